@@ -1,0 +1,123 @@
+//! What can go wrong in tensor work, and what a person can do about it.
+//!
+//! The sandbox maps the cases to the error codes of `wit/types.wit`; no case stands for a bug of a guest
+//! alone, so this file does not know about guests.
+
+use crate::explain::Explain;
+
+/// The result of tensor work.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What can go wrong in tensor work.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An argument is outside what the operation allows: an axis, a range, a scalar, an index.
+    #[error("{0}")]
+    Argument(String),
+    /// Shapes that cannot be combined, or a shape that is not allowed.
+    #[error("{0}")]
+    Shape(String),
+    /// An element type that the operation does not take.
+    #[error("{0}")]
+    Dtype(String),
+    /// The byte budget of the run does not hold the result.
+    #[error("{} more than the limit of {} would be held", size(wanted.saturating_add(*held).saturating_sub(*limit)), size(*limit))]
+    OutOfMemory {
+        /// Bytes that were asked for.
+        wanted: u64,
+        /// Bytes that were held already.
+        held: u64,
+        /// The most that may be held.
+        limit: u64,
+    },
+    /// The loss graph of a tensor is longer than the host walks back.
+    #[error("{depth} operations hang on one another, {limit} are allowed")]
+    TooDeep {
+        /// Operations on the longest path that ends in the result.
+        depth: u32,
+        /// The most allowed.
+        limit: u32,
+    },
+    /// A device that this build or machine does not have.
+    #[error("device `{device}` is not available")]
+    Unavailable {
+        /// The device as it was written.
+        device: String,
+        /// Why it cannot be used.
+        why: String,
+    },
+    /// A number that had to be finite is not.
+    #[error("{0}")]
+    NonFinite(String),
+    /// The tensor library or the device failed.
+    #[error("the tensor library stopped: {0}")]
+    Candle(#[from] candle_core::Error),
+}
+
+impl Error {
+    /// An argument outside what is allowed.
+    pub fn argument(what: impl Into<String>) -> Self {
+        Self::Argument(what.into())
+    }
+
+    /// Shapes that do not fit.
+    pub fn shape(what: impl Into<String>) -> Self {
+        Self::Shape(what.into())
+    }
+
+    /// An element type that is not taken.
+    pub fn dtype(what: impl Into<String>) -> Self {
+        Self::Dtype(what.into())
+    }
+}
+
+impl Explain for Error {
+    fn area(&self) -> &'static str {
+        match self {
+            Self::OutOfMemory { .. } => "memory",
+            Self::Unavailable { .. } => "device",
+            _ => "tensor",
+        }
+    }
+
+    fn why(&self) -> Option<String> {
+        match self {
+            Self::OutOfMemory { wanted, held, limit } => {
+                Some(format!("{} asked for, {} held, {} allowed", size(*wanted), size(*held), size(*limit)))
+            }
+            Self::Unavailable { why, .. } => Some(why.clone()),
+            Self::TooDeep { .. } => Some("the gradient walks the whole chain back, one operation after another".into()),
+            _ => None,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::OutOfMemory { .. } => Some("a smaller batch, or a larger memory limit".into()),
+            Self::TooDeep { .. } => Some("`detach` what needs no gradient, or combine tensors before the loop".into()),
+            Self::Unavailable { .. } => Some("`cpu` works everywhere".into()),
+            _ => None,
+        }
+    }
+}
+
+/// A number of bytes in the unit that reads best.
+fn size(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match UNITS.iter().find(|(unit, _)| bytes >= *unit) {
+        Some((unit, name)) => format!("{:.1} {name}", bytes as f64 / *unit as f64),
+        None => format!("{bytes} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_budget_says_how_much_was_asked_held_and_allowed() {
+        let error = Error::OutOfMemory { wanted: 3 << 20, held: 2 << 20, limit: 4 << 20 };
+        assert_eq!(error.to_string(), "1.0 MiB more than the limit of 4.0 MiB would be held");
+        assert_eq!(error.why().as_deref(), Some("3.0 MiB asked for, 2.0 MiB held, 4.0 MiB allowed"));
+    }
+}
