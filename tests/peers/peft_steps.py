@@ -1,0 +1,62 @@
+"""Optimiser steps of completion-only fine-tuning by PEFT, from a given adapter, in f32 on the CPU.
+
+Usage: peft_steps.py MODEL RECORDS.jsonl ADAPTER_DIR OUT.json [--make] [--steps 6] [--batch 2] [--rank 8] [--rate 1e-3] [--after DIR]
+`--make` first writes a fresh adapter with random A *and* B to ADAPTER_DIR, so that no gradient is zero.
+Records are {"prompt": text, "completion": text}; the batches are taken in the file's order.
+Prints loss, gradient norm before clipping (at 1.0) and, at the end, the norm of the whole update. `--after` saves the adapter.
+"""
+import argparse, json, os
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+p = argparse.ArgumentParser()
+p.add_argument("model"); p.add_argument("records"); p.add_argument("adapter"); p.add_argument("out")
+p.add_argument("--make", action="store_true"); p.add_argument("--steps", type=int, default=6); p.add_argument("--batch", type=int, default=2)
+p.add_argument("--rank", type=int, default=8); p.add_argument("--rate", type=float, default=1e-3); p.add_argument("--after")
+a = p.parse_args()
+if a.model.endswith(".gguf"):
+    folder, name = os.path.split(os.path.abspath(a.model))
+    arguments = dict(pretrained_model_name_or_path=folder, gguf_file=name)
+else:
+    arguments = dict(pretrained_model_name_or_path=a.model)
+tokenizer = AutoTokenizer.from_pretrained(**arguments)
+base = AutoModelForCausalLM.from_pretrained(**arguments, dtype=torch.float32)
+targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+if a.make:
+    torch.manual_seed(0)
+    model = get_peft_model(base, LoraConfig(r=a.rank, lora_alpha=2 * a.rank, target_modules=targets, task_type="CAUSAL_LM"))
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name: torch.nn.init.normal_(parameter, std=0.01)
+    model.save_pretrained(a.adapter)
+    base = model.unload()
+model = PeftModel.from_pretrained(base, a.adapter, is_trainable=True).train()
+trained = [q for q in model.parameters() if q.requires_grad]
+start = [q.detach().clone() for q in trained]
+optimizer = torch.optim.AdamW(trained, lr=a.rate, weight_decay=0.0)
+schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: max(0.0, (a.steps - step) / a.steps))
+
+rows = []
+for line in open(a.records):
+    record = json.loads(line)
+    prompt = tokenizer(record["prompt"])["input_ids"]
+    ids = tokenizer(record["prompt"] + record["completion"])["input_ids"] + [tokenizer.eos_token_id]
+    rows.append((ids, [-100] * len(prompt) + ids[len(prompt):]))
+history = []
+for step in range(a.steps):
+    batch = rows[step * a.batch:(step + 1) * a.batch]
+    width = max(len(ids) for ids, _ in batch)
+    ids = torch.tensor([i + [0] * (width - len(i)) for i, _ in batch])
+    labels = torch.tensor([l + [-100] * (width - len(l)) for _, l in batch])
+    mask = torch.tensor([[1] * len(i) + [0] * (width - len(i)) for i, _ in batch])
+    logits = model(input_ids=ids, attention_mask=mask).logits
+    loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), ignore_index=-100, reduction="sum")
+    loss = loss / (labels[:, 1:] != -100).sum()
+    loss.backward()
+    norm = torch.nn.utils.clip_grad_norm_(trained, 1.0).item()
+    optimizer.step(); schedule.step(); optimizer.zero_grad()
+    history.append({"loss": loss.item(), "gradient_norm": norm})
+update = sum(((q.detach() - s).double() ** 2).sum().item() for q, s in zip(trained, start)) ** 0.5
+if a.after: model.save_pretrained(a.after)
+json.dump({"steps": history, "update_norm": update}, open(a.out, "w"), indent=1)
+print(json.dumps({"steps": history, "update_norm": update}))
