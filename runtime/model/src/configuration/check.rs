@@ -1,0 +1,77 @@
+//! Refuses configurations whose numbers make no model, before any size is computed from them.
+
+use std::path::Path;
+
+use super::{Configuration, RopeScaling};
+use crate::error::{Error, Result};
+
+/// No real model comes near; products of two such sizes fit in 64 bits.
+const LARGEST_SIDE: usize = 1 << 24;
+const MOST_LAYERS: usize = 1 << 12;
+
+impl Configuration {
+    /// Refuses sizes that are zero, absurd or do not divide one another.
+    pub(super) fn check(&self, place: &Path) -> Result<()> {
+        self.check_sizes(place)?;
+        let refuse = |key: &str, found: String, allowed: &str| Err(refusal(key, found, place, allowed));
+        if !self.heads.is_multiple_of(self.kv_heads) {
+            return refuse("num_key_value_heads", self.kv_heads.to_string(), "numbers that divide the query heads");
+        }
+        if !self.head_dim.is_multiple_of(2) {
+            return refuse("head_dim", self.head_dim.to_string(), "even widths: rotation works on pairs");
+        }
+        if !(self.norm_epsilon.is_finite() && self.norm_epsilon >= 0.0) {
+            return refuse("rms_norm_eps", self.norm_epsilon.to_string(), "small positive numbers");
+        }
+        if !(self.attention_scale.is_finite() && self.attention_scale > 0.0) {
+            return refuse("query_pre_attn_scalar", self.attention_scale.to_string(), "positive scales");
+        }
+        for window in self.layers_kind.iter().filter_map(|layer| layer.window) {
+            if window == 0 {
+                return refuse("sliding_window", "0".into(), "windows of one token and more");
+            }
+        }
+        self.check_ropes(place)
+    }
+
+    fn check_sizes(&self, place: &Path) -> Result<()> {
+        let sides = [
+            ("hidden_size", self.hidden),
+            ("intermediate_size", self.intermediate),
+            ("num_attention_heads", self.heads),
+            ("num_key_value_heads", self.kv_heads),
+            ("head_dim", self.head_dim),
+            ("vocab_size", self.vocabulary),
+            ("num_attention_heads", self.heads.saturating_mul(self.head_dim)),
+        ];
+        for (key, side) in sides {
+            if side == 0 || side > LARGEST_SIDE {
+                return Err(refusal(key, side.to_string(), place, "sizes from 1 to 16,777,216"));
+            }
+        }
+        if self.layers == 0 || self.layers > MOST_LAYERS || self.layers_kind.len() != self.layers {
+            return Err(refusal("num_hidden_layers", self.layers.to_string(), place, "from 1 to 4,096 layers"));
+        }
+        Ok(())
+    }
+
+    fn check_ropes(&self, place: &Path) -> Result<()> {
+        for rope in &self.ropes {
+            let frequencies = rope.frequencies(self.head_dim);
+            let numbers = [rope.theta, rope.attention_factor()];
+            let sound = numbers.iter().chain(&frequencies).all(|number| number.is_finite() && *number > 0.0);
+            if !sound || frequencies.len() != self.head_dim / 2 {
+                let found = match &rope.scaling {
+                    RopeScaling::Divided { divisors } => format!("{} divisors", divisors.len()),
+                    _ => format!("{rope:?}"),
+                };
+                return Err(refusal("rope_parameters", found, place, "rotations with positive frequencies"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn refusal(key: &str, found: String, place: &Path, allowed: &str) -> Error {
+    Error::KeyValue { key: key.into(), found, place: place.display().to_string(), allowed: allowed.into() }
+}

@@ -1,0 +1,174 @@
+//! How positions turn queries and keys: the base of the frequencies and the ways to stretch them.
+//! Everything is computed in `f64`; leaves tables and rotation to `tunebox_compute::fused`.
+
+use std::f64::consts::TAU;
+
+/// One set of rotation frequencies; a model has one or, with local and global layers, two.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RopeSetting {
+    /// The base θ of the frequencies θ^(−2i/d).
+    pub theta: f64,
+    /// How the frequencies are stretched for long contexts.
+    pub scaling: RopeScaling,
+}
+
+/// How rotation frequencies are stretched for contexts longer than those first trained on.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RopeScaling {
+    /// Not at all.
+    None,
+    /// All by the same factor.
+    Linear {
+        /// How many times longer.
+        factor: f64,
+    },
+    /// Llama 3.1: only the slow ones, with a smooth passage.
+    Llama3 {
+        /// How many times longer the slow ones become.
+        factor: f64,
+        /// Waves longer than `original / low` are stretched fully.
+        low: f64,
+        /// Waves shorter than `original / high` stay.
+        high: f64,
+        /// The context that was first trained on.
+        original: f64,
+    },
+    /// YaRN (Peng et al. 2023): a ramp between stretched and plain, and a factor on cosines and sines.
+    Yarn {
+        /// How many times longer.
+        factor: f64,
+        /// The context that was first trained on.
+        original: f64,
+        /// Turns within the first context above which a frequency stays.
+        beta_fast: f64,
+        /// Turns below which a frequency is stretched fully.
+        beta_slow: f64,
+        /// What cosines and sines are multiplied by.
+        attention_factor: f64,
+        /// Whether the ends of the ramp are rounded outwards.
+        truncate: bool,
+    },
+    /// Each frequency is divided by its own number, as GGUF stores Llama 3.1's scaling.
+    Divided {
+        /// One divisor for each frequency.
+        divisors: Vec<f64>,
+    },
+}
+
+impl RopeSetting {
+    /// Plain frequencies of one base.
+    #[must_use]
+    pub fn plain(theta: f64) -> Self {
+        Self { theta, scaling: RopeScaling::None }
+    }
+
+    /// The frequencies of a head of `width` values, `width / 2` of them, in radians a position.
+    #[must_use]
+    pub fn frequencies(&self, width: usize) -> Vec<f64> {
+        let plain = (0..width / 2).map(|at| self.theta.powf(-((2 * at) as f64) / width as f64));
+        match &self.scaling {
+            RopeScaling::None => plain.collect(),
+            RopeScaling::Linear { factor } => plain.map(|frequency| frequency / factor).collect(),
+            RopeScaling::Llama3 { factor, low, high, original } => {
+                plain.map(|frequency| llama3(frequency, *factor, *low, *high, *original)).collect()
+            }
+            RopeScaling::Yarn { .. } => self.yarn(width, &plain.collect::<Vec<_>>()),
+            RopeScaling::Divided { divisors } => {
+                plain.zip(divisors).map(|(frequency, divisor)| frequency / divisor).collect()
+            }
+        }
+    }
+
+    /// What cosines and sines are multiplied by; 1 for all kinds but YaRN.
+    #[must_use]
+    pub fn attention_factor(&self) -> f64 {
+        match self.scaling {
+            RopeScaling::Yarn { attention_factor, .. } => attention_factor,
+            _ => 1.0,
+        }
+    }
+
+    /// Frequencies that turn often within the first context stay, those that turn seldom are divided by
+    /// the factor, and a linear ramp over their index lies between.
+    fn yarn(&self, width: usize, plain: &[f64]) -> Vec<f64> {
+        let RopeScaling::Yarn { factor, original, beta_fast, beta_slow, truncate, .. } = self.scaling else {
+            return plain.to_vec();
+        };
+        let index_of = |turns: f64| width as f64 * (original / (turns * TAU)).ln() / (2.0 * self.theta.ln());
+        let (mut first, mut last) = (index_of(beta_fast), index_of(beta_slow));
+        if truncate {
+            (first, last) = (first.floor(), last.ceil());
+        }
+        (first, last) = (first.max(0.0), last.min(width as f64 - 1.0));
+        // A ramp needs a width.
+        let span = if first == last { 0.001 } else { last - first };
+        let stretched = |at: usize| ((at as f64 - first) / span).clamp(0.0, 1.0);
+        plain
+            .iter()
+            .enumerate()
+            .map(|(at, frequency)| {
+                let share = stretched(at);
+                frequency / factor * share + frequency * (1.0 - share)
+            })
+            .collect()
+    }
+}
+
+/// YaRN's default factor on cosines and sines: 0.1·m·ln(factor) + 1.
+#[must_use]
+pub fn yarn_attention_factor(factor: f64, weight: f64) -> f64 {
+    if factor <= 1.0 { 1.0 } else { 0.1 * weight * factor.ln() + 1.0 }
+}
+
+fn llama3(frequency: f64, factor: f64, low: f64, high: f64, original: f64) -> f64 {
+    let wave = TAU / frequency;
+    if wave < original / high {
+        return frequency;
+    }
+    if wave > original / low {
+        return frequency / factor;
+    }
+    let share = (original / wave - low) / (high - low);
+    (1.0 - share) * frequency / factor + share * frequency
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn llama3_scaling_leaves_the_fast_and_divides_the_slow_frequencies() {
+        let scaling = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 8192.0 };
+        let plain = RopeSetting::plain(500_000.0).frequencies(128);
+        let scaled = RopeSetting { theta: 500_000.0, scaling }.frequencies(128);
+        assert_eq!(scaled[0], plain[0]);
+        assert_eq!(scaled[63], plain[63] / 8.0);
+        assert!(scaled.iter().zip(&plain).any(|(scaled, plain)| *scaled < *plain && *scaled > plain / 8.0));
+    }
+
+    #[test]
+    fn yarn_keeps_the_first_frequency_and_divides_the_last() {
+        let scaling = RopeScaling::Yarn {
+            factor: 4.0,
+            original: 32768.0,
+            beta_fast: 32.0,
+            beta_slow: 1.0,
+            attention_factor: yarn_attention_factor(4.0, 1.0),
+            truncate: true,
+        };
+        let setting = RopeSetting { theta: 1e6, scaling };
+        let frequencies = setting.frequencies(128);
+        assert_eq!(frequencies[0], 1.0);
+        let last = 1e6f64.powf(-126.0 / 128.0) / 4.0;
+        assert!((frequencies[63] / last - 1.0).abs() < 1e-12);
+        assert!((setting.attention_factor() - 1.138_629_436_111_989).abs() < 1e-12);
+    }
+
+    #[test]
+    fn divisors_apply_one_by_one() {
+        let setting = RopeSetting { theta: 100.0, scaling: RopeScaling::Divided { divisors: vec![1.0, 2.0] } };
+        let found = setting.frequencies(4);
+        assert_eq!(found[0], 1.0);
+        assert!((found[1] - 0.05).abs() < 1e-12);
+    }
+}

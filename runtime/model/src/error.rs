@@ -1,0 +1,257 @@
+//! What can go wrong with a model, its files and its work, and what a person can do about it.
+//! Leaves tensor work to `tunebox_compute::error` and everything on a screen to the command line.
+
+use tunebox_compute::explain::{Exit, Explain, Snippet};
+
+use crate::chat::ChatError;
+use crate::tokenizer::TokenizerError;
+
+/// The result of work on a model.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What can go wrong with a model.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An argument is outside what the model allows.
+    #[error("{0}")]
+    Argument(String),
+    /// A file cannot be read or written.
+    #[error("cannot use `{path}`")]
+    File {
+        /// The file.
+        path: String,
+        /// What the operating system says.
+        source: std::io::Error,
+    },
+    /// A path or name that is not a model.
+    #[error("`{name}` is not a model")]
+    NotAModel {
+        /// The path or name as it was written.
+        name: String,
+        /// What was looked for and not found.
+        why: String,
+        /// What to do.
+        hint: String,
+    },
+    /// A model family that nobody taught this program.
+    #[error("model family `{found}` is not known")]
+    UnknownFamily {
+        /// The family as the file names it.
+        found: String,
+        /// The file.
+        place: String,
+        /// The names that are known.
+        known: Vec<&'static str>,
+    },
+    /// A setting of the model is missing.
+    #[error("`{key}` is missing")]
+    KeyMissing {
+        /// The setting.
+        key: String,
+        /// The file.
+        place: String,
+    },
+    /// A setting of the model has a value that this program cannot run.
+    #[error("`{key}` is `{found}`")]
+    KeyValue {
+        /// The setting.
+        key: String,
+        /// Its value.
+        found: String,
+        /// The file.
+        place: String,
+        /// What can be run.
+        allowed: String,
+    },
+    /// A weight is not in the files.
+    #[error("tensor `{name}` is missing")]
+    TensorMissing {
+        /// The weight, by its Hugging Face name.
+        name: String,
+        /// The file or folder.
+        place: String,
+    },
+    /// A weight has another shape than the configuration says.
+    #[error("tensor `{name}` is {found:?}, the configuration asks for {wanted:?}")]
+    TensorShape {
+        /// The weight, by its Hugging Face name.
+        name: String,
+        /// The shape that follows from the configuration.
+        wanted: Vec<usize>,
+        /// The shape in the file.
+        found: Vec<usize>,
+        /// The file.
+        place: String,
+    },
+    /// A weight is stored in a number format that is not read.
+    #[error("tensor `{name}` is stored as `{found}`")]
+    TensorType {
+        /// The weight.
+        name: String,
+        /// Its format.
+        found: String,
+        /// The file.
+        place: String,
+        /// The formats that are read.
+        allowed: &'static str,
+    },
+    /// A file that is not what its name says, or ends too early.
+    #[error("{what}")]
+    Broken {
+        /// What is wrong.
+        what: String,
+        /// The file.
+        place: String,
+    },
+    /// A model that cannot be fetched from a hub.
+    #[error("model `{name}` cannot be fetched")]
+    Hub {
+        /// The model as it was written.
+        name: String,
+        /// The hub's address.
+        endpoint: String,
+        /// What happened.
+        why: String,
+        /// What to do.
+        hint: String,
+    },
+    /// An adapter that does not fit the model, or is not one that can be run exactly.
+    #[error("{what}")]
+    Adapter {
+        /// What is wrong.
+        what: String,
+        /// The file.
+        place: String,
+    },
+    /// Something that this program does not do, on purpose.
+    #[error("{0}")]
+    Unsupported(String),
+    /// Its tokenizer cannot be used.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    /// Its chat template cannot be used.
+    #[error(transparent)]
+    Chat(#[from] ChatError),
+    /// Tensor work failed.
+    #[error(transparent)]
+    Compute(#[from] tunebox_compute::Error),
+    /// The tensor library failed.
+    #[error("the tensor library stopped: {0}")]
+    Candle(#[from] candle_core::Error),
+}
+
+impl Error {
+    /// The error of another room, if this is one.
+    fn inner(&self) -> Option<&dyn Explain> {
+        match self {
+            Self::Tokenizer(error) => Some(error),
+            Self::Chat(error) => Some(error),
+            Self::Compute(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// A file that cannot be used.
+    pub(crate) fn file(path: &std::path::Path, source: std::io::Error) -> Self {
+        Self::File { path: path.display().to_string(), source }
+    }
+
+    /// A file that is not what its name says.
+    pub(crate) fn broken(path: &std::path::Path, what: impl Into<String>) -> Self {
+        Self::Broken { what: what.into(), place: path.display().to_string() }
+    }
+}
+
+impl Error {
+    /// An adapter that cannot be used.
+    pub(crate) fn adapter(path: &std::path::Path, what: impl Into<String>) -> Self {
+        Self::Adapter { what: what.into(), place: path.display().to_string() }
+    }
+}
+
+impl Explain for Error {
+    fn area(&self) -> &'static str {
+        match self {
+            Self::Candle(_) => "tensor",
+            Self::Hub { .. } => "hub",
+            _ => self.inner().map_or("model", |error| error.area()),
+        }
+    }
+
+    fn place(&self) -> Option<String> {
+        match self {
+            Self::UnknownFamily { place, .. }
+            | Self::KeyMissing { place, .. }
+            | Self::KeyValue { place, .. }
+            | Self::TensorMissing { place, .. }
+            | Self::TensorShape { place, .. }
+            | Self::TensorType { place, .. }
+            | Self::Broken { place, .. } => Some(place.clone()),
+            Self::Hub { endpoint, .. } => Some(endpoint.clone()),
+            _ => self.inner()?.place(),
+        }
+    }
+
+    fn snippet(&self) -> Option<Snippet> {
+        self.inner()?.snippet()
+    }
+
+    fn why(&self) -> Option<String> {
+        match self {
+            Self::File { source, .. } => Some(source.to_string()),
+            Self::NotAModel { why, .. } | Self::Hub { why, .. } => Some(why.clone()),
+            Self::KeyMissing { .. } => Some("the model's shape cannot be told without it".into()),
+            Self::KeyValue { allowed, .. } => Some(format!("what can be run: {allowed}")),
+            Self::TensorMissing { .. } => Some("the configuration says that the model has it".into()),
+            Self::TensorShape { .. } => Some("configuration and weights are of different models".into()),
+            Self::TensorType { allowed, .. } => Some(format!("weights are read from {allowed}")),
+            _ => self.inner()?.why(),
+        }
+    }
+
+    fn kept(&self) -> Option<String> {
+        self.inner()?.kept()
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NotAModel { hint, .. } | Self::Hub { hint, .. } => Some(hint.clone()),
+            Self::UnknownFamily { known, .. } => Some(format!("known families: {}", known.join(", "))),
+            Self::KeyMissing { .. } | Self::TensorShape { .. } | Self::TensorMissing { .. } => {
+                Some("fetch the model again, all files of one revision together".into())
+            }
+            Self::KeyValue { .. } => Some("another checkpoint of the same family may do without it".into()),
+            Self::TensorType { .. } => Some("use the unquantised checkpoint, or its GGUF file".into()),
+            Self::Broken { .. } => Some("the download may have stopped early; fetch the file again".into()),
+            _ => self.inner()?.hint(),
+        }
+    }
+
+    fn exit(&self) -> Exit {
+        self.inner().map_or(Exit::Usage, |error| error.exit())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_family_lists_those_known() {
+        let error =
+            Error::UnknownFamily { found: "rwkv".into(), place: "config.json".into(), known: vec!["llama", "qwen2"] };
+        assert_eq!(error.to_string(), "model family `rwkv` is not known");
+        assert_eq!(error.hint().as_deref(), Some("known families: llama, qwen2"));
+    }
+
+    #[test]
+    fn a_wrong_shape_names_the_tensor_and_both_shapes() {
+        let error = Error::TensorShape {
+            name: "model.norm.weight".into(),
+            wanted: vec![64],
+            found: vec![32],
+            place: "model.safetensors".into(),
+        };
+        assert_eq!(error.to_string(), "tensor `model.norm.weight` is [32], the configuration asks for [64]");
+    }
+}

@@ -1,0 +1,145 @@
+//! Gemma 3, text only: four norms a block that multiply by 1 + weight, norms on the heads of queries and keys,
+//! scaled embeddings, five local layers for each global one, and a rotation for each kind.
+
+use serde_json::{Map, Value, json};
+
+use super::fields::Fields;
+use super::gguf::Keys;
+use super::names::StoredForm;
+use super::{Defaults, Family, hugging_face};
+use crate::configuration::{Activation, Configuration, LayerKind, RopeSetting};
+use crate::error::Result;
+
+pub(super) const FAMILY: Family = Family {
+    name: "gemma3_text",
+    model_types: &["gemma3_text", "gemma3"],
+    architecture: Some("gemma3"),
+    defaults: Defaults {
+        heads: Some(8),
+        kv_heads: Some(4),
+        head_dim: Some(256),
+        vocabulary: Some(262_208),
+        max_positions: 131_072,
+        tied: true,
+    },
+    from_hugging_face,
+    from_gguf,
+    to_hugging_face,
+    // GGUF stores 1 + weight.
+    stored: StoredForm { pairs_adjacent: false, norms_plus_one: true, sandwich_norms: true },
+};
+
+/// Rotations: the global one first, as in files that name only one.
+const GLOBAL: usize = 0;
+const LOCAL: usize = 1;
+const GLOBAL_THETA: f64 = 1_000_000.0;
+const LOCAL_THETA: f64 = 10_000.0;
+/// Every sixth layer is global.
+const PERIOD: usize = 6;
+
+fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
+    fields.only("hidden_activation", &json!("gelu_pytorch_tanh"))?;
+    fields.only("use_bidirectional_attention", &json!(false))?;
+    // transformers reads the key and does nothing with it.
+    fields.only("attn_logit_softcapping", &Value::Null)?;
+    shape(configuration);
+    let scalar = fields.optional_number("query_pre_attn_scalar")?.unwrap_or(256.0);
+    configuration.attention_scale = scalar.sqrt().recip() as f32;
+    configuration.logit_soft_cap = fields.optional_number("final_logit_softcapping")?.map(|cap| cap as f32);
+    configuration.attention_bias = fields.flag("attention_bias", false)?;
+    configuration.output_bias = configuration.attention_bias;
+    let key = if fields.holds("sliding_window_pattern") { "sliding_window_pattern" } else { "_sliding_window_pattern" };
+    let period = fields.size_or(key, Some(PERIOD))?;
+    let window = if fields.holds("sliding_window") { fields.optional_size("sliding_window")? } else { Some(4096) };
+    let slides = |layer: usize| !(layer + 1).is_multiple_of(period);
+    hugging_face::windows(fields, configuration, window, slides)?;
+    // A local layer without a window still has the local rotation.
+    let types = fields.texts("layer_types")?;
+    for (layer, kind) in configuration.layers_kind.iter_mut().enumerate() {
+        let named = types.as_ref().and_then(|types| types.get(layer));
+        let local = named.map_or_else(|| slides(layer), |name| *name == "sliding_attention");
+        kind.rope = Some(if local { LOCAL } else { GLOBAL });
+    }
+    configuration.ropes = ropes(fields, configuration.max_positions)?;
+    Ok(())
+}
+
+/// Newer files have an object for each kind of layer; older ones stretch only the global rotation.
+fn ropes(fields: &Fields<'_>, max_positions: usize) -> Result<Vec<RopeSetting>> {
+    let global_theta = fields.optional_number("rope_theta")?.unwrap_or(GLOBAL_THETA);
+    let local_theta = fields.optional_number("rope_local_base_freq")?.unwrap_or(LOCAL_THETA);
+    let mut ropes = vec![RopeSetting::plain(global_theta), RopeSetting::plain(local_theta)];
+    if let Some(scaling) = fields.object("rope_scaling")? {
+        ropes[GLOBAL] = hugging_face::rope_of(&scaling, global_theta, max_positions)?;
+    }
+    if let Some(parameters) = fields.object("rope_parameters")? {
+        if let Some(global) = parameters.object("full_attention")? {
+            ropes[GLOBAL] = hugging_face::rope_of(&global, global_theta, max_positions)?;
+        }
+        if let Some(local) = parameters.object("sliding_attention")? {
+            ropes[LOCAL] = hugging_face::rope_of(&local, local_theta, max_positions)?;
+        }
+    }
+    Ok(ropes)
+}
+
+fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
+    shape(configuration);
+    // The 27B model, told by its 62 layers, scales by hidden/heads instead of the head's width.
+    let scalar = if configuration.layers == 62 {
+        configuration.hidden as f64 / configuration.heads.max(1) as f64
+    } else {
+        configuration.head_dim as f64
+    };
+    configuration.attention_scale = keys.number("attention.scale").unwrap_or(scalar.sqrt().recip()) as f32;
+    configuration.logit_soft_cap = keys.number("final_logit_softcapping").map(|cap| cap as f32);
+    let window = keys.size("attention.sliding_window")?;
+    let pattern = keys.flags("attention.sliding_window_pattern");
+    let period = match pattern {
+        Some(_) => PERIOD,
+        None => keys.optional_size("attention.sliding_window_pattern")?.filter(|period| *period > 0).unwrap_or(PERIOD),
+    };
+    for (layer, kind) in configuration.layers_kind.iter_mut().enumerate() {
+        let named = pattern.and_then(|pattern| pattern.get(layer)).copied();
+        let local = named.unwrap_or_else(|| !(layer + 1).is_multiple_of(period));
+        *kind = if local {
+            LayerKind { window: Some(window), rope: Some(LOCAL) }
+        } else {
+            LayerKind { window: None, rope: Some(GLOBAL) }
+        };
+    }
+    configuration.ropes.push(RopeSetting::plain(keys.number("rope.freq_base_swa").unwrap_or(LOCAL_THETA)));
+    Ok(())
+}
+
+fn shape(configuration: &mut Configuration) {
+    configuration.activation = Activation::GeluTanh;
+    configuration.query_key_norm = true;
+    configuration.unit_offset_norm = true;
+    configuration.sandwich_norms = true;
+    configuration.embedding_scale = (configuration.hidden as f64).sqrt() as f32;
+}
+
+fn to_hugging_face(configuration: &Configuration, map: &mut Map<String, Value>) {
+    let kinds = &configuration.layers_kind;
+    let name = |kind: &LayerKind| if kind.rope == Some(LOCAL) { "sliding_attention" } else { "full_attention" };
+    map.insert("architectures".into(), json!(["Gemma3ForCausalLM"]));
+    map.remove("hidden_act");
+    map.insert("hidden_activation".into(), json!("gelu_pytorch_tanh"));
+    map.insert("layer_types".into(), kinds.iter().map(name).collect());
+    map.insert("sliding_window".into(), json!(kinds.iter().find_map(|kind| kind.window)));
+    map.insert("attention_bias".into(), json!(configuration.attention_bias));
+    map.insert("final_logit_softcapping".into(), json!(configuration.logit_soft_cap));
+    // A whole number in every checkpoint.
+    let scalar = f64::from(configuration.attention_scale).powi(-2).round();
+    map.insert("query_pre_attn_scalar".into(), json!(scalar as u64));
+    let rope = |rope: &RopeSetting| {
+        let mut object = hugging_face::write_scaling(rope);
+        object["rope_theta"] = json!(rope.theta);
+        object
+    };
+    if let [global, local] = configuration.ropes.as_slice() {
+        let both = json!({"full_attention": rope(global), "sliding_attention": rope(local)});
+        map.insert("rope_parameters".into(), both);
+    }
+}

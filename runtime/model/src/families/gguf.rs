@@ -1,0 +1,184 @@
+//! What all families share in the metadata of a GGUF file.
+//! Leaves what differs to the families' own files, and the reading of the file to `weights`.
+
+use super::Family;
+use crate::configuration::rope::yarn_attention_factor;
+use crate::configuration::{Activation, Configuration, LayerKind, RopeScaling, RopeSetting};
+use crate::error::{Error, Result};
+use crate::weights::gguf::{Metadata, Value};
+
+/// What only the tensors of a GGUF file tell.
+#[derive(Debug, Clone, Default)]
+pub struct TensorFacts {
+    /// Rows of the embedding.
+    pub vocabulary: usize,
+    /// Whether the file has no head of its own.
+    pub tied: bool,
+    /// The divisors of the rotation frequencies, `rope_freqs.weight`, where Llama 3's scaling is kept.
+    pub rope_divisors: Option<Vec<f64>>,
+}
+
+/// The keys of one architecture: `llama.block_count` and its like.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Keys<'a> {
+    metadata: &'a Metadata,
+    architecture: &'a str,
+}
+
+impl<'a> Keys<'a> {
+    /// A size that has to be there.
+    pub(super) fn size(&self, key: &str) -> Result<usize> {
+        let missing = || Error::KeyMissing { key: self.full(key), place: self.place() };
+        self.optional_size(key)?.ok_or_else(missing)
+    }
+
+    /// A size, if it is there. A list of one size for each layer is taken if all are the same.
+    pub(super) fn optional_size(&self, key: &str) -> Result<Option<usize>> {
+        let read = match self.metadata.value(&self.full(key)) {
+            None => return Ok(None),
+            Some(Value::Integer(number)) => usize::try_from(*number).ok(),
+            Some(Value::Integers(numbers)) => {
+                let first = numbers.first().filter(|first| numbers.iter().all(|number| number == *first));
+                first.and_then(|first| usize::try_from(*first).ok())
+            }
+            Some(_) => None,
+        };
+        read.map(Some).ok_or_else(|| self.refused(key, "one whole number for all layers"))
+    }
+
+    /// A number, if it is there.
+    pub(super) fn number(&self, key: &str) -> Option<f64> {
+        // f32 in the file: its shortest decimal is what was meant.
+        let number = self.metadata.f32(&self.full(key))?;
+        number.to_string().parse().ok()
+    }
+
+    /// A text, if it is there.
+    pub(super) fn text(&self, key: &str) -> Option<&'a str> {
+        self.metadata.string(&self.full(key))
+    }
+
+    /// A list of truths, if it is there.
+    pub(super) fn flags(&self, key: &str) -> Option<&'a [bool]> {
+        self.metadata.bools(&self.full(key))
+    }
+
+    /// An error about the value of a key.
+    pub(super) fn refused(&self, key: &str, allowed: &str) -> Error {
+        let key = self.full(key);
+        let found = self.metadata.value(&key).map_or_else(|| "missing".into(), |value| match value {
+            Value::Text(text) => text.chars().take(80).collect(),
+            Value::Integer(number) => number.to_string(),
+            Value::Number(number) => number.to_string(),
+            Value::Boolean(truth) => truth.to_string(),
+            _ => "a list".into(),
+        });
+        Error::KeyValue { key, found, place: self.place(), allowed: allowed.into() }
+    }
+
+    fn full(&self, key: &str) -> String {
+        format!("{}.{key}", self.architecture)
+    }
+
+    fn place(&self) -> String {
+        self.metadata.path().display().to_string()
+    }
+}
+
+/// A family's configuration.
+pub(super) fn read(
+    metadata: &Metadata,
+    family: &Family,
+    architecture: &str,
+    facts: TensorFacts,
+) -> Result<Configuration> {
+    let keys = Keys { metadata, architecture };
+    let mut configuration = plain(&keys, family, &facts)?;
+    configuration.ropes = vec![rope(&keys, &configuration, facts.rope_divisors)?];
+    read_special(metadata, &mut configuration);
+    (family.from_gguf)(&keys, &mut configuration)?;
+    Ok(configuration)
+}
+
+/// A plain decoder: root-mean-square norms before each half, gated SiLU, one rotation, no biases.
+fn plain(keys: &Keys<'_>, family: &Family, facts: &TensorFacts) -> Result<Configuration> {
+    let hidden = keys.size("embedding_length")?;
+    let layers = keys.size("block_count")?;
+    let heads = keys.size("attention.head_count")?;
+    let whole = hidden.checked_div(heads).unwrap_or(0);
+    let head_dim = keys.optional_size("attention.key_length")?.unwrap_or(whole);
+    if keys.optional_size("attention.value_length")?.is_some_and(|width| width != head_dim) {
+        return Err(keys.refused("attention.value_length", "values as wide as keys"));
+    }
+    if keys.optional_size("rope.dimension_count")?.is_some_and(|width| width != head_dim) {
+        return Err(keys.refused("rope.dimension_count", "rotations of the whole head"));
+    }
+    Ok(Configuration {
+        family: family.name.into(),
+        hidden,
+        intermediate: keys.size("feed_forward_length")?,
+        layers,
+        heads,
+        kv_heads: keys.optional_size("attention.head_count_kv")?.unwrap_or(heads),
+        head_dim,
+        vocabulary: facts.vocabulary,
+        norm_epsilon: keys.number("attention.layer_norm_rms_epsilon").unwrap_or(1e-6),
+        activation: Activation::Silu,
+        tied: facts.tied,
+        query_key_norm: false,
+        unit_offset_norm: false,
+        sandwich_norms: false,
+        embedding_scale: 1.0,
+        attention_scale: (head_dim as f32).sqrt().recip(),
+        attention_bias: false,
+        output_bias: false,
+        feed_forward_bias: false,
+        fused_projections: false,
+        attention_soft_cap: None,
+        logit_soft_cap: None,
+        logit_scale: 1.0,
+        max_positions: keys.optional_size("context_length")?.unwrap_or(2048),
+        layers_kind: vec![LayerKind::FULL; layers.min(1 << 16)],
+        ropes: Vec::new(),
+        eos: Vec::new(),
+        bos: None,
+        pad: None,
+    })
+}
+
+fn read_special(metadata: &Metadata, configuration: &mut Configuration) {
+    let id = |key: &str| metadata.u32(&format!("tokenizer.ggml.{key}_token_id"));
+    let mut eos: Vec<u32> = [id("eos"), id("eot")].into_iter().flatten().collect();
+    eos.dedup();
+    configuration.eos = eos;
+    configuration.bos = id("bos");
+    configuration.pad = id("padding");
+}
+
+fn rope(keys: &Keys<'_>, configuration: &Configuration, divisors: Option<Vec<f64>>) -> Result<RopeSetting> {
+    let theta = keys.number("rope.freq_base").unwrap_or(10_000.0);
+    if let Some(divisors) = divisors {
+        return Ok(RopeSetting { theta, scaling: RopeScaling::Divided { divisors } });
+    }
+    // `scale_linear` is the key of older files.
+    let factor = keys.number("rope.scaling.factor").or(keys.number("rope.scale_linear")).filter(|factor| *factor != 0.0);
+    let kind = keys.text("rope.scaling.type").unwrap_or(if factor.is_some() { "linear" } else { "none" });
+    let scaling = match (kind, factor) {
+        ("none", _) | ("linear", None) => RopeScaling::None,
+        ("linear", Some(factor)) => RopeScaling::Linear { factor },
+        ("yarn", Some(factor)) => {
+            let original = keys.optional_size("rope.scaling.original_context_length")?;
+            let weight = keys.number("rope.scaling.attn_factor").unwrap_or(1.0);
+            RopeScaling::Yarn {
+                factor,
+                original: original.unwrap_or(configuration.max_positions) as f64,
+                beta_fast: keys.number("rope.scaling.yarn_beta_fast").unwrap_or(32.0),
+                beta_slow: keys.number("rope.scaling.yarn_beta_slow").unwrap_or(1.0),
+                attention_factor: weight * yarn_attention_factor(factor, 1.0),
+                truncate: true,
+            }
+        }
+        _ => return Err(keys.refused("rope.scaling.type", "the rotations none, linear and yarn")),
+    };
+    Ok(RopeSetting { theta, scaling })
+}

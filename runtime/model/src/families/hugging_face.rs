@@ -1,0 +1,227 @@
+//! What all families share in `config.json`, read and written.
+//! Leaves what differs to the families' own files.
+
+use serde_json::{Map, Value, json};
+
+use super::Family;
+use super::fields::Fields;
+use crate::configuration::rope::yarn_attention_factor;
+use crate::configuration::{Activation, Configuration, LayerKind, RopeScaling, RopeSetting};
+use crate::error::Result;
+
+/// The base of rotation frequencies when a `config.json` names none.
+const THETA: f64 = 10_000.0;
+
+/// A family's configuration. Multimodal checkpoints keep their text model in `text_config`.
+pub(super) fn read(whole: &Fields<'_>, family: &Family) -> Result<Configuration> {
+    let text = whole.object("text_config")?;
+    let fields = text.as_ref().unwrap_or(whole);
+    let mut configuration = plain(fields, family)?;
+    if text.is_some() {
+        read_special(whole, &mut configuration)?;
+        configuration.tied = whole.flag("tie_word_embeddings", configuration.tied)?;
+    }
+    (family.from_hugging_face)(fields, &mut configuration)?;
+    Ok(configuration)
+}
+
+/// A plain decoder: root-mean-square norms before each half, gated SiLU, one rotation, no biases.
+fn plain(fields: &Fields<'_>, family: &Family) -> Result<Configuration> {
+    let defaults = family.defaults;
+    let hidden = fields.size("hidden_size")?;
+    let layers = fields.size("num_hidden_layers")?;
+    let heads = fields.size_or("num_attention_heads", defaults.heads)?;
+    let head_dim = fields.size_or("head_dim", defaults.head_dim.or(hidden.checked_div(heads)))?;
+    fields.only("partial_rotary_factor", &json!(1.0))?;
+    let mut configuration = Configuration {
+        family: family.name.into(),
+        hidden,
+        intermediate: fields.size("intermediate_size")?,
+        layers,
+        heads,
+        kv_heads: fields.size_or("num_key_value_heads", defaults.kv_heads.or(Some(heads)))?,
+        head_dim,
+        vocabulary: fields.size_or("vocab_size", defaults.vocabulary)?,
+        norm_epsilon: fields.optional_number("rms_norm_eps")?.unwrap_or(1e-6),
+        activation: Activation::Silu,
+        tied: fields.flag("tie_word_embeddings", defaults.tied)?,
+        query_key_norm: false,
+        unit_offset_norm: false,
+        sandwich_norms: false,
+        embedding_scale: 1.0,
+        attention_scale: (head_dim as f32).sqrt().recip(),
+        attention_bias: false,
+        output_bias: false,
+        feed_forward_bias: false,
+        fused_projections: false,
+        attention_soft_cap: None,
+        logit_soft_cap: None,
+        logit_scale: 1.0,
+        max_positions: fields.optional_size("max_position_embeddings")?.unwrap_or(defaults.max_positions),
+        // An absurd count is refused by the check that follows; it must not be allocated before.
+        layers_kind: vec![LayerKind::FULL; layers.min(1 << 16)],
+        ropes: Vec::new(),
+        eos: Vec::new(),
+        bos: None,
+        pad: None,
+    };
+    read_special(fields, &mut configuration)?;
+    Ok(configuration)
+}
+
+fn read_special(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
+    let eos = fields.ids("eos_token_id")?;
+    if !eos.is_empty() {
+        configuration.eos = eos;
+    }
+    configuration.bos = fields.ids("bos_token_id")?.first().copied().or(configuration.bos);
+    configuration.pad = fields.ids("pad_token_id")?.first().copied().or(configuration.pad);
+    Ok(())
+}
+
+/// The one rotation of a model, in the older form (`rope_theta` and `rope_scaling`) or the newer (`rope_parameters`).
+pub(super) fn rope(fields: &Fields<'_>, configuration: &Configuration) -> Result<RopeSetting> {
+    let theta = fields.optional_number("rope_theta")?.unwrap_or(THETA);
+    let parameters = match fields.object("rope_parameters")? {
+        Some(parameters) => Some(parameters),
+        None => fields.object("rope_scaling")?,
+    };
+    let Some(parameters) = parameters else { return Ok(RopeSetting::plain(theta)) };
+    if parameters.value("full_attention").is_some() {
+        return Err(fields.refused("rope_parameters", "one rotation for all layers of this family"));
+    }
+    rope_of(&parameters, theta, configuration.max_positions)
+}
+
+/// A rotation from its own object.
+pub(super) fn rope_of(parameters: &Fields<'_>, theta: f64, max_positions: usize) -> Result<RopeSetting> {
+    let theta = parameters.optional_number("rope_theta")?.unwrap_or(theta);
+    parameters.only("partial_rotary_factor", &json!(1.0))?;
+    let key = if parameters.value("rope_type").is_some() { "rope_type" } else { "type" };
+    let original = || -> Result<f64> {
+        Ok(parameters.optional_number("original_max_position_embeddings")?.unwrap_or(max_positions as f64))
+    };
+    let scaling = match parameters.optional_text(key)?.unwrap_or("default") {
+        "default" => RopeScaling::None,
+        "linear" => RopeScaling::Linear { factor: parameters.number("factor")? },
+        "llama3" => RopeScaling::Llama3 {
+            factor: parameters.number("factor")?,
+            low: parameters.number("low_freq_factor")?,
+            high: parameters.number("high_freq_factor")?,
+            original: original()?,
+        },
+        "yarn" => yarn(parameters, original()?, max_positions)?,
+        _ => return Err(parameters.refused(key, "the rotations default, linear, llama3 and yarn")),
+    };
+    Ok(RopeSetting { theta, scaling })
+}
+
+fn yarn(parameters: &Fields<'_>, original: f64, max_positions: usize) -> Result<RopeScaling> {
+    let factor = parameters.optional_number("factor")?.unwrap_or(max_positions as f64 / original);
+    let weight = |key| -> Result<Option<f64>> { Ok(parameters.optional_number(key)?.filter(|weight| *weight != 0.0)) };
+    let inferred = match (weight("mscale")?, weight("mscale_all_dim")?) {
+        (Some(one), Some(all)) => yarn_attention_factor(factor, one) / yarn_attention_factor(factor, all),
+        _ => yarn_attention_factor(factor, 1.0),
+    };
+    Ok(RopeScaling::Yarn {
+        factor,
+        original,
+        beta_fast: weight("beta_fast")?.unwrap_or(32.0),
+        beta_slow: weight("beta_slow")?.unwrap_or(1.0),
+        attention_factor: parameters.optional_number("attention_factor")?.unwrap_or(inferred),
+        truncate: parameters.flag("truncate", true)?,
+    })
+}
+
+/// Gives a window to the layers that slide. `layer_types` says which; `slides` does when it is missing.
+pub(super) fn windows(
+    fields: &Fields<'_>,
+    configuration: &mut Configuration,
+    window: Option<usize>,
+    slides: impl Fn(usize) -> bool,
+) -> Result<()> {
+    let types = fields.texts("layer_types")?;
+    if types.as_ref().is_some_and(|types| types.len() != configuration.layers) {
+        return Err(fields.refused("layer_types", "one type for each layer"));
+    }
+    for (layer, kind) in configuration.layers_kind.iter_mut().enumerate() {
+        let sliding = match types.as_ref().and_then(|types| types.get(layer)) {
+            Some(&"sliding_attention") => true,
+            Some(&"full_attention") => false,
+            Some(_) => return Err(fields.refused("layer_types", "sliding_attention and full_attention")),
+            None => slides(layer),
+        };
+        kind.window = window.filter(|_| sliding);
+    }
+    Ok(())
+}
+
+/// The keys that all families write.
+pub(super) fn write(configuration: &Configuration) -> Map<String, Value> {
+    let mut map = Map::new();
+    let mut put = |key: &str, value: Value| map.insert(key.into(), value);
+    put("model_type", json!(configuration.family));
+    put("hidden_size", json!(configuration.hidden));
+    put("intermediate_size", json!(configuration.intermediate));
+    put("num_hidden_layers", json!(configuration.layers));
+    put("num_attention_heads", json!(configuration.heads));
+    put("num_key_value_heads", json!(configuration.kv_heads));
+    put("head_dim", json!(configuration.head_dim));
+    put("vocab_size", json!(configuration.vocabulary));
+    put("rms_norm_eps", json!(configuration.norm_epsilon));
+    put("hidden_act", json!("silu"));
+    put("max_position_embeddings", json!(configuration.max_positions));
+    put("tie_word_embeddings", json!(configuration.tied));
+    match configuration.eos.as_slice() {
+        [] => {}
+        [one] => drop(put("eos_token_id", json!(one))),
+        several => drop(put("eos_token_id", json!(several))),
+    }
+    if let Some(id) = configuration.bos {
+        put("bos_token_id", json!(id));
+    }
+    if let Some(id) = configuration.pad {
+        put("pad_token_id", json!(id));
+    }
+    if let [rope] = configuration.ropes.as_slice() {
+        put("rope_theta", json!(rope.theta));
+        if rope.scaling != RopeScaling::None {
+            put("rope_scaling", write_scaling(rope));
+        }
+    }
+    map
+}
+
+/// A rotation's object, without its base.
+pub(super) fn write_scaling(rope: &RopeSetting) -> Value {
+    match &rope.scaling {
+        RopeScaling::None => json!({"rope_type": "default"}),
+        RopeScaling::Linear { factor } => json!({"rope_type": "linear", "factor": factor}),
+        RopeScaling::Llama3 { factor, low, high, original } => json!({
+            "rope_type": "llama3",
+            "factor": factor,
+            "low_freq_factor": low,
+            "high_freq_factor": high,
+            "original_max_position_embeddings": *original as u64,
+        }),
+        RopeScaling::Yarn { factor, original, beta_fast, beta_slow, attention_factor, truncate } => json!({
+            "rope_type": "yarn",
+            "factor": factor,
+            "original_max_position_embeddings": *original as u64,
+            "beta_fast": beta_fast,
+            "beta_slow": beta_slow,
+            "attention_factor": attention_factor,
+            "truncate": truncate,
+        }),
+        RopeScaling::Divided { divisors } => write_divisors(rope.theta, divisors),
+    }
+}
+
+/// The Llama 3.1 settings that make these divisors. Every Llama 3 checkpoint uses low 1, high 4 and a first context of
+/// 8,192 tokens; the factor is the largest divisor.
+fn write_divisors(theta: f64, divisors: &[f64]) -> Value {
+    let factor = divisors.iter().copied().fold(1.0, f64::max);
+    let scaling = RopeScaling::Llama3 { factor, low: 1.0, high: 4.0, original: 8192.0 };
+    let setting = RopeSetting { theta, scaling };
+    write_scaling(&setting)
+}

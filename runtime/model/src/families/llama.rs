@@ -1,0 +1,56 @@
+//! Llama 2 and 3, SmolLM and all that share their `model_type`. GGUF files of Mistral carry this name as well.
+
+use serde_json::{Map, Value, json};
+
+use super::fields::Fields;
+use super::gguf::Keys;
+use super::names::StoredForm;
+use super::{Defaults, Family, hugging_face};
+use crate::configuration::Configuration;
+use crate::error::Result;
+
+pub(super) const FAMILY: Family = Family {
+    name: "llama",
+    model_types: &["llama"],
+    architecture: Some("llama"),
+    defaults: Defaults {
+        heads: None,
+        kv_heads: None,
+        head_dim: None,
+        vocabulary: None,
+        max_positions: 2048,
+        tied: false,
+    },
+    from_hugging_face,
+    from_gguf,
+    to_hugging_face,
+    // GGUF keeps the pairs of a rotation beside each other, Hugging Face half a head apart.
+    stored: StoredForm { pairs_adjacent: true, norms_plus_one: false, sandwich_norms: false },
+};
+
+fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
+    fields.only("hidden_act", &json!("silu"))?;
+    let attention_bias = fields.flag("attention_bias", false)?;
+    configuration.attention_bias = attention_bias;
+    configuration.output_bias = attention_bias;
+    configuration.feed_forward_bias = fields.flag("mlp_bias", false)?;
+    configuration.ropes = vec![hugging_face::rope(fields, configuration)?];
+    Ok(())
+}
+
+fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
+    if keys.optional_size("expert_count")?.is_some_and(|experts| experts > 0) {
+        return Err(keys.refused("expert_count", "models without experts"));
+    }
+    let window = keys.optional_size("attention.sliding_window")?.filter(|window| *window > 0);
+    for kind in &mut configuration.layers_kind {
+        kind.window = window;
+    }
+    Ok(())
+}
+
+fn to_hugging_face(configuration: &Configuration, map: &mut Map<String, Value>) {
+    map.insert("architectures".into(), json!(["LlamaForCausalLM"]));
+    map.insert("attention_bias".into(), json!(configuration.attention_bias));
+    map.insert("mlp_bias".into(), json!(configuration.feed_forward_bias));
+}

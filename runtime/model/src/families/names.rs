@@ -1,0 +1,126 @@
+//! The weights that a configuration calls for, by their Hugging Face names, and the names that files give them.
+
+use super::{FAMILIES, family_of};
+use crate::configuration::Configuration;
+
+/// How GGUF files store a family.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StoredForm {
+    /// Whether rows of queries and keys lie in rotation pairs, one beside the other.
+    pub(crate) pairs_adjacent: bool,
+    /// Whether norms are stored as 1 + weight.
+    pub(crate) norms_plus_one: bool,
+    /// Whether blocks have four norms.
+    pub(crate) sandwich_norms: bool,
+}
+
+/// All weights of a model with their shapes, in the order of a forward pass. A tied head is not among them.
+#[must_use]
+pub fn expected(configuration: &Configuration) -> Vec<(String, Vec<usize>)> {
+    let hidden = configuration.hidden;
+    let mut list = vec![("model.embed_tokens.weight".to_owned(), vec![configuration.vocabulary, hidden])];
+    for layer in 0..configuration.layers {
+        for (name, shape) in block(configuration) {
+            list.push((format!("model.layers.{layer}.{name}"), shape));
+        }
+    }
+    list.push(("model.norm.weight".into(), vec![hidden]));
+    if !configuration.tied {
+        list.push(("lm_head.weight".into(), vec![configuration.vocabulary, hidden]));
+    }
+    list
+}
+
+/// The weights of one block, by their names inside it.
+fn block(configuration: &Configuration) -> Vec<(String, Vec<usize>)> {
+    let (hidden, inner, width) = (configuration.hidden, configuration.intermediate, configuration.head_dim);
+    let queries = configuration.heads * width;
+    let keys = configuration.kv_heads * width;
+    let mut list = vec![("input_layernorm.weight".to_owned(), vec![hidden])];
+    let linears = if configuration.fused_projections {
+        vec![
+            ("self_attn.qkv_proj", queries + 2 * keys, hidden, configuration.attention_bias),
+            ("self_attn.o_proj", hidden, queries, configuration.output_bias),
+            ("mlp.gate_up_proj", 2 * inner, hidden, configuration.feed_forward_bias),
+            ("mlp.down_proj", hidden, inner, configuration.feed_forward_bias),
+        ]
+    } else {
+        vec![
+            ("self_attn.q_proj", queries, hidden, configuration.attention_bias),
+            ("self_attn.k_proj", keys, hidden, configuration.attention_bias),
+            ("self_attn.v_proj", keys, hidden, configuration.attention_bias),
+            ("self_attn.o_proj", hidden, queries, configuration.output_bias),
+            ("mlp.gate_proj", inner, hidden, configuration.feed_forward_bias),
+            ("mlp.up_proj", inner, hidden, configuration.feed_forward_bias),
+            ("mlp.down_proj", hidden, inner, configuration.feed_forward_bias),
+        ]
+    };
+    for (module, out, input, bias) in linears {
+        list.push((format!("{module}.weight"), vec![out, input]));
+        if bias {
+            list.push((format!("{module}.bias"), vec![out]));
+        }
+    }
+    if configuration.query_key_norm {
+        list.push(("self_attn.q_norm.weight".into(), vec![width]));
+        list.push(("self_attn.k_norm.weight".into(), vec![width]));
+    }
+    list.push(("post_attention_layernorm.weight".into(), vec![hidden]));
+    if configuration.sandwich_norms {
+        list.push(("pre_feedforward_layernorm.weight".into(), vec![hidden]));
+        list.push(("post_feedforward_layernorm.weight".into(), vec![hidden]));
+    }
+    list
+}
+
+/// The names that a safetensors file may give a weight: plain, inside a multimodal model of either layout, or without
+/// the prefix of a model that has a head.
+pub(crate) fn aliases(name: &str) -> Vec<String> {
+    match name.strip_prefix("model.") {
+        Some(rest) => vec![
+            name.to_owned(),
+            format!("model.language_model.{rest}"),
+            format!("language_model.model.{rest}"),
+            rest.to_owned(),
+        ],
+        None => vec![name.to_owned(), format!("language_model.{name}")],
+    }
+}
+
+/// How GGUF files store a configuration's family.
+pub(crate) fn stored_form(configuration: &Configuration) -> StoredForm {
+    family_of(configuration).unwrap_or(FAMILIES[0]).stored
+}
+
+/// The name of a weight in GGUF files: `blk.0.attn_q.weight`.
+pub(crate) fn gguf_name(name: &str, form: StoredForm) -> Option<String> {
+    let whole = match name {
+        "model.embed_tokens.weight" => Some("token_embd.weight"),
+        "model.norm.weight" => Some("output_norm.weight"),
+        "lm_head.weight" => Some("output.weight"),
+        _ => None,
+    };
+    if let Some(whole) = whole {
+        return Some(whole.into());
+    }
+    let (layer, rest) = name.strip_prefix("model.layers.")?.split_once('.')?;
+    let (module, kind) = rest.rsplit_once('.')?;
+    let short = match module {
+        "input_layernorm" => "attn_norm",
+        "self_attn.q_proj" => "attn_q",
+        "self_attn.k_proj" => "attn_k",
+        "self_attn.v_proj" => "attn_v",
+        "self_attn.o_proj" => "attn_output",
+        "self_attn.q_norm" => "attn_q_norm",
+        "self_attn.k_norm" => "attn_k_norm",
+        "mlp.gate_proj" => "ffn_gate",
+        "mlp.up_proj" => "ffn_up",
+        "mlp.down_proj" => "ffn_down",
+        // With four norms, the one after attention is not the one before the feed-forward part.
+        "post_attention_layernorm" if form.sandwich_norms => "post_attention_norm",
+        "post_attention_layernorm" | "pre_feedforward_layernorm" => "ffn_norm",
+        "post_feedforward_layernorm" => "post_ffw_norm",
+        _ => return None,
+    };
+    Some(format!("blk.{layer}.{short}.{kind}"))
+}

@@ -1,0 +1,69 @@
+//! Qwen2 and Qwen2.5: biases on queries, keys and values; optionally a window from some layer upwards.
+
+use serde_json::{Map, Value, json};
+
+use super::fields::Fields;
+use super::gguf::Keys;
+use super::names::StoredForm;
+use super::{Defaults, Family, hugging_face};
+use crate::configuration::Configuration;
+use crate::error::Result;
+
+pub(super) const FAMILY: Family = Family {
+    name: "qwen2",
+    model_types: &["qwen2"],
+    architecture: Some("qwen2"),
+    defaults: Defaults {
+        heads: None,
+        kv_heads: Some(32),
+        head_dim: None,
+        vocabulary: Some(151_936),
+        max_positions: 32_768,
+        tied: false,
+    },
+    from_hugging_face,
+    from_gguf,
+    to_hugging_face,
+    stored: StoredForm { pairs_adjacent: false, norms_plus_one: false, sandwich_norms: false },
+};
+
+fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
+    fields.only("hidden_act", &json!("silu"))?;
+    configuration.attention_bias = true;
+    upper_windows(fields, configuration)?;
+    configuration.ropes = vec![hugging_face::rope(fields, configuration)?];
+    Ok(())
+}
+
+/// Layers from `max_window_layers` upwards slide, if `use_sliding_window` is set.
+pub(super) fn upper_windows(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
+    let window = if fields.flag("use_sliding_window", false)? {
+        Some(fields.size_or("sliding_window", Some(4096))?)
+    } else {
+        None
+    };
+    let first = fields.size_or("max_window_layers", Some(28))?;
+    hugging_face::windows(fields, configuration, window, |layer| layer >= first)
+}
+
+fn from_gguf(_: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
+    configuration.attention_bias = true;
+    Ok(())
+}
+
+fn to_hugging_face(configuration: &Configuration, map: &mut Map<String, Value>) {
+    map.insert("architectures".into(), json!(["Qwen2ForCausalLM"]));
+    write_windows(configuration, map);
+}
+
+/// The keys that [`upper_windows`] reads.
+pub(super) fn write_windows(configuration: &Configuration, map: &mut Map<String, Value>) {
+    let kinds = &configuration.layers_kind;
+    let window = kinds.iter().find_map(|kind| kind.window);
+    let names = kinds.iter().map(|kind| if kind.window.is_some() { "sliding_attention" } else { "full_attention" });
+    map.insert("use_sliding_window".into(), json!(window.is_some()));
+    if window.is_some() {
+        map.insert("sliding_window".into(), json!(window));
+        map.insert("layer_types".into(), names.collect());
+    }
+}

@@ -1,0 +1,49 @@
+//! Qwen3: a norm on each head of queries and keys before they are rotated, and a head width of its own.
+
+use serde_json::{Map, Value, json};
+
+use super::fields::Fields;
+use super::gguf::Keys;
+use super::names::StoredForm;
+use super::{Defaults, Family, hugging_face, qwen2};
+use crate::configuration::Configuration;
+use crate::error::Result;
+
+pub(super) const FAMILY: Family = Family {
+    name: "qwen3",
+    model_types: &["qwen3"],
+    architecture: Some("qwen3"),
+    defaults: Defaults {
+        heads: None,
+        kv_heads: Some(32),
+        head_dim: Some(128),
+        vocabulary: Some(151_936),
+        max_positions: 32_768,
+        tied: false,
+    },
+    from_hugging_face,
+    from_gguf,
+    to_hugging_face,
+    stored: StoredForm { pairs_adjacent: false, norms_plus_one: false, sandwich_norms: false },
+};
+
+fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
+    fields.only("hidden_act", &json!("silu"))?;
+    configuration.query_key_norm = true;
+    configuration.attention_bias = fields.flag("attention_bias", false)?;
+    configuration.output_bias = configuration.attention_bias;
+    qwen2::upper_windows(fields, configuration)?;
+    configuration.ropes = vec![hugging_face::rope(fields, configuration)?];
+    Ok(())
+}
+
+fn from_gguf(_: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
+    configuration.query_key_norm = true;
+    Ok(())
+}
+
+fn to_hugging_face(configuration: &Configuration, map: &mut Map<String, Value>) {
+    map.insert("architectures".into(), json!(["Qwen3ForCausalLM"]));
+    map.insert("attention_bias".into(), json!(configuration.attention_bias));
+    qwen2::write_windows(configuration, map);
+}

@@ -1,0 +1,206 @@
+//! Configurations as they are published, and what they have to mean.
+
+use std::collections::HashMap;
+
+use serde_json::json;
+
+use super::*;
+use crate::configuration::{Activation, LayerKind, RopeScaling, RopeSetting};
+use crate::weights::gguf::Value as Stored;
+
+fn read(config: Value) -> Result<Configuration> {
+    Configuration::from_hugging_face(&config, Path::new("config.json"))
+}
+
+fn llama() -> Value {
+    json!({"model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 128_256,
+        "rms_norm_eps": 1e-5, "rope_theta": 500_000.0, "tie_word_embeddings": true, "eos_token_id": [128_001, 128_009],
+        "bos_token_id": 128_000, "hidden_act": "silu", "max_position_embeddings": 131_072,
+        "rope_scaling": {"factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+            "original_max_position_embeddings": 8192, "rope_type": "llama3"}})
+}
+
+fn with(mut config: Value, key: &str, value: Value) -> Value {
+    config[key] = value;
+    config
+}
+
+#[test]
+fn llama_3_2_reads_as_published() {
+    let found = read(llama()).unwrap();
+    let scaling = RopeScaling::Llama3 { factor: 32.0, low: 1.0, high: 4.0, original: 8192.0 };
+    assert_eq!(found.ropes, [RopeSetting { theta: 500_000.0, scaling }]);
+    assert_eq!((found.kv_heads, found.head_dim, found.tied), (8, 64, true));
+    assert_eq!(found.eos, [128_001, 128_009]);
+    assert_eq!(found.weights(), 1_235_814_400);
+}
+
+#[test]
+fn a_head_width_that_is_missing_or_null_follows_from_the_heads() {
+    let found = read(with(llama(), "head_dim", Value::Null)).unwrap();
+    assert_eq!(found.head_dim, 64);
+}
+
+#[test]
+fn qwen2_windows_start_at_the_layer_that_is_named() {
+    let config = json!({"model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 272, "use_sliding_window": true,
+        "sliding_window": 16, "max_window_layers": 3});
+    let windows = |config| read(config).unwrap().layers_kind.iter().map(|kind| kind.window).collect::<Vec<_>>();
+    assert_eq!(windows(config.clone()), [None, None, None, Some(16)]);
+    assert_eq!(windows(with(config, "use_sliding_window", json!(false))), [None; 4]);
+}
+
+#[test]
+fn mistral_without_the_key_has_a_window_and_with_null_has_none() {
+    let config = json!({"model_type": "mistral", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1,
+        "num_attention_heads": 4, "vocab_size": 272, "num_key_value_heads": 4});
+    let window = |config| read(config).unwrap().layers_kind[0].window;
+    assert_eq!(window(config.clone()), Some(4096));
+    assert_eq!(window(with(config, "sliding_window", Value::Null)), None);
+}
+
+#[test]
+fn multimodal_gemma_3_takes_its_text_model_and_its_defaults() {
+    let found = read(json!({"model_type": "gemma3", "eos_token_id": [1, 106], "text_config": {
+        "model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10_240, "num_hidden_layers": 34,
+        "sliding_window": 1024, "rope_scaling": {"factor": 8.0, "rope_type": "linear"}}}))
+    .unwrap();
+    assert_eq!((found.heads, found.kv_heads, found.head_dim, found.vocabulary), (8, 4, 256, 262_208));
+    assert_eq!(found.eos, [1, 106]);
+    assert!(found.tied && found.unit_offset_norm && found.sandwich_norms && found.query_key_norm);
+    assert_eq!(found.activation, Activation::GeluTanh);
+    assert_eq!(found.layers_kind[4], LayerKind { window: Some(1024), rope: Some(1) });
+    assert_eq!(found.layers_kind[5], LayerKind { window: None, rope: Some(0) });
+    assert_eq!(found.ropes[0].scaling, RopeScaling::Linear { factor: 8.0 });
+    assert_eq!(found.ropes[1], RopeSetting::plain(10_000.0));
+    assert_eq!(found.attention_scale, 1.0 / 16.0);
+}
+
+#[test]
+fn newer_files_name_a_rotation_for_each_kind_of_layer() {
+    let found = read(json!({"model_type": "gemma3_text", "hidden_size": 640, "intermediate_size": 2048,
+        "num_hidden_layers": 2, "layer_types": ["full_attention", "sliding_attention"], "rope_parameters": {
+            "full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 5e5},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 2e4}}}))
+    .unwrap();
+    let scaling = RopeScaling::Linear { factor: 2.0 };
+    assert_eq!(found.ropes, [RopeSetting { theta: 5e5, scaling }, RopeSetting::plain(2e4)]);
+    assert_eq!(found.layers_kind.iter().map(|kind| kind.rope).collect::<Vec<_>>(), [Some(0), Some(1)]);
+}
+
+#[test]
+fn a_family_that_is_not_known_lists_those_that_are() {
+    let error = read(with(llama(), "model_type", json!("rwkv"))).unwrap_err();
+    let Error::UnknownFamily { known, .. } = error else { panic!("{error}") };
+    assert_eq!(known, ["llama", "mistral", "qwen2", "qwen3", "gemma3_text", "gemma3"]);
+}
+
+#[test]
+fn a_rotation_that_is_not_known_is_refused_by_name() {
+    let scaling = json!({"rope_type": "dynamic", "factor": 2.0});
+    let error = read(with(llama(), "rope_scaling", scaling)).unwrap_err();
+    assert_eq!(error.to_string(), "`rope_type` is `dynamic`");
+}
+
+#[test]
+fn sizes_that_make_no_model_are_refused_before_anything_is_made_of_them() {
+    for (key, value) in [
+        ("hidden_size", json!(0)),
+        ("hidden_size", json!(u64::MAX)),
+        ("hidden_size", json!("64")),
+        ("num_hidden_layers", json!(1u64 << 60)),
+        ("num_key_value_heads", json!(5)),
+        ("head_dim", json!(63)),
+        ("vocab_size", json!(-1)),
+        ("num_attention_heads", json!(0)),
+        ("rope_theta", json!(-1.0)),
+        ("hidden_act", json!("relu")),
+    ] {
+        assert!(matches!(read(with(llama(), key, value.clone())), Err(Error::KeyValue { .. })), "`{key}`: {value}");
+    }
+}
+
+#[test]
+fn a_written_configuration_reads_as_the_same() {
+    let gemma = json!({"model_type": "gemma3_text", "hidden_size": 640, "intermediate_size": 2048,
+        "num_hidden_layers": 7, "sliding_window": 512, "eos_token_id": 1, "final_logit_softcapping": 30.0});
+    let qwen2 = json!({"model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 3,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 272, "use_sliding_window": true,
+        "sliding_window": 16, "max_window_layers": 1,
+        "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}});
+    let qwen3 = json!({"model_type": "qwen3", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 3,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 272});
+    let mistral = json!({"model_type": "mistral", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1,
+        "num_attention_heads": 4, "vocab_size": 272, "num_key_value_heads": 4, "sliding_window": null});
+    for config in [llama(), gemma, qwen2, qwen3, mistral] {
+        let first = read(config).unwrap();
+        assert_eq!(read(first.to_hugging_face()).unwrap(), first);
+    }
+}
+
+fn metadata(architecture: &str, more: &[(&str, Stored)]) -> Metadata {
+    let mut values = HashMap::from([("general.architecture".to_owned(), Stored::Text(architecture.into()))]);
+    let sizes = [
+        ("embedding_length", 64),
+        ("block_count", 7),
+        ("feed_forward_length", 128),
+        ("attention.head_count", 4),
+        ("attention.head_count_kv", 2),
+        ("context_length", 4096),
+        ("attention.sliding_window", 16),
+    ];
+    for (key, size) in sizes {
+        values.insert(format!("{architecture}.{key}"), Stored::Integer(size));
+    }
+    for (key, value) in more {
+        values.insert((*key).to_owned(), value.clone());
+    }
+    Metadata::from_values(Path::new("model.gguf"), values)
+}
+
+fn facts() -> TensorFacts {
+    TensorFacts { vocabulary: 272, tied: true, rope_divisors: None }
+}
+
+#[test]
+fn gemma_3_in_gguf_has_five_local_layers_for_each_global_one() {
+    let metadata = metadata("gemma3", &[("gemma3.rope.freq_base", Stored::Number(1e6))]);
+    let found = Configuration::from_gguf(&metadata, facts()).unwrap();
+    let windows: Vec<_> = found.layers_kind.iter().map(|kind| kind.window.is_some()).collect();
+    assert_eq!(windows, [true, true, true, true, true, false, true]);
+    assert_eq!(found.ropes, [RopeSetting::plain(1e6), RopeSetting::plain(1e4)]);
+    assert_eq!((found.embedding_scale, found.attention_scale), (8.0, 0.25));
+}
+
+#[test]
+fn llama_3_scaling_in_gguf_is_a_tensor_of_divisors() {
+    let plain = RopeSetting::plain(500_000.0).frequencies(16);
+    let scaling = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 8192.0 };
+    let scaled = RopeSetting { theta: 500_000.0, scaling }.frequencies(16);
+    let divisors: Vec<f64> = plain.iter().zip(&scaled).map(|(plain, scaled)| plain / scaled).collect();
+    let metadata = metadata("llama", &[("llama.rope.freq_base", Stored::Number(5e5))]);
+    let facts = TensorFacts { rope_divisors: Some(divisors), ..facts() };
+    let found = Configuration::from_gguf(&metadata, facts).unwrap();
+    for (found, scaled) in found.ropes[0].frequencies(16).iter().zip(&scaled) {
+        assert!((found / scaled - 1.0).abs() < 1e-12);
+    }
+    let written = read(found.to_hugging_face()).unwrap().ropes[0].frequencies(16);
+    for (written, scaled) in written.iter().zip(&scaled) {
+        assert!((written / scaled - 1.0).abs() < 1e-12);
+    }
+}
+
+#[test]
+fn divisors_of_another_width_are_refused() {
+    let facts = TensorFacts { rope_divisors: Some(vec![1.0; 3]), ..facts() };
+    assert!(matches!(Configuration::from_gguf(&metadata("llama", &[]), facts), Err(Error::KeyValue { .. })));
+}
+
+#[test]
+fn an_architecture_that_is_not_known_lists_those_that_are() {
+    let error = Configuration::from_gguf(&metadata("mamba", &[]), facts()).unwrap_err();
+    let Error::UnknownFamily { known, .. } = error else { panic!("{error}") };
+    assert_eq!(known, ["llama", "qwen2", "qwen3", "gemma3"]);
+}

@@ -1,0 +1,249 @@
+//! Models by name: fetched once from a hub into the cache that other programs share, then used from there.
+//! `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN` and `HF_HUB_OFFLINE` are honoured. The one door to the network
+//! in this room.
+
+use std::path::{Path, PathBuf};
+
+use hf_hub::api::sync::{Api, ApiBuilder, ApiError, ApiRepo};
+use hf_hub::{Cache, CacheRepo, Repo, RepoType};
+
+use crate::error::{Error, Result};
+use crate::weights::safetensors::{self, INDEX, SINGLE, is_plain};
+
+/// Where models come from when nothing else is said.
+const ENDPOINT: &str = "https://huggingface.co";
+/// Files beside the weights that are fetched if they are there. Nothing else is, least of all code.
+const COMPANIONS: [&str; 8] = [
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "README.md",
+];
+const RETRIES: usize = 3;
+
+/// A model's name on a hub: `owner/model`, `owner/model@revision`, `owner/model/file.gguf`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name {
+    owner_and_model: String,
+    revision: String,
+    file: Option<String>,
+}
+
+impl Name {
+    /// Reads a name; none if it cannot be one. `revision` counts if the name holds none.
+    #[must_use]
+    pub fn parse(name: &str, revision: Option<&str>) -> Option<Self> {
+        let (path, own) = match name.split_once('@') {
+            Some((path, own)) => (path, Some(own)),
+            None => (name, None),
+        };
+        let revision = own.or(revision).unwrap_or("main");
+        let parts: Vec<&str> = path.split('/').collect();
+        let word = |text: &str| {
+            is_plain(text) && text.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
+        };
+        let file = match parts.as_slice() {
+            [_, _] => None,
+            [_, _, file] if file.to_ascii_lowercase().ends_with(".gguf") => Some((*file).to_owned()),
+            _ => return None,
+        };
+        let sound = parts.iter().all(|part| word(part)) && revision.split('/').all(word);
+        let owner_and_model = parts.get(..2)?.join("/");
+        sound.then(|| Self { owner_and_model, revision: revision.to_owned(), file })
+    }
+}
+
+/// How far a download is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress<'a> {
+    /// The file.
+    pub file: &'a str,
+    /// Bytes that are here.
+    pub done: u64,
+    /// Bytes of the whole file.
+    pub total: u64,
+}
+
+/// A hub and the cache of what came from it.
+#[derive(Debug, Clone)]
+pub struct Hub {
+    endpoint: String,
+    cache: Option<PathBuf>,
+    token: Option<String>,
+    offline: bool,
+}
+
+impl Hub {
+    /// The hub that the environment names.
+    #[must_use]
+    pub fn from_environment(offline: bool) -> Self {
+        Self::from_variables(offline, |name| std::env::var(name).ok(), std::env::home_dir())
+    }
+
+    /// A hub at an address, with its own cache.
+    #[must_use]
+    pub fn at(endpoint: &str, cache: &Path, offline: bool) -> Self {
+        let endpoint = endpoint.trim_end_matches('/').to_owned();
+        Self { endpoint, cache: Some(cache.to_path_buf()), token: None, offline }
+    }
+
+    fn from_variables(offline: bool, look_up: impl Fn(&str) -> Option<String>, home: Option<PathBuf>) -> Self {
+        let variable = |name| look_up(name).filter(|value| !value.is_empty());
+        let root = variable("HF_HOME").map(PathBuf::from).or(home.map(|home| home.join(".cache/huggingface")));
+        let cache = variable("HF_HUB_CACHE").map(PathBuf::from).or(root.map(|root| root.join("hub")));
+        let said = variable("HF_HUB_OFFLINE").is_some_and(|value| !["0", "false", "no", "off"].contains(&value.as_str()));
+        let endpoint = variable("HF_ENDPOINT").unwrap_or_else(|| ENDPOINT.into());
+        let token = variable("HF_TOKEN");
+        Self { endpoint: endpoint.trim_end_matches('/').into(), cache, token, offline: offline || said }
+    }
+
+    /// The folder or GGUF file of a model, fetched if it is not here.
+    ///
+    /// # Errors
+    /// When the hub has no such model or cannot be reached, or when offline and the model is not in the cache.
+    pub fn fetch(&self, name: &Name, watch: &mut dyn FnMut(&Progress<'_>)) -> Result<PathBuf> {
+        let Some(folder) = &self.cache else {
+            return Err(self.error(name, "there is no home folder to keep it in", "set `HF_HOME` to a folder"));
+        };
+        let cache = Cache::new(folder.clone());
+        let repository = |revision: &str| {
+            Repo::with_revision(name.owner_and_model.clone(), RepoType::Model, revision.to_owned())
+        };
+        let named = cache.repo(repository(&name.revision));
+        if self.offline {
+            return self.cached(name, &named);
+        }
+        let api = self.api(cache.clone()).map_err(|error| self.failure(name, &error))?;
+        let listed = api.repo(repository(&name.revision)).info().map_err(|error| self.failure(name, &error))?;
+        if listed.sha.len() < 7 || !listed.sha.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(self.error(name, "the hub names no commit", "this address may not be a hub"));
+        }
+        // Everything comes from one commit, whatever is pushed meanwhile.
+        let commit = api.repo(repository(&listed.sha));
+        let pinned = cache.repo(repository(&listed.sha));
+        let there: Vec<&str> = listed.siblings.iter().map(|file| file.rfilename.as_str()).collect();
+        let mut fetch = |file: &str| self.one(name, &commit, &pinned, file, watch);
+        let result = match &name.file {
+            Some(file) => fetch(file)?,
+            None => whole_folder(&there, &mut fetch)?.ok_or_else(|| self.no_weights(name, &there))?,
+        };
+        // Offline work finds the commit by the name of the revision.
+        named.create_ref(&listed.sha).map_err(|error| Error::file(folder, error))?;
+        Ok(result)
+    }
+
+    fn one(
+        &self,
+        name: &Name,
+        commit: &ApiRepo,
+        pinned: &CacheRepo,
+        file: &str,
+        watch: &mut dyn FnMut(&Progress<'_>),
+    ) -> Result<PathBuf> {
+        if let Some(path) = pinned.get(file) {
+            return Ok(path);
+        }
+        let watcher = Watcher { file: file.to_owned(), done: 0, total: 0, watch };
+        commit.download_with_progress(file, watcher).map_err(|error| self.failure(name, &error))
+    }
+
+    fn cached(&self, name: &Name, named: &CacheRepo) -> Result<PathBuf> {
+        let wanted = name.file.as_deref().unwrap_or("config.json");
+        let found = named.get(wanted).and_then(|path| match name.file {
+            Some(_) => Some(path),
+            None => path.parent().map(Path::to_path_buf),
+        });
+        let whole = found.filter(|path| {
+            !path.is_dir() || safetensors::files(path).is_ok_and(|files| files.iter().all(|file| file.is_file()))
+        });
+        let why = "nothing is fetched offline, and the cache does not hold it";
+        whole.ok_or_else(|| self.error(name, why, "run once without `--offline`, or give a folder or a GGUF file"))
+    }
+
+    fn api(&self, cache: Cache) -> std::result::Result<Api, ApiError> {
+        let mut builder = ApiBuilder::from_cache(cache)
+            .with_endpoint(self.endpoint.clone())
+            .with_progress(false)
+            .with_retries(RETRIES)
+            .with_user_agent("tunebox", env!("CARGO_PKG_VERSION"));
+        if self.token.is_some() {
+            builder = builder.with_token(self.token.clone());
+        }
+        builder.build()
+    }
+
+    fn no_weights(&self, name: &Name, there: &[&str]) -> Error {
+        let gguf: Vec<&str> = there.iter().copied().filter(|file| file.ends_with(".gguf")).take(3).collect();
+        let hint = match gguf.first() {
+            Some(file) => format!("it has GGUF files; name one, as in `{}/{file}`", name.owner_and_model),
+            None => "look for a version of it with safetensors weights".into(),
+        };
+        self.error(name, "it has no `config.json` with safetensors weights", &hint)
+    }
+
+    /// The client keeps its own errors as text; the status is in it.
+    fn failure(&self, name: &Name, error: &ApiError) -> Error {
+        let why = error.to_string();
+        let hint = if why.contains("401") || why.contains("403") {
+            "the model asks for a token: accept its terms on the hub, then set `HF_TOKEN`"
+        } else if why.contains("404") {
+            "check owner, name and revision; private models need `HF_TOKEN`"
+        } else {
+            "check the connection; `--offline` uses what was fetched before"
+        };
+        self.error(name, &why, hint)
+    }
+
+    fn error(&self, name: &Name, why: &str, hint: &str) -> Error {
+        let name = format!("{}@{}", name.owner_and_model, name.revision);
+        Error::Hub { name, endpoint: self.endpoint.clone(), why: why.into(), hint: hint.into() }
+    }
+}
+
+/// Fetches companions and weights; none if there is no configuration or there are no weights.
+fn whole_folder(there: &[&str], fetch: &mut dyn FnMut(&str) -> Result<PathBuf>) -> Result<Option<PathBuf>> {
+    let has = |file: &str| there.contains(&file);
+    if !has("config.json") || !(has(SINGLE) || has(INDEX)) {
+        return Ok(None);
+    }
+    for companion in COMPANIONS.into_iter().filter(|file| has(file)) {
+        fetch(companion)?;
+    }
+    let first = fetch(if has(INDEX) { INDEX } else { SINGLE })?;
+    let folder = first.parent().map(Path::to_path_buf).unwrap_or_default();
+    for file in safetensors::files(&folder)? {
+        // The index names only plain files, so the name is whole.
+        if let Some(file) = file.file_name().and_then(|file| file.to_str()) {
+            fetch(file)?;
+        }
+    }
+    Ok(Some(folder))
+}
+
+/// Hands the client's own reports on.
+struct Watcher<'a> {
+    file: String,
+    done: u64,
+    total: u64,
+    watch: &'a mut dyn FnMut(&Progress<'_>),
+}
+
+impl hf_hub::api::Progress for Watcher<'_> {
+    fn init(&mut self, size: usize, _: &str) {
+        (self.done, self.total) = (0, size as u64);
+    }
+
+    fn update(&mut self, size: usize) {
+        self.done += size as u64;
+        (self.watch)(&Progress { file: &self.file, done: self.done, total: self.total });
+    }
+
+    fn finish(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! The hub against a server on the loopback interface.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use super::*;
+
+const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+
+/// Serves the files of one model and counts what is asked for.
+struct Server {
+    address: String,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    fn start(files: &[(&str, &[u8])]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let files: HashMap<String, Vec<u8>> =
+            files.iter().map(|(name, bytes)| ((*name).to_owned(), bytes.to_vec())).collect();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&asked);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (files, seen) = (files.clone(), Arc::clone(&seen));
+                std::thread::spawn(move || answer(stream, &files, &seen));
+            }
+        });
+        Self { address, asked }
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+/// Answers one request and closes.
+fn answer(mut stream: TcpStream, files: &HashMap<String, Vec<u8>>, seen: &Mutex<Vec<String>>) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut first = String::new();
+    reader.read_line(&mut first).unwrap();
+    let mut range = None;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        if line.trim().is_empty() {
+            break;
+        }
+        let line = line.to_ascii_lowercase();
+        if let Some(bytes) = line.strip_prefix("range: bytes=") {
+            let (from, to) = bytes.trim().split_once('-').unwrap();
+            range = Some((from.parse::<usize>().unwrap(), to.parse::<usize>().ok()));
+        }
+    }
+    let path = first.split(' ').nth(1).unwrap().to_owned();
+    seen.lock().unwrap().push(path.clone());
+    let found = match path.split_once(&format!("/resolve/{COMMIT}/")) {
+        Some((_, file)) => files.get(file).cloned(),
+        None if path == "/api/models/acme/tiny/revision/main" => {
+            let siblings: Vec<_> = files.keys().map(|file| serde_json::json!({"rfilename": file})).collect();
+            Some(serde_json::json!({"sha": COMMIT, "siblings": siblings}).to_string().into_bytes())
+        }
+        None => None,
+    };
+    let Some(body) = found else {
+        write!(stream, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+        return;
+    };
+    let (status, from, to) = match range {
+        Some((from, to)) => (206, from, to.map_or(body.len(), |to| (to + 1).min(body.len()))),
+        None => (200, 0, body.len()),
+    };
+    let total = body.len();
+    write!(
+        stream,
+        "HTTP/1.1 {status} OK\r\nETag: \"{}\"\r\nX-Repo-Commit: {COMMIT}\r\nContent-Range: bytes {from}-{}/{total}\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        path.replace(['/', '.'], "-"),
+        to.saturating_sub(1),
+        to - from,
+    )
+    .unwrap();
+    stream.write_all(&body[from..to]).unwrap();
+}
+
+const INDEXED: &[u8] = br#"{"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}"#;
+
+fn tiny() -> Server {
+    Server::start(&[
+        ("config.json", b"{}"),
+        ("tokenizer.json", b"[]"),
+        ("model.safetensors.index.json", INDEXED),
+        ("model-00001-of-00002.safetensors", b"first"),
+        ("model-00002-of-00002.safetensors", b"second shard"),
+        ("modeling_tiny.py", b"import os"),
+        ("pytorch_model.bin", b"a pickle"),
+    ])
+}
+
+fn name() -> Name {
+    Name::parse("acme/tiny", None).unwrap()
+}
+
+#[test]
+fn all_shards_come_and_a_second_time_nothing_is_fetched() {
+    let (server, cache) = (tiny(), tempfile::tempdir().unwrap());
+    let hub = Hub::at(&server.address, cache.path(), false);
+    let folder = hub.fetch(&name(), &mut |_| {}).unwrap();
+    assert_eq!(std::fs::read(folder.join("model-00001-of-00002.safetensors")).unwrap(), b"first");
+    assert_eq!(std::fs::read(folder.join("model-00002-of-00002.safetensors")).unwrap(), b"second shard");
+    assert_eq!(std::fs::read(folder.join("tokenizer.json")).unwrap(), b"[]");
+    let before = server.asked().len();
+    assert_eq!(hub.fetch(&name(), &mut |_| {}).unwrap(), folder);
+    assert_eq!(server.asked().len(), before + 1, "only the list of files is asked for again");
+}
+
+#[test]
+fn code_and_pickles_are_never_fetched() {
+    let (server, cache) = (tiny(), tempfile::tempdir().unwrap());
+    Hub::at(&server.address, cache.path(), false).fetch(&name(), &mut |_| {}).unwrap();
+    assert!(!server.asked().iter().any(|path| path.ends_with(".py") || path.ends_with(".bin")));
+}
+
+#[test]
+fn progress_reaches_the_size_of_every_file() {
+    let (server, cache) = (tiny(), tempfile::tempdir().unwrap());
+    let mut last = HashMap::new();
+    let mut watch = |progress: &Progress<'_>| {
+        last.insert(progress.file.to_owned(), (progress.done, progress.total));
+    };
+    Hub::at(&server.address, cache.path(), false).fetch(&name(), &mut watch).unwrap();
+    assert_eq!(last["model-00002-of-00002.safetensors"], (12, 12));
+}
+
+#[test]
+fn what_was_fetched_is_found_offline() {
+    let (server, cache) = (tiny(), tempfile::tempdir().unwrap());
+    let folder = Hub::at(&server.address, cache.path(), false).fetch(&name(), &mut |_| {}).unwrap();
+    let before = server.asked().len();
+    let again = Hub::at(&server.address, cache.path(), true).fetch(&name(), &mut |_| {}).unwrap();
+    assert_eq!(again, folder);
+    assert_eq!(server.asked().len(), before);
+}
+
+#[test]
+fn offline_never_opens_a_connection() {
+    let (server, cache) = (tiny(), tempfile::tempdir().unwrap());
+    let error = Hub::at(&server.address, cache.path(), true).fetch(&name(), &mut |_| {}).unwrap_err();
+    assert!(matches!(error, Error::Hub { .. }));
+    assert!(server.asked().is_empty());
+}
+
+#[test]
+fn a_model_that_is_not_there_says_so() {
+    let (server, cache) = (tiny(), tempfile::tempdir().unwrap());
+    let wanted = Name::parse("acme/absent", None).unwrap();
+    let error = Hub::at(&server.address, cache.path(), false).fetch(&wanted, &mut |_| {}).unwrap_err();
+    let Error::Hub { why, hint, .. } = error else { panic!("{error}") };
+    assert!(why.contains("404"), "{why}");
+    assert!(hint.contains("check owner, name and revision"), "{hint}");
+}
+
+#[test]
+fn an_index_that_leads_outside_its_folder_is_refused() {
+    let server = Server::start(&[
+        ("config.json", b"{}"),
+        ("model.safetensors.index.json", br#"{"weight_map": {"a": "../../outside"}}"#),
+    ]);
+    let cache = tempfile::tempdir().unwrap();
+    let error = Hub::at(&server.address, cache.path(), false).fetch(&name(), &mut |_| {}).unwrap_err();
+    assert_eq!(error.to_string(), "the index names a file outside its folder");
+}
+
+#[test]
+fn one_file_of_many_can_be_named() {
+    let server = Server::start(&[("tiny-q8.gguf", b"GGUF!"), ("tiny-q4.gguf", b"GGUF?")]);
+    let cache = tempfile::tempdir().unwrap();
+    let hub = Hub::at(&server.address, cache.path(), false);
+    let wanted = Name::parse("acme/tiny/tiny-q4.gguf", None).unwrap();
+    assert_eq!(std::fs::read(hub.fetch(&wanted, &mut |_| {}).unwrap()).unwrap(), b"GGUF?");
+    let Error::Hub { hint, .. } = hub.fetch(&name(), &mut |_| {}).unwrap_err() else { panic!("another error") };
+    assert!(hint.contains("GGUF files"), "{hint}");
+}
+
+#[test]
+fn names_are_an_owner_and_a_model() {
+    let parsed = Name::parse("acme/tiny@v1", Some("main")).unwrap();
+    assert_eq!((parsed.owner_and_model.as_str(), parsed.revision.as_str()), ("acme/tiny", "v1"));
+    for wrong in ["tiny", "a/b/c", "../tiny", "acme/..", "/acme/tiny", "acme/tiny@../x", "acme/ti ny", ""] {
+        assert_eq!(Name::parse(wrong, None), None, "`{wrong}`");
+    }
+}
+
+#[test]
+fn the_environment_chooses_hub_and_cache() {
+    let variables = HashMap::from([("HF_ENDPOINT", "http://mirror/"), ("HF_HOME", "/cache"), ("HF_HUB_OFFLINE", "1")]);
+    let hub = Hub::from_variables(false, |name| variables.get(name).map(|value| (*value).to_owned()), None);
+    assert_eq!(hub.endpoint, "http://mirror");
+    assert_eq!(hub.cache.as_deref(), Some(Path::new("/cache/hub")));
+    assert!(hub.offline);
+}

@@ -1,0 +1,169 @@
+//! A model: its configuration, weights, tokenizer and chat template, opened from wherever they lie.
+//! Leaves running it to `decoder`, and what is learned on it to `adapter`.
+
+use std::path::Path;
+
+use tunebox_compute::Device;
+
+use crate::chat::ChatTemplate;
+use crate::configuration::Configuration;
+use crate::error::{Error, Result};
+use crate::families::TensorFacts;
+use crate::source::{Form, Source};
+use crate::tokenizer::Tokenizer;
+use crate::weights::Weights;
+use crate::weights::gguf::{self, Header};
+
+/// Everything that a base model is. Nothing of it changes after it is opened.
+#[derive(Debug)]
+pub struct Model {
+    /// Its sizes and kinds.
+    pub configuration: Configuration,
+    /// Its weights, by their Hugging Face names.
+    pub weights: Weights,
+    /// Its tokenizer, if its files have one.
+    pub tokenizer: Option<Tokenizer>,
+    /// Its chat template, if its files have one.
+    pub template: Option<ChatTemplate>,
+    /// The model as the person named it.
+    pub name: String,
+    source: Option<Source>,
+}
+
+impl Model {
+    /// Opens a model and reads its weights onto a device.
+    ///
+    /// # Errors
+    /// When its family is not known, a file is missing or broken, or weights and configuration do not fit together.
+    pub fn open(source: &Source, device: &Device) -> Result<Self> {
+        let model = Self::inspect(source, device)?;
+        model.weights.load()?;
+        Ok(model)
+    }
+
+    /// The same without reading weights: each is read when it is first asked for.
+    ///
+    /// # Errors
+    /// Those of [`Model::open`].
+    pub fn inspect(source: &Source, device: &Device) -> Result<Self> {
+        match source.form() {
+            Form::Folder { path, .. } => Self::in_folder(source, path, device),
+            Form::Gguf { path } => Self::in_gguf(source, path, device),
+        }
+    }
+
+    /// A model from its parts, without tokenizer and template.
+    #[must_use]
+    pub fn from_parts(name: &str, configuration: Configuration, weights: Weights) -> Self {
+        Self { configuration, weights, tokenizer: None, template: None, name: name.into(), source: None }
+    }
+
+    /// The files it was opened from; none for a model made of parts.
+    #[must_use]
+    pub fn source(&self) -> Option<&Source> {
+        self.source.as_ref()
+    }
+
+    /// sha256 over its weight files; none for a model made of parts. Reads them all the first time.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub fn digest(&self) -> Result<Option<String>> {
+        self.source.as_ref().map(Source::digest).transpose()
+    }
+
+    /// Its tokenizer.
+    ///
+    /// # Errors
+    /// When its files have none.
+    pub fn tokenizer(&self) -> Result<&Tokenizer> {
+        self.tokenizer.as_ref().ok_or_else(|| Error::NotAModel {
+            name: self.name.clone(),
+            why: "it has no tokenizer: `tokenizer.json` is missing".into(),
+            hint: "put the `tokenizer.json` that belongs to the model into its folder".into(),
+        })
+    }
+
+    /// Its chat template.
+    ///
+    /// # Errors
+    /// When its files have none.
+    pub fn template(&self) -> Result<&ChatTemplate> {
+        self.template.as_ref().ok_or_else(|| Error::NotAModel {
+            name: self.name.clone(),
+            why: "it has no chat template: it was made to continue texts, not to answer".into(),
+            hint: "use the instruct version of the model, or data with `prompt` and `completion`".into(),
+        })
+    }
+
+    fn in_folder(source: &Source, folder: &Path, device: &Device) -> Result<Self> {
+        let configuration = Self::read_configuration(folder)?;
+        let weights = Weights::from_folder(folder, source.weight_files(), &configuration, device)?;
+        Self::from_parts(source.name(), configuration, weights).with_text(source.clone(), folder)
+    }
+
+    /// With the tokenizer and chat template of a folder.
+    pub(crate) fn with_text(mut self, source: Source, folder: &Path) -> Result<Self> {
+        if folder.join("tokenizer.json").is_file() {
+            let tokenizer = Tokenizer::from_folder(folder)?;
+            self.template = ChatTemplate::from_folder(folder, &tokenizer)?;
+            self.tokenizer = Some(tokenizer);
+        }
+        self.source = Some(source);
+        Ok(self)
+    }
+
+    /// The configuration in a folder.
+    pub(crate) fn read_configuration(folder: &Path) -> Result<Configuration> {
+        let path = folder.join("config.json");
+        let mut configuration = Configuration::from_hugging_face(&read_json(&path)?, &path)?;
+        let path = folder.join("generation_config.json");
+        if path.is_file() {
+            configuration.add_eos(&read_json(&path)?, &path)?;
+        }
+        Ok(configuration)
+    }
+
+    fn in_gguf(source: &Source, path: &Path, device: &Device) -> Result<Self> {
+        let header = Header::read(path)?;
+        let configuration = Configuration::from_gguf(&header.metadata, facts(&header)?)?;
+        let tokenizer = if header.metadata.contains("tokenizer.ggml.model") {
+            Some(Tokenizer::from_gguf(&header.metadata)?)
+        } else {
+            None
+        };
+        let template = match &tokenizer {
+            Some(tokenizer) => ChatTemplate::from_gguf(&header.metadata, tokenizer)?,
+            None => None,
+        };
+        let weights = Weights::from_gguf(header, &configuration, device)?;
+        let mut model = Self::from_parts(source.name(), configuration, weights);
+        model.tokenizer = tokenizer;
+        model.template = template;
+        model.source = Some(source.clone());
+        Ok(model)
+    }
+}
+
+/// What only the tensors of a GGUF file tell.
+fn facts(header: &Header) -> Result<TensorFacts> {
+    let path = header.metadata.path();
+    let rows = header.tensors.get("token_embd.weight").and_then(|location| location.shape.first());
+    let divisors = match header.tensors.get("rope_freqs.weight") {
+        Some(location) => {
+            let values = gguf::read(path, "rope_freqs.weight", location, header.length)?;
+            Some(values.into_iter().map(f64::from).collect())
+        }
+        None => None,
+    };
+    Ok(TensorFacts {
+        vocabulary: rows.copied().unwrap_or(0),
+        tied: !header.tensors.contains_key("output.weight"),
+        rope_divisors: divisors,
+    })
+}
+
+fn read_json(path: &Path) -> Result<serde_json::Value> {
+    let text = std::fs::read_to_string(path).map_err(|error| Error::file(path, error))?;
+    serde_json::from_str(&text).map_err(|error| Error::broken(path, format!("this is not JSON: {error}")))
+}

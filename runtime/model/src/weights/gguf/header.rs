@@ -1,0 +1,327 @@
+//! Reads the head of a GGUF file (versions 2 and 3) without trusting it.
+//! No length in the file makes anything larger than the file itself allows; nothing here can panic.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufReader, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use super::{Metadata, Value};
+use crate::error::{Error, Result};
+
+const MAGIC: [u8; 4] = *b"GGUF";
+/// More than any real file has; bounds what a hostile one makes.
+const MOST_ENTRIES: u64 = 1 << 20;
+const LONGEST_NAME: u64 = 1 << 16;
+const MOST_DIMENSIONS: u32 = 4;
+const DEEPEST_LIST: u32 = 4;
+
+/// Where a tensor lies and how it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Location {
+    /// Rows first, as everywhere but in the file.
+    pub(crate) shape: Vec<usize>,
+    /// The number of the format in the file.
+    pub(crate) format: u32,
+    /// From the start of the file.
+    pub(crate) offset: u64,
+}
+
+/// The head of a file.
+#[derive(Debug)]
+pub(crate) struct Header {
+    pub(crate) metadata: Metadata,
+    pub(crate) tensors: HashMap<String, Location>,
+    /// Bytes of the whole file.
+    pub(crate) length: u64,
+}
+
+impl Header {
+    /// Reads the head of a file.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let file = File::open(path).map_err(|error| Error::file(path, error))?;
+        let length = file.metadata().map_err(|error| Error::file(path, error))?.len();
+        let mut cursor = Cursor { path: path.to_path_buf(), input: BufReader::new(file), at: 0, length };
+        cursor.header()
+    }
+}
+
+/// Reads forwards and knows how much is left.
+struct Cursor<R> {
+    path: PathBuf,
+    input: R,
+    at: u64,
+    length: u64,
+}
+
+impl<R: Read> Cursor<R> {
+    fn header(&mut self) -> Result<Header> {
+        if self.bytes::<4>()? != MAGIC {
+            return Err(self.broken("this is not a GGUF file: it does not start with `GGUF`"));
+        }
+        let version = self.u32()?;
+        if !(2..=3).contains(&version) {
+            return Err(self.broken(format!("GGUF version `{version}` is not read, only 2 and 3")));
+        }
+        let (tensors, values) = (self.count("tensors")?, self.count("metadata entries")?);
+        let mut metadata = HashMap::new();
+        for _ in 0..values {
+            let key = self.text(LONGEST_NAME)?;
+            let kind = self.u32()?;
+            let value = self.value(kind)?;
+            metadata.insert(key, value);
+        }
+        let alignment = match metadata.get("general.alignment") {
+            Some(Value::Integer(number)) => u64::try_from(*number).unwrap_or(0),
+            _ => 32,
+        };
+        if !alignment.is_power_of_two() || alignment > 1 << 20 {
+            return Err(self.broken(format!("`general.alignment` is `{alignment}`, not a small power of two")));
+        }
+        let mut found = HashMap::new();
+        for _ in 0..tensors {
+            let name = self.text(LONGEST_NAME)?;
+            let location = self.location(&name)?;
+            found.insert(name, location);
+        }
+        let start = self.at.next_multiple_of(alignment);
+        for (name, location) in &mut found {
+            let offset = location.offset.checked_add(start).filter(|offset| *offset <= self.length);
+            location.offset = offset.ok_or_else(|| self.broken(format!("tensor `{name}` lies beyond the end")))?;
+        }
+        let metadata = Metadata { path: self.path.clone(), values: metadata };
+        Ok(Header { metadata, tensors: found, length: self.length })
+    }
+
+    fn location(&mut self, name: &str) -> Result<Location> {
+        let dimensions = self.u32()?;
+        if dimensions > MOST_DIMENSIONS {
+            return Err(self.broken(format!("tensor `{name}` has `{dimensions}` dimensions, at most 4 are read")));
+        }
+        let mut shape = Vec::new();
+        for _ in 0..dimensions {
+            let side = self.u64()?;
+            // Every value takes at least a quarter of a byte in any format.
+            let side = usize::try_from(side).ok().filter(|_| side / 4 <= self.length);
+            shape.push(side.ok_or_else(|| self.broken(format!("tensor `{name}` is larger than the file")))?);
+        }
+        shape.reverse();
+        Ok(Location { shape, format: self.u32()?, offset: self.u64()? })
+    }
+
+    fn value(&mut self, kind: u32) -> Result<Value> {
+        Ok(match kind {
+            0 => Value::Integer(u8::from_le_bytes(self.bytes()?).into()),
+            1 => Value::Integer(i8::from_le_bytes(self.bytes()?).into()),
+            2 => Value::Integer(u16::from_le_bytes(self.bytes()?).into()),
+            3 => Value::Integer(i16::from_le_bytes(self.bytes()?).into()),
+            4 => Value::Integer(self.u32()?.into()),
+            5 => Value::Integer(i32::from_le_bytes(self.bytes()?).into()),
+            6 => Value::Number(f32::from_le_bytes(self.bytes()?).into()),
+            7 => Value::Boolean(self.bytes::<1>()? != [0]),
+            8 => Value::Text(self.text(self.length)?),
+            9 => self.list(0)?,
+            10 => Value::Integer(self.u64()?.into()),
+            11 => Value::Integer(i64::from_le_bytes(self.bytes()?).into()),
+            12 => Value::Number(f64::from_le_bytes(self.bytes()?)),
+            _ => return Err(self.broken(format!("value kind `{kind}` is not one of GGUF's"))),
+        })
+    }
+
+    fn list(&mut self, depth: u32) -> Result<Value> {
+        let kind = self.u32()?;
+        let count = self.u64()?;
+        if count > self.length - self.at {
+            return Err(self.broken(format!("a list of `{count}` values is longer than the file")));
+        }
+        Ok(match kind {
+            0..=5 | 10 | 11 => Value::Integers(self.repeat(count, |cursor| cursor.integer(kind))?),
+            6 => Value::Numbers(self.repeat(count, |cursor| Ok(f32::from_le_bytes(cursor.bytes()?)))?),
+            7 => Value::Booleans(self.repeat(count, |cursor| Ok(cursor.bytes::<1>()? != [0]))?),
+            8 => Value::Texts(self.repeat(count, |cursor| cursor.text(cursor.length))?),
+            9 if depth < DEEPEST_LIST => {
+                for _ in 0..count {
+                    self.list(depth + 1)?;
+                }
+                Value::Nested
+            }
+            12 => Value::Numbers(self.repeat(count, |cursor| Ok(f64::from_le_bytes(cursor.bytes()?) as f32))?),
+            _ => return Err(self.broken(format!("a list of values of kind `{kind}` is not read"))),
+        })
+    }
+
+    fn integer(&mut self, kind: u32) -> Result<i64> {
+        match self.value(kind)? {
+            Value::Integer(number) => {
+                i64::try_from(number).map_err(|_| self.broken(format!("`{number}` in a list is too large")))
+            }
+            _ => Err(self.broken("a list of whole numbers holds something else")),
+        }
+    }
+
+    /// Grows with what is really there: a list that ends early costs no more than its bytes.
+    fn repeat<T>(&mut self, count: u64, mut one: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        let mut values = Vec::new();
+        for _ in 0..count {
+            values.push(one(self)?);
+        }
+        Ok(values)
+    }
+
+    fn count(&mut self, what: &str) -> Result<u64> {
+        let count = self.u64()?;
+        if count > MOST_ENTRIES {
+            return Err(self.broken(format!("the head announces `{count}` {what}")));
+        }
+        Ok(count)
+    }
+
+    fn text(&mut self, longest: u64) -> Result<String> {
+        let length = self.u64()?;
+        if length > longest || length > self.length - self.at {
+            return Err(self.broken(format!("a text of `{length}` bytes is longer than what is left of the file")));
+        }
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+        self.fill(&mut bytes)?;
+        // Some writers count the closing zero of C.
+        while bytes.last() == Some(&0) {
+            bytes.pop();
+        }
+        Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    }
+
+    fn u32(&mut self) -> Result<u32> {
+        Ok(u32::from_le_bytes(self.bytes()?))
+    }
+
+    fn u64(&mut self) -> Result<u64> {
+        Ok(u64::from_le_bytes(self.bytes()?))
+    }
+
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let mut bytes = [0; N];
+        self.fill(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<()> {
+        if bytes.len() as u64 > self.length - self.at {
+            return Err(self.broken(format!("the file ends inside its head, after {} bytes", self.length)));
+        }
+        match self.input.read_exact(bytes) {
+            Ok(()) => {
+                self.at += bytes.len() as u64;
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                Err(self.broken("the file became shorter while it was read"))
+            }
+            Err(error) => Err(Error::file(&self.path, error)),
+        }
+    }
+
+    fn broken(&self, what: impl Into<String>) -> Error {
+        Error::broken(&self.path, what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Result<Header> {
+        let mut cursor =
+            Cursor { path: "hostile.gguf".into(), input: bytes, at: 0, length: bytes.len() as u64 };
+        cursor.header()
+    }
+
+    fn head(tensors: u64, values: u64) -> Vec<u8> {
+        let mut bytes = b"GGUF".to_vec();
+        bytes.extend(3u32.to_le_bytes());
+        bytes.extend(tensors.to_le_bytes());
+        bytes.extend(values.to_le_bytes());
+        bytes
+    }
+
+    fn text(bytes: &mut Vec<u8>, text: &str) {
+        bytes.extend((text.len() as u64).to_le_bytes());
+        bytes.extend(text.as_bytes());
+    }
+
+    fn number(bytes: &mut Vec<u8>, key: &str, number: u32) {
+        text(bytes, key);
+        bytes.extend(4u32.to_le_bytes());
+        bytes.extend(number.to_le_bytes());
+    }
+
+    #[test]
+    fn a_text_longer_than_the_file_is_refused_before_it_is_allocated() {
+        let mut bytes = head(0, 1);
+        bytes.extend(u64::MAX.to_le_bytes());
+        assert!(matches!(read(&bytes), Err(Error::Broken { .. })));
+    }
+
+    #[test]
+    fn a_list_longer_than_the_file_is_refused_before_it_is_allocated() {
+        let mut bytes = head(0, 1);
+        text(&mut bytes, "tokens");
+        bytes.extend(9u32.to_le_bytes());
+        bytes.extend(8u32.to_le_bytes());
+        bytes.extend((1u64 << 40).to_le_bytes());
+        let error = read(&bytes).unwrap_err();
+        assert_eq!(error.to_string(), "a list of `1099511627776` values is longer than the file");
+    }
+
+    #[test]
+    fn lists_of_lists_of_lists_end_the_reading_instead_of_the_stack() {
+        let mut bytes = head(0, 1);
+        text(&mut bytes, "deep");
+        bytes.extend(9u32.to_le_bytes());
+        for _ in 0..10_000 {
+            bytes.extend(9u32.to_le_bytes());
+            bytes.extend(1u64.to_le_bytes());
+        }
+        assert!(matches!(read(&bytes), Err(Error::Broken { .. })));
+    }
+
+    #[test]
+    fn an_alignment_of_zero_is_refused() {
+        let mut bytes = head(0, 1);
+        number(&mut bytes, "general.alignment", 0);
+        assert!(matches!(read(&bytes), Err(Error::Broken { .. })));
+    }
+
+    #[test]
+    fn a_tensor_whose_sides_overflow_is_refused() {
+        let mut bytes = head(1, 0);
+        text(&mut bytes, "token_embd.weight");
+        bytes.extend(2u32.to_le_bytes());
+        bytes.extend((1u64 << 63).to_le_bytes());
+        bytes.extend((1u64 << 63).to_le_bytes());
+        bytes.extend([0; 12]);
+        assert!(matches!(read(&bytes), Err(Error::Broken { .. })));
+    }
+
+    #[test]
+    fn every_shorter_piece_of_a_head_is_refused() {
+        let mut bytes = head(1, 2);
+        number(&mut bytes, "a", 7);
+        text(&mut bytes, "names");
+        bytes.extend(9u32.to_le_bytes());
+        bytes.extend(8u32.to_le_bytes());
+        bytes.extend(1u64.to_le_bytes());
+        text(&mut bytes, "one");
+        text(&mut bytes, "t");
+        bytes.extend(1u32.to_le_bytes());
+        bytes.extend(2u64.to_le_bytes());
+        bytes.extend([0; 12]);
+        for length in 0..bytes.len() {
+            assert!(read(&bytes[..length]).is_err(), "{length} bytes were enough");
+        }
+        bytes.resize(bytes.len().next_multiple_of(32) + 8, 0);
+        let header = read(&bytes).unwrap();
+        assert_eq!(header.metadata.u32("a"), Some(7));
+        assert_eq!(header.metadata.strings("names").unwrap(), ["one"]);
+        assert_eq!(header.tensors["t"].shape, [2]);
+    }
+}
