@@ -71,6 +71,15 @@ impl Reservation {
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
+
+    /// Gives back all but `bytes`; a reservation never grows.
+    #[must_use]
+    pub fn shrunk_to(mut self, bytes: u64) -> Self {
+        let spare = self.bytes.saturating_sub(bytes);
+        self.account.held.fetch_sub(spare, Ordering::AcqRel);
+        self.bytes -= spare;
+        self
+    }
 }
 
 impl Drop for Reservation {
@@ -92,6 +101,15 @@ mod tests {
         assert_eq!(ledger.held(), 60);
         drop(held);
         assert_eq!((ledger.held(), ledger.peak()), (0, 60));
+    }
+
+    #[test]
+    fn what_a_shrunk_reservation_gives_back_is_given_back_once() {
+        let ledger = Ledger::new(100);
+        let kept = ledger.reserve(80).unwrap().shrunk_to(30).shrunk_to(50);
+        assert_eq!((kept.bytes(), ledger.held()), (30, 30));
+        drop(kept);
+        assert_eq!(ledger.held(), 0);
     }
 
     #[test]

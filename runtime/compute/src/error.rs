@@ -38,6 +38,14 @@ pub enum Error {
         /// The most allowed.
         limit: u32,
     },
+    /// The work that was asked for is more than what is left.
+    #[error("{work} numbers would be touched, which is more than is left of {limit}")]
+    OutOfWork {
+        /// Numbers that the operation would touch.
+        work: u64,
+        /// The most that may be touched in all.
+        limit: u64,
+    },
     /// A device that this build or machine does not have.
     #[error("device `{device}` is not available")]
     Unavailable {

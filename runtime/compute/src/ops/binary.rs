@@ -1,0 +1,131 @@
+//! Functions of two numbers, broadcast as in NumPy: arithmetic, extremes, choice.
+
+use candle_core::{DType, Tensor};
+
+use super::graph::{Pair, Pull, Raw, derive_pair, wide};
+use super::number::{is_nan, times, where_or_zero};
+use super::{Admit, Estimate, Made, check};
+use crate::error::Result;
+
+/// Checks, pays, computes on the common shape, and puts the result into the graph.
+fn apply(
+    budget: &mut dyn Admit,
+    a: &Tensor,
+    b: &Tensor,
+    value: fn(&Tensor, &Tensor) -> Raw<Tensor>,
+    pulls: (Pull, Pull),
+) -> Result<Made> {
+    check::float(a)?;
+    check::same_type(a, b)?;
+    let dims = check::broadcast(a.dims(), b.dims())?;
+    Estimate::new(&dims, a.dtype(), &[a, b])?.copies(4).pay(budget, || {
+        let value = value(&wide(a)?.broadcast_as(dims.as_slice())?, &wide(b)?.broadcast_as(dims.as_slice())?)?;
+        derive_pair(a, b, a.dtype(), &value, pulls)
+    })
+}
+
+/// An operand in the shape of the result.
+fn spread(operand: &Tensor, pair: &Pair) -> Raw<Tensor> {
+    operand.broadcast_as(pair.y.shape())
+}
+
+/// a + b.
+///
+/// # Errors
+/// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
+/// floating-point of one type, and what `budget` refuses; so for every arithmetic function of this file.
+pub fn add(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+    apply(budget, a, b, Tensor::add, (|pair| Ok(pair.grad.clone()), |pair| Ok(pair.grad.clone())))
+}
+
+/// a − b.
+///
+/// # Errors
+/// As [`add`].
+pub fn subtract(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+    apply(budget, a, b, Tensor::sub, (|pair| Ok(pair.grad.clone()), |pair| pair.grad.neg()))
+}
+
+/// a · b.
+///
+/// # Errors
+/// As [`add`].
+pub fn multiply(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+    let pulls: (Pull, Pull) =
+        (|pair| times(pair.grad, &spread(pair.b, pair)?), |pair| times(pair.grad, &spread(pair.a, pair)?));
+    apply(budget, a, b, Tensor::mul, pulls)
+}
+
+/// a / b.
+///
+/// # Errors
+/// As [`add`].
+pub fn divide(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+    // −y/b rather than −a/b²: the square of a small b would be 0.
+    let pulls: (Pull, Pull) = (
+        |pair| times(pair.grad, &spread(pair.b, pair)?.recip()?),
+        |pair| times(pair.grad, &pair.y.div(&spread(pair.b, pair)?)?.neg()?),
+    );
+    apply(budget, a, b, Tensor::div, pulls)
+}
+
+/// The smaller of both, NaN if either is; equal ones share the gradient.
+///
+/// # Errors
+/// As [`add`].
+pub fn minimum(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+    let pulls: (Pull, Pull) = (|pair| share(pair, below, pair.a), |pair| share(pair, below, pair.b));
+    apply(budget, a, b, |a, b| extreme(a, b, below), pulls)
+}
+
+/// The larger of both, NaN if either is; equal ones share the gradient.
+///
+/// # Errors
+/// As [`add`].
+pub fn maximum(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+    let pulls: (Pull, Pull) = (|pair| share(pair, above, pair.a), |pair| share(pair, above, pair.b));
+    apply(budget, a, b, |a, b| extreme(a, b, above), pulls)
+}
+
+fn below(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
+    a.lt(b)
+}
+
+fn above(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
+    a.gt(b)
+}
+
+/// a where it wins or is NaN, b elsewhere.
+fn extreme(a: &Tensor, b: &Tensor, wins: fn(&Tensor, &Tensor) -> Raw<Tensor>) -> Raw<Tensor> {
+    let first = wins(a, b)?.add(&is_nan(a)?)?;
+    first.where_cond(a, b)
+}
+
+/// The gradient of `operand`: all of it where it wins, half where both are equal, none elsewhere.
+fn share(pair: &Pair, wins: fn(&Tensor, &Tensor) -> Raw<Tensor>, operand: &Tensor) -> Raw<Tensor> {
+    let (a, b) = (spread(pair.a, pair)?, spread(pair.b, pair)?);
+    let mine = if std::ptr::eq(operand, pair.a) { wins(&a, &b)? } else { wins(&b, &a)? };
+    let won = where_or_zero(&mine, pair.grad)?;
+    won.add(&where_or_zero(&a.eq(&b)?, &pair.grad.affine(0.5, 0.)?)?)
+}
+
+/// a where `condition` (`u8`) is not 0, b elsewhere; a value not taken has gradient 0 even if it is NaN.
+///
+/// # Errors
+/// [`crate::Error::Shape`] if the three shapes cannot be broadcast, [`crate::Error::Dtype`] if the condition is
+/// not `u8` or a and b differ in type, and what `budget` refuses.
+pub fn choose(budget: &mut dyn Admit, condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Made> {
+    check::exactly(condition, DType::U8, "the condition")?;
+    check::same_type(a, b)?;
+    let dims = check::broadcast(condition.dims(), &check::broadcast(a.dims(), b.dims())?)?;
+    let count = check::elements(&dims)?;
+    Estimate::new(&dims, a.dtype(), &[condition, a, b])?.copies(4).saved(count).pay(budget, || {
+        let spread = |operand: &Tensor| operand.detach().broadcast_as(dims.as_slice())?.contiguous();
+        let condition = spread(condition)?;
+        let value = condition.where_cond(&spread(a)?, &spread(b)?)?;
+        let other = condition.eq(&condition.zeros_like()?)?;
+        let taken = move |pair: &Pair| where_or_zero(&condition, pair.grad);
+        let left = move |pair: &Pair| where_or_zero(&other, pair.grad);
+        derive_pair(a, b, a.dtype(), &value, (taken, left))
+    })
+}

@@ -1,0 +1,121 @@
+//! What must hold of arguments before candle sees them: shapes, axes, ranges, element types, scalars.
+//!
+//! candle multiplies dimensions without looking (4 elements "fit" [4, 2147418113, 2147549185]) and
+//! its device kernels do not check indices, so nothing of a stranger's passes by this file.
+
+use candle_core::{DType, Tensor};
+
+use crate::error::{Error, Result};
+
+/// The most axes of a tensor.
+pub const MAX_RANK: usize = 8;
+/// The most elements of a tensor.
+pub const MAX_ELEMENTS: u64 = i32::MAX as u64;
+/// The most tensors that are put together, or parts that one is cut into, at once.
+pub const MAX_PARTS: usize = 1024;
+
+/// The element count of a shape that is allowed.
+pub(super) fn elements(dims: &[usize]) -> Result<u64> {
+    if dims.len() > MAX_RANK {
+        return Err(Error::shape(format!("a shape of {} axes, {MAX_RANK} are allowed", dims.len())));
+    }
+    if let Some(axis) = dims.iter().position(|length| *length == 0) {
+        return Err(Error::shape(format!("axis {axis} of {dims:?} is 0 long, every axis is at least 1")));
+    }
+    let count = dims.iter().try_fold(1_u64, |count, length| count.checked_mul(*length as u64));
+    count
+        .filter(|count| *count <= MAX_ELEMENTS)
+        .ok_or_else(|| Error::shape(format!("{dims:?} has more than {MAX_ELEMENTS} elements")))
+}
+
+/// A shape as it comes from outside.
+pub(super) fn shape(dims: &[u32]) -> Result<Vec<usize>> {
+    if dims.len() > MAX_RANK {
+        return Err(Error::shape(format!("a shape of {} axes, {MAX_RANK} are allowed", dims.len())));
+    }
+    let dims: Vec<usize> = dims.iter().map(|length| *length as usize).collect();
+    elements(&dims)?;
+    Ok(dims)
+}
+
+/// An axis of a shape with `rank` axes, counted from the end when negative.
+pub(super) fn axis_of(rank: usize, axis: i32) -> Result<usize> {
+    let from_start = if axis < 0 { i64::from(axis) + rank as i64 } else { i64::from(axis) };
+    usize::try_from(from_start)
+        .ok()
+        .filter(|axis| *axis < rank)
+        .ok_or_else(|| Error::argument(format!("axis {axis} of a tensor with {rank} axes")))
+}
+
+/// An axis of a tensor.
+pub(super) fn axis(tensor: &Tensor, axis: i32) -> Result<usize> {
+    axis_of(tensor.rank(), axis)
+}
+
+/// A tensor of floating-point numbers.
+pub(super) fn float(tensor: &Tensor) -> Result<()> {
+    let dtype = tensor.dtype();
+    if matches!(dtype, DType::F32 | DType::F64 | DType::F16 | DType::BF16) {
+        return Ok(());
+    }
+    Err(Error::dtype(format!("`{}` where floating-point numbers are needed; `cast` first", name(dtype))))
+}
+
+/// A tensor of exactly this element type.
+pub(super) fn exactly(tensor: &Tensor, dtype: DType, role: &str) -> Result<()> {
+    if tensor.dtype() == dtype {
+        return Ok(());
+    }
+    Err(Error::dtype(format!("{role} is `{}`, not `{}`", name(tensor.dtype()), name(dtype))))
+}
+
+/// Two tensors of one element type.
+pub(super) fn same_type(a: &Tensor, b: &Tensor) -> Result<()> {
+    if a.dtype() == b.dtype() {
+        return Ok(());
+    }
+    let (a, b) = (name(a.dtype()), name(b.dtype()));
+    Err(Error::dtype(format!("`{a}` and `{b}` cannot be combined; `cast` one of them first")))
+}
+
+/// The shape of two tensors together, by NumPy's rule: axes are aligned at the end, 1 stretches.
+pub(super) fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>> {
+    let rank = a.len().max(b.len());
+    let length = |dims: &[usize], axis: usize| (axis + dims.len()).checked_sub(rank).map_or(1, |place| dims[place]);
+    let mut dims = Vec::with_capacity(rank);
+    for axis in 0..rank {
+        match (length(a, axis), length(b, axis)) {
+            (left, right) if left == right || right == 1 => dims.push(left),
+            (1, right) => dims.push(right),
+            (left, right) => {
+                let why = format!("axis {axis} differs: {left} and {right}");
+                return Err(Error::shape(format!("{a:?} cannot be combined with {b:?}, {why}")));
+            }
+        }
+    }
+    elements(&dims)?;
+    Ok(dims)
+}
+
+/// A scalar that is a number.
+pub(super) fn finite(value: f64, role: &str) -> Result<()> {
+    if value.is_finite() { Ok(()) } else { Err(Error::argument(format!("`{role}` is {value}, which is not finite"))) }
+}
+
+/// A `u32` tensor of indices, all below `bound`. Waits for the device.
+pub(super) fn indices(index: &Tensor, bound: usize) -> Result<()> {
+    exactly(index, DType::U32, "the index")?;
+    let largest = index.detach().contiguous()?.flatten_all()?.max(0)?.to_scalar::<u32>()?;
+    if (largest as usize) < bound {
+        return Ok(());
+    }
+    Err(Error::argument(format!("index {largest} is out of range, the axis is {bound} long")))
+}
+
+/// The name of an element type as the contract writes it.
+pub(super) fn name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::I64 => "s64",
+        other => other.as_str(),
+    }
+}

@@ -1,0 +1,237 @@
+//! Gradients of our own in candle's graph, and the walk back on a stack that is deep enough.
+//!
+//! [`derive`] gives a value that was computed off the graph a place in it, with the gradient written
+//! beside the operation. One operation is one node, whatever it computed inside; no temporaries stay alive.
+//! candle walks a graph, and frees it, by recursion: both happen on a stack of their own.
+
+use std::sync::{Mutex, PoisonError};
+
+use candle_core::backend::BackendStorage;
+use candle_core::{
+    CpuStorage, CudaStorage, CustomOp1, CustomOp2, DType, Layout, MetalStorage, Shape, Storage, Tensor, bail,
+};
+
+use super::{Admit, Cost};
+use crate::error::{Error, Result};
+
+/// candle's own result, as its traits want it.
+pub(super) type Raw<T> = candle_core::Result<T>;
+
+/// Stack of a walk through a graph: candle needs well below 2 KiB a node, a graph has at most 60,000.
+const STACK_BYTES: usize = 256 << 20;
+
+/// The numbers without the graph, contiguous, in at least 32 bits when they are floating-point.
+pub(super) fn wide(tensor: &Tensor) -> Raw<Tensor> {
+    let tensor = tensor.detach().contiguous()?;
+    match tensor.dtype() {
+        DType::F16 | DType::BF16 => tensor.to_dtype(DType::F32),
+        _ => Ok(tensor),
+    }
+}
+
+/// A value computed off the graph, waiting to be taken into it.
+struct Value(Mutex<Option<Tensor>>);
+
+impl Value {
+    /// Rounds to the element type of the result and makes the storage hold the value and nothing else.
+    fn new(value: &Tensor, dtype: DType) -> Raw<Self> {
+        let value = value.to_dtype(dtype)?;
+        let whole = value.is_contiguous() && value.layout().start_offset() == 0;
+        let value = if whole { value } else { value.force_contiguous()? };
+        Ok(Self(Mutex::new(Some(value))))
+    }
+
+    fn take(&self) -> Raw<Tensor> {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.take().ok_or_else(|| candle_core::Error::Msg("a derived value was taken twice".into()))
+    }
+
+    fn cpu(&self) -> Raw<(CpuStorage, Shape)> {
+        let value = self.take()?;
+        let (storage, layout) = value.storage_and_layout();
+        match &*storage {
+            Storage::Cpu(storage) => Ok((storage.clone(), layout.shape().clone())),
+            _ => bail!("the value and the operand are on different devices"),
+        }
+    }
+
+    fn cuda(&self) -> Raw<(CudaStorage, Shape)> {
+        let value = self.take()?;
+        let (storage, layout) = value.storage_and_layout();
+        match &*storage {
+            Storage::Cuda(storage) => Ok((storage.try_clone(layout)?, layout.shape().clone())),
+            _ => bail!("the value and the operand are on different devices"),
+        }
+    }
+
+    fn metal(&self) -> Raw<(MetalStorage, Shape)> {
+        let value = self.take()?;
+        let (storage, layout) = value.storage_and_layout();
+        match &*storage {
+            Storage::Metal(storage) => Ok((storage.try_clone(layout)?, layout.shape().clone())),
+            _ => bail!("the value and the operand are on different devices"),
+        }
+    }
+}
+
+struct Derived<F> {
+    value: Value,
+    pull: F,
+}
+
+impl<F: Fn(&Tensor, &Tensor, &Tensor) -> Raw<Tensor>> CustomOp1 for Derived<F> {
+    fn name(&self) -> &'static str {
+        "derived"
+    }
+
+    fn cpu_fwd(&self, _: &CpuStorage, _: &Layout) -> Raw<(CpuStorage, Shape)> {
+        self.value.cpu()
+    }
+
+    fn cuda_fwd(&self, _: &CudaStorage, _: &Layout) -> Raw<(CudaStorage, Shape)> {
+        self.value.cuda()
+    }
+
+    fn metal_fwd(&self, _: &MetalStorage, _: &Layout) -> Raw<(MetalStorage, Shape)> {
+        self.value.metal()
+    }
+
+    fn bwd(&self, x: &Tensor, y: &Tensor, grad: &Tensor) -> Raw<Option<Tensor>> {
+        let grad = (self.pull)(&wide(x)?, &wide(y)?, &wide(grad)?)?;
+        Ok(Some(grad.to_dtype(x.dtype())?))
+    }
+}
+
+/// Puts `value`, computed from `x` off the graph, into the graph of `x`.
+///
+/// `pull(x, y, grad)` is the gradient of `x`, from wide numbers without a graph. An `x` without
+/// a graph gives a `value` without one.
+pub(super) fn derive<F>(x: &Tensor, dtype: DType, value: &Tensor, pull: F) -> Result<Tensor>
+where
+    F: Fn(&Tensor, &Tensor, &Tensor) -> Raw<Tensor> + Send + Sync + 'static,
+{
+    if !x.track_op() {
+        return Ok(value.to_dtype(dtype)?);
+    }
+    Ok(x.apply_op1(Derived { value: Value::new(value, dtype)?, pull })?)
+}
+
+/// What the gradient of an operation with two operands is made from; all wide, without a graph.
+pub(super) struct Pair<'a> {
+    /// The first operand.
+    pub(super) a: &'a Tensor,
+    /// The second operand.
+    pub(super) b: &'a Tensor,
+    /// The result.
+    pub(super) y: &'a Tensor,
+    /// The gradient of the result.
+    pub(super) grad: &'a Tensor,
+}
+
+/// The gradient of one of two operands, before it is summed back to the operand's shape.
+pub(super) type Pull = fn(&Pair) -> Raw<Tensor>;
+
+struct DerivedPair<A, B> {
+    value: Value,
+    pull_a: A,
+    pull_b: B,
+}
+
+impl<A, B> CustomOp2 for DerivedPair<A, B>
+where
+    A: Fn(&Pair) -> Raw<Tensor>,
+    B: Fn(&Pair) -> Raw<Tensor>,
+{
+    fn name(&self) -> &'static str {
+        "derived-pair"
+    }
+
+    fn cpu_fwd(&self, _: &CpuStorage, _: &Layout, _: &CpuStorage, _: &Layout) -> Raw<(CpuStorage, Shape)> {
+        self.value.cpu()
+    }
+
+    fn cuda_fwd(&self, _: &CudaStorage, _: &Layout, _: &CudaStorage, _: &Layout) -> Raw<(CudaStorage, Shape)> {
+        self.value.cuda()
+    }
+
+    fn metal_fwd(&self, _: &MetalStorage, _: &Layout, _: &MetalStorage, _: &Layout) -> Raw<(MetalStorage, Shape)> {
+        self.value.metal()
+    }
+
+    fn bwd(&self, a: &Tensor, b: &Tensor, y: &Tensor, grad: &Tensor) -> Raw<(Option<Tensor>, Option<Tensor>)> {
+        let (wide_a, wide_b) = (wide(a)?, wide(b)?);
+        let pair = Pair { a: &wide_a, b: &wide_b, y: &wide(y)?, grad: &wide(grad)? };
+        let gradient = |operand: &Tensor, pull: &dyn Fn(&Pair) -> Raw<Tensor>| {
+            if !operand.track_op() {
+                return Ok(None);
+            }
+            sum_to(&pull(&pair)?, operand.dims())?.to_dtype(operand.dtype()).map(Some)
+        };
+        Ok((gradient(a, &self.pull_a)?, gradient(b, &self.pull_b)?))
+    }
+}
+
+/// [`derive`] for two operands, which may have been broadcast: gradients are summed back to their shapes.
+pub(super) fn derive_pair<A, B>(a: &Tensor, b: &Tensor, dtype: DType, value: &Tensor, pulls: (A, B)) -> Result<Tensor>
+where
+    A: Fn(&Pair) -> Raw<Tensor> + Send + Sync + 'static,
+    B: Fn(&Pair) -> Raw<Tensor> + Send + Sync + 'static,
+{
+    if !a.track_op() && !b.track_op() {
+        return Ok(value.to_dtype(dtype)?);
+    }
+    let op = DerivedPair { value: Value::new(value, dtype)?, pull_a: pulls.0, pull_b: pulls.1 };
+    Ok(a.apply_op2(b, op)?)
+}
+
+/// Sums what broadcasting had repeated, so that the result has the shape `dims`.
+fn sum_to(gradient: &Tensor, dims: &[usize]) -> Raw<Tensor> {
+    if gradient.dims() == dims {
+        return Ok(gradient.clone());
+    }
+    let extra = gradient.rank() - dims.len();
+    let repeated: Vec<usize> = (0..gradient.rank())
+        .filter(|axis| *axis < extra || (dims[axis - extra] == 1 && gradient.dims()[*axis] != 1))
+        .collect();
+    gradient.sum_keepdim(repeated)?.reshape(dims)
+}
+
+/// The gradients of a loss with respect to leaf variables; `None` for a leaf that it does not depend on.
+///
+/// They have no graph, and the shape and type of their leaf. Costs bytes and work in proportion to the graph.
+///
+/// # Errors
+/// [`Error::Shape`] if the loss has more than one element, [`Error::Dtype`] if it is not floating-point,
+/// what `budget` refuses, and failures of the device.
+pub fn gradients(budget: &mut dyn Admit, loss: &Tensor, leaves: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
+    super::check::float(loss)?;
+    if loss.elem_count() != 1 {
+        return Err(Error::shape(format!("a loss has one element, not the shape {:?}", loss.dims())));
+    }
+    if !loss.track_op() {
+        return Ok(vec![None; leaves.len()]);
+    }
+    let bytes = on_deep_stack(|| loss.sorted_nodes().iter().map(|node| node_bytes(node)).sum::<u64>())?;
+    let _scratch = budget.admit(Cost { bytes: 0, scratch: bytes.saturating_mul(3), work: 0 })?;
+    on_deep_stack(|| {
+        let mut store = loss.backward()?;
+        leaves.iter().map(|leaf| store.remove(leaf).map(|gradient| Ok(gradient.detach())).transpose()).collect()
+    })?
+}
+
+fn node_bytes(node: &Tensor) -> u64 {
+    node.elem_count() as u64 * node.dtype().size_in_bytes() as u64
+}
+
+/// Runs `work` on a stack that holds a walk through the deepest graph allowed.
+///
+/// # Errors
+/// [`Error::Candle`] if no thread can be started or the work panics.
+pub fn on_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T> {
+    let failed = |what: &str| Error::Candle(candle_core::Error::Msg(what.to_owned()));
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
+        let thread = thread.map_err(|error| failed(&format!("no thread for the gradient: {error}")))?;
+        thread.join().map_err(|_| failed("the gradient could not be computed"))
+    })
+}

@@ -1,0 +1,119 @@
+//! Reading and adding at places that other tensors name. Every index is checked before candle sees it:
+//! its device kernels do not.
+
+use candle_core::{DType, Tensor};
+
+use super::graph::{derive, derive_pair, wide};
+use super::lanes::Lanes;
+use super::{Admit, Estimate, Made, check};
+use crate::error::{Error, Result};
+
+/// out[i][j] = x[index[i][j]][j] for axis 0, and likewise for others; `index` is as long as x on every other axis.
+///
+/// # Errors
+/// [`Error::Argument`] for an axis that is not there or an index out of range, [`Error::Shape`] if the other axes
+/// differ, [`Error::Dtype`] if `index` is not `u32`, and what `budget` refuses.
+pub fn gather(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tensor) -> Result<Made> {
+    let axis = check::axis(x, axis)?;
+    same_but(x, index, axis, "the index")?;
+    check::indices(index, x.dims()[axis])?;
+    let index = &index.detach();
+    let saved = index.elem_count() as u64 * 4;
+    Estimate::new(index.dims(), x.dtype(), &[x, index])?.saved(saved).pay(budget, || {
+        let index = index.contiguous()?;
+        let value = wide(x)?.gather(&index, axis)?;
+        derive(x, x.dtype(), &value, move |x, _, grad| x.zeros_like()?.scatter_add(&index, grad, axis))
+    })
+}
+
+/// The entries at the places of `index` (one axis) along an axis.
+///
+/// # Errors
+/// As [`gather`], and [`Error::Shape`] if `index` has not one axis.
+pub fn index_select(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tensor) -> Result<Made> {
+    let axis = check::axis(x, axis)?;
+    one_axis(index, "the index")?;
+    check::indices(index, x.dims()[axis])?;
+    let mut dims = x.dims().to_vec();
+    dims[axis] = index.elem_count();
+    let index = &index.detach();
+    let saved = index.elem_count() as u64 * 4;
+    Estimate::new(&dims, x.dtype(), &[x, index])?.saved(saved).pay(budget, || {
+        let index = index.contiguous()?;
+        let value = wide(x)?.index_select(&index, axis)?;
+        derive(x, x.dtype(), &value, move |x, _, grad| x.zeros_like()?.index_add(&index, grad, axis))
+    })
+}
+
+/// x with `source` added at the places of `index` (one axis) along an axis; places may repeat.
+///
+/// # Errors
+/// As [`index_select`], [`Error::Shape`] if `source` is not as long as `index` on the axis and as x on the others,
+/// and [`Error::Dtype`] if x and `source` are not floating-point of one type.
+pub fn index_add(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tensor, source: &Tensor) -> Result<Made> {
+    check::float(x)?;
+    check::same_type(x, source)?;
+    let axis = check::axis(x, axis)?;
+    one_axis(index, "the index")?;
+    same_but(x, source, axis, "the source")?;
+    if source.dims()[axis] != index.elem_count() {
+        let (entries, places) = (source.dims()[axis], index.elem_count());
+        return Err(Error::shape(format!("axis {axis} of the source holds {entries} entries for {places} places")));
+    }
+    check::indices(index, x.dims()[axis])?;
+    let index = &index.detach();
+    let saved = index.elem_count() as u64 * 4;
+    Estimate::new(x.dims(), x.dtype(), &[x, index, source])?.copies(3).saved(saved).pay(budget, || {
+        let index = index.contiguous()?;
+        let value = wide(x)?.index_add(&index, &wide(source)?, axis)?;
+        let pulls = (
+            |pair: &super::graph::Pair| Ok(pair.grad.clone()),
+            move |pair: &super::graph::Pair| pair.grad.index_select(&index, axis),
+        );
+        derive_pair(x, source, x.dtype(), &value, pulls)
+    })
+}
+
+/// Sums of the entries of axis 0 that share a segment: `[count, …]`, 0 for empty segments.
+///
+/// # Errors
+/// [`Error::Shape`] if x has no axis or `segments` is not as long as its axis 0, [`Error::Dtype`] if x is not
+/// floating-point or `segments` not `u32`, [`Error::Argument`] for a segment of `count` or above, and what `budget`
+/// refuses.
+pub fn segment_sum(budget: &mut dyn Admit, x: &Tensor, segments: &Tensor, count: u32) -> Result<Made> {
+    check::float(x)?;
+    one_axis(segments, "`segments`")?;
+    let entries = x.dims().first().copied().ok_or_else(|| Error::shape("a scalar has no segments"))?;
+    if segments.elem_count() != entries {
+        return Err(Error::shape(format!("{} segments for {entries} entries", segments.elem_count())));
+    }
+    check::indices(segments, count as usize)?;
+    let dims = Lanes::along(x, 0)?.resized(count as usize);
+    let segments = &segments.detach();
+    Estimate::new(&dims, x.dtype(), &[x, segments])?.copies(3).saved(entries as u64 * 4).pay(budget, || {
+        let segments = segments.contiguous()?;
+        let x_wide = wide(x)?;
+        let zeros = Tensor::zeros(dims.as_slice(), x_wide.dtype(), x.device())?;
+        let value = zeros.index_add(&segments, &x_wide, 0)?;
+        derive(x, x.dtype(), &value, move |_, _, grad| grad.index_select(&segments, 0))
+    })
+}
+
+/// A tensor of indices with one axis.
+fn one_axis(index: &Tensor, role: &str) -> Result<()> {
+    check::exactly(index, DType::U32, role)?;
+    if index.rank() == 1 {
+        return Ok(());
+    }
+    Err(Error::shape(format!("{role} has {} axes, one is needed", index.rank())))
+}
+
+/// Two tensors as long as each other on every axis but one.
+fn same_but(x: &Tensor, other: &Tensor, axis: usize, role: &str) -> Result<()> {
+    let alike = |place: usize| place == axis || x.dims()[place] == other.dims()[place];
+    if x.rank() == other.rank() && (0..x.rank()).all(alike) {
+        return Ok(());
+    }
+    let (x, other) = (x.dims(), other.dims());
+    Err(Error::shape(format!("{role} is {other:?} for {x:?}: they may differ on axis {axis} only")))
+}

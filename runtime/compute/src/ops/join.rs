@@ -1,0 +1,62 @@
+//! Several tensors in one.
+
+use candle_core::Tensor;
+
+use super::{Admit, Estimate, MAX_PARTS, MAX_RANK, Made, check};
+use crate::error::{Error, Result};
+
+/// Tensors one after another along an axis that exists; at most [`MAX_PARTS`].
+///
+/// # Errors
+/// [`Error::Argument`] for no tensors, too many, or an axis that is not there, [`Error::Shape`] if they differ on
+/// another axis, [`Error::Dtype`] if their types differ, and what `budget` refuses.
+pub fn concat(budget: &mut dyn Admit, tensors: &[&Tensor], axis: i32) -> Result<Made> {
+    let first = first_of(tensors)?;
+    let axis = check::axis(first, axis)?;
+    let mut dims = first.dims().to_vec();
+    for other in &tensors[1..] {
+        check::same_type(first, other)?;
+        let alike = |place: usize| place == axis || first.dims()[place] == other.dims()[place];
+        if other.rank() != first.rank() || !(0..first.rank()).all(alike) {
+            let (first, other) = (first.dims(), other.dims());
+            return Err(Error::shape(format!("{first:?} and {other:?} differ on more than axis {axis}")));
+        }
+        dims[axis] = dims[axis].saturating_add(other.dims()[axis]);
+    }
+    Estimate::new(&dims, first.dtype(), tensors)?.pay(budget, || {
+        let parts = tensors.iter().map(|tensor| tensor.contiguous()).collect::<candle_core::Result<Vec<_>>>()?;
+        Ok(Tensor::cat(&parts, axis)?)
+    })
+}
+
+/// Tensors of one shape along a new axis; at most [`MAX_PARTS`].
+///
+/// # Errors
+/// As [`concat`], and [`Error::Shape`] past [`MAX_RANK`] axes.
+pub fn stack(budget: &mut dyn Admit, tensors: &[&Tensor], axis: i32) -> Result<Made> {
+    let first = first_of(tensors)?;
+    if first.rank() == MAX_RANK {
+        return Err(Error::shape(format!("a shape of {} axes, {MAX_RANK} are allowed", MAX_RANK + 1)));
+    }
+    let axis = check::axis_of(first.rank() + 1, axis)?;
+    for other in &tensors[1..] {
+        check::same_type(first, other)?;
+        if other.dims() != first.dims() {
+            return Err(Error::shape(format!("{:?} and {:?} differ", first.dims(), other.dims())));
+        }
+    }
+    let mut dims = first.dims().to_vec();
+    dims.insert(axis, tensors.len());
+    Estimate::new(&dims, first.dtype(), tensors)?.pay(budget, || {
+        let lift = |tensor: &&Tensor| tensor.contiguous()?.unsqueeze(axis);
+        Ok(Tensor::cat(&tensors.iter().map(lift).collect::<candle_core::Result<Vec<_>>>()?, axis)?)
+    })
+}
+
+fn first_of<'a>(tensors: &[&'a Tensor]) -> Result<&'a Tensor> {
+    match tensors.first() {
+        Some(first) if tensors.len() <= MAX_PARTS => Ok(first),
+        Some(_) => Err(Error::argument(format!("{} tensors, {MAX_PARTS} are allowed", tensors.len()))),
+        None => Err(Error::argument("no tensors")),
+    }
+}

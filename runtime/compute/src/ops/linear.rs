@@ -1,0 +1,92 @@
+//! Products of matrices and vectors.
+
+use candle_core::Tensor;
+
+use super::graph::{Pair, Pull, Raw, derive_pair, wide};
+use super::{Admit, Estimate, Made, check};
+use crate::error::{Error, Result};
+
+/// The matrix product over the last two axes; the axes before them are equal or broadcast.
+///
+/// # Errors
+/// [`Error::Shape`] for less than two axes or lengths that do not meet, [`Error::Dtype`] if the operands are not
+/// floating-point of one type, and what `budget` refuses.
+pub fn matmul(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+    check::float(a)?;
+    check::same_type(a, b)?;
+    let (Some((a_batch, [rows, inner])), Some((b_batch, [inner_b, columns]))) = (matrix(a), matrix(b)) else {
+        return Err(Error::shape(format!("a product of {:?} and {:?}: two axes or more each", a.dims(), b.dims())));
+    };
+    if inner != inner_b {
+        let (a, b) = (a.dims(), b.dims());
+        return Err(Error::shape(format!("{a:?} · {b:?}: the inner axes differ, {inner} and {inner_b}")));
+    }
+    let mut dims = check::broadcast(a_batch, b_batch)?;
+    let batch = check::elements(&dims)?;
+    dims.extend([rows, columns]);
+    let products = check::elements(&dims)?.saturating_mul(inner as u64);
+    // Operands that are repeated over the batch are copied for it.
+    let repeated = batch.saturating_mul((rows * inner) as u64 + (inner * columns) as u64);
+    let estimate = Estimate::new(&dims, a.dtype(), &[a, b])?.work(products).scratch(repeated);
+    estimate.pay(budget, || {
+        let value = product(&wide(a)?, &wide(b)?)?;
+        let pulls: (Pull, Pull) = (|pair| product(pair.grad, &pair.b.t()?), |pair| product(&pair.a.t()?, pair.grad));
+        derive_pair(a, b, a.dtype(), &value, pulls)
+    })
+}
+
+/// The axes before the last two, and the last two.
+fn matrix(x: &Tensor) -> Option<(&[usize], [usize; 2])> {
+    x.dims().split_last_chunk::<2>().map(|(batch, last)| (batch, *last))
+}
+
+fn product(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
+    a.broadcast_matmul(b)
+}
+
+/// The outer product of two vectors, `[n, m]`.
+///
+/// # Errors
+/// [`Error::Shape`] unless both have one axis, [`Error::Dtype`] if they are not floating-point of one type, and what
+/// `budget` refuses.
+pub fn outer(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+    let (n, m) = vectors(a, b)?;
+    Estimate::new(&[n, m], a.dtype(), &[a, b])?.pay(budget, || {
+        let value = wide(a)?.unsqueeze(1)?.matmul(&wide(b)?.unsqueeze(0)?)?;
+        let pulls: (Pull, Pull) = (
+            |pair| pair.grad.matmul(&pair.b.unsqueeze(1)?)?.squeeze(1),
+            |pair| pair.a.unsqueeze(0)?.matmul(pair.grad)?.squeeze(0),
+        );
+        derive_pair(a, b, a.dtype(), &value, pulls)
+    })
+}
+
+/// The inner product of two vectors of one length, one element.
+///
+/// # Errors
+/// As [`outer`], and [`Error::Shape`] if their lengths differ.
+pub fn dot(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
+    let (n, m) = vectors(a, b)?;
+    if n != m {
+        return Err(Error::shape(format!("vectors of {n} and {m} entries")));
+    }
+    Estimate::new(&[], a.dtype(), &[a, b])?.pay(budget, || {
+        let value = wide(a)?.mul(&wide(b)?)?.sum_all()?;
+        let pulls: (Pull, Pull) = (|pair| scaled(pair, pair.b), |pair| scaled(pair, pair.a));
+        derive_pair(a, b, a.dtype(), &value, pulls)
+    })
+}
+
+/// A vector times the gradient of a scalar.
+fn scaled(pair: &Pair, vector: &Tensor) -> Raw<Tensor> {
+    vector.broadcast_mul(pair.grad)
+}
+
+fn vectors(a: &Tensor, b: &Tensor) -> Result<(usize, usize)> {
+    check::float(a)?;
+    check::same_type(a, b)?;
+    match (a.dims(), b.dims()) {
+        (&[n], &[m]) => Ok((n, m)),
+        (a, b) => Err(Error::shape(format!("{a:?} and {b:?} where vectors are needed"))),
+    }
+}

@@ -1,0 +1,75 @@
+//! Small pieces of arithmetic that several operations are made of. All of it is off the graph.
+
+use candle_core::{DType, Tensor};
+
+use super::graph::Raw;
+
+/// `gradient` · `slope`, and exactly 0 where the gradient is 0, even if the slope is NaN or infinite.
+pub(super) fn times(gradient: &Tensor, slope: &Tensor) -> Raw<Tensor> {
+    let zero = gradient.zeros_like()?;
+    gradient.eq(&zero)?.where_cond(&zero, &gradient.mul(slope)?)
+}
+
+/// 1 where x is NaN, as `u8`. Numbers that are not floating-point never are.
+pub(super) fn is_nan(x: &Tensor) -> Raw<Tensor> {
+    x.ne(x)
+}
+
+/// 1 where x is neither NaN nor infinite, as `u8`: only then is x − x zero.
+pub(super) fn is_finite(x: &Tensor) -> Raw<Tensor> {
+    if x.dtype().is_int() {
+        return Tensor::ones(x.dims(), DType::U8, x.device());
+    }
+    x.sub(x)?.eq(&x.zeros_like()?)
+}
+
+/// `a` where the condition holds, 0 elsewhere.
+pub(super) fn where_or_zero(condition: &Tensor, a: &Tensor) -> Raw<Tensor> {
+    condition.where_cond(a, &a.zeros_like()?)
+}
+
+/// A number in the shape and type of `like`, rounded through `dtype` first.
+pub(super) fn filled(like: &Tensor, value: f64, dtype: DType) -> Raw<Tensor> {
+    let value = Tensor::new(value, &candle_core::Device::Cpu)?.to_dtype(dtype)?.to_dtype(like.dtype())?;
+    value.to_device(like.device())?.broadcast_as(like.shape())
+}
+
+/// log(1 + x), within a few units in the last place near 0: x · log(u) / (u − 1) with u = 1 + x as rounded,
+/// because the error of rounding u cancels in the quotient (Kahan).
+pub(super) fn log_one_plus(x: &Tensor) -> Raw<Tensor> {
+    let u = x.affine(1., 1.)?;
+    let rounded = u.affine(1., -1.)?;
+    let exact = x.mul(&u.log()?)?.div(&rounded)?;
+    let tiny = rounded.eq(&x.zeros_like()?)?;
+    // An infinite x gives ∞ · ∞ / ∞ above; x itself is the answer there as well.
+    let infinite = x.eq(&filled(x, f64::INFINITY, x.dtype())?)?;
+    let same = tiny.add(&infinite)?;
+    same.where_cond(x, &exact)
+}
+
+/// eˣ − 1, within a few units in the last place near 0: (u − 1) · x / log(u) with u = eˣ as rounded (Kahan).
+pub(super) fn exp_minus_one(x: &Tensor) -> Raw<Tensor> {
+    let u = x.exp()?;
+    let less = u.affine(1., -1.)?;
+    let exact = less.mul(x)?.div(&u.log()?)?;
+    // Far from 0 nothing cancels, and the quotient above would be 0/0 or ∞/∞.
+    let far = x.abs()?.ge(&x.ones_like()?)?;
+    let tiny = less.eq(&x.zeros_like()?)?;
+    far.where_cond(&less, &tiny.where_cond(x, &exact)?)
+}
+
+/// 1 / (1 + e⁻ˣ). Where e⁻ˣ overflows the quotient is 0, which is the limit.
+pub(super) fn sigmoid(x: &Tensor) -> Raw<Tensor> {
+    x.neg()?.exp()?.affine(1., 1.)?.recip()
+}
+
+/// log(1 + eˣ) = max(x, 0) + log(1 + e^−|x|).
+pub(super) fn softplus(x: &Tensor) -> Raw<Tensor> {
+    positive_part(x)?.add(&log_one_plus(&x.abs()?.neg()?.exp()?)?)
+}
+
+/// max(x, 0); NaN stays NaN.
+pub(super) fn positive_part(x: &Tensor) -> Raw<Tensor> {
+    let zero = x.zeros_like()?;
+    x.le(&zero)?.where_cond(&zero, x)
+}

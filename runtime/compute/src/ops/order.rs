@@ -1,0 +1,156 @@
+//! Order: sorting, the largest entries, quantiles.
+//!
+//! The order itself is found on the host, on every device: it is stable, puts NaN last, and has
+//! no size that a kernel could not take. Values and gradients then move on the device.
+
+use std::cmp::Ordering;
+
+use candle_core::{DType, Tensor};
+
+use super::graph::{Raw, derive, wide};
+use super::lanes::Lanes;
+use super::{Admit, Estimate, Made, check};
+use crate::error::{Error, Result};
+
+/// The entries along an axis in order, equal ones in their old order; NaN comes last. Any element type.
+///
+/// # Errors
+/// [`Error::Argument`] for an axis that is not there, and what `budget` refuses.
+pub fn sort(budget: &mut dyn Admit, x: &Tensor, axis: i32, descending: bool) -> Result<Made> {
+    let lanes = Lanes::along(x, axis)?;
+    let count = lanes.length;
+    ordered(budget, x, lanes, descending, count)
+}
+
+/// The `count` largest along an axis, largest first; NaN only when nothing else is left. Any element type.
+///
+/// # Errors
+/// As [`sort`], and [`Error::Argument`] if `count` is 0 or more than the axis holds.
+pub fn top(budget: &mut dyn Admit, x: &Tensor, axis: i32, count: u32) -> Result<Made> {
+    let lanes = Lanes::along(x, axis)?;
+    let count = count as usize;
+    if count == 0 || count > lanes.length {
+        return Err(Error::argument(format!("the {count} largest of {} entries", lanes.length)));
+    }
+    ordered(budget, x, lanes, true, count)
+}
+
+/// The first `count` entries of each lane in order.
+fn ordered(budget: &mut dyn Admit, x: &Tensor, lanes: Lanes, descending: bool, count: usize) -> Result<Made> {
+    let dims = lanes.resized(count);
+    let numbers = x.elem_count() as u64;
+    let estimate = Estimate::new(&dims, x.dtype(), &[x])?.copies(6).work(sorting(&lanes)).saved(numbers * 4);
+    estimate.pay(budget, || {
+        let places = places_in_order(&lanes, x, descending)?;
+        let taken = places.narrow(1, 0, count)?.contiguous()?;
+        let value = lanes.view(x)?.gather(&taken, 1)?.reshape(dims.as_slice())?;
+        if !x.track_op() {
+            return Ok(value.to_dtype(x.dtype())?);
+        }
+        let ranks = ranks_of(&lanes, &places)?;
+        derive(x, x.dtype(), &value, move |_, _, grad| {
+            let grad = grad.contiguous()?.reshape((lanes.outer, count, lanes.inner))?;
+            let grad = grad.pad_with_zeros(1, 0, lanes.length - count)?.contiguous()?;
+            grad.gather(&ranks, 1)?.reshape(lanes.dims())
+        })
+    })
+}
+
+/// The places that [`sort`] takes the entries from, as `u32`. No gradient.
+///
+/// # Errors
+/// As [`sort`].
+pub fn argsort(budget: &mut dyn Admit, x: &Tensor, axis: i32, descending: bool) -> Result<Made> {
+    let x = x.detach();
+    let lanes = Lanes::along(&x, axis)?;
+    Estimate::new(x.dims(), DType::U32, &[&x])?
+        .copies(5)
+        .work(sorting(&lanes))
+        .pay(budget, || Ok(places_in_order(&lanes, &x, descending)?.reshape(lanes.dims())?))
+}
+
+/// Comparisons that sorting takes, as work.
+fn sorting(lanes: &Lanes) -> u64 {
+    let doublings = u64::from(usize::BITS - lanes.length.leading_zeros());
+    (lanes.outer * lanes.length * lanes.inner) as u64 * doublings
+}
+
+/// For each lane the places of its entries in order: `[outer, length, inner]`, as `u32`.
+fn places_in_order(lanes: &Lanes, x: &Tensor, descending: bool) -> Raw<Tensor> {
+    let rows = lanes.view(x)?.transpose(1, 2)?.contiguous()?.flatten_all()?;
+    let places = if rows.dtype().is_float() {
+        let numbers = rows.to_dtype(DType::F64)?.to_vec1::<f64>()?;
+        sorted_places(&numbers, lanes.length, |a, b| nan_last(*a, *b, descending))
+    } else {
+        let numbers = rows.to_dtype(DType::I64)?.to_vec1::<i64>()?;
+        sorted_places(&numbers, lanes.length, |a, b| if descending { b.cmp(a) } else { a.cmp(b) })
+    };
+    let places = Tensor::from_vec(places, (lanes.outer, lanes.inner, lanes.length), x.device())?;
+    places.transpose(1, 2)?.contiguous()
+}
+
+fn nan_last(a: f64, b: f64, descending: bool) -> Ordering {
+    match (a.is_nan(), b.is_nan()) {
+        (true, true) => Ordering::Equal,
+        (true, false) => Ordering::Greater,
+        (false, true) => Ordering::Less,
+        (false, false) => {
+            let order = a.partial_cmp(&b).unwrap_or(Ordering::Equal);
+            if descending { order.reverse() } else { order }
+        }
+    }
+}
+
+/// Rows of `length` numbers as the places of their entries in order; the sort is stable.
+fn sorted_places<T>(numbers: &[T], length: usize, order: impl Fn(&T, &T) -> Ordering) -> Vec<u32> {
+    let mut places: Vec<u32> = Vec::with_capacity(numbers.len());
+    for row in numbers.chunks(length) {
+        let start = places.len();
+        places.extend((0_u32..).take(row.len()));
+        places[start..].sort_by(|a, b| order(&row[*a as usize], &row[*b as usize]));
+    }
+    places
+}
+
+/// The inverse of places in order: where each entry went.
+fn ranks_of(lanes: &Lanes, places: &Tensor) -> Raw<Tensor> {
+    let rows = places.transpose(1, 2)?.contiguous()?.flatten_all()?.to_vec1::<u32>()?;
+    let mut ranks = vec![0_u32; rows.len()];
+    for (row, ranks) in rows.chunks(lanes.length).zip(ranks.chunks_mut(lanes.length)) {
+        for (rank, place) in (0_u32..).zip(row) {
+            ranks[*place as usize] = rank;
+        }
+    }
+    let ranks = Tensor::from_vec(ranks, (lanes.outer, lanes.inner, lanes.length), places.device())?;
+    ranks.transpose(1, 2)?.contiguous()
+}
+
+/// The value below which the share `q` of all entries lies, interpolated linearly between neighbours; NaN if an
+/// entry is NaN. One element. No gradient.
+///
+/// # Errors
+/// [`Error::Argument`] if `q` is not in 0 … 1, [`Error::Dtype`] if x is not floating-point, and what `budget` refuses.
+pub fn quantile(budget: &mut dyn Admit, x: &Tensor, q: f64) -> Result<Made> {
+    check::float(x)?;
+    if !(0. ..=1.).contains(&q) {
+        return Err(Error::argument(format!("`q` is {q}, not between 0 and 1")));
+    }
+    let x = x.detach();
+    let work = sorting(&Lanes::over(&x, None)?);
+    Estimate::new(&[], x.dtype(), &[&x])?.copies(5).work(work).pay(budget, || {
+        let mut numbers = wide(&x)?.flatten_all()?.to_dtype(DType::F64)?.to_vec1::<f64>()?;
+        let value = if numbers.iter().any(|number| number.is_nan()) { f64::NAN } else { share(&mut numbers, q) };
+        Ok(Tensor::new(value, &candle_core::Device::Cpu)?.to_dtype(x.dtype())?.to_device(x.device())?)
+    })
+}
+
+/// The entry at place q · (n − 1) of the sorted numbers, between neighbours by linear interpolation.
+fn share(numbers: &mut [f64], q: f64) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    let place = q * (numbers.len() - 1) as f64;
+    let below = place.floor();
+    let low = numbers[below as usize];
+    let high = numbers.get(below as usize + 1).copied().unwrap_or(low);
+    // Infinite neighbours: a weight of 0 must not turn ∞ into NaN.
+    if place == below || low == high { low } else { low + (high - low) * (place - below) }
+}

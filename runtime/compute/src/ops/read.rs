@@ -1,0 +1,31 @@
+//! Numbers back from the device, as `f32`. Whoever calls counts [`read_bytes`] against a budget first.
+
+use candle_core::{DType, Tensor};
+
+use crate::error::{Error, Result};
+
+/// The bytes that reading a tensor gives away.
+#[must_use]
+pub fn read_bytes(x: &Tensor) -> u64 {
+    x.elem_count() as u64 * 4
+}
+
+/// The only element. Waits for the device.
+///
+/// # Errors
+/// [`Error::Shape`] if there is more than one, and failures of the device.
+pub fn item(x: &Tensor) -> Result<f32> {
+    if x.elem_count() != 1 {
+        return Err(Error::shape(format!("one element is read, {:?} holds {}", x.dims(), x.elem_count())));
+    }
+    let number = list(x)?;
+    number.first().copied().ok_or_else(|| Error::shape("no element"))
+}
+
+/// All elements in row-major order. Waits for the device.
+///
+/// # Errors
+/// Failures of the device.
+pub fn list(x: &Tensor) -> Result<Vec<f32>> {
+    Ok(x.detach().contiguous()?.flatten_all()?.to_dtype(DType::F32)?.to_vec1::<f32>()?)
+}

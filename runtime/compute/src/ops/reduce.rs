@@ -1,0 +1,202 @@
+//! Reductions over one axis, or over everything when no axis is given.
+//!
+//! Those that skip NaN, and variances, are in `statistics`; those with a mask in `masked`.
+
+use candle_core::{DType, Tensor};
+
+use super::graph::{Raw, derive};
+use super::lanes::Lanes;
+use super::number::{filled, is_nan, times, where_or_zero};
+use super::{Admit, Estimate, Made, check};
+use crate::error::Result;
+
+/// A differentiable reduction of a floating-point tensor.
+pub(super) fn reduce(
+    budget: &mut dyn Admit,
+    x: &Tensor,
+    lanes: Lanes,
+    keep: bool,
+    value: impl FnOnce(&Lanes, &Tensor) -> Raw<Tensor>,
+    pull: impl Fn(&Lanes, &Tensor, &Tensor, &Tensor) -> Raw<Tensor> + Send + Sync + 'static,
+) -> Result<Made> {
+    check::float(x)?;
+    let dims = lanes.reduced(keep);
+    Estimate::new(&dims, x.dtype(), &[x])?.copies(5).pay(budget, || {
+        let value = value(&lanes, &lanes.view(x)?)?.reshape(dims.as_slice())?;
+        derive(x, x.dtype(), &value, move |x, y, grad| {
+            let (y, grad) = (lanes.view_reduced(y)?, lanes.view_reduced(grad)?);
+            pull(&lanes, &lanes.view(x)?, &y, &grad)?.reshape(lanes.dims())
+        })
+    })
+}
+
+/// The sum.
+///
+/// # Errors
+/// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
+/// and what `budget` refuses; so for every reduction unless its text says otherwise.
+pub fn sum(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
+    let lanes = Lanes::over(x, axis)?;
+    reduce(budget, x, lanes, keep, |lanes, x| lanes.sum(x), |lanes, _, _, grad| lanes.spread(grad)?.contiguous())
+}
+
+/// The mean.
+///
+/// # Errors
+/// As [`sum`].
+pub fn mean(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
+    let lanes = Lanes::over(x, axis)?;
+    let share = 1. / lanes.length as f64;
+    let value = |lanes: &Lanes, x: &Tensor| lanes.sum(x)?.affine(share, 0.);
+    reduce(budget, x, lanes, keep, value, move |lanes, _, _, grad| lanes.spread(&grad.affine(share, 0.)?)?.contiguous())
+}
+
+/// The largest, NaN if there is one; the first of equals takes the gradient. Any element type.
+///
+/// # Errors
+/// As [`sum`], but for the element type.
+pub fn max(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
+    extreme(budget, x, axis, keep, Tensor::max_keepdim)
+}
+
+/// The smallest, NaN if there is one; the first of equals takes the gradient. Any element type.
+///
+/// # Errors
+/// As [`max`].
+pub fn min(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
+    extreme(budget, x, axis, keep, Tensor::min_keepdim)
+}
+
+type Extreme = fn(&Tensor, usize) -> Raw<Tensor>;
+
+fn extreme(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool, pick: Extreme) -> Result<Made> {
+    let lanes = Lanes::over(x, axis)?;
+    let dims = lanes.reduced(keep);
+    let places = check::elements(&dims)? * 4;
+    Estimate::new(&dims, x.dtype(), &[x])?.copies(7).saved(places).pay(budget, || {
+        let view = lanes.view(x)?;
+        let place = first_extreme(&lanes, &view, pick)?;
+        let value = view.gather(&place, 1)?.reshape(dims.as_slice())?;
+        derive(x, x.dtype(), &value, move |_, _, grad| {
+            let taken = lanes.places(grad)?.eq(&lanes.spread(&place)?)?;
+            let grad = lanes.spread(&lanes.view_reduced(grad)?)?.contiguous()?;
+            where_or_zero(&taken, &grad)?.reshape(lanes.dims())
+        })
+    })
+}
+
+/// The place of the first NaN of each lane, or else of the first extreme: `[outer, 1, inner]`, as `u32`.
+fn first_extreme(lanes: &Lanes, x: &Tensor, pick: Extreme) -> Raw<Tensor> {
+    let hits = if x.dtype().is_float() {
+        let nan = is_nan(x)?;
+        // Any number of the lane may stand in for its NaNs: those lanes are decided by `nan` below.
+        let numbers = nan.where_cond(&x.zeros_like()?, x)?;
+        let hits = numbers.eq(&lanes.spread(&pick(&numbers, 1)?)?)?;
+        let poisoned = lanes.spread(&lanes.marked(&nan)?.ne(0_u32)?)?.contiguous()?;
+        poisoned.where_cond(&nan, &hits)?
+    } else {
+        x.eq(&lanes.spread(&pick(x, 1)?)?)?
+    };
+    let places = lanes.places(x)?.contiguous()?;
+    // Every lane has a hit; the last place, not one beyond, keeps even a device that disagrees inside the lane.
+    let nowhere = filled(&places, lanes.length as f64 - 1., DType::U32)?;
+    hits.where_cond(&places, &nowhere)?.min_keepdim(1)
+}
+
+/// The place of the largest, the first of equals, as `u32`; of the first NaN if there is one. No gradient.
+///
+/// # Errors
+/// As [`max`].
+pub fn argmax(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
+    let x = x.detach();
+    let lanes = Lanes::over(&x, axis)?;
+    let dims = lanes.reduced(keep);
+    Estimate::new(&dims, DType::U32, &[&x])?
+        .copies(7)
+        .pay(budget, || Ok(first_extreme(&lanes, &lanes.view(&x)?, Tensor::max_keepdim)?.reshape(dims.as_slice())?))
+}
+
+/// log Σ eˣ, without overflow.
+///
+/// # Errors
+/// As [`sum`].
+pub fn log_sum_exp(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
+    let lanes = Lanes::over(x, axis)?;
+    reduce(budget, x, lanes, keep, lane_log_sum_exp, |lanes, x, y, grad| {
+        // An empty sum (y = −∞) depends on nothing.
+        let base = y.eq(&filled(y, f64::NEG_INFINITY, y.dtype())?)?.where_cond(&y.zeros_like()?, y)?;
+        let share = x.sub(&lanes.spread(&base)?)?.exp()?;
+        times(&lanes.spread(grad)?.contiguous()?, &share)
+    })
+}
+
+/// log Σ eˣ of each lane: `[outer, 1, inner]`.
+pub(super) fn lane_log_sum_exp(lanes: &Lanes, x: &Tensor) -> Raw<Tensor> {
+    let largest = lane_peak(x)?;
+    lanes.sum(&x.sub(&lanes.spread(&largest)?)?.exp()?)?.log()?.add(&largest)
+}
+
+/// The largest of each lane, or 0 where that is not finite: what exponents are measured from.
+pub(super) fn lane_peak(x: &Tensor) -> Raw<Tensor> {
+    let numbers = is_nan(x)?.where_cond(&x.zeros_like()?, x)?;
+    let peak = numbers.max_keepdim(1)?;
+    super::number::is_finite(&peak)?.where_cond(&peak, &peak.zeros_like()?)
+}
+
+/// √Σ x², without overflow; the gradient at 0 is 0.
+///
+/// # Errors
+/// As [`sum`].
+pub fn norm(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
+    let lanes = Lanes::over(x, axis)?;
+    let value = |lanes: &Lanes, x: &Tensor| {
+        let peak = lane_peak(&x.abs()?)?;
+        let unit = peak.eq(&peak.zeros_like()?)?.where_cond(&peak.ones_like()?, &peak)?;
+        lanes.sum(&x.div(&lanes.spread(&unit)?)?.sqr()?)?.sqrt()?.mul(&unit)
+    };
+    reduce(budget, x, lanes, keep, value, |lanes, x, y, grad| {
+        let flat = y.eq(&y.zeros_like()?)?;
+        let grad = flat.where_cond(&grad.zeros_like()?, grad)?;
+        times(&lanes.spread(&grad)?.contiguous()?, &x.div(&lanes.spread(y)?)?)
+    })
+}
+
+/// How many entries of a `u8` are not 0, as `f32`. No gradient.
+///
+/// # Errors
+/// As [`sum`], but [`crate::Error::Dtype`] if x is not `u8`.
+pub fn count(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
+    truth(budget, x, axis, keep, DType::F32, |lanes, x| lanes.marked(x)?.to_dtype(DType::F32))
+}
+
+/// 1 if any entry of a `u8` is not 0, as `u8`. No gradient.
+///
+/// # Errors
+/// As [`count`].
+pub fn any(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
+    truth(budget, x, axis, keep, DType::U8, |lanes, x| lanes.marked(x)?.ne(0_u32))
+}
+
+/// 1 if no entry of a `u8` is 0, as `u8`. No gradient.
+///
+/// # Errors
+/// As [`count`].
+pub fn all(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
+    truth(budget, x, axis, keep, DType::U8, |lanes, x| lanes.marked(&x.eq(&x.zeros_like()?)?)?.eq(0_u32))
+}
+
+fn truth(
+    budget: &mut dyn Admit,
+    x: &Tensor,
+    axis: Option<i32>,
+    keep: bool,
+    dtype: DType,
+    value: fn(&Lanes, &Tensor) -> Raw<Tensor>,
+) -> Result<Made> {
+    check::exactly(x, DType::U8, "the operand")?;
+    let lanes = Lanes::over(x, axis)?;
+    let dims = lanes.reduced(keep);
+    Estimate::new(&dims, dtype, &[x])?
+        .copies(3)
+        .pay(budget, || Ok(value(&lanes, &lanes.view(x)?)?.reshape(dims.as_slice())?))
+}

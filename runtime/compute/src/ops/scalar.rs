@@ -1,0 +1,117 @@
+//! Functions of one number that take an argument beside the tensor: a scalar, a range, an element type.
+
+use candle_core::{DType, Tensor};
+
+use super::graph::{Raw, derive, wide};
+use super::number::{filled, is_finite, times, where_or_zero};
+use super::{Admit, Estimate, Made, check};
+use crate::error::{Error, Result};
+
+/// Checks, pays, and puts a value with its gradient into the graph.
+fn apply<F>(budget: &mut dyn Admit, x: &Tensor, value: impl FnOnce(&Tensor) -> Raw<Tensor>, pull: F) -> Result<Made>
+where
+    F: Fn(&Tensor, &Tensor, &Tensor) -> Raw<Tensor> + Send + Sync + 'static,
+{
+    check::float(x)?;
+    Estimate::new(x.dims(), x.dtype(), &[x])?.copies(4).pay(budget, || {
+        let value = value(&wide(x)?)?;
+        derive(x, x.dtype(), &value, pull)
+    })
+}
+
+/// x + `value`.
+///
+/// # Errors
+/// [`Error::Argument`] if `value` is not finite, [`Error::Dtype`] if x is not floating-point,
+/// and what `budget` refuses; so for every function of this file.
+pub fn add_scalar(budget: &mut dyn Admit, x: &Tensor, value: f64) -> Result<Made> {
+    check::finite(value, "value")?;
+    apply(budget, x, |x| x.affine(1., value), |_, _, grad| Ok(grad.clone()))
+}
+
+/// x · `value`.
+///
+/// # Errors
+/// As [`add_scalar`].
+pub fn scale(budget: &mut dyn Admit, x: &Tensor, value: f64) -> Result<Made> {
+    check::finite(value, "value")?;
+    apply(budget, x, |x| x.affine(value, 0.), move |_, _, grad| grad.affine(value, 0.))
+}
+
+/// x to the power `exponent`; NaN for a negative base with a fractional exponent.
+///
+/// # Errors
+/// As [`add_scalar`].
+pub fn power(budget: &mut dyn Admit, x: &Tensor, exponent: f64) -> Result<Made> {
+    check::finite(exponent, "exponent")?;
+    let slope = move |x: &Tensor| {
+        if exponent == 0. { x.zeros_like() } else { x.powf(exponent - 1.)?.affine(exponent, 0.) }
+    };
+    apply(budget, x, |x| x.powf(exponent), move |x, _, grad| times(grad, &slope(x)?))
+}
+
+/// Limits x to `low` … `high`; the gradient is 0 outside, 1 inside and at the borders. NaN stays NaN.
+///
+/// # Errors
+/// As [`add_scalar`], and [`Error::Argument`] if `low` is above `high`.
+pub fn clamp(budget: &mut dyn Admit, x: &Tensor, low: Option<f64>, high: Option<f64>) -> Result<Made> {
+    low.map_or(Ok(()), |low| check::finite(low, "low"))?;
+    high.map_or(Ok(()), |high| check::finite(high, "high"))?;
+    if let (Some(low), Some(high)) = (low, high)
+        && low > high
+    {
+        return Err(Error::argument(format!("`low` {low} is above `high` {high}")));
+    }
+    let dtype = x.dtype();
+    let value = move |x: &Tensor| {
+        let mut value = x.clone();
+        if let Some(low) = low {
+            let low = filled(x, low, dtype)?;
+            value = x.lt(&low)?.where_cond(&low, &value)?;
+        }
+        if let Some(high) = high {
+            let high = filled(x, high, dtype)?;
+            value = x.gt(&high)?.where_cond(&high, &value)?;
+        }
+        Ok(value)
+    };
+    // Inside and at the borders the value is x itself, in the type of x; NaN is not inside.
+    apply(budget, x, value, |x, y, grad| where_or_zero(&x.eq(y)?, grad))
+}
+
+/// Puts `value` in the place of NaN and of both infinities; the gradient there is 0.
+///
+/// # Errors
+/// As [`add_scalar`].
+pub fn replace_non_finite(budget: &mut dyn Admit, x: &Tensor, value: f64) -> Result<Made> {
+    check::finite(value, "value")?;
+    let dtype = x.dtype();
+    apply(
+        budget,
+        x,
+        |x| is_finite(x)?.where_cond(x, &filled(x, value, dtype)?),
+        |x, _, grad| where_or_zero(&is_finite(x)?, grad),
+    )
+}
+
+/// The same numbers, cut off from the gradient; shares the bytes of x.
+#[must_use]
+pub fn detach(x: &Tensor) -> Made {
+    Made::view(x.detach())
+}
+
+/// The numbers as another element type: rounded between floating-point types, cut off towards 0 and limited
+/// to the range of an integer type. Gradient between floating-point types only.
+///
+/// # Errors
+/// What `budget` refuses.
+pub fn cast(budget: &mut dyn Admit, x: &Tensor, dtype: DType) -> Result<Made> {
+    if x.dtype() == dtype {
+        return Ok(Made::view(x.clone()));
+    }
+    let source = if dtype.is_float() { x.clone() } else { x.detach() };
+    Estimate::new(x.dims(), dtype, &[&source])?.copies(3).pay(budget, || {
+        let value = source.detach().contiguous()?.to_dtype(dtype)?;
+        derive(&source, dtype, &value, |_, _, grad| Ok(grad.clone()))
+    })
+}

@@ -1,0 +1,139 @@
+//! The same numbers in another arrangement. Most results are views that share the bytes of their operand;
+//! candle's own gradients are right for those, and are used.
+
+use candle_core::Tensor;
+
+use super::graph::{Raw, derive, wide};
+use super::{Admit, Estimate, MAX_PARTS, MAX_RANK, Made, check};
+use crate::error::{Error, Result};
+
+/// `length` entries of an axis from `start` on; a view.
+///
+/// # Errors
+/// [`Error::Argument`] for an axis that is not there, a length of 0, or a range that leaves the axis.
+pub fn slice(x: &Tensor, axis: i32, start: u32, length: u32) -> Result<Made> {
+    let axis = check::axis(x, axis)?;
+    let (start, length, held) = (start as usize, length as usize, x.dims()[axis]);
+    if length == 0 || start.checked_add(length).is_none_or(|end| end > held) {
+        return Err(Error::argument(format!("{length} entries from {start} on of an axis that is {held} long")));
+    }
+    Ok(Made::view(x.narrow(axis, start, length)?))
+}
+
+/// The axis in `count` parts of equal length, at most [`MAX_PARTS`]; views.
+///
+/// # Errors
+/// [`Error::Argument`] for an axis that is not there or a `count` of 0 or too large, [`Error::Shape`] if `count`
+/// does not divide the axis.
+pub fn chunk(x: &Tensor, axis: i32, count: u32) -> Result<Vec<Made>> {
+    let axis = check::axis(x, axis)?;
+    let (count, held) = (count as usize, x.dims()[axis]);
+    if count == 0 || count > MAX_PARTS {
+        return Err(Error::argument(format!("{count} parts, 1 to {MAX_PARTS} are allowed")));
+    }
+    if !held.is_multiple_of(count) {
+        return Err(Error::shape(format!("axis {axis} is {held} long, {count} parts of equal length do not fit")));
+    }
+    let length = held / count;
+    (0..count).map(|part| Ok(Made::view(x.narrow(axis, part * length, length)?))).collect()
+}
+
+/// The same elements in another shape; a view where the numbers lie in order.
+///
+/// # Errors
+/// [`Error::Shape`] if the shape is not allowed or holds another number of elements, and what `budget` refuses.
+pub fn reshape(budget: &mut dyn Admit, x: &Tensor, shape: &[u32]) -> Result<Made> {
+    let dims = check::shape(shape)?;
+    if check::elements(&dims)? != x.elem_count() as u64 {
+        return Err(Error::shape(format!("{:?} cannot become {dims:?}: another number of elements", x.dims())));
+    }
+    if x.is_contiguous() {
+        return Ok(Made::view(x.reshape(dims)?));
+    }
+    Estimate::new(&dims, x.dtype(), &[x])?.copies(1).pay(budget, || Ok(x.reshape(dims)?))
+}
+
+/// Two axes exchanged; a view.
+///
+/// # Errors
+/// [`Error::Argument`] for an axis that is not there.
+pub fn transpose(x: &Tensor, first: i32, second: i32) -> Result<Made> {
+    Ok(Made::view(x.transpose(check::axis(x, first)?, check::axis(x, second)?)?))
+}
+
+/// A new axis of length 1; a view.
+///
+/// # Errors
+/// [`Error::Argument`] for a place that is not there, [`Error::Shape`] past [`MAX_RANK`] axes.
+pub fn unsqueeze(x: &Tensor, axis: i32) -> Result<Made> {
+    if x.rank() == MAX_RANK {
+        return Err(Error::shape(format!("a shape of {} axes, {MAX_RANK} are allowed", MAX_RANK + 1)));
+    }
+    Ok(Made::view(x.unsqueeze(check::axis_of(x.rank() + 1, axis)?)?))
+}
+
+/// Without an axis of length 1; a view.
+///
+/// # Errors
+/// [`Error::Argument`] for an axis that is not there, [`Error::Shape`] if it is longer than 1.
+pub fn squeeze(x: &Tensor, axis: i32) -> Result<Made> {
+    let axis = check::axis(x, axis)?;
+    if x.dims()[axis] != 1 {
+        return Err(Error::shape(format!("axis {axis} of {:?} is not 1 long", x.dims())));
+    }
+    Ok(Made::view(x.squeeze(axis)?))
+}
+
+/// Repeated to a larger shape by the rules of broadcasting; a view that costs nothing until it is used.
+///
+/// # Errors
+/// [`Error::Shape`] if the shape is not allowed or x cannot be repeated to it.
+pub fn expand(x: &Tensor, shape: &[u32]) -> Result<Made> {
+    let dims = check::shape(shape)?;
+    if check::broadcast(x.dims(), &dims)? != dims {
+        return Err(Error::shape(format!("{:?} cannot be repeated to {dims:?}", x.dims())));
+    }
+    Ok(Made::view(x.broadcast_as(dims)?))
+}
+
+/// Entries of an axis moved on by `shift` places, around the end.
+///
+/// # Errors
+/// [`Error::Argument`] for an axis that is not there, and what `budget` refuses.
+pub fn roll(budget: &mut dyn Admit, x: &Tensor, axis: i32, shift: i32) -> Result<Made> {
+    let axis = check::axis(x, axis)?;
+    let length = x.dims()[axis];
+    // An axis is below 2³¹, so both numbers fit.
+    let shift = i64::from(shift).rem_euclid(length as i64) as usize;
+    Estimate::new(x.dims(), x.dtype(), &[x])?.pay(budget, || {
+        let value = rotated(&wide(x)?, axis, shift)?;
+        derive(x, x.dtype(), &value, move |_, _, grad| rotated(grad, axis, (length - shift) % length))
+    })
+}
+
+/// Entries moved on by `shift` places, which is less than the axis is long.
+fn rotated(x: &Tensor, axis: usize, shift: usize) -> Raw<Tensor> {
+    if shift == 0 {
+        return Ok(x.clone());
+    }
+    let rest = x.dims()[axis] - shift;
+    Tensor::cat(&[&x.narrow(axis, rest, shift)?, &x.narrow(axis, 0, rest)?], axis)
+}
+
+/// An axis in reverse.
+///
+/// # Errors
+/// [`Error::Argument`] for an axis that is not there, and what `budget` refuses.
+pub fn flip(budget: &mut dyn Admit, x: &Tensor, axis: i32) -> Result<Made> {
+    let axis = check::axis(x, axis)?;
+    Estimate::new(x.dims(), x.dtype(), &[x])?.pay(budget, || {
+        let value = reversed(&wide(x)?, axis)?;
+        derive(x, x.dtype(), &value, move |_, _, grad| reversed(grad, axis))
+    })
+}
+
+fn reversed(x: &Tensor, axis: usize) -> Raw<Tensor> {
+    let length = u32::try_from(x.dims()[axis]).map_err(candle_core::Error::wrap)?;
+    let places: Vec<u32> = (0..length).rev().collect();
+    x.contiguous()?.index_select(&Tensor::new(places, x.device())?, axis)
+}

@@ -1,0 +1,195 @@
+//! Every operation of `wit/tensor.wit` against numbers from elsewhere.
+//!
+//! The table is `golden/ops.jsonl`; `golden/ops.py` says where each number comes from. A row gives
+//! results and gradients, or the kind of refusal. Gradients are also checked against finite
+//! differences, so that a wrong one in the table would be found as well.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+#[path = "ops/call.rs"]
+mod call;
+#[path = "ops/row.rs"]
+mod row;
+
+use std::collections::BTreeSet;
+
+use row::{Numbers, Row, rows};
+use tunebox_compute::budget::Ledger;
+use tunebox_compute::error::Error;
+use tunebox_compute::random::Stream;
+use tunebox_compute::{DType, Device, Tensor, ops};
+
+/// What a row may take; the hostile ones ask for gigabytes.
+const BUDGET: u64 = 64 << 20;
+
+#[test]
+fn results_are_those_of_the_table() {
+    for row in rows().iter().filter(|row| row.refusal.is_none()) {
+        let made = call::call(row, &row.tensors(false), &mut Ledger::new(BUDGET));
+        let made = made.unwrap_or_else(|error| panic!("{row}: {error}"));
+        assert_eq!(made.len(), row.results.len(), "{row}");
+        for (tensor, expected) in made.iter().zip(&row.results) {
+            assert_eq!((tensor.dims(), tensor.dtype()), (expected.shape.as_slice(), expected.dtype), "{row}");
+            expected.assert_close(&numbers(tensor), &row.to_string());
+        }
+    }
+}
+
+#[test]
+fn gradients_are_those_of_the_table() {
+    for row in rows().iter().filter(|row| row.gradients.is_some()) {
+        let leaves = row.tensors(true);
+        let found = gradients(row, &leaves);
+        for ((expected, found), leaf) in row.gradients.as_ref().unwrap().iter().zip(&found).zip(&leaves) {
+            match (expected, found) {
+                (None, None) => {}
+                (Some(expected), Some(found)) => {
+                    assert_eq!(found.dims(), leaf.dims(), "{row}");
+                    let expected = Numbers::of(leaf.dtype(), leaf.dims(), expected);
+                    expected.assert_close(&numbers(found), &format!("gradient of {row}"));
+                }
+                (expected, found) => panic!("{row}: gradient {found:?} where the table has {expected:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn gradients_are_the_slopes_of_the_results() {
+    const STEP: f64 = 1e-5;
+    let mut checked = BTreeSet::new();
+    for row in rows().iter().filter(|row| row.differences && row.operands.iter().any(Numbers::is_double)) {
+        let leaves = row.tensors(true);
+        for ((place, leaf), found) in leaves.iter().enumerate().zip(gradients(row, &leaves)) {
+            let Some(found) = found.filter(|_| leaf.dtype() == DType::F64) else { continue };
+            for (entry, found) in numbers(&found).into_iter().enumerate().filter(|(_, found)| found.is_finite()) {
+                let [above, below] = [STEP, -STEP].map(|step| loss_at(row, place, entry, step));
+                let slope = (above - below) / (2. * STEP);
+                let tolerance = 1e-7 * (1. + slope.abs().max(above.abs()));
+                assert!((slope - found).abs() < tolerance, "{row}: {found} is not the slope {slope} of entry {entry}");
+                checked.insert(row.op.clone());
+            }
+        }
+    }
+    assert!(checked.len() > 50, "only {checked:?} were checked");
+}
+
+#[test]
+fn hostile_arguments_are_refused_and_nothing_is_held() {
+    for row in rows().iter().filter(|row| row.refusal.is_some()) {
+        let mut ledger = Ledger::new(BUDGET);
+        let error = call::call(row, &row.tensors(false), &mut ledger).err();
+        let error = error.unwrap_or_else(|| panic!("{row} is not refused"));
+        assert_eq!(Some(kind(&error)), row.refusal.as_deref(), "{row}: {error}");
+        assert_eq!(ledger.held(), 0, "{row}");
+    }
+}
+
+#[test]
+fn every_function_of_the_contract_has_a_row() {
+    let promised = promised(include_str!("../wit/tensor.wit"));
+    let rows: BTreeSet<String> = rows().into_iter().map(|row| row.op).collect();
+    // Handles and their scopes belong to the sandbox, whose own tests hold them to the contract.
+    let elsewhere: BTreeSet<String> = ["keep".to_owned()].into();
+    assert!(promised.len() > 90, "the contract was not understood: {promised:?}");
+    let missing: Vec<_> = promised.difference(&rows).filter(|name| !elsewhere.contains(*name)).collect();
+    let unknown: Vec<_> = rows.difference(&promised).collect();
+    assert!(missing.is_empty() && unknown.is_empty(), "without a row: {missing:?}; not in the contract: {unknown:?}");
+}
+
+#[test]
+fn what_an_operation_holds_is_the_size_of_its_result() {
+    for row in rows().iter().filter(|row| row.refusal.is_none()) {
+        let mut ledger = Ledger::new(BUDGET);
+        let made = call::made(row, &row.tensors(false), &mut ledger).unwrap();
+        let owned = made.iter().filter(|made| made.reservation.is_some());
+        let bytes: usize = owned.map(|made| made.tensor.elem_count() * made.tensor.dtype().size_in_bytes()).sum();
+        assert_eq!(ledger.held(), bytes as u64, "{row}");
+        drop(made);
+        assert_eq!(ledger.held(), 0, "{row}");
+    }
+}
+
+#[test]
+fn random_numbers_come_from_the_sequence_and_from_nothing_else() {
+    let draw = |position: u64| {
+        let (budget, sequence) = (&mut Ledger::new(BUDGET), &mut Stream::at(7, "noise", position));
+        let normal = ops::random_normal(budget, &Device::Cpu, sequence, &[64, 64]).unwrap().tensor;
+        let uniform = ops::random_uniform(budget, &Device::Cpu, sequence, &[4096]).unwrap().tensor;
+        let order = ops::random_permutation(budget, &Device::Cpu, sequence, 100).unwrap().tensor;
+        ([normal, uniform, order].map(|tensor| numbers(&tensor)), sequence.position())
+    };
+    let ([normal, uniform, mut order], position) = draw(0);
+    assert_eq!(draw(0).0, [normal.clone(), uniform.clone(), order.clone()]);
+    assert_ne!(draw(position).0[1], uniform);
+    // Four standard errors of a mean of 4,096 numbers are 0.0625 for the normal ones, 0.018 for the others.
+    let mean = |numbers: &[f64]| numbers.iter().sum::<f64>() / numbers.len() as f64;
+    assert!(mean(&normal).abs() < 0.0625 && (mean(&uniform) - 0.5).abs() < 0.018);
+    assert!(uniform.iter().all(|number| (0. ..1.).contains(number)));
+    order.sort_by(f64::total_cmp);
+    assert_eq!(order, (0..100).map(f64::from).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_refused_draw_leaves_the_sequence_where_it_was() {
+    let sequence = &mut Stream::new(7, "noise");
+    assert!(ops::random_normal(&mut Ledger::new(15), &Device::Cpu, sequence, &[4]).is_err());
+    assert_eq!(sequence.position(), 0);
+}
+
+/// The names of all functions in a WIT interface.
+fn promised(wit: &str) -> BTreeSet<String> {
+    let lines = wit.lines().map(str::trim).filter(|line| !line.starts_with("//"));
+    lines
+        .filter_map(|line| line.split_once(": func("))
+        .map(|(name, _)| name.trim_start_matches('%').to_owned())
+        .collect()
+}
+
+/// The kind of an error, as the table writes it.
+fn kind(error: &Error) -> &'static str {
+    match error {
+        Error::Argument(_) => "argument",
+        Error::Shape(_) => "shape",
+        Error::Dtype(_) => "dtype",
+        Error::OutOfMemory { .. } => "memory",
+        _ => "another",
+    }
+}
+
+/// All numbers of a tensor.
+fn numbers(tensor: &Tensor) -> Vec<f64> {
+    tensor.flatten_all().unwrap().to_dtype(DType::F64).unwrap().to_vec1().unwrap()
+}
+
+/// The weight of the i-th number of a result in the loss.
+fn weight(place: usize) -> f64 {
+    ((7 * place) % 5) as f64 / 2. - 1. + 0.25
+}
+
+/// The gradients of the weighted sum of a row's results.
+fn gradients(row: &Row, leaves: &[Tensor]) -> Vec<Option<Tensor>> {
+    let mut ledger = Ledger::new(BUDGET);
+    let made = call::call(row, leaves, &mut ledger).unwrap_or_else(|error| panic!("{row}: {error}"));
+    let mut place = 0;
+    let mut loss: Option<Tensor> = None;
+    for part in &made {
+        let weights: Vec<f64> = (place..place + part.elem_count()).map(weight).collect();
+        place += part.elem_count();
+        if !part.dtype().is_float() {
+            continue;
+        }
+        let weights = Tensor::from_vec(weights, part.dims(), part.device()).unwrap();
+        let sum = part.to_dtype(DType::F64).unwrap().mul(&weights).unwrap().sum_all().unwrap();
+        loss = Some(loss.map_or(sum.clone(), |loss| loss.add(&sum).unwrap()));
+    }
+    let leaves: Vec<&Tensor> = leaves.iter().collect();
+    loss.map_or(vec![None; leaves.len()], |loss| ops::gradients(&mut ledger, &loss, &leaves).unwrap())
+}
+
+/// The weighted sum of a row's results with one number of one operand moved.
+fn loss_at(row: &Row, place: usize, entry: usize, step: f64) -> f64 {
+    let mut row = row.clone();
+    row.operands[place].values[entry] += step;
+    let made = call::call(&row, &row.tensors(false), &mut Ledger::new(BUDGET)).unwrap();
+    made.iter().flat_map(numbers).enumerate().map(|(place, number)| weight(place) * number).sum()
+}
