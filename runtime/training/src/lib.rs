@@ -1,1 +1,33 @@
-//! tunebox-training
+//! One run, from data to artifact.
+//!
+//! A run file becomes [`RunSettings`], settings become a [`Plan`] (everything known without
+//! a step), a plan becomes a folder: metrics, checkpoints, an adapter, a card and a lock.
+//! Terminals, arguments and colours are left to the command line; the mathematics of a
+//! method to its component.
+
+#![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test may stop at the first surprise"))]
+
+mod artifact;
+mod card;
+mod checkpoint;
+pub mod configuration;
+pub mod data;
+mod digest;
+mod error;
+pub mod files;
+mod learner;
+mod lock;
+mod metrics;
+mod observer;
+pub mod plan;
+mod run;
+mod sample;
+mod validation;
+
+pub use artifact::Written;
+pub use configuration::RunSettings;
+pub use error::Error;
+pub use observer::{Event, Observer, StepEvent};
+pub use plan::{Plan, PlanSummary, PlannedRun, plan};
+pub use run::{Outcome, Summary, run};
+pub use sample::Sample;

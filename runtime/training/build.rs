@@ -1,0 +1,37 @@
+//! Puts the files of the `sample` folder into the program; none is fine.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+fn main() -> io::Result<()> {
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("sample");
+    let mut list = String::from("&[\n");
+    let mut paths = Vec::new();
+    // A path that is not there would count as changed at every build.
+    println!("cargo::rerun-if-changed={}", if root.is_dir() { "sample" } else { "." });
+    if root.is_dir() {
+        walk(&root, &mut paths)?;
+    }
+    paths.sort();
+    for path in paths {
+        let name = path.strip_prefix(&root).unwrap_or(&path).to_string_lossy().replace('\\', "/");
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(list, "    ({name:?}, include_bytes!({:?})),", path.display().to_string());
+    }
+    list.push_str("]\n");
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    fs::write(out.join("sample.rs"), list)
+}
+
+fn walk(folder: &Path, paths: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            walk(&path, paths)?;
+        } else {
+            paths.push(path);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! The card of a run: `README.md` beside the adapter, with real numbers and how to load it.
+
+use std::fmt::Write;
+
+use serde_json::{Map, Value};
+
+use crate::plan::PlannedRun;
+
+/// The file's name in a run's folder.
+pub(crate) const FILE: &str = "README.md";
+
+/// Rows that the table of metrics has at most.
+const ROWS: usize = 12;
+
+/// The card of a run, from its plan and the lines of its metrics.
+pub(crate) fn card(plan: &PlannedRun, rows: &[Map<String, Value>]) -> String {
+    let mut text = front(plan);
+    // Writing to a `String` cannot fail.
+    let _ = write!(text, "# {}\n\n{}\n", plan.name, opening(plan));
+    let _ = write!(text, "\n## How it was made\n\n{}", made(plan));
+    let _ = write!(text, "\n## What was measured\n\n{}", table(plan, rows));
+    let _ = write!(text, "\n## How to use it\n\n{}", usage(plan));
+    text
+}
+
+/// The block that model hubs read.
+fn front(plan: &PlannedRun) -> String {
+    let library = if is_full(plan) { "transformers" } else { "peft" };
+    format!(
+        "---\nbase_model: {}\nlibrary_name: {library}\ntags: [tunebox, {}]\n---\n\n",
+        plan.summary.model, plan.summary.method
+    )
+}
+
+fn opening(plan: &PlannedRun) -> String {
+    let summary = &plan.summary;
+    let what = if is_full(plan) { "All weights of".to_owned() } else { format!("A {} adapter for", summary.adapter) };
+    format!(
+        "{what} `{}`, trained by the method `{}` {} on {} records of `{}`.",
+        summary.model, summary.method, summary.method_version, summary.records, summary.data
+    )
+}
+
+fn made(plan: &PlannedRun) -> String {
+    let (summary, manifest) = (&plan.summary, &plan.method.package.manifest);
+    let mut text = String::from("| | |\n|---|---|\n");
+    let mut row = |name: &str, value: String| {
+        let _ = writeln!(text, "| {name} | {} |", value.replace('|', "\\|"));
+    };
+    row("method", format!("{} {}: {}", manifest.name, manifest.version, manifest.description));
+    row("paper", manifest.paper.clone().unwrap_or_else(|| "–".into()));
+    row("licence of the method", manifest.licence.clone().unwrap_or_else(|| "–".into()));
+    for (name, value) in &summary.settings {
+        row(&format!("`{name}`"), value.to_string());
+    }
+    if !is_full(plan) {
+        row("adapter", format!("{}, rank {}", summary.adapter, summary.rank));
+    }
+    let share = 100.0 * summary.trainable as f64 / summary.parameters.max(1) as f64;
+    row("trained", format!("{} of {} parameters ({share:.2} %)", summary.trainable, summary.parameters));
+    row("steps", format!("{} of {} × {} examples", summary.steps, summary.accumulation, summary.batch));
+    row("rate", format!("{:e}, schedule {}", summary.rate, summary.schedule));
+    row("seed", plan.settings.file.train.seed.to_string());
+    row("device", summary.device.clone());
+    row("model, SHA-256", format!("`{}`", plan.identity.model));
+    row("data, SHA-256", format!("`{}`", plan.identity.data));
+    row("method, SHA-256", format!("`{}`", plan.identity.method));
+    row("made with", format!("tunebox {}", env!("CARGO_PKG_VERSION")));
+    text
+}
+
+/// First, last and evenly spaced steps between them, with the method's own numbers.
+fn table(plan: &PlannedRun, rows: &[Map<String, Value>]) -> String {
+    let steps: Vec<_> = rows.iter().filter(|row| row.contains_key("rate")).collect();
+    let metrics = &plan.method.package.manifest.metrics;
+    let mut text = format!("| step | {} | gradient norm |\n", metrics.join(" | "));
+    let _ = writeln!(text, "|{}", "---:|".repeat(metrics.len() + 2));
+    let every = steps.len().div_ceil(ROWS).max(1);
+    let last = steps.len().saturating_sub(1);
+    for (_, row) in steps.iter().enumerate().filter(|(index, _)| index % every == 0 || *index == last) {
+        let names = metrics.iter().map(String::as_str).chain(["gradient-norm"]);
+        let cells: Vec<String> = names.map(|name| number(row.get(name))).collect();
+        let _ = writeln!(text, "| {} | {} |", row["step"], cells.join(" | "));
+    }
+    let looks: Vec<_> = rows.iter().filter_map(|row| Some((&row["step"], row.get("validation-loss")?))).collect();
+    if let (Some((first, before)), Some((last, after))) = (looks.first(), looks.last()) {
+        let (before, after) = (number(Some(before)), number(Some(after)));
+        let _ = writeln!(text, "\nValidation loss: {before} at step {first}, {after} at step {last}.");
+    }
+    text
+}
+
+fn number(value: Option<&Value>) -> String {
+    value.and_then(Value::as_f64).map_or("–".into(), |value| format!("{value:.4}"))
+}
+
+fn usage(plan: &PlannedRun) -> String {
+    let folder = plan.folder.display();
+    let chat = format!("```sh\ntunebox chat {folder}\n```\n");
+    let model = &plan.summary.model;
+    if is_full(plan) {
+        return format!(
+            "{chat}\n```python\nfrom transformers import AutoModelForCausalLM\n\nmodel = AutoModelForCausalLM.from_pretrained(\"{folder}\")\n```\n"
+        );
+    }
+    format!(
+        "{chat}\n```python\nfrom peft import PeftModel\nfrom transformers import AutoModelForCausalLM\n\nbase = AutoModelForCausalLM.from_pretrained(\"{model}\")\nmodel = PeftModel.from_pretrained(base, \"{folder}\")\n```\n"
+    )
+}
+
+fn is_full(plan: &PlannedRun) -> bool {
+    plan.summary.adapter == "full"
+}

@@ -1,0 +1,328 @@
+//! Checkpoints: everything that a run needs to go on as if it had never stopped.
+//!
+//! A checkpoint is a folder that appears whole. Whether a run may go on from it is told by its
+//! [`Identity`]; how folders become whole is `files`' business.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use safetensors::SafeTensors;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tunebox_compute::{Device, Tensor};
+
+use crate::data::Cursor;
+use crate::digest::{from_hexadecimal, hexadecimal};
+use crate::error::Error;
+use crate::files::{self, Draft};
+use crate::learner::Student;
+
+/// The layout of `state.json`.
+const SCHEMA: u32 = 1;
+const STATE: &str = "state.json";
+const OPTIMIZER: &str = "optimizer.safetensors";
+const SNAPSHOTS: &str = "snapshots.safetensors";
+
+/// Settings that change nothing about the bits of a run.
+const FREE: [&str; 12] = [
+    "run.",
+    "limits.",
+    "model.path",
+    "model.adapter",
+    "model.revision",
+    "data.path",
+    "data.validation",
+    "train.recompute",
+    "train.validate-every",
+    "train.save-every",
+    "train.keep",
+    "train.log-every",
+];
+
+/// What makes a run this run: change any of it, and it ends in other bits.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct Identity {
+    /// This program's version.
+    pub(crate) version: String,
+    /// SHA-256 of the weight files.
+    pub(crate) model: String,
+    /// SHA-256 of the adapter that the run continues, if any.
+    pub(crate) adapter: Option<String>,
+    /// SHA-256 of the data file.
+    pub(crate) data: String,
+    /// SHA-256 of its token ids and targets.
+    pub(crate) tokens: String,
+    /// SHA-256 of the method's component.
+    pub(crate) method: String,
+    /// Every setting that matters, by its dotted name.
+    pub(crate) settings: BTreeMap<String, Value>,
+}
+
+impl Identity {
+    /// What differs between a checkpoint and the run as it is set up now, in clauses.
+    pub(crate) fn differences(&self, now: &Self) -> Vec<String> {
+        let mut clauses = Vec::new();
+        let mut compare = |same: bool, clause: String| {
+            if !same {
+                clauses.push(clause);
+            }
+        };
+        compare(
+            self.version == now.version,
+            format!("it was begun by tunebox {}, this is {}", self.version, now.version),
+        );
+        compare(self.model == now.model, "the weights of the model are others".into());
+        compare(self.adapter == now.adapter, "the adapter that it began with is another".into());
+        compare(self.data == now.data, "the data file is another".into());
+        compare(
+            self.tokens == now.tokens || self.data != now.data,
+            "the same data gives other tokens: the tokenizer or the chat template is another".into(),
+        );
+        compare(self.method == now.method, "the method's component is another".into());
+        let mut names: Vec<&String> = self.settings.keys().chain(now.settings.keys()).collect();
+        names.sort();
+        names.dedup();
+        for name in names {
+            let (then, now) = (self.settings.get(name), now.settings.get(name));
+            compare(then == now, format!("`{name}` was {}, is {}", word(then), word(now)));
+        }
+        clauses
+    }
+}
+
+fn word(value: Option<&Value>) -> String {
+    value.map_or("not set".into(), |value| format!("`{value}`"))
+}
+
+/// The settings that matter, flat, with every default filled in.
+pub(crate) fn settings_that_matter(file: &Value) -> BTreeMap<String, Value> {
+    let mut flat = BTreeMap::new();
+    flatten("", file, &mut flat);
+    flat.retain(|name, _| !FREE.iter().any(|free| name == free || (free.ends_with('.') && name.starts_with(free))));
+    flat
+}
+
+fn flatten(name: &str, value: &Value, flat: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Object(table) => {
+            for (key, below) in table {
+                let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+                flatten(&name, below, flat);
+            }
+        }
+        other => {
+            flat.insert(name.to_owned(), other.clone());
+        }
+    }
+}
+
+/// What `state.json` holds.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct State {
+    schema: u32,
+    /// Finished steps.
+    pub(crate) step: u64,
+    /// The place in the data.
+    pub(crate) cursor: Cursor,
+    /// Updates of the optimiser.
+    pub(crate) updates: u64,
+    /// Updates of the weights, which name dropout masks.
+    pub(crate) generation: u64,
+    /// Where the method's random sequences stand.
+    pub(crate) streams: BTreeMap<String, u64>,
+    /// The method's own bytes, in hexadecimal.
+    method_state: String,
+    /// The snapshots that the method took.
+    snapshots: Vec<String>,
+    /// Tokens learned from so far.
+    pub(crate) tokens: u64,
+    /// Seconds of training so far.
+    pub(crate) seconds: f64,
+    /// The last loss and its step.
+    pub(crate) last_loss: Option<(f64, u64)>,
+    /// The time that the chat template takes for now, in seconds since 1970.
+    pub(crate) clock: i64,
+    /// What the run is.
+    pub(crate) identity: Identity,
+}
+
+/// The part of a state that the loop knows.
+pub(crate) struct Place {
+    pub(crate) step: u64,
+    pub(crate) cursor: Cursor,
+    pub(crate) streams: BTreeMap<String, u64>,
+    pub(crate) method_state: Vec<u8>,
+    pub(crate) tokens: u64,
+    pub(crate) seconds: f64,
+    pub(crate) last_loss: Option<(f64, u64)>,
+    pub(crate) clock: i64,
+    pub(crate) identity: Identity,
+}
+
+impl State {
+    /// The method's own bytes.
+    pub(crate) fn method_state(&self, folder: &Path) -> Result<Vec<u8>, Error> {
+        let wrong = || damaged(&folder.join(STATE), "`method-state` is not hexadecimal");
+        from_hexadecimal(&self.method_state).ok_or_else(wrong)
+    }
+
+    /// Reads a checkpoint's state.
+    pub(crate) fn read(folder: &Path) -> Result<Self, Error> {
+        let path = folder.join(STATE);
+        let state: Self =
+            serde_json::from_slice(&files::read(&path)?).map_err(|error| damaged(&path, error.to_string()))?;
+        match state.schema {
+            SCHEMA => Ok(state),
+            other => Err(damaged(&path, format!("its layout is {other}, {SCHEMA} is known"))),
+        }
+    }
+}
+
+/// The folder of a step's checkpoint.
+pub(crate) fn folder(run: &Path, step: u64) -> PathBuf {
+    run.join("steps").join(format!("{step:06}"))
+}
+
+/// The steps that a run has checkpoints of, rising.
+pub(crate) fn steps(run: &Path) -> Result<Vec<u64>, Error> {
+    let names = files::names(&run.join("steps"))?;
+    let mut steps: Vec<u64> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    steps.sort_unstable();
+    Ok(steps)
+}
+
+/// Writes a checkpoint, whole or not at all, then removes all but the last `keep`.
+pub(crate) fn save(run: &Path, place: Place, student: &Student, keep: usize) -> Result<PathBuf, Error> {
+    let target = folder(run, place.step);
+    files::create_folder(&run.join("steps"))?;
+    let draft = Draft::begin(&target)?;
+    files::explained(student.policy.save(draft.path()))?;
+    let (first, second, updates) = student.optimizer.state();
+    draft.write(OPTIMIZER, &tensors([("first", &first), ("second", &second)])?)?;
+    if !student.snapshots.is_empty() {
+        let list = student.snapshots.iter().map(|(name, values)| (name.as_str(), values));
+        draft.write(SNAPSHOTS, &tensors(list)?)?;
+    }
+    let state = State {
+        schema: SCHEMA,
+        step: place.step,
+        cursor: place.cursor,
+        updates,
+        generation: student.policy.generation(),
+        streams: place.streams,
+        method_state: hexadecimal(&place.method_state),
+        snapshots: student.snapshots.keys().cloned().collect(),
+        tokens: place.tokens,
+        seconds: place.seconds,
+        last_loss: place.last_loss,
+        clock: place.clock,
+        identity: place.identity,
+    };
+    let text = serde_json::to_vec_pretty(&state).map_err(|error| damaged(&target, error.to_string()))?;
+    draft.write(STATE, &text)?;
+    draft.commit()?;
+    prune(run, keep)?;
+    Ok(target)
+}
+
+/// Puts the student where a checkpoint left it.
+pub(crate) fn restore(folder: &Path, state: &State, student: &mut Student) -> Result<(), Error> {
+    let device = student.policy.parameters().values().device().clone();
+    if !state.snapshots.is_empty() {
+        for (name, values) in read_tensors(&folder.join(SNAPSHOTS), &state.snapshots, &device, student)? {
+            student.restore_snapshot(&name, values)?;
+        }
+    }
+    student.policy.restore(folder)?;
+    student.policy.resume_at(state.generation);
+    let names = ["first".to_owned(), "second".to_owned()];
+    let mut moments = read_tensors(&folder.join(OPTIMIZER), &names, &device, student)?.into_iter();
+    if let (Some((_, first)), Some((_, second))) = (moments.next(), moments.next()) {
+        student.optimizer.restore(&first, &second, state.updates)?;
+    }
+    Ok(())
+}
+
+fn prune(run: &Path, keep: usize) -> Result<(), Error> {
+    let steps = steps(run)?;
+    for step in &steps[..steps.len().saturating_sub(keep)] {
+        files::remove_folder(&folder(run, *step))?;
+    }
+    Ok(())
+}
+
+/// Flat `f32` tensors as one safetensors file.
+fn tensors<'a>(list: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    for (name, tensor) in list {
+        let values = tensor.flatten_all().and_then(|flat| flat.to_vec1::<f32>()).map_err(compute)?;
+        bytes.push((name, values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>()));
+    }
+    let mut views = Vec::with_capacity(bytes.len());
+    for (name, data) in &bytes {
+        let view = safetensors::tensor::TensorView::new(safetensors::Dtype::F32, vec![data.len() / 4], data);
+        views.push((*name, view.map_err(unwritable)?));
+    }
+    safetensors::serialize(views, None).map_err(unwritable)
+}
+
+fn read_tensors(
+    path: &Path,
+    names: &[String],
+    device: &Device,
+    student: &Student,
+) -> Result<Vec<(String, Tensor)>, Error> {
+    let bytes = files::read(path)?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|error| damaged(path, error.to_string()))?;
+    let wanted = student.policy.parameters().len();
+    let read = names.iter().map(|name| {
+        let view = file.tensor(name).map_err(|error| damaged(path, error.to_string()))?;
+        if view.dtype() != safetensors::Dtype::F32 || view.shape() != [wanted] {
+            return Err(damaged(path, format!("`{name}` is not a list of {wanted} numbers of type `f32`")));
+        }
+        let number = |bytes: &[u8]| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        let values: Vec<f32> = view.data().chunks_exact(4).map(number).collect();
+        Ok((name.clone(), Tensor::from_vec(values, wanted, device).map_err(compute)?))
+    });
+    read.collect()
+}
+
+fn compute(error: candle_core::Error) -> Error {
+    tunebox_compute::Error::from(error).into()
+}
+
+fn unwritable(error: safetensors::SafeTensorError) -> Error {
+    damaged(Path::new(OPTIMIZER), error.to_string())
+}
+
+fn damaged(path: &Path, what: impl Into<String>) -> Error {
+    Error::Damaged { path: path.to_owned(), what: what.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_settings_that_change_bits_matter() {
+        let file = json!({"train": {"rate": 1e-4, "keep": 3, "adapter": {"rank": 8}}, "run": {"name": "a"}, "limits": {"handles": 5}});
+        let settings = settings_that_matter(&file);
+
+        assert_eq!(settings.keys().collect::<Vec<_>>(), ["train.adapter.rank", "train.rate"]);
+    }
+
+    #[test]
+    fn a_difference_says_what_was_and_what_is() {
+        let with = |rate: f64| Identity {
+            settings: BTreeMap::from([("train.rate".into(), json!(rate))]),
+            ..Identity::default()
+        };
+
+        assert_eq!(with(0.5).differences(&with(0.25)), ["`train.rate` was `0.5`, is `0.25`"]);
+        assert!(with(0.5).differences(&with(0.5)).is_empty());
+    }
+}

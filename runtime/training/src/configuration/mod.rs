@@ -1,0 +1,271 @@
+//! The settings of a run: from `run.toml` and `--set` to checked tables.
+//!
+//! Checked here: keys, types, ranges, each with its place. What a model, a file or a method
+//! has to say about them is left to the plan.
+
+mod check;
+mod document;
+mod fault;
+mod tables;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+pub use check::schema;
+pub use document::{Document, Half};
+pub use fault::{ConfigurationError, Problem, Spot};
+pub use tables::{
+    AdapterTable, AllLinear, AnswersChoice, DataTable, KindChoice, LimitsTable, MethodTable, ModelTable, RunFile,
+    RunTable, Targets, TrainTable,
+};
+
+use crate::error::Error;
+use crate::files;
+use crate::sample::Sample;
+
+/// What a run is told: the tables, where they came from, and how to treat an older run.
+#[derive(Debug, Clone)]
+pub struct RunSettings {
+    /// The checked tables.
+    pub file: RunFile,
+    /// Go on with a run that has checkpoints, instead of starting one.
+    pub resume: bool,
+    /// Never ask the network for a model.
+    pub offline: bool,
+    /// The embedded model and data, where the run uses them.
+    pub sample: Option<Sample>,
+    document: Document,
+    folder: PathBuf,
+}
+
+impl RunSettings {
+    /// Reads a run file and applies every `--set` in order.
+    ///
+    /// # Errors
+    /// A file that cannot be read; unknown keys, wrong types and values, each with its place.
+    pub fn load(path: &Path, overrides: &[String]) -> Result<Self, Error> {
+        let text = files::read_text(path)?;
+        let document = Document::parse(&path.display().to_string(), &text)?;
+        let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+        Self::from_document(document, folder, overrides)
+    }
+
+    /// Settings that come from `--set` alone.
+    ///
+    /// # Errors
+    /// As [`RunSettings::load`].
+    pub fn from_overrides(overrides: &[String]) -> Result<Self, Error> {
+        Self::from_document(Document::default(), PathBuf::new(), overrides)
+    }
+
+    /// The embedded default: its run file, model and data; `overrides` on top.
+    ///
+    /// # Errors
+    /// As [`RunSettings::load`]; and when this build holds no sample.
+    pub fn sample(overrides: &[String]) -> Result<Self, Error> {
+        let sample = Sample::embedded().ok_or(Error::NoSample)?;
+        let document = Document::parse("the embedded run file", sample.run_file)?;
+        let mut settings = Self::from_document(document, PathBuf::new(), overrides)?;
+        settings.sample = Some(sample);
+        Ok(settings)
+    }
+
+    fn from_document(mut document: Document, folder: PathBuf, overrides: &[String]) -> Result<Self, Error> {
+        for assignment in overrides {
+            document.set(assignment)?;
+        }
+        check::check(&mut document)?;
+        let tree = Value::Object(document.tree.clone());
+        let file = serde_json::from_value(tree).map_err(|error| ConfigurationError {
+            problem: Problem::Conflict { what: error.to_string(), hint: "see the schema of run files".into() },
+            spot: None,
+        })?;
+        Ok(Self { file, resume: false, offline: false, sample: None, document, folder })
+    }
+
+    /// Where a key stands, for errors that only the plan can find.
+    #[must_use]
+    pub fn spot(&self, key: &str, half: Half) -> Option<Spot> {
+        self.document.spot(&split(key), half)
+    }
+
+    /// The path that a key means: from the run file's folder, or from the present one for `--set`.
+    #[must_use]
+    pub fn path(&self, key: &str, written: &str) -> PathBuf {
+        if self.document.is_override(&split(key)) { PathBuf::from(written) } else { self.folder.join(written) }
+    }
+
+    /// A model or method by path or by name: the path if there is something at it, else as written.
+    #[must_use]
+    pub fn path_or_name(&self, key: &str, written: &str) -> String {
+        let path = self.path(key, written);
+        if path.exists() { path.to_string_lossy().into_owned() } else { written.to_owned() }
+    }
+
+    /// Whether a key came from a `--set`.
+    #[must_use]
+    pub fn is_override(&self, key: &str) -> bool {
+        self.document.is_override(&split(key))
+    }
+
+    /// Whether a key or table was given at all, by file or `--set`.
+    #[must_use]
+    pub fn given(&self, key: &str) -> bool {
+        let mut parts = key.split('.');
+        let first = parts.next().and_then(|name| self.document.tree.get(name));
+        parts.fold(first, |value, name| value.and_then(|value| value.get(name))).is_some()
+    }
+
+    /// The settings with every default filled in, as TOML.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        let mut table = toml::Table::try_from(&self.file).unwrap_or_default();
+        if self.file.model.adapter.is_some()
+            && let Some(train) = table.get_mut("train").and_then(toml::Value::as_table_mut)
+        {
+            // A continued adapter keeps its own description; the two together are refused.
+            train.remove("adapter");
+        }
+        toml::to_string_pretty(&table).unwrap_or_default()
+    }
+
+    /// An error about one key.
+    #[must_use]
+    pub fn wrong(&self, key: &str, half: Half, problem: Problem) -> Error {
+        ConfigurationError { problem, spot: self.spot(key, half) }.into()
+    }
+}
+
+fn split(key: &str) -> Vec<String> {
+    key.split('.').map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use tunebox_compute::explain::Explain;
+
+    use super::*;
+
+    const GOOD: &str = "[model]\npath = \"m\"\n[data]\npath = \"d.jsonl\"\n[method]\nuse = \"lora\"\nbeta = 0.2\n";
+
+    fn read(text: &str, overrides: &[&str]) -> Result<RunSettings, Error> {
+        let document = Document::parse("run.toml", text)?;
+        let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
+        RunSettings::from_document(document, PathBuf::from("folder"), &overrides)
+    }
+
+    fn complaint(text: &str, overrides: &[&str]) -> tunebox_compute::explain::Explanation {
+        read(text, overrides).unwrap_err().explanation()
+    }
+
+    #[test]
+    fn a_short_file_gets_the_documented_defaults() {
+        let file = read(GOOD, &[]).unwrap().file;
+
+        assert_eq!((file.train.batch, file.train.accumulation, file.train.seed), (4, 1, 42));
+        assert_eq!((file.train.clip, file.train.schedule.as_str(), file.data.max_length), (1.0, "linear", 1024));
+        assert_eq!(file.method.settings["beta"], 0.2);
+    }
+
+    #[test]
+    fn an_unknown_key_is_shown_in_its_line_with_the_nearest_name() {
+        let error = complaint(&format!("{GOOD}\n[train]\nbacth = 2\n"), &[]);
+
+        assert_eq!(error.what, "unknown key `bacth`");
+        assert_eq!(error.place.as_deref(), Some("run.toml:10:1"));
+        let snippet = error.snippet.unwrap();
+        assert_eq!((snippet.text.as_str(), snippet.column, snippet.width), ("bacth = 2", 1, 5));
+        assert!(error.hint.unwrap().starts_with("did you mean `batch`?"));
+    }
+
+    #[test]
+    fn an_unknown_table_is_refused() {
+        assert_eq!(complaint(&format!("{GOOD}[trian]\n"), &[]).what, "unknown key `trian`");
+    }
+
+    #[test]
+    fn a_wrong_type_points_at_the_value() {
+        let error = complaint(&format!("{GOOD}[train]\nbatch = \"four\"\n"), &[]);
+
+        assert_eq!(error.what, "`train.batch` is text, a whole number is wanted");
+        assert_eq!(error.place.as_deref(), Some("run.toml:9:9"));
+    }
+
+    #[test]
+    fn a_value_out_of_range_says_the_range() {
+        let error = complaint(&format!("{GOOD}[train.adapter]\nrank = 0\n"), &[]);
+        assert_eq!(error.what, "`train.adapter.rank` is 0, outside 1 to 4096");
+
+        let error = complaint(GOOD, &["train.rate=0"]);
+        assert_eq!(error.what, "`train.rate` is 0, outside above 0, up to 10");
+        assert_eq!(error.place.as_deref(), Some("`--set train.rate=0`"));
+    }
+
+    #[test]
+    fn a_word_that_is_no_choice_gets_the_choices() {
+        let error = complaint(GOOD, &["train.adapter.kind=lara"]);
+
+        assert_eq!(error.what, "`train.adapter.kind` cannot be `lara`");
+        assert!(error.hint.unwrap().contains("did you mean `lora`?"));
+    }
+
+    #[test]
+    fn targets_are_one_word_or_a_list() {
+        let targets = |value: &str| read(GOOD, &[value]).unwrap().file.train.adapter.targets;
+
+        assert_eq!(targets("train.adapter.targets=all-linear"), Targets::Word(AllLinear::AllLinear));
+        assert_eq!(targets("train.adapter.targets=['q_proj']"), Targets::Names(vec!["q_proj".into()]));
+        assert_eq!(complaint(GOOD, &["train.adapter.targets=all"]).what, "`train.adapter.targets` cannot be `all`");
+    }
+
+    #[test]
+    fn a_missing_model_is_named_with_the_flag_that_gives_it() {
+        let error = complaint("[data]\npath = \"d\"\n[method]\nuse = \"lora\"\n", &[]);
+
+        assert_eq!(error.what, "`model.path` is missing");
+        assert!(error.hint.unwrap().contains("--model"));
+    }
+
+    #[test]
+    fn text_that_is_not_toml_is_shown_where_it_breaks() {
+        let error = complaint("[model]\npath = \n", &[]);
+
+        assert!(error.what.starts_with("the run file is not valid TOML"), "{}", error.what);
+        assert!(error.place.unwrap().starts_with("run.toml:2:"));
+    }
+
+    #[test]
+    fn an_override_replaces_the_file_and_starts_paths_at_the_present_folder() {
+        let settings = read(GOOD, &["data.path=other.jsonl", "run.name=42", "train.steps=7"]).unwrap();
+
+        assert_eq!(settings.file.train.steps, Some(7));
+        assert_eq!(settings.file.run.name.as_deref(), Some("42"));
+        assert_eq!(settings.path("data.path", "other.jsonl"), PathBuf::from("other.jsonl"));
+        assert_eq!(settings.path("model.path", "m"), PathBuf::from("folder/m"));
+    }
+
+    #[test]
+    fn an_override_without_a_value_is_refused() {
+        assert_eq!(complaint(GOOD, &["train.batch"]).what, "`--set train.batch` is not of the form `table.key=value`");
+    }
+
+    #[test]
+    fn the_written_settings_read_back_the_same() {
+        let first = read(GOOD, &["train.rate=1e-5", "limits.step-seconds=3"]).unwrap();
+        let second = read(&first.to_toml(), &[]).unwrap();
+
+        assert_eq!(serde_json::to_value(&first.file).unwrap(), serde_json::to_value(&second.file).unwrap());
+    }
+
+    #[test]
+    fn every_key_of_the_schema_has_a_description() {
+        fn walk(name: &str, schema: &Value) {
+            for (key, below) in schema["properties"].as_object().into_iter().flatten() {
+                assert!(below["description"].is_string(), "`{name}.{key}` has no description");
+                walk(key, below);
+            }
+        }
+        walk("run", &schema());
+    }
+}

@@ -1,0 +1,115 @@
+//! Records to token rows, by the model's own tokenizer and chat template.
+//!
+//! How a template is rendered and where answers begin is left to the model room.
+
+use std::collections::BTreeMap;
+
+use tunebox_compute::explain::Explain;
+use tunebox_model::chat::{
+    Answers, ChatError, ChatTemplate, Conversation, Encoded, Example as Pair, encode_conversation, encode_preference,
+    encode_prompt_completion, encode_text,
+};
+use tunebox_model::tokenizer::Tokenizer;
+
+use super::fault::LineFault;
+use super::record::{Content, Record, Turns};
+
+/// One example: a token row for each side, and its numbers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Example {
+    /// The rows, in the order of the shape's sides.
+    pub sides: Vec<Encoded>,
+    /// Numbers of the record by name.
+    pub columns: BTreeMap<String, f32>,
+    /// The line that it came from.
+    pub line: u64,
+}
+
+impl Example {
+    /// Tokens of all sides together.
+    #[must_use]
+    pub fn tokens(&self) -> usize {
+        self.sides.iter().map(|side| side.ids.len()).sum()
+    }
+
+    /// Target tokens of all sides together.
+    #[must_use]
+    pub fn targets(&self) -> usize {
+        self.sides.iter().map(Encoded::target_count).sum()
+    }
+
+    /// Cuts every side to `length` tokens; whether anything was cut, and `None` when a side has
+    /// no target left.
+    pub(super) fn fit(&mut self, length: usize) -> Option<bool> {
+        let long = self.sides.iter().any(|side| side.ids.len() > length);
+        for side in &mut self.sides {
+            side.ids.truncate(length);
+            side.targets.truncate(length);
+        }
+        self.sides.iter().all(|side| side.targets.contains(&true)).then_some(long)
+    }
+}
+
+/// What turns records into tokens.
+#[derive(Clone, Copy)]
+pub struct Encoder<'a> {
+    /// The model's tokenizer.
+    pub tokenizer: &'a Tokenizer,
+    /// The model's chat template, which records of messages need.
+    pub template: Option<&'a ChatTemplate>,
+    /// Which answers of a conversation are targets.
+    pub answers: Answers,
+}
+
+impl Encoder<'_> {
+    /// The example of a record.
+    pub(super) fn encode(&self, record: Record, line: u64) -> Result<Example, LineFault> {
+        let sides = match &record.content {
+            Content::Text(text) => vec![encode_text(self.tokenizer, text).map_err(refusal)?],
+            Content::Messages(messages, tools) => {
+                let conversation = Conversation { tools: tools.as_ref(), ..Conversation::new(messages) };
+                let template = self.template()?;
+                vec![encode_conversation(self.tokenizer, template, &conversation, self.answers).map_err(refusal)?]
+            }
+            Content::PromptCompletion(prompt, completion) => {
+                let pair = self.pair(prompt, completion)?;
+                vec![encode_prompt_completion(self.tokenizer, &pair).map_err(refusal)?]
+            }
+            Content::Preference(prompt, chosen, rejected) => {
+                let (chosen, rejected) = (self.pair(prompt, chosen)?, self.pair(prompt, rejected)?);
+                let (chosen, rejected) = encode_preference(self.tokenizer, &chosen, &rejected).map_err(refusal)?;
+                vec![chosen, rejected]
+            }
+        };
+        Ok(Example { sides, columns: record.columns, line })
+    }
+
+    fn pair<'a>(&'a self, prompt: &'a Turns, completion: &'a Turns) -> Result<Pair<'a>, LineFault> {
+        match (prompt, completion) {
+            (Turns::Text(prompt), Turns::Text(completion)) => Ok(Pair::Text { prompt, completion }),
+            (Turns::Messages(prompt), Turns::Messages(completion)) => {
+                Ok(Pair::Messages { template: self.template()?, prompt: Conversation::new(prompt), completion })
+            }
+            _ => Err(LineFault::Encoding {
+                what: "the prompt is text and the answer is messages, or the other way round".into(),
+                hint: Some("write both as text, or both as lists of messages".into()),
+            }),
+        }
+    }
+
+    fn template(&self) -> Result<&ChatTemplate, LineFault> {
+        self.template.ok_or_else(|| LineFault::Encoding {
+            what: "the record has messages and the model has no chat template".into(),
+            hint: Some("write `prompt` and `completion` as text, or take an instruct model".into()),
+        })
+    }
+}
+
+fn refusal(error: ChatError) -> LineFault {
+    let explanation = error.explanation();
+    let what = match explanation.why {
+        Some(why) => format!("{}: {why}", explanation.what),
+        None => explanation.what,
+    };
+    LineFault::Encoding { what, hint: explanation.hint }
+}

@@ -1,0 +1,213 @@
+//! What can be wrong with training data, down to the line and the column.
+
+use tunebox_compute::explain::{Explain, Snippet};
+
+use super::record::Shape;
+
+/// The widest part of a line that is shown in a message.
+const SHOWN: usize = 96;
+
+/// Data that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// A line that is wrong.
+    #[error("{}", .0.fault)]
+    Line(Box<BadLine>),
+    /// Nothing that a method could learn from.
+    #[error("`{name}` holds no record to learn from")]
+    Empty {
+        /// The file.
+        name: String,
+        /// Why, in numbers.
+        why: String,
+    },
+    /// The file broke off while it was read.
+    #[error("`{name}` cannot be read")]
+    Reading {
+        /// The file.
+        name: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}
+
+/// One line that is wrong.
+#[derive(Debug)]
+pub struct BadLine {
+    /// The file, as named.
+    pub name: String,
+    /// The line's number, from 1.
+    pub line: u64,
+    /// The first wrong character, from 1.
+    pub column: usize,
+    /// The line.
+    pub text: String,
+    /// What is wrong.
+    pub fault: LineFault,
+}
+
+/// What can be wrong with a line of training data.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum LineFault {
+    /// The bytes are not text.
+    #[error("the line is not UTF-8 text")]
+    NotText,
+    /// The text is not JSON.
+    #[error("the line is not JSON: {0}")]
+    NotJson(String),
+    /// JSON, but not a record.
+    #[error("the line is {0}, a JSON object is wanted")]
+    NotObject(&'static str),
+    /// A field that the shape needs.
+    #[error("`{field}` is missing")]
+    Missing {
+        /// Its name.
+        field: &'static str,
+        /// The shape of the record.
+        shape: Shape,
+    },
+    /// No known shape.
+    #[error("the record has none of the known shapes")]
+    Unknown {
+        /// The fields that it has.
+        fields: Vec<String>,
+        /// The shapes that the method takes.
+        wanted: Vec<Shape>,
+    },
+    /// A shape, but not one that this method learns from.
+    #[error("the record is {found}, which this method does not learn from")]
+    Unwanted {
+        /// The shape found.
+        found: Shape,
+        /// The shapes that the method takes.
+        wanted: Vec<Shape>,
+    },
+    /// A field of another type.
+    #[error("`{field}` is {found}, {wanted} is wanted")]
+    Type {
+        /// Dotted, with list positions.
+        field: String,
+        /// With its article.
+        found: &'static str,
+        /// Likewise.
+        wanted: &'static str,
+    },
+    /// A list or text with nothing in it.
+    #[error("`{field}` is empty")]
+    Blank {
+        /// Its name.
+        field: String,
+    },
+    /// A conversation in which nobody answers.
+    #[error("no message has the role `assistant`")]
+    NoAnswer,
+    /// The tokenizer or the chat template refuses the record.
+    #[error("{what}")]
+    Encoding {
+        /// Its words.
+        what: String,
+        /// What it advises.
+        hint: Option<String>,
+    },
+}
+
+impl LineFault {
+    fn why(&self) -> Option<String> {
+        match self {
+            Self::Missing { shape, .. } => Some(format!("the data is {shape}: every line needs {}", shape.fields())),
+            Self::Unknown { fields, .. } if fields.is_empty() => Some("the record has no fields".into()),
+            Self::Unknown { fields, .. } => Some(format!("its fields are {}", quoted(fields))),
+            Self::NoAnswer => Some("the answers of the assistant are what is learned".into()),
+            Self::NotText => Some("JSONL is UTF-8".into()),
+            _ => None,
+        }
+    }
+
+    fn advice(&self) -> String {
+        match self {
+            Self::Unknown { fields, wanted } => renamed(fields).unwrap_or_else(|| takes(wanted)),
+            Self::Unwanted { wanted, .. } => takes(wanted),
+            Self::NotJson(_) | Self::NotObject(_) => {
+                "every line is one JSON object, such as {\"prompt\": \"…\", \"completion\": \"…\"}".into()
+            }
+            Self::NotText => "save the file as UTF-8".into(),
+            Self::Encoding { hint: Some(hint), .. } => hint.clone(),
+            _ => "mend the line".into(),
+        }
+    }
+}
+
+fn takes(wanted: &[Shape]) -> String {
+    let fields: Vec<&str> = wanted.iter().map(|shape| shape.fields()).collect();
+    format!("this method takes records with {}", fields.join(", or "))
+}
+
+/// Other programs' names for the same things.
+fn renamed(fields: &[String]) -> Option<String> {
+    let has = |name: &str| fields.iter().any(|field| field == name);
+    if has("conversations") {
+        return Some("rename `conversations` to `messages`, `from` to `role` and `value` to `content`".into());
+    }
+    if has("instruction") {
+        return Some("rename `instruction` to `prompt` and `output` to `completion`".into());
+    }
+    has("response").then(|| "rename `response` to `completion`".into())
+}
+
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+impl BadLine {
+    /// The line cut to what fits a terminal, and the column in what is left.
+    fn shown(&self) -> (String, usize) {
+        let characters: Vec<char> = self.text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        if characters.len() <= SHOWN {
+            return (characters.into_iter().collect(), self.column);
+        }
+        let start = self.column.saturating_sub(SHOWN / 2).min(characters.len() - SHOWN);
+        let part: String = characters[start..start + SHOWN].iter().collect();
+        let front = if start > 0 { "…" } else { "" };
+        let back = if start + SHOWN < characters.len() { "…" } else { "" };
+        (format!("{front}{part}{back}"), self.column - start + front.chars().count())
+    }
+}
+
+impl Explain for DataError {
+    fn area(&self) -> &'static str {
+        "data"
+    }
+
+    fn place(&self) -> Option<String> {
+        match self {
+            Self::Line(bad) => Some(format!("{}:{}:{}", bad.name, bad.line, bad.column)),
+            _ => None,
+        }
+    }
+
+    fn snippet(&self) -> Option<Snippet> {
+        let Self::Line(bad) = self else { return None };
+        let (text, column) = bad.shown();
+        Some(Snippet { line: usize::try_from(bad.line).unwrap_or(usize::MAX), text, column, width: 1, note: None })
+    }
+
+    fn why(&self) -> Option<String> {
+        match self {
+            Self::Line(bad) => bad.fault.why(),
+            Self::Empty { why, .. } => Some(why.clone()),
+            Self::Reading { source, .. } => Some(source.to_string()),
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Line(bad) => {
+                Some(format!("{}; `--set data.skip-bad=true` leaves such lines out", bad.fault.advice()))
+            }
+            Self::Empty { .. } => {
+                Some("one JSON object a line, such as {\"prompt\": \"…\", \"completion\": \"…\"}".into())
+            }
+            Self::Reading { .. } => None,
+        }
+    }
+}

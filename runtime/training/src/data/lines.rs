@@ -1,0 +1,142 @@
+//! The lines of a JSONL file, one after another, whatever wrote it.
+//!
+//! Takes a byte-order mark, blank lines and Windows line ends; what a line means is left to
+//! `record`.
+
+use std::io::{BufRead, BufReader, Cursor, Read};
+use std::path::PathBuf;
+
+use sha2::{Digest, Sha256};
+
+use super::fault::DataError;
+use crate::digest::hexadecimal;
+use crate::error::Error;
+use crate::files;
+
+const MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
+
+/// Where data comes from.
+#[derive(Debug, Clone)]
+pub enum Origin {
+    /// A file.
+    File(PathBuf),
+    /// Bytes inside the program, with a name for messages.
+    Embedded(&'static str, &'static [u8]),
+}
+
+impl Origin {
+    /// What messages call it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            Self::Embedded(name, _) => (*name).to_owned(),
+        }
+    }
+}
+
+/// One line that is not blank.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// Its number in the file, from 1, blank lines counted.
+    pub number: u64,
+    /// Its bytes without the line end.
+    pub bytes: Vec<u8>,
+}
+
+/// Reads lines and takes the digest of every byte on the way.
+pub struct Lines {
+    reader: Box<dyn BufRead>,
+    digest: Sha256,
+    number: u64,
+    name: String,
+}
+
+impl Lines {
+    /// Opens a file or embedded bytes.
+    ///
+    /// # Errors
+    /// When the file cannot be opened.
+    pub fn open(origin: &Origin) -> Result<Self, Error> {
+        let source: Box<dyn Read> = match origin {
+            Origin::File(path) => Box::new(files::open(path)?),
+            Origin::Embedded(_, bytes) => Box::new(Cursor::new(*bytes)),
+        };
+        let reader = Box::new(BufReader::with_capacity(1 << 16, source));
+        Ok(Self { reader, digest: Sha256::new(), number: 0, name: origin.name() })
+    }
+
+    /// Up to `count` further lines; none at the end.
+    ///
+    /// # Errors
+    /// When reading breaks off.
+    pub fn take(&mut self, count: usize) -> Result<Vec<Line>, DataError> {
+        let mut lines = Vec::new();
+        while lines.len() < count {
+            match self.next()? {
+                Some(line) => lines.push(line),
+                None => break,
+            }
+        }
+        Ok(lines)
+    }
+
+    /// Lines read so far, blank ones too.
+    #[must_use]
+    pub fn read(&self) -> u64 {
+        self.number
+    }
+
+    /// The SHA-256 of everything read so far, in hexadecimal.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        hexadecimal(&self.digest.clone().finalize())
+    }
+
+    fn next(&mut self) -> Result<Option<Line>, DataError> {
+        loop {
+            let mut bytes = Vec::new();
+            let read = self.reader.read_until(b'\n', &mut bytes);
+            if read.map_err(|source| DataError::Reading { name: self.name.clone(), source })? == 0 {
+                return Ok(None);
+            }
+            self.digest.update(&bytes);
+            self.number += 1;
+            if self.number == 1 && bytes.starts_with(&MARK) {
+                bytes.drain(..MARK.len());
+            }
+            while bytes.last().is_some_and(|last| matches!(last, b'\n' | b'\r')) {
+                bytes.pop();
+            }
+            if !bytes.iter().all(u8::is_ascii_whitespace) {
+                return Ok(Some(Line { number: self.number, bytes }));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(bytes: &'static [u8]) -> Vec<(u64, String)> {
+        let mut lines = Lines::open(&Origin::Embedded("test", bytes)).unwrap();
+        let all = lines.take(100).unwrap().into_iter();
+        all.map(|line| (line.number, String::from_utf8(line.bytes).unwrap())).collect()
+    }
+
+    #[test]
+    fn marks_blank_lines_and_windows_ends_are_taken() {
+        let found = lines(b"\xEF\xBB\xBF{\"a\":1}\r\n\r\n  \n{\"b\":2}\n{\"c\":3}");
+
+        assert_eq!(found, [(1, "{\"a\":1}".into()), (4, "{\"b\":2}".into()), (5, "{\"c\":3}".into())]);
+    }
+
+    #[test]
+    fn the_digest_is_that_of_the_whole_file() {
+        let mut lines = Lines::open(&Origin::Embedded("test", b"abc")).unwrap();
+        lines.take(10).unwrap();
+
+        assert_eq!(lines.digest(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+}

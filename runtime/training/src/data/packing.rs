@@ -1,0 +1,75 @@
+//! Best-fit-decreasing packing: examples into bins of so many tokens.
+//!
+//! A bin becomes one micro-batch whose rows are separate segments, so nothing that one example
+//! says reaches another.
+
+use std::collections::BTreeMap;
+
+/// Packs the examples `order` of these lengths into bins of at most `capacity` tokens.
+///
+/// The longest go first, each into the fullest bin that still holds it; ties keep the given
+/// order. An example longer than a bin gets one of its own. The number of bins depends on the
+/// lengths alone, not on the order.
+pub(super) fn pack(order: &[usize], lengths: &[usize], capacity: usize) -> Vec<Vec<usize>> {
+    let mut longest_first = order.to_vec();
+    longest_first.sort_by_key(|example| std::cmp::Reverse(lengths[*example]));
+    let mut bins: Vec<Vec<usize>> = Vec::new();
+    // Bins by the tokens that they still take.
+    let mut room: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for example in longest_first {
+        let length = lengths[example];
+        let (bin, left) = match take_fullest(&mut room, length) {
+            Some((bin, left)) => (bin, left - length),
+            None => {
+                bins.push(Vec::new());
+                (bins.len() - 1, capacity.saturating_sub(length))
+            }
+        };
+        bins[bin].push(example);
+        room.entry(left).or_default().push(bin);
+    }
+    bins
+}
+
+/// Takes the bin with the least room that is at least `length` out of the table.
+fn take_fullest(room: &mut BTreeMap<usize, Vec<usize>>, length: usize) -> Option<(usize, usize)> {
+    let (&left, bins) = room.range_mut(length..).next()?;
+    let bin = bins.pop();
+    if bins.is_empty() {
+        room.remove(&left);
+    }
+    bin.map(|bin| (bin, left))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_go_first_and_the_rest_fills_the_gaps() {
+        let lengths = [3, 7, 5, 2, 3];
+
+        assert_eq!(pack(&[0, 1, 2, 3, 4], &lengths, 10), [vec![1, 0], vec![2, 4, 3]]);
+    }
+
+    #[test]
+    fn no_bin_is_overfull_and_nothing_is_lost() {
+        let lengths: Vec<usize> = (0..200).map(|index| 1 + index * 37 % 90).collect();
+        let order: Vec<usize> = (0..200).collect();
+        let bins = pack(&order, &lengths, 100);
+        let mut all: Vec<usize> = bins.concat();
+        all.sort_unstable();
+
+        assert_eq!(all, order);
+        assert!(bins.iter().all(|bin| bin.iter().map(|example| lengths[*example]).sum::<usize>() <= 100));
+    }
+
+    #[test]
+    fn the_number_of_bins_does_not_depend_on_the_order() {
+        let lengths: Vec<usize> = (0..50).map(|index| 1 + index * 13 % 40).collect();
+        let order: Vec<usize> = (0..50).collect();
+        let backwards: Vec<usize> = (0..50).rev().collect();
+
+        assert_eq!(pack(&order, &lengths, 64).len(), pack(&backwards, &lengths, 64).len());
+    }
+}

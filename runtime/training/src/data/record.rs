@@ -1,0 +1,377 @@
+//! What one line of data is: its shape, its fields, and what is wrong with it if it is wrong.
+//!
+//! Tokens are left to `encode`; which shapes a method takes comes from its manifest.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::{Map, Value};
+use tunebox_model::chat::Message;
+
+use super::fault::LineFault;
+use super::locate::{Step, column};
+
+/// The shapes of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shape {
+    /// A conversation.
+    Messages,
+    /// A prompt and what to answer.
+    PromptCompletion,
+    /// Text without roles.
+    Text,
+    /// A prompt with a better and a worse answer.
+    Preference,
+}
+
+const SHAPES: [Shape; 4] = [Shape::Messages, Shape::PromptCompletion, Shape::Text, Shape::Preference];
+
+impl Shape {
+    /// The shapes that stand for what a manifest calls its shape of example; `None` for an unknown word.
+    #[must_use]
+    pub fn of_method(word: &str) -> Option<Vec<Self>> {
+        match word {
+            "supervised" => Some(vec![Self::Messages, Self::PromptCompletion, Self::Text]),
+            "preference" => Some(vec![Self::Preference]),
+            _ => None,
+        }
+    }
+
+    /// The names of the sides of a batch made of such records.
+    #[must_use]
+    pub fn sides(self) -> &'static [&'static str] {
+        match self {
+            Self::Messages | Self::PromptCompletion | Self::Text => &["example"],
+            Self::Preference => &["chosen", "rejected"],
+        }
+    }
+
+    /// Its fields, in words.
+    #[must_use]
+    pub fn fields(self) -> &'static str {
+        match self {
+            Self::Messages => "`messages`",
+            Self::PromptCompletion => "`prompt` and `completion`",
+            Self::Text => "`text`",
+            Self::Preference => "`prompt`, `chosen` and `rejected`",
+        }
+    }
+
+    fn required(self) -> &'static [&'static str] {
+        match self {
+            Self::Messages => &["messages"],
+            Self::PromptCompletion => &["prompt", "completion"],
+            Self::Text => &["text"],
+            Self::Preference => &["chosen", "rejected"],
+        }
+    }
+
+    fn complete(self, object: &Map<String, Value>) -> bool {
+        self.required().iter().all(|field| object.contains_key(*field))
+    }
+
+    fn begun(self, object: &Map<String, Value>) -> bool {
+        self.required().iter().any(|field| object.contains_key(*field))
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Messages => "a conversation",
+            Self::PromptCompletion => "a prompt with its completion",
+            Self::Text => "plain text",
+            Self::Preference => "a pair of answers",
+        })
+    }
+}
+
+/// Text, or messages that the chat template turns into text.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Turns {
+    /// As it stands.
+    Text(String),
+    /// To be put through the chat template.
+    Messages(Vec<Message>),
+}
+
+/// The content of a record, by shape.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Content {
+    /// A conversation, and the tools that it may name.
+    Messages(Vec<Message>, Option<Value>),
+    /// A prompt and what to answer.
+    PromptCompletion(Turns, Turns),
+    /// Text without roles.
+    Text(String),
+    /// A prompt, the better answer, the worse one.
+    Preference(Turns, Turns, Turns),
+}
+
+/// One record: what it says, and its numbers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// What it says.
+    pub content: Content,
+    /// Every further field that is a number or a truth value.
+    pub columns: BTreeMap<String, f32>,
+}
+
+/// What is wrong with a line, and the column of it.
+pub(super) type Wrong = (LineFault, usize);
+
+/// Reads one line as JSON object.
+pub(super) fn object(bytes: &[u8]) -> Result<(&str, Map<String, Value>), Wrong> {
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+        (LineFault::NotText, before.chars().count() + 1)
+    })?;
+    match serde_json::from_str(text) {
+        Ok(Value::Object(object)) => Ok((text, object)),
+        Ok(other) => Err((LineFault::NotObject(kind(&other)), column(text, &[]))),
+        Err(error) => Err((LineFault::NotJson(reason(&error)), character(text, error.column()))),
+    }
+}
+
+/// The parser's words without its own line and column.
+fn reason(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let end = text.find(" at line ").unwrap_or(text.len());
+    text[..end].replace("EOF while parsing", "it ends inside")
+}
+
+/// The parser counts bytes; people count characters.
+fn character(text: &str, column: usize) -> usize {
+    let bytes = text.as_bytes();
+    String::from_utf8_lossy(&bytes[..column.saturating_sub(1).min(bytes.len())]).chars().count() + 1
+}
+
+/// Which of the shapes wanted an object has.
+pub(super) fn shape_of(text: &str, object: &Map<String, Value>, wanted: &[Shape]) -> Result<Shape, Wrong> {
+    let complete = |shapes: &[Shape]| shapes.iter().copied().find(|shape| shape.complete(object));
+    if let Some(shape) = complete(wanted) {
+        return Ok(shape);
+    }
+    let start = column(text, &[]);
+    if let Some(found) = complete(&SHAPES) {
+        return Err((LineFault::Unwanted { found, wanted: wanted.to_vec() }, start));
+    }
+    let begun = wanted.iter().copied().find(|shape| shape.begun(object) || wanted.len() == 1);
+    let missing = begun.and_then(|shape| {
+        let field = shape.required().iter().find(|field| !object.contains_key(**field))?;
+        Some(LineFault::Missing { field, shape })
+    });
+    let unknown = || LineFault::Unknown { fields: object.keys().cloned().collect(), wanted: wanted.to_vec() };
+    Err((missing.unwrap_or_else(unknown), start))
+}
+
+/// Reads a record of a shape that the object has.
+pub(super) fn record(text: &str, mut object: Map<String, Value>, shape: Shape) -> Result<Record, Wrong> {
+    let mut fields = Fields { text, object: &mut object };
+    let content = match shape {
+        Shape::Messages => {
+            let messages = fields.messages("messages")?;
+            answered(&messages).map_err(|fault| (fault, fields.column("messages")))?;
+            Content::Messages(messages, fields.object.remove("tools").filter(|tools| !tools.is_null()))
+        }
+        Shape::PromptCompletion => Content::PromptCompletion(fields.turns("prompt")?, fields.turns("completion")?),
+        Shape::Text => Content::Text(fields.text_of("text")?),
+        Shape::Preference => fields.preference()?,
+    };
+    Ok(Record { content, columns: numbers(&object) })
+}
+
+struct Fields<'a> {
+    text: &'a str,
+    object: &'a mut Map<String, Value>,
+}
+
+impl Fields<'_> {
+    fn turns(&mut self, name: &'static str) -> Result<Turns, Wrong> {
+        match self.object.get(name) {
+            Some(Value::Array(_)) => self.messages(name).map(Turns::Messages),
+            Some(Value::String(_)) => match self.object.remove(name) {
+                Some(Value::String(text)) => Ok(Turns::Text(text)),
+                _ => Err(self.wrong_type(name, "gone", "text")),
+            },
+            other => {
+                let found = other.map_or("missing", kind);
+                Err(self.wrong_type(name, found, "text or a list of messages"))
+            }
+        }
+    }
+
+    fn text_of(&mut self, name: &'static str) -> Result<String, Wrong> {
+        match self.object.remove(name) {
+            Some(Value::String(text)) if text.is_empty() => {
+                Err((LineFault::Blank { field: name.into() }, self.column(name)))
+            }
+            Some(Value::String(text)) => Ok(text),
+            other => Err(self.wrong_type(name, other.as_ref().map_or("missing", kind), "text")),
+        }
+    }
+
+    fn messages(&mut self, name: &'static str) -> Result<Vec<Message>, Wrong> {
+        let items = match self.object.remove(name) {
+            Some(Value::Array(items)) if items.is_empty() => {
+                return Err((LineFault::Blank { field: name.into() }, self.column(name)));
+            }
+            Some(Value::Array(items)) => items,
+            other => return Err(self.wrong_type(name, other.as_ref().map_or("missing", kind), "a list of messages")),
+        };
+        items.into_iter().enumerate().map(|(index, item)| self.message(name, index, item)).collect()
+    }
+
+    fn message(&self, list: &str, index: usize, item: Value) -> Result<Message, Wrong> {
+        let wrong = |name: Option<&str>, found, wanted| {
+            let mut path = vec![Step::Field(list), Step::Item(index)];
+            path.extend(name.map(Step::Field));
+            let field = name.map_or(format!("{list}[{index}]"), |name| format!("{list}[{index}].{name}"));
+            (LineFault::Type { field, found, wanted }, column(self.text, &path))
+        };
+        let Some(object) = item.as_object() else {
+            return Err(wrong(None, kind(&item), "an object with `role` and `content`"));
+        };
+        match object.get("role") {
+            Some(Value::String(role)) if !role.is_empty() => {}
+            other => return Err(wrong(Some("role"), other.map_or("missing", kind), "text such as `user`")),
+        }
+        match object.get("content") {
+            Some(Value::String(_) | Value::Array(_)) => {}
+            None | Some(Value::Null) if object.contains_key("tool_calls") => {}
+            other => return Err(wrong(Some("content"), other.map_or("missing", kind), "text")),
+        }
+        serde_json::from_value(item).map_err(|_| wrong(Some("content"), "a list", "a list of text parts"))
+    }
+
+    fn preference(&mut self) -> Result<Content, Wrong> {
+        let (chosen, rejected) = (self.turns("chosen")?, self.turns("rejected")?);
+        if self.object.contains_key("prompt") {
+            return Ok(Content::Preference(self.turns("prompt")?, chosen, rejected));
+        }
+        match (chosen, rejected) {
+            (Turns::Messages(mut chosen), Turns::Messages(mut rejected)) => {
+                let shared = chosen.iter().zip(&rejected).take_while(|(one, other)| one == other).count();
+                let answers = chosen.split_off(shared);
+                let worse = rejected.split_off(shared);
+                Ok(Content::Preference(Turns::Messages(chosen), Turns::Messages(answers), Turns::Messages(worse)))
+            }
+            _ => Err((LineFault::Missing { field: "prompt", shape: Shape::Preference }, column(self.text, &[]))),
+        }
+    }
+
+    fn column(&self, name: &str) -> usize {
+        column(self.text, &[Step::Field(name)])
+    }
+
+    fn wrong_type(&self, name: &str, found: &'static str, wanted: &'static str) -> Wrong {
+        (LineFault::Type { field: name.to_owned(), found, wanted }, self.column(name))
+    }
+}
+
+fn answered(messages: &[Message]) -> Result<(), LineFault> {
+    if messages.iter().any(|message| message.role == "assistant") { Ok(()) } else { Err(LineFault::NoAnswer) }
+}
+
+/// Fields that are numbers; JSON numbers are wider than `f32`, which is what a tensor holds.
+fn numbers(object: &Map<String, Value>) -> BTreeMap<String, f32> {
+    let number = |value: &Value| match value {
+        Value::Bool(truth) => Some(f32::from(u8::from(*truth))),
+        Value::Number(number) => number.as_f64().map(|number| number as f32),
+        _ => None,
+    };
+    object.iter().filter_map(|(name, value)| Some((name.clone(), number(value)?))).collect()
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a truth value",
+        Value::Number(_) => "a number",
+        Value::String(text) if text.is_empty() => "empty text",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, method: &str) -> Result<Record, Wrong> {
+        let wanted = Shape::of_method(method).unwrap();
+        let (text, object) = object(text.as_bytes())?;
+        let shape = shape_of(text, &object, &wanted)?;
+        record(text, object, shape)
+    }
+
+    #[test]
+    fn each_supervised_shape_is_told_from_its_fields() {
+        let text = read(r#"{"text": "once"}"#, "supervised").unwrap();
+        let pair = read(r#"{"prompt": "2+2", "completion": "4", "weight": 0.5, "good": true}"#, "supervised").unwrap();
+        let chat = read(r#"{"messages": [{"role": "assistant", "content": "hi"}]}"#, "supervised").unwrap();
+
+        assert_eq!(text.content, Content::Text("once".into()));
+        assert_eq!(pair.content, Content::PromptCompletion(Turns::Text("2+2".into()), Turns::Text("4".into())));
+        assert_eq!(pair.columns, BTreeMap::from([("weight".into(), 0.5), ("good".into(), 1.0)]));
+        assert!(matches!(chat.content, Content::Messages(messages, None) if messages[0].role == "assistant"));
+    }
+
+    #[test]
+    fn a_line_that_is_not_json_names_the_column_in_characters() {
+        let (fault, column) = read(r#"{"text": "é" "b"}"#, "supervised").unwrap_err();
+
+        assert!(matches!(fault, LineFault::NotJson(_)));
+        assert_eq!(column, 14);
+    }
+
+    #[test]
+    fn bytes_that_are_not_text_are_found() {
+        assert_eq!(object(b"{\"text\": \"\xFF\"}").unwrap_err(), (LineFault::NotText, 11));
+    }
+
+    #[test]
+    fn half_a_record_names_the_missing_half() {
+        let (fault, _) = read(r#"{"prompt": "2+2"}"#, "supervised").unwrap_err();
+
+        assert_eq!(fault, LineFault::Missing { field: "completion", shape: Shape::PromptCompletion });
+    }
+
+    #[test]
+    fn a_pair_is_not_taken_for_a_prompt_that_lost_its_completion() {
+        let (fault, _) = read(r#"{"prompt": "a", "chosen": "b", "rejected": "c"}"#, "supervised").unwrap_err();
+
+        assert!(matches!(fault, LineFault::Unwanted { found: Shape::Preference, .. }));
+    }
+
+    #[test]
+    fn a_message_without_a_role_is_pointed_at() {
+        let line = r#"{"messages": [{"role": "user", "content": "a"}, {"role": 3, "content": "b"}]}"#;
+        let (fault, column) = read(line, "supervised").unwrap_err();
+
+        assert_eq!(fault.to_string(), "`messages[1].role` is a number, text such as `user` is wanted");
+        assert_eq!(line.chars().nth(column - 1), Some('3'));
+    }
+
+    #[test]
+    fn a_conversation_without_an_answer_is_refused() {
+        let (fault, _) = read(r#"{"messages": [{"role": "user", "content": "a"}]}"#, "supervised").unwrap_err();
+
+        assert_eq!(fault, LineFault::NoAnswer);
+    }
+
+    #[test]
+    fn two_conversations_with_one_beginning_share_it_as_the_prompt() {
+        let line = r#"{"chosen": [{"role":"user","content":"q"},{"role":"assistant","content":"a"}],
+            "rejected": [{"role":"user","content":"q"},{"role":"assistant","content":"b"}]}"#;
+        let Content::Preference(Turns::Messages(prompt), Turns::Messages(chosen), _) =
+            read(line, "preference").unwrap().content
+        else {
+            panic!("a preference record of messages");
+        };
+
+        assert_eq!((prompt.len(), chosen.len()), (1, 1));
+    }
+}

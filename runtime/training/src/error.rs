@@ -1,0 +1,216 @@
+//! What can end a run, and the last thing that was saved.
+//!
+//! Faults of a room below pass through unchanged; a fault inside a step gains its step and
+//! the checkpoint that is left.
+
+use std::path::PathBuf;
+
+use tunebox_compute::explain::{Exit, Explain, Explanation, Snippet};
+
+use crate::configuration::ConfigurationError;
+use crate::data::DataError;
+use crate::files::FileError;
+
+/// What can end a run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A wrong setting.
+    #[error(transparent)]
+    Configuration(#[from] ConfigurationError),
+    /// Data that cannot be used.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// A file that cannot be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The tensor work failed.
+    #[error(transparent)]
+    Compute(#[from] tunebox_compute::error::Error),
+    /// The model, tokenizer or adapter failed.
+    #[error(transparent)]
+    Model(#[from] tunebox_model::error::Error),
+    /// The method was refused or stopped.
+    #[error(transparent)]
+    Sandbox(#[from] tunebox_sandbox::Error),
+    /// The method could not be found, read or set up.
+    #[error(transparent)]
+    Package(#[from] tunebox_package::Error),
+    /// A loss or gradient that is not finite.
+    #[error("the {quantity} is not a number")]
+    NonFinite {
+        /// `loss` or `gradient`.
+        quantity: &'static str,
+        /// The step it happened in, from 1.
+        step: u64,
+        /// The last finite loss and its step.
+        last: Option<(f64, u64)>,
+        /// The peak rate of the run.
+        rate: f64,
+    },
+    /// The folder of a new run is there already.
+    #[error("the run `{name}` exists already")]
+    RunExists {
+        /// The run.
+        name: String,
+        /// Its folder.
+        folder: PathBuf,
+        /// Whether it has a checkpoint to go on from.
+        resumable: bool,
+    },
+    /// There is nothing to go on from.
+    #[error("there is no run to resume")]
+    NothingToResume {
+        /// Where was looked.
+        folder: PathBuf,
+    },
+    /// A run cannot go on exactly as it would have.
+    #[error("the run `{name}` cannot go on: {}", differences.join("; "))]
+    Different {
+        /// The run.
+        name: String,
+        /// The checkpoint that was looked at.
+        checkpoint: PathBuf,
+        /// What differs, one clause each.
+        differences: Vec<String>,
+    },
+    /// A checkpoint or lock that does not hold what it must.
+    #[error("`{}` is damaged: {what}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A name that is no name for a folder.
+    #[error("`{0}` cannot be the name of a run")]
+    RunName(String),
+    /// The model lacks something that the run needs.
+    #[error("the model has no {what}")]
+    ModelLacks {
+        /// `tokenizer` or `chat template`.
+        what: &'static str,
+        /// What to do.
+        hint: String,
+    },
+    /// This build holds no embedded sample.
+    #[error("this build has no sample inside")]
+    NoSample,
+    /// An error of a step, with what is left.
+    #[error("{source}")]
+    Step {
+        /// What happened.
+        source: Box<Error>,
+        /// The last checkpoint.
+        kept: Option<(u64, PathBuf)>,
+    },
+}
+
+impl Error {
+    fn below(&self) -> Option<&dyn Explain> {
+        Some(match self {
+            Self::Configuration(error) => error,
+            Self::Data(error) => error,
+            Self::File(error) => error,
+            Self::Compute(error) => error,
+            Self::Model(error) => error,
+            Self::Sandbox(error) => error,
+            Self::Package(error) => error,
+            Self::Step { source, .. } => source.as_ref(),
+            _ => return None,
+        })
+    }
+}
+
+impl Explain for Error {
+    fn area(&self) -> &'static str {
+        match self {
+            Self::RunName(_) => "config",
+            Self::ModelLacks { .. } => "model",
+            other => other.below().map_or("training", Explain::area),
+        }
+    }
+
+    fn place(&self) -> Option<String> {
+        match self {
+            Self::NonFinite { step, last: Some((value, at)), .. } => {
+                Some(format!("step {step}; last good loss {value:.4} at step {at}"))
+            }
+            Self::NonFinite { step, last: None, .. } => Some(format!("step {step}; no step before it was good")),
+            Self::RunExists { folder, .. } | Self::NothingToResume { folder } => Some(folder.display().to_string()),
+            Self::Different { checkpoint, .. } => Some(checkpoint.display().to_string()),
+            other => other.below()?.place(),
+        }
+    }
+
+    fn snippet(&self) -> Option<Snippet> {
+        self.below()?.snippet()
+    }
+
+    fn why(&self) -> Option<String> {
+        match self {
+            Self::Different { .. } => {
+                Some("a resumed run ends in the same bits as one never stopped, or not at all".into())
+            }
+            Self::RunExists { .. } => Some("a run never writes over another".into()),
+            Self::RunName(_) => {
+                Some("it becomes a folder: letters, digits, `-`, `_` and `.`, not starting with `.`".into())
+            }
+            Self::NothingToResume { .. } => Some("no run there has a checkpoint".into()),
+            other => other.below()?.why(),
+        }
+    }
+
+    fn kept(&self) -> Option<String> {
+        match self {
+            Self::Step { kept: Some((step, path)), .. } => Some(format!("step {step}, {}", path.display())),
+            Self::Step { kept: None, .. } => Some("nothing had been saved yet".into()),
+            other => other.below()?.kept(),
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NonFinite { rate, .. } => Some(format!(
+                "a lower rate often helps: `--set train.rate={:e}`; `--set train.skip-non-finite=true` leaves such updates out",
+                rate / 10.0
+            )),
+            Self::RunExists { resumable: true, .. } => {
+                Some("`--resume` goes on with it; another `--name` starts anew".into())
+            }
+            Self::RunExists { .. } => Some("give another `--name`, or remove the folder".into()),
+            Self::NothingToResume { .. } => Some("leave `--resume` out to start a run".into()),
+            Self::Different { .. } => Some(
+                "set these back; or start a new run that continues the adapter: `--set model.adapter=CHECKPOINT`"
+                    .into(),
+            ),
+            Self::Damaged { .. } => Some("remove that checkpoint; the one before it can be resumed".into()),
+            Self::ModelLacks { hint, .. } => Some(hint.clone()),
+            Self::NoSample => Some("name a model, data and a method: `--model PATH --data FILE --method lora`".into()),
+            other => other.below()?.hint(),
+        }
+    }
+
+    fn exit(&self) -> Exit {
+        match self {
+            Self::NonFinite { .. } => Exit::No,
+            other => other.below().map_or(Exit::Usage, Explain::exit),
+        }
+    }
+
+    fn explanation(&self) -> Explanation {
+        let own = Explanation {
+            area: self.area(),
+            what: self.to_string(),
+            place: self.place(),
+            snippet: self.snippet(),
+            why: self.why(),
+            kept: self.kept(),
+            hint: self.hint(),
+        };
+        // A room below may say more than the parts; what was kept is known here alone.
+        match self.below() {
+            Some(below) => Explanation { kept: own.kept, ..below.explanation() },
+            None => own,
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! `run.lock`: what a run was made of, so that it can be made again and compared.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::data::Dataset;
+use crate::plan::PlannedRun;
+
+/// The file's name in a run's folder.
+pub(crate) const FILE: &str = "run.lock";
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Lock<'a> {
+    schema: u32,
+    tunebox: &'a str,
+    seed: u64,
+    steps: u64,
+    device: &'a str,
+    system: String,
+    clock: i64,
+    model: Model<'a>,
+    data: Data<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    validation: Option<Data<'a>>,
+    method: Method<'a>,
+    settings: toml::Table,
+}
+
+#[derive(Serialize)]
+struct Model<'a> {
+    name: &'a str,
+    family: &'a str,
+    sha256: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    adapter: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Data<'a> {
+    name: &'a str,
+    records: usize,
+    sha256: &'a str,
+    tokens_sha256: &'a str,
+}
+
+#[derive(Serialize)]
+struct Method<'a> {
+    name: &'a str,
+    version: &'a str,
+    interface: &'a str,
+    sha256: &'a str,
+    imports: &'a [String],
+    settings: Map<String, Value>,
+}
+
+/// The lock of a plan, as TOML.
+pub(crate) fn lock(plan: &PlannedRun) -> String {
+    let package = &plan.method.package;
+    let lock = Lock {
+        schema: 1,
+        tunebox: env!("CARGO_PKG_VERSION"),
+        seed: plan.settings.file.train.seed,
+        steps: plan.steps,
+        device: &plan.summary.device,
+        system: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
+        clock: plan.clock,
+        model: Model {
+            name: &plan.summary.model,
+            family: &plan.summary.family,
+            sha256: &plan.identity.model,
+            adapter: plan.identity.adapter.as_deref(),
+        },
+        data: data(&plan.data),
+        validation: plan.validation.as_ref().map(data),
+        method: Method {
+            name: &package.manifest.name,
+            version: &package.manifest.version,
+            interface: &package.manifest.interface,
+            sha256: &package.digest,
+            imports: &package.imports,
+            settings: plan.summary.settings.clone(),
+        },
+        settings: toml::Table::try_from(&plan.settings.file).unwrap_or_default(),
+    };
+    toml::to_string_pretty(&lock).unwrap_or_default()
+}
+
+fn data(data: &Dataset) -> Data<'_> {
+    Data { name: &data.name, records: data.examples.len(), sha256: &data.digest, tokens_sha256: &data.token_digest }
+}

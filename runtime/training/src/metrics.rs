@@ -1,0 +1,156 @@
+//! The numbers of a run: put together over a window, and one line each in `metrics.jsonl`.
+//!
+//! That file is the truth of a run; bars, tables and cards are made from it.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+use tunebox_sandbox::Combine;
+
+use crate::error::Error;
+use crate::files::{self, Lines};
+use crate::observer::StepEvent;
+
+/// The file's name in a run's folder.
+pub(crate) const FILE: &str = "metrics.jsonl";
+
+/// Numbers of the micro-batches of a window on their way to one number a name.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    sums: Vec<(String, f64, u32, Combine)>,
+}
+
+impl Tally {
+    /// Takes what one micro-batch reported.
+    pub(crate) fn add(&mut self, metrics: &[(String, f64, Combine)]) {
+        for (name, value, combine) in metrics {
+            match self.sums.iter_mut().find(|(known, ..)| known == name) {
+                Some((_, sum, count, _)) => {
+                    *sum += value;
+                    *count += 1;
+                }
+                None => self.sums.push((name.clone(), *value, 1, *combine)),
+            }
+        }
+    }
+
+    /// One number a name, in the order of `names`.
+    pub(crate) fn numbers(&self, names: &[String]) -> Vec<(String, f64)> {
+        let place = |name: &String| names.iter().position(|known| known == name);
+        let mut numbers: Vec<(String, f64)> = self
+            .sums
+            .iter()
+            .map(|(name, sum, count, combine)| {
+                let value = if *combine == Combine::Mean { sum / f64::from(*count) } else { *sum };
+                (name.clone(), value)
+            })
+            .collect();
+        numbers.sort_by_key(|(name, _)| place(name));
+        numbers
+    }
+}
+
+/// `metrics.jsonl`, open for the next line.
+#[derive(Debug)]
+pub(crate) struct MetricsFile {
+    lines: Lines,
+    path: PathBuf,
+}
+
+impl MetricsFile {
+    /// Opens the file of a run, without the lines after `step`: those steps will run again.
+    pub(crate) fn open(run: &Path, step: u64) -> Result<Self, Error> {
+        let path = run.join(FILE);
+        if path.exists() {
+            let text = files::read_text(&path)?;
+            let kept: String =
+                text.lines().filter(|line| is_up_to(line, step)).map(|line| format!("{line}\n")).collect();
+            if kept != text {
+                files::write(&path, kept.as_bytes())?;
+            }
+        }
+        Ok(Self { lines: Lines::append_to(&path)?, path })
+    }
+
+    /// Adds the line of a step.
+    pub(crate) fn step(&mut self, event: &StepEvent) -> Result<(), Error> {
+        let mut row = Map::new();
+        row.insert("step".into(), json!(event.step));
+        row.insert("epoch".into(), json!(rounded(event.epoch)));
+        for (name, value) in &event.metrics {
+            row.insert(name.clone(), json!(value));
+        }
+        row.insert("gradient-norm".into(), json!(event.gradient_norm));
+        row.insert("rate".into(), json!(event.rate));
+        row.insert("tokens".into(), json!(event.tokens));
+        row.insert("targets".into(), json!(event.targets));
+        row.insert("tokens-per-second".into(), json!(rounded(event.tokens_per_second)));
+        row.insert("seconds".into(), json!(rounded(event.seconds)));
+        if event.skipped > 0 {
+            row.insert("skipped-updates".into(), json!(event.skipped));
+        }
+        self.push(row)
+    }
+
+    /// Adds the line of a look at the validation data.
+    pub(crate) fn validation(&mut self, step: u64, loss: f64) -> Result<(), Error> {
+        let row = json!({ "step": step, "validation-loss": loss });
+        self.push(row.as_object().cloned().unwrap_or_default())
+    }
+
+    /// Makes sure that the lines survive a power cut.
+    pub(crate) fn sync(&mut self) -> Result<(), Error> {
+        Ok(self.lines.sync()?)
+    }
+
+    /// Every line as a JSON object.
+    pub(crate) fn rows(&self) -> Result<Vec<Map<String, Value>>, Error> {
+        let text = files::read_text(&self.path)?;
+        Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    }
+
+    fn push(&mut self, row: Map<String, Value>) -> Result<(), Error> {
+        Ok(self.lines.push(&Value::Object(row).to_string())?)
+    }
+}
+
+/// Whether a line is of a step up to `step`; half a line, as a crash leaves it, is not.
+fn is_up_to(line: &str, step: u64) -> bool {
+    let row: Option<Value> = serde_json::from_str(line).ok();
+    row.and_then(|row| row["step"].as_u64()).is_some_and(|number| number <= step)
+}
+
+/// Enough digits for a person; the numbers that training depends on are not rounded.
+fn rounded(value: f64) -> f64 {
+    (value * 1e4).round() / 1e4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_added_and_means_are_averaged_over_micro_batches() {
+        let mut tally = Tally::default();
+        tally.add(&[("loss".into(), 1.0, Combine::Sum), ("accuracy".into(), 0.5, Combine::Mean)]);
+        tally.add(&[("loss".into(), 2.0, Combine::Sum), ("accuracy".into(), 1.0, Combine::Mean)]);
+        let names = ["accuracy".to_owned(), "loss".to_owned()];
+
+        assert_eq!(tally.numbers(&names), [("accuracy".into(), 0.75), ("loss".into(), 3.0)]);
+    }
+
+    #[test]
+    fn lines_after_the_checkpoint_and_half_lines_go_when_a_run_resumes() {
+        let run = tempfile::tempdir().unwrap();
+        let text = "{\"step\":1,\"loss\":2.5}\n{\"step\":2}\n{\"step\":3}\n{\"step\":4,\"lo";
+        std::fs::write(run.path().join(FILE), text).unwrap();
+
+        let file = MetricsFile::open(run.path(), 2).unwrap();
+
+        assert_eq!(
+            std::fs::read_to_string(run.path().join(FILE)).unwrap(),
+            "{\"step\":1,\"loss\":2.5}\n{\"step\":2}\n"
+        );
+        assert_eq!(file.rows().unwrap().len(), 2);
+    }
+}

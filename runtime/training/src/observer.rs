@@ -1,0 +1,90 @@
+//! What a run tells whoever watches it. How it is shown is left to the watcher.
+
+use std::path::Path;
+
+use crate::plan::PlanSummary;
+
+/// Somebody who watches a run.
+pub trait Observer {
+    /// Something happened.
+    fn event(&mut self, event: Event<'_>);
+}
+
+/// What can happen in a run.
+#[derive(Debug, Clone, Copy)]
+pub enum Event<'a> {
+    /// The run begins, or goes on.
+    Planned {
+        /// What was planned.
+        summary: &'a PlanSummary,
+        /// The run's folder.
+        folder: &'a Path,
+        /// The step that it goes on from.
+        resumed: Option<u64>,
+    },
+    /// A step is done.
+    Step(&'a StepEvent),
+    /// The validation data was scored.
+    Validated {
+        /// Finished steps.
+        step: u64,
+        /// Mean negative log-likelihood of a target token.
+        loss: f64,
+    },
+    /// A checkpoint is on the disk.
+    Saved {
+        /// Finished steps.
+        step: u64,
+        /// Its folder.
+        path: &'a Path,
+    },
+    /// The method wrote a line.
+    Log {
+        /// The step in which it did, from 1; 0 before the first.
+        step: u64,
+        /// The line, safe to show.
+        line: &'a str,
+    },
+    /// Something that a person should know and that does not stop the run.
+    Warning {
+        /// What it is.
+        text: &'a str,
+    },
+}
+
+/// A step that is done.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepEvent {
+    /// Its number, from 1.
+    pub step: u64,
+    /// Steps of the whole run.
+    pub total: u64,
+    /// Passes over the data so far.
+    pub epoch: f64,
+    /// The method's numbers, in the order of its manifest.
+    pub metrics: Vec<(String, f64)>,
+    /// The norm of the gradient before clipping.
+    pub gradient_norm: f64,
+    /// The learning rate of the update.
+    pub rate: f64,
+    /// Tokens of the step.
+    pub tokens: u64,
+    /// Target tokens of the step.
+    pub targets: u64,
+    /// Tokens a second, of this step.
+    pub tokens_per_second: f64,
+    /// Seconds of this step.
+    pub seconds: f64,
+    /// Updates left out because their gradient was not finite.
+    pub skipped: u32,
+    /// The most memory that the process has held, in bytes.
+    pub peak: Option<u64>,
+}
+
+impl StepEvent {
+    /// A number of the method by its name.
+    #[must_use]
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        self.metrics.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
+    }
+}

@@ -1,0 +1,88 @@
+//! The method of a run: found, read, its settings filled in, admitted. Nothing of it runs.
+
+use std::path::Path;
+
+use serde_json::{Map, Value as Json};
+use tunebox_package::{Error as PackageError, Package, Reference, Value as Given, resolve_settings};
+use tunebox_sandbox::{Engine, Grants, Limits, Method, Value};
+
+use crate::configuration::{Half, LimitsTable, Problem, RunSettings};
+use crate::data::Shape;
+use crate::error::Error;
+
+/// A method that is ready to start.
+pub struct PlannedMethod {
+    /// The component, its manifest and digest.
+    pub package: Package,
+    /// Every setting with its value.
+    pub settings: Vec<(String, Value)>,
+    /// The shapes of record that it learns from.
+    pub shapes: Vec<Shape>,
+    /// What it may use up.
+    pub limits: Limits,
+    pub(crate) admitted: Method,
+}
+
+/// Finds and admits the method that the settings name.
+pub(crate) fn method(settings: &RunSettings) -> Result<PlannedMethod, Error> {
+    let name = &settings.file.method.r#use;
+    let base = settings.path("method.use", "");
+    let package = Reference::parse(name, if base.as_os_str().is_empty() { Path::new(".") } else { &base })?.open()?;
+    let shapes = Shape::of_method(&package.manifest.shape).ok_or_else(|| {
+        let shape = &package.manifest.shape;
+        let what = format!("method `{name}` learns from records of the shape `{shape}`, which cannot be read yet");
+        settings.wrong("method.use", Half::Value, Problem::Method { what, why: None, hint: None })
+    })?;
+    let values = resolve(settings, &package)?;
+    let limits = limits(&settings.file.limits);
+    let admitted = Engine::new()?.admit(&package.bytes, &package.manifest.name, &Grants::default(), &limits)?;
+    Ok(PlannedMethod { package, settings: values, shapes, limits, admitted })
+}
+
+fn resolve(settings: &RunSettings, package: &Package) -> Result<Vec<(String, Value)>, Error> {
+    let given = table(&settings.file.method.settings);
+    let values = resolve_settings(&package.manifest, &given).map_err(|error| match error {
+        PackageError::Setting(wrong) => {
+            use tunebox_compute::explain::Explain;
+            let half = if wrong.to_string().starts_with("unknown") { Half::Key } else { Half::Value };
+            let key = format!("method.{}", wrong.name());
+            let problem = Problem::Method { what: wrong.to_string(), why: wrong.why(), hint: wrong.hint() };
+            settings.wrong(&key, half, problem)
+        }
+        other => other.into(),
+    })?;
+    Ok(values.into_iter().map(|(name, value)| (name, convert(value))).collect())
+}
+
+fn convert(value: Given) -> Value {
+    match value {
+        Given::Boolean(value) => Value::Boolean(value),
+        Given::Integer(value) => Value::Integer(value),
+        Given::Number(value) => Value::Number(value),
+        Given::Text(value) => Value::Text(value),
+    }
+}
+
+/// The settings as they were in the run file; JSON and TOML agree on all that a setting can be.
+fn table(settings: &Map<String, Json>) -> toml::Table {
+    let entries = settings.iter().filter_map(|(name, value)| {
+        let value = toml::Value::try_from(value).ok()?;
+        Some((name.clone(), value))
+    });
+    entries.collect()
+}
+
+/// The safe defaults with what the run changes.
+fn limits(table: &LimitsTable) -> Limits {
+    let mut limits = Limits::default();
+    let set = |target: &mut u64, value: Option<u64>| *target = value.unwrap_or(*target);
+    set(&mut limits.linear_memory, table.linear_memory);
+    set(&mut limits.device_bytes, table.device_bytes);
+    set(&mut limits.host_calls, table.host_calls);
+    set(&mut limits.work, table.work);
+    set(&mut limits.readback_bytes, table.readback_bytes);
+    limits.handles = table.handles.unwrap_or(limits.handles);
+    limits.step_seconds = table.step_seconds.unwrap_or(limits.step_seconds);
+    limits.init_seconds = table.init_seconds.unwrap_or(limits.init_seconds);
+    limits
+}

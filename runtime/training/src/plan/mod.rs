@@ -1,0 +1,272 @@
+//! Everything about a run that can be known without a step.
+//!
+//! `folder` says where it goes, `method` with what, `memory` at what price. A plan is what
+//! `check` and `--dry-run` show and what `run` carries out.
+
+mod folder;
+mod memory;
+mod method;
+mod summary;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tunebox_compute::schedule::Schedule;
+use tunebox_compute::{Device, device};
+use tunebox_model::adapter::{AdapterKind, AdapterSettings, Targets as Places};
+use tunebox_model::chat::Answers;
+use tunebox_model::decoder::Recompute;
+use tunebox_model::hub::Hub;
+use tunebox_model::{Model, Policy, PolicySettings, Source};
+
+pub use memory::{Estimate, available, peak};
+pub use method::PlannedMethod;
+pub use summary::PlanSummary;
+
+use crate::checkpoint::{Identity, State, settings_that_matter};
+use crate::configuration::{AdapterTable, AnswersChoice, Half, KindChoice, Problem, RunSettings, Targets, TrainTable};
+use crate::data::{Batching, Dataset, Encoder, Origin, Reading, Walk};
+use crate::digest::digest;
+use crate::error::Error;
+use crate::files;
+use crate::learner::Pace;
+use folder::Destination;
+
+/// A run that is ready to start.
+pub struct Plan {
+    /// All that is known about it.
+    pub run: PlannedRun,
+    pub(crate) policy: Policy,
+    pub(crate) walk: Walk,
+}
+
+/// All that is known about a run before its first step.
+pub struct PlannedRun {
+    /// What the run was told.
+    pub settings: RunSettings,
+    /// The run's name.
+    pub name: String,
+    /// The run's folder.
+    pub folder: PathBuf,
+    /// The method.
+    pub method: PlannedMethod,
+    /// The examples.
+    pub data: Dataset,
+    /// Examples that are scored and never learned from.
+    pub validation: Option<Dataset>,
+    /// Steps of the whole run.
+    pub steps: u64,
+    /// All of it in figures, for people.
+    pub summary: PlanSummary,
+    pub(crate) pace: Pace,
+    pub(crate) checkpoint: Option<(PathBuf, State)>,
+    pub(crate) identity: Identity,
+    pub(crate) clock: i64,
+}
+
+/// Resolves everything: opens model, data and method, and compares with the checkpoint that a
+/// resumed run goes on from.
+///
+/// # Errors
+/// Whatever is wrong with the settings, the model, the data or the method; and a resumed run
+/// that could not go on exactly.
+pub fn plan(settings: RunSettings) -> Result<Plan, Error> {
+    let method = method::method(&settings)?;
+    let Destination { name, folder, checkpoint } = folder::destination(&settings, &method.package.manifest.name)?;
+    let clock = checkpoint.as_ref().map_or_else(now, |(_, state)| state.clock);
+    let device = compute_device(&settings)?;
+    let (model, model_digest) = model(&settings, &device, clock)?;
+    let reading = Reading {
+        wanted: method.shapes.clone(),
+        length: (settings.file.data.max_length as usize).min(model.configuration.max_positions.max(2)),
+        skip_bad: settings.file.data.skip_bad,
+    };
+    let (data, validation) = datasets(&settings, &model, &reading, &method)?;
+    let policy = policy(&settings, model)?;
+    let batching = batching(&settings.file.train, settings.file.data.packing, settings.file.data.shuffle, &reading);
+    let cursor = checkpoint.as_ref().map(|(_, state)| state.cursor).unwrap_or_default();
+    let walk = Walk::from(cursor, batching, data.lengths()).ok_or_else(|| Error::Damaged {
+        path: folder.clone(),
+        what: "its place in the data is past the end of the data".into(),
+    });
+    let identity = identity(&settings, model_digest, &data, &method)?;
+    if let Some((path, state)) = &checkpoint {
+        let differences = state.identity.differences(&identity);
+        if !differences.is_empty() {
+            return Err(Error::Different { name, checkpoint: path.clone(), differences });
+        }
+    }
+    let walk = walk?;
+    let pace = pace(&settings, &policy, walk.windows() as u64)?;
+    let steps = pace.steps;
+    let summary = summary::summary(&settings, &name, &policy, &data, &method, &pace, &walk);
+    let run = PlannedRun {
+        settings,
+        name,
+        folder,
+        method,
+        data,
+        validation,
+        steps,
+        summary,
+        pace,
+        checkpoint,
+        identity,
+        clock,
+    };
+    Ok(Plan { run, policy, walk })
+}
+
+fn compute_device(settings: &RunSettings) -> Result<Device, Error> {
+    device::parse(&settings.file.train.device).map_err(|error| {
+        use tunebox_compute::explain::Explain;
+        let problem = Problem::Method { what: error.to_string(), why: error.why(), hint: error.hint() };
+        settings.wrong("train.device", Half::Value, problem)
+    })
+}
+
+/// The model with its template's clock set, and the digest of its weights.
+fn model(settings: &RunSettings, device: &Device, clock: i64) -> Result<(Arc<Model>, String), Error> {
+    let table = &settings.file.model;
+    let random = table.random;
+    let (mut model, digest) = if random {
+        let folder = settings.path("model.path", &table.path);
+        let model = Model::random(&folder, settings.file.train.seed, device)?;
+        (model, digest(&files::read(&folder.join("config.json"))?))
+    } else {
+        let source = source(settings)?;
+        (Model::open(&source, device)?, source.digest()?)
+    };
+    model.template = model.template.map(|template| template.at(clock));
+    Ok((Arc::new(model), digest))
+}
+
+fn source(settings: &RunSettings) -> Result<Source, Error> {
+    let table = &settings.file.model;
+    let sampled = settings.sample.filter(|_| !settings.is_override("model.path"));
+    let name = match sampled {
+        Some(sample) => sample.model(Path::new(&settings.file.run.folder))?.to_string_lossy().into_owned(),
+        None => settings.path_or_name("model.path", &table.path),
+    };
+    let hub = Hub::from_environment(settings.offline);
+    Ok(Source::find(&name, table.revision.as_deref(), &hub, &mut |_| {})?)
+}
+
+fn datasets(
+    settings: &RunSettings,
+    model: &Model,
+    reading: &Reading,
+    method: &PlannedMethod,
+) -> Result<(Dataset, Option<Dataset>), Error> {
+    let table = &settings.file.data;
+    let answers = match table.answers {
+        AnswersChoice::All => Answers::All,
+        AnswersChoice::Last => Answers::Last,
+    };
+    let encoder = Encoder { tokenizer: model.tokenizer()?, template: model.template.as_ref(), answers };
+    let sampled = settings.sample.filter(|_| !settings.is_override("data.path"));
+    let embedded = sampled.and_then(|sample| sample.data(&method.package.manifest.name, &table.path));
+    let origin = embedded.unwrap_or_else(|| Origin::File(settings.path("data.path", &table.path)));
+    let data = Dataset::read(&origin, reading, &encoder)?;
+    let validation = table.validation.as_ref().map(|written| {
+        let origin = Origin::File(settings.path("data.validation", written));
+        Dataset::read(&origin, reading, &encoder)
+    });
+    Ok((data, validation.transpose()?))
+}
+
+fn policy(settings: &RunSettings, model: Arc<Model>) -> Result<Policy, Error> {
+    let train = &settings.file.train;
+    let recompute = if train.recompute { Recompute::Blocks } else { Recompute::None };
+    let own = PolicySettings { recompute };
+    let Some(written) = &settings.file.model.adapter else {
+        let adapter = adapter(&train.adapter, train.seed);
+        return Ok(Policy::new(model, &adapter, own)?);
+    };
+    if settings.given("train.adapter") {
+        let problem = Problem::Conflict {
+            what: "`train.adapter` describes a new adapter, `model.adapter` continues an old one".into(),
+            hint: "leave one of them out; the old adapter keeps its kind, rank and places".into(),
+        };
+        return Err(settings.wrong("train.adapter", Half::Key, problem));
+    }
+    let folder = settings.path("model.adapter", written);
+    Ok(Policy::open(model, Some(&folder), own)?)
+}
+
+fn adapter(table: &AdapterTable, seed: u64) -> AdapterSettings {
+    let kind = match table.kind {
+        KindChoice::Lora => AdapterKind::Lora,
+        KindChoice::Rslora => AdapterKind::RsLora,
+        KindChoice::Dora => AdapterKind::Dora,
+        KindChoice::Full => AdapterKind::Full,
+    };
+    let targets = match &table.targets {
+        Targets::Word(_) => Places::AllLinear,
+        Targets::Names(names) => Places::Modules(names.clone()),
+    };
+    AdapterSettings {
+        kind,
+        rank: table.rank as usize,
+        alpha: table.alpha.unwrap_or(2.0 * f64::from(table.rank)),
+        dropout: table.dropout,
+        targets,
+        layers: table.layers.as_ref().map(|layers| layers.iter().map(|layer| *layer as usize).collect()),
+        seed,
+    }
+}
+
+fn batching(train: &TrainTable, packing: bool, shuffle: bool, reading: &Reading) -> Batching {
+    let batch = train.batch as usize;
+    Batching {
+        batch,
+        accumulation: train.accumulation as usize,
+        capacity: packing.then_some(batch * reading.length),
+        shuffle,
+        seed: train.seed,
+    }
+}
+
+fn pace(settings: &RunSettings, policy: &Policy, windows: u64) -> Result<Pace, Error> {
+    let train = &settings.file.train;
+    let schedule: Schedule = train.schedule.parse().map_err(|error: tunebox_compute::Error| {
+        let problem = Problem::Method { what: error.to_string(), why: None, hint: None };
+        settings.wrong("train.schedule", Half::Value, problem)
+    })?;
+    let usual = if policy.adapter().is_full() { 2e-5 } else { 2e-4 };
+    Ok(Pace {
+        rate: train.rate.unwrap_or(usual),
+        schedule,
+        warmup: u64::from(train.warmup),
+        steps: train.steps.map_or_else(|| windows * u64::from(train.epochs.unwrap_or(1)), u64::from),
+        clip: train.clip,
+        skip_non_finite: train.skip_non_finite,
+    })
+}
+
+fn identity(settings: &RunSettings, model: String, data: &Dataset, method: &PlannedMethod) -> Result<Identity, Error> {
+    let adapter = match &settings.file.model.adapter {
+        Some(written) => {
+            let file = settings.path("model.adapter", written).join("adapter_model.safetensors");
+            Some(digest(&files::read(&file)?))
+        }
+        None => None,
+    };
+    let file = serde_json::to_value(&settings.file).unwrap_or_default();
+    Ok(Identity {
+        version: env!("CARGO_PKG_VERSION").into(),
+        model,
+        adapter,
+        data: data.digest.clone(),
+        tokens: data.token_digest.clone(),
+        method: method.package.digest.clone(),
+        settings: settings_that_matter(&file),
+    })
+}
+
+/// The time, in whole seconds since 1970.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,116 @@
+//! A plan in figures: what a person reads before the first step, and what a machine stores.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use tunebox_compute::device;
+use tunebox_model::Policy;
+use tunebox_sandbox::Value as SettingValue;
+
+use super::memory::Estimate;
+use super::method::PlannedMethod;
+use crate::configuration::RunSettings;
+use crate::data::{Dataset, Report, Walk};
+use crate::learner::Pace;
+
+/// A plan in figures.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PlanSummary {
+    /// The run's name.
+    pub name: String,
+    /// The model as it was named.
+    pub model: String,
+    /// Its family.
+    pub family: String,
+    /// Its weights.
+    pub parameters: u64,
+    /// The device that computes.
+    pub device: String,
+    /// The method's name.
+    pub method: String,
+    /// The method's version.
+    pub method_version: String,
+    /// The interfaces that the method asks for.
+    pub imports: Vec<String>,
+    /// The method's settings, defaults filled in.
+    pub settings: Map<String, Value>,
+    /// The data as it was named.
+    pub data: String,
+    /// Records that are learned from.
+    pub records: usize,
+    /// What became of the lines.
+    pub report: Report,
+    /// The kind of adapter, or `full`.
+    pub adapter: String,
+    /// The rank of the adapter.
+    pub rank: usize,
+    /// How many numbers are trained.
+    pub trainable: u64,
+    /// Steps of the whole run.
+    pub steps: u64,
+    /// Steps of one pass over the data.
+    pub steps_per_epoch: u64,
+    /// Examples of a micro-batch.
+    pub batch: u32,
+    /// Micro-batches of a step.
+    pub accumulation: u32,
+    /// The peak learning rate.
+    pub rate: f64,
+    /// How the rate moves.
+    pub schedule: String,
+    /// Steps between the rows on a terminal.
+    pub log_every: u32,
+    /// What it will need.
+    pub memory: Estimate,
+}
+
+pub(super) fn summary(
+    settings: &RunSettings,
+    name: &str,
+    policy: &Policy,
+    data: &Dataset,
+    method: &PlannedMethod,
+    pace: &Pace,
+    walk: &Walk,
+) -> PlanSummary {
+    let (train, model) = (&settings.file.train, policy.model());
+    let sizes = &model.configuration;
+    let trainable = policy.adapter().trainable() as u64;
+    let longest = data.report.longest.saturating_mul(train.batch as usize) as u64;
+    let package = &method.package;
+    PlanSummary {
+        name: name.to_owned(),
+        model: model.name.clone(),
+        family: sizes.family.clone(),
+        parameters: sizes.weights(),
+        device: device::describe(policy.parameters().values().device()),
+        method: package.manifest.name.clone(),
+        method_version: package.manifest.version.clone(),
+        imports: package.imports.clone(),
+        settings: method.settings.iter().map(|(name, value)| (name.clone(), json(value))).collect(),
+        data: data.name.clone(),
+        records: data.examples.len(),
+        report: data.report.clone(),
+        adapter: policy.adapter().settings().kind.to_string(),
+        rank: policy.adapter().settings().rank,
+        trainable,
+        steps: pace.steps,
+        steps_per_epoch: walk.windows() as u64,
+        batch: train.batch,
+        accumulation: train.accumulation,
+        rate: pace.rate,
+        schedule: pace.schedule.to_string(),
+        log_every: train.log_every,
+        memory: Estimate::of(sizes, model.weights.bytes(), trainable, longest, train.recompute),
+    }
+}
+
+/// A setting's value as JSON.
+fn json(value: &SettingValue) -> Value {
+    match value {
+        SettingValue::Boolean(value) => (*value).into(),
+        SettingValue::Integer(value) => (*value).into(),
+        SettingValue::Number(value) => (*value).into(),
+        SettingValue::Text(value) => value.clone().into(),
+    }
+}

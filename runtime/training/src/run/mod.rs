@@ -1,0 +1,99 @@
+//! The loop of a run: step after step, a checkpoint now and then, an artifact at the end.
+//!
+//! `start` makes or takes up the run, `step` does one step. Every error that ends the loop says
+//! which checkpoint is left.
+
+mod start;
+mod step;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use tunebox_compute::explain::Exit;
+
+use crate::artifact::{self, Written};
+use crate::error::Error;
+use crate::observer::{Observer, StepEvent};
+use crate::plan::Plan;
+use start::{Running, student_of};
+
+/// How a run ended.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// Every step is done and the artifact is written.
+    Finished(Summary),
+    /// A person stopped it; the checkpoint is written.
+    Interrupted(Summary),
+}
+
+impl Outcome {
+    /// What the run did.
+    #[must_use]
+    pub fn summary(&self) -> &Summary {
+        match self {
+            Self::Finished(summary) | Self::Interrupted(summary) => summary,
+        }
+    }
+
+    /// The exit code of the program; `None` for a run that is done.
+    #[must_use]
+    pub fn exit(&self) -> Option<Exit> {
+        matches!(self, Self::Interrupted(_)).then_some(Exit::Interrupted)
+    }
+}
+
+/// What a run did.
+#[derive(Debug, Clone)]
+pub struct Summary {
+    /// Its name.
+    pub name: String,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Finished steps.
+    pub step: u64,
+    /// Planned steps.
+    pub total: u64,
+    /// Seconds of training, those before a stop included.
+    pub seconds: f64,
+    /// Tokens learned from.
+    pub tokens: u64,
+    /// The first step of this sitting.
+    pub first: Option<StepEvent>,
+    /// The last step of this sitting.
+    pub last: Option<StepEvent>,
+    /// The last checkpoint.
+    pub checkpoint: Option<(u64, PathBuf)>,
+    /// The artifact's files; none for a run that was stopped.
+    pub written: Vec<Written>,
+}
+
+/// Carries a plan out, or goes on with it. `stop` is looked at between steps: the step at hand
+/// is finished and saved.
+///
+/// # Errors
+/// Whatever ends the run; [`Error::Step`] names the checkpoint that is left.
+pub fn run(plan: Plan, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Outcome, Error> {
+    let mut running = Running::start(plan, observer)?;
+    let ended = steps(&mut running, observer, stop);
+    ended.map_err(|source| Error::Step { source: Box::new(source), kept: running.kept.clone() })
+}
+
+fn steps(running: &mut Running, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Outcome, Error> {
+    let every = u64::from(running.plan.settings.file.train.save_every);
+    while running.step < running.plan.steps {
+        let begun = Instant::now();
+        running.one(observer)?;
+        running.seconds += begun.elapsed().as_secs_f64();
+        let stopped = stop.load(Ordering::Relaxed);
+        if stopped || running.step % every == 0 || running.step == running.plan.steps {
+            running.save(observer)?;
+        }
+        if stopped && running.step < running.plan.steps {
+            return Ok(Outcome::Interrupted(running.summary(Vec::new())));
+        }
+    }
+    running.close(observer)?;
+    let written = artifact::write(&running.plan, &student_of(&mut running.session).policy, &running.metrics)?;
+    Ok(Outcome::Finished(running.summary(written)))
+}

@@ -1,0 +1,135 @@
+//! A run that has begun: made anew, or taken up at a checkpoint.
+//!
+//! Holds the session and all that the loop counts; one step is in `step`.
+
+use std::any::Any;
+use std::path::PathBuf;
+
+use tunebox_compute::optimizer::{AdamW, AdamWSettings};
+use tunebox_sandbox::{Session, SessionSettings};
+
+use super::{Summary, Written};
+use crate::checkpoint;
+use crate::data::Walk;
+use crate::error::Error;
+use crate::files;
+use crate::learner::Student;
+use crate::lock;
+use crate::metrics::MetricsFile;
+use crate::observer::{Event, Observer, StepEvent};
+use crate::plan::{Plan, PlannedRun};
+
+/// A run between its first step and its last.
+pub(super) struct Running {
+    pub(super) plan: PlannedRun,
+    pub(super) session: Session,
+    pub(super) walk: Walk,
+    pub(super) metrics: MetricsFile,
+    /// Finished steps.
+    pub(super) step: u64,
+    pub(super) tokens: u64,
+    pub(super) seconds: f64,
+    pub(super) last_loss: Option<(f64, u64)>,
+    pub(super) first: Option<StepEvent>,
+    pub(super) last: Option<StepEvent>,
+    /// The last checkpoint.
+    pub(super) kept: Option<(u64, PathBuf)>,
+}
+
+impl Running {
+    /// Starts the method, makes the run's folder, and goes to the checkpoint if there is one.
+    ///
+    /// The folder is only made when the method has taken its settings, so a run that cannot
+    /// start leaves nothing behind.
+    pub(super) fn start(plan: Plan, observer: &mut dyn Observer) -> Result<Self, Error> {
+        let Plan { run: plan, policy, walk } = plan;
+        let mut student = student(&plan, policy)?;
+        let state = plan.checkpoint.as_ref();
+        if let Some((path, state)) = state {
+            checkpoint::restore(path, state, &mut student)?;
+            student.begin(state.step);
+        }
+        let (session, log) = session(&plan, student)?;
+        let step = state.map_or(0, |(_, state)| state.step);
+        files::create_folder(&plan.folder)?;
+        if state.is_none() {
+            files::write(&plan.folder.join("run.toml"), plan.settings.to_toml().as_bytes())?;
+            files::write(&plan.folder.join(lock::FILE), lock::lock(&plan).as_bytes())?;
+        }
+        let metrics = MetricsFile::open(&plan.folder, step)?;
+        let resumed = state.map(|(_, state)| state.step);
+        observer.event(Event::Planned { summary: &plan.summary, folder: &plan.folder, resumed });
+        for line in &log {
+            observer.event(Event::Log { step, line });
+        }
+        let mut running = Self {
+            step,
+            tokens: state.map_or(0, |(_, state)| state.tokens),
+            seconds: state.map_or(0.0, |(_, state)| state.seconds),
+            last_loss: state.and_then(|(_, state)| state.last_loss),
+            kept: state.map(|(path, state)| (state.step, path.clone())),
+            first: None,
+            last: None,
+            plan,
+            session,
+            walk,
+            metrics,
+        };
+        if running.step == 0 {
+            running.look(observer)?;
+        }
+        Ok(running)
+    }
+
+    /// The student that the session works on.
+    pub(super) fn student(&mut self) -> &mut Student {
+        student_of(&mut self.session)
+    }
+
+    /// What the run did so far.
+    pub(super) fn summary(&self, written: Vec<Written>) -> Summary {
+        Summary {
+            name: self.plan.name.clone(),
+            folder: self.plan.folder.clone(),
+            step: self.step,
+            total: self.plan.steps,
+            seconds: self.seconds,
+            tokens: self.tokens,
+            first: self.first.clone(),
+            last: self.last.clone(),
+            checkpoint: self.kept.clone(),
+            written,
+        }
+    }
+}
+
+/// The student that a session works on.
+pub(super) fn student_of(session: &mut Session) -> &mut Student {
+    let learner: &mut dyn Any = session.learner();
+    learner.downcast_mut().expect("the session was given a student and gives the same one back")
+}
+
+fn student(plan: &PlannedRun, policy: tunebox_model::Policy) -> Result<Student, Error> {
+    let settings = AdamWSettings { weight_decay: plan.settings.file.train.weight_decay, ..AdamWSettings::default() };
+    let parameters = policy.parameters();
+    let optimizer = AdamW::new(settings, parameters.len(), parameters.values().device())?;
+    Ok(Student::new(policy, optimizer, plan.pace.clone()))
+}
+
+/// The method with its settings taken, and its own state given back where there is one; and the
+/// lines that it wrote on the way.
+fn session(plan: &PlannedRun, student: Student) -> Result<(Session, Vec<String>), Error> {
+    let state = plan.checkpoint.as_ref();
+    let settings = SessionSettings {
+        limits: plan.method.limits.clone(),
+        seed: plan.settings.file.train.seed,
+        metric_names: plan.method.package.manifest.metrics.clone(),
+        streams: state.map(|(_, state)| state.streams.clone()).unwrap_or_default(),
+    };
+    let mut session = Session::start(&plan.method.admitted, Box::new(student), settings)?;
+    let report = session.init(&plan.method.settings)?;
+    if let Some((path, state)) = state {
+        session.load_state(&state.method_state(path)?)?;
+    }
+    Ok((session, report.log))
+}

@@ -1,0 +1,137 @@
+//! One step of a run: a window of micro-batches through the method, one update, one line.
+
+use std::time::Instant;
+
+use tunebox_sandbox::{Learner, StepReport};
+
+use super::start::Running;
+use crate::checkpoint::{self, Place};
+use crate::data::{Window, window};
+use crate::error::Error;
+use crate::metrics::Tally;
+use crate::observer::{Event, Observer, StepEvent};
+use crate::plan::peak;
+use crate::validation::validate;
+
+impl Running {
+    /// Does the coming step.
+    pub(super) fn one(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
+        let begun = Instant::now();
+        let step = self.step;
+        self.student().begin(step);
+        let rate = self.student().rate();
+        let places = self.walk.next_window();
+        let window = window(&self.plan.data, &places)?;
+        let (tokens, targets) = (window.tokens, window.targets);
+        let tally = self.learn(window, observer).map_err(|error| self.explained(error))?;
+        let numbers = tally.numbers(&self.plan.method.package.manifest.metrics);
+        self.check(&numbers)?;
+        let (progress, seconds) = (self.student().progress(), begun.elapsed().as_secs_f64());
+        self.step += 1;
+        self.tokens += tokens;
+        let event = StepEvent {
+            step: self.step,
+            total: self.plan.steps,
+            epoch: self.walk.epochs(),
+            metrics: numbers,
+            gradient_norm: progress.norm,
+            rate,
+            tokens,
+            targets,
+            tokens_per_second: tokens as f64 / seconds.max(1e-9),
+            seconds,
+            skipped: progress.skipped,
+            peak: peak(),
+        };
+        self.last_loss = event.metric("loss").map(|loss| (loss, self.step)).or(self.last_loss);
+        self.metrics.step(&event)?;
+        observer.event(Event::Step(&event));
+        self.first.get_or_insert_with(|| event.clone());
+        self.last = Some(event);
+        let every = u64::from(self.plan.settings.file.train.validate_every);
+        if self.step % every == 0 || self.step == self.plan.steps { self.look(observer) } else { Ok(()) }
+    }
+
+    /// Every micro-batch through the method, then the update if anything has accumulated.
+    fn learn(&mut self, window: Window, observer: &mut dyn Observer) -> Result<Tally, Error> {
+        let mut tally = Tally::default();
+        for batch in window.batches {
+            let report = self.session.step(batch)?;
+            tally.add(&report.metrics);
+            self.tell(&report, observer);
+        }
+        let student = self.student();
+        if student.has_accumulated() {
+            student.update()?;
+        }
+        Ok(tally)
+    }
+
+    /// A fault of the numbers, said as such: the method could only say that its loss was refused.
+    fn explained(&mut self, error: Error) -> Error {
+        match self.student().fault() {
+            Some(quantity) => self.not_finite(quantity),
+            None => error,
+        }
+    }
+
+    fn check(&self, numbers: &[(String, f64)]) -> Result<(), Error> {
+        let wrong = numbers.iter().any(|(name, value)| name == "loss" && !value.is_finite());
+        if wrong { Err(self.not_finite("loss")) } else { Ok(()) }
+    }
+
+    fn not_finite(&self, quantity: &'static str) -> Error {
+        Error::NonFinite { quantity, step: self.step + 1, last: self.last_loss, rate: self.plan.pace.rate }
+    }
+
+    fn tell(&self, report: &StepReport, observer: &mut dyn Observer) {
+        for line in &report.log {
+            observer.event(Event::Log { step: self.step + 1, line });
+        }
+        if report.dropped_lines > 0 {
+            let text = format!("{} log lines of the method were too many or too long", report.dropped_lines);
+            observer.event(Event::Warning { text: &text });
+        }
+    }
+
+    /// Scores the validation data, if there is any.
+    pub(super) fn look(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
+        let batch = self.plan.settings.file.train.batch as usize;
+        let Some(data) = self.plan.validation.take() else { return Ok(()) };
+        let loss = validate(&self.student().policy, &data, batch);
+        self.plan.validation = Some(data);
+        let (step, loss) = (self.step, loss?);
+        self.metrics.validation(step, loss)?;
+        observer.event(Event::Validated { step, loss });
+        Ok(())
+    }
+
+    /// Writes a checkpoint.
+    pub(super) fn save(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
+        self.metrics.sync()?;
+        let method_state = self.session.save_state()?;
+        let place = Place {
+            step: self.step,
+            cursor: self.walk.cursor(),
+            streams: self.session.streams().clone(),
+            method_state,
+            tokens: self.tokens,
+            seconds: self.seconds,
+            last_loss: self.last_loss,
+            clock: self.plan.clock,
+            identity: self.plan.identity.clone(),
+        };
+        let (folder, keep) = (self.plan.folder.clone(), self.plan.settings.file.train.keep as usize);
+        let path = checkpoint::save(&folder, place, self.student(), keep)?;
+        observer.event(Event::Saved { step: self.step, path: &path });
+        self.kept = Some((self.step, path));
+        Ok(())
+    }
+
+    /// Lets the method close, after the last step.
+    pub(super) fn close(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
+        let report = self.session.finish().map_err(|error| self.explained(error.into()))?;
+        self.tell(&report, observer);
+        Ok(())
+    }
+}
