@@ -1,1 +1,32 @@
-//! tunebox-model
+//! Weights in, numbers and tokens out: one decoder by configuration, adapters, tokenizer, chat template, generation.
+//!
+//! Knows nothing of sandboxes and training runs.
+#![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test may stop at the first surprise"))]
+
+pub mod adapter;
+pub mod chat;
+pub mod configuration;
+pub mod decoder;
+pub mod error;
+pub mod families;
+mod files;
+pub mod generate;
+pub mod hub;
+mod initial;
+pub mod merge;
+pub mod model;
+pub mod policy;
+pub mod rows;
+pub mod source;
+#[cfg(test)]
+mod tiny;
+pub mod tokenizer;
+pub mod weights;
+
+pub use configuration::Configuration;
+pub use error::{Error, Result};
+pub use model::Model;
+pub use policy::{Policy, PolicySettings, Scored, Seeds, Taps, View};
+pub use rows::Rows;
+pub use source::Source;
+pub use weights::Weights;

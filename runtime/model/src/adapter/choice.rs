@@ -1,0 +1,88 @@
+//! Which linear maps of a model a list of names means.
+//! The rules are PEFT's: a name is a whole path or ends one at a dot.
+
+use super::settings::{AdapterSettings, Targets};
+use crate::configuration::Configuration;
+use crate::decoder::Site;
+use crate::error::{Error, Result};
+
+/// A linear map of a model.
+pub(crate) type Place = (usize, Site);
+
+/// The places that get an adapter, by layer, then in the order of a forward pass.
+///
+/// # Errors
+/// When a name or a layer means nothing in this model.
+pub(crate) fn places(configuration: &Configuration, settings: &AdapterSettings) -> Result<Vec<Place>> {
+    let layers = layers(configuration, settings.layers.as_deref())?;
+    let sites = Site::all(configuration);
+    let all: Vec<Place> = layers.iter().flat_map(|layer| sites.iter().map(|site| (*layer, *site))).collect();
+    let Targets::Modules(names) = &settings.targets else {
+        return Ok(all);
+    };
+    for name in names {
+        if !all.iter().any(|(layer, site)| means(name, &site.path(*layer))) {
+            return Err(unknown_name(name, sites));
+        }
+    }
+    let chosen = |place: &Place| names.iter().any(|name| means(name, &place.1.path(place.0)));
+    let places: Vec<Place> = all.into_iter().filter(chosen).collect();
+    if places.is_empty() {
+        return Err(Error::Argument("the adapter has no targets; name modules, or use `all-linear`".into()));
+    }
+    Ok(places)
+}
+
+/// Whether a name means a module: its whole path, or an end of it that starts after a dot.
+pub(crate) fn means(name: &str, path: &str) -> bool {
+    match path.strip_suffix(name) {
+        Some(before) => before.is_empty() || (!name.is_empty() && before.ends_with('.')),
+        None => false,
+    }
+}
+
+fn layers(configuration: &Configuration, chosen: Option<&[usize]>) -> Result<Vec<usize>> {
+    let Some(chosen) = chosen else {
+        return Ok((0..configuration.layers).collect());
+    };
+    if let Some(layer) = chosen.iter().find(|layer| **layer >= configuration.layers) {
+        return Err(Error::Argument(format!(
+            "the adapter names layer `{layer}`, the model has layers 0 to {}",
+            configuration.layers.saturating_sub(1)
+        )));
+    }
+    let mut layers = chosen.to_vec();
+    layers.sort_unstable();
+    layers.dedup();
+    if layers.is_empty() {
+        return Err(Error::Argument("the adapter names no layer; leave `layers` out for all".into()));
+    }
+    Ok(layers)
+}
+
+fn unknown_name(name: &str, sites: &[Site]) -> Error {
+    let known: Vec<&str> = sites.iter().map(|site| site.short_name()).collect();
+    Error::Argument(format!(
+        "the adapter targets `{name}`, no linear map of this model is called that (maps: {})",
+        known.join(", ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::means;
+
+    #[test]
+    fn a_name_means_a_path_or_its_end_at_a_dot() {
+        let path = "model.layers.1.self_attn.q_proj";
+        assert!(means("q_proj", path));
+        assert!(means("self_attn.q_proj", path));
+        assert!(means(path, path));
+    }
+
+    #[test]
+    fn a_name_does_not_mean_an_end_inside_a_word() {
+        assert!(!means("proj", "model.layers.1.self_attn.q_proj"));
+        assert!(!means("", "model.layers.1.self_attn.q_proj"));
+    }
+}

@@ -1,0 +1,105 @@
+//! A fresh adapter: its slots and first values.
+//! A is uniform in ±1/√in and B is 0, so that the first step starts from the base (Hu et al. 2021).
+
+use tunebox_compute::parameters::Parameters;
+use tunebox_compute::random::Stream;
+use tunebox_compute::{DType, Tensor};
+
+use super::choice::{self, Place};
+use super::settings::{AdapterKind, AdapterSettings};
+use super::{Adapter, Module, Slots};
+use crate::Model;
+use crate::decoder::{Site, squared_norms};
+use crate::error::Result;
+use crate::families;
+
+/// One place with its own rank and alpha.
+pub(crate) struct Plan {
+    pub(crate) place: Place,
+    pub(crate) rank: usize,
+    pub(crate) alpha: f64,
+}
+
+impl Adapter {
+    /// A fresh adapter for a model.
+    ///
+    /// # Errors
+    /// When the settings do not fit the model, or the device has no room.
+    pub fn create(model: &Model, settings: &AdapterSettings) -> Result<Self> {
+        settings.check()?;
+        if settings.kind == AdapterKind::Full {
+            return all_weights(model, settings);
+        }
+        let places = choice::places(&model.configuration, settings)?;
+        let plans: Vec<Plan> =
+            places.into_iter().map(|place| Plan { place, rank: settings.rank, alpha: settings.alpha }).collect();
+        let adapter = empty(model, settings, &plans)?;
+        adapter.fill_with_first_values(model)?;
+        Ok(adapter)
+    }
+
+    fn fill_with_first_values(&self, model: &Model) -> Result<()> {
+        let device = self.parameters.values().device().clone();
+        for module in &self.modules {
+            let (_, width) = module.site.shape(&model.configuration);
+            let bound = 1.0 / (width as f32).sqrt();
+            let name = format!("adapter/{}", module.site.path(module.layer));
+            let values: Vec<f32> = Stream::new(self.settings.seed, &name)
+                .uniforms(module.rank * width)
+                .into_iter()
+                .map(|draw| (2.0 * draw - 1.0) * bound)
+                .collect();
+            let a = Tensor::from_vec(values, (module.rank, width), &device)?;
+            self.parameters.set(module.slots.a, &a)?;
+            if let (Some(slot), Some(squares)) = (module.slots.magnitude, &module.base_squares) {
+                self.parameters.set(slot, &squares.sqrt()?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An adapter whose values are all 0.
+pub(crate) fn empty(model: &Model, settings: &AdapterSettings, plans: &[Plan]) -> Result<Adapter> {
+    let mut list = Vec::new();
+    let mut modules = Vec::with_capacity(plans.len());
+    for plan in plans {
+        let (layer, site) = plan.place;
+        let (rows, columns) = site.shape(&model.configuration);
+        let path = site.path(layer);
+        let mut slot = |suffix: &str, shape: Vec<usize>| {
+            list.push((format!("{path}.{suffix}"), shape));
+            list.len() - 1
+        };
+        let a = slot("lora_A.weight", vec![plan.rank, columns]);
+        let b = slot("lora_B.weight", vec![rows, plan.rank]);
+        let dora = settings.kind == AdapterKind::Dora;
+        let magnitude = dora.then(|| slot("lora_magnitude_vector", vec![rows]));
+        modules.push(Module {
+            layer,
+            site,
+            rank: plan.rank,
+            alpha: plan.alpha,
+            scale: settings.kind.scale(plan.alpha, plan.rank),
+            slots: Slots { a, b, magnitude },
+            base_squares: if dora { Some(base_squares(model, layer, site)?) } else { None },
+        });
+    }
+    let parameters = Parameters::new(list, model.weights.device())?;
+    Ok(Adapter::assemble(settings.clone(), modules, parameters))
+}
+
+fn base_squares(model: &Model, layer: usize, site: Site) -> Result<Tensor> {
+    let weight = model.weights.get(&format!("{}.weight", site.path(layer)))?;
+    squared_norms(&weight)
+}
+
+/// Every weight of the model as a slot of the same name, in `f32`.
+fn all_weights(model: &Model, settings: &AdapterSettings) -> Result<Adapter> {
+    let list = families::expected(&model.configuration);
+    let parameters = Parameters::new(list.clone(), model.weights.device())?;
+    for (slot, (name, _)) in list.iter().enumerate() {
+        parameters.set(slot, &model.weights.get(name)?.to_dtype(DType::F32)?)?;
+    }
+    Ok(Adapter::assemble(settings.clone(), Vec::new(), parameters))
+}

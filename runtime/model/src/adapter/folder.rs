@@ -1,0 +1,107 @@
+//! An adapter in a folder: `adapter_model.safetensors` beside `adapter_config.json`, names as PEFT's;
+//! all weights as one `model.safetensors` in `f32`. Unknown and missing keys are errors: PEFT itself
+//! loads a wrong prefix as an adapter of zeros. Files appear whole or not at all.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use safetensors::SafeTensors;
+use tunebox_compute::{DType, Tensor};
+
+use super::settings::AdapterKind;
+use super::{Adapter, create, peft};
+use crate::Model;
+use crate::error::{Error, Result};
+use crate::files::{self, Stored};
+
+/// The file with an adapter's numbers.
+const WEIGHTS: &str = "adapter_model.safetensors";
+/// The file with an adapter's settings.
+const SETTINGS: &str = "adapter_config.json";
+/// The file with all weights.
+const MODEL: &str = "model.safetensors";
+/// What PEFT puts before every module path.
+const PREFIX: &str = "base_model.model.";
+
+impl Adapter {
+    /// Reads an adapter for a model.
+    ///
+    /// # Errors
+    /// When a file is missing or broken, or its keys or shapes are not exactly those that its
+    /// settings call for in this model.
+    pub fn load(model: &Model, folder: &Path) -> Result<Self> {
+        let path = folder.join(SETTINGS);
+        let text = std::fs::read_to_string(&path).map_err(|source| Error::file(&path, source))?;
+        let described = peft::read(&text, &path, &model.configuration)?;
+        let adapter = create::empty(model, &described.settings, &described.plans)?;
+        adapter.read_values(folder)?;
+        Ok(adapter)
+    }
+
+    /// Writes the adapter's files into a folder, which is made if needed.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn save(&self, model: &Model, folder: &Path) -> Result<()> {
+        files::make_folder(folder)?;
+        let slots = self.parameters.slots();
+        let list: Vec<Stored> = slots
+            .iter()
+            .map(|slot| Stored { name: self.key(&slot.name), shape: slot.shape.clone(), dtype: DType::F32 })
+            .collect();
+        files::write_tensors(&self.values_path(folder), &list, |number| Ok(self.parameters.value(number)?))?;
+        if self.settings.kind == AdapterKind::Full {
+            return Ok(());
+        }
+        files::write_text(&folder.join(SETTINGS), &peft::write(self, &model.name)?)
+    }
+
+    /// Fills the slots from a folder that an adapter of the same modules was saved to.
+    ///
+    /// # Errors
+    /// When keys or shapes differ.
+    pub(crate) fn read_values(&self, folder: &Path) -> Result<()> {
+        let path = self.values_path(folder);
+        let bytes = std::fs::read(&path).map_err(|source| Error::file(&path, source))?;
+        let file = SafeTensors::deserialize(&bytes)
+            .map_err(|error| Error::adapter(&path, format!("it is not a safetensors file: {error}")))?;
+        let mut wanted: BTreeMap<String, usize> =
+            self.parameters.slots().iter().enumerate().map(|(number, slot)| (self.key(&slot.name), number)).collect();
+        for key in file.names() {
+            let Some(slot) = wanted.remove(key) else {
+                return Err(Error::adapter(&path, format!("it holds `{key}`, which its settings do not call for")));
+            };
+            let view =
+                file.tensor(key).map_err(|error| Error::adapter(&path, format!("`{key}` cannot be read: {error}")))?;
+            self.set_slot(slot, key, &view, &path)?;
+        }
+        match wanted.keys().next() {
+            Some(key) => Err(Error::adapter(&path, format!("`{key}` is missing, and `{}` others", wanted.len() - 1))),
+            None => Ok(()),
+        }
+    }
+
+    fn set_slot(&self, slot: usize, key: &str, view: &safetensors::tensor::TensorView<'_>, path: &Path) -> Result<()> {
+        let wanted = &self.parameters.slots()[slot].shape;
+        if view.shape() != wanted.as_slice() {
+            return Err(Error::adapter(
+                path,
+                format!("`{key}` has shape {:?}, the model and its settings need {wanted:?}", view.shape()),
+            ));
+        }
+        let values = files::widen(view).ok_or_else(|| {
+            Error::adapter(path, format!("`{key}` is stored as {:?}; f32, bf16 and f16 are supported", view.dtype()))
+        })?;
+        let device = self.parameters.values().device();
+        self.parameters.set(slot, &Tensor::from_vec(values, wanted.as_slice(), device)?)?;
+        Ok(())
+    }
+
+    fn key(&self, slot: &str) -> String {
+        if self.settings.kind == AdapterKind::Full { slot.to_owned() } else { format!("{PREFIX}{slot}") }
+    }
+
+    fn values_path(&self, folder: &Path) -> PathBuf {
+        folder.join(if self.settings.kind == AdapterKind::Full { MODEL } else { WEIGHTS })
+    }
+}

@@ -1,0 +1,247 @@
+//! `adapter_config.json` as PEFT writes and reads it.
+//! What this host cannot do exactly is refused here rather than loaded wrongly; tensors are `folder`'s.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use super::Adapter;
+use super::choice::{self, Place, means};
+use super::create::Plan;
+use super::settings::{AdapterKind, AdapterSettings, Targets};
+use crate::configuration::Configuration;
+use crate::decoder::Site;
+use crate::error::{Error, Result};
+
+/// Keys that change the arithmetic; anything but nothing in them is refused.
+const UNSUPPORTED: [&str; 14] = [
+    "alora_invocation_tokens",
+    "arrow_config",
+    "fan_in_fan_out",
+    "kasa_config",
+    "layer_replication",
+    "lora_bias",
+    "megatron_config",
+    "modules_to_save",
+    "monteclora_config",
+    "target_parameters",
+    "trainable_token_indices",
+    "use_bdlora",
+    "use_qalora",
+    "velora_config",
+];
+
+/// What a configuration file says.
+pub(crate) struct Described {
+    pub(crate) settings: AdapterSettings,
+    pub(crate) plans: Vec<Plan>,
+}
+
+/// The text of the file for an adapter on a model of this name.
+pub(crate) fn write(adapter: &Adapter, base: &str) -> Result<String> {
+    let settings = adapter.settings();
+    let (ranks, alphas) = patterns(adapter);
+    let value = json!({
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": base,
+        "revision": null,
+        "r": settings.rank,
+        "lora_alpha": number(settings.alpha),
+        "lora_dropout": settings.dropout,
+        "target_modules": target_names(adapter),
+        "bias": "none",
+        "fan_in_fan_out": false,
+        "inference_mode": true,
+        "init_lora_weights": true,
+        "use_rslora": settings.kind == AdapterKind::RsLora,
+        "use_dora": settings.kind == AdapterKind::Dora,
+        "modules_to_save": null,
+        "rank_pattern": ranks,
+        "alpha_pattern": alphas,
+        "layers_to_transform": settings.layers,
+        "layers_pattern": null,
+    });
+    let text = serde_json::to_string_pretty(&value)
+        .map_err(|error| Error::Argument(format!("the adapter's settings cannot be written as JSON: {error}")))?;
+    Ok(text + "\n")
+}
+
+/// Reads the text of the file against a model.
+pub(crate) fn read(text: &str, path: &Path, configuration: &Configuration) -> Result<Described> {
+    let value: Value =
+        serde_json::from_str(text).map_err(|error| Error::adapter(path, format!("it is not JSON: {error}")))?;
+    let Value::Object(object) = value else {
+        return Err(Error::adapter(path, "it is not a JSON object"));
+    };
+    refuse_unsupported(&object, path)?;
+    let mut settings = settings(&object, path)?;
+    let mut places = choice::places(configuration, &settings)?;
+    if let Some(excluded) = names(&object, "exclude_modules", path)? {
+        places.retain(|(layer, site)| !excluded.iter().any(|name| means(name, &site.path(*layer))));
+        // From here on the modules are named one by one, so that a saved copy needs no exclusion.
+        settings.targets = Targets::Modules(places.iter().map(|(layer, site)| site.path(*layer)).collect());
+        settings.layers = None;
+    }
+    let ranks = pattern(&object, "rank_pattern", path)?;
+    let alphas = pattern(&object, "alpha_pattern", path)?;
+    let plans =
+        places.into_iter().map(|place| plan(place, &settings, &ranks, &alphas, path)).collect::<Result<Vec<Plan>>>()?;
+    Ok(Described { settings, plans })
+}
+
+fn plan(
+    place: Place,
+    settings: &AdapterSettings,
+    ranks: &[(String, f64)],
+    alphas: &[(String, f64)],
+    path: &Path,
+) -> Result<Plan> {
+    let module = place.1.path(place.0);
+    let own = |list: &[(String, f64)]| list.iter().find(|(name, _)| means(name, &module)).map(|(_, value)| *value);
+    let rank = own(ranks).unwrap_or(settings.rank as f64);
+    if rank < 1.0 || rank.fract() != 0.0 {
+        return Err(Error::adapter(path, format!("rank `{rank}` of `{module}` is not a whole number of at least 1")));
+    }
+    let alpha = own(alphas).unwrap_or(settings.alpha);
+    Ok(Plan { place, rank: rank as usize, alpha })
+}
+
+fn settings(object: &Map<String, Value>, path: &Path) -> Result<AdapterSettings> {
+    let flag = |key: &str| object.get(key).and_then(Value::as_bool).unwrap_or(false);
+    let kind = match (flag("use_rslora"), flag("use_dora")) {
+        (false, false) => AdapterKind::Lora,
+        (true, false) => AdapterKind::RsLora,
+        (false, true) => AdapterKind::Dora,
+        (true, true) => return Err(Error::adapter(path, "`use_rslora` and `use_dora` together are not supported")),
+    };
+    let targets = match object.get("target_modules").and_then(Value::as_str) {
+        Some("all-linear") => Targets::AllLinear,
+        _ => Targets::Modules(
+            names(object, "target_modules", path)?
+                .ok_or_else(|| Error::adapter(path, "`target_modules` is missing"))?,
+        ),
+    };
+    let required = |key: &str| {
+        object
+            .get(key)
+            .and_then(Value::as_f64)
+            .ok_or_else(|| Error::adapter(path, format!("`{key}` is missing or no number")))
+    };
+    let rank = required("r")?;
+    if rank < 1.0 || rank.fract() != 0.0 {
+        return Err(Error::adapter(path, format!("`r` is `{rank}`, it must be a whole number of at least 1")));
+    }
+    let settings = AdapterSettings {
+        kind,
+        rank: rank as usize,
+        alpha: required("lora_alpha")?,
+        dropout: object.get("lora_dropout").and_then(Value::as_f64).unwrap_or(0.0),
+        targets,
+        layers: layers(object, path)?,
+        seed: AdapterSettings::default().seed,
+    };
+    settings.check()?;
+    Ok(settings)
+}
+
+fn refuse_unsupported(object: &Map<String, Value>, path: &Path) -> Result<()> {
+    let kind = object.get("peft_type").and_then(Value::as_str).unwrap_or("missing");
+    if kind != "LORA" {
+        return Err(Error::adapter(path, format!("`peft_type` is `{kind}`; only `LORA` is supported")));
+    }
+    if let Some(bias) = object.get("bias").and_then(Value::as_str).filter(|bias| *bias != "none") {
+        return Err(Error::adapter(path, format!("`bias` is `{bias}`; only `none` is supported")));
+    }
+    let says_nothing = |value: &Value| match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Array(list) => list.is_empty(),
+        Value::Object(table) => table.is_empty(),
+        _ => false,
+    };
+    for key in UNSUPPORTED {
+        if let Some(value) = object.get(key).filter(|value| !says_nothing(value)) {
+            return Err(Error::adapter(path, format!("`{key}` is `{value}`, which is not supported")));
+        }
+    }
+    Ok(())
+}
+
+/// A list of names, or one name; an expression cannot be told from a name by its type, so by its signs.
+fn names(object: &Map<String, Value>, key: &str, path: &Path) -> Result<Option<Vec<String>>> {
+    let list = match object.get(key) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(name)) => vec![name.clone()],
+        Some(Value::Array(list)) => list
+            .iter()
+            .map(|name| name.as_str().map(str::to_owned))
+            .collect::<Option<Vec<String>>>()
+            .ok_or_else(|| Error::adapter(path, format!("`{key}` holds something that is no name")))?,
+        Some(other) => return Err(Error::adapter(path, format!("`{key}` is `{other}`, not a list of names"))),
+    };
+    list.iter().try_for_each(|name| literal(name, key, path))?;
+    Ok(Some(list))
+}
+
+fn layers(object: &Map<String, Value>, path: &Path) -> Result<Option<Vec<usize>>> {
+    let number = |value: &Value| value.as_u64().map(|layer| layer as usize);
+    let layers = match object.get("layers_to_transform") {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Array(list)) => list.iter().map(number).collect::<Option<Vec<usize>>>(),
+        Some(one) => number(one).map(|layer| vec![layer]),
+    };
+    layers.map(Some).ok_or_else(|| Error::adapter(path, "`layers_to_transform` is no list of layer numbers"))
+}
+
+fn pattern(object: &Map<String, Value>, key: &str, path: &Path) -> Result<Vec<(String, f64)>> {
+    let Some(Value::Object(table)) = object.get(key) else {
+        return Ok(Vec::new());
+    };
+    let mut list = Vec::with_capacity(table.len());
+    for (name, value) in table {
+        let name = name.trim_start_matches('^').trim_end_matches('$');
+        literal(name, key, path)?;
+        let value = value.as_f64().ok_or_else(|| Error::adapter(path, format!("`{key}` of `{name}` is no number")))?;
+        list.push((name.to_owned(), value));
+    }
+    Ok(list)
+}
+
+/// Refuses regular expressions: reading one as a name would quietly leave modules out.
+fn literal(name: &str, key: &str, path: &Path) -> Result<()> {
+    if name.contains(['*', '+', '(', ')', '[', ']', '|', '\\', '?', '^', '$']) {
+        return Err(Error::adapter(path, format!("`{key}` holds the expression `{name}`; only names are supported")));
+    }
+    Ok(())
+}
+
+/// The names that mean the adapter's modules: short ones where every module of that name has an adapter.
+fn target_names(adapter: &Adapter) -> Vec<String> {
+    if let Targets::Modules(names) = &adapter.settings().targets {
+        return names.clone();
+    }
+    let mut sites: Vec<Site> = adapter.modules().iter().map(|module| module.site).collect();
+    sites.sort_unstable();
+    sites.dedup();
+    sites.iter().map(|site| site.short_name().to_owned()).collect()
+}
+
+fn patterns(adapter: &Adapter) -> (Map<String, Value>, Map<String, Value>) {
+    let settings = adapter.settings();
+    let (mut ranks, mut alphas) = (Map::new(), Map::new());
+    for module in adapter.modules() {
+        let path = module.site.path(module.layer);
+        if module.rank != settings.rank {
+            ranks.insert(path.clone(), json!(module.rank));
+        }
+        if module.alpha != settings.alpha {
+            alphas.insert(path, number(module.alpha));
+        }
+    }
+    (ranks, alphas)
+}
+
+/// A whole number without a point, as PEFT writes it.
+fn number(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() < 1e15 { json!(value as i64) } else { json!(value) }
+}

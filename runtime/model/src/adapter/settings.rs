@@ -1,0 +1,145 @@
+//! How a person describes an adapter: its kind, size and places.
+//! Leaves finding the places in a model to `choice`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Error, Result};
+
+/// The kinds of training.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AdapterKind {
+    /// W + (alpha/r)·B·A (Hu et al. 2021).
+    #[default]
+    Lora,
+    /// W + (alpha/√r)·B·A (Kalajdzievski 2023).
+    RsLora,
+    /// LoRA on the direction of each row and a learned length (Liu et al. 2024).
+    Dora,
+    /// All weights.
+    Full,
+}
+
+impl AdapterKind {
+    /// The factor of B·A.
+    #[must_use]
+    pub fn scale(self, alpha: f64, rank: usize) -> f64 {
+        let rank = rank as f64;
+        match self {
+            Self::RsLora => alpha / rank.sqrt(),
+            _ => alpha / rank,
+        }
+    }
+}
+
+impl fmt::Display for AdapterKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Lora => "lora",
+            Self::RsLora => "rslora",
+            Self::Dora => "dora",
+            Self::Full => "full",
+        })
+    }
+}
+
+impl FromStr for AdapterKind {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "lora" => Ok(Self::Lora),
+            "rslora" => Ok(Self::RsLora),
+            "dora" => Ok(Self::Dora),
+            "full" => Ok(Self::Full),
+            _ => Err(Error::Argument(format!("`{text}` is no kind of adapter (kinds: lora, rslora, dora, full)"))),
+        }
+    }
+}
+
+/// Which linear maps of a block get an adapter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Targets {
+    /// Every linear map of every block; never the embedding or the head.
+    #[default]
+    AllLinear,
+    /// Modules whose path is one of these names or ends with one: `q_proj`, `mlp.down_proj`.
+    Modules(Vec<String>),
+}
+
+/// What an adapter is made from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AdapterSettings {
+    /// The kind.
+    pub kind: AdapterKind,
+    /// Rows of A and columns of B; at least 1. Ignored when all weights are trained.
+    pub rank: usize,
+    /// The numerator of the scale.
+    pub alpha: f64,
+    /// The share of inputs that the adapter does not see while learning, in `[0, 1)`.
+    pub dropout: f64,
+    /// The modules that get one.
+    pub targets: Targets,
+    /// The blocks that get one, counted from 0; all unless given.
+    pub layers: Option<Vec<usize>>,
+    /// Where the first values of A and the dropout masks come from.
+    pub seed: u64,
+}
+
+impl Default for AdapterSettings {
+    fn default() -> Self {
+        Self {
+            kind: AdapterKind::Lora,
+            rank: 16,
+            alpha: 32.0,
+            dropout: 0.0,
+            targets: Targets::AllLinear,
+            layers: None,
+            seed: 42,
+        }
+    }
+}
+
+impl AdapterSettings {
+    /// Checks what does not depend on a model.
+    ///
+    /// # Errors
+    /// When a number is outside its range, or a combination is not supported.
+    pub fn check(&self) -> Result<()> {
+        if !(0.0..1.0).contains(&self.dropout) {
+            return Err(Error::Argument(format!("adapter dropout `{}` is outside [0, 1)", self.dropout)));
+        }
+        if self.kind == AdapterKind::Full {
+            return self.check_full();
+        }
+        if self.rank == 0 {
+            return Err(Error::Argument("adapter rank `0` would train nothing; it is at least 1".into()));
+        }
+        if !(self.alpha.is_finite() && self.alpha > 0.0) {
+            return Err(Error::Argument(format!("adapter alpha `{}` is not a positive number", self.alpha)));
+        }
+        if self.kind == AdapterKind::Dora && self.dropout > 0.0 {
+            return Err(Error::Unsupported(format!(
+                "adapter dropout `{}` with kind `dora` is not supported; use `lora`, or dropout 0",
+                self.dropout
+            )));
+        }
+        Ok(())
+    }
+
+    fn check_full(&self) -> Result<()> {
+        if self.dropout > 0.0 {
+            return Err(Error::Unsupported(format!(
+                "adapter dropout `{}` with kind `full` is not supported: there is no adapter to drop from",
+                self.dropout
+            )));
+        }
+        if self.layers.is_some() || self.targets != Targets::AllLinear {
+            return Err(Error::Unsupported(
+                "kind `full` trains all weights; take `targets` and `layers` out, or use `lora`".into(),
+            ));
+        }
+        Ok(())
+    }
+}

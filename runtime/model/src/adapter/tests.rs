@@ -1,0 +1,312 @@
+//! Adapters made, written, read, refused and merged.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tunebox_compute::fused::TapSet;
+use tunebox_compute::random::Stream;
+use tunebox_compute::{DType, Device, Tensor};
+
+use super::{Adapter, AdapterKind, AdapterSettings, Targets};
+use crate::configuration::Configuration;
+use crate::decoder::Site;
+use crate::policy::{Policy, PolicySettings, View};
+use crate::{Model, Weights, families, merge, tiny};
+
+fn settings(kind: AdapterKind) -> AdapterSettings {
+    AdapterSettings { kind, rank: 3, alpha: 5.0, ..AdapterSettings::default() }
+}
+
+fn policy(configuration: Configuration, settings: &AdapterSettings) -> Policy {
+    let policy = Policy::new(tiny::model(configuration, 1), settings, PolicySettings::default()).unwrap();
+    stir(policy.adapter());
+    policy
+}
+
+/// Values as after some training.
+fn stir(adapter: &Adapter) {
+    for (number, slot) in adapter.parameters().slots().iter().enumerate() {
+        let draws = Stream::new(3, &slot.name).normals(slot.shape.iter().product());
+        let draws = Tensor::from_vec(draws, slot.shape.as_slice(), &Device::Cpu).unwrap();
+        let moved = (adapter.parameters().value(number).unwrap() + (draws * 0.1).unwrap()).unwrap();
+        adapter.parameters().set(number, &moved).unwrap();
+    }
+}
+
+fn values(adapter: &Adapter) -> Vec<f32> {
+    adapter.parameters().values().to_vec1::<f32>().unwrap()
+}
+
+fn logprobs(policy: &Policy, view: &View) -> Vec<Vec<f32>> {
+    let scored = policy.score(view, &tiny::rows(), TapSet::default(), 1.0, false).unwrap();
+    scored.taps.logprob.to_vec2::<f32>().unwrap()
+}
+
+fn edit(folder: &Path, change: impl FnOnce(&mut Value)) {
+    let path = folder.join("adapter_config.json");
+    let mut value: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    change(&mut value);
+    std::fs::write(&path, value.to_string()).unwrap();
+}
+
+fn stored(folder: &Path) -> HashMap<String, Tensor> {
+    candle_core::safetensors::load(folder.join("adapter_model.safetensors"), &Device::Cpu).unwrap()
+}
+
+fn store(folder: &Path, tensors: &HashMap<String, Tensor>) {
+    candle_core::safetensors::save(tensors, folder.join("adapter_model.safetensors")).unwrap();
+}
+
+/// The message of the refusal to load a saved adapter that was changed on disk.
+fn refusal(change: impl FnOnce(&Path)) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = policy(tiny::llama(), &settings(AdapterKind::Lora));
+    policy.save(folder.path()).unwrap();
+    change(folder.path());
+    Adapter::load(policy.model(), folder.path()).err().unwrap().to_string()
+}
+
+#[test]
+fn a_is_uniform_within_one_over_the_root_of_its_width_and_b_is_zero() {
+    let adapter = Adapter::create(&tiny::model(tiny::llama(), 1), &settings(AdapterKind::Lora)).unwrap();
+    for module in adapter.modules() {
+        let read =
+            |slot: usize| adapter.parameters().value(slot).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        let a = read(module.slots.a);
+        let bound = 1.0 / (a.len() as f32 / 3.0).sqrt();
+        let largest = a.iter().fold(0f32, |most, value| most.max(value.abs()));
+        assert!(largest <= bound && largest > 0.8 * bound);
+        assert!(read(module.slots.b).iter().all(|value| *value == 0.0));
+    }
+}
+
+#[test]
+fn trainable_numbers_are_rank_times_in_plus_out() {
+    let configuration = tiny::llama();
+    let adapter = Adapter::create(&tiny::model(configuration.clone(), 1), &settings(AdapterKind::Lora)).unwrap();
+    let sides = |site: &Site| site.shape(&configuration).0 + site.shape(&configuration).1;
+    let wanted: usize = Site::all(&configuration).iter().map(sides).sum::<usize>() * 3 * configuration.layers;
+    assert_eq!(adapter.trainable(), wanted);
+}
+
+#[test]
+fn a_target_that_no_module_is_called_is_refused_with_the_names_there_are() {
+    let targets = Targets::Modules(vec!["query".into()]);
+    let settings = AdapterSettings { targets, ..settings(AdapterKind::Lora) };
+    let error = Adapter::create(&tiny::model(tiny::llama(), 1), &settings).err().unwrap().to_string();
+    assert!(error.contains("`query`") && error.contains("q_proj"), "{error}");
+}
+
+#[test]
+fn dropout_with_dora_is_refused() {
+    let settings = AdapterSettings { dropout: 0.1, ..settings(AdapterKind::Dora) };
+    assert!(Adapter::create(&tiny::model(tiny::llama(), 1), &settings).is_err());
+}
+
+#[test]
+fn an_adapter_survives_saving_and_loading_bit_for_bit() {
+    let some = Targets::Modules(vec!["q_proj".into(), "down_proj".into()]);
+    let narrow = AdapterSettings { targets: some, layers: Some(vec![1]), ..settings(AdapterKind::Lora) };
+    let wanted = [
+        settings(AdapterKind::Lora),
+        settings(AdapterKind::RsLora),
+        settings(AdapterKind::Dora),
+        AdapterSettings { dropout: 0.25, ..settings(AdapterKind::Lora) },
+        narrow,
+    ];
+    for settings in wanted {
+        let folder = tempfile::tempdir().unwrap();
+        let policy = policy(tiny::qwen3(), &settings);
+        policy.save(folder.path()).unwrap();
+        let loaded = Adapter::load(policy.model(), folder.path()).unwrap();
+        assert_eq!(values(&loaded), values(policy.adapter()));
+        let places = |adapter: &Adapter| {
+            adapter.modules().iter().map(|module| (module.layer, module.site, module.rank)).collect::<Vec<_>>()
+        };
+        assert_eq!(places(&loaded), places(policy.adapter()));
+        // Which names the places were chosen by is not kept: PEFT wants them spelt out.
+        let loaded = AdapterSettings { targets: settings.targets.clone(), ..loaded.settings().clone() };
+        assert_eq!(loaded, settings);
+    }
+}
+
+#[test]
+fn keys_and_shapes_on_disk_are_those_of_peft() {
+    let folder = tempfile::tempdir().unwrap();
+    policy(tiny::llama(), &settings(AdapterKind::Dora)).save(folder.path()).unwrap();
+    let tensors = stored(folder.path());
+    let path = "base_model.model.model.layers.1.mlp.down_proj";
+    assert_eq!(tensors[&format!("{path}.lora_A.weight")].dims(), [3, 24]);
+    assert_eq!(tensors[&format!("{path}.lora_B.weight")].dims(), [16, 3]);
+    assert_eq!(tensors[&format!("{path}.lora_magnitude_vector")].dims(), [16]);
+    assert_eq!(tensors.len(), 2 * 7 * 3);
+}
+
+#[test]
+fn an_adapter_in_bf16_is_read_into_f32() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = policy(tiny::llama(), &settings(AdapterKind::Lora));
+    policy.save(folder.path()).unwrap();
+    let narrow = stored(folder.path()).into_iter().map(|(name, tensor)| (name, tensor.to_dtype(DType::BF16).unwrap()));
+    store(folder.path(), &narrow.collect());
+    let loaded = Adapter::load(policy.model(), folder.path()).unwrap();
+    assert_eq!(loaded.parameters().values().dtype(), DType::F32);
+    for (loaded, saved) in values(&loaded).iter().zip(values(policy.adapter())) {
+        assert!((loaded - saved).abs() <= saved.abs() / 128.0);
+    }
+}
+
+#[test]
+fn a_missing_key_is_an_error() {
+    let error = refusal(|folder| {
+        let mut tensors = stored(folder);
+        tensors.remove("base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight").unwrap();
+        store(folder, &tensors);
+    });
+    assert!(error.contains("layers.0.self_attn.q_proj.lora_B.weight` is missing"), "{error}");
+}
+
+#[test]
+fn an_unknown_key_is_an_error() {
+    let error = refusal(|folder| {
+        let mut tensors = stored(folder);
+        let a = tensors["base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"].clone();
+        tensors.insert("base_model.model.layers.0.self_attn.q_proj.lora_A.weight".into(), a);
+        store(folder, &tensors);
+    });
+    assert!(error.contains("do not call for"), "{error}");
+}
+
+#[test]
+fn a_rank_that_does_not_fit_the_tensors_is_an_error() {
+    let error = refusal(|folder| edit(folder, |config| config["r"] = json!(4)));
+    assert!(error.contains("shape"), "{error}");
+}
+
+#[test]
+fn settings_that_would_change_the_arithmetic_are_refused() {
+    let changes = [
+        ("peft_type", json!("LOHA")),
+        ("bias", json!("all")),
+        ("fan_in_fan_out", json!(true)),
+        ("modules_to_save", json!(["lm_head"])),
+        ("trainable_token_indices", json!([1])),
+        ("target_modules", json!(".*_proj")),
+    ];
+    for (key, value) in changes {
+        let error = refusal(|folder| edit(folder, |config| config[key] = value.clone()));
+        assert!(error.contains(&format!("`{key}`")), "{key}: {error}");
+    }
+}
+
+#[test]
+fn patterns_give_modules_their_own_rank_and_alpha() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = policy(tiny::llama(), &settings(AdapterKind::Lora));
+    policy.save(folder.path()).unwrap();
+    edit(folder.path(), |config| {
+        config["rank_pattern"] = json!({ "layers.1.self_attn.q_proj": 2 });
+        config["alpha_pattern"] = json!({ "down_proj": 9 });
+    });
+    let mut tensors = stored(folder.path());
+    for (suffix, axis) in [("lora_A.weight", 0), ("lora_B.weight", 1)] {
+        let key = format!("base_model.model.model.layers.1.self_attn.q_proj.{suffix}");
+        let cut = tensors[&key].narrow(axis, 0, 2).unwrap().contiguous().unwrap();
+        tensors.insert(key, cut);
+    }
+    store(folder.path(), &tensors);
+    let loaded = Adapter::load(policy.model(), folder.path()).unwrap();
+    let rank = |layer| loaded.module(layer, Site::Query).unwrap().rank;
+    assert_eq!((rank(0), rank(1)), (3, 2));
+    assert!((loaded.module(0, Site::Down).unwrap().scale - 3.0).abs() < 1e-12);
+    let again = tempfile::tempdir().unwrap();
+    loaded.save(policy.model(), again.path()).unwrap();
+    assert_eq!(values(&Adapter::load(policy.model(), again.path()).unwrap()), values(&loaded));
+}
+
+#[test]
+fn a_continued_adapter_has_its_frozen_copy_as_reference() {
+    let folder = tempfile::tempdir().unwrap();
+    policy(tiny::gemma3(), &settings(AdapterKind::Lora)).save(folder.path()).unwrap();
+    let model = tiny::model(tiny::gemma3(), 1);
+    let policy = Policy::open(Arc::clone(&model), Some(folder.path()), PolicySettings::default()).unwrap();
+    let before = logprobs(&policy, &View::Policy);
+    stir(policy.adapter());
+    assert_eq!(before, logprobs(&policy, &View::Reference));
+    assert_ne!(before, logprobs(&policy, &View::Policy));
+}
+
+#[test]
+fn restoring_a_checkpoint_moves_the_policy_and_not_the_reference() {
+    let folder = tempfile::tempdir().unwrap();
+    for kind in [AdapterKind::Lora, AdapterKind::Full] {
+        let mut policy = policy(tiny::qwen2(), &settings(kind));
+        policy.save(folder.path()).unwrap();
+        let saved = values(policy.adapter());
+        let reference = logprobs(&policy, &View::Reference);
+        stir(policy.adapter());
+        policy.restore(folder.path()).unwrap();
+        assert_eq!(saved, values(policy.adapter()), "{kind}");
+        assert_eq!(reference, logprobs(&policy, &View::Reference), "{kind}");
+    }
+}
+
+#[test]
+fn a_merged_model_scores_like_its_adapter() {
+    for (name, configuration) in tiny::families() {
+        for kind in [AdapterKind::Lora, AdapterKind::RsLora, AdapterKind::Dora, AdapterKind::Full] {
+            let policy = policy(configuration.clone(), &settings(kind));
+            let merged = merged(&policy);
+            let base = Policy::open(Arc::new(merged), None, PolicySettings::default()).unwrap();
+            let (adapted, merged) = (logprobs(&policy, &View::Policy), logprobs(&base, &View::Policy));
+            for (adapted, merged) in adapted.iter().flatten().zip(merged.iter().flatten()) {
+                assert!((adapted - merged).abs() < 1e-5, "{name}, {kind}: {adapted} adapted, {merged} merged");
+            }
+        }
+    }
+}
+
+fn merged(policy: &Policy) -> Model {
+    let configuration = policy.model().configuration.clone();
+    let weights = families::expected(&configuration)
+        .into_iter()
+        .map(|(name, _)| {
+            let weight = merge::merged(policy.model(), policy.adapter(), &name).unwrap();
+            (name, weight)
+        })
+        .collect();
+    let weights = Weights::from_tensors(weights, &configuration, &Device::Cpu).unwrap();
+    Model::from_parts("merged", configuration, weights)
+}
+
+#[test]
+fn a_merged_folder_opens_as_a_model_that_scores_like_the_adapter() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = policy(tiny::qwen3(), &settings(AdapterKind::Lora));
+    merge::merge(&policy, folder.path(), DType::F32).unwrap();
+    let source = crate::Source::open(folder.path().to_str().unwrap(), true).unwrap();
+    let model = Model::open(&source, &Device::Cpu).unwrap();
+    let base = Policy::open(Arc::new(model), None, PolicySettings::default()).unwrap();
+    let (adapted, merged) = (logprobs(&policy, &View::Policy), logprobs(&base, &View::Policy));
+    for (adapted, merged) in adapted.iter().flatten().zip(merged.iter().flatten()) {
+        assert!((adapted - merged).abs() < 1e-5);
+    }
+}
+
+#[test]
+fn a_merge_into_bf16_rounds_the_merged_weights() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = policy(tiny::llama(), &settings(AdapterKind::Lora));
+    merge::merge(&policy, folder.path(), DType::BF16).unwrap();
+    let stored = candle_core::safetensors::load(folder.path().join("model.safetensors"), &Device::Cpu).unwrap();
+    assert_eq!(stored.len(), families::expected(&tiny::llama()).len());
+    for (name, stored) in stored {
+        assert_eq!(stored.dtype(), DType::BF16);
+        let wanted = merge::merged(policy.model(), policy.adapter(), &name).unwrap();
+        let wanted = wanted.to_dtype(DType::BF16).unwrap().to_dtype(DType::F32).unwrap();
+        let difference = (stored.to_dtype(DType::F32).unwrap() - wanted).unwrap().abs().unwrap();
+        assert_eq!(difference.max_all().unwrap().to_scalar::<f32>().unwrap(), 0.0, "{name}");
+    }
+}

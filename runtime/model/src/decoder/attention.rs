@@ -1,0 +1,268 @@
+//! The attention half of a block, forward and backward:
+//! x + post(output(attention(rope(norm(q)), rope(norm(k)), v))) with q, k, v = projections(norm(x)).
+//! Leaves the arithmetic to `fused`; patches and caches meet it at `project` and `finish`.
+
+use std::sync::Arc;
+
+use tunebox_compute::Tensor;
+use tunebox_compute::fused::{self, AttentionShape, RopeTable, Segments};
+use tunebox_compute::parameters::Parameters;
+
+use super::linear::{KeptLinear, Linear};
+use super::norm::Norm;
+use super::projection::Projection;
+use crate::error::Result;
+
+/// The attention of one block as one view of the model sees it.
+#[derive(Debug, Clone)]
+pub(crate) struct Attention {
+    pub(crate) input_norm: Norm,
+    pub(crate) projection: Projection,
+    /// Norms of each head of the queries and keys (Qwen3, Gemma 3).
+    pub(crate) query_norm: Option<Norm>,
+    pub(crate) key_norm: Option<Norm>,
+    pub(crate) output: Linear,
+    /// Gemma's second norm, on the way back into the stream.
+    pub(crate) output_norm: Option<Norm>,
+    /// None in a layer without positions.
+    pub(crate) rope: Option<Arc<RopeTable>>,
+    pub(crate) shape: AttentionShape,
+}
+
+/// Queries and keys after norm and rotation, values as projected.
+#[derive(Debug, Clone)]
+pub(crate) struct Projected {
+    input_inverse: Tensor,
+    linears: Vec<KeptLinear>,
+    query: Turned,
+    key: Turned,
+    /// `[tokens, kv_heads · head_dim]`.
+    value: Tensor,
+}
+
+/// One side of the attention's product.
+#[derive(Debug, Clone)]
+struct Turned {
+    /// The rows before the norm of each head, and 1/rms.
+    before: Option<(Tensor, Tensor)>,
+    /// `[tokens, heads · head_dim]`.
+    after: Tensor,
+}
+
+impl Projected {
+    /// `[tokens, heads · head_dim]`, normed and rotated.
+    pub(crate) fn query(&self) -> &Tensor {
+        &self.query.after
+    }
+
+    /// `[tokens, kv_heads · head_dim]`, normed and rotated.
+    pub(crate) fn key(&self) -> &Tensor {
+        &self.key.after
+    }
+
+    /// `[tokens, kv_heads · head_dim]`.
+    pub(crate) fn value(&self) -> &Tensor {
+        &self.value
+    }
+}
+
+/// What the backward pass needs beside the input.
+#[derive(Debug)]
+pub(crate) struct KeptAttention {
+    projected: Projected,
+    mixed: Tensor,
+    /// log Σ exp of the scores, `[tokens, heads]`.
+    log_sums: Tensor,
+    finished: Finished,
+}
+
+/// What the way back into the stream keeps.
+#[derive(Debug)]
+struct Finished {
+    linear: KeptLinear,
+    /// The rows before the second norm, and 1/rms.
+    before_norm: Option<(Tensor, Tensor)>,
+}
+
+impl KeptAttention {
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        let turned = |side: &Turned| side.after.elem_count() + pair(side.before.as_ref());
+        let elements = turned(&self.projected.query)
+            + turned(&self.projected.key)
+            + self.projected.value.elem_count()
+            + self.projected.input_inverse.elem_count()
+            + self.mixed.elem_count()
+            + self.log_sums.elem_count()
+            + pair(self.finished.before_norm.as_ref());
+        let linears: usize = self.projected.linears.iter().map(KeptLinear::bytes).sum();
+        4 * elements + linears + self.finished.linear.bytes()
+    }
+}
+
+fn pair(kept: Option<&(Tensor, Tensor)>) -> usize {
+    kept.map_or(0, |(rows, inverse)| rows.elem_count() + inverse.elem_count())
+}
+
+impl Attention {
+    /// Whether a backward pass has gradients to leave here.
+    pub(crate) fn trains(&self) -> bool {
+        self.trains_before_mixing() || self.output.trains() || trains(self.output_norm.as_ref())
+    }
+
+    fn trains_before_mixing(&self) -> bool {
+        self.projection.trains()
+            || self.input_norm.slot.is_some()
+            || trains(self.query_norm.as_ref())
+            || trains(self.key_norm.as_ref())
+    }
+
+    /// The half's output, the input included, over packed rows.
+    pub(crate) fn forward(
+        &self,
+        input: &Tensor,
+        positions: &[u32],
+        segments: &Segments,
+    ) -> Result<(Tensor, KeptAttention)> {
+        let projected = self.project(input, positions)?;
+        let (mixed, log_sums) =
+            fused::attention(projected.query(), projected.key(), projected.value(), segments, &self.shape)?;
+        let (output, finished) = self.finish(input, &mixed)?;
+        let kept = KeptAttention { projected, mixed, log_sums, finished };
+        Ok((output, kept))
+    }
+
+    /// Queries, keys and values of some rows, each at its position.
+    pub(crate) fn project(&self, input: &Tensor, positions: &[u32]) -> Result<Projected> {
+        let (normed, input_inverse) = self.input_norm.forward(input)?;
+        let (parts, linears) = self.projection.forward(&normed)?;
+        let [query, key, value] = three(parts)?;
+        let (heads, kv_heads) = (self.shape.heads, self.shape.kv_heads);
+        let query = self.turn(query, self.query_norm.as_ref(), heads, positions)?;
+        let key = self.turn(key, self.key_norm.as_ref(), kv_heads, positions)?;
+        Ok(Projected { input_inverse, linears, query, key, value })
+    }
+
+    /// The stream after attention, from the mixed values.
+    pub(crate) fn complete(&self, input: &Tensor, mixed: &Tensor) -> Result<Tensor> {
+        Ok(self.finish(input, mixed)?.0)
+    }
+
+    fn finish(&self, input: &Tensor, mixed: &Tensor) -> Result<(Tensor, Finished)> {
+        let (output, linear) = self.output.forward(mixed)?;
+        let Some(norm) = &self.output_norm else {
+            let finished = Finished { linear, before_norm: None };
+            return Ok((fused::add(input, &output)?, finished));
+        };
+        let (normed, inverse) = norm.forward(&output)?;
+        let finished = Finished { linear, before_norm: Some((output, inverse)) };
+        Ok((fused::add(input, &normed)?, finished))
+    }
+
+    fn turn(&self, rows: Tensor, norm: Option<&Norm>, heads: usize, positions: &[u32]) -> Result<Turned> {
+        let (rows, before) = match norm {
+            Some(norm) => {
+                let (normed, inverse) = norm.forward_heads(&rows)?;
+                (normed, Some((rows, inverse)))
+            }
+            None => (rows, None),
+        };
+        let after = match &self.rope {
+            Some(table) => fused::rope(&rows, heads, positions, table, false)?,
+            None => rows,
+        };
+        Ok(Turned { before, after })
+    }
+
+    /// The gradient of the half's input, residual included, if wanted.
+    pub(crate) fn backward(
+        &self,
+        upstream: &Tensor,
+        input: &Tensor,
+        kept: &KeptAttention,
+        context: &Context<'_>,
+    ) -> Result<Option<Tensor>> {
+        if !context.want_input && !self.trains() {
+            return Ok(None);
+        }
+        let deeper = context.want_input || self.trains_before_mixing();
+        let Some(mixed) = self.finish_backward(upstream, kept, deeper, context.gradients)? else {
+            return Ok(None);
+        };
+        let projected = &kept.projected;
+        let (query, key, value) = fused::attention_backward(
+            &mixed,
+            projected.query(),
+            projected.key(),
+            projected.value(),
+            &kept.mixed,
+            &kept.log_sums,
+            context.segments,
+            &self.shape,
+        )?;
+        let query = self.turn_backward(query, &projected.query, self.query_norm.as_ref(), self.shape.heads, context)?;
+        let key = self.turn_backward(key, &projected.key, self.key_norm.as_ref(), self.shape.kv_heads, context)?;
+        let (normed, _) = self.input_norm.forward(input)?;
+        let want = context.want_input || self.input_norm.slot.is_some();
+        let parts = [query, key, value];
+        let found = self.projection.backward(&parts, &normed, &projected.linears, want, context.gradients)?;
+        let Some(found) = found else { return Ok(None) };
+        let inner = self.input_norm.backward(&found, input, &projected.input_inverse, context.gradients)?;
+        Ok(Some(fused::add(upstream, &inner)?))
+    }
+
+    fn finish_backward(
+        &self,
+        upstream: &Tensor,
+        kept: &KeptAttention,
+        deeper: bool,
+        gradients: &Parameters,
+    ) -> Result<Option<Tensor>> {
+        let upstream = match (&self.output_norm, &kept.finished.before_norm) {
+            (Some(norm), Some((rows, inverse))) => norm.backward(upstream, rows, inverse, gradients)?,
+            _ => upstream.clone(),
+        };
+        self.output.backward(&upstream, &kept.mixed, &kept.finished.linear, deeper, gradients)
+    }
+
+    fn turn_backward(
+        &self,
+        upstream: Tensor,
+        kept: &Turned,
+        norm: Option<&Norm>,
+        heads: usize,
+        context: &Context<'_>,
+    ) -> Result<Tensor> {
+        let upstream = match &self.rope {
+            Some(table) => fused::rope(&upstream, heads, context.positions, table, true)?,
+            None => upstream,
+        };
+        match (norm, &kept.before) {
+            (Some(norm), Some((rows, inverse))) => norm.backward_heads(&upstream, rows, inverse, context.gradients),
+            _ => Ok(upstream),
+        }
+    }
+}
+
+/// What every step of a block's backward pass shares.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub(crate) positions: &'a [u32],
+    pub(crate) segments: &'a Segments,
+    pub(crate) gradients: &'a Parameters,
+    /// Whether anything below this block is trained.
+    pub(crate) want_input: bool,
+}
+
+fn trains(norm: Option<&Norm>) -> bool {
+    norm.is_some_and(|norm| norm.slot.is_some())
+}
+
+fn three(parts: Vec<Tensor>) -> Result<[Tensor; 3]> {
+    <[Tensor; 3]>::try_from(parts).map_err(|parts| {
+        crate::error::Error::Argument(format!(
+            "the attention needs `3` projections, its weights give `{}`",
+            parts.len()
+        ))
+    })
+}

@@ -1,0 +1,71 @@
+//! One block of the decoder: attention, then feed-forward, and what it keeps for its backward pass.
+//! Leaves the two halves to their files and the walk over blocks to `stack`.
+
+use tunebox_compute::Tensor;
+use tunebox_compute::fused::Segments;
+
+use super::attention::{Attention, Context, KeptAttention};
+use super::feed_forward::{FeedForward, KeptFeedForward};
+use crate::error::Result;
+
+/// One block as one view of the model sees it.
+#[derive(Debug, Clone)]
+pub(crate) struct Block {
+    pub(crate) attention: Attention,
+    pub(crate) feed_forward: FeedForward,
+}
+
+/// What a block keeps of its forward pass.
+#[derive(Debug)]
+pub(crate) enum Kept {
+    /// Everything that the backward pass reads.
+    Everything(Box<KeptBlock>),
+    /// The block's input; the backward pass runs the block again.
+    Input(Tensor),
+}
+
+/// Everything that the backward pass reads.
+#[derive(Debug)]
+pub(crate) struct KeptBlock {
+    input: Tensor,
+    attention: KeptAttention,
+    feed_forward: KeptFeedForward,
+}
+
+impl Kept {
+    /// Bytes held, the block's input included.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Everything(kept) => 4 * kept.input.elem_count() + kept.attention.bytes() + kept.feed_forward.bytes(),
+            Self::Input(input) => 4 * input.elem_count(),
+        }
+    }
+}
+
+impl Block {
+    /// The block's output and all that its backward pass reads.
+    pub(crate) fn forward(
+        &self,
+        input: &Tensor,
+        positions: &[u32],
+        segments: &Segments,
+    ) -> Result<(Tensor, KeptBlock)> {
+        let (middle, attention) = self.attention.forward(input, positions, segments)?;
+        let (output, feed_forward) = self.feed_forward.forward(&middle)?;
+        let kept = KeptBlock { input: input.clone(), attention, feed_forward };
+        Ok((output, kept))
+    }
+
+    /// The gradient of the block's input, if wanted; what was kept is freed half by half.
+    pub(crate) fn backward(&self, upstream: &Tensor, kept: Kept, context: &Context<'_>) -> Result<Option<Tensor>> {
+        let kept = match kept {
+            Kept::Everything(kept) => *kept,
+            Kept::Input(input) => self.forward(&input, context.positions, context.segments)?.1,
+        };
+        let below = Context { want_input: context.want_input || self.attention.trains(), ..*context };
+        let middle = self.feed_forward.backward(upstream, &kept.feed_forward, &below)?;
+        drop(kept.feed_forward);
+        let Some(middle) = middle else { return Ok(None) };
+        self.attention.backward(&middle, &kept.input, &kept.attention, context)
+    }
+}

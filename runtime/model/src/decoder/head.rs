@@ -1,0 +1,90 @@
+//! The end of a pass: final norm and head over the rows that predict a target.
+//! Leaves the tiles over the vocabulary to `fused`; logits are never stored whole.
+
+use tunebox_compute::Tensor;
+use tunebox_compute::fused::{self, HeadOptions, HeadSeeds, HeadTaps, TapSet};
+use tunebox_compute::parameters::Parameters;
+
+use super::lens::{Lens, Matrix};
+use super::norm::Norm;
+use crate::error::Result;
+
+/// The end of the model as one view sees it.
+pub(crate) struct Head {
+    norm: Norm,
+    matrix: Matrix,
+    options: HeadOptions,
+}
+
+/// What the backward pass of the head needs.
+#[derive(Debug)]
+pub(crate) struct KeptHead {
+    /// The rows that predict a target, before the norm.
+    selected: Tensor,
+    inverse: Tensor,
+    taps: HeadTaps,
+}
+
+impl KeptHead {
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        4 * (self.selected.elem_count() + self.inverse.elem_count() + 2 * self.taps.logprob.len())
+    }
+
+    /// The taps of each target.
+    pub(crate) fn taps(&self) -> &HeadTaps {
+        &self.taps
+    }
+}
+
+impl Head {
+    /// The head with logits divided by a temperature.
+    pub(crate) fn new(lens: &Lens<'_>, temperature: f32, taps: TapSet) -> Result<Self> {
+        let configuration = &lens.model.configuration;
+        let options = HeadOptions {
+            inverse_temperature: 1.0 / temperature,
+            soft_cap: configuration.logit_soft_cap,
+            logit_scale: configuration.logit_scale,
+            taps,
+        };
+        Ok(Self { norm: lens.final_norm()?, matrix: lens.head()?, options })
+    }
+
+    /// The taps of some targets from the rows that predict them.
+    pub(crate) fn forward(&self, selected: Tensor, targets: &[u32]) -> Result<KeptHead> {
+        let (normed, inverse) = self.norm.forward(&selected)?;
+        let taps = fused::head_taps(&normed, &self.matrix.weight, targets, &self.options)?;
+        Ok(KeptHead { selected, inverse, taps })
+    }
+
+    /// The gradient of the selected rows.
+    pub(crate) fn backward(
+        &self,
+        kept: &KeptHead,
+        targets: &[u32],
+        seeds: HeadSeeds<'_>,
+        gradients: &Parameters,
+    ) -> Result<Tensor> {
+        let (normed, _) = self.norm.forward(&kept.selected)?;
+        let want_weight = self.matrix.slot.is_some();
+        let (upstream, weight) = fused::head_taps_backward(
+            &normed,
+            &self.matrix.weight,
+            targets,
+            &self.options,
+            &kept.taps,
+            seeds,
+            want_weight,
+        )?;
+        if let (Some(slot), Some(weight)) = (self.matrix.slot, weight) {
+            gradients.accumulate(slot, &weight)?;
+        }
+        self.norm.backward(&upstream, &kept.selected, &kept.inverse, gradients)
+    }
+
+    /// Logits `[rows, vocabulary]` of a few rows, scaled and capped, divided by the temperature.
+    pub(crate) fn logits(&self, rows: &Tensor) -> Result<Tensor> {
+        let (normed, _) = self.norm.forward(rows)?;
+        Ok(fused::logits(&normed, &self.matrix.weight, &self.options)?)
+    }
+}

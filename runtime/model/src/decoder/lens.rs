@@ -1,0 +1,198 @@
+//! Looks at a model through a view: puts together the base weights of a block and what an adapter
+//! says about them. Leaves every product to the parts that it hands out.
+
+use tunebox_compute::fused::{AttentionShape, LowRank};
+use tunebox_compute::{DType, Tensor};
+
+use super::attention::Attention;
+use super::block::Block;
+use super::dropout::Dropout;
+use super::feed_forward::FeedForward;
+use super::linear::{Learned, Linear, LowRankPart};
+use super::magnitude::Magnitude;
+use super::norm::Norm;
+use super::projection::Projection;
+use super::site::Site;
+use super::tables::Tables;
+use crate::Model;
+use crate::adapter::{Adapter, Module};
+use crate::error::Result;
+
+/// A model as one pass sees it.
+#[derive(Clone, Copy)]
+pub(crate) struct Lens<'a> {
+    pub(crate) model: &'a Model,
+    /// None is the base, bit for bit.
+    pub(crate) adapter: Option<&'a Adapter>,
+    pub(crate) tables: &'a Tables,
+    /// The pass that dropout masks belong to; none switches dropout off.
+    pub(crate) dropout: Option<(u64, u64)>,
+}
+
+/// A matrix and its slot when it is trained.
+pub(crate) struct Matrix {
+    /// `[rows, columns]`, as stored.
+    pub(crate) weight: Tensor,
+    pub(crate) slot: Option<usize>,
+}
+
+impl Lens<'_> {
+    /// Block number `layer`, with rotation tables for sequences up to this length.
+    pub(crate) fn block(&self, layer: usize, positions: usize) -> Result<Block> {
+        let attention = self.attention(layer, positions)?;
+        let feed_forward = self.feed_forward(layer)?;
+        Ok(Block { attention, feed_forward })
+    }
+
+    /// The lowest block with something to train, if any block has.
+    pub(crate) fn lowest_trained(&self) -> Option<usize> {
+        let adapter = self.adapter?;
+        if adapter.is_full() {
+            return Some(0);
+        }
+        adapter.modules().iter().map(|module| module.layer).min()
+    }
+
+    /// The embedding.
+    pub(crate) fn embedding(&self) -> Result<Matrix> {
+        self.matrix("model.embed_tokens.weight")
+    }
+
+    /// The head; the embedding again where the two are one.
+    pub(crate) fn head(&self) -> Result<Matrix> {
+        if self.model.configuration.tied {
+            return self.embedding();
+        }
+        self.matrix("lm_head.weight")
+    }
+
+    /// The norm between the last block and the head.
+    pub(crate) fn final_norm(&self) -> Result<Norm> {
+        self.norm("model.norm.weight")
+    }
+
+    fn attention(&self, layer: usize, positions: usize) -> Result<Attention> {
+        let configuration = &self.model.configuration;
+        let kind = &configuration.layers_kind[layer];
+        let name = |part: &str| format!("model.layers.{layer}.{part}.weight");
+        let rope = match kind.rope {
+            Some(number) => Some(self.tables.covering(configuration, number, positions)?),
+            None => None,
+        };
+        let heads = configuration.heads * configuration.head_dim;
+        let keys = configuration.kv_heads * configuration.head_dim;
+        Ok(Attention {
+            input_norm: self.norm(&name("input_layernorm"))?,
+            projection: self.projection(
+                layer,
+                &[Site::Query, Site::Key, Site::Value],
+                Site::QueryKeyValue,
+                vec![heads, keys, keys],
+            )?,
+            query_norm: self.norm_if(configuration.query_key_norm, &name("self_attn.q_norm"))?,
+            key_norm: self.norm_if(configuration.query_key_norm, &name("self_attn.k_norm"))?,
+            output: self.linear(layer, Site::AttentionOutput)?,
+            output_norm: self.norm_if(configuration.sandwich_norms, &name("post_attention_layernorm"))?,
+            rope,
+            shape: AttentionShape {
+                heads: configuration.heads,
+                kv_heads: configuration.kv_heads,
+                head_dim: configuration.head_dim,
+                scale: configuration.attention_scale,
+                window: kind.window,
+                soft_cap: configuration.attention_soft_cap,
+            },
+        })
+    }
+
+    fn feed_forward(&self, layer: usize) -> Result<FeedForward> {
+        let configuration = &self.model.configuration;
+        let name = |part: &str| format!("model.layers.{layer}.{part}.weight");
+        let sandwich = configuration.sandwich_norms;
+        let before = if sandwich { "pre_feedforward_layernorm" } else { "post_attention_layernorm" };
+        let inner = configuration.intermediate;
+        Ok(FeedForward {
+            input_norm: self.norm(&name(before))?,
+            projection: self.projection(layer, &[Site::Gate, Site::Up], Site::GateUp, vec![inner, inner])?,
+            down: self.linear(layer, Site::Down)?,
+            output_norm: self.norm_if(sandwich, &name("post_feedforward_layernorm"))?,
+            activation: configuration.activation,
+        })
+    }
+
+    fn projection(&self, layer: usize, apart: &[Site], joined: Site, widths: Vec<usize>) -> Result<Projection> {
+        if self.model.configuration.fused_projections {
+            return Ok(Projection::Joined { linear: self.linear(layer, joined)?, widths });
+        }
+        let linears = apart.iter().map(|site| self.linear(layer, *site)).collect::<Result<Vec<_>>>()?;
+        Ok(Projection::Apart(linears))
+    }
+
+    fn linear(&self, layer: usize, site: Site) -> Result<Linear> {
+        let path = site.path(layer);
+        let weight = self.matrix(&format!("{path}.weight"))?;
+        let bias =
+            if site.has_bias(&self.model.configuration) { Some(self.vector(&format!("{path}.bias"))?) } else { None };
+        let learned = match (weight.slot, self.adapter.and_then(|adapter| adapter.module(layer, site))) {
+            (Some(slot), _) => Learned::Whole { weight: slot, bias: bias.as_ref().and_then(|(_, slot)| *slot) },
+            (None, Some(module)) => Learned::LowRank(self.low_rank(module, &path)?),
+            (None, None) => Learned::Nothing,
+        };
+        Ok(Linear { weight: weight.weight, bias: bias.map(|(bias, _)| bias), learned })
+    }
+
+    fn low_rank(&self, module: &Module, path: &str) -> Result<LowRankPart> {
+        // `module` came from this adapter, so the adapter is there.
+        let Some(adapter) = self.adapter else {
+            return Err(crate::Error::Argument(format!("`{path}` has no adapter in this view")));
+        };
+        let parameters = adapter.parameters();
+        let magnitude = match (module.slots.magnitude, &module.base_squares) {
+            (Some(slot), Some(squares)) => {
+                Some(Magnitude { value: parameters.value(slot)?, slot, base_squares: squares.clone() })
+            }
+            _ => None,
+        };
+        let settings = adapter.settings();
+        let dropout = self.dropout.filter(|_| settings.dropout > 0.0).map(|(generation, pass)| Dropout {
+            rate: settings.dropout as f32,
+            seed: settings.seed,
+            name: format!("dropout/{generation}/{pass}/{path}"),
+        });
+        Ok(LowRankPart {
+            low: LowRank {
+                a: parameters.value(module.slots.a)?,
+                b: parameters.value(module.slots.b)?,
+                scale: module.scale as f32,
+            },
+            slots: (module.slots.a, module.slots.b),
+            magnitude,
+            dropout,
+        })
+    }
+
+    fn norm_if(&self, present: bool, name: &str) -> Result<Option<Norm>> {
+        if present { Ok(Some(self.norm(name)?)) } else { Ok(None) }
+    }
+
+    fn norm(&self, name: &str) -> Result<Norm> {
+        let configuration = &self.model.configuration;
+        let (weight, slot) = self.vector(name)?;
+        Ok(Norm { weight, slot, epsilon: configuration.norm_epsilon, unit_offset: configuration.unit_offset_norm })
+    }
+
+    fn vector(&self, name: &str) -> Result<(Tensor, Option<usize>)> {
+        let found = self.matrix(name)?;
+        Ok((found.weight.to_dtype(DType::F32)?, found.slot))
+    }
+
+    fn matrix(&self, name: &str) -> Result<Matrix> {
+        if let Some(adapter) = self.adapter.filter(|adapter| adapter.is_full()) {
+            let parameters = adapter.parameters();
+            if let Some(slot) = parameters.index(name) {
+                return Ok(Matrix { weight: parameters.value(slot)?, slot: Some(slot) });
+            }
+        }
+        Ok(Matrix { weight: self.model.weights.get(name)?, slot: None })
+    }
+}

@@ -1,0 +1,186 @@
+//! The one linear map of the decoder: a weight, perhaps a bias, and what an adapter adds to it.
+//! Leaves the products to `fused` and the choice of what is adapted to `lens`.
+
+use tunebox_compute::Tensor;
+use tunebox_compute::fused::{self, LowRank};
+use tunebox_compute::parameters::Parameters;
+
+use super::dropout::Dropout;
+use super::magnitude::{self, Magnitude};
+use crate::error::Result;
+
+/// A linear map `[tokens, in] → [tokens, out]` as one view of the model sees it.
+#[derive(Debug, Clone)]
+pub(crate) struct Linear {
+    /// `[out, in]`, as stored.
+    pub(crate) weight: Tensor,
+    /// `[out]`, `f32`.
+    pub(crate) bias: Option<Tensor>,
+    pub(crate) learned: Learned,
+}
+
+/// What is learned on a linear map.
+#[derive(Debug, Clone)]
+pub(crate) enum Learned {
+    /// Nothing: the weight is frozen.
+    Nothing,
+    /// Two thin matrices beside the frozen weight.
+    LowRank(LowRankPart),
+    /// The weight itself, and the bias; the numbers are slots of the parameters.
+    Whole { weight: usize, bias: Option<usize> },
+}
+
+/// The thin matrices of LoRA, rsLoRA or DoRA at one place.
+#[derive(Debug, Clone)]
+pub(crate) struct LowRankPart {
+    pub(crate) low: LowRank,
+    /// Slots of A and B.
+    pub(crate) slots: (usize, usize),
+    /// The lengths of DoRA.
+    pub(crate) magnitude: Option<Magnitude>,
+    /// Dropout on the way into A.
+    pub(crate) dropout: Option<Dropout>,
+}
+
+/// What the backward pass of one linear map needs beside its input.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct KeptLinear {
+    /// x·Aᵀ, `[tokens, rank]`.
+    reduced: Option<Tensor>,
+    /// DoRA: the product before its rows were scaled, and the scaling.
+    scaled: Option<magnitude::Kept>,
+}
+
+impl KeptLinear {
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        let reduced = self.reduced.as_ref().map_or(0, Tensor::elem_count);
+        let scaled = self.scaled.as_ref().map_or(0, magnitude::Kept::elements);
+        4 * (reduced + scaled)
+    }
+}
+
+impl Linear {
+    /// Whether a backward pass has gradients to leave here.
+    pub(crate) fn trains(&self) -> bool {
+        !matches!(self.learned, Learned::Nothing)
+    }
+
+    /// y = x·Wᵀ + b and what the adapter adds.
+    pub(crate) fn forward(&self, input: &Tensor) -> Result<(Tensor, KeptLinear)> {
+        let Learned::LowRank(part) = &self.learned else {
+            let output = fused::linear(input, &self.weight, self.bias.as_ref())?;
+            return Ok((output, KeptLinear::default()));
+        };
+        if let Some(dropout) = &part.dropout {
+            return self.forward_dropped(input, part, dropout);
+        }
+        let bias = if part.magnitude.is_some() { None } else { self.bias.as_ref() };
+        let (product, reduced) = fused::adapted_linear(input, &self.weight, bias, &part.low)?;
+        let (output, scaled) = match &part.magnitude {
+            Some(magnitude) => {
+                let (output, kept) = magnitude.forward(product, &self.weight, &part.low, self.bias.as_ref())?;
+                (output, Some(kept))
+            }
+            None => (product, None),
+        };
+        Ok((output, KeptLinear { reduced: Some(reduced), scaled }))
+    }
+
+    /// Leaves the gradients of what is learned here in `gradients` and gives the input's, if wanted.
+    pub(crate) fn backward(
+        &self,
+        upstream: &Tensor,
+        input: &Tensor,
+        kept: &KeptLinear,
+        want_input: bool,
+        gradients: &Parameters,
+    ) -> Result<Option<Tensor>> {
+        match &self.learned {
+            Learned::Nothing => self.input_gradient(upstream, want_input),
+            Learned::Whole { weight, bias } => {
+                gradients.accumulate(*weight, &fused::linear_weight_gradient(upstream, input)?)?;
+                if let Some(bias) = bias {
+                    gradients.accumulate(*bias, &fused::bias_gradient(upstream)?)?;
+                }
+                self.input_gradient(upstream, want_input)
+            }
+            Learned::LowRank(part) => {
+                let upstream = match (&part.magnitude, &kept.scaled) {
+                    (Some(magnitude), Some(scaled)) => magnitude.backward(upstream, scaled, gradients)?,
+                    _ => upstream.clone(),
+                };
+                self.low_rank_backward(part, &upstream, input, kept, want_input, gradients)
+            }
+        }
+    }
+
+    fn input_gradient(&self, upstream: &Tensor, want_input: bool) -> Result<Option<Tensor>> {
+        if !want_input {
+            return Ok(None);
+        }
+        Ok(Some(fused::linear_input_gradient(upstream, &self.weight)?))
+    }
+
+    fn low_rank_backward(
+        &self,
+        part: &LowRankPart,
+        upstream: &Tensor,
+        input: &Tensor,
+        kept: &KeptLinear,
+        want_input: bool,
+        gradients: &Parameters,
+    ) -> Result<Option<Tensor>> {
+        let recomputed;
+        let reduced = match &kept.reduced {
+            Some(reduced) => reduced,
+            None => {
+                recomputed = fused::linear(input, &part.low.a, None)?;
+                &recomputed
+            }
+        };
+        if let Some(dropout) = &part.dropout {
+            return self.dropped_backward(part, dropout, upstream, input, reduced, want_input, gradients);
+        }
+        let found = fused::adapted_linear_backward(upstream, input, reduced, &self.weight, &part.low, want_input)?;
+        gradients.accumulate(part.slots.0, &found.a)?;
+        gradients.accumulate(part.slots.1, &found.b)?;
+        Ok(found.input)
+    }
+
+    /// y = x·Wᵀ + b + s·(drop(x)·Aᵀ)·Bᵀ: only the way through the adapter loses inputs.
+    fn forward_dropped(&self, input: &Tensor, part: &LowRankPart, dropout: &Dropout) -> Result<(Tensor, KeptLinear)> {
+        let output = fused::linear(input, &self.weight, self.bias.as_ref())?;
+        let reduced = fused::linear(&dropout.apply(input)?, &part.low.a, None)?;
+        let added = fused::linear(&reduced, &scaled_up(&part.low)?, None)?;
+        let kept = KeptLinear { reduced: Some(reduced), scaled: None };
+        Ok((fused::add(&output, &added)?, kept))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the terms of one formula")]
+    fn dropped_backward(
+        &self,
+        part: &LowRankPart,
+        dropout: &Dropout,
+        upstream: &Tensor,
+        input: &Tensor,
+        reduced: &Tensor,
+        want_input: bool,
+        gradients: &Parameters,
+    ) -> Result<Option<Tensor>> {
+        let thin = fused::linear_input_gradient(upstream, &scaled_up(&part.low)?)?;
+        let up = fused::linear_weight_gradient(upstream, reduced)?;
+        gradients.accumulate(part.slots.1, &(up * f64::from(part.low.scale))?)?;
+        gradients.accumulate(part.slots.0, &fused::linear_weight_gradient(&thin, &dropout.apply(input)?)?)?;
+        let Some(direct) = self.input_gradient(upstream, want_input)? else {
+            return Ok(None);
+        };
+        let through = dropout.apply(&fused::linear_input_gradient(&thin, &part.low.a)?)?;
+        Ok(Some(fused::add(&direct, &through)?))
+    }
+}
+
+/// s·B, small beside every activation.
+fn scaled_up(low: &LowRank) -> Result<Tensor> {
+    Ok((&low.b * f64::from(low.scale))?)
+}

@@ -1,0 +1,28 @@
+//! The transformer: forward and hand-written backward, block by block, on detached tensors.
+//!
+//! Activations are `f32 [tokens, features]`, rows packed one after another without padding. Gradients
+//! of what is trained go straight into one flat buffer; frozen weights never get one. Autograd is not
+//! used here: a loss is built on the taps (`policy`), and its seeds come back to this walk.
+
+mod attention;
+mod block;
+mod dropout;
+mod feed_forward;
+pub(crate) mod head;
+pub(crate) mod lens;
+mod linear;
+mod magnitude;
+mod norm;
+pub(crate) mod packing;
+mod projection;
+mod site;
+pub(crate) mod stack;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use block::{Block, Kept};
+pub(crate) use magnitude::{adapted_norm, squared_norms};
+pub use site::Site;
+pub use stack::Recompute;
+pub use tables::Tables;

@@ -1,0 +1,67 @@
+//! Root-mean-square normalisation with the weight of one place, over rows or over heads.
+//! Leaves the arithmetic to `fused`; knows only where a weight's gradient goes.
+
+use tunebox_compute::parameters::Parameters;
+use tunebox_compute::{Tensor, fused};
+
+use crate::error::Result;
+
+/// One normalisation of the model.
+#[derive(Debug, Clone)]
+pub(crate) struct Norm {
+    /// `[width]`, `f32`.
+    pub(crate) weight: Tensor,
+    /// Where the weight's gradient goes when it is trained.
+    pub(crate) slot: Option<usize>,
+    pub(crate) epsilon: f64,
+    /// Whether the factor is 1 + weight (Gemma).
+    pub(crate) unit_offset: bool,
+}
+
+impl Norm {
+    /// The normalised rows and 1/rms of each row.
+    pub(crate) fn forward(&self, input: &Tensor) -> Result<(Tensor, Tensor)> {
+        let (output, inverse) = fused::rms_norm(input, &self.weight, self.epsilon, self.unit_offset)?;
+        Ok((output, inverse))
+    }
+
+    /// The gradient of the input; the weight's own goes into `gradients` when it trains.
+    pub(crate) fn backward(
+        &self,
+        upstream: &Tensor,
+        input: &Tensor,
+        inverse: &Tensor,
+        gradients: &Parameters,
+    ) -> Result<Tensor> {
+        if let Some(slot) = self.slot {
+            let weight = fused::rms_norm_weight_gradient(upstream, input, inverse)?;
+            gradients.accumulate(slot, &weight)?;
+        }
+        let input = fused::rms_norm_backward(upstream, input, &self.weight, inverse, self.unit_offset)?;
+        Ok(input)
+    }
+
+    /// The same over each head of `[tokens, heads · width]`.
+    pub(crate) fn forward_heads(&self, input: &Tensor) -> Result<(Tensor, Tensor)> {
+        let (output, inverse) = self.forward(&self.by_head(input)?)?;
+        Ok((output.reshape(input.shape())?, inverse))
+    }
+
+    /// The backward pass of [`Norm::forward_heads`].
+    pub(crate) fn backward_heads(
+        &self,
+        upstream: &Tensor,
+        input: &Tensor,
+        inverse: &Tensor,
+        gradients: &Parameters,
+    ) -> Result<Tensor> {
+        let heads = self.by_head(input)?;
+        let output = self.backward(&self.by_head(upstream)?, &heads, inverse, gradients)?;
+        Ok(output.reshape(input.shape())?)
+    }
+
+    fn by_head(&self, rows: &Tensor) -> Result<Tensor> {
+        let width = self.weight.elem_count();
+        Ok(rows.reshape((rows.elem_count() / width.max(1), width))?)
+    }
+}

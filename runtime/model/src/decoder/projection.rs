@@ -1,0 +1,86 @@
+//! Several linear maps that read the same rows: query, key and value, or gate and up.
+//! A checkpoint may store them apart or as one matrix; the block sees parts either way.
+
+use tunebox_compute::parameters::Parameters;
+use tunebox_compute::{Tensor, fused};
+
+use super::linear::{KeptLinear, Linear};
+use crate::error::Result;
+
+/// Linear maps over one input.
+#[derive(Debug, Clone)]
+pub(crate) enum Projection {
+    /// One matrix for each part.
+    Apart(Vec<Linear>),
+    /// One matrix whose output is cut into parts of these widths.
+    Joined { linear: Linear, widths: Vec<usize> },
+}
+
+impl Projection {
+    /// Whether a backward pass has gradients to leave here.
+    pub(crate) fn trains(&self) -> bool {
+        match self {
+            Self::Apart(linears) => linears.iter().any(Linear::trains),
+            Self::Joined { linear, .. } => linear.trains(),
+        }
+    }
+
+    /// The parts, each `[tokens, width]`, and what each map kept.
+    pub(crate) fn forward(&self, input: &Tensor) -> Result<(Vec<Tensor>, Vec<KeptLinear>)> {
+        match self {
+            Self::Apart(linears) => {
+                let mut parts = Vec::with_capacity(linears.len());
+                let mut kept = Vec::with_capacity(linears.len());
+                for linear in linears {
+                    let (part, own) = linear.forward(input)?;
+                    parts.push(part);
+                    kept.push(own);
+                }
+                Ok((parts, kept))
+            }
+            Self::Joined { linear, widths } => {
+                let (joined, kept) = linear.forward(input)?;
+                Ok((cut(&joined, widths)?, vec![kept]))
+            }
+        }
+    }
+
+    /// The gradient of the input, if wanted, from the gradients of the parts.
+    pub(crate) fn backward(
+        &self,
+        upstream: &[Tensor],
+        input: &Tensor,
+        kept: &[KeptLinear],
+        want_input: bool,
+        gradients: &Parameters,
+    ) -> Result<Option<Tensor>> {
+        match self {
+            Self::Apart(linears) => {
+                let mut total: Option<Tensor> = None;
+                for ((linear, upstream), kept) in linears.iter().zip(upstream).zip(kept) {
+                    let found = linear.backward(upstream, input, kept, want_input, gradients)?;
+                    total = match (total, found) {
+                        (Some(total), Some(found)) => Some(fused::add(&total, &found)?),
+                        (total, found) => total.or(found),
+                    };
+                }
+                Ok(total)
+            }
+            Self::Joined { linear, .. } => {
+                let joined = Tensor::cat(upstream, 1)?;
+                let kept = kept.first().cloned().unwrap_or_default();
+                linear.backward(&joined, input, &kept, want_input, gradients)
+            }
+        }
+    }
+}
+
+fn cut(joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
+    let mut parts = Vec::with_capacity(widths.len());
+    let mut start = 0;
+    for width in widths {
+        parts.push(joined.narrow(1, start, *width)?.contiguous()?);
+        start += width;
+    }
+    Ok(parts)
+}

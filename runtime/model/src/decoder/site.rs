@@ -1,0 +1,108 @@
+//! The linear maps of a block: where they sit, what their modules are called, how large they are.
+//! Leaves the weights themselves to `weights` and what is learned on them to `adapter`.
+
+use crate::configuration::Configuration;
+
+/// A linear map inside a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Site {
+    /// Queries of the attention.
+    Query,
+    /// Keys of the attention.
+    Key,
+    /// Values of the attention.
+    Value,
+    /// Queries, keys and values in one matrix, as Phi-3 stores them.
+    QueryKeyValue,
+    /// The attention's way back into the residual stream.
+    AttentionOutput,
+    /// The gate of the feed-forward part.
+    Gate,
+    /// The gated half of the feed-forward part.
+    Up,
+    /// Gate and up in one matrix, as Phi-3 stores them.
+    GateUp,
+    /// The feed-forward part's way back into the residual stream.
+    Down,
+}
+
+impl Site {
+    /// All places that any model has.
+    pub(crate) const EVERY: [Self; 9] = [
+        Self::Query,
+        Self::Key,
+        Self::Value,
+        Self::QueryKeyValue,
+        Self::AttentionOutput,
+        Self::Gate,
+        Self::Up,
+        Self::GateUp,
+        Self::Down,
+    ];
+
+    /// The sites of each block of a model, in the order in which a forward pass meets them.
+    #[must_use]
+    pub fn all(configuration: &Configuration) -> &'static [Self] {
+        if configuration.fused_projections {
+            &[Self::QueryKeyValue, Self::AttentionOutput, Self::GateUp, Self::Down]
+        } else {
+            &[Self::Query, Self::Key, Self::Value, Self::AttentionOutput, Self::Gate, Self::Up, Self::Down]
+        }
+    }
+
+    /// The module inside its block, as Hugging Face names it: `self_attn.q_proj`.
+    #[must_use]
+    pub fn module(self) -> &'static str {
+        match self {
+            Self::Query => "self_attn.q_proj",
+            Self::Key => "self_attn.k_proj",
+            Self::Value => "self_attn.v_proj",
+            Self::QueryKeyValue => "self_attn.qkv_proj",
+            Self::AttentionOutput => "self_attn.o_proj",
+            Self::Gate => "mlp.gate_proj",
+            Self::Up => "mlp.up_proj",
+            Self::GateUp => "mlp.gate_up_proj",
+            Self::Down => "mlp.down_proj",
+        }
+    }
+
+    /// The last word of the module: `q_proj`.
+    #[must_use]
+    pub fn short_name(self) -> &'static str {
+        let module = self.module();
+        module.rsplit('.').next().unwrap_or(module)
+    }
+
+    /// The module's full path: `model.layers.0.self_attn.q_proj`.
+    #[must_use]
+    pub fn path(self, layer: usize) -> String {
+        format!("model.layers.{layer}.{}", self.module())
+    }
+
+    /// Whether the map has a bias.
+    #[must_use]
+    pub fn has_bias(self, configuration: &Configuration) -> bool {
+        match self {
+            Self::Query | Self::Key | Self::Value | Self::QueryKeyValue => configuration.attention_bias,
+            Self::AttentionOutput => configuration.output_bias,
+            Self::Gate | Self::Up | Self::GateUp | Self::Down => configuration.feed_forward_bias,
+        }
+    }
+
+    /// Width of what comes out and of what goes in.
+    #[must_use]
+    pub fn shape(self, configuration: &Configuration) -> (usize, usize) {
+        let queries = configuration.heads * configuration.head_dim;
+        let keys = configuration.kv_heads * configuration.head_dim;
+        let (hidden, inner) = (configuration.hidden, configuration.intermediate);
+        match self {
+            Self::Query => (queries, hidden),
+            Self::Key | Self::Value => (keys, hidden),
+            Self::QueryKeyValue => (queries + 2 * keys, hidden),
+            Self::AttentionOutput => (hidden, queries),
+            Self::Gate | Self::Up => (inner, hidden),
+            Self::GateUp => (2 * inner, hidden),
+            Self::Down => (hidden, inner),
+        }
+    }
+}

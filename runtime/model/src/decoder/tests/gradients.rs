@@ -1,0 +1,126 @@
+//! Taps and gradients of whole models against the twin.
+
+use std::collections::HashMap;
+
+use tunebox_compute::fused::TapSet;
+use tunebox_compute::random::Stream;
+use tunebox_compute::{DType, Device, Tensor};
+
+use super::twin::Twin;
+use crate::adapter::{AdapterKind, AdapterSettings, Targets};
+use crate::configuration::Configuration;
+use crate::policy::{Policy, PolicySettings, Scored, Seeds, View};
+use crate::tiny;
+
+const TEMPERATURE: f32 = 0.8;
+
+fn settings(kind: AdapterKind) -> AdapterSettings {
+    AdapterSettings { kind, rank: 3, alpha: 5.0, ..AdapterSettings::default() }
+}
+
+/// Moves every trained value a little, so that no gradient is zero by the zeros of a fresh B.
+pub(super) fn stir(policy: &Policy) {
+    let parameters = policy.parameters();
+    for (number, slot) in parameters.slots().iter().enumerate() {
+        let draws = Stream::new(3, &slot.name).normals(slot.shape.iter().product());
+        let draws = Tensor::from_vec(draws, slot.shape.as_slice(), &Device::Cpu).unwrap();
+        let moved = (parameters.value(number).unwrap() + (draws * 0.1).unwrap()).unwrap();
+        parameters.set(number, &moved).unwrap();
+    }
+}
+
+pub(super) fn seeds(shape: (usize, usize)) -> Seeds {
+    let draw = |name: &str| {
+        let draws = Stream::new(4, name).normals(shape.0 * shape.1);
+        Some(Tensor::from_vec(draws, shape, &Device::Cpu).unwrap())
+    };
+    Seeds { logprob: draw("logprob"), entropy: draw("entropy"), mean_logprob: draw("mean") }
+}
+
+fn check(name: &str, configuration: Configuration, settings: &AdapterSettings) {
+    let model = tiny::model(configuration, 1);
+    let policy = Policy::new(model.clone(), settings, PolicySettings::default()).unwrap();
+    stir(&policy);
+    let rows = tiny::rows();
+    let all = TapSet { entropy: true, log_sum_square: true, mean_logit: true, mean_logprob: true, top_one: false };
+    let mut scored = policy.score(&View::Policy, &rows, all, TEMPERATURE, true).unwrap();
+    let seeds = seeds((rows.count(), rows.width()));
+    policy.backward(&mut scored, &seeds).unwrap();
+    let twin = Twin::new(&model, policy.adapter());
+    check_taps(name, &scored, &twin);
+    check_gradients(name, &policy, &twin.gradients(&rows, &seeds, f64::from(TEMPERATURE)));
+}
+
+fn check_taps(name: &str, scored: &Scored, twin: &Twin) {
+    let rows = &scored.rows;
+    for (row, (ids, marks)) in rows.ids.iter().zip(&rows.targets).enumerate() {
+        let wanted = twin.taps(ids, marks, f64::from(TEMPERATURE));
+        let pairs = [
+            ("logprob", Some(&scored.taps.logprob), wanted.as_ref().map(|taps| &taps.logprob)),
+            ("entropy", scored.taps.entropy.as_ref(), wanted.as_ref().map(|taps| &taps.entropy)),
+            ("mean logprob", scored.taps.mean_logprob.as_ref(), wanted.as_ref().map(|taps| &taps.mean_logprob)),
+            ("mean logit", scored.taps.mean_logit.as_ref(), wanted.as_ref().map(|taps| &taps.mean_logit)),
+            ("log Σp²", scored.taps.log_sum_square.as_ref(), wanted.as_ref().map(|taps| &taps.log_sum_square)),
+        ];
+        for (tap, found, wanted) in pairs {
+            let found = found.unwrap().get(row).unwrap().to_vec1::<f32>().unwrap();
+            let mut wanted = wanted.map_or(Vec::new(), |tap| tap.to_vec1::<f64>().unwrap()).into_iter();
+            for (at, found) in found.into_iter().enumerate() {
+                let marked = marks.get(at).copied().unwrap_or(false);
+                let wanted = if marked { wanted.next().unwrap() } else { 0.0 };
+                let error = (f64::from(found) - wanted).abs();
+                assert!(error < 1e-5, "{name}: {tap} of row {row}, token {at}: {found} for {wanted}");
+            }
+        }
+    }
+}
+
+fn check_gradients(name: &str, policy: &Policy, wanted: &HashMap<String, Tensor>) {
+    let length = |tensor: &Tensor| tensor.sqr().unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap().sqrt();
+    let largest = wanted.values().map(length).fold(0.0, f64::max);
+    for (number, slot) in policy.parameters().slots().iter().enumerate() {
+        let found = policy.parameters().gradient(number).unwrap().to_dtype(DType::F64).unwrap();
+        let wanted = &wanted[&slot.name];
+        // Some gradients are exactly 0, such as that of a key's bias without rotation: a softmax does not
+        // see what is added to all scores. They are measured against what f32 resolves in the others.
+        let error = length(&(&found - wanted).unwrap()) / length(wanted).max(1e-2 * largest);
+        assert!(error < 1e-5, "{name}: `{}` is off by {error:e}", slot.name);
+    }
+}
+
+fn check_families(kind: AdapterKind) {
+    for (name, configuration) in tiny::families() {
+        check(name, configuration, &settings(kind));
+    }
+}
+
+#[test]
+fn lora_gradients_are_those_of_the_twin_in_every_family() {
+    check_families(AdapterKind::Lora);
+}
+
+#[test]
+fn rslora_gradients_are_those_of_the_twin_in_every_family() {
+    check_families(AdapterKind::RsLora);
+}
+
+#[test]
+fn dora_gradients_are_those_of_the_twin_in_every_family() {
+    check_families(AdapterKind::Dora);
+}
+
+#[test]
+fn full_gradients_are_those_of_the_twin_in_every_family() {
+    check_families(AdapterKind::Full);
+}
+
+#[test]
+fn gradients_are_right_where_only_some_places_are_trained() {
+    for names in [vec!["q_proj", "v_proj"], vec!["o_proj"], vec!["down_proj"], vec!["k_proj", "up_proj"]] {
+        let targets = Targets::Modules(names.iter().map(|name| (*name).to_owned()).collect());
+        for layers in [None, Some(vec![1])] {
+            let settings = AdapterSettings { targets: targets.clone(), layers, ..settings(AdapterKind::Lora) };
+            check(names[0], tiny::gemma3(), &settings);
+        }
+    }
+}

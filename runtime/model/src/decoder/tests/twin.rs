@@ -1,0 +1,262 @@
+//! The slow twin: the same model in `f64`, one sequence at a time, written from the formulas with
+//! plain tensor operations, so that autograd gives every gradient. Shares no code with the decoder.
+
+use std::collections::HashMap;
+
+use candle_core::{DType, Device, Tensor, Var};
+use tunebox_compute::fused::Activation;
+
+use crate::Model;
+use crate::adapter::{Adapter, AdapterKind};
+use crate::configuration::Configuration;
+use crate::policy::Seeds;
+use crate::rows::Rows;
+
+pub(super) struct Twin {
+    configuration: Configuration,
+    weights: HashMap<String, Tensor>,
+    /// Everything that trains, by slot name.
+    pub(super) variables: HashMap<String, Var>,
+    scales: HashMap<String, f64>,
+    dora: bool,
+}
+
+/// Per-token values of one row's targets.
+pub(super) struct RowTaps {
+    pub(super) logprob: Tensor,
+    pub(super) entropy: Tensor,
+    pub(super) mean_logprob: Tensor,
+    pub(super) mean_logit: Tensor,
+    pub(super) log_sum_square: Tensor,
+}
+
+impl Twin {
+    pub(super) fn new(model: &Model, adapter: &Adapter) -> Self {
+        let parameters = adapter.parameters();
+        let mut variables = HashMap::new();
+        for (number, slot) in parameters.slots().iter().enumerate() {
+            let value = parameters.value(number).unwrap().to_dtype(DType::F64).unwrap();
+            variables.insert(slot.name.clone(), Var::from_tensor(&value.contiguous().unwrap()).unwrap());
+        }
+        let mut weights = HashMap::new();
+        for (name, _) in crate::families::expected(&model.configuration) {
+            let weight = match variables.get(&name) {
+                Some(variable) => variable.as_tensor().clone(),
+                None => model.weights.get(&name).unwrap().to_dtype(DType::F64).unwrap(),
+            };
+            weights.insert(name, weight);
+        }
+        let scales = adapter.modules().iter().map(|module| (module.site.path(module.layer), module.scale)).collect();
+        let dora = adapter.settings().kind == AdapterKind::Dora;
+        Self { configuration: model.configuration.clone(), weights, variables, scales, dora }
+    }
+
+    fn weight(&self, name: &str) -> &Tensor {
+        &self.weights[name]
+    }
+
+    fn linear(&self, path: &str, x: &Tensor) -> Tensor {
+        let mut weight = self.weight(&format!("{path}.weight")).clone();
+        if let Some(scale) = self.scales.get(path) {
+            let a = self.variables[&format!("{path}.lora_A.weight")].as_tensor();
+            let b = self.variables[&format!("{path}.lora_B.weight")].as_tensor();
+            weight = (&weight + (b.matmul(a).unwrap() * *scale).unwrap()).unwrap();
+            if self.dora {
+                let m = self.variables[&format!("{path}.lora_magnitude_vector")].as_tensor();
+                let norm = weight.sqr().unwrap().sum(1).unwrap().sqrt().unwrap().detach();
+                weight = weight.broadcast_mul(&(m / norm).unwrap().unsqueeze(1).unwrap()).unwrap();
+            }
+        }
+        let y = x.matmul(&weight.t().unwrap()).unwrap();
+        match self.weights.get(&format!("{path}.bias")) {
+            Some(bias) => y.broadcast_add(bias).unwrap(),
+            None => y,
+        }
+    }
+
+    fn norm(&self, name: &str, x: &Tensor) -> Tensor {
+        let offset = if self.configuration.unit_offset_norm { 1.0 } else { 0.0 };
+        let weight = (self.weight(&format!("{name}.weight")) + offset).unwrap();
+        let last = x.rank() - 1;
+        let mean = (x.sqr().unwrap().mean_keepdim(last).unwrap() + self.configuration.norm_epsilon).unwrap();
+        x.broadcast_div(&mean.sqrt().unwrap()).unwrap().broadcast_mul(&weight).unwrap()
+    }
+
+    /// `[tokens, heads · width]` to `[heads, tokens, width]`.
+    fn heads(&self, x: &Tensor, heads: usize) -> Tensor {
+        let tokens = x.dim(0).unwrap();
+        let split = x.reshape((tokens, heads, self.configuration.head_dim)).unwrap();
+        split.transpose(0, 1).unwrap().contiguous().unwrap()
+    }
+
+    fn rotate(&self, x: &Tensor, rope: usize) -> Tensor {
+        let width = self.configuration.head_dim;
+        let tokens = x.dim(1).unwrap();
+        let frequencies = self.configuration.ropes[rope].frequencies(width);
+        let angles: Vec<f64> =
+            (0..tokens).flat_map(|token| frequencies.iter().map(move |frequency| token as f64 * frequency)).collect();
+        let angles = Tensor::from_vec(angles, (tokens, width / 2), &Device::Cpu).unwrap();
+        let angles = Tensor::cat(&[&angles, &angles], 1).unwrap();
+        let (left, right) = (x.narrow(2, 0, width / 2).unwrap(), x.narrow(2, width / 2, width / 2).unwrap());
+        let turned = Tensor::cat(&[&right.neg().unwrap(), &left], 2).unwrap();
+        let straight = x.broadcast_mul(&angles.cos().unwrap()).unwrap();
+        (straight + turned.broadcast_mul(&angles.sin().unwrap()).unwrap()).unwrap()
+    }
+
+    fn attention(&self, layer: usize, x: &Tensor) -> Tensor {
+        let configuration = &self.configuration;
+        let path = |part: &str| format!("model.layers.{layer}.self_attn.{part}");
+        let width = configuration.head_dim;
+        let (queries, keys) = (configuration.heads * width, configuration.kv_heads * width);
+        let (q, k, v) = if configuration.fused_projections {
+            let all = self.linear(&path("qkv_proj"), x);
+            (
+                all.narrow(1, 0, queries).unwrap(),
+                all.narrow(1, queries, keys).unwrap(),
+                all.narrow(1, queries + keys, keys).unwrap(),
+            )
+        } else {
+            (self.linear(&path("q_proj"), x), self.linear(&path("k_proj"), x), self.linear(&path("v_proj"), x))
+        };
+        let (mut q, mut k) = (self.heads(&q, configuration.heads), self.heads(&k, configuration.kv_heads));
+        let v = self.heads(&v, configuration.kv_heads);
+        if configuration.query_key_norm {
+            q = self.norm(&path("q_norm"), &q);
+            k = self.norm(&path("k_norm"), &k);
+        }
+        let kind = configuration.layers_kind[layer];
+        if let Some(rope) = kind.rope {
+            q = self.rotate(&q, rope);
+            k = self.rotate(&k, rope);
+        }
+        let group = configuration.heads / configuration.kv_heads;
+        let tokens = x.dim(0).unwrap();
+        let repeat = |x: &Tensor| {
+            let wide = x.unsqueeze(1).unwrap().expand((configuration.kv_heads, group, tokens, width)).unwrap();
+            wide.contiguous().unwrap().reshape((configuration.heads, tokens, width)).unwrap()
+        };
+        let (k, v) = (repeat(&k), repeat(&v));
+        let mut scores = q.matmul(&k.t().unwrap()).unwrap();
+        scores = (scores * f64::from(configuration.attention_scale)).unwrap();
+        scores = cap(scores, configuration.attention_soft_cap);
+        let hidden = |i: usize, j: usize| j > i || kind.window.is_some_and(|window| i - j >= window);
+        let mask: Vec<f64> =
+            (0..tokens).flat_map(|i| (0..tokens).map(move |j| if hidden(i, j) { -1e30 } else { 0.0 })).collect();
+        let mask = Tensor::from_vec(mask, (tokens, tokens), &Device::Cpu).unwrap();
+        let weights = log_softmax(&scores.broadcast_add(&mask).unwrap()).exp().unwrap();
+        let mixed = weights.matmul(&v).unwrap().transpose(0, 1).unwrap().contiguous().unwrap();
+        self.linear(&path("o_proj"), &mixed.reshape((tokens, queries)).unwrap())
+    }
+
+    fn feed_forward(&self, layer: usize, x: &Tensor) -> Tensor {
+        let path = |part: &str| format!("model.layers.{layer}.mlp.{part}");
+        let inner = self.configuration.intermediate;
+        let (gate, up) = if self.configuration.fused_projections {
+            let both = self.linear(&path("gate_up_proj"), x);
+            (both.narrow(1, 0, inner).unwrap(), both.narrow(1, inner, inner).unwrap())
+        } else {
+            (self.linear(&path("gate_proj"), x), self.linear(&path("up_proj"), x))
+        };
+        let active = match self.configuration.activation {
+            Activation::Silu => (&gate / (gate.neg().unwrap().exp().unwrap() + 1.0).unwrap()).unwrap(),
+            Activation::GeluTanh => {
+                let cube = (gate.sqr().unwrap() * &gate).unwrap();
+                let inner =
+                    ((&gate + (cube * 0.044715).unwrap()).unwrap() * (2.0 / std::f64::consts::PI).sqrt()).unwrap();
+                ((&gate * 0.5).unwrap() * (inner.tanh().unwrap() + 1.0).unwrap()).unwrap()
+            }
+        };
+        self.linear(&path("down_proj"), &(active * up).unwrap())
+    }
+
+    fn block(&self, layer: usize, x: &Tensor) -> Tensor {
+        let name = |part: &str| format!("model.layers.{layer}.{part}");
+        let sandwich = self.configuration.sandwich_norms;
+        let mut mixed = self.attention(layer, &self.norm(&name("input_layernorm"), x));
+        if sandwich {
+            mixed = self.norm(&name("post_attention_layernorm"), &mixed);
+        }
+        let x = (x + mixed).unwrap();
+        let before = if sandwich { "pre_feedforward_layernorm" } else { "post_attention_layernorm" };
+        let mut moved = self.feed_forward(layer, &self.norm(&name(before), &x));
+        if sandwich {
+            moved = self.norm(&name("post_feedforward_layernorm"), &moved);
+        }
+        (x + moved).unwrap()
+    }
+
+    /// Logits `[tokens, vocabulary]`, divided by the temperature.
+    pub(super) fn logits(&self, ids: &[u32], temperature: f64) -> Tensor {
+        let ids = Tensor::new(ids, &Device::Cpu).unwrap();
+        let embedding = self.weight("model.embed_tokens.weight");
+        let mut x = embedding.index_select(&ids, 0).unwrap();
+        x = (x * f64::from(self.configuration.embedding_scale)).unwrap();
+        for layer in 0..self.configuration.layers {
+            x = self.block(layer, &x);
+        }
+        x = self.norm("model.norm", &x);
+        let head = if self.configuration.tied { embedding } else { self.weight("lm_head.weight") };
+        let logits = (x.matmul(&head.t().unwrap()).unwrap() * f64::from(self.configuration.logit_scale)).unwrap();
+        (cap(logits, self.configuration.logit_soft_cap) / temperature).unwrap()
+    }
+
+    /// Taps of one row's targets, in order.
+    pub(super) fn taps(&self, ids: &[u32], marks: &[bool], temperature: f64) -> Option<RowTaps> {
+        let places: Vec<u32> = (1..ids.len()).filter(|at| marks[*at]).map(|at| at as u32 - 1).collect();
+        if places.is_empty() {
+            return None;
+        }
+        let chosen: Vec<u32> = places.iter().map(|at| ids[*at as usize + 1]).collect();
+        let places = Tensor::new(places.as_slice(), &Device::Cpu).unwrap();
+        let logits = self.logits(ids, temperature).index_select(&places, 0).unwrap();
+        let all = log_softmax(&logits);
+        let chosen = Tensor::new(chosen.as_slice(), &Device::Cpu).unwrap().unsqueeze(1).unwrap();
+        let shares = all.exp().unwrap();
+        Some(RowTaps {
+            logprob: all.gather(&chosen, 1).unwrap().squeeze(1).unwrap(),
+            entropy: (&shares * &all).unwrap().sum(1).unwrap().neg().unwrap(),
+            mean_logprob: all.mean(1).unwrap(),
+            mean_logit: logits.mean(1).unwrap(),
+            log_sum_square: shares.sqr().unwrap().sum(1).unwrap().log().unwrap(),
+        })
+    }
+
+    /// The gradient of Σ seed · tap for every variable that has one.
+    pub(super) fn gradients(&self, rows: &Rows, seeds: &Seeds, temperature: f64) -> HashMap<String, Tensor> {
+        let mut total = Tensor::zeros((), DType::F64, &Device::Cpu).unwrap();
+        for (row, (ids, marks)) in rows.ids.iter().zip(&rows.targets).enumerate() {
+            let Some(taps) = self.taps(ids, marks, temperature) else { continue };
+            let places: Vec<u32> = (0..ids.len()).filter(|at| marks[*at]).map(|at| at as u32).collect();
+            let places = Tensor::new(places.as_slice(), &Device::Cpu).unwrap();
+            let pairs = [
+                (&seeds.logprob, &taps.logprob),
+                (&seeds.entropy, &taps.entropy),
+                (&seeds.mean_logprob, &taps.mean_logprob),
+            ];
+            for (seed, tap) in pairs {
+                let Some(seed) = seed else { continue };
+                let seed = seed.get(row).unwrap().index_select(&places, 0).unwrap().to_dtype(DType::F64).unwrap();
+                total = (total + (seed * tap).unwrap().sum_all().unwrap()).unwrap();
+            }
+        }
+        let store = total.backward().unwrap();
+        let found = |(name, variable): (&String, &Var)| {
+            store.get(variable.as_tensor()).map(|gradient| (name.clone(), gradient.clone()))
+        };
+        self.variables.iter().filter_map(found).collect()
+    }
+}
+
+fn cap(values: Tensor, cap: Option<f32>) -> Tensor {
+    match cap.map(f64::from) {
+        Some(cap) => ((values / cap).unwrap().tanh().unwrap() * cap).unwrap(),
+        None => values,
+    }
+}
+
+fn log_softmax(logits: &Tensor) -> Tensor {
+    let last = logits.rank() - 1;
+    let shifted = logits.broadcast_sub(&logits.max_keepdim(last).unwrap().detach()).unwrap();
+    let total = shifted.exp().unwrap().sum_keepdim(last).unwrap().log().unwrap();
+    shifted.broadcast_sub(&total).unwrap()
+}

@@ -1,0 +1,149 @@
+//! Files that appear whole or not at all, and tensors written one after another without
+//! holding a second copy of a model. Leaves names and meaning to the callers.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use half::{bf16, f16};
+use safetensors::tensor::{Dtype, TensorView};
+use serde_json::{Map, Value, json};
+use tempfile::NamedTempFile;
+use tunebox_compute::{DType, Tensor};
+
+use crate::error::{Error, Result};
+
+/// One tensor that a file is going to hold.
+pub(crate) struct Stored {
+    pub(crate) name: String,
+    pub(crate) shape: Vec<usize>,
+    /// `F32`, `BF16` or `F16`.
+    pub(crate) dtype: DType,
+}
+
+impl Stored {
+    fn bytes(&self) -> usize {
+        self.shape.iter().product::<usize>() * self.dtype.size_in_bytes()
+    }
+}
+
+/// Makes a folder and those above it.
+pub(crate) fn make_folder(path: &Path) -> Result<()> {
+    std::fs::create_dir_all(path).map_err(|source| Error::file(path, source))
+}
+
+/// Writes a text.
+pub(crate) fn write_text(path: &Path, text: &str) -> Result<()> {
+    whole(path, |file| file.write_all(text.as_bytes()))
+}
+
+/// Writes a safetensors file; `tensor` makes the tensor of each number when its turn comes.
+pub(crate) fn write_tensors(
+    path: &Path,
+    list: &[Stored],
+    mut tensor: impl FnMut(usize) -> Result<Tensor>,
+) -> Result<()> {
+    // Sorted by name, so that the same numbers are the same bytes.
+    let mut order: Vec<usize> = (0..list.len()).collect();
+    order.sort_by(|left, right| list[*left].name.cmp(&list[*right].name));
+    let header = header(list, &order)?;
+    let mut failure = None;
+    let written = whole(path, |file| {
+        file.write_all(&(header.len() as u64).to_le_bytes())?;
+        file.write_all(&header)?;
+        for number in &order {
+            match tensor(*number).and_then(|tensor| little_endian(&tensor, &list[*number])) {
+                Ok(bytes) => file.write_all(&bytes)?,
+                Err(error) => {
+                    failure = Some(error);
+                    return Err(std::io::Error::other("a tensor could not be made"));
+                }
+            }
+        }
+        Ok(())
+    });
+    match failure {
+        Some(error) => Err(error),
+        None => written,
+    }
+}
+
+/// The `f32` values of a stored tensor; none for element types that are no real numbers of 16 or 32 bits.
+pub(crate) fn widen(view: &TensorView<'_>) -> Option<Vec<f32>> {
+    let pairs = || view.data().chunks_exact(2).map(|pair| [pair[0], pair[1]]);
+    match view.dtype() {
+        Dtype::F32 => Some(
+            view.data().chunks_exact(4).map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]])).collect(),
+        ),
+        Dtype::BF16 => Some(pairs().map(|pair| bf16::from_le_bytes(pair).to_f32()).collect()),
+        Dtype::F16 => Some(pairs().map(|pair| f16::from_le_bytes(pair).to_f32()).collect()),
+        _ => None,
+    }
+}
+
+/// Temporary file beside the target, sync, rename.
+fn whole(path: &Path, write: impl FnOnce(&mut BufWriter<&mut File>) -> std::io::Result<()>) -> Result<()> {
+    let failed = |source| Error::file(path, source);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut temporary = readable_file(folder).map_err(failed)?;
+    let mut writer = BufWriter::with_capacity(1 << 20, temporary.as_file_mut());
+    write(&mut writer).and_then(|()| writer.flush()).map_err(failed)?;
+    drop(writer);
+    temporary.as_file().sync_all().map_err(failed)?;
+    temporary.persist(path).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
+/// A temporary file with the permissions of an ordinary one: others may read a model.
+fn readable_file(folder: &Path) -> std::io::Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(std::fs::Permissions::from_mode(0o644));
+    }
+    builder.tempfile_in(folder)
+}
+
+fn header(list: &[Stored], order: &[usize]) -> Result<Vec<u8>> {
+    let mut table = Map::new();
+    table.insert("__metadata__".into(), json!({ "format": "pt" }));
+    let mut start = 0;
+    for number in order {
+        let stored = &list[*number];
+        let end = start + stored.bytes();
+        let entry = json!({ "dtype": dtype_name(stored)?, "shape": stored.shape, "data_offsets": [start, end] });
+        table.insert(stored.name.clone(), entry);
+        start = end;
+    }
+    let mut text = Value::Object(table).to_string().into_bytes();
+    // The data starts at a multiple of eight.
+    text.resize(text.len().div_ceil(8) * 8, b' ');
+    Ok(text)
+}
+
+fn dtype_name(stored: &Stored) -> Result<&'static str> {
+    match stored.dtype {
+        DType::F32 => Ok("F32"),
+        DType::BF16 => Ok("BF16"),
+        DType::F16 => Ok("F16"),
+        other => Err(Error::Unsupported(format!("weights cannot be written as `{other:?}`; f32, bf16 and f16 can"))),
+    }
+}
+
+fn little_endian(tensor: &Tensor, stored: &Stored) -> Result<Vec<u8>> {
+    if tensor.dims() != stored.shape.as_slice() {
+        return Err(Error::Argument(format!(
+            "`{}` has shape {:?} where {:?} was announced",
+            stored.name,
+            tensor.dims(),
+            stored.shape
+        )));
+    }
+    let values = tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>()?;
+    Ok(match stored.dtype {
+        DType::BF16 => values.iter().flat_map(|value| bf16::from_f32(*value).to_le_bytes()).collect(),
+        DType::F16 => values.iter().flat_map(|value| f16::from_f32(*value).to_le_bytes()).collect(),
+        _ => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+    })
+}

@@ -1,0 +1,163 @@
+//! Letting the model write: static batches over a cache of keys and values.
+//!
+//! Every completion draws from its own stream, named by seed, prompt and number, so that results do
+//! not depend on how the work is batched. Leaves chat templates and text to `chat` and `tokenizer`.
+
+mod cache;
+mod choose;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use choose::Choice;
+use writer::Writer;
+
+use crate::decoder::head::Head;
+use crate::error::{Error, Result};
+use crate::policy::{Policy, View};
+use tunebox_compute::fused::TapSet;
+
+/// Completions that are written side by side.
+const BATCH: usize = 32;
+
+/// How to write.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sampling {
+    /// Logits are divided by this; 0 takes the likeliest token.
+    pub temperature: f32,
+    /// Only the k likeliest tokens; 0 turns it off.
+    pub top_k: usize,
+    /// Only the likeliest tokens that hold this share of the probability, in (0, 1].
+    pub top_p: f32,
+    /// Only tokens with at least this share of the likeliest one's probability, in [0, 1].
+    pub min_p: f32,
+    /// New tokens at most, the end token included.
+    pub max_tokens: usize,
+    /// Texts that end a completion where they appear; they stay in its ids.
+    pub stop: Vec<String>,
+    /// Where the streams start.
+    pub seed: u64,
+    /// Completions for each prompt.
+    pub completions: usize,
+    /// The number that the first prompt has in its streams: a list that is split over several
+    /// calls gives the same as in one.
+    pub first_prompt: u64,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self {
+            temperature: 1.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            max_tokens: 256,
+            stop: Vec::new(),
+            seed: 42,
+            completions: 1,
+            first_prompt: 0,
+        }
+    }
+}
+
+impl Sampling {
+    fn check(&self) -> Result<()> {
+        let refuse = |what: &str, found: String, allowed: &str| {
+            Err(Error::Argument(format!("sampling `{what}` is `{found}`; it must be {allowed}")))
+        };
+        if !(self.temperature.is_finite() && self.temperature >= 0.0) {
+            return refuse("temperature", self.temperature.to_string(), "0 or more");
+        }
+        if !(self.top_p > 0.0 && self.top_p <= 1.0) {
+            return refuse("top-p", self.top_p.to_string(), "in (0, 1]");
+        }
+        if !(0.0..=1.0).contains(&self.min_p) {
+            return refuse("min-p", self.min_p.to_string(), "in [0, 1]");
+        }
+        Ok(())
+    }
+}
+
+/// What was written after one prompt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Completion {
+    /// The new tokens, an end token included.
+    pub ids: Vec<u32>,
+    /// The log-probability of each under the distribution that it was drawn from; with
+    /// temperature 0 under the model's own at temperature 1.
+    pub logprobs: Vec<f32>,
+    /// Whether it ended by itself: by an end token or a stop text.
+    pub finished: bool,
+}
+
+/// Writes completions, those of one prompt side by side in the result. `on_token` hears of every
+/// token as it comes, with the number of its completion; false ends that completion.
+///
+/// # Errors
+/// When a setting is outside its range, a prompt is empty or holds unknown tokens, stop texts are
+/// given but the model has no tokenizer, or the model gives no finite logits.
+pub fn generate(
+    policy: &Policy,
+    view: &View,
+    prompts: &[Vec<u32>],
+    sampling: &Sampling,
+    on_token: &mut dyn FnMut(usize, u32) -> bool,
+) -> Result<Vec<Completion>> {
+    sampling.check()?;
+    check_prompts(policy, prompts)?;
+    let mut writers: Vec<Writer> =
+        (0..prompts.len() * sampling.completions).map(|number| Writer::new(number, sampling)).collect();
+    if sampling.max_tokens > 0 {
+        for batch in writers.chunks_mut(BATCH) {
+            write(policy, view, prompts, sampling, batch, on_token)?;
+        }
+    }
+    Ok(writers.into_iter().map(Writer::into_completion).collect())
+}
+
+fn write(
+    policy: &Policy,
+    view: &View,
+    prompts: &[Vec<u32>],
+    sampling: &Sampling,
+    batch: &mut [Writer],
+    on_token: &mut dyn FnMut(usize, u32) -> bool,
+) -> Result<()> {
+    let lens = policy.lens(view)?;
+    let temperature = if sampling.temperature > 0.0 { sampling.temperature } else { 1.0 };
+    let head = Head::new(&lens, temperature, TapSet::default())?;
+    let longest = batch.iter().map(|writer| prompts[writer.prompt()].len()).max().unwrap_or(0);
+    let blocks = cache::blocks(&lens, longest + sampling.max_tokens)?;
+    let ending = writer::Ending::new(policy.model(), sampling)?;
+    let mut rows = cache::prefill(&lens, &blocks, prompts, batch)?;
+    let mut active: Vec<&mut Writer> = batch.iter_mut().collect();
+    loop {
+        let choices = choose::choose(&head.logits(&rows)?, sampling, &mut active)?;
+        for (writer, Choice { id, logprob }) in active.iter_mut().zip(choices) {
+            writer.take(id, logprob, &ending, on_token)?;
+        }
+        active.retain(|writer| !writer.ended());
+        if active.is_empty() {
+            return Ok(());
+        }
+        rows = cache::step(&lens, &blocks, &mut active)?;
+    }
+}
+
+fn check_prompts(policy: &Policy, prompts: &[Vec<u32>]) -> Result<()> {
+    let vocabulary = policy.model().configuration.vocabulary;
+    for (number, prompt) in prompts.iter().enumerate() {
+        if prompt.is_empty() {
+            return Err(Error::Argument(format!(
+                "prompt `{number}` is empty; a completion needs a token to start from"
+            )));
+        }
+        if let Some(id) = prompt.iter().find(|id| **id as usize >= vocabulary) {
+            return Err(Error::Argument(format!(
+                "prompt `{number}` holds token `{id}`, the model's vocabulary ends at `{}`",
+                vocabulary.saturating_sub(1)
+            )));
+        }
+    }
+    Ok(())
+}

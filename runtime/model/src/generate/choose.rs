@@ -1,0 +1,203 @@
+//! The next token from a row of logits: temperature, then top-k, top-p and min-p, then one draw.
+//! Sums are in `f64` and in a fixed order, so that a draw means the same token everywhere.
+
+use rayon::prelude::*;
+use tunebox_compute::Tensor;
+
+use super::Sampling;
+use super::writer::Writer;
+use crate::error::{Error, Result};
+
+/// A token that was chosen, and its log-probability.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Choice {
+    pub(super) id: u32,
+    pub(super) logprob: f32,
+}
+
+/// One token for every sequence from `[sequences, vocabulary]`, divided by the temperature already.
+pub(super) fn choose(logits: &Tensor, sampling: &Sampling, active: &mut [&mut Writer]) -> Result<Vec<Choice>> {
+    let (_, vocabulary) = logits.dims2()?;
+    let values = logits.flatten_all()?.to_vec1::<f32>()?;
+    let draws: Vec<f64> = active.iter_mut().map(|writer| writer.draw()).collect();
+    values.par_chunks(vocabulary.max(1)).zip(draws).map(|(row, draw)| one(row, sampling, draw)).collect()
+}
+
+/// One token from one row; `draw` is in [0, 1).
+pub(super) fn one(logits: &[f32], sampling: &Sampling, draw: f64) -> Result<Choice> {
+    let (best, largest) = likeliest(logits)?;
+    let weights: Vec<f64> = logits.iter().map(|logit| f64::from(*logit - largest).exp()).collect();
+    if sampling.temperature == 0.0 {
+        let total: f64 = weights.iter().sum();
+        return Ok(Choice { id: best, logprob: -total.ln() as f32 });
+    }
+    let open = sampling.top_k == 0 && sampling.top_p >= 1.0 && sampling.min_p <= 0.0;
+    if open {
+        return Ok(drawn((0..).zip(weights.iter().copied()), draw, best));
+    }
+    let kept = allowed(&weights, sampling);
+    Ok(drawn(kept.iter().map(|id| (*id, weights[*id as usize])), draw, best))
+}
+
+/// The token with the largest logit, the first of equals.
+fn likeliest(logits: &[f32]) -> Result<(u32, f32)> {
+    let mut best = (0, f32::NEG_INFINITY);
+    for (id, logit) in (0..).zip(logits) {
+        if !logit.is_finite() {
+            let what = format!("the logit of token `{id}` is `{logit}`; the model's weights or adapter have diverged");
+            return Err(Error::Compute(tunebox_compute::Error::NonFinite(what)));
+        }
+        if *logit > best.1 {
+            best = (id, *logit);
+        }
+    }
+    Ok(best)
+}
+
+/// Walks the weights until the draw's share of their sum is reached.
+fn drawn(weights: impl Iterator<Item = (u32, f64)> + Clone, draw: f64, best: u32) -> Choice {
+    let total: f64 = weights.clone().map(|(_, weight)| weight).sum();
+    let wanted = draw * total;
+    let mut reached = 0.0;
+    let mut chosen = (best, 1.0);
+    for (id, weight) in weights {
+        if weight <= 0.0 {
+            continue;
+        }
+        reached += weight;
+        chosen = (id, weight);
+        if reached > wanted {
+            break;
+        }
+    }
+    Choice { id: chosen.0, logprob: (chosen.1 / total).ln() as f32 }
+}
+
+/// The tokens that top-k, top-p and min-p leave, likeliest first.
+fn allowed(weights: &[f64], sampling: &Sampling) -> Vec<u32> {
+    let limit = if sampling.top_k == 0 { weights.len() } else { sampling.top_k.min(weights.len()) };
+    let mut kept = ranked(weights, sampling, limit);
+    // The largest weight is 1: it belongs to the largest logit.
+    kept.retain(|id| weights[*id as usize] >= f64::from(sampling.min_p));
+    kept
+}
+
+/// The first `limit` tokens by weight, as few of them as hold the top-p share.
+fn ranked(weights: &[f64], sampling: &Sampling, limit: usize) -> Vec<u32> {
+    if sampling.top_p >= 1.0 {
+        return first(weights, limit);
+    }
+    let share = f64::from(sampling.top_p);
+    // Sorting a whole vocabulary for a handful of tokens is most of a step's time: try few first.
+    let mut count = limit.min(256);
+    loop {
+        let kept = first(weights, count);
+        let total: f64 = if limit == weights.len() {
+            weights.iter().sum()
+        } else {
+            first(weights, limit).iter().map(|id| weights[*id as usize]).sum()
+        };
+        let mut reached = 0.0;
+        for (rank, id) in kept.iter().enumerate() {
+            reached += weights[*id as usize];
+            if reached >= share * total {
+                return kept[..=rank].to_vec();
+            }
+        }
+        if count == limit {
+            return kept;
+        }
+        count = (count * 16).min(limit);
+    }
+}
+
+/// The first `count` tokens by weight, equals by number.
+fn first(weights: &[f64], count: usize) -> Vec<u32> {
+    let by_weight =
+        |left: &u32, right: &u32| weights[*right as usize].total_cmp(&weights[*left as usize]).then(left.cmp(right));
+    let mut ids: Vec<u32> = (0..weights.len() as u32).collect();
+    if count < ids.len() {
+        ids.select_nth_unstable_by(count, by_weight);
+        ids.truncate(count);
+    }
+    ids.sort_unstable_by(by_weight);
+    ids
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sampling() -> Sampling {
+        Sampling { temperature: 1.0, ..Sampling::default() }
+    }
+
+    /// Logits whose probabilities are 0.1, 0.2, 0.3, 0.4.
+    fn logits() -> Vec<f32> {
+        [0.1f32, 0.2, 0.3, 0.4].iter().map(|share| share.ln()).collect()
+    }
+
+    fn ids(sampling: &Sampling) -> Vec<u32> {
+        let draws = (0..1000).map(|draw| f64::from(draw) / 1000.0);
+        let mut ids: Vec<u32> = draws.map(|draw| one(&logits(), sampling, draw).unwrap().id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
+    #[test]
+    fn draws_follow_the_probabilities() {
+        let count = |id: u32| {
+            let draws = (0..1000).map(|draw| (f64::from(draw) + 0.5) / 1000.0);
+            draws.filter(|draw| one(&logits(), &sampling(), *draw).unwrap().id == id).count()
+        };
+        assert_eq!([count(0), count(1), count(2), count(3)], [100, 200, 300, 400]);
+    }
+
+    #[test]
+    fn the_log_probability_is_that_of_the_distribution_drawn_from() {
+        let open = one(&logits(), &sampling(), 0.95).unwrap();
+        assert!((f64::from(open.logprob) - 0.4f64.ln()).abs() < 1e-6);
+        let top = one(&logits(), &Sampling { top_k: 2, ..sampling() }, 0.1).unwrap();
+        assert_eq!(top.id, 3);
+        assert!((f64::from(top.logprob) - (0.4f64 / 0.7).ln()).abs() < 1e-6);
+    }
+
+    #[test]
+    fn top_k_leaves_the_k_likeliest() {
+        assert_eq!(ids(&Sampling { top_k: 3, ..sampling() }), vec![1, 2, 3]);
+    }
+
+    #[test]
+    fn top_p_leaves_as_few_as_hold_the_share() {
+        assert_eq!(ids(&Sampling { top_p: 0.69, ..sampling() }), vec![2, 3]);
+        assert_eq!(ids(&Sampling { top_p: 0.71, ..sampling() }), vec![1, 2, 3]);
+    }
+
+    #[test]
+    fn top_p_counts_shares_of_what_top_k_leaves() {
+        // 0.4 / 0.7 = 0.571 of what two tokens hold.
+        assert_eq!(ids(&Sampling { top_k: 2, top_p: 0.55, ..sampling() }), vec![3]);
+        assert_eq!(ids(&Sampling { top_k: 2, top_p: 0.6, ..sampling() }), vec![2, 3]);
+    }
+
+    #[test]
+    fn min_p_leaves_what_is_near_the_likeliest() {
+        assert_eq!(ids(&Sampling { min_p: 0.6, ..sampling() }), vec![2, 3]);
+    }
+
+    #[test]
+    fn temperature_zero_takes_the_likeliest_whatever_the_draw() {
+        let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
+        for draw in [0.0, 0.5, 0.999] {
+            let choice = one(&logits(), &greedy, draw).unwrap();
+            assert_eq!(choice.id, 3);
+            assert!((f64::from(choice.logprob) - 0.4f64.ln()).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn a_logit_that_is_not_a_number_is_an_error() {
+        assert!(one(&[0.0, f32::NAN], &sampling(), 0.5).is_err());
+    }
+}

@@ -1,0 +1,152 @@
+//! Generation against scoring, and against itself in other batches.
+
+use std::sync::Arc;
+
+use tunebox_compute::fused::TapSet;
+
+use super::{Completion, Sampling, generate};
+use crate::adapter::AdapterSettings;
+use crate::configuration::Configuration;
+use crate::policy::{Policy, PolicySettings, View};
+use crate::rows::Rows;
+use crate::tiny;
+
+fn policy(configuration: Configuration) -> Policy {
+    let model = tiny::model(configuration, 1);
+    Policy::new(model, &AdapterSettings::default(), PolicySettings::default()).unwrap()
+}
+
+fn endless(configuration: Configuration) -> Configuration {
+    Configuration { eos: Vec::new(), ..configuration }
+}
+
+fn prompts() -> Vec<Vec<u32>> {
+    vec![vec![5, 6, 7, 8, 9, 10], vec![11], vec![12, 13, 14], vec![5, 6, 7, 8, 9, 10]]
+}
+
+fn sampling() -> Sampling {
+    Sampling { max_tokens: 12, seed: 7, ..Sampling::default() }
+}
+
+fn run(policy: &Policy, prompts: &[Vec<u32>], sampling: &Sampling) -> Vec<Completion> {
+    generate(policy, &View::Policy, prompts, sampling, &mut |_, _| true).unwrap()
+}
+
+#[test]
+fn the_cache_gives_the_log_probabilities_of_scoring_in_every_family() {
+    for (name, configuration) in tiny::families() {
+        let policy = policy(endless(configuration));
+        let sampling = Sampling { temperature: 0.7, ..sampling() };
+        for (prompt, completion) in prompts().iter().zip(run(&policy, &prompts(), &sampling)) {
+            let ids = [prompt.as_slice(), &completion.ids].concat();
+            let marks = (0..ids.len()).map(|at| at >= prompt.len()).collect();
+            let rows = Arc::new(Rows::new(vec![ids], vec![marks]).unwrap());
+            let scored = policy.score(&View::Policy, &rows, TapSet::default(), 0.7, false).unwrap();
+            let scored = scored.taps.logprob.to_vec2::<f32>().unwrap().remove(0);
+            assert_eq!(completion.ids.len(), 12);
+            for (written, scored) in completion.logprobs.iter().zip(&scored[prompt.len()..]) {
+                assert!((written - scored).abs() < 1e-5, "{name}: {written} written, {scored} scored");
+            }
+        }
+    }
+}
+
+#[test]
+fn completions_do_not_depend_on_batching() {
+    let policy = policy(tiny::gemma3());
+    let sampling = Sampling { completions: 3, ..sampling() };
+    let together = run(&policy, &prompts(), &sampling);
+    for (number, prompt) in prompts().into_iter().enumerate() {
+        let alone = Sampling { first_prompt: number as u64, ..sampling.clone() };
+        let alone = run(&policy, &[prompt], &alone);
+        for (alone, together) in alone.iter().zip(&together[number * 3..]) {
+            assert_eq!(alone.ids, together.ids);
+            assert_eq!(alone.finished, together.finished);
+        }
+    }
+}
+
+#[test]
+fn more_completions_than_a_batch_holds_are_all_written() {
+    let policy = policy(tiny::llama());
+    let many = Sampling { completions: 40, max_tokens: 3, ..sampling() };
+    let few = Sampling { completions: 2, max_tokens: 3, ..sampling() };
+    let (many, few) = (run(&policy, &prompts(), &many), run(&policy, &prompts(), &few));
+    assert_eq!(many.len(), 160);
+    assert_eq!(many[40].ids, few[2].ids);
+    assert_eq!(many[41].ids, few[3].ids);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_and_another_seed_another_text() {
+    let policy = policy(endless(tiny::llama()));
+    let first = run(&policy, &prompts(), &sampling());
+    assert_eq!(first, run(&policy, &prompts(), &sampling()));
+    assert_ne!(first, run(&policy, &prompts(), &Sampling { seed: 8, ..sampling() }));
+}
+
+#[test]
+fn completions_of_one_prompt_differ() {
+    let policy = policy(endless(tiny::llama()));
+    let found = run(&policy, &prompts()[..1], &Sampling { completions: 2, ..sampling() });
+    assert_ne!(found[0].ids, found[1].ids);
+}
+
+#[test]
+fn temperature_zero_takes_the_likeliest_token_of_scoring() {
+    let policy = policy(endless(tiny::qwen2()));
+    let found = run(&policy, &prompts(), &Sampling { temperature: 0.0, ..sampling() });
+    for (prompt, completion) in prompts().iter().zip(found) {
+        let ids = [prompt.as_slice(), &completion.ids].concat();
+        let marks = (0..ids.len()).map(|at| at >= prompt.len()).collect();
+        let rows = Arc::new(Rows::new(vec![ids], vec![marks]).unwrap());
+        let taps = TapSet { top_one: true, ..TapSet::default() };
+        let scored = policy.score(&View::Policy, &rows, taps, 1.0, false).unwrap();
+        let first_choice = scored.taps.top_one.unwrap().to_vec2::<f32>().unwrap().remove(0);
+        assert!(first_choice[prompt.len()..].iter().all(|value| *value == 1.0));
+    }
+}
+
+#[test]
+fn an_end_token_finishes_a_completion_and_stays_in_it() {
+    let everything = (0..40).collect();
+    let policy = policy(Configuration { eos: everything, ..tiny::llama() });
+    for completion in run(&policy, &prompts(), &sampling()) {
+        assert!(completion.finished);
+        assert_eq!(completion.ids.len(), 1);
+    }
+}
+
+#[test]
+fn the_limit_of_tokens_cuts_a_completion_off_unfinished() {
+    let policy = policy(endless(tiny::llama()));
+    for completion in run(&policy, &prompts(), &sampling()) {
+        assert!(!completion.finished);
+        assert_eq!((completion.ids.len(), completion.logprobs.len()), (12, 12));
+    }
+}
+
+#[test]
+fn whoever_listens_can_end_one_completion() {
+    let policy = policy(endless(tiny::llama()));
+    let mut heard = 0;
+    let mut listen = |number: usize, _| {
+        heard += usize::from(number == 1);
+        !(number == 1 && heard == 4)
+    };
+    let found = generate(&policy, &View::Policy, &prompts(), &sampling(), &mut listen).unwrap();
+    assert_eq!(found.iter().map(|completion| completion.ids.len()).collect::<Vec<_>>(), vec![12, 4, 12, 12]);
+}
+
+#[test]
+fn an_empty_prompt_is_an_error() {
+    let policy = policy(tiny::llama());
+    assert!(generate(&policy, &View::Policy, &[Vec::new()], &sampling(), &mut |_, _| true).is_err());
+}
+
+#[test]
+fn stop_texts_without_a_tokenizer_are_an_error() {
+    let policy = policy(tiny::llama());
+    let sampling = Sampling { stop: vec!["end".into()], ..sampling() };
+    assert!(generate(&policy, &View::Policy, &prompts(), &sampling, &mut |_, _| true).is_err());
+}

@@ -1,0 +1,115 @@
+//! One completion as it grows: its tokens, its stream, its cache, and when it ends.
+
+use tunebox_compute::random::Stream;
+
+use super::cache::Cache;
+use super::{Completion, Sampling};
+use crate::Model;
+use crate::error::{Error, Result};
+use crate::tokenizer::Tokenizer;
+
+/// A completion under way.
+pub(super) struct Writer {
+    /// The number in the result.
+    number: usize,
+    prompt: usize,
+    stream: Stream,
+    max_tokens: usize,
+    ids: Vec<u32>,
+    logprobs: Vec<f32>,
+    finished: bool,
+    ended: bool,
+    pub(super) cache: Cache,
+}
+
+/// What ends a completion.
+pub(super) struct Ending<'a> {
+    ends: Vec<u32>,
+    stop: &'a [String],
+    tokenizer: Option<&'a Tokenizer>,
+    /// Tokens at the end of a completion that can hold a stop text.
+    reach: usize,
+}
+
+impl<'a> Ending<'a> {
+    pub(super) fn new(model: &'a Model, sampling: &'a Sampling) -> Result<Self> {
+        let tokenizer = if sampling.stop.is_empty() { None } else { Some(model.tokenizer()?) };
+        let longest = sampling.stop.iter().map(String::len).max().unwrap_or(0);
+        Ok(Self {
+            ends: model.configuration.eos.clone(),
+            stop: &sampling.stop,
+            tokenizer,
+            // A token is at least a byte long, and a character may lie across four.
+            reach: longest + 4,
+        })
+    }
+
+    fn by_itself(&self, ids: &[u32]) -> Result<bool> {
+        if ids.last().is_some_and(|id| self.ends.contains(id)) {
+            return Ok(true);
+        }
+        let Some(tokenizer) = self.tokenizer else { return Ok(false) };
+        let tail = tokenizer.decode(&ids[ids.len().saturating_sub(self.reach)..], false)?;
+        Ok(self.stop.iter().any(|stop| !stop.is_empty() && tail.contains(stop.as_str())))
+    }
+}
+
+impl Writer {
+    pub(super) fn new(number: usize, sampling: &Sampling) -> Self {
+        let prompt = number / sampling.completions;
+        let sample = number % sampling.completions;
+        let name = format!("generate/{}/{sample}", sampling.first_prompt + prompt as u64);
+        Self {
+            number,
+            prompt,
+            stream: Stream::new(sampling.seed, &name),
+            max_tokens: sampling.max_tokens,
+            ids: Vec::new(),
+            logprobs: Vec::new(),
+            finished: false,
+            ended: false,
+            cache: Cache::default(),
+        }
+    }
+
+    /// The prompt that it continues.
+    pub(super) fn prompt(&self) -> usize {
+        self.prompt
+    }
+
+    /// The token that the next one follows.
+    pub(super) fn last(&self) -> Result<u32> {
+        self.ids.last().copied().ok_or_else(|| Error::Argument("a completion went on before its first token".into()))
+    }
+
+    pub(super) fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// A number in [0, 1); every token takes exactly one.
+    pub(super) fn draw(&mut self) -> f64 {
+        (self.stream.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    pub(super) fn take(
+        &mut self,
+        id: u32,
+        logprob: f32,
+        ending: &Ending<'_>,
+        on_token: &mut dyn FnMut(usize, u32) -> bool,
+    ) -> Result<()> {
+        self.ids.push(id);
+        self.logprobs.push(logprob);
+        self.finished = ending.by_itself(&self.ids)?;
+        let wanted = on_token(self.number, id);
+        self.ended = self.finished || !wanted || self.ids.len() >= self.max_tokens;
+        if self.ended {
+            self.cache = Cache::default();
+        }
+        Ok(())
+    }
+
+    pub(super) fn into_completion(self) -> Completion {
+        Completion { ids: self.ids, logprobs: self.logprobs, finished: self.finished }
+    }
+}

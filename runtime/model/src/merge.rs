@@ -1,0 +1,133 @@
+//! An adapter worked into the weights of its model, as a model folder of its own.
+//! One weight is in memory at a time beside the model.
+
+use std::path::Path;
+
+use serde_json::Value;
+use tunebox_compute::fused::LowRank;
+use tunebox_compute::{DType, Tensor};
+
+use crate::adapter::{Adapter, Module};
+use crate::decoder::{Site, adapted_norm};
+use crate::error::{Error, Result};
+use crate::files::{self, Stored};
+use crate::policy::Policy;
+use crate::source::{Form, Source};
+use crate::{Model, families};
+
+/// Files of a model folder that a merge takes along, where they are there.
+const COMPANIONS: [&str; 10] = [
+    "added_tokens.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "generation_config.json",
+    "merges.txt",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab.json",
+];
+
+/// Writes a policy's model with its adapter worked in (or its trained weights) into a folder:
+/// `model.safetensors`, `config.json` and the tokenizer's files. `dtype` is that of the weights:
+/// `F32`, `BF16` or `F16`; the sums are in `f32` either way.
+///
+/// # Errors
+/// When a file cannot be read or written.
+pub fn merge(policy: &Policy, out: &Path, dtype: DType) -> Result<()> {
+    let model = policy.model();
+    files::make_folder(out)?;
+    let list: Vec<Stored> = families::expected(&model.configuration)
+        .into_iter()
+        .map(|(name, shape)| Stored { name, shape, dtype })
+        .collect();
+    files::write_tensors(&out.join("model.safetensors"), &list, |number| {
+        merged(model, policy.adapter(), &list[number].name)
+    })?;
+    let text = serde_json::to_string_pretty(&configuration(model, dtype)?)
+        .map_err(|error| Error::Argument(format!("the configuration cannot be written as JSON: {error}")))?;
+    files::write_text(&out.join("config.json"), &(text + "\n"))?;
+    copy_companions(model, out)
+}
+
+/// One weight of the merged model, in `f32`.
+pub(crate) fn merged(model: &Model, adapter: &Adapter, name: &str) -> Result<Tensor> {
+    let parameters = adapter.parameters();
+    if adapter.is_full()
+        && let Some(slot) = parameters.index(name)
+    {
+        return Ok(parameters.value(slot)?);
+    }
+    let weight = model.weights.get(name)?;
+    let Some(module) = module_of(adapter, name) else {
+        return Ok(weight.to_dtype(DType::F32)?);
+    };
+    let low = LowRank {
+        a: parameters.value(module.slots.a)?,
+        b: parameters.value(module.slots.b)?,
+        scale: module.scale as f32,
+    };
+    let lengths = match (module.slots.magnitude, &module.base_squares) {
+        (Some(slot), Some(squares)) => Some((parameters.value(slot)?, squares.clone())),
+        _ => None,
+    };
+    effective(&weight, &low, lengths.as_ref())
+}
+
+/// W + s·B·A, and for DoRA each row at its learned length: m/‖W + s·B·A‖ times that.
+pub(crate) fn effective(weight: &Tensor, low: &LowRank, lengths: Option<&(Tensor, Tensor)>) -> Result<Tensor> {
+    let added = (low.b.matmul(&low.a)? * f64::from(low.scale))?;
+    let sum = (weight.to_dtype(DType::F32)? + added)?;
+    match lengths {
+        Some((magnitude, base_squares)) => {
+            let norm = adapted_norm(base_squares, weight, low)?;
+            Ok(sum.broadcast_mul(&(magnitude / norm)?.unsqueeze(1)?)?)
+        }
+        None => Ok(sum),
+    }
+}
+
+fn module_of<'a>(adapter: &'a Adapter, name: &str) -> Option<&'a Module> {
+    let path = name.strip_suffix(".weight")?;
+    let (layer, module) = path.strip_prefix("model.layers.")?.split_once('.')?;
+    let layer = layer.parse().ok()?;
+    let site = Site::EVERY.into_iter().find(|site| site.module() == module)?;
+    adapter.module(layer, site)
+}
+
+/// The model's own `config.json` with the new number format, or one made from its configuration.
+fn configuration(model: &Model, dtype: DType) -> Result<Value> {
+    let mut value = match model.source().map(Source::form) {
+        Some(Form::Folder { path, .. }) => {
+            let path = path.join("config.json");
+            let text = std::fs::read_to_string(&path).map_err(|source| Error::file(&path, source))?;
+            serde_json::from_str(&text).map_err(|error| Error::broken(&path, format!("this is not JSON: {error}")))?
+        }
+        _ => model.configuration.to_hugging_face(),
+    };
+    let name = match dtype {
+        DType::BF16 => "bfloat16",
+        DType::F16 => "float16",
+        _ => "float32",
+    };
+    if let Value::Object(table) = &mut value {
+        table.remove("torch_dtype");
+        table.remove("quantization_config");
+        table.insert("dtype".into(), name.into());
+    }
+    Ok(value)
+}
+
+fn copy_companions(model: &Model, out: &Path) -> Result<()> {
+    let Some(Form::Folder { path, .. }) = model.source().map(Source::form) else {
+        return Ok(());
+    };
+    for name in COMPANIONS {
+        let from = path.join(name);
+        if from.is_file() {
+            std::fs::copy(&from, out.join(name)).map_err(|source| Error::file(&from, source))?;
+        }
+    }
+    Ok(())
+}

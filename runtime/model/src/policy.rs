@@ -1,0 +1,181 @@
+//! A model under training: the base, its adapter, frozen views of both, and the flat gradient.
+//!
+//! `score` gives per-token taps; `backward` takes the seeds of a loss on those taps back to the
+//! adapter. Losses, optimisers and the order of steps belong to the callers.
+
+mod backward;
+mod score;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use tunebox_compute::parameters::Parameters;
+
+pub use score::{Scored, Seeds, Taps};
+
+use crate::Model;
+use crate::adapter::{Adapter, AdapterSettings};
+use crate::decoder::lens::Lens;
+use crate::decoder::{Recompute, Tables};
+use crate::error::{Error, Result};
+
+/// A set of weights to look through.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum View {
+    /// The model with the adapter, as it is now.
+    Policy,
+    /// The model before training.
+    Reference,
+    /// A frozen copy under a name.
+    Snapshot(String),
+}
+
+/// How a policy works; nothing here changes its results.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PolicySettings {
+    /// What a pass keeps for its backward pass.
+    pub recompute: Recompute,
+}
+
+/// A model under training.
+pub struct Policy {
+    model: Arc<Model>,
+    adapter: Adapter,
+    /// The frozen copy of a continued adapter; none where the base is the reference.
+    reference: Option<Adapter>,
+    snapshots: BTreeMap<String, Adapter>,
+    settings: PolicySettings,
+    tables: Tables,
+    generation: u64,
+    /// Learning passes since the last update; names their dropout masks.
+    passes: AtomicU64,
+}
+
+impl Policy {
+    /// A policy with a fresh adapter. Its reference is the base.
+    ///
+    /// # Errors
+    /// When the settings do not fit the model.
+    pub fn new(model: Arc<Model>, adapter: &AdapterSettings, settings: PolicySettings) -> Result<Self> {
+        let adapter = Adapter::create(&model, adapter)?;
+        Ok(Self::assemble(model, adapter, None, settings))
+    }
+
+    /// A policy that continues the adapter in a folder; its reference is a frozen copy of that.
+    /// Without a folder nothing is trained and every view is the base.
+    ///
+    /// # Errors
+    /// When the adapter cannot be read or does not fit the model.
+    pub fn open(model: Arc<Model>, adapter: Option<&Path>, settings: PolicySettings) -> Result<Self> {
+        let Some(folder) = adapter else {
+            let nothing = Adapter::nothing(model.weights.device())?;
+            return Ok(Self::assemble(model, nothing, None, settings));
+        };
+        let adapter = Adapter::load(&model, folder)?;
+        let reference = adapter.frozen_copy()?;
+        Ok(Self::assemble(model, adapter, Some(reference), settings))
+    }
+
+    fn assemble(model: Arc<Model>, adapter: Adapter, reference: Option<Adapter>, settings: PolicySettings) -> Self {
+        Self {
+            model,
+            adapter,
+            reference,
+            snapshots: BTreeMap::new(),
+            settings,
+            tables: Tables::default(),
+            generation: 0,
+            passes: AtomicU64::new(0),
+        }
+    }
+
+    /// The base model.
+    #[must_use]
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// What is trained.
+    #[must_use]
+    pub fn adapter(&self) -> &Adapter {
+        &self.adapter
+    }
+
+    /// The flat buffer of what is trained, and its gradient.
+    #[must_use]
+    pub fn parameters(&self) -> &Parameters {
+        self.adapter.parameters()
+    }
+
+    /// Whether [`View::Reference`] can be scored. With full fine-tuning the base stays in
+    /// memory beside the trained weights, so it can there as well.
+    #[must_use]
+    pub fn has_reference(&self) -> bool {
+        true
+    }
+
+    /// How many updates the weights have had.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Notes that the weights have changed: what was scored before cannot be learned from.
+    pub fn note_update(&mut self) {
+        self.resume_at(self.generation + 1);
+    }
+
+    /// Goes on at the generation of a checkpoint, so that dropout masks are those of an
+    /// uninterrupted run.
+    pub fn resume_at(&mut self, generation: u64) {
+        self.generation = generation;
+        *self.passes.get_mut() = 0;
+    }
+
+    /// Takes a frozen copy of the trained weights under a name; taking it again replaces it.
+    ///
+    /// # Errors
+    /// With full fine-tuning, where a copy would be another model.
+    pub fn snapshot(&mut self, name: &str) -> Result<()> {
+        if self.adapter.is_full() {
+            return Err(Error::Unsupported(format!(
+                "snapshot `{name}` with full fine-tuning would copy the whole model; use an adapter"
+            )));
+        }
+        let copy = self.adapter.frozen_copy()?;
+        self.snapshots.insert(name.to_owned(), copy);
+        Ok(())
+    }
+
+    /// Writes the adapter (or all weights, in `f32`) into a folder.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn save(&self, folder: &Path) -> Result<()> {
+        self.adapter.save(&self.model, folder)
+    }
+
+    /// Reads the values of a checkpoint into the adapter. The reference stays as it is.
+    ///
+    /// # Errors
+    /// When the files hold other modules or shapes.
+    pub fn restore(&mut self, folder: &Path) -> Result<()> {
+        self.adapter.read_values(folder)
+    }
+
+    /// The model through a view, without dropout.
+    pub(crate) fn lens(&self, view: &View) -> Result<Lens<'_>> {
+        let adapter = match view {
+            View::Policy => Some(&self.adapter),
+            View::Reference => self.reference.as_ref(),
+            View::Snapshot(name) => Some(self.snapshots.get(name).ok_or_else(|| {
+                let known: Vec<String> = self.snapshots.keys().map(|name| format!("`{name}`")).collect();
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                Error::Argument(format!("there is no snapshot `{name}` (taken: {known})"))
+            })?),
+        };
+        Ok(Lens { model: &self.model, adapter, tables: &self.tables, dropout: None })
+    }
+}

@@ -1,0 +1,154 @@
+//! Token rows: ragged lists of ids with a mark on the tokens that count as targets.
+//! Leaves padding to the tensors made here for a guest, and the marking itself to `chat`.
+
+use tunebox_compute::{Device, Tensor};
+
+use crate::error::{Error, Result};
+
+/// Ragged token rows. Position `t` of every mask and score speaks of token `t` itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rows {
+    /// The tokens of each row, without padding.
+    pub ids: Vec<Vec<u32>>,
+    /// Whether a token is a target; as long as the row, never true at position 0.
+    pub targets: Vec<Vec<bool>>,
+}
+
+impl Rows {
+    /// Joins ids and marks. The mark of a row's first token is taken off: nothing predicts it.
+    ///
+    /// # Errors
+    /// When the two lists differ in shape.
+    pub fn new(ids: Vec<Vec<u32>>, mut targets: Vec<Vec<bool>>) -> Result<Self> {
+        if ids.len() != targets.len() {
+            return Err(Error::Argument(format!(
+                "`{}` rows of ids but `{}` rows of target marks",
+                ids.len(),
+                targets.len()
+            )));
+        }
+        for (row, (tokens, marks)) in ids.iter().zip(&mut targets).enumerate() {
+            if tokens.len() != marks.len() {
+                return Err(Error::Argument(format!(
+                    "row `{row}` has `{}` tokens but `{}` target marks",
+                    tokens.len(),
+                    marks.len()
+                )));
+            }
+            if let Some(first) = marks.first_mut() {
+                *first = false;
+            }
+        }
+        Ok(Self { ids, targets })
+    }
+
+    /// How many rows there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// The length of the longest row.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.ids.iter().map(Vec::len).max().unwrap_or(0)
+    }
+
+    /// Target tokens of all rows together.
+    #[must_use]
+    pub fn targets(&self) -> usize {
+        self.targets.iter().map(|row| marked(row)).sum()
+    }
+
+    /// Tokens of all rows together, without padding.
+    #[must_use]
+    pub fn tokens(&self) -> usize {
+        self.ids.iter().map(Vec::len).sum()
+    }
+
+    /// Token ids `[rows, width]`, `u32`, 0 in the padding.
+    ///
+    /// # Errors
+    /// When the device has no room.
+    pub fn ids_tensor(&self, device: &Device) -> Result<Tensor> {
+        let padded = self.padded(|row, at| self.ids[row][at], 0);
+        self.tensor(padded, device)
+    }
+
+    /// 1 where a token is a target, else 0: `[rows, width]`, `f32`.
+    ///
+    /// # Errors
+    /// When the device has no room.
+    pub fn mask_tensor(&self, device: &Device) -> Result<Tensor> {
+        let padded = self.padded(|row, at| f32::from(u8::from(self.targets[row][at])), 0.0);
+        self.tensor(padded, device)
+    }
+
+    /// 1 where there is a token, 0 in the padding: `[rows, width]`, `f32`.
+    ///
+    /// # Errors
+    /// When the device has no room.
+    pub fn presence_tensor(&self, device: &Device) -> Result<Tensor> {
+        let padded = self.padded(|_, _| 1.0f32, 0.0);
+        self.tensor(padded, device)
+    }
+
+    /// Target tokens of each row: `[rows]`, `f32`.
+    ///
+    /// # Errors
+    /// When the device has no room.
+    pub fn lengths_tensor(&self, device: &Device) -> Result<Tensor> {
+        let lengths: Vec<f32> = self.targets.iter().map(|row| marked(row) as f32).collect();
+        Ok(Tensor::from_vec(lengths, self.count(), device)?)
+    }
+
+    fn padded<T: Copy>(&self, value: impl Fn(usize, usize) -> T, padding: T) -> Vec<T> {
+        let width = self.width();
+        let mut padded = vec![padding; self.count() * width];
+        for (row, tokens) in self.ids.iter().enumerate() {
+            for at in 0..tokens.len() {
+                padded[row * width + at] = value(row, at);
+            }
+        }
+        padded
+    }
+
+    fn tensor<T: candle_core::WithDType>(&self, values: Vec<T>, device: &Device) -> Result<Tensor> {
+        let shape = (self.count(), self.width());
+        Ok(Tensor::from_vec(values, shape, device)?)
+    }
+}
+
+fn marked(marks: &[bool]) -> usize {
+    marks.iter().filter(|mark| **mark).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Rows {
+        Rows::new(vec![vec![5, 6, 7], vec![8]], vec![vec![true, false, true], vec![true]]).unwrap()
+    }
+
+    #[test]
+    fn the_first_token_of_a_row_is_never_a_target() {
+        assert_eq!(sample().targets, vec![vec![false, false, true], vec![false]]);
+    }
+
+    #[test]
+    fn rows_are_padded_on_the_right_to_the_widest() {
+        let rows = sample();
+        let ids = rows.ids_tensor(&Device::Cpu).unwrap().to_vec2::<u32>().unwrap();
+        let mask = rows.mask_tensor(&Device::Cpu).unwrap().to_vec2::<f32>().unwrap();
+        let there = rows.presence_tensor(&Device::Cpu).unwrap().to_vec2::<f32>().unwrap();
+        assert_eq!(ids, vec![vec![5, 6, 7], vec![8, 0, 0]]);
+        assert_eq!(mask, vec![vec![0.0, 0.0, 1.0], vec![0.0, 0.0, 0.0]]);
+        assert_eq!(there, vec![vec![1.0, 1.0, 1.0], vec![1.0, 0.0, 0.0]]);
+    }
+
+    #[test]
+    fn marks_of_another_length_are_refused() {
+        assert!(Rows::new(vec![vec![1, 2]], vec![vec![false]]).is_err());
+    }
+}

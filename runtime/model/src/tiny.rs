@@ -1,0 +1,140 @@
+//! Test support: small models with random weights, one for each family feature, and rows for them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tunebox_compute::fused::Activation;
+use tunebox_compute::random::Stream;
+use tunebox_compute::{Device, Tensor};
+
+use crate::configuration::{Configuration, LayerKind, RopeSetting};
+use crate::families;
+use crate::rows::Rows;
+use crate::{Model, Weights};
+
+/// A plain Llama with a head width that is not hidden / heads, and a head of its own.
+pub(crate) fn llama() -> Configuration {
+    Configuration {
+        family: "llama".into(),
+        hidden: 16,
+        intermediate: 24,
+        layers: 2,
+        heads: 4,
+        kv_heads: 2,
+        head_dim: 8,
+        vocabulary: 40,
+        norm_epsilon: 1e-5,
+        activation: Activation::Silu,
+        tied: false,
+        query_key_norm: false,
+        unit_offset_norm: false,
+        sandwich_norms: false,
+        embedding_scale: 1.0,
+        attention_scale: 8f32.powf(-0.5),
+        attention_bias: false,
+        output_bias: false,
+        feed_forward_bias: false,
+        fused_projections: false,
+        attention_soft_cap: None,
+        logit_soft_cap: None,
+        logit_scale: 1.0,
+        max_positions: 128,
+        layers_kind: vec![LayerKind::FULL; 2],
+        ropes: vec![RopeSetting::plain(10_000.0)],
+        eos: vec![1],
+        bos: None,
+        pad: None,
+    }
+}
+
+/// Biases on query, key and value, and a tied head.
+pub(crate) fn qwen2() -> Configuration {
+    Configuration { family: "qwen2".into(), attention_bias: true, tied: true, ..llama() }
+}
+
+/// Norms on the heads of queries and keys.
+pub(crate) fn qwen3() -> Configuration {
+    Configuration { family: "qwen3".into(), query_key_norm: true, ..llama() }
+}
+
+/// Four norms of 1 + weight, two rotations, a window, a scaled embedding.
+pub(crate) fn gemma3() -> Configuration {
+    Configuration {
+        family: "gemma3_text".into(),
+        activation: Activation::GeluTanh,
+        tied: true,
+        query_key_norm: true,
+        unit_offset_norm: true,
+        sandwich_norms: true,
+        embedding_scale: 4.0,
+        attention_scale: 0.3,
+        layers_kind: vec![LayerKind { window: Some(3), rope: Some(1) }, LayerKind { window: None, rope: Some(0) }],
+        ropes: vec![RopeSetting::plain(1e6), RopeSetting::plain(1e4)],
+        ..llama()
+    }
+}
+
+/// Soft caps on scores and logits, and a scale on logits.
+pub(crate) fn capped() -> Configuration {
+    Configuration { attention_soft_cap: Some(1.5), logit_soft_cap: Some(2.0), logit_scale: 0.7, ..llama() }
+}
+
+/// Biases everywhere, and a layer without positions.
+pub(crate) fn biased() -> Configuration {
+    Configuration {
+        attention_bias: true,
+        output_bias: true,
+        feed_forward_bias: true,
+        layers_kind: vec![LayerKind { window: None, rope: None }, LayerKind::FULL],
+        ..llama()
+    }
+}
+
+/// Query, key and value in one matrix, gate and up in another.
+pub(crate) fn joined() -> Configuration {
+    Configuration { fused_projections: true, ..llama() }
+}
+
+/// Every one of them with its name.
+pub(crate) fn families() -> Vec<(&'static str, Configuration)> {
+    vec![
+        ("llama", llama()),
+        ("qwen2", qwen2()),
+        ("qwen3", qwen3()),
+        ("gemma3", gemma3()),
+        ("capped", capped()),
+        ("biased", biased()),
+        ("joined", joined()),
+    ]
+}
+
+/// A model with random weights, the same for the same configuration and seed.
+pub(crate) fn model(configuration: Configuration, seed: u64) -> Arc<Model> {
+    let mut weights = BTreeMap::new();
+    for (name, shape) in families::expected(&configuration) {
+        let mut stream = Stream::new(seed, &name);
+        let normals = stream.normals(shape.iter().product());
+        let (center, spread) = match (name.contains("norm"), shape.len()) {
+            (true, _) if configuration.unit_offset_norm => (0.0, 0.2),
+            (true, _) => (1.0, 0.2),
+            (false, 1) => (0.0, 0.2),
+            _ if name.contains("embed") => (0.0, 0.6),
+            _ => (0.0, 1.0 / (shape[1] as f32).sqrt()),
+        };
+        let values: Vec<f32> = normals.into_iter().map(|draw| center + spread * draw).collect();
+        weights.insert(name, Tensor::from_vec(values, shape, &Device::Cpu).unwrap());
+    }
+    let weights = Weights::from_tensors(weights, &configuration, &Device::Cpu).unwrap();
+    Arc::new(Model::from_parts("tiny", configuration, weights))
+}
+
+/// Rows of several lengths: targets in the middle, at the end, everywhere, and nowhere.
+pub(crate) fn rows() -> Arc<Rows> {
+    let mut stream = Stream::new(9, "rows");
+    let mut ids = |length: usize| (0..length).map(|_| 2 + stream.below(38) as u32).collect::<Vec<u32>>();
+    let marks = |length: usize, wanted: &[usize]| (0..length).map(|at| wanted.contains(&at)).collect::<Vec<bool>>();
+    let all: Vec<usize> = (1..6).collect();
+    let lists = vec![ids(9), ids(5), ids(6), ids(3)];
+    let targets = vec![marks(9, &[3, 4, 6]), marks(5, &[4]), marks(6, &all), marks(3, &[])];
+    Arc::new(Rows::new(lists, targets).unwrap())
+}
