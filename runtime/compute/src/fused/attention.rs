@@ -1,0 +1,242 @@
+//! Causal attention over packed sequences: exact, in tiles, without a score matrix of sequence × sequence.
+//!
+//! Forward with a running softmax (Milakov & Gimelshein 2018; Dao et al. 2022), per tile of queries and per
+//! key-value head. The gradients are in `attention/backward.rs`, the step of generation in `attention/cached.rs`.
+
+mod backward;
+mod cached;
+
+use std::ops::Range;
+
+use candle_core::Tensor;
+use rayon::prelude::*;
+
+use super::host::{self, Floats};
+use super::lanes::{exp, exp_in_place, largest, tanh, wide};
+use super::product::{Matrix, Tile, steps};
+use super::scratch;
+use super::segments::Segments;
+use crate::error::{Error, Result};
+
+pub use backward::attention_backward;
+pub use cached::attention_cached;
+
+/// Rows of a score tile: query tokens times the query heads that share a key-value head.
+const ROWS: usize = 128;
+/// Keys of a score tile.
+const KEYS: usize = 256;
+
+/// The heads of an attention layer, and what happens to its scores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AttentionShape {
+    /// Query heads.
+    pub heads: usize,
+    /// Key-value heads; each serves `heads / kv_heads` query heads in a row.
+    pub kv_heads: usize,
+    /// Features of a head.
+    pub head_dim: usize,
+    /// The factor in front of q·k.
+    pub scale: f32,
+    /// Key j is visible to query i if i − j is less than this; everything before i if absent.
+    pub window: Option<usize>,
+    /// Scores become `cap · tanh(score / cap)` (Gemma 2).
+    pub soft_cap: Option<f32>,
+}
+
+impl AttentionShape {
+    /// Query heads of a key-value head.
+    fn group(&self) -> usize {
+        self.heads / self.kv_heads
+    }
+
+    /// Features of a group of query heads, which lie side by side in a token's row.
+    fn group_features(&self) -> usize {
+        self.group() * self.head_dim
+    }
+
+    /// Query tokens of a tile.
+    fn tile_tokens(&self) -> usize {
+        (ROWS / self.group()).max(16)
+    }
+
+    /// The factor of a score product; what a soft cap takes is already divided by the cap.
+    fn factor(&self) -> f32 {
+        self.soft_cap.map_or(self.scale, |cap| self.scale / cap)
+    }
+
+    /// The keys among `keys` that `query` sees, counted from the start of `keys`.
+    fn visible(&self, query: usize, keys: &Range<usize>) -> Range<usize> {
+        let end = (query + 1).clamp(keys.start, keys.end);
+        let start = self.window.map_or(0, |window| (query + 1).saturating_sub(window)).clamp(keys.start, end);
+        start - keys.start..end - keys.start
+    }
+
+    /// The first key that any query from `query` on sees.
+    fn first_key(&self, query: usize) -> usize {
+        self.window.map_or(0, |window| (query + 1).saturating_sub(window))
+    }
+
+    /// Refuses a shape that means nothing.
+    fn check(&self) -> Result<()> {
+        if self.kv_heads == 0 || self.head_dim == 0 || !self.heads.is_multiple_of(self.kv_heads) || self.heads == 0 {
+            return Err(Error::shape(format!(
+                "{} heads of {} features cannot share {} key-value heads",
+                self.heads, self.head_dim, self.kv_heads
+            )));
+        }
+        if self.window == Some(0) {
+            return Err(Error::argument("an attention window of 0 sees nothing"));
+        }
+        Ok(())
+    }
+
+    /// Refuses q, k, v that do not fit the shape and the segments.
+    fn check_inputs(&self, q: &Tensor, k: &Tensor, v: &Tensor, segments: &Segments) -> Result<()> {
+        self.check()?;
+        let tokens = segments.tokens();
+        host::expect(q, "q", &[tokens, self.heads * self.head_dim])?;
+        host::expect(k, "k", &[tokens, self.kv_heads * self.head_dim])?;
+        host::expect(v, "v", &[tokens, self.kv_heads * self.head_dim])
+    }
+}
+
+/// One layer's numbers as the tasks share them.
+#[derive(Clone, Copy)]
+struct Layer<'a> {
+    shape: &'a AttentionShape,
+    q: &'a [f32],
+    k: &'a [f32],
+    v: &'a [f32],
+}
+
+impl<'a> Layer<'a> {
+    /// Keys or values of one head for some rows.
+    fn head(&self, source: &'a [f32], rows: Range<usize>, kv_head: usize) -> Matrix<'a> {
+        let stride = self.shape.kv_heads * self.shape.head_dim;
+        let start = rows.start * stride + kv_head * self.shape.head_dim;
+        Matrix::strided(&source[start..], rows.len(), self.shape.head_dim, stride)
+    }
+
+    /// Copies what a group of query heads has in some rows; the result has a row for every token and head.
+    fn gather(&self, source: &[f32], rows: Range<usize>, kv_head: usize, into: &mut [f32]) {
+        let (width, stride) = (self.shape.group_features(), self.shape.heads * self.shape.head_dim);
+        for (row, into) in rows.zip(into.chunks_exact_mut(width)) {
+            into.copy_from_slice(&source[row * stride + kv_head * width..][..width]);
+        }
+    }
+}
+
+/// Attention of every token to itself and to what came before it in its sequence.
+///
+/// `q` is `[tokens, heads · head_dim]`, `k` and `v` are `[tokens, kv_heads · head_dim]`, all f32. Returns the output,
+/// shaped like `q`, and the log Σ exp of the scores, `[tokens, heads]`, which the gradients need.
+pub fn attention(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    segments: &Segments,
+    shape: &AttentionShape,
+) -> Result<(Tensor, Tensor)> {
+    shape.check_inputs(q, k, v, segments)?;
+    let (queries, keys, values) = (Floats::of(q, "q")?, Floats::of(k, "k")?, Floats::of(v, "v")?);
+    let layer = Layer { shape, q: queries.slice(), k: keys.slice(), v: values.slice() };
+    let (tokens, features) = (segments.tokens(), shape.heads * shape.head_dim);
+    let (mut out, mut sums) = (vec![0.0; tokens * features], vec![0.0; tokens * shape.heads]);
+    let places: Vec<(Range<usize>, Range<usize>)> = segments
+        .ranges()
+        .flat_map(|range| steps(0..range.len(), shape.tile_tokens()).map(move |tile| (range.clone(), tile)))
+        .collect();
+    let heights = || places.iter().map(|(_, tile)| tile.len());
+    let outs = Tile::whole(&mut out, tokens, features).cut(heights(), shape.group_features());
+    let logs = Tile::whole(&mut sums, tokens, shape.heads).cut(heights(), shape.group());
+    outs.into_par_iter().zip(logs).enumerate().with_max_len(1).for_each(|(task, (mut out, mut log))| {
+        let (segment, tile) = &places[task / shape.kv_heads];
+        forward(layer, segment, tile, task % shape.kv_heads, &mut out, &mut log);
+    });
+    Ok((host::tensor(out, &[tokens, features])?, host::tensor(sums, &[tokens, shape.heads])?))
+}
+
+/// The running softmax of one row of scores.
+#[derive(Clone, Copy)]
+struct Running {
+    largest: f32,
+    sum: f32,
+}
+
+/// One tile of queries of one key-value head.
+fn forward(
+    layer: Layer<'_>,
+    segment: &Range<usize>,
+    tile: &Range<usize>,
+    kv_head: usize,
+    out: &mut Tile<'_>,
+    log: &mut Tile<'_>,
+) {
+    let shape = layer.shape;
+    let (group, dim, width) = (shape.group(), shape.head_dim, shape.group_features());
+    let rows = tile.len() * group;
+    scratch::with(rows * (2 * dim + KEYS), |buffer| {
+        let (queries, rest) = buffer.split_at_mut(rows * dim);
+        let (sums, scores) = rest.split_at_mut(rows * dim);
+        layer.gather(layer.q, segment.start + tile.start..segment.start + tile.end, kv_head, queries);
+        sums.fill(0.0);
+        let mut running = vec![Running { largest: f32::NEG_INFINITY, sum: 0.0 }; rows];
+        for keys in steps(shape.first_key(tile.start)..tile.end, KEYS) {
+            let scores = &mut scores[..rows * keys.len()];
+            let absolute = segment.start + keys.start..segment.start + keys.end;
+            let left = Matrix::packed(queries, rows, dim);
+            let right = layer.head(layer.k, absolute.clone(), kv_head).transposed();
+            Tile::whole(scores, rows, keys.len()).multiply(false, shape.factor(), left, right);
+            for (row, scores) in scores.chunks_exact_mut(keys.len()).enumerate() {
+                let visible = shape.visible(tile.start + row / group, &keys);
+                let sums = &mut sums[row * dim..][..dim];
+                wide(
+                    #[inline(always)]
+                    || fold_scores(scores, visible, shape.soft_cap, &mut running[row], sums),
+                );
+            }
+            let left = Matrix::packed(scores, rows, keys.len());
+            Tile::whole(sums, rows, dim).multiply(true, 1.0, left, layer.head(layer.v, absolute, kv_head));
+        }
+        for (token, sums) in sums.chunks_exact(width).enumerate() {
+            let states = &running[token * group..][..group];
+            for (state, (out, sums)) in
+                states.iter().zip(out.row(token).chunks_exact_mut(dim).zip(sums.chunks_exact(dim)))
+            {
+                out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum / state.sum);
+            }
+            log.row(token).iter_mut().zip(states).for_each(|(log, state)| *log = state.largest + state.sum.ln());
+        }
+    });
+}
+
+/// Turns a row of scores into weights relative to the largest so far, and brings what was summed to that measure.
+#[inline(always)]
+fn fold_scores(
+    scores: &mut [f32],
+    visible: Range<usize>,
+    soft_cap: Option<f32>,
+    running: &mut Running,
+    sums: &mut [f32],
+) {
+    scores[..visible.start].fill(0.0);
+    scores[visible.end..].fill(0.0);
+    let scores = &mut scores[visible];
+    if scores.is_empty() {
+        return;
+    }
+    if let Some(cap) = soft_cap {
+        scores.iter_mut().for_each(|score| *score = cap * tanh(*score));
+    }
+    let best = largest(scores);
+    if best > running.largest {
+        let shrink = exp(running.largest - best);
+        running.sum *= shrink;
+        sums.iter_mut().for_each(|sum| *sum *= shrink);
+        running.largest = best;
+    }
+    running.sum += exp_in_place(scores, running.largest);
+}
+
+#[cfg(test)]
+mod tests;

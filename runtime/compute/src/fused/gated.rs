@@ -1,0 +1,118 @@
+//! The gate of a feed-forward block, `activation(gate) · up` (SwiGLU, GeGLU; Shazeer 2020), and its gradients.
+
+use candle_core::Tensor;
+use rayon::prelude::*;
+
+use super::host::{self, Floats};
+use super::lanes::{exp, sigmoid, wide};
+use crate::error::Result;
+
+/// Numbers of one task.
+const TASK_NUMBERS: usize = 1 << 14;
+/// √(2/π).
+const SLOPE: f32 = 0.797_884_6;
+/// The cubic coefficient of the tanh form of GELU.
+const CUBIC: f32 = 0.044_715;
+
+/// What a gate does to its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// x · sigmoid(x).
+    Silu,
+    /// ½x·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
+    GeluTanh,
+}
+
+/// `activation(gate) · up`, f32 tensors of one shape.
+pub fn gated(gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
+    host::expect(up, "up", gate.dims())?;
+    let (gates, ups) = (Floats::of(gate, "gate")?, Floats::of(up, "up")?);
+    let mut result = vec![0.0; ups.slice().len()];
+    result
+        .par_chunks_mut(TASK_NUMBERS)
+        .zip(gates.slice().par_chunks(TASK_NUMBERS))
+        .zip(ups.slice().par_chunks(TASK_NUMBERS))
+        .for_each(|((y, gate), up)| match activation {
+            Activation::Silu => wide(
+                #[inline(always)]
+                || forward(y, gate, up, silu),
+            ),
+            Activation::GeluTanh => wide(
+                #[inline(always)]
+                || forward(y, gate, up, gelu),
+            ),
+        });
+    host::tensor(result, gate.dims())
+}
+
+/// The gradients of [`gated`]: `dgate = dy·up·activation'(gate)`, `dup = dy·activation(gate)`.
+pub fn gated_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, activation: Activation) -> Result<(Tensor, Tensor)> {
+    host::expect(up, "up", gate.dims())?;
+    host::expect(dy, "dy", gate.dims())?;
+    let (seeds, gates, ups) = (Floats::of(dy, "dy")?, Floats::of(gate, "gate")?, Floats::of(up, "up")?);
+    let length = ups.slice().len();
+    let (mut dgate, mut dup) = (vec![0.0; length], vec![0.0; length]);
+    dgate
+        .par_chunks_mut(TASK_NUMBERS)
+        .zip(dup.par_chunks_mut(TASK_NUMBERS))
+        .zip(seeds.slice().par_chunks(TASK_NUMBERS))
+        .zip(gates.slice().par_chunks(TASK_NUMBERS))
+        .zip(ups.slice().par_chunks(TASK_NUMBERS))
+        .for_each(|((((dgate, dup), dy), gate), up)| match activation {
+            Activation::Silu => wide(
+                #[inline(always)]
+                || backward(dgate, dup, dy, gate, up, silu),
+            ),
+            Activation::GeluTanh => wide(
+                #[inline(always)]
+                || backward(dgate, dup, dy, gate, up, gelu),
+            ),
+        });
+    Ok((host::tensor(dgate, gate.dims())?, host::tensor(dup, gate.dims())?))
+}
+
+#[inline(always)]
+fn forward(y: &mut [f32], gate: &[f32], up: &[f32], activation: impl Fn(f32) -> (f32, f32)) {
+    for ((y, gate), up) in y.iter_mut().zip(gate).zip(up) {
+        *y = activation(*gate).0 * up;
+    }
+}
+
+#[inline(always)]
+fn backward(
+    dgate: &mut [f32],
+    dup: &mut [f32],
+    dy: &[f32],
+    gate: &[f32],
+    up: &[f32],
+    activation: impl Fn(f32) -> (f32, f32),
+) {
+    for ((((dgate, dup), dy), gate), up) in dgate.iter_mut().zip(dup).zip(dy).zip(gate).zip(up) {
+        let (value, slope) = activation(*gate);
+        *dgate = dy * up * slope;
+        *dup = dy * value;
+    }
+}
+
+/// x·σ(x) and its derivative σ(x)·(1 + x·(1 − σ(x))).
+#[inline(always)]
+fn silu(x: f32) -> (f32, f32) {
+    let open = sigmoid(x);
+    (x * open, open * x.mul_add(1.0 - open, 1.0))
+}
+
+/// The tanh form of GELU and its derivative.
+#[inline(always)]
+fn gelu(x: f32) -> (f32, f32) {
+    let square = x * x;
+    let inner = SLOPE * (3.0 * CUBIC).mul_add(square, 1.0);
+    let angle = 2.0 * SLOPE * x * CUBIC.mul_add(square, 1.0);
+    // ½(1 + tanh z) is the sigmoid of 2z. From the tail on its nearer side both it and 1 − tanh² keep their digits.
+    let tail = exp(-angle.abs());
+    let near = 1.0 / (1.0 + tail);
+    let half = if angle < 0.0 { tail * near } else { near };
+    (x * half, (2.0 * x * inner).mul_add(tail * near * near, half))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! The gates against plain operations in f64.
+
+use candle_core::Var;
+
+use super::super::twin::{close, gradients, leaf, normal, same_on_two_threads};
+use super::*;
+use crate::error::Error;
+
+const BOTH: [Activation; 2] = [Activation::Silu, Activation::GeluTanh];
+
+/// Written out, because the tensor library's own GELU has a rounded derivative.
+fn twin(gate: &Var, up: &Var, activation: Activation) -> Tensor {
+    let gate = gate.as_tensor();
+    let inner = match activation {
+        Activation::Silu => gate.clone(),
+        Activation::GeluTanh => {
+            let cubic = (gate.powf(3.0).unwrap() * 0.044_715).unwrap();
+            ((gate + cubic).unwrap() * (2.0 * (2.0 / std::f64::consts::PI).sqrt())).unwrap()
+        }
+    };
+    // ½(1 + tanh(z)) is the sigmoid of 2z.
+    let open = (inner.neg().unwrap().exp().unwrap() + 1.0).unwrap().recip().unwrap();
+    ((gate * open).unwrap() * up.as_tensor()).unwrap()
+}
+
+#[test]
+fn output_and_gradients_agree_with_autograd() {
+    let shape = [37, 501];
+    let (gate, up, dy) = (normal("gate", &shape), normal("up", &shape), normal("dy", &shape));
+    let gate = (gate * 4.0).unwrap();
+    for activation in BOTH {
+        let (gate64, up64) = (leaf(&gate), leaf(&up));
+        let expected = twin(&gate64, &up64, activation);
+        close("y", &gated(&gate, &up, activation).unwrap(), &expected, 5e-7);
+        let (dgate, dup) = gated_backward(&dy, &gate, &up, activation).unwrap();
+        let twins = gradients(&expected, &dy, &[&gate64, &up64]);
+        close("dgate", &dgate, &twins[0], 5e-7);
+        close("dup", &dup, &twins[1], 5e-7);
+    }
+}
+
+#[test]
+fn far_from_zero_a_gate_is_shut_or_open_and_never_not_a_number() {
+    let device = candle_core::Device::Cpu;
+    let gate = Tensor::new(&[-200f32, -90.0, 90.0, 200.0], &device).unwrap();
+    let up = Tensor::ones(4, candle_core::DType::F32, &device).unwrap();
+    for activation in BOTH {
+        let y: Vec<f32> = gated(&gate, &up, activation).unwrap().to_vec1().unwrap();
+        assert!(y[0].abs() < 1e-30 && y[1].abs() < 1e-30, "{y:?}");
+        assert_eq!(y[2..], [90.0, 200.0]);
+        let (dgate, _) = gated_backward(&up, &gate, &up, activation).unwrap();
+        let slopes: Vec<f32> = dgate.to_vec1().unwrap();
+        assert!(slopes[..2].iter().all(|slope| slope.abs() < 1e-30), "{slopes:?}");
+        assert_eq!(slopes[2..], [1.0, 1.0]);
+    }
+}
+
+#[test]
+fn the_bits_do_not_depend_on_the_number_of_threads() {
+    let shape = [100, 999];
+    let (gate, up, dy) = (normal("gate", &shape), normal("up", &shape), normal("dy", &shape));
+    same_on_two_threads(|| {
+        let (dgate, dup) = gated_backward(&dy, &gate, &up, Activation::Silu).unwrap();
+        vec![gated(&gate, &up, Activation::GeluTanh).unwrap(), dgate, dup]
+    });
+}
+
+#[test]
+fn gates_of_another_shape_are_refused() {
+    let refused = gated(&normal("a", &[2, 3]), &normal("b", &[3, 2]), Activation::Silu);
+    assert!(matches!(refused, Err(Error::Shape(_))));
+}

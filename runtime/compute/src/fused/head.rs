@@ -1,0 +1,229 @@
+//! The language-model head without its logits: log-probabilities and their relatives per token.
+//!
+//! The vocabulary is cut into a fixed number of groups, a group into tiles; a tile of logits lives only until its
+//! sums are taken (running log-sum-exp), and the gradients, in `head/backward.rs`, compute it again.
+
+mod backward;
+mod statistics;
+
+use std::ops::Range;
+
+use candle_core::Tensor;
+use rayon::prelude::*;
+
+use super::embedding::inside;
+use super::host::{self, Floats, Stored, Weight};
+use super::lanes::{tanh, wide};
+use super::linear::apply;
+use super::product::{Matrix, Tile, steps};
+use super::scratch;
+use crate::error::{Error, Result};
+use statistics::Statistics;
+
+pub use backward::{HeadSeeds, head_taps_backward};
+
+/// Groups of the vocabulary, each a task.
+const GROUPS: usize = 16;
+/// Words of one tile.
+const WORDS: usize = 256;
+/// Rows of hidden states of one tile.
+const ROWS: usize = 256;
+
+/// Which taps to take besides the log-probability and the log Σ exp.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TapSet {
+    /// −Σ p·ln p.
+    pub entropy: bool,
+    /// ln Σ p².
+    pub log_sum_square: bool,
+    /// The mean logit.
+    pub mean_logit: bool,
+    /// The mean log-probability.
+    pub mean_logprob: bool,
+    /// Whether no word is more likely than the target.
+    pub top_one: bool,
+}
+
+/// What happens to the logits: `z = hidden·Wᵀ`, `z ← logit_scale·z`, `z ← cap·tanh(z / cap)`, `z ← z / temperature`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HeadOptions {
+    /// One over the temperature; 1 changes nothing.
+    pub inverse_temperature: f32,
+    /// The final soft cap (Gemma 2).
+    pub soft_cap: Option<f32>,
+    /// A factor of the model; 1 changes nothing.
+    pub logit_scale: f32,
+    /// Which taps to take.
+    pub taps: TapSet,
+}
+
+impl Default for HeadOptions {
+    fn default() -> Self {
+        Self { inverse_temperature: 1.0, soft_cap: None, logit_scale: 1.0, taps: TapSet::default() }
+    }
+}
+
+impl HeadOptions {
+    /// The factor of the product; what a soft cap takes is already divided by the cap.
+    fn factor(&self) -> f32 {
+        self.soft_cap.map_or(self.logit_scale * self.inverse_temperature, |cap| self.logit_scale / cap)
+    }
+
+    /// The logits of a tile, in place, after a product with [`Self::factor`].
+    fn bend(&self, tile: &mut [f32]) {
+        if let Some(cap) = self.soft_cap {
+            let height = cap * self.inverse_temperature;
+            wide(
+                #[inline(always)]
+                || tile.iter_mut().for_each(|z| *z = height * tanh(*z)),
+            );
+        }
+    }
+}
+
+/// Taps of every row, in the order of the rows. An optional tap is there if it was asked for.
+#[derive(Clone, Debug, Default)]
+pub struct HeadTaps {
+    /// ln p(target).
+    pub logprob: Vec<f32>,
+    /// ln Σ exp of the logits.
+    pub log_sum_exp: Vec<f32>,
+    /// −Σ p·ln p.
+    pub entropy: Option<Vec<f32>>,
+    /// ln Σ p².
+    pub log_sum_square: Option<Vec<f32>>,
+    /// The mean logit.
+    pub mean_logit: Option<Vec<f32>>,
+    /// The mean log-probability.
+    pub mean_logprob: Option<Vec<f32>>,
+    /// 1 if no word is more likely than the target, else 0.
+    pub top_one: Option<Vec<f32>>,
+}
+
+/// The taps of `hidden`, `[rows, hidden]` f32, only rows that count, under the head `weight`, `[vocabulary, hidden]`
+/// in f32, bf16 or f16. `targets` has one word a row.
+pub fn head_taps(hidden: &Tensor, weight: &Tensor, targets: &[u32], options: &HeadOptions) -> Result<HeadTaps> {
+    let stored = Stored::of(weight, "weight")?;
+    let head = Head::new(hidden, &stored, targets, options)?;
+    let floats = Floats::of(hidden, "hidden")?;
+    let mut taps = HeadTaps::new(options.taps);
+    for rows in steps(0..targets.len(), ROWS) {
+        let block = &floats.slice()[rows.start * head.width..rows.end * head.width];
+        let targets = &targets[rows];
+        let groups: Vec<Vec<Statistics>> =
+            head.groups().into_par_iter().with_max_len(1).map(|words| head.statistics(block, targets, words)).collect();
+        for row in 0..targets.len() {
+            let all = groups.iter().map(|group| group[row]).reduce(Statistics::merged).unwrap_or_default();
+            taps.push(&all, head.weight.rows);
+        }
+    }
+    Ok(taps)
+}
+
+/// The logits themselves, `[rows, vocabulary]` f32: for generation, on the last tokens only.
+pub fn logits(hidden: &Tensor, weight: &Tensor, options: &HeadOptions) -> Result<Tensor> {
+    let (factor, options) = (options.factor(), *options);
+    apply(hidden, weight, None, |_, _, tile| {
+        for row in 0..tile.rows() {
+            let row = tile.row(row);
+            if factor != 1.0 {
+                row.iter_mut().for_each(|z| *z *= factor);
+            }
+            options.bend(row);
+        }
+    })
+}
+
+/// The head as its tasks share it.
+#[derive(Clone, Copy)]
+struct Head<'a> {
+    weight: Weight<'a>,
+    options: &'a HeadOptions,
+    /// The hidden size.
+    width: usize,
+}
+
+impl<'a> Head<'a> {
+    /// Refuses shapes that do not fit, an empty vocabulary, and targets past it.
+    fn new(hidden: &Tensor, stored: &'a Stored<'_>, targets: &[u32], options: &'a HeadOptions) -> Result<Self> {
+        let weight = stored.weight();
+        host::expect(hidden, "hidden", &[targets.len(), weight.columns])?;
+        inside(targets, weight.rows)?;
+        if weight.rows == 0 || weight.columns == 0 {
+            return Err(Error::shape("a head needs a vocabulary"));
+        }
+        Ok(Self { weight, options, width: weight.columns })
+    }
+
+    /// The words of each group: whole tiles, spread evenly.
+    fn groups(&self) -> Vec<Range<usize>> {
+        let tiles = self.weight.rows.div_ceil(WORDS);
+        let size = tiles.div_ceil(GROUPS) * WORDS;
+        steps(0..self.weight.rows, size).collect()
+    }
+
+    /// The logits of a tile into `into`; `words` are the rows of `weight`.
+    fn tile(&self, hidden: &[f32], words: Matrix<'_>, rows: usize, count: usize, into: &mut [f32]) {
+        let left = Matrix::packed(hidden, rows, self.width);
+        Tile::whole(into, rows, count).multiply(false, self.options.factor(), left, words.transposed());
+    }
+
+    /// The sums of one group of words for a block of rows.
+    fn statistics(&self, hidden: &[f32], targets: &[u32], group: Range<usize>) -> Vec<Statistics> {
+        let mut sums = vec![Statistics::default(); targets.len()];
+        for words in steps(group, WORDS) {
+            scratch::with(targets.len() * words.len(), |tile| {
+                self.weight
+                    .with_rows(words.clone(), |matrix| self.tile(hidden, matrix, targets.len(), words.len(), tile));
+                self.options.bend(tile);
+                for ((sums, target), row) in sums.iter_mut().zip(targets).zip(tile.chunks_exact_mut(words.len())) {
+                    let target = (*target as usize).checked_sub(words.start);
+                    let target = target.and_then(|target| row.get(target).copied());
+                    let here = wide(
+                        #[inline(always)]
+                        || Statistics::of(row, self.options.taps),
+                    );
+                    *sums = sums.merged(Statistics { target, ..here });
+                }
+            });
+        }
+        sums
+    }
+}
+
+impl HeadTaps {
+    /// No rows yet; the taps that are asked for are there.
+    fn new(taps: TapSet) -> Self {
+        let asked = |flag: bool| flag.then(Vec::new);
+        Self {
+            entropy: asked(taps.entropy),
+            log_sum_square: asked(taps.log_sum_square),
+            mean_logit: asked(taps.mean_logit),
+            mean_logprob: asked(taps.mean_logprob),
+            top_one: asked(taps.top_one),
+            ..Self::default()
+        }
+    }
+
+    /// The taps of one more row from the sums over the whole vocabulary.
+    fn push(&mut self, sums: &Statistics, vocabulary: usize) {
+        let log = f64::from(sums.largest) + sums.sum.ln();
+        let target = sums.target.unwrap_or(f32::NAN);
+        let mean = sums.plain / vocabulary as f64;
+        self.logprob.push((f64::from(target) - log) as f32);
+        self.log_sum_exp.push(log as f32);
+        let put = |tap: &mut Option<Vec<f32>>, value: f64| {
+            if let Some(tap) = tap {
+                tap.push(value as f32);
+            }
+        };
+        put(&mut self.entropy, sums.sum.ln() - sums.weighted / sums.sum);
+        put(&mut self.log_sum_square, sums.square.ln() - 2.0 * sums.sum.ln());
+        put(&mut self.mean_logit, mean);
+        put(&mut self.mean_logprob, mean - log);
+        put(&mut self.top_one, if target >= sums.largest { 1.0 } else { 0.0 });
+    }
+}
+
+#[cfg(test)]
+mod tests;

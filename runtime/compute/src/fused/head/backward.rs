@@ -1,0 +1,202 @@
+//! From the gradients by the taps to those by the hidden states and by the head.
+//!
+//! With seeds g of the log-probability, e of the entropy H and m of the mean log-probability, a logit's gradient is
+//! `g·[word = target] + m/V − p·(g + m + e·H) − e·p·ln p`; then the slopes of temperature, soft cap and scale.
+
+use std::ops::Range;
+
+use candle_core::Tensor;
+use rayon::prelude::*;
+
+use super::{Head, HeadOptions, HeadTaps, ROWS, WORDS};
+use crate::error::{Error, Result};
+use crate::fused::host::{self, Floats, Stored};
+use crate::fused::lanes::{exp, tanh, wide};
+use crate::fused::linear::plus;
+use crate::fused::product::{Matrix, Tile, steps};
+use crate::fused::scratch;
+
+/// The gradients of a loss by the taps of [`head_taps`](super::head_taps), one number a row each.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HeadSeeds<'a> {
+    /// By the log-probability.
+    pub logprob: Option<&'a [f32]>,
+    /// By the entropy; the taps must hold it.
+    pub entropy: Option<&'a [f32]>,
+    /// By the mean log-probability.
+    pub mean_logprob: Option<&'a [f32]>,
+}
+
+/// The gradients by `hidden`, `[rows, hidden]`, and, when wanted, by `weight`, `[vocabulary, hidden]`. `taps` is what
+/// the forward pass returned for the same inputs.
+pub fn head_taps_backward(
+    hidden: &Tensor,
+    weight: &Tensor,
+    targets: &[u32],
+    options: &HeadOptions,
+    taps: &HeadTaps,
+    seeds: HeadSeeds<'_>,
+    want_weight: bool,
+) -> Result<(Tensor, Option<Tensor>)> {
+    let stored = Stored::of(weight, "weight")?;
+    let head = Head::new(hidden, &stored, targets, options)?;
+    let rows = rows(targets, taps, seeds, head.weight.rows)?;
+    let floats = Floats::of(hidden, "hidden")?;
+    let mut dhidden = vec![0.0; targets.len() * head.width];
+    let mut dweight = vec![0.0; if want_weight { head.weight.rows * head.width } else { 0 }];
+    let groups = head.groups();
+    let mut bands: Vec<Option<Tile<'_>>> = if want_weight {
+        let whole = Tile::whole(&mut dweight, head.weight.rows, head.width);
+        whole.cut(groups.iter().map(Range::len), head.width).into_iter().map(Some).collect()
+    } else {
+        groups.iter().map(|_| None).collect()
+    };
+    for block in steps(0..targets.len(), ROWS) {
+        let numbers = block.start * head.width..block.end * head.width;
+        let task = Block { head, rows: &rows[block], hidden: &floats.slice()[numbers.clone()] };
+        let parts: Vec<Vec<f32>> = groups
+            .par_iter()
+            .zip(&mut bands)
+            .with_max_len(1)
+            .map(|(words, band)| task.gradients(words, band.as_mut()))
+            .collect();
+        add_parts(&mut dhidden[numbers], &parts);
+    }
+    drop(bands);
+    let dweight = want_weight.then(|| host::tensor(dweight, &[head.weight.rows, head.width])).transpose()?;
+    Ok((host::tensor(dhidden, hidden.dims())?, dweight))
+}
+
+/// Adds the parts of the groups in their order.
+fn add_parts(sum: &mut [f32], parts: &[Vec<f32>]) {
+    const NUMBERS: usize = 1 << 14;
+    sum.par_chunks_mut(NUMBERS).enumerate().for_each(|(chunk, sum)| {
+        for part in parts {
+            let start = chunk * NUMBERS;
+            plus(sum, &part[start..start + sum.len()]);
+        }
+    });
+}
+
+/// What the gradient of each logit of a row needs.
+#[derive(Clone, Copy)]
+struct Row {
+    target: usize,
+    /// ln Σ exp.
+    log: f32,
+    /// Added at the target.
+    hit: f32,
+    /// Times p.
+    linear: f32,
+    /// Times p·ln p.
+    curved: f32,
+    /// Added everywhere.
+    even: f32,
+}
+
+/// The rows of all tokens, from the seeds.
+fn rows(targets: &[u32], taps: &HeadTaps, seeds: HeadSeeds<'_>, vocabulary: usize) -> Result<Vec<Row>> {
+    let count = targets.len();
+    let lengths = [seeds.logprob, seeds.entropy, seeds.mean_logprob, taps.entropy.as_deref(), Some(&taps.log_sum_exp)];
+    if lengths.iter().flatten().any(|numbers| numbers.len() != count) {
+        return Err(Error::shape(format!("seeds and taps of {count} rows are needed")));
+    }
+    if seeds.entropy.is_some() && taps.entropy.is_none() {
+        return Err(Error::argument("a gradient by the entropy needs the entropy among the taps"));
+    }
+    let at = |numbers: Option<&[f32]>, row: usize| numbers.map_or(0.0, |numbers| numbers[row]);
+    let make = |row: usize| {
+        let (hit, curved, even) = (at(seeds.logprob, row), at(seeds.entropy, row), at(seeds.mean_logprob, row));
+        Row {
+            target: targets[row] as usize,
+            log: taps.log_sum_exp[row],
+            hit,
+            linear: -(hit + even + curved * at(taps.entropy.as_deref(), row)),
+            curved: -curved,
+            even: even / vocabulary as f32,
+        }
+    };
+    Ok((0..count).map(make).collect())
+}
+
+/// A block of rows under the whole head.
+#[derive(Clone, Copy)]
+struct Block<'a> {
+    head: Head<'a>,
+    rows: &'a [Row],
+    hidden: &'a [f32],
+}
+
+impl Block<'_> {
+    /// The part of dhidden that comes from one group of words; adds to their rows of dweight.
+    fn gradients(&self, group: &Range<usize>, mut dweight: Option<&mut Tile<'_>>) -> Vec<f32> {
+        let (rows, width) = (self.rows.len(), self.head.width);
+        let mut part = vec![0.0; rows * width];
+        for words in steps(group.clone(), WORDS) {
+            let count = words.len();
+            scratch::with(rows * count, |tile| {
+                self.head.weight.with_rows(words.clone(), |matrix| {
+                    self.head.tile(self.hidden, matrix, rows, count, tile);
+                    self.logit_gradients(tile, &words);
+                    Tile::whole(&mut part, rows, width).multiply(true, 1.0, Matrix::packed(tile, rows, count), matrix);
+                });
+                if let Some(band) = &mut dweight {
+                    let inside = words.start - group.start..words.end - group.start;
+                    let gradients = Matrix::packed(tile, rows, count).transposed();
+                    band.part(inside, 0..width).multiply(
+                        true,
+                        1.0,
+                        gradients,
+                        Matrix::packed(self.hidden, rows, width),
+                    );
+                }
+            });
+        }
+        part
+    }
+
+    /// Replaces what the product left in a tile by the gradient by the product.
+    fn logit_gradients(&self, tile: &mut [f32], words: &Range<usize>) {
+        let options = self.head.options;
+        for (row, numbers) in self.rows.iter().zip(tile.chunks_exact_mut(words.len())) {
+            let hit = row.target.checked_sub(words.start).filter(|target| *target < words.len());
+            let factor = options.logit_scale * options.inverse_temperature;
+            wide(
+                #[inline(always)]
+                || match options.soft_cap {
+                    None => plain_row(numbers, row, hit, factor),
+                    Some(cap) => capped_row(numbers, row, hit, factor, cap * options.inverse_temperature),
+                },
+            );
+        }
+    }
+}
+
+/// The gradient by a logit z, except for the target's own share.
+#[inline(always)]
+fn slope(z: f32, row: &Row) -> f32 {
+    let log = z - row.log;
+    exp(log).mul_add(row.curved.mul_add(log, row.linear), row.even)
+}
+
+#[inline(always)]
+fn plain_row(numbers: &mut [f32], row: &Row, hit: Option<usize>, factor: f32) {
+    for number in numbers.iter_mut() {
+        *number = factor * slope(*number, row);
+    }
+    if let Some(hit) = hit {
+        numbers[hit] += factor * row.hit;
+    }
+}
+
+#[inline(always)]
+fn capped_row(numbers: &mut [f32], row: &Row, hit: Option<usize>, factor: f32, height: f32) {
+    let hit = hit.map(|hit| (hit, tanh(numbers[hit])));
+    for number in numbers.iter_mut() {
+        let bent = tanh(*number);
+        *number = factor * (1.0 - bent * bent) * slope(height * bent, row);
+    }
+    if let Some((hit, bent)) = hit {
+        numbers[hit] += factor * (1.0 - bent * bent) * row.hit;
+    }
+}

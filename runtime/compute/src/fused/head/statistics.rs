@@ -1,0 +1,65 @@
+//! The running sums over the vocabulary from which every tap of a row follows.
+
+use super::TapSet;
+use crate::fused::lanes::{exp, exp_in_place, fold2, largest};
+
+/// Sums over some words, with e = exp(z − largest). Only those that the taps need are taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Statistics {
+    /// The largest logit z.
+    pub(super) largest: f32,
+    /// The target's logit, if the target is among the words.
+    pub(super) target: Option<f32>,
+    /// Σ e.
+    pub(super) sum: f64,
+    /// Σ e².
+    pub(super) square: f64,
+    /// Σ e·(z − largest).
+    pub(super) weighted: f64,
+    /// Σ z.
+    pub(super) plain: f64,
+}
+
+impl Default for Statistics {
+    fn default() -> Self {
+        Self { largest: f32::NEG_INFINITY, target: None, sum: 0.0, square: 0.0, weighted: 0.0, plain: 0.0 }
+    }
+}
+
+impl Statistics {
+    /// The sums of one row of logits, which it destroys.
+    #[inline(always)]
+    pub(super) fn of(logits: &mut [f32], taps: TapSet) -> Self {
+        let largest = largest(logits);
+        let mut sums = Self { largest, ..Self::default() };
+        if taps.mean_logit || taps.mean_logprob {
+            sums.plain = f64::from(fold2(logits, logits, |sum, z, _| sum + z));
+        }
+        if taps.entropy {
+            let step = |sum: f32, z: f32, _: f32| exp(z - largest).mul_add(z - largest, sum);
+            sums.weighted = f64::from(fold2(logits, logits, step));
+        }
+        sums.sum = f64::from(exp_in_place(logits, largest));
+        if taps.log_sum_square {
+            sums.square = f64::from(fold2(logits, logits, |sum, e, same| e.mul_add(same, sum)));
+        }
+        sums
+    }
+
+    /// The sums over the words of both.
+    pub(super) fn merged(self, other: Self) -> Self {
+        let (high, low) = if self.largest >= other.largest { (self, other) } else { (other, self) };
+        let gap = f64::from(low.largest) - f64::from(high.largest);
+        let shrink = gap.exp();
+        // Nothing yet: its largest is −∞, and 0 · ∞ would not be a number.
+        let moved = if low.sum == 0.0 { 0.0 } else { shrink * (low.weighted + gap * low.sum) };
+        Self {
+            largest: high.largest,
+            target: self.target.or(other.target),
+            sum: shrink.mul_add(low.sum, high.sum),
+            square: (shrink * shrink).mul_add(low.square, high.square),
+            weighted: high.weighted + moved,
+            plain: self.plain + other.plain,
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Tensors of the CPU as slices, and slices as tensors: the checked way in and out of every fused operation.
+//!
+//! Weights stay in the precision they are stored in; [`Weight`] widens a block of them when a product needs it,
+//! never the whole matrix.
+
+use std::ops::Range;
+
+use candle_core::{CpuStorage, DType, Device, Storage, StorageRef, Tensor};
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+
+use super::lanes::wide;
+use super::product::{Matrix, steps};
+use super::scratch;
+use crate::error::{Error, Result};
+
+/// Rows or columns of a weight that are widened at once, and the depth of such a block.
+const BLOCK_DEPTH: usize = 512;
+
+/// A read lock on the numbers of a contiguous tensor of the CPU.
+struct Locked<'a> {
+    storage: StorageRef<'a>,
+    range: Range<usize>,
+}
+
+impl<'a> Locked<'a> {
+    fn of(tensor: &'a Tensor, name: &str) -> Result<Self> {
+        let (storage, layout) = tensor.storage_and_layout();
+        if !matches!(&*storage, Storage::Cpu(_)) {
+            let device = crate::device::describe(tensor.device());
+            return Err(Error::Unavailable {
+                device,
+                why: format!("`{name}` is there, and fused operations run on the CPU"),
+            });
+        }
+        match layout.contiguous_offsets() {
+            Some((start, end)) => Ok(Self { storage, range: start..end }),
+            None => Err(Error::shape(format!("`{name}` {:?} is not contiguous", tensor.dims()))),
+        }
+    }
+
+    fn cpu(&self) -> Option<&CpuStorage> {
+        match &*self.storage {
+            Storage::Cpu(storage) => Some(storage),
+            _ => None,
+        }
+    }
+}
+
+/// The `f32` numbers of a contiguous tensor.
+pub(super) struct Floats<'a>(Locked<'a>);
+
+impl<'a> Floats<'a> {
+    /// Borrows the numbers; `name` stands in the error if they are of another type, elsewhere, or have gaps.
+    pub(super) fn of(tensor: &'a Tensor, name: &str) -> Result<Self> {
+        if tensor.dtype() != DType::F32 {
+            return Err(Error::dtype(format!("`{name}` is {}, f32 is needed", tensor.dtype().as_str())));
+        }
+        Ok(Self(Locked::of(tensor, name)?))
+    }
+
+    /// The numbers in order.
+    pub(super) fn slice(&self) -> &[f32] {
+        match self.0.cpu() {
+            Some(CpuStorage::F32(numbers)) => &numbers[self.0.range.clone()],
+            // `of` lets nothing else in.
+            _ => &[],
+        }
+    }
+}
+
+/// A stored matrix of `rows × columns`, in f32, bf16 or f16, borrowed from its tensor.
+pub(super) struct Stored<'a> {
+    locked: Locked<'a>,
+    rows: usize,
+    columns: usize,
+}
+
+impl<'a> Stored<'a> {
+    /// Borrows a contiguous matrix; `name` stands in the error.
+    pub(super) fn of(tensor: &'a Tensor, name: &str) -> Result<Self> {
+        let &[rows, columns] = tensor.dims() else {
+            return Err(Error::shape(format!("`{name}` has shape {:?}, a matrix is needed", tensor.dims())));
+        };
+        if !matches!(tensor.dtype(), DType::F32 | DType::BF16 | DType::F16) {
+            return Err(Error::dtype(format!("`{name}` is {}; f32, bf16 or f16 is needed", tensor.dtype().as_str())));
+        }
+        Ok(Self { locked: Locked::of(tensor, name)?, rows, columns })
+    }
+
+    /// The matrix as the tasks of one operation share it.
+    pub(super) fn weight(&self) -> Weight<'_> {
+        let range = self.locked.range.clone();
+        let numbers = match self.locked.cpu() {
+            Some(CpuStorage::F32(numbers)) => Numbers::Single(&numbers[range]),
+            Some(CpuStorage::BF16(numbers)) => Numbers::Brain(&numbers[range]),
+            Some(CpuStorage::F16(numbers)) => Numbers::Half(&numbers[range]),
+            // `of` lets nothing else in.
+            _ => Numbers::Single(&[]),
+        };
+        Weight { numbers, rows: self.rows, columns: self.columns }
+    }
+}
+
+/// Numbers in one of the stored precisions.
+#[derive(Clone, Copy)]
+enum Numbers<'a> {
+    Single(&'a [f32]),
+    Brain(&'a [bf16]),
+    Half(&'a [f16]),
+}
+
+impl Numbers<'_> {
+    /// Copies the numbers from `start` on into `into`, as f32.
+    fn widen(self, start: usize, into: &mut [f32]) {
+        let range = start..start + into.len();
+        match self {
+            Self::Single(numbers) => into.copy_from_slice(&numbers[range]),
+            Self::Brain(numbers) => {
+                let numbers = &numbers[range];
+                wide(
+                    #[inline(always)]
+                    || into.iter_mut().zip(numbers).for_each(|(to, from)| *to = widened(*from)),
+                );
+            }
+            Self::Half(numbers) => numbers[range].convert_to_f32_slice(into),
+        }
+    }
+}
+
+/// A bf16 number is the upper half of the f32 of the same value.
+#[inline(always)]
+fn widened(number: bf16) -> f32 {
+    f32::from_bits(u32::from(number.to_bits()) << 16)
+}
+
+/// A matrix of frozen numbers, read block by block.
+#[derive(Clone, Copy)]
+pub(super) struct Weight<'a> {
+    numbers: Numbers<'a>,
+    /// Rows: the outputs of a linear layer, or the vocabulary.
+    pub(super) rows: usize,
+    /// Columns: the inputs of a linear layer, or the hidden size.
+    pub(super) columns: usize,
+}
+
+impl Weight<'_> {
+    /// Hands the block `rows × columns` to `work` piece by piece along the columns, with each piece's columns:
+    /// stored f32 in one piece without a copy, other precisions widened.
+    pub(super) fn along_columns(
+        &self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        mut work: impl FnMut(Range<usize>, Matrix<'_>),
+    ) {
+        if let Numbers::Single(numbers) = self.numbers {
+            return work(columns.clone(), self.direct(numbers, rows, columns));
+        }
+        for piece in steps(columns, BLOCK_DEPTH) {
+            self.widened(rows.clone(), piece.clone(), |block| work(piece.clone(), block));
+        }
+    }
+
+    /// The same piece by piece along the rows.
+    pub(super) fn along_rows(
+        &self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        mut work: impl FnMut(Range<usize>, Matrix<'_>),
+    ) {
+        if let Numbers::Single(numbers) = self.numbers {
+            return work(rows.clone(), self.direct(numbers, rows, columns));
+        }
+        for piece in steps(rows, BLOCK_DEPTH) {
+            self.widened(piece.clone(), columns.clone(), |block| work(piece.clone(), block));
+        }
+    }
+
+    /// Hands whole rows to `work` in one piece.
+    pub(super) fn with_rows<R>(&self, rows: Range<usize>, work: impl FnOnce(Matrix<'_>) -> R) -> R {
+        match self.numbers {
+            Numbers::Single(numbers) => work(self.direct(numbers, rows, 0..self.columns)),
+            _ => self.widened(rows, 0..self.columns, work),
+        }
+    }
+
+    /// Writes one row as f32.
+    pub(super) fn copy_row(&self, row: usize, into: &mut [f32]) {
+        self.numbers.widen(row * self.columns, &mut into[..self.columns]);
+    }
+
+    /// Hands one row to `work` as f32, without a copy if it is stored so.
+    pub(super) fn with_row<R>(&self, row: usize, work: impl FnOnce(&[f32]) -> R) -> R {
+        if let Numbers::Single(numbers) = self.numbers {
+            return work(&numbers[row * self.columns..][..self.columns]);
+        }
+        scratch::with(self.columns, |buffer| {
+            self.copy_row(row, buffer);
+            work(buffer)
+        })
+    }
+
+    fn direct<'b>(&self, numbers: &'b [f32], rows: Range<usize>, columns: Range<usize>) -> Matrix<'b> {
+        let start = rows.start * self.columns + columns.start;
+        Matrix::strided(&numbers[start..], rows.len(), columns.len(), self.columns)
+    }
+
+    fn widened<R>(&self, rows: Range<usize>, columns: Range<usize>, work: impl FnOnce(Matrix<'_>) -> R) -> R {
+        let width = columns.len();
+        scratch::with(rows.len() * width, |buffer| {
+            for (row, into) in rows.clone().zip(buffer.chunks_exact_mut(width)) {
+                self.numbers.widen(row * self.columns + columns.start, into);
+            }
+            work(Matrix::packed(buffer, rows.len(), width))
+        })
+    }
+}
+
+/// The two sides of a matrix of activations.
+pub(super) fn matrix(tensor: &Tensor, name: &str) -> Result<(usize, usize)> {
+    match tensor.dims() {
+        &[rows, columns] => Ok((rows, columns)),
+        other => Err(Error::shape(format!("`{name}` has shape {other:?}, a matrix is needed"))),
+    }
+}
+
+/// Refuses a tensor whose shape is not the one that the others ask for.
+pub(super) fn expect(tensor: &Tensor, name: &str, shape: &[usize]) -> Result<()> {
+    if tensor.dims() == shape {
+        return Ok(());
+    }
+    Err(Error::shape(format!("`{name}` has shape {:?}, the others ask for {shape:?}", tensor.dims())))
+}
+
+/// A tensor of the CPU that takes over `numbers`.
+pub(super) fn tensor(numbers: Vec<f32>, shape: &[usize]) -> Result<Tensor> {
+    Ok(Tensor::from_vec(numbers, shape, &Device::Cpu)?)
+}

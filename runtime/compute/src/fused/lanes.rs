@@ -1,0 +1,190 @@
+//! Arithmetic that the compiler turns into vector instructions.
+//!
+//! The binary is built for any processor of its kind; [`wide`] runs a closure compiled for what this one has
+//! (AVX2, AVX-512, NEON). Sums use a fixed number of lanes, so a result depends on the kind of processor at most.
+//! Everything called inside a closure must be `inline(always)`, or it stays scalar.
+
+/// Numbers summed side by side before they are added up.
+const LANES: usize = 32;
+
+/// Runs `work` with the widest vectors of this processor.
+#[inline]
+pub(super) fn wide<R>(work: impl FnOnce() -> R) -> R {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if let Some(simd) = pulp::x86::V4::try_new() {
+            return simd.vectorize(work);
+        }
+        if let Some(simd) = pulp::x86::V3::try_new() {
+            return simd.vectorize(work);
+        }
+        work()
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    pulp::Arch::new().dispatch(work)
+}
+
+/// Σ of a function of two numbers, lane by lane.
+#[inline(always)]
+pub(super) fn fold2(a: &[f32], b: &[f32], step: impl Fn(f32, f32, f32) -> f32) -> f32 {
+    let mut lanes = [0f32; LANES];
+    let (left, right) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+    let (left_rest, right_rest) = (left.remainder(), right.remainder());
+    for (a, b) in left.zip(right) {
+        for lane in 0..LANES {
+            lanes[lane] = step(lanes[lane], a[lane], b[lane]);
+        }
+    }
+    for (lane, (a, b)) in left_rest.iter().zip(right_rest).enumerate() {
+        lanes[lane] = step(lanes[lane], *a, *b);
+    }
+    total(&lanes)
+}
+
+/// Σ of lanes, halving.
+#[inline(always)]
+fn total(lanes: &[f32; LANES]) -> f32 {
+    let mut sums = *lanes;
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            sums[lane] += sums[lane + width];
+        }
+        width /= 2;
+    }
+    sums[0]
+}
+
+/// Σ aᵢ·bᵢ.
+#[inline(always)]
+pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
+    fold2(a, b, |sum, a, b| a.mul_add(b, sum))
+}
+
+/// The largest number, −∞ for none. A NaN is passed over; sums find it.
+#[inline(always)]
+pub(super) fn largest(numbers: &[f32]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    let chunks = numbers.chunks_exact(LANES);
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        for lane in 0..LANES {
+            lanes[lane] = if chunk[lane] > lanes[lane] { chunk[lane] } else { lanes[lane] };
+        }
+    }
+    rest.iter().chain(&lanes).fold(f32::NEG_INFINITY, |best, number| if *number > best { *number } else { best })
+}
+
+/// Replaces each x by e^(x − shift); returns the sum.
+#[inline(always)]
+pub(super) fn exp_in_place(numbers: &mut [f32], shift: f32) -> f32 {
+    let mut lanes = [0f32; LANES];
+    let mut chunks = numbers.chunks_exact_mut(LANES);
+    for chunk in chunks.by_ref() {
+        for lane in 0..LANES {
+            chunk[lane] = exp(chunk[lane] - shift);
+            lanes[lane] += chunk[lane];
+        }
+    }
+    for (lane, number) in chunks.into_remainder().iter_mut().enumerate() {
+        *number = exp(*number - shift);
+        lanes[lane] += *number;
+    }
+    total(&lanes)
+}
+
+/// eˣ within two units in the last place; 0 below −87.3, constant above 88.3, NaN stays NaN.
+///
+/// x = n·ln 2 + r with |r| ≤ ½ ln 2; eʳ by its series to r⁷, 2ⁿ by the exponent bits.
+#[inline(always)]
+pub(super) fn exp(x: f32) -> f32 {
+    const LOW: f32 = -87.3;
+    const HIGH: f32 = 88.3;
+    /// 1.5 · 2²³: adding it leaves the nearest integer in the low bits.
+    const ROUND: f32 = 12_582_912.0;
+    const LN2_HIGH: f32 = 0.693_359_4;
+    const LN2_LOW: f32 = -2.121_944_4e-4;
+    let bounded = if x < LOW { LOW } else { x };
+    let bounded = if bounded > HIGH { HIGH } else { bounded };
+    let shifted = bounded.mul_add(std::f32::consts::LOG2_E, ROUND);
+    let power = shifted - ROUND;
+    let rest = power.mul_add(-LN2_HIGH, bounded);
+    let rest = power.mul_add(-LN2_LOW, rest);
+    let mut series = 1.0 / 5040.0;
+    for coefficient in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
+        series = rest.mul_add(series, coefficient);
+    }
+    let scale = f32::from_bits((shifted.to_bits() << 23).wrapping_add(127 << 23));
+    if x < LOW { 0.0 } else { series * scale }
+}
+
+/// 1 / (1 + e⁻ˣ).
+#[inline(always)]
+pub(super) fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + exp(-x))
+}
+
+/// The hyperbolic tangent: a series near 0, where 2·sigmoid(2x) − 1 would lose digits.
+#[inline(always)]
+pub(super) fn tanh(x: f32) -> f32 {
+    let square = x * x;
+    let mut series = 62.0 / 2835.0;
+    for coefficient in [-17.0 / 315.0, 2.0 / 15.0, -1.0 / 3.0, 1.0] {
+        series = square.mul_add(series, coefficient);
+    }
+    let far = 2.0f32.mul_add(sigmoid(2.0 * x), -1.0);
+    if x.abs() < 0.25 { x * series } else { far }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn relative(value: f32, exact: f64) -> f64 {
+        (f64::from(value) - exact).abs() / exact.abs().max(1e-30)
+    }
+
+    #[test]
+    fn exp_and_tanh_agree_with_double_precision() {
+        let points: Vec<f32> = (-8700..8800).map(|i| i as f32 * 0.01).collect();
+        let (mut powers, mut tangents) = (points.clone(), points.clone());
+        wide(
+            #[inline(always)]
+            || powers.iter_mut().for_each(|x| *x = exp(*x)),
+        );
+        wide(
+            #[inline(always)]
+            || tangents.iter_mut().for_each(|x| *x = tanh(*x)),
+        );
+        for ((x, power), tangent) in points.iter().zip(powers).zip(tangents) {
+            assert!(relative(power, f64::from(*x).exp()) < 2.5e-7, "exp({x}) = {power}");
+            assert!(relative(tangent, f64::from(*x).tanh()) < 4e-7 || *x == 0.0, "tanh({x}) = {tangent}");
+        }
+    }
+
+    #[test]
+    fn exp_keeps_what_is_not_a_number_and_vanishes_at_minus_infinity() {
+        assert!(exp(f32::NAN).is_nan());
+        assert_eq!(exp(f32::NEG_INFINITY), 0.0);
+    }
+
+    #[test]
+    fn a_dot_product_of_odd_length_counts_every_number_once() {
+        let ones = vec![1f32; 75];
+        let numbers: Vec<f32> = (0..75).map(|i| i as f32).collect();
+        assert_eq!(
+            wide(
+                #[inline(always)]
+                || dot(&ones, &numbers)
+            ),
+            2775.0
+        );
+        assert_eq!(
+            wide(
+                #[inline(always)]
+                || largest(&numbers)
+            ),
+            74.0
+        );
+    }
+}

@@ -1,0 +1,179 @@
+//! The linear layer `y = x·Wᵀ + b` and its three gradients.
+//!
+//! A result is cut into fixed tiles, one task each; frozen weights of 16 bits are widened inside a task, block by
+//! block. What adapters add to a layer is in `low_rank.rs`.
+
+use std::ops::Range;
+
+use candle_core::Tensor;
+use rayon::prelude::*;
+
+use super::host::{self, Floats, Stored, Weight};
+use super::lanes::{dot, wide};
+use super::product::{Matrix, Tile};
+use crate::error::{Error, Result};
+
+/// Tokens of one tile.
+pub(super) const TOKENS: usize = 512;
+/// Features of one tile.
+pub(super) const FEATURES: usize = 256;
+/// Up to this many tokens a row of weights meets every token at once: reading the weights is then the whole cost.
+const FEW: usize = 4;
+/// Rows of weights in a task of [`few`].
+const FEW_FEATURES: usize = 64;
+
+/// `y = x·Wᵀ + b`: `x` is `[tokens, in]` f32, `weight` is `[out, in]` f32, bf16 or f16, `bias` is `[out]` f32;
+/// the result is `[tokens, out]` f32. Sums are in f32.
+pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    apply(x, weight, bias, |_, _, _| {})
+}
+
+/// `dx = dy·W`: `dy` is `[tokens, out]`, the result `[tokens, in]`.
+pub fn linear_input_gradient(dy: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    apply_transposed(dy, weight, |_, _, _| {})
+}
+
+/// `dW = dyᵀ·x`: `dy` is `[tokens, out]`, `x` is `[tokens, in]`, the result `[out, in]`.
+pub fn linear_weight_gradient(dy: &Tensor, x: &Tensor) -> Result<Tensor> {
+    let ((tokens, outputs), (_, inputs)) = (host::matrix(dy, "dy")?, host::matrix(x, "x")?);
+    host::expect(x, "x", &[tokens, inputs])?;
+    let (dy, x) = (Floats::of(dy, "dy")?, Floats::of(x, "x")?);
+    let mut result = vec![0.0; outputs * inputs];
+    across(Tile::whole(&mut result, outputs, inputs), 1.0, (dy.slice(), outputs), (x.slice(), inputs), tokens);
+    host::tensor(result, &[outputs, inputs])
+}
+
+/// `db = Σ dy` over the tokens: `[tokens, out]` to `[out]`, in the order of the tokens.
+pub fn bias_gradient(dy: &Tensor) -> Result<Tensor> {
+    let (_, outputs) = host::matrix(dy, "dy")?;
+    let dy = Floats::of(dy, "dy")?;
+    let mut result = vec![0.0; outputs];
+    if outputs > 0 {
+        wide(
+            #[inline(always)]
+            || {
+                dy.slice()
+                    .chunks_exact(outputs)
+                    .for_each(|row| result.iter_mut().zip(row).for_each(|(sum, d)| *sum += d))
+            },
+        );
+    }
+    host::tensor(result, &[outputs])
+}
+
+/// `x·Wᵀ + b`, and then `more` for each tile while it is still near: it gets the tokens, the features, the tile.
+pub(super) fn apply(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    more: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
+) -> Result<Tensor> {
+    let (tokens, inputs) = host::matrix(x, "x")?;
+    let (x, stored) = (Floats::of(x, "x")?, Stored::of(weight, "weight")?);
+    let (x, weight) = (x.slice(), stored.weight());
+    meet(inputs, weight.columns, [weight.rows, weight.columns])?;
+    if let Some(bias) = bias {
+        host::expect(bias, "bias", &[weight.rows])?;
+    }
+    let bias = bias.map(|bias| Floats::of(bias, "bias")).transpose()?;
+    let mut result = vec![0.0; tokens * weight.rows];
+    let features = if tokens <= FEW { FEW_FEATURES } else { FEATURES };
+    tasks(Tile::whole(&mut result, tokens, weight.rows), TOKENS, features).for_each(|(rows, columns, mut tile)| {
+        if tokens <= FEW {
+            few(x, weight, columns.clone(), &mut tile);
+        } else {
+            many(&x[rows.start * inputs..rows.end * inputs], weight, columns.clone(), &mut tile);
+        }
+        if let Some(bias) = &bias {
+            let bias = &bias.slice()[columns.clone()];
+            wide(
+                #[inline(always)]
+                || (0..tile.rows()).for_each(|row| plus(tile.row(row), bias)),
+            );
+        }
+        more(rows, columns, &mut tile);
+    });
+    host::tensor(result, &[tokens, stored.weight().rows])
+}
+
+/// `dy·W`, and then `more` for each tile.
+pub(super) fn apply_transposed(
+    dy: &Tensor,
+    weight: &Tensor,
+    more: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
+) -> Result<Tensor> {
+    let (tokens, outputs) = host::matrix(dy, "dy")?;
+    let (dy, stored) = (Floats::of(dy, "dy")?, Stored::of(weight, "weight")?);
+    let (dy, weight) = (dy.slice(), stored.weight());
+    meet(outputs, weight.rows, [weight.rows, weight.columns])?;
+    let mut result = vec![0.0; tokens * weight.columns];
+    tasks(Tile::whole(&mut result, tokens, weight.columns), TOKENS, FEATURES).for_each(|(rows, columns, mut tile)| {
+        weight.along_rows(0..outputs, columns.clone(), |piece, block| {
+            let left = Matrix::strided(&dy[rows.start * outputs + piece.start..], rows.len(), piece.len(), outputs);
+            tile.multiply(piece.start > 0, 1.0, left, block);
+        });
+        more(rows, columns, &mut tile);
+    });
+    host::tensor(result, &[tokens, weight.columns])
+}
+
+/// `factor · leftᵀ·right`, where both have `tokens` rows: the shape of every weight gradient.
+pub(super) fn across(result: Tile<'_>, factor: f32, left: (&[f32], usize), right: (&[f32], usize), tokens: usize) {
+    tasks(result, FEATURES, FEATURES).for_each(|(rows, columns, mut tile)| {
+        if tokens == 0 {
+            return;
+        }
+        let left = Matrix::strided(&left.0[rows.start..], tokens, rows.len(), left.1).transposed();
+        let right = Matrix::strided(&right.0[columns.start..], tokens, columns.len(), right.1);
+        tile.multiply(false, factor, left, right);
+    });
+}
+
+/// The tiles of a result as tasks that threads may take one by one.
+pub(super) fn tasks(
+    result: Tile<'_>,
+    rows: usize,
+    columns: usize,
+) -> impl IndexedParallelIterator<Item = (Range<usize>, Range<usize>, Tile<'_>)> {
+    result.grid(rows, columns).into_par_iter().with_max_len(1)
+}
+
+/// Refuses two matrices whose inner sides differ.
+fn meet(given: usize, wanted: usize, weight: [usize; 2]) -> Result<()> {
+    if given == wanted {
+        return Ok(());
+    }
+    Err(Error::shape(format!("{given} numbers a token do not meet a weight of shape {weight:?}")))
+}
+
+/// One tile of `x·Wᵀ` by matrix products.
+fn many(x: &[f32], weight: Weight<'_>, features: Range<usize>, tile: &mut Tile<'_>) {
+    weight.along_columns(features, 0..weight.columns, |piece, block| {
+        let left = Matrix::strided(&x[piece.start..], tile.rows(), piece.len(), weight.columns);
+        tile.multiply(piece.start > 0, 1.0, left, block.transposed());
+    });
+}
+
+/// One tile of `x·Wᵀ` for so few tokens that each row of weights is read once and meets them all.
+fn few(x: &[f32], weight: Weight<'_>, features: Range<usize>, tile: &mut Tile<'_>) {
+    let inputs = weight.columns;
+    for (column, feature) in features.enumerate() {
+        weight.with_row(feature, |row| {
+            for token in 0..tile.rows() {
+                tile.row(token)[column] = wide(
+                    #[inline(always)]
+                    || dot(&x[token * inputs..][..inputs], row),
+                );
+            }
+        });
+    }
+}
+
+/// `to += from`.
+#[inline(always)]
+pub(super) fn plus(to: &mut [f32], from: &[f32]) {
+    to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! A linear layer with a low-rank adapter, `y = x·Wᵀ + b + s·(x·Aᵀ)·Bᵀ` (LoRA, Hu et al. 2021), and its gradients.
+//!
+//! The second product is added to each tile of the first while the tile is still near the processor.
+
+use candle_core::Tensor;
+use rayon::prelude::*;
+
+use super::host::{self, Floats};
+use super::linear::{FEATURES, across, apply, apply_transposed, tasks};
+use super::product::{Matrix, Tile};
+use crate::error::Result;
+
+/// Tokens of one task of a thin product.
+const TOKENS: usize = 128;
+
+/// The two thin matrices of an adapter and the factor in front of them.
+#[derive(Clone, Debug)]
+pub struct LowRank {
+    /// `[rank, in]` f32.
+    pub a: Tensor,
+    /// `[out, rank]` f32.
+    pub b: Tensor,
+    /// The factor s: α/r, or α/√r for rsLoRA.
+    pub scale: f32,
+}
+
+/// Gradients of an adapted layer.
+#[derive(Debug)]
+pub struct AdaptedGradient {
+    /// `[tokens, in]`, if it was asked for.
+    pub input: Option<Tensor>,
+    /// `[rank, in]`.
+    pub a: Tensor,
+    /// `[out, rank]`.
+    pub b: Tensor,
+}
+
+/// `x·Wᵀ + b + s·(x·Aᵀ)·Bᵀ`; returns it, `[tokens, out]`, and `x·Aᵀ`, `[tokens, rank]`, which the gradients need.
+pub fn adapted_linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, low: &LowRank) -> Result<(Tensor, Tensor)> {
+    let down = project(x, &low.a)?;
+    let (_, rank) = host::matrix(&down, "xa")?;
+    host::expect(&low.b, "b", &[weight.dims().first().copied().unwrap_or(0), rank])?;
+    let result = {
+        let (thin, b) = (Floats::of(&down, "xa")?, Floats::of(&low.b, "b")?);
+        let (thin, b) = (thin.slice(), b.slice());
+        apply(x, weight, bias, |rows, columns, tile| {
+            let left = Matrix::packed(&thin[rows.start * rank..], rows.len(), rank);
+            let right = Matrix::packed(&b[columns.start * rank..], columns.len(), rank).transposed();
+            tile.multiply(true, low.scale, left, right);
+        })?
+    };
+    Ok((result, down))
+}
+
+/// The gradients of [`adapted_linear`]: `dx = dy·W + s·(dy·B)·A` when wanted, `dA = s·(dy·B)ᵀ·x`, `dB = s·dyᵀ·(x·Aᵀ)`.
+/// `xa` is what the forward pass returned.
+pub fn adapted_linear_backward(
+    dy: &Tensor,
+    x: &Tensor,
+    xa: &Tensor,
+    weight: &Tensor,
+    low: &LowRank,
+    want_input: bool,
+) -> Result<AdaptedGradient> {
+    let ((tokens, outputs), (_, inputs), (_, rank)) =
+        (host::matrix(dy, "dy")?, host::matrix(x, "x")?, host::matrix(xa, "xa")?);
+    host::expect(weight, "weight", &[outputs, inputs])?;
+    host::expect(x, "x", &[tokens, inputs])?;
+    host::expect(xa, "xa", &[tokens, rank])?;
+    host::expect(&low.a, "a", &[rank, inputs])?;
+    host::expect(&low.b, "b", &[outputs, rank])?;
+    let thin = unproject(dy, &low.b, low.scale)?;
+    let input = want_input.then(|| {
+        let a = Floats::of(&low.a, "a")?;
+        let a = a.slice();
+        apply_transposed(dy, weight, |rows, columns, tile| {
+            let left = Matrix::packed(&thin[rows.start * rank..], rows.len(), rank);
+            tile.multiply(true, 1.0, left, Matrix::strided(&a[columns.start..], rank, columns.len(), inputs));
+        })
+    });
+    let (dy, x, xa) = (Floats::of(dy, "dy")?, Floats::of(x, "x")?, Floats::of(xa, "xa")?);
+    let (mut da, mut db) = (vec![0.0; rank * inputs], vec![0.0; outputs * rank]);
+    across(Tile::whole(&mut da, rank, inputs), 1.0, (&thin, rank), (x.slice(), inputs), tokens);
+    across(Tile::whole(&mut db, outputs, rank), low.scale, (dy.slice(), outputs), (xa.slice(), rank), tokens);
+    Ok(AdaptedGradient {
+        input: input.transpose()?,
+        a: host::tensor(da, &[rank, inputs])?,
+        b: host::tensor(db, &[outputs, rank])?,
+    })
+}
+
+/// `x·Aᵀ`, `[tokens, rank]`: the way down of an adapter.
+fn project(x: &Tensor, a: &Tensor) -> Result<Tensor> {
+    let ((tokens, inputs), (rank, _)) = (host::matrix(x, "x")?, host::matrix(a, "a")?);
+    host::expect(a, "a", &[rank, inputs])?;
+    let (x, a) = (Floats::of(x, "x")?, Floats::of(a, "a")?);
+    let (x, a) = (x.slice(), Matrix::packed(a.slice(), rank, inputs).transposed());
+    let mut result = vec![0.0; tokens * rank];
+    tasks(Tile::whole(&mut result, tokens, rank), TOKENS, FEATURES.max(rank)).for_each(|(rows, _, mut tile)| {
+        tile.multiply(false, 1.0, Matrix::packed(&x[rows.start * inputs..], rows.len(), inputs), a);
+    });
+    host::tensor(result, &[tokens, rank])
+}
+
+/// `s·dy·B`, `[tokens, rank]`: the way back down.
+fn unproject(dy: &Tensor, b: &Tensor, scale: f32) -> Result<Vec<f32>> {
+    let ((tokens, outputs), (_, rank)) = (host::matrix(dy, "dy")?, host::matrix(b, "b")?);
+    let (dy, b) = (Floats::of(dy, "dy")?, Floats::of(b, "b")?);
+    let (dy, b) = (dy.slice(), Matrix::packed(b.slice(), outputs, rank));
+    let mut result = vec![0.0; tokens * rank];
+    tasks(Tile::whole(&mut result, tokens, rank), TOKENS, FEATURES.max(rank)).for_each(|(rows, _, mut tile)| {
+        tile.multiply(false, scale, Matrix::packed(&dy[rows.start * outputs..], rows.len(), outputs), b);
+    });
+    Ok(result)
+}
+
+#[cfg(test)]
+mod tests;

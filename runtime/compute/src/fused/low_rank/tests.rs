@@ -1,0 +1,71 @@
+//! The adapted layer against plain products in f64, and against numbers that PEFT gives.
+
+use candle_core::{DType, Device};
+
+use super::super::twin::{close, gradients, leaf, normal, same_on_two_threads};
+use super::*;
+
+const SIDES: (usize, usize, usize, usize) = (263, 301, 517, 5);
+
+fn layer() -> (Tensor, Tensor, Tensor, LowRank, Tensor) {
+    let (tokens, inputs, outputs, rank) = SIDES;
+    let low = LowRank { a: normal("a", &[rank, inputs]), b: normal("b", &[outputs, rank]), scale: 1.7 };
+    let weight = normal("weight", &[outputs, inputs]).to_dtype(DType::BF16).unwrap();
+    (normal("x", &[tokens, inputs]), weight, normal("bias", &[outputs]), low, normal("dy", &[tokens, outputs]))
+}
+
+#[test]
+fn output_and_gradients_agree_with_autograd() {
+    let (x, weight, bias, low, dy) = layer();
+    let (x64, a64, b64) = (leaf(&x), leaf(&low.a), leaf(&low.b));
+    let (weight64, bias64) = (leaf(&weight), leaf(&bias));
+    let thin = x64.matmul(&a64.t().unwrap()).unwrap();
+    let plain = x64.matmul(&weight64.t().unwrap()).unwrap().broadcast_add(&bias64).unwrap();
+    let twin = (plain + (thin.matmul(&b64.t().unwrap()).unwrap() * f64::from(low.scale)).unwrap()).unwrap();
+    let (y, xa) = adapted_linear(&x, &weight, Some(&bias), &low).unwrap();
+    close("y", &y, &twin, 2e-6);
+    close("xa", &xa, &thin, 2e-6);
+    let found = adapted_linear_backward(&dy, &x, &xa, &weight, &low, true).unwrap();
+    let twins = gradients(&twin, &dy, &[&x64, &a64, &b64]);
+    close("dx", &found.input.unwrap(), &twins[0], 2e-6);
+    close("da", &found.a, &twins[1], 4e-6);
+    close("db", &found.b, &twins[2], 4e-6);
+}
+
+#[test]
+fn a_worked_example_agrees_with_peft() {
+    let tensor = |numbers: &[f32], shape: [usize; 2]| Tensor::from_slice(numbers, &shape, &Device::Cpu).unwrap();
+    let weight = tensor(&[1.0, -2.0, 0.5, 0.25, 1.5, -1.0], [2, 3]);
+    let x = tensor(&[1.0, 2.0, -1.0], [1, 3]);
+    let low = LowRank {
+        a: tensor(&[0.1, -0.2, 0.3, 0.4, 0.0, -0.1], [2, 3]),
+        b: tensor(&[0.5, -1.0, 1.0, 0.25], [2, 2]),
+        scale: 2.0,
+    };
+    let (y, xa) = adapted_linear(&x, &weight, None, &low).unwrap();
+    close("y", &y, &tensor(&[-5.1, 3.3], [1, 2]), 1e-6);
+    // The objective is ½‖y‖², so its gradient is y.
+    let found = adapted_linear_backward(&y, &x, &xa, &weight, &low, false).unwrap();
+    assert!(found.input.is_none());
+    close("da", &found.a, &tensor(&[1.5, 3.0, -1.5, 11.85, 23.7, -11.85], [2, 3]), 1e-6);
+    close("db", &found.b, &tensor(&[6.12, -5.1, -3.96, 3.3], [2, 2]), 1e-6);
+}
+
+#[test]
+fn the_bits_do_not_depend_on_the_number_of_threads() {
+    let (x, weight, bias, low, dy) = layer();
+    same_on_two_threads(|| {
+        let (y, xa) = adapted_linear(&x, &weight, Some(&bias), &low).unwrap();
+        let found = adapted_linear_backward(&dy, &x, &xa, &weight, &low, true).unwrap();
+        vec![y, xa, found.input.unwrap(), found.a, found.b]
+    });
+}
+
+#[test]
+fn adapters_of_another_rank_or_side_are_refused() {
+    let (x, weight, _, low, _) = layer();
+    let narrow = LowRank { a: normal("a", &[4, 301]), ..low.clone() };
+    assert!(adapted_linear(&x, &weight, None, &narrow).is_err());
+    let short = LowRank { b: normal("b", &[516, 5]), ..low };
+    assert!(adapted_linear(&x, &weight, None, &short).is_err());
+}

@@ -1,0 +1,33 @@
+//! The parts of a decoder as fused operations, each with its gradient written by hand.
+//!
+//! Activations are contiguous f32 `[tokens, features]`, sequences packed one after another ([`Segments`]); weights
+//! are `[out, in]` in f32, bf16 or f16 and widened block by block inside a product. Work is cut into fixed tasks, so
+//! that results do not depend on the number of threads. Which parts make a model is the model's business.
+
+mod attention;
+mod embedding;
+mod gated;
+mod head;
+mod host;
+mod lanes;
+mod linear;
+mod low_rank;
+mod norm;
+mod product;
+mod residual;
+mod rope;
+mod scratch;
+mod segments;
+#[cfg(test)]
+mod twin;
+
+pub use attention::{AttentionShape, attention, attention_backward, attention_cached};
+pub use embedding::{embed, embed_gradient};
+pub use gated::{Activation, gated, gated_backward};
+pub use head::{HeadOptions, HeadSeeds, HeadTaps, TapSet, head_taps, head_taps_backward, logits};
+pub use linear::{bias_gradient, linear, linear_input_gradient, linear_weight_gradient};
+pub use low_rank::{AdaptedGradient, LowRank, adapted_linear, adapted_linear_backward};
+pub use norm::{rms_norm, rms_norm_backward, rms_norm_weight_gradient};
+pub use residual::add;
+pub use rope::{RopeTable, rope};
+pub use segments::Segments;

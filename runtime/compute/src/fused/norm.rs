@@ -1,0 +1,133 @@
+//! Root-mean-square normalisation (Zhang & Sennrich 2019) over the last axis, and its gradients.
+//!
+//! `y = x·r·w` with `r = 1/√(mean(x²) + ε)`; Gemma stores the weight less one, so there `y = x·r·(1 + w)`.
+
+use candle_core::Tensor;
+use rayon::prelude::*;
+
+use super::host::{self, Floats};
+use super::lanes::{dot, fold2, wide};
+use crate::error::{Error, Result};
+
+/// Rows of one task are those that hold about so many numbers.
+const TASK_NUMBERS: usize = 1 << 15;
+
+/// Normalises every row of `x`, `[…, width]` f32, by `weight`, `[width]` f32. Returns `y`, shaped like `x`, and
+/// `r`, `[rows]`, which the gradients need. `unit_offset` adds one to the weight.
+pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64, unit_offset: bool) -> Result<(Tensor, Tensor)> {
+    let width = width(x, weight)?;
+    let (input, weight) = (Floats::of(x, "x")?, Floats::of(weight, "weight")?);
+    let (input, weight, offset) = (input.slice(), weight.slice(), offset(unit_offset));
+    let rows = input.len() / width;
+    let (mut y, mut rates) = (vec![0.0; input.len()], vec![0.0; rows]);
+    let task = rows_of_task(width);
+    y.par_chunks_mut(task * width).zip(input.par_chunks(task * width)).zip(rates.par_chunks_mut(task)).for_each(
+        |((y, x), rates)| {
+            for ((y, x), rate) in y.chunks_exact_mut(width).zip(x.chunks_exact(width)).zip(rates) {
+                *rate = wide(
+                    #[inline(always)]
+                    || forward_row(y, x, weight, epsilon, offset),
+                );
+            }
+        },
+    );
+    Ok((host::tensor(y, x.dims())?, host::tensor(rates, &[rows])?))
+}
+
+/// `dx = r·(dy·w) − x·r³·mean(dy·w·x)`, shaped like `x`.
+pub fn rms_norm_backward(dy: &Tensor, x: &Tensor, weight: &Tensor, rstd: &Tensor, unit_offset: bool) -> Result<Tensor> {
+    let width = width(x, weight)?;
+    let (dy_numbers, input, weight) = (gradient(dy, x)?, Floats::of(x, "x")?, Floats::of(weight, "weight")?);
+    let (dy, input, weight, offset) = (dy_numbers.slice(), input.slice(), weight.slice(), offset(unit_offset));
+    host::expect(rstd, "rstd", &[input.len() / width])?;
+    let rates = Floats::of(rstd, "rstd")?;
+    let mut result = vec![0.0; input.len()];
+    let task = rows_of_task(width);
+    result
+        .par_chunks_mut(task * width)
+        .zip(dy.par_chunks(task * width))
+        .zip(input.par_chunks(task * width))
+        .zip(rates.slice().par_chunks(task))
+        .for_each(|(((dx, dy), x), rates)| {
+            let rows = dx.chunks_exact_mut(width).zip(dy.chunks_exact(width)).zip(x.chunks_exact(width));
+            for (((dx, dy), x), rate) in rows.zip(rates) {
+                wide(
+                    #[inline(always)]
+                    || backward_row(dx, dy, x, weight, *rate, offset),
+                );
+            }
+        });
+    host::tensor(result, x.dims())
+}
+
+/// `dw = Σ dy·x·r` over the rows, `[width]`: sums of fixed groups of rows, added in order.
+pub fn rms_norm_weight_gradient(dy: &Tensor, x: &Tensor, rstd: &Tensor) -> Result<Tensor> {
+    let width = x.dims().last().copied().unwrap_or(0).max(1);
+    let (dy, input) = (gradient(dy, x)?, Floats::of(x, "x")?);
+    let input = input.slice();
+    host::expect(rstd, "rstd", &[input.len() / width])?;
+    let rates = Floats::of(rstd, "rstd")?;
+    let task = rows_of_task(width);
+    let parts: Vec<Vec<f32>> = dy
+        .slice()
+        .par_chunks(task * width)
+        .zip(input.par_chunks(task * width))
+        .zip(rates.slice().par_chunks(task))
+        .map(|((dy, x), rates)| {
+            let mut sum = vec![0f32; width];
+            for ((dy, x), rate) in dy.chunks_exact(width).zip(x.chunks_exact(width)).zip(rates) {
+                wide(
+                    #[inline(always)]
+                    || sum.iter_mut().zip(dy).zip(x).for_each(|((sum, dy), x)| *sum = (dy * rate).mul_add(*x, *sum)),
+                );
+            }
+            sum
+        })
+        .collect();
+    let mut result = vec![0.0; width];
+    parts.iter().for_each(|part| super::linear::plus(&mut result, part));
+    host::tensor(result, &[width])
+}
+
+#[inline(always)]
+fn forward_row(y: &mut [f32], x: &[f32], weight: &[f32], epsilon: f64, offset: f32) -> f32 {
+    let mean = f64::from(dot(x, x)) / x.len() as f64;
+    let rate = (1.0 / (mean + epsilon).sqrt()) as f32;
+    y.iter_mut().zip(x).zip(weight).for_each(|((y, x), w)| *y = x * rate * (w + offset));
+    rate
+}
+
+#[inline(always)]
+fn backward_row(dx: &mut [f32], dy: &[f32], x: &[f32], weight: &[f32], rate: f32, offset: f32) {
+    dx.iter_mut().zip(dy).zip(weight).for_each(|((dx, dy), w)| *dx = dy * (w + offset));
+    let mean = fold2(dx, x, |sum, a, b| a.mul_add(b, sum)) / x.len() as f32;
+    let pull = -mean * rate * rate * rate;
+    dx.iter_mut().zip(x).for_each(|(dx, x)| *dx = x.mul_add(pull, *dx * rate));
+}
+
+fn rows_of_task(width: usize) -> usize {
+    (TASK_NUMBERS / width).max(1)
+}
+
+fn offset(unit: bool) -> f32 {
+    if unit { 1.0 } else { 0.0 }
+}
+
+/// The width of the last axis, which `weight` must have too.
+fn width(x: &Tensor, weight: &Tensor) -> Result<usize> {
+    match (x.dims().last(), weight.dims()) {
+        (Some(width), [same]) if width == same && *width > 0 => Ok(*width),
+        _ => {
+            Err(Error::shape(format!("`weight` {:?} does not fit the last axis of `x` {:?}", weight.dims(), x.dims())))
+        }
+    }
+}
+
+/// The numbers of `dy`, which has the shape of `x`.
+fn gradient<'a>(dy: &'a Tensor, x: &Tensor) -> Result<Floats<'a>> {
+    host::expect(dy, "dy", x.dims())?;
+    Floats::of(dy, "dy")
+}
+
+#[cfg(test)]
+mod tests;

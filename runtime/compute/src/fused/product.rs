@@ -1,0 +1,201 @@
+//! Matrix products on slices: the one door to the `gemm` crate, which takes raw pointers.
+//!
+//! [`Matrix`] is a strided view to read, [`Tile`] a view to write that can be cut into disjoint tiles, so that
+//! tasks on several threads fill one result without copies. Every bound is checked here before a pointer moves.
+//! How the work is cut is the callers' business.
+
+#![expect(unsafe_code, reason = "the `gemm` crate takes raw pointers, and disjoint column tiles interleave in memory")]
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// A strided view of `rows × columns` numbers to read.
+#[derive(Clone, Copy)]
+pub(super) struct Matrix<'a> {
+    data: &'a [f32],
+    rows: usize,
+    columns: usize,
+    row_stride: usize,
+    column_stride: usize,
+}
+
+impl<'a> Matrix<'a> {
+    /// `rows` rows of `columns` numbers, each row `stride` after the one before. Panics if `data` is too short.
+    pub(super) fn strided(data: &'a [f32], rows: usize, columns: usize, stride: usize) -> Self {
+        let extent = if rows == 0 || columns == 0 { 0 } else { (rows - 1) * stride + columns };
+        Self { data: &data[..extent], rows, columns, row_stride: stride, column_stride: 1 }
+    }
+
+    /// `rows` rows of `columns` numbers without gaps. Panics if `data` is too short.
+    pub(super) fn packed(data: &'a [f32], rows: usize, columns: usize) -> Self {
+        Self::strided(data, rows, columns, columns)
+    }
+
+    /// Rows and columns exchanged; nothing moves.
+    pub(super) fn transposed(self) -> Self {
+        Self {
+            rows: self.columns,
+            columns: self.rows,
+            row_stride: self.column_stride,
+            column_stride: self.row_stride,
+            ..self
+        }
+    }
+}
+
+/// Cuts a range into steps of `size`, the last one possibly shorter.
+pub(super) fn steps(range: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> {
+    range.clone().step_by(size.max(1)).map(move |start| start..(start + size).min(range.end))
+}
+
+/// A view of `rows × columns` numbers to write: the columns lie side by side, the rows `stride` apart.
+///
+/// A tile owns its numbers for `'a` as a mutable slice would; cutting it hands each number to one part.
+pub(super) struct Tile<'a> {
+    start: *mut f32,
+    rows: usize,
+    columns: usize,
+    stride: usize,
+    owner: PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: a tile is the only access to its numbers while it lives, as `&mut [f32]` is, and `&mut [f32]` is `Send`.
+unsafe impl Send for Tile<'_> {}
+
+impl<'a> Tile<'a> {
+    /// The whole of a slice. Panics unless it holds exactly `rows × columns` numbers.
+    pub(super) fn whole(data: &'a mut [f32], rows: usize, columns: usize) -> Self {
+        assert_eq!(data.len(), rows * columns, "a tile covers its slice");
+        Self { start: data.as_mut_ptr(), rows, columns, stride: columns, owner: PhantomData }
+    }
+
+    /// The number of rows.
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The same numbers, borrowed for a shorter time.
+    pub(super) fn borrowed(&mut self) -> Tile<'_> {
+        Tile { owner: PhantomData, ..*self }
+    }
+
+    /// The first `count` rows, and the rest.
+    pub(super) fn split_rows(self, count: usize) -> (Self, Self) {
+        assert!(count <= self.rows, "a tile splits inside its rows");
+        let rest = self.start.wrapping_add(count * self.stride);
+        (Self { rows: count, ..self }, Self { start: rest, rows: self.rows - count, ..self })
+    }
+
+    /// The first `count` columns, and the rest.
+    pub(super) fn split_columns(self, count: usize) -> (Self, Self) {
+        assert!(count <= self.columns, "a tile splits inside its columns");
+        let rest = self.start.wrapping_add(count);
+        (Self { columns: count, ..self }, Self { start: rest, columns: self.columns - count, ..self })
+    }
+
+    /// Cuts the tile into bands of the given heights, and each band into parts of `width` columns, the last one
+    /// possibly narrower. The parts come band by band.
+    pub(super) fn cut(self, heights: impl IntoIterator<Item = usize>, width: usize) -> Vec<Self> {
+        let mut parts = Vec::new();
+        let mut below = self;
+        for height in heights {
+            let (mut band, after) = below.split_rows(height);
+            below = after;
+            while band.columns > 0 {
+                let count = width.min(band.columns);
+                let (part, rest) = band.split_columns(count);
+                parts.push(part);
+                band = rest;
+            }
+        }
+        parts
+    }
+
+    /// Cuts the tile into a grid; each part comes with the row and the column ranges that it covers.
+    pub(super) fn grid(self, rows: usize, columns: usize) -> Vec<(Range<usize>, Range<usize>, Self)> {
+        let (height, width) = (self.rows, self.columns);
+        let bands: Vec<Range<usize>> = steps(0..height, rows).collect();
+        let ranges = bands.iter().flat_map(|band| steps(0..width, columns).map(|side| (band.clone(), side)));
+        let ranges: Vec<_> = ranges.collect();
+        let parts = self.cut(bands.iter().map(Range::len), columns);
+        ranges.into_iter().zip(parts).map(|((rows, columns), part)| (rows, columns, part)).collect()
+    }
+
+    /// A part of the tile, borrowed from it. Panics outside the tile.
+    pub(super) fn part(&mut self, rows: Range<usize>, columns: Range<usize>) -> Tile<'_> {
+        let (_, below) = self.borrowed().split_rows(rows.start);
+        let (band, _) = below.split_rows(rows.len());
+        let (_, right) = band.split_columns(columns.start);
+        right.split_columns(columns.len()).0
+    }
+
+    /// One row. Panics outside the tile.
+    pub(super) fn row(&mut self, index: usize) -> &mut [f32] {
+        assert!(index < self.rows, "a row inside its tile");
+        // SAFETY: the tile owns `columns` numbers from this row's start, which lies inside the slice it was cut
+        // from, and the borrow of `self` keeps every other access away.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(index * self.stride), self.columns) }
+    }
+
+    /// Writes `factor · left · right`, or adds it when `accumulate` is set. Panics if the shapes do not meet.
+    pub(super) fn multiply(&mut self, accumulate: bool, factor: f32, left: Matrix<'_>, right: Matrix<'_>) {
+        assert_eq!((left.rows, left.columns), (self.rows, right.rows), "rows of a product");
+        assert_eq!(right.columns, self.columns, "columns of a product");
+        let step = |stride: usize| isize::try_from(stride).unwrap_or(isize::MAX);
+        // SAFETY: `Matrix::strided` proved that rows and columns times strides stay inside the slices, the
+        // constructors of `Tile` proved the same for the result, the shapes agree (above), and the result is
+        // borrowed mutably, so that it overlaps neither operand.
+        unsafe {
+            gemm::gemm(
+                self.rows,
+                self.columns,
+                left.columns,
+                self.start,
+                1,
+                step(self.stride),
+                accumulate,
+                left.data.as_ptr(),
+                step(left.column_stride),
+                step(left.row_stride),
+                right.data.as_ptr(),
+                step(right.column_stride),
+                step(right.row_stride),
+                1.0,
+                factor,
+                false,
+                false,
+                false,
+                gemm::Parallelism::None,
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_product_into_a_grid_equals_the_sums_written_out() {
+        let (rows, columns, depth) = (7, 5, 3);
+        let left: Vec<f32> = (0..rows * depth).map(|i| i as f32 - 4.0).collect();
+        let right: Vec<f32> = (0..columns * depth).map(|i| 2.0 - i as f32).collect();
+        let mut result = vec![1.0; rows * columns];
+        for (top, side, mut tile) in Tile::whole(&mut result, rows, columns).grid(2, 3) {
+            let left = Matrix::packed(&left[top.start * depth..], top.len(), depth);
+            let right = Matrix::packed(&right[side.start * depth..], side.len(), depth).transposed();
+            tile.multiply(true, 0.5, left, right);
+        }
+        for (index, number) in result.iter().enumerate() {
+            let (row, column) = (index / columns, index % columns);
+            let sum: f32 = (0..depth).map(|k| left[row * depth + k] * right[column * depth + k]).sum();
+            assert_eq!(*number, 1.0 + 0.5 * sum);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "range end index")]
+    fn a_matrix_never_reaches_past_its_slice() {
+        Matrix::strided(&[0.0; 10], 3, 4, 4);
+    }
+}

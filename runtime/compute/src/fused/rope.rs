@@ -1,0 +1,108 @@
+//! Rotary positions (Su et al. 2021) in the half-rotation form of Hugging Face models, and the way back.
+//!
+//! In each head, feature i and feature i + half turn together by position · frequency(i). The transposed turn,
+//! by the negative angle, is the gradient. Which frequencies a family uses is the model's business.
+
+use candle_core::Tensor;
+use rayon::prelude::*;
+
+use super::host::{self, Floats};
+use super::lanes::wide;
+use crate::error::{Error, Result};
+
+/// Rows of one task hold about so many numbers.
+const TASK_NUMBERS: usize = 1 << 15;
+
+/// Cosines and sines for every position: `positions × half` numbers each.
+#[derive(Clone, Debug)]
+pub struct RopeTable {
+    /// Cosines, times the attention factor.
+    pub cos: Vec<f32>,
+    /// Sines, times the attention factor.
+    pub sin: Vec<f32>,
+    /// Half of the features of a head that turn.
+    pub half: usize,
+}
+
+impl RopeTable {
+    /// The table for positions 0 … `positions` − 1 from the inverse frequencies, computed in f64.
+    /// `attention_factor` is 1 except for scalings that sharpen attention (YaRN and its relatives).
+    #[must_use]
+    pub fn from_frequencies(inv_freq: &[f64], positions: usize, attention_factor: f64) -> Self {
+        let angles =
+            || (0..positions).flat_map(|position| inv_freq.iter().map(move |frequency| position as f64 * frequency));
+        Self {
+            cos: angles().map(|angle| (angle.cos() * attention_factor) as f32).collect(),
+            sin: angles().map(|angle| (angle.sin() * attention_factor) as f32).collect(),
+            half: inv_freq.len(),
+        }
+    }
+
+    /// The number of positions in the table.
+    #[must_use]
+    pub fn positions(&self) -> usize {
+        self.cos.len() / self.half.max(1)
+    }
+}
+
+/// Turns `x`, `[tokens, heads · head_dim]` f32, by the position of each token; `inverse` turns back, which is the
+/// gradient. Features of a head past the table's `2 · half` stay as they are.
+pub fn rope(x: &Tensor, heads: usize, positions: &[u32], table: &RopeTable, inverse: bool) -> Result<Tensor> {
+    let (tokens, features) = host::matrix(x, "x")?;
+    check(tokens, features, heads, positions, table)?;
+    let input = Floats::of(x, "x")?;
+    let mut result = vec![0.0; tokens * features];
+    if result.is_empty() {
+        return host::tensor(result, x.dims());
+    }
+    let (half, head, sign) = (table.half, features / heads, if inverse { -1.0 } else { 1.0 });
+    let task = (TASK_NUMBERS / features).max(1);
+    result
+        .par_chunks_mut(task * features)
+        .zip(input.slice().par_chunks(task * features))
+        .zip(positions.par_chunks(task))
+        .for_each(|((y, x), positions)| {
+            for ((y, x), position) in y.chunks_exact_mut(features).zip(x.chunks_exact(features)).zip(positions) {
+                let row = *position as usize * half..(*position as usize + 1) * half;
+                let (cos, sin) = (&table.cos[row.clone()], &table.sin[row]);
+                wide(
+                    #[inline(always)]
+                    || y.chunks_exact_mut(head).zip(x.chunks_exact(head)).for_each(|(y, x)| turn(y, x, cos, sin, sign)),
+                );
+            }
+        });
+    host::tensor(result, x.dims())
+}
+
+/// One head of one token.
+#[inline(always)]
+fn turn(y: &mut [f32], x: &[f32], cos: &[f32], sin: &[f32], sign: f32) {
+    let half = cos.len();
+    let (first, rest) = y.split_at_mut(half);
+    let (second, tail) = rest.split_at_mut(half);
+    tail.copy_from_slice(&x[2 * half..]);
+    let (low, high) = (&x[..half], &x[half..2 * half]);
+    for i in 0..half {
+        first[i] = low[i] * cos[i] - high[i] * sin[i] * sign;
+        second[i] = high[i] * cos[i] + low[i] * sin[i] * sign;
+    }
+}
+
+fn check(tokens: usize, features: usize, heads: usize, positions: &[u32], table: &RopeTable) -> Result<()> {
+    if heads == 0 || !features.is_multiple_of(heads) || 2 * table.half > features / heads {
+        return Err(Error::shape(format!("{features} features are not {heads} heads of at least {}", 2 * table.half)));
+    }
+    if positions.len() != tokens {
+        return Err(Error::shape(format!("{} positions for {tokens} tokens", positions.len())));
+    }
+    let known = table.positions();
+    match positions.iter().find(|position| **position as usize >= known) {
+        Some(position) if table.half > 0 => {
+            Err(Error::argument(format!("position {position} is past the {known} of the table")))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

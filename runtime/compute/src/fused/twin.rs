@@ -1,0 +1,54 @@
+//! What the tests of fused operations share: random inputs, and comparison with slow twins of plain operations.
+//!
+//! A twin runs in f64 under the tensor library's own autograd; a fused operation must agree with it.
+
+use candle_core::{DType, Device, Tensor, Var};
+
+use crate::random::Stream;
+
+/// Independent normal numbers; each name and shape has its own.
+pub(super) fn normal(name: &str, shape: &[usize]) -> Tensor {
+    let count = shape.iter().product();
+    Tensor::from_vec(Stream::new(7, name).normals(count), shape, &Device::Cpu).unwrap()
+}
+
+/// The same numbers in f64, as a leaf of a graph.
+pub(super) fn leaf(tensor: &Tensor) -> Var {
+    Var::from_tensor(&tensor.to_dtype(DType::F64).unwrap()).unwrap()
+}
+
+/// The gradients of Σ output·seed by the leaves.
+pub(super) fn gradients(output: &Tensor, seed: &Tensor, leaves: &[&Var]) -> Vec<Tensor> {
+    let loss = (output * seed.to_dtype(DType::F64).unwrap()).unwrap().sum_all().unwrap();
+    let mut store = loss.backward().unwrap();
+    leaves.iter().map(|leaf| store.remove(leaf).unwrap()).collect()
+}
+
+/// The numbers in f64.
+pub(super) fn numbers(tensor: &Tensor) -> Vec<f64> {
+    tensor.to_dtype(DType::F64).unwrap().flatten_all().unwrap().to_vec1().unwrap()
+}
+
+/// Asserts that shapes agree and that no number is further off than `tolerance` times the largest one.
+pub(super) fn close(what: &str, fused: &Tensor, twin: &Tensor, tolerance: f64) {
+    assert_eq!(fused.dims(), twin.dims(), "{what}: shape");
+    let (fused, twin) = (numbers(fused), numbers(twin));
+    let scale = twin.iter().fold(1e-3f64, |most, number| most.max(number.abs()));
+    for (index, (a, b)) in fused.iter().zip(&twin).enumerate() {
+        assert!((a - b).abs() <= tolerance * scale, "{what}[{index}]: {a}, the twin has {b}");
+    }
+}
+
+/// The bits of a result, for comparison with no tolerance.
+pub(super) fn bits(tensor: &Tensor) -> Vec<u32> {
+    tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap().iter().map(|number| number.to_bits()).collect()
+}
+
+/// Runs `work` on pools of one and of two threads; both must give the same bits.
+pub(super) fn same_on_two_threads(work: impl Fn() -> Vec<Tensor> + Sync) {
+    let on = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| work().iter().map(bits).collect::<Vec<_>>())
+    };
+    assert_eq!(on(1), on(2), "the bits depend on the number of threads");
+}

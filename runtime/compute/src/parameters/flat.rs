@@ -1,0 +1,125 @@
+//! In-place passes over flat f32 buffers. Each has a fixed cut into tasks, so no result depends on the threads.
+
+use candle_core::{CpuStorage, InplaceOp1, InplaceOp2, Layout, Storage, StorageRef, Tensor, bail};
+use rayon::prelude::*;
+
+use crate::error::{Error, Result};
+
+/// Numbers of one task.
+pub(crate) const TASK_NUMBERS: usize = 1 << 16;
+
+/// The numbers of a contiguous f32 storage, to write.
+pub(crate) fn numbers_mut<'a>(storage: &'a mut CpuStorage, layout: &Layout) -> candle_core::Result<&'a mut [f32]> {
+    match (storage, layout.contiguous_offsets()) {
+        (CpuStorage::F32(numbers), Some((start, end))) => Ok(&mut numbers[start..end]),
+        _ => bail!("a contiguous f32 tensor is needed"),
+    }
+}
+
+/// The numbers of a contiguous f32 storage, to read.
+pub(crate) fn numbers<'a>(storage: &'a CpuStorage, layout: &Layout) -> candle_core::Result<&'a [f32]> {
+    match (storage, layout.contiguous_offsets()) {
+        (CpuStorage::F32(numbers), Some((start, end))) => Ok(&numbers[start..end]),
+        _ => bail!("a contiguous f32 tensor is needed"),
+    }
+}
+
+/// A tensor of the CPU, locked for reading.
+pub(crate) struct Numbers<'a> {
+    storage: StorageRef<'a>,
+    layout: &'a Layout,
+}
+
+impl<'a> Numbers<'a> {
+    /// Locks a tensor.
+    pub(crate) fn of(tensor: &'a Tensor) -> Result<Self> {
+        let (storage, layout) = tensor.storage_and_layout();
+        Ok(Self { storage, layout })
+    }
+
+    /// Σ x² in f64, in chunks that are added in order.
+    pub(crate) fn square_sum(&self) -> Result<f64> {
+        let Storage::Cpu(storage) = &*self.storage else {
+            return Err(Error::Unavailable {
+                device: "this device".into(),
+                why: "parameters are held by the CPU".into(),
+            });
+        };
+        let numbers = numbers(storage, self.layout)?;
+        let square = |chunk: &[f32]| chunk.iter().map(|number| f64::from(*number).powi(2)).sum::<f64>();
+        let sums: Vec<f64> = numbers.par_chunks(TASK_NUMBERS).map(square).collect();
+        Ok(sums.iter().sum())
+    }
+}
+
+/// to ← from.
+pub(super) struct Copy;
+
+impl InplaceOp2 for Copy {
+    fn name(&self) -> &'static str {
+        "copy parameters"
+    }
+
+    fn cpu_fwd(
+        &self,
+        to: &mut CpuStorage,
+        to_layout: &Layout,
+        from: &CpuStorage,
+        from_layout: &Layout,
+    ) -> candle_core::Result<()> {
+        numbers_mut(to, to_layout)?.copy_from_slice(numbers(from, from_layout)?);
+        Ok(())
+    }
+}
+
+/// to ← to + from.
+pub(super) struct Add;
+
+impl InplaceOp2 for Add {
+    fn name(&self) -> &'static str {
+        "accumulate gradients"
+    }
+
+    fn cpu_fwd(
+        &self,
+        to: &mut CpuStorage,
+        to_layout: &Layout,
+        from: &CpuStorage,
+        from_layout: &Layout,
+    ) -> candle_core::Result<()> {
+        let (to, from) = (numbers_mut(to, to_layout)?, numbers(from, from_layout)?);
+        to.par_chunks_mut(TASK_NUMBERS).zip(from.par_chunks(TASK_NUMBERS)).for_each(|(to, from)| {
+            to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+        });
+        Ok(())
+    }
+}
+
+/// x ← number.
+pub(super) struct Fill(pub(super) f32);
+
+impl InplaceOp1 for Fill {
+    fn name(&self) -> &'static str {
+        "fill"
+    }
+
+    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> candle_core::Result<()> {
+        numbers_mut(storage, layout)?.fill(self.0);
+        Ok(())
+    }
+}
+
+/// x ← number · x.
+pub(super) struct Scale(pub(super) f32);
+
+impl InplaceOp1 for Scale {
+    fn name(&self) -> &'static str {
+        "scale"
+    }
+
+    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> candle_core::Result<()> {
+        let numbers = numbers_mut(storage, layout)?;
+        numbers.par_chunks_mut(TASK_NUMBERS).for_each(|chunk| chunk.iter_mut().for_each(|number| *number *= self.0));
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! Random numbers by name and position: the same seed, name and position give the same number on any machine.
+//!
+//! A stream is a ChaCha12 key stream; its key is a digest of the seed and the name, so that streams are independent
+//! of one another and of the order in which they are made. A position counts 32-bit words and can be stored.
+
+use std::f64::consts::TAU;
+
+use rand_chacha::ChaCha12Rng;
+use rand_core::{Rng, SeedableRng};
+use sha2::{Digest, Sha256};
+
+/// A seekable sequence of random numbers.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    words: ChaCha12Rng,
+}
+
+impl Stream {
+    /// The stream of this seed and name, from its beginning.
+    #[must_use]
+    pub fn new(seed: u64, name: &str) -> Self {
+        let mut digest = Sha256::new();
+        digest.update(b"tunebox stream\0");
+        digest.update(seed.to_le_bytes());
+        digest.update(name.as_bytes());
+        Self { words: ChaCha12Rng::from_seed(digest.finalize().into()) }
+    }
+
+    /// The same stream from a position that [`position`](Self::position) gave.
+    #[must_use]
+    pub fn at(seed: u64, name: &str, position: u64) -> Self {
+        let mut stream = Self::new(seed, name);
+        stream.words.set_word_pos(u128::from(position));
+        stream
+    }
+
+    /// How many 32-bit words were taken. After 2⁶⁴ words it starts again.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.words.get_word_pos() as u64
+    }
+
+    /// The next 32 bits.
+    pub fn next_u32(&mut self) -> u32 {
+        self.words.next_u32()
+    }
+
+    /// The next 64 bits, low word first.
+    pub fn next_u64(&mut self) -> u64 {
+        let low = u64::from(self.next_u32());
+        low | u64::from(self.next_u32()) << 32
+    }
+
+    /// A number in [0, 1), one of 2²⁴ equally likely ones. Takes one word.
+    pub fn uniform(&mut self) -> f32 {
+        (self.next_u32() >> 8) as f32 / (1u32 << 24) as f32
+    }
+
+    /// `count` numbers in [0, 1).
+    pub fn uniforms(&mut self, count: usize) -> Vec<f32> {
+        (0..count).map(|_| self.uniform()).collect()
+    }
+
+    /// A standard normal number (Box & Muller 1958). Takes two words, so that positions stay simple.
+    pub fn normal(&mut self) -> f32 {
+        let step = f64::from(u32::MAX) + 1.0;
+        let radius = (-2.0 * ((f64::from(self.next_u32()) + 0.5) / step).ln()).sqrt();
+        let angle = TAU * f64::from(self.next_u32()) / step;
+        (radius * angle.cos()) as f32
+    }
+
+    /// `count` standard normal numbers.
+    pub fn normals(&mut self, count: usize) -> Vec<f32> {
+        (0..count).map(|_| self.normal()).collect()
+    }
+
+    /// A whole number below `count`, all equally likely; 0 for a count of 0. Takes two words, seldom more.
+    ///
+    /// A 64-bit word times the count, high half; low halves that would favour some numbers are thrown again
+    /// (Lemire 2019).
+    pub fn below(&mut self, count: u64) -> u64 {
+        if count == 0 {
+            return 0;
+        }
+        let unfair = count.wrapping_neg() % count;
+        loop {
+            let product = u128::from(self.next_u64()) * u128::from(count);
+            if product as u64 >= unfair {
+                return (product >> 64) as u64;
+            }
+        }
+    }
+
+    /// 0 … `count` − 1 in random order (Fisher & Yates).
+    pub fn permutation(&mut self, count: usize) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..count).map(|index| index as u32).collect();
+        for last in (1..count).rev() {
+            let other = self.below(last as u64 + 1) as usize;
+            order.swap(last, other);
+        }
+        order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_taken_up_at_its_position_goes_on_as_if_never_left() {
+        let mut stream = Stream::new(3, "dropout");
+        stream.normals(5);
+        stream.below(10);
+        let mut later = Stream::at(3, "dropout", stream.position());
+        assert_eq!(stream.uniforms(40), later.uniforms(40));
+    }
+
+    #[test]
+    fn names_and_seeds_make_different_streams() {
+        let first = |seed, name: &str| Stream::new(seed, name).next_u64();
+        assert_ne!(first(1, "a"), first(1, "b"));
+        assert_ne!(first(1, "a"), first(2, "a"));
+        assert_eq!(first(1, "a"), first(1, "a"));
+    }
+
+    #[test]
+    fn normal_numbers_have_mean_zero_and_variance_one() {
+        let numbers = Stream::new(0, "moments").normals(40_000);
+        let mean = numbers.iter().map(|x| f64::from(*x)).sum::<f64>() / 40_000.0;
+        let square = numbers.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / 40_000.0;
+        assert!(mean.abs() < 0.02 && (square - 1.0).abs() < 0.03, "{mean} {square}");
+    }
+
+    #[test]
+    fn every_number_below_a_bound_comes_up_about_equally_often() {
+        let mut stream = Stream::new(0, "dice");
+        let mut counts = [0u32; 6];
+        (0..6000).for_each(|_| counts[stream.below(6) as usize] += 1);
+        assert!(counts.iter().all(|count| (880..1120).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn a_permutation_holds_every_index_once_and_is_not_the_order_of_counting() {
+        let mut order = Stream::new(0, "order").permutation(100);
+        assert_ne!(order, (0..100).collect::<Vec<u32>>());
+        order.sort_unstable();
+        assert_eq!(order, (0..100).collect::<Vec<u32>>());
+    }
+}
