@@ -1,0 +1,193 @@
+//! Handles, scopes and accounts of tensors; what the operations compute is checked in `tests/ops.rs`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use candle_core::{Device, Var};
+use wasmtime::component::Resource;
+
+use super::*;
+use crate::bindings::tensor::{Host, HostScope};
+use crate::bindings::types::ErrorCode;
+use crate::fault::Cause;
+use crate::limits::Limits;
+use crate::session::SessionSettings;
+use crate::state::{Charge, Held, State};
+
+fn state(limits: Limits) -> State {
+    State::new(SessionSettings { limits, seed: 7, metric_names: Vec::new(), streams: BTreeMap::new() })
+}
+
+/// A tap of 4 numbers that a gradient leads to.
+fn leaf(state: &mut State) -> Handle {
+    let tensor = Var::ones(4, candle_core::DType::F32, &Device::Cpu).unwrap().as_tensor().clone();
+    let charge = Arc::new(Charge::new(state.reserve(16).unwrap(), Vec::new()));
+    state.hand_out(Held { tensor, charge, depth: 0 }).unwrap()
+}
+
+/// The same handle, lent.
+fn lend(handle: &Handle) -> Handle {
+    Resource::new_borrow(handle.rep())
+}
+
+/// The cause of a trap.
+fn cause(refusal: Refusal) -> Cause {
+    match refusal {
+        Refusal::Trap(error) => error.downcast_ref::<Cause>().unwrap().clone(),
+        Refusal::Error(error) => panic!("{} instead of a trap", error.message),
+    }
+}
+
+#[test]
+fn dropping_a_scope_frees_all_made_since_but_what_was_kept() {
+    let mut state = state(Limits::default());
+    let mut crossing = Crossing::new(&mut state);
+    let before = crossing.full(vec![4], 1.).unwrap();
+    let scope = HostScope::new(&mut crossing).unwrap();
+    let lost = crossing.full(vec![4], 2.).unwrap();
+    let kept = crossing.full(vec![4], 3.).unwrap();
+    crossing.keep(Resource::new_borrow(scope.rep()), lend(&kept)).unwrap();
+    assert_eq!(crossing.ledger.held(), 48);
+    HostScope::drop(&mut crossing, scope).unwrap();
+    assert_eq!(crossing.ledger.held(), 32);
+    assert!(matches!(cause(crossing.negate(lend(&lost)).unwrap_err()), Cause::FreedHandle));
+    assert_eq!(crossing.copy_to_list(before).unwrap(), [1.; 4]);
+    assert_eq!(crossing.copy_to_list(kept).unwrap(), [3.; 4]);
+    // The method still drops its own handle of a freed tensor, and nothing is given back twice.
+    HostTensor::drop(&mut crossing, lost).unwrap();
+    assert_eq!(crossing.ledger.held(), 32);
+}
+
+#[test]
+fn an_inner_scope_does_not_free_what_the_outer_one_holds() {
+    let mut state = state(Limits::default());
+    let mut crossing = Crossing::new(&mut state);
+    let outer = HostScope::new(&mut crossing).unwrap();
+    let first = crossing.full(vec![4], 1.).unwrap();
+    let inner = HostScope::new(&mut crossing).unwrap();
+    let kept = crossing.full(vec![4], 2.).unwrap();
+    crossing.keep(Resource::new_borrow(inner.rep()), lend(&kept)).unwrap();
+    HostScope::drop(&mut crossing, inner).unwrap();
+    assert_eq!(crossing.ledger.held(), 32);
+    HostScope::drop(&mut crossing, outer).unwrap();
+    assert_eq!(crossing.ledger.held(), 0);
+    assert!(crossing.copy_to_list(first).is_err() && crossing.copy_to_list(kept).is_err());
+}
+
+#[test]
+fn bytes_stay_taken_as_long_as_a_graph_needs_them() {
+    let mut state = state(Limits::default());
+    let tap = leaf(&mut state);
+    let mut crossing = Crossing::new(&mut state);
+    let power = crossing.exp(lend(&tap)).unwrap();
+    let total = crossing.sum(lend(&power), None, false).unwrap();
+    HostTensor::drop(&mut crossing, power).unwrap();
+    assert_eq!(crossing.ledger.held(), 16 + 16 + 4);
+    HostTensor::drop(&mut crossing, total).unwrap();
+    assert_eq!(crossing.ledger.held(), 16);
+}
+
+#[test]
+fn a_view_costs_nothing_and_keeps_its_tensor_charged() {
+    let mut state = state(Limits::default());
+    let mut crossing = Crossing::new(&mut state);
+    let whole = crossing.full(vec![4], 1.).unwrap();
+    let part = crossing.slice(lend(&whole), 0, 1, 2).unwrap();
+    HostTensor::drop(&mut crossing, whole).unwrap();
+    assert_eq!(crossing.ledger.held(), 16);
+    HostTensor::drop(&mut crossing, part).unwrap();
+    assert_eq!(crossing.ledger.held(), 0);
+}
+
+#[test]
+fn a_result_past_the_byte_limit_ends_the_method_before_it_is_made() {
+    let mut state = state(Limits { device_bytes: 1 << 20, ..Limits::default() });
+    let mut crossing = Crossing::new(&mut state);
+    let refusal = crossing.zeros(vec![1 << 20], Dtype::F32).unwrap_err();
+    assert!(matches!(cause(refusal), Cause::DeviceBytes { .. }));
+    assert!(crossing.ledger.peak() < 1 << 20);
+}
+
+#[test]
+fn reading_past_the_step_is_an_error_that_the_method_survives() {
+    let mut state = state(Limits { readback_bytes: 20, ..Limits::default() });
+    let mut crossing = Crossing::new(&mut state);
+    let four = crossing.full(vec![4], 1.).unwrap();
+    let one = crossing.slice(lend(&four), 0, 0, 1).unwrap();
+    assert_eq!(crossing.copy_to_list(lend(&four)).unwrap(), [1.; 4]);
+    assert_eq!(crossing.item(lend(&one)).unwrap(), 1.);
+    for refusal in [crossing.item(lend(&one)).map(drop), crossing.copy_to_list(four).map(drop)] {
+        let Err(Refusal::Error(error)) = refusal else { panic!("{refusal:?} past the limit") };
+        assert_eq!(error.code, ErrorCode::OutOfBudget);
+    }
+    assert!(crossing.negate(one).is_ok());
+}
+
+#[test]
+fn a_chain_past_the_depth_of_a_graph_ends_the_method_and_one_without_a_graph_does_not() {
+    let mut state = state(Limits { graph_depth: 10, ..Limits::default() });
+    let tap = leaf(&mut state);
+    let mut crossing = Crossing::new(&mut state);
+    let mut free = crossing.detach(lend(&tap)).unwrap();
+    for _ in 0..20 {
+        free = crossing.negate(free).unwrap();
+    }
+    let mut tracked = tap;
+    for _ in 0..10 {
+        tracked = crossing.negate(tracked).unwrap();
+    }
+    assert!(matches!(cause(crossing.negate(tracked).unwrap_err()), Cause::GraphDepth { limit: 10 }));
+}
+
+#[test]
+fn a_list_that_names_one_handle_too_often_is_refused_before_it_is_looked_up() {
+    let mut state = state(Limits::default());
+    let mut crossing = Crossing::new(&mut state);
+    let one = crossing.full(vec![1], 1.).unwrap();
+    let many = (0..100_000).map(|_| lend(&one)).collect();
+    let Err(Refusal::Error(error)) = crossing.concat(many, 0) else { panic!("no refusal") };
+    assert_eq!(error.code, ErrorCode::InvalidArgument);
+}
+
+#[test]
+fn a_resumed_random_sequence_goes_on_where_it_was() {
+    let mut first = state(Limits::default());
+    let mut crossing = Crossing::new(&mut first);
+    crossing.random_normal("noise".into(), vec![5]).unwrap();
+    let positions = crossing.positions();
+    let next = crossing.random_normal("noise".into(), vec![5]).unwrap();
+    let next = crossing.copy_to_list(next).unwrap();
+    let settings = SessionSettings { limits: Limits::default(), seed: 7, metric_names: Vec::new(), streams: positions };
+    let mut second = State::new(settings);
+    let mut crossing = Crossing::new(&mut second);
+    let resumed = crossing.random_normal("noise".into(), vec![5]).unwrap();
+    assert_eq!(crossing.copy_to_list(resumed).unwrap(), next);
+}
+
+/// The names that the meters get are those of the contract, in its order.
+#[test]
+fn the_functions_are_those_of_the_contract_in_its_order() {
+    let contract = include_str!("../../../../../wit/tensor.wit");
+    let mut inside = None;
+    let mut promised = Vec::new();
+    for line in contract.lines().map(str::trim).filter(|line| !line.starts_with("///")) {
+        match line.strip_prefix("resource ").and_then(|rest| rest.strip_suffix(" {")) {
+            Some(resource) => inside = Some(resource),
+            None if line == "}" => inside = None,
+            None => {}
+        }
+        let name = if line == "constructor();" {
+            Some("constructor")
+        } else {
+            line.split_once(": func(").map(|(name, _)| name)
+        };
+        let path = inside.map_or("tensor.".to_owned(), |resource| format!("tensor.{resource}."));
+        promised.extend(name.map(|name| path + name));
+    }
+    let kept: Vec<String> = [include_str!("../tensor.rs"), include_str!("functions.rs")]
+        .iter()
+        .flat_map(|source| source.split('"').skip(1).step_by(2))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(kept, promised);
+}
