@@ -1,1 +1,40 @@
-//! tunebox-sandbox
+//! Runs a method that nobody vouches for, and answers what it asks.
+//!
+//! `grants` and `admission` decide before anything runs; `engine` compiles; `session` calls `init`,
+//! `step` and `finish` (`call` is how); `imports` keeps the contract, one file an interface, over
+//! `state`; `limits`, `meters` and `memory` bound it; `fault` and `error` say how it ended.
+//! What a package is, and what a terminal is, this room does not know.
+#![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test may stop at the first surprise"))]
+
+mod admission;
+mod batch;
+mod bindings;
+mod call;
+mod engine;
+mod entries;
+mod error;
+mod fault;
+mod grants;
+mod imports;
+mod learner;
+mod limits;
+mod memory;
+mod meters;
+mod printable;
+mod purse;
+mod refusal;
+mod reports;
+mod scores;
+mod session;
+mod state;
+
+pub use admission::imports;
+pub use batch::Batch;
+pub use engine::{Engine, Method};
+pub use error::Error;
+pub use fault::{Function, Stop};
+pub use grants::Grants;
+pub use learner::Learner;
+pub use limits::Limits;
+pub use reports::Combine;
+pub use session::{Session, SessionSettings, StepReport, Value};

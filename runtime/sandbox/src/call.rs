@@ -1,0 +1,162 @@
+//! One call into a method: clock and limits set, a deep stack, the learner lent, every end caught.
+//!
+//! Gradients and the graphs that they walk recurse, so calls run on a thread of their own with a
+//! deep stack; a panic of the host ends there as well. What the calls mean is in `session`.
+
+use std::any::Any;
+
+use wasmtime::{Store, UpdateDeadline};
+
+use crate::bindings::{Offered, OfferedPre, training};
+use crate::engine::{Engine, Method};
+use crate::error::Error;
+use crate::fault::{Cause, Function, Stop};
+use crate::printable::printable;
+use crate::session::{Session, SessionSettings, StepReport};
+use crate::state::State;
+
+/// The stack of a call. Only what is used is ever taken from the machine.
+const STACK: usize = 256 << 20;
+
+/// The longest message of a method that a person gets to see, in bytes.
+const MESSAGE_BYTES: usize = 1_000;
+
+/// Handles that the engine counts twice while they are lent.
+const LENT_HANDLES: usize = 4_096;
+
+/// A store, and the method in it once it is instantiated.
+pub(crate) struct Alive {
+    store: Store<State>,
+    ready: OfferedPre<State>,
+    instance: Option<Offered>,
+}
+
+/// The method's own answer: a value, or its words of refusal.
+type Answer<R> = Result<R, String>;
+
+impl Alive {
+    /// A store with its limits set, and nothing in it.
+    pub(crate) fn new(method: &Method, settings: SessionSettings) -> Self {
+        let state = State::new(settings);
+        let (handles, transfer) = (state.limits.handles as usize, state.limits.transfer_bytes);
+        let mut store = Store::new(Engine::of(method), state);
+        store.limiter(|state| &mut state.memory);
+        store.set_max_component_handles(handles + LENT_HANDLES);
+        store.set_hostcall_fuel(usize::try_from(transfer).unwrap_or(usize::MAX));
+        store.epoch_deadline_callback(|store| {
+            store.data().meters.check_time()?;
+            Ok(UpdateDeadline::Continue(1))
+        });
+        Self { store, ready: method.ready.clone(), instance: None }
+    }
+
+    /// Makes the instance; a method's start code runs here.
+    pub(crate) fn instantiate(&mut self) -> wasmtime::Result<Answer<()>> {
+        self.instance = Some(self.ready.instantiate(&mut self.store)?);
+        Ok(Ok(()))
+    }
+
+    /// What the method offers, and the store to call it in.
+    pub(crate) fn training(&mut self) -> wasmtime::Result<(&training::Guest, &mut Store<State>)> {
+        let instance = self.instance.as_ref().ok_or_else(|| wasmtime::Error::msg("the method has no instance"))?;
+        Ok((instance.tunebox_method_training(), &mut self.store))
+    }
+
+    /// What the call told, once it is over.
+    fn settle(&mut self) -> wasmtime::Result<StepReport> {
+        let state = self.store.data_mut();
+        state.meters.pause();
+        state.forget_scores();
+        let reported = state.reports.take().map_err(|error| Cause::Host(error.to_string()))?;
+        Ok(StepReport {
+            metrics: reported.metrics,
+            log: reported.log,
+            dropped_lines: reported.dropped_lines,
+            host_calls: state.meters.calls(),
+            guest_seconds: state.meters.guest_seconds(),
+        })
+    }
+}
+
+impl Session {
+    /// Runs one call under its limits and tells how it went. After a stop the session is over.
+    pub(crate) fn call<R: Send>(
+        &mut self,
+        function: Function,
+        run: impl FnOnce(&mut Alive) -> wasmtime::Result<Answer<R>> + Send,
+    ) -> Result<(R, StepReport), Error> {
+        let step = self.learner.position().saturating_add(1);
+        let seconds = self.seconds(function);
+        let Some(alive) = self.alive.as_deref_mut() else { return Err(Error::Over { method: self.method.clone() }) };
+        std::mem::swap(&mut alive.store.data_mut().learner, &mut self.learner);
+        alive.store.data_mut().meters.begin(seconds);
+        alive.store.set_epoch_deadline(1);
+        let outcome = deeply(|| {
+            let answer = run(alive)?;
+            Ok::<_, wasmtime::Error>((answer, alive.settle()?))
+        });
+        let state = alive.store.data_mut();
+        std::mem::swap(&mut state.learner, &mut self.learner);
+        self.positions = state.positions();
+        self.last_lines = state.reports.take_lines();
+        match outcome {
+            Ok(Ok((Ok(value), report))) => Ok((value, report)),
+            Ok(Ok((Err(message), report))) => {
+                self.last_lines = report.log;
+                Err(self.refused(function, step, &message))
+            }
+            Ok(Err(error)) => Err(self.stopped(function, step, Ok(error))),
+            Err(panic) => Err(self.stopped(function, step, Err(panic))),
+        }
+    }
+
+    /// The seconds that a method may compute in a call.
+    fn seconds(&self, function: Function) -> f64 {
+        match function {
+            Function::Step | Function::Finish => self.limits.step_seconds,
+            _ => self.limits.init_seconds,
+        }
+    }
+
+    fn refused(&self, function: Function, step: u32, message: &str) -> Error {
+        let moment = match function {
+            Function::Step => format!("at step {step}"),
+            function => format!("in `{}`", function.name()),
+        };
+        Error::Refused { method: self.method.clone(), moment, message: printable(message, MESSAGE_BYTES) }
+    }
+
+    /// Ends the session and says why.
+    fn stopped(&mut self, function: Function, step: u32, outcome: Result<wasmtime::Error, String>) -> Error {
+        let (last, said) = self.alive.as_deref_mut().map_or((None, None), |alive| {
+            let state = alive.store.data_mut();
+            (state.meters.last(), state.fault.take())
+        });
+        let stop = match outcome {
+            Ok(error) => {
+                let cause = Cause::of(&error, self.limits.handles);
+                Stop::new(&self.method, function, step, cause).said(said).traced(&error)
+            }
+            Err(panic) => Stop::new(&self.method, function, step, Cause::Host(panic)),
+        };
+        self.end();
+        Error::Stopped(Box::new(stop.after(last)))
+    }
+}
+
+/// Runs something on a deep stack; a panic comes back as its message.
+pub(crate) fn deeply<R: Send>(work: impl FnOnce() -> R + Send) -> Result<R, String> {
+    std::thread::scope(|scope| {
+        let builder = std::thread::Builder::new().name("tunebox-method".into()).stack_size(STACK);
+        match builder.spawn_scoped(scope, work) {
+            Ok(thread) => thread.join().map_err(|panic| message(&*panic)),
+            Err(error) => Err(format!("no thread for the method: {error}")),
+        }
+    })
+}
+
+/// What a panic said.
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    printable(text.unwrap_or("it did not say why"), MESSAGE_BYTES)
+}

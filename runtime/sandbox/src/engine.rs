@@ -1,0 +1,132 @@
+//! wasmtime, set up for code that nobody vouches for, and methods compiled by it.
+//!
+//! Every feature that is not needed is off. A ticker interrupts running methods so that limits
+//! of time are looked at; it ends with the engine. Sessions set the limits of each store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wasmtime::component::{Component, Linker};
+use wasmtime::{Config, EngineWeak, OptLevel, WasmBacktraceDetails};
+
+use crate::admission;
+use crate::bindings::{Offered, OfferedPre};
+use crate::error::Error;
+use crate::grants::Grants;
+use crate::limits::Limits;
+use crate::printable::printable;
+use crate::state::{Crossing, Crossings, State};
+
+/// How often running methods are interrupted to look at their time.
+const TICK: Duration = Duration::from_millis(10);
+
+/// The stack of a method, in bytes.
+const GUEST_STACK: usize = 512 << 10;
+
+/// Compiles and admits methods. One a process: clones share it.
+#[derive(Clone)]
+pub struct Engine {
+    engine: wasmtime::Engine,
+    linker: Arc<Linker<State>>,
+}
+
+/// A method that was admitted and compiled; nothing of it has run.
+#[derive(Clone)]
+pub struct Method {
+    pub(crate) name: String,
+    pub(crate) ready: OfferedPre<State>,
+    imports: Vec<String>,
+}
+
+impl Method {
+    /// The full names of the interfaces that it imports.
+    pub fn imports(&self) -> &[String] {
+        &self.imports
+    }
+
+    /// The name that messages use.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Engine {
+    /// An engine with its ticker.
+    ///
+    /// # Errors
+    /// [`Error::Engine`] when this machine cannot run it.
+    pub fn new() -> Result<Self, Error> {
+        let failed = |error: wasmtime::Error| Error::Engine(format!("{error:#}"));
+        let engine = wasmtime::Engine::new(&profile()).map_err(failed)?;
+        let mut linker = Linker::new(&engine);
+        Offered::add_to_linker::<State, Crossings>(&mut linker, |state| Crossing::new(state)).map_err(failed)?;
+        let weak = engine.weak();
+        std::thread::Builder::new()
+            .name("tunebox-ticker".into())
+            .spawn(move || tick(&weak))
+            .map_err(|error| Error::Engine(error.to_string()))?;
+        Ok(Self { engine, linker: Arc::new(linker) })
+    }
+
+    /// Checks a component against the contract, the grants and the limits, then compiles it.
+    /// Nothing of the component runs.
+    ///
+    /// # Errors
+    /// Every refusal of [`Error`] that is found before anything runs.
+    pub fn admit(&self, bytes: &[u8], name: &str, grants: &Grants, limits: &Limits) -> Result<Method, Error> {
+        let name = printable(name, 200);
+        let imports = admission::admit(bytes, &name, grants, limits)?;
+        let malformed = |error: wasmtime::Error| Error::Malformed {
+            method: name.clone(),
+            problem: printable(&format!("{error:#}"), 400),
+        };
+        let mismatch = |error: wasmtime::Error| Error::Mismatch {
+            method: name.clone(),
+            difference: printable(&format!("{error:#}"), 400),
+        };
+        let component = Component::from_binary(&self.engine, bytes).map_err(malformed)?;
+        let ready = self.linker.instantiate_pre(&component).and_then(OfferedPre::new).map_err(mismatch)?;
+        Ok(Method { name, ready, imports })
+    }
+
+    /// The engine of this method's stores.
+    pub(crate) fn of(method: &Method) -> &wasmtime::Engine {
+        method.ready.engine()
+    }
+}
+
+/// The settings of wasmtime: threads, 64-bit and several memories, exceptions, garbage
+/// collection, relaxed vector instructions and everything asynchronous are off.
+fn profile() -> Config {
+    let mut config = Config::new();
+    config
+        .epoch_interruption(true)
+        .cranelift_nan_canonicalization(true)
+        .cranelift_opt_level(OptLevel::Speed)
+        .concurrency_support(false)
+        .max_wasm_stack(GUEST_STACK)
+        .wasm_backtrace_details(WasmBacktraceDetails::Enable)
+        .memory_init_cow(true)
+        .wasm_component_model(true)
+        .wasm_relaxed_simd(false)
+        .wasm_memory64(false)
+        .wasm_multi_memory(false)
+        .wasm_custom_page_sizes(false)
+        .wasm_wide_arithmetic(false)
+        .wasm_tail_call(false)
+        .wasm_function_references(false)
+        .wasm_gc(false)
+        .wasm_exceptions(false);
+    config
+}
+
+/// Counts time in ticks until the engine is gone.
+fn tick(engine: &EngineWeak) {
+    loop {
+        std::thread::sleep(TICK);
+        match engine.upgrade() {
+            Some(engine) => engine.increment_epoch(),
+            None => return,
+        }
+    }
+}

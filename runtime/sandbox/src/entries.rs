@@ -1,0 +1,69 @@
+//! What the handles of a method stand for: one Rust type a kind of handle, so that none passes for another.
+//!
+//! Nothing here acts; `state` makes, charges and frees the entries.
+#![expect(unreachable_pub, reason = "the generated bindings re-export the types of their resources")]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tunebox_compute::Tensor;
+use tunebox_compute::budget::Reservation;
+use tunebox_model::policy::View;
+use tunebox_model::rows::Rows;
+
+use crate::batch::Batch;
+
+/// A tensor with what it costs: cheap to clone, as all of it is shared.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    /// The numbers.
+    pub(crate) tensor: Tensor,
+    /// The bytes that stay taken while this lives.
+    pub(crate) charge: Arc<Charge>,
+    /// The longest chain of operations below this tensor that a gradient would walk.
+    pub(crate) depth: u32,
+}
+
+/// Bytes of the run's ledger, given back when the last tensor that needs them is gone.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    _own: Reservation,
+    _parents: Vec<Arc<Charge>>,
+}
+
+impl Charge {
+    /// The bytes of a tensor, and those of the tensors that its gradient needs.
+    pub(crate) fn new(own: Reservation, parents: Vec<Arc<Charge>>) -> Self {
+        Self { _own: own, _parents: parents }
+    }
+}
+
+/// What a `tensor` handle stands for; empty after its scope freed it.
+#[derive(Debug)]
+pub struct TensorEntry {
+    pub(crate) held: Option<Held>,
+    pub(crate) serial: u64,
+}
+
+/// What a `scope` handle stands for: the first number of its tensors, and the numbers that outlive it.
+#[derive(Debug)]
+pub struct ScopeEntry {
+    pub(crate) opened: u64,
+    pub(crate) kept: BTreeSet<u64>,
+}
+
+/// What a `rows` handle stands for.
+#[derive(Debug)]
+pub struct RowsEntry(pub(crate) Arc<Rows>);
+
+/// What a `batch` handle stands for.
+#[derive(Debug)]
+pub struct BatchEntry(pub(crate) Arc<Batch>);
+
+/// What a `view` handle stands for.
+#[derive(Debug)]
+pub struct ViewEntry(pub(crate) View);
+
+/// What a `scores` handle stands for: the number of a record of `scores`.
+#[derive(Debug)]
+pub struct ScoresEntry(pub(crate) u64);

@@ -1,0 +1,157 @@
+//! What can go wrong between a component and its last step, each with what to tell a person.
+//!
+//! Refusals happen before anything of the method ran; stops while it ran, with its store gone
+//! and the learner whole.
+
+use tunebox_compute::explain::{Exit, Explain};
+
+use crate::fault::{Stop, bytes};
+
+/// Why a method is not admitted, or did not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file is larger than a component may be.
+    #[error("`{method}` is larger than a method may be")]
+    TooLarge {
+        /// The method's name.
+        method: String,
+        /// Its size.
+        size: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The bytes are no component that this host accepts.
+    #[error("`{method}` is not a component that this host runs: {problem}")]
+    Malformed {
+        /// The method's name.
+        method: String,
+        /// What is wrong with the bytes.
+        problem: String,
+    },
+    /// The component is built in a way that the contract leaves out.
+    #[error("`{method}` uses {what}, which the contract leaves out")]
+    LeftOut {
+        /// The method's name.
+        method: String,
+        /// The feature.
+        what: &'static str,
+    },
+    /// An import that this run does not grant.
+    #[error("`{method}` asks for something this run does not grant")]
+    NotGranted {
+        /// The method's name.
+        method: String,
+        /// The full name of the import.
+        import: String,
+        /// Whether the run can grant it by name.
+        by_name: bool,
+    },
+    /// An import of the contract that this host does not keep yet.
+    #[error("`{method}` asks for something this host does not offer yet")]
+    NotOffered {
+        /// The method's name.
+        method: String,
+        /// The full name of the import.
+        import: String,
+    },
+    /// The component does not offer what a method must.
+    #[error("`{method}` does not offer what a method must")]
+    NoTraining {
+        /// The method's name.
+        method: String,
+        /// What is missing.
+        missing: String,
+    },
+    /// Names agree, but a function has other types than the contract, or is not in this version.
+    #[error("`{method}` was built for another version of the contract")]
+    Mismatch {
+        /// The method's name.
+        method: String,
+        /// The first difference.
+        difference: String,
+    },
+    /// The method said no, in words.
+    #[error("`{method}` refuses {moment}: {message}")]
+    Refused {
+        /// The method's name.
+        method: String,
+        /// In which call, as in "at step 3".
+        moment: String,
+        /// Its words, safe to show.
+        message: String,
+    },
+    /// The method ended: a limit, a trap, or the host's own fault.
+    #[error("{}", .0.what())]
+    Stopped(Box<Stop>),
+    /// The session ended before; nothing enters the method any more.
+    #[error("`{method}` has ended and cannot go on")]
+    Over {
+        /// The method's name.
+        method: String,
+    },
+    /// The engine could not be made.
+    #[error("the sandbox cannot run on this machine: {0}")]
+    Engine(String),
+}
+
+impl Explain for Error {
+    fn area(&self) -> &'static str {
+        "sandbox"
+    }
+
+    fn place(&self) -> Option<String> {
+        match self {
+            Self::TooLarge { size, limit, .. } => Some(format!("{} of {}", bytes(*size), bytes(*limit))),
+            Self::NotGranted { import, .. } | Self::NotOffered { import, .. } => {
+                Some(format!("import `{import}`, found before anything ran"))
+            }
+            Self::NoTraining { missing, .. } => Some(format!("export `{missing}`, missed before anything ran")),
+            Self::LeftOut { .. } | Self::Malformed { .. } => Some("found before anything ran".into()),
+            Self::Stopped(stop) => Some(stop.place()),
+            _ => None,
+        }
+    }
+
+    fn why(&self) -> Option<String> {
+        Some(match self {
+            Self::NotGranted { by_name: false, .. } => {
+                "a method gets tensors, the model, its batch and metrics; never files, network, clock or environment"
+                    .into()
+            }
+            Self::NotGranted { by_name: true, .. } => {
+                "it would see or change more than a training method needs, so a run grants it by name".into()
+            }
+            Self::NotOffered { .. } => "the contract has it, but this version of tunebox does not keep it".into(),
+            Self::NoTraining { .. } => {
+                "the host calls `init`, `step` and `finish`; without them there is nothing to run".into()
+            }
+            Self::Mismatch { difference, .. } => difference.clone(),
+            Self::Stopped(stop) => return stop.why(),
+            _ => return None,
+        })
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::TooLarge { .. } => "its author can build it in release mode and strip it".into(),
+            Self::Malformed { .. } => "`tunebox build` makes a component from a method's folder".into(),
+            Self::LeftOut { method, .. } => format!("`{method}` must be built without it; `tunebox build` does that"),
+            Self::NotGranted { method, by_name: false, import } => {
+                let without = if import.starts_with("wasi:filesystem") { "the file system" } else { "it" };
+                format!("`tunebox inspect {method}` shows all it asks for; its author can build without {without}")
+            }
+            Self::NotGranted { method, by_name: true, .. } => {
+                format!("`tunebox inspect {method}` shows all it asks for; grant it only to a method you trust")
+            }
+            Self::NotOffered { .. } => "a later version of tunebox may".into(),
+            Self::NoTraining { .. } => "`tunebox new NAME` writes a method that has all of it".into(),
+            Self::Mismatch { .. } => "build it again with the SDK of this version".into(),
+            Self::Stopped(stop) => return stop.hint(),
+            _ => return None,
+        })
+    }
+
+    fn exit(&self) -> Exit {
+        Exit::Sandbox
+    }
+}

@@ -1,0 +1,139 @@
+//! `wit/data.wit`, kept: one function here for each there, in the same order.
+//!
+//! The tensors of a batch are made anew at each call and charged like any other.
+
+use tunebox_compute::{Device, Tensor};
+use tunebox_model::rows::Rows;
+use wasmtime::component::Resource;
+
+use crate::bindings::data::{Host, HostBatch, HostRows};
+use crate::printable::printable;
+use crate::refusal::Refusal;
+use crate::state::{BatchEntry, Crossing, RowsEntry, State, TensorEntry};
+
+/// The bytes of a number of every tensor here.
+const NUMBER: u64 = 4;
+
+impl HostRows for Crossing<'_> {
+    fn count(&mut self, this: Resource<RowsEntry>) -> wasmtime::Result<u32> {
+        self.enter("data.rows.count")?;
+        whole(self.table.get(&this)?.0.count())
+    }
+
+    fn width(&mut self, this: Resource<RowsEntry>) -> wasmtime::Result<u32> {
+        self.enter("data.rows.width")?;
+        whole(self.table.get(&this)?.0.width())
+    }
+
+    fn ids(&mut self, this: Resource<RowsEntry>) -> Result<Resource<TensorEntry>, Refusal> {
+        self.enter("data.rows.ids")?;
+        self.per_token(&this, Rows::ids_tensor)
+    }
+
+    fn mask(&mut self, this: Resource<RowsEntry>) -> Result<Resource<TensorEntry>, Refusal> {
+        self.enter("data.rows.mask")?;
+        self.per_token(&this, Rows::mask_tensor)
+    }
+
+    fn presence(&mut self, this: Resource<RowsEntry>) -> Result<Resource<TensorEntry>, Refusal> {
+        self.enter("data.rows.presence")?;
+        self.per_token(&this, Rows::presence_tensor)
+    }
+
+    fn lengths(&mut self, this: Resource<RowsEntry>) -> Result<Resource<TensorEntry>, Refusal> {
+        self.enter("data.rows.lengths")?;
+        let rows = self.table.get(&this)?.0.clone();
+        self.work(rows.tokens() as u64)?;
+        let reservation = self.reserve(NUMBER * rows.count() as u64)?;
+        let tensor = rows.lengths_tensor(&self.device())?;
+        self.give(tensor, &[], reservation)
+    }
+
+    fn targets(&mut self, this: Resource<RowsEntry>) -> wasmtime::Result<u32> {
+        self.enter("data.rows.targets")?;
+        whole(self.table.get(&this)?.0.targets())
+    }
+
+    fn drop(&mut self, this: Resource<RowsEntry>) -> wasmtime::Result<()> {
+        self.table.delete(this)?;
+        Ok(())
+    }
+}
+
+impl HostBatch for Crossing<'_> {
+    fn sides(&mut self, this: Resource<BatchEntry>) -> wasmtime::Result<Vec<String>> {
+        self.enter("data.batch.sides")?;
+        Ok(self.table.get(&this)?.0.sides.iter().map(|(side, _)| side.clone()).collect())
+    }
+
+    fn rows(&mut self, this: Resource<BatchEntry>, side: String) -> Result<Resource<RowsEntry>, Refusal> {
+        self.enter("data.batch.rows")?;
+        let batch = self.table.get(&this)?.0.clone();
+        match batch.sides.iter().find(|(name, _)| *name == side) {
+            Some((_, rows)) => Ok(self.table.push(RowsEntry(rows.clone()))?),
+            None => Err(no_side(&side, batch.sides.iter().map(|(name, _)| name.as_str()))),
+        }
+    }
+
+    fn size(&mut self, this: Resource<BatchEntry>) -> wasmtime::Result<u32> {
+        self.enter("data.batch.size")?;
+        Ok(self.table.get(&this)?.0.size)
+    }
+
+    fn column(&mut self, this: Resource<BatchEntry>, name: String) -> Result<Resource<TensorEntry>, Refusal> {
+        self.enter("data.batch.column")?;
+        let batch = self.table.get(&this)?.0.clone();
+        let Some(column) = batch.columns.get(&name) else {
+            return Err(Refusal::argument(format!("the records have no column `{}`", printable(&name, 64))));
+        };
+        let reservation = self.reserve(NUMBER * column.len() as u64)?;
+        let tensor = Tensor::from_slice(column, column.len(), &self.device())?;
+        self.give(tensor, &[], reservation)
+    }
+
+    fn window_targets(&mut self, this: Resource<BatchEntry>, side: String) -> Result<u32, Refusal> {
+        self.enter("data.batch.window-targets")?;
+        let targets = &self.table.get(&this)?.0.window_targets;
+        match targets.get(&side) {
+            Some(count) => Ok((*count).max(1)),
+            None => Err(no_side(&side, targets.keys().map(String::as_str))),
+        }
+    }
+
+    fn window_size(&mut self, this: Resource<BatchEntry>) -> wasmtime::Result<u32> {
+        self.enter("data.batch.window-size")?;
+        Ok(self.table.get(&this)?.0.window_size.max(1))
+    }
+
+    fn drop(&mut self, this: Resource<BatchEntry>) -> wasmtime::Result<()> {
+        self.table.delete(this)?;
+        Ok(())
+    }
+}
+
+impl Host for Crossing<'_> {}
+
+impl State {
+    /// A tensor `[rows, width]` of the rows.
+    fn per_token(
+        &mut self,
+        this: &Resource<RowsEntry>,
+        make: fn(&Rows, &Device) -> Result<Tensor, tunebox_model::error::Error>,
+    ) -> Result<Resource<TensorEntry>, Refusal> {
+        let rows = self.table.get(this)?.0.clone();
+        let elements = rows.count() as u64 * rows.width() as u64;
+        self.work(elements)?;
+        let reservation = self.reserve(NUMBER * elements)?;
+        let tensor = make(&rows, &self.device())?;
+        self.give(tensor, &[], reservation)
+    }
+}
+
+fn whole(count: usize) -> wasmtime::Result<u32> {
+    Ok(u32::try_from(count)?)
+}
+
+fn no_side<'a>(side: &str, sides: impl Iterator<Item = &'a str>) -> Refusal {
+    let known: Vec<String> = sides.map(|side| format!("`{side}`")).collect();
+    Refusal::argument(format!("the batch has no side `{}`, only {}", printable(side, 64), known.join(", ")))
+}

@@ -1,0 +1,89 @@
+//! `wit/learn.wit`, kept: one function here for each there, in the same order.
+
+use candle_core::DType;
+use tunebox_compute::{Tensor, ops};
+use tunebox_model::policy::Seeds;
+use wasmtime::component::Resource;
+
+use crate::bindings::learn::Host;
+use crate::bindings::types::ErrorCode;
+use crate::refusal::Refusal;
+use crate::state::{Crossing, ScoresEntry, State, TensorEntry};
+
+impl Host for Crossing<'_> {
+    fn minimise(&mut self, loss: Resource<TensorEntry>) -> Result<(), Refusal> {
+        self.enter("learn.minimise")?;
+        let loss = self.held(&loss)?;
+        let shape = loss.tensor.dims();
+        if loss.tensor.elem_count() != 1 {
+            return Err(Refusal::argument(format!("a loss is one element, this is {shape:?}")));
+        }
+        if loss.tensor.dtype() != DType::F32 {
+            return Err(Refusal::argument(format!("a loss is `f32`, this is `{}`", loss.tensor.dtype().as_str())));
+        }
+        let value = ops::item(&loss.tensor)?;
+        if !value.is_finite() {
+            return Err(Refusal::argument(format!("the loss is `{value}`, not a finite number")));
+        }
+        self.walk_back(&loss.tensor)
+    }
+
+    fn backward_from(
+        &mut self,
+        scores: Resource<ScoresEntry>,
+        logprob: Resource<TensorEntry>,
+        entropy: Option<Resource<TensorEntry>>,
+    ) -> Result<(), Refusal> {
+        self.enter("learn.backward-from")?;
+        let logprob = self.coefficients(&scores, &logprob)?;
+        let entropy = entropy.map(|entropy| self.coefficients(&scores, &entropy)).transpose()?;
+        let generation = self.learner.generation();
+        self.record(&scores)?.check_current(generation)?;
+        let seeds = Seeds { logprob: Some(logprob), entropy, mean_logprob: None };
+        self.backward(&scores, &seeds)
+    }
+
+    fn update(&mut self) -> Result<f32, Refusal> {
+        self.enter("learn.update")?;
+        if !self.learner.has_accumulated() {
+            return Err(Refusal::argument("no gradient has accumulated since the last update"));
+        }
+        Ok(self.learner.update()?)
+    }
+
+    fn rate(&mut self) -> wasmtime::Result<f64> {
+        self.enter("learn.rate")?;
+        Ok(self.learner.rate())
+    }
+}
+
+impl State {
+    /// Coefficients of a gradient: `[rows, width]` like the taps, `f32`, finite where they count.
+    fn coefficients(
+        &mut self,
+        scores: &Resource<ScoresEntry>,
+        given: &Resource<TensorEntry>,
+    ) -> Result<Tensor, Refusal> {
+        let ScoresEntry(number) = *self.table.get(scores)?;
+        let given = self.held(given)?.tensor.detach();
+        let wanted = self.record(scores)?.scored.taps.logprob.dims();
+        if given.dims() != wanted {
+            let message = format!("coefficients are {wanted:?} like the scores, these are {:?}", given.dims());
+            return Err(Refusal::new(ErrorCode::ShapeMismatch, message));
+        }
+        if given.dtype() != DType::F32 {
+            let message = format!("coefficients are `f32`, these are `{}`", given.dtype().as_str());
+            return Err(Refusal::new(ErrorCode::DtypeMismatch, message));
+        }
+        self.on_targets(number, &given)
+    }
+
+    /// Walks coefficients back through the model.
+    fn backward(&mut self, scores: &Resource<ScoresEntry>, seeds: &Seeds) -> Result<(), Refusal> {
+        let ScoresEntry(number) = self.table.get(scores)?;
+        match self.scores.get_mut(number) {
+            Some(record) => Ok(self.learner.backward(&mut record.scored, seeds)?),
+            None => Err(Refusal::argument("these scores are gone")),
+        }
+    }
+}

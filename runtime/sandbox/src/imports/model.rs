@@ -1,0 +1,180 @@
+//! `wit/model.wit`, kept: one function here for each there, in the same order.
+//!
+//! Scoring is the learner's; this file checks, charges the taps, and remembers what a gradient
+//! will need.
+
+use std::sync::Arc;
+
+use tunebox_compute::fused::TapSet;
+use tunebox_model::policy::View;
+use wasmtime::component::Resource;
+
+use crate::bindings::model::{Host, HostScores, HostView, Taps};
+use crate::bindings::types::ErrorCode;
+use crate::printable::printable;
+use crate::refusal::Refusal;
+use crate::scores::ScoreRecord;
+use crate::state::{Charge, Crossing, RowsEntry, ScoresEntry, State, TensorEntry, ViewEntry};
+
+impl HostView for Crossing<'_> {
+    fn drop(&mut self, this: Resource<ViewEntry>) -> wasmtime::Result<()> {
+        self.table.delete(this)?;
+        Ok(())
+    }
+}
+
+impl HostScores for Crossing<'_> {
+    fn logprob(&mut self, this: Resource<ScoresEntry>) -> wasmtime::Result<Resource<TensorEntry>> {
+        self.enter("model.scores.logprob")?;
+        let held = self.record(&this)?.logprob();
+        Ok(self.hand_out(held)?)
+    }
+
+    fn entropy(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
+        self.enter("model.scores.entropy")?;
+        let held = self.record(&this)?.tap("entropy")?;
+        self.hand_out(held)
+    }
+
+    fn log_sum_square(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
+        self.enter("model.scores.log-sum-square")?;
+        let held = self.record(&this)?.tap("log-sum-square")?;
+        self.hand_out(held)
+    }
+
+    fn mean_logit(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
+        self.enter("model.scores.mean-logit")?;
+        let held = self.record(&this)?.tap("mean-logit")?;
+        self.hand_out(held)
+    }
+
+    fn mean_logprob(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
+        self.enter("model.scores.mean-logprob")?;
+        let held = self.record(&this)?.tap("mean-logprob")?;
+        self.hand_out(held)
+    }
+
+    fn top_one(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
+        self.enter("model.scores.top-one")?;
+        let held = self.record(&this)?.tap("top-one")?;
+        self.hand_out(held)
+    }
+
+    fn drop(&mut self, this: Resource<ScoresEntry>) -> wasmtime::Result<()> {
+        let ScoresEntry(number) = self.table.delete(this)?;
+        if let Some(record) = self.scores.get_mut(&number) {
+            record.held = false;
+            // A loss of this step may still hang on its taps; nothing hangs on the others.
+            if !record.learning {
+                self.scores.remove(&number);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Host for Crossing<'_> {
+    fn policy(&mut self) -> wasmtime::Result<Resource<ViewEntry>> {
+        self.enter("model.policy")?;
+        Ok(self.table.push(ViewEntry(View::Policy)).map_err(Refusal::from)?)
+    }
+
+    fn reference(&mut self) -> Result<Resource<ViewEntry>, Refusal> {
+        self.enter("model.reference")?;
+        if !self.learner.has_reference() {
+            let message = "there is no model before training to look back at: all weights are being trained";
+            return Err(Refusal::new(ErrorCode::Unsupported, message));
+        }
+        Ok(self.table.push(ViewEntry(View::Reference))?)
+    }
+
+    fn snapshot(&mut self, name: String) -> Result<Resource<ViewEntry>, Refusal> {
+        self.enter("model.snapshot")?;
+        if name.is_empty() || name.len() > self.limits.name_bytes {
+            return Err(Refusal::argument(format!("a snapshot's name has 1 to {} bytes", self.limits.name_bytes)));
+        }
+        if !self.snapshots.contains(&name) && self.snapshots.len() >= self.limits.snapshots {
+            let message = format!("a run keeps at most {} snapshots", self.limits.snapshots);
+            return Err(Refusal::new(ErrorCode::OutOfBudget, message));
+        }
+        self.learner.snapshot(&name)?;
+        self.snapshots.insert(name.clone());
+        Ok(self.table.push(ViewEntry(View::Snapshot(name)))?)
+    }
+
+    fn score(
+        &mut self,
+        view: Resource<ViewEntry>,
+        rows: Resource<RowsEntry>,
+        taps: Taps,
+        temperature: f32,
+    ) -> Result<Resource<ScoresEntry>, Refusal> {
+        self.enter("model.score")?;
+        let view = self.table.get(&view)?.0.clone();
+        self.make_scores(&view, &rows, taps, temperature, false)
+    }
+
+    fn score_for_learning(
+        &mut self,
+        rows: Resource<RowsEntry>,
+        taps: Taps,
+        temperature: f32,
+    ) -> Result<Resource<ScoresEntry>, Refusal> {
+        self.enter("model.score-for-learning")?;
+        self.make_scores(&View::Policy, &rows, taps, temperature, true)
+    }
+}
+
+impl State {
+    /// The record behind a handle.
+    pub(crate) fn record(&self, handle: &Resource<ScoresEntry>) -> Result<&ScoreRecord, Refusal> {
+        let ScoresEntry(number) = self.table.get(handle)?;
+        self.scores.get(number).ok_or_else(|| Refusal::argument("these scores are gone"))
+    }
+
+    /// Charges the taps, scores, and gives out a handle.
+    fn make_scores(
+        &mut self,
+        view: &View,
+        rows: &Resource<RowsEntry>,
+        taps: Taps,
+        temperature: f32,
+        keep: bool,
+    ) -> Result<Resource<ScoresEntry>, Refusal> {
+        if !(temperature.is_finite() && temperature > 0.0) {
+            let shown = printable(&temperature.to_string(), 32);
+            return Err(Refusal::argument(format!("a temperature is a finite number above 0, this is {shown}")));
+        }
+        let rows = self.table.get(rows)?.0.clone();
+        let set = tap_set(taps);
+        let elements = rows.count() as u64 * rows.width() as u64 * tap_count(set);
+        self.work(elements)?;
+        let charge = self.reserve(4 * elements)?;
+        let mut scored = self.learner.score(view, &rows, set, temperature, keep)?;
+        if keep {
+            ScoreRecord::learn(&mut scored)?;
+        }
+        let generation = self.learner.generation();
+        let record = ScoreRecord::new(scored, keep, generation, Arc::new(Charge::new(charge, Vec::new())));
+        let number = self.next_number();
+        let handle = self.table.push(ScoresEntry(number))?;
+        self.scores.insert(number, record);
+        Ok(handle)
+    }
+}
+
+fn tap_set(taps: Taps) -> TapSet {
+    TapSet {
+        entropy: taps.contains(Taps::ENTROPY),
+        log_sum_square: taps.contains(Taps::LOG_SUM_SQUARE),
+        mean_logit: taps.contains(Taps::MEAN_LOGIT),
+        mean_logprob: taps.contains(Taps::MEAN_LOGPROB),
+        top_one: taps.contains(Taps::TOP_ONE),
+    }
+}
+
+/// Tensors of a score, the log-probabilities included.
+fn tap_count(set: TapSet) -> u64 {
+    let optional = [set.entropy, set.log_sum_square, set.mean_logit, set.mean_logprob, set.top_one];
+    1 + optional.iter().filter(|asked| **asked).count() as u64
+}

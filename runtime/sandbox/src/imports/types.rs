@@ -1,0 +1,14 @@
+//! `wit/types.wit`, kept: plain types, and how a refusal becomes an error or a trap.
+
+use crate::bindings::types::{self, Host};
+use crate::refusal::Refusal;
+use crate::state::Crossing;
+
+impl Host for Crossing<'_> {
+    fn convert_error(&mut self, refusal: Refusal) -> wasmtime::Result<types::Error> {
+        match refusal {
+            Refusal::Error(error) => Ok(error),
+            Refusal::Trap(error) => Err(error),
+        }
+    }
+}

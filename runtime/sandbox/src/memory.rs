@@ -1,0 +1,64 @@
+//! The memory of a method itself: linear memory and tables of all its parts together.
+//!
+//! wasmtime asks before anything grows. Growing past a limit ends the method, since code that is
+//! told "no" tends to end in a worse place. Tensors are not counted here.
+
+use wasmtime::ResourceLimiter;
+
+use crate::fault::Cause;
+use crate::limits::Limits;
+
+/// Instances of core modules and components in one method.
+const INSTANCES: usize = 64;
+/// Tables in one method.
+const TABLES: usize = 16;
+/// Linear memories in one method.
+const MEMORIES: usize = 4;
+
+/// What has grown so far.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    bytes: u64,
+    max_bytes: u64,
+    entries: u64,
+    max_entries: u64,
+}
+
+impl Memory {
+    /// Nothing used yet.
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self { bytes: 0, max_bytes: limits.linear_memory, entries: 0, max_entries: limits.table_entries }
+    }
+}
+
+impl ResourceLimiter for Memory {
+    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        let wanted = self.bytes.saturating_add(desired.saturating_sub(current) as u64);
+        if wanted > self.max_bytes {
+            return Err(Cause::LinearMemory { wanted, limit: self.max_bytes }.into());
+        }
+        self.bytes = wanted;
+        Ok(true)
+    }
+
+    fn table_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        let wanted = self.entries.saturating_add(desired.saturating_sub(current) as u64);
+        if wanted > self.max_entries {
+            return Err(Cause::Tables { wanted, limit: self.max_entries }.into());
+        }
+        self.entries = wanted;
+        Ok(true)
+    }
+
+    fn instances(&self) -> usize {
+        INSTANCES
+    }
+
+    fn tables(&self) -> usize {
+        TABLES
+    }
+
+    fn memories(&self) -> usize {
+        MEMORIES
+    }
+}

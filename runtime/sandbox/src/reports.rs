@@ -1,0 +1,126 @@
+//! What a method tells people in one call: metrics under declared names, and log lines.
+//!
+//! Metrics given as tensors stay on the device until the call ends. Lines are made safe to show
+//! here; where they are shown, the run decides.
+
+use std::sync::Arc;
+
+use candle_core::DType;
+
+use crate::bindings::types::ErrorCode;
+use crate::limits::Limits;
+use crate::printable::printable;
+use crate::refusal::Refusal;
+use crate::state::{Charge, Held};
+
+/// How the values of the micro-batches of one update are put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Combine {
+    /// Averaged.
+    Mean,
+    /// Added up: terms that carry the window's denominator already.
+    Sum,
+}
+
+/// A number, or the tensor that holds it.
+#[derive(Debug)]
+pub(crate) enum Measure {
+    /// Known already.
+    Number(f32),
+    /// One element on the device, and the bytes that it keeps.
+    Tensor { value: candle_core::Tensor, _charge: Arc<Charge> },
+}
+
+/// Metrics and lines of the current call.
+#[derive(Debug)]
+pub(crate) struct Reports {
+    names: Vec<String>,
+    max_values: usize,
+    max_lines: usize,
+    max_line_bytes: usize,
+    metrics: Vec<(usize, Measure, Combine)>,
+    lines: Vec<String>,
+    dropped: u32,
+}
+
+impl Reports {
+    /// Nothing reported yet; `names` are those of the manifest.
+    pub(crate) fn new(names: Vec<String>, limits: &Limits) -> Self {
+        Self {
+            names,
+            max_values: limits.metrics as usize,
+            max_lines: limits.log_lines as usize,
+            max_line_bytes: limits.log_line_bytes,
+            metrics: Vec::new(),
+            lines: Vec::new(),
+            dropped: 0,
+        }
+    }
+
+    /// Takes a value under a declared name.
+    pub(crate) fn metric(&mut self, name: &str, value: Measure, combine: Combine) -> Result<(), Refusal> {
+        let Some(place) = self.names.iter().position(|known| known == name) else {
+            let names: Vec<String> = self.names.iter().map(|name| format!("`{name}`")).collect();
+            let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            let name = printable(name, 64);
+            return Err(Refusal::argument(format!("`{name}` is not a metric of the manifest, which lists {names}")));
+        };
+        if self.metrics.len() >= self.max_values {
+            let message = format!("a step reports at most {} values", self.max_values);
+            return Err(Refusal::new(ErrorCode::OutOfBudget, message));
+        }
+        self.metrics.push((place, value, combine));
+        Ok(())
+    }
+
+    /// The value of a one-element tensor, which need not be known yet.
+    pub(crate) fn measure(held: &Held) -> Result<Measure, Refusal> {
+        let shape = held.tensor.dims();
+        if held.tensor.elem_count() != 1 {
+            return Err(Refusal::new(ErrorCode::ShapeMismatch, format!("a metric is one element, this is {shape:?}")));
+        }
+        let value = held.tensor.detach().to_dtype(DType::F32)?.reshape(())?;
+        Ok(Measure::Tensor { value, _charge: held.charge.clone() })
+    }
+
+    /// Takes a line, or counts it as dropped.
+    pub(crate) fn line(&mut self, line: &str) {
+        if self.lines.len() >= self.max_lines || line.len() > self.max_line_bytes {
+            self.dropped = self.dropped.saturating_add(1);
+        } else {
+            self.lines.push(printable(line, self.max_line_bytes * 8));
+        }
+    }
+
+    /// The lines of a call that did not come back; drops its metrics.
+    pub(crate) fn take_lines(&mut self) -> Vec<String> {
+        self.metrics.clear();
+        self.dropped = 0;
+        std::mem::take(&mut self.lines)
+    }
+
+    /// Everything reported since the last time, with tensors read back; leaves nothing behind.
+    pub(crate) fn take(&mut self) -> Result<Reported, candle_core::Error> {
+        let mut metrics = Vec::with_capacity(self.metrics.len());
+        for (place, value, combine) in self.metrics.drain(..) {
+            let number = match value {
+                Measure::Number(number) => number,
+                Measure::Tensor { value, .. } => value.to_scalar::<f32>()?,
+            };
+            metrics.push((self.names[place].clone(), f64::from(number), combine));
+        }
+        let (log, dropped_lines) = (std::mem::take(&mut self.lines), std::mem::take(&mut self.dropped));
+        Ok(Reported { metrics, log, dropped_lines })
+    }
+}
+
+/// What a call reported.
+#[derive(Debug)]
+pub(crate) struct Reported {
+    /// Names, values, and how to put micro-batches together.
+    pub(crate) metrics: Vec<(String, f64, Combine)>,
+    /// Lines, safe to show.
+    pub(crate) log: Vec<String>,
+    /// Lines that were dropped.
+    pub(crate) dropped_lines: u32,
+}

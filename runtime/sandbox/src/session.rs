@@ -1,0 +1,207 @@
+//! One method at work: `init`, `step` by `step`, `finish`, and its state for checkpoints.
+//!
+//! After any stop the store is gone for good, and the learner is whole: what has been learnt can
+//! still be saved. How a call runs is in `call`; limits are counted in `meters`; the words for
+//! people are in `fault` and `error`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use wasmtime::component::Resource;
+
+use crate::batch::Batch;
+use crate::bindings::types;
+use crate::call::{Alive, deeply};
+use crate::engine::Method;
+use crate::error::Error;
+use crate::fault::{Cause, Function};
+use crate::learner::{Absent, Learner};
+use crate::limits::Limits;
+use crate::reports::Combine;
+use crate::state::BatchEntry;
+
+/// The value of a setting.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// `true` or `false`.
+    Boolean(bool),
+    /// A whole number.
+    Integer(i64),
+    /// A number.
+    Number(f64),
+    /// Text.
+    Text(String),
+}
+
+impl From<&Value> for types::Value {
+    fn from(value: &Value) -> Self {
+        match value {
+            Value::Boolean(value) => Self::Boolean(*value),
+            Value::Integer(value) => Self::Integer(*value),
+            Value::Number(value) => Self::Number(*value),
+            Value::Text(value) => Self::Text(value.clone()),
+        }
+    }
+}
+
+/// What a session needs to know beside the method and the learner.
+#[derive(Clone, Debug, Default)]
+pub struct SessionSettings {
+    /// What the method may use up.
+    pub limits: Limits,
+    /// The run's seed, from which the method's random sequences come.
+    pub seed: u64,
+    /// The metric names of the manifest.
+    pub metric_names: Vec<String>,
+    /// Where the random sequences of a resumed run stand; empty for a new one.
+    pub streams: BTreeMap<String, u64>,
+}
+
+/// What one call told and used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepReport {
+    /// Names of the manifest, values, and how to put the micro-batches of an update together.
+    pub metrics: Vec<(String, f64, Combine)>,
+    /// Lines for the log, safe to show.
+    pub log: Vec<String>,
+    /// Lines that were too many or too long.
+    pub dropped_lines: u32,
+    /// Calls to the host.
+    pub host_calls: u64,
+    /// Seconds that the method itself computed.
+    pub guest_seconds: f64,
+}
+
+/// A method that is loaded and may be called.
+pub struct Session {
+    pub(crate) method: String,
+    pub(crate) limits: Limits,
+    pub(crate) learner: Box<dyn Learner>,
+    pub(crate) alive: Option<Box<Alive>>,
+    pub(crate) positions: BTreeMap<String, u64>,
+    pub(crate) last_lines: Vec<String>,
+}
+
+impl Session {
+    /// Makes an instance of the method over a learner. `init` comes next.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] when the instance cannot be made within the limits.
+    pub fn start(method: &Method, learner: Box<dyn Learner>, settings: SessionSettings) -> Result<Self, Error> {
+        let limits = settings.limits.clone();
+        let positions = settings.streams.clone();
+        let alive = Some(Box::new(Alive::new(method, settings)));
+        let name = method.name.clone();
+        let mut session = Self { method: name, limits, learner, alive, positions, last_lines: Vec::new() };
+        session.call(Function::Start, Alive::instantiate)?;
+        Ok(session)
+    }
+
+    /// Calls `init` with every setting of the manifest.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the method's words, [`Error::Stopped`], [`Error::Over`].
+    pub fn init(&mut self, settings: &[(String, Value)]) -> Result<StepReport, Error> {
+        let settings: Vec<_> = settings.iter().map(|(name, value)| (name.clone(), value.into())).collect();
+        let ((), report) = self.call(Function::Init, |alive| {
+            let (training, store) = alive.training()?;
+            training.call_init(store, &settings)
+        })?;
+        Ok(report)
+    }
+
+    /// Calls `step` with one micro-batch.
+    ///
+    /// # Errors
+    /// As [`Session::init`].
+    pub fn step(&mut self, batch: Batch) -> Result<StepReport, Error> {
+        let ((), report) = self.call(Function::Step, |alive| {
+            let (training, store) = alive.training()?;
+            let entry = store.data_mut().table.push(BatchEntry(Arc::new(batch)))?;
+            let answer = training.call_step(&mut *store, Resource::new_borrow(entry.rep()))?;
+            store.data_mut().table.delete(entry)?;
+            Ok(answer)
+        })?;
+        Ok(report)
+    }
+
+    /// Calls `finish`.
+    ///
+    /// # Errors
+    /// As [`Session::init`].
+    pub fn finish(&mut self) -> Result<StepReport, Error> {
+        let ((), report) = self.call(Function::Finish, |alive| {
+            let (training, store) = alive.training()?;
+            training.call_finish(store)
+        })?;
+        Ok(report)
+    }
+
+    /// The method's own bytes for a checkpoint.
+    ///
+    /// # Errors
+    /// As [`Session::init`]; more bytes than the limit end the method.
+    pub fn save_state(&mut self) -> Result<Vec<u8>, Error> {
+        let limit = self.limits.state_bytes as u64;
+        let (state, _) = self.call(Function::SaveState, move |alive| {
+            let (training, store) = alive.training()?;
+            let state = training.call_save_state(store)?;
+            let bytes = state.len() as u64;
+            if bytes > limit { Err(Cause::State { bytes, limit }.into()) } else { Ok(Ok(state)) }
+        })?;
+        Ok(state)
+    }
+
+    /// Gives a resumed method its bytes back, after `init`.
+    ///
+    /// # Errors
+    /// As [`Session::init`].
+    pub fn load_state(&mut self, state: &[u8]) -> Result<(), Error> {
+        self.call(Function::LoadState, |alive| {
+            let (training, store) = alive.training()?;
+            training.call_load_state(store, state)
+        })?;
+        Ok(())
+    }
+
+    /// What the method works on; whole even after the method ended.
+    pub fn learner(&mut self) -> &mut dyn Learner {
+        self.learner.as_mut()
+    }
+
+    /// Ends the session and gives the learner back.
+    pub fn into_learner(mut self) -> Box<dyn Learner> {
+        std::mem::replace(&mut self.learner, Box::new(Absent::default()))
+    }
+
+    /// Whether the method can still be called.
+    pub fn is_alive(&self) -> bool {
+        self.alive.is_some()
+    }
+
+    /// Where each random sequence stands, for a checkpoint.
+    pub fn streams(&self) -> &BTreeMap<String, u64> {
+        &self.positions
+    }
+
+    /// The log lines of a call that failed, safe to show: what a method said before it ended.
+    pub fn last_lines(&self) -> &[String] {
+        &self.last_lines
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Session {
+    /// Drops the store. A graph may be deep, and dropping one recurses.
+    pub(crate) fn end(&mut self) {
+        if let Some(alive) = self.alive.take() {
+            // The outcome is of no use: either way nothing of the method is left.
+            let _ = deeply(move || drop(alive));
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! What a session holds while a method runs: the tables behind its handles, and the accounts.
+//!
+//! Every import goes through [`Crossing`], which stops the method's clock while the host works.
+//! Tensors are charged to the run's ledger before they are made and stay charged as long as
+//! the handle, or a graph that leads through them, lives. The functions of the interfaces are
+//! in `imports`; counters are in `meters`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use tunebox_compute::budget::{Ledger, Reservation};
+use tunebox_compute::ops::Made;
+use tunebox_compute::random::Stream;
+use tunebox_compute::{Device, Tensor};
+use wasmtime::component::{HasData, Resource, ResourceTable};
+
+pub(crate) use crate::entries::{BatchEntry, Charge, Held, RowsEntry, ScopeEntry, ScoresEntry, TensorEntry, ViewEntry};
+use crate::fault::{Cause, GuestFault};
+use crate::learner::{Absent, Learner};
+use crate::limits::Limits;
+use crate::memory::Memory;
+use crate::meters::Meters;
+use crate::purse::Purse;
+use crate::refusal::Refusal;
+use crate::reports::Reports;
+use crate::scores::ScoreRecord;
+use crate::session::SessionSettings;
+
+/// The data of a store.
+pub(crate) struct State {
+    /// What the method works on.
+    pub(crate) learner: Box<dyn Learner>,
+    /// What the method may use up.
+    pub(crate) limits: Limits,
+    /// Device bytes of everything that the method holds.
+    pub(crate) ledger: Ledger,
+    /// Time, calls, work and bytes of the current call.
+    pub(crate) meters: Meters,
+    /// The method's own memory.
+    pub(crate) memory: Memory,
+    /// Metrics and log lines of the current call.
+    pub(crate) reports: Reports,
+    /// The entries behind all handles.
+    pub(crate) table: ResourceTable,
+    /// Scores that may still receive a gradient, by number.
+    pub(crate) scores: BTreeMap<u64, ScoreRecord>,
+    /// What the method said about its coming trap.
+    pub(crate) fault: Option<GuestFault>,
+    /// Names of snapshots taken.
+    pub(crate) snapshots: BTreeSet<String>,
+    seed: u64,
+    streams: BTreeMap<String, Stream>,
+    live: BTreeMap<u64, u32>,
+    serial: u64,
+}
+
+/// The state during one import: made when the method calls, dropped when the host returns.
+pub(crate) struct Crossing<'a>(&'a mut State);
+
+impl<'a> Crossing<'a> {
+    /// Stops the method's clock until this is dropped.
+    pub(crate) fn new(state: &'a mut State) -> Self {
+        state.meters.pause();
+        Self(state)
+    }
+}
+
+impl Drop for Crossing<'_> {
+    fn drop(&mut self) {
+        self.0.meters.resume();
+    }
+}
+
+impl Deref for Crossing<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        self.0
+    }
+}
+
+impl DerefMut for Crossing<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        self.0
+    }
+}
+
+/// Names [`Crossing`] to the generated code.
+pub(crate) struct Crossings;
+
+impl HasData for Crossings {
+    type Data<'a> = Crossing<'a>;
+}
+
+impl State {
+    /// A state before the first call, without a learner: each call brings it.
+    pub(crate) fn new(settings: SessionSettings) -> Self {
+        let SessionSettings { limits, seed, metric_names, streams } = settings;
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(limits.handles as usize);
+        let at = |(name, position): (String, u64)| {
+            let stream = Stream::at(seed, &stream_name(&name), position);
+            (name, stream)
+        };
+        Self {
+            learner: Box::new(Absent::default()),
+            ledger: Ledger::new(limits.device_bytes),
+            meters: Meters::new(&limits),
+            memory: Memory::new(&limits),
+            reports: Reports::new(metric_names, &limits),
+            limits,
+            table,
+            scores: BTreeMap::new(),
+            fault: None,
+            snapshots: BTreeSet::new(),
+            seed,
+            streams: streams.into_iter().map(at).collect(),
+            live: BTreeMap::new(),
+            serial: 0,
+        }
+    }
+
+    /// Every import but a drop begins with this: it names the function for a fault and counts the call.
+    pub(crate) fn enter(&mut self, function: &'static str) -> Result<(), Cause> {
+        self.meters.enter(function)
+    }
+
+    /// Charges `elements` of work (numbers read or written, multiply-adds of a product) before it is done.
+    pub(crate) fn work(&mut self, elements: u64) -> Result<(), Cause> {
+        self.meters.work(elements)
+    }
+
+    /// Counts bytes on their way to the method. An `out-of-budget` error past the step's limit.
+    pub(crate) fn read_back(&mut self, bytes: u64) -> Result<(), Refusal> {
+        self.meters.read_back(bytes)
+    }
+
+    /// Where tensors are made.
+    pub(crate) fn device(&self) -> Device {
+        self.learner.device().clone()
+    }
+
+    /// Takes bytes from the run's ledger, before they are allocated; ends the method past the limit.
+    pub(crate) fn reserve(&self, bytes: u64) -> Result<Reservation, Refusal> {
+        Ok(self.ledger.reserve(bytes)?)
+    }
+
+    /// What pays for an operation of `compute`.
+    pub(crate) fn purse(&mut self) -> Purse<'_> {
+        Purse { ledger: &self.ledger, meters: &mut self.meters }
+    }
+
+    /// The tensor behind a handle. Ends the method if a scope has freed it.
+    pub(crate) fn held(&self, handle: &Resource<TensorEntry>) -> Result<Held, Refusal> {
+        let entry = self.table.get(handle)?;
+        entry.held.clone().ok_or_else(|| Cause::FreedHandle.into())
+    }
+
+    /// Gives out a new tensor whose bytes `reservation` holds. `parents` are the operands: they
+    /// stay charged as long as a gradient can flow through the result.
+    /// Ends the method when the graph gets deeper than its limit.
+    pub(crate) fn give(
+        &mut self,
+        tensor: Tensor,
+        parents: &[&Held],
+        reservation: Reservation,
+    ) -> Result<Resource<TensorEntry>, Refusal> {
+        let (parents, depth) = if tensor.track_op() { self.lineage(parents)? } else { (Vec::new(), 0) };
+        self.hand_out(Held { tensor, charge: Arc::new(Charge::new(reservation, parents)), depth })
+    }
+
+    /// Gives out what an operation of `compute` made from `parents`: a new tensor, or a view of the first.
+    pub(crate) fn give_made(&mut self, made: Made, parents: &[&Held]) -> Result<Resource<TensorEntry>, Refusal> {
+        match (made.reservation, parents) {
+            (Some(reservation), parents) => self.give(made.tensor, parents, reservation),
+            (None, [parent, ..]) => self.give_view(made.tensor, parent),
+            (None, []) => {
+                let nothing = self.reserve(0)?;
+                self.give(made.tensor, &[], nothing)
+            }
+        }
+    }
+
+    /// Gives out a tensor that shares the bytes of `parent` (a slice, a transposition, an expansion).
+    pub(crate) fn give_view(&mut self, tensor: Tensor, parent: &Held) -> Result<Resource<TensorEntry>, Refusal> {
+        if !tensor.track_op() {
+            return self.hand_out(Held { tensor, charge: parent.charge.clone(), depth: 0 });
+        }
+        let (_, depth) = self.lineage(&[parent])?;
+        self.hand_out(Held { tensor, charge: parent.charge.clone(), depth })
+    }
+
+    /// Gives out a handle of a tensor that is charged already.
+    pub(crate) fn hand_out(&mut self, held: Held) -> Result<Resource<TensorEntry>, Refusal> {
+        let serial = self.serial;
+        let handle = self.table.push(TensorEntry { held: Some(held), serial })?;
+        self.serial += 1;
+        self.live.insert(serial, handle.rep());
+        Ok(handle)
+    }
+
+    /// A number that no tensor and no score had before.
+    pub(crate) fn next_number(&mut self) -> u64 {
+        let number = self.serial;
+        self.serial += 1;
+        number
+    }
+
+    /// The charges that a tracked result keeps alive, and its depth.
+    fn lineage(&self, parents: &[&Held]) -> Result<(Vec<Arc<Charge>>, u32), Cause> {
+        let depth = 1 + parents.iter().map(|parent| parent.depth).max().unwrap_or(0);
+        if depth > self.limits.graph_depth {
+            return Err(Cause::GraphDepth { limit: self.limits.graph_depth });
+        }
+        Ok((parents.iter().map(|parent| parent.charge.clone()).collect(), depth))
+    }
+
+    /// Drops a handle.
+    pub(crate) fn free(&mut self, handle: Resource<TensorEntry>) -> Result<(), Refusal> {
+        let entry = self.table.delete(handle)?;
+        self.live.remove(&entry.serial);
+        Ok(())
+    }
+
+    /// Opens a scope: tensors made from now on belong to it.
+    pub(crate) fn open_scope(&mut self) -> Result<Resource<ScopeEntry>, Refusal> {
+        Ok(self.table.push(ScopeEntry { opened: self.serial, kept: BTreeSet::new() })?)
+    }
+
+    /// Lets a tensor outlive a scope.
+    pub(crate) fn keep_beyond(
+        &mut self,
+        scope: &Resource<ScopeEntry>,
+        tensor: &Resource<TensorEntry>,
+    ) -> Result<(), Refusal> {
+        let entry = self.table.get(tensor)?;
+        if entry.held.is_none() {
+            return Err(Cause::FreedHandle.into());
+        }
+        let serial = entry.serial;
+        self.table.get_mut(scope)?.kept.insert(serial);
+        Ok(())
+    }
+
+    /// Closes a scope: frees what was made since it was opened, but not what was kept.
+    pub(crate) fn close_scope(&mut self, scope: Resource<ScopeEntry>) -> Result<(), Refusal> {
+        let scope = self.table.delete(scope)?;
+        let mut remaining = self.live.split_off(&scope.opened);
+        remaining.retain(|serial, rep| {
+            let keep = scope.kept.contains(serial);
+            if !keep && let Ok(entry) = self.table.get_mut(&Resource::<TensorEntry>::new_borrow(*rep)) {
+                entry.held = None;
+            }
+            keep
+        });
+        self.live.append(&mut remaining);
+        Ok(())
+    }
+
+    /// The random sequence of a name, which begins where the run left it, with what pays for its numbers.
+    /// `invalid-argument` for a name that is empty or long, or past the number of sequences.
+    pub(crate) fn stream(&mut self, name: &str) -> Result<(&mut Stream, Purse<'_>), Refusal> {
+        if name.is_empty() || name.len() > self.limits.name_bytes {
+            return Err(Refusal::argument(format!("the name of a sequence has 1 to {} bytes", self.limits.name_bytes)));
+        }
+        if !self.streams.contains_key(name) && self.streams.len() >= self.limits.streams {
+            return Err(Refusal::argument(format!("a run has at most {} random sequences", self.limits.streams)));
+        }
+        let seed = self.seed;
+        let stream = self.streams.entry(name.to_owned()).or_insert_with(|| Stream::new(seed, &stream_name(name)));
+        Ok((stream, Purse { ledger: &self.ledger, meters: &mut self.meters }))
+    }
+
+    /// Where each random sequence stands.
+    pub(crate) fn positions(&self) -> BTreeMap<String, u64> {
+        self.streams.iter().map(|(name, stream)| (name.clone(), stream.position())).collect()
+    }
+}
+
+/// A method's sequences never meet those of the host.
+fn stream_name(name: &str) -> String {
+    format!("method/{name}")
+}

@@ -1,0 +1,2 @@
+;; Is no component at all.
+(module)

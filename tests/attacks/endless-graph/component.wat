@@ -1,0 +1,18 @@
+;; Chains operations on a tap until the host's stack would end.
+(import "tunebox:method/data@0.1.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
+(import "tunebox:method/model@0.1.0" "score-for-learning" (func $score (param i32 i32 f32 i32)))
+(import "tunebox:method/model@0.1.0" "[method]scores.logprob" (func $logprob (param i32) (result i32)))
+(import "tunebox:method/tensor@0.1.0" "[method]tensor.negate" (func $negate (param i32 i32)))
+(import "tunebox:method/tensor@0.1.0" "[resource-drop]tensor" (func $drop (param i32)))
+(data (i32.const 256) "example")
+(func $step (param $batch i32) (result i32)
+  (local $link i32)
+  (call $rows (local.get $batch) (i32.const 256) (i32.const 7) (i32.const 64))
+  (call $score (call $handle) (i32.const 0) (f32.const 1) (i32.const 64))
+  (local.set $link (call $logprob (call $handle)))
+  (loop $again
+    (call $negate (local.get $link) (i32.const 64))
+    (call $drop (local.get $link))
+    (local.set $link (call $handle))
+    (br $again))
+  (unreachable))

@@ -1,0 +1,3 @@
+;; Computes for ever before anything is called.
+(func $start (loop $again (br $again)))
+(start $start)

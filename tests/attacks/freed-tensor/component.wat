@@ -1,0 +1,13 @@
+;; Uses a tensor after the scope that it was made in.
+(import "tunebox:method/tensor@0.1.0" "[constructor]scope" (func $scope (result i32)))
+(import "tunebox:method/tensor@0.1.0" "[resource-drop]scope" (func $close (param i32)))
+(import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.1.0" "[method]tensor.negate" (func $negate (param i32 i32)))
+(data (i32.const 256) "\01\00\00\00")
+(func $step (param i32) (result i32)
+  (local $scope i32)
+  (local.set $scope (call $scope))
+  (call $ones (i32.const 256) (i32.const 1) (i32.const 5) (i32.const 64))
+  (call $close (local.get $scope))
+  (call $negate (call $handle) (i32.const 64))
+  (call $done))

@@ -1,0 +1,6 @@
+;; Declares a memory of 64-bit addresses.
+(component
+  (core module $m (memory i64 1))
+  (core instance (instantiate $m))
+  (instance $training)
+  (export "tunebox:method/training@0.1.0" (instance $training)))

@@ -1,0 +1,2 @@
+;; Hides its parts deep inside one another.
+(component (component (component (component (component)))))

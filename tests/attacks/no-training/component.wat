@@ -1,0 +1,2 @@
+;; Offers nothing.
+(component)

@@ -1,0 +1,2 @@
+;; Declares a table of ten million entries.
+(table 10000000 funcref)

@@ -1,0 +1,40 @@
+//! Guests written as text: the bodies of core modules, made into components of the contract.
+//!
+//! A body holds only what is special about a guest: some of the functions `$init`, `$step`,
+//! `$finish`, `$save-state`, `$load-state`. `ordinary.wat` and the others are added here.
+
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+use wit_parser::Resolve;
+
+/// What a method that does nothing offers: the function, its parameters, its body.
+const ORDINARY: [(&str, &str, &str); 5] = [
+    ("init", "(param i32 i32)", "(call $done)"),
+    ("step", "(param i32)", "(call $done)"),
+    ("finish", "", "(call $done)"),
+    ("save-state", "", "(i64.store (i32.const 0) (i64.const 0)) (i32.const 0)"),
+    ("load-state", "(param i32 i32)", "(call $done)"),
+];
+
+/// The bytes of a component. Text that begins with `(component` or `(module` is taken as it is.
+pub(crate) fn component(text: &str) -> Vec<u8> {
+    let start = text.lines().find(|line| !line.trim_start().starts_with(";;")).unwrap_or("");
+    if start.starts_with("(component") || start.starts_with("(module") {
+        return wat::parse_str(text).unwrap();
+    }
+    let mut module = wat::parse_str(module(text)).unwrap_or_else(|error| panic!("{error}"));
+    let mut resolve = Resolve::default();
+    let (package, _) = resolve.push_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit")).unwrap();
+    let world = resolve.select_world(&[package], Some("method")).unwrap();
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+    ComponentEncoder::default().validate(true).module(&module).unwrap().encode().unwrap()
+}
+
+/// The body with what is ordinary around it: imports first, as the text format wants it.
+fn module(body: &str) -> String {
+    let missing = ORDINARY.iter().filter(|(name, ..)| !body.contains(&format!("(func ${name}")));
+    let added: String = missing
+        .map(|(name, parameters, answer)| format!("(func ${name} {parameters} (result i32) {answer})\n"))
+        .collect();
+    let drop = r#"(import "tunebox:method/data@0.1.0" "[resource-drop]batch" (func $drop-batch (param i32)))"#;
+    format!("(module\n{drop}\n{body}\n{}\n{added})", include_str!("ordinary.wat"))
+}
