@@ -1,0 +1,174 @@
+//! What can be wrong with a chat template or a conversation, and what to do about it.
+
+use std::path::PathBuf;
+
+use minijinja::ErrorKind;
+use tunebox_compute::explain::{Explain, Snippet};
+
+use super::functions::Refusal;
+use crate::tokenizer::TokenizerError;
+
+/// What can be wrong between a conversation and its tokens.
+#[derive(Debug, thiserror::Error)]
+pub enum ChatError {
+    /// The template cannot be read, or fails while it renders.
+    #[error("{0}")]
+    Template(Box<TemplateFault>),
+    /// The template refuses the conversation by `raise_exception`.
+    #[error("the chat template refuses this conversation: {message}")]
+    Refused {
+        /// The template's own words.
+        message: String,
+    },
+    /// A file beside the template cannot be read.
+    #[error("`{}` cannot be read", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A text holds the characters that mark answers while rendering.
+    #[error("the conversation holds the noncharacter U+{code:04X}")]
+    Marker {
+        /// The code point.
+        code: u32,
+    },
+    /// Nobody answers.
+    #[error("the conversation has no answer to learn from")]
+    NoAnswer,
+    /// A record without a token to learn from.
+    #[error("no token is left to learn from")]
+    NoTarget,
+    /// Where an answer begins or ends cannot be told.
+    #[error("it cannot be told where answer {number} {edge}")]
+    Unclear {
+        /// Which answer, from 1.
+        number: usize,
+        /// `begins` or `ends`.
+        edge: &'static str,
+        /// What was seen.
+        why: String,
+    },
+    /// A tokenizer without an end-of-text token.
+    #[error("the tokenizer names no end-of-text token")]
+    NoEnd,
+    /// The tokenizer failed.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+}
+
+/// A template that fails, and where.
+#[derive(Debug, thiserror::Error)]
+#[error("the chat template {what}")]
+pub struct TemplateFault {
+    /// What is wrong, after "the chat template".
+    pub what: String,
+    /// The line, from 1, and its text.
+    pub line: Option<(usize, String)>,
+    /// The first wrong character of the line, from 1, and how many; 0 where the whole line is meant.
+    pub column: (usize, usize),
+    /// What lies behind it.
+    pub why: Option<String>,
+    /// Whether it ran out of its allowance.
+    pub endless: bool,
+}
+
+impl ChatError {
+    /// Sorts an error of the template engine; `source` is the template as its author wrote it.
+    pub(super) fn from_engine(error: &minijinja::Error, source: &str) -> Self {
+        if let Some(refusal) = refusal(error) {
+            return Self::Refused { message: refusal.0.clone() };
+        }
+
+        let endless = error.kind() == ErrorKind::OutOfFuel;
+        let what = match (error.kind(), error.detail()) {
+            (ErrorKind::OutOfFuel, _) => "does not come to an end".to_owned(),
+            (ErrorKind::SyntaxError, Some(detail)) => format!("cannot be read: {detail}"),
+            (kind, Some(detail)) => format!("fails: {kind}: {detail}"),
+            (kind, None) => format!("fails: {kind}"),
+        };
+        let text = error.line().and_then(|line| Some((line, source.lines().nth(line.checked_sub(1)?)?.to_owned())));
+        let column = text.as_ref().map_or((0, 0), |(line, text)| place(error, source, *line, text));
+        let why = std::error::Error::source(error).map(ToString::to_string);
+        Self::Template(Box::new(TemplateFault { what, line: text, column, why, endless }))
+    }
+}
+
+/// The refusal behind an error, however deep a macro buried it.
+fn refusal(error: &minijinja::Error) -> Option<&Refusal> {
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        if let Some(refusal) = inner.downcast_ref::<Refusal>() {
+            return Some(refusal);
+        }
+        cause = inner.source();
+    }
+    None
+}
+
+/// Column and width of the fault, where the engine's range lies on the line as the author wrote it.
+fn place(error: &minijinja::Error, source: &str, line: usize, text: &str) -> (usize, usize) {
+    let begin: usize = source.split_inclusive('\n').take(line - 1).map(str::len).sum();
+    let Some(range) = error.range() else { return (0, 0) };
+    let (Some(from), to) = (range.start.checked_sub(begin), range.end.saturating_sub(begin).min(text.len())) else {
+        return (0, 0);
+    };
+    match (text.get(..from), text.get(from..to)) {
+        (Some(before), Some(wrong)) if !wrong.is_empty() => (before.chars().count() + 1, wrong.chars().count()),
+        _ => (0, 0),
+    }
+}
+
+impl Explain for ChatError {
+    fn area(&self) -> &'static str {
+        match self {
+            Self::Tokenizer(error) => error.area(),
+            _ => "chat",
+        }
+    }
+
+    fn place(&self) -> Option<String> {
+        match self {
+            Self::Template(fault) => fault.line.as_ref().map(|(line, _)| format!("chat template:{line}")),
+            Self::Tokenizer(error) => error.place(),
+            _ => None,
+        }
+    }
+
+    fn snippet(&self) -> Option<Snippet> {
+        let Self::Template(fault) = self else { return None };
+        let (line, text) = fault.line.clone()?;
+        Some(Snippet { line, text, column: fault.column.0, width: fault.column.1, note: None })
+    }
+
+    fn why(&self) -> Option<String> {
+        match self {
+            Self::Template(fault) => fault.why.clone(),
+            Self::Read { source, .. } => Some(source.to_string()),
+            Self::Marker { .. } => {
+                Some("it is not a character of any text, and marks where answers begin and end while rendering".into())
+            }
+            Self::Unclear { why, .. } => Some(why.clone()),
+            Self::NoEnd => Some("without one the model never learns to stop".into()),
+            Self::Tokenizer(error) => error.why(),
+            _ => None,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Template(fault) if fault.endless => Some("use the template that came with the model".into()),
+            Self::Refused { .. } => Some("the order of roles is what most templates check".into()),
+            Self::Marker { .. } => Some("remove it from the record".into()),
+            Self::NoAnswer => Some("give at least one message the role `assistant`".into()),
+            Self::NoTarget => Some("the answer is empty, or lies beyond the longest length".into()),
+            Self::Unclear { .. } => {
+                Some("put `{% generation %}` and `{% endgeneration %}` around the answer in the chat template".into())
+            }
+            Self::NoEnd => Some("set `eos_token` in `tokenizer_config.json`".into()),
+            Self::Tokenizer(error) => error.hint(),
+            Self::Template(_) | Self::Read { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What chat templates call: the functions, filters and methods that transformers and Python give them.
+
+use jiff::Timestamp;
+use jiff::fmt::strtime;
+use jiff::tz::TimeZone;
+use minijinja::value::ValueKind::{self, Iterable, Map, Seq, String as Text, Undefined};
+use minijinja::{Environment, Error, ErrorKind, State, Value};
+use minijinja_contrib::pycompat;
+
+use super::markers::{self, CLOSE, OPEN};
+use super::{json, printing};
+
+/// What a template said when it called `raise_exception`.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Refusal(pub(super) String);
+
+/// The name of the form of a template whose answers come out between marks.
+pub(super) const MARKED: &str = "marked";
+
+/// Registers everything.
+pub(super) fn register(environment: &mut Environment<'static>) {
+    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    environment.set_unknown_method_callback(method);
+    environment.set_formatter(|out, _, value| {
+        out.write_str(&printing::text(value)).map_err(|_| Error::new(ErrorKind::WriteFailure, "no room for the text"))
+    });
+    environment.add_filter("tojson", json::tojson);
+    environment.add_filter("string", |value: &Value| printing::text(value));
+    environment.add_function("raise_exception", refuse);
+    environment.add_filter(markers::FILTER, answer);
+    environment.add_test("iterable", |value: &Value| kind_is(value, &[Seq, Map, Iterable, Text, Undefined]));
+    environment.add_test("sequence", |value: &Value| kind_is(value, &[Seq, Map, Text, Undefined]));
+    set_clock(environment, None);
+}
+
+/// Lets `strftime_now` tell this moment for ever; `None` is the time of the call. Always in UTC, so that a run on
+/// another machine gives the same tokens.
+pub(super) fn set_clock(environment: &mut Environment<'static>, moment: Option<Timestamp>) {
+    environment.add_function("strftime_now", move |format: &str| {
+        let now = moment.unwrap_or_else(Timestamp::now).to_zoned(TimeZone::UTC);
+        strtime::format(format, &now).map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))
+    });
+}
+
+fn refuse(message: &Value) -> Result<Value, Error> {
+    let message = printing::text(message);
+    Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Refusal(message)))
+}
+
+/// What a rewritten generation block becomes: its own text, between marks in the form that has them.
+fn answer(state: &State, text: &str) -> String {
+    if state.name() == MARKED { format!("{OPEN}{text}{CLOSE}") } else { text.to_owned() }
+}
+
+/// Python counts more things as iterable than the engine does, and nothing that is `none`.
+fn kind_is(value: &Value, kinds: &[ValueKind]) -> bool {
+    kinds.contains(&value.kind())
+}
+
+/// Methods of Python's texts that the engine's own collection lacks or does otherwise, then that collection.
+fn method(state: &mut State, value: &Value, name: &str, arguments: &[Value]) -> Result<Value, Error> {
+    if let ("title", Some(text)) = (name, value.as_str()) {
+        return Ok(Value::from(title(text)));
+    }
+    let first = arguments.first().and_then(Value::as_str);
+    if let (ValueKind::String, Some(text), Some(argument)) = (value.kind(), value.as_str(), first) {
+        match name {
+            "removeprefix" => return Ok(Value::from(text.strip_prefix(argument).unwrap_or(text))),
+            "removesuffix" => return Ok(Value::from(text.strip_suffix(argument).unwrap_or(text))),
+            "partition" => return Ok(partition(text, text.split_once(argument), argument, false)),
+            "rpartition" => return Ok(partition(text, text.rsplit_once(argument), argument, true)),
+            "rsplit" => return Ok(from_the_right(text, argument, arguments.get(1))),
+            _ => {}
+        }
+    }
+    pycompat::unknown_method_callback(state, value, name, arguments)
+}
+
+/// A capital after everything that is not a letter, small letters after letters.
+fn title(text: &str) -> String {
+    let mut inside = false;
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        if inside {
+            out.extend(character.to_lowercase())
+        } else {
+            out.extend(character.to_uppercase())
+        }
+        inside = character.is_alphabetic();
+    }
+    out
+}
+
+fn partition(text: &str, halves: Option<(&str, &str)>, separator: &str, from_right: bool) -> Value {
+    let parts = match halves {
+        Some((left, right)) => [left, separator, right],
+        None if from_right => ["", "", text],
+        None => [text, "", ""],
+    };
+    parts.into_iter().map(Value::from).collect()
+}
+
+fn from_the_right(text: &str, separator: &str, most: Option<&Value>) -> Value {
+    let limit = most.and_then(Value::as_i64).and_then(|most| usize::try_from(most).ok());
+    let mut parts: Vec<&str> = match limit {
+        Some(limit) => text.rsplitn(limit + 1, separator).collect(),
+        None => text.rsplit(separator).collect(),
+    };
+    parts.reverse();
+    parts.into_iter().map(Value::from).collect()
+}

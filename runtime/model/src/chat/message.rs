@@ -1,0 +1,114 @@
+//! One turn of a conversation, and a conversation with what a template may need beside it.
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+/// Names that reasoning is stored under; templates read the first, some the second.
+const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
+
+/// One turn: who speaks, and what.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Message {
+    /// `system`, `user`, `assistant`, `tool`, or what else the template knows.
+    pub role: String,
+    /// The text; parts of a list are joined.
+    pub content: String,
+    /// Everything else that was in the record (`tool_calls`, `name`, …), kept for the template.
+    pub fields: Map<String, Value>,
+    absent: bool,
+}
+
+impl Message {
+    /// A turn that is only text.
+    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
+        Self { role: role.into(), content: content.into(), fields: Map::new(), absent: false }
+    }
+
+    /// Whether this turn is the model's own.
+    pub fn is_answer(&self) -> bool {
+        matches!(self.role.as_str(), "assistant" | "model")
+    }
+
+    /// The turn as a template sees it: no empty values, reasoning under every name that templates use.
+    pub(super) fn seen(&self) -> Map<String, Value> {
+        let mut seen = Map::new();
+        seen.insert("role".into(), self.role.clone().into());
+        if !self.absent {
+            seen.insert("content".into(), self.content.clone().into());
+        }
+        let given = self.fields.iter().filter(|(_, value)| !value.is_null());
+        seen.extend(given.map(|(name, value)| (name.clone(), value.clone())));
+
+        if let Some(reasoning) = REASONING.iter().find_map(|name| seen.get(*name).cloned()) {
+            seen.entry("thinking").or_insert_with(|| reasoning.clone());
+            seen.insert("reasoning_content".into(), reasoning);
+        }
+        seen
+    }
+}
+
+impl<'de> Deserialize<'de> for Message {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut fields = Map::deserialize(deserializer)?;
+        let role = match fields.remove("role") {
+            Some(Value::String(role)) => role,
+            Some(_) => return Err(D::Error::custom("`role` is not a text")),
+            None => return Err(D::Error::custom("`role` is missing")),
+        };
+        let content = fields.remove("content").unwrap_or(Value::Null);
+        let absent = content.is_null();
+        if absent && fields.is_empty() {
+            return Err(D::Error::custom("`content` is missing"));
+        }
+        let content = joined(content).map_err(D::Error::custom)?;
+        Ok(Self { role, content, fields, absent })
+    }
+}
+
+/// The text of a `content`: a text, nothing, or a list of text parts.
+fn joined(content: Value) -> Result<String, String> {
+    match content {
+        Value::Null => Ok(String::new()),
+        Value::String(text) => Ok(text),
+        Value::Array(parts) => parts.into_iter().map(part).collect(),
+        _ => Err("`content` is neither a text nor a list of text parts".into()),
+    }
+}
+
+fn part(part: Value) -> Result<String, String> {
+    match part {
+        Value::String(text) => Ok(text),
+        Value::Object(mut fields) => match fields.remove("text") {
+            Some(Value::String(text)) => Ok(text),
+            _ => {
+                let kind = fields.get("type").and_then(Value::as_str).unwrap_or("unnamed");
+                Err(format!("a part of `content` is of type `{kind}`; only text can be trained on"))
+            }
+        },
+        _ => Err("a part of `content` is not a text".into()),
+    }
+}
+
+/// A conversation as a record holds it.
+#[derive(Debug, Clone, Copy)]
+pub struct Conversation<'a> {
+    /// The turns, in order.
+    pub messages: &'a [Message],
+    /// The tools that the model may call, as a JSON list.
+    pub tools: Option<&'a Value>,
+    /// Further variables of the template (`enable_thinking`, …).
+    pub variables: Option<&'a Map<String, Value>>,
+}
+
+impl<'a> Conversation<'a> {
+    /// A conversation without tools.
+    pub fn new(messages: &'a [Message]) -> Self {
+        Self { messages, tools: None, variables: None }
+    }
+
+    /// The same conversation, cut after its first turns.
+    pub(super) fn first(&self, turns: usize) -> Self {
+        Self { messages: &self.messages[..turns.min(self.messages.len())], ..*self }
+    }
+}

@@ -1,0 +1,23 @@
+//! Conversations to text, and text to training examples: which tokens a model is given and which it has to say.
+//!
+//! The template is the model's own. Reading records from files is left to the training room.
+
+mod error;
+mod functions;
+mod json;
+mod markers;
+mod message;
+mod printing;
+mod records;
+mod spans;
+mod template;
+#[cfg(test)]
+mod tests;
+
+pub use error::{ChatError, TemplateFault};
+pub use message::{Conversation, Message};
+pub use records::{
+    Answers, Encoded, Example, Fitted, encode_conversation, encode_messages, encode_preference, encode_prompt,
+    encode_prompt_completion, encode_text, fit,
+};
+pub use template::ChatTemplate;

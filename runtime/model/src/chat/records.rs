@@ -1,0 +1,217 @@
+//! Training examples: token ids, and for each whether the model has to say it.
+//!
+//! The rules are those of TRL, so that a run can be compared: which texts get an end-of-text
+//! token, where a prompt ends, what is cut. Padding and batching are left to [`crate::rows`].
+
+use super::error::ChatError;
+use super::message::{Conversation, Message};
+use super::spans;
+use super::template::ChatTemplate;
+use crate::tokenizer::{Spans, Tokenizer};
+
+/// Which answers of a conversation the model learns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Answers {
+    /// Every answer.
+    #[default]
+    All,
+    /// Only the last one; earlier ones are context.
+    Last,
+}
+
+/// One example: token ids, and for each whether it is a target. The first never is: nothing predicts it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Encoded {
+    /// The token ids.
+    pub ids: Vec<u32>,
+    /// Whether each token is a target; as long as `ids`.
+    pub targets: Vec<bool>,
+    /// The prompt's last tokens changed when the completion followed, so the model sees another context in use.
+    pub merged: bool,
+}
+
+impl Encoded {
+    fn new(ids: Vec<u32>, mut targets: Vec<bool>) -> Result<Self, ChatError> {
+        if let Some(first) = targets.first_mut() {
+            *first = false;
+        }
+        if !targets.contains(&true) {
+            return Err(ChatError::NoTarget);
+        }
+        Ok(Self { ids, targets, merged: false })
+    }
+
+    /// How many tokens are targets.
+    pub fn target_count(&self) -> usize {
+        self.targets.iter().filter(|target| **target).count()
+    }
+}
+
+/// What one side of a record may be: a text, or a list of messages with a template to render them.
+#[derive(Debug, Clone, Copy)]
+pub enum Example<'a> {
+    /// Plain texts; an end-of-text token is appended to the completion.
+    Text {
+        /// What is given.
+        prompt: &'a str,
+        /// What has to be said.
+        completion: &'a str,
+    },
+    /// Messages; the template brings its own end of turn.
+    Messages {
+        /// The model's template.
+        template: &'a ChatTemplate,
+        /// What is given.
+        prompt: Conversation<'a>,
+        /// What has to be said.
+        completion: &'a [Message],
+    },
+}
+
+/// A conversation as ids, with the answers as targets.
+///
+/// # Errors
+/// [`ChatError::Unclear`] where it cannot be told which tokens are answers, and whatever rendering and encoding give.
+pub fn encode_messages(
+    tokenizer: &Tokenizer,
+    template: &ChatTemplate,
+    messages: &[Message],
+    which: Answers,
+) -> Result<Encoded, ChatError> {
+    encode_conversation(tokenizer, template, &Conversation::new(messages), which)
+}
+
+/// The same for a conversation with tools and variables of its own.
+///
+/// The end-of-turn token of an answer is a target, and so is what the template writes behind it before the next turn.
+///
+/// # Errors
+/// Those of [`encode_messages`].
+pub fn encode_conversation(
+    tokenizer: &Tokenizer,
+    template: &ChatTemplate,
+    conversation: &Conversation<'_>,
+    which: Answers,
+) -> Result<Encoded, ChatError> {
+    let (text, answers) = spans::find(tokenizer, template, conversation, which)?;
+    let Spans { ids, ranges } = tokenizer.encode_spans(&text)?;
+
+    // Both lists are in order, so one walk is enough. A token counts if any byte of it lies in an answer.
+    let mut answers = answers.into_iter().filter(|answer| !answer.is_empty()).peekable();
+    let mut targets = Vec::with_capacity(ids.len());
+    for range in ranges {
+        while answers.next_if(|answer| answer.end <= range.start).is_some() {}
+        targets.push(answers.peek().is_some_and(|answer| answer.start < range.end && range.start < answer.end));
+    }
+    Encoded::new(ids, targets)
+}
+
+/// A prompt and its completion as ids, with the completion as target.
+///
+/// # Errors
+/// [`ChatError::NoTarget`] for an empty completion, [`ChatError::NoEnd`] where a text needs an end-of-text token that
+/// the tokenizer does not have, and whatever rendering and encoding give.
+pub fn encode_prompt_completion(tokenizer: &Tokenizer, example: &Example<'_>) -> Result<Encoded, ChatError> {
+    let (prompt, whole) = example.ids(tokenizer)?;
+    let shared = shared_length(&prompt, &whole);
+    split(whole, shared, shared < prompt.len())
+}
+
+/// A prompt with a better and a worse completion; both split at the same place.
+///
+/// # Errors
+/// Those of [`encode_prompt_completion`].
+pub fn encode_preference(
+    tokenizer: &Tokenizer,
+    chosen: &Example<'_>,
+    rejected: &Example<'_>,
+) -> Result<(Encoded, Encoded), ChatError> {
+    let (prompt, better) = chosen.ids(tokenizer)?;
+    let (_, worse) = rejected.ids(tokenizer)?;
+    let shared = shared_length(&prompt, &better).min(shared_length(&prompt, &worse));
+    let merged = shared < prompt.len();
+    Ok((split(better, shared, merged)?, split(worse, shared, merged)?))
+}
+
+/// A text of which every token is a target; an end-of-text token is appended where it has none.
+///
+/// # Errors
+/// [`ChatError::NoEnd`], [`ChatError::NoTarget`] for a text of one token, and whatever encoding gives.
+pub fn encode_text(tokenizer: &Tokenizer, text: &str) -> Result<Encoded, ChatError> {
+    let ids = tokenizer.encode_whole(&ended(tokenizer, text)?)?;
+    let targets = vec![true; ids.len()];
+    Encoded::new(ids, targets)
+}
+
+/// The ids that a model is given to answer to: the template's opening of an answer included.
+///
+/// # Errors
+/// Whatever rendering and encoding give.
+pub fn encode_prompt(
+    tokenizer: &Tokenizer,
+    template: &ChatTemplate,
+    conversation: &Conversation<'_>,
+) -> Result<Vec<u32>, ChatError> {
+    Ok(tokenizer.encode(&template.render_conversation(conversation, true)?, false)?)
+}
+
+impl Example<'_> {
+    /// The ids of the prompt alone, and of prompt and completion.
+    fn ids(&self, tokenizer: &Tokenizer) -> Result<(Vec<u32>, Vec<u32>), ChatError> {
+        match self {
+            Self::Text { prompt, completion } => {
+                let whole = format!("{prompt}{}", ended(tokenizer, completion)?);
+                Ok((tokenizer.encode_opening(prompt)?, tokenizer.encode_whole(&whole)?))
+            }
+            Self::Messages { template, prompt, completion } => {
+                let messages = [prompt.messages, completion].concat();
+                let whole = Conversation { messages: &messages, ..*prompt };
+                let text = template.render_conversation(&whole, false)?;
+                Ok((encode_prompt(tokenizer, template, prompt)?, tokenizer.encode(&text, false)?))
+            }
+        }
+    }
+}
+
+/// The text with an end-of-text token behind it.
+fn ended(tokenizer: &Tokenizer, text: &str) -> Result<String, ChatError> {
+    let end = tokenizer.eos_text().ok_or(ChatError::NoEnd)?;
+    Ok(if text.ends_with(end) { text.to_owned() } else { format!("{text}{end}") })
+}
+
+fn shared_length(left: &[u32], right: &[u32]) -> usize {
+    left.iter().zip(right).take_while(|(left, right)| left == right).count()
+}
+
+fn split(ids: Vec<u32>, at: usize, merged: bool) -> Result<Encoded, ChatError> {
+    let targets = (0..ids.len()).map(|place| place >= at).collect();
+    Ok(Encoded { merged, ..Encoded::new(ids, targets)? })
+}
+
+/// Examples that fit, and what it took.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fitted {
+    /// The examples, none longer than asked.
+    pub examples: Vec<Encoded>,
+    /// How many of them lost tokens at their end.
+    pub shortened: usize,
+    /// How many were left out, because no target was within the length.
+    pub dropped: usize,
+}
+
+/// Cuts examples to at most `length` tokens, keeping their beginning; examples left without a target are dropped.
+pub fn fit(examples: Vec<Encoded>, length: usize) -> Fitted {
+    let mut fitted = Fitted { examples: Vec::with_capacity(examples.len()), shortened: 0, dropped: 0 };
+    for mut example in examples {
+        let long = example.ids.len() > length;
+        example.ids.truncate(length);
+        example.targets.truncate(length);
+        if !example.targets.contains(&true) {
+            fitted.dropped += 1;
+            continue;
+        }
+        fitted.shortened += usize::from(long);
+        fitted.examples.push(example);
+    }
+    fitted
+}

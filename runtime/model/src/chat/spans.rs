@@ -1,0 +1,159 @@
+//! Where the answers stand in a rendered conversation.
+//!
+//! A template's own marks are believed first. Without them, growing prefixes of the conversation are
+//! rendered: an answer begins where the text that asks for it ends, and ends where the text up to it ends. Where
+//! the prefixes do not agree with the whole, nothing is guessed.
+
+use std::ops::Range;
+
+use super::error::ChatError;
+use super::message::Conversation;
+use super::records::Answers;
+use super::template::ChatTemplate;
+use crate::tokenizer::Tokenizer;
+
+/// The rendered conversation and the bytes of the answers that are wanted.
+///
+/// # Errors
+/// [`ChatError::NoAnswer`] without any, [`ChatError::Unclear`] where their place cannot be told.
+pub(super) fn find(
+    tokenizer: &Tokenizer,
+    template: &ChatTemplate,
+    conversation: &Conversation<'_>,
+    which: Answers,
+) -> Result<(String, Vec<Range<usize>>), ChatError> {
+    let turns: Vec<usize> =
+        (0..conversation.messages.len()).filter(|&turn| conversation.messages[turn].is_answer()).collect();
+    let last = *turns.last().ok_or(ChatError::NoAnswer)?;
+
+    if let Some((text, spans)) = template.render_marked(conversation)? {
+        let spans = match which {
+            Answers::All => spans,
+            Answers::Last => marked_from(template, conversation, &text, spans, (last, turns.len()))?,
+        };
+        return Ok((text, spans));
+    }
+
+    let text = template.render_conversation(conversation, false)?;
+    let search = Search { tokenizer, template, conversation, text: &text };
+    let first = if which == Answers::Last { turns.len() - 1 } else { 0 };
+    let mut spans = Vec::with_capacity(turns.len() - first);
+    for (number, &turn) in turns.iter().enumerate().skip(first) {
+        spans.push(search.answer(turn, number + 1)?);
+    }
+    Ok((text, spans))
+}
+
+/// The marked spans of the last answer: the last of as many spans as there are answers, or those that end behind the
+/// text of everything before it.
+fn marked_from(
+    template: &ChatTemplate,
+    conversation: &Conversation<'_>,
+    text: &str,
+    mut spans: Vec<Range<usize>>,
+    (turn, answers): (usize, usize),
+) -> Result<Vec<Range<usize>>, ChatError> {
+    if spans.len() == answers {
+        return Ok(spans.split_off(answers - 1));
+    }
+
+    let before = conversation.first(turn);
+    let given = [true, false].into_iter().filter_map(|opening| template.render_conversation(&before, opening).ok());
+    if let Some(given) = given.into_iter().find(|given| text.starts_with(given.as_str())) {
+        spans.retain(|span| span.end > given.len());
+        return Ok(spans);
+    }
+    let why = format!("the template marks {} places for {answers} answers", spans.len());
+    Err(ChatError::Unclear { number: answers, edge: "begins", why })
+}
+
+/// One conversation whose answers are looked for.
+struct Search<'a> {
+    tokenizer: &'a Tokenizer,
+    template: &'a ChatTemplate,
+    conversation: &'a Conversation<'a>,
+    text: &'a str,
+}
+
+impl Search<'_> {
+    /// The bytes of the answer in this turn, its end-of-turn token included.
+    fn answer(&self, turn: usize, number: usize) -> Result<Range<usize>, ChatError> {
+        let start = self.start(turn, number)?;
+        let end = self.end(turn, number, start)?;
+        Ok(start..end)
+    }
+
+    /// An answer begins where the text that asks for it ends.
+    fn start(&self, turn: usize, number: usize) -> Result<usize, ChatError> {
+        let unclear = |why: String| ChatError::Unclear { number, edge: "begins", why };
+        let before = self.conversation.first(turn);
+        let render = |opening| self.template.render_conversation(&before, opening);
+
+        let asked = render(true)
+            .map_err(|error| unclear(format!("the template cannot render the {turn} messages before it: {error}")))?;
+        let plain = render(false).ok();
+        let words = self.conversation.messages[turn].content.trim();
+        if !self.text.starts_with(&asked) {
+            return self.start_apart(&asked, plain.as_deref(), words).ok_or_else(|| {
+                unclear("the template renders the messages before it differently once it is there".into())
+            });
+        }
+
+        // A template without an opening of its own leaves the speaker's name inside the span: the words tell.
+        let rest = &self.text[asked.len()..];
+        if plain.as_ref() != Some(&asked) || words.is_empty() || rest.trim_start().starts_with(words) {
+            return Ok(asked.len());
+        }
+        let place = rest.find(words).map(|at| asked.len() + at);
+        place.ok_or_else(|| unclear("the template changes its words".into()))
+    }
+
+    /// Where an answer begins if the template opens a coming answer in another way than one that is there (with an
+    /// empty thought, for some): where the two part, but not behind its first word.
+    fn start_apart(&self, asked: &str, plain: Option<&str>, words: &str) -> Option<usize> {
+        let plain = plain.filter(|plain| self.text.starts_with(plain) && asked.starts_with(plain))?;
+        let agree = |(left, right): &(char, char)| left == right;
+        let shared: usize =
+            asked.chars().zip(self.text.chars()).take_while(agree).map(|(same, _)| same.len_utf8()).sum();
+        if shared <= plain.len() {
+            return None;
+        }
+        let place = self.text[plain.len()..].find(words).map(|at| plain.len() + at);
+        Some(place.filter(|_| !words.is_empty()).map_or(shared, |place| shared.min(place)))
+    }
+
+    /// An answer ends where the text up to it ends; or, where the template renders a last answer in another way than
+    /// an earlier one, behind the end-of-turn token that follows its words.
+    fn end(&self, turn: usize, number: usize, start: usize) -> Result<usize, ChatError> {
+        if turn + 1 == self.conversation.messages.len() {
+            return Ok(self.text.len());
+        }
+        let upto = self.template.render_conversation(&self.conversation.first(turn + 1), false);
+        if let Ok(upto) = upto
+            && upto.len() > start
+            && self.text.starts_with(&upto)
+        {
+            return Ok(upto.len());
+        }
+
+        let rest = &self.text[start..];
+        let words = self.conversation.messages[turn].content.trim();
+        let said = rest.find(words).filter(|at| rest[..*at].trim().is_empty()).map_or(0, |at| at + words.len());
+        let closing = self.closing_token(&rest[said..], said > 0)?;
+        closing.map(|end| start + said + end).ok_or_else(|| ChatError::Unclear {
+            number,
+            edge: "ends",
+            why: "the template renders it differently once more messages follow, and marks its end by no token".into(),
+        })
+    }
+
+    /// Where the first end-of-turn token of a text ends; behind the words of an answer any control token counts.
+    fn closing_token(&self, rest: &str, behind_words: bool) -> Result<Option<usize>, ChatError> {
+        let spans = self.tokenizer.encode_spans(rest)?;
+        let blank = |range: &Range<usize>| rest[..range.start].trim().is_empty();
+        let closes = |(id, range): &(&u32, &Range<usize>)| {
+            self.tokenizer.eos().contains(*id) || (behind_words && self.tokenizer.is_special(**id) && blank(range))
+        };
+        Ok(spans.ids.iter().zip(&spans.ranges).find(closes).map(|(_, range)| range.end))
+    }
+}

@@ -1,0 +1,220 @@
+//! A model's chat template: from a folder, a GGUF file or a source text, rendered as transformers renders it.
+//!
+//! A template is a stranger's program, so it runs with an allowance of steps and a depth limit, and sees only the
+//! conversation. Which parts of the text are answers is told by [`super::spans`].
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::path::Path;
+
+use jiff::Timestamp;
+use minijinja::{Environment, Value, syntax::SyntaxConfig};
+use serde_json::Value as Json;
+
+use super::error::ChatError;
+use super::functions::{self, MARKED};
+use super::message::{Conversation, Message};
+use super::{json, markers};
+use crate::tokenizer::{Tokenizer, object};
+use crate::weights::gguf::Metadata;
+
+/// Steps that one rendering may take; a conversation of a thousand turns needs about a tenth.
+const ALLOWANCE: u64 = 10_000_000;
+/// How deep blocks and macros may nest.
+const DEPTH: usize = 200;
+/// The name of the form of a template that renders what the model reads.
+const PLAIN: &str = "plain";
+
+/// Turns conversations into text, the way the model was taught.
+#[derive(Debug, Clone)]
+pub struct ChatTemplate {
+    default: Compiled,
+    with_tools: Option<Compiled>,
+    names: Vec<(String, String)>,
+}
+
+/// A rendered text, and the bytes that the template marks as answers; no ranges where it marks none.
+pub(super) type Marked = (String, Vec<Range<usize>>);
+
+impl ChatTemplate {
+    /// Reads a template; the tokenizer tells it the names of its special tokens.
+    ///
+    /// # Errors
+    /// [`ChatError::Template`] with line and column for a source that is not a template.
+    pub fn parse(source: &str, tokenizer: &Tokenizer) -> Result<Self, ChatError> {
+        let names = tokenizer.named().map(|(role, text)| (role.to_owned(), text.to_owned())).collect();
+        Ok(Self { default: Compiled::new(source)?, with_tools: None, names })
+    }
+
+    /// The template of a Hugging Face folder: `chat_template.jinja`, else what `tokenizer_config.json` holds; with the
+    /// further one named `tool_use`, where there is one, for conversations with tools.
+    ///
+    /// # Errors
+    /// [`ChatError::Read`] for a file that cannot be read, else those of [`ChatTemplate::parse`].
+    pub fn from_folder(folder: &Path, tokenizer: &Tokenizer) -> Result<Option<Self>, ChatError> {
+        let mut sources = listed(object(&folder.join("tokenizer_config.json"))?.get("chat_template"));
+        if let Some(source) = file(&folder.join("chat_template.jinja"))? {
+            sources.insert("default".into(), source);
+        }
+        if let Some(source) = file(&folder.join("additional_chat_templates/tool_use.jinja"))? {
+            sources.insert("tool_use".into(), source);
+        }
+        Self::choose(&sources, tokenizer)
+    }
+
+    /// The template that a GGUF file holds under `tokenizer.chat_template`.
+    ///
+    /// # Errors
+    /// Those of [`ChatTemplate::parse`].
+    pub fn from_gguf(metadata: &Metadata, tokenizer: &Tokenizer) -> Result<Option<Self>, ChatError> {
+        let keys = [("default", "tokenizer.chat_template"), ("tool_use", "tokenizer.chat_template.tool_use")];
+        let source = |key| metadata.string(key).map(str::to_owned);
+        let sources = keys.iter().filter_map(|(name, key)| Some(((*name).to_owned(), source(*key)?)));
+        Self::choose(&sources.collect(), tokenizer)
+    }
+
+    fn choose(sources: &HashMap<String, String>, tokenizer: &Tokenizer) -> Result<Option<Self>, ChatError> {
+        let Some(default) = sources.get("default") else { return Ok(None) };
+        let mut template = Self::parse(default, tokenizer)?;
+        template.with_tools = sources.get("tool_use").map(|source| Compiled::new(source)).transpose()?;
+        Ok(Some(template))
+    }
+
+    /// The same template, for which it is always this moment: seconds since 1970, UTC. Templates that print the date
+    /// give the same tokens on another day then.
+    #[must_use]
+    pub fn at(mut self, seconds: i64) -> Self {
+        let moment = Timestamp::from_second(seconds).ok();
+        functions::set_clock(&mut self.default.environment, moment);
+        if let Some(other) = &mut self.with_tools {
+            functions::set_clock(&mut other.environment, moment);
+        }
+        self
+    }
+
+    /// The template as its author wrote it.
+    pub fn source(&self) -> &str {
+        &self.default.source
+    }
+
+    /// Whether the template marks answers itself, by `{% generation %}`.
+    pub fn marks_answers(&self) -> bool {
+        self.default.marked
+    }
+
+    /// The conversation as text; with `add_generation_prompt` the opening of an answer follows.
+    ///
+    /// # Errors
+    /// [`ChatError::Refused`] where the template rejects the conversation, [`ChatError::Template`] where it fails.
+    pub fn render(
+        &self,
+        messages: &[Message],
+        add_generation_prompt: bool,
+        tools: Option<&Json>,
+    ) -> Result<String, ChatError> {
+        self.render_conversation(&Conversation { messages, tools, variables: None }, add_generation_prompt)
+    }
+
+    /// The same for a conversation with tools and variables of its own.
+    ///
+    /// # Errors
+    /// Those of [`ChatTemplate::render`].
+    pub fn render_conversation(
+        &self,
+        conversation: &Conversation<'_>,
+        add_generation_prompt: bool,
+    ) -> Result<String, ChatError> {
+        self.for_conversation(conversation).run(PLAIN, self.context(conversation, add_generation_prompt))
+    }
+
+    /// The conversation as text with the answers that the template marks; `None` where it marks none, or where the
+    /// marks changed the text.
+    pub(super) fn render_marked(&self, conversation: &Conversation<'_>) -> Result<Option<Marked>, ChatError> {
+        let template = self.for_conversation(conversation);
+        if !template.marked {
+            return Ok(None);
+        }
+        let plain = template.run(PLAIN, self.context(conversation, false))?;
+        if let Some(found) = plain.chars().find(|character| [markers::OPEN, markers::CLOSE].contains(character)) {
+            return Err(ChatError::Marker { code: found.into() });
+        }
+
+        let marked = template.run(MARKED, self.context(conversation, false))?;
+        Ok(markers::take_out(&marked).filter(|(text, spans)| *text == plain && !spans.is_empty()))
+    }
+
+    fn for_conversation(&self, conversation: &Conversation<'_>) -> &Compiled {
+        self.with_tools.as_ref().filter(|_| conversation.tools.is_some()).unwrap_or(&self.default)
+    }
+
+    fn context(&self, conversation: &Conversation<'_>, add_generation_prompt: bool) -> Value {
+        let messages: Vec<Value> = conversation.messages.iter().map(|message| json::object(&message.seen())).collect();
+        let fixed = [
+            ("messages", Value::from(messages)),
+            ("tools", conversation.tools.map_or_else(|| Value::from(()), json::value)),
+            ("documents", Value::from(())),
+            ("add_generation_prompt", Value::from(add_generation_prompt)),
+        ];
+        let names = self.names.iter().map(|(role, text)| (role.clone(), Value::from(text.as_str())));
+        let variables = conversation.variables.into_iter().flatten();
+        let variables = variables.map(|(name, variable)| (name.clone(), json::value(variable)));
+        Value::from_pairs(names.chain(variables).chain(fixed.map(|(name, value)| (name.to_owned(), value))))
+    }
+}
+
+/// One source, ready to run in both forms.
+#[derive(Debug, Clone)]
+struct Compiled {
+    environment: Environment<'static>,
+    source: String,
+    marked: bool,
+}
+
+impl Compiled {
+    fn new(source: &str) -> Result<Self, ChatError> {
+        let failed = |error: minijinja::Error| ChatError::from_engine(&error, source);
+        let rewritten = markers::rewrite(source);
+        let marked = rewritten.is_some();
+        let body = rewritten.unwrap_or_else(|| source.to_owned());
+
+        let mut environment = Environment::new();
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(failed)?;
+        environment.set_syntax(syntax);
+        environment.set_fuel(Some(ALLOWANCE));
+        environment.set_recursion_limit(DEPTH);
+        functions::register(&mut environment);
+        environment.add_template_owned(PLAIN, body.clone()).map_err(failed)?;
+        environment.add_template_owned(MARKED, body).map_err(failed)?;
+        Ok(Self { environment, source: source.to_owned(), marked })
+    }
+
+    fn run(&self, form: &str, context: Value) -> Result<String, ChatError> {
+        let failed = |error: minijinja::Error| ChatError::from_engine(&error, &self.source);
+        self.environment.get_template(form).map_err(failed)?.render(context).map_err(failed)
+    }
+}
+
+/// One template, or a list of named ones.
+fn listed(value: Option<&Json>) -> HashMap<String, String> {
+    match value {
+        Some(Json::String(source)) => HashMap::from([("default".to_owned(), source.clone())]),
+        Some(Json::Array(list)) => list
+            .iter()
+            .filter_map(|entry| {
+                let text = |key| entry.get(key)?.as_str().map(str::to_owned);
+                Some((text("name")?, text("template")?))
+            })
+            .collect(),
+        _ => HashMap::new(),
+    }
+}
+
+fn file(path: &Path) -> Result<Option<String>, ChatError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(ChatError::Read { path: path.to_path_buf(), source }),
+    }
+}

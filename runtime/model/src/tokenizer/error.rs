@@ -1,0 +1,127 @@
+//! What can be wrong with a tokenizer, and what to do about it.
+
+use std::path::{Path, PathBuf};
+
+use tunebox_compute::explain::Explain;
+
+/// What can be wrong with a tokenizer, or with a text that it is given.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenizerError {
+    /// A folder holds no `tokenizer.json`.
+    #[error("`{}` has no `tokenizer.json`", folder.display())]
+    Absent {
+        /// The folder that was looked into.
+        folder: PathBuf,
+        /// Whether it holds a SentencePiece file instead.
+        sentence_piece: bool,
+    },
+    /// A file of the tokenizer cannot be read.
+    #[error("`{}` cannot be read", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A file of the tokenizer does not hold what it should.
+    #[error("`{}` is not a tokenizer file", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong inside.
+        detail: String,
+    },
+    /// A GGUF key is missing or of the wrong kind.
+    #[error("the GGUF metadata has no usable `{key}`")]
+    Metadata {
+        /// The key.
+        key: String,
+        /// What it should hold.
+        wanted: &'static str,
+    },
+    /// A GGUF tokenizer of a kind that is not known.
+    #[error("`{found}` is not a known {what} of a GGUF file")]
+    Unknown {
+        /// What was looked up, in words.
+        what: &'static str,
+        /// What the file says.
+        found: String,
+        /// What is known.
+        known: Vec<&'static str>,
+    },
+    /// The parts do not make a tokenizer.
+    #[error("the tokenizer's parts do not fit together")]
+    Broken {
+        /// What does not fit.
+        detail: String,
+    },
+    /// A text that cannot be encoded.
+    #[error("the text cannot be turned into tokens")]
+    Encode {
+        /// The tokenizer's own words.
+        detail: String,
+    },
+    /// Ids that cannot be decoded.
+    #[error("the tokens cannot be turned into text")]
+    Decode {
+        /// The tokenizer's own words.
+        detail: String,
+    },
+}
+
+impl TokenizerError {
+    pub(super) fn broken(error: tokenizers::Error) -> Self {
+        Self::Broken { detail: error.to_string() }
+    }
+
+    pub(super) fn encode(error: tokenizers::Error) -> Self {
+        Self::Encode { detail: error.to_string() }
+    }
+
+    pub(super) fn decode(error: tokenizers::Error) -> Self {
+        Self::Decode { detail: error.to_string() }
+    }
+
+    pub(super) fn malformed(path: &Path, error: impl ToString) -> Self {
+        Self::Malformed { path: path.to_path_buf(), detail: error.to_string() }
+    }
+}
+
+impl Explain for TokenizerError {
+    fn area(&self) -> &'static str {
+        "tokenizer"
+    }
+
+    fn why(&self) -> Option<String> {
+        match self {
+            Self::Absent { sentence_piece: true, .. } => {
+                Some("it holds a SentencePiece `tokenizer.model`, which this program does not read".into())
+            }
+            Self::Absent { .. } => None,
+            Self::Read { source, .. } => Some(source.to_string()),
+            Self::Metadata { wanted, .. } => Some(format!("it should hold {wanted}")),
+            Self::Unknown { known, .. } => Some(format!("known are {}", listed(known))),
+            Self::Malformed { detail, .. }
+            | Self::Broken { detail }
+            | Self::Encode { detail }
+            | Self::Decode { detail } => Some(detail.clone()),
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Absent { sentence_piece: true, .. } => Some(
+                "load the folder with transformers and save its tokenizer again: that writes `tokenizer.json`".into(),
+            ),
+            Self::Absent { .. } => Some("copy `tokenizer.json` from where the model came".into()),
+            Self::Metadata { .. } | Self::Unknown { .. } => {
+                Some("use the model's Hugging Face folder, or convert it to GGUF again".into())
+            }
+            _ => None,
+        }
+    }
+}
+
+fn listed(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,176 @@
+//! A tokenizer out of a Hugging Face folder: `tokenizer.json`, and the small files beside it that name special tokens.
+//!
+//! Chat templates are read by [`crate::chat`].
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+use tokenizers::AddedToken;
+use tokenizers::normalizers::NFC;
+
+use super::special::{ROLES, Special, Specials};
+use super::{Tokenizer, TokenizerError};
+
+impl Tokenizer {
+    /// The tokenizer of a Hugging Face folder.
+    ///
+    /// `tokenizer_config.json`, `special_tokens_map.json`, `generation_config.json` and `config.json` are read where
+    /// they are.
+    ///
+    /// # Errors
+    /// [`TokenizerError::Absent`] without a `tokenizer.json`; [`TokenizerError::Malformed`] for one that is broken.
+    pub fn from_folder(folder: &Path) -> Result<Self, TokenizerError> {
+        let path = folder.join("tokenizer.json");
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let sentence_piece = folder.join("tokenizer.model").is_file();
+                return Err(TokenizerError::Absent { folder: folder.to_path_buf(), sentence_piece });
+            }
+            Err(source) => return Err(TokenizerError::Read { path, source }),
+        };
+        let mut inner =
+            tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| TokenizerError::malformed(&path, error))?;
+
+        let settings = Settings::read(folder)?;
+        settings.normalise(&mut inner)?;
+        settings.add_tokens(&mut inner)?;
+        let specials = settings.specials(&mut inner)?;
+        let (leading, trailing) = settings.around(&inner, &specials)?;
+        Self::assemble(inner, leading, trailing, specials)
+    }
+}
+
+/// The small files of a folder; an absent one is empty.
+struct Settings {
+    tokenizer: Map<String, Value>,
+    map: Map<String, Value>,
+    generation: Map<String, Value>,
+    model: Map<String, Value>,
+}
+
+impl Settings {
+    fn read(folder: &Path) -> Result<Self, TokenizerError> {
+        Ok(Self {
+            tokenizer: object(&folder.join("tokenizer_config.json"))?,
+            map: object(&folder.join("special_tokens_map.json"))?,
+            generation: object(&folder.join("generation_config.json"))?,
+            model: object(&folder.join("config.json"))?,
+        })
+    }
+
+    /// Qwen's tokenizer composes characters even where a converter left that out of `tokenizer.json`.
+    fn normalise(&self, inner: &mut tokenizers::Tokenizer) -> Result<(), TokenizerError> {
+        let class = self.tokenizer.get("tokenizer_class").and_then(Value::as_str);
+        if inner.get_normalizer().is_none() && matches!(class, Some("Qwen2Tokenizer" | "Qwen2TokenizerFast")) {
+            inner.with_normalizer(Some(NFC)).map_err(TokenizerError::broken)?;
+        }
+        Ok(())
+    }
+
+    /// Adds what `added_tokens_decoder` lists and `tokenizer.json` lacks, in the order of the ids.
+    fn add_tokens(&self, inner: &mut tokenizers::Tokenizer) -> Result<(), TokenizerError> {
+        let Some(listed) = self.tokenizer.get("added_tokens_decoder").and_then(Value::as_object) else {
+            return Ok(());
+        };
+        let known = inner.get_added_vocabulary().get_added_tokens_decoder().clone();
+        let tokens: BTreeMap<u32, AddedToken> = listed
+            .iter()
+            .filter_map(|(id, token)| Some((id.parse::<u32>().ok()?, added(token)?)))
+            .filter(|(id, _)| !known.contains_key(id))
+            .collect();
+        inner.add_tokens(tokens.into_values()).map_err(TokenizerError::broken)?;
+        Ok(())
+    }
+
+    /// The tokens with a role, made special, and the ids that end an answer.
+    fn specials(&self, inner: &mut tokenizers::Tokenizer) -> Result<Specials, TokenizerError> {
+        let mut found = Specials::default();
+        for role in ROLES {
+            let Some(text) = self.role(role) else { continue };
+            let Some(id) = inner.token_to_id(text) else { continue };
+            found.named.push(Special { role: role.to_owned(), text: text.to_owned(), id });
+        }
+        let known = inner.get_added_vocabulary().get_added_tokens_decoder().clone();
+        let tokens: Vec<AddedToken> = found
+            .named
+            .iter()
+            .filter(|special| !known.contains_key(&special.id))
+            .map(|special| AddedToken::from(special.text.as_str(), true))
+            .collect();
+        inner.add_special_tokens(tokens).map_err(TokenizerError::broken)?;
+
+        if let Some(id) = found.id("eos_token") {
+            found.add_eos(id);
+        }
+        let listed = ids(self.generation.get("eos_token_id"));
+        if listed.is_empty() {
+            ids(self.model.get("eos_token_id")).into_iter().for_each(|id| found.add_eos(id));
+            found.add_turn_ends(inner);
+        }
+        listed.into_iter().for_each(|id| found.add_eos(id));
+        Ok(found)
+    }
+
+    fn role(&self, role: &str) -> Option<&str> {
+        let value = self.tokenizer.get(role).filter(|value| !value.is_null()).or_else(|| self.map.get(role))?;
+        value.as_str().or_else(|| value.get("content")?.as_str())
+    }
+
+    /// The ids around a text: as the configuration says where it says anything, otherwise as `tokenizer.json` does.
+    fn around(
+        &self,
+        inner: &tokenizers::Tokenizer,
+        specials: &Specials,
+    ) -> Result<(Vec<u32>, Vec<u32>), TokenizerError> {
+        let flag = |key| self.tokenizer.get(key).and_then(Value::as_bool);
+        let flags = (flag("add_bos_token"), flag("add_eos_token"));
+        if flags != (None, None) {
+            let id = |role, wanted: Option<bool>| specials.id(role).filter(|_| wanted == Some(true));
+            let (bos, eos) = (id("bos_token", flags.0), id("eos_token", flags.1));
+            return Ok((bos.into_iter().collect(), eos.into_iter().collect()));
+        }
+
+        let ids = |special| inner.encode("a", special).map(|encoding| encoding.get_ids().to_vec());
+        let bare = ids(false).map_err(TokenizerError::encode)?;
+        let full = ids(true).map_err(TokenizerError::encode)?;
+        let at = full.windows(bare.len().max(1)).position(|window| window == bare).unwrap_or(0);
+        let end = (at + bare.len()).min(full.len());
+        Ok((full[..at].to_vec(), full[end..].to_vec()))
+    }
+}
+
+/// A JSON object from a file, empty where there is no file.
+pub(crate) fn object(path: &Path) -> Result<Map<String, Value>, TokenizerError> {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Map::new()),
+        Err(source) => return Err(TokenizerError::Read { path: path.to_path_buf(), source }),
+    };
+    serde_json::from_str(&text).map_err(|error| TokenizerError::malformed(path, error))
+}
+
+fn added(token: &Value) -> Option<AddedToken> {
+    let flag = |key| token.get(key).and_then(Value::as_bool).unwrap_or(false);
+    let added = AddedToken::from(token.get("content")?.as_str()?, flag("special"));
+    Some(
+        added
+            .single_word(flag("single_word"))
+            .lstrip(flag("lstrip"))
+            .rstrip(flag("rstrip"))
+            .normalized(flag("normalized")),
+    )
+}
+
+/// One id or a list of them.
+fn ids(value: Option<&Value>) -> Vec<u32> {
+    let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
+    match value {
+        Some(Value::Array(list)) => list.iter().filter_map(id).collect(),
+        Some(value) => id(value).into_iter().collect(),
+        None => Vec::new(),
+    }
+}

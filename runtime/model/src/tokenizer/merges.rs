@@ -1,0 +1,55 @@
+//! Merge rules for a vocabulary that was stored without them.
+//!
+//! SentencePiece joins, again and again, the two neighbours whose union scores best. A list of
+//! pairs in that order makes a byte-pair model do the same. The order among equals follows
+//! transformers' converter: longer left part first, then longer right part, then lower ids.
+
+use std::collections::HashMap;
+
+/// One pair of pieces, and what decides its place in the list.
+struct Pair<'a> {
+    score: f64,
+    left: &'a str,
+    right: &'a str,
+    lengths: (usize, usize),
+}
+
+/// The merges that the vocabulary implies, best first.
+///
+/// `tokens` are the spellings by id, `scores` how good each one is (higher is earlier). Where a
+/// spelling occurs twice, its last id and score count.
+pub(super) fn from_scores(tokens: &[String], scores: &[f64]) -> Vec<(String, String)> {
+    let ids: HashMap<&str, usize> = tokens.iter().enumerate().map(|(id, token)| (token.as_str(), id)).collect();
+    let mut seen = vec![false; tokens.len()];
+    let mut pairs = Vec::new();
+
+    for token in tokens {
+        let id = ids[token.as_str()];
+        if std::mem::replace(&mut seen[id], true) {
+            continue;
+        }
+        let score = scores.get(id).copied().unwrap_or(0.0);
+        pairs.extend(halves(token, score, &ids));
+    }
+
+    pairs.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| b.lengths.cmp(&a.lengths)));
+    pairs.into_iter().map(|pair| (pair.left.to_owned(), pair.right.to_owned())).collect()
+}
+
+/// Every way to cut a piece into two that the vocabulary has, lower ids first.
+fn halves<'a>(token: &'a str, score: f64, ids: &HashMap<&str, usize>) -> Vec<Pair<'a>> {
+    let total = token.chars().count();
+    let mut found: Vec<((usize, usize), Pair<'a>)> = token
+        .char_indices()
+        .enumerate()
+        .skip(1)
+        .filter_map(|(count, (at, _))| {
+            let (left, right) = token.split_at(at);
+            let order = (*ids.get(left)?, *ids.get(right)?);
+            Some((order, Pair { score, left, right, lengths: (count, total - count) }))
+        })
+        .collect();
+
+    found.sort_by_key(|(order, _)| *order);
+    found.into_iter().map(|(_, pair)| pair).collect()
+}

@@ -1,0 +1,195 @@
+//! Text to token ids and back, exactly as the model's authors defined it.
+//!
+//! A tokenizer comes from a Hugging Face folder or from a GGUF file; both give the same ids.
+//! Chat templates and answer masks are left to [`crate::chat`].
+
+mod byte_level;
+mod error;
+mod folder;
+mod gguf;
+mod merges;
+mod sentence_piece;
+mod special;
+mod splits;
+mod stream;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::fmt;
+use std::ops::Range;
+
+pub use error::TokenizerError;
+pub use stream::StreamDecoder;
+
+pub(crate) use folder::object;
+use special::Specials;
+
+/// Turns text into token ids and ids into text.
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    leading: Vec<u32>,
+    trailing: Vec<u32>,
+    specials: Specials,
+    size: usize,
+}
+
+/// Token ids, and the bytes of the text that each one stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spans {
+    /// The token ids, in order.
+    pub ids: Vec<u32>,
+    /// For each id its bytes in the text; neighbours touch, so every byte belongs to a token.
+    pub ranges: Vec<Range<usize>>,
+}
+
+impl Tokenizer {
+    /// Puts the parts together; `leading` and `trailing` are the ids that go around a whole text.
+    fn assemble(
+        mut inner: tokenizers::Tokenizer,
+        leading: Vec<u32>,
+        trailing: Vec<u32>,
+        specials: Specials,
+    ) -> Result<Self, TokenizerError> {
+        inner.with_padding(None);
+        inner.with_truncation(None).map_err(TokenizerError::broken)?;
+
+        let highest = inner.get_vocab(true).into_values().max();
+        let size = highest.map_or(0, |id| id as usize + 1);
+        Ok(Self { inner, leading, trailing, specials, size })
+    }
+
+    /// The ids of `text`.
+    ///
+    /// Names of special tokens inside the text become those tokens. With `add_special` the ids that
+    /// this tokenizer puts around a text (a beginning-of-text token, for many) are added.
+    ///
+    /// # Errors
+    /// [`TokenizerError::Encode`] where the vocabulary cannot spell the text.
+    pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, TokenizerError> {
+        let encoding = self.inner.encode_fast(text, false).map_err(TokenizerError::encode)?;
+        if !add_special {
+            return Ok(encoding.get_ids().to_vec());
+        }
+
+        let mut ids = self.leading.clone();
+        ids.extend_from_slice(encoding.get_ids());
+        ids.extend_from_slice(&self.trailing);
+        Ok(ids)
+    }
+
+    /// The ids of a text that something else will follow: the leading special ids, never the trailing ones.
+    ///
+    /// # Errors
+    /// Those of [`Tokenizer::encode`].
+    pub fn encode_opening(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        let mut ids = self.leading.clone();
+        ids.extend(self.encode(text, false)?);
+        Ok(ids)
+    }
+
+    /// The ids of a whole training text; trailing special ids that its end already spells are not doubled.
+    ///
+    /// # Errors
+    /// Those of [`Tokenizer::encode`].
+    pub fn encode_whole(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        let mut ids = self.encode_opening(text)?;
+        if !ids.ends_with(&self.trailing) {
+            ids.extend_from_slice(&self.trailing);
+        }
+        Ok(ids)
+    }
+
+    /// The ids of `text`, no special ids added, with the bytes of the text behind each of them.
+    ///
+    /// # Errors
+    /// Those of [`Tokenizer::encode`].
+    pub fn encode_spans(&self, text: &str) -> Result<Spans, TokenizerError> {
+        let encoding = self.inner.encode(text, false).map_err(TokenizerError::encode)?;
+
+        // Some post-processors cut the spaces off a token's span; a span that begins where the last one
+        // ended gives them back. Tokens that share one character keep the whole character each. What a normalizer
+        // took from the end belongs to the last token.
+        let mut end = 0;
+        let mut ranges = Vec::with_capacity(encoding.get_ids().len());
+        for &(from, to) in encoding.get_offsets() {
+            let start = from.min(end);
+            end = to.max(end);
+            ranges.push(start..end);
+        }
+        if let Some(last) = ranges.last_mut() {
+            last.end = text.len();
+        }
+        Ok(Spans { ids: encoding.get_ids().to_vec(), ranges })
+    }
+
+    /// The text of `ids`; with `skip_special`, without the special tokens' names.
+    ///
+    /// Ids beyond the vocabulary (rows that pad the embedding) have no text and are left out.
+    ///
+    /// # Errors
+    /// [`TokenizerError::Decode`] where the decoder cannot put the pieces together.
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, TokenizerError> {
+        self.inner.decode(ids, skip_special).map_err(TokenizerError::decode)
+    }
+
+    /// One more than the highest id; an embedding needs at least so many rows.
+    pub fn vocabulary_size(&self) -> usize {
+        self.size
+    }
+
+    /// The id of a token by its exact spelling.
+    pub fn id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+
+    /// The spelling of an id, in the vocabulary's own alphabet.
+    pub fn token(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+
+    /// Whether an id is a control token, whose name is not text.
+    pub fn is_special(&self, id: u32) -> bool {
+        self.inner.get_added_vocabulary().get_added_tokens_decoder().get(&id).is_some_and(|token| token.special)
+    }
+
+    /// The beginning-of-text id.
+    pub fn bos(&self) -> Option<u32> {
+        self.specials.id("bos_token")
+    }
+
+    /// The ids that end an answer, the tokenizer's own end-of-text first.
+    pub fn eos(&self) -> &[u32] {
+        &self.specials.eos
+    }
+
+    /// The end-of-text token, as text to append to a training example.
+    pub fn eos_text(&self) -> Option<&str> {
+        self.specials.name("eos_token")
+    }
+
+    /// The padding id.
+    pub fn pad(&self) -> Option<u32> {
+        self.specials.id("pad_token")
+    }
+
+    /// The special tokens that chat templates know by name: `bos_token`, `eos_token` and so on, with their spelling.
+    pub fn named(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.specials.named.iter().map(|special| (special.role.as_str(), special.text.as_str()))
+    }
+
+    /// The ids put before and after a text by `encode(_, true)`.
+    pub fn surround(&self) -> (&[u32], &[u32]) {
+        (&self.leading, &self.trailing)
+    }
+}
+
+impl fmt::Debug for Tokenizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokenizer")
+            .field("size", &self.size)
+            .field("leading", &self.leading)
+            .field("trailing", &self.trailing)
+            .field("specials", &self.specials)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,69 @@
+//! The tokens with a job: beginning and end of text, padding, end of a turn.
+//!
+//! Where they are written down is left to the folder and GGUF readers.
+
+/// Roles that chat templates may ask for by name.
+pub(super) const ROLES: [&str; 7] =
+    ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
+
+/// Spellings that models use for the end of a text or turn. A model's own list of ending ids goes first;
+/// these stand in where a model brings none, and count only where the vocabulary marks them as control tokens.
+pub(super) const TURN_ENDS: [&str; 12] = [
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<end_of_turn>",
+    "<|end|>",
+    "<|end_of_text|>",
+    "<|endoftext|>",
+    "<|eot|>",
+    "<|END_OF_TURN_TOKEN|>",
+    "<turn|>",
+    "<EOT>",
+    "</s>",
+];
+
+/// One special token: the role it has, its spelling and its id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Special {
+    pub(super) role: String,
+    pub(super) text: String,
+    pub(super) id: u32,
+}
+
+/// All special tokens of one tokenizer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Specials {
+    pub(super) named: Vec<Special>,
+    pub(super) eos: Vec<u32>,
+}
+
+impl Specials {
+    /// The id with this role.
+    pub(super) fn id(&self, role: &str) -> Option<u32> {
+        self.named.iter().find(|special| special.role == role).map(|special| special.id)
+    }
+
+    /// The spelling with this role.
+    pub(super) fn name(&self, role: &str) -> Option<&str> {
+        self.named.iter().find(|special| special.role == role).map(|special| special.text.as_str())
+    }
+
+    /// Adds an id that ends an answer, once.
+    pub(super) fn add_eos(&mut self, id: u32) {
+        if !self.eos.contains(&id) {
+            self.eos.push(id);
+        }
+    }
+
+    /// Adds every control token that is spelt like the end of a turn.
+    pub(super) fn add_turn_ends(&mut self, inner: &tokenizers::Tokenizer) {
+        let added = inner.get_added_vocabulary().get_added_tokens_decoder();
+        for name in TURN_ENDS {
+            let control = |id: &u32| added.get(id).is_some_and(|token| token.special);
+            if let Some(id) = inner.token_to_id(name).filter(control) {
+                self.add_eos(id);
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! How text is cut into words before byte-level merging, by the name in `tokenizer.ggml.pre`.
+//!
+//! The patterns are facts of the models' training; the file only names them.
+
+use tokenizers::SplitDelimiterBehavior;
+use tokenizers::normalizers::NFC;
+use tokenizers::pre_tokenizers::PreTokenizerWrapper;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::pre_tokenizers::digits::Digits;
+use tokenizers::pre_tokenizers::sequence::Sequence;
+use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
+
+use super::TokenizerError;
+
+const LLAMA_3: &str = concat!(
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}",
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+);
+const QWEN_2: &str = concat!(
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}",
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+);
+const QWEN_35: &str = concat!(
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}",
+    r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+);
+const TEKKEN: &str = concat!(
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+",
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*",
+    r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+);
+const GPT_4O: &str = concat!(
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+);
+
+/// How words are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    /// GPT-2's pattern, which the byte-level part brings itself.
+    Words,
+    /// Every digit alone, then GPT-2's pattern.
+    DigitsThenWords,
+    /// The model's own pattern.
+    Pattern(&'static str),
+}
+
+/// What a name in `tokenizer.ggml.pre` stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Style {
+    cut: Cut,
+    /// Characters are composed (NFC) first.
+    composed: bool,
+    /// A word that is in the vocabulary as it stands is not merged together from its letters.
+    pub(super) whole_words: bool,
+    /// A beginning-of-text token is expected where the file does not say.
+    pub(super) opens_with_bos: bool,
+}
+
+impl Style {
+    const fn new(cut: Cut) -> Self {
+        Self { cut, composed: false, whole_words: false, opens_with_bos: false }
+    }
+}
+
+const LLAMA_STYLE: Style =
+    Style { cut: Cut::Pattern(LLAMA_3), composed: false, whole_words: true, opens_with_bos: true };
+const QWEN_STYLE: Style =
+    Style { cut: Cut::Pattern(QWEN_2), composed: true, whole_words: false, opens_with_bos: false };
+const TEKKEN_STYLE: Style =
+    Style { cut: Cut::Pattern(TEKKEN), composed: false, whole_words: true, opens_with_bos: true };
+
+/// Every name that is known.
+const STYLES: [(&str, Style); 34] = [
+    ("default", Style::new(Cut::Words)),
+    ("gpt-2", Style::new(Cut::Words)),
+    ("gpt2", Style::new(Cut::Words)),
+    ("olmo", Style::new(Cut::Words)),
+    ("phi-2", Style::new(Cut::Words)),
+    ("mpt", Style::new(Cut::Words)),
+    ("jais", Style::new(Cut::Words)),
+    ("smollm", Style::new(Cut::DigitsThenWords)),
+    ("starcoder", Style::new(Cut::DigitsThenWords)),
+    ("refact", Style::new(Cut::DigitsThenWords)),
+    ("command-r", Style::new(Cut::DigitsThenWords)),
+    ("codeshell", Style::new(Cut::DigitsThenWords)),
+    ("exaone", Style::new(Cut::DigitsThenWords)),
+    ("llama3", LLAMA_STYLE),
+    ("llama-v3", LLAMA_STYLE),
+    ("llama-bpe", LLAMA_STYLE),
+    ("falcon3", LLAMA_STYLE),
+    ("falcon-h1", LLAMA_STYLE),
+    ("pixtral", LLAMA_STYLE),
+    ("midm-2.0", LLAMA_STYLE),
+    ("lfm2", LLAMA_STYLE),
+    ("dbrx", Style::new(Cut::Pattern(LLAMA_3))),
+    ("smaug-bpe", Style::new(Cut::Pattern(LLAMA_3))),
+    ("tekken", TEKKEN_STYLE),
+    ("qwen2", QWEN_STYLE),
+    ("deepseek-r1-qwen", QWEN_STYLE),
+    ("kormo", QWEN_STYLE),
+    ("megrez", QWEN_STYLE),
+    ("stablelm2", Style::new(Cut::Pattern(QWEN_2))),
+    ("qwen35", Style { cut: Cut::Pattern(QWEN_35), composed: true, whole_words: false, opens_with_bos: false }),
+    ("gpt-4o", Style::new(Cut::Pattern(GPT_4O))),
+    ("llama4", Style::new(Cut::Pattern(GPT_4O))),
+    ("kanana2", Style::new(Cut::Pattern(GPT_4O))),
+    ("minimax-m2", Style::new(Cut::Pattern(GPT_4O))),
+];
+
+/// The style with this name.
+///
+/// # Errors
+/// [`TokenizerError::Unknown`]: a guess would give ids that the model was never trained on.
+pub(super) fn find(name: &str) -> Result<Style, TokenizerError> {
+    STYLES.iter().find(|(known, _)| *known == name).map(|(_, style)| *style).ok_or_else(|| TokenizerError::Unknown {
+        what: "pre-tokenizer",
+        found: name.to_owned(),
+        known: STYLES.iter().map(|(known, _)| *known).collect(),
+    })
+}
+
+/// Makes a tokenizer cut text in this style.
+pub(super) fn apply(style: Style, tokenizer: &mut tokenizers::Tokenizer) -> Result<(), TokenizerError> {
+    if style.composed {
+        tokenizer.with_normalizer(Some(NFC)).map_err(TokenizerError::broken)?;
+    }
+    let steps: Vec<PreTokenizerWrapper> = match style.cut {
+        Cut::Words => vec![ByteLevel::new(false, true, true).into()],
+        Cut::DigitsThenWords => vec![Digits::new(true).into(), ByteLevel::new(false, true, true).into()],
+        Cut::Pattern(pattern) => {
+            let pattern = SplitPattern::Regex(pattern.to_owned());
+            let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false).map_err(TokenizerError::broken)?;
+            vec![split.into(), ByteLevel::new(false, true, false).into()]
+        }
+    };
+    tokenizer.with_pre_tokenizer(Some(Sequence::new(steps)));
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! Text out of ids that arrive one at a time.
+//!
+//! A character may be spread over several tokens, and a token's text may depend on the one before
+//! it. So a few ids are held back until their text is settled.
+
+use super::{Tokenizer, TokenizerError};
+
+/// Marks bytes that are not a whole character yet.
+const UNFINISHED: char = '\u{FFFD}';
+
+/// Turns a stream of ids into text that never has to be taken back.
+#[derive(Debug, Clone)]
+pub struct StreamDecoder {
+    skip_special: bool,
+    ids: Vec<u32>,
+    context: usize,
+    given: usize,
+}
+
+impl StreamDecoder {
+    /// A decoder before its first id.
+    pub fn new(skip_special: bool) -> Self {
+        Self { skip_special, ids: Vec::new(), context: 0, given: 0 }
+    }
+
+    /// Takes one more id and gives the text that is now settled; often empty inside a character.
+    ///
+    /// # Errors
+    /// Those of [`Tokenizer::decode`].
+    pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Result<String, TokenizerError> {
+        self.ids.push(id);
+        let (before, now) = self.texts(tokenizer)?;
+        if now.len() <= before || now.ends_with(UNFINISHED) {
+            return Ok(String::new());
+        }
+
+        self.context = self.given;
+        self.given = self.ids.len();
+        self.forget();
+        Ok(now.get(before..).unwrap_or_default().to_owned())
+    }
+
+    /// Gives what is still held back, whole character or not.
+    ///
+    /// # Errors
+    /// Those of [`Tokenizer::decode`].
+    pub fn finish(&mut self, tokenizer: &Tokenizer) -> Result<String, TokenizerError> {
+        let (before, now) = self.texts(tokenizer)?;
+        *self = Self::new(self.skip_special);
+        Ok(now.get(before..).unwrap_or_default().to_owned())
+    }
+
+    /// How long the text was that is out already, and all of the text, both from the same context on.
+    fn texts(&self, tokenizer: &Tokenizer) -> Result<(usize, String), TokenizerError> {
+        let before = tokenizer.decode(&self.ids[self.context..self.given], self.skip_special)?;
+        let now = tokenizer.decode(&self.ids[self.context..], self.skip_special)?;
+        Ok((before.len(), now))
+    }
+
+    /// Drops ids that no later text depends on, so that a long answer costs no more than a short one.
+    fn forget(&mut self) {
+        self.ids.drain(..self.context);
+        self.given -= self.context;
+        self.context = 0;
+    }
+}

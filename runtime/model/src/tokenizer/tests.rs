@@ -1,0 +1,183 @@
+//! The tokenizer against transformers, on the golden files of `tests/golden/text` (made by `tests/golden/text.py`).
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::{StreamDecoder, Tokenizer, TokenizerError};
+use crate::weights::gguf::{Metadata, Value as Stored};
+
+const TINY: [&str; 3] = ["bytes", "pieces-gemma", "pieces-llama"];
+
+pub(crate) fn golden(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/text").join(name)
+}
+
+pub(crate) fn read(name: &str) -> Value {
+    serde_json::from_str(&fs::read_to_string(golden(name)).unwrap()).unwrap()
+}
+
+pub(crate) fn metadata(path: PathBuf) -> Metadata {
+    Metadata::open(&path).unwrap()
+}
+
+pub(crate) fn tiny(name: &str) -> [Tokenizer; 2] {
+    let folder = Tokenizer::from_folder(&golden(name)).unwrap();
+    [folder, Tokenizer::from_gguf(&metadata(golden(&format!("{name}.gguf")))).unwrap()]
+}
+
+pub(crate) fn ids(value: &Value) -> Vec<u32> {
+    value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+}
+
+/// Runs a check on every text of every tiny tokenizer, in both its forms.
+fn each(check: impl Fn(&Tokenizer, &str, &Value)) {
+    let texts = read("texts.json");
+    for name in TINY {
+        for tokenizer in tiny(name) {
+            for row in texts[name].as_array().unwrap() {
+                check(&tokenizer, row["text"].as_str().unwrap(), row);
+            }
+        }
+    }
+}
+
+#[test]
+fn folder_and_gguf_give_the_ids_that_transformers_gives() {
+    each(|tokenizer, text, row| {
+        assert_eq!(tokenizer.encode(text, false).unwrap(), ids(&row["ids"]), "{text:?}");
+        assert_eq!(tokenizer.encode(text, true).unwrap(), ids(&row["full"]), "{text:?}");
+    });
+}
+
+#[test]
+fn decoding_gives_the_text_that_transformers_gives() {
+    each(|tokenizer, text, row| {
+        let full = ids(&row["full"]);
+        assert_eq!(tokenizer.decode(&full, false).unwrap(), row["decoded"].as_str().unwrap(), "{text:?}");
+        assert_eq!(tokenizer.decode(&full, true).unwrap(), row["clean"].as_str().unwrap(), "{text:?}");
+    });
+}
+
+#[test]
+fn streamed_pieces_join_to_the_decoded_text() {
+    each(|tokenizer, text, row| {
+        let mut decoder = StreamDecoder::new(false);
+        let mut streamed = String::new();
+        for id in ids(&row["full"]) {
+            let piece = decoder.push(tokenizer, id).unwrap();
+            assert!(!piece.ends_with('\u{FFFD}'), "{text:?} gave half a character");
+            streamed.push_str(&piece);
+        }
+        streamed.push_str(&decoder.finish(tokenizer).unwrap());
+        assert_eq!(streamed, row["decoded"].as_str().unwrap());
+    });
+}
+
+#[test]
+fn every_byte_of_a_text_belongs_to_a_token() {
+    each(|tokenizer, text, row| {
+        let spans = tokenizer.encode_spans(text).unwrap();
+        assert_eq!(spans.ids, ids(&row["ids"]));
+        assert_eq!(spans.ranges.last().map_or(0, |range| range.end), text.len(), "{text:?}");
+        assert_eq!(spans.ranges.first().map_or(0, |range| range.start), 0, "{text:?}");
+        assert!(spans.ranges.windows(2).all(|pair| pair[1].start <= pair[0].end), "{text:?}");
+    });
+}
+
+#[test]
+fn pre_tokenizers_cut_by_the_name_in_the_file() {
+    let golden_styles = read("styles.json");
+    let stored = metadata(golden("bytes.gguf"));
+    for (name, rows) in golden_styles["ids"].as_object().unwrap() {
+        let mut stored = stored.clone();
+        stored.insert("tokenizer.ggml.pre", Stored::Text(name.clone()));
+        let tokenizer = Tokenizer::from_gguf(&stored).unwrap();
+        for (text, row) in golden_styles["texts"].as_array().unwrap().iter().zip(rows.as_array().unwrap()) {
+            let text = text.as_str().unwrap();
+            assert_eq!(tokenizer.encode(text, false).unwrap(), ids(row), "{name}: {text:?}");
+        }
+    }
+}
+
+#[test]
+fn an_unknown_pre_tokenizer_is_refused_by_name() {
+    let mut stored = metadata(golden("bytes.gguf"));
+    stored.insert("tokenizer.ggml.pre", Stored::Text("brand-new".into()));
+    let error = Tokenizer::from_gguf(&stored).unwrap_err();
+    assert_eq!(error.to_string(), "`brand-new` is not a known pre-tokenizer of a GGUF file");
+}
+
+#[test]
+fn a_gguf_without_tokens_says_which_key_is_missing() {
+    let mut stored = metadata(golden("bytes.gguf"));
+    stored.remove("tokenizer.ggml.tokens");
+    let error = Tokenizer::from_gguf(&stored).unwrap_err();
+    assert!(matches!(error, TokenizerError::Metadata { key, .. } if key == "tokenizer.ggml.tokens"));
+}
+
+#[test]
+fn merges_that_the_vocabulary_cannot_spell_are_an_error() {
+    let mut stored = metadata(golden("bytes.gguf"));
+    stored.insert("tokenizer.ggml.merges", Stored::Texts(vec!["qq zz".into()]));
+    assert!(matches!(Tokenizer::from_gguf(&stored).unwrap_err(), TokenizerError::Broken { .. }));
+}
+
+#[test]
+fn special_ids_come_from_the_files() {
+    let [folder, file] = tiny("bytes");
+    let (end, stop) = (folder.id("<|end|>").unwrap(), folder.id("<|endoftext|>").unwrap());
+    for tokenizer in [folder, file] {
+        assert_eq!(tokenizer.eos(), [end, stop]);
+        assert_eq!((tokenizer.bos(), tokenizer.pad()), (Some(stop), Some(stop)));
+        assert_eq!(tokenizer.eos_text(), Some("<|end|>"));
+        assert!(tokenizer.is_special(end) && !tokenizer.is_special(tokenizer.id("<note>").unwrap()));
+        assert_eq!(tokenizer.vocabulary_size(), 486);
+    }
+}
+
+#[test]
+fn the_end_flag_of_a_gguf_puts_an_end_token_behind_texts_but_not_behind_openings() {
+    let mut stored = metadata(golden("pieces-gemma.gguf"));
+    stored.insert("tokenizer.ggml.add_eos_token", Stored::Boolean(true));
+    let tokenizer = Tokenizer::from_gguf(&stored).unwrap();
+    let (bos, eos) = (tokenizer.bos().unwrap(), tokenizer.eos()[0]);
+
+    let full = tokenizer.encode("river", true).unwrap();
+    assert_eq!((full[0], *full.last().unwrap()), (bos, eos));
+    assert_eq!(tokenizer.encode_opening("river").unwrap(), full[..full.len() - 1]);
+    assert_eq!(tokenizer.encode_whole("river<stop>").unwrap(), full);
+}
+
+#[test]
+fn a_folder_without_a_tokenizer_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("tokenizer.model"), "").unwrap();
+    let error = Tokenizer::from_folder(folder.path()).unwrap_err();
+    assert!(matches!(error, TokenizerError::Absent { sentence_piece: true, .. }));
+}
+
+#[test]
+fn flags_of_the_configuration_decide_what_goes_around_a_text() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::copy(golden("pieces-gemma/tokenizer.json"), folder.path().join("tokenizer.json")).unwrap();
+    let configuration = r#"{"bos_token": "<start>", "eos_token": {"content": "<stop>"}, "add_eos_token": true}"#;
+    fs::write(folder.path().join("tokenizer_config.json"), configuration).unwrap();
+
+    let tokenizer = Tokenizer::from_folder(folder.path()).unwrap();
+    assert_eq!(tokenizer.surround(), (&[][..], &[1][..]));
+}
+
+#[test]
+#[ignore = "needs the real models: set TUNEBOX_MODELS to the folder that holds their GGUF files"]
+fn real_models_give_the_ids_that_transformers_gives() {
+    let folder = PathBuf::from(std::env::var("TUNEBOX_MODELS").unwrap());
+    for (name, rows) in read("real.json").as_object().unwrap() {
+        let tokenizer = Tokenizer::from_gguf(&metadata(folder.join(format!("{name}.gguf")))).unwrap();
+        for row in rows.as_array().unwrap() {
+            let text = row["text"].as_str().unwrap();
+            assert_eq!(tokenizer.encode(text, true).unwrap(), ids(&row["full"]), "{name}: {text:?}");
+        }
+    }
+}
