@@ -1,1 +1,41 @@
-//! tunebox-derive
+//! The macros of the `tunebox` SDK: settings, choices, and the manifest that travels in the component.
+//!
+//! They only write down, as constants, what the source says: names, doc comments, defaults, ranges,
+//! and the package table of `Cargo.toml`. What the values mean is checked by whoever reads the manifest.
+
+mod attributes;
+mod choice;
+mod json;
+mod method;
+mod settings;
+
+use proc_macro::TokenStream;
+
+/// Settings of a method: a struct whose fields have a doc comment and `#[setting(default = …)]`.
+///
+/// Beside the default stand `low`, `high` (inclusive), `above`, `below` (exclusive).
+/// A field `label_smoothing` is the setting `label-smoothing`.
+#[proc_macro_derive(Settings, attributes(setting))]
+pub fn settings(input: TokenStream) -> TokenStream {
+    finish(syn::parse(input).and_then(settings::derive))
+}
+
+/// A setting with a few named values: an enum without fields. `LogRatio` is written `log-ratio`.
+#[proc_macro_derive(Choice)]
+pub fn choice(input: TokenStream) -> TokenStream {
+    finish(syn::parse(input).and_then(choice::derive))
+}
+
+/// Makes a type the component's method and writes its manifest.
+///
+/// `method! { Type, shape: "supervised", metrics: ["loss"], paper: "…" }`; the paper may be left out.
+/// Name, version, description and licence come from the package table of `Cargo.toml`.
+#[proc_macro]
+pub fn method(input: TokenStream) -> TokenStream {
+    finish(syn::parse(input).and_then(method::expand))
+}
+
+/// Code, or the error at its place in the source.
+fn finish(code: syn::Result<proc_macro2::TokenStream>) -> TokenStream {
+    code.unwrap_or_else(|error| error.to_compile_error()).into()
+}

@@ -1,2 +1,35 @@
-//! The SDK (being written).
-wit_bindgen::generate!({ path: "../../wit", world: "method", generate_all });
+//! What an author of a tunebox method imports.
+//!
+//! A method is a type that implements [`Method`] and is handed to [`method!`]. Its settings are a
+//! struct with `#[derive(Settings)]`. Everything else here is the contract `tunebox:method` in
+//! Rust's words, one module an interface; the numbers themselves stay on the host.
+//!
+//! Arithmetic on tensors and other calls that fail only by a mistake in the method panic, and the
+//! host shows the line. Calls that cost a pass through the model, or that a run may refuse, return
+//! a [`Result`].
+
+// The macros name this crate as `tunebox`; so must its own modules.
+extern crate self as tunebox;
+
+#[doc(hidden)]
+pub mod bindings;
+pub mod data;
+pub mod error;
+pub mod learn;
+pub mod loss;
+#[doc(hidden)]
+pub mod manifest;
+pub mod method;
+pub mod model;
+pub mod prelude;
+pub mod run;
+pub mod settings;
+pub mod tensor;
+
+pub use data::{Batch, Rows};
+pub use error::{Error, ErrorCode, Result};
+pub use method::Method;
+pub use model::{Scores, Taps, View};
+pub use settings::{Choice, Settings};
+pub use tensor::Tensor;
+pub use tunebox_derive::{Choice, Settings, method};

@@ -1,0 +1,104 @@
+//! From a method folder to a component: compile, wrap, lift the manifest, check, write.
+//!
+//! The same source and toolchain give the same bytes, wherever the folder lies.
+
+mod cargo;
+mod componentize;
+mod failure;
+mod record;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::toolchain::{self, Toolchain};
+use crate::{Error, Manifest};
+
+pub use failure::BuildError;
+pub use record::Record;
+
+/// How to build.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The toolchain; the one that [`toolchain::find`] finds when none is given.
+    pub toolchain: Option<Toolchain>,
+    /// The file to write; `<folder>/<name>.wasm` when none is given.
+    pub output: Option<PathBuf>,
+}
+
+/// A method that was built and written.
+#[derive(Debug, Clone)]
+pub struct Built {
+    /// The file.
+    pub path: PathBuf,
+    /// What the method says about itself.
+    pub manifest: Manifest,
+    /// The full names of the interfaces that it asks for.
+    pub imports: Vec<String>,
+    /// The component.
+    pub bytes: Vec<u8>,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+/// A component, not yet written.
+#[derive(Debug, Clone)]
+pub struct Compiled {
+    /// What the method says about itself.
+    pub manifest: Manifest,
+    /// The full names of the interfaces that it asks for.
+    pub imports: Vec<String>,
+    /// The component.
+    pub bytes: Vec<u8>,
+}
+
+/// Builds a method folder and writes the component, whole or not at all.
+///
+/// Costs a compilation: seconds when the SDK is compiled already, half a minute the first time,
+/// two minutes where the standard library has to be built. Errors: no toolchain, source that does
+/// not compile, a method that asks for more than the contract, a disk that is full.
+pub fn build(folder: &Path, options: &Options) -> Result<Built, Error> {
+    let Compiled { manifest, imports, bytes } = compile(folder, options.toolchain.as_ref())?;
+    let path = match &options.output {
+        Some(path) => path.clone(),
+        None => folder.join(format!("{}.wasm", manifest.name)),
+    };
+    write(&path, &bytes)?;
+    Ok(Built { path, manifest, imports, size: bytes.len() as u64, bytes })
+}
+
+/// Builds a method folder without writing anything beside cargo's own files.
+pub fn compile(folder: &Path, toolchain: Option<&Toolchain>) -> Result<Compiled, Error> {
+    let toolchain = match toolchain {
+        Some(toolchain) => toolchain.clone(),
+        None => toolchain::find()?,
+    };
+    let record = Record { toolchain: toolchain.name(), source: crate::digest::source(folder)? };
+    let module = cargo::build(folder, &toolchain)?;
+    componentize::componentize(&module, &record)
+}
+
+/// The file that [`build`] writes for a folder, known without compiling.
+pub fn component_path(folder: &Path) -> Result<PathBuf, Error> {
+    let path = folder.join("Cargo.toml");
+    let text = std::fs::read_to_string(&path).map_err(Error::file("read", &path))?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| BuildError::Package {
+        folder: folder.to_owned(),
+        problem: error.message().to_owned(),
+    })?;
+    match table.get("package").and_then(|package| package.get("name")).and_then(toml::Value::as_str) {
+        Some(name) => Ok(folder.join(format!("{name}.wasm"))),
+        None => Err(BuildError::Package { folder: folder.to_owned(), problem: "it names no package".into() }.into()),
+    }
+}
+
+/// Writes beside the place and renames, so that a reader sees the old file or the new one.
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new();
+    #[cfg(unix)]
+    file.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
+    let mut file = file.tempfile_in(folder).map_err(Error::file("write into", folder))?;
+    file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(Error::file("write", path))?;
+    file.persist(path).map_err(|error| error.error).map_err(Error::file("write", path))?;
+    Ok(())
+}

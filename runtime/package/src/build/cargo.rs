@@ -1,0 +1,173 @@
+//! Calling cargo for a method folder.
+//!
+//! The profile is ours, whatever the folder's workspace says; no flag of the environment reaches
+//! the compiler; paths of this machine are left out of the bytes. The target folder is our own, so
+//! that a build inside `cargo test` waits for no lock of the outer cargo.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use serde_json::Value;
+
+use super::{BuildError, failure};
+use crate::Error;
+use crate::toolchain::{Library, TARGET, Toolchain, command};
+
+/// The profile of every method: small, one unit, no unwinding, no names.
+const PROFILE: [&str; 7] = [
+    r#"profile.method.inherits="release""#,
+    r#"profile.method.opt-level="s""#,
+    "profile.method.lto=true",
+    "profile.method.codegen-units=1",
+    r#"profile.method.panic="abort""#,
+    "profile.method.strip=true",
+    "profile.method.debug=false",
+];
+
+/// What cargo knows about a folder.
+struct Package {
+    /// Its name.
+    name: String,
+    /// The root of its workspace.
+    root: PathBuf,
+    /// Where cargo would put what it builds.
+    target: PathBuf,
+    /// The folders of its dependencies by path.
+    paths: Vec<PathBuf>,
+}
+
+/// Compiles a method folder to a core module.
+pub(super) fn build(folder: &Path, toolchain: &Toolchain) -> Result<Vec<u8>, Error> {
+    let package = describe(folder, toolchain)?;
+    // Two folders that share a target folder share the module's path: nobody may build between us and the file.
+    let _turn = take_turn(&package.target)?;
+    let output = compile(folder, toolchain, &package)?;
+    if !output.status.success() {
+        return Err(failure::explain(folder, &output).into());
+    }
+    let module = artifact(&output.stdout, &package.name);
+    let module = module.ok_or_else(|| BuildError::NoModule { folder: folder.to_owned() })?;
+    std::fs::read(&module).map_err(Error::file("read", &module))
+}
+
+/// Waits for other builds into this target folder; the turn ends when the file is closed.
+fn take_turn(target: &Path) -> Result<File, Error> {
+    std::fs::create_dir_all(target).map_err(Error::file("create", target))?;
+    let path = target.join("guest.lock");
+    let file = File::create(&path).map_err(Error::file("create", &path))?;
+    file.lock().map_err(Error::file("lock", &path))?;
+    Ok(file)
+}
+
+/// Asks cargo about the folder, without resolving dependencies.
+fn describe(folder: &Path, toolchain: &Toolchain) -> Result<Package, Error> {
+    let manifest = folder.join("Cargo.toml");
+    std::fs::metadata(&manifest).map_err(Error::file("find", &manifest))?;
+    let output = cargo(folder, toolchain)?.args(["metadata", "--no-deps", "--format-version", "1"]).output();
+    let output = output.map_err(Error::file("start", &toolchain.cargo))?;
+    if !output.status.success() {
+        return Err(failure::explain(folder, &output).into());
+    }
+    let problem = |problem: &str| BuildError::Package { folder: folder.to_owned(), problem: problem.to_owned() };
+    let metadata: Value = serde_json::from_slice(&output.stdout).map_err(|error| problem(&error.to_string()))?;
+    let manifest = manifest.canonicalize().map_err(Error::file("find", &manifest))?;
+    let here = |package: &&Value| text(package, "manifest_path").is_some_and(|path| same(Path::new(path), &manifest));
+    let package = list(&metadata, "packages").find(here).ok_or_else(|| problem("it names no package"))?;
+
+    let path =
+        |key| text(&metadata, key).map(PathBuf::from).ok_or_else(|| problem("cargo does not say where it builds"));
+    let paths = list(package, "dependencies").filter_map(|dependency| text(dependency, "path").map(PathBuf::from));
+    let name = text(package, "name").unwrap_or_default().to_owned();
+    Ok(Package { name, root: path("workspace_root")?, target: path("target_directory")?, paths: paths.collect() })
+}
+
+/// Runs the build itself.
+fn compile(folder: &Path, toolchain: &Toolchain, package: &Package) -> Result<Output, Error> {
+    let mut cargo = cargo(folder, toolchain)?;
+    cargo.args(["build", "--lib", "--profile", "method", "--target", TARGET, "--message-format", "json"]);
+    cargo.args(PROFILE.iter().flat_map(|entry| ["--config", *entry]));
+    if toolchain.library == Library::FromSource {
+        cargo.arg("-Zbuild-std=std,panic_abort").env("RUSTC_BOOTSTRAP", "1");
+    }
+    if package.root.join("Cargo.lock").is_file() {
+        cargo.arg("--locked");
+    }
+    cargo.env("CARGO_TARGET_DIR", package.target.join("guest"));
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags(toolchain, package)).env("CARGO_INCREMENTAL", "0");
+    if let Some(linker) = &toolchain.linker {
+        cargo.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker);
+    }
+    cargo.output().map_err(Error::file("start", &toolchain.cargo))
+}
+
+/// The toolchain's cargo in a folder, with its own compiler first on the path.
+fn cargo(folder: &Path, toolchain: &Toolchain) -> Result<std::process::Command, Error> {
+    let folder = folder.canonicalize().map_err(Error::file("find", folder))?;
+    let mut command = command(&toolchain.cargo);
+    let own = toolchain.cargo.parent().map(Path::to_owned);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if let Ok(path) = std::env::join_paths(own.into_iter().chain(std::env::split_paths(&path))) {
+        command.env("PATH", path);
+    }
+    command.env("RUSTC", &toolchain.rustc).current_dir(folder);
+    Ok(command)
+}
+
+/// Compiler flags that replace every folder of this machine by a name, in cargo's encoding.
+fn flags(toolchain: &Toolchain, package: &Package) -> OsString {
+    let mut names: Vec<(PathBuf, &str)> = vec![(package.root.clone(), ".")];
+    names.extend(package.paths.iter().map(|path| (path.clone(), "tunebox")));
+    names.extend(sources().into_iter().map(|path| (path, "dependencies")));
+    let library = toolchain.sysroot.join("lib/rustlib/src/rust");
+    names.extend(library.canonicalize().ok().map(|path| (path, "rust")));
+    names.push((library, "rust"));
+
+    let mut flags = OsString::new();
+    for (index, (path, name)) in names.iter().enumerate() {
+        flags.push(if index == 0 { "--remap-path-prefix=" } else { "\u{1f}--remap-path-prefix=" });
+        flags.push(path);
+        flags.push("=");
+        flags.push(name);
+    }
+    flags
+}
+
+/// The folders where cargo unpacks dependencies.
+fn sources() -> Vec<PathBuf> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let Some(home) = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo"))) else { return Vec::new() };
+    let entries = home.join("registry/src").read_dir().into_iter().flatten().flatten();
+    let mut folders: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    folders.push(home.join("git/checkouts"));
+    folders.sort();
+    folders
+}
+
+/// The module among what cargo says it made.
+fn artifact(messages: &[u8], package: &str) -> Option<PathBuf> {
+    failure::messages(messages)
+        .filter(|message| text(message, "reason") == Some("compiler-artifact"))
+        .filter(|message| text(message, "manifest_path").is_some())
+        .filter(|message| {
+            message.get("target").and_then(|target| text(target, "name")) == Some(&package.replace('-', "_"))
+        })
+        .flat_map(|message| {
+            list(&message, "filenames").filter_map(|file| file.as_str().map(PathBuf::from)).collect::<Vec<_>>()
+        })
+        .find(|file| file.extension().is_some_and(|extension| extension == "wasm"))
+}
+
+/// Whether a path is a file, given by its resolved path.
+fn same(path: &Path, resolved: &Path) -> bool {
+    path.canonicalize().is_ok_and(|path| path == resolved)
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
+    value.get(key).and_then(Value::as_str)
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    value.get(key).and_then(Value::as_array).into_iter().flatten()
+}

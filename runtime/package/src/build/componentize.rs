@@ -1,0 +1,36 @@
+//! From cargo's module to a component that holds its manifest at the top level.
+
+use wit_component::ComponentEncoder;
+
+use super::record;
+use super::{BuildError, Compiled, Record};
+use crate::component::{CONTRACT, interfaces};
+use crate::{Error, manifest, read_manifest, section};
+
+/// What every method exports.
+const EXPORT: &str = "tunebox:method/training@";
+
+/// Wraps a module. Errors: no `method!` in it, a manifest that breaks a rule, imports beside the contract.
+pub(super) fn componentize(module: &[u8], record: &Record) -> Result<Compiled, Error> {
+    let Some(text) = section::find(module, manifest::SECTION)? else { return Err(BuildError::NoMethod.into()) };
+    let plain = section::without(module, manifest::SECTION)?;
+    let mut bytes = encode(&plain).map_err(|problem| BuildError::Component { problem })?;
+    section::append(&mut bytes, manifest::SECTION, text);
+    let record = serde_json::to_vec(record).map_err(|error| Error::manifest(error.to_string()))?;
+    section::append(&mut bytes, record::SECTION, &record);
+
+    let (manifest, found) = (read_manifest(&bytes)?, interfaces(&bytes)?);
+    if let Some(import) = found.imports.iter().find(|import| !import.starts_with(CONTRACT)) {
+        return Err(BuildError::ForeignImport { import: import.clone() }.into());
+    }
+    if !found.exports.iter().any(|export| export.starts_with(EXPORT)) {
+        return Err(BuildError::NoMethod.into());
+    }
+    Ok(Compiled { manifest, imports: found.imports, bytes })
+}
+
+/// The component around a module, validated.
+fn encode(module: &[u8]) -> Result<Vec<u8>, String> {
+    let encoder = ComponentEncoder::default().validate(true).module(module);
+    encoder.and_then(|mut encoder| encoder.encode()).map_err(|error| format!("{error:#}"))
+}

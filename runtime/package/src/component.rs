@@ -1,0 +1,47 @@
+//! What a component imports and exports, read off its bytes.
+
+use wasmparser::{Parser, Payload};
+
+use crate::Error;
+
+/// The package that every import of a method belongs to.
+pub const CONTRACT: &str = "tunebox:method/";
+
+/// The names of a component's imports and exports, in its own order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interfaces {
+    /// What it asks for.
+    pub imports: Vec<String>,
+    /// What it offers.
+    pub exports: Vec<String>,
+}
+
+/// Reads the imports and exports of a component's top level. Errors: bytes that are no component.
+pub fn interfaces(bytes: &[u8]) -> Result<Interfaces, Error> {
+    if !Parser::is_component(bytes) {
+        return Err(Error::NotComponent { problem: "its header is not that of a component".into() });
+    }
+    let (mut interfaces, mut depth) = (Interfaces { imports: Vec::new(), exports: Vec::new() }, 0u32);
+    for payload in Parser::new(0).parse_all(bytes) {
+        match payload.map_err(malformed)? {
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::ComponentImportSection(imports) if depth == 0 => {
+                for import in imports {
+                    interfaces.imports.push(import.map_err(malformed)?.name.name.to_owned());
+                }
+            }
+            Payload::ComponentExportSection(exports) if depth == 0 => {
+                for export in exports {
+                    interfaces.exports.push(export.map_err(malformed)?.name.name.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(interfaces)
+}
+
+fn malformed(error: wasmparser::BinaryReaderError) -> Error {
+    Error::NotComponent { problem: error.message().to_owned() }
+}

@@ -1,0 +1,79 @@
+//! SHA-256 of bytes, and of the source of a method.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use crate::Error;
+
+/// The digest of bytes in lower-case hexadecimal.
+pub fn sha256(bytes: &[u8]) -> String {
+    hexadecimal(&Sha256::digest(bytes))
+}
+
+/// The digest of what a method folder is built from: `Cargo.toml` and everything under `src`.
+///
+/// Names and contents count, times and places do not. Line ends count as one line feed, so that
+/// a checkout on another system has the same digest.
+pub fn source(folder: &Path) -> Result<String, Error> {
+    let mut files = vec![PathBuf::from("Cargo.toml")];
+    collect(folder, Path::new("src"), &mut files)?;
+    files.sort();
+
+    let mut digest = Sha256::new();
+    for file in files {
+        let path = folder.join(&file);
+        let mut contents = fs::read(&path).map_err(Error::file("read", &path))?;
+        contents.retain(|byte| *byte != b'\r');
+        let name = file.to_string_lossy().replace('\\', "/");
+        for part in [name.as_bytes(), &contents] {
+            digest.update((part.len() as u64).to_le_bytes());
+            digest.update(part);
+        }
+    }
+    Ok(hexadecimal(&digest.finalize()))
+}
+
+/// Adds every file below `folder`/`inside`, by its path in `folder`.
+fn collect(folder: &Path, inside: &Path, files: &mut Vec<PathBuf>) -> Result<(), Error> {
+    let path = folder.join(inside);
+    for entry in fs::read_dir(&path).map_err(Error::file("read", &path))? {
+        let entry = entry.map_err(Error::file("read", &path))?;
+        let (kind, name) =
+            (entry.file_type().map_err(Error::file("read", entry.path()))?, inside.join(entry.file_name()));
+        if kind.is_dir() {
+            collect(folder, &name, files)?;
+        } else {
+            files.push(name);
+        }
+    }
+    Ok(())
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_digest_of_abc_is_the_standards() {
+        assert_eq!(sha256(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+
+    #[test]
+    fn moving_a_folder_keeps_the_source_digest_and_editing_it_does_not() {
+        let write = |text: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            fs::create_dir(folder.path().join("src")).unwrap();
+            fs::write(folder.path().join("Cargo.toml"), "[package]\n").unwrap();
+            fs::write(folder.path().join("src/lib.rs"), text).unwrap();
+            source(folder.path()).unwrap()
+        };
+        assert_eq!(write("//! one\n"), write("//! one\r\n"));
+        assert_ne!(write("//! one\n"), write("//! two\n"));
+    }
+}

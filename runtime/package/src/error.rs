@@ -1,0 +1,145 @@
+//! What can be wrong with a package, each with what to tell a person.
+
+use std::io;
+use std::path::PathBuf;
+
+use tunebox_compute::explain::{Exit, Explain, Snippet};
+
+use crate::build::BuildError;
+use crate::settings::SettingError;
+use crate::toolchain::ToolchainError;
+
+/// Why a package cannot be found, read, set up or built.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file or folder that the system refuses.
+    #[error("cannot {act} `{path}`", path = path.display())]
+    File {
+        /// What was tried, as in "read".
+        act: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A name that is no built-in method and no path.
+    #[error("there is no method `{name}`")]
+    NoMethod {
+        /// What was asked for.
+        name: String,
+        /// The built-in method that it resembles.
+        nearest: Option<String>,
+    },
+    /// A folder of a method that was not built.
+    #[error("the method in `{folder}` is not built", folder = folder.display())]
+    NotBuilt {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A folder of a method whose source is newer than its component.
+    #[error("the method in `{folder}` has changed since it was built", folder = folder.display())]
+    Stale {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// More bytes than a method may have.
+    #[error("`{path}` is too large for a method", path = path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        size: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// Bytes that are no WebAssembly component.
+    #[error("this is not a WebAssembly component: {problem}")]
+    NotComponent {
+        /// What is wrong with the bytes.
+        problem: String,
+    },
+    /// A component without a manifest, or with one that cannot be used.
+    #[error("the method's manifest is not usable: {problem}")]
+    Manifest {
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A value that a setting cannot take.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+    /// A method folder that cannot be built.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// No way to compile methods here.
+    #[error(transparent)]
+    Toolchain(#[from] ToolchainError),
+}
+
+impl Error {
+    /// An error of the file system, for `map_err`.
+    pub(crate) fn file(act: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { act, path, source }
+    }
+
+    /// A manifest that cannot be used.
+    pub(crate) fn manifest(problem: impl Into<String>) -> Self {
+        Self::Manifest { problem: problem.into() }
+    }
+
+    /// The error that explains itself, where this one only carries it.
+    fn inner(&self) -> Option<&dyn Explain> {
+        match self {
+            Self::Setting(error) => Some(error),
+            Self::Build(error) => Some(error),
+            Self::Toolchain(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl Explain for Error {
+    fn area(&self) -> &'static str {
+        self.inner().map_or("package", Explain::area)
+    }
+
+    fn place(&self) -> Option<String> {
+        self.inner().and_then(Explain::place)
+    }
+
+    fn snippet(&self) -> Option<Snippet> {
+        self.inner().and_then(Explain::snippet)
+    }
+
+    fn why(&self) -> Option<String> {
+        match self {
+            Self::File { source, .. } => Some(source.to_string()),
+            Self::TooLarge { size, limit, .. } => Some(format!("it has {size} bytes, a method may have {limit}")),
+            Self::NoMethod { .. } => Some("it is neither built in nor the path of a folder or a `.wasm` file".into()),
+            _ => self.inner().and_then(Explain::why),
+        }
+    }
+
+    fn kept(&self) -> Option<String> {
+        self.inner().and_then(Explain::kept)
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoMethod { nearest: Some(nearest), .. } => Some(format!("did you mean `{nearest}`?")),
+            Self::NoMethod { nearest: None, .. } => {
+                let known: Vec<_> = crate::builtin::list().iter().map(|method| method.name).collect();
+                Some(format!("built in: {}; a path starts with `./`, `../` or `/`", known.join(", ")))
+            }
+            Self::NotBuilt { folder } | Self::Stale { folder } => Some(format!("`tunebox build {}`", folder.display())),
+            Self::Manifest { .. } | Self::NotComponent { .. } => {
+                Some("`tunebox build FOLDER` makes a component with a manifest".into())
+            }
+            _ => self.inner().and_then(Explain::hint),
+        }
+    }
+
+    fn exit(&self) -> Exit {
+        self.inner().map_or(Exit::Usage, Explain::exit)
+    }
+}

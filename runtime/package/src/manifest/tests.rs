@@ -1,0 +1,69 @@
+use super::*;
+
+fn manifest(edit: impl FnOnce(&mut serde_json::Value)) -> Result<Manifest, Error> {
+    let mut json = serde_json::json!({
+        "name": "calm", "version": "0.1.0", "description": "Calms", "shape": "preference", "interface": "0.1.0",
+        "metrics": ["loss"],
+        "settings": [{ "name": "beta", "doc": "How strongly", "kind": "number", "default": 1, "above": 0.0 }],
+    });
+    edit(&mut json);
+    parse(json.to_string().as_bytes())
+}
+
+#[test]
+fn a_default_becomes_a_value_of_the_settings_kind() {
+    assert_eq!(manifest(|_| ()).unwrap().settings[0].default, Some(Value::Number(1.0)));
+}
+
+#[test]
+fn a_default_outside_its_range_is_refused() {
+    let error = manifest(|json| json["settings"][0]["default"] = 0.0.into()).unwrap_err();
+    assert!(error.to_string().contains("the default of `beta`"), "{error}");
+}
+
+#[test]
+fn a_field_that_nobody_knows_is_refused() {
+    assert!(manifest(|json| json["network"] = true.into()).is_err());
+}
+
+#[test]
+fn text_that_would_move_the_cursor_is_refused() {
+    assert!(manifest(|json| json["description"] = "\u{1b}[2J".into()).is_err());
+}
+
+#[test]
+fn a_name_that_is_a_path_is_refused() {
+    assert!(manifest(|json| json["name"] = "../calm".into()).is_err());
+}
+
+#[test]
+fn a_setting_listed_twice_is_refused() {
+    let twice = |json: &mut serde_json::Value| {
+        let setting = json["settings"][0].clone();
+        json["settings"] = serde_json::json!([setting, setting]);
+    };
+    assert!(manifest(twice).unwrap_err().to_string().contains("twice"));
+}
+
+#[test]
+fn another_track_of_the_contract_is_refused_by_its_version() {
+    let error = manifest(|json| json["interface"] = "0.2.0".into()).unwrap_err();
+    assert!(error.to_string().contains("tunebox:method@0.2.0"), "{error}");
+}
+
+#[test]
+fn more_settings_than_the_cap_are_refused() {
+    let many = |json: &mut serde_json::Value| {
+        let settings: Vec<_> = (0..=MOST_ENTRIES)
+            .map(|index| serde_json::json!({ "name": format!("s{index}"), "doc": "d", "kind": "boolean" }))
+            .collect();
+        json["settings"] = settings.into();
+    };
+    assert!(manifest(many).is_err());
+}
+
+#[test]
+fn a_manifest_nested_without_end_is_an_error() {
+    let deep = "[".repeat(MOST_BYTES);
+    assert!(parse(deep.as_bytes()).is_err());
+}

@@ -1,0 +1,177 @@
+//! The settings of a run: what a person gave, checked against the manifest and filled in.
+
+use tunebox_compute::explain::Explain;
+
+use crate::nearest::nearest;
+use crate::{Error, Kind, Manifest, Setting, Value};
+
+/// Why a value cannot be taken. The caller knows the file and line of [`name`](Self::name).
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum SettingError {
+    /// A key that the method does not know.
+    #[error("unknown key `{name}`")]
+    Unknown {
+        /// The method.
+        method: String,
+        /// The key.
+        name: String,
+        /// The setting that it resembles.
+        nearest: Option<String>,
+        /// All settings of the method.
+        known: Vec<String>,
+    },
+    /// A value of the wrong kind, outside the range, or none of the choices.
+    #[error("`{name}` is {problem}")]
+    Value {
+        /// The method.
+        method: String,
+        /// The setting.
+        name: String,
+        /// What the value is and what it must be.
+        problem: String,
+        /// What the setting does.
+        doc: String,
+    },
+    /// A setting without default that was not given.
+    #[error("`{name}` is missing")]
+    Missing {
+        /// The method.
+        method: String,
+        /// The setting.
+        name: String,
+        /// What the setting does.
+        doc: String,
+    },
+}
+
+impl SettingError {
+    /// The key that the error is about.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Unknown { name, .. } | Self::Value { name, .. } | Self::Missing { name, .. } => name,
+        }
+    }
+}
+
+impl Explain for SettingError {
+    fn area(&self) -> &'static str {
+        "config"
+    }
+
+    fn why(&self) -> Option<String> {
+        match self {
+            Self::Unknown { method, name, .. } => Some(format!("`{name}` is not a setting of method `{method}`")),
+            Self::Value { method, name, doc, .. } => Some(format!("`{name}` of method `{method}`: {doc}")),
+            Self::Missing { method, name, doc } => {
+                Some(format!("method `{method}` has no default for `{name}`: {doc}"))
+            }
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unknown { method, known, .. } if known.is_empty() => {
+                Some(format!("method `{method}` has no settings"))
+            }
+            Self::Unknown { nearest, known, .. } => {
+                let meant = nearest.as_ref().map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
+                Some(format!("{meant}(settings: {})", known.join(", ")))
+            }
+            Self::Value { method, .. } => Some(format!("`tunebox inspect {method}` lists settings and ranges")),
+            Self::Missing { name, .. } => Some(format!("add `{name} = …` to `[method]`, or `--set method.{name}=…`")),
+        }
+    }
+}
+
+/// Every setting of the manifest with its value, in the manifest's order.
+/// Errors: a key that is no setting, a value of another kind or outside its range, a missing one.
+pub fn resolve_settings(manifest: &Manifest, given: &toml::Table) -> Result<Vec<(String, Value)>, Error> {
+    let known = || manifest.settings.iter().map(|setting| setting.name.as_str());
+    if let Some(name) = given.keys().find(|key| !known().any(|name| name == *key)) {
+        return Err(Error::Setting(SettingError::Unknown {
+            method: manifest.name.clone(),
+            name: name.clone(),
+            nearest: nearest(name, known()).map(str::to_owned),
+            known: known().map(str::to_owned).collect(),
+        }));
+    }
+    let mut values = Vec::with_capacity(manifest.settings.len());
+    for setting in &manifest.settings {
+        values.push((setting.name.clone(), resolve(manifest, setting, given.get(&setting.name))?));
+    }
+    Ok(values)
+}
+
+/// The value of one setting.
+fn resolve(manifest: &Manifest, setting: &Setting, given: Option<&toml::Value>) -> Result<Value, SettingError> {
+    let (method, name, doc) = (manifest.name.clone(), setting.name.clone(), setting.doc.clone());
+    let value = match given {
+        Some(toml::Value::Boolean(value)) => Ok(Value::Boolean(*value)),
+        Some(toml::Value::Integer(value)) => Ok(Value::Integer(*value)),
+        Some(toml::Value::Float(value)) => Ok(Value::Number(*value)),
+        Some(toml::Value::String(value)) => Ok(Value::Text(value.clone())),
+        Some(other) => Err(format!("of type {}, it must be {}", other.type_str(), a(setting.kind))),
+        None => return setting.default.clone().ok_or(SettingError::Missing { method, name, doc }),
+    };
+    let value = value.and_then(|value| fits(setting, value));
+    value.map_err(|problem| SettingError::Value { method, name, problem, doc })
+}
+
+/// The value as one of the setting's kind, in its range. The error completes "`name` is …".
+pub(crate) fn fits(setting: &Setting, value: Value) -> Result<Value, String> {
+    let value = match (setting.kind, value) {
+        (Kind::Number, Value::Integer(value)) => Value::Number(value as f64),
+        (Kind::Boolean, value @ Value::Boolean(_))
+        | (Kind::Integer, value @ Value::Integer(_))
+        | (Kind::Number, value @ Value::Number(_))
+        | (Kind::Text, value @ Value::Text(_)) => value,
+        (kind, other) => return Err(format!("{}, it must be {}", shown(&other), a(kind))),
+    };
+    let within = match &value {
+        Value::Boolean(_) => true,
+        Value::Integer(number) => in_range(setting, *number as f64),
+        Value::Number(number) => number.is_finite() && in_range(setting, *number),
+        Value::Text(text) => setting.choices.is_empty() || setting.choices.contains(text),
+    };
+    if within { Ok(value) } else { Err(format!("{}, it must be {}", shown(&value), range(setting))) }
+}
+
+fn in_range(setting: &Setting, value: f64) -> bool {
+    setting.low.is_none_or(|low| value >= low)
+        && setting.high.is_none_or(|high| value <= high)
+        && setting.above.is_none_or(|above| value > above)
+        && setting.below.is_none_or(|below| value < below)
+}
+
+/// What a setting takes, in words: "at least 0 and below 1", "`nll` or `dft`", "a finite number".
+pub fn range(setting: &Setting) -> String {
+    if !setting.choices.is_empty() {
+        let choices: Vec<String> = setting.choices.iter().map(|choice| format!("`{choice}`")).collect();
+        return choices.join(" or ");
+    }
+    let bounds =
+        [("at least", setting.low), ("above", setting.above), ("at most", setting.high), ("below", setting.below)];
+    let words: Vec<String> =
+        bounds.iter().filter_map(|(word, bound)| bound.map(|bound| format!("{word} {bound}"))).collect();
+    if words.is_empty() { a(setting.kind).to_owned() } else { words.join(" and ") }
+}
+
+fn a(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Boolean => "`true` or `false`",
+        Kind::Integer => "a whole number",
+        Kind::Number => "a finite number",
+        Kind::Text => "a text",
+    }
+}
+
+/// A value as it stands in `run.toml`.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Text(text) => format!("`{}`", text.escape_debug()),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! Which Rust compiles methods here: one with the target's standard library installed, or one
+//! that builds that library from its own source.
+//!
+//! Both kinds of machine are common: rustup has the target to give, a distribution's Rust often
+//! has the source only.
+
+mod install;
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tunebox_compute::explain::Explain;
+
+pub use install::{Installed, install};
+
+/// The target of every method: WebAssembly that imports nothing by itself.
+pub const TARGET: &str = "wasm32-unknown-unknown";
+
+/// Where the standard library of the target comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Library {
+    /// It is installed.
+    Installed,
+    /// Cargo builds it from the compiler's own source.
+    FromSource,
+}
+
+/// A Rust that can compile methods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Toolchain {
+    /// The cargo to call.
+    pub cargo: PathBuf,
+    /// The compiler beside it.
+    pub rustc: PathBuf,
+    /// The version that the compiler states, such as `1.95.0 (59807616e 2026-04-14)`.
+    pub release: String,
+    /// Where the standard library comes from.
+    pub library: Library,
+    /// The compiler's own folder.
+    pub sysroot: PathBuf,
+    /// A linker from elsewhere, for a compiler that has none of its own.
+    pub linker: Option<PathBuf>,
+}
+
+impl Toolchain {
+    /// What decides the bytes of a build, without any path of this machine.
+    pub fn name(&self) -> String {
+        let library = match self.library {
+            Library::Installed => "installed",
+            Library::FromSource => "built from source",
+        };
+        format!("rustc {}, {TARGET}, standard library {library}", self.release)
+    }
+}
+
+/// No Rust here can compile methods.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ToolchainError {
+    /// There is no cargo at all.
+    #[error("no Rust on this machine")]
+    NoRust,
+    /// There is one, but no standard library for the target, and no source of it.
+    #[error("no WebAssembly target for this Rust")]
+    NoTarget {
+        /// The compilers that were found.
+        found: Vec<String>,
+    },
+    /// Installing was tried.
+    #[error("cannot install a WebAssembly target for Rust")]
+    NotInstalled {
+        /// The commands that were tried, each with the last words of its answer.
+        tried: Vec<(String, String)>,
+    },
+}
+
+impl Explain for ToolchainError {
+    fn area(&self) -> &'static str {
+        "build"
+    }
+
+    fn place(&self) -> Option<String> {
+        match self {
+            Self::NoRust => None,
+            Self::NoTarget { .. } => Some(format!("cargo build --target {TARGET}")),
+            Self::NotInstalled { tried } => tried.last().map(|(command, _)| command.clone()),
+        }
+    }
+
+    fn why(&self) -> Option<String> {
+        Some(match self {
+            Self::NoRust => "`cargo` is not on the path, and a method is compiled by it".into(),
+            Self::NoTarget { found } => {
+                format!("{} has neither the standard library of that target nor its source", found.join(" and "))
+            }
+            Self::NotInstalled { tried } => {
+                let answers: Vec<_> = tried.iter().map(|(command, answer)| format!("`{command}`: {answer}")).collect();
+                answers.join("; ")
+            }
+        })
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::NoRust => "install Rust from https://rustup.rs, then `tunebox doctor --fix`".into(),
+            Self::NoTarget { .. } => format!("`tunebox doctor --fix`, or `rustup target add {TARGET}`"),
+            Self::NotInstalled { .. } => format!("`rustup target add {TARGET}`, or as root `{}`", install::packages()),
+        })
+    }
+}
+
+/// The toolchain that builds use. Errors: none here.
+pub fn find() -> Result<Toolchain, ToolchainError> {
+    if let Some(toolchain) = all().into_iter().next() {
+        return Ok(toolchain);
+    }
+    let compilers: Vec<_> = candidates().iter().filter_map(|(_, rustc)| release(rustc)).collect();
+    if compilers.is_empty() {
+        return Err(ToolchainError::NoRust);
+    }
+    Err(ToolchainError::NoTarget { found: compilers.into_iter().map(|release| format!("rustc {release}")).collect() })
+}
+
+/// Every way to compile methods here, those with an installed library first.
+pub fn all() -> Vec<Toolchain> {
+    let candidates = candidates();
+    let installed = candidates.iter().filter_map(|(cargo, rustc)| describe(cargo, rustc, Library::Installed));
+    let from_source = candidates.iter().filter_map(|(cargo, rustc)| describe(cargo, rustc, Library::FromSource));
+    installed.chain(from_source).collect()
+}
+
+/// Lines about this machine's toolchains, for a person.
+pub fn report() -> Vec<String> {
+    match find() {
+        Ok(_) => all().iter().map(Toolchain::name).collect(),
+        Err(error) => [Some(error.to_string()), error.why()].into_iter().flatten().collect(),
+    }
+}
+
+/// A toolchain, if this compiler can be one that way.
+fn describe(cargo: &Path, rustc: &Path, library: Library) -> Option<Toolchain> {
+    let (release, sysroot) = (release(rustc)?, PathBuf::from(answer(rustc, &["--print", "sysroot"])?));
+    let linker = match library {
+        Library::Installed => has_library(&sysroot.join("lib/rustlib").join(TARGET).join("lib")).then_some(None)?,
+        Library::FromSource => {
+            sysroot.join("lib/rustlib/src/rust/library/Cargo.lock").is_file().then_some(())?;
+            if own_linker(&sysroot).is_some() { None } else { Some(foreign_linker()?) }
+        }
+    };
+    Some(Toolchain { cargo: cargo.into(), rustc: rustc.into(), release, library, sysroot, linker })
+}
+
+/// Whether a folder holds a compiled standard library.
+fn has_library(folder: &Path) -> bool {
+    let Ok(files) = folder.read_dir() else { return false };
+    files.flatten().any(|file| file.file_name().to_string_lossy().starts_with("libstd-"))
+}
+
+/// The linker that a toolchain carries.
+fn own_linker(sysroot: &Path) -> Option<PathBuf> {
+    let hosts = sysroot.join("lib/rustlib").read_dir().ok()?;
+    hosts.flatten().map(|host| host.path().join("bin/rust-lld")).find(|linker| linker.is_file())
+}
+
+/// A linker of another toolchain, or of the system.
+fn foreign_linker() -> Option<PathBuf> {
+    let carried = candidates().into_iter().find_map(|(_, rustc)| {
+        let sysroot = answer(&rustc, &["--print", "sysroot"])?;
+        own_linker(Path::new(&sysroot))
+    });
+    carried.or_else(|| ["rust-lld", "wasm-ld"].into_iter().find_map(on_path))
+}
+
+/// Pairs of cargo and rustc: those on the path in its order, and the distribution's.
+fn candidates() -> Vec<(PathBuf, PathBuf)> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/bin")]);
+    let mut found: Vec<(PathBuf, PathBuf)> = Vec::new();
+    for folder in folders {
+        let pair = (folder.join(executable("cargo")), folder.join(executable("rustc")));
+        let known = found.iter().any(|(cargo, _)| same_file(cargo, &pair.0));
+        if pair.0.is_file() && pair.1.is_file() && !known {
+            found.push(pair);
+        }
+    }
+    found
+}
+
+/// A program on the path.
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(executable(name))).find(|file| file.is_file())
+}
+
+fn executable(name: &str) -> String {
+    format!("{name}{}", std::env::consts::EXE_SUFFIX)
+}
+
+/// Whether two paths name one file, through links of folders too.
+fn same_file(left: &Path, right: &Path) -> bool {
+    matches!((left.canonicalize(), right.canonicalize()), (Ok(left), Ok(right)) if left == right)
+        && left.file_name() == right.file_name()
+}
+
+/// The version that a compiler states, without its name.
+fn release(rustc: &Path) -> Option<String> {
+    let line = answer(rustc, &["--version"])?;
+    let words = line.strip_prefix("rustc ")?;
+    // A distribution adds how it was built, which changes no bytes.
+    let end = words.find(')').map_or(words.len(), |end| end + 1);
+    Some(words[..end].to_owned())
+}
+
+/// The first line that a program answers.
+fn answer(program: &Path, arguments: &[&str]) -> Option<String> {
+    let output = command(program).args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    (output.status.success()).then(|| text.lines().next().unwrap_or_default().trim().to_owned())
+}
+
+/// A program without what an outer cargo left in the environment for its own children.
+pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        if is_of_an_outer_cargo(&name) {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// Whether a variable would change what a nested cargo builds.
+fn is_of_an_outer_cargo(name: &OsString) -> bool {
+    let name = name.to_string_lossy();
+    let exact = ["CARGO", "RUSTC", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER"];
+    let families =
+        ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_PROFILE_", "CARGO_BUILD_", "CARGO_TARGET_WASM32_", "CARGO_BIN_"];
+    exact.contains(&name.as_ref()) || families.iter().any(|family| name.starts_with(family))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_toolchain_holds_no_path() {
+        for toolchain in all() {
+            assert!(!toolchain.name().contains('/'), "{}", toolchain.name());
+        }
+    }
+
+    #[test]
+    fn flags_of_an_outer_cargo_do_not_reach_the_inner_one() {
+        assert!(is_of_an_outer_cargo(&"CARGO_PROFILE_RELEASE_LTO".into()));
+        assert!(is_of_an_outer_cargo(&"RUSTFLAGS".into()));
+        assert!(!is_of_an_outer_cargo(&"CARGO_HOME".into()));
+        assert!(!is_of_an_outer_cargo(&"CARGO_TARGET_DIR".into()));
+    }
+}

@@ -1,0 +1,71 @@
+//! Getting the target's standard library: from rustup, else from the distribution.
+
+use std::path::Path;
+
+use super::{TARGET, Toolchain, ToolchainError, command, find, on_path};
+
+/// Debian's Rust with the source of its standard library, and a linker for it.
+const PACKAGES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "lld"];
+
+/// What was done.
+#[derive(Debug, Clone)]
+pub struct Installed {
+    /// The toolchain that builds use now.
+    pub toolchain: Toolchain,
+    /// The commands that were run; none when it was there already.
+    pub commands: Vec<String>,
+}
+
+/// Makes sure that there is a toolchain, by the first way that works.
+/// Errors: every way was tried, or none exists here.
+pub fn install() -> Result<Installed, ToolchainError> {
+    if let Ok(toolchain) = find() {
+        return Ok(Installed { toolchain, commands: Vec::new() });
+    }
+    let mut tried = Vec::new();
+    for way in [vec![rustup()], apt()] {
+        for command in way {
+            let answer = run(&command);
+            tried.push((command.join(" "), answer));
+        }
+        if let Ok(toolchain) = find() {
+            return Ok(Installed { toolchain, commands: tried.into_iter().map(|(command, _)| command).collect() });
+        }
+    }
+    Err(ToolchainError::NotInstalled { tried })
+}
+
+/// The distribution's way, as a person would type it.
+pub(super) fn packages() -> String {
+    format!("apt-get install {}", PACKAGES.join(" "))
+}
+
+fn rustup() -> Vec<String> {
+    ["rustup", "target", "add", TARGET].map(str::to_owned).to_vec()
+}
+
+fn apt() -> Vec<Vec<String>> {
+    let mut install = ["apt-get", "install", "--yes", "--no-install-recommends"].map(str::to_owned).to_vec();
+    install.extend(PACKAGES.map(str::to_owned));
+    vec![["apt-get", "update"].map(str::to_owned).to_vec(), install]
+}
+
+/// Runs a command; its last words, or why it could not be run.
+fn run(words: &[String]) -> String {
+    let Some((program, arguments)) = words.split_first() else { return String::new() };
+    let Some(program) = on_path(program) else { return "there is no such program here".to_owned() };
+    let output = command(Path::new(&program)).args(arguments).env("DEBIAN_FRONTEND", "noninteractive").output();
+    match output {
+        Err(error) => error.to_string(),
+        Ok(output) if output.status.success() => "done".to_owned(),
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stderr);
+            text.lines()
+                .rev()
+                .find(|line| !line.trim().is_empty())
+                .unwrap_or("it failed without a word")
+                .trim()
+                .to_owned()
+        }
+    }
+}

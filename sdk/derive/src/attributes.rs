@@ -1,0 +1,87 @@
+//! What an author writes around a field: its doc comment and `#[setting(…)]`.
+
+use syn::{Attribute, Expr, ExprLit, ExprUnary, Lit, LitStr, Meta, UnOp};
+
+use crate::json;
+
+/// `#[setting(…)]` of one field, every value as JSON text.
+#[derive(Default)]
+pub(crate) struct Setting {
+    /// The default and, for a text, the literal itself.
+    pub(crate) default: Option<(String, Option<LitStr>)>,
+    pub(crate) low: Option<String>,
+    pub(crate) high: Option<String>,
+    pub(crate) above: Option<String>,
+    pub(crate) below: Option<String>,
+}
+
+impl Setting {
+    /// Reads the attributes of a field. Errors: an unknown key, a value that is not a literal.
+    pub(crate) fn read(attributes: &[Attribute]) -> syn::Result<Self> {
+        let mut setting = Self::default();
+        for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("setting")) {
+            attribute.parse_nested_meta(|entry| {
+                let value: Expr = entry.value()?.parse()?;
+                let place = match entry.path.require_ident()?.to_string().as_str() {
+                    "default" => {
+                        setting.default = Some((literal(&value)?, text(&value)));
+                        return Ok(());
+                    }
+                    "low" => &mut setting.low,
+                    "high" => &mut setting.high,
+                    "above" => &mut setting.above,
+                    "below" => &mut setting.below,
+                    _ => return Err(entry.error("a setting knows `default`, `low`, `high`, `above` and `below`")),
+                };
+                *place = Some(number(&value)?);
+                Ok(())
+            })?;
+        }
+        Ok(setting)
+    }
+}
+
+/// The doc comment as one paragraph, or nothing.
+pub(crate) fn documentation(attributes: &[Attribute]) -> String {
+    let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
+        Meta::NameValue(pair) if pair.path.is_ident("doc") => text(&pair.value),
+        _ => None,
+    });
+    let words: Vec<String> = lines.map(|line| line.value().trim().to_owned()).collect();
+    words.join(" ").trim().to_owned()
+}
+
+/// `log_ratio` as `log-ratio`.
+pub(crate) fn kebab(identifier: &syn::Ident) -> String {
+    identifier.to_string().trim_start_matches("r#").replace('_', "-")
+}
+
+/// A string literal, if the expression is one.
+fn text(value: &Expr) -> Option<LitStr> {
+    match value {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+/// A literal as JSON.
+fn literal(value: &Expr) -> syn::Result<String> {
+    match value {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Ok(json::string(&text.value())),
+        Expr::Lit(ExprLit { lit: Lit::Bool(flag), .. }) => Ok(flag.value.to_string()),
+        _ => number(value),
+    }
+}
+
+/// A number, perhaps negative, as JSON.
+fn number(value: &Expr) -> syn::Result<String> {
+    match value {
+        Expr::Unary(ExprUnary { op: UnOp::Neg(_), expr, .. }) => Ok(format!("-{}", number(expr)?)),
+        Expr::Lit(ExprLit { lit: Lit::Int(integer), .. }) => Ok(integer.base10_digits().to_owned()),
+        Expr::Lit(ExprLit { lit: Lit::Float(float), .. }) => match float.base10_parse::<f64>()? {
+            finite if finite.is_finite() => Ok(format!("{finite:?}")),
+            _ => Err(syn::Error::new_spanned(value, "the number must be finite")),
+        },
+        other => Err(syn::Error::new_spanned(other, "a literal is needed here")),
+    }
+}

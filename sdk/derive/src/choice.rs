@@ -1,0 +1,50 @@
+//! `#[derive(Choice)]`.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{Data, DeriveInput, Fields};
+
+use crate::json;
+
+/// The implementation of `tunebox::Choice`.
+pub(crate) fn derive(input: DeriveInput) -> syn::Result<TokenStream> {
+    let Data::Enum(data) = &input.data else {
+        return Err(syn::Error::new_spanned(&input.ident, "a choice is an enum"));
+    };
+    for variant in &data.variants {
+        if !matches!(variant.fields, Fields::Unit) {
+            return Err(syn::Error::new_spanned(variant, "a choice has names only, no fields"));
+        }
+    }
+
+    let names: Vec<String> = data.variants.iter().map(|variant| kebab(&variant.ident.to_string())).collect();
+    let manifest = json::strings(names.iter().map(String::as_str));
+    let (identifier, variants) = (&input.ident, data.variants.iter().map(|variant| &variant.ident));
+    Ok(quote! {
+        impl ::tunebox::Choice for #identifier {
+            const NAMES: &'static [&'static str] = &[#(#names),*];
+            const VALUES: &'static [Self] = &[#(Self::#variants),*];
+            const MANIFEST: &'static str = #manifest;
+        }
+    })
+}
+
+/// `LogRatio` as `log-ratio`.
+fn kebab(variant: &str) -> String {
+    let mut name = String::new();
+    for (index, character) in variant.chars().enumerate() {
+        if character.is_uppercase() && index > 0 {
+            name.push('-');
+        }
+        name.extend(character.to_lowercase());
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn words_of_a_variant_are_joined_by_hyphens() {
+        assert_eq!(super::kebab("LogRatio"), "log-ratio");
+    }
+}

@@ -1,0 +1,97 @@
+//! `method!`: the component's exports and its manifest.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
+use syn::{Ident, LitStr, Path, Token, bracketed};
+
+use crate::json;
+
+/// What stands between the braces of `method! { … }`.
+pub(crate) struct Declaration {
+    method: Path,
+    shape: String,
+    metrics: Vec<String>,
+    paper: Option<String>,
+}
+
+impl Parse for Declaration {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let method: Path = input.parse()?;
+        let (mut shape, mut metrics, mut paper) = (None, None, None);
+        while !input.is_empty() {
+            input.parse::<Token![,]>()?;
+            if input.is_empty() {
+                break;
+            }
+            let key: Ident = input.parse()?;
+            input.parse::<Token![:]>()?;
+            match key.to_string().as_str() {
+                "shape" => shape = Some(input.parse::<LitStr>()?.value()),
+                "paper" => paper = Some(input.parse::<LitStr>()?.value()),
+                "metrics" => metrics = Some(texts(input)?),
+                _ => return Err(syn::Error::new(key.span(), "a method declares `shape`, `metrics` and `paper`")),
+            }
+        }
+        let missing = |what| syn::Error::new_spanned(&method, format!("the method needs `{what}: …`"));
+        let shape = shape.ok_or_else(|| missing("shape"))?;
+        let metrics = metrics.ok_or_else(|| missing("metrics"))?;
+        Ok(Self { method, shape, metrics, paper })
+    }
+}
+
+/// A list of string literals in brackets.
+fn texts(input: ParseStream<'_>) -> syn::Result<Vec<String>> {
+    let content;
+    bracketed!(content in input);
+    Ok(Punctuated::<LitStr, Token![,]>::parse_terminated(&content)?.iter().map(LitStr::value).collect())
+}
+
+/// The exports, and the manifest as a custom section.
+pub(crate) fn expand(declaration: Declaration) -> syn::Result<TokenStream> {
+    let start = head(&declaration);
+    let method = &declaration.method;
+    Ok(quote! {
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            const PARTS: &[&str] = &[
+                #start, ::tunebox::manifest::INTERFACE, "\",\"settings\":",
+                <<#method as ::tunebox::Method>::Settings as ::tunebox::Settings>::MANIFEST, "}",
+            ];
+            const LENGTH: usize = ::tunebox::manifest::length(PARTS);
+
+            #[unsafe(link_section = "tunebox:manifest")]
+            pub static MANIFEST: [u8; LENGTH] = ::tunebox::manifest::join(PARTS);
+
+            type Component = ::tunebox::method::Exported<#method>;
+            ::tunebox::bindings::export_component!(Component with_types_in ::tunebox::bindings);
+        };
+
+        // Without a host there is nothing to export to, but the method is still compiled and checked.
+        #[cfg(not(target_arch = "wasm32"))]
+        const _: () = ::tunebox::method::check::<#method>();
+    })
+}
+
+/// The manifest up to the interface's version.
+fn head(declaration: &Declaration) -> String {
+    let package = |key: &str| std::env::var(key).unwrap_or_default();
+    let mut json = format!(
+        "{{\"name\":{},\"version\":{},\"description\":{}",
+        json::string(&package("CARGO_PKG_NAME")),
+        json::string(&package("CARGO_PKG_VERSION")),
+        json::string(&package("CARGO_PKG_DESCRIPTION")),
+    );
+    json.extend(declaration.paper.as_ref().map(|paper| format!(",\"paper\":{}", json::string(paper))));
+    let licence = package("CARGO_PKG_LICENSE");
+    if !licence.is_empty() {
+        json.push_str(&format!(",\"licence\":{}", json::string(&licence)));
+    }
+    json.push_str(&format!(
+        ",\"shape\":{},\"metrics\":{},\"interface\":\"",
+        json::string(&declaration.shape),
+        json::strings(declaration.metrics.iter().map(String::as_str)),
+    ));
+    json
+}

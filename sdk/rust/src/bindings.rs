@@ -1,0 +1,16 @@
+//! The contract as `wit-bindgen` writes it down, without a line of our own.
+//!
+//! Interfaces that have no module of their own in this crate yet can be called here. Outside
+//! WebAssembly every import is a stub that panics: a method compiles natively, but has no host.
+
+wit_bindgen::generate!({
+    path: "../../wit",
+    world: "method",
+    generate_all,
+    pub_export_macro: true,
+    export_macro_name: "export_component",
+    default_bindings_module: "::tunebox::bindings",
+    runtime_path: "::tunebox::bindings::runtime",
+});
+
+pub use wit_bindgen::rt as runtime;

@@ -1,0 +1,98 @@
+//! The batch, as handles: ids, masks and lengths, never text (`wit/data.wit`).
+//!
+//! Position `t` of every per-token tensor speaks of token `t` itself, so nothing is ever shifted.
+
+use crate::bindings::tunebox::method::data;
+use crate::error::{certain, checked};
+use crate::{Result, Tensor};
+
+/// Token rows of one kind, padded on the right to the widest.
+pub struct Rows(data::Rows);
+
+impl Rows {
+    pub(crate) fn handle(&self) -> &data::Rows {
+        &self.0
+    }
+
+    /// How many rows there are.
+    pub fn count(&self) -> u32 {
+        self.0.count()
+    }
+
+    /// The length of the longest row, prompt included.
+    pub fn width(&self) -> u32 {
+        self.0.width()
+    }
+
+    /// Token ids, `[rows, width]`, `u32`; 0 in the padding.
+    #[track_caller]
+    pub fn ids(&self) -> Tensor {
+        Tensor::new(certain(self.0.ids()))
+    }
+
+    /// 1 where a token is a target, else 0: `[rows, width]`, `f32`.
+    #[track_caller]
+    pub fn mask(&self) -> Tensor {
+        Tensor::new(certain(self.0.mask()))
+    }
+
+    /// 1 where there is a token, 0 in the padding: `[rows, width]`, `f32`.
+    #[track_caller]
+    pub fn presence(&self) -> Tensor {
+        Tensor::new(certain(self.0.presence()))
+    }
+
+    /// Target tokens a row, `[rows]`, `f32`; may be 0.
+    #[track_caller]
+    pub fn lengths(&self) -> Tensor {
+        Tensor::new(certain(self.0.lengths()))
+    }
+
+    /// Target tokens of all these rows together.
+    pub fn targets(&self) -> u32 {
+        self.0.targets()
+    }
+}
+
+/// What one call of `step` works on.
+pub struct Batch<'step>(&'step data::Batch);
+
+impl<'step> Batch<'step> {
+    pub(crate) fn new(handle: &'step data::Batch) -> Self {
+        Self(handle)
+    }
+
+    /// The kinds of rows in the batch: `example`, or `chosen` and `rejected`, or `prompt`, …
+    pub fn sides(&self) -> Vec<String> {
+        self.0.sides()
+    }
+
+    /// The rows of one side. Errors: a side that the data shape lacks.
+    #[track_caller]
+    pub fn rows(&self, side: &str) -> Result<Rows> {
+        checked(self.0.rows(side)).map(Rows)
+    }
+
+    /// How many records the batch holds.
+    pub fn size(&self) -> u32 {
+        self.0.size()
+    }
+
+    /// A numeric column of the records: `[size]`, `f32`, NaN where absent.
+    #[track_caller]
+    pub fn column(&self, name: &str) -> Result<Tensor> {
+        checked(self.0.column(name)).map(Tensor::new)
+    }
+
+    /// Target tokens of the whole accumulation window on this side: the denominator that makes
+    /// accumulation exact. At least 1.
+    #[track_caller]
+    pub fn window_targets(&self, side: &str) -> Result<u32> {
+        checked(self.0.window_targets(side))
+    }
+
+    /// Records of the whole accumulation window. At least 1.
+    pub fn window_size(&self) -> u32 {
+        self.0.window_size()
+    }
+}

@@ -1,0 +1,32 @@
+//! Making a loss smaller (`wit/learn.wit`).
+
+use crate::bindings::tunebox::method::learn;
+use crate::error::checked;
+use crate::{Result, Scores, Tensor};
+
+/// Back-propagates a loss of one element, built from the taps of scores for learning, with its
+/// whole denominator in it. Errors: `invalid-argument` if it is not finite or depends on no tap.
+#[track_caller]
+pub fn minimise(loss: &Tensor) -> Result<()> {
+    checked(learn::minimise(loss.handle()))
+}
+
+/// Back-propagates coefficients that the method made itself: dL/d(log-probability) and
+/// dL/d(entropy), `[rows, width]`. Errors: `shape-mismatch`; scores of another view than the
+/// policy, or from before the last update.
+#[track_caller]
+pub fn backward_from(scores: &Scores, logprob: &Tensor, entropy: Option<&Tensor>) -> Result<()> {
+    checked(learn::backward_from(scores.handle(), logprob.handle(), entropy.map(Tensor::handle)))
+}
+
+/// Updates the weights now and clears the gradient; returns the gradient norm before clipping.
+/// Errors: `invalid-argument` when nothing has accumulated.
+#[track_caller]
+pub fn update() -> Result<f32> {
+    checked(learn::update())
+}
+
+/// The learning rate of the coming update.
+pub fn rate() -> f64 {
+    learn::rate()
+}

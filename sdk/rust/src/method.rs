@@ -1,0 +1,125 @@
+//! The shape of every method, and how it becomes the component's exports.
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+
+use crate::bindings::exports::tunebox::method::training::Guest;
+use crate::bindings::tunebox::method::{data, run, types};
+use crate::{Batch, Error, Result, Settings};
+
+/// A training method. The host calls `init` once, `step` for every micro-batch, `finish` once.
+pub trait Method: Sized + 'static {
+    /// What people may set in `run.toml`; often the method itself.
+    type Settings: Settings;
+
+    /// Takes the run's settings, filled in and range-checked by the host.
+    /// An error ends the run before its first step.
+    fn init(settings: Self::Settings) -> Result<Self>;
+
+    /// One micro-batch: score it, build the loss, hand the loss to [`minimise`](crate::learn::minimise).
+    /// An error ends the run at this step; the last checkpoint stays.
+    fn step(&mut self, batch: &Batch) -> Result<()>;
+
+    /// After the last step: closing reports, and the edits of methods that edit at the end.
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// The method's own state for a checkpoint, at most 1 MiB.
+    fn save_state(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Takes back what [`save_state`](Self::save_state) gave; called after `init` on a resumed run.
+    fn load_state(&mut self, state: &[u8]) -> Result<()> {
+        if state.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::new("this method keeps no state, but the checkpoint has some"))
+        }
+    }
+}
+
+/// The component's exports for one method; [`method!`](crate::method!) names it.
+#[doc(hidden)]
+pub struct Exported<M>(PhantomData<M>);
+
+/// Checks while compiling natively that a type is a method.
+#[doc(hidden)]
+pub const fn check<M: Method>() {
+    let _: fn(Vec<types::Setting>) -> Result<(), String> = <Exported<M> as Guest>::init;
+}
+
+impl<M: Method> Guest for Exported<M> {
+    fn init(settings: Vec<types::Setting>) -> Result<(), String> {
+        std::panic::set_hook(Box::new(forward_panic));
+        let settings = M::Settings::read(&settings).map_err(|error| error.report())?;
+        let method = M::init(settings).map_err(|error| error.report())?;
+        RUNNING.set(Some(Box::new(method)));
+        Ok(())
+    }
+
+    fn step(batch: &data::Batch) -> Result<(), String> {
+        running(|method| method.step(&Batch::new(batch)))
+    }
+
+    fn finish() -> Result<(), String> {
+        running(|method| method.finish())
+    }
+
+    fn save_state() -> Vec<u8> {
+        RUNNING.with_borrow(|method| method.as_ref().map(|method| method.save_state()).unwrap_or_default())
+    }
+
+    fn load_state(state: Vec<u8>) -> Result<(), String> {
+        running(|method| method.load_state(&state))
+    }
+}
+
+thread_local! {
+    /// The one method of this component, from `init` on.
+    static RUNNING: RefCell<Option<Box<dyn Running>>> = const { RefCell::new(None) };
+}
+
+/// A [`Method`] after `init`, without its type.
+trait Running {
+    fn step(&mut self, batch: &Batch) -> Result<()>;
+    fn finish(&mut self) -> Result<()>;
+    fn save_state(&self) -> Vec<u8>;
+    fn load_state(&mut self, state: &[u8]) -> Result<()>;
+}
+
+impl<M: Method> Running for M {
+    fn step(&mut self, batch: &Batch) -> Result<()> {
+        Method::step(self, batch)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        Method::finish(self)
+    }
+
+    fn save_state(&self) -> Vec<u8> {
+        Method::save_state(self)
+    }
+
+    fn load_state(&mut self, state: &[u8]) -> Result<()> {
+        Method::load_state(self, state)
+    }
+}
+
+/// Does something with the method that `init` made.
+fn running(work: impl FnOnce(&mut dyn Running) -> Result<()>) -> Result<(), String> {
+    RUNNING.with_borrow_mut(|method| match method {
+        Some(method) => work(method.as_mut()).map_err(|error| error.report()),
+        None => Err("`init` has not been called".to_owned()),
+    })
+}
+
+/// Tells the host what a panic says and where it stands, before the trap that follows.
+fn forward_panic(panic: &std::panic::PanicHookInfo<'_>) {
+    let message = panic.payload_as_str().unwrap_or("the method panicked");
+    match panic.location() {
+        Some(place) => run::fault(message, place.file(), place.line(), place.column()),
+        None => run::fault(message, "", 0, 0),
+    }
+}

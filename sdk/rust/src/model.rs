@@ -1,0 +1,88 @@
+//! What the model thinks of token rows (`wit/model.wit`).
+
+use crate::bindings::tunebox::method::model;
+use crate::error::{certain, checked};
+use crate::{Result, Rows, Tensor};
+
+pub use crate::bindings::tunebox::method::model::Taps;
+
+/// A set of weights to look through.
+pub struct View(model::View);
+
+/// The model with the adapter, as it is now.
+pub fn policy() -> View {
+    View(model::policy())
+}
+
+/// The model before training. Errors: `unsupported` with full fine-tuning.
+#[track_caller]
+pub fn reference() -> Result<View> {
+    checked(model::reference()).map(View)
+}
+
+/// A frozen copy of the trained weights under a name; taking it again replaces it.
+/// Errors: `unsupported` with full fine-tuning; `out-of-budget`.
+#[track_caller]
+pub fn snapshot(name: &str) -> Result<View> {
+    checked(model::snapshot(name)).map(View)
+}
+
+/// The scores of rows: per-token tensors `[rows, width]`, `f32`, exactly 0 where the rows' mask is 0.
+///
+/// Reading a tap that was not asked for panics.
+pub struct Scores(model::Scores);
+
+impl Scores {
+    pub(crate) fn handle(&self) -> &model::Scores {
+        &self.0
+    }
+
+    /// log p(token t | tokens before t). Differentiable when scored for learning.
+    pub fn logprob(&self) -> Tensor {
+        Tensor::new(self.0.logprob())
+    }
+
+    /// The entropy of the next-token distribution, in nats. Differentiable when scored for learning.
+    #[track_caller]
+    pub fn entropy(&self) -> Tensor {
+        Tensor::new(certain(self.0.entropy()))
+    }
+
+    /// log Σ p².
+    #[track_caller]
+    pub fn log_sum_square(&self) -> Tensor {
+        Tensor::new(certain(self.0.log_sum_square()))
+    }
+
+    /// The mean logit over the vocabulary.
+    #[track_caller]
+    pub fn mean_logit(&self) -> Tensor {
+        Tensor::new(certain(self.0.mean_logit()))
+    }
+
+    /// The mean log-probability over the vocabulary. Differentiable when scored for learning.
+    #[track_caller]
+    pub fn mean_logprob(&self) -> Tensor {
+        Tensor::new(certain(self.0.mean_logprob()))
+    }
+
+    /// 1 where the token is the model's first choice, else 0.
+    #[track_caller]
+    pub fn top_one(&self) -> Tensor {
+        Tensor::new(certain(self.0.top_one()))
+    }
+}
+
+/// Scores rows without keeping anything for a gradient; logits are divided by `temperature`.
+/// Costs one forward pass.
+#[track_caller]
+pub fn score(view: &View, rows: &Rows, taps: Taps, temperature: f32) -> Result<Scores> {
+    checked(model::score(&view.0, rows.handle(), taps, temperature)).map(Scores)
+}
+
+/// Scores rows through the policy, so that a loss built on the taps can be minimised.
+/// Costs one forward pass and its memory.
+#[track_caller]
+pub fn score_for_learning(rows: &Rows, taps: Taps, temperature: f32) -> Result<Scores> {
+    checked(model::score_for_learning(rows.handle(), taps, temperature)).map(Scores)
+}

@@ -1,0 +1,83 @@
+//! Tensors: handles to numbers on the host, and the operations on them (`wit/tensor.wit`).
+//!
+//! Every operation gives a new tensor and panics on the caller's line when its operands do not
+//! fit; the host shows that line. Operators take tensors, references to them, and `f32`.
+
+mod create;
+mod elementwise;
+mod operators;
+mod order;
+mod pairs;
+mod place;
+mod reduce;
+
+use crate::bindings::tunebox::method::{tensor, types};
+use crate::error::{certain, checked};
+use crate::{Error, Result};
+
+pub use create::{
+    from_indices, from_list, full, ones, random_normal, random_permutation, random_uniform, sequence, zeros,
+};
+pub use pairs::{Operand, choose, concat, dot, matmul, outer, stack};
+pub use reduce::{All, Keep, Over};
+pub use types::Dtype;
+
+/// An array of numbers on the run's device.
+pub struct Tensor(tensor::Tensor);
+
+impl Tensor {
+    pub(crate) fn new(handle: tensor::Tensor) -> Self {
+        Self(handle)
+    }
+
+    pub(crate) fn handle(&self) -> &tensor::Tensor {
+        &self.0
+    }
+
+    /// The result of an operation, or a panic on the line that asked for it.
+    #[track_caller]
+    pub(crate) fn from_answer(answer: std::result::Result<tensor::Tensor, types::Error>) -> Self {
+        Self(certain(answer))
+    }
+
+    /// The length of each axis; empty for a scalar.
+    pub fn shape(&self) -> Vec<u32> {
+        self.0.shape()
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> Dtype {
+        self.0.dtype()
+    }
+
+    /// The only element. Waits for the device; counts 4 bytes read back.
+    /// Errors: `shape-mismatch`; `out-of-budget`.
+    #[track_caller]
+    pub fn item(&self) -> Result<f32> {
+        checked(self.0.item())
+    }
+
+    /// A copy of all elements in row-major order. Waits for the device.
+    /// Errors: `out-of-budget` past the bytes that a step may read back.
+    #[track_caller]
+    pub fn copy_to_list(&self) -> Result<Vec<f32>, Error> {
+        checked(self.0.copy_to_list())
+    }
+}
+
+/// Groups temporary tensors: dropping it frees every tensor made since, except those kept.
+/// Using a freed one ends the method.
+pub struct Scope(tensor::Scope);
+
+impl Scope {
+    /// Opens a scope.
+    #[expect(clippy::new_without_default, reason = "opening a scope is an act, not a default value")]
+    pub fn new() -> Self {
+        Self(tensor::Scope::new())
+    }
+
+    /// Lets a tensor outlive the scope.
+    pub fn keep(&self, tensor: &Tensor) {
+        self.0.keep(tensor.handle());
+    }
+}

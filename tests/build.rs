@@ -1,0 +1,307 @@
+//! From a method folder to a component: the committed components are what their sources give,
+//! in any folder and by any toolchain, and what cannot be built says why.
+//!
+//! `BLESS=1 cargo test --release -p tunebox-package --test build` builds and writes them anew.
+#![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test may stop at the first surprise"))]
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use tempfile::TempDir;
+use tunebox_compute::explain::Explain;
+use tunebox_package::build::{self, BuildError, Compiled, Options, Record};
+use tunebox_package::toolchain::{self, Toolchain};
+use tunebox_package::{Error, Reference, Value, component, read_manifest};
+use wit_component::WitPrinter;
+
+const BLESS: &str = "BLESS=1 cargo test --release -p tunebox-package --test build";
+
+#[test]
+fn every_built_in_method_is_what_its_source_gives() {
+    for folder in methods() {
+        if std::env::var_os("BLESS").is_some() {
+            build::build(&folder, &Options::default()).unwrap_or_else(|error| panic!("{}", told(&error)));
+        }
+        let committed = committed(&folder);
+        let made = Record::read(&committed).unwrap().expect("a committed component says how it was built");
+        let same = toolchain::all().into_iter().find(|toolchain| toolchain.name() == made.toolchain);
+        let rebuilt = rebuilt(&folder, same.as_ref());
+
+        if same.is_some() {
+            let sizes = (committed.len(), rebuilt.bytes.len());
+            assert!(committed == rebuilt.bytes, "{} is not what its source gives {sizes:?}: {BLESS}", folder.display());
+            continue;
+        }
+        let here = toolchain::find().unwrap().name();
+        loudly(&format!(
+            "BYTES NOT COMPARED: {} was built by `{}`, here is `{here}`",
+            folder.display(),
+            made.toolchain
+        ));
+        assert_same_method(&committed, &rebuilt);
+    }
+}
+
+#[test]
+#[ignore = "the second toolchain may have to build the standard library first: two minutes"]
+fn every_toolchain_here_gives_the_same_method() {
+    let committed = committed(&root().join("methods/lora"));
+    for toolchain in toolchain::all() {
+        let start = Instant::now();
+        let rebuilt = rebuilt(&root().join("methods/lora"), Some(&toolchain));
+        loudly(&format!("{}: {} bytes in {:.1?}", toolchain.name(), rebuilt.bytes.len(), start.elapsed()));
+        assert_same_method(&committed, &rebuilt);
+    }
+}
+
+#[test]
+fn a_method_built_in_another_folder_has_the_same_bytes() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    for part in ["wit", "sdk/rust", "sdk/derive", "methods/lora"] {
+        copy(&root().join(part), &elsewhere.path().join(part));
+    }
+    fs::copy(root().join("Cargo.lock"), elsewhere.path().join("Cargo.lock")).unwrap();
+    let whole = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let members = r#"members = ["sdk/rust", "sdk/derive", "methods/*"]"#;
+    let reduced: Vec<&str> = whole
+        .lines()
+        .filter(|line| !line.starts_with("default-members"))
+        .map(|line| if line.starts_with("members") { members } else { line })
+        .collect();
+    fs::write(elsewhere.path().join("Cargo.toml"), reduced.join("\n")).unwrap();
+    shorten_lock(elsewhere.path());
+
+    let moved = rebuilt(&elsewhere.path().join("methods/lora"), None);
+    let here = rebuilt(&root().join("methods/lora"), None);
+    assert!(moved.bytes == here.bytes, "{} bytes there, {} here", moved.bytes.len(), here.bytes.len());
+}
+
+#[test]
+fn no_path_of_this_machine_is_in_a_built_in_method() {
+    let home = std::env::home_dir().unwrap();
+    for folder in methods() {
+        let (bytes, root) = (committed(&folder), root().canonicalize().unwrap());
+        for path in [&root, &home] {
+            let path = path.to_str().unwrap().as_bytes();
+            assert!(!bytes.windows(path.len()).any(|window| window == path), "{}", folder.display());
+        }
+    }
+}
+
+#[test]
+fn a_method_outside_the_repository_builds_against_the_sdk_by_its_path() {
+    let folder = outside(METHOD);
+    let built = build::build(folder.path(), &Options::default()).unwrap_or_else(|error| panic!("{}", told(&error)));
+    assert_eq!(built.path, folder.path().join("calm.wasm"));
+    assert_eq!(built.manifest.settings[0].default, Some(Value::Number(0.5)));
+    assert_eq!(fs::read(&built.path).unwrap(), built.bytes);
+    assert!(Reference::parse("./", folder.path()).unwrap().open().is_ok());
+}
+
+#[test]
+fn a_folder_that_changed_since_it_was_built_does_not_open() {
+    let folder = outside(METHOD);
+    build::build(folder.path(), &Options::default()).unwrap_or_else(|error| panic!("{}", told(&error)));
+    fs::write(folder.path().join("src/lib.rs"), format!("{METHOD}\n// later\n")).unwrap();
+    let error = Reference::parse("./", folder.path()).unwrap().open().unwrap_err();
+    assert!(matches!(error, Error::Stale { .. }), "{error}");
+}
+
+#[test]
+fn a_mistake_in_a_method_is_shown_with_its_line() {
+    let folder = outside(&METHOD.replace("self.half", "self.halve"));
+    let error = build::compile(folder.path(), None).unwrap_err();
+    let line = METHOD.lines().position(|line| line.contains("self.half")).unwrap() + 1;
+    assert_eq!(error.to_string(), "no field `halve` on type `&mut Calm`");
+    assert!(error.place().unwrap().starts_with(&format!("src/lib.rs:{line}:")), "{:?}", error.place());
+    assert!(error.snippet().unwrap().text.contains("self.halve"));
+    assert!(error.hint().unwrap().contains("half"), "{:?}", error.hint());
+}
+
+#[test]
+fn a_default_that_is_no_choice_does_not_compile() {
+    let folder = outside(&METHOD.replace("\"gentle\"", "\"rough\""));
+    let error = build::compile(folder.path(), None).unwrap_err();
+    assert!(error.to_string().contains("the default is none of the choices"), "{error}");
+}
+
+#[test]
+fn a_default_outside_its_range_is_refused_before_anything_is_written() {
+    let folder = outside(&METHOD.replace("default = 0.5", "default = 1.5"));
+    let error = build::build(folder.path(), &Options::default()).unwrap_err();
+    assert!(error.to_string().contains("the default of `half` is 1.5"), "{error}");
+    assert!(!folder.path().join("calm.wasm").exists());
+}
+
+#[test]
+fn a_crate_without_a_method_is_told_what_is_missing() {
+    let folder = outside("//! Nothing.\npub use tunebox::Tensor;\n");
+    let error = build::compile(folder.path(), None).unwrap_err();
+    assert!(matches!(error, Error::Build(BuildError::NoMethod)), "{error}");
+}
+
+#[test]
+fn a_method_that_imports_something_else_is_refused() {
+    let clock = "#[link(wasm_import_module = \"env\")]\nunsafe extern \"C\" { safe fn clock() -> f32; }\n";
+    let folder = outside(&format!("{}{clock}", METHOD.replace("self.half", "self.half * clock()")));
+    let error = build::compile(folder.path(), None).unwrap_err();
+    assert!(matches!(error, Error::Build(BuildError::Component { .. } | BuildError::ForeignImport { .. })), "{error}");
+    assert!(error.why().unwrap().contains("env"), "{:?}", error.why());
+}
+
+/// A method that somebody wrote elsewhere.
+const METHOD: &str = r#"//! Calm.
+use tunebox::prelude::*;
+
+#[derive(Settings)]
+pub struct Calm {
+    /// How much of it.
+    #[setting(default = 0.5, low = 0.0, high = 1.0)]
+    half: f32,
+    /// Which way.
+    #[setting(default = "gentle")]
+    way: Way,
+}
+
+#[derive(Choice, Clone, Copy)]
+enum Way {
+    Gentle,
+    VeryGentle,
+}
+
+impl Method for Calm {
+    type Settings = Self;
+
+    fn init(settings: Self) -> Result<Self> {
+        Ok(settings)
+    }
+
+    fn step(&mut self, batch: &Batch) -> Result<()> {
+        let scores = score_for_learning(&batch.rows("example")?, Taps::empty(), 1.0)?;
+        let share = match self.way {
+            Way::Gentle => self.half,
+            Way::VeryGentle => 0.1,
+        };
+        minimise(&(scores.logprob().sum(All) * -share))
+    }
+}
+
+method! { Calm, shape: "supervised", metrics: [] }
+"#;
+
+/// A folder outside the repository with a source, locked to the repository's versions.
+fn outside(source: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let sdk = root().join("sdk/rust").canonicalize().unwrap();
+    let manifest = format!(
+        "[package]\nname = 'calm'\nversion = '0.1.0'\nedition = '2024'\ndescription = 'Calms'\n\n\
+         [lib]\ncrate-type = ['cdylib']\n\n[dependencies]\ntunebox = {{ path = '{}' }}\n\n[workspace]\n",
+        sdk.display()
+    );
+    fs::write(folder.path().join("Cargo.toml"), manifest).unwrap();
+    fs::create_dir(folder.path().join("src")).unwrap();
+    fs::write(folder.path().join("src/lib.rs"), source).unwrap();
+    fs::copy(root().join("Cargo.lock"), folder.path().join("Cargo.lock")).unwrap();
+    shorten_lock(folder.path());
+    folder
+}
+
+/// Takes the packages out of a copied lock file that the smaller workspace does not have.
+fn shorten_lock(workspace: &Path) {
+    let toolchain = toolchain::find().unwrap();
+    let cargo =
+        Command::new(toolchain.cargo).args(["update", "--workspace", "--quiet"]).current_dir(workspace).status();
+    assert!(cargo.unwrap().success());
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Every method folder of the repository.
+fn methods() -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = root()
+        .join("methods")
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .collect();
+    folders.sort();
+    assert!(!folders.is_empty());
+    folders
+}
+
+/// The component that is committed for a folder.
+fn committed(folder: &Path) -> Vec<u8> {
+    let path = build::component_path(folder).unwrap();
+    fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}; {BLESS}", path.display()))
+}
+
+/// All that two toolchains must agree on, whatever bytes they make of it.
+fn assert_same_method(committed: &[u8], rebuilt: &Compiled) {
+    let source = |bytes: &[u8]| Record::read(bytes).unwrap().unwrap().source;
+    assert_eq!(source(committed), source(&rebuilt.bytes), "the source has changed: {BLESS}");
+    assert_eq!(read_manifest(committed).unwrap(), rebuilt.manifest, "{BLESS}");
+    assert_eq!(component::interfaces(committed).unwrap(), component::interfaces(&rebuilt.bytes).unwrap(), "{BLESS}");
+    assert_eq!(world(committed), world(&rebuilt.bytes), "{BLESS}");
+}
+
+/// The component that the folder's source gives now.
+fn rebuilt(folder: &Path, toolchain: Option<&Toolchain>) -> Compiled {
+    build::compile(folder, toolchain).unwrap_or_else(|error| panic!("{}", told(&error)))
+}
+
+/// An error with its cause and what to do.
+fn told(error: &tunebox_package::Error) -> String {
+    let lines =
+        [Some(error.to_string()), error.place(), error.why(), error.hint(), Some("`tunebox doctor --fix`".into())];
+    lines.into_iter().flatten().collect::<Vec<_>>().join("\n")
+}
+
+/// A line that is seen even when the test passes.
+#[expect(clippy::explicit_write, reason = "the test harness swallows `eprintln!` of a test that passes")]
+fn loudly(line: &str) {
+    writeln!(std::io::stderr(), "\n{line}\n").unwrap();
+}
+
+/// The functions and types of a component's world, each with what it stands in, in alphabetical order:
+/// the order of a component's own text depends on the linker.
+fn world(bytes: &[u8]) -> Vec<String> {
+    let decoded = wit_component::decode(bytes).unwrap();
+    let mut lines = Vec::new();
+    for (id, package) in &decoded.resolve().packages {
+        let mut printer = WitPrinter::default();
+        printer.print(decoded.resolve(), id, &[]).unwrap();
+        let mut around = vec![package.name.to_string()];
+        for line in printer.output.to_string().lines().map(str::trim) {
+            lines.push(format!("{} {line}", around.join(" ")));
+            if line.ends_with('{') {
+                around.push(line.to_owned());
+            } else if line == "}" {
+                around.pop();
+            }
+        }
+    }
+    lines.sort();
+    lines
+}
+
+/// Copies a folder without what a build leaves in it.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            if entry.file_name() != "target" {
+                copy(&entry.path(), &target);
+            }
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
