@@ -20,7 +20,7 @@ pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
 /// The bytes that hexadecimal digits stand for; `None` when they are none.
 pub(crate) fn from_hexadecimal(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
-    if digits.len() % 2 != 0 {
+    if !digits.len().is_multiple_of(2) {
         return None;
     }
     let value = |digit: u8| char::from(digit).to_digit(16);

@@ -34,7 +34,7 @@ pub enum Error {
     Sandbox(#[from] tunebox_sandbox::Error),
     /// The method could not be found, read or set up.
     #[error(transparent)]
-    Package(#[from] tunebox_package::Error),
+    Package(Box<tunebox_package::Error>),
     /// A loss or gradient that is not finite.
     #[error("the {quantity} is not a number")]
     NonFinite {
@@ -105,6 +105,12 @@ pub enum Error {
     },
 }
 
+impl From<tunebox_package::Error> for Error {
+    fn from(error: tunebox_package::Error) -> Self {
+        Self::Package(Box::new(error))
+    }
+}
+
 impl Error {
     fn below(&self) -> Option<&dyn Explain> {
         Some(match self {
@@ -114,7 +120,7 @@ impl Error {
             Self::Compute(error) => error,
             Self::Model(error) => error,
             Self::Sandbox(error) => error,
-            Self::Package(error) => error,
+            Self::Package(error) => error.as_ref(),
             Self::Step { source, .. } => source.as_ref(),
             _ => return None,
         })

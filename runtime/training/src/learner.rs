@@ -194,3 +194,98 @@ impl Learner for Student {
         self.accumulated
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tunebox_compute::optimizer::AdamWSettings;
+    use tunebox_model::adapter::AdapterSettings;
+    use tunebox_model::{Model, PolicySettings};
+
+    use super::*;
+
+    fn student(skip_non_finite: bool) -> Student {
+        let folder = tempfile::tempdir().unwrap();
+        let config = serde_json::json!({
+            "model_type": "llama", "vocab_size": 32, "hidden_size": 16, "intermediate_size": 24,
+            "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "rms_norm_eps": 1e-5,
+            "max_position_embeddings": 64, "tie_word_embeddings": true,
+        });
+        std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+        let model = Arc::new(Model::random(folder.path(), 1, &Device::Cpu).unwrap());
+        let policy = Policy::new(model, &AdapterSettings::default(), PolicySettings::default()).unwrap();
+        let optimizer = AdamW::new(AdamWSettings::default(), policy.parameters().len(), &Device::Cpu).unwrap();
+        let schedule = "linear".parse().unwrap();
+        let pace = Pace { rate: 0.5, schedule, warmup: 0, steps: 4, clip: 1.0, skip_non_finite };
+        Student::new(policy, optimizer, pace)
+    }
+
+    fn values(student: &Student) -> Vec<f32> {
+        student.policy.parameters().values().to_vec1().unwrap()
+    }
+
+    /// Adds a gradient of one value everywhere in the first slot.
+    fn push(student: &Student, value: f32) {
+        let parameters = student.policy.parameters();
+        let shape = parameters.slots()[0].shape.clone();
+        parameters.accumulate(0, &Tensor::full(value, shape, &Device::Cpu).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn a_gradient_that_is_not_finite_changes_nothing_and_is_an_error() {
+        let mut student = student(false);
+        let before = values(&student);
+        push(&student, f32::NAN);
+        student.begin(0);
+
+        assert!(student.update().unwrap_err().to_string().contains("gradient"));
+        assert_eq!(student.fault(), Some("gradient"));
+        assert_eq!((values(&student), student.generation()), (before, 0));
+    }
+
+    #[test]
+    fn a_run_that_skips_such_updates_goes_on_with_the_next() {
+        let mut student = student(true);
+        let before = values(&student);
+        push(&student, f32::INFINITY);
+        student.begin(0);
+        student.update().unwrap();
+        assert_eq!((values(&student), student.progress().skipped), (before.clone(), 1));
+
+        push(&student, 1.0);
+        student.begin(1);
+        student.update().unwrap();
+        assert!(values(&student).iter().all(|value| value.is_finite()));
+        assert_ne!(values(&student), before);
+    }
+
+    #[test]
+    fn the_rate_falls_with_the_step_and_not_with_the_updates_within_it() {
+        let mut student = student(false);
+        student.begin(1);
+        let rates: Vec<f64> = (0..2)
+            .map(|_| {
+                push(&student, 1.0);
+                student.update().unwrap();
+                student.rate()
+            })
+            .collect();
+
+        assert_eq!(rates, [0.375, 0.375]);
+        assert_eq!((student.position(), student.generation()), (1, 2));
+    }
+
+    #[test]
+    fn a_snapshot_put_back_holds_the_numbers_that_it_was_taken_with() {
+        let mut student = student(false);
+        push(&student, 1.0);
+        student.update().unwrap();
+        student.snapshot("old").unwrap();
+        let old = values(&student);
+        push(&student, 1.0);
+        student.update().unwrap();
+
+        let taken = student.snapshots["old"].copy().unwrap();
+        student.restore_snapshot("old", taken).unwrap();
+        assert_eq!(values(&student), old);
+    }
+}

@@ -5,8 +5,6 @@
 //! Terminals, arguments and colours are left to the command line; the mathematics of a
 //! method to its component.
 
-#![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test may stop at the first surprise"))]
-
 mod artifact;
 mod card;
 mod checkpoint;

@@ -56,15 +56,14 @@ impl Walk<'_> {
         properties: &Map<String, Value>,
         table: &Map<String, Value>,
     ) -> Result<(), ConfigurationError> {
-        let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        for key in required.filter(|key| !table.contains_key(*key)) {
-            self.path.push(key.to_owned());
-            if let Some(below) = properties.get(key).filter(|below| below["properties"].is_object()) {
-                self.table(below, &mut Map::new())?;
-            }
-            return Err(self.error(Problem::Missing { key: self.key() }, Half::Key));
+        let mut required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let Some(key) = required.find(|key| !table.contains_key(*key)) else { return Ok(()) };
+        self.path.push(key.to_owned());
+        if let Some(below) = properties.get(key).filter(|below| below["properties"].is_object()) {
+            // The key that is missing in a table that is missing says more than the table.
+            self.table(below, &mut Map::new())?;
         }
-        Ok(())
+        Err(self.error(Problem::Missing { key: self.key() }, Half::Key))
     }
 
     fn value(&mut self, schema: &Value, value: &mut Value) -> Result<(), ConfigurationError> {
@@ -72,10 +71,11 @@ impl Walk<'_> {
             return self.any_of(cases, value);
         }
         let names = type_names(schema);
-        if names.contains(&"string") && self.document.is_override(&self.path) && !value.is_string() {
-            if let Some(text) = scalar_text(value) {
-                *value = Value::String(text);
-            }
+        if names.contains(&"string")
+            && self.document.is_override(&self.path)
+            && let Some(text) = scalar_text(value)
+        {
+            *value = Value::String(text);
         }
         if !names.is_empty() && !names.iter().any(|name| is_of(value, name)) {
             let expected = names.iter().filter(|name| **name != "null").map(|name| article(name)).collect::<Vec<_>>();
@@ -142,7 +142,7 @@ impl Walk<'_> {
     }
 
     fn error(&self, problem: Problem, half: Half) -> ConfigurationError {
-        ConfigurationError { problem, spot: self.document.spot(&self.path, half) }
+        ConfigurationError { problem, spot: self.document.spot(&self.path, half).map(Box::new) }
     }
 
     fn key(&self) -> String {

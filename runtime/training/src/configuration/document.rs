@@ -40,7 +40,7 @@ impl Document {
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigurationError> {
         let mut document = Self { name: name.to_owned(), text: text.to_owned(), ..Self::default() };
         let table = DeTable::parse(text).map_err(|error| {
-            let spot = error.span().map(|span| document.spot_of(&span));
+            let spot = error.span().map(|span| Box::new(document.spot_of(&span)));
             ConfigurationError { problem: Problem::Syntax(error.message().trim().replace('\n', ", ")), spot }
         })?;
         document.tree = document.take_table(&[], table.get_ref())?;
@@ -138,7 +138,7 @@ impl Document {
 
     fn out_of_range(&self, path: &[String], value: &str, range: &str) -> ConfigurationError {
         let problem = Problem::Range { key: path.join("."), value: value.to_owned(), range: range.to_owned() };
-        ConfigurationError { problem, spot: self.spot(path, Half::Value) }
+        ConfigurationError { problem, spot: self.spot(path, Half::Value).map(Box::new) }
     }
 }
 

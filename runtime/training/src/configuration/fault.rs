@@ -19,7 +19,7 @@ pub struct ConfigurationError {
     /// What is wrong.
     pub problem: Problem,
     /// Where, if it stands anywhere.
-    pub spot: Option<Spot>,
+    pub spot: Option<Box<Spot>>,
 }
 
 /// What can be wrong with a setting.

@@ -16,8 +16,8 @@ pub use check::schema;
 pub use document::{Document, Half};
 pub use fault::{ConfigurationError, Problem, Spot};
 pub use tables::{
-    AdapterTable, AllLinear, AnswersChoice, DataTable, KindChoice, LimitsTable, MethodTable, ModelTable, RunFile,
-    RunTable, Targets, TrainTable,
+    AdapterTable, AllLinear, AnswersChoice, DataTable, Initialise, KindChoice, LimitsTable, MethodTable, ModelTable,
+    RunFile, RunTable, Targets, TrainTable,
 };
 
 use crate::error::Error;
@@ -133,7 +133,7 @@ impl RunSettings {
     /// An error about one key.
     #[must_use]
     pub fn wrong(&self, key: &str, half: Half, problem: Problem) -> Error {
-        ConfigurationError { problem, spot: self.spot(key, half) }.into()
+        ConfigurationError { problem, spot: self.spot(key, half).map(Box::new) }.into()
     }
 }
 

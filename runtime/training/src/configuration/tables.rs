@@ -38,13 +38,20 @@ pub struct ModelTable {
     /// A folder with an adapter in PEFT's layout to continue from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adapter: Option<String>,
-    /// Start from random weights, drawn from the seed: the folder holds only a configuration
-    /// and a tokenizer.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub random: bool,
+    /// Where the weights come from, if not from the model's files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initialise: Option<Initialise>,
     /// The revision of a hub name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
+}
+
+/// Where weights come from that are not in the model's files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Initialise {
+    /// Drawn from the seed; the folder holds a configuration and a tokenizer.
+    Random,
 }
 
 /// `[data]`: what it learns from.

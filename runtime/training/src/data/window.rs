@@ -68,3 +68,62 @@ fn batch(data: &Dataset, places: &[usize]) -> Result<Batch, Error> {
 fn narrow(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use tunebox_model::chat::Encoded;
+
+    use super::*;
+    use crate::data::{Example, Report, Shape};
+
+    /// One example a number: so many tokens, the last `targets` of them targets.
+    fn data(sizes: &[(usize, usize)]) -> Dataset {
+        let example = |(length, targets): &(usize, usize)| Example {
+            sides: vec![Encoded {
+                ids: vec![7; *length],
+                targets: (0..*length).map(|place| place >= length - targets).collect(),
+                merged: false,
+            }],
+            columns: BTreeMap::from([("weight".into(), *length as f32)]),
+            line: 1,
+        };
+        Dataset {
+            name: "test".into(),
+            shape: Shape::Text,
+            examples: sizes.iter().map(example).collect(),
+            report: Report::default(),
+            digest: String::new(),
+            token_digest: String::new(),
+        }
+    }
+
+    #[test]
+    fn every_micro_batch_knows_the_targets_and_records_of_its_whole_window() {
+        let data = data(&[(5, 2), (3, 1), (9, 8), (4, 3)]);
+        let window = window(&data, &[vec![0, 1], vec![2], vec![3]]).unwrap();
+
+        assert_eq!((window.tokens, window.targets), (21, 14));
+        for batch in &window.batches {
+            assert_eq!((batch.window_targets["example"], batch.window_size), (14, 4));
+        }
+        assert_eq!(window.batches.iter().map(|batch| batch.size).collect::<Vec<_>>(), [2, 1, 1]);
+    }
+
+    #[test]
+    fn a_window_without_a_target_divides_by_one() {
+        let data = data(&[(1, 0)]);
+        let window = window(&data, &[vec![0]]).unwrap();
+
+        assert_eq!(window.batches[0].window_targets["example"], 1);
+    }
+
+    #[test]
+    fn columns_are_in_the_order_of_the_rows_and_absent_numbers_are_nan() {
+        let mut data = data(&[(5, 2), (3, 1)]);
+        data.examples[0].columns.clear();
+        let window = window(&data, &[vec![1, 0]]).unwrap();
+        let column = &window.batches[0].columns["weight"];
+
+        assert!(column[0] == 3.0 && column[1].is_nan());
+    }
+}

@@ -25,7 +25,9 @@ pub use method::PlannedMethod;
 pub use summary::PlanSummary;
 
 use crate::checkpoint::{Identity, State, settings_that_matter};
-use crate::configuration::{AdapterTable, AnswersChoice, Half, KindChoice, Problem, RunSettings, Targets, TrainTable};
+use crate::configuration::{
+    AdapterTable, AnswersChoice, Half, Initialise, KindChoice, Problem, RunSettings, Targets, TrainTable,
+};
 use crate::data::{Batching, Dataset, Encoder, Origin, Reading, Walk};
 use crate::digest::digest;
 use crate::error::Error;
@@ -129,7 +131,7 @@ fn compute_device(settings: &RunSettings) -> Result<Device, Error> {
 /// The model with its template's clock set, and the digest of its weights.
 fn model(settings: &RunSettings, device: &Device, clock: i64) -> Result<(Arc<Model>, String), Error> {
     let table = &settings.file.model;
-    let random = table.random;
+    let random = table.initialise == Some(Initialise::Random);
     let (mut model, digest) = if random {
         let folder = settings.path("model.path", &table.path);
         let model = Model::random(&folder, settings.file.train.seed, device)?;

@@ -86,7 +86,7 @@ fn steps(running: &mut Running, observer: &mut dyn Observer, stop: &AtomicBool) 
         running.one(observer)?;
         running.seconds += begun.elapsed().as_secs_f64();
         let stopped = stop.load(Ordering::Relaxed);
-        if stopped || running.step % every == 0 || running.step == running.plan.steps {
+        if stopped || running.step.is_multiple_of(every) || running.step == running.plan.steps {
             running.save(observer)?;
         }
         if stopped && running.step < running.plan.steps {

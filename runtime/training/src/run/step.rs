@@ -49,7 +49,7 @@ impl Running {
         self.first.get_or_insert_with(|| event.clone());
         self.last = Some(event);
         let every = u64::from(self.plan.settings.file.train.validate_every);
-        if self.step % every == 0 || self.step == self.plan.steps { self.look(observer) } else { Ok(()) }
+        if self.step.is_multiple_of(every) || self.step == self.plan.steps { self.look(observer) } else { Ok(()) }
     }
 
     /// Every micro-batch through the method, then the update if anything has accumulated.

@@ -1,0 +1,182 @@
+//! A folder with all that a run needs: a tiny random model with a tokenizer of bytes, and data.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Map, Value, json};
+use tunebox_training::{Error, Event, Observer, Outcome, Plan, RunSettings, plan, run};
+
+/// A folder for runs, gone when dropped.
+pub(crate) struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    /// A model, a file of sixteen records, and nothing else.
+    pub(crate) fn new() -> Self {
+        let place = Self { folder: tempfile::tempdir().unwrap() };
+        let model = place.path("model");
+        fs::create_dir(&model).unwrap();
+        fs::write(model.join("config.json"), configuration().to_string()).unwrap();
+        fs::write(model.join("tokenizer.json"), tokenizer().to_string()).unwrap();
+        fs::write(model.join("tokenizer_config.json"), tokenizer_settings().to_string()).unwrap();
+        place.write("data.jsonl", &records(16));
+        place
+    }
+
+    /// A path in the folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Writes a file in the folder.
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    /// The settings of a small run, with more on top.
+    pub(crate) fn settings(&self, more: &[&str]) -> Result<RunSettings, Error> {
+        let mut list = vec![
+            format!("model.path={}", self.path("model").display()),
+            "model.initialise=random".into(),
+            format!("data.path={}", self.path("data.jsonl").display()),
+            "method.use=lora".into(),
+            format!("run.folder={}", self.path("runs").display()),
+            "train.rate=0.01".into(),
+        ];
+        if !more.iter().any(|text| text.starts_with("model.adapter")) {
+            list.push("train.adapter.rank=4".into());
+        }
+        list.extend(more.iter().map(|text| (*text).to_owned()));
+        RunSettings::from_overrides(&list)
+    }
+
+    /// The plan of such a run.
+    pub(crate) fn plan(&self, name: &str, more: &[&str]) -> Result<Plan, Error> {
+        let name = format!("run.name={name}");
+        plan(self.settings(&[&[name.as_str()], more].concat())?)
+    }
+
+    /// Runs it.
+    pub(crate) fn train(&self, name: &str, more: &[&str], watcher: &mut Watcher) -> Result<Outcome, Error> {
+        let plan = self.plan(name, more)?;
+        let stop = watcher.stop;
+        run(plan, watcher, stop)
+    }
+
+    /// Goes on with it.
+    pub(crate) fn resume(&self, name: &str, more: &[&str], watcher: &mut Watcher) -> Result<Outcome, Error> {
+        let name = format!("run.name={name}");
+        let mut settings = self.settings(&[&[name.as_str()], more].concat())?;
+        settings.resume = true;
+        let stop = watcher.stop;
+        run(plan(settings)?, watcher, stop)
+    }
+
+    /// The bytes of a file of a run.
+    pub(crate) fn bytes(&self, run: &str, file: &str) -> Vec<u8> {
+        fs::read(self.path("runs").join(run).join(file)).unwrap()
+    }
+
+    /// The lines of a run's metrics.
+    pub(crate) fn metrics(&self, run: &str) -> Vec<Map<String, Value>> {
+        let text = String::from_utf8(self.bytes(run, "metrics.jsonl")).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+/// What happens when a checkpoint is on the disk.
+pub(crate) type Saved = Box<dyn FnMut(u64, &Path)>;
+
+/// Watches a run, and may end it.
+pub(crate) struct Watcher {
+    /// Set to stop the run.
+    pub(crate) stop: &'static AtomicBool,
+    /// Step after which a person presses Ctrl-C.
+    pub(crate) stop_after: Option<u64>,
+    /// Step after which the process dies.
+    pub(crate) die_after: Option<u64>,
+    /// Called when a checkpoint is on the disk.
+    pub(crate) saved: Saved,
+    /// Steps seen.
+    pub(crate) steps: Vec<u64>,
+}
+
+impl Watcher {
+    /// Only watches.
+    pub(crate) fn new() -> Self {
+        let stop = Box::leak(Box::new(AtomicBool::new(false)));
+        Self { stop, stop_after: None, die_after: None, saved: Box::new(|_, _| {}), steps: Vec::new() }
+    }
+}
+
+impl Observer for Watcher {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Step(step) => {
+                self.steps.push(step.step);
+                if self.stop_after == Some(step.step) {
+                    self.stop.store(true, Ordering::Relaxed);
+                }
+                assert!(self.die_after != Some(step.step), "the process dies here");
+            }
+            Event::Saved { step, path } => (self.saved)(step, path),
+            _ => {}
+        }
+    }
+}
+
+/// Records of unequal length, so that windows and bins differ.
+pub(crate) fn records(count: usize) -> String {
+    let record = |number: usize| {
+        let question = format!("What is {number} and {number}?{}", " Please.".repeat(number % 4));
+        json!({ "messages": [
+            { "role": "user", "content": question },
+            { "role": "assistant", "content": format!("It is {}.{}", 2 * number, "!".repeat(number % 5)) },
+        ]})
+    };
+    (0..count).map(|number| format!("{}\n", record(number))).collect()
+}
+
+fn configuration() -> Value {
+    json!({
+        "model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 260, "hidden_size": 32,
+        "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "head_dim": 8, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "max_position_embeddings": 256,
+        "hidden_act": "silu", "tie_word_embeddings": true, "initializer_range": 0.2, "eos_token_id": 256,
+    })
+}
+
+/// One token a byte, written as byte-level tokenizers write bytes, and an end of text.
+fn tokenizer() -> Value {
+    let mut vocabulary = Map::new();
+    let mut further = 0;
+    for byte in 0..=255_u32 {
+        let printable = matches!(byte, 33..=126 | 161..=172 | 174..=255);
+        let code = if printable { byte } else { 256 + further };
+        further += u32::from(!printable);
+        vocabulary.insert(char::from_u32(code).unwrap().to_string(), byte.into());
+    }
+    json!({
+        "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "post_processor": null,
+        "added_tokens": [{
+            "id": 256, "content": "<|end|>", "single_word": false, "lstrip": false, "rstrip": false,
+            "normalized": false, "special": true,
+        }],
+        "pre_tokenizer": { "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false },
+        "decoder": { "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true },
+        "model": {
+            "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+            "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "vocab": vocabulary, "merges": [],
+        },
+    })
+}
+
+fn tokenizer_settings() -> Value {
+    json!({
+        "tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|end|>",
+        "chat_template": "{% for m in messages %}{{ m.role }}: {{ m.content }}<|end|>{% endfor %}\
+            {% if add_generation_prompt %}assistant: {% endif %}",
+    })
+}
