@@ -1,7 +1,6 @@
 //! Weights in, numbers and tokens out: one decoder by configuration, adapters, tokenizer, chat template, generation.
 //!
 //! Knows nothing of sandboxes and training runs.
-#![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test may stop at the first surprise"))]
 
 pub mod adapter;
 pub mod chat;
