@@ -1,4 +1,4 @@
-//! A learner of a few numbers: it scores every target token with −1 and writes down what it is asked.
+//! A learner of a few numbers: it scores every target token with −1, every other tap of it with 1, and writes down what it is asked.
 
 use std::sync::{Arc, Mutex};
 
@@ -57,8 +57,15 @@ impl Learner for FakeLearner {
     fn score(&mut self, view: &View, rows: &Arc<Rows>, taps: TapSet, _: f32, _: bool) -> Result<Scored, Error> {
         assert!(!self.diary.lock().unwrap().panics, "the model fell over");
         let logprob = rows.mask_tensor(&Device::Cpu)?.neg()?;
-        let entropy = taps.entropy.then(|| logprob.neg()).transpose()?;
-        let taps = Taps { logprob, entropy, log_sum_square: None, mean_logit: None, mean_logprob: None, top_one: None };
+        let one = |asked: bool| asked.then(|| logprob.neg()).transpose();
+        let taps = Taps {
+            entropy: one(taps.entropy)?,
+            log_sum_square: one(taps.log_sum_square)?,
+            mean_logit: one(taps.mean_logit)?,
+            mean_logprob: one(taps.mean_logprob)?,
+            top_one: one(taps.top_one)?,
+            logprob,
+        };
         Ok(Scored::of_taps(view.clone(), rows.clone(), taps, u64::from(self.updates())))
     }
 

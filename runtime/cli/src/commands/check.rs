@@ -1,0 +1,72 @@
+//! `tunebox check`: everything that can be known about a run or a method without a step.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+use tunebox_compute::explain::Exit;
+use tunebox_package::Reference;
+use tunebox_sandbox::{Engine, Grants, Limits};
+use tunebox_training::plan::available;
+use tunebox_training::{RunSettings, plan};
+
+use super::{Ending, Outcome, train};
+use crate::arguments::Global;
+use crate::terminal::{Terminal, bytes};
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// A run file, a method folder, or a `.wasm` file
+    #[arg(default_value = "run.toml")]
+    subject: PathBuf,
+    /// Sets a key of the run file
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Whether the run fits into the memory that is free; exit code 1 if not
+    #[arg(long)]
+    fit: bool,
+}
+
+impl Check {
+    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
+        if self.subject.extension().is_some_and(|extension| extension == "toml") {
+            self.check_run(terminal, global)
+        } else {
+            self.check_method(terminal)
+        }
+    }
+
+    fn check_run(&self, terminal: Terminal, global: &Global) -> Outcome {
+        let mut settings = RunSettings::load(&self.subject, &self.set)?;
+        settings.offline = global.offline;
+        let plan = plan(settings)?;
+        train::show_plan(terminal, &plan);
+        let needed = plan.run.summary.memory.total();
+        let fits = available().is_none_or(|free| needed <= free);
+        if let Some(free) = available() {
+            terminal.say(
+                "Fit",
+                format!("{} of {} free: {}", bytes(needed), bytes(free), if fits { "ok" } else { "too much" }),
+            );
+        }
+        if self.fit && !fits {
+            terminal.say("Hint", "`--set train.batch=1`, or `--set train.recompute=true`");
+            return Ok(Ending::Exit(Exit::No));
+        }
+        terminal.next(format!("tunebox train {}", self.subject.display()));
+        Ok(Ending::Done)
+    }
+
+    /// Admits the component as a run would, with the default grants.
+    fn check_method(&self, terminal: Terminal) -> Outcome {
+        let package = Reference::parse(&self.subject.display().to_string(), Path::new("."))?.open()?;
+        let method =
+            Engine::new()?.admit(&package.bytes, &package.manifest.name, &Grants::default(), &Limits::default())?;
+        terminal.say("Method", format!("{} {}, all imports granted", package.manifest.name, package.manifest.version));
+        terminal.next(format!("tunebox train --sample --method {}", self.subject.display()));
+        if terminal.json {
+            terminal.object(json!({ "event": "checked", "name": package.manifest.name, "imports": method.imports() }));
+        }
+        Ok(Ending::Done)
+    }
+}

@@ -1,0 +1,60 @@
+//! `tunebox doctor`: is this machine ready.
+
+use clap::Args;
+use serde_json::json;
+use tunebox_compute::device;
+use tunebox_compute::explain::Exit;
+use tunebox_package::{builtin, toolchain};
+use tunebox_training::plan::available;
+
+use super::{Ending, Outcome};
+use crate::terminal::{Terminal, bytes};
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Install what is missing: the WebAssembly target of Rust, for building methods
+    #[arg(long)]
+    fix: bool,
+}
+
+impl Doctor {
+    pub(crate) fn run(self, terminal: Terminal) -> Outcome {
+        if self.fix {
+            let installed = toolchain::install()?;
+            for command in &installed.commands {
+                terminal.say("Ran", command);
+            }
+        }
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let memory = available().map_or_else(|| "unknown".into(), bytes);
+        terminal.say("Machine", format!("{threads} cores, {memory} of memory free"));
+        let devices = devices();
+        for (name, state) in &devices {
+            terminal.say("Device", format!("{name}: {state}"));
+        }
+        let methods: Vec<&str> = builtin::list().iter().map(|method| method.name).collect();
+        terminal.say("Methods", methods.join(", "));
+        let found = toolchain::find().is_ok();
+        for line in toolchain::report() {
+            terminal.say("Guests", line);
+        }
+        if terminal.json {
+            terminal.object(json!({ "event": "doctor", "cores": threads, "devices": devices, "methods": methods, "guest_toolchain": found }));
+        }
+        if found {
+            terminal.next("tunebox train --sample");
+            return Ok(Ending::Done);
+        }
+        terminal.next("tunebox doctor --fix    (only needed to build methods; training works without)");
+        Ok(Ending::Exit(Exit::No))
+    }
+}
+
+/// Each device that a run can name, and whether it is there.
+fn devices() -> Vec<(&'static str, String)> {
+    let state = |name: &str| match device::parse(name) {
+        Ok(found) => device::describe(&found),
+        Err(error) => error.to_string(),
+    };
+    ["cpu", "cuda", "metal"].into_iter().map(|name| (name, state(name))).collect()
+}

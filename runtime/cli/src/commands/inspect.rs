@@ -1,0 +1,99 @@
+//! `tunebox inspect`: what a method is and what it may do, read off its bytes without running it.
+
+use std::path::Path;
+
+use clap::Args;
+use serde_json::json;
+use tunebox_package::settings::range;
+use tunebox_package::{Package, Reference};
+use tunebox_sandbox::Limits;
+
+use super::{Ending, Outcome};
+use crate::terminal::diagnostic::Failure;
+use crate::terminal::{Terminal, bytes};
+
+#[derive(Debug, Args)]
+pub(crate) struct Inspect {
+    /// A built-in method, a method folder, or a `.wasm` file
+    package: String,
+}
+
+/// What each interface lets a method do, in plain words.
+const MEANINGS: &[(&str, &str)] = &[
+    ("types", "plain types; nothing by itself"),
+    ("run", "know the step number, report declared metrics, write capped log lines"),
+    ("tensor", "compute on tensors through handles; read back a few numbers a step"),
+    ("data", "see the batch as token ids, masks and lengths, never as text"),
+    ("model", "score rows through the model; it never sees logits or weights"),
+    ("learn", "make a loss smaller: change the adapter that the run trains"),
+    ("sample", "let the model write"),
+    ("reward", "have the run's verifiers judge completions"),
+    ("hidden", "read activations inside the model"),
+    ("patch", "change activations while the run lasts"),
+    ("weights", "READ AND CHANGE WEIGHTS of the model"),
+    ("text", "turn tokens into TEXT and text into tokens"),
+];
+
+impl Inspect {
+    pub(crate) fn run(self, terminal: Terminal) -> Outcome {
+        let package = Reference::parse(&self.package, Path::new("."))?.open()?;
+        let imports = tunebox_sandbox::imports(&package.bytes)?;
+        if terminal.json {
+            terminal.object(json!({
+                "name": package.manifest.name, "version": package.manifest.version, "origin": package.origin,
+                "digest": format!("sha256:{}", package.digest), "bytes": package.bytes.len(), "imports": imports,
+                "manifest": package.manifest, "limits": Limits::default(),
+            }));
+        } else {
+            terminal.data(text(&package, &imports)?);
+        }
+        Ok(Ending::Done)
+    }
+}
+
+/// The interface of a full name such as `tunebox:method/tensor@0.1.0`.
+fn interface(import: &str) -> &str {
+    import.split_once('/').map_or(import, |(_, rest)| rest.split('@').next().unwrap_or(rest))
+}
+
+fn text(package: &Package, imports: &[String]) -> Result<String, Failure> {
+    let manifest = &package.manifest;
+    let mut lines = vec![format!("{} {}  {}", manifest.name, manifest.version, manifest.description)];
+    let mut row = |name: &str, value: String| lines.push(format!("{name:>11}  {value}"));
+    if let Some(paper) = &manifest.paper {
+        row("paper", paper.clone());
+    }
+    row("licence", manifest.licence.clone().unwrap_or_else(|| "not stated".into()));
+    row("signed", "no".into());
+    row("from", package.origin.clone());
+    row("size", bytes(package.bytes.len() as u64));
+    row("digest", format!("sha256:{}", package.digest));
+    row("contract", format!("tunebox:method@{}", manifest.interface));
+    row("data", manifest.shape.clone());
+    row("metrics", manifest.metrics.join(", "));
+    lines.push("\nIt asks for, and so it may:".into());
+    for import in imports {
+        let name = interface(import);
+        let meaning =
+            MEANINGS.iter().find(|(known, _)| *known == name).map_or("UNKNOWN: no run grants it", |(_, words)| words);
+        lines.push(format!("{name:>11}  {meaning}"));
+    }
+    lines.push("             It may not: open files, reach the network, read a clock or the environment.".into());
+    if !manifest.settings.is_empty() {
+        lines.push("\nSettings:".into());
+    }
+    for setting in &manifest.settings {
+        let default = setting.default.as_ref().map_or("must be given".into(), |value| format!("default {value}"));
+        lines.push(format!("{:>11}  {} ({}; {default})", setting.name, setting.doc, range(setting)));
+    }
+    lines.push(format!("\nLimits: {}", limits()?));
+    Ok(lines.join("\n"))
+}
+
+/// The default limits, each by its name in `[limits]`.
+fn limits() -> Result<String, Failure> {
+    let value = serde_json::to_value(Limits::default())
+        .map_err(|error| Failure::usage(format!("the limits cannot be shown: {error}"), "report this"))?;
+    let pairs = value.as_object().into_iter().flatten();
+    Ok(pairs.map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", "))
+}

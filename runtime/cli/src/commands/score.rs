@@ -1,0 +1,116 @@
+//! `tunebox score`: token ids and per-token log-probabilities of lines, of a text or of ids.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use serde_json::json;
+use tunebox_compute::fused::TapSet;
+use tunebox_model::{Rows, View};
+
+use super::subject::{Loaded, Subject};
+use super::{Ending, Outcome};
+use crate::arguments::Global;
+use crate::terminal::Terminal;
+use crate::terminal::diagnostic::Failure;
+
+#[derive(Debug, Args)]
+pub(crate) struct Score {
+    #[command(flatten)]
+    subject: Subject,
+    /// Score this text
+    #[arg(long, conflicts_with_all = ["ids", "file"])]
+    text: Option<String>,
+    /// Score these token ids, separated by commas
+    #[arg(long, conflicts_with = "file", value_delimiter = ',')]
+    ids: Option<Vec<u32>>,
+    /// Score each line: plain text, or JSON with `text` or `ids`
+    #[arg(long)]
+    file: Option<PathBuf>,
+}
+
+/// Something to score: its text where there is one, and its ids.
+struct Item {
+    text: Option<String>,
+    ids: Vec<u32>,
+}
+
+impl Score {
+    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
+        let loaded = self.subject.load(terminal, global)?;
+        for (number, item) in self.items(&loaded)?.into_iter().enumerate() {
+            if item.ids.len() < 2 {
+                return Err(Failure::usage(
+                    format!("entry {} has {} tokens", number + 1, item.ids.len()),
+                    "a log-probability belongs to a token with a token before it: two are the least",
+                ));
+            }
+            let logprobs = logprobs(&loaded, &item.ids)?;
+            if terminal.json {
+                terminal.object(json!({ "text": item.text, "ids": item.ids, "logprobs": logprobs }));
+            } else {
+                table(terminal, &loaded, &item.ids, &logprobs)?;
+            }
+        }
+        Ok(Ending::Done)
+    }
+
+    fn items(&self, loaded: &Loaded) -> Result<Vec<Item>, Failure> {
+        let encode = |text: String| -> Result<Item, Failure> {
+            let ids = loaded.policy.model().tokenizer()?.encode(&text, true)?;
+            Ok(Item { text: Some(text), ids })
+        };
+        match (&self.text, &self.ids, &self.file) {
+            (Some(text), ..) => Ok(vec![encode(text.clone())?]),
+            (_, Some(ids), _) => Ok(vec![Item { text: None, ids: ids.clone() }]),
+            (.., Some(path)) => {
+                let content = std::fs::read_to_string(path).map_err(|error| Failure::file(path, &error))?;
+                content.lines().filter(|line| !line.trim().is_empty()).map(|line| parse(line, encode)).collect()
+            }
+            _ => Err(Failure::usage("there is nothing to score", "give `--text`, `--ids` or `--file`")),
+        }
+    }
+}
+
+/// A line of JSON with `text` or `ids`, or else plain text.
+fn parse(line: &str, encode: impl Fn(String) -> Result<Item, Failure>) -> Result<Item, Failure> {
+    let Ok(serde_json::Value::Object(object)) = serde_json::from_str(line) else {
+        return encode(line.to_owned());
+    };
+    if let Some(ids) = object.get("ids") {
+        let ids = serde_json::from_value(ids.clone()).map_err(|error| {
+            Failure::usage(format!("`ids` is not a list of token ids: {error}"), "write `{\"ids\": [1, 2, 3]}`")
+        })?;
+        return Ok(Item { text: None, ids });
+    }
+    match object.get("text").and_then(|text| text.as_str()) {
+        Some(text) => encode(text.to_owned()),
+        None => Err(Failure::usage("a JSON line has neither `text` nor `ids`", "write `{\"text\": \"…\"}`")),
+    }
+}
+
+/// One number for each token after the first.
+fn logprobs(loaded: &Loaded, ids: &[u32]) -> Result<Vec<f32>, Failure> {
+    let mut targets = vec![true; ids.len()];
+    targets[0] = false;
+    let rows = Arc::new(Rows::new(vec![ids.to_vec()], vec![targets])?);
+    let scored = loaded.policy.score(&View::Policy, &rows, TapSet::default(), 1.0, false)?;
+    let row =
+        scored.taps.logprob.flatten_all().and_then(|row| row.to_vec1::<f32>()).map_err(tunebox_compute::Error::from)?;
+    Ok(row[1..].to_vec())
+}
+
+fn table(terminal: Terminal, loaded: &Loaded, ids: &[u32], logprobs: &[f32]) -> Result<(), Failure> {
+    for (i, id) in ids.iter().enumerate() {
+        let piece = match loaded.policy.model().tokenizer() {
+            Ok(tokenizer) => format!("{:?}", tokenizer.decode(&[*id], false)?),
+            Err(_) => String::new(),
+        };
+        let number = if i == 0 { String::new() } else { format!("{:.4}", logprobs[i - 1]) };
+        terminal.data(format!("{number:>10}  {id:>7}  {piece}"));
+    }
+    let sum: f64 = logprobs.iter().map(|value| f64::from(*value)).sum();
+    let mean = sum / logprobs.len() as f64;
+    terminal.data(format!("{sum:>10.4}  sum over {} tokens, perplexity {:.3}", logprobs.len(), (-mean).exp()));
+    Ok(())
+}

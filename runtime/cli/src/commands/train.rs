@@ -1,0 +1,193 @@
+//! `tunebox train`: one run, which ends with an artifact.
+
+mod sample;
+mod watch;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Args;
+use serde_json::json;
+use tunebox_compute::explain::Exit;
+use tunebox_training::{Outcome as Ended, Plan, RunSettings, plan, run};
+
+use super::{Ending, Outcome};
+use crate::arguments::Global;
+use crate::terminal::diagnostic::Failure;
+use crate::terminal::{Terminal, bytes, duration, grouped};
+use watch::Watch;
+
+/// A run, as the person described it.
+#[derive(Debug, Args)]
+pub(crate) struct Train {
+    /// A run file; without one, `--model` and `--data` say what to train on what
+    run: Option<PathBuf>,
+    /// The tiny model and data that come with tunebox
+    #[arg(long, conflicts_with = "run")]
+    sample: bool,
+    /// A built-in method, a method folder, or a `.wasm` file
+    #[arg(long)]
+    method: Option<String>,
+    /// A model: folder, `.gguf` file, or hub name
+    #[arg(long)]
+    model: Option<String>,
+    /// A JSONL file
+    #[arg(long)]
+    data: Option<String>,
+    /// Sets a key of the run file, as in `train.rate=1e-4`; may be given several times
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// The name of the run's folder
+    #[arg(long)]
+    name: Option<String>,
+    /// `cpu`, `cuda[:n]` or `metal`
+    #[arg(long)]
+    device: Option<String>,
+    /// Go on with a run that was stopped
+    #[arg(long)]
+    resume: bool,
+    /// Only plan: check everything, run no step
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Train {
+    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
+        let settings = self.settings(global.offline)?;
+        let plan = plan(settings)?;
+        if self.dry_run {
+            show_plan(terminal, &plan);
+            terminal.next("the same command without `--dry-run`");
+            return Ok(Ending::Done);
+        }
+        let stop = on_interrupt()?;
+        let log_every = u64::from(plan.run.summary.log_every);
+        let steps = plan.run.steps;
+        let mut watch = Watch::new(terminal, log_every, steps);
+        let ended = run(plan, &mut watch, &stop);
+        watch.clear();
+        self.report(terminal, ended?)
+    }
+
+    /// The run file, the sample, or the flags alone; flags and `--set` on top.
+    pub(crate) fn settings(&self, offline: bool) -> Result<RunSettings, Failure> {
+        let overrides = self.overrides();
+        let mut settings = match (&self.run, self.sample) {
+            (_, true) => RunSettings::sample(&overrides)?,
+            (Some(path), _) => RunSettings::load(path, &overrides)?,
+            (None, false) if self.model.is_none() || self.data.is_none() => {
+                return Err(Failure::usage(
+                    "there is nothing to train",
+                    "`tunebox train --sample` trains what comes with tunebox; else give a run file, or `--model` and `--data`",
+                ));
+            }
+            (None, false) => RunSettings::from_overrides(&overrides)?,
+        };
+        settings.resume = self.resume;
+        settings.offline = offline;
+        Ok(settings)
+    }
+
+    /// Flags are short forms of `--set`; an explicit `--set` comes last and so decides.
+    fn overrides(&self) -> Vec<String> {
+        let default_method = (self.run.is_none() && !self.sample && self.method.is_none()).then(|| "lora".to_owned());
+        let flags = [
+            ("model.path", self.model.clone()),
+            ("data.path", self.data.clone()),
+            ("method.use", self.method.clone().or(default_method)),
+            ("run.name", self.name.clone()),
+            ("train.device", self.device.clone()),
+        ];
+        let quoted = flags
+            .into_iter()
+            .filter_map(|(key, value)| value.map(|value| format!("{key}={}", toml::Value::String(value))));
+        quoted.chain(self.set.iter().cloned()).collect()
+    }
+
+    fn report(&self, terminal: Terminal, ended: Ended) -> Outcome {
+        let summary = ended.summary();
+        let folder = summary.folder.display();
+        if let Ended::Interrupted(_) = ended {
+            let saved =
+                summary.checkpoint.as_ref().map_or_else(|| folder.to_string(), |(_, path)| path.display().to_string());
+            terminal.say("Stopped", format!("at step {} of {}, saved {saved}", summary.step, summary.total));
+            terminal.next(format!("the same command with `--resume`{}", self.naming(&summary.name)));
+            finished(terminal, &ended);
+            return Ok(Ending::Exit(Exit::Interrupted));
+        }
+        let metric = |name: &str| summary.last.as_ref().and_then(|step| step.metric(name));
+        let loss = metric("loss").map_or(String::new(), |loss| format!(", loss {loss:.3}"));
+        let accuracy = metric("accuracy").map_or(String::new(), |value| format!(", accuracy {value:.2}"));
+        terminal
+            .say("Done", format!("{} steps in {}{loss}{accuracy}", grouped(summary.total), duration(summary.seconds)));
+        let files: Vec<String> = summary
+            .written
+            .iter()
+            .map(|file| {
+                format!(
+                    "{} {}",
+                    file.path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default(),
+                    bytes(file.bytes)
+                )
+            })
+            .collect();
+        terminal.say("Wrote", format!("{folder}  {}", files.join(", ")));
+        if self.sample {
+            sample::compare(terminal, &summary.folder)?;
+        }
+        terminal.next(format!("tunebox chat {folder}"));
+        finished(terminal, &ended);
+        Ok(Ending::Done)
+    }
+
+    /// How the resuming command must name a run that got its name by itself.
+    fn naming(&self, name: &str) -> String {
+        if self.name.is_some() || self.run.is_some() { String::new() } else { format!(" and `--name {name}`") }
+    }
+}
+
+fn finished(terminal: Terminal, ended: &Ended) {
+    let summary = ended.summary();
+    if terminal.json {
+        terminal.object(json!({
+            "event": if matches!(ended, Ended::Finished(_)) { "finished" } else { "stopped" },
+            "name": summary.name, "folder": summary.folder, "step": summary.step, "total": summary.total,
+            "seconds": summary.seconds, "tokens": summary.tokens,
+            "checkpoint": summary.checkpoint.as_ref().map(|(_, path)| path),
+        }));
+    }
+}
+
+/// A flag that the first Ctrl-C raises; the second ends the program at once.
+fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::SeqCst) {
+            std::process::exit(i32::from(Exit::Interrupted as u8));
+        }
+    })
+    .map_err(|error| Failure::usage(format!("Ctrl-C cannot be heard: {error}"), "run it without another handler"))?;
+    Ok(stop)
+}
+
+/// What a plan says, for a person or a machine.
+pub(super) fn show_plan(terminal: Terminal, plan: &Plan) {
+    if terminal.json {
+        terminal.object(json!({ "event": "plan", "plan": plan.run.summary }));
+        return;
+    }
+    watch::card(terminal, &plan.run.summary, &plan.run.folder, None);
+    let memory = &plan.run.summary.memory;
+    terminal.say(
+        "Memory",
+        format!(
+            "about {}: weights {}, training {}, activations {}",
+            bytes(memory.total()),
+            bytes(memory.weights),
+            bytes(memory.training),
+            bytes(memory.activations)
+        ),
+    );
+}

@@ -1,0 +1,175 @@
+//! Somebody who watches a run: rows for a person, objects for a machine.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+use tunebox_training::plan::PlanSummary;
+use tunebox_training::{Event, Observer, StepEvent};
+
+use crate::terminal::progress::Bar;
+use crate::terminal::{Terminal, bytes, grouped};
+
+/// Shows what a run tells.
+pub(super) struct Watch {
+    terminal: Terminal,
+    log_every: u64,
+    total: u64,
+    bar: Option<Bar>,
+    headed: bool,
+    tokens: f64,
+    seconds: f64,
+}
+
+impl Watch {
+    pub(super) fn new(terminal: Terminal, log_every: u64, total: u64) -> Self {
+        Self { terminal, log_every, total, bar: None, headed: false, tokens: 0.0, seconds: 0.0 }
+    }
+
+    /// Takes the bar away.
+    pub(super) fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.clear();
+        }
+    }
+
+    fn above(&self, write: impl FnOnce()) {
+        match &self.bar {
+            Some(bar) => bar.above(write),
+            None => write(),
+        }
+    }
+
+    fn step(&mut self, event: &StepEvent) {
+        if self.terminal.json {
+            self.terminal.object(object(event));
+            return;
+        }
+        self.tokens += event.tokens as f64;
+        self.seconds += event.seconds;
+        let bar = self.bar.get_or_insert_with(|| Bar::new(self.terminal, "train", self.total));
+        bar.at(event.step);
+        if !event.step.is_multiple_of(self.log_every) && event.step != event.total && event.step != 1 {
+            return;
+        }
+        let rate = self.tokens / self.seconds.max(1e-9);
+        (self.tokens, self.seconds) = (0.0, 0.0);
+        let first = !std::mem::replace(&mut self.headed, true);
+        let terminal = self.terminal;
+        self.above(|| {
+            if first {
+                terminal.tell(head(event));
+            }
+            terminal.tell(row(event, rate));
+        });
+    }
+}
+
+impl Observer for Watch {
+    fn event(&mut self, event: Event<'_>) {
+        let terminal = self.terminal;
+        match event {
+            Event::Planned { summary, folder, resumed } if terminal.json => {
+                terminal.object(json!({ "event": "planned", "plan": summary, "folder": folder, "resumed": resumed }));
+            }
+            Event::Planned { summary, folder, resumed } => card(terminal, summary, folder, resumed),
+            Event::Step(step) => self.step(step),
+            Event::Validated { step, loss } if terminal.json => {
+                terminal.object(json!({ "event": "validated", "step": step, "loss": loss }));
+            }
+            Event::Validated { step, loss } => {
+                self.above(|| terminal.say("Validated", format!("after step {step}: loss {loss:.4}")));
+            }
+            Event::Saved { step, path } if terminal.json => {
+                terminal.object(json!({ "event": "saved", "step": step, "path": path }));
+            }
+            Event::Saved { path, .. } => self.above(|| terminal.detail(format!("saved {}", path.display()))),
+            Event::Log { step, line } if terminal.json => {
+                terminal.object(json!({ "event": "log", "step": step, "line": line }));
+            }
+            Event::Log { step, line } => self.above(|| terminal.say("Method", format!("step {step}: {line}"))),
+            Event::Warning { text } if terminal.json => terminal.object(json!({ "event": "warning", "text": text })),
+            Event::Warning { text } => self.above(|| terminal.say("Warning", text)),
+        }
+    }
+}
+
+fn object(event: &StepEvent) -> Value {
+    let metrics: Map<String, Value> = event.metrics.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    json!({
+        "event": "step", "step": event.step, "total": event.total, "epoch": event.epoch, "metrics": metrics,
+        "gradient_norm": event.gradient_norm, "rate": event.rate, "tokens": event.tokens, "targets": event.targets,
+        "tokens_per_second": event.tokens_per_second, "seconds": event.seconds, "peak_bytes": event.peak,
+    })
+}
+
+fn head(event: &StepEvent) -> String {
+    let names: String = event.metrics.iter().map(|(name, _)| format!("{name:>10}")).collect();
+    format!("{:>8}{names}{:>11}{:>11}{:>11}{:>11}", "step", "gradient", "rate", "tokens/s", "peak")
+}
+
+fn row(event: &StepEvent, tokens_per_second: f64) -> String {
+    let values: String = event.metrics.iter().map(|(_, value)| format!("{value:>10.4}")).collect();
+    let peak = event.peak.map_or_else(String::new, bytes);
+    format!(
+        "{:>8}{values}{:>11.3}{:>11.2e}{:>11}{:>11}",
+        event.step,
+        event.gradient_norm,
+        event.rate,
+        grouped(tokens_per_second.round() as u64),
+        peak
+    )
+}
+
+/// The head of a run: what is trained, on what, by which method.
+pub(super) fn card(terminal: Terminal, plan: &PlanSummary, folder: &Path, resumed: Option<u64>) {
+    let data = format!(
+        "{}, {} records, {} of {} tokens learned",
+        plan.data,
+        grouped(plan.records as u64),
+        grouped(plan.report.targets as u64),
+        grouped(plan.report.tokens as u64)
+    );
+    let batch =
+        if plan.accumulation > 1 { format!("{} × {}", plan.batch, plan.accumulation) } else { plan.batch.to_string() };
+    let share = 100.0 * plan.trainable as f64 / plan.parameters.max(1) as f64;
+    let adapter =
+        if plan.adapter == "full" { "every weight".to_owned() } else { format!("{} rank {}", plan.adapter, plan.rank) };
+    terminal.say("Run", folder.display().to_string());
+    terminal.say(
+        "Model",
+        format!("{}, {}, {} weights, on {}", plan.model, plan.family, grouped(plan.parameters), plan.device),
+    );
+    terminal.say(
+        "Method",
+        format!("{} {}, signed: no, imports {}", plan.method, plan.method_version, short(&plan.imports)),
+    );
+    terminal.say("Data", data);
+    terminal.say(
+        "Training",
+        format!(
+            "{adapter}, {} trainable ({share:.2} %), batch {batch}, {} steps, rate {:e} {}",
+            grouped(plan.trainable),
+            grouped(plan.steps),
+            plan.rate,
+            plan.schedule
+        ),
+    );
+    for (what, lines) in [
+        ("left out", plan.report.skipped.len()),
+        ("without a target in reach", plan.report.dropped.len()),
+        ("cut at the end", plan.report.truncated),
+    ] {
+        if lines > 0 {
+            terminal.say("Note", format!("{lines} records {what}"));
+        }
+    }
+    if let Some(step) = resumed {
+        terminal.say("Resuming", format!("at step {step}: same model, data and method"));
+    }
+}
+
+fn short(imports: &[String]) -> String {
+    let names =
+        imports.iter().map(|import| import.rsplit('/').next().unwrap_or(import).split('@').next().unwrap_or(import));
+    names.filter(|name| *name != "types").collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,104 @@
+//! Turns an error into the text a person reads: what, where, why, what was kept, what to do.
+//!
+//! The only place where errors become text; libraries hand over an [`Explanation`].
+
+use anstyle::{AnsiColor, Style};
+use tunebox_compute::explain::{Exit, Explain, Explanation, Snippet};
+
+/// What ends a command early: the words, and the exit code.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) explanation: Box<Explanation>,
+    pub(crate) exit: Exit,
+}
+
+impl<E: Explain> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self { explanation: Box::new(error.explanation()), exit: error.exit() }
+    }
+}
+
+impl Failure {
+    /// A wrong use of the command line.
+    pub(crate) fn usage(what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { explanation: Box::new(Explanation::new("usage", what).with_hint(hint)), exit: Exit::Usage }
+    }
+
+    /// A file that could not be read or written.
+    pub(crate) fn file(path: &std::path::Path, error: &std::io::Error) -> Self {
+        let what = format!("`{}` cannot be used", path.display());
+        let explanation = Explanation::new("file", what).with_why(error.to_string());
+        Self { explanation: Box::new(explanation), exit: Exit::Usage }
+    }
+
+    /// The failure as text, coloured when the terminal shows colours.
+    pub(crate) fn text(&self) -> String {
+        let e = &self.explanation;
+        let (red, bold, blue) = (colour(AnsiColor::Red).bold(), Style::new().bold(), colour(AnsiColor::Blue).bold());
+        let mut text = format!("{red}error[{}]{red:#}{bold}: {}{bold:#}\n", e.area, e.what);
+        let width = e.snippet.as_ref().map_or(0, |snippet| snippet.line.to_string().len());
+        if let Some(place) = &e.place {
+            text += &format!("{:width$} {blue}-->{blue:#} {place}\n", "");
+        }
+        if let Some(snippet) = &e.snippet {
+            text += &excerpt(snippet, width);
+        }
+        for (word, line) in [("why: ", &e.why), ("kept:", &e.kept), ("hint:", &e.hint)] {
+            if let Some(line) = line {
+                text += &format!("{blue}{word}{blue:#} {line}\n");
+            }
+        }
+        text
+    }
+
+    /// The failure as one JSON object.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        let e = &self.explanation;
+        serde_json::json!({
+            "schema": 1, "event": "error", "area": e.area, "what": e.what, "place": e.place,
+            "why": e.why, "kept": e.kept, "hint": e.hint, "exit": self.exit as u8,
+        })
+    }
+}
+
+fn colour(colour: AnsiColor) -> Style {
+    Style::new().fg_color(Some(colour.into()))
+}
+
+/// The line that is wrong, with carets under the part that is.
+fn excerpt(snippet: &Snippet, width: usize) -> String {
+    let (blue, red) = (colour(AnsiColor::Blue).bold(), colour(AnsiColor::Red).bold());
+    let bar = format!("{:width$} {blue}|{blue:#}", "");
+    let (shown, lead) = around(&snippet.text, snippet.column);
+    let mut text = format!("{bar}\n{blue}{:width$} |{blue:#} {shown}\n", snippet.line);
+    if snippet.column > 0 {
+        let carets = "^".repeat(snippet.width.clamp(1, 80));
+        let note = snippet.note.as_deref().unwrap_or_default();
+        text += &format!("{bar} {}{red}{carets} {note}{red:#}\n", " ".repeat(lead));
+    } else {
+        text += &format!("{bar}\n");
+    }
+    text
+}
+
+/// A window of at most 100 characters around a column, and where the column falls in it.
+fn around(line: &str, column: usize) -> (String, usize) {
+    let at = column.saturating_sub(1);
+    let first = at.saturating_sub(60);
+    let shown: String = line.chars().skip(first).take(100).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let (head, tail) = (if first > 0 { "…" } else { "" }, if line.chars().count() > first + 100 { "…" } else { "" });
+    (format!("{head}{shown}{tail}"), at - first + head.chars().count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_line_is_shown_around_the_place() {
+        let line = format!("{}X{}", "a".repeat(300), "b".repeat(300));
+        let (shown, lead) = around(&line, 301);
+        assert_eq!(shown.chars().nth(lead), Some('X'));
+        assert!(shown.chars().count() <= 102);
+    }
+}

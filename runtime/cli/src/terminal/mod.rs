@@ -1,0 +1,132 @@
+//! What the person sees. Data goes to stdout, everything said to a person to stderr.
+
+pub(crate) mod diagnostic;
+pub(crate) mod progress;
+
+use std::io::{IsTerminal, Write};
+
+use anstyle::{AnsiColor, Style};
+
+/// How much is said, and in which form.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terminal {
+    pub(crate) json: bool,
+    pub(crate) quiet: bool,
+    pub(crate) verbose: bool,
+}
+
+impl Terminal {
+    /// A line for a person, led by a verb in the margin: `   Saved runs/one/steps/000010`.
+    pub(crate) fn say(&self, verb: &str, text: impl AsRef<str>) {
+        if self.quiet || self.json {
+            return;
+        }
+        let green = Style::new().bold().fg_color(Some(AnsiColor::Green.into()));
+        let mut lines = text.as_ref().lines();
+        let mut err = anstream::stderr();
+        let _ = writeln!(err, "{green}{verb:>11}{green:#} {}", lines.next().unwrap_or_default());
+        for line in lines {
+            let _ = writeln!(err, "{:11} {line}", "");
+        }
+    }
+
+    /// A line for a person, as it is.
+    pub(crate) fn tell(&self, text: impl AsRef<str>) {
+        if !self.quiet && !self.json {
+            let _ = writeln!(anstream::stderr(), "{}", text.as_ref());
+        }
+    }
+
+    /// What to type next.
+    pub(crate) fn next(&self, command: impl AsRef<str>) {
+        self.say("Next", command);
+    }
+
+    /// Something only the curious want to know.
+    pub(crate) fn detail(&self, text: impl AsRef<str>) {
+        if self.verbose {
+            self.tell(text);
+        }
+    }
+
+    /// Data: one JSON object a line in JSON mode.
+    pub(crate) fn object(&self, mut value: serde_json::Value) {
+        if let Some(object) = value.as_object_mut() {
+            object.shift_insert(0, "schema".into(), 1.into());
+        }
+        self.data(value.to_string());
+    }
+
+    /// A line of data. A closed pipe ends the program quietly, as for any filter.
+    pub(crate) fn data(&self, line: impl AsRef<str>) {
+        self.raw(format!("{}\n", line.as_ref()));
+    }
+
+    /// Data without a line end, shown at once: the words of a model as they come.
+    pub(crate) fn raw(&self, text: impl AsRef<str>) {
+        let mut out = std::io::stdout().lock();
+        if out.write_all(text.as_ref().as_bytes()).and_then(|()| out.flush()).is_err() {
+            std::process::exit(0);
+        }
+    }
+
+    /// Whether a person watches stderr, so that a bar may move there.
+    pub(crate) fn watched(&self) -> bool {
+        !self.json && !self.quiet && std::io::stderr().is_terminal()
+    }
+}
+
+/// `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `5.8 GiB`, `91 KiB`.
+pub(crate) fn bytes(count: u64) -> String {
+    let mut size = count as f64;
+    for unit in ["B", "KiB", "MiB"] {
+        if size < 1024.0 {
+            return if size < 10.0 && unit != "B" { format!("{size:.1} {unit}") } else { format!("{size:.0} {unit}") };
+        }
+        size /= 1024.0;
+    }
+    format!("{size:.1} GiB")
+}
+
+/// `6 min 12 s`.
+pub(crate) fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 10.0 => format!("{s:.1} s"),
+        s if s < 60.0 => format!("{s:.0} s"),
+        s if s < 3600.0 => format!("{} min {} s", s as u64 / 60, s as u64 % 60),
+        s => format!("{} h {} min", s as u64 / 3600, s as u64 % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        assert_eq!([grouped(7), grouped(1234), grouped(1234567)], ["7", "1,234", "1,234,567"]);
+    }
+
+    #[test]
+    fn sizes_carry_the_unit_that_fits() {
+        assert_eq!([bytes(91 * 1024), bytes(2_202_010), bytes(6 << 30)], ["91 KiB", "2.1 MiB", "6.0 GiB"]);
+    }
+
+    #[test]
+    fn durations_read_like_speech() {
+        assert_eq!([duration(1.23), duration(372.0), duration(3725.0)], ["1.2 s", "6 min 12 s", "1 h 2 min"]);
+    }
+}

@@ -1,0 +1,38 @@
+//! Files that are generated and compared: a test fails where they differ, `BLESS=1` rewrites them.
+
+use std::path::{Path, PathBuf};
+
+/// The root of the repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Compares a file of the repository with what it should hold, or writes it under `BLESS=1`.
+pub fn assert_file(path: &str, wanted: &str) {
+    let file = root().join(path);
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&file, wanted).unwrap();
+        return;
+    }
+    let found = std::fs::read_to_string(&file).unwrap_or_default();
+    let line = found
+        .lines()
+        .zip(wanted.lines())
+        .position(|(a, b)| a != b)
+        .unwrap_or(found.lines().count().min(wanted.lines().count()));
+    assert!(
+        found == wanted,
+        "`{path}` is out of date from line {}:\n  found  {:?}\n  wanted {:?}\n`BLESS=1 cargo test --release --workspace` rewrites it",
+        line + 1,
+        found.lines().nth(line),
+        wanted.lines().nth(line),
+    );
+}
+
+/// A text with what stands between two marks replaced.
+pub fn between(text: &str, name: &str, inside: &str) -> String {
+    let (begin, end) = (format!("<!-- {name}:begin -->\n"), format!("<!-- {name}:end -->"));
+    let start = text.find(&begin).unwrap_or_else(|| panic!("no mark `{name}`")) + begin.len();
+    let stop = text.find(&end).unwrap_or_else(|| panic!("no end mark `{name}`"));
+    format!("{}{inside}{}", &text[..start], &text[stop..])
+}

@@ -1,0 +1,224 @@
+//! The tiny models of `golden/families.py`, made again: the same weights from the same formula, as files.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use candle_core::quantized::gguf_file::{self, Value as Stored};
+use candle_core::quantized::{GgmlDType, QTensor};
+use serde_json::Value;
+use tunebox_compute::{DType, Device, Tensor};
+use tunebox_model::configuration::{Configuration, RopeScaling, RopeSetting};
+use tunebox_model::families::expected;
+
+/// One file of `golden/families`.
+pub(crate) struct Golden {
+    pub(crate) name: String,
+    pub(crate) config: Value,
+    pub(crate) ids: Vec<u32>,
+    pub(crate) logprobs: Vec<f64>,
+    pub(crate) logprobs_f64: Vec<f64>,
+    pub(crate) prompt: usize,
+    pub(crate) greedy: Vec<u32>,
+}
+
+impl Golden {
+    /// All of them, by name.
+    pub(crate) fn all() -> Vec<Self> {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/families");
+        let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        assert_eq!(files.len(), 7, "a golden file is missing");
+        files.iter().map(|path| Self::read(path)).collect()
+    }
+
+    /// One of them.
+    pub(crate) fn named(name: &str) -> Self {
+        Self::all().into_iter().find(|golden| golden.name == name).unwrap()
+    }
+
+    fn read(path: &Path) -> Self {
+        let value: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let ids = |key: &str| value[key].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect();
+        let numbers = |key: &str| value[key].as_array().unwrap().iter().map(|one| one.as_f64().unwrap()).collect();
+        Self {
+            name: path.file_stem().unwrap().to_str().unwrap().to_owned(),
+            config: value["config"].clone(),
+            ids: ids("ids"),
+            logprobs: numbers("logprobs"),
+            logprobs_f64: numbers("logprobs_f64"),
+            prompt: value["prompt"].as_u64().unwrap() as usize,
+            greedy: ids("greedy"),
+        }
+    }
+
+    pub(crate) fn configuration(&self) -> Configuration {
+        Configuration::from_hugging_face(&self.config, Path::new("config.json")).unwrap()
+    }
+
+    /// The weights by their Hugging Face names, in `f32`.
+    pub(crate) fn weights(&self) -> BTreeMap<String, Tensor> {
+        let configuration = self.configuration();
+        let named = expected(&configuration).into_iter();
+        named.map(|(name, shape)| (name.clone(), weight(&name, &shape, configuration.unit_offset_norm))).collect()
+    }
+}
+
+/// `count` numbers in [-1, 1): FNV-1a of the name, then splitmix64 from there, the upper 24 bits of each.
+fn noise(name: &str, count: usize) -> Vec<f32> {
+    let seed = name
+        .bytes()
+        .fold(0xCBF2_9CE4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3));
+    let one = |at: usize| {
+        let mut z = seed.wrapping_add((at as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^= z >> 31;
+        (z >> 40) as f32 / (1u32 << 23) as f32 - 1.0
+    };
+    (0..count).map(one).collect()
+}
+
+fn weight(name: &str, shape: &[usize], unit_offset: bool) -> Tensor {
+    let values = noise(name, shape.iter().product());
+    let base = if name.ends_with("norm.weight") && !unit_offset { 1.0 } else { 0.0 };
+    let values: Vec<f32> = values.into_iter().map(|value| base + 0.25 * value).collect();
+    Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
+}
+
+/// Writes a folder with `config.json` and one safetensors file.
+pub(crate) fn write_folder(folder: &Path, config: &Value, weights: &BTreeMap<String, Tensor>) {
+    std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
+    safetensors::serialize_to_file(weights.iter(), None, &folder.join("model.safetensors")).unwrap();
+}
+
+/// Writes a folder with `config.json`, two safetensors files and their index.
+pub(crate) fn write_shards(folder: &Path, config: &Value, weights: &BTreeMap<String, Tensor>) {
+    std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
+    let mut map = serde_json::Map::new();
+    for shard in 0..2 {
+        let file = format!("model-0000{}-of-00002.safetensors", shard + 1);
+        let part: BTreeMap<_, _> =
+            weights.iter().enumerate().filter(|(at, _)| at % 2 == shard).map(|(_, one)| one).collect();
+        safetensors::serialize_to_file(part.clone(), None, &folder.join(&file)).unwrap();
+        map.extend(part.keys().map(|name| ((*name).clone(), file.clone().into())));
+    }
+    let index = serde_json::json!({"metadata": {}, "weight_map": map});
+    std::fs::write(folder.join("model.safetensors.index.json"), index.to_string()).unwrap();
+}
+
+/// Writes a model as llama.cpp's converter does, in `f32`: other names, Llama's rotation pairs side by side, Gemma's
+/// norms with the 1 added, Llama 3's scaling as divisors.
+pub(crate) fn write_gguf(path: &Path, golden: &Golden) {
+    let configuration = golden.configuration();
+    let architecture = match configuration.family.as_str() {
+        "gemma3_text" => "gemma3",
+        "mistral" => "llama",
+        family => family,
+    };
+    let mut tensors: Vec<(String, QTensor)> = Vec::new();
+    for (name, tensor) in golden.weights() {
+        let tensor = match name.as_str() {
+            name if architecture == "llama" && name.contains(".q_proj.") => side_by_side(&tensor, configuration.heads),
+            name if architecture == "llama" && name.contains(".k_proj.") => {
+                side_by_side(&tensor, configuration.kv_heads)
+            }
+            name if architecture == "gemma3" && name.ends_with("norm.weight") => (tensor + 1.0).unwrap(),
+            _ => tensor,
+        };
+        tensors.push((gguf_name(&name, architecture), QTensor::quantize(&tensor, GgmlDType::F32).unwrap()));
+    }
+    if let RopeScaling::Llama3 { .. } = configuration.ropes[0].scaling {
+        let plain = RopeSetting::plain(configuration.ropes[0].theta).frequencies(configuration.head_dim);
+        let scaled = configuration.ropes[0].frequencies(configuration.head_dim);
+        let divisors: Vec<f32> = plain.iter().zip(&scaled).map(|(plain, scaled)| (plain / scaled) as f32).collect();
+        let divisors = Tensor::new(divisors, &Device::Cpu).unwrap();
+        tensors.push(("rope_freqs.weight".into(), QTensor::quantize(&divisors, GgmlDType::F32).unwrap()));
+    }
+    let metadata = metadata(&configuration, architecture);
+    let metadata: Vec<(&str, &Stored)> = metadata.iter().map(|(key, value)| (key.as_str(), value)).collect();
+    let tensors: Vec<(&str, &QTensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+    gguf_file::write(&mut std::fs::File::create(path).unwrap(), &metadata, &tensors).unwrap();
+}
+
+fn metadata(configuration: &Configuration, architecture: &str) -> Vec<(String, Stored)> {
+    let size = |size: usize| Stored::U32(size as u32);
+    let number = |number: f64| Stored::F32(number as f32);
+    let mut list = vec![
+        ("embedding_length", size(configuration.hidden)),
+        ("block_count", size(configuration.layers)),
+        ("feed_forward_length", size(configuration.intermediate)),
+        ("attention.head_count", size(configuration.heads)),
+        ("attention.head_count_kv", size(configuration.kv_heads)),
+        ("attention.key_length", size(configuration.head_dim)),
+        ("attention.value_length", size(configuration.head_dim)),
+        ("attention.layer_norm_rms_epsilon", number(configuration.norm_epsilon)),
+        ("context_length", size(configuration.max_positions)),
+        ("rope.freq_base", number(configuration.ropes[0].theta)),
+    ];
+    if let Some(window) = configuration.layers_kind.iter().find_map(|kind| kind.window) {
+        list.push(("attention.sliding_window", size(window)));
+    }
+    if architecture == "gemma3" {
+        list.push(("attention.sliding_window_pattern", size(2)));
+        list.push(("attention.scale", number(configuration.attention_scale.into())));
+        list.push(("final_logit_softcapping", number(configuration.logit_soft_cap.unwrap().into())));
+    }
+    match configuration.ropes[0].scaling {
+        RopeScaling::Linear { factor } => {
+            list.push(("rope.scaling.type", Stored::String("linear".into())));
+            list.push(("rope.scaling.factor", number(factor)));
+        }
+        RopeScaling::Yarn { factor, original, beta_fast, .. } => {
+            list.push(("rope.scaling.yarn_beta_fast", number(beta_fast)));
+            list.push(("rope.scaling.type", Stored::String("yarn".into())));
+            list.push(("rope.scaling.factor", number(factor)));
+            list.push(("rope.scaling.original_context_length", size(original as usize)));
+        }
+        _ => {}
+    }
+    let mut list: Vec<_> = list.into_iter().map(|(key, value)| (format!("{architecture}.{key}"), value)).collect();
+    list.push(("general.architecture".into(), Stored::String(architecture.into())));
+    list
+}
+
+/// Row `p·d/2 + i` of a head becomes row `2i + p`.
+fn side_by_side(tensor: &Tensor, heads: usize) -> Tensor {
+    let rows = tensor.dim(0).unwrap();
+    let half = rows / heads / 2;
+    let order: Vec<u32> = (0..rows)
+        .map(|row| {
+            let (head, within) = (row / (2 * half), row % (2 * half));
+            (head * 2 * half + within % 2 * half + within / 2) as u32
+        })
+        .collect();
+    tensor.index_select(&Tensor::new(order, &Device::Cpu).unwrap(), 0).unwrap()
+}
+
+fn gguf_name(name: &str, architecture: &str) -> String {
+    let after_attention = if architecture == "gemma3" { "post_attention_norm" } else { "ffn_norm" };
+    let pairs = [
+        ("model.embed_tokens", "token_embd"),
+        ("model.norm", "output_norm"),
+        ("lm_head", "output"),
+        ("model.layers", "blk"),
+        ("self_attn.q_proj", "attn_q"),
+        ("self_attn.k_proj", "attn_k"),
+        ("self_attn.v_proj", "attn_v"),
+        ("self_attn.o_proj", "attn_output"),
+        ("self_attn.q_norm", "attn_q_norm"),
+        ("self_attn.k_norm", "attn_k_norm"),
+        ("mlp.gate_proj", "ffn_gate"),
+        ("mlp.up_proj", "ffn_up"),
+        ("mlp.down_proj", "ffn_down"),
+        ("input_layernorm", "attn_norm"),
+        ("post_attention_layernorm", after_attention),
+        ("pre_feedforward_layernorm", "ffn_norm"),
+        ("post_feedforward_layernorm", "post_ffw_norm"),
+    ];
+    pairs.iter().fold(name.to_owned(), |name, (from, to)| name.replace(from, to))
+}
+
+/// The same weights rounded to another type.
+pub(crate) fn rounded(weights: &BTreeMap<String, Tensor>, dtype: DType) -> BTreeMap<String, Tensor> {
+    weights.iter().map(|(name, tensor)| (name.clone(), tensor.to_dtype(dtype).unwrap())).collect()
+}
