@@ -58,8 +58,7 @@ struct Defaults {
     tied: bool,
 }
 
-const FAMILIES: [&Family; 5] =
-    [&llama::FAMILY, &mistral::FAMILY, &qwen2::FAMILY, &qwen3::FAMILY, &gemma3::FAMILY];
+const FAMILIES: [&Family; 5] = [&llama::FAMILY, &mistral::FAMILY, &qwen2::FAMILY, &qwen3::FAMILY, &gemma3::FAMILY];
 
 /// The configuration that a `config.json` describes.
 pub(crate) fn from_hugging_face(config: &Value, place: &Path) -> Result<Configuration> {

@@ -95,7 +95,8 @@ impl Hub {
         let variable = |name| look_up(name).filter(|value| !value.is_empty());
         let root = variable("HF_HOME").map(PathBuf::from).or(home.map(|home| home.join(".cache/huggingface")));
         let cache = variable("HF_HUB_CACHE").map(PathBuf::from).or(root.map(|root| root.join("hub")));
-        let said = variable("HF_HUB_OFFLINE").is_some_and(|value| !["0", "false", "no", "off"].contains(&value.as_str()));
+        let said =
+            variable("HF_HUB_OFFLINE").is_some_and(|value| !["0", "false", "no", "off"].contains(&value.as_str()));
         let endpoint = variable("HF_ENDPOINT").unwrap_or_else(|| ENDPOINT.into());
         let token = variable("HF_TOKEN");
         Self { endpoint: endpoint.trim_end_matches('/').into(), cache, token, offline: offline || said }
@@ -110,9 +111,8 @@ impl Hub {
             return Err(self.error(name, "there is no home folder to keep it in", "set `HF_HOME` to a folder"));
         };
         let cache = Cache::new(folder.clone());
-        let repository = |revision: &str| {
-            Repo::with_revision(name.owner_and_model.clone(), RepoType::Model, revision.to_owned())
-        };
+        let repository =
+            |revision: &str| Repo::with_revision(name.owner_and_model.clone(), RepoType::Model, revision.to_owned());
         let named = cache.repo(repository(&name.revision));
         if self.offline {
             return self.cached(name, &named);

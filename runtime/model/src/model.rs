@@ -1,7 +1,7 @@
 //! A model: its configuration, weights, tokenizer and chat template, opened from wherever they lie.
 //! Leaves running it to `decoder`, and what is learned on it to `adapter`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tunebox_compute::Device;
 
@@ -12,7 +12,7 @@ use crate::families::TensorFacts;
 use crate::source::{Form, Source};
 use crate::tokenizer::Tokenizer;
 use crate::weights::Weights;
-use crate::weights::gguf::{self, Header};
+use crate::weights::gguf::{self, Header, Metadata};
 
 /// Everything that a base model is. Nothing of it changes after it is opened.
 #[derive(Debug)]
@@ -36,9 +36,11 @@ impl Model {
     /// # Errors
     /// When its family is not known, a file is missing or broken, or weights and configuration do not fit together.
     pub fn open(source: &Source, device: &Device) -> Result<Self> {
-        let model = Self::inspect(source, device)?;
-        model.weights.load()?;
-        Ok(model)
+        let (model, text) = Self::shape(source, device)?;
+        // A large vocabulary takes as long as the weights.
+        let (weights, text) = rayon::join(|| model.weights.load(), || text.read());
+        weights?;
+        Ok(model.with(text?))
     }
 
     /// The same without reading weights: each is read when it is first asked for.
@@ -46,10 +48,8 @@ impl Model {
     /// # Errors
     /// Those of [`Model::open`].
     pub fn inspect(source: &Source, device: &Device) -> Result<Self> {
-        match source.form() {
-            Form::Folder { path, .. } => Self::in_folder(source, path, device),
-            Form::Gguf { path } => Self::in_gguf(source, path, device),
-        }
+        let (model, text) = Self::shape(source, device)?;
+        Ok(model.with(text.read()?))
     }
 
     /// A model from its parts, without tokenizer and template.
@@ -96,21 +96,15 @@ impl Model {
         })
     }
 
-    fn in_folder(source: &Source, folder: &Path, device: &Device) -> Result<Self> {
-        let configuration = Self::read_configuration(folder)?;
-        let weights = Weights::from_folder(folder, source.weight_files(), &configuration, device)?;
-        Self::from_parts(source.name(), configuration, weights).with_text(source.clone(), folder)
-    }
-
     /// With the tokenizer and chat template of a folder.
     pub(crate) fn with_text(mut self, source: Source, folder: &Path) -> Result<Self> {
-        if folder.join("tokenizer.json").is_file() {
-            let tokenizer = Tokenizer::from_folder(folder)?;
-            self.template = ChatTemplate::from_folder(folder, &tokenizer)?;
-            self.tokenizer = Some(tokenizer);
-        }
         self.source = Some(source);
-        Ok(self)
+        Ok(self.with(TextFiles::Folder(folder.to_path_buf()).read()?))
+    }
+
+    fn with(mut self, (tokenizer, template): Text) -> Self {
+        (self.tokenizer, self.template) = (tokenizer, template);
+        self
     }
 
     /// The configuration in a folder.
@@ -124,24 +118,52 @@ impl Model {
         Ok(configuration)
     }
 
-    fn in_gguf(source: &Source, path: &Path, device: &Device) -> Result<Self> {
-        let header = Header::read(path)?;
-        let configuration = Configuration::from_gguf(&header.metadata, facts(&header)?)?;
-        let tokenizer = if header.metadata.contains("tokenizer.ggml.model") {
-            Some(Tokenizer::from_gguf(&header.metadata)?)
-        } else {
-            None
+    /// A model whose weights and text are not read yet.
+    fn shape(source: &Source, device: &Device) -> Result<(Self, TextFiles)> {
+        let (configuration, weights, text) = match source.form() {
+            Form::Folder { path, weights } => {
+                let configuration = Self::read_configuration(path)?;
+                let weights = Weights::from_folder(path, weights, &configuration, device)?;
+                (configuration, weights, TextFiles::Folder(path.clone()))
+            }
+            Form::Gguf { path } => {
+                let mut header = Header::read(path)?;
+                let configuration = Configuration::from_gguf(&header.metadata, facts(&header)?)?;
+                let metadata = std::mem::take(&mut header.metadata);
+                let weights = Weights::from_gguf(path, header, &configuration, device)?;
+                (configuration, weights, TextFiles::Gguf(metadata))
+            }
         };
-        let template = match &tokenizer {
-            Some(tokenizer) => ChatTemplate::from_gguf(&header.metadata, tokenizer)?,
-            None => None,
-        };
-        let weights = Weights::from_gguf(header, &configuration, device)?;
         let mut model = Self::from_parts(source.name(), configuration, weights);
-        model.tokenizer = tokenizer;
-        model.template = template;
         model.source = Some(source.clone());
-        Ok(model)
+        Ok((model, text))
+    }
+}
+
+/// A tokenizer and a chat template, where there are any.
+type Text = (Option<Tokenizer>, Option<ChatTemplate>);
+
+/// Where tokenizer and template are kept.
+enum TextFiles {
+    Folder(PathBuf),
+    Gguf(Metadata),
+}
+
+impl TextFiles {
+    fn read(&self) -> Result<Text> {
+        match self {
+            Self::Folder(folder) if folder.join("tokenizer.json").is_file() => {
+                let tokenizer = Tokenizer::from_folder(folder)?;
+                let template = ChatTemplate::from_folder(folder, &tokenizer)?;
+                Ok((Some(tokenizer), template))
+            }
+            Self::Gguf(metadata) if metadata.contains("tokenizer.ggml.model") => {
+                let tokenizer = Tokenizer::from_gguf(metadata)?;
+                let template = ChatTemplate::from_gguf(metadata, &tokenizer)?;
+                Ok((Some(tokenizer), template))
+            }
+            _ => Ok((None, None)),
+        }
     }
 }
 
@@ -159,6 +181,9 @@ fn facts(header: &Header) -> Result<TensorFacts> {
     Ok(TensorFacts {
         vocabulary: rows.copied().unwrap_or(0),
         tied: !header.tensors.contains_key("output.weight"),
+        attention_bias: header.tensors.contains_key("blk.0.attn_q.bias"),
+        output_bias: header.tensors.contains_key("blk.0.attn_output.bias"),
+        feed_forward_bias: header.tensors.contains_key("blk.0.ffn_down.bias"),
         rope_divisors: divisors,
     })
 }

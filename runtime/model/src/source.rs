@@ -47,12 +47,7 @@ impl Source {
     ///
     /// # Errors
     /// When there is no such model, or it cannot be fetched.
-    pub fn find(
-        name: &str,
-        revision: Option<&str>,
-        hub: &Hub,
-        watch: &mut dyn FnMut(&Progress<'_>),
-    ) -> Result<Self> {
+    pub fn find(name: &str, revision: Option<&str>, hub: &Hub, watch: &mut dyn FnMut(&Progress<'_>)) -> Result<Self> {
         let path = Path::new(name);
         let form = if path.is_dir() {
             in_folder(path)?

@@ -38,7 +38,12 @@ struct Entry {
 #[derive(Debug)]
 enum Stored {
     Safetensors(safetensors::Location),
-    Gguf { name: String, location: gguf::Location, length: u64, repair: Repair },
+    Gguf {
+        name: String,
+        location: gguf::Location,
+        length: u64,
+        repair: Repair,
+    },
     /// Already in memory.
     Given,
 }
@@ -72,11 +77,12 @@ impl Weights {
     /// # Errors
     /// When a weight is missing or of another shape.
     pub(crate) fn from_gguf(
+        path: &Path,
         mut header: gguf::Header,
         configuration: &Configuration,
         device: &Device,
     ) -> Result<Self> {
-        let place = header.metadata.path().to_path_buf();
+        let place = path.to_path_buf();
         let form = stored_form(configuration);
         let mut entries = BTreeMap::new();
         for (name, wanted) in expected(configuration) {
@@ -88,6 +94,11 @@ impl Weights {
             let repair = Repair::of(&name, form, configuration);
             let stored = Stored::Gguf { name: stored, location, length: header.length, repair };
             entries.insert(name, Entry::new(wanted, stored));
+        }
+        // A part of a block that nobody reads would be a part of the model left out.
+        if let Some(name) = header.tensors.keys().filter(|name| name.starts_with("blk.")).min() {
+            let what = format!("tensor `{name}` is not part of a `{}` model", configuration.family);
+            return Err(Error::broken(&place, what));
         }
         Ok(Self { entries, device: device.clone(), place })
     }

@@ -165,6 +165,30 @@ mod tests {
     }
 
     #[test]
+    fn yarn_gives_the_frequencies_of_transformers_for_qwen_2_5() {
+        let scaling = RopeScaling::Yarn {
+            factor: 4.0,
+            original: 32768.0,
+            beta_fast: 32.0,
+            beta_slow: 1.0,
+            attention_factor: 1.0,
+            truncate: true,
+        };
+        let found = RopeSetting { theta: 1e6, scaling }.frequencies(128);
+        // transformers 5.23 in f32.
+        let wanted = [
+            (22, 0.008_659_643_121_063_71),
+            (24, 0.005_375_321_488_827_467),
+            (30, 0.001_064_360_956_661_403_2),
+            (36, 0.000_179_841_154_022_142_3),
+            (40, 4.445_698_505_151_085_6e-5),
+        ];
+        for (at, wanted) in wanted {
+            assert!((found[at] / wanted - 1.0).abs() < 1e-6, "{at}: {} and {wanted}", found[at]);
+        }
+    }
+
+    #[test]
     fn divisors_apply_one_by_one() {
         let setting = RopeSetting { theta: 100.0, scaling: RopeScaling::Divided { divisors: vec![1.0, 2.0] } };
         let found = setting.frequencies(4);

@@ -15,7 +15,8 @@ impl<'a> Fields<'a> {
     /// The keys of an object; `place` names the file.
     pub(super) fn new(value: &'a Value, place: &'a str) -> Result<Self> {
         let map = value.as_object();
-        let map = map.ok_or_else(|| Error::Broken { what: "the configuration is not an object".into(), place: place.into() })?;
+        let map = map
+            .ok_or_else(|| Error::Broken { what: "the configuration is not an object".into(), place: place.into() })?;
         Ok(Self { map, place })
     }
 

@@ -14,6 +14,12 @@ pub struct TensorFacts {
     pub vocabulary: usize,
     /// Whether the file has no head of its own.
     pub tied: bool,
+    /// Whether queries, keys and values have biases.
+    pub attention_bias: bool,
+    /// Whether the attention's output has a bias.
+    pub output_bias: bool,
+    /// Whether gate, up and down have biases.
+    pub feed_forward_bias: bool,
     /// The divisors of the rotation frequencies, `rope_freqs.weight`, where Llama 3's scaling is kept.
     pub rope_divisors: Option<Vec<f64>>,
 }
@@ -66,13 +72,16 @@ impl<'a> Keys<'a> {
     /// An error about the value of a key.
     pub(super) fn refused(&self, key: &str, allowed: &str) -> Error {
         let key = self.full(key);
-        let found = self.metadata.value(&key).map_or_else(|| "missing".into(), |value| match value {
-            Value::Text(text) => text.chars().take(80).collect(),
-            Value::Integer(number) => number.to_string(),
-            Value::Number(number) => number.to_string(),
-            Value::Boolean(truth) => truth.to_string(),
-            _ => "a list".into(),
-        });
+        let found = self.metadata.value(&key).map_or_else(
+            || "missing".into(),
+            |value| match value {
+                Value::Text(text) => text.chars().take(80).collect(),
+                Value::Integer(number) => number.to_string(),
+                Value::Number(number) => number.to_string(),
+                Value::Boolean(truth) => truth.to_string(),
+                _ => "a list".into(),
+            },
+        );
         Error::KeyValue { key, found, place: self.place(), allowed: allowed.into() }
     }
 
@@ -130,9 +139,9 @@ fn plain(keys: &Keys<'_>, family: &Family, facts: &TensorFacts) -> Result<Config
         sandwich_norms: false,
         embedding_scale: 1.0,
         attention_scale: (head_dim as f32).sqrt().recip(),
-        attention_bias: false,
-        output_bias: false,
-        feed_forward_bias: false,
+        attention_bias: facts.attention_bias,
+        output_bias: facts.output_bias,
+        feed_forward_bias: facts.feed_forward_bias,
         fused_projections: false,
         attention_soft_cap: None,
         logit_soft_cap: None,
@@ -161,7 +170,8 @@ fn rope(keys: &Keys<'_>, configuration: &Configuration, divisors: Option<Vec<f64
         return Ok(RopeSetting { theta, scaling: RopeScaling::Divided { divisors } });
     }
     // `scale_linear` is the key of older files.
-    let factor = keys.number("rope.scaling.factor").or(keys.number("rope.scale_linear")).filter(|factor| *factor != 0.0);
+    let factor =
+        keys.number("rope.scaling.factor").or(keys.number("rope.scale_linear")).filter(|factor| *factor != 0.0);
     let kind = keys.text("rope.scaling.type").unwrap_or(if factor.is_some() { "linear" } else { "none" });
     let scaling = match (kind, factor) {
         ("none", _) | ("linear", None) => RopeScaling::None,

@@ -47,6 +47,7 @@ pub(super) fn upper_windows(fields: &Fields<'_>, configuration: &mut Configurati
 }
 
 fn from_gguf(_: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
+    // A file without them is broken, not another kind of Qwen2.
     configuration.attention_bias = true;
     Ok(())
 }

@@ -161,7 +161,7 @@ fn metadata(architecture: &str, more: &[(&str, Stored)]) -> Metadata {
 }
 
 fn facts() -> TensorFacts {
-    TensorFacts { vocabulary: 272, tied: true, rope_divisors: None }
+    TensorFacts { vocabulary: 272, tied: true, ..TensorFacts::default() }
 }
 
 #[test]

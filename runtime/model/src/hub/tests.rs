@@ -86,7 +86,8 @@ fn answer(mut stream: TcpStream, files: &HashMap<String, Vec<u8>>, seen: &Mutex<
     stream.write_all(&body[from..to]).unwrap();
 }
 
-const INDEXED: &[u8] = br#"{"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}"#;
+const INDEXED: &[u8] =
+    br#"{"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}"#;
 
 fn tiny() -> Server {
     Server::start(&[

@@ -35,6 +35,18 @@ pub enum Value {
     Nested,
 }
 
+impl Value {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Integers(list) => list.is_empty(),
+            Self::Numbers(list) => list.is_empty(),
+            Self::Booleans(list) => list.is_empty(),
+            Self::Texts(list) => list.is_empty(),
+            _ => false,
+        }
+    }
+}
+
 /// What a GGUF file says of itself: sizes, tokens, the chat template.
 #[derive(Debug, Clone, Default)]
 pub struct Metadata {
@@ -55,6 +67,16 @@ impl Metadata {
     #[must_use]
     pub fn from_values(path: &Path, values: HashMap<String, Value>) -> Self {
         Self { path: path.to_path_buf(), values }
+    }
+
+    /// Puts a value under a key, in memory only.
+    pub fn insert(&mut self, key: &str, value: Value) {
+        self.values.insert(key.to_owned(), value);
+    }
+
+    /// Takes a key away, in memory only.
+    pub fn remove(&mut self, key: &str) -> Option<Value> {
+        self.values.remove(key)
     }
 
     /// The file.
@@ -117,7 +139,8 @@ impl Metadata {
     pub fn strings(&self, key: &str) -> Option<&[String]> {
         match self.values.get(key)? {
             Value::Texts(texts) => Some(texts),
-            _ => None,
+            // An empty list has no kind.
+            other => other.is_empty().then_some(&[]),
         }
     }
 
@@ -126,7 +149,7 @@ impl Metadata {
     pub fn f32s(&self, key: &str) -> Option<&[f32]> {
         match self.values.get(key)? {
             Value::Numbers(numbers) => Some(numbers),
-            _ => None,
+            other => other.is_empty().then_some(&[]),
         }
     }
 
@@ -135,7 +158,7 @@ impl Metadata {
     pub fn i32s(&self, key: &str) -> Option<Vec<i32>> {
         match self.values.get(key)? {
             Value::Integers(numbers) => numbers.iter().map(|number| i32::try_from(*number).ok()).collect(),
-            _ => None,
+            other => other.is_empty().then(Vec::new),
         }
     }
 
@@ -144,7 +167,7 @@ impl Metadata {
     pub fn bools(&self, key: &str) -> Option<&[bool]> {
         match self.values.get(key)? {
             Value::Booleans(truths) => Some(truths),
-            _ => None,
+            other => other.is_empty().then_some(&[]),
         }
     }
 }

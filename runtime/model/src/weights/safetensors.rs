@@ -54,8 +54,8 @@ pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
 
 fn shards(folder: &Path, index: &Path) -> Result<Vec<PathBuf>> {
     let text = std::fs::read_to_string(index).map_err(|error| Error::file(index, error))?;
-    let parsed: serde_json::Value = serde_json::from_str(&text)
-        .map_err(|error| Error::broken(index, format!("the index is not JSON: {error}")))?;
+    let parsed: serde_json::Value =
+        serde_json::from_str(&text).map_err(|error| Error::broken(index, format!("the index is not JSON: {error}")))?;
     let map = parsed.get("weight_map").and_then(serde_json::Value::as_object);
     let Some(map) = map else {
         return Err(Error::broken(index, "the index has no `weight_map`"));

@@ -14,8 +14,9 @@ use tunebox_compute::Device;
 use super::Location;
 use crate::error::{Error, Result};
 
-/// Values that one task dequantises: large enough to be worth a task, small enough to balance.
-const TASK: usize = 1 << 20;
+/// Values that one task dequantises: large enough to be worth a task, small enough that the copies of the tensor
+/// library stay in the processor's cache.
+const TASK: usize = 1 << 17;
 
 /// Formats that are read, for errors.
 const FORMATS: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K";
@@ -110,3 +111,6 @@ fn format(path: &Path, name: &str, number: u32) -> Result<GgmlDType> {
         }
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -63,11 +63,9 @@ fn bf16_f16_and_f32_stay_as_they_are_stored() {
         data.extend(value.to_le_bytes());
     }
     let found = locate(&[file(folder.path(), head, &data)]).unwrap();
-    for (name, dtype) in [
-        ("b", tunebox_compute::DType::BF16),
-        ("h", tunebox_compute::DType::F16),
-        ("f", tunebox_compute::DType::F32),
-    ] {
+    for (name, dtype) in
+        [("b", tunebox_compute::DType::BF16), ("h", tunebox_compute::DType::F16), ("f", tunebox_compute::DType::F32)]
+    {
         let tensor = read(name, &found[name], &Device::Cpu).unwrap();
         assert_eq!(tensor.dtype(), dtype);
         let values = tensor.to_dtype(tunebox_compute::DType::F32).unwrap().to_vec1::<f32>().unwrap();

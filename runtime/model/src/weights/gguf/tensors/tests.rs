@@ -1,0 +1,71 @@
+//! Stored formats against the tensor library's own reading, over the seams between tasks.
+
+use candle_core::quantized::QTensor;
+use tunebox_compute::Tensor;
+
+use super::*;
+
+const SHAPE: [usize; 2] = [5, 32_768];
+
+/// A file that holds one tensor behind 64 bytes of something else, and what the tensor library reads from it.
+fn stored(format: GgmlDType) -> (tempfile::NamedTempFile, Vec<f32>, u64) {
+    let values: Vec<f32> = (0..SHAPE[0] * SHAPE[1]).map(|at| (at as f32 * 0.37).sin()).collect();
+    let tensor = QTensor::quantize(&Tensor::from_vec(values, &SHAPE, &Device::Cpu).unwrap(), format).unwrap();
+    let mut bytes = vec![7; 64];
+    bytes.extend(tensor.data().unwrap().iter());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), &bytes).unwrap();
+    let wanted = tensor.dequantize(&Device::Cpu).unwrap().flatten_all().unwrap().to_vec1().unwrap();
+    (file, wanted, bytes.len() as u64)
+}
+
+fn location(format: u32) -> Location {
+    Location { shape: SHAPE.to_vec(), format, offset: 64 }
+}
+
+#[test]
+fn every_format_is_read_as_the_tensor_library_reads_it() {
+    const { assert!(SHAPE[0] * SHAPE[1] > TASK, "the tensor has to take more than one task") };
+    let formats = [
+        (0, GgmlDType::F32),
+        (1, GgmlDType::F16),
+        (2, GgmlDType::Q4_0),
+        (3, GgmlDType::Q4_1),
+        (6, GgmlDType::Q5_0),
+        (7, GgmlDType::Q5_1),
+        (8, GgmlDType::Q8_0),
+        (10, GgmlDType::Q2K),
+        (11, GgmlDType::Q3K),
+        (12, GgmlDType::Q4K),
+        (13, GgmlDType::Q5K),
+        (14, GgmlDType::Q6K),
+        (30, GgmlDType::BF16),
+    ];
+    for (number, format) in formats {
+        let (file, wanted, length) = stored(format);
+        assert_eq!(read(file.path(), "t", &location(number), length).unwrap(), wanted, "{format:?}");
+    }
+}
+
+#[test]
+fn a_tensor_that_ends_beyond_the_file_is_refused_before_it_is_allocated() {
+    let (file, _, length) = stored(GgmlDType::Q8_0);
+    let late = Location { offset: 65, ..location(8) };
+    assert!(matches!(read(file.path(), "t", &late, length), Err(Error::Broken { .. })));
+    let huge = Location { shape: vec![1 << 40, 1 << 22], ..location(8) };
+    assert!(matches!(read(file.path(), "t", &huge, length), Err(Error::Broken { .. })));
+}
+
+#[test]
+fn rows_that_are_not_whole_blocks_are_refused() {
+    let (file, _, length) = stored(GgmlDType::Q8_0);
+    let odd = Location { shape: vec![32, 33], ..location(8) };
+    assert!(matches!(read(file.path(), "t", &odd, length), Err(Error::Broken { .. })));
+}
+
+#[test]
+fn a_format_that_is_not_read_is_named_by_its_number() {
+    let (file, _, length) = stored(GgmlDType::Q8_0);
+    let error = read(file.path(), "t", &location(16), length).unwrap_err();
+    assert_eq!(error.to_string(), "tensor `t` is stored as `GGML type 16`");
+}

@@ -1,0 +1,109 @@
+"""Golden numbers for tests/families.rs: what transformers computes with tiny models of every family.
+
+Usage: python families.py            writes families/*.json beside this file
+Needs: torch, transformers 5 (CPU is enough, seconds)
+
+No weights are stored. Value i of a tensor is made from the tensor's name and i alone (see `noise`), so the test makes
+the same weights in Rust, bit for bit. Each file holds the configuration as it would be published, the token ids, the
+log-probability of every token given those before it, in f32 and in f64, and a greedy continuation.
+
+In f64 the norms and the softmax are computed in f64 as well; only the rotation's cosines and sines stay f32.
+"""
+import json, pathlib
+import numpy as np
+import torch
+import transformers
+from transformers import AutoConfig, AutoModelForCausalLM
+
+PROMPT, LENGTH, GREEDY = 16, 48, 24
+BASE = dict(hidden_size=64, intermediate_size=112, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+            vocab_size=272, max_position_embeddings=512, rms_norm_eps=1e-5, eos_token_id=1, bos_token_id=2)
+CASES = {
+    # Llama 3: a head width of its own, a head of its own, frequencies scaled inside the length of the test.
+    "llama3": dict(model_type="llama", head_dim=24, rope_theta=10000.0, tie_word_embeddings=False, rope_scaling=dict(
+        rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)),
+    # Llama with every bias that it knows, as many key heads as query heads, and stretched positions.
+    "llama_biases": dict(model_type="llama", num_key_value_heads=4, attention_bias=True, mlp_bias=True,
+                         tie_word_embeddings=True, rope_theta=500.0, rope_scaling=dict(type="linear", factor=4.0)),
+    "mistral": dict(model_type="mistral", head_dim=32, sliding_window=12, rope_theta=1e6, tie_word_embeddings=False),
+    "qwen2": dict(model_type="qwen2", tie_word_embeddings=True, rope_theta=1e6, use_sliding_window=True,
+                  sliding_window=10, max_window_layers=2),
+    # The ramp starts and ends between the first frequency and the last.
+    "qwen2_yarn": dict(model_type="qwen2", tie_word_embeddings=False, rope_theta=1e4, rope_scaling=dict(
+        type="yarn", factor=4.0, original_max_position_embeddings=256, beta_fast=4.0)),
+    "qwen3": dict(model_type="qwen3", head_dim=32, rope_theta=1e6, tie_word_embeddings=True),
+    # Gemma 3 in the older form: one local layer for each global one, windows far smaller than the text, a score scale
+    # that is not the head's width, the global rotation stretched.
+    "gemma3": dict(model_type="gemma3_text", num_hidden_layers=4, head_dim=32, query_pre_attn_scalar=20,
+                   sliding_window=8, sliding_window_pattern=2, rope_theta=1e6, rope_local_base_freq=1e4,
+                   final_logit_softcapping=20.0, rope_scaling=dict(rope_type="linear", factor=8.0)),
+}
+
+
+def noise(name, count):
+    """`count` numbers in [-1, 1): FNV-1a of the name, then splitmix64 from there, the upper 24 bits of each."""
+    seed = 0xCBF29CE484222325
+    for byte in name.encode():
+        seed = ((seed ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    with np.errstate(over="ignore"):
+        z = np.uint64(seed) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z = z ^ (z >> np.uint64(31))
+    return (z >> np.uint64(40)).astype(np.float32) / np.float32(1 << 23) - np.float32(1)
+
+
+def weight(name, shape, unit_offset):
+    values = noise(name, int(np.prod(shape))).reshape(shape)
+    if name.endswith("norm.weight"):
+        return np.float32(0.0 if unit_offset else 1.0) + np.float32(0.25) * values
+    return np.float32(0.25) * values
+
+
+def fill(model, unit_offset):
+    tied = model.config.tie_word_embeddings
+    for name, parameter in model.named_parameters():
+        assert not (tied and name == "lm_head.weight"), "a tied head is no parameter"
+        parameter.data.copy_(torch.from_numpy(weight(name, tuple(parameter.shape), unit_offset)))
+
+
+def in_double(model, unit_offset):
+    """The same model in f64. The library's norms go through f32, whatever the model is."""
+    model = model.double()
+    for module in model.modules():
+        if type(module).__name__.endswith("RMSNorm"):
+            epsilon = getattr(module, "variance_epsilon", None) or module.eps
+            scale = module.weight + 1.0 if unit_offset else module.weight
+            module.forward = lambda x, e=epsilon, s=scale: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + e) * s
+    return model
+
+
+def logprobs(model, ids):
+    logits = model(torch.tensor([ids])).logits[0, :-1]
+    picked = logits.double().log_softmax(-1)[torch.arange(len(ids) - 1), torch.tensor(ids[1:])]
+    return [round(value, 10) for value in picked.tolist()]
+
+
+@torch.no_grad()
+def case(name, config):
+    config = {**BASE, **config}
+    parsed = AutoConfig.for_model(**config)
+    model = AutoModelForCausalLM.from_config(parsed, dtype=torch.float32, attn_implementation="sdpa").eval()
+    unit_offset = config["model_type"].startswith("gemma")
+    fill(model, unit_offset)
+    ids = [int((value + 1) / 2 * config["vocab_size"]) for value in noise("ids of " + name, LENGTH)]
+    greedy = model.generate(torch.tensor([ids[:PROMPT]]), max_new_tokens=GREEDY, do_sample=False, eos_token_id=None,
+                            pad_token_id=0, use_cache=False)[0, PROMPT:].tolist()
+    single = logprobs(model, ids)
+    double = logprobs(in_double(model, unit_offset), ids)
+    return dict(made_by=f"tests/golden/families.py, transformers {transformers.__version__}, torch {torch.__version__}",
+                config=config, ids=ids, logprobs=single, logprobs_f64=double, prompt=PROMPT, greedy=greedy)
+
+
+if __name__ == "__main__":
+    folder = pathlib.Path(__file__).parent / "families"
+    for name, config in CASES.items():
+        found = case(name, config)
+        gap = max(abs(a - b) for a, b in zip(found["logprobs"], found["logprobs_f64"]))
+        print(f"{name}: f32 and f64 differ by at most {gap:.1e}")
+        (folder / f"{name}.json").write_text(json.dumps(found).replace('], "', '],\n "') + "\n")
