@@ -35,12 +35,8 @@ fn every_built_in_method_is_what_its_source_gives() {
             assert!(committed == rebuilt.bytes, "{} is not what its source gives {sizes:?}: {BLESS}", folder.display());
             continue;
         }
-        let here = toolchain::find().unwrap().name();
-        loudly(&format!(
-            "BYTES NOT COMPARED: {} was built by `{}`, here is `{here}`",
-            folder.display(),
-            made.toolchain
-        ));
+        let (name, here) = (rebuilt.manifest.name.clone(), toolchain::find().unwrap().name());
+        loudly(&format!("BYTES NOT COMPARED: `{name}` was built by `{}`, here is `{here}`", made.toolchain));
         assert_same_method(&committed, &rebuilt);
     }
 }

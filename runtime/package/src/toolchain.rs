@@ -50,7 +50,8 @@ impl Toolchain {
             Library::Installed => "installed",
             Library::FromSource => "built from source",
         };
-        format!("rustc {}, {TARGET}, standard library {library}", self.release)
+        let linker = self.linker.as_ref().map(|linker| format!(", linked by {}", linker_release(linker)));
+        format!("rustc {}, {TARGET}, standard library {library}{}", self.release, linker.unwrap_or_default())
     }
 }
 
@@ -159,7 +160,7 @@ fn has_library(folder: &Path) -> bool {
 /// The linker that a toolchain carries.
 fn own_linker(sysroot: &Path) -> Option<PathBuf> {
     let hosts = sysroot.join("lib/rustlib").read_dir().ok()?;
-    hosts.flatten().map(|host| host.path().join("bin/rust-lld")).find(|linker| linker.is_file())
+    hosts.flatten().map(|host| host.path().join("bin").join(executable("rust-lld"))).find(|linker| linker.is_file())
 }
 
 /// A linker of another toolchain, or of the system.
@@ -209,6 +210,13 @@ fn release(rustc: &Path) -> Option<String> {
     // A distribution adds how it was built, which changes no bytes.
     let end = words.find(')').map_or(words.len(), |end| end + 1);
     Some(words[..end].to_owned())
+}
+
+/// The version that a linker states, such as `LLD 14.0.6`.
+fn linker_release(linker: &Path) -> String {
+    let line = answer(linker, &["-flavor", "wasm", "--version"]).or_else(|| answer(linker, &["--version"]));
+    let line = line.unwrap_or_else(|| "an unknown linker".to_owned());
+    line.split_once('(').map_or(line.as_str(), |(release, _)| release).trim().to_owned()
 }
 
 /// The first line that a program answers.
