@@ -103,6 +103,8 @@ fn heads() -> Result<(), Box<dyn Error>> {
     let options = HeadOptions::default();
     let operations = 2 * TOKENS * HIDDEN * WORDS;
     product("head taps bf16", operations, best(|| head_taps(&hidden, &weight, &targets, &options))?);
+    let slopes = best(|| head_taps_and_slopes(&hidden, &weight, &targets, &options))?;
+    product("head taps and slopes bf16", 2 * operations, slopes);
     let taps = head_taps(&hidden, &weight, &targets, &options)?;
     let seeds = HeadSeeds { logprob: Some(&seed), ..HeadSeeds::default() };
     let back = best(|| head_taps_backward(&hidden, &weight, &targets, &options, &taps, seeds, false))?;

@@ -4,6 +4,7 @@
 //! sums are taken (running log-sum-exp), and the gradients, in `head/backward.rs`, compute it again.
 
 mod backward;
+mod slopes;
 mod statistics;
 
 use std::ops::Range;
@@ -21,6 +22,7 @@ use crate::error::{Error, Result};
 use statistics::Statistics;
 
 pub use backward::{HeadSeeds, head_taps_backward};
+pub use slopes::{head_slopes_backward, head_taps_and_slopes};
 
 /// Groups of the vocabulary, each a task.
 const GROUPS: usize = 16;

@@ -9,7 +9,7 @@ use candle_core::{CpuStorage, DType, Device, Storage, StorageRef, Tensor};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-use super::lanes::wide;
+use super::lanes::{dot, fold2, wide};
 use super::product::{Matrix, steps};
 use super::scratch;
 use crate::error::{Error, Result};
@@ -189,15 +189,26 @@ impl Weight<'_> {
         self.numbers.widen(row * self.columns, &mut into[..self.columns]);
     }
 
-    /// Hands one row to `work` as f32, without a copy if it is stored so.
-    pub(super) fn with_row<R>(&self, row: usize, work: impl FnOnce(&[f32]) -> R) -> R {
-        if let Numbers::Single(numbers) = self.numbers {
-            return work(&numbers[row * self.columns..][..self.columns]);
+    /// Σ of one row times `x`, widened on the way.
+    pub(super) fn dot_row(&self, row: usize, x: &[f32]) -> f32 {
+        let range = row * self.columns..(row + 1) * self.columns;
+        match self.numbers {
+            Numbers::Single(numbers) => wide(
+                #[inline(always)]
+                || dot(x, &numbers[range]),
+            ),
+            Numbers::Brain(numbers) => wide(
+                #[inline(always)]
+                || fold2(x, &numbers[range], |sum, x, weight| widened(weight).mul_add(x, sum)),
+            ),
+            Numbers::Half(_) => scratch::with(self.columns, |buffer| {
+                self.copy_row(row, buffer);
+                wide(
+                    #[inline(always)]
+                    || dot(x, buffer),
+                )
+            }),
         }
-        scratch::with(self.columns, |buffer| {
-            self.copy_row(row, buffer);
-            work(buffer)
-        })
     }
 
     fn direct<'b>(&self, numbers: &'b [f32], rows: Range<usize>, columns: Range<usize>) -> Matrix<'b> {

@@ -26,25 +26,20 @@ pub(super) fn wide<R>(work: impl FnOnce() -> R) -> R {
 
 /// Σ of a function of two numbers, lane by lane.
 #[inline(always)]
-pub(super) fn fold2(a: &[f32], b: &[f32], step: impl Fn(f32, f32, f32) -> f32) -> f32 {
+pub(super) fn fold2<B: Copy>(a: &[f32], b: &[B], step: impl Fn(f32, f32, B) -> f32) -> f32 {
     let mut lanes = [0f32; LANES];
-    let (left, right) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
-    let (left_rest, right_rest) = (left.remainder(), right.remainder());
-    for (a, b) in left.zip(right) {
+    let ((left, left_rest), (right, right_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    for (a, b) in left.iter().zip(right) {
         for lane in 0..LANES {
             lanes[lane] = step(lanes[lane], a[lane], b[lane]);
         }
     }
-    for (lane, (a, b)) in left_rest.iter().zip(right_rest).enumerate() {
-        lanes[lane] = step(lanes[lane], *a, *b);
-    }
-    total(&lanes)
+    left_rest.iter().zip(right_rest).fold(total(lanes), |sum, (a, b)| step(sum, *a, *b))
 }
 
-/// Σ of lanes, halving.
-#[inline(always)]
-fn total(lanes: &[f32; LANES]) -> f32 {
-    let mut sums = *lanes;
+/// Σ of lanes, halving. Out of line: seen together with a loop, it lures the compiler into pairs of lanes.
+#[inline(never)]
+fn total(mut sums: [f32; LANES]) -> f32 {
     let mut width = LANES / 2;
     while width > 0 {
         for lane in 0..width {
@@ -65,8 +60,7 @@ pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
 #[inline(always)]
 pub(super) fn largest(numbers: &[f32]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; LANES];
-    let chunks = numbers.chunks_exact(LANES);
-    let rest = chunks.remainder();
+    let (chunks, rest) = numbers.as_chunks::<LANES>();
     for chunk in chunks {
         for lane in 0..LANES {
             lanes[lane] = if chunk[lane] > lanes[lane] { chunk[lane] } else { lanes[lane] };
@@ -79,18 +73,19 @@ pub(super) fn largest(numbers: &[f32]) -> f32 {
 #[inline(always)]
 pub(super) fn exp_in_place(numbers: &mut [f32], shift: f32) -> f32 {
     let mut lanes = [0f32; LANES];
-    let mut chunks = numbers.chunks_exact_mut(LANES);
-    for chunk in chunks.by_ref() {
+    let (chunks, rest) = numbers.as_chunks_mut::<LANES>();
+    for chunk in chunks {
         for lane in 0..LANES {
             chunk[lane] = exp(chunk[lane] - shift);
             lanes[lane] += chunk[lane];
         }
     }
-    for (lane, number) in chunks.into_remainder().iter_mut().enumerate() {
+    let mut sum = total(lanes);
+    for number in rest {
         *number = exp(*number - shift);
-        lanes[lane] += *number;
+        sum += *number;
     }
-    total(&lanes)
+    sum
 }
 
 /// eˣ within two units in the last place; 0 below −87.3, constant above 88.3, NaN stays NaN.

@@ -9,7 +9,7 @@ use candle_core::Tensor;
 use rayon::prelude::*;
 
 use super::host::{self, Floats, Stored, Weight};
-use super::lanes::{dot, wide};
+use super::lanes::wide;
 use super::product::{Matrix, Tile};
 use crate::error::{Error, Result};
 
@@ -158,14 +158,9 @@ fn many(x: &[f32], weight: Weight<'_>, features: Range<usize>, tile: &mut Tile<'
 fn few(x: &[f32], weight: Weight<'_>, features: Range<usize>, tile: &mut Tile<'_>) {
     let inputs = weight.columns;
     for (column, feature) in features.enumerate() {
-        weight.with_row(feature, |row| {
-            for token in 0..tile.rows() {
-                tile.row(token)[column] = wide(
-                    #[inline(always)]
-                    || dot(&x[token * inputs..][..inputs], row),
-                );
-            }
-        });
+        for token in 0..tile.rows() {
+            tile.row(token)[column] = weight.dot_row(feature, &x[token * inputs..][..inputs]);
+        }
     }
 }
 

@@ -24,7 +24,10 @@ mod twin;
 pub use attention::{AttentionShape, attention, attention_backward, attention_cached};
 pub use embedding::{embed, embed_gradient};
 pub use gated::{Activation, gated, gated_backward};
-pub use head::{HeadOptions, HeadSeeds, HeadTaps, TapSet, head_taps, head_taps_backward, logits};
+pub use head::{
+    HeadOptions, HeadSeeds, HeadTaps, TapSet, head_slopes_backward, head_taps, head_taps_and_slopes,
+    head_taps_backward, logits,
+};
 pub use linear::{bias_gradient, linear, linear_input_gradient, linear_weight_gradient};
 pub use low_rank::{AdaptedGradient, LowRank, adapted_linear, adapted_linear_backward};
 pub use norm::{rms_norm, rms_norm_backward, rms_norm_weight_gradient};

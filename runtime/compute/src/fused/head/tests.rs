@@ -123,6 +123,29 @@ fn a_lone_seed_of_the_log_probability_agrees_with_autograd() {
 }
 
 #[test]
+fn slopes_scaled_by_seeds_agree_with_autograd_and_bring_the_same_taps() {
+    let (hidden, weight, targets) = inputs();
+    let seed = normal("g", &[SIDES.0]);
+    for (options, dtype) in variants().into_iter().zip([DType::F32, DType::BF16, DType::F32]) {
+        let weight = weight.to_dtype(dtype).unwrap();
+        let (h64, w64) = (leaf(&hidden), leaf(&weight));
+        let expected = gradients(&twin(&h64, &w64, &targets, &options).logprob, &seed, &[&h64]);
+        let (taps, slopes) = head_taps_and_slopes(&hidden, &weight, &targets, &options).unwrap();
+        let found = head_slopes_backward(&slopes, &seed.to_vec1::<f32>().unwrap()).unwrap();
+        close("dhidden", &found, &expected[0], 5e-6);
+        let plain = head_taps(&hidden, &weight, &targets, &options).unwrap();
+        assert_eq!((taps.logprob, taps.entropy), (plain.logprob, plain.entropy));
+    }
+}
+
+#[test]
+fn slopes_do_not_depend_on_the_number_of_threads() {
+    let (hidden, weight, targets) = inputs();
+    let options = HeadOptions::default();
+    same_on_two_threads(|| vec![head_taps_and_slopes(&hidden, &weight, &targets, &options).unwrap().1]);
+}
+
+#[test]
 fn whole_logits_agree_with_their_twin() {
     let (hidden, weight, targets) = inputs();
     for options in variants() {

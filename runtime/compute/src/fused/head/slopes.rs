@@ -1,0 +1,143 @@
+//! Log-probabilities together with their own gradient by the hidden states, in one walk over the vocabulary.
+//!
+//! The gradient of a row's ln p(target) by its hidden state, `W[target] − Σ p·W`, does not depend on the loss: a loss
+//! of log-probabilities alone scales each row by its seed. Σ p·W is summed as attention sums its values, relative to
+//! the largest logit so far. That saves the product that `head/backward.rs` spends on the logits a second time.
+
+use std::ops::Range;
+
+use candle_core::Tensor;
+use rayon::prelude::*;
+
+use super::statistics::Statistics;
+use super::{Head, HeadOptions, HeadTaps, ROWS, WORDS};
+use crate::error::{Error, Result};
+use crate::fused::host::{self, Floats, Stored};
+use crate::fused::lanes::{exp, wide};
+use crate::fused::product::{Matrix, Tile, steps};
+use crate::fused::scratch;
+
+/// What [`head_taps`](super::head_taps) returns, and the gradient of each row's log-probability by its hidden state,
+/// `[rows, hidden]`. For losses of log-probabilities over a frozen head; [`head_slopes_backward`] is the rest.
+pub fn head_taps_and_slopes(
+    hidden: &Tensor,
+    weight: &Tensor,
+    targets: &[u32],
+    options: &HeadOptions,
+) -> Result<(HeadTaps, Tensor)> {
+    let stored = Stored::of(weight, "weight")?;
+    let head = Head::new(hidden, &stored, targets, options)?;
+    let floats = Floats::of(hidden, "hidden")?;
+    let mut taps = HeadTaps::new(options.taps);
+    let mut slopes = vec![0.0; targets.len() * head.width];
+    for rows in steps(0..targets.len(), ROWS) {
+        let numbers = rows.start * head.width..rows.end * head.width;
+        let block = &floats.slice()[numbers.clone()];
+        let targets = &targets[rows];
+        let groups: Vec<Group> =
+            head.groups().into_par_iter().with_max_len(1).map(|words| head.pulls(block, targets, words)).collect();
+        let into = slopes[numbers].par_chunks_mut(head.width).zip(targets).enumerate();
+        let all: Vec<Statistics> =
+            into.map(|(row, (slope, target))| head.slope(&groups, row, *target as usize, slope)).collect();
+        all.iter().for_each(|sums| taps.push(sums, head.weight.rows));
+    }
+    Ok((taps, host::tensor(slopes, hidden.dims())?))
+}
+
+/// The gradient by the hidden states of a loss whose gradient by the log-probabilities is `seeds`: each row of
+/// `slopes` times its seed.
+pub fn head_slopes_backward(slopes: &Tensor, seeds: &[f32]) -> Result<Tensor> {
+    let (rows, width) = host::matrix(slopes, "slopes")?;
+    if rows != seeds.len() {
+        return Err(Error::shape(format!("{} seeds for {rows} rows", seeds.len())));
+    }
+    let mut result = Floats::of(slopes, "slopes")?.slice().to_vec();
+    result.par_chunks_mut(width.max(1)).with_min_len(16).zip(seeds).for_each(|(row, seed)| scale(row, *seed));
+    host::tensor(result, &[rows, width])
+}
+
+/// The sums of one group of words for a block of rows.
+struct Group {
+    sums: Vec<Statistics>,
+    /// Σ e·W for every row, relative to its largest logit in this group.
+    pulls: Vec<f32>,
+}
+
+impl Head<'_> {
+    /// Walks over one group of words.
+    fn pulls(&self, hidden: &[f32], targets: &[u32], group: Range<usize>) -> Group {
+        let (rows, width) = (targets.len(), self.width);
+        let (mut sums, mut pulls) = (vec![Statistics::default(); rows], vec![0.0; rows * width]);
+        for words in steps(group, WORDS) {
+            let count = words.len();
+            scratch::with(rows * count, |tile| {
+                self.weight.with_rows(words.clone(), |matrix| {
+                    self.tile(hidden, matrix, rows, count, tile);
+                    let all = sums.iter_mut().zip(targets).zip(pulls.chunks_exact_mut(width));
+                    for (((sums, target), pull), row) in all.zip(tile.chunks_exact_mut(count)) {
+                        self.absorb(row, &words, *target as usize, sums, pull);
+                    }
+                    Tile::whole(&mut pulls, rows, width).multiply(true, 1.0, Matrix::packed(tile, rows, count), matrix);
+                });
+            });
+        }
+        Group { sums, pulls }
+    }
+
+    /// Takes one row of a tile into the sums, brings what was pulled so far to the new measure, and leaves in the row
+    /// the weights of its words.
+    fn absorb(&self, row: &mut [f32], words: &Range<usize>, target: usize, sums: &mut Statistics, pull: &mut [f32]) {
+        let before = sums.largest;
+        let bends = self.options.soft_cap.map(|_| row.to_vec());
+        self.options.bend(row);
+        let target = target.checked_sub(words.start).and_then(|target| row.get(target).copied());
+        let here = wide(
+            #[inline(always)]
+            || Statistics::of(row, self.options.taps),
+        );
+        *sums = sums.merged(Statistics { target, ..here });
+        if sums.largest > before {
+            scale(pull, exp(before - sums.largest));
+        }
+        if here.largest < sums.largest {
+            scale(row, exp(here.largest - sums.largest));
+        }
+        if let Some(bends) = bends {
+            row.iter_mut().zip(bends).for_each(|(weight, bend)| *weight *= self.bend_slope(bend));
+        }
+    }
+
+    /// The slope of the soft cap where the product was `bend`.
+    fn bend_slope(&self, bend: f32) -> f32 {
+        let bent = super::tanh(bend);
+        self.options.soft_cap.map_or(1.0, |_| 1.0 - bent * bent)
+    }
+
+    /// Adds up the groups for one row: fills its slope, returns its sums over the whole vocabulary.
+    fn slope(&self, groups: &[Group], row: usize, target: usize, slope: &mut [f32]) -> Statistics {
+        let all = groups.iter().map(|group| group.sums[row]).reduce(Statistics::merged).unwrap_or_default();
+        let factor = self.options.logit_scale * self.options.inverse_temperature;
+        let height = self.options.soft_cap.map(|cap| cap * self.options.inverse_temperature);
+        let bent = height.map_or(0.0, |height| all.target.unwrap_or(f32::NAN) / height);
+        self.weight.copy_row(target, slope);
+        scale(slope, factor * (1.0 - bent * bent));
+        for group in groups {
+            let share = f64::from(group.sums[row].largest) - f64::from(all.largest);
+            let share = factor * (share.exp() / all.sum) as f32;
+            let pull = &group.pulls[row * self.width..][..self.width];
+            wide(
+                #[inline(always)]
+                || slope.iter_mut().zip(pull).for_each(|(slope, pull)| *slope = pull.mul_add(-share, *slope)),
+            );
+        }
+        all
+    }
+}
+
+/// Multiplies every number with a factor.
+fn scale(numbers: &mut [f32], factor: f32) {
+    wide(
+        #[inline(always)]
+        || numbers.iter_mut().for_each(|number| *number *= factor),
+    );
+}
