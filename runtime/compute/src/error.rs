@@ -30,14 +30,6 @@ pub enum Error {
         /// The most that may be held.
         limit: u64,
     },
-    /// The loss graph of a tensor is longer than the host walks back.
-    #[error("{depth} operations hang on one another, {limit} are allowed")]
-    TooDeep {
-        /// Operations on the longest path that ends in the result.
-        depth: u32,
-        /// The most allowed.
-        limit: u32,
-    },
     /// The work that was asked for is more than what is left.
     #[error("{work} numbers would be touched, which is more than is left of {limit}")]
     OutOfWork {
@@ -94,7 +86,6 @@ impl Explain for Error {
                 Some(format!("{} asked for, {} held, {} allowed", size(*wanted), size(*held), size(*limit)))
             }
             Self::Unavailable { why, .. } => Some(why.clone()),
-            Self::TooDeep { .. } => Some("the gradient walks the whole chain back, one operation after another".into()),
             _ => None,
         }
     }
@@ -102,7 +93,6 @@ impl Explain for Error {
     fn hint(&self) -> Option<String> {
         match self {
             Self::OutOfMemory { .. } => Some("a smaller batch, or a larger memory limit".into()),
-            Self::TooDeep { .. } => Some("`detach` what needs no gradient, or combine tensors before the loop".into()),
             Self::Unavailable { .. } => Some("`cpu` works everywhere".into()),
             _ => None,
         }

@@ -102,12 +102,13 @@ pub(super) fn finite(value: f64, role: &str) -> Result<()> {
     if value.is_finite() { Ok(()) } else { Err(Error::argument(format!("`{role}` is {value}, which is not finite"))) }
 }
 
-/// A `u32` tensor of indices, all below `bound`. Waits for the device.
-pub(super) fn indices(index: &Tensor, bound: usize) -> Result<()> {
+/// Indices that lie in order in memory, all below `bound`. Copies, so the copy is paid for first. Waits for the device.
+pub(super) fn indices(index: &Tensor, bound: usize) -> Result<Tensor> {
     exactly(index, DType::U32, "the index")?;
-    let largest = index.detach().contiguous()?.flatten_all()?.max(0)?.to_scalar::<u32>()?;
+    let index = index.detach().contiguous()?;
+    let largest = index.flatten_all()?.max(0)?.to_scalar::<u32>()?;
     if (largest as usize) < bound {
-        return Ok(());
+        return Ok(index);
     }
     Err(Error::argument(format!("index {largest} is out of range, the axis is {bound} long")))
 }

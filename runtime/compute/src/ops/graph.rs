@@ -198,7 +198,9 @@ fn sum_to(gradient: &Tensor, dims: &[usize]) -> Raw<Tensor> {
 
 /// The gradients of a loss with respect to leaf variables; `None` for a leaf that it does not depend on.
 ///
-/// They have no graph, and the shape and type of their leaf. Costs bytes and work in proportion to the graph.
+/// They have no graph, and the shape and type of their leaf. Takes six times the bytes of the graph while it works;
+/// an operation with operands that need no gradient may take as much again as it took on its way forward.
+/// The work was paid for when the graph was made.
 ///
 /// # Errors
 /// [`Error::Shape`] if the loss has more than one element, [`Error::Dtype`] if it is not floating-point,
@@ -212,7 +214,7 @@ pub fn gradients(budget: &mut dyn Admit, loss: &Tensor, leaves: &[&Tensor]) -> R
         return Ok(vec![None; leaves.len()]);
     }
     let bytes = on_deep_stack(|| loss.sorted_nodes().iter().map(|node| node_bytes(node)).sum::<u64>())?;
-    let _scratch = budget.admit(Cost { bytes: 0, scratch: bytes.saturating_mul(3), work: 0 })?;
+    let _scratch = budget.admit(Cost { bytes: 0, scratch: bytes.saturating_mul(6), work: 0 })?;
     on_deep_stack(|| {
         let mut store = loss.backward()?;
         leaves.iter().map(|leaf| store.remove(leaf).map(|gradient| Ok(gradient.detach())).transpose()).collect()

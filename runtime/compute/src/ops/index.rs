@@ -14,13 +14,13 @@ use crate::error::{Error, Result};
 /// [`Error::Argument`] for an axis that is not there or an index out of range, [`Error::Shape`] if the other axes
 /// differ, [`Error::Dtype`] if `index` is not `u32`, and what `budget` refuses.
 pub fn gather(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tensor) -> Result<Made> {
+    check::exactly(index, DType::U32, "the index")?;
     let axis = check::axis(x, axis)?;
     same_but(x, index, axis, "the index")?;
-    check::indices(index, x.dims()[axis])?;
     let index = &index.detach();
     let saved = index.elem_count() as u64 * 4;
     Estimate::new(index.dims(), x.dtype(), &[x, index])?.saved(saved).pay(budget, || {
-        let index = index.contiguous()?;
+        let index = check::indices(index, x.dims()[axis])?;
         let value = wide(x)?.gather(&index, axis)?;
         derive(x, x.dtype(), &value, move |x, _, grad| x.zeros_like()?.scatter_add(&index, grad, axis))
     })
@@ -33,13 +33,12 @@ pub fn gather(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tensor) -> 
 pub fn index_select(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tensor) -> Result<Made> {
     let axis = check::axis(x, axis)?;
     one_axis(index, "the index")?;
-    check::indices(index, x.dims()[axis])?;
     let mut dims = x.dims().to_vec();
     dims[axis] = index.elem_count();
     let index = &index.detach();
     let saved = index.elem_count() as u64 * 4;
     Estimate::new(&dims, x.dtype(), &[x, index])?.saved(saved).pay(budget, || {
-        let index = index.contiguous()?;
+        let index = check::indices(index, x.dims()[axis])?;
         let value = wide(x)?.index_select(&index, axis)?;
         derive(x, x.dtype(), &value, move |x, _, grad| x.zeros_like()?.index_add(&index, grad, axis))
     })
@@ -60,11 +59,10 @@ pub fn index_add(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tensor, 
         let (entries, places) = (source.dims()[axis], index.elem_count());
         return Err(Error::shape(format!("axis {axis} of the source holds {entries} entries for {places} places")));
     }
-    check::indices(index, x.dims()[axis])?;
     let index = &index.detach();
     let saved = index.elem_count() as u64 * 4;
     Estimate::new(x.dims(), x.dtype(), &[x, index, source])?.copies(3).saved(saved).pay(budget, || {
-        let index = index.contiguous()?;
+        let index = check::indices(index, x.dims()[axis])?;
         let value = wide(x)?.index_add(&index, &wide(source)?, axis)?;
         let pulls = (
             |pair: &super::graph::Pair| Ok(pair.grad.clone()),
@@ -87,11 +85,13 @@ pub fn segment_sum(budget: &mut dyn Admit, x: &Tensor, segments: &Tensor, count:
     if segments.elem_count() != entries {
         return Err(Error::shape(format!("{} segments for {entries} entries", segments.elem_count())));
     }
-    check::indices(segments, count as usize)?;
+    if count == 0 {
+        return Err(Error::argument("a sum into 0 segments"));
+    }
     let dims = Lanes::along(x, 0)?.resized(count as usize);
     let segments = &segments.detach();
     Estimate::new(&dims, x.dtype(), &[x, segments])?.copies(3).saved(entries as u64 * 4).pay(budget, || {
-        let segments = segments.contiguous()?;
+        let segments = check::indices(segments, count as usize)?;
         let x_wide = wide(x)?;
         let zeros = Tensor::zeros(dims.as_slice(), x_wide.dtype(), x.device())?;
         let value = zeros.index_add(&segments, &x_wide, 0)?;

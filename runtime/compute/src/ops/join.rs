@@ -23,7 +23,7 @@ pub fn concat(budget: &mut dyn Admit, tensors: &[&Tensor], axis: i32) -> Result<
         }
         dims[axis] = dims[axis].saturating_add(other.dims()[axis]);
     }
-    Estimate::new(&dims, first.dtype(), tensors)?.pay(budget, || {
+    Estimate::new(&dims, first.dtype(), tensors)?.saved(copies(tensors)).pay(budget, || {
         let parts = tensors.iter().map(|tensor| tensor.contiguous()).collect::<candle_core::Result<Vec<_>>>()?;
         Ok(Tensor::cat(&parts, axis)?)
     })
@@ -47,10 +47,16 @@ pub fn stack(budget: &mut dyn Admit, tensors: &[&Tensor], axis: i32) -> Result<M
     }
     let mut dims = first.dims().to_vec();
     dims.insert(axis, tensors.len());
-    Estimate::new(&dims, first.dtype(), tensors)?.pay(budget, || {
+    Estimate::new(&dims, first.dtype(), tensors)?.saved(copies(tensors)).pay(budget, || {
         let lift = |tensor: &&Tensor| tensor.contiguous()?.unsqueeze(axis);
         Ok(Tensor::cat(&tensors.iter().map(lift).collect::<candle_core::Result<Vec<_>>>()?, axis)?)
     })
+}
+
+/// Bytes of the operands that are put in order first; the graph keeps those copies.
+fn copies(tensors: &[&Tensor]) -> u64 {
+    let scattered = tensors.iter().filter(|tensor| !tensor.is_contiguous());
+    scattered.map(|tensor| tensor.elem_count() as u64 * tensor.dtype().size_in_bytes() as u64).sum()
 }
 
 fn first_of<'a>(tensors: &[&'a Tensor]) -> Result<&'a Tensor> {

@@ -115,6 +115,8 @@ fn an_expanded_view_is_paid_for_when_it_is_used() {
     let mut budget = Ledger::new(1 << 20);
     let x = Tensor::new(1_f32, &Device::Cpu).unwrap();
     let view = ops::expand(&x, &[2_147_483_647]).unwrap().tensor;
+    let few = Tensor::new(&[1_f32, 2.], &Device::Cpu).unwrap();
+    let places = ops::expand(&Tensor::new(0_u32, &Device::Cpu).unwrap(), &[2_147_483_647]).unwrap().tensor;
     for refused in [
         ops::exp(&mut budget, &view),
         ops::sum(&mut budget, &view, None, false),
@@ -128,6 +130,10 @@ fn an_expanded_view_is_paid_for_when_it_is_used() {
         ops::cast(&mut budget, &view, DType::F64),
         ops::dot(&mut budget, &view, &view),
         ops::masked_mean(&mut budget, &x, &view, None, false),
+        ops::gather(&mut budget, &few, 0, &places),
+        ops::index_select(&mut budget, &few, 0, &places),
+        ops::index_add(&mut budget, &few, 0, &places, &view),
+        ops::segment_sum(&mut budget, &view, &places, 1),
     ] {
         assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
     }
