@@ -2,6 +2,7 @@
 //!
 //! After every attack the learner must still answer, and the same engine must still run an
 //! ordinary method. Add an attack by adding a folder with `component.wat` and `expected.txt`.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 #[path = "support/fake_learner.rs"]
 mod fake_learner;
@@ -35,7 +36,7 @@ fn batch() -> Batch {
 /// Admits a component and takes it through a whole run of one step.
 fn run(engine: &Engine, bytes: &[u8], name: &str) -> Result<StepReport, Error> {
     let method = engine.admit(bytes, name, &Grants::default(), &limits())?;
-    let (learner, diary) = FakeLearner::new();
+    let (learner, diary) = FakeLearner::with_diary();
     let metric_names = vec!["loss".to_owned()];
     let settings = SessionSettings { limits: limits(), seed: 1, metric_names, ..SessionSettings::default() };
     let mut session = Session::start(&method, learner, settings)?;

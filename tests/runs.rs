@@ -5,10 +5,11 @@
 mod tiny_run;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicBool;
 
 use tiny_run::{Place, Watcher, records};
 use tunebox_compute::explain::{Exit, Explain};
-use tunebox_training::{Error, Outcome};
+use tunebox_training::{Error, Outcome, RunSettings, plan, run};
 
 const ADAPTER: &str = "adapter_model.safetensors";
 
@@ -170,9 +171,8 @@ fn the_written_run_file_gives_the_same_run_again() {
     let place = Place::new();
     place.train("one", &["train.steps=3"], &mut Watcher::new()).unwrap();
     let file = place.path("runs/one/run.toml");
-    let settings = tunebox_training::RunSettings::load(&file, &["run.name=two".into()]).unwrap();
-    let stop = std::sync::atomic::AtomicBool::new(false);
-    tunebox_training::run(tunebox_training::plan(settings).unwrap(), &mut Watcher::new(), &stop).unwrap();
+    let settings = RunSettings::load(&file, &["run.name=two".into()]).unwrap();
+    run(plan(settings).unwrap(), &mut Watcher::new(), &AtomicBool::new(false)).unwrap();
 
     assert_eq!(place.bytes("one", ADAPTER), place.bytes("two", ADAPTER));
 }

@@ -1,6 +1,7 @@
 //! Claims about a method at work: what reaches the learner, what comes back, and what survives.
 //!
 //! Guests are small texts (`support/guest.rs`); the learner is a fake that writes a diary.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 #[path = "support/fake_learner.rs"]
 mod fake_learner;
@@ -76,7 +77,7 @@ fn settings() -> SessionSettings {
 fn start(guest: &str, settings: SessionSettings) -> (Session, Arc<Mutex<Diary>>) {
     let bytes = guest::component(guest);
     let method = ENGINE.admit(&bytes, "guest", &Grants::default(), &Limits::default()).unwrap();
-    let (learner, diary) = FakeLearner::new();
+    let (learner, diary) = FakeLearner::with_diary();
     (Session::start(&method, learner, settings).unwrap(), diary)
 }
 

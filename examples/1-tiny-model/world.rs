@@ -17,7 +17,7 @@ use tokenizers::{AddedToken, TokenizerBuilder};
 use tunebox_compute::random::Stream;
 
 const SEED: u64 = 20_260_101;
-const RECORDS: usize = 24_000;
+const RECORDS: usize = 16_000;
 const VOCABULARY: usize = 768;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -260,7 +260,7 @@ fn tokenizer(records: &[Exchange], out: &Path) -> Result<(), Failure> {
         .min_frequency(2)
         .show_progress(false)
         .special_tokens(special)
-        .initial_alphabet(ByteLevel::alphabet())
+        .initial_alphabet(ByteLevel::alphabet().into_iter().collect())
         .build();
     let mut tokenizer = TokenizerBuilder::new()
         .with_model(BPE::default())

@@ -31,7 +31,7 @@ pub(crate) struct FakeLearner {
 
 impl FakeLearner {
     /// A learner and its diary.
-    pub(crate) fn new() -> (Box<dyn Learner>, Arc<Mutex<Diary>>) {
+    pub(crate) fn with_diary() -> (Box<dyn Learner>, Arc<Mutex<Diary>>) {
         let learner = Self::default();
         let diary = learner.diary.clone();
         (Box::new(learner), diary)

@@ -48,7 +48,7 @@ pub fn merge(policy: &Policy, out: &Path, dtype: DType) -> Result<()> {
     let text = serde_json::to_string_pretty(&configuration(model, dtype)?)
         .map_err(|error| Error::Argument(format!("the configuration cannot be written as JSON: {error}")))?;
     files::write_text(&out.join("config.json"), &(text + "\n"))?;
-    copy_companions(model, out)
+    add_companions(model, out)
 }
 
 /// One weight of the merged model, in `f32`.
@@ -119,9 +119,10 @@ fn configuration(model: &Model, dtype: DType) -> Result<Value> {
     Ok(value)
 }
 
-fn copy_companions(model: &Model, out: &Path) -> Result<()> {
+/// Tokenizer, chat template and generation settings: copied from a folder, written anew otherwise.
+fn add_companions(model: &Model, out: &Path) -> Result<()> {
     let Some(Form::Folder { path, .. }) = model.source().map(Source::form) else {
-        return Ok(());
+        return write_companions(model, out);
     };
     for name in COMPANIONS {
         let from = path.join(name);
@@ -130,4 +131,18 @@ fn copy_companions(model: &Model, out: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn write_companions(model: &Model, out: &Path) -> Result<()> {
+    if let Some(tokenizer) = &model.tokenizer {
+        tokenizer.write(out)?;
+    }
+    if let Some(template) = &model.template {
+        files::write_text(&out.join("chat_template.jinja"), template.source())?;
+    }
+    if model.configuration.eos.is_empty() {
+        return Ok(());
+    }
+    let generation = serde_json::json!({ "eos_token_id": model.configuration.eos });
+    files::write_text(&out.join("generation_config.json"), &format!("{generation:#}\n"))
 }

@@ -8,9 +8,10 @@ use std::any::Any;
 use wasmtime::{Store, UpdateDeadline};
 
 use crate::bindings::{Offered, OfferedPre, training};
+use crate::cause::Cause;
 use crate::engine::{Engine, Method};
 use crate::error::Error;
-use crate::fault::{Cause, Function, Stop};
+use crate::fault::{Function, Stop};
 use crate::printable::printable;
 use crate::session::{Session, SessionSettings, StepReport};
 use crate::state::State;

@@ -5,7 +5,8 @@
 
 use tunebox_compute::explain::{Exit, Explain};
 
-use crate::fault::{Stop, bytes};
+use crate::fault::Stop;
+use crate::figures::bytes;
 
 /// Why a method is not admitted, or did not go on.
 #[derive(Debug, thiserror::Error)]

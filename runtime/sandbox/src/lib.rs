@@ -2,18 +2,19 @@
 //!
 //! `grants` and `admission` decide before anything runs; `engine` compiles; `session` calls `init`,
 //! `step` and `finish` (`call` is how); `imports` keeps the contract, one file an interface, over
-//! `state`; `limits`, `meters` and `memory` bound it; `fault` and `error` say how it ended.
+//! `state`; `limits`, `meters` and `memory` bound it; `cause`, `fault` and `error` say how it ended.
 //! What a package is, and what a terminal is, this room does not know.
-#![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test may stop at the first surprise"))]
 
 mod admission;
 mod batch;
 mod bindings;
 mod call;
+mod cause;
 mod engine;
 mod entries;
 mod error;
 mod fault;
+mod figures;
 mod grants;
 mod imports;
 mod learner;

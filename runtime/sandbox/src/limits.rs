@@ -24,6 +24,10 @@ pub struct Limits {
     pub host_calls: u64,
     /// Numbers read or written by tensor operations in one call of the method (multiply-adds of products).
     pub work: u64,
+    /// Passes through the model, forward or back, in one call of the method.
+    pub passes: u64,
+    /// Bytes of activations that scores for learning keep at once, counted after each pass.
+    pub activation_bytes: u64,
     /// The longest chain of operations that a gradient may walk.
     pub graph_depth: u32,
     /// Bytes of tensors that a step may read back; past it the method gets an error.
@@ -59,6 +63,8 @@ impl Default for Limits {
             device_bytes: 1 << 30,
             host_calls: 100_000,
             work: 1_000_000_000_000,
+            passes: 1_000,
+            activation_bytes: 16 << 30,
             graph_depth: 4_096,
             readback_bytes: 64 << 10,
             transfer_bytes: 16 << 20,
@@ -71,5 +77,21 @@ impl Default for Limits {
             state_bytes: 1 << 20,
             component_bytes: 16 << 20,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Limits;
+
+    #[test]
+    fn a_limit_that_is_not_given_keeps_its_default() {
+        let limits: Limits = serde_json::from_str(r#"{"step-seconds": 2.5}"#).unwrap();
+        assert_eq!(limits, Limits { step_seconds: 2.5, ..Limits::default() });
+    }
+
+    #[test]
+    fn a_limit_that_does_not_exist_is_refused() {
+        assert!(serde_json::from_str::<Limits>(r#"{"step-second": 2.5}"#).is_err());
     }
 }

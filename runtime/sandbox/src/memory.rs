@@ -5,7 +5,7 @@
 
 use wasmtime::ResourceLimiter;
 
-use crate::fault::Cause;
+use crate::cause::Cause;
 use crate::limits::Limits;
 
 /// Instances of core modules and components in one method.

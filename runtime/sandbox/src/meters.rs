@@ -6,7 +6,8 @@
 use std::time::{Duration, Instant};
 
 use crate::bindings::types::ErrorCode;
-use crate::fault::{Cause, grouped};
+use crate::cause::Cause;
+use crate::figures::grouped;
 use crate::limits::Limits;
 use crate::refusal::Refusal;
 
@@ -17,11 +18,13 @@ pub(crate) struct Meters {
     max_calls: u64,
     max_work: u64,
     max_readback: u64,
+    max_passes: u64,
     guest: Duration,
     resumed: Option<Instant>,
     calls: u64,
     work: u64,
     readback: u64,
+    passes: u64,
     last: Option<&'static str>,
 }
 
@@ -33,11 +36,13 @@ impl Meters {
             max_calls: limits.host_calls,
             max_work: limits.work,
             max_readback: limits.readback_bytes,
+            max_passes: limits.passes,
             guest: Duration::ZERO,
             resumed: None,
             calls: 0,
             work: 0,
             readback: 0,
+            passes: 0,
             last: None,
         }
     }
@@ -49,6 +54,7 @@ impl Meters {
         self.calls = 0;
         self.work = 0;
         self.readback = 0;
+        self.passes = 0;
         self.last = None;
         self.resume();
     }
@@ -79,6 +85,12 @@ impl Meters {
     pub(crate) fn work(&mut self, elements: u64) -> Result<(), Cause> {
         self.work = self.work.saturating_add(elements);
         if self.work > self.max_work { Err(Cause::Work { limit: self.max_work }) } else { Ok(()) }
+    }
+
+    /// Counts a pass through the model before it is made.
+    pub(crate) fn pass(&mut self) -> Result<(), Cause> {
+        self.passes += 1;
+        if self.passes > self.max_passes { Err(Cause::Passes { limit: self.max_passes }) } else { Ok(()) }
     }
 
     /// The most work of one call.

@@ -9,7 +9,7 @@ use tunebox_model::error::Error as ModelError;
 use wasmtime::component::ResourceTableError;
 
 use crate::bindings::types::{self, ErrorCode};
-use crate::fault::Cause;
+use crate::cause::Cause;
 use crate::printable::printable;
 
 /// The longest message that a method gets with an error, in bytes.

@@ -10,6 +10,7 @@ use candle_core::{Tensor, TensorId, Var};
 use tunebox_compute::ops;
 use tunebox_model::policy::{Scored, Seeds, View};
 
+use crate::cause::Cause;
 use crate::refusal::Refusal;
 use crate::state::{Charge, Held, State};
 
@@ -137,11 +138,25 @@ impl State {
             record.check_current(generation)?;
         }
         for (number, seeds) in &seeds {
-            if let Some(record) = self.scores.get_mut(number) {
-                self.learner.backward(&mut record.scored, seeds)?;
-            }
+            self.backward(*number, seeds)?;
         }
         Ok(())
+    }
+
+    /// Walks the seeds of a score back through the model, which uses up what the score kept.
+    pub(crate) fn backward(&mut self, number: u64, seeds: &Seeds) -> Result<(), Refusal> {
+        self.meters.pass()?;
+        match self.scores.get_mut(&number) {
+            Some(record) => Ok(self.learner.backward(&mut record.scored, seeds)?),
+            None => Err(Refusal::argument("these scores are gone")),
+        }
+    }
+
+    /// Ends the method when its scores together keep more than they may.
+    pub(crate) fn check_kept(&self) -> Result<(), Cause> {
+        let held = self.scores.values().map(|record| record.scored.kept_bytes() as u64).sum();
+        let limit = self.limits.activation_bytes;
+        if held > limit { Err(Cause::Activations { held, limit }) } else { Ok(()) }
     }
 
     /// Seeds of a score: exactly 0 where the mask is 0, whatever stood there, and finite elsewhere.

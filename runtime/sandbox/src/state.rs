@@ -15,8 +15,9 @@ use tunebox_compute::random::Stream;
 use tunebox_compute::{Device, Tensor};
 use wasmtime::component::{HasData, Resource, ResourceTable};
 
+use crate::cause::Cause;
 pub(crate) use crate::entries::{BatchEntry, Charge, Held, RowsEntry, ScopeEntry, ScoresEntry, TensorEntry, ViewEntry};
-use crate::fault::{Cause, GuestFault};
+use crate::fault::GuestFault;
 use crate::learner::{Absent, Learner};
 use crate::limits::Limits;
 use crate::memory::Memory;

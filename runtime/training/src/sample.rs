@@ -1,17 +1,19 @@
 //! The embedded default: a tiny model, a run file, and data for each method.
 //!
 //! The files are those of this crate's `sample` folder, put in by the build script; a build
-//! without them works and says so when the sample is asked for.
+//! without them works and says so when the sample is asked for. A run gets them as plain files.
 
 use std::path::{Path, PathBuf};
 
-use crate::data::Origin;
 use crate::digest::digest;
 use crate::error::Error;
 use crate::files::{self, Draft};
 
 /// Every file of the folder by its path in it.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/sample.rs"));
+
+/// The name of the folder that the sample is unpacked to; no run can have it.
+const FOLDER: &str = ".sample";
 
 /// The model and data inside the program.
 #[derive(Debug, Clone, Copy)]
@@ -24,34 +26,35 @@ impl Sample {
     /// The sample, if this build has one.
     #[must_use]
     pub fn embedded() -> Option<Self> {
-        let run_file = std::str::from_utf8(find("run.toml")?).ok()?;
-        find("model/config.json").map(|_| Self { run_file })
+        let (_, bytes) = FILES.iter().find(|(path, _)| *path == "run.toml")?;
+        std::str::from_utf8(bytes).ok().map(|run_file| Self { run_file })
     }
 
-    /// The data for a method: a file of its name, or else the one named.
+    /// The data made for a method, if there is any.
     #[must_use]
-    pub fn data(&self, method: &str, otherwise: &str) -> Option<Origin> {
-        let own = FILES.iter().find(|(path, _)| *path == format!("{method}.jsonl"));
-        let (name, bytes) = own.or_else(|| FILES.iter().find(|(path, _)| *path == otherwise))?;
-        Some(Origin::Embedded(name, bytes))
+    pub fn data(self, method: &str) -> Option<&'static str> {
+        let own = format!("{method}.jsonl");
+        FILES.iter().map(|(path, _)| *path).find(|path| *path == own)
     }
 
-    /// Puts the model into a folder below `runs`, so that what was trained on it finds it again.
+    /// Puts the files into a folder below `runs`, unless they are there, and gives its path.
     ///
     /// # Errors
     /// When the folder cannot be written.
-    pub fn model(&self, runs: &Path) -> Result<PathBuf, Error> {
-        let folder = runs.join("sample-model");
-        let list = || FILES.iter().filter_map(|(path, bytes)| Some((path.strip_prefix("model/")?, *bytes)));
-        let same = |(name, bytes): (&str, &[u8])| {
+    pub fn unpack(self, runs: &Path) -> Result<PathBuf, Error> {
+        let folder = runs.join(FOLDER);
+        let same = |(name, bytes): &(&str, &[u8])| {
             files::read(&folder.join(name)).is_ok_and(|found| digest(&found) == digest(bytes))
         };
-        if list().all(same) {
+        if FILES.iter().all(same) {
             return Ok(folder);
         }
         files::create_folder(runs)?;
         let draft = Draft::begin(&folder)?;
-        for (name, bytes) in list() {
+        for (name, bytes) in FILES {
+            if let Some(above) = Path::new(name).parent() {
+                files::create_folder(&draft.path().join(above))?;
+            }
             draft.write(name, bytes)?;
         }
         draft.commit()?;
@@ -59,6 +62,18 @@ impl Sample {
     }
 }
 
-fn find(path: &str) -> Option<&'static [u8]> {
-    FILES.iter().find(|(name, _)| *name == path).map(|(_, bytes)| *bytes)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sample_is_unpacked_once_and_mended_when_it_was_damaged() {
+        let runs = tempfile::tempdir().unwrap();
+        let Some(sample) = Sample::embedded() else { return };
+        let folder = sample.unpack(runs.path()).unwrap();
+        std::fs::write(folder.join("run.toml"), "damaged").unwrap();
+        sample.unpack(runs.path()).unwrap();
+
+        assert_eq!(std::fs::read_to_string(folder.join("run.toml")).unwrap(), sample.run_file);
+    }
 }

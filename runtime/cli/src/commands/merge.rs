@@ -1,4 +1,4 @@
-//! `tunebox merge`: an adapter worked into the weights of its model.
+//! `tunebox merge`: an adapter worked into the weights of its model; without one, the weights in another precision.
 
 use std::path::PathBuf;
 
@@ -35,12 +35,6 @@ impl Merge {
             return Err(Failure::usage(format!("`{}` exists already", self.out.display()), "choose another `--out`"));
         }
         let loaded = self.subject.load(terminal, global)?;
-        if !loaded.adapted {
-            return Err(Failure::usage(
-                "there is no adapter to merge",
-                "name an adapter's folder, or give `--adapter`",
-            ));
-        }
         let dtype = match self.precision {
             Precision::Bf16 => tunebox_compute::DType::BF16,
             Precision::F32 => tunebox_compute::DType::F32,

@@ -51,7 +51,7 @@ pub(crate) enum Command {
     Build(build::Build),
     /// Is this machine ready
     Doctor(doctor::Doctor),
-    /// An adapter worked into the weights of its model
+    /// An adapter worked into the weights of its model; without one, the weights in another precision
     Merge(merge::Merge),
     /// A completion script for a shell
     Completions(completions::Completions),

@@ -150,3 +150,28 @@ fn stop_texts_without_a_tokenizer_are_an_error() {
     let sampling = Sampling { stop: vec!["end".into()], ..sampling() };
     assert!(generate(&policy, &View::Policy, &prompts(), &sampling, &mut |_, _| true).is_err());
 }
+
+/// A model that speaks in words: token 7 is `w7`.
+fn speaking() -> Policy {
+    let folder = tempfile::tempdir().unwrap();
+    let words: serde_json::Map<String, serde_json::Value> = (0..40).map(|id| (format!("w{id}"), id.into())).collect();
+    let json = serde_json::json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+        "pre_tokenizer": { "type": "Whitespace" }, "post_processor": null, "decoder": null,
+        "model": { "type": "WordLevel", "vocab": words, "unk_token": "w0" },
+    });
+    std::fs::write(folder.path().join("tokenizer.json"), json.to_string()).unwrap();
+    let mut model = Arc::into_inner(tiny::model(endless(tiny::llama()), 1)).unwrap();
+    model.tokenizer = Some(crate::tokenizer::Tokenizer::from_folder(folder.path()).unwrap());
+    Policy::new(Arc::new(model), &AdapterSettings::default(), PolicySettings::default()).unwrap()
+}
+
+#[test]
+fn a_stop_text_finishes_a_completion_where_it_appears_even_across_tokens() {
+    let policy = speaking();
+    let whole = run(&policy, &prompts(), &sampling());
+    let stop = format!("w{} w{}", whole[0].ids[3], whole[0].ids[4]);
+    let cut = run(&policy, &prompts(), &Sampling { stop: vec![stop], ..sampling() });
+    assert_eq!(cut[0].ids, whole[0].ids[..5]);
+    assert!(cut[0].finished);
+}

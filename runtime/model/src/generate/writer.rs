@@ -34,9 +34,13 @@ pub(super) struct Ending<'a> {
 impl<'a> Ending<'a> {
     pub(super) fn new(model: &'a Model, sampling: &'a Sampling) -> Result<Self> {
         let tokenizer = if sampling.stop.is_empty() { None } else { Some(model.tokenizer()?) };
+        let mut ends = model.configuration.eos.clone();
+        if let Some(tokenizer) = &model.tokenizer {
+            ends.extend_from_slice(tokenizer.eos());
+        }
         let longest = sampling.stop.iter().map(String::len).max().unwrap_or(0);
         Ok(Self {
-            ends: model.configuration.eos.clone(),
+            ends,
             stop: &sampling.stop,
             tokenizer,
             // A token is at least a byte long, and a character may lie across four.

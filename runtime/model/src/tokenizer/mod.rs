@@ -14,6 +14,7 @@ mod splits;
 mod stream;
 #[cfg(test)]
 pub(crate) mod tests;
+mod write;
 
 use std::fmt;
 use std::ops::Range;

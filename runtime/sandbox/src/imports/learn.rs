@@ -37,10 +37,10 @@ impl Host for Crossing<'_> {
         self.enter("learn.backward-from")?;
         let logprob = self.coefficients(&scores, &logprob)?;
         let entropy = entropy.map(|entropy| self.coefficients(&scores, &entropy)).transpose()?;
-        let generation = self.learner.generation();
-        self.record(&scores)?.check_current(generation)?;
+        let ScoresEntry(number) = *self.table.get(&scores)?;
+        self.record(&scores)?.check_current(self.learner.generation())?;
         let seeds = Seeds { logprob: Some(logprob), entropy, mean_logprob: None };
-        self.backward(&scores, &seeds)
+        self.backward(number, &seeds)
     }
 
     fn update(&mut self) -> Result<f32, Refusal> {
@@ -76,14 +76,5 @@ impl State {
             return Err(Refusal::new(ErrorCode::DtypeMismatch, message));
         }
         self.on_targets(number, &given)
-    }
-
-    /// Walks coefficients back through the model.
-    fn backward(&mut self, scores: &Resource<ScoresEntry>, seeds: &Seeds) -> Result<(), Refusal> {
-        let ScoresEntry(number) = self.table.get(scores)?;
-        match self.scores.get_mut(number) {
-            Some(record) => Ok(self.learner.backward(&mut record.scored, seeds)?),
-            None => Err(Refusal::argument("these scores are gone")),
-        }
     }
 }

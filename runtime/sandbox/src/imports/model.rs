@@ -149,6 +149,7 @@ impl State {
         let set = tap_set(taps);
         let elements = rows.count() as u64 * rows.width() as u64 * tap_count(set);
         self.work(elements)?;
+        self.meters.pass()?;
         let charge = self.reserve(4 * elements)?;
         let mut scored = self.learner.score(view, &rows, set, temperature, keep)?;
         if keep {
@@ -159,6 +160,7 @@ impl State {
         let number = self.next_number();
         let handle = self.table.push(ScoresEntry(number))?;
         self.scores.insert(number, record);
+        self.check_kept()?;
         Ok(handle)
     }
 }

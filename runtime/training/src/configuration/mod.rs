@@ -33,8 +33,6 @@ pub struct RunSettings {
     pub resume: bool,
     /// Never ask the network for a model.
     pub offline: bool,
-    /// The embedded model and data, where the run uses them.
-    pub sample: Option<Sample>,
     document: Document,
     folder: PathBuf,
 }
@@ -59,15 +57,20 @@ impl RunSettings {
         Self::from_document(Document::default(), PathBuf::new(), overrides)
     }
 
-    /// The embedded default: its run file, model and data; `overrides` on top.
+    /// The embedded default: its run file, its model, its data for the method; `overrides` on
+    /// top. Unpacks the files into the folder for runs.
     ///
     /// # Errors
-    /// As [`RunSettings::load`]; and when this build holds no sample.
+    /// As [`RunSettings::load`]; and when this build holds no sample, or it cannot be unpacked.
     pub fn sample(overrides: &[String]) -> Result<Self, Error> {
         let sample = Sample::embedded().ok_or(Error::NoSample)?;
-        let document = Document::parse("the embedded run file", sample.run_file)?;
+        let document = Document::parse("the sample's run file", sample.run_file)?;
         let mut settings = Self::from_document(document, PathBuf::new(), overrides)?;
-        settings.sample = Some(sample);
+        settings.folder = sample.unpack(Path::new(&settings.file.run.folder))?;
+        let own = sample.data(&settings.file.method.r#use).filter(|_| !settings.is_override("data.path"));
+        if let Some(own) = own {
+            settings.file.data.path = own.to_owned();
+        }
         Ok(settings)
     }
 
@@ -81,7 +84,7 @@ impl RunSettings {
             problem: Problem::Conflict { what: error.to_string(), hint: "see the schema of run files".into() },
             spot: None,
         })?;
-        Ok(Self { file, resume: false, offline: false, sample: None, document, folder })
+        Ok(Self { file, resume: false, offline: false, document, folder })
     }
 
     /// Where a key stands, for errors that only the plan can find.
@@ -117,11 +120,29 @@ impl RunSettings {
         parts.fold(first, |value, name| value.and_then(|value| value.get(name))).is_some()
     }
 
-    /// The settings with every default filled in, as TOML.
+    /// The settings with every default filled in and every path absolute, as TOML that can be
+    /// run from anywhere; `name` is what the run is called.
     #[must_use]
-    pub fn to_toml(&self) -> String {
-        let mut table = toml::Table::try_from(&self.file).unwrap_or_default();
-        if self.file.model.adapter.is_some()
+    pub fn to_toml(&self, name: &str) -> String {
+        let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path).to_string_lossy().into_owned();
+        let mut file = self.file.clone();
+        let settle = |key: &str, written: &mut String| {
+            let path = self.path(key, written);
+            if path.exists() {
+                *written = absolute(path);
+            }
+        };
+        settle("model.path", &mut file.model.path);
+        settle("data.path", &mut file.data.path);
+        file.model.adapter.iter_mut().for_each(|written| settle("model.adapter", written));
+        file.data.validation.iter_mut().for_each(|written| settle("data.validation", written));
+        if tunebox_package::builtin::find(&file.method.r#use).is_none() {
+            settle("method.use", &mut file.method.r#use);
+        }
+        file.run.folder = absolute(PathBuf::from(&file.run.folder));
+        file.run.name = Some(name.to_owned());
+        let mut table = toml::Table::try_from(&file).unwrap_or_default();
+        if file.model.adapter.is_some()
             && let Some(train) = table.get_mut("train").and_then(toml::Value::as_table_mut)
         {
             // A continued adapter keeps its own description; the two together are refused.
@@ -253,9 +274,11 @@ mod tests {
     #[test]
     fn the_written_settings_read_back_the_same() {
         let first = read(GOOD, &["train.rate=1e-5", "limits.step-seconds=3"]).unwrap();
-        let second = read(&first.to_toml(), &[]).unwrap();
+        let second = read(&first.to_toml("again"), &["run.folder=runs"]).unwrap();
 
-        assert_eq!(serde_json::to_value(&first.file).unwrap(), serde_json::to_value(&second.file).unwrap());
+        let named = RunTable { name: Some("again".into()), ..RunTable::default() };
+        let first = RunFile { run: named, ..first.file };
+        assert_eq!(serde_json::to_value(&first).unwrap(), serde_json::to_value(&second.file).unwrap());
     }
 
     #[test]

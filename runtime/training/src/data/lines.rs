@@ -3,8 +3,9 @@
 //! Takes a byte-order mark, blank lines and Windows line ends; what a line means is left to
 //! `record`.
 
-use std::io::{BufRead, BufReader, Cursor, Read};
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
@@ -14,26 +15,6 @@ use crate::error::Error;
 use crate::files;
 
 const MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
-
-/// Where data comes from.
-#[derive(Debug, Clone)]
-pub enum Origin {
-    /// A file.
-    File(PathBuf),
-    /// Bytes inside the program, with a name for messages.
-    Embedded(&'static str, &'static [u8]),
-}
-
-impl Origin {
-    /// What messages call it.
-    #[must_use]
-    pub fn name(&self) -> String {
-        match self {
-            Self::File(path) => path.display().to_string(),
-            Self::Embedded(name, _) => (*name).to_owned(),
-        }
-    }
-}
 
 /// One line that is not blank.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,24 +27,20 @@ pub struct Line {
 
 /// Reads lines and takes the digest of every byte on the way.
 pub struct Lines {
-    reader: Box<dyn BufRead>,
+    reader: BufReader<File>,
     digest: Sha256,
     number: u64,
     name: String,
 }
 
 impl Lines {
-    /// Opens a file or embedded bytes.
+    /// Opens a file.
     ///
     /// # Errors
-    /// When the file cannot be opened.
-    pub fn open(origin: &Origin) -> Result<Self, Error> {
-        let source: Box<dyn Read> = match origin {
-            Origin::File(path) => Box::new(files::open(path)?),
-            Origin::Embedded(_, bytes) => Box::new(Cursor::new(*bytes)),
-        };
-        let reader = Box::new(BufReader::with_capacity(1 << 16, source));
-        Ok(Self { reader, digest: Sha256::new(), number: 0, name: origin.name() })
+    /// When it cannot be opened.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let reader = BufReader::with_capacity(1 << 16, files::open(path)?);
+        Ok(Self { reader, digest: Sha256::new(), number: 0, name: path.display().to_string() })
     }
 
     /// Up to `count` further lines; none at the end.
@@ -117,10 +94,18 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
-    fn lines(bytes: &'static [u8]) -> Vec<(u64, String)> {
-        let mut lines = Lines::open(&Origin::Embedded("test", bytes)).unwrap();
+    fn open(bytes: &[u8]) -> Lines {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        Lines::open(file.path()).unwrap()
+    }
+
+    fn lines(bytes: &[u8]) -> Vec<(u64, String)> {
+        let mut lines = open(bytes);
         let all = lines.take(100).unwrap().into_iter();
         all.map(|line| (line.number, String::from_utf8(line.bytes).unwrap())).collect()
     }
@@ -134,7 +119,7 @@ mod tests {
 
     #[test]
     fn the_digest_is_that_of_the_whole_file() {
-        let mut lines = Lines::open(&Origin::Embedded("test", b"abc")).unwrap();
+        let mut lines = open(b"abc");
         lines.take(10).unwrap();
 
         assert_eq!(lines.digest(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

@@ -12,12 +12,14 @@ mod packing;
 mod record;
 mod window;
 
+use std::path::Path;
+
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
 pub use encode::{Encoder, Example};
 pub use fault::{BadLine, DataError, LineFault};
-pub use lines::{Line, Lines, Origin};
+pub use lines::{Line, Lines};
 pub use order::{Batching, Cursor, Walk};
 pub use record::{Content, Record, Shape, Turns};
 pub use window::{Window, window};
@@ -69,6 +71,8 @@ pub struct Report {
     pub targets: usize,
     /// Tokens of the longest example.
     pub longest: usize,
+    /// Tokens that an example may have.
+    pub length: usize,
 }
 
 /// The examples of a file, tokenised.
@@ -94,9 +98,10 @@ impl Dataset {
     /// # Errors
     /// A file that cannot be read, the first wrong line (unless those are skipped), and a file
     /// without a single example.
-    pub fn read(origin: &Origin, reading: &Reading, encoder: &Encoder<'_>) -> Result<Self, Error> {
-        let mut reader = Reader { name: origin.name(), reading, encoder, shape: None, report: Report::default() };
-        let mut lines = Lines::open(origin)?;
+    pub fn read(path: &Path, reading: &Reading, encoder: &Encoder<'_>) -> Result<Self, Error> {
+        let mut reader =
+            Reader { name: path.display().to_string(), reading, encoder, shape: None, report: Report::default() };
+        let mut lines = Lines::open(path)?;
         let mut examples = Vec::new();
         loop {
             let chunk = lines.take(CHUNK)?;
@@ -107,6 +112,7 @@ impl Dataset {
         }
         let Reader { name, shape, mut report, .. } = reader;
         report.lines = lines.read();
+        report.length = reading.length;
         report.tokens = examples.iter().map(Example::tokens).sum();
         report.targets = examples.iter().map(Example::targets).sum();
         report.longest =

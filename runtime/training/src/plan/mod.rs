@@ -8,7 +8,7 @@ mod memory;
 mod method;
 mod summary;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -28,7 +28,7 @@ use crate::checkpoint::{Identity, State, settings_that_matter};
 use crate::configuration::{
     AdapterTable, AnswersChoice, Half, Initialise, KindChoice, Problem, RunSettings, Targets, TrainTable,
 };
-use crate::data::{Batching, Dataset, Encoder, Origin, Reading, Walk};
+use crate::data::{Batching, Dataset, Encoder, Reading, Walk};
 use crate::digest::digest;
 use crate::error::Error;
 use crate::files;
@@ -84,7 +84,7 @@ pub fn plan(settings: RunSettings) -> Result<Plan, Error> {
         length: (settings.file.data.max_length as usize).min(model.configuration.max_positions.max(2)),
         skip_bad: settings.file.data.skip_bad,
     };
-    let (data, validation) = datasets(&settings, &model, &reading, &method)?;
+    let (data, validation) = datasets(&settings, &model, &reading)?;
     let policy = policy(&settings, model)?;
     let batching = batching(&settings.file.train, settings.file.data.packing, settings.file.data.shuffle, &reading);
     let cursor = checkpoint.as_ref().map(|(_, state)| state.cursor).unwrap_or_default();
@@ -146,35 +146,23 @@ fn model(settings: &RunSettings, device: &Device, clock: i64) -> Result<(Arc<Mod
 
 fn source(settings: &RunSettings) -> Result<Source, Error> {
     let table = &settings.file.model;
-    let sampled = settings.sample.filter(|_| !settings.is_override("model.path"));
-    let name = match sampled {
-        Some(sample) => sample.model(Path::new(&settings.file.run.folder))?.to_string_lossy().into_owned(),
-        None => settings.path_or_name("model.path", &table.path),
-    };
+    let name = settings.path_or_name("model.path", &table.path);
     let hub = Hub::from_environment(settings.offline);
     Ok(Source::find(&name, table.revision.as_deref(), &hub, &mut |_| {})?)
 }
 
-fn datasets(
-    settings: &RunSettings,
-    model: &Model,
-    reading: &Reading,
-    method: &PlannedMethod,
-) -> Result<(Dataset, Option<Dataset>), Error> {
+fn datasets(settings: &RunSettings, model: &Model, reading: &Reading) -> Result<(Dataset, Option<Dataset>), Error> {
     let table = &settings.file.data;
     let answers = match table.answers {
         AnswersChoice::All => Answers::All,
         AnswersChoice::Last => Answers::Last,
     };
     let encoder = Encoder { tokenizer: model.tokenizer()?, template: model.template.as_ref(), answers };
-    let sampled = settings.sample.filter(|_| !settings.is_override("data.path"));
-    let embedded = sampled.and_then(|sample| sample.data(&method.package.manifest.name, &table.path));
-    let origin = embedded.unwrap_or_else(|| Origin::File(settings.path("data.path", &table.path)));
-    let data = Dataset::read(&origin, reading, &encoder)?;
-    let validation = table.validation.as_ref().map(|written| {
-        let origin = Origin::File(settings.path("data.validation", written));
-        Dataset::read(&origin, reading, &encoder)
-    });
+    let data = Dataset::read(&settings.path("data.path", &table.path), reading, &encoder)?;
+    let validation = table
+        .validation
+        .as_ref()
+        .map(|written| Dataset::read(&settings.path("data.validation", written), reading, &encoder));
     Ok((data, validation.transpose()?))
 }
 

@@ -53,7 +53,7 @@ impl Running {
         let step = state.map_or(0, |(_, state)| state.step);
         files::create_folder(&plan.folder)?;
         if state.is_none() {
-            files::write(&plan.folder.join("run.toml"), plan.settings.to_toml().as_bytes())?;
+            files::write(&plan.folder.join("run.toml"), plan.settings.to_toml(&plan.name).as_bytes())?;
             files::write(&plan.folder.join(lock::FILE), lock::lock(&plan).as_bytes())?;
         }
         let metrics = MetricsFile::open(&plan.folder, step)?;

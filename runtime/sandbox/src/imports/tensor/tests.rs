@@ -9,7 +9,7 @@ use wasmtime::component::Resource;
 use super::*;
 use crate::bindings::tensor::{Host, HostScope};
 use crate::bindings::types::ErrorCode;
-use crate::fault::Cause;
+use crate::cause::Cause;
 use crate::limits::Limits;
 use crate::session::SessionSettings;
 use crate::state::{Charge, Held, State};

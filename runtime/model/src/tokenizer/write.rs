@@ -1,0 +1,107 @@
+//! A tokenizer as the files of a Hugging Face folder, for models that came without such files.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use super::Tokenizer;
+use crate::error::{Error, Result};
+use crate::files;
+
+impl Tokenizer {
+    /// Writes `tokenizer.json` and `tokenizer_config.json` into a folder.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub(crate) fn write(&self, folder: &Path) -> Result<()> {
+        let unwritable = |error: &dyn std::fmt::Display| Error::Argument(format!("the tokenizer has no JSON: {error}"));
+        let text = self.inner.to_string(false).map_err(|error| unwritable(&error))?;
+        let mut whole: Map<String, Value> = serde_json::from_str(&text).map_err(|error| unwritable(&error))?;
+        if let Some(around) = self.surrounding() {
+            let inner = whole.get("post_processor").filter(|found| !found.is_null()).cloned();
+            let all: Vec<Value> = inner.into_iter().chain([around]).collect();
+            whole.insert("post_processor".into(), json!({ "type": "Sequence", "processors": all }));
+        }
+        files::write_text(&folder.join("tokenizer.json"), &Value::Object(whole).to_string())?;
+        let settings = serde_json::to_string_pretty(&self.settings()).map_err(|error| unwritable(&error))?;
+        files::write_text(&folder.join("tokenizer_config.json"), &(settings + "\n"))
+    }
+
+    fn settings(&self) -> Value {
+        let mut table = Map::new();
+        table.insert("tokenizer_class".into(), "PreTrainedTokenizerFast".into());
+        table.insert("add_bos_token".into(), (!self.leading.is_empty()).into());
+        table.insert("add_eos_token".into(), (!self.trailing.is_empty()).into());
+        for (role, text) in self.named() {
+            table.insert(role.to_owned(), text.into());
+        }
+        Value::Object(table)
+    }
+
+    /// The step that puts ids around a text, for readers that do not know the two flags.
+    fn surrounding(&self) -> Option<Value> {
+        if self.leading.is_empty() && self.trailing.is_empty() {
+            return None;
+        }
+        let mut tokens = Map::new();
+        let mut pieces = |ids: &[u32], part: u32| -> Vec<Value> {
+            let mut list = Vec::new();
+            for id in ids {
+                let text = self.token(*id).unwrap_or_default();
+                tokens.insert(text.clone(), json!({ "id": text, "ids": [id], "tokens": [text] }));
+                list.push(json!({ "SpecialToken": { "id": text, "type_id": part } }));
+            }
+            list
+        };
+        let mut single = Vec::new();
+        let mut pair = Vec::new();
+        for (part, name) in [(0, "A"), (1, "B")] {
+            let middle = json!({ "Sequence": { "id": name, "type_id": part } });
+            let text: Vec<Value> =
+                pieces(&self.leading, part).into_iter().chain([middle]).chain(pieces(&self.trailing, part)).collect();
+            if part == 0 {
+                single.clone_from(&text);
+            }
+            pair.extend(text);
+        }
+        Some(json!({ "type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": tokens }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokenizer() -> Tokenizer {
+        let folder = tempfile::tempdir().unwrap();
+        let whole = json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+            "pre_tokenizer": { "type": "Whitespace" }, "post_processor": null, "decoder": null,
+            "model": { "type": "WordLevel", "vocab": { "<s>": 0, "a": 1, "b": 2, "</s>": 3 }, "unk_token": "a" },
+        });
+        let settings = json!({ "bos_token": "<s>", "eos_token": "</s>", "add_bos_token": true, "add_eos_token": false });
+        std::fs::write(folder.path().join("tokenizer.json"), whole.to_string()).unwrap();
+        std::fs::write(folder.path().join("tokenizer_config.json"), settings.to_string()).unwrap();
+        Tokenizer::from_folder(folder.path()).unwrap()
+    }
+
+    #[test]
+    fn a_written_tokenizer_gives_the_same_ids() {
+        let folder = tempfile::tempdir().unwrap();
+        let written = tokenizer();
+        written.write(folder.path()).unwrap();
+        let read = Tokenizer::from_folder(folder.path()).unwrap();
+        assert_eq!(read.encode("a b </s> a", true).unwrap(), vec![0, 1, 2, 3, 1]);
+        assert_eq!(written.encode("a b </s> a", true).unwrap(), vec![0, 1, 2, 3, 1]);
+        assert_eq!((read.bos(), read.eos()), (Some(0), [3].as_slice()));
+    }
+
+    #[test]
+    fn a_reader_that_knows_no_flags_puts_the_same_ids_around_a_text() {
+        let folder = tempfile::tempdir().unwrap();
+        tokenizer().write(folder.path()).unwrap();
+        std::fs::remove_file(folder.path().join("tokenizer_config.json")).unwrap();
+        let read = Tokenizer::from_folder(folder.path()).unwrap();
+        assert_eq!(read.encode("a b", true).unwrap(), vec![0, 1, 2]);
+    }
+}

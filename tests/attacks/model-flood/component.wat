@@ -1,0 +1,16 @@
+;; Scores the same rows for ever, each time a pass through the model, and drops the scores.
+(import "tunebox:method/data@0.1.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
+(import "tunebox:method/model@0.1.0" "policy" (func $policy (result i32)))
+(import "tunebox:method/model@0.1.0" "score" (func $score (param i32 i32 i32 f32 i32)))
+(import "tunebox:method/model@0.1.0" "[resource-drop]scores" (func $drop (param i32)))
+(data (i32.const 256) "example")
+(func $step (param $batch i32) (result i32)
+  (local $rows i32) (local $view i32)
+  (call $rows (local.get $batch) (i32.const 256) (i32.const 7) (i32.const 64))
+  (local.set $rows (call $handle))
+  (local.set $view (call $policy))
+  (loop $again
+    (call $score (local.get $view) (local.get $rows) (i32.const 0) (f32.const 1) (i32.const 64))
+    (call $drop (call $handle))
+    (br $again))
+  (unreachable))
