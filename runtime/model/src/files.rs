@@ -52,8 +52,8 @@ pub(crate) fn write_tensors(
         file.write_all(&(header.len() as u64).to_le_bytes())?;
         file.write_all(&header)?;
         for number in &order {
-            match tensor(*number).and_then(|tensor| little_endian(&tensor, &list[*number])) {
-                Ok(bytes) => file.write_all(&bytes)?,
+            match tensor(*number).and_then(|tensor| values(&tensor, &list[*number])) {
+                Ok(values) => write_values(file, &values, list[*number].dtype)?,
                 Err(error) => {
                     failure = Some(error);
                     return Err(std::io::Error::other("a tensor could not be made"));
@@ -131,7 +131,7 @@ fn dtype_name(stored: &Stored) -> Result<&'static str> {
     }
 }
 
-fn little_endian(tensor: &Tensor, stored: &Stored) -> Result<Vec<u8>> {
+fn values(tensor: &Tensor, stored: &Stored) -> Result<Vec<f32>> {
     if tensor.dims() != stored.shape.as_slice() {
         return Err(Error::Argument(format!(
             "`{}` has shape {:?} where {:?} was announced",
@@ -140,10 +140,18 @@ fn little_endian(tensor: &Tensor, stored: &Stored) -> Result<Vec<u8>> {
             stored.shape
         )));
     }
-    let values = tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>()?;
-    Ok(match stored.dtype {
-        DType::BF16 => values.iter().flat_map(|value| bf16::from_f32(*value).to_le_bytes()).collect(),
-        DType::F16 => values.iter().flat_map(|value| f16::from_f32(*value).to_le_bytes()).collect(),
-        _ => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
-    })
+    Ok(tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>()?)
+}
+
+/// Values in little-endian order, a part at a time.
+fn write_values(file: &mut impl Write, values: &[f32], dtype: DType) -> std::io::Result<()> {
+    for part in values.chunks(1 << 16) {
+        let bytes: Vec<u8> = match dtype {
+            DType::BF16 => part.iter().flat_map(|value| bf16::from_f32(*value).to_le_bytes()).collect(),
+            DType::F16 => part.iter().flat_map(|value| f16::from_f32(*value).to_le_bytes()).collect(),
+            _ => part.iter().flat_map(|value| value.to_le_bytes()).collect(),
+        };
+        file.write_all(&bytes)?;
+    }
+    Ok(())
 }

@@ -79,7 +79,8 @@ mod tests {
             "pre_tokenizer": { "type": "Whitespace" }, "post_processor": null, "decoder": null,
             "model": { "type": "WordLevel", "vocab": { "<s>": 0, "a": 1, "b": 2, "</s>": 3 }, "unk_token": "a" },
         });
-        let settings = json!({ "bos_token": "<s>", "eos_token": "</s>", "add_bos_token": true, "add_eos_token": false });
+        let settings =
+            json!({ "bos_token": "<s>", "eos_token": "</s>", "add_bos_token": true, "add_eos_token": false });
         std::fs::write(folder.path().join("tokenizer.json"), whole.to_string()).unwrap();
         std::fs::write(folder.path().join("tokenizer_config.json"), settings.to_string()).unwrap();
         Tokenizer::from_folder(folder.path()).unwrap()
