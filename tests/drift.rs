@@ -1,5 +1,6 @@
 //! Pairs that must not drift apart: the crate graph and its picture, the contract and its page,
 //! the commands and theirs, the README and the method it shows.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 #[path = "support/golden.rs"]
 mod golden;
@@ -10,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 use golden::{assert_file, between, root};
-use wit_parser::{Docs, InterfaceId, Resolve, Type, TypeDefKind, TypeId, WorldItem};
+use wit_parser::{Docs, Interface, InterfaceId, Resolve, Type, TypeDefKind, TypeId, WorldItem};
 
 /// Who may know whom. An arrow that is not here is a mistake.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -93,7 +94,12 @@ fn files_stay_small_and_say_what_they_are_for() {
                 return;
             }
             let text = std::fs::read_to_string(path).unwrap();
-            assert!(text.starts_with("//!"), "`{}` does not open with its purpose", path.display());
+            // A `tests.rs` belongs to the file that it is named after.
+            assert!(
+                text.starts_with("//!") || path.ends_with("tests.rs"),
+                "`{}` does not open with its purpose",
+                path.display()
+            );
             let lines = text.lines().count();
             assert!(lines <= 600, "`{}` has {lines} lines", path.display());
         });
@@ -129,6 +135,14 @@ fn definition(resolve: &Resolve, id: TypeId) -> String {
     }
 }
 
+/// The text of a flag: what a method of the same name gives is said there.
+fn flag(resolve: &Resolve, interface: &Interface, name: &str) -> Option<String> {
+    interface.types.values().find_map(|id| match &resolve.types[*id].kind {
+        TypeDefKind::Flags(flags) => flags.flags.iter().find(|flag| flag.name == name)?.docs.contents.clone(),
+        _ => None,
+    })
+}
+
 /// One interface as a section: its text, then every function with its signature and text.
 fn section(resolve: &Resolve, id: InterfaceId) -> String {
     let interface = &resolve.interfaces[id];
@@ -147,11 +161,9 @@ fn section(resolve: &Resolve, id: InterfaceId) -> String {
         let result = function.result.as_ref().map_or(String::new(), |ty| format!(" -> {}", type_name(resolve, ty)));
         let title = key.rsplit(']').next().unwrap_or(key);
         let what = if key.starts_with("[constructor]") { "constructor " } else { "" };
-        let about = function.docs.contents.clone().unwrap_or_default();
-        assert!(
-            !about.trim().is_empty() || !what.is_empty() || title == "scope.keep",
-            "`{name}.{key}` has no documentation"
-        );
+        let method = title.rsplit('.').next().unwrap_or(title);
+        let about = function.docs.contents.clone().or_else(|| flag(resolve, interface, method)).unwrap_or_default();
+        assert!(!about.trim().is_empty() || !what.is_empty(), "`{name}.{key}` has no documentation");
         let _ = write!(
             text,
             "\n`{what}{title}({}){result}`  \n{}\n",

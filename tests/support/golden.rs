@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 /// The root of the repository.
-pub fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Compares a file of the repository with what it should hold, or writes it under `BLESS=1`.
-pub fn assert_file(path: &str, wanted: &str) {
+pub(crate) fn assert_file(path: &str, wanted: &str) {
     let file = root().join(path);
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(&file, wanted).unwrap();
@@ -30,7 +30,7 @@ pub fn assert_file(path: &str, wanted: &str) {
 }
 
 /// A text with what stands between two marks replaced.
-pub fn between(text: &str, name: &str, inside: &str) -> String {
+pub(crate) fn between(text: &str, name: &str, inside: &str) -> String {
     let (begin, end) = (format!("<!-- {name}:begin -->\n"), format!("<!-- {name}:end -->"));
     let start = text.find(&begin).unwrap_or_else(|| panic!("no mark `{name}`")) + begin.len();
     let stop = text.find(&end).unwrap_or_else(|| panic!("no end mark `{name}`"));
