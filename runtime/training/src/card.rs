@@ -51,7 +51,7 @@ fn made(plan: &PlannedRun) -> String {
     row("paper", manifest.paper.clone().unwrap_or_else(|| "–".into()));
     row("licence of the method", manifest.licence.clone().unwrap_or_else(|| "–".into()));
     for (name, value) in &summary.settings {
-        row(&format!("`{name}`"), value.to_string());
+        row(&format!("`{name}`"), value.as_str().map_or_else(|| value.to_string(), str::to_owned));
     }
     if !is_full(plan) {
         row("adapter", format!("{}, rank {}", summary.adapter, summary.rank));

@@ -24,7 +24,7 @@ const OPTIMIZER: &str = "optimizer.safetensors";
 const SNAPSHOTS: &str = "snapshots.safetensors";
 
 /// Settings that change nothing about the bits of a run.
-const FREE: [&str; 12] = [
+const FREE: [&str; 13] = [
     "run.",
     "limits.",
     "model.path",
@@ -33,6 +33,7 @@ const FREE: [&str; 12] = [
     "data.path",
     "data.validation",
     "train.recompute",
+    "train.skip-non-finite",
     "train.validate-every",
     "train.save-every",
     "train.keep",
@@ -245,7 +246,11 @@ pub(crate) fn restore(folder: &Path, state: &State, student: &mut Student) -> Re
     Ok(())
 }
 
+/// Removes what is not kept, and drafts that a crash left.
 fn prune(run: &Path, keep: usize) -> Result<(), Error> {
+    for name in files::names(&run.join("steps"))?.iter().filter(|name| name.starts_with('.')) {
+        files::remove_folder(&run.join("steps").join(name))?;
+    }
     let steps = steps(run)?;
     for step in &steps[..steps.len().saturating_sub(keep)] {
         files::remove_folder(&folder(run, *step))?;

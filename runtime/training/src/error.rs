@@ -177,9 +177,13 @@ impl Explain for Error {
     fn hint(&self) -> Option<String> {
         match self {
             Self::NonFinite { rate, .. } => Some(format!(
-                "a lower rate often helps: `--set train.rate={:e}`; `--set train.skip-non-finite=true` leaves such updates out",
+                "a lower rate often helps: a new run with `--set train.rate={:e}`; `--set train.skip-non-finite=true \
+                 --resume` leaves such updates out",
                 rate / 10.0
             )),
+            Self::Step { source, kept: Some(_) } if matches!(&**source, Self::File(error) if error.disk_full()) => {
+                Some("free some space, then the same command with `--resume`".into())
+            }
             Self::RunExists { resumable: true, .. } => {
                 Some("`--resume` goes on with it; another `--name` starts anew".into())
             }
@@ -215,7 +219,7 @@ impl Explain for Error {
         };
         // A room below may say more than the parts; what was kept is known here alone.
         match self.below() {
-            Some(below) => Explanation { kept: own.kept, ..below.explanation() },
+            Some(below) => Explanation { kept: own.kept, hint: own.hint, ..below.explanation() },
             None => own,
         }
     }

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use tunebox_compute::explain::Explain;
 use tunebox_model::chat::{
-    Answers, ChatError, ChatTemplate, Conversation, Encoded, Example as Pair, encode_conversation, encode_preference,
-    encode_prompt_completion, encode_text,
+    Answers, ChatError, ChatTemplate, Conversation, Encoded, Example as Pair, Message, encode_conversation,
+    encode_preference, encode_prompt_completion, encode_text,
 };
 use tunebox_model::tokenizer::Tokenizer;
 
@@ -66,17 +66,17 @@ impl Encoder<'_> {
     pub(super) fn encode(&self, record: Record, line: u64) -> Result<Example, LineFault> {
         let sides = match &record.content {
             Content::Text(text) => vec![encode_text(self.tokenizer, text).map_err(refusal)?],
-            Content::Messages(messages, tools) => {
-                let conversation = Conversation { tools: tools.as_ref(), ..Conversation::new(messages) };
-                let template = self.template()?;
+            Content::Messages(messages) => {
+                let (template, conversation) = (self.template()?, conversation(&record, messages));
                 vec![encode_conversation(self.tokenizer, template, &conversation, self.answers).map_err(refusal)?]
             }
             Content::PromptCompletion(prompt, completion) => {
-                let pair = self.pair(prompt, completion)?;
+                let pair = self.pair(&record, prompt, completion)?;
                 vec![encode_prompt_completion(self.tokenizer, &pair).map_err(refusal)?]
             }
             Content::Preference(prompt, chosen, rejected) => {
-                let (chosen, rejected) = (self.pair(prompt, chosen)?, self.pair(prompt, rejected)?);
+                let chosen = self.pair(&record, prompt, chosen)?;
+                let rejected = self.pair(&record, prompt, rejected)?;
                 let (chosen, rejected) = encode_preference(self.tokenizer, &chosen, &rejected).map_err(refusal)?;
                 vec![chosen, rejected]
             }
@@ -84,11 +84,11 @@ impl Encoder<'_> {
         Ok(Example { sides, columns: record.columns, line })
     }
 
-    fn pair<'a>(&'a self, prompt: &'a Turns, completion: &'a Turns) -> Result<Pair<'a>, LineFault> {
+    fn pair<'a>(&'a self, record: &'a Record, prompt: &'a Turns, completion: &'a Turns) -> Result<Pair<'a>, LineFault> {
         match (prompt, completion) {
             (Turns::Text(prompt), Turns::Text(completion)) => Ok(Pair::Text { prompt, completion }),
             (Turns::Messages(prompt), Turns::Messages(completion)) => {
-                Ok(Pair::Messages { template: self.template()?, prompt: Conversation::new(prompt), completion })
+                Ok(Pair::Messages { template: self.template()?, prompt: conversation(record, prompt), completion })
             }
             _ => Err(LineFault::Encoding {
                 what: "the prompt is text and the answer is messages, or the other way round".into(),
@@ -103,6 +103,11 @@ impl Encoder<'_> {
             hint: Some("write `prompt` and `completion` as text, or take an instruct model".into()),
         })
     }
+}
+
+/// Messages with all that the record gives the template.
+fn conversation<'a>(record: &'a Record, messages: &'a [Message]) -> Conversation<'a> {
+    Conversation { messages, tools: record.tools.as_ref(), variables: record.variables.as_ref() }
 }
 
 fn refusal(error: ChatError) -> LineFault {

@@ -99,8 +99,8 @@ pub enum Turns {
 /// The content of a record, by shape.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Content {
-    /// A conversation, and the tools that it may name.
-    Messages(Vec<Message>, Option<Value>),
+    /// A conversation.
+    Messages(Vec<Message>),
     /// A prompt and what to answer.
     PromptCompletion(Turns, Turns),
     /// Text without roles.
@@ -109,11 +109,15 @@ pub enum Content {
     Preference(Turns, Turns, Turns),
 }
 
-/// One record: what it says, and its numbers.
+/// One record: what it says, what the template needs beside it, and its numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
     /// What it says.
     pub content: Content,
+    /// The tools that the model may call: the field `tools`.
+    pub tools: Option<Value>,
+    /// Further variables of the template: the field `chat_template_kwargs`.
+    pub variables: Option<Map<String, Value>>,
     /// Every further field that is a number or a truth value.
     pub columns: BTreeMap<String, f32>,
 }
@@ -173,13 +177,18 @@ pub(super) fn record(text: &str, mut object: Map<String, Value>, shape: Shape) -
         Shape::Messages => {
             let messages = fields.messages("messages")?;
             answered(&messages).map_err(|fault| (fault, fields.column("messages")))?;
-            Content::Messages(messages, fields.object.remove("tools").filter(|tools| !tools.is_null()))
+            Content::Messages(messages)
         }
         Shape::PromptCompletion => Content::PromptCompletion(fields.turns("prompt")?, fields.turns("completion")?),
         Shape::Text => Content::Text(fields.text_of("text")?),
         Shape::Preference => fields.preference()?,
     };
-    Ok(Record { content, columns: numbers(&object) })
+    let tools = object.remove("tools").filter(|tools| !tools.is_null());
+    let variables = match object.remove("chat_template_kwargs") {
+        Some(Value::Object(variables)) => Some(variables),
+        _ => None,
+    };
+    Ok(Record { content, tools, variables, columns: numbers(&object) })
 }
 
 struct Fields<'a> {
@@ -316,7 +325,7 @@ mod tests {
         assert_eq!(text.content, Content::Text("once".into()));
         assert_eq!(pair.content, Content::PromptCompletion(Turns::Text("2+2".into()), Turns::Text("4".into())));
         assert_eq!(pair.columns, BTreeMap::from([("weight".into(), 0.5), ("good".into(), 1.0)]));
-        assert!(matches!(chat.content, Content::Messages(messages, None) if messages[0].role == "assistant"));
+        assert!(matches!(chat.content, Content::Messages(messages) if messages[0].role == "assistant"));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use serde_json::{Map, Value as Json};
+use tunebox_compute::explain::Explain;
+use tunebox_package::settings::SettingError;
 use tunebox_package::{Error as PackageError, Package, Reference, Value as Given, resolve_settings};
 use tunebox_sandbox::{Engine, Grants, Limits, Method, Value};
 
@@ -43,8 +45,7 @@ fn resolve(settings: &RunSettings, package: &Package) -> Result<Vec<(String, Val
     let given = table(&settings.file.method.settings);
     let values = resolve_settings(&package.manifest, &given).map_err(|error| match error {
         PackageError::Setting(wrong) => {
-            use tunebox_compute::explain::Explain;
-            let half = if wrong.to_string().starts_with("unknown") { Half::Key } else { Half::Value };
+            let half = if matches!(wrong, SettingError::Unknown { .. }) { Half::Key } else { Half::Value };
             let key = format!("method.{}", wrong.name());
             let problem = Problem::Method { what: wrong.to_string(), why: wrong.why(), hint: wrong.hint() };
             settings.wrong(&key, half, problem)

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use tunebox_compute::explain::Explain;
 use tunebox_compute::schedule::Schedule;
 use tunebox_compute::{Device, device};
 use tunebox_model::adapter::{AdapterKind, AdapterSettings, Targets as Places};
@@ -122,7 +123,6 @@ pub fn plan(settings: RunSettings) -> Result<Plan, Error> {
 
 fn compute_device(settings: &RunSettings) -> Result<Device, Error> {
     device::parse(&settings.file.train.device).map_err(|error| {
-        use tunebox_compute::explain::Explain;
         let problem = Problem::Method { what: error.to_string(), why: error.why(), hint: error.hint() };
         settings.wrong("train.device", Half::Value, problem)
     })
