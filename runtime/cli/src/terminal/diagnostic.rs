@@ -73,8 +73,8 @@ fn excerpt(snippet: &Snippet, width: usize) -> String {
     let mut text = format!("{bar}\n{blue}{:width$} |{blue:#} {shown}\n", snippet.line);
     if snippet.column > 0 {
         let carets = "^".repeat(snippet.width.clamp(1, 80));
-        let note = snippet.note.as_deref().unwrap_or_default();
-        text += &format!("{bar} {}{red}{carets} {note}{red:#}\n", " ".repeat(lead));
+        let note = snippet.note.as_deref().map_or(String::new(), |note| format!(" {note}"));
+        text += &format!("{bar} {}{red}{carets}{note}{red:#}\n", " ".repeat(lead));
     } else {
         text += &format!("{bar}\n");
     }

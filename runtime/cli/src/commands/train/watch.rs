@@ -160,7 +160,8 @@ pub(super) fn card(terminal: Terminal, plan: &PlanSummary, folder: &Path, resume
         ("cut at the end", plan.report.truncated),
     ] {
         if lines > 0 {
-            terminal.say("Note", format!("{lines} records {what}"));
+            let records = if lines == 1 { "record" } else { "records" };
+            terminal.say("Note", format!("{} {records} {what}", grouped(lines as u64)));
         }
     }
     if let Some(step) = resumed {

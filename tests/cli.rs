@@ -1,0 +1,116 @@
+//! Claims about what a person sees: transcripts of the real binary, kept as the pages in `cli/`.
+//!
+//! A page runs in an empty folder: its `console` blocks are given to `sh`, a line after `$` each,
+//! and what comes out of both streams must be what follows, exit codes other than 0 included.
+//! Times, sizes and digests are left open. `BLESS=1` writes what came out into the page.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+#[path = "support/guest.rs"]
+mod guest;
+#[path = "support/transcript.rs"]
+mod transcript;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+fn place() -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    let sample = Path::new(ROOT).join("runtime/training/sample");
+    for name in ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"] {
+        std::fs::create_dir_all(place.path().join("model")).unwrap();
+        std::fs::copy(sample.join("model").join(name), place.path().join("model").join(name)).unwrap();
+    }
+    let data = std::fs::read_to_string(sample.join("lora.jsonl")).unwrap();
+    let few: Vec<&str> = data.lines().take(40).collect();
+    std::fs::write(place.path().join("answers.jsonl"), few.join("\n") + "\n").unwrap();
+    for name in ["loops", "grows", "opens-files"] {
+        let text = std::fs::read_to_string(Path::new(ROOT).join(format!("tests/cli/{name}.wat"))).unwrap();
+        let mut bytes = guest::component(&text);
+        tunebox_package::section::append(&mut bytes, tunebox_package::manifest::SECTION, manifest(name).as_bytes());
+        std::fs::write(place.path().join(format!("{name}.wasm")), bytes).unwrap();
+    }
+    place
+}
+
+/// A manifest without settings, whose method learns from examples.
+fn manifest(name: &str) -> String {
+    serde_json::json!({
+        "name": name, "version": "0.1.0", "description": "A hostile method",
+        "shape": "supervised", "settings": [], "metrics": [], "interface": "0.1.0",
+    })
+    .to_string()
+}
+
+fn pages() -> Vec<PathBuf> {
+    let folder = std::fs::read_dir(Path::new(ROOT).join("tests/cli")).unwrap();
+    let mut pages: Vec<_> = folder.map(|entry| entry.unwrap().path()).collect();
+    pages.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    pages.sort();
+    pages
+}
+
+#[test]
+fn every_page_says_what_the_program_says() {
+    let pages = pages();
+    assert!(pages.len() >= 4, "{pages:?}");
+    let mut surprises = Vec::new();
+    for page in pages {
+        let place = place();
+        if let Err(difference) = transcript::compare(&page, place.path()) {
+            surprises.push(format!("{}\n{difference}", page.display()));
+        }
+    }
+    assert!(surprises.is_empty(), "{}\n`BLESS=1 cargo test` writes what came out", surprises.join("\n"));
+}
+
+/// A run of 20 steps with everything that could lead a resumed one astray.
+fn train(place: &Path, name: &str, resume: bool) -> Command {
+    let mut command = Command::new(transcript::BINARY);
+    command.current_dir(place).args(["train", "--model", "model", "--data", "answers.jsonl", "--name", name]);
+    for set in ["steps=20", "save-every=5", "batch=2", "accumulation=2", "warmup=3", "adapter.dropout=0.1", "seed=3"] {
+        command.args(["--set", &format!("train.{set}")]);
+    }
+    command.args(["--set", "data.max-length=96"]).args(resume.then_some("--resume"));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// Waits until a run has written the metrics of so many steps.
+fn await_step(place: &Path, name: &str, step: usize, child: &mut Child) {
+    let metrics = place.join("runs").join(name).join("metrics.jsonl");
+    let begun = Instant::now();
+    while std::fs::read_to_string(&metrics).map_or(0, |text| text.lines().count()) < step {
+        assert!(child.try_wait().unwrap().is_none(), "the run ended before step {step}");
+        assert!(begun.elapsed() < Duration::from_secs(120), "step {step} does not come");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Sends a signal by the shell's own `kill`, which needs no unsafe code.
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status().unwrap();
+    assert!(status.success());
+}
+
+fn adapter(place: &Path, name: &str) -> Vec<u8> {
+    std::fs::read(place.join("runs").join(name).join("adapter_model.safetensors")).unwrap()
+}
+
+#[test]
+fn a_run_that_is_interrupted_or_killed_and_resumed_ends_in_the_bits_of_one_that_was_not() {
+    let place = place();
+    let place = place.path();
+    assert!(train(place, "whole", false).status().unwrap().success());
+    for (name, how, code) in [("interrupted", "INT", Some(130)), ("killed", "KILL", None)] {
+        let mut child = train(place, name, false).spawn().unwrap();
+        await_step(place, name, 8, &mut child);
+        signal(&child, how);
+        assert_eq!(child.wait().unwrap().code(), code, "{name}");
+        assert!(!place.join("runs").join(name).join("adapter_model.safetensors").exists(), "{name} was not stopped");
+        assert!(train(place, name, true).status().unwrap().success(), "{name} does not resume");
+        assert!(adapter(place, name) == adapter(place, "whole"), "{name}: the adapters differ");
+    }
+}

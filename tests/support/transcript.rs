@@ -1,0 +1,91 @@
+//! Runs the `console` blocks of a page and compares what comes out with what stands there.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use snapbox::{Assert, Data, RedactedValue, Redactions};
+
+/// The program under test.
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_tunebox");
+
+/// Compares a page with what its commands give in `place`; the error is the difference.
+pub(crate) fn compare(page: &Path, place: &Path) -> Result<(), String> {
+    let text = std::fs::read_to_string(page).map_err(|error| error.to_string())?;
+    let found = play(&text, place);
+    let expected = Data::read_from(page, None);
+    let bless = std::env::var_os("BLESS").is_some();
+    let assert = Assert::new().redact_with(redactions(place));
+    if bless {
+        let mut whole = redactions(place).redact(&found);
+        if !whole.ends_with('\n') {
+            whole.push('\n');
+        }
+        return std::fs::write(page, whole).map_err(|error| error.to_string());
+    }
+    assert.try_eq(None, found.into(), expected).map_err(|error| error.to_string())
+}
+
+/// The page with the output of every command in place of what stood there.
+fn play(text: &str, place: &Path) -> String {
+    let mut page = String::new();
+    let mut inside = false;
+    for line in text.lines() {
+        if line.starts_with("```") {
+            inside = line == "```console";
+        }
+        let command = line.strip_prefix("$ ").filter(|_| inside);
+        if !inside || line.starts_with("```") || command.is_some() {
+            page.push_str(line);
+            page.push('\n');
+        }
+        if let Some(command) = command {
+            page.push_str(&run(command, place));
+        }
+    }
+    page
+}
+
+/// Both streams of a command, and its exit code unless it is 0.
+fn run(command: &str, place: &Path) -> String {
+    let folder = Path::new(BINARY).parent().map(Path::to_path_buf).unwrap_or_default();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+    let ran = Command::new("sh")
+        .args(["-c", &format!("exec 2>&1\n{command}")])
+        .current_dir(place)
+        .env("PATH", path)
+        .env("NO_COLOR", "1")
+        .env("COLUMNS", "120")
+        .env_remove("RUST_BACKTRACE")
+        .stdin(Stdio::null())
+        .output();
+    let Ok(ran) = ran else { return "sh cannot be started\n".into() };
+    let mut out = String::from_utf8_lossy(&ran.stdout).into_owned();
+    if !out.is_empty() && !out.ends_with('\n') {
+        out.push('\n');
+    }
+    match ran.status.code() {
+        Some(0) => {}
+        Some(code) => out.push_str(&format!("exit code {code}\n")),
+        None => out.push_str("killed\n"),
+    }
+    out
+}
+
+/// What differs from run to run or from machine to machine.
+fn redactions(place: &Path) -> Redactions {
+    let patterns = [
+        ("[TIME]", r"\d+(\.\d+)? (ms|s|min|h)\b( \d+ (s|min)\b)?"),
+        ("[SIZE]", r"\d[\d,]*(\.\d+)? ([KMGT]iB|B)\b"),
+        ("[LOSS]", r"loss \d+\.\d+, accuracy \d+\.\d+"),
+        ("[DIGEST]", r"[0-9a-f]{64}"),
+        ("[ROW]", r"(?m)^ +\d+ +\d+\.\d{3}.*$"),
+    ];
+    let mut redactions = Redactions::new();
+    for (name, pattern) in patterns {
+        if let Ok(pattern) = regex::Regex::new(pattern) {
+            let _ = redactions.insert(name, RedactedValue::from(pattern));
+        }
+    }
+    let _ = redactions.insert("[PLACE]", place.display().to_string());
+    redactions
+}
