@@ -40,12 +40,34 @@ pub struct Manifest {
     pub licence: Option<String>,
     /// The shape of the records that it learns from, such as `supervised` or `preference`.
     pub shape: String,
+    /// How many records a call of `step` gets.
+    #[serde(default, skip_serializing_if = "Cadence::is_micro")]
+    pub batch: Cadence,
     /// What people may set.
     pub settings: Vec<Setting>,
     /// The names of the numbers that it reports.
     pub metrics: Vec<String>,
     /// The version of `tunebox:method` that it was built for.
     pub interface: String,
+}
+
+/// How many records a call of `step` gets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cadence {
+    /// Those of one micro-batch.
+    #[default]
+    Micro,
+    /// Those of the whole accumulation window, in one call: for losses that couple records.
+    Window,
+}
+
+impl Cadence {
+    /// Whether a step gets one micro-batch.
+    #[must_use]
+    pub fn is_micro(&self) -> bool {
+        *self == Self::Micro
+    }
 }
 
 /// One setting.

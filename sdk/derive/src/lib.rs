@@ -28,7 +28,9 @@ pub fn choice(input: TokenStream) -> TokenStream {
 
 /// Makes a type the component's method and writes its manifest.
 ///
-/// `method! { Type, shape: "supervised", metrics: ["loss"], paper: "…" }`; the paper may be left out.
+/// `method! { Type, shape: "supervised", batch: "micro", metrics: ["loss"], paper: "…" }`; batch and paper
+/// may be left out. With `batch: "window"` a step gets all records of an update at once: for losses that
+/// couple records, which micro-batches would change.
 /// Name, version, description and licence come from the package table of `Cargo.toml`.
 #[proc_macro]
 pub fn method(input: TokenStream) -> TokenStream {

@@ -12,6 +12,7 @@ use crate::json;
 pub(crate) struct Declaration {
     method: Path,
     shape: String,
+    batch: Option<String>,
     metrics: Vec<String>,
     paper: Option<String>,
 }
@@ -19,7 +20,7 @@ pub(crate) struct Declaration {
 impl Parse for Declaration {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let method: Path = input.parse()?;
-        let (mut shape, mut metrics, mut paper) = (None, None, None);
+        let (mut shape, mut batch, mut metrics, mut paper) = (None, None, None, None);
         while !input.is_empty() {
             input.parse::<Token![,]>()?;
             if input.is_empty() {
@@ -29,15 +30,24 @@ impl Parse for Declaration {
             input.parse::<Token![:]>()?;
             match key.to_string().as_str() {
                 "shape" => shape = Some(input.parse::<LitStr>()?.value()),
+                "batch" => batch = Some(cadence(&input.parse()?)?),
                 "paper" => paper = Some(input.parse::<LitStr>()?.value()),
                 "metrics" => metrics = Some(texts(input)?),
-                _ => return Err(syn::Error::new(key.span(), "a method declares `shape`, `metrics` and `paper`")),
+                _ => return Err(syn::Error::new(key.span(), "a method declares `shape`, `batch`, `metrics` and `paper`")),
             }
         }
         let missing = |what| syn::Error::new_spanned(&method, format!("the method needs `{what}: …`"));
         let shape = shape.ok_or_else(|| missing("shape"))?;
         let metrics = metrics.ok_or_else(|| missing("metrics"))?;
-        Ok(Self { method, shape, metrics, paper })
+        Ok(Self { method, shape, batch, metrics, paper })
+    }
+}
+
+/// How many records a step gets.
+fn cadence(word: &LitStr) -> syn::Result<String> {
+    match word.value().as_str() {
+        "micro" | "window" => Ok(word.value()),
+        _ => Err(syn::Error::new(word.span(), "a batch is \"micro\" or \"window\"")),
     }
 }
 
@@ -88,9 +98,10 @@ fn head(declaration: &Declaration) -> String {
     if !licence.is_empty() {
         json.push_str(&format!(",\"licence\":{}", json::string(&licence)));
     }
+    json.push_str(&format!(",\"shape\":{}", json::string(&declaration.shape)));
+    json.extend(declaration.batch.as_ref().map(|batch| format!(",\"batch\":{}", json::string(batch))));
     json.push_str(&format!(
-        ",\"shape\":{},\"metrics\":{},\"interface\":\"",
-        json::string(&declaration.shape),
+        ",\"metrics\":{},\"interface\":\"",
         json::strings(declaration.metrics.iter().map(String::as_str)),
     ));
     json

@@ -81,7 +81,10 @@ pub(crate) fn locate(files: &[PathBuf]) -> Result<BTreeMap<String, Location>> {
     let mut found = BTreeMap::new();
     for path in files {
         let (start, length, head) = head(path)?;
-        for (name, info) in head.tensors() {
+        // In the order of the file, so that the same broken file gets the same words.
+        let tensors = head.tensors();
+        for name in head.offset_keys() {
+            let Some(info) = tensors.get(&name) else { continue };
             let location = location(path, &name, info, start, length)?;
             found.insert(name, location);
         }

@@ -16,6 +16,13 @@ fn a_default_becomes_a_value_of_the_settings_kind() {
 }
 
 #[test]
+fn a_method_gets_micro_batches_unless_it_asks_for_windows() {
+    assert_eq!(manifest(|_| ()).unwrap().batch, Cadence::Micro);
+    assert_eq!(manifest(|json| json["batch"] = "window".into()).unwrap().batch, Cadence::Window);
+    assert!(manifest(|json| json["batch"] = "epoch".into()).is_err());
+}
+
+#[test]
 fn a_default_outside_its_range_is_refused() {
     let error = manifest(|json| json["settings"][0]["default"] = 0.0.into()).unwrap_err();
     assert!(error.to_string().contains("the default of `beta`"), "{error}");
