@@ -1,6 +1,8 @@
-"""Optimiser steps of completion-only fine-tuning by PEFT, from a given adapter, in f32 on the CPU.
+"""Optimiser steps of completion-only fine-tuning by PEFT, from a given adapter, on the CPU.
 
 Usage: peft_steps.py MODEL RECORDS.jsonl ADAPTER_DIR OUT.json [--make] [--steps 6] [--batch 2] [--rank 8] [--rate 1e-3] [--after DIR]
+                     [--dtype f32|f64] [--threads N]
+`--dtype f64` and `--threads 1` tell how far PEFT's own f32 lies from the truth and from itself.
 `--make` first writes a fresh adapter with random A *and* B to ADAPTER_DIR, so that no gradient is zero.
 Records are {"prompt": text, "completion": text}; the batches are taken in the file's order.
 Prints loss, gradient norm before clipping (at 1.0) and, at the end, the norm of the whole update. `--after` saves the adapter.
@@ -14,14 +16,17 @@ p = argparse.ArgumentParser()
 p.add_argument("model"); p.add_argument("records"); p.add_argument("adapter"); p.add_argument("out")
 p.add_argument("--make", action="store_true"); p.add_argument("--steps", type=int, default=6); p.add_argument("--batch", type=int, default=2)
 p.add_argument("--rank", type=int, default=8); p.add_argument("--rate", type=float, default=1e-3); p.add_argument("--after")
+p.add_argument("--dtype", default="f32"); p.add_argument("--threads", type=int, default=0)
 a = p.parse_args()
+if a.threads: torch.set_num_threads(a.threads)
+dtype = {"f32": torch.float32, "f64": torch.float64}[a.dtype]
 if a.model.endswith(".gguf"):
     folder, name = os.path.split(os.path.abspath(a.model))
     arguments = dict(pretrained_model_name_or_path=folder, gguf_file=name)
 else:
     arguments = dict(pretrained_model_name_or_path=a.model)
 tokenizer = AutoTokenizer.from_pretrained(**arguments)
-base = AutoModelForCausalLM.from_pretrained(**arguments, dtype=torch.float32)
+base = AutoModelForCausalLM.from_pretrained(**arguments, dtype=dtype)
 targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 if a.make:
     torch.manual_seed(0)
@@ -30,7 +35,7 @@ if a.make:
         if "lora_B" in name: torch.nn.init.normal_(parameter, std=0.01)
     model.save_pretrained(a.adapter)
     base = model.unload()
-model = PeftModel.from_pretrained(base, a.adapter, is_trainable=True).train()
+model = PeftModel.from_pretrained(base, a.adapter, is_trainable=True).to(dtype).train()
 trained = [q for q in model.parameters() if q.requires_grad]
 start = [q.detach().clone() for q in trained]
 optimizer = torch.optim.AdamW(trained, lr=a.rate, weight_decay=0.0)

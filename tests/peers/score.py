@@ -1,7 +1,7 @@
 """Per-token log-probabilities, greedy continuations and chat ids by transformers, in f32 on the CPU.
 
 Usage: score.py MODEL OUT.json        MODEL is a folder or a .gguf file
-Needs: torch, transformers, gguf (see requirements.txt). Compare with `tunebox score` by compare_score.py.
+Needs: torch, transformers, gguf (see requirements.txt).
 """
 import json, os, sys
 import torch
@@ -44,7 +44,7 @@ def main(path, out):
         ids = tokenizer(text)["input_ids"]
         logits = model(torch.tensor([ids])).logits[0].double()
         logprobs = logits[:-1].log_softmax(-1)[torch.arange(len(ids) - 1), torch.tensor(ids[1:])]
-        greedy = model.generate(torch.tensor([ids]), max_new_tokens=24, do_sample=False, eos_token_id=None, repetition_penalty=1.0)
+        greedy = model.generate(torch.tensor([ids]), max_new_tokens=24, do_sample=False, repetition_penalty=1.0)
         result["texts"].append({"text": text, "ids": ids, "logprobs": logprobs.tolist(), "greedy": greedy[0, len(ids):].tolist()})
     if tokenizer.chat_template:
         for chat in CHATS:

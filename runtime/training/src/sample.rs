@@ -15,26 +15,30 @@ static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/sample.rs")
 /// The name of the folder that the sample is unpacked to; no run can have it.
 const FOLDER: &str = ".sample";
 
+/// The run file of methods without one of their own.
+const RUN_FILE: &str = "run.toml";
+
 /// The model and data inside the program.
 #[derive(Debug, Clone, Copy)]
-pub struct Sample {
-    /// The text of its run file.
-    pub run_file: &'static str,
-}
+pub struct Sample(());
 
 impl Sample {
     /// The sample, if this build has one.
     #[must_use]
     pub fn embedded() -> Option<Self> {
-        let (_, bytes) = FILES.iter().find(|(path, _)| *path == "run.toml")?;
-        std::str::from_utf8(bytes).ok().map(|run_file| Self { run_file })
+        file(RUN_FILE).map(|_| Self(()))
     }
 
-    /// The data made for a method, if there is any.
+    /// The text of the run file made for a method, if there is one.
     #[must_use]
-    pub fn data(self, method: &str) -> Option<&'static str> {
-        let own = format!("{method}.jsonl");
-        FILES.iter().map(|(path, _)| *path).find(|path| *path == own)
+    pub fn run_file_of(self, method: &str) -> Option<&'static str> {
+        file(&format!("{method}.toml"))
+    }
+
+    /// The text of the run file for methods that have none of their own.
+    #[must_use]
+    pub fn run_file(self) -> &'static str {
+        file(RUN_FILE).unwrap_or_default()
     }
 
     /// Puts the files into a folder below `runs`, unless they are there, and gives its path.
@@ -62,6 +66,12 @@ impl Sample {
     }
 }
 
+/// The text of an embedded file.
+fn file(name: &str) -> Option<&'static str> {
+    let (_, bytes) = FILES.iter().find(|(path, _)| *path == name)?;
+    std::str::from_utf8(bytes).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,6 +84,6 @@ mod tests {
         std::fs::write(folder.join("run.toml"), "damaged").unwrap();
         sample.unpack(runs.path()).unwrap();
 
-        assert_eq!(std::fs::read_to_string(folder.join("run.toml")).unwrap(), sample.run_file);
+        assert_eq!(std::fs::read_to_string(folder.join("run.toml")).unwrap(), sample.run_file());
     }
 }

@@ -11,6 +11,7 @@ mod tables;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use tunebox_package::{Reference, builtin, read_manifest};
 
 pub use check::schema;
 pub use document::{Document, Half};
@@ -57,20 +58,33 @@ impl RunSettings {
         Self::from_document(Document::default(), PathBuf::new(), overrides)
     }
 
-    /// The embedded default: its run file, its model, its data for the method; `overrides` on
-    /// top. Unpacks the files into the folder for runs.
+    /// The embedded default: the run file and data made for the method, on the embedded model;
+    /// `overrides` on top. A method of another name gets those of a built-in one that learns from
+    /// the same shape of records. Unpacks the files into the folder for runs.
     ///
     /// # Errors
     /// As [`RunSettings::load`]; and when this build holds no sample, or it cannot be unpacked.
     pub fn sample(overrides: &[String]) -> Result<Self, Error> {
         let sample = Sample::embedded().ok_or(Error::NoSample)?;
-        let document = Document::parse("the sample's run file", sample.run_file)?;
+        let parse = |text: &str| Document::parse("the sample's run file", text);
+        let mut plain = parse(sample.run_file())?;
+        for assignment in overrides {
+            plain.set(assignment)?;
+        }
+        let method = plain.tree.get("method").and_then(|table| table.get("use")).and_then(Value::as_str);
+        let document = match method.and_then(|method| sample.run_file_of(method)) {
+            Some(text) => parse(text)?,
+            None => {
+                let mut document = parse(method.and_then(|method| alike(sample, method)).unwrap_or(sample.run_file()))?;
+                // The settings in it are those of another method.
+                if let Some(Value::Object(table)) = document.tree.get_mut("method") {
+                    table.retain(|key, _| key == "use");
+                }
+                document
+            }
+        };
         let mut settings = Self::from_document(document, PathBuf::new(), overrides)?;
         settings.folder = sample.unpack(Path::new(&settings.file.run.folder))?;
-        let own = sample.data(&settings.file.method.r#use).filter(|_| !settings.is_override("data.path"));
-        if let Some(own) = own {
-            settings.file.data.path = own.to_owned();
-        }
         Ok(settings)
     }
 
@@ -160,6 +174,15 @@ impl RunSettings {
 
 fn split(key: &str) -> Vec<String> {
     key.split('.').map(str::to_owned).collect()
+}
+
+/// The run file of a built-in method that learns from the same shape of records.
+fn alike(sample: Sample, method: &str) -> Option<&'static str> {
+    let shape = Reference::parse(method, Path::new(".")).and_then(|found| found.open()).ok()?.manifest.shape;
+    builtin::list().iter().find_map(|other| {
+        let text = sample.run_file_of(other.name)?;
+        (read_manifest(other.bytes).ok()?.shape == shape).then_some(text)
+    })
 }
 
 #[cfg(test)]
