@@ -4,6 +4,8 @@
 
 #[path = "support/golden.rs"]
 mod golden;
+#[path = "support/method_table.rs"]
+mod method_table;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -227,6 +229,13 @@ fn the_readme_shows_the_method_as_it_is() {
     let source = std::fs::read_to_string(root().join("methods/lora/src/lib.rs")).unwrap();
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
     let wanted = between(&readme, "method", &format!("```rust\n{}\n```\n", source.trim_end()));
+    assert_file("README.md", &wanted);
+}
+
+#[test]
+fn the_readme_lists_the_methods_by_what_their_components_say() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let wanted = between(&readme, "methods", &format!("{}\n", method_table::table(&root())));
     assert_file("README.md", &wanted);
 }
 

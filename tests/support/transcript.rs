@@ -76,6 +76,7 @@ fn redactions(place: &Path) -> Redactions {
     let patterns = [
         ("[TIME]", r"\d+(\.\d+)? (ms|s|min|h)\b( \d+ (s|min)\b)?"),
         ("[SIZE]", r"\d[\d,]*(\.\d+)? ([KMGT]iB|B)\b"),
+        ("[NUMBER]", r"-?\b\d+\.\d{4}\b"),
         ("[LOSS]", r"loss \d+\.\d+, accuracy \d+\.\d+"),
         ("[DIGEST]", r"[0-9a-f]{64}"),
         ("[ROW]", r"(?m)^ +\d+ +\d+\.\d{3}.*$"),

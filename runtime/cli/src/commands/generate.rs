@@ -64,15 +64,9 @@ pub(super) fn chat_prompt(policy: &Policy, messages: &[Message]) -> Result<Vec<u
     Ok(model.tokenizer()?.encode(&text, false)?)
 }
 
-/// Lets the model write, handing over pieces of text as they are whole.
-pub(super) fn write(
-    policy: &Policy,
-    prompt: &[u32],
-    writing: &Writing,
-    piece: &mut dyn FnMut(&str),
-) -> Result<Answer, Failure> {
-    let tokenizer = policy.model().tokenizer()?;
-    let sampling = Sampling {
+/// The flags as the engine takes them.
+pub(super) fn sampling(writing: &Writing) -> Sampling {
+    Sampling {
         temperature: writing.temperature,
         top_k: writing.top_k as usize,
         top_p: writing.top_p,
@@ -81,7 +75,18 @@ pub(super) fn write(
         stop: writing.stop.clone(),
         seed: writing.seed,
         ..Sampling::default()
-    };
+    }
+}
+
+/// Lets the model write, handing over pieces of text as they are whole.
+pub(super) fn write(
+    policy: &Policy,
+    prompt: &[u32],
+    writing: &Writing,
+    piece: &mut dyn FnMut(&str),
+) -> Result<Answer, Failure> {
+    let tokenizer = policy.model().tokenizer()?;
+    let sampling = sampling(writing);
     let mut stream = StreamDecoder::new(true);
     let completions = generate(policy, &View::Policy, &[prompt.to_vec()], &sampling, &mut |_, id| {
         // What cannot be decoded here comes as an error from the decoding of the whole below.

@@ -5,6 +5,7 @@ mod chat;
 mod check;
 mod completions;
 mod doctor;
+mod eval;
 mod generate;
 mod inspect;
 mod merge;
@@ -37,6 +38,8 @@ pub(crate) enum Command {
     /// Train a model: one run, which ends with an artifact
     #[command(visible_alias = "run")]
     Train(Box<train::Train>),
+    /// How good a model is on a data file, base beside adapted
+    Eval(eval::Eval),
     /// Log-probabilities of texts, token by token
     Score(score::Score),
     /// One answer to a prompt
@@ -61,6 +64,7 @@ impl Command {
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
         match self {
             Self::Train(command) => command.run(terminal, global),
+            Self::Eval(command) => command.run(terminal, global),
             Self::Score(command) => command.run(terminal, global),
             Self::Generate(command) => command.run(terminal, global),
             Self::Chat(command) => command.run(terminal, global),

@@ -3,7 +3,7 @@
 mod sample;
 mod watch;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -55,6 +55,7 @@ pub(crate) struct Train {
 impl Train {
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
         let settings = self.settings(global.offline)?;
+        let held_out = settings.file.data.validation.as_ref().map(|path| settings.path("data.validation", path));
         let plan = plan(settings)?;
         if self.dry_run {
             show_plan(terminal, &plan);
@@ -67,7 +68,7 @@ impl Train {
         let mut watch = Watch::new(terminal, log_every, steps);
         let ended = run(plan, &mut watch, &stop);
         watch.clear();
-        self.report(terminal, ended?)
+        self.report(terminal, ended?, held_out.as_deref())
     }
 
     /// The run file, the sample, or the flags alone; flags and `--set` on top.
@@ -105,7 +106,7 @@ impl Train {
         quoted.chain(self.set.iter().cloned()).collect()
     }
 
-    fn report(&self, terminal: Terminal, ended: Ended) -> Outcome {
+    fn report(&self, terminal: Terminal, ended: Ended, held_out: Option<&Path>) -> Outcome {
         let summary = ended.summary();
         let folder = summary.folder.display();
         if let Ended::Interrupted(_) = ended {
@@ -134,7 +135,7 @@ impl Train {
             .collect();
         terminal.say("Wrote", format!("{folder}  {}", files.join(", ")));
         if self.sample {
-            sample::compare(terminal, &summary.folder)?;
+            sample::compare(terminal, &summary.folder, held_out)?;
         }
         terminal.next(format!("tunebox chat {folder}"));
         finished(terminal, &ended);

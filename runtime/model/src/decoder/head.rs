@@ -23,12 +23,15 @@ pub(crate) struct KeptHead {
     selected: Tensor,
     inverse: Tensor,
     taps: HeadTaps,
+    /// The gradient of each log-probability by its row, where the forward pass made it.
+    slopes: Option<Tensor>,
 }
 
 impl KeptHead {
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
-        4 * (self.selected.elem_count() + self.inverse.elem_count() + 2 * self.taps.logprob.len())
+        let slopes = self.slopes.as_ref().map_or(0, Tensor::elem_count);
+        4 * (self.selected.elem_count() + self.inverse.elem_count() + 2 * self.taps.logprob.len() + slopes)
     }
 
     /// The taps of each target.
@@ -54,7 +57,18 @@ impl Head {
     pub(crate) fn forward(&self, selected: Tensor, targets: &[u32]) -> Result<KeptHead> {
         let (normed, inverse) = self.norm.forward(&selected)?;
         let taps = fused::head_taps(&normed, &self.matrix.weight, targets, &self.options)?;
-        Ok(KeptHead { selected, inverse, taps })
+        Ok(KeptHead { selected, inverse, taps, slopes: None })
+    }
+
+    /// As [`Self::forward`], for a loss that will come: under a frozen head the gradients of the log-probabilities
+    /// are made on the way, which spares the backward pass the logits. Only a loss of other taps cannot use them.
+    pub(crate) fn forward_kept(&self, selected: Tensor, targets: &[u32]) -> Result<KeptHead> {
+        if self.matrix.slot.is_some() || self.options.taps.mean_logprob {
+            return self.forward(selected, targets);
+        }
+        let (normed, inverse) = self.norm.forward(&selected)?;
+        let (taps, slopes) = fused::head_taps_and_slopes(&normed, &self.matrix.weight, targets, &self.options)?;
+        Ok(KeptHead { selected, inverse, taps, slopes: Some(slopes) })
     }
 
     /// The gradient of the selected rows.
@@ -65,6 +79,12 @@ impl Head {
         seeds: HeadSeeds<'_>,
         gradients: &Parameters,
     ) -> Result<Tensor> {
+        if let (Some(slopes), HeadSeeds { logprob: Some(seeds), entropy: None, mean_logprob: None }) =
+            (&kept.slopes, seeds)
+        {
+            let upstream = fused::head_slopes_backward(slopes, seeds)?;
+            return self.norm.backward(&upstream, &kept.selected, &kept.inverse, gradients);
+        }
         let (normed, _) = self.norm.forward(&kept.selected)?;
         let want_weight = self.matrix.slot.is_some();
         let (upstream, weight) = fused::head_taps_backward(

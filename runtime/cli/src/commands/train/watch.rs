@@ -79,6 +79,16 @@ impl Observer for Watch {
             Event::Validated { step, loss } => {
                 self.above(|| terminal.say("Validated", format!("after step {step}: loss {loss:.4}")));
             }
+            Event::Passed { step, rate } if terminal.json => {
+                let (one, any) = (rate.at_one, rate.at_k);
+                terminal.object(json!({
+                    "event": "passed", "step": step, "pass-at-1": one, "pass-at-k": any, "k": rate.k, "reward": rate.reward,
+                }));
+            }
+            Event::Passed { step, rate } => self.above(|| {
+                let (one, any) = (100.0 * rate.at_one, 100.0 * rate.at_k);
+                terminal.say("Validated", format!("after step {step}: pass@1 {one:.1} %, pass@{} {any:.1} %", rate.k));
+            }),
             Event::Saved { step, path } if terminal.json => {
                 terminal.object(json!({ "event": "saved", "step": step, "path": path }));
             }
@@ -131,9 +141,6 @@ pub(super) fn card(terminal: Terminal, plan: &PlanSummary, folder: &Path, resume
     );
     let batch =
         if plan.accumulation > 1 { format!("{} × {}", plan.batch, plan.accumulation) } else { plan.batch.to_string() };
-    let share = 100.0 * plan.trainable as f64 / plan.parameters.max(1) as f64;
-    let adapter =
-        if plan.adapter == "full" { "every weight".to_owned() } else { format!("{} rank {}", plan.adapter, plan.rank) };
     terminal.say("Run", folder.display().to_string());
     terminal.say(
         "Model",
@@ -144,16 +151,7 @@ pub(super) fn card(terminal: Terminal, plan: &PlanSummary, folder: &Path, resume
         format!("{} {}, signed: no, imports {}", plan.method, plan.method_version, short(&plan.imports)),
     );
     terminal.say("Data", data);
-    terminal.say(
-        "Training",
-        format!(
-            "{adapter}, {} trainable ({share:.2} %), batch {batch}, {} steps, rate {:e} {}",
-            grouped(plan.trainable),
-            grouped(plan.steps),
-            plan.rate,
-            plan.schedule
-        ),
-    );
+    terminal.say("Training", training(plan, &batch));
     for (what, lines) in [
         ("left out", plan.report.skipped.len()),
         ("without a target in reach", plan.report.dropped.len()),
@@ -167,6 +165,19 @@ pub(super) fn card(terminal: Terminal, plan: &PlanSummary, folder: &Path, resume
     if let Some(step) = resumed {
         terminal.say("Resuming", format!("at step {step}: same model, data and method"));
     }
+}
+
+/// What is trained and how: an adapter, every weight, or nothing by a method that does not ask to learn.
+fn training(plan: &PlanSummary, batch: &str) -> String {
+    let steps = format!("batch {batch}, {} steps", grouped(plan.steps));
+    if plan.trainable == 0 {
+        return format!("nothing, {steps}: the method does not ask to learn");
+    }
+    let share = 100.0 * plan.trainable as f64 / plan.parameters.max(1) as f64;
+    let adapter =
+        if plan.adapter == "full" { "every weight".to_owned() } else { format!("{} rank {}", plan.adapter, plan.rank) };
+    let trainable = grouped(plan.trainable);
+    format!("{adapter}, {trainable} trainable ({share:.2} %), {steps}, rate {:e} {}", plan.rate, plan.schedule)
 }
 
 fn short(imports: &[String]) -> String {

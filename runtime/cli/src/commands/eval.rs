@@ -1,0 +1,118 @@
+//! `tunebox eval`: how good a model is on a data file, base beside adapted.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use tunebox_compute::explain::Exit;
+use tunebox_training::{Evaluation, EvaluationSettings, Figure, evaluate};
+
+use super::generate::sampling;
+use super::subject::Subject;
+use super::{Ending, Outcome};
+use crate::arguments::{Global, Writing};
+use crate::terminal::Terminal;
+use crate::terminal::diagnostic::Failure;
+
+#[derive(Debug, Args)]
+pub(crate) struct Eval {
+    #[command(flatten)]
+    subject: Subject,
+    /// A JSONL file: answers to score, pairs to compare, or prompts to answer
+    #[arg(long)]
+    data: PathBuf,
+    /// Tokens of the longest example; what is longer loses its end
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(2..=1_048_576))]
+    max_length: u32,
+    /// Examples that are scored together; changes memory, not results
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    batch: u32,
+    /// A bar for a figure, such as `accuracy=0.9`; exit code 1 below it. May be given several times
+    #[arg(long = "at-least", value_name = "FIGURE=VALUE", value_parser = bar)]
+    at_least: Vec<Bar>,
+    /// A bar for a figure, such as `loss=1.2`; exit code 1 above it. May be given several times
+    #[arg(long = "at-most", value_name = "FIGURE=VALUE", value_parser = bar)]
+    at_most: Vec<Bar>,
+    #[command(flatten)]
+    writing: Writing,
+}
+
+/// A figure and a value for it.
+#[derive(Debug, Clone)]
+struct Bar {
+    name: String,
+    value: f64,
+}
+
+fn bar(text: &str) -> Result<Bar, String> {
+    let (name, value) = text.split_once('=').ok_or("write it as FIGURE=VALUE")?;
+    let value: f64 = value.parse().map_err(|_| format!("`{value}` is not a number"))?;
+    Ok(Bar { name: name.to_owned(), value })
+}
+
+impl Eval {
+    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
+        let loaded = self.subject.load(terminal, global)?;
+        let base = loaded.base()?;
+        let settings = EvaluationSettings {
+            length: self.max_length as usize,
+            batch: self.batch as usize,
+            sampling: sampling(&self.writing),
+        };
+        let adapted = loaded.adapted.then_some(&loaded.policy);
+        let found = evaluate(&base, adapted, &self.data, &settings)?;
+        if terminal.json {
+            terminal.object(json!({ "event": "evaluated", "data": self.data, "shape": found.shape, "records": found.records, "figures": found.figures }));
+        } else {
+            show(terminal, &found, loaded.adapted);
+        }
+        self.judge(terminal, &found)
+    }
+
+    /// Whether every bar is met.
+    fn judge(&self, terminal: Terminal, found: &Evaluation) -> Outcome {
+        let mut met = true;
+        let above = self.at_least.iter().map(|bar| (bar, true));
+        let below = self.at_most.iter().map(|bar| (bar, false));
+        for (bar, least) in above.chain(below) {
+            let figure = figure(found, &bar.name)?;
+            let value = figure.adapted.or(figure.base).unwrap_or(f64::NAN);
+            let fine = if least { value >= bar.value } else { value <= bar.value };
+            if !fine {
+                let side = if least { "below" } else { "above" };
+                terminal.say("No", format!("{} is {}, {side} the bar of {}", bar.name, number(value), bar.value));
+            }
+            met &= fine;
+        }
+        Ok(if met { Ending::Done } else { Ending::Exit(Exit::No) })
+    }
+}
+
+fn figure<'a>(found: &'a Evaluation, name: &str) -> Result<&'a Figure, Failure> {
+    found.figures.iter().find(|figure| figure.name == name).ok_or_else(|| {
+        let names: Vec<&str> = found.figures.iter().map(|figure| figure.name).collect();
+        Failure::usage(format!("there is no figure `{name}`"), format!("this data gives {}", names.join(", ")))
+    })
+}
+
+fn show(terminal: Terminal, found: &Evaluation, adapted: bool) {
+    terminal.say("Evaluated", format!("{} records, each {}", found.records, found.shape));
+    for line in table(found, adapted) {
+        terminal.data(line);
+    }
+}
+
+/// A row for each figure, the base's number beside the adapted one's.
+pub(super) fn table(found: &Evaluation, adapted: bool) -> Vec<String> {
+    let heading = format!("{:17}{:>10}{:>10}", "", "base", if adapted { "adapted" } else { "" });
+    let cell = |value: Option<f64>| value.map_or_else(String::new, number);
+    let rows = found.figures.iter().map(|figure| {
+        format!("{:17}{:>10}{:>10}", figure.name, cell(figure.base), cell(figure.adapted))
+    });
+    std::iter::once(heading).chain(rows).map(|line| line.trim_end().to_owned()).collect()
+}
+
+/// Four digits that matter.
+fn number(value: f64) -> String {
+    if value.abs() >= 1000.0 { format!("{value:.0}") } else { format!("{value:.4}") }
+}
