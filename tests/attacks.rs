@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use fake_learner::{FakeLearner, rows};
 use tunebox_compute::explain::{Exit, Explain};
-use tunebox_sandbox::{Batch, Engine, Error, Grants, Limits, Session, SessionSettings, StepReport, imports};
+use tunebox_sandbox::{Batch, Engine, Error, Grants, Limits, Question, Session, SessionSettings, StepReport, imports};
 
 const ATTACKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/attacks");
 
@@ -30,6 +30,8 @@ fn batch() -> Batch {
         columns: BTreeMap::new(),
         window_targets: BTreeMap::from([("example".into(), 3)]),
         window_size: 2,
+        questions: vec![Question::default(); 2],
+        ..Batch::default()
     }
 }
 

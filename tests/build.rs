@@ -217,15 +217,11 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Every method folder of the repository.
+/// Every method and verifier folder of the repository.
 fn methods() -> Vec<PathBuf> {
-    let mut folders: Vec<PathBuf> = root()
-        .join("methods")
-        .read_dir()
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.is_dir())
-        .collect();
+    let inside = |folder: &str| root().join(folder).read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let mut folders: Vec<PathBuf> = inside("methods").chain(inside("methods/verifiers")).collect();
+    folders.retain(|path| path.is_dir() && !path.ends_with("verifiers"));
     folders.sort();
     assert!(!folders.is_empty());
     folders

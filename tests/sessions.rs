@@ -67,6 +67,7 @@ fn batch() -> Batch {
         columns: BTreeMap::new(),
         window_targets: BTreeMap::from([("example".into(), 3)]),
         window_size: 2,
+        ..Batch::default()
     }
 }
 

@@ -3,11 +3,14 @@
 use std::sync::{Arc, Mutex};
 
 use tunebox_compute::fused::TapSet;
-use tunebox_compute::{Device, Tensor};
+use tunebox_compute::{DType, Device, Tensor};
+use tunebox_model::edit::Role;
 use tunebox_model::error::Error;
 use tunebox_model::policy::{Scored, Seeds, Taps, View};
 use tunebox_model::rows::Rows;
-use tunebox_sandbox::Learner;
+use tunebox_model::generate::Completion;
+use tunebox_model::stream::{Patch, Site, Token};
+use tunebox_sandbox::{Direction, Editing, Learner, Question, Sampler, Sampling, Sizes, Written};
 
 /// What was asked of a fake learner, seen from outside.
 #[derive(Debug, Default)]
@@ -16,6 +19,12 @@ pub(crate) struct Diary {
     pub seeds: Vec<Vec<Vec<f32>>>,
     /// Names of the snapshots taken.
     pub snapshots: Vec<String>,
+    /// Patches made.
+    pub patches: u64,
+    /// The patches that were taken back, by number.
+    pub unpatched: Vec<u64>,
+    /// Directions for the artifact.
+    pub published: Vec<Direction>,
     /// Updates made.
     pub updates: u32,
     /// Whether scoring panics, as a fault of the host would.
@@ -47,6 +56,88 @@ pub(crate) fn rows() -> Arc<Rows> {
     let ids = vec![vec![5, 6, 7], vec![8, 9]];
     let targets = vec![vec![false, true, true], vec![false, true]];
     Arc::new(Rows::new(ids, targets).unwrap())
+}
+
+/// It writes two tokens and ends, and one verifier likes everything.
+impl Sampling for FakeLearner {
+    fn new_tokens(&self) -> u32 {
+        8
+    }
+
+    fn positions(&self) -> u32 {
+        16
+    }
+
+    fn generate(&mut self, _: &View, prompts: &Arc<Rows>, sampler: &Sampler) -> Result<Vec<Completion>, Error> {
+        let one = Completion { ids: vec![3, 4], logprobs: vec![-0.5, -0.25], finished: true };
+        Ok(vec![one; prompts.count() * sampler.completions as usize])
+    }
+
+    fn verifiers(&self) -> Vec<(String, f32)> {
+        vec![("pleased".into(), 1.0)]
+    }
+
+    fn judge(&mut self, _: &[Question], written: &Written) -> Result<Vec<f32>, Error> {
+        Ok(vec![1.0; written.rows.count()])
+    }
+}
+
+/// Four layers of width 3 and sixteen tokens: every activation is 1, every next token as likely as any other.
+impl Editing for FakeLearner {
+    fn sizes(&self) -> Sizes {
+        Sizes { layers: 4, dimension: 3, vocabulary: 16 }
+    }
+
+    fn capture(&mut self, _: &View, rows: &Rows, layers: &[usize], _: Site, _: Token) -> Result<Tensor, Error> {
+        Ok(Tensor::ones((layers.len(), rows.count(), 3), DType::F32, &Device::Cpu)?)
+    }
+
+    fn next_token(&mut self, _: &View, rows: &Rows, ids: &[u32]) -> Result<Tensor, Error> {
+        Ok(Tensor::full(-(16_f32.ln()), (rows.count(), ids.len()), &Device::Cpu)?)
+    }
+
+    fn divergence(&mut self, _: &View, _: &View, rows: &Rows) -> Result<Tensor, Error> {
+        Ok(Tensor::zeros(rows.count(), DType::F32, &Device::Cpu)?)
+    }
+
+    fn patch(&mut self, _: Patch) -> Result<u64, Error> {
+        let mut diary = self.diary.lock().unwrap();
+        diary.patches += 1;
+        Ok(diary.patches)
+    }
+
+    fn unpatch(&mut self, number: u64) {
+        self.diary.lock().unwrap().unpatched.push(number);
+    }
+
+    fn matrix(&self, _: Role, _: usize) -> Result<(usize, usize), Error> {
+        Ok((3, 3))
+    }
+
+    fn read_rows(&mut self, _: Role, _: usize, _: usize, count: usize) -> Result<Tensor, Error> {
+        Ok(Tensor::ones((count, 3), DType::F32, &Device::Cpu)?)
+    }
+
+    fn add_outer(&mut self, _: Role, _: usize, _: &[f32], _: &[f32], _: f32) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn project_out(&mut self, _: Role, _: usize, _: &[f32], _: f32, _: bool) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn publish(&mut self, direction: Direction) -> Result<(), Error> {
+        self.diary.lock().unwrap().published.push(direction);
+        Ok(())
+    }
+
+    fn decode(&mut self, ids: &[u32]) -> Result<String, Error> {
+        Ok("a".repeat(ids.len()))
+    }
+
+    fn encode(&mut self, text: &str) -> Result<Vec<u32>, Error> {
+        Ok(vec![1; text.len()])
+    }
 }
 
 impl Learner for FakeLearner {

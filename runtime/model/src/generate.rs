@@ -13,6 +13,7 @@ use choose::Choice;
 use writer::Writer;
 
 use crate::decoder::head::Head;
+use crate::decoder::hook::Spoken;
 use crate::error::{Error, Result};
 use crate::policy::{Policy, View};
 use tunebox_compute::fused::TapSet;
@@ -31,7 +32,7 @@ pub struct Sampling {
     pub top_p: f32,
     /// Only tokens with at least this share of the likeliest one's probability, in [0, 1].
     pub min_p: f32,
-    /// New tokens at most, the end token included.
+    /// New tokens at most, the end token included; fewer where the model's positions end before.
     pub max_tokens: usize,
     /// Texts that end a completion where they appear; they stay in its ids.
     pub stop: Vec<String>,
@@ -105,8 +106,9 @@ pub fn generate(
 ) -> Result<Vec<Completion>> {
     sampling.check()?;
     check_prompts(policy, prompts)?;
-    let mut writers: Vec<Writer> =
-        (0..prompts.len() * sampling.completions).map(|number| Writer::new(number, sampling)).collect();
+    let room = policy.model().configuration.max_positions;
+    let writer = |number: usize| Writer::new(number, sampling, room - prompts[number / sampling.completions].len());
+    let mut writers: Vec<Writer> = (0..prompts.len() * sampling.completions).map(writer).collect();
     if sampling.max_tokens > 0 {
         for batch in writers.chunks_mut(BATCH) {
             write(policy, view, prompts, sampling, batch, on_token)?;
@@ -126,10 +128,11 @@ fn write(
     let lens = policy.lens(view)?;
     let temperature = if sampling.temperature > 0.0 { sampling.temperature } else { 1.0 };
     let head = Head::new(&lens, temperature, TapSet::default())?;
-    let longest = batch.iter().map(|writer| prompts[writer.prompt()].len()).max().unwrap_or(0);
-    let blocks = cache::blocks(&lens, longest + sampling.max_tokens)?;
+    let longest = batch.iter().map(|writer| prompts[writer.prompt()].len() + writer.max_tokens()).max().unwrap_or(0);
+    let (asked, answered) = (Spoken::Nothing, Spoken::Everything);
+    let (first, blocks) = (cache::blocks(&lens, longest, &asked)?, cache::blocks(&lens, longest, &answered)?);
     let ending = writer::Ending::new(policy.model(), sampling)?;
-    let mut rows = cache::prefill(&lens, &blocks, prompts, batch)?;
+    let mut rows = cache::prefill(&lens, &first, prompts, batch)?;
     let mut active: Vec<&mut Writer> = batch.iter_mut().collect();
     loop {
         let choices = choose::choose(&head.logits(&rows)?, sampling, &mut active)?;
@@ -146,11 +149,16 @@ fn write(
 
 fn check_prompts(policy: &Policy, prompts: &[Vec<u32>]) -> Result<()> {
     let vocabulary = policy.model().configuration.vocabulary;
+    let room = policy.model().configuration.max_positions;
     for (number, prompt) in prompts.iter().enumerate() {
         if prompt.is_empty() {
             return Err(Error::Argument(format!(
                 "prompt `{number}` is empty; a completion needs a token to start from"
             )));
+        }
+        if prompt.len() >= room {
+            let length = prompt.len();
+            return Err(Error::Argument(format!("prompt `{number}` has `{length}` tokens, the model takes `{room}`")));
         }
         if let Some(id) = prompt.iter().find(|id| **id as usize >= vocabulary) {
             return Err(Error::Argument(format!(

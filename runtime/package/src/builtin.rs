@@ -1,4 +1,5 @@
-//! The methods inside the program: every folder of `methods/`, by the component that is committed there.
+//! The methods and verifiers inside the program: every folder of `methods/` and `methods/verifiers/`, by the
+//! component that is committed there.
 
 /// A method that travels in the program.
 #[derive(Debug)]
@@ -11,6 +12,19 @@ pub struct Builtin {
 
 /// Written by the build script.
 static METHODS: &[Builtin] = include!(concat!(env!("OUT_DIR"), "/builtin.rs"));
+
+/// Likewise.
+static VERIFIERS: &[Builtin] = include!(concat!(env!("OUT_DIR"), "/verifiers.rs"));
+
+/// All built-in verifiers, by name.
+pub fn verifiers() -> &'static [Builtin] {
+    VERIFIERS
+}
+
+/// The built-in verifier of a name.
+pub fn find_verifier(name: &str) -> Option<&'static Builtin> {
+    VERIFIERS.iter().find(|verifier| verifier.name == name)
+}
 
 /// All built-in methods, by name.
 pub fn list() -> &'static [Builtin] {
@@ -31,9 +45,25 @@ mod tests {
         let methods = concat!(env!("CARGO_MANIFEST_DIR"), "/../../methods");
         for entry in std::fs::read_dir(methods).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
+            if name == "verifiers" {
+                continue;
+            }
             let method =
                 super::find(&name).unwrap_or_else(|| panic!("`tunebox build methods/{name}` has not been run"));
             assert_eq!(read_manifest(method.bytes).unwrap().name, name);
+        }
+    }
+
+    #[test]
+    fn every_verifier_folder_is_embedded_and_asks_for_nothing() {
+        let folders = concat!(env!("CARGO_MANIFEST_DIR"), "/../../methods/verifiers");
+        for entry in std::fs::read_dir(folders).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let verifier = super::find_verifier(&name)
+                .unwrap_or_else(|| panic!("`tunebox build methods/verifiers/{name}` has not been run"));
+            let manifest = read_manifest(verifier.bytes).unwrap();
+            assert_eq!((manifest.name, manifest.world), (name, crate::World::Verifier));
+            assert_eq!(component::interfaces(verifier.bytes).unwrap().imports, Vec::<String>::new());
         }
     }
 

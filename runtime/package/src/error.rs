@@ -30,6 +30,24 @@ pub enum Error {
         /// The built-in method that it resembles.
         nearest: Option<String>,
     },
+    /// A name that is no built-in verifier and no path.
+    #[error("there is no verifier `{name}`")]
+    NoVerifier {
+        /// What was asked for.
+        name: String,
+        /// The built-in verifier that it resembles.
+        nearest: Option<String>,
+    },
+    /// A component of the other world.
+    #[error("`{name}` is a {found}, a {wanted} is wanted here")]
+    OtherWorld {
+        /// The component's name.
+        name: String,
+        /// What it is.
+        found: &'static str,
+        /// What it should be.
+        wanted: &'static str,
+    },
     /// A folder of a method that was not built.
     #[error("the method in `{folder}` is not built", folder = folder.display())]
     NotBuilt {
@@ -115,7 +133,7 @@ impl Explain for Error {
         match self {
             Self::File { source, .. } => Some(source.to_string()),
             Self::TooLarge { size, limit, .. } => Some(format!("it has {size} bytes, a method may have {limit}")),
-            Self::NoMethod { .. } => Some("it is neither built in nor the path of a folder or a `.wasm` file".into()),
+            Self::NoMethod { .. } | Self::NoVerifier { .. } => Some("it is neither built in nor the path of a folder or a `.wasm` file".into()),
             _ => self.inner().and_then(Explain::why),
         }
     }
@@ -126,7 +144,17 @@ impl Explain for Error {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::NoMethod { nearest: Some(nearest), .. } => Some(format!("did you mean `{nearest}`?")),
+            Self::NoMethod { nearest: Some(nearest), .. } | Self::NoVerifier { nearest: Some(nearest), .. } => {
+                Some(format!("did you mean `{nearest}`?"))
+            }
+            Self::NoVerifier { nearest: None, .. } => {
+                let known: Vec<_> = crate::builtin::verifiers().iter().map(|verifier| verifier.name).collect();
+                Some(format!("built in: {}; a path starts with `./`, `../` or `/`", known.join(", ")))
+            }
+            Self::OtherWorld { wanted: "method", .. } => {
+                Some("a verifier stands in a `[[verifier]]` of the run file; `[method]` names what trains".into())
+            }
+            Self::OtherWorld { .. } => Some("a method stands in `[method]`; `[[verifier]]` names what judges".into()),
             Self::NoMethod { nearest: None, .. } => {
                 let known: Vec<_> = crate::builtin::list().iter().map(|method| method.name).collect();
                 Some(format!("built in: {}; a path starts with `./`, `../` or `/`", known.join(", ")))

@@ -17,6 +17,6 @@ pub mod toolchain;
 
 pub use build::{Built, build};
 pub use error::Error;
-pub use manifest::{Cadence, Kind, Manifest, Setting, Value, read_manifest};
+pub use manifest::{Cadence, Kind, Manifest, Setting, Value, World, read_manifest};
 pub use reference::{Package, Reference};
 pub use settings::resolve_settings;

@@ -38,6 +38,9 @@ pub struct Manifest {
     /// The licence, as an SPDX expression.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub licence: Option<String>,
+    /// What it is: a method, or a verifier.
+    #[serde(default, skip_serializing_if = "World::is_method")]
+    pub world: World,
     /// The shape of the records that it learns from, such as `supervised` or `preference`.
     pub shape: String,
     /// How many records a call of `step` gets.
@@ -49,6 +52,25 @@ pub struct Manifest {
     pub metrics: Vec<String>,
     /// The version of `tunebox:method` that it was built for.
     pub interface: String,
+}
+
+/// The world of the contract that a component belongs to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum World {
+    /// It trains or edits a model.
+    #[default]
+    Method,
+    /// It judges completions, and asks the host for nothing.
+    Verifier,
+}
+
+impl World {
+    /// Whether it trains or edits a model.
+    #[must_use]
+    pub fn is_method(&self) -> bool {
+        *self == Self::Method
+    }
 }
 
 /// How many records a call of `step` gets.

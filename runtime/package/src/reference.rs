@@ -26,7 +26,19 @@ impl Reference {
     /// Reads what a person wrote; relative paths start at `base`. A name without a slash is a
     /// built-in method first. Errors: neither a built-in method nor an existing path.
     pub fn parse(text: &str, base: &Path) -> Result<Self, Error> {
-        if let Some(method) = builtin::find(text) {
+        Self::among(builtin::list(), text, base)
+    }
+
+    /// The same for a verifier. Errors: neither a built-in verifier nor an existing path.
+    pub fn verifier(text: &str, base: &Path) -> Result<Self, Error> {
+        Self::among(builtin::verifiers(), text, base).map_err(|error| match error {
+            Error::NoMethod { name, nearest } => Error::NoVerifier { name, nearest },
+            error => error,
+        })
+    }
+
+    fn among(list: &'static [Builtin], text: &str, base: &Path) -> Result<Self, Error> {
+        if let Some(method) = list.iter().find(|builtin| builtin.name == text) {
             return Ok(Self::Builtin(method));
         }
         let path = base.join(text);
@@ -38,7 +50,7 @@ impl Reference {
             fs::metadata(&path).map_err(Error::file("find", &path))?;
             return Ok(Self::File(path));
         }
-        let known = builtin::list().iter().map(|method| method.name);
+        let known = list.iter().map(|method| method.name);
         Err(Error::NoMethod { name: text.to_owned(), nearest: nearest(text, known).map(str::to_owned) })
     }
 

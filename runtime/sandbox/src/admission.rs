@@ -25,9 +25,11 @@ const FUNCTION_BYTES: usize = 512 << 10;
 
 /// What a walk over the bytes finds.
 #[derive(Debug, Default)]
-struct Survey {
-    imports: Vec<String>,
-    exports: Vec<String>,
+pub(crate) struct Survey {
+    /// The full names of its imports.
+    pub(crate) imports: Vec<String>,
+    /// The full names of the interfaces that it exports.
+    pub(crate) exports: Vec<String>,
     depth: usize,
     parts: usize,
     functions: u32,
@@ -66,11 +68,7 @@ pub fn imports(bytes: &[u8]) -> Result<Vec<String>, Error> {
 
 /// Everything that is checked before compiling; returns the names of the imports.
 pub(crate) fn admit(bytes: &[u8], method: &str, grants: &Grants, limits: &Limits) -> Result<Vec<String>, Error> {
-    let size = bytes.len() as u64;
-    if bytes.len() > limits.component_bytes {
-        return Err(Error::TooLarge { method: method.into(), size, limit: limits.component_bytes as u64 });
-    }
-    let survey = survey(bytes).map_err(|objection| objection.of(method))?;
+    let survey = examine(bytes, method, limits.component_bytes)?;
     for import in &survey.imports {
         answer(grants.answer(import), method, import)?;
     }
@@ -78,8 +76,23 @@ pub(crate) fn admit(bytes: &[u8], method: &str, grants: &Grants, limits: &Limits
         let missing = format!("{PACKAGE}/{TRAINING}@{TRACK}.0");
         return Err(Error::NoTraining { method: method.into(), missing });
     }
-    Validator::new_with_features(features()).validate_all(bytes).map_err(|error| Objection::from(error).of(method))?;
+    validate(bytes, method)?;
     Ok(survey.imports)
+}
+
+/// The size, and what a walk over the bytes finds.
+pub(crate) fn examine(bytes: &[u8], name: &str, limit: usize) -> Result<Survey, Error> {
+    let size = bytes.len() as u64;
+    if bytes.len() > limit {
+        return Err(Error::TooLarge { method: name.into(), size, limit: limit as u64 });
+    }
+    survey(bytes).map_err(|objection| objection.of(name))
+}
+
+/// Everything that only a validator can see.
+pub(crate) fn validate(bytes: &[u8], name: &str) -> Result<(), Error> {
+    let validated = Validator::new_with_features(features()).validate_all(bytes);
+    validated.map(|_| ()).map_err(|error| Objection::from(error).of(name))
 }
 
 fn answer(answer: Answer, method: &str, import: &str) -> Result<(), Error> {

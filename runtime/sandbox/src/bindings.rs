@@ -18,6 +18,12 @@ wasmtime::component::bindgen!({
             import tunebox:method/data@0.1.0;
             import tunebox:method/model@0.1.0;
             import tunebox:method/learn@0.1.0;
+            import tunebox:method/sample@0.1.0;
+            import tunebox:method/reward@0.1.0;
+            import tunebox:method/hidden@0.1.0;
+            import tunebox:method/patch@0.1.0;
+            import tunebox:method/weights@0.1.0;
+            import tunebox:method/text@0.1.0;
 
             export tunebox:method/training@0.1.0;
         }
@@ -31,6 +37,9 @@ wasmtime::component::bindgen!({
         "tunebox:method/data.batch": entries::BatchEntry,
         "tunebox:method/model.view": entries::ViewEntry,
         "tunebox:method/model.scores": entries::ScoresEntry,
+        "tunebox:method/sample.sampler": entries::SamplerEntry,
+        "tunebox:method/sample.completions": entries::CompletionsEntry,
+        "tunebox:method/patch.patch": entries::PatchEntry,
     },
     trappable_error_type: {
         "tunebox:method/types.error" => refusal::Refusal,
@@ -38,4 +47,6 @@ wasmtime::component::bindgen!({
 });
 
 pub(crate) use exports::tunebox::method::training;
-pub(crate) use tunebox::method::{data, learn, model, run, tensor, types};
+pub(crate) use tunebox::method::{
+    data, hidden, learn, model, patch, reward, run, sample, tensor, text, types, weights,
+};

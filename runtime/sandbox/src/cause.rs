@@ -30,6 +30,10 @@ pub(crate) enum Cause {
     Work { limit: u64 },
     #[error("it asked the model more often than it may")]
     Passes { limit: u64 },
+    #[error("it let the model write more than it may")]
+    Sampled { limit: u64 },
+    #[error("it asked for more verdicts than it may")]
+    Verdicts { limit: u64 },
     #[error("it keeps more of the model's work for learning than it may")]
     Activations { held: u64, limit: u64 },
     #[error("it built a longer chain of operations than a gradient may walk")]
@@ -90,6 +94,8 @@ impl Cause {
             Self::HostCalls { limit } => Some(format!("past {} calls", grouped(*limit))),
             Self::Work { limit } => Some(format!("past {} numbers", grouped(*limit))),
             Self::Passes { limit } => Some(format!("past {} passes", grouped(*limit))),
+            Self::Sampled { limit } => Some(format!("past {} tokens", grouped(*limit))),
+            Self::Verdicts { limit } => Some(format!("past {} verdicts", grouped(*limit))),
             Self::Activations { held, limit } => Some(format!("{} of {}", bytes(*held), bytes(*limit))),
             Self::GraphDepth { limit } => Some(format!("past {} operations", grouped(u64::from(*limit)))),
             _ => None,
@@ -115,6 +121,10 @@ impl Cause {
             Self::HostCalls { .. } => "every call counts, however small; whole steps cross the wall, not loops".into(),
             Self::Work { .. } => "every number that an operation reads or writes counts".into(),
             Self::Passes { .. } => "scoring rows is a pass through the model, and so is a gradient through it".into(),
+            Self::Sampled { .. } => {
+                "a call to `generate` counts its completions times `max-tokens` until it knows how many were written".into()
+            }
+            Self::Verdicts { .. } => "every completion costs one verdict of every verifier".into(),
             Self::Activations { .. } => {
                 "scores for learning keep their pass until `minimise` uses it up or the step ends".into()
             }
@@ -139,6 +149,8 @@ impl Cause {
             Self::HostCalls { limit } => ("host-calls", doubled(*limit, limit + 1)),
             Self::Work { limit } => ("work", doubled(*limit, limit + 1)),
             Self::Passes { limit } => ("passes", doubled(*limit, limit + 1)),
+            Self::Sampled { limit } => ("sampled-tokens", doubled(*limit, limit + 1)),
+            Self::Verdicts { limit } => ("verdicts", doubled(*limit, limit + 1)),
             Self::Activations { held, limit } => ("activation-bytes", doubled(*limit, *held)),
             Self::GraphDepth { .. } => return Some("its author can `detach` what needs no gradient".into()),
             Self::FreedHandle => return Some("its author can `keep` the tensor in the scope".into()),

@@ -18,7 +18,7 @@ use crate::printable::printable;
 use crate::state::{Crossing, Crossings, State};
 
 /// How often running methods are interrupted to look at their time.
-const TICK: Duration = Duration::from_millis(10);
+pub(crate) const TICK: Duration = Duration::from_millis(10);
 
 /// The stack of a method, in bytes.
 const GUEST_STACK: usize = 512 << 10;
@@ -76,17 +76,21 @@ impl Engine {
     pub fn admit(&self, bytes: &[u8], name: &str, grants: &Grants, limits: &Limits) -> Result<Method, Error> {
         let name = printable(name, 200);
         let imports = admission::admit(bytes, &name, grants, limits)?;
-        let malformed = |error: wasmtime::Error| Error::Malformed {
-            method: name.clone(),
-            problem: printable(&format!("{error:#}"), 400),
-        };
         let mismatch = |error: wasmtime::Error| Error::Mismatch {
             method: name.clone(),
             difference: printable(&format!("{error:#}"), 400),
         };
-        let component = Component::from_binary(&self.engine, bytes).map_err(malformed)?;
+        let component = self.compile(bytes, &name)?;
         let ready = self.linker.instantiate_pre(&component).and_then(OfferedPre::new).map_err(mismatch)?;
         Ok(Method { name, ready, imports })
+    }
+
+    /// Compiles a component that was admitted.
+    pub(crate) fn compile(&self, bytes: &[u8], name: &str) -> Result<Component, Error> {
+        Component::from_binary(&self.engine, bytes).map_err(|error| Error::Malformed {
+            method: name.to_owned(),
+            problem: printable(&format!("{error:#}"), 400),
+        })
     }
 
     /// The engine of this method's stores.

@@ -12,6 +12,8 @@ use tunebox_model::policy::View;
 use tunebox_model::rows::Rows;
 
 use crate::batch::Batch;
+use crate::learner::Sampler;
+use crate::written::Written;
 
 /// A tensor with what it costs: cheap to clone, as all of it is shared.
 #[derive(Clone, Debug)]
@@ -52,9 +54,12 @@ pub struct ScopeEntry {
     pub(crate) kept: BTreeSet<u64>,
 }
 
-/// What a `rows` handle stands for.
+/// What a `rows` handle stands for, and the bytes of rows that the method had made.
 #[derive(Debug)]
-pub struct RowsEntry(pub(crate) Arc<Rows>);
+pub struct RowsEntry(
+    pub(crate) Arc<Rows>,
+    #[expect(dead_code, reason = "the bytes are given back when the handle is gone")] pub(crate) Option<Reservation>,
+);
 
 /// What a `batch` handle stands for.
 #[derive(Debug)]
@@ -67,3 +72,15 @@ pub struct ViewEntry(pub(crate) View);
 /// What a `scores` handle stands for: the number of a record of `scores`.
 #[derive(Debug)]
 pub struct ScoresEntry(pub(crate) u64);
+
+/// What a `patch` handle stands for: the learner's number of the patch.
+#[derive(Debug)]
+pub struct PatchEntry(pub(crate) u64);
+
+/// What a `sampler` handle stands for.
+#[derive(Debug)]
+pub struct SamplerEntry(pub(crate) Sampler);
+
+/// What a `completions` handle stands for.
+#[derive(Debug)]
+pub struct CompletionsEntry(pub(crate) Arc<Written>);

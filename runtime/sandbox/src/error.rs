@@ -7,6 +7,7 @@ use tunebox_compute::explain::{Exit, Explain};
 
 use crate::fault::Stop;
 use crate::figures::bytes;
+use crate::grants::interface_of;
 
 /// Why a method is not admitted, or did not go on.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +85,30 @@ pub enum Error {
     /// The method ended: a limit, a trap, or the host's own fault.
     #[error("{}", .0.what())]
     Stopped(Box<Stop>),
+    /// A verifier that wants something of the host.
+    #[error("the verifier `{verifier}` asks for `{import}`")]
+    VerifierImports {
+        /// The verifier's name.
+        verifier: String,
+        /// The full name of the import.
+        import: String,
+    },
+    /// The component does not offer what a verifier must.
+    #[error("`{verifier}` is no verifier")]
+    NoVerify {
+        /// The component's name.
+        verifier: String,
+        /// What is missing.
+        missing: String,
+    },
+    /// A verifier that does not come up.
+    #[error("the verifier `{verifier}` does not start: {reason}")]
+    VerifierFailed {
+        /// The verifier's name.
+        verifier: String,
+        /// Why, safe to show.
+        reason: String,
+    },
     /// The session ended before; nothing enters the method any more.
     #[error("`{method}` has ended and cannot go on")]
     Over {
@@ -107,7 +132,8 @@ impl Explain for Error {
                 Some(format!("import `{import}`, found before anything ran"))
             }
             Self::NoTraining { missing, .. } => Some(format!("export `{missing}`, missed before anything ran")),
-            Self::LeftOut { .. } | Self::Malformed { .. } => Some("found before anything ran".into()),
+            Self::NoVerify { missing, .. } => Some(format!("export `{missing}`, missed before anything ran")),
+            Self::LeftOut { .. } | Self::Malformed { .. } | Self::VerifierImports { .. } => Some("found before anything ran".into()),
             Self::Stopped(stop) => Some(stop.place()),
             _ => None,
         }
@@ -123,6 +149,10 @@ impl Explain for Error {
                 "it would see or change more than a training method needs, so a run grants it by name".into()
             }
             Self::NotOffered { .. } => "the contract has it, but this version of tunebox does not keep it".into(),
+            Self::VerifierImports { .. } => {
+                "a verifier gets three texts and gives a number; it may import nothing, not even what a method may".into()
+            }
+            Self::NoVerify { .. } => "the host calls `init` and `verify`; a training method goes to `[method]`".into(),
             Self::NoTraining { .. } => {
                 "the host calls `init`, `step` and `finish`; without them there is nothing to run".into()
             }
@@ -141,10 +171,16 @@ impl Explain for Error {
                 let without = if import.starts_with("wasi:filesystem") { "the file system" } else { "it" };
                 format!("`tunebox inspect {method}` shows all it asks for; its author can build without {without}")
             }
-            Self::NotGranted { method, by_name: true, .. } => {
-                format!("`tunebox inspect {method}` shows all it asks for; grant it only to a method you trust")
+            Self::NotGranted { method, by_name: true, import } => {
+                let interface = interface_of(import).unwrap_or("it");
+                format!(
+                    "if you trust `{method}`, put `{interface}` into `grants` of `[method]`, as in `grants = [\"{interface}\"]`; \
+                     `tunebox inspect {method}` shows all it asks for"
+                )
             }
             Self::NotOffered { .. } => "a later version of tunebox may".into(),
+            Self::VerifierImports { .. } => "its author can build it with the SDK's `verifier!` and without host calls".into(),
+            Self::NoVerify { verifier, .. } => format!("`tunebox inspect {verifier}` shows what it offers"),
             Self::NoTraining { .. } => "`tunebox new NAME` writes a method that has all of it".into(),
             Self::Mismatch { .. } => "build it again with the SDK of this version".into(),
             Self::Stopped(stop) => return stop.hint(),

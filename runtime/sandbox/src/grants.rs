@@ -19,7 +19,7 @@ const KNOWN: [&str; 12] =
     ["types", "run", "tensor", "data", "model", "learn", "sample", "reward", "hidden", "patch", "weights", "text"];
 
 /// The interfaces that this host keeps; the others are refused as not offered yet.
-const OFFERED: [&str; 6] = ["types", "run", "tensor", "data", "model", "learn"];
+const OFFERED: [&str; 12] = KNOWN;
 
 /// Granted only by name: they show or change the model itself, or turn tokens into text.
 const BY_NAME: [&str; 2] = ["weights", "text"];
@@ -92,7 +92,7 @@ mod tests {
     fn weights_and_text_are_granted_by_name_only() {
         let grants = Grants::default();
         assert_eq!(grants.answer("tunebox:method/weights@0.1.0"), Answer::NotGranted);
-        assert_eq!(grants.with("weights").answer("tunebox:method/weights@0.1.0"), Answer::NotOffered);
+        assert_eq!(grants.with("weights").answer("tunebox:method/weights@0.1.0"), Answer::Granted);
     }
 
     #[test]

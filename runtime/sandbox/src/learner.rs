@@ -3,6 +3,9 @@
 //! A run implements this over its policy, optimiser and schedule; tests implement it over a few
 //! numbers. The session owns the learner while a method runs and gives it back whatever happens.
 
+mod editing;
+mod sampling;
+
 use std::any::Any;
 use std::sync::Arc;
 
@@ -12,8 +15,11 @@ use tunebox_model::error::Error;
 use tunebox_model::policy::{Scored, Seeds, View};
 use tunebox_model::rows::Rows;
 
+pub use editing::{Direction, Editing, Sizes};
+pub use sampling::{Sampler, Sampling};
+
 /// The model under training, its optimiser and its place in the run.
-pub trait Learner: Any + Send {
+pub trait Learner: Sampling + Editing + Any + Send {
     /// Where scores and tensors live.
     fn device(&self) -> &Device;
 
@@ -82,6 +88,10 @@ impl Default for Absent {
 fn absent<T>() -> Result<T, Error> {
     Err(Error::Argument("there is no model between two calls".into()))
 }
+
+impl Sampling for Absent {}
+
+impl Editing for Absent {}
 
 impl Learner for Absent {
     fn device(&self) -> &Device {

@@ -26,6 +26,12 @@ pub struct Limits {
     pub work: u64,
     /// Passes through the model, forward or back, in one call of the method.
     pub passes: u64,
+    /// Completions of one call of `generate`, and of one prompt; past it the method gets an error.
+    pub completions: u32,
+    /// Tokens that the model may write in one call of the method.
+    pub sampled_tokens: u64,
+    /// Verdicts of verifiers in one call of the method.
+    pub verdicts: u64,
     /// Bytes of activations that scores for learning keep at once, counted after each pass.
     pub activation_bytes: u64,
     /// The longest chain of operations that a gradient may walk.
@@ -44,6 +50,8 @@ pub struct Limits {
     pub name_bytes: usize,
     /// Snapshots of a run.
     pub snapshots: usize,
+    /// Active patches of a run; past it the method gets an error.
+    pub patches: usize,
     /// Named random sequences of a run.
     pub streams: usize,
     /// Bytes of the method's own state in a checkpoint.
@@ -64,6 +72,9 @@ impl Default for Limits {
             host_calls: 100_000,
             work: 1_000_000_000_000,
             passes: 1_000,
+            completions: 4_096,
+            sampled_tokens: 1 << 20,
+            verdicts: 65_536,
             activation_bytes: 16 << 30,
             graph_depth: 4_096,
             readback_bytes: 64 << 10,
@@ -73,6 +84,7 @@ impl Default for Limits {
             metrics: 256,
             name_bytes: 64,
             snapshots: 4,
+            patches: 256,
             streams: 64,
             state_bytes: 1 << 20,
             component_bytes: 16 << 20,

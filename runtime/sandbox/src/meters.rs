@@ -19,12 +19,16 @@ pub(crate) struct Meters {
     max_work: u64,
     max_readback: u64,
     max_passes: u64,
+    max_sampled: u64,
+    max_verdicts: u64,
     guest: Duration,
     resumed: Option<Instant>,
     calls: u64,
     work: u64,
     readback: u64,
     passes: u64,
+    sampled: u64,
+    verdicts: u64,
     last: Option<&'static str>,
 }
 
@@ -37,12 +41,16 @@ impl Meters {
             max_work: limits.work,
             max_readback: limits.readback_bytes,
             max_passes: limits.passes,
+            max_sampled: limits.sampled_tokens,
+            max_verdicts: limits.verdicts,
             guest: Duration::ZERO,
             resumed: None,
             calls: 0,
             work: 0,
             readback: 0,
             passes: 0,
+            sampled: 0,
+            verdicts: 0,
             last: None,
         }
     }
@@ -55,6 +63,8 @@ impl Meters {
         self.work = 0;
         self.readback = 0;
         self.passes = 0;
+        self.sampled = 0;
+        self.verdicts = 0;
         self.last = None;
         self.resume();
     }
@@ -91,6 +101,23 @@ impl Meters {
     pub(crate) fn pass(&mut self) -> Result<(), Cause> {
         self.passes += 1;
         if self.passes > self.max_passes { Err(Cause::Passes { limit: self.max_passes }) } else { Ok(()) }
+    }
+
+    /// Counts tokens before the model writes them, at their largest number.
+    pub(crate) fn sample(&mut self, tokens: u64) -> Result<(), Cause> {
+        self.sampled = self.sampled.saturating_add(tokens);
+        if self.sampled > self.max_sampled { Err(Cause::Sampled { limit: self.max_sampled }) } else { Ok(()) }
+    }
+
+    /// Takes tokens back that were counted and not written.
+    pub(crate) fn give_back(&mut self, tokens: u64) {
+        self.sampled = self.sampled.saturating_sub(tokens);
+    }
+
+    /// Counts verdicts before they are asked for.
+    pub(crate) fn judge(&mut self, verdicts: u64) -> Result<(), Cause> {
+        self.verdicts = self.verdicts.saturating_add(verdicts);
+        if self.verdicts > self.max_verdicts { Err(Cause::Verdicts { limit: self.max_verdicts }) } else { Ok(()) }
     }
 
     /// The most work of one call.

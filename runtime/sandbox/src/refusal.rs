@@ -85,6 +85,7 @@ impl From<ModelError> for Refusal {
     fn from(error: ModelError) -> Self {
         match error {
             ModelError::Argument(message) => Self::argument(message),
+            ModelError::Unsupported(message) => Self::new(ErrorCode::Unsupported, message),
             ModelError::Compute(error) => error.into(),
             ModelError::Candle(error) => error.into(),
             error => Self::new(ErrorCode::DeviceError, error.to_string()),

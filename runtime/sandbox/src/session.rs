@@ -203,6 +203,7 @@ impl Session {
         if let Some(alive) = self.alive.take() {
             // The outcome is of no use: either way nothing of the method is left.
             let _ = deeply(move || drop(alive));
+            self.learner.unpatch_all();
         }
     }
 }

@@ -16,7 +16,10 @@ use tunebox_compute::{Device, Tensor};
 use wasmtime::component::{HasData, Resource, ResourceTable};
 
 use crate::cause::Cause;
-pub(crate) use crate::entries::{BatchEntry, Charge, Held, RowsEntry, ScopeEntry, ScoresEntry, TensorEntry, ViewEntry};
+pub(crate) use crate::entries::{
+    BatchEntry, Charge, CompletionsEntry, Held, PatchEntry, RowsEntry, SamplerEntry, ScopeEntry, ScoresEntry,
+    TensorEntry, ViewEntry,
+};
 use crate::fault::GuestFault;
 use crate::learner::{Absent, Learner};
 use crate::limits::Limits;
@@ -50,6 +53,8 @@ pub(crate) struct State {
     pub(crate) fault: Option<GuestFault>,
     /// Names of snapshots taken.
     pub(crate) snapshots: BTreeSet<String>,
+    /// Active patches.
+    pub(crate) patches: usize,
     seed: u64,
     streams: BTreeMap<String, Stream>,
     live: BTreeMap<u64, u32>,
@@ -115,6 +120,7 @@ impl State {
             scores: BTreeMap::new(),
             fault: None,
             snapshots: BTreeSet::new(),
+            patches: 0,
             seed,
             streams: streams.into_iter().map(at).collect(),
             live: BTreeMap::new(),

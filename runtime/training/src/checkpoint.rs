@@ -15,7 +15,7 @@ use crate::data::Cursor;
 use crate::digest::{from_hexadecimal, hexadecimal};
 use crate::error::Error;
 use crate::files::{self, Draft};
-use crate::learner::Student;
+use crate::learner::{Student, published};
 
 /// The layout of `state.json`.
 const SCHEMA: u32 = 1;
@@ -24,7 +24,7 @@ const OPTIMIZER: &str = "optimizer.safetensors";
 const SNAPSHOTS: &str = "snapshots.safetensors";
 
 /// Settings that change nothing about the bits of a run.
-const FREE: [&str; 13] = [
+const FREE: [&str; 14] = [
     "run.",
     "limits.",
     "model.path",
@@ -33,6 +33,7 @@ const FREE: [&str; 13] = [
     "data.path",
     "data.validation",
     "train.recompute",
+    "train.cache-reference",
     "train.skip-non-finite",
     "train.validate-every",
     "train.save-every",
@@ -56,6 +57,9 @@ pub(crate) struct Identity {
     pub(crate) tokens: String,
     /// SHA-256 of the method's component.
     pub(crate) method: String,
+    /// SHA-256 of each verifier's component.
+    #[serde(default)]
+    pub(crate) verifiers: Vec<String>,
     /// Every setting that matters, by its dotted name.
     pub(crate) settings: BTreeMap<String, Value>,
 }
@@ -73,6 +77,7 @@ impl Identity {
             self.version == now.version,
             format!("it was begun by tunebox {}, this is {}", self.version, now.version),
         );
+        compare(self.verifiers == now.verifiers, "the verifiers are others".into());
         compare(self.model == now.model, "the weights of the model are others".into());
         compare(self.adapter == now.adapter, "the adapter that it began with is another".into());
         compare(self.data == now.data, "the data file is another".into());
@@ -200,6 +205,8 @@ pub(crate) fn save(run: &Path, place: Place, student: &Student, keep: usize) -> 
     files::create_folder(&run.join("steps"))?;
     let draft = Draft::begin(&target)?;
     files::explained(student.policy.save(draft.path()))?;
+    files::explained(student.policy.save_edits(draft.path()))?;
+    published::save(&student.published, draft.path())?;
     let (first, second, updates) = student.optimizer.state();
     draft.write(OPTIMIZER, &tensors([("first", &first), ("second", &second)])?)?;
     if !student.snapshots.is_empty() {
@@ -237,6 +244,8 @@ pub(crate) fn restore(folder: &Path, state: &State, student: &mut Student) -> Re
         }
     }
     student.policy.restore(folder)?;
+    student.policy.restore_edits(folder)?;
+    student.published = published::restore(folder)?;
     student.policy.resume_at(state.generation);
     let names = ["first".to_owned(), "second".to_owned()];
     let mut moments = read_tensors(&folder.join(OPTIMIZER), &names, &device, student)?.into_iter();

@@ -47,6 +47,18 @@ pub enum Error {
         /// The peak rate of the run.
         rate: f64,
     },
+    /// A verifier that fails on most completions.
+    #[error("the verifier `{verifier}` failed on {failed} of {of} completions")]
+    Verifier {
+        /// Its name in the run.
+        verifier: String,
+        /// How many calls failed.
+        failed: usize,
+        /// Of how many.
+        of: usize,
+        /// Why the first one did, safe to show.
+        reason: String,
+    },
     /// The folder of a new run is there already.
     #[error("the run `{name}` exists already")]
     RunExists {
@@ -154,6 +166,7 @@ impl Explain for Error {
 
     fn why(&self) -> Option<String> {
         match self {
+            Self::Verifier { reason, .. } => Some(reason.clone()),
             Self::Different { .. } => {
                 Some("a resumed run ends in the same bits as one never stopped, or not at all".into())
             }
@@ -184,6 +197,9 @@ impl Explain for Error {
             Self::Step { source, kept: Some(_) } if matches!(&**source, Self::File(error) if error.disk_full()) => {
                 Some("free some space, then the same command with `--resume`".into())
             }
+            Self::Verifier { .. } => Some(
+                "mend the verifier, or give it more with `--set limits.verifier-seconds=…`; then `--resume`".into(),
+            ),
             Self::RunExists { resumable: true, .. } => {
                 Some("`--resume` goes on with it; another `--name` starts anew".into())
             }
@@ -203,6 +219,7 @@ impl Explain for Error {
     fn exit(&self) -> Exit {
         match self {
             Self::NonFinite { .. } => Exit::No,
+            Self::Verifier { .. } => Exit::Sandbox,
             other => other.below().map_or(Exit::Usage, Explain::exit),
         }
     }

@@ -3,6 +3,11 @@
 //! Clipping, the rate of an update and the guard against numbers that are not finite are
 //! here; when an update is due is the loop's business, and a method's if it asks.
 
+mod editing;
+pub(crate) mod reference;
+pub(crate) mod published;
+mod sampling;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -13,7 +18,11 @@ use tunebox_compute::{Device, Error as ComputeError, Tensor};
 use tunebox_model::error::Error;
 use tunebox_model::policy::{Policy, Scored, Seeds, View};
 use tunebox_model::rows::Rows;
-use tunebox_sandbox::Learner;
+use tunebox_sandbox::{Direction, Learner};
+
+pub(crate) use sampling::Desk;
+
+use reference::References;
 
 /// How fast a run learns.
 #[derive(Debug, Clone)]
@@ -56,6 +65,12 @@ pub(crate) struct Student {
     pub(crate) optimizer: AdamW,
     /// Flat copies of the trained numbers, as they were when a method took a snapshot.
     pub(crate) snapshots: BTreeMap<String, Tensor>,
+    /// Directions that the method handed to the artifact, by layer.
+    pub(crate) published: BTreeMap<usize, Direction>,
+    /// What it writes with, and who judges it.
+    pub(crate) desk: Desk,
+    /// What is known of the reference; none scores everything anew.
+    pub(crate) references: Option<References>,
     pace: Pace,
     device: Device,
     step: u64,
@@ -72,6 +87,9 @@ impl Student {
             policy,
             optimizer,
             snapshots: BTreeMap::new(),
+            desk: Desk::default(),
+            published: BTreeMap::new(),
+            references: None,
             pace,
             device,
             step: 0,
@@ -81,11 +99,18 @@ impl Student {
         }
     }
 
+    /// The same student at a desk: it may write, and is judged.
+    pub(crate) fn at(mut self, desk: Desk) -> Self {
+        self.desk = desk;
+        self
+    }
+
     /// Begins a step, counted from 0; the account of the one before is forgotten.
     pub(crate) fn begin(&mut self, step: u64) {
         self.step = step;
         self.progress = Progress::default();
         self.fault = None;
+        self.desk.begin();
     }
 
     /// What the updates of the present step did.
@@ -134,7 +159,11 @@ impl Learner for Student {
         temperature: f32,
         keep: bool,
     ) -> Result<Scored, Error> {
-        let scored = self.policy.score(view, rows, taps, temperature, keep)?;
+        let alone = *view == View::Reference && taps == TapSet::default() && temperature == 1.0;
+        let scored = match &mut self.references {
+            Some(references) if alone => references.score(&self.policy, rows)?,
+            _ => self.policy.score(view, rows, taps, temperature, keep)?,
+        };
         // Weights that went astray show here first; the method only sees a loss that it cannot hand in.
         if !scored.taps.logprob.sum_all()?.to_scalar::<f32>()?.is_finite() {
             self.fault = Some("loss");

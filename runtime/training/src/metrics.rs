@@ -10,6 +10,7 @@ use tunebox_sandbox::Combine;
 use crate::error::Error;
 use crate::files::{self, Lines};
 use crate::observer::StepEvent;
+use crate::validation::PassRate;
 
 /// The file's name in a run's folder.
 pub(crate) const FILE: &str = "metrics.jsonl";
@@ -96,6 +97,28 @@ impl MetricsFile {
     pub(crate) fn validation(&mut self, step: u64, loss: f64) -> Result<(), Error> {
         let row = json!({ "step": step, "validation-loss": loss });
         self.push(row.as_object().cloned().unwrap_or_default())
+    }
+
+    /// Adds the line of what the method reported after the last step, if it did.
+    pub(crate) fn closing(&mut self, step: u64, metrics: &[(String, f64)]) -> Result<(), Error> {
+        if metrics.is_empty() {
+            return Ok(());
+        }
+        let mut row = Map::from_iter([("step".to_owned(), json!(step)), ("closing".to_owned(), json!(true))]);
+        row.extend(metrics.iter().map(|(name, value)| (name.clone(), json!(value))));
+        self.push(row)
+    }
+
+    /// Adds the line of a look at the validation prompts.
+    pub(crate) fn passes(&mut self, step: u64, rate: PassRate) -> Result<(), Error> {
+        let mut row = Map::new();
+        row.insert("step".into(), json!(step));
+        row.insert("validation-pass-at-1".into(), json!(rate.at_one));
+        if rate.k > 1 {
+            row.insert(format!("validation-pass-at-{}", rate.k), json!(rate.at_k));
+        }
+        row.insert("validation-reward".into(), json!(rate.reward));
+        self.push(row)
     }
 
     /// Makes sure that the lines survive a power cut.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::plan::PlanSummary;
+use crate::validation::PassRate;
 
 /// Somebody who watches a run.
 pub trait Observer {
@@ -30,6 +31,13 @@ pub enum Event<'a> {
         step: u64,
         /// Mean negative log-likelihood of a target token.
         loss: f64,
+    },
+    /// The validation prompts were answered, and the answers judged.
+    Passed {
+        /// Finished steps.
+        step: u64,
+        /// How often they pass.
+        rate: PassRate,
     },
     /// A checkpoint is on the disk.
     Saved {

@@ -1,16 +1,23 @@
-//! How well the model foretells data that it never learns from.
+//! How well the model does on data that it never learns from.
 //!
-//! The mean negative log-likelihood of a target token, through the policy; for pairs, of the
-//! better answer. Nothing of it reaches the method.
+//! Where there are answers: the mean negative log-likelihood of a target token, through the policy; for
+//! pairs, of the better answer. Where there are prompts: the model answers each a few times, and the
+//! run's verifiers judge. Nothing of it reaches the method.
 
 use std::sync::Arc;
 
 use tunebox_compute::fused::TapSet;
+use tunebox_compute::random::Stream;
+use tunebox_model::generate::{Sampling, generate};
 use tunebox_model::rows::Rows;
 use tunebox_model::{Policy, View};
 
 use crate::data::Dataset;
 use crate::error::Error;
+use crate::panel::{Asked, Panel};
+
+/// The verdict of the first verifier from which on a completion passes.
+const PASS: f32 = 0.5;
 
 /// Scores a data set; `batch` examples at a time.
 pub(crate) fn validate(policy: &Policy, data: &Dataset, batch: usize) -> Result<f64, Error> {
@@ -26,4 +33,79 @@ pub(crate) fn validate(policy: &Policy, data: &Dataset, batch: usize) -> Result<
         total -= logprobs.iter().map(|value| f64::from(*value)).sum::<f64>();
     }
     Ok(total / targets.max(1) as f64)
+}
+
+/// How often answers to held-out prompts pass.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PassRate {
+    /// The share of all answers that pass.
+    pub at_one: f64,
+    /// The share of prompts of which at least one answer passes.
+    pub at_k: f64,
+    /// Answers of each prompt.
+    pub k: usize,
+    /// The mean weighted reward of an answer that could be judged.
+    pub reward: f64,
+}
+
+/// Answers every prompt of a data set `k` times at temperature 1 and has the answers judged. An answer
+/// passes when the first verifier gives it 0.5 or more. The same seed draws the same at every look, so
+/// that two looks differ by the weights alone.
+///
+/// # Errors
+/// When generation fails, or a verifier fails on most answers.
+pub fn pass_rate(
+    policy: &Policy,
+    data: &Dataset,
+    panel: &mut Panel,
+    k: usize,
+    room: usize,
+    seed: u64,
+) -> Result<PassRate, Error> {
+    let prompts: Vec<Vec<u32>> = data.examples.iter().map(|example| example.sides[0].ids.clone()).collect();
+    let seed = Stream::new(seed, "validation").next_u64();
+    let sampling = Sampling { max_tokens: room, seed, completions: k, ..Sampling::default() };
+    let completions = generate(policy, &View::Policy, &prompts, &sampling, &mut |_, _| true)?;
+    let tokenizer = policy.model().tokenizer()?;
+    let mut asked = Vec::with_capacity(completions.len());
+    for (number, completion) in completions.iter().enumerate() {
+        let Some(question) = &data.examples[number / k].question else { continue };
+        let completion = tokenizer.decode(&completion.ids, true).map_err(tunebox_model::error::Error::from)?;
+        asked.push(Asked { question, completion });
+    }
+    let weights: Vec<f32> = panel.names_and_weights().into_iter().map(|(_, weight)| weight).collect();
+    Ok(rate(&panel.verdicts(&asked)?, &weights, k))
+}
+
+/// The rates of some verdicts, a row a completion, those of one prompt side by side.
+pub(crate) fn rate(verdicts: &[Vec<f32>], weights: &[f32], k: usize) -> PassRate {
+    let passes: Vec<bool> = verdicts.iter().map(|row| row.first().is_some_and(|verdict| *verdict >= PASS)).collect();
+    let share = |count: usize, of: usize| count as f64 / of.max(1) as f64;
+    let any = passes.chunks(k).filter(|group| group.contains(&true)).count();
+    let judged = verdicts.iter().filter(|row| row.iter().any(|verdict| !verdict.is_nan()));
+    let rewards: Vec<f64> = judged
+        .map(|row| {
+            let there = row.iter().zip(weights).filter(|(verdict, _)| !verdict.is_nan());
+            there.map(|(verdict, weight)| f64::from(verdict * weight)).sum()
+        })
+        .collect();
+    PassRate {
+        at_one: share(passes.iter().filter(|pass| **pass).count(), passes.len()),
+        at_k: share(any, passes.len().div_ceil(k)),
+        k,
+        reward: rewards.iter().sum::<f64>() / rewards.len().max(1) as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prompt_passes_when_one_of_its_answers_does() {
+        let verdicts = [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [f32::NAN, f32::NAN]].map(Vec::from);
+        let found = rate(&verdicts, &[1.0, 0.5], 2);
+
+        assert_eq!(found, PassRate { at_one: 0.25, at_k: 0.5, k: 2, reward: 0.5 });
+    }
 }

@@ -13,6 +13,8 @@ pub(crate) struct Setting {
     pub(crate) high: Option<String>,
     pub(crate) above: Option<String>,
     pub(crate) below: Option<String>,
+    /// The field holds settings itself.
+    pub(crate) flatten: bool,
 }
 
 impl Setting {
@@ -21,6 +23,10 @@ impl Setting {
         let mut setting = Self::default();
         for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("setting")) {
             attribute.parse_nested_meta(|entry| {
+                if entry.path.is_ident("flatten") {
+                    setting.flatten = true;
+                    return Ok(());
+                }
                 let value: Expr = entry.value()?.parse()?;
                 let place = match entry.path.require_ident()?.to_string().as_str() {
                     "default" => {
@@ -31,7 +37,7 @@ impl Setting {
                     "high" => &mut setting.high,
                     "above" => &mut setting.above,
                     "below" => &mut setting.below,
-                    _ => return Err(entry.error("a setting knows `default`, `low`, `high`, `above` and `below`")),
+                    _ => return Err(entry.error("a setting knows `default`, `low`, `high`, `above`, `below` and `flatten`")),
                 };
                 *place = Some(number(&value)?);
                 Ok(())

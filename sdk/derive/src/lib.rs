@@ -8,13 +8,15 @@ mod choice;
 mod json;
 mod method;
 mod settings;
+mod verifier;
 
 use proc_macro::TokenStream;
 
 /// Settings of a method: a struct whose fields have a doc comment and `#[setting(default = …)]`.
 ///
 /// Beside the default stand `low`, `high` (inclusive), `above`, `below` (exclusive).
-/// A field `label_smoothing` is the setting `label-smoothing`.
+/// A field `label_smoothing` is the setting `label-smoothing`. A field with `#[setting(flatten)]` is a
+/// struct of settings itself; its settings stand among the others.
 #[proc_macro_derive(Settings, attributes(setting))]
 pub fn settings(input: TokenStream) -> TokenStream {
     finish(syn::parse(input).and_then(settings::derive))
@@ -35,6 +37,14 @@ pub fn choice(input: TokenStream) -> TokenStream {
 #[proc_macro]
 pub fn method(input: TokenStream) -> TokenStream {
     finish(syn::parse(input).and_then(method::expand))
+}
+
+/// Makes a type the component's verifier and writes its manifest.
+///
+/// `verifier! { Type, paper: "…" }`; the paper may be left out.
+#[proc_macro]
+pub fn verifier(input: TokenStream) -> TokenStream {
+    finish(syn::parse(input).and_then(verifier::expand))
 }
 
 /// Code, or the error at its place in the source.

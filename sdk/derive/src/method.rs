@@ -86,6 +86,18 @@ pub(crate) fn expand(declaration: Declaration) -> syn::Result<TokenStream> {
 
 /// The manifest up to the interface's version.
 fn head(declaration: &Declaration) -> String {
+    let mut json = package(declaration.paper.as_deref());
+    json.push_str(&format!(",\"shape\":{}", json::string(&declaration.shape)));
+    json.extend(declaration.batch.as_ref().map(|batch| format!(",\"batch\":{}", json::string(batch))));
+    json.push_str(&format!(
+        ",\"metrics\":{},\"interface\":\"",
+        json::strings(declaration.metrics.iter().map(String::as_str)),
+    ));
+    json
+}
+
+/// What the package table of `Cargo.toml` gives to a manifest, from its opening brace on.
+pub(crate) fn package(paper: Option<&str>) -> String {
     let package = |key: &str| std::env::var(key).unwrap_or_default();
     let mut json = format!(
         "{{\"name\":{},\"version\":{},\"description\":{}",
@@ -93,16 +105,10 @@ fn head(declaration: &Declaration) -> String {
         json::string(&package("CARGO_PKG_VERSION")),
         json::string(&package("CARGO_PKG_DESCRIPTION")),
     );
-    json.extend(declaration.paper.as_ref().map(|paper| format!(",\"paper\":{}", json::string(paper))));
+    json.extend(paper.map(|paper| format!(",\"paper\":{}", json::string(paper))));
     let licence = package("CARGO_PKG_LICENSE");
     if !licence.is_empty() {
         json.push_str(&format!(",\"licence\":{}", json::string(&licence)));
     }
-    json.push_str(&format!(",\"shape\":{}", json::string(&declaration.shape)));
-    json.extend(declaration.batch.as_ref().map(|batch| format!(",\"batch\":{}", json::string(batch))));
-    json.push_str(&format!(
-        ",\"metrics\":{},\"interface\":\"",
-        json::strings(declaration.metrics.iter().map(String::as_str)),
-    ));
     json
 }

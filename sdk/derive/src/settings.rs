@@ -24,10 +24,7 @@ pub(crate) fn derive(input: DeriveInput) -> syn::Result<TokenStream> {
         _ => quote!(",", #parts),
     });
     let checks = entries.iter().map(|(_, check)| check);
-    let reads = fields.iter().map(|field| {
-        let (identifier, name) = (&field.ident, field.ident.as_ref().map(kebab));
-        quote!(#identifier: ::tunebox::settings::field(values, #name)?)
-    });
+    let reads = fields.iter().map(|field| read(field)).collect::<syn::Result<Vec<_>>>()?;
 
     let (identifier, (generics, arguments, condition)) = (&input.ident, input.generics.split_for_impl());
     Ok(quote! {
@@ -47,9 +44,22 @@ pub(crate) fn derive(input: DeriveInput) -> syn::Result<TokenStream> {
     })
 }
 
+/// How a field gets its value.
+fn read(field: &Field) -> syn::Result<TokenStream> {
+    let (identifier, name, kind) = (&field.ident, field.ident.as_ref().map(kebab), &field.ty);
+    if Setting::read(&field.attrs)?.flatten {
+        return Ok(quote!(#identifier: <#kind as ::tunebox::Settings>::read(values)?));
+    }
+    Ok(quote!(#identifier: ::tunebox::settings::field(values, #name)?))
+}
+
 /// One setting as parts of JSON text, and what can be checked of its default while compiling.
 fn entry(field: &Field) -> syn::Result<(TokenStream, TokenStream)> {
     let (kind, setting) = (&field.ty, Setting::read(&field.attrs)?);
+    if setting.flatten {
+        let parts = quote!(::tunebox::manifest::inner(<#kind as ::tunebox::Settings>::MANIFEST));
+        return Ok((parts, TokenStream::new()));
+    }
     let doc = documentation(&field.attrs);
     if doc.is_empty() {
         return Err(syn::Error::new_spanned(

@@ -14,3 +14,16 @@ wit_bindgen::generate!({
 });
 
 pub use wit_bindgen::rt as runtime;
+
+/// The second world.
+pub mod judging {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        world: "verifier",
+        generate_all,
+        pub_export_macro: true,
+        export_macro_name: "export_verifier",
+        default_bindings_module: "::tunebox::bindings::judging",
+        runtime_path: "::tunebox::bindings::runtime",
+    });
+}

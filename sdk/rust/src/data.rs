@@ -14,6 +14,10 @@ impl Rows {
         &self.0
     }
 
+    pub(crate) fn from_handle(handle: data::Rows) -> Self {
+        Self(handle)
+    }
+
     /// How many rows there are.
     pub fn count(&self) -> u32 {
         self.0.count()
@@ -52,6 +56,13 @@ impl Rows {
     pub fn targets(&self) -> u32 {
         self.0.targets()
     }
+
+    /// The same rows with every token a target that has a predecessor: for losses that learn the
+    /// prompt as well.
+    #[track_caller]
+    pub fn whole(&self) -> Rows {
+        Rows(certain(self.0.whole()))
+    }
 }
 
 /// What one call of `step` works on.
@@ -60,6 +71,10 @@ pub struct Batch<'step>(&'step data::Batch);
 impl<'step> Batch<'step> {
     pub(crate) fn new(handle: &'step data::Batch) -> Self {
         Self(handle)
+    }
+
+    pub(crate) fn handle(&self) -> &data::Batch {
+        self.0
     }
 
     /// The kinds of rows in the batch: `example`, or `chosen` and `rejected`, or `prompt`, …
@@ -89,6 +104,12 @@ impl<'step> Batch<'step> {
     #[track_caller]
     pub fn window_targets(&self, side: &str) -> Result<u32> {
         checked(self.0.window_targets(side))
+    }
+
+    /// The same count for the [`whole`](Rows::whole) rows of this side. At least 1.
+    #[track_caller]
+    pub fn window_tokens(&self, side: &str) -> Result<u32> {
+        checked(self.0.window_tokens(side))
     }
 
     /// Records of the whole accumulation window. At least 1.

@@ -13,23 +13,35 @@ extern crate self as tunebox;
 
 #[doc(hidden)]
 pub mod bindings;
+pub mod contrast;
 pub mod data;
 pub mod error;
+pub mod hidden;
 pub mod learn;
 pub mod loss;
 #[doc(hidden)]
 pub mod manifest;
 pub mod method;
 pub mod model;
+pub mod pair;
+pub mod patch;
+pub mod policy_gradient;
 pub mod prelude;
+pub mod reward;
 pub mod run;
+pub mod sample;
 pub mod settings;
 pub mod tensor;
+pub mod text;
+pub mod verifier;
+pub mod weights;
 
 pub use data::{Batch, Rows};
 pub use error::{Error, ErrorCode, Result};
 pub use method::Method;
 pub use model::{Scores, Taps, View};
+pub use pair::Pair;
 pub use settings::{Choice, Settings};
 pub use tensor::Tensor;
-pub use tunebox_derive::{Choice, Settings, method};
+pub use tunebox_derive::{Choice, Settings, method, verifier};
+pub use verifier::Verifier;

@@ -1,6 +1,6 @@
 //! Pieces that losses share. Every mean takes its denominator, so that accumulation cannot change a loss.
 
-use crate::tensor::All;
+use crate::tensor::{All, choose};
 use crate::{Scores, Tensor};
 
 /// Σ of per-token values over `denominator`, usually [`window_targets`](crate::Batch::window_targets): one element.
@@ -26,6 +26,26 @@ pub fn row_mean(per_row: &Tensor, denominator: u32) -> Tensor {
 #[track_caller]
 pub fn sequence_logprob(scores: &Scores) -> Tensor {
     scores.logprob().sum(1)
+}
+
+/// The mean log-probability of each row's targets: `[rows]`; `lengths` is [`Rows::lengths`](crate::Rows::lengths).
+#[track_caller]
+pub fn mean_logprob(scores: &Scores, lengths: &Tensor) -> Tensor {
+    sequence_logprob(scores) / lengths.clamp(Some(1.0), None)
+}
+
+/// −(1 − ε) log σ(x) − ε log σ(−x), the logistic loss of a margin with a share ε of flipped labels.
+#[track_caller]
+pub fn smoothed_logistic(margin: &Tensor, smoothing: f32) -> Tensor {
+    let right = -margin.log_sigmoid();
+    if smoothing == 0.0 { right } else { right * (1.0 - smoothing) - (-margin).log_sigmoid() * smoothing }
+}
+
+/// log(1 − eˣ) for x < 0, exact at both ends.
+#[track_caller]
+pub fn log_one_minus_exp(x: &Tensor) -> Tensor {
+    let near = x.greater(-std::f32::consts::LN_2); // 1 − eˣ is small there
+    choose(&near, (-x.exp_minus_one()).log(), (-x.exp()).log_one_plus())
 }
 
 /// How much likelier the policy finds each row than the reference does, log π − log π_ref: `[rows]`.

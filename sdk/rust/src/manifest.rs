@@ -40,6 +40,12 @@ pub const fn text(bytes: &'static [u8]) -> &'static str {
     }
 }
 
+/// A list without its brackets: the settings of a struct that stand among those of another.
+pub const fn inner(list: &'static str) -> &'static str {
+    let (_, rest) = list.split_at(1);
+    rest.split_at(rest.len() - 1).0
+}
+
 /// The key, unless there is nothing for it to name.
 pub const fn key_of(key: &'static str, value: &'static str) -> &'static str {
     if value.is_empty() { "" } else { key }

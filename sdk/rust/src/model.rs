@@ -9,6 +9,12 @@ pub use crate::bindings::tunebox::method::model::Taps;
 /// A set of weights to look through.
 pub struct View(model::View);
 
+impl View {
+    pub(crate) fn handle(&self) -> &model::View {
+        &self.0
+    }
+}
+
 /// The model with the adapter, as it is now.
 pub fn policy() -> View {
     View(model::policy())
@@ -77,7 +83,7 @@ impl Scores {
 /// Costs one forward pass.
 #[track_caller]
 pub fn score(view: &View, rows: &Rows, taps: Taps, temperature: f32) -> Result<Scores> {
-    checked(model::score(&view.0, rows.handle(), taps, temperature)).map(Scores)
+    checked(model::score(view.handle(), rows.handle(), taps, temperature)).map(Scores)
 }
 
 /// Scores rows through the policy, so that a loss built on the taps can be minimised.
@@ -85,4 +91,18 @@ pub fn score(view: &View, rows: &Rows, taps: Taps, temperature: f32) -> Result<S
 #[track_caller]
 pub fn score_for_learning(rows: &Rows, taps: Taps, temperature: f32) -> Result<Scores> {
     checked(model::score_for_learning(rows.handle(), taps, temperature)).map(Scores)
+}
+
+/// log p of each of some tokens as the next one after the end of each row: `[rows, ids]`, without gradient.
+/// Costs one forward pass.
+#[track_caller]
+pub fn next_token(view: &View, rows: &Rows, ids: &[u32]) -> Result<Tensor> {
+    checked(model::next_token(&view.0, rows.handle(), ids)).map(Tensor::new)
+}
+
+/// KL(`view` ‖ `other`) of the token that follows each row, in nats: `[rows]`, without gradient.
+/// Costs two forward passes.
+#[track_caller]
+pub fn divergence(view: &View, other: &View, rows: &Rows) -> Result<Tensor> {
+    checked(model::divergence(&view.0, &other.0, rows.handle())).map(Tensor::new)
 }

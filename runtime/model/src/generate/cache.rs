@@ -5,6 +5,7 @@ use tunebox_compute::Tensor;
 use tunebox_compute::fused::{self, Segments};
 
 use super::writer::Writer;
+use crate::decoder::hook::Spoken;
 use crate::decoder::lens::Lens;
 use crate::decoder::{Block, stack};
 use crate::error::Result;
@@ -25,9 +26,9 @@ struct Layer {
     values: Vec<f32>,
 }
 
-/// The blocks of a view, with rotations for sequences up to a length.
-pub(super) fn blocks(lens: &Lens<'_>, longest: usize) -> Result<Vec<Block>> {
-    (0..lens.model.configuration.layers).map(|layer| lens.block(layer, longest)).collect()
+/// The blocks of a view, with rotations for sequences up to a length; patches ask whose tokens they see.
+pub(super) fn blocks(lens: &Lens<'_>, longest: usize, spoken: &Spoken) -> Result<Vec<Block>> {
+    (0..lens.model.configuration.layers).map(|layer| lens.block(layer, longest, spoken)).collect()
 }
 
 /// Runs the prompts of some completions: the hidden row after each prompt, `[completions, hidden]`.
@@ -59,6 +60,7 @@ pub(super) fn step(lens: &Lens<'_>, blocks: &[Block], active: &mut [&mut Writer]
     let positions: Vec<u32> = active.iter().map(|writer| writer.cache.length as u32).collect();
     let mut hidden = stack::embed(lens, &ids)?;
     for (layer, block) in blocks.iter().enumerate() {
+        hidden = block.before.forward(hidden)?;
         let attention = &block.attention;
         let projected = attention.project(&hidden, &positions)?;
         let (keys, values) = (rows(projected.key())?, rows(projected.value())?);
@@ -69,7 +71,7 @@ pub(super) fn step(lens: &Lens<'_>, blocks: &[Block], active: &mut [&mut Writer]
         let values: Vec<&[f32]> = active.iter().map(|writer| writer.cache.layers[layer].values.as_slice()).collect();
         let mixed = fused::attention_cached(projected.query(), &keys, &values, &attention.shape)?;
         let middle = attention.complete(&hidden, &mixed)?;
-        hidden = block.feed_forward.forward(&middle)?.0;
+        hidden = block.after.forward(block.feed_forward.forward(&middle)?.0)?;
     }
     for writer in active.iter_mut() {
         writer.cache.length += 1;
@@ -85,6 +87,7 @@ fn run_prompts(lens: &Lens<'_>, blocks: &[Block], prompts: &[&[u32]]) -> Result<
     let mut caches: Vec<Cache> = lengths.iter().map(|length| Cache { layers: Vec::new(), length: *length }).collect();
     let mut hidden = stack::embed(lens, &ids)?;
     for block in blocks {
+        hidden = block.before.forward(hidden)?;
         let attention = &block.attention;
         let projected = attention.project(&hidden, &positions)?;
         let (keys, values) = (rows(projected.key())?, rows(projected.value())?);
@@ -98,7 +101,7 @@ fn run_prompts(lens: &Lens<'_>, blocks: &[Block], prompts: &[&[u32]]) -> Result<
         let (query, key, value) = (projected.query(), projected.key(), projected.value());
         let (mixed, _) = fused::attention(query, key, value, &segments, &attention.shape)?;
         let middle = attention.complete(&hidden, &mixed)?;
-        hidden = block.feed_forward.forward(&middle)?.0;
+        hidden = block.after.forward(block.feed_forward.forward(&middle)?.0)?;
     }
     let mut end = 0;
     let lasts: Vec<u32> = lengths

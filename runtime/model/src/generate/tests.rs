@@ -67,6 +67,30 @@ fn completions_do_not_depend_on_batching() {
 }
 
 #[test]
+fn log_probabilities_do_not_depend_on_batching_either() {
+    let policy = policy(endless(tiny::qwen2()));
+    let sampling = Sampling { completions: 5, temperature: 0.8, top_k: 9, top_p: 0.9, ..sampling() };
+    let together = run(&policy, &prompts(), &sampling);
+    for (number, prompt) in prompts().into_iter().enumerate() {
+        let alone = Sampling { first_prompt: number as u64, ..sampling.clone() };
+        for (alone, together) in run(&policy, &[prompt], &alone).iter().zip(&together[number * 5..]) {
+            assert_eq!(alone.ids, together.ids);
+            let far = alone.logprobs.iter().zip(&together.logprobs).any(|(one, other)| (one - other).abs() > 1e-5);
+            assert!(!far, "{:?} alone, {:?} together", alone.logprobs, together.logprobs);
+        }
+    }
+}
+
+#[test]
+fn a_completion_ends_where_the_models_positions_end_whatever_its_neighbours() {
+    let short = Configuration { max_positions: 10, ..endless(tiny::llama()) };
+    let found = run(&policy(short.clone()), &prompts(), &sampling());
+    assert_eq!(found.iter().map(|completion| completion.ids.len()).collect::<Vec<_>>(), vec![4, 9, 7, 4]);
+    let full = Configuration { max_positions: 6, ..short };
+    assert!(generate(&policy(full), &View::Policy, &prompts(), &sampling(), &mut |_, _| true).is_err());
+}
+
+#[test]
 fn more_completions_than_a_batch_holds_are_all_written() {
     let policy = policy(tiny::llama());
     let many = Sampling { completions: 40, max_tokens: 3, ..sampling() };

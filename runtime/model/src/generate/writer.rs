@@ -59,7 +59,8 @@ impl<'a> Ending<'a> {
 }
 
 impl Writer {
-    pub(super) fn new(number: usize, sampling: &Sampling) -> Self {
+    /// A completion before its first token; `room` tokens follow its prompt at most.
+    pub(super) fn new(number: usize, sampling: &Sampling, room: usize) -> Self {
         let prompt = number / sampling.completions;
         let sample = number % sampling.completions;
         let name = format!("generate/{}/{sample}", sampling.first_prompt + prompt as u64);
@@ -67,7 +68,7 @@ impl Writer {
             number,
             prompt,
             stream: Stream::new(sampling.seed, &name),
-            max_tokens: sampling.max_tokens,
+            max_tokens: sampling.max_tokens.min(room),
             ids: Vec::new(),
             logprobs: Vec::new(),
             finished: false,
@@ -79,6 +80,11 @@ impl Writer {
     /// The prompt that it continues.
     pub(super) fn prompt(&self) -> usize {
         self.prompt
+    }
+
+    /// New tokens at most.
+    pub(super) fn max_tokens(&self) -> usize {
+        self.max_tokens
     }
 
     /// The token that the next one follows.

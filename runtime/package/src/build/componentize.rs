@@ -5,10 +5,11 @@ use wit_component::ComponentEncoder;
 use super::record;
 use super::{BuildError, Compiled, Record};
 use crate::component::{CONTRACT, interfaces};
-use crate::{Error, manifest, read_manifest, section};
+use crate::{Error, World, manifest, read_manifest, section};
 
-/// What every method exports.
-const EXPORT: &str = "tunebox:method/training@";
+/// What a component of each world exports.
+const EXPORTS: [(World, &str); 2] =
+    [(World::Method, "tunebox:method/training@"), (World::Verifier, "tunebox:method/verify@")];
 
 /// Wraps a module. Errors: no `method!` in it, a manifest that breaks a rule, imports beside the contract.
 pub(super) fn componentize(module: &[u8], record: &Record) -> Result<Compiled, Error> {
@@ -23,7 +24,15 @@ pub(super) fn componentize(module: &[u8], record: &Record) -> Result<Compiled, E
     if let Some(import) = found.imports.iter().find(|import| !import.starts_with(CONTRACT)) {
         return Err(BuildError::ForeignImport { import: import.clone() }.into());
     }
-    if !found.exports.iter().any(|export| export.starts_with(EXPORT)) {
+    if manifest.world == World::Verifier
+        && let Some(import) = found.imports.first()
+    {
+        return Err(BuildError::ForeignImport { import: import.clone() }.into());
+    }
+    let offers = |(world, name): &(World, &str)| {
+        *world == manifest.world && found.exports.iter().any(|export| export.starts_with(name))
+    };
+    if !EXPORTS.iter().any(offers) {
         return Err(BuildError::NoMethod.into());
     }
     Ok(Compiled { manifest, imports: found.imports, bytes })

@@ -2,6 +2,9 @@
 //!
 //! The tensors of a batch are made anew at each call and charged like any other.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use tunebox_compute::{Device, Tensor};
 use tunebox_model::rows::Rows;
 use wasmtime::component::Resource;
@@ -54,6 +57,16 @@ impl HostRows for Crossing<'_> {
         whole(self.table.get(&this)?.0.targets())
     }
 
+    fn whole(&mut self, this: Resource<RowsEntry>) -> Result<Resource<RowsEntry>, Refusal> {
+        self.enter("data.rows.whole")?;
+        let rows = self.table.get(&this)?.0.clone();
+        let tokens = rows.tokens() as u64;
+        self.work(tokens)?;
+        // An id and a mark a token, and the lists that hold them.
+        let reservation = self.reserve(5 * tokens + 48 * rows.count() as u64)?;
+        Ok(self.table.push(RowsEntry(Arc::new(rows.whole()), Some(reservation)))?)
+    }
+
     fn drop(&mut self, this: Resource<RowsEntry>) -> wasmtime::Result<()> {
         self.table.delete(this)?;
         Ok(())
@@ -70,7 +83,7 @@ impl HostBatch for Crossing<'_> {
         self.enter("data.batch.rows")?;
         let batch = self.table.get(&this)?.0.clone();
         match batch.sides.iter().find(|(name, _)| *name == side) {
-            Some((_, rows)) => Ok(self.table.push(RowsEntry(rows.clone()))?),
+            Some((_, rows)) => Ok(self.table.push(RowsEntry(rows.clone(), None))?),
             None => Err(no_side(&side, batch.sides.iter().map(|(name, _)| name.as_str()))),
         }
     }
@@ -93,11 +106,12 @@ impl HostBatch for Crossing<'_> {
 
     fn window_targets(&mut self, this: Resource<BatchEntry>, side: String) -> Result<u32, Refusal> {
         self.enter("data.batch.window-targets")?;
-        let targets = &self.table.get(&this)?.0.window_targets;
-        match targets.get(&side) {
-            Some(count) => Ok((*count).max(1)),
-            None => Err(no_side(&side, targets.keys().map(String::as_str))),
-        }
+        count_of(&self.table.get(&this)?.0.window_targets, &side)
+    }
+
+    fn window_tokens(&mut self, this: Resource<BatchEntry>, side: String) -> Result<u32, Refusal> {
+        self.enter("data.batch.window-tokens")?;
+        count_of(&self.table.get(&this)?.0.window_tokens, &side)
     }
 
     fn window_size(&mut self, this: Resource<BatchEntry>) -> wasmtime::Result<u32> {
@@ -131,6 +145,14 @@ impl State {
 
 fn whole(count: usize) -> wasmtime::Result<u32> {
     Ok(u32::try_from(count)?)
+}
+
+/// The count of a side, at least 1.
+fn count_of(counts: &BTreeMap<String, u32>, side: &str) -> Result<u32, Refusal> {
+    match counts.get(side) {
+        Some(count) => Ok((*count).max(1)),
+        None => Err(no_side(side, counts.keys().map(String::as_str))),
+    }
 }
 
 fn no_side<'a>(side: &str, sides: impl Iterator<Item = &'a str>) -> Refusal {

@@ -4,8 +4,14 @@
 //! that does the work. Nothing here may panic, loop without bound, or trust a number of the method.
 
 mod data;
+mod hidden;
 mod learn;
 mod model;
+mod patch;
+mod reward;
 mod run;
+mod sample;
 mod tensor;
+mod text;
 mod types;
+mod weights;

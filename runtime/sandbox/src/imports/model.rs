@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tunebox_compute::fused::TapSet;
 use tunebox_model::policy::View;
+use tunebox_model::rows::Rows;
 use wasmtime::component::Resource;
 
 use crate::bindings::model::{Host, HostScores, HostView, Taps};
@@ -15,6 +16,9 @@ use crate::printable::printable;
 use crate::refusal::Refusal;
 use crate::scores::ScoreRecord;
 use crate::state::{Charge, Crossing, RowsEntry, ScoresEntry, State, TensorEntry, ViewEntry};
+
+/// Tokens of one call of `next-token`.
+const MOST_IDS: usize = 4_096;
 
 impl HostView for Crossing<'_> {
     fn drop(&mut self, this: Resource<ViewEntry>) -> wasmtime::Result<()> {
@@ -123,9 +127,63 @@ impl Host for Crossing<'_> {
         self.enter("model.score-for-learning")?;
         self.make_scores(&View::Policy, &rows, taps, temperature, true)
     }
+
+    fn next_token(
+        &mut self,
+        view: Resource<ViewEntry>,
+        rows: Resource<RowsEntry>,
+        ids: Vec<u32>,
+    ) -> Result<Resource<TensorEntry>, Refusal> {
+        self.enter("model.next-token")?;
+        let view = self.table.get(&view)?.0.clone();
+        let rows = self.rows_with_ends(&rows)?;
+        if ids.is_empty() || ids.len() > MOST_IDS {
+            return Err(Refusal::argument(format!("1 to {MOST_IDS} tokens are asked for, these are {}", ids.len())));
+        }
+        let vocabulary = self.learner.sizes().vocabulary;
+        if let Some(id) = ids.iter().find(|id| **id as usize >= vocabulary) {
+            return Err(Refusal::argument(format!("token {id} is not in the vocabulary of {vocabulary}")));
+        }
+        let elements = rows.count() as u64 * ids.len() as u64;
+        self.work(elements + rows.count() as u64 * vocabulary as u64)?;
+        self.meters.pass()?;
+        let reservation = self.reserve(4 * elements)?;
+        let found = self.learner.next_token(&view, &rows, &ids)?;
+        self.give(found, &[], reservation)
+    }
+
+    fn divergence(
+        &mut self,
+        view: Resource<ViewEntry>,
+        other: Resource<ViewEntry>,
+        rows: Resource<RowsEntry>,
+    ) -> Result<Resource<TensorEntry>, Refusal> {
+        self.enter("model.divergence")?;
+        let (view, other) = (self.table.get(&view)?.0.clone(), self.table.get(&other)?.0.clone());
+        let rows = self.rows_with_ends(&rows)?;
+        let vocabulary = self.learner.sizes().vocabulary as u64;
+        self.work(2 * rows.count() as u64 * vocabulary)?;
+        self.meters.pass()?;
+        self.meters.pass()?;
+        let reservation = self.reserve(4 * rows.count() as u64)?;
+        let found = self.learner.divergence(&view, &other, &rows)?;
+        self.give(found, &[], reservation)
+    }
 }
 
 impl State {
+    /// Rows that each have a token for the next one to follow.
+    fn rows_with_ends(&self, rows: &Resource<RowsEntry>) -> Result<Arc<Rows>, Refusal> {
+        let rows = self.table.get(rows)?.0.clone();
+        if rows.count() == 0 {
+            return Err(Refusal::argument("there are no rows to continue"));
+        }
+        match rows.ids.iter().position(Vec::is_empty) {
+            Some(row) => Err(Refusal::argument(format!("row {row} is empty, so nothing follows its end"))),
+            None => Ok(rows),
+        }
+    }
+
     /// The record behind a handle.
     pub(crate) fn record(&self, handle: &Resource<ScoresEntry>) -> Result<&ScoreRecord, Refusal> {
         let ScoresEntry(number) = self.table.get(handle)?;

@@ -87,7 +87,15 @@ impl Walk<'_> {
         self.range(schema, value)?;
         match value {
             Value::Object(table) => self.table(schema, table),
-            Value::Array(items) => items.iter_mut().try_for_each(|item| self.value(&schema["items"], item)),
+            Value::Array(items) => items.iter_mut().enumerate().try_for_each(|(number, item)| {
+                if !item.is_object() {
+                    return self.value(&schema["items"], item);
+                }
+                self.path.push(number.to_string());
+                self.value(&schema["items"], item)?;
+                self.path.pop();
+                Ok(())
+            }),
             _ => Ok(()),
         }
     }

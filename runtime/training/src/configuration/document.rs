@@ -122,8 +122,16 @@ impl Document {
             DeValue::Datetime(time) => Value::String(time.to_string()),
             DeValue::Table(table) => Value::Object(self.take_table(path, table)?),
             DeValue::Array(items) => {
-                let items = items.iter().map(|item| self.take(path, item.get_ref()));
-                Value::Array(items.collect::<Result<_, _>>()?)
+                let mut values = Vec::with_capacity(items.len());
+                for (number, item) in items.iter().enumerate() {
+                    // A list of tables knows the place of each; of other lists one place is enough.
+                    let inside = matches!(item.get_ref(), DeValue::Table(_)).then(|| [path, &[number.to_string()]].concat());
+                    if let Some(inside) = &inside {
+                        self.spans.insert(inside.clone(), (item.span(), item.span()));
+                    }
+                    values.push(self.take(inside.as_deref().unwrap_or(path), item.get_ref())?);
+                }
+                Value::Array(values)
             }
             DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
                 Ok(number) => number.into(),
@@ -155,5 +163,11 @@ fn insert(tree: &mut Map<String, Value>, path: &[String], value: Value) -> Optio
         tree.insert(first.clone(), value);
         return Some(());
     }
-    insert(tree.entry(first.clone()).or_insert_with(|| Value::Object(Map::new())).as_object_mut()?, rest, value)
+    let next = tree.entry(first.clone()).or_insert_with(|| Value::Object(Map::new()));
+    match (next, rest) {
+        (Value::Array(items), [place, rest @ ..]) if !rest.is_empty() => {
+            insert(items.get_mut(place.parse::<usize>().ok()?)?.as_object_mut()?, rest, value)
+        }
+        (next, rest) => insert(next.as_object_mut()?, rest, value),
+    }
 }

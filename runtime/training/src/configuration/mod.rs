@@ -17,8 +17,8 @@ pub use check::schema;
 pub use document::{Document, Half};
 pub use fault::{ConfigurationError, Problem, Spot};
 pub use tables::{
-    AdapterTable, AllLinear, AnswersChoice, DataTable, Initialise, KindChoice, LimitsTable, MethodTable, ModelTable,
-    RunFile, RunTable, Targets, TrainTable,
+    AdapterTable, AllLinear, AnswersChoice, DataTable, Grant, Initialise, KindChoice, LimitsTable, MethodTable, ModelTable,
+    RunFile, RunTable, Targets, TrainTable, VerifierTable,
 };
 
 use crate::error::Error;
@@ -131,7 +131,11 @@ impl RunSettings {
     pub fn given(&self, key: &str) -> bool {
         let mut parts = key.split('.');
         let first = parts.next().and_then(|name| self.document.tree.get(name));
-        parts.fold(first, |value, name| value.and_then(|value| value.get(name))).is_some()
+        let below = |value: &'_ Value, name: &str| match value {
+            Value::Array(items) => name.parse().ok().and_then(|place: usize| items.get(place).cloned()),
+            other => other.get(name).cloned(),
+        };
+        parts.fold(first.cloned(), |value, name| value.and_then(|value| below(&value, name))).is_some()
     }
 
     /// The settings with every default filled in and every path absolute, as TOML that can be
@@ -152,6 +156,11 @@ impl RunSettings {
         file.data.validation.iter_mut().for_each(|written| settle("data.validation", written));
         if tunebox_package::builtin::find(&file.method.r#use).is_none() {
             settle("method.use", &mut file.method.r#use);
+        }
+        for (number, verifier) in file.verifier.iter_mut().enumerate() {
+            if tunebox_package::builtin::find_verifier(&verifier.r#use).is_none() {
+                settle(&format!("verifier.{number}.use"), &mut verifier.r#use);
+            }
         }
         file.run.folder = absolute(PathBuf::from(&file.run.folder));
         file.run.name = Some(name.to_owned());

@@ -18,6 +18,9 @@ pub struct RunFile {
     pub data: DataTable,
     /// How it learns.
     pub method: MethodTable,
+    /// What judges completions, for methods that learn from rewards: one `[[verifier]]` each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub verifier: Vec<VerifierTable>,
     /// The loop, the optimiser and the adapter.
     #[serde(default)]
     pub train: TrainTable,
@@ -98,9 +101,54 @@ pub enum AnswersChoice {
 pub struct MethodTable {
     /// A built-in method, a method folder, or a `.wasm` file.
     pub r#use: String,
+    /// Interfaces that a method only gets by name: `weights` to edit the model, `text` to read and write text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<Grant>,
     /// The method's own settings, checked against its manifest.
     #[serde(flatten)]
     pub settings: Map<String, Value>,
+}
+
+/// `[[verifier]]`: what judges completions. Every further key is a setting of the verifier.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct VerifierTable {
+    /// A built-in verifier, a verifier folder, or a `.wasm` file.
+    pub r#use: String,
+    /// What metrics call it; the verifier's own name unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its part in the reward: what its verdicts are multiplied with.
+    #[serde(default = "one")]
+    #[schemars(range(min = -1_000_000.0, max = 1_000_000.0))]
+    pub weight: f64,
+    /// The field of a record that it gets as the reference answer.
+    #[serde(default = "answer")]
+    pub answer: String,
+    /// The verifier's own settings, checked against its manifest.
+    #[serde(flatten)]
+    pub settings: Map<String, Value>,
+}
+
+/// An interface that a method only gets by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Grant {
+    /// Reading and editing the weights.
+    Weights,
+    /// Turning tokens into text and text into tokens.
+    Text,
+}
+
+impl Grant {
+    /// The interface's name in the contract.
+    #[must_use]
+    pub fn interface(self) -> &'static str {
+        match self {
+            Self::Weights => "weights",
+            Self::Text => "text",
+        }
+    }
 }
 
 /// `[train]`: the loop and the optimiser.
@@ -151,8 +199,13 @@ pub struct TrainTable {
     /// Updates between two looks at the validation data.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub validate_every: u32,
+    /// Completions of every validation prompt, for methods that answer prompts: k of pass@k.
+    #[schemars(range(min = 1, max = 4096))]
+    pub validate_completions: u32,
     /// Keep less for the backward pass and compute it again: less memory, some 25 % slower.
     pub recompute: bool,
+    /// Keep the log-probabilities of the reference for rows that come again, in memory and in the run's folder.
+    pub cache_reference: bool,
     /// Leave an update out when its gradient is not finite, instead of stopping.
     pub skip_non_finite: bool,
     /// Where to compute.
@@ -178,7 +231,9 @@ impl Default for TrainTable {
             keep: 3,
             log_every: 10,
             validate_every: 100,
+            validate_completions: 4,
             recompute: false,
+            cache_reference: true,
             skip_non_finite: false,
             device: "cpu".into(),
             adapter: AdapterTable::default(),
@@ -287,6 +342,30 @@ pub struct LimitsTable {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000_000_000_000_u64))]
     pub work: Option<u64>,
+    /// Passes through the model, forward or back, in one step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub passes: Option<u64>,
+    /// Bytes of activations that scores may keep for a gradient at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 65_536, max = 1_099_511_627_776_u64))]
+    pub activation_bytes: Option<u64>,
+    /// Tokens that the model may write in one step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000_000_000_u64))]
+    pub sampled_tokens: Option<u64>,
+    /// Verdicts of verifiers in one step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub verdicts: Option<u64>,
+    /// Seconds of one verdict of a verifier; past it the verifier could not judge.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0.0, "maximum" = 3_600.0))]
+    pub verifier_seconds: Option<f64>,
+    /// Bytes of a verifier's memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 65_536, max = 4_294_967_296_u64))]
+    pub verifier_memory: Option<u64>,
     /// Bytes of tensors that the method may read back in one step.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 4, max = 1_073_741_824))]
@@ -316,4 +395,12 @@ fn max_length() -> u32 {
 
 fn yes() -> bool {
     true
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn answer() -> String {
+    "answer".into()
 }

@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use tunebox_compute::explain::Explain;
 use tunebox_model::chat::{
     Answers, ChatError, ChatTemplate, Conversation, Encoded, Example as Pair, Message, encode_conversation,
-    encode_preference, encode_prompt_completion, encode_text,
+    encode_preference, encode_prompt, encode_prompt_completion, encode_text,
 };
 use tunebox_model::tokenizer::Tokenizer;
+
+use tunebox_sandbox::Question;
 
 use super::fault::LineFault;
 use super::record::{Content, Record, Turns};
@@ -21,6 +23,8 @@ pub struct Example {
     pub sides: Vec<Encoded>,
     /// Numbers of the record by name.
     pub columns: BTreeMap<String, f32>,
+    /// What verifiers may know, for prompts that the model answers itself.
+    pub question: Option<Question>,
     /// The line that it came from.
     pub line: u64,
 }
@@ -39,8 +43,11 @@ impl Example {
     }
 
     /// Cuts every side to `length` tokens; whether anything was cut, and `None` when a side has
-    /// no target left.
+    /// no target left. A prompt is never cut: one that leaves no room for an answer is `None`.
     pub(super) fn fit(&mut self, length: usize) -> Option<bool> {
+        if self.targets() == 0 {
+            return self.sides.iter().all(|side| side.ids.len() < length).then_some(false);
+        }
         let long = self.sides.iter().any(|side| side.ids.len() > length);
         for side in &mut self.sides {
             side.ids.truncate(length);
@@ -80,8 +87,61 @@ impl Encoder<'_> {
                 let (chosen, rejected) = encode_preference(self.tokenizer, &chosen, &rejected).map_err(refusal)?;
                 vec![chosen, rejected]
             }
+            Content::Instructions(harmful, harmless) => {
+                let side = |turns: &Option<Turns>| match turns {
+                    Some(turns) => self.instruction(&record, turns),
+                    None => Ok(absent()),
+                };
+                vec![side(harmful)?, side(harmless)?]
+            }
+            Content::Contrast(positive, negative) => {
+                vec![self.contrasted(&record, positive)?, self.contrasted(&record, negative)?]
+            }
+            Content::Prompt(prompt, fields) => {
+                let question = Question { prompt: asked(prompt), fields: fields.clone() };
+                let sides = vec![self.prompt(&record, prompt)?];
+                return Ok(Example { sides, columns: record.columns, question: Some(question), line });
+            }
         };
-        Ok(Example { sides, columns: record.columns, line })
+        Ok(Example { sides, columns: record.columns, question: None, line })
+    }
+
+    /// An instruction as the model is asked it: text is what the user says.
+    fn instruction(&self, record: &Record, turns: &Turns) -> Result<Encoded, LineFault> {
+        match (turns, self.template) {
+            (Turns::Text(text), Some(_)) => {
+                self.prompt(record, &Turns::Messages(vec![Message::new("user", text.as_str())]))
+            }
+            _ => self.prompt(record, turns),
+        }
+    }
+
+    /// One text of a contrast: in a conversation the answers are targets, in plain text every token.
+    fn contrasted(&self, record: &Record, turns: &Turns) -> Result<Encoded, LineFault> {
+        match turns {
+            Turns::Messages(messages) if messages.iter().any(|message| message.role == "assistant") => {
+                let conversation = conversation(record, messages);
+                encode_conversation(self.tokenizer, self.template()?, &conversation, self.answers).map_err(refusal)
+            }
+            _ => {
+                let mut row = self.prompt(record, turns)?;
+                if matches!(turns, Turns::Text(_)) {
+                    row.targets.iter_mut().skip(1).for_each(|target| *target = true);
+                }
+                Ok(row)
+            }
+        }
+    }
+
+    /// What the model answers to, without a target.
+    fn prompt(&self, record: &Record, prompt: &Turns) -> Result<Encoded, LineFault> {
+        let ids = match prompt {
+            Turns::Text(text) => self.tokenizer.encode_opening(text).map_err(|error| refusal(error.into()))?,
+            Turns::Messages(messages) => {
+                encode_prompt(self.tokenizer, self.template()?, &conversation(record, messages)).map_err(refusal)?
+            }
+        };
+        Ok(Encoded { targets: vec![false; ids.len()], ids, merged: false })
     }
 
     fn pair<'a>(&'a self, record: &'a Record, prompt: &'a Turns, completion: &'a Turns) -> Result<Pair<'a>, LineFault> {
@@ -105,9 +165,22 @@ impl Encoder<'_> {
     }
 }
 
+/// The row of a side that a record does not have; it never enters a batch.
+fn absent() -> Encoded {
+    Encoded { ids: Vec::new(), targets: Vec::new(), merged: false }
+}
+
 /// Messages with all that the record gives the template.
 fn conversation<'a>(record: &'a Record, messages: &'a [Message]) -> Conversation<'a> {
     Conversation { messages, tools: record.tools.as_ref(), variables: record.variables.as_ref() }
+}
+
+/// What was asked, as text: the prompt itself, or the last message.
+fn asked(prompt: &Turns) -> String {
+    match prompt {
+        Turns::Text(text) => text.clone(),
+        Turns::Messages(messages) => messages.last().map(|message| message.content.clone()).unwrap_or_default(),
+    }
 }
 
 fn refusal(error: ChatError) -> LineFault {

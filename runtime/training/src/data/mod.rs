@@ -7,6 +7,7 @@ mod encode;
 mod fault;
 mod lines;
 mod locate;
+mod mismatch;
 mod order;
 mod packing;
 mod record;

@@ -23,17 +23,45 @@ pub enum Shape {
     Text,
     /// A prompt with a better and a worse answer.
     Preference,
+    /// A prompt with an answer and whether it is a good one.
+    Unpaired,
+    /// A prompt that the model answers itself.
+    Prompts,
+    /// An instruction that a model refuses, or one that it follows, or both.
+    Instructions,
+    /// Two texts that differ in one respect.
+    Contrast,
 }
 
-const SHAPES: [Shape; 4] = [Shape::Messages, Shape::PromptCompletion, Shape::Text, Shape::Preference];
+// `Unpaired` comes before `PromptCompletion`, whose fields it has as well; all of them have those of `Prompts`.
+const SHAPES: [Shape; 8] = [
+    Shape::Messages,
+    Shape::Unpaired,
+    Shape::PromptCompletion,
+    Shape::Text,
+    Shape::Preference,
+    Shape::Instructions,
+    Shape::Contrast,
+    Shape::Prompts,
+];
 
 impl Shape {
+    /// Every shape; where a record has the fields of several, the first one counts.
+    #[must_use]
+    pub fn all() -> &'static [Self] {
+        &SHAPES
+    }
+
     /// The shapes that stand for what a manifest calls its shape of example; `None` for an unknown word.
     #[must_use]
     pub fn of_method(word: &str) -> Option<Vec<Self>> {
         match word {
             "supervised" => Some(vec![Self::Messages, Self::PromptCompletion, Self::Text]),
             "preference" => Some(vec![Self::Preference]),
+            "unpaired" => Some(vec![Self::Unpaired]),
+            "prompts" => Some(vec![Self::Prompts]),
+            "instructions" => Some(vec![Self::Instructions]),
+            "contrast" => Some(vec![Self::Contrast]),
             _ => None,
         }
     }
@@ -44,6 +72,10 @@ impl Shape {
         match self {
             Self::Messages | Self::PromptCompletion | Self::Text => &["example"],
             Self::Preference => &["chosen", "rejected"],
+            Self::Unpaired => &["example", "mismatched"],
+            Self::Prompts => &["prompt"],
+            Self::Instructions => &["harmful", "harmless"],
+            Self::Contrast => &["positive", "negative"],
         }
     }
 
@@ -55,6 +87,10 @@ impl Shape {
             Self::PromptCompletion => "`prompt` and `completion`",
             Self::Text => "`text`",
             Self::Preference => "`prompt`, `chosen` and `rejected`",
+            Self::Unpaired => "`prompt`, `completion` and `label`",
+            Self::Prompts => "`prompt`",
+            Self::Instructions => "`harmful` or `harmless`, or both",
+            Self::Contrast => "`positive` and `negative`",
         }
     }
 
@@ -64,11 +100,17 @@ impl Shape {
             Self::PromptCompletion => &["prompt", "completion"],
             Self::Text => &["text"],
             Self::Preference => &["chosen", "rejected"],
+            Self::Unpaired => &["prompt", "completion", "label"],
+            Self::Prompts => &["prompt"],
+            Self::Instructions => &["harmful", "harmless"],
+            Self::Contrast => &["positive", "negative"],
         }
     }
 
     fn complete(self, object: &Map<String, Value>) -> bool {
-        self.required().iter().all(|field| object.contains_key(*field))
+        let there = |field: &&str| object.contains_key(*field);
+        // An instruction stands alone; every other shape needs all its fields.
+        if self == Self::Instructions { self.begun(object) } else { self.required().iter().all(there) }
     }
 
     fn begun(self, object: &Map<String, Value>) -> bool {
@@ -83,6 +125,10 @@ impl fmt::Display for Shape {
             Self::PromptCompletion => "a prompt with its completion",
             Self::Text => "plain text",
             Self::Preference => "a pair of answers",
+            Self::Unpaired => "an answer with its label",
+            Self::Prompts => "a prompt to answer",
+            Self::Instructions => "an instruction",
+            Self::Contrast => "two contrasting texts",
         })
     }
 }
@@ -107,6 +153,12 @@ pub enum Content {
     Text(String),
     /// A prompt, the better answer, the worse one.
     Preference(Turns, Turns, Turns),
+    /// What the model is asked, and every further field as text.
+    Prompt(Turns, BTreeMap<String, String>),
+    /// An instruction that is refused, and one that is followed; at least one of them.
+    Instructions(Option<Turns>, Option<Turns>),
+    /// Two texts, or conversations.
+    Contrast(Turns, Turns),
 }
 
 /// One record: what it says, what the template needs beside it, and its numbers.
@@ -158,7 +210,8 @@ pub(super) fn shape_of(text: &str, object: &Map<String, Value>, wanted: &[Shape]
         return Ok(shape);
     }
     let start = column(text, &[]);
-    if let Some(found) = complete(&SHAPES) {
+    // Half a record of another shape is a prompt as well, which says nothing.
+    if let Some(found) = complete(&SHAPES).filter(|found| *found != Shape::Prompts) {
         return Err((LineFault::Unwanted { found, wanted: wanted.to_vec() }, start));
     }
     let begun = wanted.iter().copied().find(|shape| shape.begun(object) || wanted.len() == 1);
@@ -182,6 +235,13 @@ pub(super) fn record(text: &str, mut object: Map<String, Value>, shape: Shape) -
         Shape::PromptCompletion => Content::PromptCompletion(fields.turns("prompt")?, fields.turns("completion")?),
         Shape::Text => Content::Text(fields.text_of("text")?),
         Shape::Preference => fields.preference()?,
+        Shape::Unpaired => {
+            fields.label()?;
+            Content::PromptCompletion(fields.turns("prompt")?, fields.turns("completion")?)
+        }
+        Shape::Prompts => fields.prompt()?,
+        Shape::Instructions => Content::Instructions(fields.optional("harmful")?, fields.optional("harmless")?),
+        Shape::Contrast => Content::Contrast(fields.some_turns("positive")?, fields.some_turns("negative")?),
     };
     let tools = object.remove("tools").filter(|tools| !tools.is_null());
     let variables = match object.remove("chat_template_kwargs") {
@@ -270,12 +330,63 @@ impl Fields<'_> {
         }
     }
 
+    /// A prompt with what verifiers may know. The answer leaves the numbers that a method sees.
+    fn prompt(&mut self) -> Result<Content, Wrong> {
+        let prompt = self.turns("prompt")?;
+        match &prompt {
+            Turns::Text(text) if text.is_empty() => {
+                return Err((LineFault::Blank { field: "prompt".into() }, self.column("prompt")));
+            }
+            _ => {}
+        }
+        let further = self.object.iter().filter(|(name, value)| !TEMPLATE_FIELDS.contains(&name.as_str()) && !value.is_null());
+        let fields = further.map(|(name, value)| (name.clone(), text_of(value))).collect();
+        self.object.remove("answer");
+        Ok(Content::Prompt(prompt, fields))
+    }
+
+    /// Turns, if the record has them.
+    fn optional(&mut self, name: &'static str) -> Result<Option<Turns>, Wrong> {
+        if self.object.contains_key(name) { self.some_turns(name).map(Some) } else { Ok(None) }
+    }
+
+    /// Turns that say something.
+    fn some_turns(&mut self, name: &'static str) -> Result<Turns, Wrong> {
+        let column = self.column(name);
+        match self.turns(name)? {
+            Turns::Text(text) if text.is_empty() => Err((LineFault::Blank { field: name.into() }, column)),
+            turns => Ok(turns),
+        }
+    }
+
+    /// Whether the answer is a good one; it stays where the numbers are read.
+    fn label(&self) -> Result<(), Wrong> {
+        let fine = match self.object.get("label") {
+            Some(Value::Bool(_)) => true,
+            Some(Value::Number(number)) => number.as_f64().is_some_and(|number| number == 0.0 || number == 1.0),
+            _ => false,
+        };
+        let found = self.object.get("label").map_or("missing", kind);
+        if fine { Ok(()) } else { Err(self.wrong_type("label", found, "true or false (or 1 or 0)")) }
+    }
+
     fn column(&self, name: &str) -> usize {
         column(self.text, &[Step::Field(name)])
     }
 
     fn wrong_type(&self, name: &str, found: &'static str, wanted: &'static str) -> Wrong {
         (LineFault::Type { field: name.to_owned(), found, wanted }, self.column(name))
+    }
+}
+
+/// Fields that the chat template takes.
+const TEMPLATE_FIELDS: [&str; 2] = ["tools", "chat_template_kwargs"];
+
+/// Text as it stands, everything else as JSON.
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
     }
 }
 
@@ -353,6 +464,69 @@ mod tests {
         let (fault, _) = read(r#"{"prompt": "a", "chosen": "b", "rejected": "c"}"#, "supervised").unwrap_err();
 
         assert!(matches!(fault, LineFault::Unwanted { found: Shape::Preference, .. }));
+    }
+
+    #[test]
+    fn an_answer_with_its_label_is_read_with_the_label_as_a_number() {
+        let line = |label: &str| format!(r#"{{"prompt": "2+2", "completion": "5", "label": {label}}}"#);
+        for (label, number) in [("false", 0.0), ("true", 1.0), ("0", 0.0), ("1.0", 1.0)] {
+            assert_eq!(read(&line(label), "unpaired").unwrap().columns["label"], number);
+        }
+        let (fault, column) = read(&line("0.5"), "unpaired").unwrap_err();
+        assert_eq!(fault.to_string(), "`label` is a number, true or false (or 1 or 0) is wanted");
+        assert_eq!(line("0.5").chars().nth(column - 1), Some('0'));
+        assert!(matches!(read(&line("\"good\""), "unpaired"), Err((LineFault::Type { .. }, _))));
+    }
+
+    #[test]
+    fn a_labelled_answer_is_named_as_such_where_it_is_not_wanted_and_lacking_where_it_is() {
+        let line = r#"{"prompt": "2+2", "completion": "5"}"#;
+        let (fault, _) = read(line, "unpaired").unwrap_err();
+        assert!(matches!(fault, LineFault::Unwanted { found: Shape::PromptCompletion, .. }), "{fault}");
+        let (fault, _) = read(r#"{"prompt": "2+2", "completion": "5", "label": true}"#, "preference").unwrap_err();
+        assert!(matches!(fault, LineFault::Unwanted { found: Shape::Unpaired, .. }), "{fault}");
+    }
+
+    #[test]
+    fn a_prompt_keeps_its_answer_from_the_numbers_that_a_method_sees() {
+        let line = r#"{"prompt": "2+2", "answer": 4, "level": 2, "unit": "cm", "list": [1, 2], "none": null}"#;
+        let found = read(line, "prompts").unwrap();
+        let Content::Prompt(prompt, fields) = found.content else { panic!("a prompt") };
+
+        assert_eq!(prompt, Turns::Text("2+2".into()));
+        assert_eq!(found.columns, BTreeMap::from([("level".into(), 2.0)]));
+        let fields: Vec<_> = fields.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        assert_eq!(fields, [("answer", "4"), ("level", "2"), ("list", "[1,2]"), ("unit", "cm")]);
+    }
+
+    #[test]
+    fn a_record_without_a_prompt_is_told_so() {
+        let (fault, _) = read(r#"{"question": "2+2", "answer": "4"}"#, "prompts").unwrap_err();
+        assert_eq!(fault, LineFault::Missing { field: "prompt", shape: Shape::Prompts });
+        let (fault, _) = read(r#"{"prompt": ""}"#, "prompts").unwrap_err();
+        assert_eq!(fault, LineFault::Blank { field: "prompt".into() });
+    }
+
+    #[test]
+    fn an_instruction_stands_alone_or_beside_its_counterpart() {
+        let found = read(r#"{"harmful": "steal"}"#, "instructions").unwrap().content;
+        assert_eq!(found, Content::Instructions(Some(Turns::Text("steal".into())), None));
+        let found = read(r#"{"harmful": "steal", "harmless": "bake"}"#, "instructions").unwrap().content;
+        assert!(matches!(found, Content::Instructions(Some(_), Some(_))));
+        let (fault, _) = read(r#"{"prompt": "bake"}"#, "instructions").unwrap_err();
+        assert!(matches!(fault, LineFault::Missing { shape: Shape::Instructions, .. }), "{fault}");
+        let (fault, _) = read(r#"{"harmless": ""}"#, "instructions").unwrap_err();
+        assert_eq!(fault, LineFault::Blank { field: "harmless".into() });
+    }
+
+    #[test]
+    fn a_contrast_needs_both_texts() {
+        let found = read(r#"{"positive": "please", "negative": "no"}"#, "contrast").unwrap().content;
+        assert_eq!(found, Content::Contrast(Turns::Text("please".into()), Turns::Text("no".into())));
+        let (fault, _) = read(r#"{"positive": "please"}"#, "contrast").unwrap_err();
+        assert_eq!(fault, LineFault::Missing { field: "negative", shape: Shape::Contrast });
+        let (fault, _) = read(r#"{"harmful": "steal"}"#, "contrast").unwrap_err();
+        assert!(matches!(fault, LineFault::Unwanted { found: Shape::Instructions, .. }), "{fault}");
     }
 
     #[test]

@@ -5,10 +5,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tunebox_model::chat::Encoded;
 use tunebox_model::rows::Rows;
 use tunebox_sandbox::Batch;
 
-use super::Dataset;
+use super::{Dataset, mismatch};
 use crate::error::Error;
 
 /// The micro-batches of one update, and what they hold.
@@ -28,43 +29,62 @@ pub struct Window {
 /// When an example's rows do not fit together, which tokenising rules out.
 pub fn window(data: &Dataset, places: &[Vec<usize>]) -> Result<Window, Error> {
     let mut window = Window::default();
+    let partners = mismatch::partners(places, data.examples.len());
+    let mut partners = partners.into_iter();
     for places in places {
-        window.batches.push(batch(data, places)?);
+        let partners: Vec<usize> = partners.by_ref().take(places.len()).collect();
+        window.batches.push(batch(data, places, &partners)?);
     }
-    let mut targets: BTreeMap<String, u32> = BTreeMap::new();
+    let (mut targets, mut predicted) = (BTreeMap::<String, u32>::new(), BTreeMap::<String, u32>::new());
     let mut size = 0;
     for batch in &window.batches {
         size += batch.size;
         for (side, rows) in &batch.sides {
             *targets.entry(side.clone()).or_default() += narrow(rows.targets());
+            *predicted.entry(side.clone()).or_default() += rows.ids.iter().map(|ids| narrow(ids.len()).saturating_sub(1)).sum::<u32>();
             window.tokens += rows.tokens() as u64;
         }
     }
     window.targets = targets.values().map(|count| u64::from(*count)).sum();
-    targets.values_mut().for_each(|count| *count = (*count).max(1));
+    targets.values_mut().chain(predicted.values_mut()).for_each(|count| *count = (*count).max(1));
     for batch in &mut window.batches {
         batch.window_targets.clone_from(&targets);
+        batch.window_tokens.clone_from(&predicted);
         batch.window_size = size.max(1);
     }
     Ok(window)
 }
 
-fn batch(data: &Dataset, places: &[usize]) -> Result<Batch, Error> {
+fn batch(data: &Dataset, places: &[usize], partners: &[usize]) -> Result<Batch, Error> {
     let examples: Vec<_> = places.iter().map(|place| &data.examples[*place]).collect();
     let mut sides = Vec::new();
     for (number, side) in data.shape.sides().iter().enumerate() {
-        let ids = examples.iter().map(|example| example.sides[number].ids.clone()).collect();
-        let targets = examples.iter().map(|example| example.sides[number].targets.clone()).collect();
-        sides.push(((*side).to_owned(), Arc::new(Rows::new(ids, targets)?)));
+        let rows = if *side == mismatch::SIDE {
+            let pairs = examples.iter().zip(partners);
+            let mixed = pairs.map(|(example, partner)| {
+                mismatch::mixed(&example.sides[0], &data.examples[*partner].sides[0], data.report.length)
+            });
+            rows(mixed)?
+        } else {
+            // A record may lack a side of its shape.
+            let there = examples.iter().map(|example| &example.sides[number]).filter(|row| !row.ids.is_empty());
+            rows(there.cloned())?
+        };
+        sides.push(((*side).to_owned(), rows));
     }
     let names = examples.iter().flat_map(|example| example.columns.keys());
     let mut columns: BTreeMap<String, Vec<f32>> = names.map(|name| (name.clone(), Vec::new())).collect();
     for (name, column) in &mut columns {
         column.extend(examples.iter().map(|example| example.columns.get(name).copied().unwrap_or(f32::NAN)));
     }
-    Ok(Batch { sides, size: narrow(examples.len()), columns, ..Batch::default() })
+    let questions = examples.iter().filter_map(|example| example.question.clone()).collect();
+    Ok(Batch { sides, size: narrow(examples.len()), columns, questions, ..Batch::default() })
 }
 
+fn rows(encoded: impl Iterator<Item = Encoded>) -> Result<Arc<Rows>, Error> {
+    let (ids, targets) = encoded.map(|row| (row.ids, row.targets)).unzip();
+    Ok(Arc::new(Rows::new(ids, targets)?))
+}
 fn narrow(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
@@ -85,13 +105,14 @@ mod tests {
                 merged: false,
             }],
             columns: BTreeMap::from([("weight".into(), *length as f32)]),
+            question: None,
             line: 1,
         };
         Dataset {
             name: "test".into(),
             shape: Shape::Text,
             examples: sizes.iter().map(example).collect(),
-            report: Report::default(),
+            report: Report { length: 64, ..Report::default() },
             digest: String::new(),
             token_digest: String::new(),
         }
@@ -105,8 +126,22 @@ mod tests {
         assert_eq!((window.tokens, window.targets), (21, 14));
         for batch in &window.batches {
             assert_eq!((batch.window_targets["example"], batch.window_size), (14, 4));
+            assert_eq!(batch.window_tokens["example"], 4 + 2 + 8 + 3);
         }
         assert_eq!(window.batches.iter().map(|batch| batch.size).collect::<Vec<_>>(), [2, 1, 1]);
+    }
+
+    #[test]
+    fn the_mismatched_side_is_made_of_the_whole_window() {
+        let mut data = data(&[(5, 2), (3, 1), (9, 8)]);
+        data.shape = Shape::Unpaired;
+        let window = window(&data, &[vec![0, 1], vec![2]]).unwrap();
+        let lengths = |batch: &Batch| batch.sides[1].1.ids.iter().map(Vec::len).collect::<Vec<_>>();
+
+        assert_eq!(window.batches[0].sides[1].0, "mismatched");
+        assert_eq!(lengths(&window.batches[0]), [3 + 8, 2 + 2]);
+        assert_eq!(lengths(&window.batches[1]), [1 + 1]);
+        assert_eq!(window.batches[0].window_targets["mismatched"], 11);
     }
 
     #[test]

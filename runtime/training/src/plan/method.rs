@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Map, Value as Json};
 use tunebox_compute::explain::Explain;
 use tunebox_package::settings::SettingError;
-use tunebox_package::{Error as PackageError, Package, Reference, Value as Given, resolve_settings};
+use tunebox_package::{Error as PackageError, Package, Reference, World, Value as Given, resolve_settings};
 use tunebox_sandbox::{Engine, Grants, Limits, Method, Value};
 
 use crate::configuration::{Half, LimitsTable, Problem, RunSettings};
@@ -25,11 +25,23 @@ pub struct PlannedMethod {
     pub(crate) admitted: Method,
 }
 
+impl PlannedMethod {
+    /// Whether it can ask for a gradient at all; one that cannot needs nothing to train.
+    #[must_use]
+    pub fn learns(&self) -> bool {
+        self.admitted.imports().iter().any(|import| import.contains("/learn@"))
+    }
+}
+
 /// Finds and admits the method that the settings name.
 pub(crate) fn method(settings: &RunSettings) -> Result<PlannedMethod, Error> {
     let name = &settings.file.method.r#use;
     let base = settings.path("method.use", "");
     let package = Reference::parse(name, if base.as_os_str().is_empty() { Path::new(".") } else { &base })?.open()?;
+    if package.manifest.world != World::Method {
+        let name = package.manifest.name;
+        return Err(PackageError::OtherWorld { name, found: "verifier", wanted: "method" }.into());
+    }
     let shapes = Shape::of_method(&package.manifest.shape).ok_or_else(|| {
         let shape = &package.manifest.shape;
         let what = format!("method `{name}` learns from records of the shape `{shape}`, which cannot be read yet");
@@ -37,25 +49,36 @@ pub(crate) fn method(settings: &RunSettings) -> Result<PlannedMethod, Error> {
     })?;
     let values = resolve(settings, &package)?;
     let limits = limits(&settings.file.limits);
-    let admitted = Engine::new()?.admit(&package.bytes, &package.manifest.name, &Grants::default(), &limits)?;
+    let admitted = Engine::new()?.admit(&package.bytes, &package.manifest.name, &grants(settings), &limits)?;
     Ok(PlannedMethod { package, settings: values, shapes, limits, admitted })
+}
+
+/// What every method gets, and what the run file names.
+fn grants(settings: &RunSettings) -> Grants {
+    let named = settings.file.method.grants.iter();
+    named.fold(Grants::default(), |grants, grant| grants.with(grant.interface()))
 }
 
 fn resolve(settings: &RunSettings, package: &Package) -> Result<Vec<(String, Value)>, Error> {
     let given = table(&settings.file.method.settings);
-    let values = resolve_settings(&package.manifest, &given).map_err(|error| match error {
-        PackageError::Setting(wrong) => {
-            let half = if matches!(wrong, SettingError::Unknown { .. }) { Half::Key } else { Half::Value };
-            let key = format!("method.{}", wrong.name());
-            let problem = Problem::Method { what: wrong.to_string(), why: wrong.why(), hint: wrong.hint() };
-            settings.wrong(&key, half, problem)
-        }
-        other => other.into(),
-    })?;
+    let values = resolve_settings(&package.manifest, &given);
+    let values = values.map_err(|error| setting_problem(settings, "method", error))?;
     Ok(values.into_iter().map(|(name, value)| (name, convert(value))).collect())
 }
 
-fn convert(value: Given) -> Value {
+/// A wrong setting of a component, at its place below a table of the run file.
+pub(super) fn setting_problem(settings: &RunSettings, below: &str, error: PackageError) -> Error {
+    match error {
+        PackageError::Setting(wrong) => {
+            let half = if matches!(wrong, SettingError::Unknown { .. }) { Half::Key } else { Half::Value };
+            let problem = Problem::Method { what: wrong.to_string(), why: wrong.why(), hint: wrong.hint() };
+            settings.wrong(&format!("{below}.{}", wrong.name()), half, problem)
+        }
+        other => other.into(),
+    }
+}
+
+pub(super) fn convert(value: Given) -> Value {
     match value {
         Given::Boolean(value) => Value::Boolean(value),
         Given::Integer(value) => Value::Integer(value),
@@ -65,7 +88,7 @@ fn convert(value: Given) -> Value {
 }
 
 /// The settings as they were in the run file; JSON and TOML agree on all that a setting can be.
-fn table(settings: &Map<String, Json>) -> toml::Table {
+pub(super) fn table(settings: &Map<String, Json>) -> toml::Table {
     let entries = settings.iter().filter_map(|(name, value)| {
         let value = toml::Value::try_from(value).ok()?;
         Some((name.clone(), value))
@@ -82,6 +105,10 @@ fn limits(table: &LimitsTable) -> Limits {
     set(&mut limits.host_calls, table.host_calls);
     set(&mut limits.work, table.work);
     set(&mut limits.readback_bytes, table.readback_bytes);
+    set(&mut limits.passes, table.passes);
+    set(&mut limits.activation_bytes, table.activation_bytes);
+    set(&mut limits.sampled_tokens, table.sampled_tokens);
+    set(&mut limits.verdicts, table.verdicts);
     limits.handles = table.handles.unwrap_or(limits.handles);
     limits.step_seconds = table.step_seconds.unwrap_or(limits.step_seconds);
     limits.init_seconds = table.init_seconds.unwrap_or(limits.init_seconds);

@@ -7,6 +7,7 @@ mod folder;
 mod memory;
 mod method;
 mod summary;
+pub(crate) mod verifiers;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,11 +20,12 @@ use tunebox_model::adapter::{AdapterKind, AdapterSettings, Targets as Places};
 use tunebox_model::chat::Answers;
 use tunebox_model::decoder::Recompute;
 use tunebox_model::hub::Hub;
-use tunebox_model::{Model, Policy, PolicySettings, Source};
+use tunebox_model::{Model, Policy, PolicySettings, Slice, Source};
 
 pub use memory::{Estimate, available, peak};
 pub use method::PlannedMethod;
 pub use summary::PlanSummary;
+pub use verifiers::PlannedVerifier;
 
 use crate::checkpoint::{Identity, State, settings_that_matter};
 use crate::configuration::{
@@ -54,6 +56,8 @@ pub struct PlannedRun {
     pub folder: PathBuf,
     /// The method.
     pub method: PlannedMethod,
+    /// What judges completions.
+    pub verifiers: Vec<PlannedVerifier>,
     /// The examples.
     pub data: Dataset,
     /// Examples that are scored and never learned from.
@@ -76,24 +80,25 @@ pub struct PlannedRun {
 /// that could not go on exactly.
 pub fn plan(settings: RunSettings) -> Result<Plan, Error> {
     let method = method::method(&settings)?;
+    let verifiers = verifiers::verifiers(&settings)?;
     let Destination { name, folder, checkpoint } = folder::destination(&settings, &method.package.manifest.name)?;
     let clock = checkpoint.as_ref().map_or_else(now, |(_, state)| state.clock);
     let device = compute_device(&settings)?;
     let (model, model_digest) = model(&settings, &device, clock)?;
     let reading = Reading {
         wanted: method.shapes.clone(),
-        length: (settings.file.data.max_length as usize).min(model.configuration.max_positions.max(2)),
+        length: length(&settings, &model),
         skip_bad: settings.file.data.skip_bad,
     };
     let (data, validation) = datasets(&settings, &model, &reading)?;
-    let policy = policy(&settings, model)?;
+    let policy = policy(&settings, model, method.learns())?;
     let batching = batching(&settings.file.train, settings.file.data.packing, settings.file.data.shuffle, &reading);
     let cursor = checkpoint.as_ref().map(|(_, state)| state.cursor).unwrap_or_default();
     let walk = Walk::from(cursor, batching, data.lengths()).ok_or_else(|| Error::Damaged {
         path: folder.clone(),
         what: "its place in the data is past the end of the data".into(),
     });
-    let identity = identity(&settings, model_digest, &data, &method)?;
+    let identity = identity(&settings, model_digest, &data, &method, &verifiers)?;
     if let Some((path, state)) = &checkpoint {
         let differences = state.identity.differences(&identity);
         if !differences.is_empty() {
@@ -109,6 +114,7 @@ pub fn plan(settings: RunSettings) -> Result<Plan, Error> {
         name,
         folder,
         method,
+        verifiers,
         data,
         validation,
         steps,
@@ -166,11 +172,14 @@ fn datasets(settings: &RunSettings, model: &Model, reading: &Reading) -> Result<
     Ok((data, validation.transpose()?))
 }
 
-fn policy(settings: &RunSettings, model: Arc<Model>) -> Result<Policy, Error> {
+fn policy(settings: &RunSettings, model: Arc<Model>, learns: bool) -> Result<Policy, Error> {
     let train = &settings.file.train;
     let recompute = if train.recompute { Recompute::Blocks } else { Recompute::None };
-    let own = PolicySettings { recompute };
+    let own = PolicySettings { recompute, slice: slice(settings, &model) };
     let Some(written) = &settings.file.model.adapter else {
+        if !learns {
+            return Ok(Policy::open(model, None, own)?);
+        }
         let adapter = adapter(&train.adapter, train.seed);
         return Ok(Policy::new(model, &adapter, own)?);
     };
@@ -183,6 +192,17 @@ fn policy(settings: &RunSettings, model: Arc<Model>) -> Result<Policy, Error> {
     }
     let folder = settings.path("model.adapter", written);
     Ok(Policy::open(model, Some(&folder), own)?)
+}
+
+/// What a micro-batch holds bounds every pass, whatever a method asks to be scored at once.
+fn slice(settings: &RunSettings, model: &Model) -> Slice {
+    let batch = settings.file.train.batch as usize;
+    if settings.file.data.packing { Slice::Tokens(batch * length(settings, model)) } else { Slice::Rows(batch) }
+}
+
+/// Tokens of the longest example.
+fn length(settings: &RunSettings, model: &Model) -> usize {
+    (settings.file.data.max_length as usize).min(model.configuration.max_positions.max(2))
 }
 
 fn adapter(table: &AdapterTable, seed: u64) -> AdapterSettings {
@@ -235,7 +255,13 @@ fn pace(settings: &RunSettings, policy: &Policy, windows: u64) -> Result<Pace, E
     })
 }
 
-fn identity(settings: &RunSettings, model: String, data: &Dataset, method: &PlannedMethod) -> Result<Identity, Error> {
+fn identity(
+    settings: &RunSettings,
+    model: String,
+    data: &Dataset,
+    method: &PlannedMethod,
+    verifiers: &[PlannedVerifier],
+) -> Result<Identity, Error> {
     let adapter = match &settings.file.model.adapter {
         Some(written) => {
             let file = settings.path("model.adapter", written).join("adapter_model.safetensors");
@@ -251,6 +277,7 @@ fn identity(settings: &RunSettings, model: String, data: &Dataset, method: &Plan
         data: data.digest.clone(),
         tokens: data.token_digest.clone(),
         method: method.package.digest.clone(),
+        verifiers: verifiers.iter().map(|verifier| verifier.package.digest.clone()).collect(),
         settings: settings_that_matter(&file),
     })
 }

@@ -40,7 +40,7 @@ pub struct PlanSummary {
     pub records: usize,
     /// What became of the lines.
     pub report: Report,
-    /// The kind of adapter, or `full`.
+    /// The kind of adapter, `full`, or `none` for a method that does not learn.
     pub adapter: String,
     /// The rank of the adapter.
     pub rank: usize,
@@ -91,8 +91,8 @@ pub(super) fn summary(
         data: data.name.clone(),
         records: data.examples.len(),
         report: data.report.clone(),
-        adapter: policy.adapter().settings().kind.to_string(),
-        rank: policy.adapter().settings().rank,
+        adapter: if trainable == 0 { "none".into() } else { policy.adapter().settings().kind.to_string() },
+        rank: if trainable == 0 { 0 } else { policy.adapter().settings().rank },
         trainable,
         steps: pace.steps,
         steps_per_epoch: walk.windows() as u64,

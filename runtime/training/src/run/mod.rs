@@ -62,6 +62,8 @@ pub struct Summary {
     pub first: Option<StepEvent>,
     /// The last step of this sitting.
     pub last: Option<StepEvent>,
+    /// What the method reported at the end, after the last step.
+    pub closing: Vec<(String, f64)>,
     /// The last checkpoint.
     pub checkpoint: Option<(u64, PathBuf)>,
     /// The artifact's files; none for a run that was stopped.
@@ -94,6 +96,6 @@ fn steps(running: &mut Running, observer: &mut dyn Observer, stop: &AtomicBool) 
         }
     }
     running.close(observer)?;
-    let written = artifact::write(&running.plan, &student_of(&mut running.session).policy, &running.metrics)?;
+    let written = artifact::write(&running.plan, student_of(&mut running.session), &running.metrics)?;
     Ok(Outcome::Finished(running.summary(written)))
 }

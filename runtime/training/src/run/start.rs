@@ -13,10 +13,12 @@ use crate::checkpoint;
 use crate::data::Walk;
 use crate::error::Error;
 use crate::files;
-use crate::learner::Student;
+use crate::learner::reference::References;
+use crate::learner::{Desk, Student};
 use crate::lock;
 use crate::metrics::MetricsFile;
 use crate::observer::{Event, Observer, StepEvent};
+use crate::panel::Panel;
 use crate::plan::{Plan, PlannedRun};
 
 /// A run between its first step and its last.
@@ -32,6 +34,8 @@ pub(super) struct Running {
     pub(super) last_loss: Option<(f64, u64)>,
     pub(super) first: Option<StepEvent>,
     pub(super) last: Option<StepEvent>,
+    /// What the method reported at the end.
+    pub(super) closing: Vec<(String, f64)>,
     /// The last checkpoint.
     pub(super) kept: Option<(u64, PathBuf)>,
 }
@@ -70,6 +74,7 @@ impl Running {
             kept: state.map(|(path, state)| (state.step, path.clone())),
             first: None,
             last: None,
+            closing: Vec::new(),
             plan,
             session,
             walk,
@@ -97,6 +102,7 @@ impl Running {
             tokens: self.tokens,
             first: self.first.clone(),
             last: self.last.clone(),
+            closing: self.closing.clone(),
             checkpoint: self.kept.clone(),
             written,
         }
@@ -113,7 +119,23 @@ fn student(plan: &PlannedRun, policy: tunebox_model::Policy) -> Result<Student, 
     let settings = AdamWSettings { weight_decay: plan.settings.file.train.weight_decay, ..AdamWSettings::default() };
     let parameters = policy.parameters();
     let optimizer = AdamW::new(settings, parameters.len(), parameters.values().device())?;
-    Ok(Student::new(policy, optimizer, plan.pace.clone()))
+    let room = plan.data.report.length.saturating_sub(plan.data.report.longest);
+    let room = u32::try_from(room).unwrap_or(u32::MAX);
+    let desk = Desk::new(Panel::open(&plan.verifiers)?, room, plan.settings.file.train.seed);
+    let mut student = Student::new(policy, optimizer, plan.pace.clone()).at(desk);
+    student.references = Some(references(plan));
+    Ok(student)
+}
+
+/// What is known of the reference, from an earlier sitting perhaps.
+fn references(plan: &PlannedRun) -> References {
+    let identity = format!("{} {}", plan.identity.model, plan.identity.adapter.as_deref().unwrap_or_default());
+    // Within one pass over the data no row comes again.
+    let again = plan.steps > plan.summary.steps_per_epoch;
+    let keeps = plan.settings.file.train.cache_reference && again;
+    let mut references = References::new(identity, &plan.data, keeps);
+    references.load(&plan.folder);
+    references
 }
 
 /// The method with its settings taken, and its own state given back where there is one; and the

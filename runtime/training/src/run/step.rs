@@ -2,16 +2,17 @@
 
 use std::time::Instant;
 
+use tunebox_package::Cadence;
 use tunebox_sandbox::{Learner, StepReport};
 
 use super::start::Running;
 use crate::checkpoint::{self, Place};
-use crate::data::{Window, window};
+use crate::data::{Dataset, Shape, Window, window};
 use crate::error::Error;
 use crate::metrics::Tally;
 use crate::observer::{Event, Observer, StepEvent};
 use crate::plan::peak;
-use crate::validation::validate;
+use crate::validation::{PassRate, pass_rate, validate};
 
 impl Running {
     /// Does the coming step.
@@ -20,12 +21,21 @@ impl Running {
         let step = self.step;
         self.student().begin(step);
         let rate = self.student().rate();
-        let places = self.walk.next_window();
+        let mut places = self.walk.next_window();
+        if self.plan.method.package.manifest.batch == Cadence::Window {
+            places = vec![places.concat()];
+        }
         let window = window(&self.plan.data, &places)?;
-        let (tokens, targets) = (window.tokens, window.targets);
+        let (mut tokens, mut targets) = (window.tokens, window.targets);
         let tally = self.learn(window, observer).map_err(|error| self.explained(error))?;
-        let numbers = tally.numbers(&self.plan.method.package.manifest.metrics);
+        let mut numbers = tally.numbers(&self.plan.method.package.manifest.metrics);
+        numbers.extend(self.student().desk.panel.numbers());
+        for line in self.student().desk.panel.complaints() {
+            observer.event(Event::Warning { text: &line });
+        }
         self.check(&numbers)?;
+        let written = self.student().desk.written();
+        (tokens, targets) = (tokens + written, targets + written);
         let (progress, seconds) = (self.student().progress(), begun.elapsed().as_secs_f64());
         self.step += 1;
         self.tokens += tokens;
@@ -69,6 +79,9 @@ impl Running {
 
     /// A fault of the numbers, said as such: the method could only say that its loss was refused.
     fn explained(&mut self, error: Error) -> Error {
+        if let Some(failure) = self.student().desk.take_failure() {
+            return failure;
+        }
         match self.student().fault() {
             Some(quantity) => self.not_finite(quantity),
             None => error,
@@ -98,11 +111,30 @@ impl Running {
     pub(super) fn look(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
         let batch = self.plan.settings.file.train.batch as usize;
         let Some(data) = self.plan.validation.take() else { return Ok(()) };
+        if data.shape == Shape::Prompts {
+            let rate = self.pass_rate(&data);
+            self.plan.validation = Some(data);
+            return self.passed(rate?, observer);
+        }
         let loss = validate(&self.student().policy, &data, batch);
         self.plan.validation = Some(data);
         let (step, loss) = (self.step, loss?);
         self.metrics.validation(step, loss)?;
         observer.event(Event::Validated { step, loss });
+        Ok(())
+    }
+
+    /// How often answers to the validation prompts pass.
+    fn pass_rate(&mut self, data: &Dataset) -> Result<PassRate, Error> {
+        let k = self.plan.settings.file.train.validate_completions as usize;
+        let (seed, room) = (self.plan.settings.file.train.seed, data.report.length.saturating_sub(data.report.longest));
+        let student = self.student();
+        pass_rate(&student.policy, data, &mut student.desk.panel, k, room, seed)
+    }
+
+    fn passed(&mut self, rate: PassRate, observer: &mut dyn Observer) -> Result<(), Error> {
+        self.metrics.passes(self.step, rate)?;
+        observer.event(Event::Passed { step: self.step, rate });
         Ok(())
     }
 
@@ -121,6 +153,10 @@ impl Running {
             clock: self.plan.clock,
             identity: self.plan.identity.clone(),
         };
+        let run = self.plan.folder.clone();
+        if let Some(references) = &mut self.student().references {
+            references.save(&run)?;
+        }
         let (folder, keep) = (self.plan.folder.clone(), self.plan.settings.file.train.keep as usize);
         let path = checkpoint::save(&folder, place, self.student(), keep)?;
         observer.event(Event::Saved { step: self.step, path: &path });
@@ -131,6 +167,10 @@ impl Running {
     /// Lets the method close, after the last step.
     pub(super) fn close(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
         let report = self.session.finish().map_err(|error| self.explained(error.into()))?;
+        let mut tally = Tally::default();
+        tally.add(&report.metrics);
+        self.closing = tally.numbers(&self.plan.method.package.manifest.metrics);
+        self.metrics.closing(self.step, &self.closing)?;
         self.tell(&report, observer);
         Ok(())
     }

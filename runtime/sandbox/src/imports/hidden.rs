@@ -1,0 +1,140 @@
+//! `wit/hidden.wit`, kept: one function here for each there, in the same order.
+
+use tunebox_compute::Tensor;
+use tunebox_model::stream;
+use wasmtime::component::Resource;
+
+use crate::bindings::hidden::{Host, Site, Token};
+use crate::bindings::types::ErrorCode;
+use crate::learner::{Direction, Sizes};
+use crate::refusal::Refusal;
+use crate::state::{Crossing, RowsEntry, State, TensorEntry, ViewEntry};
+
+impl Host for Crossing<'_> {
+    fn layers(&mut self) -> wasmtime::Result<u32> {
+        self.enter("hidden.layers")?;
+        Ok(u32::try_from(self.learner.sizes().layers)?)
+    }
+
+    fn dimension(&mut self) -> wasmtime::Result<u32> {
+        self.enter("hidden.dimension")?;
+        Ok(u32::try_from(self.learner.sizes().dimension)?)
+    }
+
+    fn capture(
+        &mut self,
+        view: Resource<ViewEntry>,
+        rows: Resource<RowsEntry>,
+        layers: Vec<u32>,
+        site: Site,
+        token: Token,
+    ) -> Result<Resource<TensorEntry>, Refusal> {
+        self.enter("hidden.capture")?;
+        let view = self.table.get(&view)?.0.clone();
+        let rows = self.table.get(&rows)?.0.clone();
+        let layers = self.layers_of(layers)?;
+        if rows.count() == 0 {
+            return Err(Refusal::argument("there are no rows to read"));
+        }
+        let elements = layers.len() as u64 * rows.count() as u64 * self.learner.sizes().dimension as u64;
+        self.work(elements)?;
+        self.meters.pass()?;
+        let reservation = self.reserve(4 * elements)?;
+        let found = self.learner.capture(&view, &rows, &layers, place(site), which(token))?;
+        self.give(found, &[], reservation)
+    }
+
+    fn publish(
+        &mut self,
+        layer: u32,
+        site: Site,
+        token: Token,
+        vector: Resource<TensorEntry>,
+        coefficient: f32,
+    ) -> Result<(), Refusal> {
+        self.enter("hidden.publish")?;
+        let layers = self.layers_of(vec![layer])?;
+        finite("the coefficient", coefficient)?;
+        let vector = self.stream_vector(&vector)?;
+        for layer in layers {
+            let (site, token) = (place(site), which(token));
+            self.learner.publish(Direction { layer, site, token, vector: vector.clone(), coefficient })?;
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// Layers that are there, each once, at least one.
+    pub(crate) fn layers_of(&self, layers: Vec<u32>) -> Result<Vec<usize>, Refusal> {
+        let Sizes { layers: count, .. } = self.learner.sizes();
+        if layers.is_empty() || layers.len() > count {
+            return Err(Refusal::argument(format!("layers are a list of 1 to {count}, this has {}", layers.len())));
+        }
+        let mut named = vec![false; count];
+        for layer in &layers {
+            match named.get_mut(*layer as usize) {
+                Some(seen) if !*seen => *seen = true,
+                Some(_) => return Err(Refusal::argument(format!("layer {layer} is named twice"))),
+                None => return Err(Refusal::argument(format!("layer {layer} is not there: they are 0 to {}", count - 1))),
+            }
+        }
+        Ok(layers.into_iter().map(|layer| layer as usize).collect())
+    }
+
+    /// The numbers of a vector as wide as the stream, all finite.
+    pub(crate) fn stream_vector(&mut self, vector: &Resource<TensorEntry>) -> Result<Vec<f32>, Refusal> {
+        let width = self.learner.sizes().dimension;
+        self.vector(vector, width, "the stream")
+    }
+
+    /// The numbers of a vector of a length, all finite; `what` is what it has to be as long as.
+    pub(crate) fn vector(
+        &mut self,
+        vector: &Resource<TensorEntry>,
+        length: usize,
+        what: &str,
+    ) -> Result<Vec<f32>, Refusal> {
+        let tensor = self.held(vector)?.tensor;
+        if tensor.dims() != [length] {
+            let message = format!("a vector of {what} is [{length}], this is {:?}", tensor.dims());
+            return Err(Refusal::new(ErrorCode::ShapeMismatch, message));
+        }
+        self.work(length as u64)?;
+        let values = numbers(&tensor)?;
+        match values.iter().position(|value| !value.is_finite()) {
+            Some(place) => Err(Refusal::argument(format!("number {place} of the vector is not finite"))),
+            None => Ok(values),
+        }
+    }
+}
+
+fn numbers(tensor: &Tensor) -> Result<Vec<f32>, Refusal> {
+    if tensor.dtype() != candle_core::DType::F32 {
+        let message = format!("a vector is `f32`, this is `{}`", tensor.dtype().as_str());
+        return Err(Refusal::new(ErrorCode::DtypeMismatch, message));
+    }
+    Ok(tensor.detach().flatten_all()?.to_vec1::<f32>()?)
+}
+
+/// Refuses a number that is none.
+pub(crate) fn finite(what: &str, value: f32) -> Result<(), Refusal> {
+    if value.is_finite() { Ok(()) } else { Err(Refusal::argument(format!("{what} is a finite number, this is {value}"))) }
+}
+
+/// The model's word for a site.
+pub(crate) fn place(site: Site) -> stream::Site {
+    match site {
+        Site::ResidualBefore => stream::Site::ResidualBefore,
+        Site::AttentionOutput => stream::Site::AttentionOutput,
+        Site::MlpOutput => stream::Site::MlpOutput,
+        Site::ResidualAfter => stream::Site::ResidualAfter,
+    }
+}
+
+fn which(token: Token) -> stream::Token {
+    match token {
+        Token::FromEnd(number) => stream::Token::FromEnd(number),
+        Token::TargetMean => stream::Token::TargetMean,
+    }
+}

@@ -1,0 +1,89 @@
+//! `wit/patch.wit`, kept: one function here for each there, in the same order.
+//!
+//! Every active patch is work for each later pass, so their number has a limit of its own.
+
+use tunebox_model::stream::Patch;
+use wasmtime::component::Resource;
+
+use super::hidden::{finite, place};
+use crate::bindings::hidden::Site;
+use crate::bindings::patch::{Host, HostPatch};
+use crate::bindings::types::ErrorCode;
+use crate::refusal::Refusal;
+use crate::state::{Crossing, PatchEntry, State, TensorEntry};
+
+impl HostPatch for Crossing<'_> {
+    fn drop(&mut self, this: Resource<PatchEntry>) -> wasmtime::Result<()> {
+        let PatchEntry(number) = self.table.delete(this)?;
+        self.patches = self.patches.saturating_sub(1);
+        self.learner.unpatch(number);
+        Ok(())
+    }
+}
+
+impl Host for Crossing<'_> {
+    fn add(
+        &mut self,
+        layers: Vec<u32>,
+        site: Site,
+        vector: Resource<TensorEntry>,
+        coefficient: f32,
+        answers_only: bool,
+    ) -> Result<Resource<PatchEntry>, Refusal> {
+        self.enter("patch.add")?;
+        let layers = self.layers_of(layers)?;
+        finite("the coefficient", coefficient)?;
+        let vector = self.stream_vector(&vector)?;
+        let device = self.device();
+        self.activate(Patch::add(layers, place(site), &vector, coefficient, answers_only, &device)?)
+    }
+
+    fn ablate(
+        &mut self,
+        layers: Vec<u32>,
+        site: Site,
+        direction: Resource<TensorEntry>,
+    ) -> Result<Resource<PatchEntry>, Refusal> {
+        self.enter("patch.ablate")?;
+        let layers = self.layers_of(layers)?;
+        let direction = self.stream_vector(&direction)?;
+        let device = self.device();
+        self.activate(Patch::ablate(layers, place(site), &direction, &device)?)
+    }
+
+    fn project(
+        &mut self,
+        layers: Vec<u32>,
+        site: Site,
+        direction: Resource<TensorEntry>,
+        value: f32,
+    ) -> Result<Resource<PatchEntry>, Refusal> {
+        self.enter("patch.project")?;
+        let layers = self.layers_of(layers)?;
+        finite("the value", value)?;
+        let direction = self.stream_vector(&direction)?;
+        let device = self.device();
+        self.activate(Patch::project(layers, place(site), &direction, value, &device)?)
+    }
+}
+
+impl State {
+    /// Makes a patch active and gives out its handle.
+    fn activate(&mut self, patch: Patch) -> Result<Resource<PatchEntry>, Refusal> {
+        if self.patches >= self.limits.patches {
+            let message = format!("a run has at most {} active patches; drop one", self.limits.patches);
+            return Err(Refusal::new(ErrorCode::OutOfBudget, message));
+        }
+        let number = self.learner.patch(patch)?;
+        match self.table.push(PatchEntry(number)) {
+            Ok(handle) => {
+                self.patches += 1;
+                Ok(handle)
+            }
+            Err(full) => {
+                self.learner.unpatch(number);
+                Err(full.into())
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! `wit/reward.wit`, kept: one function here for each there, in the same order.
+//!
+//! The method hands over handles and gets numbers; prompts, completions and answers as text stay
+//! on this side.
+
+use std::sync::Arc;
+
+use tunebox_compute::Tensor;
+use wasmtime::component::Resource;
+
+use crate::bindings::reward::Host;
+use crate::bindings::types::ErrorCode;
+use crate::refusal::Refusal;
+use crate::state::{BatchEntry, CompletionsEntry, Crossing, State, TensorEntry};
+
+impl Host for Crossing<'_> {
+    fn verifiers(&mut self) -> wasmtime::Result<Vec<String>> {
+        self.enter("reward.verifiers")?;
+        Ok(self.learner.verifiers().into_iter().map(|(name, _)| name).collect())
+    }
+
+    fn weights(&mut self) -> Result<Resource<TensorEntry>, Refusal> {
+        self.enter("reward.weights")?;
+        let weights: Vec<f32> = self.panel()?.into_iter().map(|(_, weight)| weight).collect();
+        let reservation = self.reserve(4 * weights.len() as u64)?;
+        let tensor = Tensor::from_slice(&weights, weights.len(), &self.device())?;
+        self.give(tensor, &[], reservation)
+    }
+
+    fn judge(
+        &mut self,
+        batch: Resource<BatchEntry>,
+        completions: Resource<CompletionsEntry>,
+    ) -> Result<Resource<TensorEntry>, Refusal> {
+        self.enter("reward.judge")?;
+        let columns = self.panel()?.len();
+        let batch = self.table.get(&batch)?.0.clone();
+        let written = self.table.get(&completions)?.0.clone();
+        let own = batch.sides.iter().any(|(_, rows)| Arc::ptr_eq(rows, &written.prompts));
+        if !own || batch.questions.len() != written.prompts.count() {
+            return Err(Refusal::argument("these completions do not continue the prompts of this batch"));
+        }
+        let rows = written.rows.count();
+        let entries = rows as u64 * columns as u64;
+        self.meters.judge(entries)?;
+        let reservation = self.reserve(4 * entries)?;
+        let mut verdicts = self.learner.judge(&batch.questions, &written)?;
+        if verdicts.len() as u64 != entries {
+            let found = verdicts.len();
+            return Err(Refusal::new(ErrorCode::Internal, format!("{found} verdicts came back for {entries} entries")));
+        }
+        // An infinite verdict would spoil every mean that it enters: it counts as none.
+        verdicts.iter_mut().filter(|verdict| !verdict.is_finite()).for_each(|verdict| *verdict = f32::NAN);
+        let tensor = Tensor::from_vec(verdicts, (rows, columns), &self.device())?;
+        self.give(tensor, &[], reservation)
+    }
+}
+
+impl State {
+    /// The run's verifiers; `unsupported` where there is none, since a tensor has no empty axis.
+    fn panel(&self) -> Result<Vec<(String, f32)>, Refusal> {
+        let panel = self.learner.verifiers();
+        if panel.is_empty() {
+            let message = "the run lists no verifier; `run.toml` needs a `[[verifier]]` with `use = \"…\"`";
+            return Err(Refusal::new(ErrorCode::Unsupported, message));
+        }
+        Ok(panel)
+    }
+}

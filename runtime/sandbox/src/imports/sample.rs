@@ -1,0 +1,183 @@
+//! `wit/sample.wit`, kept: one function here for each there, in the same order.
+//!
+//! How much may be written is decided before anything is: rows, tokens and bytes at their largest
+//! are charged first, and what was not used is given back.
+
+use std::sync::Arc;
+
+use tunebox_compute::Tensor;
+use tunebox_model::rows::Rows;
+use wasmtime::component::Resource;
+
+use crate::bindings::sample::{Host, HostCompletions, HostSampler};
+use crate::bindings::types::ErrorCode;
+use crate::figures::grouped;
+use crate::learner::Sampler;
+use crate::printable::printable;
+use crate::refusal::Refusal;
+use crate::state::{CompletionsEntry, Crossing, RowsEntry, SamplerEntry, State, TensorEntry, ViewEntry};
+use crate::written::Written;
+
+/// Bytes of a token of a completion while it is held: id, mark, log-probability.
+const TOKEN: u64 = 9;
+
+impl HostSampler for Crossing<'_> {
+    fn new(&mut self) -> wasmtime::Result<Resource<SamplerEntry>> {
+        self.enter("sample.sampler")?;
+        Ok(self.table.push(SamplerEntry(Sampler::default())).map_err(Refusal::from)?)
+    }
+
+    fn temperature(&mut self, this: Resource<SamplerEntry>, value: f32) -> Result<(), Refusal> {
+        self.enter("sample.sampler.temperature")?;
+        within(value.is_finite() && value >= 0.0, "temperature", &value, "0 or more, and finite")?;
+        self.table.get_mut(&this)?.0.temperature = value;
+        Ok(())
+    }
+
+    fn top_k(&mut self, this: Resource<SamplerEntry>, value: u32) -> Result<(), Refusal> {
+        self.enter("sample.sampler.top-k")?;
+        self.table.get_mut(&this)?.0.top_k = value;
+        Ok(())
+    }
+
+    fn top_p(&mut self, this: Resource<SamplerEntry>, value: f32) -> Result<(), Refusal> {
+        self.enter("sample.sampler.top-p")?;
+        within(value > 0.0 && value <= 1.0, "top-p", &value, "above 0 and at most 1")?;
+        self.table.get_mut(&this)?.0.top_p = value;
+        Ok(())
+    }
+
+    fn min_p(&mut self, this: Resource<SamplerEntry>, value: f32) -> Result<(), Refusal> {
+        self.enter("sample.sampler.min-p")?;
+        within((0.0..=1.0).contains(&value), "min-p", &value, "0 to 1")?;
+        self.table.get_mut(&this)?.0.min_p = value;
+        Ok(())
+    }
+
+    fn max_tokens(&mut self, this: Resource<SamplerEntry>, value: u32) -> Result<(), Refusal> {
+        self.enter("sample.sampler.max-tokens")?;
+        let limit = self.learner.new_tokens();
+        let allowed = format!("1 to {limit}, what the run's `data.max-length` leaves after its longest prompt");
+        within((1..=limit).contains(&value), "max-tokens", &value, &allowed)?;
+        self.table.get_mut(&this)?.0.max_tokens = Some(value);
+        Ok(())
+    }
+
+    fn completions(&mut self, this: Resource<SamplerEntry>, value: u32) -> Result<(), Refusal> {
+        self.enter("sample.sampler.completions")?;
+        let limit = self.limits.completions;
+        within((1..=limit).contains(&value), "completions", &value, &format!("1 to {limit}"))?;
+        self.table.get_mut(&this)?.0.completions = value;
+        Ok(())
+    }
+
+    fn drop(&mut self, this: Resource<SamplerEntry>) -> wasmtime::Result<()> {
+        self.table.delete(this)?;
+        Ok(())
+    }
+}
+
+impl HostCompletions for Crossing<'_> {
+    fn rows(&mut self, this: Resource<CompletionsEntry>) -> wasmtime::Result<Resource<RowsEntry>> {
+        self.enter("sample.completions.rows")?;
+        let rows = self.table.get(&this)?.0.rows.clone();
+        Ok(self.table.push(RowsEntry(rows, None)).map_err(Refusal::from)?)
+    }
+
+    fn logprob(&mut self, this: Resource<CompletionsEntry>) -> Result<Resource<TensorEntry>, Refusal> {
+        self.enter("sample.completions.logprob")?;
+        let written = self.table.get(&this)?.0.clone();
+        let elements = written.rows.count() as u64 * written.rows.width() as u64;
+        self.work(elements)?;
+        let reservation = self.reserve(4 * elements)?;
+        let tensor = written.logprob_tensor(&self.device())?;
+        self.give(tensor, &[], reservation)
+    }
+
+    fn finished(&mut self, this: Resource<CompletionsEntry>) -> Result<Resource<TensorEntry>, Refusal> {
+        self.enter("sample.completions.finished")?;
+        let written = self.table.get(&this)?.0.clone();
+        let flags: Vec<f32> = written.finished.iter().map(|ended| f32::from(u8::from(*ended))).collect();
+        let reservation = self.reserve(4 * flags.len() as u64)?;
+        let tensor = Tensor::from_slice(&flags, flags.len(), &self.device())?;
+        self.give(tensor, &[], reservation)
+    }
+
+    fn group(&mut self, this: Resource<CompletionsEntry>) -> Result<Resource<TensorEntry>, Refusal> {
+        self.enter("sample.completions.group")?;
+        let written = self.table.get(&this)?.0.clone();
+        let reservation = self.reserve(4 * written.group.len() as u64)?;
+        let tensor = Tensor::from_slice(&written.group, written.group.len(), &self.device())?;
+        self.give(tensor, &[], reservation)
+    }
+
+    fn drop(&mut self, this: Resource<CompletionsEntry>) -> wasmtime::Result<()> {
+        self.table.delete(this)?;
+        Ok(())
+    }
+}
+
+impl Host for Crossing<'_> {
+    fn generate(
+        &mut self,
+        view: Resource<ViewEntry>,
+        prompts: Resource<RowsEntry>,
+        sampler: Resource<SamplerEntry>,
+    ) -> Result<Resource<CompletionsEntry>, Refusal> {
+        self.enter("sample.generate")?;
+        let view = self.table.get(&view)?.0.clone();
+        let prompts = self.table.get(&prompts)?.0.clone();
+        let mut sampler = self.table.get(&sampler)?.0.clone();
+        let each = self.tokens_of(&prompts, &sampler)?;
+        sampler.max_tokens = Some(each);
+        let rows = self.rows_of(&prompts, &sampler)?;
+        self.meters.sample(rows * u64::from(each))?;
+        let largest = rows * (prompts.width() as u64 + u64::from(each));
+        let reservation = self.reserve(TOKEN * largest)?;
+        let completions = self.learner.generate(&view, &prompts, &sampler)?;
+        let used: u64 = completions.iter().map(|completion| completion.ids.len() as u64).sum();
+        self.meters.give_back(rows * u64::from(each) - used.min(rows * u64::from(each)));
+        let written = Written::new(prompts, completions)?;
+        let held = TOKEN * written.rows.tokens() as u64;
+        let written = written.charged(reservation.shrunk_to(held.min(TOKEN * largest)));
+        Ok(self.table.push(CompletionsEntry(Arc::new(written)))?)
+    }
+}
+
+impl State {
+    /// New tokens of a completion at most. A prompt near the model's end gets fewer, each prompt by its own length.
+    fn tokens_of(&self, prompts: &Rows, sampler: &Sampler) -> Result<u32, Refusal> {
+        if let Some(empty) = prompts.ids.iter().position(Vec::is_empty) {
+            return Err(Refusal::argument(format!("prompt `{empty}` has no token; a completion starts from one")));
+        }
+        let limit = self.learner.new_tokens();
+        if limit == 0 {
+            return Err(Refusal::new(ErrorCode::Unsupported, "this run does not let the model write"));
+        }
+        let (width, most) = (prompts.width(), self.learner.positions());
+        if width >= most as usize {
+            return Err(Refusal::argument(format!("a prompt has {width} tokens, the model takes {most} with what follows")));
+        }
+        Ok(sampler.max_tokens.unwrap_or(limit).min(limit))
+    }
+
+    /// Rows of a call, within its limit.
+    fn rows_of(&self, prompts: &Rows, sampler: &Sampler) -> Result<u64, Refusal> {
+        let rows = (prompts.count() as u64).saturating_mul(u64::from(sampler.completions));
+        let limit = u64::from(self.limits.completions);
+        if rows > limit {
+            let (rows, limit) = (grouped(rows), grouped(limit));
+            let message = format!("{rows} completions in one call, at most {limit} are written at once");
+            return Err(Refusal::new(ErrorCode::OutOfBudget, message));
+        }
+        Ok(rows)
+    }
+}
+
+fn within(good: bool, name: &str, value: &dyn std::fmt::Display, allowed: &str) -> Result<(), Refusal> {
+    if good {
+        return Ok(());
+    }
+    let value = printable(&value.to_string(), 48);
+    Err(Refusal::argument(format!("`{name}` is {value}; it must be {allowed}")))
+}

@@ -1,0 +1,94 @@
+//! `wit/weights.wit`, kept: one function here for each there, in the same order.
+//!
+//! An edited matrix is the run's, not the method's: it is charged as work, and there is at most one
+//! copy of each. What is read goes through the ledger and the bytes that a step may read back.
+
+use tunebox_model::edit;
+use wasmtime::component::Resource;
+
+use super::hidden::finite;
+use crate::bindings::weights::{Form, Host, Role};
+use crate::refusal::Refusal;
+use crate::state::{Crossing, TensorEntry};
+
+impl Host for Crossing<'_> {
+    fn keep_as(&mut self, form: Form) -> Result<(), Refusal> {
+        self.enter("weights.keep-as")?;
+        let form = match form {
+            Form::Edited => edit::Form::Weights,
+            Form::Adapter => edit::Form::Adapter,
+        };
+        Ok(self.learner.keep_edits_as(form)?)
+    }
+
+    fn read_rows(&mut self, role: Role, layer: u32, first: u32, count: u32) -> Result<Resource<TensorEntry>, Refusal> {
+        self.enter("weights.read-rows")?;
+        let (rows, columns) = self.learner.matrix(word(role), layer as usize)?;
+        let end = u64::from(first) + u64::from(count);
+        if count == 0 || end > rows as u64 {
+            let message = format!("rows {first} to {end} are asked for, the matrix has {rows}");
+            return Err(Refusal::argument(message));
+        }
+        let elements = u64::from(count) * columns as u64;
+        self.work(elements)?;
+        self.read_back(4 * elements)?;
+        let reservation = self.reserve(4 * elements)?;
+        let found = self.learner.read_rows(word(role), layer as usize, first as usize, count as usize)?;
+        self.give(found, &[], reservation)
+    }
+
+    fn add_outer(
+        &mut self,
+        role: Role,
+        layer: u32,
+        left: Resource<TensorEntry>,
+        right: Resource<TensorEntry>,
+        scale: f32,
+    ) -> Result<(), Refusal> {
+        self.enter("weights.add-outer")?;
+        let (rows, columns) = self.learner.matrix(word(role), layer as usize)?;
+        finite("the scale", scale)?;
+        let left = self.vector(&left, rows, "the matrix's output")?;
+        let right = self.vector(&right, columns, "the matrix's input")?;
+        let largest = |vector: &[f32]| vector.iter().fold(0.0_f64, |most, value| most.max(f64::from(value.abs())));
+        if largest(&left) * largest(&right) * f64::from(scale.abs()).max(1.0) > f64::from(f32::MAX) {
+            return Err(Refusal::argument("the product of the vectors and the scale is not a finite number"));
+        }
+        self.work(2 * rows as u64 * columns as u64)?;
+        Ok(self.learner.add_outer(word(role), layer as usize, &left, &right, scale)?)
+    }
+
+    fn project_out(
+        &mut self,
+        role: Role,
+        layer: u32,
+        direction: Resource<TensorEntry>,
+        strength: f32,
+        keep_norms: bool,
+    ) -> Result<(), Refusal> {
+        self.enter("weights.project-out")?;
+        let (rows, columns) = self.learner.matrix(word(role), layer as usize)?;
+        if !(-16.0..=16.0).contains(&strength) {
+            return Err(Refusal::argument(format!("a strength is −16 to 16, this is {strength}")));
+        }
+        let width = if matches!(role, Role::Embedding) { columns } else { rows };
+        let direction = self.vector(&direction, width, "the matrix's output")?;
+        self.work(4 * rows as u64 * columns as u64)?;
+        Ok(self.learner.project_out(word(role), layer as usize, &direction, strength, keep_norms)?)
+    }
+}
+
+/// The model's word for a role.
+fn word(role: Role) -> edit::Role {
+    match role {
+        Role::Embedding => edit::Role::Embedding,
+        Role::Query => edit::Role::Query,
+        Role::Key => edit::Role::Key,
+        Role::Value => edit::Role::Value,
+        Role::AttentionOutput => edit::Role::AttentionOutput,
+        Role::Gate => edit::Role::Gate,
+        Role::Up => edit::Role::Up,
+        Role::Down => edit::Role::Down,
+        Role::Head => edit::Role::Head,
+    }
+}

@@ -1,0 +1,6 @@
+//! The Rust face of the world `verifier`, generated.
+
+wasmtime::component::bindgen!({
+    path: "../../wit",
+    world: "tunebox:method/verifier",
+});

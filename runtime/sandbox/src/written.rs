@@ -1,0 +1,117 @@
+//! Completions that the model wrote for a method: token rows, and what is known of each.
+
+use std::sync::Arc;
+
+use tunebox_compute::budget::Reservation;
+use tunebox_compute::{Device, Tensor};
+use tunebox_model::error::Error;
+use tunebox_model::generate::Completion;
+use tunebox_model::rows::Rows;
+
+/// Prompts with their completions.
+#[derive(Debug)]
+pub struct Written {
+    /// What was continued.
+    pub prompts: Arc<Rows>,
+    /// Prompt and completion; the completion's tokens are the targets.
+    pub rows: Arc<Rows>,
+    /// The number of the prompt that a row continues.
+    pub group: Vec<u32>,
+    /// Whether a completion ended by itself.
+    pub finished: Vec<bool>,
+    logprobs: Vec<Vec<f32>>,
+    _bytes: Option<Reservation>,
+}
+
+impl Written {
+    /// Joins prompts and completions; those of one prompt stand side by side.
+    ///
+    /// # Errors
+    /// When there is no whole number of completions a prompt.
+    pub fn new(prompts: Arc<Rows>, completions: Vec<Completion>) -> Result<Self, Error> {
+        let each = completions.len().checked_div(prompts.count()).unwrap_or(0);
+        if each * prompts.count() != completions.len() {
+            let (rows, prompts) = (completions.len(), prompts.count());
+            return Err(Error::Argument(format!("`{rows}` completions do not divide over `{prompts}` prompts")));
+        }
+        let (mut ids, mut targets, mut group) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, completion) in completions.iter().enumerate() {
+            let prompt = &prompts.ids[number / each];
+            ids.push([prompt.as_slice(), &completion.ids].concat());
+            let mut marks = vec![false; prompt.len()];
+            marks.resize(prompt.len() + completion.ids.len(), true);
+            targets.push(marks);
+            group.push((number / each) as u32);
+        }
+        let rows = Arc::new(Rows::new(ids, targets)?);
+        let finished = completions.iter().map(|completion| completion.finished).collect();
+        let logprobs = completions.into_iter().map(|completion| completion.logprobs).collect();
+        Ok(Self { prompts, rows, group, finished, logprobs, _bytes: None })
+    }
+
+    /// The same, with the bytes that it holds.
+    pub(crate) fn charged(mut self, bytes: Reservation) -> Self {
+        self._bytes = Some(bytes);
+        self
+    }
+
+    /// The tokens of one completion, without its prompt.
+    #[must_use]
+    pub fn completion(&self, row: usize) -> &[u32] {
+        let ids = &self.rows.ids[row];
+        let start = self.prompts.ids[self.group[row] as usize].len();
+        &ids[start.min(ids.len())..]
+    }
+
+    /// The log-probabilities under the distribution sampled from: `[rows, width]`, 0 off the targets.
+    pub(crate) fn logprob_tensor(&self, device: &Device) -> Result<Tensor, Error> {
+        let (count, width) = (self.rows.count(), self.rows.width());
+        let mut padded = vec![0.0f32; count * width];
+        for (row, logprobs) in self.logprobs.iter().enumerate() {
+            let start = self.prompts.ids[self.group[row] as usize].len();
+            for (at, logprob) in logprobs.iter().enumerate() {
+                padded[row * width + start + at] = *logprob;
+            }
+        }
+        Ok(Tensor::from_vec(padded, (count, width), device)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written() -> Written {
+        let prompts = Arc::new(Rows::new(vec![vec![1, 2], vec![3]], vec![vec![false; 2], vec![false]]).unwrap());
+        let one = |ids: &[u32], finished| Completion {
+            ids: ids.to_vec(),
+            logprobs: ids.iter().map(|id| -(*id as f32)).collect(),
+            finished,
+        };
+        let completions = vec![one(&[7], true), one(&[8, 9], false), one(&[7, 7, 7], true), one(&[9], true)];
+        Written::new(prompts, completions).unwrap()
+    }
+
+    #[test]
+    fn the_mask_marks_the_completion_and_nothing_of_the_prompt() {
+        let written = written();
+        assert_eq!(written.rows.ids[1], [1, 2, 8, 9]);
+        assert_eq!(written.rows.targets[1], [false, false, true, true]);
+        assert_eq!(written.group, [0, 0, 1, 1]);
+        assert_eq!(written.completion(2), [7, 7, 7]);
+    }
+
+    #[test]
+    fn log_probabilities_stand_at_their_tokens_and_the_padding_is_zero() {
+        let found = written().logprob_tensor(&Device::Cpu).unwrap().to_vec2::<f32>().unwrap();
+        assert_eq!(found[0], [0.0, 0.0, -7.0, 0.0]);
+        assert_eq!(found[2], [0.0, -7.0, -7.0, -7.0]);
+    }
+
+    #[test]
+    fn completions_that_do_not_divide_over_the_prompts_are_refused() {
+        let prompts = Arc::new(Rows::new(vec![vec![1], vec![2]], vec![vec![false], vec![false]]).unwrap());
+        let one = Completion { ids: vec![3], logprobs: vec![0.0], finished: true };
+        assert!(Written::new(prompts, vec![one]).is_err());
+    }
+}

@@ -1,0 +1,82 @@
+//! The verifiers of a run: found, read, their settings filled in, admitted. Nothing of them runs.
+
+use std::path::Path;
+
+use tunebox_package::{Error as PackageError, Package, Reference, World};
+use tunebox_sandbox::{Engine, Value, Verifier, VerifierLimits};
+
+use super::method::{convert, setting_problem, table};
+use crate::configuration::{Half, LimitsTable, Problem, RunSettings, VerifierTable};
+use crate::error::Error;
+use tunebox_package::resolve_settings;
+
+/// A verifier that is ready to start.
+pub struct PlannedVerifier {
+    /// What metrics and messages call it.
+    pub name: String,
+    /// Its part in the reward.
+    pub weight: f32,
+    /// The field of a record that it gets as the answer.
+    pub field: String,
+    /// The component, its manifest and digest.
+    pub package: Package,
+    /// Every setting with its value.
+    pub settings: Vec<(String, Value)>,
+    pub(crate) admitted: Verifier,
+}
+
+/// Finds and admits the verifiers that the settings list.
+pub(crate) fn verifiers(settings: &RunSettings) -> Result<Vec<PlannedVerifier>, Error> {
+    let tables = &settings.file.verifier;
+    if tables.is_empty() {
+        return Ok(Vec::new());
+    }
+    let engine = Engine::new()?;
+    let mut planned: Vec<PlannedVerifier> = Vec::new();
+    for (number, table) in tables.iter().enumerate() {
+        let verifier = verifier(settings, &engine, number, table)?;
+        if planned.iter().any(|other| other.name == verifier.name) {
+            let what = format!("two verifiers are called `{}`", verifier.name);
+            let problem = Problem::Conflict { what, hint: "give one of them another `name`".into() };
+            return Err(settings.wrong(&format!("verifier.{number}.use"), Half::Value, problem));
+        }
+        planned.push(verifier);
+    }
+    Ok(planned)
+}
+
+fn verifier(
+    settings: &RunSettings,
+    engine: &Engine,
+    number: usize,
+    given: &VerifierTable,
+) -> Result<PlannedVerifier, Error> {
+    let key = format!("verifier.{number}");
+    let base = settings.path(&format!("{key}.use"), "");
+    let base = if base.as_os_str().is_empty() { Path::new(".") } else { &base };
+    let package = Reference::verifier(&given.r#use, base)?.open()?;
+    if package.manifest.world != World::Verifier {
+        let name = package.manifest.name;
+        return Err(PackageError::OtherWorld { name, found: "method", wanted: "verifier" }.into());
+    }
+    let values = resolve_settings(&package.manifest, &table(&given.settings))
+        .map_err(|error| setting_problem(settings, &key, error))?;
+    let admitted = engine.admit_verifier(&package.bytes, &package.manifest.name, &limits(&settings.file.limits))?;
+    Ok(PlannedVerifier {
+        name: given.name.clone().unwrap_or_else(|| package.manifest.name.clone()),
+        weight: given.weight as f32,
+        field: given.answer.clone(),
+        settings: values.into_iter().map(|(name, value)| (name, convert(value))).collect(),
+        package,
+        admitted,
+    })
+}
+
+fn limits(table: &LimitsTable) -> VerifierLimits {
+    let usual = VerifierLimits::default();
+    VerifierLimits {
+        seconds: table.verifier_seconds.unwrap_or(usual.seconds),
+        linear_memory: table.verifier_memory.map_or(usual.linear_memory, |bytes| bytes as usize),
+        ..usual
+    }
+}

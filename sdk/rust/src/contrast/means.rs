@@ -1,0 +1,44 @@
+//! Means of captured activations, summed in `f64`, and directions made of them.
+
+use crate::Tensor;
+use crate::tensor::{Dtype, Keep};
+
+/// A running mean of vectors, for many layers at once.
+#[derive(Default)]
+pub struct Means {
+    sum: Option<Tensor>,
+    count: u32,
+}
+
+impl Means {
+    /// Takes the vectors of some rows in: `[layers, rows, dimension]`.
+    #[track_caller]
+    pub fn add(&mut self, captured: &Tensor) {
+        let sum = captured.cast(Dtype::F64).sum(1); // [layers, dimension]
+        self.count += captured.shape()[1];
+        self.sum = Some(match self.sum.take() {
+            Some(before) => before + sum,
+            None => sum,
+        });
+    }
+
+    /// How many vectors were taken in.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The mean in `f64`, `[layers, dimension]`; `None` before the first vector.
+    #[track_caller]
+    pub fn mean(&self) -> Option<Tensor> {
+        self.sum.as_ref().map(|sum| sum.scale(1.0 / f64::from(self.count.max(1))))
+    }
+}
+
+/// What is left of `direction` without its part along `other`, row by row: r − (r·ô) ô.
+/// Both are `[layers, dimension]` of one type.
+#[track_caller]
+pub fn projected(direction: &Tensor, other: &Tensor) -> Tensor {
+    let unit = other / other.norm(Keep(-1));
+    let along = (direction * &unit).sum(Keep(-1)); // [layers, 1]
+    direction - unit * along
+}

@@ -1,0 +1,22 @@
+//! The mathematics that policy-gradient methods share: sampled groups, advantages by rule, ratios
+//! between the policy and the one that wrote, and the losses made of them.
+//!
+//! Each piece is a struct of settings with a doc comment a field, so a method puts the pieces it wants
+//! into its own settings with `#[setting(flatten)]`, or fills them in itself. Names and defaults are
+//! those of TRL 1.16 in kebab-case; a difference is said where it is.
+//!
+//! Per-token tensors are `[rows, width]`, per-row ones `[rows, 1]`; a mask is 1 where a token counts.
+
+mod advantage;
+mod entropy;
+mod objective;
+mod regularisation;
+mod report;
+mod rollout;
+
+pub use advantage::{Advantage, Combination, Passes, Rewards, Scale};
+pub use entropy::{EntropyBonus, Steering, high_entropy};
+pub use objective::{Level, Loss, Objective, Tokens};
+pub use regularisation::Divergence;
+pub use report::report_clipping;
+pub use rollout::{Kept, Rollout, Sampling};

@@ -1,0 +1,246 @@
+//! From rewards to advantages: how much better a completion is than the others of its prompt.
+//!
+//! Rewards are few numbers, so this runs in the method itself, in `f64`.
+
+use crate::tensor::from_list;
+use crate::{Choice, Settings, Tensor};
+
+/// Added to a standard deviation before it divides, as in the reference.
+const FLOOR: f64 = 1e-4;
+
+/// How rewards become advantages.
+#[derive(Settings, Clone)]
+pub struct Advantage {
+    /// What an advantage is divided by: `group`, the standard deviation of its group (n − 1, plus 1e-4); `batch`,
+    /// that of all completions of the update; `none`, nothing (Dr. GRPO).
+    #[setting(default = "group")]
+    pub scale_rewards: Scale,
+
+    /// How several rewards become one: `sum-then-normalise`, their weighted sum; `normalise-then-sum`, each
+    /// normalised in its group, then summed and normalised over the update (GDPO).
+    #[setting(default = "sum-then-normalise")]
+    pub combine_rewards: Combination,
+}
+
+/// What an advantage is divided by.
+#[derive(Choice, Clone, Copy, PartialEq, Debug)]
+pub enum Scale {
+    /// The standard deviation of its group.
+    Group,
+    /// The standard deviation of the update.
+    Batch,
+    /// Nothing.
+    None,
+}
+
+/// How several rewards become one.
+#[derive(Choice, Clone, Copy, PartialEq, Debug)]
+pub enum Combination {
+    /// Their weighted sum.
+    SumThenNormalise,
+    /// Each normalised, then the weighted sum.
+    NormaliseThenSum,
+}
+
+/// The rewards of an update: a row a completion, a column a verifier, NaN where one could not judge.
+pub struct Rewards {
+    values: Vec<f64>,
+    weights: Vec<f64>,
+    /// Completions of a prompt, contiguous.
+    each: usize,
+}
+
+impl Rewards {
+    /// Rewards in row-major order. `each` completions belong to a prompt.
+    pub fn new(values: &[f32], weights: &[f32], each: usize) -> Self {
+        let wide = |numbers: &[f32]| numbers.iter().map(|number| f64::from(*number)).collect();
+        Self { values: wide(values), weights: wide(weights), each: each.max(1) }
+    }
+
+    /// The weighted sum of a row over the verifiers that judged it; NaN where none did.
+    pub fn combined(&self) -> Vec<f64> {
+        self.rows().map(|row| weighted(row, &self.weights)).collect()
+    }
+
+    /// What one verifier said of every row.
+    pub fn column(&self, number: usize) -> Vec<f64> {
+        self.rows().map(|row| row[number]).collect()
+    }
+
+    /// Completions of a prompt.
+    pub fn each(&self) -> usize {
+        self.each
+    }
+
+    /// How many completions pass by the first verifier: those to which it gives `threshold` or more.
+    pub fn passes(&self, threshold: f32) -> Passes {
+        let passed: Vec<bool> = self.column(0).iter().map(|verdict| *verdict >= f64::from(threshold)).collect();
+        let share = |count: usize, of: usize| count as f32 / of.max(1) as f32;
+        let groups = passed.chunks(self.each);
+        Passes {
+            at_one: share(passed.iter().filter(|passed| **passed).count(), passed.len()),
+            at_k: share(groups.clone().filter(|group| group.contains(&true)).count(), groups.len()),
+        }
+    }
+
+    /// Whether the rewards of a row's group differ: without that, nothing can be learned from it.
+    pub fn differing(&self) -> Vec<bool> {
+        let combined = self.combined();
+        let groups = combined.chunks(self.each);
+        groups.flat_map(|group| vec![deviation(group).is_nan() || deviation(group) > 1e-8; group.len()]).collect()
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &[f64]> {
+        self.values.chunks(self.weights.len().max(1))
+    }
+}
+
+/// How often completions pass.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Passes {
+    /// The share of all completions.
+    pub at_one: f32,
+    /// The share of prompts of which at least one completion passes.
+    pub at_k: f32,
+}
+
+impl Advantage {
+    /// Rewards summed, and divided by the spread of their group or by nothing.
+    pub fn scaled(scaled: bool) -> Self {
+        let scale_rewards = if scaled { Scale::Group } else { Scale::None };
+        Self { scale_rewards, combine_rewards: Combination::SumThenNormalise }
+    }
+
+    /// The advantage of every row; 0 where no verifier could judge.
+    pub fn of(&self, rewards: &Rewards) -> Vec<f32> {
+        let advantages = match self.combine_rewards {
+            Combination::SumThenNormalise => self.summed(rewards),
+            Combination::NormaliseThenSum => normalised(rewards),
+        };
+        advantages.into_iter().map(|value| if value.is_finite() { value as f32 } else { 0.0 }).collect()
+    }
+
+    /// The same as a tensor `[rows, 1]`.
+    #[track_caller]
+    pub fn tensor(&self, rewards: &Rewards) -> Tensor {
+        let advantages = self.of(rewards);
+        from_list(&advantages, &[advantages.len() as u32, 1])
+    }
+
+    fn summed(&self, rewards: &Rewards) -> Vec<f64> {
+        let combined = rewards.combined();
+        let whole = deviation(&combined);
+        let of_group = |group: &[f64]| {
+            let divisor = match self.scale_rewards {
+                Scale::Group => deviation(group) + FLOOR,
+                Scale::Batch => whole + FLOOR,
+                Scale::None => 1.0,
+            };
+            let centre = mean(group);
+            group.iter().map(|reward| (reward - centre) / divisor).collect::<Vec<f64>>()
+        };
+        combined.chunks(rewards.each).flat_map(of_group).collect()
+    }
+}
+
+/// Each reward normalised in its group, the weighted sum normalised over the update.
+fn normalised(rewards: &Rewards) -> Vec<f64> {
+    let columns = rewards.weights.len();
+    let mut scores = vec![f64::NAN; rewards.values.len()];
+    for column in 0..columns {
+        let values = rewards.column(column);
+        for (group, chunk) in values.chunks(rewards.each).enumerate() {
+            let (centre, spread) = (mean(chunk), deviation(chunk) + FLOOR);
+            for (at, value) in chunk.iter().enumerate() {
+                scores[(group * rewards.each + at) * columns + column] = (value - centre) / spread;
+            }
+        }
+    }
+    let judged = rewards.combined();
+    let sums = scores.chunks(columns.max(1)).zip(judged).map(|(row, judged)| {
+        if judged.is_nan() { f64::NAN } else { row.iter().zip(&rewards.weights).filter(|(value, _)| !value.is_nan()).map(|(value, weight)| value * weight).sum() }
+    });
+    let sums: Vec<f64> = sums.collect();
+    let (centre, spread) = (mean(&sums), deviation(&sums) + FLOOR);
+    sums.iter().map(|sum| (sum - centre) / spread).collect()
+}
+
+/// Σ weight · value over the values that are there; NaN when none is.
+fn weighted(row: &[f64], weights: &[f64]) -> f64 {
+    if row.iter().all(|value| value.is_nan()) {
+        return f64::NAN;
+    }
+    row.iter().zip(weights).filter(|(value, _)| !value.is_nan()).map(|(value, weight)| value * weight).sum()
+}
+
+/// The mean of the numbers that are there.
+pub(super) fn mean(values: &[f64]) -> f64 {
+    let (sum, count) = there(values).fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    sum / count
+}
+
+/// The standard deviation with divisor n − 1 of the numbers that are there; NaN for fewer than two.
+pub(super) fn deviation(values: &[f64]) -> f64 {
+    let centre = mean(values);
+    let (sum, count) = there(values).fold((0.0, 0.0), |(sum, count), value| (sum + (value - centre).powi(2), count + 1.0));
+    if count < 2.0 { f64::NAN } else { (sum / (count - 1.0)).sqrt() }
+}
+
+fn there(values: &[f64]) -> impl Iterator<Item = f64> {
+    values.iter().copied().filter(|value| !value.is_nan())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn advantage(scale: Scale, combine: Combination) -> Advantage {
+        Advantage { scale_rewards: scale, combine_rewards: combine }
+    }
+
+    fn close(found: &[f32], wanted: &[f64]) {
+        let far = found.iter().zip(wanted).any(|(found, wanted)| (f64::from(*found) - wanted).abs() > 1e-6 * wanted.abs());
+        assert!(found.len() == wanted.len() && !far, "{found:?}, wanted {wanted:?}");
+    }
+
+    #[test]
+    fn advantages_are_those_of_the_reference() {
+        let rewards = Rewards::new(&[1.0, 0.0, 0.5, 2.0], &[1.0], 2);
+        let of = |scale| advantage(scale, Combination::SumThenNormalise).of(&rewards);
+        close(&of(Scale::Group), &[0.707006795, -0.707006795, -0.707040121, 0.707040121]);
+        close(&of(Scale::Batch), &[0.58547148, -0.58547148, -0.878207221, 0.878207221]);
+        close(&of(Scale::None), &[0.5, -0.5, -0.75, 0.75]);
+    }
+
+    #[test]
+    fn a_completion_that_nobody_could_judge_moves_nothing() {
+        let rewards = Rewards::new(&[1.0, f32::NAN, 0.0, 1.0, 0.0, 0.0], &[1.0], 3);
+        let found = advantage(Scale::None, Combination::SumThenNormalise).of(&rewards);
+        close(&found, &[0.5, 0.0, -0.5, 2.0 / 3.0, -1.0 / 3.0, -1.0 / 3.0]);
+    }
+
+    #[test]
+    fn a_verifier_that_abstains_leaves_the_others_their_weight() {
+        let rewards = Rewards::new(&[1.0, f32::NAN, 1.0, 1.0], &[2.0, 0.5], 2);
+        assert_eq!(rewards.combined(), [2.0, 2.5]);
+    }
+
+    #[test]
+    fn rewards_that_are_normalised_first_weigh_alike_whatever_their_size() {
+        let rewards = Rewards::new(&[0.0, 100.0, 1.0, 0.0, 1.0, 200.0, 0.0, 300.0], &[1.0, 1.0], 2);
+        let found = advantage(Scale::Group, Combination::NormaliseThenSum).of(&rewards);
+        assert!((found[0] + found[1]).abs() < 1e-3 && found.iter().all(|value| value.abs() < 0.01), "{found:?}");
+    }
+
+    #[test]
+    fn a_group_passes_when_one_of_it_does() {
+        let rewards = Rewards::new(&[1.0, 0.0, 0.0, 0.0, f32::NAN, 0.5], &[1.0], 2);
+        assert_eq!(rewards.passes(0.5), Passes { at_one: 2.0 / 6.0, at_k: 2.0 / 3.0 });
+    }
+
+    #[test]
+    fn a_group_of_equal_rewards_teaches_nothing() {
+        let rewards = Rewards::new(&[1.0, 1.0, 0.0, 1.0], &[1.0], 2);
+        assert_eq!(rewards.differing(), [false, false, true, true]);
+    }
+}

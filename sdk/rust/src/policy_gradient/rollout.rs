@@ -1,0 +1,153 @@
+//! What an update learns from: completions of the batch's prompts, judged by the run's verifiers.
+
+use super::Rewards;
+use super::advantage::{deviation, mean};
+use crate::sample::{Completions, Sampler, generate};
+use crate::tensor::from_list;
+use crate::{Batch, Result, Rows, Settings, Tensor, model, reward, run};
+
+/// How completions are written.
+#[derive(Settings, Clone)]
+pub struct Sampling {
+    /// Completions of every prompt: the group that an advantage is measured in.
+    #[setting(default = 8, low = 2, high = 4096)]
+    pub completions: u32,
+
+    /// New tokens of a completion at most; 0 for what `data.max-length` leaves after the longest prompt.
+    #[setting(default = 0)]
+    pub max_tokens: u32,
+
+    /// Logits are divided by this when the model writes, and when what it wrote is scored.
+    #[setting(default = 1.0, above = 0.0, high = 100.0)]
+    pub temperature: f32,
+
+    /// Only the k likeliest tokens; 0 for all.
+    #[setting(default = 0)]
+    pub top_k: u32,
+
+    /// Only the likeliest tokens that hold this share of the probability.
+    #[setting(default = 1.0, above = 0.0, high = 1.0)]
+    pub top_p: f32,
+
+    /// Only tokens with at least this share of the likeliest one's probability.
+    #[setting(default = 0.0, low = 0.0, high = 1.0)]
+    pub min_p: f32,
+}
+
+/// Completions of one update and what was said of them. Row by row; a prompt's completions are contiguous.
+pub struct Rollout {
+    /// Prompt and completion, with the completion's tokens as targets.
+    pub rows: Rows,
+    /// The verdicts of the run's verifiers.
+    pub rewards: Rewards,
+    /// Whether a completion ended by itself.
+    pub finished: Vec<bool>,
+    completions: Completions,
+    lengths: Vec<f64>,
+}
+
+impl Sampling {
+    /// Lets the policy write and the verifiers judge.
+    #[track_caller]
+    pub fn roll_out(&self, batch: &Batch) -> Result<Rollout> {
+        let mut sampler = Sampler::new()
+            .completions(self.completions)?
+            .temperature(self.temperature)?
+            .top_k(self.top_k)?
+            .top_p(self.top_p)?
+            .min_p(self.min_p)?;
+        if self.max_tokens > 0 {
+            sampler = sampler.max_tokens(self.max_tokens)?;
+        }
+        let completions = generate(&model::policy(), &batch.rows("prompt")?, &sampler)?;
+        let verdicts = reward::judge(batch, &completions)?.copy_to_list()?;
+        let weights = reward::weights()?.copy_to_list()?;
+        let finished = completions.finished().copy_to_list()?;
+        let rows = completions.rows();
+        let lengths = rows.lengths().copy_to_list()?;
+        Ok(Rollout {
+            rewards: Rewards::new(&verdicts, &weights, self.completions as usize),
+            finished: finished.iter().map(|flag| *flag > 0.0).collect(),
+            lengths: lengths.into_iter().map(f64::from).collect(),
+            completions,
+            rows,
+        })
+    }
+}
+
+/// The rows of a rollout that an update learns from.
+pub struct Kept {
+    /// 1 where a token counts: `[rows, width]`.
+    pub mask: Tensor,
+    /// Rows that count in means over rows.
+    pub rows: u32,
+    /// Tokens that count.
+    pub tokens: u32,
+}
+
+impl Rollout {
+    /// All rows, without those that were cut off (`whole_only`) and those of groups whose rewards are
+    /// all alike (`differing_only`). Rows that were cut off still count in means over rows, as in the
+    /// reference; groups without a signal do not.
+    #[track_caller]
+    pub fn keep(&self, whole_only: bool, differing_only: bool) -> Kept {
+        let differing = self.rewards.differing();
+        let row = |at: usize| (!differing_only || differing[at], !whole_only || self.finished[at]);
+        let (mut flags, mut rows, mut tokens) = (Vec::new(), 0, 0.0);
+        for (at, length) in self.lengths.iter().enumerate() {
+            let (differs, whole) = row(at);
+            let counts = differs && whole;
+            rows += u32::from(differs);
+            tokens += if counts { *length } else { 0.0 };
+            flags.push(f32::from(u8::from(counts)));
+        }
+        let mask = self.rows.mask();
+        let mask = if flags.contains(&0.0) { mask * from_list(&flags, &[flags.len() as u32, 1]) } else { mask };
+        Kept { mask, rows, tokens: tokens as u32 }
+    }
+
+    /// Reports rewards and lengths under the names of the reference.
+    #[track_caller]
+    pub fn report(&self) {
+        let rewards = self.rewards.combined();
+        let even = self.rewards.differing().iter().filter(|differs| !**differs).count();
+        let count = self.finished.len().max(1) as f64;
+        number("reward", mean(&rewards));
+        number("reward-std", deviation(&rewards));
+        number("frac-reward-zero-std", even as f64 / count);
+        number("unjudged", rewards.iter().filter(|reward| reward.is_nan()).count() as f64 / count);
+        let ended = || self.lengths.iter().zip(&self.finished).filter(|(_, ended)| **ended).map(|(length, _)| *length);
+        lengths("completions", &self.lengths);
+        number("completions-clipped-ratio", 1.0 - ended().count() as f64 / count);
+        lengths("completions-terminated", &ended().collect::<Vec<_>>());
+    }
+
+    /// Reports how far the log-probabilities of sampling are from those of scoring: rounding, where the
+    /// model wrote from its own distribution. Only of the first scores: `old` are those of an earlier update.
+    #[track_caller]
+    pub fn report_difference(&self, logprob: &Tensor, old: Option<&Tensor>) {
+        if old.is_some() {
+            return;
+        }
+        let difference = (self.completions.logprob() - logprob.detach()).abs();
+        run::metric("sampling-difference-mean", difference.masked_mean(&self.rows.mask(), crate::tensor::All));
+        run::metric("sampling-difference-max", difference.max(crate::tensor::All));
+    }
+}
+
+/// Mean, least and largest length under names that begin alike; 0 without any.
+#[track_caller]
+fn lengths(name: &str, values: &[f64]) {
+    let least = values.iter().copied().reduce(f64::min).unwrap_or(0.0);
+    let largest = values.iter().copied().reduce(f64::max).unwrap_or(0.0);
+    number(&format!("{name}-mean-length"), if values.is_empty() { 0.0 } else { mean(values) });
+    number(&format!("{name}-min-length"), least);
+    number(&format!("{name}-max-length"), largest);
+}
+
+#[track_caller]
+fn number(name: &str, value: f64) {
+    if value.is_finite() {
+        run::metric(name, value as f32);
+    }
+}
