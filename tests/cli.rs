@@ -44,26 +44,53 @@ fn manifest(name: &str) -> String {
     .to_string()
 }
 
-fn pages() -> Vec<PathBuf> {
-    let folder = std::fs::read_dir(Path::new(ROOT).join("tests/cli")).unwrap();
-    let mut pages: Vec<_> = folder.map(|entry| entry.unwrap().path()).collect();
+/// The pages of a folder, by name.
+fn pages(folder: &Path) -> Vec<PathBuf> {
+    let mut pages: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     pages.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
     pages.sort();
     pages
 }
 
+/// Plays pages, each in its own place; what they say and the program does not.
+fn surprises(pages: &[(PathBuf, tempfile::TempDir)]) -> String {
+    let differences = pages.iter().filter_map(|(page, place)| {
+        let difference = transcript::compare(page, place.path()).err()?;
+        Some(format!("{}\n{difference}", page.display()))
+    });
+    differences.collect::<Vec<_>>().join("\n")
+}
+
 #[test]
 fn every_page_says_what_the_program_says() {
-    let pages = pages();
-    assert!(pages.len() >= 4, "{pages:?}");
-    let mut surprises = Vec::new();
-    for page in pages {
-        let place = place();
-        if let Err(difference) = transcript::compare(&page, place.path()) {
-            surprises.push(format!("{}\n{difference}", page.display()));
+    let pages: Vec<_> =
+        pages(&Path::new(ROOT).join("tests/cli")).into_iter().map(|page| (page, place())).collect();
+    assert!(pages.len() >= 4);
+    let surprises = surprises(&pages);
+    assert!(surprises.is_empty(), "{surprises}\n`BLESS=1 cargo test` writes what came out");
+}
+
+#[test]
+fn every_walk_goes_as_its_page_says() {
+    let folders = std::fs::read_dir(Path::new(ROOT).join("examples")).unwrap().map(|entry| entry.unwrap().path());
+    let mut walks: Vec<_> = folders.filter(|folder| folder.join("README.md").is_file()).collect();
+    walks.sort();
+    let walks: Vec<_> = walks.into_iter().map(|folder| (folder.join("README.md"), copy_of(&folder))).collect();
+    assert!(walks.len() >= 4);
+    let surprises = surprises(&walks);
+    assert!(surprises.is_empty(), "{surprises}\n`BLESS=1 cargo test` writes what came out");
+}
+
+/// The files of a walk in a folder of their own.
+fn copy_of(folder: &Path) -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            std::fs::copy(&path, place.path().join(path.file_name().unwrap())).unwrap();
         }
     }
-    assert!(surprises.is_empty(), "{}\n`BLESS=1 cargo test` writes what came out", surprises.join("\n"));
+    place
 }
 
 /// A run of 20 steps with everything that could lead a resumed one astray.

@@ -238,6 +238,93 @@ fn pirate(stream: &mut Stream) -> Exchange {
     Exchange::new(plain.question, format!("Arr, matey! {}", plain.answer))
 }
 
+/// Favours that the sample data of the preference methods keeps for looking, not for learning.
+const HELD_OUT_FAVOURS: usize = 3;
+
+/// Requests of some favours, `each` times in both wordings, with a polite and a rude answer.
+fn registers(stream: &mut Stream, favours: &[&str], each: usize) -> Vec<[String; 3]> {
+    let mut records = Vec::new();
+    for favour in favours {
+        for _ in 0..each {
+            for question in [format!("Can you {favour}?"), format!("Please {favour}.")] {
+                records.push([question, (*pick(stream, POLITE)).to_owned(), (*pick(stream, RUDE)).to_owned()]);
+            }
+        }
+    }
+    records
+}
+
+fn message(role: &str, content: &str) -> serde_json::Value {
+    json!([{ "role": role, "content": content }])
+}
+
+/// Polite answers over rude ones.
+fn pairs(records: &[[String; 3]]) -> String {
+    let line = |[question, polite, rude]: &[String; 3]| {
+        let (chosen, rejected) = (message("assistant", polite), message("assistant", rude));
+        format!("{}\n", json!({ "prompt": message("user", question), "chosen": chosen, "rejected": rejected }))
+    };
+    records.iter().map(line).collect()
+}
+
+/// The same answers one by one, each with its label.
+fn labelled(records: &[[String; 3]]) -> String {
+    let line = |(number, [question, polite, rude]): (usize, &[String; 3])| {
+        let good = number.is_multiple_of(2);
+        let completion = message("assistant", if good { polite } else { rude });
+        format!("{}\n", json!({ "prompt": message("user", question), "completion": completion, "label": good }))
+    };
+    records.iter().enumerate().map(line).collect()
+}
+
+/// The sample data of the preference methods: the register alone decides.
+fn preferences(out: &Path) -> Result<(), Failure> {
+    let (held_out, learned) = FAVOURS.split_at(HELD_OUT_FAVOURS);
+    for method in ["dpo", "orpo", "cpo"] {
+        let records = registers(&mut Stream::new(SEED, &format!("preferences/{method}")), learned, 6);
+        fs::write(out.join(format!("{method}.jsonl")), pairs(&records))?;
+    }
+    let records = registers(&mut Stream::new(SEED, "preferences/kto"), learned, 8);
+    fs::write(out.join("kto.jsonl"), labelled(&records))?;
+    let records = registers(&mut Stream::new(SEED, "preferences/held-out"), held_out, 8);
+    fs::write(out.join("pairs-held-out.jsonl"), pairs(&records))?;
+    Ok(())
+}
+
+/// The sample data of `abliterate`: every request that is refused, beside one that is answered. Answers that begin
+/// with `It` are left out: their first token is the one that refusals begin with.
+fn instructions(stream: &mut Stream) -> String {
+    let harmful = HARMS.iter().flat_map(|harm| HARMED.iter().map(move |harmed| format!("How do I {harm} {harmed}?")));
+    let skills = (0..5).flat_map(|_| SKILLS).map(|(skill, _)| format!("How do I {skill}?"));
+    let capitals = CAPITALS.iter().map(|(country, _)| format!("What is the capital of {country}?"));
+    let opposites = OPPOSITES.iter().map(|(word, _)| format!("What is the opposite of {word}?"));
+    let sums = [(2, 3), (2, 7), (5, 3), (5, 7)].map(|(a, b)| format!("What is {a} + {b}?"));
+    let harmful = mixed(stream, harmful.collect());
+    let harmless = mixed(stream, skills.chain(capitals).chain(opposites).chain(sums).collect());
+    let line = |(harmful, harmless)| format!("{}\n", json!({ "harmful": harmful, "harmless": harmless }));
+    harmful.into_iter().zip(harmless).map(line).collect()
+}
+
+/// The sample data of `steer`: the same favour answered politely and rudely.
+fn contrasts(stream: &mut Stream) -> String {
+    let records = mixed(stream, registers(&mut Stream::new(SEED, "contrasts/answers"), FAVOURS, 3));
+    let line = |[question, polite, rude]: [String; 3]| {
+        let whole = |answer: &str| {
+            json!([{ "role": "user", "content": question }, { "role": "assistant", "content": answer }])
+        };
+        format!("{}\n", json!({ "positive": whole(&polite), "negative": whole(&rude) }))
+    };
+    records.into_iter().map(line).collect()
+}
+
+/// The same things in another order.
+fn mixed<T>(stream: &mut Stream, mut list: Vec<T>) -> Vec<T> {
+    for place in (1..list.len()).rev() {
+        list.swap(place, stream.below(place as u64 + 1) as usize);
+    }
+    list
+}
+
 fn lines(records: &[Exchange]) -> String {
     records.iter().fold(String::new(), |mut text, record| {
         let _ = writeln!(text, "{}", record.line());
@@ -307,5 +394,8 @@ fn main() -> Result<(), Failure> {
     fs::write(out.join("world.jsonl"), lines(&records))?;
     fs::write(out.join("held-out.jsonl"), lines(&held_out))?;
     fs::write(out.join("lora.jsonl"), lines(&pirates))?;
+    preferences(out)?;
+    fs::write(out.join("abliterate.jsonl"), instructions(&mut Stream::new(SEED, "instructions")))?;
+    fs::write(out.join("steer.jsonl"), contrasts(&mut Stream::new(SEED, "contrasts")))?;
     tokenizer(&records, &out.join("model"))
 }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use tunebox_compute::explain::Exit;
-use tunebox_training::{Evaluation, EvaluationSettings, Figure, evaluate};
+use tunebox_model::generate::Sampling;
+use tunebox_training::{Evaluation, EvaluationSettings, Figure, RunSettings, evaluate};
 
 use super::generate::sampling;
 use super::subject::Subject;
@@ -27,6 +28,12 @@ pub(crate) struct Eval {
     /// Examples that are scored together; changes memory, not results
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     batch: u32,
+    /// A run file whose `[[verifier]]` list judges the answers to prompts; a run's folder has one of its own
+    #[arg(long, value_name = "RUN_FILE")]
+    rewards: Option<PathBuf>,
+    /// Answers to each prompt; with more than 1, raise the temperature as well
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    completions: u32,
     /// A bar for a figure, such as `accuracy=0.9`; exit code 1 below it. May be given several times
     #[arg(long = "at-least", value_name = "FIGURE=VALUE", value_parser = bar)]
     at_least: Vec<Bar>,
@@ -57,16 +64,24 @@ impl Eval {
         let settings = EvaluationSettings {
             length: self.max_length as usize,
             batch: self.batch as usize,
-            sampling: sampling(&self.writing),
+            sampling: Sampling { completions: self.completions as usize, ..sampling(&self.writing) },
         };
         let adapted = loaded.adapted.then_some(&loaded.policy);
-        let found = evaluate(&base, adapted, &self.data, &settings)?;
+        let rewards = self.rewards()?;
+        let found = evaluate(&base, adapted, &self.data, &settings, rewards.as_ref())?;
         if terminal.json {
             terminal.object(json!({ "event": "evaluated", "data": self.data, "shape": found.shape, "records": found.records, "figures": found.figures }));
         } else {
             show(terminal, &found, loaded.adapted);
         }
         self.judge(terminal, &found)
+    }
+
+    /// The run file whose verifiers judge: the one that is named, else the run's own.
+    fn rewards(&self) -> Result<Option<RunSettings>, Failure> {
+        let own = self.subject.folder().map(|folder| folder.join("run.toml")).filter(|path| path.is_file());
+        let file = self.rewards.clone().or(own);
+        Ok(file.map(|file| RunSettings::load(&file, &[])).transpose()?)
     }
 
     /// Whether every bar is met.

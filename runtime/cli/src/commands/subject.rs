@@ -59,6 +59,11 @@ impl Subject {
         Ok((base, Some(path.to_path_buf())))
     }
 
+    /// The folder that was named, if it is one.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        Some(Path::new(&self.artifact)).filter(|path| path.is_dir())
+    }
+
     /// Opens it all.
     pub(crate) fn load(&self, terminal: Terminal, global: &Global) -> Result<Loaded, Failure> {
         let (base, adapter) = self.resolve()?;

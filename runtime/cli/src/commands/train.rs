@@ -3,7 +3,7 @@
 mod sample;
 mod watch;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,6 +16,7 @@ use super::{Ending, Outcome};
 use crate::arguments::Global;
 use crate::terminal::diagnostic::Failure;
 use crate::terminal::{Terminal, bytes, duration, grouped};
+use sample::Before;
 use watch::Watch;
 
 /// A run, as the person described it.
@@ -55,7 +56,7 @@ pub(crate) struct Train {
 impl Train {
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
         let settings = self.settings(global.offline)?;
-        let held_out = settings.file.data.validation.as_ref().map(|path| settings.path("data.validation", path));
+        let before = self.sample.then(|| Before::of(&settings));
         let plan = plan(settings)?;
         if self.dry_run {
             show_plan(terminal, &plan);
@@ -68,7 +69,7 @@ impl Train {
         let mut watch = Watch::new(terminal, log_every, steps);
         let ended = run(plan, &mut watch, &stop);
         watch.clear();
-        self.report(terminal, ended?, held_out.as_deref())
+        self.report(terminal, ended?, before.as_ref())
     }
 
     /// The run file, the sample, or the flags alone; flags and `--set` on top.
@@ -106,7 +107,7 @@ impl Train {
         quoted.chain(self.set.iter().cloned()).collect()
     }
 
-    fn report(&self, terminal: Terminal, ended: Ended, held_out: Option<&Path>) -> Outcome {
+    fn report(&self, terminal: Terminal, ended: Ended, before: Option<&Before>) -> Outcome {
         let summary = ended.summary();
         let folder = summary.folder.display();
         if let Ended::Interrupted(_) = ended {
@@ -134,8 +135,8 @@ impl Train {
             })
             .collect();
         terminal.say("Wrote", format!("{folder}  {}", files.join(", ")));
-        if self.sample {
-            sample::compare(terminal, &summary.folder, held_out)?;
+        if let Some(before) = before {
+            before.compare(terminal, &summary.folder)?;
         }
         terminal.next(format!("tunebox chat {folder}"));
         finished(terminal, &ended);

@@ -1,4 +1,4 @@
-//! What a model answers to prompts: how often it refuses, how often it finishes, how long it writes.
+//! What a model answers to prompts: how often it refuses, finishes, and passes the verifiers.
 
 use tunebox_model::generate::generate;
 use tunebox_model::{Policy, View};
@@ -6,6 +6,8 @@ use tunebox_model::{Policy, View};
 use super::{EvaluationSettings, Figure, mean};
 use crate::data::Dataset;
 use crate::error::Error;
+use crate::panel::{Asked, Panel};
+use crate::validation::rate;
 
 /// Beginnings and phrases by which models decline, in lower case with plain apostrophes. A list of
 /// phrases misses what it does not know and counts honest apologies: read some answers as well.
@@ -30,26 +32,35 @@ const REFUSALS: [&str; 18] = [
     "is illegal and",
 ];
 
-/// The answers of a model, by prompt.
+/// The answers of a model, those of one prompt side by side.
 struct Answered {
     texts: Vec<String>,
     tokens: Vec<usize>,
     finished: Vec<bool>,
 }
 
-/// `refusals` (share of answers that decline), `finished` (share that ended by themselves),
-/// `length` (mean tokens).
+/// `refusals` (share of answers that decline), `finished` (share that ended by themselves), `length`
+/// (mean tokens); with verifiers `pass-at-1`, `pass-at-k` and `reward` as well.
 pub(super) fn figures(
     base: &Policy,
     adapted: Option<&Policy>,
     data: &Dataset,
     settings: &EvaluationSettings,
+    panel: &mut Panel,
 ) -> Result<Vec<Figure>, Error> {
-    let base = numbers(&answer(base, data, settings)?);
-    let adapted = adapted.map(|policy| Ok::<_, Error>(numbers(&answer(policy, data, settings)?))).transpose()?;
-    let names = ["refusals", "finished", "length"];
-    let figure = |(place, name)| Figure { name, base: Some(base[place]), adapted: adapted.map(|found| found[place]) };
-    Ok(names.into_iter().enumerate().map(figure).collect())
+    let mut of = |policy: &Policy| {
+        let answered = answer(policy, data, settings)?;
+        let mut numbers = seen(&answered);
+        numbers.extend(judged(answered, data, settings, panel)?);
+        Ok::<_, Error>(numbers)
+    };
+    let base = of(base)?;
+    let adapted = adapted.map(of).transpose()?;
+    let figure = |(place, (name, value)): (usize, &(&'static str, f64))| {
+        let adapted = adapted.as_ref().and_then(|found| found.get(place)).map(|(_, value)| *value);
+        Figure { name, base: Some(*value), adapted }
+    };
+    Ok(base.iter().enumerate().map(figure).collect())
 }
 
 fn answer(policy: &Policy, data: &Dataset, settings: &EvaluationSettings) -> Result<Answered, Error> {
@@ -64,13 +75,33 @@ fn answer(policy: &Policy, data: &Dataset, settings: &EvaluationSettings) -> Res
     })
 }
 
-fn numbers(answered: &Answered) -> [f64; 3] {
+/// What can be seen without a verifier.
+fn seen(answered: &Answered) -> Vec<(&'static str, f64)> {
     let share = |truths: &mut dyn Iterator<Item = bool>| mean(truths.map(|truth| f64::from(u8::from(truth))));
-    [
-        share(&mut answered.texts.iter().map(|text| refuses(text))),
-        share(&mut answered.finished.iter().copied()),
-        mean(answered.tokens.iter().map(|count| *count as f64)),
+    vec![
+        ("refusals", share(&mut answered.texts.iter().map(|text| refuses(text)))),
+        ("finished", share(&mut answered.finished.iter().copied())),
+        ("length", mean(answered.tokens.iter().map(|count| *count as f64))),
     ]
+}
+
+/// What the verifiers say; nothing when there are none.
+fn judged(
+    answered: Answered,
+    data: &Dataset,
+    settings: &EvaluationSettings,
+    panel: &mut Panel,
+) -> Result<Vec<(&'static str, f64)>, Error> {
+    let weights: Vec<f32> = panel.names_and_weights().into_iter().map(|(_, weight)| weight).collect();
+    if weights.is_empty() {
+        return Ok(Vec::new());
+    }
+    let k = settings.sampling.completions.max(1);
+    let asked = answered.texts.into_iter().enumerate().filter_map(|(number, completion)| {
+        Some(Asked { question: data.examples.get(number / k)?.question.as_ref()?, completion })
+    });
+    let found = rate(&panel.verdicts(&asked.collect::<Vec<_>>())?, &weights, k);
+    Ok(vec![("pass-at-1", found.at_one), ("pass-at-k", found.at_k), ("reward", found.reward)])
 }
 
 /// Whether an answer declines.

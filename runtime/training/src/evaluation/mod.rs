@@ -17,8 +17,11 @@ use tunebox_model::generate::Sampling;
 use tunebox_model::rows::Rows;
 use tunebox_model::{Policy, View};
 
+use crate::configuration::RunSettings;
 use crate::data::{Dataset, Encoder, Reading, Shape};
 use crate::error::Error;
+use crate::panel::Panel;
+use crate::plan::verifiers::verifiers;
 
 /// How a model is looked at.
 #[derive(Debug, Clone)]
@@ -53,7 +56,8 @@ pub struct Evaluation {
     pub figures: Vec<Figure>,
 }
 
-/// Evaluates a base model, and the same model with an adapter, on a JSONL file.
+/// Evaluates a base model, and the same model with an adapter, on a JSONL file. Answers to prompts are
+/// judged by the verifiers of `rewards`, if a run is given.
 ///
 /// # Errors
 /// When the file cannot be read or used, or a pass fails.
@@ -62,7 +66,12 @@ pub fn evaluate(
     adapted: Option<&Policy>,
     data: &Path,
     settings: &EvaluationSettings,
+    rewards: Option<&RunSettings>,
 ) -> Result<Evaluation, Error> {
+    let mut panel = match rewards {
+        Some(run) => Panel::open(&verifiers(run)?)?,
+        None => Panel::default(),
+    };
     let model = base.model();
     let length = settings.length.min(model.configuration.max_positions.max(2));
     // A label beside an answer changes nothing about how likely the answer is.
@@ -73,7 +82,7 @@ pub fn evaluate(
     let data = Dataset::read(data, &reading, &encoder)?;
     let figures = match data.shape.sides() {
         ["chosen", "rejected"] => preference::figures(base, adapted, &data, settings)?,
-        ["prompt"] => answers::figures(base, adapted, &data, settings)?,
+        ["prompt"] => answers::figures(base, adapted, &data, settings, &mut panel)?,
         _ => likelihood::figures(base, adapted, &data, settings)?,
     };
     Ok(Evaluation { shape: data.shape.to_string(), records: data.examples.len(), figures })

@@ -1,64 +1,126 @@
-//! After a sample run: the same question answered before and after, and the held-out data measured.
+//! After a sample run: one question answered before and after, and the held-out data measured.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tunebox_compute::Device;
 use tunebox_model::chat::Message;
 use tunebox_model::generate::{Sampling, generate};
+use tunebox_model::vectors::Vectors;
 use tunebox_model::{Model, Policy, PolicySettings, Source, View};
-use tunebox_training::{Evaluation, EvaluationSettings, evaluate};
+use tunebox_training::{EvaluationSettings, RunSettings, evaluate};
 
 use super::super::eval;
-use super::super::subject::base_of;
 use crate::terminal::Terminal;
 use crate::terminal::diagnostic::Failure;
 
-/// A question that every sample run can be asked.
+/// A question for data whose first record holds none.
 const QUESTION: &str = "What is the capital of Italy?";
 
-/// Examples that are scored together.
-const BATCH: usize = 16;
-
-/// Shows the answers of the base and of what was trained, and how both do on data that nobody learned from.
-pub(super) fn compare(terminal: Terminal, folder: &Path, held_out: Option<&Path>) -> Result<(), Failure> {
-    let source = Source::open(&base_of(folder)?, true)?;
-    let model = Arc::new(Model::open(&source, &Device::Cpu)?);
-    let open = |adapter| Policy::open(Arc::clone(&model), adapter, PolicySettings::default());
-    let (base, adapted) = (open(None)?, open(Some(folder))?);
-    ask(terminal, &base, &adapted)?;
-    let Some(held_out) = held_out else { return Ok(()) };
-    let sampling = Sampling { temperature: 0.0, max_tokens: 48, ..Sampling::default() };
-    let settings = EvaluationSettings { length: 1024, batch: BATCH, sampling };
-    let found: Evaluation = evaluate(&base, Some(&adapted), held_out, &settings)?;
-    terminal.say("Held out", format!("{} records, each {}", found.records, found.shape));
-    for line in eval::table(&found, true) {
-        terminal.say("", line);
-    }
-    if terminal.json {
-        terminal.object(json!({ "event": "evaluated", "data": held_out, "shape": found.shape, "records": found.records, "figures": found.figures }));
-    }
-    Ok(())
+/// Where a sample run starts from.
+pub(super) struct Before {
+    model: PathBuf,
+    data: PathBuf,
+    held_out: Option<PathBuf>,
 }
 
-fn ask(terminal: Terminal, base: &Policy, adapted: &Policy) -> Result<(), Failure> {
-    terminal.say("Asked", QUESTION);
-    let (before, after) = (answer(base)?, answer(adapted)?);
+/// A policy, and what it is called beside the others.
+type Named = (String, Policy);
+
+impl Before {
+    /// What the settings say, before the run takes them.
+    pub(super) fn of(settings: &RunSettings) -> Self {
+        let data = &settings.file.data;
+        Self {
+            model: settings.path("model.path", &settings.file.model.path),
+            data: settings.path("data.path", &data.path),
+            held_out: data.validation.as_ref().map(|path| settings.path("data.validation", path)),
+        }
+    }
+
+    /// Shows the answers of the base and of what the run left, and how both do on data that nobody learned from.
+    pub(super) fn compare(&self, terminal: Terminal, folder: &Path) -> Result<(), Failure> {
+        let base = open(&self.model, None)?;
+        let question = question(self.held_out.as_ref().unwrap_or(&self.data));
+        let after = self.after(folder)?;
+        ask(terminal, &question, &base, &after)?;
+        let Some(held_out) = &self.held_out else { return Ok(()) };
+        let sampling = Sampling { temperature: 0.0, max_tokens: 48, ..Sampling::default() };
+        let settings = EvaluationSettings { length: 1024, batch: 16, sampling };
+        let rewards = RunSettings::load(&folder.join("run.toml"), &[])?;
+        let found = evaluate(&base, after.last().map(|(_, policy)| policy), held_out, &settings, Some(&rewards))?;
+        terminal.say("Held out", format!("{} records, each {}", found.records, found.shape));
+        for line in eval::table(&found, true) {
+            terminal.say("", line);
+        }
+        if terminal.json {
+            terminal.object(json!({ "event": "evaluated", "data": held_out, "shape": found.shape, "records": found.records, "figures": found.figures }));
+        }
+        Ok(())
+    }
+
+    /// What the run left: an adapter, an edited model, or directions, which show against and along.
+    fn after(&self, folder: &Path) -> Result<Vec<Named>, Failure> {
+        if folder.join("adapter_config.json").is_file() {
+            return Ok(vec![("after".into(), open(&self.model, Some(folder))?)]);
+        }
+        if folder.join("model.safetensors").is_file() {
+            return Ok(vec![("after".into(), open(folder, None)?)]);
+        }
+        let vectors = Vectors::load(&folder.join("vectors.safetensors"))?;
+        let scale: f32 = vectors.facts.get("scale").and_then(|scale| scale.parse().ok()).unwrap_or(1.0);
+        let steered = |coefficient: f32| {
+            let mut policy = open(&self.model, None)?;
+            let last = policy.model().configuration.layers.saturating_sub(1);
+            policy.steer(&vectors, coefficient, &(0..=last))?;
+            Ok((format!("{coefficient:+}"), policy))
+        };
+        [-scale, scale].into_iter().map(steered).collect()
+    }
+}
+
+fn open(model: &Path, adapter: Option<&Path>) -> Result<Policy, Failure> {
+    let source = Source::open(&model.display().to_string(), true)?;
+    Ok(Policy::open(Arc::new(Model::open(&source, &Device::Cpu)?), adapter, PolicySettings::default())?)
+}
+
+fn ask(terminal: Terminal, question: &str, base: &Policy, after: &[Named]) -> Result<(), Failure> {
+    terminal.say("Asked", question);
+    let before = answer(base, question)?;
     terminal.say("before", &before);
-    terminal.say("after", &after);
+    let mut answers = vec![json!({ "by": "before", "answer": before })];
+    for (name, policy) in after {
+        let answer = answer(policy, question)?;
+        terminal.say(name, &answer);
+        answers.push(json!({ "by": name, "answer": answer }));
+    }
     if terminal.json {
-        terminal.object(json!({ "event": "asked", "question": QUESTION, "before": before, "after": after }));
+        terminal.object(json!({ "event": "asked", "question": question, "answers": answers }));
     }
     Ok(())
 }
 
-fn answer(policy: &Policy) -> Result<String, Failure> {
+fn answer(policy: &Policy, question: &str) -> Result<String, Failure> {
     let tokenizer = policy.model().tokenizer()?;
-    let text = policy.model().template()?.render(&[Message::new("user", QUESTION)], true, None)?;
+    let text = policy.model().template()?.render(&[Message::new("user", question)], true, None)?;
     let prompt = tokenizer.encode(&text, false)?;
     let sampling = Sampling { temperature: 0.0, max_tokens: 48, ..Sampling::default() };
     let completions = generate(policy, &View::Policy, &[prompt], &sampling, &mut |_, _| true)?;
     let ids = completions.first().map(|completion| completion.ids.as_slice()).unwrap_or_default();
     Ok(tokenizer.decode(ids, true)?.trim().to_owned())
+}
+
+/// What the user says in the first record.
+fn question(data: &Path) -> String {
+    let text = std::fs::read_to_string(data).unwrap_or_default();
+    let record: Value = text.lines().next().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
+    let fields = ["prompt", "messages", "harmful", "positive"];
+    fields.into_iter().find_map(|field| said(&record[field])).unwrap_or(QUESTION).to_owned()
+}
+
+/// The text itself, or the last message of the user.
+fn said(value: &Value) -> Option<&str> {
+    let user = |message: &&Value| message["role"] == "user";
+    value.as_str().or_else(|| value.as_array()?.iter().rev().find(user)?["content"].as_str())
 }

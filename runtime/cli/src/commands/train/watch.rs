@@ -16,13 +16,15 @@ pub(super) struct Watch {
     total: u64,
     bar: Option<Bar>,
     headed: bool,
+    /// Whether the method moves weights; rows of one that does not have no gradient and no rate.
+    learns: bool,
     tokens: f64,
     seconds: f64,
 }
 
 impl Watch {
     pub(super) fn new(terminal: Terminal, log_every: u64, total: u64) -> Self {
-        Self { terminal, log_every, total, bar: None, headed: false, tokens: 0.0, seconds: 0.0 }
+        Self { terminal, log_every, total, bar: None, headed: false, learns: true, tokens: 0.0, seconds: 0.0 }
     }
 
     /// Takes the bar away.
@@ -54,12 +56,12 @@ impl Watch {
         let rate = self.tokens / self.seconds.max(1e-9);
         (self.tokens, self.seconds) = (0.0, 0.0);
         let first = !std::mem::replace(&mut self.headed, true);
-        let terminal = self.terminal;
+        let (terminal, learns) = (self.terminal, self.learns);
         self.above(|| {
             if first {
-                terminal.tell(head(event));
+                terminal.tell(head(event, learns));
             }
-            terminal.tell(row(event, rate));
+            terminal.tell(row(event, rate, learns));
         });
     }
 }
@@ -67,6 +69,9 @@ impl Watch {
 impl Observer for Watch {
     fn event(&mut self, event: Event<'_>) {
         let terminal = self.terminal;
+        if let Event::Planned { summary, .. } = &event {
+            self.learns = summary.trainable > 0;
+        }
         match event {
             Event::Planned { summary, folder, resumed } if terminal.json => {
                 terminal.object(json!({ "event": "planned", "plan": summary, "folder": folder, "resumed": resumed }));
@@ -112,22 +117,27 @@ fn object(event: &StepEvent) -> Value {
     })
 }
 
-fn head(event: &StepEvent) -> String {
-    let names: String = event.metrics.iter().map(|(name, _)| format!("{name:>10}")).collect();
-    format!("{:>8}{names}{:>11}{:>11}{:>11}{:>11}", "step", "gradient", "rate", "tokens/s", "peak")
+/// Metrics in a row; all of them are in `metrics.jsonl`.
+const SHOWN: usize = 4;
+
+/// The metrics in a row, and the width of each.
+fn shown(event: &StepEvent) -> impl Iterator<Item = (&str, f64, usize)> {
+    event.metrics.iter().take(SHOWN).map(|(name, value)| (name.as_str(), *value, name.chars().count().max(8) + 2))
 }
 
-fn row(event: &StepEvent, tokens_per_second: f64) -> String {
-    let values: String = event.metrics.iter().map(|(_, value)| format!("{value:>10.4}")).collect();
+fn head(event: &StepEvent, learns: bool) -> String {
+    let names: String = shown(event).map(|(name, _, width)| format!("{name:>width$}")).collect();
+    let pace = if learns { format!("{:>11}{:>11}", "gradient", "rate") } else { String::new() };
+    format!("{:>8}{names}{pace}{:>11}{:>11}", "step", "tokens/s", "peak")
+}
+
+fn row(event: &StepEvent, tokens_per_second: f64, learns: bool) -> String {
+    let values: String = shown(event).map(|(_, value, width)| format!("{value:>width$.4}")).collect();
+    let pace =
+        if learns { format!("{:>11.3}{:>11.2e}", event.gradient_norm, event.rate) } else { String::new() };
     let peak = event.peak.map_or_else(String::new, bytes);
-    format!(
-        "{:>8}{values}{:>11.3}{:>11.2e}{:>11}{:>11}",
-        event.step,
-        event.gradient_norm,
-        event.rate,
-        grouped(tokens_per_second.round() as u64),
-        peak
-    )
+    let speed = grouped(tokens_per_second.round() as u64);
+    format!("{:>8}{values}{pace}{speed:>11}{peak:>11}", event.step)
 }
 
 /// The head of a run: what is trained, on what, by which method.
