@@ -37,6 +37,11 @@ pub(crate) fn write_text(path: &Path, text: &str) -> Result<()> {
     whole(path, |file| file.write_all(text.as_bytes()))
 }
 
+/// Writes bytes that are in memory.
+pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
+    whole(path, |file| file.write_all(bytes))
+}
+
 /// Writes a safetensors file; `tensor` makes the tensor of each number when its turn comes.
 pub(crate) fn write_tensors(
     path: &Path,

@@ -6,6 +6,7 @@ pub mod adapter;
 pub mod chat;
 pub mod configuration;
 pub mod decoder;
+pub mod edit;
 pub mod error;
 pub mod families;
 mod files;
@@ -17,15 +18,17 @@ pub mod model;
 pub mod policy;
 pub mod rows;
 pub mod source;
+pub mod stream;
 #[cfg(test)]
 mod tiny;
 pub mod tokenizer;
+pub mod vectors;
 pub mod weights;
 
 pub use configuration::Configuration;
 pub use error::{Error, Result};
 pub use model::Model;
-pub use policy::{Policy, PolicySettings, Scored, Seeds, Taps, View};
+pub use policy::{Policy, PolicySettings, Scored, Seeds, Slice, Taps, View};
 pub use rows::Rows;
 pub use source::Source;
 pub use weights::Weights;

@@ -1,4 +1,4 @@
-//! An adapter worked into the weights of its model, as a model folder of its own.
+//! An adapter, and edits by hand, worked into the weights of their model, as a model folder of its own.
 //! One weight is in memory at a time beside the model.
 
 use std::path::Path;
@@ -9,6 +9,7 @@ use tunebox_compute::{DType, Tensor};
 
 use crate::adapter::{Adapter, Module};
 use crate::decoder::{Site, adapted_norm};
+use crate::edit::Edits;
 use crate::error::{Error, Result};
 use crate::files::{self, Stored};
 use crate::policy::Policy;
@@ -43,7 +44,7 @@ pub fn merge(policy: &Policy, out: &Path, dtype: DType) -> Result<()> {
         .map(|(name, shape)| Stored { name, shape, dtype })
         .collect();
     files::write_tensors(&out.join("model.safetensors"), &list, |number| {
-        merged(model, policy.adapter(), &list[number].name)
+        merged(model, policy.adapter(), policy.edits(), &list[number].name)
     })?;
     let text = serde_json::to_string_pretty(&configuration(model, dtype)?)
         .map_err(|error| Error::Argument(format!("the configuration cannot be written as JSON: {error}")))?;
@@ -52,14 +53,14 @@ pub fn merge(policy: &Policy, out: &Path, dtype: DType) -> Result<()> {
 }
 
 /// One weight of the merged model, in `f32`.
-pub(crate) fn merged(model: &Model, adapter: &Adapter, name: &str) -> Result<Tensor> {
+pub(crate) fn merged(model: &Model, adapter: &Adapter, edits: &Edits, name: &str) -> Result<Tensor> {
     let parameters = adapter.parameters();
     if adapter.is_full()
         && let Some(slot) = parameters.index(name)
     {
         return Ok(parameters.value(slot)?);
     }
-    let weight = model.weights.get(name)?;
+    let weight = edits.get(name).map_or_else(|| model.weights.get(name), Ok)?;
     let Some(module) = module_of(adapter, name) else {
         return Ok(weight.to_dtype(DType::F32)?);
     };

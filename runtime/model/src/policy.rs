@@ -4,7 +4,11 @@
 //! adapter. Losses, optimisers and the order of steps belong to the callers.
 
 mod backward;
+mod editing;
+mod reading;
 mod score;
+mod slices;
+mod taps;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,13 +17,17 @@ use std::sync::atomic::AtomicU64;
 
 use tunebox_compute::parameters::Parameters;
 
-pub use score::{Scored, Seeds, Taps};
+pub use score::Scored;
+pub use slices::Slice;
+pub use taps::{Seeds, Taps};
 
 use crate::Model;
 use crate::adapter::{Adapter, AdapterSettings};
 use crate::decoder::lens::Lens;
 use crate::decoder::{Recompute, Tables};
+use crate::edit::Edits;
 use crate::error::{Error, Result};
+use crate::stream::Patches;
 
 /// A set of weights to look through.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,11 +40,13 @@ pub enum View {
     Snapshot(String),
 }
 
-/// How a policy works; nothing here changes its results.
+/// How a policy works; nothing here changes its results beyond rounding.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PolicySettings {
     /// What a pass keeps for its backward pass.
     pub recompute: Recompute,
+    /// How much of a batch one pass holds.
+    pub slice: Slice,
 }
 
 /// A model under training.
@@ -45,7 +55,12 @@ pub struct Policy {
     adapter: Adapter,
     /// The frozen copy of a continued adapter; none where the base is the reference.
     reference: Option<Adapter>,
-    snapshots: BTreeMap<String, Adapter>,
+    /// Frozen copies of what the policy was, edits included.
+    snapshots: BTreeMap<String, (Adapter, Edits)>,
+    edits: Edits,
+    patches: Patches,
+    /// The patches of every other view: none.
+    untouched: Patches,
     settings: PolicySettings,
     tables: Tables,
     generation: u64,
@@ -84,6 +99,9 @@ impl Policy {
             adapter,
             reference,
             snapshots: BTreeMap::new(),
+            edits: Edits::default(),
+            patches: Patches::default(),
+            untouched: Patches::default(),
             settings,
             tables: Tables::default(),
             generation: 0,
@@ -145,7 +163,7 @@ impl Policy {
             )));
         }
         let copy = self.adapter.frozen_copy()?;
-        self.snapshots.insert(name.to_owned(), copy);
+        self.snapshots.insert(name.to_owned(), (copy, self.edits.clone()));
         Ok(())
     }
 
@@ -165,17 +183,23 @@ impl Policy {
         self.adapter.read_values(folder)
     }
 
-    /// The model through a view, without dropout.
+    /// The model through a view, without dropout. Edits and patches are the policy's own.
     pub(crate) fn lens(&self, view: &View) -> Result<Lens<'_>> {
-        let adapter = match view {
-            View::Policy => Some(&self.adapter),
-            View::Reference => self.reference.as_ref(),
-            View::Snapshot(name) => Some(self.snapshots.get(name).ok_or_else(|| {
-                let known: Vec<String> = self.snapshots.keys().map(|name| format!("`{name}`")).collect();
-                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-                Error::Argument(format!("there is no snapshot `{name}` (taken: {known})"))
-            })?),
+        let (adapter, edits, patches) = match view {
+            View::Policy => (Some(&self.adapter), Some(&self.edits), &self.patches),
+            View::Reference => (self.reference.as_ref(), None, &self.untouched),
+            View::Snapshot(name) => {
+                let (adapter, edits) = self.snapshots.get(name).ok_or_else(|| self.no_snapshot(name))?;
+                (Some(adapter), Some(edits), &self.untouched)
+            }
         };
-        Ok(Lens { model: &self.model, adapter, tables: &self.tables, dropout: None })
+        let (model, tables) = (&*self.model, &self.tables);
+        Ok(Lens { model, adapter, tables, dropout: None, edits, patches, readers: None })
+    }
+
+    fn no_snapshot(&self, name: &str) -> Error {
+        let known: Vec<String> = self.snapshots.keys().map(|name| format!("`{name}`")).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        Error::Argument(format!("there is no snapshot `{name}` (taken: {known})"))
     }
 }

@@ -42,6 +42,13 @@ impl Rows {
         Ok(Self { ids, targets })
     }
 
+    /// The same rows with every token a target that has a predecessor.
+    #[must_use]
+    pub fn whole(&self) -> Self {
+        let targets = self.ids.iter().map(|ids| (0..ids.len()).map(|at| at > 0).collect()).collect();
+        Self { ids: self.ids.clone(), targets }
+    }
+
     /// How many rows there are.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -145,6 +152,11 @@ mod tests {
         assert_eq!(ids, vec![vec![5, 6, 7], vec![8, 0, 0]]);
         assert_eq!(mask, vec![vec![0.0, 0.0, 1.0], vec![0.0, 0.0, 0.0]]);
         assert_eq!(there, vec![vec![1.0, 1.0, 1.0], vec![1.0, 0.0, 0.0]]);
+    }
+
+    #[test]
+    fn every_token_of_whole_rows_is_a_target_but_the_first() {
+        assert_eq!(sample().whole().targets, vec![vec![false, true, true], vec![false]]);
     }
 
     #[test]

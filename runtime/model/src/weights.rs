@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use rayon::prelude::*;
-use tunebox_compute::{Device, Tensor};
+use tunebox_compute::{DType, Device, Tensor};
 
 pub(crate) use digest::digest;
 
@@ -166,6 +166,14 @@ impl Weights {
         &self.device
     }
 
+    /// The element type that holds every weight exactly: that of all, or `F32` where they differ.
+    #[must_use]
+    pub fn dtype(&self) -> DType {
+        let mut types = self.entries.values().map(Entry::dtype);
+        let first = types.next().unwrap_or(DType::F32);
+        if types.all(|dtype| dtype == first) { first } else { DType::F32 }
+    }
+
     /// Bytes that all weights take in memory.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -191,12 +199,16 @@ impl Entry {
 
     fn bytes(&self) -> u64 {
         let values: u64 = self.shape.iter().map(|side| *side as u64).product();
-        let each = match (&self.stored, self.loaded.get()) {
-            (_, Some(tensor)) => tensor.dtype().size_in_bytes() as u64,
-            (Stored::Safetensors(location), None) => location.dtype.bitsize() as u64 / 8,
-            _ => 4,
-        };
-        values * each
+        values * self.dtype().size_in_bytes() as u64
+    }
+
+    /// As it is kept in memory.
+    fn dtype(&self) -> DType {
+        match (&self.stored, self.loaded.get()) {
+            (_, Some(tensor)) => tensor.dtype(),
+            (Stored::Safetensors(location), None) => safetensors::kept_as(location),
+            _ => DType::F32,
+        }
     }
 }
 

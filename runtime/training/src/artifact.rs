@@ -1,14 +1,14 @@
-//! What a run leaves: the adapter in PEFT's layout (or the whole model), the card and the lock.
+//! What a run leaves: an adapter in PEFT's layout, a whole model, directions, or several of them; the card and the lock.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tunebox_compute::DType;
-use tunebox_model::Policy;
 use tunebox_model::merge::merge;
 
 use crate::card;
 use crate::error::Error;
 use crate::files;
+use crate::learner::{Student, published};
 use crate::metrics::MetricsFile;
 use crate::plan::PlannedRun;
 
@@ -21,17 +21,58 @@ pub struct Written {
     pub bytes: u64,
 }
 
-/// Writes the adapter and the card into the run's folder; each file whole or not at all.
-pub(crate) fn write(plan: &PlannedRun, policy: &Policy, metrics: &MetricsFile) -> Result<Vec<Written>, Error> {
-    let folder = &plan.folder;
-    let names = if policy.adapter().is_full() {
-        files::explained(merge(policy, folder, DType::F32))?;
-        ["model.safetensors", "config.json"]
-    } else {
-        files::explained(policy.save(folder))?;
-        ["adapter_model.safetensors", "adapter_config.json"]
+/// What a run made of its model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// An adapter that was trained.
+    Adapter,
+    /// A model of its own: all weights were trained, or some were edited.
+    Model,
+    /// An adapter that holds edits.
+    Edits,
+    /// Nothing but directions.
+    Directions,
+}
+
+const ADAPTER: [&str; 2] = ["adapter_model.safetensors", "adapter_config.json"];
+const MODEL: [&str; 2] = ["model.safetensors", "config.json"];
+
+/// What the run of a student leaves. Edits beside a trained or continued adapter need the whole model.
+pub(crate) fn made(plan: &PlannedRun, student: &Student) -> Made {
+    let policy = &student.policy;
+    let trained = student.optimizer.state().2 > 0 || plan.settings.file.model.adapter.is_some();
+    match (policy.is_edited(), policy.adapter().is_full()) {
+        (true, false) if policy.edits_are_an_adapter() && !trained => Made::Edits,
+        (true, _) | (_, true) => Made::Model,
+        _ if !trained && !student.published.is_empty() => Made::Directions,
+        _ => Made::Adapter,
+    }
+}
+
+/// Writes all of it into the run's folder; each file whole or not at all.
+pub(crate) fn write(plan: &PlannedRun, student: &Student, metrics: &MetricsFile) -> Result<Vec<Written>, Error> {
+    let (folder, policy) = (&plan.folder, &student.policy);
+    let made = made(plan, student);
+    let mut names: Vec<&str> = match made {
+        Made::Model => {
+            let dtype = if policy.adapter().is_full() { DType::F32 } else { policy.model().weights.dtype() };
+            files::explained(merge(policy, folder, dtype))?;
+            MODEL.to_vec()
+        }
+        Made::Edits => {
+            if let Some(adapter) = policy.edits_as_adapter()? {
+                files::explained(adapter.save(policy.model(), folder))?;
+            }
+            ADAPTER.to_vec()
+        }
+        Made::Adapter => {
+            files::explained(policy.save(folder))?;
+            ADAPTER.to_vec()
+        }
+        Made::Directions => Vec::new(),
     };
-    files::write(&folder.join(card::FILE), card::card(plan, &metrics.rows()?).as_bytes())?;
+    names.extend(directions(plan, student, folder)?);
+    files::write(&folder.join(card::FILE), card::card(plan, made, &metrics.rows()?).as_bytes())?;
     let names = names.into_iter().chain([card::FILE, crate::lock::FILE]);
     Ok(names
         .map(|name| {
@@ -40,4 +81,22 @@ pub(crate) fn write(plan: &PlannedRun, policy: &Policy, metrics: &MetricsFile) -
             Written { path, bytes }
         })
         .collect())
+}
+
+/// Writes what the method published, for this program and for those that read control vectors.
+fn directions(plan: &PlannedRun, student: &Student, folder: &Path) -> Result<Vec<&'static str>, Error> {
+    if student.published.is_empty() {
+        return Ok(Vec::new());
+    }
+    let facts = [("method", plan.summary.method.as_str()), ("model", plan.summary.model.as_str())];
+    let vectors = published::vectors(&student.published, &facts);
+    files::explained(vectors.save(&folder.join(published::FILE)))?;
+    let mut names = vec![published::FILE];
+    // The format knows no layer 0.
+    if vectors.layers.keys().any(|layer| *layer > 0) {
+        let family = &student.policy.model().configuration.family;
+        files::explained(vectors.save_gguf(&folder.join(published::CONTROL_VECTOR), family))?;
+        names.push(published::CONTROL_VECTOR);
+    }
+    Ok(names)
 }

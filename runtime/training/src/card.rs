@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
+use crate::artifact::Made;
+use crate::learner::published;
 use crate::plan::PlannedRun;
 
 /// The file's name in a run's folder.
@@ -13,30 +15,41 @@ pub(crate) const FILE: &str = "README.md";
 const ROWS: usize = 12;
 
 /// The card of a run, from its plan and the lines of its metrics.
-pub(crate) fn card(plan: &PlannedRun, rows: &[Map<String, Value>]) -> String {
-    let mut text = front(plan);
+pub(crate) fn card(plan: &PlannedRun, left: Made, rows: &[Map<String, Value>]) -> String {
+    let mut text = front(plan, left);
     // Writing to a `String` cannot fail.
-    let _ = write!(text, "# {}\n\n{}\n", plan.name, opening(plan));
+    let _ = write!(text, "# {}\n\n{}\n", plan.name, opening(plan, left));
     let _ = write!(text, "\n## How it was made\n\n{}", made(plan));
     let _ = write!(text, "\n## What was measured\n\n{}", table(plan, rows));
-    let _ = write!(text, "\n## How to use it\n\n{}", usage(plan));
+    let _ = write!(text, "\n## How to use it\n\n{}", usage(plan, left));
     text
 }
 
 /// The block that model hubs read.
-fn front(plan: &PlannedRun) -> String {
-    let library = if is_full(plan) { "transformers" } else { "peft" };
+fn front(plan: &PlannedRun, left: Made) -> String {
+    let library = match left {
+        Made::Model => "transformers",
+        Made::Adapter | Made::Edits => "peft",
+        Made::Directions => "tunebox",
+    };
     format!(
         "---\nbase_model: {}\nlibrary_name: {library}\ntags: [tunebox, {}]\n---\n\n",
         plan.summary.model, plan.summary.method
     )
 }
 
-fn opening(plan: &PlannedRun) -> String {
+fn opening(plan: &PlannedRun, left: Made) -> String {
     let summary = &plan.summary;
-    let what = if is_full(plan) { "All weights of".to_owned() } else { format!("A {} adapter for", summary.adapter) };
+    let what = match left {
+        Made::Model if is_full(plan) => "All weights of".to_owned(),
+        Made::Model => "Edited weights of".to_owned(),
+        Made::Adapter => format!("A {} adapter for", summary.adapter),
+        Made::Edits => "Edits as an adapter for".to_owned(),
+        Made::Directions => "Directions for".to_owned(),
+    };
+    let verb = if summary.adapter == "none" { "made" } else { "trained" };
     format!(
-        "{what} `{}`, trained by the method `{}` {} on {} records of `{}`.",
+        "{what} `{}`, {verb} by the method `{}` {} on {} records of `{}`.",
         summary.model, summary.method, summary.method_version, summary.records, summary.data
     )
 }
@@ -53,7 +66,7 @@ fn made(plan: &PlannedRun) -> String {
     for (name, value) in &summary.settings {
         row(&format!("`{name}`"), value.as_str().map_or_else(|| value.to_string(), str::to_owned));
     }
-    if !is_full(plan) {
+    if !matches!(summary.adapter.as_str(), "full" | "none") {
         row("adapter", format!("{}, rank {}", summary.adapter, summary.rank));
     }
     let share = 100.0 * summary.trainable as f64 / summary.parameters.max(1) as f64;
@@ -72,13 +85,14 @@ fn made(plan: &PlannedRun) -> String {
 /// First, last and evenly spaced steps between them, with the method's own numbers.
 fn table(plan: &PlannedRun, rows: &[Map<String, Value>]) -> String {
     let steps: Vec<_> = rows.iter().filter(|row| row.contains_key("rate")).collect();
-    let metrics = &plan.method.package.manifest.metrics;
+    let reported = |name: &&String| steps.iter().any(|row| row.contains_key(name.as_str()));
+    let metrics: Vec<&str> = plan.method.package.manifest.metrics.iter().filter(reported).map(String::as_str).collect();
     let mut text = format!("| step | {} | gradient norm |\n", metrics.join(" | "));
     let _ = writeln!(text, "|{}", "---:|".repeat(metrics.len() + 2));
     let every = steps.len().div_ceil(ROWS).max(1);
     let last = steps.len().saturating_sub(1);
     for (_, row) in steps.iter().enumerate().filter(|(index, _)| index % every == 0 || *index == last) {
-        let names = metrics.iter().map(String::as_str).chain(["gradient-norm"]);
+        let names = metrics.iter().copied().chain(["gradient-norm"]);
         let cells: Vec<String> = names.map(|name| number(row.get(name))).collect();
         let _ = writeln!(text, "| {} | {} |", row["step"], cells.join(" | "));
     }
@@ -87,6 +101,12 @@ fn table(plan: &PlannedRun, rows: &[Map<String, Value>]) -> String {
         let (before, after) = (number(Some(before)), number(Some(after)));
         let _ = writeln!(text, "\nValidation loss: {before} at step {first}, {after} at step {last}.");
     }
+    for row in rows.iter().filter(|row| row.contains_key("closing")) {
+        let _ = writeln!(text, "\n| at the end | |\n|---|---:|");
+        for (name, value) in row.iter().filter(|(name, _)| !matches!(name.as_str(), "closing" | "step")) {
+            let _ = writeln!(text, "| {name} | {} |", number(Some(value)));
+        }
+    }
     text
 }
 
@@ -94,11 +114,15 @@ fn number(value: Option<&Value>) -> String {
     value.and_then(Value::as_f64).map_or("–".into(), |value| format!("{value:.4}"))
 }
 
-fn usage(plan: &PlannedRun) -> String {
+fn usage(plan: &PlannedRun, left: Made) -> String {
     let folder = plan.folder.display();
     let chat = format!("```sh\ntunebox chat {folder}\n```\n");
     let model = &plan.summary.model;
-    if is_full(plan) {
+    if left == Made::Directions {
+        let file = plan.folder.join(published::FILE);
+        return format!("```sh\ntunebox generate {model} --steer {} --coefficient 1 'Hello'\n```\n", file.display());
+    }
+    if left == Made::Model {
         return format!(
             "{chat}\n```python\nfrom transformers import AutoModelForCausalLM\n\nmodel = AutoModelForCausalLM.from_pretrained(\"{folder}\")\n```\n"
         );

@@ -1,6 +1,8 @@
 //! A fresh adapter: its slots and first values.
 //! A is uniform in ±1/√in and B is 0, so that the first step starts from the base (Hu et al. 2021).
 
+use std::collections::BTreeMap;
+
 use tunebox_compute::parameters::Parameters;
 use tunebox_compute::random::Stream;
 use tunebox_compute::{DType, Tensor};
@@ -56,6 +58,24 @@ impl Adapter {
             }
         }
         Ok(())
+    }
+}
+
+/// Outer products beside weights, by place: left and right of each.
+pub(crate) type Products = BTreeMap<Place, Vec<(Tensor, Tensor)>>;
+
+impl Adapter {
+    /// An adapter that holds given outer products at scale 1: B has the lefts as columns, A the rights as rows.
+    pub(crate) fn of_products(model: &Model, settings: &AdapterSettings, products: &Products) -> Result<Self> {
+        let plan = |(place, list): (&Place, &Vec<_>)| Plan { place: *place, rank: list.len(), alpha: list.len() as f64 };
+        let plans: Vec<Plan> = products.iter().map(plan).collect();
+        let adapter = empty(model, settings, &plans)?;
+        for (module, list) in adapter.modules.iter().zip(products.values()) {
+            let (lefts, rights): (Vec<&Tensor>, Vec<&Tensor>) = list.iter().map(|(left, right)| (left, right)).unzip();
+            adapter.parameters.set(module.slots.a, &Tensor::stack(&rights, 0)?)?;
+            adapter.parameters.set(module.slots.b, &Tensor::stack(&lefts, 1)?)?;
+        }
+        Ok(adapter)
     }
 }
 

@@ -273,7 +273,7 @@ fn merged(policy: &Policy) -> Model {
     let weights = families::expected(&configuration)
         .into_iter()
         .map(|(name, _)| {
-            let weight = merge::merged(policy.model(), policy.adapter(), &name).unwrap();
+            let weight = merge::merged(policy.model(), policy.adapter(), policy.edits(), &name).unwrap();
             (name, weight)
         })
         .collect();
@@ -304,7 +304,7 @@ fn a_merge_into_bf16_rounds_the_merged_weights() {
     assert_eq!(stored.len(), families::expected(&tiny::llama()).len());
     for (name, stored) in stored {
         assert_eq!(stored.dtype(), DType::BF16);
-        let wanted = merge::merged(policy.model(), policy.adapter(), &name).unwrap();
+        let wanted = merge::merged(policy.model(), policy.adapter(), policy.edits(), &name).unwrap();
         let wanted = wanted.to_dtype(DType::BF16).unwrap().to_dtype(DType::F32).unwrap();
         let difference = (stored.to_dtype(DType::F32).unwrap() - wanted).unwrap().abs().unwrap();
         assert_eq!(difference.max_all().unwrap().to_scalar::<f32>().unwrap(), 0.0, "{name}");

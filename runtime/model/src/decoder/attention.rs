@@ -1,6 +1,6 @@
 //! The attention half of a block, forward and backward:
 //! x + post(output(attention(rope(norm(q)), rope(norm(k)), v))) with q, k, v = projections(norm(x)).
-//! Leaves the arithmetic to `fused`; patches and caches meet it at `project` and `finish`.
+//! Leaves the arithmetic to `fused`; caches meet it at `project` and `complete`, patches after `output`.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use tunebox_compute::Tensor;
 use tunebox_compute::fused::{self, AttentionShape, RopeTable, Segments};
 use tunebox_compute::parameters::Parameters;
 
+use super::hook::Hook;
 use super::linear::{KeptLinear, Linear};
 use super::norm::Norm;
 use super::projection::Projection;
@@ -22,6 +23,8 @@ pub(crate) struct Attention {
     pub(crate) query_norm: Option<Norm>,
     pub(crate) key_norm: Option<Norm>,
     pub(crate) output: Linear,
+    /// What the output projection gives.
+    pub(crate) written: Hook,
     /// Gemma's second norm, on the way back into the stream.
     pub(crate) output_norm: Option<Norm>,
     /// None in a layer without positions.
@@ -150,6 +153,7 @@ impl Attention {
 
     fn finish(&self, input: &Tensor, mixed: &Tensor) -> Result<(Tensor, Finished)> {
         let (output, linear) = self.output.forward(mixed)?;
+        let output = self.written.forward(output)?;
         let Some(norm) = &self.output_norm else {
             let finished = Finished { linear, before_norm: None };
             return Ok((fused::add(input, &output)?, finished));
@@ -222,6 +226,7 @@ impl Attention {
             (Some(norm), Some((rows, inverse))) => norm.backward(upstream, rows, inverse, gradients)?,
             _ => upstream.clone(),
         };
+        let upstream = self.written.backward(upstream)?;
         self.output.backward(&upstream, &kept.mixed, &kept.finished.linear, deeper, gradients)
     }
 

@@ -6,13 +6,18 @@ use tunebox_compute::fused::Segments;
 
 use super::attention::{Attention, Context, KeptAttention};
 use super::feed_forward::{FeedForward, KeptFeedForward};
+use super::hook::Hook;
 use crate::error::Result;
 
 /// One block as one view of the model sees it.
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
+    /// The block's input.
+    pub(crate) before: Hook,
     pub(crate) attention: Attention,
     pub(crate) feed_forward: FeedForward,
+    /// The block's output.
+    pub(crate) after: Hook,
 }
 
 /// What a block keeps of its forward pass.
@@ -50,10 +55,10 @@ impl Block {
         positions: &[u32],
         segments: &Segments,
     ) -> Result<(Tensor, KeptBlock)> {
-        let (middle, attention) = self.attention.forward(input, positions, segments)?;
+        let input = self.before.forward(input.clone())?;
+        let (middle, attention) = self.attention.forward(&input, positions, segments)?;
         let (output, feed_forward) = self.feed_forward.forward(&middle)?;
-        let kept = KeptBlock { input: input.clone(), attention, feed_forward };
-        Ok((output, kept))
+        Ok((self.after.forward(output)?, KeptBlock { input, attention, feed_forward }))
     }
 
     /// The gradient of the block's input, if wanted; what was kept is freed half by half.
@@ -63,9 +68,11 @@ impl Block {
             Kept::Input(input) => self.forward(&input, context.positions, context.segments)?.1,
         };
         let below = Context { want_input: context.want_input || self.attention.trains(), ..*context };
-        let middle = self.feed_forward.backward(upstream, &kept.feed_forward, &below)?;
+        let upstream = self.after.backward(upstream.clone())?;
+        let middle = self.feed_forward.backward(&upstream, &kept.feed_forward, &below)?;
         drop(kept.feed_forward);
         let Some(middle) = middle else { return Ok(None) };
-        self.attention.backward(&middle, &kept.input, &kept.attention, context)
+        let input = self.attention.backward(&middle, &kept.input, &kept.attention, context)?;
+        input.map(|input| self.before.backward(input)).transpose()
     }
 }

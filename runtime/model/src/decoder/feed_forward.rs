@@ -6,6 +6,7 @@ use tunebox_compute::Tensor;
 use tunebox_compute::fused::{self, Activation};
 
 use super::attention::Context;
+use super::hook::Hook;
 use super::linear::{KeptLinear, Linear};
 use super::norm::Norm;
 use super::projection::Projection;
@@ -17,6 +18,8 @@ pub(crate) struct FeedForward {
     pub(crate) input_norm: Norm,
     pub(crate) projection: Projection,
     pub(crate) down: Linear,
+    /// What `down` gives.
+    pub(crate) written: Hook,
     /// Gemma's second norm, on the way back into the stream.
     pub(crate) output_norm: Option<Norm>,
     pub(crate) activation: Activation,
@@ -65,6 +68,7 @@ impl FeedForward {
         let [gate, up] = two(parts)?;
         let inner = fused::gated(&gate, &up, self.activation)?;
         let (rows, down) = self.down.forward(&inner)?;
+        let rows = self.written.forward(rows)?;
         let (added, before_norm) = match &self.output_norm {
             Some(norm) => {
                 let (normed, inverse) = norm.forward(&rows)?;
@@ -92,6 +96,7 @@ impl FeedForward {
             (Some(norm), Some((rows, inverse))) => norm.backward(upstream, rows, inverse, gradients)?,
             _ => upstream.clone(),
         };
+        let rows = self.written.backward(rows)?;
         let want = context.want_input || self.input_norm.slot.is_some();
         let deeper = want || self.projection.trains();
         let inner = fused::gated(&kept.gate, &kept.up, self.activation)?;

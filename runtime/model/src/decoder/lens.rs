@@ -1,6 +1,9 @@
 //! Looks at a model through a view: puts together the base weights of a block and what an adapter
 //! says about them. Leaves every product to the parts that it hands out.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use tunebox_compute::fused::{AttentionShape, LowRank};
 use tunebox_compute::{DType, Tensor};
 
@@ -8,6 +11,7 @@ use super::attention::Attention;
 use super::block::Block;
 use super::dropout::Dropout;
 use super::feed_forward::FeedForward;
+use super::hook::{Change, Hook, Reader, Spoken};
 use super::linear::{Learned, Linear, LowRankPart};
 use super::magnitude::Magnitude;
 use super::norm::Norm;
@@ -16,7 +20,9 @@ use super::site::Site;
 use super::tables::Tables;
 use crate::Model;
 use crate::adapter::{Adapter, Module};
+use crate::edit::Edits;
 use crate::error::Result;
+use crate::stream::{self, Patches};
 
 /// A model as one pass sees it.
 #[derive(Clone, Copy)]
@@ -27,6 +33,18 @@ pub(crate) struct Lens<'a> {
     pub(crate) tables: &'a Tables,
     /// The pass that dropout masks belong to; none switches dropout off.
     pub(crate) dropout: Option<(u64, u64)>,
+    /// Weights that were changed by hand; none is the base as it was opened.
+    pub(crate) edits: Option<&'a Edits>,
+    /// Changes of activations.
+    pub(crate) patches: &'a Patches,
+    /// Who reads along, by layer.
+    pub(crate) readers: Option<&'a Readers>,
+}
+
+/// Who reads along at one site, by layer.
+pub(crate) struct Readers {
+    pub(crate) site: stream::Site,
+    pub(crate) layers: BTreeMap<usize, Arc<Reader>>,
 }
 
 /// A matrix and its slot when it is trained.
@@ -37,11 +55,28 @@ pub(crate) struct Matrix {
 }
 
 impl Lens<'_> {
-    /// Block number `layer`, with rotation tables for sequences up to this length.
-    pub(crate) fn block(&self, layer: usize, positions: usize) -> Result<Block> {
-        let attention = self.attention(layer, positions)?;
-        let feed_forward = self.feed_forward(layer)?;
-        Ok(Block { attention, feed_forward })
+    /// Block number `layer`, with rotation tables for sequences up to this length. `spoken` is which
+    /// tokens of the pass belong to answers.
+    pub(crate) fn block(&self, layer: usize, positions: usize, spoken: &Spoken) -> Result<Block> {
+        let hook = |site| self.hook(layer, site, spoken);
+        Ok(Block {
+            before: hook(stream::Site::ResidualBefore),
+            attention: self.attention(layer, positions, hook(stream::Site::AttentionOutput))?,
+            feed_forward: self.feed_forward(layer, hook(stream::Site::MlpOutput))?,
+            after: hook(stream::Site::ResidualAfter),
+        })
+    }
+
+    fn hook(&self, layer: usize, site: stream::Site, spoken: &Spoken) -> Hook {
+        let change = |patch: &stream::Patch| {
+            let only = patch.answers_only.then(|| spoken.clone());
+            Change { act: patch.act.clone(), only }
+        };
+        let reader = self.readers.filter(|readers| readers.site == site);
+        Hook {
+            changes: self.patches.at(layer, site).map(change).collect(),
+            reader: reader.and_then(|readers| readers.layers.get(&layer).cloned()),
+        }
     }
 
     /// The lowest block with something to train, if any block has.
@@ -71,7 +106,7 @@ impl Lens<'_> {
         self.norm("model.norm.weight")
     }
 
-    fn attention(&self, layer: usize, positions: usize) -> Result<Attention> {
+    fn attention(&self, layer: usize, positions: usize, written: Hook) -> Result<Attention> {
         let configuration = &self.model.configuration;
         let kind = &configuration.layers_kind[layer];
         let name = |part: &str| format!("model.layers.{layer}.{part}.weight");
@@ -92,6 +127,7 @@ impl Lens<'_> {
             query_norm: self.norm_if(configuration.query_key_norm, &name("self_attn.q_norm"))?,
             key_norm: self.norm_if(configuration.query_key_norm, &name("self_attn.k_norm"))?,
             output: self.linear(layer, Site::AttentionOutput)?,
+            written,
             output_norm: self.norm_if(configuration.sandwich_norms, &name("post_attention_layernorm"))?,
             rope,
             shape: AttentionShape {
@@ -105,7 +141,7 @@ impl Lens<'_> {
         })
     }
 
-    fn feed_forward(&self, layer: usize) -> Result<FeedForward> {
+    fn feed_forward(&self, layer: usize, written: Hook) -> Result<FeedForward> {
         let configuration = &self.model.configuration;
         let name = |part: &str| format!("model.layers.{layer}.{part}.weight");
         let sandwich = configuration.sandwich_norms;
@@ -115,6 +151,7 @@ impl Lens<'_> {
             input_norm: self.norm(&name(before))?,
             projection: self.projection(layer, &[Site::Gate, Site::Up], Site::GateUp, vec![inner, inner])?,
             down: self.linear(layer, Site::Down)?,
+            written,
             output_norm: self.norm_if(sandwich, &name("post_feedforward_layernorm"))?,
             activation: configuration.activation,
         })
@@ -193,6 +230,8 @@ impl Lens<'_> {
                 return Ok(Matrix { weight: parameters.value(slot)?, slot: Some(slot) });
             }
         }
-        Ok(Matrix { weight: self.model.weights.get(name)?, slot: None })
+        let edited = self.edits.and_then(|edits| edits.get(name));
+        let weight = edited.map_or_else(|| self.model.weights.get(name), Ok)?;
+        Ok(Matrix { weight, slot: None })
     }
 }

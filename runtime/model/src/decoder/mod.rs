@@ -9,6 +9,7 @@ mod block;
 mod dropout;
 mod feed_forward;
 pub(crate) mod head;
+pub(crate) mod hook;
 pub(crate) mod lens;
 mod linear;
 mod magnitude;

@@ -23,9 +23,15 @@ pub enum Recompute {
 
 /// Runs every block and keeps nothing: the hidden rows after the last block, `[tokens, hidden]`.
 pub(crate) fn forward(lens: &Lens<'_>, packing: &Packing) -> Result<Tensor> {
+    forward_to(lens, packing, lens.model.configuration.layers - 1)
+}
+
+/// The same up to a block and no further, for those who read along.
+pub(crate) fn forward_to(lens: &Lens<'_>, packing: &Packing, last: usize) -> Result<Tensor> {
+    let spoken = packing.spoken(lens)?;
     let mut hidden = embed(lens, &packing.ids)?;
-    for layer in 0..lens.model.configuration.layers {
-        let block = lens.block(layer, packing.longest)?;
+    for layer in 0..=last {
+        let block = lens.block(layer, packing.longest, &spoken)?;
         hidden = block.forward(&hidden, &packing.positions, &packing.segments)?.0;
     }
     Ok(hidden)
@@ -36,9 +42,10 @@ pub(crate) fn forward_kept(lens: &Lens<'_>, packing: &Packing, recompute: Recomp
     let layers = lens.model.configuration.layers;
     let lowest = lens.lowest_trained().unwrap_or(layers);
     let mut kept = Vec::with_capacity(layers - lowest.min(layers));
+    let spoken = packing.spoken(lens)?;
     let mut hidden = embed(lens, &packing.ids)?;
     for layer in 0..layers {
-        let block = lens.block(layer, packing.longest)?;
+        let block = lens.block(layer, packing.longest, &spoken)?;
         let (output, own) = block.forward(&hidden, &packing.positions, &packing.segments)?;
         if layer >= lowest {
             kept.push(match recompute {
@@ -63,6 +70,7 @@ pub(crate) fn backward(
     let layers = lens.model.configuration.layers;
     let lowest = layers - kept.len();
     let embedding = lens.embedding()?;
+    let spoken = packing.spoken(lens)?;
     let mut upstream = upstream;
     for layer in (lowest..layers).rev() {
         let Some(own) = kept.pop() else { break };
@@ -72,7 +80,7 @@ pub(crate) fn backward(
             gradients,
             want_input: layer > lowest || embedding.slot.is_some(),
         };
-        let block = lens.block(layer, packing.longest)?;
+        let block = lens.block(layer, packing.longest, &spoken)?;
         match block.backward(&upstream, own, &context)? {
             Some(below) => upstream = below,
             None => return Ok(()),

@@ -1,7 +1,10 @@
 //! The decoder against a slow twin in `f64` made of plain tensor operations under autograd,
 //! for every family feature and every kind of adapter.
 
+mod edits;
 mod golden;
 mod gradients;
 mod passes;
+mod patches;
+mod slices;
 mod twin;

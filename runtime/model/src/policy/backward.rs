@@ -1,8 +1,7 @@
 //! Learning from scored rows: the seeds of a loss, walked back into the flat gradient.
 
-use tunebox_compute::fused::HeadSeeds;
-
-use super::score::Pass;
+use super::score::{Pass, slice_dropout};
+use super::taps::SeedValues;
 use super::{Policy, Scored, Seeds, View};
 use crate::decoder::head::Head;
 use crate::decoder::lens::Lens;
@@ -12,45 +11,41 @@ use crate::error::{Error, Result};
 
 impl Policy {
     /// Adds Σ seed · d(tap)/d(weights) to the flat gradient. Uses up what `scored` kept; without
-    /// that, the forward pass runs again and gives the same gradient.
+    /// that, the forward pass runs again, slice by slice and under the same dropout masks, and
+    /// gives the same gradient.
     ///
     /// # Errors
     /// When the rows were scored through another view or before the last update, or seeds have
     /// another shape or belong to a tap that was not asked for.
     pub fn backward(&self, scored: &mut Scored, seeds: &Seeds) -> Result<()> {
         self.check(scored, seeds)?;
-        let lens = Lens { dropout: scored.dropout, ..self.lens(&scored.view)? };
-        let head = Head::new(&lens, scored.temperature, scored.asked)?;
-        let pass = match scored.pass.take() {
-            Some(pass) => pass,
-            None => {
-                let packing = Packing::new(&scored.rows, &self.model.configuration)?;
-                if packing.is_empty() || self.adapter.trainable() == 0 {
-                    return Ok(());
-                }
-                self.pass(&lens, &head, packing)?
-            }
-        };
-        self.walk(&lens, &head, pass, seeds)
-    }
-
-    fn walk(&self, lens: &Lens<'_>, head: &Head, pass: Pass, seeds: &Seeds) -> Result<()> {
-        let Pass { packing, blocks, head: kept } = pass;
-        let gather = |seed: Option<&tunebox_compute::Tensor>| seed.map(|seed| packing.gather(seed)).transpose();
-        let logprob = gather(seeds.logprob.as_ref())?;
-        let entropy = gather(seeds.entropy.as_ref())?;
-        let mean_logprob = gather(seeds.mean_logprob.as_ref())?;
-        let all = [&logprob, &entropy, &mean_logprob];
-        if all.into_iter().flatten().flatten().all(|seed| *seed == 0.0) {
+        let seeds = SeedValues::read(seeds, &scored.rows)?;
+        if let Some(pass) = scored.pass.take() {
+            let Some(seeds) = seeds.of(&pass.packing) else { return Ok(()) };
+            let patches = &scored.patches;
+            let lens = Lens { dropout: scored.dropout, patches, ..self.lens(&scored.view)? };
+            return self.walk(&lens, &Head::new(&lens, scored.temperature, scored.asked)?, pass, &seeds);
+        }
+        if self.adapter.trainable() == 0 {
             return Ok(());
         }
-        let seeds = HeadSeeds {
-            logprob: logprob.as_deref(),
-            entropy: entropy.as_deref(),
-            mean_logprob: mean_logprob.as_deref(),
-        };
+        for (slice, number) in self.settings.slice.cut(&scored.rows).into_iter().zip(0_u64..) {
+            let packing = Packing::new(&scored.rows, slice, &self.model.configuration)?;
+            // Without a target, or without a seed that is not 0, there is nothing to walk back.
+            let Some(seeds) = seeds.of(&packing) else { continue };
+            let (dropout, patches) = (slice_dropout(scored.dropout, number), &scored.patches);
+            let lens = Lens { dropout, patches, ..self.lens(&scored.view)? };
+            let head = Head::new(&lens, scored.temperature, scored.asked)?;
+            let pass = self.pass(&lens, &head, packing)?;
+            self.walk(&lens, &head, pass, &seeds)?;
+        }
+        Ok(())
+    }
+
+    fn walk(&self, lens: &Lens<'_>, head: &Head, pass: Pass, seeds: &SeedValues) -> Result<()> {
+        let Pass { packing, blocks, head: kept } = pass;
         let gradients = self.adapter.parameters();
-        let selected = head.backward(&kept, &packing.targets, seeds, gradients)?;
+        let selected = head.backward(&kept, &packing.targets, seeds.head(), gradients)?;
         drop(kept);
         let upstream = packing.spread(&selected)?;
         stack::backward(lens, &packing, blocks, upstream, gradients)

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, Metadata};
-use tunebox_compute::{Device, Tensor};
+use tunebox_compute::{DType, Device, Tensor};
 
 use crate::error::{Error, Result};
 
@@ -152,6 +152,15 @@ pub(crate) fn check_type(name: &str, location: &Location) -> Result<()> {
             place: location.path.display().to_string(),
             allowed: "F32, BF16 and F16",
         }),
+    }
+}
+
+/// The element type that a tensor has in memory.
+pub(crate) fn kept_as(location: &Location) -> DType {
+    match location.dtype {
+        Dtype::BF16 => DType::BF16,
+        Dtype::F16 => DType::F16,
+        _ => DType::F32,
     }
 }
 

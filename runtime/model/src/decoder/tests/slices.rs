@@ -1,0 +1,140 @@
+//! Batches larger than a slice: the same taps and gradients, less memory, the same dropout masks.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use tunebox_compute::fused::TapSet;
+
+use super::gradients::{seeds, stir};
+use crate::adapter::{AdapterKind, AdapterSettings};
+use crate::policy::{Policy, PolicySettings, Seeds, Slice, View};
+use crate::rows::Rows;
+use crate::tiny;
+
+const ALL: TapSet = TapSet { entropy: true, log_sum_square: true, mean_logit: true, mean_logprob: true, top_one: true };
+
+fn policy(kind: AdapterKind, dropout: f64, slice: Slice) -> Policy {
+    let settings = AdapterSettings { kind, rank: 3, alpha: 5.0, dropout, ..AdapterSettings::default() };
+    let own = PolicySettings { slice, ..PolicySettings::default() };
+    let policy = Policy::new(tiny::model(tiny::gemma3(), 1), &settings, own).unwrap();
+    stir(&policy);
+    policy
+}
+
+/// The gradient of one batch.
+fn gradient(policy: &Policy, rows: &Arc<Rows>, seeds: &Seeds, keep: bool) -> Vec<f32> {
+    let mut scored = policy.score(&View::Policy, rows, ALL, 0.8, keep).unwrap();
+    policy.backward(&mut scored, seeds).unwrap();
+    gradients(policy)
+}
+
+fn gradients(policy: &Policy) -> Vec<f32> {
+    let all = policy.parameters().gradients().to_vec1::<f32>().unwrap();
+    assert!(all.iter().any(|value| *value != 0.0));
+    all
+}
+
+/// The length of the difference over the length of the first.
+fn distance(one: &[f32], other: &[f32]) -> f64 {
+    let length = |numbers: &mut dyn Iterator<Item = f32>| numbers.map(|number| f64::from(number).powi(2)).sum::<f64>();
+    let apart = length(&mut one.iter().zip(other).map(|(a, b)| a - b));
+    (apart / length(&mut one.iter().copied())).sqrt()
+}
+
+#[test]
+fn a_gradient_is_the_same_in_slices_or_whole_kept_or_not() {
+    let rows = tiny::rows();
+    let seeds = seeds((rows.count(), rows.width()));
+    for kind in [AdapterKind::Lora, AdapterKind::Dora, AdapterKind::Full] {
+        let whole = gradient(&policy(kind, 0.0, Slice::Whole), &rows, &seeds, true);
+        for slice in [Slice::Rows(1), Slice::Rows(3), Slice::Tokens(10), Slice::Rows(64)] {
+            for keep in [true, false] {
+                let found = gradient(&policy(kind, 0.0, slice), &rows, &seeds, keep);
+                assert!(distance(&whole, &found) < 1e-6, "{kind} {slice:?} {keep}: {}", distance(&whole, &found));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_tap_is_the_same_in_slices_or_whole() {
+    let rows = tiny::rows();
+    let taps = |slice| {
+        let scored = policy(AdapterKind::Lora, 0.0, slice).score(&View::Policy, &rows, ALL, 0.8, true).unwrap().taps;
+        let all = [Some(scored.logprob), scored.entropy, scored.log_sum_square, scored.mean_logit, scored.mean_logprob];
+        let all = all.into_iter().chain([scored.top_one]).flatten();
+        all.flat_map(|tap| tap.flatten_all().unwrap().to_vec1::<f32>().unwrap()).collect::<Vec<f32>>()
+    };
+    let whole = taps(Slice::Whole);
+    assert_eq!(whole.len(), 6 * rows.count() * rows.width());
+    assert!(distance(&whole, &taps(Slice::Rows(1))) < 1e-6);
+}
+
+#[test]
+fn only_a_batch_of_one_slice_is_kept() {
+    let rows = tiny::rows();
+    let bytes = |slice| {
+        let scored = policy(AdapterKind::Lora, 0.0, slice).score(&View::Policy, &rows, ALL, 1.0, true).unwrap();
+        scored.kept_bytes()
+    };
+    assert_eq!(bytes(Slice::Rows(3)), 0);
+    assert_eq!(bytes(Slice::Rows(4)), bytes(Slice::Whole));
+    assert!(bytes(Slice::Whole) > 0);
+}
+
+/// Each slice scored and learned from on its own, in order, has the masks of the slices of a large batch.
+#[test]
+fn both_passes_of_a_slice_meet_the_same_dropout_masks() {
+    let rows = tiny::rows();
+    let all = seeds((rows.count(), rows.width()));
+    let sliced = policy(AdapterKind::Lora, 0.4, Slice::Rows(2));
+    let scored = sliced.score(&View::Policy, &rows, ALL, 1.0, true).unwrap();
+    let alone = policy(AdapterKind::Lora, 0.4, Slice::Whole);
+    for start in [0, 2] {
+        let ids = rows.ids[start..start + 2].to_vec();
+        let part = Arc::new(Rows::new(ids, rows.targets[start..start + 2].to_vec()).unwrap());
+        let own = |seed: &Option<tunebox_compute::Tensor>| {
+            let seed = seed.as_ref().unwrap().narrow(0, start, 2).unwrap();
+            Some(seed.narrow(1, 0, part.width()).unwrap())
+        };
+        let own =
+            Seeds { logprob: own(&all.logprob), entropy: own(&all.entropy), mean_logprob: own(&all.mean_logprob) };
+        let mut one = alone.score(&View::Policy, &part, ALL, 1.0, true).unwrap();
+        let found = scored.taps.logprob.narrow(0, start, 2).unwrap().narrow(1, 0, part.width()).unwrap();
+        assert_eq!(found.to_vec2::<f32>().unwrap(), one.taps.logprob.to_vec2::<f32>().unwrap());
+        alone.backward(&mut one, &own).unwrap();
+    }
+    let mut scored = scored;
+    sliced.backward(&mut scored, &all).unwrap();
+    assert!(distance(&gradients(&alone), &gradients(&sliced)) < 1e-6);
+
+    let other = policy(AdapterKind::Lora, 0.4, Slice::Rows(2));
+    other.score(&View::Policy, &rows, ALL, 1.0, true).unwrap();
+    assert!(distance(&gradients(&sliced), &gradient(&other, &rows, &all, true)) > 1e-3, "a later pass has other masks");
+}
+
+/// What makes it possible to keep scores of a row and to use them in another batch.
+#[test]
+fn a_row_scores_the_same_bits_alone_and_in_a_batch() {
+    let long = |seed: u32, length: u32| (0..length).map(|at| 2 + (seed * 7 + at * 5) % 38).collect::<Vec<u32>>();
+    let ids: Vec<Vec<u32>> = vec![long(1, 9), long(2, 40), long(3, 6), long(4, 17), long(5, 90)];
+    let marks: Vec<Vec<bool>> = ids.iter().map(|ids| (0..ids.len()).map(|at| at + 5 > ids.len()).collect()).collect();
+    for (name, configuration) in tiny::families() {
+        let settings = AdapterSettings { rank: 3, ..AdapterSettings::default() };
+        let policy = Policy::new(tiny::model(configuration, 1), &settings, PolicySettings::default()).unwrap();
+        stir(&policy);
+        let score = |rows: Range<usize>, view: &View| {
+            let part = Rows::new(ids[rows.clone()].to_vec(), marks[rows].to_vec()).unwrap();
+            let scored = policy.score(view, &Arc::new(part), ALL, 1.0, false).unwrap();
+            scored.taps.logprob.to_vec2::<f32>().unwrap()
+        };
+        for view in [View::Policy, View::Reference] {
+            let together = score(0..ids.len(), &view);
+            for (row, together) in together.iter().enumerate() {
+                let alone = &score(row..row + 1, &view)[0];
+                let same = alone.iter().zip(together).all(|(alone, together)| alone.to_bits() == together.to_bits());
+                assert!(same, "{name} {view:?}, row {row}: {alone:?} alone, {together:?} together");
+            }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Weights changed by hand, matrix by matrix: the arithmetic of an edit, and what is kept of it.
+//!
+//! Sums are in `f32` whatever a weight is stored in; the result is stored like the weight. The base stays as it
+//! was opened, so a view of the base never sees an edit. Which policy an edit belongs to is `policy`'s business.
+
+use std::collections::BTreeMap;
+
+use tunebox_compute::{DType, Tensor};
+
+use crate::configuration::Configuration;
+use crate::decoder::Site;
+use crate::error::{Error, Result};
+
+/// Rows of a matrix that are widened to `f32` at a time.
+const BLOCK: usize = 4_096;
+
+/// Edits of one matrix that an adapter holds beside it.
+const MOST_FACTORS: usize = 256;
+
+/// What a matrix does in the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Tokens to the stream, `[vocabulary, hidden]`.
+    Embedding,
+    /// Queries of the attention.
+    Query,
+    /// Keys of the attention.
+    Key,
+    /// Values of the attention.
+    Value,
+    /// The attention's way back into the stream.
+    AttentionOutput,
+    /// The gate of the feed-forward part.
+    Gate,
+    /// The gated half of the feed-forward part.
+    Up,
+    /// The feed-forward part's way back into the stream.
+    Down,
+    /// The stream to logits; the embedding's matrix again where the two are one.
+    Head,
+}
+
+/// How an edit is kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Form {
+    /// The weight itself is another.
+    #[default]
+    Weights,
+    /// The weight stays, an adapter beside it holds the difference: one rank an edit.
+    Adapter,
+}
+
+/// Where a matrix lies: rows of a stored weight, all of them unless the checkpoint joins several matrices.
+#[derive(Debug, Clone)]
+pub struct Matrix {
+    pub(crate) name: String,
+    pub(crate) bias: Option<String>,
+    pub(crate) place: Option<(usize, Site)>,
+    /// The first row in the stored weight.
+    pub(crate) first: usize,
+    /// Width of what comes out.
+    pub rows: usize,
+    /// Width of what goes in.
+    pub columns: usize,
+}
+
+impl Matrix {
+    /// The matrix of a role. `layer` is ignored for the embedding and the head.
+    ///
+    /// # Errors
+    /// When the model has no such layer.
+    pub fn of(configuration: &Configuration, role: Role, layer: usize) -> Result<Self> {
+        let (vocabulary, columns) = (configuration.vocabulary, configuration.hidden);
+        let whole = |name: &str| {
+            let name = name.to_owned();
+            Ok(Self { name, bias: None, place: None, first: 0, rows: vocabulary, columns })
+        };
+        match role {
+            Role::Embedding => return whole("model.embed_tokens.weight"),
+            Role::Head if configuration.tied => return whole("model.embed_tokens.weight"),
+            Role::Head => return whole("lm_head.weight"),
+            _ if layer >= configuration.layers => {
+                return Err(Error::Argument(format!(
+                    "layer `{layer}` is not there, the model's layers are 0 to {}",
+                    configuration.layers.saturating_sub(1)
+                )));
+            }
+            _ => {}
+        }
+        let (site, first, rows) = Self::part(configuration, role);
+        let bias = site.has_bias(configuration).then(|| format!("{}.bias", site.path(layer)));
+        let (name, columns) = (format!("{}.weight", site.path(layer)), site.shape(configuration).1);
+        Ok(Self { name, bias, place: Some((layer, site)), first, rows, columns })
+    }
+
+    /// The linear map that holds a role, and its rows there.
+    fn part(configuration: &Configuration, role: Role) -> (Site, usize, usize) {
+        let rows = |site: Site| site.shape(configuration).0;
+        let own = |site: Site| (site, 0, rows(site));
+        let joined = configuration.fused_projections;
+        let (queries, keys, inner) = (rows(Site::Query), rows(Site::Key), rows(Site::Gate));
+        match role {
+            Role::Query if joined => (Site::QueryKeyValue, 0, queries),
+            Role::Key if joined => (Site::QueryKeyValue, queries, keys),
+            Role::Value if joined => (Site::QueryKeyValue, queries + keys, keys),
+            Role::Gate if joined => (Site::GateUp, 0, inner),
+            Role::Up if joined => (Site::GateUp, inner, inner),
+            Role::Query => own(Site::Query),
+            Role::Key => own(Site::Key),
+            Role::Value => own(Site::Value),
+            Role::Gate => own(Site::Gate),
+            Role::Up => own(Site::Up),
+            Role::AttentionOutput => own(Site::AttentionOutput),
+            _ => own(Site::Down),
+        }
+    }
+}
+
+/// Left and right of one outer product beside a weight, `[out]` and `[in]`.
+pub(crate) type Factor = (Tensor, Tensor);
+
+/// All edits of one policy. A copy shares the tensors.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Edits {
+    pub(crate) form: Form,
+    changed: BTreeMap<String, Tensor>,
+    factors: BTreeMap<(usize, Site), Vec<Factor>>,
+}
+
+impl Edits {
+    /// The weight as it is now, if it was edited.
+    pub(crate) fn get(&self, name: &str) -> Option<Tensor> {
+        self.changed.get(name).cloned()
+    }
+
+    /// Every edited weight by its name.
+    pub(crate) fn changed(&self) -> &BTreeMap<String, Tensor> {
+        &self.changed
+    }
+
+    /// What an adapter has to hold, by place; empty when weights themselves were changed.
+    pub(crate) fn factors(&self) -> &BTreeMap<(usize, Site), Vec<Factor>> {
+        &self.factors
+    }
+
+    /// Whether nothing was edited.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.changed.is_empty()
+    }
+
+    /// Puts a weight in place of the present one.
+    pub(crate) fn set(&mut self, name: &str, weight: Tensor) {
+        self.changed.insert(name.to_owned(), weight);
+    }
+
+    /// Notes the outer product that an edit came to, for the adapter.
+    pub(crate) fn note(&mut self, place: (usize, Site), factor: Factor) -> Result<()> {
+        let list = self.factors.entry(place).or_default();
+        if list.len() >= MOST_FACTORS {
+            return Err(Error::Argument(format!("an adapter holds at most {MOST_FACTORS} edits of one matrix")));
+        }
+        list.push(factor);
+        Ok(())
+    }
+}
+
+/// W + left·rightᵀ on some rows: `left` is `[rows, 1]`, `right` `[1, in]`, both `f32`; stored as `dtype`.
+pub(crate) fn add_outer(weight: &Tensor, matrix: &Matrix, left: &Tensor, right: &Tensor, dtype: DType) -> Result<Tensor> {
+    rewrite(weight, matrix, dtype, |at, block| {
+        let left = left.narrow(0, at, block.dim(0)?)?;
+        Ok((block + left.matmul(right)?)?)
+    })
+}
+
+/// rᵀ W over some rows, `[1, in]`, for `direction` `[1, rows]` of length 1.
+pub(crate) fn component(weight: &Tensor, matrix: &Matrix, direction: &Tensor) -> Result<Tensor> {
+    let mut total = Tensor::zeros((1, matrix.columns), DType::F32, weight.device())?;
+    for at in (0..matrix.rows).step_by(BLOCK) {
+        let rows = BLOCK.min(matrix.rows - at);
+        let block = weight.narrow(0, matrix.first + at, rows)?.to_dtype(DType::F32)?;
+        total = (total + direction.narrow(1, at, rows)?.contiguous()?.matmul(&block)?)?;
+    }
+    Ok(total)
+}
+
+/// W − strength · r rᵀ W on some rows, each row at its old length again with `keep_norms`.
+pub(crate) fn project_columns(
+    weight: &Tensor,
+    matrix: &Matrix,
+    direction: &Tensor,
+    strength: f64,
+    keep_norms: bool,
+) -> Result<Tensor> {
+    let along = (component(weight, matrix, direction)? * -strength)?;
+    let left = direction.t()?.contiguous()?;
+    rewrite(weight, matrix, weight.dtype(), |at, block| {
+        let left = left.narrow(0, at, block.dim(0)?)?;
+        let changed = (block + left.matmul(&along)?)?;
+        if keep_norms { at_length(&changed, block) } else { Ok(changed) }
+    })
+}
+
+/// E − strength · (E r) rᵀ: every row loses its component, for `direction` `[1, in]` of length 1.
+pub(crate) fn project_rows(
+    weight: &Tensor,
+    matrix: &Matrix,
+    direction: &Tensor,
+    strength: f64,
+    keep_norms: bool,
+) -> Result<Tensor> {
+    let right = (direction * strength)?;
+    rewrite(weight, matrix, weight.dtype(), |_, block| {
+        let changed = (block - block.matmul(&direction.t()?)?.matmul(&right)?)?;
+        if keep_norms { at_length(&changed, block) } else { Ok(changed) }
+    })
+}
+
+/// The rows of one matrix at the lengths of another's; a row without length stays.
+fn at_length(changed: &Tensor, before: &Tensor) -> Result<Tensor> {
+    let squares = |rows: &Tensor| rows.sqr()?.sum_keepdim(1);
+    let (now, then) = (squares(changed)?, squares(before)?);
+    let factor = (then / now.maximum(f32::MIN_POSITIVE)?)?.sqrt()?;
+    Ok(changed.broadcast_mul(&factor)?)
+}
+
+/// A weight with some rows changed in `f32`, block by block; `change` gets the first row of a block within them.
+fn rewrite(
+    weight: &Tensor,
+    matrix: &Matrix,
+    dtype: DType,
+    change: impl Fn(usize, &Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let all = weight.dim(0)?;
+    let mut parts = Vec::new();
+    let end = matrix.first + matrix.rows;
+    if matrix.first > 0 {
+        parts.push(weight.narrow(0, 0, matrix.first)?.to_dtype(dtype)?);
+    }
+    for at in (0..matrix.rows).step_by(BLOCK) {
+        let block = weight.narrow(0, matrix.first + at, BLOCK.min(matrix.rows - at))?.to_dtype(DType::F32)?;
+        parts.push(change(at, &block.contiguous()?)?.to_dtype(dtype)?);
+    }
+    if all > end {
+        parts.push(weight.narrow(0, end, all - end)?.to_dtype(dtype)?);
+    }
+    Ok(Tensor::cat(&parts, 0)?)
+}

@@ -1,0 +1,319 @@
+//! What a policy's weights are changed by beside training: edits of single matrices, and patches of activations.
+//!
+//! Both show through [`View::Policy`] alone; the reference stays the base, bit for bit. The arithmetic is in `edit`.
+
+use std::path::Path;
+
+use tunebox_compute::{DType, Tensor};
+
+use super::Policy;
+use crate::adapter::{Adapter, AdapterKind, AdapterSettings, Targets};
+use crate::decoder::Site;
+use crate::edit::{self, Edits, Form, Matrix, Role};
+use crate::error::{Error, Result};
+use crate::files::{self, Stored};
+use crate::stream::{Patch, Patches, unit};
+use crate::weights::safetensors as stored;
+
+/// The file of a checkpoint that holds edited weights.
+const EDITS: &str = "edits.safetensors";
+
+impl Policy {
+    /// Makes a patch active from now on; gives the number that takes it back.
+    ///
+    /// # Errors
+    /// When a layer is not there, or the vector is not as wide as the stream.
+    pub fn patch(&mut self, patch: Patch) -> Result<u64> {
+        let configuration = &self.model.configuration;
+        if let Some(layer) = patch.layers.iter().find(|layer| **layer >= configuration.layers) {
+            return Err(Error::Argument(format!(
+                "layer `{layer}` is not there, the model's layers are 0 to {}",
+                configuration.layers.saturating_sub(1)
+            )));
+        }
+        if patch.width() != configuration.hidden {
+            return Err(Error::Argument(format!(
+                "the vector has `{}` numbers, the model's stream is `{}` wide",
+                patch.width(),
+                configuration.hidden
+            )));
+        }
+        Ok(self.patches.add(patch))
+    }
+
+    /// Takes a patch back.
+    pub fn unpatch(&mut self, number: u64) {
+        self.patches.remove(number);
+    }
+
+    /// Takes every patch back.
+    pub fn unpatch_all(&mut self) {
+        self.patches = Patches::default();
+    }
+
+    /// Says how later edits are kept.
+    ///
+    /// # Errors
+    /// When edits were kept the other way already, or all weights are trained.
+    pub fn keep_edits_as(&mut self, form: Form) -> Result<()> {
+        if form != self.edits.form && !self.edits.is_empty() {
+            return Err(Error::Argument("edits are kept one way in a run, and some were made already".into()));
+        }
+        if form == Form::Adapter && self.adapter.is_full() {
+            return Err(Error::Unsupported("all weights are trained, so an edit cannot be an adapter".into()));
+        }
+        self.edits.form = form;
+        Ok(())
+    }
+
+    /// Whether weights were edited.
+    #[must_use]
+    pub fn is_edited(&self) -> bool {
+        !self.edits.is_empty()
+    }
+
+    /// Whether the edits so far are kept as an adapter.
+    #[must_use]
+    pub fn edits_are_an_adapter(&self) -> bool {
+        self.edits.form == Form::Adapter
+    }
+
+    /// Rows and columns of a matrix.
+    ///
+    /// # Errors
+    /// When the layer is not there.
+    pub fn matrix(&self, role: Role, layer: usize) -> Result<(usize, usize)> {
+        let matrix = Matrix::of(&self.model.configuration, role, layer)?;
+        Ok((matrix.rows, matrix.columns))
+    }
+
+    /// The edits so far, for a model that is written out.
+    pub(crate) fn edits(&self) -> &Edits {
+        &self.edits
+    }
+
+    /// Rows of a matrix, `[count, in]`, `f32`.
+    ///
+    /// # Errors
+    /// When the layer or a row is not there.
+    pub fn read_rows(&self, role: Role, layer: usize, first: usize, count: usize) -> Result<Tensor> {
+        let matrix = Matrix::of(&self.model.configuration, role, layer)?;
+        if count == 0 || first.checked_add(count).is_none_or(|end| end > matrix.rows) {
+            return Err(Error::Argument(format!("the matrix has rows 0 to {}", matrix.rows.saturating_sub(1))));
+        }
+        let weight = self.weight(&matrix.name)?;
+        Ok(weight.narrow(0, matrix.first + first, count)?.to_dtype(DType::F32)?.contiguous()?)
+    }
+
+    /// W ← W + `scale` · left rightᵀ.
+    ///
+    /// # Errors
+    /// When the layer is not there, or the vectors are not as long as the matrix is tall and wide.
+    pub fn add_outer(&mut self, role: Role, layer: usize, left: &[f32], right: &[f32], scale: f32) -> Result<()> {
+        let matrix = self.editable(role, layer)?;
+        if (left.len(), right.len()) != (matrix.rows, matrix.columns) {
+            return Err(Error::Argument(format!(
+                "the matrix is [{}, {}], the vectors have `{}` and `{}` numbers",
+                matrix.rows,
+                matrix.columns,
+                left.len(),
+                right.len()
+            )));
+        }
+        let left: Vec<f32> = left.iter().map(|value| value * scale).collect();
+        self.add_product(&matrix, &left, right)
+    }
+
+    /// W ← W − `strength` · r rᵀ W with r of length 1; rows of the embedding lose their own component, and a bias
+    /// that is added to the same output loses its as well. `keep_norms` restores the length of each row afterwards.
+    ///
+    /// # Errors
+    /// When the layer is not there, or the direction has no length or another width than the matrix's output.
+    pub fn project_out(
+        &mut self,
+        role: Role,
+        layer: usize,
+        direction: &[f32],
+        strength: f32,
+        keep_norms: bool,
+    ) -> Result<()> {
+        let matrix = self.editable(role, layer)?;
+        let width = if role == Role::Embedding { matrix.columns } else { matrix.rows };
+        if direction.len() != width {
+            return Err(Error::Argument(format!(
+                "the direction has `{}` numbers, the matrix writes `{width}`",
+                direction.len()
+            )));
+        }
+        let weight = self.weight(&matrix.name)?;
+        let direction = Tensor::from_vec(unit(direction)?, (1, width), weight.device())?;
+        if self.edits.form == Form::Adapter {
+            return self.project_beside(&matrix, &weight, &direction, strength, keep_norms);
+        }
+        let strength = f64::from(strength);
+        let changed = if role == Role::Embedding {
+            edit::project_rows(&weight, &matrix, &direction, strength, keep_norms)?
+        } else {
+            edit::project_columns(&weight, &matrix, &direction, strength, keep_norms)?
+        };
+        self.replace(&matrix.name, changed)?;
+        if let Some(bias) = matrix.bias.clone() {
+            let values = self.weight(&bias)?.unsqueeze(1)?;
+            let column = Matrix { columns: 1, ..matrix };
+            let changed = edit::project_columns(&values, &column, &direction, strength, false)?;
+            self.replace(&bias, changed.squeeze(1)?)?;
+        }
+        Ok(())
+    }
+
+    /// The same as an adapter: −strength · r (rᵀ W).
+    fn project_beside(
+        &mut self,
+        matrix: &Matrix,
+        weight: &Tensor,
+        direction: &Tensor,
+        strength: f32,
+        keep_norms: bool,
+    ) -> Result<()> {
+        if keep_norms {
+            return Err(Error::Unsupported(
+                "`keep-norms` gives every row its own factor, which an adapter of rank one cannot hold".into(),
+            ));
+        }
+        let right = edit::component(weight, matrix, direction)?.flatten_all()?.to_vec1::<f32>()?;
+        let left = direction.flatten_all()?.to_vec1::<f32>()?;
+        let left: Vec<f32> = left.iter().map(|value| -strength * value).collect();
+        self.add_product(matrix, &left, &right)
+    }
+
+    fn add_product(&mut self, matrix: &Matrix, left: &[f32], right: &[f32]) -> Result<()> {
+        let weight = self.weight(&matrix.name)?;
+        let device = weight.device();
+        let column = Tensor::from_slice(left, (left.len(), 1), device)?;
+        let row = Tensor::from_slice(right, (1, right.len()), device)?;
+        if self.edits.form == Form::Weights {
+            let changed = edit::add_outer(&weight, matrix, &column, &row, weight.dtype())?;
+            return self.replace(&matrix.name, changed);
+        }
+        let Some(place) = matrix.place else {
+            return Err(Error::Unsupported("an adapter sits on the linear maps of blocks, not on this matrix".into()));
+        };
+        let changed = edit::add_outer(&weight, matrix, &column, &row, DType::F32)?;
+        let mut padded = vec![0.0; weight.dim(0)?];
+        padded[matrix.first..matrix.first + left.len()].copy_from_slice(left);
+        let factor = (Tensor::from_slice(&padded, padded.len(), device)?, row.squeeze(0)?);
+        self.edits.note(place, factor)?;
+        self.replace(&matrix.name, changed)
+    }
+
+    fn editable(&self, role: Role, layer: usize) -> Result<Matrix> {
+        let matrix = Matrix::of(&self.model.configuration, role, layer)?;
+        let lengths = self.adapter.settings().kind == AdapterKind::Dora;
+        if lengths && matrix.place.is_some_and(|(layer, site)| self.adapter.module(layer, site).is_some()) {
+            return Err(Error::Unsupported(
+                "a DoRA adapter holds the lengths of the rows that the edit would change; use `lora`".into(),
+            ));
+        }
+        Ok(matrix)
+    }
+
+    /// A weight as the policy sees it, without its adapter.
+    fn weight(&self, name: &str) -> Result<Tensor> {
+        if self.adapter.is_full()
+            && let Some(slot) = self.adapter.parameters().index(name)
+        {
+            return Ok(self.adapter.parameters().value(slot)?);
+        }
+        self.edits.get(name).map_or_else(|| self.model.weights.get(name), Ok)
+    }
+
+    fn replace(&mut self, name: &str, weight: Tensor) -> Result<()> {
+        let parameters = self.adapter.parameters();
+        match parameters.index(name).filter(|_| self.adapter.is_full()) {
+            Some(slot) => parameters.set(slot, &weight)?,
+            None => self.edits.set(name, weight),
+        }
+        self.note_update();
+        Ok(())
+    }
+
+    /// The edits as an adapter in PEFT's layout; none where weights themselves were changed.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn edits_as_adapter(&self) -> Result<Option<Adapter>> {
+        let factors = self.edits.factors();
+        let Some(rank) = factors.values().map(Vec::len).max() else { return Ok(None) };
+        let names = factors.keys().map(|(layer, site)| site.path(*layer)).collect();
+        let settings = AdapterSettings {
+            kind: AdapterKind::Lora,
+            rank,
+            alpha: rank as f64,
+            targets: Targets::Modules(names),
+            ..AdapterSettings::default()
+        };
+        Adapter::of_products(&self.model, &settings, factors).map(Some)
+    }
+
+    /// Writes the edited weights into a checkpoint; nothing where there are none.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn save_edits(&self, folder: &Path) -> Result<()> {
+        if self.edits.is_empty() {
+            return Ok(());
+        }
+        let mut list = Vec::new();
+        for (name, tensor) in self.edits.changed() {
+            list.push((Stored { name: name.clone(), shape: tensor.dims().to_vec(), dtype: tensor.dtype() }, tensor));
+        }
+        for ((layer, site), factors) in self.edits.factors() {
+            for (number, (left, right)) in factors.iter().enumerate() {
+                for (side, tensor) in [("left", left), ("right", right)] {
+                    let name = format!("{FACTOR}{layer}.{}.{number:04}.{side}", site.short_name());
+                    list.push((Stored { name, shape: tensor.dims().to_vec(), dtype: DType::F32 }, tensor));
+                }
+            }
+        }
+        let (list, tensors): (Vec<Stored>, Vec<&Tensor>) = list.into_iter().unzip();
+        files::write_tensors(&folder.join(EDITS), &list, |number| Ok(tensors[number].clone()))
+    }
+
+    /// Reads the edited weights of a checkpoint, if it has any.
+    ///
+    /// # Errors
+    /// When the file is damaged.
+    pub fn restore_edits(&mut self, folder: &Path) -> Result<()> {
+        let path = folder.join(EDITS);
+        if !path.is_file() {
+            return Ok(());
+        }
+        let device = self.model.weights.device().clone();
+        let mut edits = Edits::default();
+        let mut sides: Vec<((usize, Site), Tensor)> = Vec::new();
+        for (name, location) in stored::locate(std::slice::from_ref(&path))? {
+            let tensor = stored::read(&name, &location, &device)?;
+            match name.strip_prefix(FACTOR) {
+                None => edits.set(&name, tensor),
+                Some(rest) => sides.push((place_of(rest).ok_or_else(|| Error::broken(&path, name.clone()))?, tensor)),
+            }
+        }
+        // Names are sorted, so each left is followed by its right.
+        for pair in sides.chunks_exact(2) {
+            edits.note(pair[0].0, (pair[0].1.clone(), pair[1].1.clone()))?;
+            edits.form = Form::Adapter;
+        }
+        self.edits = edits;
+        Ok(())
+    }
+}
+
+/// How the names of an adapter's edits begin in a checkpoint.
+const FACTOR: &str = "factor.";
+
+/// The place in `LAYER.MODULE.NUMBER.SIDE`.
+fn place_of(rest: &str) -> Option<(usize, Site)> {
+    let mut parts = rest.split('.');
+    let (layer, module) = (parts.next()?.parse().ok()?, parts.next()?);
+    Some((layer, Site::EVERY.into_iter().find(|site| site.short_name() == module)?))
+}

@@ -1,0 +1,181 @@
+//! What a model holds on its way: activations at a place of each row, and the distribution of the next token.
+//! Rows go through slice by slice; only what was asked for stays in memory.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use tunebox_compute::Tensor;
+use tunebox_compute::fused::TapSet;
+
+use super::{Policy, View};
+use crate::decoder::head::Head;
+use crate::decoder::hook::Reader;
+use crate::decoder::lens::{Lens, Readers};
+use crate::decoder::packing::Packing;
+use crate::decoder::stack;
+use crate::error::{Error, Result};
+use crate::rows::Rows;
+use crate::stream::{Site, Token};
+
+/// Rows whose logits are in memory together.
+const LOGIT_ROWS: usize = 32;
+
+impl Policy {
+    /// The activations of one token of each row at some layers, `[layers, rows, hidden]`, as patches left them.
+    ///
+    /// # Errors
+    /// When a layer is not there or named twice, a row is too short, or a row has no target to average over.
+    pub fn capture(&self, view: &View, rows: &Rows, layers: &[usize], site: Site, token: Token) -> Result<Tensor> {
+        let configuration = &self.model.configuration;
+        let Some(last) = layers.iter().copied().max().filter(|last| *last < configuration.layers) else {
+            return Err(Error::Argument(format!(
+                "layers to read are some of 0 to {}",
+                configuration.layers.saturating_sub(1)
+            )));
+        };
+        let mut found: BTreeMap<usize, Vec<f32>> = layers.iter().map(|layer| (*layer, Vec::new())).collect();
+        if found.len() != layers.len() {
+            return Err(Error::Argument("a layer is named twice".into()));
+        }
+        for slice in self.settings.slice.cut(rows) {
+            self.read(view, rows, slice, last, (site, token), &mut found)?;
+        }
+        let values: Vec<f32> = layers.iter().flat_map(|layer| found[layer].iter().copied()).collect();
+        let shape = (layers.len(), rows.count(), configuration.hidden);
+        Ok(Tensor::from_vec(values, shape, self.model.weights.device())?)
+    }
+
+    fn read(
+        &self,
+        view: &View,
+        rows: &Rows,
+        slice: Range<usize>,
+        last: usize,
+        (site, token): (Site, Token),
+        found: &mut BTreeMap<usize, Vec<f32>>,
+    ) -> Result<()> {
+        let places = slice.clone().map(|row| places(rows, row, token)).collect::<Result<Vec<_>>>()?;
+        let lengths: Vec<usize> = places.iter().map(|places| places.last().map_or(0, |last| last + 1)).collect();
+        let packing = Packing::beginnings(rows, slice, &lengths, &self.model.configuration)?;
+        let mut start = 0;
+        let mut picks = Vec::with_capacity(places.len());
+        for (places, length) in places.iter().zip(&lengths) {
+            picks.push(places.iter().map(|place| (start + place) as u32).collect::<Vec<u32>>());
+            start += length;
+        }
+        let reader = |layer: &usize| (*layer, Arc::new(Reader::new(picks.clone())));
+        let readers = Readers { site, layers: found.keys().map(reader).collect() };
+        let lens = Lens { readers: Some(&readers), ..self.lens(view)? };
+        stack::forward_to(&lens, &packing, last)?;
+        for (layer, reader) in &readers.layers {
+            if let Some(found) = found.get_mut(layer) {
+                found.extend(reader.take());
+            }
+        }
+        Ok(())
+    }
+
+    /// log p(id) for the token that follows each row, `[rows, ids]`.
+    ///
+    /// # Errors
+    /// When a row is empty or a token is not in the vocabulary.
+    pub fn next_token(&self, view: &View, rows: &Rows, ids: &[u32]) -> Result<Tensor> {
+        let vocabulary = self.model.configuration.vocabulary;
+        if let Some(id) = ids.iter().find(|id| **id as usize >= vocabulary) {
+            return Err(Error::Argument(format!("token `{id}` is not in the vocabulary of `{vocabulary}`")));
+        }
+        let mut found = Vec::with_capacity(rows.count() * ids.len());
+        for slice in self.settings.slice.cut(rows) {
+            let (lens, hidden) = self.ends(view, rows, slice)?;
+            each_logits(&lens, &hidden, |logits| {
+                let normaliser = log_sum_exp(logits);
+                found.extend(ids.iter().map(|id| (f64::from(logits[*id as usize]) - normaliser) as f32));
+                Ok(())
+            })?;
+        }
+        Ok(Tensor::from_vec(found, (rows.count(), ids.len()), self.model.weights.device())?)
+    }
+
+    /// KL(view ‖ other) of the token that follows each row, in nats: `[rows]`.
+    ///
+    /// # Errors
+    /// When a row is empty or a token is not in the vocabulary.
+    pub fn divergence(&self, view: &View, other: &View, rows: &Rows) -> Result<Tensor> {
+        let mut found = Vec::with_capacity(rows.count());
+        for slice in self.settings.slice.cut(rows) {
+            let (lens, hidden) = self.ends(view, rows, slice.clone())?;
+            let (other, others) = self.ends(other, rows, slice)?;
+            for (hidden, others) in blocks(&hidden)?.iter().zip(blocks(&others)?) {
+                let left = logits(&lens, hidden)?;
+                let right = logits(&other, &others)?;
+                found.extend(left.iter().zip(&right).map(|(left, right)| divergence(left, right)));
+            }
+        }
+        let count = found.len();
+        Ok(Tensor::from_vec(found, count, self.model.weights.device())?)
+    }
+
+    /// The stream after the last block at the last token of each row, `[rows, hidden]`.
+    fn ends(&self, view: &View, rows: &Rows, slice: Range<usize>) -> Result<(Lens<'_>, Tensor)> {
+        let lengths: Vec<usize> = slice.clone().map(|row| rows.ids[row].len()).collect();
+        let packing = Packing::beginnings(rows, slice, &lengths, &self.model.configuration)?;
+        let lens = self.lens(view)?;
+        let hidden = packing.select(&stack::forward(&lens, &packing)?)?;
+        Ok((lens, hidden))
+    }
+}
+
+/// The tokens of a row that are read, rising.
+fn places(rows: &Rows, row: usize, token: Token) -> Result<Vec<usize>> {
+    let length = rows.ids[row].len();
+    match token {
+        Token::FromEnd(number) => {
+            let place = length.checked_sub(1).and_then(|last| last.checked_sub(number as usize));
+            let place = place.ok_or_else(|| {
+                Error::Argument(format!("row `{row}` has `{length}` tokens, none `{number}` before its last"))
+            })?;
+            Ok(vec![place])
+        }
+        Token::TargetMean => {
+            let marks = &rows.targets[row];
+            let places: Vec<usize> = (0..length).filter(|at| marks[*at]).collect();
+            match places.is_empty() {
+                true => Err(Error::Argument(format!("row `{row}` has no target token to average over"))),
+                false => Ok(places),
+            }
+        }
+    }
+}
+
+fn blocks(hidden: &Tensor) -> Result<Vec<Tensor>> {
+    let rows = hidden.dim(0)?;
+    let starts = (0..rows).step_by(LOGIT_ROWS);
+    starts.map(|start| Ok(hidden.narrow(0, start, LOGIT_ROWS.min(rows - start))?.contiguous()?)).collect()
+}
+
+fn logits(lens: &Lens<'_>, hidden: &Tensor) -> Result<Vec<Vec<f32>>> {
+    Ok(Head::new(lens, 1.0, TapSet::default())?.logits(hidden)?.to_vec2::<f32>()?)
+}
+
+fn each_logits(lens: &Lens<'_>, hidden: &Tensor, mut each: impl FnMut(&[f32]) -> Result<()>) -> Result<()> {
+    for block in blocks(hidden)? {
+        logits(lens, &block)?.iter().try_for_each(|row| each(row))?;
+    }
+    Ok(())
+}
+
+fn log_sum_exp(logits: &[f32]) -> f64 {
+    let largest = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+    largest + logits.iter().map(|logit| (f64::from(*logit) - largest).exp()).sum::<f64>().ln()
+}
+
+/// Σ p (log p − log q).
+fn divergence(left: &[f32], right: &[f32]) -> f32 {
+    let (first, second) = (log_sum_exp(left), log_sum_exp(right));
+    let terms = left.iter().zip(right).map(|(left, right)| {
+        let logprob = f64::from(*left) - first;
+        logprob.exp() * (logprob - (f64::from(*right) - second))
+    });
+    terms.sum::<f64>() as f32
+}

@@ -1,0 +1,199 @@
+//! The residual stream by its places: where activations can be read, and how a patch changes them.
+//!
+//! A patch is a description; `decoder::hook` does the arithmetic inside a block, and the policy says which patches
+//! are active. Places of weights are `decoder::Site`, not these.
+
+use std::sync::Arc;
+
+use tunebox_compute::{Device, Tensor};
+
+use crate::error::{Error, Result};
+
+/// A named place in a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Site {
+    /// The block's input.
+    ResidualBefore,
+    /// What the attention gives, before Gemma's second norm and before it is added to the stream.
+    AttentionOutput,
+    /// What the feed-forward part gives, likewise.
+    MlpOutput,
+    /// The block's output, before the norm that the next reader applies.
+    ResidualAfter,
+}
+
+impl Site {
+    /// The name that files and messages use.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ResidualBefore => "residual-before",
+            Self::AttentionOutput => "attention-output",
+            Self::MlpOutput => "mlp-output",
+            Self::ResidualAfter => "residual-after",
+        }
+    }
+
+    /// The site of a name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let all = [Self::ResidualBefore, Self::AttentionOutput, Self::MlpOutput, Self::ResidualAfter];
+        all.into_iter().find(|site| site.name() == name)
+    }
+}
+
+/// Which token of a row is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Token {
+    /// Counted from the end of the row: 0 is the last token.
+    FromEnd(u32),
+    /// The mean over the row's target tokens.
+    TargetMean,
+}
+
+impl Token {
+    /// The name that files use, such as `from-end-0`.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Self::FromEnd(number) => format!("from-end-{number}"),
+            Self::TargetMean => "target-mean".into(),
+        }
+    }
+
+    /// The token of a name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        match name.strip_prefix("from-end-") {
+            Some(number) => number.parse().ok().map(Self::FromEnd),
+            None => (name == "target-mean").then_some(Self::TargetMean),
+        }
+    }
+}
+
+/// What a patch does to an activation x, with r a direction of length 1.
+#[derive(Debug, Clone)]
+pub(crate) enum Act {
+    /// x + v.
+    Add(Tensor),
+    /// x − (x·r) r.
+    Remove(Tensor),
+    /// x + (value − x·r) r.
+    Set(Tensor, f64),
+}
+
+/// A change of activations, declared once.
+#[derive(Debug, Clone)]
+pub struct Patch {
+    pub(crate) layers: Vec<usize>,
+    pub(crate) site: Site,
+    pub(crate) act: Act,
+    pub(crate) answers_only: bool,
+}
+
+impl Patch {
+    /// Adds `coefficient` · `vector` at some layers; with `answers_only` at the tokens of answers alone.
+    ///
+    /// # Errors
+    /// When the sum could not be a number, or a layer is named twice.
+    pub fn add(
+        layers: Vec<usize>,
+        site: Site,
+        vector: &[f32],
+        coefficient: f32,
+        answers_only: bool,
+        device: &Device,
+    ) -> Result<Self> {
+        let scaled: Vec<f32> = vector.iter().map(|value| value * coefficient).collect();
+        if !scaled.iter().all(|value| value.is_finite()) {
+            return Err(Error::Argument("the vector times its coefficient is not made of finite numbers".into()));
+        }
+        Self::new(layers, site, Act::Add(row(scaled, device)?), answers_only)
+    }
+
+    /// Removes the component along a direction at some layers.
+    ///
+    /// # Errors
+    /// When the direction has no length, or a layer is named twice.
+    pub fn ablate(layers: Vec<usize>, site: Site, direction: &[f32], device: &Device) -> Result<Self> {
+        Self::new(layers, site, Act::Remove(row(unit(direction)?, device)?), false)
+    }
+
+    /// Sets the component along a direction at some layers to a value.
+    ///
+    /// # Errors
+    /// When the direction has no length, the value is not finite, or a layer is named twice.
+    pub fn project(layers: Vec<usize>, site: Site, direction: &[f32], value: f32, device: &Device) -> Result<Self> {
+        if !value.is_finite() {
+            return Err(Error::Argument(format!("a component is set to a finite number, this is `{value}`")));
+        }
+        Self::new(layers, site, Act::Set(row(unit(direction)?, device)?, f64::from(value)), false)
+    }
+
+    fn new(layers: Vec<usize>, site: Site, act: Act, answers_only: bool) -> Result<Self> {
+        let mut seen = layers.clone();
+        seen.sort_unstable();
+        seen.dedup();
+        if layers.is_empty() || seen.len() != layers.len() {
+            return Err(Error::Argument("a patch names at least one layer, and none twice".into()));
+        }
+        Ok(Self { layers, site, act, answers_only })
+    }
+
+    /// The numbers of its vector.
+    pub(crate) fn width(&self) -> usize {
+        match &self.act {
+            Act::Add(vector) | Act::Remove(vector) | Act::Set(vector, _) => vector.elem_count(),
+        }
+    }
+}
+
+/// The direction at length 1, computed in `f64`.
+///
+/// # Errors
+/// When it has no length, or holds a number that is not finite.
+pub fn unit(direction: &[f32]) -> Result<Vec<f32>> {
+    let length = direction.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
+    if !(length.is_finite() && length > 0.0) {
+        return Err(Error::Argument(format!("a direction has a length above 0, this one has `{length}`")));
+    }
+    Ok(direction.iter().map(|value| (f64::from(*value) / length) as f32).collect())
+}
+
+fn row(values: Vec<f32>, device: &Device) -> Result<Tensor> {
+    let width = values.len();
+    Ok(Tensor::from_vec(values, (1, width), device)?)
+}
+
+/// The patches that are active, in the order in which they were made. A copy shares them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Patches {
+    list: Arc<Vec<(u64, Patch)>>,
+    next: u64,
+}
+
+impl Patches {
+    /// Takes a patch in and names it.
+    pub(crate) fn add(&mut self, patch: Patch) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        Arc::make_mut(&mut self.list).push((number, patch));
+        number
+    }
+
+    /// Takes a patch back; one that is gone already stays gone.
+    pub(crate) fn remove(&mut self, number: u64) {
+        Arc::make_mut(&mut self.list).retain(|(known, _)| *known != number);
+    }
+
+    /// The patches of a layer and site.
+    pub(crate) fn at(&self, layer: usize, site: Site) -> impl Iterator<Item = &Patch> {
+        let here = move |patch: &&Patch| patch.site == site && patch.layers.contains(&layer);
+        self.list.iter().map(|(_, patch)| patch).filter(here)
+    }
+
+    /// Whether any patch looks at which tokens belong to answers.
+    pub(crate) fn ask_for_answers(&self) -> bool {
+        self.list.iter().any(|(_, patch)| patch.answers_only)
+    }
+}

@@ -1,0 +1,299 @@
+//! Directions of the stream as files: safetensors with a word about where they come from, and GGUF control vectors.
+//!
+//! Both name a layer's vector `direction.<layer>`, counted from 0; it belongs to the block's output. GGUF readers know
+//! no layer 0, so a control vector leaves it out. Adding vectors while a model runs is a patch of the policy.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Cursor;
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use candle_core::quantized::gguf_file::{self, Value as Stored};
+use candle_core::quantized::{GgmlDType, QTensor};
+use safetensors::{Dtype, SafeTensors};
+use tunebox_compute::{Device, Tensor};
+
+use crate::error::{Error, Result};
+use crate::files;
+use crate::policy::Policy;
+use crate::stream::{Patch, Site};
+use crate::weights::gguf::{Header, read};
+
+/// How the name of a layer's vector begins.
+const PREFIX: &str = "direction.";
+
+/// The largest file that is read.
+const LARGEST: u64 = 1 << 30;
+
+/// Where directions come from, as text for people and other programs.
+pub type Facts = BTreeMap<String, String>;
+
+/// A direction for some layers.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Vectors {
+    /// One vector a layer, all of one width.
+    pub layers: BTreeMap<usize, Vec<f32>>,
+    /// `method`, `model`, `site`, `token`, `scale` and what else is known.
+    pub facts: Facts,
+}
+
+impl Vectors {
+    /// Writes safetensors: tensors `direction.<layer>`, facts in the metadata.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let bytes: Vec<(String, Vec<u8>)> = self
+            .layers
+            .iter()
+            .map(|(layer, vector)| {
+                let bytes = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
+                (format!("{PREFIX}{layer}"), bytes)
+            })
+            .collect();
+        let damaged = |error: safetensors::SafeTensorError| Error::broken(path, error.to_string());
+        let mut views = Vec::with_capacity(bytes.len());
+        for (name, data) in &bytes {
+            let view = safetensors::tensor::TensorView::new(Dtype::F32, vec![data.len() / 4], data);
+            views.push((name.as_str(), view.map_err(damaged)?));
+        }
+        let facts: HashMap<String, String> = self.facts.clone().into_iter().collect();
+        files::write_bytes(path, &safetensors::serialize(views, Some(facts)).map_err(damaged)?)
+    }
+
+    /// Writes a GGUF control vector for llama.cpp and repeng; layer 0 is left out. `family` is the model's type.
+    ///
+    /// # Errors
+    /// When there is no other layer than 0, or the file cannot be written.
+    pub fn save_gguf(&self, path: &Path, family: &str) -> Result<()> {
+        let mut tensors = Vec::new();
+        for (layer, vector) in self.layers.iter().filter(|(layer, _)| **layer > 0) {
+            let tensor = Tensor::from_slice(vector, vector.len(), &Device::Cpu)?;
+            tensors.push((format!("{PREFIX}{layer}"), QTensor::quantize(&tensor, GgmlDType::F32)?));
+        }
+        if tensors.is_empty() {
+            return Err(Error::Argument("a GGUF control vector holds layers from 1 on, and there is none".into()));
+        }
+        let count = u32::try_from(tensors.len()).unwrap_or(u32::MAX);
+        let metadata = [
+            ("general.architecture", Stored::String("controlvector".into())),
+            ("controlvector.model_hint", Stored::String(family.into())),
+            ("controlvector.layer_count", Stored::U32(count)),
+        ];
+        let metadata: Vec<(&str, &Stored)> = metadata.iter().map(|(key, value)| (*key, value)).collect();
+        let tensors: Vec<(&str, &QTensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+        let mut bytes = Cursor::new(Vec::new());
+        gguf_file::write(&mut bytes, &metadata, &tensors)?;
+        files::write_bytes(path, bytes.get_ref())
+    }
+
+    /// Reads either kind of file; other tensors than directions are refused.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is neither, or holds vectors that do not fit together.
+    pub fn load(path: &Path) -> Result<Self> {
+        let failed = |error| Error::file(path, error);
+        let length = std::fs::metadata(path).map_err(failed)?.len();
+        if length > LARGEST {
+            return Err(Error::broken(path, format!("it has {length} bytes; files of directions are small")));
+        }
+        let bytes = std::fs::read(path).map_err(failed)?;
+        let vectors = if bytes.starts_with(b"GGUF") { from_gguf(path)? } else { from_safetensors(path, &bytes)? };
+        let widths: Vec<usize> = vectors.layers.values().map(Vec::len).collect();
+        if widths.is_empty() || widths.iter().any(|width| *width != widths[0] || *width == 0) {
+            return Err(Error::broken(path, "its directions are missing or differ in width"));
+        }
+        if vectors.layers.values().flatten().any(|value| !value.is_finite()) {
+            return Err(Error::broken(path, "a direction holds a number that is not finite"));
+        }
+        Ok(vectors)
+    }
+
+    /// The numbers of one vector.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.layers.values().next().map_or(0, Vec::len)
+    }
+}
+
+impl Policy {
+    /// Adds `coefficient` · direction to the output of every block in `layers` that has one, at every token.
+    ///
+    /// # Errors
+    /// When the vectors are for a model of other sizes, or none is for a layer asked for.
+    pub fn steer(&mut self, vectors: &Vectors, coefficient: f32, layers: &RangeInclusive<usize>) -> Result<()> {
+        let configuration = &self.model().configuration;
+        let (width, count) = (configuration.hidden, configuration.layers);
+        if vectors.width() != width {
+            let found = vectors.width();
+            return Err(Error::Argument(format!(
+                "the directions have {found} numbers, the model's stream is {width} wide: they are for another model"
+            )));
+        }
+        if let Some(layer) = vectors.layers.keys().find(|layer| **layer >= count) {
+            return Err(Error::Argument(format!(
+                "there is a direction for layer {layer}, the model's layers are 0 to {}: they are for another model",
+                count.saturating_sub(1)
+            )));
+        }
+        let mut chosen = vectors.layers.range(layers.clone()).peekable();
+        if chosen.peek().is_none() {
+            let known: Vec<String> = vectors.layers.keys().map(ToString::to_string).collect();
+            let (first, last) = (layers.start(), layers.end());
+            return Err(Error::Argument(format!(
+                "no direction is for layers {first} to {last}; there are those of {}",
+                known.join(", ")
+            )));
+        }
+        let device = self.model().weights.device().clone();
+        for (layer, vector) in chosen {
+            self.patch(Patch::add(vec![*layer], Site::ResidualAfter, vector, coefficient, false, &device)?)?;
+        }
+        Ok(())
+    }
+}
+
+fn layer_of(path: &Path, name: &str) -> Result<usize> {
+    let layer = name.strip_prefix(PREFIX).and_then(|layer| layer.parse().ok());
+    layer.ok_or_else(|| Error::broken(path, format!("it holds `{name}`, not only directions of layers")))
+}
+
+fn from_safetensors(path: &Path, bytes: &[u8]) -> Result<Vectors> {
+    let damaged = |error: safetensors::SafeTensorError| {
+        Error::broken(path, format!("it is neither a safetensors nor a GGUF file: {error}"))
+    };
+    let (_, head) = SafeTensors::read_metadata(bytes).map_err(damaged)?;
+    let facts = head.metadata().clone().unwrap_or_default().into_iter().collect();
+    let mut layers = BTreeMap::new();
+    for (name, view) in SafeTensors::deserialize(bytes).map_err(damaged)?.tensors() {
+        let layer = layer_of(path, &name)?;
+        match files::widen(&view).filter(|_| view.shape().len() == 1) {
+            Some(vector) => layers.insert(layer, vector),
+            None => return Err(Error::broken(path, format!("`{name}` is not a list of f32, bf16 or f16 numbers"))),
+        };
+    }
+    Ok(Vectors { layers, facts })
+}
+
+fn from_gguf(path: &Path) -> Result<Vectors> {
+    let header = Header::read(path)?;
+    let mut layers = BTreeMap::new();
+    for (name, location) in &header.tensors {
+        let layer = layer_of(path, name)?;
+        if location.shape.len() != 1 {
+            return Err(Error::broken(path, format!("`{name}` is {:?}, a direction has one axis", location.shape)));
+        }
+        layers.insert(layer, read(path, name, location, header.length)?);
+    }
+    Ok(Vectors { layers, facts: Facts::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tunebox_compute::fused::TapSet;
+
+    use super::*;
+    use crate::policy::{PolicySettings, View};
+    use crate::tiny;
+
+    fn vectors() -> Vectors {
+        let layer = |number: usize| (number, (0..16).map(|at| (at + number) as f32 / 3.0).collect());
+        let facts = [("method", "steer"), ("site", "residual-after"), ("token", "from-end-0"), ("scale", "1")];
+        let facts = facts.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        Vectors { layers: [layer(0), layer(1)].into(), facts: facts.into() }
+    }
+
+    fn policy() -> Policy {
+        Policy::open(tiny::model(tiny::llama(), 1), None, PolicySettings::default()).unwrap()
+    }
+
+    fn logprobs(policy: &Policy) -> Vec<f32> {
+        let scored = policy.score(&View::Policy, &tiny::rows(), TapSet::default(), 1.0, false).unwrap();
+        scored.taps.logprob.flatten_all().unwrap().to_vec1().unwrap()
+    }
+
+    #[test]
+    fn directions_come_back_from_safetensors_with_their_facts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("vectors.safetensors");
+        vectors().save(&path).unwrap();
+        assert_eq!(Vectors::load(&path).unwrap(), vectors());
+    }
+
+    #[test]
+    fn a_control_vector_comes_back_without_layer_0() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("vectors.gguf");
+        vectors().save_gguf(&path, "llama").unwrap();
+        let found = Vectors::load(&path).unwrap();
+        assert_eq!(found.layers, [(1, vectors().layers[&1].clone())].into());
+        let metadata = Header::read(&path).unwrap().metadata;
+        let text = |key: &str| format!("{:?}", metadata.value(key));
+        assert!(text("general.architecture").contains("\"controlvector\""), "{}", text("general.architecture"));
+        assert!(text("controlvector.model_hint").contains("\"llama\""));
+        assert!(text("controlvector.layer_count").contains("Integer(1)"));
+        let only = Vectors { layers: [(0, vec![1.0])].into(), ..Vectors::default() };
+        assert!(only.save_gguf(&path, "llama").is_err());
+    }
+
+    #[test]
+    fn candle_reads_the_control_vector_as_well() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("vectors.gguf");
+        vectors().save_gguf(&path, "llama").unwrap();
+        let mut file = std::fs::File::open(&path).unwrap();
+        let content = gguf_file::Content::read(&mut file).unwrap();
+        let tensor = content.tensor(&mut file, "direction.1", &Device::Cpu).unwrap().dequantize(&Device::Cpu).unwrap();
+        assert_eq!(tensor.dims(), [16]);
+        assert_eq!(tensor.to_vec1::<f32>().unwrap(), vectors().layers[&1]);
+    }
+
+    #[test]
+    fn steering_is_the_sum_at_the_outputs_asked_for() {
+        let (mut steered, mut patched) = (policy(), policy());
+        steered.steer(&vectors(), -0.5, &(1..=5)).unwrap();
+        let vector = &vectors().layers[&1];
+        let patch = Patch::add(vec![1], Site::ResidualAfter, vector, -0.5, false, &Device::Cpu).unwrap();
+        patched.patch(patch).unwrap();
+        assert_eq!(logprobs(&steered), logprobs(&patched));
+        assert_ne!(logprobs(&steered), logprobs(&policy()));
+    }
+
+    #[test]
+    fn directions_of_another_model_are_refused_with_the_difference() {
+        let told = |vectors: &Vectors, layers| policy().steer(vectors, 1.0, &layers).unwrap_err().to_string();
+        let narrow = Vectors { layers: [(1, vec![1.0; 8])].into(), ..Vectors::default() };
+        assert!(told(&narrow, 0..=1).contains("8 numbers, the model's stream is 16 wide"));
+        let deep = Vectors { layers: [(7, vec![1.0; 16])].into(), ..Vectors::default() };
+        assert!(told(&deep, 0..=9).contains("layer 7"));
+        assert!(told(&vectors(), 2..=3).contains("there are those of 0, 1"));
+    }
+
+    #[test]
+    fn files_that_are_no_directions_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("vectors.safetensors");
+        let refused = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            Vectors::load(&path).unwrap_err().to_string()
+        };
+        assert!(refused(b"").contains("neither"));
+        assert!(refused(b"GGUF").len() > 5);
+        let wrong = Vectors { layers: [(0, vec![1.0; 3]), (1, vec![1.0; 2])].into(), ..Vectors::default() };
+        wrong.save(&path).unwrap();
+        assert!(Vectors::load(&path).unwrap_err().to_string().contains("differ"));
+        let wrong = Vectors { layers: [(0, vec![f32::NAN; 3])].into(), ..Vectors::default() };
+        wrong.save(&path).unwrap();
+        assert!(Vectors::load(&path).unwrap_err().to_string().contains("finite"));
+        let model = Arc::clone(&tiny::model(tiny::llama(), 1));
+        safetensors_of(&path, &model);
+        assert!(Vectors::load(&path).unwrap_err().to_string().contains("not only directions"));
+    }
+
+    fn safetensors_of(path: &Path, model: &crate::Model) {
+        let tensors = HashMap::from([("model.norm.weight", model.weights.get("model.norm.weight").unwrap())]);
+        candle_core::safetensors::save(&tensors, path).unwrap();
+    }
+}

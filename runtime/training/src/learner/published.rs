@@ -1,0 +1,53 @@
+//! Directions that a method handed to the run's artifact, as files.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use tunebox_model::stream::{Site, Token};
+use tunebox_model::vectors::{Facts, Vectors};
+use tunebox_sandbox::Direction;
+
+use crate::error::Error;
+use crate::files;
+
+/// The file of directions, in a checkpoint and in a run's folder.
+pub(crate) const FILE: &str = "vectors.safetensors";
+
+/// The same as a control vector for llama.cpp and repeng.
+pub(crate) const CONTROL_VECTOR: &str = "vectors.gguf";
+
+/// Directions by layer, with what is known about all of them.
+pub(crate) fn vectors(published: &BTreeMap<usize, Direction>, facts: &[(&str, &str)]) -> Vectors {
+    let layers = published.iter().map(|(layer, direction)| (*layer, direction.vector.clone())).collect();
+    let mut known: Facts = facts.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    if let Some(first) = published.values().next() {
+        known.insert("site".into(), first.site.name().into());
+        known.insert("token".into(), first.token.name());
+        known.insert("scale".into(), first.coefficient.to_string());
+    }
+    Vectors { layers, facts: known }
+}
+
+/// Writes the directions of a checkpoint; nothing where there are none.
+pub(crate) fn save(published: &BTreeMap<usize, Direction>, folder: &Path) -> Result<(), Error> {
+    if published.is_empty() {
+        return Ok(());
+    }
+    files::explained(vectors(published, &[]).save(&folder.join(FILE)))
+}
+
+/// Reads the directions of a checkpoint, if it has any.
+pub(crate) fn restore(folder: &Path) -> Result<BTreeMap<usize, Direction>, Error> {
+    let path = folder.join(FILE);
+    if !path.is_file() {
+        return Ok(BTreeMap::new());
+    }
+    let vectors = Vectors::load(&path)?;
+    let fact = |name: &str| vectors.facts.get(name).map_or("", String::as_str);
+    let known = (Site::named(fact("site")), Token::named(fact("token")), fact("scale").parse().ok());
+    let (Some(site), Some(token), Some(coefficient)) = known else {
+        return Err(Error::Damaged { path, what: "its directions do not say where they were read".into() });
+    };
+    let direction = |(layer, vector)| (layer, Direction { layer, site, token, vector, coefficient });
+    Ok(vectors.layers.into_iter().map(direction).collect())
+}
