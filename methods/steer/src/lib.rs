@@ -1,0 +1,172 @@
+//! Steering: a direction for each layer between two kinds of text, to be added while the model writes.
+//!
+//! For pairs with activations p and n at a block's output: the mean of p − n (Rimsky et al. 2023), or the first
+//! principal component of the differences, with or without their mean. The weights stay as they are; what the run
+//! leaves is the vectors.
+
+use tunebox::contrast;
+use tunebox::hidden::{self, Site, Token};
+use tunebox::patch::{self, Patch};
+use tunebox::prelude::*;
+use tunebox::tensor::{self, Dtype};
+
+/// Steering, and what people may set about it.
+#[derive(Settings)]
+pub struct Steering {
+    /// How a direction is made of the differences: their `mean`; `pca`, their first principal component;
+    /// `pca-centred`, the same after the mean was taken away, which is mostly about what else differs.
+    #[setting(default = "mean")]
+    direction: Direction,
+    /// Which tokens are read: the `last` one, or the mean over the `answer`.
+    #[setting(default = "answer")]
+    read: Read,
+    /// With `read = "last"`: so many tokens before the last one.
+    #[setting(default = 0, low = 0, high = 64)]
+    back: u32,
+    /// The first layer with a direction, as a share of the depth.
+    #[setting(default = 0.3, low = 0.0, high = 1.0)]
+    from: f32,
+    /// Where the layers with a direction end, likewise.
+    #[setting(default = 0.7, above = 0.0, high = 1.0)]
+    to: f32,
+    /// Bring every direction to length 1; principal components have it already.
+    #[setting(default = false)]
+    unit: bool,
+    /// What the directions are tried with, and what their file advises.
+    #[setting(default = 1.0, above = 0.0, high = 1000.0)]
+    coefficient: f32,
+    /// Every so many batches one is kept out of the directions, to try them on; 0 keeps none.
+    #[setting(default = 4, low = 0, high = 1000)]
+    hold_out: u32,
+}
+
+#[derive(Choice, Clone, Copy, PartialEq)]
+enum Direction {
+    Mean,
+    Pca,
+    PcaCentred,
+}
+
+#[derive(Choice, Clone, Copy)]
+enum Read {
+    Last,
+    Answer,
+}
+
+/// The differences so far, and the pairs kept out of them.
+struct Steer {
+    settings: Steering,
+    steps: u32,
+    differences: Vec<Tensor>, // [layers, pairs, dimension]
+    held_out: Vec<[Rows; 2]>,
+}
+
+impl Method for Steer {
+    type Settings = Steering;
+
+    fn init(settings: Steering) -> Result<Self> {
+        if settings.from >= settings.to {
+            return Err(Error::new("`from` must be below `to`: no layer is left between them"));
+        }
+        Ok(Self { settings, steps: 0, differences: Vec::new(), held_out: Vec::new() })
+    }
+
+    fn step(&mut self, batch: &Batch) -> Result<()> {
+        self.steps += 1;
+        let (positive, negative) = (batch.rows("positive")?, batch.rows("negative")?);
+        if self.settings.hold_out > 0 && self.steps % self.settings.hold_out == 0 {
+            self.held_out.push([positive, negative]);
+            return Ok(());
+        }
+        let layers = self.layers();
+        let read = |rows: &Rows| hidden::capture(&policy(), rows, &layers, Site::ResidualAfter, self.token());
+        self.differences.push(read(&positive)? - read(&negative)?);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        if self.differences.is_empty() {
+            return Err(Error::new("no pair was read: a run that was resumed has to start anew"));
+        }
+        let differences = tensor::concat(&self.differences.iter().collect::<Vec<_>>(), 1); // [layers, pairs, dimension]
+        let directions = self.directions(&differences); // [layers, dimension]
+        let separation = contrast::separation(&differences, &directions);
+        for (place, layer) in (0..).zip(self.layers()) {
+            let direction = directions.slice(0, place, 1).squeeze(0);
+            hidden::publish(layer, Site::ResidualAfter, self.token(), &direction, self.settings.coefficient)?;
+        }
+        metric("separation", separation.mean(All));
+        metric("norm", directions.norm(-1).mean(All));
+        if self.held_out.is_empty() { Ok(()) } else { self.sweep(&directions) }
+    }
+}
+
+impl Steer {
+    /// One direction a layer, pointing to the positive side.
+    fn directions(&self, differences: &Tensor) -> Tensor {
+        let found = match self.settings.direction {
+            Direction::Mean => differences.cast(Dtype::F64).mean(1).cast(Dtype::F32),
+            Direction::Pca => contrast::principal(differences, false),
+            Direction::PcaCentred => contrast::principal(differences, true),
+        };
+        let directions = contrast::majority(differences, &found);
+        if self.settings.unit { &directions / directions.norm(Keep(-1)) } else { directions }
+    }
+
+    /// How the pairs kept out are preferred when the directions are added, coefficient by coefficient.
+    fn sweep(&self, directions: &Tensor) -> Result<()> {
+        let mut ends = [0.0; 2];
+        for share in [-1.0, -0.5, 0.0, 0.5, 1.0_f32] {
+            let coefficient = share * self.settings.coefficient;
+            let added = self.added(directions, coefficient)?;
+            let ahead = self.preference()?;
+            drop(added);
+            log(&format!("coefficient {coefficient:+.2}: positive texts ahead by {ahead:+.3} nats a token"));
+            ends = [if share < -0.9 { ahead } else { ends[0] }, ahead];
+        }
+        metric("effect", ends[1] - ends[0]);
+        Ok(())
+    }
+
+    fn added(&self, directions: &Tensor, coefficient: f32) -> Result<Vec<Patch>> {
+        let add = |(place, layer)| {
+            let direction = directions.slice(0, place, 1).squeeze(0);
+            patch::add(&[layer], Site::ResidualAfter, &direction, coefficient, false)
+        };
+        (0..).zip(self.layers()).map(add).collect()
+    }
+
+    /// Mean log-probability of a positive token minus that of a negative one, over the pairs kept out.
+    fn preference(&self) -> Result<f32> {
+        let mut means = [0.0; 2];
+        for (side, mean) in means.iter_mut().enumerate() {
+            let (mut sum, mut targets) = (0.0, 0);
+            for pair in &self.held_out {
+                sum += score(&policy(), &pair[side], Taps::empty(), 1.0)?.logprob().sum(All).item()?;
+                targets += pair[side].targets();
+            }
+            *mean = sum / targets.max(1) as f32;
+        }
+        Ok(means[0] - means[1])
+    }
+
+    fn layers(&self) -> Vec<u32> {
+        let depth = hidden::layers() as f32;
+        let end = ((self.settings.to * depth).ceil() as u32).min(hidden::layers());
+        ((self.settings.from * depth).floor() as u32..end).collect()
+    }
+
+    fn token(&self) -> Token {
+        match self.settings.read {
+            Read::Last => Token::FromEnd(self.settings.back),
+            Read::Answer => Token::TargetMean,
+        }
+    }
+}
+
+method! {
+    Steer,
+    shape: "contrast",
+    metrics: ["separation", "norm", "effect"],
+    paper: "arXiv:2312.06681",
+}

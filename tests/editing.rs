@@ -1,0 +1,298 @@
+//! Claims about the methods that edit a model or find directions in it: their numbers, and what they do to the tiny model.
+//!
+//! The numbers are those of `golden/editing.json`, made in f64; the real components run over given activations.
+//! What an edit does is shown on the model inside the program, by what it writes before and after.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+#[path = "support/given_stream.rs"]
+mod given_stream;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+use given_stream::{Asked, GivenStream};
+use serde_json::Value as Json;
+use tunebox_compute::Device;
+use tunebox_compute::explain::Explain;
+use tunebox_model::chat::Message;
+use tunebox_model::edit::{Form, Role};
+use tunebox_model::generate::{Sampling, generate};
+use tunebox_model::rows::Rows;
+use tunebox_model::vectors::Vectors;
+use tunebox_model::{Model, Policy, PolicySettings, Source, View};
+use tunebox_package::{Reference, Value as Given, resolve_settings};
+use tunebox_sandbox::{Batch, Engine, Error as SandboxError, Grants, Limits, Session, SessionSettings, StepReport, Value};
+use tunebox_training::{Error, Event, Observer, Outcome, RunSettings, plan, run};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A table of `golden/editing.json`.
+fn golden(name: &str) -> Vec<Vec<f32>> {
+    let text = std::fs::read_to_string(root().join("tests/golden/editing.json")).unwrap();
+    let value: Json = serde_json::from_str(&text).unwrap();
+    let numbers = |row: &Json| row.as_array().unwrap().iter().map(|number| number.as_f64().unwrap() as f32).collect();
+    match &value[name][0] {
+        Json::Array(_) => value[name].as_array().unwrap().iter().map(numbers).collect(),
+        _ => vec![numbers(&value[name])],
+    }
+}
+
+/// Takes a method through batches of given activations: what it asked for, and what it said at the end.
+fn given(
+    method: &str,
+    settings: &[(&str, &str)],
+    sides: [&str; 2],
+    batches: usize,
+) -> (Result<StepReport, SandboxError>, Arc<Mutex<Asked>>) {
+    let package = Reference::parse(method, &root()).unwrap().open().unwrap();
+    let given = settings.iter().map(|(name, value)| ((*name).to_owned(), toml_value(value))).collect();
+    let values = resolve_settings(&package.manifest, &given).unwrap();
+    let values: Vec<(String, Value)> = values.into_iter().map(|(name, given)| (name, value(given))).collect();
+    let grants = Grants::default().with("weights").with("text");
+    let admitted = Engine::new().unwrap().admit(&package.bytes, method, &grants, &Limits::default()).unwrap();
+    let (mut table, mut named) = (BTreeMap::new(), Vec::new());
+    for (start, side) in [(10, sides[0]), (20, sides[1])] {
+        let rows = golden(side);
+        let ids = (0..rows.len()).map(|row| vec![start + row as u32, 7]).collect();
+        table.extend((start..).zip(rows.iter().cloned()));
+        named.push((side.to_owned(), Arc::new(Rows::new(ids, vec![vec![false, true]; rows.len()]).unwrap())));
+    }
+    let (learner, asked) = GivenStream::over(table);
+    let metric_names = package.manifest.metrics.clone();
+    let mut session =
+        Session::start(&admitted, learner, SessionSettings { metric_names, ..SessionSettings::default() }).unwrap();
+    session.init(&values).unwrap();
+    for _ in 0..batches {
+        session.step(Batch { sides: named.clone(), size: 4, ..Batch::default() }).unwrap();
+    }
+    (session.finish(), asked)
+}
+
+fn toml_value(text: &str) -> toml::Value {
+    format!("value = {text}").parse::<toml::Table>().unwrap().remove("value").unwrap()
+}
+
+fn value(given: Given) -> Value {
+    match given {
+        Given::Boolean(value) => Value::Boolean(value),
+        Given::Integer(value) => Value::Integer(value),
+        Given::Number(value) => Value::Number(value),
+        Given::Text(value) => Value::Text(value),
+    }
+}
+
+fn near(found: &[f32], wanted: &[f32], name: &str) {
+    assert_eq!(found.len(), wanted.len(), "{name}");
+    for (found, wanted) in found.iter().zip(wanted) {
+        assert!((found - wanted).abs() < 1e-6, "{name}: {found} for {wanted}");
+    }
+}
+
+#[test]
+fn steering_directions_are_those_of_the_reference() {
+    let all = [("\"mean\"", false, "mean"), ("\"mean\"", true, "mean-unit")];
+    let components = [("\"pca\"", false, "pca"), ("\"pca-centred\"", false, "pca-centred")];
+    for (direction, unit, name) in all.into_iter().chain(components) {
+        let unit = unit.to_string();
+        let settings = [("direction", direction), ("unit", &unit), ("hold-out", "0"), ("from", "0"), ("to", "1")];
+        let (report, asked) = given("steer", &settings, ["positive", "negative"], 1);
+        report.unwrap();
+        let published = std::mem::take(&mut asked.lock().unwrap().published);
+        assert_eq!(published.iter().map(|direction| direction.layer).collect::<Vec<_>>(), [0, 1]);
+        published.iter().for_each(|direction| near(&direction.vector, &golden(name)[0], name));
+    }
+}
+
+#[test]
+fn the_same_pairs_twice_give_the_same_directions() {
+    for direction in ["\"mean\"", "\"pca\"", "\"pca-centred\""] {
+        let settings = [("direction", direction), ("hold-out", "0")];
+        let vectors = |batches| {
+            let (report, asked) = given("steer", &settings, ["positive", "negative"], batches);
+            report.unwrap();
+            let asked = asked.lock().unwrap();
+            asked.published[0].vector.clone()
+        };
+        near(&vectors(3), &vectors(1), direction);
+    }
+}
+
+#[test]
+fn an_abliterated_direction_is_the_difference_of_means_with_or_without_the_harmless_part() {
+    for (projected, wanted) in [("false", vec![2.0, -1.0, 2.0]), ("true", golden("projected")[0].clone())] {
+        let settings = [("projected", projected), ("hold-out", "2"), ("strength", "0.5"), ("to", "1.0")];
+        let (report, asked) = given("abliterate", &settings, ["harmful", "harmless"], 2);
+        let report = report.unwrap();
+        let asked = asked.lock().unwrap();
+        let length = |vector: &[f32]| vector.iter().map(|value| value * value).sum::<f32>().sqrt();
+        let unit = |vector: &[f32]| vector.iter().map(|value| value / length(vector)).collect::<Vec<f32>>();
+        near(&unit(&asked.published[0].vector), &unit(&wanted), projected);
+        let places: Vec<(Role, usize)> = asked.projected.iter().map(|(role, layer, ..)| (*role, *layer)).collect();
+        let both = |layer| [(Role::AttentionOutput, layer), (Role::Down, layer)];
+        assert_eq!(places, [vec![(Role::Embedding, 0)], both(0).to_vec(), both(1).to_vec()].concat());
+        assert!(asked.projected.iter().all(|(.., strength)| *strength == 0.5));
+        let metric = |name: &str| report.metrics.iter().find(|(known, ..)| known == name).unwrap().1;
+        assert!((metric("refusal-score") - 9.0_f64.ln()).abs() < 1e-5 && metric("refusal-rate") == 1.0);
+        assert!((metric("divergence") - 0.01).abs() < 1e-7);
+    }
+}
+
+#[test]
+fn an_abliteration_can_be_an_adapter_or_the_direction_alone() {
+    let (report, asked) = given("abliterate", &[("apply", "\"adapter\""), ("hold-out", "2")], ["harmful", "harmless"], 2);
+    report.unwrap();
+    let asked = asked.lock().unwrap();
+    assert_eq!((asked.form, asked.projected.len()), (Form::Adapter, 4));
+    let settings = [("apply", "\"direction\""), ("hold-out", "2")];
+    let (report, asked) = given("abliterate", &settings, ["harmful", "harmless"], 2);
+    report.unwrap();
+    let asked = asked.lock().unwrap();
+    assert_eq!((asked.projected.len(), asked.published.len()), (0, 1));
+}
+
+#[test]
+fn an_abliteration_without_prompts_to_judge_by_says_what_is_missing() {
+    let (report, _) = given("abliterate", &[], ["harmful", "harmless"], 1);
+    assert!(report.unwrap_err().to_string().contains("kept out"));
+    let (report, asked) = given("abliterate", &[("divergence", "0.001"), ("hold-out", "2")], ["harmful", "harmless"], 2);
+    assert!(report.unwrap_err().to_string().contains("raise `divergence`"));
+    assert!(asked.lock().unwrap().projected.is_empty());
+}
+
+/// Hears nothing.
+struct Deaf;
+
+impl Observer for Deaf {
+    fn event(&mut self, _: Event<'_>) {}
+}
+
+/// A run of the sample, with its own file for the method.
+fn sample(runs: &Path, method: &str, name: &str, more: &[&str]) -> Result<PathBuf, Error> {
+    let folder = root().join("runtime/training/sample");
+    let mut list = vec![
+        format!("run.folder={}", runs.display()),
+        format!("run.name={name}"),
+        format!("method.use={method}"),
+        format!("model.path={}", folder.join("model").display()),
+        format!("data.path={}", folder.join(format!("{method}.jsonl")).display()),
+    ];
+    list.extend(more.iter().map(|text| (*text).to_owned()));
+    let settings = RunSettings::load(&folder.join(format!("{method}.toml")), &list)?;
+    let outcome = run(plan(settings)?, &mut Deaf, &AtomicBool::new(false))?;
+    assert!(matches!(outcome, Outcome::Finished(_)));
+    Ok(runs.join(name))
+}
+
+fn model(path: &Path) -> Arc<Model> {
+    let source = Source::open(path.to_str().unwrap(), true).unwrap();
+    Arc::new(Model::open(&source, &Device::Cpu).unwrap())
+}
+
+fn base() -> Policy {
+    let model = model(&root().join("runtime/training/sample/model"));
+    Policy::open(model, None, PolicySettings::default()).unwrap()
+}
+
+/// The prompts of a field of the sample's records.
+fn prompts(policy: &Policy, file: &str, question: impl Fn(&Json) -> String) -> Vec<Vec<u32>> {
+    let text = std::fs::read_to_string(root().join("runtime/training/sample").join(file)).unwrap();
+    let prompt = |line: &str| {
+        let record: Json = serde_json::from_str(line).unwrap();
+        let message = Message::new("user", question(&record));
+        let text = policy.model().template().unwrap().render(&[message], true, None).unwrap();
+        policy.model().tokenizer().unwrap().encode(&text, false).unwrap()
+    };
+    text.lines().map(prompt).collect()
+}
+
+/// What the policy answers, greedily.
+fn answers(policy: &Policy, prompts: &[Vec<u32>]) -> Vec<String> {
+    let sampling = Sampling { temperature: 0.0, max_tokens: 16, ..Sampling::default() };
+    let written = generate(policy, &View::Policy, prompts, &sampling, &mut |_, _| true).unwrap();
+    written.iter().map(|one| policy.model().tokenizer().unwrap().decode(&one.ids, true).unwrap()).collect()
+}
+
+fn share(answers: &[String], marks: &[&str]) -> f64 {
+    let hits = answers.iter().filter(|answer| marks.iter().any(|mark| answer.contains(mark)));
+    hits.count() as f64 / answers.len() as f64
+}
+
+/// The mean KL of the next token after some prompts.
+fn divergence(base: &Policy, edited: &Policy, prompts: &[Vec<u32>]) -> f64 {
+    let all: Vec<u32> = (0..base.model().configuration.vocabulary as u32).collect();
+    let marks = prompts.iter().map(|ids| vec![false; ids.len()]).collect();
+    let rows = Rows::new(prompts.to_vec(), marks).unwrap();
+    let read = |policy: &Policy| policy.next_token(&View::Policy, &rows, &all).unwrap().to_vec2::<f32>().unwrap();
+    let rows = read(base).into_iter().zip(read(edited));
+    let each = rows.map(|(p, q)| p.iter().zip(q).map(|(p, q)| f64::from(p.exp() * (p - q))).sum::<f64>());
+    each.sum::<f64>() / prompts.len() as f64
+}
+
+#[test]
+fn the_abliterated_tiny_model_refuses_no_more_and_answers_as_before() {
+    let runs = tempfile::tempdir().unwrap();
+    let before = base();
+    let harmful = prompts(&before, "abliterate.jsonl", |record| record["harmful"].as_str().unwrap().into());
+    let harmless = prompts(&before, "abliterate.jsonl", |record| record["harmless"].as_str().unwrap().into());
+    let refused = |policy: &Policy| share(&answers(policy, &harmful), &["I cannot"]);
+    assert!(refused(&before) > 0.9, "{}", refused(&before));
+    let folder = sample(runs.path(), "abliterate", "weights", &[]).unwrap();
+    let edited = Policy::open(model(&folder), None, PolicySettings::default()).unwrap();
+    assert!(refused(&edited) < 0.1, "{}", refused(&edited));
+    assert!(divergence(&before, &edited, &harmless) < 0.1);
+    assert_eq!(edited.model().weights.dtype(), before.model().weights.dtype());
+    let same = answers(&before, &harmless).iter().zip(answers(&edited, &harmless)).filter(|(a, b)| **a == *b).count();
+    assert!(same * 10 > harmless.len() * 9, "{same} of {} harmless answers are the same", harmless.len());
+
+    let folder = sample(runs.path(), "abliterate", "adapter", &["method.apply=adapter"]).unwrap();
+    let beside = Policy::open(Arc::new(reopened()), Some(&folder), PolicySettings::default()).unwrap();
+    assert!(refused(&beside) < 0.1 && divergence(&before, &beside, &harmless) < 0.1);
+    assert!(beside.adapter().modules().iter().all(|module| module.rank == 1));
+
+    let folder = sample(runs.path(), "abliterate", "direction", &["method.apply=direction"]).unwrap();
+    assert!(!folder.join("model.safetensors").exists() && !folder.join("adapter_model.safetensors").exists());
+    assert_eq!(Vectors::load(&folder.join("vectors.safetensors")).unwrap().facts["site"], "residual-before");
+}
+
+fn reopened() -> Model {
+    let source = Source::open(root().join("runtime/training/sample/model").to_str().unwrap(), true).unwrap();
+    Model::open(&source, &Device::Cpu).unwrap()
+}
+
+#[test]
+fn the_steered_tiny_model_is_polite_or_rude_as_the_coefficient_says() {
+    let runs = tempfile::tempdir().unwrap();
+    let folder = sample(runs.path(), "steer", "vectors", &[]).unwrap();
+    let vectors = Vectors::load(&folder.join("vectors.safetensors")).unwrap();
+    assert_eq!((vectors.facts["method"].as_str(), vectors.facts["token"].as_str()), ("steer", "target-mean"));
+    let control = Vectors::load(&folder.join("vectors.gguf")).unwrap();
+    let without_0: BTreeMap<_, _> = vectors.layers.clone().into_iter().filter(|(layer, _)| *layer > 0).collect();
+    assert_eq!(control.layers, without_0);
+    let question = |record: &Json| record["positive"][0]["content"].as_str().unwrap().to_owned();
+    let polite = |coefficient: f32| {
+        let mut policy = base();
+        let prompts = prompts(&policy, "steer.jsonl", question);
+        policy.steer(&vectors, coefficient, &(0..=5)).unwrap();
+        let answers = answers(&policy, &prompts);
+        share(&answers, &["pleasure", "Certainly", "Gladly"]) - share(&answers, &["No way", "Go away", "annoying", "Stop"])
+    };
+    let register: Vec<f64> = [-4.0, -2.0, 0.0, 2.0, 4.0].into_iter().map(polite).collect();
+    assert!(register.windows(2).all(|pair| pair[0] <= pair[1]), "{register:?}");
+    assert!(register[0] < -0.8 && register[4] > 0.8, "{register:?}");
+}
+
+#[test]
+fn a_run_that_grants_too_little_says_which_line_is_missing() {
+    let runs = tempfile::tempdir().unwrap();
+    for (grants, missing) in [("[]", "weights"), ("[\"weights\"]", "text")] {
+        let told = sample(runs.path(), "abliterate", "poor", &[&format!("method.grants={grants}")]).unwrap_err();
+        let hint = told.hint().unwrap();
+        assert!(hint.contains(&format!("put `{missing}` into `grants` of `[method]`")), "{hint}");
+    }
+    let told = sample(runs.path(), "abliterate", "poor", &["method.grants=[\"files\"]"]).unwrap_err().to_string();
+    assert_eq!(told, "`method.grants` cannot be `files`");
+}
