@@ -1,0 +1,358 @@
+//! Claims about the built-in methods: their numbers, where they start, and what accumulation leaves alone.
+//!
+//! The numbers are rows of `golden/methods/`, made in f64 by `golden/methods.py`; here the real components run
+//! inside the sandbox over a learner whose scores are given. f32 against f64 costs up to 1e-5 of a number.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+#[path = "support/given_scores.rs"]
+mod given_scores;
+#[path = "support/golden.rs"]
+mod golden;
+#[expect(dead_code, reason = "no run is resumed here")]
+#[path = "support/tiny_run.rs"]
+mod tiny_run;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use given_scores::{GivenScores, RowScore};
+use golden::{assert_file, between, root};
+use serde::Deserialize;
+use serde_json::json;
+use tiny_run::{Place, Watcher};
+use tunebox_model::rows::Rows;
+use tunebox_package::{Package, Reference, Value as Given, resolve_settings};
+use tunebox_sandbox::{Batch, Engine, Error, Grants, Limits, Session, SessionSettings, StepReport, Value};
+
+/// One line of `golden/methods/`.
+#[derive(Deserialize)]
+struct Row {
+    method: String,
+    settings: serde_json::Map<String, serde_json::Value>,
+    sides: BTreeMap<String, Side>,
+    columns: BTreeMap<String, Vec<f32>>,
+    loss: f64,
+    each: Option<Vec<f64>>,
+    gradients: BTreeMap<String, Vec<Vec<f64>>>,
+    metrics: BTreeMap<String, f64>,
+}
+
+/// The rows of one side: target tokens, and the log-probability of each row.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Side {
+    lengths: Vec<usize>,
+    policy: Vec<f64>,
+    reference: Vec<f64>,
+    #[serde(default)]
+    log_sum_square: Vec<f64>,
+}
+
+fn package(method: &str) -> Package {
+    Reference::parse(method, &root()).unwrap().open().unwrap()
+}
+
+fn value(value: Given) -> Value {
+    match value {
+        Given::Boolean(value) => Value::Boolean(value),
+        Given::Integer(value) => Value::Integer(value),
+        Given::Number(value) => Value::Number(value),
+        Given::Text(value) => Value::Text(value),
+    }
+}
+
+/// The first token of a row: which side, and which record.
+fn name(side: usize, record: usize) -> u32 {
+    (1 + 100 * side + record) as u32
+}
+
+impl Row {
+    /// The batch of some of its records, as if they were the whole window.
+    fn batch(&self, records: &[usize]) -> Batch {
+        let mut batch = Batch { size: records.len() as u32, window_size: records.len() as u32, ..Batch::default() };
+        for (number, (side, rows)) in self.sides.iter().enumerate() {
+            let ids = records.iter().map(|record| [vec![name(number, *record)], vec![7; rows.lengths[*record]]].concat());
+            let rows = records.iter().map(|record| [vec![false], vec![true; rows.lengths[*record]]].concat());
+            let rows = Arc::new(Rows::new(ids.collect(), rows.collect()).unwrap());
+            batch.window_targets.insert(side.clone(), rows.targets() as u32);
+            batch.sides.push((side.clone(), rows));
+        }
+        let pick = |column: &Vec<f32>| records.iter().map(|record| column[*record]).collect();
+        batch.columns = self.columns.iter().map(|(name, column)| (name.clone(), pick(column))).collect();
+        batch
+    }
+
+    fn scores(&self) -> BTreeMap<u32, RowScore> {
+        let mut table = BTreeMap::new();
+        for (number, side) in self.sides.values().enumerate() {
+            for record in 0..side.lengths.len() {
+                let log_sum_square = side.log_sum_square.get(record).copied().unwrap_or(-1.0);
+                let (policy, reference) = (side.policy[record], side.reference[record]);
+                table.insert(name(number, record), RowScore { policy, reference, log_sum_square });
+            }
+        }
+        table
+    }
+
+    /// Runs one step on some records: what was reported, and the gradients by side and record.
+    fn run(&self, engine: &Engine, records: &[usize]) -> (StepReport, BTreeMap<u32, Vec<f32>>) {
+        let package = package(&self.method);
+        let given = toml::Table::try_from(&self.settings).unwrap();
+        let settings = resolve_settings(&package.manifest, &given).unwrap();
+        let settings: Vec<_> = settings.into_iter().map(|(name, given)| (name, value(given))).collect();
+        let method = engine.admit(&package.bytes, &self.method, &Grants::default(), &Limits::default()).unwrap();
+        let (learner, arrived) = GivenScores::over(self.scores());
+        let own = SessionSettings { metric_names: package.manifest.metrics, ..SessionSettings::default() };
+        let mut session = Session::start(&method, learner, own).unwrap();
+        session.init(&settings).unwrap();
+        let report = session.step(self.batch(records)).unwrap();
+        drop(session);
+        let arrived = arrived.lock().unwrap().clone();
+        (report, arrived)
+    }
+}
+
+fn metric(report: &StepReport, name: &str) -> f64 {
+    let found = report.metrics.iter().find(|(other, ..)| other == name);
+    found.unwrap_or_else(|| panic!("no metric `{name}` in {:?}", report.metrics)).1
+}
+
+/// Within 1e-5 of the number, or of `floor` where that is more.
+fn near(found: f64, wanted: f64, floor: f64, what: &str) {
+    assert!((found - wanted).abs() <= 1e-5 * wanted.abs().max(floor), "{what}: {found}, wanted {wanted}");
+}
+
+/// Every row of a method. Gradients that are differences of larger numbers are held to 1e-5 of those: of 0.0125 for
+/// `apo-down`, whose own are as small as 4e-5, and of 0.05 for `discopop`, whose blend is twenty times as steep as u.
+fn golden_rows(method: &str, count: usize) {
+    let engine = Engine::new().unwrap();
+    let text = std::fs::read_to_string(root().join(format!("tests/golden/methods/{method}.jsonl"))).unwrap();
+    let rows: Vec<Row> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.len(), count);
+    for row in rows {
+        let what = format!("{method} {}", serde_json::Value::Object(row.settings.clone()));
+        let floor = if row.settings.get("loss").is_some_and(|loss| loss == "discopop") { 0.05 } else { 0.0125 };
+        let beta = row.settings.get("beta").and_then(serde_json::Value::as_f64).unwrap_or(0.1);
+        let records: Vec<usize> = (0..row.sides.values().next().unwrap().lengths.len()).collect();
+        let (report, arrived) = row.run(&engine, &records);
+        near(metric(&report, "loss"), row.loss, 0.0, &what);
+        for (name, wanted) in &row.metrics {
+            // Rewards and margins are β times differences of log-probabilities near 30.
+            near(metric(&report, name), *wanted, beta, &format!("{what}: {name}"));
+        }
+        for (number, side) in row.sides.keys().enumerate().filter(|(_, side)| row.gradients.contains_key(*side)) {
+            for (record, wanted) in row.gradients[side].iter().enumerate() {
+                let zeros = vec![0.0; wanted.len()];
+                let found = arrived.get(&name(number, record)).unwrap_or(&zeros);
+                assert_eq!(found.len(), wanted.len());
+                for (found, wanted) in found.iter().zip(wanted) {
+                    near(f64::from(*found), *wanted, floor, &format!("{what}: gradient of {side} {record}"));
+                }
+            }
+        }
+        for (record, wanted) in row.each.iter().flatten().enumerate() {
+            let (report, _) = row.run(&engine, &[record]);
+            near(metric(&report, "loss"), *wanted, 0.0, &format!("{what}: record {record}"));
+        }
+    }
+}
+
+#[test]
+fn the_numbers_of_dpo_are_those_of_the_table() {
+    golden_rows("dpo", 46);
+}
+
+#[test]
+fn the_numbers_of_cpo_are_those_of_the_table() {
+    golden_rows("cpo", 9);
+}
+
+#[test]
+fn the_numbers_of_orpo_are_those_of_the_table() {
+    golden_rows("orpo", 2);
+}
+
+#[test]
+fn the_numbers_of_kto_are_those_of_the_table() {
+    golden_rows("kto", 3);
+}
+
+/// A folder with records of unequal length in the shape of a method.
+fn place(method: &str) -> Place {
+    let place = Place::new();
+    let line = |number: usize| {
+        let (prompt, answer) = (format!("{number}+{number}? {}", "Please. ".repeat(number % 3)), 2 * number);
+        let other = format!("{}{}", answer + 1, "?".repeat(number % 4));
+        match method {
+            "lora" => json!({ "prompt": prompt, "completion": format!("{answer}") }),
+            "kto" if number.is_multiple_of(3) => json!({ "prompt": prompt, "completion": other, "label": false }),
+            "kto" => json!({ "prompt": prompt, "completion": format!("{answer}"), "label": true }),
+            _ => json!({ "prompt": prompt, "chosen": format!("{answer}"), "rejected": other }),
+        }
+    };
+    let text: String = (0..16).map(|number| format!("{}\n", line(number))).collect();
+    place.write("data.jsonl", &text);
+    place
+}
+
+/// Every built-in method that learns from records, with settings worth a run of their own.
+const RUNS: [(&str, &[&str]); 12] = [
+    ("lora", &[]),
+    ("dpo", &[]),
+    ("dpo", &["method.loss=ipo"]),
+    ("dpo", &["method.loss=sigmoid 0.5, sft 1.0", "method.ld-alpha=0.5"]),
+    ("dpo", &["method.use-weighting=true", "method.f-divergence=js"]),
+    ("orpo", &[]),
+    ("orpo", &["method.nll=answer"]),
+    ("cpo", &[]),
+    ("cpo", &["method.loss=simpo", "method.nll-weight=0", "method.beta=2.5"]),
+    ("cpo", &["method.loss=alphapo"]),
+    ("kto", &[]),
+    ("kto", &["method.loss=apo-zero-unpaired", "method.undesirable-weight=1.33"]),
+];
+
+/// A gradient clipped far below Adam's ε gives an update proportional to itself, so that the weights show it; its
+/// length before clipping is reported.
+#[test]
+fn an_update_is_the_same_however_its_records_fall_into_micro_batches() {
+    for (method, settings) in RUNS {
+        let place = place(method);
+        let run = |batch: usize| {
+            let (batch, accumulation) = (format!("train.batch={batch}"), format!("train.accumulation={}", 8 / batch));
+            let method = format!("method.use={method}");
+            let own = [method.as_str(), "train.steps=1", "train.clip=1e-9", "data.shuffle=false", &batch, &accumulation];
+            let run = batch.replace(['.', '='], "-");
+            place.train(&run, &[&own[..], settings].concat(), &mut Watcher::new()).unwrap();
+            let row = place.metrics(&run).remove(0);
+            let numbers = ["loss", "gradient-norm"].map(|name| row[name].as_f64().unwrap());
+            (numbers, place.bytes(&run, "adapter_model.safetensors"))
+        };
+        let whole = run(8);
+        for batch in [2, 1] {
+            let found = run(batch);
+            for (found, wanted) in found.0.iter().zip(&whole.0) {
+                let off = (found - wanted).abs() / wanted.abs().max(1e-3);
+                assert!(off <= 1e-6, "{method} {settings:?} in micro-batches of {batch}: {found}, whole {wanted}");
+            }
+            let off = apart(&found.1, &whole.1);
+            assert!(off <= 1e-6, "{method} {settings:?} in micro-batches of {batch}: the weights are {off} apart");
+        }
+    }
+}
+
+/// How far the weights of one adapter are from another's, over the length of the update: the factors B begin at 0.
+fn apart(one: &[u8], other: &[u8]) -> f64 {
+    let read = |bytes: &[u8]| {
+        let file = safetensors::SafeTensors::deserialize(bytes).unwrap();
+        let mut names: Vec<String> = file.names().into_iter().filter(|name| name.contains("lora_B")).map(str::to_owned).collect();
+        names.sort();
+        let number = |bytes: &[u8]| f64::from(f32::from_le_bytes(bytes.try_into().unwrap()));
+        let numbers = names.iter().flat_map(|name| file.tensor(name).unwrap().data().chunks(4).map(number).collect::<Vec<_>>());
+        numbers.collect::<Vec<f64>>()
+    };
+    let (one, other) = (read(one), read(other));
+    let length = |numbers: Vec<f64>| numbers.iter().map(|number| number * number).sum::<f64>().sqrt();
+    length(one.iter().zip(&other).map(|(a, b)| a - b).collect()) / length(other)
+}
+
+#[test]
+fn losses_begin_where_the_policy_is_the_reference() {
+    let two = std::f64::consts::LN_2;
+    let starts: [(&str, &str, f64); 8] = [
+        ("dpo", "sigmoid", two),
+        ("dpo", "hinge", 1.0),
+        ("dpo", "ipo", 25.0),
+        ("dpo", "sigmoid-norm", two),
+        ("dpo", "bco-pair", 2.0 * two),
+        ("dpo", "apo-zero", 1.0),
+        ("kto", "kto", 0.5),
+        ("kto", "apo-zero-unpaired", 0.5),
+    ];
+    for (method, loss, wanted) in starts {
+        let place = place(method);
+        let own = [format!("method.use={method}"), format!("method.loss={loss}"), "train.steps=1".into()];
+        let own: Vec<&str> = own.iter().map(String::as_str).collect();
+        place.train("start", &own, &mut Watcher::new()).unwrap();
+        let row = place.metrics("start").remove(0);
+        let number = |name: &str| row[name].as_f64().unwrap();
+        near(number("loss"), wanted, 0.0, loss);
+        assert_eq!(number("rewards-margins"), 0.0, "{method} {loss}");
+        if method == "dpo" {
+            assert_eq!(number("rewards-accuracies"), 0.0, "a tie is not won");
+        }
+    }
+}
+
+#[test]
+fn optimal_transport_refuses_a_part_of_an_update() {
+    let place = place("dpo");
+    let own = ["method.use=dpo", "method.loss=aot", "train.batch=4", "train.accumulation=2", "train.steps=1"];
+    let error = place.train("parts", &own, &mut Watcher::new()).unwrap_err();
+    let tunebox_training::Error::Step { source, .. } = error else { panic!("{error}") };
+    assert!(source.to_string().contains("set `train.accumulation = 1` and `train.batch = 8`"), "{source}");
+    place.train("whole", &["method.use=dpo", "method.loss=aot", "train.batch=8", "train.steps=1"], &mut Watcher::new()).unwrap();
+}
+
+#[test]
+fn settings_that_make_no_sense_together_are_refused_before_the_first_step() {
+    let engine = Engine::new().unwrap();
+    let refused = |method: &str, settings: &[(&str, Given)]| {
+        let package = package(method);
+        let given: toml::Table = settings.iter().map(|(name, value)| ((*name).to_owned(), toml(value))).collect();
+        let settings = resolve_settings(&package.manifest, &given).unwrap();
+        let settings: Vec<_> = settings.into_iter().map(|(name, given)| (name, value(given))).collect();
+        let component = engine.admit(&package.bytes, method, &Grants::default(), &Limits::default()).unwrap();
+        let (learner, _) = GivenScores::over(BTreeMap::new());
+        let mut session = Session::start(&component, learner, SessionSettings::default()).unwrap();
+        match session.init(&settings).unwrap_err() {
+            refusal @ Error::Refused { .. } => refusal.to_string(),
+            other => panic!("{other}"),
+        }
+    };
+    let text = |text: &str| Given::Text(text.to_owned());
+    assert!(refused("dpo", &[("loss", text("sigmod"))]).contains("`sigmod` is not a loss"));
+    assert!(refused("dpo", &[("label-smoothing", Given::Number(0.1))]).contains("`cdpo`"));
+    assert!(refused("dpo", &[("loss", text("exo-pair"))]).contains("above 0"));
+    let both = [("loss", text("hinge")), ("label-smoothing", Given::Number(0.1))];
+    assert!(refused("cpo", &both).contains("must be 0"));
+}
+
+fn toml(value: &Given) -> toml::Value {
+    match value {
+        Given::Boolean(value) => (*value).into(),
+        Given::Integer(value) => (*value).into(),
+        Given::Number(value) => (*value).into(),
+        Given::Text(value) => value.clone().into(),
+    }
+}
+
+#[test]
+fn methods_that_only_learn_touch_neither_weights_nor_text() {
+    for method in ["lora", "dpo", "orpo", "cpo", "kto"] {
+        let imports = package(method).imports;
+        for powerful in ["weights", "text", "sample", "patch", "hidden", "reward"] {
+            assert!(!imports.iter().any(|import| import == powerful), "{method} imports {powerful}");
+        }
+    }
+}
+
+/// The settings of a method as a table for its page.
+fn table(method: &str) -> String {
+    let manifest = package(method).manifest;
+    let mut text = String::from("| setting | default | takes | what it does |\n|---|---|---|---|\n");
+    for setting in &manifest.settings {
+        let default = setting.default.as_ref().map_or_else(|| "–".into(), |value| format!("`{value}`"));
+        let takes = tunebox_package::settings::range(setting);
+        text += &format!("| `{}` | {default} | {takes} | {} |\n", setting.name, setting.doc.replace('|', "\\|"));
+    }
+    text
+}
+
+#[test]
+fn the_settings_on_the_pages_are_those_of_the_manifests() {
+    for method in ["dpo", "orpo", "cpo", "kto"] {
+        let path = format!("methods/{method}/README.md");
+        let page = std::fs::read_to_string(root().join(&path)).unwrap();
+        assert_file(&path, &between(&page, "settings", &table(method)));
+    }
+}

@@ -1,0 +1,122 @@
+//! A learner whose scores are given numbers, for rows whose first token says which numbers are meant.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use tunebox_compute::fused::TapSet;
+use tunebox_compute::{Device, Tensor};
+use tunebox_model::error::Error;
+use tunebox_model::policy::{Scored, Seeds, Taps, View};
+use tunebox_model::rows::Rows;
+use tunebox_sandbox::{Editing, Learner, Sampling};
+
+/// What one row scores: each number is shared out evenly among its targets, or stands at each of them.
+#[derive(Clone, Debug)]
+pub(crate) struct RowScore {
+    /// log p of the row through the policy.
+    pub(crate) policy: f64,
+    /// log p of the row through the reference.
+    pub(crate) reference: f64,
+    /// log Σ p² at each target.
+    pub(crate) log_sum_square: f64,
+}
+
+/// Gradients that arrived, by the first token of the row: one number a target.
+pub(crate) type Arrived = Arc<Mutex<BTreeMap<u32, Vec<f32>>>>;
+
+/// A learner over a table of scores.
+pub(crate) struct GivenScores {
+    table: BTreeMap<u32, RowScore>,
+    arrived: Arrived,
+}
+
+impl GivenScores {
+    /// A learner over scores by the first token of a row, and the gradients that will arrive.
+    pub(crate) fn over(table: BTreeMap<u32, RowScore>) -> (Box<dyn Learner>, Arrived) {
+        let arrived = Arrived::default();
+        (Box::new(Self { table, arrived: arrived.clone() }), arrived)
+    }
+
+    /// A tensor `[rows, width]` of one number a row at its targets.
+    fn at_targets(&self, rows: &Rows, number: impl Fn(&RowScore, f64) -> f64) -> Result<Tensor, Error> {
+        let (count, width) = (rows.count(), rows.width());
+        let mut values = vec![0f32; count * width];
+        for (row, (ids, marks)) in rows.ids.iter().zip(&rows.targets).enumerate() {
+            let targets = marks.iter().filter(|mark| **mark).count() as f64;
+            for at in (0..ids.len()).filter(|at| marks[*at]) {
+                values[row * width + at] = number(&self.table[&ids[0]], targets) as f32;
+            }
+        }
+        Ok(Tensor::from_vec(values, (count, width), &Device::Cpu)?)
+    }
+}
+
+impl Sampling for GivenScores {}
+
+impl Editing for GivenScores {}
+
+impl Learner for GivenScores {
+    fn device(&self) -> &Device {
+        &Device::Cpu
+    }
+
+    fn score(&mut self, view: &View, rows: &Arc<Rows>, asked: TapSet, _: f32, _: bool) -> Result<Scored, Error> {
+        let logprob = match view {
+            View::Reference => self.at_targets(rows, |row, targets| row.reference / targets)?,
+            _ => self.at_targets(rows, |row, targets| row.policy / targets)?,
+        };
+        let one = |wanted: bool| wanted.then(|| self.at_targets(rows, |_, _| 1.0)).transpose();
+        let squares = || self.at_targets(rows, |row, _| row.log_sum_square);
+        let taps = Taps {
+            logprob,
+            entropy: one(asked.entropy)?,
+            log_sum_square: asked.log_sum_square.then(squares).transpose()?,
+            mean_logit: one(asked.mean_logit)?,
+            mean_logprob: one(asked.mean_logprob)?,
+            top_one: one(asked.top_one)?,
+        };
+        Ok(Scored::of_taps(view.clone(), rows.clone(), taps, 0))
+    }
+
+    fn backward(&mut self, scored: &mut Scored, seeds: &Seeds) -> Result<(), Error> {
+        let Some(seeds) = &seeds.logprob else { return Ok(()) };
+        let mut arrived = self.arrived.lock().unwrap();
+        for ((ids, marks), seeds) in scored.rows.ids.iter().zip(&scored.rows.targets).zip(seeds.to_vec2::<f32>()?) {
+            let own = marks.iter().zip(seeds).filter(|(mark, _)| **mark).map(|(_, seed)| seed).collect();
+            arrived.insert(ids[0], own);
+        }
+        Ok(())
+    }
+
+    fn snapshot(&mut self, _: &str) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn has_reference(&self) -> bool {
+        true
+    }
+
+    fn update(&mut self) -> Result<f32, Error> {
+        Ok(1.0)
+    }
+
+    fn rate(&self) -> f64 {
+        0.001
+    }
+
+    fn position(&self) -> u32 {
+        0
+    }
+
+    fn planned(&self) -> u32 {
+        1
+    }
+
+    fn generation(&self) -> u64 {
+        0
+    }
+
+    fn has_accumulated(&self) -> bool {
+        !self.arrived.lock().unwrap().is_empty()
+    }
+}
