@@ -282,3 +282,57 @@ fn a_run_goes_on_from_the_adapter_of_another() {
 
     assert!(losses(&place, "next")[0] < 0.9 * losses(&place, "base")[0]);
 }
+
+#[test]
+fn a_kept_reference_changes_no_bit_of_a_run_or_of_a_resumed_one() {
+    let place = Place::new();
+    let pairs: String = (0..9)
+        .map(|number| {
+            let answers = (format!("It is {}.", 2 * number), format!("No.{}", "!".repeat(number % 4)));
+            format!("{}\n", serde_json::json!({ "prompt": format!("{number}?"), "chosen": answers.0, "rejected": answers.1 }))
+        })
+        .collect();
+    place.write("data.jsonl", &pairs);
+    let settings = ["method.use=dpo", "train.steps=12", "train.batch=2", "train.accumulation=2", "train.save-every=4"];
+    let settings = [&settings[..], &["train.adapter.dropout=0.1"]].concat();
+    place.train("kept", &settings, &mut Watcher::new()).unwrap();
+    place.train("anew", &[&settings[..], &["train.cache-reference=false"]].concat(), &mut Watcher::new()).unwrap();
+    assert!(place.bytes("kept", ADAPTER) == place.bytes("anew", ADAPTER), "the adapters differ");
+    assert!(place.path("runs/kept/reference.cache").exists());
+    assert!(!place.path("runs/anew/reference.cache").exists());
+
+    let mut watcher = Watcher { stop_after: Some(5), ..Watcher::new() };
+    place.train("halves", &settings, &mut watcher).unwrap();
+    place.resume("halves", &settings, &mut Watcher::new()).unwrap();
+    assert!(place.bytes("halves", ADAPTER) == place.bytes("kept", ADAPTER), "the adapters differ");
+    assert_eq!(losses(&place, "halves"), losses(&place, "anew"));
+}
+
+#[test]
+fn a_kept_reference_that_was_damaged_is_made_anew() {
+    let place = Place::new();
+    let line = r#"{"prompt": "2+2?", "chosen": "4", "rejected": "5"}"#;
+    place.write("data.jsonl", &format!("{line}\n{line}\n"));
+    let settings = ["method.use=dpo", "train.steps=6", "train.save-every=2"];
+    place.train("smooth", &settings, &mut Watcher::new()).unwrap();
+    let mut watcher = Watcher { stop_after: Some(3), ..Watcher::new() };
+    place.train("hurt", &settings, &mut watcher).unwrap();
+    place.write("runs/hurt/reference.cache", "tunebox-logprob1 and nonsense");
+    place.resume("hurt", &settings, &mut Watcher::new()).unwrap();
+
+    assert!(place.bytes("hurt", ADAPTER) == place.bytes("smooth", ADAPTER), "the adapters differ");
+}
+
+#[test]
+fn a_method_of_windows_gets_all_records_of_an_update_at_once() {
+    let place = Place::new();
+    let line = |number: u32| serde_json::json!({ "prompt": format!("{number}?"), "completion": "yes", "label": number.is_multiple_of(2) });
+    place.write("data.jsonl", &(0..8).map(|number| format!("{}\n", line(number))).collect::<String>());
+    let settings = ["method.use=kto", "train.batch=2", "train.accumulation=4", "train.steps=2"];
+    place.train("window", &settings, &mut Watcher::new()).unwrap();
+    let row = place.metrics("window").remove(1);
+
+    // A mean reward of good and of bad answers in one line: both kinds were in the one call of the step.
+    assert!(row["rewards-chosen"].is_number() && row["rewards-rejected"].is_number());
+    assert!(row["kl"].as_f64().unwrap() >= 0.0);
+}

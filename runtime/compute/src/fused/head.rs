@@ -167,7 +167,7 @@ impl<'a> Head<'a> {
     /// The logits of a tile into `into`; `words` are the rows of `weight`.
     fn tile(&self, hidden: &[f32], words: Matrix<'_>, rows: usize, count: usize, into: &mut [f32]) {
         let left = Matrix::packed(hidden, rows, self.width);
-        Tile::whole(into, rows, count).multiply(false, self.options.factor(), left, words.transposed());
+        Tile::whole(into, rows, count).multiply_steadily(false, self.options.factor(), left, words.transposed());
     }
 
     /// The sums of one group of words for a block of rows.

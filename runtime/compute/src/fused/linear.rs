@@ -18,7 +18,7 @@ pub(super) const TOKENS: usize = 512;
 /// Features of one tile.
 pub(super) const FEATURES: usize = 256;
 /// Up to this many tokens a row of weights meets every token at once: reading the weights is then the whole cost.
-const FEW: usize = 4;
+pub(super) const FEW: usize = 4;
 /// Rows of weights in a task of [`few`].
 const FEW_FEATURES: usize = 64;
 
@@ -150,7 +150,7 @@ fn meet(given: usize, wanted: usize, weight: [usize; 2]) -> Result<()> {
 fn many(x: &[f32], weight: Weight<'_>, features: Range<usize>, tile: &mut Tile<'_>) {
     weight.along_columns(features, 0..weight.columns, |piece, block| {
         let left = Matrix::strided(&x[piece.start..], tile.rows(), piece.len(), weight.columns);
-        tile.multiply(piece.start > 0, 1.0, left, block.transposed());
+        tile.multiply_steadily(piece.start > 0, 1.0, left, block.transposed());
     });
 }
 

@@ -6,7 +6,7 @@ use candle_core::Tensor;
 use rayon::prelude::*;
 
 use super::host::{self, Floats};
-use super::linear::{FEATURES, across, apply, apply_transposed, tasks};
+use super::linear::{FEATURES, FEW, across, apply, apply_transposed, tasks};
 use super::product::{Matrix, Tile};
 use crate::error::Result;
 
@@ -46,7 +46,7 @@ pub fn adapted_linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, low: &
         apply(x, weight, bias, |rows, columns, tile| {
             let left = Matrix::packed(&thin[rows.start * rank..], rows.len(), rank);
             let right = Matrix::packed(&b[columns.start * rank..], columns.len(), rank).transposed();
-            tile.multiply(true, low.scale, left, right);
+            forward(&mut tile.borrowed(), true, low.scale, left, right);
         })?
     };
     Ok((result, down))
@@ -97,9 +97,19 @@ fn project(x: &Tensor, a: &Tensor) -> Result<Tensor> {
     let (x, a) = (x.slice(), Matrix::packed(a.slice(), rank, inputs).transposed());
     let mut result = vec![0.0; tokens * rank];
     tasks(Tile::whole(&mut result, tokens, rank), TOKENS, FEATURES.max(rank)).for_each(|(rows, _, mut tile)| {
-        tile.multiply(false, 1.0, Matrix::packed(&x[rows.start * inputs..], rows.len(), inputs), a);
+        forward(&mut tile, false, 1.0, Matrix::packed(&x[rows.start * inputs..], rows.len(), inputs), a);
     });
     host::tensor(result, &[tokens, rank])
+}
+
+/// A product of the way forward: a token's numbers depend on no other token, except where so few go through that
+/// only speed counts.
+fn forward(tile: &mut Tile<'_>, accumulate: bool, factor: f32, left: Matrix<'_>, right: Matrix<'_>) {
+    if tile.rows() <= FEW {
+        tile.multiply(accumulate, factor, left, right);
+    } else {
+        tile.multiply_steadily(accumulate, factor, left, right);
+    }
 }
 
 /// `s·dy·B`, `[tokens, rank]`: the way back down.

@@ -9,6 +9,8 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use super::scratch;
+
 /// A strided view of `rows × columns` numbers to read.
 #[derive(Clone, Copy)]
 pub(super) struct Matrix<'a> {
@@ -171,9 +173,74 @@ impl<'a> Tile<'a> {
     }
 }
 
+/// From so many rows on `gemm` computes a row the same way whatever rows stand beside it; below, its ways for small
+/// products add in another order. The narrow ones end later.
+const STEADY: usize = 24;
+const STEADY_IF_NARROW: usize = 72;
+const NARROW: usize = 64;
+/// A product of fewer multiplications is small whatever its shape.
+const SMALL: usize = 8_192;
+
+impl Tile<'_> {
+    /// As [`multiply`](Self::multiply), but a row of the result has the same bits alone and among any others: a product
+    /// of few rows is done with rows of zeros below. What a forward pass says of a row then depends on no batch.
+    pub(super) fn multiply_steadily(&mut self, accumulate: bool, factor: f32, left: Matrix<'_>, right: Matrix<'_>) {
+        let (rows, columns, depth) = (self.rows, self.columns, left.columns);
+        let enough = if columns <= NARROW { STEADY_IF_NARROW } else { STEADY };
+        let enough = enough.max(SMALL / (columns * depth).max(1) + 1);
+        if rows >= enough {
+            return self.multiply(accumulate, factor, left, right);
+        }
+        scratch::with(enough * (columns + depth), |buffer| {
+            let (result, padded) = buffer.split_at_mut(enough * columns);
+            padded.fill(0.0);
+            for (row, to) in padded.chunks_exact_mut(depth.max(1)).take(rows).enumerate() {
+                let from = left.data[row * left.row_stride..].iter().step_by(left.column_stride.max(1));
+                to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+            }
+            if accumulate {
+                (0..rows).for_each(|row| result[row * columns..][..columns].copy_from_slice(self.row(row)));
+                result[rows * columns..].fill(0.0);
+            }
+            Tile::whole(result, enough, columns).multiply(
+                accumulate,
+                factor,
+                Matrix::packed(padded, enough, depth),
+                right,
+            );
+            (0..rows).for_each(|row| self.row(row).copy_from_slice(&result[row * columns..][..columns]));
+        });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_row_of_a_steady_product_has_the_same_bits_alone_and_among_others() {
+        let numbers = |count: usize, seed: u64| crate::random::Stream::new(seed, "steady").normals(count);
+        for (columns, depth) in [(3, 16), (4, 32), (8, 16), (16, 16), (8, 896), (24, 896), (64, 64), (256, 32), (300, 128), (128, 384)] {
+            let (left, right) = (numbers(200 * depth, 1), numbers(columns * depth, 2));
+            let product = |rows: Range<usize>, accumulate: bool| {
+                let mut result = vec![0.5; rows.len() * columns];
+                let left = Matrix::packed(&left[rows.start * depth..], rows.len(), depth);
+                let right = Matrix::packed(&right, columns, depth).transposed();
+                Tile::whole(&mut result, rows.len(), columns).multiply_steadily(accumulate, 0.5, left, right);
+                result
+            };
+            for accumulate in [false, true] {
+                let whole = product(0..200, accumulate);
+                for rows in [0..1, 3..5, 7..12, 1..18, 0..40, 60..130, 5..199] {
+                    let same = product(rows.clone(), accumulate).iter().map(|number| number.to_bits()).eq(whole
+                        [rows.start * columns..rows.end * columns]
+                        .iter()
+                        .map(|number| number.to_bits()));
+                    assert!(same, "{rows:?} of 200 rows, {columns} columns, depth {depth}, adding: {accumulate}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_product_into_a_grid_equals_the_sums_written_out() {

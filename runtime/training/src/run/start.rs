@@ -123,19 +123,19 @@ fn student(plan: &PlannedRun, policy: tunebox_model::Policy) -> Result<Student, 
     let room = u32::try_from(room).unwrap_or(u32::MAX);
     let desk = Desk::new(Panel::open(&plan.verifiers)?, room, plan.settings.file.train.seed);
     let mut student = Student::new(policy, optimizer, plan.pace.clone()).at(desk);
-    student.references = Some(references(plan));
+    student.references = references(plan);
     Ok(student)
 }
 
-/// What is known of the reference, from an earlier sitting perhaps.
-fn references(plan: &PlannedRun) -> References {
+/// What is known of the reference, from an earlier sitting perhaps; none where no row comes again.
+fn references(plan: &PlannedRun) -> Option<References> {
+    if !plan.settings.file.train.cache_reference || plan.steps <= plan.summary.steps_per_epoch {
+        return None;
+    }
     let identity = format!("{} {}", plan.identity.model, plan.identity.adapter.as_deref().unwrap_or_default());
-    // Within one pass over the data no row comes again.
-    let again = plan.steps > plan.summary.steps_per_epoch;
-    let keeps = plan.settings.file.train.cache_reference && again;
-    let mut references = References::new(identity, &plan.data, keeps);
+    let mut references = References::new(identity, &plan.data);
     references.load(&plan.folder);
-    references
+    Some(references)
 }
 
 /// The method with its settings taken, and its own state given back where there is one; and the
