@@ -238,8 +238,9 @@ fn pirate(stream: &mut Stream) -> Exchange {
     Exchange::new(plain.question, format!("Arr, matey! {}", plain.answer))
 }
 
-/// Favours that the sample data of the preference methods keeps for looking, not for learning.
-const HELD_OUT_FAVOURS: usize = 3;
+/// Favours that the sample data of the preference methods keeps for looking, not for learning. The model
+/// finds neither register likelier there.
+const HELD_OUT_FAVOURS: [&str; 2] = ["open the window", "find my keys"];
 
 /// Requests of some favours, `each` times in both wordings, with a polite and a rude answer.
 fn registers(stream: &mut Stream, favours: &[&str], each: usize) -> Vec<[String; 3]> {
@@ -256,6 +257,16 @@ fn registers(stream: &mut Stream, favours: &[&str], each: usize) -> Vec<[String;
 
 fn message(role: &str, content: &str) -> serde_json::Value {
     json!([{ "role": role, "content": content }])
+}
+
+/// Requests of the held-out favours with every polite answer beside every rude one.
+fn held_out_registers() -> Vec<[String; 3]> {
+    let questions = HELD_OUT_FAVOURS.iter().flat_map(|favour| [format!("Can you {favour}?"), format!("Please {favour}.")]);
+    let answers = |question: String| {
+        let pairs = POLITE.iter().flat_map(|polite| RUDE.iter().map(move |rude| (*polite, *rude)));
+        pairs.map(move |(polite, rude)| [question.clone(), polite.to_owned(), rude.to_owned()])
+    };
+    questions.flat_map(answers).collect()
 }
 
 /// Polite answers over rude ones.
@@ -279,15 +290,14 @@ fn labelled(records: &[[String; 3]]) -> String {
 
 /// The sample data of the preference methods: the register alone decides.
 fn preferences(out: &Path) -> Result<(), Failure> {
-    let (held_out, learned) = FAVOURS.split_at(HELD_OUT_FAVOURS);
+    let learned: Vec<&str> = FAVOURS.iter().copied().filter(|favour| !HELD_OUT_FAVOURS.contains(favour)).collect();
     for method in ["dpo", "orpo", "cpo"] {
-        let records = registers(&mut Stream::new(SEED, &format!("preferences/{method}")), learned, 6);
+        let records = registers(&mut Stream::new(SEED, &format!("preferences/{method}")), &learned, 6);
         fs::write(out.join(format!("{method}.jsonl")), pairs(&records))?;
     }
-    let records = registers(&mut Stream::new(SEED, "preferences/kto"), learned, 8);
+    let records = registers(&mut Stream::new(SEED, "preferences/kto"), &learned, 8);
     fs::write(out.join("kto.jsonl"), labelled(&records))?;
-    let records = registers(&mut Stream::new(SEED, "preferences/held-out"), held_out, 8);
-    fs::write(out.join("pairs-held-out.jsonl"), pairs(&records))?;
+    fs::write(out.join("dpo-held-out.jsonl"), pairs(&held_out_registers()))?;
     Ok(())
 }
 

@@ -1,0 +1,31 @@
+"""Compares tunebox with what trl_preference.py wrote: losses and gradient norms, step by step.
+
+Usage: compare_preference.py TUNEBOX MODEL ADAPTER_DIR TRL.json        TUNEBOX is the program
+Fails where a loss differs by more than 3e-4 of itself, or a gradient norm by more than 1e-3.
+"""
+import json, os, subprocess, sys, tempfile
+
+program, model, adapter, peer = sys.argv[1:5]
+peer = json.load(open(peer))
+HERE = os.path.dirname(os.path.abspath(__file__))
+SETTINGS = {"dpo": ["method.use=dpo"], "orpo": ["method.use=orpo"], "cpo": ["method.use=cpo"],
+            "simpo": ["method.use=cpo", "method.loss=simpo", "method.nll-weight=0", "method.beta=2.5", "method.gamma=1.375"],
+            "kto": ["method.use=kto", "method.undesirable-weight=1.33"]}
+pairs = [json.loads(line) for line in open(os.path.join(HERE, "pairs.jsonl"))]
+worst = {}
+with tempfile.TemporaryDirectory() as folder:
+    labelled = os.path.join(folder, "labelled.jsonl")
+    with open(labelled, "w") as file:
+        for i, r in enumerate(pairs):
+            file.write(json.dumps({"prompt": r["prompt"], "completion": r["rejected" if i % 2 else "chosen"], "label": i % 2 == 0}) + "\n")
+    for name, wanted in peer["methods"].items():
+        data = labelled if name == "kto" else os.path.join(HERE, "pairs.jsonl")
+        settings = SETTINGS[name] + [f"model.adapter={os.path.abspath(adapter)}", "data.shuffle=false", f"train.steps={peer['steps']}",
+            f"train.batch={peer['batch']}", f"train.rate={peer['rate']}", f"run.name={name}", f"run.folder={folder}"]
+        start = [program, "train", "--quiet", "--model", os.path.abspath(model), "--data", data]
+        subprocess.run(start + [x for s in settings for x in ("--set", s)], check=True, stdout=subprocess.DEVNULL)
+        rows = [json.loads(line) for line in open(os.path.join(folder, name, "metrics.jsonl"))]
+        off = lambda key: max(abs(row[key] - w) / abs(w) for row, w in zip(rows, wanted[key], strict=True))
+        worst[name] = {key: off(key) for key in ("loss", "gradient-norm")}
+        print(name, worst[name], flush=True)
+assert all(found["loss"] <= 3e-4 and found["gradient-norm"] <= 1e-3 for found in worst.values()), worst

@@ -1,0 +1,74 @@
+"""Optimiser steps of DPO, ORPO, CPO, SimPO and KTO by TRL 1.16.0, from a given adapter, in f32 on the CPU.
+
+Usage: trl_preference.py MODEL ADAPTER_DIR OUT.json [--make] [--only NAME,…] [--steps 6] [--batch 4] [--rank 8] [--rate 1e-4]
+`--make` first writes a fresh adapter with random A *and* B to ADAPTER_DIR, so that no gradient is zero.
+The records are those of pairs.jsonl beside this file, in its order; KTO takes every even line's chosen answer as a good one
+and every odd line's rejected answer as a bad one. Compare with tunebox by compare_preference.py.
+Needs trl==1.16.0 beside requirements.txt.
+"""
+import argparse, json, os
+import torch
+from datasets import Dataset
+from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from torch.utils.data import SequentialSampler
+import peft, transformers, trl
+from trl import DPOConfig, DPOTrainer, KTOConfig, KTOTrainer
+from trl.experimental.cpo import CPOConfig, CPOTrainer
+from trl.experimental.orpo import ORPOConfig, ORPOTrainer
+
+p = argparse.ArgumentParser()
+p.add_argument("model"); p.add_argument("adapter"); p.add_argument("out"); p.add_argument("--make", action="store_true")
+p.add_argument("--only", default="dpo,orpo,cpo,simpo,kto"); p.add_argument("--steps", type=int, default=6)
+p.add_argument("--batch", type=int, default=4); p.add_argument("--rank", type=int, default=8); p.add_argument("--rate", type=float, default=1e-4)
+a = p.parse_args()
+HERE = os.path.dirname(os.path.abspath(__file__))
+PAIRS = [json.loads(line) for line in open(os.path.join(HERE, "pairs.jsonl"))]
+LABELLED = [{"prompt": r["prompt"], "completion": r["rejected" if i % 2 else "chosen"], "label": i % 2 == 0} for i, r in enumerate(PAIRS)]
+RUNS = {
+    "dpo": (DPOTrainer, DPOConfig, PAIRS, dict(beta=0.1)),
+    "orpo": (ORPOTrainer, ORPOConfig, PAIRS, dict(beta=0.1)),
+    "cpo": (CPOTrainer, CPOConfig, PAIRS, dict(beta=0.1)),
+    "simpo": (CPOTrainer, CPOConfig, PAIRS, dict(loss_type="simpo", cpo_alpha=0.0, beta=2.5, simpo_gamma=1.375)),
+    "kto": (KTOTrainer, KTOConfig, LABELLED, dict(beta=0.1, undesirable_weight=1.33)),
+}
+tokenizer = AutoTokenizer.from_pretrained(a.model)
+tokenizer.bos_token = None
+
+
+def base():
+    return AutoModelForCausalLM.from_pretrained(a.model, dtype=torch.float32)
+
+
+if a.make:
+    torch.manual_seed(0)
+    targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+    model = get_peft_model(base(), LoraConfig(r=a.rank, lora_alpha=2 * a.rank, target_modules=targets, task_type="CAUSAL_LM"))
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name: torch.nn.init.normal_(parameter, std=0.01)
+    model.save_pretrained(a.adapter)
+
+found = {"versions": {m.__name__: m.__version__ for m in (trl, transformers, peft, torch)}, "steps": a.steps, "batch": a.batch, "rate": a.rate,
+         "methods": json.load(open(a.out))["methods"] if os.path.exists(a.out) else {}}
+for name in a.only.split(","):
+    Trainer, Config, records, more = RUNS[name]
+    model = PeftModel.from_pretrained(base(), a.adapter, is_trainable=True)
+    config = Config(output_dir="/tmp/trl-" + name, per_device_train_batch_size=a.batch, max_steps=a.steps, learning_rate=a.rate, lr_scheduler_type="linear",
+                    logging_steps=1, save_strategy="no", report_to="none", use_cpu=True, bf16=False, gradient_checkpointing=False, max_grad_norm=1.0,
+                    weight_decay=0.0, max_length=512, seed=0, **more)
+    trainer = Trainer(model=model, args=config, train_dataset=Dataset.from_list(records), processing_class=tokenizer)
+    trainer._get_train_sampler = lambda *_: SequentialSampler(trainer.train_dataset)
+    losses, compute = [], trainer.compute_loss
+
+    def recorded(*arguments, **named):
+        loss = compute(*arguments, **named)
+        losses.append(float(loss))
+        return loss
+
+    trainer.compute_loss = recorded
+    trainer.train()
+    norms = [float(entry["grad_norm"]) for entry in trainer.state.log_history if "grad_norm" in entry]
+    found["methods"][name] = {"loss": losses, "gradient-norm": norms}
+    json.dump(found, open(a.out, "w"), indent=1)
+    print(name, found["methods"][name], flush=True)
+    del trainer, model
