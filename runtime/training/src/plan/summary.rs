@@ -76,7 +76,9 @@ pub(super) fn summary(
     let (train, model) = (&settings.file.train, policy.model());
     let sizes = &model.configuration;
     let trainable = policy.adapter().trainable() as u64;
-    let longest = data.report.longest.saturating_mul(train.batch as usize) as u64;
+    // What a method scores for learning together waits together: both answers of a pair.
+    let sides = data.examples.first().map_or(1, |example| example.sides.len());
+    let longest = data.report.longest.saturating_mul(train.batch as usize * sides) as u64;
     let package = &method.package;
     PlanSummary {
         name: name.to_owned(),
