@@ -16,7 +16,8 @@ use given_stream::{Asked, GivenStream};
 use serde_json::Value as Json;
 use tunebox_compute::Device;
 use tunebox_compute::explain::Explain;
-use tunebox_model::chat::Message;
+use tunebox_compute::fused::TapSet;
+use tunebox_model::chat::{Answers, Message, encode_messages};
 use tunebox_model::edit::{Form, Role};
 use tunebox_model::generate::{Sampling, generate};
 use tunebox_model::rows::Rows;
@@ -272,17 +273,33 @@ fn the_steered_tiny_model_is_polite_or_rude_as_the_coefficient_says() {
     let control = Vectors::load(&folder.join("vectors.gguf")).unwrap();
     let without_0: BTreeMap<_, _> = vectors.layers.clone().into_iter().filter(|(layer, _)| *layer > 0).collect();
     assert_eq!(control.layers, without_0);
-    let question = |record: &Json| record["positive"][0]["content"].as_str().unwrap().to_owned();
-    let polite = |coefficient: f32| {
+    let ahead = |coefficient: f32| {
         let mut policy = base();
-        let prompts = prompts(&policy, "steer.jsonl", question);
         policy.steer(&vectors, coefficient, &(0..=5)).unwrap();
-        let answers = answers(&policy, &prompts);
-        share(&answers, &["pleasure", "Certainly", "Gladly"]) - share(&answers, &["No way", "Go away", "annoying", "Stop"])
+        per_token(&policy, "positive") - per_token(&policy, "negative")
     };
-    let register: Vec<f64> = [-4.0, -2.0, 0.0, 2.0, 4.0].into_iter().map(polite).collect();
-    assert!(register.windows(2).all(|pair| pair[0] <= pair[1]), "{register:?}");
-    assert!(register[0] < -0.8 && register[4] > 0.8, "{register:?}");
+    let register: Vec<f64> = [-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0].into_iter().map(ahead).collect();
+    assert!(register.windows(2).all(|pair| pair[0] < pair[1]), "{register:?}");
+    assert!(register[0] < -1.0 && register[3].abs() < 0.1 && register[6] > 1.0, "{register:?}");
+}
+
+/// The mean log-probability of an answer's token, over one side of the sample's records.
+fn per_token(policy: &Policy, side: &str) -> f64 {
+    let text = std::fs::read_to_string(root().join("runtime/training/sample/steer.jsonl")).unwrap();
+    let model = policy.model();
+    let (mut ids, mut marks) = (Vec::new(), Vec::new());
+    for line in text.lines() {
+        let record: Json = serde_json::from_str(line).unwrap();
+        let messages: Vec<Message> = serde_json::from_value(record[side].clone()).unwrap();
+        let (tokenizer, template) = (model.tokenizer().unwrap(), model.template().unwrap());
+        let row = encode_messages(tokenizer, template, &messages, Answers::All).unwrap();
+        ids.push(row.ids);
+        marks.push(row.targets);
+    }
+    let rows = Arc::new(Rows::new(ids, marks).unwrap());
+    let scored = policy.score(&View::Policy, &rows, TapSet::default(), 1.0, false).unwrap();
+    let sum = scored.taps.logprob.sum_all().unwrap().to_scalar::<f32>().unwrap();
+    f64::from(sum) / rows.targets() as f64
 }
 
 #[test]

@@ -7,6 +7,7 @@ use tunebox_model::Policy;
 use tunebox_model::chat::Message;
 
 use super::generate::{chat_prompt, write};
+use super::steering::Steering;
 use super::subject::{Loaded, Subject};
 use super::{Ending, Outcome};
 use crate::arguments::{Global, Writing};
@@ -21,6 +22,8 @@ pub(crate) struct Chat {
     #[arg(long)]
     system: Option<String>,
     #[command(flatten)]
+    steering: Steering,
+    #[command(flatten)]
     writing: Writing,
 }
 
@@ -31,6 +34,8 @@ const HELP: &str = "/compare   the last question again, base beside adapted\n\
 /// A conversation under way.
 struct Talk {
     loaded: Loaded,
+    /// Whether the model differs from its base.
+    compares: bool,
     writing: Writing,
     opening: Vec<Message>,
     messages: Vec<Message>,
@@ -38,9 +43,11 @@ struct Talk {
 
 impl Chat {
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
-        let loaded = self.subject.load(terminal, global)?;
+        let mut loaded = self.subject.load(terminal, global)?;
+        self.steering.apply(&mut loaded.policy)?;
+        let compares = loaded.adapted || self.steering.is_some();
         let opening: Vec<Message> = self.system.iter().map(|system| Message::new("system", system)).collect();
-        let mut talk = Talk { loaded, writing: self.writing, messages: opening.clone(), opening };
+        let mut talk = Talk { loaded, compares, writing: self.writing, messages: opening.clone(), opening };
         let mut editor = DefaultEditor::new().map_err(|error| {
             Failure::usage(format!("the terminal cannot be read: {error}"), "`tunebox generate` needs no terminal")
         })?;
@@ -95,8 +102,8 @@ impl Talk {
             terminal.tell("there is no question to compare yet");
             return Ok(());
         };
-        if !self.loaded.adapted {
-            terminal.tell("there is no adapter to compare with; start with `tunebox chat ADAPTER`");
+        if !self.compares {
+            terminal.tell("there is nothing to compare with; start with `tunebox chat ADAPTER` or `--steer FILE`");
             return Ok(());
         }
         let prompt = chat_prompt(&self.loaded.policy, &self.messages[..=last])?;

@@ -7,6 +7,7 @@ use tunebox_model::generate::{Sampling, generate};
 use tunebox_model::tokenizer::StreamDecoder;
 use tunebox_model::{Policy, View};
 
+use super::steering::Steering;
 use super::subject::Subject;
 use super::{Ending, Outcome};
 use crate::arguments::{Global, Writing};
@@ -23,12 +24,15 @@ pub(crate) struct Generate {
     #[arg(long)]
     raw: bool,
     #[command(flatten)]
+    steering: Steering,
+    #[command(flatten)]
     writing: Writing,
 }
 
 impl Generate {
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
-        let loaded = self.subject.load(terminal, global)?;
+        let mut loaded = self.subject.load(terminal, global)?;
+        self.steering.apply(&mut loaded.policy)?;
         let prompt = if self.raw || loaded.policy.model().template.is_none() {
             loaded.policy.model().tokenizer()?.encode(&self.prompt, true)?
         } else {

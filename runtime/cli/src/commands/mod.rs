@@ -10,6 +10,7 @@ mod generate;
 mod inspect;
 mod merge;
 mod score;
+mod steering;
 mod subject;
 mod train;
 
