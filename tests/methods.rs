@@ -71,7 +71,8 @@ impl Row {
     fn batch(&self, records: &[usize]) -> Batch {
         let mut batch = Batch { size: records.len() as u32, window_size: records.len() as u32, ..Batch::default() };
         for (number, (side, rows)) in self.sides.iter().enumerate() {
-            let ids = records.iter().map(|record| [vec![name(number, *record)], vec![7; rows.lengths[*record]]].concat());
+            let ids =
+                records.iter().map(|record| [vec![name(number, *record)], vec![7; rows.lengths[*record]]].concat());
             let rows = records.iter().map(|record| [vec![false], vec![true; rows.lengths[*record]]].concat());
             let rows = Arc::new(Rows::new(ids.collect(), rows.collect()).unwrap());
             batch.window_targets.insert(side.clone(), rows.targets() as u32);
@@ -220,7 +221,8 @@ fn an_update_is_the_same_however_its_records_fall_into_micro_batches() {
         let run = |batch: usize| {
             let (batch, accumulation) = (format!("train.batch={batch}"), format!("train.accumulation={}", 8 / batch));
             let method = format!("method.use={method}");
-            let own = [method.as_str(), "train.steps=1", "train.clip=1e-9", "data.shuffle=false", &batch, &accumulation];
+            let own =
+                [method.as_str(), "train.steps=1", "train.clip=1e-9", "data.shuffle=false", &batch, &accumulation];
             let run = batch.replace(['.', '='], "-");
             place.train(&run, &[&own[..], settings].concat(), &mut Watcher::new()).unwrap();
             let row = place.metrics(&run).remove(0);
@@ -244,10 +246,12 @@ fn an_update_is_the_same_however_its_records_fall_into_micro_batches() {
 fn apart(one: &[u8], other: &[u8]) -> f64 {
     let read = |bytes: &[u8]| {
         let file = safetensors::SafeTensors::deserialize(bytes).unwrap();
-        let mut names: Vec<String> = file.names().into_iter().filter(|name| name.contains("lora_B")).map(str::to_owned).collect();
+        let mut names: Vec<String> =
+            file.names().into_iter().filter(|name| name.contains("lora_B")).map(str::to_owned).collect();
         names.sort();
         let number = |bytes: &[u8]| f64::from(f32::from_le_bytes(bytes.try_into().unwrap()));
-        let numbers = names.iter().flat_map(|name| file.tensor(name).unwrap().data().chunks(4).map(number).collect::<Vec<_>>());
+        let numbers =
+            names.iter().flat_map(|name| file.tensor(name).unwrap().data().chunks(4).map(number).collect::<Vec<_>>());
         numbers.collect::<Vec<f64>>()
     };
     let (one, other) = (read(one), read(other));
@@ -290,7 +294,9 @@ fn optimal_transport_refuses_a_part_of_an_update() {
     let error = place.train("parts", &own, &mut Watcher::new()).unwrap_err();
     let tunebox_training::Error::Step { source, .. } = error else { panic!("{error}") };
     assert!(source.to_string().contains("set `train.accumulation = 1` and `train.batch = 8`"), "{source}");
-    place.train("whole", &["method.use=dpo", "method.loss=aot", "train.batch=8", "train.steps=1"], &mut Watcher::new()).unwrap();
+    place
+        .train("whole", &["method.use=dpo", "method.loss=aot", "train.batch=8", "train.steps=1"], &mut Watcher::new())
+        .unwrap();
 }
 
 #[test]

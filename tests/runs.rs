@@ -289,7 +289,10 @@ fn a_kept_reference_changes_no_bit_of_a_run_or_of_a_resumed_one() {
     let pairs: String = (0..9)
         .map(|number| {
             let answers = (format!("It is {}.", 2 * number), format!("No.{}", "!".repeat(number % 4)));
-            format!("{}\n", serde_json::json!({ "prompt": format!("{number}?"), "chosen": answers.0, "rejected": answers.1 }))
+            format!(
+                "{}\n",
+                serde_json::json!({ "prompt": format!("{number}?"), "chosen": answers.0, "rejected": answers.1 })
+            )
         })
         .collect();
     place.write("data.jsonl", &pairs);

@@ -261,7 +261,8 @@ fn message(role: &str, content: &str) -> serde_json::Value {
 
 /// Requests of the held-out favours with every polite answer beside every rude one.
 fn held_out_registers() -> Vec<[String; 3]> {
-    let questions = HELD_OUT_FAVOURS.iter().flat_map(|favour| [format!("Can you {favour}?"), format!("Please {favour}.")]);
+    let questions =
+        HELD_OUT_FAVOURS.iter().flat_map(|favour| [format!("Can you {favour}?"), format!("Please {favour}.")]);
     let answers = |question: String| {
         let pairs = POLITE.iter().flat_map(|polite| RUDE.iter().map(move |rude| (*polite, *rude)));
         pairs.map(move |(polite, rude)| [question.clone(), polite.to_owned(), rude.to_owned()])
@@ -319,9 +320,8 @@ fn instructions(stream: &mut Stream) -> String {
 fn contrasts(stream: &mut Stream) -> String {
     let records = mixed(stream, registers(&mut Stream::new(SEED, "contrasts/answers"), FAVOURS, 3));
     let line = |[question, polite, rude]: [String; 3]| {
-        let whole = |answer: &str| {
-            json!([{ "role": "user", "content": question }, { "role": "assistant", "content": answer }])
-        };
+        let whole =
+            |answer: &str| json!([{ "role": "user", "content": question }, { "role": "assistant", "content": answer }]);
         format!("{}\n", json!({ "positive": whole(&polite), "negative": whole(&rude) }))
     };
     records.into_iter().map(line).collect()
@@ -333,6 +333,18 @@ fn mixed<T>(stream: &mut Stream, mut list: Vec<T>) -> Vec<T> {
         list.swap(place, stream.below(place as u64 + 1) as usize);
     }
     list
+}
+
+/// The sample data of `grpo` and `rlvr`: every sum of two numbers below 20, in an order that mixes them.
+fn sums(places: std::ops::Range<usize>) -> String {
+    let mut text = String::new();
+    for place in places {
+        let number = place * 173 % 400;
+        let (a, b) = (number / 20, number % 20);
+        let question = json!({ "role": "user", "content": format!("What is {a} + {b}?") });
+        let _ = writeln!(text, "{}", json!({ "prompt": [question], "answer": (a + b).to_string() }));
+    }
+    text
 }
 
 fn lines(records: &[Exchange]) -> String {
@@ -405,6 +417,8 @@ fn main() -> Result<(), Failure> {
     fs::write(out.join("held-out.jsonl"), lines(&held_out))?;
     fs::write(out.join("lora.jsonl"), lines(&pirates))?;
     preferences(out)?;
+    fs::write(out.join("grpo.jsonl"), sums(0..300))?;
+    fs::write(out.join("grpo-held-out.jsonl"), sums(300..400))?;
     fs::write(out.join("abliterate.jsonl"), instructions(&mut Stream::new(SEED, "instructions")))?;
     fs::write(out.join("steer.jsonl"), contrasts(&mut Stream::new(SEED, "contrasts")))?;
     tokenizer(&records, &out.join("model"))

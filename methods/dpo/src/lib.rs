@@ -9,7 +9,7 @@ mod losses;
 mod mixture;
 
 use divergence::Divergence;
-use losses::{Loss, Terms};
+use losses::{Loss, Terms, pair_weights};
 use tunebox::prelude::*;
 
 /// What people may set.
@@ -131,15 +131,6 @@ fn sums(scores: &Pair<Scores>, weights: Option<&Pair<Tensor>>) -> Pair<Tensor> {
         None => scores.map(loss::sequence_logprob),
         Some(weights) => scores.with(weights, |scores, weights| (scores.logprob() * weights).sum(1)),
     }
-}
-
-/// How likely the policy itself is to write a pair, e^(mean(log p − log Σ p²)) of both answers, held fixed: `[rows]`.
-fn pair_weights(scores: &Pair<Scores>, lengths: &Pair<Tensor>) -> Tensor {
-    let own = scores.with(lengths, |scores, lengths| {
-        let aligned = scores.logprob().detach() - scores.log_sum_square(); // [rows, width]
-        (aligned.sum(1) / lengths).exp()
-    });
-    own.chosen * own.rejected
 }
 
 method! {

@@ -113,3 +113,12 @@ impl Terms<'_> {
         loss::smoothed_logistic(&margin, self.options.label_smoothing)
     }
 }
+
+/// How likely the policy itself is to write a pair, e^(mean(log p − log Σ p²)) of both answers, held fixed: `[rows]`.
+pub(crate) fn pair_weights(scores: &Pair<Scores>, lengths: &Pair<Tensor>) -> Tensor {
+    let own = scores.with(lengths, |scores, lengths| {
+        let aligned = scores.logprob().detach() - scores.log_sum_square(); // [rows, width]
+        (aligned.sum(1) / lengths).exp()
+    });
+    own.chosen * own.rejected
+}

@@ -13,7 +13,10 @@ pub(crate) fn read(text: &str, smoothing: f32) -> Result<Vec<(Loss, f32)>> {
         let loss = name(words.next().unwrap_or_default())?;
         let weight = words.next().map_or(Ok(1.0), |word| weight(word, loss))?;
         if let Some(word) = words.next() {
-            return Err(Error::new(format!("`loss`: `{word}` follows the weight of `{}`; a comma is missing", loss.name())));
+            return Err(Error::new(format!(
+                "`loss`: `{word}` follows the weight of `{}`; a comma is missing",
+                loss.name()
+            )));
         }
         if mixture.iter().any(|(other, _)| *other == loss) {
             return Err(Error::new(format!("`loss` names `{}` twice", loss.name())));
@@ -42,7 +45,9 @@ fn weight(word: &str, loss: Loss) -> Result<f32> {
 /// A smoothing that no loss reads is a mistake, and so is one loss without it.
 fn check_smoothing(mixture: &[(Loss, f32)], smoothing: f32) -> Result<()> {
     if smoothing == 0.0 && mixture.iter().any(|(loss, _)| *loss == Loss::ExoPair) {
-        return Err(Error::new("`loss = \"exo-pair\"` takes the log of `label-smoothing`; set it above 0, such as 0.001"));
+        return Err(Error::new(
+            "`loss = \"exo-pair\"` takes the log of `label-smoothing`; set it above 0, such as 0.001",
+        ));
     }
     if smoothing > 0.0 && !mixture.iter().any(|(loss, _)| loss.reads_smoothing()) {
         return Err(Error::new(

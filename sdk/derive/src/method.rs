@@ -33,7 +33,12 @@ impl Parse for Declaration {
                 "batch" => batch = Some(cadence(&input.parse()?)?),
                 "paper" => paper = Some(input.parse::<LitStr>()?.value()),
                 "metrics" => metrics = Some(texts(input)?),
-                _ => return Err(syn::Error::new(key.span(), "a method declares `shape`, `batch`, `metrics` and `paper`")),
+                _ => {
+                    return Err(syn::Error::new(
+                        key.span(),
+                        "a method declares `shape`, `batch`, `metrics` and `paper`",
+                    ));
+                }
             }
         }
         let missing = |what| syn::Error::new_spanned(&method, format!("the method needs `{what}: …`"));

@@ -220,7 +220,9 @@ mod tests {
     #[test]
     fn a_row_of_a_steady_product_has_the_same_bits_alone_and_among_others() {
         let numbers = |count: usize, seed: u64| crate::random::Stream::new(seed, "steady").normals(count);
-        for (columns, depth) in [(3, 16), (4, 32), (8, 16), (16, 16), (8, 896), (24, 896), (64, 64), (256, 32), (300, 128), (128, 384)] {
+        for (columns, depth) in
+            [(3, 16), (4, 32), (8, 16), (16, 16), (8, 896), (24, 896), (64, 64), (256, 32), (300, 128), (128, 384)]
+        {
             let (left, right) = (numbers(200 * depth, 1), numbers(columns * depth, 2));
             let product = |rows: Range<usize>, accumulate: bool| {
                 let mut result = vec![0.5; rows.len() * columns];
@@ -232,10 +234,10 @@ mod tests {
             for accumulate in [false, true] {
                 let whole = product(0..200, accumulate);
                 for rows in [0..1, 3..5, 7..12, 1..18, 0..40, 60..130, 5..199] {
-                    let same = product(rows.clone(), accumulate).iter().map(|number| number.to_bits()).eq(whole
-                        [rows.start * columns..rows.end * columns]
+                    let same = product(rows.clone(), accumulate)
                         .iter()
-                        .map(|number| number.to_bits()));
+                        .map(|number| number.to_bits())
+                        .eq(whole[rows.start * columns..rows.end * columns].iter().map(|number| number.to_bits()));
                     assert!(same, "{rows:?} of 200 rows, {columns} columns, depth {depth}, adding: {accumulate}");
                 }
             }

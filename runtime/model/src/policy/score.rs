@@ -52,7 +52,17 @@ impl Scored {
             mean_logprob: taps.mean_logprob.is_some(),
             top_one: taps.top_one.is_some(),
         };
-        Self { view, rows, taps, generation, asked, temperature: 1.0, dropout: None, pass: None, patches: Patches::default() }
+        Self {
+            view,
+            rows,
+            taps,
+            generation,
+            asked,
+            temperature: 1.0,
+            dropout: None,
+            pass: None,
+            patches: Patches::default(),
+        }
     }
 
     /// Bytes of activations that wait for a backward pass.

@@ -339,7 +339,8 @@ impl Fields<'_> {
             }
             _ => {}
         }
-        let further = self.object.iter().filter(|(name, value)| !TEMPLATE_FIELDS.contains(&name.as_str()) && !value.is_null());
+        let further =
+            self.object.iter().filter(|(name, value)| !TEMPLATE_FIELDS.contains(&name.as_str()) && !value.is_null());
         let fields = further.map(|(name, value)| (name.clone(), text_of(value))).collect();
         self.object.remove("answer");
         Ok(Content::Prompt(prompt, fields))

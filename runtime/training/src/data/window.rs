@@ -41,7 +41,8 @@ pub fn window(data: &Dataset, places: &[Vec<usize>]) -> Result<Window, Error> {
         size += batch.size;
         for (side, rows) in &batch.sides {
             *targets.entry(side.clone()).or_default() += narrow(rows.targets());
-            *predicted.entry(side.clone()).or_default() += rows.ids.iter().map(|ids| narrow(ids.len()).saturating_sub(1)).sum::<u32>();
+            *predicted.entry(side.clone()).or_default() +=
+                rows.ids.iter().map(|ids| narrow(ids.len()).saturating_sub(1)).sum::<u32>();
             window.tokens += rows.tokens() as u64;
         }
     }

@@ -132,7 +132,8 @@ fn parse(bytes: &[u8]) -> Option<Vec<(Key, Vec<f32>)>> {
     while !rest.is_empty() {
         let (key, after) = rest.split_first_chunk::<32>()?;
         let (length, after) = after.split_first_chunk::<4>()?;
-        let (values, after) = after.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?.checked_mul(4)?)?;
+        let (values, after) =
+            after.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?.checked_mul(4)?)?;
         let number = |bytes: &[u8]| bytes.try_into().map(f32::from_le_bytes).unwrap_or(f32::NAN);
         entries.push((*key, values.chunks_exact(4).map(number).collect()));
         rest = after;
