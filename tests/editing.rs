@@ -158,7 +158,7 @@ fn an_abliteration_can_be_an_adapter_or_the_direction_alone() {
 #[test]
 fn an_abliteration_without_prompts_to_judge_by_says_what_is_missing() {
     let (report, _) = given("abliterate", &[], ["harmful", "harmless"], 1);
-    assert!(report.unwrap_err().to_string().contains("kept out"));
+    assert!(report.unwrap_err().to_string().contains("kept out:"));
     let (report, asked) = given("abliterate", &[("divergence", "0.001"), ("hold-out", "2")], ["harmful", "harmless"], 2);
     assert!(report.unwrap_err().to_string().contains("raise `divergence`"));
     assert!(asked.lock().unwrap().projected.is_empty());

@@ -8,4 +8,4 @@ mod trial;
 pub use component::{majority, principal, separation};
 pub use means::{Means, projected};
 pub use refusal::{Refusal, refusal};
-pub use trial::{Trial, ablated};
+pub use trial::{Trial, Verdict, ablated};

@@ -166,7 +166,14 @@ impl Running {
 
     /// Lets the method close, after the last step.
     pub(super) fn close(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
-        let report = self.session.finish().map_err(|error| self.explained(error.into()))?;
+        let finished = self.session.finish();
+        if finished.is_err() {
+            // What the method found on the way may say why it gave up.
+            for line in self.session.last_lines().to_vec() {
+                observer.event(Event::Log { step: self.step, line: &line });
+            }
+        }
+        let report = finished.map_err(|error| self.explained(error.into()))?;
         let mut tally = Tally::default();
         tally.add(&report.metrics);
         self.closing = tally.numbers(&self.plan.method.package.manifest.metrics);

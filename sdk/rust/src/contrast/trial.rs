@@ -1,5 +1,7 @@
 //! Prompts kept out of a mean, and what becomes of them when a direction of the stream is added or removed.
 
+use std::fmt;
+
 use super::refusal::{Refusal, refusal};
 use crate::hidden::{Site, layers};
 use crate::model::{divergence, policy, reference};
@@ -10,11 +12,27 @@ use crate::{Result, Rows, Tensor, text};
 /// Harmful and harmless prompts, and the tokens that refusals begin with.
 #[derive(Default)]
 pub struct Trial {
-    /// Prompts that the model refuses.
-    pub harmful: Vec<Rows>,
-    /// Prompts that it answers.
-    pub harmless: Vec<Rows>,
+    harmful: Vec<Rows>,
+    harmless: Vec<Rows>,
     begins: Vec<u32>,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { bypass, induced, moved } = self;
+        write!(formatter, "bypass {bypass:+.2}, induced {induced:+.2}, KL {moved:.3}")
+    }
+}
+
+/// What a direction does to the prompts of a trial.
+#[derive(Clone, Copy, Debug)]
+pub struct Verdict {
+    /// The refusal score of harmful prompts without it.
+    pub bypass: f32,
+    /// The refusal score of harmless prompts with it added.
+    pub induced: f32,
+    /// The KL from the reference on harmless prompts without it.
+    pub moved: f32,
 }
 
 impl Trial {
@@ -25,6 +43,12 @@ impl Trial {
         let begins = refusals.split('|').map(|text| Ok(text::encode(text)?.first().copied()));
         let begins = begins.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
         Ok(Self { begins, ..Self::default() })
+    }
+
+    /// Keeps prompts, harmful and harmless ones; either may be empty.
+    pub fn keep(&mut self, [harmful, harmless]: [Rows; 2]) {
+        self.harmful.extend((harmful.count() > 0).then_some(harmful));
+        self.harmless.extend((harmless.count() > 0).then_some(harmless));
     }
 
     /// Whether there are prompts of both kinds.
@@ -38,11 +62,14 @@ impl Trial {
         refusal(&policy(), &self.harmful, &self.begins)
     }
 
-    /// The refusal score of harmless prompts while the direction is added at a layer's input.
+    /// What a direction does: added at a layer's input, and removed everywhere.
     #[track_caller]
-    pub fn induced(&self, layer: u32, direction: &Tensor) -> Result<f32> {
-        let _added = patch::add(&[layer], Site::ResidualBefore, direction, 1.0, false)?;
-        Ok(refusal(&policy(), &self.harmless, &self.begins)?.score)
+    pub fn verdict(&self, layer: u32, direction: &Tensor) -> Result<Verdict> {
+        let added = patch::add(&[layer], Site::ResidualBefore, direction, 1.0, false)?;
+        let induced = refusal(&policy(), &self.harmless, &self.begins)?.score;
+        drop(added);
+        let _removed = ablated(direction)?;
+        Ok(Verdict { bypass: self.refusal()?.score, induced, moved: self.moved()? })
     }
 
     /// How far the policy has moved from the reference on harmless prompts: the mean KL of the next token.
