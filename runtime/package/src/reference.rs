@@ -24,22 +24,23 @@ pub enum Reference {
 
 impl Reference {
     /// Reads what a person wrote; relative paths start at `base`. A name without a slash is a
-    /// built-in method first. Errors: neither a built-in method nor an existing path.
+    /// built-in method first, then a built-in verifier. Errors: neither a built-in method nor an existing path.
     pub fn parse(text: &str, base: &Path) -> Result<Self, Error> {
-        Self::among(builtin::list(), text, base)
+        Self::among([builtin::list(), builtin::verifiers()], text, base)
     }
 
     /// The same for a verifier. Errors: neither a built-in verifier nor an existing path.
     pub fn verifier(text: &str, base: &Path) -> Result<Self, Error> {
-        Self::among(builtin::verifiers(), text, base).map_err(|error| match error {
+        Self::among([builtin::verifiers(), builtin::list()], text, base).map_err(|error| match error {
             Error::NoMethod { name, nearest } => Error::NoVerifier { name, nearest },
             error => error,
         })
     }
 
-    fn among(list: &'static [Builtin], text: &str, base: &Path) -> Result<Self, Error> {
-        if let Some(method) = list.iter().find(|builtin| builtin.name == text) {
-            return Ok(Self::Builtin(method));
+    /// The first list is what is wanted; what is found in the second is for the caller to refuse by name.
+    fn among(lists: [&'static [Builtin]; 2], text: &str, base: &Path) -> Result<Self, Error> {
+        if let Some(found) = lists.iter().copied().flatten().find(|builtin| builtin.name == text) {
+            return Ok(Self::Builtin(found));
         }
         let path = base.join(text);
         if path.is_dir() {
@@ -50,7 +51,7 @@ impl Reference {
             fs::metadata(&path).map_err(Error::file("find", &path))?;
             return Ok(Self::File(path));
         }
-        let known = list.iter().map(|method| method.name);
+        let known = lists[0].iter().map(|method| method.name);
         Err(Error::NoMethod { name: text.to_owned(), nearest: nearest(text, known).map(str::to_owned) })
     }
 

@@ -52,5 +52,5 @@ fn same(gold: &Node, answer: &Node) -> bool {
 }
 
 fn near(left: f64, right: f64) -> bool {
-    (left - right).abs() <= 1e-12 * left.abs().max(right.abs())
+    left.is_finite() && right.is_finite() && (left - right).abs() <= 1e-12 * left.abs().max(right.abs())
 }

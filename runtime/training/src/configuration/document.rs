@@ -163,10 +163,15 @@ fn insert(tree: &mut Map<String, Value>, path: &[String], value: Value) -> Optio
         tree.insert(first.clone(), value);
         return Some(());
     }
-    let next = tree.entry(first.clone()).or_insert_with(|| Value::Object(Map::new()));
-    match (next, rest) {
+    let listed = rest.len() > 1 && rest[0].parse::<usize>().is_ok();
+    let empty = || if listed { Value::Array(Vec::new()) } else { Value::Object(Map::new()) };
+    match (tree.entry(first.clone()).or_insert_with(empty), rest) {
         (Value::Array(items), [place, rest @ ..]) if !rest.is_empty() => {
-            insert(items.get_mut(place.parse::<usize>().ok()?)?.as_object_mut()?, rest, value)
+            let place = place.parse::<usize>().ok()?;
+            if place == items.len() {
+                items.push(Value::Object(Map::new()));
+            }
+            insert(items.get_mut(place)?.as_object_mut()?, rest, value)
         }
         (next, rest) => insert(next.as_object_mut()?, rest, value),
     }

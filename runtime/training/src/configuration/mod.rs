@@ -264,6 +264,21 @@ mod tests {
     }
 
     #[test]
+    fn verifiers_are_a_list_and_a_wrong_key_of_one_is_shown_at_its_own_line() {
+        let list = "[[verifier]]\nuse = \"number\"\n[[verifier]]\nuse = \"text\"\nweight = \"x\"\nmax-lines = 3\n";
+        let error = complaint(&format!("{GOOD}{list}"), &[]);
+        assert_eq!(error.what, "`verifier.1.weight` is text, a number is wanted");
+        assert!(error.place.unwrap().starts_with("run.toml:12:"));
+
+        let settings = read(&format!("{GOOD}{list}"), &["verifier.1.weight=0.5", "verifier.2.use=exact"]).unwrap();
+        let weights: Vec<f64> = settings.file.verifier.iter().map(|verifier| verifier.weight).collect();
+        assert_eq!(weights, [1.0, 0.5, 1.0]);
+        assert_eq!(settings.file.verifier[1].settings["max-lines"], 3);
+        assert_eq!(settings.spot("verifier.1.max-lines", Half::Key).unwrap().line.unwrap().0, 13);
+        assert!(complaint(&format!("{GOOD}[[verifier]]\nweight = 2\n"), &[]).what.contains("`verifier.0.use` is missing"));
+    }
+
+    #[test]
     fn targets_are_one_word_or_a_list() {
         let targets = |value: &str| read(GOOD, &[value]).unwrap().file.train.adapter.targets;
 

@@ -227,9 +227,10 @@ mod tests {
 
     #[test]
     fn rewards_that_are_normalised_first_weigh_alike_whatever_their_size() {
-        let rewards = Rewards::new(&[0.0, 100.0, 1.0, 0.0, 1.0, 200.0, 0.0, 300.0], &[1.0, 1.0], 2);
+        let rewards = Rewards::new(&[1.0, 0.0, 0.0, 0.0, 0.0, 500.0, 0.0, 1000.0], &[1.0, 1.0], 2);
         let found = advantage(Scale::Group, Combination::NormaliseThenSum).of(&rewards);
-        assert!((found[0] + found[1]).abs() < 1e-3 && found.iter().all(|value| value.abs() < 0.01), "{found:?}");
+        let wanted = [0.8659, -0.8659, -0.8660, 0.8660];
+        assert!(found.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() < 2e-4), "{found:?}");
     }
 
     #[test]

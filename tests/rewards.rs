@@ -1,0 +1,138 @@
+//! Claims about the built-in verifiers: what each gives for what text, through the real components.
+//!
+//! The rows of `golden/methods/rewards.jsonl` hold the reference's reward functions (TRL 1.16.0 with
+//! math-verify 0.9.0) where there is one; lengths count words here, tokens there. And about the wall
+//! around verifiers: whatever one does, there is a verdict or a word for what it did.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_json::{Map, Value as Json, json};
+use tunebox_package::{Reference, Value as Given, builtin, resolve_settings};
+use tunebox_sandbox::{Engine, Error, Judge, Value, Verdict, VerifierLimits};
+
+/// One line of the file.
+#[derive(Deserialize)]
+struct Row {
+    verifier: String,
+    settings: Map<String, Json>,
+    answer: String,
+    completion: String,
+    reward: Option<f64>,
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+fn value(value: Given) -> Value {
+    match value {
+        Given::Boolean(value) => Value::Boolean(value),
+        Given::Integer(value) => Value::Integer(value),
+        Given::Number(value) => Value::Number(value),
+        Given::Text(value) => Value::Text(value),
+    }
+}
+
+fn judge(engine: &Engine, name: &str, settings: &Map<String, Json>) -> Result<Judge, Error> {
+    let package = Reference::verifier(name, &root()).unwrap().open().unwrap();
+    let settings = resolve_settings(&package.manifest, &toml::Table::try_from(settings).unwrap()).unwrap();
+    let settings: Vec<_> = settings.into_iter().map(|(name, given)| (name, value(given))).collect();
+    Judge::new(engine.admit_verifier(&package.bytes, name, &VerifierLimits::default())?, &settings)
+}
+
+#[test]
+fn every_verifier_gives_what_the_table_says() {
+    let engine = Engine::new().unwrap();
+    let text = std::fs::read_to_string(root().join("tests/golden/methods/rewards.jsonl")).unwrap();
+    let (mut seen, mut wrong) = (BTreeSet::new(), Vec::new());
+    for line in text.lines() {
+        let row: Row = serde_json::from_str(line).unwrap();
+        let mut judge = judge(&engine, &row.verifier, &row.settings).unwrap();
+        let verdict = judge.verdict("", &row.completion, &row.answer);
+        let right = match (&verdict, row.reward) {
+            (Verdict::Value(found), Some(wanted)) => (f64::from(*found) - wanted).abs() <= 1e-6,
+            (Verdict::Abstained, None) => true,
+            _ => false,
+        };
+        if !right {
+            let (verifier, answer) = (&row.verifier, &row.answer);
+            let shown: String = row.completion.chars().take(60).collect();
+            wrong.push(format!("{verifier} {:?}: `{answer}` | `{shown}`: {verdict:?}, wanted {:?}", row.settings, row.reward));
+        }
+        seen.insert(row.verifier);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(builtin::verifiers().iter().all(|verifier| seen.contains(verifier.name)), "a verifier without a row");
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused_with_the_verifiers_words() {
+    let engine = Engine::new().unwrap();
+    let cases = BTreeMap::from([
+        ("pattern", (json!({ "pattern": "(" }), "no regular expression")),
+        ("json", (json!({ "schema": "{\"$ref\": \"#\"}" }), "uses `$ref`")),
+        ("text", (json!({}), "nothing to check")),
+        ("overlong", (json!({ "length": 5, "buffer": 6 }), "must not be larger")),
+    ]);
+    for (name, (settings, wanted)) in cases {
+        let error = judge(&engine, name, settings.as_object().unwrap()).err().unwrap().to_string();
+        assert!(error.contains(wanted), "{name}: {error}");
+    }
+}
+
+/// A verifier written as text; `body` is what `verify` does.
+fn hostile(body: &str) -> Vec<u8> {
+    let module = format!(
+        r#"(module (memory (export "memory") 1) (global $top (mut i32) (i32.const 4096))
+          (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+            (global.get $top) (global.set $top (i32.add (global.get $top) (local.get 3))))
+          (func (export "tunebox:method/verify@0.1.0#init") (param i32 i32) (result i32) (i32.const 0))
+          (func $again (export "tunebox:method/verify@0.1.0#verify") (param i32 i32 i32 i32 i32 i32) (result i32) {body}))"#
+    );
+    let mut module = wat::parse_str(module).unwrap();
+    let mut resolve = wit_parser::Resolve::default();
+    let (package, _) = resolve.push_dir(root().join("wit")).unwrap();
+    let world = resolve.select_world(&[package], Some("verifier")).unwrap();
+    wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8).unwrap();
+    wit_component::ComponentEncoder::default().validate(true).module(&module).unwrap().encode().unwrap()
+}
+
+#[test]
+fn whatever_a_verifier_does_there_is_a_verdict() {
+    let engine = Engine::new().unwrap();
+    let limits = VerifierLimits { seconds: 0.1, linear_memory: 1 << 20, ..VerifierLimits::default() };
+    let some = |number: &str| format!("(i32.store8 (i32.const 16) (i32.const 1)) (f32.store (i32.const 20) {number}) (i32.const 16)");
+    let again = format!("(call $again {})", "(local.get 0) ".repeat(6));
+    for (body, wanted) in [
+        ("(loop $on (br $on)) (unreachable)".to_owned(), "it took longer than 0.1 s"),
+        ("(unreachable)".to_owned(), "it gave up"),
+        (again, "it ran out of stack"),
+        ("(memory.grow (i32.const 100))".to_owned(), "it may use 1.0 MiB of memory"),
+        ("(i32.const -8)".to_owned(), "memory"),
+        (some("(f32.const nan)"), "its verdict is NaN"),
+        (some("(f32.const inf)"), "its verdict is inf"),
+    ] {
+        let verifier = engine.admit_verifier(&hostile(&body), "hostile", &limits).unwrap();
+        let mut judge = Judge::new(verifier, &[]).unwrap();
+        for _ in 0..2 {
+            let verdict = judge.verdict("a", "b", "c");
+            let Verdict::Failed(reason) = &verdict else { panic!("{body}: {verdict:?}") };
+            assert!(reason.contains(wanted), "{body}: {reason}");
+        }
+    }
+    let mut honest = Judge::new(engine.admit_verifier(&hostile(&some("(f32.const 0.5)")), "honest", &limits).unwrap(), &[]).unwrap();
+    assert_eq!(honest.verdict("a", "b", "c"), Verdict::Value(0.5));
+}
+
+#[test]
+fn a_verifier_that_asks_for_anything_is_refused_and_so_is_a_method_in_its_place() {
+    let engine = Engine::new().unwrap();
+    let method = Reference::parse("grpo", &root()).unwrap().open().unwrap();
+    let refusal = engine.admit_verifier(&method.bytes, "grpo", &VerifierLimits::default()).err().unwrap();
+    assert!(matches!(&refusal, Error::VerifierImports { import, .. } if import.starts_with("tunebox:method/")), "{refusal}");
+    let small = VerifierLimits { component_bytes: 100, ..VerifierLimits::default() };
+    assert!(matches!(engine.admit_verifier(&method.bytes, "grpo", &small).err(), Some(Error::TooLarge { .. })));
+}
