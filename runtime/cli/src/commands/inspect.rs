@@ -69,7 +69,8 @@ fn text(package: &Package, imports: &[String]) -> Result<String, Failure> {
     row("size", bytes(package.bytes.len() as u64));
     row("digest", format!("sha256:{}", package.digest));
     row("contract", format!("tunebox:method@{}", manifest.interface));
-    row("data", manifest.shape.clone());
+    let whole = if manifest.batch.is_micro() { "" } else { ", all records of an update at once" };
+    row("data", format!("{}{whole}", manifest.shape));
     row("metrics", manifest.metrics.join(", "));
     lines.push("\nIt asks for, and so it may:".into());
     for import in imports {
