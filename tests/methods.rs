@@ -356,7 +356,7 @@ fn table(method: &str) -> String {
 
 #[test]
 fn the_settings_on_the_pages_are_those_of_the_manifests() {
-    for method in ["dpo", "orpo", "cpo", "kto"] {
+    for method in ["dpo", "orpo", "cpo", "kto", "abliterate", "steer"] {
         let path = format!("methods/{method}/README.md");
         let page = std::fs::read_to_string(root().join(&path)).unwrap();
         assert_file(&path, &between(&page, "settings", &table(method)));
