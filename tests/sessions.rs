@@ -446,3 +446,31 @@ fn rows_stay_valid_after_their_batch_is_gone() {
     session.step(batch()).unwrap();
     assert_eq!(session.step(batch()).unwrap().metrics, [("loss".to_owned(), 2.0, Combine::Mean)]);
 }
+
+/// Imports of a guest that patches; `$patch` makes one.
+const PATCHING: &str = r#"
+(import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
+(import "tunebox:method/patch@0.1.0" "ablate" (func $ablate (param i32 i32 i32 i32 i32)))
+(import "tunebox:method/patch@0.1.0" "[resource-drop]patch" (func $drop-patch (param i32)))
+(data (i32.const 256) "\03\00\00\00\00\00\00\00")
+(func $patch (result i32)
+  (call $ones (i32.const 256) (i32.const 1) (i32.const 5) (i32.const 64))
+  (call $ablate (i32.const 260) (i32.const 1) (i32.const 1) (call $handle) (i32.const 64))
+  (call $handle))
+"#;
+
+#[test]
+fn a_patch_is_active_as_long_as_its_handle_and_no_longer_than_the_session() {
+    let step = "(func $step (param $batch i32) (result i32)
+      (call $drop-patch (call $patch))
+      (drop (call $patch))
+      (call $done))";
+    let (mut session, diary) = start(&format!("{PATCHING}{step}"), settings());
+    session.step(batch()).unwrap();
+    {
+        let diary = diary.lock().unwrap();
+        assert_eq!((diary.patches, diary.unpatched.as_slice(), diary.cleared), (2, &[1][..], 0));
+    }
+    drop(session);
+    assert_eq!(diary.lock().unwrap().cleared, 1);
+}

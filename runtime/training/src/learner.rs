@@ -304,6 +304,23 @@ mod tests {
     }
 
     #[test]
+    fn directions_read_at_different_places_are_not_published_together() {
+        use tunebox_model::stream::{Site, Token};
+        use tunebox_sandbox::Editing;
+
+        let direction = |layer, site| {
+            let (token, vector) = (Token::FromEnd(0), vec![1.0; 16]);
+            Direction { layer, site, token, vector, coefficient: 1.0 }
+        };
+        let mut student = student(false);
+        student.publish(direction(0, Site::ResidualAfter)).unwrap();
+        student.publish(direction(0, Site::MlpOutput)).unwrap();
+        assert!(student.publish(direction(1, Site::ResidualAfter)).unwrap_err().to_string().contains("one site"));
+        student.publish(direction(1, Site::MlpOutput)).unwrap();
+        assert_eq!(student.published.len(), 2);
+    }
+
+    #[test]
     fn a_snapshot_put_back_holds_the_numbers_that_it_was_taken_with() {
         let mut student = student(false);
         push(&student, 1.0);

@@ -51,3 +51,38 @@ pub(crate) fn restore(folder: &Path) -> Result<BTreeMap<usize, Direction>, Error
     let direction = |(layer, vector)| (layer, Direction { layer, site, token, vector, coefficient });
     Ok(vectors.layers.into_iter().map(direction).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn direction(layer: usize, token: Token) -> (usize, Direction) {
+        let vector = vec![0.5, -1.5, layer as f32];
+        (layer, Direction { layer, site: Site::ResidualAfter, token, vector, coefficient: 2.5 })
+    }
+
+    #[test]
+    fn directions_survive_a_checkpoint_with_where_they_were_read() {
+        for token in [Token::FromEnd(3), Token::TargetMean] {
+            let folder = tempfile::tempdir().unwrap();
+            let published = BTreeMap::from([direction(0, token), direction(7, token)]);
+            save(&published, folder.path()).unwrap();
+            assert_eq!(restore(folder.path()).unwrap(), published);
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_without_directions_has_none() {
+        let folder = tempfile::tempdir().unwrap();
+        save(&BTreeMap::new(), folder.path()).unwrap();
+        assert!(!folder.path().join(FILE).exists() && restore(folder.path()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn directions_that_do_not_say_where_they_were_read_are_no_checkpoint() {
+        let folder = tempfile::tempdir().unwrap();
+        let layers = BTreeMap::from([(1, vec![1.0])]);
+        Vectors { layers, ..Vectors::default() }.save(&folder.path().join(FILE)).unwrap();
+        assert!(restore(folder.path()).is_err());
+    }
+}
