@@ -60,7 +60,10 @@ fn every_verifier_gives_what_the_table_says() {
         if !right {
             let (verifier, answer) = (&row.verifier, &row.answer);
             let shown: String = row.completion.chars().take(60).collect();
-            wrong.push(format!("{verifier} {:?}: `{answer}` | `{shown}`: {verdict:?}, wanted {:?}", row.settings, row.reward));
+            wrong.push(format!(
+                "{verifier} {:?}: `{answer}` | `{shown}`: {verdict:?}, wanted {:?}",
+                row.settings, row.reward
+            ));
         }
         seen.insert(row.verifier);
     }
@@ -104,7 +107,9 @@ fn hostile(body: &str) -> Vec<u8> {
 fn whatever_a_verifier_does_there_is_a_verdict() {
     let engine = Engine::new().unwrap();
     let limits = VerifierLimits { seconds: 0.1, linear_memory: 1 << 20, ..VerifierLimits::default() };
-    let some = |number: &str| format!("(i32.store8 (i32.const 16) (i32.const 1)) (f32.store (i32.const 20) {number}) (i32.const 16)");
+    let some = |number: &str| {
+        format!("(i32.store8 (i32.const 16) (i32.const 1)) (f32.store (i32.const 20) {number}) (i32.const 16)")
+    };
     let again = format!("(call $again {})", "(local.get 0) ".repeat(6));
     for (body, wanted) in [
         ("(loop $on (br $on)) (unreachable)".to_owned(), "it took longer than 0.1 s"),
@@ -123,7 +128,8 @@ fn whatever_a_verifier_does_there_is_a_verdict() {
             assert!(reason.contains(wanted), "{body}: {reason}");
         }
     }
-    let mut honest = Judge::new(engine.admit_verifier(&hostile(&some("(f32.const 0.5)")), "honest", &limits).unwrap(), &[]).unwrap();
+    let mut honest =
+        Judge::new(engine.admit_verifier(&hostile(&some("(f32.const 0.5)")), "honest", &limits).unwrap(), &[]).unwrap();
     assert_eq!(honest.verdict("a", "b", "c"), Verdict::Value(0.5));
 }
 
@@ -132,7 +138,10 @@ fn a_verifier_that_asks_for_anything_is_refused_and_so_is_a_method_in_its_place(
     let engine = Engine::new().unwrap();
     let method = Reference::parse("grpo", &root()).unwrap().open().unwrap();
     let refusal = engine.admit_verifier(&method.bytes, "grpo", &VerifierLimits::default()).err().unwrap();
-    assert!(matches!(&refusal, Error::VerifierImports { import, .. } if import.starts_with("tunebox:method/")), "{refusal}");
+    assert!(
+        matches!(&refusal, Error::VerifierImports { import, .. } if import.starts_with("tunebox:method/")),
+        "{refusal}"
+    );
     let small = VerifierLimits { component_bytes: 100, ..VerifierLimits::default() };
     assert!(matches!(engine.admit_verifier(&method.bytes, "grpo", &small).err(), Some(Error::TooLarge { .. })));
 }

@@ -44,7 +44,7 @@ pub(crate) struct GivenRollout {
 
 impl GivenRollout {
     /// A learner and what arrives at it.
-    pub(crate) fn new(rollout: Rollout) -> (Box<dyn Learner>, Arrived) {
+    pub(crate) fn with_arrivals(rollout: Rollout) -> (Box<dyn Learner>, Arrived) {
         let arrived = Arrived::default();
         let learner = Self { rollout, arrived: arrived.clone(), updates: 0, accumulated: false };
         (Box::new(learner), arrived)

@@ -5,9 +5,7 @@
 //! its group (DAPO: a wider clip upwards, groups without a signal and completions that were cut left out).
 
 use tunebox::learn;
-use tunebox::policy_gradient::{
-    Advantage, Divergence, Kept, Objective, Rollout, Sampling, Tokens, report_clipping,
-};
+use tunebox::policy_gradient::{Advantage, Divergence, Kept, Objective, Rollout, Sampling, Tokens, report_clipping};
 use tunebox::prelude::*;
 
 /// Learning from verifiable rewards, and what people may set about it.
@@ -74,7 +72,13 @@ impl Method for Verified {
 
 impl Verified {
     /// One gradient on the completions of a rollout; `old` is ℓ_old once there was one.
-    fn learn(&self, rollout: &Rollout, kept: &Kept, reference: Option<&Tensor>, old: &mut Option<Tensor>) -> Result<()> {
+    fn learn(
+        &self,
+        rollout: &Rollout,
+        kept: &Kept,
+        reference: Option<&Tensor>,
+        old: &mut Option<Tensor>,
+    ) -> Result<()> {
         let scores = score_for_learning(&rollout.rows, Taps::ENTROPY, self.sampling.temperature)?;
         let logprob = scores.logprob(); // [rows, width]
         rollout.report_difference(&logprob, old.as_ref());

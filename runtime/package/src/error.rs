@@ -133,7 +133,9 @@ impl Explain for Error {
         match self {
             Self::File { source, .. } => Some(source.to_string()),
             Self::TooLarge { size, limit, .. } => Some(format!("it has {size} bytes, a method may have {limit}")),
-            Self::NoMethod { .. } | Self::NoVerifier { .. } => Some("it is neither built in nor the path of a folder or a `.wasm` file".into()),
+            Self::NoMethod { .. } | Self::NoVerifier { .. } => {
+                Some("it is neither built in nor the path of a folder or a `.wasm` file".into())
+            }
             _ => self.inner().and_then(Explain::why),
         }
     }

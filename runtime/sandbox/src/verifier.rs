@@ -70,8 +70,7 @@ impl Engine {
         let linker = wasmtime::component::Linker::new(component.engine());
         let ready = linker.instantiate_pre(&component).and_then(VerifierPre::new);
         let difference = |error: wasmtime::Error| printable(&format!("{error:#}"), MESSAGE_BYTES);
-        let ready =
-            ready.map_err(|error| Error::Mismatch { method: name.clone(), difference: difference(error) })?;
+        let ready = ready.map_err(|error| Error::Mismatch { method: name.clone(), difference: difference(error) })?;
         Ok(Verifier { name, ready, limits: limits.clone() })
     }
 }

@@ -37,7 +37,11 @@ impl Setting {
                     "high" => &mut setting.high,
                     "above" => &mut setting.above,
                     "below" => &mut setting.below,
-                    _ => return Err(entry.error("a setting knows `default`, `low`, `high`, `above`, `below` and `flatten`")),
+                    _ => {
+                        return Err(
+                            entry.error("a setting knows `default`, `low`, `high`, `above`, `below` and `flatten`")
+                        );
+                    }
                 };
                 *place = Some(number(&value)?);
                 Ok(())

@@ -5,10 +5,34 @@ use serde_json::{Map, Value};
 /// Every keyword that is understood. Another one is an error: a rule that is passed over would be
 /// worth a reward that nobody meant.
 const KEYWORDS: [&str; 28] = [
-    "$schema", "title", "description", "default", "examples", "type", "enum", "const", "minimum", "maximum",
-    "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "minItems", "maxItems",
-    "uniqueItems", "items", "properties", "required", "additionalProperties", "minProperties", "maxProperties",
-    "allOf", "anyOf", "oneOf", "not",
+    "$schema",
+    "title",
+    "description",
+    "default",
+    "examples",
+    "type",
+    "enum",
+    "const",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "items",
+    "properties",
+    "required",
+    "additionalProperties",
+    "minProperties",
+    "maxProperties",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
 ];
 
 /// Schemas within schemas.

@@ -16,7 +16,20 @@ pub(crate) enum Token {
 
 /// Commands that say nothing about the value.
 const IDLE: [&str; 14] = [
-    "left", "right", "displaystyle", "big", "Big", "bigl", "bigr", "quad", "qquad", "limits", "mathrm", "mathbf", "bigg", "Bigg",
+    "left",
+    "right",
+    "displaystyle",
+    "big",
+    "Big",
+    "bigl",
+    "bigr",
+    "quad",
+    "qquad",
+    "limits",
+    "mathrm",
+    "mathbf",
+    "bigg",
+    "Bigg",
 ];
 
 /// The tokens of a text; nothing for text that is no mathematics.
@@ -48,7 +61,8 @@ fn plain(c: char) -> Option<char> {
         '−' | '–' => '-',
         '×' | '·' => '*',
         '÷' => '/',
-        '+' | '-' | '*' | '/' | '^' | '(' | ')' | '[' | ']' | '{' | '}' | ',' | ';' | '=' | '<' | '>' | '≤' | '≥' | '%' => c,
+        '+' | '-' | '*' | '/' | '^' | '(' | ')' | '[' | ']' | '{' | '}' | ',' | ';' | '=' | '<' | '>' | '≤' | '≥'
+        | '%' => c,
         _ => return None,
     })
 }
@@ -105,7 +119,11 @@ fn number(characters: &[char], at: usize, tokens: &mut Vec<Token>) -> Option<usi
         if digit(end) {
             text.push(characters[end]);
             end += 1;
-        } else if characters.get(end) == Some(&',') && !text.is_empty() && (1..=3).all(|ahead| digit(end + ahead)) && !digit(end + 4) {
+        } else if characters.get(end) == Some(&',')
+            && !text.is_empty()
+            && (1..=3).all(|ahead| digit(end + ahead))
+            && !digit(end + 4)
+        {
             end += 1;
         } else {
             break;

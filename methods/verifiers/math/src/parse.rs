@@ -73,10 +73,14 @@ fn items(tokens: &[Token]) -> Option<Vec<Value>> {
 /// An expression, an equation with one name on its left, or a chain of inequalities.
 fn related(tokens: &[Token]) -> Option<Value> {
     let relation = |token: &Token| matches!(token, Token::Symbol('=' | '<' | '>' | '≤' | '≥'));
-    let signs: Vec<char> = tokens.iter().filter(|token| relation(token)).filter_map(|token| match token {
-        Token::Symbol(sign) => Some(*sign),
-        _ => None,
-    }).collect();
+    let signs: Vec<char> = tokens
+        .iter()
+        .filter(|token| relation(token))
+        .filter_map(|token| match token {
+            Token::Symbol(sign) => Some(*sign),
+            _ => None,
+        })
+        .collect();
     let parts = split(tokens, relation);
     match (signs.as_slice(), parts.as_slice()) {
         ([], [whole]) => expression(whole).map(Value::Expression),
@@ -92,7 +96,9 @@ fn related(tokens: &[Token]) -> Option<Value> {
 
 fn interval(first: char, second: char, low: Node, high: Node) -> Option<Value> {
     match (first, second) {
-        ('<' | '≤', '<' | '≤') => Some(Value::Interval { low, low_in: first == '≤', high, high_in: second == '≤' }),
+        ('<' | '≤', '<' | '≤') => {
+            Some(Value::Interval { low, low_in: first == '≤', high, high_in: second == '≤' })
+        }
         ('>' | '≥', '>' | '≥') => {
             Some(Value::Interval { low: high, low_in: second == '≥', high: low, high_in: first == '≥' })
         }
@@ -211,7 +217,10 @@ impl Reader<'_> {
 
     /// Whether an atom begins here, so that two stand side by side.
     fn begins(&self) -> bool {
-        matches!(self.peek(), Some(Token::Number(_) | Token::Name(_) | Token::Fraction | Token::Root | Token::Symbol('(' | '{')))
+        matches!(
+            self.peek(),
+            Some(Token::Number(_) | Token::Name(_) | Token::Fraction | Token::Root | Token::Symbol('(' | '{'))
+        )
     }
 
     fn peek(&self) -> Option<&Token> {

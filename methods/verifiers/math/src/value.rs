@@ -22,10 +22,19 @@ pub(crate) enum Value {
     /// A number followed by a percent sign.
     Percent(Node),
     /// In brackets, in order: a tuple or an interval.
-    List { open: char, items: Vec<Value>, close: char },
+    List {
+        open: char,
+        items: Vec<Value>,
+        close: char,
+    },
     Set(Vec<Value>),
     /// From an inequality; whether each end belongs to it.
-    Interval { low: Node, low_in: bool, high: Node, high_in: bool },
+    Interval {
+        low: Node,
+        low_in: bool,
+        high: Node,
+        high_in: bool,
+    },
     /// `variable = value`.
     Equation(String, Box<Value>),
     Words(String),
@@ -51,9 +60,10 @@ impl Node {
             Self::Number(_) => false,
             Self::Variable(_) => true,
             Self::Negate(node) => node.varies(),
-            Self::Add(left, right) | Self::Multiply(left, right) | Self::Divide(left, right) | Self::Power(left, right) => {
-                left.varies() || right.varies()
-            }
+            Self::Add(left, right)
+            | Self::Multiply(left, right)
+            | Self::Divide(left, right)
+            | Self::Power(left, right) => left.varies() || right.varies(),
         }
     }
 }

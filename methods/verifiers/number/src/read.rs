@@ -99,7 +99,11 @@ fn digits(text: &str, at: usize) -> Option<(usize, f64)> {
         if digit(end) {
             plain.push(bytes[end] as char);
             end += 1;
-        } else if bytes.get(end) == Some(&b',') && !plain.is_empty() && (1..=3).all(|ahead| digit(end + ahead)) && !digit(end + 4) {
+        } else if bytes.get(end) == Some(&b',')
+            && !plain.is_empty()
+            && (1..=3).all(|ahead| digit(end + ahead))
+            && !digit(end + 4)
+        {
             end += 1;
         } else {
             break;

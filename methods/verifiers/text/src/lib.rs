@@ -62,7 +62,9 @@ impl Verifier for Checks {
 
     fn init(settings: Self) -> Result<Self> {
         if settings.outcomes("", "").is_empty() {
-            return Err(Error::new("`text` has nothing to check; give it `contains`, `max-lines` or another of its settings"));
+            return Err(Error::new(
+                "`text` has nothing to check; give it `contains`, `max-lines` or another of its settings",
+            ));
         }
         Ok(settings)
     }

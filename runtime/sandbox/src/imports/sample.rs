@@ -156,7 +156,9 @@ impl State {
         }
         let (width, most) = (prompts.width(), self.learner.positions());
         if width >= most as usize {
-            return Err(Refusal::argument(format!("a prompt has {width} tokens, the model takes {most} with what follows")));
+            return Err(Refusal::argument(format!(
+                "a prompt has {width} tokens, the model takes {most} with what follows"
+            )));
         }
         Ok(sampler.max_tokens.unwrap_or(limit).min(limit))
     }

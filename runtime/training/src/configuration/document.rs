@@ -125,7 +125,8 @@ impl Document {
                 let mut values = Vec::with_capacity(items.len());
                 for (number, item) in items.iter().enumerate() {
                     // A list of tables knows the place of each; of other lists one place is enough.
-                    let inside = matches!(item.get_ref(), DeValue::Table(_)).then(|| [path, &[number.to_string()]].concat());
+                    let inside =
+                        matches!(item.get_ref(), DeValue::Table(_)).then(|| [path, &[number.to_string()]].concat());
                     if let Some(inside) = &inside {
                         self.spans.insert(inside.clone(), (item.span(), item.span()));
                     }

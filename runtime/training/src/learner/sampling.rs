@@ -71,12 +71,7 @@ impl Sampling for Student {
         u32::try_from(self.policy.model().configuration.max_positions).unwrap_or(u32::MAX)
     }
 
-    fn generate(
-        &mut self,
-        view: &View,
-        prompts: &Arc<Rows>,
-        sampler: &Sampler,
-    ) -> Result<Vec<Completion>, ModelError> {
+    fn generate(&mut self, view: &View, prompts: &Arc<Rows>, sampler: &Sampler) -> Result<Vec<Completion>, ModelError> {
         let sampling = generate::Sampling {
             temperature: sampler.temperature,
             top_k: sampler.top_k as usize,

@@ -158,7 +158,15 @@ fn normalised(rewards: &Rewards) -> Vec<f64> {
     }
     let judged = rewards.combined();
     let sums = scores.chunks(columns.max(1)).zip(judged).map(|(row, judged)| {
-        if judged.is_nan() { f64::NAN } else { row.iter().zip(&rewards.weights).filter(|(value, _)| !value.is_nan()).map(|(value, weight)| value * weight).sum() }
+        if judged.is_nan() {
+            f64::NAN
+        } else {
+            row.iter()
+                .zip(&rewards.weights)
+                .filter(|(value, _)| !value.is_nan())
+                .map(|(value, weight)| value * weight)
+                .sum()
+        }
     });
     let sums: Vec<f64> = sums.collect();
     let (centre, spread) = (mean(&sums), deviation(&sums) + FLOOR);
@@ -182,7 +190,8 @@ pub(super) fn mean(values: &[f64]) -> f64 {
 /// The standard deviation with divisor n − 1 of the numbers that are there; NaN for fewer than two.
 pub(super) fn deviation(values: &[f64]) -> f64 {
     let centre = mean(values);
-    let (sum, count) = there(values).fold((0.0, 0.0), |(sum, count), value| (sum + (value - centre).powi(2), count + 1.0));
+    let (sum, count) =
+        there(values).fold((0.0, 0.0), |(sum, count), value| (sum + (value - centre).powi(2), count + 1.0));
     if count < 2.0 { f64::NAN } else { (sum / (count - 1.0)).sqrt() }
 }
 
@@ -199,7 +208,8 @@ mod tests {
     }
 
     fn close(found: &[f32], wanted: &[f64]) {
-        let far = found.iter().zip(wanted).any(|(found, wanted)| (f64::from(*found) - wanted).abs() > 1e-6 * wanted.abs());
+        let far =
+            found.iter().zip(wanted).any(|(found, wanted)| (f64::from(*found) - wanted).abs() > 1e-6 * wanted.abs());
         assert!(found.len() == wanted.len() && !far, "{found:?}, wanted {wanted:?}");
     }
 
