@@ -24,7 +24,9 @@ use tunebox_model::rows::Rows;
 use tunebox_model::vectors::Vectors;
 use tunebox_model::{Model, Policy, PolicySettings, Source, View};
 use tunebox_package::{Reference, Value as Given, resolve_settings};
-use tunebox_sandbox::{Batch, Engine, Error as SandboxError, Grants, Limits, Session, SessionSettings, StepReport, Value};
+use tunebox_sandbox::{
+    Batch, Engine, Error as SandboxError, Grants, Limits, Session, SessionSettings, StepReport, Value,
+};
 use tunebox_training::{Error, Event, Observer, Outcome, RunSettings, plan, run};
 
 fn root() -> PathBuf {
@@ -144,7 +146,8 @@ fn an_abliterated_direction_is_the_difference_of_means_with_or_without_the_harml
 
 #[test]
 fn an_abliteration_can_be_an_adapter_or_the_direction_alone() {
-    let (report, asked) = given("abliterate", &[("apply", "\"adapter\""), ("hold-out", "2")], ["harmful", "harmless"], 2);
+    let (report, asked) =
+        given("abliterate", &[("apply", "\"adapter\""), ("hold-out", "2")], ["harmful", "harmless"], 2);
     report.unwrap();
     let asked = asked.lock().unwrap();
     assert_eq!((asked.form, asked.projected.len()), (Form::Adapter, 4));
@@ -159,7 +162,8 @@ fn an_abliteration_can_be_an_adapter_or_the_direction_alone() {
 fn an_abliteration_without_prompts_to_judge_by_says_what_is_missing() {
     let (report, _) = given("abliterate", &[], ["harmful", "harmless"], 1);
     assert!(report.unwrap_err().to_string().contains("kept out:"));
-    let (report, asked) = given("abliterate", &[("divergence", "0.001"), ("hold-out", "2")], ["harmful", "harmless"], 2);
+    let (report, asked) =
+        given("abliterate", &[("divergence", "0.001"), ("hold-out", "2")], ["harmful", "harmless"], 2);
     assert!(report.unwrap_err().to_string().contains("raise `divergence`"));
     assert!(asked.lock().unwrap().projected.is_empty());
 }
@@ -250,18 +254,14 @@ fn the_abliterated_tiny_model_refuses_no_more_and_answers_as_before() {
     assert!(same * 10 > harmless.len() * 9, "{same} of {} harmless answers are the same", harmless.len());
 
     let folder = sample(runs.path(), "abliterate", "adapter", &["method.apply=adapter"]).unwrap();
-    let beside = Policy::open(Arc::new(reopened()), Some(&folder), PolicySettings::default()).unwrap();
+    let beside = model(&root().join("runtime/training/sample/model"));
+    let beside = Policy::open(beside, Some(&folder), PolicySettings::default()).unwrap();
     assert!(refused(&beside) < 0.1 && divergence(&before, &beside, &harmless) < 0.1);
     assert!(beside.adapter().modules().iter().all(|module| module.rank == 1));
 
     let folder = sample(runs.path(), "abliterate", "direction", &["method.apply=direction"]).unwrap();
     assert!(!folder.join("model.safetensors").exists() && !folder.join("adapter_model.safetensors").exists());
     assert_eq!(Vectors::load(&folder.join("vectors.safetensors")).unwrap().facts["site"], "residual-before");
-}
-
-fn reopened() -> Model {
-    let source = Source::open(root().join("runtime/training/sample/model").to_str().unwrap(), true).unwrap();
-    Model::open(&source, &Device::Cpu).unwrap()
 }
 
 #[test]

@@ -101,7 +101,9 @@ impl Method for Abliterate {
 
     fn finish(&mut self) -> Result<()> {
         if !self.trial.is_ready() || self.means[0].iter().any(|means| means.count() == 0) {
-            return Err(Error::new("both kinds of prompts are needed, in the means and kept out: give more records or smaller batches; a run that was resumed starts anew"));
+            return Err(Error::new(
+                "both kinds of prompts are needed, in the means and kept out: give more records or smaller batches; a run that was resumed starts anew",
+            ));
         }
         let before = self.trial.refusal()?;
         let Candidate { layer, token, direction, verdict } = self.best()?;

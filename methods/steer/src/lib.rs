@@ -74,7 +74,7 @@ impl Method for Steer {
     fn step(&mut self, batch: &Batch) -> Result<()> {
         self.steps += 1;
         let (positive, negative) = (batch.rows("positive")?, batch.rows("negative")?);
-        if self.settings.hold_out > 0 && self.steps % self.settings.hold_out == 0 {
+        if self.steps.is_multiple_of(self.settings.hold_out) {
             self.held_out.push([positive, negative]);
             return Ok(());
         }

@@ -165,7 +165,13 @@ impl Edits {
 }
 
 /// W + left·rightᵀ on some rows: `left` is `[rows, 1]`, `right` `[1, in]`, both `f32`; stored as `dtype`.
-pub(crate) fn add_outer(weight: &Tensor, matrix: &Matrix, left: &Tensor, right: &Tensor, dtype: DType) -> Result<Tensor> {
+pub(crate) fn add_outer(
+    weight: &Tensor,
+    matrix: &Matrix,
+    left: &Tensor,
+    right: &Tensor,
+    dtype: DType,
+) -> Result<Tensor> {
     rewrite(weight, matrix, dtype, |at, block| {
         let left = left.narrow(0, at, block.dim(0)?)?;
         Ok((block + left.matmul(right)?)?)

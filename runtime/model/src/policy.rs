@@ -4,6 +4,7 @@
 //! adapter. Losses, optimisers and the order of steps belong to the callers.
 
 mod backward;
+mod edited;
 mod editing;
 mod reading;
 mod score;

@@ -76,7 +76,9 @@ impl State {
             match named.get_mut(*layer as usize) {
                 Some(seen) if !*seen => *seen = true,
                 Some(_) => return Err(Refusal::argument(format!("layer {layer} is named twice"))),
-                None => return Err(Refusal::argument(format!("layer {layer} is not there: they are 0 to {}", count - 1))),
+                None => {
+                    return Err(Refusal::argument(format!("layer {layer} is not there: they are 0 to {}", count - 1)));
+                }
             }
         }
         Ok(layers.into_iter().map(|layer| layer as usize).collect())
@@ -119,7 +121,11 @@ fn numbers(tensor: &Tensor) -> Result<Vec<f32>, Refusal> {
 
 /// Refuses a number that is none.
 pub(crate) fn finite(what: &str, value: f32) -> Result<(), Refusal> {
-    if value.is_finite() { Ok(()) } else { Err(Refusal::argument(format!("{what} is a finite number, this is {value}"))) }
+    if value.is_finite() {
+        Ok(())
+    } else {
+        Err(Refusal::argument(format!("{what} is a finite number, this is {value}")))
+    }
 }
 
 /// The model's word for a site.

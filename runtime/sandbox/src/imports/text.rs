@@ -14,7 +14,10 @@ impl Host for Crossing<'_> {
     fn decode(&mut self, ids: Vec<u32>) -> Result<String, Refusal> {
         self.enter("text.decode")?;
         if ids.len() > MOST_IDS {
-            return Err(Refusal::argument(format!("at most {MOST_IDS} ids are decoded at once, these are {}", ids.len())));
+            return Err(Refusal::argument(format!(
+                "at most {MOST_IDS} ids are decoded at once, these are {}",
+                ids.len()
+            )));
         }
         let vocabulary = self.learner.sizes().vocabulary;
         if let Some(id) = ids.iter().find(|id| **id as usize >= vocabulary) {
@@ -29,7 +32,10 @@ impl Host for Crossing<'_> {
     fn encode(&mut self, text: String) -> Result<Vec<u32>, Refusal> {
         self.enter("text.encode")?;
         if text.len() > MOST_BYTES {
-            return Err(Refusal::argument(format!("at most {MOST_BYTES} bytes are encoded at once, these are {}", text.len())));
+            return Err(Refusal::argument(format!(
+                "at most {MOST_BYTES} bytes are encoded at once, these are {}",
+                text.len()
+            )));
         }
         self.work(text.len() as u64)?;
         let ids = self.learner.encode(&text)?;

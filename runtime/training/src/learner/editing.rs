@@ -15,11 +15,7 @@ use super::Student;
 impl Editing for Student {
     fn sizes(&self) -> Sizes {
         let configuration = &self.policy.model().configuration;
-        Sizes {
-            layers: configuration.layers,
-            dimension: configuration.hidden,
-            vocabulary: configuration.vocabulary,
-        }
+        Sizes { layers: configuration.layers, dimension: configuration.hidden, vocabulary: configuration.vocabulary }
     }
 
     fn capture(

@@ -129,7 +129,10 @@ fn several_edits_of_one_matrix_are_as_many_ranks() {
     beside.project_out(Role::Down, 1, &other, 0.5, false).unwrap();
     beside.project_out(Role::Down, 0, &other, 0.5, false).unwrap();
     let adapter = beside.edits_as_adapter().unwrap().unwrap();
-    assert_eq!(adapter.modules().iter().map(|module| (module.layer, module.rank)).collect::<Vec<_>>(), [(0, 1), (1, 2)]);
+    assert_eq!(
+        adapter.modules().iter().map(|module| (module.layer, module.rank)).collect::<Vec<_>>(),
+        [(0, 1), (1, 2)]
+    );
     let folder = tempfile::tempdir().unwrap();
     adapter.save(beside.model(), folder.path()).unwrap();
     let model = tiny::model(tiny::llama(), 1);
