@@ -111,7 +111,7 @@ type Step = Result<(StepReport, Vec<Vec<Vec<f32>>>), Error>;
 /// One step over completions in groups of two, after prompts of one token.
 fn step(method: &str, settings: &Map<String, Json>, rollout: Rollout) -> Step {
     let prompts = vec![vec![5]; rollout.lengths.len() / 2];
-    let (learner, arrived) = GivenRollout::new(rollout);
+    let (learner, arrived) = GivenRollout::with_arrivals(rollout);
     let report = session(method, settings, learner)?.step(batch(prompts))?;
     let arrived = arrived.lock().unwrap().clone();
     Ok((report, arrived))
@@ -140,7 +140,8 @@ fn every_loss_has_the_value_and_the_gradient_of_the_reference() {
     for row in rows {
         let what = Json::Object(row.settings.clone()).to_string();
         let settings = with(&row.settings, json!({ "completions": 2, "updates": 2 }));
-        let (report, arrived) = step("grpo", &settings, row.rollout()).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let (report, arrived) =
+            step("grpo", &settings, row.rollout()).unwrap_or_else(|error| panic!("{what}: {error}"));
         assert_eq!(arrived.len(), 2, "{what}");
         near(metric(&report, "loss"), row.loss, &format!("{what} loss"));
         for (number, wanted) in row.gradient.iter().enumerate() {
@@ -164,8 +165,8 @@ fn on_fresh_completions_the_ratio_is_one_and_the_gradient_is_that_of_the_advanta
     assert_eq!(metric(&report, "clip-ratio-region-mean"), 0.0);
     assert_eq!(metric(&report, "sampling-difference-max"), 0.0);
     for (number, advantage) in advantages.iter().enumerate() {
-        for place in 0..row.lengths[number] {
-            near(f64::from(arrived[0][number][place]), -advantage / 9.0, "gradient");
+        for slope in &arrived[0][number][..row.lengths[number]] {
+            near(f64::from(*slope), -advantage / 9.0, "gradient");
         }
     }
 }
@@ -243,7 +244,9 @@ fn rlvr_is_the_clipped_loss_of_grpo_over_the_groups_that_differ() {
 /// A tiny random model, prompts, and a verifier that likes short answers.
 fn place() -> Place {
     let place = Place::new();
-    let prompt = |number: usize| format!("{}\n", json!({ "prompt": format!("Say {number}{}", "!".repeat(number % 5)), "answer": "x" }));
+    let prompt = |number: usize| {
+        format!("{}\n", json!({ "prompt": format!("Say {number}{}", "!".repeat(number % 5)), "answer": "x" }))
+    };
     place.write("data.jsonl", &(0..16).map(prompt).collect::<String>());
     place
 }
@@ -251,8 +254,14 @@ fn place() -> Place {
 /// The settings of a small run of a method over those.
 fn run_of(method: &str) -> Vec<String> {
     let settings = [
-        "data.max-length=40", "method.completions=4", "train.steps=4", "train.rate=0.001",
-        "verifier.0.use=overlong", "verifier.0.length=40", "verifier.0.buffer=40", "verifier.0.unit=characters",
+        "data.max-length=40",
+        "method.completions=4",
+        "train.steps=4",
+        "train.rate=0.001",
+        "verifier.0.use=overlong",
+        "verifier.0.length=40",
+        "verifier.0.buffer=40",
+        "verifier.0.unit=characters",
     ];
     settings.iter().map(ToString::to_string).chain([format!("method.use={method}")]).collect()
 }
@@ -279,7 +288,10 @@ fn accumulation_changes_neither_the_completions_nor_the_gradient() {
                 assert!((one - two).abs() <= 1e-6 * one.abs().max(1.0), "{method} {name}: {one} and {two}");
             }
         }
-        assert!(rows[0]["gradient-norm"].as_f64().unwrap() > 1e-3, "the rewards differ, so there is something to learn");
+        assert!(
+            rows[0]["gradient-norm"].as_f64().unwrap() > 1e-3,
+            "the rewards differ, so there is something to learn"
+        );
     }
 }
 
@@ -287,7 +299,8 @@ fn accumulation_changes_neither_the_completions_nor_the_gradient() {
 fn a_run_that_was_stopped_writes_the_same_completions_when_it_goes_on() {
     let place = place();
     let settings = run_of("grpo");
-    let settings: Vec<&str> = settings.iter().map(String::as_str).chain(["method.entropy-target=1", "train.batch=4"]).collect();
+    let settings: Vec<&str> =
+        settings.iter().map(String::as_str).chain(["method.entropy-target=1", "train.batch=4"]).collect();
     place.train("whole", &settings, &mut Watcher::new()).unwrap();
     let mut watcher = Watcher { stop_after: Some(2), ..Watcher::new() };
     place.train("halved", &settings, &mut watcher).unwrap();
@@ -312,6 +325,16 @@ fn held_out_prompts_are_answered_and_judged_along_the_way() {
     assert!(looks[0].contains_key("validation-pass-at-3"));
     let step = rows.iter().find(|row| row.contains_key("pass-at-k")).unwrap();
     assert!(step.contains_key("reward-overlong-mean") && step["reward-overlong-failed"] == 0.0);
+    let lock = String::from_utf8(place.bytes("looking", "run.lock")).unwrap();
+    assert!(lock.contains("[[verifier]]\nname = \"overlong\""), "{lock}");
+}
+
+#[test]
+fn held_out_prompts_that_nobody_would_judge_are_refused_before_the_first_step() {
+    let place = place();
+    let held_out = format!("data.validation={}", place.path("data.jsonl").display());
+    let refused = place.plan("unjudged", &["method.use=grpo", "data.max-length=40", &held_out]).err().unwrap();
+    assert!(refused.to_string().contains("nothing judges the answers"), "{refused}");
 }
 
 #[test]
@@ -370,7 +393,11 @@ fn the_first_step_on_a_real_model_is_that_of_trl() {
         let norm = learner.downcast_ref::<FixedCompletions>().unwrap().policy.parameters().gradient_norm().unwrap();
         let (loss, what) = (metric(&report, "loss"), format!("{} β {}", run.loss_type, run.beta));
         assert!((loss - run.loss).abs() <= 1e-4, "{what}: loss {loss}, TRL {}", run.loss);
-        assert!((norm - run.gradient_norm).abs() <= 1e-3 * run.gradient_norm, "{what}: norm {norm}, TRL {}", run.gradient_norm);
+        assert!(
+            (norm - run.gradient_norm).abs() <= 1e-3 * run.gradient_norm,
+            "{what}: norm {norm}, TRL {}",
+            run.gradient_norm
+        );
         if let Some(kl) = run.kl.filter(|_| run.beta > 0.0) {
             assert!((metric(&report, "kl") - kl).abs() <= 1e-4, "{what}: kl {}, TRL {kl}", metric(&report, "kl"));
         }

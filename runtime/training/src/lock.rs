@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::data::Dataset;
-use crate::plan::PlannedRun;
+use crate::plan::{PlannedRun, PlannedVerifier};
 
 /// The file's name in a run's folder.
 pub(crate) const FILE: &str = "run.lock";
@@ -24,6 +24,8 @@ struct Lock<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     validation: Option<Data<'a>>,
     method: Method<'a>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    verifier: Vec<Verifier<'a>>,
     settings: toml::Table,
 }
 
@@ -55,6 +57,13 @@ struct Method<'a> {
     settings: Map<String, Value>,
 }
 
+#[derive(Serialize)]
+struct Verifier<'a> {
+    name: &'a str,
+    version: &'a str,
+    sha256: &'a str,
+}
+
 /// The lock of a plan, as TOML.
 pub(crate) fn lock(plan: &PlannedRun) -> String {
     let package = &plan.method.package;
@@ -82,9 +91,15 @@ pub(crate) fn lock(plan: &PlannedRun) -> String {
             imports: &package.imports,
             settings: plan.summary.settings.clone(),
         },
+        verifier: plan.verifiers.iter().map(verifier).collect(),
         settings: toml::Table::try_from(&plan.settings.file).unwrap_or_default(),
     };
     toml::to_string_pretty(&lock).unwrap_or_default()
+}
+
+fn verifier(planned: &PlannedVerifier) -> Verifier<'_> {
+    let manifest = &planned.package.manifest;
+    Verifier { name: &planned.name, version: &manifest.version, sha256: &planned.package.digest }
 }
 
 fn data(data: &Dataset) -> Data<'_> {

@@ -31,7 +31,7 @@ use crate::checkpoint::{Identity, State, settings_that_matter};
 use crate::configuration::{
     AdapterTable, AnswersChoice, Half, Initialise, KindChoice, Problem, RunSettings, Targets, TrainTable,
 };
-use crate::data::{Batching, Dataset, Encoder, Reading, Walk};
+use crate::data::{Batching, Dataset, Encoder, Reading, Shape, Walk};
 use crate::digest::digest;
 use crate::error::Error;
 use crate::files;
@@ -91,6 +91,13 @@ pub fn plan(settings: RunSettings) -> Result<Plan, Error> {
         skip_bad: settings.file.data.skip_bad,
     };
     let (data, validation) = datasets(&settings, &model, &reading)?;
+    if verifiers.is_empty() && validation.as_ref().is_some_and(|data| data.shape == Shape::Prompts) {
+        let problem = Problem::Conflict {
+            what: "`data.validation` holds prompts, and nothing judges the answers to them".into(),
+            hint: "add a `[[verifier]]` with `use = \"number\"` or another".into(),
+        };
+        return Err(settings.wrong("data.validation", Half::Key, problem));
+    }
     let policy = policy(&settings, model, method.learns())?;
     let batching = batching(&settings.file.train, settings.file.data.packing, settings.file.data.shuffle, &reading);
     let cursor = checkpoint.as_ref().map(|(_, state)| state.cursor).unwrap_or_default();
