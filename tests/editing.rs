@@ -303,6 +303,20 @@ fn per_token(policy: &Policy, side: &str) -> f64 {
 }
 
 #[test]
+fn settings_that_leave_nothing_to_find_end_the_run_before_its_first_step() {
+    let runs = tempfile::tempdir().unwrap();
+    let nothing = [
+        ("abliterate", "method.from=0.9", "no layer is left"),
+        ("steer", "method.from=0.9", "no layer is left"),
+        ("abliterate", "method.refusal=''", "how refusals begin"),
+    ];
+    for (method, setting, told) in nothing {
+        let error = sample(runs.path(), method, "nothing", &[setting]).unwrap_err().to_string();
+        assert!(error.contains("in `init`") && error.contains(told), "{error}");
+    }
+}
+
+#[test]
 fn a_run_that_grants_too_little_says_which_line_is_missing() {
     let runs = tempfile::tempdir().unwrap();
     for (grants, missing) in [("[]", "weights"), ("[\"weights\"]", "text")] {

@@ -79,6 +79,9 @@ impl Method for Abliterate {
     type Settings = Abliteration;
 
     fn init(settings: Abliteration) -> Result<Self> {
+        if settings.from >= settings.to {
+            return Err(Error::new("`from` must be below `to`: no layer is left between them"));
+        }
         let means = (0..settings.tokens).map(|_| Default::default()).collect();
         Ok(Self { trial: Trial::new(&settings.refusal)?, settings, steps: 0, means })
     }

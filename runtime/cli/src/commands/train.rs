@@ -138,7 +138,12 @@ impl Train {
         if let Some(before) = before {
             before.compare(terminal, &summary.folder)?;
         }
-        terminal.next(format!("tunebox chat {folder}"));
+        // Directions alone are no model to talk to; they go on one.
+        let alone = !summary.written.iter().any(|file| file.path.extension().is_some_and(|end| end == "json"));
+        terminal.next(match alone {
+            true => format!("tunebox chat MODEL --steer {folder}/vectors.safetensors"),
+            false => format!("tunebox chat {folder}"),
+        });
         finished(terminal, &ended);
         Ok(Ending::Done)
     }

@@ -7,7 +7,7 @@ use crate::hidden::{Site, layers};
 use crate::model::{divergence, policy, reference};
 use crate::patch::{self, Patch};
 use crate::tensor::{All, concat};
-use crate::{Result, Rows, Tensor, text};
+use crate::{Error, Result, Rows, Tensor, text};
 
 /// Harmful and harmless prompts, and the tokens that refusals begin with.
 #[derive(Default)]
@@ -41,7 +41,10 @@ impl Trial {
     #[track_caller]
     pub fn new(refusals: &str) -> Result<Self> {
         let begins = refusals.split('|').map(|text| Ok(text::encode(text)?.first().copied()));
-        let begins = begins.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
+        let begins: Vec<u32> = begins.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
+        if begins.is_empty() {
+            return Err(Error::new("nothing is said about how refusals begin"));
+        }
         Ok(Self { begins, ..Self::default() })
     }
 
