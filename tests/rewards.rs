@@ -5,12 +5,17 @@
 //! around verifiers: whatever one does, there is a verdict or a word for what it did.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+#[path = "support/tiny_run.rs"]
+mod tiny_run;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
-use tunebox_package::{Reference, Value as Given, builtin, resolve_settings};
+use tiny_run::{Place, Watcher};
+use tunebox_compute::explain::{Exit, Explain};
+use tunebox_package::{Reference, Value as Given, builtin, resolve_settings, section};
 use tunebox_sandbox::{Engine, Error, Judge, Value, Verdict, VerifierLimits};
 
 /// One line of the file.
@@ -144,4 +149,43 @@ fn a_verifier_that_asks_for_anything_is_refused_and_so_is_a_method_in_its_place(
     );
     let small = VerifierLimits { component_bytes: 100, ..VerifierLimits::default() };
     assert!(matches!(engine.admit_verifier(&method.bytes, "grpo", &small).err(), Some(Error::TooLarge { .. })));
+}
+
+/// Trains a tiny model for two steps with a verifier written as text.
+fn train_with(body: &str, name: &str) -> Result<Place, tunebox_training::Error> {
+    let place = Place::new();
+    let prompt = |number: usize| format!("{}\n", json!({ "prompt": format!("Say {number}"), "answer": "x" }));
+    place.write("data.jsonl", &(0..8).map(prompt).collect::<String>());
+    let mut component = hostile(body);
+    let manifest = json!({
+        "name": name, "version": "1.0.0", "description": "Written by a stranger", "world": "verifier",
+        "shape": "completion", "settings": [], "metrics": [], "interface": "0.1.0",
+    });
+    section::append(&mut component, "tunebox:manifest", manifest.to_string().as_bytes());
+    std::fs::write(place.path("judge.wasm"), component).unwrap();
+    let verifier = format!("verifier.0.use={}", place.path("judge.wasm").display());
+    let settings = ["method.use=grpo", "method.completions=4", "data.max-length=40", "train.steps=2", &verifier];
+    place.train(name, &settings, &mut Watcher::new()).map(|_| place)
+}
+
+#[test]
+fn a_verifier_that_fails_on_most_completions_ends_the_run_with_its_reason() {
+    let error = train_with("(unreachable)", "gives-up").err().unwrap();
+    assert_eq!(error.to_string(), "the verifier `gives-up` failed on 16 of 16 completions");
+    assert_eq!(error.why().as_deref(), Some("it gave up"));
+    assert_eq!(error.exit(), Exit::Sandbox);
+}
+
+#[test]
+fn a_verifier_that_fails_now_and_then_is_counted_and_the_run_goes_on() {
+    // It gives up where the length of a completion is one short of a multiple of four.
+    let body = "(if (i32.eq (i32.and (local.get 3) (i32.const 3)) (i32.const 3)) (then (unreachable)))
+        (i32.store8 (i32.const 16) (i32.const 1))
+        (f32.store (i32.const 20) (f32.convert_i32_u (i32.and (local.get 3) (i32.const 3)))) (i32.const 16)";
+    let rows = train_with(body, "moody").unwrap().metrics("moody");
+    let failed = |row: &Map<String, Json>| row["reward-moody-failed"].as_f64().unwrap();
+    assert!(rows.iter().any(|row| failed(row) > 0.0), "{rows:?}");
+    for row in &rows {
+        assert_eq!(row["unjudged"].as_f64().unwrap() * 16.0, failed(row));
+    }
 }
