@@ -76,10 +76,10 @@ fn redactions() -> Redactions {
     let patterns = [
         ("[TIME]", r"\d+(\.\d+)? (ms|s|min|h)\b( \d+ (s|min)\b)?"),
         ("[SIZE]", r"\d[\d,]*(\.\d+)? ([KMGT]iB|B)\b"),
-        ("[NUMBER]", r"-?\b\d+\.\d{4}\b"),
+        ("[NUMBER]", r"[-+]?\b\d+\.\d{2,4}\b"),
         ("[LOSS]", r"loss \d+\.\d+, accuracy \d+\.\d+"),
         ("[DIGEST]", r"[0-9a-f]{64}"),
-        ("[ROW]", r"(?m)^ +\d+ +\d+\.\d{3}.*$"),
+        ("[ROW]", r"(?m)^ {6,}\d+ {2,}.*$"),
     ];
     let mut redactions = Redactions::new();
     for (name, pattern) in patterns {

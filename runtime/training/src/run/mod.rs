@@ -95,7 +95,9 @@ fn steps(running: &mut Running, observer: &mut dyn Observer, stop: &AtomicBool) 
             return Ok(Outcome::Interrupted(running.summary(Vec::new())));
         }
     }
+    let begun = Instant::now();
     running.close(observer)?;
+    running.seconds += begun.elapsed().as_secs_f64();
     let written = artifact::write(&running.plan, student_of(&mut running.session), &running.metrics)?;
     Ok(Outcome::Finished(running.summary(written)))
 }
