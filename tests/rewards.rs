@@ -5,6 +5,7 @@
 //! around verifiers: whatever one does, there is a verdict or a word for what it did.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+#[expect(dead_code, reason = "no run is resumed here")]
 #[path = "support/tiny_run.rs"]
 mod tiny_run;
 
