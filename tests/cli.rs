@@ -63,8 +63,7 @@ fn surprises(pages: &[(PathBuf, tempfile::TempDir)]) -> String {
 
 #[test]
 fn every_page_says_what_the_program_says() {
-    let pages: Vec<_> =
-        pages(&Path::new(ROOT).join("tests/cli")).into_iter().map(|page| (page, place())).collect();
+    let pages: Vec<_> = pages(&Path::new(ROOT).join("tests/cli")).into_iter().map(|page| (page, place())).collect();
     assert!(pages.len() >= 4);
     let surprises = surprises(&pages);
     assert!(surprises.is_empty(), "{surprises}\n`BLESS=1 cargo test` writes what came out");

@@ -6,9 +6,9 @@ use tunebox_compute::fused::TapSet;
 use tunebox_compute::{DType, Device, Tensor};
 use tunebox_model::edit::Role;
 use tunebox_model::error::Error;
+use tunebox_model::generate::Completion;
 use tunebox_model::policy::{Scored, Seeds, Taps, View};
 use tunebox_model::rows::Rows;
-use tunebox_model::generate::Completion;
 use tunebox_model::stream::{Patch, Site, Token};
 use tunebox_sandbox::{Direction, Editing, Learner, Question, Sampler, Sampling, Sizes, Written};
 

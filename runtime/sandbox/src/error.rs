@@ -133,7 +133,9 @@ impl Explain for Error {
             }
             Self::NoTraining { missing, .. } => Some(format!("export `{missing}`, missed before anything ran")),
             Self::NoVerify { missing, .. } => Some(format!("export `{missing}`, missed before anything ran")),
-            Self::LeftOut { .. } | Self::Malformed { .. } | Self::VerifierImports { .. } => Some("found before anything ran".into()),
+            Self::LeftOut { .. } | Self::Malformed { .. } | Self::VerifierImports { .. } => {
+                Some("found before anything ran".into())
+            }
             Self::Stopped(stop) => Some(stop.place()),
             _ => None,
         }
@@ -150,7 +152,8 @@ impl Explain for Error {
             }
             Self::NotOffered { .. } => "the contract has it, but this version of tunebox does not keep it".into(),
             Self::VerifierImports { .. } => {
-                "a verifier gets three texts and gives a number; it may import nothing, not even what a method may".into()
+                "a verifier gets three texts and gives a number; it may import nothing, not even what a method may"
+                    .into()
             }
             Self::NoVerify { .. } => "the host calls `init` and `verify`; a training method goes to `[method]`".into(),
             Self::NoTraining { .. } => {
@@ -179,7 +182,9 @@ impl Explain for Error {
                 )
             }
             Self::NotOffered { .. } => "a later version of tunebox may".into(),
-            Self::VerifierImports { .. } => "its author can build it with the SDK's `verifier!` and without host calls".into(),
+            Self::VerifierImports { .. } => {
+                "its author can build it with the SDK's `verifier!` and without host calls".into()
+            }
             Self::NoVerify { verifier, .. } => format!("`tunebox inspect {verifier}` shows what it offers"),
             Self::NoTraining { .. } => "`tunebox new NAME` writes a method that has all of it".into(),
             Self::Mismatch { .. } => "build it again with the SDK of this version".into(),

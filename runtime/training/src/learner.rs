@@ -4,8 +4,8 @@
 //! here; when an update is due is the loop's business, and a method's if it asks.
 
 mod editing;
-pub(crate) mod reference;
 pub(crate) mod published;
+pub(crate) mod reference;
 mod sampling;
 
 use std::collections::BTreeMap;

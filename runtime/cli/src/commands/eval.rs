@@ -121,9 +121,10 @@ fn show(terminal: Terminal, found: &Evaluation, adapted: bool) {
 pub(super) fn table(found: &Evaluation, adapted: bool) -> Vec<String> {
     let heading = format!("{:17}{:>10}{:>10}", "", "base", if adapted { "adapted" } else { "" });
     let cell = |value: Option<f64>| value.map_or_else(String::new, number);
-    let rows = found.figures.iter().map(|figure| {
-        format!("{:17}{:>10}{:>10}", figure.name, cell(figure.base), cell(figure.adapted))
-    });
+    let rows = found
+        .figures
+        .iter()
+        .map(|figure| format!("{:17}{:>10}{:>10}", figure.name, cell(figure.base), cell(figure.adapted)));
     std::iter::once(heading).chain(rows).map(|line| line.trim_end().to_owned()).collect()
 }
 

@@ -67,7 +67,8 @@ pub(crate) type Products = BTreeMap<Place, Vec<(Tensor, Tensor)>>;
 impl Adapter {
     /// An adapter that holds given outer products at scale 1: B has the lefts as columns, A the rights as rows.
     pub(crate) fn of_products(model: &Model, settings: &AdapterSettings, products: &Products) -> Result<Self> {
-        let plan = |(place, list): (&Place, &Vec<_>)| Plan { place: *place, rank: list.len(), alpha: list.len() as f64 };
+        let plan =
+            |(place, list): (&Place, &Vec<_>)| Plan { place: *place, rank: list.len(), alpha: list.len() as f64 };
         let plans: Vec<Plan> = products.iter().map(plan).collect();
         let adapter = empty(model, settings, &plans)?;
         for (module, list) in adapter.modules.iter().zip(products.values()) {

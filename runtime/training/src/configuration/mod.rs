@@ -17,8 +17,8 @@ pub use check::schema;
 pub use document::{Document, Half};
 pub use fault::{ConfigurationError, Problem, Spot};
 pub use tables::{
-    AdapterTable, AllLinear, AnswersChoice, DataTable, Grant, Initialise, KindChoice, LimitsTable, MethodTable, ModelTable,
-    RunFile, RunTable, Targets, TrainTable, VerifierTable,
+    AdapterTable, AllLinear, AnswersChoice, DataTable, Grant, Initialise, KindChoice, LimitsTable, MethodTable,
+    ModelTable, RunFile, RunTable, Targets, TrainTable, VerifierTable,
 };
 
 use crate::error::Error;
@@ -275,7 +275,9 @@ mod tests {
         assert_eq!(weights, [1.0, 0.5, 1.0]);
         assert_eq!(settings.file.verifier[1].settings["max-lines"], 3);
         assert_eq!(settings.spot("verifier.1.max-lines", Half::Key).unwrap().line.unwrap().0, 13);
-        assert!(complaint(&format!("{GOOD}[[verifier]]\nweight = 2\n"), &[]).what.contains("`verifier.0.use` is missing"));
+        assert!(
+            complaint(&format!("{GOOD}[[verifier]]\nweight = 2\n"), &[]).what.contains("`verifier.0.use` is missing")
+        );
     }
 
     #[test]

@@ -34,10 +34,8 @@ mod tests {
 
     #[test]
     fn every_target_token_counts_the_same_however_long_its_row() {
-        let rows = [
-            RowScore { logprob: -1.0, first: 1.0, targets: 1 },
-            RowScore { logprob: -5.0, first: 1.0, targets: 3 },
-        ];
+        let rows =
+            [RowScore { logprob: -1.0, first: 1.0, targets: 1 }, RowScore { logprob: -5.0, first: 1.0, targets: 3 }];
         assert_eq!(numbers(&rows), [1.5, 1.5_f64.exp(), 0.5]);
     }
 }

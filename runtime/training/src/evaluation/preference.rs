@@ -75,8 +75,7 @@ mod tests {
 
     #[test]
     fn the_longer_answer_is_not_the_worse_one_by_its_length() {
-        let pairs =
-            Pairs { chosen: vec![row(-4.0, 8), row(-6.0, 2)], rejected: vec![row(-3.0, 2), row(-2.0, 1)] };
+        let pairs = Pairs { chosen: vec![row(-4.0, 8), row(-6.0, 2)], rejected: vec![row(-3.0, 2), row(-2.0, 1)] };
 
         assert_eq!(pairs.accuracy(), 0.5);
         assert_eq!(pairs.margin(), 0.0);

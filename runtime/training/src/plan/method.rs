@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Map, Value as Json};
 use tunebox_compute::explain::Explain;
 use tunebox_package::settings::SettingError;
-use tunebox_package::{Error as PackageError, Package, Reference, World, Value as Given, resolve_settings};
+use tunebox_package::{Error as PackageError, Package, Reference, Value as Given, World, resolve_settings};
 use tunebox_sandbox::{Engine, Grants, Limits, Method, Value};
 
 use crate::configuration::{Half, LimitsTable, Problem, RunSettings};

@@ -133,8 +133,7 @@ fn head(event: &StepEvent, learns: bool) -> String {
 
 fn row(event: &StepEvent, tokens_per_second: f64, learns: bool) -> String {
     let values: String = shown(event).map(|(_, value, width)| format!("{value:>width$.4}")).collect();
-    let pace =
-        if learns { format!("{:>11.3}{:>11.2e}", event.gradient_norm, event.rate) } else { String::new() };
+    let pace = if learns { format!("{:>11.3}{:>11.2e}", event.gradient_norm, event.rate) } else { String::new() };
     let peak = event.peak.map_or_else(String::new, bytes);
     let speed = grouped(tokens_per_second.round() as u64);
     format!("{:>8}{values}{pace}{speed:>11}{peak:>11}", event.step)

@@ -12,7 +12,12 @@ use crate::rows::Rows;
 use crate::tiny;
 
 fn policy(settings: &AdapterSettings, recompute: Recompute) -> Policy {
-    let policy = Policy::new(tiny::model(tiny::gemma3(), 1), settings, PolicySettings { recompute, ..PolicySettings::default() }).unwrap();
+    let policy = Policy::new(
+        tiny::model(tiny::gemma3(), 1),
+        settings,
+        PolicySettings { recompute, ..PolicySettings::default() },
+    )
+    .unwrap();
     stir(&policy);
     policy
 }
