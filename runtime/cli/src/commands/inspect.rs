@@ -5,8 +5,8 @@ use std::path::Path;
 use clap::Args;
 use serde_json::json;
 use tunebox_package::settings::range;
-use tunebox_package::{Package, Reference};
-use tunebox_sandbox::Limits;
+use tunebox_package::{Package, Reference, World};
+use tunebox_sandbox::{Limits, VerifierLimits};
 
 use super::{Ending, Outcome};
 use crate::terminal::diagnostic::Failure;
@@ -71,8 +71,13 @@ fn text(package: &Package, imports: &[String]) -> Result<String, Failure> {
     row("contract", format!("tunebox:method@{}", manifest.interface));
     let whole = if manifest.batch.is_micro() { "" } else { ", all records of an update at once" };
     row("data", format!("{}{whole}", manifest.shape));
-    row("metrics", manifest.metrics.join(", "));
-    lines.push("\nIt asks for, and so it may:".into());
+    if manifest.world == World::Method {
+        row("metrics", manifest.metrics.join(", "));
+    }
+    lines.push(match imports {
+        [] => "\nIt asks for nothing: it judges the text that it is given.".into(),
+        _ => "\nIt asks for, and so it may:".into(),
+    });
     for import in imports {
         let name = interface(import);
         let meaning =
@@ -87,12 +92,16 @@ fn text(package: &Package, imports: &[String]) -> Result<String, Failure> {
         let default = setting.default.as_ref().map_or("must be given".into(), |value| format!("default {value}"));
         lines.push(format!("{:>11}  {} ({}; {default})", setting.name, setting.doc, range(setting)));
     }
-    lines.push(format!("\nLimits: {}", limits()?));
+    lines.push(format!("\nLimits: {}", limits(manifest.world)?));
     Ok(lines.join("\n"))
 }
 
 /// The default limits, each by its name in `[limits]`.
-fn limits() -> Result<String, Failure> {
+fn limits(world: World) -> Result<String, Failure> {
+    if world == World::Verifier {
+        let VerifierLimits { seconds, linear_memory, .. } = VerifierLimits::default();
+        return Ok(format!("verifier-seconds {seconds}, verifier-memory {linear_memory}"));
+    }
     let value = serde_json::to_value(Limits::default())
         .map_err(|error| Failure::usage(format!("the limits cannot be shown: {error}"), "report this"))?;
     let pairs = value.as_object().into_iter().flatten();
