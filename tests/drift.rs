@@ -6,6 +6,8 @@
 mod golden;
 #[path = "support/method_table.rs"]
 mod method_table;
+#[path = "support/picture.rs"]
+mod picture;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -237,6 +239,12 @@ fn the_readme_lists_the_methods_by_what_their_components_say() {
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
     let wanted = between(&readme, "methods", &format!("{}\n", method_table::table(&root())));
     assert_file("README.md", &wanted);
+}
+
+#[test]
+fn the_picture_of_a_run_is_of_the_first_walk() {
+    let page = std::fs::read_to_string(root().join("examples/2-first-adapter/README.md")).unwrap();
+    assert_file("examples/2-first-adapter/training.svg", &picture::of_first_block(&page));
 }
 
 #[test]
