@@ -4,15 +4,12 @@
 //! pairs, of the better answer. Where there are prompts: the model answers each a few times, and the
 //! run's verifiers judge. Nothing of it reaches the method.
 
-use std::sync::Arc;
-
 use tunebox_compute::fused::TapSet;
 use tunebox_compute::random::Stream;
 use tunebox_model::generate::{Sampling, generate};
-use tunebox_model::rows::Rows;
 use tunebox_model::{Policy, View};
 
-use crate::data::Dataset;
+use crate::data::{Dataset, rows};
 use crate::error::Error;
 use crate::panel::{Asked, Panel};
 
@@ -23,9 +20,7 @@ const PASS: f32 = 0.5;
 pub(crate) fn validate(policy: &Policy, data: &Dataset, batch: usize) -> Result<f64, Error> {
     let (mut total, mut targets) = (0.0_f64, 0_usize);
     for examples in data.examples.chunks(batch) {
-        let ids = examples.iter().map(|example| example.sides[0].ids.clone()).collect();
-        let marks = examples.iter().map(|example| example.sides[0].targets.clone()).collect();
-        let rows = Arc::new(Rows::new(ids, marks)?);
+        let rows = rows(examples.iter().map(|example| example.sides[0].clone()))?;
         targets += rows.targets();
         let scored = policy.score(&View::Policy, &rows, TapSet::default(), 1.0, false)?;
         let logprobs = scored.taps.logprob.flatten_all().and_then(|flat| flat.to_vec1::<f32>());

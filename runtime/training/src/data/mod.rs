@@ -23,6 +23,7 @@ pub use fault::{BadLine, DataError, LineFault};
 pub use lines::{Line, Lines};
 pub use order::{Batching, Cursor, Walk};
 pub use record::{Content, Record, Shape, Turns};
+pub(crate) use window::rows;
 pub use window::{Window, window};
 
 use crate::digest::hexadecimal;

@@ -82,10 +82,12 @@ fn batch(data: &Dataset, places: &[usize], partners: &[usize]) -> Result<Batch, 
     Ok(Batch { sides, size: narrow(examples.len()), columns, questions, ..Batch::default() })
 }
 
-fn rows(encoded: impl Iterator<Item = Encoded>) -> Result<Arc<Rows>, Error> {
+/// Token rows of encoded records, as the model takes them.
+pub(crate) fn rows(encoded: impl Iterator<Item = Encoded>) -> Result<Arc<Rows>, Error> {
     let (ids, targets) = encoded.map(|row| (row.ids, row.targets)).unzip();
     Ok(Arc::new(Rows::new(ids, targets)?))
 }
+
 fn narrow(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }

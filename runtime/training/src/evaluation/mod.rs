@@ -8,17 +8,15 @@ mod likelihood;
 mod preference;
 
 use std::path::Path;
-use std::sync::Arc;
 
 use serde::Serialize;
 use tunebox_compute::fused::TapSet;
 use tunebox_model::chat::Answers;
 use tunebox_model::generate::Sampling;
-use tunebox_model::rows::Rows;
 use tunebox_model::{Policy, View};
 
 use crate::configuration::RunSettings;
-use crate::data::{Dataset, Encoder, Reading, Shape};
+use crate::data::{Dataset, Encoder, Reading, Shape, rows};
 use crate::error::Error;
 use crate::panel::Panel;
 use crate::plan::verifiers::verifiers;
@@ -104,9 +102,7 @@ fn score(policy: &Policy, data: &Dataset, side: usize, batch: usize) -> Result<V
     let mut scores = Vec::with_capacity(data.examples.len());
     let taps = TapSet { top_one: true, ..TapSet::default() };
     for examples in data.examples.chunks(batch.max(1)) {
-        let ids = examples.iter().map(|example| example.sides[side].ids.clone()).collect();
-        let marks = examples.iter().map(|example| example.sides[side].targets.clone()).collect();
-        let rows = Arc::new(Rows::new(ids, marks)?);
+        let rows = rows(examples.iter().map(|example| example.sides[side].clone()))?;
         let taps = policy.score(&View::Policy, &rows, taps, 1.0, false)?.taps;
         let logprobs = table(&taps.logprob)?;
         let firsts = taps.top_one.as_ref().map(table).transpose()?.unwrap_or_default();
