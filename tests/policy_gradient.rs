@@ -16,6 +16,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use fixed_completions::FixedCompletions;
 use given_rollout::{GivenRollout, Rollout};
@@ -183,6 +184,32 @@ fn groups_without_a_signal_move_nothing_and_when_all_are_such_no_weight_moves() 
 }
 
 #[test]
+fn dynamic_sampling_learns_from_the_first_groups_with_a_signal_as_if_there_were_no_others() {
+    let row = &rows()[2];
+    let even_and_differing = Rollout { rewards: vec![1.0, 1.0, 0.5, 2.0], ..row.rollout() };
+    let differing =
+        Rollout { lengths: row.lengths[2..].to_vec(), rewards: vec![0.5, 2.0], ..even_and_differing.clone() };
+    let whole = Rollout {
+        finished: differing.finished[2..].to_vec(),
+        old: differing.old[2..].to_vec(),
+        logprob: differing.logprob[2..].to_vec(),
+        reference: differing.reference[2..].to_vec(),
+        entropy: differing.entropy[2..].to_vec(),
+        ..differing
+    };
+    for method in ["grpo", "rlvr"] {
+        let settings = with(&Map::new(), json!({ "completions": 2, "updates": 2 }));
+        let (report, arrived) = step(method, &settings, whole.clone()).unwrap();
+        let chosen = with(&settings, json!({ "dynamic-sampling": 1 }));
+        let (chosen_report, chosen_arrived) = step(method, &chosen, even_and_differing.clone()).unwrap();
+        assert_eq!(chosen_arrived, arrived);
+        assert!(arrived[1].iter().flatten().any(|slope| *slope != 0.0));
+        assert_eq!(metric(&chosen_report, "loss"), metric(&report, "loss"));
+        assert_eq!(metric(&chosen_report, "frac-reward-zero-std"), 0.5);
+    }
+}
+
+#[test]
 fn completions_that_no_verifier_could_judge_are_counted_and_learned_from_by_nobody() {
     let row = &rows()[2];
     let mut rollout = row.rollout();
@@ -310,6 +337,10 @@ fn a_run_that_was_stopped_writes_the_same_completions_when_it_goes_on() {
     assert!(adapter("whole") == adapter("halved"));
     let rewards = |run: &str| place.metrics(run).iter().map(|row| row["reward"].clone()).collect::<Vec<_>>();
     assert_eq!(rewards("whole"), rewards("halved"));
+    let verification = tunebox_training::verify(&place.path("runs/halved"), true).unwrap();
+    assert!(verification.inputs.iter().any(|one| one.what == "verifier.0.sha256"));
+    let replay = verification.replay(&mut Watcher::new(), &AtomicBool::new(false)).unwrap().unwrap();
+    assert!(replay.same(), "{replay:?}");
 }
 
 #[test]

@@ -34,6 +34,9 @@ pub(crate) struct Rollout {
 /// dL/dℓ of every backward pass, row by row, without the prompt.
 pub(crate) type Arrived = Arc<Mutex<Vec<Vec<Vec<f32>>>>>;
 
+/// The tokens of the first completion; those of the next are one more.
+const FIRST: u32 = 10;
+
 /// The learner.
 pub(crate) struct GivenRollout {
     rollout: Rollout,
@@ -50,11 +53,11 @@ impl GivenRollout {
         (Box::new(learner), arrived)
     }
 
-    /// Numbers of the completions at their places in rows of one prompt token.
+    /// Numbers of the completions at their places in rows of one prompt token; a token says which completion it is of.
     fn placed(rows: &Rows, values: &[Vec<f32>]) -> Result<Tensor, Error> {
         let (count, width) = (rows.count(), rows.width());
         let at = |row: usize, place: usize| match rows.targets[row].get(place) {
-            Some(true) => values[row][place - 1],
+            Some(true) => values[(rows.ids[row][place] - FIRST) as usize][place - 1],
             _ => 0.0,
         };
         let flat: Vec<f32> = (0..count * width).map(|at_all| at(at_all / width, at_all % width)).collect();
@@ -72,7 +75,7 @@ impl Sampling for GivenRollout {
     fn generate(&mut self, _: &View, prompts: &Arc<Rows>, sampler: &Sampler) -> Result<Vec<Completion>, Error> {
         assert_eq!(prompts.count() * sampler.completions as usize, self.rollout.lengths.len());
         let one = |row: usize| Completion {
-            ids: vec![10 + row as u32; self.rollout.lengths[row]],
+            ids: vec![FIRST + row as u32; self.rollout.lengths[row]],
             logprobs: self.rollout.old[row][..self.rollout.lengths[row]].to_vec(),
             finished: self.rollout.finished[row],
         };

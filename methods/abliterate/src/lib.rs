@@ -4,12 +4,10 @@
 //! layers and tokens the r whose removal refuses least, while harmless prompts are answered as before
 //! (Arditi et al. 2024). The edit is W ← W − λ r̂ r̂ᵀ W for every matrix that writes the stream.
 
-use tunebox::contrast::{Means, Trial, Verdict, ablated, projected};
+use tunebox::contrast::{Edit, Means, Trial, Verdict, projected};
 use tunebox::hidden::{self, Site, Token};
-use tunebox::patch::Patch;
 use tunebox::prelude::*;
 use tunebox::tensor::Dtype;
-use tunebox::weights::{self, Form, Role};
 
 /// What people may set about it.
 #[derive(Settings)]
@@ -38,25 +36,8 @@ pub struct Abliteration {
     /// Leave the part of the direction alone that lies along the mean of harmless prompts.
     #[setting(default = false)]
     projected: bool,
-    /// How much of the direction is taken out: 1 all of it, 2 turns it round.
-    #[setting(default = 1.0, above = 0.0, high = 2.0)]
-    strength: f32,
-    /// Give each row of an edited matrix its old length back.
-    #[setting(default = false)]
-    keep_norms: bool,
-    /// Edit the embedding too, besides what attention and feed-forward parts write.
-    #[setting(default = true)]
-    embedding: bool,
-    /// What becomes of it: other `weights`, an `adapter`, or the `direction` alone.
-    #[setting(default = "weights")]
-    apply: Apply,
-}
-
-#[derive(Choice, Clone, Copy, PartialEq)]
-enum Apply {
-    Weights,
-    Adapter,
-    Direction,
+    #[setting(flatten)]
+    edit: Edit,
 }
 
 /// The means so far (harmful and harmless, for each token from the end), and the prompts kept out of them.
@@ -79,9 +60,7 @@ impl Method for Abliterate {
     type Settings = Abliteration;
 
     fn init(settings: Abliteration) -> Result<Self> {
-        if settings.from >= settings.to {
-            return Err(Error::new("`from` must be below `to`: no layer is left between them"));
-        }
+        hidden::layers_between(settings.from, settings.to)?;
         let means = (0..settings.tokens).map(|_| Default::default()).collect();
         Ok(Self { trial: Trial::new(&settings.refusal)?, settings, steps: 0, means })
     }
@@ -110,7 +89,7 @@ impl Method for Abliterate {
         }
         let before = self.trial.refusal()?;
         let Candidate { layer, token, direction, verdict } = self.best()?;
-        let patches = self.apply(&direction)?;
+        let patches = self.settings.edit.apply(&direction)?;
         let (after, moved) = (self.trial.refusal()?, self.trial.moved()?);
         drop(patches);
         hidden::publish(layer, Site::ResidualBefore, token, &direction, 1.0)?;
@@ -129,14 +108,13 @@ impl Abliterate {
     /// The direction whose removal refuses least, of those that leave harmless prompts alone when removed and are
     /// refused when added.
     fn best(&self) -> Result<Candidate> {
-        let depth = hidden::layers();
-        let layer_at = |share: f32| ((share * depth as f32).ceil() as u32).min(depth);
+        let layers = hidden::layers_between(self.settings.from, self.settings.to)?;
         let mut best: Option<Candidate> = None;
         for (back, [harmful, harmless]) in (0..).zip(&self.means) {
             let (Some(harmful), Some(harmless)) = (harmful.mean(), harmless.mean()) else { continue };
             let difference = harmful - &harmless; // [layers, dimension], f64
             let kept = if self.settings.projected { projected(&difference, &harmless) } else { difference };
-            for layer in layer_at(self.settings.from)..layer_at(self.settings.to) {
+            for layer in layers.clone() {
                 let direction = kept.slice(0, layer, 1).squeeze(0).cast(Dtype::F32);
                 // Before the first block a prompt's last tokens are the same in all of them.
                 if direction.norm(All).item()? < 1e-6 {
@@ -151,23 +129,6 @@ impl Abliterate {
             }
         }
         best.ok_or_else(|| Error::new("no direction fits: raise `divergence`, lower `induced`, or give more records"))
-    }
-
-    /// Takes the direction out; for `apply = "direction"` only as long as the patches live.
-    fn apply(&self, direction: &Tensor) -> Result<Vec<Patch>> {
-        let settings = &self.settings;
-        let edit = |role, layer| weights::project_out(role, layer, direction, settings.strength, settings.keep_norms);
-        match settings.apply {
-            Apply::Direction => return ablated(direction),
-            Apply::Adapter => weights::keep_as(Form::Adapter)?,
-            Apply::Weights if settings.embedding => edit(Role::Embedding, 0)?,
-            Apply::Weights => {}
-        }
-        for layer in 0..hidden::layers() {
-            edit(Role::AttentionOutput, layer)?;
-            edit(Role::Down, layer)?;
-        }
-        Ok(Vec::new())
     }
 }
 

@@ -61,6 +61,7 @@ impl Method for Grpo {
     fn step(&mut self, batch: &Batch) -> Result<()> {
         let rollout = self.settings.sampling.roll_out(batch)?;
         rollout.report();
+        let rollout = self.settings.sampling.choose(rollout)?;
         let kept = rollout.keep(self.settings.mask_truncated, self.settings.skip_even_groups);
         if kept.tokens == 0 {
             return Ok(()); // nothing to learn from, so the weights stay

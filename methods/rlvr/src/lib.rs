@@ -54,6 +54,7 @@ impl Method for Verified {
         let passes = rollout.rewards.passes(self.pass);
         metric("pass-at-one", passes.at_one);
         metric("pass-at-k", passes.at_k);
+        let rollout = self.sampling.choose(rollout)?;
         let kept = rollout.keep(!self.learn_from_truncated, true);
         if kept.tokens == 0 {
             return Ok(()); // every group passes or fails as a whole: the weights stay

@@ -4,9 +4,10 @@
 //! principal component of the differences, with or without their mean. The weights stay as they are; what the run
 //! leaves is the vectors.
 
+use std::ops::Range;
+
 use tunebox::contrast;
 use tunebox::hidden::{self, Site, Token};
-use tunebox::patch::{self, Patch};
 use tunebox::prelude::*;
 use tunebox::tensor::{self, Dtype};
 
@@ -56,6 +57,7 @@ enum Read {
 /// The differences so far, and the pairs kept out of them.
 struct Steer {
     settings: Steering,
+    layers: Range<u32>,
     steps: u32,
     differences: Vec<Tensor>, // [layers, pairs, dimension]
     held_out: Vec<[Rows; 2]>,
@@ -65,10 +67,8 @@ impl Method for Steer {
     type Settings = Steering;
 
     fn init(settings: Steering) -> Result<Self> {
-        if settings.from >= settings.to {
-            return Err(Error::new("`from` must be below `to`: no layer is left between them"));
-        }
-        Ok(Self { settings, steps: 0, differences: Vec::new(), held_out: Vec::new() })
+        let layers = hidden::layers_between(settings.from, settings.to)?;
+        Ok(Self { settings, layers, steps: 0, differences: Vec::new(), held_out: Vec::new() })
     }
 
     fn step(&mut self, batch: &Batch) -> Result<()> {
@@ -78,7 +78,7 @@ impl Method for Steer {
             self.held_out.push([positive, negative]);
             return Ok(());
         }
-        let layers = self.layers();
+        let layers: Vec<u32> = self.layers.clone().collect();
         let read = |rows: &Rows| hidden::capture(&policy(), rows, &layers, Site::ResidualAfter, self.token());
         self.differences.push(read(&positive)? - read(&negative)?);
         Ok(())
@@ -91,7 +91,7 @@ impl Method for Steer {
         let differences = tensor::concat(&self.differences.iter().collect::<Vec<_>>(), 1); // [layers, pairs, dimension]
         let directions = self.directions(&differences); // [layers, dimension]
         let separation = contrast::separation(&differences, &directions);
-        for (place, layer) in (0..).zip(self.layers()) {
+        for (place, layer) in (0..).zip(self.layers.clone()) {
             let direction = directions.slice(0, place, 1).squeeze(0);
             hidden::publish(layer, Site::ResidualAfter, self.token(), &direction, self.settings.coefficient)?;
         }
@@ -118,42 +118,14 @@ impl Steer {
         let mut ends = [0.0; 2];
         for share in [-1.0, -0.5, 0.0, 0.5, 1.0_f32] {
             let coefficient = share * self.settings.coefficient;
-            let added = self.added(directions, coefficient)?;
-            let ahead = self.preference()?;
+            let added = contrast::added(directions, self.layers.clone(), coefficient)?;
+            let ahead = contrast::lead(&self.held_out)?;
             drop(added);
             log(&format!("coefficient {coefficient:+.2}: positive texts ahead by {ahead:+.3} nats a token"));
             ends = [if share < -0.9 { ahead } else { ends[0] }, ahead];
         }
         metric("effect", ends[1] - ends[0]);
         Ok(())
-    }
-
-    fn added(&self, directions: &Tensor, coefficient: f32) -> Result<Vec<Patch>> {
-        let add = |(place, layer)| {
-            let direction = directions.slice(0, place, 1).squeeze(0);
-            patch::add(&[layer], Site::ResidualAfter, &direction, coefficient, false)
-        };
-        (0..).zip(self.layers()).map(add).collect()
-    }
-
-    /// Mean log-probability of a positive token minus that of a negative one, over the pairs kept out.
-    fn preference(&self) -> Result<f32> {
-        let mut means = [0.0; 2];
-        for (side, mean) in means.iter_mut().enumerate() {
-            let (mut sum, mut targets) = (0.0, 0);
-            for pair in &self.held_out {
-                sum += score(&policy(), &pair[side], Taps::empty(), 1.0)?.logprob().sum(All).item()?;
-                targets += pair[side].targets();
-            }
-            *mean = sum / targets.max(1) as f32;
-        }
-        Ok(means[0] - means[1])
-    }
-
-    fn layers(&self) -> Vec<u32> {
-        let depth = hidden::layers() as f32;
-        let end = ((self.settings.to * depth).ceil() as u32).min(hidden::layers());
-        ((self.settings.from * depth).floor() as u32..end).collect()
     }
 
     fn token(&self) -> Token {

@@ -49,6 +49,17 @@ impl Rows {
         Self { ids: self.ids.clone(), targets }
     }
 
+    /// Some of the rows, in the order of `numbers`; `None` when a number is past the last row.
+    #[must_use]
+    pub fn select(&self, numbers: &[u32]) -> Option<Self> {
+        let row = |number: &u32| {
+            let at = *number as usize;
+            Some((self.ids.get(at)?.clone(), self.targets.get(at)?.clone()))
+        };
+        let (ids, targets) = numbers.iter().map(row).collect::<Option<_>>()?;
+        Some(Self { ids, targets })
+    }
+
     /// How many rows there are.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -157,6 +168,16 @@ mod tests {
     #[test]
     fn every_token_of_whole_rows_is_a_target_but_the_first() {
         assert_eq!(sample().whole().targets, vec![vec![false, true, true], vec![false]]);
+    }
+
+    #[test]
+    fn selected_rows_come_in_the_order_asked_for() {
+        let selected = sample().select(&[1, 0]).unwrap();
+        assert_eq!(
+            (selected.ids, selected.targets[1].clone()),
+            (vec![vec![8], vec![5, 6, 7]], sample().targets[0].clone())
+        );
+        assert_eq!(sample().select(&[2]), None);
     }
 
     #[test]

@@ -63,6 +63,13 @@ impl Rows {
     pub fn whole(&self) -> Rows {
         Rows(certain(self.0.whole()))
     }
+
+    /// Some of these rows, in the order of `numbers`. Errors: no number, more numbers than rows, or one past
+    /// the last row.
+    #[track_caller]
+    pub fn select(&self, numbers: &[u32]) -> Result<Rows> {
+        checked(self.0.select(numbers)).map(Rows)
+    }
 }
 
 /// What one call of `step` works on.

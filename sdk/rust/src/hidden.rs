@@ -1,14 +1,28 @@
 //! The residual stream, captured at a layer and a site (`wit/hidden.wit`).
 
+use std::ops::Range;
+
 use crate::bindings::tunebox::method::hidden;
 use crate::error::checked;
-use crate::{Result, Rows, Tensor, View};
+use crate::{Error, Result, Rows, Tensor, View};
 
 pub use hidden::{Site, Token};
 
 /// The number of blocks.
 pub fn layers() -> u32 {
     hidden::layers()
+}
+
+/// The layers between two shares of the depth, each from 0 to 1. Errors: no layer lies between them.
+#[track_caller]
+pub fn layers_between(from: f32, to: f32) -> Result<Range<u32>> {
+    let depth = layers();
+    let at = |share: f32| share * depth as f32;
+    let between = at(from).floor() as u32..(at(to).ceil() as u32).min(depth);
+    if between.is_empty() || from >= to {
+        return Err(Error::new("`from` must be below `to`: no layer is left between them"));
+    }
+    Ok(between)
 }
 
 /// The width of the residual stream.

@@ -62,9 +62,30 @@ impl HostRows for Crossing<'_> {
         let rows = self.table.get(&this)?.0.clone();
         let tokens = rows.tokens() as u64;
         self.work(tokens)?;
-        // An id and a mark a token, and the lists that hold them.
-        let reservation = self.reserve(5 * tokens + 48 * rows.count() as u64)?;
+        let reservation = self.reserve(row_bytes(tokens, rows.count()))?;
         Ok(self.table.push(RowsEntry(Arc::new(rows.whole()), Some(reservation)))?)
+    }
+
+    fn select(&mut self, this: Resource<RowsEntry>, numbers: Vec<u32>) -> Result<Resource<RowsEntry>, Refusal> {
+        self.enter("data.rows.select")?;
+        let rows = self.table.get(&this)?.0.clone();
+        let count = rows.count();
+        if numbers.is_empty() || numbers.len() > count {
+            let asked = numbers.len();
+            return Err(Refusal::argument(format!(
+                "{asked} of {count} rows were asked for; select takes 1 to {count}"
+            )));
+        }
+        // Every number may name the longest row.
+        let tokens = numbers.len() as u64 * rows.width() as u64;
+        self.work(tokens)?;
+        let reservation = self.reserve(row_bytes(tokens, numbers.len()))?;
+        let Some(selected) = rows.select(&numbers) else {
+            let largest = numbers.iter().max().copied().unwrap_or_default();
+            return Err(Refusal::argument(format!("row {largest} of {count} rows, which are counted from 0")));
+        };
+        let held = row_bytes(selected.tokens() as u64, selected.count());
+        Ok(self.table.push(RowsEntry(Arc::new(selected), Some(reservation.shrunk_to(held))))?)
     }
 
     fn drop(&mut self, this: Resource<RowsEntry>) -> wasmtime::Result<()> {
@@ -99,6 +120,7 @@ impl HostBatch for Crossing<'_> {
         let Some(column) = batch.columns.get(&name) else {
             return Err(Refusal::argument(format!("the records have no column `{}`", printable(&name, 64))));
         };
+        self.work(column.len() as u64)?;
         let reservation = self.reserve(NUMBER * column.len() as u64)?;
         let tensor = Tensor::from_slice(column, column.len(), &self.device())?;
         self.give(tensor, &[], reservation)
@@ -141,6 +163,11 @@ impl State {
         let tensor = make(&rows, &self.device())?;
         self.give(tensor, &[], reservation)
     }
+}
+
+/// Bytes of rows that a method had made: an id and a mark a token, and the lists that hold them.
+fn row_bytes(tokens: u64, rows: usize) -> u64 {
+    5 * tokens + 48 * rows as u64
 }
 
 fn whole(count: usize) -> wasmtime::Result<u32> {

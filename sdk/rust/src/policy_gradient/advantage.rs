@@ -90,6 +90,21 @@ impl Rewards {
         groups.flat_map(|group| vec![deviation(group).is_nan() || deviation(group) > 1e-8; group.len()]).collect()
     }
 
+    /// The rows of the first groups whose rewards differ, at most so many groups.
+    pub fn first_differing(&self, groups: u32) -> Vec<u32> {
+        let differing = self.differing();
+        let starts = (0..differing.len()).step_by(self.each).filter(|start| differing[*start]);
+        starts.take(groups as usize).flat_map(|start| start..start + self.each).map(|row| row as u32).collect()
+    }
+
+    /// The rewards of some rows, whole groups of them.
+    #[must_use]
+    pub fn select(&self, rows: &[u32]) -> Self {
+        let columns = self.weights.len();
+        let row = |row: &u32| self.values[*row as usize * columns..][..columns].to_vec();
+        Self { values: rows.iter().flat_map(row).collect(), weights: self.weights.clone(), each: self.each }
+    }
+
     fn rows(&self) -> impl Iterator<Item = &[f64]> {
         self.values.chunks(self.weights.len().max(1))
     }
@@ -247,6 +262,15 @@ mod tests {
     fn a_group_passes_when_one_of_it_does() {
         let rewards = Rewards::new(&[1.0, 0.0, 0.0, 0.0, f32::NAN, 0.5], &[1.0], 2);
         assert_eq!(rewards.passes(0.5), Passes { at_one: 2.0 / 6.0, at_k: 2.0 / 3.0 });
+    }
+
+    #[test]
+    fn groups_that_differ_are_taken_in_their_order_until_there_are_enough() {
+        let rewards = Rewards::new(&[1.0, 1.0, 0.0, 1.0, 2.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[1.0], 2);
+        assert_eq!(rewards.first_differing(2), [2, 3, 6, 7]);
+        assert_eq!(rewards.first_differing(9), [2, 3, 6, 7, 8, 9]);
+        assert_eq!(rewards.select(&[6, 7]).combined(), [3.0, 4.0]);
+        assert!(Rewards::new(&[1.0, 1.0], &[1.0], 2).first_differing(1).is_empty());
     }
 
     #[test]

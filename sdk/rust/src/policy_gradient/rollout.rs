@@ -2,8 +2,8 @@
 
 use super::Rewards;
 use super::advantage::{deviation, mean};
-use crate::sample::{Completions, Sampler, generate};
-use crate::tensor::from_list;
+use crate::sample::{Sampler, generate};
+use crate::tensor::{from_indices, from_list};
 use crate::{Batch, Result, Rows, Settings, Tensor, model, reward, run};
 
 /// How completions are written.
@@ -32,6 +32,11 @@ pub struct Sampling {
     /// Only tokens with at least this share of the likeliest one's probability.
     #[setting(default = 0.0, low = 0.0, high = 1.0)]
     pub min_p: f32,
+
+    /// Learn from this many prompts of an update: the first whose completions earn different rewards. The update's
+    /// records are the prompts to choose from; DAPO has three for each (arXiv:2503.14476). 0 for all of them.
+    #[setting(default = 0, high = 65536)]
+    pub dynamic_sampling: u32,
 }
 
 /// Completions of one update and what was said of them. Row by row; a prompt's completions are contiguous.
@@ -42,7 +47,7 @@ pub struct Rollout {
     pub rewards: Rewards,
     /// Whether a completion ended by itself.
     pub finished: Vec<bool>,
-    completions: Completions,
+    sampled: Tensor, // [rows, width], log-probabilities when it was written
     lengths: Vec<f64>,
 }
 
@@ -69,9 +74,20 @@ impl Sampling {
             rewards: Rewards::new(&verdicts, &weights, self.completions as usize),
             finished: finished.iter().map(|flag| *flag > 0.0).collect(),
             lengths: lengths.into_iter().map(f64::from).collect(),
-            completions,
+            sampled: completions.logprob(),
             rows,
         })
+    }
+
+    /// What an update learns from: everything, or by `dynamic-sampling` the first groups with a signal.
+    /// Without any signal it is everything, and the advantages are 0.
+    #[track_caller]
+    pub fn choose(&self, rollout: Rollout) -> Result<Rollout> {
+        let chosen = match self.dynamic_sampling {
+            0 => return Ok(rollout),
+            groups => rollout.rewards.first_differing(groups),
+        };
+        if chosen.is_empty() { Ok(rollout) } else { rollout.select(&chosen) }
     }
 }
 
@@ -86,6 +102,19 @@ pub struct Kept {
 }
 
 impl Rollout {
+    /// Some rows of it, whole groups.
+    fn select(&self, chosen: &[u32]) -> Result<Rollout> {
+        let rows = self.rows.select(chosen)?;
+        let places = from_indices(chosen, &[chosen.len() as u32]);
+        Ok(Rollout {
+            rewards: self.rewards.select(chosen),
+            finished: chosen.iter().map(|row| self.finished[*row as usize]).collect(),
+            lengths: chosen.iter().map(|row| self.lengths[*row as usize]).collect(),
+            sampled: self.sampled.index_select(0, &places).slice(1, 0, rows.width()),
+            rows,
+        })
+    }
+
     /// All rows, without those that were cut off (`whole_only`) and those of groups whose rewards are
     /// all alike (`differing_only`). Rows that were cut off still count in means over rows, as in the
     /// reference; groups without a signal do not.
@@ -129,7 +158,7 @@ impl Rollout {
         if old.is_some() {
             return;
         }
-        let difference = (self.completions.logprob() - logprob.detach()).abs();
+        let difference = (&self.sampled - logprob.detach()).abs();
         run::metric("sampling-difference-mean", difference.masked_mean(&self.rows.mask(), crate::tensor::All));
         run::metric("sampling-difference-max", difference.max(crate::tensor::All));
     }

@@ -1,0 +1,36 @@
+//! What directions do when they are added to the stream: how far one kind of text comes ahead of another.
+
+use std::ops::Range;
+
+use crate::hidden::Site;
+use crate::model::{Taps, policy, score};
+use crate::patch::{self, Patch};
+use crate::tensor::All;
+use crate::{Result, Rows, Tensor};
+
+/// Adds the directions `[layers, dimension]` at the outputs of their layers, times a coefficient, until the patches
+/// are dropped.
+#[track_caller]
+pub fn added(directions: &Tensor, layers: Range<u32>, coefficient: f32) -> Result<Vec<Patch>> {
+    let add = |(place, layer)| {
+        let direction = directions.slice(0, place, 1).squeeze(0);
+        patch::add(&[layer], Site::ResidualAfter, &direction, coefficient, false)
+    };
+    (0..).zip(layers).map(add).collect()
+}
+
+/// The mean log-probability of a target token of the first kind minus that of the second, in nats. One forward pass
+/// for each kind of each pair.
+#[track_caller]
+pub fn lead(pairs: &[[Rows; 2]]) -> Result<f32> {
+    let mut means = [0.0; 2];
+    for (side, mean) in means.iter_mut().enumerate() {
+        let (mut sum, mut targets) = (0.0, 0);
+        for pair in pairs {
+            sum += score(&policy(), &pair[side], Taps::empty(), 1.0)?.logprob().sum(All).item()?;
+            targets += pair[side].targets();
+        }
+        *mean = sum / targets.max(1) as f32;
+    }
+    Ok(means[0] - means[1])
+}
