@@ -7,14 +7,18 @@
 
 #[path = "ops/call.rs"]
 mod call;
+#[path = "support/golden.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod golden;
 #[path = "ops/row.rs"]
 mod row;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use row::{Numbers, Row, rows};
-use tunebox_compute::budget::Ledger;
+use tunebox_compute::budget::{Ledger, Reservation};
 use tunebox_compute::error::Error;
+use tunebox_compute::ops::{Admit, Cost};
 use tunebox_compute::random::Stream;
 use tunebox_compute::{DType, Device, Tensor, ops};
 
@@ -107,6 +111,40 @@ fn what_an_operation_holds_is_the_size_of_its_result() {
         drop(made);
         assert_eq!(ledger.held(), 0, "{row}");
     }
+}
+
+/// Sums what operations say that they cost, and lets them do it.
+#[derive(Default)]
+struct Bill {
+    total: Cost,
+}
+
+impl Admit for Bill {
+    fn admit(&mut self, cost: Cost) -> tunebox_compute::Result<Reservation> {
+        let Cost { bytes, scratch, work, .. } = self.total;
+        let sums = (bytes + cost.bytes, scratch + cost.scratch, work + cost.work);
+        self.total = Cost { kind: cost.kind, bytes: sums.0, scratch: sums.1, work: sums.2 };
+        Ledger::new(BUDGET).reserve(cost.bytes + cost.scratch)
+    }
+}
+
+/// A budget is worth as much as the costs that it is spent on: they are the same on every machine, and a change of
+/// any of them needs a new version of the table.
+#[test]
+fn costs_are_those_of_this_version_of_the_table() {
+    let mut bills: BTreeMap<String, [Bill; 2]> = BTreeMap::new();
+    for row in rows().iter().filter(|row| row.refusal.is_none()) {
+        for (bill, learning) in bills.entry(row.op.clone()).or_default().iter_mut().zip([false, true]) {
+            call::call(row, &row.tensors(learning), bill).unwrap();
+        }
+    }
+    let line = |(op, [plain, learning]): (&String, &[Bill; 2])| {
+        let Cost { kind, bytes, scratch, work } = plain.total;
+        let back = learning.total.work;
+        format!("{op} {kind:?}: work {work}, with a gradient {back}; bytes {bytes}, scratch {scratch}\n")
+    };
+    let lines: String = bills.iter().map(line).collect();
+    golden::assert_file("tests/golden/costs.txt", &format!("version {}\n{lines}", ops::COSTS));
 }
 
 #[test]

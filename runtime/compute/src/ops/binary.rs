@@ -4,7 +4,7 @@ use candle_core::{DType, Tensor};
 
 use super::graph::{Pair, Pull, Raw, derive_pair, wide};
 use super::number::{is_nan, times, where_or_zero};
-use super::{Admit, Estimate, Made, check};
+use super::{Admit, Estimate, Kind, Made, check};
 use crate::error::Result;
 
 /// Checks, pays, computes on the common shape, and puts the result into the graph.
@@ -18,7 +18,7 @@ fn apply(
     check::float(a)?;
     check::same_type(a, b)?;
     let dims = check::broadcast(a.dims(), b.dims())?;
-    Estimate::new(&dims, a.dtype(), &[a, b])?.copies(4).pay(budget, || {
+    Estimate::new(Kind::Pairwise, &dims, a.dtype(), &[a, b])?.pay(budget, || {
         let value = value(&wide(a)?.broadcast_as(dims.as_slice())?, &wide(b)?.broadcast_as(dims.as_slice())?)?;
         derive_pair(a, b, a.dtype(), &value, pulls)
     })
@@ -119,7 +119,7 @@ pub fn choose(budget: &mut dyn Admit, condition: &Tensor, a: &Tensor, b: &Tensor
     check::same_type(a, b)?;
     let dims = check::broadcast(condition.dims(), &check::broadcast(a.dims(), b.dims())?)?;
     let count = check::elements(&dims)?;
-    Estimate::new(&dims, a.dtype(), &[condition, a, b])?.copies(4).saved(count).pay(budget, || {
+    Estimate::new(Kind::Choose, &dims, a.dtype(), &[condition, a, b])?.saved(count).pay(budget, || {
         let spread = |operand: &Tensor| operand.detach().broadcast_as(dims.as_slice())?.contiguous();
         let condition = spread(condition)?;
         let value = condition.where_cond(&spread(a)?, &spread(b)?)?;

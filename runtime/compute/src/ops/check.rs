@@ -52,6 +52,21 @@ pub(super) fn axis(tensor: &Tensor, axis: i32) -> Result<usize> {
     axis_of(tensor.rank(), axis)
 }
 
+/// How long an axis is that [`axis`] has found; 1 for one that is not there, as in broadcasting.
+pub(super) fn length(dims: &[usize], axis: usize) -> usize {
+    dims.get(axis).copied().unwrap_or(1)
+}
+
+/// A shape with another length on one of its axes.
+pub(super) fn resized(dims: &[usize], axis: usize, length: usize) -> Vec<usize> {
+    dims.iter().enumerate().map(|(place, held)| if place == axis { length } else { *held }).collect()
+}
+
+/// Whether two shapes have as many axes, and are as long on every one but `axis`.
+pub(super) fn alike_but(a: &[usize], b: &[usize], axis: usize) -> bool {
+    a.len() == b.len() && a.iter().zip(b).enumerate().all(|(place, (a, b))| place == axis || a == b)
+}
+
 /// A tensor of floating-point numbers.
 pub(super) fn float(tensor: &Tensor) -> Result<()> {
     let dtype = tensor.dtype();
@@ -81,7 +96,9 @@ pub(super) fn same_type(a: &Tensor, b: &Tensor) -> Result<()> {
 /// The shape of two tensors together, by NumPy's rule: axes are aligned at the end, 1 stretches.
 pub(super) fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>> {
     let rank = a.len().max(b.len());
-    let length = |dims: &[usize], axis: usize| (axis + dims.len()).checked_sub(rank).map_or(1, |place| dims[place]);
+    let length = |dims: &[usize], axis: usize| {
+        (axis + dims.len()).checked_sub(rank).map_or(1, |place| self::length(dims, place))
+    };
     let mut dims = Vec::with_capacity(rank);
     for axis in 0..rank {
         match (length(a, axis), length(b, axis)) {

@@ -3,7 +3,7 @@
 use candle_core::{DType, Tensor};
 
 use super::graph::Raw;
-use super::{Admit, Estimate, Made, check, number};
+use super::{Admit, Estimate, Kind, Made, check, number};
 use crate::error::Result;
 
 /// Compares two tensors of one element type on their common shape.
@@ -16,7 +16,7 @@ fn compare(
     check::same_type(a, b)?;
     let (a, b) = (&a.detach(), &b.detach());
     let dims = check::broadcast(a.dims(), b.dims())?;
-    Estimate::new(&dims, DType::U8, &[a, b])?
+    Estimate::new(Kind::Compare, &dims, DType::U8, &[a, b])?
         .pay(budget, || Ok(relation(&a.broadcast_as(dims.as_slice())?, &b.broadcast_as(dims.as_slice())?)?))
 }
 
@@ -75,7 +75,7 @@ pub fn greater_equal(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<M
 /// What `budget` refuses.
 pub fn is_finite(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
     let x = x.detach();
-    Estimate::new(x.dims(), DType::U8, &[&x])?.copies(4).pay(budget, || Ok(number::is_finite(&x)?))
+    Estimate::new(Kind::Finite, x.dims(), DType::U8, &[&x])?.pay(budget, || Ok(number::is_finite(&x)?))
 }
 
 /// 1 where a `u8` is 0, and 0 elsewhere.
@@ -84,7 +84,7 @@ pub fn is_finite(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
 /// [`crate::Error::Dtype`] if x is not `u8`, and what `budget` refuses.
 pub fn logical_not(budget: &mut dyn Admit, x: &Tensor) -> Result<Made> {
     check::exactly(x, DType::U8, "the operand")?;
-    Estimate::new(x.dims(), DType::U8, &[x])?.pay(budget, || Ok(x.eq(&x.zeros_like()?)?))
+    Estimate::new(Kind::Compare, x.dims(), DType::U8, &[x])?.pay(budget, || Ok(x.eq(&x.zeros_like()?)?))
 }
 
 /// 1 where both `u8` are not 0.

@@ -3,7 +3,7 @@
 
 use candle_core::{DType, Device, Tensor};
 
-use super::{Admit, Estimate, Made, check};
+use super::{Admit, Estimate, Kind, Made, check};
 use crate::error::{Error, Result};
 
 /// All elements 0.
@@ -71,7 +71,7 @@ pub(super) fn make(
     numbers: impl FnOnce(Vec<usize>) -> Result<Tensor>,
 ) -> Result<Made> {
     let dims = check::shape(shape)?;
-    Estimate::new(&dims, dtype, &[])?.pay(budget, || numbers(dims))
+    Estimate::new(Kind::Create, &dims, dtype, &[])?.pay(budget, || numbers(dims))
 }
 
 fn fits(count: usize, shape: &[u32]) -> Result<()> {

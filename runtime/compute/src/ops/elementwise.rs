@@ -6,7 +6,7 @@ use candle_core::Tensor;
 
 use super::graph::{Raw, derive, wide};
 use super::number::{self, times, where_or_zero};
-use super::{Admit, Estimate, Made, check};
+use super::{Admit, Estimate, Kind, Made, check};
 use crate::error::Result;
 
 /// A function of one number with its slope, from x and y.
@@ -17,7 +17,7 @@ fn apply(
     slope: fn(&Tensor, &Tensor) -> Raw<Tensor>,
 ) -> Result<Made> {
     check::float(x)?;
-    Estimate::new(x.dims(), x.dtype(), &[x])?.copies(5).pay(budget, || {
+    Estimate::new(Kind::Elementwise, x.dims(), x.dtype(), &[x])?.pay(budget, || {
         let value = value(&wide(x)?)?;
         derive(x, x.dtype(), &value, move |x, y, grad| times(grad, &slope(x, y)?))
     })

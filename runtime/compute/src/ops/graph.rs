@@ -11,7 +11,7 @@ use candle_core::{
     CpuStorage, CudaStorage, CustomOp1, CustomOp2, DType, Layout, MetalStorage, Shape, Storage, Tensor, bail,
 };
 
-use super::{Admit, Cost};
+use super::{Admit, cost};
 use crate::error::{Error, Result};
 
 /// candle's own result, as its traits want it.
@@ -191,7 +191,9 @@ fn sum_to(gradient: &Tensor, dims: &[usize]) -> Raw<Tensor> {
     }
     let extra = gradient.rank() - dims.len();
     let repeated: Vec<usize> = (0..gradient.rank())
-        .filter(|axis| *axis < extra || (dims[axis - extra] == 1 && gradient.dims()[*axis] != 1))
+        .filter(|axis| {
+            *axis < extra || (super::check::length(dims, axis - extra) == 1 && gradient.dims().get(*axis) != Some(&1))
+        })
         .collect();
     gradient.sum_keepdim(repeated)?.reshape(dims)
 }
@@ -214,7 +216,7 @@ pub fn gradients(budget: &mut dyn Admit, loss: &Tensor, leaves: &[&Tensor]) -> R
         return Ok(vec![None; leaves.len()]);
     }
     let bytes = on_deep_stack(|| loss.sorted_nodes().iter().map(|node| node_bytes(node)).sum::<u64>())?;
-    let _scratch = budget.admit(Cost { bytes: 0, scratch: bytes.saturating_mul(6), work: 0 })?;
+    let _scratch = budget.admit(cost::gradient(bytes))?;
     on_deep_stack(|| {
         let mut store = loss.backward()?;
         leaves.iter().map(|leaf| store.remove(leaf).map(|gradient| Ok(gradient.detach())).transpose()).collect()
@@ -232,7 +234,10 @@ fn node_bytes(node: &Tensor) -> u64 {
 pub fn on_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T> {
     let failed = |what: &str| Error::Candle(candle_core::Error::Msg(what.to_owned()));
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
+        let thread = std::thread::Builder::new()
+            .name("tunebox-gradient".into())
+            .stack_size(STACK_BYTES)
+            .spawn_scoped(scope, work);
         let thread = thread.map_err(|error| failed(&format!("no thread for the gradient: {error}")))?;
         thread.join().map_err(|_| failed("the gradient could not be computed"))
     })

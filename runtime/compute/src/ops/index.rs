@@ -5,7 +5,7 @@ use candle_core::{DType, Tensor};
 
 use super::graph::{derive, derive_pair, wide};
 use super::lanes::Lanes;
-use super::{Admit, Estimate, Made, check};
+use super::{Admit, Estimate, Kind, Made, check};
 use crate::error::{Error, Result};
 
 /// out[i][j] = x[index[i][j]][j] for axis 0, and likewise for others; `index` is as long as x on every other axis.
@@ -19,8 +19,8 @@ pub fn gather(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tensor) -> 
     same_but(x, index, axis, "the index")?;
     let index = &index.detach();
     let saved = index.elem_count() as u64 * 4;
-    Estimate::new(index.dims(), x.dtype(), &[x, index])?.saved(saved).pay(budget, || {
-        let index = check::indices(index, x.dims()[axis])?;
+    Estimate::new(Kind::Gather, index.dims(), x.dtype(), &[x, index])?.saved(saved).pay(budget, || {
+        let index = check::indices(index, check::length(x.dims(), axis))?;
         let value = wide(x)?.gather(&index, axis)?;
         derive(x, x.dtype(), &value, move |x, _, grad| x.zeros_like()?.scatter_add(&index, grad, axis))
     })
@@ -33,12 +33,11 @@ pub fn gather(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tensor) -> 
 pub fn index_select(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tensor) -> Result<Made> {
     let axis = check::axis(x, axis)?;
     one_axis(index, "the index")?;
-    let mut dims = x.dims().to_vec();
-    dims[axis] = index.elem_count();
+    let dims = check::resized(x.dims(), axis, index.elem_count());
     let index = &index.detach();
     let saved = index.elem_count() as u64 * 4;
-    Estimate::new(&dims, x.dtype(), &[x, index])?.saved(saved).pay(budget, || {
-        let index = check::indices(index, x.dims()[axis])?;
+    Estimate::new(Kind::Gather, &dims, x.dtype(), &[x, index])?.saved(saved).pay(budget, || {
+        let index = check::indices(index, check::length(x.dims(), axis))?;
         let value = wide(x)?.index_select(&index, axis)?;
         derive(x, x.dtype(), &value, move |x, _, grad| x.zeros_like()?.index_add(&index, grad, axis))
     })
@@ -55,14 +54,14 @@ pub fn index_add(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tensor, 
     let axis = check::axis(x, axis)?;
     one_axis(index, "the index")?;
     same_but(x, source, axis, "the source")?;
-    if source.dims()[axis] != index.elem_count() {
-        let (entries, places) = (source.dims()[axis], index.elem_count());
+    let (entries, places) = (check::length(source.dims(), axis), index.elem_count());
+    if entries != places {
         return Err(Error::shape(format!("axis {axis} of the source holds {entries} entries for {places} places")));
     }
     let index = &index.detach();
     let saved = index.elem_count() as u64 * 4;
-    Estimate::new(x.dims(), x.dtype(), &[x, index, source])?.copies(3).saved(saved).pay(budget, || {
-        let index = check::indices(index, x.dims()[axis])?;
+    Estimate::new(Kind::Scatter, x.dims(), x.dtype(), &[x, index, source])?.saved(saved).pay(budget, || {
+        let index = check::indices(index, check::length(x.dims(), axis))?;
         let value = wide(x)?.index_add(&index, &wide(source)?, axis)?;
         let pulls = (
             |pair: &super::graph::Pair| Ok(pair.grad.clone()),
@@ -90,7 +89,7 @@ pub fn segment_sum(budget: &mut dyn Admit, x: &Tensor, segments: &Tensor, count:
     }
     let dims = Lanes::along(x, 0)?.resized(count as usize);
     let segments = &segments.detach();
-    Estimate::new(&dims, x.dtype(), &[x, segments])?.copies(3).saved(entries as u64 * 4).pay(budget, || {
+    Estimate::new(Kind::Scatter, &dims, x.dtype(), &[x, segments])?.saved(entries as u64 * 4).pay(budget, || {
         let segments = check::indices(segments, count as usize)?;
         let x_wide = wide(x)?;
         let zeros = Tensor::zeros(dims.as_slice(), x_wide.dtype(), x.device())?;
@@ -110,8 +109,7 @@ fn one_axis(index: &Tensor, role: &str) -> Result<()> {
 
 /// Two tensors as long as each other on every axis but one.
 fn same_but(x: &Tensor, other: &Tensor, axis: usize, role: &str) -> Result<()> {
-    let alike = |place: usize| place == axis || x.dims()[place] == other.dims()[place];
-    if x.rank() == other.rank() && (0..x.rank()).all(alike) {
+    if check::alike_but(x.dims(), other.dims(), axis) {
         return Ok(());
     }
     let (x, other) = (x.dims(), other.dims());

@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 
-use super::{Admit, Estimate, MAX_PARTS, MAX_RANK, Made, check};
+use super::{Admit, Estimate, Kind, MAX_PARTS, MAX_RANK, Made, check};
 use crate::error::{Error, Result};
 
 /// Tensors one after another along an axis that exists; at most [`MAX_PARTS`].
@@ -11,19 +11,19 @@ use crate::error::{Error, Result};
 /// [`Error::Argument`] for no tensors, too many, or an axis that is not there, [`Error::Shape`] if they differ on
 /// another axis, [`Error::Dtype`] if their types differ, and what `budget` refuses.
 pub fn concat(budget: &mut dyn Admit, tensors: &[&Tensor], axis: i32) -> Result<Made> {
-    let first = first_of(tensors)?;
+    let (first, others) = first_of(tensors)?;
     let axis = check::axis(first, axis)?;
-    let mut dims = first.dims().to_vec();
-    for other in &tensors[1..] {
+    let mut length = check::length(first.dims(), axis);
+    for other in others {
         check::same_type(first, other)?;
-        let alike = |place: usize| place == axis || first.dims()[place] == other.dims()[place];
-        if other.rank() != first.rank() || !(0..first.rank()).all(alike) {
+        if !check::alike_but(first.dims(), other.dims(), axis) {
             let (first, other) = (first.dims(), other.dims());
             return Err(Error::shape(format!("{first:?} and {other:?} differ on more than axis {axis}")));
         }
-        dims[axis] = dims[axis].saturating_add(other.dims()[axis]);
+        length = length.saturating_add(check::length(other.dims(), axis));
     }
-    Estimate::new(&dims, first.dtype(), tensors)?.saved(copies(tensors)).pay(budget, || {
+    let dims = check::resized(first.dims(), axis, length);
+    Estimate::new(Kind::Join, &dims, first.dtype(), tensors)?.saved(copies(tensors)).pay(budget, || {
         let parts = tensors.iter().map(|tensor| tensor.contiguous()).collect::<candle_core::Result<Vec<_>>>()?;
         Ok(Tensor::cat(&parts, axis)?)
     })
@@ -34,12 +34,12 @@ pub fn concat(budget: &mut dyn Admit, tensors: &[&Tensor], axis: i32) -> Result<
 /// # Errors
 /// As [`concat`], and [`Error::Shape`] past [`MAX_RANK`] axes.
 pub fn stack(budget: &mut dyn Admit, tensors: &[&Tensor], axis: i32) -> Result<Made> {
-    let first = first_of(tensors)?;
+    let (first, others) = first_of(tensors)?;
     if first.rank() == MAX_RANK {
         return Err(Error::shape(format!("a shape of {} axes, {MAX_RANK} are allowed", MAX_RANK + 1)));
     }
     let axis = check::axis_of(first.rank() + 1, axis)?;
-    for other in &tensors[1..] {
+    for other in others {
         check::same_type(first, other)?;
         if other.dims() != first.dims() {
             return Err(Error::shape(format!("{:?} and {:?} differ", first.dims(), other.dims())));
@@ -47,7 +47,7 @@ pub fn stack(budget: &mut dyn Admit, tensors: &[&Tensor], axis: i32) -> Result<M
     }
     let mut dims = first.dims().to_vec();
     dims.insert(axis, tensors.len());
-    Estimate::new(&dims, first.dtype(), tensors)?.saved(copies(tensors)).pay(budget, || {
+    Estimate::new(Kind::Join, &dims, first.dtype(), tensors)?.saved(copies(tensors)).pay(budget, || {
         let lift = |tensor: &&Tensor| tensor.contiguous()?.unsqueeze(axis);
         Ok(Tensor::cat(&tensors.iter().map(lift).collect::<candle_core::Result<Vec<_>>>()?, axis)?)
     })
@@ -59,9 +59,9 @@ fn copies(tensors: &[&Tensor]) -> u64 {
     scattered.map(|tensor| tensor.elem_count() as u64 * tensor.dtype().size_in_bytes() as u64).sum()
 }
 
-fn first_of<'a>(tensors: &[&'a Tensor]) -> Result<&'a Tensor> {
-    match tensors.first() {
-        Some(first) if tensors.len() <= MAX_PARTS => Ok(first),
+fn first_of<'t, 'a>(tensors: &'t [&'a Tensor]) -> Result<(&'a Tensor, &'t [&'a Tensor])> {
+    match tensors.split_first() {
+        Some((first, others)) if tensors.len() <= MAX_PARTS => Ok((first, others)),
         Some(_) => Err(Error::argument(format!("{} tensors, {MAX_PARTS} are allowed", tensors.len()))),
         None => Err(Error::argument("no tensors")),
     }

@@ -32,8 +32,9 @@ impl Lanes {
             return Ok(Self { axis: None, outer: 1, length: x.elem_count(), inner: 1, dims });
         };
         let axis = check::axis(x, axis)?;
-        let (outer, inner) = (dims[..axis].iter().product(), dims[axis + 1..].iter().product());
-        Ok(Self { axis: Some(axis), outer, length: dims[axis], inner, dims })
+        let outer = dims.iter().take(axis).product();
+        let inner = dims.iter().skip(axis + 1).product();
+        Ok(Self { axis: Some(axis), outer, length: check::length(&dims, axis), inner, dims })
     }
 
     /// The view `[outer, length, inner]` of a tensor with the original shape; wide, without a graph.
@@ -56,25 +57,17 @@ impl Lanes {
         match (self.axis, keep) {
             (None, true) => vec![1; self.dims.len()],
             (None, false) => Vec::new(),
-            (Some(axis), keep) => {
-                let mut dims = self.dims.clone();
-                if keep {
-                    dims[axis] = 1;
-                } else {
-                    dims.remove(axis);
-                }
-                dims
+            (Some(axis), true) => check::resized(&self.dims, axis, 1),
+            (Some(axis), false) => {
+                let others = self.dims.iter().enumerate().filter(|(place, _)| *place != axis);
+                others.map(|(_, length)| *length).collect()
             }
         }
     }
 
     /// The original shape with another length along the axis.
     pub(super) fn resized(&self, length: usize) -> Vec<usize> {
-        let mut dims = self.dims.clone();
-        if let Some(axis) = self.axis {
-            dims[axis] = length;
-        }
-        dims
+        self.axis.map_or_else(|| self.dims.clone(), |axis| check::resized(&self.dims, axis, length))
     }
 
     /// The original shape.

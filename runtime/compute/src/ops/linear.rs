@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 
 use super::graph::{Pair, Pull, Raw, derive_pair, wide};
-use super::{Admit, Estimate, Made, check};
+use super::{Admit, Estimate, Kind, Made, check};
 use crate::error::{Error, Result};
 
 /// The matrix product over the last two axes; the axes before them are equal or broadcast.
@@ -27,7 +27,7 @@ pub fn matmul(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
     let products = check::elements(&dims)?.saturating_mul(inner as u64);
     // Operands that are repeated over the batch are copied for it.
     let repeated = batch.saturating_mul((rows * inner) as u64 + (inner * columns) as u64);
-    let estimate = Estimate::new(&dims, a.dtype(), &[a, b])?.work(products).scratch(repeated);
+    let estimate = Estimate::new(Kind::Product, &dims, a.dtype(), &[a, b])?.measured(products).scratch(repeated);
     estimate.pay(budget, || {
         let value = product(&wide(a)?, &wide(b)?)?;
         let pulls: (Pull, Pull) = (|pair| product(pair.grad, &pair.b.t()?), |pair| product(&pair.a.t()?, pair.grad));
@@ -51,7 +51,7 @@ fn product(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
 /// `budget` refuses.
 pub fn outer(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
     let (n, m) = vectors(a, b)?;
-    Estimate::new(&[n, m], a.dtype(), &[a, b])?.pay(budget, || {
+    Estimate::new(Kind::Product, &[n, m], a.dtype(), &[a, b])?.pay(budget, || {
         let value = wide(a)?.unsqueeze(1)?.matmul(&wide(b)?.unsqueeze(0)?)?;
         let pulls: (Pull, Pull) = (
             |pair| pair.grad.matmul(&pair.b.unsqueeze(1)?)?.squeeze(1),
@@ -70,7 +70,7 @@ pub fn dot(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
     if n != m {
         return Err(Error::shape(format!("vectors of {n} and {m} entries")));
     }
-    Estimate::new(&[], a.dtype(), &[a, b])?.pay(budget, || {
+    Estimate::new(Kind::Product, &[], a.dtype(), &[a, b])?.pay(budget, || {
         let value = wide(a)?.mul(&wide(b)?)?.sum_all()?;
         let pulls: (Pull, Pull) = (|pair| scaled(pair, pair.b), |pair| scaled(pair, pair.a));
         derive_pair(a, b, a.dtype(), &value, pulls)

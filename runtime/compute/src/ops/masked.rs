@@ -5,7 +5,7 @@ use candle_core::{DType, Tensor};
 use super::graph::{Pair, Raw, derive_pair, wide};
 use super::lanes::Lanes;
 use super::number::{is_nan, times};
-use super::{Admit, Estimate, Made, check};
+use super::{Admit, Estimate, Kind, Made, check};
 use crate::error::Result;
 
 /// Σ x·m with a mask that is `u8` or of the type of x, both broadcast, over one axis or all.
@@ -52,7 +52,7 @@ fn masked(
     let full = check::elements(&dims)?;
     // A mask of truth values is widened once, and the graph keeps that copy.
     let saved = if mask.dtype() == DType::U8 { mask.elem_count() as u64 * 8 } else { 0 };
-    let estimate = Estimate::new(&reduced, x.dtype(), &[x, mask])?.work(full * 2).scratch(full * 6).saved(saved);
+    let estimate = Estimate::new(Kind::Masked, &reduced, x.dtype(), &[x, mask])?.measured(full).saved(saved);
     estimate.pay(budget, || {
         let mask = &if mask.dtype() == DType::U8 { truth(mask, x.dtype())? } else { mask.clone() };
         let sum = Sum { lanes, divisor };

@@ -8,11 +8,23 @@
 //! slope that is NaN or infinite, so that masked entries cannot poison the others.
 //!
 //! Handles, scopes and traps belong to the sandbox.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::panic,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::unreachable,
+        clippy::todo
+    )
+)]
 
 mod binary;
 mod chance;
 mod check;
 mod compare;
+mod cost;
 mod create;
 mod elementwise;
 mod graph;
@@ -38,6 +50,7 @@ pub use chance::{random_normal, random_permutation, random_uniform};
 pub use check::{MAX_ELEMENTS, MAX_PARTS, MAX_RANK};
 pub use compare::not_equal;
 pub use compare::{equal, greater, greater_equal, is_finite, less, less_equal, logical_and, logical_not, logical_or};
+pub use cost::{Cost, Formula, Kind, VERSION as COSTS};
 pub use create::{from_indices, from_list, full, ones, sequence, zeros};
 pub use elementwise::{
     abs, cos, exp, exp_minus_one, log, log_one_plus, log_sigmoid, negate, reciprocal, relu, sigmoid,
@@ -56,21 +69,11 @@ pub use scan::{cumulative_sum, log_softmax, softmax};
 pub use shape::{chunk, expand, flip, reshape, roll, slice, squeeze, transpose, unsqueeze};
 pub use statistics::{mean_of_finite, standard_deviation, standard_deviation_of_finite, sum_of_finite, variance};
 
-use candle_core::{DType, Tensor};
+use candle_core::Tensor;
+use cost::Estimate;
 
 use crate::budget::{Ledger, Reservation};
 use crate::error::Result;
-
-/// What an operation will need, told before anything is allocated.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Cost {
-    /// Bytes that stay taken as long as the result, or a graph through it, lives.
-    pub bytes: u64,
-    /// Bytes of temporaries, free again when the operation returns.
-    pub scratch: u64,
-    /// Numbers read or written, multiply-adds for a product. A result with a gradient pays its way back here too.
-    pub work: u64,
-}
 
 /// Who pays: it takes the bytes of `cost` (scratch included), or refuses.
 pub trait Admit {
@@ -100,76 +103,5 @@ pub struct Made {
 impl Made {
     fn view(tensor: Tensor) -> Self {
         Self { tensor, reservation: None }
-    }
-}
-
-/// An estimate under way: how many numbers come in, how many go out, how many temporaries it takes.
-#[derive(Debug, Clone, Copy)]
-struct Estimate {
-    elements: u64,
-    dtype: DType,
-    inputs: u64,
-    copies: u64,
-    extra_scratch: u64,
-    extra_work: u64,
-    tracked: bool,
-    saved: u64,
-}
-
-impl Estimate {
-    /// A result of this shape, made from `operands`.
-    fn new(dims: &[usize], dtype: DType, operands: &[&Tensor]) -> Result<Self> {
-        let inputs = operands.iter().map(|operand| operand.elem_count() as u64).sum();
-        let tracked = operands.iter().any(|operand| operand.track_op());
-        Ok(Self {
-            elements: check::elements(dims)?,
-            dtype,
-            inputs,
-            copies: 2,
-            extra_scratch: 0,
-            extra_work: 0,
-            tracked,
-            saved: 0,
-        })
-    }
-
-    /// Temporaries as large as the operands and the result together, at most this many alive at once.
-    fn copies(mut self, copies: u64) -> Self {
-        self.copies = copies;
-        self
-    }
-
-    /// Numbers in temporaries beyond that, as when operands are repeated to a common shape.
-    fn scratch(mut self, elements: u64) -> Self {
-        self.extra_scratch = elements;
-        self
-    }
-
-    /// Work beside reading and writing every number once.
-    fn work(mut self, extra: u64) -> Self {
-        self.extra_work = extra;
-        self
-    }
-
-    /// Bytes that the gradient keeps beside the operands and the result.
-    fn saved(mut self, bytes: u64) -> Self {
-        self.saved = bytes;
-        self
-    }
-
-    /// Asks for what the estimate says, does it, and gives the scratch back.
-    fn pay(self, budget: &mut dyn Admit, make: impl FnOnce() -> Result<Tensor>) -> Result<Made> {
-        let bytes = self.elements * self.dtype.size_in_bytes() as u64 + if self.tracked { self.saved } else { 0 };
-        let touched = self.elements + self.inputs;
-        let wide = self.dtype.size_in_bytes().max(4) as u64;
-        let once = touched.saturating_add(self.extra_work);
-        let cost = Cost {
-            bytes,
-            scratch: touched.saturating_mul(self.copies).saturating_add(self.extra_scratch).saturating_mul(wide),
-            work: if self.tracked { once.saturating_mul(3) } else { once },
-        };
-        let reservation = budget.admit(cost)?;
-        let tensor = make()?;
-        Ok(Made { tensor, reservation: Some(reservation.shrunk_to(bytes)) })
     }
 }

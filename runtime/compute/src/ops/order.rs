@@ -9,7 +9,7 @@ use candle_core::{DType, Tensor};
 
 use super::graph::{Raw, derive, wide};
 use super::lanes::Lanes;
-use super::{Admit, Estimate, Made, check};
+use super::{Admit, Estimate, Kind, Made, check};
 use crate::error::{Error, Result};
 
 /// The entries along an axis in order, equal ones in their old order; NaN comes last. Any element type.
@@ -39,7 +39,7 @@ pub fn top(budget: &mut dyn Admit, x: &Tensor, axis: i32, count: u32) -> Result<
 fn ordered(budget: &mut dyn Admit, x: &Tensor, lanes: Lanes, descending: bool, count: usize) -> Result<Made> {
     let dims = lanes.resized(count);
     let numbers = x.elem_count() as u64;
-    let estimate = Estimate::new(&dims, x.dtype(), &[x])?.copies(6).work(sorting(&lanes)).saved(numbers * 4);
+    let estimate = Estimate::new(Kind::Sort, &dims, x.dtype(), &[x])?.measured(sorting(&lanes)).saved(numbers * 4);
     estimate.pay(budget, || {
         let places = places_in_order(&lanes, x, descending)?;
         let taken = places.narrow(1, 0, count)?.contiguous()?;
@@ -63,9 +63,8 @@ fn ordered(budget: &mut dyn Admit, x: &Tensor, lanes: Lanes, descending: bool, c
 pub fn argsort(budget: &mut dyn Admit, x: &Tensor, axis: i32, descending: bool) -> Result<Made> {
     let x = x.detach();
     let lanes = Lanes::along(&x, axis)?;
-    Estimate::new(x.dims(), DType::U32, &[&x])?
-        .copies(5)
-        .work(sorting(&lanes))
+    Estimate::new(Kind::Order, x.dims(), DType::U32, &[&x])?
+        .measured(sorting(&lanes))
         .pay(budget, || Ok(places_in_order(&lanes, &x, descending)?.reshape(lanes.dims())?))
 }
 
@@ -105,9 +104,9 @@ fn nan_last(a: f64, b: f64, descending: bool) -> Ordering {
 fn sorted_places<T>(numbers: &[T], length: usize, order: impl Fn(&T, &T) -> Ordering) -> Vec<u32> {
     let mut places: Vec<u32> = Vec::with_capacity(numbers.len());
     for row in numbers.chunks(length) {
-        let start = places.len();
-        places.extend((0_u32..).take(row.len()));
-        places[start..].sort_by(|a, b| order(&row[*a as usize], &row[*b as usize]));
+        let mut entries: Vec<(u32, &T)> = (0_u32..).zip(row).collect();
+        entries.sort_by(|a, b| order(a.1, b.1));
+        places.extend(entries.iter().map(|(place, _)| *place));
     }
     places
 }
@@ -118,7 +117,9 @@ fn ranks_of(lanes: &Lanes, places: &Tensor) -> Raw<Tensor> {
     let mut ranks = vec![0_u32; rows.len()];
     for (row, ranks) in rows.chunks(lanes.length).zip(ranks.chunks_mut(lanes.length)) {
         for (rank, place) in (0_u32..).zip(row) {
-            ranks[*place as usize] = rank;
+            if let Some(slot) = ranks.get_mut(*place as usize) {
+                *slot = rank;
+            }
         }
     }
     let ranks = Tensor::from_vec(ranks, (lanes.outer, lanes.inner, lanes.length), places.device())?;
@@ -137,7 +138,7 @@ pub fn quantile(budget: &mut dyn Admit, x: &Tensor, q: f64) -> Result<Made> {
     }
     let x = x.detach();
     let work = sorting(&Lanes::over(&x, None)?);
-    Estimate::new(&[], x.dtype(), &[&x])?.copies(5).work(work).pay(budget, || {
+    Estimate::new(Kind::Order, &[], x.dtype(), &[&x])?.measured(work).pay(budget, || {
         let mut numbers = wide(&x)?.flatten_all()?.to_dtype(DType::F64)?.to_vec1::<f64>()?;
         let value = if numbers.iter().any(|number| number.is_nan()) { f64::NAN } else { share(&mut numbers, q) };
         Ok(Tensor::new(value, &candle_core::Device::Cpu)?.to_dtype(x.dtype())?.to_device(x.device())?)
@@ -149,7 +150,7 @@ fn share(numbers: &mut [f64], q: f64) -> f64 {
     numbers.sort_by(f64::total_cmp);
     let place = q * (numbers.len() - 1) as f64;
     let below = place.floor();
-    let low = numbers[below as usize];
+    let low = numbers.get(below as usize).copied().unwrap_or(f64::NAN);
     let high = numbers.get(below as usize + 1).copied().unwrap_or(low);
     // Infinite neighbours: a weight of 0 must not turn ∞ into NaN.
     if place == below || low == high { low } else { low + (high - low) * (place - below) }

@@ -7,7 +7,7 @@ use candle_core::{DType, Tensor};
 use super::graph::{Raw, derive};
 use super::lanes::Lanes;
 use super::number::{filled, is_nan, times, where_or_zero};
-use super::{Admit, Estimate, Made, check};
+use super::{Admit, Estimate, Kind, Made, check};
 use crate::error::Result;
 
 /// A differentiable reduction of a floating-point tensor.
@@ -21,7 +21,7 @@ pub(super) fn reduce(
 ) -> Result<Made> {
     check::float(x)?;
     let dims = lanes.reduced(keep);
-    Estimate::new(&dims, x.dtype(), &[x])?.copies(5).pay(budget, || {
+    Estimate::new(Kind::Reduce, &dims, x.dtype(), &[x])?.pay(budget, || {
         let value = value(&lanes, &lanes.view(x)?)?.reshape(dims.as_slice())?;
         derive(x, x.dtype(), &value, move |x, y, grad| {
             let (y, grad) = (lanes.view_reduced(y)?, lanes.view_reduced(grad)?);
@@ -73,7 +73,7 @@ fn extreme(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool, pi
     let lanes = Lanes::over(x, axis)?;
     let dims = lanes.reduced(keep);
     let places = check::elements(&dims)? * 4;
-    Estimate::new(&dims, x.dtype(), &[x])?.copies(7).saved(places).pay(budget, || {
+    Estimate::new(Kind::Extreme, &dims, x.dtype(), &[x])?.saved(places).pay(budget, || {
         let view = lanes.view(x)?;
         let place = first_extreme(&lanes, &view, pick)?;
         let value = view.gather(&place, 1)?.reshape(dims.as_slice())?;
@@ -111,8 +111,7 @@ pub fn argmax(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool)
     let x = x.detach();
     let lanes = Lanes::over(&x, axis)?;
     let dims = lanes.reduced(keep);
-    Estimate::new(&dims, DType::U32, &[&x])?
-        .copies(7)
+    Estimate::new(Kind::Extreme, &dims, DType::U32, &[&x])?
         .pay(budget, || Ok(first_extreme(&lanes, &lanes.view(&x)?, Tensor::max_keepdim)?.reshape(dims.as_slice())?))
 }
 
@@ -196,7 +195,6 @@ fn truth(
     check::exactly(x, DType::U8, "the operand")?;
     let lanes = Lanes::over(x, axis)?;
     let dims = lanes.reduced(keep);
-    Estimate::new(&dims, dtype, &[x])?
-        .copies(3)
+    Estimate::new(Kind::Truth, &dims, dtype, &[x])?
         .pay(budget, || Ok(value(&lanes, &lanes.view(x)?)?.reshape(dims.as_slice())?))
 }

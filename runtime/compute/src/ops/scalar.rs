@@ -4,7 +4,7 @@ use candle_core::{DType, Tensor};
 
 use super::graph::{Raw, derive, wide};
 use super::number::{filled, is_finite, times, where_or_zero};
-use super::{Admit, Estimate, Made, check};
+use super::{Admit, Estimate, Kind, Made, check};
 use crate::error::{Error, Result};
 
 /// Checks, pays, and puts a value with its gradient into the graph.
@@ -13,7 +13,7 @@ where
     F: Fn(&Tensor, &Tensor, &Tensor) -> Raw<Tensor> + Send + Sync + 'static,
 {
     check::float(x)?;
-    Estimate::new(x.dims(), x.dtype(), &[x])?.copies(4).pay(budget, || {
+    Estimate::new(Kind::Scalar, x.dims(), x.dtype(), &[x])?.pay(budget, || {
         let value = value(&wide(x)?)?;
         derive(x, x.dtype(), &value, pull)
     })
@@ -110,7 +110,7 @@ pub fn cast(budget: &mut dyn Admit, x: &Tensor, dtype: DType) -> Result<Made> {
         return Ok(Made::view(x.clone()));
     }
     let source = if dtype.is_float() { x.clone() } else { x.detach() };
-    Estimate::new(x.dims(), dtype, &[&source])?.copies(3).pay(budget, || {
+    Estimate::new(Kind::Cast, x.dims(), dtype, &[&source])?.pay(budget, || {
         let value = source.detach().contiguous()?.to_dtype(dtype)?;
         derive(&source, dtype, &value, |_, _, grad| Ok(grad.clone()))
     })

@@ -5,7 +5,7 @@ use candle_core::Tensor;
 use super::graph::{Raw, derive};
 use super::lanes::Lanes;
 use super::reduce::{lane_log_sum_exp, lane_peak};
-use super::{Admit, Estimate, Made, check};
+use super::{Admit, Estimate, Kind, Made, check};
 use crate::error::Result;
 
 fn apply(
@@ -19,7 +19,7 @@ fn apply(
     let lanes = Lanes::along(x, axis)?;
     let doublings = u64::from(usize::BITS - lanes.length.leading_zeros());
     let work = x.elem_count() as u64 * doublings;
-    Estimate::new(x.dims(), x.dtype(), &[x])?.copies(4).work(work).pay(budget, || {
+    Estimate::new(Kind::Scan, x.dims(), x.dtype(), &[x])?.measured(work).pay(budget, || {
         let value = value(&lanes, &lanes.view(x)?)?.reshape(lanes.dims())?;
         derive(x, x.dtype(), &value, move |_, y, grad| {
             pull(&lanes, &lanes.view(y)?, &lanes.view(grad)?)?.reshape(lanes.dims())

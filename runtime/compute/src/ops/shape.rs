@@ -4,7 +4,7 @@
 use candle_core::Tensor;
 
 use super::graph::{Raw, derive, wide};
-use super::{Admit, Estimate, MAX_PARTS, MAX_RANK, Made, check};
+use super::{Admit, Estimate, Kind, MAX_PARTS, MAX_RANK, Made, check};
 use crate::error::{Error, Result};
 
 /// `length` entries of an axis from `start` on; a view.
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 /// [`Error::Argument`] for an axis that is not there, a length of 0, or a range that leaves the axis.
 pub fn slice(x: &Tensor, axis: i32, start: u32, length: u32) -> Result<Made> {
     let axis = check::axis(x, axis)?;
-    let (start, length, held) = (start as usize, length as usize, x.dims()[axis]);
+    let (start, length, held) = (start as usize, length as usize, check::length(x.dims(), axis));
     if length == 0 || start.checked_add(length).is_none_or(|end| end > held) {
         return Err(Error::argument(format!("{length} entries from {start} on of an axis that is {held} long")));
     }
@@ -27,7 +27,7 @@ pub fn slice(x: &Tensor, axis: i32, start: u32, length: u32) -> Result<Made> {
 /// does not divide the axis.
 pub fn chunk(x: &Tensor, axis: i32, count: u32) -> Result<Vec<Made>> {
     let axis = check::axis(x, axis)?;
-    let (count, held) = (count as usize, x.dims()[axis]);
+    let (count, held) = (count as usize, check::length(x.dims(), axis));
     if count == 0 || count > MAX_PARTS {
         return Err(Error::argument(format!("{count} parts, 1 to {MAX_PARTS} are allowed")));
     }
@@ -50,7 +50,7 @@ pub fn reshape(budget: &mut dyn Admit, x: &Tensor, shape: &[u32]) -> Result<Made
     if x.is_contiguous() {
         return Ok(Made::view(x.reshape(dims)?));
     }
-    Estimate::new(&dims, x.dtype(), &[x])?.copies(1).pay(budget, || Ok(x.reshape(dims)?))
+    Estimate::new(Kind::Move, &dims, x.dtype(), &[x])?.pay(budget, || Ok(x.reshape(dims)?))
 }
 
 /// Two axes exchanged; a view.
@@ -78,7 +78,7 @@ pub fn unsqueeze(x: &Tensor, axis: i32) -> Result<Made> {
 /// [`Error::Argument`] for an axis that is not there, [`Error::Shape`] if it is longer than 1.
 pub fn squeeze(x: &Tensor, axis: i32) -> Result<Made> {
     let axis = check::axis(x, axis)?;
-    if x.dims()[axis] != 1 {
+    if check::length(x.dims(), axis) != 1 {
         return Err(Error::shape(format!("axis {axis} of {:?} is not 1 long", x.dims())));
     }
     Ok(Made::view(x.squeeze(axis)?))
@@ -102,10 +102,10 @@ pub fn expand(x: &Tensor, shape: &[u32]) -> Result<Made> {
 /// [`Error::Argument`] for an axis that is not there, and what `budget` refuses.
 pub fn roll(budget: &mut dyn Admit, x: &Tensor, axis: i32, shift: i32) -> Result<Made> {
     let axis = check::axis(x, axis)?;
-    let length = x.dims()[axis];
+    let length = check::length(x.dims(), axis);
     // An axis is below 2³¹, so both numbers fit.
     let shift = i64::from(shift).rem_euclid(length as i64) as usize;
-    Estimate::new(x.dims(), x.dtype(), &[x])?.pay(budget, || {
+    Estimate::new(Kind::Move, x.dims(), x.dtype(), &[x])?.pay(budget, || {
         let value = rotated(&wide(x)?, axis, shift)?;
         derive(x, x.dtype(), &value, move |_, _, grad| rotated(grad, axis, (length - shift) % length))
     })
@@ -116,7 +116,7 @@ fn rotated(x: &Tensor, axis: usize, shift: usize) -> Raw<Tensor> {
     if shift == 0 {
         return Ok(x.clone());
     }
-    let rest = x.dims()[axis] - shift;
+    let rest = check::length(x.dims(), axis) - shift;
     Tensor::cat(&[&x.narrow(axis, rest, shift)?, &x.narrow(axis, 0, rest)?], axis)
 }
 
@@ -126,14 +126,14 @@ fn rotated(x: &Tensor, axis: usize, shift: usize) -> Raw<Tensor> {
 /// [`Error::Argument`] for an axis that is not there, and what `budget` refuses.
 pub fn flip(budget: &mut dyn Admit, x: &Tensor, axis: i32) -> Result<Made> {
     let axis = check::axis(x, axis)?;
-    Estimate::new(x.dims(), x.dtype(), &[x])?.pay(budget, || {
+    Estimate::new(Kind::Move, x.dims(), x.dtype(), &[x])?.pay(budget, || {
         let value = reversed(&wide(x)?, axis)?;
         derive(x, x.dtype(), &value, move |_, _, grad| reversed(grad, axis))
     })
 }
 
 fn reversed(x: &Tensor, axis: usize) -> Raw<Tensor> {
-    let length = u32::try_from(x.dims()[axis]).map_err(candle_core::Error::wrap)?;
+    let length = u32::try_from(check::length(x.dims(), axis)).map_err(candle_core::Error::wrap)?;
     let places: Vec<u32> = (0..length).rev().collect();
     x.contiguous()?.index_select(&Tensor::new(places, x.device())?, axis)
 }

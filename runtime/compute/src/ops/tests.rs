@@ -9,6 +9,8 @@ use crate::budget::{Ledger, Reservation};
 use crate::error::{Error, Result};
 use crate::ops;
 
+mod hostile;
+
 fn ledger() -> Ledger {
     Ledger::new(64 << 20)
 }

@@ -1,0 +1,194 @@
+//! What operations cost: the table of formulas, and the estimate that each operation makes before it does anything.
+//!
+//! The table is a measure of our own, so that a budget means the same on every machine and in every version of the
+//! tensor library. Whoever changes a number in it raises [`VERSION`].
+
+use candle_core::{DType, Tensor};
+
+use super::{Admit, Made, check};
+use crate::budget::Reservation;
+use crate::error::Result;
+
+/// The version of the table: runs that were bounded by another one may have ended elsewhere.
+pub const VERSION: u32 = 1;
+
+/// A kind of operation: all of one kind are charged by one formula.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// The same numbers seen in another way.
+    #[default]
+    View,
+    /// New numbers from none.
+    Create,
+    /// A function of each number, with its slope.
+    Elementwise,
+    /// A function of each number and an argument.
+    Scalar,
+    /// Another element type.
+    Cast,
+    /// Which numbers are finite.
+    Finite,
+    /// A function of two numbers, broadcast.
+    Pairwise,
+    /// One of two numbers, by a third.
+    Choose,
+    /// Comparisons and logic.
+    Compare,
+    /// Products of matrices and vectors.
+    Product,
+    /// Sums, means and norms along an axis.
+    Reduce,
+    /// The largest or smallest along an axis, and its place.
+    Extreme,
+    /// Truth values along an axis.
+    Truth,
+    /// Sums under a mask.
+    Masked,
+    /// Running sums and softmax.
+    Scan,
+    /// Numbers in order.
+    Sort,
+    /// Places in order, and shares of an order.
+    Order,
+    /// Reading at places.
+    Gather,
+    /// Adding at places.
+    Scatter,
+    /// Several tensors in one.
+    Join,
+    /// Numbers copied to other places.
+    Move,
+    /// The walk back through a graph.
+    Gradient,
+}
+
+/// How a kind is charged. Every number that comes in or goes out is one unit of work; a result with a gradient pays
+/// its way back as well, twice the way there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Formula {
+    /// Temporaries as large as operands and result together, at most this many alive at once.
+    pub copies: u64,
+    /// Units of work for each unit of the measure.
+    pub work: u64,
+    /// Numbers in temporaries for each unit of the measure.
+    pub scratch: u64,
+    /// What is measured beside the numbers that come in and go out.
+    pub measure: &'static str,
+}
+
+const fn plain(copies: u64) -> Formula {
+    Formula { copies, work: 0, scratch: 0, measure: "" }
+}
+
+const fn sorted(copies: u64) -> Formula {
+    Formula { copies, work: 1, scratch: 0, measure: "numbers times the doublings of a lane" }
+}
+
+impl Kind {
+    /// The row of the table.
+    #[must_use]
+    pub const fn formula(self) -> Formula {
+        match self {
+            Self::View => plain(0),
+            Self::Create | Self::Compare | Self::Gather | Self::Join => plain(2),
+            Self::Cast | Self::Truth | Self::Scatter => plain(3),
+            Self::Scalar | Self::Finite | Self::Pairwise | Self::Choose => plain(4),
+            Self::Elementwise | Self::Reduce => plain(5),
+            Self::Gradient => plain(6),
+            Self::Extreme => plain(7),
+            Self::Move => plain(2),
+            Self::Product => Formula { copies: 2, work: 1, scratch: 0, measure: "multiply-adds" },
+            Self::Masked => Formula { copies: 2, work: 2, scratch: 6, measure: "numbers of the common shape" },
+            Self::Scan => sorted(4),
+            Self::Sort => sorted(6),
+            Self::Order => sorted(5),
+        }
+    }
+}
+
+/// What an operation will need, told before anything is allocated.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// By which row of the table it was estimated.
+    pub kind: Kind,
+    /// Bytes that stay taken as long as the result, or a graph through it, lives.
+    pub bytes: u64,
+    /// Bytes of temporaries, free again when the operation returns.
+    pub scratch: u64,
+    /// Numbers read or written, multiply-adds for a product. A result with a gradient pays its way back here too.
+    pub work: u64,
+}
+
+/// An estimate under way: how many numbers come in, how many go out, how many temporaries it takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Estimate {
+    kind: Kind,
+    elements: u64,
+    dtype: DType,
+    inputs: u64,
+    measure: u64,
+    scratch: u64,
+    tracked: bool,
+    saved: u64,
+}
+
+impl Estimate {
+    /// A result of this shape, made from `operands`.
+    pub(super) fn new(kind: Kind, dims: &[usize], dtype: DType, operands: &[&Tensor]) -> Result<Self> {
+        let inputs = operands.iter().map(|operand| operand.elem_count() as u64).sum();
+        let tracked = operands.iter().any(|operand| operand.track_op());
+        let elements = check::elements(dims)?;
+        Ok(Self { kind, elements, dtype, inputs, measure: 0, scratch: 0, tracked, saved: 0 })
+    }
+
+    /// How much there is of what the kind measures.
+    pub(super) fn measured(mut self, measure: u64) -> Self {
+        self.measure = measure;
+        self
+    }
+
+    /// Numbers in temporaries that no formula knows, as when operands are repeated to a common shape.
+    pub(super) fn scratch(mut self, elements: u64) -> Self {
+        self.scratch = elements;
+        self
+    }
+
+    /// Bytes that the gradient keeps beside the operands and the result.
+    pub(super) fn saved(mut self, bytes: u64) -> Self {
+        self.saved = bytes;
+        self
+    }
+
+    fn cost(&self) -> Cost {
+        let formula = self.kind.formula();
+        let saved = if self.tracked { self.saved } else { 0 };
+        let bytes = self.elements.saturating_mul(self.dtype.size_in_bytes() as u64).saturating_add(saved);
+        let touched = self.elements.saturating_add(self.inputs);
+        let wide = self.dtype.size_in_bytes().max(4) as u64;
+        let temporaries = touched
+            .saturating_mul(formula.copies)
+            .saturating_add(self.measure.saturating_mul(formula.scratch))
+            .saturating_add(self.scratch);
+        let once = touched.saturating_add(self.measure.saturating_mul(formula.work));
+        Cost {
+            kind: self.kind,
+            bytes,
+            scratch: temporaries.saturating_mul(wide),
+            work: if self.tracked { once.saturating_mul(3) } else { once },
+        }
+    }
+
+    /// Asks for what the estimate says, does it, and gives the scratch back.
+    pub(super) fn pay(self, budget: &mut dyn Admit, make: impl FnOnce() -> Result<Tensor>) -> Result<Made> {
+        let cost = self.cost();
+        let reservation: Reservation = budget.admit(cost)?;
+        let tensor = make()?;
+        Ok(Made { tensor, reservation: Some(reservation.shrunk_to(cost.bytes)) })
+    }
+}
+
+/// What a walk back takes, given the bytes of its graph. Its work was paid for when the graph was made.
+pub(super) fn gradient(bytes: u64) -> Cost {
+    let scratch = bytes.saturating_mul(Kind::Gradient.formula().copies);
+    Cost { kind: Kind::Gradient, bytes: 0, scratch, work: 0 }
+}

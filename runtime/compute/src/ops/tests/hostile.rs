@@ -1,0 +1,121 @@
+//! Arguments that were chosen to do harm, handed to the operations without any wall before them: each must be an error
+//! in words, on every device by the same check, and never an abort.
+
+use candle_core::{DType, Device, Tensor};
+
+use super::{back, leaf, ledger};
+use crate::error::Error;
+use crate::ops::{self, Made};
+
+fn four() -> Tensor {
+    Tensor::new(&[1_f32, 2., 3., 4.], &Device::Cpu).unwrap()
+}
+
+fn places(numbers: &[u32]) -> Tensor {
+    Tensor::new(numbers, &Device::Cpu).unwrap()
+}
+
+fn refused(made: Result<Made, Error>, words: &str) {
+    let error = made.map(|made| made.tensor.dims().to_vec()).unwrap_err().to_string();
+    assert!(error.contains(words), "{error}");
+}
+
+/// 4 · 2147418113 · 2147549185 is 2⁶⁴ + 4: four, to whoever multiplies without looking.
+#[test]
+fn a_shape_whose_product_wraps_around_is_refused() {
+    let wrapped = [4, 2_147_418_113, 2_147_549_185];
+    assert_eq!(wrapped.iter().fold(1_u64, |product, length| product.wrapping_mul(u64::from(*length))), 4);
+    let mut budget = ledger();
+    refused(ops::reshape(&mut budget, &four(), &wrapped), "more than");
+    refused(ops::from_list(&mut budget, &Device::Cpu, vec![1.; 4], &wrapped), "more than");
+    refused(ops::zeros(&mut budget, &Device::Cpu, &wrapped, DType::F32), "more than");
+    refused(ops::expand(&four(), &wrapped), "more than");
+    assert_eq!(budget.held(), 0);
+}
+
+#[test]
+fn shapes_with_a_thousand_axes_or_none_long_are_refused() {
+    let mut budget = ledger();
+    refused(ops::zeros(&mut budget, &Device::Cpu, &[1; 1_000], DType::F32), "1000 axes");
+    refused(ops::reshape(&mut budget, &four(), &[4, 0]), "0 long");
+    refused(ops::expand(&four(), &[1; 1_000]), "1000 axes");
+}
+
+/// Adding such a step changes nothing: whoever counts by adding never arrives.
+#[test]
+fn a_sequence_with_a_step_below_one_unit_in_the_last_place_ends() {
+    let (start, step) = (16_777_216_f32, 0.5);
+    assert_eq!(start + step, start);
+    let made = ops::sequence(&mut ledger(), &Device::Cpu, start, step, 5).unwrap().tensor;
+    assert_eq!(ops::list(&made).unwrap(), [16_777_216., 16_777_216., 16_777_216., 16_777_218., 16_777_218.]);
+    for (start, step) in [(f32::NAN, 1.), (0., f32::INFINITY), (f32::NEG_INFINITY, 1.), (f32::MAX, f32::MAX)] {
+        refused(ops::sequence(&mut ledger(), &Device::Cpu, start, step, 3), "not finite");
+    }
+    refused(ops::sequence(&mut ledger(), &Device::Cpu, 0., 1., 0), "0 long");
+    refused(ops::sequence(&mut ledger(), &Device::Cpu, 0., 1., u32::MAX), "more than");
+}
+
+/// −1 as a `u32`, the largest index of an `i32`, and one past the end.
+#[test]
+fn indices_that_are_negative_or_huge_are_refused_by_everything_that_takes_some() {
+    let mut budget = ledger();
+    for bad in [u32::MAX, 1 << 31, i32::MAX as u32, 4] {
+        let (index, x) = (places(&[0, bad]), four());
+        let two = Tensor::new(&[1_f32, 2.], &Device::Cpu).unwrap();
+        refused(ops::gather(&mut budget, &x, 0, &index), "out of range");
+        refused(ops::index_select(&mut budget, &x, 0, &index), "out of range");
+        refused(ops::index_add(&mut budget, &x, 0, &index, &two), "out of range");
+        refused(ops::segment_sum(&mut budget, &two, &index, 4), "out of range");
+    }
+    let signed = Tensor::new(&[-1_i64, 0], &Device::Cpu).unwrap();
+    refused(ops::gather(&mut budget, &four(), 0, &signed), "not `u32`");
+    assert_eq!(budget.held(), 0);
+}
+
+#[test]
+fn counts_of_nothing_and_of_too_much_are_refused() {
+    let mut budget = ledger();
+    assert!(ops::chunk(&four(), 0, 0).is_err() && ops::chunk(&four(), 0, u32::MAX).is_err());
+    refused(ops::top(&mut budget, &four(), 0, 0), "largest of");
+    refused(ops::top(&mut budget, &four(), 0, u32::MAX), "largest of");
+    refused(ops::slice(&four(), 0, u32::MAX, u32::MAX), "4 long");
+    refused(ops::slice(&four(), 0, 0, 0), "4 long");
+    refused(ops::segment_sum(&mut budget, &four(), &places(&[0; 4]), 0), "0 segments");
+    for axis in [i32::MIN, -2, 1, i32::MAX] {
+        refused(ops::flip(&mut budget, &four(), axis), "axis");
+    }
+}
+
+/// A chain of 100,000 operations is walked back and freed. It lives and ends on a deep stack, as all work for a method
+/// does; on an ordinary one candle's recursion would end the process.
+#[test]
+fn a_chain_of_a_hundred_thousand_operations_is_walked_and_freed() {
+    let found = ops::on_deep_stack(|| {
+        let mut budget = ledger();
+        let x = leaf(&[1.]);
+        let mut y = x.clone();
+        for _ in 0..100_000 {
+            y = ops::negate(&mut budget, &y).unwrap().tensor;
+        }
+        let found = back(&mut budget, &y, &[&x]);
+        drop(y);
+        found
+    });
+    assert_eq!(found.unwrap(), [Some(vec![1.])]);
+}
+
+/// The longest chain that a run may allow a method, of the operations that put the most into a graph.
+#[test]
+fn the_longest_chain_of_joins_that_a_run_may_allow_is_walked_and_freed() {
+    let found = ops::on_deep_stack(|| {
+        let mut budget = ledger();
+        let x = leaf(&[1., 2.]);
+        let mut y = x.clone();
+        for _ in 0..20_000 {
+            let pair = ops::stack(&mut budget, &[&y], 1).unwrap().tensor;
+            y = ops::squeeze(&ops::transpose(&pair, 0, 1).unwrap().tensor, 0).unwrap().tensor;
+        }
+        back(&mut budget, &y, &[&x])
+    });
+    assert_eq!(found.unwrap(), [Some(vec![1., 1.])]);
+}
