@@ -1,120 +1,18 @@
-//! Claims about the wall: each folder of `attacks/` holds a hostile method and what becomes of it.
+//! Claims about admission: what is let in, what is not, and that nothing is compiled before that is decided.
 //!
-//! After every attack the learner must still answer, and the same engine must still run an
-//! ordinary method. Add an attack by adding a folder with `component.wat` and `expected.txt`.
+//! The attacks of `attacks/` are run by `wall.rs`.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+#[path = "support/attack.rs"]
+#[expect(dead_code, reason = "another test uses the rest")]
+mod attack;
 #[path = "support/fake_learner.rs"]
 mod fake_learner;
 #[path = "support/guest.rs"]
 mod guest;
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-
-use fake_learner::{FakeLearner, rows};
-use tunebox_compute::explain::{Exit, Explain};
-use tunebox_sandbox::{Batch, Engine, Error, Grants, Limits, Question, Session, SessionSettings, StepReport, imports};
-
-const ATTACKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/attacks");
-
-/// Tight enough that an attack ends soon, loose enough for anything honest.
-fn limits() -> Limits {
-    Limits { step_seconds: 0.3, init_seconds: 0.3, device_bytes: 8 << 20, handles: 2_000, ..Limits::default() }
-}
-
-fn batch() -> Batch {
-    Batch {
-        sides: vec![("example".into(), rows())],
-        size: 2,
-        columns: BTreeMap::new(),
-        window_targets: BTreeMap::from([("example".into(), 3)]),
-        window_size: 2,
-        questions: vec![Question::default(); 2],
-        ..Batch::default()
-    }
-}
-
-/// Admits a component and takes it through a whole run of one step.
-fn run(engine: &Engine, bytes: &[u8], name: &str) -> Result<StepReport, Error> {
-    // What a run grants by name is attacked as well: by the folders that say so.
-    let granted = name.starts_with("granted-");
-    let named = if granted { Grants::default().with("weights").with("text") } else { Grants::default() };
-    let method = engine.admit(bytes, name, &named, &limits())?;
-    let (learner, diary) = FakeLearner::with_diary();
-    let metric_names = vec!["loss".to_owned()];
-    let settings = SessionSettings { limits: limits(), seed: 1, metric_names, ..SessionSettings::default() };
-    let mut session = Session::start(&method, learner, settings)?;
-    let outcome = session.init(&[]).and_then(|_| {
-        let report = session.step(batch())?;
-        session.save_state()?;
-        session.finish()?;
-        Ok(report)
-    });
-    diary.lock().unwrap().updates = 7;
-    assert_eq!(session.into_learner().position(), 7, "`{name}`: the learner answers after the method");
-    outcome
-}
-
-/// What a person would read, with the measured time left out.
-fn told(outcome: Result<StepReport, Error>) -> String {
-    let error = match outcome {
-        Err(error) => error,
-        Ok(report) => {
-            let first = report.log.first().map_or("", String::as_str);
-            let (kept, dropped) = (report.log.len(), report.dropped_lines);
-            return format!("ran to its end, {kept} log lines kept, {dropped} dropped\nfirst: {first}\n");
-        }
-    };
-    assert_eq!(error.exit(), Exit::Sandbox);
-    let explanation = error.explanation();
-    let mut text = format!("error[{}]: {}\n", explanation.area, explanation.what);
-    for (label, part) in [("  --> ", explanation.place), ("why:  ", explanation.why), ("hint: ", explanation.hint)] {
-        if let Some(part) = part {
-            text.push_str(&format!("{label}{}\n", without_time(&part)));
-        }
-    }
-    text
-}
-
-/// Measured seconds differ from run to run; the limit beside them does not.
-fn without_time(text: &str) -> String {
-    let measured = |rest: &str| rest.starts_with(|first: char| first.is_ascii_digit());
-    match text.split_once("after ").filter(|(_, rest)| measured(rest)) {
-        Some((before, rest)) => {
-            let rest = rest.trim_start_matches(|digit: char| digit.is_ascii_digit() || digit == '.');
-            format!("{before}after a few{rest}")
-        }
-        None => text.to_owned(),
-    }
-}
-
-fn attacks() -> Vec<PathBuf> {
-    let mut folders: Vec<_> = std::fs::read_dir(ATTACKS).unwrap().map(|entry| entry.unwrap().path()).collect();
-    folders.sort();
-    folders
-}
-
-fn name(folder: &Path) -> &str {
-    folder.file_name().unwrap().to_str().unwrap()
-}
-
-#[test]
-fn every_attack_ends_as_written_beside_it_and_leaves_the_host_healthy() {
-    let engine = Engine::new().unwrap();
-    let ordinary = guest::component("");
-    let mut surprises = Vec::new();
-    for folder in attacks() {
-        let bytes = guest::component(&std::fs::read_to_string(folder.join("component.wat")).unwrap());
-        let told = told(run(&engine, &bytes, name(&folder)));
-        let expected = std::fs::read_to_string(folder.join("expected.txt")).unwrap_or_default();
-        if told != expected {
-            surprises.push(format!("# {}\n## expected\n{expected}## told\n{told}", name(&folder)));
-        }
-        run(&engine, &ordinary, "ordinary").unwrap();
-    }
-    assert!(surprises.is_empty(), "{}", surprises.join("\n"));
-}
+use attack::{limits, run};
+use tunebox_sandbox::{Engine, Error, Grants, Limits, imports};
 
 #[test]
 fn a_component_that_is_cut_off_is_refused_unless_all_that_runs_is_left() {
@@ -156,4 +54,80 @@ fn the_imports_of_a_component_are_read_from_its_bytes() {
     let mut names = imports(&guest::component(logs)).unwrap();
     names.retain(|name| !name.contains("/types@") && !name.contains("/data@") && !name.contains("/tensor@"));
     assert_eq!(names, ["tunebox:method/run@0.1.0"]);
+}
+
+/// The interfaces that a training method needs, and one import of each that it was not granted.
+const TWINS: [(&str, &str); 7] = [
+    ("sample", r#"(import "tunebox:method/sample@0.1.0" "[constructor]sampler" (func (result i32)))"#),
+    ("reward", r#"(import "tunebox:method/reward@0.1.0" "verifiers" (func (param i32)))"#),
+    ("hidden", r#"(import "tunebox:method/hidden@0.1.0" "layers" (func (result i32)))"#),
+    ("patch", r#"(import "tunebox:method/patch@0.1.0" "[resource-drop]patch" (func (param i32)))"#),
+    ("weights", r#"(import "tunebox:method/weights@0.1.0" "keep-as" (func (param i32 i32)))"#),
+    ("text", r#"(import "tunebox:method/text@0.1.0" "encode" (func (param i32 i32 i32)))"#),
+    ("filesystem", ""),
+];
+
+/// The honest one: it scores, learns and reports, with nothing but what training takes.
+const HONEST: &str = r#"
+(import "tunebox:method/run@0.1.0" "position" (func (result i32)))
+(import "tunebox:method/tensor@0.1.0" "[resource-drop]tensor" (func (param i32)))
+(import "tunebox:method/model@0.1.0" "policy" (func (result i32)))
+(import "tunebox:method/learn@0.1.0" "rate" (func (result f64)))
+"#;
+
+#[test]
+fn a_twin_that_wants_one_interface_more_is_refused_before_a_byte_of_it_is_compiled() {
+    let engine = Engine::new().unwrap();
+    let interfaces = ["types", "run", "tensor", "data", "model", "learn"].map(str::to_owned).into();
+    let grants = Grants { interfaces };
+    let honest = engine.admit(&guest::component(HONEST), "honest", &grants, &limits()).unwrap();
+    assert!(honest.imports().iter().any(|import| import.contains("/learn@")));
+    let compiled = engine.compiled();
+    assert_eq!(compiled, 1);
+    for (interface, import) in TWINS {
+        let bytes = match import {
+            "" => std::fs::read_to_string(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/../../tests/attacks/reads-files/component.wat"
+            ))
+            .map(|text| guest::component(&text))
+            .unwrap(),
+            import => guest::component(&format!("{HONEST}{import}")),
+        };
+        let Err(Error::NotGranted { import, .. }) = engine.admit(&bytes, "twin", &grants, &limits()) else {
+            panic!("the twin with `{interface}` was let in")
+        };
+        assert!(import.contains(interface), "{import}");
+    }
+    assert_eq!(engine.compiled(), compiled, "a twin was compiled");
+}
+
+/// In a process of its own, since the error stream belongs to the process.
+#[test]
+fn a_panic_of_the_host_is_told_once_and_not_on_the_error_stream() {
+    let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+    alone.args(["--exact", "a_host_that_panics", "--ignored", "--nocapture", "--test-threads=1"]);
+    let output = alone.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{error}");
+    assert!(!error.contains("panicked"), "{error}");
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(shown.contains("the host failed") && shown.contains("fake_learner.rs:"), "{shown}");
+}
+
+#[test]
+#[ignore = "run by the test above, in a process of its own"]
+#[expect(clippy::print_stdout, reason = "the other process reads it")]
+fn a_host_that_panics() {
+    let engine = Engine::new().unwrap();
+    let scores = r#"
+(import "tunebox:method/data@0.1.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
+(import "tunebox:method/model@0.1.0" "score-for-learning" (func $score (param i32 i32 f32 i32)))
+(data (i32.const 256) "example")
+(func $step (param $batch i32) (result i32)
+  (call $rows (local.get $batch) (i32.const 256) (i32.const 7) (i32.const 64))
+  (call $score (call $handle) (i32.const 0) (f32.const 1) (i32.const 64))
+  (call $done))"#;
+    let error = attack::run_on_a_host_that_panics(&engine, &guest::component(scores));
+    println!("{error}");
 }

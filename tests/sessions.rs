@@ -340,9 +340,56 @@ fn a_panic_of_the_host_is_an_error_that_says_so_and_leaves_the_learner_whole() {
     let (mut session, diary) = start(&guest, settings());
     diary.lock().unwrap().panics = true;
     let error = session.step(batch()).unwrap_err();
-    assert_eq!(error.to_string(), "the host failed under `guest` at step 1: the model fell over");
+    let said = error.to_string();
+    assert!(said.starts_with("the host failed under `guest` at step 1: the model fell over ("), "{said}");
     assert!(error.why().unwrap().contains("`model.score-for-learning`"));
     assert_eq!(session.learner().planned(), 10);
+}
+
+#[test]
+fn what_a_method_used_is_known_after_every_call_and_in_all() {
+    let guest = format!(
+        "{LEARNING}(func $step (param $batch i32) (result i32)
+          (drop (call $scores (call $examples (local.get $batch))))
+          (call $done))"
+    );
+    let (mut session, _) = start(&guest, settings());
+    let first = session.step(batch()).unwrap();
+    let second = session.step(batch()).unwrap();
+    let (one, two) = (first.usage, second.usage);
+    assert_eq!((one.calls, two.calls), (2, 3), "making the instance is a call as well");
+    assert_eq!((two.total.host_calls, two.most.host_calls), (2 * first.host_calls, first.host_calls));
+    assert_eq!((one.total.passes, two.total.passes), (1, 2));
+    assert!(two.total.work > one.total.work && two.peak_device_bytes > 0 && two.linear_memory > 0);
+    assert!(two.total.host_seconds > 0.0 && two.total.guest_seconds > 0.0);
+    assert!(!two.slowest.operation.is_empty() && second.slow.is_none());
+}
+
+#[test]
+fn an_operation_that_takes_long_is_told_and_does_not_end_the_method() {
+    let guest = format!(
+        "{LEARNING}(func $step (param $batch i32) (result i32)
+          (drop (call $scores (call $examples (local.get $batch))))
+          (call $done))"
+    );
+    let limits = Limits { operation_seconds: 1e-9, ..Limits::default() };
+    let (mut session, _) = start(&guest, SessionSettings { limits, ..settings() });
+    let report = session.step(batch()).unwrap();
+    assert!(report.slow.unwrap().seconds > 0.0);
+}
+
+#[test]
+fn a_step_that_keeps_the_host_at_work_for_too_long_ends_the_method() {
+    let guest = r#"
+        (import "tunebox:method/run@0.1.0" "position" (func $position (result i32)))
+        (func $step (param i32) (result i32)
+          (loop $again (drop (call $position)) (br $again))
+          (unreachable))"#;
+    let limits = Limits { step_wall_seconds: 0.05, host_calls: u64::MAX, ..Limits::default() };
+    let (mut session, _) = start(guest, SessionSettings { limits, ..settings() });
+    let error = session.step(batch()).unwrap_err();
+    assert_eq!(error.to_string(), "`guest` took longer than a step may at step 1");
+    assert_eq!(error.hint().unwrap(), "`--set limits.step-wall-seconds=1`, then `tunebox train run.toml --resume`");
 }
 
 #[test]

@@ -15,8 +15,16 @@ const ORDINARY: [(&str, &str, &str); 5] = [
     ("load-state", "(param i32 i32)", "(call $done)"),
 ];
 
-/// The bytes of a component. Text that begins with `(component` or `(module` is taken as it is.
+/// What a guest may have in the place of the ordinary: the sign that it does, and the ordinary.
+const REPLACEABLE: [(&str, &str); 2] = [
+    ("\"cabi_realloc\"", include_str!("allocate.wat")),
+    ("(func $give-back", "(func $give-back (param i32) (call $drop-batch (local.get 0)))"),
+];
+
+/// The bytes of a component. Text that begins with `(component` or `(module` is taken as it is; a line that begins with
+/// `@` and a number stands for as many lines.
 pub(crate) fn component(text: &str) -> Vec<u8> {
+    let text = &repeated(text);
     let start = text.lines().find(|line| !line.trim_start().starts_with(";;")).unwrap_or("");
     if start.starts_with("(component") || start.starts_with("(module") {
         return wat::parse_str(text).unwrap();
@@ -29,12 +37,22 @@ pub(crate) fn component(text: &str) -> Vec<u8> {
     ComponentEncoder::default().validate(true).module(&module).unwrap().encode().unwrap()
 }
 
+fn repeated(text: &str) -> String {
+    let times = |line: &str| -> (usize, String) {
+        let repeat = line.strip_prefix('@').and_then(|rest| rest.split_once(' '));
+        repeat.map_or((1, format!("{line}\n")), |(times, line)| (times.parse().unwrap(), format!("{line}\n")))
+    };
+    text.lines().map(times).map(|(times, line)| line.repeat(times)).collect()
+}
+
 /// The body with what is ordinary around it: imports first, as the text format wants it.
 fn module(body: &str) -> String {
     let missing = ORDINARY.iter().filter(|(name, ..)| !body.contains(&format!("(func ${name}")));
     let added: String = missing
         .map(|(name, parameters, answer)| format!("(func ${name} {parameters} (result i32) {answer})\n"))
         .collect();
+    let replaceable = REPLACEABLE.iter().filter(|(sign, _)| !body.contains(sign)).map(|(_, ordinary)| *ordinary);
+    let added = replaceable.fold(added, |added, ordinary| added + ordinary + "\n");
     let drop = r#"(import "tunebox:method/data@0.1.0" "[resource-drop]batch" (func $drop-batch (param i32)))"#;
     format!("(module\n{drop}\n{body}\n{}\n{added})", include_str!("ordinary.wat"))
 }

@@ -6,15 +6,6 @@
 (memory (export "memory") 4)
 (global $heap (mut i32) (i32.const 4096))
 
-(func $allocate (export "cabi_realloc") (param $old i32) (param $was i32) (param $align i32) (param $size i32) (result i32)
-  (local $at i32)
-  (local.set $at
-    (i32.and
-      (i32.add (global.get $heap) (i32.sub (local.get $align) (i32.const 1)))
-      (i32.sub (i32.const 0) (local.get $align))))
-  (global.set $heap (i32.add (local.get $at) (local.get $size)))
-  (local.get $at))
-
 ;; The answer "done" of an export.
 (func $done (result i32)
   (i64.store (i32.const 0) (i64.const 0))
@@ -39,7 +30,7 @@
 (func (export "tunebox:method/training@0.1.0#step") (param i32) (result i32)
   (local $answer i32)
   (local.set $answer (call $step (local.get 0)))
-  (call $drop-batch (local.get 0))
+  (call $give-back (local.get 0))
   (local.get $answer))
 (func (export "tunebox:method/training@0.1.0#finish") (result i32) (call $finish))
 (func (export "tunebox:method/training@0.1.0#save-state") (result i32) (call $save-state))

@@ -22,6 +22,24 @@ const MOST_ENTRIES: usize = 64;
 const LONGEST_NAME: usize = 64;
 const LONGEST_TEXT: usize = 4 << 10;
 
+/// What a run writes beside a method's numbers: a metric of such a name would pass for the run's own.
+const RESERVED: [&str; 14] = [
+    "closing",
+    "epoch",
+    "gradient-norm",
+    "rate",
+    "seconds",
+    "skipped-updates",
+    "step",
+    "targets",
+    "tokens",
+    "tokens-per-second",
+    "used",
+    "validation-loss",
+    "validation-pass-at-1",
+    "validation-reward",
+];
+
 /// What a method says about itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -172,7 +190,8 @@ pub(crate) fn parse(text: &[u8]) -> Result<Manifest, Error> {
     if text.len() > MOST_BYTES {
         return Err(Error::manifest(format!("it has {} bytes, {MOST_BYTES} fit", text.len())));
     }
-    let mut manifest: Manifest = serde_json::from_slice(text).map_err(|error| Error::manifest(error.to_string()))?;
+    let mut manifest: Manifest =
+        serde_json::from_slice(text).map_err(|error| Error::manifest(escaped(&error.to_string())))?;
     check(&manifest)?;
     for setting in &mut manifest.settings {
         setting.default = default(setting)?;
@@ -198,10 +217,16 @@ fn check(manifest: &Manifest) -> Result<(), Error> {
         return Err(Error::manifest(format!("it lists more than {MOST_ENTRIES} settings or metrics")));
     }
     distinct("metric", manifest.metrics.iter())?;
+    if let Some(taken) = manifest.metrics.iter().find(|metric| RESERVED.contains(&metric.as_str())) {
+        return Err(Error::manifest(format!("a metric is called `{taken}`, as the run itself calls a number")));
+    }
     distinct("setting", manifest.settings.iter().map(|setting| &setting.name))?;
     for setting in &manifest.settings {
         printable(&setting.doc)?;
         distinct("choice", setting.choices.iter())?;
+        if let Some(Value::Text(text)) = &setting.default {
+            printable(text)?;
+        }
     }
     Ok(())
 }
@@ -243,12 +268,27 @@ fn printable(text: &str) -> Result<(), Error> {
     if text.len() > LONGEST_TEXT {
         return Err(Error::manifest(format!("a text has {} bytes, {LONGEST_TEXT} fit", text.len())));
     }
-    match text.chars().find(|character| character.is_control()) {
+    match text.chars().find(|character| acts(*character)) {
         Some(character) => {
             Err(Error::manifest(format!("a text holds the control character {}", character.escape_unicode())))
         }
         None => Ok(()),
     }
+}
+
+/// Whether a character does something beside being seen: moves the cursor, turns the direction of writing, hides.
+fn acts(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// Text of the reader of JSON, which may quote the manifest, made safe to show.
+fn escaped(text: &str) -> String {
+    let mut shown = String::new();
+    for character in text.chars().take(LONGEST_TEXT) {
+        if acts(character) { shown.extend(character.escape_unicode()) } else { shown.push(character) }
+    }
+    shown
 }
 
 #[cfg(test)]

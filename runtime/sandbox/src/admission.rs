@@ -18,6 +18,8 @@ use crate::printable::printable;
 const NESTING: usize = 4;
 /// Components and modules altogether.
 const PARTS: usize = 64;
+/// Instances of components and modules, altogether.
+const INSTANCES: u32 = 256;
 /// Functions of all modules together.
 const FUNCTIONS: u32 = 50_000;
 /// Bytes of one function.
@@ -32,6 +34,7 @@ pub(crate) struct Survey {
     pub(crate) exports: Vec<String>,
     depth: usize,
     parts: usize,
+    instances: u32,
     functions: u32,
 }
 
@@ -122,6 +125,9 @@ fn features() -> WasmFeatures {
 
 /// Walks the bytes once, without validating what only the validator can see.
 fn survey(bytes: &[u8]) -> Result<Survey, Objection> {
+    if !bytes.starts_with(b"\0asm") {
+        return Err(Objection::Malformed("it does not begin like WebAssembly".into()));
+    }
     let mut survey = Survey::default();
     let mut parser = Parser::new(0);
     parser.set_features(features());
@@ -165,6 +171,8 @@ impl Survey {
                 }
             }
             Payload::ComponentStartSection { .. } => return Err(Objection::LeftOut("a start function")),
+            Payload::InstanceSection(section) => self.instantiate(section.count())?,
+            Payload::ComponentInstanceSection(section) => self.instantiate(section.count())?,
             Payload::CodeSectionStart { count, .. } => self.count(count)?,
             Payload::CodeSectionEntry(body) if body.range().len() > FUNCTION_BYTES => {
                 return Err(Objection::LeftOut("a function of more than 512 KiB"));
@@ -182,6 +190,14 @@ impl Survey {
         }
         if self.parts > PARTS {
             return Err(Objection::LeftOut("more than 64 parts"));
+        }
+        Ok(())
+    }
+
+    fn instantiate(&mut self, instances: u32) -> Result<(), Objection> {
+        self.instances = self.instances.saturating_add(instances);
+        if self.instances > INSTANCES {
+            return Err(Objection::LeftOut("more than 256 instances of its parts"));
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 
 use std::any::Any;
 
+use tunebox_compute::budget::Ledger;
 use wasmtime::{Store, UpdateDeadline};
 
 use crate::bindings::{Offered, OfferedPre, training};
@@ -13,6 +14,7 @@ use crate::engine::{Engine, Method};
 use crate::error::Error;
 use crate::fault::{Function, Stop};
 use crate::printable::printable;
+use crate::quiet::{PREFIX, UnderWay, take_place};
 use crate::session::{Session, SessionSettings, StepReport};
 use crate::state::State;
 
@@ -37,8 +39,8 @@ type Answer<R> = Result<R, String>;
 
 impl Alive {
     /// A store with its limits set, and nothing in it.
-    pub(crate) fn new(method: &Method, settings: SessionSettings) -> Self {
-        let state = State::new(settings);
+    pub(crate) fn new(method: &Method, settings: SessionSettings, ledger: Ledger) -> Self {
+        let state = State::new(settings, ledger);
         let (handles, transfer) = (state.limits.handles as usize, state.limits.transfer_bytes);
         let mut store = Store::new(Engine::of(method), state);
         store.limiter(|state| &mut state.memory);
@@ -69,12 +71,15 @@ impl Alive {
         state.meters.pause();
         state.forget_scores();
         let reported = state.reports.take().map_err(|error| Cause::Host(error.to_string()))?;
+        let slow = state.account(&reported);
         Ok(StepReport {
             metrics: reported.metrics,
             log: reported.log,
             dropped_lines: reported.dropped_lines,
-            host_calls: state.meters.calls(),
+            host_calls: state.meters.counts().host_calls,
             guest_seconds: state.meters.guest_seconds(),
+            slow,
+            usage: state.usage.clone(),
         })
     }
 }
@@ -147,8 +152,9 @@ impl Session {
 
 /// Runs something on a deep stack; a panic comes back as its message.
 pub(crate) fn deeply<R: Send>(work: impl FnOnce() -> R + Send) -> Result<R, String> {
+    let _call = UnderWay::begin();
     std::thread::scope(|scope| {
-        let builder = std::thread::Builder::new().name("tunebox-method".into()).stack_size(STACK);
+        let builder = std::thread::Builder::new().name(format!("{PREFIX}method")).stack_size(STACK);
         match builder.spawn_scoped(scope, work) {
             Ok(thread) => thread.join().map_err(|panic| message(&*panic)),
             Err(error) => Err(format!("no thread for the method: {error}")),
@@ -159,5 +165,9 @@ pub(crate) fn deeply<R: Send>(work: impl FnOnce() -> R + Send) -> Result<R, Stri
 /// What a panic said.
 fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    printable(text.unwrap_or("it did not say why"), MESSAGE_BYTES)
+    let text = printable(text.unwrap_or("it did not say why"), MESSAGE_BYTES);
+    match take_place() {
+        Some(place) => format!("{text} ({place})"),
+        None => text,
+    }
 }

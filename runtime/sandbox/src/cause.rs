@@ -16,6 +16,8 @@ const TEXT_BYTES: usize = 400;
 pub(crate) enum Cause {
     #[error("it used up its time")]
     Time { used: f64, limit: f64, calls: u64 },
+    #[error("it took longer than a step may")]
+    WallTime { used: f64, limit: f64 },
     #[error("it asked for more memory than it may have")]
     LinearMemory { wanted: u64, limit: u64 },
     #[error("it asked for larger tables than it may have")]
@@ -30,6 +32,8 @@ pub(crate) enum Cause {
     Work { limit: u64 },
     #[error("it asked the model more often than it may")]
     Passes { limit: u64 },
+    #[error("it asked the model for more work than it may")]
+    ModelWork { limit: u64 },
     #[error("it let the model write more than it may")]
     Sampled { limit: u64 },
     #[error("it asked for more verdicts than it may")]
@@ -84,6 +88,7 @@ impl Cause {
     pub(crate) fn used(&self) -> Option<String> {
         match self {
             Self::Time { used, limit, .. } => Some(format!("after {used:.1} s of {limit} s")),
+            Self::WallTime { used, limit } => Some(format!("after {used:.1} s of {limit} s")),
             Self::LinearMemory { wanted, limit } => Some(format!("{} of {}", bytes(*wanted), bytes(*limit))),
             Self::DeviceBytes { wanted, held, limit } => {
                 Some(format!("{} more than the {} held, of {}", bytes(*wanted), bytes(*held), bytes(*limit)))
@@ -94,6 +99,7 @@ impl Cause {
             Self::HostCalls { limit } => Some(format!("past {} calls", grouped(*limit))),
             Self::Work { limit } => Some(format!("past {} numbers", grouped(*limit))),
             Self::Passes { limit } => Some(format!("past {} passes", grouped(*limit))),
+            Self::ModelWork { limit } => Some(format!("past {} multiply-adds", grouped(*limit))),
             Self::Sampled { limit } => Some(format!("past {} tokens", grouped(*limit))),
             Self::Verdicts { limit } => Some(format!("past {} verdicts", grouped(*limit))),
             Self::Activations { held, limit } => Some(format!("{} of {}", bytes(*held), bytes(*limit))),
@@ -119,8 +125,10 @@ impl Cause {
             }
             Self::Handles { .. } => "a handle counts until the method drops it, or its scope".into(),
             Self::HostCalls { .. } => "every call counts, however small; whole steps cross the wall, not loops".into(),
+            Self::WallTime { .. } => "the method and the host's work for it count together".into(),
             Self::Work { .. } => "every number that an operation reads or writes counts".into(),
             Self::Passes { .. } => "scoring rows is a pass through the model, and so is a gradient through it".into(),
+            Self::ModelWork { .. } => "a pass counts the model's weights times the tokens; a gradient counts twice that".into(),
             Self::Sampled { .. } => {
                 "a call to `generate` counts its completions times `max-tokens` until it knows how many were written".into()
             }
@@ -141,6 +149,7 @@ impl Cause {
     pub(crate) fn hint(&self) -> Option<String> {
         let (name, value) = match self {
             Self::Time { limit, .. } => ("step-seconds", format!("{}", (limit * 4.0).max(1.0))),
+            Self::WallTime { limit, .. } => ("step-wall-seconds", format!("{}", (limit * 4.0).max(1.0))),
             Self::LinearMemory { limit, wanted } => ("linear-memory", doubled(*limit, *wanted)),
             Self::DeviceBytes { limit, wanted, held } => {
                 ("device-bytes", doubled(*limit, wanted.saturating_add(*held)))
@@ -149,6 +158,7 @@ impl Cause {
             Self::HostCalls { limit } => ("host-calls", doubled(*limit, limit + 1)),
             Self::Work { limit } => ("work", doubled(*limit, limit + 1)),
             Self::Passes { limit } => ("passes", doubled(*limit, limit + 1)),
+            Self::ModelWork { limit } => ("model-work", doubled(*limit, limit.saturating_add(1))),
             Self::Sampled { limit } => ("sampled-tokens", doubled(*limit, limit + 1)),
             Self::Verdicts { limit } => ("verdicts", doubled(*limit, limit + 1)),
             Self::Activations { held, limit } => ("activation-bytes", doubled(*limit, *held)),

@@ -4,6 +4,7 @@
 //! of time are looked at; it ends with the engine. Sessions set the limits of each store.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use wasmtime::component::{Component, Linker};
@@ -28,6 +29,8 @@ const GUEST_STACK: usize = 512 << 10;
 pub struct Engine {
     engine: wasmtime::Engine,
     linker: Arc<Linker<State>>,
+    /// Components that got as far as being compiled.
+    compiled: Arc<AtomicUsize>,
 }
 
 /// A method that was admitted and compiled; nothing of it has run.
@@ -65,7 +68,7 @@ impl Engine {
             .name("tunebox-ticker".into())
             .spawn(move || tick(&weak))
             .map_err(|error| Error::Engine(error.to_string()))?;
-        Ok(Self { engine, linker: Arc::new(linker) })
+        Ok(Self { engine, linker: Arc::new(linker), compiled: Arc::default() })
     }
 
     /// Checks a component against the contract, the grants and the limits, then compiles it.
@@ -85,8 +88,15 @@ impl Engine {
         Ok(Method { name, ready, imports })
     }
 
+    /// How many components were admitted and then compiled, or found compiled; those refused before are not among them.
+    #[must_use]
+    pub fn compiled(&self) -> usize {
+        self.compiled.load(Ordering::Relaxed)
+    }
+
     /// Compiles a component that was admitted.
     pub(crate) fn compile(&self, bytes: &[u8], name: &str) -> Result<Component, Error> {
+        self.compiled.fetch_add(1, Ordering::Relaxed);
         Component::from_binary(&self.engine, bytes).map_err(|error| Error::Malformed {
             method: name.to_owned(),
             problem: printable(&format!("{error:#}"), 400),

@@ -4,12 +4,17 @@
 //! `step` and `finish` (`call` is how); `imports` keeps the contract, one file an interface, over
 //! `state`; `limits`, `meters` and `memory` bound it; `cause`, `fault` and `error` say how it ended.
 //! What a package is, and what a terminal is, this room does not know.
+#![cfg_attr(
+    not(test),
+    deny(clippy::panic, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::unreachable, clippy::todo)
+)]
 
 mod admission;
 mod batch;
 mod bindings;
 mod call;
 mod cause;
+mod costs;
 mod engine;
 mod entries;
 mod error;
@@ -23,23 +28,27 @@ mod memory;
 mod meters;
 mod printable;
 mod purse;
+mod quiet;
 mod refusal;
 mod reports;
 mod scores;
 mod session;
 mod state;
+mod usage;
 mod verifier;
 mod written;
 
 pub use admission::imports;
 pub use batch::{Batch, Question};
+pub use costs::{COSTS, Cost, TABLE as COST_TABLE, cost_of};
 pub use engine::{Engine, Method};
 pub use error::Error;
 pub use fault::{Function, Stop};
 pub use grants::Grants;
 pub use learner::{Direction, Editing, Learner, Sampler, Sampling, Sizes};
-pub use limits::Limits;
+pub use limits::{LIMITS, Limit, Limits, Unit};
 pub use reports::Combine;
 pub use session::{Session, SessionSettings, StepReport, Value};
-pub use verifier::{Judge, Verdict, Verifier, VerifierLimits};
+pub use usage::{Counts, Slowest, Usage};
+pub use verifier::{Judge, VERIFIER_LIMITS, Verdict, Verifier, VerifierLimits};
 pub use written::Written;

@@ -1,100 +1,174 @@
-//! What a method may use up. The defaults are safe for a stranger's method on a laptop.
+//! What a method may use up: one list, from which the structure, the keys of `[limits]` and what is shown of them come.
+//! The defaults are safe for a stranger's method on a laptop.
 //!
 //! A run may raise or lower each one by name; a method never sees them.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Number, Value};
 
-/// The limits of one session. Passing one ends the method unless its text says otherwise.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Limits {
-    /// Seconds that the method itself may compute in one call of `step` or `finish`; the host's work does not count.
-    pub step_seconds: f64,
-    /// The same for starting, `init`, `save-state` and `load-state`.
-    pub init_seconds: f64,
-    /// Bytes of linear memory, all memories of the component together.
-    pub linear_memory: u64,
-    /// Entries of tables, all tables of the component together.
-    pub table_entries: u64,
-    /// Live handles of all kinds.
-    pub handles: u32,
-    /// Bytes of tensors that a method holds, graphs included.
-    pub device_bytes: u64,
-    /// Calls to the host in one call of the method; dropping a handle is free.
-    pub host_calls: u64,
-    /// Numbers read or written by tensor operations in one call of the method (multiply-adds of products).
-    pub work: u64,
-    /// Passes through the model, forward or back, in one call of the method.
-    pub passes: u64,
-    /// Completions of one call of `generate`, and of one prompt; past it the method gets an error.
-    pub completions: u32,
-    /// Tokens that the model may write in one call of the method.
-    pub sampled_tokens: u64,
-    /// Verdicts of verifiers in one call of the method.
-    pub verdicts: u64,
-    /// Bytes of activations that scores for learning keep at once, counted after each pass.
-    pub activation_bytes: u64,
-    /// The longest chain of operations that a gradient may walk.
-    pub graph_depth: u32,
-    /// Bytes of tensors that a step may read back; past it the method gets an error.
-    pub readback_bytes: u64,
-    /// Bytes that one call may hand to the host: lists, text.
-    pub transfer_bytes: u64,
-    /// Log lines in one call of the method; more are counted and dropped.
-    pub log_lines: u32,
-    /// Bytes of a log line; longer ones are counted and dropped.
-    pub log_line_bytes: usize,
-    /// Metric values in one call of the method; past it the method gets an error.
-    pub metrics: u32,
-    /// Bytes of the name of a snapshot or a random sequence.
-    pub name_bytes: usize,
-    /// Snapshots of a run.
-    pub snapshots: usize,
-    /// Active patches of a run; past it the method gets an error.
-    pub patches: usize,
-    /// Named random sequences of a run.
-    pub streams: usize,
-    /// Bytes of the method's own state in a checkpoint.
-    pub state_bytes: usize,
-    /// Bytes of a component.
-    pub component_bytes: usize,
+use crate::figures;
+
+/// What a limit counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Seconds, and parts of them.
+    Seconds,
+    /// Bytes.
+    Bytes,
+    /// Things: calls, tokens, handles.
+    Count,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            step_seconds: 30.0,
-            init_seconds: 10.0,
-            linear_memory: 256 << 20,
-            table_entries: 100_000,
-            handles: 16_384,
-            device_bytes: 1 << 30,
-            host_calls: 100_000,
-            work: 1_000_000_000_000,
-            passes: 1_000,
-            completions: 4_096,
-            sampled_tokens: 1 << 20,
-            verdicts: 65_536,
-            activation_bytes: 16 << 30,
-            graph_depth: 4_096,
-            readback_bytes: 64 << 10,
-            transfer_bytes: 16 << 20,
-            log_lines: 100,
-            log_line_bytes: 1_024,
-            metrics: 256,
-            name_bytes: 64,
-            snapshots: 4,
-            patches: 256,
-            streams: 64,
-            state_bytes: 1 << 20,
-            component_bytes: 16 << 20,
+impl Unit {
+    /// A number of this unit as people read it.
+    #[must_use]
+    pub fn show(self, number: &Number) -> String {
+        match (self, number.as_u64()) {
+            (Self::Seconds, _) => format!("{number} s"),
+            (Self::Bytes, Some(count)) => figures::bytes(count),
+            (Self::Count, Some(count)) => figures::grouped(count),
+            (_, None) => number.to_string(),
         }
+    }
+}
+
+/// What is known of a limit beside its value.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    /// Its key in `[limits]`.
+    pub name: &'static str,
+    /// What it counts.
+    pub unit: Unit,
+    /// What it bounds, in a sentence.
+    pub text: &'static str,
+    /// The least that a run may set.
+    pub low: f64,
+    /// The most that a run may set.
+    pub high: f64,
+}
+
+macro_rules! limits {
+    ($($(#[doc = $text:literal])+ $field:ident: $kind:ty = $default:expr, $name:literal, $unit:ident, $low:literal to $high:literal;)+) => {
+        /// The limits of one session. Passing one ends the method unless its text says otherwise.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+        pub struct Limits {
+            $($(#[doc = $text])+ pub $field: $kind,)+
+        }
+
+        impl Default for Limits {
+            fn default() -> Self {
+                Self { $($field: $default,)+ }
+            }
+        }
+
+        /// Every limit, in the order of [`Limits`].
+        pub const LIMITS: &[Limit] = &[
+            $(Limit { name: $name, unit: Unit::$unit, text: concat!($($text),+), low: $low as f64, high: $high as f64 },)+
+        ];
+    };
+}
+
+limits! {
+    /// Seconds that the method itself may compute in one call of `step` or `finish`; the host's work does not count.
+    step_seconds: f64 = 30.0, "step-seconds", Seconds, 0 to 86_400;
+    /// The same for starting, `init`, `save-state` and `load-state`.
+    init_seconds: f64 = 10.0, "init-seconds", Seconds, 0 to 86_400;
+    /// Seconds that one call of the method may last, the host's work included; looked at between host operations.
+    step_wall_seconds: f64 = 86_400.0, "step-wall-seconds", Seconds, 0 to 31_536_000;
+    /// Seconds that one host operation may last before the run says so; it is not ended, and the next one is allowed.
+    operation_seconds: f64 = 3_600.0, "operation-seconds", Seconds, 0 to 31_536_000;
+    /// Seconds that compiling the component may take, if it is not built in.
+    compile_seconds: f64 = 30.0, "compile-seconds", Seconds, 0 to 86_400;
+    /// Bytes of memory that compiling it may take.
+    compile_memory: u64 = 2 << 30, "compile-memory", Bytes, 67_108_864 to 1_099_511_627_776_u64;
+    /// Bytes of linear memory, all memories of the component together.
+    linear_memory: u64 = 256 << 20, "linear-memory", Bytes, 65_536 to 4_294_967_296_u64;
+    /// Entries of tables, all tables of the component together.
+    table_entries: u64 = 100_000, "table-entries", Count, 16 to 10_000_000;
+    /// Live handles of all kinds.
+    handles: u32 = 16_384, "handles", Count, 16 to 10_000_000;
+    /// Bytes of tensors that a method holds, taps and graphs included.
+    device_bytes: u64 = 1 << 30, "device-bytes", Bytes, 65_536 to 1_099_511_627_776_u64;
+    /// Calls to the host in one call of the method; dropping a handle is free.
+    host_calls: u64 = 100_000, "host-calls", Count, 1 to 1_000_000_000;
+    /// Work of tensor operations in one call of the method, by the table of costs: numbers read or written,
+    /// multiply-adds of products.
+    work: u64 = 1_000_000_000_000, "work", Count, 1 to 1_000_000_000_000_000_u64;
+    /// Passes through the model, forward or back, in one call of the method; an update and a snapshot count as one each.
+    passes: u64 = 1_000, "passes", Count, 1 to 1_000_000_000;
+    /// Multiply-adds of those passes and of what the model writes, estimated from its size and the tokens.
+    model_work: u64 = 1_000_000_000_000_000_000, "model-work", Count, 1 to 1_000_000_000_000_000_000_u64;
+    /// Completions of one call of `generate`, and of one prompt; past it the method gets an error.
+    completions: u32 = 4_096, "completions", Count, 1 to 1_000_000;
+    /// Tokens that the model may write in one call of the method.
+    sampled_tokens: u64 = 1 << 20, "sampled-tokens", Count, 1 to 1_000_000_000_000_u64;
+    /// Verdicts of verifiers in one call of the method.
+    verdicts: u64 = 65_536, "verdicts", Count, 1 to 1_000_000_000;
+    /// Bytes of activations that scores for learning keep at once, counted after each pass, and of the caches that
+    /// the model writes with, counted before.
+    activation_bytes: u64 = 16 << 30, "activation-bytes", Bytes, 65_536 to 1_099_511_627_776_u64;
+    /// The longest chain of operations that a gradient may walk.
+    graph_depth: u32 = 4_096, "graph-depth", Count, 1 to 20_000;
+    /// Bytes of tensors and text that a step may read back; past it the method gets an error.
+    readback_bytes: u64 = 64 << 10, "readback-bytes", Bytes, 4 to 1_073_741_824;
+    /// Bytes that one call may hand to the host: lists, text.
+    transfer_bytes: u64 = 16 << 20, "transfer-bytes", Bytes, 4_096 to 268_435_456;
+    /// Log lines in one call of the method; more are counted and dropped.
+    log_lines: u32 = 100, "log-lines", Count, 0 to 100_000;
+    /// Bytes of a log line; longer ones are counted and dropped.
+    log_line_bytes: usize = 1_024, "log-line-bytes", Bytes, 0 to 65_536;
+    /// Bytes of log lines in one sitting of a run; more are counted and dropped.
+    run_log_bytes: u64 = 4 << 20, "run-log-bytes", Bytes, 0 to 1_073_741_824;
+    /// Metric values in one call of the method; past it the method gets an error.
+    metrics: u32 = 256, "metrics", Count, 0 to 100_000;
+    /// Bytes of the name of a snapshot or a random sequence.
+    name_bytes: usize = 64, "name-bytes", Bytes, 1 to 1_024;
+    /// Snapshots of a run.
+    snapshots: usize = 4, "snapshots", Count, 0 to 1_000;
+    /// Active patches of a run; past it the method gets an error.
+    patches: usize = 256, "patches", Count, 0 to 100_000;
+    /// Named random sequences of a run.
+    streams: usize = 64, "streams", Count, 0 to 10_000;
+    /// Bytes of the method's own state in a checkpoint.
+    state_bytes: usize = 1 << 20, "state-bytes", Bytes, 0 to 268_435_456;
+    /// Bytes of a component.
+    component_bytes: usize = 16 << 20, "component-bytes", Bytes, 1_024 to 268_435_456;
+}
+
+impl Limits {
+    /// Every limit with its value, in the order of the list.
+    pub fn entries(&self) -> impl Iterator<Item = (&'static Limit, Number)> {
+        let values = match serde_json::to_value(self) {
+            Ok(Value::Object(values)) => values,
+            _ => Map::new(),
+        };
+        LIMITS.iter().filter_map(move |limit| Some((limit, values.get(limit.name)?.as_number()?.clone())))
+    }
+
+    /// The limits that are not the default, with their values.
+    pub fn changed(&self) -> impl Iterator<Item = (&'static Limit, Number)> {
+        let usual: Vec<Number> = Self::default().entries().map(|(_, value)| value).collect();
+        self.entries().zip(usual).filter(|((_, value), usual)| value != usual).map(|(entry, _)| entry)
+    }
+
+    /// These limits with those of a table put in their place.
+    ///
+    /// # Errors
+    /// What is wrong with the table: a name that is no limit, or a value of another kind.
+    pub fn with(&self, table: &Map<String, Value>) -> Result<Self, serde_json::Error> {
+        let mut values: Map<String, Value> =
+            self.entries().map(|(limit, value)| (limit.name.to_owned(), Value::Number(value))).collect();
+        values.extend(table.iter().map(|(name, value)| (name.clone(), value.clone())));
+        serde_json::from_value(Value::Object(values))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Limits;
+    use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn a_limit_that_is_not_given_keeps_its_default() {
@@ -105,5 +179,26 @@ mod tests {
     #[test]
     fn a_limit_that_does_not_exist_is_refused() {
         assert!(serde_json::from_str::<Limits>(r#"{"step-second": 2.5}"#).is_err());
+    }
+
+    #[test]
+    fn the_list_is_the_structure_and_every_default_is_in_its_range() {
+        let written = serde_json::to_value(Limits::default()).unwrap();
+        let names: Vec<&str> = written.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(names, LIMITS.iter().map(|limit| limit.name).collect::<Vec<_>>());
+        for (limit, value) in Limits::default().entries() {
+            let value = value.as_f64().unwrap();
+            assert!((limit.low..=limit.high).contains(&value), "{} is {value}", limit.name);
+            assert!(limit.text.trim_end().ends_with('.'), "{}", limit.text);
+        }
+    }
+
+    #[test]
+    fn what_a_run_changes_is_known_and_shown_with_its_unit() {
+        let table = json!({"linear-memory": 1 << 20, "step-seconds": 2.5, "handles": 16_384});
+        let limits = Limits::default().with(table.as_object().unwrap()).unwrap();
+        let shown: Vec<String> =
+            limits.changed().map(|(limit, value)| format!("{} {}", limit.name, limit.unit.show(&value))).collect();
+        assert_eq!(shown, ["step-seconds 2.5 s", "linear-memory 1.0 MiB"]);
     }
 }

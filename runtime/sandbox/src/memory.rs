@@ -31,6 +31,13 @@ impl Memory {
     }
 }
 
+impl Memory {
+    /// Bytes of linear memory, and entries of tables.
+    pub(crate) fn used(&self) -> (u64, u64) {
+        (self.bytes, self.entries)
+    }
+}
+
 impl ResourceLimiter for Memory {
     fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
         let wanted = self.bytes.saturating_add(desired.saturating_sub(current) as u64);

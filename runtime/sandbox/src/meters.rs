@@ -1,35 +1,30 @@
-//! What a method has used of its limits in one call: its own time, host calls, work, bytes read back.
+//! What a method has used of its limits in one call: its own time, the host's, calls, work, bytes read back.
 //!
-//! The clock runs only while the method itself computes: it stops when an import begins and goes
-//! on when the import returns, so a slow device is never the method's fault.
+//! The method's clock runs only while the method itself computes: it stops when an import begins and goes
+//! on when the import returns, so a slow device is never the method's fault. The host's clock runs in between.
 
 use std::time::{Duration, Instant};
 
 use crate::bindings::types::ErrorCode;
 use crate::cause::Cause;
+use crate::costs;
 use crate::figures::grouped;
 use crate::limits::Limits;
 use crate::refusal::Refusal;
+use crate::usage::{Counts, Slowest};
 
 /// Counters of the current call into the method.
 #[derive(Debug)]
 pub(crate) struct Meters {
     seconds: f64,
-    max_calls: u64,
-    max_work: u64,
-    max_readback: u64,
-    max_passes: u64,
-    max_sampled: u64,
-    max_verdicts: u64,
+    limits: Limits,
     guest: Duration,
+    host: Duration,
     resumed: Option<Instant>,
-    calls: u64,
-    work: u64,
-    readback: u64,
-    passes: u64,
-    sampled: u64,
-    verdicts: u64,
+    paused: Option<Instant>,
+    counts: Counts,
     last: Option<&'static str>,
+    slowest: Option<(&'static str, Duration)>,
 }
 
 impl Meters {
@@ -37,113 +32,136 @@ impl Meters {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
             seconds: limits.init_seconds,
-            max_calls: limits.host_calls,
-            max_work: limits.work,
-            max_readback: limits.readback_bytes,
-            max_passes: limits.passes,
-            max_sampled: limits.sampled_tokens,
-            max_verdicts: limits.verdicts,
+            limits: limits.clone(),
             guest: Duration::ZERO,
+            host: Duration::ZERO,
             resumed: None,
-            calls: 0,
-            work: 0,
-            readback: 0,
-            passes: 0,
-            sampled: 0,
-            verdicts: 0,
+            paused: None,
+            counts: Counts::default(),
             last: None,
+            slowest: None,
         }
     }
 
     /// Sets all counters back for a call of at most `seconds`, and starts the clock.
     pub(crate) fn begin(&mut self, seconds: f64) {
         self.seconds = seconds;
-        self.guest = Duration::ZERO;
-        self.calls = 0;
-        self.work = 0;
-        self.readback = 0;
-        self.passes = 0;
-        self.sampled = 0;
-        self.verdicts = 0;
-        self.last = None;
+        (self.guest, self.host) = (Duration::ZERO, Duration::ZERO);
+        self.counts = Counts::default();
+        (self.last, self.slowest, self.paused) = (None, None, None);
         self.resume();
     }
 
-    /// Stops the clock.
+    /// Stops the method's clock: the host works.
     pub(crate) fn pause(&mut self) {
+        let now = Instant::now();
         if let Some(resumed) = self.resumed.take() {
-            self.guest += resumed.elapsed();
+            self.guest += now.saturating_duration_since(resumed);
         }
+        self.paused = Some(now);
     }
 
-    /// Lets the clock run again.
+    /// Lets the method's clock run again: an operation of the host is over.
     pub(crate) fn resume(&mut self) {
-        self.resumed = Some(Instant::now());
+        let now = Instant::now();
+        if let Some(paused) = self.paused.take() {
+            let spent = now.saturating_duration_since(paused);
+            self.host += spent;
+            if let Some(name) = self.last
+                && self.slowest.is_none_or(|(_, longest)| spent > longest)
+            {
+                self.slowest = Some((name, spent));
+            }
+        }
+        self.resumed = Some(now);
     }
 
-    /// Counts a call to the host and checks the limits of calls and time.
+    /// Counts a call to the host, charges what every call costs, and checks the limits of calls and time.
     pub(crate) fn enter(&mut self, function: &'static str) -> Result<(), Cause> {
         self.last = Some(function);
-        self.calls += 1;
-        if self.calls > self.max_calls {
-            return Err(Cause::HostCalls { limit: self.max_calls });
+        self.counts.host_calls += 1;
+        let limit = self.limits.host_calls;
+        if self.counts.host_calls > limit {
+            return Err(Cause::HostCalls { limit });
         }
+        self.charge(costs::CALL)?;
         self.check_time()
     }
 
-    /// Counts work before it is done.
-    pub(crate) fn work(&mut self, elements: u64) -> Result<(), Cause> {
-        self.work = self.work.saturating_add(elements);
-        if self.work > self.max_work { Err(Cause::Work { limit: self.max_work }) } else { Ok(()) }
+    /// Charges units of work of the present function, by its row of the table, before they are done.
+    pub(crate) fn work(&mut self, units: u64) -> Result<(), Cause> {
+        let each = self.last.map_or(1, costs::each);
+        self.charge(units.saturating_mul(each))
     }
 
-    /// Counts a pass through the model before it is made.
-    pub(crate) fn pass(&mut self) -> Result<(), Cause> {
-        self.passes += 1;
-        if self.passes > self.max_passes { Err(Cause::Passes { limit: self.max_passes }) } else { Ok(()) }
+    /// Counts work that is priced already.
+    pub(crate) fn charge(&mut self, work: u64) -> Result<(), Cause> {
+        let limit = self.limits.work;
+        self.counts.work = self.counts.work.saturating_add(work);
+        if self.counts.work > limit { Err(Cause::Work { limit }) } else { Ok(()) }
+    }
+
+    /// Counts a pass through the model and its multiply-adds before it is made.
+    pub(crate) fn pass(&mut self, multiply_adds: u64) -> Result<(), Cause> {
+        let limit = self.limits.passes;
+        self.counts.passes += 1;
+        if self.counts.passes > limit {
+            return Err(Cause::Passes { limit });
+        }
+        self.model(multiply_adds)
+    }
+
+    /// Counts multiply-adds of the model before they are done.
+    pub(crate) fn model(&mut self, multiply_adds: u64) -> Result<(), Cause> {
+        let limit = self.limits.model_work;
+        self.counts.model_work = self.counts.model_work.saturating_add(multiply_adds);
+        if self.counts.model_work > limit { Err(Cause::ModelWork { limit }) } else { Ok(()) }
     }
 
     /// Counts tokens before the model writes them, at their largest number.
     pub(crate) fn sample(&mut self, tokens: u64) -> Result<(), Cause> {
-        self.sampled = self.sampled.saturating_add(tokens);
-        if self.sampled > self.max_sampled { Err(Cause::Sampled { limit: self.max_sampled }) } else { Ok(()) }
+        let limit = self.limits.sampled_tokens;
+        self.counts.sampled_tokens = self.counts.sampled_tokens.saturating_add(tokens);
+        if self.counts.sampled_tokens > limit { Err(Cause::Sampled { limit }) } else { Ok(()) }
     }
 
     /// Takes tokens back that were counted and not written.
     pub(crate) fn give_back(&mut self, tokens: u64) {
-        self.sampled = self.sampled.saturating_sub(tokens);
+        self.counts.sampled_tokens = self.counts.sampled_tokens.saturating_sub(tokens);
     }
 
     /// Counts verdicts before they are asked for.
     pub(crate) fn judge(&mut self, verdicts: u64) -> Result<(), Cause> {
-        self.verdicts = self.verdicts.saturating_add(verdicts);
-        if self.verdicts > self.max_verdicts { Err(Cause::Verdicts { limit: self.max_verdicts }) } else { Ok(()) }
+        let limit = self.limits.verdicts;
+        self.counts.verdicts = self.counts.verdicts.saturating_add(verdicts);
+        if self.counts.verdicts > limit { Err(Cause::Verdicts { limit }) } else { Ok(()) }
     }
 
     /// The most work of one call.
     pub(crate) fn max_work(&self) -> u64 {
-        self.max_work
+        self.limits.work
     }
 
     /// Counts bytes that the method reads; past the limit it gets an error and may go on without them.
     pub(crate) fn read_back(&mut self, bytes: u64) -> Result<(), Refusal> {
-        let after = self.readback.saturating_add(bytes);
-        if after > self.max_readback {
-            let limit = grouped(self.max_readback);
+        let after = self.counts.readback_bytes.saturating_add(bytes);
+        if after > self.limits.readback_bytes {
+            let limit = grouped(self.limits.readback_bytes);
             let message = format!("{} bytes more would pass the {limit} that a step may read back", grouped(bytes));
             return Err(Refusal::new(ErrorCode::OutOfBudget, message));
         }
-        self.readback = after;
+        self.counts.readback_bytes = after;
         Ok(())
     }
 
-    /// Ends the method when it has computed for too long.
+    /// Ends the method when it has computed for too long, or kept the host at work for too long.
     pub(crate) fn check_time(&self) -> Result<(), Cause> {
         let used = self.guest_seconds();
         if used > self.seconds {
-            return Err(Cause::Time { used, limit: self.seconds, calls: self.calls });
+            return Err(Cause::Time { used, limit: self.seconds, calls: self.counts.host_calls });
         }
-        Ok(())
+        let (wall, limit) = (used + self.host.as_secs_f64(), self.limits.step_wall_seconds);
+        if wall > limit { Err(Cause::WallTime { used: wall, limit }) } else { Ok(()) }
     }
 
     /// Seconds that the method itself has computed.
@@ -152,9 +170,14 @@ impl Meters {
         (self.guest + running).as_secs_f64()
     }
 
-    /// Calls to the host.
-    pub(crate) fn calls(&self) -> u64 {
-        self.calls
+    /// What the call has used.
+    pub(crate) fn counts(&self) -> Counts {
+        Counts { guest_seconds: self.guest_seconds(), host_seconds: self.host.as_secs_f64(), ..self.counts }
+    }
+
+    /// The host operation of this call that took longest.
+    pub(crate) fn slowest(&self) -> Option<Slowest> {
+        self.slowest.map(|(operation, spent)| Slowest { operation: operation.to_owned(), seconds: spent.as_secs_f64() })
     }
 
     /// The import that ran last, if any did.
@@ -175,6 +198,21 @@ mod tests {
         let before = meters.guest_seconds();
         std::thread::sleep(Duration::from_millis(20));
         assert_eq!(meters.guest_seconds(), before);
+        meters.resume();
+        assert!(meters.counts().host_seconds >= 0.02);
+    }
+
+    #[test]
+    fn the_host_may_not_work_for_ever_in_one_call_of_a_method() {
+        let mut meters = Meters::new(&Limits { step_wall_seconds: 0.01, ..Limits::default() });
+        meters.begin(60.0);
+        meters.pause();
+        assert!(meters.enter("sample.generate").is_ok());
+        std::thread::sleep(Duration::from_millis(20));
+        meters.resume();
+        meters.pause();
+        assert!(matches!(meters.enter("model.policy"), Err(Cause::WallTime { .. })));
+        assert_eq!(meters.slowest().unwrap().operation, "sample.generate");
     }
 
     #[test]
@@ -183,6 +221,25 @@ mod tests {
         meters.begin(10.0);
         assert!(meters.enter("run.position").is_ok() && meters.enter("run.position").is_ok());
         assert!(matches!(meters.enter("run.position"), Err(Cause::HostCalls { limit: 2 })));
+    }
+
+    #[test]
+    fn work_is_priced_by_the_row_of_the_function() {
+        let mut meters = Meters::new(&Limits { work: 100_000, ..Limits::default() });
+        meters.begin(10.0);
+        meters.enter("text.encode").unwrap();
+        meters.work(90).unwrap();
+        assert_eq!(meters.counts().work, 90_000 + costs::CALL);
+        assert!(matches!(meters.work(10), Err(Cause::Work { limit: 100_000 })));
+    }
+
+    #[test]
+    fn passes_count_by_their_number_and_by_their_size() {
+        let mut meters = Meters::new(&Limits { passes: 2, model_work: 1_000, ..Limits::default() });
+        meters.begin(10.0);
+        meters.pass(900).unwrap();
+        assert!(matches!(meters.pass(101), Err(Cause::ModelWork { limit: 1_000 })));
+        assert!(matches!(meters.pass(0), Err(Cause::Passes { limit: 2 })));
     }
 
     #[test]

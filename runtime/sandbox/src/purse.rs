@@ -20,7 +20,7 @@ pub(crate) struct Purse<'a> {
 impl Admit for Purse<'_> {
     fn admit(&mut self, cost: Cost) -> Result<Reservation, Error> {
         let limit = self.meters.max_work();
-        self.meters.work(cost.work).map_err(|_| Error::OutOfWork { work: cost.work, limit })?;
+        self.meters.charge(cost.work).map_err(|_| Error::OutOfWork { work: cost.work, limit })?;
         self.ledger.reserve(cost.bytes.saturating_add(cost.scratch))
     }
 }

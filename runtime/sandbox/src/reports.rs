@@ -38,6 +38,8 @@ pub(crate) struct Reports {
     max_values: usize,
     max_lines: usize,
     max_line_bytes: usize,
+    max_log_bytes: u64,
+    log_bytes: u64,
     metrics: Vec<(usize, Measure, Combine)>,
     lines: Vec<String>,
     dropped: u32,
@@ -51,6 +53,8 @@ impl Reports {
             max_values: limits.metrics as usize,
             max_lines: limits.log_lines as usize,
             max_line_bytes: limits.log_line_bytes,
+            max_log_bytes: limits.run_log_bytes,
+            log_bytes: 0,
             metrics: Vec::new(),
             lines: Vec::new(),
             dropped: 0,
@@ -85,11 +89,18 @@ impl Reports {
 
     /// Takes a line, or counts it as dropped.
     pub(crate) fn line(&mut self, line: &str) {
-        if self.lines.len() >= self.max_lines || line.len() > self.max_line_bytes {
+        let after = self.log_bytes.saturating_add(line.len() as u64 + 1);
+        if self.lines.len() >= self.max_lines || line.len() > self.max_line_bytes || after > self.max_log_bytes {
             self.dropped = self.dropped.saturating_add(1);
         } else {
+            self.log_bytes = after;
             self.lines.push(printable(line, self.max_line_bytes * 8));
         }
+    }
+
+    /// Bytes of the lines kept since the start.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        self.log_bytes
     }
 
     /// The lines of a call that did not come back; drops its metrics.
@@ -107,11 +118,17 @@ impl Reports {
                 Measure::Number(number) => number,
                 Measure::Tensor { value, .. } => value.to_scalar::<f32>()?,
             };
-            metrics.push((self.names[place].clone(), f64::from(number), combine));
+            let Some(name) = self.names.get(place) else { continue };
+            metrics.push((name.clone(), rounded(number), combine));
         }
         let (log, dropped_lines) = (std::mem::take(&mut self.lines), std::mem::take(&mut self.dropped));
         Ok(Reported { metrics, log, dropped_lines })
     }
+}
+
+/// A number with six significant digits: enough for a curve, little room for anything else.
+fn rounded(number: f32) -> f64 {
+    format!("{number:.5e}").parse().unwrap_or(f64::NAN)
 }
 
 /// What a call reported.
@@ -123,4 +140,31 @@ pub(crate) struct Reported {
     pub(crate) log: Vec<String>,
     /// Lines that were dropped.
     pub(crate) dropped_lines: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_metric_has_six_significant_digits() {
+        for (given, kept) in
+            [(1.234_567_8, 1.234_57), (-0.000_123_456_78, -0.000_123_457), (16_777_215.0, 16_777_200.0)]
+        {
+            assert_eq!(rounded(given), kept);
+        }
+        assert!(rounded(f32::NAN).is_nan());
+        assert_eq!((rounded(f32::INFINITY), rounded(0.0), rounded(0.1)), (f64::INFINITY, 0.0, 0.1));
+    }
+
+    #[test]
+    fn lines_past_the_bytes_of_a_run_are_dropped_however_few_a_call_writes() {
+        let mut reports = Reports::new(Vec::new(), &Limits { run_log_bytes: 20, ..Limits::default() });
+        let mut dropped = 0;
+        for _ in 0..5 {
+            reports.line("seven b");
+            dropped += reports.take().unwrap().dropped_lines;
+        }
+        assert_eq!((reports.log_bytes(), dropped), (16, 3));
+    }
 }

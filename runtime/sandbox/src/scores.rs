@@ -145,16 +145,23 @@ impl State {
 
     /// Walks the seeds of a score back through the model, which uses up what the score kept.
     pub(crate) fn backward(&mut self, number: u64, seeds: &Seeds) -> Result<(), Refusal> {
-        self.meters.pass()?;
+        let tokens = self.scores.get(&number).map_or(0, |record| record.scored.rows.tokens());
+        // Back is twice the way there.
+        self.meters.pass(self.learner.multiply_adds(tokens as u64).saturating_mul(2))?;
         match self.scores.get_mut(&number) {
             Some(record) => Ok(self.learner.backward(&mut record.scored, seeds)?),
             None => Err(Refusal::argument("these scores are gone")),
         }
     }
 
+    /// Bytes that the scores together keep for learning.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        self.scores.values().map(|record| record.scored.kept_bytes() as u64).sum()
+    }
+
     /// Ends the method when its scores together keep more than they may.
     pub(crate) fn check_kept(&self) -> Result<(), Cause> {
-        let held = self.scores.values().map(|record| record.scored.kept_bytes() as u64).sum();
+        let held = self.kept_bytes();
         let limit = self.limits.activation_bytes;
         if held > limit { Err(Cause::Activations { held, limit }) } else { Ok(()) }
     }
@@ -164,7 +171,7 @@ impl State {
         let Some(record) = self.scores.get(&number) else { return Err(Refusal::argument("these scores are gone")) };
         let rows = record.scored.rows.clone();
         let elements = given.elem_count() as u64;
-        self.work(3 * elements)?;
+        self.work(elements)?;
         let _scratch = self.reserve(3 * 4 * elements)?;
         let mask = rows.mask_tensor(&self.device())?;
         let chosen = mask.ne(0f32)?.where_cond(given, &mask.zeros_like()?)?;

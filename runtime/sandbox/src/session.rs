@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tunebox_compute::budget::Ledger;
 use wasmtime::component::Resource;
 
 use crate::batch::Batch;
@@ -20,6 +21,7 @@ use crate::learner::{Absent, Learner};
 use crate::limits::Limits;
 use crate::reports::Combine;
 use crate::state::BatchEntry;
+use crate::usage::{Slowest, Usage};
 
 /// The value of a setting.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,6 +73,10 @@ pub struct StepReport {
     pub host_calls: u64,
     /// Seconds that the method itself computed.
     pub guest_seconds: f64,
+    /// A host operation that lasted longer than the run's `operation-seconds`.
+    pub slow: Option<Slowest>,
+    /// What all calls since the start used, this one included.
+    pub usage: Usage,
 }
 
 /// A method that is loaded and may be called.
@@ -81,6 +87,7 @@ pub struct Session {
     pub(crate) alive: Option<Box<Alive>>,
     pub(crate) positions: BTreeMap<String, u64>,
     pub(crate) last_lines: Vec<String>,
+    pub(crate) ledger: Ledger,
 }
 
 impl Session {
@@ -91,9 +98,10 @@ impl Session {
     pub fn start(method: &Method, learner: Box<dyn Learner>, settings: SessionSettings) -> Result<Self, Error> {
         let limits = settings.limits.clone();
         let positions = settings.streams.clone();
-        let alive = Some(Box::new(Alive::new(method, settings)));
+        let ledger = Ledger::new(limits.device_bytes);
+        let alive = Some(Box::new(Alive::new(method, settings, ledger.clone())));
         let name = method.name.clone();
-        let mut session = Self { method: name, limits, learner, alive, positions, last_lines: Vec::new() };
+        let mut session = Self { method: name, limits, learner, alive, positions, last_lines: Vec::new(), ledger };
         session.call(Function::Start, Alive::instantiate)?;
         Ok(session)
     }
@@ -185,6 +193,11 @@ impl Session {
         &self.positions
     }
 
+    /// Bytes of tensors that the method holds; none once it has ended.
+    pub fn held_bytes(&self) -> u64 {
+        self.ledger.held()
+    }
+
     /// The log lines of a call that failed, safe to show: what a method said before it ended.
     pub fn last_lines(&self) -> &[String] {
         &self.last_lines
@@ -198,9 +211,10 @@ impl Drop for Session {
 }
 
 impl Session {
-    /// Drops the store. A graph may be deep, and dropping one recurses.
-    pub(crate) fn end(&mut self) {
+    /// Ends the method, if it has not ended: its instance and all that it holds are gone; the learner stays.
+    pub fn end(&mut self) {
         if let Some(alive) = self.alive.take() {
+            // A graph may be deep, and dropping one recurses.
             // The outcome is of no use: either way nothing of the method is left.
             let _ = deeply(move || drop(alive));
             self.learner.unpatch_all();

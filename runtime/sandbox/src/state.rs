@@ -27,9 +27,10 @@ use crate::memory::Memory;
 use crate::meters::Meters;
 use crate::purse::Purse;
 use crate::refusal::Refusal;
-use crate::reports::Reports;
+use crate::reports::{Reported, Reports};
 use crate::scores::ScoreRecord;
 use crate::session::SessionSettings;
+use crate::usage::{Slowest, Usage};
 
 /// The data of a store.
 pub(crate) struct State {
@@ -55,6 +56,8 @@ pub(crate) struct State {
     pub(crate) snapshots: BTreeSet<String>,
     /// Active patches.
     pub(crate) patches: usize,
+    /// What all calls used.
+    pub(crate) usage: Usage,
     seed: u64,
     streams: BTreeMap<String, Stream>,
     live: BTreeMap<u64, u32>,
@@ -101,7 +104,7 @@ impl HasData for Crossings {
 
 impl State {
     /// A state before the first call, without a learner: each call brings it.
-    pub(crate) fn new(settings: SessionSettings) -> Self {
+    pub(crate) fn new(settings: SessionSettings, ledger: Ledger) -> Self {
         let SessionSettings { limits, seed, metric_names, streams } = settings;
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles as usize);
@@ -111,7 +114,7 @@ impl State {
         };
         Self {
             learner: Box::new(Absent::default()),
-            ledger: Ledger::new(limits.device_bytes),
+            ledger,
             meters: Meters::new(&limits),
             memory: Memory::new(&limits),
             reports: Reports::new(metric_names, &limits),
@@ -121,6 +124,7 @@ impl State {
             fault: None,
             snapshots: BTreeSet::new(),
             patches: 0,
+            usage: Usage::default(),
             seed,
             streams: streams.into_iter().map(at).collect(),
             live: BTreeMap::new(),
@@ -133,9 +137,15 @@ impl State {
         self.meters.enter(function)
     }
 
-    /// Charges `elements` of work (numbers read or written, multiply-adds of a product) before it is done.
-    pub(crate) fn work(&mut self, elements: u64) -> Result<(), Cause> {
-        self.meters.work(elements)
+    /// Charges units of work of the present function, by its row of the table of costs, before they are done.
+    pub(crate) fn work(&mut self, units: u64) -> Result<(), Cause> {
+        self.meters.work(units)
+    }
+
+    /// Counts a pass through the model over so many tokens, before it is made.
+    pub(crate) fn pass(&mut self, tokens: usize) -> Result<(), Cause> {
+        let multiply_adds = self.learner.multiply_adds(tokens as u64);
+        self.meters.pass(multiply_adds)
     }
 
     /// Counts bytes on their way to the method. An `out-of-budget` error past the step's limit.
@@ -151,6 +161,22 @@ impl State {
     /// Takes bytes from the run's ledger, before they are allocated; ends the method past the limit.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<Reservation, Refusal> {
         Ok(self.ledger.reserve(bytes)?)
+    }
+
+    /// Takes what the call used into the account of all calls; gives the operation that took too long, if one did.
+    pub(crate) fn account(&mut self, reported: &Reported) -> Option<Slowest> {
+        self.usage.add(&self.meters.counts());
+        self.usage.peak_device_bytes = self.ledger.peak();
+        (self.usage.linear_memory, self.usage.table_entries) = self.memory.used();
+        self.usage.log_lines += reported.log.len() as u64;
+        self.usage.log_bytes = self.reports.log_bytes();
+        self.usage.dropped_lines += u64::from(reported.dropped_lines);
+        self.usage.metrics += reported.metrics.len() as u64;
+        let slowest = self.meters.slowest()?;
+        if slowest.seconds > self.usage.slowest.seconds {
+            self.usage.slowest = slowest.clone();
+        }
+        (slowest.seconds > self.limits.operation_seconds).then_some(slowest)
     }
 
     /// What pays for an operation of `compute`.
@@ -204,6 +230,7 @@ impl State {
         let handle = self.table.push(TensorEntry { held: Some(held), serial })?;
         self.serial += 1;
         self.live.insert(serial, handle.rep());
+        self.usage.peak_tensors = self.usage.peak_tensors.max(self.live.len() as u64);
         Ok(handle)
     }
 

@@ -5,6 +5,7 @@
 
 mod admission;
 mod bindings;
+mod limits;
 
 use wasmtime::{Store, StoreLimits, StoreLimitsBuilder, Trap};
 
@@ -16,28 +17,13 @@ use crate::session::Value;
 use bindings::exports::tunebox::method::verify;
 use bindings::{Verifier as Bound, VerifierPre};
 
+pub use limits::{VERIFIER_LIMITS, VerifierLimits};
+
 /// The longest text of a verifier that a person gets to see, in bytes.
 const MESSAGE_BYTES: usize = 400;
 
 /// Tables, memories and instances of one verifier.
 const PARTS: usize = 16;
-
-/// What a verifier may use up in one call.
-#[derive(Clone, Debug, PartialEq)]
-pub struct VerifierLimits {
-    /// Seconds of one call.
-    pub seconds: f64,
-    /// Bytes of its memory.
-    pub linear_memory: usize,
-    /// Bytes of its component.
-    pub component_bytes: usize,
-}
-
-impl Default for VerifierLimits {
-    fn default() -> Self {
-        Self { seconds: 1.0, linear_memory: 64 << 20, component_bytes: 16 << 20 }
-    }
-}
 
 /// A verifier that was admitted and compiled; nothing of it has run.
 #[derive(Clone)]

@@ -35,13 +35,13 @@ impl Written {
             return Err(Error::Argument(format!("`{rows}` completions do not divide over `{prompts}` prompts")));
         }
         let (mut ids, mut targets, mut group) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, completion) in completions.iter().enumerate() {
-            let prompt = &prompts.ids[number / each];
+        let continued = prompts.ids.iter().zip(0_u32..).flat_map(|prompt| std::iter::repeat_n(prompt, each));
+        for (completion, (prompt, number)) in completions.iter().zip(continued) {
             ids.push([prompt.as_slice(), &completion.ids].concat());
             let mut marks = vec![false; prompt.len()];
             marks.resize(prompt.len() + completion.ids.len(), true);
             targets.push(marks);
-            group.push((number / each) as u32);
+            group.push(number);
         }
         let rows = Arc::new(Rows::new(ids, targets)?);
         let finished = completions.iter().map(|completion| completion.finished).collect();
@@ -58,9 +58,14 @@ impl Written {
     /// The tokens of one completion, without its prompt.
     #[must_use]
     pub fn completion(&self, row: usize) -> &[u32] {
-        let ids = &self.rows.ids[row];
-        let start = self.prompts.ids[self.group[row] as usize].len();
-        &ids[start.min(ids.len())..]
+        let ids = self.rows.ids.get(row).map_or(&[][..], Vec::as_slice);
+        ids.get(self.start(row)..).unwrap_or(&[])
+    }
+
+    /// Where the completion of a row begins: behind its prompt.
+    fn start(&self, row: usize) -> usize {
+        let prompt = self.group.get(row).and_then(|group| self.prompts.ids.get(*group as usize));
+        prompt.map_or(0, Vec::len)
     }
 
     /// The log-probabilities under the distribution sampled from: `[rows, width]`, 0 off the targets.
@@ -68,9 +73,9 @@ impl Written {
         let (count, width) = (self.rows.count(), self.rows.width());
         let mut padded = vec![0.0f32; count * width];
         for (row, logprobs) in self.logprobs.iter().enumerate() {
-            let start = self.prompts.ids[self.group[row] as usize].len();
-            for (at, logprob) in logprobs.iter().enumerate() {
-                padded[row * width + start + at] = *logprob;
+            let start = row * width + self.start(row);
+            if let Some(places) = padded.get_mut(start..start + logprobs.len()) {
+                places.copy_from_slice(logprobs);
             }
         }
         Ok(Tensor::from_vec(padded, (count, width), device)?)

@@ -39,6 +39,33 @@ fn text_that_would_move_the_cursor_is_refused() {
 }
 
 #[test]
+fn text_that_turns_the_direction_of_writing_or_hides_is_refused_wherever_it_stands() {
+    for sign in ["\u{202e}", "\u{2066}", "\u{200b}", "\u{feff}", "\u{7}", "\u{9b}"] {
+        assert!(manifest(|json| json["description"] = format!("mild{sign}dlim").into()).is_err());
+        assert!(manifest(|json| json["licence"] = sign.into()).is_err());
+        assert!(manifest(|json| json["settings"][0]["doc"] = sign.into()).is_err());
+        assert!(manifest(|json| json["name"] = format!("calm{sign}").into()).is_err());
+        let texts = serde_json::json!([{ "name": "how", "doc": "How", "kind": "text", "default": sign }]);
+        assert!(manifest(|json| json["settings"] = texts.clone()).is_err());
+    }
+}
+
+#[test]
+fn a_field_with_a_hostile_name_is_refused_in_words_that_do_nothing() {
+    let error = manifest(|json| json["\u{1b}[2J\u{202e}"] = true.into()).unwrap_err().to_string();
+    assert!(error.contains("\\u{1b}[2J\\u{202e}"), "{error}");
+    assert!(!error.contains(['\u{1b}', '\u{202e}']), "{error:?}");
+}
+
+#[test]
+fn a_metric_that_would_pass_for_a_number_of_the_run_is_refused() {
+    for name in ["step", "closing", "validation-loss", "used"] {
+        let error = manifest(|json| json["metrics"] = serde_json::json!(["loss", name])).unwrap_err().to_string();
+        assert!(error.contains(name), "{error}");
+    }
+}
+
+#[test]
 fn a_name_that_is_a_path_is_refused() {
     assert!(manifest(|json| json["name"] = "../calm".into()).is_err());
 }

@@ -38,7 +38,7 @@ impl Host for Crossing<'_> {
         }
         let elements = layers.len() as u64 * rows.count() as u64 * self.learner.sizes().dimension as u64;
         self.work(elements)?;
-        self.meters.pass()?;
+        self.pass(rows.tokens())?;
         let reservation = self.reserve(4 * elements)?;
         let found = self.learner.capture(&view, &rows, &layers, place(site), which(token))?;
         self.give(found, &[], reservation)

@@ -48,6 +48,7 @@ impl Host for Crossing<'_> {
         if !self.learner.has_accumulated() {
             return Err(Refusal::argument("no gradient has accumulated since the last update"));
         }
+        self.pass(1)?;
         Ok(self.learner.update()?)
     }
 

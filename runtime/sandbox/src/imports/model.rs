@@ -101,6 +101,8 @@ impl Host for Crossing<'_> {
             let message = format!("a run keeps at most {} snapshots", self.limits.snapshots);
             return Err(Refusal::new(ErrorCode::OutOfBudget, message));
         }
+        // A copy of what is trained: no pass, but as much to do as a small one.
+        self.pass(1)?;
         self.learner.snapshot(&name)?;
         self.snapshots.insert(name.clone());
         Ok(self.table.push(ViewEntry(View::Snapshot(name)))?)
@@ -146,7 +148,7 @@ impl Host for Crossing<'_> {
         }
         let elements = rows.count() as u64 * ids.len() as u64;
         self.work(elements + rows.count() as u64 * vocabulary as u64)?;
-        self.meters.pass()?;
+        self.pass(rows.tokens())?;
         let reservation = self.reserve(4 * elements)?;
         let found = self.learner.next_token(&view, &rows, &ids)?;
         self.give(found, &[], reservation)
@@ -162,9 +164,9 @@ impl Host for Crossing<'_> {
         let (view, other) = (self.table.get(&view)?.0.clone(), self.table.get(&other)?.0.clone());
         let rows = self.rows_with_ends(&rows)?;
         let vocabulary = self.learner.sizes().vocabulary as u64;
-        self.work(2 * rows.count() as u64 * vocabulary)?;
-        self.meters.pass()?;
-        self.meters.pass()?;
+        self.work(rows.count() as u64 * vocabulary)?;
+        self.pass(rows.tokens())?;
+        self.pass(rows.tokens())?;
         let reservation = self.reserve(4 * rows.count() as u64)?;
         let found = self.learner.divergence(&view, &other, &rows)?;
         self.give(found, &[], reservation)
@@ -207,7 +209,7 @@ impl State {
         let set = tap_set(taps);
         let elements = rows.count() as u64 * rows.width() as u64 * tap_count(set);
         self.work(elements)?;
-        self.meters.pass()?;
+        self.pass(rows.tokens())?;
         let charge = self.reserve(4 * elements)?;
         let mut scored = self.learner.score(view, &rows, set, temperature, keep)?;
         if keep {

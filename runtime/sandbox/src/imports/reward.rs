@@ -42,6 +42,7 @@ impl Host for Crossing<'_> {
         }
         let rows = written.rows.count();
         let entries = rows as u64 * columns as u64;
+        self.work(entries)?;
         self.meters.judge(entries)?;
         let reservation = self.reserve(4 * entries)?;
         let mut verdicts = self.learner.judge(&batch.questions, &written)?;

@@ -11,6 +11,7 @@ use wasmtime::component::Resource;
 
 use crate::bindings::sample::{Host, HostCompletions, HostSampler};
 use crate::bindings::types::ErrorCode;
+use crate::cause::Cause;
 use crate::figures::grouped;
 use crate::learner::Sampler;
 use crate::printable::printable;
@@ -23,7 +24,7 @@ const TOKEN: u64 = 9;
 
 impl HostSampler for Crossing<'_> {
     fn new(&mut self) -> wasmtime::Result<Resource<SamplerEntry>> {
-        self.enter("sample.sampler")?;
+        self.enter("sample.sampler.constructor")?;
         Ok(self.table.push(SamplerEntry(Sampler::default())).map_err(Refusal::from)?)
     }
 
@@ -97,6 +98,7 @@ impl HostCompletions for Crossing<'_> {
     fn finished(&mut self, this: Resource<CompletionsEntry>) -> Result<Resource<TensorEntry>, Refusal> {
         self.enter("sample.completions.finished")?;
         let written = self.table.get(&this)?.0.clone();
+        self.work(written.finished.len() as u64)?;
         let flags: Vec<f32> = written.finished.iter().map(|ended| f32::from(u8::from(*ended))).collect();
         let reservation = self.reserve(4 * flags.len() as u64)?;
         let tensor = Tensor::from_slice(&flags, flags.len(), &self.device())?;
@@ -106,6 +108,7 @@ impl HostCompletions for Crossing<'_> {
     fn group(&mut self, this: Resource<CompletionsEntry>) -> Result<Resource<TensorEntry>, Refusal> {
         self.enter("sample.completions.group")?;
         let written = self.table.get(&this)?.0.clone();
+        self.work(written.group.len() as u64)?;
         let reservation = self.reserve(4 * written.group.len() as u64)?;
         let tensor = Tensor::from_slice(&written.group, written.group.len(), &self.device())?;
         self.give(tensor, &[], reservation)
@@ -133,6 +136,9 @@ impl Host for Crossing<'_> {
         let rows = self.rows_of(&prompts, &sampler)?;
         self.meters.sample(rows * u64::from(each))?;
         let largest = rows * (prompts.width() as u64 + u64::from(each));
+        let multiply_adds = self.learner.multiply_adds(largest);
+        self.meters.model(multiply_adds)?;
+        self.check_cache(rows, prompts.width() as u64 + u64::from(each))?;
         let reservation = self.reserve(TOKEN * largest)?;
         let completions = self.learner.generate(&view, &prompts, &sampler)?;
         let used: u64 = completions.iter().map(|completion| completion.ids.len() as u64).sum();
@@ -161,6 +167,13 @@ impl State {
             )));
         }
         Ok(sampler.max_tokens.unwrap_or(limit).min(limit))
+    }
+
+    /// Ends the method when the model's caches and what scores keep would together be more than they may.
+    fn check_cache(&self, sequences: u64, tokens: u64) -> Result<(), Refusal> {
+        let held = self.kept_bytes().saturating_add(self.learner.cache_bytes(sequences, tokens));
+        let limit = self.limits.activation_bytes;
+        if held > limit { Err(Cause::Activations { held, limit }.into()) } else { Ok(()) }
     }
 
     /// Rows of a call, within its limit.

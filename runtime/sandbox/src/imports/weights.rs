@@ -54,7 +54,7 @@ impl Host for Crossing<'_> {
         if largest(&left) * largest(&right) * f64::from(scale.abs()).max(1.0) > f64::from(f32::MAX) {
             return Err(Refusal::argument("the product of the vectors and the scale is not a finite number"));
         }
-        self.work(2 * rows as u64 * columns as u64)?;
+        self.work(rows as u64 * columns as u64)?;
         Ok(self.learner.add_outer(word(role), layer as usize, &left, &right, scale)?)
     }
 
@@ -73,7 +73,7 @@ impl Host for Crossing<'_> {
         }
         let width = if matches!(role, Role::Embedding) { columns } else { rows };
         let direction = self.vector(&direction, width, "the matrix's output")?;
-        self.work(4 * rows as u64 * columns as u64)?;
+        self.work(rows as u64 * columns as u64)?;
         Ok(self.learner.project_out(word(role), layer as usize, &direction, strength, keep_norms)?)
     }
 }

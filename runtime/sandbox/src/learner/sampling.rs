@@ -47,6 +47,16 @@ pub trait Sampling {
         u32::MAX
     }
 
+    /// Multiply-adds of a pass over so many tokens, near enough; 0 where there is no model to pass through.
+    fn multiply_adds(&self, _tokens: u64) -> u64 {
+        0
+    }
+
+    /// Bytes of the caches that so many sequences of so many tokens are written with, at once.
+    fn cache_bytes(&self, _sequences: u64, _tokens: u64) -> u64 {
+        0
+    }
+
     /// Writes `sampler.completions` completions for each prompt, contiguous in the result, with
     /// streams of their own per (run seed, update, prompt, completion).
     ///

@@ -1,0 +1,116 @@
+//! What a method used of its limits over a whole sitting of a run: in all, at most in one call, and at most at once.
+
+use serde::{Deserialize, Serialize};
+
+/// What is counted anew in every call of the method.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct Counts {
+    /// Calls to the host.
+    pub host_calls: u64,
+    /// Work by the table of costs.
+    pub work: u64,
+    /// Passes through the model.
+    pub passes: u64,
+    /// Multiply-adds of those passes and of what the model wrote, estimated.
+    pub model_work: u64,
+    /// Tokens that the model wrote.
+    pub sampled_tokens: u64,
+    /// Verdicts.
+    pub verdicts: u64,
+    /// Bytes read back.
+    pub readback_bytes: u64,
+    /// Seconds that the method itself computed.
+    pub guest_seconds: f64,
+    /// Seconds that the host worked for it.
+    pub host_seconds: f64,
+}
+
+impl Counts {
+    fn plus(&mut self, other: &Self) {
+        self.host_calls = self.host_calls.saturating_add(other.host_calls);
+        self.work = self.work.saturating_add(other.work);
+        self.passes = self.passes.saturating_add(other.passes);
+        self.model_work = self.model_work.saturating_add(other.model_work);
+        self.sampled_tokens = self.sampled_tokens.saturating_add(other.sampled_tokens);
+        self.verdicts = self.verdicts.saturating_add(other.verdicts);
+        self.readback_bytes = self.readback_bytes.saturating_add(other.readback_bytes);
+        self.guest_seconds += other.guest_seconds;
+        self.host_seconds += other.host_seconds;
+    }
+
+    fn at_least(&mut self, other: &Self) {
+        self.host_calls = self.host_calls.max(other.host_calls);
+        self.work = self.work.max(other.work);
+        self.passes = self.passes.max(other.passes);
+        self.model_work = self.model_work.max(other.model_work);
+        self.sampled_tokens = self.sampled_tokens.max(other.sampled_tokens);
+        self.verdicts = self.verdicts.max(other.verdicts);
+        self.readback_bytes = self.readback_bytes.max(other.readback_bytes);
+        self.guest_seconds = self.guest_seconds.max(other.guest_seconds);
+        self.host_seconds = self.host_seconds.max(other.host_seconds);
+    }
+}
+
+/// The host operation that took longest.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Slowest {
+    /// Its name.
+    pub operation: String,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// What a method used.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct Usage {
+    /// Calls of the method that ended well.
+    pub calls: u64,
+    /// In all of them together.
+    pub total: Counts,
+    /// The most of each in one call.
+    pub most: Counts,
+    /// The most tensors held at once.
+    pub peak_tensors: u64,
+    /// The most bytes of tensors held at once.
+    pub peak_device_bytes: u64,
+    /// The most bytes of the method's own memory.
+    pub linear_memory: u64,
+    /// The most entries of its tables.
+    pub table_entries: u64,
+    /// Log lines kept.
+    pub log_lines: u64,
+    /// Bytes of those lines, as the method wrote them.
+    pub log_bytes: u64,
+    /// Log lines dropped.
+    pub dropped_lines: u64,
+    /// Metric values.
+    pub metrics: u64,
+    /// The host operation that took longest.
+    pub slowest: Slowest,
+}
+
+impl Usage {
+    /// Takes what one call used.
+    pub(crate) fn add(&mut self, counts: &Counts) {
+        self.calls += 1;
+        self.total.plus(counts);
+        self.most.at_least(counts);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_add_up_and_the_largest_is_remembered() {
+        let mut usage = Usage::default();
+        for host_calls in [3, 9, 2] {
+            usage.add(&Counts { host_calls, guest_seconds: 0.5, ..Counts::default() });
+        }
+        assert_eq!((usage.calls, usage.total.host_calls, usage.most.host_calls), (3, 14, 9));
+        assert_eq!((usage.total.guest_seconds, usage.most.guest_seconds), (1.5, 0.5));
+    }
+}

@@ -1,0 +1,12 @@
+;; Reads one place past the last number of a tensor.
+(import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.1.0" "from-indices" (func $indices (param i32 i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.1.0" "[method]tensor.gather" (func $gather (param i32 i32 i32 i32)))
+(data (i32.const 256) "\01\00\00\00\01\00\00\00")
+(func $step (param i32) (result i32)
+  (local $tensor i32)
+  (call $ones (i32.const 256) (i32.const 1) (i32.const 5) (i32.const 64))
+  (local.set $tensor (call $handle))
+  (call $indices (i32.const 260) (i32.const 1) (i32.const 256) (i32.const 1) (i32.const 64))
+  (call $gather (local.get $tensor) (i32.const 0) (call $handle) (i32.const 64))
+  (call $pass-on))

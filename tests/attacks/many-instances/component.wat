@@ -1,0 +1,6 @@
+;; Makes the same module over and over.
+(component
+  (core module $m (memory 1))
+@300 (core instance (instantiate $m))
+  (instance $training)
+  (export "tunebox:method/training@0.1.0" (instance $training)))

@@ -1,0 +1,58 @@
+//! The wall as a whole: each folder of `attacks/` holds a hostile method and what becomes of it.
+//!
+//! After every attack the learner must still answer, the ledger be empty, and the same engine still run an ordinary
+//! method; after all of them the process holds what it held before. Add an attack by adding a folder with
+//! `component.wat` and `expected.txt`. One test alone, so that nothing else moves the memory of its process.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+#[path = "support/attack.rs"]
+#[expect(dead_code, reason = "another test uses the rest")]
+mod attack;
+#[path = "support/fake_learner.rs"]
+mod fake_learner;
+#[path = "support/guest.rs"]
+mod guest;
+
+use std::time::{Duration, Instant};
+
+use attack::{Attack, run, told};
+use tunebox_sandbox::Engine;
+
+/// What an attack may take, compiling and an ordinary run after it included.
+const LONGEST: Duration = Duration::from_secs(10);
+
+#[test]
+fn every_attack_ends_as_written_beside_it_and_leaves_the_host_as_it_was() {
+    let attacks = attack::attacks();
+    let engine = Engine::new().unwrap();
+    let ordinary = guest::component("");
+    let surprises: Vec<String> = attacks.iter().filter_map(|attack| surprise(&engine, &ordinary, attack)).collect();
+    assert!(surprises.is_empty(), "{}", surprises.join("\n"));
+
+    // The first time round filled what a process keeps for good: the allocator's pools, the compiler's, threads.
+    let before = resident();
+    for attack in &attacks {
+        surprise(&engine, &ordinary, attack);
+    }
+    let after = resident();
+    assert!(after as f64 <= before as f64 * 1.05, "{before} bytes before, {after} after all attacks once more");
+}
+
+/// What was not as written, if anything.
+fn surprise(engine: &Engine, ordinary: &[u8], attack: &Attack) -> Option<String> {
+    let Attack { name, bytes, expected, .. } = attack;
+    let begun = Instant::now();
+    let told = told(run(engine, bytes, name));
+    run(engine, ordinary, "ordinary").unwrap();
+    let took = begun.elapsed();
+    if !attack.expects(&told) {
+        return Some(format!("# {name}\n## expected\n{expected}## told\n{told}"));
+    }
+    (took > LONGEST).then(|| format!("# {name} took {took:?}"))
+}
+
+/// Bytes of this process that are in memory; 0 where the system does not tell.
+fn resident() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    pages.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
+}
