@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use rayon::prelude::*;
 use tunebox_compute::{DType, Device, Tensor};
 
-pub(crate) use digest::digest;
+pub use digest::digest;
 
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};

@@ -9,11 +9,12 @@ use crate::card;
 use crate::error::Error;
 use crate::files;
 use crate::learner::{Student, published};
+use crate::lock;
 use crate::metrics::MetricsFile;
 use crate::plan::PlannedRun;
 
 /// A file that the run left, for people.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Written {
     /// The file.
     pub path: PathBuf,
@@ -73,14 +74,16 @@ pub(crate) fn write(plan: &PlannedRun, student: &Student, metrics: &MetricsFile)
     };
     names.extend(directions(plan, student, folder)?);
     files::write(&folder.join(card::FILE), card::card(plan, made, &metrics.rows()?).as_bytes())?;
-    let names = names.into_iter().chain([card::FILE, crate::lock::FILE]);
-    Ok(names
-        .map(|name| {
-            let path = folder.join(name);
-            let bytes = path.metadata().map_or(0, |about| about.len());
-            Written { path, bytes }
-        })
-        .collect())
+    let mut written: Vec<Written> = names.into_iter().map(|name| found(folder, name)).collect();
+    files::write(&folder.join(lock::FILE), lock::lock(plan, &written)?.as_bytes())?;
+    written.extend([found(folder, card::FILE), found(folder, lock::FILE)]);
+    Ok(written)
+}
+
+fn found(folder: &Path, name: &str) -> Written {
+    let path = folder.join(name);
+    let bytes = path.metadata().map_or(0, |about| about.len());
+    Written { path, bytes }
 }
 
 /// Writes what the method published, for this program and for those that read control vectors.

@@ -2,8 +2,11 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use tunebox_sandbox::COSTS;
 
+use crate::artifact::Written;
 use crate::data::Dataset;
+use crate::error::Error;
 use crate::plan::{PlannedRun, PlannedVerifier};
 
 /// The file's name in a run's folder.
@@ -14,6 +17,8 @@ pub(crate) const FILE: &str = "run.lock";
 struct Lock<'a> {
     schema: u32,
     tunebox: &'a str,
+    /// The version of the table that work is counted by.
+    costs: u32,
     seed: u64,
     steps: u64,
     device: &'a str,
@@ -27,6 +32,16 @@ struct Lock<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     verifier: Vec<Verifier<'a>>,
     settings: toml::Table,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    artifact: Vec<File>,
+}
+
+/// A file of the artifact.
+#[derive(Serialize)]
+struct File {
+    name: String,
+    bytes: u64,
+    sha256: String,
 }
 
 #[derive(Serialize)]
@@ -64,12 +79,16 @@ struct Verifier<'a> {
     sha256: &'a str,
 }
 
-/// The lock of a plan, as TOML.
-pub(crate) fn lock(plan: &PlannedRun) -> String {
+/// The lock of a plan, as TOML: without files before the run, with those of its artifact after it.
+///
+/// # Errors
+/// When a file cannot be read for its digest.
+pub(crate) fn lock(plan: &PlannedRun, artifact: &[Written]) -> Result<String, Error> {
     let package = &plan.method.package;
     let lock = Lock {
         schema: 1,
         tunebox: env!("CARGO_PKG_VERSION"),
+        costs: COSTS,
         seed: plan.settings.file.train.seed,
         steps: plan.steps,
         device: &plan.summary.device,
@@ -93,8 +112,14 @@ pub(crate) fn lock(plan: &PlannedRun) -> String {
         },
         verifier: plan.verifiers.iter().map(verifier).collect(),
         settings: toml::Table::try_from(&plan.settings.file).unwrap_or_default(),
+        artifact: artifact.iter().map(file).collect::<Result<_, _>>()?,
     };
-    toml::to_string_pretty(&lock).unwrap_or_default()
+    Ok(toml::to_string_pretty(&lock).unwrap_or_default())
+}
+
+fn file(written: &Written) -> Result<File, Error> {
+    let name = written.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(File { name, bytes: written.bytes, sha256: tunebox_model::digest(std::slice::from_ref(&written.path))? })
 }
 
 fn verifier(planned: &PlannedVerifier) -> Verifier<'_> {

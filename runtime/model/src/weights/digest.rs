@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 ///
 /// # Errors
 /// When a file cannot be read.
-pub(crate) fn digest(files: &[PathBuf]) -> Result<String> {
+pub fn digest(files: &[PathBuf]) -> Result<String> {
     let mut hasher = Sha256::new();
     let mut piece = vec![0; 1 << 20];
     for path in files {

@@ -1,0 +1,116 @@
+//! `tunebox verify`: is a finished run what its lock says, and does it end in the same bits again.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use tunebox_compute::explain::Exit;
+use tunebox_training::{Comparison, Event, Observer, Replay, Verification, verify};
+
+use super::train::on_interrupt;
+use super::{Ending, Outcome, worker};
+use crate::arguments::Global;
+use crate::terminal::progress::Bar;
+use crate::terminal::{Terminal, duration};
+
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    /// The folder of a finished run
+    run: PathBuf,
+    /// Run it again from its first step, and compare every bit of what it leaves
+    #[arg(long)]
+    replay: bool,
+    /// Run a method or verifier that is not built in inside this process, without a worker between; for those you trust
+    #[arg(long, requires = "replay")]
+    in_process: bool,
+}
+
+impl Verify {
+    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
+        let verification = verify(&self.run, global.offline, worker::compiling()?)?;
+        let changed = show(terminal, &verification);
+        if changed > 0 {
+            terminal.say("Changed", format!("{changed} of what the run wrote down"));
+            terminal.next("put these back, or `tunebox train` for a run with what there is now");
+            return Ok(Ending::Exit(Exit::Trust));
+        }
+        if !self.replay {
+            terminal.next(format!("tunebox verify {} --replay", self.run.display()));
+            return Ok(Ending::Done);
+        }
+        let stop = on_interrupt()?;
+        let worker = if self.in_process { None } else { Some(worker::worker()?) };
+        let mut progress = Progress { terminal, bar: None };
+        let replay = verification.replay(worker.as_ref(), &mut progress, &stop)?;
+        if let Some(bar) = progress.bar {
+            bar.clear();
+        }
+        match replay {
+            Some(replay) => Ok(self.tell(terminal, &replay)),
+            None => Ok(Ending::Exit(Exit::Interrupted)),
+        }
+    }
+
+    fn tell(&self, terminal: Terminal, replay: &Replay) -> Ending {
+        if terminal.json {
+            terminal.object(json!({
+                "event": "replayed", "same": replay.same(), "steps": replay.steps, "seconds": replay.seconds,
+                "artifact": replay.artifact, "first-difference": replay.first_difference,
+            }));
+        }
+        terminal.say("Replayed", format!("{} steps in {}", replay.steps, duration(replay.seconds)));
+        if replay.same() {
+            terminal.say("Same", "every metric of every step, and every bit of the artifact");
+            terminal.next(format!("tunebox chat {}", self.run.display()));
+            return Ending::Done;
+        }
+        differing(terminal, replay.first_difference.as_slice());
+        differing(terminal, &replay.artifact);
+        terminal.next("look at the first difference: what went in is the same, so the program or the machine is not");
+        Ending::Exit(Exit::Trust)
+    }
+}
+
+/// A bar: what a run says along the way was said when it was first run.
+struct Progress {
+    terminal: Terminal,
+    bar: Option<Bar>,
+}
+
+impl Observer for Progress {
+    fn event(&mut self, event: Event<'_>) {
+        if let Event::Step(step) = event {
+            self.bar.get_or_insert_with(|| Bar::new(self.terminal, "replay", step.total)).at(step.step);
+        }
+    }
+}
+
+/// Says what was compared; returns how much of it changed. Surroundings may.
+fn show(terminal: Terminal, verification: &Verification) -> usize {
+    let Verification { name, artifact, inputs, surroundings, .. } = verification;
+    let changed = artifact.iter().chain(inputs).filter(|one| !one.same()).count();
+    if terminal.json {
+        terminal.object(json!({
+            "event": "verified", "name": name, "same": changed == 0,
+            "artifact": artifact, "inputs": inputs, "surroundings": surroundings,
+        }));
+    }
+    for (verb, list) in [("Artifact", artifact), ("Inputs", inputs), ("Around", surroundings)] {
+        let same = list.iter().filter(|one| one.same()).count();
+        terminal.say(verb, format!("{same} of {} as recorded{}", list.len(), names(verb, list)));
+        differing(terminal, list);
+    }
+    changed
+}
+
+/// The names of an artifact's files, which are few.
+fn names(verb: &str, list: &[Comparison]) -> String {
+    let names: Vec<&str> = list.iter().map(|one| one.what.as_str()).collect();
+    if verb == "Artifact" { format!(": {}", names.join(", ")) } else { String::new() }
+}
+
+fn differing(terminal: Terminal, list: &[Comparison]) {
+    for Comparison { what, recorded, found } in list.iter().filter(|one| !one.same()) {
+        terminal.say("Differs", format!("{what}\nrecorded {recorded}\nfound    {found}"));
+    }
+}

@@ -1,0 +1,259 @@
+//! A finished run looked at again: are its files those that it wrote, is what went into it still the same,
+//! and does it end in the same bits when it is run again.
+//!
+//! All of that is read off `run.lock`. The card is left out: it is text, and says how long things took.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use toml::{Table, Value};
+use tunebox_sandbox::Compiling;
+use tunebox_sandbox::child::Program;
+
+use crate::configuration::{Again, RunSettings};
+use crate::error::Error;
+use crate::files;
+use crate::lock;
+use crate::metrics;
+use crate::observer::Observer;
+use crate::plan::plan;
+use crate::run::Outcome;
+use crate::worker::carry_out;
+
+/// The file with a run's settings, in its folder.
+const SETTINGS: &str = "run.toml";
+
+/// What must be the same for a run to be the same.
+const INPUTS: [&str; 7] = ["model", "data", "validation", "method", "verifier", "seed", "steps"];
+
+/// What may explain other bits.
+const SURROUNDINGS: [&str; 3] = ["tunebox", "system", "device"];
+
+/// One thing that was compared.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Comparison {
+    /// What it is: a key of the lock, such as `model.sha256`, or a file.
+    pub what: String,
+    /// What the run wrote down.
+    pub recorded: String,
+    /// What was found now.
+    pub found: String,
+}
+
+impl Comparison {
+    /// Whether nothing changed.
+    #[must_use]
+    pub fn same(&self) -> bool {
+        self.recorded == self.found
+    }
+}
+
+/// A finished run beside what it wrote down, ready to be run again.
+pub struct Verification {
+    /// The run's name.
+    pub name: String,
+    /// The files of the artifact.
+    pub artifact: Vec<Comparison>,
+    /// What went into the run: model, data, method, verifiers, seed, steps.
+    pub inputs: Vec<Comparison>,
+    /// Version, system and device: where they differ, other bits are no surprise.
+    pub surroundings: Vec<Comparison>,
+    folder: PathBuf,
+    recorded: Table,
+    settings: RunSettings,
+    place: tempfile::TempDir,
+}
+
+/// How a run that was run again compares.
+#[derive(Debug, Clone)]
+pub struct Replay {
+    /// The files of the artifact: their digests then and now.
+    pub artifact: Vec<Comparison>,
+    /// The first number of the metrics that differs, times left out.
+    pub first_difference: Option<Comparison>,
+    /// Steps that were run.
+    pub steps: u64,
+    /// Seconds that they took.
+    pub seconds: f64,
+}
+
+impl Replay {
+    /// Whether every bit is the same.
+    #[must_use]
+    pub fn same(&self) -> bool {
+        self.first_difference.is_none() && self.artifact.iter().all(Comparison::same)
+    }
+}
+
+/// Compares a finished run with its lock. Reads the model and the data, compiles the method; runs no step.
+///
+/// # Errors
+/// A folder that holds no finished run, a lock that cannot be read, and whatever keeps the run from being planned.
+pub fn verify(folder: &Path, offline: bool, compiling: Compiling) -> Result<Verification, Error> {
+    let recorded = read_lock(folder)?;
+    let artifact = artifact(folder, &recorded)?;
+    let around = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let place = files::temporary_folder(around.parent().unwrap_or(&around), ".replay-")?;
+    let mut settings = RunSettings::load(&folder.join(SETTINGS), &overrides(place.path()))?;
+    (settings.offline, settings.compiling) = (offline, compiling);
+    settings.again = again(&recorded);
+    let now = parse(folder, &lock::lock(&plan(settings.clone())?.run, &[])?)?;
+    Ok(Verification {
+        name: text(folder.file_name().unwrap_or_default()),
+        artifact,
+        inputs: compare(&recorded, &now, &INPUTS),
+        surroundings: compare(&recorded, &now, &SURROUNDINGS),
+        folder: folder.to_owned(),
+        recorded,
+        settings,
+        place,
+    })
+}
+
+impl Verification {
+    /// Runs the run again, from the first step to the last, in a folder of its own that is removed at the end; by
+    /// `worker` where something of it is not built in. `None` when `stop` was raised on the way.
+    ///
+    /// # Errors
+    /// Whatever ends the run.
+    pub fn replay(
+        self,
+        worker: Option<&Program>,
+        observer: &mut dyn Observer,
+        stop: &AtomicBool,
+    ) -> Result<Option<Replay>, Error> {
+        let Outcome::Finished(summary) = carry_out(self.settings, worker, observer, stop)? else { return Ok(None) };
+        let mut artifact = Vec::new();
+        for (name, recorded) in recorded_files(&self.folder, &self.recorded)? {
+            let found = digest_of(&summary.folder.join(&name))?;
+            artifact.push(Comparison { what: name, recorded, found });
+        }
+        let first_difference = metrics::first_difference(&self.folder, &summary.folder)?;
+        drop(self.place);
+        Ok(Some(Replay { artifact, first_difference, steps: summary.step, seconds: summary.seconds }))
+    }
+}
+
+/// The run elsewhere, and only its last checkpoint.
+fn overrides(place: &Path) -> Vec<String> {
+    let place = Value::String(text(place.as_os_str()));
+    vec![format!("run.folder={place}"), "run.name=replay".into(), "train.save-every=10000000".into()]
+}
+
+fn again(lock: &Table) -> Option<Again> {
+    let clock = lock.get("clock")?.as_integer()?;
+    Some(Again { clock, model: lock.get("model")?.get("name")?.as_str()?.to_owned() })
+}
+
+fn read_lock(folder: &Path) -> Result<Table, Error> {
+    let path = folder.join(lock::FILE);
+    if !path.exists() {
+        return Err(Error::NoRun { folder: folder.to_owned() });
+    }
+    parse(folder, &files::read_text(&path)?)
+}
+
+fn parse(folder: &Path, text: &str) -> Result<Table, Error> {
+    text.parse().map_err(|error: toml::de::Error| Error::Damaged {
+        path: folder.join(lock::FILE),
+        what: error.message().to_owned(),
+    })
+}
+
+/// The files of the artifact, each with its digest as recorded and as it is now.
+fn artifact(folder: &Path, lock: &Table) -> Result<Vec<Comparison>, Error> {
+    let mut found = Vec::new();
+    for (name, recorded) in recorded_files(folder, lock)? {
+        let path = folder.join(&name);
+        let now = if path.exists() { digest_of(&path)? } else { "missing".into() };
+        found.push(Comparison { what: name, recorded, found: now });
+    }
+    Ok(found)
+}
+
+/// Names and digests of the artifact's files. A name that leads out of the folder is none.
+fn recorded_files(folder: &Path, lock: &Table) -> Result<Vec<(String, String)>, Error> {
+    let Some(files) = lock.get("artifact").and_then(Value::as_array).filter(|files| !files.is_empty()) else {
+        return Err(Error::Unfinished { folder: folder.to_owned() });
+    };
+    let entry = |file: &Value| {
+        let field = |key| file.get(key).and_then(Value::as_str).map(str::to_owned);
+        let (name, digest) = (field("name")?, field("sha256")?);
+        (Path::new(&name).file_name()? == name.as_str()).then_some((name, digest))
+    };
+    files.iter().map(entry).collect::<Option<_>>().ok_or_else(|| Error::Damaged {
+        path: folder.join(lock::FILE),
+        what: "an entry of `artifact` has no name or no digest".into(),
+    })
+}
+
+fn digest_of(path: &Path) -> Result<String, Error> {
+    Ok(tunebox_model::digest(&[path.to_owned()])?)
+}
+
+/// The leaves of some keys, in the order of the lock; `absent` where one side lacks it.
+fn compare(recorded: &Table, found: &Table, keys: &[&str]) -> Vec<Comparison> {
+    let (mut then, mut now) = (Vec::new(), Vec::new());
+    for key in keys {
+        recorded.get(*key).into_iter().for_each(|value| leaves(key, value, &mut then));
+        found.get(*key).into_iter().for_each(|value| leaves(key, value, &mut now));
+    }
+    let other = |what: &String, side: &[(String, String)]| {
+        side.iter().find(|(name, _)| name == what).map_or("absent".to_owned(), |(_, value)| value.clone())
+    };
+    let added = now.iter().filter(|(what, _)| then.iter().all(|(known, _)| known != what));
+    let both = then.iter().map(|(what, value)| (what, value.clone(), other(what, &now)));
+    both.chain(added.map(|(what, value)| (what, "absent".to_owned(), value.clone())))
+        .map(|(what, recorded, found)| Comparison { what: what.clone(), recorded, found })
+        .collect()
+}
+
+fn leaves(name: &str, value: &Value, into: &mut Vec<(String, String)>) {
+    match value {
+        Value::Table(table) => {
+            // Where things lie is no part of what they are; their digests are.
+            let lasting = table.iter().filter(|(key, _)| *key != "name");
+            lasting.for_each(|(key, value)| leaves(&format!("{name}.{key}"), value, into));
+        }
+        Value::Array(items) if items.iter().any(Value::is_table) => {
+            items.iter().enumerate().for_each(|(at, value)| leaves(&format!("{name}.{at}"), value, into));
+        }
+        Value::String(value) => into.push((name.to_owned(), value.clone())),
+        other => into.push((name.to_owned(), other.to_string())),
+    }
+}
+
+fn text(name: &std::ffi::OsStr) -> String {
+    name.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(text: &str) -> Table {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn what_one_side_lacks_is_a_difference() {
+        let recorded = table("seed = 1\n[model]\nsha256 = \"a\"\nadapter = \"x\"");
+        let found = table("seed = 1\n[model]\nsha256 = \"b\"\n[[verifier]]\nname = \"number\"\nsha256 = \"c\"");
+        let differences: Vec<_> = compare(&recorded, &found, &INPUTS).into_iter().filter(|one| !one.same()).collect();
+        let of = |what: &str, recorded: &str, found: &str| Comparison {
+            what: what.into(),
+            recorded: recorded.into(),
+            found: found.into(),
+        };
+        let wanted =
+            [of("model.sha256", "a", "b"), of("model.adapter", "x", "absent"), of("verifier.0.sha256", "absent", "c")];
+        assert_eq!(differences, wanted);
+    }
+
+    #[test]
+    fn a_lock_that_names_a_file_elsewhere_is_damaged() {
+        let lock = table("[[artifact]]\nname = \"../secret\"\nsha256 = \"a\"");
+        assert!(matches!(recorded_files(Path::new("run"), &lock), Err(Error::Damaged { .. })));
+        assert!(matches!(recorded_files(Path::new("run"), &Table::new()), Err(Error::Unfinished { .. })));
+    }
+}
