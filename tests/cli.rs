@@ -92,6 +92,84 @@ fn copy_of(folder: &Path) -> tempfile::TempDir {
     place
 }
 
+/// Attacks that the program itself must end with the exit code of the sandbox: refused, stopped, or told no.
+const ATTACKS: [&str; 10] = [
+    "double-drop",
+    "endless-graph",
+    "endless-loop",
+    "expanded-then-copied",
+    "forged-handle",
+    "gather-at-minus-one",
+    "giant-shape",
+    "memory-growth",
+    "reads-files",
+    "trap-in-save-state",
+];
+
+#[test]
+fn an_attack_ends_the_program_with_exit_code_3_and_a_diagnostic() {
+    let place = place();
+    for name in ATTACKS {
+        let folder = Path::new(ROOT).join("tests/attacks").join(name);
+        let mut bytes = guest::component(&std::fs::read_to_string(folder.join("component.wat")).unwrap());
+        tunebox_package::section::append(&mut bytes, tunebox_package::manifest::SECTION, manifest(name).as_bytes());
+        let file = format!("{name}.wasm");
+        std::fs::write(place.path().join(&file), bytes).unwrap();
+        let mut command = Command::new(transcript::BINARY);
+        command.current_dir(place.path()).args(["train", "--model", "model", "--data", "answers.jsonl"]);
+        command.args(["--method", &file, "--name", name]);
+        command.args([
+            "--set",
+            "train.steps=2",
+            "--set",
+            "limits.step-seconds=0.3",
+            "--set",
+            "limits.device-bytes=8388608",
+        ]);
+        let output = command.output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(3), "{name}: {error}");
+        assert!(error.contains(&format!("error[sandbox]: `{name}` ")), "{error}");
+        assert!(!error.contains("panicked"), "{error}");
+    }
+}
+
+#[test]
+fn scores_that_keep_more_than_they_may_end_the_run() {
+    let place = place();
+    let mut command = train(place.path(), "kept", false);
+    command.args(["--method", "lora", "--set", "limits.activation-bytes=65536"]).stderr(Stdio::piped());
+    let output = command.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{error}");
+    assert!(error.contains("`lora` keeps more of the model's work for learning than it may at step 1"), "{error}");
+}
+
+#[test]
+fn a_limit_that_is_not_known_is_refused_with_the_nearest_and_a_known_one_is_shown() {
+    let place = place();
+    let check = |limit: &str| {
+        std::fs::write(
+            place.path().join("run.toml"),
+            "model.path = \"model\"\ndata.path = \"answers.jsonl\"\nmethod.use = \"lora\"\n",
+        )
+        .unwrap();
+        let mut command = Command::new(transcript::BINARY);
+        command.current_dir(place.path()).args(["check", "run.toml", "--set", limit]);
+        let output = command.output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout),
+        )
+    };
+    let (code, said) = check("limits.grph-depth=5");
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("did you mean `graph-depth`?"), "{said}");
+    let (code, said) = check("limits.linear-memory=1048576");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("linear-memory 1.0 MiB"), "{said}");
+}
+
 /// A run of 20 steps with everything that could lead a resumed one astray.
 fn train(place: &Path, name: &str, resume: bool) -> Command {
     let mut command = Command::new(transcript::BINARY);

@@ -241,6 +241,52 @@ fn the_readme_lists_the_methods_by_what_their_components_say() {
     assert_file("README.md", &wanted);
 }
 
+/// The folders of `attacks/`, by name.
+fn attacks() -> Vec<String> {
+    let entries = std::fs::read_dir(root().join("tests/attacks")).unwrap().map(|entry| entry.unwrap().path());
+    let mut names: Vec<String> = entries
+        .filter(|path| path.is_dir())
+        .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn every_row_of_the_wall_names_attacks_that_are_there() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let (_, table) = readme.split_once("<!-- wall:begin -->\n").unwrap();
+    let (table, _) = table.split_once("<!-- wall:end -->").unwrap();
+    let (attacks, mut rows) = (attacks(), 0);
+    for row in table.lines().skip(2) {
+        let tried = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+        for name in tried.split(", ") {
+            let name = name.trim_matches('`');
+            assert!(attacks.iter().any(|attack| attack == name), "`{name}` is no folder of `tests/attacks`: {row}");
+        }
+        rows += 1;
+    }
+    assert!(rows >= 12, "the table has {rows} rows");
+}
+
+#[test]
+fn the_page_of_the_attacks_is_what_their_folders_say() {
+    let mut page = String::from(
+        "# The attacks\n\nEach folder holds a hostile method and the end that it must come to; `tests/wall.rs` plays them all.\n\
+         Generated from the folders; `BLESS=1 cargo test` rewrites it.\n\n| attack | what it does | its end |\n|---|---|---|\n",
+    );
+    for name in attacks() {
+        let read = |file: &str| std::fs::read_to_string(root().join("tests/attacks").join(&name).join(file)).unwrap();
+        let component = read("component.wat");
+        let does = component.lines().next().and_then(|line| line.strip_prefix(";; ")).unwrap_or_default().to_owned();
+        assert!(!does.is_empty(), "`{name}` does not say what it does in its first line");
+        let expected = read("expected.txt");
+        let end = expected.lines().next().unwrap_or_default().trim_start_matches("error[sandbox]: ");
+        let _ = writeln!(page, "| `{name}` | {does} | {} |", end.replace('|', "\\|"));
+    }
+    assert_file("tests/attacks/README.md", &page);
+}
+
 #[test]
 fn the_picture_of_a_run_is_of_the_first_walk() {
     let page = std::fs::read_to_string(root().join("examples/2-first-adapter/README.md")).unwrap();

@@ -19,7 +19,7 @@ use crate::policy::{Policy, View};
 use tunebox_compute::fused::TapSet;
 
 /// Completions that are written side by side.
-const BATCH: usize = 32;
+pub const BATCH: usize = 32;
 
 /// How to write.
 #[derive(Debug, Clone, PartialEq)]

@@ -24,7 +24,7 @@ impl Unit {
     #[must_use]
     pub fn show(self, number: &Number) -> String {
         match (self, number.as_u64()) {
-            (Self::Seconds, _) => format!("{number} s"),
+            (Self::Seconds, _) => format!("{} s", number.as_f64().unwrap_or(0.0)),
             (Self::Bytes, Some(count)) => figures::bytes(count),
             (Self::Count, Some(count)) => figures::grouped(count),
             (_, None) => number.to_string(),

@@ -101,6 +101,9 @@ fn table(plan: &PlannedRun, rows: &[Map<String, Value>]) -> String {
         let (before, after) = (number(Some(before)), number(Some(after)));
         let _ = writeln!(text, "\nValidation loss: {before} at step {first}, {after} at step {last}.");
     }
+    if let Some(used) = rows.iter().rev().find_map(|row| row.get("used")) {
+        let _ = write!(text, "\n{}\n", spent(used));
+    }
     for row in rows.iter().filter(|row| row.contains_key("closing")) {
         let _ = writeln!(text, "\n| at the end | |\n|---|---:|");
         for (name, value) in row.iter().filter(|(name, _)| !matches!(name.as_str(), "closing" | "step")) {
@@ -108,6 +111,24 @@ fn table(plan: &PlannedRun, rows: &[Map<String, Value>]) -> String {
         }
     }
     text
+}
+
+/// What the method used of its limits, in a sentence.
+fn spent(used: &Value) -> String {
+    let whole = |value: &Value| value.as_u64().unwrap_or(0);
+    let seconds = |value: &Value| value.as_f64().unwrap_or(0.0);
+    let total = &used["total"];
+    format!(
+        "The method made {} calls to the host in {} calls of its own, {} passes through the model among them; it computed for {:.3} s \
+         itself and the host {:.1} s for it. At once it held at most {} tensors of {} bytes.",
+        whole(&total["host-calls"]),
+        whole(&used["calls"]),
+        whole(&total["passes"]),
+        seconds(&total["guest-seconds"]),
+        seconds(&total["host-seconds"]),
+        whole(&used["peak-tensors"]),
+        whole(&used["peak-device-bytes"])
+    )
 }
 
 fn number(value: Option<&Value>) -> String {

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
-use tunebox_sandbox::Combine;
+use tunebox_sandbox::{Combine, Usage};
 
 use crate::error::Error;
 use crate::files::{self, Lines};
@@ -107,6 +107,12 @@ impl MetricsFile {
         let mut row = Map::from_iter([("step".to_owned(), json!(step)), ("closing".to_owned(), json!(true))]);
         row.extend(metrics.iter().map(|(name, value)| (name.clone(), json!(value))));
         self.push(row)
+    }
+
+    /// Adds the line of what the method used of its limits in this sitting.
+    pub(crate) fn used(&mut self, step: u64, usage: &Usage) -> Result<(), Error> {
+        let row = json!({ "step": step, "used": usage });
+        self.push(row.as_object().cloned().unwrap_or_default())
     }
 
     /// Adds the line of a look at the validation prompts.

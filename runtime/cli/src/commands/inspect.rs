@@ -6,10 +6,9 @@ use clap::Args;
 use serde_json::json;
 use tunebox_package::settings::range;
 use tunebox_package::{Package, Reference, World};
-use tunebox_sandbox::{Limits, VerifierLimits};
+use tunebox_sandbox::{COSTS, Limits, VerifierLimits};
 
 use super::{Ending, Outcome};
-use crate::terminal::diagnostic::Failure;
 use crate::terminal::{Terminal, bytes};
 
 #[derive(Debug, Args)]
@@ -42,10 +41,10 @@ impl Inspect {
             terminal.object(json!({
                 "name": package.manifest.name, "version": package.manifest.version, "origin": package.origin,
                 "digest": format!("sha256:{}", package.digest), "bytes": package.bytes.len(), "imports": imports,
-                "manifest": package.manifest, "limits": Limits::default(),
+                "manifest": package.manifest, "limits": Limits::default(), "costs": COSTS,
             }));
         } else {
-            terminal.data(text(&package, &imports)?);
+            terminal.data(text(&package, &imports));
         }
         Ok(Ending::Done)
     }
@@ -56,7 +55,7 @@ fn interface(import: &str) -> &str {
     import.split_once('/').map_or(import, |(_, rest)| rest.split('@').next().unwrap_or(rest))
 }
 
-fn text(package: &Package, imports: &[String]) -> Result<String, Failure> {
+fn text(package: &Package, imports: &[String]) -> String {
     let manifest = &package.manifest;
     let mut lines = vec![format!("{} {}  {}", manifest.name, manifest.version, manifest.description)];
     let mut row = |name: &str, value: String| lines.push(format!("{name:>11}  {value}"));
@@ -92,18 +91,16 @@ fn text(package: &Package, imports: &[String]) -> Result<String, Failure> {
         let default = setting.default.as_ref().map_or("must be given".into(), |value| format!("default {value}"));
         lines.push(format!("{:>11}  {} ({}; {default})", setting.name, setting.doc, range(setting)));
     }
-    lines.push(format!("\nLimits: {}", limits(manifest.world)?));
-    Ok(lines.join("\n"))
+    lines.push(format!("\nLimits, unless the run file says otherwise in `[limits]`:\n{}", limits(manifest.world)));
+    lines.join("\n")
 }
 
-/// The default limits, each by its name in `[limits]`.
-fn limits(world: World) -> Result<String, Failure> {
-    if world == World::Verifier {
-        let VerifierLimits { seconds, linear_memory, .. } = VerifierLimits::default();
-        return Ok(format!("verifier-seconds {seconds}, verifier-memory {linear_memory}"));
-    }
-    let value = serde_json::to_value(Limits::default())
-        .map_err(|error| Failure::usage(format!("the limits cannot be shown: {error}"), "report this"))?;
-    let pairs = value.as_object().into_iter().flatten();
-    Ok(pairs.map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", "))
+/// The default limits, each by its name in `[limits]`, with its unit.
+fn limits(world: World) -> String {
+    let pairs: Vec<_> = match world {
+        World::Verifier => VerifierLimits::default().entries().collect(),
+        World::Method => Limits::default().entries().collect(),
+    };
+    let shown = pairs.iter().map(|(limit, value)| format!("{:>24}  {}", limit.name, limit.unit.show(value)));
+    shown.collect::<Vec<_>>().join("\n")
 }

@@ -197,4 +197,14 @@ pub(super) fn show_plan(terminal: Terminal, plan: &Plan) {
             bytes(memory.activations)
         ),
     );
+    let limits: Vec<String> = plan
+        .run
+        .method
+        .limits
+        .changed()
+        .map(|(limit, value)| format!("{} {}", limit.name, limit.unit.show(&value)))
+        .collect();
+    if !limits.is_empty() {
+        terminal.say("Limits", format!("{}; the others as usual", limits.join(", ")));
+    }
 }

@@ -6,6 +6,7 @@
 mod check;
 mod document;
 mod fault;
+mod limits;
 mod tables;
 
 use std::path::{Path, PathBuf};
@@ -16,9 +17,10 @@ use tunebox_package::{Reference, builtin, read_manifest};
 pub use check::schema;
 pub use document::{Document, Half};
 pub use fault::{ConfigurationError, Problem, Spot};
+pub use limits::LimitsTable;
 pub use tables::{
-    AdapterTable, AllLinear, AnswersChoice, DataTable, Grant, Initialise, KindChoice, LimitsTable, MethodTable,
-    ModelTable, RunFile, RunTable, Targets, TrainTable, VerifierTable,
+    AdapterTable, AllLinear, AnswersChoice, DataTable, Grant, Initialise, KindChoice, MethodTable, ModelTable, RunFile,
+    RunTable, Targets, TrainTable, VerifierTable,
 };
 
 use crate::error::Error;

@@ -7,6 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::limits::LimitsTable;
+
 /// A run file, as it stands in `run.toml`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -308,68 +310,6 @@ pub enum Targets {
 pub enum AllLinear {
     /// Every linear layer of every block.
     AllLinear,
-}
-
-/// `[limits]`: what the method may use up; safe defaults where nothing is given.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct LimitsTable {
-    /// Seconds of the method's own computing in one step.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("exclusiveMinimum" = 0.0, "maximum" = 86_400.0))]
-    pub step_seconds: Option<f64>,
-    /// Seconds of the method's own computing before the first step.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("exclusiveMinimum" = 0.0, "maximum" = 86_400.0))]
-    pub init_seconds: Option<f64>,
-    /// Bytes of the method's own memory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 65_536, max = 4_294_967_296_u64))]
-    pub linear_memory: Option<u64>,
-    /// Tensors and other handles that the method may hold at once.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 16, max = 10_000_000))]
-    pub handles: Option<u32>,
-    /// Bytes of tensors that the method may hold on the device.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 65_536, max = 1_099_511_627_776_u64))]
-    pub device_bytes: Option<u64>,
-    /// Calls to the host in one step.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 1_000_000_000))]
-    pub host_calls: Option<u64>,
-    /// Numbers that the method's tensor operations may read or write in one step.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 1_000_000_000_000_000_u64))]
-    pub work: Option<u64>,
-    /// Passes through the model, forward or back, in one step.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 1_000_000_000))]
-    pub passes: Option<u64>,
-    /// Bytes of activations that scores may keep for a gradient at once.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 65_536, max = 1_099_511_627_776_u64))]
-    pub activation_bytes: Option<u64>,
-    /// Tokens that the model may write in one step.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 1_000_000_000_000_u64))]
-    pub sampled_tokens: Option<u64>,
-    /// Verdicts of verifiers in one step.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 1_000_000_000))]
-    pub verdicts: Option<u64>,
-    /// Seconds of one verdict of a verifier; past it the verifier could not judge.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("exclusiveMinimum" = 0.0, "maximum" = 3_600.0))]
-    pub verifier_seconds: Option<f64>,
-    /// Bytes of a verifier's memory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 65_536, max = 4_294_967_296_u64))]
-    pub verifier_memory: Option<u64>,
-    /// Bytes of tensors that the method may read back in one step.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 4, max = 1_073_741_824))]
-    pub readback_bytes: Option<u64>,
 }
 
 /// `[run]`: where the run goes.

@@ -71,6 +71,17 @@ impl Sampling for Student {
         u32::try_from(self.policy.model().configuration.max_positions).unwrap_or(u32::MAX)
     }
 
+    fn multiply_adds(&self, tokens: u64) -> u64 {
+        self.policy.model().configuration.weights().saturating_mul(tokens)
+    }
+
+    fn cache_bytes(&self, sequences: u64, tokens: u64) -> u64 {
+        let sizes = &self.policy.model().configuration;
+        // A key and a value of `f32` for every layer.
+        let token = 2 * 4 * (sizes.layers * sizes.kv_heads * sizes.head_dim) as u64;
+        sequences.min(generate::BATCH as u64).saturating_mul(tokens).saturating_mul(token)
+    }
+
     fn generate(&mut self, view: &View, prompts: &Arc<Rows>, sampler: &Sampler) -> Result<Vec<Completion>, ModelError> {
         let sampling = generate::Sampling {
             temperature: sampler.temperature,

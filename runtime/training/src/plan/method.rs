@@ -8,7 +8,7 @@ use tunebox_package::settings::SettingError;
 use tunebox_package::{Error as PackageError, Package, Reference, Value as Given, World, resolve_settings};
 use tunebox_sandbox::{Engine, Grants, Limits, Method, Value};
 
-use crate::configuration::{Half, LimitsTable, Problem, RunSettings};
+use crate::configuration::{Half, Problem, RunSettings};
 use crate::data::Shape;
 use crate::error::Error;
 
@@ -48,7 +48,7 @@ pub(crate) fn method(settings: &RunSettings) -> Result<PlannedMethod, Error> {
         settings.wrong("method.use", Half::Value, Problem::Method { what, why: None, hint: None })
     })?;
     let values = resolve(settings, &package)?;
-    let limits = limits(&settings.file.limits);
+    let limits = settings.file.limits.of_method();
     let admitted = Engine::new()?.admit(&package.bytes, &package.manifest.name, &grants(settings), &limits)?;
     Ok(PlannedMethod { package, settings: values, shapes, limits, admitted })
 }
@@ -94,23 +94,4 @@ pub(super) fn table(settings: &Map<String, Json>) -> toml::Table {
         Some((name.clone(), value))
     });
     entries.collect()
-}
-
-/// The safe defaults with what the run changes.
-fn limits(table: &LimitsTable) -> Limits {
-    let mut limits = Limits::default();
-    let set = |target: &mut u64, value: Option<u64>| *target = value.unwrap_or(*target);
-    set(&mut limits.linear_memory, table.linear_memory);
-    set(&mut limits.device_bytes, table.device_bytes);
-    set(&mut limits.host_calls, table.host_calls);
-    set(&mut limits.work, table.work);
-    set(&mut limits.readback_bytes, table.readback_bytes);
-    set(&mut limits.passes, table.passes);
-    set(&mut limits.activation_bytes, table.activation_bytes);
-    set(&mut limits.sampled_tokens, table.sampled_tokens);
-    set(&mut limits.verdicts, table.verdicts);
-    limits.handles = table.handles.unwrap_or(limits.handles);
-    limits.step_seconds = table.step_seconds.unwrap_or(limits.step_seconds);
-    limits.init_seconds = table.init_seconds.unwrap_or(limits.init_seconds);
-    limits
 }

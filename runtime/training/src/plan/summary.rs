@@ -32,6 +32,9 @@ pub struct PlanSummary {
     pub method_version: String,
     /// The interfaces that the method asks for.
     pub imports: Vec<String>,
+    /// The limits of the method that are not the usual ones.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub limits: Map<String, Value>,
     /// The method's settings, defaults filled in.
     pub settings: Map<String, Value>,
     /// The data as it was named.
@@ -89,6 +92,7 @@ pub(super) fn summary(
         method: package.manifest.name.clone(),
         method_version: package.manifest.version.clone(),
         imports: package.imports.clone(),
+        limits: method.limits.changed().map(|(limit, value)| (limit.name.to_owned(), value.into())).collect(),
         settings: method.settings.iter().map(|(name, value)| (name.clone(), json(value))).collect(),
         data: data.name.clone(),
         records: data.examples.len(),

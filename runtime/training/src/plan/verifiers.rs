@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use tunebox_package::{Error as PackageError, Package, Reference, World};
-use tunebox_sandbox::{Engine, Value, Verifier, VerifierLimits};
+use tunebox_sandbox::{Engine, Value, Verifier};
 
 use super::method::{convert, setting_problem, table};
-use crate::configuration::{Half, LimitsTable, Problem, RunSettings, VerifierTable};
+use crate::configuration::{Half, Problem, RunSettings, VerifierTable};
 use crate::error::Error;
 use tunebox_package::resolve_settings;
 
@@ -61,7 +61,7 @@ fn verifier(
     }
     let values = resolve_settings(&package.manifest, &table(&given.settings))
         .map_err(|error| setting_problem(settings, &key, error))?;
-    let admitted = engine.admit_verifier(&package.bytes, &package.manifest.name, &limits(&settings.file.limits))?;
+    let admitted = engine.admit_verifier(&package.bytes, &package.manifest.name, &settings.file.limits.of_verifiers())?;
     Ok(PlannedVerifier {
         name: given.name.clone().unwrap_or_else(|| package.manifest.name.clone()),
         weight: given.weight as f32,
@@ -70,13 +70,4 @@ fn verifier(
         package,
         admitted,
     })
-}
-
-fn limits(table: &LimitsTable) -> VerifierLimits {
-    let usual = VerifierLimits::default();
-    VerifierLimits {
-        seconds: table.verifier_seconds.unwrap_or(usual.seconds),
-        linear_memory: table.verifier_memory.map_or(usual.linear_memory, |bytes| bytes as usize),
-        ..usual
-    }
 }

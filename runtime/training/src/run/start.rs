@@ -6,7 +6,7 @@ use std::any::Any;
 use std::path::PathBuf;
 
 use tunebox_compute::optimizer::{AdamW, AdamWSettings};
-use tunebox_sandbox::{Session, SessionSettings};
+use tunebox_sandbox::{Session, SessionSettings, Usage};
 
 use super::{Summary, Written};
 use crate::checkpoint;
@@ -36,6 +36,8 @@ pub(super) struct Running {
     pub(super) last: Option<StepEvent>,
     /// What the method reported at the end.
     pub(super) closing: Vec<(String, f64)>,
+    /// What the method used of its limits in this sitting.
+    pub(super) used: Usage,
     /// The last checkpoint.
     pub(super) kept: Option<(u64, PathBuf)>,
 }
@@ -75,6 +77,7 @@ impl Running {
             first: None,
             last: None,
             closing: Vec::new(),
+            used: Usage::default(),
             plan,
             session,
             walk,

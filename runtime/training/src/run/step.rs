@@ -97,7 +97,7 @@ impl Running {
         Error::NonFinite { quantity, step: self.step + 1, last: self.last_loss, rate: self.plan.pace.rate }
     }
 
-    fn tell(&self, report: &StepReport, observer: &mut dyn Observer) {
+    fn tell(&mut self, report: &StepReport, observer: &mut dyn Observer) {
         for line in &report.log {
             observer.event(Event::Log { step: self.step + 1, line });
         }
@@ -105,6 +105,12 @@ impl Running {
             let text = format!("{} log lines of the method were too many or too long", report.dropped_lines);
             observer.event(Event::Warning { text: &text });
         }
+        if let Some(slow) = &report.slow {
+            let text =
+                format!("`{}` took {:.0} s, longer than `limits.operation-seconds`", slow.operation, slow.seconds);
+            observer.event(Event::Warning { text: &text });
+        }
+        self.used = report.usage.clone();
     }
 
     /// Scores the validation data, if there is any.
@@ -179,6 +185,7 @@ impl Running {
         self.closing = tally.numbers(&self.plan.method.package.manifest.metrics);
         self.metrics.closing(self.step, &self.closing)?;
         self.tell(&report, observer);
+        self.metrics.used(self.step, &self.used)?;
         Ok(())
     }
 }
