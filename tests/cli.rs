@@ -146,6 +146,25 @@ fn scores_that_keep_more_than_they_may_end_the_run() {
 }
 
 #[test]
+fn what_a_method_used_and_by_which_table_of_costs_stands_in_the_run() {
+    let place = place();
+    let mut command = Command::new(transcript::BINARY);
+    command.current_dir(place.path()).args(["train", "--model", "model", "--data", "answers.jsonl", "--name", "used"]);
+    assert!(command.args(["--method", "lora", "--set", "train.steps=2"]).output().unwrap().status.success());
+    let text = |name: &str| std::fs::read_to_string(place.path().join("runs/used").join(name)).unwrap();
+    let last: serde_json::Value = serde_json::from_str(text("metrics.jsonl").lines().last().unwrap()).unwrap();
+    let total = &last["used"]["total"];
+    assert!(total["host-calls"].as_u64().unwrap() > 10 && total["passes"].as_u64().unwrap() >= 4, "{last}");
+    assert!(total["model-work"].as_u64().unwrap() > 1_000_000 && last["used"]["slowest"]["operation"].is_string());
+    assert!(text("README.md").contains("calls to the host"));
+    let costs = text("run.lock").lines().find_map(|line| line.strip_prefix("costs = ").map(str::to_owned));
+    let inspected = Command::new(transcript::BINARY).args(["inspect", "lora", "--json"]).output().unwrap();
+    let inspected: serde_json::Value = serde_json::from_slice(&inspected.stdout).unwrap();
+    assert_eq!(costs, Some(inspected["costs"].to_string()));
+    assert_eq!(inspected["limits"]["handles"], 16_384);
+}
+
+#[test]
 fn a_limit_that_is_not_known_is_refused_with_the_nearest_and_a_known_one_is_shown() {
     let place = place();
     let check = |limit: &str| {

@@ -393,6 +393,44 @@ fn a_step_that_keeps_the_host_at_work_for_too_long_ends_the_method() {
 }
 
 #[test]
+fn passes_are_charged_by_their_multiply_adds() {
+    let guest = format!(
+        "{LEARNING}(func $step (param $batch i32) (result i32)
+          (drop (call $scores (call $examples (local.get $batch))))
+          (call $done))"
+    );
+    // Five tokens at a hundred each, as the fake learner has it.
+    let limits = |model_work| Limits { model_work, ..Limits::default() };
+    let (mut session, _) = start(&guest, SessionSettings { limits: limits(500), ..settings() });
+    assert_eq!(session.step(batch()).unwrap().usage.total.model_work, 500);
+    let (mut session, _) = start(&guest, SessionSettings { limits: limits(499), ..settings() });
+    let error = session.step(batch()).unwrap_err();
+    assert_eq!(error.to_string(), "`guest` asked the model for more work than it may at step 1");
+    assert!(error.place().unwrap().contains("past 499 multiply-adds"));
+}
+
+#[test]
+fn the_caches_that_the_model_writes_with_count_before_it_writes() {
+    let guest = r#"
+        (import "tunebox:method/data@0.1.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
+        (import "tunebox:method/model@0.1.0" "policy" (func $policy (result i32)))
+        (import "tunebox:method/sample@0.1.0" "[constructor]sampler" (func $sampler (result i32)))
+        (import "tunebox:method/sample@0.1.0" "generate" (func $generate (param i32 i32 i32 i32)))
+        (data (i32.const 256) "example")
+        (func $step (param $batch i32) (result i32)
+          (call $rows (local.get $batch) (i32.const 256) (i32.const 7) (i32.const 64))
+          (call $generate (call $policy) (call $handle) (call $sampler) (i32.const 64))
+          (call $pass-on))"#;
+    // Two prompts of up to three tokens and eight more each, 64 bytes a token.
+    let limits = |activation_bytes| Limits { activation_bytes, ..Limits::default() };
+    let (mut session, _) = start(guest, SessionSettings { limits: limits(2 * 11 * 64), ..settings() });
+    session.step(batch()).unwrap();
+    let (mut session, _) = start(guest, SessionSettings { limits: limits(2 * 11 * 64 - 1), ..settings() });
+    let error = session.step(batch()).unwrap_err();
+    assert_eq!(error.to_string(), "`guest` keeps more of the model's work for learning than it may at step 1");
+}
+
+#[test]
 fn what_a_method_logged_before_it_trapped_is_kept() {
     let guest = r#"
         (import "tunebox:method/run@0.1.0" "log" (func $log (param i32 i32)))

@@ -70,6 +70,14 @@ impl Sampling for FakeLearner {
         16
     }
 
+    fn multiply_adds(&self, tokens: u64) -> u64 {
+        100 * tokens
+    }
+
+    fn cache_bytes(&self, sequences: u64, tokens: u64) -> u64 {
+        sequences * tokens * 64
+    }
+
     fn generate(&mut self, _: &View, prompts: &Arc<Rows>, sampler: &Sampler) -> Result<Vec<Completion>, Error> {
         let one = Completion { ids: vec![3, 4], logprobs: vec![-0.5, -0.25], finished: true };
         Ok(vec![one; prompts.count() * sampler.completions as usize])

@@ -279,7 +279,11 @@ fn printable(text: &str) -> Result<(), Error> {
 /// Whether a character does something beside being seen: moves the cursor, turns the direction of writing, hides.
 fn acts(character: char) -> bool {
     character.is_control()
-        || matches!(character, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || matches!(
+            character,
+            '\u{ad}' | '\u{061c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+                | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+        )
 }
 
 /// Text of the reader of JSON, which may quote the manifest, made safe to show.

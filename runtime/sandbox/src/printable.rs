@@ -23,7 +23,11 @@ pub(crate) fn printable(text: &str, limit: usize) -> String {
 /// Whether a character does something beside being seen.
 fn acts(character: char) -> bool {
     character.is_control()
-        || matches!(character, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || matches!(
+            character,
+            '\u{ad}' | '\u{061c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+                | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+        )
 }
 
 #[cfg(test)]
@@ -38,6 +42,7 @@ mod tests {
     #[test]
     fn text_that_turns_the_direction_of_writing_is_shown_escaped() {
         assert_eq!(printable("x\u{202e}y", 100), "x\\u{202e}y");
+        assert_eq!(printable("x\u{e0041}\u{ad}y", 100), "x\\u{e0041}\\u{ad}y");
     }
 
     #[test]

@@ -40,7 +40,7 @@ fn text_that_would_move_the_cursor_is_refused() {
 
 #[test]
 fn text_that_turns_the_direction_of_writing_or_hides_is_refused_wherever_it_stands() {
-    for sign in ["\u{202e}", "\u{2066}", "\u{200b}", "\u{feff}", "\u{7}", "\u{9b}"] {
+    for sign in ["\u{202e}", "\u{2066}", "\u{200b}", "\u{feff}", "\u{e0041}", "\u{7}", "\u{9b}"] {
         assert!(manifest(|json| json["description"] = format!("mild{sign}dlim").into()).is_err());
         assert!(manifest(|json| json["licence"] = sign.into()).is_err());
         assert!(manifest(|json| json["settings"][0]["doc"] = sign.into()).is_err());
