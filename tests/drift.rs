@@ -25,6 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tunebox-package", &["tunebox-compute"]),
     ("tunebox-training", &["tunebox-package", "tunebox-sandbox", "tunebox-model", "tunebox-compute"]),
     ("tunebox-cli", &["tunebox-training", "tunebox-package", "tunebox-sandbox", "tunebox-model", "tunebox-compute"]),
+    ("tunebox-fuzz", &["tunebox-training", "tunebox-package", "tunebox-sandbox", "tunebox-model", "tunebox-compute"]),
     ("tunebox-derive", &[]),
     ("tunebox", &["tunebox-derive"]),
 ];

@@ -69,8 +69,11 @@ pub fn imports(bytes: &[u8]) -> Result<Vec<String>, Error> {
     Ok(survey(bytes).map_err(|objection| objection.of("this file"))?.imports)
 }
 
-/// Everything that is checked before compiling; returns the names of the imports.
-pub(crate) fn admit(bytes: &[u8], method: &str, grants: &Grants, limits: &Limits) -> Result<Vec<String>, Error> {
+/// Everything that is checked before compiling: size, form, grants. Returns the full names of the imports.
+///
+/// # Errors
+/// Every refusal that needs no compiler.
+pub fn admit(bytes: &[u8], method: &str, grants: &Grants, limits: &Limits) -> Result<Vec<String>, Error> {
     let survey = examine(bytes, method, limits.component_bytes)?;
     for import in &survey.imports {
         answer(grants.answer(import), method, import)?;

@@ -38,7 +38,7 @@ mod usage;
 mod verifier;
 mod written;
 
-pub use admission::imports;
+pub use admission::{admit, imports};
 pub use batch::{Batch, Question};
 pub use costs::{COSTS, Cost, TABLE as COST_TABLE, cost_of};
 pub use engine::{Engine, Method};

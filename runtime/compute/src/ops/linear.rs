@@ -40,8 +40,24 @@ fn matrix(x: &Tensor) -> Option<(&[usize], [usize; 2])> {
     x.dims().split_last_chunk::<2>().map(|(batch, last)| (batch, *last))
 }
 
+/// Products of matrices, the axes before them broadcast.
 fn product(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
-    a.broadcast_matmul(b)
+    let (Some((a_batch, [rows, inner])), Some((b_batch, [_, columns]))) = (matrix(a), matrix(b)) else {
+        return a.broadcast_matmul(b);
+    };
+    if a_batch.len() < 2 && b_batch.len() < 2 {
+        return a.broadcast_matmul(b);
+    }
+    // candle takes few layouts of several axes before the matrices, and every layout of one.
+    let mut dims = check::broadcast(a_batch, b_batch).map_err(candle_core::Error::wrap)?;
+    let batch: usize = dims.iter().product();
+    let flat = |x: &Tensor, [height, width]: [usize; 2]| {
+        let whole = x.broadcast_as([dims.as_slice(), &[height, width]].concat())?;
+        whole.contiguous()?.reshape((batch, height, width))
+    };
+    let value = flat(a, [rows, inner])?.matmul(&flat(b, [inner, columns])?)?;
+    dims.extend([rows, columns]);
+    value.reshape(dims)
 }
 
 /// The outer product of two vectors, `[n, m]`.

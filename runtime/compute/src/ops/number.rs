@@ -34,14 +34,14 @@ pub(super) fn filled(like: &Tensor, value: f64, dtype: DType) -> Raw<Tensor> {
     value.to_device(like.device())?.broadcast_as(like.shape())
 }
 
-/// log(1 + x), within a few units in the last place near 0: x · log(u) / (u − 1) with u = 1 + x as rounded,
+/// log(1 + x), within a few units in the last place near 0: x / (u − 1) · log(u) with u = 1 + x as rounded,
 /// because the error of rounding u cancels in the quotient (Kahan).
 pub(super) fn log_one_plus(x: &Tensor) -> Raw<Tensor> {
     let u = x.affine(1., 1.)?;
     let rounded = u.affine(1., -1.)?;
-    let exact = x.mul(&u.log()?)?.div(&rounded)?;
+    let exact = x.div(&rounded)?.mul(&u.log()?)?;
     let tiny = rounded.eq(&x.zeros_like()?)?;
-    // An infinite x gives ∞ · ∞ / ∞ above; x itself is the answer there as well.
+    // An infinite x gives ∞ / ∞ · ∞ above; x itself is the answer there as well.
     let infinite = x.eq(&filled(x, f64::INFINITY, x.dtype())?)?;
     let same = tiny.add(&infinite)?;
     same.where_cond(x, &exact)

@@ -188,3 +188,31 @@ fn results_do_not_depend_on_the_layout_of_the_operand() {
     let slice = ops::slice(&turned, 0, 1, 2).unwrap().tensor;
     assert_eq!(numbers(&ops::sum(&mut budget, &slice, Some(0), false).unwrap().tensor), [3., 11., 19.]);
 }
+
+#[test]
+fn matrices_behind_several_axes_are_multiplied_in_any_layout() {
+    let mut budget = ledger();
+    let numbers_of = |dims: &[usize]| {
+        let count = dims.iter().product::<usize>();
+        let list = (0..count).map(|place| (place % 7) as f32 - 3.).collect();
+        Tensor::from_vec::<_, f32>(list, dims, &Device::Cpu).unwrap()
+    };
+    let (a, b) = (numbers_of(&[6, 4]), numbers_of(&[3, 2, 1, 4, 5]));
+    for b in [b.clone(), b.transpose(0, 1).unwrap(), b.transpose(1, 2).unwrap()] {
+        let whole = ops::matmul(&mut budget, &a, &b).unwrap().tensor;
+        assert_eq!(whole.dims()[3..], [6, 5]);
+        let flat = b.contiguous().unwrap().reshape((6, 4, 5)).unwrap();
+        for (place, matrix) in whole.reshape((6, 6, 5)).unwrap().chunk(6, 0).unwrap().iter().enumerate() {
+            let one = a.matmul(&flat.get(place).unwrap()).unwrap();
+            assert_eq!(numbers(matrix), numbers(&one));
+        }
+    }
+}
+
+#[test]
+fn the_logarithm_of_one_more_than_a_number_near_the_largest_is_finite() {
+    let x = Tensor::new(&[1.4e38_f32, f32::MAX, -0.999_999, 1e-30], &Device::Cpu).unwrap();
+    let found = numbers(&ops::log_one_plus(&mut ledger(), &x).unwrap().tensor);
+    let wanted = [87.832_43_f32, 88.722_84, -13.815_51, 1e-30];
+    assert!(found.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() <= 1e-3), "{found:?}");
+}

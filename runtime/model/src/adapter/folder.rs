@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use safetensors::SafeTensors;
 use tunebox_compute::{DType, Tensor};
 
+use super::create::Plan;
 use super::settings::AdapterKind;
 use super::{Adapter, create, peft};
 use crate::Model;
@@ -23,6 +24,21 @@ const MODEL: &str = "model.safetensors";
 /// What PEFT puts before every module path.
 const PREFIX: &str = "base_model.model.";
 
+/// Whether the file of values can hold what the settings call for: before anything so large is made.
+fn enough(model: &Model, plans: &[Plan], folder: &Path) -> Result<()> {
+    let path = folder.join(WEIGHTS);
+    let held = std::fs::metadata(&path).map_err(|source| Error::file(&path, source))?.len();
+    let values = plans.iter().fold(0_u64, |sum, plan| {
+        let (rows, columns) = plan.place.1.shape(&model.configuration);
+        sum.saturating_add((plan.rank as u64).saturating_mul(rows as u64 + columns as u64))
+    });
+    // 16 bits are the smallest number that is read.
+    if values.saturating_mul(2) <= held {
+        return Ok(());
+    }
+    Err(Error::adapter(&path, format!("its settings call for {values} numbers, the file has {held} bytes")))
+}
+
 impl Adapter {
     /// Reads an adapter for a model.
     ///
@@ -33,6 +49,7 @@ impl Adapter {
         let path = folder.join(SETTINGS);
         let text = std::fs::read_to_string(&path).map_err(|source| Error::file(&path, source))?;
         let described = peft::read(&text, &path, &model.configuration)?;
+        enough(model, &described.plans, folder)?;
         let adapter = create::empty(model, &described.settings, &described.plans)?;
         adapter.read_values(folder)?;
         Ok(adapter)

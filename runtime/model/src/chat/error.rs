@@ -75,6 +75,12 @@ pub struct TemplateFault {
 }
 
 impl ChatError {
+    /// A template that is wrong as a whole; `what` follows "the chat template".
+    pub(super) fn broken(what: String) -> Self {
+        let fault = TemplateFault { what, line: None, column: (0, 0), why: None, endless: false };
+        Self::Template(Box::new(fault))
+    }
+
     /// Sorts an error of the template engine; `source` is the template as its author wrote it.
     pub(super) fn from_engine(error: &minijinja::Error, source: &str) -> Self {
         if let Some(refusal) = refusal(error) {

@@ -8,7 +8,7 @@ use minijinja::{Environment, Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat;
 
 use super::markers::{self, CLOSE, OPEN};
-use super::{json, printing};
+use super::{allowance, json, printing, program};
 
 /// What a template said when it called `raise_exception`.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +23,9 @@ pub(super) fn register(environment: &mut Environment<'static>) {
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment.set_unknown_method_callback(method);
     environment.set_formatter(|out, _, value| {
-        out.write_str(&printing::text(value)).map_err(|_| Error::new(ErrorKind::WriteFailure, "no room for the text"))
+        let text = printing::text(value);
+        allowance::charge(text.len() as u64)?;
+        out.write_str(&text).map_err(|_| Error::new(ErrorKind::WriteFailure, "no room for the text"))
     });
     environment.add_filter("tojson", json::tojson);
     environment.add_filter("string", |value: &Value| printing::text(value));
@@ -31,6 +33,8 @@ pub(super) fn register(environment: &mut Environment<'static>) {
     environment.add_filter(markers::FILTER, answer);
     environment.add_test("iterable", |value: &Value| kind_is(value, &[Seq, Map, Iterable, Text, Undefined]));
     environment.add_test("sequence", |value: &Value| kind_is(value, &[Seq, Map, Text, Undefined]));
+    allowance::register(environment);
+    program::register(environment);
     set_clock(environment, None);
 }
 
@@ -63,6 +67,7 @@ fn method(state: &mut State, value: &Value, name: &str, arguments: &[Value]) -> 
     if let ("title", Some(text)) = (name, value.as_str()) {
         return Ok(Value::from(title(text)));
     }
+    allowance::grow(name, &[std::slice::from_ref(value), arguments].concat())?;
     let first = arguments.first().and_then(Value::as_str);
     if let (ValueKind::String, Some(text), Some(argument)) = (value.kind(), value.as_str(), first) {
         match name {

@@ -4,7 +4,7 @@ use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 use serde_json::{Map, Value as Json};
 
-use super::printing;
+use super::{allowance, printing};
 
 /// A JSON value as a template sees it; the order of keys is kept.
 pub(super) fn value(json: &Json) -> Value {
@@ -114,12 +114,11 @@ impl Writer {
         self.out.push('[');
         let mut empty = true;
         for item in value.try_iter()? {
-            self.next(empty, depth + 1);
+            self.next(empty, depth + 1)?;
             empty = false;
             self.write(&item, depth + 1)?;
         }
-        self.close(empty, depth, ']');
-        Ok(())
+        self.close(empty, depth, ']')
     }
 
     fn map(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
@@ -129,7 +128,7 @@ impl Writer {
         }
         self.out.push('{');
         for (index, key) in keys.iter().enumerate() {
-            self.next(index == 0, depth + 1);
+            self.next(index == 0, depth + 1)?;
             match key.kind() {
                 ValueKind::None => self.text("null"),
                 ValueKind::Bool => self.text(if key.is_true() { "true" } else { "false" }),
@@ -138,29 +137,32 @@ impl Writer {
             self.out.push_str(&self.after_key.clone());
             self.write(&value.get_item(key)?, depth + 1)?;
         }
-        self.close(keys.is_empty(), depth, '}');
+        self.close(keys.is_empty(), depth, '}')
+    }
+
+    fn next(&mut self, first: bool, depth: usize) -> Result<(), Error> {
+        if !first {
+            allowance::charge(self.between.len() as u64)?;
+            self.out.push_str(&self.between.clone());
+        }
+        self.line(depth)
+    }
+
+    fn close(&mut self, empty: bool, depth: usize, bracket: char) -> Result<(), Error> {
+        if !empty {
+            self.line(depth)?;
+        }
+        self.out.push(bracket);
         Ok(())
     }
 
-    fn next(&mut self, first: bool, depth: usize) {
-        if !first {
-            self.out.push_str(&self.between.clone());
-        }
-        self.line(depth);
-    }
-
-    fn close(&mut self, empty: bool, depth: usize, bracket: char) {
-        if !empty {
-            self.line(depth);
-        }
-        self.out.push(bracket);
-    }
-
-    fn line(&mut self, depth: usize) {
+    fn line(&mut self, depth: usize) -> Result<(), Error> {
         if let Some(indent) = &self.indent {
+            allowance::charge((indent.len() as u64).saturating_mul(depth as u64))?;
             self.out.push('\n');
             self.out.push_str(&indent.repeat(depth));
         }
+        Ok(())
     }
 
     fn text(&mut self, text: &str) {

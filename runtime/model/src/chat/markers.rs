@@ -17,7 +17,7 @@ pub(super) fn rewrite(source: &str) -> Option<String> {
     let mut rewritten = String::with_capacity(source.len() + 64);
     let mut copied = 0;
     let mut found = false;
-    let mut scanner = Scanner { source, at: 0 };
+    let mut scanner = Scanner { source, at: 0, products: Vec::new() };
 
     while let Some(tag) = scanner.next_tag() {
         let replacement = match tag.name {
@@ -34,6 +34,26 @@ pub(super) fn rewrite(source: &str) -> Option<String> {
     found.then_some(rewritten)
 }
 
+/// A variable that is 1 in every template.
+pub(super) const ONE: &str = "__tunebox_one";
+
+/// The source with every product of two put as a product of three, by [`ONE`]: the engine would work products of
+/// constants out while it compiles, and `'a' * 99999999` is a hundred megabytes. Lines stay lines.
+pub(super) fn open_products(source: &str) -> String {
+    let mut scanner = Scanner { source, at: 0, products: Vec::new() };
+    while scanner.next_tag().is_some() {}
+    let mut opened = String::with_capacity(source.len() + 20 * scanner.products.len());
+    let mut copied = 0;
+    for star in scanner.products {
+        opened.push_str(&source[copied..star]);
+        opened.push_str("* ");
+        opened.push_str(ONE);
+        opened.push(' ');
+        copied = star;
+    }
+    opened + &source[copied..]
+}
+
 /// A statement that is one bare word, and where the word stands.
 struct Tag<'a> {
     name: &'a str,
@@ -43,6 +63,8 @@ struct Tag<'a> {
 struct Scanner<'a> {
     source: &'a str,
     at: usize,
+    /// Where the stars of products stand.
+    products: Vec<usize>,
 }
 
 impl<'a> Scanner<'a> {
@@ -95,11 +117,25 @@ impl<'a> Scanner<'a> {
             }
             match byte {
                 b'\'' | b'"' => self.skip_string(byte),
+                b'*' => self.star(),
                 b'{' | b'[' | b'(' => depth += 1,
                 b'}' | b']' | b')' => depth = depth.saturating_sub(1),
                 _ => {}
             }
             self.at += 1;
+        }
+    }
+
+    /// Notes the star of a product; a power is none, and neither is what unpacks a list.
+    fn star(&mut self) {
+        let bytes = self.source.as_bytes();
+        if bytes.get(self.at + 1) == Some(&b'*') {
+            self.at += 1;
+            return;
+        }
+        let before = bytes[..self.at].iter().rev().find(|byte| !byte.is_ascii_whitespace());
+        if before.is_some_and(|byte| byte.is_ascii_alphanumeric() || b"_'\")]}".contains(byte) || *byte >= 0x80) {
+            self.products.push(self.at);
         }
     }
 

@@ -2,12 +2,14 @@
 //!
 //! The template is the model's own. Reading records from files is left to the training room.
 
+mod allowance;
 mod error;
 mod functions;
 mod json;
 mod markers;
 mod message;
 mod printing;
+mod program;
 mod records;
 mod spans;
 mod template;

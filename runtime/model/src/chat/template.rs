@@ -16,7 +16,8 @@ use serde_json::Value as Json;
 use super::error::ChatError;
 use super::functions::{self, MARKED};
 use super::message::{Conversation, Message};
-use super::{json, markers};
+use super::{json, markers, program};
+use crate::foreign::shielded;
 use crate::tokenizer::{Tokenizer, object};
 use crate::weights::gguf::Metadata;
 
@@ -24,6 +25,10 @@ use crate::weights::gguf::Metadata;
 const ALLOWANCE: u64 = 10_000_000;
 /// How deep blocks and macros may nest.
 const DEPTH: usize = 200;
+/// Bytes of the longest source; the longest that is known has 32 KiB.
+const LONGEST: usize = 64 << 10;
+/// Stack for compiling the longest source, whatever it is made of.
+const STACK: usize = 256 << 20;
 /// The name of the form of a template that renders what the model reads.
 const PLAIN: &str = "plain";
 
@@ -156,9 +161,11 @@ impl ChatTemplate {
             ("tools", conversation.tools.map_or_else(|| Value::from(()), json::value)),
             ("documents", Value::from(())),
             ("add_generation_prompt", Value::from(add_generation_prompt)),
+            (markers::ONE, Value::from(1)),
         ];
         let names = self.names.iter().map(|(role, text)| (role.clone(), Value::from(text.as_str())));
         let variables = conversation.variables.into_iter().flatten();
+        let variables = variables.filter(|(name, _)| !program::is_kept(name));
         let variables = variables.map(|(name, variable)| (name.clone(), json::value(variable)));
         Value::from_pairs(names.chain(variables).chain(fixed.map(|(name, value)| (name.to_owned(), value))))
     }
@@ -173,11 +180,24 @@ struct Compiled {
 }
 
 impl Compiled {
+    /// Compiles a source on a stack of its own: the engine walks long expressions by recursion.
     fn new(source: &str) -> Result<Self, ChatError> {
+        if source.len() > LONGEST {
+            return Err(ChatError::broken(format!("has {} bytes, at most {LONGEST} are read", source.len())));
+        }
+        let outcome = std::thread::scope(|scope| {
+            let compile = || shielded(|| Self::compile(source));
+            let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, compile);
+            thread.map_err(|error| error.to_string())?.join().map_err(|_| "the engine gave up".to_owned())?
+        });
+        outcome.unwrap_or_else(|why| Err(ChatError::broken(format!("cannot be compiled: {why}"))))
+    }
+
+    fn compile(source: &str) -> Result<Self, ChatError> {
         let failed = |error: minijinja::Error| ChatError::from_engine(&error, source);
         let rewritten = markers::rewrite(source);
         let marked = rewritten.is_some();
-        let body = rewritten.unwrap_or_else(|| source.to_owned());
+        let body = markers::open_products(rewritten.as_deref().unwrap_or(source));
 
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(failed)?;
@@ -192,7 +212,11 @@ impl Compiled {
 
     fn run(&self, form: &str, context: Value) -> Result<String, ChatError> {
         let failed = |error: minijinja::Error| ChatError::from_engine(&error, &self.source);
-        self.environment.get_template(form).map_err(failed)?.render(context).map_err(failed)
+        let template = self.environment.get_template(form).map_err(failed)?;
+        match shielded(|| program::render(&self.environment, &template, context)) {
+            Ok(outcome) => outcome.map_err(failed),
+            Err(why) => Err(ChatError::broken(format!("fails: {why}"))),
+        }
     }
 }
 

@@ -236,6 +236,57 @@ fn a_template_that_calls_itself_for_ever_is_an_error() {
 }
 
 #[test]
+fn a_template_that_makes_much_of_little_ends_before_the_memory_does() {
+    let chats = Chats::open();
+    let grows = |step: &str| {
+        format!("{{% set n = namespace(x=['ab']) %}}{{% for i in range(60) %}}{step}{{% endfor %}}{{{{ n.x }}}}")
+    };
+    let sources = [
+        grows("{% set n.x = n.x ~ n.x %}"),
+        grows("{% set n.x = n.x + n.x %}"),
+        grows("{% set n.x = [n.x, n.x] %}"),
+        grows("{% set n.x = n.x | join(n.x | string) %}"),
+        grows("{% set y %}{{ n.x }}{{ n.x }}{% endset %}{% set n.x = y %}"),
+        grows("{% set n.x = n %}"),
+        grows("{% set n.x = [n] %}"),
+        "{{ 'a' * 99999999 }}".into(),
+        "{{ [1] * 99999999 }}".into(),
+        "{{ '%99999999d' | format(1) }}".into(),
+        "{{ 'a' | indent(width=99999999) }}".into(),
+        "{{ [1] | slice(18446744073709551615) }}".into(),
+        "{{ [1] | batch(1e300, 1) }}".into(),
+        format!("{{{{ {}1 }}}}", "not ".repeat(20_000)),
+    ];
+    for source in &sources {
+        let rendered = ChatTemplate::parse(source, &chats.tokenizer)
+            .and_then(|template| template.render(&talk(&[("user", "a")]), false, None));
+        let told = rendered.map_or_else(|error| error.to_string(), |text| format!("{} bytes", text.len()));
+        let fine = source.contains("not ") && told == "4 bytes";
+        assert!(fine || told.starts_with("the chat template"), "{source}: {told}");
+    }
+}
+
+#[test]
+fn products_sums_and_loops_in_loops_are_what_they_were_without_scales() {
+    let chats = Chats::open();
+    let rendered = |source: &str| {
+        let template = ChatTemplate::parse(source, &chats.tokenizer).unwrap();
+        template.render(&talk(&[("user", "a")]), false, None).unwrap()
+    };
+    assert_eq!(
+        rendered("{{ 3 * 4 }} {{ 2 ** 3 * 2 }} {{ 'ab' * 2 }} {{ 2 * 'ab' }} {{ 1.5 * 2 }}"),
+        "12 16 abab abab 3.0"
+    );
+    assert_eq!(
+        rendered("{{ '*' }}{# a * b #}*{% raw %}{{ 2 * 3 }}{% endraw %}{{ [1, 2] * 2 }}"),
+        "**{{ 2 * 3 }}[1, 2, 1, 2]"
+    );
+    let nested = "{% for m in [[1, [2]]] recursive %}{% if m is number %}{{ m }}{% else %}({{ loop(m) }}){% endif %}{% endfor %}";
+    assert_eq!(rendered(nested), "(1(2))");
+    assert_eq!(rendered("{% macro m(a, b=2) %}{{ a * b }}{% endmacro %}{{ m(3) ~ m(3, b=4) }}"), "612");
+}
+
+#[test]
 fn templates_are_found_in_folders_and_gguf_files() {
     let [folder, file] = tiny("bytes");
     let from_folder = ChatTemplate::from_folder(&golden("bytes"), &folder).unwrap().unwrap();

@@ -13,6 +13,7 @@ use tokenizers::normalizers::NFC;
 
 use super::special::{ROLES, Special, Specials};
 use super::{Tokenizer, TokenizerError};
+use crate::foreign::shielded;
 
 impl Tokenizer {
     /// The tokenizer of a Hugging Face folder.
@@ -24,16 +25,20 @@ impl Tokenizer {
     /// [`TokenizerError::Absent`] without a `tokenizer.json`; [`TokenizerError::Malformed`] for one that is broken.
     pub fn from_folder(folder: &Path) -> Result<Self, TokenizerError> {
         let path = folder.join("tokenizer.json");
-        let bytes = match fs::read(&path) {
+        shielded(|| Self::read(folder, &path)).unwrap_or_else(|panic| Err(TokenizerError::malformed(&path, panic)))
+    }
+
+    fn read(folder: &Path, path: &Path) -> Result<Self, TokenizerError> {
+        let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let sentence_piece = folder.join("tokenizer.model").is_file();
                 return Err(TokenizerError::Absent { folder: folder.to_path_buf(), sentence_piece });
             }
-            Err(source) => return Err(TokenizerError::Read { path, source }),
+            Err(source) => return Err(TokenizerError::Read { path: path.to_path_buf(), source }),
         };
         let mut inner =
-            tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| TokenizerError::malformed(&path, error))?;
+            tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| TokenizerError::malformed(path, error))?;
 
         let settings = Settings::read(folder)?;
         settings.normalise(&mut inner)?;

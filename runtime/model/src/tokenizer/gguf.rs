@@ -7,6 +7,7 @@ use tokenizers::AddedToken;
 
 use super::special::{Special, Specials};
 use super::{Tokenizer, TokenizerError, byte_level, sentence_piece, splits};
+use crate::foreign::shielded;
 use crate::weights::gguf::{Metadata, Value};
 
 /// What a token is, from `tokenizer.ggml.token_type`.
@@ -59,6 +60,10 @@ impl Tokenizer {
     /// [`TokenizerError::Metadata`] for a missing key, [`TokenizerError::Unknown`] for a kind of tokenizer or
     /// pre-tokenizer that is not known.
     pub fn from_gguf(metadata: &Metadata) -> Result<Self, TokenizerError> {
+        shielded(|| Self::read_gguf(metadata)).unwrap_or_else(|detail| Err(TokenizerError::Broken { detail }))
+    }
+
+    fn read_gguf(metadata: &Metadata) -> Result<Self, TokenizerError> {
         let vocabulary = Vocabulary::read(metadata)?;
         let (mut inner, opens) = match text(metadata, "tokenizer.ggml.model") {
             Some("gpt2") => {

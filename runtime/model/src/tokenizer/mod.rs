@@ -24,6 +24,9 @@ pub use stream::StreamDecoder;
 
 pub(crate) use folder::object;
 use special::Specials;
+use tokenizers::Encoding;
+
+use crate::foreign::shielded;
 
 /// Turns text into token ids and ids into text.
 pub struct Tokenizer {
@@ -67,7 +70,7 @@ impl Tokenizer {
     /// # Errors
     /// [`TokenizerError::Encode`] where the vocabulary cannot spell the text.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, TokenizerError> {
-        let encoding = self.inner.encode_fast(text, false).map_err(TokenizerError::encode)?;
+        let encoding = encoded(|| self.inner.encode_fast(text, false))?;
         if !add_special {
             return Ok(encoding.get_ids().to_vec());
         }
@@ -105,7 +108,7 @@ impl Tokenizer {
     /// # Errors
     /// Those of [`Tokenizer::encode`].
     pub fn encode_spans(&self, text: &str) -> Result<Spans, TokenizerError> {
-        let encoding = self.inner.encode(text, false).map_err(TokenizerError::encode)?;
+        let encoding = encoded(|| self.inner.encode(text, false))?;
 
         // Some post-processors cut the spaces off a token's span; a span that begins where the last one
         // ended gives them back. Tokens that share one character keep the whole character each. What a normalizer
@@ -130,7 +133,8 @@ impl Tokenizer {
     /// # Errors
     /// [`TokenizerError::Decode`] where the decoder cannot put the pieces together.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, TokenizerError> {
-        self.inner.decode(ids, skip_special).map_err(TokenizerError::decode)
+        let decoded = shielded(|| self.inner.decode(ids, skip_special));
+        decoded.map_err(|detail| TokenizerError::Decode { detail })?.map_err(TokenizerError::decode)
     }
 
     /// One more than the highest id; an embedding needs at least so many rows.
@@ -182,6 +186,11 @@ impl Tokenizer {
     pub fn surround(&self) -> (&[u32], &[u32]) {
         (&self.leading, &self.trailing)
     }
+}
+
+/// What the library makes of a text; a panic of it is one more error.
+fn encoded(work: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding, TokenizerError> {
+    shielded(work).map_err(|detail| TokenizerError::Encode { detail })?.map_err(TokenizerError::encode)
 }
 
 impl fmt::Debug for Tokenizer {

@@ -11,6 +11,9 @@ use toml::de::{DeTable, DeValue};
 
 use super::fault::{ConfigurationError, Problem, Spot};
 
+/// Parts of the longest key that `--set` takes: far more than any setting has, far less than TOML reads back.
+const DEEPEST: usize = 16;
+
 /// A tree of settings with the place of each.
 #[derive(Debug, Clone, Default)]
 pub struct Document {
@@ -55,7 +58,7 @@ impl Document {
         let wrong = || ConfigurationError { problem: Problem::Override(assignment.to_owned()), spot: None };
         let (key, value) = assignment.split_once('=').ok_or_else(wrong)?;
         let path: Vec<String> = key.trim().split('.').map(|part| part.trim().to_owned()).collect();
-        if path.len() < 2 || path.iter().any(String::is_empty) {
+        if !(2..=DEEPEST).contains(&path.len()) || path.iter().any(String::is_empty) {
             return Err(wrong());
         }
         let value = loose_value(value.trim());

@@ -46,10 +46,16 @@ impl RunSettings {
     /// # Errors
     /// A file that cannot be read; unknown keys, wrong types and values, each with its place.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self, Error> {
-        let text = files::read_text(path)?;
-        let document = Document::parse(&path.display().to_string(), &text)?;
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
-        Self::from_document(document, folder, overrides)
+        Self::from_text(&path.display().to_string(), &files::read_text(path)?, folder, overrides)
+    }
+
+    /// The same from the text of a run file that messages call `name`; its paths begin at `folder`.
+    ///
+    /// # Errors
+    /// As [`RunSettings::load`], but for reading the file.
+    pub fn from_text(name: &str, text: &str, folder: PathBuf, overrides: &[String]) -> Result<Self, Error> {
+        Self::from_document(Document::parse(name, text)?, folder, overrides)
     }
 
     /// Settings that come from `--set` alone.

@@ -28,7 +28,7 @@ pub use window::{Window, window};
 
 use crate::digest::hexadecimal;
 use crate::error::Error;
-use record::{Wrong, object, record, shape_of};
+use record::{Wrong, object, shape_of};
 
 /// Lines that are read and tokenised together: enough for all threads, little in memory.
 const CHUNK: usize = 2_048;
@@ -45,7 +45,7 @@ pub struct Reading {
 }
 
 /// A line that was left out, and why.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Skipped {
     /// Its number, from 1.
     pub line: u64,
@@ -54,7 +54,7 @@ pub struct Skipped {
 }
 
 /// What became of the lines of a file.
-#[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Report {
     /// Lines of the file, blank ones too.
@@ -187,9 +187,7 @@ impl Reader<'_> {
 }
 
 fn example(line: &Line, wanted: &[Shape], encoder: &Encoder<'_>) -> Result<Example, Wrong> {
-    let (text, object) = object(&line.bytes)?;
-    let shape = shape_of(text, &object, wanted)?;
-    let record = record(text, object, shape)?;
+    let record = Record::read(&line.bytes, wanted)?;
     encoder.encode(record, line.number).map_err(|fault| (fault, 1))
 }
 

@@ -177,6 +177,18 @@ pub struct Record {
 /// What is wrong with a line, and the column of it.
 pub(super) type Wrong = (LineFault, usize);
 
+impl Record {
+    /// Reads one line of a file whose records have one of the shapes `wanted`.
+    ///
+    /// # Errors
+    /// What is wrong with the line, and the column of it in characters, from 1.
+    pub fn read(line: &[u8], wanted: &[Shape]) -> Result<Self, (LineFault, usize)> {
+        let (text, object) = object(line)?;
+        let shape = shape_of(text, &object, wanted)?;
+        record(text, object, shape)
+    }
+}
+
 /// Reads one line as JSON object.
 pub(super) fn object(bytes: &[u8]) -> Result<(&str, Map<String, Value>), Wrong> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
@@ -224,7 +236,7 @@ pub(super) fn shape_of(text: &str, object: &Map<String, Value>, wanted: &[Shape]
 }
 
 /// Reads a record of a shape that the object has.
-pub(super) fn record(text: &str, mut object: Map<String, Value>, shape: Shape) -> Result<Record, Wrong> {
+fn record(text: &str, mut object: Map<String, Value>, shape: Shape) -> Result<Record, Wrong> {
     let mut fields = Fields { text, object: &mut object };
     let content = match shape {
         Shape::Messages => {

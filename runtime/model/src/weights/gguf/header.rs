@@ -69,6 +69,10 @@ impl<R: Read> Cursor<R> {
             let key = self.text(LONGEST_NAME)?;
             let kind = self.u32()?;
             let value = self.value(kind)?;
+            // Readers differ in which of two they take.
+            if metadata.contains_key(&key) {
+                return Err(self.broken(format!("`{}` is there twice", key.escape_debug())));
+            }
             metadata.insert(key, value);
         }
         let alignment = match metadata.get("general.alignment") {
@@ -82,6 +86,9 @@ impl<R: Read> Cursor<R> {
         for _ in 0..tensors {
             let name = self.text(LONGEST_NAME)?;
             let location = self.location(&name)?;
+            if found.contains_key(&name) {
+                return Err(self.broken(format!("tensor `{}` is there twice", name.escape_debug())));
+            }
             found.insert(name, location);
         }
         let start = self.at.next_multiple_of(alignment);

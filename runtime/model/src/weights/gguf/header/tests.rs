@@ -96,3 +96,19 @@ fn every_shorter_piece_of_a_head_is_refused() {
     assert_eq!(header.metadata.strings("names").unwrap(), ["one"]);
     assert_eq!(header.tensors["t"].shape, [2]);
 }
+
+#[test]
+fn a_name_that_is_there_twice_is_refused() {
+    let mut bytes = head(0, 2);
+    number(&mut bytes, "a", 7);
+    number(&mut bytes, "a", 8);
+    assert!(read(&bytes).unwrap_err().to_string().contains("twice"), "{:?}", read(&bytes));
+    let mut bytes = head(2, 0);
+    for _ in 0..2 {
+        text(&mut bytes, "t");
+        bytes.extend(1u32.to_le_bytes());
+        bytes.extend(2u64.to_le_bytes());
+        bytes.extend([0; 12]);
+    }
+    assert!(read(&bytes).unwrap_err().to_string().contains("twice"), "{:?}", read(&bytes));
+}

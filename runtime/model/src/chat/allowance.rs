@@ -1,0 +1,159 @@
+//! What a template may make while it renders: so many bytes in one value, so many in all.
+//!
+//! Steps alone bound nothing: forty of them double a text to a thousand gigabytes. Every value that is made is
+//! weighed as it would be printed, so that lists which hold one another are as heavy as they look.
+
+use std::cell::Cell;
+
+use minijinja::value::{Rest, ValueKind};
+use minijinja::{Environment, Error, ErrorKind, State, Value, filters};
+
+/// Bytes of the heaviest value: a longer text than any model reads.
+const HEAVIEST: u64 = 32 << 20;
+/// Bytes of everything that one rendering makes; texts that grow in a loop count each time.
+const ALTOGETHER: u64 = 1 << 30;
+/// What a value weighs beside its text: more than it takes, for a walk over places is slower than one over text.
+const PLACE: u64 = 128;
+/// How deep lists and maps may lie in one another.
+const DEEPEST: u32 = 100;
+
+thread_local! {
+    static LEFT: Cell<u64> = const { Cell::new(ALTOGETHER) };
+}
+
+/// Begins the account of one rendering on this thread.
+pub(super) fn begin() {
+    LEFT.set(ALTOGETHER);
+}
+
+/// Takes bytes that are about to be made, or were.
+pub(super) fn charge(bytes: u64) -> Result<(), Error> {
+    let left = LEFT.get().checked_sub(bytes).filter(|_| bytes <= HEAVIEST);
+    LEFT.set(left.unwrap_or(0));
+    left.map(|_| ()).ok_or_else(|| heavy("it makes more text than any model reads"))
+}
+
+fn heavy(what: &'static str) -> Error {
+    Error::new(ErrorKind::InvalidOperation, what)
+}
+
+/// Charges a value that was made. A namespace may stand alone, but nothing holds one: it could hold itself.
+pub(super) fn weigh(value: &Value) -> Result<(), Error> {
+    charge(weight(value, 0)?)
+}
+
+/// Charges a value that is put into a namespace.
+pub(super) fn weigh_inner(value: &Value) -> Result<(), Error> {
+    charge(weight(value, 1)?)
+}
+
+fn weight(value: &Value, depth: u32) -> Result<u64, Error> {
+    if depth > DEEPEST {
+        return Err(heavy("its lists lie too deep in one another"));
+    }
+    let mut sum = PLACE;
+    let mut add = |item: &Value| {
+        sum += weight(item, depth + 1)?;
+        if sum > HEAVIEST { Err(heavy("it makes a list that is larger than any text")) } else { Ok(()) }
+    };
+    match value.kind() {
+        ValueKind::String => sum += value.as_str().map_or(0, str::len) as u64,
+        ValueKind::Bytes => sum += value.as_bytes().map_or(0, <[u8]>::len) as u64,
+        ValueKind::Seq | ValueKind::Iterable => value.try_iter()?.try_for_each(|item| add(&item))?,
+        ValueKind::Map => {
+            let namespace = value.as_object().is_some_and(|object| object.type_name().ends_with("::Namespace"));
+            if namespace && depth > 0 {
+                return Err(heavy("it puts a namespace into another value"));
+            }
+            for key in value.try_iter()? {
+                add(&key)?;
+                add(&value.get_item(&key)?)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(sum)
+}
+
+/// A number as a size: 0 below it, the largest beyond what fits; nothing for what is no number.
+fn size(value: &Value) -> Option<u64> {
+    let fits = |value: &Value| f64::try_from(value.clone()).map_or(u64::MAX, |number| number.abs() as u64);
+    value.is_number().then(|| value.as_i64().map_or_else(|| fits(value), |number| number.max(0) as u64))
+}
+
+/// `left * right`, which repeats texts and lists.
+pub(super) fn times(left: &Value, right: &Value) -> Result<(), Error> {
+    let often = |times: &Value, what: &Value| match (size(times), what.is_number()) {
+        (Some(times), false) => charge(weight(what, 0)?.saturating_mul(times)),
+        _ => Ok(()),
+    };
+    often(left, right)?;
+    often(right, left)
+}
+
+/// Filters and methods whose result may be much larger than what they are given.
+const GROWING: [&str; 6] = ["replace", "join", "indent", "format", "batch", "slice"];
+
+/// Puts a look at the arguments before the filters that make much of little.
+pub(super) fn register(environment: &mut Environment<'static>) {
+    let originals = [
+        Value::from_function(filters::replace),
+        Value::from_function(filters::join),
+        Value::from_function(filters::indent),
+        Value::from_function(filters::format),
+        Value::from_function(filters::batch),
+        Value::from_function(filters::slice),
+    ];
+    for (name, original) in GROWING.into_iter().zip(originals) {
+        environment.add_filter(name, move |state: &mut State, arguments: Rest<Value>| {
+            grow(name, &arguments)?;
+            original.call(state, &arguments)
+        });
+    }
+}
+
+/// Charges what a filter or a method of a text would make; `arguments` begin with what it is called on.
+pub(super) fn grow(name: &str, arguments: &[Value]) -> Result<(), Error> {
+    let text = |place: usize| arguments.get(place).and_then(Value::as_str).unwrap_or_default();
+    let length = |place: usize| text(place).len() as u64;
+    let number = |place: usize| arguments.get(place).and_then(size).unwrap_or(0);
+    let bytes = match name {
+        "replace" => (text(0).matches(text(1)).count() as u64).saturating_mul(length(2)),
+        // The separator is the first for a method, the second for a filter.
+        "join" => {
+            let items = arguments.iter().take(2).filter(|argument| argument.as_str().is_none());
+            let count: u64 = items.filter_map(Value::len).map(|count| count as u64).sum();
+            let named = arguments.last().and_then(|last| last.get_attr("d").ok());
+            let named = named.as_ref().and_then(Value::as_str).unwrap_or_default().len() as u64;
+            count.max(length(0)).saturating_mul(length(0).max(length(1)).max(named))
+        }
+        "indent" => {
+            let wide = arguments.iter().skip(1).filter_map(size).max().unwrap_or(0);
+            (text(0).lines().count() as u64 + 1).saturating_mul(named(arguments, "width").max(wide))
+        }
+        "format" => formatted(text(0), &arguments[1..])?,
+        "batch" | "slice" => number(1).saturating_mul(PLACE),
+        _ => 0,
+    };
+    charge(bytes)
+}
+
+/// A number that was given by name.
+fn named(arguments: &[Value], name: &str) -> u64 {
+    arguments.last().and_then(|last| last.get_attr(name).ok()).and_then(|value| size(&value)).unwrap_or(0)
+}
+
+/// The most that a format makes: every place the whole of the arguments, and as wide as it says.
+fn formatted(format: &str, arguments: &[Value]) -> Result<u64, Error> {
+    let places = format.matches(['{', '%']).count() as u64;
+    let widths = format.split(|letter: char| !letter.is_ascii_digit()).filter(|digits| !digits.is_empty());
+    let wide = widths.map(|digits| digits.parse().unwrap_or(u64::MAX)).fold(0_u64, u64::saturating_add);
+    // A width that an argument gives.
+    let given = arguments.iter().filter_map(size).fold(0, u64::saturating_add);
+    let given = if format.contains('*') || format.contains(":{") { given } else { 0 };
+    let mut whole = 0;
+    for argument in arguments {
+        whole += weight(argument, 0)?;
+    }
+    Ok(places.saturating_mul(whole).saturating_add(wide).saturating_add(given))
+}

@@ -1,0 +1,128 @@
+//! A compiled template with scales in it: after every step that makes a value, one that weighs it.
+//!
+//! The template engine counts steps and nothing else. Its instructions are public (and not stable: its version is
+//! pinned), so the scales are put between them; jumps are moved along.
+
+use std::collections::BTreeMap;
+
+use minijinja::machinery::{CompiledTemplate, Instruction, Instructions, eval, make_string_output};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, Template, Value, machinery};
+
+use super::allowance;
+
+/// Names of the scales. No name in a template begins with a space.
+const WEIGH: &str = " weigh";
+const INNER: &str = " inner";
+const TIMES: &str = " times";
+const EMIT: &str = " emit";
+
+/// Registers the scales.
+pub(super) fn register(environment: &mut Environment<'static>) {
+    environment.add_function(WEIGH, |value: Value| allowance::weigh(&value).map(|()| value));
+    environment.add_function(INNER, |value: Value| allowance::weigh_inner(&value).map(|()| value));
+    environment.add_function(TIMES, |factors: &Value| {
+        allowance::times(&factors.get_item_by_index(0)?, &factors.get_item_by_index(1)?)
+    });
+    environment.add_function(EMIT, |bytes: u64| allowance::charge(bytes));
+}
+
+/// Whether a name is kept for the scales.
+pub(super) fn is_kept(name: &str) -> bool {
+    name.starts_with(' ')
+}
+
+/// Renders a template that was compiled by this environment, with scales.
+pub(super) fn render<'source>(
+    environment: &'source Environment<'source>,
+    template: &Template<'source, 'source>,
+    context: Value,
+) -> Result<String, Error> {
+    allowance::begin();
+    let CompiledTemplate { instructions, blocks, .. } = machinery::get_compiled_template(template);
+    let main = with_scales(instructions)?;
+    let blocks: Result<BTreeMap<_, _>, Error> =
+        blocks.iter().map(|(name, block)| Ok((*name, with_scales(block)?))).collect();
+    let blocks = blocks?;
+    let mut text = String::new();
+    let mut output = make_string_output(&mut text);
+    eval(environment, &main, context, &blocks, &mut output, AutoEscape::None).map(drop)?;
+    Ok(text)
+}
+
+/// The same program with scales.
+fn with_scales<'source>(program: &Instructions<'source>) -> Result<Instructions<'source>, Error> {
+    let mut places = Vec::new();
+    let mut steps: Vec<(u32, Instruction<'source>)> = Vec::new();
+    let mut number = 0;
+    while let Some(step) = program.get(number) {
+        places.push(steps.len() as u32);
+        let (before, after) = scales(step)?;
+        steps.extend(before.into_iter().chain([step.clone()]).chain(after).map(|step| (number, step)));
+        number += 1;
+    }
+    places.push(steps.len() as u32);
+    let mut weighed = Instructions::new(program.name(), program.source());
+    for (number, mut step) in steps {
+        move_along(&mut step, &places);
+        match (program.get_span(number), program.get_line(number)) {
+            (Some(span), _) => weighed.add_with_span(step, span),
+            (None, Some(line)) => weighed.add_with_line(step, u16::try_from(line).unwrap_or(u16::MAX)),
+            (None, None) => weighed.add(step),
+        };
+    }
+    Ok(weighed)
+}
+
+type Steps<'source> = Vec<Instruction<'source>>;
+
+/// What comes before a step and after it.
+fn scales<'source>(step: &Instruction<'source>) -> Result<(Steps<'source>, Steps<'source>), Error> {
+    use Instruction as I;
+    let weigh = || vec![I::CallFunction(WEIGH, Some(1))];
+    Ok(match step {
+        I::Add
+        | I::StringConcat
+        | I::Slice
+        | I::BuildList(_)
+        | I::BuildTuple(_)
+        | I::BuildMap(_)
+        | I::ApplyFilter(..)
+        | I::CallFunction(..)
+        | I::CallMethod(..)
+        | I::CallObject(_)
+        | I::EndCapture => (Vec::new(), weigh()),
+        // The factors are looked at as a pair, and put back in their order.
+        I::Mul => {
+            let look = [I::BuildTuple(Some(2)), I::DupTop, I::CallFunction(TIMES, Some(1)), I::DiscardTop];
+            (look.into_iter().chain([I::UnpackList(2), I::Swap]).collect(), weigh())
+        }
+        // Worked out while compiling, and looked at here for the first time.
+        I::LoadConst(value) => {
+            allowance::weigh(value)?;
+            (Vec::new(), Vec::new())
+        }
+        I::SetAttr(_) => (vec![I::Swap, I::CallFunction(INNER, Some(1)), I::Swap], Vec::new()),
+        I::EmitRaw(text) => {
+            let length = Value::from(text.len());
+            (vec![I::LoadConst(length), I::CallFunction(EMIT, Some(1)), I::DiscardTop], Vec::new())
+        }
+        I::Include(_) | I::LoadBlocks | I::ExportLocals => {
+            return Err(Error::new(ErrorKind::TemplateNotFound, "it asks for another template, and there is none"));
+        }
+        _ => (Vec::new(), Vec::new()),
+    })
+}
+
+/// Lets a jump lead to where its goal is now.
+fn move_along(step: &mut Instruction<'_>, places: &[u32]) {
+    use Instruction as I;
+    if let I::Iterate(goal)
+    | I::Jump(goal)
+    | I::JumpIfFalse(goal)
+    | I::JumpIfFalseOrPop(goal)
+    | I::JumpIfTrueOrPop(goal)
+    | I::BuildMacro(_, goal, _) = step
+    {
+        *goal = places.get(*goal as usize).copied().unwrap_or(*goal);
+    }
+}

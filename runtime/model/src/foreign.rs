@@ -1,0 +1,51 @@
+//! A library at work on a stranger's file: a panic in it becomes words, and nothing of it reaches a terminal.
+//!
+//! The libraries that read tokenizers and templates were made for files of friends, and some of their checks panic.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Once;
+
+thread_local! {
+    /// Whether this thread is inside [`shielded`].
+    static SHIELDED: Cell<bool> = const { Cell::new(false) };
+}
+
+static HOOK: Once = Once::new();
+
+/// Does `work`, which must leave nothing half-done that anybody uses after a panic.
+///
+/// # Errors
+/// What the panic said.
+pub(crate) fn shielded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    HOOK.call_once(|| {
+        let loud = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if !SHIELDED.get() {
+                loud(panic);
+            }
+        }));
+    });
+    let before = SHIELDED.replace(true);
+    let outcome = panic::catch_unwind(AssertUnwindSafe(work));
+    SHIELDED.set(before);
+    outcome.map_err(|panic| said(&*panic))
+}
+
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("the library that reads it gave up").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shielded;
+
+    #[test]
+    fn a_panic_becomes_its_words_and_the_next_call_is_as_any_other() {
+        assert_eq!(shielded(|| panic!("a number")), Err::<(), _>("a number".into()));
+        assert_eq!(shielded(|| shielded(|| panic!("{}", 1 + 1))), Ok(Err::<(), _>("2".into())));
+        assert_eq!(shielded(|| 3), Ok(3));
+    }
+}

@@ -1,0 +1,89 @@
+//! Claims about strangers' bytes: every target of `fuzz/` takes its committed inputs and some thousands of made ones.
+//!
+//! The same inputs on every machine and in every run. Longer searches are in `fuzz/README.md`.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+#![expect(clippy::print_stdout, reason = "the last file that was begun is the one that failed")]
+
+#[path = "support/guest.rs"]
+mod guest;
+
+use std::path::Path;
+use std::time::Duration;
+
+use tunebox_fuzz::{TARGETS, corpus, find, folder, search};
+
+/// Far more than any input takes, on a busy machine as well.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn takes(name: &str) {
+    let target = find(name).unwrap();
+    let inputs = corpus(name);
+    assert!(!inputs.is_empty(), "`{name}` has no committed inputs");
+    for (file, bytes) in &inputs {
+        println!("{name}/{file}");
+        (target.run)(bytes);
+    }
+    let tally = search(target, 1, 0, |made| made < target.quick);
+    assert_eq!(tally.inputs, target.quick);
+    assert!(tally.slowest < PATIENCE, "an input of `{name}` took {:?}", tally.slowest);
+}
+
+/// One test a target, so that they run beside each other and say which one it was.
+macro_rules! takes {
+    ($($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            takes(stringify!($name));
+        })*
+
+        const TESTED: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+takes! { adapter admission gguf manifest operations record run_file safetensors template tokenizer verifiers }
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let stem = |entry: std::fs::DirEntry| entry.path().file_stem().unwrap().to_str().unwrap().to_owned();
+    let mut names: Vec<String> = entries.map(|entry| stem(entry.unwrap())).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[test]
+fn files_inputs_tests_and_the_page_name_the_same_targets() {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/targets"));
+    let listed: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
+    let files: Vec<String> = names(root).into_iter().filter(|name| name != "mod").collect();
+    assert_eq!(files, listed, "files of `src/targets`");
+    assert_eq!(names(folder("").as_path()), listed, "folders of `corpus`");
+    assert_eq!(TESTED, listed, "tests of `tests/fuzz.rs`");
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    for name in listed {
+        assert!(page.contains(&format!("| `{name}` |")), "`{name}` is not in `tests/fuzz/README.md`");
+    }
+}
+
+#[test]
+fn the_fuzzer_is_built_with_what_the_runtime_is_built_with() {
+    let lock = |path: &str| {
+        let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+        let version = |name: &str| {
+            let entry = text.split("[[package]]").find(|entry| entry.contains(&format!("name = \"{name}\"\n")));
+            entry.and_then(|entry| entry.lines().find(|line| line.starts_with("version"))).unwrap().to_owned()
+        };
+        ["wasmtime", "candle-core", "minijinja", "safetensors", "tokenizers", "toml", "serde_json"].map(version)
+    };
+    assert_eq!(lock("libfuzzer/Cargo.lock"), lock("../../Cargo.lock"), "`cargo update` in one workspace only");
+}
+
+#[test]
+fn the_ordinary_method_of_the_corpus_is_that_of_the_contract() {
+    let wanted = [&[0], guest::component("").as_slice()].concat();
+    let path = folder("admission").join("ordinary");
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, &wanted).unwrap();
+    }
+    assert!(std::fs::read(&path).unwrap() == wanted, "`BLESS=1 cargo test --test fuzz` rewrites it");
+}

@@ -1,0 +1,30 @@
+//! The targets, one file each. A new one is a file here, a line in the list, and a folder of inputs.
+
+mod adapter;
+mod admission;
+mod gguf;
+mod manifest;
+mod operations;
+mod record;
+mod run_file;
+mod safetensors;
+mod template;
+mod tokenizer;
+mod verifiers;
+
+use crate::Target;
+
+/// Every target, by name.
+pub const TARGETS: &[Target] = &[
+    adapter::TARGET,
+    admission::TARGET,
+    gguf::TARGET,
+    manifest::TARGET,
+    operations::TARGET,
+    record::TARGET,
+    run_file::TARGET,
+    safetensors::TARGET,
+    template::TARGET,
+    tokenizer::TARGET,
+    verifiers::TARGET,
+];

@@ -1,0 +1,46 @@
+//! Lines of data files: JSON objects in one of eight shapes.
+
+use tunebox_training::data::{Record, Shape};
+
+use crate::Target;
+
+pub(super) const TARGET: Target = Target {
+    name: "record",
+    run,
+    words: &[
+        "\"messages\"",
+        "\"role\":",
+        "\"content\":",
+        "\"prompt\":",
+        "\"completion\":",
+        "\"chosen\":",
+        "\"rejected\":",
+        "\"label\":",
+        "\"tools\":",
+        "\"answer\":",
+        "\"harmful\":",
+        "\"positive\":",
+        "{",
+        "}",
+        "[",
+        "]",
+        "null",
+        "true",
+        "1e999",
+        "\\ud800",
+        "\\u0000",
+    ],
+    longest: 4 << 10,
+    quick: 6_000,
+};
+
+/// A record of any shape, of each shape alone, or a fault with a column inside the line.
+fn run(line: &[u8]) {
+    let characters = String::from_utf8_lossy(line).chars().count();
+    for wanted in std::iter::once(Shape::all()).chain(Shape::all().chunks(1)) {
+        if let Err((fault, column)) = Record::read(line, wanted) {
+            assert!((1..=characters + 1).contains(&column), "column {column} of {characters} characters");
+            assert!(!fault.to_string().is_empty());
+        }
+    }
+}

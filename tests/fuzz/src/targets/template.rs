@@ -1,0 +1,96 @@
+//! Chat templates: parsed, and rendered over conversations.
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use tunebox_model::chat::{ChatTemplate, Message};
+use tunebox_model::tokenizer::Tokenizer;
+
+use crate::Target;
+
+pub(super) const TARGET: Target = Target {
+    name: "template",
+    run,
+    words: &[
+        "{% for message in messages %}",
+        "{% endfor %}",
+        "{% if ",
+        "{% else %}",
+        "{% endif %}",
+        "{% set x = ",
+        "{% set ns = namespace(a=1) %}",
+        "{% set ns.a = ",
+        "{% set x %}",
+        "{% endset %}",
+        "{% macro m(a, b=1) %}",
+        "{% endmacro %}",
+        "{{ m(1) }}",
+        "{% generation %}",
+        "{% endgeneration %}",
+        "{% filter upper %}",
+        "{% raw %}",
+        "{% include 'plain' %}",
+        "{% call ",
+        "{% break %}",
+        " %}",
+        "{{ ",
+        " }}",
+        "{# ",
+        "message['content']",
+        "message.role",
+        "loop.index0",
+        "messages",
+        "add_generation_prompt",
+        "tools",
+        " | tojson(indent=4)",
+        " | join(',')",
+        " | replace('a', 'bb')",
+        " | map(attribute='role')",
+        " | list",
+        " | trim",
+        " | indent(9999999)",
+        " | batch(2)",
+        " | sort",
+        " | unique",
+        " | groupby('role')",
+        " ~ ",
+        " * 99999999",
+        " ** 99",
+        " // 0",
+        " % 0",
+        "[::-1]",
+        "[1:-1:-9223372036854775808]",
+        "range(99999)",
+        ".split(' ')",
+        ".format(1)",
+        ".rsplit('a', 2)",
+        "'%1000000d'",
+        "strftime_now('%Y-%m-%d %Q')",
+        "raise_exception('no')",
+        "dict(a=1)",
+        "cycler(1)",
+        "lipsum()",
+        "x ~ x",
+        "[x, x]",
+    ],
+    longest: 4 << 10,
+    quick: 400,
+};
+
+static TOKENIZER: LazyLock<Tokenizer> = LazyLock::new(|| {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../runtime/training/sample/model"));
+    Tokenizer::from_folder(folder).unwrap_or_else(|error| panic!("{error}"))
+});
+
+/// A text of bounded length, or an error.
+fn run(bytes: &[u8]) {
+    let source = String::from_utf8_lossy(bytes);
+    let Ok(template) = ChatTemplate::parse(&source, &TOKENIZER) else { return };
+    let template = template.at(1_700_000_000);
+    let messages = [Message::new("user", "What is 2 + 2?"), Message::new("assistant", "4, of course.")];
+    for add_generation_prompt in [false, true] {
+        if let Ok(text) = template.render(&messages, add_generation_prompt, None) {
+            assert!(text.len() <= 64 << 20, "{} bytes", text.len());
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The texts that built-in verifiers read, through the wall: what they say of a completion, an answer, a schema.
+
+use std::cell::RefCell;
+
+use tunebox_package::{builtin, read_manifest};
+use tunebox_sandbox::{Engine, Judge, Value, Verdict, VerifierLimits};
+
+use crate::Target;
+
+pub(super) const TARGET: Target = Target {
+    name: "verifiers",
+    run,
+    words: &[
+        "\\boxed{",
+        "}",
+        "\\frac{",
+        "\\sqrt{",
+        "\\dfrac12",
+        "{1,2}",
+        "(0,1]",
+        "\\infty",
+        "50\\%",
+        "1/0",
+        "1e400",
+        "9^9^9^9",
+        "((((((((",
+        "-----",
+        "```json\n",
+        "{\"type\":\"object\",\"properties\":{",
+        "\"enum\":[",
+        "\"pattern\":",
+        "\"$ref\":\"#\"",
+        "\"items\":",
+        "<think>",
+        "</think>",
+        "####",
+        "\n|\n",
+        "\u{0}",
+    ],
+    longest: 2 << 10,
+    quick: 1_000,
+};
+
+thread_local! {
+    static JUDGES: RefCell<Vec<(&'static str, Judge)>> = RefCell::new(judges());
+}
+
+/// Every built-in verifier whose settings all have defaults.
+fn judges() -> Vec<(&'static str, Judge)> {
+    let engine = Engine::new().unwrap_or_else(|error| panic!("{error}"));
+    let judge = |found: &'static builtin::Builtin| {
+        let manifest = read_manifest(found.bytes).ok()?;
+        let default = |setting: &tunebox_package::Setting| {
+            let value = match setting.default.clone()? {
+                tunebox_package::Value::Boolean(value) => Value::Boolean(value),
+                tunebox_package::Value::Integer(value) => Value::Integer(value),
+                tunebox_package::Value::Number(value) => Value::Number(value),
+                tunebox_package::Value::Text(value) => Value::Text(value),
+            };
+            Some((setting.name.clone(), value))
+        };
+        let settings: Vec<_> = manifest.settings.iter().map(default).collect::<Option<_>>()?;
+        let limits = VerifierLimits { seconds: 20.0, ..VerifierLimits::default() };
+        let verifier = engine.admit_verifier(found.bytes, found.name, &limits).ok()?;
+        Some((found.name, Judge::new(verifier, &settings).ok()?))
+    };
+    let judges: Vec<_> = builtin::verifiers().iter().filter_map(judge).collect();
+    assert!(judges.len() > 6, "{} verifiers", judges.len());
+    judges
+}
+
+/// A verdict or none: no verifier gives up on a text. The answer stands behind the first line that is `|`.
+fn run(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let (completion, answer) = text.split_once("\n|\n").unwrap_or((&text, &text));
+    JUDGES.with_borrow_mut(|judges| {
+        for (name, judge) in judges {
+            if let Verdict::Failed(reason) = judge.verdict("", completion, answer) {
+                panic!("`{name}`: {reason}");
+            }
+        }
+    });
+}
