@@ -86,6 +86,12 @@ limits! {
     linear_memory: u64 = 256 << 20, "linear-memory", Bytes, 65_536 to 4_294_967_296_u64;
     /// Entries of tables, all tables of the component together.
     table_entries: u64 = 100_000, "table-entries", Count, 16 to 10_000_000;
+    /// Linear memories of the component together.
+    memories: usize = 4, "memories", Count, 0 to 1_000;
+    /// Tables of the component together.
+    tables: usize = 16, "tables", Count, 0 to 1_000;
+    /// Instances of the component's parts.
+    instances: usize = 64, "instances", Count, 1 to 10_000;
     /// Live handles of all kinds.
     handles: u32 = 16_384, "handles", Count, 16 to 10_000_000;
     /// Bytes of tensors that a method holds, taps and graphs included.

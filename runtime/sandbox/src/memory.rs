@@ -8,13 +8,6 @@ use wasmtime::ResourceLimiter;
 use crate::cause::Cause;
 use crate::limits::Limits;
 
-/// Instances of core modules and components in one method.
-const INSTANCES: usize = 64;
-/// Tables in one method.
-const TABLES: usize = 16;
-/// Linear memories in one method.
-const MEMORIES: usize = 4;
-
 /// What has grown so far.
 #[derive(Debug)]
 pub(crate) struct Memory {
@@ -22,16 +15,17 @@ pub(crate) struct Memory {
     max_bytes: u64,
     entries: u64,
     max_entries: u64,
+    /// Instances, tables and memories, which are counted by the engine.
+    parts: [usize; 3],
 }
 
 impl Memory {
     /// Nothing used yet.
     pub(crate) fn new(limits: &Limits) -> Self {
-        Self { bytes: 0, max_bytes: limits.linear_memory, entries: 0, max_entries: limits.table_entries }
+        let parts = [limits.instances, limits.tables, limits.memories];
+        Self { bytes: 0, max_bytes: limits.linear_memory, entries: 0, max_entries: limits.table_entries, parts }
     }
-}
 
-impl Memory {
     /// Bytes of linear memory, and entries of tables.
     pub(crate) fn used(&self) -> (u64, u64) {
         (self.bytes, self.entries)
@@ -58,14 +52,17 @@ impl ResourceLimiter for Memory {
     }
 
     fn instances(&self) -> usize {
-        INSTANCES
+        let [instances, ..] = self.parts;
+        instances
     }
 
     fn tables(&self) -> usize {
-        TABLES
+        let [_, tables, _] = self.parts;
+        tables
     }
 
     fn memories(&self) -> usize {
-        MEMORIES
+        let [.., memories] = self.parts;
+        memories
     }
 }
