@@ -111,6 +111,34 @@ fn files_stay_small_and_say_what_they_are_for() {
     }
 }
 
+/// The only files that may hold unsafe code, and how often.
+const UNSAFE: &[(&str, usize)] =
+    &[("runtime/compute/src/fused/product.rs", 2), ("runtime/sandbox/src/precompiled.rs", 1)];
+
+#[test]
+fn unsafe_code_is_where_the_list_says_and_says_why_it_is_sound() {
+    let mut found = Vec::new();
+    for room in ["runtime", "sdk", "methods"] {
+        walk(&root().join(room), &mut |path| {
+            if path.extension().is_none_or(|e| e != "rs") {
+                return;
+            }
+            let text = std::fs::read_to_string(path).unwrap();
+            let count = text.matches("unsafe {").count() + text.matches("unsafe impl").count();
+            let reasons = text.matches("// SAFETY:").count();
+            assert!(reasons >= count, "`{}` does not say why it is sound", path.display());
+            let allows = text.contains("(unsafe_code");
+            if count > 0 || allows {
+                let name = path.strip_prefix(root()).unwrap().to_str().unwrap();
+                found.push((name.to_owned(), text.matches("unsafe {").count()));
+            }
+        });
+    }
+    found.sort();
+    let listed: Vec<_> = UNSAFE.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+    assert_eq!(found, listed);
+}
+
 fn docs(docs: &Docs, owner: &str) -> String {
     docs.contents.clone().unwrap_or_else(|| panic!("`{owner}` has no documentation")).trim().to_owned()
 }

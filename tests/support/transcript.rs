@@ -54,6 +54,7 @@ fn run(command: &str, place: &Path) -> String {
         .current_dir(place)
         .env("PATH", path)
         .env("NO_COLOR", "1")
+        .env("TUNEBOX_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled"))
         .env("COLUMNS", "120")
         .env_remove("RUST_BACKTRACE")
         .stdin(Stdio::null())

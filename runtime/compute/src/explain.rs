@@ -3,11 +3,15 @@
 //! Every library error implements [`Explain`]; only the command line turns an [`Explanation`]
 //! into text, so no library knows about terminals.
 
-/// Everything there is to say about one failure.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+/// Everything there is to say about one failure. It can be handed from one process to another.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
     /// The room or subject, as in `error[area]`.
-    pub area: &'static str,
+    pub area: Cow<'static, str>,
     /// What is wrong, in one lower-case clause without a full stop.
     pub what: String,
     /// Where: `path:line:column`, or what the machine was doing.
@@ -25,7 +29,7 @@ pub struct Explanation {
 impl Explanation {
     /// An explanation that holds only its area and what is wrong.
     pub fn new(area: &'static str, what: impl Into<String>) -> Self {
-        Self { area, what: what.into(), ..Self::default() }
+        Self { area: area.into(), what: what.into(), ..Self::default() }
     }
 
     /// The same with the place where it went wrong.
@@ -65,7 +69,7 @@ impl Explanation {
 }
 
 /// One line of a file, and the part of it that is wrong.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snippet {
     /// The line's number, from 1.
     pub line: usize,
@@ -80,7 +84,7 @@ pub struct Snippet {
 }
 
 /// The exit code of the program, by the kind of failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Exit {
     /// The answer to a question is no: a check found something.
@@ -135,7 +139,7 @@ pub trait Explain: std::error::Error {
     /// All of the above, put together.
     fn explanation(&self) -> Explanation {
         Explanation {
-            area: self.area(),
+            area: self.area().into(),
             what: self.to_string(),
             place: self.place(),
             snippet: self.snippet(),

@@ -76,6 +76,9 @@ pub enum Error {
         /// What is wrong with the bytes.
         problem: String,
     },
+    /// Code that an engine made of a component: no package may hold it.
+    #[error("this is code that was compiled beforehand, not a component")]
+    Precompiled,
     /// A component without a manifest, or with one that cannot be used.
     #[error("the method's manifest is not usable: {problem}")]
     Manifest {
@@ -133,6 +136,9 @@ impl Explain for Error {
         match self {
             Self::File { source, .. } => Some(source.to_string()),
             Self::TooLarge { size, limit, .. } => Some(format!("it has {size} bytes, a method may have {limit}")),
+            Self::Precompiled => {
+                Some("such code could do anything, so it is only ever taken from this user's own cache".into())
+            }
             Self::NoMethod { .. } | Self::NoVerifier { .. } => {
                 Some("it is neither built in nor the path of a folder or a `.wasm` file".into())
             }
@@ -162,6 +168,7 @@ impl Explain for Error {
                 Some(format!("built in: {}; a path starts with `./`, `../` or `/`", known.join(", ")))
             }
             Self::NotBuilt { folder } | Self::Stale { folder } => Some(format!("`tunebox build {}`", folder.display())),
+            Self::Precompiled => Some("ask for the component that it was made from".into()),
             Self::Manifest { .. } | Self::NotComponent { .. } => {
                 Some("`tunebox build FOLDER` makes a component with a manifest".into())
             }
@@ -170,6 +177,9 @@ impl Explain for Error {
     }
 
     fn exit(&self) -> Exit {
-        self.inner().map_or(Exit::Usage, Explain::exit)
+        match self {
+            Self::Precompiled => Exit::Sandbox,
+            other => other.inner().map_or(Exit::Usage, Explain::exit),
+        }
     }
 }

@@ -11,6 +11,9 @@ use crate::{Error, Manifest, build, component, digest, read_manifest};
 /// The largest component that is read.
 pub const LARGEST: u64 = 64 << 20;
 
+/// What code begins with that the engine made of a component: it is an object file.
+const PRECOMPILED: &[u8] = b"\x7fELF";
+
 /// Where a method is.
 #[derive(Debug, Clone)]
 pub enum Reference {
@@ -66,6 +69,9 @@ impl Reference {
             }
             Self::File(path) => (Cow::Owned(read(path)?), path.display().to_string()),
         };
+        if bytes.starts_with(PRECOMPILED) {
+            return Err(Error::Precompiled);
+        }
         let manifest = read_manifest(&bytes)?;
         let imports = component::interfaces(&bytes)?.imports;
         Ok(Package { manifest, imports, digest: digest::sha256(&bytes), bytes, origin })

@@ -12,6 +12,7 @@ use wasmtime::{Config, EngineWeak, OptLevel, WasmBacktraceDetails};
 
 use crate::admission;
 use crate::bindings::{Offered, OfferedPre};
+use crate::compile::{Compiler, Compiling};
 use crate::error::Error;
 use crate::grants::Grants;
 use crate::limits::Limits;
@@ -29,6 +30,9 @@ const GUEST_STACK: usize = 512 << 10;
 pub struct Engine {
     engine: wasmtime::Engine,
     linker: Arc<Linker<State>>,
+    compiler: Arc<Compiler>,
+    /// Whether what is admitted next comes from a stranger.
+    stranger: bool,
     /// Components that got as far as being compiled.
     compiled: Arc<AtomicUsize>,
 }
@@ -54,13 +58,21 @@ impl Method {
 }
 
 impl Engine {
-    /// An engine with its ticker.
+    /// An engine with its ticker, which compiles everything in this process and keeps nothing.
     ///
     /// # Errors
     /// [`Error::Engine`] when this machine cannot run it.
     pub fn new() -> Result<Self, Error> {
+        Self::with(Compiling::default())
+    }
+
+    /// An engine that keeps compiled code, or compiles a stranger's in a child, as the settings say.
+    ///
+    /// # Errors
+    /// [`Error::Engine`] when this machine cannot run it.
+    pub fn with(compiling: Compiling) -> Result<Self, Error> {
         let failed = |error: wasmtime::Error| Error::Engine(format!("{error:#}"));
-        let engine = wasmtime::Engine::new(&profile()).map_err(failed)?;
+        let engine = bare().map_err(failed)?;
         let mut linker = Linker::new(&engine);
         Offered::add_to_linker::<State, Crossings>(&mut linker, |state| Crossing::new(state)).map_err(failed)?;
         let weak = engine.weak();
@@ -68,7 +80,25 @@ impl Engine {
             .name("tunebox-ticker".into())
             .spawn(move || tick(&weak))
             .map_err(|error| Error::Engine(error.to_string()))?;
-        Ok(Self { engine, linker: Arc::new(linker), compiled: Arc::default() })
+        Ok(Self {
+            engine,
+            linker: Arc::new(linker),
+            compiler: Arc::new(Compiler::new(compiling)),
+            stranger: false,
+            compiled: Arc::default(),
+        })
+    }
+
+    /// The same engine for components that are not this program's own, if `stranger`.
+    #[must_use]
+    pub fn of_stranger(&self, stranger: bool) -> Self {
+        Self { stranger, ..self.clone() }
+    }
+
+    /// Why compiled code is not kept although a folder was named for it.
+    #[must_use]
+    pub fn warning(&self) -> Option<&str> {
+        self.compiler.warning.as_deref()
     }
 
     /// Checks a component against the contract, the grants and the limits, then compiles it.
@@ -97,16 +127,18 @@ impl Engine {
     /// Compiles a component that was admitted.
     pub(crate) fn compile(&self, bytes: &[u8], name: &str) -> Result<Component, Error> {
         self.compiled.fetch_add(1, Ordering::Relaxed);
-        Component::from_binary(&self.engine, bytes).map_err(|error| Error::Malformed {
-            method: name.to_owned(),
-            problem: printable(&format!("{error:#}"), 400),
-        })
+        self.compiler.component(&self.engine, bytes, name, self.stranger)
     }
 
     /// The engine of this method's stores.
     pub(crate) fn of(method: &Method) -> &wasmtime::Engine {
         method.ready.engine()
     }
+}
+
+/// wasmtime as this room sets it up, without ticker and linker.
+pub(crate) fn bare() -> wasmtime::Result<wasmtime::Engine> {
+    wasmtime::Engine::new(&profile())
 }
 
 /// The settings of wasmtime: threads, 64-bit and several memories, exceptions, garbage

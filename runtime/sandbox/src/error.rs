@@ -5,6 +5,7 @@
 
 use tunebox_compute::explain::{Exit, Explain};
 
+use crate::compile::CompileStop;
 use crate::fault::Stop;
 use crate::figures::bytes;
 use crate::grants::interface_of;
@@ -37,6 +38,14 @@ pub enum Error {
         method: String,
         /// The feature.
         what: &'static str,
+    },
+    /// The component took too much to compile.
+    #[error("`{method}` {}", stop.what())]
+    NotCompiled {
+        /// The method's name.
+        method: String,
+        /// Why.
+        stop: CompileStop,
     },
     /// An import that this run does not grant.
     #[error("`{method}` asks for something this run does not grant")]
@@ -136,6 +145,7 @@ impl Explain for Error {
             Self::LeftOut { .. } | Self::Malformed { .. } | Self::VerifierImports { .. } => {
                 Some("found before anything ran".into())
             }
+            Self::NotCompiled { stop, .. } => Some(stop.place()),
             Self::Stopped(stop) => Some(stop.place()),
             _ => None,
         }
@@ -160,6 +170,7 @@ impl Explain for Error {
                 "the host calls `init`, `step` and `finish`; without them there is nothing to run".into()
             }
             Self::Mismatch { difference, .. } => difference.clone(),
+            Self::NotCompiled { stop, .. } => stop.why(),
             Self::Stopped(stop) => return stop.why(),
             _ => return None,
         })
@@ -188,6 +199,7 @@ impl Explain for Error {
             Self::NoVerify { verifier, .. } => format!("`tunebox inspect {verifier}` shows what it offers"),
             Self::NoTraining { .. } => "`tunebox new NAME` writes a method that has all of it".into(),
             Self::Mismatch { .. } => "build it again with the SDK of this version".into(),
+            Self::NotCompiled { stop, .. } => stop.hint(),
             Self::Stopped(stop) => return stop.hint(),
             _ => return None,
         })

@@ -1,19 +1,30 @@
 //! Runs a method that nobody vouches for, and answers what it asks.
 //!
-//! `grants` and `admission` decide before anything runs; `engine` compiles; `session` calls `init`,
+//! `grants` and `admission` decide before anything runs; `engine` and `compile` make it runnable, a stranger's in a
+//! `child`, `cache` keeps that; `session` calls `init`,
 //! `step` and `finish` (`call` is how); `imports` keeps the contract, one file an interface, over
 //! `state`; `limits`, `meters` and `memory` bound it; `cause`, `fault` and `error` say how it ended.
 //! What a package is, and what a terminal is, this room does not know.
 #![cfg_attr(
     not(test),
-    deny(clippy::panic, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::unreachable, clippy::todo)
+    deny(
+        clippy::panic,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::unreachable,
+        clippy::todo
+    )
 )]
 
 mod admission;
 mod batch;
 mod bindings;
+mod cache;
 mod call;
 mod cause;
+pub mod child;
+mod compile;
 mod costs;
 mod engine;
 mod entries;
@@ -26,6 +37,7 @@ mod learner;
 mod limits;
 mod memory;
 mod meters;
+mod precompiled;
 mod printable;
 mod purse;
 mod quiet;
@@ -40,6 +52,7 @@ mod written;
 
 pub use admission::{admit, imports};
 pub use batch::{Batch, Question};
+pub use compile::{CompileLimits, CompileStop, Compiling, compile_for_parent};
 pub use costs::{COSTS, Cost, TABLE as COST_TABLE, cost_of};
 pub use engine::{Engine, Method};
 pub use error::Error;

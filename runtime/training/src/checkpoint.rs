@@ -24,9 +24,11 @@ const OPTIMIZER: &str = "optimizer.safetensors";
 const SNAPSHOTS: &str = "snapshots.safetensors";
 
 /// Settings that change nothing about the bits of a run.
-const FREE: [&str; 14] = [
+const FREE: [&str; 15] = [
     "run.",
     "limits.",
+    // Where the component is; what is in it has a digest of its own.
+    "method.use",
     "model.path",
     "model.adapter",
     "model.revision",
@@ -105,6 +107,12 @@ fn word(value: Option<&Value>) -> String {
 pub(crate) fn settings_that_matter(file: &Value) -> BTreeMap<String, Value> {
     let mut flat = BTreeMap::new();
     flatten("", file, &mut flat);
+    // Where a verifier's component is matters as little as where the method's is.
+    if let Some(Value::Array(verifiers)) = flat.get_mut("verifier") {
+        verifiers.iter_mut().filter_map(Value::as_object_mut).for_each(|table| {
+            table.shift_remove("use");
+        });
+    }
     flat.retain(|name, _| !FREE.iter().any(|free| name == free || (free.ends_with('.') && name.starts_with(free))));
     flat
 }
@@ -197,6 +205,13 @@ pub(crate) fn steps(run: &Path) -> Result<Vec<u64>, Error> {
     let mut steps: Vec<u64> = names.iter().filter_map(|name| name.parse().ok()).collect();
     steps.sort_unstable();
     Ok(steps)
+}
+
+/// The last checkpoint of a run that can be read, if there is one.
+pub(crate) fn last_whole(run: &Path) -> Option<(u64, PathBuf)> {
+    let whole = |step: &u64| State::read(&folder(run, *step)).is_ok();
+    let step = steps(run).ok()?.into_iter().rev().find(whole)?;
+    Some((step, folder(run, step)))
 }
 
 /// Writes a checkpoint, whole or not at all, then removes all but the last `keep`.

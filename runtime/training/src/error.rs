@@ -10,6 +10,7 @@ use tunebox_compute::explain::{Exit, Explain, Explanation, Snippet};
 use crate::configuration::ConfigurationError;
 use crate::data::DataError;
 use crate::files::FileError;
+use crate::worker::WorkerError;
 
 /// What can end a run.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +36,9 @@ pub enum Error {
     /// The method could not be found, read or set up.
     #[error(transparent)]
     Package(Box<tunebox_package::Error>),
+    /// The process that does the run for a stranger's method.
+    #[error(transparent)]
+    Worker(Box<WorkerError>),
     /// A loss or gradient that is not finite.
     #[error("the {quantity} is not a number")]
     NonFinite {
@@ -93,6 +97,18 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
+    /// A folder that no run was written to.
+    #[error("there is no run here")]
+    NoRun {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A run without an artifact.
+    #[error("the run is not finished")]
+    Unfinished {
+        /// Its folder.
+        folder: PathBuf,
+    },
     /// A name that is no name for a folder.
     #[error("`{0}` cannot be the name of a run")]
     RunName(String),
@@ -123,6 +139,12 @@ impl From<tunebox_package::Error> for Error {
     }
 }
 
+impl From<WorkerError> for Error {
+    fn from(error: WorkerError) -> Self {
+        Self::Worker(Box::new(error))
+    }
+}
+
 impl Error {
     fn below(&self) -> Option<&dyn Explain> {
         Some(match self {
@@ -133,6 +155,7 @@ impl Error {
             Self::Model(error) => error,
             Self::Sandbox(error) => error,
             Self::Package(error) => error.as_ref(),
+            Self::Worker(error) => error.as_ref(),
             Self::Step { source, .. } => source.as_ref(),
             _ => return None,
         })
@@ -155,6 +178,7 @@ impl Explain for Error {
             }
             Self::NonFinite { step, last: None, .. } => Some(format!("step {step}; no step before it was good")),
             Self::RunExists { folder, .. } | Self::NothingToResume { folder } => Some(folder.display().to_string()),
+            Self::NoRun { folder } | Self::Unfinished { folder } => Some(folder.display().to_string()),
             Self::Different { checkpoint, .. } => Some(checkpoint.display().to_string()),
             other => other.below()?.place(),
         }
@@ -170,6 +194,8 @@ impl Explain for Error {
             Self::Different { .. } => {
                 Some("a resumed run ends in the same bits as one never stopped, or not at all".into())
             }
+            Self::NoRun { .. } => Some("a run's folder holds `run.lock`, and there is none".into()),
+            Self::Unfinished { .. } => Some("its `run.lock` lists no file of an artifact yet".into()),
             Self::RunExists { .. } => Some("a run never writes over another".into()),
             Self::RunName(_) => {
                 Some("it becomes a folder: letters, digits, `-`, `_` and `.`, not starting with `.`".into())
@@ -204,6 +230,8 @@ impl Explain for Error {
                 Some("`--resume` goes on with it; another `--name` starts anew".into())
             }
             Self::RunExists { .. } => Some("give another `--name`, or remove the folder".into()),
+            Self::NoRun { .. } => Some("give the folder that `tunebox train` named at its end".into()),
+            Self::Unfinished { .. } => Some("`tunebox train --resume` with the run's name finishes it".into()),
             Self::NothingToResume { .. } => Some("leave `--resume` out to start a run".into()),
             Self::Different { .. } => Some(
                 "set these back; or start a new run that continues the adapter: `--set model.adapter=CHECKPOINT`"
@@ -226,7 +254,7 @@ impl Explain for Error {
 
     fn explanation(&self) -> Explanation {
         let own = Explanation {
-            area: self.area(),
+            area: self.area().into(),
             what: self.to_string(),
             place: self.place(),
             snippet: self.snippet(),

@@ -112,6 +112,14 @@ pub fn create_folder(path: &Path) -> Result<(), FileError> {
     fs::create_dir_all(path).map_err(FileError::at("created", path))
 }
 
+/// A folder with a free name that is removed with everything in it when it is dropped.
+///
+/// # Errors
+/// When the system refuses.
+pub fn temporary_folder(above: &Path, prefix: &str) -> Result<tempfile::TempDir, FileError> {
+    tempfile::Builder::new().prefix(prefix).tempdir_in(above).map_err(FileError::at("created", above))
+}
+
 /// Removes a folder and everything in it; one that is not there is fine.
 ///
 /// # Errors

@@ -24,8 +24,8 @@ pub mod plan;
 mod run;
 mod sample;
 mod validation;
-mod worker;
 mod verification;
+mod worker;
 
 pub use artifact::Written;
 pub use configuration::RunSettings;
@@ -37,5 +37,5 @@ pub use plan::{Plan, PlanSummary, PlannedRun, plan};
 pub use run::{Outcome, Summary, run};
 pub use sample::Sample;
 pub use validation::{PassRate, pass_rate};
-pub use worker::{WorkerError, WorkerFault, carry_out, serve};
 pub use verification::{Comparison, Replay, Verification, verify};
+pub use worker::{WorkerError, WorkerFault, carry_out, serve};

@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::files::{self, Lines};
 use crate::observer::StepEvent;
 use crate::validation::PassRate;
+use crate::verification::Comparison;
 
 /// The file's name in a run's folder.
 pub(crate) const FILE: &str = "metrics.jsonl";
@@ -134,13 +135,39 @@ impl MetricsFile {
 
     /// Every line as a JSON object.
     pub(crate) fn rows(&self) -> Result<Vec<Map<String, Value>>, Error> {
-        let text = files::read_text(&self.path)?;
-        Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+        rows(&self.path)
     }
 
     fn push(&mut self, row: Map<String, Value>) -> Result<(), Error> {
         Ok(self.lines.push(&Value::Object(row).to_string())?)
     }
+}
+
+fn rows(path: &Path) -> Result<Vec<Map<String, Value>>, Error> {
+    let text = files::read_text(path)?;
+    Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+}
+
+/// The first number in which the metrics of two runs differ. How long things took is no difference.
+pub(crate) fn first_difference(recorded: &Path, found: &Path) -> Result<Option<Comparison>, Error> {
+    let lasting = |(name, _): &(&String, &Value)| !name.contains("second");
+    let learned = |run: &Path| -> Result<Vec<_>, Error> {
+        // What was used of the limits is told of each sitting, and a replay has one only.
+        Ok(rows(&run.join(FILE))?.into_iter().filter(|row| !row.contains_key("used")).collect())
+    };
+    let (then, now) = (learned(recorded)?, learned(found)?);
+    for (row, again) in then.iter().zip(&now) {
+        let step = row.get("step").map_or_else(String::new, |step| format!(" of step {step}"));
+        let missing = again.iter().filter(lasting).find(|(name, _)| !row.contains_key(*name));
+        let changed = row.iter().filter(lasting).find(|(name, value)| again.get(*name) != Some(value));
+        if let Some((name, _)) = changed.or(missing) {
+            let number = |row: &Map<String, Value>| row.get(name).map_or("absent".to_owned(), Value::to_string);
+            return Ok(Some(Comparison { what: format!("{name}{step}"), recorded: number(row), found: number(again) }));
+        }
+    }
+    let lines = |count: usize| format!("{count} lines");
+    let longer = Comparison { what: FILE.into(), recorded: lines(then.len()), found: lines(now.len()) };
+    Ok(Some(longer).filter(|longer| !longer.same()))
 }
 
 /// Whether a line is of a step up to `step`; half a line, as a crash leaves it, is not.
@@ -166,6 +193,24 @@ mod tests {
         let names = ["accuracy".to_owned(), "loss".to_owned()];
 
         assert_eq!(tally.numbers(&names), [("accuracy".into(), 0.75), ("loss".into(), 3.0)]);
+    }
+
+    #[test]
+    fn the_first_number_that_differs_is_found_and_times_are_not() {
+        let run = |lines: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::write(folder.path().join(FILE), lines).unwrap();
+            folder
+        };
+        let one = run("{\"step\":1,\"loss\":2.5,\"seconds\":1.0}\n{\"step\":2,\"loss\":2.25}\n");
+        let slower = run("{\"step\":1,\"loss\":2.5,\"seconds\":9.0}\n{\"step\":2,\"loss\":2.25}\n");
+        let other = run("{\"step\":1,\"loss\":2.5}\n{\"step\":2,\"loss\":2.2500000000000004}\n");
+        let shorter = run("{\"step\":1,\"loss\":2.5}\n");
+        let found = |folder: &tempfile::TempDir| first_difference(one.path(), folder.path()).unwrap();
+
+        assert_eq!(found(&slower), None);
+        assert_eq!(found(&other).unwrap().what, "loss of step 2");
+        assert_eq!(found(&shorter).unwrap().found, "1 lines");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::exact;
 use crate::plan::PlanSummary;
 use crate::validation::PassRate;
 
@@ -61,27 +62,33 @@ pub enum Event<'a> {
 }
 
 /// A step that is done.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct StepEvent {
     /// Its number, from 1.
     pub step: u64,
     /// Steps of the whole run.
     pub total: u64,
     /// Passes over the data so far.
+    #[serde(with = "exact")]
     pub epoch: f64,
     /// The method's numbers, in the order of its manifest.
+    #[serde(with = "exact::pairs")]
     pub metrics: Vec<(String, f64)>,
     /// The norm of the gradient before clipping.
+    #[serde(with = "exact")]
     pub gradient_norm: f64,
     /// The learning rate of the update.
+    #[serde(with = "exact")]
     pub rate: f64,
     /// Tokens of the step.
     pub tokens: u64,
     /// Target tokens of the step.
     pub targets: u64,
     /// Tokens a second, of this step.
+    #[serde(with = "exact")]
     pub tokens_per_second: f64,
     /// Seconds of this step.
+    #[serde(with = "exact")]
     pub seconds: f64,
     /// Updates left out because their gradient was not finite.
     pub skipped: u32,

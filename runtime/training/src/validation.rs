@@ -11,6 +11,7 @@ use tunebox_model::{Policy, View};
 
 use crate::data::{Dataset, rows};
 use crate::error::Error;
+use crate::exact;
 use crate::panel::{Asked, Panel};
 
 /// The verdict of the first verifier from which on a completion passes.
@@ -31,15 +32,18 @@ pub(crate) fn validate(policy: &Policy, data: &Dataset, batch: usize) -> Result<
 }
 
 /// How often answers to held-out prompts pass.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct PassRate {
     /// The share of all answers that pass.
+    #[serde(with = "exact")]
     pub at_one: f64,
     /// The share of prompts of which at least one answer passes.
+    #[serde(with = "exact")]
     pub at_k: f64,
     /// Answers of each prompt.
     pub k: usize,
     /// The mean weighted reward of an answer that could be judged.
+    #[serde(with = "exact")]
     pub reward: f64,
 }
 

@@ -10,7 +10,7 @@ use tunebox_sandbox::{Engine, Grants, Limits};
 use tunebox_training::plan::available;
 use tunebox_training::{RunSettings, plan};
 
-use super::{Ending, Outcome, train};
+use super::{Ending, Outcome, train, worker};
 use crate::arguments::Global;
 use crate::terminal::{Terminal, bytes};
 
@@ -39,6 +39,7 @@ impl Check {
     fn check_run(&self, terminal: Terminal, global: &Global) -> Outcome {
         let mut settings = RunSettings::load(&self.subject, &self.set)?;
         settings.offline = global.offline;
+        settings.compiling = worker::compiling()?;
         let plan = plan(settings)?;
         train::show_plan(terminal, &plan);
         let needed = plan.run.summary.memory.total();
@@ -59,9 +60,13 @@ impl Check {
 
     /// Admits the component as a run would, with the default grants.
     fn check_method(&self, terminal: Terminal) -> Outcome {
-        let package = Reference::parse(&self.subject.display().to_string(), Path::new("."))?.open()?;
-        let method =
-            Engine::new()?.admit(&package.bytes, &package.manifest.name, &Grants::default(), &Limits::default())?;
+        let found = Reference::parse(&self.subject.display().to_string(), Path::new("."))?;
+        let engine = Engine::with(worker::compiling()?)?.of_stranger(!matches!(found, Reference::Builtin(_)));
+        let package = found.open()?;
+        let method = engine.admit(&package.bytes, &package.manifest.name, &Grants::default(), &Limits::default())?;
+        if let Some(text) = engine.warning() {
+            terminal.say("Warning", text);
+        }
         terminal.say("Method", format!("{} {}, all imports granted", package.manifest.name, package.manifest.version));
         terminal.next(format!("tunebox train --sample --method {}", self.subject.display()));
         if terminal.json {

@@ -10,7 +10,7 @@ use tunebox_training::{Evaluation, EvaluationSettings, Figure, RunSettings, eval
 
 use super::generate::sampling;
 use super::subject::Subject;
-use super::{Ending, Outcome};
+use super::{Ending, Outcome, worker};
 use crate::arguments::{Global, Writing};
 use crate::terminal::Terminal;
 use crate::terminal::diagnostic::Failure;
@@ -81,7 +81,10 @@ impl Eval {
     fn rewards(&self) -> Result<Option<RunSettings>, Failure> {
         let own = self.subject.folder().map(|folder| folder.join("run.toml")).filter(|path| path.is_file());
         let file = self.rewards.clone().or(own);
-        Ok(file.map(|file| RunSettings::load(&file, &[])).transpose()?)
+        let Some(file) = file else { return Ok(None) };
+        let mut settings = RunSettings::load(&file, &[])?;
+        settings.compiling = worker::compiling()?;
+        Ok(Some(settings))
     }
 
     /// Whether every bar is met.

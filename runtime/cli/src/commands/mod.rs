@@ -13,6 +13,8 @@ mod score;
 mod steering;
 mod subject;
 mod train;
+mod verify;
+mod worker;
 
 use clap::Subcommand;
 use tunebox_compute::explain::Exit;
@@ -51,6 +53,8 @@ pub(crate) enum Command {
     Check(check::Check),
     /// What a method is and what it may do, without running it
     Inspect(inspect::Inspect),
+    /// Whether a finished run is what its lock says, and with `--replay` ends in the same bits
+    Verify(verify::Verify),
     /// A component from a method folder
     Build(build::Build),
     /// Is this machine ready
@@ -59,6 +63,12 @@ pub(crate) enum Command {
     Merge(merge::Merge),
     /// A completion script for a shell
     Completions(completions::Completions),
+    /// For tunebox itself: does a run in a process of its own
+    #[command(hide = true)]
+    Worker,
+    /// For tunebox itself: compiles one component under limits
+    #[command(hide = true)]
+    CompileComponent,
 }
 
 impl Command {
@@ -71,10 +81,13 @@ impl Command {
             Self::Chat(command) => command.run(terminal, global),
             Self::Check(command) => command.run(terminal, global),
             Self::Inspect(command) => command.run(terminal),
+            Self::Verify(command) => command.run(terminal, global),
             Self::Build(command) => command.run(terminal),
             Self::Doctor(command) => command.run(terminal),
             Self::Merge(command) => command.run(terminal, global),
             Self::Completions(command) => command.run(terminal),
+            Self::Worker => worker::run_for_parent(),
+            Self::CompileComponent => worker::compile(),
         }
     }
 }

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use serde_json::json;
 use tunebox_compute::explain::Exit;
-use tunebox_training::{Outcome as Ended, Plan, RunSettings, plan, run};
+use tunebox_training::{Outcome as Ended, Plan, RunSettings, carry_out, plan};
 
-use super::{Ending, Outcome};
+use super::{Ending, Outcome, worker};
 use crate::arguments::Global;
 use crate::terminal::diagnostic::Failure;
 use crate::terminal::{Terminal, bytes, duration, grouped};
@@ -51,23 +51,24 @@ pub(crate) struct Train {
     /// Only plan: check everything, run no step
     #[arg(long)]
     dry_run: bool,
+    /// Run a method or verifier that is not built in inside this process, without a worker between; for those you trust
+    #[arg(long)]
+    in_process: bool,
 }
 
 impl Train {
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
         let settings = self.settings(global.offline)?;
         let before = self.sample.then(|| Before::of(&settings));
-        let plan = plan(settings)?;
         if self.dry_run {
-            show_plan(terminal, &plan);
+            show_plan(terminal, &plan(settings)?);
             terminal.next("the same command without `--dry-run`");
             return Ok(Ending::Done);
         }
         let stop = on_interrupt()?;
-        let log_every = u64::from(plan.run.summary.log_every);
-        let steps = plan.run.steps;
-        let mut watch = Watch::new(terminal, log_every, steps);
-        let ended = run(plan, &mut watch, &stop);
+        let mut watch = Watch::new(terminal);
+        let worker = if self.in_process { None } else { Some(worker::worker()?) };
+        let ended = carry_out(settings, worker.as_ref(), &mut watch, &stop);
         watch.clear();
         self.report(terminal, ended?, before.as_ref())
     }
@@ -88,6 +89,7 @@ impl Train {
         };
         settings.resume = self.resume;
         settings.offline = offline;
+        settings.compiling = if self.in_process { worker::compiling_here() } else { worker::compiling()? };
         Ok(settings)
     }
 
@@ -167,7 +169,7 @@ fn finished(terminal: Terminal, ended: &Ended) {
 }
 
 /// A flag that the first Ctrl-C raises; the second ends the program at once.
-fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
+pub(super) fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
     ctrlc::set_handler(move || {
@@ -186,6 +188,9 @@ pub(super) fn show_plan(terminal: Terminal, plan: &Plan) {
         return;
     }
     watch::card(terminal, &plan.run.summary, &plan.run.folder, None);
+    for text in &plan.run.warnings {
+        terminal.say("Warning", text);
+    }
     let memory = &plan.run.summary.memory;
     terminal.say(
         "Memory",

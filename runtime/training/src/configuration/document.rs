@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toml::de::{DeTable, DeValue};
 
@@ -15,15 +16,37 @@ use super::fault::{ConfigurationError, Problem, Spot};
 const DEEPEST: usize = 16;
 
 /// A tree of settings with the place of each.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Document {
     /// The file as the person named it; empty when there is none.
     name: String,
     text: String,
     /// The values, tables within tables.
     pub(super) tree: Map<String, Value>,
+    #[serde(with = "entries")]
     spans: BTreeMap<Vec<String>, (Range<usize>, Range<usize>)>,
+    #[serde(with = "entries")]
     overrides: BTreeMap<Vec<String>, String>,
+}
+
+/// A map as a list of its entries, since keys of JSON are text.
+mod entries {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<K: Serialize, V: Serialize, S: Serializer>(
+        map: &BTreeMap<K, V>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(map)
+    }
+
+    pub(super) fn deserialize<'a, K: Deserialize<'a> + Ord, V: Deserialize<'a>, D: Deserializer<'a>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<K, V>, D::Error> {
+        Ok(Vec::<(K, V)>::deserialize(deserializer)?.into_iter().collect())
+    }
 }
 
 /// Which half of `key = value` a message is about.

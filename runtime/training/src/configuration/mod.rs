@@ -11,8 +11,10 @@ mod tables;
 
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tunebox_package::{Reference, builtin, read_manifest};
+use tunebox_sandbox::Compiling;
 
 pub use check::schema;
 pub use document::{Document, Half};
@@ -27,8 +29,19 @@ use crate::error::Error;
 use crate::files;
 use crate::sample::Sample;
 
+/// What ends up in a run's files and is neither in its settings nor in what they name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Again {
+    /// The time that chat templates read, in seconds since 1970.
+    pub clock: i64,
+    /// What the model was called, which adapters say they belong to.
+    pub model: String,
+}
+
 /// What a run is told: the tables, where they came from, and how to treat an older run.
-#[derive(Debug, Clone)]
+///
+/// It can be handed to another process; that one says for itself where compiled code comes from.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunSettings {
     /// The checked tables.
     pub file: RunFile,
@@ -36,6 +49,11 @@ pub struct RunSettings {
     pub resume: bool,
     /// Never ask the network for a model.
     pub offline: bool,
+    /// What a run that is made again keeps of the first time.
+    pub again: Option<Again>,
+    /// Where compiled methods and verifiers come from and are kept. No key of a run file.
+    #[serde(skip)]
+    pub compiling: Compiling,
     document: Document,
     folder: PathBuf,
 }
@@ -106,7 +124,8 @@ impl RunSettings {
             problem: Problem::Conflict { what: error.to_string(), hint: "see the schema of run files".into() },
             spot: None,
         })?;
-        Ok(Self { file, resume: false, offline: false, document, folder })
+        let compiling = Compiling::default();
+        Ok(Self { file, resume: false, offline: false, again: None, compiling, document, folder })
     }
 
     /// Where a key stands, for errors that only the plan can find.
@@ -126,6 +145,19 @@ impl RunSettings {
     pub fn path_or_name(&self, key: &str, written: &str) -> String {
         let path = self.path(key, written);
         if path.exists() { path.to_string_lossy().into_owned() } else { written.to_owned() }
+    }
+
+    /// Whether everything that runs in the sandbox is built in. A name that leads nowhere is not: what is
+    /// found there a moment later would be a stranger's.
+    #[must_use]
+    pub fn is_all_built_in(&self) -> bool {
+        let own = |found: Result<Reference, _>| matches!(found, Ok::<_, tunebox_package::Error>(Reference::Builtin(_)));
+        let base = |key: &str| Some(self.path(key, "")).filter(|path| !path.as_os_str().is_empty());
+        let here = |key: &str| base(key).unwrap_or_else(|| PathBuf::from("."));
+        let mut verifiers = self.file.verifier.iter().enumerate();
+        own(Reference::parse(&self.file.method.r#use, &here("method.use")))
+            && verifiers
+                .all(|(number, table)| own(Reference::verifier(&table.r#use, &here(&format!("verifier.{number}.use")))))
     }
 
     /// Whether a key came from a `--set`.

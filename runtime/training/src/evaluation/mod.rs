@@ -19,6 +19,7 @@ use crate::configuration::RunSettings;
 use crate::data::{Dataset, Encoder, Reading, Shape, rows};
 use crate::error::Error;
 use crate::panel::Panel;
+use crate::plan::engine;
 use crate::plan::verifiers::verifiers;
 
 /// How a model is looked at.
@@ -67,7 +68,7 @@ pub fn evaluate(
     rewards: Option<&RunSettings>,
 ) -> Result<Evaluation, Error> {
     let mut panel = match rewards {
-        Some(run) => Panel::open(&verifiers(run)?)?,
+        Some(run) => Panel::open(&verifiers(run, &engine(run)?)?)?,
         None => Panel::default(),
     };
     let model = base.model();

@@ -50,7 +50,8 @@ fn resumed(settings: &RunSettings, runs: &Path) -> Result<Destination, Error> {
 /// The run whose checkpoints changed last.
 fn latest(runs: &Path) -> Result<Option<PathBuf>, Error> {
     let mut newest: Option<(SystemTime, PathBuf)> = None;
-    for name in crate::files::names(runs)? {
+    let hidden = |name: &String| name.starts_with('.');
+    for name in crate::files::names(runs)?.into_iter().filter(|name| !hidden(name)) {
         let folder = runs.join(&name);
         let Some(step) = checkpoint::steps(&folder)?.pop() else { continue };
         let changed = checkpoint::folder(&folder, step).metadata().and_then(|about| about.modified());

@@ -5,7 +5,7 @@
 use tunebox_model::Configuration;
 
 /// Bytes of memory by what takes them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Estimate {
     /// The model's weights as they are kept.

@@ -34,10 +34,12 @@ impl PlannedMethod {
 }
 
 /// Finds and admits the method that the settings name.
-pub(crate) fn method(settings: &RunSettings) -> Result<PlannedMethod, Error> {
+pub(crate) fn method(settings: &RunSettings, engine: &Engine) -> Result<PlannedMethod, Error> {
     let name = &settings.file.method.r#use;
     let base = settings.path("method.use", "");
-    let package = Reference::parse(name, if base.as_os_str().is_empty() { Path::new(".") } else { &base })?.open()?;
+    let found = Reference::parse(name, if base.as_os_str().is_empty() { Path::new(".") } else { &base })?;
+    let engine = engine.of_stranger(!matches!(found, Reference::Builtin(_)));
+    let package = found.open()?;
     if package.manifest.world != World::Method {
         let name = package.manifest.name;
         return Err(PackageError::OtherWorld { name, found: "verifier", wanted: "method" }.into());
@@ -49,7 +51,7 @@ pub(crate) fn method(settings: &RunSettings) -> Result<PlannedMethod, Error> {
     })?;
     let values = resolve(settings, &package)?;
     let limits = settings.file.limits.of_method();
-    let admitted = Engine::new()?.admit(&package.bytes, &package.manifest.name, &grants(settings), &limits)?;
+    let admitted = engine.admit(&package.bytes, &package.manifest.name, &grants(settings), &limits)?;
     Ok(PlannedMethod { package, settings: values, shapes, limits, admitted })
 }
 

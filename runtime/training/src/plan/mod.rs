@@ -21,6 +21,7 @@ use tunebox_model::chat::Answers;
 use tunebox_model::decoder::Recompute;
 use tunebox_model::hub::Hub;
 use tunebox_model::{Model, Policy, PolicySettings, Slice, Source};
+use tunebox_sandbox::{CompileLimits, Compiling, Engine};
 
 pub use memory::{Estimate, available, peak};
 pub use method::PlannedMethod;
@@ -66,6 +67,8 @@ pub struct PlannedRun {
     pub steps: u64,
     /// All of it in figures, for people.
     pub summary: PlanSummary,
+    /// What a person should know and what does not stop the run.
+    pub warnings: Vec<String>,
     pub(crate) pace: Pace,
     pub(crate) checkpoint: Option<(PathBuf, State)>,
     pub(crate) identity: Identity,
@@ -79,10 +82,20 @@ pub struct PlannedRun {
 /// Whatever is wrong with the settings, the model, the data or the method; and a resumed run
 /// that could not go on exactly.
 pub fn plan(settings: RunSettings) -> Result<Plan, Error> {
-    let method = method::method(&settings)?;
-    let verifiers = verifiers::verifiers(&settings)?;
+    plan_on(settings, &datasets)
+}
+
+/// Where the records of a run, and those that are only scored, come from.
+type Records<'a> = dyn Fn(&RunSettings, &Model, &Reading) -> Result<(Dataset, Option<Dataset>), Error> + 'a;
+
+/// The same over other records than those of the run's files.
+pub(crate) fn plan_on(settings: RunSettings, records: &Records<'_>) -> Result<Plan, Error> {
+    let engine = engine(&settings)?;
+    let method = method::method(&settings, &engine)?;
+    let verifiers = verifiers::verifiers(&settings, &engine)?;
     let Destination { name, folder, checkpoint } = folder::destination(&settings, &method.package.manifest.name)?;
-    let clock = checkpoint.as_ref().map_or_else(now, |(_, state)| state.clock);
+    let again = settings.again.as_ref().map(|again| again.clock);
+    let clock = checkpoint.as_ref().map(|(_, state)| state.clock).or(again).unwrap_or_else(now);
     let device = compute_device(&settings)?;
     let (model, model_digest) = model(&settings, &device, clock)?;
     let reading = Reading {
@@ -90,7 +103,7 @@ pub fn plan(settings: RunSettings) -> Result<Plan, Error> {
         length: length(&settings, &model),
         skip_bad: settings.file.data.skip_bad,
     };
-    let (data, validation) = datasets(&settings, &model, &reading)?;
+    let (data, validation) = records(&settings, &model, &reading)?;
     if verifiers.is_empty() && validation.as_ref().is_some_and(|data| data.shape == Shape::Prompts) {
         let problem = Problem::Conflict {
             what: "`data.validation` holds prompts, and nothing judges the answers to them".into(),
@@ -130,8 +143,26 @@ pub fn plan(settings: RunSettings) -> Result<Plan, Error> {
         checkpoint,
         identity,
         clock,
+        warnings: engine.warning().map(str::to_owned).into_iter().collect(),
     };
     Ok(Plan { run, policy, walk })
+}
+
+/// The engine of everything that the run admits.
+pub(crate) fn engine(settings: &RunSettings) -> Result<Engine, Error> {
+    let limits = settings.file.limits.of_method();
+    let limits = CompileLimits { seconds: limits.compile_seconds, bytes: limits.compile_memory };
+    Ok(Engine::with(Compiling { limits, ..settings.compiling.clone() })?)
+}
+
+/// Fetches a model that is named by the hub's name; whether it was one.
+pub(crate) fn fetch(settings: &RunSettings) -> Result<bool, Error> {
+    let table = &settings.file.model;
+    let here = table.initialise.is_some() || settings.path("model.path", &table.path).exists();
+    if !here {
+        source(settings)?;
+    }
+    Ok(!here)
 }
 
 fn compute_device(settings: &RunSettings) -> Result<Device, Error> {
@@ -153,8 +184,16 @@ fn model(settings: &RunSettings, device: &Device, clock: i64) -> Result<(Arc<Mod
         let source = source(settings)?;
         (Model::open(&source, device)?, source.digest()?)
     };
+    if let Some(again) = &settings.again {
+        model.name.clone_from(&again.model);
+    }
     model.template = model.template.map(|template| template.at(clock));
     Ok((Arc::new(model), digest))
+}
+
+/// The model of a run, without its digest.
+pub(crate) fn open_model(settings: &RunSettings) -> Result<Arc<Model>, Error> {
+    Ok(Arc::new(Model::open(&source(settings)?, &compute_device(settings)?)?))
 }
 
 fn source(settings: &RunSettings) -> Result<Source, Error> {

@@ -1,6 +1,6 @@
 //! A plan in figures: what a person reads before the first step, and what a machine stores.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tunebox_compute::device;
 use tunebox_model::Policy;
@@ -13,7 +13,7 @@ use crate::data::{Dataset, Report, Walk};
 use crate::learner::Pace;
 
 /// A plan in figures.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct PlanSummary {
     /// The run's name.
@@ -33,7 +33,7 @@ pub struct PlanSummary {
     /// The interfaces that the method asks for.
     pub imports: Vec<String>,
     /// The limits of the method that are not the usual ones.
-    #[serde(skip_serializing_if = "Map::is_empty")]
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub limits: Map<String, Value>,
     /// The method's settings, defaults filled in.
     pub settings: Map<String, Value>,

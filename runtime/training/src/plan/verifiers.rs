@@ -26,15 +26,11 @@ pub struct PlannedVerifier {
 }
 
 /// Finds and admits the verifiers that the settings list.
-pub(crate) fn verifiers(settings: &RunSettings) -> Result<Vec<PlannedVerifier>, Error> {
+pub(crate) fn verifiers(settings: &RunSettings, engine: &Engine) -> Result<Vec<PlannedVerifier>, Error> {
     let tables = &settings.file.verifier;
-    if tables.is_empty() {
-        return Ok(Vec::new());
-    }
-    let engine = Engine::new()?;
     let mut planned: Vec<PlannedVerifier> = Vec::new();
     for (number, table) in tables.iter().enumerate() {
-        let verifier = verifier(settings, &engine, number, table)?;
+        let verifier = verifier(settings, engine, number, table)?;
         if planned.iter().any(|other| other.name == verifier.name) {
             let what = format!("two verifiers are called `{}`", verifier.name);
             let problem = Problem::Conflict { what, hint: "give one of them another `name`".into() };
@@ -54,14 +50,17 @@ fn verifier(
     let key = format!("verifier.{number}");
     let base = settings.path(&format!("{key}.use"), "");
     let base = if base.as_os_str().is_empty() { Path::new(".") } else { &base };
-    let package = Reference::verifier(&given.r#use, base)?.open()?;
+    let found = Reference::verifier(&given.r#use, base)?;
+    let engine = engine.of_stranger(!matches!(found, Reference::Builtin(_)));
+    let package = found.open()?;
     if package.manifest.world != World::Verifier {
         let name = package.manifest.name;
         return Err(PackageError::OtherWorld { name, found: "method", wanted: "verifier" }.into());
     }
     let values = resolve_settings(&package.manifest, &table(&given.settings))
         .map_err(|error| setting_problem(settings, &key, error))?;
-    let admitted = engine.admit_verifier(&package.bytes, &package.manifest.name, &settings.file.limits.of_verifiers())?;
+    let admitted =
+        engine.admit_verifier(&package.bytes, &package.manifest.name, &settings.file.limits.of_verifiers())?;
     Ok(PlannedVerifier {
         name: given.name.clone().unwrap_or_else(|| package.manifest.name.clone()),
         weight: given.weight as f32,

@@ -14,12 +14,13 @@ use tunebox_compute::explain::Exit;
 
 use crate::artifact::{self, Written};
 use crate::error::Error;
+use crate::exact;
 use crate::observer::{Observer, StepEvent};
 use crate::plan::Plan;
 use start::{Running, student_of};
 
 /// How a run ended.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum Outcome {
     /// Every step is done and the artifact is written.
     Finished(Summary),
@@ -44,7 +45,7 @@ impl Outcome {
 }
 
 /// What a run did.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Summary {
     /// Its name.
     pub name: String,
@@ -55,6 +56,7 @@ pub struct Summary {
     /// Planned steps.
     pub total: u64,
     /// Seconds of training, those before a stop included.
+    #[serde(with = "exact")]
     pub seconds: f64,
     /// Tokens learned from.
     pub tokens: u64,
@@ -63,6 +65,7 @@ pub struct Summary {
     /// The last step of this sitting.
     pub last: Option<StepEvent>,
     /// What the method reported at the end, after the last step.
+    #[serde(with = "exact::pairs")]
     pub closing: Vec<(String, f64)>,
     /// The last checkpoint.
     pub checkpoint: Option<(u64, PathBuf)>,

@@ -60,11 +60,14 @@ impl Running {
         files::create_folder(&plan.folder)?;
         if state.is_none() {
             files::write(&plan.folder.join("run.toml"), plan.settings.to_toml(&plan.name).as_bytes())?;
-            files::write(&plan.folder.join(lock::FILE), lock::lock(&plan).as_bytes())?;
+            files::write(&plan.folder.join(lock::FILE), lock::lock(&plan, &[])?.as_bytes())?;
         }
         let metrics = MetricsFile::open(&plan.folder, step)?;
         let resumed = state.map(|(_, state)| state.step);
         observer.event(Event::Planned { summary: &plan.summary, folder: &plan.folder, resumed });
+        for text in &plan.warnings {
+            observer.event(Event::Warning { text });
+        }
         for line in &log {
             observer.event(Event::Log { step, line });
         }

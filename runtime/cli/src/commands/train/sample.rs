@@ -11,7 +11,7 @@ use tunebox_model::vectors::Vectors;
 use tunebox_model::{Model, Policy, PolicySettings, Source, View};
 use tunebox_training::{EvaluationSettings, RunSettings, evaluate};
 
-use super::super::eval;
+use super::super::{eval, worker};
 use crate::terminal::Terminal;
 use crate::terminal::diagnostic::Failure;
 
@@ -48,7 +48,8 @@ impl Before {
         let Some(held_out) = &self.held_out else { return Ok(()) };
         let sampling = Sampling { temperature: 0.0, max_tokens: 48, ..Sampling::default() };
         let settings = EvaluationSettings { length: 1024, batch: 16, sampling };
-        let rewards = RunSettings::load(&folder.join("run.toml"), &[])?;
+        let mut rewards = RunSettings::load(&folder.join("run.toml"), &[])?;
+        rewards.compiling = worker::compiling()?;
         let found = evaluate(&base, after.last().map(|(_, policy)| policy), held_out, &settings, Some(&rewards))?;
         terminal.say("Held out", format!("{} records, each {}", found.records, found.shape));
         for line in eval::table(&found, true) {

@@ -23,8 +23,8 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(terminal: Terminal, log_every: u64, total: u64) -> Self {
-        Self { terminal, log_every, total, bar: None, headed: false, learns: true, tokens: 0.0, seconds: 0.0 }
+    pub(super) fn new(terminal: Terminal) -> Self {
+        Self { terminal, log_every: 1, total: 0, bar: None, headed: false, learns: true, tokens: 0.0, seconds: 0.0 }
     }
 
     /// Takes the bar away.
@@ -71,6 +71,7 @@ impl Observer for Watch {
         let terminal = self.terminal;
         if let Event::Planned { summary, .. } = &event {
             self.learns = summary.trainable > 0;
+            (self.log_every, self.total) = (u64::from(summary.log_every), summary.steps);
         }
         match event {
             Event::Planned { summary, folder, resumed } if terminal.json => {

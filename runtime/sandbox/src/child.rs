@@ -1,0 +1,225 @@
+//! Child processes of this program: almost no environment, no core dumps, and an end with the parent.
+//!
+//! The parent makes a [`Program`] and starts it; the child calls [`settle`] before anything else.
+//! What a child does is not known here: see `compile` here, and the worker of a run above.
+
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use rustix::process::{Resource, Rlimit, Signal, setrlimit};
+
+use crate::printable::printable;
+
+/// What a child gets to know of the environment: where things are kept, and how wide to work. No tokens.
+const ENVIRONMENT: [&str; 13] = [
+    "PATH",
+    "HOME",
+    "TMPDIR",
+    "LANG",
+    "LD_LIBRARY_PATH",
+    "CUDA_VISIBLE_DEVICES",
+    "RAYON_NUM_THREADS",
+    "HF_HOME",
+    "HF_HUB_CACHE",
+    "HF_HUB_OFFLINE",
+    "HF_ENDPOINT",
+    "TUNEBOX_CACHE",
+    "XDG_CACHE_HOME",
+];
+
+/// Bytes of what a child wrote to its standard error that are kept: the last ones.
+const TAIL: usize = 8 << 10;
+
+/// The longest of it that a person gets to see, in bytes.
+const MESSAGE_BYTES: usize = 400;
+
+/// A program and its first arguments.
+#[derive(Clone, Debug)]
+pub struct Program {
+    path: PathBuf,
+    arguments: Vec<OsString>,
+}
+
+impl Program {
+    /// The program that runs now, even when its file has been replaced since.
+    ///
+    /// # Errors
+    /// When the system does not say which it is.
+    pub fn this() -> io::Result<Self> {
+        let linux = PathBuf::from("/proc/self/exe");
+        let path = if cfg!(target_os = "linux") && linux.exists() { linux } else { std::env::current_exe()? };
+        Ok(Self { path, arguments: Vec::new() })
+    }
+
+    /// Another program.
+    #[must_use]
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), arguments: Vec::new() }
+    }
+
+    /// The same with one more argument.
+    #[must_use]
+    pub fn with(mut self, argument: impl Into<OsString>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Starts it with an emptied environment, all three streams being pipes.
+    ///
+    /// # Errors
+    /// When the system cannot start it.
+    pub fn start(&self) -> io::Result<Child> {
+        let kept = ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+        Command::new(&self.path)
+            .arg0("tunebox")
+            .args(&self.arguments)
+            .env_clear()
+            .envs(kept)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+    }
+}
+
+/// Makes this process a child as the parent expects it: no core dump, which would hold weights and
+/// data, and, where the system can, an end as soon as the parent ends.
+///
+/// # Errors
+/// When the system refuses.
+pub fn settle() -> io::Result<()> {
+    limit(Resource::Core, 0, 0)?;
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    Ok(())
+}
+
+/// Bounds the processor time (seconds) and the memory (bytes) of this process for good.
+pub(crate) fn bound(seconds: u64, bytes: u64) -> io::Result<()> {
+    // The first bound ends it with a signal that tells why, the second with one that does not.
+    limit(Resource::Cpu, seconds, seconds + 1)?;
+    limit(Resource::Data, bytes, bytes)
+}
+
+fn limit(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
+    // A limit that is lower already stays.
+    let least = |before: Option<u64>, value: u64| Some(before.map_or(value, |before| before.min(value)));
+    let before = rustix::process::getrlimit(resource);
+    let after = Rlimit { current: least(before.current, current), maximum: least(before.maximum, maximum) };
+    Ok(setrlimit(resource, after)?)
+}
+
+/// How a child ended, in words that follow its name: "was killed by signal 9".
+#[must_use]
+pub fn ending(status: ExitStatus) -> String {
+    let Some(number) = status.signal() else {
+        return match status.code() {
+            Some(0) => "ended before it was done".into(),
+            Some(101) => "panicked".into(),
+            Some(code) => format!("ended by itself with exit code {code}"),
+            None => "ended".into(),
+        };
+    };
+    let named = |signal: Signal| Some(signal) == Signal::from_named_raw(number);
+    let names = [
+        (Signal::KILL, "was killed", "SIGKILL"),
+        (Signal::TERM, "was told to end", "SIGTERM"),
+        (Signal::ABORT, "aborted", "SIGABRT"),
+        (Signal::SEGV, "crashed", "SIGSEGV"),
+        (Signal::BUS, "crashed", "SIGBUS"),
+        (Signal::ILL, "crashed", "SIGILL"),
+        (Signal::XCPU, "used up its processor time", "SIGXCPU"),
+    ];
+    match names.iter().find(|(signal, ..)| named(*signal)) {
+        Some((_, how, name)) => format!("{how} (signal {number}, {name})"),
+        None => format!("was ended by signal {number}"),
+    }
+}
+
+/// The last words of a child: reads its standard error to the end and keeps the tail.
+pub struct LastWords {
+    tail: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+}
+
+impl LastWords {
+    /// Begins to read.
+    #[must_use]
+    pub fn of(mut errors: impl Read + Send + 'static) -> Self {
+        let tail = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&tail);
+        let reader = std::thread::spawn(move || {
+            let mut chunk = [0; 1024];
+            while let Ok(count @ 1..) = errors.read(&mut chunk) {
+                let mut tail = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                tail.extend(chunk.iter().take(count));
+                let surplus = tail.len().saturating_sub(TAIL);
+                tail.drain(..surplus);
+            }
+        });
+        Self { tail, reader }
+    }
+
+    /// The last line that says something, safe to show; call it when the child has ended.
+    #[must_use]
+    pub fn line(self) -> Option<String> {
+        // Whoever holds the other end of the pipe may outlive the child, so the reader is not waited for long.
+        for _ in 0..50 {
+            if self.reader.is_finished() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&tail);
+        let telling = |line: &&str| !line.trim().is_empty() && !line.starts_with("note:");
+        text.lines().rev().find(telling).map(|line| printable(line.trim(), MESSAGE_BYTES))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Program {
+        Program::at("/bin/sh").with("-c").with(script)
+    }
+
+    #[test]
+    fn a_child_sees_no_variable_that_is_not_on_the_list() {
+        let child = shell("env").start().unwrap();
+        let told = child.wait_with_output().unwrap().stdout;
+        let names = String::from_utf8(told).unwrap();
+        let foreign = |line: &&str| {
+            let name = line.split('=').next().unwrap_or_default();
+            !ENVIRONMENT.contains(&name) && !["PWD", "SHLVL", "_", "OLDPWD"].contains(&name)
+        };
+
+        assert!(names.contains("PATH="), "{names}");
+        // Cargo sets a dozen of its own for a test.
+        assert_eq!(names.lines().find(foreign), None);
+    }
+
+    #[test]
+    fn a_signal_is_told_by_number_and_name() {
+        let status = shell("kill -KILL $$").start().unwrap().wait().unwrap();
+        assert_eq!(ending(status), "was killed (signal 9, SIGKILL)");
+
+        let status = shell("exit 7").start().unwrap().wait().unwrap();
+        assert_eq!(ending(status), "ended by itself with exit code 7");
+    }
+
+    #[test]
+    fn the_last_words_are_the_last_line_and_cannot_move_a_terminal() {
+        let mut child = shell("echo first >&2; printf 'it \\033[2J died\\n' >&2").start().unwrap();
+        let words = LastWords::of(child.stderr.take().unwrap());
+        child.wait().unwrap();
+
+        assert_eq!(words.line().unwrap(), "it \\u{1b}[2J died");
+    }
+}

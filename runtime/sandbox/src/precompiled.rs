@@ -1,0 +1,32 @@
+//! Code that this program compiled before, made runnable again: the one unsafe step of the sandbox.
+//!
+//! Loading code is as powerful as running it, so it must be this program's own. `cache` and `compile` see to
+//! that; bytes of a package never come here.
+#![expect(unsafe_code, reason = "the engine cannot tell whether bytes are code that it made itself")]
+
+use wasmtime::component::Component;
+
+/// Code that an engine of this program made, and that nobody else could change since.
+///
+/// Made in two places only: from an entry of the private cache whose digest holds, and from the pipe of a child
+/// of this program that compiled it.
+pub(crate) struct Trusted(Vec<u8>);
+
+impl Trusted {
+    /// Takes the caller's word that the bytes are this program's own code.
+    pub(crate) fn own(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    /// The code.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Makes it runnable. Code of another version, processor or set of settings is an error.
+    pub(crate) fn load(&self, engine: &wasmtime::Engine) -> wasmtime::Result<Component> {
+        // SAFETY: by the promise of `Trusted` these bytes came out of `Engine::precompile_component` or
+        // `Component::serialize` of this program, unchanged; the engine itself checks version and settings.
+        unsafe { Component::deserialize(engine, &self.0) }
+    }
+}
