@@ -10,6 +10,7 @@ pub mod explain;
 pub mod fused;
 pub mod ops;
 pub mod optimizer;
+pub mod pace;
 pub mod parameters;
 pub mod random;
 pub mod schedule;

@@ -6,6 +6,7 @@
 //! method to its component.
 
 mod artifact;
+mod bench;
 mod card;
 mod checkpoint;
 pub mod configuration;
@@ -28,6 +29,7 @@ mod verification;
 mod worker;
 
 pub use artifact::Written;
+pub use bench::{BenchSettings, Measured, bench};
 pub use configuration::RunSettings;
 pub use error::Error;
 pub use evaluation::{Evaluation, EvaluationSettings, Figure, evaluate};

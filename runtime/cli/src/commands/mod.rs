@@ -1,5 +1,6 @@
 //! The commands, one file each: arguments, then a few calls.
 
+mod bench;
 mod build;
 mod chat;
 mod check;
@@ -55,6 +56,8 @@ pub(crate) enum Command {
     Inspect(inspect::Inspect),
     /// Whether a finished run is what its lock says, and with `--replay` ends in the same bits
     Verify(verify::Verify),
+    /// How fast this machine trains, scores and writes, beside what its plain products reach
+    Bench(bench::Bench),
     /// A component from a method folder
     Build(build::Build),
     /// Is this machine ready
@@ -82,6 +85,7 @@ impl Command {
             Self::Check(command) => command.run(terminal, global),
             Self::Inspect(command) => command.run(terminal),
             Self::Verify(command) => command.run(terminal, global),
+            Self::Bench(command) => command.run(terminal, global),
             Self::Build(command) => command.run(terminal),
             Self::Doctor(command) => command.run(terminal),
             Self::Merge(command) => command.run(terminal, global),

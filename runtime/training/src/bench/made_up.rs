@@ -1,0 +1,74 @@
+//! Records that nobody wrote: rows of seeded random tokens, as long as asked for, every token a target.
+
+use tunebox_compute::random::Stream;
+use tunebox_model::chat::Encoded;
+use tunebox_sandbox::Question;
+
+use crate::data::{Dataset, Example, Report, Shape};
+
+/// How many records there are, and how long.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sizes {
+    /// Records.
+    pub(super) records: usize,
+    /// Tokens of each row; of a prompt, half of it.
+    pub(super) sequence: usize,
+    /// Ids are below this.
+    pub(super) vocabulary: usize,
+}
+
+/// A data set of one shape; `None` for shapes whose records are not rows of equal length.
+pub(super) fn dataset(shape: Shape, sizes: Sizes) -> Option<Dataset> {
+    let (rows, length, learned) = match shape {
+        Shape::Messages | Shape::PromptCompletion | Shape::Text => (1, sizes.sequence, true),
+        // The second side of an unpaired record is made of the first.
+        Shape::Unpaired => (1, sizes.sequence, true),
+        Shape::Preference => (2, sizes.sequence, true),
+        Shape::Prompts => (1, sizes.sequence / 2, false),
+        Shape::Instructions | Shape::Contrast => return None,
+    };
+    let mut stream = Stream::new(1, "bench");
+    let vocabulary = sizes.vocabulary.max(1) as u64;
+    let mut row = || {
+        let ids: Vec<u32> = (0..length.max(1)).map(|_| (stream.next_u64() % vocabulary) as u32).collect();
+        let targets = (0..ids.len()).map(|at| learned && at > 0).collect();
+        Encoded { ids, targets, merged: false }
+    };
+    let examples: Vec<Example> = (0..sizes.records)
+        .map(|number| Example {
+            sides: (0..rows).map(|_| row()).collect(),
+            columns: [("label".to_owned(), (number % 2) as f32)]
+                .into_iter()
+                .filter(|_| shape == Shape::Unpaired)
+                .collect(),
+            question: (shape == Shape::Prompts).then(Question::default),
+            line: number as u64 + 1,
+        })
+        .collect();
+    let report = Report {
+        lines: examples.len() as u64,
+        tokens: examples.iter().map(Example::tokens).sum(),
+        targets: examples.iter().map(Example::targets).sum(),
+        longest: length,
+        length: sizes.sequence,
+        ..Report::default()
+    };
+    let name = "made up".to_owned();
+    Some(Dataset { name, shape, examples, report, digest: String::new(), token_digest: String::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_as_long_as_asked_for_and_the_same_every_time() {
+        let sizes = Sizes { records: 3, sequence: 8, vocabulary: 5 };
+        let made = dataset(Shape::Preference, sizes).unwrap();
+        assert_eq!((made.report.tokens, made.report.targets), (48, 42));
+        assert!(made.examples.iter().flat_map(|one| &one.sides).flat_map(|side| &side.ids).all(|id| *id < 5));
+        assert_eq!(made.examples, dataset(Shape::Preference, sizes).unwrap().examples);
+        assert_eq!(dataset(Shape::Prompts, sizes).unwrap().report.longest, 4);
+        assert!(dataset(Shape::Contrast, sizes).is_none());
+    }
+}
