@@ -79,10 +79,11 @@ impl Place {
         fs::read(self.path("runs").join(run).join(file)).unwrap()
     }
 
-    /// The lines of a run's metrics.
+    /// The lines of a run's metrics, without what it used of its limits.
     pub(crate) fn metrics(&self, run: &str) -> Vec<Map<String, Value>> {
         let text = String::from_utf8(self.bytes(run, "metrics.jsonl")).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        let rows = text.lines().map(|line| serde_json::from_str::<Map<String, Value>>(line).unwrap());
+        rows.filter(|row| !row.contains_key("used")).collect()
     }
 }
 
