@@ -91,7 +91,7 @@ limits! {
     /// Tables of the component together.
     tables: usize = 16, "tables", Count, 0 to 1_000;
     /// Instances of the component's parts.
-    instances: usize = 64, "instances", Count, 1 to 10_000;
+    instances: usize = 64, "instances", Count, 1 to 256;
     /// Live handles of all kinds.
     handles: u32 = 16_384, "handles", Count, 16 to 10_000_000;
     /// Bytes of tensors that a method holds, taps and graphs included.
