@@ -167,6 +167,23 @@ fn a_run_in_a_worker_says_and_leaves_what_it_does_without_one() {
 }
 
 #[test]
+fn a_run_of_a_stranger_is_replayed_in_a_worker_to_the_same_bits_wherever_it_first_ran() {
+    let place = Place::new();
+    for (name, more) in [("guarded", [].as_slice()), ("trusted", &["--in-process"])] {
+        place.done(name, more);
+        let run = format!("runs/{name}");
+        let mut replay = place.tunebox(&["verify", &run, "--replay"]).spawn().unwrap();
+        worker(&mut replay);
+        let output = replay.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        assert!(said(&output).contains("every bit of the artifact"), "{}", said(&output));
+    }
+    std::fs::copy(Path::new(ROOT).join("methods/orpo/orpo.wasm"), place.path("stranger.wasm")).unwrap();
+    let output = place.tunebox(&["verify", "runs/guarded", "--replay"]).output().unwrap();
+    assert!(!output.status.success(), "another method under the same name is another run");
+}
+
+#[test]
 fn a_worker_that_is_killed_in_a_step_or_in_a_checkpoint_leaves_a_run_that_resumes_exactly() {
     let place = Place::new();
     place.done("whole", &[]);
