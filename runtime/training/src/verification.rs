@@ -246,7 +246,7 @@ mod tests {
             found: found.into(),
         };
         let wanted =
-            [of("model.sha256", "a", "b"), of("model.adapter", "x", "absent"), of("verifier.0.sha256", "absent", "c")];
+            [of("model.adapter", "x", "absent"), of("model.sha256", "a", "b"), of("verifier.0.sha256", "absent", "c")];
         assert_eq!(differences, wanted);
     }
 

@@ -54,7 +54,7 @@ pub(crate) enum Command {
     Check(check::Check),
     /// What a method is and what it may do, without running it
     Inspect(inspect::Inspect),
-    /// Whether a finished run is what its lock says, and with `--replay` ends in the same bits
+    /// Whether a finished run is what its lock says; `--replay` runs it again
     Verify(verify::Verify),
     /// How fast this machine trains, scores and writes, beside what its plain products reach
     Bench(bench::Bench),
