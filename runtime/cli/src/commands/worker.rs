@@ -72,6 +72,8 @@ fn told_apart() -> io::Result<std::fs::File> {
 
 /// Compiles the component that comes in on stdin.
 pub(super) fn compile() -> Outcome {
+    // The terminal's Ctrl-C comes here as well; what it means is for the parent to say.
+    ctrlc::set_handler(|| {}).map_err(|error| lost(&error))?;
     compile_for_parent().map_err(|error| lost(&error))?;
     Ok(Ending::Done)
 }
