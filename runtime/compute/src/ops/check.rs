@@ -123,7 +123,8 @@ pub(super) fn finite(value: f64, role: &str) -> Result<()> {
 pub(super) fn indices(index: &Tensor, bound: usize) -> Result<Tensor> {
     exactly(index, DType::U32, "the index")?;
     let index = index.detach().contiguous()?;
-    let largest = index.flatten_all()?.max(0)?.to_scalar::<u32>()?;
+    // A new shape has strides of its own: a lone entry that was repeated keeps a stride of 0, which candle divides by.
+    let largest = index.reshape(index.elem_count())?.max(0)?.to_scalar::<u32>()?;
     if (largest as usize) < bound {
         return Ok(index);
     }

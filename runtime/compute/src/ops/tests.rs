@@ -216,3 +216,13 @@ fn the_logarithm_of_one_more_than_a_number_near_the_largest_is_finite() {
     let wanted = [87.834_7_f32, 88.722_84, -std::f32::consts::LN_2, 1e-30];
     assert!(found.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() <= 1e-3), "{found:?}");
 }
+
+#[test]
+fn an_index_that_was_expanded_from_a_scalar_is_an_index() {
+    let mut budget = ledger();
+    let x = Tensor::new(&[1.5_f32], &Device::Cpu).unwrap();
+    let place = Tensor::new(0_u32, &Device::Cpu).unwrap();
+    let index = ops::expand(&place, &[1]).unwrap().tensor;
+    assert_eq!(numbers(&ops::gather(&mut budget, &x, 0, &index).unwrap().tensor), [1.5]);
+    assert_eq!(numbers(&ops::segment_sum(&mut budget, &x, &index, 2).unwrap().tensor), [1.5, 0.]);
+}
