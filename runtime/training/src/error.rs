@@ -237,6 +237,9 @@ impl Explain for Error {
                 "set these back; or start a new run that continues the adapter: `--set model.adapter=CHECKPOINT`"
                     .into(),
             ),
+            Self::Damaged { path, .. } if path.ends_with(crate::lock::FILE) => {
+                Some("put back the `run.lock` that the run wrote; what it recorded is known from nowhere else".into())
+            }
             Self::Damaged { .. } => Some("remove that checkpoint; the one before it can be resumed".into()),
             Self::ModelLacks { hint, .. } => Some(hint.clone()),
             Self::NoSample => Some("name a model, data and a method: `--model PATH --data FILE --method lora`".into()),
