@@ -33,7 +33,7 @@ pub struct CompileLimits {
 
 impl Default for CompileLimits {
     fn default() -> Self {
-        Self { seconds: 30.0, bytes: 2 << 30 }
+        Self { seconds: 8.0, bytes: 2 << 30 }
     }
 }
 

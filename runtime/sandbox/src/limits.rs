@@ -79,7 +79,7 @@ limits! {
     /// Seconds that one host operation may last before the run says so; it is not ended, and the next one is allowed.
     operation_seconds: f64 = 3_600.0, "operation-seconds", Seconds, 0 to 31_536_000;
     /// Seconds that compiling the component may take, if it is not built in.
-    compile_seconds: f64 = 30.0, "compile-seconds", Seconds, 0 to 86_400;
+    compile_seconds: f64 = 8.0, "compile-seconds", Seconds, 0 to 86_400;
     /// Bytes of memory that compiling it may take.
     compile_memory: u64 = 2 << 30, "compile-memory", Bytes, 67_108_864 to 1_099_511_627_776_u64;
     /// Bytes of linear memory, all memories of the component together.

@@ -34,6 +34,9 @@ pub(crate) struct Bench {
     /// Sets a key of the run, as in `verifier.0.use=text`, which methods that let the model write need
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Measure a method or verifier that is not built in as well, inside this process; for those you trust
+    #[arg(long)]
+    in_process: bool,
 }
 
 impl Bench {
@@ -48,6 +51,7 @@ impl Bench {
             device: self.device.clone(),
             set: self.set.clone(),
             offline: global.offline,
+            in_process: self.in_process,
         };
         let measured = bench(&settings, &mut |what| terminal.say("Timing", what))?;
         self.show(terminal, &measured);

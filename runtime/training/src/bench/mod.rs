@@ -48,6 +48,8 @@ pub struct BenchSettings {
     pub set: Vec<String>,
     /// Never ask the network for a model.
     pub offline: bool,
+    /// Measure a method that is not built in as well: it runs in this process.
+    pub in_process: bool,
 }
 
 /// What was measured. Rates are of useful tokens; the median of the timed steps counts.
@@ -103,6 +105,9 @@ pub fn bench(settings: &BenchSettings, tell: &mut dyn FnMut(&str)) -> Result<Mea
         None => Sample::embedded().ok_or(Error::NoSample)?.unpack(place.path())?.join("model").display().to_string(),
     };
     let run_settings = run_settings(settings, &model, place.path())?;
+    if !settings.in_process && !run_settings.is_all_built_in() {
+        return Err(not_built_in(&run_settings));
+    }
     tell("training steps");
     let mut timer = Timer::default();
     let sizes =
@@ -150,6 +155,13 @@ pub fn bench(settings: &BenchSettings, tell: &mut dyn FnMut(&str)) -> Result<Mea
         compile_seconds,
         cached_seconds,
     })
+}
+
+/// A worker would be timed with the pipe to it, so strangers are not measured unasked.
+fn not_built_in(settings: &RunSettings) -> Error {
+    let what = "a benchmark runs in this process, and what is not built in belongs into a worker".to_owned();
+    let hint = "`--in-process` measures it here, if you trust it".to_owned();
+    settings.wrong("method.use", Half::Value, Problem::Conflict { what, hint })
 }
 
 /// The run file of a benchmark, as it would be written by hand.
