@@ -4,7 +4,14 @@
 //! that does the work. Nothing here may panic, loop without bound, or trust a number of the method.
 #![cfg_attr(
     not(test),
-    deny(clippy::panic, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::unreachable, clippy::todo)
+    deny(
+        clippy::panic,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::unreachable,
+        clippy::todo
+    )
 )]
 
 mod data;
