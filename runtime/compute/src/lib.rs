@@ -12,6 +12,7 @@ pub mod ops;
 pub mod optimizer;
 pub mod pace;
 pub mod parameters;
+pub mod printable;
 pub mod random;
 pub mod schedule;
 

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use tunebox_compute::printable::{acts, printable as shown};
 
 use crate::settings::fits;
 use crate::{Error, section};
@@ -191,7 +192,7 @@ pub(crate) fn parse(text: &[u8]) -> Result<Manifest, Error> {
         return Err(Error::manifest(format!("it has {} bytes, {MOST_BYTES} fit", text.len())));
     }
     let mut manifest: Manifest =
-        serde_json::from_slice(text).map_err(|error| Error::manifest(escaped(&error.to_string())))?;
+        serde_json::from_slice(text).map_err(|error| Error::manifest(shown(&error.to_string(), LONGEST_TEXT)))?;
     check(&manifest)?;
     for setting in &mut manifest.settings {
         setting.default = default(setting)?;
@@ -274,25 +275,6 @@ fn printable(text: &str) -> Result<(), Error> {
         }
         None => Ok(()),
     }
-}
-
-/// Whether a character does something beside being seen: moves the cursor, turns the direction of writing, hides.
-fn acts(character: char) -> bool {
-    character.is_control()
-        || matches!(
-            character,
-            '\u{ad}' | '\u{061c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-                | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
-        )
-}
-
-/// Text of the reader of JSON, which may quote the manifest, made safe to show.
-fn escaped(text: &str) -> String {
-    let mut shown = String::new();
-    for character in text.chars().take(LONGEST_TEXT) {
-        if acts(character) { shown.extend(character.escape_unicode()) } else { shown.push(character) }
-    }
-    shown
 }
 
 #[cfg(test)]

@@ -38,7 +38,6 @@ mod limits;
 mod memory;
 mod meters;
 mod precompiled;
-mod printable;
 mod purse;
 mod quiet;
 mod refusal;
@@ -49,6 +48,9 @@ mod state;
 mod usage;
 mod verifier;
 mod written;
+
+// The modules here call it by this name.
+use tunebox_compute::printable;
 
 pub use admission::{admit, imports};
 pub use batch::{Batch, Question};

@@ -95,18 +95,16 @@ fn show(terminal: Terminal, verification: &Verification) -> usize {
             "artifact": artifact, "inputs": inputs, "surroundings": surroundings,
         }));
     }
-    for (verb, list) in [("Artifact", artifact), ("Inputs", inputs), ("Around", surroundings)] {
+    let files: Vec<&str> = artifact.iter().map(|one| one.what.as_str()).collect();
+    let files = format!(": {}", files.join(", "));
+    for (verb, list, names) in
+        [("Artifact", artifact, files.as_str()), ("Inputs", inputs, ""), ("Around", surroundings, "")]
+    {
         let same = list.iter().filter(|one| one.same()).count();
-        terminal.say(verb, format!("{same} of {} as recorded{}", list.len(), names(verb, list)));
+        terminal.say(verb, format!("{same} of {} as recorded{names}", list.len()));
         differing(terminal, list);
     }
     changed
-}
-
-/// The names of an artifact's files, which are few.
-fn names(verb: &str, list: &[Comparison]) -> String {
-    let names: Vec<&str> = list.iter().map(|one| one.what.as_str()).collect();
-    if verb == "Artifact" { format!(": {}", names.join(", ")) } else { String::new() }
 }
 
 fn differing(terminal: Terminal, list: &[Comparison]) {

@@ -1,10 +1,11 @@
-//! Text from a method, made safe to show.
+//! Text from a stranger, made safe to show.
 //!
 //! A method's words reach logs, error messages and terminals. Control characters, escape
 //! sequences and characters that turn the direction of writing come out as visible escapes.
 
 /// `text` with every character that could act on a terminal escaped, cut to about `limit` bytes.
-pub(crate) fn printable(text: &str, limit: usize) -> String {
+#[must_use]
+pub fn printable(text: &str, limit: usize) -> String {
     let mut shown = String::with_capacity(text.len().min(limit));
     for character in text.chars() {
         if shown.len() >= limit {
@@ -20,8 +21,9 @@ pub(crate) fn printable(text: &str, limit: usize) -> String {
     shown
 }
 
-/// Whether a character does something beside being seen.
-fn acts(character: char) -> bool {
+/// Whether a character does something beside being seen: moves the cursor, turns the direction of writing, hides.
+#[must_use]
+pub fn acts(character: char) -> bool {
     character.is_control()
         || matches!(
             character,
