@@ -59,7 +59,6 @@ pub struct Verification {
     /// Version, system and device: where they differ, other bits are no surprise.
     pub surroundings: Vec<Comparison>,
     folder: PathBuf,
-    recorded: Table,
     settings: RunSettings,
     place: tempfile::TempDir,
 }
@@ -91,7 +90,7 @@ impl Replay {
 /// A folder that holds no finished run, a lock that cannot be read, and whatever keeps the run from being planned.
 pub fn verify(folder: &Path, offline: bool, compiling: Compiling) -> Result<Verification, Error> {
     let recorded = read_lock(folder)?;
-    let artifact = artifact(folder, &recorded)?;
+    let artifact = beside(recorded_files(folder, &recorded)?, folder)?;
     let around = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     let place = files::temporary_folder(around.parent().unwrap_or(&around), ".replay-")?;
     let mut settings = RunSettings::load(&folder.join(SETTINGS), &overrides(place.path()))?;
@@ -104,7 +103,6 @@ pub fn verify(folder: &Path, offline: bool, compiling: Compiling) -> Result<Veri
         inputs: compare(&recorded, &now, &INPUTS),
         surroundings: compare(&recorded, &now, &SURROUNDINGS),
         folder: folder.to_owned(),
-        recorded,
         settings,
         place,
     })
@@ -123,11 +121,8 @@ impl Verification {
         stop: &AtomicBool,
     ) -> Result<Option<Replay>, Error> {
         let Outcome::Finished(summary) = carry_out(self.settings, worker, observer, stop)? else { return Ok(None) };
-        let mut artifact = Vec::new();
-        for (name, recorded) in recorded_files(&self.folder, &self.recorded)? {
-            let found = digest_of(&summary.folder.join(&name))?;
-            artifact.push(Comparison { what: name, recorded, found });
-        }
+        let recorded = self.artifact.into_iter().map(|file| (file.what, file.recorded)).collect();
+        let artifact = beside(recorded, &summary.folder)?;
         let first_difference = metrics::first_difference(&self.folder, &summary.folder)?;
         drop(self.place);
         Ok(Some(Replay { artifact, first_difference, steps: summary.step, seconds: summary.seconds }))
@@ -160,15 +155,14 @@ fn parse(folder: &Path, text: &str) -> Result<Table, Error> {
     })
 }
 
-/// The files of the artifact, each with its digest as recorded and as it is now.
-fn artifact(folder: &Path, lock: &Table) -> Result<Vec<Comparison>, Error> {
-    let mut found = Vec::new();
-    for (name, recorded) in recorded_files(folder, lock)? {
+/// Files by name and recorded digest, each with its digest in a folder as it is now.
+fn beside(recorded: Vec<(String, String)>, folder: &Path) -> Result<Vec<Comparison>, Error> {
+    let compared = recorded.into_iter().map(|(name, recorded)| {
         let path = folder.join(&name);
-        let now = if path.exists() { digest_of(&path)? } else { "missing".into() };
-        found.push(Comparison { what: name, recorded, found: now });
-    }
-    Ok(found)
+        let found = if path.exists() { tunebox_model::digest(&[path])? } else { "missing".into() };
+        Ok(Comparison { what: name, recorded, found })
+    });
+    compared.collect()
 }
 
 /// Names and digests of the artifact's files. A name that leads out of the folder is none.
@@ -185,10 +179,6 @@ fn recorded_files(folder: &Path, lock: &Table) -> Result<Vec<(String, String)>, 
         path: folder.join(lock::FILE),
         what: "an entry of `artifact` has no name or no digest".into(),
     })
-}
-
-fn digest_of(path: &Path) -> Result<String, Error> {
-    Ok(tunebox_model::digest(&[path.to_owned()])?)
 }
 
 /// The leaves of some keys, in the order of the lock; `absent` where one side lacks it.
