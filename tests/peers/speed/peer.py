@@ -1,0 +1,69 @@
+"""What every peer's process starts with and ends with: the adapted model, and its line of JSON.
+
+Only peers import this file: it loads PyTorch.
+"""
+import json, os, time
+os.environ["HF_HUB_OFFLINE"] = "1"
+import peft, torch, transformers
+
+transformers.utils.logging.disable_progress_bar()
+
+# The products of a block; what `all-linear` means to tunebox.
+PLACES = [f"{name}_proj" for name in ("q", "k", "v", "o", "gate", "up", "down")]
+RANK = 16
+RATE = 1e-4
+
+
+def lora(rank=RANK):
+    return peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=PLACES, task_type="CAUSAL_LM")
+
+
+def base(folder, dtype=torch.float32):
+    """The model with SDPA attention, as transformers chooses by itself where it can."""
+    torch.manual_seed(0)
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+
+
+def adapted(folder, rank=RANK):
+    """The model in f32 with adapters on all seven products of a block, ready to train."""
+    return peft.get_peft_model(base(folder), lora(rank)).train()
+
+
+def tokenizer(folder):
+    found = transformers.AutoTokenizer.from_pretrained(folder)
+    if found.pad_token_id is None:
+        found.pad_token = found.eos_token
+    return found
+
+
+class Learner:
+    """AdamW on what is trainable, gradients clipped at 1."""
+
+    def __init__(self, model):
+        self.trained = [weight for weight in model.parameters() if weight.requires_grad]
+        self.optimizer = torch.optim.AdamW(self.trained, lr=RATE)
+
+    def learn(self, loss):
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.trained, 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.item()
+
+
+def timed(steps):
+    """The seconds of each call, in order."""
+    seconds = []
+    for step in steps:
+        begun = time.perf_counter()
+        step()
+        seconds.append(time.perf_counter() - begun)
+    return seconds
+
+
+def say(**figures):
+    """The peer's one line. Its process's peak memory is read by who started it."""
+    modules = [torch, transformers, peft]
+    versions = {module.__name__: module.__version__ for module in modules}
+    versions |= figures.pop("versions", {})
+    print(json.dumps({**figures, "threads": torch.get_num_threads(), "versions": versions}))

@@ -1,0 +1,42 @@
+"""DPO steps over pairs by a plain loop of PyTorch + PEFT, in f32 on the CPU.
+
+Usage: preference_loop.py MODEL PAIRS.jsonl [--batch 4]
+As people write it: chosen and rejected rows padded together in one pass, the reference by the same pass with the adapter
+disabled. One pass over the pairs, shuffled. Prints the seconds of every step but the first.
+"""
+import argparse, json
+import torch
+import peer
+from conversations import IGNORED, batches, padded, row
+
+p = argparse.ArgumentParser()
+p.add_argument("model"); p.add_argument("records"); p.add_argument("--batch", type=int, default=4)
+a = p.parse_args()
+BETA = 0.1
+
+tokenizer = peer.tokenizer(a.model)
+records = [json.loads(line) for line in open(a.records)]
+pairs = [tuple(row(tokenizer, record["prompt"], record[side]) for side in ("chosen", "rejected")) for record in records]
+model = peer.adapted(a.model)
+learner = peer.Learner(model)
+
+
+def logprobs(ids, mask, labels):
+    """The answers' log-probabilities `[rows]`."""
+    logits = model(input_ids=ids, attention_mask=mask).logits[:, :-1]
+    wanted = labels[:, 1:]
+    costs = torch.nn.functional.cross_entropy(logits.flatten(0, 1), wanted.flatten(), ignore_index=IGNORED, reduction="none")
+    return -costs.view_as(wanted).sum(1)
+
+
+def step(batch):
+    given = padded([chosen for chosen, _ in batch] + [rejected for _, rejected in batch], tokenizer.pad_token_id)
+    with torch.no_grad(), model.disable_adapter():
+        reference = logprobs(*given)
+    gains = logprobs(*given) - reference
+    chosen, rejected = gains.chunk(2)
+    learner.learn(-torch.nn.functional.logsigmoid(BETA * (chosen - rejected)).mean())
+
+
+seconds = peer.timed(lambda batch=batch: step(batch) for batch in batches(pairs, a.batch))
+peer.say(seconds=seconds[1:], batch=a.batch)

@@ -1,0 +1,53 @@
+"""The data file: every question with its rows, every row with the measurements of each side, pair by pair."""
+import json, os, statistics
+
+import machine
+
+SCHEMA = 1
+
+
+class Row:
+    """One setting of a question. `sides` has a list of measurements each, in the order of the pairs."""
+
+    def __init__(self, model, setting, unit):
+        self.data = {"model": model, "setting": setting, "unit": unit, "sides": {}}
+
+    def add(self, side, measurement):
+        self.data["sides"].setdefault(side, []).append(measurement)
+        figures = ", ".join(f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in measurement.items())
+        print(f"  {self.data['model']}, {self.data['setting']}: {side}: {figures}", flush=True)
+
+    def middle(self, side, key):
+        """The median of a side, where all its measurements have the figure."""
+        found = [one.get(key) for one in self.data["sides"][side]]
+        return None if None in found else statistics.median(found)
+
+    def line(self):
+        """What a person reads: each side's median, and how it stands to tunebox."""
+        ours = self.middle("tunebox", "rate")
+        parts = [f"tunebox {ours:.4g} {self.data['unit']}"]
+        for side in self.data["sides"]:
+            theirs = self.middle(side, "rate")
+            if side != "tunebox":
+                parts.append(f"{side} out of memory" if theirs is None else f"{side} {theirs:.4g} ({ours / theirs:.2f} ×)")
+        return f"{self.data['model']}, {self.data['setting']}: " + ", ".join(parts)
+
+
+class Report:
+    """The rows of one question."""
+
+    def __init__(self, question, versions):
+        self.question, self.versions, self.rows = question, versions, []
+
+    def row(self, model, setting, unit):
+        self.rows.append(Row(model, setting, unit))
+        return self.rows[-1]
+
+    def merge(self, path):
+        """Puts this question into the file and leaves the others as they are."""
+        found = json.load(open(path)) if os.path.exists(path) else {"schema": SCHEMA, "questions": {}}
+        found["questions"][self.question] = {"machine": machine.note(), "versions": self.versions, "rows": [row.data for row in self.rows]}
+        with open(path + ".new", "w") as file:
+            json.dump(found, file, indent=1, ensure_ascii=False, sort_keys=True)
+            file.write("\n")
+        os.replace(path + ".new", path)

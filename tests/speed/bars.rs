@@ -1,0 +1,57 @@
+//! The picture of speed and memory: a bar for each comparison, beside the line where both sides are alike.
+
+use super::drawing::Drawing;
+use super::results::Comparison;
+use super::table::{figure, gibibytes};
+
+const WIDTH: f64 = 860.0;
+const TOP: f64 = 40.0;
+const ROW: f64 = 40.0;
+const BAR: f64 = 16.0;
+/// Where the bars of speed begin, and how long the longest is.
+const SPEED: (f64, f64) = (300.0, 250.0);
+/// Where the bars of memory begin, and how long the peer's is.
+const MEMORY: (f64, f64) = (625.0, 120.0);
+
+/// The picture of all comparisons.
+pub(crate) fn picture(compared: &[Comparison]) -> String {
+    let height = TOP + ROW * compared.len() as f64 + 22.0;
+    let mut drawing = Drawing::new(WIDTH, height);
+    let most = compared.iter().map(Comparison::speed).fold(1.0, f64::max);
+    let pixels = SPEED.1 / most;
+    drawing.words(SPEED.0, 18.0, "head", "times as fast");
+    drawing.words(MEMORY.0, 18.0, "head", "share of the peer's memory");
+    for (number, one) in compared.iter().enumerate() {
+        let top = TOP + ROW * number as f64;
+        label(&mut drawing, top, one);
+        speed(&mut drawing, top, pixels, one);
+        memory(&mut drawing, top, one);
+    }
+    let even = SPEED.0 + pixels;
+    let bottom = TOP + ROW * compared.len() as f64;
+    drawing.line((even, TOP - 10.0), (even, bottom - 6.0), "rule");
+    drawing.words(even, bottom + 9.0, "quiet middle", "as fast as the peer");
+    drawing.finish("Speed and memory of tunebox beside its fastest peers")
+}
+
+fn label(drawing: &mut Drawing, top: f64, one: &Comparison) {
+    drawing.words(0.0, top + 8.0, "", &format!("{}, {}", one.work, one.setting));
+    drawing.words(0.0, top + 23.0, "quiet", &format!("{}, beside {}", one.model, one.peer));
+}
+
+fn speed(drawing: &mut Drawing, top: f64, pixels: f64, one: &Comparison) {
+    let long = pixels * one.speed();
+    drawing.bar(SPEED.0, top, (long, BAR), "ours");
+    drawing.words(SPEED.0 + long + 6.0, top + 12.5, "head", &format!("{:.2} ×", one.speed()));
+    let rates = format!("{} to {} {}", figure(one.ours.rate), figure(one.theirs.rate), one.unit);
+    drawing.words(SPEED.0, top + BAR + 11.0, "quiet", &rates);
+}
+
+/// The peer's memory is the track; where ours is more, the bar ends at the track's end and the figure tells.
+fn memory(drawing: &mut Drawing, top: f64, one: &Comparison) {
+    drawing.bar(MEMORY.0, top, (MEMORY.1, BAR), "track");
+    drawing.bar(MEMORY.0, top, (MEMORY.1 * one.memory().min(1.0), BAR), "ours");
+    drawing.words(MEMORY.0 + MEMORY.1 + 6.0, top + 12.5, "head", &format!("{:.2} ×", one.memory()));
+    let sizes = format!("{} of {} GiB", gibibytes(one.ours.peak_bytes), gibibytes(one.theirs.peak_bytes));
+    drawing.words(MEMORY.0, top + BAR + 11.0, "quiet", &sizes);
+}

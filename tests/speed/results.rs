@@ -1,0 +1,145 @@
+//! The measurements of `tests/peers/results.json`: medians of each side, and the peer that each row is compared with.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+/// What tunebox is called among the sides of a row.
+pub(crate) const OURS: &str = "tunebox";
+
+/// A peer of its own kind: it computes in the file's quantised numbers, so it is shown beside the others.
+const QUANTISED: &str = "llama.cpp";
+
+/// Questions whose rows are compared, in the order of the table, and what the table calls their work.
+const COMPARED: &[(&str, &str)] = &[
+    ("dense", "LoRA, every token a label"),
+    ("records", "LoRA, chat records"),
+    ("preference", "DPO, pairs of answers"),
+    ("grpo", "GRPO"),
+    ("decode", "Writing from a GGUF file"),
+];
+
+/// The data file.
+pub(crate) struct Results(Value);
+
+/// One setting of a question, with every measurement of each side.
+pub(crate) struct Row<'a>(&'a Value);
+
+/// What one side reached: medians over the pairs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Reached {
+    /// In the row's unit, more is better.
+    pub(crate) rate: f64,
+    /// The most memory that the process held.
+    pub(crate) peak_bytes: f64,
+}
+
+/// tunebox beside a peer.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Comparison {
+    pub(crate) work: &'static str,
+    pub(crate) setting: String,
+    pub(crate) model: String,
+    pub(crate) unit: String,
+    pub(crate) peer: String,
+    pub(crate) ours: Reached,
+    pub(crate) theirs: Reached,
+}
+
+impl Comparison {
+    /// How many times as fast tunebox is.
+    pub(crate) fn speed(&self) -> f64 {
+        self.ours.rate / self.theirs.rate
+    }
+
+    /// What share of the peer's memory tunebox holds.
+    pub(crate) fn memory(&self) -> f64 {
+        self.ours.peak_bytes / self.theirs.peak_bytes
+    }
+}
+
+impl Results {
+    /// Reads the text of the file.
+    pub(crate) fn parse(text: &str) -> Self {
+        Self(serde_json::from_str(text).unwrap())
+    }
+
+    /// The rows of a question; none where it has not been answered.
+    pub(crate) fn rows(&self, question: &str) -> Vec<Row<'_>> {
+        let rows = self.0["questions"][question]["rows"].as_array();
+        rows.into_iter().flatten().map(Row).collect()
+    }
+
+    /// Every row beside its fastest peer, and once more beside the quantised one where that was measured.
+    pub(crate) fn comparisons(&self) -> Vec<Comparison> {
+        let of = |(question, work): &(&str, &'static str)| -> Vec<Comparison> {
+            self.rows(question).iter().flat_map(|row| row.comparisons(work)).collect()
+        };
+        COMPARED.iter().flat_map(of).collect()
+    }
+
+    /// A part of every question's notes, each different one once.
+    pub(crate) fn notes(&self, say: impl Fn(&Value) -> String) -> Vec<String> {
+        let questions = self.0["questions"].as_object().unwrap();
+        questions.values().map(say).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Every text in the file.
+    pub(crate) fn texts(&self) -> Vec<&str> {
+        fn walk<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+            match value {
+                Value::String(text) => found.push(text),
+                Value::Array(items) => items.iter().for_each(|item| walk(item, found)),
+                Value::Object(fields) => fields.values().for_each(|field| walk(field, found)),
+                _ => {}
+            }
+        }
+        let mut found = Vec::new();
+        walk(&self.0, &mut found);
+        found
+    }
+}
+
+impl Row<'_> {
+    /// A word of the row: `model`, `setting` or `unit`.
+    pub(crate) fn word(&self, key: &str) -> String {
+        self.0[key].as_str().unwrap().to_owned()
+    }
+
+    /// The sides that were measured.
+    pub(crate) fn sides(&self) -> Vec<&str> {
+        self.0["sides"].as_object().unwrap().keys().map(String::as_str).collect()
+    }
+
+    /// The median of a figure; `None` where a pair does not have it.
+    pub(crate) fn middle(&self, side: &str, key: &str) -> Option<f64> {
+        let measured = self.0["sides"][side].as_array()?;
+        let mut found = measured.iter().map(|one| one[key].as_f64()).collect::<Option<Vec<f64>>>()?;
+        found.sort_by(f64::total_cmp);
+        let half = found.len() / 2;
+        match found.len() {
+            0 => None,
+            count if count % 2 == 1 => Some(found[half]),
+            _ => Some(f64::midpoint(found[half - 1], found[half])),
+        }
+    }
+
+    /// What a side reached.
+    pub(crate) fn reached(&self, side: &str) -> Option<Reached> {
+        Some(Reached { rate: self.middle(side, "rate")?, peak_bytes: self.middle(side, "peak_bytes")? })
+    }
+
+    fn comparisons(&self, work: &'static str) -> Vec<Comparison> {
+        let Some(ours) = self.reached(OURS) else { return Vec::new() };
+        let beside = |peer: &str| {
+            let [setting, model, unit] = ["setting", "model", "unit"].map(|key| self.word(key));
+            let theirs = self.reached(peer)?;
+            Some(Comparison { work, setting, model, unit, peer: peer.to_owned(), ours, theirs })
+        };
+        let peers = self.sides().into_iter().filter(|side| *side != OURS);
+        let (quantised, plain): (Vec<_>, Vec<_>) = peers.partition(|side| *side == QUANTISED);
+        let rated = plain.into_iter().filter_map(|side| Some((side, self.reached(side)?.rate)));
+        let fastest = rated.max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(side, _)| side);
+        fastest.into_iter().chain(quantised).filter_map(beside).collect()
+    }
+}
