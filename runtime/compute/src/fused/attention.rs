@@ -1,7 +1,9 @@
 //! Causal attention over packed sequences: exact, in tiles, without a score matrix of sequence × sequence.
 //!
 //! Forward with a running softmax (Milakov & Gimelshein 2018; Dao et al. 2022), per tile of queries and per
-//! key-value head. The gradients are in `attention/backward.rs`, the step of generation in `attention/cached.rs`.
+//! key-value head. Tiles and blocks of keys begin at fixed positions and every product is a steady one, so a token's
+//! result has the same bits whether what it goes on from is shared with others or not, whatever stands beside it.
+//! The gradients are in `attention/backward.rs`, the step of generation in `attention/cached.rs`.
 
 mod backward;
 mod cached;
@@ -15,7 +17,7 @@ use super::host::{self, Floats};
 use super::lanes::{exp, exp_in_place, largest, tanh, wide};
 use super::product::{Matrix, Tile, steps};
 use super::scratch;
-use super::segments::Segments;
+use super::segments::{Segments, Stretch};
 use crate::error::{Error, Result};
 
 pub use backward::attention_backward;
@@ -117,6 +119,38 @@ impl<'a> Layer<'a> {
         Matrix::strided(&source[start..], rows.len(), self.shape.head_dim, stride)
     }
 
+    /// Keys or values of one head at some positions of a path: where they lie, if they lie side by side, else copied
+    /// into `spare` with zeros past the end of the path.
+    fn seen(
+        &self,
+        source: &'a [f32],
+        path: &[Stretch],
+        positions: &Range<usize>,
+        kv_head: usize,
+        spare: &'a mut [f32],
+    ) -> Matrix<'a> {
+        let within = |stretch: &&Stretch| {
+            let covered = stretch.positions();
+            covered.start <= positions.start && positions.end <= covered.end
+        };
+        if let Some(stretch) = path.iter().find(within) {
+            return self.head(source, stretch.rows_of(positions), kv_head);
+        }
+        let (dim, stride) = (self.shape.head_dim, self.shape.kv_heads * self.shape.head_dim);
+        let spare = &mut spare[..positions.len() * dim];
+        let mut filled = 0;
+        for stretch in path {
+            let covered = stretch.positions();
+            let (start, end) = (covered.start.max(positions.start), covered.end.min(positions.end));
+            for row in if start < end { stretch.rows_of(&(start..end)) } else { 0..0 } {
+                spare[filled..filled + dim].copy_from_slice(&source[row * stride + kv_head * dim..][..dim]);
+                filled += dim;
+            }
+        }
+        spare[filled..].fill(0.0);
+        Matrix::packed(spare, positions.len(), dim)
+    }
+
     /// Copies what a group of query heads has in some rows; the result has a row for every token and head.
     fn gather(&self, source: &[f32], rows: Range<usize>, kv_head: usize, into: &mut [f32]) {
         let (width, stride) = (self.shape.group_features(), self.shape.heads * self.shape.head_dim);
@@ -126,7 +160,22 @@ impl<'a> Layer<'a> {
     }
 }
 
-/// Attention of every token to itself and to what came before it in its sequence.
+/// Cuts positions where a multiple of `size` lies between two of them.
+fn aligned(positions: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> {
+    let end_of = move |start: usize| ((start / size + 1) * size).min(positions.end);
+    let first = (positions.start < positions.end).then_some(positions.start);
+    std::iter::successors(first, move |start| Some(end_of(*start)).filter(|next| *next < positions.end))
+        .map(move |start| start..end_of(start))
+}
+
+/// One tile of queries: its rows, its positions, and all that its sequence sees.
+struct Place<'a> {
+    rows: Range<usize>,
+    positions: Range<usize>,
+    path: &'a [Stretch],
+}
+
+/// Attention of every token to itself and to what came before it in its sequence and in those that this goes on from.
 ///
 /// `q` is `[tokens, heads · head_dim]`, `k` and `v` are `[tokens, kv_heads · head_dim]`, all f32. Returns the output,
 /// shaped like `q`, and the log Σ exp of the scores, `[tokens, heads]`, which the gradients need.
@@ -142,16 +191,21 @@ pub fn attention(
     let layer = Layer { shape, q: queries.slice(), k: keys.slice(), v: values.slice() };
     let (tokens, features) = (segments.tokens(), shape.heads * shape.head_dim);
     let (mut out, mut sums) = (vec![0.0; tokens * features], vec![0.0; tokens * shape.heads]);
-    let places: Vec<(Range<usize>, Range<usize>)> = segments
-        .ranges()
-        .flat_map(|range| steps(0..range.len(), shape.tile_tokens()).map(move |tile| (range.clone(), tile)))
+    let paths: Vec<Vec<Stretch>> = (0..segments.count()).map(|number| segments.path(number)).collect();
+    let places: Vec<Place<'_>> = paths
+        .iter()
+        .enumerate()
+        .flat_map(|(number, path)| {
+            let own = segments.own(number);
+            let tiles = aligned(own.positions(), shape.tile_tokens());
+            tiles.map(move |positions| Place { rows: own.rows_of(&positions), positions, path })
+        })
         .collect();
-    let heights = || places.iter().map(|(_, tile)| tile.len());
+    let heights = || places.iter().map(|place| place.rows.len());
     let outs = Tile::whole(&mut out, tokens, features).cut(heights(), shape.group_features());
     let logs = Tile::whole(&mut sums, tokens, shape.heads).cut(heights(), shape.group());
     outs.into_par_iter().zip(logs).enumerate().with_max_len(1).for_each(|(task, (mut out, mut log))| {
-        let (segment, tile) = &places[task / shape.kv_heads];
-        forward(layer, segment, tile, task % shape.kv_heads, &mut out, &mut log);
+        forward(layer, &places[task / shape.kv_heads], task % shape.kv_heads, &mut out, &mut log);
     });
     Ok((host::tensor(out, &[tokens, features])?, host::tensor(sums, &[tokens, shape.heads])?))
 }
@@ -164,31 +218,29 @@ struct Running {
 }
 
 /// One tile of queries of one key-value head.
-fn forward(
-    layer: Layer<'_>,
-    segment: &Range<usize>,
-    tile: &Range<usize>,
-    kv_head: usize,
-    out: &mut Tile<'_>,
-    log: &mut Tile<'_>,
-) {
+///
+/// Every block of keys ends where a whole tile would end, whatever the sequence still has: the rows past its end are
+/// seen by nobody, and the products have the same shape wherever the tile was cut.
+fn forward(layer: Layer<'_>, place: &Place<'_>, kv_head: usize, out: &mut Tile<'_>, log: &mut Tile<'_>) {
     let shape = layer.shape;
     let (group, dim, width) = (shape.group(), shape.head_dim, shape.group_features());
-    let rows = tile.len() * group;
-    scratch::with(rows * (2 * dim + KEYS), |buffer| {
+    let rows = place.rows.len() * group;
+    let (start, whole) = (place.positions.start, shape.tile_tokens());
+    let (first, end) = (shape.first_key(start) / KEYS * KEYS, (start / whole + 1) * whole);
+    scratch::with(rows * (2 * dim + KEYS) + KEYS * dim, |buffer| {
         let (queries, rest) = buffer.split_at_mut(rows * dim);
-        let (sums, scores) = rest.split_at_mut(rows * dim);
-        layer.gather(layer.q, segment.start + tile.start..segment.start + tile.end, kv_head, queries);
+        let (sums, rest) = rest.split_at_mut(rows * dim);
+        let (scores, spare) = rest.split_at_mut(rows * KEYS);
+        layer.gather(layer.q, place.rows.clone(), kv_head, queries);
         sums.fill(0.0);
         let mut running = vec![Running { largest: f32::NEG_INFINITY, sum: 0.0 }; rows];
-        for keys in steps(shape.first_key(tile.start)..tile.end, KEYS) {
+        for keys in steps(first..end, KEYS) {
             let scores = &mut scores[..rows * keys.len()];
-            let absolute = segment.start + keys.start..segment.start + keys.end;
             let left = Matrix::packed(queries, rows, dim);
-            let right = layer.head(layer.k, absolute.clone(), kv_head).transposed();
-            Tile::whole(scores, rows, keys.len()).multiply(false, shape.factor(), left, right);
+            let right = layer.seen(layer.k, place.path, &keys, kv_head, spare).transposed();
+            Tile::whole(scores, rows, keys.len()).multiply_steadily(false, shape.factor(), left, right);
             for (row, scores) in scores.chunks_exact_mut(keys.len()).enumerate() {
-                let visible = shape.visible(tile.start + row / group, &keys);
+                let visible = shape.visible(start + row / group, &keys);
                 let sums = &mut sums[row * dim..][..dim];
                 wide(
                     #[inline(always)]
@@ -196,7 +248,8 @@ fn forward(
                 );
             }
             let left = Matrix::packed(scores, rows, keys.len());
-            Tile::whole(sums, rows, dim).multiply(true, 1.0, left, layer.head(layer.v, absolute, kv_head));
+            let right = layer.seen(layer.v, place.path, &keys, kv_head, spare);
+            Tile::whole(sums, rows, dim).multiply_steadily(true, 1.0, left, right);
         }
         for (token, sums) in sums.chunks_exact(width).enumerate() {
             let states = &running[token * group..][..group];

@@ -1,27 +1,87 @@
-//! Sequences of unequal length, packed one after another without padding.
+//! Sequences of unequal length, packed one after another without padding; some may go on from others.
 
 use std::ops::Range;
 
 use crate::error::{Error, Result};
 
-/// Where each sequence of a packed batch begins and ends. A token sees only its own sequence.
+/// Where each sequence of a packed batch begins and ends, and which one it goes on from.
+///
+/// A token sees its own sequence up to itself and all of those that this goes on from: tokens that several rows
+/// begin with are there once, and each row's own tokens go on from them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segments {
     /// Cumulative starts; the last is the number of tokens.
     starts: Vec<usize>,
+    /// The sequence that each one goes on from.
+    parents: Vec<Option<usize>>,
+    /// The position of each one's first token: the tokens that it goes on from.
+    offsets: Vec<usize>,
+    /// The end of the rows of each one and of all that go on from it.
+    reaches: Vec<usize>,
+}
+
+/// A stretch of tokens that lie side by side, by position and by row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stretch {
+    /// The position of the first.
+    pub(super) first: usize,
+    pub(super) rows: Range<usize>,
+}
+
+impl Stretch {
+    /// The positions covered.
+    pub(super) fn positions(&self) -> Range<usize> {
+        self.first..self.first + self.rows.len()
+    }
+
+    /// The rows of some of its positions.
+    pub(super) fn rows_of(&self, positions: &Range<usize>) -> Range<usize> {
+        self.rows.start + positions.start - self.first..self.rows.start + positions.end - self.first
+    }
 }
 
 impl Segments {
-    /// Sequences of these lengths, in order. A length may be 0.
+    /// Sequences of these lengths, in order, none of which goes on from another. A length may be 0.
     #[must_use]
     pub fn new(lengths: &[usize]) -> Self {
-        let mut starts = vec![0];
-        let mut end = 0;
-        for length in lengths {
-            end += length;
-            starts.push(end);
+        let mut segments = Self { starts: vec![0], parents: Vec::new(), offsets: Vec::new(), reaches: Vec::new() };
+        lengths.iter().for_each(|length| segments.push(*length, None));
+        segments
+    }
+
+    /// Sequences of these lengths, each with the number of the one that it goes on from.
+    ///
+    /// # Errors
+    /// When those that go on from a sequence do not follow it before any other begins.
+    pub fn branching(pieces: &[(usize, Option<usize>)]) -> Result<Self> {
+        let mut segments = Self::new(&[]);
+        for (number, (length, parent)) in pieces.iter().enumerate() {
+            if parent.is_some_and(|parent| !segments.line(number.checked_sub(1)).any(|one| one == parent)) {
+                return Err(Error::argument(format!("sequence {number} does not follow the one that it goes on from")));
+            }
+            segments.push(*length, *parent);
         }
-        Self { starts }
+        Ok(segments)
+    }
+
+    fn push(&mut self, length: usize, parent: Option<usize>) {
+        let end = self.tokens() + length;
+        let offset = parent.map_or(0, |parent| self.offsets[parent] + self.length(parent));
+        self.starts.push(end);
+        self.parents.push(parent);
+        self.offsets.push(offset);
+        self.reaches.push(end);
+        let line: Vec<usize> = self.line(parent).collect();
+        line.into_iter().for_each(|one| self.reaches[one] = end);
+    }
+
+    /// A sequence, the one that it goes on from, and so on.
+    fn line(&self, from: Option<usize>) -> impl Iterator<Item = usize> {
+        std::iter::successors(from, |one| self.parents[*one])
+    }
+
+    fn length(&self, number: usize) -> usize {
+        self.starts[number + 1] - self.starts[number]
     }
 
     /// The number of sequences.
@@ -36,22 +96,40 @@ impl Segments {
         self.starts.last().copied().unwrap_or(0)
     }
 
-    /// The rows that each sequence covers.
+    /// The rows that each sequence covers, without those that it goes on from.
     pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> {
         self.starts.windows(2).map(|pair| pair[0]..pair[1])
     }
 
-    /// The position of each token in its sequence, from 0.
+    /// The position of each token: in its sequence, from 0, or after those that this goes on from.
     ///
     /// # Errors
     /// A sequence of 2³² tokens or more.
     pub fn positions(&self) -> Result<Vec<u32>> {
         let mut positions = Vec::with_capacity(self.tokens());
-        for range in self.ranges() {
-            let length = u32::try_from(range.len()).map_err(|_| Error::argument("a sequence is too long"))?;
-            positions.extend(0..length);
+        for (range, offset) in self.ranges().zip(&self.offsets) {
+            let number = |position| u32::try_from(position).map_err(|_| Error::argument("a sequence is too long"));
+            positions.extend(number(*offset)?..number(offset + range.len())?);
         }
         Ok(positions)
+    }
+
+    /// The tokens of a sequence without those that it goes on from.
+    pub(super) fn own(&self, number: usize) -> Stretch {
+        Stretch { first: self.offsets[number], rows: self.starts[number]..self.starts[number + 1] }
+    }
+
+    /// All tokens that the last one of a sequence sees, in the order of their positions.
+    pub(super) fn path(&self, number: usize) -> Vec<Stretch> {
+        let mut path: Vec<Stretch> = self.line(Some(number)).map(|one| self.own(one)).collect();
+        path.reverse();
+        path
+    }
+
+    /// The tokens of a sequence, then those of each that goes on from it; their rows lie side by side.
+    pub(super) fn family(&self, number: usize) -> impl Iterator<Item = Stretch> {
+        let reach = self.reaches[number];
+        (number..self.count()).take_while(move |one| self.starts[*one] < reach).map(|one| self.own(one))
     }
 }
 
@@ -65,5 +143,26 @@ mod tests {
         assert_eq!((segments.count(), segments.tokens()), (3, 5));
         assert_eq!(segments.ranges().collect::<Vec<_>>(), [0..2, 2..2, 2..5]);
         assert_eq!(segments.positions().unwrap(), [0, 1, 0, 1, 2]);
+    }
+
+    #[test]
+    fn positions_go_on_where_a_sequence_goes_on_from_another() {
+        let segments = Segments::branching(&[(2, None), (3, Some(0)), (1, Some(1)), (2, Some(0)), (1, None)]).unwrap();
+        assert_eq!(segments.positions().unwrap(), [0, 1, 2, 3, 4, 5, 2, 3, 0]);
+        let rows = |stretches: Vec<Stretch>| stretches.into_iter().map(|one| one.rows).collect::<Vec<_>>();
+        assert_eq!(rows(segments.path(2)), [0..2, 2..5, 5..6]);
+        assert_eq!(rows(segments.path(3)), [0..2, 6..8]);
+        assert_eq!(rows(segments.family(0).collect()), [0..2, 2..5, 5..6, 6..8]);
+        assert_eq!(rows(segments.family(1).collect()), [2..5, 5..6]);
+        assert_eq!(rows(segments.family(4).collect()), [8..9]);
+    }
+
+    #[test]
+    fn a_sequence_that_does_not_follow_what_it_goes_on_from_is_refused() {
+        for pieces in
+            [&[(1, Some(0))][..], &[(1, None), (1, None), (1, Some(0))], &[(1, None), (1, Some(2)), (1, None)]]
+        {
+            assert!(Segments::branching(pieces).is_err(), "{pieces:?}");
+        }
     }
 }

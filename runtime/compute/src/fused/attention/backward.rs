@@ -1,7 +1,8 @@
 //! The gradients of attention, with the weights computed again from the scores and their log Σ exp.
 //!
-//! A task has a sequence, a key-value head and a block of keys, whose gradients it alone sums. Queries that see
-//! several blocks get a part from each; the parts are added in the order of the blocks.
+//! A task has a sequence, a key-value head and a block of keys, whose gradients it alone sums: over its own queries
+//! and over those of all sequences that go on from it. Queries that see several blocks get a part from each; the
+//! parts are added in the order of the blocks.
 
 use std::ops::Range;
 
@@ -15,10 +16,14 @@ use crate::fused::lanes::{dot, exp, tanh, wide};
 use crate::fused::linear::plus;
 use crate::fused::product::{Matrix, Tile, steps};
 use crate::fused::scratch;
-use crate::fused::segments::Segments;
+use crate::fused::segments::{Segments, Stretch};
 
 /// Keys of a task.
 const BLOCK: usize = 512;
+/// Parts of dq wait to be added until they hold so many numbers: their memory stays linear in a sequence's length.
+const WAITING: usize = 1 << 23;
+/// Rows of dq that are added up in one task.
+const SUM_ROWS: usize = 64;
 
 /// What comes back from the layers above, and what the forward pass left.
 #[derive(Clone, Copy)]
@@ -28,18 +33,20 @@ struct Above<'a> {
     lse: &'a [f32],
 }
 
-/// What one task works on; keys are counted from the start of the sequence.
+/// What one task works on.
 struct Task {
-    segment: Range<usize>,
     kv_head: usize,
-    keys: Range<usize>,
+    /// The positions of its keys, and their rows.
+    keys: Stretch,
+    /// The queries that may see any of the keys: those of its own sequence first. Their rows lie side by side.
+    queries: Vec<Stretch>,
 }
 
 impl Task {
-    /// The queries that see any of the keys, counted from the start of the sequence.
-    fn queries(&self, shape: &AttentionShape) -> Range<usize> {
-        let end = shape.window.map_or(usize::MAX, |window| self.keys.end - 1 + window).min(self.segment.len());
-        self.keys.start..end
+    /// The rows of all its queries.
+    fn rows(&self) -> Range<usize> {
+        let ends = self.queries.first().zip(self.queries.last());
+        ends.map_or(0..0, |(first, last)| first.rows.start..last.rows.end)
     }
 }
 
@@ -67,94 +74,133 @@ pub fn attention_backward(
     let tasks = tasks(segments, shape);
     let (tokens, width) = (segments.tokens(), shape.kv_heads * shape.head_dim);
     let (mut dk, mut dv) = (vec![0.0; tokens * width], vec![0.0; tokens * width]);
-    let heights = || tasks.iter().step_by(shape.kv_heads).map(|task| task.keys.len());
-    let dks = Tile::whole(&mut dk, tokens, width).cut(heights(), shape.head_dim);
-    let dvs = Tile::whole(&mut dv, tokens, width).cut(heights(), shape.head_dim);
-    let parts: Vec<Vec<f32>> = tasks
-        .par_iter()
-        .zip(dks)
-        .zip(dvs)
-        .with_max_len(1)
-        .map(|((task, mut dk), mut dv)| block(layer, above, task, &mut dk, &mut dv))
-        .collect();
-    let dq = gather_parts(&tasks, &parts, segments, shape);
+    let mut dq = vec![0.0; tokens * shape.heads * shape.head_dim];
+    let heights = || tasks.iter().step_by(shape.kv_heads).map(|task| task.keys.rows.len());
+    let mut dks = Tile::whole(&mut dk, tokens, width).cut(heights(), shape.head_dim).into_iter();
+    let mut dvs = Tile::whole(&mut dv, tokens, width).cut(heights(), shape.head_dim).into_iter();
+    for tasks in portions(&tasks, shape) {
+        let tiles: Vec<_> = dks.by_ref().zip(dvs.by_ref()).take(tasks.len()).collect();
+        let parts: Vec<Vec<f32>> = tasks
+            .par_iter()
+            .zip(tiles)
+            .with_max_len(1)
+            .map(|(task, (mut dk, mut dv))| block(layer, above, task, &mut dk, &mut dv))
+            .collect();
+        add_parts(tasks, &parts, Tile::whole(&mut dq, tokens, shape.heads * shape.head_dim), shape);
+    }
     Ok((host::tensor(dq, q.dims())?, host::tensor(dk, k.dims())?, host::tensor(dv, v.dims())?))
 }
 
 /// All tasks, in the order of rows first and of heads second.
 fn tasks(segments: &Segments, shape: &AttentionShape) -> Vec<Task> {
     let mut tasks = Vec::new();
-    for segment in segments.ranges() {
-        for keys in steps(0..segment.len(), BLOCK) {
+    for number in 0..segments.count() {
+        let own = segments.own(number);
+        for positions in steps(own.positions(), BLOCK) {
+            let keys = Stretch { first: positions.start, rows: own.rows_of(&positions) };
             let all = 0..shape.kv_heads;
-            tasks.extend(all.map(|kv_head| Task { segment: segment.clone(), kv_head, keys: keys.clone() }));
+            tasks.extend(all.map(|kv_head| Task {
+                kv_head,
+                keys: keys.clone(),
+                queries: queries(segments, number, &positions, shape),
+            }));
         }
     }
     tasks
 }
 
-/// Adds the parts of dq in the order of the key blocks.
-fn gather_parts(tasks: &[Task], parts: &[Vec<f32>], segments: &Segments, shape: &AttentionShape) -> Vec<f32> {
-    let (tokens, width) = (segments.tokens(), shape.group_features());
-    let mut dq = vec![0.0; tokens * shape.heads * shape.head_dim];
-    let lengths = segments.ranges().map(|range| range.len()).filter(|length| *length > 0);
-    let tiles = Tile::whole(&mut dq, tokens, shape.kv_heads * width).cut(lengths, width);
-    let starts = segments.ranges().filter(|range| !range.is_empty()).map(|range| range.start);
-    let places: Vec<(usize, usize)> =
-        starts.flat_map(|start| (0..shape.kv_heads).map(move |head| (start, head))).collect();
-    tiles.into_par_iter().zip(places).for_each(|(mut tile, (start, kv_head))| {
-        let mine = tasks.iter().zip(parts).filter(|(task, _)| task.segment.start == start && task.kv_head == kv_head);
-        for (task, part) in mine {
-            for (row, part) in task.queries(shape).zip(part.chunks_exact(width)) {
-                plus(tile.row(row), part);
+/// The queries that may see some keys of a sequence.
+fn queries(segments: &Segments, number: usize, keys: &Range<usize>, shape: &AttentionShape) -> Vec<Stretch> {
+    let end = shape.window.map_or(usize::MAX, |window| keys.end - 1 + window);
+    let mut found: Vec<Stretch> = segments.family(number).filter(|one| !one.rows.is_empty()).collect();
+    if let [own] = found.as_mut_slice() {
+        let seeing = keys.start..own.positions().end.min(end);
+        *own = Stretch { first: keys.start, rows: own.rows_of(&seeing) };
+    } else if let Some(own) = found.first_mut() {
+        let seeing = keys.start..own.positions().end;
+        *own = Stretch { first: keys.start, rows: own.rows_of(&seeing) };
+    }
+    found
+}
+
+/// Tasks whose parts of dq are in memory together.
+fn portions<'a>(tasks: &'a [Task], shape: &AttentionShape) -> Vec<&'a [Task]> {
+    let (mut portions, mut start, mut waiting) = (Vec::new(), 0, 0);
+    for (number, task) in tasks.iter().enumerate() {
+        waiting += task.rows().len() * shape.group_features();
+        if waiting >= WAITING {
+            portions.push(&tasks[start..=number]);
+            (start, waiting) = (number + 1, 0);
+        }
+    }
+    if start < tasks.len() {
+        portions.push(&tasks[start..]);
+    }
+    portions
+}
+
+/// Adds the parts of dq in the order of their tasks.
+fn add_parts(tasks: &[Task], parts: &[Vec<f32>], dq: Tile<'_>, shape: &AttentionShape) {
+    let width = shape.group_features();
+    dq.grid(SUM_ROWS, width).into_par_iter().for_each(|(rows, columns, mut tile)| {
+        for (task, part) in tasks.iter().zip(parts).filter(|(task, _)| task.kv_head * width == columns.start) {
+            let covered = task.rows();
+            for row in covered.start.max(rows.start)..covered.end.min(rows.end) {
+                plus(tile.row(row - rows.start), &part[(row - covered.start) * width..][..width]);
             }
         }
     });
-    dq
 }
 
 /// One block of keys: fills its dk and dv, returns the part of dq for the queries that see it.
 fn block(layer: Layer<'_>, above: Above<'_>, task: &Task, dk: &mut Tile<'_>, dv: &mut Tile<'_>) -> Vec<f32> {
-    let shape = layer.shape;
-    let queries = task.queries(shape);
-    let mut part = vec![0.0; queries.len() * shape.group_features()];
-    let parts = part.chunks_mut(shape.tile_tokens() * shape.group_features());
-    for (tile, part) in steps(queries, shape.tile_tokens()).zip(parts) {
-        let rows = tile.len() * shape.group();
-        let low = shape.first_key(tile.start).max(task.keys.start);
-        let keys = low..task.keys.end.min(tile.end);
-        if keys.is_empty() {
-            continue;
+    let (shape, width) = (layer.shape, layer.shape.group_features());
+    let rows = task.rows();
+    let mut part = vec![0.0; rows.len() * width];
+    for stretch in &task.queries {
+        for positions in steps(stretch.positions(), shape.tile_tokens()) {
+            let queries = Stretch { first: positions.start, rows: stretch.rows_of(&positions) };
+            let into = &mut part[(queries.rows.start - rows.start) * width..][..positions.len() * width];
+            tile(layer, above, task, &queries, (&mut *dk, &mut *dv, into));
         }
-        let inside = keys.start - task.keys.start..keys.end - task.keys.start;
-        let mut dk = dk.part(inside.clone(), 0..shape.head_dim);
-        let mut dv = dv.part(inside, 0..shape.head_dim);
-        scratch::with(rows * (3 * shape.head_dim + 2 * keys.len()), |buffer| {
-            let [queries, dout, out, weights, slopes] = split(buffer, rows, shape.head_dim, keys.len());
-            let absolute = task.segment.start + tile.start..task.segment.start + tile.end;
-            layer.gather(layer.q, absolute.clone(), task.kv_head, queries);
-            layer.gather(above.dout, absolute.clone(), task.kv_head, dout);
-            layer.gather(above.out, absolute, task.kv_head, out);
-            let keys_matrix = layer.head(layer.k, at(task, &keys), task.kv_head);
-            let queries = Matrix::packed(queries, rows, shape.head_dim);
-            Tile::whole(weights, rows, keys.len()).multiply(false, shape.factor(), queries, keys_matrix.transposed());
-            let seeds = Matrix::packed(dout, rows, shape.head_dim);
-            let values = layer.head(layer.v, at(task, &keys), task.kv_head).transposed();
-            Tile::whole(slopes, rows, keys.len()).multiply(false, 1.0, seeds, values);
-            score_gradients(shape, above.lse, task, &tile, &keys, (weights, slopes), (dout, out));
-            let (weights, slopes) =
-                (Matrix::packed(weights, rows, keys.len()), Matrix::packed(slopes, rows, keys.len()));
-            dv.multiply(true, 1.0, weights.transposed(), seeds);
-            dk.multiply(true, shape.scale, slopes.transposed(), queries);
-            Tile::whole(part, rows, shape.head_dim).multiply(false, shape.scale, slopes, keys_matrix);
-        });
     }
     part
 }
 
-/// The rows of a task's keys in the packed batch.
-fn at(task: &Task, keys: &Range<usize>) -> Range<usize> {
-    task.segment.start + keys.start..task.segment.start + keys.end
+/// One tile of queries of a task: adds to dk and dv, fills its part of dq.
+fn tile(
+    layer: Layer<'_>,
+    above: Above<'_>,
+    task: &Task,
+    tile: &Stretch,
+    (dk, dv, part): (&mut Tile<'_>, &mut Tile<'_>, &mut [f32]),
+) {
+    let (shape, all) = (layer.shape, task.keys.positions());
+    let rows = tile.rows.len() * shape.group();
+    let keys = shape.first_key(tile.first).max(all.start)..all.end.min(tile.positions().end);
+    if keys.is_empty() {
+        return;
+    }
+    let inside = keys.start - all.start..keys.end - all.start;
+    let mut dk = dk.part(inside.clone(), 0..shape.head_dim);
+    let mut dv = dv.part(inside, 0..shape.head_dim);
+    scratch::with(rows * (3 * shape.head_dim + 2 * keys.len()), |buffer| {
+        let [queries, dout, out, weights, slopes] = split(buffer, rows, shape.head_dim, keys.len());
+        layer.gather(layer.q, tile.rows.clone(), task.kv_head, queries);
+        layer.gather(above.dout, tile.rows.clone(), task.kv_head, dout);
+        layer.gather(above.out, tile.rows.clone(), task.kv_head, out);
+        let keys_matrix = layer.head(layer.k, task.keys.rows_of(&keys), task.kv_head);
+        let queries = Matrix::packed(queries, rows, shape.head_dim);
+        Tile::whole(weights, rows, keys.len()).multiply(false, shape.factor(), queries, keys_matrix.transposed());
+        let seeds = Matrix::packed(dout, rows, shape.head_dim);
+        let values = layer.head(layer.v, task.keys.rows_of(&keys), task.kv_head).transposed();
+        Tile::whole(slopes, rows, keys.len()).multiply(false, 1.0, seeds, values);
+        score_gradients(shape, above.lse, task, tile, &keys, (weights, slopes), (dout, out));
+        let (weights, slopes) = (Matrix::packed(weights, rows, keys.len()), Matrix::packed(slopes, rows, keys.len()));
+        dv.multiply(true, 1.0, weights.transposed(), seeds);
+        dk.multiply(true, shape.scale, slopes.transposed(), queries);
+        Tile::whole(part, rows, shape.head_dim).multiply(false, shape.scale, slopes, keys_matrix);
+    });
 }
 
 /// Three buffers of `rows × dim` and two of `rows × keys`.
@@ -172,7 +218,7 @@ fn score_gradients(
     shape: &AttentionShape,
     lse: &[f32],
     task: &Task,
-    tile: &Range<usize>,
+    tile: &Stretch,
     keys: &Range<usize>,
     (weights, slopes): (&mut [f32], &mut [f32]),
     (dout, out): (&[f32], &[f32]),
@@ -180,13 +226,13 @@ fn score_gradients(
     let (group, dim) = (shape.group(), shape.head_dim);
     let rows = weights.chunks_exact_mut(keys.len()).zip(slopes.chunks_exact_mut(keys.len()));
     for (row, (weights, slopes)) in rows.enumerate() {
-        let query = tile.start + row / group;
-        let visible = shape.visible(query, keys);
+        let token = row / group;
+        let visible = shape.visible(tile.first + token, keys);
         for numbers in [&mut *weights, &mut *slopes] {
             numbers[..visible.start].fill(0.0);
             numbers[visible.end..].fill(0.0);
         }
-        let log = lse[(task.segment.start + query) * shape.heads + task.kv_head * group + row % group];
+        let log = lse[(tile.rows.start + token) * shape.heads + task.kv_head * group + row % group];
         let (weights, slopes) = (&mut weights[visible.clone()], &mut slopes[visible]);
         let (dout, out) = (&dout[row * dim..][..dim], &out[row * dim..][..dim]);
         wide(

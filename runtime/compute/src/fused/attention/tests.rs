@@ -2,7 +2,7 @@
 
 use candle_core::{D, DType, Device, Var};
 
-use super::super::twin::{close, gradients, leaf, normal, same_on_two_threads};
+use super::super::twin::{bits, close, gradients, leaf, normal, numbers, same_on_two_threads};
 use super::*;
 
 /// Lengths that no tile divides; the long one spans several tiles of keys and two blocks of the gradients.
@@ -78,6 +78,100 @@ fn output_and_gradients_agree_with_autograd_for_every_shape() {
         close("dq", &dq, &twins[0], 5e-6);
         close("dk", &dk, &twins[1], 5e-6);
         close("dv", &dv, &twins[2], 5e-6);
+    }
+}
+
+/// What rows begin with is there once: a beginning of all, one of the first three within it, and a row of its own.
+/// Lengths that no tile divides, on both sides of a block of keys; one row ends where what it shares ends.
+fn branching() -> Segments {
+    let pieces = [(37, None), (250, Some(0)), (1, Some(1)), (300, Some(1)), (0, Some(1)), (70, Some(0)), (19, None)];
+    Segments::branching(&pieces).unwrap()
+}
+
+/// The rows of the packed batch that each whole sequence is made of.
+fn lines(segments: &Segments) -> Vec<Vec<u32>> {
+    let rows = |number| segments.path(number).into_iter().flat_map(|one| one.rows.start as u32..one.rows.end as u32);
+    [2, 3, 4, 5, 6].into_iter().map(|number| rows(number).collect()).collect()
+}
+
+#[test]
+fn a_shared_beginning_changes_no_bit() {
+    let segments = branching();
+    for shape in shapes().into_iter().chain(wide_shapes()) {
+        let [q, k, v, _] = inputs(&shape, segments.tokens());
+        let (out, lse) = attention(&q, &k, &v, &segments, &shape).unwrap();
+        for line in lines(&segments) {
+            let rows = Tensor::new(line.as_slice(), &Device::Cpu).unwrap();
+            let pick = |x: &Tensor| x.index_select(&rows, 0).unwrap();
+            let alone = attention(&pick(&q), &pick(&k), &pick(&v), &Segments::new(&[line.len()]), &shape).unwrap();
+            assert_eq!(bits(&alone.0), bits(&pick(&out)), "output of {} tokens, {shape:?}", line.len());
+            assert_eq!(bits(&alone.1), bits(&pick(&lse)), "log Σ exp of {} tokens, {shape:?}", line.len());
+        }
+    }
+}
+
+/// Heads as large models have them.
+fn wide_shapes() -> [AttentionShape; 3] {
+    let qwen = AttentionShape { heads: 14, kv_heads: 2, head_dim: 64, scale: 0.125, window: None, soft_cap: None };
+    [
+        qwen,
+        AttentionShape { heads: 4, kv_heads: 1, head_dim: 256, scale: 0.0625, window: Some(100), ..qwen },
+        AttentionShape { heads: 8, kv_heads: 8, head_dim: 128, scale: 0.09, ..qwen },
+    ]
+}
+
+#[test]
+fn gradients_of_a_shared_beginning_are_the_sums_of_all_that_go_on_from_it() {
+    let segments = branching();
+    for shape in shapes() {
+        let [q, k, v, dout] = inputs(&shape, segments.tokens());
+        let (q64, k64, v64) = (leaf(&q), leaf(&k), leaf(&v));
+        let (out, lse) = attention(&q, &k, &v, &segments, &shape).unwrap();
+        // A token counts once for every sequence that it is part of; here all seeds but those of one stand at 0.
+        let mut seen = vec![false; segments.tokens()];
+        let (mut expected, mut seeds) = (Vec::new(), Vec::new());
+        for line in lines(&segments) {
+            let rows = Tensor::new(line.as_slice(), &Device::Cpu).unwrap();
+            let pick = |x: &Tensor| x.index_select(&rows, 0).unwrap();
+            expected.push(twin(&pick(&q64), &pick(&k64), &pick(&v64), &shape).0);
+            let mask: Vec<f32> = line
+                .iter()
+                .map(|row| if std::mem::replace(&mut seen[*row as usize], true) { 0.0 } else { 1.0 })
+                .collect();
+            let mask = Tensor::from_vec(mask, (line.len(), 1), &Device::Cpu).unwrap();
+            seeds.push(pick(&dout).broadcast_mul(&mask).unwrap());
+        }
+        assert!(seen.iter().all(|seen| *seen));
+        let twins =
+            gradients(&Tensor::cat(&expected, 0).unwrap(), &Tensor::cat(&seeds, 0).unwrap(), &[&q64, &k64, &v64]);
+        let (dq, dk, dv) = attention_backward(&dout, &q, &k, &v, &out, &lse, &segments, &shape).unwrap();
+        close("dq", &dq, &twins[0], 5e-6);
+        close("dk", &dk, &twins[1], 5e-6);
+        close("dv", &dv, &twins[2], 5e-6);
+    }
+}
+
+#[test]
+fn gradients_of_a_shared_beginning_agree_with_differences() {
+    let segments = Segments::branching(&[(5, None), (3, Some(0)), (4, Some(0)), (2, Some(2))]).unwrap();
+    let shape = AttentionShape { window: Some(6), soft_cap: Some(2.0), ..shapes()[1] };
+    let [q, k, v, dout] = inputs(&shape, segments.tokens());
+    let (out, lse) = attention(&q, &k, &v, &segments, &shape).unwrap();
+    let (dq, dk, dv) = attention_backward(&dout, &q, &k, &v, &out, &lse, &segments, &shape).unwrap();
+    let loss = |q: &Tensor, k: &Tensor, v: &Tensor| {
+        let out = attention(q, k, v, &segments, &shape).unwrap().0;
+        numbers(&out).iter().zip(numbers(&dout)).map(|(out, seed)| out * seed).sum::<f64>()
+    };
+    for (name, number, gradient) in [("q", 0, &dq), ("k", 1, &dk), ("v", 2, &dv)] {
+        let step = normal(name, gradient.dims());
+        let moved = |by: f64| {
+            let mut all = [q.clone(), k.clone(), v.clone()];
+            all[number] = (&all[number] + (&step * by).unwrap()).unwrap();
+            loss(&all[0], &all[1], &all[2])
+        };
+        let found = (moved(1e-2) - moved(-1e-2)) / 2e-2;
+        let expected: f64 = numbers(gradient).iter().zip(numbers(&step)).map(|(slope, step)| slope * step).sum();
+        assert!((found - expected).abs() < 2e-3 * expected.abs().max(1.0), "d{name}: {found} for {expected}");
     }
 }
 
