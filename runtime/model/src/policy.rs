@@ -48,6 +48,12 @@ pub struct PolicySettings {
     pub recompute: Recompute,
     /// How much of a batch one pass holds.
     pub slice: Slice,
+    /// Bytes of activations that a pass may keep whatever `slice` says: cutting finer spares little memory, and a
+    /// beginning that rows share goes through the model once for every slice.
+    pub free: u64,
+    /// Bytes of activations that all scores may keep together before a batch of more than one slice keeps nothing of a
+    /// further slice: its backward pass then runs the forward pass of that slice again, to the same bits.
+    pub keep: u64,
 }
 
 /// A model under training.
@@ -67,6 +73,8 @@ pub struct Policy {
     generation: u64,
     /// Learning passes since the last update; names their dropout masks.
     passes: AtomicU64,
+    /// What scores keep.
+    kept: slices::Account,
 }
 
 impl Policy {
@@ -107,6 +115,7 @@ impl Policy {
             tables: Tables::default(),
             generation: 0,
             passes: AtomicU64::new(0),
+            kept: slices::Account::default(),
         }
     }
 
@@ -195,7 +204,7 @@ impl Policy {
             }
         };
         let (model, tables) = (&*self.model, &self.tables);
-        Ok(Lens { model, adapter, tables, dropout: None, edits, patches, readers: None })
+        Ok(Lens { model, adapter, tables, dropout: None, edits, patches, readers: None, writing: false })
     }
 
     fn no_snapshot(&self, name: &str) -> Error {

@@ -1,5 +1,8 @@
 //! Rows packed one after another for a pass, and where their targets are.
-//! Rows without a target, and tokens that predict none, never enter the pass.
+//! Rows without a target, and tokens that predict none, never enter the pass; what rows begin with in common enters it
+//! once. Whoever looks for a token of a row among the packed ones asks here.
+
+mod prefixes;
 
 use std::ops::Range;
 
@@ -11,6 +14,7 @@ use super::lens::Lens;
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
 use crate::rows::Rows;
+use prefixes::{Line, Pieces};
 
 /// Packed rows of one pass.
 #[derive(Debug)]
@@ -20,7 +24,7 @@ pub(crate) struct Packing {
     pub(crate) segments: Segments,
     /// The length of the longest packed row.
     pub(crate) longest: usize,
-    /// For each target: the packed token that predicts it.
+    /// For each target: the packed token that predicts it. Rows that share a beginning share the token before their own.
     pub(crate) predictors: Vec<u32>,
     /// For each target: its id.
     pub(crate) targets: Vec<u32>,
@@ -30,39 +34,43 @@ pub(crate) struct Packing {
     answers: Vec<bool>,
 }
 
+/// Where the tokens of rows are among the packed ones.
+pub(crate) struct Spots(Vec<Vec<u32>>);
+
+impl Spots {
+    /// The packed token of a row of the slice, counted from the slice's first.
+    pub(crate) fn of(&self, row: usize, place: usize) -> u32 {
+        self.0[row][place]
+    }
+}
+
 impl Packing {
-    /// Packs the tokens that the targets of a slice of rows depend on.
+    /// Packs the tokens that the targets of a slice of rows depend on; `share` says whether common beginnings may be
+    /// packed once, which they must not where tokens of different rows are to meet different dropout masks.
     ///
     /// # Errors
     /// When a token is not in the vocabulary, or a row is longer than the model can be asked for.
-    pub(crate) fn new(rows: &Rows, slice: Range<usize>, configuration: &Configuration) -> Result<Self> {
-        let width = rows.width();
-        let mut packing = Self::empty();
-        let mut lengths = Vec::new();
-        for row in slice {
+    pub(crate) fn new(rows: &Rows, slice: Range<usize>, share: bool, configuration: &Configuration) -> Result<Self> {
+        let mut lengths = Vec::with_capacity(slice.len());
+        for row in slice.clone() {
             let (ids, marks) = (&rows.ids[row], &rows.targets[row]);
             check_ids(row, ids, marks.len(), configuration)?;
-            let Some(last) = marks.iter().rposition(|mark| *mark).filter(|last| *last > 0) else {
-                continue;
-            };
-            let start = packing.ids.len();
-            packing.ids.extend_from_slice(&ids[..last]);
-            packing.positions.extend(0..last as u32);
-            packing.answers.extend_from_slice(&marks[..last]);
-            lengths.push(last);
-            for at in (1..=last).filter(|at| marks[*at]) {
-                packing.predictors.push((start + at - 1) as u32);
-                packing.targets.push(ids[at]);
+            lengths.push(needed(marks));
+        }
+        let (mut packing, spots) = Self::pack(rows, slice.clone(), &lengths, share)?;
+        let width = rows.width();
+        for (number, (row, last)) in slice.zip(lengths).enumerate() {
+            for at in (1..=last).filter(|at| rows.targets[row].get(*at) == Some(&true)) {
+                packing.predictors.push(spots.of(number, at - 1));
+                packing.targets.push(rows.ids[row][at]);
                 packing.places.push(row * width + at);
             }
         }
-        packing.longest = lengths.iter().copied().max().unwrap_or(0);
-        packing.segments = Segments::new(&lengths);
         Ok(packing)
     }
 
     /// Packs the beginnings of a slice of rows, each up to a length, for passes that read activations instead of
-    /// scoring targets; the predictors are the last packed token of each row.
+    /// scoring targets; the predictors are the last token of each row. The spots say where each token went.
     ///
     /// # Errors
     /// When a token is not in the vocabulary, or a length is 0 or past the end of its row.
@@ -71,35 +79,63 @@ impl Packing {
         slice: Range<usize>,
         lengths: &[usize],
         configuration: &Configuration,
-    ) -> Result<Self> {
-        let mut packing = Self::empty();
-        for (row, length) in slice.zip(lengths) {
+    ) -> Result<(Self, Spots)> {
+        for (row, length) in slice.clone().zip(lengths) {
             let (ids, marks) = (&rows.ids[row], &rows.targets[row]);
             check_ids(row, ids, marks.len(), configuration)?;
             if *length == 0 || *length > ids.len() {
                 return Err(Error::Argument(format!("row `{row}` has `{}` tokens, not `{length}`", ids.len())));
             }
-            packing.ids.extend_from_slice(&ids[..*length]);
-            packing.positions.extend(0..*length as u32);
-            packing.answers.extend_from_slice(&marks[..*length]);
-            packing.predictors.push((packing.ids.len() - 1) as u32);
         }
-        packing.longest = lengths.iter().copied().max().unwrap_or(0);
-        packing.segments = Segments::new(lengths);
-        Ok(packing)
+        let (mut packing, spots) = Self::pack(rows, slice, lengths, true)?;
+        packing.predictors = lengths.iter().enumerate().map(|(number, length)| spots.of(number, length - 1)).collect();
+        Ok((packing, spots))
     }
 
-    fn empty() -> Self {
-        Self {
-            ids: Vec::new(),
-            positions: Vec::new(),
-            segments: Segments::new(&[]),
-            longest: 0,
+    /// The first tokens of each row of a slice, without targets yet.
+    fn pack(rows: &Rows, slice: Range<usize>, lengths: &[usize], share: bool) -> Result<(Self, Spots)> {
+        let cut = |(row, length): (usize, &usize)| Line {
+            ids: &rows.ids[row][..*length],
+            marks: &rows.targets[row][..*length],
+        };
+        let lines: Vec<Line<'_>> = slice.zip(lengths).map(cut).collect();
+        let Pieces { pieces, ends } = if share { Pieces::shared(&lines) } else { Pieces::apart(&lines) };
+        let sizes: Vec<(usize, Option<usize>)> =
+            pieces.iter().map(|piece| (piece.tokens.len(), piece.parent)).collect();
+        let segments = Segments::branching(&sizes)?;
+        let cut = |piece: &prefixes::Piece| &lines[piece.line].ids[piece.tokens.clone()];
+        let ids = pieces.iter().flat_map(cut).copied().collect();
+        let cut = |piece: &prefixes::Piece| &lines[piece.line].marks[piece.tokens.clone()];
+        let answers = pieces.iter().flat_map(cut).copied().collect();
+        let starts: Vec<usize> = segments.ranges().map(|range| range.start).collect();
+        let spots = ends.iter().zip(lengths).map(|(end, length)| {
+            let mut spots = vec![0; *length];
+            for number in std::iter::successors(*end, |number| pieces[*number].parent) {
+                let start = starts[number] as u32;
+                spots[pieces[number].tokens.clone()].iter_mut().zip(start..).for_each(|(spot, at)| *spot = at);
+            }
+            spots
+        });
+        let spots = Spots(spots.collect());
+        let packing = Self {
+            ids,
+            positions: segments.positions()?,
+            segments,
+            longest: lengths.iter().copied().max().unwrap_or(0),
             predictors: Vec::new(),
             targets: Vec::new(),
             places: Vec::new(),
-            answers: Vec::new(),
-        }
+            answers,
+        };
+        Ok((packing, spots))
+    }
+
+    /// By how many tokens a row adds to a pass that has some rows already, if common beginnings are shared.
+    pub(crate) fn added(rows: &Rows, before: Range<usize>, row: usize, share: bool) -> usize {
+        let line = |row: usize| Line { ids: &rows.ids[row], marks: &rows.targets[row] };
+        let own = line(row);
+        let common = before.filter(|_| share).map(|other| own.common(&line(other), 0)).max().unwrap_or(0);
+        own.ids.len() - common
     }
 
     /// Which packed tokens belong to answers, for patches that ask.
@@ -150,8 +186,13 @@ impl Packing {
     }
 
     fn covers_all(&self) -> bool {
-        self.predictors.len() == self.ids.len()
+        self.predictors.len() == self.ids.len() && self.predictors.iter().zip(0_u32..).all(|(token, at)| *token == at)
     }
+}
+
+/// The tokens of a row that its targets depend on.
+fn needed(marks: &[bool]) -> usize {
+    marks.iter().rposition(|mark| *mark).unwrap_or(0)
 }
 
 fn check_ids(row: usize, ids: &[u32], marks: usize, configuration: &Configuration) -> Result<()> {

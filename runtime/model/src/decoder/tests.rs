@@ -6,5 +6,6 @@ mod golden;
 mod gradients;
 mod passes;
 mod patches;
+mod sharing;
 mod slices;
 mod twin;

@@ -20,30 +20,37 @@ impl Policy {
     pub fn backward(&self, scored: &mut Scored, seeds: &Seeds) -> Result<()> {
         self.check(scored, seeds)?;
         let seeds = SeedValues::read(seeds, &scored.rows)?;
-        if let Some(pass) = scored.pass.take() {
-            let Some(seeds) = seeds.of(&pass.packing) else { return Ok(()) };
-            let patches = &scored.patches;
-            let lens = Lens { dropout: scored.dropout, patches, ..self.lens(&scored.view)? };
-            return self.walk(&lens, &Head::new(&lens, scored.temperature, scored.asked)?, pass, &seeds);
-        }
+        let kept = std::mem::take(&mut scored.passes);
         if self.adapter.trainable() == 0 {
             return Ok(());
         }
-        for (slice, number) in self.settings.slice.cut(&scored.rows).into_iter().zip(0_u64..) {
-            let packing = Packing::new(&scored.rows, slice, &self.model.configuration)?;
-            // Without a target, or without a seed that is not 0, there is nothing to walk back.
-            let Some(seeds) = seeds.of(&packing) else { continue };
+        let configuration = &self.model.configuration;
+        let share = self.shares_beginnings(&scored.view, scored.dropout.is_some());
+        let slices = self.settings.cut(&scored.rows, share, configuration);
+        let kept = kept.into_iter().chain(std::iter::repeat_with(|| None));
+        for ((slice, number), kept) in slices.into_iter().zip(0_u64..).zip(kept) {
             let (dropout, patches) = (slice_dropout(scored.dropout, number), &scored.patches);
             let lens = Lens { dropout, patches, ..self.lens(&scored.view)? };
             let head = Head::new(&lens, scored.temperature, scored.asked)?;
-            let pass = self.pass(&lens, &head, packing)?;
+            let pass = match kept {
+                Some(pass) => pass,
+                None => {
+                    let packing = Packing::new(&scored.rows, slice, share, configuration)?;
+                    // Without a target, or without a seed that is not 0, there is nothing to walk back.
+                    if seeds.of(&packing).is_none() {
+                        continue;
+                    }
+                    self.pass(&lens, &head, packing)?
+                }
+            };
+            let Some(seeds) = seeds.of(&pass.packing) else { continue };
             self.walk(&lens, &head, pass, &seeds)?;
         }
         Ok(())
     }
 
     fn walk(&self, lens: &Lens<'_>, head: &Head, pass: Pass, seeds: &SeedValues) -> Result<()> {
-        let Pass { packing, blocks, head: kept } = pass;
+        let Pass { packing, blocks, head: kept, entry: _entry } = pass;
         let gradients = self.adapter.parameters();
         let selected = head.backward(&kept, &packing.targets, seeds.head(), gradients)?;
         drop(kept);

@@ -38,7 +38,7 @@ impl Policy {
         if found.len() != layers.len() {
             return Err(Error::Argument("a layer is named twice".into()));
         }
-        for slice in self.settings.slice.cut(rows) {
+        for slice in self.settings.cut(rows, true, &self.model.configuration) {
             self.read(view, rows, slice, last, (site, token), &mut found)?;
         }
         let values: Vec<f32> = layers.iter().flat_map(|layer| found[layer].iter().copied()).collect();
@@ -57,13 +57,9 @@ impl Policy {
     ) -> Result<()> {
         let places = slice.clone().map(|row| places(rows, row, token)).collect::<Result<Vec<_>>>()?;
         let lengths: Vec<usize> = places.iter().map(|places| places.last().map_or(0, |last| last + 1)).collect();
-        let packing = Packing::beginnings(rows, slice, &lengths, &self.model.configuration)?;
-        let mut start = 0;
-        let mut picks = Vec::with_capacity(places.len());
-        for (places, length) in places.iter().zip(&lengths) {
-            picks.push(places.iter().map(|place| (start + place) as u32).collect::<Vec<u32>>());
-            start += length;
-        }
+        let (packing, spots) = Packing::beginnings(rows, slice, &lengths, &self.model.configuration)?;
+        let picks = |(row, places): (usize, &Vec<usize>)| places.iter().map(|place| spots.of(row, *place)).collect();
+        let picks: Vec<Vec<u32>> = places.iter().enumerate().map(picks).collect();
         let reader = |layer: &usize| (*layer, Arc::new(Reader::new(picks.clone())));
         let readers = Readers { site, layers: found.keys().map(reader).collect() };
         let lens = Lens { readers: Some(&readers), ..self.lens(view)? };
@@ -86,7 +82,7 @@ impl Policy {
             return Err(Error::Argument(format!("token `{id}` is not in the vocabulary of `{vocabulary}`")));
         }
         let mut found = Vec::with_capacity(rows.count() * ids.len());
-        for slice in self.settings.slice.cut(rows) {
+        for slice in self.settings.cut(rows, true, &self.model.configuration) {
             let (lens, hidden) = self.ends(view, rows, slice)?;
             each_logits(&lens, &hidden, |logits| {
                 let normaliser = log_sum_exp(logits);
@@ -103,7 +99,7 @@ impl Policy {
     /// When a row is empty or a token is not in the vocabulary.
     pub fn divergence(&self, view: &View, other: &View, rows: &Rows) -> Result<Tensor> {
         let mut found = Vec::with_capacity(rows.count());
-        for slice in self.settings.slice.cut(rows) {
+        for slice in self.settings.cut(rows, true, &self.model.configuration) {
             let (lens, hidden) = self.ends(view, rows, slice.clone())?;
             let (other, others) = self.ends(other, rows, slice)?;
             for (hidden, others) in blocks(&hidden)?.iter().zip(blocks(&others)?) {
@@ -119,7 +115,7 @@ impl Policy {
     /// The stream after the last block at the last token of each row, `[rows, hidden]`.
     fn ends(&self, view: &View, rows: &Rows, slice: Range<usize>) -> Result<(Lens<'_>, Tensor)> {
         let lengths: Vec<usize> = slice.clone().map(|row| rows.ids[row].len()).collect();
-        let packing = Packing::beginnings(rows, slice, &lengths, &self.model.configuration)?;
+        let (packing, _) = Packing::beginnings(rows, slice, &lengths, &self.model.configuration)?;
         let lens = self.lens(view)?;
         let hidden = packing.select(&stack::forward(&lens, &packing)?)?;
         Ok((lens, hidden))

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tunebox_compute::fused::TapSet;
 
+use super::slices::{Entry, token_bytes};
 use super::taps::{Filling, Taps};
 use super::{Policy, View};
 use crate::decoder::head::{Head, KeptHead};
@@ -29,7 +30,8 @@ pub struct Scored {
     pub(super) temperature: f32,
     /// The pass of the first slice, which dropout masks belong to; each further slice has the next.
     pub(super) dropout: Option<(u64, u64)>,
-    pub(super) pass: Option<Pass>,
+    /// What is kept of each slice; empty where nothing is.
+    pub(super) passes: Vec<Option<Pass>>,
     /// The patches that it was scored under: its gradient passes through these.
     pub(super) patches: Patches,
 }
@@ -39,6 +41,14 @@ pub(super) struct Pass {
     pub(super) packing: Packing,
     pub(super) blocks: Vec<Kept>,
     pub(super) head: KeptHead,
+    /// Its bytes in the policy's account.
+    pub(super) entry: Option<Entry>,
+}
+
+impl Pass {
+    fn bytes(&self) -> usize {
+        self.blocks.iter().map(Kept::bytes).sum::<usize>() + self.head.bytes()
+    }
 }
 
 impl Scored {
@@ -60,22 +70,40 @@ impl Scored {
             asked,
             temperature: 1.0,
             dropout: None,
-            pass: None,
+            passes: Vec::new(),
             patches: Patches::default(),
+        }
+    }
+
+    /// The same scores of some of the rows, without what was kept and without taps to look at: for a gradient by these
+    /// rows alone. Not for rows that were scored with dropout, whose masks went with their batch.
+    #[must_use]
+    pub fn of_rows(&self, rows: Arc<Rows>) -> Self {
+        Self {
+            view: self.view.clone(),
+            rows,
+            taps: self.taps.clone(),
+            generation: self.generation,
+            asked: self.asked,
+            temperature: self.temperature,
+            dropout: None,
+            passes: Vec::new(),
+            patches: self.patches.clone(),
         }
     }
 
     /// Bytes of activations that wait for a backward pass.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
-        self.pass.as_ref().map_or(0, |pass| pass.blocks.iter().map(Kept::bytes).sum::<usize>() + pass.head.bytes())
+        self.passes.iter().flatten().map(Pass::bytes).sum()
     }
 }
 
 impl Policy {
     /// Scores rows through a view; logits are divided by the temperature. With `keep` the
     /// forward pass stays in memory for [`Policy::backward`], which otherwise runs it again;
-    /// rows of more than one slice are never kept. Adapter dropout acts only with `keep`, on the policy.
+    /// of rows of more than one slice, as many slices as there is room for. Adapter dropout acts only with
+    /// `keep`, on the policy.
     ///
     /// # Errors
     /// When the temperature is not positive, a token is not in the vocabulary, or a snapshot
@@ -84,26 +112,31 @@ impl Policy {
         if !(temperature.is_finite() && temperature > 0.0) {
             return Err(Error::Argument(format!("temperature `{temperature}` is not a positive number")));
         }
+        let configuration = &self.model.configuration;
         let learning = keep && *view == View::Policy;
-        let slices = self.settings.slice.cut(rows);
-        let passes = slices.len() as u64;
-        let dropout = learning.then(|| (self.generation, self.passes.fetch_add(passes, Ordering::Relaxed)));
-        let (mut filling, mut kept) = (Filling::new(rows, taps), None);
+        let share = self.shares_beginnings(view, keep);
+        let slices = self.settings.cut(rows, share, configuration);
+        let count = slices.len() as u64;
+        let dropout = learning.then(|| (self.generation, self.passes.fetch_add(count, Ordering::Relaxed)));
+        let (mut filling, mut passes) = (Filling::new(rows, taps), Vec::new());
         for (slice, number) in slices.into_iter().zip(0_u64..) {
-            let packing = Packing::new(rows, slice, &self.model.configuration)?;
+            let packing = Packing::new(rows, slice, share, configuration)?;
             if packing.is_empty() {
+                passes.push(None);
                 continue;
             }
             let lens = Lens { dropout: slice_dropout(dropout, number), ..self.lens(view)? };
             let head = Head::new(&lens, temperature, taps)?;
-            if learning && passes == 1 {
-                let pass = self.pass(&lens, &head, packing)?;
+            if learning && (count == 1 || self.has_room(packing.ids.len())) {
+                let mut pass = self.pass(&lens, &head, packing)?;
+                pass.entry = Some(self.kept.enter(pass.bytes() as u64));
                 filling.add(&pass.packing, pass.head.taps());
-                kept = Some(pass);
+                passes.push(Some(pass));
             } else {
                 let hidden = stack::forward(&lens, &packing)?;
                 let scored = head.forward(packing.select(&hidden)?, &packing.targets)?;
                 filling.add(&packing, scored.taps());
+                passes.push(None);
             }
         }
         Ok(Scored {
@@ -114,7 +147,7 @@ impl Policy {
             asked: taps,
             temperature,
             dropout,
-            pass: kept,
+            passes,
             patches: self.patches.clone(),
         })
     }
@@ -123,7 +156,20 @@ impl Policy {
     pub(super) fn pass(&self, lens: &Lens<'_>, head: &Head, packing: Packing) -> Result<Pass> {
         let (hidden, blocks) = stack::forward_kept(lens, &packing, self.settings.recompute)?;
         let head = head.forward_kept(packing.select(&hidden)?, &packing.targets)?;
-        Ok(Pass { packing, blocks, head })
+        Ok(Pass { packing, blocks, head, entry: None })
+    }
+
+    /// Whether a pass computes once what rows begin with in common. With dropout it does not: each row has masks of
+    /// its own.
+    #[must_use]
+    pub fn shares_beginnings(&self, view: &View, keep: bool) -> bool {
+        !(keep && *view == View::Policy && self.adapter.settings().dropout > 0.0)
+    }
+
+    /// Whether what a slice of so many tokens keeps fits beside what is kept already.
+    fn has_room(&self, tokens: usize) -> bool {
+        let bytes = token_bytes(&self.model.configuration, self.settings.recompute).saturating_mul(tokens as u64);
+        self.kept.held().saturating_add(bytes) <= self.settings.keep
     }
 }
 

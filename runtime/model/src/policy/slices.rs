@@ -1,14 +1,19 @@
 //! How a batch too large for memory goes through the model: slice by slice, in the order of its rows.
-//! The cut depends on the rows and the setting alone, so a backward pass meets the slices of its forward pass.
+//! The cut depends on the rows and the settings alone, so a backward pass meets the slices of its forward pass.
 
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::PolicySettings;
+use crate::configuration::Configuration;
+use crate::decoder::Recompute;
+use crate::decoder::packing::Packing;
 use crate::rows::Rows;
 
 /// How much of a batch one pass through the model holds.
 ///
-/// A larger batch is scored slice by slice, and nothing of it is kept for a backward pass, which runs the
-/// forward pass of each slice again. Losses and gradients are the same up to rounding.
+/// A larger batch is scored slice by slice. Losses and gradients are the same up to rounding.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Slice {
     /// All of it.
@@ -20,24 +25,81 @@ pub enum Slice {
     Tokens(usize),
 }
 
+impl PolicySettings {
+    /// The rows of each slice, in order: at least one slice, empty only for a batch without rows. `share` says whether
+    /// a pass holds what rows begin with in common once.
+    pub(super) fn cut(&self, rows: &Rows, share: bool, configuration: &Configuration) -> Vec<Range<usize>> {
+        let free = self.free / token_bytes(configuration, self.recompute).max(1);
+        self.slice.cut(rows, share, usize::try_from(free).unwrap_or(usize::MAX))
+    }
+}
+
 impl Slice {
-    /// The rows of each slice, in order: at least one slice, empty only for a batch without rows.
-    pub(super) fn cut(self, rows: &Rows) -> Vec<Range<usize>> {
+    /// A slice of at most `free` tokens is never full.
+    fn cut(self, rows: &Rows, share: bool, free: usize) -> Vec<Range<usize>> {
         let (mut slices, mut start, mut tokens) = (Vec::new(), 0, 0_usize);
         for (row, ids) in rows.ids.iter().enumerate() {
+            let added = Packing::added(rows, start..row, row, share);
+            let grown = tokens.saturating_add(added);
             let full = match self {
                 Self::Whole => false,
                 Self::Rows(most) => row - start >= most.max(1),
-                Self::Tokens(most) => tokens.saturating_add(ids.len()) > most,
+                Self::Tokens(most) => grown > most,
             };
-            if full && row > start {
+            if full && grown > free && row > start {
                 slices.push(start..row);
-                (start, tokens) = (row, 0);
+                (start, tokens) = (row, ids.len());
+            } else {
+                tokens = grown;
             }
-            tokens += ids.len();
         }
         slices.push(start..rows.count());
         slices
+    }
+}
+
+/// Bytes that a pass keeps of a token for its backward pass.
+pub(super) fn token_bytes(configuration: &Configuration, recompute: Recompute) -> u64 {
+    let queries = configuration.heads * configuration.head_dim;
+    let keys = configuration.kv_heads * configuration.head_dim;
+    let (hidden, inner, layers) = (configuration.hidden, configuration.intermediate, configuration.layers);
+    let normed = if configuration.query_key_norm { queries + keys } else { 0 };
+    let sandwich = if configuration.sandwich_norms { 2 * hidden } else { 0 };
+    let block = 2 * hidden + 2 * queries + 2 * keys + 2 * inner + normed + sandwich;
+    let numbers = match recompute {
+        Recompute::None => layers * block,
+        Recompute::Blocks => layers * hidden + block,
+    };
+    4 * numbers as u64
+}
+
+/// The bytes that all scores of a policy keep for their backward passes.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Account(Arc<AtomicU64>);
+
+impl Account {
+    /// What is kept now.
+    pub(super) fn held(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Counts bytes until the entry is dropped.
+    pub(super) fn enter(&self, bytes: u64) -> Entry {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+        Entry { account: self.clone(), bytes }
+    }
+}
+
+/// Bytes in an account.
+#[derive(Debug)]
+pub(super) struct Entry {
+    account: Account,
+    bytes: u64,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.account.0.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -45,10 +107,19 @@ impl Slice {
 mod tests {
     use super::*;
 
-    fn cut(slice: Slice, lengths: &[usize]) -> Vec<(usize, usize)> {
+    /// Rows of these lengths that all begin alike.
+    fn rows(lengths: &[usize]) -> Rows {
         let ids: Vec<Vec<u32>> = lengths.iter().map(|length| vec![1; *length]).collect();
         let targets = lengths.iter().map(|length| vec![true; *length]).collect();
-        slice.cut(&Rows::new(ids, targets).unwrap()).into_iter().map(|rows| (rows.start, rows.end)).collect()
+        Rows::new(ids, targets).unwrap()
+    }
+
+    fn plain(slices: Vec<Range<usize>>) -> Vec<(usize, usize)> {
+        slices.into_iter().map(|rows| (rows.start, rows.end)).collect()
+    }
+
+    fn cut(slice: Slice, lengths: &[usize]) -> Vec<(usize, usize)> {
+        plain(slice.cut(&rows(lengths), false, 0))
     }
 
     #[test]
@@ -66,5 +137,30 @@ mod tests {
     #[test]
     fn a_batch_without_rows_is_one_empty_slice() {
         assert_eq!(cut(Slice::Rows(2), &[]), [(0, 0)]);
+    }
+
+    #[test]
+    fn tokens_that_rows_share_count_once() {
+        let lengths = [5, 6, 6, 2, 9];
+        assert_eq!(plain(Slice::Tokens(6).cut(&rows(&lengths), true, 0)), [(0, 4), (4, 5)]);
+        assert_eq!(cut(Slice::Tokens(6), &lengths), [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]);
+    }
+
+    #[test]
+    fn a_slice_that_is_small_anyway_is_never_full() {
+        assert_eq!(plain(Slice::Rows(1).cut(&rows(&[3, 3, 3, 3, 3]), false, 7)), [(0, 2), (2, 4), (4, 5)]);
+        assert_eq!(plain(Slice::Tokens(2).cut(&rows(&[3, 3, 9, 3]), false, 6)), [(0, 2), (2, 3), (3, 4)]);
+    }
+
+    #[test]
+    fn bytes_leave_the_account_with_their_entry() {
+        let account = Account::default();
+        let entry = account.enter(5);
+        let other = account.enter(2);
+        assert_eq!(account.held(), 7);
+        drop(entry);
+        assert_eq!(account.held(), 2);
+        drop(other);
+        assert_eq!(account.held(), 0);
     }
 }

@@ -24,6 +24,27 @@ pub struct Taps {
     pub top_one: Option<Tensor>,
 }
 
+impl Taps {
+    /// The taps of some rows, in the order of their numbers, up to a width.
+    ///
+    /// # Errors
+    /// When a number is past the last row, or the width past that of the taps.
+    pub fn select(&self, rows: &[u32], width: usize) -> Result<Self> {
+        let rows = Tensor::new(rows, self.logprob.device())?;
+        let one =
+            |tap: &Tensor| -> Result<Tensor> { Ok(tap.index_select(&rows, 0)?.narrow(1, 0, width)?.contiguous()?) };
+        let optional = |tap: &Option<Tensor>| tap.as_ref().map(one).transpose();
+        Ok(Self {
+            logprob: one(&self.logprob)?,
+            entropy: optional(&self.entropy)?,
+            log_sum_square: optional(&self.log_sum_square)?,
+            mean_logit: optional(&self.mean_logit)?,
+            mean_logprob: optional(&self.mean_logprob)?,
+            top_one: optional(&self.top_one)?,
+        })
+    }
+}
+
 /// dL/d(tap), each `[rows, width]`; ignored where the rows' mask is 0.
 #[derive(Debug, Clone, Default)]
 pub struct Seeds {

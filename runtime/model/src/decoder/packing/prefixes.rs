@@ -1,0 +1,181 @@
+//! What rows begin with in common, found so that a pass computes it once.
+//! Two tokens are the same where their ids and their marks are, and everything before them is.
+
+use std::ops::Range;
+
+/// A beginning is shared where that leaves out at least so many tokens: a cut costs a little too.
+const LEAST: usize = 16;
+
+/// Rows are left apart where fewer tokens than this would go through the model: a pass so small is over before anything
+/// is spared.
+const ENOUGH: usize = 64;
+
+/// The tokens of a row that enter a pass.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Line<'a> {
+    pub(super) ids: &'a [u32],
+    pub(super) marks: &'a [bool],
+}
+
+impl Line<'_> {
+    fn at(&self, place: usize) -> Option<(u32, bool)> {
+        Some((*self.ids.get(place)?, *self.marks.get(place)?))
+    }
+
+    /// How many tokens both begin with, at least `from`, which are known to be the same.
+    pub(super) fn common(&self, other: &Line<'_>, from: usize) -> usize {
+        let length = self.ids.len().min(other.ids.len());
+        (from..length).find(|place| self.at(*place) != other.at(*place)).unwrap_or(length)
+    }
+}
+
+/// A stretch of tokens that goes through the model once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// A line that it is part of.
+    pub(super) line: usize,
+    /// Its tokens there.
+    pub(super) tokens: Range<usize>,
+    /// The piece before it, by number; always an earlier one.
+    pub(super) parent: Option<usize>,
+}
+
+/// Lines cut into pieces.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Pieces {
+    /// Those that go on from a piece follow it before any other begins.
+    pub(super) pieces: Vec<Piece>,
+    /// The piece that each line ends with; none for a line without tokens.
+    pub(super) ends: Vec<Option<usize>>,
+}
+
+/// Lines that begin alike up to `at`, and have been laid down up to `from` as the end of `parent`.
+struct Bundle {
+    lines: Vec<usize>,
+    from: usize,
+    at: usize,
+    parent: Option<usize>,
+}
+
+impl Pieces {
+    /// Each line a piece of its own.
+    pub(super) fn apart(lines: &[Line<'_>]) -> Self {
+        let mut pieces = Self { pieces: Vec::new(), ends: vec![None; lines.len()] };
+        for (line, tokens) in lines.iter().enumerate() {
+            pieces.end(line, 0..tokens.ids.len(), None);
+        }
+        pieces
+    }
+
+    /// Common beginnings once.
+    pub(super) fn shared(lines: &[Line<'_>]) -> Self {
+        let mut found = Self { pieces: Vec::new(), ends: vec![None; lines.len()] };
+        let mut waiting = vec![Bundle { lines: (0..lines.len()).collect(), from: 0, at: 0, parent: None }];
+        while let Some(bundle) = waiting.pop() {
+            let next = found.lay(bundle, lines);
+            waiting.extend(next.into_iter().rev());
+        }
+        if found.tokens() < ENOUGH { Self::apart(lines) } else { found }
+    }
+
+    /// The tokens of all pieces.
+    pub(super) fn tokens(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.tokens.len()).sum()
+    }
+
+    /// Lays down what a bundle has in common, if that is worth it; gives the bundles that go on from there.
+    fn lay(&mut self, bundle: Bundle, lines: &[Line<'_>]) -> Vec<Bundle> {
+        let Bundle { lines: members, mut from, at, mut parent } = bundle;
+        let Some((first, others)) = members.split_first() else { return Vec::new() };
+        let length = lines[*first].ids.len();
+        let to = others.iter().fold(length, |to, other| to.min(lines[*first].common(&lines[*other], at)));
+        if others.is_empty() {
+            self.end(*first, from..length, parent);
+            return Vec::new();
+        }
+        if (to - from) * others.len() >= LEAST {
+            self.pieces.push(Piece { line: *first, tokens: from..to, parent });
+            (from, parent) = (to, Some(self.pieces.len() - 1));
+        }
+        let mut parts: Vec<(Option<(u32, bool)>, Bundle)> = Vec::new();
+        for line in members {
+            let token = lines[line].at(to);
+            match parts.iter_mut().find(|(other, _)| token.is_some() && *other == token) {
+                Some((_, part)) => part.lines.push(line),
+                // Lines that end here go on alone, if only for the tokens that were not worth sharing.
+                None => parts.push((token, Bundle { lines: vec![line], from, at: to, parent })),
+            }
+        }
+        parts.into_iter().map(|(_, part)| part).collect()
+    }
+
+    fn end(&mut self, line: usize, tokens: Range<usize>, parent: Option<usize>) {
+        if tokens.is_empty() {
+            self.ends[line] = parent;
+            return;
+        }
+        self.ends[line] = Some(self.pieces.len());
+        self.pieces.push(Piece { line, tokens, parent });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pieces as (line, start, end, parent).
+    fn pieces(ids: &[Vec<u32>]) -> (Vec<(usize, usize, usize, Option<usize>)>, Vec<Option<usize>>) {
+        let marks: Vec<Vec<bool>> = ids.iter().map(|ids| vec![false; ids.len()]).collect();
+        let lines: Vec<Line<'_>> = ids.iter().zip(&marks).map(|(ids, marks)| Line { ids, marks }).collect();
+        let Pieces { pieces, ends } = Pieces::shared(&lines);
+        let plain = |piece: Piece| (piece.line, piece.tokens.start, piece.tokens.end, piece.parent);
+        (pieces.into_iter().map(plain).collect(), ends)
+    }
+
+    /// Tokens from `from` up, then those given.
+    fn row(common: u32, own: &[u32]) -> Vec<u32> {
+        (0..common).chain(own.iter().copied()).collect()
+    }
+
+    #[test]
+    fn beginnings_within_beginnings_are_each_laid_down_once() {
+        let rows = [row(90, &[500]), row(60, &[600, 601]), row(90, &[501]), vec![7, 8], row(60, &[])];
+        let expected = vec![
+            (0, 0, 60, None),
+            (0, 60, 90, Some(0)),
+            (0, 90, 91, Some(1)),
+            (2, 90, 91, Some(1)),
+            (1, 60, 62, Some(0)),
+            (3, 0, 2, None),
+        ];
+        assert_eq!(pieces(&rows), (expected, vec![Some(2), Some(4), Some(3), Some(5), Some(0)]));
+    }
+
+    #[test]
+    fn few_tokens_in_common_are_not_worth_a_cut_but_more_behind_them_are() {
+        let rows = [row(4, &[100; 80]), row(4, &[101; 80]), row(4, &[101; 90])];
+        let expected = vec![(0, 0, 84, None), (1, 0, 84, None), (2, 84, 94, Some(1))];
+        assert_eq!(pieces(&rows), (expected, vec![Some(0), Some(1), Some(2)]));
+    }
+
+    #[test]
+    fn rows_that_are_the_same_go_through_once() {
+        let rows = [row(80, &[]), row(80, &[]), row(80, &[])];
+        assert_eq!(pieces(&rows), (vec![(0, 0, 80, None)], vec![Some(0); 3]));
+    }
+
+    #[test]
+    fn rows_stay_apart_where_too_few_tokens_would_be_left_and_where_marks_differ() {
+        let rows = [row(40, &[]), row(40, &[9])];
+        assert_eq!(pieces(&rows), (vec![(0, 0, 40, None), (1, 0, 41, None)], vec![Some(0), Some(1)]));
+
+        let (ids, marks) = (vec![3; 100], [vec![false; 100], vec![true; 100]]);
+        let lines = [Line { ids: &ids, marks: &marks[0] }, Line { ids: &ids, marks: &marks[1] }];
+        assert_eq!(Pieces::shared(&lines), Pieces::apart(&lines));
+    }
+
+    #[test]
+    fn a_line_without_tokens_has_no_piece() {
+        assert_eq!(pieces(&[vec![], row(80, &[])]), (vec![(1, 0, 80, None)], vec![None, Some(0)]));
+    }
+}

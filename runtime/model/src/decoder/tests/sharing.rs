@@ -1,0 +1,196 @@
+//! Rows that begin alike: what they share goes through the model once, and nobody can tell from the results.
+
+use std::sync::Arc;
+
+use tunebox_compute::Tensor;
+use tunebox_compute::fused::TapSet;
+
+use super::gradients::{seeds, stir};
+use crate::adapter::{AdapterKind, AdapterSettings};
+use crate::configuration::Configuration;
+use crate::policy::{Policy, PolicySettings, Seeds, Slice, View};
+use crate::rows::Rows;
+use crate::stream::{Patch, Site, Token};
+use crate::tiny;
+
+const ALL: TapSet = TapSet { entropy: true, log_sum_square: true, mean_logit: true, mean_logprob: true, top_one: true };
+
+/// Two prompts that begin alike, answers of unequal length to each, one that begins with another, one twice, and a
+/// row that shares nothing.
+fn rows() -> Arc<Rows> {
+    let some = |seed: u32, length: u32| (0..length).map(move |at| 2 + (seed * 11 + at * at * 7 + at) % 37);
+    let opening: Vec<u32> = some(1, 20).collect();
+    let (first, second): (Vec<u32>, Vec<u32>) =
+        (opening.iter().copied().chain(some(2, 31)).collect(), opening.iter().copied().chain(some(3, 40)).collect());
+    let answers = [(&first, 4, 9), (&first, 5, 30), (&second, 6, 1), (&first, 5, 12), (&second, 7, 25), (&first, 4, 9)];
+    let mut ids = Vec::new();
+    let mut targets = Vec::new();
+    for (prompt, seed, length) in answers {
+        ids.push(prompt.iter().copied().chain(some(seed, length)).collect());
+        targets.push((0..prompt.len() + length as usize).map(|at| at >= prompt.len()).collect());
+    }
+    ids.push(some(9, 33).collect());
+    targets.push((0..33).map(|at| at % 3 == 1).collect());
+    Arc::new(Rows::new(ids, targets).unwrap())
+}
+
+fn policy(configuration: Configuration, kind: AdapterKind, settings: PolicySettings) -> Policy {
+    let adapter = AdapterSettings { kind, rank: 3, alpha: 5.0, ..AdapterSettings::default() };
+    let policy = Policy::new(tiny::model(configuration, 1), &adapter, settings).unwrap();
+    stir(&policy);
+    policy
+}
+
+fn alone(rows: &Rows, row: usize) -> Arc<Rows> {
+    Arc::new(rows.select(&[row as u32]).unwrap())
+}
+
+/// The bits of every tap of a row.
+fn taps(policy: &Policy, view: &View, rows: &Arc<Rows>, row: usize, keep: bool) -> Vec<u32> {
+    let taps = policy.score(view, rows, ALL, 0.8, keep).unwrap().taps;
+    let taps = taps.select(&[row as u32], rows.width()).unwrap();
+    let all = [Some(taps.logprob), taps.entropy, taps.log_sum_square, taps.mean_logit, taps.mean_logprob, taps.top_one];
+    let values = all.into_iter().flatten().flat_map(|tap| tap.squeeze(0).unwrap().to_vec1::<f32>().unwrap());
+    values.filter(|value| *value != 0.0).map(f32::to_bits).collect()
+}
+
+fn gradient(policy: &Policy) -> Vec<f32> {
+    policy.parameters().gradients().to_vec1::<f32>().unwrap()
+}
+
+/// The seeds of one row.
+fn seeds_of(all: &Seeds, row: usize, width: usize) -> Seeds {
+    let own =
+        |seed: &Option<Tensor>| seed.as_ref().map(|seed| seed.narrow(0, row, 1).unwrap().narrow(1, 0, width).unwrap());
+    Seeds { logprob: own(&all.logprob), entropy: own(&all.entropy), mean_logprob: own(&all.mean_logprob) }
+}
+
+/// The length of the difference over the length of the first.
+fn distance(one: &[f32], other: &[f32]) -> f64 {
+    let length = |numbers: &mut dyn Iterator<Item = f32>| numbers.map(|number| f64::from(number).powi(2)).sum::<f64>();
+    let apart = length(&mut one.iter().zip(other).map(|(a, b)| a - b));
+    (apart / length(&mut one.iter().copied())).sqrt()
+}
+
+#[test]
+fn a_row_scores_the_same_bits_whether_others_begin_like_it_or_not() {
+    let rows = rows();
+    let pair = Arc::new(rows.select(&[1, 3]).unwrap());
+    for (name, configuration) in tiny::families() {
+        let policy = policy(configuration, AdapterKind::Lora, PolicySettings::default());
+        for (view, keep) in [(View::Policy, false), (View::Policy, true), (View::Reference, false)] {
+            for row in 0..rows.count() {
+                let (one, together) =
+                    (taps(&policy, &view, &alone(&rows, row), 0, keep), taps(&policy, &view, &rows, row, keep));
+                assert!(!one.is_empty());
+                assert_eq!(one, together, "{name} {view:?}, row {row}");
+            }
+            assert_eq!(taps(&policy, &view, &pair, 0, keep), taps(&policy, &view, &rows, 1, keep), "{name} {view:?}");
+        }
+    }
+}
+
+#[test]
+fn a_gradient_through_a_shared_beginning_is_the_sum_of_those_of_its_rows() {
+    let rows = rows();
+    let all = seeds((rows.count(), rows.width()));
+    for (name, configuration) in tiny::families() {
+        for kind in [AdapterKind::Lora, AdapterKind::Dora, AdapterKind::Full] {
+            let together = policy(configuration.clone(), kind, PolicySettings::default());
+            let mut scored = together.score(&View::Policy, &rows, ALL, 0.8, true).unwrap();
+            together.backward(&mut scored, &all).unwrap();
+
+            let apart = policy(configuration.clone(), kind, PolicySettings::default());
+            for row in 0..rows.count() {
+                let one = alone(&rows, row);
+                let mut scored = apart.score(&View::Policy, &one, ALL, 0.8, true).unwrap();
+                apart.backward(&mut scored, &seeds_of(&all, row, one.width())).unwrap();
+            }
+            let off = distance(&gradient(&apart), &gradient(&together));
+            assert!(off < 2e-6, "{name} {kind}: {off:e}");
+        }
+    }
+}
+
+#[test]
+fn a_shared_beginning_is_kept_once() {
+    let rows = rows();
+    let policy = policy(tiny::gemma3(), AdapterKind::Lora, PolicySettings::default());
+    let kept = |rows: &Arc<Rows>| policy.score(&View::Policy, rows, ALL, 1.0, true).unwrap().kept_bytes();
+    let apart: usize = (0..rows.count()).map(|row| kept(&alone(&rows, row))).sum();
+    assert!(kept(&rows) * 2 < apart, "{} together, {apart} alone", kept(&rows));
+}
+
+#[test]
+fn whoever_reads_along_finds_each_row_behind_a_shared_beginning() {
+    let rows = rows();
+    let mut policy = policy(tiny::gemma3(), AdapterKind::Lora, PolicySettings::default());
+    let vector: Vec<f32> = (0..policy.model().configuration.hidden).map(|at| (at as f32).sin()).collect();
+    let device = tunebox_compute::Device::Cpu;
+    policy.patch(Patch::add(vec![0], Site::MlpOutput, &vector, 0.5, true, &device).unwrap()).unwrap();
+    for token in [Token::FromEnd(0), Token::FromEnd(3), Token::TargetMean] {
+        let read = |rows: &Rows| policy.capture(&View::Policy, rows, &[0, 1], Site::ResidualAfter, token).unwrap();
+        let together = read(&rows);
+        for row in 0..rows.count() {
+            let one = read(&alone(&rows, row)).flatten_all().unwrap().to_vec1::<f32>().unwrap();
+            let same = together.narrow(1, row, 1).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+            assert_eq!(one, same, "{token:?}, row {row}");
+        }
+    }
+    let next = |rows: &Rows| policy.next_token(&View::Policy, rows, &[3, 9, 30]).unwrap().to_vec2::<f32>().unwrap();
+    let together = next(&rows);
+    for (row, together) in together.iter().enumerate() {
+        assert_eq!(&next(&alone(&rows, row))[0], together, "next tokens of row {row}");
+    }
+}
+
+#[test]
+fn rows_share_nothing_while_dropout_acts() {
+    let adapter = AdapterSettings { rank: 3, dropout: 0.5, ..AdapterSettings::default() };
+    let policy = Policy::new(tiny::model(tiny::gemma3(), 1), &adapter, PolicySettings::default()).unwrap();
+    stir(&policy);
+    let rows = rows();
+    // Rows 0 and 5 are the same.
+    assert_eq!(taps(&policy, &View::Policy, &rows, 0, false), taps(&policy, &View::Policy, &rows, 5, false));
+    let logprob = policy.score(&View::Policy, &rows, ALL, 1.0, true).unwrap().taps.logprob.to_vec2::<f32>().unwrap();
+    assert_ne!(logprob[0], logprob[5]);
+}
+
+#[test]
+fn slices_that_were_kept_give_the_bits_of_slices_that_run_again() {
+    let rows = rows();
+    let all = seeds((rows.count(), rows.width()));
+    let run = |keep: u64| {
+        let settings = PolicySettings { slice: Slice::Rows(2), keep, ..PolicySettings::default() };
+        let policy = policy(tiny::gemma3(), AdapterKind::Lora, settings);
+        let mut scored = policy.score(&View::Policy, &rows, ALL, 0.8, true).unwrap();
+        let bytes = scored.kept_bytes();
+        policy.backward(&mut scored, &all).unwrap();
+        assert_eq!(scored.kept_bytes(), 0);
+        let bits: Vec<u32> = gradient(&policy).into_iter().map(f32::to_bits).collect();
+        (bytes, bits)
+    };
+    let ((nothing, again), (everything, kept)) = (run(0), run(u64::MAX));
+    assert_eq!(nothing, 0);
+    assert_eq!(again, kept);
+    let (some, partly) = run(everything as u64 * 2 / 3);
+    assert!(0 < some && some < everything, "{some} of {everything}");
+    assert_eq!(again, partly);
+}
+
+#[test]
+fn what_other_scores_keep_leaves_less_room_for_slices() {
+    let rows = rows();
+    let settings = PolicySettings { slice: Slice::Rows(4), keep: 1 << 30, ..PolicySettings::default() };
+    let policy = policy(tiny::gemma3(), AdapterKind::Lora, settings);
+    let score = || policy.score(&View::Policy, &rows, ALL, 1.0, true).unwrap();
+    let bytes = score().kept_bytes() as u64;
+    let settings = PolicySettings { keep: bytes + bytes / 2, ..settings };
+    let policy = self::policy(tiny::gemma3(), AdapterKind::Lora, settings);
+    let score = || policy.score(&View::Policy, &rows, ALL, 1.0, true).unwrap();
+    let first = score();
+    assert_eq!(first.kept_bytes() as u64, bytes);
+    assert!((score().kept_bytes() as u64) < bytes);
+    drop(first);
+    assert_eq!(score().kept_bytes() as u64, bytes);
+}
