@@ -14,6 +14,7 @@ mod tiny_run;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use given_scores::{GivenScores, RowScore};
 use golden::{assert_file, between, root};
@@ -95,21 +96,30 @@ impl Row {
         table
     }
 
-    /// Runs one step on some records: what was reported, and the gradients by side and record.
+    /// Runs one step on some records: what was reported, and the gradients by side and record. Both are the same
+    /// whether rows that are scored one after another go through the model apart or together.
     fn run(&self, engine: &Engine, records: &[usize]) -> (StepReport, BTreeMap<u32, Vec<f32>>) {
+        let (report, arrived, apart) = self.run_by(engine, records, false);
+        let (joined, same, together) = self.run_by(engine, records, true);
+        assert_eq!((&report.metrics, &arrived), (&joined.metrics, &same));
+        assert!(together <= apart);
+        (report, arrived)
+    }
+
+    fn run_by(&self, engine: &Engine, records: &[usize], joins: bool) -> (StepReport, BTreeMap<u32, Vec<f32>>, usize) {
         let package = package(&self.method);
         let given = toml::Table::try_from(&self.settings).unwrap();
         let settings = resolve_settings(&package.manifest, &given).unwrap();
         let settings: Vec<_> = settings.into_iter().map(|(name, given)| (name, value(given))).collect();
         let method = engine.admit(&package.bytes, &self.method, &Grants::default(), &Limits::default()).unwrap();
-        let (learner, arrived) = GivenScores::over(self.scores());
+        let (learner, arrived, passes) = GivenScores::over(self.scores(), joins);
         let own = SessionSettings { metric_names: package.manifest.metrics, ..SessionSettings::default() };
         let mut session = Session::start(&method, learner, own).unwrap();
         session.init(&settings).unwrap();
         let report = session.step(self.batch(records)).unwrap();
         drop(session);
         let arrived = arrived.lock().unwrap().clone();
-        (report, arrived)
+        (report, arrived, passes.load(Ordering::Relaxed))
     }
 }
 
@@ -161,6 +171,14 @@ fn golden_rows(method: &str, count: usize) {
 #[test]
 fn the_numbers_of_dpo_are_those_of_the_table() {
     golden_rows("dpo", 46);
+}
+
+#[test]
+fn both_answers_of_a_pair_go_through_the_model_together() {
+    let text = std::fs::read_to_string(root().join("tests/golden/methods/dpo.jsonl")).unwrap();
+    let row: Row = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    let passes = |joins| row.run_by(&Engine::new().unwrap(), &[0, 1], joins).2;
+    assert_eq!((passes(false), passes(true)), (4, 2));
 }
 
 #[test]
@@ -308,7 +326,7 @@ fn settings_that_make_no_sense_together_are_refused_before_the_first_step() {
         let settings = resolve_settings(&package.manifest, &given).unwrap();
         let settings: Vec<_> = settings.into_iter().map(|(name, given)| (name, value(given))).collect();
         let component = engine.admit(&package.bytes, method, &Grants::default(), &Limits::default()).unwrap();
-        let (learner, _) = GivenScores::over(BTreeMap::new());
+        let (learner, ..) = GivenScores::over(BTreeMap::new(), false);
         let mut session = Session::start(&component, learner, SessionSettings::default()).unwrap();
         match session.init(&settings).unwrap_err() {
             refusal @ Error::Refused { .. } => refusal.to_string(),

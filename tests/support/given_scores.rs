@@ -1,6 +1,7 @@
 //! A learner whose scores are given numbers, for rows whose first token says which numbers are meant.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tunebox_compute::fused::TapSet;
@@ -24,17 +25,23 @@ pub(crate) struct RowScore {
 /// Gradients that arrived, by the first token of the row: one number a target.
 pub(crate) type Arrived = Arc<Mutex<BTreeMap<u32, Vec<f32>>>>;
 
+/// How often rows were scored.
+pub(crate) type Passes = Arc<AtomicUsize>;
+
 /// A learner over a table of scores.
 pub(crate) struct GivenScores {
     table: BTreeMap<u32, RowScore>,
     arrived: Arrived,
+    passes: Passes,
+    /// Whether it takes rows that are scored one after another in one pass.
+    joins: bool,
 }
 
 impl GivenScores {
-    /// A learner over scores by the first token of a row, and the gradients that will arrive.
-    pub(crate) fn over(table: BTreeMap<u32, RowScore>) -> (Box<dyn Learner>, Arrived) {
-        let arrived = Arrived::default();
-        (Box::new(Self { table, arrived: arrived.clone() }), arrived)
+    /// A learner over scores by the first token of a row, the gradients that will arrive, and the passes made.
+    pub(crate) fn over(table: BTreeMap<u32, RowScore>, joins: bool) -> (Box<dyn Learner>, Arrived, Passes) {
+        let (arrived, passes) = (Arrived::default(), Passes::default());
+        (Box::new(Self { table, arrived: arrived.clone(), passes: passes.clone(), joins }), arrived, passes)
     }
 
     /// A tensor `[rows, width]` of one number a row at its targets.
@@ -61,6 +68,7 @@ impl Learner for GivenScores {
     }
 
     fn score(&mut self, view: &View, rows: &Arc<Rows>, asked: TapSet, _: f32, _: bool) -> Result<Scored, Error> {
+        self.passes.fetch_add(1, Ordering::Relaxed);
         let logprob = match view {
             View::Reference => self.at_targets(rows, |row, targets| row.reference / targets)?,
             _ => self.at_targets(rows, |row, targets| row.policy / targets)?,
@@ -76,6 +84,10 @@ impl Learner for GivenScores {
             top_one: one(asked.top_one)?,
         };
         Ok(Scored::of_taps(view.clone(), rows.clone(), taps, 0))
+    }
+
+    fn joins(&self, _: &View, _: bool) -> bool {
+        self.joins
     }
 
     fn backward(&mut self, scored: &mut Scored, seeds: &Seeds) -> Result<(), Error> {

@@ -69,6 +69,8 @@ impl Alive {
     fn settle(&mut self) -> wasmtime::Result<StepReport> {
         let state = self.store.data_mut();
         state.meters.pause();
+        // The weights may change before the next call looks at what it holds.
+        state.make_scores_asked_for()?;
         state.forget_scores();
         let reported = state.reports.take().map_err(|error| Cause::Host(error.to_string()))?;
         let slow = state.account(&reported);

@@ -36,6 +36,12 @@ pub trait Learner: Sampling + Editing + Any + Send {
         keep: bool,
     ) -> Result<Scored, Error>;
 
+    /// Whether rows that are scored one after another are better scored in one pass: where what they begin with in
+    /// common is then computed once. Such scores are only asked for when somebody looks at them.
+    fn joins(&self, _view: &View, _keep: bool) -> bool {
+        false
+    }
+
     /// Adds the gradient of Σ seed · tap to what has accumulated; uses up what `scored` kept.
     ///
     /// # Errors

@@ -28,7 +28,7 @@ use crate::meters::Meters;
 use crate::purse::Purse;
 use crate::refusal::Refusal;
 use crate::reports::{Reported, Reports};
-use crate::scores::ScoreRecord;
+use crate::scores::{Pass, ScoreRecord};
 use crate::session::SessionSettings;
 use crate::usage::{Slowest, Usage};
 
@@ -50,6 +50,8 @@ pub(crate) struct State {
     pub(crate) table: ResourceTable,
     /// Scores that may still receive a gradient, by number.
     pub(crate) scores: BTreeMap<u64, ScoreRecord>,
+    /// The passes that they came from, by number.
+    pub(crate) passes: BTreeMap<u64, Pass>,
     /// What the method said about its coming trap.
     pub(crate) fault: Option<GuestFault>,
     /// Names of snapshots taken.
@@ -121,6 +123,7 @@ impl State {
             limits,
             table,
             scores: BTreeMap::new(),
+            passes: BTreeMap::new(),
             fault: None,
             snapshots: BTreeSet::new(),
             patches: 0,

@@ -171,6 +171,10 @@ impl Learner for Student {
         Ok(scored)
     }
 
+    fn joins(&self, view: &View, keep: bool) -> bool {
+        self.policy.shares_beginnings(view, keep)
+    }
+
     fn backward(&mut self, scored: &mut Scored, seeds: &Seeds) -> Result<(), Error> {
         self.accumulated = true;
         self.policy.backward(scored, seeds)

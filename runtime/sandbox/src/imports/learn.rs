@@ -1,5 +1,7 @@
 //! `wit/learn.wit`, kept: one function here for each there, in the same order.
 
+use std::collections::BTreeMap;
+
 use candle_core::DType;
 use tunebox_compute::{Tensor, ops};
 use tunebox_model::policy::Seeds;
@@ -35,12 +37,13 @@ impl Host for Crossing<'_> {
         entropy: Option<Resource<TensorEntry>>,
     ) -> Result<(), Refusal> {
         self.enter("learn.backward-from")?;
+        self.make_scores_asked_for()?;
         let logprob = self.coefficients(&scores, &logprob)?;
         let entropy = entropy.map(|entropy| self.coefficients(&scores, &entropy)).transpose()?;
         let ScoresEntry(number) = *self.table.get(&scores)?;
         self.record(&scores)?.check_current(self.learner.generation())?;
         let seeds = Seeds { logprob: Some(logprob), entropy, mean_logprob: None };
-        self.backward(number, &seeds)
+        self.backward(BTreeMap::from([(number, seeds)]))
     }
 
     fn update(&mut self) -> Result<f32, Refusal> {
@@ -49,6 +52,7 @@ impl Host for Crossing<'_> {
             return Err(Refusal::argument("no gradient has accumulated since the last update"));
         }
         self.pass(1)?;
+        self.make_scores_asked_for()?;
         Ok(self.learner.update()?)
     }
 
@@ -67,7 +71,7 @@ impl State {
     ) -> Result<Tensor, Refusal> {
         let ScoresEntry(number) = *self.table.get(scores)?;
         let given = self.held(given)?.tensor.detach();
-        let wanted = self.record(scores)?.scored.taps.logprob.dims();
+        let wanted = self.record(scores)?.shape();
         if given.dims() != wanted {
             let message = format!("coefficients are {wanted:?} like the scores, these are {:?}", given.dims());
             return Err(Refusal::new(ErrorCode::ShapeMismatch, message));

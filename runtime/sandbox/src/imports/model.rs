@@ -14,7 +14,7 @@ use crate::bindings::model::{Host, HostScores, HostView, Taps};
 use crate::bindings::types::ErrorCode;
 use crate::printable::printable;
 use crate::refusal::Refusal;
-use crate::scores::ScoreRecord;
+use crate::scores::{Asked, ScoreRecord};
 use crate::state::{Charge, Crossing, RowsEntry, ScoresEntry, State, TensorEntry, ViewEntry};
 
 /// Tokens of one call of `next-token`.
@@ -30,37 +30,37 @@ impl HostView for Crossing<'_> {
 impl HostScores for Crossing<'_> {
     fn logprob(&mut self, this: Resource<ScoresEntry>) -> wasmtime::Result<Resource<TensorEntry>> {
         self.enter("model.scores.logprob")?;
-        let held = self.record(&this)?.logprob();
+        let held = self.made(&this)?.logprob()?;
         Ok(self.hand_out(held)?)
     }
 
     fn entropy(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
         self.enter("model.scores.entropy")?;
-        let held = self.record(&this)?.tap("entropy")?;
+        let held = self.made(&this)?.tap("entropy")?;
         self.hand_out(held)
     }
 
     fn log_sum_square(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
         self.enter("model.scores.log-sum-square")?;
-        let held = self.record(&this)?.tap("log-sum-square")?;
+        let held = self.made(&this)?.tap("log-sum-square")?;
         self.hand_out(held)
     }
 
     fn mean_logit(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
         self.enter("model.scores.mean-logit")?;
-        let held = self.record(&this)?.tap("mean-logit")?;
+        let held = self.made(&this)?.tap("mean-logit")?;
         self.hand_out(held)
     }
 
     fn mean_logprob(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
         self.enter("model.scores.mean-logprob")?;
-        let held = self.record(&this)?.tap("mean-logprob")?;
+        let held = self.made(&this)?.tap("mean-logprob")?;
         self.hand_out(held)
     }
 
     fn top_one(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
         self.enter("model.scores.top-one")?;
-        let held = self.record(&this)?.tap("top-one")?;
+        let held = self.made(&this)?.tap("top-one")?;
         self.hand_out(held)
     }
 
@@ -69,8 +69,9 @@ impl HostScores for Crossing<'_> {
         if let Some(record) = self.scores.get_mut(&number) {
             record.held = false;
             // A loss of this step may still hang on its taps; nothing hangs on the others.
-            if !record.learning {
+            if !record.may_be_learned_from() {
                 self.scores.remove(&number);
+                self.forget_passes();
             }
         }
         Ok(())
@@ -103,6 +104,7 @@ impl Host for Crossing<'_> {
         }
         // A copy of what is trained: no pass, but as much to do as a small one.
         self.pass(1)?;
+        self.make_scores_asked_for()?;
         self.learner.snapshot(&name)?;
         self.snapshots.insert(name.clone());
         Ok(self.table.push(ViewEntry(View::Snapshot(name)))?)
@@ -192,7 +194,13 @@ impl State {
         self.scores.get(number).ok_or_else(|| Refusal::argument("these scores are gone"))
     }
 
-    /// Charges the taps, scores, and gives out a handle.
+    /// The same, and its taps are there.
+    fn made(&mut self, handle: &Resource<ScoresEntry>) -> Result<&ScoreRecord, Refusal> {
+        self.make_scores_asked_for()?;
+        self.record(handle)
+    }
+
+    /// Charges the taps and gives out a handle; scores at once where the learner gains nothing by waiting for more.
     fn make_scores(
         &mut self,
         view: &View,
@@ -211,16 +219,15 @@ impl State {
         self.work(elements)?;
         self.pass(rows.tokens())?;
         let charge = self.reserve(4 * elements)?;
-        let mut scored = self.learner.score(view, &rows, set, temperature, keep)?;
-        if keep {
-            ScoreRecord::learn(&mut scored)?;
-        }
+        let asked = Asked { view: view.clone(), taps: set, temperature, learning: keep };
         let generation = self.learner.generation();
-        let record = ScoreRecord::new(scored, keep, generation, Arc::new(Charge::new(charge, Vec::new())));
+        let record = ScoreRecord::new(asked, rows, generation, Arc::new(Charge::new(charge, Vec::new())));
         let number = self.next_number();
         let handle = self.table.push(ScoresEntry(number))?;
         self.scores.insert(number, record);
-        self.check_kept()?;
+        if !self.learner.joins(view, keep) {
+            self.make_scores_asked_for()?;
+        }
         Ok(handle)
     }
 }

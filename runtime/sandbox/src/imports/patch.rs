@@ -14,6 +14,7 @@ use crate::state::{Crossing, PatchEntry, State, TensorEntry};
 
 impl HostPatch for Crossing<'_> {
     fn drop(&mut self, this: Resource<PatchEntry>) -> wasmtime::Result<()> {
+        self.make_scores_asked_for()?;
         let PatchEntry(number) = self.table.delete(this)?;
         self.patches = self.patches.saturating_sub(1);
         self.learner.unpatch(number);
@@ -74,6 +75,7 @@ impl State {
             let message = format!("a run has at most {} active patches; drop one", self.limits.patches);
             return Err(Refusal::new(ErrorCode::OutOfBudget, message));
         }
+        self.make_scores_asked_for()?;
         let number = self.learner.patch(patch)?;
         match self.table.push(PatchEntry(number)) {
             Ok(handle) => {

@@ -55,6 +55,7 @@ impl Host for Crossing<'_> {
             return Err(Refusal::argument("the product of the vectors and the scale is not a finite number"));
         }
         self.work(rows as u64 * columns as u64)?;
+        self.make_scores_asked_for()?;
         Ok(self.learner.add_outer(word(role), layer as usize, &left, &right, scale)?)
     }
 
@@ -74,6 +75,7 @@ impl Host for Crossing<'_> {
         let width = if matches!(role, Role::Embedding) { columns } else { rows };
         let direction = self.vector(&direction, width, "the matrix's output")?;
         self.work(rows as u64 * columns as u64)?;
+        self.make_scores_asked_for()?;
         Ok(self.learner.project_out(word(role), layer as usize, &direction, strength, keep_norms)?)
     }
 }

@@ -111,7 +111,8 @@ pub(crate) fn plan_on(settings: RunSettings, records: &Records<'_>) -> Result<Pl
         };
         return Err(settings.wrong("data.validation", Half::Key, problem));
     }
-    let policy = policy(&settings, model, method.learns())?;
+    let slice = slice(&settings, &model, sides(&data));
+    let policy = policy(&settings, model, method.learns(), slice)?;
     let batching = batching(&settings.file.train, settings.file.data.packing, settings.file.data.shuffle, &reading);
     let cursor = checkpoint.as_ref().map(|(_, state)| state.cursor).unwrap_or_default();
     let walk = Walk::from(cursor, batching, data.lengths()).ok_or_else(|| Error::Damaged {
@@ -218,10 +219,10 @@ fn datasets(settings: &RunSettings, model: &Model, reading: &Reading) -> Result<
     Ok((data, validation.transpose()?))
 }
 
-fn policy(settings: &RunSettings, model: Arc<Model>, learns: bool) -> Result<Policy, Error> {
+fn policy(settings: &RunSettings, model: Arc<Model>, learns: bool, slice: Slice) -> Result<Policy, Error> {
     let train = &settings.file.train;
     let recompute = if train.recompute { Recompute::Blocks } else { Recompute::None };
-    let own = PolicySettings { recompute, slice: slice(settings, &model) };
+    let own = PolicySettings { recompute, slice, free: FREE, keep: keep(settings) };
     let Some(written) = &settings.file.model.adapter else {
         if !learns {
             return Ok(Policy::open(model, None, own)?);
@@ -240,10 +241,27 @@ fn policy(settings: &RunSettings, model: Arc<Model>, learns: bool) -> Result<Pol
     Ok(Policy::open(model, Some(&folder), own)?)
 }
 
-/// What a micro-batch holds bounds every pass, whatever a method asks to be scored at once.
-fn slice(settings: &RunSettings, model: &Model) -> Slice {
-    let batch = settings.file.train.batch as usize;
-    if settings.file.data.packing { Slice::Tokens(batch * length(settings, model)) } else { Slice::Rows(batch) }
+/// Bytes of activations that a pass may keep however small a micro-batch is.
+const FREE: u64 = 2 << 30;
+
+/// Bytes of activations that may wait for a backward pass which could compute them again: half of what the method may
+/// keep, but no more than a quarter of what the machine has left. The numbers of a run do not depend on it, only how
+/// long it takes.
+fn keep(settings: &RunSettings) -> u64 {
+    let limit = settings.file.limits.of_method().activation_bytes;
+    (limit / 2).min(available().unwrap_or(0) / 4)
+}
+
+/// What a micro-batch holds, all sides of its records together, bounds every pass, whatever a method asks to be scored
+/// at once.
+fn slice(settings: &RunSettings, model: &Model, sides: usize) -> Slice {
+    let rows = settings.file.train.batch as usize * sides;
+    if settings.file.data.packing { Slice::Tokens(rows * length(settings, model)) } else { Slice::Rows(rows) }
+}
+
+/// Rows of a record: both answers of a pair are scored and learned from together.
+fn sides(data: &Dataset) -> usize {
+    data.examples.first().map_or(1, |example| example.sides.len())
 }
 
 /// Tokens of the longest example.

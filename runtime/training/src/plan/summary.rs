@@ -8,6 +8,7 @@ use tunebox_sandbox::Value as SettingValue;
 
 use super::memory::Estimate;
 use super::method::PlannedMethod;
+use super::sides;
 use crate::configuration::RunSettings;
 use crate::data::{Dataset, Report, Walk};
 use crate::learner::Pace;
@@ -79,9 +80,7 @@ pub(super) fn summary(
     let (train, model) = (&settings.file.train, policy.model());
     let sizes = &model.configuration;
     let trainable = policy.adapter().trainable() as u64;
-    // What a method scores for learning together waits together: both answers of a pair.
-    let sides = data.examples.first().map_or(1, |example| example.sides.len());
-    let longest = data.report.longest.saturating_mul(train.batch as usize * sides) as u64;
+    let longest = data.report.longest.saturating_mul(train.batch as usize * sides(data)) as u64;
     let package = &method.package;
     PlanSummary {
         name: name.to_owned(),

@@ -1,0 +1,150 @@
+//! One pass through the model for one or several scores: their rows joined, and what came out taken apart again.
+//!
+//! Both answers of a pair go on from one prompt. Scored together, the prompt goes through the model once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tunebox_compute::{DType, Tensor};
+use tunebox_model::error::Error;
+use tunebox_model::policy::{Scored, Seeds, Taps};
+use tunebox_model::rows::Rows;
+
+/// What the learner gave for some scores, and what its backward pass needs.
+pub(crate) struct Pass {
+    pub(crate) scored: Scored,
+    parts: Vec<Part>,
+}
+
+/// The rows of one score.
+pub(super) struct Part {
+    /// The score's number.
+    pub(super) score: u64,
+    pub(super) rows: Arc<Rows>,
+    /// Where they are among the rows of the pass.
+    places: Vec<u32>,
+}
+
+impl Part {
+    pub(super) fn new(score: u64, rows: Arc<Rows>) -> Self {
+        Self { score, rows, places: Vec::new() }
+    }
+}
+
+/// The rows of all parts, in turn: the first of each, then the second of each, so that answers to one prompt are
+/// neighbours. Notes in the parts where each row went.
+pub(super) fn join(parts: &mut [Part]) -> Result<Arc<Rows>, Error> {
+    if let [part] = parts {
+        part.places = (0..part.rows.count() as u32).collect();
+        return Ok(Arc::clone(&part.rows));
+    }
+    let most = parts.iter().map(|part| part.rows.count()).max().unwrap_or(0);
+    let (mut ids, mut targets) = (Vec::new(), Vec::new());
+    for row in 0..most {
+        for part in parts.iter_mut().filter(|part| row < part.rows.count()) {
+            part.places.push(ids.len() as u32);
+            ids.push(part.rows.ids[row].clone());
+            targets.push(part.rows.targets[row].clone());
+        }
+    }
+    Ok(Arc::new(Rows::new(ids, targets)?))
+}
+
+impl Pass {
+    pub(super) fn new(scored: Scored, parts: Vec<Part>) -> Self {
+        Self { scored, parts }
+    }
+
+    /// The taps of each score.
+    pub(super) fn taps(&self) -> Result<Vec<(u64, Taps)>, Error> {
+        if let [part] = self.parts.as_slice() {
+            return Ok(vec![(part.score, self.scored.taps.clone())]);
+        }
+        let taps = |part: &Part| Ok((part.score, self.scored.taps.select(&part.places, part.rows.width())?));
+        self.parts.iter().map(taps).collect()
+    }
+
+    /// Seeds for all scores of the pass from those of each.
+    pub(super) fn all_seeds(&self, seeds: &BTreeMap<u64, Seeds>) -> Result<Seeds, Error> {
+        join_seeds(&self.parts.iter().collect::<Vec<_>>(), &self.scored.rows, seeds)
+    }
+
+    /// Whether every score of the pass has seeds.
+    pub(super) fn is_covered_by(&self, seeds: &BTreeMap<u64, Seeds>) -> bool {
+        self.parts.iter().all(|part| seeds.contains_key(&part.score))
+    }
+
+    /// The scores that have seeds, without what the pass kept, and their seeds.
+    pub(super) fn only(&self, seeds: &BTreeMap<u64, Seeds>) -> Result<(Scored, Seeds), Error> {
+        let mut parts: Vec<Part> = self
+            .parts
+            .iter()
+            .filter(|part| seeds.contains_key(&part.score))
+            .map(|part| Part::new(part.score, Arc::clone(&part.rows)))
+            .collect();
+        let rows = join(&mut parts)?;
+        let joined = join_seeds(&parts.iter().collect::<Vec<_>>(), &rows, seeds)?;
+        Ok((self.scored.of_rows(rows), joined))
+    }
+}
+
+/// The seeds of rows that were joined.
+fn join_seeds(parts: &[&Part], rows: &Rows, seeds: &BTreeMap<u64, Seeds>) -> Result<Seeds, Error> {
+    if let [part] = parts {
+        return Ok(seeds.get(&part.score).cloned().unwrap_or_default());
+    }
+    let tap = |which: fn(&Seeds) -> Option<&Tensor>| {
+        let own: Vec<Option<&Tensor>> = parts.iter().map(|part| seeds.get(&part.score).and_then(which)).collect();
+        let Some(device) = own.iter().flatten().map(|seed| seed.device()).next() else { return Ok(None) };
+        let mut all = vec![0f32; rows.count() * rows.width()];
+        for (part, seed) in parts.iter().zip(&own) {
+            let Some(seed) = seed else { continue };
+            for (place, values) in part.places.iter().zip(seed.to_dtype(DType::F32)?.to_vec2::<f32>()?) {
+                all[*place as usize * rows.width()..][..values.len()].copy_from_slice(&values);
+            }
+        }
+        Ok::<_, Error>(Some(Tensor::from_vec(all, (rows.count(), rows.width()), device)?))
+    };
+    Ok(Seeds {
+        logprob: tap(|seeds| seeds.logprob.as_ref())?,
+        entropy: tap(|seeds| seeds.entropy.as_ref())?,
+        mean_logprob: tap(|seeds| seeds.mean_logprob.as_ref())?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use tunebox_compute::Device;
+
+    use super::*;
+
+    fn part(score: u64, lengths: &[usize]) -> Part {
+        let ids = lengths.iter().map(|length| vec![score as u32; *length]).collect();
+        let targets = lengths.iter().map(|length| vec![true; *length]).collect();
+        Part::new(score, Arc::new(Rows::new(ids, targets).unwrap()))
+    }
+
+    #[test]
+    fn rows_of_the_same_number_become_neighbours() {
+        let mut parts = [part(1, &[2, 3]), part(2, &[4, 1, 2])];
+        let rows = join(&mut parts).unwrap();
+        assert_eq!(rows.ids.iter().map(|ids| ids[0]).collect::<Vec<_>>(), [1, 2, 1, 2, 2]);
+        assert_eq!((parts[0].places.clone(), parts[1].places.clone()), (vec![0, 2], vec![1, 3, 4]));
+    }
+
+    #[test]
+    fn seeds_stand_where_their_rows_went_and_0_where_there_are_none() {
+        let mut parts = [part(1, &[2, 1]), part(2, &[3])];
+        let rows = join(&mut parts).unwrap();
+        let seed = |values: Vec<f32>, shape| Some(Tensor::from_vec(values, shape, &Device::Cpu).unwrap());
+        let seeds = BTreeMap::from([
+            (1, Seeds { logprob: seed(vec![1.0, 2.0, 3.0, 0.0], (2, 2)), ..Seeds::default() }),
+            (2, Seeds { entropy: seed(vec![4.0, 5.0, 6.0], (1, 3)), ..Seeds::default() }),
+        ]);
+        let joined = join_seeds(&parts.iter().collect::<Vec<_>>(), &rows, &seeds).unwrap();
+        let values = |tap: Option<Tensor>| tap.unwrap().to_vec2::<f32>().unwrap();
+        assert_eq!(values(joined.logprob), [[1.0, 2.0, 0.0], [0.0, 0.0, 0.0], [3.0, 0.0, 0.0]]);
+        assert_eq!(values(joined.entropy), [[0.0, 0.0, 0.0], [4.0, 5.0, 6.0], [0.0, 0.0, 0.0]]);
+        assert!(joined.mean_logprob.is_none());
+    }
+}
