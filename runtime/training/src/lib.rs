@@ -29,7 +29,9 @@ mod verification;
 mod worker;
 
 pub use artifact::Written;
-pub use bench::{BenchSettings, Measured, bench};
+pub use bench::{
+    BenchSettings, Completions, Generation, Measured, Overhead, Phase, Precision, Scoring, StartUp, Training, bench,
+};
 pub use configuration::RunSettings;
 pub use error::Error;
 pub use evaluation::{Evaluation, EvaluationSettings, Figure, evaluate};

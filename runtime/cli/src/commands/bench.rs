@@ -1,18 +1,26 @@
 //! `tunebox bench`: how fast this machine trains, scores and writes, beside what its plain products reach.
 
-use clap::Args;
+mod report;
+
+use clap::{Args, ValueEnum};
 use serde_json::json;
-use tunebox_training::{BenchSettings, Measured, bench};
+use tunebox_training::{BenchSettings, Phase, Precision, bench};
 
 use super::{Ending, Outcome};
 use crate::arguments::Global;
-use crate::terminal::{Terminal, bytes};
+use crate::terminal::Terminal;
 
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// A model: folder, `.gguf` file, or hub name; without one, the tiny model that comes with tunebox
     #[arg(long)]
     model: Option<String>,
+    /// Store the base's weights in this precision first; as in the model's files without it
+    #[arg(long, value_enum)]
+    precision: Option<Stored>,
+    /// Measure only this part; may be given several times
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Part>,
     /// A method that learns from rows of tokens
     #[arg(long, default_value = "lora")]
     method: String,
@@ -28,6 +36,21 @@ pub(crate) struct Bench {
     /// Steps that are timed, after one that is not
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     steps: u32,
+    /// Completions written side by side, each after a prompt of its own; may be given several times
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_values_t = [1, 16],
+        value_delimiter = ',',
+        value_parser = clap::value_parser!(u32).range(1..=32)
+    )]
+    prompts: Vec<u32>,
+    /// Tokens of such a prompt
+    #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=131_072))]
+    prompt_tokens: u32,
+    /// Tokens of such a completion, each the likeliest; its speed is that of all but the first
+    #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=131_072))]
+    new_tokens: u32,
     /// `cpu`, `cuda[:n]` or `metal`
     #[arg(long, default_value = "cpu")]
     device: String,
@@ -39,69 +62,76 @@ pub(crate) struct Bench {
     in_process: bool,
 }
 
+/// A part of what can be measured.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Part {
+    /// Steps of a run: tokens a second, memory, the share of what plain products reach
+    Training,
+    /// Rows scored without learning
+    Scoring,
+    /// Completions written by the likeliest token
+    Generation,
+    /// Opening the model; checking, compiling and instantiating the method
+    StartUp,
+    /// What the sandbox takes of the steps
+    Overhead,
+}
+
+impl From<Part> for Phase {
+    fn from(part: Part) -> Self {
+        match part {
+            Part::Training => Self::Training,
+            Part::Scoring => Self::Scoring,
+            Part::Generation => Self::Generation,
+            Part::StartUp => Self::StartUp,
+            Part::Overhead => Self::Overhead,
+        }
+    }
+}
+
+/// Element types of stored weights.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Stored {
+    F32,
+    Bf16,
+    F16,
+}
+
+impl From<Stored> for Precision {
+    fn from(stored: Stored) -> Self {
+        match stored {
+            Stored::F32 => Self::F32,
+            Stored::Bf16 => Self::Bf16,
+            Stored::F16 => Self::F16,
+        }
+    }
+}
+
 impl Bench {
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
         let settings = BenchSettings {
-            model: self.model.clone(),
-            method: self.method.clone(),
+            model: self.model,
+            precision: self.precision.map(Precision::from),
+            only: self.only.into_iter().map(Phase::from).collect(),
+            method: self.method,
             batch: self.batch,
             sequence: self.sequence,
             rank: self.rank,
             steps: self.steps,
-            device: self.device.clone(),
-            set: self.set.clone(),
+            prompts: self.prompts,
+            prompt_tokens: self.prompt_tokens,
+            new_tokens: self.new_tokens,
+            device: self.device,
+            set: self.set,
             offline: global.offline,
             in_process: self.in_process,
         };
         let measured = bench(&settings, &mut |what| terminal.say("Timing", what))?;
-        self.show(terminal, &measured);
-        Ok(Ending::Done)
-    }
-
-    fn show(&self, terminal: Terminal, measured: &Measured) {
         if terminal.json {
             terminal.object(json!(measured));
-            return;
+        } else {
+            report::show(terminal, &measured, settings.steps);
         }
-        let Self { batch, sequence, rank, steps, .. } = self;
-        let peak = measured.peak_bytes.map_or_else(String::new, |peak| format!(", {} at most", bytes(peak)));
-        let share = measured
-            .utilisation
-            .map_or_else(String::new, |share| format!(", {:.0} % of what plain products reach", 100.0 * share));
-        terminal.say("Bench", format!("{}, {}, {} threads", measured.model, measured.method, measured.threads));
-        terminal.say(
-            "Step",
-            format!(
-                "{:.1} tokens/s, {batch} × {sequence}, rank {rank}, median of {steps}: {:.3} s{share}{peak}",
-                measured.tokens_per_second, measured.step_seconds
-            ),
-        );
-        terminal.say(
-            "Wall",
-            format!(
-                "{:.3} % of the steps inside the sandbox, {:.0} calls to the host a step",
-                100.0 * measured.guest_share,
-                measured.host_calls
-            ),
-        );
-        terminal.say("Score", format!("{:.1} tokens/s", measured.scored_tokens_per_second));
-        terminal.say(
-            "Write",
-            format!(
-                "{:.1} tokens/s, {:.1} with sixteen side by side",
-                measured.written_tokens_per_second, measured.written_tokens_per_second_16
-            ),
-        );
-        terminal.say(
-            "Start",
-            format!(
-                "model {:.2} s; method {:.0} ms compiled, {:.1} ms from the cache",
-                measured.open_seconds,
-                1e3 * measured.compile_seconds,
-                1e3 * measured.cached_seconds
-            ),
-        );
-        terminal.say("Products", format!("{:.0} GFLOP/s, f32, the fastest of a few", measured.product_gflops));
-        terminal.next("the same command with `--model` and a model of yours; `--json` for a table");
+        Ok(Ending::Done)
     }
 }

@@ -4,34 +4,60 @@
 //! Nothing is left behind: the run has a folder of its own that is removed.
 
 mod made_up;
-mod phases;
+mod memory;
+mod precision;
+mod reading;
+mod start;
+mod steps;
 mod work;
 
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
-use std::time::Instant;
 
 use serde::Serialize;
-use serde_json::Value;
-use tunebox_compute::pace::product_rate;
 use tunebox_model::{Policy, PolicySettings};
 use tunebox_sandbox::Compiling;
 
 use crate::configuration::{Half, Problem, RunSettings};
-use crate::data::{Dataset, Reading, Shape};
 use crate::error::Error;
 use crate::files;
-use crate::observer::{Event, Observer, StepEvent};
-use crate::plan::{PlannedRun, open_model, plan_on};
-use crate::run::run;
+use crate::plan::open_model;
 use crate::sample::Sample;
-use made_up::Sizes;
+
+pub use precision::Precision;
+pub use reading::{Completions, Generation, Scoring};
+pub use start::StartUp;
+pub use steps::{Overhead, Training};
+
+/// A part of what can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Steps of a run, and how near they come to what plain products reach.
+    Training,
+    /// Rows scored without learning.
+    Scoring,
+    /// Completions, one and several side by side.
+    Generation,
+    /// Opening the model; checking, compiling and instantiating the method.
+    StartUp,
+    /// What the sandbox takes of the steps, which are made for it if training is not measured.
+    Overhead,
+}
+
+impl Phase {
+    /// All of them, in the order in which they are measured.
+    pub const ALL: [Self; 5] = [Self::Training, Self::Overhead, Self::StartUp, Self::Scoring, Self::Generation];
+}
 
 /// What is measured.
 #[derive(Debug, Clone)]
 pub struct BenchSettings {
     /// A model: folder, `.gguf` file, or hub name; the tiny model of the sample without one.
     pub model: Option<String>,
+    /// How the base's weights are stored; as in the model's files without one.
+    pub precision: Option<Precision>,
+    /// The parts to measure; all if there are none.
+    pub only: BTreeSet<Phase>,
     /// A method that learns.
     pub method: String,
     /// Records of a step.
@@ -42,6 +68,13 @@ pub struct BenchSettings {
     pub rank: u32,
     /// Steps that are timed, after one that is not.
     pub steps: u32,
+    /// Completions written side by side, at most [`tunebox_model::generate::BATCH`], each after a prompt of its own;
+    /// one measurement each.
+    pub prompts: Vec<u32>,
+    /// Tokens of such a prompt.
+    pub prompt_tokens: u32,
+    /// Tokens of such a completion.
+    pub new_tokens: u32,
     /// `cpu`, `cuda[:n]` or `metal`.
     pub device: String,
     /// More settings of the run, as in `method.completions=8`.
@@ -52,46 +85,45 @@ pub struct BenchSettings {
     pub in_process: bool,
 }
 
-/// What was measured. Rates are of useful tokens; the median of the timed steps counts.
+impl BenchSettings {
+    fn wants(&self, phase: Phase) -> bool {
+        self.only.is_empty() || self.only.contains(&phase)
+    }
+}
+
+/// What was measured. Rates are of useful tokens; the median of the timed steps counts. In JSON the keys of all parts
+/// stand side by side, and those of a part that was not measured are absent.
 #[derive(Debug, Clone, Serialize)]
 pub struct Measured {
     /// The model, as it was named; `sample` for the tiny one.
     pub model: String,
     /// The method and its version.
     pub method: String,
+    /// How the base's weights are stored: `f32`, `bf16`, `f16`, or `gguf` for the formats that such a file mixes.
+    pub precision: String,
     /// Records of a step.
     pub batch: u32,
     /// Tokens of a row.
     pub sequence: u32,
+    /// The rank of the adapter.
+    pub rank: u32,
     /// Threads that compute.
     pub threads: usize,
-    /// Operations a second of plain products of large matrices here, in 10⁹.
-    pub product_gflops: f64,
-    /// Tokens that a training step learns from, each second.
-    pub tokens_per_second: f64,
-    /// Seconds of a training step.
-    pub step_seconds: f64,
-    /// The most memory that the process held up to the end of the training steps.
-    pub peak_bytes: Option<u64>,
-    /// The share of `product_gflops` that a step's necessary arithmetic makes up; for supervised methods.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub utilisation: Option<f64>,
-    /// The share of the steps' time that the method itself computed, inside its sandbox.
-    pub guest_share: f64,
-    /// Calls of the method to the host in a step.
-    pub host_calls: f64,
-    /// Tokens that are scored each second, without learning.
-    pub scored_tokens_per_second: f64,
-    /// Tokens written each second, one completion at a time.
-    pub written_tokens_per_second: f64,
-    /// The same with sixteen side by side.
-    pub written_tokens_per_second_16: f64,
-    /// Seconds to open the model, its files being in memory already.
-    pub open_seconds: f64,
-    /// Seconds to check and compile the method.
-    pub compile_seconds: f64,
-    /// Seconds to check the method and find it compiled.
-    pub cached_seconds: f64,
+    /// Steps of a run.
+    #[serde(flatten)]
+    pub training: Option<Training>,
+    /// What the sandbox took of them.
+    #[serde(flatten)]
+    pub overhead: Option<Overhead>,
+    /// Rows without learning.
+    #[serde(flatten)]
+    pub scoring: Option<Scoring>,
+    /// Completions.
+    #[serde(flatten)]
+    pub generation: Option<Generation>,
+    /// The way to the first step.
+    #[serde(flatten)]
+    pub start_up: Option<StartUp>,
 }
 
 /// Measures. `tell` hears what comes next.
@@ -100,61 +132,67 @@ pub struct Measured {
 /// Whatever keeps such a run from being planned or carried out; methods that do not learn from rows.
 pub fn bench(settings: &BenchSettings, tell: &mut dyn FnMut(&str)) -> Result<Measured, Error> {
     let place = files::temporary_folder(&std::env::temp_dir(), "tunebox-bench-")?;
-    let model = match &settings.model {
-        Some(model) => model.clone(),
-        None => Sample::embedded().ok_or(Error::NoSample)?.unpack(place.path())?.join("model").display().to_string(),
-    };
-    let run_settings = run_settings(settings, &model, place.path())?;
-    if !settings.in_process && !run_settings.is_all_built_in() {
-        return Err(not_built_in(&run_settings));
+    let run_settings = prepared(settings, place.path(), tell)?;
+    let (mut training, mut overhead) = (None, None);
+    if settings.wants(Phase::Training) || settings.wants(Phase::Overhead) {
+        tell("training steps");
+        let (steps, sandbox) = steps::measure(settings, &run_settings)?;
+        training = Some(steps).filter(|_| settings.wants(Phase::Training));
+        overhead = Some(sandbox).filter(|_| settings.wants(Phase::Overhead));
     }
-    tell("training steps");
-    let mut timer = Timer::default();
-    let sizes =
-        |vocabulary| Sizes { records: settings.batch as usize, sequence: settings.sequence as usize, vocabulary };
-    let plan = plan_on(run_settings.clone(), &|run_settings, model, reading| {
-        Ok((made_up(run_settings, reading, sizes(model.configuration.vocabulary))?, None))
-    })?;
-    let about = About::of(&plan.run);
-    let outcome = run(plan, &mut timer, &AtomicBool::new(false))?;
-    let used = used(&outcome.summary().folder)?;
-    tell("opening and compiling");
-    let begun = Instant::now();
-    let model = open_model(&run_settings)?;
-    let open_seconds = begun.elapsed().as_secs_f64();
-    let (compile_seconds, cached_seconds) = phases::compile(&settings.method, place.path())?;
-    tell("scoring and writing");
-    let policy = Policy::open(model, None, PolicySettings::default())?;
-    let scored = phases::score(&policy, settings.batch as usize, settings.sequence as usize)?;
-    let (one, sixteen) = (phases::write(&policy, 1)?, phases::write(&policy, 16)?);
-    tell("plain products");
-    let rate = product_rate(policy.parameters().values().device())?;
-    let step_seconds = timer.median();
-    let useful = about.supervised.then(|| {
-        let sizes = &policy.model().configuration;
-        work::step(sizes, about.trainable, settings.batch as usize, settings.sequence as usize) / step_seconds / rate
-    });
-    let steps = f64::from(settings.steps + 1);
+    memory::forget_peak();
+    let (open_seconds, model) = start::timed(|| open_model(&run_settings))?;
+    let precision = precision::name(&model).to_owned();
+    let mut start_up = None;
+    if settings.wants(Phase::StartUp) {
+        tell("opening, compiling and instantiating");
+        start_up = Some(start::measure(&settings.method, &model, open_seconds, place.path())?);
+    }
+    let policy = Policy::open(reading::without_end(model), None, PolicySettings::default())?;
+    let mut scoring = None;
+    if settings.wants(Phase::Scoring) {
+        tell("scoring");
+        scoring = Some(reading::score(&policy, settings.batch as usize, settings.sequence as usize)?);
+    }
+    let mut generation = None;
+    if settings.wants(Phase::Generation) {
+        tell("writing");
+        generation = Some(reading::generation(&policy, settings)?);
+    }
+    let method = start::method(&settings.method)?;
     Ok(Measured {
         model: settings.model.clone().unwrap_or_else(|| "sample".into()),
-        method: about.method,
+        method: format!("{} {}", method.manifest.name, method.manifest.version),
+        precision,
         batch: settings.batch,
         sequence: settings.sequence,
+        rank: settings.rank,
         threads: rayon::current_num_threads(),
-        product_gflops: rate / 1e9,
-        tokens_per_second: timer.tokens() / step_seconds,
-        step_seconds,
-        peak_bytes: timer.peak,
-        utilisation: useful,
-        guest_share: number(&used, "guest-seconds") / timer.all,
-        host_calls: number(&used, "host-calls") / steps,
-        scored_tokens_per_second: scored,
-        written_tokens_per_second: one,
-        written_tokens_per_second_16: sixteen,
-        open_seconds,
-        compile_seconds,
-        cached_seconds,
+        training,
+        overhead,
+        scoring,
+        generation,
+        start_up,
     })
+}
+
+/// The run file of a benchmark over the model in the precision that was asked for.
+fn prepared(settings: &BenchSettings, place: &Path, tell: &mut dyn FnMut(&str)) -> Result<RunSettings, Error> {
+    let model = match &settings.model {
+        Some(model) => model.clone(),
+        None => Sample::embedded().ok_or(Error::NoSample)?.unpack(place)?.join("model").display().to_string(),
+    };
+    let given = run_settings(settings, &model, place)?;
+    if !settings.in_process && !given.is_all_built_in() {
+        return Err(not_built_in(&given));
+    }
+    let Some(precision) = settings.precision else { return Ok(given) };
+    tell("storing the model's weights anew");
+    let folder = place.join("stored");
+    if !precision::store(&given, precision, &folder)? {
+        return Ok(given);
+    }
+    run_settings(settings, &folder.display().to_string(), place)
 }
 
 /// A worker would be timed with the pipe to it, so strangers are not measured unasked.
@@ -188,76 +226,56 @@ fn run_settings(settings: &BenchSettings, model: &str, place: &Path) -> Result<R
     Ok(run_settings)
 }
 
-fn made_up(settings: &RunSettings, reading: &Reading, sizes: Sizes) -> Result<Dataset, Error> {
-    let made = reading.wanted.first().and_then(|shape| made_up::dataset(*shape, sizes));
-    made.ok_or_else(|| {
-        let what = "this method does not learn from rows of tokens, so there is no step to time".to_owned();
-        let hint = "`--method lora`, `dpo`, `grpo` and others do".to_owned();
-        settings.wrong("method.use", Half::Value, Problem::Conflict { what, hint })
-    })
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// What a plan knows that its outcome does not.
-struct About {
-    method: String,
-    supervised: bool,
-    trainable: usize,
-}
-
-impl About {
-    fn of(plan: &PlannedRun) -> Self {
-        let supervised = matches!(plan.data.shape, Shape::Messages | Shape::PromptCompletion | Shape::Text);
-        let method = format!("{} {}", plan.summary.method, plan.summary.method_version);
-        Self { method, supervised, trainable: plan.summary.trainable as usize }
-    }
-}
-
-/// Keeps the times of all steps but the first.
-#[derive(Default)]
-struct Timer {
-    steps: Vec<StepEvent>,
-    all: f64,
-    peak: Option<u64>,
-}
-
-impl Timer {
-    fn median(&self) -> f64 {
-        let mut seconds: Vec<f64> = self.steps.iter().map(|step| step.seconds).collect();
-        seconds.sort_by(f64::total_cmp);
-        let half = seconds.len() / 2;
-        match seconds.len() {
-            0 => f64::NAN,
-            count if count % 2 == 1 => seconds[half],
-            _ => f64::midpoint(seconds[half - 1], seconds[half]),
+    fn settings(only: &[Phase]) -> BenchSettings {
+        BenchSettings {
+            model: None,
+            precision: None,
+            only: only.iter().copied().collect(),
+            method: "lora".into(),
+            batch: 2,
+            sequence: 16,
+            rank: 2,
+            steps: 1,
+            prompts: vec![1, 3],
+            prompt_tokens: 4,
+            new_tokens: 5,
+            device: "cpu".into(),
+            set: Vec::new(),
+            offline: true,
+            in_process: false,
         }
     }
 
-    /// Tokens of a step.
-    fn tokens(&self) -> f64 {
-        let sum: u64 = self.steps.iter().map(|step| step.tokens).sum();
-        sum as f64 / self.steps.len().max(1) as f64
+    fn keys(measured: &Measured) -> Vec<String> {
+        let value = serde_json::to_value(measured).unwrap();
+        value.as_object().unwrap().keys().cloned().collect()
     }
-}
 
-impl Observer for Timer {
-    fn event(&mut self, event: Event<'_>) {
-        if let Event::Step(step) = event {
-            self.all += step.seconds;
-            self.peak = step.peak;
-            if step.step > 1 {
-                self.steps.push(step.clone());
-            }
+    const ALWAYS: [&str; 7] = ["model", "method", "precision", "batch", "sequence", "rank", "threads"];
+
+    #[test]
+    fn only_what_is_asked_for_is_measured_and_told() {
+        let mut told = Vec::new();
+        let writing = bench(&settings(&[Phase::Generation]), &mut |what| told.push(what.to_owned())).unwrap();
+        assert_eq!(told, ["writing"]);
+        let wanted = ["written_tokens_per_second", "written", "generation_peak_bytes"];
+        assert_eq!(keys(&writing), [&ALWAYS[..], &wanted].concat());
+
+        let sandbox = bench(&settings(&[Phase::Overhead]), &mut |_| {}).unwrap();
+        assert_eq!(keys(&sandbox), [&ALWAYS[..], &["guest_share", "host_calls"]].concat());
+    }
+
+    #[test]
+    fn weights_are_stored_anew_in_the_precision_asked_for() {
+        for (precision, name) in [(Precision::Bf16, "bf16"), (Precision::F32, "f32")] {
+            let settings = BenchSettings { precision: Some(precision), ..settings(&[Phase::Scoring]) };
+            let measured = bench(&settings, &mut |_| {}).unwrap();
+            assert_eq!(measured.precision, name);
+            assert!(measured.scoring.unwrap().scored_tokens_per_second > 0.0);
         }
     }
-}
-
-/// What the method used in all, from the last line of the metrics.
-fn used(folder: &Path) -> Result<Value, Error> {
-    let text = files::read_text(&folder.join(crate::metrics::FILE))?;
-    let last = text.lines().rev().find_map(|line| serde_json::from_str::<Value>(line).ok()?.get("used").cloned());
-    Ok(last.and_then(|used| used.get("total").cloned()).unwrap_or_default())
-}
-
-fn number(of: &Value, name: &str) -> f64 {
-    of.get(name).and_then(Value::as_f64).unwrap_or(f64::NAN)
 }

@@ -1,0 +1,52 @@
+//! The base's weights in another precision: the model stored anew, as `merge` would store it.
+
+use std::path::Path;
+
+use tunebox_compute::DType;
+use tunebox_model::merge::merge;
+use tunebox_model::source::Form;
+use tunebox_model::{Model, Policy, PolicySettings, Source};
+
+use crate::configuration::RunSettings;
+use crate::error::Error;
+use crate::plan::open_model;
+
+/// How weights are stored. Sums are in `f32` either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Precision {
+    /// 32 bits.
+    F32,
+    /// 16 bits, 8 of them exponent.
+    Bf16,
+    /// 16 bits, 5 of them exponent.
+    F16,
+}
+
+impl Precision {
+    fn dtype(self) -> DType {
+        match self {
+            Self::F32 => DType::F32,
+            Self::Bf16 => DType::BF16,
+            Self::F16 => DType::F16,
+        }
+    }
+}
+
+/// How most of a model's weights are stored: `gguf` stands for the formats that such a file mixes.
+pub(super) fn name(model: &Model) -> &'static str {
+    if is_gguf(model) { "gguf" } else { model.weights.dtype().as_str() }
+}
+
+/// Writes the run's model into a folder in another precision; false where its files have it already.
+pub(super) fn store(settings: &RunSettings, precision: Precision, folder: &Path) -> Result<bool, Error> {
+    let model = open_model(settings)?;
+    if !is_gguf(&model) && model.weights.dtype() == precision.dtype() {
+        return Ok(false);
+    }
+    merge(&Policy::open(model, None, PolicySettings::default())?, folder, precision.dtype())?;
+    Ok(true)
+}
+
+fn is_gguf(model: &Model) -> bool {
+    matches!(model.source().map(Source::form), Some(Form::Gguf { .. }))
+}

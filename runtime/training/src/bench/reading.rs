@@ -1,0 +1,171 @@
+//! What a model does without learning: rows scored, completions written.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde::Serialize;
+use tunebox_compute::fused::TapSet;
+use tunebox_compute::random::Stream;
+use tunebox_model::generate::{Sampling, generate};
+use tunebox_model::{Model, Policy, Rows, View};
+
+use super::{BenchSettings, memory};
+use crate::error::Error;
+use crate::plan::peak;
+
+/// Passes that are timed; the fastest counts, since nothing but other work makes one slower.
+const PASSES: usize = 3;
+
+/// How fast rows are scored.
+#[derive(Debug, Clone, Serialize)]
+pub struct Scoring {
+    /// Tokens that are scored each second, without learning.
+    pub scored_tokens_per_second: f64,
+    /// The most memory that the process held meanwhile, the model included.
+    pub scoring_peak_bytes: Option<u64>,
+}
+
+/// How fast completions are written.
+#[derive(Debug, Clone, Serialize)]
+pub struct Generation {
+    /// Tokens written each second, one completion at a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub written_tokens_per_second: Option<f64>,
+    /// The same with sixteen side by side.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub written_tokens_per_second_16: Option<f64>,
+    /// Each number of completions side by side that was asked for.
+    pub written: Vec<Completions>,
+    /// The most memory that the process held meanwhile, the model included.
+    pub generation_peak_bytes: Option<u64>,
+}
+
+/// How fast so many completions are written side by side, each after a prompt of its own, by the likeliest token.
+#[derive(Debug, Clone, Serialize)]
+pub struct Completions {
+    /// Completions side by side.
+    pub prompts: u32,
+    /// Tokens of each prompt.
+    pub prompt_tokens: u32,
+    /// Tokens of each completion.
+    pub new_tokens: u32,
+    /// Seconds until the prompts are read and every completion has its first token.
+    pub first_seconds: f64,
+    /// Tokens written each second from then on.
+    pub tokens_per_second: f64,
+}
+
+/// The same model, whose completions only end when they are as long as asked for. Where somebody else holds it as well
+/// they may end before, and what was written counts.
+pub(super) fn without_end(mut model: Arc<Model>) -> Arc<Model> {
+    if let Some(model) = Arc::get_mut(&mut model) {
+        model.configuration.eos.clear();
+        model.tokenizer = None;
+    }
+    model
+}
+
+/// Tokens scored a second.
+pub(super) fn score(policy: &Policy, rows: usize, length: usize) -> Result<Scoring, Error> {
+    memory::forget_peak();
+    let ids = made_up(policy, rows, length.max(2));
+    let targets = ids.iter().map(|row| vec![true; row.len()]).collect();
+    let rows = Arc::new(Rows::new(ids, targets)?);
+    let tokens = rows.tokens() as f64;
+    let mut least = f64::INFINITY;
+    for _ in 0..PASSES {
+        let begun = Instant::now();
+        policy.score(&View::Policy, &rows, TapSet::default(), 1.0, false)?;
+        least = least.min(begun.elapsed().as_secs_f64());
+    }
+    Ok(Scoring { scored_tokens_per_second: tokens / least, scoring_peak_bytes: peak() })
+}
+
+/// Every number of completions that was asked for.
+pub(super) fn generation(policy: &Policy, settings: &BenchSettings) -> Result<Generation, Error> {
+    memory::forget_peak();
+    let written =
+        settings.prompts.iter().map(|prompts| write(policy, settings, *prompts)).collect::<Result<Vec<_>, _>>()?;
+    let speed = |prompts: u32| written.iter().find(|one| one.prompts == prompts).map(|one| one.tokens_per_second);
+    Ok(Generation {
+        written_tokens_per_second: speed(1),
+        written_tokens_per_second_16: speed(16),
+        generation_peak_bytes: peak(),
+        written,
+    })
+}
+
+/// Writes some completions side by side.
+fn write(policy: &Policy, settings: &BenchSettings, completions: u32) -> Result<Completions, Error> {
+    let &BenchSettings { prompt_tokens, new_tokens, .. } = settings;
+    let prompts = made_up(policy, completions as usize, prompt_tokens as usize);
+    let sampling = Sampling { temperature: 0.0, max_tokens: new_tokens as usize, ..Sampling::default() };
+    let (mut first_seconds, mut speed) = (f64::INFINITY, 0.0_f64);
+    for _ in 0..PASSES {
+        let mut clock = Clock::start(prompts.len(), Instant::now());
+        let written = generate(policy, &View::Policy, &prompts, &sampling, &mut |_, _| {
+            clock.token(Instant::now());
+            true
+        })?;
+        let tokens = written.iter().map(|completion| completion.ids.len()).sum();
+        let (first, later) = clock.stop(tokens, Instant::now());
+        (first_seconds, speed) = (first_seconds.min(first), speed.max(later));
+    }
+    Ok(Completions { prompts: completions, prompt_tokens, new_tokens, first_seconds, tokens_per_second: speed })
+}
+
+/// Tells the time to the first tokens from the time after them. The first token of every completion comes before the
+/// second one of any.
+struct Clock {
+    begun: Instant,
+    completions: usize,
+    tokens: usize,
+    /// When every completion had its first token.
+    first: Option<Instant>,
+}
+
+impl Clock {
+    fn start(completions: usize, now: Instant) -> Self {
+        Self { begun: now, completions, tokens: 0, first: None }
+    }
+
+    /// Hears of a token.
+    fn token(&mut self, now: Instant) {
+        self.tokens += 1;
+        if self.tokens == self.completions {
+            self.first = Some(now);
+        }
+    }
+
+    /// Seconds to the first tokens, and how many of all `tokens` came each second after them.
+    fn stop(self, tokens: usize, now: Instant) -> (f64, f64) {
+        let first = self.first.unwrap_or(now);
+        let later = tokens.saturating_sub(self.completions) as f64;
+        (first.duration_since(self.begun).as_secs_f64(), later / now.duration_since(first).as_secs_f64())
+    }
+}
+
+fn made_up(policy: &Policy, rows: usize, length: usize) -> Vec<Vec<u32>> {
+    let mut stream = Stream::new(2, "bench");
+    let vocabulary = policy.model().configuration.vocabulary.max(1) as u64;
+    (0..rows).map(|_| (0..length).map(|_| (stream.next_u64() % vocabulary) as u32).collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_speed_of_writing_counts_from_when_every_completion_has_its_first_token() {
+        let begun = Instant::now();
+        let at = |milliseconds: u64| begun + Duration::from_millis(milliseconds);
+        let mut clock = Clock::start(2, begun);
+        // Both first tokens within half a second, then two more each within a second.
+        for milliseconds in [500, 500, 1_000, 1_000, 1_500, 1_500] {
+            clock.token(at(milliseconds));
+        }
+        assert_eq!(clock.stop(6, at(1_500)), (0.5, 4.0));
+    }
+}
