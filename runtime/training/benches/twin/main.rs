@@ -1,0 +1,132 @@
+//! What the sandbox costs a training step: `lora` and `dpo` as components beside the same methods as native code.
+//!
+//! Both work on one model in one process, step about, on the same batches, and must come to the same bits. `cargo bench
+//! --workspace --bench twin` measures on the tiny model; `-- --model FOLDER`, or the variable `TUNEBOX_BENCH_MODEL`, on
+//! another. The overhead is the median over the pairs of component ÷ native − 1, beside the middle half of it; where other
+//! work makes that wide, the fastest step of each, which has the same to do, is the better witness.
+#![expect(clippy::print_stdout, reason = "its output is the table")]
+
+mod arguments;
+mod learner;
+mod native;
+mod pair;
+mod records;
+mod start;
+mod statistics;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arguments::Arguments;
+use pair::{Pair, TOLERANCE, Timed, Twin};
+use records::Sizes;
+use serde_json::json;
+use statistics::Spread;
+use tunebox_compute::Device;
+use tunebox_model::{Model, Source};
+use tunebox_training::Sample;
+
+/// What any part of the benchmark may end in.
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> Outcome<()> {
+    let arguments = Arguments::of_process()?;
+    let place = tempfile::tempdir()?;
+    let model = open(arguments.model.as_deref(), place.path())?;
+    for twin in &arguments.twins {
+        let times = measure(*twin, &model, &arguments)?;
+        show(*twin, &arguments, &times);
+    }
+    if arguments.start_up {
+        let all = start::all(&model, place.path())?;
+        if arguments.json {
+            show_rows(&all)?;
+        } else {
+            show_starts(&all);
+        }
+    }
+    Ok(())
+}
+
+/// The model that was named, or the tiny one.
+fn open(model: Option<&str>, place: &Path) -> Outcome<Arc<Model>> {
+    let path = match model {
+        Some(model) => model.to_owned(),
+        None => {
+            let sample = Sample::embedded().ok_or("this build has no sample; name a model")?;
+            sample.unpack(place)?.join("model").display().to_string()
+        }
+    };
+    Ok(Arc::new(Model::open(&Source::open(&path, true)?, &Device::Cpu)?))
+}
+
+/// Pairs of steps, the twins taking turns at being first. The first pair warms up and does not count.
+fn measure(twin: Twin, model: &Arc<Model>, arguments: &Arguments) -> Outcome<Vec<Timed>> {
+    let vocabulary = model.configuration.vocabulary;
+    let sizes = Sizes { batch: arguments.batch, sequence: arguments.sequence, vocabulary };
+    let mut pair = Pair::start(twin, model, arguments.rank)?;
+    let mut times = Vec::with_capacity(arguments.pairs);
+    for step in 0..=arguments.pairs {
+        let timed = pair.step(&records::batch(twin.shape(), sizes, step)?, step % 2 == 0)?;
+        if step > 0 {
+            times.push(timed);
+        }
+    }
+    Ok(times)
+}
+
+fn show(twin: Twin, arguments: &Arguments, times: &[Timed]) {
+    let native = Spread::of(times.iter().map(|timed| timed.native));
+    let component = Spread::of(times.iter().map(|timed| timed.component));
+    let overhead = Spread::of(times.iter().map(|timed| timed.component / timed.native - 1.0));
+    let fastest = least(times, |timed| timed.component) / least(times, |timed| timed.native) - 1.0;
+    let guest = Spread::of(times.iter().map(|timed| timed.guest)).median;
+    let calls = times.last().map_or(0, |timed| timed.calls);
+    let model = arguments.model.as_deref().unwrap_or("sample");
+    let Arguments { batch, sequence, rank, .. } = arguments;
+    let (name, pairs) = (twin.name(), times.len());
+    if arguments.json {
+        let row = json!({
+            "method": name, "model": model, "batch": batch, "sequence": sequence, "rank": rank, "pairs": pairs,
+            "native_seconds": native, "component_seconds": component, "overhead": overhead,
+            "overhead_of_fastest": fastest,
+            "guest_seconds": guest, "host_calls": calls,
+        });
+        println!("{row}");
+        return;
+    }
+    let line = |what: &str, spread: Spread, factor: f64, unit: &str| {
+        let Spread { low, median, high } = spread;
+        let [low, median, high] = [low, median, high].map(|number| number * factor);
+        println!("  {what:<10} {median:>9.3} {unit:<2}   middle half {low:.3} … {high:.3}");
+    };
+    println!("{name} on {model}: {batch} records of up to {sequence} tokens, rank {rank}, {pairs} pairs of steps");
+    line("native", native, 1e3, "ms");
+    line("component", component, 1e3, "ms");
+    line("overhead", overhead, 1e2, "%");
+    println!("  {:<10} {:>9.3} %    between the fastest step of each", "", 1e2 * fastest);
+    println!("  the guest itself {:.3} ms, {calls} calls to the host a step", 1e3 * guest);
+    println!("  the same weights to the bit after every step, the same reported numbers within {TOLERANCE:e}");
+}
+
+/// The least of some seconds.
+fn least(times: &[Timed], seconds: impl Fn(&Timed) -> f64) -> f64 {
+    times.iter().map(seconds).fold(f64::INFINITY, f64::min)
+}
+
+fn show_rows(all: &[start::Start]) -> Outcome<()> {
+    for start in all {
+        println!("{}", serde_json::to_string(start)?);
+    }
+    Ok(())
+}
+
+fn show_starts(all: &[start::Start]) {
+    println!("{:<12} {:>8} {:>10} {:>10} {:>10}", "method", "bytes", "cold ms", "cached ms", "instance");
+    for start in all {
+        let start::Start { method, bytes, cold_milliseconds, cached_milliseconds, instance_milliseconds } = start;
+        println!(
+            "{method:<12} {bytes:>8} {cold_milliseconds:>10.2} {cached_milliseconds:>10.2} {instance_milliseconds:>10.2}"
+        );
+    }
+}

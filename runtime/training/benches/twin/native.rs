@@ -1,0 +1,121 @@
+//! `lora` and `dpo` without a sandbox: what they do as they come, written by hand against the model.
+//!
+//! Losses and their gradients are in closed form, with neither graph nor handles: what a person would write who needs no
+//! other loss. So all that a general tensor library costs the component counts against it, as the wall does.
+
+use std::sync::Arc;
+
+use tunebox_compute::Tensor;
+use tunebox_compute::fused::TapSet;
+use tunebox_model::Rows;
+use tunebox_model::policy::{Scored, Seeds, View};
+use tunebox_sandbox::{Batch, Learner};
+
+use crate::Outcome;
+use crate::learner::PolicyLearner;
+
+/// How strongly `dpo` holds the policy to the reference unless told otherwise.
+const BETA: f32 = 0.1;
+
+/// What a step reports, by the names of the method's manifest.
+pub(crate) type Numbers = Vec<(&'static str, f32)>;
+
+/// A step of `lora`: −Σ log p(target) / targets.
+pub(crate) fn supervised(learner: &mut PolicyLearner, batch: &Batch) -> Outcome<Numbers> {
+    let rows = side(batch, "example")?;
+    let targets = targets(batch, "example");
+    let taps = TapSet { entropy: true, top_one: true, ..TapSet::default() };
+    let mut scores = learner.score(&View::Policy, rows, taps, 1.0, true)?;
+    let loss = -sum(&scores.taps.logprob)? / targets;
+    let slopes = vec![-(1.0 / targets); rows.count()];
+    backward(learner, &mut scores, &slopes)?;
+    Ok(vec![
+        ("loss", loss),
+        ("entropy", tap(scores.taps.entropy.as_ref())? / targets),
+        ("accuracy", tap(scores.taps.top_one.as_ref())? / targets),
+    ])
+}
+
+/// A step of `dpo`: the mean of −log σ(β·(r(chosen) − r(rejected))) with r = log π − log π_ref.
+pub(crate) fn preference(learner: &mut PolicyLearner, batch: &Batch) -> Outcome<Numbers> {
+    let (better, worse) = (side(batch, "chosen")?, side(batch, "rejected")?);
+    let taps = TapSet { entropy: true, mean_logit: true, top_one: true, ..TapSet::default() };
+    let mut chosen = learner.score(&View::Policy, better, taps, 1.0, true)?;
+    let mut rejected = learner.score(&View::Policy, worse, taps, 1.0, true)?;
+    let before_chosen = learner.score(&View::Reference, better, TapSet::default(), 1.0, false)?;
+    let before_rejected = learner.score(&View::Reference, worse, TapSet::default(), 1.0, false)?;
+
+    let (wins, losses) = (answers(&chosen)?, answers(&rejected)?);
+    let pairs = batch.window_size as f32;
+    let win_ratios = differences(&wins, &answers(&before_chosen)?);
+    let loss_ratios = differences(&losses, &answers(&before_rejected)?);
+    let margins: Vec<f32> = differences(&win_ratios, &loss_ratios).iter().map(|margin| margin * BETA).collect();
+    let loss = margins.iter().map(|margin| softplus(-margin)).sum::<f32>() / pairs;
+    // The gradient of −log σ(x) is −σ(−x).
+    let slopes: Vec<f32> = margins.iter().map(|margin| -(1.0 / pairs) * (1.0 / (1.0 + margin.exp())) * BETA).collect();
+    let opposite: Vec<f32> = slopes.iter().map(|slope| -slope).collect();
+    backward(learner, &mut chosen, &slopes)?;
+    backward(learner, &mut rejected, &opposite)?;
+
+    let won = win_ratios.iter().zip(&loss_ratios).filter(|(win, loss)| win > loss).count();
+    let mean = |numbers: &[f32], factor: f32| numbers.iter().map(|number| number * factor).sum::<f32>() / pairs;
+    let (chosen_targets, rejected_targets) = (targets(batch, "chosen"), targets(batch, "rejected"));
+    let entropy = tap(chosen.taps.entropy.as_ref())? + tap(rejected.taps.entropy.as_ref())?;
+    Ok(vec![
+        ("loss", loss),
+        ("rewards-chosen", mean(&win_ratios, BETA)),
+        ("rewards-rejected", mean(&loss_ratios, BETA)),
+        ("rewards-margins", mean(&margins, 1.0)),
+        ("rewards-accuracies", won as f32 / pairs),
+        ("logps-chosen", mean(&wins, 1.0)),
+        ("logps-rejected", mean(&losses, 1.0)),
+        ("logits-chosen", tap(chosen.taps.mean_logit.as_ref())? / chosen_targets),
+        ("logits-rejected", tap(rejected.taps.mean_logit.as_ref())? / rejected_targets),
+        ("entropy", entropy / (chosen_targets + rejected_targets)),
+        ("mean-token-accuracy", tap(chosen.taps.top_one.as_ref())? / chosen_targets),
+    ])
+}
+
+/// Walks back from one slope a row, the same for all its targets.
+fn backward(learner: &mut PolicyLearner, scores: &mut Scored, slopes: &[f32]) -> Outcome<()> {
+    let rows = &scores.rows;
+    let width = rows.width();
+    let mut seeds = vec![0.0; rows.count() * width];
+    for ((row, marks), slope) in seeds.chunks_exact_mut(width.max(1)).zip(&rows.targets).zip(slopes) {
+        row.iter_mut().zip(marks).filter(|(_, mark)| **mark).for_each(|(seed, _)| *seed = *slope);
+    }
+    let seeds = Tensor::from_vec(seeds, (rows.count(), width), learner.device())?;
+    Ok(learner.backward(scores, &Seeds { logprob: Some(seeds), ..Seeds::default() })?)
+}
+
+/// log(1 + eˣ).
+fn softplus(x: f32) -> f32 {
+    x.max(0.0) + (-x.abs()).exp().ln_1p()
+}
+
+/// The log-probability of each row's targets together.
+fn answers(scores: &Scored) -> Outcome<Vec<f32>> {
+    Ok(scores.taps.logprob.sum(1)?.to_vec1()?)
+}
+
+fn differences(left: &[f32], right: &[f32]) -> Vec<f32> {
+    left.iter().zip(right).map(|(left, right)| left - right).collect()
+}
+
+fn side<'a>(batch: &'a Batch, name: &str) -> Outcome<&'a Arc<Rows>> {
+    let found = batch.sides.iter().find(|(side, _)| side == name);
+    Ok(found.map(|(_, rows)| rows).ok_or_else(|| format!("the batch has no side `{name}`"))?)
+}
+
+/// Targets of the whole window on a side.
+fn targets(batch: &Batch, side: &str) -> f32 {
+    batch.window_targets.get(side).copied().unwrap_or(1) as f32
+}
+
+fn tap(tap: Option<&Tensor>) -> Outcome<f32> {
+    sum(tap.ok_or("a tap was not computed")?)
+}
+
+fn sum(numbers: &Tensor) -> Outcome<f32> {
+    Ok(numbers.sum_all()?.to_scalar()?)
+}

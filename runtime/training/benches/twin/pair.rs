@@ -1,0 +1,159 @@
+//! A step of the native twin and the same step of the component, one after the other, and whether both did the same.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tunebox_model::Model;
+use tunebox_package::{Package, Reference, Value as Given, resolve_settings};
+use tunebox_sandbox::{Batch, Engine, Grants, Learner, Limits, Session, SessionSettings, Value};
+use tunebox_training::data::Shape;
+
+use crate::Outcome;
+use crate::learner::PolicyLearner;
+use crate::native::{self, Numbers};
+
+/// How far apart a number of both twins may be, in units of 1 + the number. Weights may not differ at all: logarithms are
+/// computed in two ways, and sums of a few rows in two orders, but gradients in one.
+pub(crate) const TOLERANCE: f64 = 1e-6;
+
+/// A method that has a native twin.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Twin {
+    Lora,
+    Dpo,
+}
+
+impl Twin {
+    /// The built-in method.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Lora => "lora",
+            Self::Dpo => "dpo",
+        }
+    }
+
+    /// The records that it learns from.
+    pub(crate) fn shape(self) -> Shape {
+        match self {
+            Self::Lora => Shape::Text,
+            Self::Dpo => Shape::Preference,
+        }
+    }
+
+    fn step(self, learner: &mut PolicyLearner, batch: &Batch) -> Outcome<Numbers> {
+        match self {
+            Self::Lora => native::supervised(learner, batch),
+            Self::Dpo => native::preference(learner, batch),
+        }
+    }
+}
+
+/// Seconds of one step of each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timed {
+    pub(crate) native: f64,
+    pub(crate) component: f64,
+    /// Seconds of the component's step that the guest itself computed.
+    pub(crate) guest: f64,
+    /// The component's calls to the host.
+    pub(crate) calls: u64,
+}
+
+/// Both twins, each with an adapter of its own over the same model.
+pub(crate) struct Pair {
+    twin: Twin,
+    native: PolicyLearner,
+    component: Session,
+}
+
+impl Pair {
+    /// Two adapters that begin with the same numbers, and a component that has taken its settings.
+    pub(crate) fn start(twin: Twin, model: &Arc<Model>, rank: usize) -> Outcome<Self> {
+        let package = Reference::parse(twin.name(), ".".as_ref())?.open()?;
+        let limits = Limits::default();
+        let admitted = Engine::new()?.admit(&package.bytes, twin.name(), &Grants::default(), &limits)?;
+        let learner = Box::new(PolicyLearner::new(Arc::clone(model), rank)?);
+        let metric_names = package.manifest.metrics.clone();
+        let settings = SessionSettings { limits, metric_names, ..SessionSettings::default() };
+        let mut component = Session::start(&admitted, learner, settings)?;
+        component.init(&defaults(&package)?)?;
+        Ok(Self { twin, native: PolicyLearner::new(Arc::clone(model), rank)?, component })
+    }
+
+    /// A step of each over the same batch.
+    ///
+    /// # Errors
+    /// When they come to different weights or report different numbers.
+    pub(crate) fn step(&mut self, batch: &Batch, native_first: bool) -> Outcome<Timed> {
+        let (native, numbers, component, report) = if native_first {
+            let (native, numbers) = self.native(batch)?;
+            let (component, report) = self.component(batch)?;
+            (native, numbers, component, report)
+        } else {
+            let (component, report) = self.component(batch)?;
+            let (native, numbers) = self.native(batch)?;
+            (native, numbers, component, report)
+        };
+        compare(&numbers, &report.metrics.iter().map(|(name, value, _)| (name.as_str(), *value)).collect::<Vec<_>>())?;
+        self.same_weights()?;
+        Ok(Timed { native, component, guest: report.guest_seconds, calls: report.host_calls })
+    }
+
+    fn native(&mut self, batch: &Batch) -> Outcome<(f64, Numbers)> {
+        let begun = Instant::now();
+        let numbers = self.twin.step(&mut self.native, batch)?;
+        self.native.update()?;
+        Ok((begun.elapsed().as_secs_f64(), numbers))
+    }
+
+    fn component(&mut self, batch: &Batch) -> Outcome<(f64, tunebox_sandbox::StepReport)> {
+        let batch = batch.clone();
+        let begun = Instant::now();
+        let report = self.component.step(batch)?;
+        self.component.learner().update()?;
+        Ok((begun.elapsed().as_secs_f64(), report))
+    }
+
+    fn same_weights(&mut self) -> Outcome<()> {
+        let learner: &mut dyn Any = self.component.learner();
+        let learner = learner.downcast_mut::<PolicyLearner>().ok_or("the session gave another learner back")?;
+        let (ours, theirs) = (self.native.bits()?, learner.bits()?);
+        let differing = ours.iter().zip(&theirs).filter(|(one, other)| one != other).count();
+        if ours.len() != theirs.len() || differing > 0 {
+            let (name, all) = (self.twin.name(), ours.len());
+            return Err(format!("`{name}`: {differing} of {all} weights of the twins differ").into());
+        }
+        Ok(())
+    }
+}
+
+/// Whether all numbers of the native twin are those that the component reported.
+pub(crate) fn compare(native: &[(&'static str, f32)], component: &[(&str, f64)]) -> Outcome<()> {
+    for (name, value) in native {
+        let found = component.iter().find(|(known, _)| known == name).map(|(_, value)| *value);
+        let found = found.ok_or_else(|| format!("the component did not report `{name}`"))?;
+        let value = f64::from(*value);
+        // NaN is near nothing.
+        let near = (found - value).abs() <= TOLERANCE * (1.0 + value.abs());
+        if !near {
+            return Err(format!("`{name}` is {value} natively and {found} of the component").into());
+        }
+    }
+    Ok(())
+}
+
+/// The settings of a method as they come.
+fn defaults(package: &Package) -> Outcome<Vec<(String, Value)>> {
+    let settings = resolve_settings(&package.manifest, &toml::Table::new())?;
+    let converted = settings.into_iter().map(|(name, value)| {
+        let value = match value {
+            Given::Boolean(value) => Value::Boolean(value),
+            Given::Integer(value) => Value::Integer(value),
+            Given::Number(value) => Value::Number(value),
+            Given::Text(value) => Value::Text(value),
+        };
+        (name, value)
+    });
+    Ok(converted.collect())
+}

@@ -1,0 +1,89 @@
+//! The native twins of the benchmark do what the components do, and its arithmetic is right.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+#[expect(dead_code, reason = "the benchmark reads the rest")]
+mod arguments;
+mod learner;
+mod native;
+mod pair;
+mod records;
+mod statistics;
+
+use std::sync::Arc;
+
+use arguments::Arguments;
+use pair::{Pair, Twin, compare};
+use records::Sizes;
+use statistics::Spread;
+use tunebox_compute::Device;
+use tunebox_model::{Model, Rows, Source};
+use tunebox_training::Sample;
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_component_learns_to_the_same_bits_as_its_native_twin() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = Sample::embedded().unwrap().unpack(place.path()).unwrap().join("model");
+    let source = Source::open(&folder.display().to_string(), true).unwrap();
+    let model = Arc::new(Model::open(&source, &Device::Cpu).unwrap());
+    let sizes = Sizes { batch: 3, sequence: 24, vocabulary: model.configuration.vocabulary };
+    for twin in [Twin::Lora, Twin::Dpo] {
+        let mut pair = Pair::start(twin, &model, 4).unwrap();
+        for step in 0..3 {
+            let batch = records::batch(twin.shape(), sizes, step).unwrap();
+            let timed = pair.step(&batch, step % 2 == 0).unwrap();
+            assert!(timed.calls > 10 && timed.guest < timed.component && timed.native > 0.0, "{}", twin.name());
+        }
+    }
+}
+
+#[test]
+fn numbers_that_differ_are_named() {
+    compare(&[("loss", 0.5)], &[("loss", 0.500_000_5), ("entropy", 1.0)]).unwrap();
+    for component in [&[("loss", 0.5001)][..], &[("loss", f64::NAN)], &[("entropy", 0.5)]] {
+        assert!(compare(&[("loss", 0.5)], component).unwrap_err().to_string().contains("`loss`"));
+    }
+}
+
+#[test]
+fn rows_have_unequal_lengths_that_are_the_same_in_every_step() {
+    let sizes = Sizes { batch: 6, sequence: 20, vocabulary: 7 };
+    let sides = |step: usize| records::batch(Twin::Dpo.shape(), sizes, step).unwrap().sides;
+    let lengths = |rows: &Rows| rows.ids.iter().map(Vec::len).collect::<Vec<_>>();
+    let (first, second) = (sides(1), sides(2));
+    assert_eq!(first.iter().map(|(side, _)| side.as_str()).collect::<Vec<_>>(), ["chosen", "rejected"]);
+    assert_eq!(lengths(&first[0].1), [20, 18, 16, 14, 12, 10]);
+    assert_eq!(lengths(&first[1].1), [18, 16, 14, 12, 10, 20]);
+    assert_eq!(first[0].1.targets(), 45);
+    assert_eq!(first[0].1, sides(1)[0].1);
+    assert_ne!(first[0].1, second[0].1);
+    assert_eq!(lengths(&first[1].1), lengths(&second[1].1));
+    let alone = records::batch(Twin::Lora.shape(), Sizes { batch: 1, ..sizes }, 0).unwrap().sides;
+    assert_eq!(lengths(&alone[0].1), [20]);
+}
+
+#[test]
+fn quartiles_lie_between_the_numbers_in_proportion() {
+    let spread = Spread::of([4.0, 1.0, 2.0, 3.0]);
+    assert_eq!((spread.low, spread.median, spread.high), (1.75, 2.5, 3.25));
+    let one = Spread::of([7.0]);
+    assert_eq!((one.low, one.median, one.high), (7.0, 7.0, 7.0));
+    assert!(Spread::of([]).median.is_nan());
+}
+
+#[test]
+fn arguments_choose_what_is_measured_and_on_what() {
+    let all = Arguments::parse(words("--bench"), None).unwrap();
+    assert_eq!((all.twins.as_slice(), all.start_up, all.pairs), (&[Twin::Lora, Twin::Dpo][..], true, 40));
+    let some = Arguments::parse(words("dpo --pairs 3 --json --bench"), Some("qwen".into())).unwrap();
+    assert_eq!((some.twins.as_slice(), some.start_up, some.json), (&[Twin::Dpo][..], false, true));
+    assert_eq!((some.pairs, some.batch, some.model.as_deref()), (3, 4, Some("qwen")));
+    for (wrong, named) in [("--pairs", "lacks"), ("--pairs 0", "`0`"), ("dpe", "`dpe`")] {
+        assert!(Arguments::parse(words(wrong), None).unwrap_err().to_string().contains(named), "{wrong}");
+    }
+}
