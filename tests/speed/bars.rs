@@ -1,4 +1,4 @@
-//! The picture of speed and memory: a bar for each comparison, beside the line where both sides are alike.
+//! The picture of speed and memory: a bar for each comparison, with a mark where both sides are alike.
 
 use super::drawing::Drawing;
 use super::results::Comparison;
@@ -6,7 +6,7 @@ use super::table::{figure, gibibytes};
 
 const WIDTH: f64 = 860.0;
 const TOP: f64 = 40.0;
-const ROW: f64 = 40.0;
+const ROW: f64 = 42.0;
 const BAR: f64 = 16.0;
 /// Where the bars of speed begin, and how long the longest is.
 const SPEED: (f64, f64) = (300.0, 250.0);
@@ -27,24 +27,24 @@ pub(crate) fn picture(compared: &[Comparison]) -> String {
         speed(&mut drawing, top, pixels, one);
         memory(&mut drawing, top, one);
     }
-    let even = SPEED.0 + pixels;
     let bottom = TOP + ROW * compared.len() as f64;
-    drawing.line((even, TOP - 10.0), (even, bottom - 6.0), "rule");
-    drawing.words(even, bottom + 9.0, "quiet middle", "as fast as the peer");
+    drawing.words(SPEED.0 + pixels, bottom + 9.0, "quiet middle", "as fast as the peer");
     drawing.finish("Speed and memory of tunebox beside its fastest peers")
 }
 
 fn label(drawing: &mut Drawing, top: f64, one: &Comparison) {
-    drawing.words(0.0, top + 8.0, "", &format!("{}, {}", one.work, one.setting));
-    drawing.words(0.0, top + 23.0, "quiet", &format!("{}, beside {}", one.model, one.peer));
+    drawing.words(0.0, top + 10.0, "", &format!("{}, {}", one.work, one.setting));
+    drawing.words(0.0, top + 25.0, "quiet", &format!("{}, beside {}", one.model, one.peer));
 }
 
 fn speed(drawing: &mut Drawing, top: f64, pixels: f64, one: &Comparison) {
     let long = pixels * one.speed();
     drawing.bar(SPEED.0, top, (long, BAR), "ours");
-    drawing.words(SPEED.0 + long + 6.0, top + 12.5, "head", &format!("{:.2} ×", one.speed()));
-    let rates = format!("{} to {} {}", figure(one.ours.rate), figure(one.theirs.rate), one.unit);
-    drawing.words(SPEED.0, top + BAR + 11.0, "quiet", &rates);
+    let even = SPEED.0 + pixels;
+    drawing.line((even, top - 4.0), (even, top + BAR + 4.0), "rule");
+    drawing.words(SPEED.0 + long.max(pixels) + 6.0, top + 12.5, "head", &format!("{:.2} ×", one.speed()));
+    let rates = format!("{} against {} {}", figure(one.ours.rate), figure(one.theirs.rate), one.unit);
+    drawing.words(SPEED.0, top + BAR + 13.0, "quiet", &rates);
 }
 
 /// The peer's memory is the track; where ours is more, the bar ends at the track's end and the figure tells.
@@ -53,5 +53,5 @@ fn memory(drawing: &mut Drawing, top: f64, one: &Comparison) {
     drawing.bar(MEMORY.0, top, (MEMORY.1 * one.memory().min(1.0), BAR), "ours");
     drawing.words(MEMORY.0 + MEMORY.1 + 6.0, top + 12.5, "head", &format!("{:.2} ×", one.memory()));
     let sizes = format!("{} of {} GiB", gibibytes(one.ours.peak_bytes), gibibytes(one.theirs.peak_bytes));
-    drawing.words(MEMORY.0, top + BAR + 11.0, "quiet", &sizes);
+    drawing.words(MEMORY.0, top + BAR + 13.0, "quiet", &sizes);
 }

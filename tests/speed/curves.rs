@@ -7,6 +7,8 @@ const SIZE: (f64, f64) = (860.0, 270.0);
 const PANEL: (f64, f64) = (330.0, 180.0);
 const TOP: f64 = 40.0;
 const LEFTS: [f64; 2] = [40.0, 470.0];
+/// What stands where a side goes no further.
+pub(crate) const STOPPED: &str = "longer does not fit";
 const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
 
 /// One side's figures over the lengths at which it has them.
@@ -62,9 +64,13 @@ fn panel(drawing: &mut Drawing, left: f64, title: &str, (longest, curves): (f64,
 /// The side's name at its last point; where it could not go on, that too.
 fn end(drawing: &mut Drawing, curve: &Curve<'_>, longest: f64, last: (f64, f64)) {
     let stops = curve.points.last().is_some_and(|(length, _)| *length < longest);
-    let (x, y) = (last.0 + if stops { 9.0 } else { 0.0 }, last.1 + if stops { 4.0 } else { -9.0 });
-    let said = if stops { format!("{}: longer rows do not fit", curve.side) } else { curve.side.to_owned() };
-    drawing.words(x, y, if stops { "" } else { "end" }, &said);
+    let (x, y) = last;
+    if stops {
+        drawing.words(x, y - 23.0, "middle", curve.side);
+        drawing.words(x, y - 9.0, "quiet middle", STOPPED);
+    } else {
+        drawing.words(x, y - 9.0, "end", curve.side);
+    }
 }
 
 /// 1, 2 or 5 times a power of ten, at least as large as asked for.

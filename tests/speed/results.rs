@@ -7,8 +7,8 @@ use serde_json::Value;
 /// What tunebox is called among the sides of a row.
 pub(crate) const OURS: &str = "tunebox";
 
-/// A peer of its own kind: it computes in the file's quantised numbers, so it is shown beside the others.
-const QUANTISED: &str = "llama.cpp";
+/// Peers that compute with fewer bits than f32 because somebody asked them to; each is compared beside the fastest other.
+const FEWER_BITS: &[&str] = &["PEFT loop bf16", "llama.cpp"];
 
 /// Questions whose rows are compared, in the order of the table, and what the table calls their work.
 const COMPARED: &[(&str, &str)] = &[
@@ -70,7 +70,7 @@ impl Results {
         rows.into_iter().flatten().map(Row).collect()
     }
 
-    /// Every row beside its fastest peer, and once more beside the quantised one where that was measured.
+    /// Every row beside its fastest peer, and once more beside each that computes with fewer bits.
     pub(crate) fn comparisons(&self) -> Vec<Comparison> {
         let of = |(question, work): &(&str, &'static str)| -> Vec<Comparison> {
             self.rows(question).iter().flat_map(|row| row.comparisons(work)).collect()
@@ -106,9 +106,11 @@ impl Row<'_> {
         self.0[key].as_str().unwrap().to_owned()
     }
 
-    /// The sides that were measured.
+    /// The sides that were measured, tunebox first and the others by name.
     pub(crate) fn sides(&self) -> Vec<&str> {
-        self.0["sides"].as_object().unwrap().keys().map(String::as_str).collect()
+        let mut sides: Vec<&str> = self.0["sides"].as_object().unwrap().keys().map(String::as_str).collect();
+        sides.sort_by_key(|side| (*side != OURS, *side));
+        sides
     }
 
     /// The median of a figure; `None` where a pair does not have it.
@@ -137,9 +139,9 @@ impl Row<'_> {
             Some(Comparison { work, setting, model, unit, peer: peer.to_owned(), ours, theirs })
         };
         let peers = self.sides().into_iter().filter(|side| *side != OURS);
-        let (quantised, plain): (Vec<_>, Vec<_>) = peers.partition(|side| *side == QUANTISED);
+        let (fewer_bits, plain): (Vec<_>, Vec<_>) = peers.partition(|side| FEWER_BITS.contains(side));
         let rated = plain.into_iter().filter_map(|side| Some((side, self.reached(side)?.rate)));
         let fastest = rated.max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(side, _)| side);
-        fastest.into_iter().chain(quantised).filter_map(beside).collect()
+        fastest.into_iter().chain(fewer_bits).filter_map(beside).collect()
     }
 }

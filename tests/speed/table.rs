@@ -45,7 +45,7 @@ pub(crate) fn part(results: &Results) -> String {
 
 fn table(compared: &[Comparison]) -> String {
     let mut text =
-        String::from("| work | model | tunebox | fastest peer | speed | memory |\n|---|---|---:|---:|---:|---:|\n");
+        String::from("| work | model | tunebox | beside | speed | memory |\n|---|---|---:|---:|---:|---:|\n");
     for one in compared {
         let Comparison { work, setting, model, unit, peer, ours, theirs } = one;
         let _ = writeln!(
@@ -73,7 +73,7 @@ fn growth(rows: &[Row<'_>]) -> String {
         let _ = write!(text, " {} |", row.word("setting").trim_start_matches("1 × "));
     }
     let _ = write!(text, "\n|---|{}\n", "---:|".repeat(lengths.len()));
-    for side in lengths[0].sides().into_iter().rev() {
+    for side in lengths[0].sides() {
         let _ = write!(text, "| {side} |");
         for row in &lengths {
             let figures = row.middle(side, "step_seconds").zip(row.middle(side, "peak_bytes"));

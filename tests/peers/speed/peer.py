@@ -2,7 +2,7 @@
 
 Only peers import this file: it loads PyTorch.
 """
-import json, os, time
+import contextlib, json, os, time
 os.environ["HF_HUB_OFFLINE"] = "1"
 import peft, torch, transformers
 
@@ -43,12 +43,18 @@ class Learner:
         self.trained = [weight for weight in model.parameters() if weight.requires_grad]
         self.optimizer = torch.optim.AdamW(self.trained, lr=RATE)
 
-    def learn(self, loss):
-        loss.backward()
+    def learn(self, losses):
+        """One update from the sum of losses, each made when the one before has gone backward."""
+        for loss in losses:
+            loss.backward()
         torch.nn.utils.clip_grad_norm_(self.trained, 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        return loss.item()
+
+
+def arithmetic(precision):
+    """What a forward pass runs in: f32 as it is, or bf16 where PyTorch's autocast finds it right."""
+    return torch.autocast("cpu", dtype=torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
 
 
 def timed(steps):

@@ -34,11 +34,12 @@ def free_bytes():
 
 
 def confine(limit):
-    """Called in the child: it is refused memory past the limit, and is the first to end where memory runs out."""
-    if limit:
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    """Called in the child: it is the first to end where memory runs out, and is refused memory past the limit."""
+    if os.path.exists("/proc/self/oom_score_adj"):
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("1000")
+    if limit:
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
 def run(command, confined=False):

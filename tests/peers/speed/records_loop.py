@@ -1,15 +1,17 @@
-"""Supervised steps over chat records by a plain loop of PyTorch + PEFT, in f32 on the CPU.
+"""Supervised steps over chat records by a plain loop of PyTorch + PEFT, on the CPU.
 
-Usage: records_loop.py MODEL RECORDS.jsonl [--batch 4]
-As people write it: shuffled, padded to the longest of the batch, labels on answers only. One pass over the records.
-Prints the seconds of every step but the first.
+Usage: records_loop.py MODEL RECORDS.jsonl [--batch 4] [--rows 2] [--precision f32|bf16]
+As people write it: shuffled, padded to the longest of a forward pass, labels on answers only. A batch goes through in passes
+of `--rows` records: four long ones take more than 20 GiB with half a billion weights, and two are less padding. All records
+once. `bf16` is autocast. Prints the seconds of every step but the first.
 """
 import argparse, json
 import peer
-from conversations import batches, padded, row
+from conversations import IGNORED, batches, padded, row
 
 p = argparse.ArgumentParser()
 p.add_argument("model"); p.add_argument("records"); p.add_argument("--batch", type=int, default=4)
+p.add_argument("--rows", type=int, default=2); p.add_argument("--precision", choices=["f32", "bf16"], default="f32")
 a = p.parse_args()
 
 tokenizer = peer.tokenizer(a.model)
@@ -19,10 +21,15 @@ model = peer.adapted(a.model)
 learner = peer.Learner(model)
 
 
-def step(batch):
-    ids, mask, labels = padded(batch, tokenizer.pad_token_id)
-    learner.learn(model(input_ids=ids, attention_mask=mask, labels=labels).loss)
+def losses(batch):
+    """The batch's mean over answer tokens, pass by pass."""
+    targets = sum(label != IGNORED for _, labels in batch for label in labels)
+    for at in range(0, len(batch), a.rows):
+        ids, mask, labels = padded(batch[at:at + a.rows], tokenizer.pad_token_id)
+        with peer.arithmetic(a.precision):
+            loss = model(input_ids=ids, attention_mask=mask, labels=labels, num_items_in_batch=targets).loss
+        yield loss  # goes backward outside of autocast
 
 
-seconds = peer.timed(lambda batch=batch: step(batch) for batch in batches(rows, a.batch))
+seconds = peer.timed(lambda batch=batch: learner.learn(losses(batch)) for batch in batches(rows, a.batch))
 peer.say(seconds=seconds[1:], batch=a.batch)

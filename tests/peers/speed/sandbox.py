@@ -6,7 +6,7 @@ KEYS = ("compile_seconds", "cached_seconds", "instantiate_seconds")
 
 def overhead(a, report):
     """Steps and starts of the component on the model and on the tiny model."""
-    subjects = [(a.models[0].name, ["--model", a.models[0].folder]), ("tiny model", [])]
+    subjects = [(a.models[0].name, ["--model", a.models[0].folder]), ("the tiny model", [])]
     for name, chosen in subjects:
         row = report.row(name, "dpo, 1 × 64", "share")
         for _ in range(a.pairs):

@@ -1,5 +1,5 @@
 """The two sides of a measurement, each a process of its own: tunebox, and the peers beside this file."""
-import json, os, sys, tempfile
+import json, os, subprocess, sys, tempfile
 
 import machine, processes, texts
 
@@ -55,5 +55,5 @@ def parts(kind, count, pairs, batch, folder):
 
 def versions(program):
     """The versions of both sides."""
-    said = os.popen(f"{json.dumps(program)} --version").read().split()
+    said = subprocess.run([program, "--version"], capture_output=True, text=True).stdout.split()
     return {"tunebox": said[-1] if said else "unknown"} | machine.versions()

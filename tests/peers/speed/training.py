@@ -22,35 +22,48 @@ def dense(a, report):
                 row.add("PEFT loop", sides.measured(theirs, rate=theirs.last["tokens_per_second"], step_seconds=theirs.last["step_seconds"]))
 
 
-def whole_file(a, report, kind, method, unit, loop, trainer):
-    """Both peers and tunebox over the same part of the records, part by part."""
+# How the peers of a run are started, by the names of tables. TRL's default is bf16 by autocast.
+PEERS = {
+    "PEFT loop": lambda loop, trainer: [loop],
+    "PEFT loop bf16": lambda loop, trainer: [loop, "--precision", "bf16"],
+    "TRL": lambda loop, trainer: ["trl_trainers.py", trainer],
+    "TRL f32": lambda loop, trainer: ["trl_trainers.py", trainer, "--precision", "f32"],
+}
+USUAL = ["PEFT loop", "TRL"]
+
+
+def beside(a, row, scripts, model, part, things, *sizes):
+    """Every peer that is asked for over one part of the records."""
+    for name in a.peers or USUAL:
+        ran = sides.peer(*PEERS[name](*scripts), model.folder, part, *sizes)
+        lengths = {key: ran.last[key] for key in ("mean_length",) if key in ran.last}
+        row.add(name, sides.measured(ran, **sides.rate(ran.last["seconds"], things), **lengths))
+
+
+def whole_file(a, report, kind, method, unit, scripts):
+    """tunebox and the peers over the same part of the records, part by part."""
     model = a.models[0]
     row = report.row(model.name, f"batch of {a.batch}", unit)
     with tempfile.TemporaryDirectory() as folder:
         for part in sides.parts(kind, a.records, a.pairs, a.batch, folder)[:a.parts]:
             ran, seconds, _ = sides.trained(a.program, model.folder, part, method, a.batch)
             row.add("tunebox", sides.measured(ran, **sides.rate(seconds, a.batch)))
-            commands = [("PEFT loop", (loop, model.folder, part)), ("TRL", ("trl_trainers.py", trainer, model.folder, part))]
-            for name, command in commands:
-                if a.peers and name not in a.peers:
-                    continue
-                ran = sides.peer(*command, "--batch", a.batch)
-                row.add(name, sides.measured(ran, **sides.rate(ran.last["seconds"], a.batch)))
+            beside(a, row, scripts, model, part, a.batch, "--batch", a.batch)
 
 
 def records(a, report):
     """Supervised fine-tuning on chat records, labels on answers only, beside a plain loop and TRL."""
-    whole_file(a, report, "answers", "lora", "records/s", "records_loop.py", "sft")
+    whole_file(a, report, "answers", "lora", "records/s", ("records_loop.py", "sft"))
 
 
 def preference(a, report):
     """DPO on pairs, beside a plain loop and TRL."""
-    whole_file(a, report, "pairs", "dpo", "pairs/s", "preference_loop.py", "dpo")
+    whole_file(a, report, "pairs", "dpo", "pairs/s", ("preference_loop.py", "dpo"))
 
 
 def grpo(a, report):
     """A GRPO step, beside a plain loop with transformers' generation and TRL."""
-    model = a.models[0]
+    model, things = a.models[0], PROMPTS * COMPLETIONS
     row = report.row(model.name, f"{PROMPTS} × {COMPLETIONS} of {WRITTEN} tokens", "completions/s")
     sizes = ["--batch", PROMPTS, "--completions", COMPLETIONS, "--tokens", WRITTEN]
     settings = [f"method.completions={COMPLETIONS}", f"method.max-tokens={WRITTEN}", "verifier.0.use=overlong",
@@ -59,10 +72,5 @@ def grpo(a, report):
         for part in sides.parts("prompts", PROMPTS * (a.steps + 1) * a.pairs, a.pairs, PROMPTS, folder):
             ran, seconds, events = sides.trained(a.program, model.folder, part, "grpo", PROMPTS, settings)
             lengths = [event["metrics"]["completions-mean-length"] for event in events]
-            row.add("tunebox", sides.measured(ran, **sides.rate(seconds, PROMPTS * COMPLETIONS), mean_length=sum(lengths) / len(lengths)))
-            commands = [("PEFT loop", ("grpo_loop.py", model.folder, part)), ("TRL", ("trl_trainers.py", "grpo", model.folder, part))]
-            for name, command in commands:
-                if a.peers and name not in a.peers:
-                    continue
-                ran = sides.peer(*command, *sizes)
-                row.add(name, sides.measured(ran, **sides.rate(ran.last["seconds"], PROMPTS * COMPLETIONS), mean_length=ran.last["mean_length"]))
+            row.add("tunebox", sides.measured(ran, **sides.rate(seconds, things), mean_length=sum(lengths) / len(lengths)))
+            beside(a, row, ("grpo_loop.py", "grpo"), model, part, things, *sizes)

@@ -1,9 +1,9 @@
-"""TRL's own trainers at their defaults, in f32 on the CPU, with a LoRA of PEFT.
+"""TRL's own trainers at their defaults on the CPU, with a LoRA of PEFT.
 
-Usage: trl_trainers.py sft|dpo|grpo MODEL RECORDS.jsonl [--batch 4] [--completions 8] [--tokens 64] [--precision f32|bf16]
+Usage: trl_trainers.py sft|dpo|grpo MODEL RECORDS.jsonl [--batch 4] [--completions 8] [--tokens 64] [--precision default|f32]
 One pass over the records: answers (`prompt`, `completion`), pairs (`prompt`, `chosen`, `rejected`) or prompts. A batch of
-`grpo` is so many prompts, each with its completions. TRL's defaults include gradient checkpointing; `bf16` is autocast,
-which TRL also has as its default. Prints the seconds of every step but the first, and what a step holds.
+`grpo` is so many prompts, each with its completions. TRL's defaults include gradient checkpointing and bf16 by autocast,
+which `f32` switches off. Prints the seconds of every step but the first, and what a step holds.
 """
 import argparse, os, tempfile, time
 os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
@@ -13,7 +13,7 @@ import peer, rewards
 p = argparse.ArgumentParser()
 p.add_argument("kind", choices=["sft", "dpo", "grpo"]); p.add_argument("model"); p.add_argument("records")
 p.add_argument("--batch", type=int, default=4); p.add_argument("--completions", type=int, default=8)
-p.add_argument("--tokens", type=int, default=64); p.add_argument("--precision", choices=["f32", "bf16"], default="f32")
+p.add_argument("--tokens", type=int, default=64); p.add_argument("--precision", choices=["default", "f32"], default="default")
 a = p.parse_args()
 
 
@@ -35,7 +35,9 @@ def written(trainer):
 
 with tempfile.TemporaryDirectory() as folder:
     common = dict(output_dir=folder, num_train_epochs=1, logging_steps=1, save_strategy="no", report_to="none", use_cpu=True,
-                  bf16=a.precision == "bf16", learning_rate=peer.RATE, per_device_train_batch_size=a.batch, disable_tqdm=True)
+                  learning_rate=peer.RATE, per_device_train_batch_size=a.batch, disable_tqdm=True)
+    if a.precision == "f32":
+        common["bf16"] = False
     records = datasets.load_dataset("json", data_files=a.records, split="train", cache_dir=folder)
     more = {}
     if a.kind == "sft":
@@ -52,4 +54,4 @@ with tempfile.TemporaryDirectory() as folder:
                       peft_config=peer.lora(), callbacks=[clock], **more)
     trainer.train()
     seconds = [after - before for before, after in zip(clock.ends, clock.ends[1:])]
-    peer.say(seconds=seconds, batch=a.batch, versions={"trl": trl.__version__}, **written(trainer))
+    peer.say(seconds=seconds, batch=a.batch, bf16=settings.bf16, versions={"trl": trl.__version__}, **written(trainer))
