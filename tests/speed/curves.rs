@@ -66,8 +66,8 @@ fn end(drawing: &mut Drawing, curve: &Curve<'_>, longest: f64, last: (f64, f64))
     let stops = curve.points.last().is_some_and(|(length, _)| *length < longest);
     let (x, y) = last;
     if stops {
-        drawing.words(x, y - 23.0, "middle", curve.side);
-        drawing.words(x, y - 9.0, "quiet middle", STOPPED);
+        drawing.words(x + 14.0, y - 23.0, "end", curve.side);
+        drawing.words(x + 14.0, y - 9.0, "quiet end", STOPPED);
     } else {
         drawing.words(x, y - 9.0, "end", curve.side);
     }
