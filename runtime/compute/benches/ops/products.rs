@@ -1,0 +1,77 @@
+//! Linear maps: whole and adapted, forward and backward, and with the few tokens of decoding.
+
+use criterion::{Criterion, Throughput};
+use tunebox_compute::fused::{
+    LowRank, adapted_linear, adapted_linear_backward, linear, linear_input_gradient, linear_weight_gradient,
+};
+use tunebox_compute::{DType, Error};
+
+use crate::sizes::{STORED, Sizes, TOKENS, normal, product, time, weight};
+
+/// The rank of adapters.
+const RANK: usize = 16;
+
+/// Tokens of one step of decoding: one completion, and sixteen side by side.
+const DECODED: [usize; 2] = [1, 16];
+
+/// A product of square matrices: what the machine reaches at best.
+pub(crate) fn square(criterion: &mut Criterion) {
+    const SIDE: usize = 2048;
+    let (a, b) = (normal(&[SIDE, SIDE]), normal(&[SIDE, SIDE]));
+    let mut group = criterion.benchmark_group("product");
+    time(&mut group, "square", product(SIDE, [SIDE, SIDE]), || a.matmul(&b).map_err(Error::from));
+}
+
+/// Frozen maps, and the gradient of one that is trained as a whole.
+pub(crate) fn whole(criterion: &mut Criterion, sizes: &Sizes) {
+    let mut group = criterion.benchmark_group(format!("linear/{}", sizes.name));
+    for (name, shape @ [outputs, inputs]) in sizes.maps() {
+        let (x, dy) = (normal(&[TOKENS, inputs]), normal(&[TOKENS, outputs]));
+        let operations = product(TOKENS, shape);
+        for dtype in STORED {
+            let (weight, stored) = (weight(&shape, dtype), dtype.as_str());
+            time(&mut group, &format!("{name} {stored} forward"), operations.clone(), || linear(&x, &weight, None));
+            let back = format!("{name} {stored} input gradient");
+            time(&mut group, &back, operations.clone(), || linear_input_gradient(&dy, &weight));
+        }
+        time(&mut group, &format!("{name} weight gradient"), operations, || linear_weight_gradient(&dy, &x));
+    }
+}
+
+/// Maps with a low-rank adapter. Only the operations of the frozen product and of the adapter's own count.
+pub(crate) fn adapted(criterion: &mut Criterion, sizes: &Sizes) {
+    let mut group = criterion.benchmark_group(format!("adapted linear/{}", sizes.name));
+    for (name, shape @ [outputs, inputs]) in sizes.maps() {
+        let (x, dy) = (normal(&[TOKENS, inputs]), normal(&[TOKENS, outputs]));
+        let (a, b) = (weight(&[RANK, inputs], DType::F32), weight(&[outputs, RANK], DType::F32));
+        let low = LowRank { a, b, scale: 2.0 };
+        let thin = 2 * TOKENS * RANK * (outputs + inputs);
+        let frozen = 2 * TOKENS * outputs * inputs;
+        for dtype in STORED {
+            let (weight, stored) = (weight(&shape, dtype), dtype.as_str());
+            let forward = Throughput::Elements((frozen + thin) as u64);
+            time(&mut group, &format!("{name} {stored} forward"), forward, || adapted_linear(&x, &weight, None, &low));
+            let (_, xa) = adapted_linear(&x, &weight, None, &low).unwrap();
+            // The gradients of input, A and B: one frozen product, and the thin ones twice.
+            let backward = Throughput::Elements((frozen + 2 * thin) as u64);
+            time(&mut group, &format!("{name} {stored} backward"), backward, || {
+                adapted_linear_backward(&dy, &x, &xa, &weight, &low, true)
+            });
+        }
+    }
+}
+
+/// Frozen maps of a few tokens: bytes of weights a second, which is what such products wait for.
+pub(crate) fn decoding(criterion: &mut Criterion, sizes: &Sizes) {
+    let mut group = criterion.benchmark_group(format!("decoding linear/{}", sizes.name));
+    for (name, shape @ [outputs, inputs]) in sizes.maps() {
+        for dtype in STORED {
+            let (weight, stored) = (weight(&shape, dtype), dtype.as_str());
+            let bytes = Throughput::Bytes((outputs * inputs * dtype.size_in_bytes()) as u64);
+            for tokens in DECODED {
+                let x = normal(&[tokens, inputs]);
+                time(&mut group, &format!("{name} {stored} × {tokens}"), bytes.clone(), || linear(&x, &weight, None));
+            }
+        }
+    }
+}
