@@ -130,11 +130,12 @@ impl Packing {
         Ok((packing, spots))
     }
 
-    /// By how many tokens a row adds to a pass that has some rows already, if common beginnings are shared.
-    pub(crate) fn added(rows: &Rows, before: Range<usize>, row: usize, share: bool) -> usize {
+    /// How many tokens a row adds to a pass whose last row is the one before it, if common beginnings are shared. At most:
+    /// an earlier row of the pass may have more in common with it.
+    pub(crate) fn added(rows: &Rows, row: usize, share: bool) -> usize {
         let line = |row: usize| Line { ids: &rows.ids[row], marks: &rows.targets[row] };
         let own = line(row);
-        let common = before.filter(|_| share).map(|other| own.common(&line(other), 0)).max().unwrap_or(0);
+        let common = row.checked_sub(1).filter(|_| share).map_or(0, |before| own.common(&line(before), 0));
         own.ids.len() - common
     }
 

@@ -39,7 +39,7 @@ impl Slice {
     fn cut(self, rows: &Rows, share: bool, free: usize) -> Vec<Range<usize>> {
         let (mut slices, mut start, mut tokens) = (Vec::new(), 0, 0_usize);
         for (row, ids) in rows.ids.iter().enumerate() {
-            let added = Packing::added(rows, start..row, row, share);
+            let added = if row > start { Packing::added(rows, row, share) } else { ids.len() };
             let grown = tokens.saturating_add(added);
             let full = match self {
                 Self::Whole => false,
@@ -143,6 +143,7 @@ mod tests {
     fn tokens_that_rows_share_count_once() {
         let lengths = [5, 6, 6, 2, 9];
         assert_eq!(plain(Slice::Tokens(6).cut(&rows(&lengths), true, 0)), [(0, 4), (4, 5)]);
+        assert_eq!(plain(Slice::Tokens(14).cut(&rows(&lengths), true, 0)), [(0, 5)]);
         assert_eq!(cut(Slice::Tokens(6), &lengths), [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]);
     }
 

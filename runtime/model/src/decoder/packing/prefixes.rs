@@ -1,10 +1,15 @@
 //! What rows begin with in common, found so that a pass computes it once.
 //! Two tokens are the same where their ids and their marks are, and everything before them is.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// A beginning is shared where that leaves out at least so many tokens: a cut costs a little too.
 const LEAST: usize = 16;
+
+/// The shortest stretch that is shared. Rows that each go on a little further than the one before are not cut into
+/// single tokens.
+const SHORTEST: usize = 8;
 
 /// Rows are left apart where fewer tokens than this would go through the model: a pass so small is over before anything
 /// is spared.
@@ -93,20 +98,21 @@ impl Pieces {
             self.end(*first, from..length, parent);
             return Vec::new();
         }
-        if (to - from) * others.len() >= LEAST {
+        if to - from >= SHORTEST && (to - from) * others.len() >= LEAST {
             self.pieces.push(Piece { line: *first, tokens: from..to, parent });
             (from, parent) = (to, Some(self.pieces.len() - 1));
         }
-        let mut parts: Vec<(Option<(u32, bool)>, Bundle)> = Vec::new();
+        let (mut parts, mut numbers) = (Vec::<Bundle>::new(), HashMap::new());
         for line in members {
+            // Lines that end here go on alone, if only for the tokens that were not worth sharing.
             let token = lines[line].at(to);
-            match parts.iter_mut().find(|(other, _)| token.is_some() && *other == token) {
-                Some((_, part)) => part.lines.push(line),
-                // Lines that end here go on alone, if only for the tokens that were not worth sharing.
-                None => parts.push((token, Bundle { lines: vec![line], from, at: to, parent })),
+            let number = token.map_or(parts.len(), |token| *numbers.entry(token).or_insert(parts.len()));
+            match parts.get_mut(number) {
+                Some(part) => part.lines.push(line),
+                None => parts.push(Bundle { lines: vec![line], from, at: to, parent }),
             }
         }
-        parts.into_iter().map(|(_, part)| part).collect()
+        parts
     }
 
     fn end(&mut self, line: usize, tokens: Range<usize>, parent: Option<usize>) {
@@ -156,6 +162,15 @@ mod tests {
         let rows = [row(4, &[100; 80]), row(4, &[101; 80]), row(4, &[101; 90])];
         let expected = vec![(0, 0, 84, None), (1, 0, 84, None), (2, 84, 94, Some(1))];
         assert_eq!(pieces(&rows), (expected, vec![Some(0), Some(1), Some(2)]));
+    }
+
+    #[test]
+    fn rows_that_each_go_on_a_little_further_are_not_cut_into_single_tokens() {
+        let rows: Vec<Vec<u32>> = (80..100).map(|length| row(length, &[])).collect();
+        let (pieces, _) = pieces(&rows);
+        let shared = pieces.iter().filter(|(.., parent)| parent.is_none()).count();
+        assert_eq!(shared, 1);
+        assert!(pieces[1..].iter().all(|(_, start, _, parent)| parent.is_some() && (start - 80).is_multiple_of(SHORTEST)));
     }
 
     #[test]
