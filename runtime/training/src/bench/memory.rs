@@ -1,7 +1,8 @@
 //! The most memory of one part of a benchmark, where the system can count anew.
 
 /// Lets the system's count of the process's largest memory begin again at what it holds now. Where it cannot, the count
-/// goes on, and a peak is that of everything since the start.
+/// goes on, and a peak is that of everything since the start. Whoever watches the process from outside is told the new
+/// count, so what is forgotten must not be what was measured: this comes before the first part, and between two.
 pub(super) fn forget_peak() {
     // See proc_pid_clear_refs(5). Its failure is the case described above.
     let _ = std::fs::write("/proc/self/clear_refs", "5");

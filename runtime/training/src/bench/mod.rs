@@ -44,11 +44,6 @@ pub enum Phase {
     Overhead,
 }
 
-impl Phase {
-    /// All of them, in the order in which they are measured.
-    pub const ALL: [Self; 5] = [Self::Training, Self::Overhead, Self::StartUp, Self::Scoring, Self::Generation];
-}
-
 /// What is measured.
 #[derive(Debug, Clone)]
 pub struct BenchSettings {
@@ -133,46 +128,65 @@ pub struct Measured {
 pub fn bench(settings: &BenchSettings, tell: &mut dyn FnMut(&str)) -> Result<Measured, Error> {
     let place = files::temporary_folder(&std::env::temp_dir(), "tunebox-bench-")?;
     let run_settings = prepared(settings, place.path(), tell)?;
-    let (mut training, mut overhead) = (None, None);
+    let mut measured = described(settings)?;
     if settings.wants(Phase::Training) || settings.wants(Phase::Overhead) {
         tell("training steps");
-        let (steps, sandbox) = steps::measure(settings, &run_settings)?;
-        training = Some(steps).filter(|_| settings.wants(Phase::Training));
-        overhead = Some(sandbox).filter(|_| settings.wants(Phase::Overhead));
+        let steps = steps::measure(settings, &run_settings)?;
+        measured.precision = steps.precision.into();
+        measured.training = Some(steps.training).filter(|_| settings.wants(Phase::Training));
+        measured.overhead = Some(steps.overhead).filter(|_| settings.wants(Phase::Overhead));
     }
+    let rest = [Phase::StartUp, Phase::Scoring, Phase::Generation];
+    if rest.into_iter().any(|phase| settings.wants(phase)) {
+        without_steps(settings, &run_settings, place.path(), tell, &mut measured)?;
+    }
+    Ok(measured)
+}
+
+/// The parts that need a model and no run.
+fn without_steps(
+    settings: &BenchSettings,
+    run_settings: &RunSettings,
+    place: &Path,
+    tell: &mut dyn FnMut(&str),
+    measured: &mut Measured,
+) -> Result<(), Error> {
     memory::forget_peak();
-    let (open_seconds, model) = start::timed(|| open_model(&run_settings))?;
-    let precision = precision::name(&model).to_owned();
-    let mut start_up = None;
+    let (open_seconds, model) = start::timed(|| open_model(run_settings))?;
+    measured.precision = precision::name(&model).into();
     if settings.wants(Phase::StartUp) {
         tell("opening, compiling and instantiating");
-        start_up = Some(start::measure(&settings.method, &model, open_seconds, place.path())?);
+        measured.start_up = Some(start::measure(&settings.method, &model, open_seconds, place)?);
     }
     let policy = Policy::open(reading::without_end(model), None, PolicySettings::default())?;
-    let mut scoring = None;
-    if settings.wants(Phase::Scoring) {
-        tell("scoring");
-        scoring = Some(reading::score(&policy, settings.batch as usize, settings.sequence as usize)?);
-    }
-    let mut generation = None;
+    // Writing takes less memory than scoring, so that its peak is its own.
     if settings.wants(Phase::Generation) {
         tell("writing");
-        generation = Some(reading::generation(&policy, settings)?);
+        measured.generation = Some(reading::generation(&policy, settings)?);
     }
+    if settings.wants(Phase::Scoring) {
+        tell("scoring");
+        measured.scoring = Some(reading::score(&policy, settings.batch as usize, settings.sequence as usize)?);
+    }
+    Ok(())
+}
+
+/// What is known before anything is measured.
+fn described(settings: &BenchSettings) -> Result<Measured, Error> {
     let method = start::method(&settings.method)?;
     Ok(Measured {
         model: settings.model.clone().unwrap_or_else(|| "sample".into()),
         method: format!("{} {}", method.manifest.name, method.manifest.version),
-        precision,
+        precision: String::new(),
         batch: settings.batch,
         sequence: settings.sequence,
         rank: settings.rank,
         threads: rayon::current_num_threads(),
-        training,
-        overhead,
-        scoring,
-        generation,
-        start_up,
+        training: None,
+        overhead: None,
+        scoring: None,
+        generation: None,
+        start_up: None,
     })
 }
 
@@ -267,6 +281,7 @@ mod tests {
 
         let sandbox = bench(&settings(&[Phase::Overhead]), &mut |_| {}).unwrap();
         assert_eq!(keys(&sandbox), [&ALWAYS[..], &["guest_share", "host_calls"]].concat());
+        assert_eq!((sandbox.precision, writing.precision), ("bf16".into(), "bf16".into()));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tunebox_compute::random::Stream;
 use tunebox_model::generate::{Sampling, generate};
 use tunebox_model::{Model, Policy, Rows, View};
 
-use super::{BenchSettings, memory};
+use super::BenchSettings;
 use crate::error::Error;
 use crate::plan::peak;
 
@@ -21,7 +21,8 @@ const PASSES: usize = 3;
 pub struct Scoring {
     /// Tokens that are scored each second, without learning.
     pub scored_tokens_per_second: f64,
-    /// The most memory that the process held meanwhile, the model included.
+    /// The most memory that the process held since it began to open the model for this; where it wrote before, that is
+    /// part of it.
     pub scoring_peak_bytes: Option<u64>,
 }
 
@@ -36,7 +37,7 @@ pub struct Generation {
     pub written_tokens_per_second_16: Option<f64>,
     /// Each number of completions side by side that was asked for.
     pub written: Vec<Completions>,
-    /// The most memory that the process held meanwhile, the model included.
+    /// The most memory that the process held since it began to open the model for this.
     pub generation_peak_bytes: Option<u64>,
 }
 
@@ -67,7 +68,6 @@ pub(super) fn without_end(mut model: Arc<Model>) -> Arc<Model> {
 
 /// Tokens scored a second.
 pub(super) fn score(policy: &Policy, rows: usize, length: usize) -> Result<Scoring, Error> {
-    memory::forget_peak();
     let ids = made_up(policy, rows, length.max(2));
     let targets = ids.iter().map(|row| vec![true; row.len()]).collect();
     let rows = Arc::new(Rows::new(ids, targets)?);
@@ -83,7 +83,6 @@ pub(super) fn score(policy: &Policy, rows: usize, length: usize) -> Result<Scori
 
 /// Every number of completions that was asked for.
 pub(super) fn generation(policy: &Policy, settings: &BenchSettings) -> Result<Generation, Error> {
-    memory::forget_peak();
     let written =
         settings.prompts.iter().map(|prompts| write(policy, settings, *prompts)).collect::<Result<Vec<_>, _>>()?;
     let speed = |prompts: u32| written.iter().find(|one| one.prompts == prompts).map(|one| one.tokens_per_second);

@@ -9,7 +9,7 @@ use tunebox_compute::device;
 use tunebox_compute::pace::product_rate;
 
 use super::made_up::Sizes;
-use super::{BenchSettings, made_up, memory, work};
+use super::{BenchSettings, made_up, memory, precision, work};
 use crate::configuration::{Half, Problem, RunSettings};
 use crate::data::{Dataset, Reading, Shape};
 use crate::error::Error;
@@ -44,8 +44,16 @@ pub struct Overhead {
     pub host_calls: f64,
 }
 
+/// What the steps told.
+pub(super) struct Steps {
+    pub(super) training: Training,
+    pub(super) overhead: Overhead,
+    /// How the base's weights are stored.
+    pub(super) precision: &'static str,
+}
+
 /// Runs the steps.
-pub(super) fn measure(settings: &BenchSettings, run_settings: &RunSettings) -> Result<(Training, Overhead), Error> {
+pub(super) fn measure(settings: &BenchSettings, run_settings: &RunSettings) -> Result<Steps, Error> {
     memory::forget_peak();
     let mut timer = Timer::default();
     let records = Sizes { records: settings.batch as usize, sequence: settings.sequence as usize, vocabulary: 1 };
@@ -53,7 +61,8 @@ pub(super) fn measure(settings: &BenchSettings, run_settings: &RunSettings) -> R
         let vocabulary = model.configuration.vocabulary;
         Ok((dataset(run_settings, reading, Sizes { vocabulary, ..records })?, None))
     })?;
-    let sizes = plan.policy.model().configuration.clone();
+    let model = plan.policy.model();
+    let (sizes, precision) = (model.configuration.clone(), precision::name(model));
     let about = About::of(&plan.run);
     let outcome = run(plan, &mut timer, &AtomicBool::new(false))?;
     let used = used(&outcome.summary().folder)?;
@@ -70,7 +79,7 @@ pub(super) fn measure(settings: &BenchSettings, run_settings: &RunSettings) -> R
     };
     let guest_share = number(&used, "guest-seconds") / timer.all;
     let host_calls = number(&used, "host-calls") / f64::from(settings.steps + 1);
-    Ok((training, Overhead { guest_share, host_calls }))
+    Ok(Steps { training, overhead: Overhead { guest_share, host_calls }, precision })
 }
 
 fn dataset(settings: &RunSettings, reading: &Reading, sizes: Sizes) -> Result<Dataset, Error> {
