@@ -41,10 +41,11 @@ pub(super) fn join(parts: &mut [Part]) -> Result<Arc<Rows>, Error> {
     let most = parts.iter().map(|part| part.rows.count()).max().unwrap_or(0);
     let (mut ids, mut targets) = (Vec::new(), Vec::new());
     for row in 0..most {
-        for part in parts.iter_mut().filter(|part| row < part.rows.count()) {
+        for part in parts.iter_mut() {
+            let Some((own, marks)) = part.rows.ids.get(row).zip(part.rows.targets.get(row)) else { continue };
             part.places.push(ids.len() as u32);
-            ids.push(part.rows.ids[row].clone());
-            targets.push(part.rows.targets[row].clone());
+            ids.push(own.clone());
+            targets.push(marks.clone());
         }
     }
     Ok(Arc::new(Rows::new(ids, targets)?))
@@ -100,7 +101,8 @@ fn join_seeds(parts: &[&Part], rows: &Rows, seeds: &BTreeMap<u64, Seeds>) -> Res
         for (part, seed) in parts.iter().zip(&own) {
             let Some(seed) = seed else { continue };
             for (place, values) in part.places.iter().zip(seed.to_dtype(DType::F32)?.to_vec2::<f32>()?) {
-                all[*place as usize * rows.width()..][..values.len()].copy_from_slice(&values);
+                let row = all.chunks_exact_mut(rows.width().max(1)).nth(*place as usize);
+                row.into_iter().flatten().zip(values).for_each(|(to, value)| *to = value);
             }
         }
         Ok::<_, Error>(Some(Tensor::from_vec(all, (rows.count(), rows.width()), device)?))

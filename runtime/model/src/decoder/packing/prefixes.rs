@@ -129,8 +129,10 @@ impl Pieces {
 mod tests {
     use super::*;
 
-    /// The pieces as (line, start, end, parent).
-    fn pieces(ids: &[Vec<u32>]) -> (Vec<(usize, usize, usize, Option<usize>)>, Vec<Option<usize>>) {
+    /// Line, start, end, parent.
+    type Plain = (usize, usize, usize, Option<usize>);
+
+    fn pieces(ids: &[Vec<u32>]) -> (Vec<Plain>, Vec<Option<usize>>) {
         let marks: Vec<Vec<bool>> = ids.iter().map(|ids| vec![false; ids.len()]).collect();
         let lines: Vec<Line<'_>> = ids.iter().zip(&marks).map(|(ids, marks)| Line { ids, marks }).collect();
         let Pieces { pieces, ends } = Pieces::shared(&lines);
@@ -170,7 +172,9 @@ mod tests {
         let (pieces, _) = pieces(&rows);
         let shared = pieces.iter().filter(|(.., parent)| parent.is_none()).count();
         assert_eq!(shared, 1);
-        assert!(pieces[1..].iter().all(|(_, start, _, parent)| parent.is_some() && (start - 80).is_multiple_of(SHORTEST)));
+        assert!(
+            pieces[1..].iter().all(|(_, start, _, parent)| parent.is_some() && (start - 80).is_multiple_of(SHORTEST))
+        );
     }
 
     #[test]
