@@ -112,8 +112,12 @@ fn files_stay_small_and_say_what_they_are_for() {
 }
 
 /// The only files that may hold unsafe code, and how often.
-const UNSAFE: &[(&str, usize)] =
-    &[("runtime/compute/src/fused/product.rs", 2), ("runtime/sandbox/src/precompiled.rs", 1)];
+const UNSAFE: &[(&str, usize)] = &[
+    ("runtime/compute/src/allocator.rs", 1),
+    ("runtime/compute/src/fused/product.rs", 2),
+    ("runtime/model/src/weights/mapped.rs", 1),
+    ("runtime/sandbox/src/precompiled.rs", 1),
+];
 
 #[test]
 fn unsafe_code_is_where_the_list_says_and_says_why_it_is_sound() {

@@ -16,6 +16,7 @@ use terminal::Terminal;
 use terminal::diagnostic::Failure;
 
 fn main() -> ExitCode {
+    tunebox_compute::allocator::keep_pages();
     let line = Line::parse();
     let terminal = Terminal { json: line.global.json, quiet: line.global.quiet, verbose: line.global.verbose };
     if let Some(folder) = &line.global.folder

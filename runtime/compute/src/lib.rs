@@ -3,6 +3,7 @@
 //!
 //! What a model is, and where a request comes from, other rooms know.
 
+pub mod allocator;
 pub mod budget;
 pub mod device;
 pub mod error;
@@ -15,6 +16,8 @@ pub mod parameters;
 pub mod printable;
 pub mod random;
 pub mod schedule;
+pub mod weight;
 
 pub use candle_core::{DType, Device, Tensor};
 pub use error::{Error, Result};
+pub use weight::Weight;

@@ -14,6 +14,7 @@ use writer::Writer;
 
 use crate::decoder::head::Head;
 use crate::decoder::hook::Spoken;
+use crate::decoder::lens::Lens;
 use crate::error::{Error, Result};
 use crate::policy::{Policy, View};
 use tunebox_compute::fused::TapSet;
@@ -130,7 +131,9 @@ fn write(
     let head = Head::new(&lens, temperature, TapSet::default())?;
     let longest = batch.iter().map(|writer| prompts[writer.prompt()].len() + writer.max_tokens()).max().unwrap_or(0);
     let (asked, answered) = (Spoken::Nothing, Spoken::Everything);
-    let (first, blocks) = (cache::blocks(&lens, longest, &asked)?, cache::blocks(&lens, longest, &answered)?);
+    let first = cache::blocks(&lens, longest, &asked)?;
+    let lens = Lens { writing: true, ..lens };
+    let blocks = cache::blocks(&lens, longest, &answered)?;
     let ending = writer::Ending::new(policy.model(), sampling)?;
     let mut rows = cache::prefill(&lens, &first, prompts, batch)?;
     let mut active: Vec<&mut Writer> = batch.iter_mut().collect();

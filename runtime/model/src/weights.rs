@@ -3,14 +3,16 @@
 
 mod digest;
 pub mod gguf;
+mod mapped;
 mod repair;
 pub(crate) mod safetensors;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
+use tunebox_compute::weight::{Packed, Weight};
 use tunebox_compute::{DType, Device, Tensor};
 
 pub use digest::digest;
@@ -20,10 +22,12 @@ use crate::error::{Error, Result};
 use crate::families::{aliases, expected, gguf_name, stored_form};
 use repair::Repair;
 
-/// The weights of a model. A tensor stays as it was stored (`bf16`, `f16` or `f32`); those of GGUF files are made `f32`.
+/// The weights of a model. On the CPU a matrix stays where it lies, in the mapped file and in the file's format
+/// (`bf16`, `f16`, `f32`, or quantized); vectors, and what a file holds in a format without products, are read.
 #[derive(Debug)]
 pub struct Weights {
     entries: BTreeMap<String, Entry>,
+    files: mapped::Files,
     device: Device,
     place: PathBuf,
 }
@@ -32,7 +36,7 @@ pub struct Weights {
 struct Entry {
     shape: Vec<usize>,
     stored: Stored,
-    loaded: OnceLock<Tensor>,
+    loaded: OnceLock<Weight>,
 }
 
 #[derive(Debug)]
@@ -69,7 +73,8 @@ impl Weights {
             safetensors::check_type(&name, &location)?;
             entries.insert(name, Entry::new(wanted, Stored::Safetensors(location)));
         }
-        Ok(Self { entries, device: device.clone(), place: folder.to_path_buf() })
+        let files = mapped::Files::map(files.iter().map(PathBuf::as_path))?;
+        Ok(Self { entries, files, device: device.clone(), place: folder.to_path_buf() })
     }
 
     /// The weights in a GGUF file, checked against the configuration. Reads no tensor yet.
@@ -100,7 +105,8 @@ impl Weights {
             let what = format!("tensor `{name}` is not part of a `{}` model", configuration.family);
             return Err(Error::broken(&place, what));
         }
-        Ok(Self { entries, device: device.clone(), place })
+        let files = mapped::Files::map([place.as_path()])?;
+        Ok(Self { entries, files, device: device.clone(), place })
     }
 
     /// Weights that are in memory already, checked against the configuration.
@@ -120,33 +126,44 @@ impl Weights {
             };
             same_shape(&name, &wanted, tensor.dims(), &place)?;
             let entry = Entry::new(wanted, Stored::Given);
-            let tensor = entry.loaded.get_or_init(|| tensor).to_device(device)?;
-            entries.insert(name, Entry { loaded: OnceLock::from(tensor), ..entry });
+            let tensor = tensor.to_device(device)?;
+            entries.insert(name, Entry { loaded: OnceLock::from(Weight::from(tensor)), ..entry });
         }
-        Ok(Self { entries, device: device.clone(), place })
+        Ok(Self { entries, files: mapped::Files::default(), device: device.clone(), place })
     }
 
-    /// A weight by its Hugging Face name. Every call gives the same storage.
+    /// A weight by its Hugging Face name, as it is kept. Every call gives the same storage.
+    ///
+    /// # Errors
+    /// When there is no such weight, or its file cannot be read any more.
+    pub fn weight(&self, name: &str) -> Result<Weight> {
+        let missing = || Error::TensorMissing { name: name.into(), place: self.place.display().to_string() };
+        let entry = self.entries.get(name).ok_or_else(missing)?;
+        if let Some(weight) = entry.loaded.get() {
+            return Ok(weight.clone());
+        }
+        let weight = match self.mapped(name, entry)? {
+            Some(packed) => Weight::Packed(Arc::new(packed)),
+            None => self.read(name, entry)?.into(),
+        };
+        Ok(entry.loaded.get_or_init(|| weight).clone())
+    }
+
+    /// A weight as a tensor of its device, exactly: a copy, `f32` if it is quantized, where it lies in a file.
     ///
     /// # Errors
     /// When there is no such weight, or its file cannot be read any more.
     pub fn get(&self, name: &str) -> Result<Tensor> {
-        let missing = || Error::TensorMissing { name: name.into(), place: self.place.display().to_string() };
-        let entry = self.entries.get(name).ok_or_else(missing)?;
-        if let Some(tensor) = entry.loaded.get() {
-            return Ok(tensor.clone());
-        }
-        let tensor = self.read(name, entry)?;
-        Ok(entry.loaded.get_or_init(|| tensor).clone())
+        Ok(self.weight(name)?.to_tensor()?)
     }
 
-    /// Reads all weights, on all cores. Without it each is read when it is first asked for.
+    /// Reads or maps all weights, on all cores. Without it each is read when it is first asked for.
     ///
     /// # Errors
     /// When a file cannot be read any more.
     pub fn load(&self) -> Result<()> {
         let names: Vec<&String> = self.entries.keys().collect();
-        names.par_iter().try_for_each(|name| self.get(name).map(drop))
+        names.par_iter().try_for_each(|name| self.weight(name).map(drop))
     }
 
     /// The names of all weights, sorted.
@@ -174,10 +191,35 @@ impl Weights {
         if types.all(|dtype| dtype == first) { first } else { DType::F32 }
     }
 
-    /// Bytes that all weights take in memory.
+    /// Bytes that all weights take, in memory or in the mapped file.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.entries.values().map(Entry::bytes).sum()
+    }
+
+    /// A matrix where it lies in its file; none where it has to be read.
+    fn mapped(&self, name: &str, entry: &Entry) -> Result<Option<Packed>> {
+        let &[rows, columns] = entry.shape.as_slice() else { return Ok(None) };
+        if !self.device.is_cpu() {
+            return Ok(None);
+        }
+        let (path, place, repair) = match &entry.stored {
+            Stored::Safetensors(location) => (location.path.as_path(), safetensors::place(location), Repair::Nothing),
+            Stored::Gguf { name, location, length, repair } => {
+                (self.place.as_path(), gguf::place(&self.place, name, location, *length)?, *repair)
+            }
+            Stored::Given => return Ok(None),
+        };
+        let Some((format, offset, length)) = place else { return Ok(None) };
+        let bytes = self.files.bytes(path, offset, length);
+        // Numbers that lie askew, or a file that became shorter: reading copes with the one and names the other.
+        let packed = bytes.and_then(|bytes| Packed::new(bytes, format, rows, columns).ok());
+        let Some(packed) = packed else { return Ok(None) };
+        match repair.order(rows) {
+            Some(order) => Ok(Some(packed.reordered(&order)?)),
+            None if repair == Repair::Nothing => Ok(Some(packed)),
+            None => Err(Error::broken(path, format!("tensor `{name}` cannot be mended where it lies"))),
+        }
     }
 
     fn read(&self, name: &str, entry: &Entry) -> Result<Tensor> {
@@ -198,15 +240,19 @@ impl Entry {
     }
 
     fn bytes(&self) -> u64 {
-        let values: u64 = self.shape.iter().map(|side| *side as u64).product();
-        values * self.dtype().size_in_bytes() as u64
+        match (self.loaded.get(), &self.stored) {
+            (Some(weight), _) => weight.bytes() as u64,
+            (None, Stored::Safetensors(location)) => location.bytes,
+            (None, Stored::Gguf { location, .. }) => gguf::bytes(location),
+            (None, Stored::Given) => 0,
+        }
     }
 
-    /// As it is kept in memory.
+    /// What holds its numbers exactly.
     fn dtype(&self) -> DType {
         match (&self.stored, self.loaded.get()) {
-            (_, Some(tensor)) => tensor.dtype(),
-            (Stored::Safetensors(location), None) => safetensors::kept_as(location),
+            (Stored::Safetensors(location), _) => safetensors::kept_as(location),
+            (_, Some(Weight::Tensor(tensor))) => tensor.dtype(),
             _ => DType::F32,
         }
     }

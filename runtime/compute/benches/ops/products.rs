@@ -1,9 +1,13 @@
 //! Linear maps: whole and adapted, forward and backward, and with the few tokens of decoding.
 
+use std::sync::Arc;
+
 use criterion::{Criterion, Throughput};
 use tunebox_compute::fused::{
     LowRank, adapted_linear, adapted_linear_backward, linear, linear_input_gradient, linear_weight_gradient,
+    skinny_linear,
 };
+use tunebox_compute::weight::{Format, Packed, Weight};
 use tunebox_compute::{DType, Error};
 
 use crate::sizes::{STORED, Sizes, TOKENS, normal, product, time, weight};
@@ -64,14 +68,29 @@ pub(crate) fn adapted(criterion: &mut Criterion, sizes: &Sizes) {
 /// Frozen maps of a few tokens: bytes of weights a second, which is what such products wait for.
 pub(crate) fn decoding(criterion: &mut Criterion, sizes: &Sizes) {
     let mut group = criterion.benchmark_group(format!("decoding linear/{}", sizes.name));
-    for (name, shape @ [outputs, inputs]) in sizes.maps() {
-        for dtype in STORED {
-            let (weight, stored) = (weight(&shape, dtype), dtype.as_str());
-            let bytes = Throughput::Bytes((outputs * inputs * dtype.size_in_bytes()) as u64);
+    for (name, shape @ [_, inputs]) in sizes.maps() {
+        let stored = STORED.map(|dtype| (dtype.as_str().to_owned(), Weight::from(weight(&shape, dtype))));
+        for (format, weight) in stored.into_iter().chain(quantised(shape)) {
+            let bytes = Throughput::Bytes(weight.bytes() as u64);
             for tokens in DECODED {
                 let x = normal(&[tokens, inputs]);
-                time(&mut group, &format!("{name} {stored} × {tokens}"), bytes.clone(), || linear(&x, &weight, None));
+                time(&mut group, &format!("{name} {format} × {tokens}"), bytes.clone(), || {
+                    skinny_linear(&x, &weight, None)
+                });
             }
         }
     }
+}
+
+/// The weight of a map in the formats of GGUF files whose blocks fit into its rows. What its numbers are does not matter.
+fn quantised([outputs, inputs]: [usize; 2]) -> Vec<(String, Weight)> {
+    let formats = [Format::Q8_0, Format::Q4_0, Format::Q4_K, Format::Q6_K];
+    let fitting = formats.into_iter().filter(|format| inputs.is_multiple_of(format.block()));
+    fitting
+        .map(|format| {
+            let bytes = vec![0x2c; format.bytes(outputs, inputs).unwrap()];
+            let packed = Packed::new(bytes.into(), format, outputs, inputs).unwrap();
+            (format!("{format:?}"), Weight::Packed(Arc::new(packed)))
+        })
+        .collect()
 }

@@ -8,15 +8,16 @@ use super::lanes::wide;
 use super::linear::{FEATURES, tasks};
 use super::product::Tile;
 use crate::error::{Error, Result};
+use crate::weight::WeightRef;
 
 /// Tokens of one task.
 const TOKENS: usize = 64;
 
-/// `scale · weight[id]` for every id: `weight` is `[vocabulary, hidden]` f32, bf16 or f16; the result
+/// `scale · weight[id]` for every id: `weight` is `[vocabulary, hidden]` in any stored format; the result
 /// `[tokens, hidden]` f32.
-pub fn embed(ids: &[u32], weight: &Tensor, scale: f32) -> Result<Tensor> {
+pub fn embed<'w>(ids: &[u32], weight: impl Into<WeightRef<'w>>, scale: f32) -> Result<Tensor> {
     let stored = Stored::of(weight, "weight")?;
-    let weight = stored.weight();
+    let weight = stored.view();
     inside(ids, weight.rows)?;
     let mut result = vec![0.0; ids.len() * weight.columns];
     if !result.is_empty() {

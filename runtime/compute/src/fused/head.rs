@@ -13,12 +13,13 @@ use candle_core::Tensor;
 use rayon::prelude::*;
 
 use super::embedding::inside;
-use super::host::{self, Floats, Stored, Weight};
+use super::host::{self, Floats, Stored, View};
 use super::lanes::{tanh, wide};
-use super::linear::apply;
 use super::product::{Matrix, Tile, steps};
 use super::scratch;
+use super::skinny::skinny;
 use crate::error::{Error, Result};
+use crate::weight::WeightRef;
 use statistics::Statistics;
 
 pub use backward::{HeadSeeds, head_taps_backward};
@@ -103,8 +104,13 @@ pub struct HeadTaps {
 }
 
 /// The taps of `hidden`, `[rows, hidden]` f32, only rows that count, under the head `weight`, `[vocabulary, hidden]`
-/// in f32, bf16 or f16. `targets` has one word a row.
-pub fn head_taps(hidden: &Tensor, weight: &Tensor, targets: &[u32], options: &HeadOptions) -> Result<HeadTaps> {
+/// in any stored format. `targets` has one word a row.
+pub fn head_taps<'w>(
+    hidden: &Tensor,
+    weight: impl Into<WeightRef<'w>>,
+    targets: &[u32],
+    options: &HeadOptions,
+) -> Result<HeadTaps> {
     let stored = Stored::of(weight, "weight")?;
     let head = Head::new(hidden, &stored, targets, options)?;
     let floats = Floats::of(hidden, "hidden")?;
@@ -123,9 +129,9 @@ pub fn head_taps(hidden: &Tensor, weight: &Tensor, targets: &[u32], options: &He
 }
 
 /// The logits themselves, `[rows, vocabulary]` f32: for generation, on the last tokens only.
-pub fn logits(hidden: &Tensor, weight: &Tensor, options: &HeadOptions) -> Result<Tensor> {
-    let (factor, options) = (options.factor(), *options);
-    apply(hidden, weight, None, |_, _, tile| {
+pub fn logits<'w>(hidden: &Tensor, weight: impl Into<WeightRef<'w>>, options: &HeadOptions) -> Result<Tensor> {
+    let factor = options.factor();
+    skinny(hidden, weight.into(), None, None, |tile| {
         for row in 0..tile.rows() {
             let row = tile.row(row);
             if factor != 1.0 {
@@ -139,7 +145,7 @@ pub fn logits(hidden: &Tensor, weight: &Tensor, options: &HeadOptions) -> Result
 /// The head as its tasks share it.
 #[derive(Clone, Copy)]
 struct Head<'a> {
-    weight: Weight<'a>,
+    weight: View<'a>,
     options: &'a HeadOptions,
     /// The hidden size.
     width: usize,
@@ -148,7 +154,7 @@ struct Head<'a> {
 impl<'a> Head<'a> {
     /// Refuses shapes that do not fit, an empty vocabulary, and targets past it.
     fn new(hidden: &Tensor, stored: &'a Stored<'_>, targets: &[u32], options: &'a HeadOptions) -> Result<Self> {
-        let weight = stored.weight();
+        let weight = stored.view();
         host::expect(hidden, "hidden", &[targets.len(), weight.columns])?;
         inside(targets, weight.rows)?;
         if weight.rows == 0 || weight.columns == 0 {

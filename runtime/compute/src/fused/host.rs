@@ -1,6 +1,6 @@
 //! Tensors of the CPU as slices, and slices as tensors: the checked way in and out of every fused operation.
 //!
-//! Weights stay in the precision they are stored in; [`Weight`] widens a block of them when a product needs it,
+//! Weights stay in the format they are stored in; [`View`] widens a block of them when a product needs it,
 //! never the whole matrix.
 
 use std::ops::Range;
@@ -8,11 +8,14 @@ use std::ops::Range;
 use candle_core::{CpuStorage, DType, Device, Storage, StorageRef, Tensor};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
+use rayon::prelude::*;
 
-use super::lanes::{dot, fold2, wide};
+use super::lanes::wide;
 use super::product::{Matrix, steps};
 use super::scratch;
+use super::unpack::unpack;
 use crate::error::{Error, Result};
+use crate::weight::{Format, Packed, WeightRef};
 
 /// Rows or columns of a weight that are widened at once, and the depth of such a block.
 const BLOCK_DEPTH: usize = 512;
@@ -69,36 +72,54 @@ impl<'a> Floats<'a> {
     }
 }
 
-/// A stored matrix of `rows × columns`, in f32, bf16 or f16, borrowed from its tensor.
+/// A stored matrix of `rows × columns`, borrowed from its tensor or from the bytes of a file.
 pub(super) struct Stored<'a> {
-    locked: Locked<'a>,
+    source: Source<'a>,
     rows: usize,
     columns: usize,
 }
 
+enum Source<'a> {
+    Tensor(Locked<'a>),
+    Packed(&'a Packed),
+}
+
 impl<'a> Stored<'a> {
     /// Borrows a contiguous matrix; `name` stands in the error.
-    pub(super) fn of(tensor: &'a Tensor, name: &str) -> Result<Self> {
-        let &[rows, columns] = tensor.dims() else {
-            return Err(Error::shape(format!("`{name}` has shape {:?}, a matrix is needed", tensor.dims())));
+    pub(super) fn of(weight: impl Into<WeightRef<'a>>, name: &str) -> Result<Self> {
+        let weight = weight.into();
+        let &[rows, columns] = weight.sides().as_slice() else {
+            return Err(Error::shape(format!("`{name}` has shape {:?}, a matrix is needed", weight.sides())));
         };
-        if !matches!(tensor.dtype(), DType::F32 | DType::BF16 | DType::F16) {
-            return Err(Error::dtype(format!("`{name}` is {}; f32, bf16 or f16 is needed", tensor.dtype().as_str())));
-        }
-        Ok(Self { locked: Locked::of(tensor, name)?, rows, columns })
+        let source = match weight {
+            WeightRef::Packed(packed) => Source::Packed(packed),
+            WeightRef::Tensor(tensor) if matches!(tensor.dtype(), DType::F32 | DType::BF16 | DType::F16) => {
+                Source::Tensor(Locked::of(tensor, name)?)
+            }
+            WeightRef::Tensor(tensor) => {
+                let found = tensor.dtype().as_str();
+                return Err(Error::dtype(format!("`{name}` is {found}; f32, bf16 or f16 is needed")));
+            }
+        };
+        Ok(Self { source, rows, columns })
     }
 
     /// The matrix as the tasks of one operation share it.
-    pub(super) fn weight(&self) -> Weight<'_> {
-        let range = self.locked.range.clone();
-        let numbers = match self.locked.cpu() {
-            Some(CpuStorage::F32(numbers)) => Numbers::Single(&numbers[range]),
-            Some(CpuStorage::BF16(numbers)) => Numbers::Brain(&numbers[range]),
-            Some(CpuStorage::F16(numbers)) => Numbers::Half(&numbers[range]),
-            // `of` lets nothing else in.
-            _ => Numbers::Single(&[]),
+    pub(super) fn view(&self) -> View<'_> {
+        let numbers = match &self.source {
+            Source::Packed(packed) => Numbers::of(packed),
+            Source::Tensor(locked) => {
+                let range = locked.range.clone();
+                match locked.cpu() {
+                    Some(CpuStorage::F32(numbers)) => Numbers::Single(&numbers[range]),
+                    Some(CpuStorage::BF16(numbers)) => Numbers::Brain(&numbers[range]),
+                    Some(CpuStorage::F16(numbers)) => Numbers::Half(&numbers[range]),
+                    // `of` lets nothing else in.
+                    _ => Numbers::Single(&[]),
+                }
+            }
         };
-        Weight { numbers, rows: self.rows, columns: self.columns }
+        View { numbers, rows: self.rows, columns: self.columns }
     }
 }
 
@@ -108,10 +129,22 @@ enum Numbers<'a> {
     Single(&'a [f32]),
     Brain(&'a [bf16]),
     Half(&'a [f16]),
+    /// Blocks of a quantized format.
+    Blocks(&'a [u8], Format),
 }
 
-impl Numbers<'_> {
-    /// Copies the numbers from `start` on into `into`, as f32.
+impl<'a> Numbers<'a> {
+    fn of(packed: &'a Packed) -> Self {
+        // `Packed::new` has seen that plain numbers can be read.
+        match packed.format() {
+            Format::F32 => Self::Single(packed.plain().unwrap_or(&[])),
+            Format::BF16 => Self::Brain(packed.plain().unwrap_or(&[])),
+            Format::F16 => Self::Half(packed.plain().unwrap_or(&[])),
+            format => Self::Blocks(packed.raw(), format),
+        }
+    }
+
+    /// Copies the numbers from `start` on into `into`, as f32; both lie on whole blocks.
     fn widen(self, start: usize, into: &mut [f32]) {
         let range = start..start + into.len();
         match self {
@@ -124,6 +157,10 @@ impl Numbers<'_> {
                 );
             }
             Self::Half(numbers) => numbers[range].convert_to_f32_slice(into),
+            Self::Blocks(bytes, format) => {
+                let place = |number: usize| number / format.block() * format.block_bytes();
+                unpack(format, &bytes[place(range.start)..place(range.end)], into);
+            }
         }
     }
 }
@@ -136,7 +173,7 @@ fn widened(number: bf16) -> f32 {
 
 /// A matrix of frozen numbers, read block by block.
 #[derive(Clone, Copy)]
-pub(super) struct Weight<'a> {
+pub(super) struct View<'a> {
     numbers: Numbers<'a>,
     /// Rows: the outputs of a linear layer, or the vocabulary.
     pub(super) rows: usize,
@@ -144,7 +181,7 @@ pub(super) struct Weight<'a> {
     pub(super) columns: usize,
 }
 
-impl Weight<'_> {
+impl View<'_> {
     /// Hands the block `rows × columns` to `work` piece by piece along the columns, with each piece's columns:
     /// stored f32 in one piece without a copy, other precisions widened.
     pub(super) fn along_columns(
@@ -189,25 +226,30 @@ impl Weight<'_> {
         self.numbers.widen(row * self.columns, &mut into[..self.columns]);
     }
 
-    /// Σ of one row times `x`, widened on the way.
-    pub(super) fn dot_row(&self, row: usize, x: &[f32]) -> f32 {
-        let range = row * self.columns..(row + 1) * self.columns;
+    /// Hands whole rows to `work` as numbers one after another: stored f32 without a copy, other formats widened.
+    pub(super) fn with_numbers<R>(&self, rows: Range<usize>, work: impl FnOnce(&[f32]) -> R) -> R {
+        let (start, count) = (rows.start * self.columns, rows.len() * self.columns);
+        if let Numbers::Single(numbers) = self.numbers {
+            return work(&numbers[start..start + count]);
+        }
+        scratch::with(count, |buffer| {
+            self.numbers.widen(start, buffer);
+            work(buffer)
+        })
+    }
+
+    /// Whole rows as the blocks that [`dot_blocks`](super::unpack::dot_blocks) reads, if that is how they lie.
+    pub(super) fn blocks(&self, rows: Range<usize>) -> Option<(Format, &[u8])> {
+        let (start, count) = (rows.start * self.columns, rows.len() * self.columns);
         match self.numbers {
-            Numbers::Single(numbers) => wide(
-                #[inline(always)]
-                || dot(x, &numbers[range]),
-            ),
-            Numbers::Brain(numbers) => wide(
-                #[inline(always)]
-                || fold2(x, &numbers[range], |sum, x, weight| widened(weight).mul_add(x, sum)),
-            ),
-            Numbers::Half(_) => scratch::with(self.columns, |buffer| {
-                self.copy_row(row, buffer);
-                wide(
-                    #[inline(always)]
-                    || dot(x, buffer),
-                )
-            }),
+            Numbers::Blocks(bytes, format) if self.columns > 0 => {
+                let place = |number: usize| number / format.block() * format.block_bytes();
+                Some((format, &bytes[place(start)..place(start + count)]))
+            }
+            Numbers::Brain(numbers) if self.columns.is_multiple_of(32) && cfg!(target_endian = "little") => {
+                Some((Format::BF16, bytemuck::cast_slice(&numbers[start..start + count])))
+            }
+            _ => None,
         }
     }
 
@@ -237,13 +279,28 @@ pub(super) fn matrix(tensor: &Tensor, name: &str) -> Result<(usize, usize)> {
 
 /// Refuses a tensor whose shape is not the one that the others ask for.
 pub(super) fn expect(tensor: &Tensor, name: &str, shape: &[usize]) -> Result<()> {
-    if tensor.dims() == shape {
+    expect_sides(tensor.dims(), name, shape)
+}
+
+/// The same for sides alone.
+pub(super) fn expect_sides(sides: &[usize], name: &str, shape: &[usize]) -> Result<()> {
+    if sides == shape {
         return Ok(());
     }
-    Err(Error::shape(format!("`{name}` has shape {:?}, the others ask for {shape:?}", tensor.dims())))
+    Err(Error::shape(format!("`{name}` has shape {sides:?}, the others ask for {shape:?}")))
 }
 
 /// A tensor of the CPU that takes over `numbers`.
 pub(super) fn tensor(numbers: Vec<f32>, shape: &[usize]) -> Result<Tensor> {
     Ok(Tensor::from_vec(numbers, shape, &Device::Cpu)?)
+}
+
+/// All numbers of a matrix, as f32.
+pub(crate) fn unpacked(packed: &Packed) -> Vec<f32> {
+    /// Numbers of one task: whole blocks of every format.
+    const TASK: usize = 1 << 16;
+    let numbers = Numbers::of(packed);
+    let mut result = vec![0.0; packed.raw().len() / packed.format().block_bytes() * packed.format().block()];
+    result.par_chunks_mut(TASK).enumerate().for_each(|(task, into)| numbers.widen(task * TASK, into));
+    result
 }

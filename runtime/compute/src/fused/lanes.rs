@@ -24,6 +24,18 @@ pub(super) fn wide<R>(work: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(work)
 }
 
+/// The same for an operation that names its vectors itself.
+#[inline]
+pub(super) fn widest<W: pulp::WithSimd>(work: W) -> W::Output {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if let Some(simd) = pulp::x86::V4::try_new() {
+            return pulp::Simd::vectorize(simd, work);
+        }
+    }
+    pulp::Arch::new().dispatch(work)
+}
+
 /// Σ of a function of two numbers, lane by lane.
 #[inline(always)]
 pub(super) fn fold2<B: Copy>(a: &[f32], b: &[B], step: impl Fn(f32, f32, B) -> f32) -> f32 {

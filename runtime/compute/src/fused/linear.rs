@@ -8,28 +8,24 @@ use std::ops::Range;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::host::{self, Floats, Stored, Weight};
+use super::host::{self, Floats, Stored};
 use super::lanes::wide;
 use super::product::{Matrix, Tile};
 use crate::error::{Error, Result};
+use crate::weight::WeightRef;
 
 /// Tokens of one tile.
 pub(super) const TOKENS: usize = 512;
 /// Features of one tile.
 pub(super) const FEATURES: usize = 256;
-/// Up to this many tokens a row of weights meets every token at once: reading the weights is then the whole cost.
-pub(super) const FEW: usize = 4;
-/// Rows of weights in a task of [`few`].
-const FEW_FEATURES: usize = 64;
-
-/// `y = x·Wᵀ + b`: `x` is `[tokens, in]` f32, `weight` is `[out, in]` f32, bf16 or f16, `bias` is `[out]` f32;
+/// `y = x·Wᵀ + b`: `x` is `[tokens, in]` f32, `weight` is `[out, in]` in any stored format, `bias` is `[out]` f32;
 /// the result is `[tokens, out]` f32. Sums are in f32.
-pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+pub fn linear<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias: Option<&Tensor>) -> Result<Tensor> {
     apply(x, weight, bias, |_, _, _| {})
 }
 
 /// `dx = dy·W`: `dy` is `[tokens, out]`, the result `[tokens, in]`.
-pub fn linear_input_gradient(dy: &Tensor, weight: &Tensor) -> Result<Tensor> {
+pub fn linear_input_gradient<'w>(dy: &Tensor, weight: impl Into<WeightRef<'w>>) -> Result<Tensor> {
     apply_transposed(dy, weight, |_, _, _| {})
 }
 
@@ -62,28 +58,27 @@ pub fn bias_gradient(dy: &Tensor) -> Result<Tensor> {
 }
 
 /// `x·Wᵀ + b`, and then `more` for each tile while it is still near: it gets the tokens, the features, the tile.
-pub(super) fn apply(
+pub(super) fn apply<'w>(
     x: &Tensor,
-    weight: &Tensor,
+    weight: impl Into<WeightRef<'w>>,
     bias: Option<&Tensor>,
     more: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
 ) -> Result<Tensor> {
     let (tokens, inputs) = host::matrix(x, "x")?;
     let (x, stored) = (Floats::of(x, "x")?, Stored::of(weight, "weight")?);
-    let (x, weight) = (x.slice(), stored.weight());
+    let (x, weight) = (x.slice(), stored.view());
     meet(inputs, weight.columns, [weight.rows, weight.columns])?;
     if let Some(bias) = bias {
         host::expect(bias, "bias", &[weight.rows])?;
     }
     let bias = bias.map(|bias| Floats::of(bias, "bias")).transpose()?;
     let mut result = vec![0.0; tokens * weight.rows];
-    let features = if tokens <= FEW { FEW_FEATURES } else { FEATURES };
-    tasks(Tile::whole(&mut result, tokens, weight.rows), TOKENS, features).for_each(|(rows, columns, mut tile)| {
-        if tokens <= FEW {
-            few(x, weight, columns.clone(), &mut tile);
-        } else {
-            many(&x[rows.start * inputs..rows.end * inputs], weight, columns.clone(), &mut tile);
-        }
+    tasks(Tile::whole(&mut result, tokens, weight.rows), TOKENS, FEATURES).for_each(|(rows, columns, mut tile)| {
+        let x = &x[rows.start * inputs..rows.end * inputs];
+        weight.along_columns(columns.clone(), 0..weight.columns, |piece, block| {
+            let left = Matrix::strided(&x[piece.start..], tile.rows(), piece.len(), inputs);
+            tile.multiply_steadily(piece.start > 0, 1.0, left, block.transposed());
+        });
         if let Some(bias) = &bias {
             let bias = &bias.slice()[columns.clone()];
             wide(
@@ -93,18 +88,18 @@ pub(super) fn apply(
         }
         more(rows, columns, &mut tile);
     });
-    host::tensor(result, &[tokens, stored.weight().rows])
+    host::tensor(result, &[tokens, stored.view().rows])
 }
 
 /// `dy·W`, and then `more` for each tile.
-pub(super) fn apply_transposed(
+pub(super) fn apply_transposed<'w>(
     dy: &Tensor,
-    weight: &Tensor,
+    weight: impl Into<WeightRef<'w>>,
     more: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
 ) -> Result<Tensor> {
     let (tokens, outputs) = host::matrix(dy, "dy")?;
     let (dy, stored) = (Floats::of(dy, "dy")?, Stored::of(weight, "weight")?);
-    let (dy, weight) = (dy.slice(), stored.weight());
+    let (dy, weight) = (dy.slice(), stored.view());
     meet(outputs, weight.rows, [weight.rows, weight.columns])?;
     let mut result = vec![0.0; tokens * weight.columns];
     tasks(Tile::whole(&mut result, tokens, weight.columns), TOKENS, FEATURES).for_each(|(rows, columns, mut tile)| {
@@ -139,29 +134,11 @@ pub(super) fn tasks(
 }
 
 /// Refuses two matrices whose inner sides differ.
-fn meet(given: usize, wanted: usize, weight: [usize; 2]) -> Result<()> {
+pub(super) fn meet(given: usize, wanted: usize, weight: [usize; 2]) -> Result<()> {
     if given == wanted {
         return Ok(());
     }
     Err(Error::shape(format!("{given} numbers a token do not meet a weight of shape {weight:?}")))
-}
-
-/// One tile of `x·Wᵀ` by matrix products.
-fn many(x: &[f32], weight: Weight<'_>, features: Range<usize>, tile: &mut Tile<'_>) {
-    weight.along_columns(features, 0..weight.columns, |piece, block| {
-        let left = Matrix::strided(&x[piece.start..], tile.rows(), piece.len(), weight.columns);
-        tile.multiply_steadily(piece.start > 0, 1.0, left, block.transposed());
-    });
-}
-
-/// One tile of `x·Wᵀ` for so few tokens that each row of weights is read once and meets them all.
-fn few(x: &[f32], weight: Weight<'_>, features: Range<usize>, tile: &mut Tile<'_>) {
-    let inputs = weight.columns;
-    for (column, feature) in features.enumerate() {
-        for token in 0..tile.rows() {
-            tile.row(token)[column] = weight.dot_row(feature, &x[token * inputs..][..inputs]);
-        }
-    }
 }
 
 /// `to += from`.

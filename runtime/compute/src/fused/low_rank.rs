@@ -6,9 +6,10 @@ use candle_core::Tensor;
 use rayon::prelude::*;
 
 use super::host::{self, Floats};
-use super::linear::{FEATURES, FEW, across, apply, apply_transposed, tasks};
+use super::linear::{FEATURES, across, apply, apply_transposed, tasks};
 use super::product::{Matrix, Tile};
 use crate::error::Result;
+use crate::weight::WeightRef;
 
 /// Tokens of one task of a thin product.
 const TOKENS: usize = 128;
@@ -36,17 +37,23 @@ pub struct AdaptedGradient {
 }
 
 /// `x·Wᵀ + b + s·(x·Aᵀ)·Bᵀ`; returns it, `[tokens, out]`, and `x·Aᵀ`, `[tokens, rank]`, which the gradients need.
-pub fn adapted_linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, low: &LowRank) -> Result<(Tensor, Tensor)> {
+pub fn adapted_linear<'w>(
+    x: &Tensor,
+    weight: impl Into<WeightRef<'w>>,
+    bias: Option<&Tensor>,
+    low: &LowRank,
+) -> Result<(Tensor, Tensor)> {
+    let weight = weight.into();
     let down = project(x, &low.a)?;
     let (_, rank) = host::matrix(&down, "xa")?;
-    host::expect(&low.b, "b", &[weight.dims().first().copied().unwrap_or(0), rank])?;
+    host::expect(&low.b, "b", &[weight.sides().first().copied().unwrap_or(0), rank])?;
     let result = {
         let (thin, b) = (Floats::of(&down, "xa")?, Floats::of(&low.b, "b")?);
         let (thin, b) = (thin.slice(), b.slice());
         apply(x, weight, bias, |rows, columns, tile| {
             let left = Matrix::packed(&thin[rows.start * rank..], rows.len(), rank);
             let right = Matrix::packed(&b[columns.start * rank..], columns.len(), rank).transposed();
-            forward(&mut tile.borrowed(), true, low.scale, left, right);
+            tile.multiply_steadily(true, low.scale, left, right);
         })?
     };
     Ok((result, down))
@@ -54,17 +61,18 @@ pub fn adapted_linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, low: &
 
 /// The gradients of [`adapted_linear`]: `dx = dy·W + s·(dy·B)·A` when wanted, `dA = s·(dy·B)ᵀ·x`, `dB = s·dyᵀ·(x·Aᵀ)`.
 /// `xa` is what the forward pass returned.
-pub fn adapted_linear_backward(
+pub fn adapted_linear_backward<'w>(
     dy: &Tensor,
     x: &Tensor,
     xa: &Tensor,
-    weight: &Tensor,
+    weight: impl Into<WeightRef<'w>>,
     low: &LowRank,
     want_input: bool,
 ) -> Result<AdaptedGradient> {
     let ((tokens, outputs), (_, inputs), (_, rank)) =
         (host::matrix(dy, "dy")?, host::matrix(x, "x")?, host::matrix(xa, "xa")?);
-    host::expect(weight, "weight", &[outputs, inputs])?;
+    let weight = weight.into();
+    host::expect_sides(&weight.sides(), "weight", &[outputs, inputs])?;
     host::expect(x, "x", &[tokens, inputs])?;
     host::expect(xa, "xa", &[tokens, rank])?;
     host::expect(&low.a, "a", &[rank, inputs])?;
@@ -97,19 +105,9 @@ fn project(x: &Tensor, a: &Tensor) -> Result<Tensor> {
     let (x, a) = (x.slice(), Matrix::packed(a.slice(), rank, inputs).transposed());
     let mut result = vec![0.0; tokens * rank];
     tasks(Tile::whole(&mut result, tokens, rank), TOKENS, FEATURES.max(rank)).for_each(|(rows, _, mut tile)| {
-        forward(&mut tile, false, 1.0, Matrix::packed(&x[rows.start * inputs..], rows.len(), inputs), a);
+        tile.multiply_steadily(false, 1.0, Matrix::packed(&x[rows.start * inputs..], rows.len(), inputs), a);
     });
     host::tensor(result, &[tokens, rank])
-}
-
-/// A product of the way forward: a token's numbers depend on no other token, except where so few go through that
-/// only speed counts.
-fn forward(tile: &mut Tile<'_>, accumulate: bool, factor: f32, left: Matrix<'_>, right: Matrix<'_>) {
-    if tile.rows() <= FEW {
-        tile.multiply(accumulate, factor, left, right);
-    } else {
-        tile.multiply_steadily(accumulate, factor, left, right);
-    }
 }
 
 /// `s·dy·B`, `[tokens, rank]`: the way back down.

@@ -1,10 +1,11 @@
 //! The parts of a decoder as fused operations, each with its gradient written by hand.
 //!
 //! Activations are contiguous f32 `[tokens, features]`, sequences packed one after another ([`Segments`]); weights
-//! are `[out, in]` in f32, bf16 or f16 and widened block by block inside a product. Work is cut into fixed tasks, so
+//! are `[out, in]` in any stored format and widened block by block inside a product. Work is cut into fixed tasks, so
 //! that results do not depend on the number of threads. Which parts make a model is the model's business.
 
 mod attention;
+mod choice;
 mod embedding;
 mod gated;
 mod head;
@@ -18,10 +19,13 @@ mod residual;
 mod rope;
 mod scratch;
 mod segments;
+mod skinny;
 #[cfg(test)]
 mod twin;
+mod unpack;
 
 pub use attention::{AttentionShape, attention, attention_backward, attention_cached};
+pub use choice::{Likelihoods, each_row, likelihoods};
 pub use embedding::{embed, embed_gradient};
 pub use gated::{Activation, gated, gated_backward};
 pub use head::{
@@ -34,3 +38,6 @@ pub use norm::{rms_norm, rms_norm_backward, rms_norm_weight_gradient};
 pub use residual::add;
 pub use rope::{RopeTable, rope};
 pub use segments::Segments;
+pub use skinny::{skinny_adapted_linear, skinny_linear};
+
+pub(crate) use host::unpacked;

@@ -76,6 +76,11 @@ impl<'a> Tile<'a> {
         self.rows
     }
 
+    /// The number of columns.
+    pub(super) fn columns(&self) -> usize {
+        self.columns
+    }
+
     /// The same numbers, borrowed for a shorter time.
     pub(super) fn borrowed(&mut self) -> Tile<'_> {
         Tile { owner: PhantomData, ..*self }

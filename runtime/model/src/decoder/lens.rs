@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tunebox_compute::fused::{AttentionShape, LowRank};
-use tunebox_compute::{DType, Tensor};
+use tunebox_compute::{DType, Tensor, Weight};
 
 use super::attention::Attention;
 use super::block::Block;
@@ -39,6 +39,8 @@ pub(crate) struct Lens<'a> {
     pub(crate) patches: &'a Patches,
     /// Who reads along, by layer.
     pub(crate) readers: Option<&'a Readers>,
+    /// Whether the pass goes on with what is being written, a token for each sequence.
+    pub(crate) writing: bool,
 }
 
 /// Who reads along at one site, by layer.
@@ -50,7 +52,7 @@ pub(crate) struct Readers {
 /// A matrix and its slot when it is trained.
 pub(crate) struct Matrix {
     /// `[rows, columns]`, as stored.
-    pub(crate) weight: Tensor,
+    pub(crate) weight: Weight,
     pub(crate) slot: Option<usize>,
 }
 
@@ -175,7 +177,7 @@ impl Lens<'_> {
             (None, Some(module)) => Learned::LowRank(self.low_rank(module, &path)?),
             (None, None) => Learned::Nothing,
         };
-        Ok(Linear { weight: weight.weight, bias: bias.map(|(bias, _)| bias), learned })
+        Ok(Linear { weight: weight.weight, bias: bias.map(|(bias, _)| bias), learned, writing: self.writing })
     }
 
     fn low_rank(&self, module: &Module, path: &str) -> Result<LowRankPart> {
@@ -220,18 +222,18 @@ impl Lens<'_> {
 
     fn vector(&self, name: &str) -> Result<(Tensor, Option<usize>)> {
         let found = self.matrix(name)?;
-        Ok((found.weight.to_dtype(DType::F32)?, found.slot))
+        Ok((found.weight.to_tensor()?.to_dtype(DType::F32)?, found.slot))
     }
 
     fn matrix(&self, name: &str) -> Result<Matrix> {
         if let Some(adapter) = self.adapter.filter(|adapter| adapter.is_full()) {
             let parameters = adapter.parameters();
             if let Some(slot) = parameters.index(name) {
-                return Ok(Matrix { weight: parameters.value(slot)?, slot: Some(slot) });
+                return Ok(Matrix { weight: parameters.value(slot)?.into(), slot: Some(slot) });
             }
         }
         let edited = self.edits.and_then(|edits| edits.get(name));
-        let weight = edited.map_or_else(|| self.model.weights.get(name), Ok)?;
+        let weight = edited.map_or_else(|| self.model.weights.weight(name), |edited| Ok(edited.into()))?;
         Ok(Matrix { weight, slot: None })
     }
 }

@@ -1,9 +1,9 @@
 //! The one linear map of the decoder: a weight, perhaps a bias, and what an adapter adds to it.
 //! Leaves the products to `fused` and the choice of what is adapted to `lens`.
 
-use tunebox_compute::Tensor;
 use tunebox_compute::fused::{self, LowRank};
 use tunebox_compute::parameters::Parameters;
+use tunebox_compute::{Tensor, Weight};
 
 use super::dropout::Dropout;
 use super::magnitude::{self, Magnitude};
@@ -13,10 +13,12 @@ use crate::error::Result;
 #[derive(Debug, Clone)]
 pub(crate) struct Linear {
     /// `[out, in]`, as stored.
-    pub(crate) weight: Tensor,
+    pub(crate) weight: Weight,
     /// `[out]`, `f32`.
     pub(crate) bias: Option<Tensor>,
     pub(crate) learned: Learned,
+    /// Whether this is for writing, a few tokens at a time, and nothing will be differentiated.
+    pub(crate) writing: bool,
 }
 
 /// What is learned on a linear map.
@@ -68,6 +70,9 @@ impl Linear {
 
     /// y = x·Wᵀ + b and what the adapter adds.
     pub(crate) fn forward(&self, input: &Tensor) -> Result<(Tensor, KeptLinear)> {
+        if self.writing {
+            return Ok((self.written(input)?, KeptLinear::default()));
+        }
         let Learned::LowRank(part) = &self.learned else {
             let output = fused::linear(input, &self.weight, self.bias.as_ref())?;
             return Ok((output, KeptLinear::default()));
@@ -85,6 +90,19 @@ impl Linear {
             None => (product, None),
         };
         Ok((output, KeptLinear { reduced: Some(reduced), scaled }))
+    }
+
+    /// The same for a few tokens; dropout is off where a model writes.
+    fn written(&self, input: &Tensor) -> Result<Tensor> {
+        let Learned::LowRank(part) = &self.learned else {
+            return Ok(fused::skinny_linear(input, &self.weight, self.bias.as_ref())?);
+        };
+        let bias = if part.magnitude.is_some() { None } else { self.bias.as_ref() };
+        let product = fused::skinny_adapted_linear(input, &self.weight, bias, Some(&part.low))?;
+        match &part.magnitude {
+            Some(magnitude) => Ok(magnitude.forward(product, &self.weight, &part.low, self.bias.as_ref())?.0),
+            None => Ok(product),
+        }
     }
 
     /// Leaves the gradients of what is learned here in `gradients` and gives the input's, if wanted.

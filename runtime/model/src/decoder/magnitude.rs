@@ -4,6 +4,7 @@
 
 use tunebox_compute::fused::{self, LowRank};
 use tunebox_compute::parameters::Parameters;
+use tunebox_compute::weight::{Weight, WeightRef};
 use tunebox_compute::{DType, Tensor};
 
 use crate::error::Result;
@@ -39,7 +40,7 @@ impl Magnitude {
     pub(crate) fn forward(
         &self,
         product: Tensor,
-        weight: &Tensor,
+        weight: &Weight,
         low: &LowRank,
         bias: Option<&Tensor>,
     ) -> Result<(Tensor, Kept)> {
@@ -73,7 +74,11 @@ pub(crate) fn squared_norms(weight: &Tensor) -> Result<Tensor> {
 
 /// ‖W + s·B·A‖ by row without the sum itself:
 /// ‖W‖² + 2s·Σ B ⊙ (W·Aᵀ) + s²·Σ B ⊙ (B·(A·Aᵀ)).
-pub(crate) fn adapted_norm(base_squares: &Tensor, weight: &Tensor, low: &LowRank) -> Result<Tensor> {
+pub(crate) fn adapted_norm<'w>(
+    base_squares: &Tensor,
+    weight: impl Into<WeightRef<'w>>,
+    low: &LowRank,
+) -> Result<Tensor> {
     let scale = f64::from(low.scale);
     let crossed = fused::linear(&low.a, weight, None)?.t()?;
     let crossed = ((&low.b * crossed)?.sum(1)? * (2.0 * scale))?;

@@ -56,6 +56,11 @@ pub(super) fn prefill(lens: &Lens<'_>, blocks: &[Block], prompts: &[Vec<u32>], b
 
 /// Runs the last token of every sequence: the hidden row after it, `[sequences, hidden]`.
 pub(super) fn step(lens: &Lens<'_>, blocks: &[Block], active: &mut [&mut Writer]) -> Result<Tensor> {
+    // On a thread of the pool, where the next of a step's hundreds of small products starts without a wake-up call.
+    rayon::scope(|_| pass(lens, blocks, active))
+}
+
+fn pass(lens: &Lens<'_>, blocks: &[Block], active: &mut [&mut Writer]) -> Result<Tensor> {
     let ids = active.iter().map(|writer| writer.last()).collect::<Result<Vec<u32>>>()?;
     let positions: Vec<u32> = active.iter().map(|writer| writer.cache.length as u32).collect();
     let mut hidden = stack::embed(lens, &ids)?;

@@ -1,12 +1,12 @@
 //! The next token from a row of logits: temperature, then top-k, top-p and min-p, then one draw.
 //! Sums are in `f64` and in a fixed order, so that a draw means the same token everywhere.
 
-use rayon::prelude::*;
 use tunebox_compute::Tensor;
+use tunebox_compute::fused::{self, Likelihoods};
 
 use super::Sampling;
 use super::writer::Writer;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// A token that was chosen, and its log-probability.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,41 +17,23 @@ pub(super) struct Choice {
 
 /// One token for every sequence from `[sequences, vocabulary]`, divided by the temperature already.
 pub(super) fn choose(logits: &Tensor, sampling: &Sampling, active: &mut [&mut Writer]) -> Result<Vec<Choice>> {
-    let (_, vocabulary) = logits.dims2()?;
-    let values = logits.flatten_all()?.to_vec1::<f32>()?;
     let draws: Vec<f64> = active.iter_mut().map(|writer| writer.draw()).collect();
-    values.par_chunks(vocabulary.max(1)).zip(draws).map(|(row, draw)| one(row, sampling, draw)).collect()
+    fused::each_row(logits, |row, logits| one(logits, sampling, draws[row]))
 }
 
 /// One token from one row; `draw` is in [0, 1).
 pub(super) fn one(logits: &[f32], sampling: &Sampling, draw: f64) -> Result<Choice> {
-    let (best, largest) = likeliest(logits)?;
-    let weights: Vec<f64> = logits.iter().map(|logit| f64::from(*logit - largest).exp()).collect();
+    let Likelihoods { best, weights } = fused::likelihoods(logits)?;
     if sampling.temperature == 0.0 {
-        let total: f64 = weights.iter().sum();
+        let total: f64 = weights.iter().copied().map(f64::from).sum();
         return Ok(Choice { id: best, logprob: -total.ln() as f32 });
     }
     let open = sampling.top_k == 0 && sampling.top_p >= 1.0 && sampling.min_p <= 0.0;
     if open {
-        return Ok(drawn((0..).zip(weights.iter().copied()), draw, best));
+        return Ok(drawn((0..).zip(weights.iter().copied().map(f64::from)), draw, best));
     }
     let kept = allowed(&weights, sampling);
-    Ok(drawn(kept.iter().map(|id| (*id, weights[*id as usize])), draw, best))
-}
-
-/// The token with the largest logit, the first of equals.
-fn likeliest(logits: &[f32]) -> Result<(u32, f32)> {
-    let mut best = (0, f32::NEG_INFINITY);
-    for (id, logit) in (0..).zip(logits) {
-        if !logit.is_finite() {
-            let what = format!("the logit of token `{id}` is `{logit}`; the model's weights or adapter have diverged");
-            return Err(Error::Compute(tunebox_compute::Error::NonFinite(what)));
-        }
-        if *logit > best.1 {
-            best = (id, *logit);
-        }
-    }
-    Ok(best)
+    Ok(drawn(kept.iter().map(|id| (*id, f64::from(weights[*id as usize]))), draw, best))
 }
 
 /// Walks the weights until the draw's share of their sum is reached.
@@ -74,16 +56,16 @@ fn drawn(weights: impl Iterator<Item = (u32, f64)> + Clone, draw: f64, best: u32
 }
 
 /// The tokens that top-k, top-p and min-p leave, likeliest first.
-fn allowed(weights: &[f64], sampling: &Sampling) -> Vec<u32> {
+fn allowed(weights: &[f32], sampling: &Sampling) -> Vec<u32> {
     let limit = if sampling.top_k == 0 { weights.len() } else { sampling.top_k.min(weights.len()) };
     let mut kept = ranked(weights, sampling, limit);
     // The largest weight is 1: it belongs to the largest logit.
-    kept.retain(|id| weights[*id as usize] >= f64::from(sampling.min_p));
+    kept.retain(|id| weights[*id as usize] >= sampling.min_p);
     kept
 }
 
 /// The first `limit` tokens by weight, as few of them as hold the top-p share.
-fn ranked(weights: &[f64], sampling: &Sampling, limit: usize) -> Vec<u32> {
+fn ranked(weights: &[f32], sampling: &Sampling, limit: usize) -> Vec<u32> {
     if sampling.top_p >= 1.0 {
         return first(weights, limit);
     }
@@ -93,13 +75,13 @@ fn ranked(weights: &[f64], sampling: &Sampling, limit: usize) -> Vec<u32> {
     loop {
         let kept = first(weights, count);
         let total: f64 = if limit == weights.len() {
-            weights.iter().sum()
+            weights.iter().copied().map(f64::from).sum()
         } else {
-            first(weights, limit).iter().map(|id| weights[*id as usize]).sum()
+            first(weights, limit).iter().map(|id| f64::from(weights[*id as usize])).sum()
         };
         let mut reached = 0.0;
         for (rank, id) in kept.iter().enumerate() {
-            reached += weights[*id as usize];
+            reached += f64::from(weights[*id as usize]);
             if reached >= share * total {
                 return kept[..=rank].to_vec();
             }
@@ -112,7 +94,7 @@ fn ranked(weights: &[f64], sampling: &Sampling, limit: usize) -> Vec<u32> {
 }
 
 /// The first `count` tokens by weight, equals by number.
-fn first(weights: &[f64], count: usize) -> Vec<u32> {
+fn first(weights: &[f32], count: usize) -> Vec<u32> {
     let by_weight =
         |left: &u32, right: &u32| weights[*right as usize].total_cmp(&weights[*left as usize]).then(left.cmp(right));
     let mut ids: Vec<u32> = (0..weights.len() as u32).collect();

@@ -8,7 +8,8 @@ use crate::families::StoredForm;
 pub(super) enum Repair {
     /// Nothing.
     Nothing,
-    /// The rows of each of so many heads lie as rotation pairs: 0, d/2, 1, d/2 + 1, …
+    /// The rows of each of so many heads lie as rotation pairs: 0, d/2, 1, d/2 + 1, …; row `2i + p` of a head becomes
+    /// row `p·d/2 + i`.
     Pairs {
         /// Heads in the tensor.
         heads: usize,
@@ -31,6 +32,16 @@ impl Repair {
         }
     }
 
+    /// Where the rows of a matrix were: row `i` of the repaired one is row `order[i]` of the stored one. None if rows
+    /// do not move.
+    pub(super) fn order(self, rows: usize) -> Option<Vec<usize>> {
+        let Self::Pairs { heads } = self else { return None };
+        let half = rows / heads.max(1) / 2;
+        let of_head =
+            |head: usize| (0..2).flat_map(move |part| (0..half).map(move |at| head * 2 * half + 2 * at + part));
+        Some((0..heads).flat_map(of_head).collect())
+    }
+
     /// The values as they were; the shape is not changed.
     pub(super) fn undo(self, mut values: Vec<f32>, shape: &[usize]) -> Vec<f32> {
         match self {
@@ -39,26 +50,15 @@ impl Repair {
                 values.iter_mut().for_each(|value| *value -= 1.0);
                 values
             }
-            Self::Pairs { heads } => apart(&values, shape, heads),
-        }
-    }
-}
-
-/// Row `2i + p` of a head becomes row `p·d/2 + i`. Biases are rows of one value.
-fn apart(values: &[f32], shape: &[usize], heads: usize) -> Vec<f32> {
-    let rows = shape.first().copied().unwrap_or(1).max(1);
-    let width = values.len() / rows;
-    let half = rows / heads.max(1) / 2;
-    let mut output = Vec::with_capacity(values.len());
-    for head in 0..heads {
-        for part in 0..2 {
-            for at in 0..half {
-                let row = head * 2 * half + 2 * at + part;
-                output.extend_from_slice(&values[row * width..(row + 1) * width]);
+            Self::Pairs { .. } => {
+                // Biases are rows of one value.
+                let rows = shape.first().copied().unwrap_or(1).max(1);
+                let width = values.len() / rows;
+                let order = self.order(rows).unwrap_or_default();
+                order.iter().flat_map(|row| values[row * width..(row + 1) * width].iter().copied()).collect()
             }
         }
     }
-    output
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, Metadata};
+use tunebox_compute::weight::Format;
 use tunebox_compute::{DType, Device, Tensor};
 
 use crate::error::{Error, Result};
@@ -29,7 +30,7 @@ pub(crate) struct Location {
     pub(crate) dtype: Dtype,
     /// From the start of the file.
     offset: u64,
-    bytes: u64,
+    pub(super) bytes: u64,
 }
 
 /// The weight files of a folder, in the order of their names.
@@ -162,6 +163,17 @@ pub(crate) fn kept_as(location: &Location) -> DType {
         Dtype::F16 => DType::F16,
         _ => DType::F32,
     }
+}
+
+/// How a tensor's numbers lie in its file: their format, first byte and bytes.
+pub(super) fn place(location: &Location) -> Option<(Format, u64, usize)> {
+    let format = match location.dtype {
+        Dtype::F32 => Format::F32,
+        Dtype::BF16 => Format::BF16,
+        Dtype::F16 => Format::F16,
+        _ => return None,
+    };
+    Some((format, location.offset, usize::try_from(location.bytes).ok()?))
 }
 
 /// Reads a tensor as it is stored.

@@ -1,5 +1,4 @@
 //! The native twins of the benchmark do what the components do, and its arithmetic is right.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 #[expect(dead_code, reason = "the benchmark reads the rest")]
 mod arguments;

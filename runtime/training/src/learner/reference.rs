@@ -24,9 +24,6 @@ pub(crate) const FILE: &str = "reference.cache";
 /// How the file begins; another layout begins otherwise.
 const MAGIC: &[u8; 16] = b"tunebox-logprob1";
 
-/// Tokens below which a pass is filled up.
-const FEW: usize = 16;
-
 /// The most numbers that are kept: a gibibyte.
 const MOST: usize = 1 << 28;
 
@@ -146,10 +143,7 @@ fn pass(policy: &Policy, rows: &Rows, places: &[usize]) -> Result<Vec<Vec<f32>>,
     if places.is_empty() {
         return Ok(Vec::new());
     }
-    // The engine takes another way for so few tokens; more of the same keep it on the usual one.
-    let tokens: usize = places.iter().map(|row| rows.ids[*row].len()).sum();
-    let repeated = places.iter().cycle().take(places.len() * FEW.div_ceil(tokens.max(1)));
-    let (ids, marks) = repeated.map(|row| (rows.ids[*row].clone(), rows.targets[*row].clone())).unzip();
+    let (ids, marks) = places.iter().map(|row| (rows.ids[*row].clone(), rows.targets[*row].clone())).unzip();
     let part = Arc::new(Rows::new(ids, marks)?);
     let scored = policy.score(&View::Reference, &part, TapSet::default(), 1.0, false)?;
     let all = scored.taps.logprob.to_vec2::<f32>()?;

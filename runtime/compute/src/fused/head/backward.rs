@@ -15,6 +15,7 @@ use crate::fused::lanes::{exp, tanh, wide};
 use crate::fused::linear::plus;
 use crate::fused::product::{Matrix, Tile, steps};
 use crate::fused::scratch;
+use crate::weight::WeightRef;
 
 /// The gradients of a loss by the taps of [`head_taps`](super::head_taps), one number a row each.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,9 +30,9 @@ pub struct HeadSeeds<'a> {
 
 /// The gradients by `hidden`, `[rows, hidden]`, and, when wanted, by `weight`, `[vocabulary, hidden]`. `taps` is what
 /// the forward pass returned for the same inputs.
-pub fn head_taps_backward(
+pub fn head_taps_backward<'w>(
     hidden: &Tensor,
-    weight: &Tensor,
+    weight: impl Into<WeightRef<'w>>,
     targets: &[u32],
     options: &HeadOptions,
     taps: &HeadTaps,

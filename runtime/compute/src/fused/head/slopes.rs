@@ -16,12 +16,13 @@ use crate::fused::host::{self, Floats, Stored};
 use crate::fused::lanes::{exp, wide};
 use crate::fused::product::{Matrix, Tile, steps};
 use crate::fused::scratch;
+use crate::weight::WeightRef;
 
 /// What [`head_taps`](super::head_taps) returns, and the gradient of each row's log-probability by its hidden state,
 /// `[rows, hidden]`. For losses of log-probabilities over a frozen head; [`head_slopes_backward`] is the rest.
-pub fn head_taps_and_slopes(
+pub fn head_taps_and_slopes<'w>(
     hidden: &Tensor,
-    weight: &Tensor,
+    weight: impl Into<WeightRef<'w>>,
     targets: &[u32],
     options: &HeadOptions,
 ) -> Result<(HeadTaps, Tensor)> {

@@ -48,7 +48,8 @@ fn setting(kind: AdapterKind) -> (Linear, Parameters, LowRank) {
         base_squares,
     });
     let part = LowRankPart { low: low.clone(), slots: (0, 1), magnitude, dropout: None };
-    let linear = Linear { weight: weight(), bias: None, learned: Learned::LowRank(part) };
+    let weight = tunebox_compute::Weight::Tensor(weight());
+    let linear = Linear { weight, bias: None, learned: Learned::LowRank(part), writing: false };
     (linear, parameters, low)
 }
 

@@ -10,6 +10,7 @@ use candle_core::quantized::ggml_file::qtensor_from_ggml;
 use half::{bf16, f16};
 use rayon::prelude::*;
 use tunebox_compute::Device;
+use tunebox_compute::weight::Format;
 
 use super::Location;
 use crate::error::{Error, Result};
@@ -21,11 +22,43 @@ const TASK: usize = 1 << 17;
 /// Formats that are read, for errors.
 const FORMATS: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K";
 
+/// How a tensor lies in its file: its format, if products read it there, its first byte and its bytes.
+///
+/// # Errors
+/// When the format is not read, or the file is shorter than the tensor.
+pub(crate) fn place(path: &Path, name: &str, location: &Location, length: u64) -> Result<Option<(Format, u64, usize)>> {
+    let (format, _, bytes) = sizes(path, name, location, length)?;
+    Ok(kept(format).map(|format| (format, location.offset, bytes)))
+}
+
+/// Bytes of a tensor as it is kept: `f32` where products do not read its format. 0 if the format is not read at all.
+pub(crate) fn bytes(location: &Location) -> u64 {
+    let values: u64 = location.shape.iter().map(|side| *side as u64).product();
+    match (location.shape.len(), by_number(location.format).and_then(kept)) {
+        (2, Some(format)) => values / format.block() as u64 * format.block_bytes() as u64,
+        _ => 4 * values,
+    }
+}
+
 /// The values of a tensor, row by row, as `f32`.
 ///
 /// # Errors
 /// When the format is not read, or the file is shorter than the tensor.
 pub(crate) fn read(path: &Path, name: &str, location: &Location, length: u64) -> Result<Vec<f32>> {
+    let (format, values, _) = sizes(path, name, location, length)?;
+    let (block, size) = (format.block_size(), format.type_size());
+    let mut output = vec![0f32; values];
+    let task = TASK.next_multiple_of(block);
+    output.par_chunks_mut(task).enumerate().try_for_each(|(index, part)| {
+        let start = location.offset + (index * (task / block) * size) as u64;
+        let raw = piece(path, start, part.len() / block * size)?;
+        widen(format, &raw, part)
+    })?;
+    Ok(output)
+}
+
+/// The format of a tensor, its values and its bytes, which are all in the file.
+fn sizes(path: &Path, name: &str, location: &Location, length: u64) -> Result<(GgmlDType, usize, usize)> {
     let format = format(path, name, location.format)?;
     let (block, size) = (format.block_size(), format.type_size());
     let width = location.shape.last().copied().unwrap_or(1);
@@ -41,14 +74,7 @@ pub(crate) fn read(path: &Path, name: &str, location: &Location, length: u64) ->
         let what = format!("tensor `{name}` needs {bytes} bytes at {}, the file has {length}", location.offset);
         return Err(Error::broken(path, what));
     }
-    let mut output = vec![0f32; values];
-    let task = TASK.next_multiple_of(block);
-    output.par_chunks_mut(task).enumerate().try_for_each(|(index, part)| {
-        let start = location.offset + (index * (task / block) * size) as u64;
-        let raw = piece(path, start, part.len() / block * size)?;
-        widen(format, &raw, part)
-    })?;
-    Ok(output)
+    Ok((format, values, bytes))
 }
 
 fn piece(path: &Path, start: u64, length: usize) -> Result<Vec<u8>> {
@@ -85,9 +111,18 @@ fn widen(format: GgmlDType, raw: &[u8], output: &mut [f32]) -> Result<()> {
     Ok(())
 }
 
-/// The numbers are those of the GGUF specification.
 fn format(path: &Path, name: &str, number: u32) -> Result<GgmlDType> {
-    Ok(match number {
+    by_number(number).ok_or_else(|| Error::TensorType {
+        name: name.into(),
+        found: format!("GGML type {number}"),
+        place: path.display().to_string(),
+        allowed: FORMATS,
+    })
+}
+
+/// The numbers are those of the GGUF specification.
+fn by_number(number: u32) -> Option<GgmlDType> {
+    Some(match number {
         0 => GgmlDType::F32,
         1 => GgmlDType::F16,
         2 => GgmlDType::Q4_0,
@@ -101,14 +136,25 @@ fn format(path: &Path, name: &str, number: u32) -> Result<GgmlDType> {
         13 => GgmlDType::Q5K,
         14 => GgmlDType::Q6K,
         30 => GgmlDType::BF16,
-        _ => {
-            return Err(Error::TensorType {
-                name: name.into(),
-                found: format!("GGML type {number}"),
-                place: path.display().to_string(),
-                allowed: FORMATS,
-            });
-        }
+        _ => return None,
+    })
+}
+
+/// The format in which products read a matrix where it lies; none for those that are widened when they are read.
+fn kept(format: GgmlDType) -> Option<Format> {
+    Some(match format {
+        GgmlDType::F32 => Format::F32,
+        GgmlDType::F16 => Format::F16,
+        GgmlDType::BF16 => Format::BF16,
+        GgmlDType::Q4_0 => Format::Q4_0,
+        GgmlDType::Q4_1 => Format::Q4_1,
+        GgmlDType::Q5_0 => Format::Q5_0,
+        GgmlDType::Q5_1 => Format::Q5_1,
+        GgmlDType::Q8_0 => Format::Q8_0,
+        GgmlDType::Q4K => Format::Q4_K,
+        GgmlDType::Q5K => Format::Q5_K,
+        GgmlDType::Q6K => Format::Q6_K,
+        _ => return None,
     })
 }
 

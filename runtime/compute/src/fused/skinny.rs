@@ -1,0 +1,267 @@
+//! The linear layer for a handful of tokens, as writing needs it: reading the weights is most of the work.
+//!
+//! A row of weights is widened once and meets every token as a dot product. The numbers of a dot product are summed
+//! in one order whatever stands beside it, so a token has the same bits alone and in a batch. From some dozens of
+//! tokens on the products of `linear.rs` are faster; their sums have another order.
+
+use candle_core::Tensor;
+use pulp::{Simd, WithSimd};
+use rayon::prelude::*;
+
+use super::host::{self, Floats, Stored, View};
+use super::lanes::{wide, widest};
+use super::linear::{meet, plus, tasks};
+use super::low_rank::LowRank;
+use super::product::{Tile, steps};
+use super::scratch;
+use super::unpack::dot_blocks;
+use crate::error::Result;
+use crate::weight::WeightRef;
+
+/// Features of one task.
+const FEATURES: usize = 16 * ROWS;
+/// A product of fewer multiplications is one task: telling another thread of a part would cost more.
+const SMALL: usize = 1 << 17;
+/// Rows of weights, and tokens, whose sums stay in registers together.
+const ROWS: usize = 6;
+const TOKENS: usize = 4;
+
+/// `y = x·Wᵀ + b` as [`linear`](super::linear) has it: `x` is `[tokens, in]`, the result `[tokens, out]`, both f32.
+pub fn skinny_linear<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias: Option<&Tensor>) -> Result<Tensor> {
+    skinny(x, weight.into(), bias, None, |_| {})
+}
+
+/// As [`skinny_linear`], plus `s·(x·Aᵀ)·Bᵀ` where there is an adapter.
+pub fn skinny_adapted_linear<'w>(
+    x: &Tensor,
+    weight: impl Into<WeightRef<'w>>,
+    bias: Option<&Tensor>,
+    low: Option<&LowRank>,
+) -> Result<Tensor> {
+    skinny(x, weight.into(), bias, low, |_| {})
+}
+
+/// The whole layer, and then `more` for each tile, all tokens of some features, while it is still near.
+pub(super) fn skinny(
+    x: &Tensor,
+    weight: WeightRef<'_>,
+    bias: Option<&Tensor>,
+    low: Option<&LowRank>,
+    more: impl Fn(&mut Tile<'_>) + Sync,
+) -> Result<Tensor> {
+    let (tokens, inputs) = host::matrix(x, "x")?;
+    let down = low.map(|low| skinny_linear(x, &low.a, None)).transpose()?;
+    let (x, stored) = (Floats::of(x, "x")?, Stored::of(weight, "weight")?);
+    let weight = stored.view();
+    meet(inputs, weight.columns, [weight.rows, weight.columns])?;
+    if let Some(bias) = bias {
+        host::expect(bias, "bias", &[weight.rows])?;
+    }
+    let bias = bias.map(|bias| Floats::of(bias, "bias")).transpose()?;
+    let up = low.map(|low| Stored::of(&low.b, "b")).transpose()?;
+    let added = match (low, &down, &up) {
+        (Some(low), Some(down), Some(up)) => {
+            let (_, rank) = host::matrix(down, "xa")?;
+            host::expect(&low.b, "b", &[weight.rows, rank])?;
+            Some((up.view(), Floats::of(down, "xa")?, low.scale))
+        }
+        _ => None,
+    };
+    let mut result = vec![0.0; tokens * weight.rows];
+    let features = if tokens * weight.rows * inputs < SMALL { weight.rows.max(1) } else { FEATURES };
+    let whole = Tile::whole(&mut result, tokens, weight.rows);
+    tasks(whole, tokens.max(1), features).for_each(|(_, columns, mut tile)| {
+        dots(weight, x.slice(), columns.start, &mut tile, |to, dot| *to = dot);
+        if let Some((up, down, scale)) = &added {
+            dots(*up, down.slice(), columns.start, &mut tile, |to, dot| *to += scale * dot);
+        }
+        if let Some(bias) = &bias {
+            let bias = &bias.slice()[columns];
+            wide(
+                #[inline(always)]
+                || (0..tile.rows()).for_each(|row| plus(tile.row(row), bias)),
+            );
+        }
+        more(&mut tile);
+    });
+    host::tensor(result, &[tokens, weight.rows])
+}
+
+/// Hands every dot product of a tile's features, from `first` on, with its tokens to `put`.
+fn dots(weight: View<'_>, x: &[f32], first: usize, tile: &mut Tile<'_>, put: impl Fn(&mut f32, f32)) {
+    let (depth, tokens, features) = (weight.columns, tile.rows(), tile.columns());
+    if let (1, Some((format, rows))) = (tokens, weight.blocks(first..first + features)) {
+        return scratch::with(features, |found| {
+            dot_blocks(format, rows, &x[..depth], found);
+            tile.row(0).iter_mut().zip(found).for_each(|(to, dot)| put(to, *dot));
+        });
+    }
+    let mut found = [[0.0; ROWS]; TOKENS];
+    for columns in steps(0..features, ROWS) {
+        weight.with_numbers(first + columns.start..first + columns.end, |rows| {
+            for at in steps(0..tokens, TOKENS) {
+                let x = &x[at.start * depth..at.end * depth];
+                widest(Square { rows, tokens: x, depth, count: (columns.len(), at.len()), found: &mut found });
+                for (token, found) in at.zip(&found) {
+                    let to = &mut tile.row(token)[columns.clone()];
+                    to.iter_mut().zip(found).for_each(|(to, dot)| put(to, *dot));
+                }
+            }
+        });
+    }
+}
+
+/// The dot products of a few rows of weights with a few tokens, `found[token][row]`.
+struct Square<'a> {
+    rows: &'a [f32],
+    tokens: &'a [f32],
+    depth: usize,
+    /// How many rows and tokens.
+    count: (usize, usize),
+    found: &'a mut [[f32; ROWS]; TOKENS],
+}
+
+impl WithSimd for Square<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { rows, tokens, depth, count, found } = self;
+        match count {
+            (ROWS, TOKENS) => square::<S, ROWS, TOKENS>(simd, rows, tokens, depth, 0, found),
+            (ROWS, 3) => square::<S, ROWS, 3>(simd, rows, tokens, depth, 0, found),
+            (ROWS, 2) => square::<S, ROWS, 2>(simd, rows, tokens, depth, 0, found),
+            (ROWS, 1) => square::<S, ROWS, 1>(simd, rows, tokens, depth, 0, found),
+            (some, count) => {
+                for row in 0..some {
+                    let weights = &rows[row * depth..];
+                    match count {
+                        TOKENS => square::<S, 1, TOKENS>(simd, weights, tokens, depth, row, found),
+                        3 => square::<S, 1, 3>(simd, weights, tokens, depth, row, found),
+                        2 => square::<S, 1, 2>(simd, weights, tokens, depth, row, found),
+                        _ => square::<S, 1, 1>(simd, weights, tokens, depth, row, found),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Every sum runs over whole vectors in order, then over what is left, then over its own lanes: the same for every
+/// `R` and `T`. `first` is the first row's place in `found`.
+#[inline(always)]
+fn square<S: Simd, const R: usize, const T: usize>(
+    simd: S,
+    rows: &[f32],
+    tokens: &[f32],
+    depth: usize,
+    first: usize,
+    found: &mut [[f32; ROWS]; TOKENS],
+) {
+    let whole = depth / S::F32_LANES;
+    let none: (&[S::f32s], &[f32]) = (&[], &[]);
+    let (mut weights, mut numbers) = ([none; R], [none; T]);
+    for row in 0..R {
+        let (vectors, rest) = S::as_simd_f32s(&rows[row * depth..][..depth]);
+        weights[row] = (&vectors[..whole], rest);
+    }
+    for token in 0..T {
+        let (vectors, rest) = S::as_simd_f32s(&tokens[token * depth..][..depth]);
+        numbers[token] = (&vectors[..whole], rest);
+    }
+    let mut sums = [[simd.splat_f32s(0.0); T]; R];
+    for at in 0..whole {
+        let mut x = [simd.splat_f32s(0.0); T];
+        for token in 0..T {
+            x[token] = numbers[token].0[at];
+        }
+        for row in 0..R {
+            let weight = weights[row].0[at];
+            for token in 0..T {
+                sums[row][token] = simd.mul_add_f32s(weight, x[token], sums[row][token]);
+            }
+        }
+    }
+    for row in 0..R {
+        let weight = simd.partial_load_f32s(weights[row].1);
+        for token in 0..T {
+            let rest = simd.partial_load_f32s(numbers[token].1);
+            found[token][first + row] = simd.reduce_sum_f32s(simd.mul_add_f32s(weight, rest, sums[row][token]));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+    use crate::random::Stream;
+
+    fn random(name: &str, rows: usize, columns: usize) -> Tensor {
+        let numbers = Stream::new(5, name).normals(rows * columns);
+        Tensor::from_vec(numbers, (rows, columns), &Device::Cpu).unwrap()
+    }
+
+    fn bits(tensor: &Tensor) -> Vec<u32> {
+        tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap().iter().map(|number| number.to_bits()).collect()
+    }
+
+    #[test]
+    fn a_token_has_the_same_bits_alone_and_in_a_batch() {
+        for (outputs, inputs) in [(70, 33), (5, 64), (200, 100), (3, 7)] {
+            let (x, weight) = (random("x", 11, inputs), random("w", outputs, inputs));
+            let low = LowRank { a: random("a", 4, inputs), b: random("b", outputs, 4), scale: 0.5 };
+            let whole = skinny_adapted_linear(&x, &weight, None, Some(&low)).unwrap();
+            for (start, count) in [(0, 1), (3, 2), (4, 4), (5, 3), (1, 9)] {
+                let part = skinny_adapted_linear(&x.narrow(0, start, count).unwrap(), &weight, None, Some(&low));
+                let wanted = whole.narrow(0, start, count).unwrap();
+                assert_eq!(bits(&part.unwrap()), bits(&wanted), "{outputs} × {inputs}, tokens from {start}, {count}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_token_alone_has_those_bits_in_every_stored_format_too() {
+        use crate::weight::{Format, Packed, Weight};
+        for format in [Format::Q4_0, Format::Q4_1, Format::Q5_0, Format::Q5_1, Format::Q8_0, Format::Q4_K, Format::Q5_K]
+            .into_iter()
+            .chain([Format::Q6_K, Format::BF16, Format::F16, Format::F32])
+        {
+            let (rows, columns) = (11, 512);
+            let mut stream = Stream::new(9, "bytes");
+            // The upper bits of every pair of bytes stay clear, so that no scale is large or no number.
+            let bytes: Vec<u8> =
+                (0..format.bytes(rows, columns).unwrap()).map(|_| stream.next_u64() as u8 & 0x3b).collect();
+            let weight = Weight::Packed(Packed::new(bytes.into(), format, rows, columns).unwrap().into());
+            let x = random("x", 3, columns);
+            let whole = skinny_linear(&x, &weight, None).unwrap();
+            let alone = skinny_linear(&x.narrow(0, 1, 1).unwrap(), &weight, None).unwrap();
+            assert_eq!(bits(&alone), bits(&whole.narrow(0, 1, 1).unwrap()), "{format:?}");
+            let exact = skinny_linear(&x, &weight.to_tensor().unwrap(), None).unwrap();
+            assert_eq!(bits(&whole), bits(&exact), "{format:?}");
+        }
+    }
+
+    #[test]
+    fn it_says_what_the_ordinary_layer_says() {
+        let (x, weight, bias) = (random("x", 6, 90), random("w", 130, 90), random("bias", 1, 130));
+        let bias = bias.flatten_all().unwrap();
+        let low = LowRank { a: random("a", 3, 90), b: random("b", 130, 3), scale: 0.25 };
+        for dtype in [candle_core::DType::F32, candle_core::DType::BF16, candle_core::DType::F16] {
+            let weight = weight.to_dtype(dtype).unwrap();
+            let found = skinny_adapted_linear(&x, &weight, Some(&bias), Some(&low)).unwrap();
+            let (wanted, _) = crate::fused::adapted_linear(&x, &weight, Some(&bias), &low).unwrap();
+            let worst = (found - wanted).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap();
+            assert!(worst < 5e-5, "{dtype:?}: {worst}");
+        }
+    }
+
+    #[test]
+    fn shapes_that_do_not_meet_are_refused() {
+        let (x, weight) = (random("x", 2, 8), random("w", 4, 9));
+        assert!(skinny_linear(&x, &weight, None).is_err());
+        let low = LowRank { a: random("a", 3, 8), b: random("b", 4, 2), scale: 1.0 };
+        assert!(skinny_adapted_linear(&x, &random("w", 4, 8), None, Some(&low)).is_err());
+    }
+}

@@ -1,0 +1,74 @@
+//! Files as bytes without a copy: the system reads a page when a product first needs it, and shares it between
+//! processes.
+
+#![expect(unsafe_code, reason = "a mapping is sound only while nobody changes the file")]
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use memmap2::Mmap;
+use tunebox_compute::weight::Bytes;
+
+use crate::error::{Error, Result};
+
+/// A whole file.
+struct Mapping(Mmap);
+
+impl AsRef<[u8]> for Mapping {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// The mapped files of one model.
+#[derive(Clone, Default)]
+pub(super) struct Files {
+    mappings: BTreeMap<PathBuf, Arc<Mapping>>,
+}
+
+impl Files {
+    /// Maps some files.
+    ///
+    /// # Errors
+    /// When one cannot be opened or mapped.
+    pub(super) fn map<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Result<Self> {
+        let mut mappings = BTreeMap::new();
+        for path in paths {
+            let failed = |error| Error::file(path, error);
+            let file = File::open(path).map_err(failed)?;
+            // SAFETY: the bytes are only ever read as numbers, for which every pattern is a value, and every offset
+            // is checked against the mapped length. A model's files are written whole and then left alone, by us and
+            // by the hub's cache; whoever cuts one short under a run ends that run by a signal.
+            let mapping = unsafe { Mmap::map(&file) }.map_err(failed)?;
+            // Only a hint: a system that does not take it reads page by page.
+            drop(advise(&mapping));
+            mappings.insert(path.to_path_buf(), Arc::new(Mapping(mapping)));
+        }
+        Ok(Self { mappings })
+    }
+
+    /// A part of a file, if the file is mapped and that long.
+    pub(super) fn bytes(&self, path: &Path, offset: u64, length: usize) -> Option<Bytes> {
+        let mapping = self.mappings.get(path)?;
+        let start = usize::try_from(offset).ok()?;
+        Bytes::new(mapping.clone(), start..start.checked_add(length)?).ok()
+    }
+}
+
+#[cfg(unix)]
+fn advise(mapping: &Mmap) -> std::io::Result<()> {
+    mapping.advise(memmap2::Advice::WillNeed)
+}
+
+#[cfg(not(unix))]
+fn advise(_: &Mmap) -> std::io::Result<()> {
+    Ok(())
+}
+
+impl std::fmt::Debug for Files {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_list().entries(self.mappings.keys()).finish()
+    }
+}
