@@ -20,7 +20,7 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// A part of what `owner` holds.
+    /// A part of what `owner` holds, which must answer alike each time.
     ///
     /// # Errors
     /// When the part reaches past its end.
@@ -33,7 +33,6 @@ impl Bytes {
     }
 
     fn slice(&self) -> &[u8] {
-        // The owner may answer differently each time; what is missing then is a format error, not a panic.
         (*self.owner).as_ref().get(self.range.clone()).unwrap_or(&[])
     }
 }
@@ -160,6 +159,11 @@ impl Packed {
         self.bytes.slice()
     }
 
+    /// Numbers of a row.
+    pub(crate) fn columns(&self) -> usize {
+        self.columns
+    }
+
     /// How the numbers lie.
     #[must_use]
     pub fn format(&self) -> Format {
@@ -204,8 +208,23 @@ impl Weight {
         Ok(match packed.format {
             Format::F16 => Tensor::from_slice(packed.plain::<f16>().unwrap_or(&[]), shape, &Device::Cpu)?,
             Format::BF16 => Tensor::from_slice(packed.plain::<bf16>().unwrap_or(&[]), shape, &Device::Cpu)?,
-            _ => Tensor::from_vec(fused::unpacked(packed), shape, &Device::Cpu)?,
+            _ => Tensor::from_vec(fused::unpacked(packed, 0..packed.rows), shape, &Device::Cpu)?,
         })
+    }
+
+    /// Some of its rows as a tensor of f32, `[count, columns]`; the others are not touched.
+    ///
+    /// # Errors
+    /// When it is no matrix or has no such rows.
+    pub fn rows(&self, first: usize, count: usize) -> Result<Tensor> {
+        match self {
+            Self::Tensor(tensor) => Ok(tensor.narrow(0, first, count)?.to_dtype(DType::F32)?.contiguous()?),
+            Self::Packed(packed) if first.checked_add(count).is_some_and(|end| end <= packed.rows) => {
+                let numbers = fused::unpacked(packed, first..first + count);
+                Ok(Tensor::from_vec(numbers, (count, packed.columns), &Device::Cpu)?)
+            }
+            Self::Packed(packed) => Err(Error::argument(format!("there are rows 0 to {}", packed.rows))),
+        }
     }
 
     /// Bytes that it takes.
@@ -280,5 +299,15 @@ mod tests {
         let turned = packed.reordered(&[2, 0, 1]).unwrap();
         assert_eq!((turned.raw()[0], turned.raw()[34], turned.raw()[68]), (68, 0, 34));
         assert!(packed.reordered(&[3]).is_err());
+    }
+
+    #[test]
+    fn some_rows_are_those_of_the_whole() {
+        let bytes: Vec<u8> = (0..34 * 6).map(|byte| byte as u8 & 0x3b).collect();
+        let weight = Weight::Packed(Packed::new(bytes.into(), Format::Q8_0, 3, 64).unwrap().into());
+        let numbers = |tensor: Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        let whole = numbers(weight.to_tensor().unwrap());
+        assert_eq!(numbers(weight.rows(1, 2).unwrap()), whole[64..]);
+        assert!(weight.rows(2, 2).is_err() && weight.rows(usize::MAX, 2).is_err());
     }
 }

@@ -216,9 +216,9 @@ impl Weights {
         let packed = bytes.and_then(|bytes| Packed::new(bytes, format, rows, columns).ok());
         let Some(packed) = packed else { return Ok(None) };
         match repair.order(rows) {
-            Some(order) => Ok(Some(packed.reordered(&order)?)),
+            Some(order) if order.len() == rows => Ok(packed.reordered(&order).ok()),
             None if repair == Repair::Nothing => Ok(Some(packed)),
-            None => Err(Error::broken(path, format!("tensor `{name}` cannot be mended where it lies"))),
+            _ => Err(Error::broken(path, format!("tensor `{name}` cannot be mended where it lies"))),
         }
     }
 
@@ -252,8 +252,9 @@ impl Entry {
     fn dtype(&self) -> DType {
         match (&self.stored, self.loaded.get()) {
             (Stored::Safetensors(location), _) => safetensors::kept_as(location),
-            (_, Some(Weight::Tensor(tensor))) => tensor.dtype(),
-            _ => DType::F32,
+            (Stored::Gguf { location, .. }, _) => gguf::kept_as(location),
+            (Stored::Given, Some(Weight::Tensor(tensor))) => tensor.dtype(),
+            (Stored::Given, _) => DType::F32,
         }
     }
 }

@@ -71,6 +71,9 @@ impl Alive {
         state.meters.pause();
         // The weights may change before the next call looks at what it holds.
         state.make_scores_asked_for()?;
+        // What that took is the host's time as well.
+        state.meters.resume();
+        state.meters.pause();
         state.forget_scores();
         let reported = state.reports.take().map_err(|error| Cause::Host(error.to_string()))?;
         let slow = state.account(&reported);

@@ -160,7 +160,9 @@ impl Meters {
         if used > self.seconds {
             return Err(Cause::Time { used, limit: self.seconds, calls: self.counts.host_calls });
         }
-        let (wall, limit) = (used + self.host.as_secs_f64(), self.limits.step_wall_seconds);
+        // Passes that were put off run in one operation: its time so far counts.
+        let running = self.paused.map_or(Duration::ZERO, |paused| paused.elapsed());
+        let (wall, limit) = (used + (self.host + running).as_secs_f64(), self.limits.step_wall_seconds);
         if wall > limit { Err(Cause::WallTime { used: wall, limit }) } else { Ok(()) }
     }
 

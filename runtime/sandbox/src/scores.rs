@@ -21,7 +21,7 @@ use crate::cause::Cause;
 use crate::refusal::Refusal;
 use crate::state::{Charge, Held, State};
 pub(crate) use pass::Pass;
-use pass::{Part, join};
+use pass::{Part, join, together};
 
 /// How rows are to be scored. Those that are to be scored alike may go through the model together.
 #[derive(Clone, Debug, PartialEq)]
@@ -163,13 +163,15 @@ impl State {
         let waiting = |record: &&ScoreRecord| record.made.is_none();
         while let Some(asked) = self.scores.values().find(waiting).map(|record| record.asked.clone()) {
             let alike = self.scores.iter().filter(|(_, record)| record.made.is_none() && record.asked == asked);
-            let parts: Vec<Part> = alike.map(|(number, record)| Part::new(*number, record.rows.clone())).collect();
+            let mut parts: Vec<Part> = alike.map(|(number, record)| Part::new(*number, record.rows.clone())).collect();
+            parts.truncate(together(&parts));
             let numbers: Vec<u64> = parts.iter().map(|part| part.score).collect();
             if let Err(refusal) = self.make(&asked, parts) {
                 self.scores.retain(|number, _| !numbers.contains(number));
                 return Err(refusal);
             }
             self.check_kept()?;
+            self.meters.check_time()?;
         }
         Ok(())
     }
@@ -177,9 +179,9 @@ impl State {
     fn make(&mut self, asked: &Asked, mut parts: Vec<Part>) -> Result<(), Refusal> {
         let rows = join(&mut parts)?;
         let scored = self.learner.score(&asked.view, &rows, asked.taps, asked.temperature, asked.learning)?;
-        let pass = Pass::new(scored, parts);
+        let mut pass = Pass::new(scored, parts);
         let number = self.next_number();
-        for (score, mut taps) in pass.taps()? {
+        for (score, mut taps) in pass.take_taps()? {
             if asked.learning {
                 learn(&mut taps)?;
             }

@@ -57,7 +57,10 @@ pub fn each_row<R: Send, E: From<Error> + Send>(
 ) -> std::result::Result<Vec<R>, E> {
     let (_, width) = host::matrix(matrix, "matrix")?;
     let floats = Floats::of(matrix, "matrix")?;
-    floats.slice().par_chunks(width.max(1)).enumerate().map(|(row, numbers)| work(row, numbers)).collect()
+    let rows = floats.slice().par_chunks(width.max(1)).enumerate();
+    // Gathered first, so that of several failures the first row's is told, whichever thread came first.
+    let found: Vec<_> = rows.map(|(row, numbers)| work(row, numbers)).collect();
+    found.into_iter().collect()
 }
 
 #[cfg(test)]

@@ -246,7 +246,9 @@ impl View<'_> {
                 let place = |number: usize| number / format.block() * format.block_bytes();
                 Some((format, &bytes[place(start)..place(start + count)]))
             }
-            Numbers::Brain(numbers) if self.columns.is_multiple_of(32) && cfg!(target_endian = "little") => {
+            Numbers::Brain(numbers)
+                if self.columns > 0 && self.columns.is_multiple_of(32) && cfg!(target_endian = "little") =>
+            {
                 Some((Format::BF16, bytemuck::cast_slice(&numbers[start..start + count])))
             }
             _ => None,
@@ -261,7 +263,7 @@ impl View<'_> {
     fn widened<R>(&self, rows: Range<usize>, columns: Range<usize>, work: impl FnOnce(Matrix<'_>) -> R) -> R {
         let width = columns.len();
         scratch::with(rows.len() * width, |buffer| {
-            for (row, into) in rows.clone().zip(buffer.chunks_exact_mut(width)) {
+            for (row, into) in rows.clone().zip(buffer.chunks_exact_mut(width.max(1))) {
                 self.numbers.widen(row * self.columns + columns.start, into);
             }
             work(Matrix::packed(buffer, rows.len(), width))
@@ -295,12 +297,12 @@ pub(super) fn tensor(numbers: Vec<f32>, shape: &[usize]) -> Result<Tensor> {
     Ok(Tensor::from_vec(numbers, shape, &Device::Cpu)?)
 }
 
-/// All numbers of a matrix, as f32.
-pub(crate) fn unpacked(packed: &Packed) -> Vec<f32> {
+/// Some rows of a matrix, as f32.
+pub(crate) fn unpacked(packed: &Packed, rows: Range<usize>) -> Vec<f32> {
     /// Numbers of one task: whole blocks of every format.
     const TASK: usize = 1 << 16;
-    let numbers = Numbers::of(packed);
-    let mut result = vec![0.0; packed.raw().len() / packed.format().block_bytes() * packed.format().block()];
-    result.par_chunks_mut(TASK).enumerate().for_each(|(task, into)| numbers.widen(task * TASK, into));
+    let (numbers, start) = (Numbers::of(packed), rows.start * packed.columns());
+    let mut result = vec![0.0; rows.len() * packed.columns()];
+    result.par_chunks_mut(TASK).enumerate().for_each(|(task, into)| numbers.widen(start + task * TASK, into));
     result
 }

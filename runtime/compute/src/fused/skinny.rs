@@ -4,6 +4,8 @@
 //! in one order whatever stands beside it, so a token has the same bits alone and in a batch. From some dozens of
 //! tokens on the products of `linear.rs` are faster; their sums have another order.
 
+use std::ops::Range;
+
 use candle_core::Tensor;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
@@ -50,30 +52,24 @@ pub(super) fn skinny(
     more: impl Fn(&mut Tile<'_>) + Sync,
 ) -> Result<Tensor> {
     let (tokens, inputs) = host::matrix(x, "x")?;
-    let down = low.map(|low| skinny_linear(x, &low.a, None)).transpose()?;
-    let (x, stored) = (Floats::of(x, "x")?, Stored::of(weight, "weight")?);
+    let stored = Stored::of(weight, "weight")?;
     let weight = stored.view();
     meet(inputs, weight.columns, [weight.rows, weight.columns])?;
     if let Some(bias) = bias {
         host::expect(bias, "bias", &[weight.rows])?;
     }
     let bias = bias.map(|bias| Floats::of(bias, "bias")).transpose()?;
-    let up = low.map(|low| Stored::of(&low.b, "b")).transpose()?;
-    let added = match (low, &down, &up) {
-        (Some(low), Some(down), Some(up)) => {
-            let (_, rank) = host::matrix(down, "xa")?;
-            host::expect(&low.b, "b", &[weight.rows, rank])?;
-            Some((up.view(), Floats::of(down, "xa")?, low.scale))
-        }
-        _ => None,
-    };
+    let adapter = low.map(|low| Adapter::of(x, low, weight.rows)).transpose()?;
+    let down = adapter.as_ref().map(|adapter| Floats::of(&adapter.down, "xa")).transpose()?;
+    let x = Floats::of(x, "x")?;
+    let x = x.slice();
     let mut result = vec![0.0; tokens * weight.rows];
     let features = if tokens * weight.rows * inputs < SMALL { weight.rows.max(1) } else { FEATURES };
-    let whole = Tile::whole(&mut result, tokens, weight.rows);
-    tasks(whole, tokens.max(1), features).for_each(|(_, columns, mut tile)| {
-        dots(weight, x.slice(), columns.start, &mut tile, |to, dot| *to = dot);
-        if let Some((up, down, scale)) = &added {
-            dots(*up, down.slice(), columns.start, &mut tile, |to, dot| *to += scale * dot);
+    let whole = tasks(Tile::whole(&mut result, tokens, weight.rows), tokens.max(1), features);
+    let one = |x: &[f32], columns: Range<usize>, tile: &mut Tile<'_>| {
+        dots(weight, x, columns.start, tile, |to, dot| *to = dot);
+        if let (Some(adapter), Some(down)) = (&adapter, &down) {
+            dots(adapter.up.view(), down.slice(), columns.start, tile, |to, dot| *to += adapter.scale * dot);
         }
         if let Some(bias) = &bias {
             let bias = &bias.slice()[columns];
@@ -82,9 +78,33 @@ pub(super) fn skinny(
                 || (0..tile.rows()).for_each(|row| plus(tile.row(row), bias)),
             );
         }
-        more(&mut tile);
+        more(tile);
+    };
+    // The tokens are read again and again, so they are worth a copy on the boundaries of vectors.
+    scratch::with(x.len(), |aligned| {
+        aligned.copy_from_slice(x);
+        let aligned = &*aligned;
+        whole.for_each(|(_, columns, mut tile)| one(aligned, columns, &mut tile));
     });
     host::tensor(result, &[tokens, weight.rows])
+}
+
+/// What an adapter adds to a layer.
+struct Adapter<'a> {
+    /// x·Aᵀ, `[tokens, rank]`.
+    down: Tensor,
+    /// B, `[out, rank]`.
+    up: Stored<'a>,
+    scale: f32,
+}
+
+impl<'a> Adapter<'a> {
+    fn of(x: &Tensor, low: &'a LowRank, outputs: usize) -> Result<Self> {
+        let down = skinny_linear(x, &low.a, None)?;
+        let (_, rank) = host::matrix(&down, "xa")?;
+        host::expect(&low.b, "b", &[outputs, rank])?;
+        Ok(Self { down, up: Stored::of(&low.b, "b")?, scale: low.scale })
+    }
 }
 
 /// Hands every dot product of a tile's features, from `first` on, with its tokens to `put`.

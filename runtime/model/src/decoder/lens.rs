@@ -13,7 +13,7 @@ use super::dropout::Dropout;
 use super::feed_forward::FeedForward;
 use super::hook::{Change, Hook, Reader, Spoken};
 use super::linear::{Learned, Linear, LowRankPart};
-use super::magnitude::Magnitude;
+use super::magnitude::{Magnitude, adapted_norm};
 use super::norm::Norm;
 use super::projection::Projection;
 use super::site::Site;
@@ -174,21 +174,27 @@ impl Lens<'_> {
             if site.has_bias(&self.model.configuration) { Some(self.vector(&format!("{path}.bias"))?) } else { None };
         let learned = match (weight.slot, self.adapter.and_then(|adapter| adapter.module(layer, site))) {
             (Some(slot), _) => Learned::Whole { weight: slot, bias: bias.as_ref().and_then(|(_, slot)| *slot) },
-            (None, Some(module)) => Learned::LowRank(self.low_rank(module, &path)?),
+            (None, Some(module)) => Learned::LowRank(self.low_rank(module, &path, &weight.weight)?),
             (None, None) => Learned::Nothing,
         };
         Ok(Linear { weight: weight.weight, bias: bias.map(|(bias, _)| bias), learned, writing: self.writing })
     }
 
-    fn low_rank(&self, module: &Module, path: &str) -> Result<LowRankPart> {
+    fn low_rank(&self, module: &Module, path: &str, weight: &Weight) -> Result<LowRankPart> {
         // `module` came from this adapter, so the adapter is there.
         let Some(adapter) = self.adapter else {
             return Err(crate::Error::Argument(format!("`{path}` has no adapter in this view")));
         };
         let parameters = adapter.parameters();
+        let low = LowRank {
+            a: parameters.value(module.slots.a)?,
+            b: parameters.value(module.slots.b)?,
+            scale: module.scale as f32,
+        };
         let magnitude = match (module.slots.magnitude, &module.base_squares) {
             (Some(slot), Some(squares)) => {
-                Some(Magnitude { value: parameters.value(slot)?, slot, base_squares: squares.clone() })
+                let norm = self.writing.then(|| adapted_norm(squares, weight, &low)).transpose()?;
+                Some(Magnitude { value: parameters.value(slot)?, slot, base_squares: squares.clone(), norm })
             }
             _ => None,
         };
@@ -198,16 +204,7 @@ impl Lens<'_> {
             seed: settings.seed,
             name: format!("dropout/{generation}/{pass}/{path}"),
         });
-        Ok(LowRankPart {
-            low: LowRank {
-                a: parameters.value(module.slots.a)?,
-                b: parameters.value(module.slots.b)?,
-                scale: module.scale as f32,
-            },
-            slots: (module.slots.a, module.slots.b),
-            magnitude,
-            dropout,
-        })
+        Ok(LowRankPart { low, slots: (module.slots.a, module.slots.b), magnitude, dropout })
     }
 
     fn norm_if(&self, present: bool, name: &str) -> Result<Option<Norm>> {

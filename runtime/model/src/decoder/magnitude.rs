@@ -17,6 +17,8 @@ pub(crate) struct Magnitude {
     pub(crate) slot: usize,
     /// ‖W‖² of every row, `[out]`, `f32`; the base is frozen, so it is made once.
     pub(crate) base_squares: Tensor,
+    /// ‖W + s·B·A‖ of every row where nothing will be learned before the last use: made once for all tokens written.
+    pub(crate) norm: Option<Tensor>,
 }
 
 /// What the backward pass needs.
@@ -44,7 +46,10 @@ impl Magnitude {
         low: &LowRank,
         bias: Option<&Tensor>,
     ) -> Result<(Tensor, Kept)> {
-        let norm = adapted_norm(&self.base_squares, weight, low)?;
+        let norm = match &self.norm {
+            Some(norm) => norm.clone(),
+            None => adapted_norm(&self.base_squares, weight, low)?,
+        };
         let mut output = product.broadcast_mul(&(&self.value / &norm)?)?;
         if let Some(bias) = bias {
             output = output.broadcast_add(bias)?;

@@ -2,7 +2,7 @@
 //!
 //! Both show through [`View::Policy`] alone; the reference stays the base, bit for bit. The arithmetic is in `edit`.
 
-use tunebox_compute::{DType, Tensor};
+use tunebox_compute::{DType, Tensor, Weight};
 
 use super::Policy;
 use crate::adapter::AdapterKind;
@@ -93,8 +93,7 @@ impl Policy {
         if count == 0 || first.checked_add(count).is_none_or(|end| end > matrix.rows) {
             return Err(Error::Argument(format!("the matrix has rows 0 to {}", matrix.rows.saturating_sub(1))));
         }
-        let weight = self.weight(&matrix.name)?;
-        Ok(weight.narrow(0, matrix.first + first, count)?.to_dtype(DType::F32)?.contiguous()?)
+        Ok(self.stored(&matrix.name)?.rows(matrix.first + first, count)?)
     }
 
     /// W ← W + `scale` · left rightᵀ.
@@ -209,14 +208,18 @@ impl Policy {
         Ok(matrix)
     }
 
-    /// A weight as the policy sees it, without its adapter.
+    /// A weight as the policy sees it, without its adapter: a copy where it lies in a file.
     fn weight(&self, name: &str) -> Result<Tensor> {
+        Ok(self.stored(name)?.to_tensor()?)
+    }
+
+    fn stored(&self, name: &str) -> Result<Weight> {
         if self.adapter.is_full()
             && let Some(slot) = self.adapter.parameters().index(name)
         {
-            return Ok(self.adapter.parameters().value(slot)?);
+            return Ok(self.adapter.parameters().value(slot)?.into());
         }
-        self.edits.get(name).map_or_else(|| self.model.weights.get(name), Ok)
+        self.edits.get(name).map_or_else(|| self.model.weights.weight(name), |edited| Ok(edited.into()))
     }
 
     fn replace(&mut self, name: &str, weight: Tensor) -> Result<()> {

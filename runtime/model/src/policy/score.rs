@@ -117,6 +117,8 @@ impl Policy {
         let share = self.shares_beginnings(view, keep);
         let slices = self.settings.cut(rows, share, configuration);
         let count = slices.len() as u64;
+        // What a batch is meant to take is kept; what is only there because memory is, while there is room.
+        let whole = count == 1 && self.settings.slice.holds(rows);
         let dropout = learning.then(|| (self.generation, self.passes.fetch_add(count, Ordering::Relaxed)));
         let (mut filling, mut passes) = (Filling::new(rows, taps), Vec::new());
         for (slice, number) in slices.into_iter().zip(0_u64..) {
@@ -127,7 +129,7 @@ impl Policy {
             }
             let lens = Lens { dropout: slice_dropout(dropout, number), ..self.lens(view)? };
             let head = Head::new(&lens, temperature, taps)?;
-            if learning && (count == 1 || self.has_room(packing.ids.len())) {
+            if learning && (whole || self.has_room(packing.ids.len())) {
                 let mut pass = self.pass(&lens, &head, packing)?;
                 pass.entry = Some(self.kept.enter(pass.bytes() as u64));
                 filling.add(&pass.packing, pass.head.taps());

@@ -29,12 +29,22 @@ impl PolicySettings {
     /// The rows of each slice, in order: at least one slice, empty only for a batch without rows. `share` says whether
     /// a pass holds what rows begin with in common once.
     pub(super) fn cut(&self, rows: &Rows, share: bool, configuration: &Configuration) -> Vec<Range<usize>> {
-        let free = self.free / token_bytes(configuration, self.recompute).max(1);
+        // As if nothing were recomputed: what is recomputed must change no bit, so it must not move a cut.
+        let free = self.free / token_bytes(configuration, Recompute::None).max(1);
         self.slice.cut(rows, share, usize::try_from(free).unwrap_or(usize::MAX))
     }
 }
 
 impl Slice {
+    /// Whether one slice was meant to hold all of these rows.
+    pub(super) fn holds(self, rows: &Rows) -> bool {
+        match self {
+            Self::Whole => true,
+            Self::Rows(most) => rows.count() <= most.max(1),
+            Self::Tokens(most) => rows.tokens() <= most || rows.count() <= 1,
+        }
+    }
+
     /// A slice of at most `free` tokens is never full.
     fn cut(self, rows: &Rows, share: bool, free: usize) -> Vec<Range<usize>> {
         let (mut slices, mut start, mut tokens) = (Vec::new(), 0, 0_usize);

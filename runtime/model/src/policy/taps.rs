@@ -25,6 +25,15 @@ pub struct Taps {
 }
 
 impl Taps {
+    /// Taps of nothing, in place of those that were handed on.
+    ///
+    /// # Errors
+    /// When the tensor library refuses an empty tensor.
+    pub fn empty() -> Result<Self> {
+        let logprob = Tensor::zeros((0, 0), DType::F32, &Device::Cpu)?;
+        Ok(Self { logprob, entropy: None, log_sum_square: None, mean_logit: None, mean_logprob: None, top_one: None })
+    }
+
     /// The taps of some rows, in the order of their numbers, up to a width.
     ///
     /// # Errors

@@ -29,10 +29,10 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Maps some files.
+    /// Maps some files. One that the system does not map, on a file system without mappings, stays to be read.
     ///
     /// # Errors
-    /// When one cannot be opened or mapped.
+    /// When one cannot be opened.
     pub(super) fn map<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Result<Self> {
         let mut mappings = BTreeMap::new();
         for path in paths {
@@ -40,8 +40,9 @@ impl Files {
             let file = File::open(path).map_err(failed)?;
             // SAFETY: the bytes are only ever read as numbers, for which every pattern is a value, and every offset
             // is checked against the mapped length. A model's files are written whole and then left alone, by us and
-            // by the hub's cache; whoever cuts one short under a run ends that run by a signal.
-            let mapping = unsafe { Mmap::map(&file) }.map_err(failed)?;
+            // by the hub's cache; whoever rewrites one in place under a run changes its numbers, and whoever cuts one
+            // short ends it by a signal.
+            let Ok(mapping) = (unsafe { Mmap::map(&file) }) else { continue };
             // Only a hint: a system that does not take it reads page by page.
             drop(advise(&mapping));
             mappings.insert(path.to_path_buf(), Arc::new(Mapping(mapping)));

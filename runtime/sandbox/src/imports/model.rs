@@ -225,8 +225,12 @@ impl State {
         let number = self.next_number();
         let handle = self.table.push(ScoresEntry(number))?;
         self.scores.insert(number, record);
-        if !self.learner.joins(view, keep) {
-            self.make_scores_asked_for()?;
+        if !self.learner.joins(view, keep)
+            && let Err(refusal) = self.make_scores_asked_for()
+        {
+            self.scores.remove(&number);
+            self.table.delete(handle)?;
+            return Err(refusal);
         }
         Ok(handle)
     }

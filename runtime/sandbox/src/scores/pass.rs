@@ -31,6 +31,22 @@ impl Part {
     }
 }
 
+/// Scores that go through the model together at most: a method has a few sides, and time is looked at between passes.
+const MOST: usize = 8;
+
+/// How many of some scores, from the first on, make one pass. Rows of very different widths stay apart: joined, all
+/// would be padded to the widest, which nobody paid for.
+pub(super) fn together(parts: &[Part]) -> usize {
+    let (mut rows, mut width, mut own) = (0, 0, 0);
+    let fits = |part: &&Part| {
+        rows += part.rows.count();
+        width = width.max(part.rows.width());
+        own += part.rows.count() * part.rows.width();
+        rows * width <= 2 * own
+    };
+    parts.iter().take(MOST).take_while(fits).count().max(1)
+}
+
 /// The rows of all parts, in turn: the first of each, then the second of each, so that answers to one prompt are
 /// neighbours. Notes in the parts where each row went.
 pub(super) fn join(parts: &mut [Part]) -> Result<Arc<Rows>, Error> {
@@ -56,12 +72,13 @@ impl Pass {
         Self { scored, parts }
     }
 
-    /// The taps of each score.
-    pub(super) fn taps(&self) -> Result<Vec<(u64, Taps)>, Error> {
+    /// The taps of each score, which the pass then has no more.
+    pub(super) fn take_taps(&mut self) -> Result<Vec<(u64, Taps)>, Error> {
+        let all = std::mem::replace(&mut self.scored.taps, Taps::empty()?);
         if let [part] = self.parts.as_slice() {
-            return Ok(vec![(part.score, self.scored.taps.clone())]);
+            return Ok(vec![(part.score, all)]);
         }
-        let taps = |part: &Part| Ok((part.score, self.scored.taps.select(&part.places, part.rows.width())?));
+        let taps = |part: &Part| Ok((part.score, all.select(&part.places, part.rows.width())?));
         self.parts.iter().map(taps).collect()
     }
 
@@ -124,6 +141,15 @@ mod tests {
         let ids = lengths.iter().map(|length| vec![score as u32; *length]).collect();
         let targets = lengths.iter().map(|length| vec![true; *length]).collect();
         Part::new(score, Arc::new(Rows::new(ids, targets).unwrap()))
+    }
+
+    #[test]
+    fn scores_go_together_while_padding_costs_no_more_than_they_do() {
+        assert_eq!(together(&[part(1, &[5, 4]), part(2, &[7, 3]), part(3, &[6])]), 3);
+        // Two hundred short rows beside a long one would become two hundred long ones.
+        assert_eq!(together(&[part(1, &[2; 200]), part(2, &[900]), part(3, &[2; 9])]), 1);
+        assert_eq!(together(&(0..20).map(|score| part(score, &[3])).collect::<Vec<_>>()), MOST);
+        assert_eq!(together(&[part(1, &[900]), part(2, &[2])]), 2);
     }
 
     #[test]

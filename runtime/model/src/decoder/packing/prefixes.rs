@@ -11,8 +11,8 @@ const LEAST: usize = 16;
 /// single tokens.
 const SHORTEST: usize = 8;
 
-/// Rows are left apart where fewer tokens than this would go through the model: a pass so small is over before anything
-/// is spared.
+/// Rows are left apart where they have fewer tokens than this in all: a pass so small is over before anything is
+/// spared.
 const ENOUGH: usize = 64;
 
 /// The tokens of a row that enter a pass.
@@ -74,18 +74,17 @@ impl Pieces {
 
     /// Common beginnings once.
     pub(super) fn shared(lines: &[Line<'_>]) -> Self {
+        // By what the lines hold apart: that is what they cost when nothing is shared.
+        if lines.iter().map(|line| line.ids.len()).sum::<usize>() < ENOUGH {
+            return Self::apart(lines);
+        }
         let mut found = Self { pieces: Vec::new(), ends: vec![None; lines.len()] };
         let mut waiting = vec![Bundle { lines: (0..lines.len()).collect(), from: 0, at: 0, parent: None }];
         while let Some(bundle) = waiting.pop() {
             let next = found.lay(bundle, lines);
             waiting.extend(next.into_iter().rev());
         }
-        if found.tokens() < ENOUGH { Self::apart(lines) } else { found }
-    }
-
-    /// The tokens of all pieces.
-    pub(super) fn tokens(&self) -> usize {
-        self.pieces.iter().map(|piece| piece.tokens.len()).sum()
+        found
     }
 
     /// Lays down what a bundle has in common, if that is worth it; gives the bundles that go on from there.
@@ -184,9 +183,9 @@ mod tests {
     }
 
     #[test]
-    fn rows_stay_apart_where_too_few_tokens_would_be_left_and_where_marks_differ() {
-        let rows = [row(40, &[]), row(40, &[9])];
-        assert_eq!(pieces(&rows), (vec![(0, 0, 40, None), (1, 0, 41, None)], vec![Some(0), Some(1)]));
+    fn rows_stay_apart_where_they_are_few_tokens_and_where_marks_differ() {
+        let rows = [row(30, &[]), row(30, &[9])];
+        assert_eq!(pieces(&rows), (vec![(0, 0, 30, None), (1, 0, 31, None)], vec![Some(0), Some(1)]));
 
         let (ids, marks) = (vec![3; 100], [vec![false; 100], vec![true; 100]]);
         let lines = [Line { ids: &ids, marks: &marks[0] }, Line { ids: &ids, marks: &marks[1] }];

@@ -46,6 +46,7 @@ fn setting(kind: AdapterKind) -> (Linear, Parameters, LowRank) {
         value: (base_squares.sqrt().unwrap() * 1.1).unwrap(),
         slot: 2,
         base_squares,
+        norm: None,
     });
     let part = LowRankPart { low: low.clone(), slots: (0, 1), magnitude, dropout: None };
     let weight = tunebox_compute::Weight::Tensor(weight());

@@ -9,8 +9,8 @@ use candle_core::quantized::GgmlDType;
 use candle_core::quantized::ggml_file::qtensor_from_ggml;
 use half::{bf16, f16};
 use rayon::prelude::*;
-use tunebox_compute::Device;
 use tunebox_compute::weight::Format;
+use tunebox_compute::{DType, Device};
 
 use super::Location;
 use crate::error::{Error, Result};
@@ -38,6 +38,12 @@ pub(crate) fn bytes(location: &Location) -> u64 {
         (2, Some(format)) => values / format.block() as u64 * format.block_bytes() as u64,
         _ => 4 * values,
     }
+}
+
+/// The element type that holds a tensor's values exactly as it is kept; vectors are read as `f32`.
+pub(crate) fn kept_as(location: &Location) -> DType {
+    let format = by_number(location.format).and_then(kept).filter(|_| location.shape.len() == 2);
+    format.map_or(DType::F32, Format::dtype)
 }
 
 /// The values of a tensor, row by row, as `f32`.
