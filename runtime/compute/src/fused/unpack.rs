@@ -220,15 +220,16 @@ impl Block<34, 32> for Q8Zero {
     }
 }
 
-/// The 6-bit scale and minimum of 32 numbers in the twelve bytes that a block keeps for eight of both.
+/// The scale and minimum of 32 numbers: those of the block times the 6-bit ones, of which twelve bytes hold eight of
+/// both.
 #[inline(always)]
-fn scale_and_least(packed: &[u8], part: usize) -> (f32, f32) {
+fn scale_and_least(of_block: (f32, f32), packed: &[u8], part: usize) -> (f32, f32) {
     let (scale, least) = if part < 4 {
         (packed[part] & 63, packed[part + 4] & 63)
     } else {
         (packed[part + 4] & 15 | packed[part - 4] >> 6 << 4, packed[part + 4] >> 4 | packed[part] >> 6 << 4)
     };
-    (f32::from(scale), f32::from(least))
+    (of_block.0 * f32::from(scale), of_block.1 * f32::from(least))
 }
 
 struct Q4K;
@@ -236,12 +237,10 @@ struct Q4K;
 impl Block<144, 256> for Q4K {
     #[inline(always)]
     fn read(block: &[u8; 144], numbers: &mut [f32; 256]) {
-        let (scale, least) = (half(block[0], block[1]), half(block[2], block[3]));
+        let scales = (half(block[0], block[1]), half(block[2], block[3]));
         for (pair, numbers) in numbers.as_chunks_mut::<64>().0.iter_mut().enumerate() {
-            let (first, second) =
-                (scale_and_least(&block[4..16], 2 * pair), scale_and_least(&block[4..16], 2 * pair + 1));
-            let (low_scale, low_least) = (scale * first.0, least * first.1);
-            let (high_scale, high_least) = (scale * second.0, least * second.1);
+            let (low_scale, low_least) = scale_and_least(scales, &block[4..16], 2 * pair);
+            let (high_scale, high_least) = scale_and_least(scales, &block[4..16], 2 * pair + 1);
             let bytes = &block[16 + 32 * pair..][..32];
             let (low, high) = numbers.split_at_mut(32);
             for at in 0..32 {
@@ -257,13 +256,11 @@ struct Q5K;
 impl Block<176, 256> for Q5K {
     #[inline(always)]
     fn read(block: &[u8; 176], numbers: &mut [f32; 256]) {
-        let (scale, least) = (half(block[0], block[1]), half(block[2], block[3]));
+        let scales = (half(block[0], block[1]), half(block[2], block[3]));
         let fifth = &block[16..48];
         for (pair, numbers) in numbers.as_chunks_mut::<64>().0.iter_mut().enumerate() {
-            let (first, second) =
-                (scale_and_least(&block[4..16], 2 * pair), scale_and_least(&block[4..16], 2 * pair + 1));
-            let (low_scale, low_least) = (scale * first.0, least * first.1);
-            let (high_scale, high_least) = (scale * second.0, least * second.1);
+            let (low_scale, low_least) = scale_and_least(scales, &block[4..16], 2 * pair);
+            let (high_scale, high_least) = scale_and_least(scales, &block[4..16], 2 * pair + 1);
             let bytes = &block[48 + 32 * pair..][..32];
             let (low, high) = numbers.split_at_mut(32);
             for at in 0..32 {

@@ -145,35 +145,35 @@ fn location(
 /// # Errors
 /// When the tensor is stored in another format than `f32`, `bf16` and `f16`.
 pub(crate) fn check_type(name: &str, location: &Location) -> Result<()> {
-    match location.dtype {
-        Dtype::F32 | Dtype::BF16 | Dtype::F16 => Ok(()),
-        other => Err(Error::TensorType {
-            name: name.into(),
-            found: format!("{other:?}"),
-            place: location.path.display().to_string(),
-            allowed: "F32, BF16 and F16",
-        }),
+    if format(location.dtype).is_some() {
+        return Ok(());
     }
+    Err(Error::TensorType {
+        name: name.into(),
+        found: format!("{:?}", location.dtype),
+        place: location.path.display().to_string(),
+        allowed: "F32, BF16 and F16",
+    })
 }
 
-/// The element type that a tensor has in memory.
+/// The element type that holds a tensor's numbers exactly.
 pub(crate) fn kept_as(location: &Location) -> DType {
-    match location.dtype {
-        Dtype::BF16 => DType::BF16,
-        Dtype::F16 => DType::F16,
-        _ => DType::F32,
-    }
+    format(location.dtype).map_or(DType::F32, Format::dtype)
 }
 
 /// How a tensor's numbers lie in its file: their format, first byte and bytes.
 pub(super) fn place(location: &Location) -> Option<(Format, u64, usize)> {
-    let format = match location.dtype {
-        Dtype::F32 => Format::F32,
-        Dtype::BF16 => Format::BF16,
-        Dtype::F16 => Format::F16,
-        _ => return None,
-    };
-    Some((format, location.offset, usize::try_from(location.bytes).ok()?))
+    Some((format(location.dtype)?, location.offset, usize::try_from(location.bytes).ok()?))
+}
+
+/// The number formats that are read.
+fn format(dtype: Dtype) -> Option<Format> {
+    match dtype {
+        Dtype::F32 => Some(Format::F32),
+        Dtype::BF16 => Some(Format::BF16),
+        Dtype::F16 => Some(Format::F16),
+        _ => None,
+    }
 }
 
 /// Reads a tensor as it is stored.

@@ -31,19 +31,25 @@ pub(crate) fn place(path: &Path, name: &str, location: &Location, length: u64) -
     Ok(kept(format).map(|format| (format, location.offset, bytes)))
 }
 
-/// Bytes of a tensor as it is kept: `f32` where products do not read its format. 0 if the format is not read at all.
+/// Bytes of a tensor as it is kept.
 pub(crate) fn bytes(location: &Location) -> u64 {
     let values: u64 = location.shape.iter().map(|side| *side as u64).product();
-    match (location.shape.len(), by_number(location.format).and_then(kept)) {
-        (2, Some(format)) => values / format.block() as u64 * format.block_bytes() as u64,
-        _ => 4 * values,
-    }
+    let sides = (location.shape.first(), location.shape.get(1));
+    let packed = match (sides, matrix_format(location)) {
+        ((Some(rows), Some(columns)), Some(format)) => format.bytes(*rows, *columns),
+        _ => None,
+    };
+    packed.map_or(4 * values, |bytes| bytes as u64)
 }
 
-/// The element type that holds a tensor's values exactly as it is kept; vectors are read as `f32`.
+/// The element type that holds a tensor's values exactly as it is kept.
 pub(crate) fn kept_as(location: &Location) -> DType {
-    let format = by_number(location.format).and_then(kept).filter(|_| location.shape.len() == 2);
-    format.map_or(DType::F32, Format::dtype)
+    matrix_format(location).map_or(DType::F32, Format::dtype)
+}
+
+/// The format of a matrix that stays where it lies; vectors, and other formats, are read as `f32`.
+fn matrix_format(location: &Location) -> Option<Format> {
+    by_number(location.format).and_then(kept).filter(|_| location.shape.len() == 2)
 }
 
 /// The values of a tensor, row by row, as `f32`.
