@@ -11,13 +11,16 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use arguments::Line;
-use commands::Ending;
+use commands::{Command, Ending};
 use terminal::Terminal;
 use terminal::diagnostic::Failure;
 
 fn main() -> ExitCode {
-    tunebox_compute::allocator::keep_pages();
     let line = Line::parse();
+    // Not where a stranger's bytes are compiled: that process has little memory, and kept pages count.
+    if !matches!(line.command, Command::CompileComponent) {
+        tunebox_compute::allocator::keep_pages();
+    }
     let terminal = Terminal { json: line.global.json, quiet: line.global.quiet, verbose: line.global.verbose };
     if let Some(folder) = &line.global.folder
         && let Err(error) = std::env::set_current_dir(folder)
