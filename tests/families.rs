@@ -10,14 +10,18 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use tiny_models::{Golden, rounded, write_folder, write_gguf, write_shards};
+use tiny_models::{Golden, GoldenAdapter, along, rounded, write_folder, write_gguf, write_shards};
 use tunebox_compute::fused::TapSet;
 use tunebox_compute::{DType, Device, Tensor};
+use tunebox_model::adapter::AdapterSettings;
 use tunebox_model::generate::{Sampling, generate};
-use tunebox_model::{Error, Model, Policy, PolicySettings, Rows, Source, View};
+use tunebox_model::{Error, Model, Policy, PolicySettings, Rows, Seeds, Source, View};
 
 /// The largest difference allowed in a log-probability.
 const TOLERANCE: f64 = 1e-4;
+
+/// The largest difference allowed in a gradient, as a share of its length.
+const GRADIENT_TOLERANCE: f64 = 1e-5;
 
 fn open(path: &Path) -> Result<Model, Error> {
     Model::open(&Source::open(&path.display().to_string(), true)?, &Device::Cpu)
@@ -53,6 +57,54 @@ fn every_family_gives_the_log_probabilities_of_transformers() {
         let folder = tempfile::tempdir().unwrap();
         write_folder(folder.path(), &golden.config, &golden.weights());
         assert_matches(open(folder.path()).unwrap(), &golden);
+    }
+}
+
+/// The names and shapes in an adapter's file.
+fn stored(folder: &Path) -> BTreeMap<String, Vec<usize>> {
+    let bytes = std::fs::read(folder.join("adapter_model.safetensors")).unwrap();
+    let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    file.tensors().into_iter().map(|(name, tensor)| (name, tensor.shape().to_vec())).collect()
+}
+
+#[test]
+fn adapters_have_the_names_and_the_gradients_of_peft() {
+    let mut compared = 0;
+    for golden in Golden::all() {
+        let Some(wanted) = &golden.adapter else { continue };
+        let folder = tempfile::tempdir().unwrap();
+        write_folder(folder.path(), &golden.config, &golden.weights());
+        let model = Arc::new(open(folder.path()).unwrap());
+        let fresh = folder.path().join("fresh");
+        let settings = AdapterSettings { rank: wanted.rank, alpha: wanted.alpha, ..AdapterSettings::default() };
+        Policy::new(model.clone(), &settings, PolicySettings::default()).unwrap().save(&fresh).unwrap();
+        let shapes = stored(&fresh);
+        assert!(shapes.keys().eq(wanted.gradients.keys()), "{}: other names than PEFT's", golden.name);
+        let adapter = folder.path().join("adapter");
+        wanted.write_folder(&adapter, &shapes);
+        let policy = Policy::open(model, Some(&adapter), PolicySettings::default()).unwrap();
+        assert_gradients(&golden, wanted, &policy);
+        compared += 1;
+    }
+    assert!(compared > 0);
+}
+
+/// The gradients of the sum of all log-probabilities: their lengths, and their products with noise.
+fn assert_gradients(golden: &Golden, wanted: &GoldenAdapter, policy: &Policy) {
+    let marks = vec![true; golden.ids.len()];
+    let rows = Arc::new(Rows::new(vec![golden.ids.clone()], vec![marks]).unwrap());
+    let mut scored = policy.score(&View::Policy, &rows, TapSet::default(), 1.0, true).unwrap();
+    let ones = Tensor::ones((1, golden.ids.len()), DType::F32, &Device::Cpu).unwrap();
+    policy.backward(&mut scored, &Seeds { logprob: Some(ones), entropy: None, mean_logprob: None }).unwrap();
+    for (number, slot) in policy.parameters().slots().iter().enumerate() {
+        let name = format!("base_model.model.{}", slot.name);
+        let gradient = policy.parameters().gradient(number).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        let noise = along(&name, gradient.len());
+        let length = gradient.iter().map(|one| f64::from(*one).powi(2)).sum::<f64>().sqrt();
+        let product = gradient.iter().zip(&noise).map(|(one, noise)| f64::from(*one) * f64::from(*noise)).sum::<f64>();
+        let [wanted_length, wanted_product] = wanted.gradients[&name];
+        let gap = (length - wanted_length).abs().max((product - wanted_product).abs()) / wanted_length;
+        assert!(gap < GRADIENT_TOLERANCE, "{}: the gradient of `{name}` is off by {gap:.2e}", golden.name);
     }
 }
 

@@ -1,21 +1,27 @@
 """Golden numbers for tests/families.rs: what transformers computes with tiny models of every family.
 
-Usage: python families.py            writes families/*.json beside this file
-Needs: torch, transformers 5 (CPU is enough, seconds)
+Usage: python families.py [NAME...]  writes families/*.json beside this file, or only those named
+Needs: torch, transformers 5, peft (CPU is enough, seconds)
 
 No weights are stored. Value i of a tensor is made from the tensor's name and i alone (see `noise`), so the test makes
 the same weights in Rust, bit for bit. Each file holds the configuration as it would be published, the token ids, the
-log-probability of every token given those before it, in f32 and in f64, and a greedy continuation.
+log-probability of every token given those before it, in f32 and in f64, a greedy continuation, and for families whose
+maps or scores are made in their own way the gradients of an adapter.
+
+The gradients are those of the sum of the log-probabilities in f64, by PEFT, for a low-rank pair on every linear map of the
+blocks, its values made like the weights. Of each the file keeps its length and its product with noise of its own name.
 
 In f64 the norms and the softmax are computed in f64 as well; only the rotation's cosines and sines stay f32.
 """
-import json, pathlib
+import json, pathlib, sys
 import numpy as np
 import torch
 import transformers
+from peft import LoraConfig, get_peft_model
 from transformers import AutoConfig, AutoModelForCausalLM
 
 PROMPT, LENGTH, GREEDY = 16, 48, 24
+RANK, ALPHA = 4, 6
 BASE = dict(hidden_size=64, intermediate_size=112, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
             vocab_size=272, max_position_embeddings=512, rms_norm_eps=1e-5, eos_token_id=1, bos_token_id=2)
 CASES = {
@@ -32,12 +38,16 @@ CASES = {
     "qwen2_yarn": dict(model_type="qwen2", tie_word_embeddings=False, rope_theta=1e4, rope_scaling=dict(
         type="yarn", factor=4.0, original_max_position_embeddings=256, beta_fast=4.0)),
     "qwen3": dict(model_type="qwen3", head_dim=32, rope_theta=1e6, tie_word_embeddings=True),
+    # Gemma 2: caps that scores and logits run into, windows smaller than the text, a score scale of its own.
+    "gemma2": dict(model_type="gemma2", num_hidden_layers=4, head_dim=32, query_pre_attn_scalar=20, sliding_window=8,
+                   attn_logit_softcapping=3.0, final_logit_softcapping=4.0, rope_theta=1e4),
     # Gemma 3 in the older form: one local layer for each global one, windows far smaller than the text, a score scale
     # that is not the head's width, the global rotation stretched.
     "gemma3": dict(model_type="gemma3_text", num_hidden_layers=4, head_dim=32, query_pre_attn_scalar=20,
                    sliding_window=8, sliding_window_pattern=2, rope_theta=1e6, rope_local_base_freq=1e4,
                    final_logit_softcapping=20.0, rope_scaling=dict(rope_type="linear", factor=8.0)),
 }
+WITH_GRADIENTS = ["gemma2"]
 
 
 def noise(name, count):
@@ -68,8 +78,11 @@ def fill(model, unit_offset):
 
 
 def in_double(model, unit_offset):
-    """The same model in f64. The library's norms go through f32, whatever the model is."""
+    """The same model in f64. The library's norms and its plain softmax go through f32, whatever the model is."""
     model = model.double()
+    if model.config._attn_implementation == "eager":
+        softmax = torch.softmax
+        torch.nn.functional.softmax = lambda x, dim, dtype=None: softmax(x, dim)
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):
             epsilon = getattr(module, "variance_epsilon", None) or module.eps
@@ -80,29 +93,56 @@ def in_double(model, unit_offset):
 
 def logprobs(model, ids):
     logits = model(torch.tensor([ids])).logits[0, :-1]
-    picked = logits.double().log_softmax(-1)[torch.arange(len(ids) - 1), torch.tensor(ids[1:])]
-    return [round(value, 10) for value in picked.tolist()]
+    return logits.double().log_softmax(-1)[torch.arange(len(ids) - 1), torch.tensor(ids[1:])]
+
+
+def rounded(values):
+    return [round(value, 10) for value in values.tolist()]
+
+
+@torch.enable_grad()
+def gradients(model, ids):
+    """Length, and product with noise, of every gradient of an adapter, by the name that PEFT saves the tensor under."""
+    adapted = get_peft_model(model, LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules="all-linear", task_type="CAUSAL_LM"))
+    adapted = adapted.double().eval()
+    parameters = {name.replace(".default", ""): one for name, one in adapted.named_parameters() if one.requires_grad}
+    for name, parameter in parameters.items():
+        parameter.data.copy_(torch.from_numpy(weight(name, tuple(parameter.shape), False)))
+    logprobs(adapted, ids).sum().backward()
+    found = {}
+    for name, parameter in parameters.items():
+        along = torch.from_numpy(noise("along " + name, parameter.numel()).astype(np.float64)).reshape(parameter.shape)
+        found[name] = [float(f"{value:.10g}") for value in (parameter.grad.norm(), (parameter.grad * along).sum())]
+    return found
 
 
 @torch.no_grad()
 def case(name, config):
     config = {**BASE, **config}
     parsed = AutoConfig.for_model(**config)
-    model = AutoModelForCausalLM.from_config(parsed, dtype=torch.float32, attn_implementation="sdpa").eval()
+    # The fused attention knows no cap on scores.
+    attention = "eager" if "attn_logit_softcapping" in config else "sdpa"
+    model = AutoModelForCausalLM.from_config(parsed, dtype=torch.float32, attn_implementation=attention).eval()
     unit_offset = config["model_type"].startswith("gemma")
     fill(model, unit_offset)
     ids = [int((value + 1) / 2 * config["vocab_size"]) for value in noise("ids of " + name, LENGTH)]
     greedy = model.generate(torch.tensor([ids[:PROMPT]]), max_new_tokens=GREEDY, do_sample=False, eos_token_id=None,
                             pad_token_id=0, use_cache=False)[0, PROMPT:].tolist()
-    single = logprobs(model, ids)
-    double = logprobs(in_double(model, unit_offset), ids)
-    return dict(made_by=f"tests/golden/families.py, transformers {transformers.__version__}, torch {torch.__version__}",
-                config=config, ids=ids, logprobs=single, logprobs_f64=double, prompt=PROMPT, greedy=greedy)
+    single = rounded(logprobs(model, ids))
+    model = in_double(model, unit_offset)
+    found = dict(made_by=f"tests/golden/families.py, transformers {transformers.__version__}, torch {torch.__version__}",
+                 config=config, ids=ids, logprobs=single, logprobs_f64=rounded(logprobs(model, ids)), prompt=PROMPT,
+                 greedy=greedy)
+    if name in WITH_GRADIENTS:
+        found |= dict(rank=RANK, alpha=ALPHA, gradients=gradients(model, ids))
+    return found
 
 
 if __name__ == "__main__":
     folder = pathlib.Path(__file__).parent / "families"
     for name, config in CASES.items():
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
         found = case(name, config)
         gap = max(abs(a - b) for a, b in zip(found["logprobs"], found["logprobs_f64"]))
         print(f"{name}: f32 and f64 differ by at most {gap:.1e}")

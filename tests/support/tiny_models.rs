@@ -1,6 +1,6 @@
 //! The tiny models of `golden/families.py`, made again: the same weights from the same formula, as files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use candle_core::quantized::gguf_file::{self, Value as Stored};
@@ -19,6 +19,41 @@ pub(crate) struct Golden {
     pub(crate) logprobs_f64: Vec<f64>,
     pub(crate) prompt: usize,
     pub(crate) greedy: Vec<u32>,
+    /// The adapter whose gradients the file holds, if it holds any.
+    pub(crate) adapter: Option<GoldenAdapter>,
+}
+
+/// A low-rank pair on every linear map of the blocks, and what PEFT's gradients are.
+pub(crate) struct GoldenAdapter {
+    pub(crate) rank: usize,
+    pub(crate) alpha: f64,
+    /// By PEFT's name of each tensor: the length of its gradient, and the product with noise.
+    pub(crate) gradients: BTreeMap<String, [f64; 2]>,
+}
+
+impl GoldenAdapter {
+    fn read(value: &Value) -> Option<Self> {
+        let pair = |pair: &Value| [pair[0].as_f64().unwrap(), pair[1].as_f64().unwrap()];
+        let gradients = value["gradients"].as_object()?.iter().map(|(name, one)| (name.clone(), pair(one))).collect();
+        let rank = value["rank"].as_u64().unwrap() as usize;
+        Some(Self { rank, alpha: value["alpha"].as_f64().unwrap(), gradients })
+    }
+
+    /// Writes the adapter as PEFT does, for the shapes that a fresh one has.
+    pub(crate) fn write_folder(&self, folder: &Path, fresh: &BTreeMap<String, Vec<usize>>) {
+        let names: BTreeSet<&str> = fresh.keys().map(|name| name.rsplit('.').nth(2).unwrap()).collect();
+        let settings = serde_json::json!({"peft_type": "LORA", "r": self.rank, "lora_alpha": self.alpha,
+            "target_modules": names, "task_type": "CAUSAL_LM", "bias": "none"});
+        let values: BTreeMap<_, _> = fresh.iter().map(|(name, shape)| (name, weight(name, shape, false))).collect();
+        std::fs::create_dir_all(folder).unwrap();
+        std::fs::write(folder.join("adapter_config.json"), settings.to_string()).unwrap();
+        safetensors::serialize_to_file(values, None, &folder.join("adapter_model.safetensors")).unwrap();
+    }
+}
+
+/// The noise that a gradient of this name is multiplied by.
+pub(crate) fn along(name: &str, count: usize) -> Vec<f32> {
+    noise(&format!("along {name}"), count)
 }
 
 impl Golden {
@@ -27,7 +62,7 @@ impl Golden {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/families");
         let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.sort();
-        assert_eq!(files.len(), 7, "a golden file is missing");
+        assert_eq!(files.len(), 8, "a golden file is missing");
         files.iter().map(|path| Self::read(path)).collect()
     }
 
@@ -48,6 +83,7 @@ impl Golden {
             logprobs_f64: numbers("logprobs_f64"),
             prompt: value["prompt"].as_u64().unwrap() as usize,
             greedy: ids("greedy"),
+            adapter: GoldenAdapter::read(&value),
         }
     }
 
@@ -122,7 +158,7 @@ pub(crate) fn write_gguf(path: &Path, golden: &Golden) {
             name if architecture == "llama" && name.contains(".k_proj.") => {
                 side_by_side(&tensor, configuration.kv_heads)
             }
-            name if architecture == "gemma3" && name.ends_with("norm.weight") => (tensor + 1.0).unwrap(),
+            name if architecture.starts_with("gemma") && name.ends_with("norm.weight") => (tensor + 1.0).unwrap(),
             _ => tensor,
         };
         tensors.push((gguf_name(&name, architecture), QTensor::quantize(&tensor, GgmlDType::F32).unwrap()));
@@ -160,8 +196,15 @@ fn metadata(configuration: &Configuration, architecture: &str) -> Vec<(String, S
     }
     if architecture == "gemma3" {
         list.push(("attention.sliding_window_pattern", size(2)));
+    }
+    if architecture.starts_with("gemma") {
         list.push(("attention.scale", number(configuration.attention_scale.into())));
-        list.push(("final_logit_softcapping", number(configuration.logit_soft_cap.unwrap().into())));
+    }
+    if let Some(cap) = configuration.attention_soft_cap {
+        list.push(("attn_logit_softcapping", number(cap.into())));
+    }
+    if let Some(cap) = configuration.logit_soft_cap {
+        list.push(("final_logit_softcapping", number(cap.into())));
     }
     match configuration.ropes[0].scaling {
         RopeScaling::Linear { factor } => {
@@ -195,7 +238,7 @@ fn side_by_side(tensor: &Tensor, heads: usize) -> Tensor {
 }
 
 fn gguf_name(name: &str, architecture: &str) -> String {
-    let after_attention = if architecture == "gemma3" { "post_attention_norm" } else { "ffn_norm" };
+    let after_attention = if architecture.starts_with("gemma") { "post_attention_norm" } else { "ffn_norm" };
     let pairs = [
         ("model.embed_tokens", "token_embd"),
         ("model.norm", "output_norm"),

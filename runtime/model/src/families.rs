@@ -2,6 +2,7 @@
 //! One file a family holds only what differs; what is shared lies in `hugging_face`, `gguf` and `names`.
 
 mod fields;
+mod gemma2;
 mod gemma3;
 mod gguf;
 mod hugging_face;
@@ -58,7 +59,8 @@ struct Defaults {
     tied: bool,
 }
 
-const FAMILIES: [&Family; 5] = [&llama::FAMILY, &mistral::FAMILY, &qwen2::FAMILY, &qwen3::FAMILY, &gemma3::FAMILY];
+const FAMILIES: [&Family; 6] =
+    [&llama::FAMILY, &mistral::FAMILY, &qwen2::FAMILY, &qwen3::FAMILY, &gemma2::FAMILY, &gemma3::FAMILY];
 
 /// The configuration that a `config.json` describes.
 pub(crate) fn from_hugging_face(config: &Value, place: &Path) -> Result<Configuration> {

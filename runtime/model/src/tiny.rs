@@ -74,6 +74,19 @@ pub(crate) fn gemma3() -> Configuration {
     }
 }
 
+/// Four norms of 1 + weight, soft caps on scores and logits, a window in every other layer.
+pub(crate) fn gemma2() -> Configuration {
+    Configuration {
+        family: "gemma2".into(),
+        query_key_norm: false,
+        attention_soft_cap: Some(1.5),
+        logit_soft_cap: Some(2.0),
+        layers_kind: vec![LayerKind { window: Some(3), rope: Some(0) }, LayerKind::FULL],
+        ropes: vec![RopeSetting::plain(1e4)],
+        ..gemma3()
+    }
+}
+
 /// Soft caps on scores and logits, and a scale on logits.
 pub(crate) fn capped() -> Configuration {
     Configuration { attention_soft_cap: Some(1.5), logit_soft_cap: Some(2.0), logit_scale: 0.7, ..llama() }
@@ -101,6 +114,7 @@ pub(crate) fn families() -> Vec<(&'static str, Configuration)> {
         ("llama", llama()),
         ("qwen2", qwen2()),
         ("qwen3", qwen3()),
+        ("gemma2", gemma2()),
         ("gemma3", gemma3()),
         ("capped", capped()),
         ("biased", biased()),

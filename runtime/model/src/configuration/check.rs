@@ -26,6 +26,13 @@ impl Configuration {
         if !(self.attention_scale.is_finite() && self.attention_scale > 0.0) {
             return refuse("query_pre_attn_scalar", self.attention_scale.to_string(), "positive scales");
         }
+        let caps =
+            [("attn_logit_softcapping", self.attention_soft_cap), ("final_logit_softcapping", self.logit_soft_cap)];
+        for (key, cap) in caps {
+            if let Some(cap) = cap.filter(|cap| !(cap.is_finite() && *cap > 0.0)) {
+                return refuse(key, cap.to_string(), "positive numbers, or null for none");
+            }
+        }
         for window in self.layers_kind.iter().filter_map(|layer| layer.window) {
             if window == 0 {
                 return refuse("sliding_window", "0".into(), "windows of one token and more");

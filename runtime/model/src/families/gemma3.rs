@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use super::fields::Fields;
 use super::gguf::Keys;
 use super::names::StoredForm;
-use super::{Defaults, Family, hugging_face};
-use crate::configuration::{Activation, Configuration, LayerKind, RopeSetting};
+use super::{Defaults, Family, gemma2, hugging_face};
+use crate::configuration::{Configuration, LayerKind, RopeSetting};
 use crate::error::Result;
 
 pub(super) const FAMILY: Family = Family {
@@ -113,26 +113,17 @@ fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
 }
 
 fn shape(configuration: &mut Configuration) {
-    configuration.activation = Activation::GeluTanh;
+    gemma2::shape(configuration);
     configuration.query_key_norm = true;
-    configuration.unit_offset_norm = true;
-    configuration.sandwich_norms = true;
-    configuration.embedding_scale = (configuration.hidden as f64).sqrt() as f32;
 }
 
 fn to_hugging_face(configuration: &Configuration, map: &mut Map<String, Value>) {
     let kinds = &configuration.layers_kind;
     let name = |kind: &LayerKind| if kind.rope == Some(LOCAL) { "sliding_attention" } else { "full_attention" };
     map.insert("architectures".into(), json!(["Gemma3ForCausalLM"]));
-    map.remove("hidden_act");
-    map.insert("hidden_activation".into(), json!("gelu_pytorch_tanh"));
     map.insert("layer_types".into(), kinds.iter().map(name).collect());
     map.insert("sliding_window".into(), json!(kinds.iter().find_map(|kind| kind.window)));
-    map.insert("attention_bias".into(), json!(configuration.attention_bias));
-    map.insert("final_logit_softcapping".into(), json!(configuration.logit_soft_cap));
-    // A whole number in every checkpoint.
-    let scalar = f64::from(configuration.attention_scale).powi(-2).round();
-    map.insert("query_pre_attn_scalar".into(), json!(scalar as u64));
+    gemma2::write_shape(configuration, map);
     let rope = |rope: &RopeSetting| {
         let mut object = hugging_face::write_scaling(rope);
         object["rope_theta"] = json!(rope.theta);

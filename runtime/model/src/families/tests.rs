@@ -61,6 +61,38 @@ fn mistral_without_the_key_has_a_window_and_with_null_has_none() {
     assert_eq!(window(with(config, "sliding_window", Value::Null)), None);
 }
 
+fn gemma2() -> Value {
+    json!({"model_type": "gemma2", "hidden_size": 4608, "intermediate_size": 36_864, "num_hidden_layers": 46,
+        "num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 128, "query_pre_attn_scalar": 144,
+        "hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 4096,
+        "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, "eos_token_id": 1})
+}
+
+#[test]
+fn gemma_2_27b_reads_as_published() {
+    let found = read(gemma2()).unwrap();
+    assert_eq!((found.attention_soft_cap, found.logit_soft_cap), (Some(50.0), Some(30.0)));
+    assert_eq!((found.attention_scale, found.embedding_scale), (1.0 / 12.0, 4608f32.sqrt()));
+    assert_eq!((found.vocabulary, found.tied, found.query_key_norm), (256_000, true, false));
+    assert!(found.unit_offset_norm && found.sandwich_norms);
+    assert_eq!(found.layers_kind[0], LayerKind { window: Some(4096), rope: Some(0) });
+    assert_eq!(found.layers_kind[1], LayerKind::FULL);
+    assert_eq!(found.weights(), 27_227_128_320);
+}
+
+#[test]
+fn gemma_2_caps_where_the_keys_are_missing_and_not_where_they_are_null() {
+    let caps = |config| read(config).map(|found| (found.attention_soft_cap, found.logit_soft_cap)).unwrap();
+    let mut missing = gemma2();
+    let keys = missing.as_object_mut().unwrap();
+    keys.remove("attn_logit_softcapping");
+    keys.remove("final_logit_softcapping");
+    assert_eq!(caps(missing), (Some(50.0), Some(30.0)));
+    assert_eq!(caps(with(gemma2(), "attn_logit_softcapping", Value::Null)), (None, Some(30.0)));
+    let error = read(with(gemma2(), "attn_logit_softcapping", json!(0.0))).unwrap_err();
+    assert_eq!(error.to_string(), "`attn_logit_softcapping` is `0`");
+}
+
 #[test]
 fn multimodal_gemma_3_takes_its_text_model_and_its_defaults() {
     let found = read(json!({"model_type": "gemma3", "eos_token_id": [1, 106], "text_config": {
@@ -94,7 +126,7 @@ fn newer_files_name_a_rotation_for_each_kind_of_layer() {
 fn a_family_that_is_not_known_lists_those_that_are() {
     let error = read(with(llama(), "model_type", json!("rwkv"))).unwrap_err();
     let Error::UnknownFamily { known, .. } = error else { panic!("{error}") };
-    assert_eq!(known, ["llama", "mistral", "qwen2", "qwen3", "gemma3_text", "gemma3"]);
+    assert_eq!(known, ["llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "gemma3"]);
 }
 
 #[test]
@@ -134,7 +166,7 @@ fn a_written_configuration_reads_as_the_same() {
         "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 272});
     let mistral = json!({"model_type": "mistral", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1,
         "num_attention_heads": 4, "vocab_size": 272, "num_key_value_heads": 4, "sliding_window": null});
-    for config in [llama(), gemma, qwen2, qwen3, mistral] {
+    for config in [llama(), gemma2(), gemma, qwen2, qwen3, mistral] {
         let first = read(config).unwrap();
         assert_eq!(read(first.to_hugging_face()).unwrap(), first);
     }
@@ -175,6 +207,15 @@ fn gemma_3_in_gguf_has_five_local_layers_for_each_global_one() {
 }
 
 #[test]
+fn gemma_2_in_gguf_is_local_in_every_other_layer() {
+    let found = Configuration::from_gguf(&metadata("gemma2", &[]), facts()).unwrap();
+    let windows: Vec<_> = found.layers_kind.iter().map(|kind| kind.window).collect();
+    assert_eq!(windows[..3], [Some(16), None, Some(16)]);
+    assert_eq!((found.attention_soft_cap, found.logit_soft_cap), (Some(50.0), Some(30.0)));
+    assert_eq!((found.embedding_scale, found.attention_scale), (8.0, 0.25));
+}
+
+#[test]
 fn llama_3_scaling_in_gguf_is_a_tensor_of_divisors() {
     let plain = RopeSetting::plain(500_000.0).frequencies(16);
     let scaling = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 8192.0 };
@@ -202,5 +243,5 @@ fn divisors_of_another_width_are_refused() {
 fn an_architecture_that_is_not_known_lists_those_that_are() {
     let error = Configuration::from_gguf(&metadata("mamba", &[]), facts()).unwrap_err();
     let Error::UnknownFamily { known, .. } = error else { panic!("{error}") };
-    assert_eq!(known, ["llama", "qwen2", "qwen3", "gemma3"]);
+    assert_eq!(known, ["llama", "qwen2", "qwen3", "gemma2", "gemma3"]);
 }

@@ -1,0 +1,110 @@
+//! Gemma 2: four norms a block that multiply by 1 + weight, scaled embeddings, soft caps on scores and logits,
+//! every other layer local.
+
+use serde_json::{Map, Value, json};
+
+use super::fields::Fields;
+use super::gguf::Keys;
+use super::names::StoredForm;
+use super::{Defaults, Family, hugging_face};
+use crate::configuration::{Activation, Configuration};
+use crate::error::Result;
+
+pub(super) const FAMILY: Family = Family {
+    name: "gemma2",
+    model_types: &["gemma2"],
+    architecture: Some("gemma2"),
+    defaults: Defaults {
+        heads: Some(8),
+        kv_heads: Some(4),
+        head_dim: Some(256),
+        vocabulary: Some(256_000),
+        max_positions: 8192,
+        tied: true,
+    },
+    from_hugging_face,
+    from_gguf,
+    to_hugging_face,
+    // GGUF stores 1 + weight.
+    stored: StoredForm { pairs_adjacent: false, norms_plus_one: true, sandwich_norms: true },
+};
+
+/// What is assumed for keys that are missing, by transformers and llama.cpp alike.
+const WINDOW: usize = 4096;
+const SCORE_CAP: f64 = 50.0;
+const LOGIT_CAP: f64 = 30.0;
+/// Layers of the 27B model, which scales by hidden/heads instead of the head's width.
+const LARGEST: usize = 46;
+
+fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
+    fields.only("hidden_activation", &json!("gelu_pytorch_tanh"))?;
+    fields.only("use_bidirectional_attention", &json!(false))?;
+    shape(configuration);
+    let scalar = fields.optional_number("query_pre_attn_scalar")?.unwrap_or(256.0);
+    configuration.attention_scale = scalar.sqrt().recip() as f32;
+    configuration.attention_soft_cap = cap(fields, "attn_logit_softcapping", SCORE_CAP)?;
+    configuration.logit_soft_cap = cap(fields, "final_logit_softcapping", LOGIT_CAP)?;
+    configuration.attention_bias = fields.flag("attention_bias", false)?;
+    configuration.output_bias = configuration.attention_bias;
+    let window = if fields.holds("sliding_window") { fields.optional_size("sliding_window")? } else { Some(WINDOW) };
+    hugging_face::windows(fields, configuration, window, slides)?;
+    configuration.ropes = vec![hugging_face::rope(fields, configuration)?];
+    Ok(())
+}
+
+/// A soft cap; `null` means none.
+fn cap(fields: &Fields<'_>, key: &str, default: f64) -> Result<Option<f32>> {
+    let cap = if fields.holds(key) { fields.optional_number(key)? } else { Some(default) };
+    Ok(cap.map(|cap| cap as f32))
+}
+
+/// The first layer is local, the second sees everything, and so on.
+fn slides(layer: usize) -> bool {
+    layer.is_multiple_of(2)
+}
+
+fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
+    shape(configuration);
+    let scalar = if configuration.layers == LARGEST {
+        configuration.hidden as f64 / configuration.heads.max(1) as f64
+    } else {
+        configuration.head_dim as f64
+    };
+    configuration.attention_scale = keys.number("attention.scale").unwrap_or(scalar.sqrt().recip()) as f32;
+    configuration.attention_soft_cap = Some(keys.number("attn_logit_softcapping").unwrap_or(SCORE_CAP) as f32);
+    configuration.logit_soft_cap = Some(keys.number("final_logit_softcapping").unwrap_or(LOGIT_CAP) as f32);
+    let window = keys.optional_size("attention.sliding_window")?.unwrap_or(WINDOW);
+    for (layer, kind) in configuration.layers_kind.iter_mut().enumerate() {
+        kind.window = slides(layer).then_some(window);
+    }
+    Ok(())
+}
+
+/// What Gemma 2 and Gemma 3 have in common.
+pub(super) fn shape(configuration: &mut Configuration) {
+    configuration.activation = Activation::GeluTanh;
+    configuration.unit_offset_norm = true;
+    configuration.sandwich_norms = true;
+    configuration.embedding_scale = (configuration.hidden as f64).sqrt() as f32;
+}
+
+fn to_hugging_face(configuration: &Configuration, map: &mut Map<String, Value>) {
+    let kinds = &configuration.layers_kind;
+    let names = kinds.iter().map(|kind| if kind.window.is_some() { "sliding_attention" } else { "full_attention" });
+    map.insert("architectures".into(), json!(["Gemma2ForCausalLM"]));
+    map.insert("layer_types".into(), names.collect());
+    map.insert("sliding_window".into(), json!(kinds.iter().find_map(|kind| kind.window)));
+    map.insert("attn_logit_softcapping".into(), json!(configuration.attention_soft_cap));
+    write_shape(configuration, map);
+}
+
+/// The keys that both write.
+pub(super) fn write_shape(configuration: &Configuration, map: &mut Map<String, Value>) {
+    map.remove("hidden_act");
+    map.insert("hidden_activation".into(), json!("gelu_pytorch_tanh"));
+    map.insert("attention_bias".into(), json!(configuration.attention_bias));
+    map.insert("final_logit_softcapping".into(), json!(configuration.logit_soft_cap));
+    // A whole number in every checkpoint.
+    let scalar = f64::from(configuration.attention_scale).powi(-2).round();
+    map.insert("query_pre_attn_scalar".into(), json!(scalar as u64));
+}
