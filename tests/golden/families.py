@@ -38,6 +38,8 @@ CASES = {
     "qwen2_yarn": dict(model_type="qwen2", tie_word_embeddings=False, rope_theta=1e4, rope_scaling=dict(
         type="yarn", factor=4.0, original_max_position_embeddings=256, beta_fast=4.0)),
     "qwen3": dict(model_type="qwen3", head_dim=32, rope_theta=1e6, tie_word_embeddings=True),
+    # SmolLM3: the fourth of five layers without positions.
+    "smollm3": dict(model_type="smollm3", num_hidden_layers=5, rope_theta=5e6, tie_word_embeddings=True, pad_token_id=0),
     # Gemma 2: caps that scores and logits run into, windows smaller than the text, a score scale of its own.
     "gemma2": dict(model_type="gemma2", num_hidden_layers=4, head_dim=32, query_pre_attn_scalar=20, sliding_window=8,
                    attn_logit_softcapping=3.0, final_logit_softcapping=4.0, rope_theta=1e4),
@@ -47,7 +49,7 @@ CASES = {
                    sliding_window=8, sliding_window_pattern=2, rope_theta=1e6, rope_local_base_freq=1e4,
                    final_logit_softcapping=20.0, rope_scaling=dict(rope_type="linear", factor=8.0)),
 }
-WITH_GRADIENTS = ["gemma2"]
+WITH_GRADIENTS = ["gemma2", "smollm3"]
 
 
 def noise(name, count):

@@ -62,7 +62,7 @@ impl Golden {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/families");
         let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.sort();
-        assert_eq!(files.len(), 8, "a golden file is missing");
+        assert_eq!(files.len(), 9, "a golden file is missing");
         files.iter().map(|path| Self::read(path)).collect()
     }
 
@@ -151,13 +151,12 @@ pub(crate) fn write_gguf(path: &Path, golden: &Golden) {
         "mistral" => "llama",
         family => family,
     };
+    let pairs = matches!(architecture, "llama" | "smollm3");
     let mut tensors: Vec<(String, QTensor)> = Vec::new();
     for (name, tensor) in golden.weights() {
         let tensor = match name.as_str() {
-            name if architecture == "llama" && name.contains(".q_proj.") => side_by_side(&tensor, configuration.heads),
-            name if architecture == "llama" && name.contains(".k_proj.") => {
-                side_by_side(&tensor, configuration.kv_heads)
-            }
+            name if pairs && name.contains(".q_proj.") => side_by_side(&tensor, configuration.heads),
+            name if pairs && name.contains(".k_proj.") => side_by_side(&tensor, configuration.kv_heads),
             name if architecture.starts_with("gemma") && name.ends_with("norm.weight") => (tensor + 1.0).unwrap(),
             _ => tensor,
         };

@@ -16,8 +16,8 @@ use crate::weights::gguf::Metadata;
 /// Everything about a model but its weights.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Configuration {
-    /// The family by its Hugging Face name: `llama`, `mistral`, `qwen2`, `qwen3`, `gemma2`,
-    /// `gemma3_text`.
+    /// The family by its Hugging Face name: `llama`, `mistral`, `smollm3`, `qwen2`, `qwen3`,
+    /// `gemma2`, `gemma3_text`.
     pub family: String,
     /// Width of the residual stream.
     pub hidden: usize,

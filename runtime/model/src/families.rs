@@ -11,6 +11,7 @@ mod mistral;
 mod names;
 mod qwen2;
 mod qwen3;
+mod smollm3;
 
 use std::path::Path;
 
@@ -59,8 +60,15 @@ struct Defaults {
     tied: bool,
 }
 
-const FAMILIES: [&Family; 6] =
-    [&llama::FAMILY, &mistral::FAMILY, &qwen2::FAMILY, &qwen3::FAMILY, &gemma2::FAMILY, &gemma3::FAMILY];
+const FAMILIES: [&Family; 7] = [
+    &llama::FAMILY,
+    &mistral::FAMILY,
+    &smollm3::FAMILY,
+    &qwen2::FAMILY,
+    &qwen3::FAMILY,
+    &gemma2::FAMILY,
+    &gemma3::FAMILY,
+];
 
 /// The configuration that a `config.json` describes.
 pub(crate) fn from_hugging_face(config: &Value, place: &Path) -> Result<Configuration> {

@@ -81,6 +81,11 @@ impl<'a> Fields<'a> {
         self.typed(key, "lists of texts", |value| value.as_array()?.iter().map(Value::as_str).collect())
     }
 
+    /// A list of numbers, if it is there.
+    pub(super) fn numbers(&self, key: &str) -> Result<Option<Vec<f64>>> {
+        self.typed(key, "lists of numbers", |value| value.as_array()?.iter().map(Value::as_f64).collect())
+    }
+
     /// Token ids: one number or a list of them; empty if they are not there.
     pub(super) fn ids(&self, key: &str) -> Result<Vec<u32>> {
         let id = |value: &Value| u32::try_from(value.as_u64()?).ok();

@@ -81,7 +81,12 @@ fn read_special(fields: &Fields<'_>, configuration: &mut Configuration) -> Resul
 
 /// The one rotation of a model, in the older form (`rope_theta` and `rope_scaling`) or the newer (`rope_parameters`).
 pub(super) fn rope(fields: &Fields<'_>, configuration: &Configuration) -> Result<RopeSetting> {
-    let theta = fields.optional_number("rope_theta")?.unwrap_or(THETA);
+    rope_from(fields, configuration, THETA)
+}
+
+/// The same for a family whose frequencies have another base when none is named.
+pub(super) fn rope_from(fields: &Fields<'_>, configuration: &Configuration, theta: f64) -> Result<RopeSetting> {
+    let theta = fields.optional_number("rope_theta")?.unwrap_or(theta);
     let parameters = match fields.object("rope_parameters")? {
         Some(parameters) => Some(parameters),
         None => fields.object("rope_scaling")?,

@@ -61,6 +61,58 @@ fn mistral_without_the_key_has_a_window_and_with_null_has_none() {
     assert_eq!(window(with(config, "sliding_window", Value::Null)), None);
 }
 
+fn smollm3() -> Value {
+    json!({"model_type": "smollm3", "hidden_size": 2048, "intermediate_size": 11_008, "num_hidden_layers": 36,
+        "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 128_256, "hidden_act": "silu",
+        "no_rope_layer_interval": 4, "use_sliding_window": false, "sliding_window": null, "rope_theta": 5e6,
+        "max_position_embeddings": 65_536, "eos_token_id": 128_012, "rope_scaling": null})
+}
+
+fn bare(config: Value) -> Vec<usize> {
+    let kinds = read(config).unwrap().layers_kind;
+    kinds.iter().enumerate().filter_map(|(layer, kind)| kind.rope.is_none().then_some(layer)).collect()
+}
+
+#[test]
+fn smollm3_reads_as_published() {
+    let found = read(smollm3()).unwrap();
+    assert_eq!((found.tied, found.head_dim, found.max_positions), (true, 128, 65_536));
+    assert_eq!(found.ropes, [RopeSetting::plain(5e6)]);
+    assert!(found.layers_kind.iter().all(|kind| kind.window.is_none()));
+    assert_eq!(found.weights(), 3_075_098_624);
+    assert_eq!(bare(smollm3()), [3, 7, 11, 15, 19, 23, 27, 31, 35]);
+}
+
+#[test]
+fn smollm3_takes_its_layers_without_positions_from_a_list_before_the_interval() {
+    let mut marks = vec![1; 36];
+    marks[5] = 0;
+    assert_eq!(bare(with(smollm3(), "no_rope_layers", json!(marks))), [5]);
+    assert_eq!(bare(with(smollm3(), "no_rope_layer_interval", json!(12))), [11, 23, 35]);
+    for (key, value) in [
+        ("no_rope_layers", json!([1, 0])),
+        ("no_rope_layers", json!(vec![2; 36])),
+        ("no_rope_layer_interval", json!(0)),
+    ] {
+        assert!(matches!(read(with(smollm3(), key, value)), Err(Error::KeyValue { .. })), "`{key}`");
+    }
+}
+
+#[test]
+fn smollm3_slides_where_it_has_no_positions() {
+    let config = with(with(smollm3(), "use_sliding_window", json!(true)), "sliding_window", json!(16));
+    let found = read(config).unwrap();
+    assert!(found.layers_kind.iter().all(|kind| kind.window.is_some() == kind.rope.is_none()));
+    assert_eq!(found.layers_kind[3], LayerKind { window: Some(16), rope: None });
+}
+
+#[test]
+fn smollm3_in_gguf_has_every_fourth_layer_without_positions() {
+    let found = Configuration::from_gguf(&metadata("smollm3", &[]), facts()).unwrap();
+    let ropes: Vec<_> = found.layers_kind.iter().map(|kind| kind.rope.is_some()).collect();
+    assert_eq!(ropes, [true, true, true, false, true, true, true]);
+}
+
 fn gemma2() -> Value {
     json!({"model_type": "gemma2", "hidden_size": 4608, "intermediate_size": 36_864, "num_hidden_layers": 46,
         "num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 128, "query_pre_attn_scalar": 144,
@@ -126,7 +178,7 @@ fn newer_files_name_a_rotation_for_each_kind_of_layer() {
 fn a_family_that_is_not_known_lists_those_that_are() {
     let error = read(with(llama(), "model_type", json!("rwkv"))).unwrap_err();
     let Error::UnknownFamily { known, .. } = error else { panic!("{error}") };
-    assert_eq!(known, ["llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "gemma3"]);
+    assert_eq!(known, ["llama", "mistral", "smollm3", "qwen2", "qwen3", "gemma2", "gemma3_text", "gemma3"]);
 }
 
 #[test]
@@ -166,7 +218,8 @@ fn a_written_configuration_reads_as_the_same() {
         "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 272});
     let mistral = json!({"model_type": "mistral", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1,
         "num_attention_heads": 4, "vocab_size": 272, "num_key_value_heads": 4, "sliding_window": null});
-    for config in [llama(), gemma2(), gemma, qwen2, qwen3, mistral] {
+    let smollm3 = with(with(smollm3(), "use_sliding_window", json!(true)), "sliding_window", json!(16));
+    for config in [llama(), smollm3, gemma2(), gemma, qwen2, qwen3, mistral] {
         let first = read(config).unwrap();
         assert_eq!(read(first.to_hugging_face()).unwrap(), first);
     }
@@ -243,5 +296,5 @@ fn divisors_of_another_width_are_refused() {
 fn an_architecture_that_is_not_known_lists_those_that_are() {
     let error = Configuration::from_gguf(&metadata("mamba", &[]), facts()).unwrap_err();
     let Error::UnknownFamily { known, .. } = error else { panic!("{error}") };
-    assert_eq!(known, ["llama", "qwen2", "qwen3", "gemma2", "gemma3"]);
+    assert_eq!(known, ["llama", "smollm3", "qwen2", "qwen3", "gemma2", "gemma3"]);
 }
