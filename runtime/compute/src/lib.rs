@@ -13,6 +13,7 @@ pub mod ops;
 pub mod optimizer;
 pub mod pace;
 pub mod parameters;
+pub mod precision;
 pub mod printable;
 pub mod random;
 pub mod schedule;

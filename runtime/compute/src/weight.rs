@@ -3,6 +3,9 @@
 //! Bytes are never widened as a whole: products widen a block when they need it, so a model takes the memory of its
 //! file. Who owns the bytes (a mapped file, a buffer) and where a matrix lies in them is the caller's business.
 
+mod format;
+mod nf4;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -11,6 +14,9 @@ use half::{bf16, f16};
 
 use crate::error::{Error, Result};
 use crate::fused;
+
+pub use format::Format;
+pub(crate) use nf4::{Scales, unpack as unpack_nf4};
 
 /// Bytes that somebody else owns, shared.
 #[derive(Clone)]
@@ -50,71 +56,6 @@ impl std::fmt::Debug for Bytes {
     }
 }
 
-/// How numbers lie in bytes. The quantized ones are those of GGML: blocks of 32 or 256 numbers of one row that share
-/// a scale.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(non_camel_case_types, reason = "the names that the field gives the formats")]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Format {
-    F32,
-    F16,
-    BF16,
-    Q4_0,
-    Q4_1,
-    Q5_0,
-    Q5_1,
-    Q8_0,
-    Q4_K,
-    Q5_K,
-    Q6_K,
-}
-
-impl Format {
-    /// Numbers of a block, which is the least that can be read.
-    #[must_use]
-    pub fn block(self) -> usize {
-        match self {
-            Self::F32 | Self::F16 | Self::BF16 => 1,
-            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 => 32,
-            Self::Q4_K | Self::Q5_K | Self::Q6_K => 256,
-        }
-    }
-
-    /// Bytes of a block.
-    #[must_use]
-    pub fn block_bytes(self) -> usize {
-        match self {
-            Self::F32 => 4,
-            Self::F16 | Self::BF16 => 2,
-            Self::Q4_0 => 18,
-            Self::Q4_1 => 20,
-            Self::Q5_0 => 22,
-            Self::Q5_1 => 24,
-            Self::Q8_0 => 34,
-            Self::Q4_K => 144,
-            Self::Q5_K => 176,
-            Self::Q6_K => 210,
-        }
-    }
-
-    /// The tensor type that holds its numbers exactly.
-    #[must_use]
-    pub fn dtype(self) -> DType {
-        match self {
-            Self::F16 => DType::F16,
-            Self::BF16 => DType::BF16,
-            _ => DType::F32,
-        }
-    }
-
-    /// Bytes of some rows, if they are whole blocks and can be counted.
-    #[must_use]
-    pub fn bytes(self, rows: usize, columns: usize) -> Option<usize> {
-        let blocks = columns.is_multiple_of(self.block()).then_some(columns / self.block())?;
-        rows.checked_mul(blocks)?.checked_mul(self.block_bytes())
-    }
-}
-
 /// A matrix in bytes, row by row.
 #[derive(Debug)]
 pub struct Packed {
@@ -122,6 +63,8 @@ pub struct Packed {
     format: Format,
     rows: usize,
     columns: usize,
+    /// What the blocks of `NF4` share.
+    scales: Option<Scales>,
 }
 
 impl Packed {
@@ -136,11 +79,13 @@ impl Packed {
             let length = found.len();
             return Err(Error::shape(format!("{length} bytes are not {rows} × {columns} numbers in {format:?}")));
         }
-        let packed = Self { bytes, format, rows, columns };
+        let packed = Self { bytes, format, rows, columns, scales: None };
         let readable = match format {
             Format::F32 => packed.plain::<f32>().is_some(),
             Format::F16 => packed.plain::<f16>().is_some(),
             Format::BF16 => packed.plain::<bf16>().is_some(),
+            // Its scales are no part of the bytes.
+            Format::NF4 => false,
             _ => true,
         };
         if !readable || cfg!(target_endian = "big") {
@@ -170,10 +115,15 @@ impl Packed {
         self.format
     }
 
+    /// What the blocks of `NF4` share; none of them has it in another format.
+    pub(crate) fn scales(&self) -> Option<&Scales> {
+        self.scales.as_ref()
+    }
+
     /// The same matrix with its rows in another order: row `i` is what `order[i]` was.
     ///
     /// # Errors
-    /// When the order names a row that is not there.
+    /// When the order names a row that is not there, or the format is `NF4`, whose blocks share scales across rows.
     pub fn reordered(&self, order: &[usize]) -> Result<Self> {
         let size = self.raw().len() / self.rows.max(1);
         let mut bytes = Vec::with_capacity(order.len() * size);
@@ -227,12 +177,27 @@ impl Weight {
         }
     }
 
+    /// The same numbers in NF4 with double quantisation (arXiv:2305.14314): 4 bits for each number, 8 for the scale of
+    /// 64 numbers, 32 for the scale of 256 such scales. Read some rows at a time, never widened as a whole.
+    ///
+    /// # Errors
+    /// When it is no matrix, its rows are not whole blocks of 64, or a number is not finite.
+    pub fn to_nf4(&self) -> Result<Self> {
+        let sides = WeightRef::from(self).sides();
+        let &[rows, columns] = sides.as_slice() else {
+            return Err(Error::shape(format!("a weight of shape {sides:?} is no matrix, and NF4 holds matrices")));
+        };
+        let (bytes, scales) = nf4::quantised(self.into(), rows, columns)?;
+        let packed = Packed { bytes: bytes.into(), format: Format::NF4, rows, columns, scales: Some(scales) };
+        Ok(Self::Packed(Arc::new(packed)))
+    }
+
     /// Bytes that it takes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {
             Self::Tensor(tensor) => tensor.elem_count() * tensor.dtype().size_in_bytes(),
-            Self::Packed(packed) => packed.bytes.range.len(),
+            Self::Packed(packed) => packed.bytes.range.len() + packed.scales().map_or(0, Scales::bytes),
         }
     }
 }
@@ -279,35 +244,4 @@ impl<'a> From<&'a Weight> for WeightRef<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_that_are_not_the_matrix_are_refused() {
-        let of = |length: usize, format, rows, columns| Packed::new(vec![0; length].into(), format, rows, columns);
-        assert!(of(34 * 6, Format::Q8_0, 3, 64).is_ok());
-        assert!(of(34 * 6 - 1, Format::Q8_0, 3, 64).is_err());
-        assert!(of(34 * 6, Format::Q8_0, 6, 33).is_err());
-        assert!(of(0, Format::Q6_K, usize::MAX, 1 << 40).is_err());
-        assert!(Bytes::new(Arc::new(vec![0u8; 4]), 2..5).is_err());
-    }
-
-    #[test]
-    fn rows_in_another_order_keep_their_bytes() {
-        let bytes: Vec<u8> = (0..34 * 3).collect();
-        let packed = Packed::new(bytes.into(), Format::Q8_0, 3, 32).unwrap();
-        let turned = packed.reordered(&[2, 0, 1]).unwrap();
-        assert_eq!((turned.raw()[0], turned.raw()[34], turned.raw()[68]), (68, 0, 34));
-        assert!(packed.reordered(&[3]).is_err());
-    }
-
-    #[test]
-    fn some_rows_are_those_of_the_whole() {
-        let bytes: Vec<u8> = (0..34 * 6).map(|byte| byte as u8 & 0x3b).collect();
-        let weight = Weight::Packed(Packed::new(bytes.into(), Format::Q8_0, 3, 64).unwrap().into());
-        let numbers = |tensor: Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
-        let whole = numbers(weight.to_tensor().unwrap());
-        assert_eq!(numbers(weight.rows(1, 2).unwrap()), whole[64..]);
-        assert!(weight.rows(2, 2).is_err() && weight.rows(usize::MAX, 2).is_err());
-    }
-}
+mod tests;

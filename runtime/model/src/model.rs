@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use tunebox_compute::Device;
+use tunebox_compute::precision::Base;
 
 use crate::chat::ChatTemplate;
 use crate::configuration::Configuration;
@@ -36,7 +37,16 @@ impl Model {
     /// # Errors
     /// When its family is not known, a file is missing or broken, or weights and configuration do not fit together.
     pub fn open(source: &Source, device: &Device) -> Result<Self> {
-        let (model, text) = Self::shape(source, device)?;
+        Self::open_in(source, device, Base::Stored)
+    }
+
+    /// The same with the matrices of its blocks kept in another way, quantised one by one while they are read.
+    ///
+    /// # Errors
+    /// Those of [`Model::open`], and when the weights cannot be kept so.
+    pub fn open_in(source: &Source, device: &Device, base: Base) -> Result<Self> {
+        let (mut model, text) = Self::shape(source, device)?;
+        model.weights = model.weights.kept_in(base)?;
         // A large vocabulary takes as long as the weights.
         let (weights, text) = rayon::join(|| model.weights.load(), || text.read());
         weights?;
@@ -171,12 +181,10 @@ impl TextFiles {
 fn facts(header: &Header) -> Result<TensorFacts> {
     let path = header.metadata.path();
     let rows = header.tensors.get("token_embd.weight").and_then(|location| location.shape.first());
-    let divisors = match header.tensors.get("rope_freqs.weight") {
-        Some(location) => {
-            let values = gguf::read(path, "rope_freqs.weight", location, header.length)?;
-            Some(values.into_iter().map(f64::from).collect())
-        }
-        None => None,
+    let read = |name: &str| -> Result<Option<Vec<f64>>> {
+        let Some(location) = header.tensors.get(name) else { return Ok(None) };
+        let values = gguf::read(path, name, location, header.length)?;
+        Ok(Some(values.into_iter().map(f64::from).collect()))
     };
     Ok(TensorFacts {
         vocabulary: rows.copied().unwrap_or(0),
@@ -184,7 +192,10 @@ fn facts(header: &Header) -> Result<TensorFacts> {
         attention_bias: header.tensors.contains_key("blk.0.attn_q.bias"),
         output_bias: header.tensors.contains_key("blk.0.attn_output.bias"),
         feed_forward_bias: header.tensors.contains_key("blk.0.ffn_down.bias"),
-        rope_divisors: divisors,
+        rope_divisors: read("rope_freqs.weight")?,
+        rope_factors: read("rope_factors_short.weight")?
+            .zip(read("rope_factors_long.weight")?)
+            .map(<[Vec<f64>; 2]>::from),
     })
 }
 

@@ -2,6 +2,7 @@
 //! Names, shapes and number formats are checked when a model is opened; bytes are read when they are asked for.
 
 mod digest;
+mod entry;
 pub mod gguf;
 mod mapped;
 mod repair;
@@ -12,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
-use tunebox_compute::weight::{Packed, Weight};
+use tunebox_compute::precision::{Base, Precision};
+use tunebox_compute::weight::{Format, Packed, Weight, WeightRef};
 use tunebox_compute::{DType, Device, Tensor};
 
 pub use digest::digest;
@@ -20,6 +22,7 @@ pub use digest::digest;
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
 use crate::families::{aliases, expected, gguf_name, stored_form};
+use entry::{Entry, Stored, same_shape};
 use repair::Repair;
 
 /// The weights of a model. On the CPU a matrix stays where it lies, in the mapped file and in the file's format
@@ -30,27 +33,11 @@ pub struct Weights {
     files: mapped::Files,
     device: Device,
     place: PathBuf,
+    precision: Precision,
 }
 
-#[derive(Debug)]
-struct Entry {
-    shape: Vec<usize>,
-    stored: Stored,
-    loaded: OnceLock<Weight>,
-}
-
-#[derive(Debug)]
-enum Stored {
-    Safetensors(safetensors::Location),
-    Gguf {
-        name: String,
-        location: gguf::Location,
-        length: u64,
-        repair: Repair,
-    },
-    /// Already in memory.
-    Given,
-}
+/// How a matrix lies in its file: format, first byte, bytes.
+type Place = (Format, u64, usize);
 
 impl Weights {
     /// The weights in some safetensors files of a folder, checked against the configuration. Reads no tensor yet.
@@ -74,7 +61,13 @@ impl Weights {
             entries.insert(name, Entry::new(wanted, Stored::Safetensors(location)));
         }
         let files = mapped::Files::map(files.iter().map(PathBuf::as_path))?;
-        Ok(Self { entries, files, device: device.clone(), place: folder.to_path_buf() })
+        Ok(Self {
+            entries,
+            files,
+            device: device.clone(),
+            place: folder.to_path_buf(),
+            precision: Precision::default(),
+        })
     }
 
     /// The weights in a GGUF file, checked against the configuration. Reads no tensor yet.
@@ -106,7 +99,7 @@ impl Weights {
             return Err(Error::broken(&place, what));
         }
         let files = mapped::Files::map([place.as_path()])?;
-        Ok(Self { entries, files, device: device.clone(), place })
+        Ok(Self { entries, files, device: device.clone(), place, precision: Precision::default() })
     }
 
     /// Weights that are in memory already, checked against the configuration.
@@ -114,22 +107,57 @@ impl Weights {
     /// # Errors
     /// When a weight is missing or of another shape.
     pub fn from_tensors(
-        mut tensors: BTreeMap<String, Tensor>,
+        tensors: BTreeMap<String, Tensor>,
+        configuration: &Configuration,
+        device: &Device,
+    ) -> Result<Self> {
+        let moved = tensors.into_iter().map(|(name, tensor)| Ok((name, Weight::from(tensor.to_device(device)?))));
+        Self::from_weights(moved.collect::<Result<_>>()?, configuration, device)
+    }
+
+    /// The same in whatever format; tensors are on the device already.
+    ///
+    /// # Errors
+    /// Those of [`Weights::from_tensors`].
+    pub fn from_weights(
+        mut weights: BTreeMap<String, Weight>,
         configuration: &Configuration,
         device: &Device,
     ) -> Result<Self> {
         let place = PathBuf::from("memory");
         let mut entries = BTreeMap::new();
         for (name, wanted) in expected(configuration) {
-            let Some(tensor) = tensors.remove(&name) else {
+            let Some(weight) = weights.remove(&name) else {
                 return Err(Error::TensorMissing { name, place: place.display().to_string() });
             };
-            same_shape(&name, &wanted, tensor.dims(), &place)?;
+            same_shape(&name, &wanted, &WeightRef::from(&weight).sides(), &place)?;
             let entry = Entry::new(wanted, Stored::Given);
-            let tensor = tensor.to_device(device)?;
-            entries.insert(name, Entry { loaded: OnceLock::from(Weight::from(tensor)), ..entry });
+            entries.insert(name, Entry { loaded: OnceLock::from(weight), ..entry });
         }
-        Ok(Self { entries, files: mapped::Files::default(), device: device.clone(), place })
+        let files = mapped::Files::default();
+        Ok(Self { entries, files, device: device.clone(), place, precision: Precision::default() })
+    }
+
+    /// The same weights with the matrices of the blocks kept in another way. Those that are not read yet are quantised one
+    /// by one when they are.
+    ///
+    /// # Errors
+    /// When the device does not compute with such weights, or a matrix is quantized in its file already.
+    pub fn kept_in(mut self, base: Base) -> Result<Self> {
+        self.precision = Precision::new(base, &self.device)?;
+        for (name, entry) in &mut self.entries {
+            if let Some(weight) = entry.loaded.take() {
+                let weight = self.precision.keep(weight, entry.role(name))?;
+                entry.loaded = OnceLock::from(weight);
+            }
+        }
+        Ok(self)
+    }
+
+    /// What the numbers of this model are kept in.
+    #[must_use]
+    pub fn precision(&self) -> Precision {
+        self.precision
     }
 
     /// A weight by its Hugging Face name, as it is kept. Every call gives the same storage.
@@ -146,6 +174,7 @@ impl Weights {
             Some(packed) => Weight::Packed(Arc::new(packed)),
             None => self.read(name, entry)?.into(),
         };
+        let weight = self.quantised(name, entry, weight)?;
         Ok(entry.loaded.get_or_init(|| weight).clone())
     }
 
@@ -197,20 +226,31 @@ impl Weights {
         self.entries.values().map(Entry::bytes).sum()
     }
 
+    /// A weight as the precision wants it; what was read of its file for that is not kept.
+    fn quantised(&self, name: &str, entry: &Entry, weight: Weight) -> Result<Weight> {
+        if self.precision.base() == Base::Stored {
+            return Ok(weight);
+        }
+        let kept = self.precision.keep(weight, entry.role(name)).map_err(|error| match error {
+            tunebox_compute::Error::Argument(why) => {
+                Error::Argument(format!("tensor `{name}` of `{}`: {why}", self.place.display()))
+            }
+            other => other.into(),
+        })?;
+        let is_copy = matches!(&kept, Weight::Packed(packed) if packed.format() == Format::NF4);
+        if let (true, Some((path, (_, offset, length), _))) = (is_copy, self.located(entry)?) {
+            self.files.release(path, offset, length);
+        }
+        Ok(kept)
+    }
+
     /// A matrix where it lies in its file; none where it has to be read.
     fn mapped(&self, name: &str, entry: &Entry) -> Result<Option<Packed>> {
         let &[rows, columns] = entry.shape.as_slice() else { return Ok(None) };
         if !self.device.is_cpu() {
             return Ok(None);
         }
-        let (path, place, repair) = match &entry.stored {
-            Stored::Safetensors(location) => (location.path.as_path(), safetensors::place(location), Repair::Nothing),
-            Stored::Gguf { name, location, length, repair } => {
-                (self.place.as_path(), gguf::place(&self.place, name, location, *length)?, *repair)
-            }
-            Stored::Given => return Ok(None),
-        };
-        let Some((format, offset, length)) = place else { return Ok(None) };
+        let Some((path, (format, offset, length), repair)) = self.located(entry)? else { return Ok(None) };
         let bytes = self.files.bytes(path, offset, length);
         // Numbers that lie askew, or a file that became shorter: reading copes with the one and names the other.
         let packed = bytes.and_then(|bytes| Packed::new(bytes, format, rows, columns).ok());
@@ -220,6 +260,18 @@ impl Weights {
             None if repair == Repair::Nothing => Ok(Some(packed)),
             _ => Err(Error::broken(path, format!("tensor `{name}` cannot be mended where it lies"))),
         }
+    }
+
+    /// The file of a matrix, its place there, and what has to be undone; none where it cannot stay there.
+    fn located<'a>(&'a self, entry: &'a Entry) -> Result<Option<(&'a Path, Place, Repair)>> {
+        let (path, place, repair) = match &entry.stored {
+            Stored::Safetensors(location) => (location.path.as_path(), safetensors::place(location), Repair::Nothing),
+            Stored::Gguf { name, location, length, repair } => {
+                (self.place.as_path(), gguf::place(&self.place, name, location, *length)?, *repair)
+            }
+            Stored::Given => return Ok(None),
+        };
+        Ok(place.map(|place| (path, place, repair)))
     }
 
     fn read(&self, name: &str, entry: &Entry) -> Result<Tensor> {
@@ -232,41 +284,4 @@ impl Weights {
             Stored::Given => Err(Error::TensorMissing { name: name.into(), place: self.place.display().to_string() }),
         }
     }
-}
-
-impl Entry {
-    fn new(shape: Vec<usize>, stored: Stored) -> Self {
-        Self { shape, stored, loaded: OnceLock::new() }
-    }
-
-    fn bytes(&self) -> u64 {
-        match (self.loaded.get(), &self.stored) {
-            (Some(weight), _) => weight.bytes() as u64,
-            (None, Stored::Safetensors(location)) => location.bytes,
-            (None, Stored::Gguf { location, .. }) => gguf::bytes(location),
-            (None, Stored::Given) => 0,
-        }
-    }
-
-    /// What holds its numbers exactly.
-    fn dtype(&self) -> DType {
-        match (&self.stored, self.loaded.get()) {
-            (Stored::Safetensors(location), _) => safetensors::kept_as(location),
-            (Stored::Gguf { location, .. }, _) => gguf::kept_as(location),
-            (Stored::Given, Some(Weight::Tensor(tensor))) => tensor.dtype(),
-            (Stored::Given, _) => DType::F32,
-        }
-    }
-}
-
-fn same_shape(name: &str, wanted: &[usize], found: &[usize], place: &Path) -> Result<()> {
-    if wanted == found {
-        return Ok(());
-    }
-    Err(Error::TensorShape {
-        name: name.into(),
-        wanted: wanted.to_vec(),
-        found: found.to_vec(),
-        place: place.display().to_string(),
-    })
 }

@@ -15,7 +15,8 @@ pub(crate) struct Bench {
     /// A model: folder, `.gguf` file, or hub name; without one, the tiny model that comes with tunebox
     #[arg(long)]
     model: Option<String>,
-    /// Store the base's weights in this precision first; as in the model's files without it
+    /// Store the base's weights in this precision first, or for `nf4` quantise them while they are read; as in the model's
+    /// files without it
     #[arg(long, value_enum)]
     precision: Option<Stored>,
     /// Measure only this part; may be given several times
@@ -95,6 +96,7 @@ enum Stored {
     F32,
     Bf16,
     F16,
+    Nf4,
 }
 
 impl From<Stored> for Precision {
@@ -103,6 +105,7 @@ impl From<Stored> for Precision {
             Stored::F32 => Self::F32,
             Stored::Bf16 => Self::Bf16,
             Stored::F16 => Self::F16,
+            Stored::Nf4 => Self::Nf4,
         }
     }
 }

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use tunebox_compute::device;
+use tunebox_compute::precision::Base;
 use tunebox_model::{Model, Policy, PolicySettings, Source};
 
 use crate::arguments::Global;
@@ -23,12 +24,21 @@ pub(crate) struct Subject {
     /// The base model of an adapter, where its own record of it does not lead there
     #[arg(long = "base-model", value_name = "MODEL")]
     base_model: Option<String>,
+    /// Quantise the base model while it is read, as in the run that trained its adapter; as in its files without it
+    #[arg(long = "base-precision", value_enum)]
+    base_precision: Option<BasePrecision>,
     /// Leave the adapter off
     #[arg(long)]
     base: bool,
     /// `cpu`, `cuda[:n]` or `metal`
     #[arg(long, default_value = "cpu")]
     device: String,
+}
+
+/// What the matrices of a base are kept in, other than in its files.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum BasePrecision {
+    Nf4,
 }
 
 /// A model that is loaded, with its adapter if it has one.
@@ -69,7 +79,11 @@ impl Subject {
         let (base, adapter) = self.resolve()?;
         let device = device::parse(&self.device)?;
         let source = Source::open(&base, global.offline)?;
-        let model = Arc::new(Model::open(&source, &device)?);
+        let kept = match self.base_precision {
+            None => Base::Stored,
+            Some(BasePrecision::Nf4) => Base::Nf4,
+        };
+        let model = Arc::new(Model::open_in(&source, &device, kept)?);
         terminal.detail(format!("model {base}, {} weights", model.configuration.family));
         let adapted = adapter.is_some() && !self.base;
         let policy =

@@ -33,6 +33,9 @@ pub(crate) struct Train {
     /// A model: folder, `.gguf` file, or hub name
     #[arg(long)]
     model: Option<String>,
+    /// What the frozen base is kept in: `nf4`, 4 bits; as in the model's files without it
+    #[arg(long)]
+    precision: Option<String>,
     /// A JSONL file
     #[arg(long)]
     data: Option<String>,
@@ -98,6 +101,7 @@ impl Train {
         let default_method = (self.run.is_none() && !self.sample && self.method.is_none()).then(|| "lora".to_owned());
         let flags = [
             ("model.path", self.model.clone()),
+            ("model.precision", self.precision.clone()),
             ("data.path", self.data.clone()),
             ("method.use", self.method.clone().or(default_method)),
             ("run.name", self.name.clone()),

@@ -13,9 +13,9 @@ use rayon::prelude::*;
 use super::lanes::wide;
 use super::product::{Matrix, steps};
 use super::scratch;
-use super::unpack::unpack;
+use super::unpack::{unpack, unpack_nested};
 use crate::error::{Error, Result};
-use crate::weight::{Format, Packed, WeightRef};
+use crate::weight::{Format, Packed, Scales, WeightRef};
 
 /// Rows or columns of a weight that are widened at once, and the depth of such a block.
 const BLOCK_DEPTH: usize = 512;
@@ -131,6 +131,8 @@ enum Numbers<'a> {
     Half(&'a [f16]),
     /// Blocks of a quantized format.
     Blocks(&'a [u8], Format),
+    /// Blocks whose scales are quantized themselves.
+    Nested(&'a [u8], Format, &'a Scales),
 }
 
 impl<'a> Numbers<'a> {
@@ -140,7 +142,10 @@ impl<'a> Numbers<'a> {
             Format::F32 => Self::Single(packed.plain().unwrap_or(&[])),
             Format::BF16 => Self::Brain(packed.plain().unwrap_or(&[])),
             Format::F16 => Self::Half(packed.plain().unwrap_or(&[])),
-            format => Self::Blocks(packed.raw(), format),
+            format => match packed.scales() {
+                Some(scales) => Self::Nested(packed.raw(), format, scales),
+                None => Self::Blocks(packed.raw(), format),
+            },
         }
     }
 
@@ -157,12 +162,19 @@ impl<'a> Numbers<'a> {
                 );
             }
             Self::Half(numbers) => numbers[range].convert_to_f32_slice(into),
-            Self::Blocks(bytes, format) => {
-                let place = |number: usize| number / format.block() * format.block_bytes();
-                unpack(format, &bytes[place(range.start)..place(range.end)], into);
+            Self::Blocks(bytes, format) => unpack(format, part(bytes, format, range), into),
+            Self::Nested(bytes, format, scales) => {
+                let first = range.start / format.block();
+                unpack_nested(scales, first, part(bytes, format, range), into);
             }
         }
     }
+}
+
+/// The blocks of some numbers, which begin and end with a block.
+fn part(bytes: &[u8], format: Format, numbers: Range<usize>) -> &[u8] {
+    let place = |number: usize| number / format.block() * format.block_bytes();
+    &bytes[place(numbers.start)..place(numbers.end)]
 }
 
 /// A bf16 number is the upper half of the f32 of the same value.
@@ -243,8 +255,7 @@ impl View<'_> {
         let (start, count) = (rows.start * self.columns, rows.len() * self.columns);
         match self.numbers {
             Numbers::Blocks(bytes, format) if self.columns > 0 => {
-                let place = |number: usize| number / format.block() * format.block_bytes();
-                Some((format, &bytes[place(start)..place(start + count)]))
+                Some((format, part(bytes, format, start..start + count)))
             }
             Numbers::Brain(numbers)
                 if self.columns > 0 && self.columns.is_multiple_of(32) && cfg!(target_endian = "little") =>
@@ -295,6 +306,16 @@ pub(super) fn expect_sides(sides: &[usize], name: &str, shape: &[usize]) -> Resu
 /// A tensor of the CPU that takes over `numbers`.
 pub(super) fn tensor(numbers: Vec<f32>, shape: &[usize]) -> Result<Tensor> {
     Ok(Tensor::from_vec(numbers, shape, &Device::Cpu)?)
+}
+
+impl WeightRef<'_> {
+    /// Hands some rows to `work` as f32, one number after another.
+    ///
+    /// # Errors
+    /// When the weight is no matrix of the CPU.
+    pub(crate) fn with_rows<R>(self, rows: Range<usize>, work: impl FnOnce(&[f32]) -> R) -> Result<R> {
+        Ok(Stored::of(self, "weight")?.view().with_numbers(rows, work))
+    }
 }
 
 /// Some rows of a matrix, as f32.

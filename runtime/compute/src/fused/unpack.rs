@@ -9,10 +9,10 @@ use std::marker::PhantomData;
 use pulp::{Simd, WithSimd};
 
 use super::lanes::{wide, widest};
-use crate::weight::Format;
+use crate::weight::{Format, Scales, unpack_nf4};
 
-/// Writes whole blocks as f32. Plain formats and lengths that do not meet are nobody's business here: they give
-/// nothing.
+/// Writes whole blocks as f32. Plain formats, those of [`unpack_nested`] and lengths that do not meet are nobody's
+/// business here: they give nothing.
 pub(super) fn unpack(format: Format, blocks: &[u8], into: &mut [f32]) {
     // A trait with a method for each format, not a function that is handed over: the shim of that stays scalar.
     match format {
@@ -24,8 +24,16 @@ pub(super) fn unpack(format: Format, blocks: &[u8], into: &mut [f32]) {
         Format::Q4_K => each::<Q4K, 144, 256>(blocks, into),
         Format::Q5_K => each::<Q5K, 176, 256>(blocks, into),
         Format::Q6_K => each::<Q6K, 210, 256>(blocks, into),
-        Format::F32 | Format::F16 | Format::BF16 => {}
+        Format::F32 | Format::F16 | Format::BF16 | Format::NF4 => {}
     }
+}
+
+/// The same for NF4, whose blocks share scales; `first` is the first block's place in its matrix.
+pub(super) fn unpack_nested(scales: &Scales, first: usize, blocks: &[u8], into: &mut [f32]) {
+    wide(
+        #[inline(always)]
+        || unpack_nf4(scales, first, blocks, into),
+    );
 }
 
 /// A format of blocks of `SIZE` bytes that hold `COUNT` numbers.
@@ -68,7 +76,7 @@ pub(super) fn dot_blocks(format: Format, rows: &[u8], x: &[f32], into: &mut [f32
         Format::Q4_K => dots::<Q4K, 144, 256>(rows, x, into),
         Format::Q5_K => dots::<Q5K, 176, 256>(rows, x, into),
         Format::Q6_K => dots::<Q6K, 210, 256>(rows, x, into),
-        Format::F32 | Format::F16 => {}
+        Format::F32 | Format::F16 | Format::NF4 => {}
     }
 }
 
@@ -296,4 +304,4 @@ impl Block<210, 256> for Q6K {
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::fused) mod tests;

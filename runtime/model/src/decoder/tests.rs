@@ -6,6 +6,7 @@ mod golden;
 mod gradients;
 mod passes;
 mod patches;
+mod quantised;
 mod sharing;
 mod slices;
 mod twin;

@@ -56,6 +56,14 @@ impl Files {
         let start = usize::try_from(offset).ok()?;
         Bytes::new(mapping.clone(), start..start.checked_add(length)?).ok()
     }
+
+    /// Lets the system take the pages of a part of a file back, which nobody will read soon.
+    pub(super) fn release(&self, path: &Path, offset: u64, length: usize) {
+        if let (Some(mapping), Ok(start)) = (self.mappings.get(path), usize::try_from(offset)) {
+            // Only a hint as well.
+            drop(forget(mapping, start, length));
+        }
+    }
 }
 
 #[cfg(unix)]
@@ -65,6 +73,21 @@ fn advise(mapping: &Mmap) -> std::io::Result<()> {
 
 #[cfg(not(unix))]
 fn advise(_: &Mmap) -> std::io::Result<()> {
+    Ok(())
+}
+
+#[cfg(unix)]
+fn forget(mapping: &Mapping, start: usize, length: usize) -> std::io::Result<()> {
+    if start.checked_add(length).is_none_or(|end| end > mapping.0.len()) {
+        return Ok(());
+    }
+    // SAFETY: the pages are those of a file that is mapped to be read, and nobody writes it while it is mapped (see
+    // above): whoever reads one again gets the same bytes from the file.
+    unsafe { mapping.0.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, length) }
+}
+
+#[cfg(not(unix))]
+fn forget(_: &Mapping, _: usize, _: usize) -> std::io::Result<()> {
     Ok(())
 }
 

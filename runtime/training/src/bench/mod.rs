@@ -94,7 +94,7 @@ pub struct Measured {
     pub model: String,
     /// The method and its version.
     pub method: String,
-    /// How the base's weights are stored: `f32`, `bf16`, `f16`, or `gguf` for the formats that such a file mixes.
+    /// How the base's weights are stored: `f32`, `bf16`, `f16`, `nf4`, or `gguf` for the formats that such a file mixes.
     pub precision: String,
     /// Records of a step.
     pub batch: u32,
@@ -200,7 +200,9 @@ fn prepared(settings: &BenchSettings, place: &Path, tell: &mut dyn FnMut(&str)) 
     if !settings.in_process && !given.is_all_built_in() {
         return Err(not_built_in(&given));
     }
-    let Some(precision) = settings.precision else { return Ok(given) };
+    let Some(precision) = settings.precision.filter(|precision| precision.setting().is_none()) else {
+        return Ok(given);
+    };
     tell("storing the model's weights anew");
     let folder = place.join("stored");
     if !precision::store(&given, precision, &folder)? {
@@ -233,6 +235,7 @@ fn run_settings(settings: &BenchSettings, model: &str, place: &Path) -> Result<R
         "run.name=bench".into(),
         "train.rate=1e-4".into(),
     ];
+    overrides.extend(settings.precision.and_then(Precision::setting).map(str::to_owned));
     overrides.extend(settings.set.iter().cloned());
     let mut run_settings = RunSettings::from_overrides(&overrides)?;
     run_settings.offline = settings.offline;
@@ -285,8 +288,8 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_stored_anew_in_the_precision_asked_for() {
-        for (precision, name) in [(Precision::Bf16, "bf16"), (Precision::F32, "f32")] {
+    fn weights_are_kept_in_the_precision_asked_for() {
+        for (precision, name) in [(Precision::Bf16, "bf16"), (Precision::F32, "f32"), (Precision::Nf4, "nf4")] {
             let settings = BenchSettings { precision: Some(precision), ..settings(&[Phase::Scoring]) };
             let measured = bench(&settings, &mut |_| {}).unwrap();
             assert_eq!(measured.precision, name);

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use tunebox_compute::DType;
+use tunebox_compute::precision::Base;
 use tunebox_model::merge::merge;
 use tunebox_model::source::Form;
 use tunebox_model::{Model, Policy, PolicySettings, Source};
@@ -20,30 +21,43 @@ pub enum Precision {
     Bf16,
     /// 16 bits, 5 of them exponent.
     F16,
+    /// The matrices of the blocks in 4 bits, quantised while they are read; nothing is stored anew.
+    Nf4,
 }
 
 impl Precision {
-    fn dtype(self) -> DType {
+    /// The type to store weights in; none for what is made when they are read.
+    fn dtype(self) -> Option<DType> {
         match self {
-            Self::F32 => DType::F32,
-            Self::Bf16 => DType::BF16,
-            Self::F16 => DType::F16,
+            Self::F32 => Some(DType::F32),
+            Self::Bf16 => Some(DType::BF16),
+            Self::F16 => Some(DType::F16),
+            Self::Nf4 => None,
         }
+    }
+
+    /// The setting that makes a run keep its base so.
+    pub(super) fn setting(self) -> Option<&'static str> {
+        (self == Self::Nf4).then_some("model.precision=nf4")
     }
 }
 
 /// How most of a model's weights are stored: `gguf` stands for the formats that such a file mixes.
 pub(super) fn name(model: &Model) -> &'static str {
+    if model.weights.precision().base() == Base::Nf4 {
+        return "nf4";
+    }
     if is_gguf(model) { "gguf" } else { model.weights.dtype().as_str() }
 }
 
 /// Writes the run's model into a folder in another precision; false where its files have it already.
 pub(super) fn store(settings: &RunSettings, precision: Precision, folder: &Path) -> Result<bool, Error> {
+    let Some(dtype) = precision.dtype() else { return Ok(false) };
     let model = open_model(settings)?;
-    if !is_gguf(&model) && model.weights.dtype() == precision.dtype() {
+    if !is_gguf(&model) && model.weights.dtype() == dtype {
         return Ok(false);
     }
-    merge(&Policy::open(model, None, PolicySettings::default())?, folder, precision.dtype())?;
+    merge(&Policy::open(model, None, PolicySettings::default())?, folder, dtype)?;
     Ok(true)
 }
 

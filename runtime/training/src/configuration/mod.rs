@@ -21,7 +21,7 @@ pub use document::{Document, Half};
 pub use fault::{ConfigurationError, Problem, Spot};
 pub use limits::LimitsTable;
 pub use tables::{
-    AdapterTable, AllLinear, AnswersChoice, DataTable, Grant, Initialise, KindChoice, MethodTable, ModelTable, RunFile,
+    AdapterTable, AllLinear, AnswersChoice, BasePrecision, DataTable, Grant, Initialise, KindChoice, MethodTable, ModelTable, RunFile,
     RunTable, Targets, TrainTable, VerifierTable,
 };
 

@@ -46,6 +46,9 @@ pub struct ModelTable {
     /// Where the weights come from, if not from the model's files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initialise: Option<Initialise>,
+    /// What the frozen matrices of the model's blocks are kept in; as in its files unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub precision: Option<BasePrecision>,
     /// The revision of a hub name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
@@ -57,6 +60,14 @@ pub struct ModelTable {
 pub enum Initialise {
     /// Drawn from the seed; the folder holds a configuration and a tokenizer.
     Random,
+}
+
+/// What the matrices of a frozen base are kept in, other than in its files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum BasePrecision {
+    /// 4 bits with double quantisation, made while the model is read, for adapters on a base of unquantised weights.
+    Nf4,
 }
 
 /// `[data]`: what it learns from.

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use tunebox_compute::explain::Explain;
+use tunebox_compute::precision::Base;
 use tunebox_compute::schedule::Schedule;
 use tunebox_compute::{Device, device};
 use tunebox_model::adapter::{AdapterKind, AdapterSettings, Targets as Places};
@@ -30,7 +31,7 @@ pub use verifiers::PlannedVerifier;
 
 use crate::checkpoint::{Identity, State, settings_that_matter};
 use crate::configuration::{
-    AdapterTable, AnswersChoice, Half, Initialise, KindChoice, Problem, RunSettings, Targets, TrainTable,
+    AdapterTable, AnswersChoice, BasePrecision, Half, Initialise, KindChoice, Problem, RunSettings, Targets, TrainTable,
 };
 use crate::data::{Batching, Dataset, Encoder, Reading, Shape, Walk};
 use crate::digest::digest;
@@ -179,11 +180,12 @@ fn model(settings: &RunSettings, device: &Device, clock: i64) -> Result<(Arc<Mod
     let random = table.initialise == Some(Initialise::Random);
     let (mut model, digest) = if random {
         let folder = settings.path("model.path", &table.path);
-        let model = Model::random(&folder, settings.file.train.seed, device)?;
+        let mut model = Model::random(&folder, settings.file.train.seed, device)?;
+        model.weights = model.weights.kept_in(base(settings)?)?;
         (model, digest(&files::read(&folder.join("config.json"))?))
     } else {
         let source = source(settings)?;
-        (Model::open(&source, device)?, source.digest()?)
+        (Model::open_in(&source, device, base(settings)?)?, source.digest()?)
     };
     if let Some(again) = &settings.again {
         model.name.clone_from(&again.model);
@@ -194,7 +196,23 @@ fn model(settings: &RunSettings, device: &Device, clock: i64) -> Result<(Arc<Mod
 
 /// The model of a run, without its digest.
 pub(crate) fn open_model(settings: &RunSettings) -> Result<Arc<Model>, Error> {
-    Ok(Arc::new(Model::open(&source(settings)?, &compute_device(settings)?)?))
+    Ok(Arc::new(Model::open_in(&source(settings)?, &compute_device(settings)?, base(settings)?)?))
+}
+
+/// How the base is to be kept.
+fn base(settings: &RunSettings) -> Result<Base, Error> {
+    match settings.file.model.precision {
+        None => Ok(Base::Stored),
+        Some(BasePrecision::Nf4) if settings.file.train.adapter.kind == KindChoice::Full => {
+            let problem = Problem::Conflict {
+                what: "`model.precision` is for a frozen base, and `train.adapter.kind = \"full\"` trains all of it"
+                    .into(),
+                hint: "leave one of them out".into(),
+            };
+            Err(settings.wrong("model.precision", Half::Key, problem))
+        }
+        Some(BasePrecision::Nf4) => Ok(Base::Nf4),
+    }
 }
 
 fn source(settings: &RunSettings) -> Result<Source, Error> {

@@ -1,0 +1,73 @@
+//! The formats that products read: how many numbers lie in how many bytes.
+
+use candle_core::DType;
+
+use super::nf4;
+
+/// How numbers lie in bytes. The quantized ones but the last are those of GGML: blocks of 32 or 256 numbers of one row
+/// that share a scale. `NF4` is made here, when a model is read: see [`Weight::to_nf4`](super::Weight::to_nf4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(non_camel_case_types, reason = "the names that the field gives the formats")]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Format {
+    F32,
+    F16,
+    BF16,
+    Q4_0,
+    Q4_1,
+    Q5_0,
+    Q5_1,
+    Q8_0,
+    Q4_K,
+    Q5_K,
+    Q6_K,
+    NF4,
+}
+
+impl Format {
+    /// Numbers of a block, which is the least that can be read.
+    #[must_use]
+    pub fn block(self) -> usize {
+        match self {
+            Self::F32 | Self::F16 | Self::BF16 => 1,
+            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 => 32,
+            Self::NF4 => nf4::BLOCK,
+            Self::Q4_K | Self::Q5_K | Self::Q6_K => 256,
+        }
+    }
+
+    /// Bytes of a block; what blocks of `NF4` share beside them is not counted.
+    #[must_use]
+    pub fn block_bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::BF16 => 2,
+            Self::Q4_0 => 18,
+            Self::Q4_1 => 20,
+            Self::Q5_0 => 22,
+            Self::Q5_1 => 24,
+            Self::Q8_0 => 34,
+            Self::Q4_K => 144,
+            Self::Q5_K => 176,
+            Self::Q6_K => 210,
+            Self::NF4 => nf4::BLOCK_BYTES,
+        }
+    }
+
+    /// The tensor type that holds its numbers exactly.
+    #[must_use]
+    pub fn dtype(self) -> DType {
+        match self {
+            Self::F16 => DType::F16,
+            Self::BF16 => DType::BF16,
+            _ => DType::F32,
+        }
+    }
+
+    /// Bytes of some rows, if they are whole blocks and can be counted.
+    #[must_use]
+    pub fn bytes(self, rows: usize, columns: usize) -> Option<usize> {
+        let blocks = columns.is_multiple_of(self.block()).then_some(columns / self.block())?;
+        rows.checked_mul(blocks)?.checked_mul(self.block_bytes())
+    }
+}

@@ -1,0 +1,186 @@
+//! NF4 with double quantisation, as QLoRA defines it (arXiv:2305.14314) and bitsandbytes computes it.
+//!
+//! 64 numbers of a row share their largest magnitude; each is the nearest of sixteen levels times that. The magnitudes,
+//! less the mean of all in the matrix, are kept in 8 bits: 256 of them, in the order of the matrix, share their own
+//! largest magnitude in f32. A block is the byte of its magnitude and 32 bytes of levels: the first half of its
+//! numbers in the lower four bits, the second half in the upper ones.
+
+use rayon::prelude::*;
+
+use super::WeightRef;
+use crate::error::{Error, Result};
+
+/// Numbers of a block.
+pub(super) const BLOCK: usize = 64;
+/// Bytes of a block.
+pub(super) const BLOCK_BYTES: usize = 1 + BLOCK / 2;
+/// Blocks whose magnitudes share a scale.
+const GROUP: usize = 256;
+/// Numbers that one task quantises.
+const TASK: usize = 1 << 16;
+
+/// The levels of NF4: quantiles of a normal distribution, 0 and both ends among them.
+pub(crate) const LEVELS: [f32; 16] = [
+    -1.0,
+    -0.696_192_8,
+    -0.525_073_05,
+    -0.394_917_5,
+    -0.284_441_38,
+    -0.184_773_43,
+    -0.091_050_036,
+    0.0,
+    0.079_580_3,
+    0.160_930_2,
+    0.246_112_3,
+    0.337_915_24,
+    0.440_709_83,
+    0.562_617,
+    0.722_956_84,
+    1.0,
+];
+
+/// Between which level and the next a number becomes the next: half-way.
+const BETWEEN: [f32; 15] = {
+    let mut between = [0.0; 15];
+    let mut at = 0;
+    while at < 15 {
+        between[at] = ((LEVELS[at] as f64 + LEVELS[at + 1] as f64) / 2.0) as f32;
+        at += 1;
+    }
+    between
+};
+
+/// The 256 values of a magnitude in 8 bits: a decade of ever finer steps for each exponent from 10⁻⁶ to 1, with both
+/// signs, then 0 and 1 (the signed dynamic data type of arXiv:1511.04561).
+const DYNAMIC: [f32; 256] = {
+    let powers = [1e-6_f32, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0];
+    let mut values = [0.0; 256];
+    let (mut exponent, mut place) = (0, 128);
+    while exponent < powers.len() {
+        let count = 1 << exponent;
+        let mut at = 0;
+        while at < count {
+            let value = powers[exponent] * ((boundary(at, count) + boundary(at + 1, count)) / 2.0);
+            values[place] = value;
+            values[254 - place] = -value;
+            place += 1;
+            at += 1;
+        }
+        exponent += 1;
+    }
+    values[255] = 1.0;
+    values
+};
+
+/// One of `count + 1` boundaries that lie evenly between 0.1 and 1, counted from the nearer end.
+const fn boundary(at: usize, count: usize) -> f32 {
+    let step = (1.0 - 0.1_f32) / count as f32;
+    if at < count.div_ceil(2) { 0.1 + step * at as f32 } else { 1.0 - step * (count - at) as f32 }
+}
+
+/// What the blocks of a matrix share.
+#[derive(Debug)]
+pub(crate) struct Scales {
+    /// The largest magnitude of each group, the mean taken off.
+    groups: Vec<f32>,
+    /// The mean of all magnitudes.
+    mean: f32,
+}
+
+impl Scales {
+    /// The magnitude of a block of the matrix from its byte.
+    #[inline(always)]
+    fn magnitude(&self, block: usize, byte: u8) -> f32 {
+        DYNAMIC[usize::from(byte)] * self.groups[block / GROUP] + self.mean
+    }
+
+    /// Bytes that they take.
+    pub(super) fn bytes(&self) -> usize {
+        4 * (self.groups.len() + 1)
+    }
+
+    /// Quantises the magnitudes of all blocks, and leaves the byte of each in its block.
+    fn of(magnitudes: &[f32], blocks: &mut [u8]) -> Self {
+        let sum: f64 = magnitudes.iter().map(|magnitude| f64::from(*magnitude)).sum();
+        let mean = (sum / magnitudes.len().max(1) as f64) as f32;
+        let groups = magnitudes.chunks(GROUP).map(|group| largest(group.iter().map(|magnitude| magnitude - mean)));
+        let scales = Self { groups: groups.collect(), mean };
+        for (at, (magnitude, block)) in magnitudes.iter().zip(blocks.as_chunks_mut::<BLOCK_BYTES>().0).enumerate() {
+            let scale = scales.groups[at / GROUP];
+            block[0] = if scale == 0.0 { 127 } else { nearest((magnitude - mean) / scale) };
+        }
+        scales
+    }
+}
+
+/// Numbers out of whole blocks, of which the first is number `first` of the matrix.
+#[inline(always)]
+pub(crate) fn unpack(scales: &Scales, first: usize, blocks: &[u8], into: &mut [f32]) {
+    let blocks = blocks.as_chunks::<BLOCK_BYTES>().0.iter().zip(into.as_chunks_mut::<BLOCK>().0);
+    for (at, (block, numbers)) in blocks.enumerate() {
+        let magnitude = scales.magnitude(first + at, block[0]);
+        let levels = LEVELS.map(|level| level * magnitude);
+        let (low, high) = numbers.split_at_mut(BLOCK / 2);
+        for (pair, (low, high)) in block[1..].iter().zip(low.iter_mut().zip(high)) {
+            *low = levels[usize::from(pair & 15)];
+            *high = levels[usize::from(pair >> 4)];
+        }
+    }
+}
+
+/// The blocks of a matrix in NF4, and what they share.
+pub(super) fn quantised(weight: WeightRef<'_>, rows: usize, columns: usize) -> Result<(Vec<u8>, Scales)> {
+    if !columns.is_multiple_of(BLOCK) || columns == 0 {
+        return Err(Error::shape(format!("rows of {columns} numbers are not whole blocks of {BLOCK}, as NF4 needs")));
+    }
+    let blocks = columns / BLOCK;
+    let some = (TASK / columns).max(1);
+    let mut bytes = vec![0; rows * blocks * BLOCK_BYTES];
+    let mut magnitudes = vec![0.0; rows * blocks];
+    let tasks = bytes.par_chunks_mut(some * blocks * BLOCK_BYTES).zip(magnitudes.par_chunks_mut(some * blocks));
+    tasks.enumerate().try_for_each(|(task, (bytes, magnitudes))| {
+        let first = task * some;
+        weight.with_rows(first..first + magnitudes.len() / blocks, |numbers| pack(numbers, bytes, magnitudes))?
+    })?;
+    let scales = Scales::of(&magnitudes, &mut bytes);
+    Ok((bytes, scales))
+}
+
+/// The levels of whole blocks and their magnitudes.
+fn pack(numbers: &[f32], blocks: &mut [u8], magnitudes: &mut [f32]) -> Result<()> {
+    let blocks = blocks.as_chunks_mut::<BLOCK_BYTES>().0.iter_mut().zip(magnitudes);
+    for (numbers, (block, magnitude)) in numbers.as_chunks::<BLOCK>().0.iter().zip(blocks) {
+        if !numbers.iter().all(|number| number.is_finite()) {
+            return Err(Error::argument("a weight that is not a finite number cannot be quantised to NF4".to_owned()));
+        }
+        *magnitude = largest(numbers.iter().copied());
+        // Zeros alone are nearest to the level of 0.
+        let scale = if *magnitude == 0.0 { 1.0 } else { *magnitude };
+        let (low, high) = numbers.split_at(BLOCK / 2);
+        for (pair, (low, high)) in block[1..].iter_mut().zip(low.iter().zip(high)) {
+            *pair = level(low / scale) | level(high / scale) << 4;
+        }
+    }
+    Ok(())
+}
+
+fn largest(numbers: impl Iterator<Item = f32>) -> f32 {
+    numbers.fold(0.0, |largest, number| largest.max(number.abs()))
+}
+
+/// The nearest level, the lower one of two.
+#[inline(always)]
+fn level(number: f32) -> u8 {
+    BETWEEN.iter().map(|between| u8::from(number > *between)).sum()
+}
+
+/// The nearest value of a magnitude, the lower one of two.
+fn nearest(number: f32) -> u8 {
+    let above = DYNAMIC.partition_point(|value| *value < number).clamp(1, 255);
+    let nearer = if number - DYNAMIC[above - 1] <= DYNAMIC[above] - number { above - 1 } else { above };
+    // There are 256 values.
+    nearer as u8
+}
+
+#[cfg(test)]
+mod tests;

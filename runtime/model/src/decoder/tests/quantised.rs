@@ -1,0 +1,121 @@
+//! Adapters on a quantised base: gradients, and merged weights, are those of the same numbers in f32.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use candle_core::quantized::{GgmlDType, QTensor};
+use tunebox_compute::fused::TapSet;
+use tunebox_compute::precision::Base;
+use tunebox_compute::weight::{Format, Packed, Weight};
+use tunebox_compute::{Device, Tensor};
+
+use super::gradients::{seeds, stir};
+use crate::adapter::{AdapterKind, AdapterSettings};
+use crate::configuration::Configuration;
+use crate::families::expected;
+use crate::merge;
+use crate::policy::{Policy, PolicySettings, View};
+use crate::{Model, Weights, tiny};
+
+/// Sides that are whole blocks of every format.
+fn wide() -> Configuration {
+    Configuration { hidden: 256, intermediate: 512, heads: 4, kv_heads: 2, head_dim: 64, ..tiny::llama() }
+}
+
+/// A model whose matrices, the vocabulary's included, are in one of GGUF's formats.
+fn quantised(format: Format, theirs: GgmlDType) -> Arc<Model> {
+    let plain = tiny::model(wide(), 1);
+    let weights = expected(&wide()).into_iter().map(|(name, shape)| {
+        let tensor = plain.weights.get(&name).unwrap();
+        let &[rows, columns] = shape.as_slice() else { return (name, Weight::from(tensor)) };
+        let bytes = QTensor::quantize(&tensor, theirs).unwrap().data().unwrap().into_owned();
+        (name, Weight::Packed(Packed::new(bytes.into(), format, rows, columns).unwrap().into()))
+    });
+    model(weights.collect())
+}
+
+fn model(weights: BTreeMap<String, Weight>) -> Arc<Model> {
+    let weights = Weights::from_weights(weights, &wide(), &Device::Cpu).unwrap();
+    Arc::new(Model::from_parts("quantised", wide(), weights))
+}
+
+/// The same numbers in f32.
+fn widened(model: &Model) -> Arc<Model> {
+    let tensors = model.weights.names().map(|name| (name.to_owned(), model.weights.get(name).unwrap()));
+    let weights = Weights::from_tensors(tensors.collect(), &wide(), &Device::Cpu).unwrap();
+    Arc::new(Model::from_parts("widened", wide(), weights))
+}
+
+fn stirred(model: &Arc<Model>, kind: AdapterKind) -> Policy {
+    let settings = AdapterSettings { kind, rank: 3, alpha: 5.0, ..AdapterSettings::default() };
+    let policy = Policy::new(model.clone(), &settings, PolicySettings::default()).unwrap();
+    stir(&policy);
+    policy
+}
+
+/// The flat gradient of some loss.
+fn gradient(model: &Arc<Model>, kind: AdapterKind) -> Vec<f32> {
+    let policy = stirred(model, kind);
+    let rows = tiny::rows();
+    let taps = TapSet { entropy: true, mean_logprob: true, ..TapSet::default() };
+    let mut scored = policy.score(&View::Policy, &rows, taps, 1.0, true).unwrap();
+    policy.backward(&mut scored, &seeds((rows.count(), rows.width()))).unwrap();
+    let parameters = policy.parameters();
+    let of = |slot| parameters.gradient(slot).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    (0..parameters.slots().len()).flat_map(of).collect()
+}
+
+/// How far two lists are apart, as a share of the second one's length.
+fn distance(found: &[f32], wanted: &[f32]) -> f64 {
+    let square = |numbers: &mut dyn Iterator<Item = f64>| numbers.map(|number| number * number).sum::<f64>().sqrt();
+    let mut apart = found.iter().zip(wanted).map(|(one, other)| f64::from(one - other));
+    let length = square(&mut wanted.iter().map(|number| f64::from(*number)));
+    assert!(length > 0.0);
+    square(&mut apart) / length
+}
+
+fn check(name: &str, model: &Arc<Model>) {
+    let plain = widened(model);
+    for kind in [AdapterKind::Lora, AdapterKind::Dora] {
+        let apart = distance(&gradient(model, kind), &gradient(&plain, kind));
+        assert!(apart < 1e-5, "{name}, {kind}: {apart:.1e}");
+    }
+    let (found, wanted) = (stirred(model, AdapterKind::Lora), stirred(&plain, AdapterKind::Lora));
+    for weight in ["model.layers.0.self_attn.q_proj.weight", "model.layers.1.mlp.down_proj.weight"] {
+        let merged = |policy: &Policy| {
+            let tensor = merge::merged(policy.model(), policy.adapter(), policy.edits(), weight).unwrap();
+            tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap()
+        };
+        assert_eq!(merged(&found), merged(&wanted), "{name}: `{weight}` merged");
+    }
+}
+
+#[test]
+fn an_adapter_on_a_gguf_base_has_the_gradients_of_the_dequantised_model() {
+    for (format, theirs) in [
+        (Format::Q4_0, GgmlDType::Q4_0),
+        (Format::Q4_1, GgmlDType::Q4_1),
+        (Format::Q5_0, GgmlDType::Q5_0),
+        (Format::Q5_1, GgmlDType::Q5_1),
+        (Format::Q8_0, GgmlDType::Q8_0),
+        (Format::Q4_K, GgmlDType::Q4K),
+        (Format::Q5_K, GgmlDType::Q5K),
+        (Format::Q6_K, GgmlDType::Q6K),
+    ] {
+        check(&format!("{format:?}"), &quantised(format, theirs));
+    }
+}
+
+#[test]
+fn an_adapter_on_an_nf4_base_has_the_gradients_of_the_dequantised_model() {
+    let plain = tiny::model(wide(), 1);
+    let tensors: BTreeMap<String, Tensor> =
+        plain.weights.names().map(|name| (name.to_owned(), plain.weights.get(name).unwrap())).collect();
+    let weights = Weights::from_tensors(tensors, &wide(), &Device::Cpu).unwrap().kept_in(Base::Nf4).unwrap();
+    for name in plain.weights.names() {
+        let of_block = name.starts_with("model.layers.") && plain.weights.shape(name).unwrap().len() == 2;
+        let packed = matches!(weights.weight(name).unwrap(), Weight::Packed(_));
+        assert_eq!(packed, of_block, "`{name}`");
+    }
+    check("NF4", &Arc::new(Model::from_parts("nf4", wide(), weights)));
+}
