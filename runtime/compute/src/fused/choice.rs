@@ -14,6 +14,8 @@ pub struct Likelihoods {
     pub best: u32,
     /// e^(logit − the largest logit) of every word, so that of the best one is 1.
     pub weights: Vec<f32>,
+    /// Their sum.
+    pub total: f64,
 }
 
 /// The likelihoods of one row of logits.
@@ -44,7 +46,25 @@ pub fn likelihoods(logits: &[f32]) -> Result<Likelihoods> {
         #[inline(always)]
         || exp_in_place(&mut weights, top),
     );
-    Ok(Likelihoods { best: best as u32, weights })
+    let total = wide(
+        #[inline(always)]
+        || sum(&weights),
+    );
+    Ok(Likelihoods { best: best as u32, weights, total })
+}
+
+/// Σ in double precision, lane by lane.
+#[inline(always)]
+fn sum(numbers: &[f32]) -> f64 {
+    const LANES: usize = 32;
+    let mut lanes = [0f64; LANES];
+    let (chunks, rest) = numbers.as_chunks::<LANES>();
+    for chunk in chunks {
+        for lane in 0..LANES {
+            lanes[lane] += f64::from(chunk[lane]);
+        }
+    }
+    lanes.iter().sum::<f64>() + rest.iter().copied().map(f64::from).sum::<f64>()
 }
 
 /// What `work` makes of each row of a matrix, with the row's number; rows are shared among threads.
@@ -72,6 +92,8 @@ mod tests {
         let found = likelihoods(&[0.5, 2.0, -1.0, 2.0]).unwrap();
         assert_eq!((found.best, found.weights[1], found.weights[3]), (1, 1.0, 1.0));
         assert!((f64::from(found.weights[0]) - (-1.5f64).exp()).abs() < 1e-7);
+        assert_eq!(found.total, found.weights.iter().copied().map(f64::from).sum::<f64>());
+        assert_eq!(sum(&[0.5; 75]), 37.5);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod attention;
 mod choice;
 mod embedding;
+mod fixed;
 mod gated;
 mod head;
 mod host;

@@ -10,6 +10,7 @@ use candle_core::Tensor;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
+use super::fixed::Fixed;
 use super::host::{self, Floats, Stored, View};
 use super::lanes::{wide, widest};
 use super::linear::{meet, plus, tasks};
@@ -66,8 +67,12 @@ pub(super) fn skinny(
     let mut result = vec![0.0; tokens * weight.rows];
     let features = if tokens * weight.rows * inputs < SMALL { weight.rows.max(1) } else { FEATURES };
     let whole = tasks(Tile::whole(&mut result, tokens, weight.rows), tokens.max(1), features);
+    let fixed = Fixed::of(&weight, x);
     let one = |x: &[f32], columns: Range<usize>, tile: &mut Tile<'_>| {
-        dots(weight, x, columns.start, tile, |to, dot| *to = dot);
+        match &fixed {
+            Some(fixed) => fixed.write(columns.clone(), tile),
+            None => dots(weight, x, columns.start, tile, |to, dot| *to = dot),
+        }
         if let (Some(adapter), Some(down)) = (&adapter, &down) {
             dots(adapter.up.view(), down.slice(), columns.start, tile, |to, dot| *to += adapter.scale * dot);
         }
@@ -258,8 +263,16 @@ mod tests {
             let whole = skinny_linear(&x, &weight, None).unwrap();
             let alone = skinny_linear(&x.narrow(0, 1, 1).unwrap(), &weight, None).unwrap();
             assert_eq!(bits(&alone), bits(&whole.narrow(0, 1, 1).unwrap()), "{format:?}");
-            let exact = skinny_linear(&x, &weight.to_tensor().unwrap(), None).unwrap();
-            assert_eq!(bits(&whole), bits(&exact), "{format:?}");
+            // The way of processors without whole-number products, too.
+            let (view, mut found) = (Stored::of(&weight, "weight").unwrap(), [vec![0.0; 3 * rows], vec![0.0; rows]]);
+            let numbers = x.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+            for (tokens, found) in [3, 1].into_iter().zip(&mut found) {
+                let mut tile = Tile::whole(found, tokens, rows);
+                dots(view.view(), &numbers[..tokens * columns], 0, &mut tile, |to, dot| *to = dot);
+            }
+            let exact = bits(&skinny_linear(&x, &weight.to_tensor().unwrap(), None).unwrap());
+            let [whole, alone] = found.map(|found| found.iter().map(|number| number.to_bits()).collect::<Vec<u32>>());
+            assert_eq!((&whole, &alone[..]), (&exact, &exact[..rows]), "{format:?}");
         }
     }
 

@@ -23,22 +23,22 @@ pub(super) fn choose(logits: &Tensor, sampling: &Sampling, active: &mut [&mut Wr
 
 /// One token from one row; `draw` is in [0, 1).
 pub(super) fn one(logits: &[f32], sampling: &Sampling, draw: f64) -> Result<Choice> {
-    let Likelihoods { best, weights } = fused::likelihoods(logits)?;
+    let Likelihoods { best, weights, total } = fused::likelihoods(logits)?;
     if sampling.temperature == 0.0 {
-        let total: f64 = weights.iter().copied().map(f64::from).sum();
         return Ok(Choice { id: best, logprob: -total.ln() as f32 });
     }
     let open = sampling.top_k == 0 && sampling.top_p >= 1.0 && sampling.min_p <= 0.0;
     if open {
-        return Ok(drawn((0..).zip(weights.iter().copied().map(f64::from)), draw, best));
+        return Ok(drawn((0..).zip(weights.iter().copied().map(f64::from)), total, draw, best));
     }
     let kept = allowed(&weights, sampling);
-    Ok(drawn(kept.iter().map(|id| (*id, f64::from(weights[*id as usize]))), draw, best))
+    let kept = kept.iter().map(|id| (*id, f64::from(weights[*id as usize])));
+    let total = kept.clone().map(|(_, weight)| weight).sum();
+    Ok(drawn(kept, total, draw, best))
 }
 
-/// Walks the weights until the draw's share of their sum is reached.
-fn drawn(weights: impl Iterator<Item = (u32, f64)> + Clone, draw: f64, best: u32) -> Choice {
-    let total: f64 = weights.clone().map(|(_, weight)| weight).sum();
+/// Walks the weights until the draw's share of their total is reached.
+fn drawn(weights: impl Iterator<Item = (u32, f64)>, total: f64, draw: f64, best: u32) -> Choice {
     let wanted = draw * total;
     let mut reached = 0.0;
     let mut chosen = (best, 1.0);

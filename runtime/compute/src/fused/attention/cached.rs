@@ -1,13 +1,15 @@
 //! The attention of one new token a sequence to the keys and values kept so far.
 
+use std::slice::Chunks;
+
 use candle_core::Tensor;
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::AttentionShape;
 use crate::error::{Error, Result};
 use crate::fused::host::{self, Floats};
-use crate::fused::lanes::{exp_in_place, largest, tanh, wide};
-use crate::fused::product::{Matrix, Tile};
+use crate::fused::lanes::{exp_in_place, largest, tanh, wide, widest};
 use crate::fused::scratch;
 
 /// Attends with one query a sequence: `q` is `[batch, heads · head_dim]`; `keys[i]` and `values[i]` hold
@@ -47,17 +49,105 @@ fn one(shape: &AttentionShape, query: &[f32], keys: &[f32], values: &[f32], kv_h
     let start = shape.window.map_or(0, |window| length.saturating_sub(window));
     let (offset, length) = (start * stride + kv_head * dim, length - start);
     scratch::with(group * length, |scores| {
-        let right = Matrix::strided(&keys[offset..], length, dim, stride).transposed();
-        Tile::whole(scores, group, length).multiply(false, shape.factor(), Matrix::packed(query, group, dim), right);
+        let rows = Rows { numbers: &keys[offset..], dim, stride };
+        widest(Meet { rows, query, factor: shape.factor(), scores, length });
         for scores in scores.chunks_exact_mut(length) {
             wide(
                 #[inline(always)]
                 || softmax(scores, shape.soft_cap),
             );
         }
-        let right = Matrix::strided(&values[offset..], length, dim, stride);
-        Tile::whole(out, group, dim).multiply(false, 1.0, Matrix::packed(scores, group, length), right);
+        widest(Mix { rows: Rows { numbers: &values[offset..], ..rows }, scores, length, out });
     });
+}
+
+/// The keys or values of a head, a row for each token kept.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    numbers: &'a [f32],
+    dim: usize,
+    stride: usize,
+}
+
+/// `scores[head][token] = factor · query[head]·key[token]`, one query after another against a key that is at hand.
+struct Meet<'a> {
+    rows: Rows<'a>,
+    query: &'a [f32],
+    factor: f32,
+    scores: &'a mut [f32],
+    length: usize,
+}
+
+impl WithSimd for Meet<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { rows: Rows { numbers, dim, stride }, query, factor, scores, length } = self;
+        for (token, key) in numbers.chunks(stride).take(length).enumerate() {
+            let (key, key_rest) = S::as_simd_f32s(&key[..dim]);
+            let key_rest = simd.partial_load_f32s(key_rest);
+            for (query, scores) in query.chunks_exact(dim).zip(scores.chunks_exact_mut(length)) {
+                let (query, rest) = S::as_simd_f32s(query);
+                let mut sum = simd.mul_f32s(simd.partial_load_f32s(rest), key_rest);
+                for (query, key) in query.iter().zip(key) {
+                    sum = simd.mul_add_f32s(*query, *key, sum);
+                }
+                scores[token] = factor * simd.reduce_sum_f32s(sum);
+            }
+        }
+    }
+}
+
+/// `out[head] = Σ scores[head][token] · value[token]`, token by token.
+struct Mix<'a> {
+    rows: Rows<'a>,
+    scores: &'a [f32],
+    length: usize,
+    out: &'a mut [f32],
+}
+
+impl WithSimd for Mix<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        /// Vectors of a row whose sums stay in registers.
+        const SIDE: usize = 4;
+        let Self { rows: Rows { numbers, dim, stride }, scores, length, out } = self;
+        for (scores, out) in scores.chunks_exact(length).zip(out.chunks_exact_mut(dim)) {
+            let (vectors, rest) = S::as_mut_simd_f32s(out);
+            let (whole, single) = vectors.as_chunks_mut::<SIDE>();
+            let mut start = 0;
+            for out in whole {
+                *out = mixed::<S, SIDE>(simd, scores, numbers.chunks(stride), start);
+                start += SIDE * S::F32_LANES;
+            }
+            for out in single {
+                [*out] = mixed::<S, 1>(simd, scores, numbers.chunks(stride), start);
+                start += S::F32_LANES;
+            }
+            for out in rest {
+                let terms = scores.iter().zip(numbers.chunks(stride));
+                *out = terms.fold(0.0, |sum, (score, value)| score.mul_add(value[start], sum));
+                start += 1;
+            }
+        }
+    }
+}
+
+/// Some vectors of one head's result.
+#[inline(always)]
+fn mixed<S: Simd, const N: usize>(simd: S, scores: &[f32], values: Chunks<'_, f32>, start: usize) -> [S::f32s; N] {
+    let mut sums = [simd.splat_f32s(0.0); N];
+    for (score, value) in scores.iter().zip(values) {
+        let score = simd.splat_f32s(*score);
+        let (value, _) = S::as_simd_f32s(&value[start..start + N * S::F32_LANES]);
+        for at in 0..N {
+            sums[at] = simd.mul_add_f32s(score, value[at], sums[at]);
+        }
+    }
+    sums
 }
 
 #[inline(always)]

@@ -8,7 +8,7 @@ use half::f16;
 use super::*;
 
 /// Blocks of random bytes whose scales are ordinary numbers.
-fn blocks(format: Format, count: usize) -> Vec<u8> {
+pub(in crate::fused) fn blocks(format: Format, count: usize) -> Vec<u8> {
     let mut stream = crate::random::Stream::new(7, &format!("{format:?}"));
     let size = format.block_bytes();
     let mut bytes: Vec<u8> = (0..count * size).map(|_| stream.next_u64() as u8).collect();

@@ -1,0 +1,134 @@
+//! The codes of 16 rows of a quantized format, each lane of a vector a row; here those with blocks of 32 numbers.
+//!
+//! A number is `scale · (code − zero) + offset`. Block layouts are those of the GGUF specification, as in
+//! [`unpack`](crate::fused::unpack), which has them number by number.
+
+use core::arch::x86_64::{__m512, __m512i};
+
+use super::reading::{Rows, join};
+use super::vnni::Vnni;
+
+/// 32 numbers of each row.
+#[derive(Clone, Copy)]
+pub(super) struct Codes {
+    /// Four bytes without sign of every row, and the next four, and so on.
+    pub(super) words: [__m512i; 8],
+    /// Of the first half of the numbers and of the second, which differ where a layout is [`Layout::SPLIT`].
+    pub(super) scale: [__m512; 2],
+    /// Where a layout has an [`Layout::OFFSET`].
+    pub(super) offset: __m512,
+}
+
+/// How a format lays numbers in blocks of `SIZE` bytes; `PER` parts of 32 numbers are read together.
+pub(super) trait Layout<const SIZE: usize, const PER: usize> {
+    /// The code of zero.
+    const ZERO: i32;
+    /// Whether each half of a part has a scale of its own.
+    const SPLIT: bool = false;
+    /// Whether numbers have an offset.
+    const OFFSET: bool = false;
+    /// How often `PER` parts lie in a block.
+    const GROUPS: usize = 1;
+    /// What all parts of a block need.
+    type Head: Copy;
+
+    /// Reads the head of block `at` of every row.
+    fn head(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize) -> Self::Head;
+
+    /// Reads some parts of it.
+    fn parts(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize, head: Self::Head, group: usize) -> [Codes; PER];
+}
+
+pub(super) struct Q4Zero;
+
+impl Layout<18, 1> for Q4Zero {
+    const ZERO: i32 = 8;
+    type Head = ();
+
+    #[inline(always)]
+    fn head(_: Vnni, _: &Rows<'_, 18>, _: usize) {}
+
+    #[inline(always)]
+    fn parts(simd: Vnni, rows: &Rows<'_, 18>, at: usize, (): (), _: usize) -> [Codes; 1] {
+        [simd.plain(simd.nibbles(simd.words(rows, at, 2)), simd.halves(rows, at, 0))]
+    }
+}
+
+pub(super) struct Q4One;
+
+impl Layout<20, 1> for Q4One {
+    const ZERO: i32 = 0;
+    const OFFSET: bool = true;
+    type Head = ();
+
+    #[inline(always)]
+    fn head(_: Vnni, _: &Rows<'_, 20>, _: usize) {}
+
+    #[inline(always)]
+    fn parts(simd: Vnni, rows: &Rows<'_, 20>, at: usize, (): (), _: usize) -> [Codes; 1] {
+        let codes = simd.plain(simd.nibbles(simd.words(rows, at, 4)), simd.halves(rows, at, 0));
+        [Codes { offset: simd.halves(rows, at, 2), ..codes }]
+    }
+}
+
+pub(super) struct Q5Zero;
+
+impl Layout<22, 1> for Q5Zero {
+    const ZERO: i32 = 16;
+    type Head = ();
+
+    #[inline(always)]
+    fn head(_: Vnni, _: &Rows<'_, 22>, _: usize) {}
+
+    #[inline(always)]
+    fn parts(simd: Vnni, rows: &Rows<'_, 22>, at: usize, (): (), _: usize) -> [Codes; 1] {
+        let words = simd.with_fifth(simd.nibbles(simd.words(rows, at, 6)), simd.word(rows, at, 2));
+        [simd.plain(words, simd.halves(rows, at, 0))]
+    }
+}
+
+pub(super) struct Q5One;
+
+impl Layout<24, 1> for Q5One {
+    const ZERO: i32 = 0;
+    const OFFSET: bool = true;
+    type Head = ();
+
+    #[inline(always)]
+    fn head(_: Vnni, _: &Rows<'_, 24>, _: usize) {}
+
+    #[inline(always)]
+    fn parts(simd: Vnni, rows: &Rows<'_, 24>, at: usize, (): (), _: usize) -> [Codes; 1] {
+        let words = simd.with_fifth(simd.nibbles(simd.words(rows, at, 8)), simd.word(rows, at, 4));
+        [Codes { offset: simd.halves(rows, at, 2), ..simd.plain(words, simd.halves(rows, at, 0)) }]
+    }
+}
+
+pub(super) struct Q8Zero;
+
+impl Layout<34, 1> for Q8Zero {
+    const ZERO: i32 = 128;
+    type Head = ();
+
+    #[inline(always)]
+    fn head(_: Vnni, _: &Rows<'_, 34>, _: usize) {}
+
+    #[inline(always)]
+    fn parts(simd: Vnni, rows: &Rows<'_, 34>, at: usize, (): (), _: usize) -> [Codes; 1] {
+        let f = simd.avx512f;
+        let sign = f._mm512_set1_epi8(i8::MIN);
+        let mut words = join(simd.words(rows, at, 2), simd.words(rows, at, 18));
+        for words in &mut words {
+            *words = f._mm512_xor_si512(*words, sign);
+        }
+        [simd.plain(words, simd.halves(rows, at, 0))]
+    }
+}
+
+impl Vnni {
+    /// Codes with one scale and no offset.
+    #[inline(always)]
+    pub(super) fn plain(self, words: [__m512i; 8], scale: __m512) -> Codes {
+        Codes { words, scale: [scale; 2], offset: self.avx512f._mm512_setzero_ps() }
+    }
+}

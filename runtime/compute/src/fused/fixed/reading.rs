@@ -1,0 +1,134 @@
+//! Bytes of 16 rows, turned so that each lane of a vector is a row, and bits out of them.
+
+use core::arch::x86_64::{__m128i, __m512, __m512i};
+
+use super::vnni::Vnni;
+
+/// Rows of weights that go together, one to a lane.
+pub(super) const ROWS: usize = 16;
+
+/// The blocks of each row.
+pub(super) type Rows<'a, const SIZE: usize> = [&'a [[u8; SIZE]]; ROWS];
+
+/// The words of two times 16 bytes.
+#[inline(always)]
+pub(super) fn join(first: [__m512i; 4], second: [__m512i; 4]) -> [__m512i; 8] {
+    let ([a, b, c, d], [e, f, g, h]) = (first, second);
+    [a, b, c, d, e, f, g, h]
+}
+
+impl Vnni {
+    /// The lower four bits of every byte.
+    #[inline(always)]
+    pub(super) fn low(self, words: [__m512i; 8]) -> [__m512i; 8] {
+        let mask = self.avx512f._mm512_set1_epi8(15);
+        let mut low = words;
+        for at in 0..8 {
+            low[at] = self.avx512f._mm512_and_si512(words[at], mask);
+        }
+        low
+    }
+
+    /// The upper four bits of every byte.
+    #[inline(always)]
+    pub(super) fn high(self, words: [__m512i; 8]) -> [__m512i; 8] {
+        let mut high = words;
+        for at in 0..8 {
+            high[at] = self.avx512f._mm512_srli_epi32::<4>(words[at]);
+        }
+        self.low(high)
+    }
+
+    /// 16 bytes as 32 numbers of four bits: the lower ones first.
+    #[inline(always)]
+    pub(super) fn nibbles(self, words: [__m512i; 4]) -> [__m512i; 8] {
+        let [a, b, c, d, _, _, _, _] = self.low(join(words, words));
+        let [_, _, _, _, e, f, g, h] = self.high(join(words, words));
+        [a, b, c, d, e, f, g, h]
+    }
+
+    /// Four bits of every number, and the fifth out of a word with a bit of each.
+    #[inline(always)]
+    pub(super) fn with_fifth(self, words: [__m512i; 8], bits: __m512i) -> [__m512i; 8] {
+        let (f, bw) = (self.avx512f, self.avx512bw);
+        let places = [f._mm512_set1_epi32(0x0804_0201), f._mm512_set1_epi32(0x8040_2010_u32 as i32)];
+        let (spread, fifth) = (f._mm512_set4_epi32(0x0c0c_0c0c, 0x0808_0808, 0x0404_0404, 0), f._mm512_set1_epi8(16));
+        let mut whole = words;
+        for word in 0..8 {
+            // Every byte of a lane gets the byte that holds its bit.
+            let from = bw._mm512_add_epi8(spread, f._mm512_set1_epi8(word as i8 / 2));
+            let set = bw._mm512_test_epi8_mask(bw._mm512_shuffle_epi8(bits, from), places[word % 2]);
+            whole[word] = bw._mm512_mask_add_epi8(words[word], set, words[word], fifth);
+        }
+        whole
+    }
+
+    /// Four bits of every number, and above them those at `place` of bytes of their own.
+    #[inline(always)]
+    pub(super) fn with_bits(self, words: [__m512i; 8], bytes: [__m512i; 8], place: i32, mask: i8) -> [__m512i; 8] {
+        let f = self.avx512f;
+        let (place, mask) = (f._mm512_set1_epi32(place), f._mm512_set1_epi8(mask));
+        let mut whole = words;
+        for at in 0..8 {
+            let bits = f._mm512_and_si512(f._mm512_srlv_epi32(bytes[at], place), mask);
+            whole[at] = f._mm512_or_si512(words[at], f._mm512_slli_epi32::<4>(bits));
+        }
+        whole
+    }
+
+    /// 16 bytes of a block of every row, from `from` on, as four words a row.
+    #[inline(always)]
+    pub(super) fn words<const SIZE: usize>(self, rows: &Rows<'_, SIZE>, at: usize, from: usize) -> [__m512i; 4] {
+        let f = self.avx512f;
+        // Every fourth row beside each other, so that turning 4 × 4 words inside the quarters leaves row i in lane i.
+        let mut fourths = [f._mm512_setzero_si512(); 4];
+        for first in 0..4 {
+            let joined = f._mm512_castsi128_si512(sixteen(rows[first], at, from));
+            let joined = f._mm512_inserti32x4::<1>(joined, sixteen(rows[first + 4], at, from));
+            let joined = f._mm512_inserti32x4::<2>(joined, sixteen(rows[first + 8], at, from));
+            fourths[first] = f._mm512_inserti32x4::<3>(joined, sixteen(rows[first + 12], at, from));
+        }
+        let [a, b, c, d] = fourths;
+        let (low, high) = (f._mm512_unpacklo_epi32(a, b), f._mm512_unpackhi_epi32(a, b));
+        let (low_next, high_next) = (f._mm512_unpacklo_epi32(c, d), f._mm512_unpackhi_epi32(c, d));
+        [
+            f._mm512_unpacklo_epi64(low, low_next),
+            f._mm512_unpackhi_epi64(low, low_next),
+            f._mm512_unpacklo_epi64(high, high_next),
+            f._mm512_unpackhi_epi64(high, high_next),
+        ]
+    }
+
+    /// Four bytes of a block of every row.
+    #[inline(always)]
+    pub(super) fn word<const SIZE: usize>(self, rows: &Rows<'_, SIZE>, at: usize, from: usize) -> __m512i {
+        let mut words = [[0; 4]; ROWS];
+        for row in 0..ROWS {
+            words[row].copy_from_slice(&rows[row][at][from..from + 4]);
+        }
+        bytemuck::cast(words)
+    }
+
+    /// A number of 16 bits of a block of every row.
+    #[inline(always)]
+    pub(super) fn halves<const SIZE: usize>(self, rows: &Rows<'_, SIZE>, at: usize, from: usize) -> __m512 {
+        let mut halves = [[0; 2]; ROWS];
+        for row in 0..ROWS {
+            halves[row].copy_from_slice(&rows[row][at][from..from + 2]);
+        }
+        self.avx512f._mm512_cvtph_ps(bytemuck::cast(halves))
+    }
+
+    /// The numbers of 16 bits in the lower halves of words.
+    #[inline(always)]
+    pub(super) fn widened(self, words: __m512i) -> __m512 {
+        self.avx512f._mm512_cvtph_ps(self.avx512f._mm512_cvtepi32_epi16(words))
+    }
+}
+
+#[inline(always)]
+fn sixteen<const SIZE: usize>(row: &[[u8; SIZE]], at: usize, from: usize) -> __m128i {
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&row[at][from..from + 16]);
+    bytemuck::cast(bytes)
+}

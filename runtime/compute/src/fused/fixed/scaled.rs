@@ -1,0 +1,139 @@
+//! The formats with blocks of 256 numbers, whose scales are themselves a few bits each.
+
+use core::arch::x86_64::{__m512, __m512i};
+
+use super::codes::{Codes, Layout};
+use super::reading::{Rows, join};
+use super::vnni::Vnni;
+
+/// The scales of Q4_K and Q5_K: two of 16 bits, and twelve bytes with eight of 6 bits of both kinds.
+#[derive(Clone, Copy)]
+pub(super) struct Scales {
+    scale: __m512,
+    least: __m512,
+    packed: [__m512i; 3],
+}
+
+impl Scales {
+    #[inline(always)]
+    fn of<const SIZE: usize>(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize) -> Self {
+        let [both, first, second, third] = simd.words(rows, at, 0);
+        let least = simd.avx512f._mm512_srli_epi32::<16>(both);
+        Self { scale: simd.widened(both), least: simd.widened(least), packed: [first, second, third] }
+    }
+
+    /// The scale and the offset of a part of 32.
+    #[inline(always)]
+    fn part(self, simd: Vnni, part: usize) -> (__m512, __m512) {
+        let f = simd.avx512f;
+        let byte = f._mm512_set1_epi32(8 * (part as i32 % 4));
+        let first = f._mm512_srlv_epi32(self.packed[0], byte);
+        let second = f._mm512_srlv_epi32(self.packed[1], byte);
+        let third = f._mm512_srlv_epi32(self.packed[2], byte);
+        let six = f._mm512_set1_epi32(63);
+        let (scale, least) = if part < 4 {
+            (f._mm512_and_si512(first, six), f._mm512_and_si512(second, six))
+        } else {
+            // Four bits of one word, and of another the two that its own part leaves free.
+            let (four, two) = (f._mm512_set1_epi32(15), f._mm512_set1_epi32(0x30));
+            let upper = f._mm512_and_si512(f._mm512_srli_epi32::<2>(first), two);
+            let upper_least = f._mm512_and_si512(f._mm512_srli_epi32::<2>(second), two);
+            let least = f._mm512_and_si512(f._mm512_srli_epi32::<4>(third), four);
+            (f._mm512_or_si512(f._mm512_and_si512(third, four), upper), f._mm512_or_si512(least, upper_least))
+        };
+        let least = f._mm512_mul_ps(self.least, f._mm512_cvtepi32_ps(least));
+        let none = f._mm512_setzero_ps();
+        (f._mm512_mul_ps(self.scale, f._mm512_cvtepi32_ps(scale)), f._mm512_sub_ps(none, least))
+    }
+
+    #[inline(always)]
+    fn codes(self, simd: Vnni, words: [__m512i; 8], part: usize) -> Codes {
+        let (scale, offset) = self.part(simd, part);
+        Codes { words, scale: [scale; 2], offset }
+    }
+}
+
+pub(super) struct Q4K;
+
+impl Layout<144, 2> for Q4K {
+    const ZERO: i32 = 0;
+    const OFFSET: bool = true;
+    const GROUPS: usize = 4;
+    type Head = Scales;
+
+    #[inline(always)]
+    fn head(simd: Vnni, rows: &Rows<'_, 144>, at: usize) -> Scales {
+        Scales::of(simd, rows, at)
+    }
+
+    #[inline(always)]
+    fn parts(simd: Vnni, rows: &Rows<'_, 144>, at: usize, head: Scales, group: usize) -> [Codes; 2] {
+        let bytes = 16 + 32 * group;
+        let both = join(simd.words(rows, at, bytes), simd.words(rows, at, bytes + 16));
+        [head.codes(simd, simd.low(both), 2 * group), head.codes(simd, simd.high(both), 2 * group + 1)]
+    }
+}
+
+pub(super) struct Q5K;
+
+impl Layout<176, 2> for Q5K {
+    const ZERO: i32 = 0;
+    const OFFSET: bool = true;
+    const GROUPS: usize = 4;
+    type Head = Scales;
+
+    #[inline(always)]
+    fn head(simd: Vnni, rows: &Rows<'_, 176>, at: usize) -> Scales {
+        Scales::of(simd, rows, at)
+    }
+
+    #[inline(always)]
+    fn parts(simd: Vnni, rows: &Rows<'_, 176>, at: usize, head: Scales, group: usize) -> [Codes; 2] {
+        let bytes = 48 + 32 * group;
+        let both = join(simd.words(rows, at, bytes), simd.words(rows, at, bytes + 16));
+        let fifth = join(simd.words(rows, at, 16), simd.words(rows, at, 32));
+        let low = simd.with_bits(simd.low(both), fifth, 2 * group as i32, 1);
+        let high = simd.with_bits(simd.high(both), fifth, 2 * group as i32 + 1, 1);
+        [head.codes(simd, low, 2 * group), head.codes(simd, high, 2 * group + 1)]
+    }
+}
+
+pub(super) struct Q6K;
+
+impl Layout<210, 4> for Q6K {
+    const ZERO: i32 = 32;
+    const SPLIT: bool = true;
+    const GROUPS: usize = 2;
+    /// The scale, and sixteen bytes with those of 16 numbers each.
+    type Head = (__m512, [__m512i; 4]);
+
+    #[inline(always)]
+    fn head(simd: Vnni, rows: &Rows<'_, 210>, at: usize) -> Self::Head {
+        (simd.halves(rows, at, 208), simd.words(rows, at, 192))
+    }
+
+    #[inline(always)]
+    fn parts(simd: Vnni, rows: &Rows<'_, 210>, at: usize, head: Self::Head, side: usize) -> [Codes; 4] {
+        let (low, high) = (64 * side, 128 + 32 * side);
+        let first = join(simd.words(rows, at, low), simd.words(rows, at, low + 16));
+        let second = join(simd.words(rows, at, low + 32), simd.words(rows, at, low + 48));
+        let upper = join(simd.words(rows, at, high), simd.words(rows, at, high + 16));
+        let quarters = [simd.low(first), simd.low(second), simd.high(first), simd.high(second)];
+        let mut codes = [simd.plain(first, head.0); 4];
+        for quarter in 0..4 {
+            let words = simd.with_bits(quarters[quarter], upper, 2 * quarter as i32, 3);
+            let scale = [small(simd, head, 8 * side + 2 * quarter), small(simd, head, 8 * side + 2 * quarter + 1)];
+            codes[quarter] = Codes { words, scale, ..codes[quarter] };
+        }
+        codes
+    }
+}
+
+/// The scale of 16 numbers of Q6_K: that of the block times a byte with a sign.
+#[inline(always)]
+fn small(simd: Vnni, (scale, bytes): (__m512, [__m512i; 4]), byte: usize) -> __m512 {
+    let f = simd.avx512f;
+    let place = f._mm512_set1_epi32(24 - 8 * (byte as i32 % 4));
+    let small = f._mm512_srai_epi32::<24>(f._mm512_sllv_epi32(bytes[byte / 4], place));
+    f._mm512_mul_ps(scale, f._mm512_cvtepi32_ps(small))
+}
