@@ -40,6 +40,19 @@ CASES = {
     "qwen3": dict(model_type="qwen3", head_dim=32, rope_theta=1e6, tie_word_embeddings=True),
     # SmolLM3: the fourth of five layers without positions.
     "smollm3": dict(model_type="smollm3", num_hidden_layers=5, rope_theta=5e6, tie_word_embeddings=True, pad_token_id=0),
+    # Phi-3 as in its short form: as many key heads as query heads, a window.
+    "phi3": dict(model_type="phi3", num_key_value_heads=4, sliding_window=12, rope_theta=1e4, pad_token_id=0,
+                 tie_word_embeddings=False, rope_scaling=None),
+    # Phi-3.5: a long context of which the text stays inside the first part, so that the short factors hold.
+    "phi3_short": dict(model_type="phi3", num_key_value_heads=4, sliding_window=262144, rope_theta=1e4, pad_token_id=0,
+                       tie_word_embeddings=False, original_max_position_embeddings=64, rope_scaling=dict(
+                           type="longrope", short_factor=[1.0, 1.1, 1.2, 1.4, 1.7, 2.0, 2.4, 2.8],
+                           long_factor=[1.1, 1.5, 2.0, 3.0, 4.5, 6.5, 9.0, 12.0])),
+    # Phi-4-mini: heads that turn in part, and a text longer than the first part; the greedy continuation crosses its end.
+    "phi4_mini": dict(model_type="phi3", rope_theta=1e4, pad_token_id=0, tie_word_embeddings=True, sliding_window=262144,
+                      partial_rotary_factor=0.75, original_max_position_embeddings=32, rope_scaling=dict(
+                          type="longrope", short_factor=[1.0, 1.05, 1.1, 1.2, 1.3, 1.5],
+                          long_factor=[1.1, 1.6, 2.5, 4.0, 8.0, 15.0])),
     # Gemma 2: caps that scores and logits run into, windows smaller than the text, a score scale of its own.
     "gemma2": dict(model_type="gemma2", num_hidden_layers=4, head_dim=32, query_pre_attn_scalar=20, sliding_window=8,
                    attn_logit_softcapping=3.0, final_logit_softcapping=4.0, rope_theta=1e4),
@@ -49,7 +62,7 @@ CASES = {
                    sliding_window=8, sliding_window_pattern=2, rope_theta=1e6, rope_local_base_freq=1e4,
                    final_logit_softcapping=20.0, rope_scaling=dict(rope_type="linear", factor=8.0)),
 }
-WITH_GRADIENTS = ["gemma2", "smollm3"]
+WITH_GRADIENTS = ["gemma2", "smollm3", "phi3", "phi4_mini"]
 
 
 def noise(name, count):

@@ -62,7 +62,7 @@ impl Golden {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/families");
         let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.sort();
-        assert_eq!(files.len(), 9, "a golden file is missing");
+        assert_eq!(files.len(), 12, "a golden file is missing");
         files.iter().map(|path| Self::read(path)).collect()
     }
 
@@ -169,6 +169,13 @@ pub(crate) fn write_gguf(path: &Path, golden: &Golden) {
         let divisors = Tensor::new(divisors, &Device::Cpu).unwrap();
         tensors.push(("rope_freqs.weight".into(), QTensor::quantize(&divisors, GgmlDType::F32).unwrap()));
     }
+    if let RopeScaling::Long { short, long, .. } = &configuration.ropes[0].scaling {
+        for (name, factors) in [("short", short), ("long", long)] {
+            let factors = Tensor::new(factors.as_slice(), &Device::Cpu).unwrap().to_dtype(DType::F32).unwrap();
+            let factors = QTensor::quantize(&factors, GgmlDType::F32).unwrap();
+            tensors.push((format!("rope_factors_{name}.weight"), factors));
+        }
+    }
     let metadata = metadata(&configuration, architecture);
     let metadata: Vec<(&str, &Stored)> = metadata.iter().map(|(key, value)| (key.as_str(), value)).collect();
     let tensors: Vec<(&str, &QTensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
@@ -188,6 +195,7 @@ fn metadata(configuration: &Configuration, architecture: &str) -> Vec<(String, S
         ("attention.value_length", size(configuration.head_dim)),
         ("attention.layer_norm_rms_epsilon", number(configuration.norm_epsilon)),
         ("context_length", size(configuration.max_positions)),
+        ("rope.dimension_count", size(configuration.rotated)),
         ("rope.freq_base", number(configuration.ropes[0].theta)),
     ];
     if let Some(window) = configuration.layers_kind.iter().find_map(|kind| kind.window) {
@@ -215,6 +223,10 @@ fn metadata(configuration: &Configuration, architecture: &str) -> Vec<(String, S
             list.push(("rope.scaling.type", Stored::String("yarn".into())));
             list.push(("rope.scaling.factor", number(factor)));
             list.push(("rope.scaling.original_context_length", size(original as usize)));
+        }
+        RopeScaling::Long { original, attention_factor, .. } => {
+            list.push(("rope.scaling.original_context_length", size(original as usize)));
+            list.push(("rope.scaling.attn_factor", number(attention_factor)));
         }
         _ => {}
     }
@@ -249,6 +261,8 @@ fn gguf_name(name: &str, architecture: &str) -> String {
         ("self_attn.o_proj", "attn_output"),
         ("self_attn.q_norm", "attn_q_norm"),
         ("self_attn.k_norm", "attn_k_norm"),
+        ("self_attn.qkv_proj", "attn_qkv"),
+        ("mlp.gate_up_proj", "ffn_up"),
         ("mlp.gate_proj", "ffn_gate"),
         ("mlp.up_proj", "ffn_up"),
         ("mlp.down_proj", "ffn_down"),

@@ -17,7 +17,7 @@ use crate::weights::gguf::Metadata;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Configuration {
     /// The family by its Hugging Face name: `llama`, `mistral`, `smollm3`, `qwen2`, `qwen3`,
-    /// `gemma2`, `gemma3_text`.
+    /// `gemma2`, `gemma3_text`, `phi3`.
     pub family: String,
     /// Width of the residual stream.
     pub hidden: usize,
@@ -31,6 +31,8 @@ pub struct Configuration {
     pub kv_heads: usize,
     /// Width of a head; even.
     pub head_dim: usize,
+    /// Features of a head that turn, the first ones; even, at most `head_dim`.
+    pub rotated: usize,
     /// Rows of the embedding, padding rows included.
     pub vocabulary: usize,
     /// What the norms add to the mean square.
@@ -130,6 +132,15 @@ impl Configuration {
     #[must_use]
     pub fn to_hugging_face(&self) -> serde_json::Value {
         families::to_hugging_face(self)
+    }
+
+    /// The longest sequence that the factors of short texts serve, where rotations have such.
+    #[must_use]
+    pub fn short_context(&self) -> Option<usize> {
+        self.ropes.iter().find_map(|rope| match rope.scaling {
+            RopeScaling::Long { original, .. } => Some(original as usize),
+            _ => None,
+        })
     }
 
     /// Weights of the model, counted by value, the tied head once.

@@ -9,6 +9,7 @@ mod hugging_face;
 mod llama;
 mod mistral;
 mod names;
+mod phi3;
 mod qwen2;
 mod qwen3;
 mod smollm3;
@@ -35,6 +36,8 @@ struct Family {
     model_types: &'static [&'static str],
     /// Its `general.architecture` in GGUF files; none: its GGUF files carry another family's name.
     architecture: Option<&'static str>,
+    /// Whether heads may turn in part.
+    partial_rotation: bool,
     /// What transformers assumes for keys that `config.json` leaves out.
     defaults: Defaults,
     /// Turns a plain decoder, made from the shared keys of `config.json`, into this family's.
@@ -60,7 +63,7 @@ struct Defaults {
     tied: bool,
 }
 
-const FAMILIES: [&Family; 7] = [
+const FAMILIES: [&Family; 8] = [
     &llama::FAMILY,
     &mistral::FAMILY,
     &smollm3::FAMILY,
@@ -68,6 +71,7 @@ const FAMILIES: [&Family; 7] = [
     &qwen3::FAMILY,
     &gemma2::FAMILY,
     &gemma3::FAMILY,
+    &phi3::FAMILY,
 ];
 
 /// The configuration that a `config.json` describes.

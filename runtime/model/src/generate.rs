@@ -5,6 +5,7 @@
 
 mod cache;
 mod choose;
+mod longer;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -146,6 +147,7 @@ fn write(
         if active.is_empty() {
             return Ok(());
         }
+        longer::refill(&lens, prompts, &mut active)?;
         rows = cache::step(&lens, &blocks, &mut active)?;
     }
 }

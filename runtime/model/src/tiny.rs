@@ -7,7 +7,7 @@ use tunebox_compute::fused::Activation;
 use tunebox_compute::random::Stream;
 use tunebox_compute::{Device, Tensor};
 
-use crate::configuration::{Configuration, LayerKind, RopeSetting};
+use crate::configuration::{Configuration, LayerKind, RopeScaling, RopeSetting};
 use crate::families;
 use crate::rows::Rows;
 use crate::{Model, Weights};
@@ -22,6 +22,7 @@ pub(crate) fn llama() -> Configuration {
         heads: 4,
         kv_heads: 2,
         head_dim: 8,
+        rotated: 8,
         vocabulary: 40,
         norm_epsilon: 1e-5,
         activation: Activation::Silu,
@@ -108,6 +109,23 @@ pub(crate) fn joined() -> Configuration {
     Configuration { fused_projections: true, ..llama() }
 }
 
+/// One matrix for query, key and value, heads that turn in part, other frequencies for rows longer than `original`.
+pub(crate) fn phi3(original: usize) -> Configuration {
+    let scaling = RopeScaling::Long {
+        short: vec![1.0, 1.3, 2.0],
+        long: vec![1.5, 4.0, 9.0],
+        original: original as f64,
+        attention_factor: 1.1,
+    };
+    Configuration {
+        family: "phi3".into(),
+        rotated: 6,
+        ropes: vec![RopeSetting { theta: 100.0, scaling }],
+        layers_kind: vec![LayerKind { window: Some(7), rope: Some(0) }; 2],
+        ..joined()
+    }
+}
+
 /// Every one of them with its name.
 pub(crate) fn families() -> Vec<(&'static str, Configuration)> {
     vec![
@@ -119,6 +137,7 @@ pub(crate) fn families() -> Vec<(&'static str, Configuration)> {
         ("capped", capped()),
         ("biased", biased()),
         ("joined", joined()),
+        ("phi3", phi3(64)),
     ]
 }
 

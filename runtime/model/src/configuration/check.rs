@@ -20,6 +20,10 @@ impl Configuration {
         if !self.head_dim.is_multiple_of(2) {
             return refuse("head_dim", self.head_dim.to_string(), "even widths: rotation works on pairs");
         }
+        if self.rotated == 0 || self.rotated > self.head_dim || !self.rotated.is_multiple_of(2) {
+            let allowed = "shares of the head that are an even number of features";
+            return refuse("partial_rotary_factor", format!("{} features", self.rotated), allowed);
+        }
         if !(self.norm_epsilon.is_finite() && self.norm_epsilon >= 0.0) {
             return refuse("rms_norm_eps", self.norm_epsilon.to_string(), "small positive numbers");
         }
@@ -64,18 +68,28 @@ impl Configuration {
 
     fn check_ropes(&self, place: &Path) -> Result<()> {
         for rope in &self.ropes {
-            let frequencies = rope.frequencies(self.head_dim);
+            let short = rope.frequencies(self.rotated);
+            let long = rope.long_frequencies(self.rotated).unwrap_or_else(|| short.clone());
             let numbers = [rope.theta, rope.attention_factor()];
-            let sound = numbers.iter().chain(&frequencies).all(|number| number.is_finite() && *number > 0.0);
-            if !sound || frequencies.len() != self.head_dim / 2 {
+            let sound = numbers.iter().chain(&short).chain(&long).all(|number| number.is_finite() && *number > 0.0);
+            if !sound || rope.listed().any(|count| count != self.rotated / 2) {
                 let found = match &rope.scaling {
                     RopeScaling::Divided { divisors } => format!("{} divisors", divisors.len()),
+                    RopeScaling::Long { short, long, .. } => {
+                        format!("{} short and {} long factors for {} features", short.len(), long.len(), self.rotated)
+                    }
                     _ => format!("{rope:?}"),
                 };
                 return Err(refusal("rope_parameters", found, place, "rotations with positive frequencies"));
             }
         }
-        Ok(())
+        match self.short_context() {
+            Some(length) if length == 0 || length > LARGEST_SIDE => {
+                let key = "original_max_position_embeddings";
+                Err(refusal(key, length.to_string(), place, "lengths from 1 to 16,777,216"))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -48,6 +48,18 @@ pub enum RopeScaling {
         /// Whether the ends of the ramp are rounded outwards.
         truncate: bool,
     },
+    /// LongRoPE (Ding et al. 2024): each frequency is divided by its own factor, of one set for sequences as long as the
+    /// first context and of another for longer ones, and a factor on cosines and sines for both.
+    Long {
+        /// Factors for sequences up to the first context.
+        short: Vec<f64>,
+        /// Factors for longer ones.
+        long: Vec<f64>,
+        /// The context that was first trained on.
+        original: f64,
+        /// What cosines and sines are multiplied by.
+        attention_factor: f64,
+    },
     /// Each frequency is divided by its own number, as GGUF stores Llama 3.1's scaling.
     Divided {
         /// One divisor for each frequency.
@@ -62,10 +74,11 @@ impl RopeSetting {
         Self { theta, scaling: RopeScaling::None }
     }
 
-    /// The frequencies of a head of `width` values, `width / 2` of them, in radians a position.
+    /// The frequencies of `width` values that turn, `width / 2` of them, in radians a position; those of short
+    /// sequences where they differ.
     #[must_use]
     pub fn frequencies(&self, width: usize) -> Vec<f64> {
-        let plain = (0..width / 2).map(|at| self.theta.powf(-((2 * at) as f64) / width as f64));
+        let plain = self.plain_frequencies(width);
         match &self.scaling {
             RopeScaling::None => plain.collect(),
             RopeScaling::Linear { factor } => plain.map(|frequency| frequency / factor).collect(),
@@ -73,17 +86,39 @@ impl RopeSetting {
                 plain.map(|frequency| llama3(frequency, *factor, *low, *high, *original)).collect()
             }
             RopeScaling::Yarn { .. } => self.yarn(width, &plain.collect::<Vec<_>>()),
-            RopeScaling::Divided { divisors } => {
-                plain.zip(divisors).map(|(frequency, divisor)| frequency / divisor).collect()
-            }
+            RopeScaling::Divided { divisors } | RopeScaling::Long { short: divisors, .. } => divide(plain, divisors),
         }
     }
 
-    /// What cosines and sines are multiplied by; 1 for all kinds but YaRN.
+    /// The frequencies of sequences longer than the first context, where they differ.
+    #[must_use]
+    pub fn long_frequencies(&self, width: usize) -> Option<Vec<f64>> {
+        match &self.scaling {
+            RopeScaling::Long { long, .. } => Some(divide(self.plain_frequencies(width), long)),
+            _ => None,
+        }
+    }
+
+    fn plain_frequencies(&self, width: usize) -> impl Iterator<Item = f64> {
+        let theta = self.theta;
+        (0..width / 2).map(move |at| theta.powf(-((2 * at) as f64) / width as f64))
+    }
+
+    /// How many numbers each list has that names one for every frequency.
+    pub(super) fn listed(&self) -> impl Iterator<Item = usize> {
+        let (first, second) = match &self.scaling {
+            RopeScaling::Divided { divisors } => (Some(divisors.len()), None),
+            RopeScaling::Long { short, long, .. } => (Some(short.len()), Some(long.len())),
+            _ => (None, None),
+        };
+        first.into_iter().chain(second)
+    }
+
+    /// What cosines and sines are multiplied by; 1 for all kinds but YaRN and LongRoPE.
     #[must_use]
     pub fn attention_factor(&self) -> f64 {
         match self.scaling {
-            RopeScaling::Yarn { attention_factor, .. } => attention_factor,
+            RopeScaling::Yarn { attention_factor, .. } | RopeScaling::Long { attention_factor, .. } => attention_factor,
             _ => 1.0,
         }
     }
@@ -118,6 +153,16 @@ impl RopeSetting {
 #[must_use]
 pub fn yarn_attention_factor(factor: f64, weight: f64) -> f64 {
     if factor <= 1.0 { 1.0 } else { 0.1 * weight * factor.ln() + 1.0 }
+}
+
+/// LongRoPE's default factor on cosines and sines: √(1 + ln(factor) / ln(first context)).
+#[must_use]
+pub fn longrope_attention_factor(factor: f64, original: f64) -> f64 {
+    if factor <= 1.0 { 1.0 } else { (1.0 + factor.ln() / original.ln()).sqrt() }
+}
+
+fn divide(plain: impl Iterator<Item = f64>, divisors: &[f64]) -> Vec<f64> {
+    plain.zip(divisors).map(|(frequency, divisor)| frequency / divisor).collect()
 }
 
 fn llama3(frequency: f64, factor: f64, low: f64, high: f64, original: f64) -> f64 {
@@ -186,6 +231,18 @@ mod tests {
         for (at, wanted) in wanted {
             assert!((found[at] / wanted - 1.0).abs() < 1e-6, "{at}: {} and {wanted}", found[at]);
         }
+    }
+
+    #[test]
+    fn longrope_has_factors_for_short_and_for_long_sequences_and_one_for_both() {
+        let attention_factor = longrope_attention_factor(32.0, 4096.0);
+        let scaling =
+            RopeScaling::Long { short: vec![1.0, 2.0], long: vec![1.5, 8.0], original: 4096.0, attention_factor };
+        let setting = RopeSetting { theta: 100.0, scaling };
+        assert_eq!(setting.frequencies(4), [1.0, 0.05]);
+        assert_eq!(setting.long_frequencies(4).unwrap(), [1.0 / 1.5, 0.0125]);
+        assert!((setting.attention_factor() - (17f64 / 12.0).sqrt()).abs() < 1e-12);
+        assert_eq!(longrope_attention_factor(1.0, 4096.0), 1.0);
     }
 
     #[test]

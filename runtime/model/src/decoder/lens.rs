@@ -57,13 +57,13 @@ pub(crate) struct Matrix {
 }
 
 impl Lens<'_> {
-    /// Block number `layer`, with rotation tables for sequences up to this length. `spoken` is which
+    /// Block number `layer`, with rotation tables of at least so many rows. `spoken` is which
     /// tokens of the pass belong to answers.
-    pub(crate) fn block(&self, layer: usize, positions: usize, spoken: &Spoken) -> Result<Block> {
+    pub(crate) fn block(&self, layer: usize, rows: usize, spoken: &Spoken) -> Result<Block> {
         let hook = |site| self.hook(layer, site, spoken);
         Ok(Block {
             before: hook(stream::Site::ResidualBefore),
-            attention: self.attention(layer, positions, hook(stream::Site::AttentionOutput))?,
+            attention: self.attention(layer, rows, hook(stream::Site::AttentionOutput))?,
             feed_forward: self.feed_forward(layer, hook(stream::Site::MlpOutput))?,
             after: hook(stream::Site::ResidualAfter),
         })
@@ -108,12 +108,12 @@ impl Lens<'_> {
         self.norm("model.norm.weight")
     }
 
-    fn attention(&self, layer: usize, positions: usize, written: Hook) -> Result<Attention> {
+    fn attention(&self, layer: usize, rows: usize, written: Hook) -> Result<Attention> {
         let configuration = &self.model.configuration;
         let kind = &configuration.layers_kind[layer];
         let name = |part: &str| format!("model.layers.{layer}.{part}.weight");
         let rope = match kind.rope {
-            Some(number) => Some(self.tables.covering(configuration, number, positions)?),
+            Some(number) => Some(self.tables.covering(configuration, number, rows)?),
             None => None,
         };
         let heads = configuration.heads * configuration.head_dim;

@@ -18,7 +18,7 @@ pub(crate) mod packing;
 mod projection;
 mod site;
 pub(crate) mod stack;
-mod tables;
+pub(crate) mod tables;
 #[cfg(test)]
 mod tests;
 

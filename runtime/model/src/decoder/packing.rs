@@ -11,6 +11,7 @@ use tunebox_compute::fused::Segments;
 
 use super::hook::Spoken;
 use super::lens::Lens;
+use super::tables::first_row;
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
 use crate::rows::Rows;
@@ -20,10 +21,11 @@ use prefixes::{Line, Pieces};
 #[derive(Debug)]
 pub(crate) struct Packing {
     pub(crate) ids: Vec<u32>,
+    /// The row of the rotation tables that each packed token has.
     pub(crate) positions: Vec<u32>,
     pub(crate) segments: Segments,
-    /// The length of the longest packed row.
-    pub(crate) longest: usize,
+    /// Rows that the rotation tables need.
+    pub(crate) table_rows: usize,
     /// For each target: the packed token that predicts it. Rows that share a beginning share the token before their own.
     pub(crate) predictors: Vec<u32>,
     /// For each target: its id.
@@ -57,7 +59,7 @@ impl Packing {
             check_ids(row, ids, marks.len(), configuration)?;
             lengths.push(needed(marks));
         }
-        let (mut packing, spots) = Self::pack(rows, slice.clone(), &lengths, share)?;
+        let (mut packing, spots) = Self::pack(rows, slice.clone(), &lengths, share, configuration)?;
         let width = rows.width();
         for (number, (row, last)) in slice.zip(lengths).enumerate() {
             for at in (1..=last).filter(|at| rows.targets[row].get(*at) == Some(&true)) {
@@ -87,16 +89,24 @@ impl Packing {
                 return Err(Error::Argument(format!("row `{row}` has `{}` tokens, not `{length}`", ids.len())));
             }
         }
-        let (mut packing, spots) = Self::pack(rows, slice, lengths, true)?;
+        let (mut packing, spots) = Self::pack(rows, slice, lengths, true, configuration)?;
         packing.predictors = lengths.iter().enumerate().map(|(number, length)| spots.of(number, length - 1)).collect();
         Ok((packing, spots))
     }
 
     /// The first tokens of each row of a slice, without targets yet.
-    fn pack(rows: &Rows, slice: Range<usize>, lengths: &[usize], share: bool) -> Result<(Self, Spots)> {
+    fn pack(
+        rows: &Rows,
+        slice: Range<usize>,
+        lengths: &[usize],
+        share: bool,
+        configuration: &Configuration,
+    ) -> Result<(Self, Spots)> {
         let cut = |(row, length): (usize, &usize)| Line {
             ids: &rows.ids[row][..*length],
             marks: &rows.targets[row][..*length],
+            // By the whole row, whatever of it enters the pass.
+            first_row: first_row(configuration, rows.ids[row].len()),
         };
         let lines: Vec<Line<'_>> = slice.zip(lengths).map(cut).collect();
         let Pieces { pieces, ends } = if share { Pieces::shared(&lines) } else { Pieces::apart(&lines) };
@@ -117,11 +127,16 @@ impl Packing {
             spots
         });
         let spots = Spots(spots.collect());
+        let mut positions = segments.positions()?;
+        for (piece, range) in pieces.iter().zip(segments.ranges()) {
+            let first = lines[piece.line].first_row as u32;
+            positions[range].iter_mut().for_each(|position| *position += first);
+        }
         let packing = Self {
             ids,
-            positions: segments.positions()?,
+            positions,
             segments,
-            longest: lengths.iter().copied().max().unwrap_or(0),
+            table_rows: lines.iter().map(|line| line.first_row + line.ids.len()).max().unwrap_or(0),
             predictors: Vec::new(),
             targets: Vec::new(),
             places: Vec::new(),
@@ -133,7 +148,7 @@ impl Packing {
     /// How many tokens a row adds to a pass whose last row is the one before it, if common beginnings are shared. At most:
     /// an earlier row of the pass may have more in common with it.
     pub(crate) fn added(rows: &Rows, row: usize, share: bool) -> usize {
-        let line = |row: usize| Line { ids: &rows.ids[row], marks: &rows.targets[row] };
+        let line = |row: usize| Line { ids: &rows.ids[row], marks: &rows.targets[row], first_row: 0 };
         let own = line(row);
         let common = row.checked_sub(1).filter(|_| share).map_or(0, |before| own.common(&line(before), 0));
         own.ids.len() - common

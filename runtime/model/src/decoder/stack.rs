@@ -31,7 +31,7 @@ pub(crate) fn forward_to(lens: &Lens<'_>, packing: &Packing, last: usize) -> Res
     let spoken = packing.spoken(lens)?;
     let mut hidden = embed(lens, &packing.ids)?;
     for layer in 0..=last {
-        let block = lens.block(layer, packing.longest, &spoken)?;
+        let block = lens.block(layer, packing.table_rows, &spoken)?;
         hidden = block.forward(&hidden, &packing.positions, &packing.segments)?.0;
     }
     Ok(hidden)
@@ -45,7 +45,7 @@ pub(crate) fn forward_kept(lens: &Lens<'_>, packing: &Packing, recompute: Recomp
     let spoken = packing.spoken(lens)?;
     let mut hidden = embed(lens, &packing.ids)?;
     for layer in 0..layers {
-        let block = lens.block(layer, packing.longest, &spoken)?;
+        let block = lens.block(layer, packing.table_rows, &spoken)?;
         let (output, own) = block.forward(&hidden, &packing.positions, &packing.segments)?;
         if layer >= lowest {
             kept.push(match recompute {
@@ -80,7 +80,7 @@ pub(crate) fn backward(
             gradients,
             want_input: layer > lowest || embedding.slot.is_some(),
         };
-        let block = lens.block(layer, packing.longest, &spoken)?;
+        let block = lens.block(layer, packing.table_rows, &spoken)?;
         match block.backward(&upstream, own, &context)? {
             Some(below) => upstream = below,
             None => return Ok(()),

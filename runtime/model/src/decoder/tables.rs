@@ -1,11 +1,15 @@
 //! Rotation tables of a model, made as far as sequences have reached and shared from then on.
 //! Leaves the frequencies to `configuration` and the rotation to `fused`.
+//!
+//! Where long sequences turn otherwise than short ones, a table has a row for each position of a short sequence and
+//! behind them one for each position of a long sequence. Which of the two a sequence is, its own length says, so that
+//! nothing depends on what stands beside it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tunebox_compute::fused::RopeTable;
 
-use crate::configuration::Configuration;
+use crate::configuration::{Configuration, RopeSetting};
 use crate::error::{Error, Result};
 
 /// The tables of one model, one for each kind of rotation.
@@ -16,35 +20,45 @@ pub struct Tables {
 
 #[derive(Debug, Clone)]
 struct Made {
-    positions: usize,
+    rows: usize,
     table: Arc<RopeTable>,
 }
 
+/// The row of the tables that the first position of a sequence of some length has.
+pub(crate) fn first_row(configuration: &Configuration, length: usize) -> usize {
+    configuration.short_context().filter(|most| length > *most).unwrap_or(0)
+}
+
 impl Tables {
-    /// A table that covers at least this many positions.
-    pub(crate) fn covering(
-        &self,
-        configuration: &Configuration,
-        number: usize,
-        positions: usize,
-    ) -> Result<Arc<RopeTable>> {
+    /// A table with at least this many rows.
+    pub(crate) fn covering(&self, configuration: &Configuration, number: usize, rows: usize) -> Result<Arc<RopeTable>> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if made.len() <= number {
             made.resize(number + 1, None);
         }
-        if let Some(found) = made[number].as_ref().filter(|found| found.positions >= positions) {
+        if let Some(found) = made[number].as_ref().filter(|found| found.rows >= rows) {
             return Ok(Arc::clone(&found.table));
         }
-        let positions = positions.next_power_of_two().max(256);
+        let rows = rows.next_power_of_two().max(256);
         let Some(setting) = configuration.ropes.get(number) else {
             return Err(Error::Argument(format!(
                 "a layer asks for rotation `{number}`, which the model does not have"
             )));
         };
-        let frequencies = setting.frequencies(configuration.head_dim);
-        let table = RopeTable::from_frequencies(&frequencies, positions, setting.attention_factor());
-        let table = Arc::new(table);
-        made[number] = Some(Made { positions, table: Arc::clone(&table) });
+        let table = Arc::new(table(setting, configuration, rows));
+        made[number] = Some(Made { rows, table: Arc::clone(&table) });
         Ok(table)
     }
+}
+
+fn table(setting: &RopeSetting, configuration: &Configuration, rows: usize) -> RopeTable {
+    let short = configuration.short_context().unwrap_or(rows).min(rows);
+    let (width, factor) = (configuration.rotated, setting.attention_factor());
+    let frequencies = setting.frequencies(width);
+    let mut table = RopeTable::from_frequencies(&frequencies, short, factor);
+    let frequencies = setting.long_frequencies(width).unwrap_or(frequencies);
+    let long = RopeTable::from_frequencies(&frequencies, rows - short, factor);
+    table.cos.extend(long.cos);
+    table.sin.extend(long.sin);
+    table
 }

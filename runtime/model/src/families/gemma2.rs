@@ -14,6 +14,7 @@ pub(super) const FAMILY: Family = Family {
     name: "gemma2",
     model_types: &["gemma2"],
     architecture: Some("gemma2"),
+    partial_rotation: false,
     defaults: Defaults {
         heads: Some(8),
         kv_heads: Some(4),

@@ -14,6 +14,7 @@ pub(super) const FAMILY: Family = Family {
     name: "gemma3_text",
     model_types: &["gemma3_text", "gemma3"],
     architecture: Some("gemma3"),
+    partial_rotation: false,
     defaults: Defaults {
         heads: Some(8),
         kv_heads: Some(4),
@@ -74,9 +75,11 @@ fn ropes(fields: &Fields<'_>, max_positions: usize) -> Result<Vec<RopeSetting>> 
     }
     if let Some(parameters) = fields.object("rope_parameters")? {
         if let Some(global) = parameters.object("full_attention")? {
+            global.only("partial_rotary_factor", &json!(1.0))?;
             ropes[GLOBAL] = hugging_face::rope_of(&global, global_theta, max_positions)?;
         }
         if let Some(local) = parameters.object("sliding_attention")? {
+            local.only("partial_rotary_factor", &json!(1.0))?;
             ropes[LOCAL] = hugging_face::rope_of(&local, local_theta, max_positions)?;
         }
     }

@@ -22,6 +22,8 @@ pub struct TensorFacts {
     pub feed_forward_bias: bool,
     /// The divisors of the rotation frequencies, `rope_freqs.weight`, where Llama 3's scaling is kept.
     pub rope_divisors: Option<Vec<f64>>,
+    /// The factors of the rotation frequencies for short texts and for long ones, where they differ.
+    pub rope_factors: Option<[Vec<f64>; 2]>,
 }
 
 /// The keys of one architecture: `llama.block_count` and its like.
@@ -103,7 +105,7 @@ pub(super) fn read(
 ) -> Result<Configuration> {
     let keys = Keys { metadata, architecture };
     let mut configuration = plain(&keys, family, &facts)?;
-    configuration.ropes = vec![rope(&keys, &configuration, facts.rope_divisors)?];
+    configuration.ropes = vec![rope(&keys, &configuration, facts)?];
     read_special(metadata, &mut configuration);
     (family.from_gguf)(&keys, &mut configuration)?;
     Ok(configuration)
@@ -119,7 +121,8 @@ fn plain(keys: &Keys<'_>, family: &Family, facts: &TensorFacts) -> Result<Config
     if keys.optional_size("attention.value_length")?.is_some_and(|width| width != head_dim) {
         return Err(keys.refused("attention.value_length", "values as wide as keys"));
     }
-    if keys.optional_size("rope.dimension_count")?.is_some_and(|width| width != head_dim) {
+    let rotated = keys.optional_size("rope.dimension_count")?.unwrap_or(head_dim);
+    if rotated != head_dim && !family.partial_rotation {
         return Err(keys.refused("rope.dimension_count", "rotations of the whole head"));
     }
     Ok(Configuration {
@@ -130,6 +133,7 @@ fn plain(keys: &Keys<'_>, family: &Family, facts: &TensorFacts) -> Result<Config
         heads,
         kv_heads: keys.optional_size("attention.head_count_kv")?.unwrap_or(heads),
         head_dim,
+        rotated,
         vocabulary: facts.vocabulary,
         norm_epsilon: keys.number("attention.layer_norm_rms_epsilon").unwrap_or(1e-6),
         activation: Activation::Silu,
@@ -164,9 +168,14 @@ fn read_special(metadata: &Metadata, configuration: &mut Configuration) {
     configuration.pad = id("padding");
 }
 
-fn rope(keys: &Keys<'_>, configuration: &Configuration, divisors: Option<Vec<f64>>) -> Result<RopeSetting> {
+fn rope(keys: &Keys<'_>, configuration: &Configuration, facts: TensorFacts) -> Result<RopeSetting> {
     let theta = keys.number("rope.freq_base").unwrap_or(10_000.0);
-    if let Some(divisors) = divisors {
+    if let Some([short, long]) = facts.rope_factors {
+        let original = keys.size("rope.scaling.original_context_length")? as f64;
+        let attention_factor = keys.number("rope.scaling.attn_factor").unwrap_or(1.0);
+        return Ok(RopeSetting { theta, scaling: RopeScaling::Long { short, long, original, attention_factor } });
+    }
+    if let Some(divisors) = facts.rope_divisors {
         return Ok(RopeSetting { theta, scaling: RopeScaling::Divided { divisors } });
     }
     // `scale_linear` is the key of older files.

@@ -5,12 +5,12 @@ use serde_json::{Map, Value, json};
 
 use super::Family;
 use super::fields::Fields;
-use crate::configuration::rope::yarn_attention_factor;
+use crate::configuration::rope::{longrope_attention_factor, yarn_attention_factor};
 use crate::configuration::{Activation, Configuration, LayerKind, RopeScaling, RopeSetting};
 use crate::error::Result;
 
 /// The base of rotation frequencies when a `config.json` names none.
-const THETA: f64 = 10_000.0;
+pub(super) const THETA: f64 = 10_000.0;
 
 /// A family's configuration. Multimodal checkpoints keep their text model in `text_config`.
 pub(super) fn read(whole: &Fields<'_>, family: &Family) -> Result<Configuration> {
@@ -32,7 +32,6 @@ fn plain(fields: &Fields<'_>, family: &Family) -> Result<Configuration> {
     let layers = fields.size("num_hidden_layers")?;
     let heads = fields.size_or("num_attention_heads", defaults.heads)?;
     let head_dim = fields.size_or("head_dim", defaults.head_dim.or(hidden.checked_div(heads)))?;
-    fields.only("partial_rotary_factor", &json!(1.0))?;
     let mut configuration = Configuration {
         family: family.name.into(),
         hidden,
@@ -41,6 +40,7 @@ fn plain(fields: &Fields<'_>, family: &Family) -> Result<Configuration> {
         heads,
         kv_heads: fields.size_or("num_key_value_heads", defaults.kv_heads.or(Some(heads)))?,
         head_dim,
+        rotated: rotated(fields, family, head_dim)?,
         vocabulary: fields.size_or("vocab_size", defaults.vocabulary)?,
         norm_epsilon: fields.optional_number("rms_norm_eps")?.unwrap_or(1e-6),
         activation: Activation::Silu,
@@ -67,6 +67,23 @@ fn plain(fields: &Fields<'_>, family: &Family) -> Result<Configuration> {
     };
     read_special(fields, &mut configuration)?;
     Ok(configuration)
+}
+
+/// The features of a head that turn. The share of them stands in the rotation's object or beside it.
+fn rotated(fields: &Fields<'_>, family: &Family, head_dim: usize) -> Result<usize> {
+    const KEY: &str = "partial_rotary_factor";
+    let objects = [fields.object("rope_parameters")?, fields.object("rope_scaling")?, Some(*fields)];
+    let Some(holder) = objects.into_iter().flatten().find(|object| object.value(KEY).is_some()) else {
+        return Ok(head_dim);
+    };
+    if !family.partial_rotation {
+        holder.only(KEY, &json!(1.0))?;
+    }
+    let share = holder.number(KEY)?;
+    if !(share > 0.0 && share <= 1.0) {
+        return Err(holder.refused(KEY, "shares above 0 and up to 1"));
+    }
+    Ok((head_dim as f64 * share) as usize)
 }
 
 fn read_special(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
@@ -101,7 +118,6 @@ pub(super) fn rope_from(fields: &Fields<'_>, configuration: &Configuration, thet
 /// A rotation from its own object.
 pub(super) fn rope_of(parameters: &Fields<'_>, theta: f64, max_positions: usize) -> Result<RopeSetting> {
     let theta = parameters.optional_number("rope_theta")?.unwrap_or(theta);
-    parameters.only("partial_rotary_factor", &json!(1.0))?;
     let key = if parameters.value("rope_type").is_some() { "rope_type" } else { "type" };
     let original = || -> Result<f64> {
         Ok(parameters.optional_number("original_max_position_embeddings")?.unwrap_or(max_positions as f64))
@@ -116,7 +132,8 @@ pub(super) fn rope_of(parameters: &Fields<'_>, theta: f64, max_positions: usize)
             original: original()?,
         },
         "yarn" => yarn(parameters, original()?, max_positions)?,
-        _ => return Err(parameters.refused(key, "the rotations default, linear, llama3 and yarn")),
+        "longrope" => longrope(parameters, original()?, max_positions)?,
+        _ => return Err(parameters.refused(key, "the rotations default, linear, llama3, yarn and longrope")),
     };
     Ok(RopeSetting { theta, scaling })
 }
@@ -135,6 +152,20 @@ fn yarn(parameters: &Fields<'_>, original: f64, max_positions: usize) -> Result<
         beta_slow: weight("beta_slow")?.unwrap_or(1.0),
         attention_factor: parameters.optional_number("attention_factor")?.unwrap_or(inferred),
         truncate: parameters.flag("truncate", true)?,
+    })
+}
+
+/// Factors of their own for every frequency, one set for short and one for long texts.
+pub(super) fn longrope(parameters: &Fields<'_>, original: f64, max_positions: usize) -> Result<RopeScaling> {
+    let factors =
+        |key| parameters.numbers(key)?.ok_or_else(|| parameters.refused(key, "one factor for each frequency"));
+    let factor = parameters.optional_number("factor")?.unwrap_or(max_positions as f64 / original);
+    let inferred = longrope_attention_factor(factor, original);
+    Ok(RopeScaling::Long {
+        short: factors("short_factor")?,
+        long: factors("long_factor")?,
+        original,
+        attention_factor: parameters.optional_number("attention_factor")?.unwrap_or(inferred),
     })
 }
 
@@ -217,6 +248,13 @@ pub(super) fn write_scaling(rope: &RopeSetting) -> Value {
             "beta_slow": beta_slow,
             "attention_factor": attention_factor,
             "truncate": truncate,
+        }),
+        RopeScaling::Long { short, long, original, attention_factor } => json!({
+            "rope_type": "longrope",
+            "short_factor": short,
+            "long_factor": long,
+            "original_max_position_embeddings": *original as u64,
+            "attention_factor": attention_factor,
         }),
         RopeScaling::Divided { divisors } => write_divisors(rope.theta, divisors),
     }

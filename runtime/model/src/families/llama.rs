@@ -13,6 +13,7 @@ pub(super) const FAMILY: Family = Family {
     name: "llama",
     model_types: &["llama"],
     architecture: Some("llama"),
+    partial_rotation: false,
     defaults: Defaults {
         heads: None,
         kv_heads: None,

@@ -14,6 +14,7 @@ pub(super) const FAMILY: Family = Family {
     model_types: &["mistral"],
     // Its GGUF files say `llama`.
     architecture: None,
+    partial_rotation: false,
     defaults: Defaults {
         heads: None,
         kv_heads: Some(8),

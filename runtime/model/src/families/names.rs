@@ -110,11 +110,14 @@ pub(crate) fn gguf_name(name: &str, form: StoredForm) -> Option<String> {
         "self_attn.q_proj" => "attn_q",
         "self_attn.k_proj" => "attn_k",
         "self_attn.v_proj" => "attn_v",
+        "self_attn.qkv_proj" => "attn_qkv",
         "self_attn.o_proj" => "attn_output",
         "self_attn.q_norm" => "attn_q_norm",
         "self_attn.k_norm" => "attn_k_norm",
         "mlp.gate_proj" => "ffn_gate",
         "mlp.up_proj" => "ffn_up",
+        // Gate first, as in the other files.
+        "mlp.gate_up_proj" => "ffn_up",
         "mlp.down_proj" => "ffn_down",
         // With four norms, the one after attention is not the one before the feed-forward part.
         "post_attention_layernorm" if form.sandwich_norms => "post_attention_norm",

@@ -13,6 +13,7 @@ pub(super) const FAMILY: Family = Family {
     name: "qwen2",
     model_types: &["qwen2"],
     architecture: Some("qwen2"),
+    partial_rotation: false,
     defaults: Defaults {
         heads: None,
         kv_heads: Some(32),

@@ -13,6 +13,7 @@ pub(super) const FAMILY: Family = Family {
     name: "qwen3",
     model_types: &["qwen3"],
     architecture: Some("qwen3"),
+    partial_rotation: false,
     defaults: Defaults {
         heads: None,
         kv_heads: Some(32),

@@ -13,6 +13,7 @@ pub(super) const FAMILY: Family = Family {
     name: "smollm3",
     model_types: &["smollm3"],
     architecture: Some("smollm3"),
+    partial_rotation: false,
     defaults: Defaults {
         heads: Some(16),
         kv_heads: Some(4),

@@ -113,6 +113,67 @@ fn smollm3_in_gguf_has_every_fourth_layer_without_positions() {
     assert_eq!(ropes, [true, true, true, false, true, true, true]);
 }
 
+fn phi4_mini() -> Value {
+    json!({"model_type": "phi3", "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 32,
+        "num_attention_heads": 24, "num_key_value_heads": 8, "vocab_size": 200_064, "hidden_act": "silu",
+        "attention_bias": false, "mlp_bias": false, "lm_head_bias": false, "sliding_window": 262_144,
+        "rms_norm_eps": 1e-5, "rope_theta": 10_000.0, "partial_rotary_factor": 0.75, "tie_word_embeddings": true,
+        "max_position_embeddings": 131_072, "original_max_position_embeddings": 4096, "eos_token_id": 199_999,
+        "rope_scaling": {"type": "longrope", "short_factor": vec![1.0; 48], "long_factor": vec![2.0; 48]}})
+}
+
+#[test]
+fn phi_4_mini_reads_as_published() {
+    let found = read(phi4_mini()).unwrap();
+    assert_eq!((found.head_dim, found.rotated, found.fused_projections, found.tied), (128, 96, true, true));
+    assert_eq!(found.short_context(), Some(4096));
+    assert!((found.ropes[0].attention_factor() - 1.190_238_071_423_808).abs() < 1e-12);
+    let (short, long) = (found.ropes[0].frequencies(96), found.ropes[0].long_frequencies(96).unwrap());
+    assert_eq!((short[0], long[0], short.len()), (1.0, 0.5, 48));
+    assert_eq!(found.layers_kind[31], LayerKind { window: Some(262_144), rope: Some(0) });
+    assert_eq!(found.weights(), 3_836_021_760);
+}
+
+#[test]
+fn phi_3_of_the_first_weeks_calls_its_rotation_su() {
+    let mut config = phi4_mini();
+    config["rope_scaling"]["type"] = json!("su");
+    assert_eq!(read(config.clone()).unwrap(), read(phi4_mini()).unwrap());
+    config["rope_scaling"]["type"] = json!("linear");
+    assert_eq!(read(config).unwrap_err().to_string(), "`type` is `linear`");
+}
+
+#[test]
+fn factors_and_shares_that_make_no_rotation_are_refused() {
+    for (key, value) in [
+        ("partial_rotary_factor", json!(0.5)),
+        ("partial_rotary_factor", json!(1.5)),
+        ("original_max_position_embeddings", json!(0)),
+        ("rope_scaling", json!({"type": "longrope", "short_factor": vec![1.0; 48]})),
+        ("rope_scaling", json!({"type": "longrope", "short_factor": vec![1.0; 48], "long_factor": vec![0.0; 48]})),
+    ] {
+        assert!(matches!(read(with(phi4_mini(), key, value)), Err(Error::KeyValue { .. })), "`{key}`");
+    }
+    let error = read(with(llama(), "partial_rotary_factor", json!(0.5))).unwrap_err();
+    assert_eq!(error.to_string(), "`partial_rotary_factor` is `0.5`");
+}
+
+#[test]
+fn phi_3_in_gguf_keeps_its_factors_as_tensors() {
+    let factors = Some([vec![1.0; 6], vec![3.0; 6]]);
+    let keys = [
+        ("phi3.rope.dimension_count", Stored::Integer(12)),
+        ("phi3.rope.scaling.original_context_length", Stored::Integer(256)),
+        ("phi3.rope.scaling.attn_factor", Stored::Number(1.25)),
+        ("phi3.attention.sliding_window", Stored::Integer(0)),
+    ];
+    let facts = TensorFacts { rope_factors: factors, ..facts() };
+    let found = Configuration::from_gguf(&metadata("phi3", &keys), facts).unwrap();
+    assert_eq!((found.rotated, found.short_context(), found.layers_kind[0].window), (12, Some(256), None));
+    assert_eq!(found.ropes[0].attention_factor(), 1.25);
+    assert_eq!(found.ropes[0].long_frequencies(12).unwrap()[0], 1.0 / 3.0);
+}
+
 fn gemma2() -> Value {
     json!({"model_type": "gemma2", "hidden_size": 4608, "intermediate_size": 36_864, "num_hidden_layers": 46,
         "num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 128, "query_pre_attn_scalar": 144,
@@ -178,7 +239,7 @@ fn newer_files_name_a_rotation_for_each_kind_of_layer() {
 fn a_family_that_is_not_known_lists_those_that_are() {
     let error = read(with(llama(), "model_type", json!("rwkv"))).unwrap_err();
     let Error::UnknownFamily { known, .. } = error else { panic!("{error}") };
-    assert_eq!(known, ["llama", "mistral", "smollm3", "qwen2", "qwen3", "gemma2", "gemma3_text", "gemma3"]);
+    assert_eq!(known, ["llama", "mistral", "smollm3", "qwen2", "qwen3", "gemma2", "gemma3_text", "gemma3", "phi3"]);
 }
 
 #[test]
@@ -219,7 +280,7 @@ fn a_written_configuration_reads_as_the_same() {
     let mistral = json!({"model_type": "mistral", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1,
         "num_attention_heads": 4, "vocab_size": 272, "num_key_value_heads": 4, "sliding_window": null});
     let smollm3 = with(with(smollm3(), "use_sliding_window", json!(true)), "sliding_window", json!(16));
-    for config in [llama(), smollm3, gemma2(), gemma, qwen2, qwen3, mistral] {
+    for config in [llama(), phi4_mini(), smollm3, gemma2(), gemma, qwen2, qwen3, mistral] {
         let first = read(config).unwrap();
         assert_eq!(read(first.to_hugging_face()).unwrap(), first);
     }
@@ -288,13 +349,15 @@ fn llama_3_scaling_in_gguf_is_a_tensor_of_divisors() {
 
 #[test]
 fn divisors_of_another_width_are_refused() {
-    let facts = TensorFacts { rope_divisors: Some(vec![1.0; 3]), ..facts() };
-    assert!(matches!(Configuration::from_gguf(&metadata("llama", &[]), facts), Err(Error::KeyValue { .. })));
+    for count in [3, 9] {
+        let facts = TensorFacts { rope_divisors: Some(vec![1.0; count]), ..facts() };
+        assert!(matches!(Configuration::from_gguf(&metadata("llama", &[]), facts), Err(Error::KeyValue { .. })));
+    }
 }
 
 #[test]
 fn an_architecture_that_is_not_known_lists_those_that_are() {
     let error = Configuration::from_gguf(&metadata("mamba", &[]), facts()).unwrap_err();
     let Error::UnknownFamily { known, .. } = error else { panic!("{error}") };
-    assert_eq!(known, ["llama", "smollm3", "qwen2", "qwen3", "gemma2", "gemma3"]);
+    assert_eq!(known, ["llama", "smollm3", "qwen2", "qwen3", "gemma2", "gemma3", "phi3"]);
 }

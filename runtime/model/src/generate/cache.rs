@@ -7,6 +7,7 @@ use tunebox_compute::fused::{self, Segments};
 use super::writer::Writer;
 use crate::decoder::hook::Spoken;
 use crate::decoder::lens::Lens;
+use crate::decoder::tables::first_row;
 use crate::decoder::{Block, stack};
 use crate::error::Result;
 
@@ -28,7 +29,8 @@ struct Layer {
 
 /// The blocks of a view, with rotations for sequences up to a length; patches ask whose tokens they see.
 pub(super) fn blocks(lens: &Lens<'_>, longest: usize, spoken: &Spoken) -> Result<Vec<Block>> {
-    (0..lens.model.configuration.layers).map(|layer| lens.block(layer, longest, spoken)).collect()
+    let rows = first_row(&lens.model.configuration, longest) + longest;
+    (0..lens.model.configuration.layers).map(|layer| lens.block(layer, rows, spoken)).collect()
 }
 
 /// Runs the prompts of some completions: the hidden row after each prompt, `[completions, hidden]`.
@@ -39,7 +41,7 @@ pub(super) fn prefill(lens: &Lens<'_>, blocks: &[Block], prompts: &[Vec<u32>], b
     let mut caches = Vec::with_capacity(numbers.len());
     for group in groups(&numbers, prompts) {
         let chosen: Vec<&[u32]> = group.iter().map(|number| prompts[*number].as_slice()).collect();
-        let (rows, filled) = run_prompts(lens, blocks, &chosen)?;
+        let (rows, filled) = run_prompts(lens, blocks, &chosen, 0)?;
         lasts.push(rows);
         caches.extend(filled);
     }
@@ -62,7 +64,8 @@ pub(super) fn step(lens: &Lens<'_>, blocks: &[Block], active: &mut [&mut Writer]
 
 fn pass(lens: &Lens<'_>, blocks: &[Block], active: &mut [&mut Writer]) -> Result<Tensor> {
     let ids = active.iter().map(|writer| writer.last()).collect::<Result<Vec<u32>>>()?;
-    let positions: Vec<u32> = active.iter().map(|writer| writer.cache.length as u32).collect();
+    let row = |length: usize| (first_row(&lens.model.configuration, length + 1) + length) as u32;
+    let positions: Vec<u32> = active.iter().map(|writer| row(writer.cache.length)).collect();
     let mut hidden = stack::embed(lens, &ids)?;
     for (layer, block) in blocks.iter().enumerate() {
         hidden = block.before.forward(hidden)?;
@@ -84,11 +87,19 @@ fn pass(lens: &Lens<'_>, blocks: &[Block], active: &mut [&mut Writer]) -> Result
     Ok(hidden)
 }
 
-fn run_prompts(lens: &Lens<'_>, blocks: &[Block], prompts: &[&[u32]]) -> Result<(Tensor, Vec<Cache>)> {
+/// Runs some prompts, to be read by a token `ahead` of their last: the hidden row after each, and the caches.
+pub(super) fn run_prompts(
+    lens: &Lens<'_>,
+    blocks: &[Block],
+    prompts: &[&[u32]],
+    ahead: usize,
+) -> Result<(Tensor, Vec<Cache>)> {
     let lengths: Vec<usize> = prompts.iter().map(|prompt| prompt.len()).collect();
     let segments = Segments::new(&lengths);
     let ids = prompts.concat();
-    let positions: Vec<u32> = lengths.iter().flat_map(|length| 0..*length as u32).collect();
+    let first = |length: &usize| first_row(&lens.model.configuration, length + ahead) as u32;
+    let positions: Vec<u32> =
+        lengths.iter().flat_map(|length| (0..*length as u32).map(|at| first(length) + at)).collect();
     let mut caches: Vec<Cache> = lengths.iter().map(|length| Cache { layers: Vec::new(), length: *length }).collect();
     let mut hidden = stack::embed(lens, &ids)?;
     for block in blocks {
@@ -140,6 +151,13 @@ fn groups(numbers: &[usize], prompts: &[Vec<u32>]) -> Vec<Vec<usize>> {
 
 fn rows(tensor: &Tensor) -> Result<Vec<f32>> {
     Ok(tensor.flatten_all()?.to_vec1::<f32>()?)
+}
+
+impl Cache {
+    /// Tokens whose keys and values are here.
+    pub(super) fn length(&self) -> usize {
+        self.length
+    }
 }
 
 impl Layer {

@@ -92,6 +92,11 @@ impl Writer {
         self.ids.last().copied().ok_or_else(|| Error::Argument("a completion went on before its first token".into()))
     }
 
+    /// What is written.
+    pub(super) fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
     pub(super) fn ended(&self) -> bool {
         self.ended
     }

@@ -9,6 +9,7 @@ use super::PolicySettings;
 use crate::configuration::Configuration;
 use crate::decoder::Recompute;
 use crate::decoder::packing::Packing;
+use crate::decoder::tables::first_row;
 use crate::rows::Rows;
 
 /// How much of a batch one pass through the model holds.
@@ -30,6 +31,7 @@ impl PolicySettings {
     /// a pass holds what rows begin with in common once.
     pub(super) fn cut(&self, rows: &Rows, share: bool, configuration: &Configuration) -> Vec<Range<usize>> {
         // As if nothing were recomputed: what is recomputed must change no bit, so it must not move a cut.
+        let share = share && one_rotation(rows, configuration);
         let free = self.free / token_bytes(configuration, Recompute::None).max(1);
         self.slice.cut(rows, share, usize::try_from(free).unwrap_or(usize::MAX))
     }
@@ -66,6 +68,13 @@ impl Slice {
         slices.push(start..rows.count());
         slices
     }
+}
+
+/// Whether all rows turn alike: what others have in common is not counted, so that a slice is never too large.
+fn one_rotation(rows: &Rows, configuration: &Configuration) -> bool {
+    let mut firsts = rows.ids.iter().map(|ids| first_row(configuration, ids.len()));
+    let first = firsts.next();
+    firsts.all(|one| Some(one) == first)
 }
 
 /// Bytes that a pass keeps of a token for its backward pass.

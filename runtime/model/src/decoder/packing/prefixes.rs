@@ -1,5 +1,5 @@
 //! What rows begin with in common, found so that a pass computes it once.
-//! Two tokens are the same where their ids and their marks are, and everything before them is.
+//! Two tokens are the same where their ids, their marks and their rotations are, and everything before them is.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -20,11 +20,13 @@ const ENOUGH: usize = 64;
 pub(super) struct Line<'a> {
     pub(super) ids: &'a [u32],
     pub(super) marks: &'a [bool],
+    /// The row of the rotation tables that its first token has.
+    pub(super) first_row: usize,
 }
 
 impl Line<'_> {
-    fn at(&self, place: usize) -> Option<(u32, bool)> {
-        Some((*self.ids.get(place)?, *self.marks.get(place)?))
+    fn at(&self, place: usize) -> Option<(u32, bool, usize)> {
+        Some((*self.ids.get(place)?, *self.marks.get(place)?, self.first_row))
     }
 
     /// How many tokens both begin with, at least `from`, which are known to be the same.
@@ -133,7 +135,8 @@ mod tests {
 
     fn pieces(ids: &[Vec<u32>]) -> (Vec<Plain>, Vec<Option<usize>>) {
         let marks: Vec<Vec<bool>> = ids.iter().map(|ids| vec![false; ids.len()]).collect();
-        let lines: Vec<Line<'_>> = ids.iter().zip(&marks).map(|(ids, marks)| Line { ids, marks }).collect();
+        let lines: Vec<Line<'_>> =
+            ids.iter().zip(&marks).map(|(ids, marks)| Line { ids, marks, first_row: 0 }).collect();
         let Pieces { pieces, ends } = Pieces::shared(&lines);
         let plain = |piece: Piece| (piece.line, piece.tokens.start, piece.tokens.end, piece.parent);
         (pieces.into_iter().map(plain).collect(), ends)
@@ -188,7 +191,10 @@ mod tests {
         assert_eq!(pieces(&rows), (vec![(0, 0, 30, None), (1, 0, 31, None)], vec![Some(0), Some(1)]));
 
         let (ids, marks) = (vec![3; 100], [vec![false; 100], vec![true; 100]]);
-        let lines = [Line { ids: &ids, marks: &marks[0] }, Line { ids: &ids, marks: &marks[1] }];
+        let line = |marks, first_row| Line { ids: &ids, marks, first_row };
+        let lines = [line(&marks[0], 0), line(&marks[1], 0)];
+        assert_eq!(Pieces::shared(&lines), Pieces::apart(&lines));
+        let lines = [line(&marks[0], 0), line(&marks[0], 64)];
         assert_eq!(Pieces::shared(&lines), Pieces::apart(&lines));
     }
 

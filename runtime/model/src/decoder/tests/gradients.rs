@@ -115,6 +115,12 @@ fn full_gradients_are_those_of_the_twin_in_every_family() {
 }
 
 #[test]
+fn rows_turn_by_their_own_length_in_one_batch() {
+    // Rows of 3 and 5 tokens beside rows of 6 and 9.
+    check("short and long", tiny::phi3(5), &settings(AdapterKind::Lora));
+}
+
+#[test]
 fn gradients_are_right_where_only_some_places_are_trained() {
     for names in [vec!["q_proj", "v_proj"], vec!["o_proj"], vec!["down_proj"], vec!["k_proj", "up_proj"]] {
         let targets = Targets::Modules(names.iter().map(|name| (*name).to_owned()).collect());

@@ -54,6 +54,21 @@ fn taps(policy: &Policy, view: &View, rows: &Arc<Rows>, row: usize, keep: bool) 
     values.filter(|value| *value != 0.0).map(f32::to_bits).collect()
 }
 
+#[test]
+fn rows_that_turn_otherwise_share_nothing_with_the_others() {
+    // Rows of 55 to 81 tokens that begin alike, on both sides of the bound.
+    for settings in
+        [PolicySettings::default(), PolicySettings { slice: Slice::Tokens(150), ..PolicySettings::default() }]
+    {
+        let policy = policy(tiny::phi3(65), AdapterKind::Lora, settings);
+        let rows = rows();
+        for row in 0..rows.count() {
+            let together = taps(&policy, &View::Policy, &rows, row, false);
+            assert_eq!(together, taps(&policy, &View::Policy, &alone(&rows, row), 0, false), "row {row}");
+        }
+    }
+}
+
 fn gradient(policy: &Policy) -> Vec<f32> {
     policy.parameters().gradients().to_vec1::<f32>().unwrap()
 }

@@ -89,10 +89,15 @@ impl Twin {
         split.transpose(0, 1).unwrap().contiguous().unwrap()
     }
 
-    fn rotate(&self, x: &Tensor, rope: usize) -> Tensor {
-        let width = self.configuration.head_dim;
+    /// Turns the first features of each head by the rotation of a sequence of this length.
+    fn rotate(&self, x: &Tensor, rope: usize, length: usize) -> Tensor {
+        let width = self.configuration.rotated;
+        let (x, rest) = (x.narrow(2, 0, width).unwrap(), x.narrow(2, width, x.dim(2).unwrap() - width).unwrap());
         let tokens = x.dim(1).unwrap();
-        let frequencies = self.configuration.ropes[rope].frequencies(width);
+        let rope = &self.configuration.ropes[rope];
+        let long = self.configuration.short_context().is_some_and(|most| length > most);
+        let frequencies = if long { rope.long_frequencies(width).unwrap() } else { rope.frequencies(width) };
+        let factor = rope.attention_factor();
         let angles: Vec<f64> =
             (0..tokens).flat_map(|token| frequencies.iter().map(move |frequency| token as f64 * frequency)).collect();
         let angles = Tensor::from_vec(angles, (tokens, width / 2), &Device::Cpu).unwrap();
@@ -100,13 +105,15 @@ impl Twin {
         let (left, right) = (x.narrow(2, 0, width / 2).unwrap(), x.narrow(2, width / 2, width / 2).unwrap());
         let turned = Tensor::cat(&[&right.neg().unwrap(), &left], 2).unwrap();
         let straight = x.broadcast_mul(&angles.cos().unwrap()).unwrap();
-        (straight + turned.broadcast_mul(&angles.sin().unwrap()).unwrap()).unwrap()
+        let turned = (straight + turned.broadcast_mul(&angles.sin().unwrap()).unwrap()).unwrap();
+        Tensor::cat(&[&(turned * factor).unwrap(), &rest], 2).unwrap()
     }
 
     fn attention(&self, layer: usize, x: &Tensor) -> Tensor {
         let configuration = &self.configuration;
         let path = |part: &str| format!("model.layers.{layer}.self_attn.{part}");
         let width = configuration.head_dim;
+        let tokens = x.dim(0).unwrap();
         let (queries, keys) = (configuration.heads * width, configuration.kv_heads * width);
         let (q, k, v) = if configuration.fused_projections {
             let all = self.linear(&path("qkv_proj"), x);
@@ -126,11 +133,10 @@ impl Twin {
         }
         let kind = configuration.layers_kind[layer];
         if let Some(rope) = kind.rope {
-            q = self.rotate(&q, rope);
-            k = self.rotate(&k, rope);
+            q = self.rotate(&q, rope, tokens);
+            k = self.rotate(&k, rope, tokens);
         }
         let group = configuration.heads / configuration.kv_heads;
-        let tokens = x.dim(0).unwrap();
         let repeat = |x: &Tensor| {
             let wide = x.unsqueeze(1).unwrap().expand((configuration.kv_heads, group, tokens, width)).unwrap();
             wide.contiguous().unwrap().reshape((configuration.heads, tokens, width)).unwrap()

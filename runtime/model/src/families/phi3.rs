@@ -1,0 +1,91 @@
+//! Phi-3, Phi-3.5 and Phi-4-mini: query, key and value in one matrix, gate and up in another, heads that may turn in
+//! part, and factors for short and for long texts.
+
+use serde_json::{Map, Value, json};
+
+use super::fields::Fields;
+use super::gguf::Keys;
+use super::names::StoredForm;
+use super::{Defaults, Family, hugging_face};
+use crate::configuration::{Configuration, RopeScaling, RopeSetting};
+use crate::error::Result;
+
+pub(super) const FAMILY: Family = Family {
+    name: "phi3",
+    model_types: &["phi3"],
+    architecture: Some("phi3"),
+    partial_rotation: true,
+    defaults: Defaults {
+        heads: Some(32),
+        kv_heads: None,
+        head_dim: None,
+        vocabulary: Some(32_064),
+        max_positions: 4096,
+        tied: false,
+    },
+    from_hugging_face,
+    from_gguf,
+    to_hugging_face,
+    stored: StoredForm { pairs_adjacent: false, norms_plus_one: false, sandwich_norms: false },
+};
+
+/// The context that was first trained on, when the key is missing.
+const ORIGINAL: usize = 4096;
+const NORM_EPSILON: f64 = 1e-5;
+
+fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
+    fields.only("hidden_act", &json!("silu"))?;
+    for key in ["attention_bias", "mlp_bias", "lm_head_bias"] {
+        fields.only(key, &json!(false))?;
+    }
+    configuration.fused_projections = true;
+    configuration.norm_epsilon = fields.optional_number("rms_norm_eps")?.unwrap_or(NORM_EPSILON);
+    let window = fields.optional_size("sliding_window")?;
+    for kind in &mut configuration.layers_kind {
+        kind.window = window;
+    }
+    configuration.ropes = vec![rope(fields, configuration)?];
+    Ok(())
+}
+
+/// Files of the first weeks call the rotation `su` or `yarn`; it was longrope all along. The context that was first
+/// trained on stands beside the rotation, not in it.
+fn rope(fields: &Fields<'_>, configuration: &Configuration) -> Result<RopeSetting> {
+    let object = match fields.object("rope_parameters")? {
+        Some(object) => Some(object),
+        None => fields.object("rope_scaling")?,
+    };
+    let Some(object) = object else { return hugging_face::rope(fields, configuration) };
+    let key = if object.value("rope_type").is_some() { "rope_type" } else { "type" };
+    match object.optional_text(key)?.unwrap_or("default") {
+        "default" => hugging_face::rope(fields, configuration),
+        "longrope" | "su" | "yarn" => {
+            let original = fields.size_or("original_max_position_embeddings", Some(ORIGINAL))?;
+            let theta = fields.optional_number("rope_theta")?.unwrap_or(hugging_face::THETA);
+            let theta = object.optional_number("rope_theta")?.unwrap_or(theta);
+            let scaling = hugging_face::longrope(&object, original as f64, configuration.max_positions)?;
+            Ok(RopeSetting { theta, scaling })
+        }
+        _ => Err(object.refused(key, "the rotations default and longrope")),
+    }
+}
+
+fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
+    configuration.fused_projections = true;
+    let window = keys.optional_size("attention.sliding_window")?.filter(|window| *window > 0);
+    for kind in &mut configuration.layers_kind {
+        kind.window = window;
+    }
+    Ok(())
+}
+
+fn to_hugging_face(configuration: &Configuration, map: &mut Map<String, Value>) {
+    let window = configuration.layers_kind.first().and_then(|kind| kind.window);
+    map.insert("architectures".into(), json!(["Phi3ForCausalLM"]));
+    map.insert("sliding_window".into(), json!(window));
+    let share = configuration.rotated as f64 / configuration.head_dim as f64;
+    map.insert("partial_rotary_factor".into(), json!(share));
+    if let Some(RopeScaling::Long { original, .. }) = configuration.ropes.first().map(|rope| &rope.scaling) {
+        map.insert("original_max_position_embeddings".into(), json!(*original as u64));
+    }
+}
