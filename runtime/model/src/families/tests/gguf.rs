@@ -1,0 +1,105 @@
+//! What GGUF files say of themselves, and what it has to mean.
+
+use std::collections::HashMap;
+
+use super::*;
+use crate::weights::gguf::Value as Stored;
+
+fn metadata(architecture: &str, more: &[(&str, Stored)]) -> Metadata {
+    let mut values = HashMap::from([("general.architecture".to_owned(), Stored::Text(architecture.into()))]);
+    let sizes = [
+        ("embedding_length", 64),
+        ("block_count", 7),
+        ("feed_forward_length", 128),
+        ("attention.head_count", 4),
+        ("attention.head_count_kv", 2),
+        ("context_length", 4096),
+        ("attention.sliding_window", 16),
+    ];
+    for (key, size) in sizes {
+        values.insert(format!("{architecture}.{key}"), Stored::Integer(size));
+    }
+    for (key, value) in more {
+        values.insert((*key).to_owned(), value.clone());
+    }
+    Metadata::from_values(Path::new("model.gguf"), values)
+}
+
+fn facts() -> TensorFacts {
+    TensorFacts { vocabulary: 272, tied: true, ..TensorFacts::default() }
+}
+
+#[test]
+fn gemma_3_in_gguf_has_five_local_layers_for_each_global_one() {
+    let metadata = metadata("gemma3", &[("gemma3.rope.freq_base", Stored::Number(1e6))]);
+    let found = Configuration::from_gguf(&metadata, facts()).unwrap();
+    let windows: Vec<_> = found.layers_kind.iter().map(|kind| kind.window.is_some()).collect();
+    assert_eq!(windows, [true, true, true, true, true, false, true]);
+    assert_eq!(found.ropes, [RopeSetting::plain(1e6), RopeSetting::plain(1e4)]);
+    assert_eq!((found.embedding_scale, found.attention_scale), (8.0, 0.25));
+}
+
+#[test]
+fn gemma_2_in_gguf_is_local_in_every_other_layer() {
+    let found = Configuration::from_gguf(&metadata("gemma2", &[]), facts()).unwrap();
+    let windows: Vec<_> = found.layers_kind.iter().map(|kind| kind.window).collect();
+    assert_eq!(windows[..3], [Some(16), None, Some(16)]);
+    assert_eq!((found.attention_soft_cap, found.logit_soft_cap), (Some(50.0), Some(30.0)));
+    assert_eq!((found.embedding_scale, found.attention_scale), (8.0, 0.25));
+}
+
+#[test]
+fn smollm3_in_gguf_has_every_fourth_layer_without_positions() {
+    let found = Configuration::from_gguf(&metadata("smollm3", &[]), facts()).unwrap();
+    let ropes: Vec<_> = found.layers_kind.iter().map(|kind| kind.rope.is_some()).collect();
+    assert_eq!(ropes, [true, true, true, false, true, true, true]);
+}
+
+#[test]
+fn phi_3_in_gguf_keeps_its_factors_as_tensors() {
+    let factors = Some([vec![1.0; 6], vec![3.0; 6]]);
+    let keys = [
+        ("phi3.rope.dimension_count", Stored::Integer(12)),
+        ("phi3.rope.scaling.original_context_length", Stored::Integer(256)),
+        ("phi3.rope.scaling.attn_factor", Stored::Number(1.25)),
+        ("phi3.attention.sliding_window", Stored::Integer(0)),
+    ];
+    let facts = TensorFacts { rope_factors: factors, ..facts() };
+    let found = Configuration::from_gguf(&metadata("phi3", &keys), facts).unwrap();
+    assert_eq!((found.rotated, found.short_context(), found.layers_kind[0].window), (12, Some(256), None));
+    assert_eq!(found.ropes[0].attention_factor(), 1.25);
+    assert_eq!(found.ropes[0].long_frequencies(12).unwrap()[0], 1.0 / 3.0);
+}
+
+#[test]
+fn llama_3_scaling_in_gguf_is_a_tensor_of_divisors() {
+    let plain = RopeSetting::plain(500_000.0).frequencies(16);
+    let scaling = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 8192.0 };
+    let scaled = RopeSetting { theta: 500_000.0, scaling }.frequencies(16);
+    let divisors: Vec<f64> = plain.iter().zip(&scaled).map(|(plain, scaled)| plain / scaled).collect();
+    let metadata = metadata("llama", &[("llama.rope.freq_base", Stored::Number(5e5))]);
+    let facts = TensorFacts { rope_divisors: Some(divisors), ..facts() };
+    let found = Configuration::from_gguf(&metadata, facts).unwrap();
+    for (found, scaled) in found.ropes[0].frequencies(16).iter().zip(&scaled) {
+        assert!((found / scaled - 1.0).abs() < 1e-12);
+    }
+    let written = read(found.to_hugging_face()).unwrap().ropes[0].frequencies(16);
+    for (written, scaled) in written.iter().zip(&scaled) {
+        assert!((written / scaled - 1.0).abs() < 1e-12);
+    }
+}
+
+#[test]
+fn divisors_of_another_width_are_refused() {
+    for count in [3, 9] {
+        let facts = TensorFacts { rope_divisors: Some(vec![1.0; count]), ..facts() };
+        assert!(matches!(Configuration::from_gguf(&metadata("llama", &[]), facts), Err(Error::KeyValue { .. })));
+    }
+}
+
+#[test]
+fn an_architecture_that_is_not_known_lists_those_that_are() {
+    let error = Configuration::from_gguf(&metadata("mamba", &[]), facts()).unwrap_err();
+    let Error::UnknownFamily { known, .. } = error else { panic!("{error}") };
+    assert_eq!(known, ["llama", "smollm3", "qwen2", "qwen3", "gemma2", "gemma3", "phi3"]);
+}
