@@ -1,6 +1,6 @@
 //! Sequences that outgrow the factors of short texts while they are written.
-//! Each token is drawn as the model, given the sequence so far and nothing else, would draw it: so the keys of the whole
-//! sequence turn anew, as transformers does it for Phi-3.
+//! Each token is drawn as the model, given the sequence so far and nothing else, would draw it: so the keys of the
+//! whole sequence turn anew, as transformers does it for Phi-3.
 
 use tunebox_compute::Tensor;
 
