@@ -6,6 +6,7 @@
 mod backward;
 mod edited;
 mod editing;
+mod memory;
 mod reading;
 mod score;
 mod slices;
@@ -18,6 +19,7 @@ use std::sync::atomic::AtomicU64;
 
 use tunebox_compute::parameters::Parameters;
 
+pub use memory::PassMemory;
 pub use score::Scored;
 pub use slices::Slice;
 pub use taps::{Seeds, Taps};

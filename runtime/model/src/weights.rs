@@ -244,6 +244,16 @@ impl Weights {
         Ok(kept)
     }
 
+    /// Bytes of those weights that were copied out of their files.
+    #[must_use]
+    pub fn bytes_in_memory(&self) -> u64 {
+        let copied = |weight: &&Weight| match weight {
+            Weight::Tensor(_) => true,
+            Weight::Packed(packed) => packed.format() == Format::NF4,
+        };
+        self.entries.values().filter_map(|entry| entry.loaded.get()).filter(copied).map(|one| one.bytes() as u64).sum()
+    }
+
     /// A matrix where it lies in its file; none where it has to be read.
     fn mapped(&self, name: &str, entry: &Entry) -> Result<Option<Packed>> {
         let &[rows, columns] = entry.shape.as_slice() else { return Ok(None) };

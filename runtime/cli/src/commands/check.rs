@@ -8,7 +8,7 @@ use tunebox_compute::explain::Exit;
 use tunebox_package::Reference;
 use tunebox_sandbox::{Engine, Grants, Limits};
 use tunebox_training::plan::available;
-use tunebox_training::{RunSettings, plan};
+use tunebox_training::{Plan, RunSettings, plan};
 
 use super::{Ending, Outcome, train, worker};
 use crate::arguments::Global;
@@ -42,16 +42,9 @@ impl Check {
         settings.compiling = worker::compiling()?;
         let plan = plan(settings)?;
         train::show_plan(terminal, &plan);
-        let needed = plan.run.summary.memory.total();
-        let fits = available().is_none_or(|free| needed <= free);
-        if let Some(free) = available() {
-            terminal.say(
-                "Fit",
-                format!("{} of {} free: {}", bytes(needed), bytes(free), if fits { "ok" } else { "too much" }),
-            );
-        }
+        show_precision(terminal, &plan);
+        let fits = show_fit(terminal, &plan);
         if self.fit && !fits {
-            terminal.say("Hint", "`--set train.batch=1`, or `--set train.recompute=true`");
             return Ok(Ending::Exit(Exit::No));
         }
         terminal.next(format!("tunebox train {}", self.subject.display()));
@@ -74,4 +67,31 @@ impl Check {
         }
         Ok(Ending::Done)
     }
+}
+
+/// What the run keeps in which type.
+fn show_precision(terminal: Terminal, plan: &Plan) {
+    let kept: Vec<String> = plan.run.summary.precision.iter().map(|(name, kept)| format!("{name} {kept}")).collect();
+    terminal.say("Kept", kept.join(", "));
+}
+
+/// Whether the run fits into the memory that is free, and what would make it smaller where it does not. True as well
+/// where nobody knows what is free.
+fn show_fit(terminal: Terminal, plan: &Plan) -> bool {
+    let memory = &plan.run.summary.memory;
+    let needed = memory.total();
+    // What this process holds already is not free any more, and the run will hold it as well.
+    let Some(free) = available().map(|free| free + memory.runtime) else { return true };
+    let fits = needed <= free;
+    let verdict = if fits { "ok" } else { "too much" };
+    terminal.say("Fit", format!("{} of {} free: {verdict}", bytes(needed), bytes(free)));
+    if !fits {
+        for (setting, then) in plan.smaller() {
+            terminal.say("Hint", format!("`--set {setting}` needs about {}", bytes(then)));
+        }
+        if memory.weights > free / 2 && plan.run.settings.file.model.precision.is_none() {
+            terminal.say("Hint", "`--set model.precision=nf4` keeps unquantised weights in a quarter of 16 bits");
+        }
+    }
+    fits
 }

@@ -199,11 +199,14 @@ pub(super) fn show_plan(terminal: Terminal, plan: &Plan) {
     terminal.say(
         "Memory",
         format!(
-            "about {}: weights {}, training {}, activations {}",
+            "about {}: weights {}, training {}, activations {}, scratch {}, head {}, program {}",
             bytes(memory.total()),
             bytes(memory.weights),
             bytes(memory.training),
-            bytes(memory.activations)
+            bytes(memory.activations),
+            bytes(memory.scratch),
+            bytes(memory.head),
+            bytes(memory.runtime)
         ),
     );
     let limits: Vec<String> = plan

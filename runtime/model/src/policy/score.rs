@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use tunebox_compute::fused::TapSet;
 
-use super::slices::{Entry, token_bytes};
+use super::memory::token_bytes;
+use super::slices::Entry;
 use super::taps::{Filling, Taps};
 use super::{Policy, View};
 use crate::decoder::head::{Head, KeptHead};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::PolicySettings;
+use super::memory::token_bytes;
 use crate::configuration::Configuration;
 use crate::decoder::Recompute;
 use crate::decoder::packing::Packing;
@@ -75,21 +76,6 @@ fn one_rotation(rows: &Rows, configuration: &Configuration) -> bool {
     let mut firsts = rows.ids.iter().map(|ids| first_row(configuration, ids.len()));
     let first = firsts.next();
     firsts.all(|one| Some(one) == first)
-}
-
-/// Bytes that a pass keeps of a token for its backward pass.
-pub(super) fn token_bytes(configuration: &Configuration, recompute: Recompute) -> u64 {
-    let queries = configuration.heads * configuration.head_dim;
-    let keys = configuration.kv_heads * configuration.head_dim;
-    let (hidden, inner, layers) = (configuration.hidden, configuration.intermediate, configuration.layers);
-    let normed = if configuration.query_key_norm { queries + keys } else { 0 };
-    let sandwich = if configuration.sandwich_norms { 2 * hidden } else { 0 };
-    let block = 2 * hidden + 2 * queries + 2 * keys + 2 * inner + normed + sandwich;
-    let numbers = match recompute {
-        Recompute::None => layers * block,
-        Recompute::Blocks => layers * hidden + block,
-    };
-    4 * numbers as u64
 }
 
 /// The bytes that all scores of a policy keep for their backward passes.

@@ -30,6 +30,8 @@ pub struct Training {
     pub step_seconds: f64,
     /// The most memory that the process held up to the end of the training steps, the model included.
     pub peak_bytes: Option<u64>,
+    /// What the plan of the run foretold for it.
+    pub expected_peak_bytes: u64,
     /// The share of `product_gflops` that a step's necessary arithmetic makes up; for supervised methods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utilisation: Option<f64>,
@@ -75,6 +77,7 @@ pub(super) fn measure(settings: &BenchSettings, run_settings: &RunSettings) -> R
         tokens_per_second: timer.tokens() / step_seconds,
         step_seconds,
         peak_bytes: timer.peak,
+        expected_peak_bytes: about.expected,
         utilisation,
     };
     let guest_share = number(&used, "guest-seconds") / timer.all;
@@ -95,12 +98,14 @@ fn dataset(settings: &RunSettings, reading: &Reading, sizes: Sizes) -> Result<Da
 struct About {
     supervised: bool,
     trainable: usize,
+    /// Bytes.
+    expected: u64,
 }
 
 impl About {
     fn of(plan: &PlannedRun) -> Self {
         let supervised = matches!(plan.data.shape, Shape::Messages | Shape::PromptCompletion | Shape::Text);
-        Self { supervised, trainable: plan.summary.trainable as usize }
+        Self { supervised, trainable: plan.summary.trainable as usize, expected: plan.summary.memory.total() }
     }
 }
 

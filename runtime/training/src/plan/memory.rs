@@ -1,8 +1,13 @@
-//! How much memory a run will need, from sizes alone.
+//! How much memory a run will need: from sizes, and from what opening the model has taken.
 //!
 //! An estimate for people who choose a batch; nothing is refused by it.
 
-use tunebox_model::Configuration;
+use tunebox_compute::precision::{Precision, Role};
+use tunebox_model::decoder::Recompute;
+use tunebox_model::{Policy, Weights};
+
+use super::Plan;
+use super::summary::tokens;
 
 /// Bytes of memory by what takes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -12,37 +17,73 @@ pub struct Estimate {
     pub weights: u64,
     /// What is trained, its gradient, and the optimiser's two moments.
     pub training: u64,
-    /// What a micro-batch keeps for its backward pass.
+    /// What rows keep for their backward pass.
     pub activations: u64,
+    /// What one block makes on its way back.
+    pub scratch: u64,
+    /// What the head makes of rows and vocabulary.
+    pub head: u64,
+    /// The program itself, the tokenizer, and what reading them left behind.
+    pub runtime: u64,
+}
+
+/// Tokens of the rows that a step is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tokens {
+    /// Of a micro-batch at most.
+    pub(crate) slice: u64,
+    /// Of what the method scores before it learns.
+    pub(crate) together: u64,
 }
 
 impl Estimate {
     /// All of it.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.weights + self.training + self.activations
+        self.weights + self.training + self.activations + self.scratch + self.head + self.runtime
     }
 
-    /// The estimate for micro-batches of `tokens` tokens.
+    /// The estimate for a policy that learns from some tokens in a process that holds `runtime` beside the weights.
     #[must_use]
-    pub(crate) fn of(sizes: &Configuration, weights: u64, trainable: u64, tokens: u64, recompute: bool) -> Self {
-        let layers = sizes.layers as u64;
-        let stream = sizes.hidden as u64;
-        let block = block_numbers(sizes);
-        let kept = if recompute { layers * stream + block } else { layers * block };
-        // Beside the blocks: the last hidden rows, their gradient, and the rows on their way.
-        let activations = 4 * tokens * (kept + 4 * stream);
-        Self { weights, training: 16 * trainable, activations }
+    pub(crate) fn of(policy: &Policy, tokens: Tokens, recompute: Recompute, runtime: u64) -> Self {
+        let trainable = policy.adapter().trainable() as u64;
+        let pass = policy.pass_memory(tokens.slice, tokens.together, recompute);
+        Self {
+            weights: policy.model().weights.bytes(),
+            training: 2 * Precision::bytes(Role::Trained, trainable) + 2 * Precision::bytes(Role::Moment, trainable),
+            activations: pass.kept,
+            scratch: pass.scratch,
+            head: pass.head,
+            runtime,
+        }
     }
 }
 
-/// Numbers that one block keeps for one token: its inputs, the heads, and the gated part.
-fn block_numbers(sizes: &Configuration) -> u64 {
-    let heads = (sizes.heads * sizes.head_dim) as u64;
-    let shared = (sizes.kv_heads * sizes.head_dim) as u64;
-    let twice = if sizes.query_key_norm { 2 } else { 1 };
-    let sandwich = if sizes.sandwich_norms { 2 } else { 0 };
-    (4 + sandwich) * sizes.hidden as u64 + (1 + twice) * heads + (1 + twice) * shared + 3 * sizes.intermediate as u64
+impl Plan {
+    /// Settings that would make the run smaller, each with the bytes that it would need then.
+    #[must_use]
+    pub fn smaller(&self) -> Vec<(&'static str, u64)> {
+        let (run, whole) = (&self.run, self.run.summary.memory);
+        let train = &run.settings.file.train;
+        let of_batch = |batch| tokens(&run.settings, &run.data, &run.method, batch);
+        let (now, one) = (of_batch(train.batch), of_batch(1));
+        let need = |tokens, recompute| Estimate::of(&self.policy, tokens, recompute, whole.runtime).total();
+        let kept = if train.recompute { Recompute::Blocks } else { Recompute::None };
+        let all = [
+            ("train.batch=1", need(one, kept)),
+            ("train.recompute=true", need(now, Recompute::Blocks)),
+            ("train.batch=1 --set train.recompute=true", need(one, Recompute::Blocks)),
+        ];
+        all.into_iter().filter(|(_, bytes)| *bytes < whole.total()).collect()
+    }
+}
+
+/// What this process holds beside a model's weights, just after it was opened; where that cannot be told, what a small
+/// tokenizer leaves.
+pub(crate) fn held_beside(weights: &Weights) -> u64 {
+    const USUAL: u64 = 160 << 20;
+    let held = kibibytes("/proc/self/status", "VmRSS:");
+    held.map_or(USUAL, |held| held.saturating_sub(weights.bytes_in_memory()))
 }
 
 /// Bytes of memory that this machine can still give; `None` where that cannot be told.

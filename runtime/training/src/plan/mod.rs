@@ -99,6 +99,7 @@ pub(crate) fn plan_on(settings: RunSettings, records: &Records<'_>) -> Result<Pl
     let clock = checkpoint.as_ref().map(|(_, state)| state.clock).or(again).unwrap_or_else(now);
     let device = compute_device(&settings)?;
     let (model, model_digest) = model(&settings, &device, clock)?;
+    let runtime = memory::held_beside(&model.weights);
     let reading = Reading {
         wanted: method.shapes.clone(),
         length: length(&settings, &model),
@@ -130,7 +131,7 @@ pub(crate) fn plan_on(settings: RunSettings, records: &Records<'_>) -> Result<Pl
     let walk = walk?;
     let pace = pace(&settings, &policy, walk.windows() as u64)?;
     let steps = pace.steps;
-    let summary = summary::summary(&settings, &name, &policy, &data, &method, &pace, &walk);
+    let summary = summary::summary(&settings, &name, &policy, &data, &method, &pace, &walk, runtime);
     let run = PlannedRun {
         settings,
         name,

@@ -4,13 +4,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tunebox_compute::device;
 use tunebox_model::Policy;
+use tunebox_model::decoder::Recompute;
 use tunebox_sandbox::Value as SettingValue;
 
-use super::memory::Estimate;
+use super::memory::{Estimate, Tokens};
 use super::method::PlannedMethod;
 use super::sides;
 use crate::configuration::RunSettings;
-use crate::data::{Dataset, Report, Walk};
+use crate::data::{Dataset, Report, Shape, Walk};
 use crate::learner::Pace;
 
 /// A plan in figures.
@@ -64,10 +65,13 @@ pub struct PlanSummary {
     pub schedule: String,
     /// Steps between the rows on a terminal.
     pub log_every: u32,
+    /// What numbers are kept in, by what they are there for.
+    pub precision: Vec<(String, String)>,
     /// What it will need.
     pub memory: Estimate,
 }
 
+#[expect(clippy::too_many_arguments, reason = "every part of a plan is in its summary")]
 pub(super) fn summary(
     settings: &RunSettings,
     name: &str,
@@ -76,12 +80,13 @@ pub(super) fn summary(
     method: &PlannedMethod,
     pace: &Pace,
     walk: &Walk,
+    runtime: u64,
 ) -> PlanSummary {
     let (train, model) = (&settings.file.train, policy.model());
     let sizes = &model.configuration;
+    let recompute = if train.recompute { Recompute::Blocks } else { Recompute::None };
     let trainable = policy.adapter().trainable() as u64;
-    let longest = data.report.longest.saturating_mul(train.batch as usize * sides(data)) as u64;
-    let package = &method.package;
+    let (package, kept) = (&method.package, model.weights.precision().lines());
     PlanSummary {
         name: name.to_owned(),
         model: model.name.clone(),
@@ -106,8 +111,19 @@ pub(super) fn summary(
         rate: pace.rate,
         schedule: pace.schedule.to_string(),
         log_every: train.log_every,
-        memory: Estimate::of(sizes, model.weights.bytes(), trainable, longest, train.recompute),
+        precision: kept.into_iter().map(|(name, kept)| (name.to_owned(), kept.to_string())).collect(),
+        memory: Estimate::of(policy, tokens(settings, data, method, train.batch), recompute, runtime),
     }
+}
+
+/// Tokens of a micro-batch of `batch` of the longest records, and of all that the method scores before it learns from it.
+/// Prompts count with the tokens that may follow; how many completions a prompt gets, the method alone knows.
+pub(super) fn tokens(settings: &RunSettings, data: &Dataset, method: &PlannedMethod, batch: u32) -> Tokens {
+    let longest = if data.shape == Shape::Prompts { data.report.length } else { data.report.longest };
+    let record = longest.saturating_mul(sides(data)) as u64;
+    let steps = if method.package.manifest.batch.is_micro() { 1 } else { u64::from(settings.file.train.accumulation) };
+    let of_records = |records: u64| record.saturating_mul(records.min(data.examples.len() as u64));
+    Tokens { slice: of_records(batch.into()), together: of_records(u64::from(batch).saturating_mul(steps)) }
 }
 
 /// A setting's value as JSON.

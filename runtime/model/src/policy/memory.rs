@@ -1,0 +1,149 @@
+//! What a pass through the model takes of memory, from sizes alone: the one place that counts bytes by the token.
+//! Slices are cut by it, what may wait for a backward pass is bounded by it, and runs foretell their memory from it.
+
+use tunebox_compute::precision::{Precision, Role};
+
+use super::{Policy, Slice};
+use crate::adapter::AdapterKind;
+use crate::configuration::Configuration;
+use crate::decoder::Recompute;
+
+/// Words of a head tile and groups of the vocabulary, as the head cuts them.
+const HEAD_ROWS: u64 = 256;
+const HEAD_GROUPS: u64 = 16;
+
+/// Bytes of memory that learning from some rows takes beside the weights and what is trained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PassMemory {
+    /// What waits for the backward pass.
+    pub kept: u64,
+    /// What one block makes on its way back.
+    pub scratch: u64,
+    /// What the head makes of rows and vocabulary.
+    pub head: u64,
+}
+
+impl Policy {
+    /// What learning takes of memory where slices of `slice` tokens are scored and `together` tokens wait for one
+    /// backward pass, if a pass kept what `recompute` says.
+    #[must_use]
+    pub fn pass_memory(&self, slice: u64, together: u64, recompute: Recompute) -> PassMemory {
+        let (sizes, settings) = (&self.model.configuration, &self.settings);
+        if self.adapter.trainable() == 0 {
+            return PassMemory { kept: 0, scratch: scratch(sizes, slice), head: head(sizes, slice) };
+        }
+        let token = token_bytes(sizes, recompute) + self.adapted_bytes(recompute);
+        let free = settings.free / token_bytes(sizes, Recompute::None).max(1);
+        // A pass holds what it is meant to hold, or what is small anyway.
+        let pass = if settings.slice == Slice::Whole { together } else { slice.max(free).min(together) };
+        let all = together.saturating_mul(token);
+        let waiting = if together <= slice { 0 } else { settings.keep.min(all) };
+        let kept = waiting.saturating_add(pass.saturating_mul(token)).min(all);
+        PassMemory { kept, scratch: scratch(sizes, pass), head: head(sizes, pass) }
+    }
+
+    /// Bytes that the places of an adapter keep of a token: its reduced inputs; with DoRA the outputs as well.
+    fn adapted_bytes(&self, recompute: Recompute) -> u64 {
+        if self.adapter.is_full() {
+            return 0;
+        }
+        let dora = self.adapter.settings().kind == AdapterKind::Dora;
+        let outputs = |slot: usize| self.parameters().slots().get(slot).and_then(|slot| slot.shape.first().copied());
+        let of_place = |slots: &crate::adapter::Slots| {
+            let scaled = if dora { outputs(slots.b).unwrap_or(0) } else { 0 };
+            outputs(slots.a).unwrap_or(0) + scaled
+        };
+        let numbers: usize = self.adapter.modules().iter().map(|module| of_place(&module.slots)).sum();
+        let layers = self.model.configuration.layers.max(1) as u64;
+        let numbers = match recompute {
+            Recompute::None => numbers as u64,
+            Recompute::Blocks => numbers as u64 / layers,
+        };
+        Precision::bytes(Role::Activation, numbers)
+    }
+}
+
+/// Bytes that a pass keeps of a token for its backward pass.
+pub(super) fn token_bytes(configuration: &Configuration, recompute: Recompute) -> u64 {
+    let queries = configuration.heads * configuration.head_dim;
+    let keys = configuration.kv_heads * configuration.head_dim;
+    let (hidden, inner, layers) = (configuration.hidden, configuration.intermediate, configuration.layers);
+    let normed = if configuration.query_key_norm { queries + keys } else { 0 };
+    let sandwich = if configuration.sandwich_norms { 2 * hidden } else { 0 };
+    let block = 2 * hidden + 2 * queries + 2 * keys + 2 * inner + normed + sandwich;
+    let numbers = match recompute {
+        Recompute::None => layers * block,
+        Recompute::Blocks => layers * hidden + block,
+    };
+    Precision::bytes(Role::Activation, numbers as u64)
+}
+
+/// Bytes of what is there at once of one block on the way back: the gated part, its gradient and those of both that it
+/// was made of, and eight times the stream, the hidden rows and their gradients at the head among them.
+fn scratch(sizes: &Configuration, tokens: u64) -> u64 {
+    let numbers = 4 * sizes.intermediate as u64 + 8 * sizes.hidden as u64;
+    Precision::bytes(Role::Activation, tokens.saturating_mul(numbers))
+}
+
+/// Bytes of the sums over groups of words, for as many rows as are taken at once.
+fn head(sizes: &Configuration, tokens: u64) -> u64 {
+    Precision::bytes(Role::Sum, HEAD_GROUPS * tokens.min(HEAD_ROWS) * sizes.hidden as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tunebox_compute::fused::TapSet;
+
+    use super::*;
+    use crate::adapter::AdapterSettings;
+    use crate::policy::{PolicySettings, View};
+    use crate::rows::Rows;
+    use crate::tiny;
+
+    /// Bytes that a policy keeps of one row of so many tokens, all of them targets.
+    fn kept(policy: &Policy, tokens: usize) -> f64 {
+        let ids = (0..tokens).map(|at| 2 + at as u32 % 30).collect();
+        let rows = Arc::new(Rows::new(vec![ids], vec![vec![true; tokens]]).unwrap());
+        policy.score(&View::Policy, &rows, TapSet::default(), 1.0, true).unwrap().kept_bytes() as f64
+    }
+
+    #[test]
+    fn what_is_foretold_of_a_pass_is_what_it_keeps() {
+        for (name, configuration) in tiny::families() {
+            // Sides as unlike those of a head or a log-sum as they are in real models.
+            let sizes = Configuration { hidden: 64, intermediate: 256, head_dim: 32, ..configuration };
+            for recompute in [Recompute::None, Recompute::Blocks] {
+                let settings = PolicySettings { recompute, ..PolicySettings::default() };
+                let policy = Policy::new(tiny::model(sizes.clone(), 1), &AdapterSettings::default(), settings).unwrap();
+                let found = kept(&policy, 96) - kept(&policy, 32);
+                // The head keeps three times the stream, which counts as scratch; a block that is run again counts.
+                let (layers, hidden) = (sizes.layers as u64, sizes.hidden as u64);
+                let beside = match recompute {
+                    Recompute::None => 0,
+                    Recompute::Blocks => {
+                        token_bytes(&sizes, Recompute::Blocks) - 4 * layers * hidden + policy.adapted_bytes(recompute)
+                    }
+                };
+                let wanted =
+                    (policy.pass_memory(64, 64, recompute).kept + 64 * (4 * 2 * hidden)) as f64 - (64 * beside) as f64;
+                let off = (wanted / found - 1.0).abs();
+                assert!(off < 0.03, "{name}, {recompute:?}: {wanted} for {found}");
+            }
+        }
+    }
+
+    #[test]
+    fn slices_that_wait_count_up_to_what_may_be_kept() {
+        let settings = |keep| PolicySettings { slice: Slice::Rows(1), keep, ..PolicySettings::default() };
+        let kept = |keep, slice, together| {
+            let policy = Policy::new(tiny::model(tiny::llama(), 1), &AdapterSettings::default(), settings(keep));
+            policy.unwrap().pass_memory(slice, together, Recompute::None).kept
+        };
+        let whole = kept(0, 64, 64);
+        assert_eq!(kept(0, 64, 640), whole);
+        assert_eq!(kept(2 * whole, 64, 640), 3 * whole);
+        assert_eq!(kept(u64::MAX, 64, 640), 10 * whole);
+    }
+}
