@@ -250,6 +250,21 @@ impl View<'_> {
         })
     }
 
+    /// The bytes of whole rows, as many of them as there are.
+    pub(super) fn bytes(&self, rows: Range<usize>) -> &[u8] {
+        let size = |numbers: &[u8]| {
+            let row = numbers.len() / self.rows.max(1);
+            (rows.start.min(self.rows) * row)..(rows.end.min(self.rows) * row)
+        };
+        let bytes = match self.numbers {
+            Numbers::Single(numbers) => bytemuck::cast_slice(numbers),
+            Numbers::Brain(numbers) => bytemuck::cast_slice(numbers),
+            Numbers::Half(numbers) => bytemuck::cast_slice(numbers),
+            Numbers::Blocks(bytes, _) | Numbers::Nested(bytes, ..) => bytes,
+        };
+        &bytes[size(bytes)]
+    }
+
     /// Whole rows as the blocks that [`dot_blocks`](super::unpack::dot_blocks) reads, if that is how they lie.
     pub(super) fn blocks(&self, rows: Range<usize>) -> Option<(Format, &[u8])> {
         let (start, count) = (rows.start * self.columns, rows.len() * self.columns);

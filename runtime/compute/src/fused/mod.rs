@@ -7,6 +7,7 @@
 mod attention;
 mod choice;
 mod embedding;
+mod fetch;
 mod fixed;
 mod gated;
 mod head;

@@ -10,6 +10,7 @@ use candle_core::Tensor;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
+use super::fetch::{fetch, piece};
 use super::fixed::Fixed;
 use super::host::{self, Floats, Stored, View};
 use super::lanes::{wide, widest};
@@ -123,8 +124,12 @@ fn dots(weight: View<'_>, x: &[f32], first: usize, tile: &mut Tile<'_>, put: imp
     }
     let mut found = [[0.0; ROWS]; TOKENS];
     for columns in steps(0..features, ROWS) {
-        weight.with_numbers(first + columns.start..first + columns.end, |rows| {
-            for at in steps(0..tokens, TOKENS) {
+        let here = first + columns.start..first + columns.end;
+        // The next rows come from memory while these meet the tokens.
+        let next = weight.bytes(here.end..here.end + ROWS);
+        weight.with_numbers(here, |rows| {
+            for (part, at) in steps(0..tokens, TOKENS).enumerate() {
+                fetch(piece(next, part, tokens.div_ceil(TOKENS)));
                 let x = &x[at.start * depth..at.end * depth];
                 widest(Square { rows, tokens: x, depth, count: (columns.len(), at.len()), found: &mut found });
                 for (token, found) in at.zip(&found) {

@@ -10,6 +10,7 @@ use super::codes::{Codes, Layout};
 use super::numbers::{Measure, Numbers, PART, Plane, TOKENS};
 use super::reading::{ROWS, Rows};
 use super::vnni::Vnni;
+use crate::fused::fetch::{fetch, piece};
 
 /// Tokens whose sums grow side by side, so that one need not wait for the other.
 const PAIR: usize = 2;
@@ -34,11 +35,10 @@ impl<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize> NullaryFnOnce fo
     fn call(self) {
         let Self { simd, rows, next, numbers, found, .. } = self;
         let blocks = rows[0].len();
-        let ahead = next.len().div_ceil(blocks.max(1));
         let mut sums = [simd.avx512f._mm512_setzero_ps(); TOKENS];
         let sums = &mut sums[..numbers.tokens];
         for at in 0..blocks {
-            simd.fetch(&next[(at * ahead).min(next.len())..((at + 1) * ahead).min(next.len())]);
+            fetch(piece(next, at, blocks));
             let head = L::head(simd, &rows, at);
             for group in 0..L::GROUPS {
                 let parts = L::parts(simd, &rows, at, head, group);

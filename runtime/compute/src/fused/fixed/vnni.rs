@@ -1,11 +1,8 @@
-//! The two instructions that nobody wraps: dot products of bytes, and fetching ahead.
+//! The one instruction that nobody wraps: dot products of bytes.
 
-#![expect(unsafe_code, reason = "intrinsics of the processor whose presence a type proves")]
+#![expect(unsafe_code, reason = "an instruction whose presence a type proves")]
 
-use core::arch::x86_64::{__m512i, _MM_HINT_T0, _mm_prefetch, _mm512_dpbusd_epi32};
-
-/// Bytes of a line of the cache.
-const LINE: usize = 64;
+use core::arch::x86_64::{__m512i, _mm512_dpbusd_epi32};
 
 pulp::simd_type!({
     /// Proof that this processor has AVX-512 with dot products of bytes (VNNI).
@@ -22,14 +19,5 @@ impl Vnni {
     pub(super) fn dot(self, sums: __m512i, codes: __m512i, numbers: __m512i) -> __m512i {
         // SAFETY: a `Vnni` exists only on a processor that has the instruction.
         unsafe { _mm512_dpbusd_epi32(sums, codes, numbers) }
-    }
-
-    /// Asks for bytes that will be read soon. Their lines come while this goes on.
-    #[inline(always)]
-    pub(super) fn fetch(self, bytes: &[u8]) {
-        for line in bytes.chunks(LINE) {
-            // SAFETY: a hint reads nothing that the program could see and faults at no address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) }
-        }
     }
 }

@@ -1,0 +1,40 @@
+//! Asking for bytes before they are read.
+
+/// Asks for bytes that will be read soon; their lines come into the processor's own cache while it computes. Nothing
+/// where the processor has no such hint that Rust names.
+#[inline(always)]
+#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the hint takes a raw pointer"))]
+pub(super) fn fetch(bytes: &[u8]) {
+    /// Bytes of a line of the cache.
+    const LINE: usize = 64;
+    #[cfg(target_arch = "x86_64")]
+    for line in bytes.chunks(LINE) {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a hint reads nothing that the program could see and faults at no address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (bytes, LINE);
+}
+
+/// The `part`-th of `parts` pieces of some bytes; the last one may be shorter, or nothing.
+#[inline(always)]
+pub(super) fn piece(bytes: &[u8], part: usize, parts: usize) -> &[u8] {
+    let size = bytes.len().div_ceil(parts.max(1));
+    &bytes[(part * size).min(bytes.len())..((part + 1) * size).min(bytes.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_the_whole() {
+        let bytes: Vec<u8> = (0..100).collect();
+        for parts in [1, 3, 7, 99, 100, 101, 300] {
+            let found: Vec<u8> = (0..parts).flat_map(|part| piece(&bytes, part, parts).to_vec()).collect();
+            assert_eq!(found, bytes, "{parts}");
+        }
+        assert!(piece(&[], 0, 0).is_empty());
+    }
+}
