@@ -141,7 +141,7 @@ fn steady(text: &str, name: &str) -> String {
         r"\d+(\.\d+)? (ms|s|min)\b",
         r"\d[\d,]*(\.\d+)? ([KMG]iB|B)\b",
         r"(?m)^( {6,}\d+ .*?) +[\d,]+ +\S+$",
-        r#""(seconds|tokens_per_second|peak_bytes)":[^,}]*"#,
+        r#""(seconds|tokens_per_second|peak_bytes|runtime)":[^,}]*"#,
     ];
     let text = text.replace(name, "NAME");
     patterns.iter().fold(text, |text, pattern| {
