@@ -3,10 +3,11 @@
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::host::{self, Floats, Stored};
+use super::host::{self, Floats};
 use super::lanes::wide;
 use super::linear::{FEATURES, tasks};
 use super::product::Tile;
+use super::stored::Stored;
 use crate::error::{Error, Result};
 use crate::weight::WeightRef;
 

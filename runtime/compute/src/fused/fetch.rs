@@ -1,4 +1,4 @@
-//! Asking for bytes before they are read.
+//! Asking for bytes before they are read: a hint to the processor, which takes a raw pointer.
 
 /// Asks for bytes that will be read soon; their lines come into the processor's own cache while it computes. Nothing
 /// where the processor has no such hint that Rust names.

@@ -13,11 +13,12 @@ use candle_core::Tensor;
 use rayon::prelude::*;
 
 use super::embedding::inside;
-use super::host::{self, Floats, Stored, View};
+use super::host::{self, Floats};
 use super::lanes::{tanh, wide};
 use super::product::{Matrix, Tile, steps};
 use super::scratch;
 use super::skinny::skinny;
+use super::stored::{Stored, View};
 use crate::error::{Error, Result};
 use crate::weight::WeightRef;
 use statistics::Statistics;
@@ -26,11 +27,11 @@ pub use backward::{HeadSeeds, head_taps_backward};
 pub use slopes::{head_slopes_backward, head_taps_and_slopes};
 
 /// Groups of the vocabulary, each a task.
-const GROUPS: usize = 16;
+pub const GROUPS: usize = 16;
 /// Words of one tile.
 const WORDS: usize = 256;
 /// Rows of hidden states of one tile.
-const ROWS: usize = 256;
+pub const ROWS: usize = 256;
 
 /// Which taps to take besides the log-probability and the log Σ exp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

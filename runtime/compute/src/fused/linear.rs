@@ -8,9 +8,10 @@ use std::ops::Range;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::host::{self, Floats, Stored};
+use super::host::{self, Floats};
 use super::lanes::wide;
 use super::product::{Matrix, Tile};
+use super::stored::Stored;
 use crate::error::{Error, Result};
 use crate::weight::WeightRef;
 

@@ -1,23 +1,25 @@
 //! The linear layer for a handful of tokens, as writing needs it: reading the weights is most of the work.
 //!
-//! A row of weights is widened once and meets every token as a dot product. The numbers of a dot product are summed
-//! in one order whatever stands beside it, so a token has the same bits alone and in a batch. From some dozens of
+//! Quantized weights meet the tokens in whole numbers where the processor can ([`fixed`](super::fixed)). Else a row of
+//! weights is widened once and meets every token as a dot product. The numbers of a dot product are summed in one order
+//! whatever stands beside it, so either way a token has the same bits alone and in a batch. From some dozens of
 //! tokens on the products of `linear.rs` are faster; their sums have another order.
 
 use std::ops::Range;
 
 use candle_core::Tensor;
-use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::fetch::{fetch, piece};
 use super::fixed::Fixed;
-use super::host::{self, Floats, Stored, View};
+use super::host::{self, Floats};
 use super::lanes::{wide, widest};
 use super::linear::{meet, plus, tasks};
 use super::low_rank::LowRank;
 use super::product::{Tile, steps};
 use super::scratch;
+use super::square::{ROWS, Square, TOKENS};
+use super::stored::{Stored, View};
 use super::unpack::dot_blocks;
 use crate::error::Result;
 use crate::weight::WeightRef;
@@ -26,11 +28,9 @@ use crate::weight::WeightRef;
 const FEATURES: usize = 16 * ROWS;
 /// A product of fewer multiplications is one task: telling another thread of a part would cost more.
 const SMALL: usize = 1 << 17;
-/// Rows of weights, and tokens, whose sums stay in registers together.
-const ROWS: usize = 6;
-const TOKENS: usize = 4;
 
-/// `y = x·Wᵀ + b` as [`linear`](super::linear) has it: `x` is `[tokens, in]`, the result `[tokens, out]`, both f32.
+/// `y = x·Wᵀ + b` as [`linear`](super::linear) has it: `x` is `[tokens, in]`, the result `[tokens, out]`, both f32. With a
+/// quantized weight the tokens may be rounded to 16 bits first ([`fixed`](super::fixed)).
 pub fn skinny_linear<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias: Option<&Tensor>) -> Result<Tensor> {
     skinny(x, weight.into(), bias, None, |_| {})
 }
@@ -62,20 +62,14 @@ pub(super) fn skinny(
     }
     let bias = bias.map(|bias| Floats::of(bias, "bias")).transpose()?;
     let adapter = low.map(|low| Adapter::of(x, low, weight.rows)).transpose()?;
-    let down = adapter.as_ref().map(|adapter| Floats::of(&adapter.down, "xa")).transpose()?;
     let x = Floats::of(x, "x")?;
     let x = x.slice();
     let mut result = vec![0.0; tokens * weight.rows];
     let features = if tokens * weight.rows * inputs < SMALL { weight.rows.max(1) } else { FEATURES };
     let whole = tasks(Tile::whole(&mut result, tokens, weight.rows), tokens.max(1), features);
-    let fixed = Fixed::of(&weight, x);
-    let one = |x: &[f32], columns: Range<usize>, tile: &mut Tile<'_>| {
-        match &fixed {
-            Some(fixed) => fixed.write(columns.clone(), tile),
-            None => dots(weight, x, columns.start, tile, |to, dot| *to = dot),
-        }
-        if let (Some(adapter), Some(down)) = (&adapter, &down) {
-            dots(adapter.up.view(), down.slice(), columns.start, tile, |to, dot| *to += adapter.scale * dot);
+    let finish = |columns: Range<usize>, tile: &mut Tile<'_>| {
+        if let Some(adapter) = &adapter {
+            adapter.add(columns.start, tile);
         }
         if let Some(bias) = &bias {
             let bias = &bias.slice()[columns];
@@ -86,19 +80,28 @@ pub(super) fn skinny(
         }
         more(tile);
     };
-    // The tokens are read again and again, so they are worth a copy on the boundaries of vectors.
-    scratch::with(x.len(), |aligned| {
-        aligned.copy_from_slice(x);
-        let aligned = &*aligned;
-        whole.for_each(|(_, columns, mut tile)| one(aligned, columns, &mut tile));
-    });
+    match Fixed::of(&weight, x) {
+        Some(fixed) => whole.for_each(|(_, columns, mut tile)| {
+            fixed.write(columns.clone(), &mut tile);
+            finish(columns, &mut tile);
+        }),
+        // The tokens are read again and again, so they are worth a copy on the boundaries of vectors.
+        None => scratch::with(x.len(), |aligned| {
+            aligned.copy_from_slice(x);
+            let aligned = &*aligned;
+            whole.for_each(|(_, columns, mut tile)| {
+                dots(weight, aligned, columns.start, &mut tile, |to, dot| *to = dot);
+                finish(columns, &mut tile);
+            });
+        }),
+    }
     host::tensor(result, &[tokens, weight.rows])
 }
 
 /// What an adapter adds to a layer.
 struct Adapter<'a> {
     /// x·Aᵀ, `[tokens, rank]`.
-    down: Tensor,
+    down: Vec<f32>,
     /// B, `[out, rank]`.
     up: Stored<'a>,
     scale: f32,
@@ -109,7 +112,13 @@ impl<'a> Adapter<'a> {
         let down = skinny_linear(x, &low.a, None)?;
         let (_, rank) = host::matrix(&down, "xa")?;
         host::expect(&low.b, "b", &[outputs, rank])?;
+        let down = Floats::of(&down, "xa")?.slice().to_vec();
         Ok(Self { down, up: Stored::of(&low.b, "b")?, scale: low.scale })
+    }
+
+    /// Adds its part to a tile whose features begin at `first`.
+    fn add(&self, first: usize, tile: &mut Tile<'_>) {
+        dots(self.up.view(), &self.down, first, tile, |to, dot| *to += self.scale * dot);
     }
 }
 
@@ -138,86 +147,6 @@ fn dots(weight: View<'_>, x: &[f32], first: usize, tile: &mut Tile<'_>, put: imp
                 }
             }
         });
-    }
-}
-
-/// The dot products of a few rows of weights with a few tokens, `found[token][row]`.
-struct Square<'a> {
-    rows: &'a [f32],
-    tokens: &'a [f32],
-    depth: usize,
-    /// How many rows and tokens.
-    count: (usize, usize),
-    found: &'a mut [[f32; ROWS]; TOKENS],
-}
-
-impl WithSimd for Square<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Self { rows, tokens, depth, count, found } = self;
-        match count {
-            (ROWS, TOKENS) => square::<S, ROWS, TOKENS>(simd, rows, tokens, depth, 0, found),
-            (ROWS, 3) => square::<S, ROWS, 3>(simd, rows, tokens, depth, 0, found),
-            (ROWS, 2) => square::<S, ROWS, 2>(simd, rows, tokens, depth, 0, found),
-            (ROWS, 1) => square::<S, ROWS, 1>(simd, rows, tokens, depth, 0, found),
-            (some, count) => {
-                for row in 0..some {
-                    let weights = &rows[row * depth..];
-                    match count {
-                        TOKENS => square::<S, 1, TOKENS>(simd, weights, tokens, depth, row, found),
-                        3 => square::<S, 1, 3>(simd, weights, tokens, depth, row, found),
-                        2 => square::<S, 1, 2>(simd, weights, tokens, depth, row, found),
-                        _ => square::<S, 1, 1>(simd, weights, tokens, depth, row, found),
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Every sum runs over whole vectors in order, then over what is left, then over its own lanes: the same for every
-/// `R` and `T`. `first` is the first row's place in `found`.
-#[inline(always)]
-fn square<S: Simd, const R: usize, const T: usize>(
-    simd: S,
-    rows: &[f32],
-    tokens: &[f32],
-    depth: usize,
-    first: usize,
-    found: &mut [[f32; ROWS]; TOKENS],
-) {
-    let whole = depth / S::F32_LANES;
-    let none: (&[S::f32s], &[f32]) = (&[], &[]);
-    let (mut weights, mut numbers) = ([none; R], [none; T]);
-    for row in 0..R {
-        let (vectors, rest) = S::as_simd_f32s(&rows[row * depth..][..depth]);
-        weights[row] = (&vectors[..whole], rest);
-    }
-    for token in 0..T {
-        let (vectors, rest) = S::as_simd_f32s(&tokens[token * depth..][..depth]);
-        numbers[token] = (&vectors[..whole], rest);
-    }
-    let mut sums = [[simd.splat_f32s(0.0); T]; R];
-    for at in 0..whole {
-        let mut x = [simd.splat_f32s(0.0); T];
-        for token in 0..T {
-            x[token] = numbers[token].0[at];
-        }
-        for row in 0..R {
-            let weight = weights[row].0[at];
-            for token in 0..T {
-                sums[row][token] = simd.mul_add_f32s(weight, x[token], sums[row][token]);
-            }
-        }
-    }
-    for row in 0..R {
-        let weight = simd.partial_load_f32s(weights[row].1);
-        for token in 0..T {
-            let rest = simd.partial_load_f32s(numbers[token].1);
-            found[token][first + row] = simd.reduce_sum_f32s(simd.mul_add_f32s(weight, rest, sums[row][token]));
-        }
     }
 }
 

@@ -10,11 +10,12 @@ use rayon::prelude::*;
 
 use super::{Head, HeadOptions, HeadTaps, ROWS, WORDS};
 use crate::error::{Error, Result};
-use crate::fused::host::{self, Floats, Stored};
+use crate::fused::host::{self, Floats};
 use crate::fused::lanes::{exp, tanh, wide};
 use crate::fused::linear::plus;
 use crate::fused::product::{Matrix, Tile, steps};
 use crate::fused::scratch;
+use crate::fused::stored::Stored;
 use crate::weight::WeightRef;
 
 /// The gradients of a loss by the taps of [`head_taps`](super::head_taps), one number a row each.

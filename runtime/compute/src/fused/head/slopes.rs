@@ -12,10 +12,11 @@ use rayon::prelude::*;
 use super::statistics::Statistics;
 use super::{Head, HeadOptions, HeadTaps, ROWS, WORDS};
 use crate::error::{Error, Result};
-use crate::fused::host::{self, Floats, Stored};
+use crate::fused::host::{self, Floats};
 use crate::fused::lanes::{exp, wide};
 use crate::fused::product::{Matrix, Tile, steps};
 use crate::fused::scratch;
+use crate::fused::stored::Stored;
 use crate::weight::WeightRef;
 
 /// What [`head_taps`](super::head_taps) returns, and the gradient of each row's log-probability by its hidden state,

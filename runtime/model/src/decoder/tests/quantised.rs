@@ -13,8 +13,10 @@ use super::gradients::{seeds, stir};
 use crate::adapter::{AdapterKind, AdapterSettings};
 use crate::configuration::Configuration;
 use crate::families::expected;
+use crate::generate::{Sampling, generate};
 use crate::merge;
 use crate::policy::{Policy, PolicySettings, View};
+use crate::rows::Rows;
 use crate::{Model, Weights, tiny};
 
 /// Sides that are whole blocks of every format.
@@ -103,6 +105,32 @@ fn an_adapter_on_a_gguf_base_has_the_gradients_of_the_dequantised_model() {
         (Format::Q6_K, GgmlDType::Q6K),
     ] {
         check(&format!("{format:?}"), &quantised(format, theirs));
+    }
+}
+
+/// Writing rounds tokens to 16 bits where the processor meets the stored numbers as they are; scoring does not.
+#[test]
+fn a_quantised_base_writes_with_the_log_probabilities_of_scoring() {
+    for (format, theirs) in
+        [(Format::Q5_0, GgmlDType::Q5_0), (Format::Q4_K, GgmlDType::Q4K), (Format::Q6_K, GgmlDType::Q6K)]
+    {
+        let policy = stirred(&quantised(format, theirs), AdapterKind::Lora);
+        let sampling = Sampling { max_tokens: 12, seed: 7, ..Sampling::default() };
+        let prompts = [vec![5, 6, 7, 8, 9, 10], vec![11], vec![12, 13, 14]];
+        let written = generate(&policy, &View::Policy, &prompts, &sampling, &mut |_, _| true).unwrap();
+        for (number, (prompt, completion)) in prompts.iter().zip(&written).enumerate() {
+            let alone = Sampling { first_prompt: number as u64, ..sampling.clone() };
+            let alone = generate(&policy, &View::Policy, std::slice::from_ref(prompt), &alone, &mut |_, _| true);
+            assert_eq!(&alone.unwrap()[0], completion, "{format:?}: alone and among others");
+            let ids = [prompt.as_slice(), &completion.ids].concat();
+            let marks = (0..ids.len()).map(|at| at >= prompt.len()).collect();
+            let rows = Arc::new(Rows::new(vec![ids], vec![marks]).unwrap());
+            let scored = policy.score(&View::Policy, &rows, TapSet::default(), 1.0, false).unwrap();
+            let scored = scored.taps.logprob.to_vec2::<f32>().unwrap().remove(0);
+            for (written, scored) in completion.logprobs.iter().zip(&scored[prompt.len()..]) {
+                assert!((written - scored).abs() < 3e-4, "{format:?}: {written} written, {scored} scored");
+            }
+        }
     }
 }
 

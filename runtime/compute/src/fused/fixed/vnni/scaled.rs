@@ -3,8 +3,8 @@
 use core::arch::x86_64::{__m512, __m512i};
 
 use super::codes::{Codes, Layout};
+use super::instruction::Vnni;
 use super::reading::{Rows, join};
-use super::vnni::Vnni;
 
 /// The scales of Q4_K and Q5_K: two of 16 bits, and twelve bytes with eight of 6 bits of both kinds.
 #[derive(Clone, Copy)]

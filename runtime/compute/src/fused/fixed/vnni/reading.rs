@@ -2,7 +2,7 @@
 
 use core::arch::x86_64::{__m128i, __m512, __m512i};
 
-use super::vnni::Vnni;
+use super::instruction::Vnni;
 
 /// Rows of weights that go together, one to a lane.
 pub(super) const ROWS: usize = 16;

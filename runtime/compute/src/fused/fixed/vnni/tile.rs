@@ -7,9 +7,9 @@ use std::ops::Range;
 use pulp::NullaryFnOnce;
 
 use super::codes::{Codes, Layout};
+use super::instruction::Vnni;
 use super::numbers::{Measure, Numbers, PART, Plane, TOKENS};
 use super::reading::{ROWS, Rows};
-use super::vnni::Vnni;
 use crate::fused::fetch::{fetch, piece};
 
 /// Tokens whose sums grow side by side, so that one need not wait for the other.

@@ -5,8 +5,8 @@
 
 use core::arch::x86_64::{__m512, __m512i};
 
+use super::instruction::Vnni;
 use super::reading::{Rows, join};
-use super::vnni::Vnni;
 
 /// 32 numbers of each row.
 #[derive(Clone, Copy)]

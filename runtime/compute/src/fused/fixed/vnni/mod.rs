@@ -1,0 +1,85 @@
+//! The products themselves: sixteen rows of a weight to a vector, one to a lane.
+
+mod codes;
+mod instruction;
+mod numbers;
+mod reading;
+mod scaled;
+#[cfg(test)]
+mod tests;
+mod tile;
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use codes::{Layout, Q4One, Q4Zero, Q5One, Q5Zero, Q8Zero};
+use instruction::Vnni;
+use numbers::{Numbers, TOKENS};
+use reading::ROWS;
+use scaled::{Q4K, Q5K, Q6K};
+use tile::Sixteen;
+
+use crate::fused::product::{Tile, steps};
+use crate::fused::stored::View;
+use crate::weight::Format;
+
+/// Writes the dot products of some rows of the weight with every token into a tile.
+type Write<'a> = fn(&Fixed<'a>, Range<usize>, &mut Tile<'_>);
+
+/// A quantized weight, and the tokens that it meets as whole numbers.
+pub(in crate::fused) struct Fixed<'a> {
+    simd: Vnni,
+    /// The blocks of all rows, and the bytes of one.
+    blocks: &'a [u8],
+    row: usize,
+    numbers: Vec<Numbers>,
+    write: Write<'a>,
+}
+
+impl<'a> Fixed<'a> {
+    /// Nothing where the weight is not quantized or the processor lacks the instructions. `x` holds whole tokens.
+    pub(in crate::fused) fn of(weight: &'a View<'a>, x: &[f32]) -> Option<Self> {
+        let simd = Vnni::try_new()?;
+        let (format, blocks) = weight.blocks(0..weight.rows)?;
+        let write: Write<'a> = match format {
+            Format::Q4_0 => Self::rows::<Q4Zero, 18, 1>,
+            Format::Q4_1 => Self::rows::<Q4One, 20, 1>,
+            Format::Q5_0 => Self::rows::<Q5Zero, 22, 1>,
+            Format::Q5_1 => Self::rows::<Q5One, 24, 1>,
+            Format::Q8_0 => Self::rows::<Q8Zero, 34, 1>,
+            Format::Q4_K => Self::rows::<Q4K, 144, 2>,
+            Format::Q5_K => Self::rows::<Q5K, 176, 2>,
+            Format::Q6_K => Self::rows::<Q6K, 210, 4>,
+            _ => return None,
+        };
+        let depth = weight.columns;
+        let numbers = x.chunks(TOKENS * depth).map(|x| Numbers::of(x, depth)).collect();
+        Some(Self { simd, blocks, row: blocks.len() / weight.rows.max(1), numbers, write })
+    }
+
+    /// Writes the dot products of some rows of the weight, the tile's columns, with every token.
+    pub(in crate::fused) fn write(&self, rows: Range<usize>, tile: &mut Tile<'_>) {
+        (self.write)(self, rows, tile);
+    }
+
+    fn rows<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize>(&self, rows: Range<usize>, tile: &mut Tile<'_>) {
+        let (blocks, in_row) = (self.blocks.as_chunks::<SIZE>().0, self.row / SIZE);
+        let mut found = [[0.0; ROWS]; TOKENS];
+        for some in steps(rows.clone(), ROWS) {
+            let row = |lane: usize| &blocks[(some.start + lane).min(some.end - 1) * in_row..][..in_row];
+            let sixteen = std::array::from_fn(row);
+            let next = (some.start + ROWS) * self.row..(some.end + ROWS) * self.row;
+            let mut next = self.blocks.get(next).unwrap_or(&[]);
+            let mut first = 0;
+            for numbers in &self.numbers {
+                let (simd, layout) = (self.simd, PhantomData::<L>);
+                simd.vectorize(Sixteen { simd, rows: sixteen, next, numbers, found: &mut found, layout });
+                for (token, found) in (first..first + numbers.tokens).zip(&found) {
+                    let to = &mut tile.row(token)[some.start - rows.start..some.end - rows.start];
+                    to.copy_from_slice(&found[..some.len()]);
+                }
+                (first, next) = (first + numbers.tokens, &[]);
+            }
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Processors without the instructions.
+
+use std::ops::Range;
+
+use crate::fused::product::Tile;
+use crate::fused::stored::View;
+
+/// There is none.
+pub(in crate::fused) enum Fixed {}
+
+impl Fixed {
+    pub(in crate::fused) fn of(_: &View<'_>, _: &[f32]) -> Option<Self> {
+        None
+    }
+
+    pub(in crate::fused) fn write(&self, _: Range<usize>, _: &mut Tile<'_>) {
+        match *self {}
+    }
+}

@@ -1,0 +1,87 @@
+//! Dot products of a few rows with a few tokens, all in registers at once.
+
+use pulp::{Simd, WithSimd};
+
+/// Rows of weights, and tokens, whose sums stay in registers together.
+pub(super) const ROWS: usize = 6;
+pub(super) const TOKENS: usize = 4;
+
+/// The dot products of a few rows of weights with a few tokens, `found[token][row]`.
+pub(super) struct Square<'a> {
+    pub(super) rows: &'a [f32],
+    pub(super) tokens: &'a [f32],
+    pub(super) depth: usize,
+    /// How many rows and tokens.
+    pub(super) count: (usize, usize),
+    pub(super) found: &'a mut [[f32; ROWS]; TOKENS],
+}
+
+impl WithSimd for Square<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { rows, tokens, depth, count, found } = self;
+        match count {
+            (ROWS, TOKENS) => square::<S, ROWS, TOKENS>(simd, rows, tokens, depth, 0, found),
+            (ROWS, 3) => square::<S, ROWS, 3>(simd, rows, tokens, depth, 0, found),
+            (ROWS, 2) => square::<S, ROWS, 2>(simd, rows, tokens, depth, 0, found),
+            (ROWS, 1) => square::<S, ROWS, 1>(simd, rows, tokens, depth, 0, found),
+            (some, count) => {
+                for row in 0..some {
+                    let weights = &rows[row * depth..];
+                    match count {
+                        TOKENS => square::<S, 1, TOKENS>(simd, weights, tokens, depth, row, found),
+                        3 => square::<S, 1, 3>(simd, weights, tokens, depth, row, found),
+                        2 => square::<S, 1, 2>(simd, weights, tokens, depth, row, found),
+                        _ => square::<S, 1, 1>(simd, weights, tokens, depth, row, found),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Every sum runs over whole vectors in order, then over what is left, then over its own lanes: the same for every
+/// `R` and `T`. `first` is the first row's place in `found`.
+#[inline(always)]
+fn square<S: Simd, const R: usize, const T: usize>(
+    simd: S,
+    rows: &[f32],
+    tokens: &[f32],
+    depth: usize,
+    first: usize,
+    found: &mut [[f32; ROWS]; TOKENS],
+) {
+    let whole = depth / S::F32_LANES;
+    let none: (&[S::f32s], &[f32]) = (&[], &[]);
+    let (mut weights, mut numbers) = ([none; R], [none; T]);
+    for row in 0..R {
+        let (vectors, rest) = S::as_simd_f32s(&rows[row * depth..][..depth]);
+        weights[row] = (&vectors[..whole], rest);
+    }
+    for token in 0..T {
+        let (vectors, rest) = S::as_simd_f32s(&tokens[token * depth..][..depth]);
+        numbers[token] = (&vectors[..whole], rest);
+    }
+    let mut sums = [[simd.splat_f32s(0.0); T]; R];
+    for at in 0..whole {
+        let mut x = [simd.splat_f32s(0.0); T];
+        for token in 0..T {
+            x[token] = numbers[token].0[at];
+        }
+        for row in 0..R {
+            let weight = weights[row].0[at];
+            for token in 0..T {
+                sums[row][token] = simd.mul_add_f32s(weight, x[token], sums[row][token]);
+            }
+        }
+    }
+    for row in 0..R {
+        let weight = simd.partial_load_f32s(weights[row].1);
+        for token in 0..T {
+            let rest = simd.partial_load_f32s(numbers[token].1);
+            found[token][first + row] = simd.reduce_sum_f32s(simd.mul_add_f32s(weight, rest, sums[row][token]));
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Stored matrices: weights in the format they are kept in, of which [`View`] widens a block when a product needs it,
+//! never the whole.
+
+use std::ops::Range;
+
+use candle_core::{CpuStorage, DType};
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use rayon::prelude::*;
+
+use super::host::Locked;
+use super::lanes::wide;
+use super::product::{Matrix, steps};
+use super::scratch;
+use super::unpack::{unpack, unpack_nested};
+use crate::error::{Error, Result};
+use crate::weight::{Format, Packed, Scales, WeightRef};
+
+/// Rows or columns of a weight that are widened at once, and the depth of such a block.
+const BLOCK_DEPTH: usize = 512;
+
+/// A stored matrix of `rows × columns`, borrowed from its tensor or from the bytes of a file.
+pub(super) struct Stored<'a> {
+    source: Source<'a>,
+    rows: usize,
+    columns: usize,
+}
+
+enum Source<'a> {
+    Tensor(Locked<'a>),
+    Packed(&'a Packed),
+}
+
+impl<'a> Stored<'a> {
+    /// Borrows a contiguous matrix; `name` stands in the error.
+    pub(super) fn of(weight: impl Into<WeightRef<'a>>, name: &str) -> Result<Self> {
+        let weight = weight.into();
+        let &[rows, columns] = weight.sides().as_slice() else {
+            return Err(Error::shape(format!("`{name}` has shape {:?}, a matrix is needed", weight.sides())));
+        };
+        let source = match weight {
+            WeightRef::Packed(packed) => Source::Packed(packed),
+            WeightRef::Tensor(tensor) if matches!(tensor.dtype(), DType::F32 | DType::BF16 | DType::F16) => {
+                Source::Tensor(Locked::of(tensor, name)?)
+            }
+            WeightRef::Tensor(tensor) => {
+                let found = tensor.dtype().as_str();
+                return Err(Error::dtype(format!("`{name}` is {found}; f32, bf16 or f16 is needed")));
+            }
+        };
+        Ok(Self { source, rows, columns })
+    }
+
+    /// The matrix as the tasks of one operation share it.
+    pub(super) fn view(&self) -> View<'_> {
+        let numbers = match &self.source {
+            Source::Packed(packed) => Numbers::of(packed),
+            Source::Tensor(locked) => {
+                let range = locked.range.clone();
+                match locked.cpu() {
+                    Some(CpuStorage::F32(numbers)) => Numbers::Single(&numbers[range]),
+                    Some(CpuStorage::BF16(numbers)) => Numbers::Brain(&numbers[range]),
+                    Some(CpuStorage::F16(numbers)) => Numbers::Half(&numbers[range]),
+                    // `of` lets nothing else in.
+                    _ => Numbers::Single(&[]),
+                }
+            }
+        };
+        View { numbers, rows: self.rows, columns: self.columns }
+    }
+}
+
+/// Numbers in one of the stored precisions.
+#[derive(Clone, Copy)]
+enum Numbers<'a> {
+    Single(&'a [f32]),
+    Brain(&'a [bf16]),
+    Half(&'a [f16]),
+    /// Blocks of a quantized format.
+    Blocks(&'a [u8], Format),
+    /// Blocks whose scales are quantized themselves.
+    Nested(&'a [u8], Format, &'a Scales),
+}
+
+impl<'a> Numbers<'a> {
+    fn of(packed: &'a Packed) -> Self {
+        // `Packed::new` has seen that plain numbers can be read.
+        match packed.format() {
+            Format::F32 => Self::Single(packed.plain().unwrap_or(&[])),
+            Format::BF16 => Self::Brain(packed.plain().unwrap_or(&[])),
+            Format::F16 => Self::Half(packed.plain().unwrap_or(&[])),
+            format => match packed.scales() {
+                Some(scales) => Self::Nested(packed.raw(), format, scales),
+                None => Self::Blocks(packed.raw(), format),
+            },
+        }
+    }
+
+    /// Copies the numbers from `start` on into `into`, as f32; both lie on whole blocks.
+    fn widen(self, start: usize, into: &mut [f32]) {
+        let range = start..start + into.len();
+        match self {
+            Self::Single(numbers) => into.copy_from_slice(&numbers[range]),
+            Self::Brain(numbers) => {
+                let numbers = &numbers[range];
+                wide(
+                    #[inline(always)]
+                    || into.iter_mut().zip(numbers).for_each(|(to, from)| *to = widened(*from)),
+                );
+            }
+            Self::Half(numbers) => numbers[range].convert_to_f32_slice(into),
+            Self::Blocks(bytes, format) => unpack(format, part(bytes, format, range), into),
+            Self::Nested(bytes, format, scales) => {
+                let first = range.start / format.block();
+                unpack_nested(scales, first, part(bytes, format, range), into);
+            }
+        }
+    }
+}
+
+/// The blocks of some numbers, which begin and end with a block.
+fn part(bytes: &[u8], format: Format, numbers: Range<usize>) -> &[u8] {
+    let place = |number: usize| number / format.block() * format.block_bytes();
+    &bytes[place(numbers.start)..place(numbers.end)]
+}
+
+/// A bf16 number is the upper half of the f32 of the same value.
+#[inline(always)]
+fn widened(number: bf16) -> f32 {
+    f32::from_bits(u32::from(number.to_bits()) << 16)
+}
+
+/// A matrix of frozen numbers, read block by block.
+#[derive(Clone, Copy)]
+pub(super) struct View<'a> {
+    numbers: Numbers<'a>,
+    /// Rows: the outputs of a linear layer, or the vocabulary.
+    pub(super) rows: usize,
+    /// Columns: the inputs of a linear layer, or the hidden size.
+    pub(super) columns: usize,
+}
+
+impl View<'_> {
+    /// Hands the block `rows × columns` to `work` piece by piece along the columns, with each piece's columns:
+    /// stored f32 in one piece without a copy, other precisions widened.
+    pub(super) fn along_columns(
+        &self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        mut work: impl FnMut(Range<usize>, Matrix<'_>),
+    ) {
+        if let Numbers::Single(numbers) = self.numbers {
+            return work(columns.clone(), self.direct(numbers, rows, columns));
+        }
+        for piece in steps(columns, BLOCK_DEPTH) {
+            self.widened(rows.clone(), piece.clone(), |block| work(piece.clone(), block));
+        }
+    }
+
+    /// The same piece by piece along the rows.
+    pub(super) fn along_rows(
+        &self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        mut work: impl FnMut(Range<usize>, Matrix<'_>),
+    ) {
+        if let Numbers::Single(numbers) = self.numbers {
+            return work(rows.clone(), self.direct(numbers, rows, columns));
+        }
+        for piece in steps(rows, BLOCK_DEPTH) {
+            self.widened(piece.clone(), columns.clone(), |block| work(piece.clone(), block));
+        }
+    }
+
+    /// Hands whole rows to `work` in one piece.
+    pub(super) fn with_rows<R>(&self, rows: Range<usize>, work: impl FnOnce(Matrix<'_>) -> R) -> R {
+        match self.numbers {
+            Numbers::Single(numbers) => work(self.direct(numbers, rows, 0..self.columns)),
+            _ => self.widened(rows, 0..self.columns, work),
+        }
+    }
+
+    /// Writes one row as f32.
+    pub(super) fn copy_row(&self, row: usize, into: &mut [f32]) {
+        self.numbers.widen(row * self.columns, &mut into[..self.columns]);
+    }
+
+    /// Hands whole rows to `work` as numbers one after another: stored f32 without a copy, other formats widened.
+    pub(super) fn with_numbers<R>(&self, rows: Range<usize>, work: impl FnOnce(&[f32]) -> R) -> R {
+        let (start, count) = (rows.start * self.columns, rows.len() * self.columns);
+        if let Numbers::Single(numbers) = self.numbers {
+            return work(&numbers[start..start + count]);
+        }
+        scratch::with(count, |buffer| {
+            self.numbers.widen(start, buffer);
+            work(buffer)
+        })
+    }
+
+    /// The bytes of whole rows, as many of them as there are.
+    pub(super) fn bytes(&self, rows: Range<usize>) -> &[u8] {
+        let size = |numbers: &[u8]| {
+            let row = numbers.len() / self.rows.max(1);
+            (rows.start.min(self.rows) * row)..(rows.end.min(self.rows) * row)
+        };
+        let bytes = match self.numbers {
+            Numbers::Single(numbers) => bytemuck::cast_slice(numbers),
+            Numbers::Brain(numbers) => bytemuck::cast_slice(numbers),
+            Numbers::Half(numbers) => bytemuck::cast_slice(numbers),
+            Numbers::Blocks(bytes, _) | Numbers::Nested(bytes, ..) => bytes,
+        };
+        &bytes[size(bytes)]
+    }
+
+    /// Whole rows as the blocks that [`dot_blocks`](super::unpack::dot_blocks) reads, if that is how they lie.
+    pub(super) fn blocks(&self, rows: Range<usize>) -> Option<(Format, &[u8])> {
+        let (start, count) = (rows.start * self.columns, rows.len() * self.columns);
+        match self.numbers {
+            Numbers::Blocks(bytes, format) if self.columns > 0 => {
+                Some((format, part(bytes, format, start..start + count)))
+            }
+            Numbers::Brain(numbers)
+                if self.columns > 0 && self.columns.is_multiple_of(32) && cfg!(target_endian = "little") =>
+            {
+                Some((Format::BF16, bytemuck::cast_slice(&numbers[start..start + count])))
+            }
+            _ => None,
+        }
+    }
+
+    fn direct<'b>(&self, numbers: &'b [f32], rows: Range<usize>, columns: Range<usize>) -> Matrix<'b> {
+        let start = rows.start * self.columns + columns.start;
+        Matrix::strided(&numbers[start..], rows.len(), columns.len(), self.columns)
+    }
+
+    fn widened<R>(&self, rows: Range<usize>, columns: Range<usize>, work: impl FnOnce(Matrix<'_>) -> R) -> R {
+        let width = columns.len();
+        scratch::with(rows.len() * width, |buffer| {
+            for (row, into) in rows.clone().zip(buffer.chunks_exact_mut(width.max(1))) {
+                self.numbers.widen(row * self.columns + columns.start, into);
+            }
+            work(Matrix::packed(buffer, rows.len(), width))
+        })
+    }
+}
+
+impl WeightRef<'_> {
+    /// Hands some rows to `work` as f32, one number after another.
+    ///
+    /// # Errors
+    /// When the weight is no matrix of the CPU.
+    pub(crate) fn with_rows<R>(self, rows: Range<usize>, work: impl FnOnce(&[f32]) -> R) -> Result<R> {
+        Ok(Stored::of(self, "weight")?.view().with_numbers(rows, work))
+    }
+}
+
+/// Some rows of a matrix, as f32.
+pub(crate) fn unpacked(packed: &Packed, rows: Range<usize>) -> Vec<f32> {
+    /// Numbers of one task: whole blocks of every format.
+    const TASK: usize = 1 << 16;
+    let (numbers, start) = (Numbers::of(packed), rows.start * packed.columns());
+    let mut result = vec![0.0; rows.len() * packed.columns()];
+    result.par_chunks_mut(TASK).enumerate().for_each(|(task, into)| numbers.widen(start + task * TASK, into));
+    result
+}
