@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::parameters::{Parameters, TASK_NUMBERS, numbers, numbers_mut};
-use crate::precision::{Precision, Role, zeros};
+use crate::precision::{Precision, Purpose, zeros};
 
 /// The constants of AdamW. The defaults are torch's, but without decay, as trainers of language models have it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,7 +50,7 @@ impl AdamW {
         if !kept(settings.beta1) || !kept(settings.beta2) || !positive {
             return Err(Error::argument(format!("these constants of AdamW are out of range: {settings:?}")));
         }
-        let zeros = || zeros(Role::Moment, len, device);
+        let zeros = || zeros(Purpose::Moment, len, device);
         Ok(Self { settings, first: zeros()?, second: zeros()?, step: 0 })
     }
 
@@ -104,7 +104,7 @@ impl AdamW {
                 let (given, wanted) = (moment.dims(), self.first.dims());
                 return Err(Error::shape(format!("a moment has shape {given:?}, {wanted:?} is needed")));
             }
-            Ok(moment.to_device(self.first.device())?.to_dtype(Precision::dtype(Role::Moment))?.copy()?)
+            Ok(moment.to_device(self.first.device())?.to_dtype(Precision::dtype(Purpose::Moment))?.copy()?)
         };
         (self.first, self.second, self.step) = (fitted(first)?, fitted(second)?, step);
         Ok(())

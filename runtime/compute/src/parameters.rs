@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use candle_core::{Device, Tensor};
 
 use crate::error::{Error, Result};
-use crate::precision::{Precision, Role, zeros};
+use crate::precision::{Precision, Purpose, zeros};
 
 use flat::Numbers;
 pub(crate) use flat::{TASK_NUMBERS, numbers, numbers_mut};
@@ -58,7 +58,7 @@ impl Parameters {
             offset += slot.count();
             slots.push(slot);
         }
-        let zeros = || zeros(Role::Trained, offset, device);
+        let zeros = || zeros(Purpose::Trained, offset, device);
         Ok(Self { slots, names, values: zeros()?, gradients: zeros()? })
     }
 
@@ -169,7 +169,7 @@ impl Parameters {
             let (given, wanted) = (tensor.dims(), &slot.shape);
             return Err(Error::shape(format!("`{}` has shape {wanted:?}, given was {given:?}", slot.name)));
         }
-        Ok(tensor.detach().to_dtype(Precision::dtype(Role::Trained))?.contiguous()?)
+        Ok(tensor.detach().to_dtype(Precision::dtype(Purpose::Trained))?.contiguous()?)
     }
 }
 

@@ -1,6 +1,7 @@
-//! What a run keeps in which type on which device: the one place that says so.
+//! What a run keeps in which type on which device.
 //!
-//! Whoever makes a buffer or loads a matrix asks here, and so does whoever foretells how much memory that takes.
+//! Matrices of a model are kept by it, the optimiser's moments and what is trained are made by it, and forecasts of memory
+//! count by it. The fused operations take and give f32 by themselves, as it says of activations and sums.
 
 use candle_core::{DType, Device, Tensor};
 
@@ -19,7 +20,7 @@ pub enum Base {
 
 /// What a number is there for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum Purpose {
     /// The matrix of a linear layer of a block, frozen.
     Linear,
     /// The embedding of tokens and the head, frozen; one matrix where a model ties them.
@@ -87,21 +88,23 @@ impl Precision {
 
     /// What numbers of some kind are kept in.
     #[must_use]
-    pub const fn kept(self, role: Role) -> Kept {
-        match role {
-            Role::Linear => match self.base {
+    pub const fn kept(self, purpose: Purpose) -> Kept {
+        match purpose {
+            Purpose::Linear => match self.base {
                 Base::Stored => Kept::AsStored,
                 Base::Nf4 => Kept::In(Format::NF4),
             },
-            Role::Vocabulary => Kept::AsStored,
-            Role::Vector | Role::Activation | Role::Trained | Role::Sum | Role::Moment => Kept::As(DType::F32),
+            Purpose::Vocabulary => Kept::AsStored,
+            Purpose::Vector | Purpose::Activation | Purpose::Trained | Purpose::Sum | Purpose::Moment => {
+                Kept::As(DType::F32)
+            }
         }
     }
 
-    /// The type of numbers that are no matrices of the model: one of [`Role::Vector`] and what follows it.
+    /// The type of numbers that are no matrices of the model: one of [`Purpose::Vector`] and what follows it.
     #[must_use]
-    pub const fn dtype(role: Role) -> DType {
-        match Self::ORDINARY.kept(role) {
+    pub const fn dtype(purpose: Purpose) -> DType {
+        match Self::ORDINARY.kept(purpose) {
             Kept::As(dtype) => dtype,
             Kept::AsStored | Kept::In(_) => DType::F32,
         }
@@ -109,33 +112,34 @@ impl Precision {
 
     /// Bytes of some numbers that are no matrices of the model.
     #[must_use]
-    pub fn bytes(role: Role, numbers: u64) -> u64 {
-        numbers.saturating_mul(Self::dtype(role).size_in_bytes() as u64)
+    pub fn bytes(purpose: Purpose, numbers: u64) -> u64 {
+        numbers.saturating_mul(Self::dtype(purpose).size_in_bytes() as u64)
     }
 
-    /// A frozen matrix of a model as it is kept; one that NF4 cannot hold, its rows being no whole blocks, stays as it
-    /// is stored.
+    /// Whether a matrix of so many columns is quantised when it is read. One that NF4 cannot hold, its rows being no whole
+    /// blocks, stays as it is stored.
+    #[must_use]
+    pub fn quantises(self, purpose: Purpose, columns: usize) -> bool {
+        self.kept(purpose) == Kept::In(Format::NF4) && Format::NF4.bytes(1, columns).is_some()
+    }
+
+    /// A frozen matrix of a model as it is kept.
     ///
     /// # Errors
-    /// When it is quantized in its file already, or a number of it is not finite.
-    pub fn keep(self, weight: Weight, role: Role) -> Result<Weight> {
+    /// When it is to be quantised and is already, in its file, or a number of it is not finite.
+    pub fn keep(self, weight: Weight, purpose: Purpose) -> Result<Weight> {
         let columns = match &weight {
             Weight::Tensor(tensor) => tensor.dims().last().copied().unwrap_or(0),
             Weight::Packed(packed) => packed.columns(),
         };
-        match self.kept(role) {
-            Kept::In(Format::NF4) if Format::NF4.bytes(1, columns).is_some() => {
-                if let Weight::Packed(packed) = &weight
-                    && packed.format().block() > 1
-                {
-                    let found = packed.format();
-                    return Err(Error::argument(format!(
-                        "a matrix in {found:?} is quantized already; NF4 is made of plain numbers"
-                    )));
-                }
-                weight.to_nf4()
+        if !self.quantises(purpose, columns) {
+            return Ok(weight);
+        }
+        match &weight {
+            Weight::Packed(packed) if packed.format().block() > 1 => {
+                Err(twice_quantised(&format!("{:?}", packed.format())))
             }
-            _ => Ok(weight),
+            _ => weight.to_nf4(),
         }
     }
 
@@ -143,25 +147,34 @@ impl Precision {
     #[must_use]
     pub fn lines(self) -> Vec<(&'static str, Kept)> {
         [
-            ("linear weights", Role::Linear),
-            ("embedding and head", Role::Vocabulary),
-            ("norms and biases", Role::Vector),
-            ("activations", Role::Activation),
-            ("what is trained", Role::Trained),
-            ("sums", Role::Sum),
-            ("optimiser", Role::Moment),
+            ("linear weights", Purpose::Linear),
+            ("embedding and head", Purpose::Vocabulary),
+            ("norms and biases", Purpose::Vector),
+            ("activations", Purpose::Activation),
+            ("what is trained", Purpose::Trained),
+            ("sums", Purpose::Sum),
+            ("optimiser", Purpose::Moment),
         ]
-        .map(|(name, role)| (name, self.kept(role)))
+        .map(|(name, purpose)| (name, self.kept(purpose)))
         .to_vec()
     }
+}
+
+/// The error of a base that is quantised in its file already and is to be quantised again.
+#[must_use]
+pub fn twice_quantised(format: &str) -> Error {
+    Error::argument(format!(
+        "a matrix in {format} is quantized already, and NF4 is made of plain numbers: leave `model.precision` \
+         (`--precision`, `--base-precision`) out, the base is small as it is"
+    ))
 }
 
 /// Zeros in the type that numbers of some kind are kept in.
 ///
 /// # Errors
 /// When the tensor library has no memory for them.
-pub fn zeros(role: Role, count: usize, device: &Device) -> Result<Tensor> {
-    Ok(Tensor::zeros(count, Precision::dtype(role), device)?)
+pub fn zeros(purpose: Purpose, count: usize, device: &Device) -> Result<Tensor> {
+    Ok(Tensor::zeros(count, Precision::dtype(purpose), device)?)
 }
 
 #[cfg(test)]
@@ -172,20 +185,21 @@ mod tests {
     #[test]
     fn nf4_is_for_the_linear_layers_alone() {
         let precision = Precision::new(Base::Nf4, &Device::Cpu).unwrap();
-        let kept = |role| precision.kept(role).to_string();
-        assert_eq!(kept(Role::Linear), "nf4");
-        assert_eq!((kept(Role::Vocabulary), kept(Role::Activation)), ("as stored".into(), "f32".into()));
+        let kept = |purpose| precision.kept(purpose).to_string();
+        assert_eq!(kept(Purpose::Linear), "nf4");
+        assert_eq!((kept(Purpose::Vocabulary), kept(Purpose::Activation)), ("as stored".into(), "f32".into()));
         let plain = |columns| Weight::from(Tensor::ones((2, columns), DType::BF16, &Device::Cpu).unwrap());
-        let bytes = |weight: Weight, role| precision.keep(weight, role).unwrap().bytes();
-        assert_eq!(bytes(plain(128), Role::Linear), 2 * 2 * 33 + 8);
-        assert_eq!(bytes(plain(128), Role::Vocabulary), 2 * 2 * 128);
-        assert_eq!(bytes(plain(100), Role::Linear), 2 * 2 * 100);
+        let bytes = |weight: Weight, purpose| precision.keep(weight, purpose).unwrap().bytes();
+        assert_eq!(bytes(plain(128), Purpose::Linear), 2 * 2 * 33 + 8);
+        assert_eq!(bytes(plain(128), Purpose::Vocabulary), 2 * 2 * 128);
+        assert_eq!(bytes(plain(100), Purpose::Linear), 2 * 2 * 100);
     }
 
     #[test]
     fn a_quantized_matrix_is_not_quantized_again() {
         let packed = Packed::new(vec![0; 34 * 2].into(), Format::Q8_0, 1, 64).unwrap();
-        let error = Precision::new(Base::Nf4, &Device::Cpu).unwrap().keep(Weight::Packed(packed.into()), Role::Linear);
+        let error =
+            Precision::new(Base::Nf4, &Device::Cpu).unwrap().keep(Weight::Packed(packed.into()), Purpose::Linear);
         assert!(error.unwrap_err().to_string().contains("Q8_0"));
     }
 }

@@ -192,6 +192,12 @@ impl Weight {
         Ok(Self::Packed(Arc::new(packed)))
     }
 
+    /// Bytes that a matrix takes in NF4, with what its blocks share; none where its rows are not whole blocks.
+    #[must_use]
+    pub fn nf4_bytes(rows: usize, columns: usize) -> Option<usize> {
+        Some(Format::NF4.bytes(rows, columns)? + Scales::bytes_of(rows * (columns / Format::NF4.block())))
+    }
+
     /// Bytes that it takes.
     #[must_use]
     pub fn bytes(&self) -> usize {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
-use tunebox_compute::precision::{Base, Precision};
+use tunebox_compute::precision::{Base, Precision, Purpose};
 use tunebox_compute::weight::{Format, Packed, Weight, WeightRef};
 use tunebox_compute::{DType, Device, Tensor};
 
@@ -22,7 +22,7 @@ pub use digest::digest;
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
 use crate::families::{aliases, expected, gguf_name, stored_form};
-use entry::{Entry, Stored, same_shape};
+use entry::{Entry, Stored, of_tensor, same_shape};
 use repair::Repair;
 
 /// The weights of a model. On the CPU a matrix stays where it lies, in the mapped file and in the file's format
@@ -131,8 +131,7 @@ impl Weights {
                 return Err(Error::TensorMissing { name, place: place.display().to_string() });
             };
             same_shape(&name, &wanted, &WeightRef::from(&weight).sides(), &place)?;
-            let entry = Entry::new(wanted, Stored::Given);
-            entries.insert(name, Entry { loaded: OnceLock::from(weight), ..entry });
+            entries.insert(name, Entry::given(wanted, weight));
         }
         let files = mapped::Files::default();
         Ok(Self { entries, files, device: device.clone(), place, precision: Precision::default() })
@@ -146,8 +145,9 @@ impl Weights {
     pub fn kept_in(mut self, base: Base) -> Result<Self> {
         self.precision = Precision::new(base, &self.device)?;
         for (name, entry) in &mut self.entries {
+            entry.quantises(name, self.precision, &self.place)?;
             if let Some(weight) = entry.loaded.take() {
-                let weight = self.precision.keep(weight, entry.role(name))?;
+                let weight = self.precision.keep(weight, entry.purpose(name))?;
                 entry.loaded = OnceLock::from(weight);
             }
         }
@@ -212,7 +212,8 @@ impl Weights {
         &self.device
     }
 
-    /// The element type that holds every weight exactly: that of all, or `F32` where they differ.
+    /// The element type that holds every weight exactly as it is stored, however it is kept: that of all, or `F32` where
+    /// they differ.
     #[must_use]
     pub fn dtype(&self) -> DType {
         let mut types = self.entries.values().map(Entry::dtype);
@@ -231,12 +232,8 @@ impl Weights {
         if self.precision.base() == Base::Stored {
             return Ok(weight);
         }
-        let kept = self.precision.keep(weight, entry.role(name)).map_err(|error| match error {
-            tunebox_compute::Error::Argument(why) => {
-                Error::Argument(format!("tensor `{name}` of `{}`: {why}", self.place.display()))
-            }
-            other => other.into(),
-        })?;
+        let kept = self.precision.keep(weight, entry.purpose(name));
+        let kept = kept.map_err(|error| of_tensor(name, &self.place, error))?;
         let is_copy = matches!(&kept, Weight::Packed(packed) if packed.format() == Format::NF4);
         if let (true, Some((path, (_, offset, length), _))) = (is_copy, self.located(entry)?) {
             self.files.release(path, offset, length);
@@ -247,11 +244,25 @@ impl Weights {
     /// Bytes of those weights that were copied out of their files.
     #[must_use]
     pub fn bytes_in_memory(&self) -> u64 {
-        let copied = |weight: &&Weight| match weight {
-            Weight::Tensor(_) => true,
-            Weight::Packed(packed) => packed.format() == Format::NF4,
-        };
-        self.entries.values().filter_map(|entry| entry.loaded.get()).filter(copied).map(|one| one.bytes() as u64).sum()
+        self.entries.values().filter(|entry| entry.is_copy()).map(Entry::bytes).sum()
+    }
+
+    /// Bytes that all weights would take if the matrices of the blocks were kept in another way.
+    ///
+    /// # Errors
+    /// Those of [`Weights::kept_in`].
+    pub fn bytes_in(&self, base: Base) -> Result<u64> {
+        let precision = Precision::new(base, &self.device)?;
+        self.entries.iter().map(|(name, entry)| entry.bytes_in(name, precision, &self.place)).sum()
+    }
+
+    /// The matrices of the blocks that are kept as they are stored, and all of them.
+    #[must_use]
+    pub fn linear_as_stored(&self) -> (usize, usize) {
+        let linear = self.entries.iter().filter(|(name, entry)| entry.purpose(name) == Purpose::Linear);
+        let columns: Vec<usize> = linear.map(|(_, entry)| entry.shape.last().copied().unwrap_or(0)).collect();
+        let stored = columns.iter().filter(|columns| !self.precision.quantises(Purpose::Linear, **columns));
+        (stored.count(), columns.len())
     }
 
     /// A matrix where it lies in its file; none where it has to be read.
@@ -266,7 +277,13 @@ impl Weights {
         let packed = bytes.and_then(|bytes| Packed::new(bytes, format, rows, columns).ok());
         let Some(packed) = packed else { return Ok(None) };
         match repair.order(rows) {
-            Some(order) if order.len() == rows => Ok(packed.reordered(&order).ok()),
+            Some(order) if order.len() == rows => {
+                let reordered = packed.reordered(&order).ok();
+                if reordered.is_some() {
+                    self.files.release(path, offset, length);
+                }
+                Ok(reordered)
+            }
             None if repair == Repair::Nothing => Ok(Some(packed)),
             _ => Err(Error::broken(path, format!("tensor `{name}` cannot be mended where it lies"))),
         }
@@ -279,7 +296,7 @@ impl Weights {
             Stored::Gguf { name, location, length, repair } => {
                 (self.place.as_path(), gguf::place(&self.place, name, location, *length)?, *repair)
             }
-            Stored::Given => return Ok(None),
+            Stored::Given { .. } => return Ok(None),
         };
         Ok(place.map(|place| (path, place, repair)))
     }
@@ -291,7 +308,12 @@ impl Weights {
                 let values = repair.undo(gguf::read(&self.place, name, location, *length)?, &entry.shape);
                 Ok(Tensor::from_vec(values, entry.shape.as_slice(), &self.device)?)
             }
-            Stored::Given => Err(Error::TensorMissing { name: name.into(), place: self.place.display().to_string() }),
+            Stored::Given { .. } => {
+                Err(Error::TensorMissing { name: name.into(), place: self.place.display().to_string() })
+            }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

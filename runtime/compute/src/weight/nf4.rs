@@ -99,6 +99,11 @@ impl Scales {
         4 * (self.groups.len() + 1)
     }
 
+    /// Bytes that those of so many blocks take.
+    pub(super) fn bytes_of(blocks: usize) -> usize {
+        4 * (blocks.div_ceil(GROUP) + 1)
+    }
+
     /// Quantises the magnitudes of all blocks, and leaves the byte of each in its block.
     fn of(magnitudes: &[f32], blocks: &mut [u8]) -> Self {
         let sum: f64 = magnitudes.iter().map(|magnitude| f64::from(*magnitude)).sum();

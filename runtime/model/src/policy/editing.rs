@@ -2,6 +2,7 @@
 //!
 //! Both show through [`View::Policy`] alone; the reference stays the base, bit for bit. The arithmetic is in `edit`.
 
+use tunebox_compute::precision::Base;
 use tunebox_compute::{DType, Tensor, Weight};
 
 use super::Policy;
@@ -198,6 +199,14 @@ impl Policy {
     }
 
     fn editable(&self, role: Role, layer: usize) -> Result<Matrix> {
+        let whole = self.edits.form == Form::Weights || self.adapter.trainable() > 0;
+        if whole && self.model.weights.precision().base() == Base::Nf4 {
+            return Err(Error::Unsupported(
+                "such an edit is written as a whole model, which would have NF4's rounding in every matrix: keep edits as an \
+                 adapter and train none beside them, or leave `model.precision` out"
+                    .into(),
+            ));
+        }
         let matrix = Matrix::of(&self.model.configuration, role, layer)?;
         let lengths = self.adapter.settings().kind == AdapterKind::Dora;
         if lengths && matrix.place.is_some_and(|(layer, site)| self.adapter.module(layer, site).is_some()) {

@@ -1,16 +1,14 @@
 //! What a pass through the model takes of memory, from sizes alone: the one place that counts bytes by the token.
 //! Slices are cut by it, what may wait for a backward pass is bounded by it, and runs foretell their memory from it.
 
-use tunebox_compute::precision::{Precision, Role};
+use tunebox_compute::fused::{HEAD_GROUPS, HEAD_ROWS};
+use tunebox_compute::precision::{Precision, Purpose};
 
 use super::{Policy, Slice};
 use crate::adapter::AdapterKind;
 use crate::configuration::Configuration;
 use crate::decoder::Recompute;
-
-/// Words of a head tile and groups of the vocabulary, as the head cuts them.
-const HEAD_ROWS: u64 = 256;
-const HEAD_GROUPS: u64 = 16;
+use crate::generate::BATCH;
 
 /// Bytes of memory that learning from some rows takes beside the weights and what is trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +40,16 @@ impl Policy {
         PassMemory { kept, scratch: scratch(sizes, pass), head: head(sizes, pass) }
     }
 
+    /// Bytes of the keys and values of so many sequences that are written, as many of them side by side as may be, each up
+    /// to so many tokens.
+    #[must_use]
+    pub fn cache_memory(&self, sequences: u64, tokens: u64) -> u64 {
+        let sizes = &self.model.configuration;
+        let token = 2 * (sizes.layers * sizes.kv_heads * sizes.head_dim) as u64;
+        let all = sequences.min(BATCH as u64).saturating_mul(tokens).saturating_mul(token);
+        Precision::bytes(Purpose::Activation, all)
+    }
+
     /// Bytes that the places of an adapter keep of a token: its reduced inputs; with DoRA the outputs as well.
     fn adapted_bytes(&self, recompute: Recompute) -> u64 {
         if self.adapter.is_full() {
@@ -59,7 +67,7 @@ impl Policy {
             Recompute::None => numbers as u64,
             Recompute::Blocks => numbers as u64 / layers,
         };
-        Precision::bytes(Role::Activation, numbers)
+        Precision::bytes(Purpose::Activation, numbers)
     }
 }
 
@@ -75,19 +83,19 @@ pub(super) fn token_bytes(configuration: &Configuration, recompute: Recompute) -
         Recompute::None => layers * block,
         Recompute::Blocks => layers * hidden + block,
     };
-    Precision::bytes(Role::Activation, numbers as u64)
+    Precision::bytes(Purpose::Activation, numbers as u64)
 }
 
 /// Bytes of what is there at once of one block on the way back: the gated part, its gradient and those of both that it
 /// was made of, and eight times the stream, the hidden rows and their gradients at the head among them.
 fn scratch(sizes: &Configuration, tokens: u64) -> u64 {
     let numbers = 4 * sizes.intermediate as u64 + 8 * sizes.hidden as u64;
-    Precision::bytes(Role::Activation, tokens.saturating_mul(numbers))
+    Precision::bytes(Purpose::Activation, tokens.saturating_mul(numbers))
 }
 
 /// Bytes of the sums over groups of words, for as many rows as are taken at once.
 fn head(sizes: &Configuration, tokens: u64) -> u64 {
-    Precision::bytes(Role::Sum, HEAD_GROUPS * tokens.min(HEAD_ROWS) * sizes.hidden as u64)
+    Precision::bytes(Purpose::Sum, HEAD_GROUPS as u64 * tokens.min(HEAD_ROWS as u64) * sizes.hidden as u64)
 }
 
 #[cfg(test)]

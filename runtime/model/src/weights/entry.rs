@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use tunebox_compute::precision::Role;
+use tunebox_compute::precision::{Precision, Purpose, twice_quantised};
+use tunebox_compute::weight::Format;
 use tunebox_compute::{DType, Weight};
 
 use super::repair::Repair;
@@ -29,7 +30,10 @@ pub(super) enum Stored {
         repair: Repair,
     },
     /// Already in memory.
-    Given,
+    Given {
+        /// The element type that holds its numbers exactly.
+        dtype: DType,
+    },
 }
 
 impl Entry {
@@ -38,34 +42,90 @@ impl Entry {
         Self { shape, stored, loaded: OnceLock::new() }
     }
 
+    /// A weight that is in memory already.
+    pub(super) fn given(shape: Vec<usize>, weight: Weight) -> Self {
+        let dtype = match &weight {
+            Weight::Tensor(tensor) => tensor.dtype(),
+            Weight::Packed(packed) => packed.format().dtype(),
+        };
+        Self { shape, stored: Stored::Given { dtype }, loaded: OnceLock::from(weight) }
+    }
+
     /// Bytes that it takes, in memory or in its file.
     pub(super) fn bytes(&self) -> u64 {
         match (self.loaded.get(), &self.stored) {
             (Some(weight), _) => weight.bytes() as u64,
             (None, Stored::Safetensors(location)) => location.bytes,
             (None, Stored::Gguf { location, .. }) => gguf::bytes(location),
-            (None, Stored::Given) => 0,
+            (None, Stored::Given { .. }) => 0,
         }
     }
 
-    /// What holds its numbers exactly.
+    /// What holds its numbers exactly as they are stored, however they are kept.
     pub(super) fn dtype(&self) -> DType {
-        match (&self.stored, self.loaded.get()) {
-            (_, Some(Weight::Packed(packed))) => packed.format().dtype(),
-            (Stored::Safetensors(location), _) => safetensors::kept_as(location),
-            (Stored::Gguf { location, .. }, _) => gguf::kept_as(location),
-            (Stored::Given, Some(Weight::Tensor(tensor))) => tensor.dtype(),
-            (Stored::Given, _) => DType::F32,
+        match &self.stored {
+            Stored::Safetensors(location) => safetensors::kept_as(location),
+            Stored::Gguf { location, .. } => gguf::kept_as(location),
+            Stored::Given { dtype } => *dtype,
         }
+    }
+
+    /// Whether what was read of it takes memory of its own, and is no part of the mapped file.
+    pub(super) fn is_copy(&self) -> bool {
+        match (self.loaded.get(), &self.stored) {
+            (Some(Weight::Packed(packed)), Stored::Gguf { repair, .. }) => {
+                packed.format() == Format::NF4 || repair.moves_rows()
+            }
+            (Some(Weight::Packed(packed)), _) => packed.format() == Format::NF4,
+            (loaded, _) => loaded.is_some(),
+        }
+    }
+
+    /// Whether it is quantised when it is read.
+    ///
+    /// # Errors
+    /// When it is quantized in its file already.
+    pub(super) fn quantises(&self, name: &str, precision: Precision, place: &Path) -> Result<bool> {
+        let columns = self.shape.last().copied().unwrap_or(0);
+        if !precision.quantises(self.purpose(name), columns) {
+            return Ok(false);
+        }
+        match &self.stored {
+            Stored::Gguf { location, .. } => match gguf::quantized(location) {
+                Some(format) => Err(of_tensor(name, place, twice_quantised(&format))),
+                None => Ok(true),
+            },
+            Stored::Safetensors(_) | Stored::Given { .. } => Ok(true),
+        }
+    }
+
+    /// Bytes that it takes where it is kept so.
+    ///
+    /// # Errors
+    /// When it cannot be kept so.
+    pub(super) fn bytes_in(&self, name: &str, precision: Precision, place: &Path) -> Result<u64> {
+        let &[rows, columns] = self.shape.as_slice() else { return Ok(self.bytes()) };
+        let quantised = self.quantises(name, precision, place)?.then(|| Weight::nf4_bytes(rows, columns)).flatten();
+        Ok(quantised.map_or_else(|| self.bytes(), |bytes| bytes as u64))
     }
 
     /// What a weight of this name is there for.
-    pub(super) fn role(&self, name: &str) -> Role {
+    pub(super) fn purpose(&self, name: &str) -> Purpose {
         match self.shape.len() {
-            2 if name.starts_with("model.layers.") => Role::Linear,
-            2 => Role::Vocabulary,
-            _ => Role::Vector,
+            2 if name.starts_with("model.layers.") => Purpose::Linear,
+            2 => Purpose::Vocabulary,
+            _ => Purpose::Vector,
         }
+    }
+}
+
+/// An error about the numbers of a weight, with the weight and its file.
+pub(super) fn of_tensor(name: &str, place: &Path, error: tunebox_compute::Error) -> Error {
+    match error {
+        tunebox_compute::Error::Argument(why) => {
+            Error::Argument(format!("tensor `{name}` of `{}`: {why}", place.display()))
+        }
+        other => other.into(),
     }
 }
 

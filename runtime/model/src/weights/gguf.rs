@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 pub(crate) use header::{Header, Location};
-pub(crate) use tensors::{bytes, kept_as, place, read};
+pub(crate) use tensors::{bytes, kept_as, place, quantized, read};
 
 use crate::error::Result;
 

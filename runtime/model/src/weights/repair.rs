@@ -32,6 +32,11 @@ impl Repair {
         }
     }
 
+    /// Whether rows of a matrix lie elsewhere once it is undone, which takes a copy of them.
+    pub(super) fn moves_rows(self) -> bool {
+        matches!(self, Self::Pairs { .. })
+    }
+
     /// Where the rows of a matrix were: row `i` of the repaired one is row `order[i]` of the stored one. None if rows
     /// do not move.
     pub(super) fn order(self, rows: usize) -> Option<Vec<usize>> {

@@ -2,7 +2,7 @@
 //!
 //! An estimate for people who choose a batch; nothing is refused by it.
 
-use tunebox_compute::precision::{Precision, Role};
+use tunebox_compute::precision::{Precision, Purpose};
 use tunebox_model::decoder::Recompute;
 use tunebox_model::{Policy, Weights};
 
@@ -50,7 +50,8 @@ impl Estimate {
         let pass = policy.pass_memory(tokens.slice, tokens.together, recompute);
         Self {
             weights: policy.model().weights.bytes(),
-            training: 2 * Precision::bytes(Role::Trained, trainable) + 2 * Precision::bytes(Role::Moment, trainable),
+            training: 2 * Precision::bytes(Purpose::Trained, trainable)
+                + 2 * Precision::bytes(Purpose::Moment, trainable),
             activations: pass.kept,
             scratch: pass.scratch,
             head: pass.head,
@@ -67,14 +68,25 @@ impl Plan {
         let train = &run.settings.file.train;
         let of_batch = |batch| tokens(&run.settings, &run.data, &run.method, batch);
         let (now, one) = (of_batch(train.batch), of_batch(1));
-        let need = |tokens, recompute| Estimate::of(&self.policy, tokens, recompute, whole.runtime).total();
-        let kept = if train.recompute { Recompute::Blocks } else { Recompute::None };
+        let need = |tokens, recompute| {
+            Estimate::of(&self.policy, tokens, recompute, whole.runtime).total()
+        };
+        let kept = if train.recompute {
+            Recompute::Blocks
+        } else {
+            Recompute::None
+        };
         let all = [
             ("train.batch=1", need(one, kept)),
             ("train.recompute=true", need(now, Recompute::Blocks)),
-            ("train.batch=1 --set train.recompute=true", need(one, Recompute::Blocks)),
+            (
+                "train.batch=1 --set train.recompute=true",
+                need(one, Recompute::Blocks),
+            ),
         ];
-        all.into_iter().filter(|(_, bytes)| *bytes < whole.total()).collect()
+        all.into_iter()
+            .filter(|(_, bytes)| *bytes < whole.total())
+            .collect()
     }
 }
 
@@ -101,7 +113,11 @@ pub fn peak() -> Option<u64> {
 fn kibibytes(file: &str, name: &str) -> Option<u64> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace().next()?.parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)
+    line.split_whitespace()
+        .next()?
+        .parse::<u64>()
+        .ok()
+        .map(|kibibytes| kibibytes * 1024)
 }
 
 #[cfg(test)]

@@ -88,6 +88,7 @@ fn every_number_is_the_one_of_the_slow_twin() {
     let packed = Weight::from(tensor).to_nf4().unwrap();
     assert_eq!(numbers(&packed.to_tensor().unwrap()), twin(&weight));
     assert_eq!(packed.bytes(), rows * columns / 64 * 33 + 4 * (2 + 1));
+    assert_eq!(Weight::nf4_bytes(rows, columns), Some(packed.bytes()));
     assert_eq!(numbers(&packed.rows(7, 5).unwrap()), twin(&weight)[7 * columns..12 * columns]);
 }
 

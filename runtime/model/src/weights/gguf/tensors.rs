@@ -47,6 +47,18 @@ pub(crate) fn kept_as(location: &Location) -> DType {
     matrix_format(location).map_or(DType::F32, Format::dtype)
 }
 
+/// The format of a tensor whose numbers are quantized in its file, by its name; none of plain numbers.
+pub(crate) fn quantized(location: &Location) -> Option<String> {
+    let format = by_number(location.format)?;
+    match (format, kept(format)) {
+        (GgmlDType::F32 | GgmlDType::F16 | GgmlDType::BF16, _) => None,
+        (GgmlDType::Q2K, _) => Some("Q2_K".into()),
+        (GgmlDType::Q3K, _) => Some("Q3_K".into()),
+        (_, Some(format)) => Some(format!("{format:?}")),
+        (other, None) => Some(format!("{other:?}")),
+    }
+}
+
 /// The format of a matrix that stays where it lies; vectors, and other formats, are read as `f32`.
 fn matrix_format(location: &Location) -> Option<Format> {
     by_number(location.format).and_then(kept).filter(|_| location.shape.len() == 2)

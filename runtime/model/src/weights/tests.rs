@@ -1,0 +1,99 @@
+//! What weights take of memory and in which type they are, as they are stored and in NF4.
+
+use candle_core::quantized::gguf_file::{self, Value};
+use candle_core::quantized::{GgmlDType, QTensor};
+
+use super::*;
+use crate::tiny;
+
+/// Sides that are whole blocks of every format.
+fn wide() -> Configuration {
+    Configuration { hidden: 256, intermediate: 512, heads: 4, kv_heads: 2, head_dim: 64, ..tiny::llama() }
+}
+
+/// A GGUF file whose matrices are all in one format.
+fn stored(format: GgmlDType) -> tempfile::NamedTempFile {
+    let plain = tiny::model(wide(), 1);
+    let form = stored_form(&wide());
+    let tensors: Vec<(String, QTensor)> = expected(&wide())
+        .into_iter()
+        .map(|(name, shape)| {
+            let format = if shape.len() == 2 { format } else { GgmlDType::F32 };
+            let tensor = QTensor::quantize(&plain.weights.get(&name).unwrap(), format).unwrap();
+            (gguf_name(&name, form).unwrap(), tensor)
+        })
+        .collect();
+    let tensors: Vec<(&str, &QTensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let architecture = Value::String("llama".into());
+    gguf_file::write(&mut file, &[("general.architecture", &architecture)], &tensors).unwrap();
+    file
+}
+
+fn opened(file: &tempfile::NamedTempFile) -> Weights {
+    let header = gguf::Header::read(file.path()).unwrap();
+    Weights::from_gguf(file.path(), header, &wide(), &Device::Cpu).unwrap()
+}
+
+#[test]
+fn a_base_that_is_quantised_in_its_file_is_refused_before_it_is_read() {
+    let formats =
+        [(GgmlDType::Q2K, "Q2_K"), (GgmlDType::Q3K, "Q3_K"), (GgmlDType::Q4K, "Q4_K"), (GgmlDType::Q8_0, "Q8_0")];
+    for (format, name) in formats {
+        let error = opened(&stored(format)).kept_in(Base::Nf4).unwrap_err().to_string();
+        assert!(error.contains(&format!("a matrix in {name} is quantized already")), "{error}");
+        assert!(error.contains("leave `model.precision`"), "{error}");
+        assert!(opened(&stored(format)).bytes_in(Base::Nf4).is_err());
+    }
+    for format in [GgmlDType::F32, GgmlDType::F16, GgmlDType::BF16] {
+        opened(&stored(format)).kept_in(Base::Nf4).unwrap().load().unwrap();
+    }
+}
+
+#[test]
+fn matrices_whose_rows_were_moved_and_vectors_are_in_memory_and_the_rest_is_in_the_file() {
+    let file = stored(GgmlDType::Q8_0);
+    let weights = opened(&file);
+    assert_eq!(weights.bytes_in_memory(), 0);
+    weights.load().unwrap();
+    let (queries, keys, norms) = (256 * 256, 128 * 256, 2 * 2 * 256 + 256);
+    assert_eq!(weights.bytes_in_memory(), (2 * (queries + keys) / 32 * 34 + 4 * norms) as u64);
+}
+
+#[test]
+fn what_weights_would_take_in_nf4_is_what_they_take() {
+    let file = stored(GgmlDType::BF16);
+    let weights = opened(&file);
+    let foretold = weights.bytes_in(Base::Nf4).unwrap();
+    assert_eq!(weights.bytes_in(Base::Stored).unwrap(), weights.bytes());
+    let weights = weights.kept_in(Base::Nf4).unwrap();
+    weights.load().unwrap();
+    assert_eq!(weights.bytes(), foretold);
+}
+
+#[test]
+fn the_type_of_weights_is_that_of_their_file_however_they_are_kept() {
+    let weights = |base| {
+        let plain = tiny::model(wide(), 1);
+        let halved = |name: &str| plain.weights.get(name).unwrap().to_dtype(DType::BF16).unwrap();
+        let tensors = plain.weights.names().map(|name| (name.to_owned(), halved(name))).collect();
+        Weights::from_tensors(tensors, &wide(), &Device::Cpu).unwrap().kept_in(base).unwrap()
+    };
+    assert_eq!((weights(Base::Stored).dtype(), weights(Base::Nf4).dtype()), (DType::BF16, DType::BF16));
+    let entry = |base| weights(base).entries.remove("model.layers.0.mlp.up_proj.weight").unwrap();
+    assert!(entry(Base::Nf4).bytes() < entry(Base::Stored).bytes());
+}
+
+#[test]
+fn matrices_whose_rows_are_no_whole_blocks_are_counted_as_stored() {
+    let odd = Configuration { intermediate: 96, ..wide() };
+    let kept = |configuration: &Configuration| {
+        let plain = tiny::model(configuration.clone(), 1);
+        let tensors = plain.weights.names().map(|name| (name.to_owned(), plain.weights.get(name).unwrap())).collect();
+        let weights = Weights::from_tensors(tensors, configuration, &Device::Cpu).unwrap();
+        weights.kept_in(Base::Nf4).unwrap().linear_as_stored()
+    };
+    assert_eq!(kept(&wide()), (0, 14));
+    // The way back of both feed-forward parts.
+    assert_eq!(kept(&odd), (2, 14));
+}
