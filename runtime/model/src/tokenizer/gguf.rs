@@ -21,6 +21,10 @@ pub(super) enum Kind {
     UserDefined,
 }
 
+/// The added tokens of Phi-3 that leave the white space behind them; all others take it. GGUF has no place for that, so
+/// the architecture tells it (llama.cpp goes by the model's name).
+const PHI3_KEEPING: [&str; 3] = ["<unk>", "<s>", "<|endoftext|>"];
+
 /// The vocabulary as the file stores it, by id.
 pub(super) struct Vocabulary {
     pub(super) tokens: Vec<String>,
@@ -108,21 +112,7 @@ fn specials(
         found.named.push(Special { role: role.to_owned(), text: text.clone(), id });
     }
 
-    let of = |wanted: Kind| vocabulary.tokens.iter().zip(&vocabulary.kinds).filter(move |(_, kind)| **kind == wanted);
-    let known = |inner: &tokenizers::Tokenizer, token: &str| inner.token_to_id(token).is_some();
-    let control: Vec<AddedToken> = of(Kind::Control)
-        .map(|(token, _)| token)
-        .chain(found.named.iter().map(|special| &special.text))
-        .filter(|token| known(inner, token))
-        .map(|token| AddedToken::from(token.as_str(), true).normalized(false))
-        .collect();
-    inner.add_special_tokens(control).map_err(TokenizerError::broken)?;
-    let defined: Vec<AddedToken> = of(Kind::UserDefined)
-        .filter(|(token, _)| known(inner, token))
-        .map(|(token, _)| AddedToken::from(token.as_str(), false).normalized(false))
-        .collect();
-    inner.add_tokens(defined).map_err(TokenizerError::broken)?;
-
+    register(metadata, vocabulary, &found.named, inner)?;
     for key in ["eos_token_id", "eot_token_id", "eom_token_id"] {
         if let Some(id) = id(metadata, &format!("tokenizer.ggml.{key}")) {
             found.add_eos(id);
@@ -130,6 +120,33 @@ fn specials(
     }
     found.add_turn_ends(inner);
     Ok(found)
+}
+
+/// Registers control tokens, with them those that have a role, and user-defined ones.
+fn register(
+    metadata: &Metadata,
+    vocabulary: &Vocabulary,
+    named: &[Special],
+    inner: &mut tokenizers::Tokenizer,
+) -> Result<(), TokenizerError> {
+    let phi3 = text(metadata, "general.architecture") == Some("phi3")
+        && text(metadata, "tokenizer.ggml.model") == Some("llama");
+    let added = |token: &str, special: bool| {
+        let strips = phi3 && !PHI3_KEEPING.contains(&token);
+        AddedToken::from(token, special).normalized(false).rstrip(strips)
+    };
+    let of = |wanted: Kind| {
+        let kinds = vocabulary.tokens.iter().zip(&vocabulary.kinds);
+        kinds.filter(move |(_, kind)| **kind == wanted).map(|(token, _)| token.as_str())
+    };
+    let known = |token: &&str| inner.token_to_id(token).is_some();
+    let roles = named.iter().map(|special| special.text.as_str());
+    let control: Vec<AddedToken> =
+        of(Kind::Control).chain(roles).filter(known).map(|token| added(token, true)).collect();
+    let defined: Vec<AddedToken> = of(Kind::UserDefined).filter(known).map(|token| added(token, false)).collect();
+    inner.add_special_tokens(control).map_err(TokenizerError::broken)?;
+    inner.add_tokens(defined).map_err(TokenizerError::broken)?;
+    Ok(())
 }
 
 fn missing(key: &str, wanted: &'static str) -> TokenizerError {

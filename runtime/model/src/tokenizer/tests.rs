@@ -1,7 +1,7 @@
 //! The tokenizer against transformers, on the golden files of `tests/golden/text` (made by `tests/golden/text.py`).
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -107,6 +107,46 @@ fn an_unknown_pre_tokenizer_is_refused_by_name() {
     stored.insert("tokenizer.ggml.pre", Stored::Text("brand-new".into()));
     let error = Tokenizer::from_gguf(&stored).unwrap_err();
     assert_eq!(error.to_string(), "`brand-new` is not a known pre-tokenizer of a GGUF file");
+}
+
+/// A vocabulary in the manner of Phi-3's GGUF files, for one architecture.
+fn with_roles(architecture: &str) -> Tokenizer {
+    let rows = [
+        ("<unk>", 2),
+        ("<s>", 3),
+        ("</s>", 4),
+        ("<0x0A>", 6),
+        ("\u{2581}", 1),
+        ("a", 1),
+        ("b", 1),
+        ("\u{2581}a", 1),
+        ("\u{2581}b", 1),
+        ("<|endoftext|>", 3),
+        ("<|user|>", 3),
+        ("<|end|>", 3),
+    ];
+    let text = |text: &str| Stored::Text(text.into());
+    let values = [
+        ("general.architecture", text(architecture)),
+        ("tokenizer.ggml.model", text("llama")),
+        ("tokenizer.ggml.tokens", Stored::Texts(rows.iter().map(|(token, _)| (*token).into()).collect())),
+        ("tokenizer.ggml.token_type", Stored::Integers(rows.iter().map(|(_, kind)| *kind).collect())),
+        ("tokenizer.ggml.scores", Stored::Numbers((0..12_u8).map(|id| -f32::from(id)).collect())),
+        ("tokenizer.ggml.unknown_token_id", Stored::Integer(0)),
+        ("tokenizer.ggml.bos_token_id", Stored::Integer(1)),
+        ("tokenizer.ggml.eos_token_id", Stored::Integer(9)),
+    ];
+    let values = values.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    Tokenizer::from_gguf(&Metadata::from_values(Path::new("model.gguf"), values)).unwrap()
+}
+
+#[test]
+fn the_roles_of_phi_3_take_the_white_space_behind_them_in_gguf_as_well() {
+    let text = "<|user|>\na\nb<|end|> \n<|endoftext|>\n<s> b</s> \n a";
+    let phi3 = with_roles("phi3");
+    assert_eq!(phi3.encode(text, false).unwrap(), [10, 7, 3, 6, 11, 9, 4, 3, 1, 4, 8, 2, 7]);
+    assert_eq!(phi3.encode_spans("<|end|>\na").unwrap().ranges, [0..8, 8..9]);
+    assert_eq!(with_roles("llama").encode("<|end|>\na", false).unwrap(), [11, 3, 5]);
 }
 
 #[test]
