@@ -177,6 +177,10 @@ impl TextFiles {
     }
 }
 
+/// The factors of the rotation frequencies in a GGUF file, for short texts and for long ones.
+const SHORT_FACTORS: &str = "rope_factors_short.weight";
+const LONG_FACTORS: &str = "rope_factors_long.weight";
+
 /// What only the tensors of a GGUF file tell.
 fn facts(header: &Header) -> Result<TensorFacts> {
     let path = header.metadata.path();
@@ -193,10 +197,19 @@ fn facts(header: &Header) -> Result<TensorFacts> {
         output_bias: header.tensors.contains_key("blk.0.attn_output.bias"),
         feed_forward_bias: header.tensors.contains_key("blk.0.ffn_down.bias"),
         rope_divisors: read("rope_freqs.weight")?,
-        rope_factors: read("rope_factors_short.weight")?
-            .zip(read("rope_factors_long.weight")?)
-            .map(<[Vec<f64>; 2]>::from),
+        rope_factors: both(path, read(SHORT_FACTORS)?, read(LONG_FACTORS)?)?,
     })
+}
+
+/// Factors for short texts and for long ones, or neither.
+fn both(path: &Path, short: Option<Vec<f64>>, long: Option<Vec<f64>>) -> Result<Option<[Vec<f64>; 2]>> {
+    let missing = |name: &str| Err(Error::TensorMissing { name: name.into(), place: path.display().to_string() });
+    match (short, long) {
+        (Some(short), Some(long)) => Ok(Some([short, long])),
+        (Some(_), None) => missing(LONG_FACTORS),
+        (None, Some(_)) => missing(SHORT_FACTORS),
+        (None, None) => Ok(None),
+    }
 }
 
 fn read_json(path: &Path) -> Result<serde_json::Value> {
