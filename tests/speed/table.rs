@@ -121,9 +121,11 @@ fn origin(results: &Results) -> Option<String> {
     let machines = results.notes(|question| {
         let machine = &question["machine"];
         let memory = machine["memory_bytes"].as_f64().unwrap_or(f64::NAN);
-        let [processor, system, date] = ["processor", "system", "date"].map(|key| text(&machine[key]));
-        format!("{processor}; {} cores, {:.0} GiB, {system}, {date}", machine["cores"], memory / GIB)
+        let [processor, system] = ["processor", "system"].map(|key| text(&machine[key]));
+        format!("{processor}; {} cores, {:.0} GiB, {system}", machine["cores"], memory / GIB)
     });
+    let mut dates = results.notes(|question| text(&question["machine"]["date"]));
+    dates.sort();
     let versions = results.notes(|question| {
         let named = ["tunebox", "torch", "transformers", "peft", "trl"];
         named.map(|name| format!("{name} {}", text(&question["versions"][name]))).join(", ")
@@ -131,8 +133,9 @@ fn origin(results: &Results) -> Option<String> {
     let any = !machines.is_empty();
     any.then(|| {
         format!(
-            "Measured on {}, with {}. Medians of interleaved processes.",
+            "Measured on {}, {}, with {}. Medians of interleaved processes.",
             machines.join(" and on "),
+            dates.join(" and "),
             versions.join("; ")
         )
     })
