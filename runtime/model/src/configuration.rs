@@ -137,10 +137,7 @@ impl Configuration {
     /// The longest sequence that the factors of short texts serve, where rotations have such.
     #[must_use]
     pub fn short_context(&self) -> Option<usize> {
-        self.ropes.iter().find_map(|rope| match rope.scaling {
-            RopeScaling::Long { original, .. } => Some(original as usize),
-            _ => None,
-        })
+        self.ropes.iter().find_map(RopeSetting::short_context)
     }
 
     /// Weights of the model, counted by value, the tied head once.

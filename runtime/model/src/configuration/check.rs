@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Configuration, RopeScaling};
+use super::{Configuration, RopeSetting};
 use crate::error::{Error, Result};
 
 /// No real model comes near; products of two such sizes fit in 64 bits.
@@ -67,28 +67,41 @@ impl Configuration {
     }
 
     fn check_ropes(&self, place: &Path) -> Result<()> {
+        self.check_contexts(place)?;
+        let sound = |number: &f64| number.is_finite() && *number > 0.0;
         for rope in &self.ropes {
-            let short = rope.frequencies(self.rotated);
-            let long = rope.long_frequencies(self.rotated).unwrap_or_else(|| short.clone());
-            let numbers = [rope.theta, rope.attention_factor()];
-            let sound = numbers.iter().chain(&short).chain(&long).all(|number| number.is_finite() && *number > 0.0);
-            if !sound || rope.listed().any(|count| count != self.rotated / 2) {
-                let found = match &rope.scaling {
-                    RopeScaling::Divided { divisors } => format!("{} divisors", divisors.len()),
-                    RopeScaling::Long { short, long, .. } => {
-                        format!("{} short and {} long factors for {} features", short.len(), long.len(), self.rotated)
-                    }
-                    _ => format!("{rope:?}"),
-                };
+            for (key, number) in [("rope_theta", rope.theta), ("attention_factor", rope.attention_factor())] {
+                if !sound(&number) {
+                    return Err(refusal(key, number.to_string(), place, "positive numbers"));
+                }
+            }
+            let counts: Vec<usize> = rope.listed().collect();
+            if counts.iter().any(|count| *count != self.rotated / 2) {
+                let found = counts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
+                let allowed = format!("{} factors, one for each pair of features that turn", self.rotated / 2);
+                return Err(refusal("rope_parameters", format!("{found} factors"), place, &allowed));
+            }
+            let long = rope.long_frequencies(self.rotated).unwrap_or_default();
+            if !rope.frequencies(self.rotated).iter().chain(&long).all(sound) {
+                let found = if counts.is_empty() { format!("{rope:?}") } else { "a list of factors".into() };
                 return Err(refusal("rope_parameters", found, place, "rotations with positive frequencies"));
             }
         }
-        match self.short_context() {
-            Some(length) if length == 0 || length > LARGEST_SIDE => {
-                let key = "original_max_position_embeddings";
-                Err(refusal(key, length.to_string(), place, "lengths from 1 to 16,777,216"))
-            }
-            _ => Ok(()),
+        Ok(())
+    }
+
+    /// One length says which sequences are short for all rotations: there is one border in their tables.
+    fn check_contexts(&self, place: &Path) -> Result<()> {
+        let mut contexts = self.ropes.iter().filter_map(RopeSetting::short_context);
+        let Some(first) = contexts.next() else { return Ok(()) };
+        let refuse = |found: String, allowed| Err(refusal("original_max_position_embeddings", found, place, allowed));
+        // The attention factor divides by the logarithm.
+        if !(2..=LARGEST_SIDE).contains(&first) {
+            return refuse(first.to_string(), "lengths from 2 to 16,777,216");
+        }
+        match contexts.find(|other| *other != first) {
+            Some(other) => refuse(format!("{first} and {other}"), "one length for all rotations"),
+            None => Ok(()),
         }
     }
 }

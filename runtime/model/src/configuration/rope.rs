@@ -99,6 +99,14 @@ impl RopeSetting {
         }
     }
 
+    /// The longest sequence that the factors of short texts serve, where it has such.
+    pub(super) fn short_context(&self) -> Option<usize> {
+        match self.scaling {
+            RopeScaling::Long { original, .. } => Some(original as usize),
+            _ => None,
+        }
+    }
+
     fn plain_frequencies(&self, width: usize) -> impl Iterator<Item = f64> {
         let theta = self.theta;
         (0..width / 2).map(move |at| theta.powf(-((2 * at) as f64) / width as f64))

@@ -30,6 +30,11 @@ impl<'a> Fields<'a> {
         self.map.contains_key(key)
     }
 
+    /// Whether there are no keys at all.
+    pub(super) fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
     /// A text that has to be there.
     pub(super) fn text(&self, key: &str) -> Result<&'a str> {
         self.optional_text(key)?.ok_or_else(|| self.missing(key))

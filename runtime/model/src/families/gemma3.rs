@@ -70,18 +70,19 @@ fn ropes(fields: &Fields<'_>, max_positions: usize) -> Result<Vec<RopeSetting>> 
     let global_theta = fields.optional_number("rope_theta")?.unwrap_or(GLOBAL_THETA);
     let local_theta = fields.optional_number("rope_local_base_freq")?.unwrap_or(LOCAL_THETA);
     let mut ropes = vec![RopeSetting::plain(global_theta), RopeSetting::plain(local_theta)];
-    if let Some(scaling) = fields.object("rope_scaling")? {
-        ropes[GLOBAL] = hugging_face::rope_of(&scaling, global_theta, max_positions)?;
-    }
     if let Some(parameters) = fields.object("rope_parameters")? {
         if let Some(global) = parameters.object("full_attention")? {
             global.only("partial_rotary_factor", &json!(1.0))?;
-            ropes[GLOBAL] = hugging_face::rope_of(&global, global_theta, max_positions)?;
+            ropes[GLOBAL] = hugging_face::rope_of(&global, global_theta, None, max_positions)?;
         }
         if let Some(local) = parameters.object("sliding_attention")? {
             local.only("partial_rotary_factor", &json!(1.0))?;
-            ropes[LOCAL] = hugging_face::rope_of(&local, local_theta, max_positions)?;
+            ropes[LOCAL] = hugging_face::rope_of(&local, local_theta, None, max_positions)?;
         }
+    }
+    // Where a file has both, the older key counts, as in transformers.
+    if let Some(scaling) = fields.object("rope_scaling")?.filter(|scaling| !scaling.is_empty()) {
+        ropes[GLOBAL] = hugging_face::rope_of(&scaling, ropes[GLOBAL].theta, None, max_positions)?;
     }
     Ok(ropes)
 }

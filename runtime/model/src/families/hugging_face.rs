@@ -12,6 +12,9 @@ use crate::error::Result;
 /// The base of rotation frequencies when a `config.json` names none.
 pub(super) const THETA: f64 = 10_000.0;
 
+/// The key of the context that was first trained on.
+const ORIGINAL: &str = "original_max_position_embeddings";
+
 /// A family's configuration. Multimodal checkpoints keep their text model in `text_config`.
 pub(super) fn read(whole: &Fields<'_>, family: &Family) -> Result<Configuration> {
     let text = whole.object("text_config")?;
@@ -72,7 +75,7 @@ fn plain(fields: &Fields<'_>, family: &Family) -> Result<Configuration> {
 /// The features of a head that turn. The share of them stands in the rotation's object or beside it.
 fn rotated(fields: &Fields<'_>, family: &Family, head_dim: usize) -> Result<usize> {
     const KEY: &str = "partial_rotary_factor";
-    let objects = [fields.object("rope_parameters")?, fields.object("rope_scaling")?, Some(*fields)];
+    let objects = [rotation(fields)?, Some(*fields)];
     let Some(holder) = objects.into_iter().flatten().find(|object| object.value(KEY).is_some()) else {
         return Ok(head_dim);
     };
@@ -104,24 +107,21 @@ pub(super) fn rope(fields: &Fields<'_>, configuration: &Configuration) -> Result
 /// The same for a family whose frequencies have another base when none is named.
 pub(super) fn rope_from(fields: &Fields<'_>, configuration: &Configuration, theta: f64) -> Result<RopeSetting> {
     let theta = fields.optional_number("rope_theta")?.unwrap_or(theta);
-    let parameters = match fields.object("rope_parameters")? {
-        Some(parameters) => Some(parameters),
-        None => fields.object("rope_scaling")?,
-    };
-    let Some(parameters) = parameters else { return Ok(RopeSetting::plain(theta)) };
+    let Some(parameters) = rotation(fields)? else { return Ok(RopeSetting::plain(theta)) };
     if parameters.value("full_attention").is_some() {
         return Err(fields.refused("rope_parameters", "one rotation for all layers of this family"));
     }
-    rope_of(&parameters, theta, configuration.max_positions)
+    // Beside the rotation it counts before one in it, as in transformers.
+    let beside = fields.optional_number(ORIGINAL)?;
+    rope_of(&parameters, theta, beside, configuration.max_positions)
 }
 
 /// A rotation from its own object.
 pub(super) fn rope_of(parameters: &Fields<'_>, theta: f64, max_positions: usize) -> Result<RopeSetting> {
     let theta = parameters.optional_number("rope_theta")?.unwrap_or(theta);
     let key = if parameters.value("rope_type").is_some() { "rope_type" } else { "type" };
-    let original = || -> Result<f64> {
-        Ok(parameters.optional_number("original_max_position_embeddings")?.unwrap_or(max_positions as f64))
-    };
+    let original =
+        || -> Result<f64> { Ok(original.or(parameters.optional_number(ORIGINAL)?).unwrap_or(max_positions as f64)) };
     let scaling = match parameters.optional_text(key)?.unwrap_or("default") {
         "default" => RopeScaling::None,
         "linear" => RopeScaling::Linear { factor: parameters.number("factor")? },

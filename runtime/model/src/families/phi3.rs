@@ -7,6 +7,7 @@ use super::fields::Fields;
 use super::gguf::Keys;
 use super::names::StoredForm;
 use super::{Defaults, Family, hugging_face};
+use crate::configuration::rope::longrope_attention_factor;
 use crate::configuration::{Configuration, RopeScaling, RopeSetting};
 use crate::error::Result;
 
@@ -51,11 +52,7 @@ fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> 
 /// Files of the first weeks call the rotation `su` or `yarn`; it was longrope all along. The context that was first
 /// trained on stands beside the rotation, not in it.
 fn rope(fields: &Fields<'_>, configuration: &Configuration) -> Result<RopeSetting> {
-    let object = match fields.object("rope_parameters")? {
-        Some(object) => Some(object),
-        None => fields.object("rope_scaling")?,
-    };
-    let Some(object) = object else { return hugging_face::rope(fields, configuration) };
+    let Some(object) = hugging_face::rotation(fields)? else { return hugging_face::rope(fields, configuration) };
     let key = if object.value("rope_type").is_some() { "rope_type" } else { "type" };
     match object.optional_text(key)?.unwrap_or("default") {
         "default" => hugging_face::rope(fields, configuration),
@@ -83,9 +80,23 @@ fn to_hugging_face(configuration: &Configuration, map: &mut Map<String, Value>) 
     let window = configuration.layers_kind.first().and_then(|kind| kind.window);
     map.insert("architectures".into(), json!(["Phi3ForCausalLM"]));
     map.insert("sliding_window".into(), json!(window));
-    let share = configuration.rotated as f64 / configuration.head_dim as f64;
-    map.insert("partial_rotary_factor".into(), json!(share));
-    if let Some(RopeScaling::Long { original, .. }) = configuration.ropes.first().map(|rope| &rope.scaling) {
+    map.insert("partial_rotary_factor".into(), json!(share(configuration.rotated, configuration.head_dim)));
+    let scaling = configuration.ropes.first().map(|rope| &rope.scaling);
+    if let Some(RopeScaling::Long { short, long, original, attention_factor }) = scaling {
         map.insert("original_max_position_embeddings".into(), json!(*original as u64));
     }
+}
+        // transformers 4 and the code that comes with the models take these three keys and refuse any other.
+        let mut rotation = json!({"type": "longrope", "short_factor": short, "long_factor": long});
+        let inferred = longrope_attention_factor(configuration.max_positions as f64 / original, *original);
+        // GGUF files have it in `f32`.
+        if (attention_factor / inferred - 1.0).abs() > f64::from(f32::EPSILON) {
+            rotation["attention_factor"] = json!(attention_factor);
+        }
+        map.insert("rope_scaling".into(), rotation);
+
+/// The share of a head that turns, from which readers get the features back: they round down.
+fn share(rotated: usize, head_dim: usize) -> f64 {
+    let share = rotated as f64 / head_dim as f64;
+    if (head_dim as f64 * share) as usize == rotated { share } else { share.next_up() }
 }

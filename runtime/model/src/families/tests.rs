@@ -1,6 +1,7 @@
 //! Configurations as they are published, and what they have to mean.
 
 mod gguf;
+mod rotations;
 
 use serde_json::json;
 
@@ -126,30 +127,6 @@ fn phi_4_mini_reads_as_published() {
     assert_eq!(found.weights(), 3_836_021_760);
 }
 
-#[test]
-fn phi_3_of_the_first_weeks_calls_its_rotation_su() {
-    let mut config = phi4_mini();
-    config["rope_scaling"]["type"] = json!("su");
-    assert_eq!(read(config.clone()).unwrap(), read(phi4_mini()).unwrap());
-    config["rope_scaling"]["type"] = json!("linear");
-    assert_eq!(read(config).unwrap_err().to_string(), "`type` is `linear`");
-}
-
-#[test]
-fn factors_and_shares_that_make_no_rotation_are_refused() {
-    for (key, value) in [
-        ("partial_rotary_factor", json!(0.5)),
-        ("partial_rotary_factor", json!(1.5)),
-        ("original_max_position_embeddings", json!(0)),
-        ("rope_scaling", json!({"type": "longrope", "short_factor": vec![1.0; 48]})),
-        ("rope_scaling", json!({"type": "longrope", "short_factor": vec![1.0; 48], "long_factor": vec![0.0; 48]})),
-    ] {
-        assert!(matches!(read(with(phi4_mini(), key, value)), Err(Error::KeyValue { .. })), "`{key}`");
-    }
-    let error = read(with(llama(), "partial_rotary_factor", json!(0.5))).unwrap_err();
-    assert_eq!(error.to_string(), "`partial_rotary_factor` is `0.5`");
-}
-
 fn gemma2() -> Value {
     json!({"model_type": "gemma2", "hidden_size": 4608, "intermediate_size": 36_864, "num_hidden_layers": 46,
         "num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 128, "query_pre_attn_scalar": 144,
@@ -200,29 +177,10 @@ fn multimodal_gemma_3_takes_its_text_model_and_its_defaults() {
 }
 
 #[test]
-fn newer_files_name_a_rotation_for_each_kind_of_layer() {
-    let found = read(json!({"model_type": "gemma3_text", "hidden_size": 640, "intermediate_size": 2048,
-        "num_hidden_layers": 2, "layer_types": ["full_attention", "sliding_attention"], "rope_parameters": {
-            "full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 5e5},
-            "sliding_attention": {"rope_type": "default", "rope_theta": 2e4}}}))
-    .unwrap();
-    let scaling = RopeScaling::Linear { factor: 2.0 };
-    assert_eq!(found.ropes, [RopeSetting { theta: 5e5, scaling }, RopeSetting::plain(2e4)]);
-    assert_eq!(found.layers_kind.iter().map(|kind| kind.rope).collect::<Vec<_>>(), [Some(0), Some(1)]);
-}
-
-#[test]
 fn a_family_that_is_not_known_lists_those_that_are() {
     let error = read(with(llama(), "model_type", json!("rwkv"))).unwrap_err();
     let Error::UnknownFamily { known, .. } = error else { panic!("{error}") };
     assert_eq!(known, ["llama", "mistral", "smollm3", "qwen2", "qwen3", "gemma2", "gemma3_text", "gemma3", "phi3"]);
-}
-
-#[test]
-fn a_rotation_that_is_not_known_is_refused_by_name() {
-    let scaling = json!({"rope_type": "dynamic", "factor": 2.0});
-    let error = read(with(llama(), "rope_scaling", scaling)).unwrap_err();
-    assert_eq!(error.to_string(), "`rope_type` is `dynamic`");
 }
 
 #[test]
