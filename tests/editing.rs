@@ -265,6 +265,18 @@ fn the_abliterated_tiny_model_refuses_no_more_and_answers_as_before() {
 }
 
 #[test]
+fn a_model_of_edited_weights_is_not_written_from_a_base_in_nf4() {
+    let runs = tempfile::tempdir().unwrap();
+    let error = sample(runs.path(), "abliterate", "weights", &["model.precision=nf4"]).unwrap_err().explanation();
+    assert!(error.what.contains("all of it would be rounded to NF4"), "{}", error.what);
+    assert!(error.hint.unwrap().contains("leave `model.precision` out"));
+    assert!(!runs.path().join("weights").exists());
+    let settings = ["model.precision=nf4", "method.apply=adapter"];
+    let folder = sample(runs.path(), "abliterate", "adapter", &settings).unwrap();
+    assert!(folder.join("adapter_model.safetensors").exists() && !folder.join("model.safetensors").exists());
+}
+
+#[test]
 fn the_steered_tiny_model_is_polite_or_rude_as_the_coefficient_says() {
     let runs = tempfile::tempdir().unwrap();
     let folder = sample(runs.path(), "steer", "vectors", &[]).unwrap();

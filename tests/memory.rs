@@ -67,6 +67,45 @@ fn measured(model: &Path, arguments: &[&str]) -> (f64, f64) {
     (number("peak_bytes"), number("expected_peak_bytes"))
 }
 
+/// Whether a run fits whose step is about so many records, all counted as long as the one that is long: the exit code of
+/// the check, and what it says.
+fn fit(records: usize, arguments: &[&str]) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../training/sample/model");
+    let model = folder.path().join("model");
+    std::fs::create_dir(&model).unwrap();
+    for name in ["tokenizer.json", "tokenizer_config.json", "model.safetensors"] {
+        std::fs::copy(sample.join(name), model.join(name)).unwrap();
+    }
+    let mut config: Value = serde_json::from_slice(&std::fs::read(sample.join("config.json")).unwrap()).unwrap();
+    config["max_position_embeddings"] = 8192.into();
+    std::fs::write(model.join("config.json"), config.to_string()).unwrap();
+    let record = |text: &str| format!("{}\n", json!({ "text": text }));
+    let data = record(&"very long ".repeat(10_000)) + &record("short").repeat(records - 1);
+    std::fs::write(folder.path().join("data.jsonl"), data).unwrap();
+    let run = "model.path = \"model\"\ndata.path = \"data.jsonl\"\ndata.max-length = 8192\nmethod.use = \"lora\"\n";
+    std::fs::write(folder.path().join("run.toml"), format!("{run}train.batch = 65536\n")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tunebox"));
+    let output = command.current_dir(folder.path()).args(["check", "run.toml"]).args(arguments).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_run_that_does_not_fit_ends_the_check_and_gets_hints_that_it_can_follow() {
+    let (code, said) = fit(1, &["--fit"]);
+    assert!(code == Some(0) && said.contains(" free: ok") && !said.contains("Hint"), "{said}");
+
+    // Terabytes of activations.
+    let (code, said) = fit(10_000, &["--fit"]);
+    assert!(code == Some(1) && said.contains(" free: too much"), "{said}");
+    assert!(said.contains("`--set train.batch=1` needs about") && said.contains("`--set model.precision=nf4` needs"));
+    assert_eq!(fit(10_000, &[]).0, Some(0), "only `--fit` says no");
+
+    let (code, said) = fit(10_000, &["--fit", "--set", "train.adapter.kind=full"]);
+    assert!(code == Some(1) && said.contains("`--set train.batch=1` needs"), "{said}");
+    assert!(!said.contains("nf4"), "a base that is trained cannot be quantised: {said}");
+}
+
 #[test]
 fn the_memory_of_a_run_is_foretold() {
     let cases: [(&str, &[&str]); 6] = [

@@ -3,8 +3,10 @@
 use std::fmt::Write;
 
 use serde_json::{Map, Value};
+use tunebox_compute::precision::Base;
 
 use crate::artifact::Made;
+use crate::configuration::BasePrecision;
 use crate::learner::published;
 use crate::plan::PlannedRun;
 
@@ -73,6 +75,9 @@ fn made(plan: &PlannedRun) -> String {
     row("trained", format!("{} of {} parameters ({share:.2} %)", summary.trainable, summary.parameters));
     row("steps", format!("{} of {} × {} examples", summary.steps, summary.accumulation, summary.batch));
     row("rate", format!("{:e}, schedule {}", summary.rate, summary.schedule));
+    if is_nf4(plan) {
+        row("base", "matrices of the blocks in NF4 with double quantisation, made of the model's weights".into());
+    }
     row("seed", plan.settings.file.train.seed.to_string());
     row("device", summary.device.clone());
     row("model, SHA-256", format!("`{}`", plan.identity.model));
@@ -139,18 +144,39 @@ fn usage(plan: &PlannedRun, left: Made) -> String {
     let folder = plan.folder.display();
     let chat = format!("```sh\ntunebox chat {folder}\n```\n");
     let model = &plan.summary.model;
-    if left == Made::Directions {
-        let file = plan.folder.join(published::FILE);
-        return format!("```sh\ntunebox generate {model} --steer {} --coefficient 1 'Hello'\n```\n", file.display());
-    }
-    if left == Made::Model {
-        return format!(
+    match left {
+        Made::Directions => {
+            let file = plan.folder.join(published::FILE);
+            let precision = if is_nf4(plan) { " --base-precision nf4" } else { "" };
+            let file = file.display();
+            format!("```sh\ntunebox generate {model} --steer {file} --coefficient 1{precision} 'Hello'\n```\n")
+        }
+        Made::Model => format!(
             "{chat}\n```python\nfrom transformers import AutoModelForCausalLM\n\nmodel = AutoModelForCausalLM.from_pretrained(\"{folder}\")\n```\n"
+        ),
+        Made::Adapter | Made::Edits => {
+            let base = loaded(model, is_nf4(plan));
+            format!("{chat}\n```python\n{base}model = PeftModel.from_pretrained(base, \"{folder}\")\n```\n")
+        }
+    }
+}
+
+/// The lines of Python that load the base of an adapter as its run had it.
+fn loaded(model: &str, nf4: bool) -> String {
+    if !nf4 {
+        return format!(
+            "from peft import PeftModel\nfrom transformers import AutoModelForCausalLM\n\nbase = AutoModelForCausalLM.from_pretrained(\"{model}\")\n"
         );
     }
     format!(
-        "{chat}\n```python\nfrom peft import PeftModel\nfrom transformers import AutoModelForCausalLM\n\nbase = AutoModelForCausalLM.from_pretrained(\"{model}\")\nmodel = PeftModel.from_pretrained(base, \"{folder}\")\n```\n"
+        "from peft import PeftModel\nfrom transformers import AutoModelForCausalLM, BitsAndBytesConfig\n\n\
+         nf4 = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=\"nf4\", bnb_4bit_use_double_quant=True)\n\
+         base = AutoModelForCausalLM.from_pretrained(\"{model}\", quantization_config=nf4)\n"
     )
+}
+
+fn is_nf4(plan: &PlannedRun) -> bool {
+    BasePrecision::base(plan.settings.file.model.precision) == Base::Nf4
 }
 
 fn is_full(plan: &PlannedRun) -> bool {

@@ -30,11 +30,12 @@ mod worker;
 
 pub use artifact::Written;
 pub use bench::{
-    BenchSettings, Completions, Generation, Measured, Overhead, Phase, Precision, Scoring, StartUp, Training, bench,
+    BenchSettings, Completions, Generation, Measured, Overhead, Phase, Scoring, StartUp, StoredAs, Training, bench,
 };
 pub use configuration::RunSettings;
 pub use error::Error;
 pub use evaluation::{Evaluation, EvaluationSettings, Figure, evaluate};
+pub use lock::base_precision;
 pub use observer::{Event, Observer, StepEvent};
 pub use panel::{Asked, Panel};
 pub use plan::{Plan, PlanSummary, PlannedRun, plan};

@@ -1,12 +1,17 @@
 //! `run.lock`: what a run was made of, so that it can be made again and compared.
 
+use std::path::Path;
+
 use serde::Serialize;
 use serde_json::{Map, Value};
+use tunebox_compute::precision::Base;
 use tunebox_sandbox::COSTS;
 
 use crate::artifact::Written;
+use crate::configuration::BasePrecision;
 use crate::data::Dataset;
 use crate::error::Error;
+use crate::files;
 use crate::plan::{PlannedRun, PlannedVerifier};
 
 /// The file's name in a run's folder.
@@ -115,6 +120,23 @@ pub(crate) fn lock(plan: &PlannedRun, artifact: &[Written]) -> Result<String, Er
         artifact: artifact.iter().map(file).collect::<Result<_, _>>()?,
     };
     Ok(toml::to_string_pretty(&lock).unwrap_or_default())
+}
+
+/// How the run in a folder kept its base; none where the folder is no run's. A checkpoint is a folder of its run.
+///
+/// # Errors
+/// When the lock cannot be read, or says something that is not known.
+pub fn base_precision(folder: &Path) -> Result<Option<Base>, Error> {
+    let run = folder.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "steps"));
+    let run = run.and_then(Path::parent);
+    let found = [Some(folder), run].into_iter().flatten().map(|place| place.join(FILE)).find(|path| path.is_file());
+    let Some(path) = found else { return Ok(None) };
+    let damaged = |error: toml::de::Error| Error::Damaged { path: path.clone(), what: error.message().to_owned() };
+    let lock: toml::Table = files::read_text(&path)?.parse().map_err(damaged)?;
+    let model = lock.get("settings").and_then(|settings| settings.get("model"));
+    let asked = model.and_then(|model| model.get("precision")).cloned();
+    let asked: Option<BasePrecision> = asked.map(toml::Value::try_into).transpose().map_err(damaged)?;
+    Ok(Some(BasePrecision::base(asked)))
 }
 
 fn file(written: &Written) -> Result<File, Error> {

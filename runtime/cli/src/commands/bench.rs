@@ -2,9 +2,10 @@
 
 mod report;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use tunebox_training::{BenchSettings, Phase, Precision, bench};
+use tunebox_training::{BenchSettings, Phase, StoredAs, bench};
 
 use super::{Ending, Outcome};
 use crate::arguments::Global;
@@ -17,8 +18,8 @@ pub(crate) struct Bench {
     model: Option<String>,
     /// Store the base's weights in this precision first, or for `nf4` quantise them while they are read; as in the model's
     /// files without it
-    #[arg(long, value_enum)]
-    precision: Option<Stored>,
+    #[arg(long, value_parser = stored_as())]
+    precision: Option<StoredAs>,
     /// Measure only this part; may be given several times
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
@@ -90,31 +91,19 @@ impl From<Part> for Phase {
     }
 }
 
-/// Element types of stored weights.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Stored {
-    F32,
-    Bf16,
-    F16,
-    Nf4,
-}
-
-impl From<Stored> for Precision {
-    fn from(stored: Stored) -> Self {
-        match stored {
-            Stored::F32 => Self::F32,
-            Stored::Bf16 => Self::Bf16,
-            Stored::F16 => Self::F16,
-            Stored::Nf4 => Self::Nf4,
-        }
-    }
+/// Reads how weights are stored.
+fn stored_as() -> impl TypedValueParser<Value = StoredAs> {
+    PossibleValuesParser::new(StoredAs::WORDS.map(|(word, _)| word)).try_map(|given| {
+        let known = StoredAs::WORDS.into_iter().find(|(word, _)| *word == given);
+        known.map(|(_, stored)| stored).ok_or("not a way to store weights")
+    })
 }
 
 impl Bench {
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
         let settings = BenchSettings {
             model: self.model,
-            precision: self.precision.map(Precision::from),
+            precision: self.precision,
             only: self.only.into_iter().map(Phase::from).collect(),
             method: self.method,
             batch: self.batch,

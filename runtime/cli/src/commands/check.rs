@@ -40,10 +40,12 @@ impl Check {
         let mut settings = RunSettings::load(&self.subject, &self.set)?;
         settings.offline = global.offline;
         settings.compiling = worker::compiling()?;
+        // Before the model is opened: what this process takes for it is part of what the run needs.
+        let free = available();
         let plan = plan(settings)?;
         train::show_plan(terminal, &plan);
         show_precision(terminal, &plan);
-        let fits = show_fit(terminal, &plan);
+        let fits = show_fit(terminal, &plan, free);
         if self.fit && !fits {
             return Ok(Ending::Exit(Exit::No));
         }
@@ -77,20 +79,15 @@ fn show_precision(terminal: Terminal, plan: &Plan) {
 
 /// Whether the run fits into the memory that is free, and what would make it smaller where it does not. True as well
 /// where nobody knows what is free.
-fn show_fit(terminal: Terminal, plan: &Plan) -> bool {
-    let memory = &plan.run.summary.memory;
-    let needed = memory.total();
-    // What this process holds already is not free any more, and the run will hold it as well.
-    let Some(free) = available().map(|free| free + memory.runtime) else { return true };
+fn show_fit(terminal: Terminal, plan: &Plan, free: Option<u64>) -> bool {
+    let Some(free) = free else { return true };
+    let needed = plan.run.summary.memory.total();
     let fits = needed <= free;
     let verdict = if fits { "ok" } else { "too much" };
     terminal.say("Fit", format!("{} of {} free: {verdict}", bytes(needed), bytes(free)));
     if !fits {
         for (setting, then) in plan.smaller() {
             terminal.say("Hint", format!("`--set {setting}` needs about {}", bytes(then)));
-        }
-        if memory.weights > free / 2 && plan.run.settings.file.model.precision.is_none() {
-            terminal.say("Hint", "`--set model.precision=nf4` keeps unquantised weights in a quarter of 16 bits");
         }
     }
     fits

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use tunebox_compute::DType;
 
 use super::subject::Subject;
 use super::{Ending, Outcome};
@@ -18,15 +20,13 @@ pub(crate) struct Merge {
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
     /// How the merged weights are stored
-    #[arg(long, value_enum, default_value = "bf16")]
-    precision: Precision,
+    #[arg(long, default_value = "bf16", value_parser = element_type())]
+    precision: DType,
 }
 
-/// Element types of stored weights.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Precision {
-    Bf16,
-    F32,
+/// Reads the element type of weights.
+fn element_type() -> impl TypedValueParser<Value = DType> {
+    PossibleValuesParser::new(["bf16", "f32"]).map(|word| if word == "f32" { DType::F32 } else { DType::BF16 })
 }
 
 impl Merge {
@@ -35,11 +35,7 @@ impl Merge {
             return Err(Failure::usage(format!("`{}` exists already", self.out.display()), "choose another `--out`"));
         }
         let loaded = self.subject.load(terminal, global)?;
-        let dtype = match self.precision {
-            Precision::Bf16 => tunebox_compute::DType::BF16,
-            Precision::F32 => tunebox_compute::DType::F32,
-        };
-        tunebox_model::merge::merge(&loaded.policy, &self.out, dtype)?;
+        tunebox_model::merge::merge(&loaded.policy, &self.out, self.precision)?;
         terminal.say("Merged", format!("{}", self.out.display()));
         terminal.next(format!("tunebox chat {}", self.out.display()));
         if terminal.json {

@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tunebox_compute::device;
 use tunebox_compute::precision::Base;
 use tunebox_model::{Model, Policy, PolicySettings, Source};
+use tunebox_training::base_precision;
 
 use crate::arguments::Global;
 use crate::terminal::Terminal;
@@ -24,9 +26,10 @@ pub(crate) struct Subject {
     /// The base model of an adapter, where its own record of it does not lead there
     #[arg(long = "base-model", value_name = "MODEL")]
     base_model: Option<String>,
-    /// Quantise the base model while it is read, as in the run that trained its adapter; as in its files without it
-    #[arg(long = "base-precision", value_enum)]
-    base_precision: Option<BasePrecision>,
+    /// What the matrices of the base model are kept in: `stored`, as in its files, or `nf4`, quantised while it is read; as
+    /// in the run that trained the adapter without it
+    #[arg(long = "base-precision", value_name = "PRECISION", value_parser = kept())]
+    base_precision: Option<Base>,
     /// Leave the adapter off
     #[arg(long)]
     base: bool,
@@ -35,10 +38,9 @@ pub(crate) struct Subject {
     device: String,
 }
 
-/// What the matrices of a base are kept in, other than in its files.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum BasePrecision {
-    Nf4,
+/// Reads what the matrices of a base are kept in.
+fn kept() -> impl TypedValueParser<Value = Base> {
+    PossibleValuesParser::new(["stored", "nf4"]).map(|word| if word == "nf4" { Base::Nf4 } else { Base::Stored })
 }
 
 /// A model that is loaded, with its adapter if it has one.
@@ -74,15 +76,25 @@ impl Subject {
         Some(Path::new(&self.artifact)).filter(|path| path.is_dir())
     }
 
+    /// What the base is kept in: as the person says, else as the run that trained the adapter had it.
+    fn precision(&self, terminal: Terminal, adapter: Option<&Path>) -> Result<Base, Failure> {
+        if let Some(base) = self.base_precision {
+            return Ok(base);
+        }
+        let trained_on = adapter.map(base_precision).transpose()?.flatten();
+        if trained_on == Some(Base::Nf4) {
+            let why = "as in the run that trained the adapter; `--base-precision stored` has it as in its files";
+            terminal.say("Base", format!("in nf4, {why}"));
+        }
+        Ok(trained_on.unwrap_or_default())
+    }
+
     /// Opens it all.
     pub(crate) fn load(&self, terminal: Terminal, global: &Global) -> Result<Loaded, Failure> {
         let (base, adapter) = self.resolve()?;
         let device = device::parse(&self.device)?;
         let source = Source::open(&base, global.offline)?;
-        let kept = match self.base_precision {
-            None => Base::Stored,
-            Some(BasePrecision::Nf4) => Base::Nf4,
-        };
+        let kept = self.precision(terminal, adapter.as_deref())?;
         let model = Arc::new(Model::open_in(&source, &device, kept)?);
         terminal.detail(format!("model {base}, {} weights", model.configuration.family));
         let adapted = adapter.is_some() && !self.base;

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use serde_json::json;
 use tunebox_compute::explain::Exit;
-use tunebox_training::{Outcome as Ended, Plan, RunSettings, carry_out, plan};
+use tunebox_compute::precision::Base;
+use tunebox_training::data::Shape;
+use tunebox_training::{Outcome as Ended, Plan, RunSettings, base_precision, carry_out, plan};
 
 use super::{Ending, Outcome, worker};
 use crate::arguments::Global;
@@ -146,8 +148,10 @@ impl Train {
         }
         // Directions alone are no model to talk to; they go on one.
         let alone = !summary.written.iter().any(|file| file.path.extension().is_some_and(|end| end == "json"));
+        let quantised = alone && base_precision(&summary.folder)? == Some(Base::Nf4);
+        let precision = if quantised { " --base-precision nf4" } else { "" };
         terminal.next(match alone {
-            true => format!("tunebox chat MODEL --steer {folder}/vectors.safetensors"),
+            true => format!("tunebox chat MODEL --steer {folder}/vectors.safetensors{precision}"),
             false => format!("tunebox chat {folder}"),
         });
         finished(terminal, &ended);
@@ -209,6 +213,9 @@ pub(super) fn show_plan(terminal: Terminal, plan: &Plan) {
             bytes(memory.runtime)
         ),
     );
+    if plan.run.data.shape == Shape::Prompts {
+        terminal.say("Note", of_completions(plan.run.method.completions()));
+    }
     let limits: Vec<String> = plan
         .run
         .method
@@ -218,5 +225,15 @@ pub(super) fn show_plan(terminal: Terminal, plan: &Plan) {
         .collect();
     if !limits.is_empty() {
         terminal.say("Limits", format!("{}; the others as usual", limits.join(", ")));
+    }
+}
+
+/// What the forecast of memory takes of the completions of a prompt.
+fn of_completions(count: Option<u64>) -> String {
+    match count {
+        Some(count) => format!("memory is for {count} completions of each prompt, as long as they may become"),
+        None => "how many completions the method writes is not known: memory is for as many as may wait for their \
+                 backward pass"
+            .to_owned(),
     }
 }

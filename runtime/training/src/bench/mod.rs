@@ -24,7 +24,7 @@ use crate::files;
 use crate::plan::open_model;
 use crate::sample::Sample;
 
-pub use precision::Precision;
+pub use precision::StoredAs;
 pub use reading::{Completions, Generation, Scoring};
 pub use start::StartUp;
 pub use steps::{Overhead, Training};
@@ -50,7 +50,7 @@ pub struct BenchSettings {
     /// A model: folder, `.gguf` file, or hub name; the tiny model of the sample without one.
     pub model: Option<String>,
     /// How the base's weights are stored; as in the model's files without one.
-    pub precision: Option<Precision>,
+    pub precision: Option<StoredAs>,
     /// The parts to measure; all if there are none.
     pub only: BTreeSet<Phase>,
     /// A method that learns.
@@ -235,7 +235,7 @@ fn run_settings(settings: &BenchSettings, model: &str, place: &Path) -> Result<R
         "run.name=bench".into(),
         "train.rate=1e-4".into(),
     ];
-    overrides.extend(settings.precision.and_then(Precision::setting).map(str::to_owned));
+    overrides.extend(settings.precision.and_then(StoredAs::setting).map(str::to_owned));
     overrides.extend(settings.set.iter().cloned());
     let mut run_settings = RunSettings::from_overrides(&overrides)?;
     run_settings.offline = settings.offline;
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn weights_are_kept_in_the_precision_asked_for() {
-        for (precision, name) in [(Precision::Bf16, "bf16"), (Precision::F32, "f32"), (Precision::Nf4, "nf4")] {
+        for (precision, name) in [(StoredAs::Bf16, "bf16"), (StoredAs::F32, "f32"), (StoredAs::Nf4, "nf4")] {
             let settings = BenchSettings { precision: Some(precision), ..settings(&[Phase::Scoring]) };
             let measured = bench(&settings, &mut |_| {}).unwrap();
             assert_eq!(measured.precision, name);

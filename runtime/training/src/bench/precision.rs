@@ -12,9 +12,9 @@ use crate::configuration::RunSettings;
 use crate::error::Error;
 use crate::plan::open_model;
 
-/// How weights are stored. Sums are in `f32` either way.
+/// How weights are stored for a benchmark. Sums are in `f32` either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Precision {
+pub enum StoredAs {
     /// 32 bits.
     F32,
     /// 16 bits, 8 of them exponent.
@@ -25,7 +25,11 @@ pub enum Precision {
     Nf4,
 }
 
-impl Precision {
+impl StoredAs {
+    /// Each with the word for it.
+    pub const WORDS: [(&'static str, Self); 4] =
+        [("f32", Self::F32), ("bf16", Self::Bf16), ("f16", Self::F16), ("nf4", Self::Nf4)];
+
     /// The type to store weights in; none for what is made when they are read.
     fn dtype(self) -> Option<DType> {
         match self {
@@ -51,7 +55,7 @@ pub(super) fn name(model: &Model) -> &'static str {
 }
 
 /// Writes the run's model into a folder in another precision; false where its files have it already.
-pub(super) fn store(settings: &RunSettings, precision: Precision, folder: &Path) -> Result<bool, Error> {
+pub(super) fn store(settings: &RunSettings, precision: StoredAs, folder: &Path) -> Result<bool, Error> {
     let Some(dtype) = precision.dtype() else { return Ok(false) };
     let model = open_model(settings)?;
     if !is_gguf(&model) && model.weights.dtype() == dtype {

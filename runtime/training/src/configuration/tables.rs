@@ -6,6 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use tunebox_compute::precision::Base;
 
 use super::limits::LimitsTable;
 
@@ -68,6 +69,17 @@ pub enum Initialise {
 pub enum BasePrecision {
     /// 4 bits with double quantisation, made while the model is read, for adapters on a base of unquantised weights.
     Nf4,
+}
+
+impl BasePrecision {
+    /// How weights are kept that are asked for so; as in the model's files where nothing is asked for.
+    #[must_use]
+    pub fn base(asked: Option<Self>) -> Base {
+        match asked {
+            None => Base::Stored,
+            Some(Self::Nf4) => Base::Nf4,
+        }
+    }
 }
 
 /// `[data]`: what it learns from.

@@ -76,10 +76,7 @@ impl Sampling for Student {
     }
 
     fn cache_bytes(&self, sequences: u64, tokens: u64) -> u64 {
-        let sizes = &self.policy.model().configuration;
-        // A key and a value of `f32` for every layer.
-        let token = 2 * 4 * (sizes.layers * sizes.kv_heads * sizes.head_dim) as u64;
-        sequences.min(generate::BATCH as u64).saturating_mul(tokens).saturating_mul(token)
+        self.policy.cache_memory(sequences, tokens)
     }
 
     fn generate(&mut self, view: &View, prompts: &Arc<Rows>, sampler: &Sampler) -> Result<Vec<Completion>, ModelError> {

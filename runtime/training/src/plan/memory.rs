@@ -2,12 +2,12 @@
 //!
 //! An estimate for people who choose a batch; nothing is refused by it.
 
-use tunebox_compute::precision::{Precision, Purpose};
+use tunebox_compute::precision::{Base, Precision, Purpose};
 use tunebox_model::decoder::Recompute;
 use tunebox_model::{Policy, Weights};
 
-use super::Plan;
-use super::summary::tokens;
+use super::tokens::Tokens;
+use super::{Plan, base};
 
 /// Bytes of memory by what takes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -17,7 +17,7 @@ pub struct Estimate {
     pub weights: u64,
     /// What is trained, its gradient, and the optimiser's two moments.
     pub training: u64,
-    /// What rows keep for their backward pass.
+    /// What rows keep for their backward pass, or the keys and values of rows that are written, whichever is more.
     pub activations: u64,
     /// What one block makes on its way back.
     pub scratch: u64,
@@ -25,15 +25,6 @@ pub struct Estimate {
     pub head: u64,
     /// The program itself, the tokenizer, and what reading them left behind.
     pub runtime: u64,
-}
-
-/// Tokens of the rows that a step is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Tokens {
-    /// Of a micro-batch at most.
-    pub(crate) slice: u64,
-    /// Of what the method scores before it learns.
-    pub(crate) together: u64,
 }
 
 impl Estimate {
@@ -47,12 +38,13 @@ impl Estimate {
     #[must_use]
     pub(crate) fn of(policy: &Policy, tokens: Tokens, recompute: Recompute, runtime: u64) -> Self {
         let trainable = policy.adapter().trainable() as u64;
+        let caches = tokens.written.map_or(0, |written| policy.cache_memory(written.rows, written.length));
         let pass = policy.pass_memory(tokens.slice, tokens.together, recompute);
         Self {
             weights: policy.model().weights.bytes(),
             training: 2 * Precision::bytes(Purpose::Trained, trainable)
                 + 2 * Precision::bytes(Purpose::Moment, trainable),
-            activations: pass.kept,
+            activations: pass.kept.max(caches),
             scratch: pass.scratch,
             head: pass.head,
             runtime,
@@ -66,27 +58,27 @@ impl Plan {
     pub fn smaller(&self) -> Vec<(&'static str, u64)> {
         let (run, whole) = (&self.run, self.run.summary.memory);
         let train = &run.settings.file.train;
-        let of_batch = |batch| tokens(&run.settings, &run.data, &run.method, batch);
+        let of_batch = |batch| Tokens::of(&run.settings, &run.data, &run.method, batch);
         let (now, one) = (of_batch(train.batch), of_batch(1));
-        let need = |tokens, recompute| {
-            Estimate::of(&self.policy, tokens, recompute, whole.runtime).total()
-        };
-        let kept = if train.recompute {
-            Recompute::Blocks
-        } else {
-            Recompute::None
-        };
+        let need = |tokens, recompute| Estimate::of(&self.policy, tokens, recompute, whole.runtime).total();
+        let kept = if train.recompute { Recompute::Blocks } else { Recompute::None };
+        let quantised = self.weights_in_nf4().map(|weights| {
+            ("model.precision=nf4", whole.total().saturating_sub(whole.weights).saturating_add(weights))
+        });
         let all = [
             ("train.batch=1", need(one, kept)),
             ("train.recompute=true", need(now, Recompute::Blocks)),
-            (
-                "train.batch=1 --set train.recompute=true",
-                need(one, Recompute::Blocks),
-            ),
+            ("train.batch=1 --set train.recompute=true", need(one, Recompute::Blocks)),
         ];
-        all.into_iter()
-            .filter(|(_, bytes)| *bytes < whole.total())
-            .collect()
+        all.into_iter().chain(quantised).filter(|(_, bytes)| *bytes < whole.total()).collect()
+    }
+
+    /// Bytes of the weights if the base were kept in NF4; none where this run cannot have it so.
+    fn weights_in_nf4(&self) -> Option<u64> {
+        if base::problem(&self.run.settings, &self.run.method).is_some() {
+            return None;
+        }
+        self.policy.model().weights.bytes_in(Base::Nf4).ok()
     }
 }
 
@@ -113,11 +105,7 @@ pub fn peak() -> Option<u64> {
 fn kibibytes(file: &str, name: &str) -> Option<u64> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace()
-        .next()?
-        .parse::<u64>()
-        .ok()
-        .map(|kibibytes| kibibytes * 1024)
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)
 }
 
 #[cfg(test)]

@@ -29,7 +29,35 @@ impl PlannedMethod {
     /// Whether it can ask for a gradient at all; one that cannot needs nothing to train.
     #[must_use]
     pub fn learns(&self) -> bool {
-        self.admitted.imports().iter().any(|import| import.contains("/learn@"))
+        self.asks_for("learn")
+    }
+
+    /// Whether it can ask for an edit of the weights at all.
+    #[must_use]
+    pub fn edits(&self) -> bool {
+        self.asks_for("weights")
+    }
+
+    /// Completions that it writes for a prompt, where a setting says so that is called as those of the built-in methods.
+    #[must_use]
+    pub fn completions(&self) -> Option<u64> {
+        self.whole("completions").filter(|count| *count > 0)
+    }
+
+    /// New tokens of a completion at most, where its settings say so.
+    pub(crate) fn new_tokens(&self) -> Option<u64> {
+        self.whole("max-tokens").filter(|count| *count > 0)
+    }
+
+    fn whole(&self, name: &str) -> Option<u64> {
+        self.settings.iter().find_map(|(known, value)| match value {
+            Value::Integer(count) if known == name => u64::try_from(*count).ok(),
+            _ => None,
+        })
+    }
+
+    fn asks_for(&self, interface: &str) -> bool {
+        self.admitted.imports().iter().any(|import| import.contains(&format!("/{interface}@")))
     }
 }
 

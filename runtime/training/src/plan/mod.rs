@@ -1,12 +1,14 @@
 //! Everything about a run that can be known without a step.
 //!
-//! `folder` says where it goes, `method` with what, `memory` at what price. A plan is what
+//! `folder` says where it goes, `method` with what, `base` on what, `memory` at what price. A plan is what
 //! `check` and `--dry-run` show and what `run` carries out.
 
+mod base;
 mod folder;
 mod memory;
 mod method;
 mod summary;
+mod tokens;
 pub(crate) mod verifiers;
 
 use std::path::PathBuf;
@@ -14,7 +16,6 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use tunebox_compute::explain::Explain;
-use tunebox_compute::precision::Base;
 use tunebox_compute::schedule::Schedule;
 use tunebox_compute::{Device, device};
 use tunebox_model::adapter::{AdapterKind, AdapterSettings, Targets as Places};
@@ -31,7 +32,7 @@ pub use verifiers::PlannedVerifier;
 
 use crate::checkpoint::{Identity, State, settings_that_matter};
 use crate::configuration::{
-    AdapterTable, AnswersChoice, BasePrecision, Half, Initialise, KindChoice, Problem, RunSettings, Targets, TrainTable,
+    AdapterTable, AnswersChoice, Half, Initialise, KindChoice, Problem, RunSettings, Targets, TrainTable,
 };
 use crate::data::{Batching, Dataset, Encoder, Reading, Shape, Walk};
 use crate::digest::digest;
@@ -93,6 +94,7 @@ type Records<'a> = dyn Fn(&RunSettings, &Model, &Reading) -> Result<(Dataset, Op
 pub(crate) fn plan_on(settings: RunSettings, records: &Records<'_>) -> Result<Plan, Error> {
     let engine = engine(&settings)?;
     let method = method::method(&settings, &engine)?;
+    base::refuse(&settings, &method)?;
     let verifiers = verifiers::verifiers(&settings, &engine)?;
     let Destination { name, folder, checkpoint } = folder::destination(&settings, &method.package.manifest.name)?;
     let again = settings.again.as_ref().map(|again| again.clock);
@@ -132,6 +134,7 @@ pub(crate) fn plan_on(settings: RunSettings, records: &Records<'_>) -> Result<Pl
     let pace = pace(&settings, &policy, walk.windows() as u64)?;
     let steps = pace.steps;
     let summary = summary::summary(&settings, &name, &policy, &data, &method, &pace, &walk, runtime);
+    let warnings = engine.warning().map(str::to_owned).into_iter().chain(base::other_base(&settings)?).collect();
     let run = PlannedRun {
         settings,
         name,
@@ -146,7 +149,7 @@ pub(crate) fn plan_on(settings: RunSettings, records: &Records<'_>) -> Result<Pl
         checkpoint,
         identity,
         clock,
-        warnings: engine.warning().map(str::to_owned).into_iter().collect(),
+        warnings,
     };
     Ok(Plan { run, policy, walk })
 }
@@ -182,11 +185,11 @@ fn model(settings: &RunSettings, device: &Device, clock: i64) -> Result<(Arc<Mod
     let (mut model, digest) = if random {
         let folder = settings.path("model.path", &table.path);
         let mut model = Model::random(&folder, settings.file.train.seed, device)?;
-        model.weights = model.weights.kept_in(base(settings)?)?;
+        model.weights = model.weights.kept_in(base::base(settings)?)?;
         (model, digest(&files::read(&folder.join("config.json"))?))
     } else {
         let source = source(settings)?;
-        (Model::open_in(&source, device, base(settings)?)?, source.digest()?)
+        (Model::open_in(&source, device, base::base(settings)?)?, source.digest()?)
     };
     if let Some(again) = &settings.again {
         model.name.clone_from(&again.model);
@@ -197,23 +200,7 @@ fn model(settings: &RunSettings, device: &Device, clock: i64) -> Result<(Arc<Mod
 
 /// The model of a run, without its digest.
 pub(crate) fn open_model(settings: &RunSettings) -> Result<Arc<Model>, Error> {
-    Ok(Arc::new(Model::open_in(&source(settings)?, &compute_device(settings)?, base(settings)?)?))
-}
-
-/// How the base is to be kept.
-fn base(settings: &RunSettings) -> Result<Base, Error> {
-    match settings.file.model.precision {
-        None => Ok(Base::Stored),
-        Some(BasePrecision::Nf4) if settings.file.train.adapter.kind == KindChoice::Full => {
-            let problem = Problem::Conflict {
-                what: "`model.precision` is for a frozen base, and `train.adapter.kind = \"full\"` trains all of it"
-                    .into(),
-                hint: "leave one of them out".into(),
-            };
-            Err(settings.wrong("model.precision", Half::Key, problem))
-        }
-        Some(BasePrecision::Nf4) => Ok(Base::Nf4),
-    }
+    Ok(Arc::new(Model::open_in(&source(settings)?, &compute_device(settings)?, base::base(settings)?)?))
 }
 
 fn source(settings: &RunSettings) -> Result<Source, Error> {

@@ -3,15 +3,16 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tunebox_compute::device;
-use tunebox_model::Policy;
+use tunebox_compute::precision::{Base, Kept};
 use tunebox_model::decoder::Recompute;
+use tunebox_model::{Policy, Weights};
 use tunebox_sandbox::Value as SettingValue;
 
-use super::memory::{Estimate, Tokens};
+use super::memory::Estimate;
 use super::method::PlannedMethod;
-use super::sides;
+use super::tokens::Tokens;
 use crate::configuration::RunSettings;
-use crate::data::{Dataset, Report, Shape, Walk};
+use crate::data::{Dataset, Report, Walk};
 use crate::learner::Pace;
 
 /// A plan in figures.
@@ -86,7 +87,7 @@ pub(super) fn summary(
     let sizes = &model.configuration;
     let recompute = if train.recompute { Recompute::Blocks } else { Recompute::None };
     let trainable = policy.adapter().trainable() as u64;
-    let (package, kept) = (&method.package, model.weights.precision().lines());
+    let package = &method.package;
     PlanSummary {
         name: name.to_owned(),
         model: model.name.clone(),
@@ -111,19 +112,25 @@ pub(super) fn summary(
         rate: pace.rate,
         schedule: pace.schedule.to_string(),
         log_every: train.log_every,
-        precision: kept.into_iter().map(|(name, kept)| (name.to_owned(), kept.to_string())).collect(),
-        memory: Estimate::of(policy, tokens(settings, data, method, train.batch), recompute, runtime),
+        precision: kept(&model.weights),
+        memory: Estimate::of(policy, Tokens::of(settings, data, method, train.batch), recompute, runtime),
     }
 }
 
-/// Tokens of a micro-batch of `batch` of the longest records, and of all that the method scores before it learns from it.
-/// Prompts count with the tokens that may follow; how many completions a prompt gets, the method alone knows.
-pub(super) fn tokens(settings: &RunSettings, data: &Dataset, method: &PlannedMethod, batch: u32) -> Tokens {
-    let longest = if data.shape == Shape::Prompts { data.report.length } else { data.report.longest };
-    let record = longest.saturating_mul(sides(data)) as u64;
-    let steps = if method.package.manifest.batch.is_micro() { 1 } else { u64::from(settings.file.train.accumulation) };
-    let of_records = |records: u64| record.saturating_mul(records.min(data.examples.len() as u64));
-    Tokens { slice: of_records(batch.into()), together: of_records(u64::from(batch).saturating_mul(steps)) }
+/// What numbers are kept in, matrices that stay as they are stored counted.
+fn kept(weights: &Weights) -> Vec<(String, String)> {
+    let precision = weights.precision();
+    let linear = match weights.linear_as_stored() {
+        (stored, all) if precision.base() == Base::Nf4 && stored > 0 => {
+            format!(" ({stored} of {all} as stored: rows that are not whole blocks of 64)")
+        }
+        _ => String::new(),
+    };
+    let text = |(name, kept): (&str, Kept)| {
+        let counted = if matches!(kept, Kept::In(_)) { linear.as_str() } else { "" };
+        (name.to_owned(), format!("{kept}{counted}"))
+    };
+    precision.lines().into_iter().map(text).collect()
 }
 
 /// A setting's value as JSON.

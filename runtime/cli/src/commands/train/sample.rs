@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tunebox_compute::Device;
+use tunebox_compute::precision::Base;
 use tunebox_model::chat::Message;
 use tunebox_model::generate::{Sampling, generate};
 use tunebox_model::vectors::Vectors;
 use tunebox_model::{Model, Policy, PolicySettings, Source, View};
-use tunebox_training::{EvaluationSettings, RunSettings, evaluate};
+use tunebox_training::{EvaluationSettings, RunSettings, base_precision, evaluate};
 
 use super::super::{eval, worker};
 use crate::terminal::Terminal;
@@ -41,9 +42,10 @@ impl Before {
 
     /// Shows the answers of the base and of what the run left, and how both do on data that nobody learned from.
     pub(super) fn compare(&self, terminal: Terminal, folder: &Path) -> Result<(), Failure> {
-        let base = open(&self.model, None)?;
+        let kept = base_precision(folder)?.unwrap_or_default();
+        let base = open(&self.model, None, kept)?;
         let question = question(self.held_out.as_ref().unwrap_or(&self.data));
-        let after = self.after(folder)?;
+        let after = self.after(folder, kept)?;
         ask(terminal, &question, &base, &after)?;
         let Some(held_out) = &self.held_out else { return Ok(()) };
         let sampling = Sampling { temperature: 0.0, max_tokens: 48, ..Sampling::default() };
@@ -62,17 +64,17 @@ impl Before {
     }
 
     /// What the run left: an adapter, an edited model, or directions, which show against and along.
-    fn after(&self, folder: &Path) -> Result<Vec<Named>, Failure> {
+    fn after(&self, folder: &Path, kept: Base) -> Result<Vec<Named>, Failure> {
         if folder.join("adapter_config.json").is_file() {
-            return Ok(vec![("after".into(), open(&self.model, Some(folder))?)]);
+            return Ok(vec![("after".into(), open(&self.model, Some(folder), kept)?)]);
         }
         if folder.join("model.safetensors").is_file() {
-            return Ok(vec![("after".into(), open(folder, None)?)]);
+            return Ok(vec![("after".into(), open(folder, None, Base::Stored)?)]);
         }
         let vectors = Vectors::load(&folder.join("vectors.safetensors"))?;
         let scale: f32 = vectors.facts.get("scale").and_then(|scale| scale.parse().ok()).unwrap_or(1.0);
         let steered = |coefficient: f32| {
-            let mut policy = open(&self.model, None)?;
+            let mut policy = open(&self.model, None, kept)?;
             let last = policy.model().configuration.layers.saturating_sub(1);
             policy.steer(&vectors, coefficient, &(0..=last))?;
             Ok((format!("{coefficient:+}"), policy))
@@ -81,9 +83,9 @@ impl Before {
     }
 }
 
-fn open(model: &Path, adapter: Option<&Path>) -> Result<Policy, Failure> {
+fn open(model: &Path, adapter: Option<&Path>, kept: Base) -> Result<Policy, Failure> {
     let source = Source::open(&model.display().to_string(), true)?;
-    Ok(Policy::open(Arc::new(Model::open(&source, &Device::Cpu)?), adapter, PolicySettings::default())?)
+    Ok(Policy::open(Arc::new(Model::open_in(&source, &Device::Cpu, kept)?), adapter, PolicySettings::default())?)
 }
 
 fn ask(terminal: Terminal, question: &str, base: &Policy, after: &[Named]) -> Result<(), Failure> {

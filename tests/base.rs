@@ -1,0 +1,98 @@
+//! What a run on a base in NF4 promises: the same bits after any stop, and a base that is kept so wherever the run is taken up.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+#[path = "support/tiny_run.rs"]
+mod tiny_run;
+
+use std::sync::atomic::AtomicBool;
+
+use serde_json::Value;
+use tiny_run::{Place, Watcher};
+use tunebox_compute::explain::Explain;
+use tunebox_compute::precision::Base;
+use tunebox_sandbox::Compiling;
+use tunebox_training::{base_precision, verify};
+
+const ADAPTER: &str = "adapter_model.safetensors";
+const NF4: [&str; 3] = ["model.precision=nf4", "train.steps=6", "train.save-every=2"];
+
+/// A place whose model has rows of whole blocks.
+fn place() -> Place {
+    let place = Place::new();
+    let file = place.path("model/config.json");
+    let mut config: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    for (key, value) in [("hidden_size", 64), ("intermediate_size", 128), ("head_dim", 16)] {
+        config[key] = value.into();
+    }
+    place.write("model/config.json", &config.to_string());
+    place
+}
+
+#[test]
+fn a_run_on_an_nf4_base_that_was_stopped_resumes_and_replays_to_the_same_bits() {
+    let place = place();
+    place.train("whole", &NF4, &mut Watcher::new()).unwrap();
+    place.train("plain", &NF4[1..], &mut Watcher::new()).unwrap();
+    let mut watcher = Watcher { stop_after: Some(3), ..Watcher::new() };
+    place.train("stopped", &NF4, &mut watcher).unwrap();
+    place.resume("stopped", &NF4, &mut Watcher::new()).unwrap();
+    assert!(place.bytes("stopped", ADAPTER) == place.bytes("whole", ADAPTER), "the adapters differ");
+    let losses = |run| place.metrics(run).iter().map(|row| row["loss"].as_f64().unwrap()).collect::<Vec<f64>>();
+    assert_eq!(losses("stopped"), losses("whole"));
+    assert!(place.bytes("plain", ADAPTER) != place.bytes("whole", ADAPTER), "nothing was quantised");
+
+    let verification = verify(&place.path("runs/stopped"), true, Compiling::default()).unwrap();
+    let replay = verification.replay(None, &mut Watcher::new(), &AtomicBool::new(false)).unwrap().unwrap();
+    assert!(replay.same(), "{replay:?}");
+}
+
+#[test]
+fn a_run_that_goes_on_with_another_precision_is_refused_with_the_difference() {
+    let place = place();
+    let mut watcher = Watcher { stop_after: Some(2), ..Watcher::new() };
+    place.train("changed", &NF4, &mut watcher).unwrap();
+    let error = place.resume("changed", &NF4[1..], &mut Watcher::new()).unwrap_err();
+    assert_eq!(error.to_string(), "the run `changed` cannot go on: `model.precision` was `\"nf4\"`, is not set");
+}
+
+#[test]
+fn a_base_that_is_trained_is_not_kept_in_nf4() {
+    let error = place().plan("full", &[&NF4[..], &["train.adapter.kind=full"]].concat()).err().unwrap().explanation();
+    assert!(error.what.contains("trains all of it"), "{}", error.what);
+    assert!(error.hint.unwrap().contains("leave one of them out"));
+}
+
+#[test]
+fn a_finished_run_and_its_checkpoints_say_what_their_base_was_kept_in() {
+    let place = place();
+    place.train("quantised", &NF4, &mut Watcher::new()).unwrap();
+    place.train("plain", &NF4[1..], &mut Watcher::new()).unwrap();
+    let base = |folder: &str| base_precision(&place.path(folder)).unwrap();
+    assert_eq!((base("runs/quantised"), base("runs/quantised/steps/000004")), (Some(Base::Nf4), Some(Base::Nf4)));
+    assert_eq!((base("runs/plain"), base("model")), (Some(Base::Stored), None));
+
+    let card = |run: &str| String::from_utf8(place.bytes(run, "README.md")).unwrap();
+    assert!(card("quantised").contains("\n| base | ") && card("quantised").contains("bnb_4bit_use_double_quant=True"));
+    assert!(!card("plain").contains("\n| base | ") && !card("plain").contains("bnb"));
+}
+
+#[test]
+fn who_goes_on_from_an_adapter_of_another_base_is_warned() {
+    let place = place();
+    place.train("quantised", &NF4, &mut Watcher::new()).unwrap();
+    let adapter = format!("model.adapter={}", place.path("runs/quantised").display());
+    let warnings = |more: &[&str]| place.plan("next", more).unwrap().run.warnings;
+    let said = warnings(&[&adapter]);
+    assert!(
+        said.iter().any(|text| text.contains("trained on a base in nf4, this run has it as in its files")),
+        "{said:?}"
+    );
+    assert!(warnings(&[&adapter, "model.precision=nf4"]).iter().all(|text| !text.contains("trained on a base")));
+}
+
+#[test]
+fn matrices_that_stay_as_they_are_stored_are_counted_in_what_is_kept() {
+    let kept = |place: &Place| place.plan("kept", &NF4).unwrap().run.summary.precision[0].1.clone();
+    assert_eq!(kept(&place()), "nf4");
+    assert_eq!(kept(&Place::new()), "nf4 (14 of 14 as stored: rows that are not whole blocks of 64)");
+}
