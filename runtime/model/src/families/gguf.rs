@@ -121,10 +121,6 @@ fn plain(keys: &Keys<'_>, family: &Family, facts: &TensorFacts) -> Result<Config
     if keys.optional_size("attention.value_length")?.is_some_and(|width| width != head_dim) {
         return Err(keys.refused("attention.value_length", "values as wide as keys"));
     }
-    let rotated = keys.optional_size("rope.dimension_count")?.unwrap_or(head_dim);
-    if rotated != head_dim && !family.partial_rotation {
-        return Err(keys.refused("rope.dimension_count", "rotations of the whole head"));
-    }
     Ok(Configuration {
         family: family.name.into(),
         hidden,
@@ -133,7 +129,7 @@ fn plain(keys: &Keys<'_>, family: &Family, facts: &TensorFacts) -> Result<Config
         heads,
         kv_heads: keys.optional_size("attention.head_count_kv")?.unwrap_or(heads),
         head_dim,
-        rotated,
+        rotated: rotated(keys, family, head_dim)?,
         vocabulary: facts.vocabulary,
         norm_epsilon: keys.number("attention.layer_norm_rms_epsilon").unwrap_or(1e-6),
         activation: Activation::Silu,
@@ -157,6 +153,19 @@ fn plain(keys: &Keys<'_>, family: &Family, facts: &TensorFacts) -> Result<Config
         bos: None,
         pad: None,
     })
+}
+
+/// The features of a head that turn.
+fn rotated(keys: &Keys<'_>, family: &Family, head_dim: usize) -> Result<usize> {
+    const KEY: &str = "rope.dimension_count";
+    let Some(rotated) = keys.optional_size(KEY)? else { return Ok(head_dim) };
+    if rotated != head_dim && !family.partial_rotation {
+        return Err(keys.refused(KEY, "rotations of the whole head"));
+    }
+    if rotated == 0 || rotated > head_dim || !rotated.is_multiple_of(2) {
+        return Err(keys.refused(KEY, "even numbers of features up to the width of a head"));
+    }
+    Ok(rotated)
 }
 
 fn read_special(metadata: &Metadata, configuration: &mut Configuration) {

@@ -35,13 +35,15 @@ fn plain(fields: &Fields<'_>, family: &Family) -> Result<Configuration> {
     let layers = fields.size("num_hidden_layers")?;
     let heads = fields.size_or("num_attention_heads", defaults.heads)?;
     let head_dim = fields.size_or("head_dim", defaults.head_dim.or(hidden.checked_div(heads)))?;
+    // `null` means as many as query heads, also where the key may be left out for fewer.
+    let kv_heads = defaults.kv_heads.filter(|_| !fields.holds("num_key_value_heads")).unwrap_or(heads);
     let mut configuration = Configuration {
         family: family.name.into(),
         hidden,
         intermediate: fields.size("intermediate_size")?,
         layers,
         heads,
-        kv_heads: fields.size_or("num_key_value_heads", defaults.kv_heads.or(Some(heads)))?,
+        kv_heads: fields.size_or("num_key_value_heads", Some(kv_heads))?,
         head_dim,
         rotated: rotated(fields, family, head_dim)?,
         vocabulary: fields.size_or("vocab_size", defaults.vocabulary)?,
@@ -99,6 +101,14 @@ fn read_special(fields: &Fields<'_>, configuration: &mut Configuration) -> Resul
     Ok(())
 }
 
+/// The object of the rotation: where a file has both the older and the newer, transformers takes `rope_scaling`. One
+/// without keys says nothing.
+pub(super) fn rotation<'a>(fields: &Fields<'a>) -> Result<Option<Fields<'a>>> {
+    let older = fields.object("rope_scaling")?.filter(|object| !object.is_empty());
+    let newer = fields.object("rope_parameters")?.filter(|object| !object.is_empty());
+    Ok(older.or(newer))
+}
+
 /// The one rotation of a model, in the older form (`rope_theta` and `rope_scaling`) or the newer (`rope_parameters`).
 pub(super) fn rope(fields: &Fields<'_>, configuration: &Configuration) -> Result<RopeSetting> {
     rope_from(fields, configuration, THETA)
@@ -109,15 +119,20 @@ pub(super) fn rope_from(fields: &Fields<'_>, configuration: &Configuration, thet
     let theta = fields.optional_number("rope_theta")?.unwrap_or(theta);
     let Some(parameters) = rotation(fields)? else { return Ok(RopeSetting::plain(theta)) };
     if parameters.value("full_attention").is_some() {
-        return Err(fields.refused("rope_parameters", "one rotation for all layers of this family"));
+        return Err(parameters.refused("full_attention", "one rotation for all layers of this family"));
     }
     // Beside the rotation it counts before one in it, as in transformers.
     let beside = fields.optional_number(ORIGINAL)?;
     rope_of(&parameters, theta, beside, configuration.max_positions)
 }
 
-/// A rotation from its own object.
-pub(super) fn rope_of(parameters: &Fields<'_>, theta: f64, max_positions: usize) -> Result<RopeSetting> {
+/// A rotation from its own object. `original`, the context that was first trained on, counts before one in the object.
+pub(super) fn rope_of(
+    parameters: &Fields<'_>,
+    theta: f64,
+    original: Option<f64>,
+    max_positions: usize,
+) -> Result<RopeSetting> {
     let theta = parameters.optional_number("rope_theta")?.unwrap_or(theta);
     let key = if parameters.value("rope_type").is_some() { "rope_type" } else { "type" };
     let original =

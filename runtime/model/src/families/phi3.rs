@@ -69,11 +69,18 @@ fn rope(fields: &Fields<'_>, configuration: &Configuration) -> Result<RopeSettin
 
 fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     configuration.fused_projections = true;
-    let window = keys.optional_size("attention.sliding_window")?.filter(|window| *window > 0);
+    let window = keys.optional_size("attention.sliding_window")?.or(assumed_window(configuration));
+    let window = window.filter(|window| *window > 0);
     for kind in &mut configuration.layers_kind {
         kind.window = window;
     }
     Ok(())
+}
+
+/// The window of Phi-3-mini-4k and Phi-3-medium-4k. Their older files do not name it; llama.cpp took it from the sizes
+/// (pull request 8931) as long as it had windows for this family.
+fn assumed_window(configuration: &Configuration) -> Option<usize> {
+    (matches!(configuration.layers, 32 | 40) && configuration.max_positions == 4096).then_some(2047)
 }
 
 fn to_hugging_face(configuration: &Configuration, map: &mut Map<String, Value>) {
@@ -84,8 +91,6 @@ fn to_hugging_face(configuration: &Configuration, map: &mut Map<String, Value>) 
     let scaling = configuration.ropes.first().map(|rope| &rope.scaling);
     if let Some(RopeScaling::Long { short, long, original, attention_factor }) = scaling {
         map.insert("original_max_position_embeddings".into(), json!(*original as u64));
-    }
-}
         // transformers 4 and the code that comes with the models take these three keys and refuse any other.
         let mut rotation = json!({"type": "longrope", "short_factor": short, "long_factor": long});
         let inferred = longrope_attention_factor(configuration.max_positions as f64 / original, *original);
@@ -94,6 +99,8 @@ fn to_hugging_face(configuration: &Configuration, map: &mut Map<String, Value>) 
             rotation["attention_factor"] = json!(attention_factor);
         }
         map.insert("rope_scaling".into(), rotation);
+    }
+}
 
 /// The share of a head that turns, from which readers get the features back: they round down.
 fn share(rotated: usize, head_dim: usize) -> f64 {

@@ -99,6 +99,25 @@ fn smollm3_takes_its_layers_without_positions_from_a_list_before_the_interval() 
 }
 
 #[test]
+fn smollm3_with_layers_that_slide_but_no_window_in_use_is_refused() {
+    let types = vec!["sliding_attention"; 36];
+    let config = with(with(smollm3(), "layer_types", json!(types)), "sliding_window", json!(16));
+    assert_eq!(read(config.clone()).unwrap_err().to_string(), "`use_sliding_window` is `false`");
+    let config = with(config, "use_sliding_window", json!(true));
+    assert!(read(config.clone()).unwrap().layers_kind.iter().all(|kind| kind.window == Some(16)));
+    let error = read(with(config, "sliding_window", Value::Null)).unwrap_err();
+    assert_eq!(error.to_string(), "`sliding_window` is `null`");
+}
+
+#[test]
+fn smollm3_has_as_many_key_heads_as_query_heads_where_their_number_is_null() {
+    assert_eq!(read(with(smollm3(), "num_key_value_heads", Value::Null)).unwrap().kv_heads, 16);
+    let mut missing = smollm3();
+    missing.as_object_mut().unwrap().remove("num_key_value_heads");
+    assert_eq!(read(missing).unwrap().kv_heads, 4);
+}
+
+#[test]
 fn smollm3_slides_where_it_has_no_positions() {
     let config = with(with(smollm3(), "use_sliding_window", json!(true)), "sliding_window", json!(16));
     let found = read(config).unwrap();

@@ -49,6 +49,16 @@ fn gemma_2_in_gguf_is_local_in_every_other_layer() {
 }
 
 #[test]
+fn gemma_2_in_gguf_scales_by_the_width_of_a_head_and_the_largest_by_hidden_over_heads() {
+    let scale = |layers| {
+        let sizes = [("gemma2.attention.key_length", 32), ("gemma2.block_count", layers)];
+        let keys = sizes.map(|(key, size)| (key, Stored::Integer(size)));
+        Configuration::from_gguf(&metadata("gemma2", &keys), facts()).unwrap().attention_scale
+    };
+    assert_eq!((scale(42), scale(46)), (32f64.sqrt().recip() as f32, 0.25));
+}
+
+#[test]
 fn smollm3_in_gguf_has_every_fourth_layer_without_positions() {
     let found = Configuration::from_gguf(&metadata("smollm3", &[]), facts()).unwrap();
     let ropes: Vec<_> = found.layers_kind.iter().map(|kind| kind.rope.is_some()).collect();
@@ -69,6 +79,31 @@ fn phi_3_in_gguf_keeps_its_factors_as_tensors() {
     assert_eq!((found.rotated, found.short_context(), found.layers_kind[0].window), (12, Some(256), None));
     assert_eq!(found.ropes[0].attention_factor(), 1.25);
     assert_eq!(found.ropes[0].long_frequencies(12).unwrap()[0], 1.0 / 3.0);
+}
+
+#[test]
+fn features_that_cannot_turn_are_named_by_their_key_in_gguf() {
+    for count in [0, 7, 18] {
+        let keys = [("phi3.rope.dimension_count", Stored::Integer(count))];
+        let error = Configuration::from_gguf(&metadata("phi3", &keys), facts()).unwrap_err();
+        assert_eq!(error.to_string(), format!("`phi3.rope.dimension_count` is `{count}`"));
+    }
+}
+
+#[test]
+fn an_older_phi_3_in_gguf_has_the_window_that_belongs_to_its_sizes() {
+    let window = |layers, context, named: Option<i128>| {
+        let sizes = [("phi3.block_count", layers), ("phi3.context_length", context)];
+        let mut metadata = metadata("phi3", &sizes.map(|(key, size)| (key, Stored::Integer(size))));
+        metadata.remove("phi3.attention.sliding_window");
+        if let Some(size) = named {
+            metadata.insert("phi3.attention.sliding_window", Stored::Integer(size));
+        }
+        Configuration::from_gguf(&metadata, facts()).unwrap().layers_kind[0].window
+    };
+    assert_eq!([window(32, 4096, None), window(40, 4096, None)], [Some(2047); 2]);
+    assert_eq!([window(7, 4096, None), window(32, 131_072, None), window(32, 4096, Some(0))], [None; 3]);
+    assert_eq!(window(32, 4096, Some(100)), Some(100));
 }
 
 #[test]
