@@ -15,7 +15,7 @@ use super::tables::first_row;
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
 use crate::rows::Rows;
-use prefixes::{Line, Pieces};
+use prefixes::{Line, Piece, Pieces};
 
 /// Packed rows of one pass.
 #[derive(Debug)]
@@ -40,6 +40,20 @@ pub(crate) struct Packing {
 pub(crate) struct Spots(Vec<Vec<u32>>);
 
 impl Spots {
+    /// Where the pieces went that rows of these lengths are made of, each by the one that it ends with.
+    fn new(pieces: &[Piece], ends: &[Option<usize>], lengths: &[usize], segments: &Segments) -> Self {
+        let starts: Vec<usize> = segments.ranges().map(|range| range.start).collect();
+        let spots = ends.iter().zip(lengths).map(|(end, length)| {
+            let mut spots = vec![0; *length];
+            for number in std::iter::successors(*end, |number| pieces[*number].parent) {
+                let start = starts[number] as u32;
+                spots[pieces[number].tokens.clone()].iter_mut().zip(start..).for_each(|(spot, at)| *spot = at);
+            }
+            spots
+        });
+        Self(spots.collect())
+    }
+
     /// The packed token of a row of the slice, counted from the slice's first.
     pub(crate) fn of(&self, row: usize, place: usize) -> u32 {
         self.0[row][place]
@@ -113,20 +127,11 @@ impl Packing {
         let sizes: Vec<(usize, Option<usize>)> =
             pieces.iter().map(|piece| (piece.tokens.len(), piece.parent)).collect();
         let segments = Segments::branching(&sizes)?;
-        let cut = |piece: &prefixes::Piece| &lines[piece.line].ids[piece.tokens.clone()];
+        let cut = |piece: &Piece| &lines[piece.line].ids[piece.tokens.clone()];
         let ids = pieces.iter().flat_map(cut).copied().collect();
-        let cut = |piece: &prefixes::Piece| &lines[piece.line].marks[piece.tokens.clone()];
+        let cut = |piece: &Piece| &lines[piece.line].marks[piece.tokens.clone()];
         let answers = pieces.iter().flat_map(cut).copied().collect();
-        let starts: Vec<usize> = segments.ranges().map(|range| range.start).collect();
-        let spots = ends.iter().zip(lengths).map(|(end, length)| {
-            let mut spots = vec![0; *length];
-            for number in std::iter::successors(*end, |number| pieces[*number].parent) {
-                let start = starts[number] as u32;
-                spots[pieces[number].tokens.clone()].iter_mut().zip(start..).for_each(|(spot, at)| *spot = at);
-            }
-            spots
-        });
-        let spots = Spots(spots.collect());
+        let spots = Spots::new(&pieces, &ends, lengths, &segments);
         let mut positions = segments.positions()?;
         for (piece, range) in pieces.iter().zip(segments.ranges()) {
             let first = lines[piece.line].first_row as u32;
@@ -147,8 +152,12 @@ impl Packing {
 
     /// How many tokens a row adds to a pass whose last row is the one before it, if common beginnings are shared. At most:
     /// an earlier row of the pass may have more in common with it.
-    pub(crate) fn added(rows: &Rows, row: usize, share: bool) -> usize {
-        let line = |row: usize| Line { ids: &rows.ids[row], marks: &rows.targets[row], first_row: 0 };
+    pub(crate) fn added(rows: &Rows, row: usize, share: bool, configuration: &Configuration) -> usize {
+        let line = |row: usize| Line {
+            ids: &rows.ids[row],
+            marks: &rows.targets[row],
+            first_row: first_row(configuration, rows.ids[row].len()),
+        };
         let own = line(row);
         let common = row.checked_sub(1).filter(|_| share).map_or(0, |before| own.common(&line(before), 0));
         own.ids.len() - common

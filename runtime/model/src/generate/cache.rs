@@ -106,29 +106,25 @@ pub(super) fn run_prompts(
         hidden = block.before.forward(hidden)?;
         let attention = &block.attention;
         let projected = attention.project(&hidden, &positions)?;
-        let (keys, values) = (rows(projected.key())?, rows(projected.value())?);
-        let mut start = 0;
-        for (cache, length) in caches.iter_mut().zip(&lengths) {
-            let mut layer = Layer::default();
-            layer.push(&keys, &values, start..start + length, ids.len());
-            cache.layers.push(layer);
-            start += length;
-        }
+        keep(&mut caches, &rows(projected.key())?, &rows(projected.value())?, &segments);
         let (query, key, value) = (projected.query(), projected.key(), projected.value());
         let (mixed, _) = fused::attention(query, key, value, &segments, &attention.shape)?;
         let middle = attention.complete(&hidden, &mixed)?;
         hidden = block.after.forward(block.feed_forward.forward(&middle)?.0)?;
     }
-    let mut end = 0;
-    let lasts: Vec<u32> = lengths
-        .iter()
-        .map(|length| {
-            end += length;
-            (end - 1) as u32
-        })
-        .collect();
+    let lasts: Vec<u32> = segments.ranges().map(|range| range.end as u32 - 1).collect();
     let lasts = Tensor::new(lasts.as_slice(), hidden.device())?;
     Ok((hidden.index_select(&lasts, 0)?, caches))
+}
+
+/// Appends a layer to the cache of each sequence of a pass.
+fn keep(caches: &mut [Cache], keys: &[f32], values: &[f32], segments: &Segments) {
+    let total = segments.ranges().last().map_or(0, |range| range.end);
+    for (cache, range) in caches.iter_mut().zip(segments.ranges()) {
+        let mut layer = Layer::default();
+        layer.push(keys, values, range, total);
+        cache.layers.push(layer);
+    }
 }
 
 /// Prompts that go through the model together.

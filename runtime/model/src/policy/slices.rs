@@ -10,7 +10,6 @@ use super::memory::token_bytes;
 use crate::configuration::Configuration;
 use crate::decoder::Recompute;
 use crate::decoder::packing::Packing;
-use crate::decoder::tables::first_row;
 use crate::rows::Rows;
 
 /// How much of a batch one pass through the model holds.
@@ -32,9 +31,8 @@ impl PolicySettings {
     /// a pass holds what rows begin with in common once.
     pub(super) fn cut(&self, rows: &Rows, share: bool, configuration: &Configuration) -> Vec<Range<usize>> {
         // As if nothing were recomputed: what is recomputed must change no bit, so it must not move a cut.
-        let share = share && one_rotation(rows, configuration);
         let free = self.free / token_bytes(configuration, Recompute::None).max(1);
-        self.slice.cut(rows, share, usize::try_from(free).unwrap_or(usize::MAX))
+        self.slice.cut(rows, share, usize::try_from(free).unwrap_or(usize::MAX), configuration)
     }
 }
 
@@ -49,10 +47,10 @@ impl Slice {
     }
 
     /// A slice of at most `free` tokens is never full.
-    fn cut(self, rows: &Rows, share: bool, free: usize) -> Vec<Range<usize>> {
+    fn cut(self, rows: &Rows, share: bool, free: usize, configuration: &Configuration) -> Vec<Range<usize>> {
         let (mut slices, mut start, mut tokens) = (Vec::new(), 0, 0_usize);
         for (row, ids) in rows.ids.iter().enumerate() {
-            let added = if row > start { Packing::added(rows, row, share) } else { ids.len() };
+            let added = if row > start { Packing::added(rows, row, share, configuration) } else { ids.len() };
             let grown = tokens.saturating_add(added);
             let full = match self {
                 Self::Whole => false,
@@ -69,13 +67,6 @@ impl Slice {
         slices.push(start..rows.count());
         slices
     }
-}
-
-/// Whether all rows turn alike: what others have in common is not counted, so that a slice is never too large.
-fn one_rotation(rows: &Rows, configuration: &Configuration) -> bool {
-    let mut firsts = rows.ids.iter().map(|ids| first_row(configuration, ids.len()));
-    let first = firsts.next();
-    firsts.all(|one| Some(one) == first)
 }
 
 /// The bytes that all scores of a policy keep for their backward passes.
@@ -111,6 +102,7 @@ impl Drop for Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tiny;
 
     /// Rows of these lengths that all begin alike.
     fn rows(lengths: &[usize]) -> Rows {
@@ -124,7 +116,7 @@ mod tests {
     }
 
     fn cut(slice: Slice, lengths: &[usize]) -> Vec<(usize, usize)> {
-        plain(slice.cut(&rows(lengths), false, 0))
+        plain(slice.cut(&rows(lengths), false, 0, &tiny::llama()))
     }
 
     #[test]
@@ -147,15 +139,20 @@ mod tests {
     #[test]
     fn tokens_that_rows_share_count_once() {
         let lengths = [5, 6, 6, 2, 9];
-        assert_eq!(plain(Slice::Tokens(6).cut(&rows(&lengths), true, 0)), [(0, 4), (4, 5)]);
-        assert_eq!(plain(Slice::Tokens(14).cut(&rows(&lengths), true, 0)), [(0, 5)]);
+        let shared = |most, model: &Configuration| plain(Slice::Tokens(most).cut(&rows(&lengths), true, 0, model));
+        assert_eq!(shared(6, &tiny::llama()), [(0, 4), (4, 5)]);
+        assert_eq!(shared(14, &tiny::llama()), [(0, 5)]);
+        // The last row is longer than the short factors serve: it turns otherwise, the others share as before.
+        assert_eq!(shared(14, &tiny::phi3(8)), [(0, 4), (4, 5)]);
+        assert_eq!(shared(15, &tiny::phi3(8)), [(0, 5)]);
         assert_eq!(cut(Slice::Tokens(6), &lengths), [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]);
     }
 
     #[test]
     fn a_slice_that_is_small_anyway_is_never_full() {
-        assert_eq!(plain(Slice::Rows(1).cut(&rows(&[3, 3, 3, 3, 3]), false, 7)), [(0, 2), (2, 4), (4, 5)]);
-        assert_eq!(plain(Slice::Tokens(2).cut(&rows(&[3, 3, 9, 3]), false, 6)), [(0, 2), (2, 3), (3, 4)]);
+        let cut = |slice: Slice, lengths: &[usize], free| plain(slice.cut(&rows(lengths), false, free, &tiny::llama()));
+        assert_eq!(cut(Slice::Rows(1), &[3, 3, 3, 3, 3], 7), [(0, 2), (2, 4), (4, 5)]);
+        assert_eq!(cut(Slice::Tokens(2), &[3, 3, 9, 3], 6), [(0, 2), (2, 3), (3, 4)]);
     }
 
     #[test]
