@@ -182,9 +182,15 @@ pub(crate) fn write_gguf(path: &Path, golden: &Golden) {
     gguf_file::write(&mut std::fs::File::create(path).unwrap(), &metadata, &tensors).unwrap();
 }
 
+fn size(size: usize) -> Stored {
+    Stored::U32(size as u32)
+}
+
+fn number(number: f64) -> Stored {
+    Stored::F32(number as f32)
+}
+
 fn metadata(configuration: &Configuration, architecture: &str) -> Vec<(String, Stored)> {
-    let size = |size: usize| Stored::U32(size as u32);
-    let number = |number: f64| Stored::F32(number as f32);
     let mut list = vec![
         ("embedding_length", size(configuration.hidden)),
         ("block_count", size(configuration.layers)),
@@ -198,12 +204,23 @@ fn metadata(configuration: &Configuration, architecture: &str) -> Vec<(String, S
         ("rope.dimension_count", size(configuration.rotated)),
         ("rope.freq_base", number(configuration.ropes[0].theta)),
     ];
+    list.extend(attention(configuration, architecture));
+    list.extend(rotation(configuration));
+    let mut list: Vec<_> = list.into_iter().map(|(key, value)| (format!("{architecture}.{key}"), value)).collect();
+    list.push(("general.architecture".into(), Stored::String(architecture.into())));
+    list
+}
+
+/// Windows, scales and caps.
+fn attention(configuration: &Configuration, architecture: &str) -> Vec<(&'static str, Stored)> {
+    let mut list = Vec::new();
     if let Some(window) = configuration.layers_kind.iter().find_map(|kind| kind.window) {
         list.push(("attention.sliding_window", size(window)));
     }
     if architecture == "gemma3" {
         list.push(("attention.sliding_window_pattern", size(2)));
     }
+    // The converter writes no scale: readers know Gemma's by its sizes. Those of these models do not tell it.
     if architecture.starts_with("gemma") {
         list.push(("attention.scale", number(configuration.attention_scale.into())));
     }
@@ -213,26 +230,27 @@ fn metadata(configuration: &Configuration, architecture: &str) -> Vec<(String, S
     if let Some(cap) = configuration.logit_soft_cap {
         list.push(("final_logit_softcapping", number(cap.into())));
     }
+    list
+}
+
+/// How the first rotation is stretched.
+fn rotation(configuration: &Configuration) -> Vec<(&'static str, Stored)> {
     match configuration.ropes[0].scaling {
         RopeScaling::Linear { factor } => {
-            list.push(("rope.scaling.type", Stored::String("linear".into())));
-            list.push(("rope.scaling.factor", number(factor)));
+            vec![("rope.scaling.type", Stored::String("linear".into())), ("rope.scaling.factor", number(factor))]
         }
-        RopeScaling::Yarn { factor, original, beta_fast, .. } => {
-            list.push(("rope.scaling.yarn_beta_fast", number(beta_fast)));
-            list.push(("rope.scaling.type", Stored::String("yarn".into())));
-            list.push(("rope.scaling.factor", number(factor)));
-            list.push(("rope.scaling.original_context_length", size(original as usize)));
-        }
-        RopeScaling::Long { original, attention_factor, .. } => {
-            list.push(("rope.scaling.original_context_length", size(original as usize)));
-            list.push(("rope.scaling.attn_factor", number(attention_factor)));
-        }
-        _ => {}
+        RopeScaling::Yarn { factor, original, beta_fast, .. } => vec![
+            ("rope.scaling.yarn_beta_fast", number(beta_fast)),
+            ("rope.scaling.type", Stored::String("yarn".into())),
+            ("rope.scaling.factor", number(factor)),
+            ("rope.scaling.original_context_length", size(original as usize)),
+        ],
+        RopeScaling::Long { original, attention_factor, .. } => vec![
+            ("rope.scaling.original_context_length", size(original as usize)),
+            ("rope.scaling.attn_factor", number(attention_factor)),
+        ],
+        _ => Vec::new(),
     }
-    let mut list: Vec<_> = list.into_iter().map(|(key, value)| (format!("{architecture}.{key}"), value)).collect();
-    list.push(("general.architecture".into(), Stored::String(architecture.into())));
-    list
 }
 
 /// Row `p·d/2 + i` of a head becomes row `2i + p`.

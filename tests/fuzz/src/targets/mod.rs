@@ -2,6 +2,7 @@
 
 mod adapter;
 mod admission;
+mod configuration;
 mod gguf;
 mod manifest;
 mod operations;
@@ -18,6 +19,7 @@ use crate::Target;
 pub const TARGETS: &[Target] = &[
     adapter::TARGET,
     admission::TARGET,
+    configuration::TARGET,
     gguf::TARGET,
     manifest::TARGET,
     operations::TARGET,
