@@ -35,15 +35,13 @@ fn plain(fields: &Fields<'_>, family: &Family) -> Result<Configuration> {
     let layers = fields.size("num_hidden_layers")?;
     let heads = fields.size_or("num_attention_heads", defaults.heads)?;
     let head_dim = fields.size_or("head_dim", defaults.head_dim.or(hidden.checked_div(heads)))?;
-    // `null` means as many as query heads, also where the key may be left out for fewer.
-    let kv_heads = defaults.kv_heads.filter(|_| !fields.holds("num_key_value_heads")).unwrap_or(heads);
     let mut configuration = Configuration {
         family: family.name.into(),
         hidden,
         intermediate: fields.size("intermediate_size")?,
         layers,
         heads,
-        kv_heads: fields.size_or("num_key_value_heads", Some(kv_heads))?,
+        kv_heads: kv_heads(fields, defaults.kv_heads, heads)?,
         head_dim,
         rotated: rotated(fields, family, head_dim)?,
         vocabulary: fields.size_or("vocab_size", defaults.vocabulary)?,
@@ -72,6 +70,12 @@ fn plain(fields: &Fields<'_>, family: &Family) -> Result<Configuration> {
     };
     read_special(fields, &mut configuration)?;
     Ok(configuration)
+}
+
+/// Key and value heads. `null` means as many as query heads, also where the key may be left out for fewer.
+fn kv_heads(fields: &Fields<'_>, default: Option<usize>, heads: usize) -> Result<usize> {
+    const KEY: &str = "num_key_value_heads";
+    fields.size_or(KEY, default.filter(|_| !fields.holds(KEY)).or(Some(heads)))
 }
 
 /// The features of a head that turn. The share of them stands in the rotation's object or beside it.
