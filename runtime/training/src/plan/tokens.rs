@@ -51,8 +51,10 @@ impl Tokens {
         let length = data.report.length as u64;
         if data.shape == Shape::Prompts {
             let rest = length.saturating_sub(sizes.record);
-            let row = sizes.record + method.new_tokens().map_or(rest, |most| most.min(rest));
-            return sizes.written(row, method.completions());
+            let new = method.new_tokens().map_or(rest, |most| most.min(rest));
+            // With dropout each row has masks of its own, and a prompt goes through the model with every completion.
+            let shared = settings.file.train.adapter.dropout == 0.0 && settings.file.model.adapter.is_none();
+            return sizes.written(new, method.completions(), shared);
         }
         if !settings.file.data.packing {
             return sizes.rows();
@@ -75,13 +77,20 @@ impl Sizes {
         Tokens { slice: bin, together: bin.saturating_mul(self.steps).min(all), written: None }
     }
 
-    /// Prompts, each with so many completions, rows of `row` tokens: a slice is as many rows as a micro-batch has records.
-    fn written(self, row: u64, completions: Option<u64>) -> Tokens {
+    /// Prompts, each with so many completions of `new` tokens: a slice is as many rows as a micro-batch has records, and
+    /// holds a prompt that its rows share once.
+    fn written(self, new: u64, completions: Option<u64>, shared: bool) -> Tokens {
         let prompts = self.batch.saturating_mul(self.steps).min(self.records);
         let rows = completions.map_or(u64::MAX, |each| prompts.saturating_mul(each));
-        let together = row.saturating_mul(rows);
-        let slice = row.saturating_mul(self.batch.min(rows));
-        Tokens { slice, together, written: Some(Written { rows, length: row }) }
+        let count = self.batch.min(rows);
+        // The prompts of a slice; where it cuts through groups, one more.
+        let begun = completions.filter(|_| shared).map_or(count, |each| {
+            let cut = !each.is_multiple_of(count) && !count.is_multiple_of(each);
+            (count.div_ceil(each) + u64::from(cut)).min(count)
+        });
+        let slice = new.saturating_mul(count).saturating_add(self.record.saturating_mul(begun));
+        let together = slice.saturating_mul(rows.div_ceil(count.max(1)));
+        Tokens { slice, together, written: Some(Written { rows, length: self.record + new }) }
     }
 }
 
@@ -107,10 +116,19 @@ mod tests {
 
     #[test]
     fn completions_are_counted_each_and_without_a_number_as_many_as_can_be() {
-        let known = SIZES.written(50, Some(8));
-        assert_eq!((known.slice, known.together), (200, 50 * 8 * 12));
-        assert_eq!(known.written, Some(Written { rows: 96, length: 50 }));
-        let unknown = SIZES.written(50, None);
+        let apart = SIZES.written(30, Some(8), false);
+        assert_eq!((apart.slice, apart.together), (200, 50 * 8 * 12));
+        assert_eq!(apart.written, Some(Written { rows: 96, length: 50 }));
+        let unknown = SIZES.written(30, None, true);
         assert_eq!((unknown.slice, unknown.together), (200, u64::MAX));
+    }
+
+    #[test]
+    fn completions_of_a_prompt_share_it_in_their_slice() {
+        let shared = SIZES.written(30, Some(8), true);
+        assert_eq!((shared.slice, shared.together), (4 * 30 + 20, 24 * 140));
+        assert_eq!(SIZES.written(30, Some(2), true).slice, 4 * 30 + 2 * 20);
+        // A group of three does not fill a slice of four: at most three prompts are in one.
+        assert_eq!(SIZES.written(30, Some(3), true).slice, 4 * 30 + 3 * 20);
     }
 }
