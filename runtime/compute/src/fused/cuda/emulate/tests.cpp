@@ -1,0 +1,672 @@
+// Kernels against slow twins in f64, on the emulated machine. Compile with -DACTIVATION=… -DHEAD_DIM=… -DGROUP=….
+#include "machine.h"
+#include "../prelude.cuh"
+#include "../elementwise.cu"
+#include "../norm.cu"
+#include "../rope.cu"
+#include "../embedding.cu"
+#include "../optimizer.cu"
+#include "../faults.cu"
+#include "../head.cu"
+#include "../patches.cu"
+#include "../unpack.cu"
+#include "../chance.cu"
+#include "../attention.cuh"
+#include "../attention_plain.cu"
+#include "../attention_tensor.cu"
+#include "../attention_cached.cu"
+#include <algorithm>
+#include <string>
+using std::vector;
+
+static u64 state = 88172645463325252ull;
+static u64 next() { state ^= state << 13, state ^= state >> 7, state ^= state << 17; return state; }
+static double uniform() { return (double)(next() >> 11) / 9007199254740992.0; }
+static double normal() { return sqrt(-2.0 * log(uniform() + 1e-300)) * cos(6.283185307179586 * uniform()); }
+template <typename T> static vector<T> normals(size_t count, double scale = 1.0) {
+    vector<T> result(count + 8);
+    for (size_t i = 0; i < count; ++i) result[i] = narrow<T>((float)(normal() * scale));
+    result.resize(count);
+    return result;
+}
+static int failures = 0, checks = 0;
+static void check(const std::string &what, bool right) {
+    ++checks;
+    if (!right) ++failures, printf("FAILED %s\n", what.c_str());
+}
+// No number further off than `tolerance` times the largest.
+template <typename A, typename B> static void close(const std::string &what, const A &found, const B &wanted, double tolerance) {
+    double scale = 1e-3, worst = 0.0;
+    for (double x : wanted) scale = std::max(scale, fabs(x));
+    size_t at = 0, n = wanted.size();
+    bool whole = true;
+    for (size_t i = 0; i < n; ++i) {
+        double f = wide(found[i]), error = fabs(f - wanted[i]) / scale;
+        if (!(error <= 1e300)) whole = false, at = i;
+        if (error > worst) worst = error, at = i;
+    }
+    ++checks;
+    if (!whole || worst > tolerance) {
+        ++failures;
+        printf("FAILED %s[%zu of %zu]: %g for %g, off by %g of the largest\n", what.c_str(), at, n, (double)wide(found[at]), (double)wanted[at], worst);
+    } else if (getenv("LOUD")) {
+        printf("%s: %.2g\n", what.c_str(), worst);
+    }
+}
+template <typename T> static vector<double> doubles(const vector<T> &x) {
+    vector<double> result;
+    for (auto n : x) result.push_back(wide(n));
+    return result;
+}
+static const double TOL = ACTIVATION == 0 ? 3e-6 : ACTIVATION == 1 ? 9e-3 : 1.5e-3;
+static u64 word = ~0ull;
+
+static void elementwise() {
+    for (u32 columns : {40u, 37u}) {
+        u32 rows = 5;
+        auto gate = normals<act>(rows * 2 * columns, 2.0), dy = normals<act>(rows * columns);
+        for (u32 kind : {0u, 1u}) {
+            vector<act> y(rows * columns), dgate(rows * 2 * columns), dup(0);
+            u64 stride = 2 * columns;
+            launch({3}, 256, 0, [&] { gated(y.data(), gate.data(), gate.data() + columns, rows, columns, stride, kind); });
+            launch({3}, 256, 0, [&] { gated_backward(dgate.data(), dgate.data() + columns, dy.data(), gate.data(), gate.data() + columns, rows, columns, stride, kind); });
+            vector<double> wy, wg(rows * 2 * columns);
+            auto f = [&](double x) { return kind == 0 ? x / (1 + exp(-x)) : 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); };
+            for (u32 r = 0; r < rows; ++r) for (u32 c = 0; c < columns; ++c) {
+                double g = wide(gate[r * stride + c]), u = wide(gate[r * stride + columns + c]), d = wide(dy[r * columns + c]);
+                wy.push_back(f(g) * u);
+                wg[r * stride + c] = d * u * (f(g + 1e-5) - f(g - 1e-5)) / 2e-5;
+                wg[r * stride + columns + c] = d * f(g);
+            }
+            close("gated", y, wy, TOL), close("gated backward", dgate, wg, std::max(TOL, 1e-6));
+        }
+    }
+    u32 rows = 70, columns = 37;
+    auto x = normals<act>(rows * columns);
+    vector<float> parts(3 * columns), sum(columns, 1.0f);
+    launch({1, 3}, 256, 0, [&] { sum_rows_in_parts(parts.data(), x.data(), rows, columns, 32); });
+    launch({1}, 256, 0, [&] { add_parts(sum.data(), parts.data(), 3, columns, 1.0f, 2.0f); });
+    vector<double> wanted(columns, 1.0);
+    for (u32 r = 0; r < rows; ++r) for (u32 c = 0; c < columns; ++c) wanted[c] += 2.0 * wide(x[r * columns + c]);
+    close("bias gradient", sum, wanted, 2e-6);
+    vector<act> a = normals<act>(1003), b = normals<act>(1003), y(1003);
+    launch({2}, 256, 0, [&] { add(y.data(), a.data(), b.data(), 1003); });
+    vector<double> w;
+    for (int i = 0; i < 1003; ++i) w.push_back((double)wide(a[i]) + wide(b[i]));
+    close("add", y, w, TOL);
+    vector<float> f = normals<float>(1003), g(1003);
+    vector<bf16> half(1003);
+    launch({2}, 256, 0, [&] { f32_to_bf16(half.data(), f.data(), 1.0f, 1003); });
+    launch({2}, 256, 0, [&] { bf16_to_f32(g.data(), half.data(), 1.0f, 1003); });
+    close("casts", g, doubles(f), 4e-3);
+    vector<act> rowsx = normals<act>(5 * 40);
+    auto before = doubles(rowsx);
+    auto bias = normals<float>(40);
+    launch({2}, 256, 0, [&] { add_bias(rowsx.data(), bias.data(), 5, 40, 40); });
+    for (int i = 0; i < 200; ++i) before[i] += bias[i % 40];
+    close("bias", rowsx, before, TOL);
+}
+
+static void norms() {
+    struct { u32 rows, width; float offset; bool narrow; } cases[] = {{7, 304, 0, false}, {9, 301, 1, false}, {13, 64, 0, true}, {5, 80, 1, true}, {3, 7, 0, true}};
+    for (auto c : cases) for (bool more : {false, true}) {
+        size_t n = (size_t)c.rows * c.width;
+        auto x = normals<act>(n), r = normals<act>(n), dy = normals<act>(n);
+        auto w = normals<float>(c.width);
+        vector<act> y(n), sum(n), dx(n);
+        vector<float> rates(c.rows);
+        Three grid = {c.narrow ? (c.rows + 7) / 8 : c.rows};
+        auto forward = c.narrow ? rms_norm_narrow : rms_norm;
+        auto backward = c.narrow ? rms_norm_backward_narrow : rms_norm_backward;
+        launch(grid, 256, 0, [&] { forward(y.data(), more ? sum.data() : nullptr, rates.data(), x.data(), more ? r.data() : nullptr, w.data(), c.rows, c.width, 1e-6f, c.offset); });
+        auto in = more ? sum : x;
+        launch(grid, 256, 0, [&] { backward(dx.data(), dy.data(), in.data(), more ? r.data() : nullptr, w.data(), rates.data(), c.rows, c.width, c.offset); });
+        vector<float> parts(4 * c.width), dw(c.width);
+        launch({(c.width + 255) / 256, 4}, 256, 0, [&] { rms_norm_weight_gradient(parts.data(), dy.data(), in.data(), rates.data(), c.rows, c.width, 4); });
+        launch({(c.width + 255) / 256}, 256, 0, [&] { add_parts(dw.data(), parts.data(), 4, c.width, 0.0f, 1.0f); });
+        vector<double> wy(n), wdx(n), wdw(c.width);
+        for (u32 i = 0; i < c.rows; ++i) {
+            double square = 0, product = 0;
+            auto at = [&](const vector<act> &v, u32 j) { return (double)wide(v[(size_t)i * c.width + j]); };
+            for (u32 j = 0; j < c.width; ++j) square += at(in, j) * at(in, j);
+            double rate = 1 / sqrt(square / c.width + 1e-6);
+            for (u32 j = 0; j < c.width; ++j) product += at(dy, j) * (w[j] + c.offset) * at(in, j);
+            for (u32 j = 0; j < c.width; ++j) {
+                size_t k = (size_t)i * c.width + j;
+                wy[k] = at(in, j) * rate * (w[j] + c.offset);
+                wdx[k] = at(dy, j) * (w[j] + c.offset) * rate - at(in, j) * rate * rate * rate * product / c.width + (more ? at(r, j) : 0);
+                wdw[j] += at(dy, j) * at(in, j) * rate;
+            }
+        }
+        if (more) { vector<double> s; for (size_t i = 0; i < n; ++i) s.push_back((double)wide(x[i]) + wide(r[i])); close("norm's sum", sum, s, TOL); }
+        close("norm", y, wy, TOL), close("norm backward", dx, wdx, TOL), close("norm weight", dw, wdw, 3e-6);
+    }
+}
+
+static void turns() {
+    struct { u32 heads, dim, half; } cases[] = {{3, 6, 3}, {2, 8, 3}, {2, 64, 32}, {2, 48, 16}};
+    for (auto c : cases) {
+        u32 tokens = 6, known = 10, width = c.heads * c.dim;
+        auto x = normals<act>(tokens * width);
+        u32 positions[] = {0, 1, 2, 0, 9, 5};
+        vector<float> cosines(known * c.half), sines(known * c.half);
+        for (u32 p = 0; p < known; ++p) for (u32 i = 0; i < c.half; ++i) cosines[p * c.half + i] = cos(p * pow(0.1, i)), sines[p * c.half + i] = sin(p * pow(0.1, i));
+        bool eights = c.half % 8 == 0;
+        vector<act> y(tokens * width), back(tokens * width);
+        auto run = eights ? rope_eights : rope;
+        u32 pieces = eights ? c.half / 8 : c.half;
+        Three grid = {(tokens * c.heads * pieces + 255) / 256};
+        launch(grid, 256, 0, [&] { run(y.data(), x.data(), positions, cosines.data(), sines.data(), tokens, c.heads, c.dim, c.half, width, width, known, 1.0f, &word, 1); });
+        back = y;
+        launch(grid, 256, 0, [&] { run(back.data(), back.data(), positions, cosines.data(), sines.data(), tokens, c.heads, c.dim, c.half, width, width, known, -1.0f, &word, 1); });
+        vector<double> wanted = doubles(x);
+        for (u32 t = 0; t < tokens; ++t) for (u32 h = 0; h < c.heads; ++h) for (u32 i = 0; i < c.half; ++i) {
+            size_t a = t * width + h * c.dim + i, b = a + c.half;
+            double low = wide(x[a]), high = wide(x[b]), co = cosines[positions[t] * c.half + i], si = sines[positions[t] * c.half + i];
+            wanted[a] = low * co - high * si, wanted[b] = high * co + low * si;
+        }
+        close("rope", y, wanted, TOL), close("rope back", back, doubles(x), 2 * TOL);
+    }
+    check("no fault", word == ~0ull);
+}
+
+static void embeddings() {
+    u32 known = 11, width = 24, ids[] = {3, 0, 3, 10, 7, 3}, count = 6;
+    auto table = normals<bf16>(known * width);
+    auto dy = normals<act>(count * width);
+    vector<act> y(count * width);
+    launch({4}, 128, 0, [&] { embed_bf16(y.data(), table.data(), ids, count, width, known, 2.5f, &word, 2); });
+    vector<double> wy(count * width), wg(known * width, 1.0);
+    for (u32 i = 0; i < count; ++i) for (u32 j = 0; j < width; ++j) wy[i * width + j] = 2.5 * wide(table[ids[i] * width + j]), wg[ids[i] * width + j] += 2.5 * wide(dy[i * width + j]);
+    close("embed", y, wy, TOL);
+    u32 order[] = {1, 0, 2, 5, 4, 3}, numbers[] = {0, 3, 7, 10}, starts[] = {0, 1, 4, 5, 6};
+    vector<float> sum(known * width, 1.0f);
+    launch({3, 1}, 128, 0, [&] { embed_gradient(sum.data(), dy.data(), order, starts, numbers, 4, width, known, count, 2.5f, 1.0f, &word, 2); });
+    close("embed gradient", sum, wg, 2e-6);
+    check("no fault", word == ~0ull);
+    u32 wild[] = {3, 99, 4, 77}, clean[4];
+    launch({1}, 256, 0, [&] { check_indices(clean, wild, 4, 11, &word, 5); });
+    launch({1}, 256, 0, [&] { embed_bf16(y.data(), table.data(), wild, 4, width, known, 1.0f, &word, 6); });
+    check("fault", word >> 32 == 5 && (u32)~word == 99 && clean[1] == 0 && clean[2] == 4);
+    word = ~0ull;
+    vector<float> x = normals<float>(2 * 5 * 3), source = normals<float>(2 * 4 * 3), z(30);
+    u32 index[] = {4, 1, 4, 0};
+    launch({1}, 256, 0, [&] { add_along(z.data(), x.data(), source.data(), index, 2, 5, 3, 4, &word, 7); });
+    auto wz = doubles(x);
+    for (int o = 0; o < 2; ++o) for (int j = 0; j < 4; ++j) for (int i = 0; i < 3; ++i) wz[(o * 5 + index[j]) * 3 + i] += source[(o * 4 + j) * 3 + i];
+    close("index add", z, wz, 1e-6);
+    vector<float> s(24);
+    launch({1}, 256, 0, [&] { select_along(s.data(), x.data(), index, 2, 5, 3, 4, &word, 7); });
+    vector<double> ws;
+    for (int o = 0; o < 2; ++o) for (int j = 0; j < 4; ++j) for (int i = 0; i < 3; ++i) ws.push_back(x[(o * 5 + index[j]) * 3 + i]);
+    close("index select", s, ws, 0);
+    u32 each[24];
+    for (u32 &e : each) e = (u32)(next() % 5);
+    vector<float> picked(24), spread(30);
+    launch({1}, 256, 0, [&] { gather_along(picked.data(), x.data(), each, 2, 5, 3, 4, &word, 7); });
+    launch({1}, 256, 0, [&] { scatter_along(spread.data(), source.data(), each, 2, 5, 3, 4, &word, 7); });
+    vector<double> wp, wspread(30);
+    for (int o = 0; o < 2; ++o) for (int j = 0; j < 4; ++j) for (int i = 0; i < 3; ++i) {
+        int at = (o * 4 + j) * 3 + i, spot = (o * 5 + each[at]) * 3 + i;
+        wp.push_back(x[spot]), wspread[spot] += source[at];
+    }
+    close("gather", picked, wp, 0), close("scatter", spread, wspread, 1e-6);
+    vector<act> back(known * width);
+    launch({3, 1}, 128, 0, [&] { spread_rows(back.data(), dy.data(), order, starts, numbers, 4, width, known, count, 2.5f, 0.0f, &word, 2); });
+    for (double &n : wg) n -= 1.0;
+    close("spread rows", back, wg, TOL);
+}
+
+static void optimisers() {
+    // The numbers of optimizer/tests.rs: three steps with decay, as torch has them.
+    double expected[3][3] = {{0.489500001, -0.2897, 0.0999}, {0.47983269, -0.28674693, 0.107241466}, {0.47677382, -0.285846295, 0.101508491}};
+    float w[3] = {0.5f, -0.3f, 0.1f}, m[3] = {}, v[3] = {}, g[3][3] = {{0.1f, -0.2f, 0.0f}, {0.3f, 0.1f, -0.05f}, {-0.2f, 0.05f, 0.4f}};
+    for (int t = 0; t < 3; ++t) {
+        double b1 = 0.9, b2 = 0.999, rate = 1e-2;
+        Step step = {(float)b1, (float)(1 - b1), (float)b2, (float)(1 - b2), (float)(1 - rate * 0.1), (float)(rate / (1 - pow(b1, t + 1))), (float)sqrt(1 - pow(b2, t + 1)), 1e-8f};
+        act shadow[3];
+        launch({1}, 256, 0, [&] { adamw(w, m, v, g[t], shadow, &step, nullptr, 3, &word); });
+        for (int i = 0; i < 3; ++i) check("adamw", fabs(w[i] - expected[t][i]) < 1e-7 && fabs(wide(shadow[i]) - w[i]) < 0.005);
+    }
+    vector<float> x = normals<float>(100003);
+    vector<double> parts(2);
+    double norm, wanted = 0;
+    float factor;
+    for (float n : x) wanted += (double)n * n;
+    launch({2}, 256, 0, [&] { square_sums(parts.data(), x.data(), x.size()); });
+    launch({1}, 256, 0, [&] { clip_factor(&norm, &factor, parts.data(), 2, 1.0); });
+    check("norm of gradients", fabs(norm - sqrt(wanted)) < 1e-9 * norm && fabsf(factor - (float)(1 / (norm + 1e-6))) < 1e-9);
+    float own = x[7];
+    launch({4}, 256, 0, [&] { scale_by(x.data(), &factor, x.size()); });
+    check("clip", x[7] == own * factor);
+}
+
+static void heads() {
+    u32 rows = 3, vocabulary = 700, width = 16, pitch = 304;
+    for (double cap : {0.0, 3.0}) for (double temperature : {1.0, 0.7}) {
+        auto hidden = normals<act>(rows * width);
+        auto weight = normals<act>(vocabulary * width, 0.7);
+        u32 targets[] = {5, 699, 300};
+        double logit_scale = 1.3, inverse = 1 / temperature, factor = cap ? logit_scale / cap : logit_scale * inverse, height = cap * inverse, outer = logit_scale * inverse;
+        auto product = [&](u32 r, u32 v) { double s = 0; for (u32 j = 0; j < width; ++j) s += (double)wide(hidden[r * width + j]) * wide(weight[v * width + j]); return s; };
+        auto z_of = [&](double x) { return cap ? height * tanh(factor * x) : factor * x; };
+        auto slope_of = [&](double x) { double c = cap ? tanh(factor * x) : 0; return outer * (1 - c * c); };
+        vector<float> largest(rows), target(rows), logprob(rows), lse(rows), entropy(rows), square_log(rows), mean(rows), mean_log(rows), top(rows);
+        vector<double> sum(rows), square(rows), weighted(rows), plain(rows);
+        auto tile_at = [&](u32 first, u32 words) {
+            vector<float> tile(rows * pitch);
+            for (u32 r = 0; r < rows; ++r) for (u32 c = 0; c < words; ++c) tile[r * pitch + c] = (float)product(r, first + c);
+            return tile;
+        };
+        u32 taps = 7, step = 300;
+        for (u32 first = 0; first < vocabulary; first += step) {
+            u32 words = std::min(step, vocabulary - first);
+            auto tile = tile_at(first, words);
+            launch({rows}, 512, 0, [&] { head_statistics(tile.data(), targets, largest.data(), target.data(), sum.data(), square.data(), weighted.data(), plain.data(), rows, words, pitch, first, vocabulary, factor, height, taps, first == 0, &word, 9); });
+        }
+        launch({1}, 128, 0, [&] { head_finish(largest.data(), target.data(), sum.data(), square.data(), weighted.data(), plain.data(), logprob.data(), lse.data(), entropy.data(), square_log.data(), mean.data(), mean_log.data(), top.data(), rows, vocabulary); });
+        vector<double> wl(rows), wlse(rows), we(rows), wsq(rows), wm(rows), wml(rows), dslope(rows * width);
+        vector<double> seeds = {0.3, -1.0, 0.5}, eseeds = {0.2, 0.1, -0.4}, mseeds = {0.5, 0.0, -0.2};
+        vector<double> wgrad(rows * vocabulary);
+        for (u32 r = 0; r < rows; ++r) {
+            vector<double> z;
+            double hi = -1e300, s = 0;
+            for (u32 v = 0; v < vocabulary; ++v) z.push_back(z_of(product(r, v))), hi = std::max(hi, z.back());
+            for (double x : z) s += exp(x - hi);
+            double log_sum = hi + log(s), sq = 0;
+            for (double x : z) { double p = exp(x - log_sum); we[r] -= p * (x - log_sum), sq += p * p, wm[r] += x / vocabulary; }
+            wl[r] = z[targets[r]] - log_sum, wlse[r] = log_sum, wsq[r] = log(sq), wml[r] = wm[r] - log_sum;
+            check("top one", top[r] == (z[targets[r]] >= hi ? 1.0f : 0.0f));
+            for (u32 v = 0; v < vocabulary; ++v) {
+                double lp = z[v] - log_sum, p = exp(lp), x = product(r, v);
+                double g = seeds[r] * (v == targets[r]) + mseeds[r] / vocabulary - p * (seeds[r] + mseeds[r] + eseeds[r] * we[r]) - eseeds[r] * p * lp;
+                wgrad[r * vocabulary + v] = g * slope_of(x);
+                for (u32 j = 0; j < width; ++j) dslope[r * width + j] += ((v == targets[r]) - p) * slope_of(x) * wide(weight[v * width + j]);
+            }
+        }
+        close("logprob", logprob, wl, 1e-6), close("lse", lse, wlse, 1e-6), close("entropy", entropy, we, 2e-6);
+        close("log sum square", square_log, wsq, 2e-6), close("mean logit", mean, wm, 2e-5), close("mean logprob", mean_log, wml, 1e-6);
+        vector<float> s1(seeds.begin(), seeds.end()), s2(eseeds.begin(), eseeds.end()), s3(mseeds.begin(), mseeds.end()), pulls(rows * width, NAN);
+        vector<act> gradients(rows * vocabulary);
+        for (u32 first = 0; first < vocabulary; first += step) {
+            u32 words = std::min(step, vocabulary - first);
+            auto tile = tile_at(first, words);
+            launch({rows}, 512, 0, [&] { head_gradient(tile.data(), targets, lse.data(), entropy.data(), s1.data(), s2.data(), s3.data(), rows, words, pitch, first, vocabulary, factor, height, outer); });
+            for (u32 r = 0; r < rows; ++r) for (u32 c = 0; c < words; ++c) gradients[r * vocabulary + first + c] = ((act *)(tile.data() + r * pitch))[c];
+            tile = tile_at(first, words);
+            launch({rows}, 512, 0, [&] { head_absorb(tile.data(), targets, pulls.data(), largest.data(), target.data(), sum.data(), square.data(), weighted.data(), plain.data(), rows, words, pitch, first, vocabulary, width, factor, height, taps, first == 0, &word, 9); });
+            for (u32 r = 0; r < rows; ++r) for (u32 j = 0; j < width; ++j) for (u32 c = 0; c < words; ++c) pulls[r * width + j] += wide(((act *)(tile.data() + r * pitch))[c]) * wide(weight[(first + c) * width + j]);
+        }
+        close("gradient of logits", gradients, wgrad, TOL);
+        vector<act> own(rows * width);
+        for (u32 r = 0; r < rows; ++r) for (u32 j = 0; j < width; ++j) own[r * width + j] = weight[targets[r] * width + j];
+        launch({rows}, 512, 0, [&] { head_slopes(pulls.data(), own.data(), target.data(), sum.data(), rows, width, height, outer); });
+        close("slopes", pulls, dslope, std::max(1e-5, TOL));
+    }
+    check("no fault", word == ~0ull);
+}
+
+// The formats as fused/unpack.rs reads them, block by block.
+static float half_of(const u8 *b) { f16 h = {(u16)(b[0] | b[1] << 8)}; return wide(h); }
+static void read_block(const std::string &format, const u8 *b, float *to, float magnitude) {
+    auto small = [&](int part, float &scale, float &low) {
+        const u8 *p = b + 4;
+        int s = part < 4 ? p[part] & 63 : (p[part + 4] & 15) | p[part - 4] >> 6 << 4, l = part < 4 ? p[part + 4] & 63 : p[part + 4] >> 4 | p[part] >> 6 << 4;
+        scale = half_of(b) * s, low = half_of(b + 2) * l;
+    };
+    if (format == "q4_0") for (int i = 0; i < 16; ++i) to[i] = ((b[2 + i] & 15) - 8) * half_of(b), to[16 + i] = ((b[2 + i] >> 4) - 8) * half_of(b);
+    if (format == "q4_1") for (int i = 0; i < 16; ++i) to[i] = (b[4 + i] & 15) * half_of(b) + half_of(b + 2), to[16 + i] = (b[4 + i] >> 4) * half_of(b) + half_of(b + 2);
+    u32 fifth;
+    if (format == "q5_0") { memcpy(&fifth, b + 2, 4); for (int i = 0; i < 16; ++i) to[i] = ((b[6 + i] & 15) - (fifth >> i & 1 ? 0 : 16)) * half_of(b), to[16 + i] = ((b[6 + i] >> 4) - (fifth >> (16 + i) & 1 ? 0 : 16)) * half_of(b); }
+    if (format == "q5_1") { memcpy(&fifth, b + 4, 4); for (int i = 0; i < 16; ++i) to[i] = (int)((b[8 + i] & 15) | (fifth >> i & 1) << 4) * half_of(b) + half_of(b + 2), to[16 + i] = (int)((b[8 + i] >> 4) | (fifth >> (16 + i) & 1) << 4) * half_of(b) + half_of(b + 2); }
+    if (format == "q8_0") for (int i = 0; i < 32; ++i) to[i] = (signed char)b[2 + i] * half_of(b);
+    if (format == "q4_k") for (int pair = 0; pair < 4; ++pair) for (int i = 0; i < 32; ++i) { float s, l; small(2 * pair, s, l); to[64 * pair + i] = s * (b[16 + 32 * pair + i] & 15) - l; small(2 * pair + 1, s, l); to[64 * pair + 32 + i] = s * (b[16 + 32 * pair + i] >> 4) - l; }
+    if (format == "q5_k") for (int pair = 0; pair < 4; ++pair) for (int i = 0; i < 32; ++i) { float s, l; int one = b[16 + i] >> (2 * pair) & 1, other = b[16 + i] >> (2 * pair + 1) & 1; small(2 * pair, s, l); to[64 * pair + i] = s * ((b[48 + 32 * pair + i] & 15) | one << 4) - l; small(2 * pair + 1, s, l); to[64 * pair + 32 + i] = s * ((b[48 + 32 * pair + i] >> 4) | other << 4) - l; }
+    if (format == "q6_k") for (int side = 0; side < 2; ++side) for (int q = 0; q < 4; ++q) for (int part = 0; part < 2; ++part) for (int i = 0; i < 16; ++i) {
+        float s = half_of(b + 208) * (signed char)b[192 + 8 * side + 2 * q + part];
+        int number = ((b[64 * side + 32 * (q % 2) + 16 * part + i] >> (4 * (q / 2)) & 15) | (b[128 + 32 * side + 16 * part + i] >> (2 * q) & 3) << 4) - 32;
+        to[128 * side + 32 * q + 16 * part + i] = s * number;
+    }
+    if (format == "nf4") for (int i = 0; i < 32; ++i) to[i] = nf4_level(b[1 + i] & 15) * magnitude, to[32 + i] = nf4_level(b[1 + i] >> 4) * magnitude;
+}
+template <typename F, typename G> static void format(const std::string &name, u32 bytes, u32 numbers, F run, G run_act) {
+    u32 rows = 3, columns = 512, per_row = columns / numbers, blocks = rows * per_row;
+    vector<u8> raw(blocks * bytes + 2);
+    for (auto &b : raw) b = (u8)next();
+    auto put = [&](u32 block, u32 at, float value) { f16 h = narrow<f16>(value); memcpy(&raw[block * bytes + at], &h, 2); };
+    for (u32 b = 0; b < blocks; ++b) {
+        if (name == "q6_k") put(b, 208, 0.003f + b * 1e-4f);
+        else if (name != "nf4") put(b, 0, 0.004f - b * 1e-4f), (name == "q4_0" || name == "q5_0" || name == "q8_0") ? (void)0 : put(b, 2, -0.002f + b * 1e-4f);
+    }
+    vector<float> groups = {0.7f, 0.3f}, dynamic = normals<float>(256), wanted(rows * columns), found(2 * columns), picked(2 * columns);
+    vector<act> narrow_found(2 * columns);
+    for (u32 b = 0; b < blocks; ++b) read_block(name, &raw[b * bytes], &wanted[b * numbers], dynamic[raw[b * bytes]] * groups[b / 256] + 0.11f);
+    u32 ids[] = {2, 0};
+    launch({1}, 256, 0, [&] { run(found.data(), raw.data(), nullptr, 2, columns, 1, rows, 1.0f, groups.data(), dynamic.data(), 0.11f, &word, 3); });
+    launch({2}, 256, 0, [&] { run(picked.data(), raw.data(), ids, 2, columns, 0, rows, 1.0f, groups.data(), dynamic.data(), 0.11f, &word, 3); });
+    launch({2}, 256, 0, [&] { run_act(narrow_found.data(), raw.data(), ids, 2, columns, 0, rows, 1.0f, groups.data(), dynamic.data(), 0.11f, &word, 3); });
+    bool same = true, chosen = true, rounded = true;
+    for (u32 i = 0; i < 2 * columns; ++i) {
+        float row = wanted[(i < columns ? 2 : 0) * columns + i % columns];
+        same = same && found[i] == wanted[columns + i], chosen = chosen && picked[i] == row;
+        rounded = rounded && wide(narrow_found[i]) == wide(narrow<act>(row));
+    }
+    check(name, same), check(name + " by number", chosen), check(name + " narrow", rounded && word == ~0ull);
+}
+static void formats() {
+    format("q4_0", 18, 32, unpack_q4_0_f32, unpack_q4_0_act), format("q4_1", 20, 32, unpack_q4_1_f32, unpack_q4_1_act);
+    format("q5_0", 22, 32, unpack_q5_0_f32, unpack_q5_0_act), format("q5_1", 24, 32, unpack_q5_1_f32, unpack_q5_1_act);
+    format("q8_0", 34, 32, unpack_q8_0_f32, unpack_q8_0_act), format("q4_k", 144, 256, unpack_q4_k_f32, unpack_q4_k_act);
+    format("q5_k", 176, 256, unpack_q5_k_f32, unpack_q5_k_act), format("q6_k", 210, 256, unpack_q6_k_f32, unpack_q6_k_act);
+    format("nf4", 33, 64, unpack_nf4_f32, unpack_nf4_act);
+}
+
+// generate/choose.rs, in its own order.
+static u32 choose_twin(const vector<float> &logits, u32 top_k, double top_p, float min_p, bool greedy, double draw, double &logprob) {
+    u32 n = logits.size(), best = 0;
+    for (u32 i = 1; i < n; ++i) if (logits[i] > logits[best]) best = i;
+    vector<float> w;
+    double total = 0;
+    for (float z : logits) w.push_back(steady_exp(z - logits[best])), total += w.back();
+    if (greedy) { logprob = -log(total); return best; }
+    vector<u32> kept;
+    for (u32 i = 0; i < n; ++i) kept.push_back(i);
+    bool open = top_k == 0 && top_p >= 1.0 && min_p <= 0.0f;
+    if (!open) {
+        std::sort(kept.begin(), kept.end(), [&](u32 a, u32 b) { return w[a] != w[b] ? w[a] > w[b] : a < b; });
+        if (top_k && top_k < n) kept.resize(top_k);
+        if (top_p < 1.0) {
+            double all = 0, reached = 0;
+            for (u32 i : kept) all += w[i];
+            for (size_t i = 0; i < kept.size(); ++i) if ((reached += w[kept[i]]) >= (double)(float)top_p * all) { kept.resize(i + 1); break; }
+        }
+        vector<u32> likely;
+        for (u32 i : kept) if (w[i] >= min_p) likely.push_back(i);
+        kept = likely, total = 0;
+        for (u32 i : kept) total += w[i];
+    }
+    double wanted = draw * total, reached = 0;
+    u32 chosen = best;
+    for (u32 i : kept) { if (w[i] <= 0) continue; reached += w[i], chosen = i; if (reached > wanted) break; }
+    logprob = log(w[chosen] / total);
+    return chosen;
+}
+static void chances() {
+    u32 zero[8] = {}, words[16];
+    chacha12(words, zero, 0);
+    const u8 known[] = {0x9b, 0xf4, 0x9a, 0x6a, 0x07, 0x55, 0xf9, 0x53, 0x81, 0x1f, 0xce, 0x12, 0x5f, 0x26, 0x83, 0xd5};
+    check("chacha12", memcmp(words, known, 16) == 0);
+    struct { u32 vocabulary, top_k; float top_p, min_p; bool greedy; double spread; } cases[] = {
+        {3000, 0, 1.0f, 0.0f, false, 2.0}, {3000, 0, 1.0f, 0.0f, true, 2.0}, {3000, 50, 1.0f, 0.0f, false, 2.0}, {3000, 0, 0.9f, 0.0f, false, 2.0},
+        {3000, 40, 0.8f, 0.05f, false, 1.0}, {9000, 0, 0.95f, 0.0f, false, 0.3}, {9000, 6000, 0.9f, 0.0f, false, 0.2}, {9000, 5000, 1.0f, 0.0f, false, 0.2},
+        {3000, 0, 1.0f, 0.2f, false, 1.0}, {500, 100, 0.7f, 0.0f, false, 0.0}, {5000, 0, 0.5f, 0.0f, false, 0.0}};
+    for (auto &c : cases) {
+        u32 rows = 3;
+        vector<float> logits = normals<float>(rows * c.vocabulary, c.spread);
+        // Some equals.
+        for (u32 i = 0; i + 7 < rows * c.vocabulary; i += 13) logits[i + 5] = logits[i];
+        vector<u32> keys(8 * rows), ids(rows);
+        for (auto &k : keys) k = (u32)next();
+        vector<u64> positions = {0, 14, 15};
+        auto held = logits;
+        vector<float> logprobs(rows);
+        launch({rows}, 1024, 0, [&] { choose(ids.data(), logprobs.data(), logits.data(), keys.data(), positions.data(), c.vocabulary, c.top_k, c.top_p, c.min_p, c.greedy, &word, 4); });
+        u64 at[] = {0, 14, 15};
+        for (u32 r = 0; r < rows; ++r) {
+            double draw = draw_at(&keys[8 * r], at[r]), logprob;
+            vector<float> row(held.begin() + r * c.vocabulary, held.begin() + (r + 1) * c.vocabulary);
+            u32 wanted = choose_twin(row, c.top_k, c.top_p, c.min_p, c.greedy, draw, logprob);
+            check("choice of " + std::to_string(c.vocabulary) + "/" + std::to_string(c.top_k) + ": " + std::to_string(ids[r]) + " for " + std::to_string(wanted), ids[r] == wanted && fabs(logprobs[r] - logprob) < 1e-5 && positions[r] == at[r] + 2);
+        }
+    }
+    check("no fault", word == ~0ull);
+    vector<float> broken = {1, NAN, 2, INFINITY, 0, 0, 0, 0};
+    u32 key[8] = {}, id = 9;
+    u64 position = 0;
+    float logprob;
+    launch({1}, 1024, 0, [&] { choose(&id, &logprob, broken.data(), key, &position, 8, 0, 1.0f, 0.0f, false, &word, 4); });
+    check("a logit that is no number", id == 0 && word >> 32 == 4 && (u32)~word == 3);
+    word = ~0ull;
+    vector<act> x(40, narrow<act>(1.0f)), y(40);
+    launch({1}, 256, 0, [&] { dropout(y.data(), x.data(), zero, 0, 40, 0.25f, 1.0f / 0.75f); });
+    bool right = true;
+    for (int i = 0; i < 40; ++i) { chacha12(words, zero, i / 16); right = right && (wide(y[i]) == 0.0f) == ((words[i % 16] >> 8) / 16777216.0f < 0.25f); }
+    check("dropout", right);
+}
+
+static void patches() {
+    u32 rows = 4, width = 48;
+    auto x = normals<act>(rows * width), y = x;
+    auto v = normals<float>(width);
+    float marks[] = {1, 0, 0.5f, 1};
+    auto w = doubles(x);
+    launch({rows}, 128, 0, [&] { patch_add(y.data(), v.data(), marks, rows, width); });
+    for (u32 i = 0; i < rows * width; ++i) w[i] += marks[i / width] * v[i % width];
+    close("patch add", y, w, TOL);
+    float length = 0;
+    for (float n : v) length += n * n;
+    for (float &n : v) n /= sqrtf(length);
+    w = doubles(x), y = x;
+    launch({rows}, 128, 0, [&] { patch_along(y.data(), v.data(), 0.7f, rows, width); });
+    vector<double> dots(rows, 1.0);
+    for (u32 r = 0; r < rows; ++r) {
+        double dot = 0;
+        for (u32 j = 0; j < width; ++j) dot += w[r * width + j] * v[j];
+        for (u32 j = 0; j < width; ++j) w[r * width + j] += (0.7 - dot) * v[j];
+    }
+    close("patch along", y, w, TOL);
+    auto a = normals<float>(rows * width), b = normals<float>(rows * width);
+    vector<float> sums(rows, 1.0f);
+    for (u32 i = 0; i < rows * width; ++i) dots[i / width] += 2.0 * a[i] * b[i];
+    launch({rows}, 128, 0, [&] { row_dots(sums.data(), a.data(), b.data(), rows, width, 1.0f, 2.0f); });
+    close("row dots", sums, dots, 3e-6);
+}
+
+// ---- attention ----
+
+struct Tokens { vector<u32> starts, parents, offsets; u32 count; };
+static Tokens branching(const vector<std::pair<u32, int>> &pieces) {
+    Tokens t = {{0}, {}, {}, 0};
+    for (auto &p : pieces) {
+        u32 offset = p.second < 0 ? 0 : t.offsets[p.second] + t.starts[p.second + 1] - t.starts[p.second];
+        t.parents.push_back((u32)p.second), t.offsets.push_back(offset), t.starts.push_back(t.starts.back() + p.first);
+    }
+    t.count = t.starts.back();
+    return t;
+}
+static bool within(const Tokens &t, u32 one, u32 other) { for (u32 s = one; s != ~0u; s = t.parents[s]) if (s == other) return true; return false; }
+static Stretch own_of(const Tokens &t, u32 s) { return {t.offsets[s], t.starts[s], t.starts[s + 1] - t.starts[s]}; }
+static void places_of(const Tokens &t, u32 size, bool keys, vector<Place> &places, vector<Stretch> &stretches) {
+    for (u32 s = 0; s < t.parents.size(); ++s) {
+        u32 begin = stretches.size();
+        vector<u32> line;
+        if (keys) { for (u32 o = s; o < t.parents.size(); ++o) if (within(t, o, s)) line.push_back(o); }
+        else { for (u32 o = s; o != ~0u; o = t.parents[o]) line.insert(line.begin(), o); }
+        for (u32 o : line) stretches.push_back(own_of(t, o));
+        Stretch own = own_of(t, s);
+        for (u32 at = own.first; at < own.first + own.length;) {
+            u32 next = keys ? std::min(at + size, own.first + own.length) : std::min((at / size + 1) * size, own.first + own.length);
+            places.push_back({at, own.row + at - own.first, next - at, begin, (u32)line.size()});
+            at = next;
+        }
+    }
+}
+struct Shape { u32 kv_heads, dim, window; float scale, cap; };
+static void attend(const Tokens &t, Shape s, bool tensor) {
+    u32 heads = s.kv_heads * GROUP, n = t.count, wide_row = heads * s.dim, narrow_row = s.kv_heads * s.dim, fused = wide_row + 2 * narrow_row;
+    auto qkv = normals<act>((size_t)n * fused), dout = normals<act>((size_t)n * wide_row);
+    const act *q = qkv.data(), *k = q + wide_row, *v = k + narrow_row;
+    vector<u32> segment(n), position(n);
+    for (u32 i = 0; i < t.parents.size(); ++i) for (u32 r = t.starts[i]; r < t.starts[i + 1]; ++r) segment[r] = i, position[r] = t.offsets[i] + r - t.starts[i];
+    vector<double> wo(n * wide_row), wl(n * heads), wdq(n * wide_row), wdk(n * narrow_row), wdv(n * narrow_row);
+    for (u32 i = 0; i < n; ++i) for (u32 h = 0; h < heads; ++h) {
+        u32 kh = h / GROUP;
+        vector<u32> seen;
+        vector<double> score, slope;
+        double hi = -1e300, sum = 0;
+        for (u32 j = 0; j < n; ++j) {
+            if (!within(t, segment[i], segment[j]) || position[j] > position[i] || (s.window && position[i] - position[j] >= s.window)) continue;
+            double x = 0;
+            for (u32 d = 0; d < s.dim; ++d) x += (double)wide(q[(size_t)i * fused + h * s.dim + d]) * wide(k[(size_t)j * fused + kh * s.dim + d]);
+            x *= s.scale;
+            double bend = 1;
+            if (s.cap) { double c = tanh(x / s.cap); bend = 1 - c * c, x = s.cap * c; }
+            seen.push_back(j), score.push_back(x), slope.push_back(bend), hi = std::max(hi, x);
+        }
+        for (double x : score) sum += exp(x - hi);
+        wl[i * heads + h] = hi + log(sum);
+        double delta = 0;
+        for (u32 d = 0; d < s.dim; ++d) {
+            double o = 0;
+            for (size_t m = 0; m < seen.size(); ++m) o += exp(score[m] - wl[i * heads + h]) * wide(v[(size_t)seen[m] * fused + kh * s.dim + d]);
+            wo[(size_t)i * wide_row + h * s.dim + d] = o, delta += o * wide(dout[(size_t)i * wide_row + h * s.dim + d]);
+        }
+        for (size_t m = 0; m < seen.size(); ++m) {
+            double p = exp(score[m] - wl[i * heads + h]), dp = 0;
+            for (u32 d = 0; d < s.dim; ++d) dp += (double)wide(dout[(size_t)i * wide_row + h * s.dim + d]) * wide(v[(size_t)seen[m] * fused + kh * s.dim + d]);
+            double ds = p * (dp - delta) * slope[m] * s.scale;
+            for (u32 d = 0; d < s.dim; ++d) {
+                wdv[(size_t)seen[m] * narrow_row + kh * s.dim + d] += p * wide(dout[(size_t)i * wide_row + h * s.dim + d]);
+                wdk[(size_t)seen[m] * narrow_row + kh * s.dim + d] += ds * wide(q[(size_t)i * fused + h * s.dim + d]);
+                wdq[(size_t)i * wide_row + h * s.dim + d] += ds * wide(k[(size_t)seen[m] * fused + kh * s.dim + d]);
+            }
+        }
+    }
+    vector<act> out(n * wide_row + 8), dq(n * wide_row + 8), dk(n * narrow_row + 8), dv(n * narrow_row + 8), others[4];
+    vector<float> lse(n * heads), delta(n * heads);
+    u32 fq = PLAIN, gq = PLAIN, kk = PLAIN, threads = PLAIN_THREADS, split = 1;
+    size_t sf = 4 * (2 * PLAIN_ROWS + PLAIN_SCORES + 3 * PLAIN), sq = 4 * (4 * PLAIN_ROWS + 2 * PLAIN_SCORES), sk = sq;
+    auto forward = attention_plain;
+    auto back_q = attention_plain_dq;
+    auto back_k = attention_plain_dkv;
+#if ACTIVATION != 0
+    if (tensor) {
+        fq = FORWARD_QUERIES, gq = DQ_QUERIES, kk = DKV_KEYS, threads = ATTENTION_THREADS, split = DKV_SPLIT;
+        sf = 2 * PITCH * (FORWARD_QUERIES + 2 * FORWARD_KEYS), sq = 2 * PITCH * 2 * (DQ_QUERIES + DQ_KEYS), sk = 2 * PITCH * 2 * (DKV_KEYS + DKV_QUERIES) + 8 * DKV_QUERIES;
+        forward = attention, back_q = attention_dq, back_k = attention_dkv;
+    }
+#endif
+    vector<Place> pf, pq, pk;
+    vector<Stretch> ss;
+    places_of(t, fq, false, pf, ss), places_of(t, gq, false, pq, ss), places_of(t, kk, true, pk, ss);
+    for (int turn = 0; turn < 2; ++turn) {
+        emulated::backwards = turn == 1;
+        launch({(u32)pf.size(), heads}, threads, sf, [&] { forward(out.data(), lse.data(), q, k, v, pf.data(), ss.data(), fused, fused, fused, heads, GROUP, s.dim, s.scale, s.cap, s.window); });
+        launch({(n * heads + 7) / 8}, 256, 0, [&] { attention_delta(delta.data(), dout.data(), out.data(), n, heads, s.dim); });
+        launch({(u32)pq.size(), heads}, threads, sq, [&] { back_q(dq.data(), dout.data(), q, k, v, lse.data(), delta.data(), pq.data(), ss.data(), fused, fused, fused, heads, GROUP, s.dim, s.scale, s.cap, s.window); });
+        launch({(u32)pk.size(), s.kv_heads, split}, threads, sk, [&] { back_k(dk.data(), dv.data(), dout.data(), q, k, v, lse.data(), delta.data(), pk.data(), ss.data(), fused, fused, fused, heads, GROUP, s.dim, s.scale, s.cap, s.window); });
+        if (turn == 0) { others[0] = out, others[1] = dq, others[2] = dk, others[3] = dv; continue; }
+        auto same = [&](const vector<act> &a, const vector<act> &b) { return memcmp(a.data(), b.data(), (a.size() - 8) * sizeof(act)) == 0; };
+        check("no race", same(out, others[0]) && same(dq, others[1]) && same(dk, others[2]) && same(dv, others[3]));
+    }
+    emulated::backwards = false;
+    std::string name = std::string(tensor ? "tensor" : "plain") + " dim " + std::to_string(s.dim) + " window " + std::to_string(s.window) + " cap " + std::to_string(s.cap) + ": ";
+    out.resize(n * wide_row), dq.resize(n * wide_row), dk.resize(n * narrow_row), dv.resize(n * narrow_row);
+    double tol = tensor ? TOL : TOL, back = tensor ? 2 * TOL : 2 * TOL;
+    close(name + "out", out, wo, tol), close(name + "lse", lse, wl, 3e-6);
+    close(name + "dq", dq, wdq, back), close(name + "dk", dk, wdk, back), close(name + "dv", dv, wdv, back);
+}
+// What goes on from a shared beginning has the bits that it has alone.
+static void shared_beginning(Shape s, bool tensor) {
+    u32 heads = s.kv_heads * GROUP, fused = (heads + 2 * s.kv_heads) * s.dim;
+    auto t = branching({{37, -1}, {150, 0}, {1, 1}, {30, 1}, {40, 0}});
+    auto qkv = normals<act>((size_t)t.count * fused);
+    u32 size = PLAIN, threads = PLAIN_THREADS;
+    size_t bytes = 4 * (2 * PLAIN_ROWS + PLAIN_SCORES + 3 * PLAIN);
+    auto forward = attention_plain;
+#if ACTIVATION != 0
+    if (tensor) size = FORWARD_QUERIES, threads = ATTENTION_THREADS, bytes = 2 * PITCH * (FORWARD_QUERIES + 2 * FORWARD_KEYS), forward = attention;
+#endif
+    auto run = [&](const Tokens &t, const vector<act> &qkv, vector<act> &out, vector<float> &lse) {
+        vector<Place> places;
+        vector<Stretch> stretches;
+        places_of(t, size, false, places, stretches);
+        out.resize(t.count * heads * s.dim), lse.resize(t.count * heads);
+        const act *q = qkv.data(), *k = q + heads * s.dim, *v = k + s.kv_heads * s.dim;
+        launch({(u32)places.size(), heads}, threads, bytes, [&] { forward(out.data(), lse.data(), q, k, v, places.data(), stretches.data(), fused, fused, fused, heads, GROUP, s.dim, s.scale, s.cap, s.window); });
+    };
+    vector<act> out, alone;
+    vector<float> lse, alone_lse;
+    run(t, qkv, out, lse);
+    for (u32 end : {2u, 3u, 4u}) {
+        vector<u32> rows;
+        for (u32 o = end; o != ~0u; o = t.parents[o]) {
+            vector<u32> own;
+            for (u32 r = t.starts[o]; r < t.starts[o + 1]; ++r) own.push_back(r);
+            rows.insert(rows.begin(), own.begin(), own.end());
+        }
+        vector<act> picked;
+        for (u32 r : rows) picked.insert(picked.end(), qkv.begin() + (size_t)r * fused, qkv.begin() + (size_t)(r + 1) * fused);
+        run(branching({{(u32)rows.size(), -1}}), picked, alone, alone_lse);
+        bool same = true;
+        u32 wide_row = heads * s.dim;
+        for (size_t i = 0; i < rows.size(); ++i) {
+            same = same && memcmp(&alone[i * wide_row], &out[(size_t)rows[i] * wide_row], wide_row * sizeof(act)) == 0;
+            same = same && memcmp(&alone_lse[i * heads], &lse[rows[i] * heads], heads * 4) == 0;
+        }
+        check("a shared beginning changes no bit", same);
+    }
+}
+static void cached(Shape s) {
+    u32 heads = s.kv_heads * GROUP, width = s.kv_heads * s.dim, page = 16, pages_of = 40, batch = 3, lengths[] = {530, 7, 1}, longest = 530;
+    vector<u32> pages(batch * pages_of);
+    for (u32 i = 0; i < pages.size(); ++i) pages[i] = i;
+    for (u32 i = (u32)pages.size() - 1; i > 0; --i) std::swap(pages[i], pages[next() % (i + 1)]);
+    vector<act> keys(pages.size() * page * width), values(keys.size());
+    auto q = normals<act>(batch * heads * s.dim);
+    vector<vector<act>> ks(batch), vs(batch);
+    for (u32 b = 0; b < batch; ++b) {
+        u32 n = lengths[b];
+        ks[b] = normals<act>(n * width), vs[b] = normals<act>(n * width);
+        vector<u32> sequences(n, b), tokens(n);
+        for (u32 i = 0; i < n; ++i) tokens[i] = i;
+        launch({n}, 128, 0, [&] { cache_append(keys.data(), values.data(), ks[b].data(), vs[b].data(), sequences.data(), tokens.data(), lengths, pages.data(), pages_of, page, width, width, width, &word, 8); });
+    }
+    u32 chunks = (longest + CHUNK - 1) / CHUNK;
+    vector<float> mixes(batch * heads * chunks * s.dim, NAN), levels(batch * heads * chunks * 2, NAN);
+    vector<act> out(batch * heads * s.dim);
+    launch({chunks, s.kv_heads * (GROUP / TOGETHER), batch}, 128, 0, [&] { attention_cached(mixes.data(), levels.data(), q.data(), keys.data(), values.data(), pages.data(), lengths, pages_of, page, s.kv_heads, s.dim, s.scale, s.cap, s.window); });
+    launch({heads, batch}, 128, 0, [&] { attention_cached_merge(out.data(), mixes.data(), levels.data(), lengths, s.dim, chunks, s.window); });
+    vector<double> wanted;
+    for (u32 b = 0; b < batch; ++b) for (u32 h = 0; h < heads; ++h) {
+        u32 n = lengths[b], first = s.window && n > s.window ? n - s.window : 0, kh = h / GROUP;
+        vector<double> p;
+        double sum = 0;
+        for (u32 j = first; j < n; ++j) {
+            double x = 0;
+            for (u32 d = 0; d < s.dim; ++d) x += (double)wide(q[(b * heads + h) * s.dim + d]) * wide(ks[b][j * width + kh * s.dim + d]);
+            x *= s.scale;
+            if (s.cap) x = s.cap * tanh(x / s.cap);
+            p.push_back(exp(x)), sum += p.back();
+        }
+        for (u32 d = 0; d < s.dim; ++d) {
+            double o = 0;
+            for (u32 j = first; j < n; ++j) o += p[j - first] / sum * wide(vs[b][j * width + kh * s.dim + d]);
+            wanted.push_back(o);
+        }
+    }
+    close("cached", out, wanted, TOL);
+    check("no fault", word == ~0ull);
+}
+
+int main() {
+    for (bool backwards : {false, true}) {
+        emulated::backwards = backwards;
+        elementwise(), norms(), turns(), embeddings(), optimisers(), heads(), patches(), formats(), chances();
+    }
+    emulated::backwards = false;
+    auto branches = branching({{37, -1}, {50, 0}, {1, 1}, {70, 1}, {0, 1}, {40, 0}, {19, -1}});
+    auto apart = branching({{150, -1}, {0, -1}, {1, -1}, {33, -1}});
+    u32 dim = HEAD_DIM > 128 ? HEAD_DIM : HEAD_DIM - (HEAD_DIM % 16 == 0 && getenv("NARROW") ? 8 : 0);
+    Shape shapes[] = {{1, dim, 0, 0.125f, 0}, {2, dim, 9, 0.125f, 0}, {1, dim, 45, 0.125f, 1.5f}};
+    for (auto &shape : shapes) for (auto *tokens : {&branches, &apart}) {
+        if (HEAD_DIM <= 64 || tokens == &branches) attend(*tokens, shape, ACTIVATION != 0);
+    }
+    attend(branches, shapes[2], false);
+    attend(branches, {1, 6, 0, 0.4f, 0}, false);
+    for (auto &shape : shapes) cached(shape);
+    shared_beginning(shapes[0], ACTIVATION != 0), shared_beginning(shapes[2], ACTIVATION != 0), shared_beginning(shapes[1], false);
+    cached({2, 6, 300, 0.4f, 0});
+    printf("%d checks, %d failed\n", checks, failures);
+    return failures != 0;
+}
