@@ -23,7 +23,7 @@ text { font: 13px system-ui, -apple-system, 'Segoe UI', sans-serif; fill: #1f232
 .axis { stroke: #c4cbd3; stroke-width: 1 }
 .curve { fill: none; stroke-width: 2.5; stroke-linejoin: round }
 .curve.ours { fill: none; stroke: #0d7d74 }
-.curve.theirs { stroke: #818b96 }
+.curve.theirs { fill: none; stroke: #818b96 }
 .theirs { fill: #818b96 }
 @media (prefers-color-scheme: dark) {
 text { fill: #e6edf3 }
