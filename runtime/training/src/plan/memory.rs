@@ -1,6 +1,6 @@
 //! How much memory a run will need: from sizes, and from what opening the model has taken.
 //!
-//! An estimate for people who choose a batch; nothing is refused by it.
+//! An estimate for people who choose a batch: `check --fit` judges by it, and no run is refused for it.
 
 use tunebox_compute::precision::{Base, Precision, Purpose};
 use tunebox_model::decoder::Recompute;
