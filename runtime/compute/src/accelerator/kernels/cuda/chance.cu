@@ -1,5 +1,5 @@
 // Random numbers by name and position, the mask of dropout, and the choice of the next token. Agrees with random.rs,
-// with the model's decoder/dropout.rs, fused/choice.rs and generate/choose.rs.
+// with fused/dropout.rs, fused/choice.rs and generate/choose.rs.
 //
 // A stream is a ChaCha12 key stream: its key of 32 bytes is SHA-256("tunebox stream\0" ‖ seed ‖ name), made by the host
 // once a stream; a position counts 32-bit words. So the words are those of the processor, bit for bit.
@@ -39,15 +39,27 @@ DEVICE void chacha12(u32 (&words)[16], const u32 *key, u64 block) {
 // 0). The backward pass is the same call on dy. y may be x. A thread makes 16 numbers. Grid: ⌈count / 4096⌉ blocks of
 // 256 threads (x axis; at most 2³¹ − 1).
 KERNEL void dropout(act *y, const act *x, const u32 *key, u64 position, u64 count, float rate, float widened) {
-    u64 thread = (u64)blockIdx.x * blockDim.x + threadIdx.x;
-    if (thread * 16 >= count) return;
+    u64 thread = (u64)blockIdx.x * blockDim.x + threadIdx.x, start = thread * 16;
+    if (start >= count) return;
     u32 words[16];
     chacha12(words, key, position / 16 + thread);
+    float mask[16];
 #pragma unroll
-    for (int i = 0; i < 16; ++i) {
-        u64 at = thread * 16 + i;
-        float uniform = (float)(words[i] >> 8) / 16777216.0f;
-        if (at < count) y[at] = narrow<act>(wide(x[at]) * (uniform < rate ? 0.0f : widened));
+    for (int i = 0; i < 16; ++i) mask[i] = (float)(words[i] >> 8) / 16777216.0f < rate ? 0.0f : widened;
+    if (start + 16 <= count && even(y) && even(x)) {
+#pragma unroll
+        for (int half = 0; half < 16; half += 8) {
+            float numbers[8];
+            load(numbers, x + start + half);
+#pragma unroll
+            for (int i = 0; i < 8; ++i) numbers[i] *= mask[half + i];
+            store(y + start + half, numbers);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            if (start + i < count) y[start + i] = narrow<act>(wide(x[start + i]) * mask[i]);
+        }
     }
 }
 
@@ -279,31 +291,31 @@ DEVICE u32 open_walk(const float *weights, u32 count, const double *tiles, doubl
 }
 
 // One token for every row of logits, [rows, vocabulary] f32, scaled, capped and divided by the temperature already;
-// they are overwritten. keys: [rows, 8] words, the streams; positions: [rows], words taken so far, which this moves on
-// by two, as every token takes one draw. top_k 0, top_p 1 and min_p 0 turn those off; greedy takes the likeliest and
-// its log-probability under the whole distribution, whatever the rest. A logit that is not finite is a fault, its
-// number the largest such; the row then gets token 0.
+// they are overwritten. choices: [rows, 2], the token and the bits of its log-probability, f32. streams: [rows, 10] words,
+// the key of a row's stream and how many words were taken from it, low word first; a token takes one draw, two words.
+// top_k 0, top_p 1 and min_p 0 turn those off; greedy takes the likeliest and its log-probability under the whole
+// distribution, whatever the rest. A row with a logit that is not finite gets the number of the first such and that logit
+// itself: log-probabilities are finite, so the host can tell.
 //
-// Launch: `rows` blocks of 1024 threads, no dynamic shared memory; 41 KiB of static. Sums are in f64, in fixed trees:
-// for the same logits the token is that of the processor unless the draw lies within some 10⁻¹³ of a border.
-KERNEL __launch_bounds__(CHOICE_THREADS) void choose(u32 *ids, float *logprobs, float *logits, const u32 *keys,
-                                                     u64 *positions, u32 vocabulary, u32 top_k, float top_p,
-                                                     float min_p, u32 greedy, u64 *word, u32 place) {
+// Launch: `rows` blocks of 1024 threads, no dynamic shared memory; 41 KiB of static. At most TILES · TILE_WORDS words. Sums
+// are in f64, in fixed trees: for the same logits the token is that of the processor unless the draw lies within some
+// 10⁻¹³ of a border.
+KERNEL __launch_bounds__(CHOICE_THREADS) void choose(u32 *choices, float *logits, const u32 *streams, u32 vocabulary,
+                                                     u32 top_k, float top_p, float min_p, u32 greedy) {
     __shared__ float near_weights[NEAREST];
     __shared__ u32 near_ids[NEAREST];
     __shared__ double tiles[TILES];
     __shared__ float tops[CHOICE_THREADS / WARP];
-    __shared__ u32 firsts[CHOICE_THREADS / WARP];
+    __shared__ u32 firsts[CHOICE_THREADS / WARP], spoils[CHOICE_THREADS / WARP];
     u32 row = blockIdx.x, thread = threadIdx.x;
     float *weights = logits + (u64)row * vocabulary;
 
     // The largest logit, the first of equals.
     float top = -INFINITE;
-    u32 first = ~0u;
-    bool broken = false;
+    u32 first = ~0u, broken = ~0u;
     for (u32 at = thread; at < vocabulary; at += CHOICE_THREADS) {
         float logit = weights[at];
-        if (!finite(logit)) fault(word, place, at), broken = true;
+        if (!finite(logit)) broken = least(broken, at);
         if (logit > top) top = logit, first = at;
     }
 #pragma unroll
@@ -311,20 +323,24 @@ KERNEL __launch_bounds__(CHOICE_THREADS) void choose(u32 *ids, float *logprobs, 
         float other = across(top, mask);
         u32 its = across(first, mask);
         if (other > top || (other == top && its < first)) top = other, first = its;
+        broken = least(broken, across(broken, mask));
     }
-    if (thread % WARP == 0) tops[thread / WARP] = top, firsts[thread / WARP] = first;
-    bool spoiled = block_sum(broken ? 1u : 0u) != 0;
+    if (thread % WARP == 0) {
+        tops[thread / WARP] = top, firsts[thread / WARP] = first, spoils[thread / WARP] = broken;
+    }
+    meet_block();
     for (u32 warp = 0; warp < CHOICE_THREADS / WARP; ++warp) {
         if (tops[warp] > top || (tops[warp] == top && firsts[warp] < first)) top = tops[warp], first = firsts[warp];
+        broken = least(broken, spoils[warp]);
     }
 
-    double draw = draw_at(keys + 8 * row, positions[row]);
-    meet_block();
-    if (thread == 0) positions[row] += 2;
-    if (spoiled) {
-        if (thread == 0) ids[row] = 0, logprobs[row] = 0.0f;
+    u32 *choice = choices + 2 * row;
+    if (broken != ~0u) {
+        if (thread == 0) choice[0] = broken, choice[1] = __float_as_uint(weights[broken]);
         return;
     }
+    const u32 *stream = streams + 10 * row;
+    double draw = draw_at(stream, (u64)stream[9] << 32 | stream[8]);
 
     // Weights relative to the likeliest, and their sums tile by tile, a warp each.
     for (u32 tile = thread / WARP; tile < divided_up(vocabulary, TILE_WORDS); tile += CHOICE_THREADS / WARP) {
@@ -387,6 +403,6 @@ KERNEL __launch_bounds__(CHOICE_THREADS) void choose(u32 *ids, float *logprobs, 
         weight = pool.weights[at];
     }
     if (thread != 0) return;
-    ids[row] = chosen;
-    logprobs[row] = greedy ? (float)-log(total) : (float)log((double)weight / total);
+    choice[0] = chosen;
+    choice[1] = __float_as_uint(greedy ? (float)-log(total) : (float)log((double)weight / total));
 }

@@ -47,6 +47,30 @@ KERNEL void f32_to_f16(f16 *y, const float *x, float scale, u64 count) { cast(y,
 KERNEL void f16_to_bf16(bf16 *y, const f16 *x, float scale, u64 count) { cast(y, x, scale, count); }
 KERNEL void bf16_to_f16(f16 *y, const bf16 *x, float scale, u64 count) { cast(y, x, scale, count); }
 
+// x = number in every place; x is f32. parameters/flat.rs `Fill`. Flat.
+KERNEL void fill(float *x, float number, u64 count) {
+    everywhere(count, even(x), [&](u64 at, auto n) {
+        float numbers[n.value];
+#pragma unroll
+        for (int i = 0; i < n.value; ++i) numbers[i] = number;
+        store(x + at, numbers);
+    });
+}
+
+// y[row][column] = x[row][column]: rows are y_stride and x_stride numbers apart, so that columns are cut out of a wider
+// matrix or put into one; no bit changes. y and x do not overlap. Grid: x over rows; 256 threads.
+KERNEL void copy_columns(act *y, const act *x, u32 rows, u32 columns, u64 y_stride, u64 x_stride) {
+    for (u32 row = blockIdx.x; row < rows; row += gridDim.x) {
+        act *to = y + row * y_stride;
+        const act *from = x + row * x_stride;
+        along(columns, columns % 8 == 0 && even(to) && even(from), threadIdx.x, blockDim.x, [&](u32 at, auto n) {
+            float numbers[n.value];
+            load(numbers, from + at);
+            store(to + at, numbers);
+        });
+    }
+}
+
 // x[row][column] += bias[column]: x is [rows, columns], rows `stride` numbers apart. For cuBLAS calls without an
 // epilogue. fused/linear.rs `apply`. Grid: x over rows; 256 threads.
 KERNEL void add_bias(act *x, const float *bias, u32 rows, u32 columns, u64 stride) {

@@ -13,13 +13,14 @@ struct Step {
 
 // m ← β₁m + (1−β₁)g; v ← β₂v + (1−β₂)g²; w ← keep·w − pace·m / (√v / root + ε), with g = factor · gradient.
 // `factor`: what `clip_factor` left, or null for 1. `shadow`: where not null, w in the type of activations too, for
-// products. Nothing is written if the fault word is set: a broken step changes no weight. Gradients stay as they are.
-// Flat.
+// products. Nothing is written if the fault word is set or the factor is not finite: a broken step changes no weight.
+// Gradients stay as they are. Flat.
 KERNEL void adamw(float *values, float *first, float *second, const float *gradients, act *shadow, const Step *step,
                   const float *factor, u64 count, const u64 *word) {
     if (*word != ~0ull) return;
     Step s = *step;
     float scale = factor ? *factor : 1.0f;
+    if (!finite(scale)) return;
     bool eights = even(values) && even(first) && even(second) && even(gradients) && even(shadow);
     everywhere(count, eights, [&](u64 at, auto n) {
         float w[n.value], m[n.value], v[n.value], g[n.value];
@@ -61,24 +62,26 @@ KERNEL void square_sums(double *parts, const float *x, u64 count) {
     if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
 
-// norm[0] = √Σ parts; factor[0] = min(1, limit / (norm + 10⁻⁶)), and 1 for a norm that is not finite: the caller reads
-// the norm after the step and decides. limit 0 clips nothing. One block of 256 threads.
-KERNEL void clip_factor(double *norm, float *factor, const double *parts, u32 count, double limit) {
+// norm[0] + norm[1] = √Σ parts: two floats, since not every machine has doubles. factor[0] = min(1, limit / (norm +
+// 10⁻⁶)), and not a number for a norm that is not finite, with which `adamw` writes nothing: the caller reads the norm
+// after the step and decides. limit 0 clips nothing. One block of 256 threads.
+KERNEL void clip_factor(float *norm, float *factor, const double *parts, u32 count, float limit) {
     double sum = 0.0;
     u32 share = divided_up(count, blockDim.x);
     for (u32 at = threadIdx.x * share; at < least(count, (threadIdx.x + 1) * share); ++at) sum += parts[at];
     sum = block_sum(sum);
     if (threadIdx.x != 0) return;
-    double length = sqrt(sum), ratio = limit / (length + 1e-6);
-    *norm = length;
-    // A comparison with what is not a number is false.
-    *factor = limit > 0.0 && length <= 1.7976931348623157e308 && ratio < 1.0 ? (float)ratio : 1.0f;
+    double length = sqrt(sum), ratio = (double)limit / (length + 1e-6);
+    float high = (float)length;
+    bool whole = finite(high);
+    norm[0] = high, norm[1] = whole ? (float)(length - (double)high) : 0.0f;
+    *factor = !whole ? __int_as_float(0x7fc00000) : limit > 0.0f && ratio < 1.0 ? (float)ratio : 1.0f;
 }
 
-// x ← factor[0] · x. Flat.
+// x ← factor[0] · x, and x as it is where the factor is not finite. Flat.
 KERNEL void scale_by(float *x, const float *factor, u64 count) {
     float scale = *factor;
-    if (scale == 1.0f) return;
+    if (scale == 1.0f || !finite(scale)) return;
     everywhere(count, even(x), [&](u64 at, auto n) {
         float numbers[n.value];
         load(numbers, x + at);

@@ -1,7 +1,9 @@
 // What kernels ask of the machine: numbers of 16 bits, warps, tensor cores, copies into shared memory.
 //
-// All PTX is in this file; `emulate/machine.h` stands in for it where kernels are run on a processor. No header of the
-// toolkit is needed. Compute capability 8.0 and up.
+// All PTX is in this file; `emulate/machine.h` stands in for it where kernels are run on a processor, and defines
+// EMULATED. No header of the toolkit is needed. Compute capability 8.0 and up.
+
+#ifndef EMULATED
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -139,3 +141,5 @@ DEVICE void end_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 // Waits until at most `left` of this thread's groups are under way.
 template <int left> DEVICE void await_groups() { asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory"); }
+
+#endif

@@ -1,4 +1,5 @@
 // Kernels against slow twins in f64, on the emulated machine. Compile with -DACTIVATION=… -DHEAD_DIM=… -DGROUP=….
+#ifndef METAL // whose tests take the twins, with kernels of their own in front
 #include "machine.h"
 #include "../prelude.cuh"
 #include "../elementwise.cu"
@@ -15,8 +16,13 @@
 #include "../attention_plain.cu"
 #include "../attention_tensor.cu"
 #include "../attention_cached.cu"
+#define TENSOR_CORES (ACTIVATION != 0)
+typedef double Sum;
+static double value_of(Sum sum) { return sum; }
+#endif
 #include <algorithm>
 #include <string>
+#include <vector>
 using std::vector;
 
 static u64 state = 88172645463325252ull;
@@ -229,12 +235,13 @@ static void optimisers() {
         for (int i = 0; i < 3; ++i) check("adamw", fabs(w[i] - expected[t][i]) < 1e-7 && fabs(wide(shadow[i]) - w[i]) < 0.005);
     }
     vector<float> x = normals<float>(100003);
-    vector<double> parts(2);
-    double norm, wanted = 0;
-    float factor;
+    vector<Sum> parts(2);
+    double wanted = 0;
+    float halves[2], factor;
     for (float n : x) wanted += (double)n * n;
     launch({2}, 256, 0, [&] { square_sums(parts.data(), x.data(), x.size()); });
-    launch({1}, 256, 0, [&] { clip_factor(&norm, &factor, parts.data(), 2, 1.0); });
+    launch({1}, 256, 0, [&] { clip_factor(halves, &factor, parts.data(), 2, 1.0f); });
+    double norm = (double)halves[0] + halves[1];
     check("norm of gradients", fabs(norm - sqrt(wanted)) < 1e-9 * norm && fabsf(factor - (float)(1 / (norm + 1e-6))) < 1e-9);
     float own = x[7];
     launch({4}, 256, 0, [&] { scale_by(x.data(), &factor, x.size()); });
@@ -252,7 +259,7 @@ static void heads() {
         auto z_of = [&](double x) { return cap ? height * tanh(factor * x) : factor * x; };
         auto slope_of = [&](double x) { double c = cap ? tanh(factor * x) : 0; return outer * (1 - c * c); };
         vector<float> largest(rows), target(rows), logprob(rows), lse(rows), entropy(rows), square_log(rows), mean(rows), mean_log(rows), top(rows);
-        vector<double> sum(rows), square(rows), weighted(rows), plain(rows);
+        vector<Sum> sum(rows), square(rows), weighted(rows), plain(rows);
         auto tile_at = [&](u32 first, u32 words) {
             vector<float> tile(rows * pitch);
             for (u32 r = 0; r < rows; ++r) for (u32 c = 0; c < words; ++c) tile[r * pitch + c] = (float)product(r, first + c);
@@ -291,11 +298,12 @@ static void heads() {
         for (u32 first = 0; first < vocabulary; first += step) {
             u32 words = std::min(step, vocabulary - first);
             auto tile = tile_at(first, words);
-            launch({rows}, 512, 0, [&] { head_gradient(tile.data(), targets, lse.data(), entropy.data(), s1.data(), s2.data(), s3.data(), rows, words, pitch, first, vocabulary, factor, height, outer); });
-            for (u32 r = 0; r < rows; ++r) for (u32 c = 0; c < words; ++c) gradients[r * vocabulary + first + c] = ((act *)(tile.data() + r * pitch))[c];
+            vector<act> made(rows * pitch);
+            launch({rows}, 512, 0, [&] { head_gradient(made.data(), tile.data(), targets, lse.data(), entropy.data(), s1.data(), s2.data(), s3.data(), rows, words, pitch, first, vocabulary, factor, height, outer); });
+            for (u32 r = 0; r < rows; ++r) for (u32 c = 0; c < words; ++c) gradients[r * vocabulary + first + c] = made[r * pitch + c];
             tile = tile_at(first, words);
-            launch({rows}, 512, 0, [&] { head_absorb(tile.data(), targets, pulls.data(), largest.data(), target.data(), sum.data(), square.data(), weighted.data(), plain.data(), rows, words, pitch, first, vocabulary, width, factor, height, taps, first == 0, &word, 9); });
-            for (u32 r = 0; r < rows; ++r) for (u32 j = 0; j < width; ++j) for (u32 c = 0; c < words; ++c) pulls[r * width + j] += wide(((act *)(tile.data() + r * pitch))[c]) * wide(weight[(first + c) * width + j]);
+            launch({rows}, 512, 0, [&] { head_absorb(made.data(), tile.data(), targets, pulls.data(), largest.data(), target.data(), sum.data(), square.data(), weighted.data(), plain.data(), rows, words, pitch, first, vocabulary, width, factor, height, taps, first == 0, &word, 9); });
+            for (u32 r = 0; r < rows; ++r) for (u32 j = 0; j < width; ++j) for (u32 c = 0; c < words; ++c) pulls[r * width + j] += wide(made[r * pitch + c]) * wide(weight[(first + c) * width + j]);
         }
         close("gradient of logits", gradients, wgrad, TOL);
         vector<act> own(rows * width);
@@ -405,28 +413,25 @@ static void chances() {
         vector<float> logits = normals<float>(rows * c.vocabulary, c.spread);
         // Some equals.
         for (u32 i = 0; i + 7 < rows * c.vocabulary; i += 13) logits[i + 5] = logits[i];
-        vector<u32> keys(8 * rows), ids(rows);
-        for (auto &k : keys) k = (u32)next();
-        vector<u64> positions = {0, 14, 15};
+        vector<u32> streams(10 * rows), choices(2 * rows);
+        for (auto &word : streams) word = (u32)next();
+        u64 at[] = {0, 14, 0x100000000full};
+        for (u32 r = 0; r < rows; ++r) streams[10 * r + 8] = (u32)at[r], streams[10 * r + 9] = (u32)(at[r] >> 32);
         auto held = logits;
-        vector<float> logprobs(rows);
-        launch({rows}, 1024, 0, [&] { choose(ids.data(), logprobs.data(), logits.data(), keys.data(), positions.data(), c.vocabulary, c.top_k, c.top_p, c.min_p, c.greedy, &word, 4); });
-        u64 at[] = {0, 14, 15};
+        launch({rows}, 1024, 0, [&] { choose(choices.data(), logits.data(), streams.data(), c.vocabulary, c.top_k, c.top_p, c.min_p, c.greedy); });
         for (u32 r = 0; r < rows; ++r) {
-            double draw = draw_at(&keys[8 * r], at[r]), logprob;
+            double draw = value_of(draw_at(&streams[10 * r], at[r])), logprob;
+            u32 id = choices[2 * r];
             vector<float> row(held.begin() + r * c.vocabulary, held.begin() + (r + 1) * c.vocabulary);
             u32 wanted = choose_twin(row, c.top_k, c.top_p, c.min_p, c.greedy, draw, logprob);
-            check("choice of " + std::to_string(c.vocabulary) + "/" + std::to_string(c.top_k) + ": " + std::to_string(ids[r]) + " for " + std::to_string(wanted), ids[r] == wanted && fabs(logprobs[r] - logprob) < 1e-5 && positions[r] == at[r] + 2);
+            check("choice of " + std::to_string(c.vocabulary) + "/" + std::to_string(c.top_k) + ": " + std::to_string(id) + " for " + std::to_string(wanted), id == wanted && fabs(__uint_as_float(choices[2 * r + 1]) - logprob) < 1e-5);
         }
     }
     check("no fault", word == ~0ull);
     vector<float> broken = {1, NAN, 2, INFINITY, 0, 0, 0, 0};
-    u32 key[8] = {}, id = 9;
-    u64 position = 0;
-    float logprob;
-    launch({1}, 1024, 0, [&] { choose(&id, &logprob, broken.data(), key, &position, 8, 0, 1.0f, 0.0f, false, &word, 4); });
-    check("a logit that is no number", id == 0 && word >> 32 == 4 && (u32)~word == 3);
-    word = ~0ull;
+    u32 stream[10] = {}, choice[2] = {9, 9};
+    launch({1}, 1024, 0, [&] { choose(choice, broken.data(), stream, 8, 0, 1.0f, 0.0f, false); });
+    check("a logit that is no number", choice[0] == 1 && std::isnan(__uint_as_float(choice[1])));
     vector<act> x(40, narrow<act>(1.0f)), y(40);
     launch({1}, 256, 0, [&] { dropout(y.data(), x.data(), zero, 0, 40, 0.25f, 1.0f / 0.75f); });
     bool right = true;
@@ -440,14 +445,14 @@ static void patches() {
     auto v = normals<float>(width);
     float marks[] = {1, 0, 0.5f, 1};
     auto w = doubles(x);
-    launch({rows}, 128, 0, [&] { patch_add(y.data(), v.data(), marks, rows, width); });
+    launch({rows}, 128, 0, [&] { patch_add(y.data(), x.data(), v.data(), marks, rows, width); });
     for (u32 i = 0; i < rows * width; ++i) w[i] += marks[i / width] * v[i % width];
     close("patch add", y, w, TOL);
     float length = 0;
     for (float n : v) length += n * n;
     for (float &n : v) n /= sqrtf(length);
     w = doubles(x), y = x;
-    launch({rows}, 128, 0, [&] { patch_along(y.data(), v.data(), 0.7f, rows, width); });
+    launch({rows}, 128, 0, [&] { patch_along(y.data(), y.data(), v.data(), 0.7f, rows, width); });
     vector<double> dots(rows, 1.0);
     for (u32 r = 0; r < rows; ++r) {
         double dot = 0;
@@ -460,6 +465,12 @@ static void patches() {
     for (u32 i = 0; i < rows * width; ++i) dots[i / width] += 2.0 * a[i] * b[i];
     launch({rows}, 128, 0, [&] { row_dots(sums.data(), a.data(), b.data(), rows, width, 1.0f, 2.0f); });
     close("row dots", sums, dots, 3e-6);
+    vector<float> ones(rows, 1.0f), roots(rows), shares(rows);
+    launch({1}, 256, 0, [&] { root_sums(roots.data(), sums.data(), ones.data(), rows); });
+    launch({1}, 256, 0, [&] { quotients(shares.data(), ones.data(), sums.data(), rows); });
+    vector<double> wanted_roots, wanted_shares;
+    for (double dot : dots) wanted_roots.push_back(sqrt(std::max(0.0, dot + 1.0))), wanted_shares.push_back(1.0 / dot);
+    close("roots", roots, wanted_roots, 3e-6), close("quotients", shares, wanted_shares, 3e-5);
 }
 
 // ---- attention ----
@@ -539,7 +550,7 @@ static void attend(const Tokens &t, Shape s, bool tensor) {
     auto forward = attention_plain;
     auto back_q = attention_plain_dq;
     auto back_k = attention_plain_dkv;
-#if ACTIVATION != 0
+#if TENSOR_CORES
     if (tensor) {
         fq = FORWARD_QUERIES, gq = DQ_QUERIES, kk = DKV_KEYS, threads = ATTENTION_THREADS, split = DKV_SPLIT;
         sf = 2 * PITCH * (FORWARD_QUERIES + 2 * FORWARD_KEYS), sq = 2 * PITCH * 2 * (DQ_QUERIES + DQ_KEYS), sk = 2 * PITCH * 2 * (DKV_KEYS + DKV_QUERIES) + 8 * DKV_QUERIES;
@@ -574,7 +585,7 @@ static void shared_beginning(Shape s, bool tensor) {
     u32 size = PLAIN, threads = PLAIN_THREADS;
     size_t bytes = 4 * (2 * PLAIN_ROWS + PLAIN_SCORES + 3 * PLAIN);
     auto forward = attention_plain;
-#if ACTIVATION != 0
+#if TENSOR_CORES
     if (tensor) size = FORWARD_QUERIES, threads = ATTENTION_THREADS, bytes = 2 * PITCH * (FORWARD_QUERIES + 2 * FORWARD_KEYS), forward = attention;
 #endif
     auto run = [&](const Tokens &t, const vector<act> &qkv, vector<act> &out, vector<float> &lse) {
@@ -660,12 +671,12 @@ int main() {
     u32 dim = HEAD_DIM > 128 ? HEAD_DIM : HEAD_DIM - (HEAD_DIM % 16 == 0 && getenv("NARROW") ? 8 : 0);
     Shape shapes[] = {{1, dim, 0, 0.125f, 0}, {2, dim, 9, 0.125f, 0}, {1, dim, 45, 0.125f, 1.5f}};
     for (auto &shape : shapes) for (auto *tokens : {&branches, &apart}) {
-        if (HEAD_DIM <= 64 || tokens == &branches) attend(*tokens, shape, ACTIVATION != 0);
+        if (HEAD_DIM <= 64 || tokens == &branches) attend(*tokens, shape, TENSOR_CORES);
     }
     attend(branches, shapes[2], false);
     attend(branches, {1, 6, 0, 0.4f, 0}, false);
     for (auto &shape : shapes) cached(shape);
-    shared_beginning(shapes[0], ACTIVATION != 0), shared_beginning(shapes[2], ACTIVATION != 0), shared_beginning(shapes[1], false);
+    shared_beginning(shapes[0], TENSOR_CORES), shared_beginning(shapes[2], TENSOR_CORES), shared_beginning(shapes[1], false);
     cached({2, 6, 300, 0.4f, 0});
     printf("%d checks, %d failed\n", checks, failures);
     return failures != 0;

@@ -11,8 +11,8 @@
 // KEYS its places need. Blocks of keys begin at multiples of KEYS by position: a token's result has the same bits
 // whether what it goes on from is shared or not.
 //
-// One module a head size: HEAD_DIM, a multiple of 16 (the plain kernels: of 16 too), at least the real `dim`; numbers
-// past `dim` count as 0.
+// One module a head size: HEAD_DIM, a multiple of 16, past 128 of 32, at least the real `dim`; numbers past `dim` count
+// as 0.
 
 #ifndef HEAD_DIM
 #define HEAD_DIM 128

@@ -37,10 +37,12 @@
 // dk and dv: keys of a tile (16 a warp), queries, and blocks that share the features of a tile.
 #define DKV_KEYS (16 * ATTENTION_WARPS)
 #ifndef DKV_QUERIES
-#define DKV_QUERIES (HEAD_DIM <= 64 ? 64 : 32)
+// 16 at head size 256, where 32 would take more shared memory than small processors (8.6, 8.9, 12.0) let a block have.
+#define DKV_QUERIES (HEAD_DIM <= 64 ? 64 : HEAD_DIM < 256 ? 32 : 16)
 #endif
 #define DKV_SPLIT (HEAD_DIM <= 128 ? 1 : 2)
 #define DKV_FEATURES (HEAD_DIM / DKV_SPLIT)
+static_assert(DKV_FEATURES % 16 == 0, "HEAD_DIM past 128 is a multiple of 32");
 
 // ---- tiles ----
 

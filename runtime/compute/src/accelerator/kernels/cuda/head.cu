@@ -2,8 +2,8 @@
 // head/statistics.rs, head/backward.rs and head/slopes.rs.
 //
 // The host walks over the vocabulary in tiles, in order. For each, cuBLAS writes the products x = hidden·Wᵀ of `rows`
-// hidden states with `words` rows of the head, f32, rows of the tile `pitch` numbers apart (pitch ≥ words, a multiple
-// of 8), `first` being the first word's number. Then one of the kernels here, one block a row, and where there is one
+// hidden states with `words` rows of the head, f32, rows of the tile `pitch` numbers apart (pitch ≥ words; eights are
+// fast), `first` being the first word's number. Then one of the kernels here, one block a row, and where there is one
 // the second product. The logit of a product is z = factor·x, or height·tanh(factor·x) under a soft cap, with
 //     factor = logit_scale · inverse_temperature, height = 0 without a cap;
 //     factor = logit_scale / cap, height = cap · inverse_temperature with one.
@@ -192,53 +192,32 @@ KERNEL void head_finish(const float *largest, const float *target, const double 
     if (top_one) top_one[row] = target[row] >= largest[row] ? 1.0f : 0.0f;
 }
 
-// Replaces a row of f32 by numbers of the type of activations that begin where the row begins: piece by piece, each
-// read by all before any of it is written. What is overwritten was read already, since a number takes no more room.
-template <typename F> DEVICE void replace(float *line, u32 words, F work) {
-    u32 step = blockDim.x * 8;
-    for (u32 start = 0; start < words; start += step) {
-        u32 at = start + threadIdx.x * 8;
-        u32 here = at < words ? least(8, words - at) : 0;
-        float numbers[8];
-        if (here == 8) {
-            load(numbers, line + at);
-        } else {
-            for (u32 i = 0; i < here; ++i) numbers[i] = line[at + i];
-        }
-        // The numbers are constant here, so they stay in registers.
+// Writes what `work` makes of a row of a tile. `to` may be `line` itself where activations are f32: a thread writes what
+// it alone has read.
+template <typename F> DEVICE void remake(act *to, const float *line, u32 words, F work) {
+    along(words, words % 8 == 0 && even(line) && even(to), threadIdx.x, blockDim.x, [&](u32 at, auto n) {
+        float numbers[n.value];
+        load(numbers, line + at);
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            if ((u32)i < here) numbers[i] = work(at + i, numbers[i]);
-        }
-        meet_block();
-        act *to = (act *)line + at;
-        if (here == 8) {
-            store(to, numbers);
-        } else {
-#pragma unroll
-            for (int i = 0; i < 8; ++i) {
-                if ((u32)i < here) to[i] = narrow<act>(numbers[i]);
-            }
-        }
-    }
+        for (int i = 0; i < n.value; ++i) numbers[i] = work(at + i, numbers[i]);
+        store(to + at, numbers);
+    });
 }
 
-// In place: products become the gradients of a loss by them, in the type of activations, each row where it was: rows
-// are now pitch · 4 / sizeof(act) numbers apart. With seeds g of the log-probability, e of the entropy H and m of the
-// mean log-probability (each [rows], or null):
+// Products become the gradients of a loss by them, in the type of activations, `to` with rows pitch apart as `tile`.
+// With seeds g of the log-probability, e of the entropy H and m of the mean log-probability (each [rows], or null):
 //     dz = g·[word = target] + m/V − p·(g + m + e·H) − e·p·ln p,  dx = factor' · slope of the cap · dz,
 // factor' = logit_scale · inverse_temperature. Second products: dhidden += dx·W, dW = dxᵀ·hidden. backward.rs.
-KERNEL void head_gradient(float *tile, const u32 *targets, const float *log_sum_exp, const float *entropy,
-                          const float *seed_logprob, const float *seed_entropy, const float *seed_mean, u32 rows,
-                          u32 words, u32 pitch, u32 first, u32 vocabulary, float factor, float height,
-                          float outer_factor) {
+KERNEL void head_gradient(act *to, const float *tile, const u32 *targets, const float *log_sum_exp,
+                          const float *entropy, const float *seed_logprob, const float *seed_entropy,
+                          const float *seed_mean, u32 rows, u32 words, u32 pitch, u32 first, u32 vocabulary,
+                          float factor, float height, float outer_factor) {
     u32 row = blockIdx.x, target = targets[row] - first;
-    float *line = tile + (u64)row * pitch;
     float log_sum = log_sum_exp[row], hit = seed_logprob ? seed_logprob[row] : 0.0f;
     float curved = seed_entropy ? -seed_entropy[row] : 0.0f, even_share = seed_mean ? seed_mean[row] : 0.0f;
     float linear = -(hit + even_share - (seed_entropy ? curved * entropy[row] : 0.0f));
     even_share /= (float)vocabulary;
-    replace(line, words, [&](u32 at, float x) {
+    remake(to + (u64)row * pitch, tile + (u64)row * pitch, words, [&](u32 at, float x) {
         float slope, z = bent(x, factor, height, slope), log_share = z - log_sum;
         float pull = fmaf(expf(log_share), fmaf(curved, log_share, linear), even_share);
         // A target before the tile wraps around to a number past every tile.
@@ -247,18 +226,18 @@ KERNEL void head_gradient(float *tile, const u32 *targets, const float *log_sum_
     });
 }
 
-// Takes a tile into the sums and leaves, in place and in the type of activations (rows as head_gradient leaves them),
-// the weights e = exp(z − the largest so far), times the slope of the cap; scales what was pulled so far, pulls
+// Takes a tile into the sums and leaves in `to`, of the type of activations, rows pitch apart as those of `tile`, the
+// weights e = exp(z − the largest so far), times the slope of the cap; scales what was pulled so far, pulls
 // [rows, width] f32, to the new measure. The product that follows: pulls += weights·W (beta 1; `begins` clears them).
 // slopes.rs `absorb`.
-KERNEL void head_absorb(float *tile, const u32 *targets, float *pulls, float *largest, float *target, double *sum,
-                        double *square, double *weighted, double *plain, u32 rows, u32 words, u32 pitch, u32 first,
-                        u32 vocabulary, u32 width, float factor, float height, u32 taps, u32 begins, u64 *word,
-                        u32 place) {
+KERNEL void head_absorb(act *to, const float *tile, const u32 *targets, float *pulls, float *largest, float *target,
+                        double *sum, double *square, double *weighted, double *plain, u32 rows, u32 words, u32 pitch,
+                        u32 first, u32 vocabulary, u32 width, float factor, float height, u32 taps, u32 begins,
+                        u64 *word, u32 place) {
     __shared__ float measure, shrink;
     Sums all = {largest, target, sum, square, weighted, plain};
     u32 row = blockIdx.x;
-    float *line = tile + (u64)row * pitch;
+    const float *line = tile + (u64)row * pitch;
     Part here = look(line, words, factor, height, taps);
     if (threadIdx.x == 0) {
         find_target(all, row, line, targets, first, words, begins, factor, height, vocabulary, word, place);
@@ -266,9 +245,10 @@ KERNEL void head_absorb(float *tile, const u32 *targets, float *pulls, float *la
         measure = fmaxf(before, here.largest);
         shrink = before == -INFINITE ? 0.0f : expf(before - measure);
     }
+    // From here on `to` may overwrite the tile.
     meet_block();
     float level = measure, scale = shrink;
-    replace(line, words, [&](u32, float x) {
+    remake(to + (u64)row * pitch, line, words, [&](u32, float x) {
         float slope, z = bent(x, factor, height, slope);
         return expf(z - level) * slope;
     });

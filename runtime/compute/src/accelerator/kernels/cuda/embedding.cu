@@ -1,5 +1,5 @@
-// Rows by number, and sums of rows by number. Agrees with fused/embedding.rs and with `select`/`spread` of the model's
-// packing.rs. Quantized tables: unpack.cu reads their rows by number.
+// Rows by number, and sums of rows by number. Agrees with fused/embedding.rs and fused/rows.rs. Quantized tables:
+// unpack.cu reads their rows by number.
 
 template <typename T>
 DEVICE void rows_by_number(act *y, const T *table, const u32 *ids, u32 count, u32 width, u32 known, float scale,
@@ -59,7 +59,7 @@ KERNEL void embed_gradient(float *sum, const act *dy, const u32 *order, const u3
     sums_by_number(sum, dy, order, starts, numbers, runs, width, known, rows, scale, keep, word, place);
 }
 
-// The same into rows of activations, for gradients of selected rows back at their places (packing.rs `spread`); clear
+// The same into rows of activations, for gradients of selected rows back at their places (rows.rs `spread_rows`); clear
 // `sum` before.
 KERNEL void spread_rows(act *sum, const act *dy, const u32 *order, const u32 *starts, const u32 *numbers, u32 runs,
                         u32 width, u32 known, u32 rows, float scale, float keep, u64 *word, u32 place) {
