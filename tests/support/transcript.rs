@@ -80,6 +80,8 @@ fn redactions() -> Redactions {
         ("[NUMBER]", r"[-+]?\b\d+\.\d{2,4}\b"),
         ("[LOSS]", r"loss \d+\.\d+, accuracy \d+\.\d+"),
         ("[DIGEST]", r"[0-9a-f]{64}"),
+        // Which of these it is, is a matter of the machine.
+        ("[NO_DEVICE]", r"why:  (the NVIDIA driver's|the driver is there|this machine has) .*"),
         ("[ROW]", r"(?m)^ {6,}\d+ {2,}.*$"),
     ];
     let mut redactions = Redactions::new();

@@ -3,7 +3,10 @@
 //! A step frees and allocates the same gibibytes again and again; an allocator that hands them back to the system
 //! each time has it clear every page anew. On the tiny model that is a fifth of a step.
 
-#![expect(unsafe_code, reason = "the allocator's settings are a call into the C library")]
+#![cfg_attr(
+    all(target_os = "linux", target_env = "gnu"),
+    expect(unsafe_code, reason = "the allocator's settings are a call into the C library")
+)]
 
 /// Keeps freed memory for the next step instead of handing it back, for the whole process. Call it once, at the start
 /// of a program. Does something only where the C library is glibc; elsewhere allocators keep pages by themselves.

@@ -2,9 +2,28 @@
 
 use candle_core::{Device, DeviceLocation};
 
+use crate::accelerator::{self, Accelerator};
 use crate::error::{Error, Result};
 
-/// Finds a device by name: `cpu`, `cuda`, `cuda:1`, `metal`, `metal:0`, or `auto` for the best there is.
+/// What a device is, and how its memory stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct About {
+    /// What its maker calls it.
+    pub name: String,
+    /// What kernels are compiled for, as `sm_90`.
+    pub architecture: String,
+    /// The driver and the libraries, with their versions.
+    pub software: String,
+    /// Bytes that it has.
+    pub total: u64,
+    /// Bytes that can be had.
+    pub free: u64,
+    /// The most bytes that tensors of this process have taken at one time.
+    pub peak: u64,
+}
+
+/// Finds a device by name: `cpu`, `cuda`, `cuda:1`, `metal`, `metal:0`, or `auto` for the best there is. A device is
+/// opened once a process.
 ///
 /// # Errors
 /// [`Error::Argument`] for any other word, [`Error::Unavailable`] if this build or machine does not have it.
@@ -16,10 +35,17 @@ pub fn parse(text: &str) -> Result<Device> {
     match (kind, text.contains(':')) {
         ("cpu", false) => Ok(Device::Cpu),
         ("auto", false) => Ok(best()),
-        ("cuda", _) => Device::new_cuda(ordinal).map_err(|error| unavailable(text, &error)),
-        ("metal", _) => Device::new_metal(ordinal).map_err(|error| unavailable(text, &error)),
+        ("cuda" | "metal", _) => accelerator::open(kind, ordinal).map_err(|error| named(text, error)),
         _ => Err(unknown(text)),
     }
+}
+
+/// What an accelerator is; nothing for the CPU.
+///
+/// # Errors
+/// [`Error::Unavailable`] if [`parse`] did not open it, [`Error::Stopped`] if it does not answer.
+pub fn about(device: &Device) -> Result<Option<About>> {
+    Accelerator::of(device)?.map(|accelerator| accelerator.about()).transpose()
 }
 
 /// The name of a device, as [`parse`] takes it.
@@ -28,21 +54,26 @@ pub fn describe(device: &Device) -> String {
     match device.location() {
         DeviceLocation::Cpu => "cpu".into(),
         DeviceLocation::Cuda { gpu_id } => format!("cuda:{gpu_id}"),
-        DeviceLocation::Metal { gpu_id } => format!("metal:{gpu_id}"),
+        // The tensor library has the registry's number here; a Mac that the kernels are for has one GPU.
+        DeviceLocation::Metal { .. } => "metal:0".into(),
     }
 }
 
 /// The first of CUDA, Metal, CPU that is there.
 fn best() -> Device {
-    Device::new_cuda(0).or_else(|_| Device::new_metal(0)).unwrap_or(Device::Cpu)
+    accelerator::open("cuda", 0).or_else(|_| accelerator::open("metal", 0)).unwrap_or(Device::Cpu)
+}
+
+/// The error with the device as the person wrote it.
+fn named(text: &str, error: Error) -> Error {
+    match error {
+        Error::Unavailable { why, .. } => Error::Unavailable { device: text.into(), why },
+        other => other,
+    }
 }
 
 fn unknown(text: &str) -> Error {
     Error::argument(format!("`{text}` is no device; `cpu`, `cuda:0`, `metal:0` and `auto` are"))
-}
-
-fn unavailable(text: &str, cause: &candle_core::Error) -> Error {
-    Error::Unavailable { device: text.into(), why: cause.to_string().lines().next().unwrap_or_default().into() }
 }
 
 #[cfg(test)]
@@ -62,7 +93,15 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_not_there_says_so() {
-        assert!(matches!(parse("cuda:4095"), Err(Error::Unavailable { .. })));
+    fn a_device_that_is_not_there_says_why_and_keeps_its_name() {
+        let refused = parse("cuda:4095").unwrap_err();
+        let Error::Unavailable { device, why } = &refused else { panic!("{refused:?}") };
+        assert_eq!(device, "cuda:4095");
+        assert!(!why.is_empty());
+    }
+
+    #[test]
+    fn the_cpu_is_no_accelerator() {
+        assert_eq!(about(&Device::Cpu).unwrap(), None);
     }
 }

@@ -46,6 +46,26 @@ pub enum Error {
         /// Why it cannot be used.
         why: String,
     },
+    /// A device has no memory for what is asked of it.
+    #[error("`{device}` has no memory for {} more", size(*wanted))]
+    Full {
+        /// The device, as `cuda:0`.
+        device: String,
+        /// Bytes that were asked for.
+        wanted: u64,
+        /// Bytes that are free, in pieces that may be too small.
+        free: u64,
+        /// Bytes that it has.
+        total: u64,
+    },
+    /// A device refused what it was given, or broke off.
+    #[error("`{device}` stopped: {why}")]
+    Stopped {
+        /// The device, as `cuda:0`.
+        device: String,
+        /// What it says.
+        why: String,
+    },
     /// A number that had to be finite is not.
     #[error("{0}")]
     NonFinite(String),
@@ -74,8 +94,8 @@ impl Error {
 impl Explain for Error {
     fn area(&self) -> &'static str {
         match self {
-            Self::OutOfMemory { .. } => "memory",
-            Self::Unavailable { .. } => "device",
+            Self::OutOfMemory { .. } | Self::Full { .. } => "memory",
+            Self::Unavailable { .. } | Self::Stopped { .. } => "device",
             _ => "tensor",
         }
     }
@@ -85,6 +105,7 @@ impl Explain for Error {
             Self::OutOfMemory { wanted, held, limit } => {
                 Some(format!("{} asked for, {} held, {} allowed", size(*wanted), size(*held), size(*limit)))
             }
+            Self::Full { free, total, .. } => Some(format!("{} of {} are free", size(*free), size(*total))),
             Self::Unavailable { why, .. } => Some(why.clone()),
             _ => None,
         }
@@ -93,6 +114,9 @@ impl Explain for Error {
     fn hint(&self) -> Option<String> {
         match self {
             Self::OutOfMemory { .. } => Some("a smaller batch, or a larger memory limit".into()),
+            Self::Full { .. } => {
+                Some("fewer tokens at a time, or a smaller model; `tunebox check --fit` says what a run needs".into())
+            }
             Self::Unavailable { .. } => Some("`cpu` works everywhere".into()),
             _ => None,
         }
@@ -117,5 +141,12 @@ mod tests {
         let error = Error::OutOfMemory { wanted: 3 << 20, held: 2 << 20, limit: 4 << 20 };
         assert_eq!(error.to_string(), "1.0 MiB more than the limit of 4.0 MiB would be held");
         assert_eq!(error.why().as_deref(), Some("3.0 MiB asked for, 2.0 MiB held, 4.0 MiB allowed"));
+    }
+
+    #[test]
+    fn a_full_device_says_what_was_asked_and_what_is_free() {
+        let error = Error::Full { device: "cuda:0".into(), wanted: 3 << 30, free: 1 << 30, total: 16 << 30 };
+        assert_eq!(error.to_string(), "`cuda:0` has no memory for 3.0 GiB more");
+        assert_eq!((error.area(), error.why().as_deref()), ("memory", Some("1.0 GiB of 16.0 GiB are free")));
     }
 }

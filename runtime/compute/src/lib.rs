@@ -3,6 +3,7 @@
 //!
 //! What a model is, and where a request comes from, other rooms know.
 
+mod accelerator;
 pub mod allocator;
 pub mod budget;
 pub mod device;
@@ -13,6 +14,8 @@ pub mod ops;
 pub mod optimizer;
 pub mod pace;
 pub mod parameters;
+#[cfg(test)]
+mod parity;
 pub mod precision;
 pub mod printable;
 pub mod random;

@@ -2,12 +2,14 @@
 //!
 //! The learning rate of a step comes from outside; see `schedule.rs`.
 
-use candle_core::{CpuStorage, Device, InplaceOp2, InplaceOp3, Layout, Tensor};
+mod device;
+
+use candle_core::{CpuStorage, InplaceOp2, InplaceOp3, Layout, Tensor};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::parameters::{Parameters, TASK_NUMBERS, numbers, numbers_mut};
-use crate::precision::{Precision, Purpose, zeros};
+use crate::parameters::{Norm, Parameters, TASK_NUMBERS, numbers, numbers_mut, zeros};
+use crate::precision::{Precision, Purpose};
 
 /// The constants of AdamW. The defaults are torch's, but without decay, as trainers of language models have it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,17 +42,17 @@ pub struct AdamW {
 }
 
 impl AdamW {
-    /// An optimiser for `len` numbers that has made no step.
+    /// An optimiser for some parameters that has made no step. Its moments lie beside them and as they do.
     ///
     /// # Errors
     /// [`Error::Argument`] for a constant outside its range.
-    pub fn new(settings: AdamWSettings, len: usize, device: &Device) -> Result<Self> {
+    pub fn new(settings: AdamWSettings, parameters: &Parameters) -> Result<Self> {
         let kept = |beta: f64| (0.0..1.0).contains(&beta);
         let positive = settings.epsilon > 0.0 && settings.weight_decay >= 0.0 && settings.weight_decay.is_finite();
         if !kept(settings.beta1) || !kept(settings.beta2) || !positive {
             return Err(Error::argument(format!("these constants of AdamW are out of range: {settings:?}")));
         }
-        let zeros = || zeros(Purpose::Moment, len, device);
+        let zeros = || zeros(Purpose::Moment, parameters.layout().size(), parameters.device());
         Ok(Self { settings, first: zeros()?, second: zeros()?, step: 0 })
     }
 
@@ -60,54 +62,91 @@ impl AdamW {
         &self.settings
     }
 
+    /// One step down the gradients that `parameters` holds, clipped to the length `limit`, or not at all if that is 0; gives
+    /// the norm before. The gradients are for nothing else afterwards.
+    ///
+    /// A norm that is not finite leaves the values and the moments as they are, and counts no step: the caller decides what
+    /// a broken step means. On an accelerator this waits once, for the norm, with the whole step under way.
+    pub fn step(&mut self, parameters: &Parameters, rate: f64, limit: f64) -> Result<f64> {
+        let Some(accelerator) = parameters.accelerator() else {
+            let norm = if limit > 0.0 { clip(parameters, limit)? } else { parameters.gradient_norm()? };
+            if norm.is_finite() {
+                self.update(parameters, rate)?;
+            }
+            return Ok(norm);
+        };
+        let norm = Norm::of(accelerator, parameters.gradients(), limit)?;
+        self.launch(accelerator, parameters, rate, Some(&norm))?;
+        let norm = norm.read(accelerator)?;
+        self.step += u64::from(norm.is_finite());
+        Ok(norm)
+    }
+
     /// One step down the gradients that `parameters` holds; they stay as they are.
     ///
     /// m ← β₁m + (1−β₁)g; v ← β₂v + (1−β₂)g²; w ← w − rate·λ·w; w ← w − rate·m̂ / (√v̂ + ε).
     pub fn update(&mut self, parameters: &Parameters, rate: f64) -> Result<()> {
-        if parameters.len() != self.first.elem_count() {
-            let (held, given) = (self.first.elem_count(), parameters.len());
-            return Err(Error::shape(format!("the optimiser has moments for {held} numbers, given were {given}")));
+        self.fits(parameters)?;
+        if let Some(accelerator) = parameters.accelerator() {
+            self.launch(accelerator, parameters, rate, None)?;
+            self.step += 1;
+            return Ok(());
         }
-        let (settings, step) = (self.settings, self.step + 1);
-        let corrected = |beta: f64| if settings.bias_correction { 1.0 - beta.powf(step as f64) } else { 1.0 };
-        let (first, second) = (corrected(settings.beta1), corrected(settings.beta2));
-        self.first.inplace_op2(
-            parameters.gradients(),
-            &Moment { keep: settings.beta1 as f32, take: (1.0 - settings.beta1) as f32, square: false },
-        )?;
-        self.second.inplace_op2(
-            parameters.gradients(),
-            &Moment { keep: settings.beta2 as f32, take: (1.0 - settings.beta2) as f32, square: true },
-        )?;
-        let descent = Descent {
-            keep: (1.0 - rate * settings.weight_decay) as f32,
-            pace: (rate / first) as f32,
-            root: second.sqrt() as f32,
-            epsilon: settings.epsilon as f32,
-        };
-        parameters.values().inplace_op3(&self.first, &self.second, &descent)?;
-        self.step = step;
+        let constants = Constants::of(&self.settings, self.step + 1, rate);
+        let [keep, take] = constants.first;
+        self.first.inplace_op2(parameters.gradients(), &Moment { keep, take, square: false })?;
+        let [keep, take] = constants.second;
+        self.second.inplace_op2(parameters.gradients(), &Moment { keep, take, square: true })?;
+        parameters.values().inplace_op3(&self.first, &self.second, &constants)?;
+        self.step += 1;
         Ok(())
     }
 
-    /// The first and second moments, `[len]` each, and the number of steps made: all that a checkpoint needs.
-    /// The moments are views that see later updates.
-    #[must_use]
-    pub fn state(&self) -> (Tensor, Tensor, u64) {
-        (self.first.clone(), self.second.clone(), self.step)
+    /// The first and second moments on the CPU, `[len]` each, and the number of steps made: all that a checkpoint needs.
+    /// On the CPU the moments are views that see later updates.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn state(&self, parameters: &Parameters) -> Result<(Tensor, Tensor, u64)> {
+        let moment = |moment: &Tensor| match parameters.accelerator() {
+            None => Ok(moment.clone()),
+            Some(accelerator) => parameters.layout().gathered(accelerator, moment),
+        };
+        Ok((moment(&self.first)?, moment(&self.second)?, self.step))
     }
 
-    /// Goes on from a state that [`state`](Self::state) gave.
-    pub fn restore(&mut self, first: &Tensor, second: &Tensor, step: u64) -> Result<()> {
+    /// The number of steps made.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.step
+    }
+
+    /// Goes on from a state that [`state`](Self::state) gave, on whatever device.
+    ///
+    /// # Errors
+    /// When it is that of other parameters.
+    pub fn restore(&mut self, parameters: &Parameters, first: &Tensor, second: &Tensor, step: u64) -> Result<()> {
         let fitted = |moment: &Tensor| -> Result<Tensor> {
-            if moment.dims() != self.first.dims() {
-                let (given, wanted) = (moment.dims(), self.first.dims());
+            if moment.dims() != [parameters.len()] {
+                let (given, wanted) = (moment.dims(), [parameters.len()]);
                 return Err(Error::shape(format!("a moment has shape {given:?}, {wanted:?} is needed")));
             }
-            Ok(moment.to_device(self.first.device())?.to_dtype(Precision::dtype(Purpose::Moment))?.copy()?)
+            match parameters.accelerator() {
+                None => Ok(moment.to_dtype(Precision::ORDINARY.dtype(Purpose::Moment))?.copy()?),
+                Some(accelerator) => parameters.layout().spread(accelerator, moment),
+            }
         };
         (self.first, self.second, self.step) = (fitted(first)?, fitted(second)?, step);
         Ok(())
+    }
+
+    /// Refuses parameters that it has no moments for.
+    fn fits(&self, parameters: &Parameters) -> Result<()> {
+        if parameters.gradients().dims() == self.first.dims() {
+            return Ok(());
+        }
+        let (held, given) = (self.first.elem_count(), parameters.len());
+        Err(Error::shape(format!("the optimiser has moments for {held} numbers, given were {given}")))
     }
 }
 
@@ -115,12 +154,45 @@ impl AdamW {
 ///
 /// A norm that is not finite leaves them as they are: the caller decides what a broken step means.
 pub fn clip(parameters: &Parameters, limit: f64) -> Result<f64> {
+    if let Some(accelerator) = parameters.accelerator() {
+        let norm = Norm::of(accelerator, parameters.gradients(), limit)?;
+        parameters.scale_by(&norm)?;
+        return norm.read(accelerator);
+    }
     let norm = parameters.gradient_norm()?;
     let factor = limit / (norm + 1e-6);
     if norm.is_finite() && factor < 1.0 {
         parameters.scale_gradients(factor as f32)?;
     }
     Ok(norm)
+}
+
+/// The numbers of one step: how much of each moment is kept and how much of the gradient taken, and
+/// w ← keep·w − pace·m / (√v / root + ε).
+#[derive(Clone, Copy, Debug)]
+struct Constants {
+    first: [f32; 2],
+    second: [f32; 2],
+    keep: f32,
+    pace: f32,
+    root: f32,
+    epsilon: f32,
+}
+
+impl Constants {
+    /// Those of step `step`, counted from 1.
+    fn of(settings: &AdamWSettings, step: u64, rate: f64) -> Self {
+        let corrected = |beta: f64| if settings.bias_correction { 1.0 - beta.powf(step as f64) } else { 1.0 };
+        let shares = |beta: f64| [beta as f32, (1.0 - beta) as f32];
+        Self {
+            first: shares(settings.beta1),
+            second: shares(settings.beta2),
+            keep: (1.0 - rate * settings.weight_decay) as f32,
+            pace: (rate / corrected(settings.beta1)) as f32,
+            root: corrected(settings.beta2).sqrt() as f32,
+            epsilon: settings.epsilon as f32,
+        }
+    }
 }
 
 /// moment ← keep·moment + take·g, or g².
@@ -153,15 +225,7 @@ impl InplaceOp2 for Moment {
     }
 }
 
-/// w ← keep·w − pace·m / (√v / root + ε).
-struct Descent {
-    keep: f32,
-    pace: f32,
-    root: f32,
-    epsilon: f32,
-}
-
-impl InplaceOp3 for Descent {
+impl InplaceOp3 for Constants {
     fn name(&self) -> &'static str {
         "descent"
     }

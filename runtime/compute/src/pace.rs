@@ -4,33 +4,88 @@ use std::time::Instant;
 
 use candle_core::{DType, Device, Tensor};
 
+use crate::accelerator::{Accelerator, Side};
 use crate::error::Result;
 use crate::random::Stream;
 
 /// The side of the matrices: large enough that memory does not matter, small enough for a tenth of a second.
 const SIDE: usize = 2048;
+/// The same on an accelerator, times [`SIDE`].
+const TIMES: usize = 4;
 /// Products that are timed; the fastest counts.
 const PRODUCTS: usize = 8;
+/// Products of an accelerator that are timed together: waiting for one takes longer than some do.
+const TOGETHER: usize = 10;
+/// Seconds above which a product of [`SIDE`] is answer enough.
+const SLOW: f64 = 0.01;
 
-/// Floating-point operations a second of the fastest of some products of square `f32` matrices, 2n³ operations each, on
-/// all the cores that this program uses.
+/// Floating-point operations a second of the fastest of some products of square matrices, 2n³ operations each: of `f32` on
+/// all the cores that this program uses, or of `bf16` on an accelerator.
 ///
 /// # Errors
 /// When the device has no room.
 pub fn product_rate(device: &Device) -> Result<f64> {
-    let square = |name: &str| {
-        let numbers = Stream::new(0, name).normals(SIDE * SIDE);
-        Tensor::from_vec(numbers, (SIDE, SIDE), device)?.to_dtype(DType::F32)
-    };
+    match Accelerator::of(device)? {
+        None => on_cpu(),
+        Some(accelerator) => on_accelerator(&accelerator),
+    }
+}
+
+fn on_cpu() -> Result<f64> {
+    let square = |name| Tensor::from_vec(numbers(name), (SIDE, SIDE), &Device::Cpu);
     let (a, b) = (square("pace/a")?, square("pace/b")?);
-    let mut least = f64::INFINITY;
-    for _ in 0..PRODUCTS {
-        let begun = Instant::now();
-        // Reading one number makes a device wait until it is done.
+    let least = least(PRODUCTS, || {
         a.matmul(&b)?.narrow(0, 0, 1)?.sum_all()?.to_scalar::<f32>()?;
+        Ok(())
+    })?;
+    Ok(operations(SIDE) / least)
+}
+
+fn on_accelerator(accelerator: &Accelerator) -> Result<f64> {
+    // The first products of a process load their library.
+    let small = on_device(accelerator, 1, 1, 2)?;
+    if small > SLOW {
+        return Ok(operations(SIDE) / small);
+    }
+    let together = on_device(accelerator, TIMES, TOGETHER, PRODUCTS)?;
+    Ok(operations(TIMES * SIDE) * TOGETHER as f64 / together)
+}
+
+/// The seconds of so many products together, of matrices with the side `times` · [`SIDE`]; the fastest of some rounds.
+fn on_device(accelerator: &Accelerator, times: usize, together: usize, rounds: usize) -> Result<f64> {
+    let side = times * SIDE;
+    let square = |name| {
+        let numbers = numbers(name).repeat(times * times);
+        accelerator.cast(&accelerator.upload(&numbers, &[side, side])?, DType::BF16)
+    };
+    let (a, b, product) = (square("pace/a")?, square("pace/b")?, accelerator.empty(&[side, side], DType::BF16)?);
+    least(rounds, || {
+        for _ in 0..together {
+            accelerator.multiply(&product, Side::plain(&a), Side::plain(&b), 1.0, false)?;
+        }
+        // Reading one number waits until all are there.
+        let first = accelerator.cast(&product.narrow(0, 0, 1)?.narrow(1, 0, 1)?, DType::F32)?;
+        accelerator.download::<f32>(&first).map(drop)
+    })
+}
+
+fn operations(side: usize) -> f64 {
+    2.0 * (side as f64).powi(3)
+}
+
+fn numbers(name: &str) -> Vec<f32> {
+    Stream::new(0, name).normals(SIDE * SIDE)
+}
+
+/// The seconds of the fastest of some calls.
+fn least(rounds: usize, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
+    let mut least = f64::INFINITY;
+    for _ in 0..rounds {
+        let begun = Instant::now();
+        work()?;
         least = least.min(begun.elapsed().as_secs_f64());
     }
-    Ok(2.0 * (SIDE as f64).powi(3) / least)
+    Ok(least)
 }
 
 #[cfg(test)]

@@ -3,44 +3,35 @@
 //! One buffer makes the optimiser, the clip, a snapshot and a checkpoint one pass each. A value handed out is a view
 //! that sees later updates. Which adapter a slot belongs to, the model knows.
 
+mod device;
 mod flat;
+mod layout;
 
-use std::collections::HashMap;
+use candle_core::{DType, Device, Tensor};
 
-use candle_core::{Device, Tensor};
-
+use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
-use crate::precision::{Precision, Purpose, zeros};
+use crate::precision::{Precision, Purpose};
 
+pub(crate) use device::{Norm, zeros};
 use flat::Numbers;
 pub(crate) use flat::{TASK_NUMBERS, numbers, numbers_mut};
-
-/// The place of one tensor in the flat buffers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slot {
-    /// The name, unique among the parameters.
-    pub name: String,
-    /// The shape.
-    pub shape: Vec<usize>,
-    /// The index of its first number.
-    pub offset: usize,
-}
-
-impl Slot {
-    /// How many numbers it has.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.shape.iter().product()
-    }
-}
+use layout::Layout;
+pub use layout::Slot;
 
 /// The flat buffers.
+///
+/// On an accelerator each slot begins at a multiple of eight numbers, as vector loads want it; what lies between slots
+/// stays 0. Nobody outside sees the gaps: offsets, lengths and what is copied out do not count them.
 #[derive(Debug)]
 pub struct Parameters {
-    slots: Vec<Slot>,
-    names: HashMap<String, usize>,
+    layout: Layout,
     values: Tensor,
     gradients: Tensor,
+    /// The values once more in the type of activations, for products of an accelerator.
+    shadow: Option<Tensor>,
+    /// Where the buffers are; none for the CPU.
+    accelerator: Option<Accelerator>,
 }
 
 impl Parameters {
@@ -49,29 +40,37 @@ impl Parameters {
     /// # Errors
     /// [`Error::Argument`] if a name comes twice.
     pub fn new(list: Vec<(String, Vec<usize>)>, device: &Device) -> Result<Self> {
-        let (mut slots, mut names, mut offset) = (Vec::with_capacity(list.len()), HashMap::new(), 0);
-        for (index, (name, shape)) in list.into_iter().enumerate() {
-            if names.insert(name.clone(), index).is_some() {
-                return Err(Error::argument(format!("two parameters are called `{name}`")));
-            }
-            let slot = Slot { name, shape, offset };
-            offset += slot.count();
-            slots.push(slot);
+        let accelerator = Accelerator::of(device)?;
+        let layout = Layout::new(list, if accelerator.is_some() { device::EVEN } else { 1 })?;
+        let zeros = || zeros(Purpose::Trained, layout.size(), device);
+        let (values, gradients) = (zeros()?, zeros()?);
+        Ok(Self { layout, values, gradients, shadow: None, accelerator })
+    }
+
+    /// The same with a copy of all values in the type of activations, kept beside them from now on, where that is
+    /// another type than f32: products of an accelerator take both sides in one type.
+    ///
+    /// # Errors
+    /// When the device has no memory for it.
+    pub fn shadowed(mut self, activations: DType) -> Result<Self> {
+        if let Some(accelerator) = self.accelerator.as_ref().filter(|_| activations != DType::F32) {
+            let shadow = accelerator.empty(self.values.dims(), activations)?;
+            device::narrow(accelerator, &shadow, &self.values)?;
+            self.shadow = Some(shadow);
         }
-        let zeros = || zeros(Purpose::Trained, offset, device);
-        Ok(Self { slots, names, values: zeros()?, gradients: zeros()? })
+        Ok(self)
     }
 
     /// The places of all tensors, in order.
     #[must_use]
     pub fn slots(&self) -> &[Slot] {
-        &self.slots
+        self.layout.slots()
     }
 
     /// How many numbers train.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.values.elem_count()
+        self.layout.len()
     }
 
     /// Whether nothing trains.
@@ -83,19 +82,36 @@ impl Parameters {
     /// The index of a slot by its name.
     #[must_use]
     pub fn index(&self, name: &str) -> Option<usize> {
-        self.names.get(name).copied()
+        self.layout.index(name)
     }
 
-    /// All values, `[len]`. Updates are in place, so the tensor sees them.
+    /// Where the buffers are.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        self.values.device()
+    }
+
+    /// All values; on an accelerator with gaps between the slots. Updates are in place, so the tensor sees them.
     #[must_use]
     pub fn values(&self) -> &Tensor {
         &self.values
     }
 
-    /// All gradients, `[len]`. They are accumulated in place.
+    /// All gradients, laid out as the values. They are accumulated in place.
     #[must_use]
     pub fn gradients(&self) -> &Tensor {
         &self.gradients
+    }
+
+    /// All values on the CPU as they are now, `[len]`, without gaps: a copy. On an accelerator this waits.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn snapshot(&self) -> Result<Tensor> {
+        match &self.accelerator {
+            None => Ok(self.values.copy()?),
+            Some(accelerator) => self.layout.gathered(accelerator, &self.values),
+        }
     }
 
     /// A view of one value in its shape; it sees later updates.
@@ -103,73 +119,136 @@ impl Parameters {
         self.view(&self.values, index)
     }
 
+    /// A view of one value in the type in which a product takes it; it sees later updates.
+    pub fn operand(&self, index: usize) -> Result<Tensor> {
+        self.view(self.shadow.as_ref().unwrap_or(&self.values), index)
+    }
+
+    /// One value on the CPU: a view there, and a copy of exactly its numbers elsewhere, for which this waits.
+    pub fn value_on_cpu(&self, index: usize) -> Result<Tensor> {
+        let value = self.value(index)?;
+        match &self.accelerator {
+            None => Ok(value),
+            Some(accelerator) => {
+                Ok(Tensor::from_vec(accelerator.download::<f32>(&value)?, value.dims(), &Device::Cpu)?)
+            }
+        }
+    }
+
     /// A view of one gradient in its shape; it sees what is accumulated later.
     pub fn gradient(&self, index: usize) -> Result<Tensor> {
         self.view(&self.gradients, index)
     }
 
-    /// Overwrites one value with a tensor of its shape, of any float type.
+    /// Overwrites one value with a tensor of its shape, of any float type, of the CPU or of the same device.
     pub fn set(&self, index: usize, value: &Tensor) -> Result<()> {
         let place = self.value(index)?;
         let value = self.fitted(index, value)?;
-        Ok(place.inplace_op2(&value, &flat::Copy)?)
+        let Some(accelerator) = &self.accelerator else {
+            return Ok(place.inplace_op2(&value, &flat::Copy)?);
+        };
+        device::copy(accelerator, &place, &value)?;
+        match &self.shadow {
+            Some(shadow) => device::narrow(accelerator, &self.view(shadow, index)?, &place),
+            None => Ok(()),
+        }
     }
 
-    /// Adds to one gradient a tensor of its shape, of any float type.
+    /// Adds to one gradient a tensor of its shape, of any float type, of the CPU or of the same device.
     pub fn accumulate(&self, index: usize, gradient: &Tensor) -> Result<()> {
         let place = self.gradient(index)?;
         let gradient = self.fitted(index, gradient)?;
-        Ok(place.inplace_op2(&gradient, &flat::Add)?)
+        match &self.accelerator {
+            None => Ok(place.inplace_op2(&gradient, &flat::Add)?),
+            Some(accelerator) => device::add(accelerator, &place, &gradient),
+        }
     }
 
     /// Sets every gradient to zero.
     pub fn clear_gradients(&self) -> Result<()> {
-        Ok(self.gradients.inplace_op1(&flat::Fill(0.0))?)
+        match &self.accelerator {
+            None => Ok(self.gradients.inplace_op1(&flat::Fill(0.0))?),
+            Some(accelerator) => accelerator.fill(&self.gradients, 0.0),
+        }
     }
 
     /// Multiplies every gradient with a factor.
     pub fn scale_gradients(&self, factor: f32) -> Result<()> {
-        Ok(self.gradients.inplace_op1(&flat::Scale(factor))?)
+        match &self.accelerator {
+            None => Ok(self.gradients.inplace_op1(&flat::Scale(factor))?),
+            Some(accelerator) => device::scale(accelerator, &self.gradients, &accelerator.upload(&[factor], &[1])?),
+        }
     }
 
-    /// The Euclidean norm of all gradients together, summed in f64 in fixed chunks.
+    /// The Euclidean norm of all gradients together, summed in f64 in fixed chunks. On an accelerator this waits.
     pub fn gradient_norm(&self) -> Result<f64> {
-        Ok(Numbers::of(&self.gradients)?.square_sum()?.sqrt())
+        match &self.accelerator {
+            None => Ok(Numbers::of(&self.gradients)?.square_sum()?.sqrt()),
+            Some(accelerator) => Norm::of(accelerator, &self.gradients, 0.0)?.read(accelerator),
+        }
     }
 
     /// The same slots with a copy of the values and gradients of zero.
     pub fn detached_copy(&self) -> Result<Self> {
-        let (slots, names) = (self.slots.clone(), self.names.clone());
-        Ok(Self { slots, names, values: self.values.copy()?, gradients: self.gradients.zeros_like()? })
+        let gradients = zeros(Purpose::Trained, self.layout.size(), self.device())?;
+        let shadow = self.shadow.as_ref().map(Tensor::copy).transpose()?;
+        let (layout, accelerator) = (self.layout.clone(), self.accelerator.clone());
+        Ok(Self { layout, values: self.values.copy()?, gradients, shadow, accelerator })
     }
 
     /// Overwrites all values with those of other parameters of the same layout.
     pub fn copy_from(&self, other: &Self) -> Result<()> {
-        if self.slots != other.slots {
+        if self.slots() != other.slots() {
             return Err(Error::shape("the two sets of parameters differ in their slots"));
         }
-        let copy = other.values.copy()?;
-        Ok(self.values.inplace_op2(&copy, &flat::Copy)?)
+        let Some(accelerator) = &self.accelerator else {
+            let copy = other.values.copy()?;
+            return Ok(self.values.inplace_op2(&copy, &flat::Copy)?);
+        };
+        if !other.device().same_device(self.device()) {
+            return Err(Error::argument("the two sets of parameters are on different devices"));
+        }
+        device::copy(accelerator, &self.values, &other.values)?;
+        match &self.shadow {
+            Some(shadow) => device::narrow(accelerator, shadow, &self.values),
+            None => Ok(()),
+        }
     }
 
-    fn slot(&self, index: usize) -> Result<&Slot> {
-        let missing = || Error::argument(format!("there is no parameter {index}, only {}", self.slots.len()));
-        self.slots.get(index).ok_or_else(missing)
+    /// The values in the type of activations, laid out as they are, where there is an accelerator that wants them.
+    pub(crate) fn shadow(&self) -> Option<&Tensor> {
+        self.shadow.as_ref()
+    }
+
+    /// Where slots lie in the buffers.
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The accelerator that the buffers are on; none for the CPU.
+    pub(crate) fn accelerator(&self) -> Option<&Accelerator> {
+        self.accelerator.as_ref()
     }
 
     fn view(&self, flat: &Tensor, index: usize) -> Result<Tensor> {
-        let slot = self.slot(index)?;
-        Ok(flat.narrow(0, slot.offset, slot.count())?.reshape(slot.shape.as_slice())?)
+        let (slot, place) = self.layout.slot(index)?;
+        Ok(flat.narrow(0, place, slot.count())?.reshape(slot.shape.as_slice())?)
     }
 
-    /// The tensor as contiguous f32 of the slot's shape.
+    /// The tensor as contiguous numbers of the slot's shape where the buffers are: f32 on the CPU, of any float type on an
+    /// accelerator.
     fn fitted(&self, index: usize, tensor: &Tensor) -> Result<Tensor> {
-        let slot = self.slot(index)?;
+        let (slot, _) = self.layout.slot(index)?;
         if tensor.dims() != slot.shape {
             let (given, wanted) = (tensor.dims(), &slot.shape);
             return Err(Error::shape(format!("`{}` has shape {wanted:?}, given was {given:?}", slot.name)));
         }
-        Ok(tensor.detach().to_dtype(Precision::dtype(Purpose::Trained))?.contiguous()?)
+        let tensor = tensor.detach();
+        match &self.accelerator {
+            Some(_) if tensor.device().same_device(self.device()) => Ok(tensor),
+            Some(accelerator) => device::uploaded(accelerator, &tensor),
+            None => Ok(tensor.to_dtype(Precision::ORDINARY.dtype(Purpose::Trained))?.contiguous()?),
+        }
     }
 }
 

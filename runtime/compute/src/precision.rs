@@ -1,7 +1,7 @@
 //! What a run keeps in which type on which device.
 //!
-//! Matrices of a model are kept by it, the optimiser's moments and what is trained are made by it, and forecasts of memory
-//! count by it. The fused operations take and give f32 by themselves, as it says of activations and sums.
+//! Matrices of a model are kept by it, the optimiser's moments and what is trained are made by it, activations begin by it
+//! at the embedding, and forecasts of memory count by it. A fused operation gives what it takes, and sums in f32.
 
 use candle_core::{DType, Device, Tensor};
 
@@ -16,6 +16,33 @@ pub enum Base {
     Stored,
     /// NF4 with double quantisation, made while the model is read.
     Nf4,
+}
+
+/// What activations are computed in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Compute {
+    /// What is best on the device: f32 on the CPU, bf16 on an accelerator.
+    #[default]
+    Auto,
+    /// bf16, on accelerators.
+    Bf16,
+    /// f32, everywhere.
+    F32,
+}
+
+/// What a run asks for; the device decides the rest.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// What the frozen matrices of blocks are kept in.
+    pub base: Base,
+    /// What activations are computed in.
+    pub compute: Compute,
+}
+
+impl From<Base> for Asked {
+    fn from(base: Base) -> Self {
+        Self { base, compute: Compute::Auto }
+    }
 }
 
 /// What a number is there for.
@@ -42,6 +69,8 @@ pub enum Purpose {
 pub enum Kept {
     /// The format of the model's files; one that no product reads is widened to f32.
     AsStored,
+    /// Plain numbers in this type, so that both sides of a product are alike; blocks as in the model's files.
+    Plain(DType),
     /// A format of [`Weight`].
     In(Format),
     /// A type of the tensor library.
@@ -52,6 +81,7 @@ impl std::fmt::Display for Kept {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::AsStored => formatter.write_str("as stored"),
+            Self::Plain(dtype) => write!(formatter, "{} (quantized as stored)", dtype.as_str()),
             Self::In(format) => write!(formatter, "{}", format!("{format:?}").to_lowercase()),
             Self::As(dtype) => formatter.write_str(dtype.as_str()),
         }
@@ -59,61 +89,104 @@ impl std::fmt::Display for Kept {
 }
 
 /// What everything is kept in, on one device.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Precision {
-    base: Base,
+    asked: Asked,
+    /// The type of [`Purpose::Activation`].
+    activations: DType,
+    /// The type of plain matrices; none leaves them as they are stored.
+    plain: Option<DType>,
+}
+
+impl Default for Precision {
+    fn default() -> Self {
+        Self::ORDINARY
+    }
 }
 
 impl Precision {
-    /// Everything but frozen matrices: they do not depend on what a run asks for.
-    pub const ORDINARY: Self = Self { base: Base::Stored };
+    /// That of the CPU where nothing is asked for.
+    pub const ORDINARY: Self = Self::of_cpu(Asked { base: Base::Stored, compute: Compute::Auto });
 
-    /// What a device keeps of a run whose base is asked for in some way.
+    const fn of_cpu(asked: Asked) -> Self {
+        Self { asked, activations: DType::F32, plain: None }
+    }
+
+    /// Products of an accelerator take both sides in one type, and its tensor cores take bf16.
+    const fn of_accelerator(asked: Asked) -> Self {
+        let activations = match asked.compute {
+            Compute::Auto | Compute::Bf16 => DType::BF16,
+            Compute::F32 => DType::F32,
+        };
+        Self { asked, activations, plain: Some(activations) }
+    }
+
+    /// What a device keeps where nothing is asked for.
+    #[must_use]
+    pub fn usual(device: &Device) -> Self {
+        let asked = Asked::default();
+        if device.is_cpu() { Self::of_cpu(asked) } else { Self::of_accelerator(asked) }
+    }
+
+    /// What a device keeps of a run.
     ///
     /// # Errors
-    /// When products of the device do not read such a base.
-    pub fn new(base: Base, device: &Device) -> Result<Self> {
-        if base == Base::Nf4 && !device.is_cpu() {
-            let device = crate::device::describe(device);
-            return Err(Error::Unavailable { device, why: "products in NF4 run on the CPU alone".to_owned() });
+    /// [`Error::Argument`] where the device does not compute in what is asked for.
+    pub fn new(asked: impl Into<Asked>, device: &Device) -> Result<Self> {
+        let asked = asked.into();
+        match (device.is_cpu(), asked.compute) {
+            (true, Compute::Bf16) => Err(Error::argument(
+                "the CPU computes in f32, not in bf16; weights that are stored in 16 bits stay so all the same",
+            )),
+            (true, _) => Ok(Self::of_cpu(asked)),
+            (false, _) => Ok(Self::of_accelerator(asked)),
         }
-        Ok(Self { base })
+    }
+
+    /// What was asked for.
+    #[must_use]
+    pub fn asked(self) -> Asked {
+        self.asked
     }
 
     /// How the base was asked for.
     #[must_use]
     pub fn base(self) -> Base {
-        self.base
+        self.asked.base
     }
 
     /// What numbers of some kind are kept in.
     #[must_use]
     pub const fn kept(self, purpose: Purpose) -> Kept {
-        match purpose {
-            Purpose::Linear => match self.base {
-                Base::Stored => Kept::AsStored,
-                Base::Nf4 => Kept::In(Format::NF4),
-            },
-            Purpose::Vocabulary => Kept::AsStored,
-            Purpose::Vector | Purpose::Activation | Purpose::Trained | Purpose::Sum | Purpose::Moment => {
-                Kept::As(DType::F32)
-            }
+        match (purpose, self.asked.base, self.plain) {
+            (Purpose::Linear, Base::Nf4, _) => Kept::In(Format::NF4),
+            (Purpose::Linear | Purpose::Vocabulary, _, Some(dtype)) => Kept::Plain(dtype),
+            (Purpose::Linear | Purpose::Vocabulary, _, None) => Kept::AsStored,
+            (Purpose::Activation, ..) => Kept::As(self.activations),
+            // What many small numbers are added to is never in 16 bits.
+            (Purpose::Vector | Purpose::Trained | Purpose::Sum | Purpose::Moment, ..) => Kept::As(DType::F32),
         }
     }
 
-    /// The type of numbers that are no matrices of the model: one of [`Purpose::Vector`] and what follows it.
+    /// The type of plain numbers of some kind; f32 where they may stay as they are stored.
     #[must_use]
-    pub const fn dtype(purpose: Purpose) -> DType {
-        match Self::ORDINARY.kept(purpose) {
-            Kept::As(dtype) => dtype,
+    pub const fn dtype(self, purpose: Purpose) -> DType {
+        match self.kept(purpose) {
+            Kept::As(dtype) | Kept::Plain(dtype) => dtype,
             Kept::AsStored | Kept::In(_) => DType::F32,
         }
     }
 
+    /// What the plain numbers of a matrix are turned into when it is placed on the device; none leaves them as they are.
+    #[must_use]
+    pub const fn plain(self) -> Option<DType> {
+        self.plain
+    }
+
     /// Bytes of some numbers that are no matrices of the model.
     #[must_use]
-    pub fn bytes(purpose: Purpose, numbers: u64) -> u64 {
-        numbers.saturating_mul(Self::dtype(purpose).size_in_bytes() as u64)
+    pub fn bytes(self, purpose: Purpose, numbers: u64) -> u64 {
+        numbers.saturating_mul(self.dtype(purpose).size_in_bytes() as u64)
     }
 
     /// Whether a matrix of so many columns is quantised when it is read. One that NF4 cannot hold, its rows being no whole
@@ -169,12 +242,18 @@ pub fn twice_quantised(format: &str) -> Error {
     ))
 }
 
-/// Zeros in the type that numbers of some kind are kept in.
+/// Zeros in the type that numbers of some kind are kept in: one of those that are the same on every device.
 ///
 /// # Errors
 /// When the tensor library has no memory for them.
 pub fn zeros(purpose: Purpose, count: usize, device: &Device) -> Result<Tensor> {
-    Ok(Tensor::zeros(count, Precision::dtype(purpose), device)?)
+    Ok(Tensor::zeros(count, Precision::ORDINARY.dtype(purpose), device)?)
+}
+
+/// Bytes that the numbers of a tensor take.
+#[must_use]
+pub fn bytes(tensor: &Tensor) -> usize {
+    tensor.elem_count() * tensor.dtype().size_in_bytes()
 }
 
 #[cfg(test)]
@@ -193,6 +272,30 @@ mod tests {
         assert_eq!(bytes(plain(128), Purpose::Linear), 2 * 2 * 33 + 8);
         assert_eq!(bytes(plain(128), Purpose::Vocabulary), 2 * 2 * 128);
         assert_eq!(bytes(plain(100), Purpose::Linear), 2 * 2 * 100);
+    }
+
+    #[test]
+    fn an_accelerator_computes_in_bf16_unless_told_otherwise_and_sums_in_f32() {
+        let types = |compute| {
+            let precision = Precision::of_accelerator(Asked { compute, ..Asked::default() });
+            let all = [Purpose::Linear, Purpose::Activation, Purpose::Vector, Purpose::Trained, Purpose::Moment];
+            all.map(|purpose| precision.dtype(purpose))
+        };
+        let (half, single) = (DType::BF16, DType::F32);
+        assert_eq!(types(Compute::Auto), [half, half, single, single, single]);
+        assert_eq!(types(Compute::Bf16), types(Compute::Auto));
+        assert_eq!(types(Compute::F32), [single; 5]);
+        let lines = Precision::of_accelerator(Base::Nf4.into()).lines();
+        let kept: Vec<String> = lines.iter().map(|(_, kept)| kept.to_string()).collect();
+        assert_eq!(kept[..4], ["nf4", "bf16 (quantized as stored)", "f32", "bf16"]);
+    }
+
+    #[test]
+    fn the_cpu_computes_in_f32_and_says_so() {
+        let precision = |compute| Precision::new(Asked { compute, ..Asked::default() }, &Device::Cpu);
+        assert_eq!(precision(Compute::F32).unwrap().dtype(Purpose::Activation), DType::F32);
+        assert_eq!(precision(Compute::Auto).unwrap(), Precision::ORDINARY);
+        assert!(precision(Compute::Bf16).unwrap_err().to_string().contains("the CPU computes in f32"));
     }
 
     #[test]

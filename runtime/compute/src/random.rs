@@ -34,6 +34,14 @@ impl Stream {
         stream
     }
 
+    /// The key of the stream, for whoever makes its words elsewhere: words 16·n … 16·n + 15 are block n of ChaCha12 under
+    /// it, with a nonce of 0.
+    #[must_use]
+    pub fn key(&self) -> [u32; 8] {
+        let bytes = self.words.get_seed();
+        std::array::from_fn(|word| u32::from_le_bytes(std::array::from_fn(|byte| bytes[4 * word + byte])))
+    }
+
     /// How many 32-bit words were taken. After 2⁶⁴ words it starts again.
     #[must_use]
     pub fn position(&self) -> u64 {
@@ -113,6 +121,34 @@ mod tests {
         stream.below(10);
         let mut later = Stream::at(3, "dropout", stream.position());
         assert_eq!(stream.uniforms(40), later.uniforms(40));
+    }
+
+    /// ChaCha12 by its definition (Bernstein 2008), as kernels have it.
+    fn block(key: [u32; 8], number: u64) -> [u32; 16] {
+        let mut start = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        start[4..12].copy_from_slice(&key);
+        (start[12], start[13]) = (number as u32, (number >> 32) as u32);
+        let mut words: [u32; 16] = start;
+        let mut quarter = |[a, b, c, d]: [usize; 4]| {
+            for (to, from, into, by) in [(a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)] {
+                words[to] = words[to].wrapping_add(words[from]);
+                words[into] = (words[into] ^ words[to]).rotate_left(by);
+            }
+        };
+        for _ in 0..6 {
+            (0..4).for_each(|at| quarter([at, at + 4, at + 8, at + 12]));
+            (0..4).for_each(|at| quarter([at, 4 + (at + 1) % 4, 8 + (at + 2) % 4, 12 + (at + 3) % 4]));
+        }
+        std::array::from_fn(|word| words[word].wrapping_add(start[word]))
+    }
+
+    #[test]
+    fn the_key_of_a_stream_makes_its_words() {
+        let mut stream = Stream::new(3, "dropout");
+        let key = stream.key();
+        for number in 0..3 {
+            assert_eq!(block(key, number), std::array::from_fn::<u32, 16, _>(|_| stream.next_u32()));
+        }
     }
 
     #[test]

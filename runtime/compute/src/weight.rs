@@ -1,12 +1,14 @@
 //! A matrix of a model as it is kept: a tensor, or bytes in the format of the file that they came from.
 //!
 //! Bytes are never widened as a whole: products widen a block when they need it, so a model takes the memory of its
-//! file. Who owns the bytes (a mapped file, a buffer) and where a matrix lies in them is the caller's business.
+//! file. Who owns the bytes (a mapped file, a buffer) and where a matrix lies in them is the caller's business. On an
+//! accelerator blocks are the same bytes, and plain numbers have the one type that its products take.
 
+mod bytes;
 mod format;
 mod nf4;
+mod place;
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
@@ -15,56 +17,27 @@ use half::{bf16, f16};
 use crate::error::{Error, Result};
 use crate::fused;
 
+pub use bytes::Bytes;
 pub use format::Format;
 pub(crate) use nf4::{Scales, unpack as unpack_nf4};
-
-/// Bytes that somebody else owns, shared.
-#[derive(Clone)]
-pub struct Bytes {
-    owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
-    range: Range<usize>,
-}
-
-impl Bytes {
-    /// A part of what `owner` holds, which must answer alike each time.
-    ///
-    /// # Errors
-    /// When the part reaches past its end.
-    pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>, range: Range<usize>) -> Result<Self> {
-        let length = (*owner).as_ref().len();
-        if range.start > range.end || range.end > length {
-            return Err(Error::argument(format!("bytes {range:?} of {length} are not there")));
-        }
-        Ok(Self { owner, range })
-    }
-
-    fn slice(&self) -> &[u8] {
-        (*self.owner).as_ref().get(self.range.clone()).unwrap_or(&[])
-    }
-}
-
-impl From<Vec<u8>> for Bytes {
-    fn from(bytes: Vec<u8>) -> Self {
-        let range = 0..bytes.len();
-        Self { owner: Arc::new(bytes), range }
-    }
-}
-
-impl std::fmt::Debug for Bytes {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{} bytes", self.range.len())
-    }
-}
+pub(crate) use place::Placed;
 
 /// A matrix in bytes, row by row.
 #[derive(Debug)]
 pub struct Packed {
-    bytes: Bytes,
+    numbers: Numbers,
     format: Format,
     rows: usize,
     columns: usize,
-    /// What the blocks of `NF4` share.
-    scales: Option<Scales>,
+}
+
+/// Where the bytes of a matrix are.
+#[derive(Debug)]
+enum Numbers {
+    /// With the CPU; `scales` are what the blocks of `NF4` share.
+    Host { bytes: Bytes, scales: Option<Scales> },
+    /// On an accelerator: blocks alone.
+    Device(Placed),
 }
 
 impl Packed {
@@ -79,7 +52,7 @@ impl Packed {
             let length = found.len();
             return Err(Error::shape(format!("{length} bytes are not {rows} × {columns} numbers in {format:?}")));
         }
-        let packed = Self { bytes, format, rows, columns, scales: None };
+        let packed = Self { numbers: Numbers::Host { bytes, scales: None }, format, rows, columns };
         let readable = match format {
             Format::F32 => packed.plain::<f32>().is_some(),
             Format::F16 => packed.plain::<f16>().is_some(),
@@ -96,17 +69,25 @@ impl Packed {
 
     /// Plain numbers as what they are; none if the bytes do not lie on their boundaries.
     pub(crate) fn plain<N: bytemuck::Pod>(&self) -> Option<&[N]> {
-        bytemuck::try_cast_slice(self.bytes.slice()).ok()
+        bytemuck::try_cast_slice(self.raw()).ok()
     }
 
-    /// The bytes as they are.
+    /// The bytes as they are; none of what is on an accelerator.
     pub(crate) fn raw(&self) -> &[u8] {
-        self.bytes.slice()
+        match &self.numbers {
+            Numbers::Host { bytes, .. } => bytes.slice(),
+            Numbers::Device(_) => &[],
+        }
     }
 
     /// Numbers of a row.
     pub(crate) fn columns(&self) -> usize {
         self.columns
+    }
+
+    /// Rows and columns.
+    pub(crate) fn sides(&self) -> [usize; 2] {
+        [self.rows, self.columns]
     }
 
     /// How the numbers lie.
@@ -117,14 +98,21 @@ impl Packed {
 
     /// What the blocks of `NF4` share; none of them has it in another format.
     pub(crate) fn scales(&self) -> Option<&Scales> {
-        self.scales.as_ref()
+        match &self.numbers {
+            Numbers::Host { scales, .. } => scales.as_ref(),
+            Numbers::Device(_) => None,
+        }
     }
 
     /// The same matrix with its rows in another order: row `i` is what `order[i]` was.
     ///
     /// # Errors
-    /// When the order names a row that is not there, or the format is `NF4`, whose blocks share scales across rows.
+    /// When the order names a row that is not there, the format is `NF4`, whose blocks share scales across rows, or the
+    /// bytes are on an accelerator.
     pub fn reordered(&self, order: &[usize]) -> Result<Self> {
+        if self.is_placed() {
+            return Err(Error::argument("rows are put in order before a matrix is placed on a device"));
+        }
         let size = self.raw().len() / self.rows.max(1);
         let mut bytes = Vec::with_capacity(order.len() * size);
         for row in order {
@@ -145,15 +133,28 @@ pub enum Weight {
 }
 
 impl Weight {
-    /// Its numbers as a tensor of the CPU, exactly: f32 where the format is none of the tensor library's.
+    /// Where it is.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        match self {
+            Self::Tensor(tensor) => tensor.device(),
+            Self::Packed(packed) => packed.device(),
+        }
+    }
+
+    /// Its numbers as a tensor of the CPU, exactly: f32 where the format is none of the tensor library's. What is on an
+    /// accelerator is copied, for which this waits.
     ///
     /// # Errors
     /// When the tensor library has no memory for them.
     pub fn to_tensor(&self) -> Result<Tensor> {
         let packed = match self {
-            Self::Tensor(tensor) => return Ok(tensor.clone()),
+            Self::Tensor(tensor) => return place::fetched(tensor),
             Self::Packed(packed) => packed,
         };
+        if packed.is_placed() {
+            return self.rows(0, packed.rows);
+        }
         let shape = (packed.rows, packed.columns);
         Ok(match packed.format {
             Format::F16 => Tensor::from_slice(packed.plain::<f16>().unwrap_or(&[]), shape, &Device::Cpu)?,
@@ -162,14 +163,19 @@ impl Weight {
         })
     }
 
-    /// Some of its rows as a tensor of f32, `[count, columns]`; the others are not touched.
+    /// Some of its rows as a tensor of the CPU in f32, `[count, columns]`; the others are not touched.
     ///
     /// # Errors
     /// When it is no matrix or has no such rows.
     pub fn rows(&self, first: usize, count: usize) -> Result<Tensor> {
         match self {
-            Self::Tensor(tensor) => Ok(tensor.narrow(0, first, count)?.to_dtype(DType::F32)?.contiguous()?),
+            Self::Tensor(tensor) => {
+                Ok(place::fetched(&tensor.narrow(0, first, count)?)?.to_dtype(DType::F32)?.contiguous()?)
+            }
             Self::Packed(packed) if first.checked_add(count).is_some_and(|end| end <= packed.rows) => {
+                if packed.is_placed() {
+                    return place::fetched(&fused::rows_on_device(packed, first..first + count)?);
+                }
                 let numbers = fused::unpacked(packed, first..first + count);
                 Ok(Tensor::from_vec(numbers, (count, packed.columns), &Device::Cpu)?)
             }
@@ -188,8 +194,8 @@ impl Weight {
             return Err(Error::shape(format!("a weight of shape {sides:?} is no matrix, and NF4 holds matrices")));
         };
         let (bytes, scales) = nf4::quantised(self.into(), rows, columns)?;
-        let packed = Packed { bytes: bytes.into(), format: Format::NF4, rows, columns, scales: Some(scales) };
-        Ok(Self::Packed(Arc::new(packed)))
+        let numbers = Numbers::Host { bytes: bytes.into(), scales: Some(scales) };
+        Ok(Self::Packed(Arc::new(Packed { numbers, format: Format::NF4, rows, columns })))
     }
 
     /// Bytes that a matrix takes in NF4, with what its blocks share; none where its rows are not whole blocks.
@@ -203,7 +209,10 @@ impl Weight {
     pub fn bytes(&self) -> usize {
         match self {
             Self::Tensor(tensor) => tensor.elem_count() * tensor.dtype().size_in_bytes(),
-            Self::Packed(packed) => packed.bytes.range.len() + packed.scales().map_or(0, Scales::bytes),
+            Self::Packed(packed) => match &packed.numbers {
+                Numbers::Host { bytes, scales } => bytes.len() + scales.as_ref().map_or(0, Scales::bytes),
+                Numbers::Device(placed) => placed.bytes(),
+            },
         }
     }
 }
@@ -223,13 +232,21 @@ pub enum WeightRef<'a> {
     Packed(&'a Packed),
 }
 
-impl WeightRef<'_> {
+impl<'a> WeightRef<'a> {
     /// Its sides, however many a tensor has.
     #[must_use]
     pub fn sides(&self) -> Vec<usize> {
         match self {
             Self::Tensor(tensor) => tensor.dims().to_vec(),
-            Self::Packed(packed) => vec![packed.rows, packed.columns],
+            Self::Packed(packed) => packed.sides().to_vec(),
+        }
+    }
+
+    /// Where its numbers are.
+    pub(crate) fn device(&self) -> &'a Device {
+        match self {
+            Self::Tensor(tensor) => tensor.device(),
+            Self::Packed(packed) => packed.device(),
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Weights changed by hand, matrix by matrix: the arithmetic of an edit, and what is kept of it.
 //!
 //! Sums are in `f32` whatever a weight is stored in; the result is stored like the weight. The base stays as it
-//! was opened, so a view of the base never sees an edit. Which policy an edit belongs to is `policy`'s business.
+//! was opened, so a view of the base never sees an edit. Edits are made on the CPU, whatever device computes. Which policy
+//! an edit belongs to is `policy`'s business.
 
 use std::collections::BTreeMap;
 
-use tunebox_compute::{DType, Tensor};
+use tunebox_compute::{DType, Tensor, Weight};
 
 use crate::configuration::Configuration;
 use crate::decoder::Site;
@@ -116,7 +117,7 @@ impl Matrix {
     }
 }
 
-/// Left and right of one outer product beside a weight, `[out]` and `[in]`.
+/// Left and right of one outer product beside a weight, `[out]` and `[in]`, on the CPU.
 pub(crate) type Factor = (Tensor, Tensor);
 
 /// All edits of one policy. A copy shares the tensors.
@@ -124,16 +125,23 @@ pub(crate) type Factor = (Tensor, Tensor);
 pub(crate) struct Edits {
     pub(crate) form: Form,
     changed: BTreeMap<String, Tensor>,
+    /// The same where the model computes; on the CPU the same tensors.
+    placed: BTreeMap<String, Weight>,
     factors: BTreeMap<(usize, Site), Vec<Factor>>,
 }
 
 impl Edits {
-    /// The weight as it is now, if it was edited.
+    /// The weight as it is now, on the CPU, if it was edited.
     pub(crate) fn get(&self, name: &str) -> Option<Tensor> {
         self.changed.get(name).cloned()
     }
 
-    /// Every edited weight by its name.
+    /// The same where the model computes.
+    pub(crate) fn placed(&self, name: &str) -> Option<Weight> {
+        self.placed.get(name).cloned()
+    }
+
+    /// Every edited weight by its name, on the CPU.
     pub(crate) fn changed(&self) -> &BTreeMap<String, Tensor> {
         &self.changed
     }
@@ -148,9 +156,10 @@ impl Edits {
         self.changed.is_empty()
     }
 
-    /// Puts a weight in place of the present one.
-    pub(crate) fn set(&mut self, name: &str, weight: Tensor) {
+    /// Puts a weight of the CPU in place of the present one, `placed` where the model computes.
+    pub(crate) fn set(&mut self, name: &str, weight: Tensor, placed: Weight) {
         self.changed.insert(name.to_owned(), weight);
+        self.placed.insert(name.to_owned(), placed);
     }
 
     /// Notes the outer product that an edit came to, for the adapter.

@@ -33,7 +33,7 @@ impl Model {
             .into_par_iter()
             .map(|(name, shape)| {
                 let values = values(&name, &shape, deviation, seed, &configuration);
-                Ok((name, Tensor::from_vec(values, shape, device)?))
+                Ok((name, Tensor::from_vec(values, shape, &Device::Cpu)?))
             })
             .collect();
         let weights = Weights::from_tensors(tensors?, &configuration, device)?;

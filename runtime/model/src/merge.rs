@@ -4,11 +4,11 @@
 use std::path::Path;
 
 use serde_json::Value;
-use tunebox_compute::fused::LowRank;
+use tunebox_compute::fused::{self, LowRank};
 use tunebox_compute::{DType, Tensor};
 
 use crate::adapter::{Adapter, Module};
-use crate::decoder::{Site, adapted_norm};
+use crate::decoder::{Site, squared_norms};
 use crate::edit::Edits;
 use crate::error::{Error, Result};
 use crate::files::{self, Stored};
@@ -52,28 +52,36 @@ pub fn merge(policy: &Policy, out: &Path, dtype: DType) -> Result<()> {
     add_companions(model, out)
 }
 
-/// One weight of the merged model, in `f32`.
+/// One weight of the merged model, in `f32`, made on the CPU.
 pub(crate) fn merged(model: &Model, adapter: &Adapter, edits: &Edits, name: &str) -> Result<Tensor> {
     let parameters = adapter.parameters();
     if adapter.is_full()
         && let Some(slot) = parameters.index(name)
     {
-        return Ok(parameters.value(slot)?);
+        return Ok(parameters.value_on_cpu(slot)?);
     }
     let weight = edits.get(name).map_or_else(|| model.weights.get(name), Ok)?;
     let Some(module) = module_of(adapter, name) else {
         return Ok(weight.to_dtype(DType::F32)?);
     };
     let low = LowRank {
-        a: parameters.value(module.slots.a)?,
-        b: parameters.value(module.slots.b)?,
+        a: parameters.value_on_cpu(module.slots.a)?,
+        b: parameters.value_on_cpu(module.slots.b)?,
         scale: module.scale as f32,
     };
-    let lengths = match (module.slots.magnitude, &module.base_squares) {
-        (Some(slot), Some(squares)) => Some((parameters.value(slot)?, squares.clone())),
-        _ => None,
+    let lengths = match module.slots.magnitude {
+        Some(slot) => Some((parameters.value_on_cpu(slot)?, squares(module, &weight)?)),
+        None => None,
     };
     effective(&weight, &low, lengths.as_ref())
+}
+
+/// ‖W‖² of every row, on the CPU.
+fn squares(module: &Module, weight: &Tensor) -> Result<Tensor> {
+    match &module.base_squares {
+        Some(squares) if squares.device().is_cpu() => Ok(squares.clone()),
+        _ => squared_norms(weight),
+    }
 }
 
 /// W + s·B·A, and for DoRA each row at its learned length: m/‖W + s·B·A‖ times that.
@@ -82,7 +90,7 @@ pub(crate) fn effective(weight: &Tensor, low: &LowRank, lengths: Option<&(Tensor
     let sum = (weight.to_dtype(DType::F32)? + added)?;
     match lengths {
         Some((magnitude, base_squares)) => {
-            let norm = adapted_norm(base_squares, weight, low)?;
+            let norm = fused::adapted_lengths(base_squares, weight, low, DType::F32)?;
             Ok(sum.broadcast_mul(&(magnitude / norm)?.unsqueeze(1)?)?)
         }
         None => Ok(sum),

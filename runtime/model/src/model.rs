@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use tunebox_compute::Device;
-use tunebox_compute::precision::Base;
+use tunebox_compute::precision::Asked;
 
 use crate::chat::ChatTemplate;
 use crate::configuration::Configuration;
@@ -37,16 +37,17 @@ impl Model {
     /// # Errors
     /// When its family is not known, a file is missing or broken, or weights and configuration do not fit together.
     pub fn open(source: &Source, device: &Device) -> Result<Self> {
-        Self::open_in(source, device, Base::Stored)
+        Self::open_in(source, device, Asked::default())
     }
 
-    /// The same with the matrices of its blocks kept in another way, quantised one by one while they are read.
+    /// The same with the matrices of its blocks kept in another way, quantised one by one while they are read, or with
+    /// activations of another type.
     ///
     /// # Errors
-    /// Those of [`Model::open`], and when the weights cannot be kept so.
-    pub fn open_in(source: &Source, device: &Device, base: Base) -> Result<Self> {
+    /// Those of [`Model::open`], and when the weights cannot be kept so, or the device does not compute so.
+    pub fn open_in(source: &Source, device: &Device, asked: impl Into<Asked>) -> Result<Self> {
         let (mut model, text) = Self::shape(source, device)?;
-        model.weights = model.weights.kept_in(base)?;
+        model.weights = model.weights.kept_in(asked)?;
         // A large vocabulary takes as long as the weights.
         let (weights, text) = rayon::join(|| model.weights.load(), || text.read());
         weights?;

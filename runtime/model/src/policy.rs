@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use tunebox_compute::parameters::Parameters;
+use tunebox_compute::precision::Precision;
 
 pub use memory::PassMemory;
 pub use score::Scored;
@@ -131,6 +132,12 @@ impl Policy {
     #[must_use]
     pub fn adapter(&self) -> &Adapter {
         &self.adapter
+    }
+
+    /// What its numbers are kept in.
+    #[must_use]
+    pub fn precision(&self) -> Precision {
+        self.model.weights.precision()
     }
 
     /// The flat buffer of what is trained, and its gradient.

@@ -71,7 +71,7 @@ impl Token {
     }
 }
 
-/// What a patch does to an activation x, with r a direction of length 1.
+/// What a patch does to an activation x, with r a direction of length 1. Vectors are `[1, width]`, `f32`.
 #[derive(Debug, Clone)]
 pub(crate) enum Act {
     /// x + v.
@@ -96,38 +96,31 @@ impl Patch {
     ///
     /// # Errors
     /// When the sum could not be a number, or a layer is named twice.
-    pub fn add(
-        layers: Vec<usize>,
-        site: Site,
-        vector: &[f32],
-        coefficient: f32,
-        answers_only: bool,
-        device: &Device,
-    ) -> Result<Self> {
+    pub fn add(layers: Vec<usize>, site: Site, vector: &[f32], coefficient: f32, answers_only: bool) -> Result<Self> {
         let scaled: Vec<f32> = vector.iter().map(|value| value * coefficient).collect();
         if !scaled.iter().all(|value| value.is_finite()) {
             return Err(Error::Argument("the vector times its coefficient is not made of finite numbers".into()));
         }
-        Self::new(layers, site, Act::Add(row(scaled, device)?), answers_only)
+        Self::new(layers, site, Act::Add(row(scaled)?), answers_only)
     }
 
     /// Removes the component along a direction at some layers.
     ///
     /// # Errors
     /// When the direction has no length, or a layer is named twice.
-    pub fn ablate(layers: Vec<usize>, site: Site, direction: &[f32], device: &Device) -> Result<Self> {
-        Self::new(layers, site, Act::Remove(row(unit(direction)?, device)?), false)
+    pub fn ablate(layers: Vec<usize>, site: Site, direction: &[f32]) -> Result<Self> {
+        Self::new(layers, site, Act::Remove(row(unit(direction)?)?), false)
     }
 
     /// Sets the component along a direction at some layers to a value.
     ///
     /// # Errors
     /// When the direction has no length, the value is not finite, or a layer is named twice.
-    pub fn project(layers: Vec<usize>, site: Site, direction: &[f32], value: f32, device: &Device) -> Result<Self> {
+    pub fn project(layers: Vec<usize>, site: Site, direction: &[f32], value: f32) -> Result<Self> {
         if !value.is_finite() {
             return Err(Error::Argument(format!("a component is set to a finite number, this is `{value}`")));
         }
-        Self::new(layers, site, Act::Set(row(unit(direction)?, device)?, f64::from(value)), false)
+        Self::new(layers, site, Act::Set(row(unit(direction)?)?, f64::from(value)), false)
     }
 
     fn new(layers: Vec<usize>, site: Site, act: Act, answers_only: bool) -> Result<Self> {
@@ -138,6 +131,13 @@ impl Patch {
             return Err(Error::Argument("a patch names at least one layer, and none twice".into()));
         }
         Ok(Self { layers, site, act, answers_only })
+    }
+
+    /// The same with its vector on a device; it is made on the CPU.
+    pub(crate) fn on(mut self, device: &Device) -> Result<Self> {
+        let (Act::Add(vector) | Act::Remove(vector) | Act::Set(vector, _)) = &mut self.act;
+        *vector = vector.to_device(device)?;
+        Ok(self)
     }
 
     /// The numbers of its vector.
@@ -160,9 +160,9 @@ pub fn unit(direction: &[f32]) -> Result<Vec<f32>> {
     Ok(direction.iter().map(|value| (f64::from(*value) / length) as f32).collect())
 }
 
-fn row(values: Vec<f32>, device: &Device) -> Result<Tensor> {
+fn row(values: Vec<f32>) -> Result<Tensor> {
     let width = values.len();
-    Ok(Tensor::from_vec(values, (1, width), device)?)
+    Ok(Tensor::from_vec(values, (1, width), &Device::Cpu)?)
 }
 
 /// The patches that are active, in the order in which they were made. A copy shares them.

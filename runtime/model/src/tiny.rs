@@ -1,11 +1,14 @@
 //! Test support: small models with random weights, one for each family feature, and rows for them.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::sync::Arc;
 
+use tunebox_compute::explain::Explain;
 use tunebox_compute::fused::Activation;
+use tunebox_compute::precision::{Asked, Compute};
 use tunebox_compute::random::Stream;
-use tunebox_compute::{Device, Tensor};
+use tunebox_compute::{DType, Device, Tensor};
 
 use crate::configuration::{Configuration, LayerKind, RopeScaling, RopeSetting};
 use crate::families;
@@ -143,8 +146,22 @@ pub(crate) fn families() -> Vec<(&'static str, Configuration)> {
 
 /// A model with random weights, the same for the same configuration and seed.
 pub(crate) fn model(configuration: Configuration, seed: u64) -> Arc<Model> {
+    let weights = Weights::from_tensors(weights(&configuration, seed), &configuration, &Device::Cpu).unwrap();
+    Arc::new(Model::from_parts("tiny", configuration, weights))
+}
+
+/// The same on a device, with weights that bf16 holds exactly, as most models come.
+pub(crate) fn model_on(configuration: Configuration, seed: u64, device: &Device, compute: Compute) -> Arc<Model> {
+    let rounded = |(name, weight): (String, Tensor)| (name, weight.to_dtype(DType::BF16).unwrap());
+    let weights = weights(&configuration, seed).into_iter().map(rounded).collect();
+    let weights = Weights::from_tensors(weights, &configuration, device).unwrap();
+    let weights = weights.kept_in(Asked { compute, ..Asked::default() }).unwrap();
+    Arc::new(Model::from_parts("tiny", configuration, weights))
+}
+
+fn weights(configuration: &Configuration, seed: u64) -> BTreeMap<String, Tensor> {
     let mut weights = BTreeMap::new();
-    for (name, shape) in families::expected(&configuration) {
+    for (name, shape) in families::expected(configuration) {
         let mut stream = Stream::new(seed, &name);
         let normals = stream.normals(shape.iter().product());
         let (center, spread) = match (name.contains("norm"), shape.len()) {
@@ -157,8 +174,7 @@ pub(crate) fn model(configuration: Configuration, seed: u64) -> Arc<Model> {
         let values: Vec<f32> = normals.into_iter().map(|draw| center + spread * draw).collect();
         weights.insert(name, Tensor::from_vec(values, shape, &Device::Cpu).unwrap());
     }
-    let weights = Weights::from_tensors(weights, &configuration, &Device::Cpu).unwrap();
-    Arc::new(Model::from_parts("tiny", configuration, weights))
+    weights
 }
 
 /// Rows of several lengths: targets in the middle, at the end, everywhere, and nowhere.
@@ -170,4 +186,18 @@ pub(crate) fn rows() -> Arc<Rows> {
     let lists = vec![ids(9), ids(5), ids(6), ids(3)];
     let targets = vec![marks(9, &[3, 4, 6]), marks(5, &[4]), marks(6, &all), marks(3, &[])];
     Arc::new(Rows::new(lists, targets).unwrap())
+}
+
+/// A device by its name. One that is not there is skipped in a loud line, and is a failure where `TUNEBOX_DEVICES` names it.
+pub(crate) fn device(name: &str) -> Option<Device> {
+    let error = match tunebox_compute::device::parse(name) {
+        Ok(device) => return Some(device),
+        Err(error) => error,
+    };
+    let why = error.why().unwrap_or_default();
+    let wanted = std::env::var("TUNEBOX_DEVICES").unwrap_or_default();
+    assert!(!wanted.split(',').any(|wanted| wanted == name), "`{name}` is asked for: {why}");
+    // Past the capture of the test harness.
+    let _ = writeln!(std::io::stderr(), "SKIPPED on `{name}`: {why}");
+    None
 }

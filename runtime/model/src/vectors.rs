@@ -145,9 +145,8 @@ impl Policy {
                 known.join(", ")
             )));
         }
-        let device = self.model().weights.device().clone();
         for (layer, vector) in chosen {
-            self.patch(Patch::add(vec![*layer], Site::ResidualAfter, vector, coefficient, false, &device)?)?;
+            self.patch(Patch::add(vec![*layer], Site::ResidualAfter, vector, coefficient, false)?)?;
         }
         Ok(())
     }
@@ -255,7 +254,7 @@ mod tests {
         let (mut steered, mut patched) = (policy(), policy());
         steered.steer(&vectors(), -0.5, &(1..=5)).unwrap();
         let vector = &vectors().layers[&1];
-        let patch = Patch::add(vec![1], Site::ResidualAfter, vector, -0.5, false, &Device::Cpu).unwrap();
+        let patch = Patch::add(vec![1], Site::ResidualAfter, vector, -0.5, false).unwrap();
         patched.patch(patch).unwrap();
         assert_eq!(logprobs(&steered), logprobs(&patched));
         assert_ne!(logprobs(&steered), logprobs(&policy()));

@@ -5,16 +5,17 @@ mod digest;
 mod entry;
 pub mod gguf;
 mod mapped;
+mod reading;
 mod repair;
 pub(crate) mod safetensors;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use rayon::prelude::*;
-use tunebox_compute::precision::{Base, Precision, Purpose};
-use tunebox_compute::weight::{Format, Packed, Weight, WeightRef};
+use tunebox_compute::precision::{Asked, Base, Precision, Purpose};
+use tunebox_compute::weight::{Weight, WeightRef};
 use tunebox_compute::{DType, Device, Tensor};
 
 pub use digest::digest;
@@ -22,11 +23,12 @@ pub use digest::digest;
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
 use crate::families::{aliases, expected, gguf_name, stored_form};
-use entry::{Entry, Stored, of_tensor, same_shape};
+use entry::{Entry, Stored, same_shape};
 use repair::Repair;
 
 /// The weights of a model. On the CPU a matrix stays where it lies, in the mapped file and in the file's format
-/// (`bf16`, `f16`, `f32`, or quantized); vectors, and what a file holds in a format without products, are read.
+/// (`bf16`, `f16`, `f32`, or quantized); vectors, and what a file holds in a format without products, are read. On an
+/// accelerator each is a copy: quantized blocks as they are, plain matrices in the type of activations, vectors in `f32`.
 #[derive(Debug)]
 pub struct Weights {
     entries: BTreeMap<String, Entry>,
@@ -35,9 +37,6 @@ pub struct Weights {
     place: PathBuf,
     precision: Precision,
 }
-
-/// How a matrix lies in its file: format, first byte, bytes.
-type Place = (Format, u64, usize);
 
 impl Weights {
     /// The weights in some safetensors files of a folder, checked against the configuration. Reads no tensor yet.
@@ -66,7 +65,7 @@ impl Weights {
             files,
             device: device.clone(),
             place: folder.to_path_buf(),
-            precision: Precision::default(),
+            precision: Precision::usual(device),
         })
     }
 
@@ -99,7 +98,7 @@ impl Weights {
             return Err(Error::broken(&place, what));
         }
         let files = mapped::Files::map([place.as_path()])?;
-        Ok(Self { entries, files, device: device.clone(), place, precision: Precision::default() })
+        Ok(Self { entries, files, device: device.clone(), place, precision: Precision::usual(device) })
     }
 
     /// Weights that are in memory already, checked against the configuration.
@@ -111,11 +110,11 @@ impl Weights {
         configuration: &Configuration,
         device: &Device,
     ) -> Result<Self> {
-        let moved = tensors.into_iter().map(|(name, tensor)| Ok((name, Weight::from(tensor.to_device(device)?))));
-        Self::from_weights(moved.collect::<Result<_>>()?, configuration, device)
+        let weights = tensors.into_iter().map(|(name, tensor)| (name, Weight::from(tensor)));
+        Self::from_weights(weights.collect(), configuration, device)
     }
 
-    /// The same in whatever format; tensors are on the device already.
+    /// The same in whatever format. They are on the CPU, and are placed on the device when they are asked for.
     ///
     /// # Errors
     /// Those of [`Weights::from_tensors`].
@@ -131,10 +130,10 @@ impl Weights {
                 return Err(Error::TensorMissing { name, place: place.display().to_string() });
             };
             same_shape(&name, &wanted, &WeightRef::from(&weight).sides(), &place)?;
-            entries.insert(name, Entry::given(wanted, weight));
+            entries.insert(name, Entry::given(wanted, weight, device));
         }
         let files = mapped::Files::default();
-        Ok(Self { entries, files, device: device.clone(), place, precision: Precision::default() })
+        Ok(Self { entries, files, device: device.clone(), place, precision: Precision::usual(device) })
     }
 
     /// The same weights with the matrices of the blocks kept in another way. Those that are not read yet are quantised one
@@ -142,11 +141,12 @@ impl Weights {
     ///
     /// # Errors
     /// When the device does not compute with such weights, or a matrix is quantized in its file already.
-    pub fn kept_in(mut self, base: Base) -> Result<Self> {
-        self.precision = Precision::new(base, &self.device)?;
+    pub fn kept_in(mut self, asked: impl Into<Asked>) -> Result<Self> {
+        self.precision = Precision::new(asked, &self.device)?;
         for (name, entry) in &mut self.entries {
             entry.quantises(name, self.precision, &self.place)?;
-            if let Some(weight) = entry.loaded.take() {
+            // On an accelerator it is made anew, from what it was on the CPU.
+            if let Some(weight) = entry.loaded.take().filter(|_| self.device.is_cpu()) {
                 let weight = self.precision.keep(weight, entry.purpose(name))?;
                 entry.loaded = OnceLock::from(weight);
             }
@@ -165,28 +165,36 @@ impl Weights {
     /// # Errors
     /// When there is no such weight, or its file cannot be read any more.
     pub fn weight(&self, name: &str) -> Result<Weight> {
-        let missing = || Error::TensorMissing { name: name.into(), place: self.place.display().to_string() };
-        let entry = self.entries.get(name).ok_or_else(missing)?;
+        let entry = self.entry(name)?;
         if let Some(weight) = entry.loaded.get() {
             return Ok(weight.clone());
         }
-        let weight = match self.mapped(name, entry)? {
-            Some(packed) => Weight::Packed(Arc::new(packed)),
-            None => self.read(name, entry)?.into(),
-        };
-        let weight = self.quantised(name, entry, weight)?;
+        let weight = self.placed(name, entry, self.read(name, entry)?)?;
         Ok(entry.loaded.get_or_init(|| weight).clone())
     }
 
-    /// A weight as a tensor of its device, exactly: a copy, `f32` if it is quantized, where it lies in a file.
+    /// A weight with the CPU, whatever device the model computes on: as it is kept there on the CPU; elsewhere as its file
+    /// has it, or NF4 made of that, or as it was given.
+    ///
+    /// # Errors
+    /// Those of [`Weights::weight`].
+    pub(crate) fn on_host(&self, name: &str) -> Result<Weight> {
+        if self.device.is_cpu() { self.weight(name) } else { self.read(name, self.entry(name)?) }
+    }
+
+    /// A weight as a tensor of the CPU, exactly: a copy, `f32` if it is quantized, where it lies in a file.
     ///
     /// # Errors
     /// When there is no such weight, or its file cannot be read any more.
     pub fn get(&self, name: &str) -> Result<Tensor> {
-        Ok(self.weight(name)?.to_tensor()?)
+        let tensor = self.on_host(name)?.to_tensor()?;
+        if !self.device.is_cpu() {
+            self.release(self.entry(name)?)?;
+        }
+        Ok(tensor)
     }
 
-    /// Reads or maps all weights, on all cores. Without it each is read when it is first asked for.
+    /// Reads, maps or places all weights, on all cores. Without it each is read when it is first asked for.
     ///
     /// # Errors
     /// When a file cannot be read any more.
@@ -221,30 +229,16 @@ impl Weights {
         if types.all(|dtype| dtype == first) { first } else { DType::F32 }
     }
 
-    /// Bytes that all weights take, in memory or in the mapped file.
+    /// Bytes that all weights take, in memory, in the mapped file, or on the device.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.entries.values().map(Entry::bytes).sum()
-    }
-
-    /// A weight as the precision wants it; what was read of its file for that is not kept.
-    fn quantised(&self, name: &str, entry: &Entry, weight: Weight) -> Result<Weight> {
-        if self.precision.base() == Base::Stored {
-            return Ok(weight);
-        }
-        let kept = self.precision.keep(weight, entry.purpose(name));
-        let kept = kept.map_err(|error| of_tensor(name, &self.place, error))?;
-        let is_copy = matches!(&kept, Weight::Packed(packed) if packed.format() == Format::NF4);
-        if let (true, Some((path, (_, offset, length), _))) = (is_copy, self.located(entry)?) {
-            self.files.release(path, offset, length);
-        }
-        Ok(kept)
+        self.entries.values().map(|entry| entry.bytes(self.precision)).sum()
     }
 
     /// Bytes of those weights that were copied out of their files.
     #[must_use]
     pub fn bytes_in_memory(&self) -> u64 {
-        self.entries.values().filter(|entry| entry.is_copy()).map(Entry::bytes).sum()
+        self.entries.values().filter(|entry| entry.is_copy()).map(|entry| entry.bytes(self.precision)).sum()
     }
 
     /// Bytes that all weights would take if the matrices of the blocks were kept in another way.
@@ -252,7 +246,7 @@ impl Weights {
     /// # Errors
     /// Those of [`Weights::kept_in`].
     pub fn bytes_in(&self, base: Base) -> Result<u64> {
-        let precision = Precision::new(base, &self.device)?;
+        let precision = Precision::new(Asked { base, ..self.precision.asked() }, &self.device)?;
         self.entries.iter().map(|(name, entry)| entry.bytes_in(name, precision, &self.place)).sum()
     }
 
@@ -265,53 +259,9 @@ impl Weights {
         (stored.count(), columns.len())
     }
 
-    /// A matrix where it lies in its file; none where it has to be read.
-    fn mapped(&self, name: &str, entry: &Entry) -> Result<Option<Packed>> {
-        let &[rows, columns] = entry.shape.as_slice() else { return Ok(None) };
-        if !self.device.is_cpu() {
-            return Ok(None);
-        }
-        let Some((path, (format, offset, length), repair)) = self.located(entry)? else { return Ok(None) };
-        let bytes = self.files.bytes(path, offset, length);
-        // Numbers that lie askew, or a file that became shorter: reading copes with the one and names the other.
-        let packed = bytes.and_then(|bytes| Packed::new(bytes, format, rows, columns).ok());
-        let Some(packed) = packed else { return Ok(None) };
-        match repair.order(rows) {
-            Some(order) if order.len() == rows => {
-                let reordered = packed.reordered(&order).ok();
-                if reordered.is_some() {
-                    self.files.release(path, offset, length);
-                }
-                Ok(reordered)
-            }
-            None if repair == Repair::Nothing => Ok(Some(packed)),
-            _ => Err(Error::broken(path, format!("tensor `{name}` cannot be mended where it lies"))),
-        }
-    }
-
-    /// The file of a matrix, its place there, and what has to be undone; none where it cannot stay there.
-    fn located<'a>(&'a self, entry: &'a Entry) -> Result<Option<(&'a Path, Place, Repair)>> {
-        let (path, place, repair) = match &entry.stored {
-            Stored::Safetensors(location) => (location.path.as_path(), safetensors::place(location), Repair::Nothing),
-            Stored::Gguf { name, location, length, repair } => {
-                (self.place.as_path(), gguf::place(&self.place, name, location, *length)?, *repair)
-            }
-            Stored::Given { .. } => return Ok(None),
-        };
-        Ok(place.map(|place| (path, place, repair)))
-    }
-
-    fn read(&self, name: &str, entry: &Entry) -> Result<Tensor> {
-        match &entry.stored {
-            Stored::Safetensors(location) => safetensors::read(name, location, &self.device),
-            Stored::Gguf { name, location, length, repair } => {
-                let values = repair.undo(gguf::read(&self.place, name, location, *length)?, &entry.shape);
-                Ok(Tensor::from_vec(values, entry.shape.as_slice(), &self.device)?)
-            }
-            Stored::Given { .. } => {
-                Err(Error::TensorMissing { name: name.into(), place: self.place.display().to_string() })
-            }
-        }
+    fn entry(&self, name: &str) -> Result<&Entry> {
+        let missing = || Error::TensorMissing { name: name.into(), place: self.place.display().to_string() };
+        self.entries.get(name).ok_or_else(missing)
     }
 }
 

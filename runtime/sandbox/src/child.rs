@@ -16,13 +16,16 @@ use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 use crate::printable::printable;
 
 /// What a child gets to know of the environment: where things are kept, and how wide to work. No tokens.
-const ENVIRONMENT: [&str; 13] = [
+const ENVIRONMENT: [&str; 16] = [
     "PATH",
     "HOME",
     "TMPDIR",
     "LANG",
     "LD_LIBRARY_PATH",
     "CUDA_VISIBLE_DEVICES",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "VIRTUAL_ENV",
     "RAYON_NUM_THREADS",
     "HF_HOME",
     "HF_HUB_CACHE",

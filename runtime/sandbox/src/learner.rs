@@ -20,7 +20,8 @@ pub use sampling::{Sampler, Sampling};
 
 /// The model under training, its optimiser and its place in the run.
 pub trait Learner: Sampling + Editing + Any + Send {
-    /// Where scores and tensors live.
+    /// Where what a method sees and computes lives: scores, and the tensors made of them. It need not be where the model
+    /// computes.
     fn device(&self) -> &Device;
 
     /// Scores rows through a view. With `keep`, holds on to what a backward pass needs.

@@ -41,7 +41,7 @@ const MODEL: [&str; 2] = ["model.safetensors", "config.json"];
 /// What the run of a student leaves. Edits beside a trained or continued adapter need the whole model.
 pub(crate) fn made(plan: &PlannedRun, student: &Student) -> Made {
     let policy = &student.policy;
-    let trained = student.optimizer.state().2 > 0 || plan.settings.file.model.adapter.is_some();
+    let trained = student.optimizer.steps() > 0 || plan.settings.file.model.adapter.is_some();
     match (policy.is_edited(), policy.adapter().is_full()) {
         (true, false) if policy.edits_are_an_adapter() && !trained => Made::Edits,
         (true, _) | (_, true) => Made::Model,

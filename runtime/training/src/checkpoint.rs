@@ -222,7 +222,7 @@ pub(crate) fn save(run: &Path, place: Place, student: &Student, keep: usize) -> 
     files::explained(student.policy.save(draft.path()))?;
     files::explained(student.policy.save_edits(draft.path()))?;
     published::save(&student.published, draft.path())?;
-    let (first, second, updates) = student.optimizer.state();
+    let (first, second, updates) = student.optimizer.state(student.policy.parameters())?;
     draft.write(OPTIMIZER, &tensors([("first", &first), ("second", &second)])?)?;
     if !student.snapshots.is_empty() {
         let list = student.snapshots.iter().map(|(name, values)| (name.as_str(), values));
@@ -252,9 +252,8 @@ pub(crate) fn save(run: &Path, place: Place, student: &Student, keep: usize) -> 
 
 /// Puts the student where a checkpoint left it.
 pub(crate) fn restore(folder: &Path, state: &State, student: &mut Student) -> Result<(), Error> {
-    let device = student.policy.parameters().values().device().clone();
     if !state.snapshots.is_empty() {
-        for (name, values) in read_tensors(&folder.join(SNAPSHOTS), &state.snapshots, &device, student)? {
+        for (name, values) in read_tensors(&folder.join(SNAPSHOTS), &state.snapshots, student)? {
             student.restore_snapshot(&name, values)?;
         }
     }
@@ -263,9 +262,9 @@ pub(crate) fn restore(folder: &Path, state: &State, student: &mut Student) -> Re
     student.published = published::restore(folder)?;
     student.policy.resume_at(state.generation);
     let names = ["first".to_owned(), "second".to_owned()];
-    let mut moments = read_tensors(&folder.join(OPTIMIZER), &names, &device, student)?.into_iter();
+    let mut moments = read_tensors(&folder.join(OPTIMIZER), &names, student)?.into_iter();
     if let (Some((_, first)), Some((_, second))) = (moments.next(), moments.next()) {
-        student.optimizer.restore(&first, &second, state.updates)?;
+        student.optimizer.restore(student.policy.parameters(), &first, &second, state.updates)?;
     }
     Ok(())
 }
@@ -297,12 +296,8 @@ fn tensors<'a>(list: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Result<
     safetensors::serialize(views, None).map_err(unwritable)
 }
 
-fn read_tensors(
-    path: &Path,
-    names: &[String],
-    device: &Device,
-    student: &Student,
-) -> Result<Vec<(String, Tensor)>, Error> {
+/// Flat tensors of the CPU, one for each name.
+fn read_tensors(path: &Path, names: &[String], student: &Student) -> Result<Vec<(String, Tensor)>, Error> {
     let bytes = files::read(path)?;
     let file = SafeTensors::deserialize(&bytes).map_err(|error| damaged(path, error.to_string()))?;
     let wanted = student.policy.parameters().len();
@@ -313,7 +308,7 @@ fn read_tensors(
         }
         let number = |bytes: &[u8]| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         let values: Vec<f32> = view.data().chunks_exact(4).map(number).collect();
-        Ok((name.clone(), Tensor::from_vec(values, wanted, device).map_err(compute)?))
+        Ok((name.clone(), Tensor::from_vec(values, wanted, &Device::Cpu).map_err(compute)?))
     });
     read.collect()
 }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tunebox_compute::fused::TapSet;
-use tunebox_compute::optimizer::{AdamW, clip};
+use tunebox_compute::optimizer::AdamW;
 use tunebox_compute::schedule::Schedule;
 use tunebox_compute::{Device, Error as ComputeError, Tensor};
 use tunebox_model::error::Error;
@@ -63,7 +63,7 @@ pub(crate) struct Progress {
 pub(crate) struct Student {
     pub(crate) policy: Policy,
     pub(crate) optimizer: AdamW,
-    /// Flat copies of the trained numbers, as they were when a method took a snapshot.
+    /// Flat copies of the trained numbers on the CPU, as they were when a method took a snapshot.
     pub(crate) snapshots: BTreeMap<String, Tensor>,
     /// Directions that the method handed to the artifact, by layer.
     pub(crate) published: BTreeMap<usize, Direction>,
@@ -72,7 +72,6 @@ pub(crate) struct Student {
     /// What is known of the reference; none scores everything anew.
     pub(crate) references: Option<References>,
     pace: Pace,
-    device: Device,
     step: u64,
     accumulated: bool,
     progress: Progress,
@@ -82,7 +81,6 @@ pub(crate) struct Student {
 impl Student {
     /// A student before its first step.
     pub(crate) fn new(policy: Policy, optimizer: AdamW, pace: Pace) -> Self {
-        let device = policy.parameters().values().device().clone();
         Self {
             policy,
             optimizer,
@@ -91,7 +89,6 @@ impl Student {
             published: BTreeMap::new(),
             references: None,
             pace,
-            device,
             step: 0,
             accumulated: false,
             progress: Progress::default(),
@@ -147,8 +144,9 @@ impl Student {
 }
 
 impl Learner for Student {
+    // What a method sees and computes is on the CPU, wherever the model computes: the same component works everywhere.
     fn device(&self) -> &Device {
-        &self.device
+        &Device::Cpu
     }
 
     fn score(
@@ -182,7 +180,7 @@ impl Learner for Student {
 
     fn snapshot(&mut self, name: &str) -> Result<(), Error> {
         self.policy.snapshot(name)?;
-        self.snapshots.insert(name.to_owned(), self.policy.parameters().values().copy()?);
+        self.snapshots.insert(name.to_owned(), self.policy.parameters().snapshot()?);
         Ok(())
     }
 
@@ -193,15 +191,13 @@ impl Learner for Student {
     fn update(&mut self) -> Result<f32, Error> {
         let rate = self.rate();
         let parameters = self.policy.parameters();
-        let norm = if self.pace.clip > 0.0 { clip(parameters, self.pace.clip)? } else { parameters.gradient_norm()? };
+        let norm = self.optimizer.step(parameters, rate, self.pace.clip)?;
         self.progress.norm = norm;
         self.accumulated = false;
+        parameters.clear_gradients()?;
         if !norm.is_finite() {
-            parameters.clear_gradients()?;
             return self.not_finite(norm);
         }
-        self.optimizer.update(parameters, rate)?;
-        parameters.clear_gradients()?;
         self.policy.note_update();
         self.progress.updates += 1;
         Ok(norm as f32)
@@ -246,7 +242,7 @@ mod tests {
         std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
         let model = Arc::new(Model::random(folder.path(), 1, &Device::Cpu).unwrap());
         let policy = Policy::new(model, &AdapterSettings::default(), PolicySettings::default()).unwrap();
-        let optimizer = AdamW::new(AdamWSettings::default(), policy.parameters().len(), &Device::Cpu).unwrap();
+        let optimizer = AdamW::new(AdamWSettings::default(), policy.parameters()).unwrap();
         let schedule = "linear".parse().unwrap();
         let pace = Pace { rate: 0.5, schedule, warmup: 0, steps: 4, clip: 1.0, skip_non_finite };
         Student::new(policy, optimizer, pace)

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use tunebox_compute::device::About;
 use tunebox_compute::precision::Base;
 use tunebox_sandbox::COSTS;
 
@@ -29,6 +30,8 @@ struct Lock<'a> {
     device: &'a str,
     system: String,
     clock: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accelerator: Option<Accelerator<'a>>,
     model: Model<'a>,
     data: Data<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,6 +42,14 @@ struct Lock<'a> {
     settings: toml::Table,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     artifact: Vec<File>,
+}
+
+/// What stands behind `device` where that is not the CPU.
+#[derive(Serialize)]
+struct Accelerator<'a> {
+    chip: &'a str,
+    architecture: &'a str,
+    software: &'a str,
 }
 
 /// A file of the artifact.
@@ -99,6 +110,7 @@ pub(crate) fn lock(plan: &PlannedRun, artifact: &[Written]) -> Result<String, Er
         device: &plan.summary.device,
         system: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
         clock: plan.clock,
+        accelerator: plan.accelerator.as_ref().map(accelerator),
         model: Model {
             name: &plan.summary.model,
             family: &plan.summary.family,
@@ -142,6 +154,10 @@ pub fn base_precision(folder: &Path) -> Result<Option<Base>, Error> {
 fn file(written: &Written) -> Result<File, Error> {
     let name = written.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok(File { name, bytes: written.bytes, sha256: tunebox_model::digest(std::slice::from_ref(&written.path))? })
+}
+
+fn accelerator(about: &About) -> Accelerator<'_> {
+    Accelerator { chip: &about.name, architecture: &about.architecture, software: &about.software }
 }
 
 fn verifier(planned: &PlannedVerifier) -> Verifier<'_> {

@@ -27,7 +27,7 @@ const SETTINGS: &str = "run.toml";
 const INPUTS: [&str; 7] = ["model", "data", "validation", "method", "verifier", "seed", "steps"];
 
 /// What may explain other bits.
-const SURROUNDINGS: [&str; 3] = ["tunebox", "system", "device"];
+const SURROUNDINGS: [&str; 4] = ["tunebox", "system", "device", "accelerator"];
 
 /// One thing that was compared.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -56,7 +56,7 @@ pub struct Verification {
     pub artifact: Vec<Comparison>,
     /// What went into the run: model, data, method, verifiers, seed, steps.
     pub inputs: Vec<Comparison>,
-    /// Version, system and device: where they differ, other bits are no surprise.
+    /// Version, system, device and its libraries: where they differ, other bits are no surprise.
     pub surroundings: Vec<Comparison>,
     folder: PathBuf,
     settings: RunSettings,

@@ -53,7 +53,7 @@ pub(crate) struct Bench {
     /// Tokens of such a completion, each the likeliest; its speed is that of all but the first
     #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=131_072))]
     new_tokens: u32,
-    /// `cpu`, `cuda[:n]` or `metal`
+    /// `cpu`, `cuda[:n]`, `metal` or `auto`
     #[arg(long, default_value = "cpu")]
     device: String,
     /// Sets a key of the run, as in `verifier.0.use=text`, which methods that let the model write need

@@ -7,7 +7,7 @@ use serde_json::json;
 use tunebox_compute::explain::Exit;
 use tunebox_package::Reference;
 use tunebox_sandbox::{Engine, Grants, Limits};
-use tunebox_training::plan::available;
+use tunebox_training::plan::free;
 use tunebox_training::{Plan, RunSettings, plan};
 
 use super::{Ending, Outcome, train, worker};
@@ -41,7 +41,7 @@ impl Check {
         settings.offline = global.offline;
         settings.compiling = worker::compiling()?;
         // Before the model is opened: what this process takes for it is part of what the run needs.
-        let free = available();
+        let free = free(&settings);
         let plan = plan(settings)?;
         train::show_plan(terminal, &plan);
         show_precision(terminal, &plan);

@@ -2,8 +2,8 @@
 
 use clap::Args;
 use serde_json::json;
-use tunebox_compute::device;
-use tunebox_compute::explain::Exit;
+use tunebox_compute::device::{self, About};
+use tunebox_compute::explain::{Exit, Explain as _};
 use tunebox_package::{builtin, toolchain};
 use tunebox_training::plan::available;
 
@@ -50,11 +50,23 @@ impl Doctor {
     }
 }
 
-/// Each device that a run can name, and whether it is there.
+/// Each device that a run can name, and whether it is there: what it is, or why not.
 fn devices() -> Vec<(&'static str, String)> {
-    let state = |name: &str| match device::parse(name) {
-        Ok(found) => device::describe(&found),
-        Err(error) => error.to_string(),
-    };
     ["cpu", "cuda", "metal"].into_iter().map(|name| (name, state(name))).collect()
+}
+
+fn state(name: &str) -> String {
+    let found = device::parse(name).and_then(|found| Ok((device::describe(&found), device::about(&found)?)));
+    match found {
+        Ok((name, None)) => name,
+        Ok((name, Some(about))) => {
+            let (free, total) = (bytes(about.free), bytes(about.total));
+            let About { name: maker, architecture, software, .. } = about;
+            format!("{name}, {maker} ({architecture}), {free} of {total} free, {software}")
+        }
+        Err(error) => match error.why() {
+            Some(why) => format!("{error}: {why}"),
+            None => error.to_string(),
+        },
+    }
 }

@@ -33,7 +33,7 @@ pub(crate) struct Subject {
     /// Leave the adapter off
     #[arg(long)]
     base: bool,
-    /// `cpu`, `cuda[:n]` or `metal`
+    /// `cpu`, `cuda[:n]`, `metal` or `auto`
     #[arg(long, default_value = "cpu")]
     device: String,
 }

@@ -47,7 +47,7 @@ pub(crate) struct Train {
     /// The name of the run's folder
     #[arg(long)]
     name: Option<String>,
-    /// `cpu`, `cuda[:n]` or `metal`
+    /// `cpu`, `cuda[:n]`, `metal` or `auto`
     #[arg(long)]
     device: Option<String>,
     /// Go on with a run that was stopped

@@ -1,7 +1,10 @@
 //! What is done to every row or number by itself: norms, gates, rotations, sums, embeddings.
 
 use criterion::Criterion;
-use tunebox_compute::fused::{RopeTable, add, embed, gated, gated_backward, rms_norm, rms_norm_backward, rope};
+use tunebox_compute::DType;
+use tunebox_compute::fused::{
+    Indices, RopeTable, add, embed, gated, gated_backward, rms_norm, rms_norm_backward, rope,
+};
 
 use crate::sizes::{STORED, Sizes, TOKENS, elements, normal, time, weight};
 
@@ -27,15 +30,16 @@ pub(crate) fn bench(criterion: &mut Criterion, sizes: &Sizes) {
     let queries = normal(&[TOKENS, sizes.heads * sizes.head_dim]);
     let frequencies: Vec<f64> = (0..sizes.head_dim / 2).map(|at| 1e6_f64.powf(-2.0 * at as f64 / 64.0)).collect();
     let table = RopeTable::from_frequencies(&frequencies, TOKENS, 1.0);
-    let positions: Vec<u32> = (0..TOKENS as u32).collect();
+    let positions = Indices::from((0..TOKENS as u32).collect::<Vec<u32>>());
     let rotated = elements(TOKENS * sizes.heads * sizes.head_dim);
     time(&mut group, "rope", rotated, || rope(&queries, sizes.heads, &positions, &table, false));
 
     // Every token is another word, far from the last.
     let ids: Vec<u32> = (0..TOKENS as u32).map(|token| token * 7919 % WORDS as u32).collect();
+    let ids = Indices::from(ids);
     for dtype in STORED {
         let table = weight(&[WORDS, sizes.hidden], dtype);
         let name = format!("embedding {}", dtype.as_str());
-        time(&mut group, &name, numbers.clone(), || embed(&ids, &table, 1.0));
+        time(&mut group, &name, numbers.clone(), || embed(&ids, &table, 1.0, DType::F32));
     }
 }

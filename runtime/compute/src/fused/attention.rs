@@ -3,25 +3,28 @@
 //! Forward with a running softmax (Milakov & Gimelshein 2018; Dao et al. 2022), per tile of queries and per
 //! key-value head. Tiles and blocks of keys begin at fixed positions and every product is a steady one, so a token's
 //! result has the same bits whether what it goes on from is shared with others or not, whatever stands beside it.
-//! The gradients are in `attention/backward.rs`, the step of generation in `attention/cached.rs`.
+//! The gradients are in `attention/backward.rs`, the step of generation in `attention/cached.rs`, the launches of a device
+//! in `attention/device.rs`.
 
 mod backward;
 mod cached;
+pub(super) mod device;
 
 use std::ops::Range;
 
 use candle_core::Tensor;
 use rayon::prelude::*;
 
+use super::arm::Arm;
 use super::host::{self, Floats};
 use super::lanes::{exp, exp_in_place, largest, tanh, wide};
 use super::product::{Matrix, Tile, steps};
 use super::scratch;
-use super::segments::{Segments, Stretch};
+use super::segments::{Segments, Stretch, aligned};
 use crate::error::{Error, Result};
 
 pub use backward::attention_backward;
-pub use cached::attention_cached;
+pub(super) use cached::attention_cached;
 
 /// Rows of a score tile: query tokens times the query heads that share a key-value head.
 const ROWS: usize = 128;
@@ -47,7 +50,7 @@ pub struct AttentionShape {
 
 impl AttentionShape {
     /// Query heads of a key-value head.
-    fn group(&self) -> usize {
+    pub(super) fn group(&self) -> usize {
         self.heads / self.kv_heads
     }
 
@@ -79,7 +82,7 @@ impl AttentionShape {
     }
 
     /// Refuses a shape that means nothing.
-    fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         if self.kv_heads == 0 || self.head_dim == 0 || !self.heads.is_multiple_of(self.kv_heads) || self.heads == 0 {
             return Err(Error::shape(format!(
                 "{} heads of {} features cannot share {} key-value heads",
@@ -160,14 +163,6 @@ impl<'a> Layer<'a> {
     }
 }
 
-/// Cuts positions where a multiple of `size` lies between two of them.
-fn aligned(positions: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> {
-    let end_of = move |start: usize| ((start / size + 1) * size).min(positions.end);
-    let first = (positions.start < positions.end).then_some(positions.start);
-    std::iter::successors(first, move |start| Some(end_of(*start)).filter(|next| *next < positions.end))
-        .map(move |start| start..end_of(start))
-}
-
 /// One tile of queries: its rows, its positions, and all that its sequence sees.
 struct Place<'a> {
     rows: Range<usize>,
@@ -177,8 +172,9 @@ struct Place<'a> {
 
 /// Attention of every token to itself and to what came before it in its sequence and in those that this goes on from.
 ///
-/// `q` is `[tokens, heads · head_dim]`, `k` and `v` are `[tokens, kv_heads · head_dim]`, all f32. Returns the output,
-/// shaped like `q`, and the log Σ exp of the scores, `[tokens, heads]`, which the gradients need.
+/// `q` is `[tokens, heads · head_dim]`, `k` and `v` are `[tokens, kv_heads · head_dim]`, f32, or bf16 on a device. Returns
+/// the output, shaped like `q` and of its type, and the log Σ exp of the scores, `[tokens, heads]` f32, which the gradients
+/// need.
 pub fn attention(
     q: &Tensor,
     k: &Tensor,
@@ -187,6 +183,13 @@ pub fn attention(
     shape: &AttentionShape,
 ) -> Result<(Tensor, Tensor)> {
     shape.check_inputs(q, k, v, segments)?;
+    match Arm::of([(q, "q"), (k, "k"), (v, "v")])? {
+        Arm::Cpu => on_cpu(q, k, v, segments, shape),
+        Arm::Device(device) => device::attention(&device, [q, k, v], segments, shape),
+    }
+}
+
+fn on_cpu(q: &Tensor, k: &Tensor, v: &Tensor, segments: &Segments, shape: &AttentionShape) -> Result<(Tensor, Tensor)> {
     let (queries, keys, values) = (Floats::of(q, "q")?, Floats::of(k, "k")?, Floats::of(v, "v")?);
     let layer = Layer { shape, q: queries.slice(), k: keys.slice(), v: values.slice() };
     let (tokens, features) = (segments.tokens(), shape.heads * shape.head_dim);

@@ -1,11 +1,58 @@
-//! What choosing a next token needs of its logits, without a copy of them.
+//! What choosing a next token needs of its logits, without a copy of them; on a device, the choice itself.
+
+mod device;
 
 use candle_core::Tensor;
 use rayon::prelude::*;
 
+use super::arm::Arm;
 use super::host::{self, Floats};
 use super::lanes::{exp_in_place, largest, wide};
 use crate::error::{Error, Result};
+use crate::random::Stream;
+
+/// Which words a choice is among.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Choosing {
+    /// The k likeliest; 0 turns it off.
+    pub top_k: usize,
+    /// Of these, the likeliest that hold this share of their probability, in (0, 1].
+    pub top_p: f32,
+    /// Of these, those with at least this share of the likeliest one's probability, in [0, 1].
+    pub min_p: f32,
+    /// The likeliest alone, with its probability among all, whatever else is set.
+    pub greedy: bool,
+}
+
+/// A word that was chosen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Chosen {
+    /// Its number.
+    pub id: u32,
+    /// The log of its probability among those that the choice was among.
+    pub logprob: f32,
+}
+
+/// One word for each row of logits, `[rows, words]` f32 and divided by the temperature already, chosen where they are:
+/// the key and the position of a stream go up for each row, forty bytes, eight come down, and what the logits were is lost. A row's stream says
+/// where its draw is; whoever holds it has still to take one (two words).
+///
+/// None where whoever asks has to choose by himself, from the rows that [`each_row`] brings, and nothing has happened: on
+/// the CPU, and for more than 524,288 words, for which the kernel has no room. A device chooses what the processor would
+/// for the same logits, unless a draw lies within some 10⁻¹³ of the border between two words.
+///
+/// # Errors
+/// When a logit is not finite, there is none, or streams and rows are not equally many.
+pub fn choose<'a>(
+    logits: &Tensor,
+    streams: impl Iterator<Item = &'a Stream>,
+    choosing: &Choosing,
+) -> Result<Option<Vec<Chosen>>> {
+    match Arm::of([(logits, "logits")])? {
+        Arm::Cpu => Ok(None),
+        Arm::Device(device) => device::choose(&device, logits, streams, choosing),
+    }
+}
 
 /// How likely each word is, relative to the likeliest one.
 #[derive(Debug, Clone, Default)]
@@ -34,12 +81,10 @@ pub fn likelihoods(logits: &[f32]) -> Result<Likelihoods> {
     );
     if broken {
         let at = logits.iter().position(|logit| !logit.is_finite()).unwrap_or(0);
-        let what =
-            format!("the logit of token `{at}` is `{}`; the model's weights or adapter have diverged", logits[at]);
-        return Err(Error::NonFinite(what));
+        return Err(diverged(at, logits[at]));
     }
     let Some(best) = logits.iter().position(|logit| *logit == top) else {
-        return Err(Error::shape("there are no logits to choose from"));
+        return Err(no_logits());
     };
     let mut weights = logits.to_vec();
     wide(
@@ -51,6 +96,15 @@ pub fn likelihoods(logits: &[f32]) -> Result<Likelihoods> {
         || sum(&weights),
     );
     Ok(Likelihoods { best: best as u32, weights, total })
+}
+
+/// The error of a logit that is not finite.
+fn diverged(token: usize, logit: f32) -> Error {
+    Error::NonFinite(format!("the logit of token `{token}` is `{logit}`; the model's weights or adapter have diverged"))
+}
+
+fn no_logits() -> Error {
+    Error::shape("there are no logits to choose from")
 }
 
 /// Σ in double precision, lane by lane.
@@ -67,7 +121,8 @@ fn sum(numbers: &[f32]) -> f64 {
     lanes.iter().sum::<f64>() + rest.iter().copied().map(f64::from).sum::<f64>()
 }
 
-/// What `work` makes of each row of a matrix, with the row's number; rows are shared among threads.
+/// What `work` makes of each row of a matrix, with the row's number; rows are shared among threads. A matrix of a device
+/// comes to the host as a whole first.
 ///
 /// # Errors
 /// When it is no matrix of f32, or a row fails.
@@ -76,8 +131,18 @@ pub fn each_row<R: Send, E: From<Error> + Send>(
     work: impl Fn(usize, &[f32]) -> std::result::Result<R, E> + Sync,
 ) -> std::result::Result<Vec<R>, E> {
     let (_, width) = host::matrix(matrix, "matrix")?;
-    let floats = Floats::of(matrix, "matrix")?;
-    let rows = floats.slice().par_chunks(width.max(1)).enumerate();
+    match Arm::of([(matrix, "matrix")])? {
+        Arm::Cpu => each(Floats::of(matrix, "matrix")?.slice(), width, work),
+        Arm::Device(device) => each(&device.download::<f32>(matrix)?, width, work),
+    }
+}
+
+fn each<R: Send, E: Send>(
+    numbers: &[f32],
+    width: usize,
+    work: impl Fn(usize, &[f32]) -> std::result::Result<R, E> + Sync,
+) -> std::result::Result<Vec<R>, E> {
+    let rows = numbers.par_chunks(width.max(1)).enumerate();
     // Gathered first, so that of several failures the first row's is told, whichever thread came first.
     let found: Vec<_> = rows.map(|(row, numbers)| work(row, numbers)).collect();
     found.into_iter().collect()
@@ -85,7 +150,48 @@ pub fn each_row<R: Send, E: From<Error> + Send>(
 
 #[cfg(test)]
 mod tests {
+    use candle_core::Device;
+
     use super::*;
+    use crate::parity::on_each_device;
+
+    const OPEN: Choosing = Choosing { top_k: 0, top_p: 1.0, min_p: 0.0, greedy: false };
+
+    on_each_device! {
+        fn a_device_chooses_and_the_cpu_leaves_it_to_whoever_asks(on) tolerance(0.0, 0.0) {
+            let logits = || on.put(&Tensor::new(&[[0f32, 80.0, 0.0], [-90.0, 0.0, -90.0]], &Device::Cpu).unwrap());
+            let streams = [Stream::new(1, "a"), Stream::new(1, "b")];
+            for choosing in [OPEN, Choosing { greedy: true, ..OPEN }, Choosing { top_k: 2, ..OPEN }] {
+                let found = choose(&logits(), streams.iter(), &choosing).unwrap();
+                let expected = vec![Chosen { id: 1, logprob: 0.0 }; 2];
+                assert_eq!(found, (!on.device.is_cpu()).then_some(expected), "{choosing:?}");
+            }
+            let one = choose(&logits(), streams.iter().take(1), &OPEN);
+            assert_eq!(one.is_err(), !on.device.is_cpu(), "two rows and one stream");
+        }
+
+        fn a_device_names_the_logit_that_is_not_finite(on) tolerance(0.0, 0.0) {
+            let logits = [[0f32, 1.0, 2.0], [0.0, f32::NEG_INFINITY, f32::NAN]];
+            let logits = on.put(&Tensor::new(&logits, &Device::Cpu).unwrap());
+            let streams = [Stream::new(1, "a"), Stream::new(1, "b")];
+            match choose(&logits, streams.iter(), &OPEN) {
+                Ok(found) => assert!(on.device.is_cpu() && found.is_none()),
+                Err(error) => assert!(error.to_string().contains("token `1` is `-inf`"), "{error}"),
+            }
+        }
+
+        /// More words than a device chooses among: whoever asks gets the rows.
+        fn rows_of_any_device_come_to_the_host(on) tolerance(0.0, 0.0) {
+            let words = 524_289;
+            let numbers: Vec<f32> = (0..2 * words).map(|number| number as f32).collect();
+            let logits = on.put(&Tensor::from_vec(numbers, (2, words), &Device::Cpu).unwrap());
+            let streams = [Stream::new(1, "a"), Stream::new(1, "b")];
+            assert_eq!(choose(&logits, streams.iter(), &OPEN).unwrap(), None);
+            let ends = |row: usize, numbers: &[f32]| Ok::<_, Error>((row, numbers[0], numbers[words - 1]));
+            let found = each_row(&logits, ends).unwrap();
+            assert_eq!(found, [(0, 0.0, 524_288.0), (1, 524_289.0, 1_048_577.0)]);
+        }
+    }
 
     #[test]
     fn the_best_is_the_first_of_equals_and_weighs_one() {

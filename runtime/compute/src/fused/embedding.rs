@@ -1,9 +1,13 @@
 //! Rows of an embedding by token id, and the gradient of the table.
 
-use candle_core::Tensor;
+pub(super) mod device;
+
+use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
+use super::arm::Arm;
 use super::host::{self, Floats};
+use super::indices::Indices;
 use super::lanes::wide;
 use super::linear::{FEATURES, tasks};
 use super::product::Tile;
@@ -15,11 +19,20 @@ use crate::weight::WeightRef;
 const TOKENS: usize = 64;
 
 /// `scale · weight[id]` for every id: `weight` is `[vocabulary, hidden]` in any stored format; the result
-/// `[tokens, hidden]` f32.
-pub fn embed<'w>(ids: &[u32], weight: impl Into<WeightRef<'w>>, scale: f32) -> Result<Tensor> {
+/// `[tokens, hidden]` in the type of activations, f32 on the CPU.
+pub fn embed<'w>(ids: &Indices, weight: impl Into<WeightRef<'w>>, scale: f32, dtype: DType) -> Result<Tensor> {
+    let weight = weight.into();
+    inside(ids, weight.sides().first().copied().unwrap_or(0))?;
+    match Arm::of_weight(weight)? {
+        Arm::Cpu if dtype == DType::F32 => embed_on_cpu(ids, weight, scale),
+        Arm::Cpu => Err(Error::dtype(format!("activations of the CPU are f32, {} was asked for", dtype.as_str()))),
+        Arm::Device(device) => device::embed(&device, ids, weight, scale, dtype),
+    }
+}
+
+fn embed_on_cpu(ids: &[u32], weight: WeightRef<'_>, scale: f32) -> Result<Tensor> {
     let stored = Stored::of(weight, "weight")?;
     let weight = stored.view();
-    inside(ids, weight.rows)?;
     let mut result = vec![0.0; ids.len() * weight.columns];
     if !result.is_empty() {
         result.par_chunks_mut(TOKENS * weight.columns).zip(ids.par_chunks(TOKENS)).for_each(|(rows, ids)| {
@@ -32,11 +45,18 @@ pub fn embed<'w>(ids: &[u32], weight: impl Into<WeightRef<'w>>, scale: f32) -> R
     host::tensor(result, &[ids.len(), weight.columns])
 }
 
-/// The gradient of the table, `[rows, hidden]`: row `id` is `scale · Σ dy` over the tokens with that id, in order.
-pub fn embed_gradient(ids: &[u32], dy: &Tensor, scale: f32, rows: usize) -> Result<Tensor> {
+/// The gradient of the table, `[rows, hidden]` f32: row `id` is `scale · Σ dy` over the tokens with that id, in order.
+pub fn embed_gradient(ids: &Indices, dy: &Tensor, scale: f32, rows: usize) -> Result<Tensor> {
     let (_, hidden) = host::matrix(dy, "dy")?;
     host::expect(dy, "dy", &[ids.len(), hidden])?;
     inside(ids, rows)?;
+    match Arm::of([(dy, "dy")])? {
+        Arm::Cpu => embed_gradient_on_cpu(ids, dy, scale, [rows, hidden]),
+        Arm::Device(device) => device::embed_gradient(&device, ids, dy, scale, rows),
+    }
+}
+
+fn embed_gradient_on_cpu(ids: &[u32], dy: &Tensor, scale: f32, [rows, hidden]: [usize; 2]) -> Result<Tensor> {
     let dy = Floats::of(dy, "dy")?;
     let dy = dy.slice();
     let mut result = vec![0.0; rows * hidden];

@@ -1,8 +1,11 @@
 //! The gate of a feed-forward block, `activation(gate) · up` (SwiGLU, GeGLU; Shazeer 2020), and its gradients.
 
+mod device;
+
 use candle_core::Tensor;
 use rayon::prelude::*;
 
+use super::arm::Arm;
 use super::host::{self, Floats};
 use super::lanes::{exp, sigmoid, wide};
 use crate::error::Result;
@@ -23,9 +26,26 @@ pub enum Activation {
     GeluTanh,
 }
 
-/// `activation(gate) · up`, f32 tensors of one shape.
+/// `activation(gate) · up`, tensors of one shape and type.
 pub fn gated(gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
     host::expect(up, "up", gate.dims())?;
+    match Arm::of([(gate, "gate"), (up, "up")])? {
+        Arm::Cpu => gated_on_cpu(gate, up, activation),
+        Arm::Device(device) => device::gated(&device, gate, up, activation),
+    }
+}
+
+/// The gradients of [`gated`]: `dgate = dy·up·activation'(gate)`, `dup = dy·activation(gate)`.
+pub fn gated_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, activation: Activation) -> Result<(Tensor, Tensor)> {
+    host::expect(up, "up", gate.dims())?;
+    host::expect(dy, "dy", gate.dims())?;
+    match Arm::of([(gate, "gate"), (up, "up"), (dy, "dy")])? {
+        Arm::Cpu => gated_backward_on_cpu(dy, gate, up, activation),
+        Arm::Device(device) => device::gated_backward(&device, dy, gate, up, activation),
+    }
+}
+
+fn gated_on_cpu(gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
     let (gates, ups) = (Floats::of(gate, "gate")?, Floats::of(up, "up")?);
     let mut result = vec![0.0; ups.slice().len()];
     result
@@ -45,10 +65,7 @@ pub fn gated(gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tenso
     host::tensor(result, gate.dims())
 }
 
-/// The gradients of [`gated`]: `dgate = dy·up·activation'(gate)`, `dup = dy·activation(gate)`.
-pub fn gated_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, activation: Activation) -> Result<(Tensor, Tensor)> {
-    host::expect(up, "up", gate.dims())?;
-    host::expect(dy, "dy", gate.dims())?;
+fn gated_backward_on_cpu(dy: &Tensor, gate: &Tensor, up: &Tensor, activation: Activation) -> Result<(Tensor, Tensor)> {
     let (seeds, gates, ups) = (Floats::of(dy, "dy")?, Floats::of(gate, "gate")?, Floats::of(up, "up")?);
     let length = ups.slice().len();
     let (mut dgate, mut dup) = (vec![0.0; length], vec![0.0; length]);

@@ -1,9 +1,11 @@
 //! The language-model head without its logits: log-probabilities and their relatives per token.
 //!
 //! The vocabulary is cut into a fixed number of groups, a group into tiles; a tile of logits lives only until its
-//! sums are taken (running log-sum-exp), and the gradients, in `head/backward.rs`, compute it again.
+//! sums are taken (running log-sum-exp), and the gradients, in `head/backward.rs`, compute it again. A device does the
+//! same in larger tiles, `head/device.rs`.
 
 mod backward;
+mod device;
 mod slopes;
 mod statistics;
 
@@ -12,6 +14,7 @@ use std::ops::Range;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
+use super::arm::Arm;
 use super::embedding::inside;
 use super::host::{self, Floats};
 use super::lanes::{tanh, wide};
@@ -24,6 +27,7 @@ use crate::weight::WeightRef;
 use statistics::Statistics;
 
 pub use backward::{HeadSeeds, head_taps_backward};
+pub use device::TILE;
 pub use slopes::{head_slopes_backward, head_taps_and_slopes};
 
 /// Groups of the vocabulary, each a task.
@@ -73,6 +77,16 @@ impl HeadOptions {
         self.soft_cap.map_or(self.logit_scale * self.inverse_temperature, |cap| self.logit_scale / cap)
     }
 
+    /// What tanh is multiplied with; 0 without a soft cap.
+    fn height(&self) -> f32 {
+        self.soft_cap.map_or(0.0, |cap| cap * self.inverse_temperature)
+    }
+
+    /// The slope of a logit by the product that it is made of, where nothing is capped.
+    fn steepness(&self) -> f32 {
+        self.logit_scale * self.inverse_temperature
+    }
+
     /// The logits of a tile, in place, after a product with [`Self::factor`].
     fn bend(&self, tile: &mut [f32]) {
         if let Some(cap) = self.soft_cap {
@@ -104,16 +118,49 @@ pub struct HeadTaps {
     pub top_one: Option<Vec<f32>>,
 }
 
-/// The taps of `hidden`, `[rows, hidden]` f32, only rows that count, under the head `weight`, `[vocabulary, hidden]`
-/// in any stored format. `targets` has one word a row.
+/// What all operations of the head take.
+#[derive(Clone, Copy)]
+struct Inputs<'a> {
+    hidden: &'a Tensor,
+    weight: WeightRef<'a>,
+    targets: &'a [u32],
+    options: &'a HeadOptions,
+}
+
+impl Inputs<'_> {
+    /// Where the work is done, after shapes that do not fit, an empty vocabulary, and targets past it are refused.
+    fn arm(&self) -> Result<Arm> {
+        let &[words, width] = self.weight.sides().as_slice() else {
+            return Err(Error::shape(format!("`weight` has shape {:?}, a matrix is needed", self.weight.sides())));
+        };
+        host::expect(self.hidden, "hidden", &[self.targets.len(), width])?;
+        inside(self.targets, words)?;
+        if words == 0 || width == 0 {
+            return Err(Error::shape("a head needs a vocabulary"));
+        }
+        Arm::with_weight([(self.hidden, "hidden")], self.weight)
+    }
+}
+
+/// The taps of `hidden`, `[rows, hidden]`, f32, or bf16 on a device, only rows that count, under the head `weight`,
+/// `[vocabulary, hidden]` in any stored format. `targets` has one word a row. A device is waited for once.
 pub fn head_taps<'w>(
     hidden: &Tensor,
     weight: impl Into<WeightRef<'w>>,
     targets: &[u32],
     options: &HeadOptions,
 ) -> Result<HeadTaps> {
-    let stored = Stored::of(weight, "weight")?;
-    let head = Head::new(hidden, &stored, targets, options)?;
+    let inputs = Inputs { hidden, weight: weight.into(), targets, options };
+    match inputs.arm()? {
+        Arm::Cpu => taps_on_cpu(inputs),
+        Arm::Device(device) => device::taps(&device, inputs),
+    }
+}
+
+fn taps_on_cpu(inputs: Inputs<'_>) -> Result<HeadTaps> {
+    let Inputs { hidden, targets, options, .. } = inputs;
+    let stored = Stored::of(inputs.weight, "weight")?;
+    let head = Head::new(&stored, options);
     let floats = Floats::of(hidden, "hidden")?;
     let mut taps = HeadTaps::new(options.taps);
     for rows in steps(0..targets.len(), ROWS) {
@@ -131,8 +178,16 @@ pub fn head_taps<'w>(
 
 /// The logits themselves, `[rows, vocabulary]` f32: for generation, on the last tokens only.
 pub fn logits<'w>(hidden: &Tensor, weight: impl Into<WeightRef<'w>>, options: &HeadOptions) -> Result<Tensor> {
+    let weight = weight.into();
+    match Arm::with_weight([(hidden, "hidden")], weight)? {
+        Arm::Cpu => logits_on_cpu(hidden, weight, options),
+        Arm::Device(device) => device::logits(&device, hidden, weight, options),
+    }
+}
+
+fn logits_on_cpu(hidden: &Tensor, weight: WeightRef<'_>, options: &HeadOptions) -> Result<Tensor> {
     let factor = options.factor();
-    skinny(hidden, weight.into(), None, None, |tile| {
+    skinny(hidden, weight, None, None, |tile| {
         for row in 0..tile.rows() {
             let row = tile.row(row);
             if factor != 1.0 {
@@ -153,15 +208,10 @@ struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// Refuses shapes that do not fit, an empty vocabulary, and targets past it.
-    fn new(hidden: &Tensor, stored: &'a Stored<'_>, targets: &[u32], options: &'a HeadOptions) -> Result<Self> {
+    /// Over inputs that fit each other.
+    fn new(stored: &'a Stored<'_>, options: &'a HeadOptions) -> Self {
         let weight = stored.view();
-        host::expect(hidden, "hidden", &[targets.len(), weight.columns])?;
-        inside(targets, weight.rows)?;
-        if weight.rows == 0 || weight.columns == 0 {
-            return Err(Error::shape("a head needs a vocabulary"));
-        }
-        Ok(Self { weight, options, width: weight.columns })
+        Self { weight, options, width: weight.columns }
     }
 
     /// The words of each group: whole tiles, spread evenly.

@@ -17,11 +17,7 @@ impl<'a> Locked<'a> {
     pub(super) fn of(tensor: &'a Tensor, name: &str) -> Result<Self> {
         let (storage, layout) = tensor.storage_and_layout();
         if !matches!(&*storage, Storage::Cpu(_)) {
-            let device = crate::device::describe(tensor.device());
-            return Err(Error::Unavailable {
-                device,
-                why: format!("`{name}` is there, and fused operations run on the CPU"),
-            });
+            return Err(elsewhere(tensor.device(), name));
         }
         match layout.contiguous_offsets() {
             Some((start, end)) => Ok(Self { storage, range: start..end }),
@@ -36,6 +32,12 @@ impl<'a> Locked<'a> {
             _ => None,
         }
     }
+}
+
+/// The error of numbers that an operation of the CPU cannot read.
+pub(super) fn elsewhere(device: &Device, name: &str) -> Error {
+    let device = crate::device::describe(device);
+    Error::argument(format!("`{name}` is on `{device}`, and this operation runs on the CPU"))
 }
 
 /// The `f32` numbers of a contiguous tensor.

@@ -3,11 +3,14 @@
 //! A result is cut into fixed tiles, one task each; frozen weights of 16 bits are widened inside a task, block by
 //! block. What adapters add to a layer is in `low_rank.rs`.
 
+pub(super) mod device;
+
 use std::ops::Range;
 
 use candle_core::Tensor;
 use rayon::prelude::*;
 
+use super::arm::Arm;
 use super::host::{self, Floats};
 use super::lanes::wide;
 use super::product::{Matrix, Tile};
@@ -19,30 +22,45 @@ use crate::weight::WeightRef;
 pub(super) const TOKENS: usize = 512;
 /// Features of one tile.
 pub(super) const FEATURES: usize = 256;
-/// `y = x·Wᵀ + b`: `x` is `[tokens, in]` f32, `weight` is `[out, in]` in any stored format, `bias` is `[out]` f32;
-/// the result is `[tokens, out]` f32. Sums are in f32.
+
+/// `y = x·Wᵀ + b`: `x` is `[tokens, in]`, `weight` is `[out, in]` in any stored format, `bias` is `[out]` f32; the
+/// result is `[tokens, out]` in the type of `x`. Sums are in f32.
 pub fn linear<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias: Option<&Tensor>) -> Result<Tensor> {
-    apply(x, weight, bias, |_, _, _| {})
+    let weight = weight.into();
+    match Arm::with_weight([(x, "x")], weight)? {
+        Arm::Cpu => apply(x, weight, bias, |_, _, _| {}),
+        Arm::Device(device) => device::linear(&device, x, weight, bias),
+    }
 }
 
-/// `dx = dy·W`: `dy` is `[tokens, out]`, the result `[tokens, in]`.
+/// `dx = dy·W`: `dy` is `[tokens, out]`, the result `[tokens, in]` in its type.
 pub fn linear_input_gradient<'w>(dy: &Tensor, weight: impl Into<WeightRef<'w>>) -> Result<Tensor> {
-    apply_transposed(dy, weight, |_, _, _| {})
+    let weight = weight.into();
+    match Arm::with_weight([(dy, "dy")], weight)? {
+        Arm::Cpu => apply_transposed(dy, weight, |_, _, _| {}),
+        Arm::Device(device) => device::input_gradient(&device, dy, weight),
+    }
 }
 
-/// `dW = dyᵀ·x`: `dy` is `[tokens, out]`, `x` is `[tokens, in]`, the result `[out, in]`.
+/// `dW = dyᵀ·x`: `dy` is `[tokens, out]`, `x` is `[tokens, in]`, the result `[out, in]` f32.
 pub fn linear_weight_gradient(dy: &Tensor, x: &Tensor) -> Result<Tensor> {
     let ((tokens, outputs), (_, inputs)) = (host::matrix(dy, "dy")?, host::matrix(x, "x")?);
     host::expect(x, "x", &[tokens, inputs])?;
+    if let Arm::Device(device) = Arm::of([(dy, "dy"), (x, "x")])? {
+        return device::weight_gradient(&device, dy, x, 1.0);
+    }
     let (dy, x) = (Floats::of(dy, "dy")?, Floats::of(x, "x")?);
     let mut result = vec![0.0; outputs * inputs];
     across(Tile::whole(&mut result, outputs, inputs), 1.0, (dy.slice(), outputs), (x.slice(), inputs), tokens);
     host::tensor(result, &[outputs, inputs])
 }
 
-/// `db = Σ dy` over the tokens: `[tokens, out]` to `[out]`, in the order of the tokens.
+/// `db = Σ dy` over the tokens: `[tokens, out]` to `[out]` f32, in the order of the tokens.
 pub fn bias_gradient(dy: &Tensor) -> Result<Tensor> {
     let (_, outputs) = host::matrix(dy, "dy")?;
+    if let Arm::Device(device) = Arm::of([(dy, "dy")])? {
+        return device::bias_gradient(&device, dy);
+    }
     let dy = Floats::of(dy, "dy")?;
     let mut result = vec![0.0; outputs];
     if outputs > 0 {

@@ -2,9 +2,12 @@
 //!
 //! The second product is added to each tile of the first while the tile is still near the processor.
 
+pub(super) mod device;
+
 use candle_core::Tensor;
 use rayon::prelude::*;
 
+use super::arm::Arm;
 use super::host::{self, Floats};
 use super::linear::{FEATURES, across, apply, apply_transposed, tasks};
 use super::product::{Matrix, Tile};
@@ -17,9 +20,9 @@ const TOKENS: usize = 128;
 /// The two thin matrices of an adapter and the factor in front of them.
 #[derive(Clone, Debug)]
 pub struct LowRank {
-    /// `[rank, in]` f32.
+    /// `[rank, in]` f32; an accelerator takes the type of activations as well.
     pub a: Tensor,
-    /// `[out, rank]` f32.
+    /// `[out, rank]` f32; likewise.
     pub b: Tensor,
     /// The factor s: α/r, or α/√r for rsLoRA.
     pub scale: f32,
@@ -36,7 +39,8 @@ pub struct AdaptedGradient {
     pub b: Tensor,
 }
 
-/// `x·Wᵀ + b + s·(x·Aᵀ)·Bᵀ`; returns it, `[tokens, out]`, and `x·Aᵀ`, `[tokens, rank]`, which the gradients need.
+/// `x·Wᵀ + b + s·(x·Aᵀ)·Bᵀ`; returns it, `[tokens, out]`, and `x·Aᵀ`, `[tokens, rank]`, which the gradients need. Both
+/// have the type of `x`.
 pub fn adapted_linear<'w>(
     x: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -44,6 +48,9 @@ pub fn adapted_linear<'w>(
     low: &LowRank,
 ) -> Result<(Tensor, Tensor)> {
     let weight = weight.into();
+    if let Arm::Device(device) = Arm::with_weight([(x, "x"), (&low.a, "a"), (&low.b, "b")], weight)? {
+        return device::adapted_linear(&device, x, weight, bias, low);
+    }
     let down = project(x, &low.a)?;
     let (_, rank) = host::matrix(&down, "xa")?;
     host::expect(&low.b, "b", &[weight.sides().first().copied().unwrap_or(0), rank])?;
@@ -60,7 +67,7 @@ pub fn adapted_linear<'w>(
 }
 
 /// The gradients of [`adapted_linear`]: `dx = dy·W + s·(dy·B)·A` when wanted, `dA = s·(dy·B)ᵀ·x`, `dB = s·dyᵀ·(x·Aᵀ)`.
-/// `xa` is what the forward pass returned.
+/// `xa` is what the forward pass returned. Gradients of A and B are f32, the input's has the type of `dy`.
 pub fn adapted_linear_backward<'w>(
     dy: &Tensor,
     x: &Tensor,
@@ -77,6 +84,10 @@ pub fn adapted_linear_backward<'w>(
     host::expect(xa, "xa", &[tokens, rank])?;
     host::expect(&low.a, "a", &[rank, inputs])?;
     host::expect(&low.b, "b", &[outputs, rank])?;
+    let operands = [(dy, "dy"), (x, "x"), (xa, "xa"), (&low.a, "a"), (&low.b, "b")];
+    if let Arm::Device(device) = Arm::with_weight(operands, weight)? {
+        return device::adapted_linear_backward(&device, dy, x, xa, weight, low, want_input);
+    }
     let thin = unproject(dy, &low.b, low.scale)?;
     let input = want_input.then(|| {
         let a = Floats::of(&low.a, "a")?;

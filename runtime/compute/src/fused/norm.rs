@@ -2,9 +2,12 @@
 //!
 //! `y = x·r·w` with `r = 1/√(mean(x²) + ε)`; Gemma stores the weight less one, so there `y = x·r·(1 + w)`.
 
+pub(super) mod device;
+
 use candle_core::Tensor;
 use rayon::prelude::*;
 
+use super::arm::Arm;
 use super::host::{self, Floats};
 use super::lanes::{dot, fold2, wide};
 use crate::error::{Error, Result};
@@ -12,12 +15,41 @@ use crate::error::{Error, Result};
 /// Rows of one task are those that hold about so many numbers.
 const TASK_NUMBERS: usize = 1 << 15;
 
-/// Normalises every row of `x`, `[…, width]` f32, by `weight`, `[width]` f32. Returns `y`, shaped like `x`, and
-/// `r`, `[rows]`, which the gradients need. `unit_offset` adds one to the weight.
+/// Normalises every row of `x`, `[…, width]`, by `weight`, `[width]` f32. Returns `y`, shaped like `x` and of its type,
+/// and `r`, `[rows]` f32, which the gradients need. `unit_offset` adds one to the weight.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64, unit_offset: bool) -> Result<(Tensor, Tensor)> {
-    let width = width(x, weight)?;
+    let (width, offset) = (width(x, weight)?, offset(unit_offset));
+    match Arm::of([(x, "x"), (weight, "weight")])? {
+        Arm::Cpu => forward(x, weight, width, epsilon, offset),
+        Arm::Device(device) => device::forward(&device, x, weight, width, epsilon as f32, offset),
+    }
+}
+
+/// `dx = r·(dy·w) − x·r³·mean(dy·w·x)`, shaped like `x`.
+pub fn rms_norm_backward(dy: &Tensor, x: &Tensor, weight: &Tensor, rstd: &Tensor, unit_offset: bool) -> Result<Tensor> {
+    let (width, offset) = (width(x, weight)?, offset(unit_offset));
+    host::expect(dy, "dy", x.dims())?;
+    host::expect(rstd, "rstd", &[x.elem_count() / width])?;
+    match Arm::of([(x, "x"), (dy, "dy"), (weight, "weight"), (rstd, "rstd")])? {
+        Arm::Cpu => backward(dy, x, weight, rstd, width, offset),
+        Arm::Device(device) => device::backward(&device, dy, x, weight, rstd, width, offset),
+    }
+}
+
+/// `dw = Σ dy·x·r` over the rows, `[width]` f32: sums of fixed groups of rows, added in order.
+pub fn rms_norm_weight_gradient(dy: &Tensor, x: &Tensor, rstd: &Tensor) -> Result<Tensor> {
+    let width = x.dims().last().copied().unwrap_or(0).max(1);
+    host::expect(dy, "dy", x.dims())?;
+    host::expect(rstd, "rstd", &[x.elem_count() / width])?;
+    match Arm::of([(x, "x"), (dy, "dy"), (rstd, "rstd")])? {
+        Arm::Cpu => weight_gradient(dy, x, rstd, width),
+        Arm::Device(device) => device::weight_gradient(&device, dy, x, Some(rstd), width),
+    }
+}
+
+fn forward(x: &Tensor, weight: &Tensor, width: usize, epsilon: f64, offset: f32) -> Result<(Tensor, Tensor)> {
     let (input, weight) = (Floats::of(x, "x")?, Floats::of(weight, "weight")?);
-    let (input, weight, offset) = (input.slice(), weight.slice(), offset(unit_offset));
+    let (input, weight) = (input.slice(), weight.slice());
     let rows = input.len() / width;
     let (mut y, mut rates) = (vec![0.0; input.len()], vec![0.0; rows]);
     let task = rows_of_task(width);
@@ -34,12 +66,9 @@ pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64, unit_offset: bool) ->
     Ok((host::tensor(y, x.dims())?, host::tensor(rates, &[rows])?))
 }
 
-/// `dx = r·(dy·w) − x·r³·mean(dy·w·x)`, shaped like `x`.
-pub fn rms_norm_backward(dy: &Tensor, x: &Tensor, weight: &Tensor, rstd: &Tensor, unit_offset: bool) -> Result<Tensor> {
-    let width = width(x, weight)?;
-    let (dy_numbers, input, weight) = (gradient(dy, x)?, Floats::of(x, "x")?, Floats::of(weight, "weight")?);
-    let (dy, input, weight, offset) = (dy_numbers.slice(), input.slice(), weight.slice(), offset(unit_offset));
-    host::expect(rstd, "rstd", &[input.len() / width])?;
+fn backward(dy: &Tensor, x: &Tensor, weight: &Tensor, rstd: &Tensor, width: usize, offset: f32) -> Result<Tensor> {
+    let (dy, input, weight) = (Floats::of(dy, "dy")?, Floats::of(x, "x")?, Floats::of(weight, "weight")?);
+    let (dy, input, weight) = (dy.slice(), input.slice(), weight.slice());
     let rates = Floats::of(rstd, "rstd")?;
     let mut result = vec![0.0; input.len()];
     let task = rows_of_task(width);
@@ -60,18 +89,13 @@ pub fn rms_norm_backward(dy: &Tensor, x: &Tensor, weight: &Tensor, rstd: &Tensor
     host::tensor(result, x.dims())
 }
 
-/// `dw = Σ dy·x·r` over the rows, `[width]`: sums of fixed groups of rows, added in order.
-pub fn rms_norm_weight_gradient(dy: &Tensor, x: &Tensor, rstd: &Tensor) -> Result<Tensor> {
-    let width = x.dims().last().copied().unwrap_or(0).max(1);
-    let (dy, input) = (gradient(dy, x)?, Floats::of(x, "x")?);
-    let input = input.slice();
-    host::expect(rstd, "rstd", &[input.len() / width])?;
-    let rates = Floats::of(rstd, "rstd")?;
+fn weight_gradient(dy: &Tensor, x: &Tensor, rstd: &Tensor, width: usize) -> Result<Tensor> {
+    let (dy, input, rates) = (Floats::of(dy, "dy")?, Floats::of(x, "x")?, Floats::of(rstd, "rstd")?);
     let task = rows_of_task(width);
     let parts: Vec<Vec<f32>> = dy
         .slice()
         .par_chunks(task * width)
-        .zip(input.par_chunks(task * width))
+        .zip(input.slice().par_chunks(task * width))
         .zip(rates.slice().par_chunks(task))
         .map(|((dy, x), rates)| {
             let mut sum = vec![0f32; width];
@@ -121,12 +145,6 @@ fn width(x: &Tensor, weight: &Tensor) -> Result<usize> {
             Err(Error::shape(format!("`weight` {:?} does not fit the last axis of `x` {:?}", weight.dims(), x.dims())))
         }
     }
-}
-
-/// The numbers of `dy`, which has the shape of `x`.
-fn gradient<'a>(dy: &'a Tensor, x: &Tensor) -> Result<Floats<'a>> {
-    host::expect(dy, "dy", x.dims())?;
-    Floats::of(dy, "dy")
 }
 
 #[cfg(test)]

@@ -3,10 +3,16 @@
 //! In each head, feature i and feature i + half turn together by position · frequency(i). The transposed turn,
 //! by the negative angle, is the gradient. Which frequencies a family uses is the model's business.
 
-use candle_core::Tensor;
+mod device;
+
+use std::sync::OnceLock;
+
+use candle_core::{Device, Tensor};
 use rayon::prelude::*;
 
+use super::arm::Arm;
 use super::host::{self, Floats};
+use super::indices::Indices;
 use super::lanes::wide;
 use crate::error::{Error, Result};
 
@@ -17,11 +23,13 @@ const TASK_NUMBERS: usize = 1 << 15;
 #[derive(Clone, Debug)]
 pub struct RopeTable {
     /// Cosines, times the attention factor.
-    pub cos: Vec<f32>,
+    cos: Vec<f32>,
     /// Sines, times the attention factor.
-    pub sin: Vec<f32>,
+    sin: Vec<f32>,
     /// Half of the features of a head that turn.
-    pub half: usize,
+    half: usize,
+    /// Both as the first device has them that asked.
+    placed: OnceLock<(Tensor, Tensor)>,
 }
 
 impl RopeTable {
@@ -35,7 +43,22 @@ impl RopeTable {
             cos: angles().map(|angle| (angle.cos() * attention_factor) as f32).collect(),
             sin: angles().map(|angle| (angle.sin() * attention_factor) as f32).collect(),
             half: inv_freq.len(),
+            placed: OnceLock::new(),
         }
+    }
+
+    /// The same positions, and those of another table after them.
+    ///
+    /// # Errors
+    /// When the other turns another number of features.
+    pub fn followed_by(mut self, other: Self) -> Result<Self> {
+        if self.half != other.half {
+            return Err(Error::shape(format!("a table of {} angles does not go on with {}", self.half, other.half)));
+        }
+        self.cos.extend(other.cos);
+        self.sin.extend(other.sin);
+        self.placed = OnceLock::new();
+        Ok(self)
     }
 
     /// The number of positions in the table.
@@ -43,19 +66,41 @@ impl RopeTable {
     pub fn positions(&self) -> usize {
         self.cos.len() / self.half.max(1)
     }
+
+    /// Cosines and sines on a device, `[positions, half]` each: copied for the first device that asks, and kept.
+    fn on(&self, device: &Device) -> Result<(Tensor, Tensor)> {
+        if let Some((cos, sin)) = self.placed.get()
+            && cos.device().same_device(device)
+        {
+            return Ok((cos.clone(), sin.clone()));
+        }
+        let place = |numbers: &[f32]| Tensor::from_slice(numbers, (self.positions(), self.half), device);
+        let made = (place(&self.cos)?, place(&self.sin)?);
+        // Whoever comes second has an equal copy.
+        let _ = self.placed.set(made.clone());
+        Ok(made)
+    }
 }
 
-/// Turns `x`, `[tokens, heads · head_dim]` f32, by the position of each token; `inverse` turns back, which is the
-/// gradient. Features of a head past the table's `2 · half` stay as they are.
-pub fn rope(x: &Tensor, heads: usize, positions: &[u32], table: &RopeTable, inverse: bool) -> Result<Tensor> {
+/// Turns `x`, `[tokens, heads · head_dim]`, by the position of each token; `inverse` turns back, which is the gradient.
+/// Features of a head past the table's `2 · half` stay as they are. The result has the type of `x`.
+pub fn rope(x: &Tensor, heads: usize, positions: &Indices, table: &RopeTable, inverse: bool) -> Result<Tensor> {
     let (tokens, features) = host::matrix(x, "x")?;
     check(tokens, features, heads, positions, table)?;
+    let sign = if inverse { -1.0 } else { 1.0 };
+    match Arm::of([(x, "x")])? {
+        Arm::Cpu => turned(x, features, features / heads, positions, table, sign),
+        Arm::Device(device) => device::turned(&device, x, heads, positions, table, sign),
+    }
+}
+
+fn turned(x: &Tensor, features: usize, head: usize, positions: &[u32], table: &RopeTable, sign: f32) -> Result<Tensor> {
     let input = Floats::of(x, "x")?;
-    let mut result = vec![0.0; tokens * features];
+    let mut result = vec![0.0; input.slice().len()];
     if result.is_empty() {
         return host::tensor(result, x.dims());
     }
-    let (half, head, sign) = (table.half, features / heads, if inverse { -1.0 } else { 1.0 });
+    let half = table.half;
     let task = (TASK_NUMBERS / features).max(1);
     result
         .par_chunks_mut(task * features)

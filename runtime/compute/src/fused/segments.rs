@@ -1,5 +1,7 @@
 //! Sequences of unequal length, packed one after another without padding; some may go on from others.
 
+pub(super) mod device;
+
 use std::ops::Range;
 
 use crate::error::{Error, Result};
@@ -18,6 +20,8 @@ pub struct Segments {
     offsets: Vec<usize>,
     /// The end of the rows of each one and of all that go on from it.
     reaches: Vec<usize>,
+    /// What follows from all this for the kernels of a device.
+    plans: device::Plans,
 }
 
 /// A stretch of tokens that lie side by side, by position and by row.
@@ -40,11 +44,25 @@ impl Stretch {
     }
 }
 
+/// Cuts positions where a multiple of `size` lies between two of them.
+pub(super) fn aligned(positions: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> {
+    let end_of = move |start: usize| ((start / size + 1) * size).min(positions.end);
+    let first = (positions.start < positions.end).then_some(positions.start);
+    std::iter::successors(first, move |start| Some(end_of(*start)).filter(|next| *next < positions.end))
+        .map(move |start| start..end_of(start))
+}
+
 impl Segments {
     /// Sequences of these lengths, in order, none of which goes on from another. A length may be 0.
     #[must_use]
     pub fn new(lengths: &[usize]) -> Self {
-        let mut segments = Self { starts: vec![0], parents: Vec::new(), offsets: Vec::new(), reaches: Vec::new() };
+        let mut segments = Self {
+            starts: vec![0],
+            parents: Vec::new(),
+            offsets: Vec::new(),
+            reaches: Vec::new(),
+            plans: device::Plans::default(),
+        };
         lengths.iter().for_each(|length| segments.push(*length, None));
         segments
     }

@@ -10,12 +10,13 @@ use std::ops::Range;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
+use super::arm::Arm;
 use super::fetch::{fetch, piece};
 use super::fixed::Fixed;
 use super::host::{self, Floats};
 use super::lanes::{wide, widest};
-use super::linear::{meet, plus, tasks};
-use super::low_rank::LowRank;
+use super::linear::{linear, meet, plus, tasks};
+use super::low_rank::{LowRank, adapted_linear};
 use super::product::{Tile, steps};
 use super::scratch;
 use super::square::{ROWS, Square, TOKENS};
@@ -32,7 +33,7 @@ const SMALL: usize = 1 << 17;
 /// `y = x·Wᵀ + b` as [`linear`](super::linear) has it: `x` is `[tokens, in]`, the result `[tokens, out]`, both f32. With a
 /// quantized weight the tokens may be rounded to 16 bits first ([`fixed`](super::fixed)).
 pub fn skinny_linear<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias: Option<&Tensor>) -> Result<Tensor> {
-    skinny(x, weight.into(), bias, None, |_| {})
+    skinny_adapted_linear(x, weight, bias, None)
 }
 
 /// As [`skinny_linear`], plus `s·(x·Aᵀ)·Bᵀ` where there is an adapter.
@@ -42,7 +43,13 @@ pub fn skinny_adapted_linear<'w>(
     bias: Option<&Tensor>,
     low: Option<&LowRank>,
 ) -> Result<Tensor> {
-    skinny(x, weight.into(), bias, low, |_| {})
+    let weight = weight.into();
+    match (Arm::with_weight([(x, "x")], weight)?, low) {
+        (Arm::Cpu, low) => skinny(x, weight, bias, low, |_| {}),
+        // A device has one way for many tokens and for few.
+        (Arm::Device(_), Some(low)) => Ok(adapted_linear(x, weight, bias, low)?.0),
+        (Arm::Device(_), None) => linear(x, weight, bias),
+    }
 }
 
 /// The whole layer, and then `more` for each tile, all tokens of some features, while it is still near.

@@ -8,7 +8,7 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use rayon::prelude::*;
 
-use super::host::Locked;
+use super::host::{Locked, elsewhere};
 use super::lanes::wide;
 use super::product::{Matrix, steps};
 use super::scratch;
@@ -39,6 +39,7 @@ impl<'a> Stored<'a> {
             return Err(Error::shape(format!("`{name}` has shape {:?}, a matrix is needed", weight.sides())));
         };
         let source = match weight {
+            WeightRef::Packed(packed) if packed.is_placed() => return Err(elsewhere(packed.device(), name)),
             WeightRef::Packed(packed) => Source::Packed(packed),
             WeightRef::Tensor(tensor) if matches!(tensor.dtype(), DType::F32 | DType::BF16 | DType::F16) => {
                 Source::Tensor(Locked::of(tensor, name)?)

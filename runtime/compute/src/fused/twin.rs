@@ -7,30 +7,30 @@ use candle_core::{DType, Device, Tensor, Var};
 use crate::random::Stream;
 
 /// Independent normal numbers; each name and shape has its own.
-pub(super) fn normal(name: &str, shape: &[usize]) -> Tensor {
+pub(crate) fn normal(name: &str, shape: &[usize]) -> Tensor {
     let count = shape.iter().product();
     Tensor::from_vec(Stream::new(7, name).normals(count), shape, &Device::Cpu).unwrap()
 }
 
 /// The same numbers in f64, as a leaf of a graph.
-pub(super) fn leaf(tensor: &Tensor) -> Var {
+pub(crate) fn leaf(tensor: &Tensor) -> Var {
     Var::from_tensor(&tensor.to_dtype(DType::F64).unwrap()).unwrap()
 }
 
 /// The gradients of Σ output·seed by the leaves.
-pub(super) fn gradients(output: &Tensor, seed: &Tensor, leaves: &[&Var]) -> Vec<Tensor> {
+pub(crate) fn gradients(output: &Tensor, seed: &Tensor, leaves: &[&Var]) -> Vec<Tensor> {
     let loss = (output * seed.to_dtype(DType::F64).unwrap()).unwrap().sum_all().unwrap();
     let mut store = loss.backward().unwrap();
     leaves.iter().map(|leaf| store.remove(leaf).unwrap()).collect()
 }
 
 /// The numbers in f64.
-pub(super) fn numbers(tensor: &Tensor) -> Vec<f64> {
+pub(crate) fn numbers(tensor: &Tensor) -> Vec<f64> {
     tensor.to_dtype(DType::F64).unwrap().flatten_all().unwrap().to_vec1().unwrap()
 }
 
 /// Asserts that shapes agree and that no number is further off than `tolerance` times the largest one.
-pub(super) fn close(what: &str, fused: &Tensor, twin: &Tensor, tolerance: f64) {
+pub(crate) fn close(what: &str, fused: &Tensor, twin: &Tensor, tolerance: f64) {
     assert_eq!(fused.dims(), twin.dims(), "{what}: shape");
     let (fused, twin) = (numbers(fused), numbers(twin));
     let scale = twin.iter().fold(1e-3f64, |most, number| most.max(number.abs()));
@@ -40,12 +40,12 @@ pub(super) fn close(what: &str, fused: &Tensor, twin: &Tensor, tolerance: f64) {
 }
 
 /// The bits of a result, for comparison with no tolerance.
-pub(super) fn bits(tensor: &Tensor) -> Vec<u32> {
+pub(crate) fn bits(tensor: &Tensor) -> Vec<u32> {
     tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap().iter().map(|number| number.to_bits()).collect()
 }
 
 /// Runs `work` on pools of one and of two threads; both must give the same bits.
-pub(super) fn same_on_two_threads(work: impl Fn() -> Vec<Tensor> + Sync) {
+pub(crate) fn same_on_two_threads(work: impl Fn() -> Vec<Tensor> + Sync) {
     let on = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| work().iter().map(bits).collect::<Vec<_>>())

@@ -4,6 +4,8 @@
 //! Block layouts are those of the GGUF specification. A block of 32 has one scale; a block of 256 has one scale and
 //! smaller scales of 6 or 8 bits for each 32 or 16 numbers.
 
+pub(super) mod device;
+
 use std::marker::PhantomData;
 
 use pulp::{Simd, WithSimd};

@@ -1,86 +1,150 @@
 //! The optimiser and the clip against numbers that torch and `mlx` give (in f64; here f32, hence the tolerance).
 
+use candle_core::{DType, Device};
+
 use super::*;
+use crate::Weight;
+use crate::fused::twin::{bits, normal};
+use crate::parity::{On, on_each_device};
 
 /// Three numbers after each of three steps at rate 0.01 from fixed values and gradients.
-fn three_steps(settings: AdamWSettings) -> Vec<Vec<f32>> {
-    let parameters = Parameters::new(vec![("w".into(), vec![3])], &Device::Cpu).unwrap();
+fn three_steps(on: &On, settings: AdamWSettings) -> Vec<Vec<f32>> {
+    let parameters = Parameters::new(vec![("w".into(), vec![3])], &on.device).unwrap().shadowed(on.dtype).unwrap();
     let tensor = |numbers: [f32; 3]| Tensor::new(&numbers, &Device::Cpu).unwrap();
     parameters.set(0, &tensor([0.5, -0.3, 0.1])).unwrap();
-    let mut optimizer = AdamW::new(settings, 3, &Device::Cpu).unwrap();
+    let mut optimizer = AdamW::new(settings, &parameters).unwrap();
     let gradients = [[0.1, -0.2, 0.0], [0.3, 0.1, -0.05], [-0.2, 0.05, 0.4]];
     let step = |gradient| {
         parameters.clear_gradients().unwrap();
         parameters.accumulate(0, &tensor(gradient)).unwrap();
         optimizer.update(&parameters, 1e-2).unwrap();
-        parameters.value(0).unwrap().to_vec1().unwrap()
+        parameters.value_on_cpu(0).unwrap().to_vec1().unwrap()
     };
     gradients.map(step).to_vec()
 }
 
-fn agrees(settings: AdamWSettings, expected: [[f64; 3]; 3]) {
-    for (step, (found, expected)) in three_steps(settings).iter().zip(expected).enumerate() {
+fn agrees(on: &On, settings: AdamWSettings, expected: [[f64; 3]; 3]) {
+    for (step, (found, expected)) in three_steps(on, settings).iter().zip(expected).enumerate() {
         for (a, b) in found.iter().zip(expected) {
-            assert!((f64::from(*a) - b).abs() < 1e-7, "step {}: {a}, not {b}", step + 1);
+            assert!((f64::from(*a) - b).abs() < on.tolerance, "step {}: {a}, not {b}", step + 1);
         }
     }
 }
 
-#[test]
-fn three_steps_with_decay_agree_with_torch() {
-    let expected = [
-        [0.489500001, -0.2897, 0.0999],
-        [0.47983269, -0.28674693, 0.107241466],
-        [0.47677382, -0.285846295, 0.101508491],
-    ];
-    agrees(AdamWSettings { weight_decay: 0.1, ..AdamWSettings::default() }, expected);
-}
-
-#[test]
-fn three_steps_with_a_tiny_epsilon_agree_with_torch() {
-    let expected =
-        [[0.49, -0.29, 0.1], [0.480913079, -0.287316306, 0.1073496], [0.478347301, -0.286691142, 0.101859095]];
-    agrees(AdamWSettings { beta2: 0.95, epsilon: 1e-12, ..AdamWSettings::default() }, expected);
-}
-
-#[test]
-fn three_steps_without_bias_correction_agree_with_mlx() {
-    let expected = [
-        [0.468377323, -0.268377273, 0.1],
-        [0.429375412, -0.257059053, 0.131622577],
-        [0.416608578, -0.254020164, 0.103773893],
-    ];
-    agrees(AdamWSettings { bias_correction: false, ..AdamWSettings::default() }, expected);
-}
-
-#[test]
-fn clipping_scales_all_gradients_by_their_common_norm() {
-    let list = vec![("a".into(), vec![2]), ("b".into(), vec![1, 2])];
-    let parameters = Parameters::new(list, &Device::Cpu).unwrap();
-    parameters.accumulate(0, &Tensor::new(&[3f32, 4.0], &Device::Cpu).unwrap()).unwrap();
-    parameters.accumulate(1, &Tensor::new(&[[0f32, 12.0]], &Device::Cpu).unwrap()).unwrap();
-    assert_eq!(clip(&parameters, 1.0).unwrap(), 13.0);
-    let found: Vec<f32> = parameters.gradients().to_vec1().unwrap();
-    for (a, b) in found.iter().zip([0.230769213, 0.307692284, 0.0, 0.923076852]) {
-        assert!((f64::from(*a) - b).abs() < 1e-7, "{a}, not {b}");
+on_each_device! {
+    fn three_steps_with_decay_agree_with_torch(on) tolerance(1e-7, 1e-7) {
+        let expected = [
+            [0.489500001, -0.2897, 0.0999],
+            [0.47983269, -0.28674693, 0.107241466],
+            [0.47677382, -0.285846295, 0.101508491],
+        ];
+        agrees(on, AdamWSettings { weight_decay: 0.1, ..AdamWSettings::default() }, expected);
     }
-    assert!((clip(&parameters, 2.0).unwrap() - 1.0).abs() < 1e-6, "a norm below the limit stays");
+
+    fn three_steps_with_a_tiny_epsilon_agree_with_torch(on) tolerance(1e-7, 1e-7) {
+        let expected =
+            [[0.49, -0.29, 0.1], [0.480913079, -0.287316306, 0.1073496], [0.478347301, -0.286691142, 0.101859095]];
+        agrees(on, AdamWSettings { beta2: 0.95, epsilon: 1e-12, ..AdamWSettings::default() }, expected);
+    }
+
+    fn three_steps_without_bias_correction_agree_with_mlx(on) tolerance(1e-7, 1e-7) {
+        let expected = [
+            [0.468377323, -0.268377273, 0.1],
+            [0.429375412, -0.257059053, 0.131622577],
+            [0.416608578, -0.254020164, 0.103773893],
+        ];
+        agrees(on, AdamWSettings { bias_correction: false, ..AdamWSettings::default() }, expected);
+    }
 }
 
-#[test]
-fn an_optimizer_taken_up_from_its_state_goes_on_exactly() {
-    let parameters = Parameters::new(vec![("w".into(), vec![2])], &Device::Cpu).unwrap();
-    parameters.accumulate(0, &Tensor::new(&[1f32, -3.0], &Device::Cpu).unwrap()).unwrap();
-    let mut first = AdamW::new(AdamWSettings::default(), 2, &Device::Cpu).unwrap();
-    first.update(&parameters, 0.1).unwrap();
-    let mut second = AdamW::new(AdamWSettings::default(), 2, &Device::Cpu).unwrap();
-    let (m, v, step) = first.state();
-    second.restore(&m, &v, step).unwrap();
-    let other = parameters.detached_copy().unwrap();
-    other.accumulate(0, &parameters.gradient(0).unwrap()).unwrap();
-    first.update(&parameters, 0.1).unwrap();
-    second.update(&other, 0.1).unwrap();
-    assert_eq!(parameters.values().to_vec1::<f32>().unwrap(), other.values().to_vec1::<f32>().unwrap());
+on_each_device! {
+    fn clipping_scales_all_gradients_by_their_common_norm(on) tolerance(1e-7, 1e-7) {
+        let parameters = Parameters::new(vec![("a".into(), vec![2]), ("b".into(), vec![1, 2])], &on.device).unwrap();
+        parameters.accumulate(0, &Tensor::new(&[3f32, 4.0], &Device::Cpu).unwrap()).unwrap();
+        parameters.accumulate(1, &Tensor::new(&[[0f32, 12.0]], &Device::Cpu).unwrap()).unwrap();
+        assert_eq!(clip(&parameters, 1.0).unwrap(), 13.0);
+        let found = [0, 1].map(|slot| Weight::from(parameters.gradient(slot).unwrap()).to_tensor().unwrap());
+        let found = found.iter().flat_map(|slot| slot.flatten_all().unwrap().to_vec1::<f32>().unwrap());
+        for (a, b) in found.zip([0.230769213, 0.307692284, 0.0, 0.923076852]) {
+            assert!((f64::from(a) - b).abs() < on.tolerance, "{a}, not {b}");
+        }
+        assert!((clip(&parameters, 2.0).unwrap() - 1.0).abs() < 1e-6, "a norm below the limit stays");
+    }
+}
+
+/// Parameters of a few odd lengths with values and gradients, the same on every device.
+fn student(device: &Device, activations: DType) -> Parameters {
+    let list = [("a", 3), ("b", 70_001), ("c", 16)].map(|(name, count)| (name.to_owned(), vec![count]));
+    let parameters = Parameters::new(list.to_vec(), device).unwrap().shadowed(activations).unwrap();
+    for (index, slot) in parameters.slots().iter().enumerate() {
+        parameters.set(index, &normal(&slot.name, &slot.shape)).unwrap();
+        parameters.accumulate(index, &normal("gradient", &slot.shape)).unwrap();
+    }
+    parameters
+}
+
+fn with_decay(parameters: &Parameters) -> AdamW {
+    AdamW::new(AdamWSettings { weight_decay: 0.1, ..AdamWSettings::default() }, parameters).unwrap()
+}
+
+on_each_device! {
+    fn steps_have_the_bits_of_the_cpu(on) tolerance(0.0, 0.0) {
+        let (here, there) = (student(&on.device, on.dtype), student(&Device::Cpu, DType::F32));
+        let (mut fast, mut slow) = (with_decay(&here), with_decay(&there));
+        for _ in 0..3 {
+            let (found, wanted) = (fast.step(&here, 1e-2, 0.0).unwrap(), slow.step(&there, 1e-2, 0.0).unwrap());
+            assert!((found / wanted - 1.0).abs() < 1e-12, "{found}, not {wanted}");
+        }
+        assert_eq!(bits(&here.snapshot().unwrap()), bits(&there.snapshot().unwrap()));
+        let operand = Weight::from(here.operand(1).unwrap()).to_tensor().unwrap();
+        let rounded = there.value(1).unwrap().to_dtype(on.dtype).unwrap().to_dtype(DType::F32).unwrap();
+        assert_eq!(bits(&operand.to_dtype(DType::F32).unwrap()), bits(&rounded));
+        let (found, wanted) = (fast.state(&here).unwrap(), slow.state(&there).unwrap());
+        assert_eq!((bits(&found.0), bits(&found.1), found.2), (bits(&wanted.0), bits(&wanted.1), wanted.2));
+    }
+
+    /// With a limit, a step is that of the clipped gradient.
+    fn a_step_clips_first(on) tolerance(1e-7, 1e-7) {
+        let (here, there) = (student(&on.device, on.dtype), student(&Device::Cpu, DType::F32));
+        with_decay(&here).step(&here, 1e-2, 0.5).unwrap();
+        clip(&there, 0.5).unwrap();
+        with_decay(&there).update(&there, 1e-2).unwrap();
+        on.close("values", &here.snapshot().unwrap(), &there.snapshot().unwrap());
+    }
+
+    fn a_norm_that_is_not_finite_changes_nothing(on) tolerance(0.0, 0.0) {
+        for number in [f32::NAN, f32::INFINITY] {
+            let parameters = student(&on.device, on.dtype);
+            let mut optimizer = with_decay(&parameters);
+            let before = bits(&parameters.snapshot().unwrap());
+            let broken = Tensor::full(number, 16, &Device::Cpu).unwrap();
+            parameters.accumulate(2, &broken).unwrap();
+            assert!(!optimizer.step(&parameters, 1e-2, 1.0).unwrap().is_finite());
+            assert_eq!(bits(&parameters.snapshot().unwrap()), before);
+            let (first, second, steps) = optimizer.state(&parameters).unwrap();
+            assert!(steps == 0 && bits(&first).iter().chain(&bits(&second)).all(|bits| *bits == 0));
+            parameters.clear_gradients().unwrap();
+            assert_eq!((optimizer.step(&parameters, 1e-2, 1.0).unwrap(), optimizer.steps()), (0.0, 1));
+        }
+    }
+
+    /// A checkpoint of one device goes on on another.
+    fn an_optimizer_taken_up_from_its_state_goes_on_exactly(on) tolerance(0.0, 0.0) {
+        let (here, there) = (student(&on.device, on.dtype), student(&Device::Cpu, DType::F32));
+        let (mut first, mut second) = (with_decay(&here), with_decay(&there));
+        first.update(&here, 0.1).unwrap();
+        let (m, v, step) = first.state(&here).unwrap();
+        second.restore(&there, &m, &v, step).unwrap();
+        let mut third = with_decay(&here);
+        third.restore(&here, &m, &v, step).unwrap();
+        for (index, slot) in there.slots().iter().enumerate() {
+            there.set(index, &here.value_on_cpu(index).unwrap().reshape(slot.shape.as_slice()).unwrap()).unwrap();
+        }
+        third.update(&here, 0.1).unwrap();
+        second.update(&there, 0.1).unwrap();
+        assert_eq!(bits(&here.snapshot().unwrap()), bits(&there.snapshot().unwrap()));
+        assert!(first.restore(&here, &Tensor::zeros(5, DType::F32, &Device::Cpu).unwrap(), &v, 1).is_err());
+    }
 }
 
 #[test]
@@ -90,6 +154,7 @@ fn constants_out_of_range_are_refused() {
         AdamWSettings { epsilon: 0.0, ..AdamWSettings::default() },
         AdamWSettings { weight_decay: f64::NAN, ..AdamWSettings::default() },
     ] {
-        assert!(AdamW::new(settings, 1, &Device::Cpu).is_err(), "{settings:?}");
+        let parameters = Parameters::new(Vec::new(), &Device::Cpu).unwrap();
+        assert!(AdamW::new(settings, &parameters).is_err(), "{settings:?}");
     }
 }

@@ -1,6 +1,9 @@
 //! Views, copies and sums over the flat buffers.
 
 use super::*;
+use crate::Weight;
+use crate::fused::twin::{bits, normal};
+use crate::parity::on_each_device;
 
 fn two() -> Parameters {
     Parameters::new(vec![("a".into(), vec![2, 2]), ("b".into(), vec![3])], &Device::Cpu).unwrap()
@@ -61,4 +64,64 @@ fn the_norm_has_the_same_bits_on_one_thread_and_on_two() {
         pool.install(|| parameters.gradient_norm().unwrap().to_bits())
     };
     assert_eq!(on(1), on(2));
+}
+
+/// Slots whose lengths are no multiples of eight, and one that is.
+fn odd(device: &Device, activations: DType) -> Parameters {
+    let list = [("a", vec![3, 5]), ("b", vec![7]), ("c", vec![2, 8]), ("d", vec![70_001])];
+    let list = list.map(|(name, shape)| (name.to_owned(), shape)).to_vec();
+    Parameters::new(list, device).unwrap().shadowed(activations).unwrap()
+}
+
+fn single(tensor: Tensor) -> Tensor {
+    Weight::from(tensor).to_tensor().unwrap().to_dtype(DType::F32).unwrap()
+}
+
+on_each_device! {
+    /// The same passes on the CPU and here: every bit is the same, and gaps between slots show nowhere.
+    fn slots_hold_what_the_cpu_holds(on) tolerance(0.0, 0.0) {
+        let (here, there) = (odd(&on.device, on.dtype), odd(&Device::Cpu, DType::F32));
+        assert_eq!((here.slots(), here.len()), (there.slots(), there.len()));
+        for (index, slot) in there.slots().iter().enumerate() {
+            let (value, more) = (normal(&slot.name, &slot.shape), normal("more", &slot.shape));
+            let view = here.value(index).unwrap();
+            for all in [&here, &there] {
+                all.set(index, &value).unwrap();
+                all.accumulate(index, &value).unwrap();
+            }
+            assert_eq!(bits(&single(view)), bits(&value));
+            assert_eq!(bits(&here.value_on_cpu(index).unwrap()), bits(&value));
+            // What a product of the device leaves may have 16 bits.
+            here.accumulate(index, &on.place(&more)).unwrap();
+            there.accumulate(index, &more.to_dtype(on.dtype).unwrap()).unwrap();
+            let operand = here.operand(index).unwrap();
+            assert_eq!(operand.dtype(), on.dtype);
+            assert_eq!(bits(&single(operand)), bits(&single(value.to_dtype(on.dtype).unwrap())));
+        }
+        assert_eq!(bits(&here.snapshot().unwrap()), bits(&there.snapshot().unwrap()));
+        let gradients = |all: &Parameters| -> Vec<Vec<u32>> {
+            (0..4).map(|index| bits(&single(all.gradient(index).unwrap()))).collect()
+        };
+        assert_eq!(gradients(&here), gradients(&there));
+        let (found, wanted) = (here.gradient_norm().unwrap(), there.gradient_norm().unwrap());
+        assert!((found / wanted - 1.0).abs() < 1e-12, "{found}, not {wanted}");
+        here.scale_gradients(0.3).unwrap();
+        there.scale_gradients(0.3).unwrap();
+        assert_eq!(gradients(&here), gradients(&there));
+        here.clear_gradients().unwrap();
+        assert_eq!(here.gradient_norm().unwrap(), 0.0);
+    }
+
+    /// A copy is its own, and what is copied back shows in every view.
+    fn copies_keep_their_values(on) tolerance(0.0, 0.0) {
+        let all = odd(&on.device, on.dtype);
+        let value = |name| normal(name, &[2, 8]);
+        all.set(2, &value("one")).unwrap();
+        let copy = all.detached_copy().unwrap();
+        all.set(2, &value("other")).unwrap();
+        assert_eq!(bits(&single(copy.value(2).unwrap())), bits(&value("one")));
+        all.copy_from(&copy).unwrap();
+        assert_eq!(bits(&all.snapshot().unwrap()), bits(&copy.snapshot().unwrap()));
+        assert_eq!(bits(&single(all.operand(2).unwrap())), bits(&single(value("one").to_dtype(on.dtype).unwrap())));
+    }
 }

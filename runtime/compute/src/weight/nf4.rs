@@ -52,7 +52,7 @@ const BETWEEN: [f32; 15] = {
 
 /// The 256 values of a magnitude in 8 bits: a decade of ever finer steps for each exponent from 10⁻⁶ to 1, with both
 /// signs, then 0 and 1 (the signed dynamic data type of arXiv:1511.04561).
-const DYNAMIC: [f32; 256] = {
+pub(super) const DYNAMIC: [f32; 256] = {
     let powers = [1e-6_f32, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0];
     let mut values = [0.0; 256];
     let (mut exponent, mut place) = (0, 128);
@@ -92,6 +92,16 @@ impl Scales {
     #[inline(always)]
     fn magnitude(&self, block: usize, byte: u8) -> f32 {
         DYNAMIC[usize::from(byte)] * self.groups[block / GROUP] + self.mean
+    }
+
+    /// The largest magnitude of each group, the mean taken off.
+    pub(super) fn groups(&self) -> &[f32] {
+        &self.groups
+    }
+
+    /// The mean of all magnitudes.
+    pub(super) fn mean(&self) -> f32 {
+        self.mean
     }
 
     /// Bytes that they take.

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use tunebox_compute::parameters::Parameters;
+use tunebox_compute::precision::Purpose;
 use tunebox_compute::random::Stream;
-use tunebox_compute::{DType, Tensor};
+use tunebox_compute::{DType, Device, Tensor, Weight};
 
 use super::choice::{self, Place};
 use super::settings::{AdapterKind, AdapterSettings};
@@ -41,7 +42,6 @@ impl Adapter {
     }
 
     fn fill_with_first_values(&self, model: &Model) -> Result<()> {
-        let device = self.parameters.values().device().clone();
         for module in &self.modules {
             let (_, width) = module.site.shape(&model.configuration);
             let bound = 1.0 / (width as f32).sqrt();
@@ -51,10 +51,10 @@ impl Adapter {
                 .into_iter()
                 .map(|draw| (2.0 * draw - 1.0) * bound)
                 .collect();
-            let a = Tensor::from_vec(values, (module.rank, width), &device)?;
+            let a = Tensor::from_vec(values, (module.rank, width), &Device::Cpu)?;
             self.parameters.set(module.slots.a, &a)?;
             if let (Some(slot), Some(squares)) = (module.slots.magnitude, &module.base_squares) {
-                self.parameters.set(slot, &squares.sqrt()?)?;
+                self.parameters.set(slot, &squares.to_device(&Device::Cpu)?.sqrt()?)?;
             }
         }
         Ok(())
@@ -106,19 +106,21 @@ pub(crate) fn empty(model: &Model, settings: &AdapterSettings, plans: &[Plan]) -
             base_squares: if dora { Some(base_squares(model, layer, site)?) } else { None },
         });
     }
-    let parameters = Parameters::new(list, model.weights.device())?;
+    let activations = model.weights.precision().dtype(Purpose::Activation);
+    let parameters = Parameters::new(list, model.weights.device())?.shadowed(activations)?;
     Ok(Adapter::assemble(settings.clone(), modules, parameters))
 }
 
 fn base_squares(model: &Model, layer: usize, site: Site) -> Result<Tensor> {
     let weight = model.weights.get(&format!("{}.weight", site.path(layer)))?;
-    squared_norms(&weight)
+    Ok(Weight::from(squared_norms(&weight)?).to_device(model.weights.device(), DType::F32)?.vector()?)
 }
 
 /// Every weight of the model as a slot of the same name, in `f32`.
 fn all_weights(model: &Model, settings: &AdapterSettings) -> Result<Adapter> {
     let list = families::expected(&model.configuration);
-    let parameters = Parameters::new(list.clone(), model.weights.device())?;
+    let activations = model.weights.precision().dtype(Purpose::Activation);
+    let parameters = Parameters::new(list.clone(), model.weights.device())?.shadowed(activations)?;
     for (slot, (name, _)) in list.iter().enumerate() {
         parameters.set(slot, &model.weights.get(name)?.to_dtype(DType::F32)?)?;
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use safetensors::SafeTensors;
-use tunebox_compute::{DType, Tensor};
+use tunebox_compute::{DType, Device, Tensor};
 
 use super::create::Plan;
 use super::settings::AdapterKind;
@@ -66,7 +66,7 @@ impl Adapter {
             .iter()
             .map(|slot| Stored { name: self.key(&slot.name), shape: slot.shape.clone(), dtype: DType::F32 })
             .collect();
-        files::write_tensors(&self.values_path(folder), &list, |number| Ok(self.parameters.value(number)?))?;
+        files::write_tensors(&self.values_path(folder), &list, |number| Ok(self.parameters.value_on_cpu(number)?))?;
         if self.settings.kind == AdapterKind::Full {
             return Ok(());
         }
@@ -109,8 +109,7 @@ impl Adapter {
         let values = files::widen(view).ok_or_else(|| {
             Error::adapter(path, format!("`{key}` is stored as {:?}; f32, bf16 and f16 are supported", view.dtype()))
         })?;
-        let device = self.parameters.values().device();
-        self.parameters.set(slot, &Tensor::from_vec(values, wanted.as_slice(), device)?)?;
+        self.parameters.set(slot, &Tensor::from_vec(values, wanted.as_slice(), &Device::Cpu)?)?;
         Ok(())
     }
 

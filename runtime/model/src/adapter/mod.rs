@@ -43,7 +43,7 @@ pub struct Module {
     pub scale: f64,
     /// Slots of A, B and DoRA's lengths in the parameters.
     pub(crate) slots: Slots,
-    /// DoRA: ‖W‖² of every row of the frozen weight, `[out]`.
+    /// DoRA: ‖W‖² of every row of the frozen weight, `[out]`, where the model computes.
     pub(crate) base_squares: Option<Tensor>,
 }
 

@@ -5,8 +5,9 @@
 use std::sync::Arc;
 
 use tunebox_compute::Tensor;
-use tunebox_compute::fused::{self, AttentionShape, RopeTable, Segments};
+use tunebox_compute::fused::{self, AttentionShape, Indices, RopeTable, Segments};
 use tunebox_compute::parameters::Parameters;
+use tunebox_compute::precision::bytes;
 
 use super::hook::Hook;
 use super::linear::{KeptLinear, Linear};
@@ -90,21 +91,21 @@ struct Finished {
 impl KeptAttention {
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
-        let turned = |side: &Turned| side.after.elem_count() + pair(side.before.as_ref());
-        let elements = turned(&self.projected.query)
+        let turned = |side: &Turned| bytes(&side.after) + pair(side.before.as_ref());
+        let rows = turned(&self.projected.query)
             + turned(&self.projected.key)
-            + self.projected.value.elem_count()
-            + self.projected.input_inverse.elem_count()
-            + self.mixed.elem_count()
-            + self.log_sums.elem_count()
+            + bytes(&self.projected.value)
+            + bytes(&self.projected.input_inverse)
+            + bytes(&self.mixed)
+            + bytes(&self.log_sums)
             + pair(self.finished.before_norm.as_ref());
         let linears: usize = self.projected.linears.iter().map(KeptLinear::bytes).sum();
-        4 * elements + linears + self.finished.linear.bytes()
+        rows + linears + self.finished.linear.bytes()
     }
 }
 
 fn pair(kept: Option<&(Tensor, Tensor)>) -> usize {
-    kept.map_or(0, |(rows, inverse)| rows.elem_count() + inverse.elem_count())
+    kept.map_or(0, |(rows, inverse)| bytes(rows) + bytes(inverse))
 }
 
 impl Attention {
@@ -124,7 +125,7 @@ impl Attention {
     pub(crate) fn forward(
         &self,
         input: &Tensor,
-        positions: &[u32],
+        positions: &Indices,
         segments: &Segments,
     ) -> Result<(Tensor, KeptAttention)> {
         let projected = self.project(input, positions)?;
@@ -136,7 +137,7 @@ impl Attention {
     }
 
     /// Queries, keys and values of some rows, each at its position.
-    pub(crate) fn project(&self, input: &Tensor, positions: &[u32]) -> Result<Projected> {
+    pub(crate) fn project(&self, input: &Tensor, positions: &Indices) -> Result<Projected> {
         let (normed, input_inverse) = self.input_norm.forward(input)?;
         let (parts, linears) = self.projection.forward(&normed)?;
         let [query, key, value] = three(parts)?;
@@ -163,7 +164,7 @@ impl Attention {
         Ok((fused::add(input, &normed)?, finished))
     }
 
-    fn turn(&self, rows: Tensor, norm: Option<&Norm>, heads: usize, positions: &[u32]) -> Result<Turned> {
+    fn turn(&self, rows: Tensor, norm: Option<&Norm>, heads: usize, positions: &Indices) -> Result<Turned> {
         let (rows, before) = match norm {
             Some(norm) => {
                 let (normed, inverse) = norm.forward_heads(&rows)?;
@@ -252,7 +253,7 @@ impl Attention {
 /// What every step of a block's backward pass shares.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Context<'a> {
-    pub(crate) positions: &'a [u32],
+    pub(crate) positions: &'a Indices,
     pub(crate) segments: &'a Segments,
     pub(crate) gradients: &'a Parameters,
     /// Whether anything below this block is trained.

@@ -2,7 +2,8 @@
 //! Leaves the two halves to their files and the walk over blocks to `stack`.
 
 use tunebox_compute::Tensor;
-use tunebox_compute::fused::Segments;
+use tunebox_compute::fused::{Indices, Segments};
+use tunebox_compute::precision::bytes;
 
 use super::attention::{Attention, Context, KeptAttention};
 use super::feed_forward::{FeedForward, KeptFeedForward};
@@ -41,8 +42,8 @@ impl Kept {
     /// Bytes held, the block's input included.
     pub(crate) fn bytes(&self) -> usize {
         match self {
-            Self::Everything(kept) => 4 * kept.input.elem_count() + kept.attention.bytes() + kept.feed_forward.bytes(),
-            Self::Input(input) => 4 * input.elem_count(),
+            Self::Everything(kept) => bytes(&kept.input) + kept.attention.bytes() + kept.feed_forward.bytes(),
+            Self::Input(input) => bytes(input),
         }
     }
 }
@@ -52,7 +53,7 @@ impl Block {
     pub(crate) fn forward(
         &self,
         input: &Tensor,
-        positions: &[u32],
+        positions: &Indices,
         segments: &Segments,
     ) -> Result<(Tensor, KeptBlock)> {
         let input = self.before.forward(input.clone())?;

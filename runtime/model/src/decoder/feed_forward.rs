@@ -4,6 +4,7 @@
 
 use tunebox_compute::Tensor;
 use tunebox_compute::fused::{self, Activation};
+use tunebox_compute::precision::bytes;
 
 use super::attention::Context;
 use super::hook::Hook;
@@ -42,13 +43,13 @@ impl KeptFeedForward {
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
         let norm = self.before_norm.as_ref();
-        let elements = self.input.elem_count()
-            + self.input_inverse.elem_count()
-            + self.gate.elem_count()
-            + self.up.elem_count()
-            + norm.map_or(0, |(rows, inverse)| rows.elem_count() + inverse.elem_count());
+        let rows = bytes(&self.input)
+            + bytes(&self.input_inverse)
+            + bytes(&self.gate)
+            + bytes(&self.up)
+            + norm.map_or(0, |(rows, inverse)| bytes(rows) + bytes(inverse));
         let linears: usize = self.linears.iter().map(KeptLinear::bytes).sum();
-        4 * elements + linears + self.down.bytes()
+        rows + linears + self.down.bytes()
     }
 }
 

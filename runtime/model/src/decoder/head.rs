@@ -2,8 +2,9 @@
 //! Leaves the tiles over the vocabulary to `fused`; logits are never stored whole.
 
 use tunebox_compute::Tensor;
-use tunebox_compute::fused::{self, HeadOptions, HeadSeeds, HeadTaps, TapSet};
+use tunebox_compute::fused::{self, HeadOptions, HeadSeeds, HeadTaps, Indices, TapSet};
 use tunebox_compute::parameters::Parameters;
+use tunebox_compute::precision::bytes;
 
 use super::lens::{Lens, Matrix};
 use super::norm::Norm;
@@ -30,8 +31,8 @@ pub(crate) struct KeptHead {
 impl KeptHead {
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
-        let slopes = self.slopes.as_ref().map_or(0, Tensor::elem_count);
-        4 * (self.selected.elem_count() + self.inverse.elem_count() + 2 * self.taps.logprob.len() + slopes)
+        let taps = 2 * size_of_val(self.taps.logprob.as_slice());
+        bytes(&self.selected) + bytes(&self.inverse) + taps + self.slopes.as_ref().map_or(0, bytes)
     }
 
     /// The taps of each target.
@@ -54,7 +55,7 @@ impl Head {
     }
 
     /// The taps of some targets from the rows that predict them.
-    pub(crate) fn forward(&self, selected: Tensor, targets: &[u32]) -> Result<KeptHead> {
+    pub(crate) fn forward(&self, selected: Tensor, targets: &Indices) -> Result<KeptHead> {
         let (normed, inverse) = self.norm.forward(&selected)?;
         let taps = fused::head_taps(&normed, &self.matrix.weight, targets, &self.options)?;
         Ok(KeptHead { selected, inverse, taps, slopes: None })
@@ -62,7 +63,7 @@ impl Head {
 
     /// As [`Self::forward`], for a loss that will come: under a frozen head the gradients of the log-probabilities
     /// are made on the way, which spares the backward pass the logits. Only a loss of other taps cannot use them.
-    pub(crate) fn forward_kept(&self, selected: Tensor, targets: &[u32]) -> Result<KeptHead> {
+    pub(crate) fn forward_kept(&self, selected: Tensor, targets: &Indices) -> Result<KeptHead> {
         if self.matrix.slot.is_some() || self.options.taps.mean_logprob {
             return self.forward(selected, targets);
         }
@@ -75,14 +76,14 @@ impl Head {
     pub(crate) fn backward(
         &self,
         kept: &KeptHead,
-        targets: &[u32],
+        targets: &Indices,
         seeds: HeadSeeds<'_>,
         gradients: &Parameters,
     ) -> Result<Tensor> {
         if let (Some(slopes), HeadSeeds { logprob: Some(seeds), entropy: None, mean_logprob: None }) =
             (&kept.slopes, seeds)
         {
-            let upstream = fused::head_slopes_backward(slopes, seeds)?;
+            let upstream = fused::head_slopes_backward(slopes, seeds, kept.selected.dtype())?;
             return self.norm.backward(&upstream, &kept.selected, &kept.inverse, gradients);
         }
         let (normed, _) = self.norm.forward(&kept.selected)?;

@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tunebox_compute::Tensor;
+use tunebox_compute::fused::{self, Indices};
 
 use crate::error::Result;
 use crate::stream::Act;
@@ -64,63 +65,88 @@ impl Change {
     fn forward(&self, rows: &Tensor) -> Result<Tensor> {
         Ok(match (&self.act, &self.only) {
             (Act::Add(_), Some(Spoken::Nothing)) => rows.clone(),
-            (Act::Add(vector), Some(Spoken::Some(marks))) => (rows + marks.matmul(vector)?)?,
-            (Act::Add(vector), _) => rows.broadcast_add(vector)?,
-            (Act::Remove(direction), _) => (rows - along(rows, direction)?.matmul(direction)?)?,
-            (Act::Set(direction, value), _) => {
-                let missing = along(rows, direction)?.affine(-1.0, *value)?;
-                (rows + missing.matmul(direction)?)?
-            }
+            (Act::Add(vector), Some(Spoken::Some(marks))) => fused::add_vector(rows, vector, Some(marks))?,
+            (Act::Add(vector), _) => fused::add_vector(rows, vector, None)?,
+            (Act::Remove(direction), _) => fused::remove_along(rows, direction)?,
+            (Act::Set(direction, value), _) => fused::set_along(rows, direction, *value)?,
         })
     }
 
     fn backward(&self, upstream: Tensor) -> Result<Tensor> {
         Ok(match &self.act {
             Act::Add(_) => upstream,
-            Act::Remove(direction) | Act::Set(direction, _) => {
-                (&upstream - along(&upstream, direction)?.matmul(direction)?)?
-            }
+            Act::Remove(direction) | Act::Set(direction, _) => fused::remove_along(&upstream, direction)?,
         })
     }
 }
 
-/// The component of every row along a direction of length 1, `[tokens, 1]`.
-fn along(rows: &Tensor, direction: &Tensor) -> Result<Tensor> {
-    Ok(rows.matmul(&direction.t()?)?)
+/// The packed tokens that are read of each row of a batch, at least one.
+#[derive(Debug)]
+pub(crate) struct Picks {
+    /// Those of all rows, one row's after another's.
+    tokens: Indices,
+    /// How many are each row's.
+    counts: Vec<usize>,
+}
+
+impl Picks {
+    pub(crate) fn new(of_rows: &[Vec<u32>]) -> Self {
+        Self { tokens: of_rows.concat().into(), counts: of_rows.iter().map(Vec::len).collect() }
+    }
+
+    /// The mean over each row's tokens, row after row, from the activations of all of them.
+    fn means(&self, picked: &Tensor) -> Result<Vec<f32>> {
+        let (_, width) = picked.dims2()?;
+        let picked = fused::numbers(picked)?;
+        let mut picked = picked.chunks_exact(width);
+        let mut found = Vec::with_capacity(self.counts.len() * width);
+        for count in &self.counts {
+            let mut sums = vec![0.0_f64; width];
+            for token in picked.by_ref().take(*count) {
+                sums.iter_mut().zip(token).for_each(|(sum, value)| *sum += f64::from(*value));
+            }
+            found.extend(sums.iter().map(|sum| (sum / *count as f64) as f32));
+        }
+        Ok(found)
+    }
 }
 
 /// Reads along at one place: for each row of a batch the mean over some packed tokens.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    /// The packed tokens of each row, at least one.
-    picks: Vec<Vec<u32>>,
-    found: Mutex<Vec<f32>>,
+    picks: Arc<Picks>,
+    found: Mutex<Found>,
+}
+
+/// What was read.
+#[derive(Debug)]
+enum Found {
+    /// The means, which are small.
+    Means(Vec<f32>),
+    /// The activations of the tokens, on another device: the host asks for their numbers when the pass is over, not at
+    /// every block.
+    Tokens(Tensor),
 }
 
 impl Reader {
-    pub(crate) fn new(picks: Vec<Vec<u32>>) -> Self {
-        Self { picks, found: Mutex::default() }
+    pub(crate) fn new(picks: &Arc<Picks>) -> Self {
+        Self { picks: Arc::clone(picks), found: Mutex::new(Found::Means(Vec::new())) }
     }
 
     fn read(&self, rows: &Tensor) -> Result<()> {
-        let (_, width) = rows.dims2()?;
-        let picked = Tensor::new(self.picks.concat(), rows.device())?;
-        let picked = rows.index_select(&picked, 0)?.flatten_all()?.to_vec1::<f32>()?;
-        let mut picked = picked.chunks_exact(width);
-        let mut found = Vec::with_capacity(self.picks.len() * width);
-        for picks in &self.picks {
-            let mut sums = vec![0.0_f64; width];
-            for token in picked.by_ref().take(picks.len()) {
-                sums.iter_mut().zip(token).for_each(|(sum, value)| *sum += f64::from(*value));
-            }
-            found.extend(sums.iter().map(|sum| (sum / picks.len() as f64) as f32));
-        }
+        let picked = fused::gather_rows(rows, &self.picks.tokens)?;
+        let found =
+            if picked.device().is_cpu() { Found::Means(self.picks.means(&picked)?) } else { Found::Tokens(picked) };
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = found;
         Ok(())
     }
 
     /// What was read, row after row.
-    pub(crate) fn take(&self) -> Vec<f32> {
-        std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn take(&self) -> Result<Vec<f32>> {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *found, Found::Means(Vec::new())) {
+            Found::Means(means) => Ok(means),
+            Found::Tokens(tokens) => self.picks.means(&tokens),
+        }
     }
 }

@@ -4,16 +4,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tunebox_compute::fused::{AttentionShape, LowRank};
-use tunebox_compute::{DType, Tensor, Weight};
+use tunebox_compute::fused::{self, AttentionShape, Dropout, LowRank};
+use tunebox_compute::parameters::Parameters;
+use tunebox_compute::precision::Purpose;
+use tunebox_compute::{Tensor, Weight};
 
 use super::attention::Attention;
 use super::block::Block;
-use super::dropout::Dropout;
 use super::feed_forward::FeedForward;
 use super::hook::{Change, Hook, Reader, Spoken};
 use super::linear::{Learned, Linear, LowRankPart};
-use super::magnitude::{Magnitude, adapted_norm};
+use super::magnitude::Magnitude;
 use super::norm::Norm;
 use super::projection::Projection;
 use super::site::Site;
@@ -186,14 +187,14 @@ impl Lens<'_> {
             return Err(crate::Error::Argument(format!("`{path}` has no adapter in this view")));
         };
         let parameters = adapter.parameters();
-        let low = LowRank {
-            a: parameters.value(module.slots.a)?,
-            b: parameters.value(module.slots.b)?,
-            scale: module.scale as f32,
-        };
+        // DoRA takes lengths of the f32 numbers; products alone take them as they multiply.
+        let dora = module.slots.magnitude.is_some();
+        let part = |slot| if dora { parameters.value(slot) } else { parameters.operand(slot) };
+        let low = LowRank { a: part(module.slots.a)?, b: part(module.slots.b)?, scale: module.scale as f32 };
         let magnitude = match (module.slots.magnitude, &module.base_squares) {
             (Some(slot), Some(squares)) => {
-                let norm = self.writing.then(|| adapted_norm(squares, weight, &low)).transpose()?;
+                let dtype = self.model.weights.precision().dtype(Purpose::Activation);
+                let norm = self.writing.then(|| fused::adapted_lengths(squares, weight, &low, dtype)).transpose()?;
                 Some(Magnitude { value: parameters.value(slot)?, slot, base_squares: squares.clone(), norm })
             }
             _ => None,
@@ -217,20 +218,32 @@ impl Lens<'_> {
         Ok(Norm { weight, slot, epsilon: configuration.norm_epsilon, unit_offset: configuration.unit_offset_norm })
     }
 
+    /// A vector in f32, and its slot when it is trained.
     fn vector(&self, name: &str) -> Result<(Tensor, Option<usize>)> {
-        let found = self.matrix(name)?;
-        Ok((found.weight.to_tensor()?.to_dtype(DType::F32)?, found.slot))
+        if let Some((parameters, slot)) = self.trained(name) {
+            return Ok((parameters.value(slot)?, Some(slot)));
+        }
+        Ok((self.frozen(name)?.vector()?, None))
     }
 
     fn matrix(&self, name: &str) -> Result<Matrix> {
-        if let Some(adapter) = self.adapter.filter(|adapter| adapter.is_full()) {
-            let parameters = adapter.parameters();
-            if let Some(slot) = parameters.index(name) {
-                return Ok(Matrix { weight: parameters.value(slot)?.into(), slot: Some(slot) });
-            }
+        if let Some((parameters, slot)) = self.trained(name) {
+            return Ok(Matrix { weight: parameters.operand(slot)?.into(), slot: Some(slot) });
         }
-        let edited = self.edits.and_then(|edits| edits.get(name));
-        let weight = edited.map_or_else(|| self.model.weights.weight(name), |edited| Ok(edited.into()))?;
-        Ok(Matrix { weight, slot: None })
+        Ok(Matrix { weight: self.frozen(name)?, slot: None })
+    }
+
+    /// Where a weight is trained, if it is.
+    fn trained(&self, name: &str) -> Option<(&Parameters, usize)> {
+        let parameters = self.adapter.filter(|adapter| adapter.is_full())?.parameters();
+        Some((parameters, parameters.index(name)?))
+    }
+
+    /// A weight that nobody trains, as edits left it.
+    fn frozen(&self, name: &str) -> Result<Weight> {
+        match self.edits.and_then(|edits| edits.placed(name)) {
+            Some(edited) => Ok(edited),
+            None => self.model.weights.weight(name),
+        }
     }
 }

@@ -1,11 +1,11 @@
 //! The one linear map of the decoder: a weight, perhaps a bias, and what an adapter adds to it.
 //! Leaves the products to `fused` and the choice of what is adapted to `lens`.
 
-use tunebox_compute::fused::{self, LowRank};
+use tunebox_compute::fused::{self, Dropout, LowRank};
 use tunebox_compute::parameters::Parameters;
+use tunebox_compute::precision::bytes;
 use tunebox_compute::{Tensor, Weight};
 
-use super::dropout::Dropout;
 use super::magnitude::{self, Magnitude};
 use crate::error::Result;
 
@@ -56,9 +56,8 @@ pub(crate) struct KeptLinear {
 impl KeptLinear {
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
-        let reduced = self.reduced.as_ref().map_or(0, Tensor::elem_count);
-        let scaled = self.scaled.as_ref().map_or(0, magnitude::Kept::elements);
-        4 * (reduced + scaled)
+        let scaled = self.scaled.as_ref().map_or(0, magnitude::Kept::bytes);
+        self.reduced.as_ref().map_or(0, bytes) + scaled
     }
 }
 
@@ -78,7 +77,9 @@ impl Linear {
             return Ok((output, KeptLinear::default()));
         };
         if let Some(dropout) = &part.dropout {
-            return self.forward_dropped(input, part, dropout);
+            let bias = self.bias.as_ref();
+            let (output, reduced) = fused::dropped_linear(input, &self.weight, bias, &part.low, dropout)?;
+            return Ok((output, KeptLinear { reduced: Some(reduced), scaled: None }));
         }
         let bias = if part.magnitude.is_some() { None } else { self.bias.as_ref() };
         let (product, reduced) = fused::adapted_linear(input, &self.weight, bias, &part.low)?;
@@ -157,48 +158,15 @@ impl Linear {
                 &recomputed
             }
         };
-        if let Some(dropout) = &part.dropout {
-            return self.dropped_backward(part, dropout, upstream, input, reduced, want_input, gradients);
-        }
-        let found = fused::adapted_linear_backward(upstream, input, reduced, &self.weight, &part.low, want_input)?;
+        let (weight, low) = (&self.weight, &part.low);
+        let found = match &part.dropout {
+            Some(dropout) => {
+                fused::dropped_linear_backward(upstream, input, reduced, weight, low, dropout, want_input)?
+            }
+            None => fused::adapted_linear_backward(upstream, input, reduced, weight, low, want_input)?,
+        };
         gradients.accumulate(part.slots.0, &found.a)?;
         gradients.accumulate(part.slots.1, &found.b)?;
         Ok(found.input)
     }
-
-    /// y = x·Wᵀ + b + s·(drop(x)·Aᵀ)·Bᵀ: only the way through the adapter loses inputs.
-    fn forward_dropped(&self, input: &Tensor, part: &LowRankPart, dropout: &Dropout) -> Result<(Tensor, KeptLinear)> {
-        let output = fused::linear(input, &self.weight, self.bias.as_ref())?;
-        let reduced = fused::linear(&dropout.apply(input)?, &part.low.a, None)?;
-        let added = fused::linear(&reduced, &scaled_up(&part.low)?, None)?;
-        let kept = KeptLinear { reduced: Some(reduced), scaled: None };
-        Ok((fused::add(&output, &added)?, kept))
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "the terms of one formula")]
-    fn dropped_backward(
-        &self,
-        part: &LowRankPart,
-        dropout: &Dropout,
-        upstream: &Tensor,
-        input: &Tensor,
-        reduced: &Tensor,
-        want_input: bool,
-        gradients: &Parameters,
-    ) -> Result<Option<Tensor>> {
-        let thin = fused::linear_input_gradient(upstream, &scaled_up(&part.low)?)?;
-        let up = fused::linear_weight_gradient(upstream, reduced)?;
-        gradients.accumulate(part.slots.1, &(up * f64::from(part.low.scale))?)?;
-        gradients.accumulate(part.slots.0, &fused::linear_weight_gradient(&thin, &dropout.apply(input)?)?)?;
-        let Some(direct) = self.input_gradient(upstream, want_input)? else {
-            return Ok(None);
-        };
-        let through = dropout.apply(&fused::linear_input_gradient(&thin, &part.low.a)?)?;
-        Ok(Some(fused::add(&direct, &through)?))
-    }
-}
-
-/// s·B, small beside every activation.
-fn scaled_up(low: &LowRank) -> Result<Tensor> {
-    Ok((&low.b * f64::from(low.scale))?)
 }

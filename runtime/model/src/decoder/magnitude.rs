@@ -4,8 +4,8 @@
 
 use tunebox_compute::fused::{self, LowRank};
 use tunebox_compute::parameters::Parameters;
-use tunebox_compute::weight::{Weight, WeightRef};
-use tunebox_compute::{DType, Tensor};
+use tunebox_compute::weight::Weight;
+use tunebox_compute::{DType, Tensor, precision};
 
 use crate::error::Result;
 
@@ -31,9 +31,9 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Elements held.
-    pub(crate) fn elements(&self) -> usize {
-        self.product.elem_count() + self.norm.elem_count()
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        precision::bytes(&self.product) + precision::bytes(&self.norm)
     }
 }
 
@@ -48,24 +48,21 @@ impl Magnitude {
     ) -> Result<(Tensor, Kept)> {
         let norm = match &self.norm {
             Some(norm) => norm.clone(),
-            None => adapted_norm(&self.base_squares, weight, low)?,
+            None => fused::adapted_lengths(&self.base_squares, weight, low, product.dtype())?,
         };
-        let mut output = product.broadcast_mul(&(&self.value / &norm)?)?;
-        if let Some(bias) = bias {
-            output = output.broadcast_add(bias)?;
-        }
+        let output = fused::scale_columns(&product, &fused::quotient(&self.value, &norm)?, bias)?;
         Ok((output, Kept { product, norm }))
     }
 
     /// The gradient of the unscaled product; m's own goes into `gradients`.
     pub(crate) fn backward(&self, upstream: &Tensor, kept: &Kept, gradients: &Parameters) -> Result<Tensor> {
-        let along = fused::bias_gradient(&(upstream * &kept.product)?)?;
-        gradients.accumulate(self.slot, &(along / &kept.norm)?)?;
-        Ok(upstream.broadcast_mul(&(&self.value / &kept.norm)?)?)
+        let along = fused::product_sums(upstream, &kept.product)?;
+        gradients.accumulate(self.slot, &fused::quotient(&along, &kept.norm)?)?;
+        Ok(fused::scale_columns(upstream, &fused::quotient(&self.value, &kept.norm)?, None)?)
     }
 }
 
-/// ‖W‖² of every row in `f32`, a few rows at a time.
+/// ‖W‖² of every row in `f32`, a few rows at a time, of a weight of the CPU.
 pub(crate) fn squared_norms(weight: &Tensor) -> Result<Tensor> {
     let (rows, _) = weight.dims2()?;
     let mut parts = Vec::new();
@@ -75,20 +72,4 @@ pub(crate) fn squared_norms(weight: &Tensor) -> Result<Tensor> {
         parts.push(part.to_dtype(DType::F64)?.sqr()?.sum(1)?);
     }
     Ok(Tensor::cat(&parts, 0)?.to_dtype(DType::F32)?)
-}
-
-/// ‖W + s·B·A‖ by row without the sum itself:
-/// ‖W‖² + 2s·Σ B ⊙ (W·Aᵀ) + s²·Σ B ⊙ (B·(A·Aᵀ)).
-pub(crate) fn adapted_norm<'w>(
-    base_squares: &Tensor,
-    weight: impl Into<WeightRef<'w>>,
-    low: &LowRank,
-) -> Result<Tensor> {
-    let scale = f64::from(low.scale);
-    let crossed = fused::linear(&low.a, weight, None)?.t()?;
-    let crossed = ((&low.b * crossed)?.sum(1)? * (2.0 * scale))?;
-    let gram = low.a.matmul(&low.a.t()?)?;
-    let own = ((&low.b * low.b.matmul(&gram)?)?.sum(1)? * (scale * scale))?;
-    // Rounding can leave a row of zeros a little below zero.
-    Ok(((base_squares + crossed)? + own)?.maximum(0.0)?.sqrt()?)
 }

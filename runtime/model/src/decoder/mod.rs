@@ -1,12 +1,12 @@
 //! The transformer: forward and hand-written backward, block by block, on detached tensors.
 //!
-//! Activations are `f32 [tokens, features]`, rows packed one after another without padding. Gradients
-//! of what is trained go straight into one flat buffer; frozen weights never get one. Autograd is not
-//! used here: a loss is built on the taps (`policy`), and its seeds come back to this walk.
+//! Activations are `[tokens, features]` in the type that the embedding gives them, rows packed one after another without
+//! padding. Gradients of what is trained go straight into one flat buffer; frozen weights never get one. Autograd is not
+//! used here: a loss is built on the taps (`policy`), and its seeds come back to this walk. Every operation is one of
+//! `fused`, so that all of it runs where the weights are.
 
 mod attention;
 mod block;
-mod dropout;
 mod feed_forward;
 pub(crate) mod head;
 pub(crate) mod hook;
@@ -23,7 +23,7 @@ pub(crate) mod tables;
 mod tests;
 
 pub(crate) use block::{Block, Kept};
-pub(crate) use magnitude::{adapted_norm, squared_norms};
+pub(crate) use magnitude::squared_norms;
 pub use site::Site;
 pub use stack::Recompute;
 pub use tables::Tables;

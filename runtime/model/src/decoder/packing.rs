@@ -7,7 +7,7 @@ mod prefixes;
 use std::ops::Range;
 
 use tunebox_compute::Tensor;
-use tunebox_compute::fused::Segments;
+use tunebox_compute::fused::{self, Indices, Segments};
 
 use super::hook::Spoken;
 use super::lens::Lens;
@@ -20,16 +20,16 @@ use prefixes::{Line, Piece, Pieces};
 /// Packed rows of one pass.
 #[derive(Debug)]
 pub(crate) struct Packing {
-    pub(crate) ids: Vec<u32>,
+    pub(crate) ids: Indices,
     /// The row of the rotation tables that each packed token has.
-    pub(crate) positions: Vec<u32>,
+    pub(crate) positions: Indices,
     pub(crate) segments: Segments,
     /// Rows that the rotation tables need.
     pub(crate) table_rows: usize,
     /// For each target: the packed token that predicts it. Rows that share a beginning share the token before their own.
-    pub(crate) predictors: Vec<u32>,
+    pub(crate) predictors: Indices,
     /// For each target: its id.
-    pub(crate) targets: Vec<u32>,
+    pub(crate) targets: Indices,
     /// For each target: its place in the `[rows, width]` of the whole batch.
     places: Vec<usize>,
     /// For each packed token: whether it is a target itself.
@@ -74,14 +74,15 @@ impl Packing {
             lengths.push(needed(marks));
         }
         let (mut packing, spots) = Self::pack(rows, slice.clone(), &lengths, share, configuration)?;
-        let width = rows.width();
+        let (width, mut predictors, mut targets) = (rows.width(), Vec::new(), Vec::new());
         for (number, (row, last)) in slice.zip(lengths).enumerate() {
             for at in (1..=last).filter(|at| rows.targets[row].get(*at) == Some(&true)) {
-                packing.predictors.push(spots.of(number, at - 1));
-                packing.targets.push(rows.ids[row][at]);
+                predictors.push(spots.of(number, at - 1));
+                targets.push(rows.ids[row][at]);
                 packing.places.push(row * width + at);
             }
         }
+        (packing.predictors, packing.targets) = (predictors.into(), targets.into());
         Ok(packing)
     }
 
@@ -104,7 +105,8 @@ impl Packing {
             }
         }
         let (mut packing, spots) = Self::pack(rows, slice, lengths, true, configuration)?;
-        packing.predictors = lengths.iter().enumerate().map(|(number, length)| spots.of(number, length - 1)).collect();
+        let last = |(number, length): (usize, &usize)| spots.of(number, length - 1);
+        packing.predictors = lengths.iter().enumerate().map(last).collect::<Vec<u32>>().into();
         Ok((packing, spots))
     }
 
@@ -128,7 +130,7 @@ impl Packing {
             pieces.iter().map(|piece| (piece.tokens.len(), piece.parent)).collect();
         let segments = Segments::branching(&sizes)?;
         let cut = |piece: &Piece| &lines[piece.line].ids[piece.tokens.clone()];
-        let ids = pieces.iter().flat_map(cut).copied().collect();
+        let ids: Vec<u32> = pieces.iter().flat_map(cut).copied().collect();
         let cut = |piece: &Piece| &lines[piece.line].marks[piece.tokens.clone()];
         let answers = pieces.iter().flat_map(cut).copied().collect();
         let spots = Spots::new(&pieces, &ends, lengths, &segments);
@@ -138,12 +140,12 @@ impl Packing {
             positions[range].iter_mut().for_each(|position| *position += first);
         }
         let packing = Self {
-            ids,
-            positions,
+            ids: ids.into(),
+            positions: positions.into(),
             segments,
             table_rows: lines.iter().map(|line| line.first_row + line.ids.len()).max().unwrap_or(0),
-            predictors: Vec::new(),
-            targets: Vec::new(),
+            predictors: Indices::default(),
+            targets: Indices::default(),
             places: Vec::new(),
             answers,
         };
@@ -165,7 +167,7 @@ impl Packing {
 
     /// Which packed tokens belong to answers, for patches that ask.
     pub(crate) fn spoken(&self, lens: &Lens<'_>) -> Result<Spoken> {
-        if !lens.patches.ask_for_answers() {
+        if !lens.patches.ask_for_answers() || self.answers.is_empty() {
             return Ok(Spoken::Nothing);
         }
         let marks: Vec<f32> = self.answers.iter().map(|answer| f32::from(u8::from(*answer))).collect();
@@ -195,8 +197,7 @@ impl Packing {
         if self.covers_all() {
             return Ok(hidden.clone());
         }
-        let predictors = Tensor::new(self.predictors.as_slice(), hidden.device())?;
-        Ok(hidden.index_select(&predictors, 0)?)
+        Ok(fused::gather_rows(hidden, &self.predictors)?)
     }
 
     /// Gradients of the selected rows back at their places, 0 elsewhere.
@@ -204,10 +205,7 @@ impl Packing {
         if self.covers_all() {
             return Ok(selected.clone());
         }
-        let (_, width) = selected.dims2()?;
-        let predictors = Tensor::new(self.predictors.as_slice(), selected.device())?;
-        let zeros = Tensor::zeros((self.ids.len(), width), selected.dtype(), selected.device())?;
-        Ok(zeros.index_add(&predictors, selected, 0)?)
+        Ok(fused::spread_rows(selected, &self.predictors, self.ids.len())?)
     }
 
     fn covers_all(&self) -> bool {

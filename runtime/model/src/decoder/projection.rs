@@ -40,7 +40,7 @@ impl Projection {
             }
             Self::Joined { linear, widths } => {
                 let (joined, kept) = linear.forward(input)?;
-                Ok((cut(&joined, widths)?, vec![kept]))
+                Ok((fused::cut_columns(&joined, widths)?, vec![kept]))
             }
         }
     }
@@ -67,20 +67,10 @@ impl Projection {
                 Ok(total)
             }
             Self::Joined { linear, .. } => {
-                let joined = Tensor::cat(upstream, 1)?;
+                let joined = fused::join_columns(upstream)?;
                 let kept = kept.first().cloned().unwrap_or_default();
                 linear.backward(&joined, input, &kept, want_input, gradients)
             }
         }
     }
-}
-
-fn cut(joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
-    let mut parts = Vec::with_capacity(widths.len());
-    let mut start = 0;
-    for width in widths {
-        parts.push(joined.narrow(1, start, *width)?.contiguous()?);
-        start += width;
-    }
-    Ok(parts)
 }

@@ -1,8 +1,10 @@
 //! The walk through all blocks, up and down again.
 //! Keeps what the recompute setting says, and frees it block by block on the way down.
 
+use tunebox_compute::Tensor;
+use tunebox_compute::fused::{self, Indices};
 use tunebox_compute::parameters::Parameters;
-use tunebox_compute::{Tensor, fused};
+use tunebox_compute::precision::Purpose;
 
 use super::attention::Context;
 use super::block::Kept;
@@ -95,8 +97,9 @@ pub(crate) fn backward(
     Ok(())
 }
 
-/// The embedding of each token, `[tokens, hidden]`.
-pub(crate) fn embed(lens: &Lens<'_>, ids: &[u32]) -> Result<Tensor> {
+/// The embedding of each token, `[tokens, hidden]`, in the type of activations; what follows has the type of its input.
+pub(crate) fn embed(lens: &Lens<'_>, ids: &Indices) -> Result<Tensor> {
     let scale = lens.model.configuration.embedding_scale;
-    Ok(fused::embed(ids, &lens.embedding()?.weight, scale)?)
+    let dtype = lens.model.weights.precision().dtype(Purpose::Activation);
+    Ok(fused::embed(ids, &lens.embedding()?.weight, scale, dtype)?)
 }

@@ -45,20 +45,17 @@ impl Tables {
                 "a layer asks for rotation `{number}`, which the model does not have"
             )));
         };
-        let table = Arc::new(table(setting, configuration, rows));
+        let table = Arc::new(table(setting, configuration, rows)?);
         made[number] = Some(Made { rows, table: Arc::clone(&table) });
         Ok(table)
     }
 }
 
-fn table(setting: &RopeSetting, configuration: &Configuration, rows: usize) -> RopeTable {
+fn table(setting: &RopeSetting, configuration: &Configuration, rows: usize) -> Result<RopeTable> {
     let short = configuration.short_context().unwrap_or(rows).min(rows);
     let (width, factor) = (configuration.rotated, setting.attention_factor());
     let frequencies = setting.frequencies(width);
-    let mut table = RopeTable::from_frequencies(&frequencies, short, factor);
+    let table = RopeTable::from_frequencies(&frequencies, short, factor);
     let frequencies = setting.long_frequencies(width).unwrap_or(frequencies);
-    let long = RopeTable::from_frequencies(&frequencies, rows - short, factor);
-    table.cos.extend(long.cos);
-    table.sin.extend(long.sin);
-    table
+    Ok(table.followed_by(RopeTable::from_frequencies(&frequencies, rows - short, factor))?)
 }

@@ -1,6 +1,7 @@
 //! The decoder against a slow twin in `f64` made of plain tensor operations under autograd,
 //! for every family feature and every kind of adapter.
 
+mod devices;
 mod edits;
 mod golden;
 mod gradients;

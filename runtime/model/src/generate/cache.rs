@@ -1,8 +1,8 @@
-//! Keys and values of every layer and sequence, and the passes that fill them.
+//! The passes that fill the cache of keys and values, and go on from it.
 //! A prompt that several completions share is run once.
 
 use tunebox_compute::Tensor;
-use tunebox_compute::fused::{self, Segments};
+use tunebox_compute::fused::{self, Cache, CachePass, Indices, Segments};
 
 use super::writer::Writer;
 use crate::decoder::hook::Spoken;
@@ -14,154 +14,116 @@ use crate::error::Result;
 /// Prompt tokens of one pass; a longer prompt goes alone.
 const PASS: usize = 4096;
 
-/// The keys and values of one sequence, layer by layer, `[length, kv_heads · head_dim]` each.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Cache {
-    layers: Vec<Layer>,
-    length: usize,
-}
-
-#[derive(Debug, Clone, Default)]
-struct Layer {
-    keys: Vec<f32>,
-    values: Vec<f32>,
-}
-
 /// The blocks of a view, with rotations for sequences up to a length; patches ask whose tokens they see.
 pub(super) fn blocks(lens: &Lens<'_>, longest: usize, spoken: &Spoken) -> Result<Vec<Block>> {
     let rows = first_row(&lens.model.configuration, longest) + longest;
     (0..lens.model.configuration.layers).map(|layer| lens.block(layer, rows, spoken)).collect()
 }
 
-/// Runs the prompts of some completions: the hidden row after each prompt, `[completions, hidden]`.
-pub(super) fn prefill(lens: &Lens<'_>, blocks: &[Block], prompts: &[Vec<u32>], batch: &mut [Writer]) -> Result<Tensor> {
-    let mut numbers: Vec<usize> = batch.iter().map(Writer::prompt).collect();
-    numbers.dedup();
-    let mut lasts = Vec::with_capacity(numbers.len());
-    let mut caches = Vec::with_capacity(numbers.len());
-    for group in groups(&numbers, prompts) {
-        let chosen: Vec<&[u32]> = group.iter().map(|number| prompts[*number].as_slice()).collect();
-        let (rows, filled) = run_prompts(lens, blocks, &chosen, 0)?;
-        lasts.push(rows);
-        caches.extend(filled);
+/// Runs the prompts of some completions, each in its slot: the hidden row after each prompt, `[completions, hidden]`.
+pub(super) fn prefill(
+    lens: &Lens<'_>,
+    blocks: &[Block],
+    prompts: &[Vec<u32>],
+    batch: &[Writer],
+    cache: &mut Cache,
+) -> Result<Tensor> {
+    // The first completion of each prompt, in whose slot it runs.
+    let mut firsts: Vec<&Writer> = batch.iter().collect();
+    firsts.dedup_by_key(|writer| writer.prompt());
+    let mut lasts = Vec::with_capacity(firsts.len());
+    for group in groups(&firsts, prompts) {
+        let chosen: Vec<(usize, &[u32])> =
+            group.iter().map(|writer| (writer.slot(), prompts[writer.prompt()].as_slice())).collect();
+        lasts.push(run_prompts(lens, blocks, &chosen, 0, cache)?);
     }
-    let lasts = Tensor::cat(&lasts, 0)?;
+    let lasts = fused::stack_rows(&lasts)?;
     let mut row_of = Vec::with_capacity(batch.len());
-    for writer in batch.iter_mut() {
-        let at = numbers.iter().position(|number| *number == writer.prompt()).unwrap_or(0);
-        writer.cache = caches[at].clone();
+    for writer in batch {
+        let at = firsts.iter().position(|first| first.prompt() == writer.prompt()).unwrap_or(0);
+        if firsts[at].slot() != writer.slot() {
+            cache.fork(firsts[at].slot(), writer.slot())?;
+        }
         row_of.push(at as u32);
     }
-    let row_of = Tensor::new(row_of.as_slice(), lasts.device())?;
-    Ok(lasts.index_select(&row_of, 0)?)
+    Ok(fused::gather_rows(&lasts, &Indices::from(row_of))?)
 }
 
 /// Runs the last token of every sequence: the hidden row after it, `[sequences, hidden]`.
-pub(super) fn step(lens: &Lens<'_>, blocks: &[Block], active: &mut [&mut Writer]) -> Result<Tensor> {
+pub(super) fn step(lens: &Lens<'_>, blocks: &[Block], active: &[&mut Writer], cache: &mut Cache) -> Result<Tensor> {
     // On a thread of the pool, where the next of a step's hundreds of small products starts without a wake-up call.
-    rayon::scope(|_| pass(lens, blocks, active))
+    rayon::scope(|_| pass(lens, blocks, active, cache))
 }
 
-fn pass(lens: &Lens<'_>, blocks: &[Block], active: &mut [&mut Writer]) -> Result<Tensor> {
+fn pass(lens: &Lens<'_>, blocks: &[Block], active: &[&mut Writer], cache: &mut Cache) -> Result<Tensor> {
     let ids = active.iter().map(|writer| writer.last()).collect::<Result<Vec<u32>>>()?;
     let row = |length: usize| (first_row(&lens.model.configuration, length + 1) + length) as u32;
-    let positions: Vec<u32> = active.iter().map(|writer| row(writer.cache.length)).collect();
+    let positions: Vec<u32> = active.iter().map(|writer| row(cache.length(writer.slot()))).collect();
+    let pass = cache.begin(active.iter().map(|writer| (writer.slot(), 1)))?;
+    run(lens, blocks, (ids, positions), (cache, &pass), |cache, layer, [query, ..]| {
+        Ok(cache.attend(&pass, layer, query, &blocks[layer].attention.shape)?)
+    })
+}
+
+/// Runs some prompts in slots that are empty, to be read by a token `ahead` of their last: the hidden row after each.
+pub(super) fn run_prompts(
+    lens: &Lens<'_>,
+    blocks: &[Block],
+    prompts: &[(usize, &[u32])],
+    ahead: usize,
+    cache: &mut Cache,
+) -> Result<Tensor> {
+    let lengths: Vec<usize> = prompts.iter().map(|(_, prompt)| prompt.len()).collect();
+    let segments = Segments::new(&lengths);
+    let ids: Vec<u32> = prompts.iter().flat_map(|(_, prompt)| prompt.iter().copied()).collect();
+    let first = |length: &usize| first_row(&lens.model.configuration, length + ahead) as u32;
+    let positions: Vec<u32> =
+        lengths.iter().flat_map(|length| (0..*length as u32).map(|at| first(length) + at)).collect();
+    let pass = cache.begin(prompts.iter().map(|(slot, prompt)| (*slot, prompt.len())))?;
+    let hidden = run(lens, blocks, (ids, positions), (cache, &pass), |_, layer, [query, key, value]| {
+        Ok(fused::attention(query, key, value, &segments, &blocks[layer].attention.shape)?.0)
+    })?;
+    let lasts: Vec<u32> = segments.ranges().map(|range| range.end as u32 - 1).collect();
+    Ok(fused::gather_rows(&hidden, &Indices::from(lasts))?)
+}
+
+/// Runs some tokens, each at its position, and keeps their keys and values: the hidden row after each. `mix` says what they
+/// see at a layer, from queries, keys and values.
+fn run(
+    lens: &Lens<'_>,
+    blocks: &[Block],
+    (ids, positions): (Vec<u32>, Vec<u32>),
+    (cache, pass): (&mut Cache, &CachePass),
+    mix: impl Fn(&Cache, usize, [&Tensor; 3]) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let (ids, positions): (Indices, Indices) = (ids.into(), positions.into());
     let mut hidden = stack::embed(lens, &ids)?;
     for (layer, block) in blocks.iter().enumerate() {
         hidden = block.before.forward(hidden)?;
         let attention = &block.attention;
         let projected = attention.project(&hidden, &positions)?;
-        let (keys, values) = (rows(projected.key())?, rows(projected.value())?);
-        for (at, writer) in active.iter_mut().enumerate() {
-            writer.cache.layers[layer].push(&keys, &values, at..at + 1, ids.len());
-        }
-        let keys: Vec<&[f32]> = active.iter().map(|writer| writer.cache.layers[layer].keys.as_slice()).collect();
-        let values: Vec<&[f32]> = active.iter().map(|writer| writer.cache.layers[layer].values.as_slice()).collect();
-        let mixed = fused::attention_cached(projected.query(), &keys, &values, &attention.shape)?;
-        let middle = attention.complete(&hidden, &mixed)?;
+        let (query, key, value) = (projected.query(), projected.key(), projected.value());
+        cache.keep(pass, layer, key, value, &attention.shape)?;
+        let middle = attention.complete(&hidden, &mix(cache, layer, [query, key, value])?)?;
         hidden = block.after.forward(block.feed_forward.forward(&middle)?.0)?;
-    }
-    for writer in active.iter_mut() {
-        writer.cache.length += 1;
     }
     Ok(hidden)
 }
 
-/// Runs some prompts, to be read by a token `ahead` of their last: the hidden row after each, and the caches.
-pub(super) fn run_prompts(
-    lens: &Lens<'_>,
-    blocks: &[Block],
-    prompts: &[&[u32]],
-    ahead: usize,
-) -> Result<(Tensor, Vec<Cache>)> {
-    let lengths: Vec<usize> = prompts.iter().map(|prompt| prompt.len()).collect();
-    let segments = Segments::new(&lengths);
-    let ids = prompts.concat();
-    let first = |length: &usize| first_row(&lens.model.configuration, length + ahead) as u32;
-    let positions: Vec<u32> =
-        lengths.iter().flat_map(|length| (0..*length as u32).map(|at| first(length) + at)).collect();
-    let mut caches: Vec<Cache> = lengths.iter().map(|length| Cache { layers: Vec::new(), length: *length }).collect();
-    let mut hidden = stack::embed(lens, &ids)?;
-    for block in blocks {
-        hidden = block.before.forward(hidden)?;
-        let attention = &block.attention;
-        let projected = attention.project(&hidden, &positions)?;
-        keep(&mut caches, &rows(projected.key())?, &rows(projected.value())?, &segments);
-        let (query, key, value) = (projected.query(), projected.key(), projected.value());
-        let (mixed, _) = fused::attention(query, key, value, &segments, &attention.shape)?;
-        let middle = attention.complete(&hidden, &mixed)?;
-        hidden = block.after.forward(block.feed_forward.forward(&middle)?.0)?;
-    }
-    let lasts: Vec<u32> = segments.ranges().map(|range| range.end as u32 - 1).collect();
-    let lasts = Tensor::new(lasts.as_slice(), hidden.device())?;
-    Ok((hidden.index_select(&lasts, 0)?, caches))
-}
-
-/// Appends a layer to the cache of each sequence of a pass.
-fn keep(caches: &mut [Cache], keys: &[f32], values: &[f32], segments: &Segments) {
-    let total = segments.ranges().last().map_or(0, |range| range.end);
-    for (cache, range) in caches.iter_mut().zip(segments.ranges()) {
-        let mut layer = Layer::default();
-        layer.push(keys, values, range, total);
-        cache.layers.push(layer);
-    }
-}
-
-/// Prompts that go through the model together.
-fn groups(numbers: &[usize], prompts: &[Vec<u32>]) -> Vec<Vec<usize>> {
-    let mut groups: Vec<Vec<usize>> = Vec::new();
+/// Prompts that go through the model together, by the completions in whose slots they run.
+fn groups<'a>(firsts: &[&'a Writer], prompts: &[Vec<u32>]) -> Vec<Vec<&'a Writer>> {
+    let mut groups: Vec<Vec<&Writer>> = Vec::new();
     let mut tokens = 0;
-    for number in numbers {
-        let length = prompts[*number].len();
+    for writer in firsts.iter().copied() {
+        let length = prompts[writer.prompt()].len();
         match groups.last_mut() {
-            Some(group) if tokens + length <= PASS => group.push(*number),
+            Some(group) if tokens + length <= PASS => group.push(writer),
             _ => {
-                groups.push(vec![*number]);
+                groups.push(vec![writer]);
                 tokens = 0;
             }
         }
         tokens += length;
     }
     groups
-}
-
-fn rows(tensor: &Tensor) -> Result<Vec<f32>> {
-    Ok(tensor.flatten_all()?.to_vec1::<f32>()?)
-}
-
-impl Cache {
-    /// Tokens whose keys and values are here.
-    pub(super) fn length(&self) -> usize {
-        self.length
-    }
-}
-
-impl Layer {
-    /// Appends some rows of a pass of `total` rows.
-    fn push(&mut self, keys: &[f32], values: &[f32], range: std::ops::Range<usize>, total: usize) {
-        let width = keys.len() / total.max(1);
-        let range = range.start * width..range.end * width;
-        self.keys.extend_from_slice(&keys[range.clone()]);
-        self.values.extend_from_slice(&values[range]);
-    }
 }

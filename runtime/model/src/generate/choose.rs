@@ -1,31 +1,36 @@
 //! The next token from a row of logits: temperature, then top-k, top-p and min-p, then one draw.
-//! Sums are in `f64` and in a fixed order, so that a draw means the same token everywhere.
+//! Sums are in `f64` and in a fixed order, so that a draw means the same token everywhere. Logits of a device stay there:
+//! it chooses by the same rules, and says what it chose.
 
 use tunebox_compute::Tensor;
-use tunebox_compute::fused::{self, Likelihoods};
+use tunebox_compute::fused::{self, Choosing, Chosen, Likelihoods};
 
 use super::Sampling;
 use super::writer::Writer;
 use crate::error::Result;
 
-/// A token that was chosen, and its log-probability.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Choice {
-    pub(super) id: u32,
-    pub(super) logprob: f32,
+/// One token for every sequence from `[sequences, vocabulary]`, divided by the temperature already.
+pub(super) fn choose(logits: &Tensor, sampling: &Sampling, active: &mut [&mut Writer]) -> Result<Vec<Chosen>> {
+    let streams = active.iter().map(|writer| writer.stream());
+    let there = fused::choose(logits, streams, &choosing(sampling))?;
+    // A token takes one draw of its stream wherever it is chosen.
+    let draws: Vec<f64> = active.iter_mut().map(|writer| writer.draw()).collect();
+    match there {
+        Some(chosen) => Ok(chosen),
+        None => fused::each_row(logits, |row, logits| one(logits, sampling, draws[row])),
+    }
 }
 
-/// One token for every sequence from `[sequences, vocabulary]`, divided by the temperature already.
-pub(super) fn choose(logits: &Tensor, sampling: &Sampling, active: &mut [&mut Writer]) -> Result<Vec<Choice>> {
-    let draws: Vec<f64> = active.iter_mut().map(|writer| writer.draw()).collect();
-    fused::each_row(logits, |row, logits| one(logits, sampling, draws[row]))
+fn choosing(sampling: &Sampling) -> Choosing {
+    let Sampling { top_k, top_p, min_p, temperature, .. } = *sampling;
+    Choosing { top_k, top_p, min_p, greedy: temperature == 0.0 }
 }
 
 /// One token from one row; `draw` is in [0, 1).
-pub(super) fn one(logits: &[f32], sampling: &Sampling, draw: f64) -> Result<Choice> {
+pub(super) fn one(logits: &[f32], sampling: &Sampling, draw: f64) -> Result<Chosen> {
     let Likelihoods { best, weights, total } = fused::likelihoods(logits)?;
     if sampling.temperature == 0.0 {
-        return Ok(Choice { id: best, logprob: -total.ln() as f32 });
+        return Ok(Chosen { id: best, logprob: -total.ln() as f32 });
     }
     let open = sampling.top_k == 0 && sampling.top_p >= 1.0 && sampling.min_p <= 0.0;
     if open {
@@ -38,7 +43,7 @@ pub(super) fn one(logits: &[f32], sampling: &Sampling, draw: f64) -> Result<Choi
 }
 
 /// Walks the weights until the draw's share of their total is reached.
-fn drawn(weights: impl Iterator<Item = (u32, f64)>, total: f64, draw: f64, best: u32) -> Choice {
+fn drawn(weights: impl Iterator<Item = (u32, f64)>, total: f64, draw: f64, best: u32) -> Chosen {
     let wanted = draw * total;
     let mut reached = 0.0;
     let mut chosen = (best, 1.0);
@@ -52,7 +57,7 @@ fn drawn(weights: impl Iterator<Item = (u32, f64)>, total: f64, draw: f64, best:
             break;
         }
     }
-    Choice { id: chosen.0, logprob: (chosen.1 / total).ln() as f32 }
+    Chosen { id: chosen.0, logprob: (chosen.1 / total).ln() as f32 }
 }
 
 /// The tokens that top-k, top-p and min-p leave, likeliest first.

@@ -3,6 +3,7 @@
 //! whole sequence turn anew, as transformers does it for Phi-3.
 
 use tunebox_compute::Tensor;
+use tunebox_compute::fused::Cache;
 
 use super::cache;
 use super::writer::Writer;
@@ -10,18 +11,22 @@ use crate::decoder::hook::Spoken;
 use crate::decoder::lens::Lens;
 use crate::error::Result;
 
-/// Fills the caches of the sequences whose next token is the first that the short factors do not serve.
-pub(super) fn refill(lens: &Lens<'_>, prompts: &[Vec<u32>], active: &mut [&mut Writer]) -> Result<()> {
+/// Fills the slots of the sequences anew whose next token is the first that the short factors do not serve.
+pub(super) fn refill(lens: &Lens<'_>, prompts: &[Vec<u32>], active: &[&mut Writer], cache: &mut Cache) -> Result<()> {
     let Some(most) = lens.model.configuration.short_context() else { return Ok(()) };
     let lens = Lens { writing: false, ..*lens };
-    for writer in active.iter_mut().filter(|writer| writer.cache.length() == most) {
+    for writer in active {
+        let slot = writer.slot();
+        if cache.length(slot) != most {
+            continue;
+        }
         let prompt = &prompts[writer.prompt()];
         let ids: Vec<u32> = prompt.iter().chain(writer.ids()).copied().take(most).collect();
         let marks: Vec<f32> = (0..most).map(|at| f32::from(u8::from(at >= prompt.len()))).collect();
         let spoken = Spoken::Some(Tensor::from_vec(marks, (most, 1), lens.model.weights.device())?);
         let blocks = cache::blocks(&lens, most + 1, &spoken)?;
-        let (_, caches) = cache::run_prompts(&lens, &blocks, &[&ids], 1)?;
-        writer.cache = caches.into_iter().next().unwrap_or_default();
+        cache.retire(slot);
+        cache::run_prompts(&lens, &blocks, &[(slot, ids.as_slice())], 1, cache)?;
     }
     Ok(())
 }

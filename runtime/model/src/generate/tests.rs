@@ -1,5 +1,7 @@
 //! Generation against scoring, and against itself in other batches.
 
+mod devices;
+
 use std::sync::Arc;
 
 use tunebox_compute::fused::TapSet;

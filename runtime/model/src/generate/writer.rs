@@ -1,9 +1,8 @@
-//! One completion as it grows: its tokens, its stream, its cache, and when it ends.
+//! One completion as it grows: its tokens, its stream, its slot in the cache, and when it ends.
 
 use tunebox_compute::random::Stream;
 
-use super::cache::Cache;
-use super::{Completion, Sampling};
+use super::{BATCH, Completion, Sampling};
 use crate::Model;
 use crate::error::{Error, Result};
 use crate::tokenizer::Tokenizer;
@@ -13,13 +12,14 @@ pub(super) struct Writer {
     /// The number in the result.
     number: usize,
     prompt: usize,
+    /// Where its keys and values are, among those that are written side by side.
+    slot: usize,
     stream: Stream,
     max_tokens: usize,
     ids: Vec<u32>,
     logprobs: Vec<f32>,
     finished: bool,
     ended: bool,
-    pub(super) cache: Cache,
 }
 
 /// What ends a completion.
@@ -67,19 +67,29 @@ impl Writer {
         Self {
             number,
             prompt,
+            slot: number % BATCH,
             stream: Stream::new(sampling.seed, &name),
             max_tokens: sampling.max_tokens.min(room),
             ids: Vec::new(),
             logprobs: Vec::new(),
             finished: false,
             ended: false,
-            cache: Cache::default(),
         }
     }
 
     /// The prompt that it continues.
     pub(super) fn prompt(&self) -> usize {
         self.prompt
+    }
+
+    /// Its slot in the cache of its batch.
+    pub(super) fn slot(&self) -> usize {
+        self.slot
+    }
+
+    /// Where its draws come from; [`Self::draw`] takes one.
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
     }
 
     /// New tokens at most.
@@ -118,9 +128,6 @@ impl Writer {
         self.finished = ending.by_itself(&self.ids)?;
         let wanted = on_token(self.number, id);
         self.ended = self.finished || !wanted || self.ids.len() >= self.max_tokens;
-        if self.ended {
-            self.cache = Cache::default();
-        }
         Ok(())
     }
 

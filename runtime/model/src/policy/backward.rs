@@ -26,7 +26,7 @@ impl Policy {
         }
         let configuration = &self.model.configuration;
         let share = self.shares_beginnings(&scored.view, scored.dropout.is_some());
-        let slices = self.settings.cut(&scored.rows, share, configuration);
+        let slices = self.slices(&scored.rows, share);
         let kept = kept.into_iter().chain(std::iter::repeat_with(|| None));
         for ((slice, number), kept) in slices.into_iter().zip(0_u64..).zip(kept) {
             let (dropout, patches) = (slice_dropout(scored.dropout, number), &scored.patches);

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use tunebox_compute::{DType, Tensor};
+use tunebox_compute::{DType, Device, Tensor};
 
 use super::Policy;
 use crate::adapter::{Adapter, AdapterKind, AdapterSettings, Targets};
@@ -72,13 +72,15 @@ impl Policy {
         if !path.is_file() {
             return Ok(());
         }
-        let device = self.model.weights.device().clone();
         let mut edits = Edits::default();
         let mut sides: Vec<((usize, Site), Tensor)> = Vec::new();
         for (name, location) in stored::locate(std::slice::from_ref(&path))? {
-            let tensor = stored::read(&name, &location, &device)?;
+            let tensor = stored::read(&name, &location, &Device::Cpu)?;
             match name.strip_prefix(FACTOR) {
-                None => edits.set(&name, tensor),
+                None => {
+                    let placed = self.placed(&tensor)?;
+                    edits.set(&name, tensor, placed);
+                }
                 Some(rest) => sides.push((place_of(rest).ok_or_else(|| Error::broken(&path, name.clone()))?, tensor)),
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! Both show through [`View::Policy`] alone; the reference stays the base, bit for bit. The arithmetic is in `edit`.
 
-use tunebox_compute::precision::Base;
+use tunebox_compute::precision::{Base, Purpose};
 use tunebox_compute::{DType, Tensor, Weight};
 
 use super::Policy;
@@ -15,7 +15,7 @@ impl Policy {
     /// Makes a patch active from now on; gives the number that takes it back.
     ///
     /// # Errors
-    /// When a layer is not there, or the vector is not as wide as the stream.
+    /// When a layer is not there, the vector is not as wide as the stream, or the device has no room for it.
     pub fn patch(&mut self, patch: Patch) -> Result<u64> {
         let configuration = &self.model.configuration;
         if let Some(layer) = patch.layers.iter().find(|layer| **layer >= configuration.layers) {
@@ -31,7 +31,7 @@ impl Policy {
                 configuration.hidden
             )));
         }
-        Ok(self.patches.add(patch))
+        Ok(self.patches.add(patch.on(self.model.weights.device())?))
     }
 
     /// Takes a patch back.
@@ -85,7 +85,7 @@ impl Policy {
         &self.edits
     }
 
-    /// Rows of a matrix, `[count, in]`, `f32`.
+    /// Rows of a matrix, `[count, in]`, `f32`, on the CPU.
     ///
     /// # Errors
     /// When the layer or a row is not there.
@@ -217,25 +217,36 @@ impl Policy {
         Ok(matrix)
     }
 
-    /// A weight as the policy sees it, without its adapter: a copy where it lies in a file.
+    /// A weight as the policy sees it, without its adapter, on the CPU: a copy where it lies in a file.
     fn weight(&self, name: &str) -> Result<Tensor> {
         Ok(self.stored(name)?.to_tensor()?)
     }
 
+    /// The same as it is kept.
     fn stored(&self, name: &str) -> Result<Weight> {
         if self.adapter.is_full()
             && let Some(slot) = self.adapter.parameters().index(name)
         {
-            return Ok(self.adapter.parameters().value(slot)?.into());
+            return Ok(self.adapter.parameters().value_on_cpu(slot)?.into());
         }
-        self.edits.get(name).map_or_else(|| self.model.weights.weight(name), |edited| Ok(edited.into()))
+        self.edits.get(name).map_or_else(|| self.model.weights.on_host(name), |edited| Ok(edited.into()))
+    }
+
+    /// An edited weight where the model computes. A matrix is plain there, whatever the base is kept in.
+    pub(super) fn placed(&self, weight: &Tensor) -> Result<Weight> {
+        let purpose = if weight.rank() == 1 { Purpose::Vector } else { Purpose::Vocabulary };
+        let (device, dtype) = (self.model.weights.device(), self.precision().dtype(purpose));
+        Ok(Weight::from(weight.clone()).to_device(device, dtype)?)
     }
 
     fn replace(&mut self, name: &str, weight: Tensor) -> Result<()> {
         let parameters = self.adapter.parameters();
         match parameters.index(name).filter(|_| self.adapter.is_full()) {
             Some(slot) => parameters.set(slot, &weight)?,
-            None => self.edits.set(name, weight),
+            None => {
+                let placed = self.placed(&weight)?;
+                self.edits.set(name, weight, placed);
+            }
         }
         self.note_update();
         Ok(())

@@ -1,7 +1,7 @@
 //! What a pass through the model takes of memory, from sizes alone: the one place that counts bytes by the token.
 //! Slices are cut by it, what may wait for a backward pass is bounded by it, and runs foretell their memory from it.
 
-use tunebox_compute::fused::{HEAD_GROUPS, HEAD_ROWS};
+use tunebox_compute::fused::{HEAD_GROUPS, HEAD_ROWS, HEAD_TILE};
 use tunebox_compute::precision::{Precision, Purpose};
 
 use super::{Policy, Slice};
@@ -26,18 +26,21 @@ impl Policy {
     /// backward pass, if a pass kept what `recompute` says.
     #[must_use]
     pub fn pass_memory(&self, slice: u64, together: u64, recompute: Recompute) -> PassMemory {
-        let (sizes, settings) = (&self.model.configuration, &self.settings);
+        let (sizes, settings, precision) = (&self.model.configuration, &self.settings, self.precision());
+        let beside = |tokens| (scratch(sizes, precision, tokens), self.head_bytes(tokens));
         if self.adapter.trainable() == 0 {
-            return PassMemory { kept: 0, scratch: scratch(sizes, slice), head: head(sizes, slice) };
+            let (scratch, head) = beside(slice);
+            return PassMemory { kept: 0, scratch, head };
         }
-        let token = token_bytes(sizes, recompute) + self.adapted_bytes(recompute);
-        let free = settings.free / token_bytes(sizes, Recompute::None).max(1);
+        let token = token_bytes(sizes, precision, recompute) + self.adapted_bytes(recompute);
+        let free = settings.free / token_bytes(sizes, precision, Recompute::None).max(1);
         // A pass holds what it is meant to hold, or what is small anyway.
         let pass = if settings.slice == Slice::Whole { together } else { slice.max(free).min(together) };
         let all = together.saturating_mul(token);
         let waiting = if together <= slice { 0 } else { settings.keep.min(all) };
         let kept = waiting.saturating_add(pass.saturating_mul(token)).min(all);
-        PassMemory { kept, scratch: scratch(sizes, pass), head: head(sizes, pass) }
+        let (scratch, head) = beside(pass);
+        PassMemory { kept, scratch, head }
     }
 
     /// Bytes of the keys and values of so many sequences that are written, as many of them side by side as may be, each up
@@ -47,7 +50,7 @@ impl Policy {
         let sizes = &self.model.configuration;
         let token = 2 * (sizes.layers * sizes.kv_heads * sizes.head_dim) as u64;
         let all = sequences.min(BATCH as u64).saturating_mul(tokens).saturating_mul(token);
-        Precision::bytes(Purpose::Activation, all)
+        self.precision().bytes(Purpose::Activation, all)
     }
 
     /// Bytes that the places of an adapter keep of a token: its reduced inputs; with DoRA the outputs as well.
@@ -67,12 +70,23 @@ impl Policy {
             Recompute::None => numbers as u64,
             Recompute::Blocks => numbers as u64 / layers,
         };
-        Precision::bytes(Purpose::Activation, numbers)
+        self.precision().bytes(Purpose::Activation, numbers)
+    }
+
+    /// Bytes that the head takes for as many rows as it takes at once: on the CPU sums over groups of words, on another
+    /// device a tile of logits.
+    fn head_bytes(&self, tokens: u64) -> u64 {
+        let hidden = self.model.configuration.hidden as u64;
+        let numbers = match self.model.weights.device().is_cpu() {
+            true => HEAD_GROUPS as u64 * tokens.min(HEAD_ROWS as u64) * hidden,
+            false => HEAD_TILE as u64,
+        };
+        self.precision().bytes(Purpose::Sum, numbers)
     }
 }
 
 /// Bytes that a pass keeps of a token for its backward pass.
-pub(super) fn token_bytes(configuration: &Configuration, recompute: Recompute) -> u64 {
+pub(super) fn token_bytes(configuration: &Configuration, precision: Precision, recompute: Recompute) -> u64 {
     let queries = configuration.heads * configuration.head_dim;
     let keys = configuration.kv_heads * configuration.head_dim;
     let (hidden, inner, layers) = (configuration.hidden, configuration.intermediate, configuration.layers);
@@ -83,19 +97,14 @@ pub(super) fn token_bytes(configuration: &Configuration, recompute: Recompute) -
         Recompute::None => layers * block,
         Recompute::Blocks => layers * hidden + block,
     };
-    Precision::bytes(Purpose::Activation, numbers as u64)
+    precision.bytes(Purpose::Activation, numbers as u64)
 }
 
 /// Bytes of what is there at once of one block on the way back: the gated part, its gradient and those of both that it
 /// was made of, and eight times the stream, the hidden rows and their gradients at the head among them.
-fn scratch(sizes: &Configuration, tokens: u64) -> u64 {
+fn scratch(sizes: &Configuration, precision: Precision, tokens: u64) -> u64 {
     let numbers = 4 * sizes.intermediate as u64 + 8 * sizes.hidden as u64;
-    Precision::bytes(Purpose::Activation, tokens.saturating_mul(numbers))
-}
-
-/// Bytes of the sums over groups of words, for as many rows as are taken at once.
-fn head(sizes: &Configuration, tokens: u64) -> u64 {
-    Precision::bytes(Purpose::Sum, HEAD_GROUPS as u64 * tokens.min(HEAD_ROWS as u64) * sizes.hidden as u64)
+    precision.bytes(Purpose::Activation, tokens.saturating_mul(numbers))
 }
 
 #[cfg(test)]
@@ -131,7 +140,8 @@ mod tests {
                 let beside = match recompute {
                     Recompute::None => 0,
                     Recompute::Blocks => {
-                        token_bytes(&sizes, Recompute::Blocks) - 4 * layers * hidden + policy.adapted_bytes(recompute)
+                        token_bytes(&sizes, policy.precision(), Recompute::Blocks) - 4 * layers * hidden
+                            + policy.adapted_bytes(recompute)
                     }
                 };
                 let wanted =

@@ -1,16 +1,16 @@
 //! What a model holds on its way: activations at a place of each row, and the distribution of the next token.
-//! Rows go through slice by slice; only what was asked for stays in memory.
+//! Rows go through slice by slice; only what was asked for stays in memory, and what a policy says lies on the CPU.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tunebox_compute::Tensor;
 use tunebox_compute::fused::TapSet;
+use tunebox_compute::{Device, Tensor};
 
 use super::{Policy, View};
 use crate::decoder::head::Head;
-use crate::decoder::hook::Reader;
+use crate::decoder::hook::{Picks, Reader};
 use crate::decoder::lens::{Lens, Readers};
 use crate::decoder::packing::Packing;
 use crate::decoder::stack;
@@ -38,12 +38,12 @@ impl Policy {
         if found.len() != layers.len() {
             return Err(Error::Argument("a layer is named twice".into()));
         }
-        for slice in self.settings.cut(rows, true, &self.model.configuration) {
+        for slice in self.slices(rows, true) {
             self.read(view, rows, slice, last, (site, token), &mut found)?;
         }
         let values: Vec<f32> = layers.iter().flat_map(|layer| found[layer].iter().copied()).collect();
         let shape = (layers.len(), rows.count(), configuration.hidden);
-        Ok(Tensor::from_vec(values, shape, self.model.weights.device())?)
+        Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
     }
 
     fn read(
@@ -60,13 +60,14 @@ impl Policy {
         let (packing, spots) = Packing::beginnings(rows, slice, &lengths, &self.model.configuration)?;
         let picks = |(row, places): (usize, &Vec<usize>)| places.iter().map(|place| spots.of(row, *place)).collect();
         let picks: Vec<Vec<u32>> = places.iter().enumerate().map(picks).collect();
-        let reader = |layer: &usize| (*layer, Arc::new(Reader::new(picks.clone())));
+        let picks = Arc::new(Picks::new(&picks));
+        let reader = |layer: &usize| (*layer, Arc::new(Reader::new(&picks)));
         let readers = Readers { site, layers: found.keys().map(reader).collect() };
         let lens = Lens { readers: Some(&readers), ..self.lens(view)? };
         stack::forward_to(&lens, &packing, last)?;
         for (layer, reader) in &readers.layers {
             if let Some(found) = found.get_mut(layer) {
-                found.extend(reader.take());
+                found.extend(reader.take()?);
             }
         }
         Ok(())
@@ -82,7 +83,7 @@ impl Policy {
             return Err(Error::Argument(format!("token `{id}` is not in the vocabulary of `{vocabulary}`")));
         }
         let mut found = Vec::with_capacity(rows.count() * ids.len());
-        for slice in self.settings.cut(rows, true, &self.model.configuration) {
+        for slice in self.slices(rows, true) {
             let (lens, hidden) = self.ends(view, rows, slice)?;
             each_logits(&lens, &hidden, |logits| {
                 let normaliser = log_sum_exp(logits);
@@ -90,7 +91,7 @@ impl Policy {
                 Ok(())
             })?;
         }
-        Ok(Tensor::from_vec(found, (rows.count(), ids.len()), self.model.weights.device())?)
+        Ok(Tensor::from_vec(found, (rows.count(), ids.len()), &Device::Cpu)?)
     }
 
     /// KL(view ‖ other) of the token that follows each row, in nats: `[rows]`.
@@ -99,7 +100,7 @@ impl Policy {
     /// When a row is empty or a token is not in the vocabulary.
     pub fn divergence(&self, view: &View, other: &View, rows: &Rows) -> Result<Tensor> {
         let mut found = Vec::with_capacity(rows.count());
-        for slice in self.settings.cut(rows, true, &self.model.configuration) {
+        for slice in self.slices(rows, true) {
             let (lens, hidden) = self.ends(view, rows, slice.clone())?;
             let (other, others) = self.ends(other, rows, slice)?;
             for (hidden, others) in blocks(&hidden)?.iter().zip(blocks(&others)?) {
@@ -109,7 +110,7 @@ impl Policy {
             }
         }
         let count = found.len();
-        Ok(Tensor::from_vec(found, count, self.model.weights.device())?)
+        Ok(Tensor::from_vec(found, count, &Device::Cpu)?)
     }
 
     /// The stream after the last block at the last token of each row, `[rows, hidden]`.

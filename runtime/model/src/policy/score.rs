@@ -116,7 +116,7 @@ impl Policy {
         let configuration = &self.model.configuration;
         let learning = keep && *view == View::Policy;
         let share = self.shares_beginnings(view, keep);
-        let slices = self.settings.cut(rows, share, configuration);
+        let slices = self.slices(rows, share);
         let count = slices.len() as u64;
         // What a batch is meant to take is kept; what is only there because memory is, while there is room.
         let whole = count == 1 && self.settings.slice.holds(rows);
@@ -145,7 +145,7 @@ impl Policy {
         Ok(Scored {
             view: view.clone(),
             rows: Arc::clone(rows),
-            taps: filling.finish(self.model.weights.device())?,
+            taps: filling.finish()?,
             generation: self.generation,
             asked: taps,
             temperature,
@@ -171,7 +171,8 @@ impl Policy {
 
     /// Whether what a slice of so many tokens keeps fits beside what is kept already.
     fn has_room(&self, tokens: usize) -> bool {
-        let bytes = token_bytes(&self.model.configuration, self.settings.recompute).saturating_mul(tokens as u64);
+        let token = token_bytes(&self.model.configuration, self.precision(), self.settings.recompute);
+        let bytes = token.saturating_mul(tokens as u64);
         self.kept.held().saturating_add(bytes) <= self.settings.keep
     }
 }

@@ -1,11 +1,12 @@
 //! How a batch too large for memory goes through the model: slice by slice, in the order of its rows.
-//! The cut depends on the rows and the settings alone, so a backward pass meets the slices of its forward pass.
+//! The cut depends on the rows, the settings and the type of activations alone, so a backward pass meets the slices of
+//! its forward pass.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::PolicySettings;
+use super::Policy;
 use super::memory::token_bytes;
 use crate::configuration::Configuration;
 use crate::decoder::Recompute;
@@ -26,13 +27,14 @@ pub enum Slice {
     Tokens(usize),
 }
 
-impl PolicySettings {
+impl Policy {
     /// The rows of each slice, in order: at least one slice, empty only for a batch without rows. `share` says whether
     /// a pass holds what rows begin with in common once.
-    pub(super) fn cut(&self, rows: &Rows, share: bool, configuration: &Configuration) -> Vec<Range<usize>> {
+    pub(super) fn slices(&self, rows: &Rows, share: bool) -> Vec<Range<usize>> {
+        let (configuration, settings) = (&self.model.configuration, &self.settings);
         // As if nothing were recomputed: what is recomputed must change no bit, so it must not move a cut.
-        let free = self.free / token_bytes(configuration, Recompute::None).max(1);
-        self.slice.cut(rows, share, usize::try_from(free).unwrap_or(usize::MAX), configuration)
+        let free = settings.free / token_bytes(configuration, self.precision(), Recompute::None).max(1);
+        settings.slice.cut(rows, share, usize::try_from(free).unwrap_or(usize::MAX), configuration)
     }
 }
 

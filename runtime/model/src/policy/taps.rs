@@ -7,7 +7,7 @@ use crate::decoder::packing::Packing;
 use crate::error::{Error, Result};
 use crate::rows::Rows;
 
-/// Per-token tensors `[rows, width]`, `f32`, exactly 0 where the rows' mask is 0.
+/// Per-token tensors `[rows, width]` of the CPU, `f32`, exactly 0 where the rows' mask is 0.
 #[derive(Debug, Clone)]
 pub struct Taps {
     /// log p(token t | tokens before t).
@@ -54,7 +54,7 @@ impl Taps {
     }
 }
 
-/// dL/d(tap), each `[rows, width]`; ignored where the rows' mask is 0.
+/// dL/d(tap), each `[rows, width]` of the CPU; ignored where the rows' mask is 0.
 #[derive(Debug, Clone, Default)]
 pub struct Seeds {
     /// Of the log-probabilities.
@@ -109,9 +109,9 @@ impl Filling {
         }
     }
 
-    /// The taps as tensors.
-    pub(super) fn finish(self, device: &Device) -> Result<Taps> {
-        let tensor = |values: Vec<f32>| Tensor::from_vec(values, self.shape, device);
+    /// The taps as tensors of the CPU, whatever computes the passes: a loss is built on them there.
+    pub(super) fn finish(self) -> Result<Taps> {
+        let tensor = |values: Vec<f32>| Tensor::from_vec(values, self.shape, &Device::Cpu);
         let optional = |values: Option<Vec<f32>>| values.map(tensor).transpose();
         Ok(Taps {
             logprob: tensor(self.logprob)?,

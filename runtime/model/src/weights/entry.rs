@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use tunebox_compute::precision::{Precision, Purpose, twice_quantised};
 use tunebox_compute::weight::Format;
-use tunebox_compute::{DType, Weight};
+use tunebox_compute::{DType, Device, Weight};
 
 use super::repair::Repair;
 use super::{gguf, safetensors};
@@ -33,6 +33,8 @@ pub(super) enum Stored {
     Given {
         /// The element type that holds its numbers exactly.
         dtype: DType,
+        /// The weight itself, where another device has a copy of it.
+        original: Option<Weight>,
     },
 }
 
@@ -42,23 +44,44 @@ impl Entry {
         Self { shape, stored, loaded: OnceLock::new() }
     }
 
-    /// A weight that is in memory already.
-    pub(super) fn given(shape: Vec<usize>, weight: Weight) -> Self {
+    /// A weight that is in memory already, with the CPU, for a model on some device.
+    pub(super) fn given(shape: Vec<usize>, weight: Weight, device: &Device) -> Self {
         let dtype = match &weight {
             Weight::Tensor(tensor) => tensor.dtype(),
             Weight::Packed(packed) => packed.format().dtype(),
         };
-        Self { shape, stored: Stored::Given { dtype }, loaded: OnceLock::from(weight) }
+        if device.is_cpu() {
+            return Self { shape, stored: Stored::Given { dtype, original: None }, loaded: OnceLock::from(weight) };
+        }
+        Self { shape, stored: Stored::Given { dtype, original: Some(weight) }, loaded: OnceLock::new() }
     }
 
-    /// Bytes that it takes, in memory or in its file.
-    pub(super) fn bytes(&self) -> u64 {
-        match (self.loaded.get(), &self.stored) {
-            (Some(weight), _) => weight.bytes() as u64,
-            (None, Stored::Safetensors(location)) => location.bytes,
-            (None, Stored::Gguf { location, .. }) => gguf::bytes(location),
-            (None, Stored::Given { .. }) => 0,
+    /// Bytes that it takes, in memory, in its file, or on the device that it has yet to be placed on.
+    pub(super) fn bytes(&self, precision: Precision) -> u64 {
+        if let Some(weight) = self.loaded.get() {
+            return weight.bytes() as u64;
         }
+        if let (Some(matrices), Some(numbers)) = (precision.plain(), self.plain_numbers()) {
+            let dtype = if self.shape.len() == 2 { matrices } else { precision.dtype(Purpose::Vector) };
+            return numbers * dtype.size_in_bytes() as u64;
+        }
+        match &self.stored {
+            Stored::Safetensors(location) => location.bytes,
+            Stored::Gguf { location, .. } => gguf::bytes(location),
+            Stored::Given { original, .. } => original.as_ref().map_or(0, |weight| weight.bytes() as u64),
+        }
+    }
+
+    /// How many numbers it has; none if it is kept in blocks.
+    fn plain_numbers(&self) -> Option<u64> {
+        let in_blocks = match &self.stored {
+            Stored::Safetensors(_) => false,
+            Stored::Gguf { location, .. } => gguf::in_blocks(location),
+            Stored::Given { original, .. } => {
+                matches!(original, Some(Weight::Packed(packed)) if packed.format().block() > 1)
+            }
+        };
+        (!in_blocks).then(|| self.shape.iter().map(|side| *side as u64).product())
     }
 
     /// What holds its numbers exactly as they are stored, however they are kept.
@@ -66,13 +89,14 @@ impl Entry {
         match &self.stored {
             Stored::Safetensors(location) => safetensors::kept_as(location),
             Stored::Gguf { location, .. } => gguf::kept_as(location),
-            Stored::Given { dtype } => *dtype,
+            Stored::Given { dtype, .. } => *dtype,
         }
     }
 
-    /// Whether what was read of it takes memory of its own, and is no part of the mapped file.
+    /// Whether what was read of it takes memory of its own, on whatever device, and is no part of the mapped file.
     pub(super) fn is_copy(&self) -> bool {
         match (self.loaded.get(), &self.stored) {
+            (Some(weight), _) if !weight.device().is_cpu() => true,
             (Some(Weight::Packed(packed)), Stored::Gguf { repair, .. }) => {
                 packed.format() == Format::NF4 || repair.moves_rows()
             }
@@ -104,9 +128,9 @@ impl Entry {
     /// # Errors
     /// When it cannot be kept so.
     pub(super) fn bytes_in(&self, name: &str, precision: Precision, place: &Path) -> Result<u64> {
-        let &[rows, columns] = self.shape.as_slice() else { return Ok(self.bytes()) };
+        let &[rows, columns] = self.shape.as_slice() else { return Ok(self.bytes(precision)) };
         let quantised = self.quantises(name, precision, place)?.then(|| Weight::nf4_bytes(rows, columns)).flatten();
-        Ok(quantised.map_or_else(|| self.bytes(), |bytes| bytes as u64))
+        Ok(quantised.map_or_else(|| self.bytes(precision), |bytes| bytes as u64))
     }
 
     /// What a weight of this name is there for.

@@ -2,6 +2,7 @@
 
 use candle_core::quantized::gguf_file::{self, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
+use tunebox_compute::precision::Compute;
 
 use super::*;
 use crate::tiny;
@@ -31,8 +32,12 @@ fn stored(format: GgmlDType) -> tempfile::NamedTempFile {
 }
 
 fn opened(file: &tempfile::NamedTempFile) -> Weights {
+    opened_on(file, &Device::Cpu)
+}
+
+fn opened_on(file: &tempfile::NamedTempFile, device: &Device) -> Weights {
     let header = gguf::Header::read(file.path()).unwrap();
-    Weights::from_gguf(file.path(), header, &wide(), &Device::Cpu).unwrap()
+    Weights::from_gguf(file.path(), header, &wide(), device).unwrap()
 }
 
 #[test]
@@ -81,7 +86,8 @@ fn the_type_of_weights_is_that_of_their_file_however_they_are_kept() {
     };
     assert_eq!((weights(Base::Stored).dtype(), weights(Base::Nf4).dtype()), (DType::BF16, DType::BF16));
     let entry = |base| weights(base).entries.remove("model.layers.0.mlp.up_proj.weight").unwrap();
-    assert!(entry(Base::Nf4).bytes() < entry(Base::Stored).bytes());
+    let bytes = |base| entry(base).bytes(Precision::ORDINARY);
+    assert!(bytes(Base::Nf4) < bytes(Base::Stored));
 }
 
 #[test]
@@ -96,4 +102,46 @@ fn matrices_whose_rows_are_no_whole_blocks_are_counted_as_stored() {
     assert_eq!(kept(&wide()), (0, 14));
     // The way back of both feed-forward parts.
     assert_eq!(kept(&odd), (2, 14));
+}
+
+fn bits(tensor: &Tensor) -> Vec<u32> {
+    let numbers = tensor.to_dtype(DType::F32).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    numbers.into_iter().map(f32::to_bits).collect()
+}
+
+/// A file opened on a device and on the CPU: the device has the same numbers, and so has what is read for a file.
+fn weights_are_those_of_the_cpu(device: &Device) {
+    use GgmlDType::{BF16, F16, F32, Q2K, Q4K, Q6K, Q8_0};
+    let as_stored = [F32, F16, BF16, Q2K, Q4K, Q6K, Q8_0].map(|format| (format, Base::Stored));
+    for (format, base) in as_stored.into_iter().chain([(F32, Base::Nf4), (BF16, Base::Nf4)]) {
+        let file = stored(format);
+        let asked = Asked { base, compute: Compute::F32 };
+        let (here, there) = (opened_on(&file, device).kept_in(asked).unwrap(), opened(&file).kept_in(asked).unwrap());
+        let foretold = here.bytes_in(base).unwrap();
+        here.load().unwrap();
+        assert_eq!(here.bytes(), foretold, "{format:?}, {base:?}");
+        assert_eq!((here.dtype(), here.device().is_cpu()), (there.dtype(), device.is_cpu()));
+        for name in there.names() {
+            let weight = here.weight(name).unwrap();
+            assert!(weight.device().same_device(device), "{name}");
+            let (wanted, found) = (there.get(name).unwrap(), here.get(name).unwrap());
+            assert_eq!(bits(&weight.to_tensor().unwrap()), bits(&wanted), "{name} in {format:?}, {base:?}");
+            assert_eq!((bits(&found), found.dtype()), (bits(&wanted), wanted.dtype()), "{name} read in {format:?}");
+        }
+    }
+}
+
+#[test]
+fn cpu_weights_are_those_of_the_cpu() {
+    weights_are_those_of_the_cpu(&Device::Cpu);
+}
+
+#[test]
+fn cuda_weights_are_those_of_the_cpu() {
+    tiny::device("cuda").iter().for_each(weights_are_those_of_the_cpu);
+}
+
+#[test]
+fn metal_weights_are_those_of_the_cpu() {
+    tiny::device("metal").iter().for_each(weights_are_those_of_the_cpu);
 }

@@ -35,8 +35,7 @@ impl Host for Crossing<'_> {
         let layers = self.layers_of(layers)?;
         finite("the coefficient", coefficient)?;
         let vector = self.stream_vector(&vector)?;
-        let device = self.device();
-        self.activate(Patch::add(layers, place(site), &vector, coefficient, answers_only, &device)?)
+        self.activate(Patch::add(layers, place(site), &vector, coefficient, answers_only)?)
     }
 
     fn ablate(
@@ -48,8 +47,7 @@ impl Host for Crossing<'_> {
         self.enter("patch.ablate")?;
         let layers = self.layers_of(layers)?;
         let direction = self.stream_vector(&direction)?;
-        let device = self.device();
-        self.activate(Patch::ablate(layers, place(site), &direction, &device)?)
+        self.activate(Patch::ablate(layers, place(site), &direction)?)
     }
 
     fn project(
@@ -63,8 +61,7 @@ impl Host for Crossing<'_> {
         let layers = self.layers_of(layers)?;
         finite("the value", value)?;
         let direction = self.stream_vector(&direction)?;
-        let device = self.device();
-        self.activate(Patch::project(layers, place(site), &direction, value, &device)?)
+        self.activate(Patch::project(layers, place(site), &direction, value)?)
     }
 }
 

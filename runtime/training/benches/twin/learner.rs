@@ -30,9 +30,8 @@ impl PolicyLearner {
     pub(crate) fn new(model: Arc<Model>, rank: usize) -> Result<Self, Error> {
         let settings = AdapterSettings { rank, alpha: 2.0 * rank as f64, ..AdapterSettings::default() };
         let policy = Policy::new(model, &settings, PolicySettings::default())?;
-        let values = policy.parameters().values();
-        let (optimizer, device) =
-            (AdamW::new(AdamWSettings::default(), values.elem_count(), values.device())?, values.device().clone());
+        let optimizer = AdamW::new(AdamWSettings::default(), policy.parameters())?;
+        let device = policy.parameters().device().clone();
         Ok(Self { policy, optimizer, device, updates: 0, accumulated: false })
     }
 

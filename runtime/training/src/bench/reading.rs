@@ -11,7 +11,7 @@ use tunebox_model::{Model, Policy, Rows, View};
 
 use super::BenchSettings;
 use crate::error::Error;
-use crate::plan::peak;
+use crate::plan::peak_on;
 
 /// Passes that are timed; the fastest counts, since nothing but other work makes one slower.
 const PASSES: usize = 3;
@@ -78,7 +78,7 @@ pub(super) fn score(policy: &Policy, rows: usize, length: usize) -> Result<Scori
         policy.score(&View::Policy, &rows, TapSet::default(), 1.0, false)?;
         least = least.min(begun.elapsed().as_secs_f64());
     }
-    Ok(Scoring { scored_tokens_per_second: tokens / least, scoring_peak_bytes: peak() })
+    Ok(Scoring { scored_tokens_per_second: tokens / least, scoring_peak_bytes: peak_on(policy.parameters().device()) })
 }
 
 /// Every number of completions that was asked for.
@@ -89,7 +89,7 @@ pub(super) fn generation(policy: &Policy, settings: &BenchSettings) -> Result<Ge
     Ok(Generation {
         written_tokens_per_second: speed(1),
         written_tokens_per_second_16: speed(16),
-        generation_peak_bytes: peak(),
+        generation_peak_bytes: peak_on(policy.parameters().device()),
         written,
     })
 }

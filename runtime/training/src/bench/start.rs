@@ -60,8 +60,7 @@ fn admit(package: &Package, compiling: &Compiling) -> Result<(f64, Method), Erro
 /// A learner that nothing is asked of.
 fn student(model: &Arc<Model>) -> Result<Student, Error> {
     let policy = Policy::open(Arc::clone(model), None, PolicySettings::default())?;
-    let values = policy.parameters().values();
-    let optimizer = AdamW::new(AdamWSettings::default(), values.elem_count(), values.device())?;
+    let optimizer = AdamW::new(AdamWSettings::default(), policy.parameters())?;
     let schedule = Schedule::Constant;
     let pace = Pace { rate: 1e-4, schedule, warmup: 0, steps: 1, clip: 1.0, skip_non_finite: false };
     Ok(Student::new(policy, optimizer, pace))

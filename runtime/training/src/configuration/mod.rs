@@ -21,8 +21,8 @@ pub use document::{Document, Half};
 pub use fault::{ConfigurationError, Problem, Spot};
 pub use limits::LimitsTable;
 pub use tables::{
-    AdapterTable, AllLinear, AnswersChoice, BasePrecision, DataTable, Grant, Initialise, KindChoice, MethodTable,
-    ModelTable, RunFile, RunTable, Targets, TrainTable, VerifierTable,
+    AdapterTable, AllLinear, AnswersChoice, BasePrecision, ComputeChoice, DataTable, Grant, Initialise, KindChoice,
+    MethodTable, ModelTable, RunFile, RunTable, Targets, TrainTable, VerifierTable,
 };
 
 use crate::error::Error;

@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tunebox_compute::precision::Base;
+use tunebox_compute::precision::{Base, Compute};
 
 use super::limits::LimitsTable;
 
@@ -235,6 +235,8 @@ pub struct TrainTable {
     pub skip_non_finite: bool,
     /// Where to compute.
     pub device: String,
+    /// What activations are computed in; sums and what is trained are `f32` either way.
+    pub compute: ComputeChoice,
     /// What is trained on the model.
     pub adapter: AdapterTable,
 }
@@ -261,7 +263,31 @@ impl Default for TrainTable {
             cache_reference: true,
             skip_non_finite: false,
             device: "cpu".into(),
+            compute: ComputeChoice::Auto,
             adapter: AdapterTable::default(),
+        }
+    }
+}
+
+/// What activations are computed in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ComputeChoice {
+    /// `f32` on the CPU, `bf16` elsewhere.
+    #[default]
+    Auto,
+    /// 16 bits, 8 of them exponent, on accelerators alone.
+    Bf16,
+    /// 32 bits.
+    F32,
+}
+
+impl From<ComputeChoice> for Compute {
+    fn from(choice: ComputeChoice) -> Self {
+        match choice {
+            ComputeChoice::Auto => Self::Auto,
+            ComputeChoice::Bf16 => Self::Bf16,
+            ComputeChoice::F32 => Self::F32,
         }
     }
 }

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
-use tunebox_compute::Tensor;
 use tunebox_compute::fused::TapSet;
+use tunebox_compute::{Device, Tensor};
 use tunebox_model::error::Error;
 use tunebox_model::policy::{Policy, Scored, Taps, View};
 use tunebox_model::rows::Rows;
@@ -66,7 +66,7 @@ impl References {
             place(rows, *row, &found, &mut all[row * width..]);
             self.keep(keys[*row], found);
         }
-        let logprob = Tensor::from_vec(all, (count, width), policy.parameters().values().device())?;
+        let logprob = Tensor::from_vec(all, (count, width), &Device::Cpu)?;
         let taps =
             Taps { logprob, entropy: None, log_sum_square: None, mean_logit: None, mean_logprob: None, top_one: None };
         Ok(Scored::of_taps(View::Reference, Arc::clone(rows), taps, policy.generation()))

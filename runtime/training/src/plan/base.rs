@@ -1,6 +1,7 @@
-//! What the frozen base of a run is kept in, and which runs cannot have it so.
+//! What the frozen base of a run is kept in and its activations are computed in, and which runs cannot have it so.
 
-use tunebox_compute::precision::Base;
+use tunebox_compute::Device;
+use tunebox_compute::precision::{Asked, Base, Precision};
 use tunebox_sandbox::Value;
 
 use super::PlannedMethod;
@@ -8,8 +9,21 @@ use crate::configuration::{BasePrecision, Half, KindChoice, Problem, RunSettings
 use crate::error::Error;
 use crate::lock;
 
+/// What a run asks of the numbers of its model, if a device can have it so.
+pub(super) fn asked(settings: &RunSettings, device: &Device) -> Result<Asked, Error> {
+    let asked = Asked { base: base(settings)?, compute: settings.file.train.compute.into() };
+    match Precision::new(asked, device) {
+        Ok(_) => Ok(asked),
+        Err(error) => {
+            let hint = "leave `train.compute` out, or name another `train.device`".into();
+            let problem = Problem::Conflict { what: error.to_string(), hint };
+            Err(settings.wrong("train.compute", Half::Value, problem))
+        }
+    }
+}
+
 /// How the base is to be kept.
-pub(super) fn base(settings: &RunSettings) -> Result<Base, Error> {
+fn base(settings: &RunSettings) -> Result<Base, Error> {
     if let (Some(_), Some(problem)) = (settings.file.model.precision, of_adapter(settings)) {
         return Err(settings.wrong("model.precision", Half::Key, problem));
     }

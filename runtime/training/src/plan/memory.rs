@@ -1,13 +1,20 @@
-//! How much memory a run will need: from sizes, and from what opening the model has taken.
+//! How much memory a run will need: from sizes, and from what opening the model has taken. It is that of the device that
+//! computes: on an accelerator what the process itself holds is not part of it.
 //!
 //! An estimate for people who choose a batch: `check --fit` judges by it, and no run is refused for it.
 
-use tunebox_compute::precision::{Base, Precision, Purpose};
+use tunebox_compute::device;
+use tunebox_compute::precision::{Base, Purpose};
+use tunebox_compute::{DType, Device, Weight};
 use tunebox_model::decoder::Recompute;
 use tunebox_model::{Policy, Weights};
 
 use super::tokens::Tokens;
 use super::{Plan, base};
+use crate::configuration::RunSettings;
+
+/// Bytes of an accelerator that its driver, the compiled kernels and the library of products take.
+const CONTEXT: u64 = 600 << 20;
 
 /// Bytes of memory by what takes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -15,7 +22,7 @@ use super::{Plan, base};
 pub struct Estimate {
     /// The model's weights as they are kept.
     pub weights: u64,
-    /// What is trained, its gradient, and the optimiser's two moments.
+    /// What is trained, its gradient, and the optimiser's two moments; a copy for products where they take another type.
     pub training: u64,
     /// What rows keep for their backward pass, or the keys and values of rows that are written, whichever is more.
     pub activations: u64,
@@ -23,7 +30,8 @@ pub struct Estimate {
     pub scratch: u64,
     /// What the head makes of rows and vocabulary.
     pub head: u64,
-    /// The program itself, the tokenizer, and what reading them left behind.
+    /// The program itself, the tokenizer, and what reading them left behind. On an accelerator its driver and libraries, and
+    /// the largest matrix that is widened for a product.
     pub runtime: u64,
 }
 
@@ -39,11 +47,15 @@ impl Estimate {
     pub(crate) fn of(policy: &Policy, tokens: Tokens, recompute: Recompute, runtime: u64) -> Self {
         let trainable = policy.adapter().trainable() as u64;
         let caches = tokens.written.map_or(0, |written| policy.cache_memory(written.rows, written.length));
-        let pass = policy.pass_memory(tokens.slice, tokens.together, recompute);
+        let (pass, precision) = (policy.pass_memory(tokens.slice, tokens.together, recompute), policy.precision());
+        // Products take what trains in the type of activations, of which a copy is kept.
+        let other = precision.plain().is_some_and(|plain| plain != DType::F32);
+        let copied = if other { precision.bytes(Purpose::Activation, trainable) } else { 0 };
         Self {
             weights: policy.model().weights.bytes(),
-            training: 2 * Precision::bytes(Purpose::Trained, trainable)
-                + 2 * Precision::bytes(Purpose::Moment, trainable),
+            training: 2 * precision.bytes(Purpose::Trained, trainable)
+                + 2 * precision.bytes(Purpose::Moment, trainable)
+                + copied,
             activations: pass.kept.max(caches),
             scratch: pass.scratch,
             head: pass.head,
@@ -82,12 +94,47 @@ impl Plan {
     }
 }
 
-/// What this process holds beside a model's weights, just after it was opened; where that cannot be told, what a small
-/// tokenizer leaves.
+/// What is held beside a model's weights, just after it was opened: by this process, or where that cannot be told, what a
+/// small tokenizer leaves; on an accelerator by its driver and by the products of quantized weights.
 pub(crate) fn held_beside(weights: &Weights) -> u64 {
     const USUAL: u64 = 160 << 20;
+    if !weights.device().is_cpu() {
+        return CONTEXT + widest(weights);
+    }
     let held = kibibytes("/proc/self/status", "VmRSS:");
     held.map_or(USUAL, |held| held.saturating_sub(weights.bytes_in_memory()))
+}
+
+/// Bytes of the largest matrix of a block that is widened for each of its products, in the type of activations.
+fn widest(weights: &Weights) -> u64 {
+    let matrices = weights.names().filter(|name| name.starts_with("model.layers."));
+    let packed = matrices.filter(|name| matches!(weights.weight(name), Ok(Weight::Packed(_))));
+    let numbers = packed.filter_map(|name| weights.shape(name)).map(|shape| shape.iter().product::<usize>() as u64);
+    weights.precision().bytes(Purpose::Activation, numbers.max().unwrap_or(0))
+}
+
+/// Bytes of memory that the device of a run can still give; `None` where that cannot be told, or there is no such device.
+#[must_use]
+pub fn free(settings: &RunSettings) -> Option<u64> {
+    free_on(&device::parse(&settings.file.train.device).ok()?)
+}
+
+/// The same of a device that is there.
+pub(super) fn free_on(device: &Device) -> Option<u64> {
+    match device::about(device).ok()? {
+        Some(about) => Some(about.free),
+        None => available(),
+    }
+}
+
+/// The most memory that was held for what a device computes, in bytes: by this process, on an accelerator by its tensors;
+/// `None` where that cannot be told.
+#[must_use]
+pub fn peak_on(device: &Device) -> Option<u64> {
+    match device::about(device).ok()? {
+        Some(about) => Some(about.peak),
+        None => peak(),
+    }
 }
 
 /// Bytes of memory that this machine can still give; `None` where that cannot be told.

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use tunebox_compute::device::About;
 use tunebox_compute::explain::Explain;
 use tunebox_compute::schedule::Schedule;
 use tunebox_compute::{Device, device};
@@ -25,7 +26,7 @@ use tunebox_model::hub::Hub;
 use tunebox_model::{Model, Policy, PolicySettings, Slice, Source};
 use tunebox_sandbox::{CompileLimits, Compiling, Engine};
 
-pub use memory::{Estimate, available, peak};
+pub use memory::{Estimate, available, free, peak, peak_on};
 pub use method::PlannedMethod;
 pub use summary::PlanSummary;
 pub use verifiers::PlannedVerifier;
@@ -72,6 +73,8 @@ pub struct PlannedRun {
     /// What a person should know and what does not stop the run.
     pub warnings: Vec<String>,
     pub(crate) pace: Pace,
+    /// What computes, where that is not the CPU.
+    pub(crate) accelerator: Option<About>,
     pub(crate) checkpoint: Option<(PathBuf, State)>,
     pub(crate) identity: Identity,
     pub(crate) clock: i64,
@@ -102,11 +105,8 @@ pub(crate) fn plan_on(settings: RunSettings, records: &Records<'_>) -> Result<Pl
     let device = compute_device(&settings)?;
     let (model, model_digest) = model(&settings, &device, clock)?;
     let runtime = memory::held_beside(&model.weights);
-    let reading = Reading {
-        wanted: method.shapes.clone(),
-        length: length(&settings, &model),
-        skip_bad: settings.file.data.skip_bad,
-    };
+    let (wanted, skip_bad) = (method.shapes.clone(), settings.file.data.skip_bad);
+    let reading = Reading { wanted, length: length(&settings, &model), skip_bad };
     let (data, validation) = records(&settings, &model, &reading)?;
     if verifiers.is_empty() && validation.as_ref().is_some_and(|data| data.shape == Shape::Prompts) {
         let problem = Problem::Conflict {
@@ -132,7 +132,6 @@ pub(crate) fn plan_on(settings: RunSettings, records: &Records<'_>) -> Result<Pl
     }
     let walk = walk?;
     let pace = pace(&settings, &policy, walk.windows() as u64)?;
-    let steps = pace.steps;
     let summary = summary::summary(&settings, &name, &policy, &data, &method, &pace, &walk, runtime);
     let warnings = engine.warning().map(str::to_owned).into_iter().chain(base::other_base(&settings)?).collect();
     let run = PlannedRun {
@@ -143,9 +142,10 @@ pub(crate) fn plan_on(settings: RunSettings, records: &Records<'_>) -> Result<Pl
         verifiers,
         data,
         validation,
-        steps,
+        steps: pace.steps,
         summary,
         pace,
+        accelerator: device::about(&device)?,
         checkpoint,
         identity,
         clock,
@@ -181,15 +181,15 @@ fn compute_device(settings: &RunSettings) -> Result<Device, Error> {
 /// The model with its template's clock set, and the digest of its weights.
 fn model(settings: &RunSettings, device: &Device, clock: i64) -> Result<(Arc<Model>, String), Error> {
     let table = &settings.file.model;
-    let random = table.initialise == Some(Initialise::Random);
+    let (asked, random) = (base::asked(settings, device)?, table.initialise == Some(Initialise::Random));
     let (mut model, digest) = if random {
         let folder = settings.path("model.path", &table.path);
         let mut model = Model::random(&folder, settings.file.train.seed, device)?;
-        model.weights = model.weights.kept_in(base::base(settings)?)?;
+        model.weights = model.weights.kept_in(asked)?;
         (model, digest(&files::read(&folder.join("config.json"))?))
     } else {
         let source = source(settings)?;
-        (Model::open_in(&source, device, base::base(settings)?)?, source.digest()?)
+        (Model::open_in(&source, device, asked)?, source.digest()?)
     };
     if let Some(again) = &settings.again {
         model.name.clone_from(&again.model);
@@ -200,7 +200,8 @@ fn model(settings: &RunSettings, device: &Device, clock: i64) -> Result<(Arc<Mod
 
 /// The model of a run, without its digest.
 pub(crate) fn open_model(settings: &RunSettings) -> Result<Arc<Model>, Error> {
-    Ok(Arc::new(Model::open_in(&source(settings)?, &compute_device(settings)?, base::base(settings)?)?))
+    let device = compute_device(settings)?;
+    Ok(Arc::new(Model::open_in(&source(settings)?, &device, base::asked(settings, &device)?)?))
 }
 
 fn source(settings: &RunSettings) -> Result<Source, Error> {
@@ -228,7 +229,7 @@ fn datasets(settings: &RunSettings, model: &Model, reading: &Reading) -> Result<
 fn policy(settings: &RunSettings, model: Arc<Model>, learns: bool, slice: Slice) -> Result<Policy, Error> {
     let train = &settings.file.train;
     let recompute = if train.recompute { Recompute::Blocks } else { Recompute::None };
-    let own = PolicySettings { recompute, slice, free: FREE, keep: keep(settings) };
+    let own = PolicySettings { recompute, slice, free: FREE, keep: keep(settings, model.weights.device()) };
     let Some(written) = &settings.file.model.adapter else {
         if !learns {
             return Ok(Policy::open(model, None, own)?);
@@ -251,11 +252,11 @@ fn policy(settings: &RunSettings, model: Arc<Model>, learns: bool, slice: Slice)
 const FREE: u64 = 2 << 30;
 
 /// Bytes of activations that may wait for a backward pass which could compute them again: half of what the method may
-/// keep, but no more than a quarter of what the machine has left. The numbers of a run do not depend on it, only how
+/// keep, but no more than a quarter of what the device has left. The numbers of a run do not depend on it, only how
 /// long it takes.
-fn keep(settings: &RunSettings) -> u64 {
+fn keep(settings: &RunSettings, device: &Device) -> u64 {
     let limit = settings.file.limits.of_method().activation_bytes;
-    (limit / 2).min(available().unwrap_or(0) / 4)
+    (limit / 2).min(memory::free_on(device).unwrap_or(0) / 4)
 }
 
 /// What a micro-batch holds, all sides of its records together, bounds every pass, whatever a method asks to be scored

@@ -93,7 +93,7 @@ pub(super) fn summary(
         model: model.name.clone(),
         family: sizes.family.clone(),
         parameters: sizes.weights(),
-        device: device::describe(policy.parameters().values().device()),
+        device: device::describe(policy.parameters().device()),
         method: package.manifest.name.clone(),
         method_version: package.manifest.version.clone(),
         imports: package.imports.clone(),

@@ -123,8 +123,7 @@ pub(super) fn student_of(session: &mut Session) -> &mut Student {
 
 fn student(plan: &PlannedRun, policy: tunebox_model::Policy) -> Result<Student, Error> {
     let settings = AdamWSettings { weight_decay: plan.settings.file.train.weight_decay, ..AdamWSettings::default() };
-    let parameters = policy.parameters();
-    let optimizer = AdamW::new(settings, parameters.len(), parameters.values().device())?;
+    let optimizer = AdamW::new(settings, policy.parameters())?;
     let room = plan.data.report.length.saturating_sub(plan.data.report.longest);
     let room = u32::try_from(room).unwrap_or(u32::MAX);
     let desk = Desk::new(Panel::open(&plan.verifiers)?, room, plan.settings.file.train.seed);

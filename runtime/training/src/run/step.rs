@@ -11,7 +11,7 @@ use crate::data::{Dataset, Shape, Window, window};
 use crate::error::Error;
 use crate::metrics::Tally;
 use crate::observer::{Event, Observer, StepEvent};
-use crate::plan::peak;
+use crate::plan::peak_on;
 use crate::validation::{PassRate, pass_rate, validate};
 
 impl Running {
@@ -37,6 +37,7 @@ impl Running {
         let written = self.student().desk.written();
         (tokens, targets) = (tokens + written, targets + written);
         let (progress, seconds) = (self.student().progress(), begun.elapsed().as_secs_f64());
+        let peak = peak_on(self.student().policy.parameters().device());
         self.step += 1;
         self.tokens += tokens;
         let event = StepEvent {
@@ -51,7 +52,7 @@ impl Running {
             tokens_per_second: tokens as f64 / seconds.max(1e-9),
             seconds,
             skipped: progress.skipped,
-            peak: peak(),
+            peak,
         };
         self.last_loss = event.metric("loss").map(|loss| (loss, self.step)).or(self.last_loss);
         self.metrics.step(&event)?;

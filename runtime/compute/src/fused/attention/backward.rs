@@ -9,8 +9,9 @@ use std::ops::Range;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::{AttentionShape, Layer};
+use super::{AttentionShape, Layer, device};
 use crate::error::Result;
+use crate::fused::arm::Arm;
 use crate::fused::host::{self, Floats};
 use crate::fused::lanes::{dot, exp, tanh, wide};
 use crate::fused::linear::plus;
@@ -50,8 +51,8 @@ impl Task {
     }
 }
 
-/// The gradients of [`attention`](super::attention) by q, k and v, shaped like them. `dout` is the gradient by the
-/// output; `out` and `lse` are what the forward pass returned.
+/// The gradients of [`attention`](super::attention) by q, k and v, shaped like them and of their type. `dout` is the
+/// gradient by the output; `out` and `lse` are what the forward pass returned.
 #[expect(clippy::too_many_arguments, reason = "the inputs, the outputs and the gradient of one operation")]
 pub fn attention_backward(
     dout: &Tensor,
@@ -67,6 +68,18 @@ pub fn attention_backward(
     host::expect(dout, "dout", q.dims())?;
     host::expect(out, "out", q.dims())?;
     host::expect(lse, "lse", &[segments.tokens(), shape.heads])?;
+    match Arm::of([(q, "q"), (k, "k"), (v, "v"), (dout, "dout"), (out, "out"), (lse, "lse")])? {
+        Arm::Cpu => on_cpu([q, k, v], [dout, out, lse], segments, shape),
+        Arm::Device(device) => device::attention_backward(&device, [q, k, v], [dout, out, lse], segments, shape),
+    }
+}
+
+fn on_cpu(
+    [q, k, v]: [&Tensor; 3],
+    [dout, out, lse]: [&Tensor; 3],
+    segments: &Segments,
+    shape: &AttentionShape,
+) -> Result<(Tensor, Tensor, Tensor)> {
     let (queries, keys, values) = (Floats::of(q, "q")?, Floats::of(k, "k")?, Floats::of(v, "v")?);
     let (seeds, outs, sums) = (Floats::of(dout, "dout")?, Floats::of(out, "out")?, Floats::of(lse, "lse")?);
     let layer = Layer { shape, q: queries.slice(), k: keys.slice(), v: values.slice() };

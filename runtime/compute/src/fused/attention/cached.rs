@@ -16,7 +16,12 @@ use crate::fused::scratch;
 /// `[length, kv_heads · head_dim]` of sequence i, the new token's own last. The result is shaped like `q`.
 ///
 /// A sequence's result does not depend on the others in the batch.
-pub fn attention_cached(q: &Tensor, keys: &[&[f32]], values: &[&[f32]], shape: &AttentionShape) -> Result<Tensor> {
+pub(in crate::fused) fn attention_cached(
+    q: &Tensor,
+    keys: &[&[f32]],
+    values: &[&[f32]],
+    shape: &AttentionShape,
+) -> Result<Tensor> {
     shape.check()?;
     let (features, width) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
     host::expect(q, "q", &[keys.len(), features])?;

@@ -8,8 +8,9 @@ use std::ops::Range;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::{Head, HeadOptions, HeadTaps, ROWS, WORDS};
+use super::{Head, HeadOptions, HeadTaps, Inputs, ROWS, WORDS, device};
 use crate::error::{Error, Result};
+use crate::fused::arm::Arm;
 use crate::fused::host::{self, Floats};
 use crate::fused::lanes::{exp, tanh, wide};
 use crate::fused::linear::plus;
@@ -29,8 +30,8 @@ pub struct HeadSeeds<'a> {
     pub mean_logprob: Option<&'a [f32]>,
 }
 
-/// The gradients by `hidden`, `[rows, hidden]`, and, when wanted, by `weight`, `[vocabulary, hidden]`. `taps` is what
-/// the forward pass returned for the same inputs.
+/// The gradients by `hidden`, `[rows, hidden]` in its type, and, when wanted, by `weight`, `[vocabulary, hidden]` f32.
+/// `taps` is what the forward pass returned for the same inputs.
 pub fn head_taps_backward<'w>(
     hidden: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -40,9 +41,25 @@ pub fn head_taps_backward<'w>(
     seeds: HeadSeeds<'_>,
     want_weight: bool,
 ) -> Result<(Tensor, Option<Tensor>)> {
-    let stored = Stored::of(weight, "weight")?;
-    let head = Head::new(hidden, &stored, targets, options)?;
-    let rows = rows(targets, taps, seeds, head.weight.rows)?;
+    let inputs = Inputs { hidden, weight: weight.into(), targets, options };
+    let arm = inputs.arm()?;
+    check(targets.len(), taps, seeds)?;
+    match arm {
+        Arm::Cpu => on_cpu(inputs, taps, seeds, want_weight),
+        Arm::Device(device) => device::taps_backward(&device, inputs, taps, seeds, want_weight),
+    }
+}
+
+fn on_cpu(
+    inputs: Inputs<'_>,
+    taps: &HeadTaps,
+    seeds: HeadSeeds<'_>,
+    want_weight: bool,
+) -> Result<(Tensor, Option<Tensor>)> {
+    let Inputs { hidden, targets, options, .. } = inputs;
+    let stored = Stored::of(inputs.weight, "weight")?;
+    let head = Head::new(&stored, options);
+    let rows = rows(targets, taps, seeds, head.weight.rows);
     let floats = Floats::of(hidden, "hidden")?;
     let mut dhidden = vec![0.0; targets.len() * head.width];
     let mut dweight = vec![0.0; if want_weight { head.weight.rows * head.width } else { 0 }];
@@ -96,9 +113,8 @@ struct Row {
     even: f32,
 }
 
-/// The rows of all tokens, from the seeds.
-fn rows(targets: &[u32], taps: &HeadTaps, seeds: HeadSeeds<'_>, vocabulary: usize) -> Result<Vec<Row>> {
-    let count = targets.len();
+/// Refuses seeds and taps of other rows, and a seed of what was not asked for.
+fn check(count: usize, taps: &HeadTaps, seeds: HeadSeeds<'_>) -> Result<()> {
     let lengths = [seeds.logprob, seeds.entropy, seeds.mean_logprob, taps.entropy.as_deref(), Some(&taps.log_sum_exp)];
     if lengths.iter().flatten().any(|numbers| numbers.len() != count) {
         return Err(Error::shape(format!("seeds and taps of {count} rows are needed")));
@@ -106,6 +122,11 @@ fn rows(targets: &[u32], taps: &HeadTaps, seeds: HeadSeeds<'_>, vocabulary: usiz
     if seeds.entropy.is_some() && taps.entropy.is_none() {
         return Err(Error::argument("a gradient by the entropy needs the entropy among the taps"));
     }
+    Ok(())
+}
+
+/// The rows of all tokens, from the seeds.
+fn rows(targets: &[u32], taps: &HeadTaps, seeds: HeadSeeds<'_>, vocabulary: usize) -> Vec<Row> {
     let at = |numbers: Option<&[f32]>, row: usize| numbers.map_or(0.0, |numbers| numbers[row]);
     let make = |row: usize| {
         let (hit, curved, even) = (at(seeds.logprob, row), at(seeds.entropy, row), at(seeds.mean_logprob, row));
@@ -118,7 +139,7 @@ fn rows(targets: &[u32], taps: &HeadTaps, seeds: HeadSeeds<'_>, vocabulary: usiz
             even: even / vocabulary as f32,
         }
     };
-    Ok((0..count).map(make).collect())
+    (0..targets.len()).map(make).collect()
 }
 
 /// A block of rows under the whole head.
@@ -162,7 +183,7 @@ impl Block<'_> {
         let options = self.head.options;
         for (row, numbers) in self.rows.iter().zip(tile.chunks_exact_mut(words.len())) {
             let hit = row.target.checked_sub(words.start).filter(|target| *target < words.len());
-            let factor = options.logit_scale * options.inverse_temperature;
+            let factor = options.steepness();
             wide(
                 #[inline(always)]
                 || match options.soft_cap {

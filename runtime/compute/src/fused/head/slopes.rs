@@ -6,12 +6,13 @@
 
 use std::ops::Range;
 
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
 use super::statistics::Statistics;
-use super::{Head, HeadOptions, HeadTaps, ROWS, WORDS};
+use super::{Head, HeadOptions, HeadTaps, Inputs, ROWS, WORDS, device};
 use crate::error::{Error, Result};
+use crate::fused::arm::Arm;
 use crate::fused::host::{self, Floats};
 use crate::fused::lanes::{exp, wide};
 use crate::fused::product::{Matrix, Tile, steps};
@@ -20,15 +21,24 @@ use crate::fused::stored::Stored;
 use crate::weight::WeightRef;
 
 /// What [`head_taps`](super::head_taps) returns, and the gradient of each row's log-probability by its hidden state,
-/// `[rows, hidden]`. For losses of log-probabilities over a frozen head; [`head_slopes_backward`] is the rest.
+/// `[rows, hidden]` f32. For losses of log-probabilities over a frozen head; [`head_slopes_backward`] is the rest.
 pub fn head_taps_and_slopes<'w>(
     hidden: &Tensor,
     weight: impl Into<WeightRef<'w>>,
     targets: &[u32],
     options: &HeadOptions,
 ) -> Result<(HeadTaps, Tensor)> {
-    let stored = Stored::of(weight, "weight")?;
-    let head = Head::new(hidden, &stored, targets, options)?;
+    let inputs = Inputs { hidden, weight: weight.into(), targets, options };
+    match inputs.arm()? {
+        Arm::Cpu => on_cpu(inputs),
+        Arm::Device(device) => device::taps_and_slopes(&device, inputs),
+    }
+}
+
+fn on_cpu(inputs: Inputs<'_>) -> Result<(HeadTaps, Tensor)> {
+    let Inputs { hidden, targets, options, .. } = inputs;
+    let stored = Stored::of(inputs.weight, "weight")?;
+    let head = Head::new(&stored, options);
     let floats = Floats::of(hidden, "hidden")?;
     let mut taps = HeadTaps::new(options.taps);
     let mut slopes = vec![0.0; targets.len() * head.width];
@@ -47,12 +57,21 @@ pub fn head_taps_and_slopes<'w>(
 }
 
 /// The gradient by the hidden states of a loss whose gradient by the log-probabilities is `seeds`: each row of
-/// `slopes` times its seed.
-pub fn head_slopes_backward(slopes: &Tensor, seeds: &[f32]) -> Result<Tensor> {
-    let (rows, width) = host::matrix(slopes, "slopes")?;
+/// `slopes` times its seed, in the type of the hidden states, which is f32 on the CPU.
+pub fn head_slopes_backward(slopes: &Tensor, seeds: &[f32], dtype: DType) -> Result<Tensor> {
+    let (rows, _) = host::matrix(slopes, "slopes")?;
     if rows != seeds.len() {
         return Err(Error::shape(format!("{} seeds for {rows} rows", seeds.len())));
     }
+    match Arm::of([(slopes, "slopes")])? {
+        Arm::Cpu if dtype == DType::F32 => scaled_on_cpu(slopes, seeds),
+        Arm::Cpu => Err(Error::dtype(format!("activations of the CPU are f32, {} was asked for", dtype.as_str()))),
+        Arm::Device(device) => device::scaled(&device, slopes, seeds, dtype),
+    }
+}
+
+fn scaled_on_cpu(slopes: &Tensor, seeds: &[f32]) -> Result<Tensor> {
+    let (rows, width) = host::matrix(slopes, "slopes")?;
     let mut result = Floats::of(slopes, "slopes")?.slice().to_vec();
     result.par_chunks_mut(width.max(1)).with_min_len(16).zip(seeds).for_each(|(row, seed)| scale(row, *seed));
     host::tensor(result, &[rows, width])
@@ -118,7 +137,7 @@ impl Head<'_> {
     /// Adds up the groups for one row: fills its slope, returns its sums over the whole vocabulary.
     fn slope(&self, groups: &[Group], row: usize, target: usize, slope: &mut [f32]) -> Statistics {
         let all = groups.iter().map(|group| group.sums[row]).reduce(Statistics::merged).unwrap_or_default();
-        let factor = self.options.logit_scale * self.options.inverse_temperature;
+        let factor = self.options.steepness();
         let height = self.options.soft_cap.map(|cap| cap * self.options.inverse_temperature);
         let bent = height.map_or(0.0, |height| all.target.unwrap_or(f32::NAN) / height);
         self.weight.copy_row(target, slope);

@@ -2,11 +2,19 @@
 
 use candle_core::{D, DType, Device, Var};
 
-use super::super::twin::{close, gradients, leaf, normal, numbers, same_on_two_threads};
+use super::super::twin::{gradients, leaf, normal, numbers, same_on_two_threads};
 use super::*;
+use crate::parity::{On, on_each_device};
+use crate::random::Stream;
+use crate::weight::{Format, Packed, Weight};
+
+/// Rows, hidden size and words.
+type Sides = (usize, usize, usize);
 
 /// Rows beyond one tile; words beyond one tile a group.
-const SIDES: (usize, usize, usize) = (261, 19, 4501);
+const SIDES: Sides = (261, 19, 4501);
+/// Words beyond two tiles of a device, of which the last is less than a vector; rows beyond one block of a device.
+const LARGE: [Sides; 2] = [(3, 8, 32_773), (1030, 8, 40)];
 const ALL: TapSet = TapSet { entropy: true, log_sum_square: true, mean_logit: true, mean_logprob: true, top_one: true };
 
 fn variants() -> [HeadOptions; 3] {
@@ -18,10 +26,32 @@ fn variants() -> [HeadOptions; 3] {
     ]
 }
 
+fn targets((rows, _, words): Sides) -> Vec<u32> {
+    (0..rows as u32).map(|row| row * 7919 % words as u32).collect()
+}
+
 fn inputs() -> (Tensor, Tensor, Vec<u32>) {
     let (rows, hidden, words) = SIDES;
-    let targets = (0..rows as u32).map(|row| row * 7919 % words as u32).collect();
-    (normal("hidden", &[rows, hidden]), normal("head", &[words, hidden]), targets)
+    (normal("hidden", &[rows, hidden]), normal("head", &[words, hidden]), targets(SIDES))
+}
+
+/// Hidden states where a test runs, and a head of the same numbers in some type.
+fn inputs_on(on: &On, (rows, hidden, words): Sides, stored: DType) -> (Tensor, Tensor) {
+    let weight = on.back(&on.normal("head", &[words, hidden])).to_dtype(stored).unwrap();
+    (on.normal("hidden", &[rows, hidden]), on.put(&weight))
+}
+
+/// Every variant of options with a type that the head is stored in, and sides.
+fn cases() -> Vec<(HeadOptions, DType, Sides)> {
+    let [plain, warm, capped] = variants();
+    let mut cases = vec![(plain, DType::F32, SIDES), (warm, DType::BF16, SIDES), (capped, DType::F32, SIDES)];
+    cases.extend(LARGE.map(|sides| (warm, DType::F32, sides)));
+    cases
+}
+
+/// How many times the tolerance of the CPU a device may be off: it sums the numbers of a product one after another.
+fn times(on: &On) -> f64 {
+    if on.device.is_cpu() { 1.0 } else { 3.0 }
 }
 
 /// The taps as one would write them with the logits at hand, in the order of [`HeadTaps`].
@@ -59,82 +89,124 @@ fn tensor(numbers: &[f32]) -> Tensor {
     Tensor::new(numbers, &Device::Cpu).unwrap()
 }
 
-#[test]
-fn every_tap_agrees_with_whole_logits() {
-    let (hidden, weight, targets) = inputs();
-    for (options, dtype) in variants().into_iter().zip([DType::F32, DType::BF16, DType::F32]) {
-        let weight = weight.to_dtype(dtype).unwrap();
-        let expected = twin(&leaf(&hidden), &leaf(&weight), &targets, &options);
+// Logits and their sums are in f32 or f64 whatever the type of the hidden states.
+on_each_device! {
+    fn every_tap_agrees_with_whole_logits(on) tolerance(1e-6, 1e-6) {
+        for (options, stored, sides) in cases() {
+            let ((hidden, weight), targets) = (inputs_on(on, sides, stored), targets(sides));
+            let expected = twin(&on.leaf(&hidden), &on.leaf(&weight), &targets, &options);
+            let taps = head_taps(&hidden, &weight, &targets, &options).unwrap();
+            let check = |what: &str, found: &[f32], expected: &Tensor, share: f64| {
+                on.nearly(what, &tensor(found), expected, share * times(on));
+            };
+            check("logprob", &taps.logprob, &expected.logprob, 1.0);
+            check("log_sum_exp", &taps.log_sum_exp, &expected.log, 1.0);
+            check("entropy", &taps.entropy.unwrap(), &expected.entropy, 2.0);
+            check("log_sum_square", &taps.log_sum_square.unwrap(), &expected.log_sum_square, 2.0);
+            check("mean_logprob", &taps.mean_logprob.unwrap(), &expected.mean_logprob, 2.0);
+            // The mean is small beside what it is the mean of.
+            let share = if on.device.is_cpu() { 2.0 } else { 7.0 };
+            check("mean_logit", &taps.mean_logit.unwrap(), &expected.logits.mean(1).unwrap(), share);
+        }
+    }
+
+    fn the_most_likely_word_is_told_from_the_others(on) tolerance(0.0, 0.0) {
+        let (hidden, weight) = inputs_on(on, SIDES, DType::F32);
+        let options = variants()[0];
+        let best = twin(&on.leaf(&hidden), &on.leaf(&weight), &[0; SIDES.0], &options).logits.argmax(1).unwrap();
+        let best: Vec<u32> = best.to_vec1().unwrap();
+        let mut targets = best.clone();
+        targets.iter_mut().step_by(2).for_each(|target| *target = (*target + 1) % SIDES.2 as u32);
         let taps = head_taps(&hidden, &weight, &targets, &options).unwrap();
-        close("logprob", &tensor(&taps.logprob), &expected.logprob, 1e-6);
-        close("log_sum_exp", &tensor(&taps.log_sum_exp), &expected.log, 1e-6);
-        close("entropy", &tensor(&taps.entropy.unwrap()), &expected.entropy, 2e-6);
-        close("log_sum_square", &tensor(&taps.log_sum_square.unwrap()), &expected.log_sum_square, 2e-6);
-        close("mean_logit", &tensor(&taps.mean_logit.unwrap()), &expected.logits.mean(1).unwrap(), 2e-6);
-        close("mean_logprob", &tensor(&taps.mean_logprob.unwrap()), &expected.mean_logprob, 2e-6);
+        let expected: Vec<f32> = (0..SIDES.0).map(|row| if row % 2 == 0 { 0.0 } else { 1.0 }).collect();
+        assert_eq!(taps.top_one.unwrap(), expected);
     }
 }
 
-#[test]
-fn the_most_likely_word_is_told_from_the_others() {
-    let (hidden, weight, _) = inputs();
-    let options = variants()[0];
-    let best = twin(&leaf(&hidden), &leaf(&weight), &[0; SIDES.0], &options).logits.argmax(1).unwrap();
-    let best: Vec<u32> = best.to_vec1().unwrap();
-    let mut targets = best.clone();
-    targets.iter_mut().step_by(2).for_each(|target| *target = (*target + 1) % SIDES.2 as u32);
-    let taps = head_taps(&hidden, &weight, &targets, &options).unwrap();
-    let expected: Vec<f32> = (0..SIDES.0).map(|row| if row % 2 == 0 { 0.0 } else { 1.0 }).collect();
-    assert_eq!(taps.top_one.unwrap(), expected);
-}
-
-#[test]
-fn the_gradients_of_three_taps_agree_with_autograd() {
-    let (hidden, weight, targets) = inputs();
-    let seeds = ["g", "e", "m"].map(|name| normal(name, &[SIDES.0]).to_vec1::<f32>().unwrap());
-    for (options, dtype) in variants().into_iter().zip([DType::F32, DType::BF16, DType::F32]) {
-        let weight = weight.to_dtype(dtype).unwrap();
-        let (h64, w64) = (leaf(&hidden), leaf(&weight));
-        let expected = twin(&h64, &w64, &targets, &options);
-        let stacked = Tensor::stack(&[expected.logprob, expected.entropy, expected.mean_logprob], 0).unwrap();
-        let twins = gradients(&stacked, &tensor(&seeds.concat()).reshape((3, SIDES.0)).unwrap(), &[&h64, &w64]);
-        let taps = head_taps(&hidden, &weight, &targets, &options).unwrap();
-        let given = HeadSeeds { logprob: Some(&seeds[0]), entropy: Some(&seeds[1]), mean_logprob: Some(&seeds[2]) };
-        let (dh, dw) = head_taps_backward(&hidden, &weight, &targets, &options, &taps, given, true).unwrap();
-        close("dhidden", &dh, &twins[0], 5e-6);
-        close("dweight", &dw.unwrap(), &twins[1], 5e-6);
+// In bf16 the gradients of the logits are rounded before the second product, by 2⁻⁹ of themselves, and the result.
+on_each_device! {
+    fn the_gradients_of_three_taps_agree_with_autograd(on) tolerance(5e-6, 3e-3) {
+        for (options, stored, sides) in cases() {
+            let ((hidden, weight), targets) = (inputs_on(on, sides, stored), targets(sides));
+            let seeds = ["g", "e", "m"].map(|name| normal(name, &[sides.0]).to_vec1::<f32>().unwrap());
+            let (h64, w64) = (on.leaf(&hidden), on.leaf(&weight));
+            let expected = twin(&h64, &w64, &targets, &options);
+            let stacked = Tensor::stack(&[expected.logprob, expected.entropy, expected.mean_logprob], 0).unwrap();
+            let twins = gradients(&stacked, &tensor(&seeds.concat()).reshape((3, sides.0)).unwrap(), &[&h64, &w64]);
+            let taps = head_taps(&hidden, &weight, &targets, &options).unwrap();
+            let given = HeadSeeds { logprob: Some(&seeds[0]), entropy: Some(&seeds[1]), mean_logprob: Some(&seeds[2]) };
+            let (dh, dw) = head_taps_backward(&hidden, &weight, &targets, &options, &taps, given, true).unwrap();
+            assert_eq!(dh.dtype(), on.dtype);
+            on.nearly("dhidden", &dh, &twins[0], times(on));
+            on.nearly("dweight", &dw.unwrap(), &twins[1], times(on));
+        }
     }
-}
 
-#[test]
-fn a_lone_seed_of_the_log_probability_agrees_with_autograd() {
-    let (hidden, weight, targets) = inputs();
-    let options = HeadOptions::default();
-    let seed = normal("g", &[SIDES.0]);
-    let (h64, w64) = (leaf(&hidden), leaf(&weight));
-    let expected = gradients(&twin(&h64, &w64, &targets, &options).logprob, &seed, &[&h64]);
-    let taps = head_taps(&hidden, &weight, &targets, &options).unwrap();
-    assert!(taps.entropy.is_none(), "what is not asked for is not there");
-    let numbers: Vec<f32> = seed.to_vec1().unwrap();
-    let seeds = HeadSeeds { logprob: Some(&numbers), ..HeadSeeds::default() };
-    let (dh, dw) = head_taps_backward(&hidden, &weight, &targets, &options, &taps, seeds, false).unwrap();
-    assert!(dw.is_none());
-    close("dhidden", &dh, &expected[0], 5e-6);
-}
-
-#[test]
-fn slopes_scaled_by_seeds_agree_with_autograd_and_bring_the_same_taps() {
-    let (hidden, weight, targets) = inputs();
-    let seed = normal("g", &[SIDES.0]);
-    for (options, dtype) in variants().into_iter().zip([DType::F32, DType::BF16, DType::F32]) {
-        let weight = weight.to_dtype(dtype).unwrap();
-        let (h64, w64) = (leaf(&hidden), leaf(&weight));
+    fn a_lone_seed_of_the_log_probability_agrees_with_autograd(on) tolerance(5e-6, 3e-3) {
+        let ((hidden, weight), targets) = (inputs_on(on, SIDES, DType::F32), targets(SIDES));
+        let options = HeadOptions::default();
+        let seed = normal("g", &[SIDES.0]);
+        let (h64, w64) = (on.leaf(&hidden), on.leaf(&weight));
         let expected = gradients(&twin(&h64, &w64, &targets, &options).logprob, &seed, &[&h64]);
+        let taps = head_taps(&hidden, &weight, &targets, &options).unwrap();
+        assert!(taps.entropy.is_none(), "what is not asked for is not there");
+        let numbers: Vec<f32> = seed.to_vec1().unwrap();
+        let seeds = HeadSeeds { logprob: Some(&numbers), ..HeadSeeds::default() };
+        let (dh, dw) = head_taps_backward(&hidden, &weight, &targets, &options, &taps, seeds, false).unwrap();
+        assert!(dw.is_none());
+        on.nearly("dhidden", &dh, &expected[0], times(on));
+    }
+
+    fn slopes_scaled_by_seeds_agree_with_autograd_and_bring_the_same_taps(on) tolerance(5e-6, 3e-3) {
+        for (options, stored, sides) in cases() {
+            let ((hidden, weight), targets) = (inputs_on(on, sides, stored), targets(sides));
+            let seed = normal("g", &[sides.0]);
+            let (h64, w64) = (on.leaf(&hidden), on.leaf(&weight));
+            let expected = gradients(&twin(&h64, &w64, &targets, &options).logprob, &seed, &[&h64]);
+            let (taps, slopes) = head_taps_and_slopes(&hidden, &weight, &targets, &options).unwrap();
+            let found = head_slopes_backward(&slopes, &seed.to_vec1::<f32>().unwrap(), on.dtype).unwrap();
+            assert_eq!((slopes.dtype(), found.dtype()), (DType::F32, on.dtype));
+            on.nearly("dhidden", &found, &expected[0], times(on));
+            let plain = head_taps(&hidden, &weight, &targets, &options).unwrap();
+            assert_eq!((taps.logprob, taps.entropy), (plain.logprob, plain.entropy));
+        }
+    }
+}
+
+/// A head in blocks of 32 whole numbers, from −127 up, times 2⁻⁶, so that 16 bits hold each of them.
+fn quantized(words: usize) -> Weight {
+    let mut stream = Stream::new(3, "head");
+    let block = |stream: &mut Stream| {
+        let mut bytes = vec![0x00, 0x24];
+        bytes.extend((0..32).map(|_| (stream.below(255) as i32 - 127) as i8 as u8));
+        bytes
+    };
+    let bytes: Vec<u8> = (0..2 * words).flat_map(|_| block(&mut stream)).collect();
+    Weight::Packed(Packed::new(bytes.into(), Format::Q8_0, words, 64).unwrap().into())
+}
+
+on_each_device! {
+    /// Of two tiles of a device and a little more, with targets in each.
+    fn a_quantized_head_is_met_as_it_is(on) tolerance(5e-6, 3e-3) {
+        let (words, targets) = (16_500, [0, 16_383, 16_384, 16_499]);
+        let whole = quantized(words);
+        let weight = whole.to_device(&on.device, on.dtype).unwrap();
+        let hidden = on.place(&(normal("hidden", &[4, 64]) * 0.05).unwrap());
+        let options = HeadOptions { soft_cap: Some(9.0), ..HeadOptions::default() };
+        let (h64, w64) = (on.leaf(&hidden), leaf(&whole.to_tensor().unwrap()));
+        let expected = twin(&h64, &w64, &targets, &options);
+        let seed = normal("g", &[4]);
+        let twins = gradients(&expected.logprob, &seed, &[&h64]);
+        let seed: Vec<f32> = seed.to_vec1().unwrap();
+        // For a few rows the CPU rounds hidden states to 16 bits, and multiplies whole numbers.
+        let share = if on.device.is_cpu() { 3e-5 } else { 6e-6 };
+        on.within("logits", &logits(&hidden, &weight, &options).unwrap(), &expected.logits, share);
         let (taps, slopes) = head_taps_and_slopes(&hidden, &weight, &targets, &options).unwrap();
-        let found = head_slopes_backward(&slopes, &seed.to_vec1::<f32>().unwrap()).unwrap();
-        close("dhidden", &found, &expected[0], 5e-6);
-        let plain = head_taps(&hidden, &weight, &targets, &options).unwrap();
-        assert_eq!((taps.logprob, taps.entropy), (plain.logprob, plain.entropy));
+        on.within("logprob", &tensor(&taps.logprob), &expected.logprob, 1e-6 * times(on));
+        on.nearly("slopes", &head_slopes_backward(&slopes, &seed, on.dtype).unwrap(), &twins[0], times(on));
+        let seeds = HeadSeeds { logprob: Some(&seed), ..HeadSeeds::default() };
+        let (dh, _) = head_taps_backward(&hidden, &weight, &targets, &options, &taps, seeds, false).unwrap();
+        on.nearly("dhidden", &dh, &twins[0], times(on));
     }
 }
 
@@ -145,23 +217,23 @@ fn slopes_do_not_depend_on_the_number_of_threads() {
     same_on_two_threads(|| vec![head_taps_and_slopes(&hidden, &weight, &targets, &options).unwrap().1]);
 }
 
-#[test]
-fn whole_logits_agree_with_their_twin() {
-    let (hidden, weight, targets) = inputs();
-    for options in variants() {
-        let expected = twin(&leaf(&hidden), &leaf(&weight), &targets, &options).logits;
-        close("logits", &logits(&hidden, &weight, &options).unwrap(), &expected, 2e-6);
+on_each_device! {
+    fn whole_logits_agree_with_their_twin(on) tolerance(2e-6, 2e-6) {
+        for (options, stored, sides) in cases() {
+            let (hidden, weight) = inputs_on(on, sides, stored);
+            let expected = twin(&on.leaf(&hidden), &on.leaf(&weight), &targets(sides), &options).logits;
+            on.nearly("logits", &logits(&hidden, &weight, &options).unwrap(), &expected, times(on));
+        }
     }
-}
 
-#[test]
-fn a_certain_head_has_a_log_probability_of_zero_and_no_entropy() {
-    let hidden = Tensor::new(&[[1f32]], &Device::Cpu).unwrap();
-    let weight = Tensor::new(&[[500f32], [-500.0], [0.0]], &Device::Cpu).unwrap();
-    let options = HeadOptions { taps: ALL, ..HeadOptions::default() };
-    let taps = head_taps(&hidden, &weight, &[0], &options).unwrap();
-    assert_eq!((taps.logprob[0], taps.entropy.unwrap()[0], taps.log_sum_square.unwrap()[0]), (0.0, 0.0, 0.0));
-    assert_eq!(head_taps(&hidden, &weight, &[1], &options).unwrap().logprob[0], -1000.0);
+    fn a_certain_head_has_a_log_probability_of_zero_and_no_entropy(on) tolerance(0.0, 0.0) {
+        let hidden = on.place(&Tensor::new(&[[1f32]], &Device::Cpu).unwrap());
+        let weight = on.place(&Tensor::new(&[[500f32], [-500.0], [0.0]], &Device::Cpu).unwrap());
+        let options = HeadOptions { taps: ALL, ..HeadOptions::default() };
+        let taps = head_taps(&hidden, &weight, &[0], &options).unwrap();
+        assert_eq!((taps.logprob[0], taps.entropy.unwrap()[0], taps.log_sum_square.unwrap()[0]), (0.0, 0.0, 0.0));
+        assert_eq!(head_taps(&hidden, &weight, &[1], &options).unwrap().logprob[0], -1000.0);
+    }
 }
 
 #[test]
@@ -192,9 +264,15 @@ fn words_past_the_vocabulary_and_missing_taps_are_refused() {
     assert!(matches!(refused, Err(Error::Argument(_))));
 }
 
-#[test]
-fn no_rows_have_no_taps() {
-    let (_, weight, _) = inputs();
-    let taps = head_taps(&normal("none", &[0, SIDES.1]), &weight, &[], &HeadOptions::default()).unwrap();
-    assert!(taps.logprob.is_empty());
+on_each_device! {
+    fn no_rows_have_no_taps(on) tolerance(0.0, 0.0) {
+        let (hidden, weight) = inputs_on(on, (0, 19, 40), DType::F32);
+        let options = HeadOptions { taps: ALL, ..HeadOptions::default() };
+        let (taps, slopes) = head_taps_and_slopes(&hidden, &weight, &[], &options).unwrap();
+        assert!(taps.logprob.is_empty() && taps.entropy.is_some_and(|entropy| entropy.is_empty()));
+        assert_eq!(slopes.dims(), [0, 19]);
+        let (seeds, taps) = (HeadSeeds::default(), head_taps(&hidden, &weight, &[], &options).unwrap());
+        let (dh, dw) = head_taps_backward(&hidden, &weight, &[], &options, &taps, seeds, true).unwrap();
+        assert_eq!((dh.dims(), dw.map(|dw| numbers(&on.back(&dw)))), (&[0, 19][..], Some(vec![0.0; 40 * 19])));
+    }
 }

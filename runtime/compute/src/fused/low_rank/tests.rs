@@ -2,8 +2,9 @@
 
 use candle_core::{DType, Device};
 
-use super::super::twin::{close, gradients, leaf, normal, same_on_two_threads};
+use super::super::twin::{close, gradients, normal, same_on_two_threads};
 use super::*;
+use crate::parity::{On, on_each_device};
 
 const SIDES: (usize, usize, usize, usize) = (263, 301, 517, 5);
 
@@ -14,22 +15,47 @@ fn layer() -> (Tensor, Tensor, Tensor, LowRank, Tensor) {
     (normal("x", &[tokens, inputs]), weight, normal("bias", &[outputs]), low, normal("dy", &[tokens, outputs]))
 }
 
-#[test]
-fn output_and_gradients_agree_with_autograd() {
+/// The same layer in another place.
+fn placed(on: &On) -> (Tensor, Tensor, Tensor, LowRank, Tensor) {
     let (x, weight, bias, low, dy) = layer();
-    let (x64, a64, b64) = (leaf(&x), leaf(&low.a), leaf(&low.b));
-    let (weight64, bias64) = (leaf(&weight), leaf(&bias));
-    let thin = x64.matmul(&a64.t().unwrap()).unwrap();
-    let plain = x64.matmul(&weight64.t().unwrap()).unwrap().broadcast_add(&bias64).unwrap();
-    let twin = (plain + (thin.matmul(&b64.t().unwrap()).unwrap() * f64::from(low.scale)).unwrap()).unwrap();
-    let (y, xa) = adapted_linear(&x, &weight, Some(&bias), &low).unwrap();
-    close("y", &y, &twin, 2e-6);
-    close("xa", &xa, &thin, 2e-6);
-    let found = adapted_linear_backward(&dy, &x, &xa, &weight, &low, true).unwrap();
-    let twins = gradients(&twin, &dy, &[&x64, &a64, &b64]);
-    close("dx", &found.input.unwrap(), &twins[0], 2e-6);
-    close("da", &found.a, &twins[1], 4e-6);
-    close("db", &found.b, &twins[2], 4e-6);
+    let [weight, bias, a, b] = [weight, bias, low.a, low.b].map(|tensor| on.put(&tensor));
+    (on.place(&x), weight, bias, LowRank { a, b, scale: low.scale }, on.place(&dy))
+}
+
+// In bf16 A, B and what lies between them are rounded by 2⁻⁸ of themselves at most, and the result twice.
+on_each_device! {
+    fn output_and_gradients_agree_with_autograd(on) tolerance(2e-6, 1e-2) {
+        let (x, weight, bias, low, dy) = placed(on);
+        let (x64, a64, b64) = (on.leaf(&x), on.leaf(&low.a), on.leaf(&low.b));
+        let (weight64, bias64) = (on.leaf(&weight), on.leaf(&bias));
+        let thin = x64.matmul(&a64.t().unwrap()).unwrap();
+        let plain = x64.matmul(&weight64.t().unwrap()).unwrap().broadcast_add(&bias64).unwrap();
+        let twin = (plain + (thin.matmul(&b64.t().unwrap()).unwrap() * f64::from(low.scale)).unwrap()).unwrap();
+        let (y, xa) = adapted_linear(&x, &weight, Some(&bias), &low).unwrap();
+        on.close("y", &y, &twin);
+        on.close("xa", &xa, &thin);
+        let found = adapted_linear_backward(&dy, &x, &xa, &weight, &low, true).unwrap();
+        let twins = gradients(&twin, &on.leaf(&dy), &[&x64, &a64, &b64]);
+        on.close("dx", &found.input.unwrap(), &twins[0]);
+        on.nearly("da", &found.a, &twins[1], 2.0);
+        on.nearly("db", &found.b, &twins[2], 2.0);
+        assert_eq!((found.a.dtype(), found.b.dtype()), (DType::F32, DType::F32));
+    }
+}
+
+on_each_device! {
+    fn adapters_that_are_rounded_already_give_the_same(on) tolerance(0.0, 0.0) {
+        let (x, weight, bias, low, dy) = placed(on);
+        let rounded = LowRank { a: on.place(&on.back(&low.a)), b: on.place(&on.back(&low.b)), scale: low.scale };
+        let [(y, xa), (again, xa_again)] =
+            [&low, &rounded].map(|low| adapted_linear(&x, &weight, Some(&bias), low).unwrap());
+        on.close("y", &again, &on.back(&y));
+        on.close("xa", &xa_again, &on.back(&xa));
+        let [first, second] =
+            [&low, &rounded].map(|low| adapted_linear_backward(&dy, &x, &xa, &weight, low, true).unwrap());
+        on.close("dx", &second.input.unwrap(), &on.back(&first.input.unwrap()));
+        on.close("da", &second.a, &on.back(&first.a));
+    }
 }
 
 #[test]

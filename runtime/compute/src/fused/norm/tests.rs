@@ -2,10 +2,14 @@
 
 use candle_core::{D, DType, Var};
 
-use super::super::twin::{close, gradients, leaf, normal, same_on_two_threads};
+use super::super::twin::{gradients, normal, same_on_two_threads};
 use super::*;
+use crate::parity::on_each_device;
 
 const EPSILON: f64 = 1e-6;
+/// A warp and a block a row, with vectors of eight and without, several parts of a weight's gradient.
+const SHAPES: [(&[usize], bool); 5] =
+    [(&[67, 301], false), (&[9, 7, 65], true), (&[1, 3], false), (&[3, 1304], true), (&[130, 515], false)];
 
 fn twin(x: &Var, weight: &Var, unit_offset: bool) -> Tensor {
     let mean = x.sqr().unwrap().mean_keepdim(D::Minus1).unwrap();
@@ -14,18 +18,30 @@ fn twin(x: &Var, weight: &Var, unit_offset: bool) -> Tensor {
     x.broadcast_div(&rate).unwrap().broadcast_mul(&weight).unwrap()
 }
 
-#[test]
-fn output_and_gradients_agree_with_autograd() {
-    for (shape, unit_offset) in [(&[67, 301][..], false), (&[9, 7, 65][..], true), (&[1, 3][..], false)] {
-        let (x, dy) = (normal("x", shape), normal("dy", shape));
-        let weight = normal("weight", &shape[shape.len() - 1..]);
-        let (x64, w64) = (leaf(&x), leaf(&weight));
-        let expected = twin(&x64, &w64, unit_offset);
-        let twins = gradients(&expected, &dy, &[&x64, &w64]);
-        let (y, rates) = rms_norm(&x, &weight, EPSILON, unit_offset).unwrap();
-        close("y", &y, &expected, 1e-6);
-        close("dx", &rms_norm_backward(&dy, &x, &weight, &rates, unit_offset).unwrap(), &twins[0], 1e-6);
-        close("dw", &rms_norm_weight_gradient(&dy, &x, &rates).unwrap(), &twins[1], 2e-6);
+// In bf16 a result is rounded once, by 2⁻⁸ of itself at most.
+on_each_device! {
+    fn output_and_gradients_agree_with_autograd(on) tolerance(1e-6, 4e-3) {
+        for (shape, unit_offset) in SHAPES {
+            let (x, dy) = (on.normal("x", shape), on.normal("dy", shape));
+            let weight = on.single("weight", &shape[shape.len() - 1..]);
+            let (x64, w64) = (on.leaf(&x), on.leaf(&weight));
+            let expected = twin(&x64, &w64, unit_offset);
+            let twins = gradients(&expected, &on.leaf(&dy), &[&x64, &w64]);
+            let (y, rates) = rms_norm(&x, &weight, EPSILON, unit_offset).unwrap();
+            on.close("y", &y, &expected);
+            on.close("dx", &rms_norm_backward(&dy, &x, &weight, &rates, unit_offset).unwrap(), &twins[0]);
+            on.within("dw", &rms_norm_weight_gradient(&dy, &x, &rates).unwrap(), &twins[1], 2e-6);
+        }
+    }
+}
+
+on_each_device! {
+    fn rows_that_begin_between_vectors_have_the_same_norm(on) tolerance(1e-6, 4e-3) {
+        // A view from the third number on, as slots of a flat buffer are.
+        let (all, weights) = (on.normal("x", &[67]), on.single("weight", &[11]));
+        let (x, weight) = (all.narrow(0, 3, 64).unwrap().reshape((8, 8)).unwrap(), weights.narrow(0, 3, 8).unwrap());
+        let expected = twin(&on.leaf(&x), &on.leaf(&weight), false);
+        on.close("y", &rms_norm(&x, &weight, EPSILON, false).unwrap().0, &expected);
     }
 }
 

@@ -1,11 +1,27 @@
 //! Every format against the tensor library's own reading, on random bytes: all bit patterns of a block count.
 
-use candle_core::Device;
 use candle_core::quantized::GgmlDType;
 use candle_core::quantized::ggml_file::qtensor_from_ggml;
+use candle_core::{DType, Device, Tensor};
 use half::f16;
 
 use super::*;
+use crate::fused::twin::{bits, normal};
+use crate::fused::{Indices, embed, linear};
+use crate::parity::on_each_device;
+use crate::weight::{Packed, Weight};
+
+/// The formats of a file, and what the tensor library calls them.
+const FORMATS: [(Format, GgmlDType); 8] = [
+    (Format::Q4_0, GgmlDType::Q4_0),
+    (Format::Q4_1, GgmlDType::Q4_1),
+    (Format::Q5_0, GgmlDType::Q5_0),
+    (Format::Q5_1, GgmlDType::Q5_1),
+    (Format::Q8_0, GgmlDType::Q8_0),
+    (Format::Q4_K, GgmlDType::Q4K),
+    (Format::Q5_K, GgmlDType::Q5K),
+    (Format::Q6_K, GgmlDType::Q6K),
+];
 
 /// Blocks of random bytes whose scales are ordinary numbers.
 pub(in crate::fused) fn blocks(format: Format, count: usize) -> Vec<u8> {
@@ -29,17 +45,7 @@ pub(in crate::fused) fn blocks(format: Format, count: usize) -> Vec<u8> {
 
 #[test]
 fn every_format_has_the_bits_that_the_tensor_library_reads() {
-    let pairs = [
-        (Format::Q4_0, GgmlDType::Q4_0),
-        (Format::Q4_1, GgmlDType::Q4_1),
-        (Format::Q5_0, GgmlDType::Q5_0),
-        (Format::Q5_1, GgmlDType::Q5_1),
-        (Format::Q8_0, GgmlDType::Q8_0),
-        (Format::Q4_K, GgmlDType::Q4K),
-        (Format::Q5_K, GgmlDType::Q5K),
-        (Format::Q6_K, GgmlDType::Q6K),
-    ];
-    for (format, theirs) in pairs {
+    for (format, theirs) in FORMATS {
         assert_eq!((format.block(), format.block_bytes()), (theirs.block_size(), theirs.type_size()), "{format:?}");
         let bytes = blocks(format, 40);
         let mut found = vec![f32::NAN; 40 * format.block()];
@@ -57,5 +63,53 @@ fn every_number_of_sixteen_bits_is_read() {
         let [low, high] = bits.to_le_bytes();
         let (found, wanted) = (half(low, high), f16::from_bits(bits).to_f32());
         assert!(found.to_bits() == wanted.to_bits() || (found.is_nan() && wanted.is_nan()), "{bits:#x}");
+    }
+}
+
+/// A matrix of 70 rows of 512 numbers in every format of blocks. Those of NF4 have more than one group of scales.
+fn matrices() -> Vec<(Format, Weight)> {
+    let (rows, columns) = (70, 512);
+    let stored = |(format, _): (Format, GgmlDType)| {
+        let bytes = blocks(format, rows * columns / format.block());
+        (format, Weight::Packed(Packed::new(bytes.into(), format, rows, columns).unwrap().into()))
+    };
+    let made = Weight::from(normal("nf4", &[rows, columns])).to_nf4().unwrap();
+    FORMATS.into_iter().map(stored).chain([(Format::NF4, made)]).collect()
+}
+
+/// A tensor of any device on the CPU.
+fn back(tensor: Tensor) -> Tensor {
+    Weight::from(tensor).to_tensor().unwrap()
+}
+
+on_each_device! {
+    /// All rows, some rows, and rows by number times a factor: the bits of the CPU's f32, or the numbers nearest to them.
+    fn blocks_on_a_device_hold_the_numbers_of_the_cpu(on) tolerance(0.0, 0.0) {
+        for (format, weight) in matrices() {
+            let placed = weight.to_device(&on.device, on.dtype).unwrap();
+            assert_eq!(placed.bytes(), weight.bytes(), "{format:?}");
+            assert!(placed.device().same_device(&on.device));
+            assert_eq!(bits(&placed.to_tensor().unwrap()), bits(&weight.to_tensor().unwrap()), "{format:?}");
+            assert_eq!(bits(&placed.rows(7, 20).unwrap()), bits(&weight.rows(7, 20).unwrap()), "{format:?}, some rows");
+            assert!(placed.rows(60, 11).is_err());
+            let ids = Indices::from(vec![3, 69, 0, 3, 12]);
+            for factor in [1.0, 0.3] {
+                let found = back(embed(&ids, &placed, factor, on.dtype).unwrap());
+                let wanted = embed(&ids, &weight, factor, DType::F32).unwrap().to_dtype(on.dtype).unwrap();
+                let single = |tensor: &Tensor| bits(&tensor.to_dtype(DType::F32).unwrap());
+                assert_eq!(single(&found), single(&wanted), "{format:?}, rows by number");
+            }
+        }
+    }
+
+    /// A product widens blocks to the numbers that a plain matrix has.
+    fn products_with_blocks_are_those_with_their_numbers(on) tolerance(1e-6, 1e-6) {
+        let x = on.normal("x", &[9, 512]);
+        for (format, weight) in matrices() {
+            let plain = Weight::from(weight.to_tensor().unwrap()).to_device(&on.device, on.dtype).unwrap();
+            let placed = weight.to_device(&on.device, on.dtype).unwrap();
+            let wanted = back(linear(&x, &plain, None).unwrap());
+            on.close(&format!("{format:?}"), &linear(&x, &placed, None).unwrap(), &wanted);
+        }
     }
 }

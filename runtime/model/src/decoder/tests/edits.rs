@@ -52,7 +52,7 @@ fn edited_weights_do_what_hooks_do() {
         let base = logprobs(&policy(configuration.clone()), &View::Policy);
         let mut hooked = policy(configuration.clone());
         for site in [Site::ResidualBefore, Site::AttentionOutput, Site::MlpOutput] {
-            hooked.patch(Patch::ablate(vec![0, 1], site, &direction(), &Device::Cpu).unwrap()).unwrap();
+            hooked.patch(Patch::ablate(vec![0, 1], site, &direction()).unwrap()).unwrap();
         }
         let mut edited = policy(configuration);
         orthogonalise(&mut edited, false);

@@ -24,7 +24,7 @@ pub(super) fn stir(policy: &Policy) {
     for (number, slot) in parameters.slots().iter().enumerate() {
         let draws = Stream::new(3, &slot.name).normals(slot.shape.iter().product());
         let draws = Tensor::from_vec(draws, slot.shape.as_slice(), &Device::Cpu).unwrap();
-        let moved = (parameters.value(number).unwrap() + (draws * 0.1).unwrap()).unwrap();
+        let moved = (parameters.value_on_cpu(number).unwrap() + (draws * 0.1).unwrap()).unwrap();
         parameters.set(number, &moved).unwrap();
     }
 }

@@ -31,11 +31,11 @@ fn policy(configuration: Configuration, settings: PolicySettings) -> Policy {
 /// One of each kind, at every site.
 fn patches() -> Vec<Patch> {
     vec![
-        Patch::add(vec![0, 1], Site::ResidualAfter, &vector("a"), 0.7, true, &DEVICE).unwrap(),
-        Patch::add(vec![1], Site::ResidualBefore, &vector("b"), -0.4, false, &DEVICE).unwrap(),
-        Patch::ablate(vec![0, 1], Site::AttentionOutput, &vector("c"), &DEVICE).unwrap(),
-        Patch::project(vec![1], Site::MlpOutput, &vector("d"), 0.8, &DEVICE).unwrap(),
-        Patch::ablate(vec![1], Site::ResidualAfter, &vector("e"), &DEVICE).unwrap(),
+        Patch::add(vec![0, 1], Site::ResidualAfter, &vector("a"), 0.7, true).unwrap(),
+        Patch::add(vec![1], Site::ResidualBefore, &vector("b"), -0.4, false).unwrap(),
+        Patch::ablate(vec![0, 1], Site::AttentionOutput, &vector("c")).unwrap(),
+        Patch::project(vec![1], Site::MlpOutput, &vector("d"), 0.8).unwrap(),
+        Patch::ablate(vec![1], Site::ResidualAfter, &vector("e")).unwrap(),
     ]
 }
 
@@ -172,7 +172,7 @@ fn a_patch_for_answers_leaves_the_prompt_alone() {
         found.flatten_all().unwrap().to_vec1::<f32>().unwrap()
     };
     let (before, target) = (capture(&policy, Token::FromEnd(2)), capture(&policy, Token::FromEnd(1)));
-    let patch = Patch::add(vec![0], Site::ResidualAfter, &vector("a"), 2.0, true, &DEVICE).unwrap();
+    let patch = Patch::add(vec![0], Site::ResidualAfter, &vector("a"), 2.0, true).unwrap();
     policy.patch(patch).unwrap();
     assert_eq!(before, capture(&policy, Token::FromEnd(2)));
     let moved = capture(&policy, Token::FromEnd(1));
@@ -242,9 +242,9 @@ fn an_ablated_stream_has_no_component_left_and_a_projected_one_the_value() {
         let found = found.unwrap().squeeze(0).unwrap().to_vec2::<f32>().unwrap();
         found.iter().map(|row| row.iter().zip(&direction).map(|(a, b)| a * b).sum::<f32>()).collect::<Vec<f32>>()
     };
-    let ablate = Patch::ablate(vec![1], Site::ResidualBefore, &vector("c"), &DEVICE).unwrap();
+    let ablate = Patch::ablate(vec![1], Site::ResidualBefore, &vector("c")).unwrap();
     assert!(component(ablate).iter().all(|value| value.abs() < 1e-5));
-    let project = Patch::project(vec![1], Site::ResidualBefore, &vector("c"), -1.5, &DEVICE).unwrap();
+    let project = Patch::project(vec![1], Site::ResidualBefore, &vector("c"), -1.5).unwrap();
     assert!(component(project).iter().all(|value| (value + 1.5).abs() < 1e-5));
 }
 
@@ -291,12 +291,12 @@ fn places_that_are_not_there_are_refused() {
     assert!(read(&[0], Token::FromEnd(3)).is_err());
     assert!(read(&[0], Token::TargetMean).is_err());
     assert!(policy.next_token(&View::Policy, &rows, &[40]).is_err());
-    let add = |layers, vector: &[f32], by| Patch::add(layers, Site::MlpOutput, vector, by, false, &DEVICE);
+    let add = |layers, vector: &[f32], by| Patch::add(layers, Site::MlpOutput, vector, by, false);
     assert!(add(vec![0, 0], &vector("a"), 1.0).is_err());
     assert!(add(vec![0], &[f32::NAN; 16], 1.0).is_err());
     assert!(add(vec![0], &[1e30; 16], 1e30).is_err());
-    assert!(Patch::ablate(vec![0], Site::MlpOutput, &[0.0; 16], &DEVICE).is_err());
-    assert!(Patch::project(vec![0], Site::MlpOutput, &vector("a"), f32::INFINITY, &DEVICE).is_err());
+    assert!(Patch::ablate(vec![0], Site::MlpOutput, &[0.0; 16]).is_err());
+    assert!(Patch::project(vec![0], Site::MlpOutput, &vector("a"), f32::INFINITY).is_err());
     assert!(policy.patch(add(vec![2], &vector("a"), 1.0).unwrap()).is_err());
     assert!(policy.patch(add(vec![0], &[1.0; 15], 1.0).unwrap()).is_err());
 }

@@ -141,8 +141,7 @@ fn whoever_reads_along_finds_each_row_behind_a_shared_beginning() {
     let rows = rows();
     let mut policy = policy(tiny::gemma3(), AdapterKind::Lora, PolicySettings::default());
     let vector: Vec<f32> = (0..policy.model().configuration.hidden).map(|at| (at as f32).sin()).collect();
-    let device = tunebox_compute::Device::Cpu;
-    policy.patch(Patch::add(vec![0], Site::MlpOutput, &vector, 0.5, true, &device).unwrap()).unwrap();
+    policy.patch(Patch::add(vec![0], Site::MlpOutput, &vector, 0.5, true).unwrap()).unwrap();
     for token in [Token::FromEnd(0), Token::FromEnd(3), Token::TargetMean] {
         let read = |rows: &Rows| policy.capture(&View::Policy, rows, &[0, 1], Site::ResidualAfter, token).unwrap();
         let together = read(&rows);

@@ -59,6 +59,11 @@ pub(crate) fn quantized(location: &Location) -> Option<String> {
     }
 }
 
+/// Whether a matrix stays in the blocks that it is quantized in.
+pub(crate) fn in_blocks(location: &Location) -> bool {
+    matrix_format(location).is_some_and(|format| format.block() > 1)
+}
+
 /// The format of a matrix that stays where it lies; vectors, and other formats, are read as `f32`.
 fn matrix_format(location: &Location) -> Option<Format> {
     by_number(location.format).and_then(kept).filter(|_| location.shape.len() == 2)

@@ -1,0 +1,105 @@
+//! What a launch is made of: what its text is compiled for, its grid, and what the kernel is given.
+
+use candle_core::{DType, Tensor};
+
+/// What a text is compiled for: each is a module of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Build {
+    /// The type of activations.
+    pub(crate) act: DType,
+    /// Features of a head that registers hold, for attention; 0 where no kernel asks.
+    pub(crate) head: u32,
+    /// Query heads of a key-value head, for generation; 0 where no kernel asks.
+    pub(crate) group: u32,
+}
+
+impl From<DType> for Build {
+    fn from(act: DType) -> Self {
+        Self { act, head: 0, group: 0 }
+    }
+}
+
+/// How many blocks of how many threads, and the shared memory of each block in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Grid {
+    pub(crate) blocks: (u32, u32, u32),
+    pub(crate) threads: u32,
+    pub(crate) shared: u32,
+}
+
+impl Grid {
+    /// Blocks side by side, without shared memory that is asked for.
+    pub(crate) fn of(blocks: u32, threads: u32) -> Self {
+        Self { blocks: (blocks, 1, 1), threads, shared: 0 }
+    }
+
+    /// On two axes.
+    pub(crate) fn square(x: u32, y: u32, threads: u32) -> Self {
+        Self { blocks: (x, y, 1), threads, shared: 0 }
+    }
+
+    /// On three axes, with shared memory.
+    pub(crate) fn cube(blocks: (u32, u32, u32), threads: u32, shared: u32) -> Self {
+        Self { blocks, threads, shared }
+    }
+
+    /// Whether nothing is to be done.
+    pub(super) fn is_empty(self) -> bool {
+        self.blocks.0 == 0 || self.blocks.1 == 0 || self.blocks.2 == 0
+    }
+}
+
+/// What a kernel is given.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Argument<'a> {
+    /// The first number of a contiguous tensor of the device, to read or to write.
+    Tensor(&'a Tensor),
+    /// No pointer, where a kernel takes one or none.
+    Nothing,
+    /// The word in which a kernel notes that an index was out of range.
+    FaultWord,
+    /// A `u32`.
+    Count(u32),
+    /// A `u64`.
+    Long(u64),
+    /// An `f32`.
+    Number(f32),
+    /// An `f64`.
+    Double(f64),
+}
+
+impl<'a> From<&'a Tensor> for Argument<'a> {
+    fn from(tensor: &'a Tensor) -> Self {
+        Self::Tensor(tensor)
+    }
+}
+
+impl<'a> From<Option<&'a Tensor>> for Argument<'a> {
+    fn from(tensor: Option<&'a Tensor>) -> Self {
+        tensor.map_or(Self::Nothing, Self::Tensor)
+    }
+}
+
+impl From<u32> for Argument<'_> {
+    fn from(number: u32) -> Self {
+        Self::Count(number)
+    }
+}
+
+impl From<u64> for Argument<'_> {
+    fn from(number: u64) -> Self {
+        Self::Long(number)
+    }
+}
+
+impl From<f32> for Argument<'_> {
+    fn from(number: f32) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<f64> for Argument<'_> {
+    fn from(number: f64) -> Self {
+        Self::Double(number)
+    }
+}

@@ -1,0 +1,134 @@
+//! A CUDA device: one stream, one pool, one word for faults.
+//!
+//! All work of a device goes into one stream that is its own, whatever thread asks for it: what orders writes and reads
+//! is that stream. Memory goes back to the pool in its order and stays there.
+
+mod compile;
+mod launch;
+mod loader;
+mod memory;
+mod opening;
+mod probe;
+mod product;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use candle_core::cuda::cudarc::driver::{CudaSlice, CudaStream, DriverError, sys};
+use candle_core::{CudaDevice, DType, Device, Tensor};
+
+use super::kernel::Kernel;
+use super::{Argument, Backend, Build, Grid, Side};
+use crate::device::About;
+use crate::error::{Error, Result};
+use loader::Loader;
+
+/// Devices that are open, by their number. The tensor library tells devices apart by when they were opened, so each is
+/// opened once.
+static OPEN: Mutex<Vec<(usize, Arc<Cuda>)>> = Mutex::new(Vec::new());
+
+/// A device that is open.
+struct Cuda {
+    device: CudaDevice,
+    stream: Arc<CudaStream>,
+    loader: Loader,
+    processors: u32,
+    /// Keeps products of several threads one after another: they share a workspace.
+    products: Mutex<()>,
+    /// The word of `kernels/cuda/prelude.cuh`: all ones while nothing is wrong.
+    fault: Mutex<CudaSlice<u64>>,
+    /// Where that word is.
+    fault_address: u64,
+    /// The versions of driver, compiler and products, as a person reads them.
+    software: String,
+}
+
+impl std::fmt::Debug for Cuda {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.device.fmt(formatter)
+    }
+}
+
+/// Opens a device, once a process.
+///
+/// # Errors
+/// [`Error::Unavailable`] with what is missing and what brings it.
+pub(super) fn open(ordinal: usize) -> Result<Device> {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, found)) = open.iter().find(|(number, _)| *number == ordinal) {
+        return Ok(Device::Cuda(found.device.clone()));
+    }
+    let refused = |why| Error::Unavailable { device: format!("cuda:{ordinal}"), why };
+    let cuda = Arc::new(opening::open(ordinal).map_err(refused)?);
+    open.push((ordinal, Arc::clone(&cuda)));
+    Ok(Device::Cuda(cuda.device.clone()))
+}
+
+/// What stands behind a device of the tensor library.
+///
+/// # Errors
+/// [`Error::Unavailable`] if [`open`] did not open it: then nothing of it is set up.
+pub(super) fn of(device: &CudaDevice) -> Result<Arc<dyn Backend>> {
+    let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    match open.iter().find(|(_, cuda)| cuda.device.id() == device.id()) {
+        Some((_, cuda)) => Ok(Arc::<Cuda>::clone(cuda)),
+        None => Err(Error::Unavailable {
+            device: "cuda".into(),
+            why: "it was opened past `device::parse`, which sets its stream and its pool".into(),
+        }),
+    }
+}
+
+impl Cuda {
+    /// An error of the driver, with the device that it is of.
+    fn stopped(&self, error: &DriverError) -> Error {
+        Error::Stopped { device: self.name(), why: error.words() }
+    }
+
+    /// The device as a person names it.
+    fn name(&self) -> String {
+        format!("cuda:{}", self.stream.context().ordinal())
+    }
+}
+
+impl Backend for Cuda {
+    fn device(&self) -> Device {
+        Device::Cuda(self.device.clone())
+    }
+
+    fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        memory::empty(self, shape, dtype)
+    }
+
+    fn launch(&self, kernel: &Kernel, build: Build, grid: Grid, arguments: &[Argument<'_>]) -> Result<()> {
+        launch::launch(self, kernel, build, grid, arguments)
+    }
+
+    fn multiply(
+        &self,
+        into: Side<'_>,
+        left: Side<'_>,
+        right: Side<'_>,
+        sides: [usize; 3],
+        factor: f32,
+        add: bool,
+    ) -> Result<()> {
+        product::multiply(self, [into, left, right], sides, factor, add)
+    }
+
+    fn read(&self, tensor: &Tensor) -> Result<Tensor> {
+        memory::read(self, tensor)
+    }
+
+    fn processors(&self) -> u32 {
+        self.processors
+    }
+
+    fn about(&self) -> Result<About> {
+        memory::about(self)
+    }
+}
+
+/// Whether the driver has no memory left.
+fn is_full(error: &DriverError) -> bool {
+    error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY
+}

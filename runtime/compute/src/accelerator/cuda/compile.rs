@@ -1,0 +1,95 @@
+//! From the text of kernels to machine code, by NVRTC: no toolkit, no headers, no compiler of C++ beside it.
+
+use std::fmt::Write as _;
+
+use candle_core::DType;
+use candle_core::cuda::cudarc::nvrtc::{self, CompileError};
+
+use crate::accelerator::kernel::Text;
+use crate::accelerator::{Build, texts};
+use crate::error::Error;
+
+/// The name under which errors of a text are told.
+const NAME: &str = "tunebox.cu";
+
+/// All that is compiled together: what a build defines, what every text begins with, and the files of this one.
+///
+/// # Errors
+/// [`Error::Dtype`] where activations have no kernels.
+pub(super) fn source(text: Text, build: Build) -> Result<String, Error> {
+    let act = match build.act {
+        DType::F32 => 0,
+        DType::BF16 => 1,
+        DType::F16 => 2,
+        other => return Err(Error::dtype(format!("activations in `{}` have no kernels", other.as_str()))),
+    };
+    let mut source = format!("#define ACTIVATION {act}\n");
+    for (name, value) in [("HEAD_DIM", build.head), ("GROUP", build.group)] {
+        if value > 0 {
+            let _ = writeln!(source, "#define {name} {value}");
+        }
+    }
+    for part in texts::CUDA_SHARED.iter().chain(texts::cuda(text)) {
+        source.push_str(part);
+        source.push('\n');
+    }
+    Ok(source)
+}
+
+/// What NVRTC is told, for a capability of 80, 90, …: machine code and not PTX, which a driver older than NVRTC refuses.
+/// Lambdas have no execution space of their own; in these texts all are the device's.
+pub(super) fn options(capability: u32) -> [String; 3] {
+    let architecture = format!("--gpu-architecture=sm_{capability}");
+    [architecture, "--std=c++17".into(), "--device-as-default-execution-space".into()]
+}
+
+/// Machine code of a text.
+///
+/// # Errors
+/// What NVRTC says, with its log.
+pub(super) fn compile(source: &str, options: &[String]) -> Result<Vec<u8>, CompileError> {
+    nvrtc::compile(source, NAME, options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::accelerator::cuda::probe;
+
+    #[test]
+    fn a_source_begins_with_what_its_build_defines() {
+        let source = |text, build| source(text, build).unwrap();
+        assert!(source(Text::Step, DType::BF16.into()).starts_with("#define ACTIVATION 1\n//"));
+        let build = Build { act: DType::F32, head: 128, group: 4 };
+        let cached = source(Text::Cached, build);
+        assert!(cached.starts_with("#define ACTIVATION 0\n#define HEAD_DIM 128\n#define GROUP 4\n"));
+        assert!(cached.contains("void attention_cached("));
+        assert!(super::source(Text::Step, DType::I64.into()).is_err());
+    }
+
+    /// Needs NVRTC (`pip install nvidia-cuda-nvrtc`), and neither a driver nor a GPU.
+    #[test]
+    fn every_text_compiles_for_every_architecture_and_type() {
+        if !probe::compiler() {
+            return crate::parity::skipped("NVRTC", "it is not found, so the text of kernels is not compiled");
+        }
+        for text in Text::ALL {
+            for act in [DType::F32, DType::BF16, DType::F16] {
+                let source = source(text, Build { act, head: 128, group: 4 }).unwrap();
+                for capability in [80, 90] {
+                    let code = compile(&source, &options(capability));
+                    assert!(code.is_ok_and(|code| !code.is_empty()), "{text:?} {act:?} sm_{capability}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_compile_comes_with_the_log() {
+        if !probe::compiler() {
+            return crate::parity::skipped("NVRTC", "it is not found, so its errors are not looked at");
+        }
+        let why = compile("__global__ void broken( {", &options(80)).unwrap_err().to_string();
+        assert!(why.contains("tunebox.cu(1)"), "{why}");
+    }
+}

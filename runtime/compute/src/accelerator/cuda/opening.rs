@@ -1,0 +1,153 @@
+//! A device is opened: what must hold is looked at first, in the order in which a person would put it right.
+
+use std::sync::{Arc, Mutex};
+
+use candle_core::CudaDevice;
+use candle_core::cuda::cudarc::driver::sys::CUdevice_attribute as Attribute;
+use candle_core::cuda::cudarc::driver::{CudaContext, DevicePtr, DriverError, sys};
+use candle_core::cuda::cudarc::nvrtc;
+
+use super::loader::Loader;
+use super::{Cuda, probe};
+
+/// Capabilities below this have no products in bf16.
+const LEAST: (i32, i32) = (8, 0);
+
+/// Two numbers of a version.
+type Version = (i32, i32);
+
+/// Opens a device.
+///
+/// # Errors
+/// Why it cannot be used, and what to do about it.
+pub(super) fn open(ordinal: usize) -> Result<Cuda, String> {
+    probe::libraries()?;
+    expect_device(ordinal)?;
+    let driver = CudaContext::driver_version().map_err(|error| unusable(&error))?;
+    let (driver, compiler) = ((driver / 1000, driver % 1000 / 10), nvrtc::version().map_err(words)?);
+    expect_driver(driver, compiler)?;
+    let device = CudaDevice::new_with_stream(ordinal).map_err(|error| first_line(&error.to_string()))?;
+    set_up(device, driver, compiler)
+}
+
+/// Refuses a number that no device has.
+fn expect_device(ordinal: usize) -> Result<(), String> {
+    let count = CudaContext::device_count().map_err(|error| unusable(&error))?;
+    let found = usize::try_from(count).unwrap_or(0);
+    if ordinal < found {
+        return Ok(());
+    }
+    Err(match found {
+        0 => NO_DEVICE.into(),
+        1 => "this machine has one, `cuda:0`".into(),
+        _ => format!("this machine has {found}: `cuda:0` to `cuda:{}`", found - 1),
+    })
+}
+
+const NO_DEVICE: &str = "the driver is there and finds no GPU; `nvidia-smi` lists those that it sees, and \
+    `CUDA_VISIBLE_DEVICES` may hide them";
+
+/// Why the driver does not start.
+fn unusable(error: &DriverError) -> String {
+    use sys::CUresult;
+    match error.0 {
+        CUresult::CUDA_ERROR_NO_DEVICE => NO_DEVICE.into(),
+        CUresult::CUDA_ERROR_STUB_LIBRARY => "the `libcuda` that is found is the toolkit's for building, not the \
+            driver's; take its folder `stubs` out of `LD_LIBRARY_PATH`"
+            .into(),
+        CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => "the driver's library and its kernel module are of different \
+            versions; a restart of the machine loads the new one"
+            .into(),
+        _ => format!("the driver does not start: {}", error.words()),
+    }
+}
+
+/// Refuses a compiler whose machine code the driver does not take.
+fn expect_driver(driver: Version, compiler: Version) -> Result<(), String> {
+    if driver.0 >= compiler.0 {
+        return Ok(());
+    }
+    let (old, new) = (driver.0, compiler.0);
+    Err(format!(
+        "the driver is made for CUDA {old}.{} and the libraries are of CUDA {new}; a newer driver, or \
+        `pip install nvidia-cuda-nvrtc-cu{old} nvidia-cublas-cu{old}` in place of them, puts it right",
+        driver.1
+    ))
+}
+
+/// Refuses a GPU that is too old.
+fn expect_capability((major, minor): (i32, i32)) -> Result<u32, String> {
+    if (major, minor) < LEAST {
+        return Err(format!("its compute capability is {major}.{minor}; 8.0 is needed, for products in bf16"));
+    }
+    Ok((major * 10 + minor).unsigned_abs())
+}
+
+fn set_up(device: CudaDevice, driver: Version, compiler: Version) -> Result<Cuda, String> {
+    let stream = device.cuda_stream();
+    let context = Arc::clone(stream.context());
+    let capability = expect_capability(context.compute_capability().map_err(words)?)?;
+    let number = |which| context.attribute(which).map_err(words);
+    let processors = number(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.unsigned_abs();
+    if number(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? == 0 {
+        return Err(
+            "its driver has no pools of memory; those for physical machines have had them since CUDA 11.2".into()
+        );
+    }
+    context.keep_pool().map_err(words)?;
+    let blas = device.cublas_handle();
+    blas.sum_in_single().map_err(words)?;
+    let version = blas.version().map_err(words)?;
+    let fault = stream.clone_htod(&[u64::MAX]).map_err(words)?;
+    let fault_address = fault.device_ptr(&stream).0;
+    let versions =
+        [("driver for CUDA", driver), ("NVRTC", compiler), ("cuBLAS", (version / 10_000, version % 10_000 / 100))];
+    Ok(Cuda {
+        loader: Loader::new(context, capability, compiler),
+        device,
+        stream,
+        processors,
+        products: Mutex::default(),
+        fault: Mutex::new(fault),
+        fault_address,
+        software: versions.map(|(name, (major, minor))| format!("{name} {major}.{minor}")).join(", "),
+    })
+}
+
+fn words(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_that_is_older_than_the_libraries_is_refused_with_what_fits_it() {
+        let why = expect_driver((12, 4), (13, 0)).unwrap_err();
+        assert!(why.contains("CUDA 12.4") && why.contains("nvidia-cublas-cu12"), "{why}");
+        expect_driver((13, 0), (13, 0)).unwrap();
+        expect_driver((13, 0), (12, 8)).unwrap();
+        // Machine code of the same major version runs on every driver of it.
+        expect_driver((12, 2), (12, 9)).unwrap();
+    }
+
+    #[test]
+    fn a_gpu_without_products_in_bf16_is_refused() {
+        assert!(expect_capability((7, 5)).unwrap_err().contains("7.5; 8.0"));
+        assert_eq!(expect_capability((8, 0)), Ok(80));
+        assert_eq!(expect_capability((12, 1)), Ok(121));
+    }
+
+    #[test]
+    fn what_the_driver_finds_at_its_start_is_said_in_words() {
+        let why = unusable(&DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE));
+        assert!(why.contains("finds no GPU"), "{why}");
+        let why = unusable(&DriverError(sys::CUresult::CUDA_ERROR_STUB_LIBRARY));
+        assert!(why.contains("LD_LIBRARY_PATH"), "{why}");
+    }
+}

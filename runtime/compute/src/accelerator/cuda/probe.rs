@@ -1,0 +1,169 @@
+//! The libraries that CUDA needs: looked for when a person asks for a device, since nothing is linked.
+//!
+//! They are opened so that whoever opens them by name afterwards gets these: where the system's loader looks first, then
+//! in a toolkit, then among the packages of an active Python environment.
+#![expect(unsafe_code, reason = "opening a library runs its start-up code")]
+
+use std::path::{Path, PathBuf};
+
+use libloading::Library as Opened;
+
+/// A library by the names that it has had, newest first, and what brings it.
+struct Library {
+    what: &'static str,
+    names: &'static [&'static str],
+    /// Beginnings of the names of those that it looks for by name alone; they lie in its folder.
+    beside: &'static [&'static str],
+    hint: &'static str,
+}
+
+#[cfg(not(target_os = "windows"))]
+const LIBRARIES: [Library; 3] = [
+    Library {
+        what: "the NVIDIA driver's `libcuda.so.1`",
+        names: &["libcuda.so.1", "libcuda.so"],
+        beside: &[],
+        hint: "a machine with an NVIDIA GPU has it once NVIDIA's driver is installed",
+    },
+    Library {
+        what: "the compiler of kernels, `libnvrtc.so.13` or `libnvrtc.so.12`,",
+        names: &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
+        beside: &["libnvrtc-builtins.so"],
+        hint: "`pip install nvidia-cuda-nvrtc nvidia-cublas` in an active environment or the CUDA toolkit brings it",
+    },
+    Library {
+        what: "the library of products, `libcublas.so.13` or `libcublas.so.12`,",
+        names: &["libcublas.so.13", "libcublas.so.12", "libcublas.so"],
+        beside: &["libcublasLt.so"],
+        hint: "`pip install nvidia-cublas nvidia-cuda-nvrtc` in an active environment or the CUDA toolkit brings it",
+    },
+];
+
+#[cfg(target_os = "windows")]
+const LIBRARIES: [Library; 3] = [
+    Library {
+        what: "the NVIDIA driver's `nvcuda.dll`",
+        names: &["nvcuda.dll"],
+        beside: &[],
+        hint: "a machine with an NVIDIA GPU has it once NVIDIA's driver is installed",
+    },
+    Library {
+        what: "the compiler of kernels, `nvrtc64_130_0.dll`,",
+        names: &["nvrtc64_130_0.dll"],
+        beside: &["nvrtc-builtins64"],
+        hint: "`pip install nvidia-cuda-nvrtc nvidia-cublas` in an active environment or the CUDA toolkit 13 brings it",
+    },
+    Library {
+        what: "the library of products, `cublas64_13.dll` or `cublas64_12.dll`,",
+        names: &["cublas64_13.dll", "cublas64_12.dll"],
+        beside: &["cublasLt64"],
+        hint: "`pip install nvidia-cublas nvidia-cuda-nvrtc` in an active environment or the CUDA toolkit brings it",
+    },
+];
+
+/// Opens what CUDA needs.
+///
+/// # Errors
+/// Which library is missing, and what brings it.
+pub(super) fn libraries() -> Result<(), String> {
+    let folders = folders();
+    match LIBRARIES.iter().find(|library| !library.opens(&folders)) {
+        None => Ok(()),
+        Some(missing) => Err(format!("{} is not found; {}", missing.what, missing.hint)),
+    }
+}
+
+/// Opens the compiler alone, which needs neither driver nor GPU.
+#[cfg(test)]
+pub(super) fn compiler() -> bool {
+    LIBRARIES[1].opens(&folders())
+}
+
+impl Library {
+    fn opens(&self, folders: &[PathBuf]) -> bool {
+        if self.names.iter().any(|name| open(Path::new(name))) {
+            return true;
+        }
+        let found = folders.iter().flat_map(|folder| self.names.iter().map(move |name| (folder, folder.join(name))));
+        found.filter(|(_, path)| path.exists()).any(|(folder, path)| {
+            for neighbour in neighbours(folder, self.beside) {
+                open(&neighbour);
+            }
+            open(&path)
+        })
+    }
+}
+
+/// The files of a folder whose names begin with one of these.
+fn neighbours(folder: &Path, beginnings: &[&str]) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let of = |name: &str| beginnings.iter().any(|beginning| name.starts_with(beginning));
+    files.filter(|file| file.file_name().to_str().is_some_and(of)).map(|file| file.path()).collect()
+}
+
+/// Where toolkits and Python's packages put libraries, beside where the loader looks.
+fn folders() -> Vec<PathBuf> {
+    let of = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| !path.as_os_str().is_empty());
+    let inside = if cfg!(target_os = "windows") { "bin" } else { "lib64" };
+    let toolkits = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(of).map(|home| home.join(inside));
+    let mut folders: Vec<PathBuf> = toolkits.chain(["/usr/local/cuda/lib64".into()]).collect();
+    if let Some(environment) = of("VIRTUAL_ENV") {
+        folders.extend(packages(&environment));
+    }
+    folders
+}
+
+/// The folders of NVIDIA's packages in a Python environment:
+/// `lib/python3.x/site-packages/nvidia/{cu13,cublas,cuda_nvrtc}/lib`, or the same under `Lib` with `bin`.
+fn packages(environment: &Path) -> Vec<PathBuf> {
+    let listed = |folder: PathBuf| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        paths.sort();
+        paths
+    };
+    let pythons = listed(environment.join("lib")).into_iter().chain([environment.join("Lib")]);
+    let packages = pythons.flat_map(|python| listed(python.join("site-packages").join("nvidia")));
+    packages.flat_map(|package| [package.join("lib"), package.join("bin"), package.join("bin/x86_64")]).collect()
+}
+
+/// Opens a library for good.
+fn open(path: &Path) -> bool {
+    // SAFETY: what runs is the library's own start-up code, as it would for a program that links it; it is never
+    // closed, so that nothing of it is used after its end.
+    match unsafe { Opened::new(path) } {
+        Ok(library) => {
+            std::mem::forget(library);
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named_with_what_brings_it() {
+        let missing = Library { what: "x", names: &["libtunebox-is-not-there.so"], beside: &[], hint: "y" };
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!missing.opens(&[folder.path().to_path_buf()]));
+        // A file of the name that is no library is not taken for one.
+        std::fs::write(folder.path().join("libtunebox-is-not-there.so"), "no library").unwrap();
+        assert!(!missing.opens(&[folder.path().to_path_buf()]));
+    }
+
+    #[test]
+    fn the_packages_of_an_environment_are_looked_through() {
+        let environment = tempfile::tempdir().unwrap();
+        let package = environment.path().join("lib/python3.12/site-packages/nvidia/cu13");
+        std::fs::create_dir_all(package.join("lib")).unwrap();
+        let found = packages(environment.path());
+        assert!(found.contains(&package.join("lib")), "{found:?}");
+        std::fs::write(package.join("lib/libnvrtc-builtins.so.13.0"), "").unwrap();
+        std::fs::write(package.join("lib/libnvrtc.so.13"), "").unwrap();
+        let beside = neighbours(&package.join("lib"), &["libnvrtc-builtins.so"]);
+        assert_eq!(beside, [package.join("lib/libnvrtc-builtins.so.13.0")]);
+    }
+}

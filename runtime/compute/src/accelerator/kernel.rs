@@ -1,0 +1,198 @@
+//! What may be launched: the name of each kernel, the text it is in, and the kinds of its arguments.
+//!
+//! A launch is checked against this list, and a test checks the list against the text, so that no pointer can land in
+//! the place of a number, nor numbers of one type where a kernel reads another. The texts are in `kernels/`; names and
+//! the order of arguments are the same in CUDA and in Metal.
+
+use candle_core::DType;
+
+use super::{Argument, Build};
+use crate::error::{Error, Result};
+
+/// Kernels that are compiled together, with what all of them share in front.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Text {
+    /// Attention over packed sequences; a module for each size of heads.
+    Attention,
+    /// Attention to what is kept; a module for each size of heads and of their groups.
+    Cached,
+    /// Random numbers, and the choice of a token.
+    Chance,
+    /// All others of a step.
+    Step,
+    /// Numbers out of quantized blocks.
+    Unpack,
+}
+
+impl Text {
+    /// All of them.
+    #[cfg(test)]
+    pub(super) const ALL: [Self; 5] = [Self::Attention, Self::Cached, Self::Chance, Self::Step, Self::Unpack];
+}
+
+/// A kernel.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    pub(crate) name: &'static str,
+    pub(crate) text: Text,
+    /// A letter an argument. Pointers: `a` to activations, `f` to f32, `d` to f64 (a machine without f64 has a pair of
+    /// f32 in its place), `b` to bf16, `h` to f16, `u` to 32-bit words, `y` to bytes, `w` to 64-bit words. Numbers: `n`
+    /// 32 bits, `l` 64 bits, `x` f32, `z` f64.
+    pub(super) takes: &'static str,
+}
+
+macro_rules! kernels {
+    ($($constant:ident = $text:ident . $name:literal ( $takes:literal );)*) => {
+        $(#[allow(dead_code, reason = "the list is that of the text; a kernel may wait for its operation")]
+        pub(crate) const $constant: Kernel = Kernel { name: $name, text: Text::$text, takes: $takes };)*
+
+        /// All of them.
+        #[cfg(test)]
+        pub(super) const ALL: &[&Kernel] = &[$(&$constant),*];
+    };
+}
+
+kernels! {
+    ATTENTION = Attention."attention"("afaaauulllnnnxxn");
+    ATTENTION_DELTA = Attention."attention_delta"("faannn");
+    ATTENTION_DKV = Attention."attention_dkv"("aaaaaaffuulllnnnxxn");
+    ATTENTION_DQ = Attention."attention_dq"("aaaaaffuulllnnnxxn");
+    ATTENTION_PLAIN = Attention."attention_plain"("afaaauulllnnnxxn");
+    ATTENTION_PLAIN_DKV = Attention."attention_plain_dkv"("aaaaaaffuulllnnnxxn");
+    ATTENTION_PLAIN_DQ = Attention."attention_plain_dq"("aaaaaffuulllnnnxxn");
+    ADVANCE = Cached."advance"("uun");
+    ATTENTION_CACHED = Cached."attention_cached"("ffaaauunnnnxxn");
+    ATTENTION_CACHED_MERGE = Cached."attention_cached_merge"("affunnn");
+    CACHE_APPEND = Cached."cache_append"("aaaauuuunnnllwn");
+    CHOOSE = Chance."choose"("ufunnxxn");
+    DROPOUT = Chance."dropout"("aaullxx");
+    ACCUMULATE = Step."accumulate"("faxl");
+    ADAMW = Step."adamw"("ffffafflw");
+    ADD = Step."add"("aaal");
+    ADD_ALONG = Step."add_along"("fffulnlnwn");
+    ADD_BIAS = Step."add_bias"("afnnl");
+    ADD_PARTS = Step."add_parts"("ffnnxx");
+    BF16_TO_F16 = Step."bf16_to_f16"("hbxl");
+    BF16_TO_F32 = Step."bf16_to_f32"("fbxl");
+    CHECK_FINITE = Step."check_finite"("alwn");
+    CHECK_INDICES = Step."check_indices"("uulnwn");
+    CLIP_FACTOR = Step."clip_factor"("ffdnx");
+    COPY_COLUMNS = Step."copy_columns"("aannll");
+    EMBED_BF16 = Step."embed_bf16"("abunnnxwn");
+    EMBED_F16 = Step."embed_f16"("ahunnnxwn");
+    EMBED_F32 = Step."embed_f32"("afunnnxwn");
+    EMBED_GRADIENT = Step."embed_gradient"("fauuunnnnxxwn");
+    F16_TO_BF16 = Step."f16_to_bf16"("bhxl");
+    F16_TO_F32 = Step."f16_to_f32"("fhxl");
+    F32_TO_BF16 = Step."f32_to_bf16"("bfxl");
+    F32_TO_F16 = Step."f32_to_f16"("hfxl");
+    FILL = Step."fill"("fxl");
+    GATED = Step."gated"("aaannln");
+    GATED_BACKWARD = Step."gated_backward"("aaaaannln");
+    GATHER_ALONG = Step."gather_along"("ffulnlnwn");
+    HEAD_ABSORB = Step."head_absorb"("afufffddddnnnnnnxxnnwn");
+    HEAD_BEND = Step."head_bend"("fnnnxx");
+    HEAD_FINISH = Step."head_finish"("ffddddfffffffnn");
+    HEAD_GRADIENT = Step."head_gradient"("afufffffnnnnnxxx");
+    HEAD_SLOPES = Step."head_slopes"("fafdnnxx");
+    HEAD_STATISTICS = Step."head_statistics"("fuffddddnnnnnxxnnwn");
+    NARROW_TO_ACT = Step."narrow_to_act"("afxl");
+    PATCH_ADD = Step."patch_add"("aaffnn");
+    PATCH_ALONG = Step."patch_along"("aafxnn");
+    QUOTIENTS = Step."quotients"("fffl");
+    RMS_NORM = Step."rms_norm"("aafaafnnxx");
+    RMS_NORM_BACKWARD = Step."rms_norm_backward"("aaaaffnnx");
+    RMS_NORM_BACKWARD_NARROW = Step."rms_norm_backward_narrow"("aaaaffnnx");
+    RMS_NORM_NARROW = Step."rms_norm_narrow"("aafaafnnxx");
+    RMS_NORM_WEIGHT_GRADIENT = Step."rms_norm_weight_gradient"("faafnnn");
+    ROOT_SUMS = Step."root_sums"("fffl");
+    ROPE = Step."rope"("aauffnnnnllnxwn");
+    ROPE_EIGHTS = Step."rope_eights"("aauffnnnnllnxwn");
+    ROW_DOTS = Step."row_dots"("fffnnxx");
+    SCALE_BY = Step."scale_by"("ffl");
+    SCALE_COLUMNS = Step."scale_columns"("aafnn");
+    SCALE_ROWS = Step."scale_rows"("affnn");
+    SCATTER_ALONG = Step."scatter_along"("ffulnlnwn");
+    SELECT_ALONG = Step."select_along"("ffulnlnwn");
+    SPREAD_ROWS = Step."spread_rows"("aauuunnnnxxwn");
+    SQUARE_SUMS = Step."square_sums"("dfl");
+    SUM_ROWS_IN_PARTS = Step."sum_rows_in_parts"("fannn");
+    WIDEN = Step."widen"("faxl");
+    UNPACK_NF4_ACT = Unpack."unpack_nf4_act"("ayunnnnxffxwn");
+    UNPACK_NF4_F32 = Unpack."unpack_nf4_f32"("fyunnnnxffxwn");
+    UNPACK_Q4_0_ACT = Unpack."unpack_q4_0_act"("ayunnnnxffxwn");
+    UNPACK_Q4_0_F32 = Unpack."unpack_q4_0_f32"("fyunnnnxffxwn");
+    UNPACK_Q4_1_ACT = Unpack."unpack_q4_1_act"("ayunnnnxffxwn");
+    UNPACK_Q4_1_F32 = Unpack."unpack_q4_1_f32"("fyunnnnxffxwn");
+    UNPACK_Q4_K_ACT = Unpack."unpack_q4_k_act"("ayunnnnxffxwn");
+    UNPACK_Q4_K_F32 = Unpack."unpack_q4_k_f32"("fyunnnnxffxwn");
+    UNPACK_Q5_0_ACT = Unpack."unpack_q5_0_act"("ayunnnnxffxwn");
+    UNPACK_Q5_0_F32 = Unpack."unpack_q5_0_f32"("fyunnnnxffxwn");
+    UNPACK_Q5_1_ACT = Unpack."unpack_q5_1_act"("ayunnnnxffxwn");
+    UNPACK_Q5_1_F32 = Unpack."unpack_q5_1_f32"("fyunnnnxffxwn");
+    UNPACK_Q5_K_ACT = Unpack."unpack_q5_k_act"("ayunnnnxffxwn");
+    UNPACK_Q5_K_F32 = Unpack."unpack_q5_k_f32"("fyunnnnxffxwn");
+    UNPACK_Q6_K_ACT = Unpack."unpack_q6_k_act"("ayunnnnxffxwn");
+    UNPACK_Q6_K_F32 = Unpack."unpack_q6_k_f32"("fyunnnnxffxwn");
+    UNPACK_Q8_0_ACT = Unpack."unpack_q8_0_act"("ayunnnnxffxwn");
+    UNPACK_Q8_0_F32 = Unpack."unpack_q8_0_f32"("fyunnnnxffxwn");
+}
+
+impl Kernel {
+    /// Refuses arguments of other kinds. It is our mistake and nobody else's.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] with what the kernel takes and what it was given.
+    pub(super) fn check(&self, build: Build, arguments: &[Argument<'_>]) -> Result<()> {
+        let mut taken = self.takes.chars();
+        let fit = arguments.iter().all(|argument| taken.next().is_some_and(|letter| fits(letter, argument, build.act)));
+        if fit && taken.next().is_none() {
+            return Ok(());
+        }
+        let given: Vec<String> = arguments.iter().map(said).collect();
+        let given = given.join(", ");
+        Err(Error::argument(format!("kernel `{}` takes `{}`, it was given {given}", self.name, self.takes)))
+    }
+}
+
+/// Whether an argument is what a letter says.
+fn fits(letter: char, argument: &Argument<'_>, act: DType) -> bool {
+    match argument {
+        Argument::Tensor(tensor) => {
+            let pairs = letter == 'd' && tensor.dtype() == DType::F32 && tensor.dims().last() == Some(&2);
+            pairs || pointed(letter, act) == Some(tensor.dtype())
+        }
+        Argument::Nothing => pointed(letter, act).is_some(),
+        Argument::FaultWord => letter == 'w',
+        Argument::Count(_) => letter == 'n',
+        Argument::Long(_) => letter == 'l',
+        Argument::Number(_) => letter == 'x',
+        Argument::Double(_) => letter == 'z',
+    }
+}
+
+/// What a pointer of a letter leads to; none where the letter is that of a number.
+fn pointed(letter: char, act: DType) -> Option<DType> {
+    Some(match letter {
+        'a' => act,
+        'f' => DType::F32,
+        'd' => DType::F64,
+        'b' => DType::BF16,
+        'h' => DType::F16,
+        'u' => DType::U32,
+        'y' => DType::U8,
+        'w' => DType::I64,
+        _ => return None,
+    })
+}
+
+/// What an argument is, for the error.
+fn said(argument: &Argument<'_>) -> String {
+    match argument {
+        Argument::Tensor(tensor) => format!("{} {:?}", tensor.dtype().as_str(), tensor.dims()),
+        other => format!("{other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! From the text of kernels to functions of a device: compiled and looked up once a process. What Metal makes of a text
+//! it keeps itself, from one start to the next.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use candle_metal_kernels::metal::{ComputePipeline, Device, Library};
+use objc2_metal::{MTLCompileOptions, MTLComputePipelineState as _};
+
+use crate::accelerator::Build;
+use crate::accelerator::metal_texts::Source;
+use crate::error::{Error, Result};
+
+/// Threads of a SIMD group, as the kernels have it.
+const WARP: usize = 32;
+
+/// A kernel that can be launched.
+#[derive(Debug)]
+pub(super) struct Function {
+    pub(super) pipeline: ComputePipeline,
+    /// Threads of a group at most.
+    pub(super) threads: usize,
+    /// A bit for each argument through which nothing is written.
+    pub(super) reads: u32,
+}
+
+/// The functions of one device.
+#[derive(Debug)]
+pub(super) struct Loader {
+    device: Device,
+    ordinal: usize,
+    loaded: Mutex<Loaded>,
+}
+
+#[derive(Debug, Default)]
+struct Loaded {
+    libraries: HashMap<(Source, Build), Library>,
+    functions: HashMap<(&'static str, Build), Arc<Function>>,
+}
+
+impl Loader {
+    pub(super) fn new(device: Device, ordinal: usize) -> Self {
+        Self { device, ordinal, loaded: Mutex::default() }
+    }
+
+    /// A kernel for a type of activations and a size of heads.
+    ///
+    /// # Errors
+    /// When there is no such kernel, its text does not compile here, or its groups are no multiples of 32 threads.
+    pub(super) fn function(&self, source: Source, name: &'static str, build: Build) -> Result<Arc<Function>> {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = loaded.functions.get(&(name, build)) {
+            return Ok(Arc::clone(found));
+        }
+        let reads = source.reads(name).ok_or_else(|| self.stopped(format!("kernel `{name}` has no text for Metal")))?;
+        let library = match loaded.libraries.get(&(source, build)) {
+            Some(found) => found.clone(),
+            None => {
+                let made = self.compiled(source, build)?;
+                loaded.libraries.insert((source, build), made.clone());
+                made
+            }
+        };
+        let function = library.get_function(name, None).map_err(|error| self.stopped(error))?;
+        let pipeline = self.device.new_compute_pipeline_state_with_function(&function);
+        let pipeline = pipeline.map_err(|error| self.stopped(format!("kernel `{name}`: {error:?}")))?;
+        let width = pipeline.as_ref().threadExecutionWidth();
+        if width != WARP {
+            return Err(self.stopped(format!("its SIMD groups have {width} threads, the kernels are for {WARP}")));
+        }
+        let threads = pipeline.max_total_threads_per_threadgroup();
+        let function = Arc::new(Function { pipeline, threads, reads });
+        loaded.functions.insert((name, build), Arc::clone(&function));
+        Ok(function)
+    }
+
+    fn compiled(&self, source: Source, build: Build) -> Result<Library> {
+        let options = MTLCompileOptions::new();
+        // The newer call is macOS 15 and later; both keep infinities and the order in which sums are written.
+        #[expect(deprecated, reason = "the call that replaces it is not there before macOS 15")]
+        options.setFastMathEnabled(false);
+        let library = self.device.new_library_with_source(&source.library(build)?, Some(&options));
+        library.map_err(|error| self.stopped(format!("its kernels do not compile: {error}")))
+    }
+
+    fn stopped(&self, why: impl std::fmt::Display) -> Error {
+        Error::Stopped { device: format!("metal:{}", self.ordinal), why: why.to_string() }
+    }
+}

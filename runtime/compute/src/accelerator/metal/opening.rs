@@ -1,0 +1,64 @@
+//! A device is opened: what must hold is looked at first, in the order in which a person would put it right.
+
+use candle_core::Device;
+use candle_metal_kernels::metal::{Device as Found, MetalDeviceType};
+use objc2_metal::{MTLDevice as _, MTLGPUFamily};
+
+use super::Metal;
+use super::loader::Loader;
+use super::memory::{self, SHARED};
+use super::pool::Pool;
+
+/// Opens a device.
+///
+/// # Errors
+/// Why it cannot be used, and what to do about it.
+pub(super) fn open(ordinal: usize) -> Result<Metal, String> {
+    let mut found = Found::all();
+    if ordinal >= found.len() {
+        return Err(match found.len() {
+            0 => "Metal finds no GPU on this machine; a virtual machine may have none".into(),
+            1 => "this machine has one, `metal:0`".into(),
+            count => format!("this machine has {count}: `metal:0` to `metal:{}`", count - 1),
+        });
+    }
+    let raw = found.swap_remove(ordinal);
+    // Matrices of SIMD groups, and memory that processor and GPU share.
+    if !raw.as_ref().supportsFamily(MTLGPUFamily::Apple7) || !raw.as_ref().hasUnifiedMemory() {
+        let name = raw.as_ref().name();
+        return Err(format!("`{name}` is no GPU of Apple's own (M1 or later), for which the kernels are written"));
+    }
+    let Device::Metal(device) = Device::new_metal(ordinal).map_err(|error| first_line(&error.to_string()))? else {
+        return Err("the tensor library opened another device".into());
+    };
+    let small = |bytes| {
+        let buffer = device.metal_device().new_buffer(bytes, SHARED);
+        buffer.map_err(|error| first_line(&error.to_string()))
+    };
+    let (fault, nothing) = (small(8)?, small(16)?);
+    device.register_buffers([&fault, &nothing]);
+    memory::clear_fault(&fault);
+    Ok(Metal {
+        loader: Loader::new(device.metal_device().clone(), ordinal),
+        pool: Pool::default(),
+        ordinal,
+        processors: processors(device.metal_device()),
+        fault,
+        nothing,
+        device,
+    })
+}
+
+/// Its cores: Metal does not tell, so it is the most that its kind has. Grids of passes depend on it, results do not.
+fn processors(device: &Found) -> u32 {
+    match device.device_type() {
+        MetalDeviceType::Phone => 6,
+        MetalDeviceType::BasePro | MetalDeviceType::Medium => 20,
+        MetalDeviceType::Max => 40,
+        MetalDeviceType::Ultra => 80,
+    }
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}

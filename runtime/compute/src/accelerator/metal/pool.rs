@@ -1,0 +1,106 @@
+//! Memory for tensors: buffers that are kept by their size and used again.
+//!
+//! The tensor library's own pool rounds sizes up to powers of two, by which a large activation may take twice its room;
+//! here an eighth is lost at most. A buffer whose tensors are gone is free at once, though work that uses it may wait in
+//! the queue: later work that writes it comes after, by the encoder's barriers.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use candle_core::MetalDevice;
+use candle_metal_kernels::metal::Buffer;
+
+use super::memory::SHARED;
+
+/// The least that a buffer has, in bytes.
+const LEAST: usize = 1 << 8;
+/// Sizes between a power of two and the next.
+const STEPS: usize = 8;
+
+/// The buffers of a device.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    /// By their size in bytes. Those that no tensor has are free.
+    buffers: BTreeMap<usize, Vec<Arc<Buffer>>>,
+    /// The most bytes that the device had given at one time.
+    peak: usize,
+}
+
+impl Held {
+    /// Bytes of buffers that no tensor has.
+    fn unused(&self) -> usize {
+        let unused = |of: &Vec<Arc<Buffer>>| of.iter().filter(|buffer| Arc::strong_count(buffer) == 1).count();
+        self.buffers.iter().map(|(size, of)| size * unused(of)).sum()
+    }
+
+    /// Gives back what no tensor has; the device must have come to rest.
+    fn trim(&mut self, device: &MetalDevice) {
+        for buffers in self.buffers.values_mut() {
+            let (used, unused): (Vec<_>, Vec<_>) = buffers.drain(..).partition(|buffer| Arc::strong_count(buffer) > 1);
+            device.unregister_buffers(unused.iter().map(|buffer| &**buffer));
+            *buffers = used;
+        }
+        self.buffers.retain(|_, buffers| !buffers.is_empty());
+    }
+}
+
+impl Pool {
+    /// A buffer of at least so many bytes; none if the device has no more. What it holds is left over from an earlier use.
+    ///
+    /// # Errors
+    /// What the tensor library says of the work that it waits for before memory is given back.
+    pub(super) fn take(&self, device: &MetalDevice, bytes: usize) -> candle_core::Result<Option<Arc<Buffer>>> {
+        let size = rounded(bytes);
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = held.buffers.get(&size).and_then(|of| of.iter().find(|buffer| Arc::strong_count(buffer) == 1));
+        if let Some(found) = free {
+            return Ok(Some(Arc::clone(found)));
+        }
+        let metal = device.metal_device();
+        let recommended = metal.recommended_max_working_set_size();
+        if metal.current_allocated_size() + size > recommended && held.unused() > 0 {
+            device.wait_until_completed()?;
+            held.trim(device);
+        }
+        if metal.current_allocated_size() + size > recommended {
+            return Ok(None);
+        }
+        let Ok(buffer) = metal.new_buffer(size, SHARED) else { return Ok(None) };
+        let buffer = Arc::new(buffer);
+        device.register_buffers([&*buffer]);
+        held.peak = held.peak.max(metal.current_allocated_size());
+        held.buffers.entry(size).or_default().push(Arc::clone(&buffer));
+        Ok(Some(buffer))
+    }
+
+    /// Bytes of buffers that no tensor has, and the most that the device had given at one time.
+    pub(super) fn figures(&self) -> (usize, usize) {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        (held.unused(), held.peak)
+    }
+}
+
+/// The size of the buffer for so many bytes.
+fn rounded(bytes: usize) -> usize {
+    let bytes = bytes.max(LEAST);
+    bytes.next_multiple_of((bytes.next_power_of_two() / 2 / STEPS).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_rounded_by_an_eighth_at_most() {
+        for bytes in [0, 1, 256, 257, 1000, 4097, (1 << 30) + 1, (5 << 28) + 3] {
+            let size = rounded(bytes);
+            assert!(size >= bytes.max(LEAST) && size <= bytes.max(LEAST) / 8 * 9 + 8, "{size} for {bytes}");
+            assert_eq!(rounded(size), size);
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! The texts of kernels in CUDA C++: which files make a module.
+
+use super::kernel::Text;
+
+/// What stands before every text.
+#[cfg(any(target_os = "linux", target_os = "windows"))]
+pub(super) const CUDA_SHARED: [&str; 2] =
+    [include_str!("kernels/cuda/machine.cuh"), include_str!("kernels/cuda/prelude.cuh")];
+
+/// The files of a text in CUDA C++.
+pub(super) const fn cuda(text: Text) -> &'static [&'static str] {
+    const PATHS: &str = include_str!("kernels/cuda/attention.cuh");
+    match text {
+        Text::Attention => {
+            &[PATHS, include_str!("kernels/cuda/attention_plain.cu"), include_str!("kernels/cuda/attention_tensor.cu")]
+        }
+        Text::Cached => &[PATHS, include_str!("kernels/cuda/attention_cached.cu")],
+        Text::Chance => &[include_str!("kernels/cuda/chance.cu")],
+        Text::Step => &[
+            include_str!("kernels/cuda/elementwise.cu"),
+            include_str!("kernels/cuda/norm.cu"),
+            include_str!("kernels/cuda/rope.cu"),
+            include_str!("kernels/cuda/embedding.cu"),
+            include_str!("kernels/cuda/optimizer.cu"),
+            include_str!("kernels/cuda/faults.cu"),
+            include_str!("kernels/cuda/head.cu"),
+            include_str!("kernels/cuda/patches.cu"),
+        ],
+        Text::Unpack => &[include_str!("kernels/cuda/unpack.cu")],
+    }
+}

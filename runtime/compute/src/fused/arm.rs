@@ -1,0 +1,48 @@
+//! On which side an operation runs: on slices of the CPU, or as launches on the device that its operands are on.
+//!
+//! An operation is one function with its checks; it asks here, and has one arm for each answer. Both accelerators share
+//! an arm: their kernels have the same names and arguments.
+
+use candle_core::Tensor;
+
+use crate::accelerator::Accelerator;
+use crate::device::describe;
+use crate::error::{Error, Result};
+use crate::weight::WeightRef;
+
+/// Where an operation runs.
+pub(super) enum Arm {
+    Cpu,
+    Device(Accelerator),
+}
+
+impl Arm {
+    /// The side of all operands, each with its name; they must be on one.
+    pub(super) fn of<const N: usize>(operands: [(&Tensor, &str); N]) -> Result<Self> {
+        let Some((first, name)) = operands.first() else { return Ok(Self::Cpu) };
+        for (operand, other) in &operands {
+            if !operand.device().same_device(first.device()) {
+                let (here, there) = (describe(first.device()), describe(operand.device()));
+                return Err(Error::argument(format!("`{name}` is on `{here}` and `{other}` on `{there}`")));
+            }
+        }
+        Ok(Accelerator::of(first.device())?.map_or(Self::Cpu, Self::Device))
+    }
+
+    /// The side of a weight.
+    pub(super) fn of_weight(weight: WeightRef<'_>) -> Result<Self> {
+        Ok(Accelerator::of(weight.device())?.map_or(Self::Cpu, Self::Device))
+    }
+
+    /// The same where a weight is among them, whatever format it has.
+    pub(super) fn with_weight<const N: usize>(operands: [(&Tensor, &str); N], weight: WeightRef<'_>) -> Result<Self> {
+        let (arm, there) = (Self::of(operands)?, weight.device());
+        match operands.first() {
+            Some((first, name)) if !first.device().same_device(there) => {
+                let (here, there) = (describe(first.device()), describe(there));
+                Err(Error::argument(format!("`{name}` is on `{here}` and the weight on `{there}`")))
+            }
+            _ => Ok(arm),
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Attention as launches of a device: on the tensor cores of CUDA where numbers have 16 bits and heads are whole eights, by
+//! the plain kernels elsewhere; Metal has these alone. The sizes of tiles are those of `kernels/cuda/attention_tensor.cu`
+//! and `attention_plain.cu`.
+
+use candle_core::{DType, Tensor};
+
+use super::AttentionShape;
+use crate::accelerator::kernel::{self, Kernel};
+use crate::accelerator::{Accelerator, Argument, Build, Grid, even};
+use crate::error::{Error, Result};
+use crate::fused::device::{count, expect_dtype, expect_type, extent};
+use crate::fused::segments::Segments;
+use crate::fused::segments::device::Tiling;
+
+/// Features of a head at most: a thread holds its share of them in registers.
+const WIDEST: usize = 256;
+/// Up to so many features a module is compiled for multiples of 16; past it of 32, as two blocks share them.
+const WHOLE: usize = 128;
+/// What a load of a vector takes.
+const EIGHT: usize = 8;
+/// Rows of a tile on ordinary cores.
+const PLAIN: usize = 32;
+/// Tokens and heads that a block of `attention_delta` takes.
+const DELTAS: usize = 8;
+
+/// The text of the kernels for the heads of a layer.
+pub(in crate::fused) fn build(act: DType, shape: &AttentionShape, group: u32) -> Result<Build> {
+    if shape.head_dim > WIDEST {
+        let found = shape.head_dim;
+        return Err(Error::shape(format!("heads of {found} features; a device has kernels for {WIDEST} at most")));
+    }
+    let step = if shape.head_dim <= WHOLE { 16 } else { 32 };
+    Ok(Build { act, head: extent(shape.head_dim.next_multiple_of(step))?, group })
+}
+
+/// A window as kernels take it: 0 where it hides nothing of so many tokens.
+pub(in crate::fused) fn window(shape: &AttentionShape, tokens: usize) -> Result<u32> {
+    extent(shape.window.filter(|window| *window < tokens).unwrap_or(0))
+}
+
+/// The output and log Σ exp; shapes are checked by who calls.
+pub(super) fn attention(
+    device: &Accelerator,
+    inputs: [&Tensor; 3],
+    segments: &Segments,
+    shape: &AttentionShape,
+) -> Result<(Tensor, Tensor)> {
+    let layer = Layer::of(device, inputs, segments, shape)?;
+    let [q, k, v] = inputs;
+    let out = device.empty(q.dims(), layer.build.act)?;
+    let lse = device.empty(&[segments.tokens(), shape.heads], DType::F32)?;
+    let first: [Argument<'_>; 5] = [(&out).into(), (&lse).into(), q.into(), k.into(), v.into()];
+    let cores = layer.tensor_cores(&[&out]);
+    let kernel = if cores { &kernel::ATTENTION } else { &kernel::ATTENTION_PLAIN };
+    layer.launch(kernel, layer.forward_tiles(cores), &first)?;
+    Ok((out, lse))
+}
+
+/// The gradients by q, k and v; shapes are checked by who calls.
+pub(super) fn attention_backward(
+    device: &Accelerator,
+    inputs: [&Tensor; 3],
+    [dout, out, lse]: [&Tensor; 3],
+    segments: &Segments,
+    shape: &AttentionShape,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let layer = Layer::of(device, inputs, segments, shape)?;
+    let act = layer.build.act;
+    expect_dtype(dout, "dout", act)?;
+    expect_dtype(out, "out", act)?;
+    expect_dtype(lse, "lse", DType::F32)?;
+    let [q, k, v] = inputs;
+    let gradients = (device.empty(q.dims(), act)?, device.empty(k.dims(), act)?, device.empty(v.dims(), act)?);
+    let (dq, dk, dv) = &gradients;
+    let delta = layer.delta(dout, out)?;
+    let cores = layer.tensor_cores(&[dout, dq, dk, dv]);
+    let (first, second) = if cores {
+        (&kernel::ATTENTION_DQ, &kernel::ATTENTION_DKV)
+    } else {
+        (&kernel::ATTENTION_PLAIN_DQ, &kernel::ATTENTION_PLAIN_DKV)
+    };
+    let read: [Argument<'_>; 6] = [dout.into(), q.into(), k.into(), v.into(), lse.into(), (&delta).into()];
+    layer.launch(first, layer.query_tiles(cores), &[&[Argument::from(dq)][..], &read].concat())?;
+    layer.launch(second, layer.key_tiles(cores), &[&[Argument::from(dk), dv.into()][..], &read].concat())?;
+    Ok(gradients)
+}
+
+/// What all launches over the tokens of a layer have in common.
+struct Layer<'a> {
+    device: &'a Accelerator,
+    inputs: [&'a Tensor; 3],
+    segments: &'a Segments,
+    shape: &'a AttentionShape,
+    build: Build,
+}
+
+/// How a kernel cuts its work.
+#[derive(Clone, Copy)]
+struct Tiles {
+    tiling: Tiling,
+    /// Blocks beside one another for a tile: heads, and parts of their features.
+    heads: usize,
+    parts: u32,
+    threads: u32,
+    /// Bytes of shared memory of a block.
+    shared: usize,
+}
+
+impl<'a> Layer<'a> {
+    fn of(
+        device: &'a Accelerator,
+        inputs: [&'a Tensor; 3],
+        segments: &'a Segments,
+        shape: &'a AttentionShape,
+    ) -> Result<Self> {
+        let [q, k, v] = inputs;
+        let act = expect_type(q, "q")?;
+        expect_dtype(k, "k", act)?;
+        expect_dtype(v, "v", act)?;
+        Ok(Self { device, inputs, segments, shape, build: build(act, shape, 0)? })
+    }
+
+    /// Features that the module is compiled for.
+    fn features(&self) -> usize {
+        self.build.head as usize
+    }
+
+    /// Whether tensor cores can do it: they take 16 bits, copy eight numbers at a time, and look for the largest product
+    /// instead of the largest score, which is the same for a factor above 0.
+    fn tensor_cores(&self, more: &[&Tensor]) -> bool {
+        self.build.act != DType::F32
+            && self.inputs[0].device().is_cuda()
+            && self.shape.head_dim.is_multiple_of(EIGHT)
+            && self.shape.scale > 0.0
+            && self.inputs.iter().chain(more).all(|tensor| even(tensor))
+    }
+
+    fn forward_tiles(&self, cores: bool) -> Tiles {
+        let features = self.features();
+        let plain = 4 * (2 * PLAIN * (features + 1) + PLAIN * (PLAIN + 1) + 3 * PLAIN);
+        let queries = if features <= WHOLE { 128 } else { 64 };
+        let keys = if features <= 80 || features == WHOLE { 64 } else { 32 };
+        let (queries, threads, shared) =
+            if cores { (queries, 128, 2 * (features + 8) * (queries + 2 * keys)) } else { (PLAIN, 256, plain) };
+        Tiles { tiling: Tiling::Queries(queries), heads: self.shape.heads, parts: 1, threads, shared }
+    }
+
+    fn query_tiles(&self, cores: bool) -> Tiles {
+        let features = self.features();
+        let keys = if features <= WHOLE { 64 } else { 32 };
+        let (queries, threads, shared) =
+            if cores { (64, 128, 4 * (features + 8) * (64 + keys)) } else { (PLAIN, 256, plain_gradients(features)) };
+        Tiles { tiling: Tiling::Queries(queries), heads: self.shape.heads, parts: 1, threads, shared }
+    }
+
+    fn key_tiles(&self, cores: bool) -> Tiles {
+        let features = self.features();
+        let queries = match features {
+            0..=64 => 64,
+            65..256 => 32,
+            _ => 16,
+        };
+        let tensor = 4 * (features + 8) * (64 + queries) + 8 * queries;
+        let (keys, threads, shared) = if cores { (64, 128, tensor) } else { (PLAIN, 256, plain_gradients(features)) };
+        let parts = if cores && features > WHOLE { 2 } else { 1 };
+        Tiles { tiling: Tiling::Keys(keys), heads: self.shape.kv_heads, parts, threads, shared }
+    }
+
+    /// Σ dout·out of every token and head, `[tokens, heads]`.
+    fn delta(&self, dout: &Tensor, out: &Tensor) -> Result<Tensor> {
+        let (tokens, heads) = (self.segments.tokens(), self.shape.heads);
+        let delta = self.device.empty(&[tokens, heads], DType::F32)?;
+        let sizes = [count(tokens)?, count(heads)?, count(self.shape.head_dim)?];
+        let arguments: [Argument<'_>; 6] = [(&delta).into(), dout.into(), out.into(), sizes[0], sizes[1], sizes[2]];
+        let grid = Grid::of(extent((tokens * heads).div_ceil(DELTAS))?, 256);
+        self.device.launch(&kernel::ATTENTION_DELTA, self.build, grid, &arguments)?;
+        Ok(delta)
+    }
+
+    /// Launches a kernel whose arguments begin with `first` and end with what all have in common.
+    fn launch(&self, kernel: &Kernel, tiles: Tiles, first: &[Argument<'_>]) -> Result<()> {
+        if self.segments.tokens() == 0 {
+            return Ok(());
+        }
+        let (shape, [q, k, v]) = (self.shape, self.inputs);
+        let plan = self.segments.plan(self.device, q, tiles.tiling)?;
+        let stride = |tensor: &Tensor| Argument::Long(tensor.dims().last().copied().unwrap_or(0) as u64);
+        let last: [Argument<'_>; 11] = [
+            (&plan.places).into(),
+            (&plan.stretches).into(),
+            stride(q),
+            stride(k),
+            stride(v),
+            count(shape.heads)?,
+            count(shape.group())?,
+            count(shape.head_dim)?,
+            shape.scale.into(),
+            shape.soft_cap.unwrap_or(0.0).into(),
+            window(shape, self.segments.tokens())?.into(),
+        ];
+        let blocks = (plan.count, extent(tiles.heads)?, tiles.parts);
+        let grid = Grid::cube(blocks, tiles.threads, extent(tiles.shared)?);
+        self.device.launch(kernel, self.build, grid, &[first, &last].concat())
+    }
+}
+
+/// Bytes of shared memory that the gradients take on ordinary cores.
+fn plain_gradients(features: usize) -> usize {
+    4 * (4 * PLAIN * (features + 1) + 2 * PLAIN * (PLAIN + 1))
+}

@@ -1,0 +1,221 @@
+//! Keys and values of the sequences that are being written, layer by layer.
+//!
+//! A sequence has a slot. A pass says what it adds to which slots, hands over the keys and values of each layer as it
+//! comes by them, and meets them with its queries. On the CPU a slot has vectors of its own; on a device all share a pool
+//! of pages (`cache/pages.rs`). Whoever writes has no numbers in hands either way.
+
+mod device;
+mod pages;
+
+use std::ops::Range;
+
+use candle_core::{Device, Tensor};
+
+use super::attention::{AttentionShape, attention_cached};
+use super::host::{self, Floats};
+use crate::accelerator::Accelerator;
+use crate::error::{Error, Result};
+
+/// The keys and values of some sequences, which grow side by side.
+#[derive(Debug)]
+pub struct Cache {
+    kept: Kept,
+}
+
+#[derive(Debug)]
+enum Kept {
+    /// A sequence a slot.
+    Cpu(Vec<Sequence>),
+    Device(device::Paged),
+}
+
+/// A sequence on the CPU.
+#[derive(Debug, Clone)]
+struct Sequence {
+    layers: Vec<Layer>,
+    length: usize,
+}
+
+/// `[length, kv_heads · head_dim]` each.
+#[derive(Debug, Clone, Default)]
+struct Layer {
+    keys: Vec<f32>,
+    values: Vec<f32>,
+}
+
+/// What one pass adds to a [`Cache`].
+#[derive(Debug)]
+pub struct CachePass {
+    /// Which slots grow by which rows of the pass.
+    parts: Vec<Part>,
+    /// The same as a device takes it.
+    placed: Option<device::Placed>,
+}
+
+/// The rows of a pass that a slot grows by.
+#[derive(Debug, Clone)]
+struct Part {
+    slot: usize,
+    rows: Range<usize>,
+}
+
+impl CachePass {
+    /// The rows of the pass.
+    fn rows(&self) -> usize {
+        self.parts.last().map_or(0, |part| part.rows.end)
+    }
+}
+
+impl Cache {
+    /// A cache of empty sequences for a model of so many layers.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] for a device that was not opened by [`parse`](crate::device::parse).
+    pub fn new(slots: usize, layers: usize, device: &Device) -> Result<Self> {
+        let kept = match Accelerator::of(device)? {
+            None => Kept::Cpu(vec![Sequence { layers: vec![Layer::default(); layers], length: 0 }; slots]),
+            Some(device) => Kept::Device(device::Paged::new(device, slots, layers)),
+        };
+        Ok(Self { kept })
+    }
+
+    /// Tokens of a slot's sequence; 0 for one that is not there.
+    #[must_use]
+    pub fn length(&self, slot: usize) -> usize {
+        match &self.kept {
+            Kept::Cpu(sequences) => sequences.get(slot).map_or(0, |sequence| sequence.length),
+            Kept::Device(pages) => pages.length(slot),
+        }
+    }
+
+    fn slots(&self) -> usize {
+        match &self.kept {
+            Kept::Cpu(sequences) => sequences.len(),
+            Kept::Device(pages) => pages.slots(),
+        }
+    }
+
+    /// Begins a pass that adds so many tokens to each of some slots; its rows are in that order. From now on
+    /// [`length`](Self::length) counts them.
+    ///
+    /// # Errors
+    /// When a slot is not there or comes twice, or memory is not there.
+    pub fn begin(&mut self, growth: impl IntoIterator<Item = (usize, usize)>) -> Result<CachePass> {
+        let (slots, mut end) = (self.slots(), 0);
+        let mut parts = Vec::new();
+        for (slot, tokens) in growth {
+            if slot >= slots {
+                return Err(Error::argument(format!("a cache of {slots} sequences has no sequence {slot}")));
+            }
+            if parts.iter().any(|part: &Part| part.slot == slot) {
+                return Err(Error::argument(format!("sequence {slot} grows twice in one pass")));
+            }
+            parts.push(Part { slot, rows: end..end + tokens });
+            end += tokens;
+        }
+        let placed = match &mut self.kept {
+            Kept::Cpu(sequences) => {
+                parts.iter().for_each(|part| sequences[part.slot].length += part.rows.len());
+                None
+            }
+            Kept::Device(pages) => Some(pages.begin(&parts)?),
+        };
+        Ok(CachePass { parts, placed })
+    }
+
+    /// Keeps what a pass has at a layer: `keys` and `values` are `[rows, kv_heads · head_dim]`, f32, or bf16 on a device.
+    ///
+    /// # Errors
+    /// When they have another shape or are elsewhere, or the layer is not there.
+    pub fn keep(
+        &mut self,
+        pass: &CachePass,
+        layer: usize,
+        keys: &Tensor,
+        values: &Tensor,
+        shape: &AttentionShape,
+    ) -> Result<()> {
+        shape.check()?;
+        let width = shape.kv_heads * shape.head_dim;
+        host::expect(keys, "keys", &[pass.rows(), width])?;
+        host::expect(values, "values", &[pass.rows(), width])?;
+        let sequences = match (&mut self.kept, &pass.placed) {
+            (Kept::Cpu(sequences), None) => sequences,
+            (Kept::Device(pages), Some(placed)) => return pages.keep(placed, layer, [keys, values], shape),
+            _ => return Err(elsewhere()),
+        };
+        let (keys, values) = (Floats::of(keys, "keys")?, Floats::of(values, "values")?);
+        for part in &pass.parts {
+            let own = sequences.get_mut(part.slot).and_then(|sequence| sequence.layers.get_mut(layer));
+            let own = own.ok_or_else(|| no_layer(layer))?;
+            let numbers = part.rows.start * width..part.rows.end * width;
+            own.keys.extend_from_slice(&keys.slice()[numbers.clone()]);
+            own.values.extend_from_slice(&values.slice()[numbers]);
+        }
+        Ok(())
+    }
+
+    /// Attends with one query a sequence, that of its last token, to all that its slot keeps at a layer: `q` is
+    /// `[slots of the pass, heads · head_dim]`, and the result is shaped like it. A sequence's result does not depend on
+    /// the others.
+    ///
+    /// # Errors
+    /// When `q` has another shape or is elsewhere, or nothing was kept at the layer.
+    pub fn attend(&self, pass: &CachePass, layer: usize, q: &Tensor, shape: &AttentionShape) -> Result<Tensor> {
+        shape.check()?;
+        host::expect(q, "q", &[pass.parts.len(), shape.heads * shape.head_dim])?;
+        let sequences = match (&self.kept, &pass.placed) {
+            (Kept::Cpu(sequences), None) => sequences,
+            (Kept::Device(pages), Some(placed)) => return pages.attend(placed, layer, q, shape),
+            _ => return Err(elsewhere()),
+        };
+        let own = |part: &Part| {
+            let sequence = sequences.get(part.slot);
+            sequence.and_then(|sequence| sequence.layers.get(layer)).ok_or_else(|| no_layer(layer))
+        };
+        let keys = pass.parts.iter().map(|part| Ok(own(part)?.keys.as_slice())).collect::<Result<Vec<_>>>()?;
+        let values = pass.parts.iter().map(|part| Ok(own(part)?.values.as_slice())).collect::<Result<Vec<_>>>()?;
+        attention_cached(q, &keys, &values, shape)
+    }
+
+    /// Makes a slot's sequence what another's is, as it is now; each grows on its own from here.
+    ///
+    /// # Errors
+    /// When a slot is not there, or memory is not.
+    pub fn fork(&mut self, from: usize, to: usize) -> Result<()> {
+        let slots = self.slots();
+        if from.max(to) >= slots {
+            return Err(Error::argument(format!("a cache of {slots} sequences has no sequence {}", from.max(to))));
+        }
+        match &mut self.kept {
+            Kept::Cpu(_) if from == to => {}
+            Kept::Cpu(sequences) => sequences[to] = sequences[from].clone(),
+            Kept::Device(pages) => pages.fork(from, to)?,
+        }
+        Ok(())
+    }
+
+    /// Gives back what a slot's sequence takes; the slot is empty then. A slot that is not there is empty.
+    pub fn retire(&mut self, slot: usize) {
+        match &mut self.kept {
+            Kept::Cpu(sequences) => {
+                if let Some(sequence) = sequences.get_mut(slot) {
+                    sequence.length = 0;
+                    sequence.layers.fill(Layer::default());
+                }
+            }
+            Kept::Device(pages) => pages.retire(slot),
+        }
+    }
+}
+
+fn elsewhere() -> Error {
+    Error::argument("a pass of one cache was used with another")
+}
+
+fn no_layer(layer: usize) -> Error {
+    Error::argument(format!("the cache has no layer {layer}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,273 @@
+//! The cache of a device: each layer has a pool of pages, keys and values apart, in the type of activations. Which pages
+//! a sequence has is one table for all layers, which a pass uploads once.
+
+use candle_core::{DType, Tensor};
+
+use super::pages::{PAGE, Pages, Sequence};
+use super::{Part, no_layer};
+use crate::accelerator::{Accelerator, Argument, Build, Grid, kernel};
+use crate::error::{Error, Result};
+use crate::fused::attention::AttentionShape;
+use crate::fused::attention::device::{build, window};
+use crate::fused::device::{count, expect_dtype, expect_type, extent};
+
+/// Tokens that a block of `attention_cached` meets.
+const CHUNK: usize = 256;
+/// Query heads that a block of `attention_cached` has at most.
+const TOGETHER: usize = 8;
+const THREADS: u32 = 128;
+
+/// All sequences of a cache.
+#[derive(Debug)]
+pub(super) struct Paged {
+    device: Accelerator,
+    pages: Pages,
+    /// None before its first keys came, which say what they are kept in.
+    layers: Vec<Option<Pool>>,
+}
+
+/// The pages of a layer, `[capacity, PAGE · kv_heads · head_dim]` each.
+#[derive(Debug)]
+struct Pool {
+    keys: Tensor,
+    values: Tensor,
+}
+
+/// What a pass adds, as kernels take it.
+#[derive(Debug)]
+pub(super) struct Placed {
+    rows: usize,
+    /// Tokens of the shortest and of the longest sequence, the new ones among them.
+    shortest: usize,
+    longest: usize,
+    /// Pages of the longest table.
+    pages_of: usize,
+    /// `[sequences]`: tokens of each.
+    lengths: Tensor,
+    /// `[sequences, pages_of]`.
+    pages: Tensor,
+    /// The sequence and the token of each row, `[rows]` each; none where each sequence grows by one.
+    rows_of: Option<[Tensor; 2]>,
+}
+
+impl Paged {
+    pub(super) fn new(device: Accelerator, slots: usize, layers: usize) -> Self {
+        Self { device, pages: Pages::new(slots), layers: (0..layers).map(|_| None).collect() }
+    }
+
+    pub(super) fn length(&self, slot: usize) -> usize {
+        self.pages.sequence(slot).map_or(0, |sequence| sequence.length)
+    }
+
+    pub(super) fn slots(&self) -> usize {
+        self.pages.slots()
+    }
+
+    /// Gives pages to the sequences that grow; slots are there, as who calls has seen.
+    pub(super) fn begin(&mut self, parts: &[Part]) -> Result<Placed> {
+        for part in parts {
+            self.pages.grow(part.slot, part.rows.len())?;
+        }
+        self.tables(parts)
+    }
+
+    /// The tables of a pass in one upload.
+    fn tables(&self, parts: &[Part]) -> Result<Placed> {
+        let sequences: Vec<&Sequence> = parts.iter().filter_map(|part| self.pages.sequence(part.slot)).collect();
+        let pages_of = sequences.iter().map(|sequence| sequence.pages.len()).max().unwrap_or(0);
+        let shortest = sequences.iter().map(|sequence| sequence.length).min().unwrap_or(0);
+        let longest = sequences.iter().map(|sequence| sequence.length).max().unwrap_or(0);
+        let mut numbers: Vec<u32> = sequences.iter().map(|sequence| extent(sequence.length)).collect::<Result<_>>()?;
+        for sequence in &sequences {
+            numbers.extend(&sequence.pages);
+            // Places past a sequence's end are read by nobody.
+            numbers.resize(numbers.len() + pages_of - sequence.pages.len(), 0);
+        }
+        let rows = parts.last().map_or(0, |part| part.rows.end);
+        let apart = parts.iter().any(|part| part.rows.len() != 1);
+        if apart {
+            let numbered = (0_u32..).zip(parts);
+            numbers.extend(numbered.flat_map(|(number, part)| part.rows.clone().map(move |_| number)));
+            for (part, sequence) in parts.iter().zip(&sequences) {
+                let end = sequence.length;
+                // Lengths fit in 32 bits, so tokens do.
+                numbers.extend((end - part.rows.len()..end).map(|token| token as u32));
+            }
+        }
+        let all = self.device.upload(&numbers, &[numbers.len()])?;
+        let mut start = 0;
+        let mut cut = |length: usize| {
+            start += length;
+            all.narrow(0, start - length, length)
+        };
+        let (lengths, pages) = (cut(parts.len())?, cut(parts.len() * pages_of)?);
+        let rows_of = if apart { Some([cut(rows)?, cut(rows)?]) } else { None };
+        Ok(Placed { rows, shortest, longest, pages_of, lengths, pages, rows_of })
+    }
+
+    pub(super) fn keep(
+        &mut self,
+        placed: &Placed,
+        layer: usize,
+        [keys, values]: [&Tensor; 2],
+        shape: &AttentionShape,
+    ) -> Result<()> {
+        let act = expect_type(keys, "keys")?;
+        expect_dtype(values, "values", act)?;
+        let width = shape.kv_heads * shape.head_dim;
+        self.grow(layer, width, act)?;
+        let Some(Some(pool)) = self.layers.get(layer) else { return Err(no_layer(layer)) };
+        let [sequences, tokens] =
+            placed.rows_of.as_ref().map_or([None, None], |[first, second]| [Some(first), Some(second)]);
+        let arguments: [Argument<'_>; 15] = [
+            (&pool.keys).into(),
+            (&pool.values).into(),
+            keys.into(),
+            values.into(),
+            sequences.into(),
+            tokens.into(),
+            (&placed.lengths).into(),
+            (&placed.pages).into(),
+            count(placed.pages_of)?,
+            count(PAGE)?,
+            count(width)?,
+            (width as u64).into(),
+            (width as u64).into(),
+            Argument::FaultWord,
+            count(0)?,
+        ];
+        let grid = Grid::of(extent(placed.rows)?, THREADS);
+        self.device.launch(&kernel::CACHE_APPEND, text(act, shape)?, grid, &arguments)
+    }
+
+    /// Makes a layer's pool as large as the tables ask for, and takes along what it holds.
+    fn grow(&mut self, layer: usize, width: usize, act: DType) -> Result<()> {
+        let (device, shape) = (&self.device, [self.pages.capacity(), PAGE * width]);
+        let Some(pool) = self.layers.get_mut(layer) else { return Err(no_layer(layer)) };
+        let Some(Pool { keys, values }) = pool else {
+            *pool = Some(Pool { keys: device.empty(&shape, act)?, values: device.empty(&shape, act)? });
+            return Ok(());
+        };
+        // One after the other: what a side had is given back before the other asks for more.
+        for side in [keys, values] {
+            let (held, row) = side.dims2()?;
+            if row != shape[1] || side.dtype() != act {
+                return Err(Error::argument("keys and values of a layer changed their width or their type"));
+            }
+            if held < shape[0] {
+                let larger = device.empty(&shape, act)?;
+                copy(device, &larger.narrow(0, 0, held)?, side)?;
+                *side = larger;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn attend(&self, placed: &Placed, layer: usize, q: &Tensor, shape: &AttentionShape) -> Result<Tensor> {
+        let act = expect_type(q, "q")?;
+        let Some(Some(pool)) = self.layers.get(layer) else { return Err(no_layer(layer)) };
+        if placed.shortest == 0 {
+            return Err(Error::argument("a sequence without tokens has nothing to attend to"));
+        }
+        let (batch, chunks) = (q.dim(0)?, placed.longest.div_ceil(CHUNK));
+        let mixes = self.device.empty(&[batch, shape.heads, chunks, shape.head_dim], DType::F32)?;
+        let levels = self.device.empty(&[batch, shape.heads, chunks, 2], DType::F32)?;
+        let arguments: [Argument<'_>; 14] = [
+            (&mixes).into(),
+            (&levels).into(),
+            q.into(),
+            (&pool.keys).into(),
+            (&pool.values).into(),
+            (&placed.pages).into(),
+            (&placed.lengths).into(),
+            count(placed.pages_of)?,
+            count(PAGE)?,
+            count(shape.kv_heads)?,
+            count(shape.head_dim)?,
+            shape.scale.into(),
+            shape.soft_cap.unwrap_or(0.0).into(),
+            window(shape, placed.longest)?.into(),
+        ];
+        let blocks = (extent(chunks)?, extent(shape.heads / together(shape.group()))?, extent(batch)?);
+        self.device.launch(&kernel::ATTENTION_CACHED, text(act, shape)?, Grid::cube(blocks, THREADS, 0), &arguments)?;
+        self.merged(placed, q, [&mixes, &levels], shape)
+    }
+
+    /// The results of sequences from those of their chunks.
+    fn merged(
+        &self,
+        placed: &Placed,
+        q: &Tensor,
+        [mixes, levels]: [&Tensor; 2],
+        shape: &AttentionShape,
+    ) -> Result<Tensor> {
+        let out = self.device.empty(q.dims(), q.dtype())?;
+        let arguments: [Argument<'_>; 7] = [
+            (&out).into(),
+            mixes.into(),
+            levels.into(),
+            (&placed.lengths).into(),
+            count(shape.head_dim)?,
+            count(mixes.dim(2)?)?,
+            window(shape, placed.longest)?.into(),
+        ];
+        let grid = Grid::square(extent(shape.heads)?, extent(q.dim(0)?)?, THREADS);
+        self.device.launch(&kernel::ATTENTION_CACHED_MERGE, text(q.dtype(), shape)?, grid, &arguments)?;
+        Ok(out)
+    }
+
+    /// Lets a slot go on from another; both are there, as who calls has seen.
+    pub(super) fn fork(&mut self, from: usize, to: usize) -> Result<()> {
+        match self.pages.fork(from, to)? {
+            Some([from, to]) => self.copy_page(from as usize, to as usize),
+            None => Ok(()),
+        }
+    }
+
+    /// Copies a page of every layer.
+    fn copy_page(&mut self, from: usize, to: usize) -> Result<()> {
+        for layer in 0..self.layers.len() {
+            let Some(pool) = &self.layers[layer] else { continue };
+            let (width, act) = (pool.keys.dim(1)? / PAGE, pool.keys.dtype());
+            self.grow(layer, width, act)?;
+            if let Some(pool) = &self.layers[layer] {
+                for side in [&pool.keys, &pool.values] {
+                    copy(&self.device, &side.narrow(0, to, 1)?, &side.narrow(0, from, 1)?)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn retire(&mut self, slot: usize) {
+        self.pages.retire(slot);
+    }
+}
+
+/// The text of the kernels for a layer: they know how many query heads share a key-value head.
+fn text(act: DType, shape: &AttentionShape) -> Result<Build> {
+    build(act, shape, extent(shape.group())?)
+}
+
+/// Query heads of a block: the largest divisor of a group that is at most `TOGETHER`.
+fn together(group: usize) -> usize {
+    (1..=group.min(TOGETHER)).rev().find(|size| group.is_multiple_of(*size)).unwrap_or(1)
+}
+
+/// Copies a matrix into one of the same shape and type.
+fn copy(device: &Accelerator, to: &Tensor, from: &Tensor) -> Result<()> {
+    let (rows, columns) = from.dims2()?;
+    let stride = Argument::Long(columns as u64);
+    let arguments: [Argument<'_>; 6] = [to.into(), from.into(), count(rows)?, count(columns)?, stride, stride];
+    device.launch(&kernel::COPY_COLUMNS, from.dtype(), device.over_rows(rows, 256), &arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_of_a_block_divide_a_group() {
+        assert_eq!([1, 2, 7, 8, 12, 14, 16, 11].map(together), [1, 2, 7, 8, 6, 7, 8, 1]);
+    }
+}

@@ -1,0 +1,162 @@
+//! Which pages of a pool a sequence has: sequences that begin alike share theirs as far as they are full.
+//!
+//! Only numbers of pages here; what lies in them is the device's business. The order in which pages are given and taken
+//! does not matter to those who compute: the stream of a device has one order too.
+
+use crate::error::Result;
+use crate::fused::device::extent;
+
+/// Tokens of a page.
+pub(super) const PAGE: usize = 64;
+
+/// The pages of all sequences of a cache.
+#[derive(Debug)]
+pub(super) struct Pages {
+    sequences: Vec<Sequence>,
+    /// How many sequences have each page.
+    holders: Vec<u32>,
+    /// Pages that nobody has.
+    free: Vec<u32>,
+    /// Pages that a pool should be made for.
+    capacity: usize,
+}
+
+/// The pages of one sequence, of which the last may be unfinished.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Sequence {
+    pub(super) pages: Vec<u32>,
+    /// In tokens.
+    pub(super) length: usize,
+}
+
+impl Pages {
+    pub(super) fn new(slots: usize) -> Self {
+        Self { sequences: vec![Sequence::default(); slots], holders: Vec::new(), free: Vec::new(), capacity: 0 }
+    }
+
+    pub(super) fn slots(&self) -> usize {
+        self.sequences.len()
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// The sequence of a slot, if the slot is there.
+    pub(super) fn sequence(&self, slot: usize) -> Option<&Sequence> {
+        self.sequences.get(slot)
+    }
+
+    /// Makes room for more tokens in a slot that is there.
+    ///
+    /// # Errors
+    /// When pages cannot be counted in 32 bits any more.
+    pub(super) fn grow(&mut self, slot: usize, tokens: usize) -> Result<()> {
+        let length = self.sequences[slot].length + tokens;
+        while self.sequences[slot].pages.len() < length.div_ceil(PAGE) {
+            let page = self.page()?;
+            self.sequences[slot].pages.push(page);
+        }
+        self.sequences[slot].length = length;
+        Ok(())
+    }
+
+    /// Gives a slot the pages of another; both are there. The unfinished one, if there is one, has to be copied: from the
+    /// first of the pages that are returned to the second.
+    ///
+    /// # Errors
+    /// When pages cannot be counted in 32 bits any more.
+    pub(super) fn fork(&mut self, from: usize, to: usize) -> Result<Option<[u32; 2]>> {
+        if from == to {
+            return Ok(None);
+        }
+        self.retire(to);
+        let mut forked = self.sequences[from].clone();
+        let full = forked.length / PAGE;
+        let copied = match forked.pages.get(full).copied() {
+            Some(last) => {
+                forked.pages[full] = self.page()?;
+                Some([last, forked.pages[full]])
+            }
+            None => None,
+        };
+        forked.pages[..full].iter().for_each(|page| self.holders[*page as usize] += 1);
+        self.sequences[to] = forked;
+        Ok(copied)
+    }
+
+    /// Takes back what a slot has.
+    pub(super) fn retire(&mut self, slot: usize) {
+        let Some(sequence) = self.sequences.get_mut(slot) else { return };
+        for page in std::mem::take(sequence).pages {
+            let holders = &mut self.holders[page as usize];
+            *holders -= 1;
+            if *holders == 0 {
+                self.free.push(page);
+            }
+        }
+    }
+
+    /// A page that nobody has. Where there is none, room is made for half as many again.
+    fn page(&mut self) -> Result<u32> {
+        if let Some(page) = self.free.pop() {
+            self.holders[page as usize] = 1;
+            return Ok(page);
+        }
+        let page = extent(self.holders.len())?;
+        self.holders.push(1);
+        if self.holders.len() > self.capacity {
+            self.capacity = self.holders.len().max(self.capacity + self.capacity / 2);
+        }
+        Ok(page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pages_of(pages: &Pages, slot: usize) -> &[u32] {
+        &pages.sequence(slot).unwrap().pages
+    }
+
+    #[test]
+    fn a_sequence_has_as_many_pages_as_its_tokens_fill() {
+        let mut pages = Pages::new(2);
+        pages.grow(0, PAGE).unwrap();
+        assert_eq!(pages_of(&pages, 0), [0]);
+        pages.grow(1, 1).unwrap();
+        pages.grow(0, 1).unwrap();
+        assert_eq!((pages_of(&pages, 0), pages_of(&pages, 1)), (&[0, 2][..], &[1][..]));
+        assert!(pages.capacity() >= 3);
+    }
+
+    #[test]
+    fn full_pages_are_shared_and_the_unfinished_one_is_copied() {
+        let mut pages = Pages::new(3);
+        pages.grow(0, 2 * PAGE + 5).unwrap();
+        assert_eq!(pages.fork(0, 1).unwrap(), Some([2, 3]));
+        assert_eq!(pages_of(&pages, 1), [0, 1, 3]);
+        pages.grow(1, PAGE).unwrap();
+        assert_eq!((pages_of(&pages, 0), pages_of(&pages, 1)), (&[0, 1, 2][..], &[0, 1, 3, 4][..]));
+        pages.grow(2, PAGE).unwrap();
+        assert_eq!((pages.fork(2, 2).unwrap(), pages_of(&pages, 2)), (None, &[5][..]));
+        assert_eq!(pages.fork(2, 0).unwrap(), None, "a full page needs no copy");
+        assert_eq!(pages_of(&pages, 0), [5]);
+    }
+
+    #[test]
+    fn a_page_is_free_when_the_last_that_has_it_goes() {
+        let mut pages = Pages::new(3);
+        pages.grow(0, PAGE + 1).unwrap();
+        pages.fork(0, 1).unwrap();
+        pages.retire(0);
+        pages.grow(2, PAGE).unwrap();
+        assert_eq!((pages_of(&pages, 1), pages_of(&pages, 2)), (&[0, 2][..], &[1][..]));
+        pages.retire(1);
+        pages.grow(2, 2 * PAGE).unwrap();
+        let mut all = pages_of(&pages, 2).to_vec();
+        all.sort_unstable();
+        assert_eq!((all, pages.sequence(1).unwrap().length), (vec![0, 1, 2], 0));
+    }
+}

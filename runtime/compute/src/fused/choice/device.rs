@@ -1,0 +1,67 @@
+//! The choice of a token as one launch for all rows, and one wait for what was chosen.
+
+use candle_core::{DType, Tensor};
+
+use super::{Choosing, Chosen, diverged, no_logits};
+use crate::accelerator::{Accelerator, Argument, Grid, kernel};
+use crate::error::{Error, Result};
+use crate::fused::device::{count, expect_dtype, extent};
+use crate::fused::host;
+use crate::random::Stream;
+
+/// Words that the kernel has room for: TILES · TILE_WORDS of `kernels/cuda/chance.cu`.
+const WORDS: usize = 512 * 1024;
+/// Words of a stream: its key, and its position.
+const STREAM: usize = 10;
+const THREADS: u32 = 1024;
+
+pub(super) fn choose<'a>(
+    device: &Accelerator,
+    logits: &Tensor,
+    streams: impl Iterator<Item = &'a Stream>,
+    choosing: &Choosing,
+) -> Result<Option<Vec<Chosen>>> {
+    expect_dtype(logits, "logits", DType::F32)?;
+    let (rows, words) = host::matrix(logits, "logits")?;
+    if words == 0 {
+        return Err(no_logits());
+    }
+    if words > WORDS {
+        return Ok(None);
+    }
+    let streams: Vec<u32> = streams.flat_map(placed).collect();
+    if streams.len() != rows * STREAM {
+        return Err(Error::shape(format!("{} streams for {rows} rows of logits", streams.len() / STREAM)));
+    }
+    let streams = device.upload(&streams, &[rows, STREAM])?;
+    let choices = device.empty(&[rows, 2], DType::U32)?;
+    let arguments: [Argument<'_>; 8] = [
+        (&choices).into(),
+        logits.into(),
+        (&streams).into(),
+        count(words)?,
+        // More than there are words is all of them.
+        u32::try_from(choosing.top_k).unwrap_or(u32::MAX).into(),
+        choosing.top_p.into(),
+        choosing.min_p.into(),
+        u32::from(choosing.greedy).into(),
+    ];
+    device.launch(&kernel::CHOOSE, DType::F32, Grid::of(extent(rows)?, THREADS), &arguments)?;
+    let found = device.download::<u32>(&choices)?;
+    let chosen = found.as_chunks::<2>().0.iter().map(|[id, bits]| {
+        let logprob = f32::from_bits(*bits);
+        // The logit itself stands there where one is not finite.
+        if logprob.is_finite() { Ok(Chosen { id: *id, logprob }) } else { Err(diverged(*id as usize, logprob)) }
+    });
+    chosen.collect::<Result<_>>().map(Some)
+}
+
+/// A stream as the kernel takes it, the position with its low word first.
+fn placed(stream: &Stream) -> [u32; STREAM] {
+    let (key, position) = (stream.key(), stream.position());
+    std::array::from_fn(|at| match at {
+        8 => position as u32,
+        9 => (position >> 32) as u32,
+        _ => key[at],
+    })
+}

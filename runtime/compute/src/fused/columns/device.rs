@@ -1,0 +1,80 @@
+//! Columns as launches.
+
+use candle_core::{DType, Tensor};
+
+use crate::accelerator::{Accelerator, Argument, kernel};
+use crate::error::Result;
+use crate::fused::device::{count, expect_dtype, expect_type, over_rows};
+use crate::fused::linear::device::add_bias;
+use crate::fused::{host, norm};
+
+pub(super) fn cut(device: &Accelerator, joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
+    let act = expect_type(joined, "joined")?;
+    let (rows, columns) = host::matrix(joined, "joined")?;
+    let mut start = 0;
+    let mut parts = Vec::with_capacity(widths.len());
+    for width in widths {
+        let part = device.empty(&[rows, *width], act)?;
+        if part.elem_count() > 0 {
+            copy(device, (&part, *width), (&from(joined, start)?, columns), [rows, *width])?;
+        }
+        parts.push(part);
+        start += width;
+    }
+    Ok(parts)
+}
+
+pub(super) fn join(device: &Accelerator, parts: &[Tensor], rows: usize) -> Result<Tensor> {
+    let act = parts.first().map_or(Ok(DType::F32), |first| expect_type(first, "columns"))?;
+    let columns = parts.iter().filter_map(|part| part.dims().last()).sum();
+    let joined = device.empty(&[rows, columns], act)?;
+    let mut start = 0;
+    for part in parts {
+        expect_dtype(part, "columns", act)?;
+        let (_, width) = host::matrix(part, "columns")?;
+        if part.elem_count() > 0 {
+            copy(device, (&from(&joined, start)?, columns), (part, width), [rows, width])?;
+        }
+        start += width;
+    }
+    Ok(joined)
+}
+
+/// The numbers of a matrix from a column of its first row on.
+fn from(matrix: &Tensor, column: usize) -> Result<Tensor> {
+    let flat = matrix.flatten_all()?;
+    Ok(flat.narrow(0, column, flat.elem_count() - column)?)
+}
+
+/// Copies `[rows, columns]` numbers of one type; the rows on either side are so many numbers apart.
+pub(in crate::fused) fn copy(
+    device: &Accelerator,
+    (to, to_stride): (&Tensor, usize),
+    (from, from_stride): (&Tensor, usize),
+    [rows, columns]: [usize; 2],
+) -> Result<()> {
+    let [to_stride, from_stride] = [to_stride, from_stride].map(|stride| Argument::Long(stride as u64));
+    let arguments = [to.into(), from.into(), count(rows)?, count(columns)?, to_stride, from_stride];
+    device.launch(&kernel::COPY_COLUMNS, to.dtype(), over_rows(device, rows), &arguments)
+}
+
+pub(super) fn scale(device: &Accelerator, x: &Tensor, factors: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    let act = expect_type(x, "x")?;
+    expect_dtype(factors, "factors", DType::F32)?;
+    let (rows, columns) = host::matrix(x, "x")?;
+    let y = device.empty(&[rows, columns], act)?;
+    let arguments = [(&y).into(), x.into(), factors.into(), count(rows)?, count(columns)?];
+    device.launch(&kernel::SCALE_COLUMNS, act, over_rows(device, rows), &arguments)?;
+    if let Some(bias) = bias {
+        add_bias(device, &y, bias)?;
+    }
+    Ok(y)
+}
+
+pub(super) fn product_sums(device: &Accelerator, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let (_, columns) = host::matrix(a, "a")?;
+    if columns == 0 {
+        return device.zeros(&[0], DType::F32);
+    }
+    norm::device::weight_gradient(device, a, b, None, columns)
+}

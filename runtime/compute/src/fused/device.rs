@@ -1,0 +1,111 @@
+//! What the device arms of several operations share: types, counts, sums over rows, weights as products take them.
+
+use std::borrow::Cow;
+
+use candle_core::{DType, Tensor};
+
+use crate::accelerator::{Accelerator, Argument, Grid, kernel};
+use crate::error::{Error, Result};
+use crate::fused::host;
+use crate::fused::unpack::device::{Rows, unpacked};
+use crate::weight::WeightRef;
+
+const THREADS: u32 = 256;
+/// Threads for a row that is only copied.
+const ROW_THREADS: u32 = 128;
+
+/// The type of an activation, of those that there are kernels for.
+pub(super) fn expect_type(tensor: &Tensor, name: &str) -> Result<DType> {
+    match tensor.dtype() {
+        found @ (DType::F32 | DType::BF16) => Ok(found),
+        other => Err(Error::dtype(format!("`{name}` is {}, f32 or bf16 is needed", other.as_str()))),
+    }
+}
+
+/// Refuses numbers of another type: a kernel reads bytes as what it was told.
+pub(super) fn expect_dtype(tensor: &Tensor, name: &str, dtype: DType) -> Result<()> {
+    if tensor.dtype() == dtype {
+        return Ok(());
+    }
+    let (found, wanted) = (tensor.dtype().as_str(), dtype.as_str());
+    Err(Error::dtype(format!("`{name}` is {found}, {wanted} is needed")))
+}
+
+/// A length as kernels and grids take it.
+pub(super) fn extent(number: usize) -> Result<u32> {
+    u32::try_from(number).map_err(|_| Error::shape(format!("{number} is too many for one launch")))
+}
+
+/// The same as an argument.
+pub(super) fn count(number: usize) -> Result<Argument<'static>> {
+    Ok(Argument::Count(extent(number)?))
+}
+
+/// Blocks for rows that a kernel walks over with a stride.
+pub(super) fn over_rows(device: &Accelerator, rows: usize) -> Grid {
+    device.over_rows(rows, THREADS)
+}
+
+/// Sums over rows, `[columns]` f32: `fill` leaves a sum for each part of them, which are added in order.
+pub(super) fn parts(
+    device: &Accelerator,
+    rows: usize,
+    columns: usize,
+    rows_of_part: usize,
+    fill: impl FnOnce(&Tensor, Grid) -> Result<()>,
+) -> Result<Tensor> {
+    let number = rows.div_ceil(rows_of_part).max(1);
+    let (Ok(across), Ok(down)) = (u32::try_from(columns.div_ceil(THREADS as usize)), u32::try_from(number)) else {
+        return Err(Error::shape(format!("{rows} rows of {columns} are too many for one launch")));
+    };
+    let (sums, result) = (device.empty(&[number, columns], DType::F32)?, device.empty(&[columns], DType::F32)?);
+    fill(&sums, Grid::square(across, down, THREADS))?;
+    let arguments = [(&result).into(), (&sums).into(), count(number)?, count(columns)?, 0f32.into(), 1f32.into()];
+    device.launch(&kernel::ADD_PARTS, DType::F32, Grid::of(across, THREADS), &arguments)?;
+    Ok(result)
+}
+
+/// A weight as a matrix in the type of activations: itself, or a copy that lives as long as the product needs it.
+pub(super) fn matrix<'a>(device: &Accelerator, weight: WeightRef<'a>, act: DType) -> Result<Cow<'a, Tensor>> {
+    match weight {
+        WeightRef::Tensor(tensor) if tensor.dtype() == act => Ok(Cow::Borrowed(tensor)),
+        WeightRef::Tensor(tensor) => Ok(Cow::Owned(device.cast(tensor, act)?)),
+        WeightRef::Packed(packed) => Ok(Cow::Owned(unpacked(device, packed, Rows::All, 1.0, act)?)),
+    }
+}
+
+/// Rows of a matrix by number, times a factor, in some type: `ids` is `[count]` u32 on the device, the host has checked it.
+pub(super) fn rows(
+    device: &Accelerator,
+    weight: WeightRef<'_>,
+    ids: &Tensor,
+    scale: f32,
+    dtype: DType,
+) -> Result<Tensor> {
+    let table = match weight {
+        WeightRef::Packed(packed) => return unpacked(device, packed, Rows::Numbered(ids), scale, dtype),
+        WeightRef::Tensor(tensor) => tensor,
+    };
+    let (known, width) = host::matrix(table, "weight")?;
+    let kernel = match table.dtype() {
+        DType::F32 => &kernel::EMBED_F32,
+        DType::BF16 => &kernel::EMBED_BF16,
+        DType::F16 => &kernel::EMBED_F16,
+        other => return Err(Error::dtype(format!("`weight` is {}; f32, bf16 or f16 is needed", other.as_str()))),
+    };
+    let number = ids.elem_count();
+    let y = device.empty(&[number, width], dtype)?;
+    let arguments = [
+        (&y).into(),
+        table.into(),
+        ids.into(),
+        count(number)?,
+        count(width)?,
+        count(known)?,
+        scale.into(),
+        Argument::FaultWord,
+        count(0)?,
+    ];
+    device.launch(kernel, dtype, device.over_rows(number, ROW_THREADS), &arguments)?;
+    Ok(y)
+}

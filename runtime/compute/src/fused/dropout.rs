@@ -1,0 +1,106 @@
+//! Dropout whose mask is a function of its name, so that a second forward pass meets the same mask, on any device.
+
+mod device;
+
+use candle_core::Tensor;
+
+use super::arm::Arm;
+use super::host;
+use super::linear::{linear, linear_input_gradient, linear_weight_gradient};
+use super::low_rank::{AdaptedGradient, LowRank};
+use super::residual::add;
+use crate::error::Result;
+use crate::random::Stream;
+use crate::weight::WeightRef;
+
+/// Dropout at one place of one pass.
+#[derive(Debug, Clone)]
+pub struct Dropout {
+    /// The share of values that become 0, in `[0, 1)`.
+    pub rate: f32,
+    /// The seed of the run.
+    pub seed: u64,
+    /// Names the pass and the place.
+    pub name: String,
+}
+
+impl Dropout {
+    /// Zeroes a share of the values and widens the others by 1/(1 − rate). Gradients go the same way.
+    pub fn apply(&self, values: &Tensor) -> Result<Tensor> {
+        let stream = Stream::new(self.seed, &self.name);
+        let widened = 1.0 / (1.0 - self.rate);
+        match Arm::of([(values, "values")])? {
+            Arm::Cpu => self.on_cpu(values, stream, widened),
+            Arm::Device(device) => device::apply(&device, values, stream.key(), self.rate, widened),
+        }
+    }
+
+    fn on_cpu(&self, values: &Tensor, mut stream: Stream, widened: f32) -> Result<Tensor> {
+        let mask: Vec<f32> = stream
+            .uniforms(values.elem_count())
+            .into_iter()
+            .map(|draw| if draw < self.rate { 0.0 } else { widened })
+            .collect();
+        let mask = Tensor::from_vec(mask, values.shape(), values.device())?;
+        Ok((values * mask)?)
+    }
+}
+
+/// `x·Wᵀ + b + s·(drop(x)·Aᵀ)·Bᵀ`: only the way through the adapter loses inputs. Returns it, `[tokens, out]`, and
+/// `drop(x)·Aᵀ`, `[tokens, rank]`, which the gradients need.
+pub fn dropped_linear<'w>(
+    x: &Tensor,
+    weight: impl Into<WeightRef<'w>>,
+    bias: Option<&Tensor>,
+    low: &LowRank,
+    dropout: &Dropout,
+) -> Result<(Tensor, Tensor)> {
+    let weight = weight.into();
+    if let Arm::Device(device) = Arm::with_weight([(x, "x"), (&low.a, "a"), (&low.b, "b")], weight)? {
+        return device::dropped_linear(&device, x, weight, bias, low, dropout);
+    }
+    let output = linear(x, weight, bias)?;
+    let reduced = linear(&dropout.apply(x)?, &low.a, None)?;
+    let added = linear(&reduced, &scaled_up(low)?, None)?;
+    Ok((add(&output, &added)?, reduced))
+}
+
+/// The gradients of [`dropped_linear`]; `reduced` is what the forward pass returned.
+pub fn dropped_linear_backward<'w>(
+    dy: &Tensor,
+    x: &Tensor,
+    reduced: &Tensor,
+    weight: impl Into<WeightRef<'w>>,
+    low: &LowRank,
+    dropout: &Dropout,
+    want_input: bool,
+) -> Result<AdaptedGradient> {
+    let weight = weight.into();
+    let operands = [(dy, "dy"), (x, "x"), (reduced, "reduced"), (&low.a, "a"), (&low.b, "b")];
+    if let Arm::Device(device) = Arm::with_weight(operands, weight)? {
+        let ((tokens, _), (outputs, rank)) = (host::matrix(dy, "dy")?, host::matrix(&low.b, "b")?);
+        host::expect(dy, "dy", &[tokens, outputs])?;
+        host::expect(reduced, "reduced", &[tokens, rank])?;
+        return device::dropped_linear_backward(&device, dy, x, reduced, weight, low, dropout, want_input);
+    }
+    let thin = linear_input_gradient(dy, &scaled_up(low)?)?;
+    let up = linear_weight_gradient(dy, reduced)?;
+    let b = (up * f64::from(low.scale))?;
+    let a = linear_weight_gradient(&thin, &dropout.apply(x)?)?;
+    let input = if want_input {
+        let direct = linear_input_gradient(dy, weight)?;
+        let through = dropout.apply(&linear_input_gradient(&thin, &low.a)?)?;
+        Some(add(&direct, &through)?)
+    } else {
+        None
+    };
+    Ok(AdaptedGradient { input, a, b })
+}
+
+/// s·B, small beside every activation.
+fn scaled_up(low: &LowRank) -> Result<Tensor> {
+    Ok((&low.b * f64::from(low.scale))?)
+}
+
+#[cfg(test)]
+mod tests;

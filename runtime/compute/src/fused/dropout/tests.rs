@@ -1,0 +1,71 @@
+//! Dropout by its mask, and the layer around it against plain operations in f64.
+
+use candle_core::{DType, Device};
+
+use super::super::rows::numbers;
+use super::super::twin::{gradients, leaf, normal};
+use super::*;
+use crate::parity::on_each_device;
+
+const SIDES: (usize, usize, usize, usize) = (23, 301, 67, 5);
+
+fn dropout() -> Dropout {
+    Dropout { rate: 0.3, seed: 7, name: "a place".into() }
+}
+
+/// What every value is multiplied with, drawn one after another.
+fn mask(dropout: &Dropout, shape: &[usize]) -> Tensor {
+    let mut stream = Stream::new(dropout.seed, &dropout.name);
+    let draw = |_| if stream.uniform() < dropout.rate { 0.0 } else { 1.0 / (1.0 - dropout.rate) };
+    let mask: Vec<f32> = (0..shape.iter().product::<usize>()).map(draw).collect();
+    Tensor::from_vec(mask, shape, &Device::Cpu).unwrap().to_dtype(DType::F64).unwrap()
+}
+
+// The mask is the same everywhere. In bf16 a value is rounded once, by 2⁻⁸ of itself at most.
+on_each_device! {
+    fn the_mask_is_that_of_the_stream_in_every_place(on) tolerance(1e-7, 4e-3) {
+        // One block of threads and several, with a part of a block of the stream at the end.
+        for shape in [[3, 5], [30, 301]] {
+            let values = on.normal("values", &shape);
+            let expected = (on.leaf(&values).as_tensor() * mask(&dropout(), &shape)).unwrap();
+            let found = dropout().apply(&values).unwrap();
+            on.close("values", &found, &expected);
+            let [found, expected] = [found, expected.to_dtype(DType::F32).unwrap()].map(|all| numbers(&all).unwrap());
+            let dropped = |all: &[f32]| all.iter().map(|number| *number == 0.0).collect::<Vec<bool>>();
+            assert_eq!(dropped(&found), dropped(&expected), "which values are dropped");
+        }
+    }
+
+    // In bf16 A, B and what lies between them are rounded by 2⁻⁸ of themselves at most, and the result twice.
+    fn only_the_way_through_the_adapter_loses_inputs(on) tolerance(3e-6, 1e-2) {
+        let (tokens, inputs, outputs, rank) = SIDES;
+        let (x, dy) = (on.normal("x", &[tokens, inputs]), on.normal("dy", &[tokens, outputs]));
+        let (weight, bias) = (on.normal("weight", &[outputs, inputs]), on.single("bias", &[outputs]));
+        let low = LowRank { a: on.single("a", &[rank, inputs]), b: on.single("b", &[outputs, rank]), scale: 1.7 };
+        let (x64, a64, b64) = (on.leaf(&x), on.leaf(&low.a), on.leaf(&low.b));
+        let dropped = (x64.as_tensor() * mask(&dropout(), &[tokens, inputs])).unwrap();
+        let thin = dropped.matmul(&a64.t().unwrap()).unwrap();
+        let added = (thin.matmul(&b64.t().unwrap()).unwrap() * f64::from(low.scale)).unwrap();
+        let plain = x64.matmul(&on.leaf(&weight).t().unwrap()).unwrap();
+        let twin = (plain.broadcast_add(&on.leaf(&bias)).unwrap() + added).unwrap();
+        let (y, reduced) = dropped_linear(&x, &weight, Some(&bias), &low, &dropout()).unwrap();
+        on.close("y", &y, &twin);
+        on.close("reduced", &reduced, &thin);
+        let found = dropped_linear_backward(&dy, &x, &reduced, &weight, &low, &dropout(), true).unwrap();
+        let twins = gradients(&twin, &on.leaf(&dy), &[&x64, &a64, &b64]);
+        on.close("dx", &found.input.unwrap(), &twins[0]);
+        on.nearly("da", &found.a, &twins[1], 2.0);
+        on.nearly("db", &found.b, &twins[2], 2.0);
+    }
+}
+
+#[test]
+fn a_gradient_of_the_input_comes_only_when_it_is_wanted() {
+    let (tokens, inputs, outputs, rank) = SIDES;
+    let low = LowRank { a: normal("a", &[rank, inputs]), b: normal("b", &[outputs, rank]), scale: 1.0 };
+    let (x, weight) = (normal("x", &[tokens, inputs]), normal("weight", &[outputs, inputs]));
+    let (y, reduced) = dropped_linear(&x, &weight, None, &low, &dropout()).unwrap();
+    let found = dropped_linear_backward(&y, &x, &reduced, &weight, &low, &dropout(), false).unwrap();
+    assert!(found.input.is_none());
+    assert_eq!(leaf(&found.a).dims(), [rank, inputs]);
+}

@@ -1,0 +1,60 @@
+//! The gate as one launch, rows side by side.
+
+use candle_core::Tensor;
+
+use super::Activation;
+use crate::accelerator::{Accelerator, Argument, kernel};
+use crate::error::Result;
+use crate::fused::device::{count, expect_dtype, expect_type, over_rows};
+
+pub(super) fn gated(device: &Accelerator, gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
+    let act = expect_type(gate, "gate")?;
+    expect_dtype(up, "up", act)?;
+    let (rows, columns) = sides(gate);
+    let y = device.empty(gate.dims(), act)?;
+    let stride = Argument::Long(columns as u64);
+    let arguments = [(&y).into(), gate.into(), up.into(), count(rows)?, count(columns)?, stride, number(activation)];
+    device.launch(&kernel::GATED, act, over_rows(device, rows), &arguments)?;
+    Ok(y)
+}
+
+pub(super) fn gated_backward(
+    device: &Accelerator,
+    dy: &Tensor,
+    gate: &Tensor,
+    up: &Tensor,
+    activation: Activation,
+) -> Result<(Tensor, Tensor)> {
+    let act = expect_type(gate, "gate")?;
+    expect_dtype(up, "up", act)?;
+    expect_dtype(dy, "dy", act)?;
+    let (rows, columns) = sides(gate);
+    let (dgate, dup) = (device.empty(gate.dims(), act)?, device.empty(gate.dims(), act)?);
+    let arguments = [
+        (&dgate).into(),
+        (&dup).into(),
+        dy.into(),
+        gate.into(),
+        up.into(),
+        count(rows)?,
+        count(columns)?,
+        Argument::Long(columns as u64),
+        number(activation),
+    ];
+    device.launch(&kernel::GATED_BACKWARD, act, over_rows(device, rows), &arguments)?;
+    Ok((dgate, dup))
+}
+
+/// A tensor of any shape as rows.
+fn sides(tensor: &Tensor) -> (usize, usize) {
+    let columns = tensor.dims().last().copied().unwrap_or(1).max(1);
+    (tensor.elem_count() / columns, columns)
+}
+
+/// The number by which the kernel knows an activation.
+fn number(activation: Activation) -> Argument<'static> {
+    Argument::Count(match activation {
+        Activation::Silu => 0,
+        Activation::GeluTanh => 1,
+    })
+}

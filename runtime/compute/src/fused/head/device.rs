@@ -1,0 +1,187 @@
+//! The head on a device: the vocabulary in tiles of words, each met by blocks of rows.
+//!
+//! A tile's words are brought to the type of activations once, whatever format they are stored in; a product leaves their
+//! logits for a block of rows, a kernel takes them into the sums of the rows, and the next product writes over them. The
+//! taps of all rows come to the host together.
+
+mod gradients;
+mod sums;
+
+use std::ops::Range;
+
+use candle_core::{DType, Tensor};
+
+use super::{HeadOptions, HeadTaps, Inputs};
+use crate::accelerator::{Accelerator, Argument, Grid, Side, kernel};
+use crate::error::Result;
+use crate::fused::device::{count, expect_type, extent};
+use crate::fused::host;
+use crate::fused::product::steps;
+use crate::fused::unpack::device::{Rows, unpacked};
+use crate::weight::WeightRef;
+pub(super) use gradients::{scaled, taps_and_slopes, taps_backward};
+use sums::Sums;
+
+/// Words of a tile. With [`ROWS`] it takes 64 MiB, and both products of a tile are large.
+const WORDS: usize = 16_384;
+/// Rows that meet a tile together.
+const ROWS: usize = 1024;
+/// Logits of a tile that are there at once, at most.
+pub const TILE: usize = ROWS * WORDS;
+/// Words that a vector of numbers holds: tiles of whole eights are faster.
+const EIGHT: usize = 8;
+const THREADS: u32 = 512;
+
+/// The taps of rows; shapes are checked by who calls.
+pub(super) fn taps(device: &Accelerator, inputs: Inputs<'_>) -> Result<HeadTaps> {
+    let head = Head::of(device, inputs)?;
+    let sums = Sums::new(&head)?;
+    head.walk(false, |tile| {
+        let [largest, target, sum, square, weighted, plain] = &sums.of(&tile.block)?;
+        let targets = head.targets.narrow(0, tile.block.start, tile.block.len())?;
+        let arguments: [Argument<'_>; 19] = [
+            (&tile.products).into(),
+            (&targets).into(),
+            largest.into(),
+            target.into(),
+            sum.into(),
+            square.into(),
+            weighted.into(),
+            plain.into(),
+            count(tile.block.len())?,
+            count(tile.words.len())?,
+            count(tile.words.len())?,
+            count(tile.words.start)?,
+            count(head.words)?,
+            head.options.factor().into(),
+            head.options.height().into(),
+            sums::wanted(head.options.taps).into(),
+            u32::from(tile.words.start == 0).into(),
+            Argument::FaultWord,
+            count(0)?,
+        ];
+        device.launch(&kernel::HEAD_STATISTICS, head.act, tile.grid()?, &arguments)
+    })?;
+    sums.taps(&head)
+}
+
+/// Whole logits, `[rows, vocabulary]` f32. A matrix that has to be brought to another type is so tile by tile.
+pub(super) fn logits(
+    device: &Accelerator,
+    hidden: &Tensor,
+    weight: WeightRef<'_>,
+    options: &HeadOptions,
+) -> Result<Tensor> {
+    let act = expect_type(hidden, "hidden")?;
+    let (rows, _) = host::matrix(hidden, "hidden")?;
+    let words = weight.sides().first().copied().unwrap_or(0);
+    let logits = device.empty(&[rows, words], DType::F32)?;
+    let at_once = matches!(weight, WeightRef::Tensor(tensor) if tensor.dtype() == act);
+    for tile in steps(0..words, if at_once { words } else { WORDS }) {
+        let (into, matrix) = (logits.narrow(1, tile.start, tile.len())?, matrix(device, weight, tile, act)?);
+        device.multiply(&into, Side::plain(hidden), Side::transposed(&matrix), 1.0, false)?;
+    }
+    if options.factor() == 1.0 && options.soft_cap.is_none() {
+        return Ok(logits);
+    }
+    let (bend, pitch) = ([options.factor(), options.height()], count(words)?);
+    let arguments: [Argument<'_>; 6] = [(&logits).into(), count(rows)?, pitch, pitch, bend[0].into(), bend[1].into()];
+    device.launch(&kernel::HEAD_BEND, act, Grid::of(extent(rows)?, THREADS), &arguments)?;
+    Ok(logits)
+}
+
+/// Some rows of a matrix that follow one another, in the type of activations: where they are, or a copy.
+fn matrix(device: &Accelerator, weight: WeightRef<'_>, rows: Range<usize>, act: DType) -> Result<Tensor> {
+    match weight {
+        WeightRef::Tensor(tensor) => device.cast(&tensor.narrow(0, rows.start, rows.len())?, act),
+        WeightRef::Packed(packed) => unpacked(device, packed, Rows::Between(rows), 1.0, act),
+    }
+}
+
+/// The head over some rows.
+struct Head<'a> {
+    device: &'a Accelerator,
+    hidden: &'a Tensor,
+    weight: WeightRef<'a>,
+    options: &'a HeadOptions,
+    /// `[rows]` u32.
+    targets: Tensor,
+    act: DType,
+    rows: usize,
+    /// The hidden size.
+    width: usize,
+    /// The vocabulary.
+    words: usize,
+}
+
+/// The products of a tile of words with a block of rows.
+struct Tile<'a> {
+    words: Range<usize>,
+    block: Range<usize>,
+    /// `[words, width]` in the type of activations.
+    matrix: &'a Tensor,
+    /// `[block, width]`.
+    hidden: Tensor,
+    /// `[block, words]` f32.
+    products: Tensor,
+    /// `[block, words]` in the type of activations, for what is made of the products. These themselves where they are of
+    /// that type.
+    made: Tensor,
+}
+
+impl Tile<'_> {
+    /// A block of threads a row.
+    fn grid(&self) -> Result<Grid> {
+        Ok(Grid::of(extent(self.block.len())?, THREADS))
+    }
+}
+
+impl<'a> Head<'a> {
+    fn of(device: &'a Accelerator, inputs: Inputs<'a>) -> Result<Self> {
+        let Inputs { hidden, weight, targets, options } = inputs;
+        let act = expect_type(hidden, "hidden")?;
+        let (rows, width) = host::matrix(hidden, "hidden")?;
+        let words = weight.sides().first().copied().unwrap_or(0);
+        let targets = device.upload(targets, &[rows])?;
+        Ok(Self { device, hidden, weight, options, targets, act, rows, width, words })
+    }
+
+    /// The words of each tile; what is left of whole eights comes last.
+    fn tiles(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let whole = self.words / EIGHT * EIGHT;
+        steps(0..whole, WORDS).chain(steps(whole..self.words, EIGHT))
+    }
+
+    /// Hands every tile with every block of rows to `work`, tile by tile; `makes` says whether it makes something of the
+    /// products.
+    fn walk(&self, makes: bool, mut work: impl FnMut(&Tile<'_>) -> Result<()>) -> Result<()> {
+        if self.rows == 0 {
+            return Ok(());
+        }
+        let numbers = self.rows.min(ROWS) * self.words.clamp(EIGHT, WORDS);
+        let products = self.device.empty(&[numbers], DType::F32)?;
+        let apart = makes && self.act != DType::F32;
+        let made = if apart { self.device.empty(&[numbers], self.act)? } else { products.clone() };
+        for words in self.tiles() {
+            let matrix = matrix(self.device, self.weight, words.clone(), self.act)?;
+            for block in steps(0..self.rows, ROWS) {
+                let cut = |all: &Tensor| -> Result<Tensor> {
+                    let shape = (block.len(), words.len());
+                    Ok(all.narrow(0, 0, shape.0 * shape.1)?.reshape(shape)?)
+                };
+                let tile = Tile {
+                    hidden: self.hidden.narrow(0, block.start, block.len())?,
+                    products: cut(&products)?,
+                    made: cut(&made)?,
+                    matrix: &matrix,
+                    words: words.clone(),
+                    block: block.clone(),
+                };
+                let (left, right) = (Side::plain(&tile.hidden), Side::transposed(tile.matrix));
+                self.device.multiply(&tile.products, left, right, 1.0, false)?;
+                work(&tile)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,87 @@
+//! The sums over the vocabulary that kernels keep for every row, and the taps that come of them.
+
+use std::ops::Range;
+
+use candle_core::{DType, Tensor};
+
+use super::Head;
+use crate::accelerator::{Accelerator, Argument, Grid, kernel};
+use crate::error::Result;
+use crate::fused::device::{count, extent};
+use crate::fused::head::{HeadTaps, TapSet};
+
+const THREADS: usize = 128;
+
+/// Which sums the taps need, as the bits that `kernels/cuda/head.cu` knows: of the entropy, of squares, of the mean.
+pub(super) fn wanted(taps: TapSet) -> u32 {
+    u32::from(taps.entropy) | u32::from(taps.log_sum_square) << 1 | u32::from(taps.mean_logit || taps.mean_logprob) << 2
+}
+
+/// Running sums, `[rows]` each: the largest logit, the target's logit, Σ e, Σ e², Σ e·(z − largest), Σ z with
+/// e = exp(z − largest). The first tile that a kernel takes in writes all that are wanted.
+pub(super) struct Sums([Tensor; 6]);
+
+impl Sums {
+    pub(super) fn new(head: &Head<'_>) -> Result<Self> {
+        let (single, double) = (DType::F32, DType::F64);
+        let [first, second] = Self::empty(head.device, head.rows, single)?;
+        let ([third, fourth], [fifth, sixth]) =
+            (Self::empty(head.device, head.rows, double)?, Self::empty(head.device, head.rows, double)?);
+        Ok(Self([first, second, third, fourth, fifth, sixth]))
+    }
+
+    fn empty(device: &Accelerator, rows: usize, dtype: DType) -> Result<[Tensor; 2]> {
+        Ok([device.empty(&[rows], dtype)?, device.empty(&[rows], dtype)?])
+    }
+
+    /// Those of a block of rows, in that order.
+    pub(super) fn of(&self, block: &Range<usize>) -> Result<[Tensor; 6]> {
+        let mut all = self.0.clone();
+        for sums in &mut all {
+            *sums = sums.narrow(0, block.start, block.len())?;
+        }
+        Ok(all)
+    }
+
+    /// The target's logit and Σ e.
+    pub(super) fn target_and_sum(&self) -> (&Tensor, &Tensor) {
+        (&self.0[1], &self.0[2])
+    }
+
+    /// The taps of all rows, in one read.
+    pub(super) fn taps(&self, head: &Head<'_>) -> Result<HeadTaps> {
+        let (asked, rows) = (head.options.taps, head.rows);
+        if rows == 0 {
+            return Ok(HeadTaps::new(asked));
+        }
+        let optional = [asked.entropy, asked.log_sum_square, asked.mean_logit, asked.mean_logprob, asked.top_one];
+        let number = 2 + optional.iter().filter(|asked| **asked).count();
+        let all = head.device.empty(&[number * rows], DType::F32)?;
+        let mut start = 0;
+        let mut next = || {
+            start += rows;
+            all.narrow(0, start - rows, rows)
+        };
+        let mut placed: Vec<Option<Tensor>> = vec![Some(next()?), Some(next()?)];
+        for asked in optional {
+            placed.push(asked.then(&mut next).transpose()?);
+        }
+        let mut arguments: Vec<Argument<'_>> = self.0.iter().map(Argument::from).collect();
+        arguments.extend(placed.iter().map(|tap| Argument::from(tap.as_ref())));
+        arguments.extend([count(rows)?, count(head.words)?]);
+        let grid = Grid::of(extent(rows.div_ceil(THREADS))?, THREADS as u32);
+        head.device.launch(&kernel::HEAD_FINISH, head.act, grid, &arguments)?;
+        let numbers = head.device.download::<f32>(&all)?;
+        let mut taps = numbers.chunks_exact(rows).map(<[f32]>::to_vec);
+        let mut next = || taps.next().unwrap_or_default();
+        Ok(HeadTaps {
+            logprob: next(),
+            log_sum_exp: next(),
+            entropy: asked.entropy.then(&mut next),
+            log_sum_square: asked.log_sum_square.then(&mut next),
+            mean_logit: asked.mean_logit.then(&mut next),
+            mean_logprob: asked.mean_logprob.then(&mut next),
+            top_one: asked.top_one.then(&mut next),
+        })
+    }
+}

@@ -1,0 +1,54 @@
+//! The lengths of the rows of an adapted weight, which DoRA (Liu et al. 2024) learns apart from their directions.
+
+mod device;
+
+use candle_core::{DType, Tensor};
+
+use super::arm::Arm;
+use super::host;
+use super::linear::linear;
+use super::low_rank::LowRank;
+use crate::error::Result;
+use crate::weight::WeightRef;
+
+/// `‖W + s·B·A‖` by row, `[out]` f32, without the sum itself: ‖W‖² + 2s·Σ B ⊙ (W·Aᵀ) + s²·Σ B ⊙ (B·(A·Aᵀ)).
+///
+/// `base_squares` is ‖W‖² by row, `[out]` f32. W meets A in the type of activations, `dtype`; on the CPU that is f32.
+pub fn adapted_lengths<'w>(
+    base_squares: &Tensor,
+    weight: impl Into<WeightRef<'w>>,
+    low: &LowRank,
+    dtype: DType,
+) -> Result<Tensor> {
+    let weight = weight.into();
+    let ((outputs, rank), (_, inputs)) = (host::matrix(&low.b, "b")?, host::matrix(&low.a, "a")?);
+    host::expect_sides(&weight.sides(), "weight", &[outputs, inputs])?;
+    host::expect(&low.a, "a", &[rank, inputs])?;
+    host::expect(base_squares, "base squares", &[outputs])?;
+    match Arm::with_weight([(&low.a, "a"), (&low.b, "b"), (base_squares, "base squares")], weight)? {
+        Arm::Cpu => on_cpu(base_squares, weight, low),
+        Arm::Device(device) => device::adapted_lengths(&device, base_squares, weight, low, dtype),
+    }
+}
+
+fn on_cpu(base_squares: &Tensor, weight: WeightRef<'_>, low: &LowRank) -> Result<Tensor> {
+    let scale = f64::from(low.scale);
+    let crossed = linear(&low.a, weight, None)?.t()?;
+    let crossed = ((&low.b * crossed)?.sum(1)? * (2.0 * scale))?;
+    let gram = low.a.matmul(&low.a.t()?)?;
+    let own = ((&low.b * low.b.matmul(&gram)?)?.sum(1)? * (scale * scale))?;
+    // Rounding can leave a row of zeros a little below zero.
+    Ok(((base_squares + crossed)? + own)?.maximum(0.0)?.sqrt()?)
+}
+
+/// `a / b`, f32 tensors of one shape.
+pub fn quotient(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    host::expect(b, "b", a.dims())?;
+    match Arm::of([(a, "a"), (b, "b")])? {
+        Arm::Cpu => Ok((a / b)?),
+        Arm::Device(device) => device::quotient(&device, a, b),
+    }
+}
+
+#[cfg(test)]
+mod tests;

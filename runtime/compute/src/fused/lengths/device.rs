@@ -1,0 +1,59 @@
+//! Lengths of rows as products and launches.
+
+use candle_core::{DType, Tensor};
+
+use crate::accelerator::kernel::{self, Kernel};
+use crate::accelerator::{Accelerator, Argument, Grid, Side};
+use crate::error::Result;
+use crate::fused::device::{count, expect_dtype, extent, matrix};
+use crate::fused::host;
+use crate::fused::linear::device::product;
+use crate::fused::low_rank::LowRank;
+use crate::weight::WeightRef;
+
+/// Threads that sum a row.
+const THREADS: u32 = 128;
+
+pub(super) fn adapted_lengths(
+    device: &Accelerator,
+    base_squares: &Tensor,
+    weight: WeightRef<'_>,
+    low: &LowRank,
+    dtype: DType,
+) -> Result<Tensor> {
+    let LowRank { a, b, scale } = low;
+    for (tensor, name) in [(a, "a"), (b, "b"), (base_squares, "base squares")] {
+        expect_dtype(tensor, name, DType::F32)?;
+    }
+    let crossed = {
+        let (weight, a) = (matrix(device, weight, dtype)?, device.cast(a, dtype)?);
+        product(device, Side::plain(&weight), Side::transposed(&a), DType::F32, 1.0)?
+    };
+    let gram = product(device, Side::plain(a), Side::transposed(a), DType::F32, 1.0)?;
+    let own = product(device, Side::plain(b), Side::plain(&gram), DType::F32, 1.0)?;
+    let sums = device.empty(base_squares.dims(), DType::F32)?;
+    row_dots(device, &sums, b, &crossed, [0.0, 2.0 * scale])?;
+    row_dots(device, &sums, b, &own, [1.0, scale * scale])?;
+    pairwise(device, &kernel::ROOT_SUMS, base_squares, &sums)
+}
+
+/// `sums ← keep · sums + scale · Σ a ⊙ b` by row.
+fn row_dots(device: &Accelerator, sums: &Tensor, a: &Tensor, b: &Tensor, [keep, scale]: [f32; 2]) -> Result<()> {
+    let (rows, width) = host::matrix(a, "a")?;
+    let arguments = [sums.into(), a.into(), b.into(), count(rows)?, count(width)?, keep.into(), scale.into()];
+    device.launch(&kernel::ROW_DOTS, DType::F32, Grid::of(extent(rows)?, THREADS), &arguments)
+}
+
+pub(super) fn quotient(device: &Accelerator, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    expect_dtype(a, "a", DType::F32)?;
+    expect_dtype(b, "b", DType::F32)?;
+    pairwise(device, &kernel::QUOTIENTS, a, b)
+}
+
+/// One number out of each pair.
+fn pairwise(device: &Accelerator, kernel: &'static Kernel, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let (y, numbers) = (device.empty(a.dims(), DType::F32)?, a.elem_count());
+    let arguments = [(&y).into(), a.into(), b.into(), Argument::Long(numbers as u64)];
+    device.launch(kernel, DType::F32, device.flat(numbers), &arguments)?;
+    Ok(y)
+}

@@ -1,0 +1,92 @@
+//! The linear layer as products of the device.
+
+use candle_core::{DType, Tensor};
+
+use super::meet;
+use crate::accelerator::{Accelerator, Argument, Side, kernel};
+use crate::error::{Error, Result};
+use crate::fused::device::{count, expect_dtype, expect_type, matrix, over_rows, parts};
+use crate::fused::host;
+use crate::weight::WeightRef;
+
+/// Rows of a part of a bias's gradient.
+const ROWS_OF_PART: usize = 64;
+
+/// `x·Wᵀ + b`, in the type of `x`.
+pub(in crate::fused) fn linear(
+    device: &Accelerator,
+    x: &Tensor,
+    weight: WeightRef<'_>,
+    bias: Option<&Tensor>,
+) -> Result<Tensor> {
+    let act = expect_type(x, "x")?;
+    let (_, inputs) = host::matrix(x, "x")?;
+    let [outputs, columns] = sides(weight)?;
+    meet(inputs, columns, [outputs, columns])?;
+    if let Some(bias) = bias {
+        host::expect(bias, "bias", &[outputs])?;
+    }
+    let weight = matrix(device, weight, act)?;
+    let y = product(device, Side::plain(x), Side::transposed(&weight), act, 1.0)?;
+    if let Some(bias) = bias {
+        add_bias(device, &y, bias)?;
+    }
+    Ok(y)
+}
+
+/// `y ← y + b`, every row alike; `y` is `[rows, columns]`, `bias` is `[columns]` f32.
+pub(in crate::fused) fn add_bias(device: &Accelerator, y: &Tensor, bias: &Tensor) -> Result<()> {
+    expect_dtype(bias, "bias", DType::F32)?;
+    let (rows, columns) = host::matrix(y, "y")?;
+    let arguments = [y.into(), bias.into(), count(rows)?, count(columns)?, Argument::Long(columns as u64)];
+    device.launch(&kernel::ADD_BIAS, y.dtype(), over_rows(device, rows), &arguments)
+}
+
+/// `dy·W`, in the type of `dy`.
+pub(in crate::fused) fn input_gradient(device: &Accelerator, dy: &Tensor, weight: WeightRef<'_>) -> Result<Tensor> {
+    let act = expect_type(dy, "dy")?;
+    let (_, outputs) = host::matrix(dy, "dy")?;
+    let [rows, inputs] = sides(weight)?;
+    meet(outputs, rows, [rows, inputs])?;
+    let weight = matrix(device, weight, act)?;
+    product(device, Side::plain(dy), Side::plain(&weight), act, 1.0)
+}
+
+/// `factor · dyᵀ·x` in f32: the shape of every weight gradient.
+pub(in crate::fused) fn weight_gradient(device: &Accelerator, dy: &Tensor, x: &Tensor, factor: f32) -> Result<Tensor> {
+    expect_dtype(x, "x", expect_type(dy, "dy")?)?;
+    product(device, Side::transposed(dy), Side::plain(x), DType::F32, factor)
+}
+
+/// `Σ dy` over the tokens, f32.
+pub(super) fn bias_gradient(device: &Accelerator, dy: &Tensor) -> Result<Tensor> {
+    let act = expect_type(dy, "dy")?;
+    let (tokens, outputs) = host::matrix(dy, "dy")?;
+    parts(device, tokens, outputs, ROWS_OF_PART, |sums, grid| {
+        let arguments = [sums.into(), dy.into(), count(tokens)?, count(outputs)?, count(ROWS_OF_PART)?];
+        device.launch(&kernel::SUM_ROWS_IN_PARTS, act, grid, &arguments)
+    })
+}
+
+/// `factor · left·right` as a tensor of its own: zeros where there is nothing to sum.
+pub(in crate::fused) fn product(
+    device: &Accelerator,
+    left: Side<'_>,
+    right: Side<'_>,
+    dtype: DType,
+    factor: f32,
+) -> Result<Tensor> {
+    let ((rows, depth), (_, columns)) = (left.sides()?, right.sides()?);
+    if depth == 0 {
+        return device.zeros(&[rows, columns], dtype);
+    }
+    let result = device.empty(&[rows, columns], dtype)?;
+    device.multiply(&result, left, right, factor, false)?;
+    Ok(result)
+}
+
+/// Rows and columns of a weight.
+pub(in crate::fused) fn sides(weight: WeightRef<'_>) -> Result<[usize; 2]> {
+    <[usize; 2]>::try_from(weight.sides())
+        .map_err(|sides| Error::shape(format!("`weight` has shape {sides:?}, a matrix is needed")))
+}

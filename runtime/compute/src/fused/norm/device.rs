@@ -1,0 +1,105 @@
+//! The normalisation as launches: a warp for a narrow row, a block for a wide one.
+
+use candle_core::{DType, Tensor};
+
+use crate::accelerator::kernel::{self, Kernel};
+use crate::accelerator::{Accelerator, Argument, Grid};
+use crate::error::Result;
+use crate::fused::device::{count, expect_dtype, expect_type, extent, parts};
+
+/// Rows up to this width have a warp, wider ones a block.
+const NARROW: usize = 512;
+const THREADS: u32 = 256;
+/// Rows of one block of warps.
+const WARPS: u32 = THREADS / 32;
+/// Rows whose products one thread sums, in order.
+const ROWS_OF_PART: usize = 64;
+
+pub(super) fn forward(
+    device: &Accelerator,
+    x: &Tensor,
+    weight: &Tensor,
+    width: usize,
+    epsilon: f32,
+    offset: f32,
+) -> Result<(Tensor, Tensor)> {
+    let act = expect_type(x, "x")?;
+    expect_dtype(weight, "weight", DType::F32)?;
+    let rows = x.elem_count() / width;
+    let (y, rates) = (device.empty(x.dims(), act)?, device.empty(&[rows], DType::F32)?);
+    let (kernel, grid) = choose(width, rows, [&kernel::RMS_NORM_NARROW, &kernel::RMS_NORM])?;
+    let arguments = [
+        (&y).into(),
+        Argument::Nothing,
+        (&rates).into(),
+        x.into(),
+        Argument::Nothing,
+        weight.into(),
+        count(rows)?,
+        count(width)?,
+        epsilon.into(),
+        offset.into(),
+    ];
+    device.launch(kernel, act, grid, &arguments)?;
+    Ok((y, rates))
+}
+
+pub(super) fn backward(
+    device: &Accelerator,
+    dy: &Tensor,
+    x: &Tensor,
+    weight: &Tensor,
+    rates: &Tensor,
+    width: usize,
+    offset: f32,
+) -> Result<Tensor> {
+    let act = expect_type(x, "x")?;
+    expect_dtype(dy, "dy", act)?;
+    expect_dtype(weight, "weight", DType::F32)?;
+    expect_dtype(rates, "rstd", DType::F32)?;
+    let rows = x.elem_count() / width;
+    let dx = device.empty(x.dims(), act)?;
+    let (kernel, grid) = choose(width, rows, [&kernel::RMS_NORM_BACKWARD_NARROW, &kernel::RMS_NORM_BACKWARD])?;
+    let arguments = [
+        (&dx).into(),
+        dy.into(),
+        x.into(),
+        Argument::Nothing,
+        weight.into(),
+        rates.into(),
+        count(rows)?,
+        count(width)?,
+        offset.into(),
+    ];
+    device.launch(kernel, act, grid, &arguments)?;
+    Ok(dx)
+}
+
+/// `Σ dy·x·r` over the rows, r = 1 where there is none: the lengths of DoRA ask for that.
+pub(in crate::fused) fn weight_gradient(
+    device: &Accelerator,
+    dy: &Tensor,
+    x: &Tensor,
+    rates: Option<&Tensor>,
+    width: usize,
+) -> Result<Tensor> {
+    let act = expect_type(x, "x")?;
+    expect_dtype(dy, "dy", act)?;
+    if let Some(rates) = rates {
+        expect_dtype(rates, "rstd", DType::F32)?;
+    }
+    let rows = x.elem_count() / width;
+    parts(device, rows, width, ROWS_OF_PART, |sums, grid| {
+        let [rows, width, of_part] = [count(rows)?, count(width)?, count(ROWS_OF_PART)?];
+        let arguments = [sums.into(), dy.into(), x.into(), rates.into(), rows, width, of_part];
+        device.launch(&kernel::RMS_NORM_WEIGHT_GRADIENT, act, grid, &arguments)
+    })
+}
+
+fn choose(width: usize, rows: usize, [narrow, wide]: [&'static Kernel; 2]) -> Result<(&'static Kernel, Grid)> {
+    let rows = extent(rows)?;
+    Ok(match width {
+        ..=NARROW => (narrow, Grid::of(rows.div_ceil(WARPS), THREADS)),
+        _ => (wide, Grid::of(rows, THREADS)),
+    })
+}

@@ -1,0 +1,59 @@
+//! Changes of activations at one place: a vector added to rows, a direction removed from them or set.
+//!
+//! With r of length 1, removing is x − (x·r) r and setting x + (c − x·r) r; the gradient of both is what removing makes
+//! of it, and that of adding is itself. Rows are `[tokens, width]`, vectors `[1, width]` f32.
+
+mod device;
+
+use candle_core::Tensor;
+
+use super::arm::Arm;
+use super::host;
+use crate::error::Result;
+
+/// `x + v` for every row, or for those whose mark is 1: `marks` is `[tokens, 1]` f32, 1 or 0.
+pub fn add_vector(rows: &Tensor, vector: &Tensor, marks: Option<&Tensor>) -> Result<Tensor> {
+    let (tokens, width) = host::matrix(rows, "rows")?;
+    host::expect(vector, "vector", &[1, width])?;
+    if let Some(marks) = marks {
+        host::expect(marks, "marks", &[tokens, 1])?;
+    }
+    match (Arm::of([(rows, "rows"), (vector, "vector")])?, marks) {
+        (Arm::Cpu, Some(marks)) => Ok((rows + marks.matmul(vector)?)?),
+        (Arm::Cpu, None) => Ok(rows.broadcast_add(vector)?),
+        (Arm::Device(device), marks) => device::add(&device, rows, vector, marks),
+    }
+}
+
+/// `x − (x·r) r`.
+pub fn remove_along(rows: &Tensor, direction: &Tensor) -> Result<Tensor> {
+    match arm(rows, direction)? {
+        Arm::Cpu => Ok((rows - along(rows, direction)?.matmul(direction)?)?),
+        Arm::Device(device) => device::set_along(&device, rows, direction, 0.0),
+    }
+}
+
+/// `x + (value − x·r) r`.
+pub fn set_along(rows: &Tensor, direction: &Tensor, value: f64) -> Result<Tensor> {
+    match arm(rows, direction)? {
+        Arm::Cpu => {
+            let missing = along(rows, direction)?.affine(-1.0, value)?;
+            Ok((rows + missing.matmul(direction)?)?)
+        }
+        Arm::Device(device) => device::set_along(&device, rows, direction, value as f32),
+    }
+}
+
+fn arm(rows: &Tensor, direction: &Tensor) -> Result<Arm> {
+    let (_, width) = host::matrix(rows, "rows")?;
+    host::expect(direction, "direction", &[1, width])?;
+    Arm::of([(rows, "rows"), (direction, "direction")])
+}
+
+/// The component of every row along a direction of length 1, `[tokens, 1]`.
+fn along(rows: &Tensor, direction: &Tensor) -> Result<Tensor> {
+    Ok(rows.matmul(&direction.t()?)?)
+}
+
+#[cfg(test)]
+mod tests;

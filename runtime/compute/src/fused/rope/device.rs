@@ -1,0 +1,54 @@
+//! The rotation as one launch: a thread for a pair of features, or for eight.
+
+use candle_core::Tensor;
+
+use super::RopeTable;
+use crate::accelerator::{Accelerator, Argument, Grid, even, kernel};
+use crate::error::Result;
+use crate::fused::device::{count, expect_type, extent};
+use crate::fused::host;
+use crate::fused::indices::Indices;
+
+const THREADS: u32 = 256;
+/// Pairs that one thread turns where everything begins on a boundary of vectors.
+const EIGHT: usize = 8;
+
+pub(super) fn turned(
+    device: &Accelerator,
+    x: &Tensor,
+    heads: usize,
+    positions: &Indices,
+    table: &RopeTable,
+    sign: f32,
+) -> Result<Tensor> {
+    let act = expect_type(x, "x")?;
+    let (tokens, features) = host::matrix(x, "x")?;
+    if table.half == 0 || tokens == 0 {
+        return Ok(x.clone());
+    }
+    let (half, head) = (table.half, features / heads);
+    let (y, places, (cos, sin)) = (device.empty(x.dims(), act)?, positions.on(x.device())?, table.on(x.device())?);
+    let eights = [half, head].iter().all(|side| side.is_multiple_of(EIGHT)) && even(x);
+    let (kernel, pieces) = if eights { (&kernel::ROPE_EIGHTS, half / EIGHT) } else { (&kernel::ROPE, half) };
+    let blocks = extent(tokens * heads * pieces)?.div_ceil(THREADS);
+    let stride = Argument::Long(features as u64);
+    let arguments = [
+        (&y).into(),
+        x.into(),
+        (&places).into(),
+        (&cos).into(),
+        (&sin).into(),
+        count(tokens)?,
+        count(heads)?,
+        count(head)?,
+        count(half)?,
+        stride,
+        stride,
+        count(table.positions())?,
+        sign.into(),
+        Argument::FaultWord,
+        count(0)?,
+    ];
+    device.launch(kernel, act, Grid::of(blocks, THREADS), &arguments)?;
+    Ok(y)
+}

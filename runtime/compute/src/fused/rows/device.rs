@@ -1,0 +1,43 @@
+//! Rows by number as launches.
+
+use candle_core::{DType, Tensor};
+
+use crate::accelerator::{Accelerator, kernel};
+use crate::error::Result;
+use crate::fused::columns::device::copy;
+use crate::fused::device::{self, expect_dtype, expect_type};
+use crate::fused::embedding::device::sums_by_number;
+use crate::fused::host;
+use crate::fused::indices::Indices;
+use crate::weight::WeightRef;
+
+pub(super) fn gather(device: &Accelerator, from: &Tensor, rows: &Indices) -> Result<Tensor> {
+    let act = expect_type(from, "from")?;
+    let (_, width) = host::matrix(from, "from")?;
+    if rows.is_empty() {
+        return device.empty(&[0, width], act);
+    }
+    device::rows(device, WeightRef::Tensor(from), &rows.on(from.device())?, 1.0, act)
+}
+
+pub(super) fn spread(device: &Accelerator, selected: &Tensor, rows: &[u32], count: usize) -> Result<Tensor> {
+    let act = expect_type(selected, "selected")?;
+    sums_by_number(device, &kernel::SPREAD_ROWS, rows, selected, 1.0, (count, act))
+}
+
+pub(super) fn stack(device: &Accelerator, parts: &[Tensor], width: usize) -> Result<Tensor> {
+    let act = parts.first().map_or(Ok(DType::F32), |first| expect_type(first, "rows"))?;
+    let all = device.empty(&[parts.iter().map(|part| part.dims()[0]).sum(), width], act)?;
+    let mut start = 0;
+    for part in parts {
+        expect_dtype(part, "rows", act)?;
+        let (count, _) = host::matrix(part, "rows")?;
+        copy(device, (&all.narrow(0, start, count)?, width), (part, width), [count, width])?;
+        start += count;
+    }
+    Ok(all)
+}
+
+pub(super) fn numbers(device: &Accelerator, tensor: &Tensor) -> Result<Vec<f32>> {
+    device.download(&device.cast(tensor, DType::F32)?)
+}

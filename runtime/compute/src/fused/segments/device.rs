@@ -1,0 +1,164 @@
+//! Segments as the attention kernels of a device read them: tiles of tokens, and the stretches of rows that each meets.
+//!
+//! A plan is made once for a size of tiles and uploaded in one piece; all layers of a pass launch by the same one. What
+//! the numbers mean is told in `kernels/cuda/attention.cuh`.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use candle_core::Tensor;
+
+use super::{Segments, Stretch, aligned};
+use crate::accelerator::Accelerator;
+use crate::error::{Error, Result};
+use crate::fused::product::steps;
+
+/// Numbers of a place: its first position, its first row, its length, and which stretches it meets.
+const PLACE: usize = 5;
+/// Numbers of a stretch: its first position, its first row, its length.
+const STRETCH: usize = 3;
+
+/// How sequences are cut into tiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::fused) enum Tiling {
+    /// At most so many queries, cut where a multiple of that lies between two positions; each tile with all that its
+    /// sequence sees.
+    Queries(usize),
+    /// At most so many keys; each tile with its sequence and all that go on from it.
+    Keys(usize),
+}
+
+/// The tiles of a batch on a device.
+#[derive(Debug)]
+pub(in crate::fused) struct Plan {
+    /// How many tiles there are.
+    pub(in crate::fused) count: u32,
+    /// `[count, 5]` u32.
+    pub(in crate::fused) places: Tensor,
+    /// `[stretches, 3]` u32.
+    pub(in crate::fused) stretches: Tensor,
+}
+
+/// A plan, and what it was made for.
+type Made = (Tiling, Arc<Plan>);
+
+/// Plans that were made. They follow from the segments, so they are equal where these are.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Plans(Arc<Mutex<Vec<Made>>>);
+
+impl PartialEq for Plans {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Plans {}
+
+impl Segments {
+    /// The tiles of some size on a device, made and uploaded when they are first asked for.
+    pub(in crate::fused) fn plan(&self, device: &Accelerator, like: &Tensor, tiling: Tiling) -> Result<Arc<Plan>> {
+        let mut plans = self.plans.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let here = |plan: &Plan| plan.places.device().same_device(like.device());
+        if let Some((_, plan)) = plans.iter().find(|(made, plan)| *made == tiling && here(plan)) {
+            return Ok(Arc::clone(plan));
+        }
+        let plan = Arc::new(Numbers::of(self, tiling)?.upload(device)?);
+        plans.push((tiling, Arc::clone(&plan)));
+        Ok(plan)
+    }
+}
+
+/// A plan in the memory of the host.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Numbers {
+    places: Vec<[u32; PLACE]>,
+    stretches: Vec<[u32; STRETCH]>,
+}
+
+impl Numbers {
+    fn of(segments: &Segments, tiling: Tiling) -> Result<Self> {
+        // Positions and rows are counted in 32 bits; the last of a sequence is the largest of either.
+        u32::try_from(segments.tokens()).map_err(|_| Error::shape("a batch of 2³² tokens is too long for a device"))?;
+        let mut numbers = Self::default();
+        for number in 0..segments.count() {
+            numbers.add(segments, number, tiling);
+        }
+        // The longest first, so that no multiprocessor is left with one of them at the end. Equals keep their order.
+        match tiling {
+            Tiling::Queries(_) => numbers.places.sort_by_key(|place| std::cmp::Reverse(place[0])),
+            Tiling::Keys(_) => {
+                let stretches = &numbers.stretches;
+                numbers.places.sort_by_key(|place| std::cmp::Reverse(following(place, stretches)));
+            }
+        }
+        Ok(numbers)
+    }
+
+    /// Adds the tiles of one sequence.
+    fn add(&mut self, segments: &Segments, number: usize, tiling: Tiling) {
+        let own = segments.own(number);
+        let (met, tiles): (Vec<Stretch>, Vec<_>) = match tiling {
+            Tiling::Queries(size) => (segments.path(number), aligned(own.positions(), size).collect()),
+            Tiling::Keys(size) => (segments.family(number).collect(), steps(own.positions(), size).collect()),
+        };
+        if tiles.is_empty() {
+            return;
+        }
+        let path = self.stretches.len() as u32;
+        let row = |stretch: &Stretch| [stretch.first as u32, stretch.rows.start as u32, stretch.rows.len() as u32];
+        self.stretches.extend(met.iter().filter(|stretch| !stretch.rows.is_empty()).map(row));
+        let count = self.stretches.len() as u32 - path;
+        self.places.extend(tiles.into_iter().map(|positions| {
+            let rows = own.rows_of(&positions);
+            [positions.start as u32, rows.start as u32, rows.len() as u32, path, count]
+        }));
+    }
+
+    /// Both lists in one upload.
+    fn upload(self, device: &Accelerator) -> Result<Plan> {
+        let (places, stretches) = (self.places.len(), self.stretches.len());
+        let numbers = [self.places.into_flattened(), self.stretches.into_flattened()].concat();
+        let all = device.upload(&numbers, &[numbers.len()])?;
+        Ok(Plan {
+            count: places as u32,
+            places: all.narrow(0, 0, places * PLACE)?.reshape((places, PLACE))?,
+            stretches: all.narrow(0, places * PLACE, stretches * STRETCH)?.reshape((stretches, STRETCH))?,
+        })
+    }
+}
+
+/// The tokens from a tile of keys on, in its sequence and in all that go on from it.
+fn following(place: &[u32; PLACE], stretches: &[[u32; STRETCH]]) -> u64 {
+    let [first, _, _, path, count] = *place;
+    let met = &stretches[path as usize..(path + count) as usize];
+    met.iter().map(|[begin, _, length]| u64::from((begin + length).saturating_sub(first.max(*begin)))).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A beginning of 5 tokens that a row of 4 and an empty one go on from, and a row of its own.
+    fn segments() -> Segments {
+        Segments::branching(&[(5, None), (4, Some(0)), (0, Some(0)), (3, None)]).unwrap()
+    }
+
+    #[test]
+    fn queries_are_cut_at_multiples_of_a_tile_and_meet_their_path() {
+        let found = Numbers::of(&segments(), Tiling::Queries(4)).unwrap();
+        assert_eq!(found.stretches, [[0, 0, 5], [0, 0, 5], [5, 5, 4], [0, 9, 3]]);
+        let expected = [[8, 8, 1, 1, 2], [5, 5, 3, 1, 2], [4, 4, 1, 0, 1], [0, 0, 4, 0, 1], [0, 9, 3, 3, 1]];
+        assert_eq!(found.places, expected);
+    }
+
+    #[test]
+    fn keys_meet_their_family_and_those_that_most_queries_see_come_first() {
+        let found = Numbers::of(&segments(), Tiling::Keys(4)).unwrap();
+        assert_eq!(found.stretches, [[0, 0, 5], [5, 5, 4], [5, 5, 4], [0, 9, 3]]);
+        assert_eq!(found.places, [[0, 0, 4, 0, 2], [4, 4, 1, 0, 2], [5, 5, 4, 2, 1], [0, 9, 3, 3, 1]]);
+    }
+
+    #[test]
+    fn sequences_without_tokens_have_no_tiles() {
+        assert_eq!(Numbers::of(&Segments::new(&[0, 0]), Tiling::Queries(4)).unwrap(), Numbers::default());
+    }
+}

@@ -1,0 +1,85 @@
+//! Numbers out of blocks on a device: in f32 with the bits of the CPU's, in 16 bits the nearest to them.
+
+use std::ops::Range;
+
+use candle_core::{DType, Tensor};
+
+use crate::accelerator::{Accelerator, Argument, kernel};
+use crate::error::{Error, Result};
+use crate::fused::device::count;
+use crate::weight::{Format, Packed};
+
+/// Which rows of a matrix are read.
+#[derive(Debug, Clone)]
+pub(in crate::fused) enum Rows<'a> {
+    /// All of them, in order.
+    All,
+    /// Some that follow one another.
+    Between(Range<usize>),
+    /// Those of these numbers, `[count]` u32 on the device; the host has checked them.
+    Numbered(&'a Tensor),
+}
+
+/// Rows of a matrix on a device times a factor, `[count, columns]` in some type of activations.
+pub(in crate::fused) fn unpacked(
+    device: &Accelerator,
+    packed: &Packed,
+    rows: Rows<'_>,
+    scale: f32,
+    act: DType,
+) -> Result<Tensor> {
+    let placed = packed.placed()?;
+    let [known, columns] = packed.sides();
+    let (ids, first, number) = match rows {
+        Rows::All => (None, 0, known),
+        Rows::Between(range) if range.end <= known => (None, range.start, range.len()),
+        Rows::Between(range) => {
+            return Err(Error::argument(format!("there are rows 0 to {known}, and {range:?} were asked for")));
+        }
+        Rows::Numbered(ids) => (Some(ids), 0, ids.elem_count()),
+    };
+    let to = device.empty(&[number, columns], act)?;
+    let arguments = [
+        (&to).into(),
+        (&placed.blocks).into(),
+        ids.into(),
+        count(number)?,
+        count(columns)?,
+        count(first)?,
+        count(known)?,
+        scale.into(),
+        placed.groups.as_ref().into(),
+        placed.dynamic.as_ref().into(),
+        placed.mean.into(),
+        Argument::FaultWord,
+        count(0)?,
+    ];
+    device.launch(kernel(packed.format())?, act, device.flat(number * columns), &arguments)?;
+    Ok(to)
+}
+
+/// Rows that follow one another in f32, where the matrix is.
+pub(crate) fn rows_on_device(packed: &Packed, rows: Range<usize>) -> Result<Tensor> {
+    match Accelerator::of(packed.device())? {
+        Some(device) => unpacked(&device, packed, Rows::Between(rows), 1.0, DType::F32),
+        None => Err(Error::argument("the matrix is not on a device")),
+    }
+}
+
+/// What reads a format. The type of its numbers is that of the build.
+fn kernel(format: Format) -> Result<&'static kernel::Kernel> {
+    Ok(match format {
+        Format::Q4_0 => &kernel::UNPACK_Q4_0_ACT,
+        Format::Q4_1 => &kernel::UNPACK_Q4_1_ACT,
+        Format::Q5_0 => &kernel::UNPACK_Q5_0_ACT,
+        Format::Q5_1 => &kernel::UNPACK_Q5_1_ACT,
+        Format::Q8_0 => &kernel::UNPACK_Q8_0_ACT,
+        Format::Q4_K => &kernel::UNPACK_Q4_K_ACT,
+        Format::Q5_K => &kernel::UNPACK_Q5_K_ACT,
+        Format::Q6_K => &kernel::UNPACK_Q6_K_ACT,
+        Format::NF4 => &kernel::UNPACK_NF4_ACT,
+        Format::F32 | Format::F16 | Format::BF16 => {
+            return Err(Error::dtype(format!("numbers in {format:?} are no blocks")));
+        }
+    })
+}

@@ -1,0 +1,46 @@
+//! A step of AdamW as one launch of an accelerator, with the bits of the CPU's.
+
+use candle_core::DType;
+
+use super::{AdamW, Constants};
+use crate::accelerator::{Accelerator, Argument, kernel};
+use crate::error::Result;
+use crate::parameters::{Norm, Parameters};
+
+impl AdamW {
+    /// Puts a step into the stream, of gradients times what their norm asks for. Nothing is written if that norm is not
+    /// finite, or if a kernel before met an index out of range.
+    pub(super) fn launch(
+        &self,
+        accelerator: &Accelerator,
+        parameters: &Parameters,
+        rate: f64,
+        norm: Option<&Norm>,
+    ) -> Result<()> {
+        self.fits(parameters)?;
+        let constants = Constants::of(&self.settings, self.step + 1, rate).numbers();
+        let constants = accelerator.upload(&constants, &[constants.len()])?;
+        let (shadow, count) = (parameters.shadow(), self.first.elem_count());
+        let arguments = [
+            parameters.values().into(),
+            (&self.first).into(),
+            (&self.second).into(),
+            parameters.gradients().into(),
+            shadow.into(),
+            (&constants).into(),
+            norm.map(|norm| &norm.factor).into(),
+            (count as u64).into(),
+            Argument::FaultWord,
+        ];
+        let act = shadow.map_or(DType::F32, |shadow| shadow.dtype());
+        accelerator.launch(&kernel::ADAMW, act, accelerator.flat(count), &arguments)
+    }
+}
+
+impl Constants {
+    /// As `Step` of `kernels/cuda/optimizer.cu` has them.
+    fn numbers(&self) -> [f32; 8] {
+        let ([keep_first, take_first], [keep_second, take_second]) = (self.first, self.second);
+        [keep_first, take_first, keep_second, take_second, self.keep, self.pace, self.root, self.epsilon]
+    }
+}

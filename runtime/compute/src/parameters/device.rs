@@ -1,0 +1,102 @@
+//! The passes over flat buffers as launches of an accelerator. In f32 they have the bits of the CPU's.
+
+use candle_core::{DType, Device, Tensor};
+
+use crate::accelerator::{Accelerator, Argument, Grid, kernel};
+use crate::error::{Error, Result};
+use crate::precision::{self, Purpose};
+
+/// Slots begin at multiples of so many numbers: 16 bytes in any type.
+pub(super) const EVEN: usize = 8;
+/// Numbers of one part of a norm, as `kernels/cuda/optimizer.cu` has it.
+const NORM_PART: usize = 1 << 16;
+const THREADS: u32 = 256;
+
+/// Zeros in the type that numbers of some kind are kept in, however few, on any device.
+pub(crate) fn zeros(purpose: Purpose, count: usize, device: &Device) -> Result<Tensor> {
+    match Accelerator::of(device)? {
+        None => precision::zeros(purpose, count, device),
+        // Everything that is kept flat is f32 on every device.
+        Some(accelerator) => accelerator.zeros(&[count], DType::F32),
+    }
+}
+
+/// The numbers of a tensor of the CPU in f32, and no others of its storage.
+pub(super) fn uploaded(accelerator: &Accelerator, tensor: &Tensor) -> Result<Tensor> {
+    if !tensor.device().is_cpu() {
+        let device = crate::device::describe(tensor.device());
+        return Err(Error::argument(format!("the parameters are on another device than `{device}`")));
+    }
+    let numbers = tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>()?;
+    accelerator.upload(&numbers, tensor.dims())
+}
+
+/// to ← from, which has as many numbers, of any float type.
+pub(super) fn copy(accelerator: &Accelerator, to: &Tensor, from: &Tensor) -> Result<()> {
+    onto(accelerator, &kernel::WIDEN, from.dtype(), to, from)
+}
+
+/// to ← to + from.
+pub(super) fn add(accelerator: &Accelerator, to: &Tensor, from: &Tensor) -> Result<()> {
+    onto(accelerator, &kernel::ACCUMULATE, from.dtype(), to, from)
+}
+
+/// to ← from, in the type of `to`.
+pub(super) fn narrow(accelerator: &Accelerator, to: &Tensor, from: &Tensor) -> Result<()> {
+    onto(accelerator, &kernel::NARROW_TO_ACT, to.dtype(), to, from)
+}
+
+fn onto(accelerator: &Accelerator, kernel: &kernel::Kernel, act: DType, to: &Tensor, from: &Tensor) -> Result<()> {
+    let count = from.elem_count();
+    let arguments = [to.into(), from.into(), 1f32.into(), (count as u64).into()];
+    accelerator.launch(kernel, act, accelerator.flat(count), &arguments)
+}
+
+/// x ← factor · x, with a factor that is there already; a factor that is not finite changes nothing.
+pub(super) fn scale(accelerator: &Accelerator, x: &Tensor, factor: &Tensor) -> Result<()> {
+    let count = x.elem_count();
+    let arguments = [x.into(), factor.into(), (count as u64).into()];
+    accelerator.launch(&kernel::SCALE_BY, DType::F32, accelerator.flat(count), &arguments)
+}
+
+/// The norm of all gradients and what it asks of them, on an accelerator that may not have come so far yet.
+#[derive(Debug)]
+pub(crate) struct Norm {
+    /// `[2]` f32: the norm is their sum.
+    halves: Tensor,
+    /// `[1]` f32: min(1, limit / (norm + 10⁻⁶)); not a number if the norm is not finite.
+    pub(crate) factor: Tensor,
+}
+
+impl Norm {
+    /// Puts it into the stream. A limit of 0 asks for nothing.
+    pub(crate) fn of(accelerator: &Accelerator, gradients: &Tensor, limit: f64) -> Result<Self> {
+        let count = gradients.elem_count();
+        let parts = u32::try_from(count.div_ceil(NORM_PART))
+            .map_err(|_| Error::shape(format!("{count} numbers are too many for one norm")))?;
+        // Eight bytes a part, however the machine sums them.
+        let sums = accelerator.empty(&[parts as usize, 2], DType::F32)?;
+        let arguments = [(&sums).into(), gradients.into(), (count as u64).into()];
+        accelerator.launch(&kernel::SQUARE_SUMS, DType::F32, Grid::of(parts, THREADS), &arguments)?;
+        let norm = Self { halves: accelerator.empty(&[2], DType::F32)?, factor: accelerator.empty(&[1], DType::F32)? };
+        let limit = Argument::Number(limit as f32);
+        let arguments = [(&norm.halves).into(), (&norm.factor).into(), (&sums).into(), parts.into(), limit];
+        accelerator.launch(&kernel::CLIP_FACTOR, DType::F32, Grid::of(1, THREADS), &arguments)?;
+        Ok(norm)
+    }
+
+    /// The norm. This waits.
+    ///
+    /// # Errors
+    /// When the device failed, or a kernel met an index out of range.
+    pub(crate) fn read(&self, accelerator: &Accelerator) -> Result<f64> {
+        Ok(accelerator.download::<f32>(&self.halves)?.into_iter().map(f64::from).sum())
+    }
+}
+
+impl super::Parameters {
+    /// Scales the gradients by what a norm of them asks for.
+    pub(crate) fn scale_by(&self, norm: &Norm) -> Result<()> {
+        self.accelerator.as_ref().map_or(Ok(()), |accelerator| scale(accelerator, &self.gradients, &norm.factor))
+    }
+}

@@ -1,0 +1,144 @@
+//! Where each slot lies in the flat buffers, with the gaps that an accelerator wants between them.
+
+use std::collections::HashMap;
+
+use candle_core::{DType, Device, Tensor};
+
+use super::device;
+use crate::accelerator::Accelerator;
+use crate::error::{Error, Result};
+
+/// The place of one tensor in the flat buffers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// The name, unique among the parameters.
+    pub name: String,
+    /// The shape.
+    pub shape: Vec<usize>,
+    /// The index of its first number among all, gaps not counted.
+    pub offset: usize,
+}
+
+impl Slot {
+    /// How many numbers it has.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.shape.iter().product()
+    }
+}
+
+/// All slots, in order.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    slots: Vec<Slot>,
+    names: HashMap<String, usize>,
+    /// The index of each slot's first number in the buffers, gaps counted.
+    places: Vec<usize>,
+    /// Numbers of all slots.
+    len: usize,
+    /// Numbers of a buffer: of all slots and gaps.
+    size: usize,
+}
+
+impl Layout {
+    /// A slot for every name and shape, each at a multiple of `step` numbers.
+    pub(super) fn new(list: Vec<(String, Vec<usize>)>, step: usize) -> Result<Self> {
+        let mut layout = Self {
+            slots: Vec::with_capacity(list.len()),
+            names: HashMap::new(),
+            places: Vec::with_capacity(list.len()),
+            len: 0,
+            size: 0,
+        };
+        for (index, (name, shape)) in list.into_iter().enumerate() {
+            if layout.names.insert(name.clone(), index).is_some() {
+                return Err(Error::argument(format!("two parameters are called `{name}`")));
+            }
+            let slot = Slot { name, shape, offset: layout.len };
+            layout.places.push(layout.size);
+            layout.len += slot.count();
+            layout.size = (layout.size + slot.count()).next_multiple_of(step);
+            layout.slots.push(slot);
+        }
+        Ok(layout)
+    }
+
+    pub(super) fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// Numbers of all slots.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Numbers of a buffer.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    pub(super) fn index(&self, name: &str) -> Option<usize> {
+        self.names.get(name).copied()
+    }
+
+    /// A slot, and the index of its first number in the buffers.
+    pub(super) fn slot(&self, index: usize) -> Result<(&Slot, usize)> {
+        let missing = || Error::argument(format!("there is no parameter {index}, only {}", self.slots.len()));
+        self.slots.get(index).zip(self.places.get(index).copied()).ok_or_else(missing)
+    }
+
+    /// A buffer of an accelerator as a tensor of the CPU, `[len]`, without gaps. This waits.
+    pub(crate) fn gathered(&self, accelerator: &Accelerator, buffer: &Tensor) -> Result<Tensor> {
+        if self.len == self.size {
+            return Ok(Tensor::from_vec(accelerator.download::<f32>(buffer)?, self.len, &Device::Cpu)?);
+        }
+        let flat = accelerator.empty(&[self.len], DType::F32)?;
+        self.each(|place, offset, count| {
+            device::copy(accelerator, &flat.narrow(0, offset, count)?, &buffer.narrow(0, place, count)?)
+        })?;
+        Ok(Tensor::from_vec(accelerator.download::<f32>(&flat)?, self.len, &Device::Cpu)?)
+    }
+
+    /// Numbers `[len]` of the CPU or of the accelerator as a buffer of it, with gaps of 0.
+    pub(crate) fn spread(&self, accelerator: &Accelerator, numbers: &Tensor) -> Result<Tensor> {
+        let numbers = match numbers.device() {
+            Device::Cpu => device::uploaded(accelerator, numbers)?,
+            _ => numbers.clone(),
+        };
+        let buffer = accelerator.zeros(&[self.size], DType::F32)?;
+        self.each(|place, offset, count| {
+            device::copy(accelerator, &buffer.narrow(0, place, count)?, &numbers.narrow(0, offset, count)?)
+        })?;
+        Ok(buffer)
+    }
+
+    /// Every slot: its place in the buffers, its offset without gaps, its numbers.
+    fn each(&self, mut work: impl FnMut(usize, usize, usize) -> Result<()>) -> Result<()> {
+        self.slots.iter().zip(&self.places).try_for_each(|(slot, place)| work(*place, slot.offset, slot.count()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(step: usize) -> Layout {
+        let list = [("a", vec![3, 5]), ("b", vec![8]), ("c", vec![]), ("d", vec![2])];
+        Layout::new(list.map(|(name, shape)| (name.to_owned(), shape)).to_vec(), step).unwrap()
+    }
+
+    #[test]
+    fn without_a_step_slots_lie_one_after_another() {
+        let layout = layout(1);
+        assert_eq!(layout.places, layout.slots.iter().map(|slot| slot.offset).collect::<Vec<_>>());
+        assert_eq!((layout.len, layout.size), (26, 26));
+    }
+
+    #[test]
+    fn a_step_moves_slots_and_changes_no_offset() {
+        let (plain, even) = (layout(1), layout(8));
+        assert_eq!(even.places, [0, 16, 24, 32]);
+        assert_eq!((even.len, even.size), (26, 40));
+        assert_eq!(even.slots, plain.slots);
+    }
+}

@@ -1,0 +1,183 @@
+//! One body, a test on every device and in every type: `on_each_device!`.
+//!
+//! The CPU always runs. A device that is not there is skipped in one loud line; where `TUNEBOX_DEVICES` names it, as in
+//! `TUNEBOX_DEVICES=cuda`, its absence is a failure, so that a run on a machine with a GPU cannot pass by skipping.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::sync::{Mutex, PoisonError};
+
+use candle_core::{DType, Device, Tensor, Var, WithDType};
+
+use crate::accelerator::Accelerator;
+use crate::explain::Explain;
+use crate::fused::twin;
+
+/// Where a test runs, in which type of activations, and how far off it may be.
+pub(crate) struct On {
+    pub(crate) device: Device,
+    pub(crate) dtype: DType,
+    pub(crate) tolerance: f64,
+}
+
+impl On {
+    /// A place by name; none where the device is not there.
+    pub(crate) fn at(name: &str, dtype: DType, tolerance: f64) -> Option<Self> {
+        match crate::device::parse(name) {
+            Ok(device) => Some(Self { device, dtype, tolerance }),
+            Err(error) => {
+                let why = error.why().unwrap_or_default();
+                let wanted = std::env::var("TUNEBOX_DEVICES").unwrap_or_default();
+                assert!(!wanted.split(',').any(|wanted| wanted == name), "`{name}` is asked for: {why}");
+                skipped(name, &why);
+                None
+            }
+        }
+    }
+
+    /// Independent normal numbers, rounded to the type of this place: the twin sees what the device sees.
+    pub(crate) fn normal(&self, name: &str, shape: &[usize]) -> Tensor {
+        self.place(&twin::normal(name, shape))
+    }
+
+    /// The same in f32 everywhere: weights of norms, seeds, adapters.
+    pub(crate) fn single(&self, name: &str, shape: &[usize]) -> Tensor {
+        self.put(&twin::normal(name, shape))
+    }
+
+    /// A tensor of the CPU here, in the type of activations.
+    pub(crate) fn place(&self, tensor: &Tensor) -> Tensor {
+        // Rounded on the CPU: on a device the tensor library has no casts.
+        self.put(&tensor.to_dtype(self.dtype).unwrap())
+    }
+
+    /// A tensor of the CPU here, in its own type.
+    pub(crate) fn put(&self, tensor: &Tensor) -> Tensor {
+        let Some(accelerator) = Accelerator::of(&self.device).unwrap() else { return tensor.clone() };
+        let flat = tensor.flatten_all().unwrap();
+        match tensor.dtype() {
+            DType::F32 => up::<f32>(&accelerator, &flat, tensor.dims()),
+            DType::BF16 => up::<half::bf16>(&accelerator, &flat, tensor.dims()),
+            DType::F16 => up::<half::f16>(&accelerator, &flat, tensor.dims()),
+            DType::U32 => up::<u32>(&accelerator, &flat, tensor.dims()),
+            other => panic!("{other:?} is not put on a device"),
+        }
+    }
+
+    /// The same numbers in f64 on the CPU, as a leaf of a graph.
+    pub(crate) fn leaf(&self, tensor: &Tensor) -> Var {
+        twin::leaf(&self.back(tensor))
+    }
+
+    /// The same numbers on the CPU, in their own type.
+    pub(crate) fn back(&self, tensor: &Tensor) -> Tensor {
+        let Some(accelerator) = Accelerator::of(tensor.device()).unwrap() else { return tensor.clone() };
+        match tensor.dtype() {
+            DType::F32 => down::<f32>(&accelerator, tensor),
+            DType::BF16 => down::<half::bf16>(&accelerator, tensor),
+            DType::F16 => down::<half::f16>(&accelerator, tensor),
+            DType::U32 => down::<u32>(&accelerator, tensor),
+            other => panic!("{other:?} does not come back from a device"),
+        }
+    }
+
+    /// Asserts that a result is not further from its twin than this place allows.
+    pub(crate) fn close(&self, what: &str, found: &Tensor, twin: &Tensor) {
+        self.nearly(what, found, twin, 1.0);
+    }
+
+    /// The same within a tolerance of its own: for results that are f32 in every place, of numbers that the twin sees.
+    pub(crate) fn within(&self, what: &str, found: &Tensor, twin: &Tensor, tolerance: f64) {
+        twin::close(what, &self.back(found), twin, tolerance);
+    }
+
+    /// The same with so many times the tolerance: sums over many rows.
+    pub(crate) fn nearly(&self, what: &str, found: &Tensor, twin: &Tensor, times: f64) {
+        twin::close(what, &self.back(found), twin, times * self.tolerance);
+    }
+}
+
+fn up<T: WithDType>(accelerator: &Accelerator, flat: &Tensor, shape: &[usize]) -> Tensor {
+    accelerator.upload(&flat.to_vec1::<T>().unwrap(), shape).unwrap()
+}
+
+fn down<T: WithDType>(accelerator: &Accelerator, tensor: &Tensor) -> Tensor {
+    Tensor::from_vec(accelerator.download::<T>(tensor).unwrap(), tensor.dims(), &Device::Cpu).unwrap()
+}
+
+/// Says once, past the capture of the test harness, that something was not tried.
+pub(crate) fn skipped(name: &str, why: &str) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned()) {
+        let _ = writeln!(std::io::stderr(), "SKIPPED on `{name}`: {why}");
+    }
+}
+
+/// Tests of one body. `tolerance` is the share of the largest number in f32 and in bf16; the CPU has the first.
+///
+/// ```ignore
+/// on_each_device! {
+///     /// Against plain operations in f64.
+///     fn output_and_gradients_agree_with_autograd(on) tolerance(2e-6, 1e-2) {
+///         let x = on.normal("x", &[67, 301]);
+///         …
+///         on.close("y", &y, &expected);
+///     }
+/// }
+/// ```
+macro_rules! on_each_device {
+    ($($(#[$attribute:meta])* fn $name:ident($on:ident) tolerance($single:expr, $brain:expr) $body:block)*) => {$(
+        mod $name {
+            #[allow(unused_imports, reason = "a body may need nothing of its file")]
+            use super::*;
+
+            $(#[$attribute])*
+            fn check($on: &$crate::parity::On) $body
+
+            fn at(name: &str, dtype: candle_core::DType, tolerance: f64) {
+                $crate::parity::On::at(name, dtype, tolerance).iter().for_each(check);
+            }
+
+            #[test]
+            fn cpu() {
+                at("cpu", candle_core::DType::F32, $single);
+            }
+
+            #[test]
+            fn cuda_f32() {
+                at("cuda", candle_core::DType::F32, $single);
+            }
+
+            #[test]
+            fn cuda_bf16() {
+                at("cuda", candle_core::DType::BF16, $brain);
+            }
+
+            #[test]
+            fn metal_f32() {
+                at("metal", candle_core::DType::F32, $single);
+            }
+
+            #[test]
+            fn metal_bf16() {
+                at("metal", candle_core::DType::BF16, $brain);
+            }
+        }
+    )*};
+}
+pub(crate) use on_each_device;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    on_each_device! {
+        fn numbers_go_there_and_back(on) tolerance(0.0, 0.0) {
+            let x = on.normal("x", &[7, 33]);
+            assert_eq!((x.dims(), x.dtype()), (&[7, 33][..], on.dtype));
+            let rows = x.narrow(0, 2, 3).unwrap();
+            let numbers = |tensor: &Tensor| twin::numbers(&on.back(tensor));
+            assert_eq!(numbers(&rows), numbers(&x)[2 * 33..5 * 33]);
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Bytes of a matrix, whoever owns them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+
+/// Bytes that somebody else owns, shared.
+#[derive(Clone)]
+pub struct Bytes {
+    owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
+    range: Range<usize>,
+}
+
+impl Bytes {
+    /// A part of what `owner` holds, which must answer alike each time.
+    ///
+    /// # Errors
+    /// When the part reaches past its end.
+    pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>, range: Range<usize>) -> Result<Self> {
+        let length = (*owner).as_ref().len();
+        if range.start > range.end || range.end > length {
+            return Err(Error::argument(format!("bytes {range:?} of {length} are not there")));
+        }
+        Ok(Self { owner, range })
+    }
+
+    /// The bytes.
+    pub(super) fn slice(&self) -> &[u8] {
+        (*self.owner).as_ref().get(self.range.clone()).unwrap_or(&[])
+    }
+
+    /// How many they are.
+    pub(super) fn len(&self) -> usize {
+        self.range.len()
+    }
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        let range = 0..bytes.len();
+        Self { owner: Arc::new(bytes), range }
+    }
+}
+
+impl std::fmt::Debug for Bytes {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} bytes", self.range.len())
+    }
+}

@@ -1,0 +1,172 @@
+//! Weights on an accelerator: blocks as the bytes that they are, plain numbers in the one type that its products take.
+
+use candle_core::{CpuStorage, DType, Device, Storage, Tensor, WithDType};
+use half::{bf16, f16};
+
+use super::{Format, Numbers, Packed, Scales, Weight, nf4};
+use crate::accelerator::{Accelerator, kernel};
+use crate::error::{Error, Result};
+
+/// Numbers that go to the device at once where they get another type there.
+const PIECE: usize = 1 << 24;
+
+/// The blocks of a matrix on an accelerator, and what they share.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    /// All blocks, `[bytes]` u8.
+    pub(crate) blocks: Tensor,
+    /// `NF4`: the largest magnitude of each group of 256 blocks, f32.
+    pub(crate) groups: Option<Tensor>,
+    /// `NF4`: the 256 values of a magnitude in 8 bits, f32.
+    pub(crate) dynamic: Option<Tensor>,
+    /// `NF4`: the mean of all magnitudes.
+    pub(crate) mean: f32,
+}
+
+impl Placed {
+    fn new(accelerator: &Accelerator, blocks: &[u8], scales: Option<&Scales>) -> Result<Self> {
+        let single = |numbers: &[f32]| accelerator.upload(numbers, &[numbers.len()]);
+        Ok(Self {
+            blocks: accelerator.upload(blocks, &[blocks.len()])?,
+            groups: scales.map(|scales| single(scales.groups())).transpose()?,
+            dynamic: scales.map(|_| single(&nf4::DYNAMIC)).transpose()?,
+            mean: scales.map_or(0.0, Scales::mean),
+        })
+    }
+
+    /// Bytes that they take; the table of `NF4` is the same for every matrix and not counted.
+    pub(super) fn bytes(&self) -> usize {
+        self.blocks.elem_count() + self.groups.as_ref().map_or(0, |groups| 4 * (groups.elem_count() + 1))
+    }
+}
+
+impl Packed {
+    /// Where the bytes are.
+    pub(crate) fn device(&self) -> &Device {
+        match &self.numbers {
+            Numbers::Host { .. } => &Device::Cpu,
+            Numbers::Device(placed) => placed.blocks.device(),
+        }
+    }
+
+    /// Whether the bytes are on an accelerator.
+    pub(crate) fn is_placed(&self) -> bool {
+        matches!(self.numbers, Numbers::Device(_))
+    }
+
+    /// The blocks on their accelerator.
+    ///
+    /// # Errors
+    /// When they are with the CPU.
+    pub(crate) fn placed(&self) -> Result<&Placed> {
+        match &self.numbers {
+            Numbers::Host { .. } => Err(Error::argument("the blocks of a weight are on `cpu`, not on a device")),
+            Numbers::Device(placed) => Ok(placed),
+        }
+    }
+}
+
+impl Weight {
+    /// The same weight on a device. An accelerator takes blocks as they are, and plain numbers as the nearest ones of type
+    /// `plain`, converted there piece by piece; on the CPU a weight is what it was, or what [`Weight::to_tensor`] gives.
+    ///
+    /// # Errors
+    /// When the device has no memory for it, or the weight has gaps or another type than f32, bf16 and f16.
+    pub fn to_device(&self, device: &Device, plain: DType) -> Result<Self> {
+        let Some(accelerator) = Accelerator::of(device)? else {
+            return if self.device().is_cpu() { Ok(self.clone()) } else { Ok(self.to_tensor()?.into()) };
+        };
+        match self {
+            Self::Tensor(tensor) if tensor.device().same_device(device) => Ok(accelerator.cast(tensor, plain)?.into()),
+            Self::Packed(packed) if packed.device().same_device(device) => Ok(self.clone()),
+            Self::Tensor(tensor) => Ok(tensor_of(&accelerator, tensor, plain)?.into()),
+            Self::Packed(packed) => packed_on(&accelerator, packed, plain),
+        }
+    }
+
+    /// The numbers of a vector in f32 where they are, as norms and biases take them.
+    ///
+    /// # Errors
+    /// When it is kept in blocks, which hold matrices.
+    pub fn vector(&self) -> Result<Tensor> {
+        let Self::Tensor(tensor) = self else {
+            return Err(Error::argument("a vector is not kept in blocks"));
+        };
+        match Accelerator::of(tensor.device())? {
+            None => Ok(tensor.to_dtype(DType::F32)?),
+            Some(accelerator) => accelerator.cast(tensor, DType::F32),
+        }
+    }
+}
+
+/// A tensor on the CPU: itself, or a copy of exactly its numbers, for which this waits.
+pub(super) fn fetched(tensor: &Tensor) -> Result<Tensor> {
+    let Some(accelerator) = Accelerator::of(tensor.device())? else { return Ok(tensor.clone()) };
+    let (sides, cpu) = (tensor.dims(), &Device::Cpu);
+    Ok(match tensor.dtype() {
+        DType::BF16 => Tensor::from_vec(accelerator.download::<bf16>(tensor)?, sides, cpu)?,
+        DType::F16 => Tensor::from_vec(accelerator.download::<f16>(tensor)?, sides, cpu)?,
+        _ => Tensor::from_vec(accelerator.download::<f32>(tensor)?, sides, cpu)?,
+    })
+}
+
+fn packed_on(accelerator: &Accelerator, packed: &Packed, plain: DType) -> Result<Weight> {
+    let sides = packed.sides();
+    // `Packed::new` has seen that plain numbers can be read.
+    let tensor = match packed.format {
+        Format::F32 => numbers_of(accelerator, packed.plain::<f32>().unwrap_or(&[]), &sides, plain)?,
+        Format::F16 => numbers_of(accelerator, packed.plain::<f16>().unwrap_or(&[]), &sides, plain)?,
+        Format::BF16 => numbers_of(accelerator, packed.plain::<bf16>().unwrap_or(&[]), &sides, plain)?,
+        format => {
+            let placed = Placed::new(accelerator, packed.raw(), packed.scales())?;
+            let [rows, columns] = sides;
+            let packed = Packed { numbers: Numbers::Device(placed), format, rows, columns };
+            return Ok(Weight::Packed(packed.into()));
+        }
+    };
+    Ok(tensor.into())
+}
+
+/// A tensor of the CPU on an accelerator.
+fn tensor_of(accelerator: &Accelerator, tensor: &Tensor, plain: DType) -> Result<Tensor> {
+    let (storage, layout) = tensor.storage_and_layout();
+    let (Storage::Cpu(storage), Some((start, end))) = (&*storage, layout.contiguous_offsets()) else {
+        let device = crate::device::describe(tensor.device());
+        return Err(Error::argument(format!("a weight on `{device}` {:?} has gaps or is elsewhere", tensor.dims())));
+    };
+    let sides = tensor.dims();
+    match storage {
+        CpuStorage::F32(numbers) => numbers_of(accelerator, &numbers[start..end], sides, plain),
+        CpuStorage::BF16(numbers) => numbers_of(accelerator, &numbers[start..end], sides, plain),
+        CpuStorage::F16(numbers) => numbers_of(accelerator, &numbers[start..end], sides, plain),
+        _ => {
+            let found = tensor.dtype().as_str();
+            Err(Error::dtype(format!("a weight is {found}; f32, bf16 or f16 is needed")))
+        }
+    }
+}
+
+/// Numbers on an accelerator in some type, the nearest ones.
+fn numbers_of<N: WithDType>(accelerator: &Accelerator, numbers: &[N], sides: &[usize], dtype: DType) -> Result<Tensor> {
+    if N::DTYPE == dtype {
+        return accelerator.upload(numbers, sides);
+    }
+    // A kernel is built for a type of activations, of which f32 is one side here.
+    let (kernel, act) = match (N::DTYPE, dtype) {
+        (DType::F32, to) => (&kernel::NARROW_TO_ACT, to),
+        (from, DType::F32) => (&kernel::WIDEN, from),
+        (DType::F16, DType::BF16) => (&kernel::F16_TO_BF16, DType::F32),
+        (DType::BF16, DType::F16) => (&kernel::BF16_TO_F16, DType::F32),
+        (from, to) => {
+            return Err(Error::dtype(format!("no kernel makes `{}` of `{}`", to.as_str(), from.as_str())));
+        }
+    };
+    let to = accelerator.empty(&[numbers.len()], dtype)?;
+    for (number, piece) in numbers.chunks(PIECE).enumerate() {
+        let (from, count) = (accelerator.upload(piece, &[piece.len()])?, piece.len());
+        let to = to.narrow(0, number * PIECE, count)?;
+        let arguments = [(&to).into(), (&from).into(), 1f32.into(), (count as u64).into()];
+        accelerator.launch(kernel, act, accelerator.flat(count), &arguments)?;
+    }
+    Ok(to.reshape(sides)?)
+}

@@ -1,0 +1,253 @@
+//! The whole decoder on every device that is there, beside the CPU: what rows score, what is learned from them, what is
+//! read on the way, and what is changed and written. Each operation alone is compared in the compute crate.
+
+use tunebox_compute::fused::{self, TapSet};
+use tunebox_compute::precision::Compute;
+use tunebox_compute::random::Stream;
+use tunebox_compute::{DType, Device, Tensor};
+
+use super::gradients::{seeds, stir};
+use crate::adapter::{AdapterKind, AdapterSettings};
+use crate::configuration::Configuration;
+use crate::decoder::Recompute;
+use crate::edit::Role;
+use crate::merge::merge;
+use crate::policy::{Policy, PolicySettings, Seeds, Slice, View};
+use crate::stream::{Patch, Site, Token};
+use crate::tiny;
+
+const ALL: TapSet =
+    TapSet { entropy: true, log_sum_square: true, mean_logit: true, mean_logprob: true, top_one: false };
+
+/// Where a test runs, in which type of activations, and how far off numbers may be there: single ones as they are,
+/// gradients as a share of their length, or of `least` of the longest where they are short beside it.
+struct On {
+    device: Device,
+    compute: Compute,
+    number: f32,
+    gradient: f64,
+    least: f64,
+}
+
+impl On {
+    fn at(name: &str, compute: Compute, number: f32, [gradient, least]: [f64; 2]) -> Option<Self> {
+        tiny::device(name).map(|device| Self { device, compute, number, gradient, least })
+    }
+
+    /// The same policy on the CPU and here.
+    fn both(&self, configuration: &Configuration, adapter: &AdapterSettings, settings: PolicySettings) -> [Policy; 2] {
+        [(&Device::Cpu, Compute::F32), (&self.device, self.compute)].map(|(device, compute)| {
+            let model = tiny::model_on(configuration.clone(), 1, device, compute);
+            let policy = Policy::new(model, adapter, settings).unwrap();
+            stir(&policy);
+            policy
+        })
+    }
+
+    /// Asserts that numbers of the CPU and of this place are near each other.
+    fn near(&self, what: &str, [wanted, found]: [Vec<f32>; 2]) {
+        assert_eq!(wanted.len(), found.len(), "{what}");
+        let off = wanted.iter().zip(&found).map(|(wanted, found)| (wanted - found).abs()).fold(0.0, f32::max);
+        assert!(off <= self.number, "{what}: off by {off}");
+        assert!(found.iter().all(|number| number.is_finite()), "{what}");
+    }
+
+    /// Asserts that what was learned at each place is near what the CPU learned there.
+    fn near_gradients(&self, what: &str, [wanted, found]: &[Policy; 2]) {
+        let gradients = |policy: &Policy| -> Vec<Vec<f32>> {
+            let parameters = policy.parameters();
+            let one = |slot| fused::numbers(&parameters.gradient(slot).unwrap()).unwrap();
+            (0..parameters.slots().len()).map(one).collect()
+        };
+        let (wanted_all, found_all) = (gradients(wanted), gradients(found));
+        let length = |numbers: &[f32]| numbers.iter().map(|number| f64::from(*number).powi(2)).sum::<f64>().sqrt();
+        let largest = wanted_all.iter().map(|numbers| length(numbers)).fold(0.0, f64::max);
+        assert!(largest > 0.0, "{what}: nothing is learned");
+        let slots = wanted.parameters().slots().iter().zip(&wanted_all).zip(&found_all);
+        let off = slots.map(|((slot, wanted), found)| {
+            let apart: Vec<f32> = wanted.iter().zip(found).map(|(wanted, found)| wanted - found).collect();
+            // Some are exactly 0, and are measured against the others.
+            let off = length(&apart) / length(wanted).max(self.least * largest);
+            (off, format!("{}: {off:.1e} of {:.1e}", slot.name, length(wanted) / largest))
+        });
+        let off: Vec<(f64, String)> = off.collect();
+        assert!(off.iter().all(|(off, _)| *off <= self.gradient), "{what}: {off:#?}");
+    }
+}
+
+fn adapter(kind: AdapterKind) -> AdapterSettings {
+    AdapterSettings { kind, rank: 3, alpha: 5.0, ..AdapterSettings::default() }
+}
+
+fn flat(tensor: &Tensor) -> Vec<f32> {
+    assert!(tensor.device().is_cpu(), "what a policy says is for the CPU");
+    tensor.flatten_all().unwrap().to_vec1().unwrap()
+}
+
+/// Scores the usual rows and learns from them; gives all taps.
+fn learn(policy: &Policy) -> Vec<f32> {
+    let rows = tiny::rows();
+    let mut scored = policy.score(&View::Policy, &rows, ALL, 0.8, true).unwrap();
+    policy.backward(&mut scored, &seeds((rows.count(), rows.width()))).unwrap();
+    let taps = scored.taps;
+    let all = [Some(taps.logprob), taps.entropy, taps.log_sum_square, taps.mean_logit, taps.mean_logprob];
+    all.iter().flatten().flat_map(flat).collect()
+}
+
+/// The log-probabilities of the usual rows.
+fn logprobs(policy: &Policy, view: &View) -> Vec<f32> {
+    flat(&policy.score(view, &tiny::rows(), TapSet::default(), 1.0, false).unwrap().taps.logprob)
+}
+
+fn every_family_and_kind_learns_alike(on: &On) {
+    for (name, configuration) in tiny::families() {
+        for kind in [AdapterKind::Lora, AdapterKind::Dora, AdapterKind::Full] {
+            let both = on.both(&configuration, &adapter(kind), PolicySettings::default());
+            let what = format!("{name}, {kind}");
+            on.near(&what, [&both[0], &both[1]].map(learn));
+            on.near_gradients(&what, &both);
+        }
+    }
+}
+
+fn a_loss_of_log_probabilities_alone_learns_alike(on: &On) {
+    let both = on.both(&tiny::llama(), &adapter(AdapterKind::Lora), PolicySettings::default());
+    for policy in &both {
+        let rows = tiny::rows();
+        let mut scored = policy.score(&View::Policy, &rows, TapSet::default(), 1.0, true).unwrap();
+        let seeds = seeds((rows.count(), rows.width()));
+        let seeds = Seeds { logprob: seeds.logprob, ..Seeds::default() };
+        policy.backward(&mut scored, &seeds).unwrap();
+    }
+    on.near_gradients("log-probabilities", &both);
+}
+
+fn dropout_slices_and_what_is_recomputed_are_the_same(on: &On) {
+    let dropped = AdapterSettings { dropout: 0.3, ..adapter(AdapterKind::Lora) };
+    let recomputed = PolicySettings { recompute: Recompute::Blocks, ..PolicySettings::default() };
+    let sliced = PolicySettings { slice: Slice::Rows(1), ..PolicySettings::default() };
+    for (what, settings) in [("whole", PolicySettings::default()), ("recomputed", recomputed), ("sliced", sliced)] {
+        let both = on.both(&tiny::gemma3(), &dropped, settings);
+        on.near(what, [&both[0], &both[1]].map(learn));
+        on.near_gradients(what, &both);
+    }
+}
+
+fn patches_act_and_readers_read_alike(on: &On) {
+    let vector = |name: &str| Stream::new(8, name).normals(16);
+    let both = on.both(&tiny::qwen3(), &adapter(AdapterKind::Lora), PolicySettings::default()).map(|mut policy| {
+        for patch in [
+            Patch::add(vec![0, 1], Site::ResidualAfter, &vector("a"), 0.7, true),
+            Patch::add(vec![1], Site::ResidualBefore, &vector("b"), -0.4, false),
+            Patch::ablate(vec![0, 1], Site::AttentionOutput, &vector("c")),
+            Patch::project(vec![1], Site::MlpOutput, &vector("d"), 0.8),
+        ] {
+            policy.patch(patch.unwrap()).unwrap();
+        }
+        policy
+    });
+    on.near("taps", [&both[0], &both[1]].map(learn));
+    on.near_gradients("patched", &both);
+    let read = |policy: &Policy| {
+        let read = |token| policy.capture(&View::Policy, &tiny::rows(), &[0, 1], Site::ResidualAfter, token).unwrap();
+        [read(Token::FromEnd(0)), read(Token::FromEnd(2))].iter().flat_map(flat).collect::<Vec<f32>>()
+    };
+    on.near("read", [&both[0], &both[1]].map(read));
+    let next = |policy: &Policy| flat(&policy.next_token(&View::Policy, &tiny::rows(), &[0, 7, 39]).unwrap());
+    on.near("next token", [&both[0], &both[1]].map(next));
+    let apart = |policy: &Policy| flat(&policy.divergence(&View::Policy, &View::Reference, &tiny::rows()).unwrap());
+    on.near("divergence", [&both[0], &both[1]].map(apart));
+}
+
+fn edits_and_files_are_those_of_the_cpu(on: &On) {
+    for (configuration, kind) in [(tiny::biased(), AdapterKind::Lora), (tiny::joined(), AdapterKind::Full)] {
+        let both = on.both(&configuration, &adapter(kind), PolicySettings::default()).map(|mut policy| {
+            let direction = Stream::new(8, "direction").normals(16);
+            policy.project_out(Role::AttentionOutput, 1, &direction, 1.0, false).unwrap();
+            policy.project_out(Role::Embedding, 0, &direction, 0.5, false).unwrap();
+            policy
+        });
+        on.near("edited", [&both[0], &both[1]].map(|policy| logprobs(policy, &View::Policy)));
+        let folders = [&both[0], &both[1]].map(|policy| {
+            let folder = tempfile::tempdir().unwrap();
+            policy.save(folder.path()).unwrap();
+            policy.save_edits(folder.path()).unwrap();
+            merge(policy, &folder.path().join("merged"), DType::F32).unwrap();
+            folder
+        });
+        for file in ["adapter_model.safetensors", "edits.safetensors", "model.safetensors", "merged/model.safetensors"]
+        {
+            let bytes = [&folders[0], &folders[1]].map(|folder| std::fs::read(folder.path().join(file)).ok());
+            assert!(bytes[0] == bytes[1], "{kind}: `{file}` is another");
+        }
+        let [_, mut there] = on.both(&configuration, &adapter(kind), PolicySettings::default());
+        let fresh = logprobs(&there, &View::Policy);
+        there.restore(folders[0].path()).unwrap();
+        there.restore_edits(folders[0].path()).unwrap();
+        let restored = logprobs(&there, &View::Policy);
+        assert_ne!(fresh, restored);
+        on.near("restored", [logprobs(&both[0], &View::Policy), restored]);
+    }
+}
+
+fn the_reference_and_snapshots_stay_what_they_were(on: &On) {
+    let [_, mut policy] = on.both(&tiny::llama(), &adapter(AdapterKind::Dora), PolicySettings::default());
+    let (reference, then) = (logprobs(&policy, &View::Reference), logprobs(&policy, &View::Policy));
+    policy.snapshot("then").unwrap();
+    stir(&policy);
+    policy.note_update();
+    assert_eq!(reference, logprobs(&policy, &View::Reference));
+    assert_eq!(then, logprobs(&policy, &View::Snapshot("then".into())));
+    assert_ne!(then, logprobs(&policy, &View::Policy));
+}
+
+/// A test of each body on a device, in a type.
+macro_rules! on_each_device {
+    ($($place:ident: $name:literal, $compute:ident, $number:literal, $gradient:expr;)*) => {$(
+        mod $place {
+            use super::*;
+
+            fn run(body: fn(&On)) {
+                On::at($name, Compute::$compute, $number, $gradient).iter().for_each(body);
+            }
+
+            #[test]
+            fn every_family_and_kind_learns_alike() {
+                run(super::every_family_and_kind_learns_alike);
+            }
+
+            #[test]
+            fn a_loss_of_log_probabilities_alone_learns_alike() {
+                run(super::a_loss_of_log_probabilities_alone_learns_alike);
+            }
+
+            #[test]
+            fn dropout_slices_and_what_is_recomputed_are_the_same() {
+                run(super::dropout_slices_and_what_is_recomputed_are_the_same);
+            }
+
+            #[test]
+            fn patches_act_and_readers_read_alike() {
+                run(super::patches_act_and_readers_read_alike);
+            }
+
+            #[test]
+            fn edits_and_files_are_those_of_the_cpu() {
+                run(super::edits_and_files_are_those_of_the_cpu);
+            }
+
+            #[test]
+            fn the_reference_and_snapshots_stay_what_they_were() {
+                run(super::the_reference_and_snapshots_stay_what_they_were);
+            }
+        }
+    )*};
+}
+
+on_each_device! {
+    cpu: "cpu", F32, 0.0, [0.0, 0.01];
+    cuda_f32: "cuda", F32, 1e-4, [1e-4, 0.01];
+    cuda_bf16: "cuda", Bf16, 0.1, [0.1, 0.5];
+    metal_f32: "metal", F32, 1e-4, [1e-4, 0.01];
+    metal_bf16: "metal", Bf16, 0.1, [0.1, 0.5];
+}

@@ -1,0 +1,130 @@
+//! Writing on every device that is there: against scoring on the same device, and in f32 against what the CPU writes.
+//!
+//! A device that is not there is skipped in one loud line, and is a failure where `TUNEBOX_DEVICES` names it.
+
+use std::sync::Arc;
+
+use tunebox_compute::Device;
+use tunebox_compute::fused::TapSet;
+use tunebox_compute::precision::Compute;
+
+use super::{Sampling, endless, prompts, run, sampling};
+use crate::adapter::AdapterSettings;
+use crate::configuration::Configuration;
+use crate::policy::{Policy, PolicySettings, View};
+use crate::rows::Rows;
+use crate::tiny;
+
+/// Where a test runs, in which type of activations, and how far log-probabilities may be from those of another way there.
+struct On {
+    device: Device,
+    compute: Compute,
+    tolerance: f32,
+}
+
+impl On {
+    fn policy(&self, configuration: Configuration) -> Policy {
+        let model = tiny::model_on(endless(configuration), 1, &self.device, self.compute);
+        Policy::new(model, &AdapterSettings::default(), PolicySettings::default()).unwrap()
+    }
+
+    fn near(&self, what: &str, written: &[f32], scored: &[f32]) {
+        assert_eq!(written.len(), scored.len(), "{what}");
+        for (written, scored) in written.iter().zip(scored) {
+            assert!((written - scored).abs() < self.tolerance, "{what}: {written} written, {scored} scored");
+        }
+    }
+}
+
+/// The log-probability of each token of a row.
+fn scored(policy: &Policy, ids: &[u32], temperature: f32) -> Vec<f32> {
+    let marks = (0..ids.len()).map(|at| at > 0).collect();
+    let rows = Arc::new(Rows::new(vec![ids.to_vec()], vec![marks]).unwrap());
+    let scored = policy.score(&View::Policy, &rows, TapSet::default(), temperature, false).unwrap();
+    scored.taps.logprob.to_vec2::<f32>().unwrap().remove(0)
+}
+
+/// Long enough for several pages, with completions that share a prompt of more than one; none outgrows short factors.
+fn the_cache_gives_the_log_probabilities_of_scoring_in_every_family(on: &On) {
+    let prompts = vec![(0..70).map(|at| at * 7 % 40).collect::<Vec<u32>>(), vec![11], vec![5, 6, 7]];
+    for (name, configuration) in tiny::families() {
+        let policy = on.policy(Configuration { max_positions: configuration.max_positions.max(160), ..configuration });
+        let sampling = Sampling { temperature: 0.7, max_tokens: 60, completions: 2, ..sampling() };
+        for (number, completion) in run(&policy, &prompts, &sampling).into_iter().enumerate() {
+            let prompt = &prompts[number / 2];
+            let ids = [prompt.as_slice(), &completion.ids].concat();
+            assert_eq!(completion.ids.len(), 60);
+            on.near(name, &completion.logprobs, &scored(&policy, &ids, 0.7)[prompt.len()..]);
+        }
+    }
+}
+
+fn a_completion_that_outgrows_the_short_factors_goes_on_with_the_long_ones(on: &On) {
+    const MOST: usize = 10;
+    let policy = on.policy(tiny::phi3(MOST));
+    let written = run(&policy, &prompts(), &Sampling { temperature: 1.0, ..sampling() });
+    for (prompt, completion) in prompts().iter().zip(&written) {
+        let ids = [prompt.as_slice(), &completion.ids].concat();
+        let (from, scored) = ((MOST + 1).max(prompt.len()), scored(&policy, &ids, 1.0));
+        on.near("long", &completion.logprobs[from - prompt.len()..], &scored[from..]);
+    }
+}
+
+/// Of every way to choose; in 16 bits other tokens are chosen, and there is nothing to compare.
+fn tokens_are_those_of_the_cpu(on: &On) {
+    let cpu = On { device: Device::Cpu, compute: Compute::F32, tolerance: 0.0 };
+    let plain = Sampling { completions: 3, ..sampling() };
+    let ways = [
+        plain.clone(),
+        Sampling { temperature: 0.0, ..plain.clone() },
+        Sampling { top_k: 9, ..plain.clone() },
+        Sampling { top_p: 0.8, temperature: 0.6, ..plain.clone() },
+        Sampling { min_p: 0.3, ..plain.clone() },
+        Sampling { top_k: 20, top_p: 0.9, min_p: 0.05, ..plain },
+    ];
+    let policies = [&cpu, on].map(|place| place.policy(tiny::gemma3()));
+    for way in ways.iter().filter(|_| on.compute == Compute::F32) {
+        let [expected, found] = [&policies[0], &policies[1]].map(|policy| run(policy, &prompts(), way));
+        for (expected, found) in expected.iter().zip(&found) {
+            assert_eq!(expected.ids, found.ids, "{way:?}");
+            on.near("chosen", &found.logprobs, &expected.logprobs);
+        }
+    }
+}
+
+/// A test of each body on a device, in a type.
+macro_rules! on_each_device {
+    ($($place:ident: $name:literal, $compute:ident, $tolerance:literal;)*) => {$(
+        mod $place {
+            use super::*;
+
+            fn run(body: fn(&On)) {
+                let place = |device| On { device, compute: Compute::$compute, tolerance: $tolerance };
+                tiny::device($name).map(place).iter().for_each(body);
+            }
+
+            #[test]
+            fn the_cache_gives_the_log_probabilities_of_scoring_in_every_family() {
+                run(super::the_cache_gives_the_log_probabilities_of_scoring_in_every_family);
+            }
+
+            #[test]
+            fn a_completion_that_outgrows_the_short_factors_goes_on_with_the_long_ones() {
+                run(super::a_completion_that_outgrows_the_short_factors_goes_on_with_the_long_ones);
+            }
+
+            #[test]
+            fn tokens_are_those_of_the_cpu() {
+                run(super::tokens_are_those_of_the_cpu);
+            }
+        }
+    )*};
+}
+
+on_each_device! {
+    cpu: "cpu", F32, 1e-5;
+    cuda_f32: "cuda", F32, 1e-4;
+    cuda_bf16: "cuda", Bf16, 0.1;
+    metal_f32: "metal", F32, 1e-4;
+    metal_bf16: "metal", Bf16, 0.1;
+}
