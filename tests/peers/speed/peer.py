@@ -24,9 +24,14 @@ def base(folder, dtype=torch.float32):
     return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
 
 
-def adapted(folder, rank=RANK):
-    """The model in f32 with adapters on all seven products of a block, ready to train."""
-    return peft.get_peft_model(base(folder), lora(rank)).train()
+def adapted(folder, rank=RANK, dtype=torch.float32, device="cpu", checkpointing=False):
+    """The model with adapters on all seven products of a block, ready to train. Adapters are f32 whatever the base is."""
+    model = base(folder, dtype).to(device)
+    if checkpointing:
+        model.config.use_cache = False
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+        model.enable_input_require_grads()
+    return peft.get_peft_model(model, lora(rank)).train()
 
 
 def tokenizer(folder):
@@ -52,19 +57,28 @@ class Learner:
         self.optimizer.zero_grad(set_to_none=True)
 
 
-def arithmetic(precision):
+def arithmetic(precision, device="cpu"):
     """What a forward pass runs in: f32 as it is, or bf16 where PyTorch's autocast finds it right."""
-    return torch.autocast("cpu", dtype=torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
+    return torch.autocast(device, dtype=torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
 
 
 def timed(steps):
-    """The seconds of each call, in order."""
+    """The seconds of each call, in order, up to the end of what it left to a GPU."""
     seconds = []
     for step in steps:
         begun = time.perf_counter()
         step()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
         seconds.append(time.perf_counter() - begun)
     return seconds
+
+
+def gpu_memory():
+    """The most bytes that tensors took on the GPU, and that were kept for them; nothing without one."""
+    if not torch.cuda.is_available():
+        return {}
+    return {"gpu_peak_bytes": torch.cuda.max_memory_allocated(), "gpu_reserved_bytes": torch.cuda.max_memory_reserved()}
 
 
 def say(**figures):
