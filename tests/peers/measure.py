@@ -7,7 +7,7 @@ so that all meet the same disturbances; medians over the pairs count. Peers are 
 import argparse, os, shutil, sys, typing
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "speed"))
-import growth, machine, processes, sandbox, sides, training, writing
+import growth, machine, processes, sandbox, sides, training, vocabulary, writing
 from report import Report
 
 
@@ -27,6 +27,7 @@ QUESTIONS = {
     "preference": Question(training.preference, "DPO on 256 pairs, beside a PEFT loop and TRL", 36),
     "grpo": Question(training.grpo, "GRPO steps of 2 × 8 completions, beside a loop with transformers' generation and TRL", 15, steps=1),
     "growth": Question(growth.growth, "rows of 128 to 4096 tokens, beside a PEFT loop, and 1 to 8 rows", 10, pairs=1),
+    "vocabulary": Question(vocabulary.vocabulary, "what memory a step takes for 32 to 262 thousand words, beside a PEFT loop", 4, pairs=1),
     "decode": Question(writing.decode, "greedy writing from a GGUF file, beside transformers and llama.cpp", 10),
     "overhead": Question(sandbox.overhead, "what the sandbox takes of a DPO step, and how long a method starts", 3, steps=5),
 }

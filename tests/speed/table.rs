@@ -37,7 +37,9 @@ pub(crate) fn part(results: &Results) -> String {
         let _ =
             write!(text, "\n![Time and memory of a step over the length of a row](tests/peers/growth.svg)\n\n{growth}");
     }
-    for sentence in [utilisation(results), overhead(results), origin(results)].into_iter().flatten() {
+    for sentence in
+        [vocabulary(results), utilisation(results), overhead(results), origin(results)].into_iter().flatten()
+    {
         let _ = write!(text, "\n{sentence}\n");
     }
     text
@@ -83,6 +85,29 @@ fn growth(rows: &[Row<'_>]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Memory beside the weights for each size of the vocabulary.
+fn vocabulary(results: &Results) -> Option<String> {
+    let rows = results.rows("vocabulary");
+    let first = rows.first()?;
+    let list = |of: &dyn Fn(&Row<'_>) -> Option<String>| -> Option<String> {
+        Some(rows.iter().map(of).collect::<Option<Vec<_>>>()?.join(", "))
+    };
+    let sides: Option<Vec<String>> = first
+        .sides()
+        .into_iter()
+        .map(|side| {
+            let beside = |row: &Row<'_>| Some(format!("{:.2}", row.middle(side, "beside_weights_bytes")? / GIB));
+            Some(format!("{side} {} GiB", list(&beside)?))
+        })
+        .collect();
+    Some(format!(
+        "What a 4 × 256 step of a random model of {} takes beside its weights, with a vocabulary of {}: {}.",
+        first.word("model"),
+        list(&|row| Some(row.word("setting")))?,
+        sides?.join("; ")
+    ))
 }
 
 fn utilisation(results: &Results) -> Option<String> {
