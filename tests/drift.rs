@@ -122,7 +122,7 @@ const UNSAFE: &[(&str, usize)] = &[
     ("runtime/compute/patches/cudarc/src/driver/slice.rs", 1),
     ("runtime/compute/patches/cudarc/src/driver/stream.rs", 14),
     ("runtime/compute/patches/cudarc/src/library.rs", 4),
-    ("runtime/compute/patches/cudarc/src/nvrtc.rs", 8),
+    ("runtime/compute/patches/cudarc/src/nvrtc.rs", 10),
     ("runtime/compute/src/accelerator/cuda/launch.rs", 1),
     ("runtime/compute/src/accelerator/cuda/memory.rs", 1),
     ("runtime/compute/src/accelerator/cuda/probe.rs", 1),

@@ -13,7 +13,7 @@ from table import Table
 
 
 def parity(a, table):
-    """Every test that has a part for CUDA: operations, gradients, whole models, methods."""
+    """Every test that has a part for CUDA: operations, gradients, whole models."""
     for program in carried.tests():
         begun = time.perf_counter()
         ran = subprocess.run([program, "cuda_", "accelerator::", "--test-threads", "1"], capture_output=True, text=True)

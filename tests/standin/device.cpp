@@ -32,6 +32,11 @@ static int devices() {
     return count < MOST_DEVICES ? count : MOST_DEVICES;
 }
 
+u32 shared_memory() {
+    static const u32 bytes = (u32)setting("TUNEBOX_STANDIN_SHARED", 227 << 10);
+    return bytes;
+}
+
 void break_down(Result why) { broken = why; }
 int current_device() { return current ? current->device : 0; }
 
@@ -120,8 +125,8 @@ API int cuDeviceGetAttribute(int *value, int attribute, int device) {
     case 39: *value = 2048; break;                                // threads of a multiprocessor
     case 75: *value = (int)setting("TUNEBOX_STANDIN_CAPABILITY", 90) / 10; break;
     case 76: *value = (int)setting("TUNEBOX_STANDIN_CAPABILITY", 90) % 10; break;
-    case 81: *value = 228 << 10; break;                           // shared memory of a multiprocessor
-    case 97: *value = 227 << 10; break;                           // of a block that asks for it
+    case 81: *value = (int)shared_memory() + (1 << 10); break;    // shared memory of a multiprocessor
+    case 97: *value = (int)shared_memory(); break;                // of a block that asks for it
     case 106: *value = 32; break;                                 // blocks of a multiprocessor
     case 111: *value = 1 << 10; break;                            // shared memory that the system keeps of a block
     default: *value = 0;

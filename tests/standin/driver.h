@@ -53,6 +53,9 @@ bool is_stream(const void *stream);
 // Whether it is a stream; says once that there is work on two of them.
 bool takes_work(const void *stream);
 
+// Shared memory that a block may ask for.
+u32 shared_memory();
+
 // A kernel did what none may do: from now on every call fails, as the contexts of a GPU do.
 void break_down(Result why);
 

@@ -17,7 +17,7 @@ struct Module {
     std::map<std::string, Function> functions;
 };
 
-static const u32 SHARED = 48 << 10, MOST_SHARED = 227 << 10;
+static const u32 SHARED = 48 << 10;
 
 // How long an object of 64 bits is: its table of sections comes last.
 static size_t length_of(const u8 *image) {
@@ -106,7 +106,7 @@ API int cuFuncSetAttribute(void *function, int attribute, int value) {
     if (Result result = ready()) return result;
     if (!function) return INVALID_HANDLE;
     if (attribute != MAX_DYNAMIC_SHARED) return attribute == 9 ? SUCCESS : INVALID_VALUE;
-    if (value < 0 || (u32)value > MOST_SHARED) return INVALID_VALUE;
+    if (value < 0 || (u32)value > shared_memory()) return INVALID_VALUE;
     return ((Function *)function)->most_shared = (u32)value, SUCCESS;
 }
 API int cuFuncGetAttribute(int *value, int attribute, void *function) {

@@ -81,7 +81,10 @@ fn redactions() -> Redactions {
         ("[LOSS]", r"loss \d+\.\d+, accuracy \d+\.\d+"),
         ("[DIGEST]", r"[0-9a-f]{64}"),
         // Which of these it is, is a matter of the machine.
-        ("[NO_DEVICE]", r"why:  (the NVIDIA driver's|the driver is there|this machine has) .*"),
+        (
+            "[NO_DEVICE]",
+            r"why:  (the NVIDIA driver's|the (driver|compiler|library) (is|does not start|of)|this machine has|its?) .*",
+        ),
         ("[ROW]", r"(?m)^ {6,}\d+ {2,}.*$"),
     ];
     let mut redactions = Redactions::new();

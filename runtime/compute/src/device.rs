@@ -4,6 +4,7 @@ use candle_core::{Device, DeviceLocation};
 
 use crate::accelerator::{self, Accelerator};
 use crate::error::{Error, Result};
+use crate::explain::Explain as _;
 
 /// What a device is, and how its memory stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +39,38 @@ pub fn parse(text: &str) -> Result<Device> {
         ("cuda" | "metal", _) => accelerator::open(kind, ordinal).map_err(|error| named(text, error)),
         _ => Err(unknown(text)),
     }
+}
+
+/// Why `auto` is the CPU though something of an accelerator is there: a driver without its libraries, a GPU that is too
+/// old. Nothing for another word, where an accelerator was found, and where there is none.
+#[must_use]
+pub fn passed_over(text: &str) -> Option<String> {
+    if text != "auto" {
+        return None;
+    }
+    let mut reasons = Vec::new();
+    for kind in ["cuda", "metal"] {
+        match accelerator::open(kind, 0) {
+            Ok(_) => return None,
+            Err(refused) => reasons.extend(reason(kind, &refused, accelerator::is_expected(kind))),
+        }
+    }
+    reasons.into_iter().next()
+}
+
+/// Why a device that is expected was passed over.
+fn reason(kind: &str, refused: &Error, is_expected: bool) -> Option<String> {
+    let why = refused.why().unwrap_or_else(|| refused.to_string());
+    is_expected.then(|| format!("`auto` is the CPU here, since `{kind}` cannot be used: {why}"))
+}
+
+/// Lets the count of the most that tensors have taken of an accelerator begin again at what they take now; nothing is
+/// done for the CPU, whose count the system keeps.
+///
+/// # Errors
+/// As of [`about`].
+pub fn forget_peak(device: &Device) -> Result<()> {
+    Accelerator::of(device)?.map_or(Ok(()), |accelerator| accelerator.forget_peak())
 }
 
 /// What an accelerator is; nothing for the CPU.
@@ -98,6 +131,18 @@ mod tests {
         let Error::Unavailable { device, why } = &refused else { panic!("{refused:?}") };
         assert_eq!(device, "cuda:4095");
         assert!(!why.is_empty());
+    }
+
+    #[test]
+    fn a_device_that_is_half_there_is_passed_over_with_the_reason_and_one_that_is_not_without() {
+        let refused = Error::Unavailable { device: "cuda:0".into(), why: "its compute capability is 7.5".into() };
+        let why = reason("cuda", &refused, true).unwrap();
+        assert!(why.contains("`auto` is the CPU") && why.contains("`cuda`") && why.contains("7.5"), "{why}");
+        assert_eq!(reason("cuda", &refused, false), None);
+        assert_eq!(passed_over("cpu"), None);
+        // What `auto` says agrees with what it finds.
+        let found = parse("auto").unwrap();
+        assert!(passed_over("auto").is_none() || found.is_cpu());
     }
 
     #[test]

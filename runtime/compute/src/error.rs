@@ -117,6 +117,7 @@ impl Explain for Error {
             Self::Full { .. } => {
                 Some("fewer tokens at a time, or a smaller model; `tunebox check --fit` says what a run needs".into())
             }
+            Self::Unavailable { why, .. } if why.starts_with("this machine has") => Some("name one that it has".into()),
             Self::Unavailable { .. } => Some("`cpu` works everywhere".into()),
             _ => None,
         }

@@ -20,14 +20,14 @@ const TOGETHER: usize = 10;
 const SLOW: f64 = 0.01;
 
 /// Floating-point operations a second of the fastest of some products of square matrices, 2n³ operations each: of `f32` on
-/// all the cores that this program uses, or of `bf16` on an accelerator.
+/// all the cores that this program uses, of the type asked for on an accelerator. With it the type that was multiplied.
 ///
 /// # Errors
-/// When the device has no room.
-pub fn product_rate(device: &Device) -> Result<f64> {
+/// When the device has no room, or no products of that type.
+pub fn product_rate(device: &Device, dtype: DType) -> Result<(f64, DType)> {
     match Accelerator::of(device)? {
-        None => on_cpu(),
-        Some(accelerator) => on_accelerator(&accelerator),
+        None => Ok((on_cpu()?, DType::F32)),
+        Some(accelerator) => Ok((on_accelerator(&accelerator, dtype)?, dtype)),
     }
 }
 
@@ -41,24 +41,24 @@ fn on_cpu() -> Result<f64> {
     Ok(operations(SIDE) / least)
 }
 
-fn on_accelerator(accelerator: &Accelerator) -> Result<f64> {
+fn on_accelerator(accelerator: &Accelerator, dtype: DType) -> Result<f64> {
     // The first products of a process load their library.
-    let small = on_device(accelerator, 1, 1, 2)?;
+    let small = on_device(accelerator, dtype, [1, 1, 2])?;
     if small > SLOW {
         return Ok(operations(SIDE) / small);
     }
-    let together = on_device(accelerator, TIMES, TOGETHER, PRODUCTS)?;
+    let together = on_device(accelerator, dtype, [TIMES, TOGETHER, PRODUCTS])?;
     Ok(operations(TIMES * SIDE) * TOGETHER as f64 / together)
 }
 
 /// The seconds of so many products together, of matrices with the side `times` · [`SIDE`]; the fastest of some rounds.
-fn on_device(accelerator: &Accelerator, times: usize, together: usize, rounds: usize) -> Result<f64> {
+fn on_device(accelerator: &Accelerator, dtype: DType, [times, together, rounds]: [usize; 3]) -> Result<f64> {
     let side = times * SIDE;
     let square = |name| {
         let numbers = numbers(name).repeat(times * times);
-        accelerator.cast(&accelerator.upload(&numbers, &[side, side])?, DType::BF16)
+        accelerator.cast(&accelerator.upload(&numbers, &[side, side])?, dtype)
     };
-    let (a, b, product) = (square("pace/a")?, square("pace/b")?, accelerator.empty(&[side, side], DType::BF16)?);
+    let (a, b, product) = (square("pace/a")?, square("pace/b")?, accelerator.empty(&[side, side], dtype)?);
     least(rounds, || {
         for _ in 0..together {
             accelerator.multiply(&product, Side::plain(&a), Side::plain(&b), 1.0, false)?;
@@ -94,7 +94,8 @@ mod tests {
 
     #[test]
     fn a_machine_multiplies_faster_than_a_person() {
-        let rate = product_rate(&Device::Cpu).unwrap();
+        let (rate, dtype) = product_rate(&Device::Cpu, DType::BF16).unwrap();
         assert!(rate > 1e8 && rate < 1e16, "{rate}");
+        assert_eq!(dtype, DType::F32);
     }
 }

@@ -27,8 +27,8 @@ impl On {
             Ok(device) => Some(Self { device, dtype, tolerance }),
             Err(error) => {
                 let why = error.why().unwrap_or_default();
-                let wanted = std::env::var("TUNEBOX_DEVICES").unwrap_or_default();
-                assert!(!wanted.split(',').any(|wanted| wanted == name), "`{name}` is asked for: {why}");
+                let wanted = wanted(&std::env::var("TUNEBOX_DEVICES").unwrap_or_default());
+                assert!(!wanted.contains(name), "`{name}` is asked for: {why}");
                 skipped(name, &why);
                 None
             }
@@ -95,6 +95,17 @@ impl On {
     pub(crate) fn nearly(&self, what: &str, found: &Tensor, twin: &Tensor, times: f64) {
         twin::close(what, &self.back(found), twin, times * self.tolerance);
     }
+}
+
+/// The devices that must be there. A word that names none would pass by skipping, so it fails.
+fn wanted(text: &str) -> BTreeSet<String> {
+    let words = text.split(',').filter(|word| !word.is_empty());
+    words
+        .map(|word| {
+            assert!(["cuda", "metal"].contains(&word), "`TUNEBOX_DEVICES` takes `cuda` and `metal`, and not `{word}`");
+            word.to_owned()
+        })
+        .collect()
 }
 
 fn up<T: WithDType>(accelerator: &Accelerator, flat: &Tensor, shape: &[usize]) -> Tensor {
@@ -170,6 +181,15 @@ pub(crate) use on_each_device;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices_that_must_be_there_are_named_as_tests_name_them() {
+        assert!(wanted("").is_empty());
+        assert!(wanted("cuda,metal").iter().eq(["cuda", "metal"]));
+        for word in ["cuda:0", "CUDA", "gpu", "cpu,cuda"] {
+            assert!(std::panic::catch_unwind(|| wanted(word)).is_err(), "{word}");
+        }
+    }
 
     on_each_device! {
         fn numbers_go_there_and_back(on) tolerance(0.0, 0.0) {

@@ -81,7 +81,7 @@ impl std::fmt::Display for Kept {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::AsStored => formatter.write_str("as stored"),
-            Self::Plain(dtype) => write!(formatter, "{} (quantized as stored)", dtype.as_str()),
+            Self::Plain(dtype) => write!(formatter, "{}, quantized ones as stored", dtype.as_str()),
             Self::In(format) => write!(formatter, "{}", format!("{format:?}").to_lowercase()),
             Self::As(dtype) => formatter.write_str(dtype.as_str()),
         }
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(types(Compute::F32), [single; 5]);
         let lines = Precision::of_accelerator(Base::Nf4.into()).lines();
         let kept: Vec<String> = lines.iter().map(|(_, kept)| kept.to_string()).collect();
-        assert_eq!(kept[..4], ["nf4", "bf16 (quantized as stored)", "f32", "bf16"]);
+        assert_eq!(kept[..4], ["nf4", "bf16, quantized ones as stored", "f32", "bf16"]);
     }
 
     #[test]

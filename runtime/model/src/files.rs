@@ -1,6 +1,7 @@
 //! Files that appear whole or not at all, and tensors written one after another without
 //! holding a second copy of a model. Leaves names and meaning to the callers.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -43,15 +44,21 @@ pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Writes a safetensors file; `tensor` makes the tensor of each number when its turn comes.
-pub(crate) fn write_tensors(
+pub(crate) fn write_tensors(path: &Path, list: &[Stored], tensor: impl FnMut(usize) -> Result<Tensor>) -> Result<()> {
+    write_tensors_with(path, list, &BTreeMap::from([("format".to_owned(), "pt".to_owned())]), tensor)
+}
+
+/// The same with other facts in the metadata, in the order of their names.
+pub(crate) fn write_tensors_with(
     path: &Path,
     list: &[Stored],
+    facts: &BTreeMap<String, String>,
     mut tensor: impl FnMut(usize) -> Result<Tensor>,
 ) -> Result<()> {
     // Sorted by name, so that the same numbers are the same bytes.
     let mut order: Vec<usize> = (0..list.len()).collect();
     order.sort_by(|left, right| list[*left].name.cmp(&list[*right].name));
-    let header = header(list, &order)?;
+    let header = header(list, &order, facts)?;
     let mut failure = None;
     let written = whole(path, |file| {
         file.write_all(&(header.len() as u64).to_le_bytes())?;
@@ -110,9 +117,9 @@ fn readable_file(folder: &Path) -> std::io::Result<NamedTempFile> {
     builder.tempfile_in(folder)
 }
 
-fn header(list: &[Stored], order: &[usize]) -> Result<Vec<u8>> {
+fn header(list: &[Stored], order: &[usize], facts: &BTreeMap<String, String>) -> Result<Vec<u8>> {
     let mut table = Map::new();
-    table.insert("__metadata__".into(), json!({ "format": "pt" }));
+    table.insert("__metadata__".into(), json!(facts));
     let mut start = 0;
     for number in order {
         let stored = &list[*number];

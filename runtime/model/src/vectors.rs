@@ -3,18 +3,18 @@
 //! Both name a layer's vector `direction.<layer>`, counted from 0; it belongs to the block's output. GGUF readers know
 //! no layer 0, so a control vector leaves it out. Adding vectors while a model runs is a patch of the policy.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use candle_core::quantized::gguf_file::{self, Value as Stored};
+use candle_core::quantized::gguf_file::{self, Value as Fact};
 use candle_core::quantized::{GgmlDType, QTensor};
-use safetensors::{Dtype, SafeTensors};
-use tunebox_compute::{Device, Tensor};
+use safetensors::SafeTensors;
+use tunebox_compute::{DType, Device, Tensor};
 
 use crate::error::{Error, Result};
-use crate::files;
+use crate::files::{self, Stored};
 use crate::policy::Policy;
 use crate::stream::{Patch, Site};
 use crate::weights::gguf::{Header, read};
@@ -43,22 +43,19 @@ impl Vectors {
     /// # Errors
     /// When the file cannot be written.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let bytes: Vec<(String, Vec<u8>)> = self
+        let vectors: Vec<&Vec<f32>> = self.layers.values().collect();
+        let list: Vec<Stored> = self
             .layers
             .iter()
-            .map(|(layer, vector)| {
-                let bytes = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
-                (format!("{PREFIX}{layer}"), bytes)
+            .map(|(layer, vector)| Stored {
+                name: format!("{PREFIX}{layer}"),
+                shape: vec![vector.len()],
+                dtype: DType::F32,
             })
             .collect();
-        let damaged = |error: safetensors::SafeTensorError| Error::broken(path, error.to_string());
-        let mut views = Vec::with_capacity(bytes.len());
-        for (name, data) in &bytes {
-            let view = safetensors::tensor::TensorView::new(Dtype::F32, vec![data.len() / 4], data);
-            views.push((name.as_str(), view.map_err(damaged)?));
-        }
-        let facts: HashMap<String, String> = self.facts.clone().into_iter().collect();
-        files::write_bytes(path, &safetensors::serialize(views, Some(facts)).map_err(damaged)?)
+        files::write_tensors_with(path, &list, &self.facts, |number| {
+            Ok(Tensor::from_slice(vectors[number], vectors[number].len(), &Device::Cpu)?)
+        })
     }
 
     /// Writes a GGUF control vector for llama.cpp and repeng; layer 0 is left out. `family` is the model's type.
@@ -76,11 +73,11 @@ impl Vectors {
         }
         let count = u32::try_from(tensors.len()).unwrap_or(u32::MAX);
         let metadata = [
-            ("general.architecture", Stored::String("controlvector".into())),
-            ("controlvector.model_hint", Stored::String(family.into())),
-            ("controlvector.layer_count", Stored::U32(count)),
+            ("general.architecture", Fact::String("controlvector".into())),
+            ("controlvector.model_hint", Fact::String(family.into())),
+            ("controlvector.layer_count", Fact::U32(count)),
         ];
-        let metadata: Vec<(&str, &Stored)> = metadata.iter().map(|(key, value)| (*key, value)).collect();
+        let metadata: Vec<(&str, &Fact)> = metadata.iter().map(|(key, value)| (*key, value)).collect();
         let tensors: Vec<(&str, &QTensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
         let mut bytes = Cursor::new(Vec::new());
         gguf_file::write(&mut bytes, &metadata, &tensors)?;
@@ -189,6 +186,7 @@ fn from_gguf(path: &Path) -> Result<Vectors> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
     use std::sync::Arc;
 
     use tunebox_compute::fused::TapSet;
@@ -219,6 +217,20 @@ mod tests {
         let path = folder.path().join("vectors.safetensors");
         vectors().save(&path).unwrap();
         assert_eq!(Vectors::load(&path).unwrap(), vectors());
+    }
+
+    #[test]
+    fn the_same_directions_are_the_same_bytes_with_their_facts_in_the_order_of_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let written = |name: &str| {
+            let path = folder.path().join(name);
+            vectors().save(&path).unwrap();
+            std::fs::read(path).unwrap()
+        };
+        let first = written("first");
+        assert!(first == written("second"));
+        let facts = r#"{"__metadata__":{"method":"steer","scale":"1","site":"residual-after","token":"from-end-0"},"#;
+        assert!(first[8..].starts_with(facts.as_bytes()), "{}", String::from_utf8_lossy(&first[8..200]));
     }
 
     #[test]

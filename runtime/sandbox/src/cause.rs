@@ -2,6 +2,8 @@
 //!
 //! Which call it was and where in the method's source, `fault` adds.
 
+use tunebox_compute::error::Error as ComputeError;
+use tunebox_compute::explain::Explain as _;
 use wasmtime::Trap;
 use wasmtime::component::ResourceTableError;
 
@@ -54,6 +56,15 @@ pub(crate) enum Cause {
     Trap(String),
     #[error("the host failed: {0}")]
     Host(String),
+    #[error("{what}")]
+    Device { area: &'static str, what: String, why: Option<String>, hint: Option<String> },
+}
+
+impl Cause {
+    /// A device that is full or broke off: nothing that the method did, and nothing that it can go on after.
+    pub(crate) fn device(error: &ComputeError) -> Self {
+        Self::Device { area: error.area(), what: error.to_string(), why: error.why(), hint: error.hint() }
+    }
 }
 
 impl From<ResourceTableError> for Cause {
@@ -140,6 +151,7 @@ impl Cause {
             Self::FreedHandle => "dropping a scope frees every tensor made since it was opened, but not the kept".into(),
             Self::Protocol(_) => "every handle, list and text that crosses the wall is checked".into(),
             Self::Stack => "functions that call one another too deeply, or for ever".into(),
+            Self::Device { why, .. } => return why.clone(),
             Self::Host(_) => format!("this is a fault of tunebox, not of the method; it was in `{}`", last.unwrap_or("start")),
             _ => return None,
         })
@@ -164,6 +176,7 @@ impl Cause {
             Self::Activations { held, limit } => ("activation-bytes", doubled(*limit, *held)),
             Self::GraphDepth { .. } => return Some("its author can `detach` what needs no gradient".into()),
             Self::FreedHandle => return Some("its author can `keep` the tensor in the scope".into()),
+            Self::Device { hint, .. } => return hint.clone(),
             Self::Host(_) => return Some("please report it, with the method and `run.toml`".into()),
             _ => return None,
         };

@@ -16,16 +16,19 @@ use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 use crate::printable::printable;
 
 /// What a child gets to know of the environment: where things are kept, and how wide to work. No tokens.
-const ENVIRONMENT: [&str; 16] = [
+const ENVIRONMENT: [&str; 19] = [
     "PATH",
     "HOME",
     "TMPDIR",
     "LANG",
     "LD_LIBRARY_PATH",
     "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "CUDA_MPS_PIPE_DIRECTORY",
     "CUDA_HOME",
     "CUDA_PATH",
     "VIRTUAL_ENV",
+    "CONDA_PREFIX",
     "RAYON_NUM_THREADS",
     "HF_HOME",
     "HF_HUB_CACHE",

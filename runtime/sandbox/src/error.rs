@@ -131,7 +131,7 @@ pub enum Error {
 
 impl Explain for Error {
     fn area(&self) -> &'static str {
-        "sandbox"
+        if let Self::Stopped(stop) = self { stop.area() } else { "sandbox" }
     }
 
     fn place(&self) -> Option<String> {
@@ -206,6 +206,7 @@ impl Explain for Error {
     }
 
     fn exit(&self) -> Exit {
-        Exit::Sandbox
+        // A machine that cannot do it is no matter of trust.
+        if self.area() == "sandbox" { Exit::Sandbox } else { Exit::Usage }
     }
 }

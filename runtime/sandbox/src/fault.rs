@@ -135,7 +135,12 @@ impl Stop {
 
     /// Whether the host, not the method, is at fault.
     pub fn is_host_fault(&self) -> bool {
-        matches!(self.cause, Cause::Host(_))
+        matches!(self.cause, Cause::Host(_) | Cause::Device { .. })
+    }
+
+    /// The subject of an explanation: a device that failed is none of the sandbox's.
+    pub(crate) fn area(&self) -> &'static str {
+        if let Cause::Device { area, .. } = self.cause { area } else { "sandbox" }
     }
 
     fn moment(&self) -> String {
@@ -151,6 +156,7 @@ impl Stop {
             (Cause::Trap(_), Some(message)) => format!("`{method}` gave up {moment}: {message}"),
             (Cause::Trap(trap), None) => format!("`{method}` stopped {moment}: {trap}"),
             (Cause::Host(message), _) => format!("the host failed under `{method}` {moment}: {message}"),
+            (Cause::Device { what, .. }, _) => format!("{what}, under `{method}` {moment}"),
             (Cause::Protocol(message), _) => format!("`{method}` broke the contract {moment}: {message}"),
             (cause, _) => format!("`{method}` {} {moment}", cause.to_string().trim_start_matches("it ")),
         }

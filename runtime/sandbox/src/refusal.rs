@@ -68,6 +68,8 @@ impl From<ComputeError> for Refusal {
             ComputeError::OutOfMemory { wanted, held, limit } => {
                 return Cause::DeviceBytes { wanted: *wanted, held: *held, limit: *limit }.into();
             }
+            // A guest could catch an error and go on over a device that computes nothing any more.
+            ComputeError::Full { .. } | ComputeError::Stopped { .. } => return Cause::device(&error).into(),
             ComputeError::OutOfWork { limit, .. } => return Cause::Work { limit: *limit }.into(),
             _ => ErrorCode::DeviceError,
         };
@@ -89,6 +91,27 @@ impl From<ModelError> for Refusal {
             ModelError::Compute(error) => error.into(),
             ModelError::Candle(error) => error.into(),
             error => Self::new(ErrorCode::DeviceError, error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tunebox_compute::explain::Explain as _;
+
+    use super::*;
+
+    #[test]
+    fn a_device_that_is_full_or_broke_off_ends_the_method_and_is_not_its_fault() {
+        let full = ComputeError::Full { device: "cuda:0".into(), wanted: 3 << 30, free: 1 << 30, total: 16 << 30 };
+        let stopped = ComputeError::Stopped { device: "cuda:0".into(), why: "an illegal address".into() };
+        for (error, found) in [(full, "memory"), (stopped, "device")] {
+            let (what, why, hint) = (error.to_string(), error.why(), error.hint());
+            let Refusal::Trap(trap) = Refusal::from(error) else { panic!("a method may go on after `{what}`") };
+            let cause = Cause::of(&trap, 0);
+            let Cause::Device { area, .. } = cause else { panic!("{cause:?}") };
+            assert_eq!((area, cause.to_string()), (found, what));
+            assert_eq!((cause.why(None), cause.hint()), (why, hint));
         }
     }
 }

@@ -64,6 +64,9 @@ pub(crate) struct Identity {
     pub(crate) verifiers: Vec<String>,
     /// Every setting that matters, by its dotted name.
     pub(crate) settings: BTreeMap<String, Value>,
+    /// What `train.device` and `train.compute` came to, as `cuda in bf16`: `auto` may be another device the next time.
+    #[serde(default)]
+    pub(crate) computed: Option<String>,
 }
 
 impl Identity {
@@ -88,6 +91,9 @@ impl Identity {
             "the same data gives other tokens: the tokenizer or the chat template is another".into(),
         );
         compare(self.method == now.method, "the method's component is another".into());
+        if let (Some(then), Some(now)) = (&self.computed, &now.computed) {
+            compare(then == now, format!("it was computed on {then}, and here would be on {now}"));
+        }
         let mut names: Vec<&String> = self.settings.keys().chain(now.settings.keys()).collect();
         names.sort();
         names.dedup();
@@ -348,5 +354,20 @@ mod tests {
 
         assert_eq!(with(0.5).differences(&with(0.25)), ["`train.rate` was `0.5`, is `0.25`"]);
         assert!(with(0.5).differences(&with(0.5)).is_empty());
+    }
+
+    #[test]
+    fn another_device_under_the_same_word_is_a_difference() {
+        let on = |computed: Option<&str>| Identity {
+            settings: BTreeMap::from([("train.device".into(), json!("auto"))]),
+            computed: computed.map(str::to_owned),
+            ..Identity::default()
+        };
+        let (cuda, cpu) = (on(Some("cuda in bf16")), on(Some("cpu in f32")));
+
+        assert_eq!(cuda.differences(&cpu), ["it was computed on cuda in bf16, and here would be on cpu in f32"]);
+        assert!(cpu.differences(&cpu).is_empty());
+        // Checkpoints of before do not say.
+        assert!(on(None).differences(&cpu).is_empty());
     }
 }

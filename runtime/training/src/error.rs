@@ -109,6 +109,14 @@ pub enum Error {
         /// Its folder.
         folder: PathBuf,
     },
+    /// A run that is to be done again on a device that is not here.
+    #[error("the run computed on `{device}`, which is not here")]
+    Elsewhere {
+        /// The device, as the run's lock names it.
+        device: String,
+        /// Why it is not here.
+        why: Option<String>,
+    },
     /// A name that is no name for a folder.
     #[error("`{0}` cannot be the name of a run")]
     RunName(String),
@@ -197,6 +205,7 @@ impl Explain for Error {
             Self::NoRun { .. } => Some("a run's folder holds `run.lock`, and there is none".into()),
             Self::Unfinished { .. } => Some("its `run.lock` lists no file of an artifact yet".into()),
             Self::RunExists { .. } => Some("a run never writes over another".into()),
+            Self::Elsewhere { why, .. } => why.clone(),
             Self::RunName(_) => {
                 Some("it becomes a folder: letters, digits, `-`, `_` and `.`, not starting with `.`".into())
             }
@@ -232,6 +241,11 @@ impl Explain for Error {
             Self::RunExists { .. } => Some("give another `--name`, or remove the folder".into()),
             Self::NoRun { .. } => Some("give the folder that `tunebox train` named at its end".into()),
             Self::Unfinished { .. } => Some("`tunebox train --resume` with the run's name finishes it".into()),
+            Self::Elsewhere { .. } => Some(
+                "replay it on a machine with that device; without `--replay` all that went in and came out is compared \
+                 anywhere"
+                    .into(),
+            ),
             Self::NothingToResume { .. } => Some("leave `--resume` out to start a run".into()),
             Self::Different { .. } => Some(
                 "set these back; or start a new run that continues the adapter: `--set model.adapter=CHECKPOINT`"

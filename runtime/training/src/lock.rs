@@ -46,7 +46,7 @@ struct Lock<'a> {
 
 /// What stands behind `device` where that is not the CPU.
 #[derive(Serialize)]
-struct Accelerator<'a> {
+pub(crate) struct Accelerator<'a> {
     chip: &'a str,
     architecture: &'a str,
     software: &'a str,
@@ -156,7 +156,8 @@ fn file(written: &Written) -> Result<File, Error> {
     Ok(File { name, bytes: written.bytes, sha256: tunebox_model::digest(std::slice::from_ref(&written.path))? })
 }
 
-fn accelerator(about: &About) -> Accelerator<'_> {
+/// What a lock says of a device.
+pub(crate) fn accelerator(about: &About) -> Accelerator<'_> {
     Accelerator { chip: &about.name, architecture: &about.architecture, software: &about.software }
 }
 

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use toml::{Table, Value};
+use tunebox_compute::device;
+use tunebox_compute::explain::Explain;
 use tunebox_sandbox::Compiling;
 use tunebox_sandbox::child::Program;
 
-use crate::configuration::{Again, RunSettings};
+use crate::configuration::{Again, ComputeChoice, RunSettings};
 use crate::error::Error;
 use crate::files;
 use crate::lock;
@@ -84,7 +86,8 @@ impl Replay {
     }
 }
 
-/// Compares a finished run with its lock. Reads the model and the data, compiles the method; runs no step.
+/// Compares a finished run with its lock. Reads the model and the data, compiles the method; runs no step, and needs no
+/// device but the CPU.
 ///
 /// # Errors
 /// A folder that holds no finished run, a lock that cannot be read, and whatever keeps the run from being planned.
@@ -93,10 +96,10 @@ pub fn verify(folder: &Path, offline: bool, compiling: Compiling) -> Result<Veri
     let artifact = beside(recorded_files(folder, &recorded)?, folder)?;
     let around = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     let place = files::temporary_folder(around.parent().unwrap_or(&around), ".replay-")?;
-    let mut settings = RunSettings::load(&folder.join(SETTINGS), &overrides(place.path()))?;
+    let mut settings = RunSettings::load(&folder.join(SETTINGS), &overrides(place.path(), &recorded))?;
     (settings.offline, settings.compiling) = (offline, compiling);
     settings.again = again(&recorded);
-    let now = parse(folder, &lock::lock(&plan(settings.clone())?.run, &[])?)?;
+    let now = lock_now(folder, &settings)?;
     Ok(Verification {
         name: text(folder.file_name().unwrap_or_default()),
         artifact,
@@ -113,13 +116,16 @@ impl Verification {
     /// `worker` where something of it is not built in. `None` when `stop` was raised on the way.
     ///
     /// # Errors
-    /// Whatever ends the run.
+    /// [`Error::Elsewhere`] where the run's device is not there, and whatever ends the run.
     pub fn replay(
         self,
         worker: Option<&Program>,
         observer: &mut dyn Observer,
         stop: &AtomicBool,
     ) -> Result<Option<Replay>, Error> {
+        if let Err(error) = device::parse(&self.settings.file.train.device) {
+            return Err(Error::Elsewhere { device: self.settings.file.train.device, why: error.why() });
+        }
         let Outcome::Finished(summary) = carry_out(self.settings, worker, observer, stop)? else { return Ok(None) };
         let recorded = self.artifact.into_iter().map(|file| (file.what, file.recorded)).collect();
         let artifact = beside(recorded, &summary.folder)?;
@@ -129,10 +135,31 @@ impl Verification {
     }
 }
 
-/// The run elsewhere, and only its last checkpoint.
-fn overrides(place: &Path) -> Vec<String> {
+/// The run elsewhere, only its last checkpoint, and the device that `auto` came to.
+fn overrides(place: &Path, recorded: &Table) -> Vec<String> {
     let place = Value::String(text(place.as_os_str()));
-    vec![format!("run.folder={place}"), "run.name=replay".into(), "train.save-every=10000000".into()]
+    let device = recorded.get("device").map(|device| format!("train.device={device}"));
+    let own = [format!("run.folder={place}"), "run.name=replay".into(), "train.save-every=10000000".into()];
+    own.into_iter().chain(device).collect()
+}
+
+/// What the lock of the same run would say now. What goes into a run is the same on every device, so it is planned on the
+/// CPU; the device is looked at beside it, and left out where it is not there.
+fn lock_now(folder: &Path, settings: &RunSettings) -> Result<Table, Error> {
+    let mut on_cpu = settings.clone();
+    on_cpu.file.train.device = "cpu".into();
+    on_cpu.file.train.compute = ComputeChoice::Auto;
+    let mut now = parse(folder, &lock::lock(&plan(on_cpu)?.run, &[])?)?;
+    now.remove("device");
+    if let Ok(device) = device::parse(&settings.file.train.device) {
+        now.insert("device".into(), Value::String(device::describe(&device)));
+        let about = device::about(&device)?;
+        let accelerator = about.as_ref().and_then(|about| Value::try_from(lock::accelerator(about)).ok());
+        if let Some(accelerator) = accelerator {
+            now.insert("accelerator".into(), accelerator);
+        }
+    }
+    Ok(now)
 }
 
 fn again(lock: &Table) -> Option<Again> {

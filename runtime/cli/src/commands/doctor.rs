@@ -1,6 +1,7 @@
 //! `tunebox doctor`: is this machine ready.
 
 use clap::Args;
+use serde::Serialize;
 use serde_json::json;
 use tunebox_compute::device::{self, About};
 use tunebox_compute::explain::{Exit, Explain as _};
@@ -29,7 +30,7 @@ impl Doctor {
         let memory = available().map_or_else(|| "unknown".into(), bytes);
         terminal.say("Machine", format!("{threads} cores, {memory} of memory free"));
         let devices = devices();
-        for (name, state) in &devices {
+        for Found { name, state, .. } in &devices {
             terminal.say("Device", format!("{name}: {state}"));
         }
         let methods: Vec<&str> = builtin::list().iter().map(|method| method.name).collect();
@@ -50,13 +51,25 @@ impl Doctor {
     }
 }
 
-/// Each device that a run can name, and whether it is there: what it is, or why not.
-fn devices() -> Vec<(&'static str, String)> {
-    ["cpu", "cuda", "metal"].into_iter().map(|name| (name, state(name))).collect()
+/// A device that a run can name.
+#[derive(Serialize)]
+struct Found {
+    name: &'static str,
+    available: bool,
+    /// What it is, or why it is not there.
+    state: String,
 }
 
-fn state(name: &str) -> String {
+fn devices() -> Vec<Found> {
+    ["cpu", "cuda", "metal"].into_iter().map(found).collect()
+}
+
+fn found(name: &'static str) -> Found {
     let found = device::parse(name).and_then(|found| Ok((device::describe(&found), device::about(&found)?)));
+    Found { name, available: found.is_ok(), state: state(found) }
+}
+
+fn state(found: Result<(String, Option<About>), tunebox_compute::Error>) -> String {
     match found {
         Ok((name, None)) => name,
         Ok((name, Some(about))) => {
@@ -65,7 +78,7 @@ fn state(name: &str) -> String {
             format!("{name}, {maker} ({architecture}), {free} of {total} free, {software}")
         }
         Err(error) => match error.why() {
-            Some(why) => format!("{error}: {why}"),
+            Some(why) => format!("not available: {why}"),
             None => error.to_string(),
         },
     }

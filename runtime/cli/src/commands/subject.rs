@@ -93,6 +93,9 @@ impl Subject {
     pub(crate) fn load(&self, terminal: Terminal, global: &Global) -> Result<Loaded, Failure> {
         let (base, adapter) = self.resolve()?;
         let device = device::parse(&self.device)?;
+        if let Some(text) = device::passed_over(&self.device) {
+            terminal.say("Warning", text);
+        }
         let source = Source::open(&base, global.offline)?;
         let kept = self.precision(terminal, adapter.as_deref())?;
         let model = Arc::new(Model::open_in(&source, &device, kept)?);

@@ -200,10 +200,11 @@ pub(super) fn show_plan(terminal: Terminal, plan: &Plan) {
         terminal.say("Warning", text);
     }
     let memory = &plan.run.summary.memory;
+    let beside = if plan.run.summary.device == "cpu" { "program" } else { "widened matrix" };
     terminal.say(
         "Memory",
         format!(
-            "about {}: weights {}, training {}, activations {}, scratch {}, head {}, program {}",
+            "about {}: weights {}, training {}, activations {}, scratch {}, head {}, {beside} {}",
             bytes(memory.total()),
             bytes(memory.weights),
             bytes(memory.training),

@@ -3,6 +3,7 @@
 //! All work of a device goes into one stream that is its own, whatever thread asks for it: what orders writes and reads
 //! is that stream. Memory goes back to the pool in its order and stays there.
 
+mod cache;
 mod compile;
 mod launch;
 mod loader;
@@ -14,7 +15,7 @@ mod product;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::cuda::cudarc::driver::{CudaSlice, CudaStream, DriverError, sys};
-use candle_core::{CudaDevice, DType, Device, Tensor};
+use candle_core::{CpuStorageRef, CudaDevice, DType, Device, Tensor};
 
 use super::kernel::Kernel;
 use super::{Argument, Backend, Build, Grid, Side};
@@ -63,6 +64,11 @@ pub(super) fn open(ordinal: usize) -> Result<Device> {
     Ok(Device::Cuda(cuda.device.clone()))
 }
 
+/// Whether the driver's library is there, so that a person would expect a device.
+pub(super) fn is_expected() -> bool {
+    probe::driver().is_ok()
+}
+
 /// What stands behind a device of the tensor library.
 ///
 /// # Errors
@@ -91,12 +97,16 @@ impl Cuda {
 }
 
 impl Backend for Cuda {
-    fn device(&self) -> Device {
-        Device::Cuda(self.device.clone())
-    }
-
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         memory::empty(self, shape, dtype)
+    }
+
+    fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        memory::zeros(self, shape, dtype)
+    }
+
+    fn upload(&self, numbers: CpuStorageRef<'_>, shape: &[usize]) -> Result<Tensor> {
+        memory::upload(self, numbers, shape)
     }
 
     fn launch(&self, kernel: &Kernel, build: Build, grid: Grid, arguments: &[Argument<'_>]) -> Result<()> {
@@ -125,6 +135,10 @@ impl Backend for Cuda {
 
     fn about(&self) -> Result<About> {
         memory::about(self)
+    }
+
+    fn forget_peak(&self) -> Result<()> {
+        memory::forget_peak(self)
     }
 }
 

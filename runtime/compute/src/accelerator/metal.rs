@@ -13,7 +13,7 @@ mod product;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use candle_core::{DType, Device, MetalDevice, Tensor};
+use candle_core::{CpuStorageRef, DType, Device, MetalDevice, Tensor};
 use candle_metal_kernels::metal::Buffer;
 
 use super::kernel::Kernel;
@@ -89,12 +89,16 @@ impl Metal {
 }
 
 impl Backend for Metal {
-    fn device(&self) -> Device {
-        Device::Metal(self.device.clone())
-    }
-
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         memory::empty(self, shape, dtype)
+    }
+
+    fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        memory::zeros(self, shape, dtype)
+    }
+
+    fn upload(&self, numbers: CpuStorageRef<'_>, shape: &[usize]) -> Result<Tensor> {
+        memory::upload(self, numbers, shape)
     }
 
     fn launch(&self, kernel: &Kernel, build: Build, grid: Grid, arguments: &[Argument<'_>]) -> Result<()> {
@@ -123,5 +127,10 @@ impl Backend for Metal {
 
     fn about(&self) -> Result<About> {
         memory::about(self)
+    }
+
+    fn forget_peak(&self) -> Result<()> {
+        self.pool.forget_peak(&self.device);
+        Ok(())
     }
 }

@@ -1,15 +1,15 @@
 //! An accelerator behind one door: tensors made, filled and read there, kernels launched, products taken.
 //!
 //! What operations there are, `fused` knows; what a pointer is, only the rooms behind this door know. CUDA is in every
-//! build for Linux and Windows, Metal in every build for macOS; neither is touched before a person asks for it.
+//! build for Linux, Metal in every build for macOS; neither is touched before a person asks for it.
 
 #![cfg_attr(
-    not(any(target_os = "linux", target_os = "windows", target_os = "macos")),
+    not(any(target_os = "linux", target_os = "macos")),
     allow(dead_code, reason = "no accelerator is built for this system, so nobody can have one")
 )]
 
 mod argument;
-#[cfg(any(target_os = "linux", target_os = "windows"))]
+#[cfg(target_os = "linux")]
 mod cuda;
 pub(crate) mod kernel;
 #[cfg(target_os = "macos")]
@@ -18,12 +18,12 @@ mod metal;
 #[path = "metal/texts.rs"]
 mod metal_texts;
 mod side;
-#[cfg(any(test, target_os = "linux", target_os = "windows"))]
+#[cfg(any(test, target_os = "linux"))]
 mod texts;
 
 use std::sync::Arc;
 
-use candle_core::{DType, Device, Tensor, WithDType};
+use candle_core::{CpuStorageRef, DType, Device, Tensor, WithDType};
 
 use crate::device::About;
 use crate::error::{Error, Result};
@@ -38,11 +38,14 @@ const BLOCKS: u64 = 16;
 
 /// What stands behind the door. Shapes and kinds of arguments are checked before any of this is called.
 trait Backend: std::fmt::Debug + Send + Sync {
-    /// The device as the tensor library has it.
-    fn device(&self) -> Device;
-
     /// Memory for a tensor; what it holds is left over from an earlier use.
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor>;
+
+    /// The same of zeros; there is at least one.
+    fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor>;
+
+    /// Numbers of the host as a tensor, as many as the shape has; there is at least one.
+    fn upload(&self, numbers: CpuStorageRef<'_>, shape: &[usize]) -> Result<Tensor>;
 
     /// Puts a kernel into the stream.
     fn launch(&self, kernel: &Kernel, build: Build, grid: Grid, arguments: &[Argument<'_>]) -> Result<()>;
@@ -67,6 +70,9 @@ trait Backend: std::fmt::Debug + Send + Sync {
 
     /// What it is, and how its memory stands.
     fn about(&self) -> Result<About>;
+
+    /// Lets the count of the most that tensors have taken begin again at what they take now.
+    fn forget_peak(&self) -> Result<()>;
 }
 
 /// An accelerator that is open. A clone is the same one.
@@ -81,7 +87,7 @@ pub(crate) struct Accelerator {
 /// [`Error::Unavailable`].
 pub(crate) fn open(kind: &str, ordinal: usize) -> Result<Device> {
     match kind {
-        #[cfg(any(target_os = "linux", target_os = "windows"))]
+        #[cfg(target_os = "linux")]
         "cuda" => cuda::open(ordinal),
         #[cfg(target_os = "macos")]
         "metal" => metal::open(ordinal),
@@ -89,11 +95,20 @@ pub(crate) fn open(kind: &str, ordinal: usize) -> Result<Device> {
     }
 }
 
+/// Whether something of a device is there, so that a person would expect it: the driver of CUDA, a Mac.
+pub(crate) fn is_expected(kind: &str) -> bool {
+    match kind {
+        #[cfg(target_os = "linux")]
+        "cuda" => cuda::is_expected(),
+        _ => kind == "metal" && cfg!(target_os = "macos"),
+    }
+}
+
 /// Why this build has no such device.
 fn not_built(kind: &str) -> &'static str {
     match kind {
         "metal" => "Metal is there on Macs alone, and this tunebox was built for another system",
-        "cuda" => "CUDA is there on Linux and Windows alone, and this tunebox was built for another system",
+        "cuda" => "CUDA is there on Linux alone, and this tunebox was built for another system",
         _ => "this tunebox was not built for it",
     }
 }
@@ -106,7 +121,7 @@ impl Accelerator {
     pub(crate) fn of(device: &Device) -> Result<Option<Self>> {
         match device {
             Device::Cpu => Ok(None),
-            #[cfg(any(target_os = "linux", target_os = "windows"))]
+            #[cfg(target_os = "linux")]
             Device::Cuda(device) => Ok(Some(Self { backend: cuda::of(device)? })),
             #[cfg(target_os = "macos")]
             Device::Metal(device) => Ok(Some(Self { backend: metal::of(device)? })),
@@ -128,7 +143,7 @@ impl Accelerator {
         if shape.contains(&0) {
             return self.empty(shape, dtype);
         }
-        Ok(Tensor::zeros(shape, dtype, &self.backend.device())?)
+        self.backend.zeros(shape, dtype)
     }
 
     /// Numbers of the host as a tensor: f32, u32, u8 and the others that the tensor library has.
@@ -139,7 +154,7 @@ impl Accelerator {
         if numbers.is_empty() {
             return self.empty(shape, T::DTYPE);
         }
-        Ok(Tensor::from_slice(numbers, shape, &self.backend.device())?)
+        self.backend.upload(T::cpu_storage_ref(numbers), shape)
     }
 
     /// The numbers of a contiguous view, and no others of its storage. This waits until they are there.
@@ -202,6 +217,11 @@ impl Accelerator {
     /// What it is, and how its memory stands.
     pub(crate) fn about(&self) -> Result<About> {
         self.backend.about()
+    }
+
+    /// Lets the count of the most that tensors have taken begin again at what they take now.
+    pub(crate) fn forget_peak(&self) -> Result<()> {
+        self.backend.forget_peak()
     }
 
     /// The grid of a pass over a flat buffer.

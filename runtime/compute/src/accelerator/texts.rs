@@ -3,7 +3,7 @@
 use super::kernel::Text;
 
 /// What stands before every text.
-#[cfg(any(target_os = "linux", target_os = "windows"))]
+#[cfg(target_os = "linux")]
 pub(super) const CUDA_SHARED: [&str; 2] =
     [include_str!("kernels/cuda/machine.cuh"), include_str!("kernels/cuda/prelude.cuh")];
 

@@ -49,6 +49,7 @@ pub fn scale_columns(x: &Tensor, factors: &Tensor, bias: Option<&Tensor>) -> Res
     host::expect(factors, "factors", &[columns])?;
     if let Some(bias) = bias {
         host::expect(bias, "bias", &[columns])?;
+        Arm::of([(x, "x"), (bias, "bias")])?;
     }
     match Arm::of([(x, "x"), (factors, "factors")])? {
         Arm::Cpu => {

@@ -13,6 +13,10 @@ use crate::weight::WeightRef;
 const THREADS: u32 = 256;
 /// Threads for a row that is only copied.
 const ROW_THREADS: u32 = 128;
+/// Rows that one thread sums, in order, where a grid has blocks enough for all.
+const ROWS_OF_PART: usize = 64;
+/// Blocks of a grid along its second axis, at most.
+const MOST_PARTS: usize = 65_535;
 
 /// The type of an activation, of those that there are kernels for.
 pub(super) fn expect_type(tensor: &Tensor, name: &str) -> Result<DType> {
@@ -33,7 +37,9 @@ pub(super) fn expect_dtype(tensor: &Tensor, name: &str, dtype: DType) -> Result<
 
 /// A length as kernels and grids take it.
 pub(super) fn extent(number: usize) -> Result<u32> {
-    u32::try_from(number).map_err(|_| Error::shape(format!("{number} is too many for one launch")))
+    let most = u32::MAX;
+    u32::try_from(number)
+        .map_err(|_| Error::shape(format!("{number} is too many for a device, which counts to {most}")))
 }
 
 /// The same as an argument.
@@ -46,20 +52,21 @@ pub(super) fn over_rows(device: &Accelerator, rows: usize) -> Grid {
     device.over_rows(rows, THREADS)
 }
 
-/// Sums over rows, `[columns]` f32: `fill` leaves a sum for each part of them, which are added in order.
+/// Sums over rows, `[columns]` f32: `fill` leaves a sum for each part of them, which are added in order. It is given
+/// `[parts, columns]` f32, the rows of a part, and a grid with a block a part along its second axis.
 pub(super) fn parts(
     device: &Accelerator,
     rows: usize,
     columns: usize,
-    rows_of_part: usize,
-    fill: impl FnOnce(&Tensor, Grid) -> Result<()>,
+    fill: impl FnOnce(&Tensor, Argument<'static>, Grid) -> Result<()>,
 ) -> Result<Tensor> {
-    let number = rows.div_ceil(rows_of_part).max(1);
-    let (Ok(across), Ok(down)) = (u32::try_from(columns.div_ceil(THREADS as usize)), u32::try_from(number)) else {
-        return Err(Error::shape(format!("{rows} rows of {columns} are too many for one launch")));
-    };
+    let of_part = ROWS_OF_PART.max(rows.div_ceil(MOST_PARTS));
+    let number = rows.div_ceil(of_part).max(1);
+    let (across, down) = (extent(columns.div_ceil(THREADS as usize))?, extent(number)?);
+    // A thread counts to the end of its part, past the last row.
+    extent(number * of_part)?;
     let (sums, result) = (device.empty(&[number, columns], DType::F32)?, device.empty(&[columns], DType::F32)?);
-    fill(&sums, Grid::square(across, down, THREADS))?;
+    fill(&sums, count(of_part)?, Grid::square(across, down, THREADS))?;
     let arguments = [(&result).into(), (&sums).into(), count(number)?, count(columns)?, 0f32.into(), 1f32.into()];
     device.launch(&kernel::ADD_PARTS, DType::F32, Grid::of(across, THREADS), &arguments)?;
     Ok(result)

@@ -17,6 +17,7 @@ pub fn add_vector(rows: &Tensor, vector: &Tensor, marks: Option<&Tensor>) -> Res
     host::expect(vector, "vector", &[1, width])?;
     if let Some(marks) = marks {
         host::expect(marks, "marks", &[tokens, 1])?;
+        Arm::of([(rows, "rows"), (marks, "marks")])?;
     }
     match (Arm::of([(rows, "rows"), (vector, "vector")])?, marks) {
         (Arm::Cpu, Some(marks)) => Ok((rows + marks.matmul(vector)?)?),

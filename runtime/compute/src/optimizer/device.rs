@@ -1,4 +1,5 @@
-//! A step of AdamW as one launch of an accelerator, with the bits of the CPU's.
+//! A step of AdamW as one launch of an accelerator. Of the same gradients it has the bits of the CPU's; of clipped ones
+//! where the factor has them, see [`Norm`].
 
 use candle_core::DType;
 

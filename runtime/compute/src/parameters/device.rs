@@ -1,4 +1,5 @@
-//! The passes over flat buffers as launches of an accelerator. In f32 they have the bits of the CPU's.
+//! The passes over flat buffers as launches of an accelerator. In f32 they have the bits of the CPU's, but for the factor
+//! of a clip, see [`Norm`].
 
 use candle_core::{DType, Device, Tensor};
 
@@ -60,6 +61,9 @@ pub(super) fn scale(accelerator: &Accelerator, x: &Tensor, factor: &Tensor) -> R
 }
 
 /// The norm of all gradients and what it asks of them, on an accelerator that may not have come so far yet.
+///
+/// The limit is rounded to f32 on its way there, so one that f32 does not hold, such as 0.1, may give a factor that is a
+/// step of f32 off the CPU's; and a norm past the largest f32 is not finite here, while the CPU clips it.
 #[derive(Debug)]
 pub(crate) struct Norm {
     /// `[2]` f32: the norm is their sum.

@@ -76,10 +76,10 @@ impl Policy {
     /// Bytes that the head takes for as many rows as it takes at once: on the CPU sums over groups of words, on another
     /// device a tile of logits.
     fn head_bytes(&self, tokens: u64) -> u64 {
-        let hidden = self.model.configuration.hidden as u64;
+        let (hidden, words) = (self.model.configuration.hidden as u64, self.model.configuration.vocabulary as u64);
         let numbers = match self.model.weights.device().is_cpu() {
             true => HEAD_GROUPS as u64 * tokens.min(HEAD_ROWS as u64) * hidden,
-            false => HEAD_TILE as u64,
+            false => tokens.min(HEAD_TILE.0 as u64) * words.min(HEAD_TILE.1 as u64),
         };
         self.precision().bytes(Purpose::Sum, numbers)
     }

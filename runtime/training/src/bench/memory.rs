@@ -1,11 +1,20 @@
-//! The most memory of one part of a benchmark, where the system can count anew.
+//! The most memory of one part of a benchmark, where the system or the device can count anew.
 
-/// Lets the system's count of the process's largest memory begin again at what it holds now. Where it cannot, the count
+use tunebox_compute::{Device, device};
+
+use crate::error::Error;
+
+/// Lets the counts of the largest memory, the system's of the process and that of the device, begin again at what is held
+/// now. Where the system cannot, its count
 /// goes on, and a peak is that of everything since the start. Whoever watches the process from outside is told the new
 /// count, so what is forgotten must not be what was measured: this comes before the first part, and between two.
-pub(super) fn forget_peak() {
+///
+/// # Errors
+/// What the device says.
+pub(super) fn forget_peak(device: &Device) -> Result<(), Error> {
     // See proc_pid_clear_refs(5). Its failure is the case described above.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
+    Ok(device::forget_peak(device)?)
 }
 
 #[cfg(test)]
@@ -21,7 +30,7 @@ mod tests {
         let before = peak().unwrap();
         assert!(before >= block.iter().map(|byte| u64::from(*byte)).sum());
         drop(block);
-        forget_peak();
+        forget_peak(&Device::Cpu).unwrap();
         // Other tests of this process hold something as well.
         assert!(peak().unwrap() < before - (BYTES as u64) / 2);
     }

@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::Serialize;
+use tunebox_compute::device;
 use tunebox_model::{Policy, PolicySettings};
 use tunebox_sandbox::Compiling;
 
@@ -151,7 +152,7 @@ fn without_steps(
     tell: &mut dyn FnMut(&str),
     measured: &mut Measured,
 ) -> Result<(), Error> {
-    memory::forget_peak();
+    memory::forget_peak(&device::parse(&settings.device)?)?;
     let (open_seconds, model) = start::timed(|| open_model(run_settings))?;
     measured.precision = precision::name(&model).into();
     if settings.wants(Phase::StartUp) {

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tunebox_compute::device;
 use tunebox_compute::pace::product_rate;
+use tunebox_compute::precision::Purpose;
 
 use super::made_up::Sizes;
 use super::{BenchSettings, made_up, memory, precision, work};
@@ -24,6 +25,8 @@ use crate::run::run;
 pub struct Training {
     /// Operations a second of plain products of large matrices here, in 10⁹.
     pub product_gflops: f64,
+    /// The type of the numbers in those products: that of activations on an accelerator, `f32` on the CPU.
+    pub product_type: &'static str,
     /// Tokens that a training step learns from, each second.
     pub tokens_per_second: f64,
     /// Seconds of a training step.
@@ -56,7 +59,7 @@ pub(super) struct Steps {
 
 /// Runs the steps.
 pub(super) fn measure(settings: &BenchSettings, run_settings: &RunSettings) -> Result<Steps, Error> {
-    memory::forget_peak();
+    memory::forget_peak(&device::parse(&settings.device)?)?;
     let mut timer = Timer::default();
     let records = Sizes { records: settings.batch as usize, sequence: settings.sequence as usize, vocabulary: 1 };
     let plan = plan_on(run_settings.clone(), &|run_settings, model, reading| {
@@ -65,15 +68,17 @@ pub(super) fn measure(settings: &BenchSettings, run_settings: &RunSettings) -> R
     })?;
     let model = plan.policy.model();
     let (sizes, precision) = (model.configuration.clone(), precision::name(model));
+    let activations = model.weights.precision().dtype(Purpose::Activation);
     let about = About::of(&plan.run);
     let outcome = run(plan, &mut timer, &AtomicBool::new(false))?;
     let used = used(&outcome.summary().folder)?;
-    let rate = product_rate(&device::parse(&settings.device)?)?;
+    let (rate, multiplied) = product_rate(&device::parse(&settings.device)?, activations)?;
     let step_seconds = timer.median();
     let necessary = work::step(&sizes, about.trainable, records.records, records.sequence);
     let utilisation = about.supervised.then(|| necessary / step_seconds / rate);
     let training = Training {
         product_gflops: rate / 1e9,
+        product_type: multiplied.as_str(),
         tokens_per_second: timer.tokens() / step_seconds,
         step_seconds,
         peak_bytes: timer.peak,

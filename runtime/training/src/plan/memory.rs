@@ -13,9 +13,6 @@ use super::tokens::Tokens;
 use super::{Plan, base};
 use crate::configuration::RunSettings;
 
-/// Bytes of an accelerator that its driver, the compiled kernels and the library of products take.
-const CONTEXT: u64 = 600 << 20;
-
 /// Bytes of memory by what takes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -30,8 +27,8 @@ pub struct Estimate {
     pub scratch: u64,
     /// What the head makes of rows and vocabulary.
     pub head: u64,
-    /// The program itself, the tokenizer, and what reading them left behind. On an accelerator its driver and libraries, and
-    /// the largest matrix that is widened for a product.
+    /// The program itself, the tokenizer, and what reading them left behind. On an accelerator the largest matrix that is
+    /// widened for a product: what its driver and libraries take is gone from what is free once it is opened.
     pub runtime: u64,
 }
 
@@ -95,11 +92,11 @@ impl Plan {
 }
 
 /// What is held beside a model's weights, just after it was opened: by this process, or where that cannot be told, what a
-/// small tokenizer leaves; on an accelerator by its driver and by the products of quantized weights.
+/// small tokenizer leaves; on an accelerator by the products of quantized weights.
 pub(crate) fn held_beside(weights: &Weights) -> u64 {
     const USUAL: u64 = 160 << 20;
     if !weights.device().is_cpu() {
-        return CONTEXT + widest(weights);
+        return widest(weights);
     }
     let held = kibibytes("/proc/self/status", "VmRSS:");
     held.map_or(USUAL, |held| held.saturating_sub(weights.bytes_in_memory()))

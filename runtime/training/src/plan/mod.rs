@@ -17,6 +17,7 @@ use std::time::SystemTime;
 
 use tunebox_compute::device::About;
 use tunebox_compute::explain::Explain;
+use tunebox_compute::precision::Purpose;
 use tunebox_compute::schedule::Schedule;
 use tunebox_compute::{Device, device};
 use tunebox_model::adapter::{AdapterKind, AdapterSettings, Targets as Places};
@@ -123,7 +124,7 @@ pub(crate) fn plan_on(settings: RunSettings, records: &Records<'_>) -> Result<Pl
         path: folder.clone(),
         what: "its place in the data is past the end of the data".into(),
     });
-    let identity = identity(&settings, model_digest, &data, &method, &verifiers)?;
+    let identity = identity(&settings, &policy, model_digest, &data, &method, &verifiers)?;
     if let Some((path, state)) = &checkpoint {
         let differences = state.identity.differences(&identity);
         if !differences.is_empty() {
@@ -133,7 +134,8 @@ pub(crate) fn plan_on(settings: RunSettings, records: &Records<'_>) -> Result<Pl
     let walk = walk?;
     let pace = pace(&settings, &policy, walk.windows() as u64)?;
     let summary = summary::summary(&settings, &name, &policy, &data, &method, &pace, &walk, runtime);
-    let warnings = engine.warning().map(str::to_owned).into_iter().chain(base::other_base(&settings)?).collect();
+    let warnings = engine.warning().map(str::to_owned).into_iter().chain(base::other_base(&settings)?);
+    let warnings = warnings.chain(device::passed_over(&settings.file.train.device)).collect();
     let run = PlannedRun {
         settings,
         name,
@@ -328,6 +330,7 @@ fn pace(settings: &RunSettings, policy: &Policy, windows: u64) -> Result<Pace, E
 
 fn identity(
     settings: &RunSettings,
+    policy: &Policy,
     model: String,
     data: &Dataset,
     method: &PlannedMethod,
@@ -341,6 +344,8 @@ fn identity(
         None => None,
     };
     let file = serde_json::to_value(&settings.file).unwrap_or_default();
+    let (device, activations) = (policy.parameters().device(), policy.precision().dtype(Purpose::Activation));
+    let kind = device::describe(device).split(':').next().unwrap_or_default().to_owned();
     Ok(Identity {
         version: env!("CARGO_PKG_VERSION").into(),
         model,
@@ -350,6 +355,7 @@ fn identity(
         method: method.package.digest.clone(),
         verifiers: verifiers.iter().map(|verifier| verifier.package.digest.clone()).collect(),
         settings: settings_that_matter(&file),
+        computed: Some(format!("{kind} in {}", activations.as_str())),
     })
 }
 

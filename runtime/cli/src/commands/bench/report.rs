@@ -23,7 +23,8 @@ pub(super) fn show(terminal: Terminal, measured: &Measured, steps: u32) {
         );
     }
     if let Some(training) = &measured.training {
-        terminal.say("Products", format!("{:.0} GFLOP/s, f32, the fastest of a few", training.product_gflops));
+        let (rate, of) = (training.product_gflops, training.product_type);
+        terminal.say("Products", format!("{rate:.0} GFLOP/s, {of}, the fastest of a few"));
     }
     terminal.next("the same command with `--model` and a model of yours; `--json` for a table");
 }

@@ -16,7 +16,8 @@ pub struct CudaBlas {
     stream: Arc<CudaStream>,
 }
 
-// SAFETY: a handle may be used from every thread, one at a time; who calls sees to that.
+// SAFETY: NVIDIA has a handle used from several threads, also at one time. Its workspace is one for all, so who takes
+// products from several threads keeps them one after another, for their numbers' sake.
 unsafe impl Send for CudaBlas {}
 // SAFETY: as above.
 unsafe impl Sync for CudaBlas {}

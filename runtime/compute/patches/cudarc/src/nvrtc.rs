@@ -5,10 +5,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 
 use crate::library::{Library, functions};
 
-#[cfg(not(target_os = "windows"))]
 static LIBRARY: Library = Library::new(&["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"]);
-#[cfg(target_os = "windows")]
-static LIBRARY: Library = Library::new(&["nvrtc64_130_0.dll"]);
 
 type Program = *mut c_void;
 
@@ -18,6 +15,10 @@ const ABSENT: c_int = -1;
 functions! { LIBRARY, ABSENT;
     /// Its version.
     fn nvrtcVersion(major: *mut c_int, minor: *mut c_int) -> c_int;
+    /// How many architectures it compiles for.
+    fn nvrtcGetNumSupportedArchs(count: *mut c_int) -> c_int;
+    /// Those architectures, as 90 for `sm_90`.
+    fn nvrtcGetSupportedArchs(architectures: *mut c_int) -> c_int;
     /// A text to be compiled.
     fn nvrtcCreateProgram(
         program: *mut Program,
@@ -90,6 +91,19 @@ pub fn version() -> Result<(i32, i32), CompileError> {
     // SAFETY: places for two numbers.
     done(unsafe { nvrtcVersion(&raw mut major, &raw mut minor) })?;
     Ok((major, minor))
+}
+
+/// The architectures that it compiles for, as 90 for `sm_90`; none where it does not say.
+pub fn architectures() -> Vec<u32> {
+    let mut count = 0;
+    // SAFETY: a place for one number.
+    let asked = unsafe { nvrtcGetNumSupportedArchs(&raw mut count) };
+    let mut found = vec![0; usize::try_from(count).unwrap_or(0)];
+    // SAFETY: places for as many numbers as it says that there are.
+    if asked != 0 || unsafe { nvrtcGetSupportedArchs(found.as_mut_ptr()) } != 0 {
+        return Vec::new();
+    }
+    found.into_iter().map(c_int::unsigned_abs).collect()
 }
 
 /// Machine code of a text; `name` stands in what the compiler says of it.

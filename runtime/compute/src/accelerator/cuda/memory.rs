@@ -4,10 +4,10 @@
 use std::ops::Range;
 use std::sync::PoisonError;
 
-use candle_core::cuda::cudarc::driver::{CudaSlice, DeviceRepr, DriverError, sys};
+use candle_core::cuda::cudarc::driver::{CudaSlice, DeviceRepr, DriverError, ValidAsZeroBits, sys};
 use candle_core::cuda::{CudaDType, CudaStorageSlice};
 use candle_core::op::BackpropOp;
-use candle_core::{CudaStorage, DType, Device, Storage, Tensor, WithDType};
+use candle_core::{CpuStorageRef, CudaStorage, DType, Device, Storage, Tensor, WithDType};
 use half::{bf16, f16};
 
 use super::{Cuda, is_full};
@@ -22,25 +22,74 @@ const NOTHING: u64 = u64::MAX;
 /// # Errors
 /// [`Error::Full`] when the device has no memory for it, [`Error::Dtype`] for a type that no kernel has.
 pub(super) fn empty(cuda: &Cuda, shape: &[usize], dtype: DType) -> Result<Tensor> {
-    let count = shape.iter().product();
-    let storage = match dtype {
-        DType::F32 => taken::<f32>(cuda, count)?,
-        DType::BF16 => taken::<bf16>(cuda, count)?,
-        DType::F16 => taken::<f16>(cuda, count)?,
-        DType::F64 => taken::<f64>(cuda, count)?,
-        DType::I64 => taken::<i64>(cuda, count)?,
-        DType::U32 => taken::<u32>(cuda, count)?,
-        DType::U8 => taken::<u8>(cuda, count)?,
-        other => return Err(Error::dtype(format!("`{}` is not kept on a CUDA device", other.as_str()))),
-    };
-    Ok(Tensor::from_storage(Storage::Cuda(storage), shape, BackpropOp::none(), false))
+    made(cuda, shape, dtype, false)
 }
 
-fn taken<T: CudaDType + DeviceRepr>(cuda: &Cuda, count: usize) -> Result<CudaStorage> {
+/// Memory of zeros for a tensor.
+///
+/// # Errors
+/// As of [`empty`].
+pub(super) fn zeros(cuda: &Cuda, shape: &[usize], dtype: DType) -> Result<Tensor> {
+    made(cuda, shape, dtype, true)
+}
+
+/// Numbers of the host as a tensor; there is at least one.
+///
+/// # Errors
+/// As of [`empty`].
+pub(super) fn upload(cuda: &Cuda, numbers: CpuStorageRef<'_>, shape: &[usize]) -> Result<Tensor> {
+    let storage = match numbers {
+        CpuStorageRef::F32(numbers) => copy(cuda, numbers)?,
+        CpuStorageRef::BF16(numbers) => copy(cuda, numbers)?,
+        CpuStorageRef::F16(numbers) => copy(cuda, numbers)?,
+        CpuStorageRef::F64(numbers) => copy(cuda, numbers)?,
+        CpuStorageRef::I64(numbers) => copy(cuda, numbers)?,
+        CpuStorageRef::U32(numbers) => copy(cuda, numbers)?,
+        CpuStorageRef::U8(numbers) => copy(cuda, numbers)?,
+        _ => return Err(Error::dtype("numbers of this type are not kept on a CUDA device")),
+    };
+    Ok(tensor(storage, shape))
+}
+
+fn made(cuda: &Cuda, shape: &[usize], dtype: DType, cleared: bool) -> Result<Tensor> {
+    let count = shape.iter().product();
+    let storage = match dtype {
+        DType::F32 => taken::<f32>(cuda, count, cleared)?,
+        DType::BF16 => taken::<bf16>(cuda, count, cleared)?,
+        DType::F16 => taken::<f16>(cuda, count, cleared)?,
+        DType::F64 => taken::<f64>(cuda, count, cleared)?,
+        DType::I64 => taken::<i64>(cuda, count, cleared)?,
+        DType::U32 => taken::<u32>(cuda, count, cleared)?,
+        DType::U8 => taken::<u8>(cuda, count, cleared)?,
+        other => return Err(Error::dtype(format!("`{}` is not kept on a CUDA device", other.as_str()))),
+    };
+    Ok(tensor(storage, shape))
+}
+
+fn tensor(storage: CudaStorage, shape: &[usize]) -> Tensor {
+    Tensor::from_storage(Storage::Cuda(storage), shape, BackpropOp::none(), false)
+}
+
+fn taken<T: CudaDType + DeviceRepr + ValidAsZeroBits>(cuda: &Cuda, count: usize, cleared: bool) -> Result<CudaStorage> {
     // An empty allocation is an error of the driver; one number is not.
     let count = count.max(1);
+    if cleared {
+        return had(cuda, count, || cuda.stream.alloc_zeros::<T>(count));
+    }
     // SAFETY: whoever asks writes before anybody reads, in the order of the stream.
-    let take = || unsafe { cuda.stream.alloc::<T>(count) };
+    had(cuda, count, || unsafe { cuda.stream.alloc::<T>(count) })
+}
+
+fn copy<T: CudaDType + DeviceRepr>(cuda: &Cuda, numbers: &[T]) -> Result<CudaStorage> {
+    had(cuda, numbers.len(), || cuda.stream.clone_htod(numbers))
+}
+
+/// Memory for so many numbers, once more after the pool was trimmed where there was none.
+fn had<T: CudaDType>(
+    cuda: &Cuda,
+    count: usize,
+    take: impl Fn() -> std::result::Result<CudaSlice<T>, DriverError>,
+) -> Result<CudaStorage> {
     let slice = take().or_else(|error| if is_full(&error) { trim(cuda).and_then(|()| take()) } else { Err(error) });
     let slice = slice.map_err(|error| refused(cuda, &error, count * size_of::<T>()))?;
     Ok(CudaStorage::wrap_cuda_slice(slice, cuda.device.clone()))
@@ -92,25 +141,25 @@ fn copied<T: WithDType + DeviceRepr>(
     range: Range<usize>,
     shape: &[usize],
 ) -> Result<Tensor> {
-    let fault = cuda.fault.lock().unwrap_or_else(PoisonError::into_inner);
+    // Held through the clearing, so that no fault but the one that is told is erased. Of which thread's launches it is the
+    // word does not say: one thread at a time computes on a device and reads what came of it.
+    let mut fault = cuda.fault.lock().unwrap_or_else(PoisonError::into_inner);
     let copy = || {
         let numbers = cuda.stream.clone_dtoh(&slice.slice(range))?;
         let word = cuda.stream.clone_dtoh(&*fault)?;
         Ok((numbers, word))
     };
     let (numbers, word) = copy().map_err(|error: DriverError| cuda.stopped(&error))?;
-    drop(fault);
-    expect_no_fault(cuda, word.first().copied().unwrap_or(NOTHING))?;
+    expect_no_fault(cuda, &mut fault, word.first().copied().unwrap_or(NOTHING))?;
     Ok(Tensor::from_vec(numbers, shape, &Device::Cpu)?)
 }
 
 /// Refuses what was computed after an index that was out of range, and clears the word for what comes next.
-fn expect_no_fault(cuda: &Cuda, word: u64) -> Result<()> {
+fn expect_no_fault(cuda: &Cuda, fault: &mut CudaSlice<u64>, word: u64) -> Result<()> {
     if word == NOTHING {
         return Ok(());
     }
-    let mut fault = cuda.fault.lock().unwrap_or_else(PoisonError::into_inner);
-    cuda.stream.memcpy_htod(&[NOTHING], &mut *fault).map_err(|error| cuda.stopped(&error))?;
+    cuda.stream.memcpy_htod(&[NOTHING], fault).map_err(|error| cuda.stopped(&error))?;
     let index = !(word as u32);
     Err(Error::argument(format!("a kernel on `{}` met the index {index}, which is out of range", cuda.name())))
 }
@@ -136,4 +185,12 @@ pub(super) fn about(cuda: &Cuda) -> Result<About> {
         free: free as u64 + held.saturating_sub(used),
         peak: context.pool_bytes(Kind::CU_MEMPOOL_ATTR_USED_MEM_HIGH).map_err(stopped)?,
     })
+}
+
+/// Lets the count of the most that tensors have taken begin again at what they take now.
+///
+/// # Errors
+/// What the driver says.
+pub(super) fn forget_peak(cuda: &Cuda) -> Result<()> {
+    cuda.stream.context().forget_pool_peak().map_err(|error| cuda.stopped(&error))
 }

@@ -21,13 +21,17 @@ type Version = (i32, i32);
 /// # Errors
 /// Why it cannot be used, and what to do about it.
 pub(super) fn open(ordinal: usize) -> Result<Cuda, String> {
-    probe::libraries()?;
+    probe::driver()?;
     expect_device(ordinal)?;
+    let context = CudaContext::new(ordinal).map_err(|error| unusable(&error))?;
+    let capability = expect_capability(context.compute_capability().map_err(words)?)?;
+    probe::libraries()?;
     let driver = CudaContext::driver_version().map_err(|error| unusable(&error))?;
     let (driver, compiler) = ((driver / 1000, driver % 1000 / 10), nvrtc::version().map_err(words)?);
     expect_driver(driver, compiler)?;
+    expect_architecture(capability, &nvrtc::architectures())?;
     let device = CudaDevice::new_with_stream(ordinal).map_err(|error| first_line(&error.to_string()))?;
-    set_up(device, driver, compiler)
+    set_up(device, capability, driver, compiler)
 }
 
 /// Refuses a number that no device has.
@@ -83,12 +87,23 @@ fn expect_capability((major, minor): (i32, i32)) -> Result<u32, String> {
     Ok((major * 10 + minor).unsigned_abs())
 }
 
-fn set_up(device: CudaDevice, driver: Version, compiler: Version) -> Result<Cuda, String> {
+/// Refuses a compiler that is older than the GPU. Where it does not say what it compiles for, the first kernel tells.
+fn expect_architecture(capability: u32, compiled_for: &[u32]) -> Result<(), String> {
+    if compiled_for.is_empty() || compiled_for.contains(&capability) {
+        return Ok(());
+    }
+    Err(format!(
+        "it is an sm_{capability}, for which the NVRTC that is found does not compile; \
+        `pip install --upgrade nvidia-cuda-nvrtc nvidia-cublas` in an active environment brings a newer one"
+    ))
+}
+
+fn set_up(device: CudaDevice, capability: u32, driver: Version, compiler: Version) -> Result<Cuda, String> {
     let stream = device.cuda_stream();
     let context = Arc::clone(stream.context());
-    let capability = expect_capability(context.compute_capability().map_err(words)?)?;
     let number = |which| context.attribute(which).map_err(words);
     let processors = number(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.unsigned_abs();
+    let shared = number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?.unsigned_abs();
     if number(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? == 0 {
         return Err(
             "its driver has no pools of memory; those for physical machines have had them since CUDA 11.2".into()
@@ -103,7 +118,7 @@ fn set_up(device: CudaDevice, driver: Version, compiler: Version) -> Result<Cuda
     let versions =
         [("driver for CUDA", driver), ("NVRTC", compiler), ("cuBLAS", (version / 10_000, version % 10_000 / 100))];
     Ok(Cuda {
-        loader: Loader::new(context, capability, compiler),
+        loader: Loader::new(context, capability, compiler, shared),
         device,
         stream,
         processors,
@@ -141,6 +156,15 @@ mod tests {
         assert!(expect_capability((7, 5)).unwrap_err().contains("7.5; 8.0"));
         assert_eq!(expect_capability((8, 0)), Ok(80));
         assert_eq!(expect_capability((12, 1)), Ok(121));
+    }
+
+    #[test]
+    fn a_compiler_that_is_older_than_the_gpu_is_refused_with_what_brings_a_newer_one() {
+        let why = expect_architecture(120, &[80, 86, 90]).unwrap_err();
+        assert!(why.contains("sm_120") && why.contains("--upgrade nvidia-cuda-nvrtc"), "{why}");
+        expect_architecture(90, &[80, 86, 90]).unwrap();
+        // One that does not say is asked by the first kernel.
+        expect_architecture(120, &[]).unwrap();
     }
 
     #[test]

@@ -17,69 +17,56 @@ struct Library {
     hint: &'static str,
 }
 
-#[cfg(not(target_os = "windows"))]
-const LIBRARIES: [Library; 3] = [
-    Library {
-        what: "the NVIDIA driver's `libcuda.so.1`",
-        names: &["libcuda.so.1", "libcuda.so"],
-        beside: &[],
-        hint: "a machine with an NVIDIA GPU has it once NVIDIA's driver is installed",
-    },
-    Library {
-        what: "the compiler of kernels, `libnvrtc.so.13` or `libnvrtc.so.12`,",
-        names: &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
-        beside: &["libnvrtc-builtins.so"],
-        hint: "`pip install nvidia-cuda-nvrtc nvidia-cublas` in an active environment or the CUDA toolkit brings it",
-    },
-    Library {
-        what: "the library of products, `libcublas.so.13` or `libcublas.so.12`,",
-        names: &["libcublas.so.13", "libcublas.so.12", "libcublas.so"],
-        beside: &["libcublasLt.so"],
-        hint: "`pip install nvidia-cublas nvidia-cuda-nvrtc` in an active environment or the CUDA toolkit brings it",
-    },
-];
+const DRIVER: Library = Library {
+    what: "the NVIDIA driver's `libcuda.so.1`",
+    names: &["libcuda.so.1", "libcuda.so"],
+    beside: &[],
+    hint: "a machine with an NVIDIA GPU has it once NVIDIA's driver is installed",
+};
 
-#[cfg(target_os = "windows")]
-const LIBRARIES: [Library; 3] = [
-    Library {
-        what: "the NVIDIA driver's `nvcuda.dll`",
-        names: &["nvcuda.dll"],
-        beside: &[],
-        hint: "a machine with an NVIDIA GPU has it once NVIDIA's driver is installed",
-    },
-    Library {
-        what: "the compiler of kernels, `nvrtc64_130_0.dll`,",
-        names: &["nvrtc64_130_0.dll"],
-        beside: &["nvrtc-builtins64"],
-        hint: "`pip install nvidia-cuda-nvrtc nvidia-cublas` in an active environment or the CUDA toolkit 13 brings it",
-    },
-    Library {
-        what: "the library of products, `cublas64_13.dll` or `cublas64_12.dll`,",
-        names: &["cublas64_13.dll", "cublas64_12.dll"],
-        beside: &["cublasLt64"],
-        hint: "`pip install nvidia-cublas nvidia-cuda-nvrtc` in an active environment or the CUDA toolkit brings it",
-    },
-];
+const COMPILER: Library = Library {
+    what: "the compiler of kernels, `libnvrtc.so.13` or `libnvrtc.so.12`,",
+    names: &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
+    beside: &["libnvrtc-builtins.so"],
+    hint: "`pip install nvidia-cuda-nvrtc nvidia-cublas` in an active environment or the CUDA toolkit brings it",
+};
 
-/// Opens what CUDA needs.
+const PRODUCTS: Library = Library {
+    what: "the library of products, `libcublas.so.13` or `libcublas.so.12`,",
+    names: &["libcublas.so.13", "libcublas.so.12", "libcublas.so"],
+    beside: &["libcublasLt.so"],
+    hint: "`pip install nvidia-cublas nvidia-cuda-nvrtc` in an active environment or the CUDA toolkit brings it",
+};
+
+/// Opens the driver's library.
+///
+/// # Errors
+/// That it is missing, and what brings it.
+pub(super) fn driver() -> Result<(), String> {
+    DRIVER.expect(&folders())
+}
+
+/// Opens what CUDA needs beside the driver.
 ///
 /// # Errors
 /// Which library is missing, and what brings it.
 pub(super) fn libraries() -> Result<(), String> {
     let folders = folders();
-    match LIBRARIES.iter().find(|library| !library.opens(&folders)) {
-        None => Ok(()),
-        Some(missing) => Err(format!("{} is not found; {}", missing.what, missing.hint)),
-    }
+    COMPILER.expect(&folders)?;
+    PRODUCTS.expect(&folders)
 }
 
 /// Opens the compiler alone, which needs neither driver nor GPU.
 #[cfg(test)]
 pub(super) fn compiler() -> bool {
-    LIBRARIES[1].opens(&folders())
+    COMPILER.opens(&folders())
 }
 
 impl Library {
+    fn expect(&self, folders: &[PathBuf]) -> Result<(), String> {
+        if self.opens(folders) { Ok(()) } else { Err(format!("{} is not found; {}", self.what, self.hint)) }
+    }
+
     fn opens(&self, folders: &[PathBuf]) -> bool {
         if self.names.iter().any(|name| open(Path::new(name))) {
             return true;
@@ -104,17 +91,14 @@ fn neighbours(folder: &Path, beginnings: &[&str]) -> Vec<PathBuf> {
 /// Where toolkits and Python's packages put libraries, beside where the loader looks.
 fn folders() -> Vec<PathBuf> {
     let of = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| !path.as_os_str().is_empty());
-    let inside = if cfg!(target_os = "windows") { "bin" } else { "lib64" };
-    let toolkits = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(of).map(|home| home.join(inside));
-    let mut folders: Vec<PathBuf> = toolkits.chain(["/usr/local/cuda/lib64".into()]).collect();
-    if let Some(environment) = of("VIRTUAL_ENV") {
-        folders.extend(packages(&environment));
-    }
-    folders
+    let toolkits = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(of).map(|home| home.join("lib64"));
+    let environments = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(of);
+    let packages = environments.flat_map(|environment| packages(&environment));
+    toolkits.chain(["/usr/local/cuda/lib64".into()]).chain(packages).collect()
 }
 
-/// The folders of NVIDIA's packages in a Python environment:
-/// `lib/python3.x/site-packages/nvidia/{cu13,cublas,cuda_nvrtc}/lib`, or the same under `Lib` with `bin`.
+/// The folders of libraries in a Python environment: `lib` itself, where Conda has them, and those of NVIDIA's packages,
+/// `lib/python3.x/site-packages/nvidia/{cu13,cublas,cuda_nvrtc}/lib`.
 fn packages(environment: &Path) -> Vec<PathBuf> {
     let listed = |folder: PathBuf| {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -122,9 +106,9 @@ fn packages(environment: &Path) -> Vec<PathBuf> {
         paths.sort();
         paths
     };
-    let pythons = listed(environment.join("lib")).into_iter().chain([environment.join("Lib")]);
+    let pythons = listed(environment.join("lib")).into_iter();
     let packages = pythons.flat_map(|python| listed(python.join("site-packages").join("nvidia")));
-    packages.flat_map(|package| [package.join("lib"), package.join("bin"), package.join("bin/x86_64")]).collect()
+    [environment.join("lib")].into_iter().chain(packages.map(|package| package.join("lib"))).collect()
 }
 
 /// Opens a library for good.
@@ -148,7 +132,7 @@ mod tests {
     fn what_is_missing_is_named_with_what_brings_it() {
         let missing = Library { what: "x", names: &["libtunebox-is-not-there.so"], beside: &[], hint: "y" };
         let folder = tempfile::tempdir().unwrap();
-        assert!(!missing.opens(&[folder.path().to_path_buf()]));
+        assert_eq!(missing.expect(&[folder.path().to_path_buf()]), Err("x is not found; y".into()));
         // A file of the name that is no library is not taken for one.
         std::fs::write(folder.path().join("libtunebox-is-not-there.so"), "no library").unwrap();
         assert!(!missing.opens(&[folder.path().to_path_buf()]));

@@ -5,7 +5,7 @@
 #![expect(unsafe_code, reason = "a buffer's numbers are read and the fault word is written through their addresses")]
 
 use candle_core::op::BackpropOp;
-use candle_core::{DType, Device, MetalStorage, Storage, Tensor, WithDType};
+use candle_core::{CpuStorageRef, DType, Device, MetalStorage, Storage, Tensor, WithDType};
 use candle_metal_kernels::metal::{Buffer, MTLResourceOptions};
 use half::{bf16, f16};
 use objc2_metal::{MTLDevice as _, MTLResource as _, MTLStorageMode};
@@ -32,12 +32,49 @@ pub(super) fn empty(metal: &Metal, shape: &[usize], dtype: DType) -> Result<Tens
     }
     let count = shape.iter().product::<usize>();
     let bytes = count * dtype.size_in_bytes();
-    let Some(buffer) = metal.pool.take(&metal.device, bytes)? else {
-        let (free, total) = free(metal);
-        return Err(Error::Full { device: metal.name(), wanted: bytes as u64, free, total });
-    };
+    let Some(buffer) = metal.pool.take(&metal.device, bytes)? else { return Err(full(metal, bytes)) };
     let storage = MetalStorage::new(buffer, metal.device.clone(), count, dtype);
     Ok(Tensor::from_storage(Storage::Metal(storage), shape, BackpropOp::none(), false))
+}
+
+/// A tensor of zeros.
+///
+/// # Errors
+/// [`Error::Full`] when the device has no memory for it.
+pub(super) fn zeros(metal: &Metal, shape: &[usize], dtype: DType) -> Result<Tensor> {
+    expect_room(metal, shape.iter().product::<usize>() * dtype.size_in_bytes())?;
+    Ok(Tensor::zeros(shape, dtype, &Device::Metal(metal.device.clone()))?)
+}
+
+/// Numbers of the host as a tensor. Its buffer is a new one: work that waits may use one of the pool still.
+///
+/// # Errors
+/// As of [`zeros`].
+pub(super) fn upload(metal: &Metal, numbers: CpuStorageRef<'_>, shape: &[usize]) -> Result<Tensor> {
+    match numbers {
+        CpuStorageRef::F32(numbers) => placed(metal, numbers, shape),
+        CpuStorageRef::BF16(numbers) => placed(metal, numbers, shape),
+        CpuStorageRef::F16(numbers) => placed(metal, numbers, shape),
+        CpuStorageRef::I64(numbers) => placed(metal, numbers, shape),
+        CpuStorageRef::U32(numbers) => placed(metal, numbers, shape),
+        CpuStorageRef::U8(numbers) => placed(metal, numbers, shape),
+        _ => Err(Error::dtype("numbers of this type are not kept on a Metal device")),
+    }
+}
+
+fn placed<T: WithDType>(metal: &Metal, numbers: &[T], shape: &[usize]) -> Result<Tensor> {
+    expect_room(metal, size_of_val(numbers))?;
+    Ok(Tensor::from_slice(numbers, shape, &Device::Metal(metal.device.clone()))?)
+}
+
+/// Refuses what the device has no memory for, after the pool has given back what no tensor has.
+fn expect_room(metal: &Metal, bytes: usize) -> Result<()> {
+    if metal.pool.has_room(&metal.device, bytes)? { Ok(()) } else { Err(full(metal, bytes)) }
+}
+
+fn full(metal: &Metal, bytes: usize) -> Error {
+    let (free, total) = free(metal);
+    Error::Full { device: metal.name(), wanted: bytes as u64, free, total }
 }
 
 /// Waits, and copies exactly the numbers of a contiguous view to the CPU.
@@ -71,15 +108,15 @@ fn copied<T: WithDType>(buffer: &Buffer, start: usize, end: usize, shape: &[usiz
     if buffer.as_ref().storageMode() != MTLStorageMode::Shared || end * size_of::<T>() > buffer.length() {
         return Err(Error::argument("a tensor to be read lies where the processor does not see it"));
     }
-    // SAFETY: memory that processor and GPU share, which begins on a page and has `end` numbers of this type; the GPU has
-    // come to rest, and whoever has the tensor to read has written it.
+    // SAFETY: memory that processor and GPU share, which begins on a page and has `end` numbers of this type. One thread at
+    // a time computes on a device, so what it waited for was all of the work, and has written what it reads.
     let numbers = unsafe { std::slice::from_raw_parts(buffer.contents().cast::<T>().add(start), end - start) };
     Ok(Tensor::from_slice(numbers, shape, &Device::Cpu)?)
 }
 
 /// Refuses what was computed after an index that was out of range, and clears the word for what comes next.
 fn expect_no_fault(metal: &Metal) -> Result<()> {
-    // SAFETY: 8 bytes that processor and GPU share; the GPU has come to rest.
+    // SAFETY: 8 bytes that processor and GPU share; one thread at a time computes on a device, and this one has waited.
     let word = unsafe { metal.fault.contents().cast::<u64>().read() };
     if word == NOTHING {
         return Ok(());
@@ -91,7 +128,7 @@ fn expect_no_fault(metal: &Metal) -> Result<()> {
 
 /// Sets the fault word to what it is while nothing is wrong; no work may be under way.
 pub(super) fn clear_fault(word: &Buffer) {
-    // SAFETY: 8 bytes that processor and GPU share, which no work uses.
+    // SAFETY: 8 bytes that processor and GPU share, which no work uses: the caller's word.
     unsafe { word.contents().cast::<u64>().write(NOTHING) }
 }
 

@@ -14,13 +14,12 @@ use super::pool::Pool;
 /// # Errors
 /// Why it cannot be used, and what to do about it.
 pub(super) fn open(ordinal: usize) -> Result<Metal, String> {
+    if ordinal > 0 {
+        return Err("a Mac that the kernels are for has one GPU, `metal:0`".into());
+    }
     let mut found = Found::all();
-    if ordinal >= found.len() {
-        return Err(match found.len() {
-            0 => "Metal finds no GPU on this machine; a virtual machine may have none".into(),
-            1 => "this machine has one, `metal:0`".into(),
-            count => format!("this machine has {count}: `metal:0` to `metal:{}`", count - 1),
-        });
+    if found.is_empty() {
+        return Err("Metal finds no GPU on this machine; a virtual machine may have none".into());
     }
     let raw = found.swap_remove(ordinal);
     // Matrices of SIMD groups, and memory that processor and GPU share.

@@ -38,6 +38,17 @@ impl Held {
         self.buffers.iter().map(|(size, of)| size * unused(of)).sum()
     }
 
+    /// Whether the device has so many bytes more, after what no tensor has was given back where there were none.
+    fn has_room(&mut self, device: &MetalDevice, bytes: usize) -> candle_core::Result<bool> {
+        let metal = device.metal_device();
+        let fits = || metal.current_allocated_size() + bytes <= metal.recommended_max_working_set_size();
+        if !fits() && self.unused() > 0 {
+            device.wait_until_completed()?;
+            self.trim(device);
+        }
+        Ok(fits())
+    }
+
     /// Gives back what no tensor has; the device must have come to rest.
     fn trim(&mut self, device: &MetalDevice) {
         for buffers in self.buffers.values_mut() {
@@ -61,21 +72,30 @@ impl Pool {
         if let Some(found) = free {
             return Ok(Some(Arc::clone(found)));
         }
-        let metal = device.metal_device();
-        let recommended = metal.recommended_max_working_set_size();
-        if metal.current_allocated_size() + size > recommended && held.unused() > 0 {
-            device.wait_until_completed()?;
-            held.trim(device);
-        }
-        if metal.current_allocated_size() + size > recommended {
+        if !held.has_room(device, size)? {
             return Ok(None);
         }
+        let metal = device.metal_device();
         let Ok(buffer) = metal.new_buffer(size, SHARED) else { return Ok(None) };
         let buffer = Arc::new(buffer);
         device.register_buffers([&*buffer]);
         held.peak = held.peak.max(metal.current_allocated_size());
         held.buffers.entry(size).or_default().push(Arc::clone(&buffer));
         Ok(Some(buffer))
+    }
+
+    /// Whether the device has so many bytes for a buffer that is not of this pool.
+    ///
+    /// # Errors
+    /// As of [`Self::take`].
+    pub(super) fn has_room(&self, device: &MetalDevice, bytes: usize) -> candle_core::Result<bool> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).has_room(device, bytes)
+    }
+
+    /// Lets the count of the most that was given begin again at what is given now.
+    pub(super) fn forget_peak(&self, device: &MetalDevice) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.peak = device.metal_device().current_allocated_size();
     }
 
     /// Bytes of buffers that no tensor has, and the most that the device had given at one time.

@@ -20,6 +20,10 @@ const WHOLE: usize = 128;
 const EIGHT: usize = 8;
 /// Rows of a tile on ordinary cores.
 const PLAIN: usize = 32;
+/// The same in the gradients on CUDA past [`FITTING`] features; Metal holds a piece of the features at a time.
+const PLAIN_SMALL: usize = 16;
+/// Features up to which four tiles of 32 rows fit into what every processor has, 99 KiB.
+const FITTING: usize = 160;
 /// Tokens and heads that a block of `attention_delta` takes.
 const DELTAS: usize = 8;
 
@@ -149,7 +153,7 @@ impl<'a> Layer<'a> {
         let features = self.features();
         let keys = if features <= WHOLE { 64 } else { 32 };
         let (queries, threads, shared) =
-            if cores { (64, 128, 4 * (features + 8) * (64 + keys)) } else { (PLAIN, 256, plain_gradients(features)) };
+            if cores { (64, 128, 4 * (features + 8) * (64 + keys)) } else { self.plain_gradients() };
         Tiles { tiling: Tiling::Queries(queries), heads: self.shape.heads, parts: 1, threads, shared }
     }
 
@@ -161,9 +165,17 @@ impl<'a> Layer<'a> {
             _ => 16,
         };
         let tensor = 4 * (features + 8) * (64 + queries) + 8 * queries;
-        let (keys, threads, shared) = if cores { (64, 128, tensor) } else { (PLAIN, 256, plain_gradients(features)) };
+        let (keys, threads, shared) = if cores { (64, 128, tensor) } else { self.plain_gradients() };
         let parts = if cores && features > WHOLE { 2 } else { 1 };
         Tiles { tiling: Tiling::Keys(keys), heads: self.shape.kv_heads, parts, threads, shared }
+    }
+
+    /// Rows of a tile of the gradients on ordinary cores, threads, and bytes of shared memory.
+    fn plain_gradients(&self) -> (usize, u32, usize) {
+        let features = self.features();
+        let small = features > FITTING && self.inputs[0].device().is_cuda();
+        let tile = if small { PLAIN_SMALL } else { PLAIN };
+        (tile, 256, 4 * (4 * tile * (features + 1) + 2 * tile * (tile + 1)))
     }
 
     /// Σ dout·out of every token and head, `[tokens, heads]`.
@@ -202,9 +214,4 @@ impl<'a> Layer<'a> {
         let grid = Grid::cube(blocks, tiles.threads, extent(tiles.shared)?);
         self.device.launch(kernel, self.build, grid, &[first, &last].concat())
     }
-}
-
-/// Bytes of shared memory that the gradients take on ordinary cores.
-fn plain_gradients(features: usize) -> usize {
-    4 * (4 * PLAIN * (features + 1) + 2 * PLAIN * (PLAIN + 1))
 }

@@ -20,16 +20,18 @@ fn shapes() -> [AttentionShape; 5] {
     ]
 }
 
-/// Heads of whole eights, which tensor cores take: sizes with tiles of their own, one that a module pads, and two that
+/// Heads of whole eights, which tensor cores take: sizes with tiles of their own, one that a module pads, and three that
 /// blocks share.
-fn even_shapes() -> [AttentionShape; 6] {
+fn even_shapes() -> [AttentionShape; 8] {
     let plain = AttentionShape { heads: 4, kv_heads: 2, head_dim: 64, scale: 0.125, window: None, soft_cap: None };
     [
         AttentionShape { window: Some(150), ..plain },
         AttentionShape { kv_heads: 1, head_dim: 56, soft_cap: Some(1.5), ..plain },
+        AttentionShape { heads: 2, kv_heads: 1, head_dim: 80, scale: 0.11, ..plain },
         AttentionShape { heads: 2, kv_heads: 2, head_dim: 96, scale: 0.1, ..plain },
         AttentionShape { heads: 2, kv_heads: 1, head_dim: 128, scale: 0.09, window: Some(9), ..plain },
         AttentionShape { heads: 1, kv_heads: 1, head_dim: 136, scale: 0.08, ..plain },
+        AttentionShape { heads: 1, kv_heads: 1, head_dim: 192, scale: 0.07, ..plain },
         AttentionShape { heads: 2, kv_heads: 2, head_dim: 256, scale: 0.0625, window: Some(100), ..plain },
     ]
 }

@@ -9,14 +9,17 @@ use crate::parity::{On, on_each_device};
 const SHAPE: AttentionShape =
     AttentionShape { heads: 4, kv_heads: 2, head_dim: 6, scale: 0.4, window: None, soft_cap: None };
 
-/// Shapes of which some have heads of whole eights, a window, a cap, and groups that no power of two divides.
-fn shapes() -> [AttentionShape; 5] {
+/// Shapes of which some have heads of whole eights, a window, a cap, groups that no power of two divides, and features
+/// that 16 and 32 lanes of a device share.
+fn shapes() -> [AttentionShape; 7] {
     [
         SHAPE,
         AttentionShape { kv_heads: 1, window: Some(9), ..SHAPE },
         AttentionShape { heads: 6, head_dim: 16, window: Some(300), ..SHAPE },
         AttentionShape { soft_cap: Some(1.5), ..SHAPE },
         AttentionShape { heads: 14, head_dim: 64, scale: 0.125, ..SHAPE },
+        AttentionShape { head_dim: 128, scale: 0.09, ..SHAPE },
+        AttentionShape { heads: 2, kv_heads: 1, head_dim: 136, scale: 0.08, ..SHAPE },
     ]
 }
 

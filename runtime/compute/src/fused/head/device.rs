@@ -26,8 +26,8 @@ use sums::Sums;
 const WORDS: usize = 16_384;
 /// Rows that meet a tile together.
 const ROWS: usize = 1024;
-/// Logits of a tile that are there at once, at most.
-pub const TILE: usize = ROWS * WORDS;
+/// Rows and words of the logits of a tile that are there at once, at most.
+pub const TILE: (usize, usize) = (ROWS, WORDS);
 /// Words that a vector of numbers holds: tiles of whole eights are faster.
 const EIGHT: usize = 8;
 const THREADS: u32 = 512;

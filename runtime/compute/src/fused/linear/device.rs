@@ -9,9 +9,6 @@ use crate::fused::device::{count, expect_dtype, expect_type, matrix, over_rows, 
 use crate::fused::host;
 use crate::weight::WeightRef;
 
-/// Rows of a part of a bias's gradient.
-const ROWS_OF_PART: usize = 64;
-
 /// `x·Wᵀ + b`, in the type of `x`.
 pub(in crate::fused) fn linear(
     device: &Accelerator,
@@ -62,8 +59,8 @@ pub(in crate::fused) fn weight_gradient(device: &Accelerator, dy: &Tensor, x: &T
 pub(super) fn bias_gradient(device: &Accelerator, dy: &Tensor) -> Result<Tensor> {
     let act = expect_type(dy, "dy")?;
     let (tokens, outputs) = host::matrix(dy, "dy")?;
-    parts(device, tokens, outputs, ROWS_OF_PART, |sums, grid| {
-        let arguments = [sums.into(), dy.into(), count(tokens)?, count(outputs)?, count(ROWS_OF_PART)?];
+    parts(device, tokens, outputs, |sums, of_part, grid| {
+        let arguments = [sums.into(), dy.into(), count(tokens)?, count(outputs)?, of_part];
         device.launch(&kernel::SUM_ROWS_IN_PARTS, act, grid, &arguments)
     })
 }

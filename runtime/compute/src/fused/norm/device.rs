@@ -12,8 +12,6 @@ const NARROW: usize = 512;
 const THREADS: u32 = 256;
 /// Rows of one block of warps.
 const WARPS: u32 = THREADS / 32;
-/// Rows whose products one thread sums, in order.
-const ROWS_OF_PART: usize = 64;
 
 pub(super) fn forward(
     device: &Accelerator,
@@ -89,9 +87,8 @@ pub(in crate::fused) fn weight_gradient(
         expect_dtype(rates, "rstd", DType::F32)?;
     }
     let rows = x.elem_count() / width;
-    parts(device, rows, width, ROWS_OF_PART, |sums, grid| {
-        let [rows, width, of_part] = [count(rows)?, count(width)?, count(ROWS_OF_PART)?];
-        let arguments = [sums.into(), dy.into(), x.into(), rates.into(), rows, width, of_part];
+    parts(device, rows, width, |sums, of_part, grid| {
+        let arguments = [sums.into(), dy.into(), x.into(), rates.into(), count(rows)?, count(width)?, of_part];
         device.launch(&kernel::RMS_NORM_WEIGHT_GRADIENT, act, grid, &arguments)
     })
 }

@@ -1,8 +1,8 @@
 //! The normalisation against plain operations in f64.
 
-use candle_core::{D, DType, Var};
+use candle_core::{D, DType, Device, Var};
 
-use super::super::twin::{gradients, normal, same_on_two_threads};
+use super::super::twin::{gradients, normal, numbers, same_on_two_threads};
 use super::*;
 use crate::parity::on_each_device;
 
@@ -42,6 +42,23 @@ on_each_device! {
         let (x, weight) = (all.narrow(0, 3, 64).unwrap().reshape((8, 8)).unwrap(), weights.narrow(0, 3, 8).unwrap());
         let expected = twin(&on.leaf(&x), &on.leaf(&weight), false);
         on.close("y", &rms_norm(&x, &weight, EPSILON, false).unwrap().0, &expected);
+    }
+}
+
+on_each_device! {
+    /// A grid has 65,535 blocks along its second axis: past 64 rows for each of them, a part has more.
+    fn a_weight_gradient_counts_each_of_very_many_rows(on) tolerance(0.0, 0.0) {
+        let rows = 64 * 65_535 + 65;
+        let all = |number: fn(usize) -> f32| {
+            let numbers: Vec<f32> = (0..rows).map(number).collect();
+            Tensor::from_vec(numbers, (rows, 1), &Device::Cpu).unwrap()
+        };
+        // Whole numbers below 2²⁴ have one sum in any order.
+        let (x, dy) = (on.place(&all(|_| 1.0)), on.place(&all(|row| (row % 3) as f32)));
+        let rates = on.put(&all(|_| 1.0).flatten_all().unwrap());
+        let found = rms_norm_weight_gradient(&dy, &x, &rates).unwrap();
+        let wanted: usize = (0..rows).map(|row| row % 3).sum();
+        assert_eq!(numbers(&on.back(&found)), [wanted as f64]);
     }
 }
 

@@ -53,7 +53,12 @@ impl On {
     }
 
     /// Asserts that what was learned at each place is near what the CPU learned there.
-    fn near_gradients(&self, what: &str, [wanted, found]: &[Policy; 2]) {
+    fn near_gradients(&self, what: &str, both: &[Policy; 2]) {
+        self.gradients_within(what, both, self.gradient);
+    }
+
+    /// The same with a figure of its own.
+    fn gradients_within(&self, what: &str, [wanted, found]: &[Policy; 2], most: f64) {
         let gradients = |policy: &Policy| -> Vec<Vec<f32>> {
             let parameters = policy.parameters();
             let one = |slot| fused::numbers(&parameters.gradient(slot).unwrap()).unwrap();
@@ -68,10 +73,13 @@ impl On {
             let apart: Vec<f32> = wanted.iter().zip(found).map(|(wanted, found)| wanted - found).collect();
             // Some are exactly 0, and are measured against the others.
             let off = length(&apart) / length(wanted).max(self.least * largest);
+            // Short ones may be rounded a lot, and are not nothing.
+            let missing = length(found) == 0.0 && length(wanted) > 1e-6 * largest;
+            let off = if missing { f64::INFINITY } else { off };
             (off, format!("{}: {off:.1e} of {:.1e}", slot.name, length(wanted) / largest))
         });
         let off: Vec<(f64, String)> = off.collect();
-        assert!(off.iter().all(|(off, _)| *off <= self.gradient), "{what}: {off:#?}");
+        assert!(off.iter().all(|(off, _)| *off <= most), "{what}: {off:#?}");
     }
 }
 
@@ -119,7 +127,8 @@ fn a_loss_of_log_probabilities_alone_learns_alike(on: &On) {
         let seeds = Seeds { logprob: seeds.logprob, ..Seeds::default() };
         policy.backward(&mut scored, &seeds).unwrap();
     }
-    on.near_gradients("log-probabilities", &both);
+    // Nothing cancels here: no slot is off by much more than its numbers are rounded.
+    on.gradients_within("log-probabilities", &both, on.gradient.min(0.05));
 }
 
 fn dropout_slices_and_what_is_recomputed_are_the_same(on: &On) {
@@ -175,9 +184,13 @@ fn edits_and_files_are_those_of_the_cpu(on: &On) {
             merge(policy, &folder.path().join("merged"), DType::F32).unwrap();
             folder
         });
-        for file in ["adapter_model.safetensors", "edits.safetensors", "model.safetensors", "merged/model.safetensors"]
-        {
-            let bytes = [&folders[0], &folders[1]].map(|folder| std::fs::read(folder.path().join(file)).ok());
+        // Where all weights are trained, an edit is among them and has no file of its own.
+        let files: &[&str] = match kind {
+            AdapterKind::Full => &["model.safetensors", "merged/model.safetensors"],
+            _ => &["adapter_model.safetensors", "edits.safetensors", "merged/model.safetensors"],
+        };
+        for file in files {
+            let bytes = [&folders[0], &folders[1]].map(|folder| std::fs::read(folder.path().join(file)).unwrap());
             assert!(bytes[0] == bytes[1], "{kind}: `{file}` is another");
         }
         let [_, mut there] = on.both(&configuration, &adapter(kind), PolicySettings::default());
@@ -244,10 +257,12 @@ macro_rules! on_each_device {
     )*};
 }
 
+// In bf16 a slot is off by a few hundredths of its length, where much of it cancels by up to a fifth: so are those of
+// PyTorch, with the same weights, adapters and rows.
 on_each_device! {
     cpu: "cpu", F32, 0.0, [0.0, 0.01];
     cuda_f32: "cuda", F32, 1e-4, [1e-4, 0.01];
-    cuda_bf16: "cuda", Bf16, 0.1, [0.1, 0.5];
+    cuda_bf16: "cuda", Bf16, 0.1, [0.25, 0.05];
     metal_f32: "metal", F32, 1e-4, [1e-4, 0.01];
-    metal_bf16: "metal", Bf16, 0.1, [0.1, 0.5];
+    metal_bf16: "metal", Bf16, 0.1, [0.25, 0.05];
 }

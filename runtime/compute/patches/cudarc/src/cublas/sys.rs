@@ -5,10 +5,7 @@ use std::ffi::{c_int, c_longlong, c_void};
 
 use crate::library::{Library, functions};
 
-#[cfg(not(target_os = "windows"))]
 static LIBRARY: Library = Library::new(&["libcublas.so.13", "libcublas.so.12", "libcublas.so"]);
-#[cfg(target_os = "windows")]
-static LIBRARY: Library = Library::new(&["cublas64_13.dll", "cublas64_12.dll"]);
 
 /// cuBLAS on a device.
 pub type cublasHandle_t = *mut c_void;

@@ -137,10 +137,18 @@ impl CudaContext {
 
     /// Has its pool keep what is freed: given back at every wait, it would have to be asked for again.
     pub fn keep_pool(&self) -> Result<(), DriverError> {
-        let mut most = u64::MAX;
-        let which = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
-        // SAFETY: this attribute is 64 bits.
-        unsafe { sys::cuMemPoolSetAttribute(self.pool()?, which, (&raw mut most).cast()) }.result()
+        self.set_pool(sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX)
+    }
+
+    /// Lets its pool's count of the most that was used begin again at what is used now.
+    pub fn forget_pool_peak(&self) -> Result<(), DriverError> {
+        // The driver takes a zero here and nothing else.
+        self.set_pool(sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)
+    }
+
+    fn set_pool(&self, which: sys::CUmemPool_attribute, mut number: u64) -> Result<(), DriverError> {
+        // SAFETY: all attributes with names here are 64 bits.
+        unsafe { sys::cuMemPoolSetAttribute(self.pool()?, which, (&raw mut number).cast()) }.result()
     }
 
     /// Gives back what its pool holds and nobody uses.

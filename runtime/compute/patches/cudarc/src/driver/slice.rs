@@ -50,6 +50,8 @@ pub struct CudaSlice<T> {
 
 impl<T> Drop for CudaSlice<T> {
     fn drop(&mut self) {
+        // The last to hold it may be a thread that never used the device.
+        let _ = self.stream.context().bind_to_thread();
         // SAFETY: the only end of memory that was had in this stream.
         let _ = unsafe { sys::cuMemFreeAsync(self.address, self.stream.cu_stream()) };
     }

@@ -5,10 +5,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use crate::library::{Library, functions};
 
-#[cfg(not(target_os = "windows"))]
 static LIBRARY: Library = Library::new(&["libcuda.so.1", "libcuda.so"]);
-#[cfg(target_os = "windows")]
-static LIBRARY: Library = Library::new(&["nvcuda.dll"]);
 
 /// A number of a device.
 pub type CUdevice = c_int;

@@ -1,10 +1,14 @@
-// Index checks of the wall, on the device: nothing waits for an index to be looked at. Agrees with ops/check.rs
-// `indices` in what is refused; the refusal comes when a result is read.
+// Index checks for operations of the wall, so that nothing waits for an index to be looked at. Would agree with
+// ops/check.rs `indices` in what is refused; the refusal comes when a result is read.
 //
-// The host keeps one u64 a device, all ones. Every read-back of numbers also brings the word (one copy more of 8 bytes
-// in the same stream). Not all ones: word >> 32 is the number of the operation that found it, ~(word & 0xffffffff) the
-// largest index that it found; the host has the bound and the words of the message by that number, throws the step
-// away, and sets the word again. `adamw` writes nothing while it is set.
+// The engine launches none of these so far: the wall computes on the processor, and its operations check their indices
+// there. They wait for operations of the wall on the device.
+//
+// The fault word, which the kernels of the model have too, is one u64 a device, all ones. Every read-back of numbers
+// also brings it (one copy more of 8 bytes in the same stream). Not all ones: ~(word & 0xffffffff) is the largest index
+// out of range, which the host names as it refuses what it has read, and sets the word again. word >> 32 is the number of
+// the operation that found it, 0 for all so far: the host checks indices before it uploads them, so a fault is a mistake
+// of ours, and has no words of its own. `adamw` writes nothing while the word is set.
 
 // Copies an index and puts 0 where it is out of range, so that kernels of the tensor library, which do not look, stay
 // in bounds. clean may be index. Flat (see elementwise.cu), one number a thread and turn.

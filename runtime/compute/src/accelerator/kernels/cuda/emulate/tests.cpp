@@ -545,8 +545,8 @@ static void attend(const Tokens &t, Shape s, bool tensor) {
     }
     vector<act> out(n * wide_row + 8), dq(n * wide_row + 8), dk(n * narrow_row + 8), dv(n * narrow_row + 8), others[4];
     vector<float> lse(n * heads), delta(n * heads);
-    u32 fq = PLAIN, gq = PLAIN, kk = PLAIN, threads = PLAIN_THREADS, split = 1;
-    size_t sf = 4 * (2 * PLAIN_ROWS + PLAIN_SCORES + 3 * PLAIN), sq = 4 * (4 * PLAIN_ROWS + 2 * PLAIN_SCORES), sk = sq;
+    u32 fq = PLAIN, gq = PLAIN_BACK, kk = PLAIN_BACK, threads = PLAIN_THREADS, split = 1;
+    size_t sf = 4 * (2 * PLAIN_ROWS(PLAIN) + PLAIN_SCORES(PLAIN) + 3 * PLAIN), sq = 4 * (4 * PLAIN_ROWS(PLAIN_BACK) + 2 * PLAIN_SCORES(PLAIN_BACK)), sk = sq;
     auto forward = attention_plain;
     auto back_q = attention_plain_dq;
     auto back_k = attention_plain_dkv;
@@ -583,7 +583,7 @@ static void shared_beginning(Shape s, bool tensor) {
     auto t = branching({{37, -1}, {150, 0}, {1, 1}, {30, 1}, {40, 0}});
     auto qkv = normals<act>((size_t)t.count * fused);
     u32 size = PLAIN, threads = PLAIN_THREADS;
-    size_t bytes = 4 * (2 * PLAIN_ROWS + PLAIN_SCORES + 3 * PLAIN);
+    size_t bytes = 4 * (2 * PLAIN_ROWS(PLAIN) + PLAIN_SCORES(PLAIN) + 3 * PLAIN);
     auto forward = attention_plain;
 #if TENSOR_CORES
     if (tensor) size = FORWARD_QUERIES, threads = ATTENTION_THREADS, bytes = 2 * PITCH * (FORWARD_QUERIES + 2 * FORWARD_KEYS), forward = attention;

@@ -29,8 +29,9 @@
 // What the twins ask for beside the kernels.
 #define METAL
 #define TENSOR_CORES 0
-#define PLAIN_ROWS 0
-#define PLAIN_SCORES 0
+#define PLAIN_ROWS(tile) 0
+#define PLAIN_SCORES(tile) 0
+#define PLAIN_BACK PLAIN
 typedef Pair Sum;
 static double value_of(Pair pair) { return (double)pair.high + pair.low; }
 template <typename T> static T narrow(float);
