@@ -1,13 +1,16 @@
 //! Claims about whole runs on a GPU, made by the program itself: every built-in method learns in f32 what it learns on the
 //! CPU, a run that is resumed or done again ends in the same bits, and what a run is foretold to need is what it takes.
 //!
-//! A GPU that is not there is skipped in one loud line, and is a failure where `TUNEBOX_DEVICES` names it.
+//! What becomes of a GPU that is not there, `present` says.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-use std::io::Write as _;
+#[path = "support/present.rs"]
+mod present;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use present::{present, skipped};
 use serde_json::Value;
 use tunebox_compute::device;
 use tunebox_compute::explain::Explain as _;
@@ -25,13 +28,8 @@ struct Place(tempfile::TempDir);
 impl Place {
     /// None where there is no GPU.
     fn new() -> Option<Self> {
-        let Err(error) = device::parse("cuda") else { return Some(Self(tempfile::tempdir().unwrap())) };
-        let why = error.why().unwrap_or_default();
-        let wanted = std::env::var("TUNEBOX_DEVICES").unwrap_or_default();
-        assert!(!wanted.split(',').any(|wanted| wanted == "cuda"), "`cuda` is asked for: {why}");
-        // Past the capture of the test harness.
-        let _ = writeln!(std::io::stderr(), "SKIPPED on `cuda`: {why}");
-        None
+        let opened = device::parse("cuda").map_err(|error| error.why().unwrap_or_default());
+        present("cuda", opened).map(|_| Self(tempfile::tempdir().unwrap()))
     }
 
     fn tunebox(&self, words: &[&str]) -> Command {
@@ -243,4 +241,54 @@ fn cuda_a_step_takes_the_memory_that_was_foretold() {
     let number = |name: &str| last[name].as_f64().unwrap();
     let share = number("expected_peak_bytes") / number("peak_bytes");
     assert!((0.7..1.5).contains(&share), "{last}");
+}
+
+/// The folder of the stand-ins that a program here opens, and none on a GPU: its libraries cannot be taken away for a test.
+fn standins() -> Option<PathBuf> {
+    let folders = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let ours = |folder: &PathBuf| {
+        let driver = std::fs::read(folder.join("libcuda.so.1")).unwrap_or_default();
+        driver.windows(STANDIN.len()).any(|bytes| bytes == STANDIN)
+    };
+    let found = std::env::split_paths(&folders).find(ours);
+    if found.is_none() {
+        skipped("cuda", "only stand-ins for a GPU can be broken");
+    }
+    found
+}
+
+/// What the driver of the stand-ins calls its device.
+const STANDIN: &[u8] = b"a stand-in for a GPU";
+
+#[test]
+fn cuda_a_library_that_is_missing_is_named_with_what_brings_it() {
+    let (Some(place), Some(standins)) = (Place::new(), standins()) else { return };
+    let libraries = ["libcuda.so.1", "libnvrtc.so.13", "libcublas.so.13"];
+    for (missing, hint) in [
+        (libraries[0], "NVIDIA's driver is installed"),
+        (libraries[1], "`pip install nvidia-cuda-nvrtc nvidia-cublas`"),
+        (libraries[2], "`pip install nvidia-cublas nvidia-cuda-nvrtc`"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        for name in libraries.into_iter().filter(|name| *name != missing) {
+            std::os::unix::fs::symlink(standins.join(name), folder.path().join(name)).unwrap();
+        }
+        let mut command = place.tunebox(&["train", "--sample", "--device", "cuda"]);
+        let output = command.env("LD_LIBRARY_PATH", folder.path()).output().unwrap();
+        let told = text(&output);
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains(missing) && told.contains(hint) && told.contains("is not found"), "{missing}: {told}");
+        assert!(!place.run("").exists(), "{missing}: a run was begun");
+    }
+}
+
+#[test]
+fn cuda_a_gpu_that_is_full_ends_the_run_in_words_with_what_takes_less() {
+    let (Some(place), Some(_)) = (Place::new(), standins()) else { return };
+    let mut command = place.tunebox(&["train", "--sample", "--device", "cuda", "--set", "train.steps=1"]);
+    let output = command.env("TUNEBOX_STANDIN_BYTES", (12 << 20).to_string()).output().unwrap();
+    let told = text(&output);
+    assert!([Some(1), Some(2)].contains(&output.status.code()), "{told}");
+    assert!(told.contains("error[memory]") && told.contains("cuda:0"), "{told}");
+    assert!(told.contains("hint:") && told.contains("train."), "{told}");
 }

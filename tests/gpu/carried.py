@@ -8,7 +8,7 @@ PROGRAM = os.path.join(FOLDER, "tunebox")
 
 
 def unpack():
-    """Once a packed file: programs, and a link to this checkout from where tests look for it."""
+    """Once a packed file: programs, and links from where tests look for this checkout and for the program."""
     with open(PACKED, "rb") as packed:
         digest = hashlib.sha256(packed.read()).hexdigest()
     mark = os.path.join(FOLDER, "digest")
@@ -19,10 +19,11 @@ def unpack():
             packed.extractall(FOLDER, filter="tar")
         with open(mark, "w") as file:
             file.write(digest)
-    built = open(os.path.join(FOLDER, "root")).read().strip()
-    if not os.path.exists(built):
-        os.makedirs(os.path.dirname(built), exist_ok=True)
-        os.symlink(ROOT, built)
+    for name, here in (("root", ROOT), ("program", PROGRAM)):
+        built = open(os.path.join(FOLDER, name)).read().strip()
+        if not os.path.exists(built):
+            os.makedirs(os.path.dirname(built), exist_ok=True)
+            os.symlink(here, built)
     wheels = glob.glob(os.path.join(FOLDER, "wheels", "*.whl"))
     place = os.path.join(FOLDER, "site")
     if wheels and not os.path.exists(place):

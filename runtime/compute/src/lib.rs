@@ -10,6 +10,8 @@ pub mod device;
 pub mod error;
 pub mod explain;
 pub mod fused;
+#[cfg(unix)]
+pub mod kept;
 pub mod ops;
 pub mod optimizer;
 pub mod pace;

@@ -1,17 +1,17 @@
 //! One body, a test on every device and in every type: `on_each_device!`.
 //!
-//! The CPU always runs. A device that is not there is skipped in one loud line; where `TUNEBOX_DEVICES` names it, as in
-//! `TUNEBOX_DEVICES=cuda`, its absence is a failure, so that a run on a machine with a GPU cannot pass by skipping.
+//! The CPU always runs; what becomes of a device that is not there, `present` says.
 
-use std::collections::BTreeSet;
-use std::io::Write as _;
-use std::sync::{Mutex, PoisonError};
+#[path = "../../../tests/support/present.rs"]
+mod present;
 
 use candle_core::{DType, Device, Tensor, Var, WithDType};
 
 use crate::accelerator::Accelerator;
 use crate::explain::Explain;
 use crate::fused::twin;
+
+pub(crate) use present::skipped;
 
 /// Where a test runs, in which type of activations, and how far off it may be.
 pub(crate) struct On {
@@ -23,16 +23,8 @@ pub(crate) struct On {
 impl On {
     /// A place by name; none where the device is not there.
     pub(crate) fn at(name: &str, dtype: DType, tolerance: f64) -> Option<Self> {
-        match crate::device::parse(name) {
-            Ok(device) => Some(Self { device, dtype, tolerance }),
-            Err(error) => {
-                let why = error.why().unwrap_or_default();
-                let wanted = wanted(&std::env::var("TUNEBOX_DEVICES").unwrap_or_default());
-                assert!(!wanted.contains(name), "`{name}` is asked for: {why}");
-                skipped(name, &why);
-                None
-            }
-        }
+        let opened = crate::device::parse(name).map_err(|error| error.why().unwrap_or_default());
+        present::present(name, opened).map(|device| Self { device, dtype, tolerance })
     }
 
     /// Independent normal numbers, rounded to the type of this place: the twin sees what the device sees.
@@ -97,31 +89,12 @@ impl On {
     }
 }
 
-/// The devices that must be there. A word that names none would pass by skipping, so it fails.
-fn wanted(text: &str) -> BTreeSet<String> {
-    let words = text.split(',').filter(|word| !word.is_empty());
-    words
-        .map(|word| {
-            assert!(["cuda", "metal"].contains(&word), "`TUNEBOX_DEVICES` takes `cuda` and `metal`, and not `{word}`");
-            word.to_owned()
-        })
-        .collect()
-}
-
 fn up<T: WithDType>(accelerator: &Accelerator, flat: &Tensor, shape: &[usize]) -> Tensor {
     accelerator.upload(&flat.to_vec1::<T>().unwrap(), shape).unwrap()
 }
 
 fn down<T: WithDType>(accelerator: &Accelerator, tensor: &Tensor) -> Tensor {
     Tensor::from_vec(accelerator.download::<T>(tensor).unwrap(), tensor.dims(), &Device::Cpu).unwrap()
-}
-
-/// Says once, past the capture of the test harness, that something was not tried.
-pub(crate) fn skipped(name: &str, why: &str) {
-    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned()) {
-        let _ = writeln!(std::io::stderr(), "SKIPPED on `{name}`: {why}");
-    }
 }
 
 /// Tests of one body. `tolerance` is the share of the largest number in f32 and in bf16; the CPU has the first.
@@ -180,6 +153,7 @@ pub(crate) use on_each_device;
 
 #[cfg(test)]
 mod tests {
+    use super::present::wanted;
     use super::*;
 
     #[test]

@@ -1,7 +1,10 @@
 //! Test support: small models with random weights, one for each family feature, and rows for them.
 
+#[path = "../../../tests/support/present.rs"]
+#[expect(dead_code, reason = "only devices are looked for here")]
+mod present;
+
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::sync::Arc;
 
 use tunebox_compute::explain::Explain;
@@ -188,16 +191,8 @@ pub(crate) fn rows() -> Arc<Rows> {
     Arc::new(Rows::new(lists, targets).unwrap())
 }
 
-/// A device by its name. One that is not there is skipped in a loud line, and is a failure where `TUNEBOX_DEVICES` names it.
+/// A device by its name; what becomes of one that is not there, `present` says.
 pub(crate) fn device(name: &str) -> Option<Device> {
-    let error = match tunebox_compute::device::parse(name) {
-        Ok(device) => return Some(device),
-        Err(error) => error,
-    };
-    let why = error.why().unwrap_or_default();
-    let wanted = std::env::var("TUNEBOX_DEVICES").unwrap_or_default();
-    assert!(!wanted.split(',').any(|wanted| wanted == name), "`{name}` is asked for: {why}");
-    // Past the capture of the test harness.
-    let _ = writeln!(std::io::stderr(), "SKIPPED on `{name}`: {why}");
-    None
+    let opened = tunebox_compute::device::parse(name).map_err(|error| error.why().unwrap_or_default());
+    present::present(name, opened)
 }

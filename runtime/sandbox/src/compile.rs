@@ -19,9 +19,6 @@ use crate::figures::{bytes, doubled};
 use crate::precompiled::Trusted;
 use crate::printable::printable;
 
-/// Bytes of all entries of the cache together.
-const KEPT: u64 = 256 << 20;
-
 /// What compiling one component may use up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CompileLimits {
@@ -117,7 +114,7 @@ pub(crate) struct Compiler {
 impl Compiler {
     pub(crate) fn new(settings: Compiling) -> Self {
         let Compiling { cache: folder, aside, limits } = settings;
-        let (cache, warning) = match folder.map(|path| (Cache::open(&path, KEPT), path)) {
+        let (cache, warning) = match folder.map(|path| (Cache::open(&path), path)) {
             None => (None, None),
             Some((Ok(cache), _)) => (Some(cache), None),
             Some((Err(why), path)) => {

@@ -44,9 +44,13 @@ class Report:
         return self.rows[-1]
 
     def merge(self, path):
-        """Puts this question into the file and leaves the others as they are."""
+        """Puts this question into the file and leaves the others as they are. Other rows of it stay as well, where the
+        same machine measured them on the same day with the same versions: a long question may be asked in parts."""
         found = json.load(open(path)) if os.path.exists(path) else {"schema": SCHEMA, "questions": {}}
-        found["questions"][self.question] = {"machine": machine.note(), "versions": self.versions, "rows": [row.data for row in self.rows]}
+        before, around = found["questions"].get(self.question, {}), {"machine": machine.note(), "versions": self.versions}
+        kept = before["rows"] if all(before.get(key) == value for key, value in around.items()) else []
+        rows = {(row["model"], row["setting"]): row for row in kept + [row.data for row in self.rows]}
+        found["questions"][self.question] = around | {"rows": list(rows.values())}
         with open(path + ".new", "w") as file:
             json.dump(found, file, indent=1, ensure_ascii=False, sort_keys=True)
             file.write("\n")

@@ -2,20 +2,17 @@
 //! compiles a stranger's component. And what both are started with.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tunebox_compute::explain::Exit;
+use tunebox_compute::kept;
 use tunebox_sandbox::child::{self, Program};
 use tunebox_sandbox::{Compiling, compile_for_parent};
 use tunebox_training::serve;
 
 use super::{Ending, Outcome};
 use crate::terminal::diagnostic::Failure;
-
-/// The environment variable that names the folder of compiled methods.
-const CACHE: &str = "TUNEBOX_CACHE";
 
 /// This program as the worker of a run.
 pub(super) fn worker() -> Result<Program, Failure> {
@@ -25,29 +22,18 @@ pub(super) fn worker() -> Result<Program, Failure> {
 /// Where compiled methods come from: kept in the user's own cache, a stranger's compiled by a child.
 pub(super) fn compiling() -> Result<Compiling, Failure> {
     let aside = Some(this()?.with("compile-component"));
-    Ok(Compiling { cache: cache(), aside, ..Compiling::default() })
+    Ok(Compiling { cache: kept::folder("compiled"), aside, ..Compiling::default() })
 }
 
 /// The same without a child: everything is compiled in this process.
 pub(super) fn compiling_here() -> Compiling {
-    Compiling { cache: cache(), ..Compiling::default() }
+    Compiling { cache: kept::folder("compiled"), ..Compiling::default() }
 }
 
 fn this() -> Result<Program, Failure> {
     Program::this().map_err(|error| {
         Failure::usage(format!("this program does not find itself: {error}"), "start it by its full path")
     })
-}
-
-/// The folder of compiled methods; an empty variable turns it off.
-fn cache() -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os(CACHE) {
-        return Some(PathBuf::from(named)).filter(|path| !path.as_os_str().is_empty());
-    }
-    let caches = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let usual = if cfg!(target_os = "macos") { "Library/Caches" } else { ".cache" };
-    let caches = caches.or_else(|| Some(std::env::home_dir()?.join(usual)))?;
-    Some(caches.join("tunebox").join("compiled"))
 }
 
 /// Does the run that comes in on stdin, and tells it on what was stdout.

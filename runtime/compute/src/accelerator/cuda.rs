@@ -3,7 +3,6 @@
 //! All work of a device goes into one stream that is its own, whatever thread asks for it: what orders writes and reads
 //! is that stream. Memory goes back to the pool in its order and stays there.
 
-mod cache;
 mod compile;
 mod launch;
 mod loader;

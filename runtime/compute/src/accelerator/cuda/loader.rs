@@ -1,6 +1,6 @@
 //! From the text of kernels to functions of a device: compiled once a machine, loaded once a process.
 //!
-//! Machine code is kept on disk (`cache`) under the digest of everything that went into it, so a second start compiles
+//! Machine code is kept on disk (`kept`) under the digest of everything that went into it, so a second start compiles
 //! nothing.
 
 use std::collections::HashMap;
@@ -10,11 +10,16 @@ use candle_core::cuda::cudarc::driver::{CudaContext, CudaFunction, CudaModule, D
 use candle_core::cuda::cudarc::nvrtc::Ptx;
 use sha2::{Digest, Sha256};
 
-use super::cache::Cache;
 use super::compile;
 use crate::accelerator::Build;
 use crate::accelerator::kernel::{Kernel, Text};
 use crate::error::{Error, Result};
+use crate::kept::{Kept, folder};
+
+/// The largest text of machine code that is kept, in bytes.
+const LARGEST: u64 = 64 << 20;
+/// Bytes of all machine code that is kept.
+const MOST: u64 = 256 << 20;
 
 /// Shared memory of a block that every kernel may have without asking, in bytes.
 const SHARED: u32 = 48 << 10;
@@ -87,17 +92,17 @@ impl Loader {
     fn module(&self, variant: Variant) -> Result<Arc<CudaModule>> {
         let source = compile::source(variant.0, variant.1)?;
         let options = compile::options(self.capability);
-        let (cache, name) = (Cache::of_person(), self.name(&source, &options));
+        let (kept, name) = (kernels(), self.name(&source, &options));
         // What the driver does not take is compiled again: another driver may have been there when it was kept.
-        let found = cache.as_ref().and_then(|cache| cache.get(&name)).and_then(|code| self.load(code).ok());
+        let found = kept.as_ref().and_then(|kept| kept.get(&name)).and_then(|code| self.load(code).ok());
         if let Some(module) = found {
             return Ok(module);
         }
         let code = compile::compile(&source, &options)
             .map_err(|error| self.stopped(format!("its kernels do not compile for sm_{}: {error}", self.capability)))?;
         // A folder that keeps nothing costs the next start a few seconds, no more.
-        if let Some(cache) = &cache {
-            cache.put(&name, &code);
+        if let Some(kept) = &kept {
+            kept.put(&name, &code);
         }
         self.load(code).map_err(|error| self.stopped(format!("the driver refuses its kernels: {}", error.words())))
     }
@@ -129,6 +134,11 @@ fn too_narrow(kernel: &str, wanted: u32, most: u32) -> String {
         "a block of the kernel `{kernel}` takes {wanted} bytes of shared memory and this GPU gives {most}; \
         `train.compute = \"bf16\"` takes less"
     )
+}
+
+/// Where machine code is kept between runs; none where nothing is to be kept, or the folder is not ours alone.
+fn kernels() -> Option<Kept> {
+    Kept::open(&folder("kernels")?, "tunebox kernels", LARGEST, MOST).ok()
 }
 
 #[cfg(test)]

@@ -13,6 +13,9 @@ use super::{Cuda, probe};
 /// Capabilities below this have no products in bf16.
 const LEAST: (i32, i32) = (8, 0);
 
+/// The first version of the driver for which there are libraries that are looked for here.
+const OLDEST: i32 = 12;
+
 /// Two numbers of a version.
 type Version = (i32, i32);
 
@@ -72,6 +75,12 @@ fn expect_driver(driver: Version, compiler: Version) -> Result<(), String> {
         return Ok(());
     }
     let (old, new) = (driver.0, compiler.0);
+    if old < OLDEST {
+        return Err(format!(
+            "the driver is made for CUDA {old}.{}; one for CUDA {OLDEST} or newer is needed",
+            driver.1
+        ));
+    }
     Err(format!(
         "the driver is made for CUDA {old}.{} and the libraries are of CUDA {new}; a newer driver, or \
         `pip install nvidia-cuda-nvrtc-cu{old} nvidia-cublas-cu{old}` in place of them, puts it right",
@@ -145,6 +154,9 @@ mod tests {
     fn a_driver_that_is_older_than_the_libraries_is_refused_with_what_fits_it() {
         let why = expect_driver((12, 4), (13, 0)).unwrap_err();
         assert!(why.contains("CUDA 12.4") && why.contains("nvidia-cublas-cu12"), "{why}");
+        // The libraries of CUDA 11 have names that nobody looks for.
+        let why = expect_driver((11, 8), (12, 4)).unwrap_err();
+        assert!(why.contains("CUDA 11.8; one for CUDA 12 or newer") && !why.contains("pip install"), "{why}");
         expect_driver((13, 0), (13, 0)).unwrap();
         expect_driver((13, 0), (12, 8)).unwrap();
         // Machine code of the same major version runs on every driver of it.
