@@ -1,7 +1,6 @@
 //! Test support: small models with random weights, one for each family feature, and rows for them.
 
 #[path = "../../../tests/support/present.rs"]
-#[expect(dead_code, reason = "only devices are looked for here")]
 mod present;
 
 use std::collections::BTreeMap;
