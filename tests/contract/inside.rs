@@ -1,0 +1,199 @@
+//! Looking into a method: functions, files and lines of its faults, where its time goes, its world as text.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tunebox_compute::explain::Explain;
+use tunebox_package::build::{Built, Options, Record, build};
+use tunebox_package::{Reference, toolchain};
+
+use super::{guest, place, play, root, train, write_method};
+
+/// Two steps of nothing, then a fault in a function of its own. It asks for `learn`, so there is an adapter to save.
+const TRIPS: &str = r#"
+(import "tunebox:method/learn@0.1.0" "rate" (func $rate (result f64)))
+(global $steps (mut i32) (i32.const 0))
+(func $stumble (unreachable))
+(func $step (param i32) (result i32)
+  (global.set $steps (i32.add (global.get $steps) (i32.const 1)))
+  (if (i32.gt_u (global.get $steps) (i32.const 2)) (then (call $stumble)))
+  (call $done))
+"#;
+
+/// Counts for some tenths of a second in a function of its own, then asks the host for something.
+const COUNTS: &str = r#"
+(import "tunebox:method/learn@0.1.0" "rate" (func $rate (result f64)))
+(func $churn (param $turns i32)
+  (loop $again
+    (local.set $turns (i32.sub (local.get $turns) (i32.const 1)))
+    (br_if $again (local.get $turns))))
+(func $step (param i32) (result i32)
+  (call $churn (i32.const 200000000))
+  (drop (call $rate))
+  (call $done))
+"#;
+
+#[test]
+fn a_person_sees_what_there_is_to_see() {
+    let place = place();
+    write_method(place.path(), "trips", guest::component(TRIPS), "0.1.0");
+    write_method(place.path(), "counts", guest::component(COUNTS), "0.1.0");
+    play("inside.md", place.path());
+}
+
+/// The profile in a file, as a viewer reads it.
+fn profile(path: &Path) -> Value {
+    let profile: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    assert_eq!(profile["meta"]["interval"], 10.0);
+    assert!(profile["meta"]["preprocessedProfileVersion"].as_u64().unwrap() > 40, "{}", profile["meta"]);
+    profile
+}
+
+/// Whether a text is somewhere in a profile: where exactly depends on the version of the format.
+fn holds(value: &Value, wanted: &dyn Fn(&str) -> bool) -> bool {
+    match value {
+        Value::String(text) => wanted(text),
+        Value::Array(values) => values.iter().any(|value| holds(value, wanted)),
+        Value::Object(fields) => fields.values().any(|value| holds(value, wanted)),
+        _ => false,
+    }
+}
+
+#[test]
+fn a_profile_names_the_functions_of_a_method_and_what_it_asked_the_host() {
+    let place = place();
+    write_method(place.path(), "counts", guest::component(COUNTS), "0.1.0");
+    let mut command = train(place.path(), Path::new("counts.wasm"), 2);
+    let output = command.args(["--in-process", "--guest-profile", "counts.json"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("counts.json") && told.contains("https://profiler.firefox.com"), "{told}");
+
+    let profile = profile(&place.path().join("counts.json"));
+    let thread = &profile["threads"][0];
+    assert_eq!(thread["name"], "counts");
+    assert!(thread["samples"]["length"].as_u64().unwrap() >= 3, "{}", thread["samples"]);
+    for name in ["churn", "step", "learn.rate"] {
+        assert!(holds(&profile, &|text| text == name), "`{name}` is not in the profile");
+    }
+}
+
+#[test]
+fn a_built_in_method_has_a_profile_without_being_asked_for_trust() {
+    let place = place();
+    let mut command = train(place.path(), Path::new("lora"), 2);
+    let output = command.args(["--guest-profile", "lora.json", "--json"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let profile = profile(&place.path().join("lora.json"));
+    assert!(holds(&profile, &|text| text == "model.score-for-learning"));
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let event = told.lines().find(|line| line.contains("\"profile\"")).unwrap();
+    assert!(serde_json::from_str::<Value>(event).unwrap()["calls"].as_u64().unwrap() > 20, "{event}");
+}
+
+/// Works for a while in a function of its own, and falls over in another at its second step.
+const BUSY: &str = r#"//! Busy.
+use tunebox::prelude::*;
+
+/// How many steps it has made.
+pub struct Busy(usize);
+
+/// What people may set.
+#[derive(Settings)]
+pub struct Turns {
+    /// How often it turns in a step.
+    #[setting(default = 30000000, low = 1)]
+    turns: u32,
+}
+
+static TURNS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+
+#[inline(never)]
+fn churn(turns: u32) -> u32 {
+    (0..turns).fold(1, |sum: u32, turn| std::hint::black_box(sum.wrapping_mul(31).wrapping_add(turn)))
+}
+
+#[inline(never)]
+fn stumble(numbers: &[u32], place: usize) -> u32 {
+    numbers[place]
+}
+
+impl Method for Busy {
+    type Settings = Turns;
+
+    fn init(settings: Turns) -> Result<Self> {
+        TURNS.store(settings.turns, std::sync::atomic::Ordering::Relaxed);
+        Ok(Self(0))
+    }
+
+    fn step(&mut self, _: &Batch) -> Result<()> {
+        let sum = churn(TURNS.load(std::sync::atomic::Ordering::Relaxed));
+        self.0 += stumble(&[1, 1 + sum % 1], self.0.min(1) + self.0) as usize;
+        Ok(())
+    }
+}
+
+method! { Busy, shape: "supervised", metrics: [] }
+"#;
+
+/// A folder with a method in it, locked to the repository's versions.
+fn folder(source: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let sdk = root().join("sdk/rust").canonicalize().unwrap();
+    let manifest = format!(
+        "[package]\nname = 'busy'\nversion = '0.1.0'\nedition = '2024'\ndescription = 'Works'\n\n\
+         [lib]\ncrate-type = ['cdylib']\n\n[dependencies]\ntunebox = {{ path = '{}' }}\n\n[workspace]\n",
+        sdk.display()
+    );
+    fs::create_dir(folder.path().join("src")).unwrap();
+    fs::write(folder.path().join("Cargo.toml"), manifest).unwrap();
+    fs::write(folder.path().join("src/lib.rs"), source).unwrap();
+    fs::copy(root().join("Cargo.lock"), folder.path().join("Cargo.lock")).unwrap();
+    let toolchain = toolchain::find().unwrap();
+    let mut cargo = Command::new(toolchain.cargo);
+    assert!(cargo.args(["update", "--workspace", "--quiet"]).current_dir(folder.path()).status().unwrap().success());
+    folder
+}
+
+/// The folder's component with names and lines.
+fn debug(folder: &Path) -> Built {
+    let built = build(folder, &Options { debug: true, ..Options::default() });
+    built.unwrap_or_else(|error| panic!("{error}: {:?}", error.why()))
+}
+
+/// The line of the source that holds a text.
+fn line(text: &str) -> usize {
+    BUSY.lines().position(|line| line.contains(text)).unwrap() + 1
+}
+
+#[test]
+fn a_debug_build_shows_functions_with_file_and_line_and_is_the_same_in_every_folder() {
+    let (here, there) = (folder(BUSY), folder(BUSY));
+    let built = debug(here.path());
+    assert!(built.bytes == debug(there.path()).bytes, "two folders give two components");
+    assert!(Record::read(&built.bytes).unwrap().unwrap().debug);
+    let path = here.path().to_str().unwrap().as_bytes();
+    assert!(!built.bytes.windows(path.len()).any(|window| window == path), "a path of this machine is in it");
+    assert!(Reference::parse("./", here.path()).unwrap().open().is_ok());
+
+    let place = place();
+    let mut command = train(place.path(), &built.path, 4);
+    let output = command.args(["--in-process", "--guest-profile", "busy.json"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    let stumbled = format!("busy::stumble at src/lib.rs:{}\n", line("numbers[place]"));
+    let called = format!("step at src/lib.rs:{}\n", line("stumble(&["));
+    assert!(told.contains(&format!("--> src/lib.rs:{}:", line("numbers[place]"))), "{told}");
+    assert!(told.contains(&stumbled) && told.contains(&called), "{told}");
+    let from = told.split_once("from: ").unwrap().1;
+    assert!(from.starts_with("core::panicking::panic_bounds_check at rust/library/core/src/panicking.rs:"), "{told}");
+    // Of what the SDK puts between the host and the method, no more than what the author's own lines called.
+    assert!(from.lines().count() <= 6, "{told}");
+
+    let profile = profile(&place.path().join("busy.json"));
+    // Whether the compiler puts it into its caller or not.
+    assert!(holds(&profile, &|text| text.contains("churn at src/lib.rs:")), "`churn` is not in the profile");
+}
