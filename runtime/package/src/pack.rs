@@ -1,0 +1,192 @@
+//! From a component to a package: the same component with its page and what registries show of it inside.
+//!
+//! The manifest says it all already; these sections repeat it where tools that know nothing of tunebox look.
+
+use tunebox_compute::explain::Explain;
+use tunebox_compute::printable::{acts, printable};
+
+use crate::statement::Statement;
+use crate::{Error, read_manifest, section};
+
+/// The custom section that holds the page.
+pub const README: &str = "tunebox:readme";
+
+/// Bytes of the longest page.
+const LONGEST_README: usize = 64 << 10;
+
+/// The custom sections that tools for components read, of the names that they gave them.
+const STANDARD: [&str; 3] = ["description", "licenses", "version"];
+
+/// Why a component makes no package.
+#[derive(Debug, thiserror::Error)]
+pub enum PackError {
+    /// A page that is longer than anybody reads.
+    #[error("the README has {size} bytes, {} fit into a package", LONGEST_README)]
+    Readme {
+        /// Its size.
+        size: usize,
+    },
+    /// A licence in words that no tool knows.
+    #[error("the licence `{licence}` is not an SPDX expression")]
+    Licence {
+        /// What the manifest says.
+        licence: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+impl Explain for PackError {
+    fn area(&self) -> &'static str {
+        "package"
+    }
+
+    fn why(&self) -> Option<String> {
+        Some(match self {
+            Self::Readme { .. } => "the page travels inside the package, wherever that goes".into(),
+            Self::Licence { problem, .. } => format!("{problem}; `wkg` refuses a package whose licence it cannot read"),
+        })
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Readme { .. } => "shorten it, and link to the rest".into(),
+            Self::Licence { .. } => "write it as in `Apache-2.0` or `MIT OR Apache-2.0`".into(),
+        })
+    }
+}
+
+/// The package of a component, with the page that a person wrote for it.
+///
+/// The same component and page give the same bytes, and so does a package that is packed again; without a page, the one
+/// that is inside stays. Errors: a component without a usable manifest, a page or a licence that cannot be shown.
+pub fn pack(component: &[u8], readme: Option<&str>) -> Result<Vec<u8>, Error> {
+    let manifest = read_manifest(component)?;
+    let page = match readme {
+        Some(text) => Some(page(text)?),
+        None => section::find(component, README)?.map(<[u8]>::to_vec),
+    };
+    if let Some(licence) = &manifest.licence {
+        check_licence(licence)?;
+    }
+
+    let mut bytes = unpacked(component)?;
+    let [description, licences, version] = STANDARD;
+    section::append(&mut bytes, description, manifest.description.as_bytes());
+    if let Some(licence) = &manifest.licence {
+        section::append(&mut bytes, licences, licence.as_bytes());
+    }
+    section::append(&mut bytes, version, manifest.version.as_bytes());
+    if let Some(page) = page {
+        section::append(&mut bytes, README, &page);
+    }
+    // What cannot be signed cannot be given away either: better to know now.
+    Statement::of(&bytes)?;
+    Ok(bytes)
+}
+
+/// Whether two packages are one component, whatever was packed with it.
+pub(crate) fn same_component(left: &[u8], right: &[u8]) -> bool {
+    matches!((unpacked(left), unpacked(right)), (Ok(left), Ok(right)) if left == right)
+}
+
+/// A package without what packing adds.
+fn unpacked(package: &[u8]) -> Result<Vec<u8>, Error> {
+    let mut bytes = section::without(package, README)?;
+    for name in STANDARD {
+        bytes = section::without(&bytes, name)?;
+    }
+    Ok(bytes)
+}
+
+/// The page inside a package, safe to show. Errors: bytes that are no component, or two pages.
+pub fn readme(package: &[u8]) -> Result<Option<String>, Error> {
+    let Some(text) = section::find(package, README)? else { return Ok(None) };
+    let text = String::from_utf8_lossy(&text[..text.len().min(LONGEST_README)]);
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\n' | '\t' => shown.push(character),
+            _ if acts(character) => shown.extend(character.escape_unicode()),
+            _ => shown.push(character),
+        }
+    }
+    Ok(Some(shown))
+}
+
+/// A page as it is kept: without the marks that systems differ in.
+fn page(text: &str) -> Result<Vec<u8>, PackError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
+    if text.len() > LONGEST_README { Err(PackError::Readme { size: text.len() }) } else { Ok(text.into_bytes()) }
+}
+
+fn check_licence(licence: &str) -> Result<(), PackError> {
+    match spdx::Expression::parse(licence) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(PackError::Licence {
+            licence: printable(licence, 80),
+            problem: printable(&error.reason.to_string(), 200),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::builtin;
+    use crate::statement::tests::package;
+
+    fn dpo() -> &'static [u8] {
+        builtin::find("dpo").unwrap().bytes
+    }
+
+    #[test]
+    fn packing_again_gives_the_same_bytes() {
+        let once = pack(dpo(), Some("# Calm\n")).unwrap();
+        assert_eq!(pack(dpo(), Some("# Calm\n")).unwrap(), once);
+        assert_eq!(pack(&once, Some("# Calm\n")).unwrap(), once);
+        assert_eq!(pack(&once, None).unwrap(), once);
+        let plain = pack(dpo(), None).unwrap();
+        assert_eq!(pack(&plain, None).unwrap(), plain);
+        assert_ne!(plain, once);
+    }
+
+    #[test]
+    fn a_package_is_still_the_component_and_says_what_its_manifest_says() {
+        let packed = pack(dpo(), Some("# Calm\n")).unwrap();
+        assert!(packed.starts_with(dpo()));
+        let manifest = read_manifest(dpo()).unwrap();
+        assert_eq!(read_manifest(&packed).unwrap(), manifest);
+        let text = |name| std::str::from_utf8(section::find(&packed, name).unwrap().unwrap()).unwrap();
+        assert_eq!(text("description"), manifest.description);
+        assert_eq!(text("version"), manifest.version);
+        assert_eq!(text("licenses"), manifest.licence.unwrap());
+        assert_eq!(readme(&packed).unwrap().unwrap(), "# Calm\n");
+    }
+
+    #[test]
+    fn a_page_from_another_system_is_the_same_page() {
+        assert_eq!(pack(dpo(), Some("\u{feff}a\r\nb\r\n")).unwrap(), pack(dpo(), Some("a\nb\n")).unwrap());
+    }
+
+    #[test]
+    fn a_page_cannot_act_on_a_terminal() {
+        let packed = pack(dpo(), Some("a\u{1b}[2J\tb\u{202e}\n")).unwrap();
+        assert_eq!(readme(&packed).unwrap().unwrap(), "a\\u{1b}[2J\tb\\u{202e}\n");
+    }
+
+    #[test]
+    fn a_page_that_is_too_long_is_refused_with_its_size() {
+        let error = pack(dpo(), Some(&"x".repeat(LONGEST_README + 1))).unwrap_err();
+        assert_eq!(error.to_string(), "the README has 65537 bytes, 65536 fit into a package");
+    }
+
+    #[test]
+    fn a_licence_that_tools_cannot_read_is_refused() {
+        let text = r#"{"name":"calm","version":"0.1.0","description":"Calms","licence":"do what you like","shape":"preference","settings":[],"metrics":[],"interface":"0.1.0"}"#;
+        let mut bytes = section::without(&package("calm", "0.1.0"), crate::manifest::SECTION).unwrap();
+        section::append(&mut bytes, crate::manifest::SECTION, text.as_bytes());
+        let error = pack(&bytes, None).unwrap_err();
+        assert_eq!(error.to_string(), "the licence `do what you like` is not an SPDX expression");
+    }
+}

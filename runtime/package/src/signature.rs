@@ -1,0 +1,117 @@
+//! Signatures of packages, in the form of minisign: one text beside the package.
+//!
+//! What is signed is the package's [statement](crate::statement), never the bytes alone. The trusted comment names the
+//! package and carries the signer's public key, since a signature of minisign holds no more than the key's number.
+//! That a signature is right says who signed; whether that signer may, [`Trust`](crate::trust::Trust) says.
+
+mod key;
+
+use minisign_verify::Signature;
+use semver::Version;
+use tunebox_compute::printable::{acts, printable};
+
+use crate::Error;
+use crate::statement::Statement;
+use crate::trust::{Refusal, TrustError};
+
+pub use key::{KeyError, PublicKey, SecretKey, Signer};
+
+/// The line that anybody may change.
+const COMMENT: &str = "signature of a tunebox package";
+
+/// Bytes of the longest signature that is read: a real one has a few hundred.
+const LONGEST: usize = 2 << 10;
+
+/// What begins each line of comment in the form of minisign.
+const UNTRUSTED: &str = "untrusted comment: ";
+const TRUSTED: &str = "trusted comment: ";
+
+/// A signature that was read, and not yet compared with anything.
+pub struct Signed {
+    /// The package that it names, as `NAME@VERSION`.
+    title: String,
+    /// The signer that it names.
+    signer: Signer,
+    signature: Signature,
+}
+
+/// Signs what a package is: the text of a `.minisig` file. Errors: no random numbers to be had.
+pub fn sign(statement: &Statement, key: &SecretKey) -> Result<String, Error> {
+    let (text, signer) = (statement.canonical(), key.signer());
+    let comment = format!("tunebox {} key {}", statement.title(), signer.key);
+    let signature = key.sign(text.as_bytes(), &comment, COMMENT)?;
+    // Made by one library, read by another: a signature that the reader does not take must not leave this machine.
+    Signed::check(statement, &signature).map_err(|refusal| TrustError::new("", refusal).of(statement))?;
+    Ok(signature)
+}
+
+impl Signed {
+    /// Whether a signature is one of these bytes, and by whom.
+    /// Errors: bytes that are no package, and every way in which the signature is not one of theirs.
+    pub fn verify(bytes: &[u8], signature: &str) -> Result<Signer, TrustError> {
+        let statement =
+            Statement::of(bytes).map_err(|error| TrustError::new("", Refusal::Unreadable(Box::new(error))))?;
+        Self::check(&statement, signature).map_err(|refusal| TrustError::new("", refusal).of(&statement))
+    }
+
+    /// Whether a signature is one of what a statement says, and by whom.
+    pub(crate) fn check(statement: &Statement, signature: &str) -> Result<Signer, Refusal> {
+        let signed = Self::parse(signature)?;
+        if signed.title != statement.title() {
+            return Err(Refusal::OtherPackage { signed: signed.title });
+        }
+        let key = minisign_verify::PublicKey::from_base64(&signed.signer.key);
+        let verified = key.and_then(|key| key.verify(statement.canonical().as_bytes(), &signed.signature, false));
+        match verified {
+            Ok(()) => Ok(signed.signer),
+            Err(_) => Err(Refusal::Signature { digest: statement.sha256.clone(), key: signed.signer.key }),
+        }
+    }
+
+    /// Reads the text of a signature without comparing it with anything.
+    pub fn parse(text: &str) -> Result<Self, Refusal> {
+        let malformed = |problem: &str| Refusal::Malformed { problem: problem.to_owned() };
+        if text.len() > LONGEST {
+            return Err(malformed(&format!("it has {} bytes, a signature has a few hundred", text.len())));
+        }
+        let lines: Vec<&str> = text.lines().collect();
+        let [untrusted, first, trusted, second] = lines[..] else {
+            return Err(malformed(&format!("it has {} lines, a signature has 4", lines.len())));
+        };
+        if !untrusted.starts_with(UNTRUSTED) {
+            return Err(malformed("its first line does not begin with `untrusted comment: `"));
+        }
+        if untrusted.chars().any(acts) {
+            return Err(malformed("its first line holds a control character"));
+        }
+        let Some(comment) = trusted.strip_prefix(TRUSTED) else {
+            return Err(malformed("its third line does not begin with `trusted comment: `"));
+        };
+        // What signs files, mail or releases must never pass for a package's, whatever bytes it happens to cover.
+        let Some((title, signer)) = named(comment) else {
+            return Err(Refusal::Foreign { comment: printable(comment, 80) });
+        };
+        let encoded = [first, second].iter().all(|line| line.bytes().all(|byte| byte.is_ascii_graphic()));
+        let signature = Signature::decode(text).ok().filter(|_| encoded);
+        let signature = signature.ok_or_else(|| malformed("its second or fourth line is not what minisign writes"))?;
+        Ok(Self { title, signer, signature })
+    }
+
+    /// The package that it names, as `NAME@VERSION`; true only once [`verify`](Self::verify) has said so.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+}
+
+/// The package and signer of a trusted comment: `tunebox NAME@VERSION key RW…`, no more and no less.
+fn named(comment: &str) -> Option<(String, Signer)> {
+    let words: Vec<&str> = comment.split(' ').collect();
+    let ["tunebox", title, "key", key] = words[..] else { return None };
+    let (name, version) = title.split_once('@')?;
+    crate::manifest::name("the package", name).ok()?;
+    Version::parse(version).ok()?;
+    Some((title.to_owned(), Signer::parse(key)?))
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

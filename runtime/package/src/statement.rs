@@ -1,0 +1,167 @@
+//! What a signer vouches for: a package's name, version, world, imports and bytes, as one text.
+//!
+//! The text is made of the bytes alone, so it is never stored, and cannot disagree with them. Its `kind` keeps a
+//! signature from meaning anything else, and anything else from meaning a package.
+
+use std::collections::BTreeMap;
+
+use semver::{BuildMetadata, Version};
+use serde_json::json;
+use tunebox_compute::printable::printable;
+
+use crate::reference::LARGEST;
+use crate::{Error, component, digest, read_manifest};
+
+/// What the text is, and by which rules it is written.
+pub const KIND: &str = "tunebox.package.v1";
+
+/// Bytes of the longest version.
+const LONGEST_VERSION: usize = 64;
+
+/// What a package is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Statement {
+    /// Its name.
+    pub name: String,
+    /// Its version, by the rules of semantic versions.
+    pub version: String,
+    /// The world that it belongs to: `method` or `verifier`.
+    pub world: String,
+    /// The version of `tunebox:method` that it was built for.
+    pub interface: String,
+    /// The digest of its bytes.
+    pub sha256: String,
+    /// How many bytes it has.
+    pub length: u64,
+    /// The full names of the interfaces that it asks for, sorted.
+    pub imports: Vec<String>,
+    /// The limits that its manifest declares: none, in this version of the manifest.
+    pub limits: BTreeMap<String, u64>,
+}
+
+impl Statement {
+    /// Reads it off the bytes of a package, without running anything.
+    /// Errors: everything wrong with the bytes and the manifest, and a version that has no place in an order.
+    pub fn of(bytes: &[u8]) -> Result<Self, Error> {
+        if bytes.len() as u64 > LARGEST {
+            let problem = format!("it has {} bytes, a package may have {LARGEST}", bytes.len());
+            return Err(Error::NotComponent { problem });
+        }
+        let manifest = read_manifest(bytes)?;
+        version(&manifest.version).map_err(Error::manifest)?;
+        let mut imports = component::interfaces(bytes)?.imports;
+        if let Some(import) = imports.iter().find(|import| !import.bytes().all(|byte| byte.is_ascii_graphic())) {
+            let problem = format!("it imports `{}`, which is no name", printable(import, 80));
+            return Err(Error::NotComponent { problem });
+        }
+        imports.sort();
+        Ok(Self {
+            name: manifest.name,
+            version: manifest.version,
+            world: if manifest.world.is_method() { "method" } else { "verifier" }.into(),
+            interface: manifest.interface,
+            sha256: digest::sha256(bytes),
+            length: bytes.len() as u64,
+            imports,
+            limits: BTreeMap::new(),
+        })
+    }
+
+    /// The text that is signed: JSON without spaces, its keys in one order.
+    pub fn canonical(&self) -> String {
+        let Self { name, version, world, interface, sha256, length, imports, limits } = self;
+        json!({
+            "kind": KIND,
+            "name": name,
+            "version": version,
+            "world": world,
+            "interface": interface,
+            "sha256": sha256,
+            "length": length,
+            "imports": imports,
+            "limits": limits,
+        })
+        .to_string()
+    }
+
+    /// Name and version as people write them.
+    pub fn title(&self) -> String {
+        format!("{}@{}", self.name, self.version)
+    }
+}
+
+/// A version that a package may have. The error completes a sentence about it.
+pub(crate) fn version(text: &str) -> Result<Version, String> {
+    let version = Some(text).filter(|text| text.len() <= LONGEST_VERSION).and_then(|text| Version::parse(text).ok());
+    match version {
+        // What follows a `+` orders nothing, and registries take no such tag.
+        Some(version) if version.build == BuildMetadata::EMPTY => Ok(version),
+        Some(_) => Err(format!("the version `{text}` has a part after `+`, which no registry takes")),
+        None => {
+            let shown = printable(text, LONGEST_VERSION);
+            Err(format!("the version `{shown}` is not of the form `1.2.3` or `1.2.3-beta.4`"))
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::{manifest, section};
+
+    /// A component that holds nothing but a manifest.
+    pub(crate) fn package(name: &str, version: &str) -> Vec<u8> {
+        let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
+        let text = format!(
+            r#"{{"name":"{name}","version":"{version}","description":"Calms","shape":"preference","settings":[],"metrics":["loss"],"interface":"0.1.0"}}"#
+        );
+        section::append(&mut bytes, manifest::SECTION, text.as_bytes());
+        bytes
+    }
+
+    #[test]
+    fn the_text_of_a_package_is_this_one() {
+        let bytes = package("calm-dpo", "0.1.0");
+        let text = Statement::of(&bytes).unwrap().canonical();
+        let digest = digest::sha256(&bytes);
+        let wanted = format!(
+            r#"{{"kind":"tunebox.package.v1","name":"calm-dpo","version":"0.1.0","world":"method","interface":"0.1.0","sha256":"{digest}","length":{},"imports":[],"limits":{{}}}}"#,
+            bytes.len()
+        );
+        assert_eq!(text, wanted);
+    }
+
+    #[test]
+    fn the_imports_of_a_built_in_method_are_in_its_text_in_order() {
+        let dpo = crate::builtin::find("dpo").unwrap();
+        let statement = Statement::of(dpo.bytes).unwrap();
+        assert!(!statement.imports.is_empty() && statement.imports.is_sorted(), "{:?}", statement.imports);
+        let text: serde_json::Value = serde_json::from_str(&statement.canonical()).unwrap();
+        assert_eq!(text["imports"], json!(statement.imports));
+        assert_eq!(text["length"], json!(dpo.bytes.len()));
+    }
+
+    #[test]
+    fn any_changed_byte_changes_the_text_or_makes_it_no_package() {
+        let bytes = package("calm-dpo", "0.1.0");
+        let text = Statement::of(&bytes).unwrap().canonical();
+        for place in 0..bytes.len() {
+            for change in [1, 0x20, 0x80, 0xff] {
+                let mut other = bytes.clone();
+                other[place] ^= change;
+                assert!(Statement::of(&other).map_or(true, |other| other.canonical() != text), "{change:x} at {place}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_version_that_has_no_place_in_an_order_is_refused() {
+        for (text, wanted) in [
+            ("1.0", "the version `1.0` is not of the form `1.2.3` or `1.2.3-beta.4`"),
+            ("1.0.0+local", "the version `1.0.0+local` has a part after `+`, which no registry takes"),
+        ] {
+            let error = Statement::of(&package("calm", text)).unwrap_err().to_string();
+            assert!(error.ends_with(wanted), "{error}");
+        }
+    }
+}

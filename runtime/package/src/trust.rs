@@ -1,0 +1,191 @@
+//! Whether a package may come in: are these the bytes that were pinned, who signed them, may that signer, is it older.
+//!
+//! [`Trust::admit`] asks in this order and stops at the first no, before anything is installed or compiled: the digest
+//! against the lock, the statement, the signature, the key that is known for the name, the version, the name itself,
+//! and last a person. [`Trust::commit`] then writes down what was found.
+
+mod document;
+mod guard;
+mod judgement;
+mod lock;
+mod publishers;
+mod refusal;
+mod resemblance;
+mod source;
+
+use std::env;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use crate::artefact::Artefact;
+use crate::signature::Signer;
+use crate::statement::Statement;
+use crate::{Error, digest, home};
+
+pub use document::TrustFileError;
+pub use lock::{Lock, Locked};
+pub use publishers::{Publisher, Publishers};
+pub use refusal::{Refusal, TrustError};
+
+use judgement::changed;
+use source::Source;
+
+/// The variable that names an organisation's list of publishers.
+pub const KEYRING: &str = "TUNEBOX_PUBLISHERS";
+
+/// What this machine and this project know of packages and signers.
+#[derive(Debug)]
+pub struct Trust {
+    home: PathBuf,
+    project: PathBuf,
+    /// What an organisation says.
+    keyring: Publishers,
+    /// What a person of this machine accepted.
+    publishers: Publishers,
+    lock: Lock,
+    pending: Vec<Pending>,
+}
+
+/// How what is not known yet is decided.
+pub enum Mode<'a> {
+    /// By asking: the answer says whether a signer is accepted.
+    Ask(&'a mut dyn FnMut(&Question) -> bool),
+    /// Not at all: only what the lock holds is taken.
+    Locked,
+}
+
+/// What a person is asked at the first use of a signer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// What the package is.
+    pub statement: Statement,
+    /// Where it came from, as it was asked for.
+    pub source: String,
+    /// Who signed it.
+    pub signer: Signer,
+    /// What the signer would be accepted for.
+    pub prefix: String,
+    /// What the signer is known for already.
+    pub known_for: Vec<String>,
+}
+
+/// A package that may come in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admitted {
+    /// What it is.
+    pub statement: Statement,
+    /// Who signed it; nobody, of some packages from paths.
+    pub signer: Option<Signer>,
+    /// The day since when the signer is known, where it is known by day.
+    pub first_seen: Option<String>,
+    /// The version that was pinned before, where it was another one.
+    pub previous: Option<String>,
+}
+
+/// What is to be written down.
+#[derive(Debug)]
+struct Pending {
+    locked: Locked,
+    publisher: Option<Publisher>,
+}
+
+impl Trust {
+    /// Reads what is known: `publishers.toml` in the home folder, the list that `TUNEBOX_PUBLISHERS` names, and
+    /// `tunebox.lock` in the project's folder. Errors: a file that is not understood, with the place in it.
+    pub fn open(home: &Path, project: &Path) -> Result<Self, Error> {
+        let keyring = env::var_os(KEYRING).filter(|name| !name.is_empty()).map(PathBuf::from);
+        Self::with_keyring(home, project, keyring.as_deref())
+    }
+
+    /// The same with an organisation's list that is named here.
+    pub fn with_keyring(home: &Path, project: &Path, keyring: Option<&Path>) -> Result<Self, Error> {
+        if let Some(path) = keyring {
+            // A list that is named and not there is a mistake, unlike the files that appear by use.
+            std::fs::metadata(path).map_err(Error::file("read", path))?;
+        }
+        let project = if project.as_os_str() == OsStr::new("") { Path::new(".") } else { project };
+        Ok(Self {
+            home: home.to_owned(),
+            project: project.to_owned(),
+            keyring: keyring.map(Publishers::read).transpose()?.unwrap_or_default(),
+            publishers: Publishers::read(&home.join(publishers::FILE))?,
+            lock: Lock::read(project)?,
+            pending: Vec::new(),
+        })
+    }
+
+    /// What the project's lock holds.
+    pub fn lock(&self) -> &Lock {
+        &self.lock
+    }
+
+    /// Everybody who is known, with the file that says so.
+    pub fn publishers(&self) -> impl Iterator<Item = (&Path, &Publisher)> {
+        [&self.publishers, &self.keyring]
+            .into_iter()
+            .flat_map(|file| file.list.iter().map(move |one| (file.path.as_path(), one)))
+    }
+
+    /// Whether a package may come in. `source` is what was asked for, as `registry/namespace/name:version`, or a path.
+    /// Nothing is written before [`commit`](Self::commit). Errors: each reason against it.
+    pub fn admit(&mut self, artefact: &Artefact, source: &str, mode: Mode<'_>) -> Result<Admitted, TrustError> {
+        let place = Source::parse(source);
+        self.check_pinned(&place, &digest::sha256(&artefact.wasm))?;
+        let unreadable = |error| TrustError::new(source, Refusal::Unreadable(Box::new(error)));
+        let statement = Statement::of(&artefact.wasm).map_err(unreadable)?;
+        let judged = self.judge(&statement, artefact, &place, mode);
+        judged.map_err(|refusal| TrustError::new(source, refusal).of(&statement))
+    }
+
+    /// Writes down what was admitted, beside what other commands have written since.
+    /// Errors: a disk that is full, a file that was broken since, a package that somebody else pinned otherwise.
+    pub fn commit(self) -> Result<(), Error> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        home::make(&self.home)?;
+        let _guard = guard::Guard::of([&self.home, &self.project])?;
+        let mut publishers = Publishers::read(&self.publishers.path)?;
+        let mut lock = Lock::read(&self.project)?;
+        for Pending { locked, publisher } in self.pending {
+            still(&locked, publisher.as_ref(), &lock, &publishers)
+                .map_err(|refusal| TrustError { title: locked.title(), ..TrustError::new(&locked.source, refusal) })?;
+            if let Some(publisher) = &publisher {
+                publishers.put(publisher);
+            }
+            lock.put(locked);
+        }
+        guard::write(&publishers.path, &publishers.to_text()?)?;
+        guard::write(lock.path(), &lock.to_text()?)
+    }
+
+    /// The digest against the lock, before anything reads the bytes.
+    fn check_pinned(&self, place: &Source, digest: &str) -> Result<(), TrustError> {
+        let asked = |locked: &&Locked| locked.source == place.name() && place.tag() == Some(locked.version.as_str());
+        let Some(locked) = self.lock.list.iter().find(asked) else { return Ok(()) };
+        let refused = |refusal| TrustError { title: locked.title(), ..TrustError::new(place.asked(), refusal) };
+        locked.check_digest(&locked.version, digest).map_err(refused)
+    }
+}
+
+/// Whether what was admitted may still be written down, now that nobody else writes.
+fn still(locked: &Locked, publisher: Option<&Publisher>, lock: &Lock, publishers: &Publishers) -> Result<(), Refusal> {
+    if let Some(now) = lock.find(&locked.name) {
+        now.check_digest(&locked.version, &locked.sha256)?;
+        now.check_signer(locked.signer.as_deref())?;
+        now.check_version(&locked.version)?;
+    }
+    let (Some(publisher), Some(signer)) = (publisher, locked.signer.as_deref().and_then(Signer::parse)) else {
+        return Ok(());
+    };
+    let all = || publishers.list.iter().filter(|known| known.prefix == publisher.prefix);
+    match all().next() {
+        Some(before) if all().all(|known| known.key != publisher.key) => {
+            Err(changed(&signer, before, &publishers.path))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! Reading the two files of trust strictly: what is not understood is refused, with its line and column.
+
+use std::fs;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+use tunebox_compute::explain::{Explain, Snippet};
+use tunebox_compute::printable::{acts, printable};
+
+use crate::Error;
+
+/// The way in which both files are written.
+pub(super) const SCHEMA: u32 = 1;
+
+/// Bytes of the longest file that is read.
+const LONGEST: u64 = 1 << 20;
+
+/// Bytes of a line that is shown.
+const SHOWN: usize = 160;
+
+/// A file of trust that cannot be read as it stands.
+#[derive(Debug, thiserror::Error)]
+#[error("{problem}")]
+pub struct TrustFileError {
+    place: String,
+    snippet: Option<Box<Snippet>>,
+    problem: String,
+    hint: &'static str,
+}
+
+impl Explain for TrustFileError {
+    fn area(&self) -> &'static str {
+        "trust"
+    }
+
+    fn place(&self) -> Option<String> {
+        Some(self.place.clone())
+    }
+
+    fn snippet(&self) -> Option<Snippet> {
+        self.snippet.as_deref().cloned()
+    }
+
+    fn kept(&self) -> Option<String> {
+        Some("nothing was installed and nothing ran".into())
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(self.hint.to_owned())
+    }
+}
+
+/// A file of trust: its name and what is in it.
+pub(super) struct Document {
+    path: PathBuf,
+    text: String,
+    hint: &'static str,
+}
+
+impl Document {
+    /// Reads a file; none is there at first. `hint` says what to do about one that is wrong.
+    pub(super) fn read(path: &Path, hint: &'static str) -> Result<Option<Self>, Error> {
+        let file = match fs::File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::file("read", path)(error)),
+        };
+        let mut bytes = Vec::new();
+        file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(Error::file("read", path))?;
+        let empty = Self { path: path.to_owned(), text: String::new(), hint };
+        if bytes.len() as u64 > LONGEST {
+            return Err(empty.wrong(None, &format!("it has more than {LONGEST} bytes")).into());
+        }
+        match String::from_utf8(bytes) {
+            Ok(text) => Ok(Some(Self { text, ..empty })),
+            Err(_) => Err(empty.wrong(None, "it is not a text in UTF-8").into()),
+        }
+    }
+
+    /// A text that a name is given to.
+    pub(super) fn new(name: &str, text: &str, hint: &'static str) -> Self {
+        Self { path: PathBuf::from(name), text: text.to_owned(), hint }
+    }
+
+    /// The values, all of them known ones.
+    pub(super) fn values<T: DeserializeOwned>(&self) -> Result<T, TrustFileError> {
+        toml::from_str(&self.text).map_err(|error| {
+            let message = error.message().trim().replace('\n', ", ");
+            let message =
+                message.replacen("unknown field", "unknown key", 1).replacen("missing field", "missing key", 1);
+            self.wrong(error.span().as_ref(), &message)
+        })
+    }
+
+    /// Refuses another way of writing the file than ours.
+    pub(super) fn check_schema(&self, schema: &Spanned<u32>) -> Result<(), TrustFileError> {
+        if *schema.get_ref() == SCHEMA {
+            return Ok(());
+        }
+        Err(self.at(schema, &format!("`schema` is {}, this program reads {SCHEMA}", schema.get_ref())))
+    }
+
+    /// The value in its form, or an error at its place. `check` says what is wrong.
+    pub(super) fn checked<U>(
+        &self,
+        value: &Spanned<String>,
+        check: impl FnOnce(&str) -> Result<U, String>,
+    ) -> Result<U, TrustFileError> {
+        check(value.get_ref()).map_err(|problem| self.at(value, &problem))
+    }
+
+    /// An error that is about a value, at its place.
+    pub(super) fn at<T>(&self, value: &Spanned<T>, problem: &str) -> TrustFileError {
+        self.wrong(Some(&value.span()), problem)
+    }
+
+    /// What is wrong with the file, at a place where there is one.
+    pub(super) fn wrong(&self, span: Option<&Range<usize>>, problem: &str) -> TrustFileError {
+        let name = printable(&self.path.to_string_lossy(), 400);
+        let snippet = span.map(|span| self.snippet(span));
+        let place = match &snippet {
+            Some(snippet) => format!("{name}:{}:{}", snippet.line, snippet.column),
+            None => name,
+        };
+        TrustFileError { place, snippet: snippet.map(Box::new), problem: printable(problem, 400), hint: self.hint }
+    }
+
+    /// The line that a span begins in.
+    fn snippet(&self, span: &Range<usize>) -> Snippet {
+        let start = (0..=span.start.min(self.text.len())).rev().find(|at| self.text.is_char_boundary(*at)).unwrap_or(0);
+        let (before, after) = self.text.split_at(start);
+        let begin = before.rfind('\n').map_or(0, |at| at + 1);
+        let line = self.text[begin..].lines().next().unwrap_or_default();
+        let covered = after.get(..span.end.saturating_sub(start)).unwrap_or(after);
+        let width = covered.lines().next().unwrap_or_default().chars().count().max(1);
+        let column = before[begin..].chars().count() + 1;
+        // A line that is cut or escaped no longer has the columns of the file.
+        let shown = printable(line, SHOWN);
+        let whole = shown == line && column <= SHOWN;
+        Snippet {
+            line: before.matches('\n').count() + 1,
+            text: shown,
+            column: if whole { column } else { 0 },
+            width: if whole { width } else { 0 },
+            note: None,
+        }
+    }
+}
+
+/// A text that can be shown, of at most some bytes.
+pub(super) fn plain(what: &str, text: &str, most: usize) -> Result<String, String> {
+    if text.is_empty() || text.len() > most || text.chars().any(acts) {
+        return Err(format!("`{what}` is empty, longer than {most} bytes, or holds a control character"));
+    }
+    Ok(text.to_owned())
+}

@@ -1,0 +1,199 @@
+//! The decision about one package, reason by reason, and what is kept of a yes.
+
+use std::path::Path;
+
+use super::lock::{self, Locked};
+use super::publishers::{Publisher, signers_of};
+use super::refusal::Refusal;
+use super::resemblance::alike;
+use super::source::Source;
+use super::{Admitted, Mode, Pending, Question, Trust};
+use crate::artefact::Artefact;
+use crate::signature::{Signed, Signer};
+use crate::statement::Statement;
+use crate::{builtin, pack};
+
+/// What is known of a signer.
+enum Known {
+    /// This machine's file lists it for the name.
+    Here(Publisher),
+    /// It needs no entry there: another list has it, or nobody signed and nobody had to.
+    Elsewhere,
+    /// Nothing.
+    No,
+}
+
+impl Known {
+    fn first_seen(&self) -> Option<String> {
+        match self {
+            Self::Here(publisher) => publisher.first_seen.clone(),
+            Self::Elsewhere | Self::No => None,
+        }
+    }
+}
+
+impl Trust {
+    /// Everything after the statement, in order.
+    pub(super) fn judge(
+        &mut self,
+        statement: &Statement,
+        artefact: &Artefact,
+        place: &Source,
+        mode: Mode<'_>,
+    ) -> Result<Admitted, Refusal> {
+        if !place.names(statement) {
+            return Err(Refusal::Misnamed { asked: place.asked().to_owned() });
+        }
+        let locked = self.lock.find(&statement.name);
+        if let Some(locked) = locked {
+            locked.check_digest(&statement.version, &statement.sha256)?;
+        }
+        let signer = artefact.signature.as_ref().map(|text| Signed::check(statement, text)).transpose()?;
+        let known = self.check_signer(statement, place, signer.as_ref())?;
+        if let Some(locked) = locked {
+            locked.check_version(&statement.version)?;
+        }
+        self.check_name(statement, &artefact.wasm, signer.as_ref())?;
+
+        let ask = match mode {
+            Mode::Locked => return self.locked(statement, signer, &known),
+            Mode::Ask(ask) => ask,
+        };
+        if let Some(signer) = &signer
+            && matches!(known, Known::No)
+        {
+            let question = self.question(statement, place, signer);
+            if !ask(&question) {
+                return Err(Refusal::NotAccepted { signer: question.signer, prefix: question.prefix });
+            }
+        }
+        Ok(self.remember(statement, place, signer, known))
+    }
+
+    /// Whether a signer is known for a name. Errors: another one is, or there is none where one must be.
+    fn check_signer(&self, statement: &Statement, place: &Source, signer: Option<&Signer>) -> Result<Known, Refusal> {
+        if let Some(locked) = self.lock.find(&statement.name) {
+            locked.check_signer(signer.map(|signer| signer.key.as_str()))?;
+        }
+        let Some(signer) = signer else {
+            return if place.is_local() { Ok(Known::Elsewhere) } else { Err(Refusal::Unsigned { before: None }) };
+        };
+        let known = signers_of(self.publishers(), &place.path(&statement.name));
+        if let Some((file, publisher)) = known.iter().find(|(_, known)| known.key == signer.key) {
+            let ours = *file == self.publishers.path;
+            return Ok(if ours { Known::Here((*publisher).clone()) } else { Known::Elsewhere });
+        }
+        if let Some((file, before)) = known.first() {
+            return Err(changed(signer, before, file));
+        }
+        // A stick that carries what a known publisher signed raises no new question, unless the name is another's.
+        let by_key = |same: bool| self.publishers().filter(move |(_, known)| (known.key == signer.key) == same);
+        let taken = by_key(false).any(|(_, other)| other.packages.contains(&statement.name));
+        let carried = place.is_local() && !taken && by_key(true).next().is_some();
+        Ok(if carried { Known::Elsewhere } else { Known::No })
+    }
+
+    /// Whether a name could be taken for that of something else.
+    fn check_name(&self, statement: &Statement, wasm: &[u8], signer: Option<&Signer>) -> Result<(), Refusal> {
+        let (name, signer) = (statement.name.as_str(), signer.map(|signer| signer.key.as_str()));
+        let refused = |like: &str, owner: String| Err(Refusal::LookAlike { like: like.to_owned(), owner });
+        let mut inside = builtin::list().iter().chain(builtin::verifiers());
+        let same = inside.clone().any(|built| built.name == name && pack::same_component(built.bytes, wasm));
+        if !same && let Some(built) = inside.find(|built| built.name == name || alike(built.name, name)) {
+            return refused(built.name, "built into tunebox".into());
+        }
+        if self.lock.find(name).is_some() {
+            // It was taken under this name, and its signer is the same.
+            return Ok(());
+        }
+        let locked =
+            self.lock.list.iter().find(|locked| alike(&locked.name, name) && locked.signer.as_deref() != signer);
+        if let Some(locked) = locked {
+            return refused(&locked.name, format!("a package of {} in {}", locked.source, lock::FILE));
+        }
+        for (_, publisher) in self.publishers().filter(|(_, publisher)| Some(publisher.key.as_str()) != signer) {
+            if let Some(like) = publisher.packages.iter().find(|package| alike(package, name)) {
+                return refused(like, format!("a package of the publisher `{}`", publisher.prefix));
+            }
+        }
+        Ok(())
+    }
+
+    fn question(&self, statement: &Statement, place: &Source, signer: &Signer) -> Question {
+        let mut known_for: Vec<String> = self
+            .publishers()
+            .filter(|(_, known)| known.key == signer.key)
+            .map(|(_, known)| known.prefix.clone())
+            .collect();
+        known_for.sort();
+        known_for.dedup();
+        Question {
+            statement: statement.clone(),
+            source: place.asked().to_owned(),
+            signer: signer.clone(),
+            prefix: place.prefix(&statement.name),
+            known_for,
+        }
+    }
+
+    /// The answer where only the lock counts.
+    fn locked(&self, statement: &Statement, signer: Option<Signer>, known: &Known) -> Result<Admitted, Refusal> {
+        let locked = self.lock.find(&statement.name);
+        let same = |locked: &&Locked| {
+            locked.version == statement.version && locked.signer.as_ref() == signer.as_ref().map(|signer| &signer.key)
+        };
+        if locked.filter(same).is_none() {
+            return Err(Refusal::NotLocked { locked: locked.map(|locked| locked.version.clone()) });
+        }
+        Ok(Admitted { statement: statement.clone(), signer, first_seen: known.first_seen(), previous: None })
+    }
+
+    /// Keeps what [`commit`](Self::commit) is to write, and counts it from now on.
+    fn remember(&mut self, statement: &Statement, place: &Source, signer: Option<Signer>, known: Known) -> Admitted {
+        let Statement { name, version, sha256, interface, .. } = statement;
+        let previous = self.lock.find(name).map(|locked| locked.version.clone()).filter(|previous| previous != version);
+        let first_seen = known.first_seen();
+        let publisher = match (known, &signer) {
+            (Known::Here(publisher), _) => Some(Publisher { packages: vec![name.clone()], ..publisher }),
+            (Known::No, Some(signer)) => Some(Publisher {
+                prefix: place.prefix(name),
+                key: signer.key.clone(),
+                first_seen: Some(today()),
+                source: Some(place.asked().to_owned()),
+                packages: vec![name.clone()],
+            }),
+            (Known::No | Known::Elsewhere, _) => None,
+        };
+        let locked = Locked {
+            name: name.clone(),
+            version: version.clone(),
+            source: place.name().to_owned(),
+            sha256: sha256.clone(),
+            signer: signer.as_ref().map(|signer| signer.key.clone()),
+            interface: interface.clone(),
+            highest: version.clone(),
+        };
+        if let Some(publisher) = &publisher {
+            self.publishers.put(publisher);
+        }
+        self.lock.put(locked.clone());
+        self.pending.push(Pending { locked, publisher });
+        Admitted { statement: statement.clone(), signer, first_seen, previous }
+    }
+}
+
+/// The refusal of a signer who is not the one that a list names.
+pub(super) fn changed(now: &Signer, before: &Publisher, file: &Path) -> Refusal {
+    let since = before.first_seen.as_ref().map(|day| format!(" since {day}")).unwrap_or_default();
+    Refusal::KeyChanged {
+        now: now.key.clone(),
+        before: before.key.clone(),
+        known: format!("`{}` is known{since} by", before.prefix),
+        forget: format!("`{}` out of {}", before.prefix, file.display()),
+    }
+}
+
+/// The day of now, in UTC.
+pub(super) fn today() -> String {
+    jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date().to_string()
+}

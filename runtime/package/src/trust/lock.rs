@@ -1,0 +1,204 @@
+//! `tunebox.lock`: which packages a project uses, from whom, and down to the byte.
+
+use std::path::{Path, PathBuf};
+
+use semver::Version;
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use super::document::{Document, SCHEMA, TrustFileError, plain};
+use super::publishers::{key, package_name};
+use super::refusal::Refusal;
+use crate::Error;
+use crate::statement::version;
+
+/// The file's name in a project's folder.
+pub(super) const FILE: &str = "tunebox.lock";
+
+const HINT: &str = "correct it, or take the entry out: the package is then pinned anew";
+
+const HEAD: &str = "# The packages that this project uses, pinned: `tunebox` writes it. Keep it with the project.\n";
+
+/// Bytes of the longest source.
+const LONGEST: usize = 4096;
+
+/// A package that is pinned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Locked {
+    /// Its name.
+    pub name: String,
+    /// The version that is used.
+    pub version: String,
+    /// Where it came from, without the version.
+    pub source: String,
+    /// The digest of its bytes.
+    pub sha256: String,
+    /// The public key of its signer; none for an unsigned one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signer: Option<String>,
+    /// The version of `tunebox:method` that it was built for.
+    pub interface: String,
+    /// The highest version that was ever used here.
+    pub highest: String,
+}
+
+/// The packages of a project, by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lock {
+    path: PathBuf,
+    pub(super) list: Vec<Locked>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    schema: Spanned<u32>,
+    #[serde(default)]
+    package: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: Spanned<String>,
+    version: Spanned<String>,
+    source: Spanned<String>,
+    sha256: Spanned<String>,
+    signer: Option<Spanned<String>>,
+    interface: Spanned<String>,
+    highest: Spanned<String>,
+}
+
+#[derive(Serialize)]
+struct Written<'a> {
+    schema: u32,
+    package: &'a [Locked],
+}
+
+impl Lock {
+    /// Reads the lock of a folder; one that is not there holds nothing. Errors: an entry that is not understood, with its
+    /// place.
+    pub(super) fn read(project: &Path) -> Result<Self, Error> {
+        let path = project.join(FILE);
+        let list = match Document::read(&path, HINT)? {
+            Some(document) => list(&document)?,
+            None => Vec::new(),
+        };
+        Ok(Self { path, list })
+    }
+
+    /// Reads the text of a lock; `name` is what errors call it.
+    pub fn parse(name: &str, text: &str) -> Result<Self, TrustFileError> {
+        Ok(Self { path: PathBuf::from(name), list: list(&Document::new(name, text, HINT))? })
+    }
+
+    /// The text of the file.
+    pub fn to_text(&self) -> Result<String, TrustFileError> {
+        let written = Written { schema: SCHEMA, package: &self.list };
+        let document = Document::new(&self.path.to_string_lossy(), "", HINT);
+        let text = toml::to_string(&written).map_err(|error| document.wrong(None, &error.to_string()))?;
+        Ok(format!("{HEAD}{text}"))
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The package of a name.
+    pub fn find(&self, name: &str) -> Option<&Locked> {
+        self.list.iter().find(|locked| locked.name == name)
+    }
+
+    /// Pins a package; the highest version stays the highest.
+    pub(super) fn put(&mut self, new: Locked) {
+        match self.list.binary_search_by(|locked| locked.name.cmp(&new.name)) {
+            Ok(at) => self.list[at] = new,
+            Err(at) => self.list.insert(at, new),
+        }
+    }
+}
+
+impl Locked {
+    /// Name and version as people write them.
+    pub fn title(&self) -> String {
+        format!("{}@{}", self.name, self.version)
+    }
+
+    /// Whether other bytes are under the version that is pinned.
+    pub(super) fn check_digest(&self, version: &str, digest: &str) -> Result<(), Refusal> {
+        if self.version == version && self.sha256 != digest {
+            return Err(Refusal::Digest { digest: digest.to_owned(), locked: self.sha256.clone() });
+        }
+        Ok(())
+    }
+
+    /// Whether somebody else signs it than before.
+    pub(super) fn check_signer(&self, signer: Option<&str>) -> Result<(), Refusal> {
+        match (self.signer.as_deref(), signer) {
+            (Some(before), None) => Err(Refusal::Unsigned { before: Some(before.to_owned()) }),
+            (Some(before), Some(now)) if before != now => Err(Refusal::KeyChanged {
+                now: now.to_owned(),
+                before: before.to_owned(),
+                known: format!("{FILE} pins `{}` to", self.name),
+                forget: format!("`{}` out of {FILE}", self.name),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a version is older than one that was used.
+    pub(super) fn check_version(&self, found: &str) -> Result<(), Refusal> {
+        let older = match (Version::parse(found), Version::parse(&self.highest)) {
+            (Ok(found), Ok(highest)) => found < highest,
+            // Neither the statement nor the lock takes any other text; what has no order is not newer.
+            _ => true,
+        };
+        if older { Err(Refusal::Downgrade { highest: self.highest.clone() }) } else { Ok(()) }
+    }
+}
+
+fn list(document: &Document) -> Result<Vec<Locked>, TrustFileError> {
+    let file: File = document.values()?;
+    document.check_schema(&file.schema)?;
+    let mut list: Vec<Locked> = Vec::with_capacity(file.package.len());
+    for entry in file.package {
+        let locked = entry.checked(document)?;
+        match list.binary_search_by(|known| known.name.cmp(&locked.name)) {
+            Ok(_) => return Err(document.at(&entry.name, &format!("`{}` is locked twice", locked.name))),
+            Err(at) => list.insert(at, locked),
+        }
+    }
+    Ok(list)
+}
+
+impl Entry {
+    fn checked(&self, document: &Document) -> Result<Locked, TrustFileError> {
+        let used = document.checked(&self.version, version)?;
+        let highest = document.checked(&self.highest, version)?;
+        if highest < used {
+            let problem = format!("`highest` is {highest}, below the version {used} that is used");
+            return Err(document.at(&self.highest, &problem));
+        }
+        let signer =
+            self.signer.as_ref().map(|signer| document.checked(signer, |text| key("signer", text))).transpose()?;
+        Ok(Locked {
+            name: document.checked(&self.name, package_name)?,
+            version: used.to_string(),
+            source: document.checked(&self.source, |text| plain("source", text, LONGEST))?,
+            sha256: document.checked(&self.sha256, digest)?,
+            signer,
+            interface: document.checked(&self.interface, |text| version(text).map(|version| version.to_string()))?,
+            highest: highest.to_string(),
+        })
+    }
+}
+
+/// A digest as it is written here.
+fn digest(text: &str) -> Result<String, String> {
+    let sign = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    if text.len() == 64 && text.bytes().all(sign) {
+        return Ok(text.to_owned());
+    }
+    Err("`sha256` is not 64 hexadecimal digits in lower case".into())
+}

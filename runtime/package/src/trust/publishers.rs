@@ -1,0 +1,198 @@
+//! `publishers.toml`: who signs what, as this machine has seen it or as an organisation says.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use super::document::{Document, SCHEMA, TrustFileError, plain};
+use super::source::LOCAL;
+use crate::Error;
+use crate::signature::Signer;
+
+/// The file's name in the home folder.
+pub(super) const FILE: &str = "publishers.toml";
+
+const HINT: &str = "correct it, or take the entry out: its signer is then asked about again";
+
+const HEAD: &str = "# Whose signatures this machine takes, and for which names: `tunebox` adds a signer that you accept.\n\
+                    # An entry that is taken out is asked about again.\n";
+
+/// Bytes of the longest prefix and source.
+const LONGEST: usize = 512;
+
+/// A signer, and what it signs for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Publisher {
+    /// What the signer signs for: a registry and namespace, or `local:NAME` for a package from paths.
+    pub prefix: String,
+    /// The public key.
+    pub key: String,
+    /// The day on which it was accepted; an organisation's list need not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_seen: Option<String>,
+    /// The package that it was first seen on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// The names of its packages that were taken: others may not look like them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub packages: Vec<String>,
+}
+
+/// The signers of one file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Publishers {
+    /// The file.
+    pub(super) path: PathBuf,
+    pub(super) list: Vec<Publisher>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    schema: Spanned<u32>,
+    #[serde(default)]
+    publisher: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Entry {
+    prefix: Spanned<String>,
+    key: Spanned<String>,
+    first_seen: Option<Spanned<String>>,
+    source: Option<Spanned<String>>,
+    #[serde(default)]
+    packages: Vec<Spanned<String>>,
+}
+
+#[derive(Serialize)]
+struct Written<'a> {
+    schema: u32,
+    publisher: &'a [Publisher],
+}
+
+impl Publishers {
+    /// Reads a file; one that is not there lists nobody. Errors: an entry that is not understood, with its place.
+    pub(super) fn read(path: &Path) -> Result<Self, Error> {
+        let Some(document) = Document::read(path, HINT)? else {
+            return Ok(Self { path: path.to_owned(), list: Vec::new() });
+        };
+        Ok(Self { path: path.to_owned(), list: list(&document)? })
+    }
+
+    /// Reads the text of a file; `name` is what errors call it.
+    pub fn parse(name: &str, text: &str) -> Result<Self, TrustFileError> {
+        Ok(Self { path: PathBuf::from(name), list: list(&Document::new(name, text, HINT))? })
+    }
+
+    /// The text of a file.
+    pub fn to_text(&self) -> Result<String, TrustFileError> {
+        let written = Written { schema: SCHEMA, publisher: &self.list };
+        let document = Document::new(&self.path.to_string_lossy(), "", HINT);
+        let text = toml::to_string(&written).map_err(|error| document.wrong(None, &error.to_string()))?;
+        Ok(format!("{HEAD}{text}"))
+    }
+
+    /// Notes that a signer was accepted for a prefix, on a package.
+    pub(super) fn put(&mut self, new: &Publisher) {
+        let same = |known: &Publisher| known.prefix == new.prefix && known.key == new.key;
+        let at = self.list.iter().position(same).unwrap_or(self.list.len());
+        if at == self.list.len() {
+            self.list.push(Publisher { packages: Vec::new(), ..new.clone() });
+        }
+        let entry = &mut self.list[at];
+        for package in &new.packages {
+            if let Err(at) = entry.packages.binary_search(package) {
+                entry.packages.insert(at, package.clone());
+            }
+        }
+    }
+}
+
+/// Those who sign for a name: of several prefixes the longest counts, and of one prefix any of its keys.
+pub(super) fn signers_of<'a>(
+    all: impl Iterator<Item = (&'a Path, &'a Publisher)>,
+    path: &str,
+) -> Vec<(&'a Path, &'a Publisher)> {
+    let matching: Vec<_> = all.filter(|(_, publisher)| covers(&publisher.prefix, path)).collect();
+    let longest = matching.iter().map(|(_, publisher)| publisher.prefix.len()).max();
+    matching.into_iter().filter(|(_, publisher)| Some(publisher.prefix.len()) == longest).collect()
+}
+
+/// Whether a name lies under a prefix, part by part.
+fn covers(prefix: &str, path: &str) -> bool {
+    path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn list(document: &Document) -> Result<Vec<Publisher>, TrustFileError> {
+    let file: File = document.values()?;
+    document.check_schema(&file.schema)?;
+    let mut list: Vec<Publisher> = Vec::with_capacity(file.publisher.len());
+    for entry in file.publisher {
+        let publisher = entry.checked(document)?;
+        if list.iter().any(|known| known.prefix == publisher.prefix && known.key == publisher.key) {
+            return Err(document.at(&entry.prefix, &format!("`{}` with this key is listed twice", publisher.prefix)));
+        }
+        list.push(publisher);
+    }
+    Ok(list)
+}
+
+impl Entry {
+    fn checked(&self, document: &Document) -> Result<Publisher, TrustFileError> {
+        let source = |value| document.checked(value, |text| plain("source", text, LONGEST));
+        let mut packages = Vec::with_capacity(self.packages.len());
+        for package in &self.packages {
+            packages.push(document.checked(package, package_name)?);
+        }
+        packages.sort();
+        packages.dedup();
+        Ok(Publisher {
+            prefix: document.checked(&self.prefix, prefix)?,
+            key: document.checked(&self.key, |value| key("key", value))?,
+            first_seen: self.first_seen.as_ref().map(|value| document.checked(value, day)).transpose()?,
+            source: self.source.as_ref().map(source).transpose()?,
+            packages,
+        })
+    }
+}
+
+/// A prefix in the form in which names are compared.
+fn prefix(text: &str) -> Result<String, String> {
+    if let Some(name) = text.strip_prefix(LOCAL) {
+        return package_name(name).map(|_| text.to_owned());
+    }
+    let part = |part: &str| {
+        let sign = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._:".contains(&byte);
+        !part.is_empty() && part.bytes().all(sign)
+    };
+    if text.len() <= LONGEST && text.split('/').all(part) {
+        return Ok(text.to_owned());
+    }
+    Err("`prefix` is not of the form `registry.example/namespace` in lower case, without a version".into())
+}
+
+/// A day as it is written here.
+fn day(text: &str) -> Result<String, String> {
+    match text.parse::<jiff::civil::Date>() {
+        Ok(day) if day.to_string() == text => Ok(text.to_owned()),
+        _ => Err("`first-seen` is not a day as in 2026-11-22".into()),
+    }
+}
+
+/// A public key.
+pub(super) fn key(what: &str, text: &str) -> Result<String, String> {
+    Signer::parse(text)
+        .map(|signer| signer.key)
+        .ok_or_else(|| format!("`{what}` is not a public key of minisign (`RW…`)"))
+}
+
+/// The name of a package.
+pub(super) fn package_name(text: &str) -> Result<String, String> {
+    match crate::manifest::name("a package", text) {
+        Ok(()) => Ok(text.to_owned()),
+        Err(_) => Err("this is not the name of a package: lower-case words joined by hyphens".into()),
+    }
+}

@@ -1,0 +1,78 @@
+//! Names that people, or their fingers, take for each other.
+
+/// Letters of the shortest name of which any one may differ. Among shorter ones, as in `dpo`, `cpo` and `kto`, honest
+/// names lie one letter apart.
+const LONG: usize = 5;
+
+/// Whether two different names are easily taken for each other: they read alike, or one slip of a finger is between.
+pub(crate) fn alike(left: &str, right: &str) -> bool {
+    left != right && (read(left) == read(right) || slip(left, right))
+}
+
+/// What a hurried reader sees.
+fn read(name: &str) -> String {
+    let letters: String = name.to_lowercase().chars().filter(|letter| !matches!(letter, '-' | '_' | '.')).collect();
+    let merged = letters.replace("rn", "m").replace("vv", "w");
+    let seen = |letter| match letter {
+        '0' => 'o',
+        '1' | 'i' | '|' => 'l',
+        other => other,
+    };
+    merged.chars().map(seen).collect()
+}
+
+/// Whether one insertion, deletion, replacement or swap is between two names.
+fn slip(left: &str, right: &str) -> bool {
+    let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
+    let short = left.len().min(right.len()) < LONG;
+    let same = left.iter().zip(&right).take_while(|(left, right)| left == right).count();
+    let (before, left, right) = (&left[..same], &left[same..], &right[same..]);
+    let tail = left.iter().rev().zip(right.iter().rev()).take_while(|(left, right)| left == right).count();
+    match (&left[..left.len() - tail], &right[..right.len() - tail]) {
+        ([_], [_]) => !short,
+        ([one], []) | ([], [one]) => !short || before.last() == Some(one),
+        ([a, b], [c, d]) => a == d && b == c,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::alike;
+
+    #[test]
+    fn one_slip_of_the_finger_makes_a_look_alike() {
+        for other in ["calm-dpoo", "cal-dpo", "calm-dbo", "clam-dpo", "xcalm-dpo", "calm-dop"] {
+            assert!(alike("calm-dpo", other) && alike(other, "calm-dpo"), "{other}");
+        }
+        for other in ["calm-dpo", "calmer-dpo", "calm-orpo", "loud-dpo", "lcam-dop"] {
+            assert!(!alike("calm-dpo", other), "{other}");
+        }
+    }
+
+    #[test]
+    fn signs_that_read_alike_make_a_look_alike() {
+        let pairs = [
+            ("calm-dpo", "calmdpo"),
+            ("calm-dpo", "calm_dpo"),
+            ("calm-dpo", "ca1m-dp0"),
+            ("calm-dpo", "calrn-dpo"),
+            ("mellow", "rnellow"),
+            ("kind-lora", "klnd-l0ra"),
+            ("wide", "vvide"),
+        ];
+        for (left, right) in pairs {
+            assert!(alike(left, right) && alike(right, left), "{left} {right}");
+        }
+    }
+
+    #[test]
+    fn short_names_of_methods_may_lie_one_letter_apart_but_not_read_alike() {
+        for (left, right) in [("dpo", "cpo"), ("kto", "ktd"), ("orpo", "rpo"), ("grpo", "gspo"), ("lora", "dora")] {
+            assert!(!alike(left, right), "{left} {right}");
+        }
+        for (left, right) in [("lora", "lorra"), ("dpo", "dppo"), ("dpo", "dp0"), ("dpo", "dop"), ("rlvr", "r1vr")] {
+            assert!(alike(left, right), "{left} {right}");
+        }
+    }
+}

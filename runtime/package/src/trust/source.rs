@@ -1,0 +1,134 @@
+//! Where a package came from, as far as trust is concerned: from a path, or from a name in a registry.
+
+use crate::statement::Statement;
+
+/// Where a package came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A file or folder that a person named by its path.
+    Local(String),
+    /// A registry.
+    Registry {
+        /// What was asked for, as it was written.
+        asked: String,
+        /// `registry/namespace/name`, in lower case.
+        repository: String,
+        /// The version that was asked for.
+        tag: Option<String>,
+    },
+}
+
+impl Source {
+    /// Reads it. What is not plainly a path is a registry, which is trusted less.
+    pub(crate) fn parse(text: &str) -> Self {
+        let folder = text.strip_prefix("oci:").unwrap_or(text);
+        if is_path(folder) {
+            return Self::Local(folder.to_owned());
+        }
+        let last = text.rfind('/').map_or(0, |slash| slash + 1);
+        let (name, tag) = match text[last..].split_once([':', '@']) {
+            Some((name, tag)) => (last + name.len(), Some(tag.to_owned())),
+            None => (text.len(), None),
+        };
+        Self::Registry { asked: text.to_owned(), repository: text[..name].to_lowercase(), tag }
+    }
+
+    /// Whether a person named it by its path.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self, Self::Local(_))
+    }
+
+    /// How the lock names it: without the version.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Local(path) => path,
+            Self::Registry { repository, .. } => repository,
+        }
+    }
+
+    /// How messages name it: as it was asked for.
+    pub(crate) fn asked(&self) -> &str {
+        match self {
+            Self::Local(path) => path,
+            Self::Registry { asked, .. } => asked,
+        }
+    }
+
+    /// The version that was asked for.
+    pub(crate) fn tag(&self) -> Option<&str> {
+        match self {
+            Self::Local(_) => None,
+            Self::Registry { tag, .. } => tag.as_deref(),
+        }
+    }
+
+    /// The name that publishers are known for: of a path, the package's own, since sticks and folders change hands.
+    pub(crate) fn path(&self, package: &str) -> String {
+        match self {
+            Self::Local(_) => format!("{LOCAL}{package}"),
+            Self::Registry { repository, .. } => repository.clone(),
+        }
+    }
+
+    /// What a signer is accepted for: the namespace in a registry, where there is one.
+    pub(crate) fn prefix(&self, package: &str) -> String {
+        let path = self.path(package);
+        match path.rsplit_once('/') {
+            Some((namespace, _)) if namespace.contains('/') => namespace.to_owned(),
+            _ => path,
+        }
+    }
+
+    /// Whether a package is the one that was asked for.
+    pub(crate) fn names(&self, statement: &Statement) -> bool {
+        let Self::Registry { repository, tag, .. } = self else { return true };
+        let name = repository.rsplit('/').next().unwrap_or_default();
+        name == statement.name && tag.as_ref().is_none_or(|tag| *tag == statement.version)
+    }
+}
+
+/// What the packages of paths are known by. No registry is called so: a port is a number.
+pub(super) const LOCAL: &str = "local:";
+
+/// Whether a text can be nothing but a path. Names of registries do not begin like this.
+fn is_path(text: &str) -> bool {
+    let drive = matches!(text.as_bytes(), [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_alphabetic());
+    let begins = ["./", "../", "/", "\\", ".\\", "..\\"].iter().any(|begin| text.starts_with(begin));
+    begins || drive || (text.ends_with(".wasm") && !text.contains('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_in_a_registry_is_taken_apart() {
+        let source = Source::parse("Registry.example:5000/me/calm-dpo:0.1.0");
+        assert_eq!(source.name(), "registry.example:5000/me/calm-dpo");
+        assert_eq!(source.tag(), Some("0.1.0"));
+        assert_eq!(source.prefix("calm-dpo"), "registry.example:5000/me");
+        assert_eq!(Source::parse("r.example/me/calm@sha256:00").name(), "r.example/me/calm");
+        assert_eq!(Source::parse("r.example/me/calm@1.0.0").tag(), Some("1.0.0"));
+        assert_eq!(Source::parse("r.example:5000/calm").prefix("calm"), "r.example:5000/calm");
+    }
+
+    #[test]
+    fn only_what_is_plainly_a_path_is_local() {
+        for path in ["./x", "../x", "/media/stick//calm:0.1.0", "calm-0.1.0.wasm", "C:\\x", "oci:/x"] {
+            assert!(Source::parse(path).is_local(), "{path}");
+        }
+        for name in [
+            "r.example/me/x",
+            "r.example/me/x.wasm",
+            "stick/calm:0.1.0",
+            "calm",
+            "calm@0.1.0",
+            "local:5000/a/b",
+            "r:5000/a/b",
+            "oci:5000/a/b",
+        ] {
+            assert!(!Source::parse(name).is_local(), "{name}");
+        }
+        assert_eq!(Source::parse("./x").prefix("calm"), "local:calm");
+    }
+}

@@ -1,0 +1,158 @@
+//! The two files: edited by hand, torn, and written by many commands at once.
+
+use std::thread;
+
+use super::*;
+
+/// The place and words of a file that is refused.
+fn complaint(error: &Error) -> String {
+    let explained = error.explanation();
+    let snippet = explained.snippet.map(|line| format!(" | {}", line.text)).unwrap_or_default();
+    let place = explained.place.unwrap();
+    let place = place.rsplit('/').next().unwrap();
+    format!("{place}: {}{snippet}", explained.what)
+}
+
+#[test]
+fn a_lock_that_was_edited_wrongly_is_refused_with_its_line_and_column() {
+    let (world, key) = (World::new(), key());
+    world.take(&signed("calm-dpo", "0.1.0", &key), PLACE);
+    let good = fs::read_to_string(world.lock()).unwrap();
+    let digest = digest::sha256(&package("calm-dpo", "0.1.0"));
+    let signer = &key.signer().key;
+    for (from, to, wanted) in [
+        ("schema = 1", "schema = 2", "tunebox.lock:2:10: `schema` is 2, this program reads 1 | schema = 2"),
+        (
+            "highest =",
+            "hihgest =",
+            "tunebox.lock:11:1: unknown key `hihgest`, expected one of `name`, `version`, `source`, `sha256`, `signer`, `interface`, `highest` | hihgest = \"0.1.0\"",
+        ),
+        (
+            "highest = \"0.1.0\"",
+            "highest = \"0.0.9\"",
+            "tunebox.lock:11:11: `highest` is 0.0.9, below the version 0.1.0 that is used | highest = \"0.0.9\"",
+        ),
+        (
+            "version = \"0.1.0\"",
+            "version = \"0.1\"",
+            "tunebox.lock:6:11: the version `0.1` is not of the form `1.2.3` or `1.2.3-beta.4` | version = \"0.1\"",
+        ),
+        (
+            "calm-dpo\"\nv",
+            "Calm\"\nv",
+            "tunebox.lock:5:8: this is not the name of a package: lower-case words joined by hyphens | name = \"Calm\"",
+        ),
+        (signer, "RWQ", "tunebox.lock:9:10: `signer` is not a public key of minisign (`RW…`) | signer = \"RWQ\""),
+        (&digest, "9F2C", "tunebox.lock:8:10: `sha256` is not 64 hexadecimal digits in lower case | sha256 = \"9F2C\""),
+        (
+            "version = \"0.1.0\"",
+            "version = 1",
+            "tunebox.lock:6:11: invalid type: integer `1`, expected a string | version = 1",
+        ),
+    ] {
+        fs::write(world.lock(), good.replacen(from, to, 1)).unwrap();
+        let error = Trust::with_keyring(world.home.path(), world.project.path(), None).unwrap_err();
+        assert_eq!(complaint(&error), wanted);
+        assert_eq!((error.area(), error.exit()), ("trust", Exit::Usage));
+    }
+    fs::write(world.lock(), format!("{good}\n{}", &good[good.find("[[").unwrap()..])).unwrap();
+    let error = Trust::with_keyring(world.home.path(), world.project.path(), None).unwrap_err();
+    assert_eq!(complaint(&error), "tunebox.lock:14:8: `calm-dpo` is locked twice | name = \"calm-dpo\"");
+}
+
+#[test]
+fn a_list_of_publishers_that_was_edited_wrongly_is_refused_with_its_line_and_column() {
+    let (world, key) = (World::new(), key());
+    world.take(&signed("calm-dpo", "0.1.0", &key), PLACE);
+    let good = fs::read_to_string(world.known()).unwrap();
+    for (from, to, wanted) in [
+        (
+            "prefix =",
+            "prefx =",
+            "publishers.toml:6:1: unknown key `prefx`, expected one of `prefix`, `key`, `first-seen`, `source`, `packages` | prefx = \"registry.example/me\"",
+        ),
+        (
+            "example/me\"",
+            "example/Me\"",
+            "publishers.toml:6:10: `prefix` is not of the form `registry.example/namespace` in lower case, without a version | prefix = \"registry.example/Me\"",
+        ),
+        (
+            &today(),
+            "2026-02-30",
+            "publishers.toml:8:14: `first-seen` is not a day as in 2026-11-22 | first-seen = \"2026-02-30\"",
+        ),
+        (
+            "[\"calm-dpo\"]",
+            "[\"calm dpo\"]",
+            "publishers.toml:10:13: this is not the name of a package: lower-case words joined by hyphens | packages = [\"calm dpo\"]",
+        ),
+    ] {
+        fs::write(world.known(), good.replacen(from, to, 1)).unwrap();
+        let error = Trust::with_keyring(world.home.path(), world.project.path(), None).unwrap_err();
+        assert_eq!(complaint(&error), wanted);
+    }
+    for bytes in [&b"\xff\xfe"[..], b"schema = ", b"publisher = []\n"] {
+        fs::write(world.known(), bytes).unwrap();
+        assert!(Trust::with_keyring(world.home.path(), world.project.path(), None).is_err());
+    }
+}
+
+#[test]
+fn a_torn_file_is_refused_or_holds_only_what_was_in_it() {
+    let (world, key) = (World::new(), key());
+    for name in ["calm-dpo", "loud-orpo"] {
+        world.take(&signed(name, "0.1.0", &key), &format!("registry.example/me/{name}:0.1.0"));
+    }
+    let whole = world.open();
+    let (lock, known) = (fs::read_to_string(world.lock()).unwrap(), fs::read_to_string(world.known()).unwrap());
+    for length in 0..lock.len() {
+        if let Ok(torn) = Lock::parse("tunebox.lock", &lock[..length]) {
+            assert!(torn.list.iter().all(|locked| whole.lock.find(&locked.name) == Some(locked)), "cut to {length}");
+        }
+    }
+    for length in 0..known.len() {
+        if let Ok(torn) = Publishers::parse("publishers.toml", &known[..length]) {
+            let same = |one: &Publisher| {
+                whole.publishers.list.iter().any(|all| (&all.prefix, &all.key) == (&one.prefix, &one.key))
+            };
+            assert!(torn.list.iter().all(same), "cut to {length}");
+        }
+    }
+}
+
+#[test]
+fn commands_side_by_side_lose_nothing_and_see_only_whole_files() {
+    let (world, key) = (World::new(), key());
+    let names: Vec<String> = ('a'..='p').map(|letter| format!("{}-method", letter.to_string().repeat(6))).collect();
+    thread::scope(|scope| {
+        for name in &names {
+            let (world, key) = (&world, &key);
+            scope.spawn(move || {
+                for version in ["0.1.0", "0.2.0", "0.3.0"] {
+                    world.take(&signed(name, version, key), &format!("registry.example/me/{name}:{version}"));
+                }
+            });
+        }
+    });
+    let trust = world.open();
+    let locked: Vec<_> =
+        trust.lock().list.iter().map(|locked| (locked.name.clone(), locked.highest.as_str())).collect();
+    let wanted: Vec<_> = names.iter().map(|name| (name.clone(), "0.3.0")).collect();
+    assert_eq!(locked, wanted);
+    let known: Vec<_> = trust.publishers().map(|(_, publisher)| publisher.packages.clone()).collect();
+    assert_eq!(known, [names]);
+    let left = |folder: &TempDir| fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!((left(&world.home), left(&world.project)), (1, 1));
+}
+
+#[test]
+fn of_two_commands_that_pin_a_name_to_different_keys_the_second_is_refused() {
+    let (world, mine, theirs) = (World::new(), key(), key());
+    let (mut first, mut second) = (world.open(), world.open());
+    first.admit(&signed("calm-dpo", "0.1.0", &mine), PLACE, Mode::Ask(&mut |_| true)).unwrap();
+    second.admit(&signed("calm-dpo", "0.2.0", &theirs), "o.example/me/calm-dpo", Mode::Ask(&mut |_| true)).unwrap();
+    first.commit().unwrap();
+    let before = fs::read(world.known()).unwrap();
+    assert_eq!(second.commit().unwrap_err().to_string(), "another key signs it than before");
+    assert_eq!(fs::read(world.known()).unwrap(), before);
+}
