@@ -1,0 +1,194 @@
+//! A package as an OCI artefact, in the form that all WebAssembly tools share: a manifest, a configuration and exactly
+//! one layer, which is the component.
+//!
+//! The same package gives the same documents, byte for byte, and what others wrote is believed only as far as media
+//! types, sizes and digests agree. Where artefacts are kept and fetched is left to the store and the registry.
+
+pub mod document;
+mod error;
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use document::{Component, Configuration, Descriptor, ImageManifest, SCHEMA, WASM, digest_of};
+pub use error::ArtefactError;
+use serde::Serialize;
+
+use crate::manifest::World;
+use crate::reference::LARGEST;
+use crate::{Error, Manifest, component, read_manifest};
+
+/// The media type of the manifest.
+pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+/// The media type of the configuration.
+pub const CONFIGURATION: &str = "application/vnd.wasm.config.v0+json";
+/// The media type of the layer.
+pub const LAYER: &str = "application/wasm";
+
+/// The largest manifest and the largest configuration that are read.
+pub const LARGEST_DOCUMENT: u64 = 1 << 20;
+/// The longest signature that is read.
+const LONGEST_SIGNATURE: usize = 4 << 10;
+
+/// Where the signature travels: beside the layer, so that there is one layer and other tools do not mind. Its text is
+/// written in base64, since some tools write the line ends of an annotation into JSON as they are.
+const SIGNATURE: &str = "dev.tunebox.signature";
+/// The file name that other tools give a layer.
+const TITLE: &str = "org.opencontainers.image.title";
+/// The package's version.
+const VERSION: &str = "org.opencontainers.image.version";
+/// One sentence about it.
+const DESCRIPTION: &str = "org.opencontainers.image.description";
+/// Its licence.
+const LICENCE: &str = "org.opencontainers.image.licenses";
+
+/// The moment that every configuration names as its making. The field must be there and be a time; a clock in it
+/// would give one package another digest at every push. The epoch is what reproducible images say.
+const CREATED: &str = "1970-01-01T00:00:00Z";
+/// The only system that the form knows for components, whether they import WASI or not.
+const SYSTEM: &str = "wasip2";
+
+/// A package as it is kept and carried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Artefact {
+    /// The component.
+    pub wasm: Vec<u8>,
+    /// The text of the `.minisig` file.
+    pub signature: Option<String>,
+}
+
+/// The two documents that describe a package.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Documents {
+    /// The manifest.
+    pub manifest: Vec<u8>,
+    /// The configuration.
+    pub configuration: Vec<u8>,
+    /// The digest of the manifest, as in `sha256:…`: what a registry knows the artefact by.
+    pub digest: String,
+    /// The digest of the component, in the same form.
+    pub layer: String,
+}
+
+impl Artefact {
+    /// The documents of this package. Errors: bytes that are no component with a manifest.
+    pub fn manifest(&self) -> Result<Documents, Error> {
+        let about = read_manifest(&self.wasm)?;
+        let layer = digest_of(&self.wasm);
+        let configuration = json("configuration", &self.configuration(&about, &layer)?)?;
+        let title = format!("{}-{}.wasm", about.name, about.version);
+        let named = Some(BTreeMap::from([(TITLE.to_owned(), title.clone())]));
+
+        let manifest = ImageManifest {
+            schema_version: SCHEMA,
+            media_type: Some(MANIFEST.into()),
+            config: Descriptor::of(CONFIGURATION, &configuration),
+            layers: vec![Descriptor { annotations: named, ..Descriptor::of(LAYER, &self.wasm) }],
+            annotations: Some(self.annotations(about, title)),
+        };
+        let manifest = json("manifest", &manifest)?;
+        Ok(Documents { digest: digest_of(&manifest), manifest, configuration, layer })
+    }
+
+    /// The package that documents and a component give. Errors: they do not belong together.
+    pub fn from_parts(manifest: &[u8], configuration: &[u8], wasm: Vec<u8>) -> Result<Self, ArtefactError> {
+        Parts::read(manifest, None)?.assemble(configuration, wasm)
+    }
+
+    fn configuration(&self, about: &Manifest, layer: &str) -> Result<Configuration, Error> {
+        let interfaces = component::interfaces(&self.wasm)?;
+        let world = match about.world {
+            World::Method => "method",
+            World::Verifier => "verifier",
+        };
+        let component = Component {
+            exports: interfaces.exports,
+            imports: interfaces.imports,
+            target: Some(format!("{}{world}@{}", component::CONTRACT, about.interface)),
+        };
+        Ok(Configuration {
+            created: CREATED.into(),
+            architecture: WASM.into(),
+            os: SYSTEM.into(),
+            layer_digests: vec![layer.to_owned()],
+            component: Some(component),
+        })
+    }
+
+    fn annotations(&self, about: Manifest, title: String) -> BTreeMap<String, String> {
+        let always = [(TITLE, Some(title)), (VERSION, Some(about.version)), (DESCRIPTION, Some(about.description))];
+        let signature = self.signature.as_ref().map(|text| STANDARD.encode(text));
+        let sometimes = [(LICENCE, about.licence), (SIGNATURE, signature)];
+        let all = always.into_iter().chain(sometimes);
+        all.filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    }
+}
+
+/// What a manifest names: known and checked before the rest is fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parts {
+    /// The configuration.
+    pub configuration: Descriptor,
+    /// The component.
+    pub layer: Descriptor,
+    /// The text of the `.minisig` file.
+    pub signature: Option<String>,
+}
+
+impl Parts {
+    /// Reads a manifest; `served` is the media type that it came with, for those that do not say it themselves.
+    /// Errors: it is that of something else, has not one layer, or names more bytes than a package may have.
+    pub fn read(manifest: &[u8], served: Option<&str>) -> Result<Self, ArtefactError> {
+        fits("manifest", manifest.len() as u64, LARGEST_DOCUMENT)?;
+        document::media_type("manifest", MANIFEST, document::said_type(manifest).as_deref().or(served))?;
+        let manifest: ImageManifest = document::read("manifest", manifest)?;
+        document::media_type("configuration", CONFIGURATION, Some(&manifest.config.media_type))?;
+        let count = manifest.layers.len();
+        let Ok([layer]) = <[Descriptor; 1]>::try_from(manifest.layers) else {
+            return Err(ArtefactError::Layers { count });
+        };
+        document::media_type("layer", LAYER, Some(&layer.media_type))?;
+        fits("configuration", manifest.config.size, LARGEST_DOCUMENT)?;
+        fits("package", layer.size, LARGEST)?;
+        manifest.config.hexadecimal("configuration")?;
+        layer.hexadecimal("package")?;
+
+        let signature = manifest.annotations.and_then(|mut annotations| annotations.remove(SIGNATURE));
+        fits("signature", signature.as_ref().map_or(0, String::len) as u64, LONGEST_SIGNATURE as u64)?;
+        Ok(Self { configuration: manifest.config, layer, signature: signature.map(plain) })
+    }
+
+    /// The package, once everything that the manifest names is here. Errors: it is not what was named.
+    pub fn assemble(self, configuration: &[u8], wasm: Vec<u8>) -> Result<Artefact, ArtefactError> {
+        self.configuration.check("configuration", configuration)?;
+        self.layer.check("package", &wasm)?;
+        let read: Configuration = document::read("configuration", configuration)?;
+        if read.architecture != WASM || read.os != SYSTEM {
+            let found = format!("{}/{}", read.os, read.architecture);
+            return Err(ArtefactError::malformed("configuration", &format!("it is for {found}, not for components")));
+        }
+        if read.layer_digests != [self.layer.digest.as_str()] {
+            return Err(ArtefactError::malformed("configuration", "it names other layers than the manifest"));
+        }
+        Ok(Artefact { wasm, signature: self.signature })
+    }
+}
+
+/// The text of a signature. What is not in base64 stays as it is: whoever judges signatures says what is wrong.
+fn plain(written: String) -> String {
+    let text = STANDARD.decode(&written).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    text.unwrap_or(written)
+}
+
+/// Errors: more bytes than the limit.
+fn fits(what: &'static str, size: u64, limit: u64) -> Result<(), ArtefactError> {
+    if size > limit { Err(ArtefactError::TooLarge { what, size, limit }) } else { Ok(()) }
+}
+
+fn json(what: &'static str, document: &impl Serialize) -> Result<Vec<u8>, ArtefactError> {
+    serde_json::to_vec(document).map_err(|error| ArtefactError::malformed(what, &error.to_string()))
+}
+
+#[cfg(test)]
+mod tests;

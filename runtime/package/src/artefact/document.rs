@@ -1,0 +1,156 @@
+//! The JSON documents of the OCI image format, as far as a package needs them.
+//!
+//! Maps are ordered, so that writing is reproducible, and fields that others added to an index are kept.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tunebox_compute::printable::printable;
+
+use super::ArtefactError;
+use crate::digest::sha256;
+
+/// The version of the format that manifests and indexes state.
+pub const SCHEMA: u32 = 2;
+/// The architecture of a component.
+pub const WASM: &str = "wasm";
+
+/// The algorithm in front of a digest.
+const ALGORITHM: &str = "sha256:";
+
+/// Where some bytes are: their type, digest and size.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Descriptor {
+    /// What they are.
+    pub media_type: String,
+    /// Their SHA-256, as in `sha256:…`.
+    pub digest: String,
+    /// How many they are.
+    pub size: u64,
+    /// What else is known of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<BTreeMap<String, String>>,
+    /// Fields that this program does not use, kept for those that do.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
+}
+
+impl Descriptor {
+    /// The descriptor of bytes.
+    #[must_use]
+    pub fn of(media_type: &str, bytes: &[u8]) -> Self {
+        let (media_type, size) = (media_type.to_owned(), bytes.len() as u64);
+        Self { media_type, digest: digest_of(bytes), size, ..Self::default() }
+    }
+
+    /// An annotation, where there is one of that name.
+    #[must_use]
+    pub fn annotation(&self, name: &str) -> Option<&str> {
+        self.annotations.as_ref()?.get(name).map(String::as_str)
+    }
+
+    /// The digest without its algorithm: safe to be the name of a file.
+    /// Errors: another algorithm, or no digest at all.
+    pub fn hexadecimal(&self, what: &'static str) -> Result<&str, ArtefactError> {
+        let digits =
+            |text: &&str| text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        self.digest
+            .strip_prefix(ALGORITHM)
+            .filter(digits)
+            .ok_or_else(|| ArtefactError::malformed(what, &format!("its digest is `{}`, not a SHA-256", self.digest)))
+    }
+
+    /// Errors: the bytes are not those that are described.
+    pub fn check(&self, what: &'static str, bytes: &[u8]) -> Result<(), ArtefactError> {
+        let (wanted, found) = (self.size, bytes.len() as u64);
+        if wanted != found {
+            return Err(ArtefactError::Size { what, wanted, found });
+        }
+        let found = digest_of(bytes);
+        if found == self.digest { Ok(()) } else { Err(ArtefactError::altered(what, &self.digest, &found)) }
+    }
+}
+
+/// The manifest of an image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageManifest {
+    /// The version of the format.
+    pub schema_version: u32,
+    /// What it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub media_type: Option<String>,
+    /// The configuration.
+    pub config: Descriptor,
+    /// What the image consists of.
+    pub layers: Vec<Descriptor>,
+    /// What else is known of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<BTreeMap<String, String>>,
+}
+
+/// The configuration of a WebAssembly artefact.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Configuration {
+    /// When it was made.
+    pub created: String,
+    /// `wasm`.
+    pub architecture: String,
+    /// `wasip2` for components.
+    pub os: String,
+    /// The digests of the layers in their order.
+    pub layer_digests: Vec<String>,
+    /// What the component asks for and offers.
+    #[serde(default)]
+    pub component: Option<Component>,
+}
+
+/// What a component asks for and offers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Component {
+    /// What it offers.
+    pub exports: Vec<String>,
+    /// What it asks for.
+    pub imports: Vec<String>,
+    /// The world that it was built for.
+    #[serde(default)]
+    pub target: Option<String>,
+}
+
+/// The digest of bytes, as in `sha256:…`.
+#[must_use]
+pub fn digest_of(bytes: &[u8]) -> String {
+    format!("{ALGORITHM}{}", sha256(bytes))
+}
+
+/// A document of one of these types. Errors: other JSON, or none.
+pub fn read<Document: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<Document, ArtefactError> {
+    serde_json::from_slice(bytes).map_err(|error| ArtefactError::malformed(what, &error.to_string()))
+}
+
+/// The media type that a document says it has.
+#[must_use]
+pub fn said_type(bytes: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Said {
+        media_type: Option<String>,
+    }
+    serde_json::from_slice::<Said>(bytes).ok()?.media_type
+}
+
+/// Errors: another media type than the one wanted. Parameters behind a semicolon do not count.
+pub fn media_type(what: &'static str, wanted: &'static str, found: Option<&str>) -> Result<(), ArtefactError> {
+    let found = found.map(|found| found.split(';').next().unwrap_or_default().trim());
+    match found {
+        Some(found) if found.eq_ignore_ascii_case(wanted) => Ok(()),
+        found => {
+            let found = found.map_or_else(|| "nothing".to_owned(), |found| printable(found, 120));
+            Err(ArtefactError::MediaType { what, wanted, found })
+        }
+    }
+}

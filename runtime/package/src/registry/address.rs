@@ -1,0 +1,137 @@
+//! Absolute addresses, and where a relative one leads.
+
+use std::fmt;
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use ureq::http::Uri;
+
+use super::place::is_loopback;
+
+/// An address of the web: scheme, host and what follows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Address {
+    /// Whether it is encrypted.
+    pub(super) secure: bool,
+    /// Host and port.
+    pub(super) authority: String,
+    /// Path and query, from the first slash.
+    path: String,
+}
+
+impl Address {
+    /// The root of a host.
+    pub(super) fn root(authority: &str, secure: bool) -> Self {
+        Self { secure, authority: authority.to_ascii_lowercase(), path: "/".into() }
+    }
+
+    /// Reads a whole address. None: it is none of the web, or carries a login.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let uri: Uri = text.parse().ok()?;
+        let secure = match uri.scheme_str()? {
+            "https" => true,
+            "http" => false,
+            _ => return None,
+        };
+        let authority = uri.authority()?.as_str();
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        (!authority.contains('@')).then(|| Self { path, ..Self::root(authority, secure) })
+    }
+
+    /// The same host with another path.
+    pub(super) fn at(&self, path: &str) -> Self {
+        Self { path: path.to_owned(), ..self.clone() }
+    }
+
+    /// Where a `Location` leads from here. None: nowhere.
+    pub(super) fn join(&self, location: &str) -> Option<Self> {
+        if location.is_empty() {
+            return None;
+        }
+        if location.contains("://") && !location.starts_with('/') {
+            return Self::parse(location);
+        }
+        let scheme = if self.secure { "https" } else { "http" };
+        if location.starts_with("//") {
+            return Self::parse(&format!("{scheme}:{location}"));
+        }
+        let path = self.path.split('?').next().unwrap_or_default();
+        let folder = &path[..path.rfind('/').map_or(0, |slash| slash + 1)];
+        let path = if location.starts_with('/') { location.to_owned() } else { format!("{folder}{location}") };
+        Self::parse(&format!("{scheme}://{}{path}", self.authority))
+    }
+
+    /// The same with more parameters.
+    pub(super) fn with(&self, parameters: &[(&str, &str)]) -> Self {
+        let between = if self.path.contains('?') { '&' } else { '?' };
+        self.at(&format!("{}{between}{}", self.path, form(parameters)))
+    }
+
+    /// Whether both are answered by the same host over the same kind of connection.
+    pub(super) fn same_host(&self, other: &Self) -> bool {
+        self.secure == other.secure && self.full_authority() == other.full_authority()
+    }
+
+    /// Whether it is this machine.
+    pub(super) fn is_loopback(&self) -> bool {
+        is_loopback(&self.authority)
+    }
+
+    fn full_authority(&self) -> String {
+        let usual = if self.secure { ":443" } else { ":80" };
+        self.authority.strip_suffix(usual).unwrap_or(&self.authority).to_owned()
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.secure { "https" } else { "http" };
+        write!(formatter, "{scheme}://{}{}", self.authority, self.path)
+    }
+}
+
+/// Parameters as they stand in an address or a form.
+pub(super) fn form(parameters: &[(&str, &str)]) -> String {
+    let encoded = |text| utf8_percent_encode(text, NON_ALPHANUMERIC);
+    // Names are ours, and plain words.
+    let pairs = parameters.iter().map(|(name, value)| format!("{name}={}", encoded(value)));
+    pairs.collect::<Vec<_>>().join("&")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn joined(location: &str) -> Option<String> {
+        let address = Address::parse("https://Registry.example/v2/me/calm/blobs/uploads/1?state=2").unwrap();
+        address.join(location).map(|address| address.to_string())
+    }
+
+    #[test]
+    fn a_location_leads_where_a_browser_would_go() {
+        assert_eq!(joined("https://other.example/x?y=1").unwrap(), "https://other.example/x?y=1");
+        assert_eq!(joined("//other.example/x").unwrap(), "https://other.example/x");
+        assert_eq!(joined("/x?y=1").unwrap(), "https://registry.example/x?y=1");
+        assert_eq!(joined("2?state=3").unwrap(), "https://registry.example/v2/me/calm/blobs/uploads/2?state=3");
+        assert_eq!((joined("file:///etc/passwd"), joined("")), (None, None));
+        assert_eq!(joined("https://me:secret@other.example/x"), None);
+    }
+
+    #[test]
+    fn a_parameter_is_written_so_that_nothing_in_it_is_read_as_another() {
+        let address = Address::parse("https://registry.example/token?a=1").unwrap();
+        let with = address.with(&[("scope", "repository:me/calm:pull,push&x=1")]);
+        assert_eq!(
+            with.to_string(),
+            "https://registry.example/token?a=1&scope=repository%3Ame%2Fcalm%3Apull%2Cpush%26x%3D1"
+        );
+    }
+
+    #[test]
+    fn a_host_is_the_same_with_and_without_its_usual_port() {
+        let root = |text, secure| Address::root(text, secure);
+        assert!(root("r.example", true).same_host(&root("R.example:443", true)));
+        assert!(!root("r.example", true).same_host(&root("r.example", false)));
+        assert!(!root("r.example:1", true).same_host(&root("r.example:2", true)));
+    }
+}

@@ -1,0 +1,49 @@
+//! The HTTP client: how long it waits, whom it believes, what it leaves to its callers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ureq::Agent;
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+
+use super::RegistryError;
+use crate::Error;
+
+/// How long a connection may take, and how long nothing may come or go.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What servers see.
+const NAME: &str = concat!("tunebox/", env!("CARGO_PKG_VERSION"));
+
+/// A client that follows nothing by itself. Certificates come from a file, the one that `SSL_CERT_FILE` names, or are
+/// those of the public authorities. Errors: a file without certificates.
+pub(super) fn agent(certificates: Option<&Path>, loopback: bool) -> Result<Agent, RegistryError> {
+    let builder = Agent::config_builder().http_status_as_error(false).max_redirects(0).user_agent(NAME);
+    let builder = builder.timeout_connect(Some(PATIENCE)).timeout_recv_response(Some(PATIENCE));
+    let mut builder = builder.timeout_per_read(Some(PATIENCE)).timeout_per_write(Some(PATIENCE));
+    if loopback {
+        // Proxies are for what is elsewhere.
+        builder = builder.proxy(None);
+    }
+    let named = || std::env::var_os("SSL_CERT_FILE").filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(file) = certificates.map(Path::to_owned).or_else(named) {
+        builder = builder.tls_config(TlsConfig::builder().root_certs(roots(&file)?).build());
+    }
+    Ok(builder.build().new_agent())
+}
+
+/// The certificates of a file.
+fn roots(file: &Path) -> Result<RootCerts, RegistryError> {
+    let text = fs::read(file).map_err(Error::file("read", file))?;
+    let certificates: Vec<_> = parse_pem(&text)
+        .filter_map(|item| match item {
+            Ok(PemItem::Certificate(certificate)) => Some(certificate),
+            _ => None,
+        })
+        .collect();
+    if certificates.is_empty() {
+        return Err(RegistryError::Certificates { file: file.to_owned() });
+    }
+    Ok(RootCerts::from(certificates))
+}

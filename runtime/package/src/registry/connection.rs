@@ -1,0 +1,262 @@
+//! Requests to one registry: logging in, redirects, refusals.
+//!
+//! A login goes to the registry and to the address that the registry names for tokens, never anywhere else, and nothing
+//! goes unencrypted except on this machine or where a person said so.
+
+mod authorization;
+
+use std::io::{self, Read};
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use tunebox_compute::printable::printable;
+use ureq::http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RETRY_AFTER};
+use ureq::http::{Method, Request, Response, StatusCode};
+use ureq::{Agent, Body, SendBody};
+
+use super::address::Address;
+use super::agent::agent;
+use super::login::Login;
+use super::place::Remote;
+use super::{Place, Progress, RegistryError};
+
+/// How often an answer may lead elsewhere.
+const MOST_REDIRECTS: usize = 8;
+/// The largest answer that only says what is wrong, or holds a token or a list.
+const LARGEST_ANSWER: u64 = 1 << 20;
+/// The host behind the short name of the best-known registry.
+const DOCKER_HUB: (&str, &str) = ("docker.io", "registry-1.docker.io");
+
+/// A registry that is spoken to.
+pub(super) struct Connection {
+    /// What messages call it.
+    registry: String,
+    repository: String,
+    /// What messages call the package.
+    place: String,
+    root: Address,
+    agent: Agent,
+    logins: Option<PathBuf>,
+    /// Whoever is logged in, once somebody asked.
+    login: Option<Login>,
+    /// What shows it to the registry.
+    authorization: Option<String>,
+    plain_http: bool,
+    writes: bool,
+}
+
+/// One request.
+pub(super) struct Ask<'a> {
+    pub(super) method: Method,
+    pub(super) address: Address,
+    /// The media types that are understood.
+    pub(super) accept: Option<&'a str>,
+    /// What is sent, and its media type.
+    pub(super) body: Option<(&'a [u8], &'a str)>,
+}
+
+impl Ask<'_> {
+    /// A request that sends nothing.
+    pub(super) fn plain(method: Method, address: Address) -> Self {
+        Self { method, address, accept: None, body: None }
+    }
+}
+
+impl Connection {
+    /// A way to a registry, of which nothing is used yet. Errors: no network is to be used, or certificates that
+    /// cannot be read.
+    pub(super) fn new(place: &Place, remote: &Remote, writes: bool) -> Result<Self, RegistryError> {
+        if place.offline {
+            return Err(RegistryError::Offline { place: place.to_string() });
+        }
+        let plain = place.plain_http || remote.is_loopback();
+        let host = if remote.registry == DOCKER_HUB.0 { DOCKER_HUB.1 } else { &remote.registry };
+        Ok(Self {
+            registry: remote.registry.clone(),
+            repository: remote.repository.clone(),
+            place: place.to_string(),
+            root: Address::root(host, !plain),
+            agent: agent(place.certificates.as_deref(), remote.is_loopback())?,
+            logins: place.logins.clone(),
+            login: None,
+            authorization: None,
+            plain_http: place.plain_http,
+            writes,
+        })
+    }
+
+    /// An address in this package's part of the registry.
+    pub(super) fn address(&self, path: &str) -> Address {
+        self.root.at(&format!("/v2/{}/{path}", self.repository))
+    }
+
+    /// What messages call the package.
+    pub(super) fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Asks, logs in where that is demanded, and follows where the answer leads. Whatever else the registry answers is
+    /// an answer. Errors: no answer.
+    pub(super) fn send(&mut self, ask: &Ask<'_>, progress: &mut dyn Progress) -> Result<Response<Body>, RegistryError> {
+        let (mut address, mut logged_in) = (ask.address.clone(), false);
+        for _ in 0..=MOST_REDIRECTS {
+            let own = address.same_host(&self.root);
+            let response = self.once(ask, &address, own, progress)?;
+            if response.status() == StatusCode::UNAUTHORIZED && own && !logged_in {
+                logged_in = true;
+                self.log_in(&response)?;
+                continue;
+            }
+            match self.elsewhere(ask, &address, &response)? {
+                Some(next) => address = next,
+                None => return Ok(response),
+            }
+        }
+        Err(RegistryError::Redirects { registry: self.registry.clone() })
+    }
+
+    /// The same, where only these answers are good. Errors: another one.
+    pub(super) fn expect(
+        &mut self,
+        ask: &Ask<'_>,
+        good: &[StatusCode],
+        progress: &mut dyn Progress,
+    ) -> Result<Response<Body>, RegistryError> {
+        let response = self.send(ask, progress)?;
+        if good.contains(&response.status()) { Ok(response) } else { Err(self.refusal(response)) }
+    }
+
+    /// An answer of a few bytes. Errors: it breaks off, or is longer than anybody needs.
+    pub(super) fn text(&self, response: Response<Body>) -> Result<Vec<u8>, RegistryError> {
+        let mut text = Vec::new();
+        let mut reader = response.into_body().into_reader().take(LARGEST_ANSWER + 1);
+        reader.read_to_end(&mut text).map_err(|error| self.no_answer(&self.root, error.into()))?;
+        if text.len() as u64 <= LARGEST_ANSWER {
+            return Ok(text);
+        }
+        let problem = format!("an answer has more than {LARGEST_ANSWER} bytes");
+        Err(RegistryError::Broken { registry: self.registry.clone(), problem })
+    }
+
+    /// Why there is no answer, in words of ours.
+    pub(super) fn no_answer(&self, address: &Address, error: ureq::Error) -> RegistryError {
+        let registry = address.authority.clone();
+        match error {
+            ureq::Error::Io(error) => RegistryError::of_network(registry, address.secure, &error),
+            ureq::Error::Timeout(_) => RegistryError::TimedOut { registry },
+            ureq::Error::HostNotFound => RegistryError::NotResolved { registry },
+            error @ (ureq::Error::Tls(_) | ureq::Error::Rustls(_) | ureq::Error::Pem(_)) => {
+                RegistryError::Tls { registry, problem: printable(&error.to_string(), 200) }
+            }
+            error => RegistryError::Broken { registry, problem: printable(&error.to_string(), 200) },
+        }
+    }
+
+    /// What an answer that is not the wanted one means.
+    pub(super) fn refusal(&self, response: Response<Body>) -> RegistryError {
+        let (status, registry, place) = (response.status(), self.registry.clone(), self.place.clone());
+        let wait = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        // An answer that cannot be read says nothing; its number is enough.
+        let said = self.text(response).ok().and_then(|text| said(&text));
+        match status {
+            StatusCode::UNAUTHORIZED => self.unauthorised(),
+            StatusCode::FORBIDDEN => RegistryError::Forbidden { place, registry, said },
+            StatusCode::TOO_MANY_REQUESTS => RegistryError::TooMany { registry, wait },
+            status => RegistryError::Status { place, registry, status: status.as_u16(), said },
+        }
+    }
+
+    /// One request to one address, without following anything.
+    fn once(
+        &self,
+        ask: &Ask<'_>,
+        address: &Address,
+        own: bool,
+        progress: &mut dyn Progress,
+    ) -> Result<Response<Body>, RegistryError> {
+        // Compressed bytes would have another digest.
+        let request = Request::builder().method(ask.method.clone()).uri(address.to_string());
+        let mut request = request.header(ACCEPT_ENCODING, "identity");
+        if let Some(accept) = ask.accept {
+            request = request.header(ACCEPT, accept);
+        }
+        if let Some(authorization) = self.authorization.as_ref().filter(|_| own) {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        let answer = if let Some((bytes, media_type)) = ask.body {
+            let request = request.header(CONTENT_LENGTH, bytes.len()).header(CONTENT_TYPE, media_type);
+            let mut watched = Watched { bytes, progress };
+            let request = request.body(SendBody::from_reader(&mut watched));
+            request.map_err(ureq::Error::from).and_then(|request| self.agent.run(request))
+        } else {
+            request.body(()).map_err(ureq::Error::from).and_then(|request| self.agent.run(request))
+        };
+        answer.map_err(|error| self.no_answer(address, error))
+    }
+
+    /// Where an answer leads. None: it is the answer. Errors: out of the encrypted world, or nowhere.
+    fn elsewhere(
+        &self,
+        ask: &Ask<'_>,
+        from: &Address,
+        response: &Response<Body>,
+    ) -> Result<Option<Address>, RegistryError> {
+        let reads = matches!(ask.method, Method::GET | Method::HEAD);
+        let leads = match response.status().as_u16() {
+            301..=303 => reads,
+            307 | 308 => true,
+            _ => false,
+        };
+        let Some(location) = response.headers().get(LOCATION).filter(|_| leads) else { return Ok(None) };
+        self.follow(from, location.to_str().unwrap_or_default()).map(Some)
+    }
+
+    /// The address that a header names. Errors: out of the encrypted world, or nowhere.
+    pub(super) fn follow(&self, from: &Address, location: &str) -> Result<Address, RegistryError> {
+        let broken = || RegistryError::Broken {
+            registry: self.registry.clone(),
+            problem: format!("it leads to `{}`, which is no address", printable(location, 120)),
+        };
+        let next = from.join(location).ok_or_else(broken)?;
+        if self.may_reach(&next) { Ok(next) } else { Err(self.insecure(&next)) }
+    }
+
+    /// Whether an address is encrypted, or need not be.
+    fn may_reach(&self, address: &Address) -> bool {
+        address.secure || (!self.root.secure && (address.is_loopback() || self.plain_http))
+    }
+
+    fn insecure(&self, to: &Address) -> RegistryError {
+        RegistryError::Insecure { registry: self.registry.clone(), to: printable(&to.authority, 120) }
+    }
+}
+
+/// Bytes that are sent, and who is told how many are through.
+struct Watched<'a> {
+    bytes: &'a [u8],
+    progress: &'a mut dyn Progress,
+}
+
+impl Read for Watched<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.bytes.read(buffer)?;
+        self.progress.advance(read as u64);
+        Ok(read)
+    }
+}
+
+/// What a registry says of its own refusal.
+fn said(text: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Answer {
+        errors: Vec<Problem>,
+    }
+    #[derive(Deserialize)]
+    struct Problem {
+        code: Option<String>,
+        message: Option<String>,
+    }
+    let problem = serde_json::from_slice::<Answer>(text).ok()?.errors.into_iter().next()?;
+    let words = problem.message.filter(|message| !message.is_empty()).or(problem.code)?;
+    Some(printable(&words, 200))
+}

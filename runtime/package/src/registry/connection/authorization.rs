@@ -1,0 +1,86 @@
+//! Saying who asks: by name and password, or by a token from where the registry names.
+
+use ureq::Body;
+use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use ureq::http::{Request, Response, StatusCode};
+
+use super::Connection;
+use crate::registry::RegistryError;
+use crate::registry::address::form;
+use crate::registry::login::{Challenge, Login, Token, basic};
+
+/// The media type of a form.
+const FORM: &str = "application/x-www-form-urlencoded";
+
+impl Connection {
+    /// Gets what shows the registry who is asking. Errors: nobody is logged in, or the login is not taken.
+    pub(super) fn log_in(&mut self, response: &Response<Body>) -> Result<(), RegistryError> {
+        let find = || Login::find(&self.registry, self.logins.as_deref());
+        let login = self.login.take().unwrap_or_else(find);
+        let challenge = Challenge::read(response.headers());
+        let authorization = match (&challenge, &login) {
+            (Some(Challenge::Basic), Login::Password(name, password)) => Ok(Some(basic(name, password))),
+            (Some(Challenge::Bearer { realm, service, scope }), login) => {
+                self.token(realm, service.as_deref(), scope.as_deref(), login)
+            }
+            _ => Ok(None),
+        };
+        self.login = Some(login);
+        self.authorization = authorization?;
+        if self.authorization.is_some() { Ok(()) } else { Err(self.unauthorised()) }
+    }
+
+    /// Fetches a token. None: there is none for this login.
+    fn token(
+        &self,
+        realm: &str,
+        service: Option<&str>,
+        scope: Option<&str>,
+        login: &Login,
+    ) -> Result<Option<String>, RegistryError> {
+        let realm = self.follow(&self.root, realm)?;
+        // Reading is asked for first and writing later, so a token for writing must be good for both.
+        let everything = format!("repository:{}:pull,push", self.repository);
+        let reading = format!("repository:{}:pull", self.repository);
+        let scope = if self.writes { everything.as_str() } else { scope.unwrap_or(&reading) };
+
+        let mut parameters = vec![("scope", scope)];
+        parameters.extend(service.map(|service| ("service", service)));
+        let answer = match login {
+            Login::Identity(token) => {
+                let refresh =
+                    [("client_id", "tunebox"), ("grant_type", "refresh_token"), ("refresh_token", token.as_str())];
+                parameters.extend(refresh);
+                let request = Request::post(realm.to_string()).header(CONTENT_TYPE, FORM).body(form(&parameters));
+                request.map_err(ureq::Error::from).and_then(|request| self.agent.run(request))
+            }
+            login => {
+                let mut request = Request::get(realm.with(&parameters).to_string());
+                if let Login::Password(name, password) = login {
+                    request = request.header(AUTHORIZATION, basic(name, password));
+                }
+                request.body(()).map_err(ureq::Error::from).and_then(|request| self.agent.run(request))
+            }
+        };
+        let answer = answer.map_err(|error| self.no_answer(&realm, error))?;
+        match answer.status() {
+            StatusCode::OK => {
+                let token = serde_json::from_slice::<Token>(&self.text(answer)?).ok().and_then(Token::header);
+                let problem = format!("{} gives no token", realm.authority);
+                token.map(Some).ok_or_else(|| RegistryError::Broken { registry: self.registry.clone(), problem })
+            }
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::BAD_REQUEST => Ok(None),
+            _ => Err(self.refusal(answer)),
+        }
+    }
+
+    /// What it means that the registry takes nobody, or not this one.
+    pub(super) fn unauthorised(&self) -> RegistryError {
+        let (tried, problem) = match &self.login {
+            Some(Login::Password(..) | Login::Identity(_)) => (true, None),
+            Some(Login::Unusable(problem)) => (false, Some(problem.clone())),
+            Some(Login::Nobody) | None => (false, None),
+        };
+        RegistryError::Unauthorised { place: self.place.clone(), registry: self.registry.clone(), tried, problem }
+    }
+}

@@ -1,0 +1,219 @@
+//! Who is asking: what a registry demands, and what `docker login` has kept for it.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use docker_credential::{CredentialRetrievalError, DockerCredential, get_credential_from_reader};
+use serde::Deserialize;
+use ureq::http::HeaderMap;
+use ureq::http::header::WWW_AUTHENTICATE;
+
+/// The one registry whose logins are kept under another name than its own.
+const DOCKER_HUB: &str = "docker.io";
+const DOCKER_HUB_KEY: &str = "https://index.docker.io/v1/";
+
+/// How a registry wants to be told who is asking.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Challenge {
+    /// By name and password, with every request.
+    Basic,
+    /// By a token that another address gives.
+    Bearer {
+        /// That address.
+        realm: String,
+        /// The registry, as that address knows it.
+        service: Option<String>,
+        /// What the token is for.
+        scope: Option<String>,
+    },
+}
+
+impl Challenge {
+    /// What an answer demands; a token is preferred. None: nothing that is known here.
+    pub(super) fn read(headers: &HeaderMap) -> Option<Self> {
+        let texts = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
+        let challenges: Vec<Self> = texts.filter_map(Self::parse).collect();
+        let bearer = challenges.iter().find(|challenge| **challenge != Self::Basic);
+        bearer.or(challenges.first()).cloned()
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (scheme, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+        if scheme.eq_ignore_ascii_case("basic") {
+            return Some(Self::Basic);
+        }
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return None;
+        }
+        let parameters = parameters(rest);
+        let find = |name: &str| {
+            let found = parameters.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
+            found.map(|(_, value)| value.clone())
+        };
+        Some(Self::Bearer { realm: find("realm")?, service: find("service"), scope: find("scope") })
+    }
+}
+
+/// `name="value",name=value`; a comma or an escaped quote inside quotes belongs to the value.
+fn parameters(text: &str) -> Vec<(String, String)> {
+    let (mut all, mut rest) = (Vec::new(), text.trim());
+    while let Some((name, value)) = rest.split_once('=') {
+        let name = name.trim().trim_start_matches(',').trim().to_owned();
+        let mut read = String::new();
+        let mut characters = value.char_indices();
+        let quoted = value.starts_with('"');
+        if quoted {
+            characters.next();
+        }
+        let mut end = value.len();
+        while let Some((index, character)) = characters.next() {
+            match character {
+                '"' if quoted => {
+                    end = index + 1;
+                    break;
+                }
+                ',' if !quoted => {
+                    end = index;
+                    break;
+                }
+                '\\' if quoted => read.extend(characters.next().map(|(_, escaped)| escaped)),
+                _ => read.push(character),
+            }
+        }
+        all.push((name, read));
+        rest = &value[end..];
+    }
+    all
+}
+
+/// The answer of the address that gives tokens.
+#[derive(Deserialize)]
+pub(super) struct Token {
+    token: Option<String>,
+    access_token: Option<String>,
+}
+
+impl Token {
+    /// The header that shows it. None: there is no token in it, or one that is no text of a header.
+    pub(super) fn header(self) -> Option<String> {
+        let token = self.token.or(self.access_token)?;
+        (!token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic())).then(|| format!("Bearer {token}"))
+    }
+}
+
+/// The header of a name and a password.
+pub(super) fn basic(name: &str, password: &str) -> String {
+    format!("Basic {}", STANDARD.encode(format!("{name}:{password}")))
+}
+
+/// What there is for a registry.
+#[derive(Debug)]
+pub(super) enum Login {
+    /// Nobody has logged in.
+    Nobody,
+    /// Somebody has, and it cannot be used.
+    Unusable(String),
+    /// A name and a password.
+    Password(String, String),
+    /// A token of the kind that fetches others.
+    Identity(String),
+}
+
+impl Login {
+    /// What is kept for a registry, in this file or the one of `docker login`. Helpers that the file names are asked.
+    pub(super) fn find(registry: &str, file: Option<&Path>) -> Self {
+        let Some(file) = file.map(Path::to_owned).or_else(usual_file) else { return Self::Nobody };
+        let text = match fs::read(&file) {
+            Ok(text) => text,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Self::Nobody;
+            }
+            Err(error) => return Self::Unusable(format!("`{}` cannot be read: {error}", file.display())),
+        };
+        let key = if registry == DOCKER_HUB { DOCKER_HUB_KEY } else { registry };
+        match get_credential_from_reader(text.as_slice(), key) {
+            Ok(DockerCredential::UsernamePassword(name, password)) => Self::Password(name, password),
+            Ok(DockerCredential::IdentityToken(token)) => Self::Identity(token),
+            Err(error) => Self::without(&error, &file),
+        }
+    }
+
+    /// Nothing that a helper says is repeated: it may hold the secret.
+    fn without(error: &CredentialRetrievalError, file: &Path) -> Self {
+        use CredentialRetrievalError as Problem;
+        match error {
+            Problem::NoCredentialConfigured | Problem::ConfigNotFound => Self::Nobody,
+            Problem::HelperFailure { stdout, stderr, .. }
+                if stdout.contains("credentials not found") || stderr.contains("credentials not found") =>
+            {
+                Self::Nobody
+            }
+            Problem::HelperFailure { helper, .. } => Self::Unusable(format!("the helper `{helper}` did not succeed")),
+            Problem::HelperCommunicationError | Problem::MalformedHelperResponse => {
+                Self::Unusable(format!("the helper that `{}` names gives no answer", file.display()))
+            }
+            Problem::ConfigReadError => Self::Unusable(format!("`{}` is not a Docker configuration", file.display())),
+            Problem::CredentialDecodingError | Problem::CredentialMismatchError => {
+                Self::Unusable(format!("the login in `{}` is damaged", file.display()))
+            }
+        }
+    }
+}
+
+/// The file that `docker login` writes.
+fn usual_file() -> Option<PathBuf> {
+    let folder = std::env::var_os("DOCKER_CONFIG").filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folder = folder.or_else(|| Some(std::env::home_dir()?.join(".docker")))?;
+    Some(folder.join("config.json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_demand_of_a_registry_is_read_with_commas_and_quotes_in_it() {
+        let text = r#"Bearer realm="https://auth.example/token",service=registry.example, scope="repository:me/calm:pull,push", error="a \"b\"""#;
+        let challenge = Challenge::parse(text).unwrap();
+        let expected = Challenge::Bearer {
+            realm: "https://auth.example/token".into(),
+            service: Some("registry.example".into()),
+            scope: Some("repository:me/calm:pull,push".into()),
+        };
+        assert_eq!(challenge, expected);
+        assert_eq!(Challenge::parse("Basic realm=\"x\""), Some(Challenge::Basic));
+        assert_eq!(Challenge::parse("Negotiate"), None);
+        assert_eq!(Challenge::parse("Bearer service=\"x\""), None);
+    }
+
+    #[test]
+    fn every_way_to_cut_a_demand_short_ends() {
+        let text = r#"Bearer realm="https://auth.example/token",scope="a\\b","#;
+        (0..=text.len()).for_each(|length| drop(Challenge::parse(&text[..length])));
+    }
+
+    #[test]
+    fn a_login_is_found_by_the_name_of_its_registry() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config.json");
+        let find = |registry| Login::find(registry, Some(&file));
+        assert!(matches!(find("registry.example"), Login::Nobody));
+
+        let auth = STANDARD.encode("me:se:cret");
+        let text = format!(
+            r#"{{"auths":{{"registry.example:5000":{{"auth":"{auth}"}}}},"credHelpers":{{"other.example":"tunebox-none"}}}}"#
+        );
+        fs::write(&file, text).unwrap();
+        assert!(
+            matches!(find("registry.example:5000"), Login::Password(name, word) if name == "me" && word == "se:cret")
+        );
+        assert!(matches!(find("registry.example"), Login::Nobody));
+        assert!(matches!(find("other.example"), Login::Unusable(_)));
+
+        fs::write(&file, "no JSON").unwrap();
+        assert!(matches!(find("registry.example:5000"), Login::Unusable(_)));
+    }
+}

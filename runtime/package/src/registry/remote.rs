@@ -1,0 +1,213 @@
+//! What is said to a registry to fetch a package, and to leave one there.
+
+use std::io::{ErrorKind, Read};
+
+use serde::Deserialize;
+use ureq::Body;
+use ureq::http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
+use ureq::http::{HeaderName, Method, Response, StatusCode};
+
+use super::connection::{Ask, Connection};
+use super::place::Remote;
+use super::{Progress, RegistryError, Silent};
+use crate::artefact::document::{Descriptor, digest_of};
+use crate::artefact::{Artefact, ArtefactError, CONFIGURATION, Documents, LARGEST_DOCUMENT, LAYER, MANIFEST, Parts};
+use crate::nearest::nearest;
+use crate::store::order;
+
+/// The manifests that are understood, and those of container images, to be able to say that it is one.
+const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, \
+                         application/vnd.docker.distribution.manifest.v2+json, \
+                         application/vnd.docker.distribution.manifest.list.v2+json";
+const BINARY: &str = "application/octet-stream";
+const MANIFEST_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
+
+/// The steps in which a blob is read.
+const STEP: usize = 64 << 10;
+
+/// Fetches a package and the digest of its manifest.
+pub(super) fn pull(
+    connection: &mut Connection,
+    remote: &Remote,
+    progress: &mut dyn Progress,
+) -> Result<(Artefact, String), RegistryError> {
+    let Some(tag) = remote.tag() else {
+        let highest = tags(connection).pop().map(|tag| format!("{}:{tag}", remote.source()));
+        return Err(RegistryError::NoVersion { place: remote.to_string(), highest });
+    };
+    let Some(manifest) = manifest(connection, &tag)? else {
+        let there = tags(connection);
+        let nearest = nearest(&tag, there.iter().map(String::as_str)).map(str::to_owned);
+        let source = remote.source();
+        return Err(RegistryError::NotFound { place: remote.to_string(), source_name: source, there, nearest });
+    };
+    let place = remote.to_string();
+    let at = |error| RegistryError::Artefact { place: place.clone(), error };
+    let parts = manifest.parts().map_err(at)?;
+
+    let configuration = blob(connection, "configuration", &parts.configuration, &mut Silent)?;
+    progress.start(&title(remote), parts.layer.size);
+    let wasm = blob(connection, "package", &parts.layer, progress)?;
+    let artefact = parts.assemble(&configuration, wasm).map_err(at)?;
+    Ok((artefact, digest_of(&manifest.bytes)))
+}
+
+/// Leaves a package and gives the digest of its manifest.
+pub(super) fn push(
+    connection: &mut Connection,
+    remote: &Remote,
+    artefact: &Artefact,
+    progress: &mut dyn Progress,
+) -> Result<String, RegistryError> {
+    let documents = artefact.manifest()?;
+    let tag = remote.tag().unwrap_or_default();
+    if let Some(there) = manifest(connection, &tag)? {
+        let same = there.parts().is_ok_and(|parts| parts.layer.digest == documents.layer);
+        if !same {
+            return Err(RegistryError::Taken { place: remote.to_string() });
+        }
+    }
+    progress.start(&title(remote), artefact.wasm.len() as u64);
+    upload(connection, &Descriptor::of(LAYER, &artefact.wasm), &artefact.wasm, progress)?;
+    let configuration = &documents.configuration;
+    upload(connection, &Descriptor::of(CONFIGURATION, configuration), configuration, &mut Silent)?;
+    name(connection, remote, &tag, &documents)?;
+    Ok(documents.digest)
+}
+
+/// Gives the manifest its name, which makes the package one that can be fetched.
+fn name(connection: &mut Connection, remote: &Remote, tag: &str, documents: &Documents) -> Result<(), RegistryError> {
+    let address = connection.address(&format!("manifests/{tag}"));
+    let ask = Ask { body: Some((documents.manifest.as_slice(), MANIFEST)), ..Ask::plain(Method::PUT, address) };
+    let response = connection.expect(&ask, &[StatusCode::CREATED, StatusCode::OK], &mut Silent)?;
+    if let Some(found) = header(&response, &MANIFEST_DIGEST).filter(|found| *found != documents.digest) {
+        let error = ArtefactError::altered("manifest", &documents.digest, &found);
+        return Err(RegistryError::Artefact { place: remote.to_string(), error });
+    }
+    Ok(())
+}
+
+/// A manifest as it came.
+struct Named {
+    bytes: Vec<u8>,
+    media_type: Option<String>,
+}
+
+impl Named {
+    fn parts(&self) -> Result<Parts, ArtefactError> {
+        Parts::read(&self.bytes, self.media_type.as_deref())
+    }
+}
+
+/// The manifest of a tag. None: there is none.
+fn manifest(connection: &mut Connection, tag: &str) -> Result<Option<Named>, RegistryError> {
+    let address = connection.address(&format!("manifests/{tag}"));
+    let ask = Ask { accept: Some(MANIFESTS), ..Ask::plain(Method::GET, address) };
+    let response = connection.expect(&ask, &[StatusCode::OK, StatusCode::NOT_FOUND], &mut Silent)?;
+    if response.status() == StatusCode::NOT_FOUND {
+        return Ok(None);
+    }
+    let said = header(&response, &MANIFEST_DIGEST).filter(|digest| digest.starts_with("sha256:"));
+    let media_type = header(&response, &CONTENT_TYPE);
+    let size: Option<u64> = header(&response, &CONTENT_LENGTH).and_then(|length| length.parse().ok());
+    if let Some(size) = size.filter(|size| *size > LARGEST_DOCUMENT) {
+        let error = ArtefactError::TooLarge { what: "manifest", size, limit: LARGEST_DOCUMENT };
+        return Err(RegistryError::Artefact { place: connection.place().to_owned(), error });
+    }
+    let bytes = connection.text(response)?;
+    let found = digest_of(&bytes);
+    match said.filter(|said| *said != found) {
+        Some(said) => {
+            let error = ArtefactError::altered("manifest", &said, &found);
+            Err(RegistryError::Artefact { place: connection.place().to_owned(), error })
+        }
+        None => Ok(Some(Named { bytes, media_type })),
+    }
+}
+
+/// The bytes that a descriptor names, as many as it says. Whether they are the right ones, the caller looks.
+fn blob(
+    connection: &mut Connection,
+    what: &'static str,
+    wanted: &Descriptor,
+    progress: &mut dyn Progress,
+) -> Result<Vec<u8>, RegistryError> {
+    let place = connection.place().to_owned();
+    let at = |error| RegistryError::Artefact { place: place.clone(), error };
+    let address = connection.address(&format!("blobs/{}", wanted.digest));
+    let ask = Ask::plain(Method::GET, address.clone());
+    let response = connection.expect(&ask, &[StatusCode::OK], &mut Silent)?;
+    let length: Option<u64> = header(&response, &CONTENT_LENGTH).and_then(|length| length.parse().ok());
+    if let Some(found) = length.filter(|length| *length != wanted.size) {
+        return Err(at(ArtefactError::Size { what, wanted: wanted.size, found }));
+    }
+
+    let mut bytes = Vec::with_capacity(wanted.size as usize);
+    let mut reader = response.into_body().into_reader().take(wanted.size + 1);
+    let mut step = vec![0; STEP];
+    loop {
+        let read = match reader.read(&mut step) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
+            Err(error) => return Err(connection.no_answer(&address, error.into())),
+        };
+        bytes.extend_from_slice(&step[..read]);
+        progress.advance(read as u64);
+    }
+    let found = bytes.len() as u64;
+    if found < wanted.size {
+        return Err(RegistryError::Truncated { what, place, wanted: wanted.size, found });
+    }
+    wanted.check(what, &bytes).map_err(at)?;
+    Ok(bytes)
+}
+
+/// Leaves a blob, unless it is there.
+fn upload(
+    connection: &mut Connection,
+    blob: &Descriptor,
+    bytes: &[u8],
+    progress: &mut dyn Progress,
+) -> Result<(), RegistryError> {
+    let ask = Ask::plain(Method::HEAD, connection.address(&format!("blobs/{}", blob.digest)));
+    let there = connection.expect(&ask, &[StatusCode::OK, StatusCode::NOT_FOUND], &mut Silent)?;
+    if there.status() == StatusCode::OK {
+        progress.advance(blob.size);
+        return Ok(());
+    }
+
+    let from = connection.address("blobs/uploads/");
+    let ask = Ask { body: Some((b"".as_slice(), BINARY)), ..Ask::plain(Method::POST, from.clone()) };
+    let response = connection.expect(&ask, &[StatusCode::ACCEPTED], &mut Silent)?;
+    let location = header(&response, &LOCATION).unwrap_or_default();
+    let address = connection.follow(&from, &location)?.with(&[("digest", &blob.digest)]);
+    let ask = Ask { body: Some((bytes, BINARY)), ..Ask::plain(Method::PUT, address) };
+    connection.expect(&ask, &[StatusCode::CREATED], progress)?;
+    Ok(())
+}
+
+/// The versions that are there, the highest last. Only for messages: no answer is no version.
+fn tags(connection: &mut Connection) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct Answer {
+        tags: Option<Vec<String>>,
+    }
+    let ask = Ask::plain(Method::GET, connection.address("tags/list"));
+    let answer = connection.expect(&ask, &[StatusCode::OK], &mut Silent).and_then(|answer| connection.text(answer));
+    let read = |text: Vec<u8>| serde_json::from_slice::<Answer>(&text).ok()?.tags;
+    let mut tags = answer.ok().and_then(read).unwrap_or_default();
+    let letters = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    tags.retain(|tag| tag.len() <= 128 && tag.bytes().all(letters) && !tag.starts_with("sha256-"));
+    tags.sort_by(|left, right| order(left, right));
+    tags
+}
+
+/// What a transfer is called.
+fn title(remote: &Remote) -> String {
+    format!("{}:{}", remote.name(), remote.version.as_deref().unwrap_or_default())
+}
+
+fn header(response: &Response<Body>, name: &HeaderName) -> Option<String> {
+    response.headers().get(name)?.to_str().ok().map(str::to_owned)
+}

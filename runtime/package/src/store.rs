@@ -1,0 +1,308 @@
+//! The packages on this machine: an OCI image layout in which everything is found by its digest and hashed on every
+//! open. The same type is a registry without a server, in any folder or on a USB stick, and reads the layouts that
+//! other tools write.
+//!
+//! The index only helps to find things: what a package is called is read from the package itself. Whether a package
+//! may be used is left to the trust in its signer.
+
+mod error;
+mod layout;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+pub use error::StoreError;
+use layout::{Access, Layout};
+use semver::Version;
+use serde::Serialize;
+use tunebox_compute::printable::acts;
+
+use crate::artefact::document::Descriptor;
+use crate::artefact::{ArtefactError, LARGEST_DOCUMENT, MANIFEST, Parts};
+use crate::nearest::nearest;
+use crate::reference::LARGEST;
+use crate::signature::Signed;
+use crate::{Artefact, Error, digest, read_manifest};
+
+/// The folder of the store in the home folder.
+const FOLDER: &str = "store";
+
+/// What the index says of a package, so that a list opens no package.
+const REFERENCE: &str = "org.opencontainers.image.ref.name";
+const NAME: &str = "dev.tunebox.name";
+const VERSION: &str = "dev.tunebox.version";
+const SOURCE: &str = "dev.tunebox.source";
+const DIGEST: &str = "dev.tunebox.digest";
+const SIZE: &str = "dev.tunebox.size";
+const SIGNER: &str = "dev.tunebox.signer";
+
+/// A package in a store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Stored {
+    /// What it is called.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Where it came from; empty in a folder that is the source itself.
+    pub source: String,
+    /// SHA-256 of the component in hexadecimal.
+    pub digest: String,
+    /// The digest of its manifest, as in `sha256:…`.
+    pub manifest_digest: String,
+    /// Bytes of the component.
+    pub size: u64,
+    /// The public key of a signature that fits the package.
+    pub signer: Option<String>,
+}
+
+/// Which package is wanted; what is left open may be anything.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wanted<'a> {
+    /// What it is called.
+    pub name: Option<&'a str>,
+    /// Its version; the highest one otherwise.
+    pub version: Option<&'a str>,
+    /// Where it came from.
+    pub source: Option<&'a str>,
+}
+
+/// Packages in a folder.
+#[derive(Debug, Clone)]
+pub struct Store {
+    layout: Layout,
+}
+
+impl Store {
+    /// The store of a home folder, made where there is none.
+    /// Errors: the folder cannot be made, or holds something else.
+    pub fn open(home: &Path) -> Result<Self, Error> {
+        Ok(Self { layout: Layout::create(&home.join(FOLDER), Access::Private)? })
+    }
+
+    /// A folder of packages to take from. Errors: it is no image layout.
+    pub fn folder(folder: &Path) -> Result<Self, Error> {
+        Ok(Self { layout: Layout::open(folder)? })
+    }
+
+    /// A folder of packages to put into, made where there is none.
+    /// Errors: the folder cannot be made, or holds something else.
+    pub fn make_folder(folder: &Path) -> Result<Self, Error> {
+        Ok(Self { layout: Layout::create(folder, Access::Shared)? })
+    }
+
+    /// Keeps a package. One of the same name, version and source takes the place of the former one.
+    /// Errors: bytes that are no package, or a folder that the system refuses.
+    pub fn put(&self, artefact: &Artefact, source: &str) -> Result<Stored, Error> {
+        let documents = artefact.manifest()?;
+        let stored = stored(artefact, source, documents.digest.clone())?;
+        let descriptor =
+            Descriptor { annotations: Some(annotations(&stored)), ..Descriptor::of(MANIFEST, &documents.manifest) };
+
+        let lock = self.layout.lock()?;
+        for blob in [&artefact.wasm, &documents.configuration, &documents.manifest] {
+            self.layout.write(blob)?;
+        }
+        let mut index = self.layout.index()?;
+        let former = index.take(|entry| replaces(&stored, entry));
+        index.manifests.push(descriptor);
+        self.layout.write_index(&index)?;
+        self.layout.forget(&former, &index);
+        drop(lock);
+        Ok(stored)
+    }
+
+    /// The package of a name. Errors: there is none, or there are some of several sources, or its bytes have changed.
+    pub fn get(&self, name: &str, version: Option<&str>) -> Result<(Stored, Artefact), Error> {
+        self.find(Wanted { name: Some(name), version, source: None })
+    }
+
+    /// The package that fits. Errors: there is none, or there are several of which none is the newest of the same
+    /// name and source, or its bytes have changed.
+    pub fn find(&self, wanted: Wanted<'_>) -> Result<(Stored, Artefact), Error> {
+        let _lock = self.layout.share();
+        let chosen = choose(self.known()?, wanted)?;
+        let artefact = self.load(&chosen)?;
+        let found = stored(&artefact, &chosen.source, chosen.manifest_digest.clone())?;
+        if (&found.name, &found.version) != (&chosen.name, &chosen.version) {
+            let (named, found) = (chosen.to_string(), found.to_string());
+            return Err(StoreError::Mislabelled { named, found }.into());
+        }
+        Ok((found, artefact))
+    }
+
+    /// All packages by name, version and source. Errors: an index that cannot be read, or a package of another tool
+    /// whose bytes have changed.
+    pub fn list(&self) -> Result<Vec<Stored>, Error> {
+        let _lock = self.layout.share();
+        self.known()
+    }
+
+    /// Takes a package out, and what no other one needs. Errors: a folder that the system refuses.
+    pub fn remove(&self, stored: &Stored) -> Result<(), Error> {
+        let lock = self.layout.lock()?;
+        let mut index = self.layout.index()?;
+        let this = |entry: &Descriptor| {
+            entry.digest == stored.manifest_digest && entry.annotation(SOURCE).unwrap_or_default() == stored.source
+        };
+        let former = index.take(this);
+        if former.is_empty() {
+            let (name, version) = (stored.name.clone(), Some(stored.version.clone()));
+            return Err(StoreError::NoPackage { name, version, nearest: None, there: Vec::new() }.into());
+        }
+        self.layout.write_index(&index)?;
+        self.layout.forget(&former, &index);
+        drop(lock);
+        Ok(())
+    }
+
+    /// What the index lists, in order.
+    fn known(&self) -> Result<Vec<Stored>, Error> {
+        let mut known = Vec::new();
+        for entry in &self.layout.index()?.manifests {
+            match labelled(entry) {
+                Some(stored) => known.push(stored),
+                None => known.extend(self.foreign(entry)?),
+            }
+        }
+        known.sort_by(|left, right| {
+            let by_name = left.name.cmp(&right.name);
+            by_name.then_with(|| order(&left.version, &right.version)).then_with(|| left.source.cmp(&right.source))
+        });
+        Ok(known)
+    }
+
+    /// An entry that another tool wrote, read from its package. None: it is something else than a package of ours.
+    fn foreign(&self, entry: &Descriptor) -> Result<Option<Stored>, Error> {
+        if entry.media_type != MANIFEST {
+            return Ok(None);
+        }
+        let manifest = self.layout.read("manifest", entry, LARGEST_DOCUMENT)?;
+        match Parts::read(&manifest, Some(&entry.media_type)) {
+            Ok(parts) => {
+                let artefact = self.assemble(parts)?;
+                // A component that is no method belongs to somebody else.
+                Ok(stored(&artefact, "", entry.digest.clone()).ok())
+            }
+            Err(ArtefactError::MediaType { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The package behind an entry, every byte of it hashed.
+    fn load(&self, stored: &Stored) -> Result<Artefact, Error> {
+        let index = self.layout.index()?;
+        let entry = index.manifests.iter().find(|entry| entry.digest == stored.manifest_digest);
+        let entry = entry.ok_or_else(|| StoreError::Damaged {
+            what: "manifest",
+            path: self.layout.path(),
+            why: format!("it is gone from the index, where {} was", stored.manifest_digest),
+        })?;
+        let manifest = self.layout.read("manifest", entry, LARGEST_DOCUMENT)?;
+        self.assemble(Parts::read(&manifest, Some(&entry.media_type))?)
+    }
+
+    fn assemble(&self, parts: Parts) -> Result<Artefact, Error> {
+        let configuration = self.layout.read("configuration", &parts.configuration, LARGEST_DOCUMENT)?;
+        let wasm = self.layout.read("package", &parts.layer, LARGEST)?;
+        Ok(parts.assemble(&configuration, wasm)?)
+    }
+}
+
+impl std::fmt::Display for Stored {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}@{}", self.name, self.version)?;
+        if self.source.is_empty() { Ok(()) } else { write!(formatter, " from {}", self.source) }
+    }
+}
+
+/// What there is to say of a package, from its bytes.
+fn stored(artefact: &Artefact, source: &str, manifest_digest: String) -> Result<Stored, Error> {
+    let manifest = read_manifest(&artefact.wasm)?;
+    let signature = artefact.signature.as_deref();
+    // A signature that does not fit names nobody; whether that is allowed is for the trust to say.
+    let signer = signature.and_then(|text| Signed::verify(&artefact.wasm, text).ok()).map(|signer| signer.key);
+    Ok(Stored {
+        name: manifest.name,
+        version: manifest.version,
+        source: source.to_owned(),
+        digest: digest::sha256(&artefact.wasm),
+        manifest_digest,
+        size: artefact.wasm.len() as u64,
+        signer,
+    })
+}
+
+/// What the index says of a package.
+fn annotations(stored: &Stored) -> BTreeMap<String, String> {
+    let mut all = vec![
+        (REFERENCE, format!("{}:{}", stored.name, stored.version)),
+        (NAME, stored.name.clone()),
+        (VERSION, stored.version.clone()),
+        (DIGEST, stored.digest.clone()),
+        (SIZE, stored.size.to_string()),
+    ];
+    if !stored.source.is_empty() {
+        all.push((SOURCE, stored.source.clone()));
+    }
+    all.extend(stored.signer.clone().map(|signer| (SIGNER, signer)));
+    all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// The same, read back. None: another tool wrote the entry, or somebody put control characters into it.
+fn labelled(entry: &Descriptor) -> Option<Stored> {
+    let text = |name| {
+        let text = entry.annotation(name)?;
+        (!text.chars().any(acts)).then(|| text.to_owned())
+    };
+    Some(Stored {
+        name: text(NAME)?,
+        version: text(VERSION)?,
+        source: text(SOURCE).unwrap_or_default(),
+        digest: text(DIGEST)?,
+        manifest_digest: entry.digest.clone(),
+        size: text(SIZE)?.parse().ok()?,
+        signer: text(SIGNER),
+    })
+}
+
+/// Whether a package takes the place of an entry: the same name, version and source, or the very same manifest.
+fn replaces(new: &Stored, entry: &Descriptor) -> bool {
+    if entry.annotation(SOURCE).unwrap_or_default() != new.source {
+        return false;
+    }
+    let said = |name| entry.annotation(name);
+    entry.digest == new.manifest_digest
+        || (said(NAME), said(VERSION)) == (Some(new.name.as_str()), Some(new.version.as_str()))
+}
+
+/// The one that is meant: of one source, and the highest version where none is named.
+fn choose(known: Vec<Stored>, wanted: Wanted<'_>) -> Result<Stored, StoreError> {
+    let fits = |wanted: Option<&str>, value: &str| wanted.is_none_or(|wanted| wanted == value);
+    let named = |stored: &&Stored| fits(wanted.name, &stored.name) && fits(wanted.source, &stored.source);
+    let mut candidates: Vec<&Stored> = known.iter().filter(named).collect();
+    let there = candidates.iter().map(ToString::to_string).collect();
+    candidates.retain(|stored| fits(wanted.version, &stored.version));
+
+    let distinct: BTreeSet<_> = candidates.iter().map(|stored| (&stored.name, &stored.source)).collect();
+    if distinct.len() > 1 {
+        let name = wanted.name.unwrap_or_default().to_owned();
+        return Err(StoreError::Ambiguous { name, there: candidates.iter().map(ToString::to_string).collect() });
+    }
+    // The list is in order of versions.
+    let chosen = candidates.last().map(|stored| (*stored).clone());
+    chosen.ok_or_else(|| {
+        let name = wanted.name.unwrap_or_default();
+        let names: BTreeSet<_> = known.iter().map(|stored| stored.name.as_str()).collect();
+        let nearest = nearest(name, names.into_iter().filter(|known| *known != name)).map(str::to_owned);
+        StoreError::NoPackage { name: name.to_owned(), version: wanted.version.map(str::to_owned), nearest, there }
+    })
+}
+
+/// Which version is the higher one; what is no version comes before all that are.
+pub(crate) fn order(left: &str, right: &str) -> std::cmp::Ordering {
+    let read = |text: &str| Version::parse(text).ok();
+    read(left).cmp(&read(right)).then_with(|| left.cmp(right))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,288 @@
+//! The files of an OCI image layout: `oci-layout`, `index.json` and `blobs/sha256`.
+//!
+//! Every file appears whole or not at all, every blob is hashed when it is read, and whoever writes holds the lock.
+//! Which packages there are is left to the store.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::StoreError;
+use crate::Error;
+use crate::artefact::document::{Descriptor, ImageManifest, SCHEMA, read};
+use crate::artefact::{ArtefactError, LARGEST_DOCUMENT, MANIFEST};
+use crate::digest::sha256;
+
+const MARK: &str = "oci-layout";
+const INDEX: &str = "index.json";
+const BLOBS: &str = "blobs";
+const LOCK: &str = "index.lock";
+/// What the name of an unfinished file begins with.
+const UNFINISHED: &str = ".writing-";
+
+const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
+const LARGEST_INDEX: u64 = 16 << 20;
+
+/// For people and for this user alone, respectively.
+const READABLE: u32 = 0o644;
+const READ_ONLY: u32 = 0o444;
+
+/// Who may look into a folder that is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// This user.
+    Private,
+    /// Whoever gets the folder or the stick.
+    Shared,
+}
+
+/// What `oci-layout` says.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Mark {
+    image_layout_version: String,
+}
+
+/// What is in the layout.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Index {
+    schema_version: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    media_type: Option<String>,
+    /// One entry for each artefact.
+    pub(super) manifests: Vec<Descriptor>,
+    /// Fields that other tools added.
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+impl Index {
+    fn empty() -> Self {
+        Self { schema_version: SCHEMA, media_type: Some(INDEX_TYPE.into()), manifests: Vec::new(), rest: Map::new() }
+    }
+
+    /// Takes out the entries that fit.
+    pub(super) fn take(&mut self, fits: impl Fn(&Descriptor) -> bool) -> Vec<Descriptor> {
+        self.manifests.extract_if(.., |entry| fits(entry)).collect()
+    }
+}
+
+/// A folder in the form of an image layout.
+#[derive(Debug, Clone)]
+pub(super) struct Layout {
+    folder: PathBuf,
+}
+
+impl Layout {
+    /// A layout that is there. Errors: the folder is none.
+    pub(super) fn open(folder: &Path) -> Result<Self, Error> {
+        let layout = Self { folder: folder.to_owned() };
+        let Some(text) = layout.small(MARK)? else {
+            return Err(layout.problem(format!("there is no `{MARK}` in it")));
+        };
+        let mark: Mark = read(MARK, &text).map_err(|error| layout.problem(error.to_string()))?;
+        if !mark.image_layout_version.starts_with("1.") {
+            return Err(layout.problem("its layout is of a later version than 1".into()));
+        }
+        Ok(layout)
+    }
+
+    /// A layout that is made where there is none.
+    /// Errors: a folder with the files of something else, or one that the system refuses.
+    pub(super) fn create(folder: &Path, access: Access) -> Result<Self, Error> {
+        let layout = Self { folder: folder.to_owned() };
+        make(folder, access)?;
+        if !folder.join(MARK).exists() {
+            let lock = layout.lock()?;
+            // Another process may have made it meanwhile.
+            if !folder.join(MARK).exists() {
+                if let Some(taken) = [INDEX, BLOBS].into_iter().find(|name| folder.join(name).exists()) {
+                    return Err(layout.problem(format!("there is a `{taken}` in it, but no `{MARK}`")));
+                }
+                let mark = Mark { image_layout_version: "1.0.0".into() };
+                whole(&folder.join(MARK), &json(MARK, &mark)?, READABLE)?;
+                layout.write_index(&Index::empty())?;
+            }
+            drop(lock);
+        }
+        Self::open(folder)
+    }
+
+    /// The folder.
+    pub(super) fn path(&self) -> PathBuf {
+        self.folder.clone()
+    }
+
+    /// Keeps all others from writing until the file is dropped, and clears away what a killed writer left.
+    pub(super) fn lock(&self) -> Result<File, Error> {
+        let path = self.folder.join(LOCK);
+        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let file = open.map_err(Error::file("write", &path))?;
+        file.lock().map_err(Error::file("lock", &path))?;
+        for folder in [self.folder.clone(), self.blobs()] {
+            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+                if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
+                    // One that stays is in nobody's way.
+                    fs::remove_file(entry.path()).ok();
+                }
+            }
+        }
+        Ok(file)
+    }
+
+    /// Keeps others from taking files away while this one reads. None: on a disk where nobody can write.
+    pub(super) fn share(&self) -> Option<File> {
+        let file = File::open(self.folder.join(LOCK)).ok()?;
+        file.lock_shared().ok().map(|()| file)
+    }
+
+    /// What is in the layout. Errors: an index that is none.
+    pub(super) fn index(&self) -> Result<Index, Error> {
+        match self.small(INDEX)? {
+            Some(text) => {
+                let index: Index = read(INDEX, &text).map_err(|error| self.broken_index(&error))?;
+                if index.schema_version == SCHEMA {
+                    Ok(index)
+                } else {
+                    Err(self.problem("its index has another form".into()))
+                }
+            }
+            None => Ok(Index::empty()),
+        }
+    }
+
+    /// Puts an index in the place of the former one. The lock must be held.
+    pub(super) fn write_index(&self, index: &Index) -> Result<(), Error> {
+        whole(&self.folder.join(INDEX), &json(INDEX, index)?, READABLE)
+    }
+
+    /// The bytes that a descriptor names, hashed. Errors: they are missing, or have changed, or are too many.
+    pub(super) fn read(&self, what: &'static str, entry: &Descriptor, limit: u64) -> Result<Vec<u8>, Error> {
+        if entry.size > limit {
+            return Err(ArtefactError::TooLarge { what, size: entry.size, limit }.into());
+        }
+        let path = self.blobs().join(entry.hexadecimal(what)?);
+        let damaged = |why: String| Error::from(StoreError::Damaged { what, path: path.clone(), why });
+        let bytes = match regular(&path, limit) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(damaged("the file is missing".into())),
+            Err(error) => return Err(Error::file("read", &path)(error)),
+        };
+        entry.check(what, &bytes).map_err(|error| {
+            use tunebox_compute::explain::Explain;
+            damaged(error.why().unwrap_or_default())
+        })?;
+        Ok(bytes)
+    }
+
+    /// Keeps bytes under their digest. The lock must be held.
+    pub(super) fn write(&self, bytes: &[u8]) -> Result<(), Error> {
+        let folder = self.blobs();
+        fs::create_dir_all(&folder).map_err(Error::file("create", &folder))?;
+        let path = folder.join(sha256(bytes));
+        // A torn or edited file is replaced, not trusted by its name.
+        let there = fs::read(&path).is_ok_and(|there| there == bytes);
+        if there { Ok(()) } else { whole(&path, bytes, READ_ONLY) }
+    }
+
+    /// Deletes what only these entries needed. The lock must be held, and the index no longer name them.
+    pub(super) fn forget(&self, former: &[Descriptor], index: &Index) {
+        let needed: Option<Vec<_>> = index.manifests.iter().map(|entry| self.references(entry)).collect();
+        // Who cannot be asked may need anything: then it all stays.
+        let Some(needed) = needed else { return };
+        let needed: BTreeSet<String> = needed.into_iter().flatten().collect();
+        let gone = former.iter().filter_map(|entry| self.references(entry)).flatten();
+        for name in gone.filter(|name| !needed.contains(name)) {
+            // A file that stays costs room, nothing else.
+            fs::remove_file(self.blobs().join(name)).ok();
+        }
+    }
+
+    /// The files that an entry stands on. None: it is no manifest of an image, or is damaged.
+    fn references(&self, entry: &Descriptor) -> Option<Vec<String>> {
+        if entry.media_type != MANIFEST {
+            return None;
+        }
+        let bytes = self.read("manifest", entry, LARGEST_DOCUMENT).ok()?;
+        let manifest: ImageManifest = read("manifest", &bytes).ok()?;
+        let all = [entry, &manifest.config].into_iter().chain(&manifest.layers);
+        all.map(|part| part.hexadecimal("manifest").ok().map(str::to_owned)).collect()
+    }
+
+    fn blobs(&self) -> PathBuf {
+        self.folder.join(BLOBS).join("sha256")
+    }
+
+    /// A file at the top. None: there is none.
+    fn small(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
+        let path = self.folder.join(name);
+        match regular(&path, LARGEST_INDEX) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => Err(Error::file("read", &path)(error)),
+        }
+    }
+
+    fn problem(&self, problem: String) -> Error {
+        StoreError::NotLayout { folder: self.folder.clone(), problem }.into()
+    }
+
+    fn broken_index(&self, error: &ArtefactError) -> Error {
+        use tunebox_compute::explain::Explain;
+        self.problem(format!("`{INDEX}` cannot be used: {}", error.why().unwrap_or_default()))
+    }
+}
+
+/// The bytes of an ordinary file, unless they are more than the limit.
+fn regular(path: &Path, limit: u64) -> std::io::Result<Vec<u8>> {
+    let about = fs::metadata(path)?;
+    if !about.is_file() {
+        return Err(std::io::Error::other("it is no ordinary file"));
+    }
+    if about.len() > limit {
+        return Err(std::io::Error::new(ErrorKind::FileTooLarge, format!("it has {} bytes", about.len())));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Makes a folder and those above it.
+fn make(folder: &Path, access: Access) -> Result<(), Error> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    if access == Access::Private {
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    }
+    #[cfg(not(unix))]
+    let _ = access;
+    builder.create(folder).map_err(Error::file("create", folder))
+}
+
+/// Writes beside the place, waits for the disk, and renames: a reader sees the old file or the new one.
+fn whole(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new();
+    file.prefix(UNFINISHED);
+    #[cfg(unix)]
+    file.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
+    #[cfg(not(unix))]
+    let _ = mode;
+    let mut file = file.tempfile_in(folder).map_err(Error::file("write into", folder))?;
+    file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(Error::file("write", path))?;
+    file.persist(path).map_err(|error| error.error).map_err(Error::file("write", path))?;
+    // The name reaches the disk too, where a folder can be waited for.
+    #[cfg(unix)]
+    File::open(folder).and_then(|folder| folder.sync_all()).ok();
+    Ok(())
+}
+
+fn json(what: &'static str, document: &impl Serialize) -> Result<Vec<u8>, Error> {
+    Ok(serde_json::to_vec_pretty(document).map_err(|error| ArtefactError::malformed(what, &error.to_string()))?)
+}

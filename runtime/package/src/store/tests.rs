@@ -1,0 +1,154 @@
+use std::fs;
+
+use tunebox_compute::explain::{Exit, Explain};
+
+use super::*;
+use crate::{builtin, section};
+
+/// A built-in method as a package of another version, and so of other bytes.
+fn package(name: &str, version: &str) -> Artefact {
+    let bytes = builtin::find(name).unwrap().bytes;
+    let text = section::find(bytes, crate::manifest::SECTION).unwrap().unwrap();
+    let mut manifest: serde_json::Value = serde_json::from_slice(text).unwrap();
+    manifest["version"] = version.into();
+    let mut wasm = section::without(bytes, crate::manifest::SECTION).unwrap();
+    section::append(&mut wasm, crate::manifest::SECTION, manifest.to_string().as_bytes());
+    Artefact { wasm, signature: None }
+}
+
+fn store() -> (tempfile::TempDir, Store) {
+    let home = tempfile::tempdir().unwrap();
+    let store = Store::open(home.path()).unwrap();
+    (home, store)
+}
+
+fn blobs(home: &Path) -> usize {
+    fs::read_dir(home.join("store/blobs/sha256")).unwrap().count()
+}
+
+#[test]
+fn what_was_put_comes_back_and_the_highest_version_is_the_one_without_a_number() {
+    let (_home, store) = store();
+    for version in ["0.9.0", "0.10.0"] {
+        store.put(&package("lora", version), "registry.example/me/lora").unwrap();
+    }
+    let (stored, artefact) = store.get("lora", None).unwrap();
+    assert_eq!((stored.version.as_str(), &artefact), ("0.10.0", &package("lora", "0.10.0")));
+    assert_eq!(stored.digest, digest::sha256(&artefact.wasm));
+    assert_eq!(store.get("lora", Some("0.9.0")).unwrap().1, package("lora", "0.9.0"));
+    assert_eq!(store.list().unwrap().len(), 2);
+}
+
+#[test]
+fn two_sources_of_one_name_are_told_apart_only_by_their_source() {
+    let (_home, store) = store();
+    let (here, there) = ("registry.example/me/lora", "registry.example/you/lora");
+    store.put(&package("lora", "0.1.0"), here).unwrap();
+    store.put(&package("lora", "0.2.0"), there).unwrap();
+    let error = store.get("lora", None).unwrap_err();
+    let why = error.why().unwrap();
+    assert!(why.contains(here) && why.contains(there), "{why}");
+    assert_eq!(store.get("lora", Some("0.1.0")).unwrap().0.source, here);
+    let wanted = Wanted { name: Some("lora"), source: Some(there), ..Wanted::default() };
+    assert_eq!(store.find(wanted).unwrap().0.version, "0.2.0");
+}
+
+#[test]
+fn an_edited_torn_or_missing_file_is_refused_and_put_right_by_pulling_again() {
+    let (home, store) = store();
+    let artefact = package("lora", "0.1.0");
+    let stored = store.put(&artefact, "registry.example/me/lora").unwrap();
+    let path = home.path().join("store/blobs/sha256").join(&stored.digest);
+    let mut edited = artefact.wasm.clone();
+    edited[100] ^= 1;
+    let torn = &artefact.wasm[..artefact.wasm.len() / 2];
+    for damage in [Some(edited.as_slice()), Some(torn), None] {
+        fs::remove_file(&path).unwrap();
+        damage.iter().for_each(|bytes| fs::write(&path, bytes).unwrap());
+        let error = store.get("lora", None).unwrap_err();
+        assert!(matches!(error, Error::Store(StoreError::Damaged { what: "package", .. })), "{error}");
+        assert_eq!(error.exit(), Exit::Trust);
+        assert!(error.hint().unwrap().contains("`tunebox pull`"), "{:?}", error.hint());
+        store.put(&artefact, "registry.example/me/lora").unwrap();
+        assert_eq!(store.get("lora", None).unwrap().1, artefact);
+    }
+}
+
+#[test]
+fn an_index_that_calls_a_package_by_another_name_is_found_out() {
+    let (home, store) = store();
+    store.put(&package("lora", "0.1.0"), "").unwrap();
+    let index = home.path().join("store/index.json");
+    let text = fs::read_to_string(&index).unwrap().replace("\"0.1.0\"", "\"0.7.0\"");
+    fs::write(&index, text).unwrap();
+    let error = store.get("lora", Some("0.7.0")).unwrap_err();
+    assert!(matches!(error, Error::Store(StoreError::Mislabelled { .. })), "{error}");
+    assert_eq!(error.exit(), Exit::Trust);
+}
+
+#[test]
+fn removing_takes_only_what_no_other_package_needs() {
+    let (home, store) = store();
+    let (first, second) = ("registry.example/me/lora", "registry.example/you/lora");
+    let stored = store.put(&package("lora", "0.1.0"), first).unwrap();
+    store.put(&package("lora", "0.1.0"), second).unwrap();
+    assert_eq!(blobs(home.path()), 3);
+    store.remove(&stored).unwrap();
+    assert_eq!((blobs(home.path()), store.get("lora", None).unwrap().0.source.as_str()), (3, second));
+    assert!(store.remove(&stored).is_err());
+    store.remove(&store.list().unwrap()[0]).unwrap();
+    assert_eq!((blobs(home.path()), store.list().unwrap()), (0, vec![]));
+}
+
+#[test]
+fn a_package_of_the_same_version_and_source_replaces_the_former_one() {
+    let (home, store) = store();
+    let former = package("lora", "0.1.0");
+    let mut other = former.clone();
+    section::append(&mut other.wasm, "later", b"bytes");
+    store.put(&former, "registry.example/me/lora").unwrap();
+    store.put(&other, "registry.example/me/lora").unwrap();
+    assert_eq!((store.list().unwrap().len(), blobs(home.path())), (1, 3));
+    assert_eq!(store.get("lora", None).unwrap().1, other);
+}
+
+#[test]
+fn a_name_that_is_not_there_is_answered_with_the_nearest() {
+    let (_home, store) = store();
+    store.put(&package("lora", "0.1.0"), "").unwrap();
+    assert_eq!(store.get("lorra", None).unwrap_err().hint().unwrap(), "did you mean `lora`?");
+    let error = store.get("lora", Some("0.2.0")).unwrap_err();
+    assert_eq!(error.to_string(), "there is no package `lora@0.2.0` here");
+    assert_eq!(error.why().unwrap(), "here are: lora@0.1.0");
+}
+
+#[test]
+fn a_folder_of_other_things_is_no_store() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(matches!(Store::folder(folder.path()), Err(Error::Store(StoreError::NotLayout { .. }))));
+    fs::write(folder.path().join("index.json"), "{}").unwrap();
+    assert!(matches!(Store::make_folder(folder.path()), Err(Error::Store(StoreError::NotLayout { .. }))));
+    assert_eq!(fs::read(folder.path().join("index.json")).unwrap(), b"{}");
+}
+
+#[test]
+#[cfg(unix)]
+fn the_store_is_this_users_alone_and_its_files_are_read_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let (home, store) = store();
+    let stored = store.put(&package("lora", "0.1.0"), "").unwrap();
+    let mode = |path: &str| fs::metadata(home.path().join(path)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode("store"), 0o700);
+    assert_eq!(mode(&format!("store/blobs/sha256/{}", stored.digest)), 0o444);
+}
+
+#[test]
+fn control_characters_in_an_index_reach_nobody() {
+    let (home, store) = store();
+    store.put(&package("lora", "0.1.0"), "registry.example/me/lora").unwrap();
+    let index = home.path().join("store/index.json");
+    let text = fs::read_to_string(&index).unwrap().replace("registry.example", "\\u001b[2J");
+    fs::write(&index, text).unwrap();
+    let stored = &store.list().unwrap()[0];
+    assert_eq!((stored.name.as_str(), stored.source.as_str()), ("lora", ""));
+}

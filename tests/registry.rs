@@ -1,0 +1,138 @@
+//! Packages between machines: what is pushed comes back with the same bytes, by a registry or by a folder, and no
+//! failure on the way leaves anything behind.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+#[path = "registry/failures.rs"]
+mod failures;
+#[path = "support/registry.rs"]
+mod fake;
+#[path = "registry/logins.rs"]
+mod logins;
+#[path = "registry/others.rs"]
+mod others;
+#[path = "support/real_registry.rs"]
+mod real;
+#[path = "registry/stores.rs"]
+mod stores;
+
+use std::path::Path;
+
+use fake::{Answer, Asked, FakeRegistry};
+use tunebox_compute::explain::Explain;
+use tunebox_package::artefact::MANIFEST;
+use tunebox_package::registry::{Place, Progress, RegistryError, Silent, pull, push};
+use tunebox_package::{Artefact, Store, builtin, manifest, section};
+
+/// A built-in method as a package of another version, and so of other bytes.
+fn version(version: &str) -> Artefact {
+    let bytes = builtin::find("lora").unwrap().bytes;
+    let text = section::find(bytes, manifest::SECTION).unwrap().unwrap();
+    let mut about: serde_json::Value = serde_json::from_slice(text).unwrap();
+    about["version"] = version.into();
+    let mut wasm = section::without(bytes, manifest::SECTION).unwrap();
+    section::append(&mut wasm, manifest::SECTION, about.to_string().as_bytes());
+    Artefact { wasm, signature: None }
+}
+
+fn lora() -> Artefact {
+    Artefact { signature: Some("untrusted comment: of a test\n".into()), ..version("0.1.0") }
+}
+
+fn place(host: &str) -> Place {
+    // No login of the person who runs the tests.
+    Place::parse(&format!("{host}/me/lora:0.1.0")).unwrap().logins(Path::new("/nonexistent/config.json"))
+}
+
+/// A registry that holds the package and answers by a rule first.
+fn holding(rule: impl Fn(&Asked) -> Option<Answer> + Send + Sync + 'static) -> FakeRegistry {
+    let registry = FakeRegistry::with(rule);
+    let documents = lora().manifest().unwrap();
+    registry.keep(&lora().wasm);
+    registry.keep(&documents.configuration);
+    registry.name("me/lora:0.1.0", MANIFEST, &documents.manifest);
+    registry
+}
+
+/// A registry that holds a manifest which somebody changed.
+fn holding_altered(change: impl FnOnce(&mut serde_json::Value)) -> FakeRegistry {
+    let registry = holding(|_| None);
+    let mut document = serde_json::from_slice(&lora().manifest().unwrap().manifest).unwrap();
+    change(&mut document);
+    registry.name("me/lora:0.1.0", MANIFEST, document.to_string().as_bytes());
+    registry
+}
+
+/// What `tunebox pull` does, and that a failure leaves nothing in the store.
+fn failed_pull(place: &Place) -> RegistryError {
+    let home = tempfile::tempdir().unwrap();
+    let store = Store::open(home.path()).unwrap();
+    let error =
+        pull(place, &mut Silent).map(|(artefact, _)| store.put(&artefact, &place.source()).unwrap()).unwrap_err();
+    assert!(store.list().unwrap().is_empty());
+    assert!(!home.path().join("store/blobs").exists());
+    assert!(!error.to_string().is_empty() && error.hint().is_some(), "{error:?}");
+    error
+}
+
+/// How far a transfer was told to be.
+#[derive(Default)]
+struct Told {
+    what: String,
+    total: u64,
+    done: u64,
+}
+
+impl Progress for Told {
+    fn start(&mut self, what: &str, total: u64) {
+        *self = Self { what: what.to_owned(), total, done: 0 };
+    }
+
+    fn advance(&mut self, bytes: u64) {
+        self.done += bytes;
+    }
+}
+
+#[test]
+fn what_was_pushed_is_pulled_with_the_same_bytes_and_digest_and_told_on_the_way() {
+    let (registry, mut there, mut back) = (FakeRegistry::start(), Told::default(), Told::default());
+    let pushed = push(&place(&registry.host()), &lora(), &mut there).unwrap();
+    let (artefact, pulled) = pull(&place(&registry.host()), &mut back).unwrap();
+    assert_eq!((artefact, pulled), (lora(), pushed));
+    let size = lora().wasm.len() as u64;
+    for told in [there, back] {
+        assert_eq!((told.what.as_str(), told.total, told.done), ("lora:0.1.0", size, size));
+    }
+}
+
+#[test]
+fn a_second_push_sends_no_bytes_again_and_another_package_does_not_take_the_version() {
+    let registry = FakeRegistry::start();
+    push(&place(&registry.host()), &lora(), &mut Silent).unwrap();
+    let before = registry.asked().len();
+    push(&place(&registry.host()), &lora(), &mut Silent).unwrap();
+    assert!(!registry.asked()[before..].iter().any(|asked| asked.path.contains("/uploads/")));
+
+    let mut other = lora();
+    section::append(&mut other.wasm, "later", b"bytes");
+    let error = push(&place(&registry.host()), &other, &mut Silent).unwrap_err();
+    assert!(matches!(error, RegistryError::Taken { .. }), "{error}");
+    assert_eq!(pull(&place(&registry.host()), &mut Silent).unwrap().0, lora());
+}
+
+#[test]
+fn a_package_does_not_go_where_another_one_belongs() {
+    let registry = FakeRegistry::start();
+    for (name, version) in [("lorra", "0.1.0"), ("lora", "0.2.0")] {
+        let place = Place::parse(&format!("{}/me/{name}:{version}", registry.host())).unwrap();
+        let error = push(&place, &lora(), &mut Silent).unwrap_err();
+        assert!(matches!(error, RegistryError::Misnamed { .. }), "{error}");
+    }
+    assert!(registry.asked().is_empty());
+}
+
+/// A line that is seen even when the test passes.
+#[expect(clippy::explicit_write, reason = "the test harness swallows `eprintln!` of a test that passes")]
+fn loudly(line: &str) {
+    use std::io::Write;
+    writeln!(std::io::stderr(), "\n{line}\n").unwrap();
+}

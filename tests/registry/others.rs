@@ -1,0 +1,77 @@
+//! Beside programs of others: a real registry, and `wkg`, which knows packages by the same form.
+
+use std::process::Command;
+
+use tunebox_compute::explain::Explain;
+use tunebox_package::registry::{Place, RegistryError, Silent, pull, push};
+
+use crate::logins::logged_in;
+use crate::{failed_pull, lora, loudly, place, real, version};
+
+#[test]
+fn a_real_registry_takes_and_gives_the_same_bytes() {
+    let Some(registry) = real::Registry::start("") else { return };
+    let pushed = push(&place(&registry.host()), &lora(), &mut Silent).unwrap();
+    assert_eq!(pull(&place(&registry.host()), &mut Silent).unwrap(), (lora(), pushed));
+    let later = Place::parse(&format!("{}/me/lora", registry.host())).unwrap();
+    push(&later, &version("0.10.0"), &mut Silent).unwrap();
+    push(&later, &version("0.9.0"), &mut Silent).unwrap();
+    let hint = failed_pull(&later).hint().unwrap();
+    assert!(hint.contains("lora:0.10.0"), "{hint}");
+    let absent = Place::parse(&format!("{}/me/dpo:0.1.0", registry.host())).unwrap();
+    assert!(matches!(failed_pull(&absent), RegistryError::NotFound { .. }));
+}
+
+#[test]
+fn a_real_registry_with_a_login_takes_that_of_docker_login() {
+    let Some(registry) = real::Registry::with_login("me", "secret") else { return };
+    let error = failed_pull(&place(&registry.host()));
+    assert!(matches!(error, RegistryError::Unauthorised { tried: false, .. }), "{error}");
+    let login = logged_in(&registry.host(), "bWU6c2VjcmV0");
+    let with = place(&registry.host()).logins(&login.path().join("config.json"));
+    push(&with, &lora(), &mut Silent).unwrap();
+    assert_eq!(pull(&with, &mut Silent).unwrap().0, lora());
+    let wrong = logged_in(&registry.host(), "bWU6d3Jvbmc=");
+    let error = failed_pull(&place(&registry.host()).logins(&wrong.path().join("config.json")));
+    assert!(matches!(error, RegistryError::Unauthorised { tried: true, .. }), "{error}");
+}
+
+#[test]
+fn a_real_registry_with_a_certificate_of_its_own_is_believed_only_with_it() {
+    let Some((registry, certificate)) = real::Registry::with_certificate() else { return };
+    // Loopback goes without encryption; this address of the same machine does not.
+    let elsewhere = place(&format!("0.0.0.0:{}", registry.port()));
+    let error = failed_pull(&elsewhere);
+    assert!(matches!(error, RegistryError::Tls { .. }), "{error:?}");
+    let trusting = elsewhere.certificates(&certificate);
+    push(&trusting, &lora(), &mut Silent).unwrap();
+    assert_eq!(pull(&trusting, &mut Silent).unwrap().0, lora());
+}
+
+#[test]
+fn wkg_pulls_what_was_pushed_and_what_wkg_pushed_is_pulled() {
+    let Some(registry) = real::Registry::start("") else { return };
+    if !real::there("wkg", "--version") {
+        return loudly(
+            "wkg_pulls_what_was_pushed_and_what_wkg_pushed_is_pulled: skipped, there is no `wkg` on the path",
+        );
+    }
+    let (folder, host) = (tempfile::tempdir().unwrap(), registry.host());
+    let wkg = |arguments: &[&str]| {
+        let output = Command::new("wkg").args(["oci"]).args(arguments).args(["--insecure", &host]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    let file = |name: &str| folder.path().join(name).display().to_string();
+
+    push(&place(&host), &lora(), &mut Silent).unwrap();
+    wkg(&["pull", &format!("{host}/me/lora:0.1.0"), "--output", &file("pulled.wasm")]);
+    assert!(std::fs::read(file("pulled.wasm")).unwrap() == lora().wasm);
+
+    std::fs::write(file("lora.wasm"), lora().wasm).unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&lora().manifest().unwrap().manifest).unwrap();
+    let written = document["annotations"]["dev.tunebox.signature"].as_str().unwrap();
+    let signature = format!("dev.tunebox.signature={written}");
+    wkg(&["push", &format!("{host}/you/lora:0.1.0"), &file("lora.wasm"), "--annotation", &signature]);
+    let theirs = Place::parse(&format!("{host}/you/lora:0.1.0")).unwrap();
+    assert_eq!(pull(&theirs, &mut Silent).unwrap().0, lora());
+}

@@ -1,0 +1,125 @@
+//! Folders of packages: the store of a person, and the stick that goes from hand to hand.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tunebox_package::registry::{Place, RegistryError, Silent, pull, push};
+use tunebox_package::store::StoreError;
+use tunebox_package::{Error, Store, section};
+
+use crate::{holding, lora, place, version};
+
+#[test]
+fn a_package_goes_through_a_folder_as_through_a_registry() {
+    let stick = tempfile::tempdir().unwrap();
+    let folder = stick.path().display().to_string();
+    let pushed = push(&Place::parse(&folder).unwrap(), &lora(), &mut Silent).unwrap();
+    push(&Place::parse(&folder).unwrap(), &version("0.2.0"), &mut Silent).unwrap();
+    let named = |text: &str| pull(&Place::parse(&format!("{folder}{text}")).unwrap(), &mut Silent);
+    assert_eq!(named("//lora:0.1.0").unwrap(), (lora(), pushed));
+    for newest in ["", "//lora", "//lora:0.2.0"] {
+        assert_eq!(named(newest).unwrap().0, version("0.2.0"), "{newest}");
+    }
+    assert!(matches!(named("//lora:0.3.0"), Err(RegistryError::Package(_))));
+
+    let mut other = lora();
+    section::append(&mut other.wasm, "later", b"bytes");
+    let error = push(&Place::parse(&folder).unwrap(), &other, &mut Silent).unwrap_err();
+    assert!(matches!(error, RegistryError::Taken { .. }), "{error}");
+}
+
+#[test]
+fn a_layout_that_another_tool_wrote_is_a_folder_of_packages() {
+    let stick = tempfile::tempdir().unwrap();
+    let folder = stick.path().display().to_string();
+    push(&Place::parse(&folder).unwrap(), &lora(), &mut Silent).unwrap();
+    // As `skopeo` and `oras` write it: no word of ours in the index, and a container image beside the package.
+    let index = stick.path().join("index.json");
+    let mut document: serde_json::Value = serde_json::from_slice(&std::fs::read(&index).unwrap()).unwrap();
+    document["manifests"][0]["annotations"] = serde_json::json!({ "org.opencontainers.image.ref.name": "0.1.0" });
+    let image = serde_json::json!({ "mediaType": "application/vnd.oci.image.index.v1+json", "size": 2,
+        "digest": format!("sha256:{}", "0".repeat(64)), "platform": { "os": "linux", "architecture": "amd64" } });
+    document["manifests"].as_array_mut().unwrap().push(image.clone());
+    std::fs::write(&index, document.to_string()).unwrap();
+    assert_eq!(pull(&Place::parse(&folder).unwrap(), &mut Silent).unwrap().0, lora());
+
+    push(&Place::parse(&folder).unwrap(), &version("0.2.0"), &mut Silent).unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&std::fs::read(&index).unwrap()).unwrap();
+    assert!(document["manifests"].as_array().unwrap().contains(&image), "{document}");
+    assert_eq!(pull(&Place::parse(&format!("{folder}//lora:0.1.0")).unwrap(), &mut Silent).unwrap().0, lora());
+}
+
+#[test]
+fn packages_put_at_the_same_time_are_all_there() {
+    let home = tempfile::tempdir().unwrap();
+    std::thread::scope(|scope| {
+        for writer in 0..8 {
+            let home = home.path();
+            scope.spawn(move || {
+                let package = version(&format!("0.{writer}.0"));
+                Store::open(home).unwrap().put(&package, "registry.example/me/lora").unwrap();
+            });
+        }
+    });
+    let store = Store::open(home.path()).unwrap();
+    assert_eq!(store.list().unwrap().len(), 8);
+    for writer in 0..8 {
+        let number = format!("0.{writer}.0");
+        assert_eq!(store.get("lora", Some(&number)).unwrap().1, version(&number));
+    }
+}
+
+/// Where the child of the next test puts packages.
+const CHILD: &str = "TUNEBOX_TEST_STORE";
+
+#[test]
+fn a_writer_that_is_killed_leaves_the_store_whole() {
+    if let Some(home) = std::env::var_os(CHILD) {
+        let store = Store::open(Path::new(&home)).unwrap();
+        let mut number = 0;
+        loop {
+            number = (number + 1) % 5;
+            let package = version(&format!("0.0.{number}"));
+            store.put(&package, "registry.example/me/lora").unwrap();
+            store.remove(&store.list().unwrap()[0]).unwrap();
+        }
+    }
+    let home = tempfile::tempdir().unwrap();
+    let store = Store::open(home.path()).unwrap();
+    store.put(&version("1.0.0"), "registry.example/me/other").unwrap();
+    let mut seen = 0;
+    for round in 0..20 {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "stores::a_writer_that_is_killed_leaves_the_store_whole"]).env(CHILD, home.path());
+        let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(20 + 7 * round));
+        assert!(child.try_wait().unwrap().is_none(), "the writer ended by itself");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for stored in store.list().unwrap() {
+            store.get("lora", Some(&stored.version)).unwrap();
+            seen += usize::from(stored.version.starts_with("0.0."));
+        }
+        store.put(&version("2.0.0"), "registry.example/me/lora").unwrap();
+        assert_eq!(store.get("lora", Some("2.0.0")).unwrap().1, version("2.0.0"));
+    }
+    assert!(seen > 0, "no writer came as far as writing");
+    let leftover =
+        |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().to_string_lossy().starts_with('.');
+    assert!(!home.path().join("store/blobs/sha256").read_dir().unwrap().any(leftover));
+}
+
+#[test]
+fn a_package_in_the_store_that_changed_is_pulled_again() {
+    let (registry, home) = (holding(|_| None), tempfile::tempdir().unwrap());
+    let (store, place) = (Store::open(home.path()).unwrap(), place(&registry.host()));
+    let fetch = || store.put(&pull(&place, &mut Silent).unwrap().0, &place.source()).unwrap();
+    let path = home.path().join("store/blobs/sha256").join(fetch().digest);
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "something else").unwrap();
+    let error = store.get("lora", None).unwrap_err();
+    assert!(matches!(error, Error::Store(StoreError::Damaged { .. })), "{error}");
+    fetch();
+    assert_eq!(store.get("lora", None).unwrap().1, lora());
+}
