@@ -1,0 +1,124 @@
+//! `tunebox test`: the author's own tests, then component and native twin side by side.
+
+mod native;
+mod outcome;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use tunebox_compute::explain::{Exit, Explanation};
+use tunebox_package::build::{self, Built, Options};
+use tunebox_package::toolchain;
+use tunebox_sandbox::native::{Door, Knock, Twin};
+use tunebox_training::files::temporary_folder;
+use tunebox_training::{RunSettings, twin};
+
+use super::{Outcome, worker};
+use crate::arguments::Global;
+use crate::terminal::diagnostic::Failure;
+use crate::terminal::progress::Bar;
+use crate::terminal::{Terminal, bytes};
+use native::{Native, Running};
+
+/// How long the twin may take to come, once it was started.
+const COMING: Duration = Duration::from_secs(60);
+
+/// How long a call of it may last: long enough for any test, short enough for one that hangs.
+const CALL: Duration = Duration::from_secs(300);
+
+#[derive(Debug, Args)]
+pub(crate) struct Test {
+    /// The method's folder
+    #[arg(default_value = ".")]
+    folder: PathBuf,
+    /// Updates that component and native twin make side by side; 5 without it, or one pass over the data where the
+    /// method does not learn
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    steps: Option<u32>,
+    /// Sets a key of the run, as in `method.beta=0.2`; may be given several times
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Say how to start the twin under a debugger, and wait for it
+    #[arg(long)]
+    debug: bool,
+}
+
+impl Test {
+    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
+        if !self.folder.join("Cargo.toml").is_file() {
+            let what = format!("`{}` is no folder of a method in Rust", self.folder.display());
+            return Err(Failure::usage(
+                what,
+                "only a method in Rust has a native twin; `tunebox train --sample --method` tries any",
+            ));
+        }
+        let toolchain = toolchain::find()?;
+        terminal.say("Building", self.folder.display().to_string());
+        // Not into the folder: what stands there may be older, or of another toolchain, and is what people run.
+        let place = temporary_folder(&std::env::temp_dir(), "tunebox-test-")?;
+        let output = Some(place.path().join("method.wasm"));
+        let options = Options { toolchain: Some(toolchain.clone()), output, ..Options::default() };
+        let built = build::build(&self.folder, &options)?;
+        terminal.say("Built", format!("{} {}, {}", built.manifest.name, built.manifest.version, bytes(built.size)));
+        let native =
+            Native { toolchain, folder: self.folder.clone(), offline: global.offline, verbose: terminal.verbose };
+        terminal.say("Testing", "what the author wrote");
+        let executable = native.executable()?;
+        if !native.own_tests()? {
+            return Ok(outcome::failed(terminal, &built.manifest.name));
+        }
+        if !built.manifest.world.is_method() {
+            return Ok(outcome::without_twin(terminal, &built.manifest.name));
+        }
+        let settings = self.settings(global, &built, place.path())?;
+        self.compare(terminal, &native, &executable, settings)
+    }
+
+    /// The run that both sides do.
+    fn settings(&self, global: &Global, built: &Built, place: &Path) -> Result<RunSettings, Failure> {
+        let mut settings = twin::sample(&built.path, &built.imports, self.steps, place, &self.set)?;
+        settings.offline = global.offline;
+        settings.compiling = worker::compiling()?;
+        Ok(settings)
+    }
+
+    /// Both sides over the sample, and what came out.
+    fn compare(&self, terminal: Terminal, native: &Native, executable: &Path, settings: RunSettings) -> Outcome {
+        let door = Door::open().map_err(|error| not_reached(&error))?;
+        terminal.say("Comparing", "component and native twin on the sample");
+        let mut process = if self.debug {
+            outcome::debugger(terminal, &native.under_debugger(executable, &door));
+            None
+        } else {
+            Some(native.start(executable, &door)?)
+        };
+        let twin = self.wait(&door, process.as_mut())?;
+        let mut bar = None;
+        let compared = twin::compare(settings, twin, &mut |step, total| {
+            bar.get_or_insert_with(|| Bar::new(terminal, "steps", total)).at(step);
+        });
+        bar.iter().for_each(Bar::clear);
+        outcome::show(terminal, &self.folder, compared?)
+    }
+
+    /// Waits until the twin has come.
+    fn wait(&self, door: &Door, mut process: Option<&mut Running>) -> Result<Twin, Failure> {
+        let (coming, call) = if self.debug { (None, None) } else { (Some(COMING), Some(CALL)) };
+        let ended = || process.as_mut().is_some_and(|process| process.has_ended());
+        let problem = match door.wait(coming, call, ended).map_err(|error| not_reached(&error))? {
+            Knock::Here(twin) => return Ok(twin),
+            Knock::Nobody => "it was started and did not come",
+            Knock::Off => "its tests ended without it",
+        };
+        let explanation = Explanation::new("test", "the method has no native twin").with_why(problem).with_hint(
+            "`method!` of this version's SDK adds it to the tests; look for `tunebox_twin` in `cargo test -- --list`",
+        );
+        Err(Failure { explanation: Box::new(explanation), exit: Exit::Usage })
+    }
+}
+
+fn not_reached(error: &std::io::Error) -> Failure {
+    let explanation = Explanation::new("test", "the native twin cannot be reached").with_why(error.to_string());
+    Failure { explanation: Box::new(explanation), exit: Exit::Usage }
+}

@@ -1,0 +1,250 @@
+//! The calls of a session, made to a process: it asks and is answered until it returns.
+//!
+//! While it computes, no clock of the sandbox runs: nothing holds it. Only a call as a whole may last no longer than the
+//! process was given, so that a test that hangs ends.
+
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tunebox_compute::budget::Ledger;
+
+use super::Twin;
+use super::dispatch::Import;
+use super::frames::{self, Deadline, LARGEST, after, is_gone};
+use super::wire::{Decode, Encode, Input, malformed};
+use crate::batch::Batch;
+use crate::cause::Cause;
+use crate::fault::GuestFault;
+use crate::grants::interface_of;
+use crate::guest::{Answer, Guest, Setting};
+use crate::printable::printable;
+use crate::session::SessionSettings;
+use crate::state::{BatchEntry, Crossing, State};
+
+/// Kinds of frames from the host.
+const CALL: u8 = 0;
+const ANSWER: u8 = 1;
+const END: u8 = 3;
+
+/// Kinds of frames from the method.
+const REQUEST: u8 = 0;
+const RETURN: u8 = 1;
+const PANICKED: u8 = 2;
+const NEXT: u8 = 3;
+
+/// How long telling a process that it is done may take.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Bytes of a request beside what it hands over: its kind, its name, its handles.
+const BESIDE: usize = 4_096;
+
+/// The longest name that a message shows.
+const NAME_BYTES: usize = 100;
+
+/// The exports of the contract, by the number that a call has.
+#[derive(Clone, Copy)]
+enum Export {
+    Init = 0,
+    Step = 1,
+    Finish = 2,
+    SaveState = 3,
+    LoadState = 4,
+}
+
+/// A method in a process of its own.
+pub(crate) struct Process {
+    state: State,
+    stream: TcpStream,
+    patience: Option<Duration>,
+    /// The interfaces that it may ask.
+    interfaces: BTreeSet<String>,
+    /// Whether there is nothing more to tell it.
+    over: bool,
+}
+
+/// A frame of the method, read as far as what kind it is.
+enum Said {
+    /// It asks for something.
+    Request(Vec<u8>),
+    /// The call is over.
+    Return(Vec<u8>),
+    /// It wants something done between two calls.
+    Next(String),
+    /// The process is gone.
+    Gone,
+}
+
+impl Process {
+    /// Takes a process over that may ask the interfaces named.
+    pub(crate) fn new(twin: Twin, imports: &[String], settings: SessionSettings, ledger: Ledger) -> Self {
+        let Twin { stream, patience, .. } = twin;
+        let interfaces = imports.iter().filter_map(|import| interface_of(import)).map(str::to_owned).collect();
+        Self { state: State::new(settings, ledger), stream, patience, interfaces, over: false }
+    }
+
+    /// Calls an export and answers all that is asked, until it returns.
+    fn call<R: Decode>(&mut self, export: Export, write: impl FnOnce(&mut Vec<u8>)) -> wasmtime::Result<R> {
+        let result = self.exchange(export, write);
+        // Whoever holds the connection as well may still say why.
+        self.over |= result.is_err();
+        result
+    }
+
+    fn exchange<R: Decode>(&mut self, export: Export, write: impl FnOnce(&mut Vec<u8>)) -> wasmtime::Result<R> {
+        let deadline = after(self.patience);
+        let mut payload = vec![CALL, export as u8];
+        write(&mut payload);
+        self.send(&payload, deadline)?;
+        loop {
+            match self.hear(deadline)? {
+                Said::Request(request) => self.serve(&request, deadline)?,
+                Said::Return(result) => {
+                    let mut result = Input::new(&result);
+                    let value = result.take()?;
+                    result.end()?;
+                    return Ok(value);
+                }
+                Said::Next(_) => return Err(malformed("it asked for the next call within one".into()).into()),
+                Said::Gone => return Err(Cause::Trap("its process ended before the call did".into()).into()),
+            }
+        }
+    }
+
+    /// Answers what is asked between two calls. Whoever wrote the test may think for as long as they like.
+    fn idle(&mut self) -> wasmtime::Result<Option<String>> {
+        loop {
+            match self.hear(None)? {
+                Said::Request(request) => self.serve(&request, None)?,
+                Said::Next(order) => return Ok(Some(order)),
+                Said::Return(_) => return Err(malformed("it returned from no call".into()).into()),
+                Said::Gone => return Ok(None),
+            }
+        }
+    }
+
+    /// Answers one request.
+    fn serve(&mut self, request: &[u8], deadline: Deadline) -> wasmtime::Result<()> {
+        let mut request = Input::new(request);
+        let name: String = request.take()?;
+        let import = Import::named(&name);
+        let import = import.ok_or_else(|| malformed(format!("there is no `{}`", printable(&name, NAME_BYTES))))?;
+        // Handles go back whatever gave them.
+        if !self.interfaces.contains(import.interface()) && !name.contains("[resource-drop]") {
+            return Err(malformed(format!("it asks for `{name}`, which its component does not import")).into());
+        }
+        let handed = request.rest();
+        let limit = self.state.limits.transfer_bytes;
+        if handed.len() as u64 > limit.saturating_add(BESIDE as u64) {
+            let what = format!("it hands {} bytes over in one call, {limit} are allowed", handed.len());
+            return Err(malformed(what).into());
+        }
+        let answer = (import.call)(&mut Crossing::new(&mut self.state), &mut Input::new(handed))?;
+        let mut payload = Vec::with_capacity(answer.len() + 1);
+        payload.push(ANSWER);
+        payload.extend_from_slice(&answer);
+        self.send(&payload, deadline)
+    }
+
+    /// The next frame of the method. A panic that it tells of ends it.
+    fn hear(&mut self, deadline: Deadline) -> wasmtime::Result<Said> {
+        let frame = match frames::receive(&mut self.stream, LARGEST, deadline) {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return Ok(Said::Gone),
+            Err(error) => return Err(self.lost(&error).into()),
+        };
+        let mut input = Input::new(&frame);
+        match input.take::<u8>()? {
+            REQUEST => Ok(Said::Request(input.rest().to_vec())),
+            RETURN => Ok(Said::Return(input.rest().to_vec())),
+            PANICKED => {
+                let (message, file): (String, String) = input.take()?;
+                let (line, column): (u32, u32) = input.take()?;
+                input.end()?;
+                self.state.fault = Some(GuestFault::new(&message, &file, line, column));
+                Err(Cause::Trap("it panicked".into()).into())
+            }
+            NEXT => {
+                let order = input.take()?;
+                input.end()?;
+                Ok(Said::Next(order))
+            }
+            other => Err(malformed(format!("there is no frame of kind {other}")).into()),
+        }
+    }
+
+    fn send(&mut self, payload: &[u8], deadline: Deadline) -> wasmtime::Result<()> {
+        let sent = frames::send(&mut self.stream, payload, deadline);
+        sent.map_err(|error| self.lost(&error).into())
+    }
+
+    /// What it means that a frame did not come, or did not go.
+    fn lost(&self, error: &std::io::Error) -> Cause {
+        match (error.kind(), self.patience) {
+            (ErrorKind::TimedOut, Some(patience)) => {
+                Cause::Trap(format!("its process did not come back within {} s", patience.as_secs()))
+            }
+            (ErrorKind::InvalidData | ErrorKind::FileTooLarge, _) => malformed(error.to_string()),
+            _ if is_gone(error) => Cause::Trap("its process ended before the call did".into()),
+            _ => Cause::Trap(format!("the connection to its process broke: {error}")),
+        }
+    }
+}
+
+impl Guest for Process {
+    fn state(&mut self) -> &mut State {
+        &mut self.state
+    }
+
+    fn begin(&mut self, _: f64) {
+        // How long native code computes says nothing about the component.
+        self.state.meters.begin(f64::INFINITY);
+    }
+
+    fn start(&mut self) -> wasmtime::Result<Answer<()>> {
+        Ok(Ok(()))
+    }
+
+    fn init(&mut self, settings: &[Setting]) -> wasmtime::Result<Answer<()>> {
+        self.call(Export::Init, |to| settings.encode(to))
+    }
+
+    fn step(&mut self, batch: Batch) -> wasmtime::Result<Answer<()>> {
+        let entry = self.state.table.push(BatchEntry(Arc::new(batch)))?;
+        let answer = self.call(Export::Step, |to| entry.encode(to))?;
+        self.state.table.delete(entry)?;
+        Ok(answer)
+    }
+
+    fn finish(&mut self) -> wasmtime::Result<Answer<()>> {
+        self.call(Export::Finish, |_| {})
+    }
+
+    fn save_state(&mut self) -> wasmtime::Result<Vec<u8>> {
+        self.call(Export::SaveState, |_| {})
+    }
+
+    fn load_state(&mut self, state: &[u8]) -> wasmtime::Result<Answer<()>> {
+        self.call(Export::LoadState, |to| state.encode(to))
+    }
+
+    fn wait(&mut self) -> wasmtime::Result<Option<String>> {
+        let next = self.idle();
+        self.over |= !matches!(next, Ok(Some(_)));
+        next
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if !self.over {
+            // A process that is gone needs no word.
+            let _ = frames::send(&mut self.stream, &[END], after(Some(FAREWELL)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

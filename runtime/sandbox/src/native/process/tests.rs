@@ -1,0 +1,221 @@
+//! Sessions whose method is a thread with a socket: what it says is written by hand here, as another program would.
+
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use tunebox_compute::explain::Explain as _;
+
+use super::*;
+use crate::engine::Method;
+use crate::error::Error;
+use crate::learner::Absent;
+use crate::limits::Limits;
+use crate::native::{Door, Knock, every_interface};
+use crate::session::{Session, Value};
+
+/// The method's end of the connection.
+struct Voice(TcpStream);
+
+impl Voice {
+    /// The next frame of the host; none when it is gone.
+    fn hear(&mut self) -> Option<Vec<u8>> {
+        frames::receive(&mut self.0, LARGEST, after(Some(Duration::from_secs(10)))).unwrap_or(None)
+    }
+
+    fn say(&mut self, payload: &[u8]) {
+        // A host that has had enough closes the connection.
+        let _ = frames::send(&mut self.0, payload, None);
+    }
+
+    /// Asks and gives the bytes of the answer.
+    fn ask(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) -> Option<Vec<u8>> {
+        let mut payload = vec![REQUEST];
+        name.encode(&mut payload);
+        write(&mut payload);
+        self.say(&payload);
+        let answer = self.hear()?;
+        assert_eq!(answer[0], ANSWER);
+        Some(answer[1..].to_vec())
+    }
+
+    /// Ends a call well.
+    fn done(&mut self) {
+        self.say(&[RETURN, 0]);
+    }
+}
+
+/// A session with a method that does this, and the thread that it is.
+fn session<T: Send + 'static>(
+    imports: &[String],
+    patience: Option<Duration>,
+    method: impl FnOnce(&mut Voice) -> T + Send + 'static,
+) -> (Session, JoinHandle<T>) {
+    let door = Door::open().unwrap();
+    let [(_, address), (_, token)] = door.environment();
+    let thread = std::thread::spawn(move || {
+        let mut stream = TcpStream::connect(&*address).unwrap();
+        let mut hello = Vec::new();
+        token.encode(&mut hello);
+        "{}".encode(&mut hello);
+        frames::send(&mut stream, &hello, None).unwrap();
+        method(&mut Voice(stream))
+    });
+    let Knock::Here(twin) = door.wait(Some(Duration::from_secs(10)), patience, || false).unwrap() else {
+        panic!("the method did not come")
+    };
+    let limits = Limits { transfer_bytes: 64 << 10, ..Limits::default() };
+    let settings = SessionSettings { limits, metric_names: vec!["loss".into()], ..SessionSettings::default() };
+    let method = Method::native("calm", imports.to_vec(), twin);
+    (Session::start(&method, Box::new(Absent::default()), settings).unwrap(), thread)
+}
+
+/// What `init` ends in with a method that answers it so.
+fn end_of(method: impl FnOnce(&mut Voice) + Send + 'static) -> Error {
+    let (mut session, thread) = session(&every_interface(), None, |voice| {
+        voice.hear();
+        method(voice);
+    });
+    let error = session.init(&[]).unwrap_err();
+    assert!(!session.is_alive());
+    thread.join().unwrap();
+    error
+}
+
+#[test]
+fn a_call_asks_is_answered_and_returns() {
+    let (mut session, thread) = session(&every_interface(), None, |voice| {
+        let call = voice.hear().unwrap();
+        assert_eq!(voice.ask("run/log", |to| "hello".encode(to)), Some(Vec::new()));
+        let reported = voice.ask("run/metric", |to| {
+            "loss".encode(to);
+            0.5_f32.encode(to);
+        });
+        assert_eq!(reported, Some(vec![0]));
+        voice.done();
+        let step = voice.hear().unwrap();
+        let batch = step[2..].to_vec();
+        assert_eq!(voice.ask("data/[method]batch.size", |to| to.extend(batch)), Some(7_u32.to_le_bytes().to_vec()));
+        voice.done();
+        assert_eq!(voice.hear(), Some(vec![END]));
+        (call, step)
+    });
+    let report = session.init(&[("beta".into(), Value::Number(0.5))]).unwrap();
+    assert_eq!((report.log, report.host_calls), (vec!["hello".to_owned()], 2));
+    assert_eq!(report.metrics[0].1, 0.5);
+    session.step(Batch { size: 7, ..Batch::default() }).unwrap();
+    drop(session);
+
+    let (call, step) = thread.join().unwrap();
+    let mut wanted = vec![CALL, 0, 1, 0, 0, 0];
+    "beta".encode(&mut wanted);
+    wanted.push(2);
+    0.5_f64.encode(&mut wanted);
+    assert_eq!(call, wanted);
+    assert_eq!(step[..2], [CALL, 1]);
+}
+
+#[test]
+fn words_of_refusal_are_no_end() {
+    let (mut session, thread) = session(&every_interface(), None, |voice| {
+        voice.hear();
+        let mut refusal = vec![RETURN, 1];
+        "no".encode(&mut refusal);
+        voice.say(&refusal);
+        voice.hear();
+        voice.say(&[RETURN, 2, 0, 0, 0, 8, 9]);
+    });
+    assert!(matches!(session.init(&[]).unwrap_err(), Error::Refused { message, .. } if message == "no"));
+    assert_eq!(session.save_state().unwrap(), [8, 9]);
+    drop(session);
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_panic_is_told_with_its_place() {
+    let error = end_of(|voice| {
+        let mut panicked = vec![PANICKED];
+        "index 3 of 2".encode(&mut panicked);
+        "src/lib.rs".encode(&mut panicked);
+        (38_u32, 9_u32).encode(&mut panicked);
+        voice.say(&panicked);
+    });
+    assert_eq!(error.to_string(), "`calm` gave up in `init`: index 3 of 2");
+    assert!(error.place().unwrap().starts_with("src/lib.rs:38:9"), "{:?}", error.place());
+}
+
+#[test]
+fn what_the_component_does_not_import_is_not_answered() {
+    let imports = ["tunebox:method/run@0.1.0".to_owned()];
+    let (mut session, thread) = session(&imports, None, |voice| {
+        voice.hear();
+        voice.ask("text/encode", |to| "a".encode(to))
+    });
+    let error = session.init(&[]).unwrap_err();
+    assert!(error.to_string().contains("`text/encode`, which its component does not import"), "{error}");
+    drop(session);
+    assert_eq!(thread.join().unwrap(), None);
+}
+
+#[test]
+fn a_method_that_hangs_or_goes_is_not_waited_for() {
+    let begun = Instant::now();
+    let (mut session, thread) = session(&every_interface(), Some(Duration::from_millis(50)), |voice| {
+        voice.hear();
+        voice.hear()
+    });
+    let error = session.init(&[]).unwrap_err();
+    assert!(error.to_string().contains("did not come back"), "{error}");
+    drop(session);
+    assert_eq!(thread.join().unwrap(), None);
+    assert!(begun.elapsed() < Duration::from_secs(5));
+
+    assert!(end_of(|_| {}).to_string().contains("its process ended"));
+}
+
+#[test]
+fn bytes_that_mean_nothing_end_the_method_and_not_the_host() {
+    let mut request = vec![REQUEST];
+    "tensor/from-list".encode(&mut request);
+    vec![1.0_f32; 4].encode(&mut request);
+    vec![4_u32].encode(&mut request);
+    let cut = (0..request.len()).map(|length| request[..length].to_vec());
+    let turned = (0..request.len()).map(|place| {
+        let mut turned = request.clone();
+        turned[place] ^= 0x80;
+        turned
+    });
+    let large = {
+        let mut large = vec![REQUEST];
+        "run/log".encode(&mut large);
+        "a".repeat(128 << 10).encode(&mut large);
+        large
+    };
+    for payload in cut.chain(turned).chain([large, vec![RETURN, 7], vec![9], vec![NEXT, 0, 0, 0, 0]]) {
+        let said = payload.clone();
+        let (mut session, thread) = session(&every_interface(), None, move |voice| {
+            voice.hear();
+            voice.say(&said);
+            // Bytes that mean something else are answered, and nothing that follows is.
+            voice.hear();
+        });
+        let error = session.init(&[]).unwrap_err();
+        drop(session);
+        thread.join().unwrap();
+        let Error::Stopped(stop) = &error else { panic!("{error} for {payload:?}") };
+        assert!(!stop.is_host_fault(), "{error} for {payload:?}");
+    }
+}
+
+#[test]
+fn between_two_calls_a_test_is_answered_until_it_wants_something() {
+    let (mut session, thread) = session(&every_interface(), None, |voice| {
+        assert_eq!(voice.ask("run/log", |to| "aside".encode(to)), Some(Vec::new()));
+        let mut next = vec![NEXT];
+        "step".encode(&mut next);
+        voice.say(&next);
+    });
+    let (order, report) = session.wait().unwrap();
+    assert_eq!((order.as_deref(), report.log), (Some("step"), vec!["aside".to_owned()]));
+    thread.join().unwrap();
+    assert_eq!(session.wait().unwrap().0, None);
+}

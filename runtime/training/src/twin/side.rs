@@ -1,0 +1,140 @@
+//! One method at work on a student of its own, as the loop of a run would have it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use tunebox_package::Cadence;
+use tunebox_sandbox::{Error as Stopped, Learner, Session, StepReport};
+
+use crate::data::{Walk, window};
+use crate::error::Error;
+use crate::files;
+use crate::learner::{Student, published};
+use crate::plan::{Plan, PlannedRun};
+use crate::run::start::{session, student, student_of};
+
+/// A method that has taken its settings, its student, and its place in the data.
+pub(super) struct Side {
+    plan: PlannedRun,
+    session: Session,
+    walk: Walk,
+    /// Finished updates.
+    step: u64,
+}
+
+/// What a side told in a call or an update, and what it is left with.
+pub(super) struct Moment {
+    /// One report a call of the method.
+    pub(super) reports: Vec<StepReport>,
+    /// The norm of the last gradient.
+    pub(super) norm: f64,
+    /// Every trained number.
+    pub(super) trained: Vec<f32>,
+    /// The method's own bytes for a checkpoint.
+    pub(super) state: Vec<u8>,
+    /// Where its random sequences stand.
+    pub(super) streams: BTreeMap<String, u64>,
+}
+
+impl Side {
+    /// Starts the method and gives it its settings; what it told on the way comes with it.
+    pub(super) fn start(plan: Plan) -> Result<(Self, StepReport), Error> {
+        let Plan { run: plan, policy, walk } = plan;
+        let student = student(&plan, policy)?;
+        let (session, opening) = session(&plan, student)?;
+        Ok((Self { plan, session, walk, step: 0 }, opening))
+    }
+
+    /// Finished updates.
+    pub(super) fn position(&self) -> u64 {
+        self.step
+    }
+
+    /// The names of the numbers that the method reports, in the order of its manifest.
+    pub(super) fn metrics(&self) -> &[String] {
+        &self.plan.method.package.manifest.metrics
+    }
+
+    /// Gives the method bytes of an earlier checkpoint back.
+    pub(super) fn load_state(&mut self, state: &[u8]) -> Result<(), Error> {
+        Ok(self.session.load_state(state)?)
+    }
+
+    /// The method's own bytes for a checkpoint.
+    pub(super) fn save_state(&mut self) -> Result<Vec<u8>, Error> {
+        Ok(self.session.save_state()?)
+    }
+
+    /// Answers what the method asks until it wants something; see [`Session::wait`].
+    pub(super) fn wait(&mut self) -> Result<(Option<String>, StepReport), Error> {
+        Ok(self.session.wait()?)
+    }
+
+    /// One update: every micro-batch of the next window, then the optimiser if anything has accumulated.
+    pub(super) fn update(&mut self) -> Result<Vec<StepReport>, Error> {
+        let step = self.step;
+        self.student().begin(step);
+        let mut places = self.walk.next_window();
+        if self.plan.method.package.manifest.batch == Cadence::Window {
+            places = vec![places.concat()];
+        }
+        let mut reports = Vec::with_capacity(places.len());
+        for batch in window(&self.plan.data, &places)?.batches {
+            let report = self.session.step(batch);
+            reports.push(report.map_err(|error| self.explained(error))?);
+        }
+        let student = self.student();
+        if student.has_accumulated() {
+            student.update()?;
+        }
+        self.step += 1;
+        Ok(reports)
+    }
+
+    /// Lets the method close.
+    pub(super) fn close(&mut self) -> Result<StepReport, Error> {
+        let report = self.session.finish();
+        report.map_err(|error| self.explained(error))
+    }
+
+    /// The learning rate of the coming update, and the norm of the last gradient.
+    pub(super) fn pace(&mut self) -> (f64, f64) {
+        let student = self.student();
+        (student.rate(), student.progress().norm)
+    }
+
+    /// What there is after these reports.
+    pub(super) fn moment(&mut self, reports: Vec<StepReport>) -> Result<Moment, Error> {
+        let state = self.save_state()?;
+        let streams = self.session.streams().clone();
+        let (_, norm) = self.pace();
+        let trained = self.student().policy.parameters().snapshot()?;
+        let trained = trained.to_vec1::<f32>().map_err(tunebox_compute::Error::from)?;
+        Ok(Moment { reports, norm, trained, state, streams })
+    }
+
+    /// What the method left beside trained numbers, as files: edited weights, published directions.
+    pub(super) fn leave(&mut self, folder: &Path) -> Result<(), Error> {
+        let student = self.student();
+        files::create_folder(folder)?;
+        files::explained(student.policy.save_edits(folder))?;
+        published::save(&student.published, folder)
+    }
+
+    fn student(&mut self) -> &mut Student {
+        student_of(&mut self.session)
+    }
+
+    /// A fault of the numbers or of a verifier, said as such: the method could only say that it was refused something.
+    fn explained(&mut self, error: Stopped) -> Error {
+        let (step, rate) = (self.step + 1, self.plan.pace.rate);
+        let student = self.student();
+        if let Some(failure) = student.desk.take_failure() {
+            return failure;
+        }
+        match student.fault() {
+            Some(quantity) => Error::NonFinite { quantity, step, last: None, rate },
+            None => error.into(),
+        }
+    }
+}

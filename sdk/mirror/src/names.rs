@@ -1,0 +1,53 @@
+//! Names of the contract as names in Rust, as `wit-bindgen` forms them.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{format_ident, quote};
+use wit_parser_of_bindings::Docs;
+
+/// `log-ratio` as `log_ratio`: a function, a field, a parameter, a module.
+pub(crate) fn value(name: &str) -> Ident {
+    let name = name.replace('-', "_");
+    // A word of the language gets a line after it.
+    syn::parse_str(&name).unwrap_or_else(|_| format_ident!("{name}_"))
+}
+
+/// The same, for a module.
+pub(crate) fn module(name: &str) -> Ident {
+    value(name)
+}
+
+/// `log-ratio` as `LogRatio`: a type or a case.
+pub(crate) fn camel(name: &str) -> Ident {
+    let mut joined = String::new();
+    for word in name.split('-') {
+        let mut letters = word.chars();
+        joined.extend(letters.next().into_iter().flat_map(char::to_uppercase));
+        joined.push_str(letters.as_str());
+    }
+    format_ident!("{joined}")
+}
+
+/// `log-ratio` as `LOG_RATIO`: a flag.
+pub(crate) fn constant(name: &str) -> Ident {
+    format_ident!("{}", name.replace('-', "_").to_uppercase())
+}
+
+/// The text of an item as its documentation.
+pub(crate) fn documentation(docs: &Docs) -> Option<TokenStream> {
+    let lines = docs.contents.as_deref()?.trim().lines().map(|line| format!(" {}", line.trim()));
+    Some(quote!(#(#[doc = #lines])*))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_rust() {
+        assert_eq!(value("log-one-plus").to_string(), "log_one_plus");
+        assert_eq!(value("move").to_string(), "move_");
+        assert_eq!(camel("error-code").to_string(), "ErrorCode");
+        assert_eq!(camel("bf16").to_string(), "Bf16");
+        assert_eq!(constant("log-sum-square").to_string(), "LOG_SUM_SQUARE");
+    }
+}

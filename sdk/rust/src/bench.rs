@@ -1,0 +1,255 @@
+//! A method under test: a host of its own with seeded data, so that a unit test needs neither a model nor a run.
+//!
+//! ```no_run
+//! # use tunebox::prelude::*;
+//! # pub struct Calm;
+//! # impl Method for Calm {
+//! #     type Settings = ();
+//! #     fn init((): ()) -> Result<Self> { Ok(Self) }
+//! #     fn step(&mut self, _: &Batch) -> Result<()> { Ok(()) }
+//! # }
+//! # method! { Calm, shape: "supervised", metrics: ["loss"] }
+//! # fn main() -> std::result::Result<(), tunebox::bench::Error> {
+//! use tunebox::bench::{Bench, json};
+//!
+//! let mut run = Bench::<Calm>::new().seed(1).records([json!({ "text": "calm seas" })]).start()?;
+//! let before = run.step()?.metric("loss");
+//! assert!(run.step()?.metric("loss") < before);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The host is the program `tunebox`, with the operations, limits and refusals of a real run. `TUNEBOX` names the
+//! program where it is not on the path. While a [`Run`] lives, its thread may call the host itself, so a test can hand
+//! tensors to the parts of a method; what it made belongs to that run.
+
+mod host;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::TcpStream;
+
+use serde_json::{Map, Value};
+
+use self::host::Host;
+use crate::Method;
+use crate::native::{Connected, Declared, Decode, Ended, Outcome, Reader, Role, dispatch_of, next, say, serve_calls};
+
+pub use host::Error;
+pub use serde_json::json;
+
+/// What a unit test wants of its host.
+pub struct Bench<M> {
+    settings: Map<String, Value>,
+    further: Map<String, Value>,
+    wanted: Map<String, Value>,
+    method: PhantomData<M>,
+}
+
+impl<M: Method + Declared> Default for Bench<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<M: Method + Declared> Bench<M> {
+    /// Seed 0, every setting at its default, made-up records in the method's shape, a tiny model of random weights.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { settings: Map::new(), further: Map::new(), wanted: Map::new(), method: PhantomData }
+    }
+
+    /// Sets a setting of the method; the host checks name and range.
+    #[must_use]
+    pub fn setting(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.settings.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// The seed of all that is random: weights, made-up records, sampling, the method's own sequences.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> Self {
+        self.want("seed", seed)
+    }
+
+    /// What to learn from: records as in a data file. All of them are one micro-batch, unless `train.batch` is set.
+    #[must_use]
+    pub fn records(self, records: impl IntoIterator<Item = impl Into<Value>>) -> Self {
+        let records: Vec<Value> = records.into_iter().map(Into::into).collect();
+        self.want("records", records)
+    }
+
+    /// How many records to make up, and of how many tokens.
+    #[must_use]
+    pub fn made_up(self, rows: u32, width: u32) -> Self {
+        self.want("rows", rows).want("width", width)
+    }
+
+    /// Takes the tiny trained model of `tunebox train --sample` instead of random weights.
+    #[must_use]
+    pub fn sample(self) -> Self {
+        self.want("sample", true)
+    }
+
+    /// Sets a key of `run.toml`, such as `train.accumulation`.
+    #[must_use]
+    pub fn set(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.further.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// Begins where another run's [`state`](Run::state) ended.
+    #[must_use]
+    pub fn resume(self, state: &[u8]) -> Self {
+        let hexadecimal: String = state.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.want("state", hexadecimal)
+    }
+
+    /// Starts the host and calls `init`. Errors: no program, a setting that the host refuses, the method's own words.
+    pub fn start(self) -> Result<Run<M>, Error> {
+        let (host, stream, token) = Host::start()?;
+        self.over(stream, &token, Some(host))
+    }
+
+    /// The same over a connection to a host that is there.
+    fn over(mut self, stream: TcpStream, token: &str, host: Option<Host>) -> Result<Run<M>, Error> {
+        self.wanted.insert("settings".to_owned(), self.settings.into());
+        if !self.further.is_empty() {
+            self.wanted.insert("set".to_owned(), self.further.into());
+        }
+        let wanted = Value::Object(self.wanted).to_string();
+        let connected = Connected::new(stream, Role::Bench).map_err(|ended| Error::Ended(ended.to_string()))?;
+        let mut run = Run { report: Report::default(), connected: Some(connected), host, method: PhantomData };
+        let met = say(&(token, M::MANIFEST, wanted.as_str())).and_then(|()| run.serve());
+        run.told(met)?;
+        Ok(run)
+    }
+
+    fn want(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.wanted.insert(key.to_owned(), value.into());
+        self
+    }
+}
+
+/// A method at work on a bench. Dropping it ends its host.
+pub struct Run<M> {
+    report: Report,
+    // The connection ends first: it is how the host learns that it may go.
+    connected: Option<Connected>,
+    host: Option<Host>,
+    method: PhantomData<M>,
+}
+
+impl<M: Method + Declared> Run<M> {
+    /// One update: every micro-batch of it, then the weights. Errors: the method's own words, its panic, a limit.
+    pub fn step(&mut self) -> Result<&Report, Error> {
+        self.next("step")?;
+        Ok(&self.report)
+    }
+
+    /// What comes after the last step. Errors: as [`step`](Self::step).
+    pub fn finish(&mut self) -> Result<&Report, Error> {
+        self.next("finish")?;
+        Ok(&self.report)
+    }
+
+    /// The method's own state, as a checkpoint would hold it. Errors: as [`step`](Self::step).
+    pub fn state(&mut self) -> Result<Vec<u8>, Error> {
+        let returned = self.next("save-state")?;
+        Vec::decode(&mut Reader::new(&returned)).map_err(|malformed| Error::Ended(Ended::from(malformed).to_string()))
+    }
+
+    /// A metric that the last call reported. Panics when it did not report it.
+    #[track_caller]
+    pub fn metric(&self, name: &str) -> f64 {
+        self.report.metric(name)
+    }
+
+    /// What the last call showed.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Asks for the next thing and does what the host calls for it; gives what the last call returned.
+    fn next(&mut self, what: &str) -> Result<Vec<u8>, Error> {
+        let done = next(what).and_then(|()| self.serve());
+        self.told(done)
+    }
+
+    /// Does what the host calls until it reports.
+    fn serve(&mut self) -> Result<Vec<u8>, Ended> {
+        loop {
+            match serve_calls(dispatch_of::<M>())? {
+                Outcome::Report { shown, returned } => {
+                    self.report = Report::read(&shown).ok_or(Ended::Unknown("a report that is not one"))?;
+                    return Ok(returned);
+                }
+                // That is for the method; why comes behind it.
+                Outcome::End => {}
+            }
+        }
+    }
+
+    /// An end in words; when the host is gone, with its own last ones.
+    fn told<T>(&mut self, done: Result<T, Ended>) -> Result<T, Error> {
+        done.map_err(|ended| {
+            let mut words = ended.to_string();
+            if let (Ended::Lost(_), Some(host)) = (&ended, self.host.as_mut()) {
+                // A host that is still there ends when nobody listens.
+                self.connected = None;
+                words = format!("{words}\n{}", host.last_words());
+            }
+            words.truncate(words.trim_end().len());
+            Error::Ended(words)
+        })
+    }
+}
+
+impl<M> fmt::Debug for Run<M> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Run").field("report", &self.report).finish_non_exhaustive()
+    }
+}
+
+/// What one call showed, as a run would write it down.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Report {
+    /// The number of finished updates.
+    pub step: u64,
+    /// Metrics by name, those of micro-batches put together; NaN where a number was not finite.
+    pub metrics: BTreeMap<String, f64>,
+    /// The lines that the method logged.
+    pub log: Vec<String>,
+    /// The norm of the gradient before clipping, if there was an update.
+    pub gradient_norm: Option<f64>,
+}
+
+impl Report {
+    /// A metric by its name. Panics when it was not reported.
+    #[track_caller]
+    pub fn metric(&self, name: &str) -> f64 {
+        match self.metrics.get(name) {
+            Some(value) => *value,
+            None => {
+                let names: Vec<&str> = self.metrics.keys().map(String::as_str).collect();
+                panic!("`{name}` was not reported at step {}; reported were: {}", self.step, names.join(", "))
+            }
+        }
+    }
+
+    /// From the host's text.
+    fn read(text: &str) -> Option<Self> {
+        let report: Value = serde_json::from_str(text).ok()?;
+        let metrics = report.get("metrics").and_then(Value::as_object).into_iter().flatten();
+        let lines = report.get("log").and_then(Value::as_array).into_iter().flatten();
+        Some(Self {
+            step: report.get("step")?.as_u64()?,
+            metrics: metrics.map(|(name, value)| (name.clone(), value.as_f64().unwrap_or(f64::NAN))).collect(),
+            log: lines.filter_map(Value::as_str).map(str::to_owned).collect(),
+            gradient_norm: report.get("gradient_norm").and_then(Value::as_f64),
+        })
+    }
+}

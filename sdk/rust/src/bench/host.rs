@@ -1,0 +1,163 @@
+//! The program `tunebox` as the host of a bench: started, met on a port of this machine, and ended.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{ErrorKind, Read};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::native::hear;
+
+/// Names the program where it is not on the path.
+const PROGRAM: &str = "TUNEBOX";
+
+/// How long the program may take to connect: it starts in a fraction of a second.
+const CONNECTS_WITHIN: Duration = Duration::from_secs(60);
+
+/// How long it may take to end.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long to sleep between two looks.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Why a bench does not work.
+pub enum Error {
+    /// There is no host: what was to be started, and why it was not.
+    Program(String, std::io::Error),
+    /// The host did not come: what was started, and what it did instead.
+    Silent(String, String),
+    /// No port of this machine could be had.
+    Port(std::io::Error),
+    /// The host ended the method, or is gone.
+    Ended(String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Program(program, reason) => write!(
+                formatter,
+                "cannot start `{program}`: {reason}\na bench runs on the program `tunebox`; install it, or name it: \
+                 `TUNEBOX=/path/to/tunebox cargo test`"
+            ),
+            Self::Silent(program, reason) => write!(
+                formatter,
+                "`{program}` did not connect: {reason}\nis it a `tunebox` of this version? `TUNEBOX` names another"
+            ),
+            Self::Port(reason) => write!(formatter, "cannot listen on this machine: {reason}"),
+            Self::Ended(why) => formatter.write_str(why),
+        }
+    }
+}
+
+/// The same words: a test that ends with an error shows it this way.
+impl fmt::Debug for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The program at work; it ends when its connection does.
+#[derive(Debug)]
+pub(super) struct Host {
+    program: String,
+    child: Child,
+    told: Option<JoinHandle<String>>,
+}
+
+impl Host {
+    /// Starts the program and waits until it connects. Gives what its stream is proven by as well.
+    pub(super) fn start() -> Result<(Self, TcpStream, String), Error> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::Port)?;
+        let address = listener.local_addr().map_err(Error::Port)?;
+        let token = token();
+        let named = std::env::var_os(PROGRAM).unwrap_or_else(|| OsString::from("tunebox"));
+        let program = named.to_string_lossy().into_owned();
+        let mut command = Command::new(&named);
+        command.arg("host").env("TUNEBOX_TWIN", address.to_string()).env("TUNEBOX_TWIN_TOKEN", &token);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|reason| Error::Program(program.clone(), reason))?;
+        let told = child.stderr.take().map(|mut stream| {
+            thread::spawn(move || {
+                let mut bytes = Vec::new();
+                // What was read before a failure is still worth telling.
+                let _ = stream.read_to_end(&mut bytes);
+                String::from_utf8_lossy(&bytes).into_owned()
+            })
+        });
+        let mut host = Self { program, child, told };
+        let stream = host.met(&listener, &token)?;
+        Ok((host, stream, token))
+    }
+
+    /// Waits for the connection of the program, and lets nobody else in.
+    fn met(&mut self, listener: &TcpListener, token: &str) -> Result<TcpStream, Error> {
+        listener.set_nonblocking(true).map_err(Error::Port)?;
+        let begun = Instant::now();
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    if let Some(stream) = proven(stream, token) {
+                        return Ok(stream);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(LOOK),
+                Err(error) => return Err(Error::Port(error)),
+            }
+            let reason = match self.child.try_wait() {
+                Ok(None) if begun.elapsed() < CONNECTS_WITHIN => continue,
+                Ok(None) => format!("nothing came for {} s", CONNECTS_WITHIN.as_secs()),
+                Ok(Some(status)) => format!("{status}\n{}", self.last_words()),
+                Err(error) => error.to_string(),
+            };
+            return Err(Error::Silent(self.program.clone(), reason));
+        }
+    }
+
+    /// What the program wrote to its error stream, once it has ended.
+    pub(super) fn last_words(&mut self) -> String {
+        self.end();
+        let told = self.told.take().and_then(|told| told.join().ok()).unwrap_or_default();
+        told.trim_end().to_owned()
+    }
+
+    /// Waits for the end that a closed connection brings, and brings it otherwise.
+    fn end(&mut self) {
+        let begun = Instant::now();
+        while begun.elapsed() < ENDS_WITHIN {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            thread::sleep(LOOK);
+        }
+        // It may have ended by itself since.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The stream, if who connected knows the token.
+fn proven(mut stream: TcpStream, token: &str) -> Option<TcpStream> {
+    stream.set_nonblocking(false).ok()?;
+    stream.set_read_timeout(Some(ENDS_WITHIN)).ok()?;
+    let known: String = hear(&mut stream)?;
+    stream.set_read_timeout(None).ok()?;
+    (known == token).then_some(stream)
+}
+
+/// A text that nobody guesses: two numbers of the standard library's keyed hash, whose keys the system gives.
+fn token() -> String {
+    let number = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", number(), number())
+}

@@ -1,0 +1,48 @@
+//! The native twin: the same method outside WebAssembly, asking the same host over a connection.
+//!
+//! [`method!`](crate::method!) and [`verifier!`](crate::verifier!) add a test `tunebox_twin` that serves the host which
+//! `TUNEBOX_TWIN` names, so that `tunebox test` can compare the twin with the component, and a debugger can stop in it.
+//! [`bench`](crate::bench) is the other way round: a unit test that starts a host. A thread has one connection at most,
+//! and the calls of `bindings` go over that of their thread.
+
+mod codec;
+mod connection;
+mod frame;
+mod panics;
+mod serve;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use crate::bindings::exports::tunebox::method::training;
+use crate::bindings::judging::exports::tunebox::method::verify;
+use crate::{Method, Verifier, method, verifier};
+
+pub use codec::{Decode, Encode, Malformed, Reader};
+pub(crate) use connection::{Connected, Ended, Role};
+pub use connection::{Handle, Lent, Request};
+pub(crate) use panics::forward_panic;
+pub(crate) use serve::{Outcome, hear, next, say, serve_calls};
+
+/// What the macros write down about a method or a verifier.
+pub trait Declared {
+    /// The manifest, as it stands in the component.
+    const MANIFEST: &'static str;
+}
+
+/// Does one call of the host: the function by its number, its arguments, the place of its result.
+pub(crate) type Dispatch = fn(u8, &mut Reader<'_>, &mut Vec<u8>) -> Result<(), Malformed>;
+
+/// The calls of a method.
+pub(crate) const fn dispatch_of<M: Method>() -> Dispatch {
+    training::dispatch::<method::Exported<M>>
+}
+
+/// Serves the host that `TUNEBOX_TWIN` names, if it names one, until that host is done.
+pub fn serve_method<M: Method + Declared>() {
+    serve::twin(M::MANIFEST, dispatch_of::<M>());
+}
+
+/// The same for a verifier.
+pub fn serve_verifier<V: Verifier + Declared>() {
+    serve::twin(V::MANIFEST, verify::dispatch::<verifier::Exported<V>>);
+}

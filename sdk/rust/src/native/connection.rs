@@ -1,0 +1,249 @@
+//! The connection of a thread, the requests that go over it, and the handles that come back.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::net::TcpStream;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::codec::{Decode, Encode, Malformed, Reader};
+use super::{frame, serve};
+
+/// Why nothing more comes from the host.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Ended {
+    /// The host ended the method, and says why.
+    Stopped(String),
+    /// The connection broke.
+    Lost(String),
+    /// The host does not speak this contract.
+    Unknown(&'static str),
+    /// There never was a host.
+    Absent,
+    /// A second host for the same thread.
+    Busy,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stopped(why) => formatter.write_str(why),
+            Self::Lost(how) => write!(formatter, "the host is gone: {how}"),
+            Self::Unknown(what) => write!(formatter, "the host does not speak this version of the contract: {what}"),
+            Self::Absent => formatter.write_str(
+                "no host listens to this thread; start one with `tunebox::bench::Bench`, and call from the same thread",
+            ),
+            Self::Busy => {
+                formatter.write_str("this thread has a bench already; drop its run first, or use another thread")
+            }
+        }
+    }
+}
+
+impl From<Malformed> for Ended {
+    fn from(error: Malformed) -> Self {
+        Self::Unknown(error.0)
+    }
+}
+
+/// What a process does when the host ends it in the middle of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The process serves the host and nothing else: it ends.
+    Twin,
+    /// A test goes on with others: it panics.
+    Bench,
+}
+
+struct Connection {
+    stream: TcpStream,
+    role: Role,
+    ended: Option<Ended>,
+}
+
+thread_local! {
+    static CONNECTION: RefCell<Option<Connection>> = const { RefCell::new(None) };
+
+    /// The number of the thread's connection; 0 without one.
+    static SESSION: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The numbers of the connections that the process had.
+static SESSIONS: AtomicU32 = AtomicU32::new(0);
+
+/// Keeps the connection of the thread until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Connected {
+    /// It belongs to its thread.
+    _here: PhantomData<*const ()>,
+}
+
+impl Connected {
+    /// Makes a stream the connection of this thread. Errors: it has one; the stream is broken.
+    pub(crate) fn new(stream: TcpStream, role: Role) -> Result<Self, Ended> {
+        if SESSION.get() != 0 {
+            return Err(Ended::Busy);
+        }
+        // Every request waits for its answer: nothing is gained by waiting for more to send.
+        stream.set_nodelay(true).map_err(lost)?;
+        super::panics::listen();
+        CONNECTION.set(Some(Connection { stream, role, ended: None }));
+        SESSION.set(SESSIONS.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1));
+        Ok(Self { _here: PhantomData })
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        SESSION.set(0);
+        // A thread that ends may have dropped its connection first.
+        let _ = CONNECTION.try_with(|connection| connection.take());
+    }
+}
+
+/// Sends a message. Errors: the host is gone or ended the method.
+pub(crate) fn send(message: &[u8]) -> Result<(), Ended> {
+    with(|connection| frame::write(&mut connection.stream, message).map_err(lost))
+}
+
+/// Waits for a message. Errors: as [`send`].
+pub(crate) fn receive() -> Result<Vec<u8>, Ended> {
+    with(|connection| frame::read(&mut connection.stream).map_err(lost))
+}
+
+/// Why the connection ended, if it did.
+pub(crate) fn ended() -> Option<Ended> {
+    with(|_| Ok(())).err()
+}
+
+/// Notes that nothing more comes, and why.
+pub(crate) fn end(why: Ended) -> Ended {
+    with(|_| Err::<(), _>(why.clone())).err().unwrap_or(why)
+}
+
+fn with<T>(work: impl FnOnce(&mut Connection) -> Result<T, Ended>) -> Result<T, Ended> {
+    let done = CONNECTION.try_with(|connection| match connection.borrow_mut().as_mut() {
+        Some(Connection { ended: Some(ended), .. }) => Err(ended.clone()),
+        Some(connection) => work(connection).inspect_err(|ended| connection.ended = Some(ended.clone())),
+        None => Err(Ended::Absent),
+    });
+    done.unwrap_or(Err(Ended::Absent))
+}
+
+pub(crate) fn lost(error: std::io::Error) -> Ended {
+    match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => Ended::Lost("it closed the connection".to_owned()),
+        _ => Ended::Lost(error.to_string()),
+    }
+}
+
+/// A call of a function of the contract.
+pub struct Request {
+    message: Vec<u8>,
+}
+
+impl Request {
+    /// Names the function, as in `tensor/[method]tensor.add-scalar`.
+    pub fn new(function: &str) -> Self {
+        let mut message = vec![frame::REQUEST];
+        function.encode(&mut message);
+        Self { message }
+    }
+
+    /// Adds an argument.
+    #[must_use]
+    pub fn with(mut self, argument: &(impl Encode + ?Sized)) -> Self {
+        argument.encode(&mut self.message);
+        self
+    }
+
+    /// Asks the host. Without one, or when it ends the method, nothing after the call is done.
+    #[track_caller]
+    pub fn send<A: Decode>(self) -> A {
+        match self.exchange().and_then(|answer| read_answer(&answer)) {
+            Ok(answer) => answer,
+            Err(ended) => give_up(&ended),
+        }
+    }
+
+    fn exchange(&self) -> Result<Vec<u8>, Ended> {
+        send(&self.message)?;
+        receive()
+    }
+}
+
+fn read_answer<A: Decode>(message: &[u8]) -> Result<A, Ended> {
+    let mut reader = Reader::new(message);
+    let mut read = || match u8::decode(&mut reader)? {
+        frame::ANSWER => {
+            let answer = A::decode(&mut reader)?;
+            // Noted before the answer is dropped, which would ask again if it holds handles.
+            reader.end().map_err(|malformed| end(malformed.into()))?;
+            Ok(answer)
+        }
+        frame::STOP => Err(Ended::Stopped(String::decode(&mut reader)?)),
+        _ => Err(Ended::Unknown("a message that is no answer")),
+    };
+    read().map_err(end)
+}
+
+/// Ends the process of a twin, and the call of a bench.
+#[track_caller]
+fn give_up(ended: &Ended) -> ! {
+    let role = CONNECTION.try_with(|connection| connection.borrow().as_ref().map(|connection| connection.role));
+    match role {
+        Ok(Some(Role::Twin)) => serve::exit(ended),
+        _ => panic!("{ended}"),
+    }
+}
+
+/// A resource of the host's, by its number on one connection.
+#[derive(Debug)]
+pub struct Handle {
+    number: u32,
+    session: u32,
+}
+
+impl Handle {
+    /// Tells the host that it is no longer needed. Does nothing once the connection is another or none: the host has
+    /// dropped it then, or will. Never panics, so that it may be called while a panic unwinds.
+    pub fn release(&self, function: &str) {
+        if self.session == SESSION.get() && ended().is_none() {
+            let answer = Request::new(function).with(self).exchange();
+            // A failure is noted on the connection, and the next call tells it.
+            let _ = answer.and_then(|answer| read_answer::<()>(&answer));
+        }
+    }
+}
+
+impl Encode for Handle {
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        assert!(self.session == SESSION.get(), "what is used here belongs to a bench that has ended");
+        self.number.encode(bytes);
+    }
+}
+
+impl Decode for Handle {
+    fn decode(bytes: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self { number: u32::decode(bytes)?, session: SESSION.get() })
+    }
+}
+
+/// A resource that the host lends for one call: it is not given back.
+pub struct Lent<T>(ManuallyDrop<T>);
+
+impl<T: Decode> Decode for Lent<T> {
+    fn decode(bytes: &mut Reader<'_>) -> Result<Self, Malformed> {
+        T::decode(bytes).map(|value| Self(ManuallyDrop::new(value)))
+    }
+}
+
+impl<T> Deref for Lent<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}

@@ -1,0 +1,300 @@
+//! A host that speaks the connection by a script: what a method asks of it, in order, byte for byte.
+
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+
+use super::codec::{Decode, Encode, Malformed, Reader};
+use super::connection::{Connected, Ended, Role};
+use super::{Declared, Dispatch, Outcome, dispatch_of, frame, serve, serve_calls};
+use crate::prelude::*;
+use crate::settings::Value;
+
+/// What people may set.
+#[derive(Settings)]
+pub(crate) struct Options {
+    /// How strongly.
+    #[setting(default = 0.5)]
+    strength: f32,
+}
+
+/// A method that uses every kind of value that crosses.
+pub(crate) struct Small {
+    strength: f32,
+    kept: Vec<u8>,
+}
+
+impl Method for Small {
+    type Settings = Options;
+
+    fn init(options: Options) -> Result<Self> {
+        Ok(Self { strength: options.strength, kept: vec![7] })
+    }
+
+    fn step(&mut self, batch: &Batch) -> Result<()> {
+        let rows = batch.rows("example")?;
+        let scores = score_for_learning(&rows, Taps::ENTROPY | Taps::TOP_ONE, 1.0)?;
+        let taps = scores.logprob();
+        let loss = taps.sum(All);
+        minimise(&loss)?;
+        metric("loss", &loss);
+        log("stepped");
+        assert!(self.strength < 1.0, "far too strong");
+        self.kept.push(8);
+        Ok(())
+    }
+
+    fn save_state(&self) -> Vec<u8> {
+        self.kept.clone()
+    }
+}
+
+method! { Small, shape: "supervised", metrics: ["loss"] }
+
+/// The other end of a method's connection.
+pub(crate) struct Script {
+    stream: TcpStream,
+}
+
+impl Script {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        Self { stream }
+    }
+
+    /// The next message, whatever it is.
+    pub(crate) fn hear(&mut self) -> Vec<u8> {
+        frame::read(&mut self.stream).unwrap()
+    }
+
+    pub(crate) fn say(&mut self, kind: u8, content: &impl Encode) {
+        frame::write(&mut self.stream, &message(&[kind], content)).unwrap();
+    }
+
+    pub(crate) fn call(&mut self, function: u8, arguments: &impl Encode) {
+        frame::write(&mut self.stream, &message(&[frame::CALL, function], arguments)).unwrap();
+    }
+
+    /// Expects a request and answers it.
+    pub(crate) fn asked(&mut self, function: &str, arguments: &impl Encode, answer: &impl Encode) {
+        let heard = self.hear();
+        let name = String::decode(&mut Reader::new(heard.get(1..).unwrap()));
+        assert_eq!(heard, message(&[frame::REQUEST], &(function, arguments)), "{name:?}");
+        self.say(frame::ANSWER, answer);
+    }
+
+    /// Expects the end of a call.
+    pub(crate) fn returned(&mut self, result: &impl Encode) {
+        assert_eq!(self.hear(), message(&[frame::RETURN], result));
+    }
+
+    /// What the host does in a step of [`Small`], up to its log line.
+    pub(crate) fn step(&mut self) {
+        self.call(1, &9_u32);
+        self.asked("data/[method]batch.rows", &(9_u32, "example"), &made(1));
+        self.asked("model/score-for-learning", &(1_u32, 0b10001_u32, 1.0_f32), &made(2));
+        self.asked("model/[method]scores.logprob", &2_u32, &3_u32);
+        self.asked("tensor/[method]tensor.sum", &(3_u32, None::<i32>, false), &made(4));
+        self.asked("learn/minimise", &4_u32, &Ok::<(), ()>(()));
+        self.asked("run/metric-of", &("loss", 4_u32), &Ok::<(), ()>(()));
+        self.asked("run/log", &"stepped", &());
+    }
+
+    /// What the method gives back when a step ends, in the reverse order of its making.
+    pub(crate) fn dropped(&mut self) {
+        self.asked("tensor/[resource-drop]tensor", &4_u32, &());
+        self.asked("tensor/[resource-drop]tensor", &3_u32, &());
+        self.asked("model/[resource-drop]scores", &2_u32, &());
+        self.asked("data/[resource-drop]rows", &1_u32, &());
+    }
+}
+
+/// A handle, given as a call that may be refused gives it.
+fn made(handle: u32) -> std::result::Result<u32, ()> {
+    Ok(handle)
+}
+
+fn message(start: &[u8], content: &impl Encode) -> Vec<u8> {
+    let mut bytes = start.to_vec();
+    content.encode(&mut bytes);
+    bytes
+}
+
+/// Two ends of a connection.
+pub(crate) fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (one, listener.accept().unwrap().0)
+}
+
+/// Runs a script beside something that is connected to it, and gives what that came to.
+pub(crate) fn beside<T: Send + 'static>(
+    script: impl FnOnce(&mut Script),
+    served: impl FnOnce(TcpStream) -> T + Send + 'static,
+) -> T {
+    let (mine, theirs) = pair();
+    let other = thread::spawn(move || served(theirs));
+    script(&mut Script::new(mine));
+    other.join().unwrap()
+}
+
+/// The settings of [`Small`] as the host gives them.
+pub(crate) fn settings(strength: f64) -> Vec<(String, Value)> {
+    vec![("strength".to_owned(), Value::Number(strength))]
+}
+
+#[test]
+fn a_method_asks_in_order_by_the_names_and_values_of_the_contract() {
+    let script = |host: &mut Script| {
+        let hello = host.hear();
+        assert_eq!(hello, message(&[], &("token", Small::MANIFEST)));
+        host.call(0, &settings(0.25));
+        host.returned(&Ok::<(), String>(()));
+        host.step();
+        host.dropped();
+        host.returned(&Ok::<(), String>(()));
+        host.call(3, &());
+        host.returned(&vec![7_u8, 8]);
+        host.call(4, &vec![1_u8]);
+        let refused = "this method keeps no state, but the checkpoint has some";
+        host.returned(&Err::<(), String>(refused.to_owned()));
+        host.call(2, &());
+        host.returned(&Ok::<(), String>(()));
+        host.say(frame::END, &());
+    };
+    let dispatch = dispatch_of::<Small>();
+    let served = beside(script, move |stream| serve::meet(stream, "token", Small::MANIFEST, dispatch));
+    assert_eq!(served, Ok(()));
+}
+
+#[test]
+fn a_refused_call_is_told_with_its_line() {
+    let script = |host: &mut Script| {
+        host.call(0, &settings(0.25));
+        host.returned(&Ok::<(), String>(()));
+        host.call(1, &9_u32);
+        // The third code, and a sentence.
+        let refusal = Err::<u32, _>((3_u8, "no such side"));
+        host.asked("data/[method]batch.rows", &(9_u32, "example"), &refusal);
+        let told = host.hear();
+        let told = Result::<(), String>::decode(&mut Reader::new(&told[1..])).unwrap().unwrap_err();
+        assert!(told.starts_with("no such side, called at ") && told.contains("tests.rs:"), "{told}");
+        host.say(frame::END, &());
+    };
+    assert!(matches!(beside(script, bench(dispatch_of::<Small>())), Ok(Outcome::End)));
+}
+
+#[test]
+fn a_panic_is_caught_at_the_call_and_told_with_its_place() {
+    let script = |host: &mut Script| {
+        host.call(0, &settings(2.0));
+        host.returned(&Ok::<(), String>(()));
+        host.step();
+        host.dropped();
+        let told = host.hear();
+        let mut told = Reader::new(&told);
+        assert_eq!(u8::decode(&mut told), Ok(frame::PANICKED));
+        let (message, file, line, column) = <(String, String, u32, u32)>::decode(&mut told).unwrap();
+        let line_of =
+            |text: &str| include_str!("tests.rs").lines().position(|line| line.contains(text)).unwrap() as u32;
+        assert_eq!(message, "far too strong");
+        assert!(file.ends_with("native/tests.rs"), "{file}");
+        assert_eq!((line, column), (line_of("\"far too strong\"") + 1, 9));
+        host.say(frame::STOP, &"stopped after a panic");
+    };
+    let ended = beside(script, bench(dispatch_of::<Small>())).unwrap_err();
+    assert_eq!(ended, Ended::Stopped("stopped after a panic".to_owned()));
+}
+
+#[test]
+fn a_host_that_stops_or_goes_in_the_middle_of_a_call_ends_it() {
+    let begin = |host: &mut Script| {
+        host.call(0, &settings(0.25));
+        host.returned(&Ok::<(), String>(()));
+        host.call(1, &9_u32);
+        host.hear();
+    };
+    let stopping = |host: &mut Script| {
+        begin(host);
+        host.say(frame::STOP, &"error[sandbox]: too much");
+    };
+    let ended = beside(stopping, bench(dispatch_of::<Small>())).unwrap_err();
+    assert_eq!(ended, Ended::Stopped("error[sandbox]: too much".to_owned()));
+    let ended = beside(begin, bench(dispatch_of::<Small>())).unwrap_err();
+    assert!(matches!(&ended, Ended::Lost(_)), "{ended}");
+    let confusing = |host: &mut Script| {
+        begin(host);
+        host.say(frame::ANSWER, &Ok::<(u32, u8), ()>((1, 0)));
+    };
+    let ended = beside(confusing, bench(dispatch_of::<Small>())).unwrap_err();
+    assert_eq!(ended, Ended::Unknown("a message that goes on after its end"));
+}
+
+#[test]
+fn handles_of_a_connection_are_of_no_use_to_the_next() {
+    let script = |host: &mut Script| host.asked("tensor/zeros", &(vec![1_u32], 5_u8), &made(6));
+    let made = |stream| {
+        let _connected = Connected::new(stream, Role::Bench).unwrap();
+        crate::tensor::zeros(&[1], crate::tensor::Dtype::F32)
+    };
+    // Dropped after its connection, and beside another: nothing is sent.
+    let (mine, theirs) = pair();
+    let tensor = {
+        let other = thread::spawn(move || script(&mut Script::new(mine)));
+        let tensor = made(theirs);
+        other.join().unwrap();
+        tensor
+    };
+    let (mine, theirs) = pair();
+    let connected = Connected::new(theirs, Role::Bench).unwrap();
+    let used = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| tensor.shape()));
+    assert!(used.is_err());
+    drop(tensor);
+    drop(connected);
+    assert!(frame::read(&mut &mine).is_err());
+}
+
+#[test]
+fn a_call_without_a_host_says_how_to_get_one() {
+    let told = std::panic::catch_unwind(crate::run::position).unwrap_err();
+    let told = told.downcast_ref::<String>().unwrap();
+    assert!(told.contains("tunebox::bench::Bench"), "{told}");
+}
+
+/// Serves calls as a bench does, after its first words.
+fn bench(dispatch: Dispatch) -> impl FnOnce(TcpStream) -> std::result::Result<Outcome, Ended> + Send + 'static {
+    move |stream| {
+        let _connected = Connected::new(stream, Role::Bench)?;
+        serve_calls(dispatch)
+    }
+}
+
+#[test]
+fn values_come_back_as_they_were_written() {
+    fn both<T: Encode + Decode + PartialEq + std::fmt::Debug>(value: T, bytes: &[u8]) {
+        assert_eq!(message(&[], &value), bytes);
+        let mut reader = Reader::new(bytes);
+        assert_eq!(T::decode(&mut reader), Ok(value));
+        assert_eq!(reader.end(), Ok(()));
+    }
+    both(-2_i16, &[0xfe, 0xff]);
+    both(1.5_f32, &[0, 0, 0xc0, 0x3f]);
+    both(0x0102_0304_0506_0708_u64, &[8, 7, 6, 5, 4, 3, 2, 1]);
+    both(true, &[1]);
+    both('ß', &[0xdf, 0, 0, 0]);
+    both("né".to_owned(), &[3, 0, 0, 0, b'n', 0xc3, 0xa9]);
+    both(vec![1_u16, 2], &[2, 0, 0, 0, 1, 0, 2, 0]);
+    both((Some(5_u8), None::<u8>), &[1, 5, 0]);
+    both::<std::result::Result<u8, String>>(Ok(3), &[0, 3]);
+    both::<std::result::Result<(), String>>(Err("x".to_owned()), &[1, 1, 0, 0, 0, b'x']);
+}
+
+#[test]
+fn bytes_that_lie_are_refused_and_cost_no_memory() {
+    let whole = u32::MAX.to_le_bytes();
+    assert!(Vec::<f64>::decode(&mut Reader::new(&whole)).is_err());
+    assert!(String::decode(&mut Reader::new(&whole)).is_err());
+    assert_eq!(bool::decode(&mut Reader::new(&[2])), Err(Malformed("a byte that should be 0 or 1")));
+    assert!(char::decode(&mut Reader::new(&0xd800_u32.to_le_bytes())).is_err());
+    assert!(String::decode(&mut Reader::new(&[1, 0, 0, 0, 0xff])).is_err());
+    assert!(crate::error::ErrorCode::decode(&mut Reader::new(&[200])).is_err());
+    assert!(frame::read(&mut &[0xff_u8, 0xff, 0xff, 0x7f, 0][..]).is_err());
+}
