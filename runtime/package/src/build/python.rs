@@ -1,0 +1,37 @@
+//! From a folder with a method in Python to a component.
+//!
+//! The source is asked what it declares, by the author's own Python; the contract is narrowed to the interfaces that
+//! it names; `componentize-py` makes the component, with every call to a system replaced by a trap. Packages of this
+//! machine do not get in; those of the folder's own `.venv` do.
+
+mod describe;
+mod error;
+mod project;
+mod sources;
+mod tools;
+mod workplace;
+
+use std::path::Path;
+
+use super::{Compiled, Record, componentize};
+use crate::Error;
+
+pub use error::PythonError;
+pub use project::{PROJECT, is_python};
+pub use tools::{Tools, find};
+
+pub(super) use project::component_name;
+
+/// Makes the component of a folder: its manifest from `pyproject.toml` and `@method`, its code from `src`.
+pub(super) fn compile(folder: &Path) -> Result<Compiled, Error> {
+    let tools = find(folder)?;
+    let project = project::read(folder)?;
+    let record = Record { toolchain: tools.release.clone(), source: crate::digest::source(folder)?, debug: false };
+
+    let place = workplace::lay_out(folder, &project.module())?;
+    tools.bind(&place)?;
+    let described = describe::describe(&tools, &place, &project.module())?;
+    place.narrow(&described.interfaces)?;
+    let bytes = tools.componentize(&place, folder)?;
+    componentize::seal(bytes, &project.manifest(described.manifest)?, &record)
+}

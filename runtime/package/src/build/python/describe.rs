@@ -1,0 +1,68 @@
+//! What a method's source says about itself, asked from Python.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tunebox_compute::explain::Snippet;
+
+use super::super::BuildError;
+use super::PythonError;
+use super::tools::Tools;
+use super::workplace::Workplace;
+use crate::Error;
+
+/// What the source declares.
+#[derive(Deserialize)]
+pub(super) struct Described {
+    /// The manifest's entries, beside those of `pyproject.toml`.
+    pub(super) manifest: Map<String, Value>,
+    /// The interfaces of the contract that it names, and those that they need.
+    pub(super) interfaces: BTreeSet<String>,
+}
+
+/// The answer of `tunebox.describe`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Answer {
+    Described(Described),
+    Fault { fault: Fault },
+}
+
+/// What is wrong with the source. A place without a file is one outside of it.
+#[derive(Deserialize)]
+struct Fault {
+    message: String,
+    file: String,
+    line: usize,
+    column: usize,
+}
+
+/// Asks the source. Errors: it cannot be read, or declares no method.
+pub(super) fn describe(tools: &Tools, place: &Workplace, module: &str) -> Result<Described, Error> {
+    let source = place.source();
+    let output = tools.ask(place, &["-m", "tunebox.describe", module, source.to_string_lossy().as_ref()])?;
+    // What the source prints stands before the answer.
+    let line = output.stdout.rsplit(|byte| *byte == b'\n').find(|line| !line.is_empty());
+    match line.and_then(|line| serde_json::from_slice(line).ok()) {
+        Some(Answer::Described(described)) => Ok(described),
+        Some(Answer::Fault { fault }) => Err(fault.into_error(place).into()),
+        None => {
+            let problem = String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or("no answer").to_owned();
+            Err(PythonError::NotMade { problem }.into())
+        }
+    }
+}
+
+impl Fault {
+    /// The error with its line.
+    fn into_error(self, place: &Workplace) -> BuildError {
+        let Self { message, file, line, column } = self;
+        let inside = file.strip_prefix("src/").map(|inside| place.source().join(inside));
+        let text = inside.and_then(|path| std::fs::read_to_string(path).ok());
+        let text = text.and_then(|text| text.lines().nth(line.checked_sub(1)?).map(str::to_owned));
+        let snippet = text.map(|text| Box::new(Snippet { line, text, column, width: 1, note: None }));
+        let place = (!file.is_empty()).then(|| format!("{file}:{line}:{column}"));
+        BuildError::Source { message, place, snippet, advice: None }
+    }
+}

@@ -1,0 +1,99 @@
+//! `pyproject.toml`: the name, version, description and licence of a method in Python.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::super::BuildError;
+use crate::{Error, Manifest};
+
+/// The file that makes a folder one of a method in Python.
+pub const PROJECT: &str = "pyproject.toml";
+
+/// Whether a folder holds a method in Python.
+#[must_use]
+pub fn is_python(folder: &Path) -> bool {
+    folder.join(PROJECT).is_file() && !folder.join("Cargo.toml").is_file()
+}
+
+/// What `[project]` says.
+pub(super) struct Project {
+    name: String,
+    version: String,
+    description: String,
+    licence: Option<String>,
+}
+
+impl Project {
+    /// The module that declares the method: the name, as Python writes names.
+    pub(super) fn module(&self) -> String {
+        self.name.replace('-', "_")
+    }
+
+    /// The contents of the manifest's section, from the entries that the source gives.
+    pub(super) fn manifest(&self, mut entries: Map<String, Value>) -> Result<Vec<u8>, Error> {
+        let own = [("name", &self.name), ("version", &self.version), ("description", &self.description)];
+        let own = own.into_iter().chain(self.licence.as_ref().map(|licence| ("licence", licence)));
+        entries.extend(own.map(|(key, text)| (key.to_owned(), Value::from(text.as_str()))));
+        let manifest: Result<Manifest, _> = serde_json::from_value(Value::Object(entries));
+        let text = manifest.and_then(|manifest| serde_json::to_vec(&manifest));
+        text.map_err(|error| Error::manifest(error.to_string()))
+    }
+}
+
+/// Reads `[project]`. Errors: no such file or table, or an entry that is missing.
+pub(super) fn read(folder: &Path) -> Result<Project, Error> {
+    let table = table(folder)?;
+    let text = |key: &str| table.get(key).and_then(toml::Value::as_str).map(str::to_owned);
+    let needed = |key: &str| text(key).ok_or_else(|| problem(folder, format!("`[project]` has no `{key}`")));
+    let (name, version, description) = (needed("name")?, needed("version")?, needed("description")?);
+    Ok(Project { name, version, description, licence: text("license") })
+}
+
+/// The name of the component's file, known without building.
+pub(in super::super) fn component_name(folder: &Path) -> Result<String, Error> {
+    read(folder).map(|project| format!("{}.wasm", project.name))
+}
+
+fn table(folder: &Path) -> Result<toml::Table, Error> {
+    let path = folder.join(PROJECT);
+    let text = std::fs::read_to_string(&path).map_err(Error::file("read", &path))?;
+    let table: toml::Table =
+        text.parse().map_err(|error: toml::de::Error| problem(folder, error.message().to_owned()))?;
+    match table.get("project") {
+        Some(toml::Value::Table(project)) => Ok(project.clone()),
+        _ => Err(problem(folder, "it has no table `[project]`".to_owned())),
+    }
+}
+
+/// A `pyproject.toml` that describes no method.
+fn problem(folder: &Path, problem: String) -> Error {
+    BuildError::Project { folder: folder.to_owned(), problem }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(text: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(PROJECT), text).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_project_names_its_module_and_its_component() {
+        let folder = folder("[project]\nname = \"my-dpo\"\nversion = \"0.1.0\"\ndescription = \"One\"\n");
+        assert!(is_python(folder.path()));
+        assert_eq!(read(folder.path()).unwrap().module(), "my_dpo");
+        assert_eq!(component_name(folder.path()).unwrap(), "my-dpo.wasm");
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let refused = |text: &str| read(folder(text).path()).err().unwrap().to_string();
+        assert!(refused("[tool]\n").contains("`[project]`"));
+        assert!(refused("[project]\nname = \"a\"\nversion = \"1.0.0\"\n").contains("`description`"));
+        assert!(refused("[project\n").contains("holds no method"));
+    }
+}

@@ -1,0 +1,168 @@
+//! A temporary folder with everything that a build of a method in Python reads.
+//!
+//! The copies have one time stamp, and the component sees no path of this machine: what it keeps of the files is
+//! the same wherever the method's folder lies.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use tempfile::TempDir;
+
+use super::super::BuildError;
+use super::sources::{CONTRACT, PACKAGE, WORLD};
+use crate::Error;
+
+/// The module that the component starts from.
+pub(super) const ENTRY: &str = "tunebox_entry";
+
+/// A time that every copy has: the first second of 1980, which every file system can say.
+const STAMP: Duration = Duration::from_secs(315_532_800);
+
+/// The folder of one build; gone when it is dropped.
+pub(super) struct Workplace {
+    folder: TempDir,
+}
+
+impl Workplace {
+    pub(super) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The contract.
+    pub(super) fn contract(&self) -> PathBuf {
+        self.path().join("wit")
+    }
+
+    /// The method's own modules.
+    pub(super) fn source(&self) -> PathBuf {
+        self.path().join("source")
+    }
+
+    /// The package `tunebox`, and the module that the component starts from.
+    pub(super) fn package(&self) -> PathBuf {
+        self.path().join("package")
+    }
+
+    /// Bindings that only Python itself reads, to ask the source what it declares.
+    pub(super) fn bindings(&self) -> PathBuf {
+        self.path().join("bindings")
+    }
+
+    /// An environment without packages.
+    pub(super) fn empty_environment(&self) -> PathBuf {
+        self.path().join("environment")
+    }
+
+    /// Leaves in the contract's world only the interfaces that the source names.
+    pub(super) fn narrow(&self, interfaces: &BTreeSet<String>) -> Result<(), Error> {
+        let text = CONTRACT.iter().find(|(name, _)| *name == WORLD).map_or("", |(_, text)| *text);
+        write(&self.contract().join(WORLD), narrowed(text, interfaces).as_bytes())
+    }
+}
+
+/// Copies the method's source, the package and the contract. Errors: the source has no module of that name.
+pub(super) fn lay_out(folder: &Path, module: &str) -> Result<Workplace, Error> {
+    let place = tempfile::tempdir().map_err(Error::file("create", std::env::temp_dir()))?;
+    let place = Workplace { folder: place };
+    let source = folder.join("src");
+    if !source.join(format!("{module}.py")).is_file() && !source.join(module).join("__init__.py").is_file() {
+        let problem = format!("`src/{module}.py` is missing, where `@method` stands");
+        return Err(BuildError::Project { folder: folder.to_owned(), problem }.into());
+    }
+    copy(&source, &place.source())?;
+    for (name, text) in CONTRACT {
+        write(&place.contract().join(name), text.as_bytes())?;
+    }
+    for (name, text) in PACKAGE {
+        write(&place.package().join("tunebox").join(name), text.as_bytes())?;
+    }
+    let entry = format!("from tunebox.component import Training, load\n\nload(\"{module}\")\n");
+    write(&place.package().join(ENTRY).with_extension("py"), entry.as_bytes())?;
+    create(&place.empty_environment().join("lib").join("site-packages"))?;
+    for tree in [place.source(), place.package()] {
+        stamp(&tree)?;
+    }
+    Ok(place)
+}
+
+/// The text of the world without the imports of a method that are not in the set.
+fn narrowed(text: &str, interfaces: &BTreeSet<String>) -> String {
+    let mut inside = false;
+    let kept = text.lines().filter(|line| {
+        inside = line.starts_with("world method ") || (inside && !line.starts_with('}'));
+        let import = line.trim().strip_prefix("import ").and_then(|rest| rest.strip_suffix(';'));
+        !inside || import.is_none_or(|import| interfaces.contains(import))
+    });
+    kept.flat_map(|line| [line, "\n"]).collect()
+}
+
+/// Copies a folder without what Python itself leaves in it.
+fn copy(from: &Path, to: &Path) -> Result<(), Error> {
+    create(to)?;
+    for entry in fs::read_dir(from).map_err(Error::file("read", from))? {
+        let entry = entry.map_err(Error::file("read", from))?;
+        let (path, target) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            if entry.file_name() != crate::digest::COMPILED_PYTHON {
+                copy(&path, &target)?;
+            }
+        } else {
+            let contents = fs::read(&path).map_err(Error::file("read", &path))?;
+            write(&target, &contents)?;
+        }
+    }
+    Ok(())
+}
+
+fn create(folder: &Path) -> Result<(), Error> {
+    fs::create_dir_all(folder).map_err(Error::file("create", folder))
+}
+
+fn write(path: &Path, contents: &[u8]) -> Result<(), Error> {
+    path.parent().map_or(Ok(()), create)?;
+    fs::write(path, contents).map_err(Error::file("write", path))
+}
+
+/// Gives a folder and everything in it the same time, the innermost first.
+fn stamp(path: &Path) -> Result<(), Error> {
+    if path.is_dir() {
+        for entry in fs::read_dir(path).map_err(Error::file("read", path))? {
+            stamp(&entry.map_err(Error::file("read", path))?.path())?;
+        }
+    }
+    let file = if path.is_dir() { File::open(path) } else { File::options().write(true).open(path) };
+    match file.and_then(|file| file.set_modified(SystemTime::UNIX_EPOCH + STAMP)) {
+        // Not every system lets a folder be opened; its own time then stays.
+        Err(error) if !path.is_dir() => Err(Error::file("write", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrowed_world_imports_what_is_named_and_the_other_world_stays() {
+        let text = "world method {\n  import types;\n  import text;\n\n  export training;\n}\n\nworld verifier {\n  \
+                    import text;\n}\n";
+        let wanted =
+            "world method {\n  import types;\n\n  export training;\n}\n\nworld verifier {\n  import text;\n}\n";
+        assert_eq!(narrowed(text, &BTreeSet::from(["types".to_owned()])), wanted);
+    }
+
+    #[test]
+    fn copies_have_one_time_and_leave_out_what_python_compiled() {
+        let folder = tempfile::tempdir().unwrap();
+        write(&folder.path().join("src/calm.py"), b"").unwrap();
+        write(&folder.path().join("src/__pycache__/calm.pyc"), b"").unwrap();
+        let place = lay_out(folder.path(), "calm").unwrap();
+        let time = fs::metadata(place.source().join("calm.py")).unwrap().modified().unwrap();
+        assert_eq!(time, SystemTime::UNIX_EPOCH + STAMP);
+        assert!(!place.source().join("__pycache__").exists());
+        assert!(place.package().join("tunebox_entry.py").is_file());
+        assert!(lay_out(folder.path(), "storm").is_err());
+    }
+}

@@ -1,0 +1,91 @@
+"""What the host calls, for the method that was declared. Runs inside the component only.
+
+The method's modules are loaded while the component is made; what is in memory then is what it starts with.
+Inside there are no files, so whatever is imported later is refused by name.
+"""
+
+import sys
+from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import BuiltinImporter, FrozenImporter
+
+from componentize_py_types import Err
+from wit_world import exports
+from wit_world.imports import run
+
+import tunebox.tensor  # noqa: F401  every tensor has operators, whoever made it
+from tunebox import errors, settings
+from tunebox.declaration import declared
+
+#: The folder of the method's modules, and the method once `init` has made it.
+_root = ""
+_running: object | None = None
+
+
+class _Closed(MetaPathFinder):
+    """The end of every search for a module."""
+
+    def find_spec(self, name, path=None, target=None):
+        raise ImportError(f"`{name}` was not loaded when the method was built; import it at the top of the file")
+
+
+def load(name: str) -> None:
+    """Loads the method's module, while there are files."""
+    global _root
+    module = import_module(name)
+    _root = (module.__spec__.origin or "").rpartition("/")[0]
+    if module.__spec__.submodule_search_locations:
+        _root = _root.rpartition("/")[0]
+    declared()
+
+
+def _settle() -> None:
+    """What only a component that runs needs: no search for modules, a log to print to, chance that begins alike."""
+    # Those need no files; Python itself loads some of them late.
+    sys.meta_path[:] = [BuiltinImporter, FrozenImporter, _Closed()]
+    errors.print_to(run.log)
+    if "random" in sys.modules:
+        sys.modules["random"].seed(0)
+
+
+def _begin(given) -> None:
+    """Makes the method with the settings of the run."""
+    global _running
+    kind = declared().kind
+    _running = kind(**settings.values(kind, given))
+
+
+def _guarded(work):
+    """Does something of the method's, and tells the host why it could not, with the line."""
+    try:
+        return work()
+    except errors.Error as error:
+        raise Err(str(error)) from None
+    except Exception as error:
+        run.fault(errors.words(error), *errors.place(_root, error.__traceback__))
+        raise
+
+
+class Training(exports.Training):
+    """The export `training`."""
+
+    def init(self, given) -> None:
+        _settle()
+        _guarded(lambda: _begin(given))
+
+    def step(self, batch) -> None:
+        _guarded(lambda: _running.step(batch))
+
+    def finish(self) -> None:
+        _guarded(getattr(_running, "finish", lambda: None))
+
+    def save_state(self) -> bytes:
+        return _guarded(getattr(_running, "save_state", lambda: b""))
+
+    def load_state(self, state: bytes) -> None:
+        def refuse(state: bytes) -> None:
+            if state:
+                raise errors.Error("this method keeps no state, but the checkpoint has some")
+
+        take = getattr(_running, "load_state", refuse)
+        _guarded(lambda: take(state))

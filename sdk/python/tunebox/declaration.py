@@ -1,0 +1,62 @@
+"""`@method`: the class that trains, and what its manifest says about it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tunebox import settings
+from tunebox.errors import Error
+
+#: The version of `tunebox:method` that this package speaks.
+INTERFACE = "0.1.0"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A method as it was declared."""
+
+    kind: type
+    shape: str
+    metrics: list[str]
+    paper: str | None
+    batch: str
+
+    def manifest(self) -> dict[str, Any]:
+        """What the manifest says beside what `pyproject.toml` does."""
+        entries = {"shape": self.shape, "settings": settings.manifest(self.kind), "metrics": self.metrics}
+        if self.paper is not None:
+            entries["paper"] = self.paper
+        if self.batch != "micro":
+            entries["batch"] = self.batch
+        return entries | {"interface": INTERFACE}
+
+
+#: The method of this component.
+_declared: list[Declared] = []
+
+
+def method(*, shape: str, metrics: list[str], paper: str | None = None, batch: str = "micro"):
+    """Declares a class as the method of this folder and makes a dataclass of it; its fields are its settings.
+
+    The class has `step(self, batch)`; `finish(self)`, `save_state(self)` and `load_state(self, state)` where it
+    needs them, and `__post_init__(self)` to refuse settings that do not go together. `shape` is the shape of the
+    records, `metrics` are the names of the numbers that it reports, `batch` is `"micro"` or `"window"`.
+    """
+
+    def declare(kind: type) -> type:
+        if _declared:
+            raise Error(f"`{kind.__name__}` is a second method: a folder holds one, here `{declared().kind.__name__}`")
+        if not callable(getattr(kind, "step", None)):
+            raise Error(f"`{kind.__name__}` has no `step(self, batch)`")
+        if "__dataclass_fields__" not in kind.__dict__:
+            kind = dataclass(kind)
+        _declared.append(Declared(kind, shape, list(metrics), paper, batch))
+        return kind
+
+    return declare
+
+
+def declared() -> Declared:
+    """The method of this folder."""
+    if not _declared:
+        raise Error("the module declares no method: put `@method(shape=…, metrics=[…])` before its class")
+    return _declared[0]

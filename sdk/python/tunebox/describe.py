@@ -1,0 +1,58 @@
+"""`python -m tunebox.describe MODULE`: what a method's source says about it, as JSON, for `tunebox build`.
+
+Runs on the author's machine beside generated bindings, which do nothing there. Prints the manifest's entries and
+the interfaces that the source names, or the line that cannot be read.
+"""
+
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from tunebox import errors
+
+#: What the component's own code uses.
+_ALWAYS = {"types", "run", "tensor", "data"}
+
+#: Modules that the method's own may not stand before, beside Python's.
+_TAKEN = {"tunebox", "tunebox_entry", "wit_world"}
+
+
+def describe(module: str, root: str) -> dict[str, Any]:
+    """The manifest's entries, and the interfaces that are named."""
+    for path in sorted(Path(root).iterdir()):
+        if path.stem in sys.stdlib_module_names | _TAKEN:
+            raise errors.Error(f"`src/{path.name}` has the name of a module of Python or of `tunebox`; call it another")
+    sys.path.append(root)
+    import_module(module)
+    from tunebox.declaration import declared
+
+    manifest = declared().manifest()
+    prefix = "wit_world.imports."
+    named = {name.removeprefix(prefix) for name in sys.modules if name.startswith(prefix)}
+    return {"manifest": manifest, "interfaces": sorted(named | _ALWAYS)}
+
+
+def fault(root: str, error: Exception) -> dict[str, Any]:
+    """What is wrong with the source, and where."""
+    file, line, column = errors.place(root, error.__traceback__)
+    if isinstance(error, SyntaxError) and (error.filename or "").startswith(root):
+        inside = error.filename[len(root) :].lstrip("/\\").replace("\\", "/")
+        file, line, column = f"src/{inside}", error.lineno or 0, error.offset or 1
+        return {"message": error.msg, "file": file, "line": line, "column": column}
+    return {"message": errors.words(error), "file": file, "line": line, "column": column}
+
+
+def main() -> None:
+    """Prints the answer for the module and the folder of sources that the command line names."""
+    module, root = sys.argv[1:]
+    try:
+        answer = describe(module, root)
+    except Exception as error:  # noqa: BLE001  whatever the author's module raises is told
+        answer = {"fault": fault(root, error)}
+    json.dump(answer, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""What ends a step: the host's refusals, the method's own reasons, and the line that they come from."""
+
+import sys
+from itertools import islice
+from types import TracebackType
+
+from componentize_py_types import Err as Refused
+
+__all__ = ["Error", "Refused", "place"]
+
+
+class Error(Exception):
+    """The method's own reason to stop: lower case, no full stop, values in backticks.
+
+    `Refused` is the other kind: a call that the host could not do, with `error.value.code` to act on.
+    """
+
+
+def place(root: str, trace: TracebackType | None) -> tuple[str, int, int]:
+    """The innermost line of the method's own files: its path from the method's folder, line and column.
+
+    `root` is the folder of the method's modules. Nothing is read: inside the component there are no files.
+    """
+    found = ("", 0, 0)
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if code.co_filename.startswith(root):
+            inside = code.co_filename.removeprefix(root).replace("\\", "/").lstrip("/")
+            _, _, column, _ = next(islice(code.co_positions(), trace.tb_lasti // 2, None))
+            found = (f"src/{inside}", trace.tb_lineno, (column or 0) + 1)
+        trace = trace.tb_next
+    return found
+
+
+def words(error: BaseException) -> str:
+    """What an error says: the host's sentence for a refusal, the method's own words, else the exception's kind and
+    text, without paths of the machine that builds."""
+    if isinstance(error, Refused):
+        return getattr(error.value, "message", str(error.value))
+    if isinstance(error, Error):
+        return str(error)
+    if isinstance(error, ImportError):
+        return str(error).partition(" (")[0]
+    return f"{type(error).__name__}: {error}"
+
+
+class Log:
+    """A stream whose lines go to the run's log, for `print` and for Python's own tracebacks."""
+
+    encoding = "utf-8"
+
+    def __init__(self, line) -> None:
+        self._line = line
+        self._begun = ""
+
+    def write(self, text: str) -> int:
+        *whole, self._begun = (self._begun + text).split("\n")
+        for line in whole:
+            self._line(line)
+        return len(text)
+
+    def flush(self) -> None:
+        if self._begun:
+            self._line(self._begun)
+            self._begun = ""
+
+    def isatty(self) -> bool:
+        return False
+
+
+def print_to(line) -> None:
+    """Sends what is printed to a function, a line at a time."""
+    sys.stdout = sys.stderr = Log(line)

@@ -1,0 +1,24 @@
+"""Where the run stands, and what the method tells people about it (`wit/run.wit`)."""
+
+from wit_world.imports import run as contract
+from wit_world.imports.run import log, planned, position
+
+from tunebox.tensor import Tensor
+
+__all__ = ["add_metric", "log", "metric", "planned", "position"]
+
+
+def metric(name: str, value: Tensor | float) -> None:
+    """Reports a number under a name of the method's metrics; the micro-batches of an update are averaged."""
+    if isinstance(value, Tensor):
+        contract.metric_of(name, value)
+    else:
+        contract.metric(name, value)
+
+
+def add_metric(name: str, value: Tensor | float) -> None:
+    """Like `metric`, summed over the micro-batches: for terms already divided by the window's denominator."""
+    if isinstance(value, Tensor):
+        contract.add_metric_of(name, value)
+    else:
+        contract.add_metric(name, value)

@@ -1,0 +1,59 @@
+"""Settings: the fields of a dataclass, each with its text, default and range.
+
+They become the manifest's list, which `run.toml`, `--help` and the schema read without running the method.
+A field is a `bool`, `int`, `float`, `str`, or a `Literal` of a few texts; `label_smoothing` is set as
+`label-smoothing`. The host fills in defaults and checks ranges before the method sees a value.
+"""
+
+from dataclasses import MISSING, Field, field, fields
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from tunebox.errors import Error
+
+_KINDS = {bool: "boolean", int: "integer", float: "number", str: "text"}
+
+
+def setting(
+    default: Any = MISSING,
+    *,
+    doc: str,
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+) -> Any:
+    """A setting: `low` and `high` are inclusive, `above` and `below` are not. Without a default the run must say."""
+    bounds = {"low": low, "high": high, "above": above, "below": below}
+    given = {name: float(bound) for name, bound in bounds.items() if bound is not None}
+    return field(default=default, metadata={"doc": doc, "bounds": given})
+
+
+def manifest(method: type) -> list[dict[str, Any]]:
+    """The settings of a method as its manifest lists them, in the order of the fields."""
+    hints = get_type_hints(method)
+    return [_entry(own, hints[own.name]) for own in fields(method) if own.init]
+
+
+def values(method: type, given: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The fields of a method from the values that the host hands over."""
+    by_name = {name: value.value for name, value in given}
+    return {own.name: by_name[_name(own)] for own in fields(method) if own.init}
+
+
+def _name(own: Field) -> str:
+    return own.name.replace("_", "-")
+
+
+def _entry(own: Field, kind: Any) -> dict[str, Any]:
+    if "doc" not in own.metadata:
+        raise Error(f"the field `{own.name}` is no setting: give it `setting(…, doc=…)`, or `field(init=False)`")
+    entry = {"name": _name(own), "doc": own.metadata["doc"]}
+    if get_origin(kind) is Literal:
+        entry |= {"kind": "text", "choices": [str(choice) for choice in get_args(kind)]}
+    elif kind in _KINDS:
+        entry["kind"] = _KINDS[kind]
+    else:
+        raise Error(f"the setting `{own.name}` is a `{kind}`; it can be bool, int, float, str or a Literal")
+    if own.default is not MISSING:
+        entry["default"] = float(own.default) if kind is float else own.default
+    return entry | own.metadata["bounds"]

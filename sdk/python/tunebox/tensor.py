@@ -1,0 +1,183 @@
+"""Tensors with Python's operators: each is one function of `wit/tensor.wit`.
+
+`+ - * / **` work element by element and broadcast, `@` is the matrix product, `< <= > >=` give `u8`.
+A number may stand on either side. The contract's own class gets the operators and some defaults;
+nothing is wrapped, so a tensor costs no second object.
+"""
+
+from functools import wraps
+
+from wit_world.imports import tensor as contract
+from wit_world.imports.tensor import (
+    Scope,
+    Tensor,
+    dot,
+    equal,
+    from_indices,
+    from_list,
+    full,
+    logical_and,
+    logical_or,
+    matmul,
+    not_equal,
+    ones,
+    outer,
+    random_normal,
+    random_permutation,
+    random_uniform,
+    sequence,
+    zeros,
+)
+from wit_world.imports.types import Dtype
+
+__all__ = [
+    "Dtype", "Scope", "Tensor", "choose", "concat", "dot", "equal", "from_indices", "from_list", "full",
+    "logical_and", "logical_or", "matmul", "maximum", "minimum", "not_equal", "ones", "outer", "random_normal",
+    "random_permutation", "random_uniform", "sequence", "stack", "zeros",
+]  # fmt: skip
+
+Number = int | float
+
+
+def lifted(value: Tensor | Number) -> Tensor:
+    """A tensor as it is; a number as a tensor of one element."""
+    return value if isinstance(value, Tensor) else full([], value)
+
+
+def choose(condition: Tensor, a: Tensor | Number, b: Tensor | Number) -> Tensor:
+    """`a` where `condition` (`u8`) is not 0, `b` elsewhere; a value not taken has gradient 0 even if it is NaN."""
+    return contract.choose(condition, lifted(a), lifted(b))
+
+
+def minimum(a: Tensor | Number, b: Tensor | Number) -> Tensor:
+    """The smaller of both; equal ones share the gradient."""
+    return contract.minimum(lifted(a), lifted(b))
+
+
+def maximum(a: Tensor | Number, b: Tensor | Number) -> Tensor:
+    """The larger of both; equal ones share the gradient."""
+    return contract.maximum(lifted(a), lifted(b))
+
+
+def concat(tensors: list[Tensor], axis: int = 0) -> Tensor:
+    """Tensors one after another along an axis that exists; at most 1,024."""
+    return contract.concat(tensors, axis)
+
+
+def stack(tensors: list[Tensor], axis: int = 0) -> Tensor:
+    """Tensors of one shape along a new axis; at most 1,024."""
+    return contract.stack(tensors, axis)
+
+
+def _operator(between, with_number=None, swapped: bool = False):
+    """An operator from a function of two tensors, and from one of a tensor and a number where there is one."""
+
+    def operator(self: Tensor, other: Tensor | Number) -> Tensor:
+        if not isinstance(other, Tensor):
+            if not isinstance(other, Number):
+                return NotImplemented
+            if with_number is not None:
+                return with_number(self, other)
+            other = full([], other)
+        return between(other, self) if swapped else between(self, other)
+
+    return operator
+
+
+def _power(self: Tensor, exponent: Number) -> Tensor:
+    return self.power(exponent) if isinstance(exponent, Number) else NotImplemented
+
+
+def _truth(self: Tensor) -> bool:
+    raise TypeError("a tensor has no truth value; `choose` chooses element by element, `.item()` reads one element")
+
+
+def _shown(self: Tensor) -> str:
+    return f"Tensor({self.shape()}, {self.dtype().name.lower()})"
+
+
+_OPERATORS = {
+    "__add__": _operator(contract.add, lambda x, number: x.add_scalar(number)),
+    "__radd__": _operator(contract.add, lambda x, number: x.add_scalar(number)),
+    "__sub__": _operator(contract.subtract, lambda x, number: x.add_scalar(-number)),
+    "__rsub__": _operator(contract.subtract, swapped=True),
+    "__mul__": _operator(contract.multiply, lambda x, number: x.scale(number)),
+    "__rmul__": _operator(contract.multiply, lambda x, number: x.scale(number)),
+    "__truediv__": _operator(contract.divide),
+    "__rtruediv__": _operator(contract.divide, swapped=True),
+    "__matmul__": _operator(contract.matmul),
+    "__lt__": _operator(contract.less),
+    "__le__": _operator(contract.less_equal),
+    "__gt__": _operator(contract.greater),
+    "__ge__": _operator(contract.greater_equal),
+    "__pow__": _power,
+    "__neg__": lambda x: x.negate(),
+    "__abs__": lambda x: x.abs(),
+    "__bool__": _truth,
+    "__repr__": _shown,
+}
+
+#: Reductions over one axis, or over all: `x.sum()`, `x.sum(1)`, `x.sum(1, keep=True)`.
+_REDUCTIONS = (
+    "sum", "mean", "max", "min", "log_sum_exp", "norm", "sum_of_finite", "mean_of_finite", "count", "any", "all",
+    "argmax",
+)  # fmt: skip
+
+#: The same with a divisor n − `correction`.
+_SPREADS = ("variance", "standard_deviation", "standard_deviation_of_finite")
+
+#: The same under a mask.
+_MASKED = ("masked_sum", "masked_mean")
+
+
+def _reduction(function):
+    @wraps(function)
+    def reduction(self: Tensor, axis: int | None = None, keep: bool = False) -> Tensor:
+        return function(self, axis, keep)
+
+    return reduction
+
+
+def _spread(function):
+    @wraps(function)
+    def spread(self: Tensor, axis: int | None = None, keep: bool = False, correction: int = 0) -> Tensor:
+        return function(self, axis, keep, correction)
+
+    return spread
+
+
+def _masked(function):
+    @wraps(function)
+    def masked(self: Tensor, mask: Tensor, axis: int | None = None, keep: bool = False) -> Tensor:
+        return function(self, mask, axis, keep)
+
+    return masked
+
+
+def _ordered(function):
+    @wraps(function)
+    def ordered(self: Tensor, axis: int = -1, descending: bool = False) -> Tensor:
+        return function(self, axis, descending)
+
+    return ordered
+
+
+def _clamp(function):
+    @wraps(function)
+    def clamp(self: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
+        return function(self, low, high)
+
+    return clamp
+
+
+def _dress() -> None:
+    """Gives the contract's class its operators and defaults."""
+    for name, operator in _OPERATORS.items():
+        setattr(Tensor, name, operator)
+    kinds = ((_REDUCTIONS, _reduction), (_SPREADS, _spread), (_MASKED, _masked), (("sort", "argsort"), _ordered))
+    for names, dressed in (*kinds, (("clamp",), _clamp)):
+        for name in names:
+            setattr(Tensor, name, dressed(getattr(Tensor, name)))
+
+
+_dress()
