@@ -1,0 +1,191 @@
+//! The SDK inside the program, and the methods' own source.
+//!
+//! A method's `Cargo.toml` says `tunebox = "0.1"`; what cargo then takes is the SDK of the program that builds it. It is
+//! put *below the root of the method's workspace*, at a place that is the same in every folder of every user: cargo
+//! mixes the place of a crate into the names of its functions, and cuts the root off first. An SDK that all folders
+//! share would have a path of this machine there, and the same source would give other bytes elsewhere.
+
+mod alone;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use toml::{Table, Value};
+
+use crate::Error;
+
+/// The crate that methods depend on.
+pub const CRATE: &str = "tunebox";
+
+/// The version of the SDK, which is the program's.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The folder that the SDK is put into, below the root of a method's workspace.
+pub const FOLDER: &str = ".tunebox";
+
+/// The crate that methods depend on, in that folder.
+const PLACE: &str = "sdk/rust";
+
+/// What cargo reads of a folder beside its manifests.
+pub const CONFIGURATION: &str = ".cargo/config.toml";
+
+/// The first line of a [`CONFIGURATION`] that this program wrote and may write again.
+const OURS: &str = "# Written by `tunebox build`: the SDK is the one that the program carries.";
+
+/// Every file of the SDK by its path in the repository, as it is there. Written by the build script.
+static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
+
+/// The source of every built-in method and verifier. Likewise.
+static SOURCES: &[Source] = include!(concat!(env!("OUT_DIR"), "/sources.rs"));
+
+/// What a built-in method or verifier is made of.
+#[derive(Debug)]
+pub struct Source {
+    /// Its name.
+    pub name: &'static str,
+    /// Its files by their paths in its folder.
+    pub files: &'static [(&'static str, &'static [u8])],
+}
+
+/// The source of every built-in method and verifier.
+pub fn of_builtins() -> &'static [Source] {
+    SOURCES
+}
+
+/// The files of the SDK by their paths in [`FOLDER`], as a folder outside of the repository needs them.
+pub fn files() -> &'static BTreeMap<String, Vec<u8>> {
+    static STANDALONE: LazyLock<BTreeMap<String, Vec<u8>>> = LazyLock::new(|| {
+        let standalone = |(name, bytes): &(&str, &[u8])| match name.strip_suffix("/Cargo.toml") {
+            Some(folder) => {
+                ((*name).to_owned(), alone::alone(&String::from_utf8_lossy(bytes), &shared(), folder).into_bytes())
+            }
+            None => ((*name).to_owned(), bytes.to_vec()),
+        };
+        FILES.iter().filter(|(name, _)| *name != "Cargo.toml").map(standalone).collect()
+    });
+    &STANDALONE
+}
+
+/// The table `[workspace]` that the manifests of the repository share.
+fn shared() -> Table {
+    let text = FILES.iter().find(|(name, _)| *name == "Cargo.toml").map_or(&b""[..], |(_, bytes)| *bytes);
+    let manifest: Table = String::from_utf8_lossy(text).parse().unwrap_or_default();
+    manifest.get("workspace").and_then(Value::as_table).cloned().unwrap_or_default()
+}
+
+/// A dependency as the repository's workspace has it, for the manifest of a folder outside.
+pub(crate) fn dependency(name: &str) -> Option<Value> {
+    let mut entry = Value::Table(Table::from_iter([("workspace".to_owned(), Value::Boolean(true))]));
+    alone::settle(name, &mut entry, &shared(), "..");
+    Some(entry).filter(|entry| entry.get("workspace").is_none())
+}
+
+/// Puts the SDK below the root of a workspace unless it is there, and gives the folder of its crate. Cargo, editors and
+/// debuggers find it there through [`CONFIGURATION`], which is written too unless the folder has one of its own.
+///
+/// The folder appears whole or not at all. Errors: a folder that cannot be written.
+pub fn supply(root: &Path) -> Result<PathBuf, Error> {
+    let folder = root.join(FOLDER);
+    let same = |(name, bytes): (&String, &Vec<u8>)| fs::read(folder.join(name)).is_ok_and(|found| found == *bytes);
+    if !files().iter().all(same) {
+        place(root, &folder)?;
+    }
+    configure(root)?;
+    Ok(folder.join(PLACE))
+}
+
+/// Writes the SDK beside the place, then puts it there.
+fn place(root: &Path, folder: &Path) -> Result<(), Error> {
+    let draft = tempfile::Builder::new().prefix(".tunebox-").tempdir_in(root);
+    let draft = draft.map_err(Error::file("write into", root))?;
+    let (new, old) = (draft.path().join("new"), draft.path().join("old"));
+    for (name, bytes) in files() {
+        write(&new.join(name), bytes)?;
+    }
+    if folder.exists() {
+        fs::rename(folder, &old).map_err(Error::file("replace", folder))?;
+    }
+    fs::rename(&new, folder).map_err(Error::file("write", folder))
+}
+
+/// Tells plain cargo where the SDK is, without a path of this machine.
+fn configure(root: &Path) -> Result<(), Error> {
+    let path = root.join(CONFIGURATION);
+    match fs::read_to_string(&path) {
+        Ok(text) if text == configuration() || !text.starts_with(OURS) => Ok(()),
+        _ => write(&path, configuration().as_bytes()),
+    }
+}
+
+/// The text of [`CONFIGURATION`]. Cargo reads the path in it from the folder above `.cargo`.
+pub fn configuration() -> String {
+    format!("{OURS}\n[patch.crates-io]\n{CRATE} = {{ path = \"{FOLDER}/{PLACE}\" }}\n")
+}
+
+/// Writes a file and the folders above it.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    if let Some(above) = path.parent() {
+        fs::create_dir_all(above).map_err(Error::file("create", above))?;
+    }
+    fs::write(path, bytes).map_err(Error::file("write", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manifests_of_the_sdk_stand_alone() {
+        let manifests: Vec<_> = files().iter().filter(|(name, _)| name.ends_with("Cargo.toml")).collect();
+        assert!(manifests.len() >= 2, "{manifests:?}");
+        for (name, bytes) in manifests {
+            let text = std::str::from_utf8(bytes).unwrap();
+            let manifest: Table = text.parse().unwrap();
+            assert!(!text.contains("workspace"), "{name} leans on a workspace:\n{text}");
+            assert!(manifest["package"]["version"].is_str(), "{name}");
+        }
+        assert!(files().contains_key("sdk/rust/src/lib.rs"));
+        assert!(files().contains_key("wit/world.wit"));
+    }
+
+    #[test]
+    fn every_dependency_by_path_leads_into_the_folder() {
+        let mut seen = 0;
+        for (name, bytes) in files().iter().filter(|(name, _)| name.ends_with("Cargo.toml")) {
+            let manifest: Table = std::str::from_utf8(bytes).unwrap().parse().unwrap();
+            let paths = manifest["dependencies"].as_table().unwrap().values();
+            for path in paths.filter_map(|entry| entry.get("path").and_then(Value::as_str)) {
+                let found = path.strip_prefix("../../").unwrap_or_else(|| panic!("{name}: {path}"));
+                assert!(files().contains_key(&format!("{found}/Cargo.toml")), "{name}: {path}");
+                seen += 1;
+            }
+        }
+        assert!(seen > 0, "the SDK depends on its own derive by path");
+    }
+
+    #[test]
+    fn the_sdk_is_put_there_once_and_mended_when_it_was_damaged() {
+        let root = tempfile::tempdir().unwrap();
+        let place = supply(root.path()).unwrap();
+        let written = || fs::metadata(place.join("src/lib.rs")).unwrap().modified().unwrap();
+        let first = written();
+        supply(root.path()).unwrap();
+        assert_eq!(written(), first, "what is there already is left alone");
+
+        fs::write(place.join("src/lib.rs"), "damaged").unwrap();
+        supply(root.path()).unwrap();
+        assert_eq!(fs::read(place.join("src/lib.rs")).unwrap(), files()["sdk/rust/src/lib.rs"]);
+        let left: Vec<_> = fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left.len(), 2, "{left:?}");
+    }
+
+    #[test]
+    fn a_configuration_of_somebody_else_is_left_alone() {
+        let root = tempfile::tempdir().unwrap();
+        write(&root.path().join(CONFIGURATION), b"[build]\njobs = 1\n").unwrap();
+        supply(root.path()).unwrap();
+        assert_eq!(fs::read_to_string(root.path().join(CONFIGURATION)).unwrap(), "[build]\njobs = 1\n");
+    }
+}

@@ -1,0 +1,89 @@
+//! A manifest of the repository without the workspace that it leans on.
+//!
+//! Cargo would look for that workspace in the folders around, and find the method's own.
+
+use toml::{Table, Value};
+
+/// What only matters inside the repository.
+const INSIDE: [&str; 5] = ["lints", "dev-dependencies", "test", "bench", "example"];
+
+/// The text of a `Cargo.toml` with everything filled in that it takes from `workspace`; it stands at `folder` there.
+pub(super) fn alone(text: &str, workspace: &Table, folder: &str) -> String {
+    let mut manifest: Table = text.parse().unwrap_or_default();
+    manifest.retain(|name, _| !INSIDE.contains(&name));
+    if let (Some(Value::Table(own)), Some(Value::Table(shared))) =
+        (manifest.get_mut("package"), workspace.get("package"))
+    {
+        for (name, value) in own.iter_mut().filter(|(_, value)| value.get("workspace").is_some()) {
+            if let Some(found) = shared.get(name.as_str()) {
+                value.clone_from(found);
+            }
+        }
+    }
+    let up = vec![".."; folder.split('/').count()].join("/");
+    fill(&mut manifest, workspace, &up);
+    for (_, platform) in manifest.get_mut("target").and_then(Value::as_table_mut).into_iter().flatten() {
+        if let Value::Table(platform) = platform {
+            platform.remove("dev-dependencies");
+            fill(platform, workspace, &up);
+        }
+    }
+    toml::to_string(&manifest).unwrap_or_default()
+}
+
+/// Fills the dependencies of a table in.
+fn fill(table: &mut Table, workspace: &Table, up: &str) {
+    for kind in ["dependencies", "build-dependencies"] {
+        for (name, entry) in table.get_mut(kind).and_then(Value::as_table_mut).into_iter().flatten() {
+            settle(name, entry, workspace, up);
+        }
+    }
+}
+
+/// One dependency as its workspace has it, with the features that it adds; `up` leads to the workspace's root.
+pub(super) fn settle(name: &str, entry: &mut Value, workspace: &Table, up: &str) {
+    let Value::Table(own) = entry else { return };
+    let Some(shared) = workspace.get("dependencies").and_then(|table| table.get(name)) else { return };
+    if own.remove("workspace").is_none() {
+        return;
+    }
+    let mut whole = match shared {
+        Value::Table(table) => table.clone(),
+        version => Table::from_iter([("version".to_owned(), version.clone())]),
+    };
+    if let Some(Value::String(path)) = whole.get_mut("path") {
+        *path = format!("{up}/{path}");
+    }
+    if let Some(Value::Array(more)) = own.remove("features") {
+        match whole.get_mut("features") {
+            Some(Value::Array(features)) => features.extend(more),
+            _ => {
+                whole.insert("features".to_owned(), Value::Array(more));
+            }
+        }
+    }
+    whole.extend(std::mem::take(own));
+    *entry = Value::Table(whole);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHARED: &str = "[package]\nversion = \"0.3.0\"\n[dependencies]\nquote = \"1\"\n\
+        syn = { version = \"2\", features = [\"full\"] }\nother = { path = \"sdk/other\" }\n";
+
+    #[test]
+    fn what_a_workspace_gives_is_written_out() {
+        let text = "[package]\nname = \"one\"\nversion.workspace = true\n[lints]\nworkspace = true\n[dependencies]\n\
+            quote.workspace = true\nother.workspace = true\nown = \"7\"\n\
+            [target.'cfg(unix)'.dependencies]\nsyn = { workspace = true, features = [\"visit\"], optional = true }\n";
+        let manifest: Table = alone(text, &SHARED.parse().unwrap(), "sdk/one").parse().unwrap();
+        let wanted: Table = "[package]\nname = \"one\"\nversion = \"0.3.0\"\n[dependencies]\nown = \"7\"\n\
+            quote = { version = \"1\" }\nother = { path = \"../../sdk/other\" }\n[target.'cfg(unix)'.dependencies]\n\
+            syn = { version = \"2\", features = [\"full\", \"visit\"], optional = true }\n"
+            .parse()
+            .unwrap();
+        assert_eq!(manifest, wanted);
+    }
+}

@@ -1,0 +1,160 @@
+//! A new method's folder: a template, or the source of a built-in method under another name.
+//!
+//! It builds, tests and trains as it is; what a run needs beside it is added by whoever knows runs.
+
+mod error;
+mod like;
+mod name;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::{Error, sources};
+pub use error::TemplateError;
+
+/// Every file of the templates, by language and path. Written by the build script.
+static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/template.rs"));
+
+/// What a template is called in its own files.
+const PLACEHOLDER: &str = "blank";
+
+/// What a method is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Language {
+    /// Rust, with the SDK of this program.
+    Rust,
+    /// Python, with the package of this program.
+    Python,
+}
+
+/// A folder that is not written yet.
+#[derive(Debug, Clone)]
+pub struct Template {
+    name: String,
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+impl Template {
+    /// The folder of a method of this name: a small one that works, or what the built-in method or verifier `like` is.
+    ///
+    /// # Errors
+    /// A name that no method can have, or that is taken; no such built-in method.
+    pub fn new(name: &str, language: Language, like: Option<&str>) -> Result<Self, Error> {
+        name::check(name)?;
+        let files = match language {
+            Language::Rust => rust(name, like)?,
+            Language::Python => python(name, like)?,
+        };
+        Ok(Self { name: name.to_owned(), files })
+    }
+
+    /// Adds a file by its path in the folder, or replaces it.
+    pub fn add(&mut self, path: &str, contents: impl Into<Vec<u8>>) {
+        self.files.insert(path.to_owned(), contents.into());
+    }
+
+    /// The files that are the author's own, by their paths: without the SDK and what tells cargo about it.
+    pub fn own_files(&self) -> impl Iterator<Item = &str> {
+        self.files.keys().map(String::as_str).filter(|path| !path.starts_with('.'))
+    }
+
+    /// Writes the folder into another, whole or not at all, and gives its path.
+    ///
+    /// # Errors
+    /// Something of that name is there; a folder that cannot be written.
+    pub fn write(&self, parent: &Path) -> Result<PathBuf, Error> {
+        let folder = parent.join(&self.name);
+        if folder.symlink_metadata().is_ok() {
+            return Err(TemplateError::Exists { path: folder, here: false }.into());
+        }
+        let draft = self.draft(parent)?;
+        fs::rename(drafted(&draft), &folder).map_err(Error::file("create", &folder))?;
+        Ok(folder)
+    }
+
+    /// Writes the files into a folder that exists; nothing in it is replaced.
+    ///
+    /// # Errors
+    /// One of the files is there; a folder that cannot be written. Nothing is added then.
+    pub fn write_here(&self, folder: &Path) -> Result<(), Error> {
+        let entries: Vec<&str> = self.entries();
+        for entry in &entries {
+            let path = folder.join(entry);
+            if path.symlink_metadata().is_ok() {
+                return Err(TemplateError::Exists { path, here: true }.into());
+            }
+        }
+        let draft = self.draft(folder)?;
+        for (done, entry) in entries.iter().enumerate() {
+            let place = folder.join(entry);
+            if let Err(error) = fs::rename(drafted(&draft).join(entry), &place) {
+                for earlier in &entries[..done] {
+                    // Back into the draft, which is removed with all that is in it.
+                    let _ = fs::rename(folder.join(earlier), drafted(&draft).join(earlier));
+                }
+                return Err(Error::file("create", place)(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// All files in a folder beside the place that they are for. It is gone when this is dropped.
+    fn draft(&self, beside: &Path) -> Result<TempDir, Error> {
+        let draft = tempfile::Builder::new().prefix(".new-").tempdir_in(beside);
+        let draft = draft.map_err(Error::file("write into", beside))?;
+        for (path, contents) in &self.files {
+            sources::write(&drafted(&draft).join(path), contents)?;
+        }
+        Ok(draft)
+    }
+
+    /// The files and folders at the top.
+    fn entries(&self) -> Vec<&str> {
+        let mut entries: Vec<&str> = self.files.keys().filter_map(|path| path.split('/').next()).collect();
+        entries.dedup();
+        entries
+    }
+}
+
+/// Where a draft has its files: a folder of its own, with the permissions that every new folder gets.
+fn drafted(draft: &TempDir) -> PathBuf {
+    draft.path().join("folder")
+}
+
+/// A folder in Rust, with the SDK in it.
+fn rust(name: &str, like: Option<&str>) -> Result<BTreeMap<String, Vec<u8>>, Error> {
+    let mut files = named("rust/", name);
+    if let Some(like) = like {
+        like::rewrite(&mut files, name, like)?;
+    }
+    files.extend(sources::files().iter().map(|(path, bytes)| (format!("{}/{path}", sources::FOLDER), bytes.clone())));
+    files.insert(sources::CONFIGURATION.to_owned(), sources::configuration().into_bytes());
+    Ok(files)
+}
+
+/// A folder in Python. The built-in methods are in Rust, so none of them can be its beginning.
+fn python(name: &str, like: Option<&str>) -> Result<BTreeMap<String, Vec<u8>>, Error> {
+    match like {
+        Some(like) => Err(TemplateError::InRust { like: like.to_owned() }.into()),
+        None => Ok(named("python/", name)),
+    }
+}
+
+/// The files of a template under a name.
+fn named(prefix: &str, name: &str) -> BTreeMap<String, Vec<u8>> {
+    let files = FILES.iter().filter_map(|(path, bytes)| Some((path.strip_prefix(prefix)?, bytes)));
+    // A module of Python has no hyphens in its name.
+    let module = |text: &str| text.replace(&format!("{PLACEHOLDER}.py"), &format!("{}.py", name.replace('-', "_")));
+    let renamed = files.map(|(path, bytes)| {
+        // With its dot it would hide files of the template itself.
+        let path = if path == "gitignore" { ".gitignore" } else { path };
+        (module(path), module(&String::from_utf8_lossy(bytes)).replace(PLACEHOLDER, name).into_bytes())
+    });
+    renamed.collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! A built-in method's source as the beginning of another: its files, under another name, outside of the repository.
+
+use std::collections::BTreeMap;
+
+use toml::{Table, Value};
+
+use super::TemplateError;
+use crate::nearest::nearest;
+use crate::sources::{self, Source};
+use crate::{Error, builtin, read_manifest};
+
+/// What a template says that the method is.
+const DESCRIPTION: &str = "What this method does, in a sentence";
+
+/// The line of a template's manifest that names the SDK.
+const SDK: &str = "tunebox = \"0.1\"\n";
+
+/// The shapes whose records a bench makes up, and whose methods ask for nothing beside them.
+const SELF_CONTAINED: [&str; 3] = ["supervised", "preference", "unpaired"];
+
+/// Puts the source of `like` in the place of the template's own.
+pub(super) fn rewrite(files: &mut BTreeMap<String, Vec<u8>>, name: &str, like: &str) -> Result<(), Error> {
+    let source = find(like)?;
+    let manifest: Table = text(source, "Cargo.toml").parse().unwrap_or_default();
+    files.retain(|path, _| !path.starts_with("src/") && path != "README.md");
+    let own = source.files.iter().filter(|(path, _)| path.starts_with("src/"));
+    files.extend(own.map(|(path, bytes)| ((*path).to_owned(), bytes.to_vec())));
+    files.insert("README.md".to_owned(), page(source, name).into_bytes());
+
+    let others = dependencies(&manifest);
+    if !others.is_empty() {
+        // The template's names the SDK alone. The first build makes one that fits.
+        files.remove("Cargo.lock");
+    }
+    if let Some(cargo) = files.get_mut("Cargo.toml") {
+        let package = manifest.get("package");
+        let described = package.and_then(|package| package.get("description")?.as_str()).unwrap_or(DESCRIPTION);
+        let described = described.replace('\\', "\\\\").replace('"', "\\\"");
+        *cargo = String::from_utf8_lossy(cargo)
+            .replace(DESCRIPTION, &described)
+            .replace(SDK, &format!("{SDK}{others}"))
+            .into_bytes();
+    }
+    files.extend(test(source, name).map(|text| ("tests/bench.rs".to_owned(), text.into_bytes())));
+    Ok(())
+}
+
+/// The source of a built-in method or verifier.
+fn find(like: &str) -> Result<&'static Source, Error> {
+    let all = sources::of_builtins();
+    let found = all.iter().find(|source| source.name == like).ok_or_else(|| TemplateError::NoSource {
+        name: like.to_owned(),
+        nearest: nearest(like, all.iter().map(|source| source.name)).map(str::to_owned),
+    })?;
+    Ok(found)
+}
+
+fn text(source: &Source, file: &str) -> &'static str {
+    let found = source.files.iter().find(|(path, _)| *path == file);
+    found.and_then(|(_, bytes)| std::str::from_utf8(bytes).ok()).unwrap_or_default()
+}
+
+/// The lines of the dependencies beside the SDK, at the versions of the repository.
+fn dependencies(manifest: &Table) -> String {
+    let all = manifest.get("dependencies").and_then(Value::as_table).into_iter().flatten();
+    let others = all.filter(|(name, _)| *name != sources::CRATE);
+    others.filter_map(|(name, _)| Some(format!("{name} = {}\n", sources::dependency(name)?))).collect()
+}
+
+/// The built-in one's page under the new name; a short one where it has none.
+fn page(source: &Source, name: &str) -> String {
+    let began = format!("It began as a copy of the built-in `{}`.", source.name);
+    match text(source, "README.md").split_once('\n') {
+        Some((_, rest)) => format!("# {name}\n\n{began}\n{}", rest.replace(&used(source.name), &used(name))),
+        None => format!("# {name}\n\n{began}\n"),
+    }
+}
+
+/// How a run file names a method.
+fn used(name: &str) -> String {
+    format!("use = \"{name}\"")
+}
+
+/// A test of the method on a bench, for methods that need nothing but records.
+fn test(source: &Source, name: &str) -> Option<String> {
+    let shape = read_manifest(builtin::find(source.name)?.bytes).ok()?.shape;
+    let (_, declared) = text(source, "src/lib.rs").split_once("method! {")?;
+    let method = declared.split(',').next().map(str::trim).filter(|_| SELF_CONTAINED.contains(&shape.as_str()))?;
+    let library = name.replace('-', "_");
+    Some(format!(
+        "//! The method on a bench: a host with a tiny model and made-up records. No run, no files.\n\n\
+         use {library}::{method};\n\
+         use tunebox::bench::{{Bench, Error}};\n\n\
+         #[test]\n\
+         fn three_steps_report_finite_numbers() -> Result<(), Error> {{\n\
+         \x20   let mut run = Bench::<{method}>::new().start()?;\n\
+         \x20   for _ in 0..3 {{\n\
+         \x20       let report = run.step()?;\n\
+         \x20       assert!(report.metrics.values().all(|value| value.is_finite()), \"{{report:?}}\");\n\
+         \x20   }}\n\
+         \x20   Ok(())\n\
+         }}\n"
+    ))
+}

@@ -1,0 +1,120 @@
+use toml::{Table, Value};
+
+use super::*;
+
+fn made(like: Option<&str>) -> Template {
+    Template::new("calm", Language::Rust, like).unwrap()
+}
+
+fn text<'a>(template: &'a Template, path: &str) -> &'a str {
+    std::str::from_utf8(&template.files[path]).unwrap()
+}
+
+#[test]
+fn nothing_of_the_template_s_own_name_is_left() {
+    let template = made(None);
+    for path in [".gitignore", "Cargo.toml", "Cargo.lock", "README.md", "src/lib.rs"] {
+        assert!(!text(&template, path).contains(PLACEHOLDER), "{path}");
+    }
+    let manifest: Table = text(&template, "Cargo.toml").parse().unwrap();
+    assert_eq!(manifest["package"]["name"].as_str(), Some("calm"));
+    assert!(text(&template, "Cargo.lock").contains("name = \"calm\"\n"));
+    assert!(text(&template, ".gitignore").contains("/calm.wasm\n"));
+}
+
+#[test]
+fn every_built_in_method_and_verifier_can_be_begun_with() {
+    for source in sources::of_builtins() {
+        let template = made(Some(source.name));
+        let manifest: Table = text(&template, "Cargo.toml").parse().unwrap();
+        let dependencies = manifest["dependencies"].as_table().unwrap();
+        assert_eq!(dependencies["tunebox"].as_str(), Some("0.1"), "{}", source.name);
+        assert!(dependencies.values().all(|entry| entry.get("workspace").is_none()), "{}", source.name);
+        assert_eq!(template.files.contains_key("Cargo.lock"), dependencies.len() == 1, "{}", source.name);
+        let theirs: Table = sources_text(source.name, "Cargo.toml").parse().unwrap();
+        assert_eq!(manifest["package"]["description"], theirs["package"]["description"]);
+        assert_eq!(text(&template, "src/lib.rs"), sources_text(source.name, "src/lib.rs"));
+        assert!(text(&template, "README.md").starts_with("# calm\n"));
+    }
+}
+
+fn sources_text(name: &str, file: &str) -> &'static str {
+    let source = sources::of_builtins().iter().find(|source| source.name == name).unwrap();
+    let (_, bytes) = source.files.iter().find(|(path, _)| *path == file).unwrap();
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn a_method_that_needs_records_alone_gets_a_test_of_its_own() {
+    let template = made(Some("dpo"));
+    assert!(text(&template, "tests/bench.rs").contains("use calm::Preference;\n"));
+    assert!(!made(Some("grpo")).files.contains_key("tests/bench.rs"), "it needs a verifier");
+    assert!(!made(Some("exact")).files.contains_key("tests/bench.rs"), "it is a verifier");
+}
+
+#[test]
+fn the_locked_versions_are_those_of_the_repository() {
+    let versions = |text: &str| -> Vec<(String, String)> {
+        let lock: Table = text.parse().unwrap();
+        let word = |package: &Value, key: &str| package[key].as_str().unwrap().to_owned();
+        let packages = lock["package"].as_array().unwrap().iter();
+        packages.map(|package| (word(package, "name"), word(package, "version"))).collect()
+    };
+    let repository = include_str!("../../../../Cargo.lock");
+    let known = versions(repository);
+    for package in versions(text(&made(None), "Cargo.lock")).iter().filter(|(name, _)| name != "calm") {
+        assert!(known.contains(package), "{package:?}: `BLESS=1 cargo test --release --test authoring` locks anew");
+    }
+}
+
+#[test]
+fn a_folder_appears_whole_and_never_over_another() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = made(None).write(parent.path()).unwrap();
+    assert_eq!(fs::read_to_string(folder.join("src/lib.rs")).unwrap(), text(&made(None), "src/lib.rs"));
+    assert!(folder.join(sources::FOLDER).join("sdk/rust/Cargo.toml").is_file());
+    let left: Vec<_> = fs::read_dir(parent.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["calm"]);
+
+    fs::write(folder.join("src/lib.rs"), "mine").unwrap();
+    let error = made(Some("dpo")).write(parent.path()).unwrap_err();
+    assert!(matches!(error, Error::Template(TemplateError::Exists { .. })), "{error}");
+    assert_eq!(fs::read_to_string(folder.join("src/lib.rs")).unwrap(), "mine");
+}
+
+#[test]
+fn files_come_into_a_folder_that_has_none_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("README.md"), "mine").unwrap();
+    assert!(made(None).write_here(folder.path()).is_err());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing was added");
+
+    fs::rename(folder.path().join("README.md"), folder.path().join("NOTES.md")).unwrap();
+    made(None).write_here(folder.path()).unwrap();
+    assert!(folder.path().join("src/lib.rs").is_file());
+    assert!(folder.path().join("NOTES.md").is_file());
+}
+
+#[test]
+fn an_unknown_method_is_answered_with_the_one_that_exists() {
+    let error = Template::new("calm", Language::Rust, Some("dppo")).unwrap_err();
+    assert!(
+        matches!(error, Error::Template(TemplateError::NoSource { nearest: Some(nearest), .. }) if nearest == "dpo")
+    );
+}
+
+#[test]
+fn a_method_in_python_has_a_module_of_its_name_as_python_writes_names() {
+    let template = Template::new("calm-dpo", Language::Python, None).unwrap();
+    for (path, bytes) in &template.files {
+        assert!(!path.contains(PLACEHOLDER) && !String::from_utf8_lossy(bytes).contains(PLACEHOLDER), "{path}");
+    }
+    let project: Table = text(&template, "pyproject.toml").parse().unwrap();
+    assert_eq!(project["project"]["name"].as_str(), Some("calm-dpo"));
+    assert!(template.files.contains_key("src/calm_dpo.py"));
+    assert!(text(&template, "README.md").contains("`src/calm_dpo.py`"));
+    assert!(matches!(
+        Template::new("calm", Language::Python, Some("dpo")),
+        Err(Error::Template(TemplateError::InRust { .. }))
+    ));
+}
