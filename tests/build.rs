@@ -56,12 +56,12 @@ fn every_toolchain_here_gives_the_same_method() {
 #[test]
 fn a_method_built_in_another_folder_has_the_same_bytes() {
     let elsewhere = tempfile::tempdir().unwrap();
-    for part in ["wit", "sdk/rust", "sdk/derive", "methods/lora", "runtime/compute/patches"] {
+    for part in ["wit", "sdk/rust", "sdk/derive", "sdk/mirror", "methods/lora", "runtime/compute/patches"] {
         copy(&root().join(part), &elsewhere.path().join(part));
     }
     fs::copy(root().join("Cargo.lock"), elsewhere.path().join("Cargo.lock")).unwrap();
     let whole = fs::read_to_string(root().join("Cargo.toml")).unwrap();
-    let members = r#"members = ["sdk/rust", "sdk/derive", "methods/*"]"#;
+    let members = r#"members = ["sdk/rust", "sdk/derive", "sdk/mirror", "methods/*"]"#;
     let reduced: Vec<&str> = whole
         .lines()
         .filter(|line| !line.starts_with("default-members"))

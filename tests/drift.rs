@@ -27,7 +27,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tunebox-cli", &["tunebox-training", "tunebox-package", "tunebox-sandbox", "tunebox-model", "tunebox-compute"]),
     ("tunebox-fuzz", &["tunebox-training", "tunebox-package", "tunebox-sandbox", "tunebox-model", "tunebox-compute"]),
     ("tunebox-derive", &[]),
-    ("tunebox", &["tunebox-derive"]),
+    ("tunebox-mirror", &[]),
+    ("tunebox", &["tunebox-derive", "tunebox-mirror"]),
 ];
 
 /// Where a dependency that shapes a room may be named.
@@ -37,6 +38,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("indicatif", &["tunebox-cli"]),
     ("tokenizers", &["tunebox-model"]),
     ("hf-hub", &["tunebox-model"]),
+    ("ureq", &["tunebox-package"]),
 ];
 
 fn normal_dependencies() -> BTreeMap<String, Vec<String>> {
@@ -234,6 +236,8 @@ fn the_page_of_the_contract_is_the_contract() {
     let (package, _) = resolve.push_dir(root().join("wit")).unwrap();
     let mut page = String::from("# The contract `tunebox:method@0.1.0`\n\n");
     let _ = write!(page, "Generated from the files beside it; `BLESS=1 cargo test` rewrites it.\n\n");
+    let released = folders("wit/released").join(", ");
+    let _ = write!(page, "Released, and frozen in [`released/`](released/README.md): {released}.\n\n");
     for (name, world) in &resolve.packages[package].worlds {
         let world = &resolve.worlds[*world];
         let named = |(key, _): (&wit_parser::WorldKey, &WorldItem)| resolve.name_world_key(key);
@@ -264,8 +268,10 @@ fn the_page_of_the_commands_is_their_help() {
     let overview = help(&[]);
     let commands =
         overview.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1).take_while(|line| !line.is_empty());
+    // A line that goes on from the one above is indented further.
+    let named = commands.filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')));
     let names: Vec<String> =
-        commands.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).filter(|n| n != "help").collect();
+        named.filter_map(|line| line.split(' ').next().map(str::to_owned)).filter(|n| n != "help").collect();
     assert!(names.len() >= 10, "{names:?}");
     let mut page = format!(
         "# The commands\n\nGenerated from `--help`; `BLESS=1 cargo test` rewrites it.\n\n```text\n{overview}\n```\n"
@@ -293,7 +299,12 @@ fn the_readme_lists_the_methods_by_what_their_components_say() {
 
 /// The folders of `attacks/`, by name.
 fn attacks() -> Vec<String> {
-    let entries = std::fs::read_dir(root().join("tests/attacks")).unwrap().map(|entry| entry.unwrap().path());
+    folders("tests/attacks")
+}
+
+/// The folders in a folder of the repository, by name.
+fn folders(parent: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(root().join(parent)).unwrap().map(|entry| entry.unwrap().path());
     let mut names: Vec<String> = entries
         .filter(|path| path.is_dir())
         .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())

@@ -40,7 +40,10 @@ macro_rules! takes {
     };
 }
 
-takes! { adapter admission configuration gguf manifest operations record run_file safetensors template tokenizer verifiers }
+takes! {
+    adapter admission configuration gguf lock manifest operations publishers record run_file safetensors signature
+    statement template tokenizer verifiers
+}
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();

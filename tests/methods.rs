@@ -8,120 +8,21 @@
 mod given_scores;
 #[path = "support/golden.rs"]
 mod golden;
+#[path = "support/golden_rows.rs"]
+mod golden_rows;
 #[expect(dead_code, reason = "no run is resumed here")]
 #[path = "support/tiny_run.rs"]
 mod tiny_run;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use given_scores::{GivenScores, RowScore};
+use given_scores::GivenScores;
 use golden::{assert_file, between, root};
-use serde::Deserialize;
+use golden_rows::{name, package, value};
 use serde_json::json;
 use tiny_run::{Place, Watcher};
-use tunebox_model::rows::Rows;
-use tunebox_package::{Package, Reference, Value as Given, resolve_settings};
-use tunebox_sandbox::{Batch, Engine, Error, Grants, Limits, Session, SessionSettings, StepReport, Value};
-
-/// One line of `golden/methods/`.
-#[derive(Deserialize)]
-struct Row {
-    method: String,
-    settings: serde_json::Map<String, serde_json::Value>,
-    sides: BTreeMap<String, Side>,
-    columns: BTreeMap<String, Vec<f32>>,
-    loss: f64,
-    each: Option<Vec<f64>>,
-    gradients: BTreeMap<String, Vec<Vec<f64>>>,
-    metrics: BTreeMap<String, f64>,
-}
-
-/// The rows of one side: target tokens, and the log-probability of each row.
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-struct Side {
-    lengths: Vec<usize>,
-    policy: Vec<f64>,
-    reference: Vec<f64>,
-    #[serde(default)]
-    log_sum_square: Vec<f64>,
-}
-
-fn package(method: &str) -> Package {
-    Reference::parse(method, &root()).unwrap().open().unwrap()
-}
-
-fn value(value: Given) -> Value {
-    match value {
-        Given::Boolean(value) => Value::Boolean(value),
-        Given::Integer(value) => Value::Integer(value),
-        Given::Number(value) => Value::Number(value),
-        Given::Text(value) => Value::Text(value),
-    }
-}
-
-/// The first token of a row: which side, and which record.
-fn name(side: usize, record: usize) -> u32 {
-    (1 + 100 * side + record) as u32
-}
-
-impl Row {
-    /// The batch of some of its records, as if they were the whole window.
-    fn batch(&self, records: &[usize]) -> Batch {
-        let mut batch = Batch { size: records.len() as u32, window_size: records.len() as u32, ..Batch::default() };
-        for (number, (side, rows)) in self.sides.iter().enumerate() {
-            let ids =
-                records.iter().map(|record| [vec![name(number, *record)], vec![7; rows.lengths[*record]]].concat());
-            let rows = records.iter().map(|record| [vec![false], vec![true; rows.lengths[*record]]].concat());
-            let rows = Arc::new(Rows::new(ids.collect(), rows.collect()).unwrap());
-            batch.window_targets.insert(side.clone(), rows.targets() as u32);
-            batch.sides.push((side.clone(), rows));
-        }
-        let pick = |column: &Vec<f32>| records.iter().map(|record| column[*record]).collect();
-        batch.columns = self.columns.iter().map(|(name, column)| (name.clone(), pick(column))).collect();
-        batch
-    }
-
-    fn scores(&self) -> BTreeMap<u32, RowScore> {
-        let mut table = BTreeMap::new();
-        for (number, side) in self.sides.values().enumerate() {
-            for record in 0..side.lengths.len() {
-                let log_sum_square = side.log_sum_square.get(record).copied().unwrap_or(-1.0);
-                let (policy, reference) = (side.policy[record], side.reference[record]);
-                table.insert(name(number, record), RowScore { policy, reference, log_sum_square });
-            }
-        }
-        table
-    }
-
-    /// Runs one step on some records: what was reported, and the gradients by side and record. Both are the same
-    /// whether rows that are scored one after another go through the model apart or together.
-    fn run(&self, engine: &Engine, records: &[usize]) -> (StepReport, BTreeMap<u32, Vec<f32>>) {
-        let (report, arrived, apart) = self.run_by(engine, records, false);
-        let (joined, same, together) = self.run_by(engine, records, true);
-        assert_eq!((&report.metrics, &arrived), (&joined.metrics, &same));
-        assert!(together <= apart);
-        (report, arrived)
-    }
-
-    fn run_by(&self, engine: &Engine, records: &[usize], joins: bool) -> (StepReport, BTreeMap<u32, Vec<f32>>, usize) {
-        let package = package(&self.method);
-        let given = toml::Table::try_from(&self.settings).unwrap();
-        let settings = resolve_settings(&package.manifest, &given).unwrap();
-        let settings: Vec<_> = settings.into_iter().map(|(name, given)| (name, value(given))).collect();
-        let method = engine.admit(&package.bytes, &self.method, &Grants::default(), &Limits::default()).unwrap();
-        let (learner, arrived, passes) = GivenScores::over(self.scores(), joins);
-        let own = SessionSettings { metric_names: package.manifest.metrics, ..SessionSettings::default() };
-        let mut session = Session::start(&method, learner, own).unwrap();
-        session.init(&settings).unwrap();
-        let report = session.step(self.batch(records)).unwrap();
-        drop(session);
-        let arrived = arrived.lock().unwrap().clone();
-        (report, arrived, passes.load(Ordering::Relaxed))
-    }
-}
+use tunebox_package::{Value as Given, resolve_settings};
+use tunebox_sandbox::{Engine, Error, Grants, Limits, Session, SessionSettings, StepReport};
 
 fn metric(report: &StepReport, name: &str) -> f64 {
     let found = report.metrics.iter().find(|(other, ..)| other == name);
@@ -137,14 +38,13 @@ fn near(found: f64, wanted: f64, floor: f64, what: &str) {
 /// `apo-down`, whose own are as small as 4e-5, and of 0.05 for `discopop`, whose blend is twenty times as steep as u.
 fn golden_rows(method: &str, count: usize) {
     let engine = Engine::new().unwrap();
-    let text = std::fs::read_to_string(root().join(format!("tests/golden/methods/{method}.jsonl"))).unwrap();
-    let rows: Vec<Row> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let rows = golden_rows::rows(method);
     assert_eq!(rows.len(), count);
     for row in rows {
         let what = format!("{method} {}", serde_json::Value::Object(row.settings.clone()));
         let floor = if row.settings.get("loss").is_some_and(|loss| loss == "discopop") { 0.05 } else { 0.0125 };
         let beta = row.settings.get("beta").and_then(serde_json::Value::as_f64).unwrap_or(0.1);
-        let records: Vec<usize> = (0..row.sides.values().next().unwrap().lengths.len()).collect();
+        let records: Vec<usize> = (0..row.records()).collect();
         let (report, arrived) = row.run(&engine, &records);
         near(metric(&report, "loss"), row.loss, 0.0, &what);
         for (name, wanted) in &row.metrics {
@@ -175,8 +75,7 @@ fn the_numbers_of_dpo_are_those_of_the_table() {
 
 #[test]
 fn both_answers_of_a_pair_go_through_the_model_together() {
-    let text = std::fs::read_to_string(root().join("tests/golden/methods/dpo.jsonl")).unwrap();
-    let row: Row = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    let row = golden_rows::rows("dpo").remove(0);
     let passes = |joins| row.run_by(&Engine::new().unwrap(), &[0, 1], joins).2;
     assert_eq!((passes(false), passes(true)), (4, 2));
 }

@@ -1,17 +1,31 @@
-//! Finds the methods that stand beside the runtime, by folder, and lists them for embedding.
-//! Nothing names them: a folder `methods/<name>` with a `<name>.wasm` in it is a built-in method, and
-//! one below `methods/verifiers` a built-in verifier.
+//! Puts into the program what stands beside the runtime: the components of the methods and their source, the SDK that
+//! they are written with, and what a new method begins as.
+//!
+//! Nothing names them: a folder `methods/<name>` with a `<name>.wasm` in it is a built-in method, one below
+//! `methods/verifiers` a built-in verifier; a folder of `sdk` with a `Cargo.toml` is a crate of the SDK, and every file
+//! below `sdk/template/<language>` is one of a new method.
 
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
+/// A file: where it is, and what it is called in the program.
+type Named = (PathBuf, String);
+
 fn main() -> io::Result<()> {
     let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or(io::ErrorKind::NotFound)?);
-    let methods = here.join("../../methods");
-    println!("cargo:rerun-if-changed={}", methods.display());
+    let root = here.join("../..").canonicalize()?;
+    let (methods, sdk) = (root.join("methods"), root.join("sdk"));
+    for watched in ["methods", "sdk", "wit", "Cargo.toml"] {
+        println!("cargo:rerun-if-changed={}", root.join(watched).display());
+    }
     let output = PathBuf::from(env::var_os("OUT_DIR").ok_or(io::ErrorKind::NotFound)?);
-    fs::write(output.join("builtin.rs"), list(&methods)?)?;
-    fs::write(output.join("verifiers.rs"), list(&methods.join("verifiers"))?)
+    let write = |name: &str, text: String| fs::write(output.join(name), text);
+    write("builtin.rs", list(&methods)?)?;
+    write("verifiers.rs", list(&methods.join("verifiers"))?)?;
+    write("sources.rs", sources(&[methods.join("verifiers"), methods])?)?;
+    write("sdk.rs", embedded(&toolkit(&root, &sdk)?))?;
+    write("template.rs", embedded(&below(&sdk.join("template"), "")?))
 }
 
 /// The components in the folders of a folder, as the source of a list.
@@ -19,7 +33,6 @@ fn list(parent: &Path) -> io::Result<String> {
     let mut list = String::from("&[\n");
     for name in folders(parent)? {
         let component = parent.join(&name).join(format!("{name}.wasm"));
-        println!("cargo:rerun-if-changed={}", component.display());
         if component.is_file() {
             list.push_str(&format!(
                 "    Builtin {{ name: {name:?}, bytes: include_bytes!({:?}) }},\n",
@@ -29,6 +42,74 @@ fn list(parent: &Path) -> io::Result<String> {
     }
     list.push_str("]\n");
     Ok(list)
+}
+
+/// What the methods and verifiers are made of, as the source of a list.
+fn sources(parents: &[PathBuf]) -> io::Result<String> {
+    let mut list = String::from("&[\n");
+    for parent in parents {
+        for name in folders(parent)? {
+            let folder = parent.join(&name);
+            if folder.join("Cargo.toml").is_file() {
+                let mut files = below(&folder.join("src"), "src/")?;
+                files.extend(["Cargo.toml", "README.md"].map(|file| (folder.join(file), file.to_owned())));
+                files.retain(|(path, _)| path.is_file());
+                // Writing to a `String` cannot fail.
+                let _ = writeln!(list, "Source {{ name: {name:?}, files: {} }},", embedded(&files));
+            }
+        }
+    }
+    list.push_str("]\n");
+    Ok(list)
+}
+
+/// The crates of the SDK, the contract that they are generated from, and the manifest that they share.
+fn toolkit(root: &Path, sdk: &Path) -> io::Result<Vec<Named>> {
+    let mut files = vec![(root.join("Cargo.toml"), "Cargo.toml".to_owned())];
+    files.extend(below(&root.join("wit"), "wit/")?.into_iter().filter(|(_, name)| is_of_the_contract(name)));
+    for name in folders(sdk)? {
+        let folder = sdk.join(&name);
+        if folder.join("Cargo.toml").is_file() {
+            let tests = format!("sdk/{name}/tests/");
+            let files_of_it = below(&folder, &format!("sdk/{name}/"))?;
+            files.extend(files_of_it.into_iter().filter(|(_, name)| !name.starts_with(&tests)));
+        }
+    }
+    Ok(files)
+}
+
+/// Not the copies of earlier versions, nor the page about it.
+fn is_of_the_contract(name: &str) -> bool {
+    name.ends_with(".wit") && name.matches('/').count() == 1
+}
+
+/// Files as the source of a list of names and contents.
+fn embedded(files: &[Named]) -> String {
+    let mut list = String::from("&[\n");
+    for (path, name) in files {
+        let _ = writeln!(list, "    ({name:?}, include_bytes!({path:?})),");
+    }
+    list.push_str("]\n");
+    list
+}
+
+/// Every file below a folder, in order, without what a build or an editor leaves.
+fn below(folder: &Path, prefix: &str) -> io::Result<Vec<Named>> {
+    let mut files = Vec::new();
+    let mut entries: Vec<_> = fs::read_dir(folder)?.collect::<io::Result<_>>()?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if name == "target" || name.starts_with('.') {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            files.extend(below(&entry.path(), &format!("{prefix}{name}/"))?);
+        } else {
+            files.push((entry.path(), format!("{prefix}{name}")));
+        }
+    }
+    Ok(files)
 }
 
 /// The names of the folders in a folder, in order.

@@ -16,7 +16,8 @@ pub(crate) fn limits() -> Limits {
     Limits { step_seconds: 0.3, init_seconds: 0.3, device_bytes: 8 << 20, handles: 2_000, ..Limits::default() }
 }
 
-fn batch() -> Batch {
+/// A batch of two examples.
+pub(crate) fn batch() -> Batch {
     Batch {
         sides: vec![("example".into(), rows())],
         size: 2,

@@ -3,6 +3,8 @@
 //! A body holds only what is special about a guest: some of the functions `$init`, `$step`,
 //! `$finish`, `$save-state`, `$load-state`. `ordinary.wat` and the others are added here.
 
+use std::path::Path;
+
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
@@ -21,17 +23,26 @@ const REPLACEABLE: [(&str, &str); 2] = [
     ("(func $give-back", "(func $give-back (param i32) (call $drop-batch (local.get 0)))"),
 ];
 
+/// The contract that guests are made for.
+const CONTRACT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit");
+
 /// The bytes of a component. Text that begins with `(component` or `(module` is taken as it is; a line that begins with
 /// `@` and a number stands for as many lines.
 pub(crate) fn component(text: &str) -> Vec<u8> {
+    component_for(text, Path::new(CONTRACT), "0.1.0")
+}
+
+/// The same for the contract of another folder, in its version.
+pub(crate) fn component_for(text: &str, contract: &Path, version: &str) -> Vec<u8> {
     let text = &repeated(text);
     let start = text.lines().find(|line| !line.trim_start().starts_with(";;")).unwrap_or("");
     if start.starts_with("(component") || start.starts_with("(module") {
         return wat::parse_str(text).unwrap();
     }
-    let mut module = wat::parse_str(module(text)).unwrap_or_else(|error| panic!("{error}"));
+    let text = module(text).replace("@0.1.0", &format!("@{version}"));
+    let mut module = wat::parse_str(text).unwrap_or_else(|error| panic!("{error}"));
     let mut resolve = Resolve::default();
-    let (package, _) = resolve.push_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit")).unwrap();
+    let (package, _) = resolve.push_dir(contract).unwrap();
     let world = resolve.select_world(&[package], Some("method")).unwrap();
     embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
     ComponentEncoder::default().validate(true).module(&module).unwrap().encode().unwrap()

@@ -55,6 +55,8 @@ fn run(command: &str, place: &Path) -> String {
         .env("PATH", path)
         .env("NO_COLOR", "1")
         .env("TUNEBOX_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled"))
+        .env("TUNEBOX_HOME", place.join(".tunebox"))
+        .env_remove("TUNEBOX_PUBLISHERS")
         .env("COLUMNS", "120")
         .env_remove("RUST_BACKTRACE")
         .stdin(Stdio::null())
@@ -80,6 +82,9 @@ fn redactions() -> Redactions {
         ("[NUMBER]", r"[-+]?\b\d+\.\d{2,4}\b"),
         ("[LOSS]", r"loss \d+\.\d+, accuracy \d+\.\d+"),
         ("[DIGEST]", r"[0-9a-f]{64}"),
+        ("[SHORT]", r"[0-9a-f]{12}…"),
+        ("[KEY]", r"RW[0-9A-Za-z+/]{54}"),
+        ("[DAY]", r"\d{4}-\d{2}-\d{2}"),
         // Which of these it is, is a matter of the machine.
         (
             "[NO_DEVICE]",

@@ -32,7 +32,8 @@ pub(crate) struct Global {
     #[arg(long, global = true)]
     pub(crate) offline: bool,
     /// Work as if started in this folder
-    #[arg(short = 'C', global = true, value_name = "FOLDER")]
+    // An id of its own: the `folder` of a command would be taken for it.
+    #[arg(short = 'C', id = "present-folder", global = true, value_name = "FOLDER")]
     pub(crate) folder: Option<PathBuf>,
 }
 

@@ -40,7 +40,7 @@ fn fail(terminal: Terminal, failure: &Failure) -> ExitCode {
         terminal.data(failure.json().to_string());
     } else {
         use std::io::Write;
-        let _ = anstream::stderr().write_all(failure.text().as_bytes());
+        let _ = anstream::stderr().write_all(failure.text(terminal.verbose).as_bytes());
     }
     ExitCode::from(failure.exit as u8)
 }

@@ -24,6 +24,18 @@ pub struct Explanation {
     pub kept: Option<String>,
     /// What to do, as a command where possible.
     pub hint: Option<String>,
+    /// The functions of a method that were running.
+    #[serde(default)]
+    pub trace: Option<Trace>,
+}
+
+/// The functions of a method that were running when it ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trace {
+    /// One function each, innermost first, with file and line where they are known.
+    pub frames: Vec<String>,
+    /// Whether the method keeps names and lines, so that its author wants to see them unasked.
+    pub located: bool,
 }
 
 impl Explanation {
@@ -131,6 +143,11 @@ pub trait Explain: std::error::Error {
         None
     }
 
+    /// The functions of a method that were running.
+    fn trace(&self) -> Option<Trace> {
+        None
+    }
+
     /// The exit code of the program that ends with this error.
     fn exit(&self) -> Exit {
         Exit::Usage
@@ -146,6 +163,7 @@ pub trait Explain: std::error::Error {
             why: self.why(),
             kept: self.kept(),
             hint: self.hint(),
+            trace: self.trace(),
         }
     }
 }

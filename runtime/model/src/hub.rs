@@ -2,6 +2,8 @@
 //! `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN` and `HF_HUB_OFFLINE` are honoured. The one door to the network
 //! in this room.
 
+mod models;
+
 use std::path::{Path, PathBuf};
 
 use hf_hub::api::sync::{Api, ApiBuilder, ApiError, ApiRepo};

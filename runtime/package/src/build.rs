@@ -1,10 +1,11 @@
 //! From a method folder to a component: compile, wrap, lift the manifest, check, write.
 //!
-//! The same source and toolchain give the same bytes, wherever the folder lies.
+//! The same source and toolchain give the same bytes, wherever the folder lies; for Rust, that is.
 
 mod cargo;
 mod componentize;
 mod failure;
+pub mod python;
 mod record;
 
 use std::io::Write;
@@ -23,6 +24,8 @@ pub struct Options {
     pub toolchain: Option<Toolchain>,
     /// The file to write; `<folder>/<name>.wasm` when none is given.
     pub output: Option<PathBuf>,
+    /// Whether a method in Rust keeps names and lines, so that faults and profiles show them.
+    pub debug: bool,
 }
 
 /// A method that was built and written.
@@ -57,28 +60,49 @@ pub struct Compiled {
 /// two minutes where the standard library has to be built. Errors: no toolchain, source that does
 /// not compile, a method that asks for more than the contract, a disk that is full.
 pub fn build(folder: &Path, options: &Options) -> Result<Built, Error> {
-    let Compiled { manifest, imports, bytes } = compile(folder, options.toolchain.as_ref())?;
+    let Compiled { manifest, imports, bytes } = made(folder, options.toolchain.as_ref(), options.debug)?;
     let path = match &options.output {
         Some(path) => path.clone(),
+        None if folder.is_file() => folder.with_file_name(format!("{}.wasm", manifest.name)),
         None => folder.join(format!("{}.wasm", manifest.name)),
     };
+    if path == folder {
+        return Err(BuildError::Overwrites { path }.into());
+    }
     write(&path, &bytes)?;
     Ok(Built { path, manifest, imports, size: bytes.len() as u64, bytes })
 }
 
-/// Builds a method folder without writing anything beside cargo's own files.
+/// Builds a method folder without writing anything beside cargo's own files. A core module that another compiler made,
+/// with the contract's types and a manifest in it, becomes a component as it is.
 pub fn compile(folder: &Path, toolchain: Option<&Toolchain>) -> Result<Compiled, Error> {
+    made(folder, toolchain, false)
+}
+
+fn made(folder: &Path, toolchain: Option<&Toolchain>, debug: bool) -> Result<Compiled, Error> {
+    if folder.is_file() {
+        let module = std::fs::read(folder).map_err(Error::file("read", folder))?;
+        let (toolchain, source) = ("a module given".to_owned(), crate::digest::sha256(&module));
+        let record = Record { toolchain, source, debug: false };
+        return componentize::componentize(&module, &record);
+    }
+    if python::is_python(folder) {
+        return python::compile(folder);
+    }
     let toolchain = match toolchain {
         Some(toolchain) => toolchain.clone(),
         None => toolchain::find()?,
     };
-    let record = Record { toolchain: toolchain.name(), source: crate::digest::source(folder)? };
-    let module = cargo::build(folder, &toolchain)?;
+    let record = Record { toolchain: toolchain.name(), source: crate::digest::source(folder)?, debug };
+    let module = cargo::build(folder, &toolchain, debug)?;
     componentize::componentize(&module, &record)
 }
 
 /// The file that [`build`] writes for a folder, known without compiling.
 pub fn component_path(folder: &Path) -> Result<PathBuf, Error> {
+    if python::is_python(folder) {
+        return Ok(folder.join(python::component_name(folder)?));
+    }
     let path = folder.join("Cargo.toml");
     let text = std::fs::read_to_string(&path).map_err(Error::file("read", &path))?;
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| BuildError::Package {

@@ -6,18 +6,22 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use crate::Error;
+use crate::build::python::{PROJECT, is_python};
 
 /// The digest of bytes in lower-case hexadecimal.
 pub fn sha256(bytes: &[u8]) -> String {
     hexadecimal(&Sha256::digest(bytes))
 }
 
-/// The digest of what a method folder is built from: `Cargo.toml` and everything under `src`.
+/// The folder in which Python keeps what it compiled: no source.
+pub(crate) const COMPILED_PYTHON: &str = "__pycache__";
+
+/// The digest of what a method folder is built from: `Cargo.toml` or `pyproject.toml`, and everything under `src`.
 ///
 /// Names and contents count, times and places do not. Line ends count as one line feed, so that
 /// a checkout on another system has the same digest.
 pub fn source(folder: &Path) -> Result<String, Error> {
-    let mut files = vec![PathBuf::from("Cargo.toml")];
+    let mut files = vec![PathBuf::from(if is_python(folder) { PROJECT } else { "Cargo.toml" })];
     collect(folder, Path::new("src"), &mut files)?;
     files.sort();
 
@@ -42,6 +46,9 @@ fn collect(folder: &Path, inside: &Path, files: &mut Vec<PathBuf>) -> Result<(),
         let entry = entry.map_err(Error::file("read", &path))?;
         let (kind, name) =
             (entry.file_type().map_err(Error::file("read", entry.path()))?, inside.join(entry.file_name()));
+        if entry.file_name() == COMPILED_PYTHON {
+            continue;
+        }
         if kind.is_dir() {
             collect(folder, &name, files)?;
         } else {

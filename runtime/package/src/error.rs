@@ -3,11 +3,23 @@
 use std::io;
 use std::path::PathBuf;
 
+use semver::Version;
 use tunebox_compute::explain::{Exit, Explain, Snippet};
 
+use crate::artefact::ArtefactError;
 use crate::build::BuildError;
+use crate::build::python::PythonError;
+use crate::home::HomeError;
+use crate::manifest::CONTRACT;
+use crate::pack::PackError;
+use crate::reference::NotPulled;
+use crate::registry::RegistryError;
 use crate::settings::SettingError;
+use crate::signature::KeyError;
+use crate::store::StoreError;
+use crate::template::TemplateError;
 use crate::toolchain::ToolchainError;
+use crate::trust::{TrustError, TrustFileError};
 
 /// Why a package cannot be found, read, set up or built.
 #[derive(Debug, thiserror::Error)]
@@ -85,15 +97,58 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// A component for a version of the contract that this program does not keep.
+    #[error("`{name}` needs `tunebox:method@{wants}`, this program keeps {}", CONTRACT)]
+    OtherVersion {
+        /// The component's name.
+        name: String,
+        /// The version.
+        wants: Version,
+        /// What this program does not understand, where the version alone would do.
+        problem: Option<String>,
+    },
     /// A value that a setting cannot take.
     #[error(transparent)]
     Setting(#[from] SettingError),
     /// A method folder that cannot be built.
     #[error(transparent)]
     Build(#[from] BuildError),
+    /// A method in Python that does not become a component.
+    #[error(transparent)]
+    Python(#[from] PythonError),
+    /// A new method that cannot be begun.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
     /// No way to compile methods here.
     #[error(transparent)]
     Toolchain(#[from] ToolchainError),
+    /// An artefact that is no package, or another one.
+    #[error(transparent)]
+    Artefact(#[from] ArtefactError),
+    /// A store without the package, or with a damaged one.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A registry that gives or takes nothing.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// A component that makes no package.
+    #[error(transparent)]
+    Pack(#[from] PackError),
+    /// A key that cannot be made or used.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A package that is not to be trusted.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    /// What says who is to be trusted, and cannot be read.
+    #[error(transparent)]
+    TrustFile(#[from] TrustFileError),
+    /// A package of a registry that was not pulled.
+    #[error(transparent)]
+    NotPulled(#[from] NotPulled),
+    /// No folder to keep packages in.
+    #[error(transparent)]
+    Home(#[from] HomeError),
 }
 
 impl Error {
@@ -113,7 +168,18 @@ impl Error {
         match self {
             Self::Setting(error) => Some(error),
             Self::Build(error) => Some(error),
+            Self::Python(error) => Some(error),
+            Self::Template(error) => Some(error),
             Self::Toolchain(error) => Some(error),
+            Self::Artefact(error) => Some(error),
+            Self::Store(error) => Some(error),
+            Self::Registry(error) => Some(error),
+            Self::Pack(error) => Some(error),
+            Self::Key(error) => Some(error),
+            Self::Trust(error) => Some(error),
+            Self::TrustFile(error) => Some(error),
+            Self::NotPulled(error) => Some(error),
+            Self::Home(error) => Some(error),
             _ => None,
         }
     }
@@ -121,11 +187,17 @@ impl Error {
 
 impl Explain for Error {
     fn area(&self) -> &'static str {
-        self.inner().map_or("package", Explain::area)
+        match self {
+            Self::OtherVersion { .. } => "sandbox",
+            other => other.inner().map_or("package", Explain::area),
+        }
     }
 
     fn place(&self) -> Option<String> {
-        self.inner().and_then(Explain::place)
+        match self {
+            Self::OtherVersion { .. } => Some("`interface` of its manifest, found before anything ran".into()),
+            other => other.inner().and_then(Explain::place),
+        }
     }
 
     fn snippet(&self) -> Option<Snippet> {
@@ -136,6 +208,11 @@ impl Explain for Error {
         match self {
             Self::File { source, .. } => Some(source.to_string()),
             Self::TooLarge { size, limit, .. } => Some(format!("it has {size} bytes, a method may have {limit}")),
+            Self::OtherVersion { problem: Some(problem), .. } => Some(format!("its manifest says more: {problem}")),
+            Self::OtherVersion { problem: None, .. } => Some(format!(
+                "a version that is not {}.{}.x is another contract, with functions of its own",
+                CONTRACT.major, CONTRACT.minor
+            )),
             Self::Precompiled => {
                 Some("such code could do anything, so it is only ever taken from this user's own cache".into())
             }
@@ -168,6 +245,10 @@ impl Explain for Error {
                 Some(format!("built in: {}; a path starts with `./`, `../` or `/`", known.join(", ")))
             }
             Self::NotBuilt { folder } | Self::Stale { folder } => Some(format!("`tunebox build {}`", folder.display())),
+            Self::OtherVersion { wants, .. } if *wants > CONTRACT => Some(format!(
+                "a newer tunebox may keep it, `tunebox --version` tells which this is; or its author builds it for {CONTRACT}"
+            )),
+            Self::OtherVersion { .. } => Some("its author can build it again with the SDK of this version".into()),
             Self::Precompiled => Some("ask for the component that it was made from".into()),
             Self::Manifest { .. } | Self::NotComponent { .. } => {
                 Some("`tunebox build FOLDER` makes a component with a manifest".into())
@@ -178,7 +259,7 @@ impl Explain for Error {
 
     fn exit(&self) -> Exit {
         match self {
-            Self::Precompiled => Exit::Sandbox,
+            Self::Precompiled | Self::OtherVersion { .. } => Exit::Sandbox,
             other => other.inner().map_or(Exit::Usage, Explain::exit),
         }
     }

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use semver::Version;
 use serde::{Deserialize, Serialize};
 use tunebox_compute::printable::{acts, printable as shown};
 
@@ -15,8 +16,9 @@ use crate::{Error, section};
 /// The name of the custom section.
 pub const SECTION: &str = "tunebox:manifest";
 
-/// The track of the contract that this program keeps: any `0.1.x`.
-pub const TRACK: &str = "0.1.";
+/// The version of the contract that this program keeps, and with it all that came before in its track. The sandbox has
+/// the same.
+pub const CONTRACT: Version = Version::new(0, 1, 0);
 
 const MOST_BYTES: usize = 64 << 10;
 const MOST_ENTRIES: usize = 64;
@@ -186,18 +188,43 @@ pub fn read_manifest(bytes: &[u8]) -> Result<Manifest, Error> {
     parse(text.ok_or_else(|| Error::manifest(format!("there is no section `{SECTION}`")))?)
 }
 
-/// Reads and checks the contents of the section.
-pub(crate) fn parse(text: &[u8]) -> Result<Manifest, Error> {
+/// Reads and checks the contents of the section. Errors: text that breaks a rule of this file.
+pub fn parse(text: &[u8]) -> Result<Manifest, Error> {
     if text.len() > MOST_BYTES {
         return Err(Error::manifest(format!("it has {} bytes, {MOST_BYTES} fit", text.len())));
     }
-    let mut manifest: Manifest =
-        serde_json::from_slice(text).map_err(|error| Error::manifest(shown(&error.to_string(), LONGEST_TEXT)))?;
+    let stamp = Stamp::read(text)?;
+    let mut manifest: Manifest = serde_json::from_slice(text).map_err(|error| {
+        let problem = shown(&error.to_string(), LONGEST_TEXT);
+        match stamp {
+            // What it was built for may know more than this program does.
+            Some((name, wants)) if wants > CONTRACT => Error::OtherVersion { name, wants, problem: Some(problem) },
+            _ => Error::manifest(problem),
+        }
+    })?;
     check(&manifest)?;
     for setting in &mut manifest.settings {
         setting.default = default(setting)?;
     }
     Ok(manifest)
+}
+
+/// What every manifest says, whatever else is in it.
+#[derive(Deserialize)]
+struct Stamp {
+    name: String,
+    interface: String,
+}
+
+impl Stamp {
+    /// The method's name and the version that it wants, unless that is no manifest at all. Errors: another track.
+    fn read(text: &[u8]) -> Result<Option<(String, Version)>, Error> {
+        let Ok(Self { name, interface }) = serde_json::from_slice(text) else { return Ok(None) };
+        let Ok(wants) = Version::parse(&interface) else { return Ok(None) };
+        let name = shown(&name, LONGEST_NAME);
+        let kept = (wants.major, wants.minor) == (CONTRACT.major, CONTRACT.minor);
+        if kept { Ok(Some((name, wants))) } else { Err(Error::OtherVersion { name, wants, problem: None }) }
+    }
 }
 
 /// The rules that the types do not express.
@@ -207,11 +234,10 @@ fn check(manifest: &Manifest) -> Result<(), Error> {
     let optional = [manifest.paper.as_ref(), manifest.licence.as_ref()];
     let always = [Some(&manifest.version), Some(&manifest.description), Some(&manifest.interface)];
     optional.into_iter().chain(always).flatten().try_for_each(|text| printable(text))?;
-    if !manifest.interface.starts_with(TRACK) {
+    let released = |version: Version| version.pre.is_empty() && version.build.is_empty();
+    if !Version::parse(&manifest.interface).is_ok_and(released) {
         let interface = &manifest.interface;
-        return Err(Error::manifest(format!(
-            "it is built for `tunebox:method@{interface}`, this program keeps {TRACK}x"
-        )));
+        return Err(Error::manifest(format!("`interface` is `{interface}`, a version is like `{CONTRACT}`")));
     }
 
     if manifest.settings.len() > MOST_ENTRIES || manifest.metrics.len() > MOST_ENTRIES {
@@ -254,7 +280,7 @@ fn distinct<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Result<(
 }
 
 /// Lower-case words, digits and hyphens.
-fn name(what: &str, text: &str) -> Result<(), Error> {
+pub(crate) fn name(what: &str, text: &str) -> Result<(), Error> {
     let letters = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let good = text.len() <= LONGEST_NAME && text.bytes().all(letters);
     if good && text.starts_with(|first: char| first.is_ascii_lowercase()) {

@@ -1,4 +1,9 @@
-//! How a person names a method: built-in, a folder, or a `.wasm` file.
+//! How a person names a method: built-in, a folder, a `.wasm` file, or a package in this user's store.
+//!
+//! Nothing here reaches a network: a name in a registry means what was pulled from there. Whether a package from the
+//! store may be used is not asked here either, see `trust`.
+
+mod stored;
 
 use std::borrow::Cow;
 use std::fs;
@@ -6,13 +11,20 @@ use std::path::{Path, PathBuf};
 
 use crate::builtin::{self, Builtin};
 use crate::nearest::nearest;
-use crate::{Error, Manifest, build, component, digest, read_manifest};
+use crate::signature::{Signed, Signer};
+use crate::store::Stored;
+use crate::{Error, Manifest, TrustError, build, component, digest, read_manifest};
+pub use stored::NotPulled;
+use stored::Remote;
 
 /// The largest component that is read.
 pub const LARGEST: u64 = 64 << 20;
 
 /// What code begins with that the engine made of a component: it is an object file.
 const PRECOMPILED: &[u8] = b"\x7fELF";
+
+/// The longest signature that is read.
+const LONGEST_SIGNATURE: u64 = 4 << 10;
 
 /// Where a method is.
 #[derive(Debug, Clone)]
@@ -23,16 +35,19 @@ pub enum Reference {
     Folder(PathBuf),
     /// A component.
     File(PathBuf),
+    /// A package in the store.
+    Stored(Stored),
 }
 
 impl Reference {
-    /// Reads what a person wrote; relative paths start at `base`. A name without a slash is a
-    /// built-in method first, then a built-in verifier. Errors: neither a built-in method nor an existing path.
+    /// Reads what a person wrote; relative paths start at `base`. A name without a slash is a built-in method first, then
+    /// a built-in verifier, then a package in the store; `NAME@VERSION` and `registry/namespace/name:VERSION` are in the
+    /// store or nowhere. Errors: neither a built-in method, nor in the store, nor an existing path.
     pub fn parse(text: &str, base: &Path) -> Result<Self, Error> {
         Self::among([builtin::list(), builtin::verifiers()], text, base)
     }
 
-    /// The same for a verifier. Errors: neither a built-in verifier nor an existing path.
+    /// The same for a verifier. Errors: as for a method, with the verifiers to choose from.
     pub fn verifier(text: &str, base: &Path) -> Result<Self, Error> {
         Self::among([builtin::verifiers(), builtin::list()], text, base).map_err(|error| match error {
             Error::NoMethod { name, nearest } => Error::NoVerifier { name, nearest },
@@ -49,32 +64,50 @@ impl Reference {
         if path.is_dir() {
             return Ok(Self::Folder(path));
         }
-        let is_path = text.contains(['/', '\\']) || text.ends_with(".wasm");
-        if path.is_file() || is_path {
+        if path.is_file() {
+            return Ok(Self::File(path));
+        }
+        if let Some(remote) = Remote::read(text) {
+            return Ok(Self::Stored(remote.find()?));
+        }
+        if text.contains(['/', '\\']) || text.ends_with(".wasm") {
             fs::metadata(&path).map_err(Error::file("find", &path))?;
             return Ok(Self::File(path));
         }
-        let known = lists[0].iter().map(|method| method.name);
+        if let Some(package) = stored::named(text)? {
+            return Ok(Self::Stored(package));
+        }
+        let names = stored::names()?;
+        let known = lists[0].iter().map(|method| method.name).chain(names.iter().map(String::as_str));
         Err(Error::NoMethod { name: text.to_owned(), nearest: nearest(text, known).map(str::to_owned) })
     }
 
     /// Reads the component and its manifest, without running anything.
-    /// Errors: a folder that was not built since it changed, and everything wrong with the bytes.
+    /// Errors: a folder that was not built since it changed, a signature that is not that of the bytes, and everything
+    /// wrong with the bytes.
     pub fn open(&self) -> Result<Package, Error> {
-        let (bytes, origin) = match self {
-            Self::Builtin(method) => (Cow::Borrowed(method.bytes), "built in".to_owned()),
+        let (bytes, origin, signature, source) = match self {
+            Self::Builtin(method) => (Cow::Borrowed(method.bytes), "built in".to_owned(), None, None),
             Self::Folder(folder) => {
                 let path = built(folder)?;
-                (Cow::Owned(read(&path)?), path.display().to_string())
+                (Cow::Owned(read(&path)?), path.display().to_string(), None, None)
             }
-            Self::File(path) => (Cow::Owned(read(path)?), path.display().to_string()),
+            Self::File(path) => (Cow::Owned(read(path)?), path.display().to_string(), read_signature(path)?, None),
+            Self::Stored(package) => {
+                let artefact = stored::read(package)?;
+                let (source, origin) = (package.source.clone(), format!("the store, from {}", package.source));
+                (Cow::Owned(artefact.wasm), origin, artefact.signature, Some(source))
+            }
         };
         if bytes.starts_with(PRECOMPILED) {
             return Err(Error::Precompiled);
         }
+        let signer = signature.as_ref().map(|text| Signed::verify(&bytes, text)).transpose();
+        let place = source.as_deref().unwrap_or(&origin);
+        let signer = signer.map_err(|error| TrustError { source_name: place.to_owned(), ..error })?;
         let manifest = read_manifest(&bytes)?;
         let imports = component::interfaces(&bytes)?.imports;
-        Ok(Package { manifest, imports, digest: digest::sha256(&bytes), bytes, origin })
+        Ok(Package { manifest, imports, digest: digest::sha256(&bytes), bytes, origin, signature, signer, source })
     }
 }
 
@@ -91,6 +124,37 @@ pub struct Package {
     pub bytes: Cow<'static, [u8]>,
     /// Where it came from, for people.
     pub origin: String,
+    /// The text of its signature, which fits the bytes.
+    pub signature: Option<String>,
+    /// Whose signature that is. Whether that one may sign a package of this name is not decided here.
+    pub signer: Option<Signer>,
+    /// Where the store has it from; none for what is built in or lies in a file.
+    pub source: Option<String>,
+}
+
+/// Where the signature of a package is: beside it.
+#[must_use]
+pub fn signature_path(package: &Path) -> PathBuf {
+    let mut name = package.as_os_str().to_owned();
+    name.push(".minisig");
+    name.into()
+}
+
+/// The signature beside a file, if there is one.
+fn read_signature(package: &Path) -> Result<Option<String>, Error> {
+    match signature_in(&signature_path(package)) {
+        Err(Error::File { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+/// The text of a signature's file. Errors: a file that cannot be read, or is larger than any signature.
+pub fn signature_in(path: &Path) -> Result<String, Error> {
+    let size = fs::metadata(path).map_err(Error::file("read", path))?.len();
+    if size > LONGEST_SIGNATURE {
+        return Err(Error::TooLarge { path: path.to_owned(), size, limit: LONGEST_SIGNATURE });
+    }
+    fs::read_to_string(path).map_err(Error::file("read", path))
 }
 
 /// The component of a folder, if it was built from the source as it is.
@@ -126,6 +190,7 @@ mod tests {
     fn a_built_in_method_is_found_by_its_name() {
         let package = Reference::parse("lora", Path::new("/")).unwrap().open().unwrap();
         assert_eq!(package.manifest.shape, "supervised");
+        assert!(package.signer.is_none() && package.source.is_none());
     }
 
     #[test]
@@ -143,5 +208,15 @@ mod tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../methods");
         let package = Reference::parse("./lora", &folder).unwrap().open().unwrap();
         assert_eq!(package.manifest.name, "lora");
+    }
+
+    #[test]
+    fn a_file_whose_signature_is_another_text_does_not_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lora.wasm");
+        fs::write(&path, builtin::find("lora").unwrap().bytes).unwrap();
+        assert!(Reference::File(path.clone()).open().is_ok());
+        fs::write(signature_path(&path), "untrusted comment: nothing\n").unwrap();
+        assert!(matches!(Reference::File(path).open(), Err(Error::Trust(_))));
     }
 }

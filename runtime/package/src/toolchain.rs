@@ -227,7 +227,7 @@ fn answer(program: &Path, arguments: &[&str]) -> Option<String> {
 }
 
 /// A program without what an outer cargo left in the environment for its own children.
-pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
+pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         if is_of_an_outer_cargo(&name) {

@@ -2,15 +2,19 @@
 //!
 //! The bytes are validated against a small set of features, walked once for what the contract
 //! leaves out (own resources, other string encodings, anything asynchronous), and the names of
-//! imports and exports are compared with the grants. Types are compared later, by the linker.
+//! imports, their functions and exports are compared with the grants and with the version of the contract that this host
+//! keeps. Types are compared later, by the linker.
 
+use wasmparser::component_types::ComponentEntityType;
+use wasmparser::types::Types;
 use wasmparser::{
     CanonicalFunction, CanonicalOption, ComponentExternalKind, ComponentType, Encoding, Parser, Payload, Validator,
     WasmFeatures,
 };
 
-use crate::error::Error;
-use crate::grants::{Answer, Grants, PACKAGE, TRACK, TRAINING, interface_of};
+use crate::costs::cost_of;
+use crate::error::{Error, Sign};
+use crate::grants::{Answer, CONTRACT, Grants, PACKAGE, TRAINING, named};
 use crate::limits::Limits;
 use crate::printable::printable;
 
@@ -78,12 +82,62 @@ pub fn admit(bytes: &[u8], method: &str, grants: &Grants, limits: &Limits) -> Re
     for import in &survey.imports {
         answer(grants.answer(import), method, import)?;
     }
-    if !survey.exports.iter().any(|export| interface_of(export) == Some(TRAINING)) {
-        let missing = format!("{PACKAGE}/{TRAINING}@{TRACK}.0");
+    if let Some(missing) = unoffered(&survey, method, TRAINING)? {
         return Err(Error::NoTraining { method: method.into(), missing });
     }
-    validate(bytes, method)?;
+    let types = validate(bytes, method)?;
+    survey.imports.iter().try_for_each(|import| functions(&types, import, method))?;
     Ok(survey.imports)
+}
+
+/// The full name of an interface that a component must export, unless it does.
+/// Errors: it exports that interface of a version of the contract that is not kept here.
+pub(crate) fn unoffered(survey: &Survey, name: &str, interface: &str) -> Result<Option<String>, Error> {
+    let offered = survey.exports.iter().filter_map(|export| {
+        let (found, version) = named(export)?;
+        (found == interface).then_some((export, version))
+    });
+    let mut other = None;
+    for (export, version) in offered {
+        if version.is_of_track(CONTRACT) {
+            return Ok(None);
+        }
+        other = Some((Sign::Export(printable(export, 200)), version));
+    }
+    match other {
+        Some((sign, wants)) => Err(Error::OtherVersion { method: name.to_owned(), wants, sign }),
+        None => Ok(Some(format!("{PACKAGE}/{interface}@{CONTRACT}"))),
+    }
+}
+
+/// Whether this host keeps every function that a component wants of an import that it is granted. Every one of them is a
+/// row of the table of costs.
+fn functions(types: &Types, import: &str, method: &str) -> Result<(), Error> {
+    let Some((interface, wants)) = named(import) else { return Ok(()) };
+    let Some(ComponentEntityType::Instance(instance)) = types.component_item_for_import(import).map(|item| item.ty)
+    else {
+        return Ok(());
+    };
+    for (export, item) in &types[instance].exports {
+        let function = row(interface, export);
+        if !matches!(item.ty, ComponentEntityType::Func(_)) || cost_of(&function).is_some() {
+            continue;
+        }
+        let (method, function) = (method.to_owned(), printable(&function, 200));
+        return Err(match wants > CONTRACT {
+            true => Error::OtherVersion { method, wants, sign: Sign::Function(printable(import, 200), function) },
+            false => Error::Mismatch { method, difference: format!("`{PACKAGE}@{CONTRACT}` has no `{function}`") },
+        });
+    }
+    Ok(())
+}
+
+/// How the table of costs calls a function: `[method]tensor.add` of `tensor` is `tensor.tensor.add`.
+fn row(interface: &str, export: &str) -> String {
+    match export.strip_prefix("[constructor]") {
+        Some(resource) => format!("{interface}.{resource}.constructor"),
+        None => format!("{interface}.{}", export.rsplit(']').next().unwrap_or(export)),
+    }
 }
 
 /// The size, and what a walk over the bytes finds.
@@ -96,9 +150,9 @@ pub(crate) fn examine(bytes: &[u8], name: &str, limit: usize) -> Result<Survey, 
 }
 
 /// Everything that only a validator can see.
-pub(crate) fn validate(bytes: &[u8], name: &str) -> Result<(), Error> {
+pub(crate) fn validate(bytes: &[u8], name: &str) -> Result<Types, Error> {
     let validated = Validator::new_with_features(features()).validate_all(bytes);
-    validated.map(|_| ()).map_err(|error| Objection::from(error).of(name))
+    validated.map_err(|error| Objection::from(error).of(name))
 }
 
 fn answer(answer: Answer, method: &str, import: &str) -> Result<(), Error> {
@@ -108,6 +162,7 @@ fn answer(answer: Answer, method: &str, import: &str) -> Result<(), Error> {
         Answer::NotOffered => Err(Error::NotOffered { method, import }),
         Answer::Foreign | Answer::Unknown => Err(Error::NotGranted { method, import, by_name: false }),
         Answer::NotGranted => Err(Error::NotGranted { method, import, by_name: true }),
+        Answer::OtherVersion(wants) => Err(Error::OtherVersion { method, wants, sign: Sign::Import(import) }),
     }
 }
 

@@ -4,15 +4,16 @@
 //! deep stack; a panic of the host ends there as well. What the calls mean is in `session`.
 
 use std::any::Any;
+use std::time::Instant;
 
 use tunebox_compute::budget::Ledger;
-use wasmtime::{Store, UpdateDeadline};
+use wasmtime::{Store, StoreContextMut, UpdateDeadline, WasmBacktrace};
 
 use crate::bindings::{Offered, OfferedPre, training};
 use crate::cause::Cause;
-use crate::engine::{Engine, Method};
 use crate::error::Error;
 use crate::fault::{Function, Stop};
+use crate::guest::{Answer, Guest};
 use crate::printable::printable;
 use crate::quiet::{PREFIX, UnderWay, take_place};
 use crate::session::{Session, SessionSettings, StepReport};
@@ -34,23 +35,21 @@ pub(crate) struct Alive {
     instance: Option<Offered>,
 }
 
-/// The method's own answer: a value, or its words of refusal.
-type Answer<R> = Result<R, String>;
-
 impl Alive {
     /// A store with its limits set, and nothing in it.
-    pub(crate) fn new(method: &Method, settings: SessionSettings, ledger: Ledger) -> Self {
+    pub(crate) fn new(ready: &OfferedPre<State>, settings: SessionSettings, ledger: Ledger) -> Self {
         let state = State::new(settings, ledger);
         let (handles, transfer) = (state.limits.handles as usize, state.limits.transfer_bytes);
-        let mut store = Store::new(Engine::of(method), state);
+        let mut store = Store::new(ready.engine(), state);
         store.limiter(|state| &mut state.memory);
         store.set_max_component_handles(handles + LENT_HANDLES);
         store.set_hostcall_fuel(usize::try_from(transfer).unwrap_or(usize::MAX));
-        store.epoch_deadline_callback(|store| {
+        store.epoch_deadline_callback(|mut store| {
             store.data().meters.check_time()?;
+            sample(&mut store);
             Ok(UpdateDeadline::Continue(1))
         });
-        Self { store, ready: method.ready.clone(), instance: None }
+        Self { store, ready: ready.clone(), instance: None }
     }
 
     /// Makes the instance; a method's start code runs here.
@@ -65,28 +64,45 @@ impl Alive {
         Ok((instance.tunebox_method_training(), &mut self.store))
     }
 
-    /// What the call told, once it is over.
-    fn settle(&mut self) -> wasmtime::Result<StepReport> {
-        let state = self.store.data_mut();
-        state.meters.pause();
-        // The weights may change before the next call looks at what it holds.
-        state.make_scores_asked_for()?;
-        // What that took is the host's time as well.
-        state.meters.resume();
-        state.meters.pause();
-        state.forget_scores();
-        let reported = state.reports.take().map_err(|error| Cause::Host(error.to_string()))?;
-        let slow = state.account(&reported);
-        Ok(StepReport {
-            metrics: reported.metrics,
-            log: reported.log,
-            dropped_lines: reported.dropped_lines,
-            host_calls: state.meters.counts().host_calls,
-            guest_seconds: state.meters.guest_seconds(),
-            slow,
-            usage: state.usage.clone(),
-        })
+    /// The store, whether or not there is an instance in it.
+    pub(crate) fn store(&mut self) -> &mut Store<State> {
+        &mut self.store
     }
+}
+
+/// Has the profile, if one is made, look at what the method is doing; the time of that is not the method's.
+fn sample(store: &mut StoreContextMut<'_, State>) {
+    let state = store.data();
+    let Some(profiler) = state.profiler.clone() else { return };
+    let (begun, guest) = (Instant::now(), state.meters.guest_seconds());
+    profiler.sample(guest, || WasmBacktrace::force_capture(&*store));
+    store.data_mut().meters.leave_out(begun.elapsed());
+}
+
+/// What a call told, once it is over.
+fn settle(state: &mut State) -> wasmtime::Result<StepReport> {
+    state.meters.pause();
+    let begun = Instant::now();
+    // The weights may change before the next call looks at what it holds.
+    state.make_scores_asked_for()?;
+    if let Some(profiler) = &state.profiler {
+        profiler.call("scores put off until the end of the call", begun);
+    }
+    // What that took is the host's time as well.
+    state.meters.resume();
+    state.meters.pause();
+    state.forget_scores();
+    let reported = state.reports.take().map_err(|error| Cause::Host(error.to_string()))?;
+    let slow = state.account(&reported);
+    Ok(StepReport {
+        metrics: reported.metrics,
+        log: reported.log,
+        dropped_lines: reported.dropped_lines,
+        host_calls: state.meters.counts().host_calls,
+        guest_seconds: state.meters.guest_seconds(),
+        slow,
+        usage: state.usage.clone(),
+    })
 }
 
 impl Session {
@@ -94,19 +110,21 @@ impl Session {
     pub(crate) fn call<R: Send>(
         &mut self,
         function: Function,
-        run: impl FnOnce(&mut Alive) -> wasmtime::Result<Answer<R>> + Send,
+        run: impl FnOnce(&mut dyn Guest) -> wasmtime::Result<Answer<R>> + Send,
     ) -> Result<(R, StepReport), Error> {
         let step = self.learner.position().saturating_add(1);
         let seconds = self.seconds(function);
         let Some(alive) = self.alive.as_deref_mut() else { return Err(Error::Over { method: self.method.clone() }) };
-        std::mem::swap(&mut alive.store.data_mut().learner, &mut self.learner);
-        alive.store.data_mut().meters.begin(seconds);
-        alive.store.set_epoch_deadline(1);
+        std::mem::swap(&mut alive.state().learner, &mut self.learner);
+        alive.begin(seconds);
+        if let Some(profiler) = &alive.state().profiler {
+            profiler.begin();
+        }
         let outcome = deeply(|| {
-            let answer = run(alive)?;
-            Ok::<_, wasmtime::Error>((answer, alive.settle()?))
+            let answer = run(&mut *alive)?;
+            Ok::<_, wasmtime::Error>((answer, settle(alive.state())?))
         });
-        let state = alive.store.data_mut();
+        let state = alive.state();
         std::mem::swap(&mut state.learner, &mut self.learner);
         self.positions = state.positions();
         self.last_lines = state.reports.take_lines();
@@ -140,7 +158,7 @@ impl Session {
     /// Ends the session and says why.
     fn stopped(&mut self, function: Function, step: u32, outcome: Result<wasmtime::Error, String>) -> Error {
         let (last, said) = self.alive.as_deref_mut().map_or((None, None), |alive| {
-            let state = alive.store.data_mut();
+            let state = alive.state();
             (state.meters.last(), state.fault.take())
         });
         let stop = match outcome {

@@ -16,7 +16,7 @@ use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 use crate::printable::printable;
 
 /// What a child gets to know of the environment: where things are kept, and how wide to work. No tokens.
-const ENVIRONMENT: [&str; 19] = [
+const ENVIRONMENT: [&str; 22] = [
     "PATH",
     "HOME",
     "TMPDIR",
@@ -35,7 +35,10 @@ const ENVIRONMENT: [&str; 19] = [
     "HF_HUB_OFFLINE",
     "HF_ENDPOINT",
     "TUNEBOX_CACHE",
+    "TUNEBOX_HOME",
+    "TUNEBOX_PUBLISHERS",
     "XDG_CACHE_HOME",
+    "XDG_DATA_HOME",
 ];
 
 /// Bytes of what a child wrote to its standard error that are kept: the last ones.

@@ -3,20 +3,25 @@
 //! Every feature that is not needed is off. A ticker interrupts running methods so that limits
 //! of time are looked at; it ends with the engine. Sessions set the limits of each store.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tunebox_compute::budget::Ledger;
 use wasmtime::component::{Component, Linker};
 use wasmtime::{Config, EngineWeak, OptLevel, WasmBacktraceDetails};
 
 use crate::admission;
 use crate::bindings::{Offered, OfferedPre};
+use crate::call::Alive;
 use crate::compile::{Compiler, Compiling};
 use crate::error::Error;
 use crate::grants::Grants;
+use crate::guest::Guest;
 use crate::limits::Limits;
+use crate::native::{Process, Twin};
 use crate::printable::printable;
+use crate::session::SessionSettings;
 use crate::state::{Crossing, Crossings, State};
 
 /// How often running methods are interrupted to look at their time.
@@ -41,11 +46,39 @@ pub struct Engine {
 #[derive(Clone)]
 pub struct Method {
     pub(crate) name: String,
-    pub(crate) ready: OfferedPre<State>,
+    code: Code,
     imports: Vec<String>,
 }
 
+/// What a session calls.
+#[derive(Clone)]
+enum Code {
+    /// A component that is ready to be instantiated.
+    Component(OfferedPre<State>),
+    /// The same source as a process of its own, until a session takes it over.
+    Process(Arc<Mutex<Option<Twin>>>),
+}
+
 impl Method {
+    /// A method that runs in a process of its own and asks for the imports named: an author's own code, which no
+    /// sandbox holds.
+    #[must_use]
+    pub fn native(name: &str, imports: Vec<String>, twin: Twin) -> Self {
+        Self { name: printable(name, 200), code: Code::Process(Arc::new(Mutex::new(Some(twin)))), imports }
+    }
+
+    /// What a session calls, not yet started.
+    pub(crate) fn guest(&self, settings: SessionSettings, ledger: Ledger) -> Result<Box<dyn Guest>, Error> {
+        match &self.code {
+            Code::Component(ready) => Ok(Box::new(Alive::new(ready, settings, ledger))),
+            Code::Process(twin) => {
+                let twin = twin.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let twin = twin.ok_or_else(|| Error::Over { method: self.name.clone() })?;
+                Ok(Box::new(Process::new(twin, &self.imports, settings, ledger)))
+            }
+        }
+    }
+
     /// The full names of the interfaces that it imports.
     pub fn imports(&self) -> &[String] {
         &self.imports
@@ -115,7 +148,7 @@ impl Engine {
         };
         let component = self.compile(bytes, &name)?;
         let ready = self.linker.instantiate_pre(&component).and_then(OfferedPre::new).map_err(mismatch)?;
-        Ok(Method { name, ready, imports })
+        Ok(Method { name, code: Code::Component(ready), imports })
     }
 
     /// How many components were admitted and then compiled, or found compiled; those refused before are not among them.
@@ -128,11 +161,6 @@ impl Engine {
     pub(crate) fn compile(&self, bytes: &[u8], name: &str) -> Result<Component, Error> {
         self.compiled.fetch_add(1, Ordering::Relaxed);
         self.compiler.component(&self.engine, bytes, name, self.stranger)
-    }
-
-    /// The engine of this method's stores.
-    pub(crate) fn of(method: &Method) -> &wasmtime::Engine {
-        method.ready.engine()
     }
 }
 

@@ -3,12 +3,12 @@
 //! Refusals happen before anything of the method ran; stops while it ran, with its store gone
 //! and the learner whole.
 
-use tunebox_compute::explain::{Exit, Explain};
+use tunebox_compute::explain::{Exit, Explain, Trace};
 
 use crate::compile::CompileStop;
 use crate::fault::Stop;
-use crate::figures::bytes;
-use crate::grants::interface_of;
+use crate::figures::{bytes, doubled};
+use crate::grants::{CONTRACT, Version, interface_of};
 
 /// Why a method is not admitted, or did not go on.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +64,16 @@ pub enum Error {
         method: String,
         /// The full name of the import.
         import: String,
+    },
+    /// The component was built for a version of the contract that this host does not keep.
+    #[error("`{method}` needs `tunebox:method@{wants}`, this program keeps {}", CONTRACT)]
+    OtherVersion {
+        /// The component's name.
+        method: String,
+        /// The version.
+        wants: Version,
+        /// Where that shows.
+        sign: Sign,
     },
     /// The component does not offer what a method must.
     #[error("`{method}` does not offer what a method must")]
@@ -129,6 +139,40 @@ pub enum Error {
     Engine(String),
 }
 
+/// What shows for which version of the contract a component was built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// The full name of an import.
+    Import(String),
+    /// The full name of an import, and the function in it that came later.
+    Function(String, String),
+    /// The full name of an export.
+    Export(String),
+}
+
+impl Sign {
+    fn place(&self) -> String {
+        let (kind, name) = match self {
+            Self::Import(name) | Self::Function(name, _) => ("import", name),
+            Self::Export(name) => ("export", name),
+        };
+        format!("{kind} `{name}`, found before anything ran")
+    }
+
+    fn why(&self, wants: Version) -> String {
+        if !wants.is_of_track(CONTRACT) {
+            let (major, minor) = (CONTRACT.major, CONTRACT.minor);
+            return format!("a version that is not {major}.{minor}.x is another contract, with functions of its own");
+        }
+        match self {
+            Self::Function(_, function) => format!("`{function}` is newer than {CONTRACT}"),
+            Self::Import(name) | Self::Export(name) => {
+                format!("`{}` is newer than {CONTRACT}", interface_of(name).unwrap_or(name))
+            }
+        }
+    }
+}
+
 impl Explain for Error {
     fn area(&self) -> &'static str {
         if let Self::Stopped(stop) = self { stop.area() } else { "sandbox" }
@@ -140,6 +184,7 @@ impl Explain for Error {
             Self::NotGranted { import, .. } | Self::NotOffered { import, .. } => {
                 Some(format!("import `{import}`, found before anything ran"))
             }
+            Self::OtherVersion { sign, .. } => Some(sign.place()),
             Self::NoTraining { missing, .. } => Some(format!("export `{missing}`, missed before anything ran")),
             Self::NoVerify { missing, .. } => Some(format!("export `{missing}`, missed before anything ran")),
             Self::LeftOut { .. } | Self::Malformed { .. } | Self::VerifierImports { .. } => {
@@ -161,6 +206,7 @@ impl Explain for Error {
                 "it would see or change more than a training method needs, so a run grants it by name".into()
             }
             Self::NotOffered { .. } => "the contract has it, but this version of tunebox does not keep it".into(),
+            Self::OtherVersion { sign, wants, .. } => sign.why(*wants),
             Self::VerifierImports { .. } => {
                 "a verifier gets three texts and gives a number; it may import nothing, not even what a method may"
                     .into()
@@ -178,7 +224,11 @@ impl Explain for Error {
 
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::TooLarge { .. } => "its author can build it in release mode and strip it".into(),
+            Self::TooLarge { size, limit, .. } => format!(
+                "its author can build it in release mode and strip it; one in Python holds an interpreter, and if you \
+                 trust it: `--set limits.component-bytes={}`",
+                doubled(*limit, *size)
+            ),
             Self::Malformed { .. } => "`tunebox build` makes a component from a method's folder".into(),
             Self::LeftOut { method, .. } => format!("`{method}` must be built without it; `tunebox build` does that"),
             Self::NotGranted { method, by_name: false, import } => {
@@ -193,6 +243,10 @@ impl Explain for Error {
                 )
             }
             Self::NotOffered { .. } => "a later version of tunebox may".into(),
+            Self::OtherVersion { wants, .. } if *wants > CONTRACT => format!(
+                "a newer tunebox may keep it, `tunebox --version` tells which this is; or its author builds it for {CONTRACT}"
+            ),
+            Self::OtherVersion { .. } => "its author can build it again with the SDK of this version".into(),
             Self::VerifierImports { .. } => {
                 "its author can build it with the SDK's `verifier!` and without host calls".into()
             }
@@ -203,6 +257,10 @@ impl Explain for Error {
             Self::Stopped(stop) => return stop.hint(),
             _ => return None,
         })
+    }
+
+    fn trace(&self) -> Option<Trace> {
+        if let Self::Stopped(stop) = self { stop.trace() } else { None }
     }
 
     fn exit(&self) -> Exit {

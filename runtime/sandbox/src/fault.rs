@@ -2,9 +2,11 @@
 //!
 //! Imports end a method with a [`Cause`]; [`Stop`] adds the rest. Who prints it is elsewhere.
 
+use tunebox_compute::explain::Trace;
 use wasmtime::WasmBacktrace;
 
 use crate::cause::Cause;
+use crate::frames::{self, Frame};
 use crate::printable::printable;
 
 /// The longest text of a method in an error, in bytes.
@@ -25,6 +27,8 @@ pub enum Function {
     SaveState,
     /// `load-state`.
     LoadState,
+    /// Between two calls, where a method in a process of its own may ask as well.
+    Wait,
 }
 
 impl Function {
@@ -37,6 +41,7 @@ impl Function {
             Self::Finish => "finish",
             Self::SaveState => "save-state",
             Self::LoadState => "load-state",
+            Self::Wait => "wait",
         }
     }
 }
@@ -74,7 +79,7 @@ pub struct Stop {
     place: Option<Place>,
     message: Option<String>,
     last: Option<&'static str>,
-    frames: Vec<String>,
+    frames: Vec<Frame>,
 }
 
 impl Stop {
@@ -101,20 +106,8 @@ impl Stop {
     /// The same with the call stack of the method, if the error has one.
     pub(crate) fn traced(mut self, error: &wasmtime::Error) -> Self {
         let Some(trace) = error.downcast_ref::<WasmBacktrace>() else { return self };
-        for frame in trace.frames() {
-            let name = frame
-                .func_name()
-                .map_or_else(|| format!("function {}", frame.func_index()), |name| printable(name, 200));
-            let place = frame.symbols().iter().find_map(|symbol| {
-                let file = printable(symbol.file()?, 200);
-                Some(Place { file, line: symbol.line()?, column: symbol.column().unwrap_or(1) })
-            });
-            self.frames.push(match &place {
-                Some(place) => format!("{name} at {}:{}", place.file, place.line),
-                None => name,
-            });
-            self.place = self.place.or(place);
-        }
+        self.frames = frames::frames(trace);
+        self.place = self.place.or_else(|| frames::place(&self.frames));
         self
     }
 
@@ -128,9 +121,9 @@ impl Stop {
         self.step
     }
 
-    /// The functions of the method that were running, innermost first; for `--verbose`.
-    pub fn frames(&self) -> &[String] {
-        &self.frames
+    /// The functions of the method that were running.
+    pub(crate) fn trace(&self) -> Option<Trace> {
+        frames::shown(&self.frames)
     }
 
     /// Whether the host, not the method, is at fault.

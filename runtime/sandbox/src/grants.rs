@@ -4,12 +4,13 @@
 //! imports of a component before anything runs.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 /// The package whose interfaces a method may import.
 pub(crate) const PACKAGE: &str = "tunebox:method";
 
-/// The compatibility track of the contract.
-pub(crate) const TRACK: &str = "0.1";
+/// The version of the contract that this host keeps, and with it all that came before in its track.
+pub const CONTRACT: Version = Version { major: 0, minor: 1, patch: 0 };
 
 /// What a method must export.
 pub(crate) const TRAINING: &str = "training";
@@ -49,9 +50,12 @@ impl Grants {
 
     /// What this run answers to an import, given its full name.
     pub(crate) fn answer(&self, import: &str) -> Answer {
-        let Some(interface) = interface_of(import) else { return Answer::Foreign };
+        let Some((interface, version)) = named(import) else { return Answer::Foreign };
+        if !version.is_of_track(CONTRACT) {
+            return Answer::OtherVersion(version);
+        }
         if !KNOWN.contains(&interface) {
-            return Answer::Unknown;
+            return if version > CONTRACT { Answer::OtherVersion(version) } else { Answer::Unknown };
         }
         if !self.interfaces.contains(interface) {
             return Answer::NotGranted;
@@ -65,8 +69,10 @@ impl Grants {
 pub(crate) enum Answer {
     /// The method gets it.
     Granted,
-    /// It is not of this contract, or of another version of it.
+    /// It is not of this contract.
     Foreign,
+    /// It is of this contract, in a version that this host does not keep.
+    OtherVersion(Version),
     /// This version of the host knows no such interface.
     Unknown,
     /// The run must grant it by name.
@@ -75,13 +81,52 @@ pub(crate) enum Answer {
     NotOffered,
 }
 
-/// The interface of `tunebox:method/INTERFACE@0.1.x`, or nothing for other names.
-pub(crate) fn interface_of(name: &str) -> Option<&str> {
+/// A version of the contract, as its names end in: three numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// Changes with what is no contract yet.
+    pub major: u64,
+    /// Changes with what breaks; with `major` it names the track.
+    pub minor: u64,
+    /// Changes with what is added.
+    pub patch: u64,
+}
+
+impl Version {
+    /// Three numbers with points between, and nothing else.
+    fn parse(text: &str) -> Option<Self> {
+        let number = |text: &str| {
+            let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            if plain && (text == "0" || !text.starts_with('0')) { text.parse().ok() } else { None }
+        };
+        let mut parts = text.split('.').map(number);
+        let version = Self { major: parts.next()??, minor: parts.next()??, patch: parts.next()?? };
+        parts.next().is_none().then_some(version)
+    }
+
+    /// Whether both are of one track: what is built for one runs on every later one.
+    pub(crate) fn is_of_track(self, other: Self) -> bool {
+        (self.major, self.minor) == (other.major, other.minor)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}.{}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+/// Interface and version of `tunebox:method/INTERFACE@A.B.C`, or nothing for other names.
+pub(crate) fn named(name: &str) -> Option<(&str, Version)> {
     let (package, rest) = name.split_once('/')?;
     let (interface, version) = rest.split_once('@')?;
-    let patch = version.strip_prefix(TRACK)?.strip_prefix('.')?;
-    let numbered = !patch.is_empty() && patch.bytes().all(|byte| byte.is_ascii_digit());
-    (package == PACKAGE && numbered).then_some(interface)
+    let version = Version::parse(version)?;
+    (package == PACKAGE).then_some((interface, version))
+}
+
+/// The interface of a name of the contract in the track of this host, or nothing for other names.
+pub(crate) fn interface_of(name: &str) -> Option<&str> {
+    named(name).filter(|(_, version)| version.is_of_track(CONTRACT)).map(|(interface, _)| interface)
 }
 
 #[cfg(test)]
@@ -101,13 +146,30 @@ mod tests {
     }
 
     #[test]
-    fn other_tracks_and_look_alike_names_are_foreign() {
+    fn what_another_version_has_is_told_apart_from_what_is_none_of_the_contract() {
+        let answer = |name: &str| Grants::default().answer(name);
+        for (name, wanted) in [
+            ("tunebox:method/tensor@0.2.0", (0, 2, 0)),
+            ("tunebox:method/tensor@0.10.0", (0, 10, 0)),
+            ("tunebox:method/tensor@1.1.0", (1, 1, 0)),
+            ("tunebox:method/tensor@0.0.9", (0, 0, 9)),
+            ("tunebox:method/telepathy@0.1.3", (0, 1, 3)),
+        ] {
+            let (major, minor, patch) = wanted;
+            assert_eq!(answer(name), Answer::OtherVersion(Version { major, minor, patch }), "{name}");
+        }
+        assert_eq!(answer("tunebox:method/telepathy@0.1.0"), Answer::Unknown);
+    }
+
+    #[test]
+    fn look_alike_names_are_foreign() {
         for name in [
-            "tunebox:method/tensor@0.2.0",
             "tunebox:method/tensor@0.1",
             "tunebox:method/tensor@0.1.",
             "tunebox:method/tensor@0.1.0-rc",
-            "tunebox:method/tensor@0.10.0",
+            "tunebox:method/tensor@0.01.0",
+            "tunebox:method/tensor@0.1.0.0",
+            "tunebox:method/tensor@0.1.99999999999999999999",
             "tunebox:methods/tensor@0.1.0",
             "tensor",
             "wasi:filesystem/preopens@0.2.6",

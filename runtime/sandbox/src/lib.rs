@@ -2,7 +2,8 @@
 //!
 //! `grants` and `admission` decide before anything runs; `engine` and `compile` make it runnable, a stranger's in a
 //! `child`, `cache` keeps that; `session` calls `init`,
-//! `step` and `finish` (`call` is how); `imports` keeps the contract, one file an interface, over
+//! `step` and `finish` (`call` is how) of a `guest`: a component, or its author's process (`native`); `imports` keeps
+//! the contract, one file an interface, over
 //! `state`; `limits`, `meters` and `memory` bound it; `cause`, `fault` and `error` say how it ended.
 //! What a package is, and what a terminal is, this room does not know.
 #![cfg_attr(
@@ -31,13 +32,17 @@ mod entries;
 mod error;
 mod fault;
 mod figures;
+mod frames;
 mod grants;
+mod guest;
 mod imports;
 mod learner;
 mod limits;
 mod memory;
 mod meters;
+pub mod native;
 mod precompiled;
+mod profile;
 mod purse;
 mod quiet;
 mod refusal;
@@ -57,11 +62,12 @@ pub use batch::{Batch, Question};
 pub use compile::{CompileLimits, CompileStop, Compiling, compile_for_parent};
 pub use costs::{COSTS, Cost, TABLE as COST_TABLE, cost_of};
 pub use engine::{Engine, Method};
-pub use error::Error;
+pub use error::{Error, Sign};
 pub use fault::{Function, Stop};
-pub use grants::Grants;
+pub use grants::{CONTRACT, Grants, Version};
 pub use learner::{Direction, Editing, Learner, Sampler, Sampling, Sizes};
 pub use limits::{LIMITS, Limit, Limits, Unit};
+pub use profile::{Profiler, Recorded};
 pub use reports::Combine;
 pub use session::{Session, SessionSettings, StepReport, Value};
 pub use usage::{Counts, Slowest, Usage};

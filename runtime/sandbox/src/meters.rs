@@ -76,6 +76,23 @@ impl Meters {
         self.resumed = Some(now);
     }
 
+    /// Takes what was spent on neither the method nor the host out of the method's time.
+    pub(crate) fn leave_out(&mut self, spent: Duration) {
+        self.resumed = self.resumed.map(|resumed| resumed + spent);
+    }
+
+    /// The operation of the host that is under way, and when it began. `calls`: those that were counted before it.
+    pub(crate) fn under_way(&self, calls: u64) -> Option<(&'static str, Instant)> {
+        // A drop is not counted.
+        let name = if self.counts.host_calls == calls { Some("drop") } else { self.last };
+        name.zip(self.paused)
+    }
+
+    /// Calls to the host.
+    pub(crate) fn calls(&self) -> u64 {
+        self.counts.host_calls
+    }
+
     /// Counts a call to the host, charges what every call costs, and checks the limits of calls and time.
     pub(crate) fn enter(&mut self, function: &'static str) -> Result<(), Cause> {
         self.last = Some(function);
@@ -202,6 +219,26 @@ mod tests {
         assert_eq!(meters.guest_seconds(), before);
         meters.resume();
         assert!(meters.counts().host_seconds >= 0.02);
+    }
+
+    #[test]
+    fn what_is_left_out_is_nobodys_time() {
+        let mut meters = Meters::new(&Limits::default());
+        meters.begin(1.0);
+        std::thread::sleep(Duration::from_millis(20));
+        meters.leave_out(Duration::from_secs(60));
+        assert_eq!(meters.guest_seconds(), 0.0);
+        assert_eq!(meters.counts().host_seconds, 0.0);
+    }
+
+    #[test]
+    fn an_operation_under_way_has_its_own_name_and_a_drop_not_that_of_the_one_before() {
+        let mut meters = Meters::new(&Limits::default());
+        meters.begin(1.0);
+        meters.pause();
+        meters.enter("model.score").unwrap();
+        assert_eq!(meters.under_way(0).unwrap().0, "model.score");
+        assert_eq!(meters.under_way(1).unwrap().0, "drop");
     }
 
     #[test]

@@ -5,22 +5,21 @@
 //! people are in `fault` and `error`.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use tunebox_compute::budget::Ledger;
-use wasmtime::component::Resource;
 
 use crate::batch::Batch;
 use crate::bindings::types;
-use crate::call::{Alive, deeply};
+use crate::call::deeply;
 use crate::cause::Cause;
 use crate::engine::Method;
 use crate::error::Error;
 use crate::fault::Function;
+use crate::guest::Guest;
 use crate::learner::{Absent, Learner};
 use crate::limits::Limits;
+use crate::profile::Profiler;
 use crate::reports::Combine;
-use crate::state::BatchEntry;
 use crate::usage::{Slowest, Usage};
 
 /// The value of a setting.
@@ -58,6 +57,8 @@ pub struct SessionSettings {
     pub metric_names: Vec<String>,
     /// Where the random sequences of a resumed run stand; empty for a new one.
     pub streams: BTreeMap<String, u64>,
+    /// Records where the method's time goes.
+    pub profiler: Option<Profiler>,
 }
 
 /// What one call told and used.
@@ -84,26 +85,50 @@ pub struct Session {
     pub(crate) method: String,
     pub(crate) limits: Limits,
     pub(crate) learner: Box<dyn Learner>,
-    pub(crate) alive: Option<Box<Alive>>,
+    pub(crate) alive: Option<Box<dyn Guest>>,
     pub(crate) positions: BTreeMap<String, u64>,
     pub(crate) last_lines: Vec<String>,
     pub(crate) ledger: Ledger,
 }
 
 impl Session {
-    /// Makes an instance of the method over a learner. `init` comes next.
+    /// Makes an instance of the method over a learner, or takes over its process. `init` comes next.
     ///
     /// # Errors
-    /// [`Error::Stopped`] when the instance cannot be made within the limits.
+    /// [`Error::Stopped`] when the instance cannot be made within the limits; [`Error::Over`] for a process that an
+    /// earlier session took over.
     pub fn start(method: &Method, learner: Box<dyn Learner>, settings: SessionSettings) -> Result<Self, Error> {
         let limits = settings.limits.clone();
         let positions = settings.streams.clone();
         let ledger = Ledger::new(limits.device_bytes);
-        let alive = Some(Box::new(Alive::new(method, settings, ledger.clone())));
+        if let Some(profiler) = &settings.profiler {
+            profiler.name(&method.name);
+        }
+        let alive = Some(method.guest(settings, ledger.clone())?);
         let name = method.name.clone();
         let mut session = Self { method: name, limits, learner, alive, positions, last_lines: Vec::new(), ledger };
-        session.call(Function::Start, Alive::instantiate)?;
+        session.call(Function::Start, |guest| guest.start())?;
         Ok(session)
+    }
+
+    /// Puts another method in the place of this one, over the same learner. The instance before is gone, and so is what
+    /// it had patched. `init` comes next, and `load-state` with what the method before saved.
+    ///
+    /// # Errors
+    /// As [`Session::start`]. The session is over then, the learner whole, and another method may be put here.
+    pub fn replace(&mut self, method: &Method, settings: SessionSettings) -> Result<(), Error> {
+        self.end();
+        self.method.clone_from(&method.name);
+        self.limits = settings.limits.clone();
+        self.positions = settings.streams.clone();
+        self.last_lines.clear();
+        self.ledger = Ledger::new(self.limits.device_bytes);
+        if let Some(profiler) = &settings.profiler {
+            profiler.name(&method.name);
+        }
+        self.alive = Some(method.guest(settings, self.ledger.clone())?);
+        self.call(Function::Start, |guest| guest.start())?;
+        Ok(())
     }
 
     /// Calls `init` with every setting of the manifest.
@@ -112,10 +137,7 @@ impl Session {
     /// [`Error::Refused`] with the method's words, [`Error::Stopped`], [`Error::Over`].
     pub fn init(&mut self, settings: &[(String, Value)]) -> Result<StepReport, Error> {
         let settings: Vec<_> = settings.iter().map(|(name, value)| (name.clone(), value.into())).collect();
-        let ((), report) = self.call(Function::Init, |alive| {
-            let (training, store) = alive.training()?;
-            training.call_init(store, &settings)
-        })?;
+        let ((), report) = self.call(Function::Init, |guest| guest.init(&settings))?;
         Ok(report)
     }
 
@@ -124,13 +146,7 @@ impl Session {
     /// # Errors
     /// As [`Session::init`].
     pub fn step(&mut self, batch: Batch) -> Result<StepReport, Error> {
-        let ((), report) = self.call(Function::Step, |alive| {
-            let (training, store) = alive.training()?;
-            let entry = store.data_mut().table.push(BatchEntry(Arc::new(batch)))?;
-            let answer = training.call_step(&mut *store, Resource::new_borrow(entry.rep()))?;
-            store.data_mut().table.delete(entry)?;
-            Ok(answer)
-        })?;
+        let ((), report) = self.call(Function::Step, |guest| guest.step(batch))?;
         Ok(report)
     }
 
@@ -139,10 +155,7 @@ impl Session {
     /// # Errors
     /// As [`Session::init`].
     pub fn finish(&mut self) -> Result<StepReport, Error> {
-        let ((), report) = self.call(Function::Finish, |alive| {
-            let (training, store) = alive.training()?;
-            training.call_finish(store)
-        })?;
+        let ((), report) = self.call(Function::Finish, |guest| guest.finish())?;
         Ok(report)
     }
 
@@ -152,9 +165,8 @@ impl Session {
     /// As [`Session::init`]; more bytes than the limit end the method.
     pub fn save_state(&mut self) -> Result<Vec<u8>, Error> {
         let limit = self.limits.state_bytes as u64;
-        let (state, _) = self.call(Function::SaveState, move |alive| {
-            let (training, store) = alive.training()?;
-            let state = training.call_save_state(store)?;
+        let (state, _) = self.call(Function::SaveState, move |guest| {
+            let state = guest.save_state()?;
             let bytes = state.len() as u64;
             if bytes > limit { Err(Cause::State { bytes, limit }.into()) } else { Ok(Ok(state)) }
         })?;
@@ -166,11 +178,17 @@ impl Session {
     /// # Errors
     /// As [`Session::init`].
     pub fn load_state(&mut self, state: &[u8]) -> Result<(), Error> {
-        self.call(Function::LoadState, |alive| {
-            let (training, store) = alive.training()?;
-            training.call_load_state(store, state)
-        })?;
+        self.call(Function::LoadState, |guest| guest.load_state(state))?;
         Ok(())
+    }
+
+    /// Answers what a method in a process of its own asks between two calls, until it says what it wants next: its
+    /// words for it, or `None` once the process is gone. What it used and reported meanwhile comes with them.
+    ///
+    /// # Errors
+    /// As [`Session::init`]; a component asks nothing between two calls.
+    pub fn wait(&mut self) -> Result<(Option<String>, StepReport), Error> {
+        self.call(Function::Wait, |guest| guest.wait().map(Ok))
     }
 
     /// What the method works on; whole even after the method ended.

@@ -25,6 +25,7 @@ use crate::learner::{Absent, Learner};
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::meters::Meters;
+use crate::profile::Profiler;
 use crate::purse::Purse;
 use crate::refusal::Refusal;
 use crate::reports::{Reported, Reports};
@@ -60,6 +61,8 @@ pub(crate) struct State {
     pub(crate) patches: usize,
     /// What all calls used.
     pub(crate) usage: Usage,
+    /// Where its time goes, if somebody wants to know.
+    pub(crate) profiler: Option<Profiler>,
     seed: u64,
     streams: BTreeMap<String, Stream>,
     live: BTreeMap<u64, u32>,
@@ -67,19 +70,28 @@ pub(crate) struct State {
 }
 
 /// The state during one import: made when the method calls, dropped when the host returns.
-pub(crate) struct Crossing<'a>(&'a mut State);
+pub(crate) struct Crossing<'a> {
+    state: &'a mut State,
+    /// Calls that were counted before this one.
+    calls: u64,
+}
 
 impl<'a> Crossing<'a> {
     /// Stops the method's clock until this is dropped.
     pub(crate) fn new(state: &'a mut State) -> Self {
         state.meters.pause();
-        Self(state)
+        Self { calls: state.meters.calls(), state }
     }
 }
 
 impl Drop for Crossing<'_> {
     fn drop(&mut self) {
-        self.0.meters.resume();
+        if let Some(profiler) = &self.state.profiler
+            && let Some((operation, begun)) = self.state.meters.under_way(self.calls)
+        {
+            profiler.call(operation, begun);
+        }
+        self.state.meters.resume();
     }
 }
 
@@ -87,13 +99,13 @@ impl Deref for Crossing<'_> {
     type Target = State;
 
     fn deref(&self) -> &State {
-        self.0
+        self.state
     }
 }
 
 impl DerefMut for Crossing<'_> {
     fn deref_mut(&mut self) -> &mut State {
-        self.0
+        self.state
     }
 }
 
@@ -107,7 +119,7 @@ impl HasData for Crossings {
 impl State {
     /// A state before the first call, without a learner: each call brings it.
     pub(crate) fn new(settings: SessionSettings, ledger: Ledger) -> Self {
-        let SessionSettings { limits, seed, metric_names, streams } = settings;
+        let SessionSettings { limits, seed, metric_names, streams, profiler } = settings;
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles as usize);
         let at = |(name, position): (String, u64)| {
@@ -128,6 +140,7 @@ impl State {
             snapshots: BTreeSet::new(),
             patches: 0,
             usage: Usage::default(),
+            profiler,
             seed,
             streams: streams.into_iter().map(at).collect(),
             live: BTreeMap::new(),

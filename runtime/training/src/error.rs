@@ -10,6 +10,7 @@ use tunebox_compute::explain::{Exit, Explain, Explanation, Snippet};
 use crate::configuration::ConfigurationError;
 use crate::data::DataError;
 use crate::files::FileError;
+use crate::twin::TwinError;
 use crate::worker::WorkerError;
 
 /// What can end a run.
@@ -39,6 +40,9 @@ pub enum Error {
     /// The process that does the run for a stranger's method.
     #[error(transparent)]
     Worker(Box<WorkerError>),
+    /// The process of a method that runs outside the sandbox.
+    #[error(transparent)]
+    Twin(#[from] TwinError),
     /// A loss or gradient that is not finite.
     #[error("the {quantity} is not a number")]
     NonFinite {
@@ -117,6 +121,20 @@ pub enum Error {
         /// Why it is not here.
         why: Option<String>,
     },
+    /// A changed method that is not one for the run that goes on.
+    #[error("the changed method does not fit the run that goes on")]
+    Unlike {
+        /// What is different.
+        what: String,
+    },
+    /// A run that is to be done again although its method changed on the way.
+    #[error("the run cannot be done again: its method was changed while it went on")]
+    Revised {
+        /// Its folder.
+        folder: PathBuf,
+        /// After which steps.
+        after: Vec<i64>,
+    },
     /// A name that is no name for a folder.
     #[error("`{0}` cannot be the name of a run")]
     RunName(String),
@@ -164,6 +182,7 @@ impl Error {
             Self::Sandbox(error) => error,
             Self::Package(error) => error.as_ref(),
             Self::Worker(error) => error.as_ref(),
+            Self::Twin(error) => error,
             Self::Step { source, .. } => source.as_ref(),
             _ => return None,
         })
@@ -187,6 +206,7 @@ impl Explain for Error {
             Self::NonFinite { step, last: None, .. } => Some(format!("step {step}; no step before it was good")),
             Self::RunExists { folder, .. } | Self::NothingToResume { folder } => Some(folder.display().to_string()),
             Self::NoRun { folder } | Self::Unfinished { folder } => Some(folder.display().to_string()),
+            Self::Revised { folder, .. } => Some(folder.display().to_string()),
             Self::Different { checkpoint, .. } => Some(checkpoint.display().to_string()),
             other => other.below()?.place(),
         }
@@ -206,6 +226,11 @@ impl Explain for Error {
             Self::Unfinished { .. } => Some("its `run.lock` lists no file of an artifact yet".into()),
             Self::RunExists { .. } => Some("a run never writes over another".into()),
             Self::Elsewhere { why, .. } => why.clone(),
+            Self::Unlike { what } => Some(what.clone()),
+            Self::Revised { after, .. } => {
+                let steps: Vec<String> = after.iter().map(ToString::to_string).collect();
+                Some(format!("by `tunebox dev`, after step {}; the versions before are not kept", steps.join(", ")))
+            }
             Self::RunName(_) => {
                 Some("it becomes a folder: letters, digits, `-`, `_` and `.`, not starting with `.`".into())
             }
@@ -246,6 +271,8 @@ impl Explain for Error {
                  anywhere"
                     .into(),
             ),
+            Self::Unlike { .. } => Some("begin a new run with it".into()),
+            Self::Revised { .. } => Some("train anew with the method as it is; that run can be done again".into()),
             Self::NothingToResume { .. } => Some("leave `--resume` out to start a run".into()),
             Self::Different { .. } => Some(
                 "set these back; or start a new run that continues the adapter: `--set model.adapter=CHECKPOINT`"
@@ -278,6 +305,7 @@ impl Explain for Error {
             why: self.why(),
             kept: self.kept(),
             hint: self.hint(),
+            trace: None,
         };
         // A room below may say more than the parts; what was kept is known here alone.
         match self.below() {

@@ -120,6 +120,12 @@ impl Student {
         self.fault
     }
 
+    /// Forgets what a step that failed has accumulated.
+    pub(crate) fn forget(&mut self) -> Result<(), Error> {
+        self.accumulated = false;
+        Ok(self.policy.parameters().clear_gradients()?)
+    }
+
     /// Puts a snapshot of a checkpoint back in place. The trained numbers are those of the
     /// snapshot afterwards, so the checkpoint's own must follow.
     pub(crate) fn restore_snapshot(&mut self, name: &str, values: Tensor) -> Result<(), Error> {

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use tunebox_compute::device::About;
 use tunebox_compute::precision::Base;
+use tunebox_package::Package;
 use tunebox_sandbox::COSTS;
 
 use crate::artifact::Written;
@@ -14,6 +15,7 @@ use crate::data::Dataset;
 use crate::error::Error;
 use crate::files;
 use crate::plan::{PlannedRun, PlannedVerifier};
+use crate::run::Revision;
 
 /// The file's name in a run's folder.
 pub(crate) const FILE: &str = "run.lock";
@@ -84,8 +86,17 @@ struct Method<'a> {
     version: &'a str,
     interface: &'a str,
     sha256: &'a str,
+    /// Who signed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signer: Option<&'a str>,
+    /// Where the store had it from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<&'a str>,
     imports: &'a [String],
     settings: Map<String, Value>,
+    /// When its author changed it while the run went on. What is above is the last version.
+    #[serde(skip_serializing_if = "<[Revision]>::is_empty")]
+    revised: &'a [Revision],
 }
 
 #[derive(Serialize)]
@@ -93,6 +104,12 @@ struct Verifier<'a> {
     name: &'a str,
     version: &'a str,
     sha256: &'a str,
+    /// Who signed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signer: Option<&'a str>,
+    /// Where the store had it from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<&'a str>,
 }
 
 /// The lock of a plan, as TOML: without files before the run, with those of its artifact after it.
@@ -124,8 +141,11 @@ pub(crate) fn lock(plan: &PlannedRun, artifact: &[Written]) -> Result<String, Er
             version: &package.manifest.version,
             interface: &package.manifest.interface,
             sha256: &package.digest,
+            signer: signer(package),
+            source: package.source.as_deref(),
             imports: &package.imports,
             settings: plan.summary.settings.clone(),
+            revised: &plan.revised,
         },
         verifier: plan.verifiers.iter().map(verifier).collect(),
         settings: toml::Table::try_from(&plan.settings.file).unwrap_or_default(),
@@ -162,8 +182,18 @@ pub(crate) fn accelerator(about: &About) -> Accelerator<'_> {
 }
 
 fn verifier(planned: &PlannedVerifier) -> Verifier<'_> {
-    let manifest = &planned.package.manifest;
-    Verifier { name: &planned.name, version: &manifest.version, sha256: &planned.package.digest }
+    let package = &planned.package;
+    Verifier {
+        name: &planned.name,
+        version: &package.manifest.version,
+        sha256: &package.digest,
+        signer: signer(package),
+        source: package.source.as_deref(),
+    }
+}
+
+fn signer(package: &Package) -> Option<&str> {
+    package.signer.as_ref().map(|signer| signer.key.as_str())
 }
 
 fn data(data: &Dataset) -> Data<'_> {

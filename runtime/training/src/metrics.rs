@@ -10,6 +10,7 @@ use tunebox_sandbox::{Combine, Usage};
 use crate::error::Error;
 use crate::files::{self, Lines};
 use crate::observer::StepEvent;
+use crate::run::Revision;
 use crate::validation::PassRate;
 use crate::verification::Comparison;
 
@@ -114,6 +115,21 @@ impl MetricsFile {
     pub(crate) fn used(&mut self, step: u64, usage: &Usage) -> Result<(), Error> {
         let row = json!({ "step": step, "used": usage });
         self.push(row.as_object().cloned().unwrap_or_default())
+    }
+
+    /// Adds the line of a method that changed.
+    pub(crate) fn revised(&mut self, revision: &Revision) -> Result<(), Error> {
+        let row = json!({ "step": revision.after, "method": revision.sha256 });
+        self.push(row.as_object().cloned().unwrap_or_default())
+    }
+
+    /// When the method changed, by the lines.
+    pub(crate) fn revisions(&self) -> Result<Vec<Revision>, Error> {
+        let revision = |row: &Map<String, Value>| {
+            let sha256 = row.get("method")?.as_str()?.to_owned();
+            Some(Revision { after: row.get("step")?.as_u64()?, sha256 })
+        };
+        Ok(self.rows()?.iter().filter_map(revision).collect())
     }
 
     /// Adds the line of a look at the validation prompts.

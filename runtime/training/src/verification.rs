@@ -61,6 +61,8 @@ pub struct Verification {
     /// Version, system, device and its libraries: where they differ, other bits are no surprise.
     pub surroundings: Vec<Comparison>,
     folder: PathBuf,
+    /// After which steps the method changed.
+    revised: Vec<i64>,
     settings: RunSettings,
     place: tempfile::TempDir,
 }
@@ -106,6 +108,7 @@ pub fn verify(folder: &Path, offline: bool, compiling: Compiling) -> Result<Veri
         inputs: compare(&recorded, &now, &INPUTS),
         surroundings: compare(&recorded, &now, &SURROUNDINGS),
         folder: folder.to_owned(),
+        revised: revised(&recorded),
         settings,
         place,
     })
@@ -116,13 +119,17 @@ impl Verification {
     /// `worker` where something of it is not built in. `None` when `stop` was raised on the way.
     ///
     /// # Errors
-    /// [`Error::Elsewhere`] where the run's device is not there, and whatever ends the run.
+    /// [`Error::Elsewhere`] where the run's device is not there, [`Error::Revised`] where its method changed on the way,
+    /// and whatever ends the run.
     pub fn replay(
         self,
         worker: Option<&Program>,
         observer: &mut dyn Observer,
         stop: &AtomicBool,
     ) -> Result<Option<Replay>, Error> {
+        if !self.revised.is_empty() {
+            return Err(Error::Revised { folder: self.folder, after: self.revised });
+        }
         if let Err(error) = device::parse(&self.settings.file.train.device) {
             return Err(Error::Elsewhere { device: self.settings.file.train.device, why: error.why() });
         }
@@ -160,6 +167,12 @@ fn lock_now(folder: &Path, settings: &RunSettings) -> Result<Table, Error> {
         }
     }
     Ok(now)
+}
+
+/// After which steps the method changed, by a lock.
+fn revised(lock: &Table) -> Vec<i64> {
+    let list = lock.get("method").and_then(|method| method.get("revised")?.as_array());
+    list.into_iter().flatten().filter_map(|revision| revision.get("after")?.as_integer()).collect()
 }
 
 fn again(lock: &Table) -> Option<Again> {
@@ -228,8 +241,8 @@ fn compare(recorded: &Table, found: &Table, keys: &[&str]) -> Vec<Comparison> {
 fn leaves(name: &str, value: &Value, into: &mut Vec<(String, String)>) {
     match value {
         Value::Table(table) => {
-            // Where things lie is no part of what they are; their digests are.
-            let lasting = table.iter().filter(|(key, _)| *key != "name");
+            // Where things lie is no part of what they are, nor is what they were before; their digests are.
+            let lasting = table.iter().filter(|(key, _)| !["name", "source", "revised"].contains(&key.as_str()));
             lasting.for_each(|(key, value)| leaves(&format!("{name}.{key}"), value, into));
         }
         Value::Array(items) if items.iter().any(Value::is_table) => {

@@ -67,13 +67,15 @@ fn texts(input: ParseStream<'_>) -> syn::Result<Vec<String>> {
 pub(crate) fn expand(declaration: Declaration) -> syn::Result<TokenStream> {
     let start = head(&declaration);
     let method = &declaration.method;
+    let parts = quote! {
+        #start, ::tunebox::manifest::INTERFACE, "\",\"settings\":",
+        <<#method as ::tunebox::Method>::Settings as ::tunebox::Settings>::MANIFEST, "}",
+    };
+    let twin = twin(method, &parts, &quote!(method), &quote!(serve_method));
     Ok(quote! {
         #[cfg(target_arch = "wasm32")]
         const _: () = {
-            const PARTS: &[&str] = &[
-                #start, ::tunebox::manifest::INTERFACE, "\",\"settings\":",
-                <<#method as ::tunebox::Method>::Settings as ::tunebox::Settings>::MANIFEST, "}",
-            ];
+            const PARTS: &[&str] = &[#parts];
             const LENGTH: usize = ::tunebox::manifest::length(PARTS);
 
             #[unsafe(link_section = "tunebox:manifest")]
@@ -83,10 +85,32 @@ pub(crate) fn expand(declaration: Declaration) -> syn::Result<TokenStream> {
             ::tunebox::bindings::export_component!(Component with_types_in ::tunebox::bindings);
         };
 
-        // Without a host there is nothing to export to, but the method is still compiled and checked.
-        #[cfg(not(target_arch = "wasm32"))]
-        const _: () = ::tunebox::method::check::<#method>();
+        #twin
     })
+}
+
+/// Outside a component: the manifest, a check that the type is one of the module's kind, and the test that serves a host.
+pub(crate) fn twin(itself: &Path, manifest: &TokenStream, module: &TokenStream, serve: &TokenStream) -> TokenStream {
+    quote! {
+        #[cfg(not(target_arch = "wasm32"))]
+        const _: () = {
+            const PARTS: &[&str] = &[#manifest];
+            const JOINED: [u8; ::tunebox::manifest::length(PARTS)] = ::tunebox::manifest::join(PARTS);
+
+            impl ::tunebox::native::Declared for #itself {
+                const MANIFEST: &'static str = ::tunebox::manifest::text(&JOINED);
+            }
+
+            ::tunebox::#module::check::<#itself>();
+        };
+
+        // Passes at once, unless a host asks for the twin.
+        #[cfg(all(test, not(target_arch = "wasm32")))]
+        #[test]
+        fn tunebox_twin() {
+            ::tunebox::native::#serve::<#itself>();
+        }
+    }
 }
 
 /// The manifest up to the interface's version.

@@ -5,7 +5,7 @@ use quote::quote;
 use syn::parse::{Parse, ParseStream};
 use syn::{Ident, LitStr, Path, Token};
 
-use crate::method::package;
+use crate::method::{package, twin};
 
 /// What stands between the braces of `verifier! { … }`.
 pub(crate) struct Declaration {
@@ -38,13 +38,15 @@ pub(crate) fn expand(declaration: Declaration) -> syn::Result<TokenStream> {
     let Declaration { verifier, paper } = declaration;
     let mut start = package(paper.as_deref());
     start.push_str(",\"world\":\"verifier\",\"shape\":\"completion\",\"metrics\":[],\"interface\":\"");
+    let parts = quote! {
+        #start, ::tunebox::manifest::INTERFACE, "\",\"settings\":",
+        <<#verifier as ::tunebox::Verifier>::Settings as ::tunebox::Settings>::MANIFEST, "}",
+    };
+    let twin = twin(&verifier, &parts, &quote!(verifier), &quote!(serve_verifier));
     Ok(quote! {
         #[cfg(target_arch = "wasm32")]
         const _: () = {
-            const PARTS: &[&str] = &[
-                #start, ::tunebox::manifest::INTERFACE, "\",\"settings\":",
-                <<#verifier as ::tunebox::Verifier>::Settings as ::tunebox::Settings>::MANIFEST, "}",
-            ];
+            const PARTS: &[&str] = &[#parts];
             const LENGTH: usize = ::tunebox::manifest::length(PARTS);
 
             #[unsafe(link_section = "tunebox:manifest")]
@@ -54,8 +56,6 @@ pub(crate) fn expand(declaration: Declaration) -> syn::Result<TokenStream> {
             ::tunebox::bindings::judging::export_verifier!(Component with_types_in ::tunebox::bindings::judging);
         };
 
-        // Without a host there is nothing to export to, but the verifier is still compiled and checked.
-        #[cfg(not(target_arch = "wasm32"))]
-        const _: () = ::tunebox::verifier::check::<#verifier>();
+        #twin
     })
 }

@@ -11,7 +11,14 @@
 // The macros name this crate as `tunebox`; so must its own modules.
 extern crate self as tunebox;
 
+#[cfg(not(target_arch = "wasm32"))]
+pub mod bench;
+#[cfg(target_arch = "wasm32")]
 #[doc(hidden)]
+pub mod bindings;
+#[cfg(not(target_arch = "wasm32"))]
+#[doc(hidden)]
+#[path = "native/bindings.rs"]
 pub mod bindings;
 pub mod contrast;
 pub mod data;
@@ -23,6 +30,9 @@ pub mod loss;
 pub mod manifest;
 pub mod method;
 pub mod model;
+#[cfg(not(target_arch = "wasm32"))]
+#[doc(hidden)]
+pub mod native;
 pub mod pair;
 pub mod patch;
 pub mod policy_gradient;

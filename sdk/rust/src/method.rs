@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 
 use crate::bindings::exports::tunebox::method::training::Guest;
-use crate::bindings::tunebox::method::{data, run, types};
+use crate::bindings::tunebox::method::{data, types};
 use crate::{Batch, Error, Result, Settings};
 
 /// A training method. The host calls `init` once, `step` for every micro-batch, `finish` once.
@@ -116,10 +116,17 @@ fn running(work: impl FnOnce(&mut dyn Running) -> Result<()>) -> Result<(), Stri
 }
 
 /// Tells the host what a panic says and where it stands, before the trap that follows.
+#[cfg(target_arch = "wasm32")]
 fn forward_panic(panic: &std::panic::PanicHookInfo<'_>) {
+    use crate::bindings::tunebox::method::run;
+
     let message = panic.payload_as_str().unwrap_or("the method panicked");
     match panic.location() {
         Some(place) => run::fault(message, place.file(), place.line(), place.column()),
         None => run::fault(message, "", 0, 0),
     }
 }
+
+// A panic that can be caught is told when the call comes back.
+#[cfg(not(target_arch = "wasm32"))]
+use crate::native::forward_panic;

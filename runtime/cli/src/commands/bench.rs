@@ -2,11 +2,15 @@
 
 mod report;
 
+use std::path::Path;
+
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use serde_json::json;
+use tunebox_package::Reference;
 use tunebox_training::{BenchSettings, Phase, StoredAs, bench};
 
+use super::trust::Trusting;
 use super::{Ending, Outcome};
 use crate::arguments::Global;
 use crate::terminal::Terminal;
@@ -101,6 +105,10 @@ fn stored_as() -> impl TypedValueParser<Value = StoredAs> {
 
 impl Bench {
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
+        // What cannot be found is told by the benchmark itself.
+        if let Ok(found) = Reference::parse(&self.method, Path::new(".")) {
+            Trusting::default().settle_one(terminal, &found)?;
+        }
         let settings = BenchSettings {
             model: self.model,
             precision: self.precision,

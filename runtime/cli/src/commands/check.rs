@@ -6,25 +6,28 @@ use clap::Args;
 use serde_json::json;
 use tunebox_compute::explain::Exit;
 use tunebox_package::Reference;
-use tunebox_sandbox::{Engine, Grants, Limits};
-use tunebox_training::plan::free;
+use tunebox_sandbox::{CompileLimits, Compiling, Engine, Grants, Limits};
+use tunebox_training::plan::{free, held};
 use tunebox_training::{Plan, RunSettings, plan};
 
+use super::trust::Trusting;
 use super::{Ending, Outcome, train, worker};
 use crate::arguments::Global;
 use crate::terminal::{Terminal, bytes};
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// A run file, a method folder, or a `.wasm` file
+    /// A run file, a method folder, a `.wasm` file, or a package in the store
     #[arg(default_value = "run.toml")]
     subject: PathBuf,
-    /// Sets a key of the run file
+    /// Sets a key of the run file; of a method, one of its limits
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Whether the run fits into the memory that is free; exit code 1 if not
     #[arg(long)]
     fit: bool,
+    #[command(flatten)]
+    trusting: Trusting,
 }
 
 impl Check {
@@ -40,6 +43,7 @@ impl Check {
         let mut settings = RunSettings::load(&self.subject, &self.set)?;
         settings.offline = global.offline;
         settings.compiling = worker::compiling()?;
+        self.trusting.settle(terminal, &settings)?;
         // Before the model is opened: what this process takes for it is part of what the run needs.
         let free = free(&settings);
         let plan = plan(settings)?;
@@ -53,12 +57,23 @@ impl Check {
         Ok(Ending::Done)
     }
 
+    /// The limits of a method, with what `--set limits.NAME=VALUE` changes.
+    fn limits(&self) -> Result<Limits, tunebox_training::Error> {
+        let needed = ["model.path=.", "data.path=.", "method.use=."].map(str::to_owned);
+        let settings = RunSettings::from_overrides(&[&needed, self.set.as_slice()].concat())?;
+        Ok(settings.file.limits.of_method())
+    }
+
     /// Admits the component as a run would, with the default grants.
     fn check_method(&self, terminal: Terminal) -> Outcome {
-        let found = Reference::parse(&self.subject.display().to_string(), Path::new("."))?;
-        let engine = Engine::with(worker::compiling()?)?.of_stranger(!matches!(found, Reference::Builtin(_)));
-        let package = found.open()?;
-        let method = engine.admit(&package.bytes, &package.manifest.name, &Grants::default(), &Limits::default())?;
+        let limits = self.limits()?;
+        let found = Reference::parse(&self.subject.to_string_lossy(), Path::new("."))?;
+        self.trusting.settle_one(terminal, &found)?;
+        let compile = CompileLimits { seconds: limits.compile_seconds, bytes: limits.compile_memory };
+        let compiling = Compiling { limits: compile, ..worker::compiling()? };
+        let engine = Engine::with(compiling)?.of_stranger(!matches!(found, Reference::Builtin(_)));
+        let package = held(&found, Path::new("."))?;
+        let method = engine.admit(&package.bytes, &package.manifest.name, &Grants::default(), &limits)?;
         if let Some(text) = engine.warning() {
             terminal.say("Warning", text);
         }

@@ -1,10 +1,13 @@
 //! `tunebox doctor`: is this machine ready.
 
+use std::path::Path;
+
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use tunebox_compute::device::{self, About};
 use tunebox_compute::explain::{Exit, Explain as _};
+use tunebox_package::build::python::find;
 use tunebox_package::{builtin, toolchain};
 use tunebox_training::plan::available;
 
@@ -39,6 +42,7 @@ impl Doctor {
         for line in toolchain::report() {
             terminal.say("Guests", line);
         }
+        terminal.say("Guests", python());
         if terminal.json {
             terminal.object(json!({ "event": "doctor", "cores": threads, "devices": devices, "methods": methods, "guest_toolchain": found }));
         }
@@ -48,6 +52,14 @@ impl Doctor {
         }
         terminal.next("tunebox doctor --fix    (only needed to build methods; training works without)");
         Ok(Ending::Exit(Exit::No))
+    }
+}
+
+/// What makes components of methods in Python here.
+fn python() -> String {
+    match find(Path::new(".")) {
+        Ok(tools) => tools.release,
+        Err(error) => format!("{error}: only needed to build methods in Python"),
     }
 }
 

@@ -5,16 +5,20 @@ use std::path::Path;
 use clap::Args;
 use serde_json::json;
 use tunebox_package::settings::range;
+use tunebox_package::sizes::{Part, sizes};
 use tunebox_package::{Package, Reference, World};
 use tunebox_sandbox::{COSTS, Limits, VerifierLimits};
 
-use super::{Ending, Outcome};
+use super::{Ending, Outcome, trust, world};
 use crate::terminal::{Terminal, bytes};
 
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
-    /// A built-in method, a method folder, or a `.wasm` file
+    /// A built-in method, a method folder, a `.wasm` file, or a package in the store: `NAME` or `NAME@VERSION`
     package: String,
+    /// The world that it asks for and what it offers, as WIT text
+    #[arg(long)]
+    wit: bool,
 }
 
 /// What each interface lets a method do, in plain words.
@@ -37,16 +41,32 @@ impl Inspect {
     pub(crate) fn run(self, terminal: Terminal) -> Outcome {
         let package = Reference::parse(&self.package, Path::new("."))?.open()?;
         let imports = tunebox_sandbox::imports(&package.bytes)?;
+        if self.wit {
+            return world::show(terminal, &package);
+        }
+        let (parts, publisher) = (sizes(&package.bytes)?, trust::publisher(&package)?);
         if terminal.json {
             terminal.object(json!({
                 "name": package.manifest.name, "version": package.manifest.version, "origin": package.origin,
-                "digest": format!("sha256:{}", package.digest), "bytes": package.bytes.len(), "imports": imports,
+                "digest": format!("sha256:{}", package.digest), "bytes": package.bytes.len(), "sections": parts,
+                "signer": package.signer.as_ref().map(|signer| &signer.key), "source": package.source,
+                "first_seen": publisher.map(|publisher| publisher.first_seen), "imports": imports,
                 "manifest": package.manifest, "limits": Limits::default(), "costs": COSTS,
             }));
         } else {
-            terminal.data(text(&package, &imports));
+            let signed = trust::signed(&package, publisher.as_ref());
+            terminal.data(text(&package, &imports, &signed, &parts));
         }
+        terminal.next(self.next(&package));
         Ok(Ending::Done)
+    }
+
+    /// What is usually typed next: a method is run, a verifier judges the runs of one.
+    fn next(&self, package: &Package) -> String {
+        match package.manifest.world {
+            World::Method => format!("tunebox train --sample --method {}", self.package),
+            World::Verifier => format!("a `[[verifier]]` of a run file with `use = \"{}\"`", self.package),
+        }
     }
 }
 
@@ -55,7 +75,7 @@ fn interface(import: &str) -> &str {
     import.split_once('/').map_or(import, |(_, rest)| rest.split('@').next().unwrap_or(rest))
 }
 
-fn text(package: &Package, imports: &[String]) -> String {
+fn text(package: &Package, imports: &[String], signed: &str, parts: &[Part]) -> String {
     let manifest = &package.manifest;
     let mut lines = vec![format!("{} {}  {}", manifest.name, manifest.version, manifest.description)];
     let mut row = |name: &str, value: String| lines.push(format!("{name:>11}  {value}"));
@@ -63,9 +83,9 @@ fn text(package: &Package, imports: &[String]) -> String {
         row("paper", paper.clone());
     }
     row("licence", manifest.licence.clone().unwrap_or_else(|| "not stated".into()));
-    row("signed", "no".into());
+    row("signed", signed.to_owned());
     row("from", package.origin.clone());
-    row("size", bytes(package.bytes.len() as u64));
+    row("size", format!("{}: {}", bytes(package.bytes.len() as u64), largest(parts)));
     row("digest", format!("sha256:{}", package.digest));
     row("contract", format!("tunebox:method@{}", manifest.interface));
     let whole = if manifest.batch.is_micro() { "" } else { ", all records of an update at once" };
@@ -93,6 +113,19 @@ fn text(package: &Package, imports: &[String]) -> String {
     }
     lines.push(format!("\nLimits, unless the run file says otherwise in `[limits]`:\n{}", limits(manifest.world)));
     lines.join("\n")
+}
+
+/// Sections that are shown one by one.
+const SHOWN: usize = 4;
+
+/// The largest sections and what is left, each with its size.
+fn largest(parts: &[Part]) -> String {
+    let (shown, rest) = parts.split_at(parts.len().min(SHOWN));
+    let mut cells: Vec<String> = shown.iter().map(|part| format!("{} {}", part.name, bytes(part.bytes))).collect();
+    if !rest.is_empty() {
+        cells.push(format!("the rest {}", bytes(rest.iter().map(|part| part.bytes).sum())));
+    }
+    cells.join(", ")
 }
 
 /// The default limits, each by its name in `[limits]`, with its unit.

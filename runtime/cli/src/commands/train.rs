@@ -1,9 +1,10 @@
 //! `tunebox train`: one run, which ends with an artifact.
 
+mod profile;
 mod sample;
 mod watch;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,12 +15,14 @@ use tunebox_compute::precision::Base;
 use tunebox_training::data::Shape;
 use tunebox_training::{Outcome as Ended, Plan, RunSettings, base_precision, carry_out, plan};
 
+use super::trust::Trusting;
 use super::{Ending, Outcome, worker};
 use crate::arguments::Global;
 use crate::terminal::diagnostic::Failure;
 use crate::terminal::{Terminal, bytes, duration, grouped};
+use profile::GuestProfile;
 use sample::Before;
-use watch::Watch;
+pub(super) use watch::Watch;
 
 /// A run, as the person described it.
 #[derive(Debug, Args)]
@@ -29,7 +32,7 @@ pub(crate) struct Train {
     /// The tiny model and data that come with tunebox
     #[arg(long, conflicts_with = "run")]
     sample: bool,
-    /// A built-in method, a method folder, or a `.wasm` file
+    /// A built-in method, a method folder, a `.wasm` file, or a package in the store: `NAME` or `NAME@VERSION`
     #[arg(long)]
     method: Option<String>,
     /// A model: folder, `.gguf` file, or hub name
@@ -59,11 +62,16 @@ pub(crate) struct Train {
     /// Run a method or verifier that is not built in inside this process, without a worker between; for those you trust
     #[arg(long)]
     in_process: bool,
+    /// Write where the method's own time goes into this file, which https://profiler.firefox.com opens
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
+    guest_profile: Option<PathBuf>,
+    #[command(flatten)]
+    trusting: Trusting,
 }
 
 impl Train {
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
-        let settings = self.settings(global.offline)?;
+        let mut settings = self.settled(terminal, global.offline)?;
         let before = self.sample.then(|| Before::of(&settings));
         if self.dry_run {
             show_plan(terminal, &plan(settings)?);
@@ -73,9 +81,42 @@ impl Train {
         let stop = on_interrupt()?;
         let mut watch = Watch::new(terminal);
         let worker = if self.in_process { None } else { Some(worker::worker()?) };
+        let profile = self.guest_profile.as_deref();
+        let profile = profile.map(|path| GuestProfile::begin(path, &mut settings, self.in_process)).transpose()?;
         let ended = carry_out(settings, worker.as_ref(), &mut watch, &stop);
         watch.clear();
-        self.report(terminal, ended?, before.as_ref())
+        let profiled = profile.map_or(Ok(()), |profile| profile.write(terminal));
+        let ending = self.report(terminal, ended?, before.as_ref())?;
+        profiled.map(|()| ending)
+    }
+
+    /// The same for the method of a folder that its author works on: in this process, on the sample unless the run
+    /// is named.
+    pub(super) fn of_its_author(mut self, folder: &Path) -> Result<Self, Failure> {
+        let unfit = [
+            (self.method.is_some(), "`--method`", "the method is that of the folder: `tunebox dev FOLDER`"),
+            (self.dry_run, "`--dry-run`", "`tunebox train --dry-run` plans without a step"),
+            (self.guest_profile.is_some(), "`--guest-profile`", "`tunebox train --guest-profile` records one version"),
+        ];
+        if let Some((_, flag, hint)) = unfit.into_iter().find(|(given, ..)| *given) {
+            return Err(Failure::usage(format!("`tunebox dev` has no {flag}"), hint));
+        }
+        self.sample |= self.run.is_none() && self.model.is_none() && self.data.is_none();
+        self.method = Some(folder.display().to_string());
+        self.in_process = true;
+        Ok(self)
+    }
+
+    /// Whether nobody said what the run is called, but a sample perhaps.
+    pub(super) fn leaves_name_open(&self) -> bool {
+        self.name.is_none() && self.run.is_none() && !self.resume
+    }
+
+    /// The settings, with every signer decided about.
+    pub(super) fn settled(&self, terminal: Terminal, offline: bool) -> Result<RunSettings, Failure> {
+        let settings = self.settings(offline)?;
+        self.trusting.settle(terminal, &settings)?;
+        Ok(settings)
     }
 
     /// The run file, the sample, or the flags alone; flags and `--set` on top.
@@ -113,6 +154,11 @@ impl Train {
             .into_iter()
             .filter_map(|(key, value)| value.map(|value| format!("{key}={}", toml::Value::String(value))));
         quoted.chain(self.set.iter().cloned()).collect()
+    }
+
+    /// Says how a run ended.
+    pub(super) fn tell(&self, terminal: Terminal, ended: Ended) -> Outcome {
+        self.report(terminal, ended, None)
     }
 
     fn report(&self, terminal: Terminal, ended: Ended, before: Option<&Before>) -> Outcome {

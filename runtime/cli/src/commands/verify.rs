@@ -1,4 +1,7 @@
-//! `tunebox verify`: is a finished run what its lock says, and does it end in the same bits again.
+//! `tunebox verify`: is a package what was signed; is a finished run what its lock says, and does it end in the same
+//! bits again.
+
+mod package;
 
 use std::path::PathBuf;
 
@@ -10,16 +13,21 @@ use tunebox_training::{Comparison, Event, Observer, Replay, Verification, verify
 use super::train::on_interrupt;
 use super::{Ending, Outcome, worker};
 use crate::arguments::Global;
+use crate::terminal::diagnostic::Failure;
 use crate::terminal::progress::Bar;
 use crate::terminal::{Terminal, duration};
 
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
-    /// The folder of a finished run
-    run: PathBuf,
+    /// The folder of a finished run; or a package: `NAME@VERSION` in the store, or a `.wasm` file
+    #[arg(value_name = "RUN|PACKAGE")]
+    subject: PathBuf,
     /// Run it again from its first step, and compare every bit of what it leaves
-    #[arg(long)]
+    #[arg(long, conflicts_with = "signer")]
     replay: bool,
+    /// Who must have signed the package: a public key, or the file of one
+    #[arg(long, value_name = "KEY")]
+    signer: Option<String>,
     /// Run a method or verifier that is not built in inside this process, without a worker between; for those you trust
     #[arg(long, requires = "replay")]
     in_process: bool,
@@ -27,7 +35,17 @@ pub(crate) struct Verify {
 
 impl Verify {
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
-        let verification = verify(&self.run, global.offline, worker::compiling()?)?;
+        if let Some(package) = package::named(&self.subject)? {
+            return package::verify(terminal, &package, self.signer.as_deref());
+        }
+        if self.signer.is_some() {
+            let what = format!("`{}` is no package, and nobody signs runs", self.subject.display());
+            return Err(Failure::usage(
+                what,
+                "leave `--signer` out, or name a package: `NAME@VERSION`, or a `.wasm` file",
+            ));
+        }
+        let verification = verify(&self.subject, global.offline, worker::compiling()?)?;
         let changed = show(terminal, &verification);
         if changed > 0 {
             terminal.say("Changed", format!("{changed} of what the run wrote down"));
@@ -35,7 +53,7 @@ impl Verify {
             return Ok(Ending::Exit(Exit::Trust));
         }
         if !self.replay {
-            terminal.next(format!("tunebox verify {} --replay", self.run.display()));
+            terminal.next(format!("tunebox verify {} --replay", self.subject.display()));
             return Ok(Ending::Done);
         }
         let stop = on_interrupt()?;
@@ -61,7 +79,7 @@ impl Verify {
         terminal.say("Replayed", format!("{} steps in {}", replay.steps, duration(replay.seconds)));
         if replay.same() {
             terminal.say("Same", "every metric of every step, and every bit of the artifact");
-            terminal.next(format!("tunebox chat {}", self.run.display()));
+            terminal.next(format!("tunebox chat {}", self.subject.display()));
             return Ending::Done;
         }
         differing(terminal, replay.first_difference.as_slice());

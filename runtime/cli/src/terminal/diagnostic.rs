@@ -24,6 +24,12 @@ impl Failure {
         Self { explanation: Box::new(Explanation::new("usage", what).with_hint(hint)), exit: Exit::Usage }
     }
 
+    /// A package that is not what it should be.
+    pub(crate) fn trust(what: impl Into<String>, why: impl Into<String>, hint: impl Into<String>) -> Self {
+        let explanation = Explanation::new("trust", what).with_why(why).with_kept("nothing ran").with_hint(hint);
+        Self { explanation: Box::new(explanation), exit: Exit::Trust }
+    }
+
     /// A file that could not be read or written.
     pub(crate) fn file(path: &std::path::Path, error: &std::io::Error) -> Self {
         let what = format!("`{}` cannot be used", path.display());
@@ -31,8 +37,9 @@ impl Failure {
         Self { explanation: Box::new(explanation), exit: Exit::Usage }
     }
 
-    /// The failure as text, coloured when the terminal shows colours.
-    pub(crate) fn text(&self) -> String {
+    /// The failure as text, coloured when the terminal shows colours. The functions of a method that were running are
+    /// for those who ask, and for authors.
+    pub(crate) fn text(&self, verbose: bool) -> String {
         let e = &self.explanation;
         let (red, bold, blue) = (colour(AnsiColor::Red).bold(), Style::new().bold(), colour(AnsiColor::Blue).bold());
         let mut text = format!("{red}error[{}]{red:#}{bold}: {}{bold:#}\n", e.area, e.what);
@@ -48,6 +55,11 @@ impl Failure {
                 text += &format!("{blue}{word}{blue:#} {line}\n");
             }
         }
+        let frames = e.trace.iter().filter(|trace| verbose || trace.located).flat_map(|trace| &trace.frames);
+        for (place, frame) in frames.enumerate() {
+            let word = if place == 0 { "from:" } else { "     " };
+            text += &format!("{blue}{word}{blue:#} {frame}\n");
+        }
         text
     }
 
@@ -57,6 +69,7 @@ impl Failure {
         serde_json::json!({
             "schema": 1, "event": "error", "area": e.area, "what": e.what, "place": e.place,
             "why": e.why, "kept": e.kept, "hint": e.hint, "exit": self.exit as u8,
+            "frames": e.trace.as_ref().map(|trace| &trace.frames),
         })
     }
 }

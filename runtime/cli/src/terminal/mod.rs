@@ -2,6 +2,7 @@
 
 pub(crate) mod diagnostic;
 pub(crate) mod progress;
+mod question;
 
 use std::io::{IsTerminal, Write};
 

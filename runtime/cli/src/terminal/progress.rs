@@ -1,8 +1,10 @@
-//! A run as a person watches it: a bar on a terminal, plain rows elsewhere, objects in JSON mode.
+//! A run or a transfer as a person watches it: a bar on a terminal, plain rows elsewhere, objects in JSON mode.
 
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+
+use tunebox_package::registry::Progress;
 
 use super::Terminal;
 
@@ -45,5 +47,52 @@ impl Bar {
         if let Some(bar) = &self.0 {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// What moves between this machine and a registry: one bar a part, where somebody watches.
+pub(crate) struct Transfer {
+    terminal: Terminal,
+    bar: Option<ProgressBar>,
+}
+
+impl Transfer {
+    pub(crate) fn new(terminal: Terminal) -> Self {
+        Self { terminal, bar: None }
+    }
+
+    fn clear(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Progress for Transfer {
+    fn start(&mut self, what: &str, total: u64) {
+        self.clear();
+        if !self.terminal.watched() {
+            return;
+        }
+        let bar = ProgressBar::new(total);
+        let template = "  {prefix} {bar:30} {percent:>3} %  {bytes}/{total_bytes}  {eta} left";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.progress_chars("█▉▊▋▌▍▎▏░"));
+        }
+        bar.set_prefix(what.to_owned());
+        bar.enable_steady_tick(Duration::from_millis(250));
+        self.bar = Some(bar);
+    }
+
+    fn advance(&mut self, bytes: u64) {
+        if let Some(bar) = &self.bar {
+            bar.inc(bytes);
+        }
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        self.clear();
     }
 }

@@ -2,29 +2,38 @@
 //!
 //! The profile is ours, whatever the folder's workspace says; no flag of the environment reaches
 //! the compiler; paths of this machine are left out of the bytes. The target folder is our own, so
-//! that a build inside `cargo test` waits for no lock of the outer cargo.
+//! that a build inside `cargo test` waits for no lock of the outer cargo. The SDK is the program's own
+//! where the folder asks for a version of it (`sources`); `Cargo.lock` names no place of such a crate.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use semver::{Version, VersionReq};
 use serde_json::Value;
 
 use super::{BuildError, failure};
-use crate::Error;
 use crate::toolchain::{Library, TARGET, Toolchain, command};
+use crate::{Error, sources};
 
-/// The profile of every method: small, one unit, no unwinding, no names.
-const PROFILE: [&str; 7] = [
+/// How cargo names the registry that a plain version means.
+const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+/// The profile of every method: small, one unit, no unwinding.
+const PROFILE: [&str; 5] = [
     r#"profile.method.inherits="release""#,
     r#"profile.method.opt-level="s""#,
     "profile.method.lto=true",
     "profile.method.codegen-units=1",
     r#"profile.method.panic="abort""#,
-    "profile.method.strip=true",
-    "profile.method.debug=false",
 ];
+
+/// What is published: no names.
+const STRIPPED: [&str; 2] = ["profile.method.strip=true", "profile.method.debug=false"];
+
+/// What an author looks into: names and lines beside the same code.
+const NAMED: [&str; 2] = ["profile.method.strip=false", r#"profile.method.debug="line-tables-only""#];
 
 /// What cargo knows about a folder.
 struct Package {
@@ -36,14 +45,17 @@ struct Package {
     target: PathBuf,
     /// The folders of its dependencies by path.
     paths: Vec<PathBuf>,
+    /// The version of the SDK that it asks for, unless it names a place of it.
+    sdk: Option<String>,
 }
 
-/// Compiles a method folder to a core module.
-pub(super) fn build(folder: &Path, toolchain: &Toolchain) -> Result<Vec<u8>, Error> {
+/// Compiles a method folder to a core module, with names and lines if `debug`.
+pub(super) fn build(folder: &Path, toolchain: &Toolchain, debug: bool) -> Result<Vec<u8>, Error> {
     let package = describe(folder, toolchain)?;
     // Two folders that share a target folder share the module's path: nobody may build between us and the file.
     let _turn = take_turn(&package.target)?;
-    let output = compile(folder, toolchain, &package)?;
+    let sdk = supply(folder, &package)?;
+    let output = compile(folder, toolchain, &package, sdk.as_deref(), debug)?;
     if !output.status.success() {
         return Err(failure::explain(folder, &output).into());
     }
@@ -59,6 +71,35 @@ fn take_turn(target: &Path) -> Result<File, Error> {
     let file = File::create(&path).map_err(Error::file("create", &path))?;
     file.lock().map_err(Error::file("lock", &path))?;
     Ok(file)
+}
+
+/// Puts the program's own SDK where the package will find it, if it asks for a version of it. One that it takes from a
+/// path, a repository or another registry is its own affair, and so is one that its workspace patches.
+fn supply(folder: &Path, package: &Package) -> Result<Option<PathBuf>, Error> {
+    let Some(wanted) = &package.sdk else { return Ok(None) };
+    let carried = Version::parse(sources::VERSION).ok();
+    let fits = VersionReq::parse(wanted).ok().zip(carried).is_none_or(|(wanted, carried)| wanted.matches(&carried));
+    if !fits {
+        return Err(BuildError::Sdk { folder: folder.to_owned(), wanted: wanted.clone() }.into());
+    }
+    sources::supply(&package.root).map(Some)
+}
+
+/// Whether the manifest of a workspace says itself where the SDK is.
+fn patches_sdk(root: &Path) -> bool {
+    let manifest = std::fs::read_to_string(root.join("Cargo.toml")).unwrap_or_default();
+    let manifest: toml::Table = manifest.parse().unwrap_or_default();
+    manifest.get("patch").and_then(|patch| patch.get("crates-io")?.get(sources::CRATE)).is_some()
+}
+
+/// The version of the SDK that a package asks for, as cargo describes it.
+fn version_of_sdk(package: &Value) -> Option<String> {
+    let by_version = |dependency: &&Value| {
+        text(dependency, "name") == Some(sources::CRATE)
+            && text(dependency, "path").is_none()
+            && text(dependency, "source") == Some(REGISTRY)
+    };
+    list(package, "dependencies").find(by_version).and_then(|dependency| text(dependency, "req")).map(str::to_owned)
 }
 
 /// Asks cargo about the folder, without resolving dependencies.
@@ -80,14 +121,27 @@ fn describe(folder: &Path, toolchain: &Toolchain) -> Result<Package, Error> {
         |key| text(&metadata, key).map(PathBuf::from).ok_or_else(|| problem("cargo does not say where it builds"));
     let paths = list(package, "dependencies").filter_map(|dependency| text(dependency, "path").map(PathBuf::from));
     let name = text(package, "name").unwrap_or_default().to_owned();
-    Ok(Package { name, root: path("workspace_root")?, target: path("target_directory")?, paths: paths.collect() })
+    let (root, target) = (path("workspace_root")?, path("target_directory")?);
+    let sdk = version_of_sdk(package).filter(|_| !patches_sdk(&root));
+    Ok(Package { name, root, target, paths: paths.collect(), sdk })
 }
 
 /// Runs the build itself.
-fn compile(folder: &Path, toolchain: &Toolchain, package: &Package) -> Result<Output, Error> {
+fn compile(
+    folder: &Path,
+    toolchain: &Toolchain,
+    package: &Package,
+    sdk: Option<&Path>,
+    debug: bool,
+) -> Result<Output, Error> {
     let mut cargo = cargo(folder, toolchain)?;
+    if let Some(sdk) = sdk {
+        let place = toml::Value::String(sdk.to_string_lossy().into_owned());
+        cargo.arg("--config").arg(format!("patch.crates-io.{}.path={place}", sources::CRATE));
+    }
     cargo.args(["build", "--lib", "--profile", "method", "--target", TARGET, "--message-format", "json"]);
-    cargo.args(PROFILE.iter().flat_map(|entry| ["--config", *entry]));
+    let detail = if debug { NAMED } else { STRIPPED };
+    cargo.args(PROFILE.iter().chain(&detail).flat_map(|entry| ["--config", *entry]));
     if toolchain.library == Library::FromSource {
         cargo.arg("-Zbuild-std=std,panic_abort").env("RUSTC_BOOTSTRAP", "1");
     }
@@ -119,6 +173,8 @@ fn cargo(folder: &Path, toolchain: &Toolchain) -> Result<std::process::Command, 
 fn flags(toolchain: &Toolchain, package: &Package) -> OsString {
     let mut names: Vec<(PathBuf, &str)> = vec![(package.root.clone(), ".")];
     names.extend(package.paths.iter().map(|path| (path.clone(), "tunebox")));
+    // Cargo names it from the workspace's root on, as it names the SDK in its own repository.
+    names.push((Path::new(sources::FOLDER).join("sdk"), "sdk"));
     names.extend(sources().into_iter().map(|path| (path, "dependencies")));
     let library = toolchain.sysroot.join("lib/rustlib/src/rust");
     names.extend(library.canonicalize().ok().map(|path| (path, "rust")));

@@ -1,4 +1,4 @@
-//! From cargo's module to a component that holds its manifest at the top level.
+//! From a compiler's module to a component that holds its manifest at the top level.
 
 use wit_component::ComponentEncoder;
 
@@ -15,7 +15,12 @@ const EXPORTS: [(World, &str); 2] =
 pub(super) fn componentize(module: &[u8], record: &Record) -> Result<Compiled, Error> {
     let Some(text) = section::find(module, manifest::SECTION)? else { return Err(BuildError::NoMethod.into()) };
     let plain = section::without(module, manifest::SECTION)?;
-    let mut bytes = encode(&plain).map_err(|problem| BuildError::Component { problem })?;
+    let bytes = encode(&plain).map_err(|problem| BuildError::Component { problem })?;
+    seal(bytes, text, record)
+}
+
+/// Puts manifest and record into a component. Errors: a manifest that breaks a rule, imports beside the contract.
+pub(super) fn seal(mut bytes: Vec<u8>, text: &[u8], record: &Record) -> Result<Compiled, Error> {
     section::append(&mut bytes, manifest::SECTION, text);
     let record = serde_json::to_vec(record).map_err(|error| Error::manifest(error.to_string()))?;
     section::append(&mut bytes, record::SECTION, &record);

@@ -7,6 +7,7 @@ use serde_json::Value;
 use tunebox_compute::explain::{Explain, Snippet};
 
 use crate::component::CONTRACT;
+use crate::sources::VERSION;
 use crate::toolchain::TARGET;
 
 /// Why a method folder does not become a component.
@@ -45,9 +46,25 @@ pub enum BuildError {
         /// What cargo says.
         problem: String,
     },
+    /// The folder wants an SDK that this program does not carry.
+    #[error("`{folder}` asks for version `{wanted}` of the SDK", folder = folder.display())]
+    Sdk {
+        /// The folder.
+        folder: PathBuf,
+        /// The versions that would do.
+        wanted: String,
+    },
     /// `Cargo.toml` describes no package that can be built.
     #[error("`{folder}` holds no method: {problem}", folder = folder.display())]
     Package {
+        /// The folder.
+        folder: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// `pyproject.toml` describes no method in Python.
+    #[error("`{folder}` holds no method: {problem}", folder = folder.display())]
+    Project {
         /// The folder.
         folder: PathBuf,
         /// What is wrong with it.
@@ -58,6 +75,12 @@ pub enum BuildError {
     NoModule {
         /// The folder.
         folder: PathBuf,
+    },
+    /// The component would be written over the module that it is made of.
+    #[error("the component would be written over its own module, `{path}`", path = path.display())]
+    Overwrites {
+        /// The file.
+        path: PathBuf,
     },
     /// The module has no `method!`.
     #[error("the crate compiles, but it declares no method")]
@@ -110,6 +133,7 @@ impl Explain for BuildError {
             Self::Fetch { problem } | Self::Component { problem } | Self::Other { problem, .. } => {
                 Some(problem.clone())
             }
+            Self::Sdk { .. } => Some(format!("this program carries {VERSION}, which is another")),
             Self::ForeignImport { .. } => Some(format!("a method may import `{CONTRACT}…` and nothing else")),
             _ => None,
         }
@@ -119,27 +143,44 @@ impl Explain for BuildError {
         let hint = match self {
             Self::Source { advice, .. } => return advice.clone(),
             Self::NoTarget => "`tunebox doctor --fix`".to_owned(),
-            Self::Lock { folder } => {
-                format!("`cargo update --workspace --manifest-path {}/Cargo.toml`", folder.display())
-            }
+            Self::Lock { folder } => format!("`cargo update --workspace` in `{}`", folder.display()),
+            Self::Sdk { .. } => format!(
+                "set `tunebox = \"{VERSION}\"` in its `Cargo.toml`, or build it with the tunebox of that version"
+            ),
             Self::Workspace { .. } => {
                 "add an empty `[workspace]` table to its `Cargo.toml`, or list it in that workspace".into()
             }
             Self::Fetch { .. } => "connect once, or put the dependencies beside the method with `cargo vendor`".into(),
             Self::Package { .. } => "a method folder has a `Cargo.toml` with a package, and `src/lib.rs`".into(),
+            Self::Project { .. } => {
+                "`pyproject.toml` has `[project]` with `name`, `version` and `description`; the name `my-dpo` stands \
+                 for `src/my_dpo.py`"
+                    .into()
+            }
             Self::NoModule { .. } => "`Cargo.toml` needs `[lib]` with `crate-type = [\"cdylib\"]`".into(),
+            Self::Overwrites { .. } => "name another file with `--out`".into(),
             Self::NoMethod => "`src/lib.rs` ends with `method! { Type, shape: \"…\", metrics: […] }`".into(),
             Self::ForeignImport { .. } => {
                 "a dependency brings it in; methods have no files, clock or system randomness".into()
             }
             Self::Component { .. } => "build it against the SDK of this version of tunebox".into(),
             Self::Other { folder, .. } => {
-                format!("`cargo check --manifest-path {}/Cargo.toml` shows all of it", folder.display())
+                format!("`cargo check` in `{}` shows all of it", folder.display())
             }
         };
         Some(hint)
     }
 }
+
+/// What cargo says when it cannot get at a registry, or was told not to.
+const OFFLINE: [&str; 6] = [
+    "failed to download",
+    "failed to get `",
+    "Could not resolve host",
+    "Could not connect",
+    "download of ",
+    "you're using offline mode",
+];
 
 /// Cargo's messages, one a line; lines that are none are left out.
 pub(super) fn messages(output: &[u8]) -> impl Iterator<Item = Value> {
@@ -157,9 +198,7 @@ pub(super) fn explain(folder: &Path, output: &Output) -> BuildError {
         None if is_missing_library(&words) => BuildError::NoTarget,
         None if has(&["because --locked was passed", "lock file needs to be updated"]) => BuildError::Lock { folder },
         None if has(&["believes it's in a workspace"]) => BuildError::Workspace { folder },
-        None if has(&["failed to download", "failed to get `", "Could not resolve host", "download of "]) => {
-            BuildError::Fetch { problem: last_words(&words) }
-        }
+        None if has(&OFFLINE) => BuildError::Fetch { problem: last_words(&words) },
         None => BuildError::Other { folder, problem: last_words(&words) },
     }
 }

@@ -15,6 +15,9 @@ pub struct Record {
     pub toolchain: String,
     /// The digest of the method's source.
     pub source: String,
+    /// Whether it keeps names and lines, for its author: nothing to give to others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub debug: bool,
 }
 
 impl Record {

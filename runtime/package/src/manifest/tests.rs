@@ -1,3 +1,5 @@
+use tunebox_compute::explain::{Exit, Explain};
+
 use super::*;
 
 fn manifest(edit: impl FnOnce(&mut serde_json::Value)) -> Result<Manifest, Error> {
@@ -81,8 +83,35 @@ fn a_setting_listed_twice_is_refused() {
 
 #[test]
 fn another_track_of_the_contract_is_refused_by_its_version() {
-    let error = manifest(|json| json["interface"] = "0.2.0".into()).unwrap_err();
-    assert!(error.to_string().contains("tunebox:method@0.2.0"), "{error}");
+    for other in ["0.2.0", "1.1.0", "0.0.9"] {
+        let error = manifest(|json| json["interface"] = other.into()).unwrap_err();
+        assert_eq!(error.to_string(), format!("`calm` needs `tunebox:method@{other}`, this program keeps 0.1.0"));
+        assert_eq!(error.exit(), Exit::Sandbox);
+    }
+    let newer = manifest(|json| json["interface"] = "0.2.0".into()).unwrap_err();
+    assert!(newer.hint().unwrap().contains("a newer tunebox"), "{:?}", newer.hint());
+    let older = manifest(|json| json["interface"] = "0.0.9".into()).unwrap_err();
+    assert!(older.hint().unwrap().contains("the SDK of this version"), "{:?}", older.hint());
+}
+
+#[test]
+fn a_later_version_of_the_track_is_taken_unless_its_manifest_says_more_than_this_program_knows() {
+    assert!(manifest(|json| json["interface"] = "0.1.7".into()).is_ok());
+    let error = manifest(|json| {
+        json["interface"] = "0.1.7".into();
+        json["telepathy"] = true.into();
+    })
+    .unwrap_err();
+    assert_eq!(error.to_string(), "`calm` needs `tunebox:method@0.1.7`, this program keeps 0.1.0");
+    assert!(error.why().unwrap().contains("telepathy"), "{:?}", error.why());
+}
+
+#[test]
+fn what_is_no_released_version_of_the_contract_is_refused() {
+    for wrong in ["0.1", "0.1.", "0.1.x", "0.1.0-rc.1", "0.1.0+new", "01.1.0", ""] {
+        let error = manifest(|json| json["interface"] = wrong.into()).unwrap_err().to_string();
+        assert!(error.contains("a version is like `0.1.0`"), "{wrong}: {error}");
+    }
 }
 
 #[test]

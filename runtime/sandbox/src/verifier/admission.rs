@@ -3,7 +3,6 @@
 use super::VerifierLimits;
 use crate::admission;
 use crate::error::Error;
-use crate::grants::{PACKAGE, TRACK, interface_of};
 use crate::printable::printable;
 
 /// What a verifier must export.
@@ -15,9 +14,8 @@ pub(super) fn admit(bytes: &[u8], name: &str, limits: &VerifierLimits) -> Result
     if let Some(import) = survey.imports.first() {
         return Err(Error::VerifierImports { verifier: name.to_owned(), import: printable(import, 200) });
     }
-    if !survey.exports.iter().any(|export| interface_of(export) == Some(VERIFY)) {
-        let missing = format!("{PACKAGE}/{VERIFY}@{TRACK}.0");
+    if let Some(missing) = admission::unoffered(&survey, name, VERIFY)? {
         return Err(Error::NoVerify { verifier: name.to_owned(), missing });
     }
-    admission::validate(bytes, name)
+    admission::validate(bytes, name).map(drop)
 }

@@ -8,17 +8,19 @@ use crate::data::{Dataset, Example, Report, Shape};
 
 /// How many records there are, and how long.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sizes {
+pub(crate) struct Sizes {
     /// Records.
-    pub(super) records: usize,
+    pub(crate) records: usize,
     /// Tokens of each row; of a prompt, half of it.
-    pub(super) sequence: usize,
+    pub(crate) sequence: usize,
     /// Ids are below this.
-    pub(super) vocabulary: usize,
+    pub(crate) vocabulary: usize,
+    /// Where the tokens come from.
+    pub(crate) seed: u64,
 }
 
 /// A data set of one shape; `None` for shapes whose records are not rows of equal length.
-pub(super) fn dataset(shape: Shape, sizes: Sizes) -> Option<Dataset> {
+pub(crate) fn dataset(shape: Shape, sizes: Sizes) -> Option<Dataset> {
     let (rows, length, learned) = match shape {
         Shape::Messages | Shape::PromptCompletion | Shape::Text => (1, sizes.sequence, true),
         // The second side of an unpaired record is made of the first.
@@ -27,7 +29,7 @@ pub(super) fn dataset(shape: Shape, sizes: Sizes) -> Option<Dataset> {
         Shape::Prompts => (1, sizes.sequence / 2, false),
         Shape::Instructions | Shape::Contrast => return None,
     };
-    let mut stream = Stream::new(1, "bench");
+    let mut stream = Stream::new(sizes.seed, "bench");
     let vocabulary = sizes.vocabulary.max(1) as u64;
     let mut row = || {
         let ids: Vec<u32> = (0..length.max(1)).map(|_| (stream.next_u64() % vocabulary) as u32).collect();
@@ -63,7 +65,7 @@ mod tests {
 
     #[test]
     fn rows_are_as_long_as_asked_for_and_the_same_every_time() {
-        let sizes = Sizes { records: 3, sequence: 8, vocabulary: 5 };
+        let sizes = Sizes { records: 3, sequence: 8, vocabulary: 5, seed: 1 };
         let made = dataset(Shape::Preference, sizes).unwrap();
         assert_eq!((made.report.tokens, made.report.targets), (48, 42));
         assert!(made.examples.iter().flat_map(|one| &one.sides).flat_map(|side| &side.ids).all(|id| *id < 5));

@@ -3,7 +3,7 @@
 //!
 //! Nothing is left behind: the run has a folder of its own that is removed.
 
-mod made_up;
+pub(crate) mod made_up;
 mod memory;
 mod precision;
 mod reading;

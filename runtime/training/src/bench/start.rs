@@ -13,6 +13,7 @@ use tunebox_sandbox::{Compiling, Engine, Grants, Limits, Method, Session, Sessio
 
 use crate::error::Error;
 use crate::learner::{Pace, Student};
+use crate::plan::held;
 
 /// How long a start takes.
 #[derive(Debug, Clone, Serialize)]
@@ -36,7 +37,7 @@ pub(super) fn timed<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<(f64, 
 
 /// The package that a person named.
 pub(super) fn method(name: &str) -> Result<Package, Error> {
-    Ok(Reference::parse(name, Path::new("."))?.open()?)
+    held(&Reference::parse(name, Path::new("."))?, Path::new("."))
 }
 
 /// Times the start of a method: anew, and with its code in a cache below `place`.

@@ -61,7 +61,8 @@ pub(super) struct Steps {
 pub(super) fn measure(settings: &BenchSettings, run_settings: &RunSettings) -> Result<Steps, Error> {
     memory::forget_peak(&device::parse(&settings.device)?)?;
     let mut timer = Timer::default();
-    let records = Sizes { records: settings.batch as usize, sequence: settings.sequence as usize, vocabulary: 1 };
+    let (records, sequence) = (settings.batch as usize, settings.sequence as usize);
+    let records = Sizes { records, sequence, vocabulary: 1, seed: 1 };
     let plan = plan_on(run_settings.clone(), &|run_settings, model, reading| {
         let vocabulary = model.configuration.vocabulary;
         Ok((dataset(run_settings, reading, Sizes { vocabulary, ..records })?, None))

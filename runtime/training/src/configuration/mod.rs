@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tunebox_package::{Reference, builtin, read_manifest};
-use tunebox_sandbox::Compiling;
+use tunebox_sandbox::{Compiling, Profiler};
 
 pub use check::schema;
 pub use document::{Document, Half};
@@ -54,8 +54,13 @@ pub struct RunSettings {
     /// Where compiled methods and verifiers come from and are kept. No key of a run file.
     #[serde(skip)]
     pub compiling: Compiling,
+    /// Records where the method's own time goes, in this process.
+    #[serde(skip)]
+    pub profiler: Option<Profiler>,
     document: Document,
     folder: PathBuf,
+    /// The folder whose `tunebox.lock` says which packages of strangers the run may use; empty for the present one.
+    project: PathBuf,
 }
 
 impl RunSettings {
@@ -65,7 +70,9 @@ impl RunSettings {
     /// A file that cannot be read; unknown keys, wrong types and values, each with its place.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self, Error> {
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
-        Self::from_text(&path.display().to_string(), &files::read_text(path)?, folder, overrides)
+        let project = folder.clone();
+        let settings = Self::from_text(&path.display().to_string(), &files::read_text(path)?, folder, overrides)?;
+        Ok(Self { project, ..settings })
     }
 
     /// The same from the text of a run file that messages call `name`; its paths begin at `folder`.
@@ -125,7 +132,9 @@ impl RunSettings {
             spot: None,
         })?;
         let compiling = Compiling::default();
-        Ok(Self { file, resume: false, offline: false, again: None, compiling, document, folder })
+        let project = PathBuf::new();
+        let (again, profiler) = (None, None);
+        Ok(Self { file, resume: false, offline: false, again, compiling, profiler, document, folder, project })
     }
 
     /// Where a key stands, for errors that only the plan can find.
@@ -147,17 +156,59 @@ impl RunSettings {
         if path.exists() { path.to_string_lossy().into_owned() } else { written.to_owned() }
     }
 
+    /// The folder whose `tunebox.lock` says which packages of strangers the run may use: that of the run file, or the
+    /// present one.
+    #[must_use]
+    pub fn project(&self) -> &Path {
+        if self.project.as_os_str().is_empty() { Path::new(".") } else { &self.project }
+    }
+
     /// Whether everything that runs in the sandbox is built in. A name that leads nowhere is not: what is
     /// found there a moment later would be a stranger's.
     #[must_use]
     pub fn is_all_built_in(&self) -> bool {
-        let own = |found: Result<Reference, _>| matches!(found, Ok::<_, tunebox_package::Error>(Reference::Builtin(_)));
-        let base = |key: &str| Some(self.path(key, "")).filter(|path| !path.as_os_str().is_empty());
-        let here = |key: &str| base(key).unwrap_or_else(|| PathBuf::from("."));
-        let mut verifiers = self.file.verifier.iter().enumerate();
-        own(Reference::parse(&self.file.method.r#use, &here("method.use")))
-            && verifiers
-                .all(|(number, table)| own(Reference::verifier(&table.r#use, &here(&format!("verifier.{number}.use")))))
+        let own = |found: &Result<Reference, _>| matches!(found, Ok(Reference::Builtin(_)));
+        self.references().iter().all(own)
+    }
+
+    /// What the run file names as method and as verifiers, found or not.
+    pub(crate) fn references(&self) -> Vec<Result<Reference, tunebox_package::Error>> {
+        let method = self.method_reference();
+        let verifiers = self.file.verifier.iter().enumerate();
+        let verifiers = verifiers.map(|(number, table)| self.verifier_reference(number, &table.r#use));
+        std::iter::once(method).chain(verifiers).collect()
+    }
+
+    /// Where the method is.
+    pub(crate) fn method_reference(&self) -> Result<Reference, tunebox_package::Error> {
+        Reference::parse(&self.file.method.r#use, &self.base("method.use"))
+    }
+
+    /// Where a verifier is that the run file calls so.
+    pub(crate) fn verifier_reference(&self, number: usize, name: &str) -> Result<Reference, tunebox_package::Error> {
+        Reference::verifier(name, &self.base(&format!("verifier.{number}.use")))
+    }
+
+    /// Writes the version behind every name of a package in the store, so that a later version there changes nothing.
+    pub(crate) fn pin(&mut self) {
+        let pinned = |found: Result<Reference, tunebox_package::Error>, written: &mut String| {
+            if let Ok(Reference::Stored(stored)) = found
+                && *written == stored.name
+            {
+                *written = format!("{}@{}", stored.name, stored.version);
+            }
+        };
+        pinned(self.method_reference(), &mut self.file.method.r#use);
+        for number in 0..self.file.verifier.len() {
+            let found = self.verifier_reference(number, &self.file.verifier[number].r#use);
+            pinned(found, &mut self.file.verifier[number].r#use);
+        }
+    }
+
+    /// Where the relative paths of a key begin.
+    fn base(&self, key: &str) -> PathBuf {
+        let base = self.path(key, "");
+        if base.as_os_str().is_empty() { PathBuf::from(".") } else { base }
     }
 
     /// Whether a key came from a `--set`.

@@ -124,7 +124,8 @@ pub enum AnswersChoice {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct MethodTable {
-    /// A built-in method, a method folder, or a `.wasm` file.
+    /// A built-in method, a method folder, a `.wasm` file, or a package that was pulled: `NAME@VERSION`, or as it was
+    /// pulled, `registry/namespace/name:VERSION`.
     pub r#use: String,
     /// Interfaces that a method only gets by name: `weights` to edit the model, `text` to read and write text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -138,7 +139,8 @@ pub struct MethodTable {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct VerifierTable {
-    /// A built-in verifier, a verifier folder, or a `.wasm` file.
+    /// A built-in verifier, a verifier folder, a `.wasm` file, or a package that was pulled: `NAME@VERSION`, or as it was
+    /// pulled, `registry/namespace/name:VERSION`.
     pub r#use: String,
     /// What metrics call it; the verifier's own name unless given.
     #[serde(skip_serializing_if = "Option::is_none")]

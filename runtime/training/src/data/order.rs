@@ -58,6 +58,14 @@ impl Walk {
         self.cursor
     }
 
+    /// Goes back to a place that it was at.
+    pub(crate) fn back_to(&mut self, cursor: Cursor) {
+        if cursor.epoch != self.cursor.epoch {
+            self.batches = epoch(cursor.epoch, &self.batching, &self.lengths);
+        }
+        self.cursor = cursor;
+    }
+
     /// Windows of a whole epoch. Every epoch has as many: shuffling changes no counts.
     #[must_use]
     pub fn windows(&self) -> usize {
@@ -150,6 +158,17 @@ mod tests {
                 let mut taken_up = walk(whole.cursor(), batching(2, capacity));
                 assert_eq!(whole.next_window(), taken_up.next_window());
             }
+        }
+    }
+
+    #[test]
+    fn a_walk_that_goes_back_sees_the_same_again() {
+        let mut walk = walk(Cursor::default(), batching(2, None));
+        for _ in 0..9 {
+            let place = walk.cursor();
+            let seen = walk.next_window();
+            walk.back_to(place);
+            assert_eq!(walk.next_window(), seen);
         }
     }
 

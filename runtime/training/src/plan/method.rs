@@ -1,15 +1,21 @@
 //! The method of a run: found, read, its settings filled in, admitted. Nothing of it runs.
 
-use std::path::Path;
+use std::borrow::Cow;
 
 use serde_json::{Map, Value as Json};
 use tunebox_compute::explain::Explain;
 use tunebox_package::settings::SettingError;
-use tunebox_package::{Error as PackageError, Package, Reference, Value as Given, World, resolve_settings};
-use tunebox_sandbox::{Engine, Grants, Limits, Method, Value};
+use tunebox_package::{
+    Error as PackageError, Package, Reference, Value as Given, World, component, manifest, read_manifest,
+    resolve_settings,
+};
+use tunebox_sandbox::native::{Twin, every_interface};
+use tunebox_sandbox::{Engine, Error as Refused, Grants, Limits, Method, Value};
 
+use super::trust;
 use crate::configuration::{Half, Problem, RunSettings};
 use crate::data::Shape;
+use crate::digest::digest;
 use crate::error::Error;
 
 /// A method that is ready to start.
@@ -63,11 +69,54 @@ impl PlannedMethod {
 
 /// Finds and admits the method that the settings name.
 pub(crate) fn method(settings: &RunSettings, engine: &Engine) -> Result<PlannedMethod, Error> {
-    let name = &settings.file.method.r#use;
-    let base = settings.path("method.use", "");
-    let found = Reference::parse(name, if base.as_os_str().is_empty() { Path::new(".") } else { &base })?;
+    let found = settings.method_reference()?;
     let engine = engine.of_stranger(!matches!(found, Reference::Builtin(_)));
-    let package = found.open()?;
+    let package = trust::held(&found, settings.project())?;
+    prepared(settings, package, |package, limits| {
+        engine.admit(&package.bytes, &package.manifest.name, &grants(settings), limits)
+    })
+}
+
+/// The method of a process that says itself what it is, and may ask for everything.
+pub(crate) fn native(settings: &RunSettings, manifest: &str, twin: Twin) -> Result<PlannedMethod, Error> {
+    let package = Package {
+        manifest: manifest::parse(manifest.as_bytes())?,
+        imports: every_interface(),
+        digest: digest(manifest.as_bytes()),
+        bytes: Cow::Borrowed(&[]),
+        origin: "a process of its own".into(),
+        signature: None,
+        signer: None,
+        source: None,
+    };
+    prepared(settings, package, |package, _| Ok(Method::native(&package.manifest.name, package.imports.clone(), twin)))
+}
+
+/// The same method from other bytes, for a run that goes on with it: its author's.
+pub(crate) fn revised(settings: &RunSettings, bytes: Vec<u8>, engine: &Engine) -> Result<PlannedMethod, Error> {
+    let package = Package {
+        manifest: read_manifest(&bytes)?,
+        imports: component::interfaces(&bytes)?.imports,
+        digest: digest(&bytes),
+        bytes: Cow::Owned(bytes),
+        origin: "built while the run went on".into(),
+        signature: None,
+        signer: None,
+        source: None,
+    };
+    prepared(settings, package, |package, limits| {
+        let engine = engine.of_stranger(true);
+        engine.admit(&package.bytes, &package.manifest.name, &grants(settings), limits)
+    })
+}
+
+/// A method with its settings filled in, and what is called of it.
+fn prepared(
+    settings: &RunSettings,
+    package: Package,
+    admit: impl FnOnce(&Package, &Limits) -> Result<Method, Refused>,
+) -> Result<PlannedMethod, Error> {
+    let name = &settings.file.method.r#use;
     if package.manifest.world != World::Method {
         let name = package.manifest.name;
         return Err(PackageError::OtherWorld { name, found: "verifier", wanted: "method" }.into());
@@ -79,7 +128,7 @@ pub(crate) fn method(settings: &RunSettings, engine: &Engine) -> Result<PlannedM
     })?;
     let values = resolve(settings, &package)?;
     let limits = settings.file.limits.of_method();
-    let admitted = engine.admit(&package.bytes, &package.manifest.name, &grants(settings), &limits)?;
+    let admitted = admit(&package, &limits)?;
     Ok(PlannedMethod { package, settings: values, shapes, limits, admitted })
 }
 

@@ -9,6 +9,7 @@ mod memory;
 mod method;
 mod summary;
 mod tokens;
+pub(crate) mod trust;
 pub(crate) mod verifiers;
 
 use std::path::PathBuf;
@@ -29,7 +30,9 @@ use tunebox_sandbox::{CompileLimits, Compiling, Engine};
 
 pub use memory::{Estimate, available, free, peak, peak_on};
 pub use method::PlannedMethod;
+pub(crate) use method::{native, revised};
 pub use summary::PlanSummary;
+pub use trust::{Ask, held, settle, settle_one};
 pub use verifiers::PlannedVerifier;
 
 use crate::checkpoint::{Identity, State, settings_that_matter};
@@ -41,6 +44,7 @@ use crate::digest::digest;
 use crate::error::Error;
 use crate::files;
 use crate::learner::Pace;
+use crate::run::Revision;
 use folder::Destination;
 
 /// A run that is ready to start.
@@ -79,6 +83,8 @@ pub struct PlannedRun {
     pub(crate) checkpoint: Option<(PathBuf, State)>,
     pub(crate) identity: Identity,
     pub(crate) clock: i64,
+    /// When the method changed while the run went on.
+    pub(crate) revised: Vec<Revision>,
 }
 
 /// Resolves everything: opens model, data and method, and compares with the checkpoint that a
@@ -92,14 +98,25 @@ pub fn plan(settings: RunSettings) -> Result<Plan, Error> {
 }
 
 /// Where the records of a run, and those that are only scored, come from.
-type Records<'a> = dyn Fn(&RunSettings, &Model, &Reading) -> Result<(Dataset, Option<Dataset>), Error> + 'a;
+pub(crate) type Records<'a> = dyn Fn(&RunSettings, &Model, &Reading) -> Result<(Dataset, Option<Dataset>), Error> + 'a;
 
 /// The same over other records than those of the run's files.
-pub(crate) fn plan_on(settings: RunSettings, records: &Records<'_>) -> Result<Plan, Error> {
+pub(crate) fn plan_on(mut settings: RunSettings, records: &Records<'_>) -> Result<Plan, Error> {
+    settings.pin();
     let engine = engine(&settings)?;
     let method = method::method(&settings, &engine)?;
+    plan_of(settings, &engine, method, records)
+}
+
+/// The same for a method that was found already.
+pub(crate) fn plan_of(
+    settings: RunSettings,
+    engine: &Engine,
+    method: PlannedMethod,
+    records: &Records<'_>,
+) -> Result<Plan, Error> {
     base::refuse(&settings, &method)?;
-    let verifiers = verifiers::verifiers(&settings, &engine)?;
+    let verifiers = verifiers::verifiers(&settings, engine)?;
     let Destination { name, folder, checkpoint } = folder::destination(&settings, &method.package.manifest.name)?;
     let again = settings.again.as_ref().map(|again| again.clock);
     let clock = checkpoint.as_ref().map(|(_, state)| state.clock).or(again).unwrap_or_else(now);
@@ -152,6 +169,7 @@ pub(crate) fn plan_on(settings: RunSettings, records: &Records<'_>) -> Result<Pl
         identity,
         clock,
         warnings,
+        revised: Vec::new(),
     };
     Ok(Plan { run, policy, walk })
 }
@@ -213,7 +231,12 @@ fn source(settings: &RunSettings) -> Result<Source, Error> {
     Ok(Source::find(&name, table.revision.as_deref(), &hub, &mut |_| {})?)
 }
 
-fn datasets(settings: &RunSettings, model: &Model, reading: &Reading) -> Result<(Dataset, Option<Dataset>), Error> {
+/// The records of the run's files.
+pub(crate) fn datasets(
+    settings: &RunSettings,
+    model: &Model,
+    reading: &Reading,
+) -> Result<(Dataset, Option<Dataset>), Error> {
     let table = &settings.file.data;
     let answers = match table.answers {
         AnswersChoice::All => Answers::All,

@@ -33,6 +33,9 @@ pub struct PlanSummary {
     pub method: String,
     /// The method's version.
     pub method_version: String,
+    /// Who signed the method.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signer: Option<String>,
     /// The interfaces that the method asks for.
     pub imports: Vec<String>,
     /// The limits of the method that are not the usual ones.
@@ -72,6 +75,20 @@ pub struct PlanSummary {
     pub memory: Estimate,
 }
 
+impl PlanSummary {
+    /// Takes over what another version of the method says of itself.
+    pub(crate) fn of_method(&mut self, method: &PlannedMethod) {
+        self.method_version.clone_from(&method.package.manifest.version);
+        self.imports.clone_from(&method.package.imports);
+        self.settings = values(method);
+    }
+}
+
+/// The method's settings as data.
+fn values(method: &PlannedMethod) -> Map<String, Value> {
+    method.settings.iter().map(|(name, value)| (name.clone(), json(value))).collect()
+}
+
 #[expect(clippy::too_many_arguments, reason = "every part of a plan is in its summary")]
 pub(super) fn summary(
     settings: &RunSettings,
@@ -96,9 +113,10 @@ pub(super) fn summary(
         device: device::describe(policy.parameters().device()),
         method: package.manifest.name.clone(),
         method_version: package.manifest.version.clone(),
+        signer: package.signer.as_ref().map(|signer| signer.key.clone()),
         imports: package.imports.clone(),
         limits: method.limits.changed().map(|(limit, value)| (limit.name.to_owned(), value.into())).collect(),
-        settings: method.settings.iter().map(|(name, value)| (name.clone(), json(value))).collect(),
+        settings: values(method),
         data: data.name.clone(),
         records: data.examples.len(),
         report: data.report.clone(),

@@ -1,11 +1,10 @@
 //! The verifiers of a run: found, read, their settings filled in, admitted. Nothing of them runs.
 
-use std::path::Path;
-
 use tunebox_package::{Error as PackageError, Package, Reference, World};
 use tunebox_sandbox::{Engine, Value, Verifier};
 
 use super::method::{convert, setting_problem, table};
+use super::trust;
 use crate::configuration::{Half, Problem, RunSettings, VerifierTable};
 use crate::error::Error;
 use tunebox_package::resolve_settings;
@@ -48,11 +47,9 @@ fn verifier(
     given: &VerifierTable,
 ) -> Result<PlannedVerifier, Error> {
     let key = format!("verifier.{number}");
-    let base = settings.path(&format!("{key}.use"), "");
-    let base = if base.as_os_str().is_empty() { Path::new(".") } else { &base };
-    let found = Reference::verifier(&given.r#use, base)?;
+    let found = settings.verifier_reference(number, &given.r#use)?;
     let engine = engine.of_stranger(!matches!(found, Reference::Builtin(_)));
-    let package = found.open()?;
+    let package = trust::held(&found, settings.project())?;
     if package.manifest.world != World::Verifier {
         let name = package.manifest.name;
         return Err(PackageError::OtherWorld { name, found: "method", wanted: "verifier" }.into());

@@ -1,9 +1,10 @@
 //! The loop of a run: step after step, a checkpoint now and then, an artifact at the end.
 //!
-//! `start` makes or takes up the run, `step` does one step. Every error that ends the loop says
-//! which checkpoint is left.
+//! `start` makes or takes up the run, `step` does one step, `revision` changes the method between two.
+//! Every error that ends the loop says which checkpoint is left.
 
-mod start;
+mod revision;
+pub(crate) mod start;
 mod step;
 
 use std::path::PathBuf;
@@ -17,6 +18,8 @@ use crate::error::Error;
 use crate::exact;
 use crate::observer::{Observer, StepEvent};
 use crate::plan::Plan;
+pub(crate) use revision::Revision;
+pub use revision::Revisions;
 use start::{Running, student_of};
 
 /// How a run ended.
@@ -79,16 +82,46 @@ pub struct Summary {
 /// # Errors
 /// Whatever ends the run; [`Error::Step`] names the checkpoint that is left.
 pub fn run(plan: Plan, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Outcome, Error> {
+    to_the_end(plan, observer, stop, None)
+}
+
+/// The same for an author, whose method may change between two steps.
+///
+/// # Errors
+/// As [`run`]; a step that fails by the method's fault waits for a version that does it.
+pub fn run_revised(
+    plan: Plan,
+    observer: &mut dyn Observer,
+    stop: &AtomicBool,
+    revisions: &mut dyn Revisions,
+) -> Result<Outcome, Error> {
+    to_the_end(plan, observer, stop, Some(revisions))
+}
+
+fn to_the_end(
+    plan: Plan,
+    observer: &mut dyn Observer,
+    stop: &AtomicBool,
+    revisions: Option<&mut dyn Revisions>,
+) -> Result<Outcome, Error> {
     let mut running = Running::start(plan, observer)?;
-    let ended = steps(&mut running, observer, stop);
+    let ended = steps(&mut running, observer, stop, revisions);
     ended.map_err(|source| Error::Step { source: Box::new(source), kept: running.kept.clone() })
 }
 
-fn steps(running: &mut Running, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Outcome, Error> {
+fn steps(
+    running: &mut Running,
+    observer: &mut dyn Observer,
+    stop: &AtomicBool,
+    mut revisions: Option<&mut dyn Revisions>,
+) -> Result<Outcome, Error> {
     let every = u64::from(running.plan.settings.file.train.save_every);
     while running.step < running.plan.steps {
         let begun = Instant::now();
-        running.one(observer)?;
+        match revisions.as_deref_mut() {
+            Some(revisions) => running.one_revised(observer, revisions, stop)?,
+            None => running.one(observer)?,
+        }
         running.seconds += begun.elapsed().as_secs_f64();
         let stopped = stop.load(Ordering::Relaxed);
         if stopped || running.step.is_multiple_of(every) || running.step == running.plan.steps {

@@ -3,10 +3,11 @@
 //! Holds the session and all that the loop counts; one step is in `step`.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use tunebox_compute::optimizer::{AdamW, AdamWSettings};
-use tunebox_sandbox::{Session, SessionSettings, Usage};
+use tunebox_sandbox::{Session, SessionSettings, StepReport, Usage};
 
 use super::{Summary, Written};
 use crate::checkpoint;
@@ -19,7 +20,7 @@ use crate::lock;
 use crate::metrics::MetricsFile;
 use crate::observer::{Event, Observer, StepEvent};
 use crate::panel::Panel;
-use crate::plan::{Plan, PlannedRun};
+use crate::plan::{Plan, PlannedMethod, PlannedRun, trust};
 
 /// A run between its first step and its last.
 pub(super) struct Running {
@@ -48,27 +49,31 @@ impl Running {
     /// The folder is only made when the method has taken its settings, so a run that cannot
     /// start leaves nothing behind.
     pub(super) fn start(plan: Plan, observer: &mut dyn Observer) -> Result<Self, Error> {
-        let Plan { run: plan, policy, walk } = plan;
+        let Plan { run: mut plan, policy, walk } = plan;
         let mut student = student(&plan, policy)?;
         let state = plan.checkpoint.as_ref();
         if let Some((path, state)) = state {
             checkpoint::restore(path, state, &mut student)?;
             student.begin(state.step);
         }
-        let (session, log) = session(&plan, student)?;
+        let (session, opening) = session(&plan, student)?;
         let step = state.map_or(0, |(_, state)| state.step);
         files::create_folder(&plan.folder)?;
         if state.is_none() {
             files::write(&plan.folder.join("run.toml"), plan.settings.to_toml(&plan.name).as_bytes())?;
             files::write(&plan.folder.join(lock::FILE), lock::lock(&plan, &[])?.as_bytes())?;
+            trust::keep(&plan)?;
         }
         let metrics = MetricsFile::open(&plan.folder, step)?;
+        if state.is_some() {
+            plan.revised = metrics.revisions()?;
+        }
         let resumed = state.map(|(_, state)| state.step);
         observer.event(Event::Planned { summary: &plan.summary, folder: &plan.folder, resumed });
         for text in &plan.warnings {
             observer.event(Event::Warning { text });
         }
-        for line in &log {
+        for line in &opening.log {
             observer.event(Event::Log { step, line });
         }
         let mut running = Self {
@@ -116,12 +121,13 @@ impl Running {
 }
 
 /// The student that a session works on.
-pub(super) fn student_of(session: &mut Session) -> &mut Student {
+pub(crate) fn student_of(session: &mut Session) -> &mut Student {
     let learner: &mut dyn Any = session.learner();
     learner.downcast_mut().expect("the session was given a student and gives the same one back")
 }
 
-fn student(plan: &PlannedRun, policy: tunebox_model::Policy) -> Result<Student, Error> {
+/// The student of a plan, at its desk.
+pub(crate) fn student(plan: &PlannedRun, policy: tunebox_model::Policy) -> Result<Student, Error> {
     let settings = AdamWSettings { weight_decay: plan.settings.file.train.weight_decay, ..AdamWSettings::default() };
     let optimizer = AdamW::new(settings, policy.parameters())?;
     let room = plan.data.report.length.saturating_sub(plan.data.report.longest);
@@ -143,20 +149,31 @@ fn references(plan: &PlannedRun) -> Option<References> {
     Some(references)
 }
 
-/// The method with its settings taken, and its own state given back where there is one; and the
-/// lines that it wrote on the way.
-fn session(plan: &PlannedRun, student: Student) -> Result<(Session, Vec<String>), Error> {
+/// The method with its settings taken, and its own state given back where there is one; and what it
+/// told on the way.
+pub(crate) fn session(plan: &PlannedRun, student: Student) -> Result<(Session, StepReport), Error> {
     let state = plan.checkpoint.as_ref();
-    let settings = SessionSettings {
-        limits: plan.method.limits.clone(),
-        seed: plan.settings.file.train.seed,
-        metric_names: plan.method.package.manifest.metrics.clone(),
-        streams: state.map(|(_, state)| state.streams.clone()).unwrap_or_default(),
-    };
+    let streams = state.map(|(_, state)| state.streams.clone()).unwrap_or_default();
+    let settings = session_settings(plan, &plan.method, streams);
     let mut session = Session::start(&plan.method.admitted, Box::new(student), settings)?;
     let report = session.init(&plan.method.settings)?;
     if let Some((path, state)) = state {
         session.load_state(&state.method_state(path)?)?;
     }
-    Ok((session, report.log))
+    Ok((session, report))
+}
+
+/// What a method of the run needs to know; its random sequences stand at `streams`.
+pub(super) fn session_settings(
+    plan: &PlannedRun,
+    method: &PlannedMethod,
+    streams: BTreeMap<String, u64>,
+) -> SessionSettings {
+    SessionSettings {
+        limits: method.limits.clone(),
+        seed: plan.settings.file.train.seed,
+        metric_names: method.package.manifest.metrics.clone(),
+        streams,
+        profiler: plan.settings.profiler.clone(),
+    }
 }

@@ -98,7 +98,7 @@ impl Running {
         Error::NonFinite { quantity, step: self.step + 1, last: self.last_loss, rate: self.plan.pace.rate }
     }
 
-    fn tell(&mut self, report: &StepReport, observer: &mut dyn Observer) {
+    pub(super) fn tell(&mut self, report: &StepReport, observer: &mut dyn Observer) {
         for line in &report.log {
             observer.event(Event::Log { step: self.step + 1, line });
         }

@@ -115,6 +115,7 @@ impl Explain for WorkerError {
                 why: self.why(),
                 kept: self.kept(),
                 hint: self.hint(),
+                trace: None,
             },
         }
     }

@@ -4,11 +4,15 @@ mod adapter;
 mod admission;
 mod configuration;
 mod gguf;
+mod lock;
 mod manifest;
 mod operations;
+mod publishers;
 mod record;
 mod run_file;
 mod safetensors;
+mod signature;
+mod statement;
 mod template;
 mod tokenizer;
 mod verifiers;
@@ -21,11 +25,15 @@ pub const TARGETS: &[Target] = &[
     admission::TARGET,
     configuration::TARGET,
     gguf::TARGET,
+    lock::TARGET,
     manifest::TARGET,
     operations::TARGET,
+    publishers::TARGET,
     record::TARGET,
     run_file::TARGET,
     safetensors::TARGET,
+    signature::TARGET,
+    statement::TARGET,
     template::TARGET,
     tokenizer::TARGET,
     verifiers::TARGET,

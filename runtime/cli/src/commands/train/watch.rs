@@ -10,7 +10,7 @@ use crate::terminal::progress::Bar;
 use crate::terminal::{Terminal, bytes, grouped};
 
 /// Shows what a run tells.
-pub(super) struct Watch {
+pub(in crate::commands) struct Watch {
     terminal: Terminal,
     log_every: u64,
     total: u64,
@@ -23,18 +23,19 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(terminal: Terminal) -> Self {
+    pub(in crate::commands) fn new(terminal: Terminal) -> Self {
         Self { terminal, log_every: 1, total: 0, bar: None, headed: false, learns: true, tokens: 0.0, seconds: 0.0 }
     }
 
     /// Takes the bar away.
-    pub(super) fn clear(&self) {
+    pub(in crate::commands) fn clear(&self) {
         if let Some(bar) = &self.bar {
             bar.clear();
         }
     }
 
-    fn above(&self, write: impl FnOnce()) {
+    /// Writes something above the bar.
+    pub(in crate::commands) fn above(&self, write: impl FnOnce()) {
         match &self.bar {
             Some(bar) => bar.above(write),
             None => write(),
@@ -156,9 +157,10 @@ pub(super) fn card(terminal: Terminal, plan: &PlanSummary, folder: &Path, resume
         "Model",
         format!("{}, {}, {} weights, on {}", plan.model, plan.family, grouped(plan.parameters), plan.device),
     );
+    let signed = plan.signer.as_deref().map_or_else(|| "no".to_owned(), |key| format!("by {key}"));
     terminal.say(
         "Method",
-        format!("{} {}, signed: no, imports {}", plan.method, plan.method_version, short(&plan.imports)),
+        format!("{} {}, signed: {signed}, imports {}", plan.method, plan.method_version, short(&plan.imports)),
     );
     terminal.say("Data", data);
     terminal.say("Training", training(plan, &batch));

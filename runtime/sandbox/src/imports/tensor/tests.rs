@@ -1,11 +1,9 @@
 //! Handles, scopes and accounts of tensors; what the operations compute is checked in `tests/ops.rs`.
 
-use std::collections::BTreeMap;
-
 use std::sync::Arc;
-use tunebox_compute::budget::Ledger;
 
 use candle_core::{Device, Var};
+use tunebox_compute::budget::Ledger;
 use wasmtime::component::Resource;
 
 use super::*;
@@ -18,7 +16,7 @@ use crate::state::{Charge, Held, State};
 
 fn state(limits: Limits) -> State {
     let ledger = Ledger::new(limits.device_bytes);
-    State::new(SessionSettings { limits, seed: 7, metric_names: Vec::new(), streams: BTreeMap::new() }, ledger)
+    State::new(SessionSettings { limits, seed: 7, ..SessionSettings::default() }, ledger)
 }
 
 /// A tap of 4 numbers that a gradient leads to.
@@ -160,7 +158,7 @@ fn a_resumed_random_sequence_goes_on_where_it_was() {
     let positions = crossing.positions();
     let next = crossing.random_normal("noise".into(), vec![5]).unwrap();
     let next = crossing.copy_to_list(next).unwrap();
-    let settings = SessionSettings { limits: Limits::default(), seed: 7, metric_names: Vec::new(), streams: positions };
+    let settings = SessionSettings { seed: 7, streams: positions, ..SessionSettings::default() };
     let mut second = State::new(settings, Ledger::new(1 << 20));
     let mut crossing = Crossing::new(&mut second);
     let resumed = crossing.random_normal("noise".into(), vec![5]).unwrap();

@@ -1,0 +1,124 @@
+//! `tunebox pack`: one file that can be given away, signed if there is a key.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+use tunebox_package::build::{Options, Record, build};
+use tunebox_package::reference::signature_path;
+use tunebox_package::signature::{SecretKey, Signed, Signer, sign};
+use tunebox_package::statement::Statement;
+use tunebox_package::{Error, Package, Reference, digest, pack::pack};
+use tunebox_training::files;
+
+use super::{Ending, Outcome};
+use crate::terminal::diagnostic::Failure;
+use crate::terminal::{Terminal, bytes};
+
+#[derive(Debug, Args)]
+pub(crate) struct Pack {
+    /// The method's folder, or a component
+    #[arg(default_value = ".")]
+    folder: PathBuf,
+    /// The file of a secret key, as `tunebox key` makes it
+    #[arg(long, value_name = "KEY")]
+    sign: Option<PathBuf>,
+    /// The file to write; `NAME-VERSION.wasm` in the method's folder unless given
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+impl Pack {
+    pub(crate) fn run(self, terminal: Terminal) -> Outcome {
+        let method = self.method(terminal)?;
+        let packed = pack(&method.bytes, self.page()?.as_deref())?;
+        let statement = Statement::of(&packed)?;
+        let path = match &self.out {
+            Some(path) => path.clone(),
+            None => self.beside().join(format!("{}-{}.wasm", statement.name, statement.version)),
+        };
+
+        let signature = self.signature(terminal, &statement)?;
+        files::write(&path, &packed)?;
+        let signer = leave_signature(terminal, &path, &packed, signature.as_deref())?;
+
+        let (digest, size) = (digest::sha256(&packed), packed.len() as u64);
+        terminal.say("Packed", format!("{}, {}, sha256:{digest}", path.display(), bytes(size)));
+        match &signer {
+            Some(signer) => terminal.say("Signed", format!("{}, by {}", signature_path(&path).display(), signer.key)),
+            None => terminal.say("Signed", "no: nobody can pull it from a registry; `--sign KEY` signs it"),
+        }
+        terminal.next(format!("tunebox push {} REGISTRY/NAMESPACE/{}", path.display(), statement.name));
+        if terminal.json {
+            terminal.object(json!({
+                "event": "packed", "path": path, "bytes": size, "digest": format!("sha256:{digest}"),
+                "name": statement.name, "version": statement.version, "signer": signer.map(|signer| signer.key),
+            }));
+        }
+        Ok(Ending::Done)
+    }
+
+    /// The component, built first where it is not what its source gives, or keeps what is only for its author.
+    fn method(&self, terminal: Terminal) -> Result<Package, Failure> {
+        if !self.folder.is_dir() {
+            return Ok(Reference::File(self.folder.clone()).open()?);
+        }
+        let found = Reference::Folder(self.folder.clone());
+        match found.open() {
+            Ok(package) if !Record::read(&package.bytes)?.is_some_and(|record| record.debug) => return Ok(package),
+            Ok(_) | Err(Error::NotBuilt { .. } | Error::Stale { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        terminal.say("Building", self.folder.display().to_string());
+        build(&self.folder, &Options::default())?;
+        Ok(found.open()?)
+    }
+
+    /// The folder that the package goes to.
+    fn beside(&self) -> PathBuf {
+        match self.folder.is_dir() {
+            true if self.folder == Path::new(".") => PathBuf::new(),
+            true => self.folder.clone(),
+            false => self.folder.parent().map(Path::to_owned).unwrap_or_default(),
+        }
+    }
+
+    /// The page that a person wrote for the method.
+    fn page(&self) -> Result<Option<String>, Failure> {
+        let path = self.folder.join("README.md");
+        if !path.is_file() {
+            return Ok(None);
+        }
+        std::fs::read_to_string(&path).map(Some).map_err(|error| Failure::file(&path, &error))
+    }
+
+    fn signature(&self, terminal: Terminal, statement: &Statement) -> Result<Option<String>, Failure> {
+        let Some(path) = &self.sign else { return Ok(None) };
+        let key = SecretKey::read(path, || terminal.password(&format!("password of `{}`", path.display())))?;
+        if let Some(text) = key.warning() {
+            terminal.say("Warning", text);
+        }
+        Ok(Some(sign(statement, &key)?))
+    }
+}
+
+/// Writes the signature beside the package. Without one, an older signature stays if it is still right, and goes if not.
+fn leave_signature(
+    terminal: Terminal,
+    path: &Path,
+    packed: &[u8],
+    signature: Option<&str>,
+) -> Result<Option<Signer>, Failure> {
+    let place = signature_path(path);
+    if let Some(text) = signature {
+        files::write(&place, text.as_bytes())?;
+        return Ok(Some(Signed::verify(packed, text)?));
+    }
+    let Ok(older) = std::fs::read_to_string(&place) else { return Ok(None) };
+    if let Ok(signer) = Signed::verify(packed, &older) {
+        return Ok(Some(signer));
+    }
+    std::fs::remove_file(&place).map_err(|error| Failure::file(&place, &error))?;
+    terminal.say("Removed", format!("{}, which was the signature of another package", place.display()));
+    Ok(None)
+}

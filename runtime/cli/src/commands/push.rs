@@ -1,0 +1,54 @@
+//! `tunebox push`: a package to a registry, or to a folder in the form of one.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use tunebox_package::registry::{self, Place};
+use tunebox_package::statement::Statement;
+use tunebox_package::{Artefact, Reference};
+
+use super::{Ending, Outcome};
+use crate::arguments::Global;
+use crate::terminal::progress::Transfer;
+use crate::terminal::{Terminal, bytes};
+
+#[derive(Debug, Args)]
+pub(crate) struct Push {
+    /// A package, as `tunebox pack` makes it; its signature is taken from the file beside it
+    file: PathBuf,
+    /// `registry.example/namespace/name`, or a folder: one that exists, or one that begins with `./`, `../` or `/`
+    place: String,
+    /// Speak to the registry without encryption; one on this machine always is spoken to so
+    #[arg(long)]
+    plain_http: bool,
+}
+
+impl Push {
+    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
+        // A signature that is not that of the file ends it here.
+        let package = Reference::File(self.file.clone()).open()?;
+        let statement = Statement::of(&package.bytes)?;
+        let place = Place::parse(&self.place)?.offline(global.offline).plain_http(self.plain_http);
+        if package.signer.is_none() && !place.is_folder() {
+            let why = "it is not signed, so nobody can pull it with tunebox; `tunebox pack --sign KEY` signs it";
+            terminal.say("Warning", why);
+        }
+        let (size, signer) = (package.bytes.len() as u64, package.signer.map(|signer| signer.key));
+        let artefact = Artefact { wasm: package.bytes.into_owned(), signature: package.signature };
+        let manifest = registry::push(&place, &artefact, &mut Transfer::new(terminal))?;
+
+        let between = if place.is_folder() { format!("//{}", statement.name) } else { String::new() };
+        let name = place.source().trim_start_matches("oci:").to_owned();
+        let pushed = format!("{name}{between}:{}", statement.version);
+        terminal.say("Pushed", format!("{pushed}, {}", bytes(size)));
+        terminal.next(format!("tunebox pull {pushed}    (on another machine)"));
+        if terminal.json {
+            terminal.object(json!({
+                "event": "pushed", "place": pushed, "bytes": size, "digest": format!("sha256:{}", package.digest),
+                "manifest": manifest, "signer": signer,
+            }));
+        }
+        Ok(Ending::Done)
+    }
+}

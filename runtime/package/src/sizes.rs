@@ -1,0 +1,69 @@
+//! What the bytes of a component are spent on, by section.
+
+use wasmparser::{Parser, Payload};
+
+use crate::Error;
+
+/// One part of a component.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Part {
+    /// What it is: `code`, `data`, a custom section by its name, or `types and wiring`.
+    pub name: String,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// What is left when code, data and custom sections are taken out.
+const REST: &str = "types and wiring";
+
+/// The parts of a component with their bytes, the largest first; together they are the whole file.
+/// Errors: bytes that are no component.
+pub fn sizes(bytes: &[u8]) -> Result<Vec<Part>, Error> {
+    let mut parts: Vec<Part> = Vec::new();
+    let mut add = |name: &str, bytes: usize| match parts.iter_mut().find(|part| part.name == name) {
+        Some(part) => part.bytes += bytes as u64,
+        None => parts.push(Part { name: name.to_owned(), bytes: bytes as u64 }),
+    };
+    let mut rest = bytes.len();
+    for payload in Parser::new(0).parse_all(bytes) {
+        let (name, length) = match payload.map_err(malformed)? {
+            Payload::CodeSectionStart { range, .. } => ("code", range.len()),
+            Payload::DataSection(reader) => ("data", reader.range().len()),
+            Payload::CustomSection(reader) => (reader.name(), reader.range().len()),
+            _ => continue,
+        };
+        rest = rest.saturating_sub(length);
+        add(&tunebox_compute::printable::printable(name, 64), length);
+    }
+    add(REST, rest);
+    parts.sort_by(|left, right| right.bytes.cmp(&left.bytes).then_with(|| left.name.cmp(&right.name)));
+    Ok(parts)
+}
+
+fn malformed(error: wasmparser::BinaryReaderError) -> Error {
+    Error::NotComponent { problem: error.message().to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{builtin, manifest, section};
+
+    #[test]
+    fn the_parts_of_every_built_in_method_are_its_whole_file() {
+        for method in builtin::list() {
+            let parts = sizes(method.bytes).unwrap();
+            assert_eq!(parts.iter().map(|part| part.bytes).sum::<u64>(), method.bytes.len() as u64, "{}", method.name);
+            assert_eq!(parts[0].name, "code", "{}: {parts:?}", method.name);
+            assert!(parts.iter().any(|part| part.name == manifest::SECTION), "{parts:?}");
+        }
+    }
+
+    #[test]
+    fn a_section_that_grows_is_the_one_that_is_named() {
+        let mut bytes = builtin::list()[0].bytes.to_vec();
+        section::append(&mut bytes, "ballast\u{1b}[2J", &[0; 1 << 20]);
+        let parts = sizes(&bytes).unwrap();
+        assert!(parts[0].name.starts_with("ballast\\u{1b}") && parts[0].bytes >= 1 << 20, "{:?}", parts[0]);
+    }
+}

@@ -1,0 +1,78 @@
+//! The world of a component as WIT text, read off its bytes. Nothing of it runs or is compiled.
+
+use std::fmt::Display;
+use std::panic::{self, UnwindSafe};
+
+use tunebox_compute::printable::printable;
+use wasmparser::Parser;
+use wit_component::WitPrinter;
+
+use crate::Error;
+
+/// The longest line, and the longest complaint, in bytes.
+const TEXT_BYTES: usize = 10_000;
+
+/// What a component asks for and what it offers, as WIT text. Errors: bytes that are no component, or one that WIT has
+/// no words for.
+pub fn wit(bytes: &[u8]) -> Result<String, Error> {
+    if !Parser::is_component(bytes) {
+        return Err(Error::NotComponent { problem: "its header is not that of a component".into() });
+    }
+    // The reader is made for components that a tool wrote and may panic over others.
+    match quietly(|| text(bytes)) {
+        Some(Ok(text)) => Ok(text.lines().map(|line| printable(line, TEXT_BYTES) + "\n").collect()),
+        Some(Err(problem)) => Err(Error::NotComponent { problem: printable(&problem, TEXT_BYTES) }),
+        None => Err(Error::NotComponent { problem: "WIT has no words for its imports and exports".into() }),
+    }
+}
+
+fn text(bytes: &[u8]) -> Result<String, String> {
+    let decoded = wit_component::decode(bytes).map_err(told)?;
+    let (resolve, main) = (decoded.resolve(), decoded.package());
+    let others: Vec<_> = resolve.packages.iter().map(|(id, _)| id).filter(|id| *id != main).collect();
+    let mut printer = WitPrinter::default();
+    // Comments of a stranger could say anything.
+    printer.emit_docs(false);
+    printer.print(resolve, main, &others).map_err(told)?;
+    Ok(printer.output.to_string())
+}
+
+/// An error with all its causes.
+fn told(error: impl Display) -> String {
+    format!("{error:#}")
+}
+
+/// The result of something that may panic, without a word on the error stream.
+fn quietly<R>(work: impl FnOnce() -> R + UnwindSafe) -> Option<R> {
+    let loud = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let result = panic::catch_unwind(work);
+    panic::set_hook(loud);
+    result.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_world_of_a_built_in_method_is_the_part_of_the_contract_that_it_uses() {
+        let lora = crate::builtin::list().iter().find(|method| method.name == "lora").unwrap();
+        let text = wit(lora.bytes).unwrap();
+        for line in [
+            "  import tunebox:method/tensor@0.1.0;",
+            "  export tunebox:method/training@0.1.0;",
+            "package tunebox:method@0.1.0 {",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}: {text}");
+        }
+        assert!(!text.contains("interface weights"), "{text}");
+    }
+
+    #[test]
+    fn bytes_that_are_no_component_are_an_error() {
+        assert!(wit(b"").is_err());
+        assert!(wit(b"\0asm\x01\0\0\0").is_err());
+        assert!(wit(b"\0asm\x0d\0\x01\0\x07").is_err());
+    }
+}

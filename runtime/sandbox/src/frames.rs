@@ -1,0 +1,182 @@
+//! The functions of a method that were running: names as their authors wrote them, files and lines where the component
+//! keeps them.
+//!
+//! Only the method's own: the host's never stand in a trace of the engine, and what the component's maker put between
+//! the method and its imports is left out here. A function that was compiled into another counts as one of its own.
+
+use tunebox_compute::explain::Trace;
+use wasmtime::{FrameInfo, FrameSymbol, WasmBacktrace};
+
+use crate::fault::Place;
+use crate::printable::printable;
+
+/// Functions that a person is shown.
+const SHOWN: usize = 20;
+
+/// The longest name or file in bytes.
+const TEXT_BYTES: usize = 200;
+
+/// How files begin that an author did not write: the standard library, the SDK, other crates. `build` names them so.
+const FOREIGN: [&str; 3] = ["rust/", "tunebox/", "dependencies/"];
+
+/// Where a standard library that came compiled says it was, before the name of its version.
+const COMPILED: &str = "/rustc/";
+
+/// A function that was running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    /// Its name, safe to show.
+    pub(crate) name: String,
+    /// Where in the source, if the component keeps that.
+    pub(crate) place: Option<Place>,
+}
+
+impl Frame {
+    fn new(name: Option<&str>, otherwise: impl FnOnce() -> String, place: Option<Place>) -> Self {
+        let name = name.map_or_else(otherwise, |name| printable(&plain(name), TEXT_BYTES));
+        Self { name, place }
+    }
+
+    /// Name, file and line as one text.
+    pub(crate) fn text(&self) -> String {
+        match &self.place {
+            Some(place) => format!("{} at {}:{}", self.name, place.file, place.line),
+            None => self.name.clone(),
+        }
+    }
+
+    /// Whether the author of the method wrote it, as far as its file tells.
+    pub(crate) fn is_own(&self) -> bool {
+        self.place.as_ref().is_some_and(|place| !FOREIGN.iter().any(|start| place.file.starts_with(start)))
+    }
+}
+
+/// The functions of a trace, innermost first.
+pub(crate) fn frames(trace: &WasmBacktrace) -> Vec<Frame> {
+    let own = trace.frames().iter().filter(|frame| !is_made_by_the_encoder(frame));
+    own.flat_map(functions).collect()
+}
+
+/// The place that tells an author most: the innermost that is theirs, else the innermost of all.
+pub(crate) fn place(frames: &[Frame]) -> Option<Place> {
+    let own = frames.iter().find(|frame| frame.is_own());
+    own.or_else(|| frames.iter().find(|frame| frame.place.is_some())).and_then(|frame| frame.place.clone())
+}
+
+/// What a person is shown: the author's own, and of others' functions those that one of them called. All, where it
+/// cannot be told whose they are.
+pub(crate) fn shown(frames: &[Frame]) -> Option<Trace> {
+    let located = frames.iter().any(|frame| frame.place.is_some());
+    let any = frames.iter().any(Frame::is_own);
+    let callers = frames.iter().skip(1).map(Frame::is_own).chain([false]);
+    let told = frames.iter().zip(callers).filter(|(frame, called_by_own)| !any || frame.is_own() || *called_by_own);
+    let frames: Vec<String> = told.take(SHOWN).map(|(frame, _)| frame.text()).collect();
+    (!frames.is_empty()).then_some(Trace { frames, located })
+}
+
+/// Whether it is of a module that `wit-component` puts beside the method's own.
+fn is_made_by_the_encoder(frame: &FrameInfo) -> bool {
+    frame.module().name().is_some_and(|name| name.starts_with("wit-component:"))
+}
+
+/// A function and those that were compiled into it, innermost first.
+fn functions(frame: &FrameInfo) -> Vec<Frame> {
+    let number = || format!("function {}", frame.func_index());
+    let symbols = frame.symbols();
+    if symbols.is_empty() {
+        return vec![Frame::new(frame.func_name(), number, None)];
+    }
+    let last = symbols.len() - 1;
+    let function = |(at, symbol): (usize, &FrameSymbol)| {
+        // The outermost is the function itself, whose name the component may keep elsewhere.
+        let name = symbol.name().or_else(|| frame.func_name().filter(|_| at == last));
+        Frame::new(name, number, location(symbol))
+    };
+    symbols.iter().enumerate().map(function).collect()
+}
+
+fn location(symbol: &FrameSymbol) -> Option<Place> {
+    Some(Place { file: file(symbol.file()?), line: symbol.line()?, column: symbol.column().unwrap_or(1) })
+}
+
+/// A file as `build` names it, safe to show.
+fn file(path: &str) -> String {
+    let compiled = path.strip_prefix(COMPILED).and_then(|rest| rest.split_once('/'));
+    match compiled {
+        Some((_, rest)) => printable(&format!("rust/{rest}"), TEXT_BYTES),
+        None => printable(path.strip_prefix("./").unwrap_or(path), TEXT_BYTES),
+    }
+}
+
+/// A name as its author wrote it, without what a compiler adds to it.
+fn plain(name: &str) -> String {
+    rustc_demangle::try_demangle(name).map_or_else(|_| name.to_owned(), |name| format!("{name:#}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(name: &str, file: Option<&str>) -> Frame {
+        let place = file.map(|file| Place { file: file.into(), line: 7, column: 3 });
+        Frame::new(Some(name), String::new, place)
+    }
+
+    #[test]
+    fn the_place_is_the_innermost_that_the_author_wrote() {
+        let frames = [
+            frame("panic", Some("rust/library/core/src/panicking.rs")),
+            frame("sum", Some("tunebox/src/tensor.rs")),
+            frame("step", Some("src/lib.rs")),
+        ];
+        assert_eq!(place(&frames).unwrap().file, "src/lib.rs");
+        assert_eq!(place(&frames[..2]).unwrap().file, "rust/library/core/src/panicking.rs");
+        assert_eq!(place(&[frame("step", None)]), None);
+    }
+
+    #[test]
+    fn names_are_shown_without_what_the_compiler_adds_and_safe() {
+        assert_eq!(frame("_ZN4calm4Calm4step17h0123456789abcdefE", None).name, "calm::Calm::step");
+        assert_eq!(frame("_RNvCs1234_4calm4step", None).text(), "calm::step");
+        assert_eq!(frame("\u{1b}[2J", None).name, "\\u{1b}[2J");
+    }
+
+    #[test]
+    fn of_what_others_wrote_a_person_sees_what_the_author_called() {
+        let (library, sdk) = (Some("rust/library/core/src/panicking.rs"), Some("tunebox/src/method.rs"));
+        let frames = [
+            frame("abort", None),
+            frame("panic", library),
+            frame("panic_bounds_check", library),
+            frame("stumble", Some("src/lib.rs")),
+            frame("fold", library),
+            frame("sum", library),
+            frame("step", Some("src/lib.rs")),
+            frame("running", sdk),
+            frame("exported", sdk),
+        ];
+        let names = |frames: &[Frame]| -> Vec<String> {
+            let trace = shown(frames).unwrap().frames;
+            trace.iter().map(|text| text.split(' ').next().unwrap().to_owned()).collect()
+        };
+        assert_eq!(names(&frames), ["panic_bounds_check", "stumble", "sum", "step"]);
+        assert_eq!(names(&frames[..3]), ["abort", "panic", "panic_bounds_check"]);
+    }
+
+    #[test]
+    fn files_are_named_from_the_roots_that_a_build_gives_them() {
+        assert_eq!(file("./src/lib.rs"), "src/lib.rs");
+        assert_eq!(file("/rustc/59807616e1fa/library/std/src/rt.rs"), "rust/library/std/src/rt.rs");
+        assert_eq!(file("tunebox/src/\u{1b}.rs"), "tunebox/src/\\u{1b}.rs");
+    }
+
+    #[test]
+    fn a_person_gets_twenty_functions_and_is_told_whether_there_are_lines() {
+        let many = vec![frame("step", Some("src/lib.rs")); 50];
+        let trace = shown(&many).unwrap();
+        assert_eq!((trace.frames.len(), trace.located), (20, true));
+        assert_eq!(trace.frames[0], "step at src/lib.rs:7");
+        assert!(!shown(&[frame("step", None)]).unwrap().located);
+        assert_eq!(shown(&[]), None);
+    }
+}

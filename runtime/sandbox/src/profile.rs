@@ -1,0 +1,235 @@
+//! Where a method's time goes: its functions now and then, and every call to the host, for the Firefox Profiler.
+//!
+//! A sample is a trace of the engine, taken when the ticker interrupts the method; it has the lines that the engine's own
+//! profiler leaves out. A method is interrupted in its own code alone: the time that the host takes for it counts for the
+//! function that asked, and stands by its name among the markers.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use fxprof_processed_profile::{
+    CategoryColor, CategoryHandle, Frame as Shown, FrameFlags, FrameInfo, MarkerTiming, ProcessHandle, Profile,
+    StaticSchemaMarker, StaticSchemaMarkerField, StringHandle, ThreadHandle, Timestamp,
+};
+use wasmtime::WasmBacktrace;
+
+use crate::engine::TICK;
+use crate::frames::{Frame, frames};
+
+/// Samples that are kept: more than an hour of them.
+const SAMPLES: usize = 500_000;
+
+/// Calls to the host that are kept.
+const CALLS: usize = 200_000;
+
+/// A sample that cost this much is followed by so many times as long without one.
+const PAUSE: u32 = 4;
+
+/// A profile of a method, in the making. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Profiler(Arc<Mutex<Recording>>);
+
+/// What a profile holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// Samples of the method's functions.
+    pub samples: usize,
+    /// Calls to the host.
+    pub calls: usize,
+    /// Samples and calls that were too many to keep.
+    pub left_out: usize,
+}
+
+impl Default for Profiler {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Recording::new())))
+    }
+}
+
+impl Profiler {
+    /// Writes what was recorded so far, in the form that <https://profiler.firefox.com> opens.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write(&self, output: impl Write) -> io::Result<Recorded> {
+        let recording = self.recording();
+        serde_json::to_writer(output, &recording.profile)?;
+        Ok(recording.told)
+    }
+
+    /// Names the method that is recorded.
+    pub(crate) fn name(&self, method: &str) {
+        let recording = &mut *self.recording();
+        recording.profile.set_process_name(recording.process, method);
+        recording.profile.set_thread_name(recording.thread, method);
+    }
+
+    /// A call into the method begins: the time before it is not the method's.
+    pub(crate) fn begin(&self) {
+        let mut recording = self.recording();
+        (recording.last, recording.guest) = (Instant::now(), 0.0);
+    }
+
+    /// Takes a sample, unless the last one is too recent for what it cost. `guest`: the seconds that the method itself
+    /// has computed in this call.
+    pub(crate) fn sample(&self, guest: f64, trace: impl FnOnce() -> WasmBacktrace) {
+        let (mut recording, begun) = (self.recording(), Instant::now());
+        if begun < recording.next {
+            return;
+        }
+        recording.sample(begun, guest, &frames(&trace()));
+        recording.next = Instant::now() + begun.elapsed() * PAUSE;
+    }
+
+    /// Records a call to the host that is over now.
+    pub(crate) fn call(&self, operation: &str, begun: Instant) {
+        self.recording().call(operation, begun);
+    }
+
+    fn recording(&self) -> MutexGuard<'_, Recording> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug)]
+struct Recording {
+    profile: Profile,
+    process: ProcessHandle,
+    thread: ThreadHandle,
+    /// What others wrote: the standard library, the SDK, and all that has no file.
+    foreign: CategoryHandle,
+    /// What the author wrote.
+    own: CategoryHandle,
+    start: Instant,
+    /// When the last sample was taken, or the call began.
+    last: Instant,
+    /// When the next sample may be taken.
+    next: Instant,
+    /// Seconds of the method itself at the last sample.
+    guest: f64,
+    told: Recorded,
+}
+
+impl Recording {
+    fn new() -> Self {
+        let (zero, start) = (Timestamp::from_nanos_since_reference(0), Instant::now());
+        let mut profile = Profile::new("tunebox", SystemTime::now().into(), TICK.into());
+        let process = profile.add_process("method", 1, zero);
+        let thread = profile.add_thread(process, 1, zero, true);
+        let foreign = profile.add_category("library", CategoryColor::Gray);
+        let own = profile.add_category("method", CategoryColor::Blue);
+        profile.set_symbolicated(true);
+        let told = Recorded::default();
+        Self { profile, process, thread, foreign, own, start, last: start, next: start, guest: 0.0, told }
+    }
+
+    fn sample(&mut self, now: Instant, guest: f64, functions: &[Frame]) {
+        if self.told.samples == SAMPLES {
+            self.told.left_out += 1;
+            return;
+        }
+        let outermost_first: Vec<FrameInfo> = functions.iter().rev().map(|frame| self.shown(frame)).collect();
+        let stack = self.profile.intern_stack_frames(self.thread, outermost_first.into_iter());
+        // A sample stands for all ticks since the last one: the ticker may have waited for the host.
+        let ticks = now.saturating_duration_since(self.last).as_secs_f64() / TICK.as_secs_f64();
+        let own = Duration::try_from_secs_f64(guest - self.guest).unwrap_or_default();
+        let weight = ticks.round().clamp(1.0, f64::from(i32::MAX)) as i32;
+        self.profile.add_sample(self.thread, self.at(now), stack, own.into(), weight);
+        (self.last, self.guest) = (now, guest);
+        self.told.samples += 1;
+    }
+
+    fn call(&mut self, operation: &str, begun: Instant) {
+        if self.told.calls == CALLS {
+            self.told.left_out += 1;
+            return;
+        }
+        let timing = MarkerTiming::Interval(self.at(begun), self.at(Instant::now()));
+        let marker = HostCall(self.profile.intern_string(operation));
+        self.profile.add_marker(self.thread, timing, marker);
+        self.told.calls += 1;
+    }
+
+    /// A function as the viewer shows it.
+    fn shown(&mut self, frame: &Frame) -> FrameInfo {
+        let name = self.profile.intern_string(&frame.text());
+        let category = if frame.is_own() { self.own } else { self.foreign };
+        FrameInfo { frame: Shown::Label(name), category_pair: category.into(), flags: FrameFlags::empty() }
+    }
+
+    fn at(&self, moment: Instant) -> Timestamp {
+        let nanoseconds = moment.saturating_duration_since(self.start).as_nanos();
+        Timestamp::from_nanos_since_reference(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
+    }
+}
+
+/// A call to the host, by the name of the operation.
+#[derive(Debug)]
+struct HostCall(StringHandle);
+
+impl StaticSchemaMarker for HostCall {
+    const UNIQUE_MARKER_TYPE_NAME: &'static str = "host-call";
+    const DESCRIPTION: Option<&'static str> = Some("A call of the method to the host");
+    const FIELDS: &'static [StaticSchemaMarkerField] = &[];
+
+    fn name(&self, _: &mut Profile) -> StringHandle {
+        self.0
+    }
+
+    fn category(&self, _: &mut Profile) -> CategoryHandle {
+        CategoryHandle::OTHER
+    }
+
+    fn string_field_value(&self, _: u32) -> StringHandle {
+        self.0
+    }
+
+    fn number_field_value(&self, _: u32) -> f64 {
+        0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::Place;
+
+    fn frame(name: &str, line: u32) -> Frame {
+        Frame { name: name.into(), place: Some(Place { file: "src/lib.rs".into(), line, column: 1 }) }
+    }
+
+    fn written(profiler: &Profiler) -> (Recorded, serde_json::Value) {
+        let mut bytes = Vec::new();
+        let told = profiler.write(&mut bytes).unwrap();
+        (told, serde_json::from_slice(&bytes).unwrap())
+    }
+
+    #[test]
+    fn a_profile_holds_functions_with_their_lines_and_the_hosts_operations() {
+        let profiler = Profiler::default();
+        profiler.name("calm");
+        profiler.begin();
+        let begun = profiler.recording().start;
+        let functions = [frame("calm::log_ratio", 52), frame("calm::step", 38)];
+        profiler.recording().sample(begun + 3 * TICK, 0.001, &functions);
+        profiler.call("model.score", begun);
+        let (told, json) = written(&profiler);
+        assert_eq!(told, Recorded { samples: 1, calls: 1, left_out: 0 });
+        let text = json.to_string();
+        for wanted in ["calm::log_ratio at src/lib.rs:52", "calm::step at src/lib.rs:38", "model.score", "host-call"] {
+            assert!(text.contains(wanted), "{wanted}: {text}");
+        }
+        assert_eq!(json["threads"][0]["name"], "calm");
+        assert_eq!(json["threads"][0]["samples"]["length"], 1);
+        assert_eq!(json["threads"][0]["samples"]["weight"][0], 3);
+    }
+
+    #[test]
+    fn a_sample_that_cost_much_is_followed_by_a_pause() {
+        let profiler = Profiler::default();
+        profiler.recording().next = Instant::now() + Duration::from_secs(60);
+        profiler.sample(0.0, || unreachable!("no trace is taken"));
+        assert_eq!(written(&profiler).0.samples, 0);
+    }
+}
