@@ -3,15 +3,13 @@
 //! The CPU always runs; what becomes of a device that is not there, `present` says.
 
 #[path = "../../../tests/support/present.rs"]
-mod present;
+pub(crate) mod present;
 
 use candle_core::{DType, Device, Tensor, Var, WithDType};
 
 use crate::accelerator::Accelerator;
 use crate::explain::Explain;
 use crate::fused::twin;
-
-pub(crate) use present::skipped;
 
 /// Where a test runs, in which type of activations, and how far off it may be.
 pub(crate) struct On {

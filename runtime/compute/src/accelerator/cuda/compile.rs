@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn every_text_compiles_for_every_architecture_and_type() {
         if !probe::compiler() {
-            return crate::parity::skipped("NVRTC", "it is not found, so the text of kernels is not compiled");
+            return crate::parity::present::skipped("NVRTC", "it is not found, so the text of kernels is not compiled");
         }
         for text in Text::ALL {
             for act in [DType::F32, DType::BF16, DType::F16] {
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn what_does_not_compile_comes_with_the_log() {
         if !probe::compiler() {
-            return crate::parity::skipped("NVRTC", "it is not found, so its errors are not looked at");
+            return crate::parity::present::skipped("NVRTC", "it is not found, so its errors are not looked at");
         }
         let why = compile("__global__ void broken( {", &options(80)).unwrap_err().to_string();
         assert!(why.contains("tunebox.cu(1)"), "{why}");
