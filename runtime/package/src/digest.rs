@@ -44,6 +44,9 @@ fn collect(folder: &Path, inside: &Path, files: &mut Vec<PathBuf>) -> Result<(),
     let path = folder.join(inside);
     for entry in fs::read_dir(&path).map_err(Error::file("read", &path))? {
         let entry = entry.map_err(Error::file("read", &path))?;
+        if is_of_editor(&entry.file_name().to_string_lossy()) {
+            continue;
+        }
         let (kind, name) =
             (entry.file_type().map_err(Error::file("read", entry.path()))?, inside.join(entry.file_name()));
         if entry.file_name() == COMPILED_PYTHON {
@@ -56,6 +59,11 @@ fn collect(folder: &Path, inside: &Path, files: &mut Vec<PathBuf>) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// Whether a file is what an editor keeps beside a source: a swap file, a lock, a copy of before.
+fn is_of_editor(name: &str) -> bool {
+    name.starts_with(['.', '#']) || name.ends_with('~')
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {
@@ -81,6 +89,14 @@ mod tests {
             source(folder.path()).unwrap()
         };
         assert_eq!(write("//! one\n"), write("//! one\r\n"));
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("src")).unwrap();
+        for (name, text) in
+            [("Cargo.toml", "[package]\n"), ("src/lib.rs", "//! one\n"), ("src/.lib.rs.swp", "x"), ("src/lib.rs~", "y")]
+        {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        assert_eq!(source(folder.path()).unwrap(), write("//! one\n"), "what an editor leaves is no source");
         assert_ne!(write("//! one\n"), write("//! two\n"));
     }
 }

@@ -47,6 +47,12 @@ impl Reference {
         Self::among([builtin::list(), builtin::verifiers()], text, base)
     }
 
+    /// Whether a text is spelt as a package of the store, which no path is meant by.
+    #[must_use]
+    pub fn means_package(text: &str) -> bool {
+        Remote::read(text).is_some() || stored::is_versioned(text)
+    }
+
     /// The same for a verifier. Errors: as for a method, with the verifiers to choose from.
     pub fn verifier(text: &str, base: &Path) -> Result<Self, Error> {
         Self::among([builtin::verifiers(), builtin::list()], text, base).map_err(|error| match error {
@@ -60,15 +66,21 @@ impl Reference {
         if let Some(found) = lists.iter().copied().flatten().find(|builtin| builtin.name == text) {
             return Ok(Self::Builtin(found));
         }
+        // How it is spelt decides first: a file or folder that is called like a package never stands in for it.
+        if let Some(remote) = Remote::read(text) {
+            return Ok(Self::Stored(remote.find()?));
+        }
+        if stored::is_versioned(text) {
+            return stored::named(text)?
+                .map(Self::Stored)
+                .ok_or_else(|| Error::NoMethod { name: text.to_owned(), nearest: None });
+        }
         let path = base.join(text);
         if path.is_dir() {
             return Ok(Self::Folder(path));
         }
         if path.is_file() {
             return Ok(Self::File(path));
-        }
-        if let Some(remote) = Remote::read(text) {
-            return Ok(Self::Stored(remote.find()?));
         }
         if text.contains(['/', '\\']) || text.ends_with(".wasm") {
             fs::metadata(&path).map_err(Error::file("find", &path))?;
@@ -208,6 +220,17 @@ mod tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../methods");
         let package = Reference::parse("./lora", &folder).unwrap().open().unwrap();
         assert_eq!(package.manifest.name, "lora");
+    }
+
+    #[test]
+    fn a_file_that_is_called_like_a_package_never_stands_in_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("registry.example/nobody")).unwrap();
+        for name in ["registry.example/nobody/calm:1.0.0", "calm@1.0.0"] {
+            fs::write(folder.path().join(name), builtin::find("lora").unwrap().bytes).unwrap();
+            assert!(Reference::parse(name, folder.path()).is_err(), "{name}");
+            assert!(matches!(Reference::parse(&format!("./{name}"), folder.path()), Ok(Reference::File(_))), "{name}");
+        }
     }
 
     #[test]

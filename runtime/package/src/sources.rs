@@ -1,15 +1,16 @@
 //! The SDK inside the program, and the methods' own source.
 //!
-//! A method's `Cargo.toml` says `tunebox = "0.1"`; what cargo then takes is the SDK of the program that builds it. It is
-//! put *below the root of the method's workspace*, at a place that is the same in every folder of every user: cargo
-//! mixes the place of a crate into the names of its functions, and cuts the root off first. An SDK that all folders
-//! share would have a path of this machine there, and the same source would give other bytes elsewhere.
+//! A method's `Cargo.toml` names the SDK by its place, `.tunebox/sdk/rust`, and the program that builds the method puts its
+//! own there. No registry takes part: a crate of that name from anywhere else never stands in for it. The place lies
+//! *below the root of the method's workspace* and is the same in every folder of every user: cargo mixes the place of a
+//! crate into the names of its functions, and cuts the root off first. An SDK that all folders share would have a path
+//! of this machine there, and the same source would give other bytes elsewhere.
 
 mod alone;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::LazyLock;
 
 use toml::{Table, Value};
@@ -26,13 +27,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub const FOLDER: &str = ".tunebox";
 
 /// The crate that methods depend on, in that folder.
-const PLACE: &str = "sdk/rust";
-
-/// What cargo reads of a folder beside its manifests.
-pub const CONFIGURATION: &str = ".cargo/config.toml";
-
-/// The first line of a [`CONFIGURATION`] that this program wrote and may write again.
-const OURS: &str = "# Written by `tunebox build`: the SDK is the one that the program carries.";
+pub(crate) const PLACE: &str = "sdk/rust";
 
 /// Every file of the SDK by its path in the repository, as it is there. Written by the build script.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
@@ -82,18 +77,13 @@ pub(crate) fn dependency(name: &str) -> Option<Value> {
     Some(entry).filter(|entry| entry.get("workspace").is_none())
 }
 
-/// Puts the SDK below the root of a workspace unless it is there, and gives the folder of its crate. Cargo, editors and
-/// debuggers find it there through [`CONFIGURATION`], which is written too unless the folder has one of its own.
+/// Puts the SDK below the root of a workspace unless it is there.
 ///
 /// The folder appears whole or not at all. Errors: a folder that cannot be written.
-pub fn supply(root: &Path) -> Result<PathBuf, Error> {
+pub fn supply(root: &Path) -> Result<(), Error> {
     let folder = root.join(FOLDER);
     let same = |(name, bytes): (&String, &Vec<u8>)| fs::read(folder.join(name)).is_ok_and(|found| found == *bytes);
-    if !files().iter().all(same) {
-        place(root, &folder)?;
-    }
-    configure(root)?;
-    Ok(folder.join(PLACE))
+    if files().iter().all(same) { Ok(()) } else { place(root, &folder) }
 }
 
 /// Writes the SDK beside the place, then puts it there.
@@ -108,20 +98,6 @@ fn place(root: &Path, folder: &Path) -> Result<(), Error> {
         fs::rename(folder, &old).map_err(Error::file("replace", folder))?;
     }
     fs::rename(&new, folder).map_err(Error::file("write", folder))
-}
-
-/// Tells plain cargo where the SDK is, without a path of this machine.
-fn configure(root: &Path) -> Result<(), Error> {
-    let path = root.join(CONFIGURATION);
-    match fs::read_to_string(&path) {
-        Ok(text) if text == configuration() || !text.starts_with(OURS) => Ok(()),
-        _ => write(&path, configuration().as_bytes()),
-    }
-}
-
-/// The text of [`CONFIGURATION`]. Cargo reads the path in it from the folder above `.cargo`.
-pub fn configuration() -> String {
-    format!("{OURS}\n[patch.crates-io]\n{CRATE} = {{ path = \"{FOLDER}/{PLACE}\" }}\n")
 }
 
 /// Writes a file and the folders above it.
@@ -168,24 +144,17 @@ mod tests {
     #[test]
     fn the_sdk_is_put_there_once_and_mended_when_it_was_damaged() {
         let root = tempfile::tempdir().unwrap();
-        let place = supply(root.path()).unwrap();
-        let written = || fs::metadata(place.join("src/lib.rs")).unwrap().modified().unwrap();
+        let file = root.path().join(FOLDER).join(PLACE).join("src/lib.rs");
+        supply(root.path()).unwrap();
+        let written = || fs::metadata(&file).unwrap().modified().unwrap();
         let first = written();
         supply(root.path()).unwrap();
         assert_eq!(written(), first, "what is there already is left alone");
 
-        fs::write(place.join("src/lib.rs"), "damaged").unwrap();
+        fs::write(&file, "damaged").unwrap();
         supply(root.path()).unwrap();
-        assert_eq!(fs::read(place.join("src/lib.rs")).unwrap(), files()["sdk/rust/src/lib.rs"]);
+        assert_eq!(fs::read(&file).unwrap(), files()["sdk/rust/src/lib.rs"]);
         let left: Vec<_> = fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(left.len(), 2, "{left:?}");
-    }
-
-    #[test]
-    fn a_configuration_of_somebody_else_is_left_alone() {
-        let root = tempfile::tempdir().unwrap();
-        write(&root.path().join(CONFIGURATION), b"[build]\njobs = 1\n").unwrap();
-        supply(root.path()).unwrap();
-        assert_eq!(fs::read_to_string(root.path().join(CONFIGURATION)).unwrap(), "[build]\njobs = 1\n");
+        assert_eq!(left, [FOLDER]);
     }
 }

@@ -131,7 +131,6 @@ fn rust(name: &str, like: Option<&str>) -> Result<BTreeMap<String, Vec<u8>>, Err
         like::rewrite(&mut files, name, like)?;
     }
     files.extend(sources::files().iter().map(|(path, bytes)| (format!("{}/{path}", sources::FOLDER), bytes.clone())));
-    files.insert(sources::CONFIGURATION.to_owned(), sources::configuration().into_bytes());
     Ok(files)
 }
 

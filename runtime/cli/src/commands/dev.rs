@@ -38,6 +38,8 @@ impl Dev {
             match one_run(terminal, global, &train, again, &mut workshop, &stop) {
                 Ok(Ending::Done) => {}
                 Ok(interrupted) => return Ok(interrupted),
+                // Saved while it was built: what is there now is being built already.
+                Err(_) if workshop.is_behind() => continue,
                 // A change of the source mends nothing of what the run was told.
                 Err(failure) if failure.exit == Exit::Usage && !again => return Err(failure),
                 Err(failure) if stop.load(Ordering::SeqCst) => return Err(failure),

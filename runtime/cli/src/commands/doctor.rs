@@ -1,13 +1,11 @@
 //! `tunebox doctor`: is this machine ready.
 
-use std::path::Path;
-
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use tunebox_compute::device::{self, About};
 use tunebox_compute::explain::{Exit, Explain as _};
-use tunebox_package::build::python::find;
+use tunebox_package::build::python::find_on_path;
 use tunebox_package::{builtin, toolchain};
 use tunebox_training::plan::available;
 
@@ -57,7 +55,7 @@ impl Doctor {
 
 /// What makes components of methods in Python here.
 fn python() -> String {
-    match find(Path::new(".")) {
+    match find_on_path() {
         Ok(tools) => tools.release,
         Err(error) => format!("{error}: only needed to build methods in Python"),
     }

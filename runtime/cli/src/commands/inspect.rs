@@ -4,6 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use serde_json::json;
+use tunebox_compute::printable::printable;
 use tunebox_package::settings::range;
 use tunebox_package::sizes::{Part, sizes};
 use tunebox_package::{Package, Reference, World};
@@ -101,7 +102,7 @@ fn text(package: &Package, imports: &[String], signed: &str, parts: &[Part]) -> 
         let name = interface(import);
         let meaning =
             MEANINGS.iter().find(|(known, _)| *known == name).map_or("UNKNOWN: no run grants it", |(_, words)| words);
-        lines.push(format!("{name:>11}  {meaning}"));
+        lines.push(format!("{:>11}  {meaning}", printable(name, 64)));
     }
     lines.push("             It may not: open files, reach the network, read a clock or the environment.".into());
     if !manifest.settings.is_empty() {

@@ -4,6 +4,7 @@
 
 use anstyle::{AnsiColor, Style};
 use tunebox_compute::explain::{Exit, Explain, Explanation, Snippet};
+use tunebox_compute::printable::printable;
 
 /// What ends a command early: the words, and the exit code.
 #[derive(Debug)]
@@ -14,8 +15,20 @@ pub(crate) struct Failure {
 
 impl<E: Explain> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self { explanation: Box::new(error.explanation()), exit: error.exit() }
+        let mut explanation = error.explanation();
+        // Names of files, and what parsers repeat of a stranger's bytes, may hold anything.
+        explanation.what = shown(&explanation.what);
+        for line in [&mut explanation.place, &mut explanation.why, &mut explanation.kept, &mut explanation.hint] {
+            *line = line.as_deref().map(shown);
+        }
+        Self { explanation: Box::new(explanation), exit: error.exit() }
     }
+}
+
+/// A text without what would act on a terminal, but line ends.
+fn shown(text: &str) -> String {
+    let lines = text.split('\n').map(|line| printable(line, usize::MAX));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 impl Failure {
@@ -106,6 +119,14 @@ fn around(line: &str, column: usize) -> (String, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_an_error_repeats_of_a_stranger_does_nothing_to_the_terminal() {
+        let path = std::path::Path::new("a\u{1b}[2Jb/Cargo.toml");
+        let failure = Failure::from(tunebox_package::digest::source(path).unwrap_err());
+        let text = format!("{}{:?}", failure.explanation.what, failure.explanation.why);
+        assert!(!text.contains('\u{1b}') && text.contains("a\\u{1b}[2Jb"), "{text}");
+    }
 
     #[test]
     fn a_long_line_is_shown_around_the_place() {

@@ -3,7 +3,7 @@
 //! The profile is ours, whatever the folder's workspace says; no flag of the environment reaches
 //! the compiler; paths of this machine are left out of the bytes. The target folder is our own, so
 //! that a build inside `cargo test` waits for no lock of the outer cargo. The SDK is the program's own
-//! where the folder asks for a version of it (`sources`); `Cargo.lock` names no place of such a crate.
+//! where the folder has it in its place (`sources`); `Cargo.lock` names no place of such a crate.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -16,9 +16,6 @@ use serde_json::Value;
 use super::{BuildError, failure};
 use crate::toolchain::{Library, TARGET, Toolchain, command};
 use crate::{Error, sources};
-
-/// How cargo names the registry that a plain version means.
-const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// The profile of every method: small, one unit, no unwinding.
 const PROFILE: [&str; 5] = [
@@ -39,23 +36,24 @@ const NAMED: [&str; 2] = ["profile.method.strip=false", r#"profile.method.debug=
 struct Package {
     /// Its name.
     name: String,
+    /// Its version.
+    version: String,
     /// The root of its workspace.
     root: PathBuf,
     /// Where cargo would put what it builds.
     target: PathBuf,
     /// The folders of its dependencies by path.
     paths: Vec<PathBuf>,
-    /// The version of the SDK that it asks for, unless it names a place of it.
-    sdk: Option<String>,
 }
 
 /// Compiles a method folder to a core module, with names and lines if `debug`.
 pub(super) fn build(folder: &Path, toolchain: &Toolchain, debug: bool) -> Result<Vec<u8>, Error> {
+    supply(folder)?;
     let package = describe(folder, toolchain)?;
     // Two folders that share a target folder share the module's path: nobody may build between us and the file.
     let _turn = take_turn(&package.target)?;
-    let sdk = supply(folder, &package)?;
-    let output = compile(folder, toolchain, &package, sdk.as_deref(), debug)?;
+    follow_version(folder, toolchain, &package)?;
+    let output = compile(folder, toolchain, &package, debug)?;
     if !output.status.success() {
         return Err(failure::explain(folder, &output).into());
     }
@@ -73,33 +71,30 @@ fn take_turn(target: &Path) -> Result<File, Error> {
     Ok(file)
 }
 
-/// Puts the program's own SDK where the package will find it, if it asks for a version of it. One that it takes from a
-/// path, a repository or another registry is its own affair, and so is one that its workspace patches.
-fn supply(folder: &Path, package: &Package) -> Result<Option<PathBuf>, Error> {
-    let Some(wanted) = &package.sdk else { return Ok(None) };
+/// Puts the program's own SDK where the folder has it, if it has it in the place for it. One that it takes from
+/// elsewhere is its own affair. Errors: another version is asked for, a folder that cannot be written.
+fn supply(folder: &Path) -> Result<(), Error> {
+    let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
+    let manifest: toml::Table = manifest.parse().unwrap_or_default();
+    let sdk = manifest.get("dependencies").and_then(|dependencies| dependencies.get(sources::CRATE)?.as_table());
+    let word = |key: &str| sdk.and_then(|sdk| sdk.get(key)?.as_str());
+    let Some(root) = word("path").and_then(|path| workspace_of(folder, path)) else { return Ok(()) };
+    let wanted = word("version").unwrap_or("*");
     let carried = Version::parse(sources::VERSION).ok();
     let fits = VersionReq::parse(wanted).ok().zip(carried).is_none_or(|(wanted, carried)| wanted.matches(&carried));
     if !fits {
-        return Err(BuildError::Sdk { folder: folder.to_owned(), wanted: wanted.clone() }.into());
+        return Err(BuildError::Sdk { folder: folder.to_owned(), wanted: wanted.to_owned() }.into());
     }
-    sources::supply(&package.root).map(Some)
+    sources::supply(&root)
 }
 
-/// Whether the manifest of a workspace says itself where the SDK is.
-fn patches_sdk(root: &Path) -> bool {
-    let manifest = std::fs::read_to_string(root.join("Cargo.toml")).unwrap_or_default();
-    let manifest: toml::Table = manifest.parse().unwrap_or_default();
-    manifest.get("patch").and_then(|patch| patch.get("crates-io")?.get(sources::CRATE)).is_some()
-}
-
-/// The version of the SDK that a package asks for, as cargo describes it.
-fn version_of_sdk(package: &Value) -> Option<String> {
-    let by_version = |dependency: &&Value| {
-        text(dependency, "name") == Some(sources::CRATE)
-            && text(dependency, "path").is_none()
-            && text(dependency, "source") == Some(REGISTRY)
-    };
-    list(package, "dependencies").find(by_version).and_then(|dependency| text(dependency, "req")).map(str::to_owned)
+/// The root of the workspace whose place for the SDK a path names, such as `../../.tunebox/sdk/rust`.
+fn workspace_of(folder: &Path, path: &str) -> Option<PathBuf> {
+    let place = format!("{}/{}", sources::FOLDER, sources::PLACE);
+    let above = path.trim_end_matches('/').strip_suffix(&place)?;
+    let up = above.trim_end_matches('/');
+    let is_above = up.split('/').all(|part| matches!(part, "" | "." | "..")) && !above.starts_with('/');
+    is_above.then(|| folder.join(up))
 }
 
 /// Asks cargo about the folder, without resolving dependencies.
@@ -120,25 +115,35 @@ fn describe(folder: &Path, toolchain: &Toolchain) -> Result<Package, Error> {
     let path =
         |key| text(&metadata, key).map(PathBuf::from).ok_or_else(|| problem("cargo does not say where it builds"));
     let paths = list(package, "dependencies").filter_map(|dependency| text(dependency, "path").map(PathBuf::from));
-    let name = text(package, "name").unwrap_or_default().to_owned();
-    let (root, target) = (path("workspace_root")?, path("target_directory")?);
-    let sdk = version_of_sdk(package).filter(|_| !patches_sdk(&root));
-    Ok(Package { name, root, target, paths: paths.collect(), sdk })
+    let word = |key| text(package, key).unwrap_or_default().to_owned();
+    let (name, version) = (word("name"), word("version"));
+    Ok(Package {
+        name,
+        version,
+        root: path("workspace_root")?,
+        target: path("target_directory")?,
+        paths: paths.collect(),
+    })
+}
+
+/// Lets `Cargo.lock` follow a version that its author has raised: its own line of it, and nothing else.
+fn follow_version(folder: &Path, toolchain: &Toolchain, package: &Package) -> Result<(), Error> {
+    let lock = std::fs::read_to_string(package.root.join("Cargo.lock")).unwrap_or_default();
+    let lock: toml::Table = lock.parse().unwrap_or_default();
+    let entries = lock.get("package").and_then(toml::Value::as_array).into_iter().flatten();
+    let is = |entry: &toml::Value, key: &str, value: &str| entry.get(key).and_then(toml::Value::as_str) == Some(value);
+    let own = entries.into_iter().find(|entry| is(entry, "name", &package.name) && entry.get("source").is_none());
+    if own.is_none_or(|entry| is(entry, "version", &package.version)) {
+        return Ok(());
+    }
+    let output = cargo(folder, toolchain)?.args(["update", "--workspace", "--offline", "--quiet"]).output();
+    let output = output.map_err(Error::file("start", &toolchain.cargo))?;
+    if output.status.success() { Ok(()) } else { Err(failure::explain(folder, &output).into()) }
 }
 
 /// Runs the build itself.
-fn compile(
-    folder: &Path,
-    toolchain: &Toolchain,
-    package: &Package,
-    sdk: Option<&Path>,
-    debug: bool,
-) -> Result<Output, Error> {
+fn compile(folder: &Path, toolchain: &Toolchain, package: &Package, debug: bool) -> Result<Output, Error> {
     let mut cargo = cargo(folder, toolchain)?;
-    if let Some(sdk) = sdk {
-        let place = toml::Value::String(sdk.to_string_lossy().into_owned());
-        cargo.arg("--config").arg(format!("patch.crates-io.{}.path={place}", sources::CRATE));
-    }
     cargo.args(["build", "--lib", "--profile", "method", "--target", TARGET, "--message-format", "json"]);
     let detail = if debug { NAMED } else { STRIPPED };
     cargo.args(PROFILE.iter().chain(&detail).flat_map(|entry| ["--config", *entry]));
@@ -226,4 +231,21 @@ fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
 
 fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
     value.get(key).and_then(Value::as_array).into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sdk_is_put_below_the_folder_that_the_manifest_means_and_nowhere_else() {
+        let method = Path::new("/methods/calm");
+        let root = |path: &str| workspace_of(method, path);
+        assert_eq!(root(".tunebox/sdk/rust"), Some(method.join("")));
+        assert_eq!(root("./.tunebox/sdk/rust/"), Some(method.join(".")));
+        assert_eq!(root("../../.tunebox/sdk/rust"), Some(method.join("../..")));
+        for elsewhere in ["../../sdk/rust", "/.tunebox/sdk/rust", "other/.tunebox/sdk/rust", "x.tunebox/sdk/rust"] {
+            assert_eq!(root(elsewhere), None, "{elsewhere}");
+        }
+    }
 }

@@ -145,7 +145,7 @@ impl Explain for BuildError {
             Self::NoTarget => "`tunebox doctor --fix`".to_owned(),
             Self::Lock { folder } => format!("`cargo update --workspace` in `{}`", folder.display()),
             Self::Sdk { .. } => format!(
-                "set `tunebox = \"{VERSION}\"` in its `Cargo.toml`, or build it with the tunebox of that version"
+                "set `version = \"{VERSION}\"` for `tunebox` in its `Cargo.toml`, or build it with the tunebox of that version"
             ),
             Self::Workspace { .. } => {
                 "add an empty `[workspace]` table to its `Cargo.toml`, or list it in that workspace".into()

@@ -18,7 +18,7 @@ use crate::Error;
 
 pub use error::PythonError;
 pub use project::{PROJECT, is_python};
-pub use tools::{Tools, find};
+pub use tools::{Tools, find, find_on_path};
 
 pub(super) use project::component_name;
 

@@ -60,6 +60,12 @@ impl<'a> Remote<'a> {
     }
 }
 
+/// Whether a text is `NAME@VERSION`, which no path is meant by.
+pub(super) fn is_versioned(text: &str) -> bool {
+    let parts = text.split_once('@');
+    parts.is_some_and(|(name, version)| !name.contains(['/', '\\']) && semver::Version::parse(version).is_ok())
+}
+
 /// What `NAME` or `NAME@VERSION` means. None: there is no package of that bare name.
 /// Errors: packages of several sources, or not that version.
 pub(super) fn named(text: &str) -> Result<Option<Stored>, Error> {

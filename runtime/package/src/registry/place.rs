@@ -223,18 +223,23 @@ pub(super) fn is_loopback(authority: &str) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Whether a text can only be meant as a path.
+/// Whether a text is meant as a path: by how it is spelt, and by what lies there only where it can be no registry. A
+/// folder that is called like one never stands in for it.
 fn is_path(text: &str) -> bool {
     let begins = ["./", "../", "/", ".\\", "..\\", "\\"].iter().any(|begin| text.starts_with(begin));
     let folder = text.split("//").next().unwrap_or_default();
-    begins || Path::new(text).is_absolute() || Path::new(folder).is_dir()
+    let registry = text.split_once('/').is_some_and(|(host, _)| is_registry(&host.to_ascii_lowercase()));
+    begins || Path::new(text).is_absolute() || (!registry && Path::new(folder).is_dir())
 }
 
 /// A host with a dot, a port, or of this machine.
 fn is_registry(text: &str) -> bool {
     let letters = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:[]".contains(&byte);
     let host = text == "localhost" || text.contains(['.', ':']);
-    host && text.bytes().all(letters) && !text.starts_with(['.', ':', '-'])
+    let port = text.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')).map(|(_, port)| port);
+    // A number written in one way alone, so that one registry has one name.
+    let numbered = |port: &str| port.parse::<u16>().is_ok_and(|number| number.to_string() == port);
+    host && text.bytes().all(letters) && !text.starts_with(['.', ':', '-']) && port.is_none_or(numbered)
 }
 
 /// A word of a name: letters and digits, with single dots, underscores and hyphens inside.

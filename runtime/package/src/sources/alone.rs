@@ -20,6 +20,12 @@ pub(super) fn alone(text: &str, workspace: &Table, folder: &str) -> String {
             }
         }
     }
+    if let Some(Value::Table(package)) = manifest.get_mut("package") {
+        // What somebody puts beside these files is not built.
+        for automatic in ["build", "autobins", "autoexamples", "autotests", "autobenches"] {
+            package.insert(automatic.to_owned(), Value::Boolean(false));
+        }
+    }
     let up = vec![".."; folder.split('/').count()].join("/");
     fill(&mut manifest, workspace, &up);
     for (_, platform) in manifest.get_mut("target").and_then(Value::as_table_mut).into_iter().flatten() {
@@ -79,7 +85,8 @@ mod tests {
             quote.workspace = true\nother.workspace = true\nown = \"7\"\n\
             [target.'cfg(unix)'.dependencies]\nsyn = { workspace = true, features = [\"visit\"], optional = true }\n";
         let manifest: Table = alone(text, &SHARED.parse().unwrap(), "sdk/one").parse().unwrap();
-        let wanted: Table = "[package]\nname = \"one\"\nversion = \"0.3.0\"\n[dependencies]\nown = \"7\"\n\
+        let wanted: Table = "[package]\nname = \"one\"\nversion = \"0.3.0\"\nbuild = false\nautobins = false\n\
+            autoexamples = false\nautotests = false\nautobenches = false\n[dependencies]\nown = \"7\"\n\
             quote = { version = \"1\" }\nother = { path = \"../../sdk/other\" }\n[target.'cfg(unix)'.dependencies]\n\
             syn = { version = \"2\", features = [\"full\", \"visit\"], optional = true }\n"
             .parse()

@@ -13,7 +13,7 @@ use crate::{Error, builtin, read_manifest};
 const DESCRIPTION: &str = "What this method does, in a sentence";
 
 /// The line of a template's manifest that names the SDK.
-const SDK: &str = "tunebox = \"0.1\"\n";
+const SDK: &str = "tunebox = { path = \".tunebox/sdk/rust\", version = \"0.1\" }\n";
 
 /// The shapes whose records a bench makes up, and whose methods ask for nothing beside them.
 const SELF_CONTAINED: [&str; 3] = ["supervised", "preference", "unpaired"];

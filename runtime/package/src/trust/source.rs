@@ -92,7 +92,8 @@ pub(super) const LOCAL: &str = "local:";
 
 /// Whether a text can be nothing but a path. Names of registries do not begin like this.
 fn is_path(text: &str) -> bool {
-    let drive = matches!(text.as_bytes(), [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_alphabetic());
+    let drive =
+        cfg!(windows) && matches!(text.as_bytes(), [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_alphabetic());
     let begins = ["./", "../", "/", "\\", ".\\", "..\\"].iter().any(|begin| text.starts_with(begin));
     begins || drive || (text.ends_with(".wasm") && !text.contains('/'))
 }
@@ -114,7 +115,7 @@ mod tests {
 
     #[test]
     fn only_what_is_plainly_a_path_is_local() {
-        for path in ["./x", "../x", "/media/stick//calm:0.1.0", "calm-0.1.0.wasm", "C:\\x", "oci:/x"] {
+        for path in ["./x", "../x", "/media/stick//calm:0.1.0", "calm-0.1.0.wasm", "oci:/x"] {
             assert!(Source::parse(path).is_local(), "{path}");
         }
         for name in [
@@ -125,6 +126,7 @@ mod tests {
             "calm@0.1.0",
             "local:5000/a/b",
             "r:5000/a/b",
+            "r:/a/b",
             "oci:5000/a/b",
         ] {
             assert!(!Source::parse(name).is_local(), "{name}");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tunebox_compute::explain::Explain;
 use tunebox_package::build::{Options, build};
-use tunebox_package::{Built, Error as PackageError, Manifest, digest};
+use tunebox_package::{Built, Error as PackageError, Manifest, Reference, digest};
 use tunebox_training::{Error, Event, Observer, Outcome, Revisions, RunSettings, plan, run_revised};
 
 use super::super::train::Watch;
@@ -69,6 +69,11 @@ impl Workshop {
             }
         }
         None
+    }
+
+    /// Whether the source is not what its component was built from.
+    pub(super) fn is_behind(&self) -> bool {
+        matches!(Reference::Folder(self.folder.clone()).open(), Err(PackageError::Stale { .. }))
     }
 
     /// A line for a person.

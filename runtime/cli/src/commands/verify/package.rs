@@ -16,10 +16,11 @@ use crate::terminal::diagnostic::Failure;
 
 /// The package that a person named; none: it is the folder of a run.
 pub(super) fn named(subject: &Path) -> Result<Option<Reference>, Failure> {
-    if subject.is_dir() {
+    let text = subject.to_string_lossy();
+    if subject.is_dir() && !Reference::means_package(&text) {
         return Ok(None);
     }
-    match Reference::parse(&subject.to_string_lossy(), Path::new(".")) {
+    match Reference::parse(&text, Path::new(".")) {
         Ok(found) => Ok(Some(found)),
         // A path or a bare word that leads nowhere is more likely a run.
         Err(Error::NoMethod { .. }) => Ok(None),

@@ -30,11 +30,19 @@ pub struct Tools {
 
 /// Finds the tools for a folder: in its `.venv`, else on the path. Errors: none there, or a Python that is too old.
 pub fn find(folder: &Path) -> Result<Tools, PythonError> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
     let own = folder.join(ENVIRONMENT);
     let own = own.canonicalize().unwrap_or(own);
-    let folders: Vec<PathBuf> =
-        [own.join("bin"), own.join("Scripts")].into_iter().chain(std::env::split_paths(&path)).collect();
+    among([own.join("bin"), own.join("Scripts")].into())
+}
+
+/// Finds the tools on the path alone, where no folder is trusted. Errors: as for a folder.
+pub fn find_on_path() -> Result<Tools, PythonError> {
+    among(Vec::new())
+}
+
+/// The tools in these folders, else on the path. What is found is asked for its version, and so is run.
+fn among(mut folders: Vec<PathBuf>) -> Result<Tools, PythonError> {
+    folders.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
     let program = |name: &str, folders: &[PathBuf]| {
         let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
         folders.iter().map(|folder| folder.join(&file)).find(|file| file.is_file())
