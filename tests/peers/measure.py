@@ -22,9 +22,9 @@ class Question(typing.NamedTuple):
 
 
 QUESTIONS = {
-    "dense": Question(training.dense, "LoRA steps over full rows, every token a label, beside a PEFT loop", 32),
+    "dense": Question(training.dense, "LoRA steps over full rows, every token a label, beside a PEFT loop", 44),
     "records": Question(training.records, "256 chat records of natural lengths, beside a PEFT loop and TRL", 40),
-    "preference": Question(training.preference, "DPO on 256 pairs, beside a PEFT loop and TRL", 36),
+    "preference": Question(training.preference, "DPO on 256 pairs, beside a PEFT loop and TRL", 110),
     "grpo": Question(training.grpo, "GRPO steps of 2 × 8 completions, beside a loop with transformers' generation and TRL", 15, steps=1),
     "growth": Question(growth.growth, "rows of 128 to 4096 tokens, beside a PEFT loop, and 1 to 8 rows", 10, pairs=1),
     "vocabulary": Question(vocabulary.vocabulary, "what memory a step takes for 32 to 262 thousand words, beside a PEFT loop", 4, pairs=1),
