@@ -21,6 +21,8 @@ use fake::{Answer, Asked, FakeRegistry};
 use tunebox_compute::explain::Explain;
 use tunebox_package::artefact::MANIFEST;
 use tunebox_package::registry::{Place, Progress, RegistryError, Silent, pull, push};
+use tunebox_package::signature::{SecretKey, sign};
+use tunebox_package::statement::Statement;
 use tunebox_package::{Artefact, Store, builtin, manifest, section};
 
 /// A built-in method as a package of another version, and so of other bytes.
@@ -117,6 +119,33 @@ fn a_second_push_sends_no_bytes_again_and_another_package_does_not_take_the_vers
     let error = push(&place(&registry.host()), &other, &mut Silent).unwrap_err();
     assert!(matches!(error, RegistryError::Taken { .. }), "{error}");
     assert_eq!(pull(&place(&registry.host()), &mut Silent).unwrap().0, lora());
+}
+
+#[test]
+fn a_second_push_of_the_same_bytes_may_bring_a_signature_and_takes_none_away() {
+    let (registry, stick) = (FakeRegistry::start(), tempfile::tempdir().unwrap());
+    let plain = version("0.1.0");
+    let statement = Statement::of(&plain.wasm).unwrap();
+    let signed = |key: &SecretKey| Artefact { signature: Some(sign(&statement, key).unwrap()), ..plain.clone() };
+    let (mine, theirs) = (signed(&key()), signed(&key()));
+    for place in [place(&registry.host()), Place::parse(&stick.path().display().to_string()).unwrap()] {
+        push(&place, &plain, &mut Silent).unwrap();
+        push(&place, &mine, &mut Silent).unwrap();
+        for other in [&plain, &theirs] {
+            let error = push(&place, other, &mut Silent).unwrap_err();
+            assert!(matches!(error, RegistryError::Signed { .. }), "{error}");
+        }
+        push(&place, &mine, &mut Silent).unwrap();
+        assert_eq!(pull(&place, &mut Silent).unwrap().0, mine);
+    }
+}
+
+/// A key of somebody's.
+fn key() -> SecretKey {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("me.key");
+    SecretKey::generate(&path, None).unwrap();
+    SecretKey::read(&path, || None).unwrap()
 }
 
 #[test]

@@ -77,3 +77,16 @@ fn a_redirect_is_followed_without_the_login() {
     assert_eq!(other.asked().len(), 2);
     assert!(other.asked().iter().all(|asked| !asked.headers.contains_key("authorization")));
 }
+
+#[test]
+fn a_login_is_not_sent_to_another_machine_without_encryption() {
+    let registry = holding(wants_login);
+    // This machine under an address that is not its loopback's.
+    let host = format!("0.0.0.0:{}", registry.port());
+    let login = logged_in(&host, "bWU6c2VjcmV0");
+    let with = place(&host).plain_http(true).logins(&login.path().join("config.json"));
+    let error = failed_pull(&with);
+    assert!(matches!(error, RegistryError::LoginInTheOpen { .. }), "{error:?}");
+    let asked = registry.asked();
+    assert!(!asked.is_empty() && asked.iter().all(|asked| !asked.headers.contains_key("authorization")), "{asked:?}");
+}

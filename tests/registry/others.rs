@@ -6,7 +6,7 @@ use tunebox_compute::explain::Explain;
 use tunebox_package::registry::{Place, RegistryError, Silent, pull, push};
 
 use crate::logins::logged_in;
-use crate::{failed_pull, lora, loudly, place, real, version};
+use crate::{failed_pull, lora, place, real, version};
 
 #[test]
 fn a_real_registry_takes_and_gives_the_same_bytes() {
@@ -24,7 +24,7 @@ fn a_real_registry_takes_and_gives_the_same_bytes() {
 
 #[test]
 fn a_real_registry_with_a_login_takes_that_of_docker_login() {
-    let Some(registry) = real::Registry::with_login("me", "secret") else { return };
+    let Some(registry) = real::Registry::with_login() else { return };
     let error = failed_pull(&place(&registry.host()));
     assert!(matches!(error, RegistryError::Unauthorised { tried: false, .. }), "{error}");
     let login = logged_in(&registry.host(), "bWU6c2VjcmV0");
@@ -52,9 +52,7 @@ fn a_real_registry_with_a_certificate_of_its_own_is_believed_only_with_it() {
 fn wkg_pulls_what_was_pushed_and_what_wkg_pushed_is_pulled() {
     let Some(registry) = real::Registry::start("") else { return };
     if !real::there("wkg", "--version") {
-        return loudly(
-            "wkg_pulls_what_was_pushed_and_what_wkg_pushed_is_pulled: skipped, there is no `wkg` on the path",
-        );
+        return real::tools::missing("wkg");
     }
     let (folder, host) = (tempfile::tempdir().unwrap(), registry.host());
     let wkg = |arguments: &[&str]| {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use tunebox_compute::explain::Explain;
 use tunebox_package::registry::{Place, RegistryError, Silent, pull, push};
 use tunebox_package::store::StoreError;
 use tunebox_package::{Error, Store, section};
@@ -27,6 +28,21 @@ fn a_package_goes_through_a_folder_as_through_a_registry() {
     section::append(&mut other.wasm, "later", b"bytes");
     let error = push(&Place::parse(&folder).unwrap(), &other, &mut Silent).unwrap_err();
     assert!(matches!(error, RegistryError::Taken { .. }), "{error}");
+}
+
+#[test]
+fn a_path_that_leads_into_a_folder_is_told_with_its_two_slashes() {
+    let stick = tempfile::tempdir().unwrap();
+    let folder = stick.path().display().to_string();
+    push(&Place::parse(&folder).unwrap(), &lora(), &mut Silent).unwrap();
+    let failed = |text: &str| pull(&Place::parse(&format!("{folder}{text}")).unwrap(), &mut Silent).unwrap_err();
+    let error = failed("/lora:0.1.0");
+    assert!(matches!(error, RegistryError::Slashes { .. }), "{error}");
+    assert_eq!(error.hint().unwrap(), format!("`tunebox pull {folder}//lora:0.1.0`"));
+    assert_eq!(failed("//lorra:0.1.0").hint().unwrap(), "did you mean `lora`?");
+    std::fs::write(stick.path().join("lora.wasm"), lora().wasm).unwrap();
+    assert!(matches!(failed("/lora.wasm"), RegistryError::NotFolder { .. }));
+    assert!(matches!(failed("/nothing/lora"), RegistryError::Package(_)));
 }
 
 #[test]

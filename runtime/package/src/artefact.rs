@@ -28,8 +28,8 @@ pub const LAYER: &str = "application/wasm";
 
 /// The largest manifest and the largest configuration that are read.
 pub const LARGEST_DOCUMENT: u64 = 1 << 20;
-/// The longest signature that is read.
-const LONGEST_SIGNATURE: usize = 4 << 10;
+/// The longest signature that is read, in bytes.
+pub(crate) const LONGEST_SIGNATURE: u64 = 4 << 10;
 
 /// Where the signature travels: beside the layer, so that there is one layer and other tools do not mind. Its text is
 /// written in base64, since some tools write the line ends of an annotation into JSON as they are.
@@ -155,7 +155,7 @@ impl Parts {
         layer.hexadecimal("package")?;
 
         let signature = manifest.annotations.and_then(|mut annotations| annotations.remove(SIGNATURE));
-        fits("signature", signature.as_ref().map_or(0, String::len) as u64, LONGEST_SIGNATURE as u64)?;
+        fits("signature", signature.as_ref().map_or(0, String::len) as u64, LONGEST_SIGNATURE)?;
         Ok(Self { configuration: manifest.config, layer, signature: signature.map(plain) })
     }
 

@@ -4,9 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
+use tunebox_compute::hexadecimal::hexadecimal;
 
-use crate::Error;
 use crate::build::python::{PROJECT, is_python};
+use crate::reference::LARGEST;
+use crate::{Error, bounded};
 
 /// The digest of bytes in lower-case hexadecimal.
 pub fn sha256(bytes: &[u8]) -> String {
@@ -28,7 +30,7 @@ pub fn source(folder: &Path) -> Result<String, Error> {
     let mut digest = Sha256::new();
     for file in files {
         let path = folder.join(&file);
-        let mut contents = fs::read(&path).map_err(Error::file("read", &path))?;
+        let mut contents = bounded::read(&path, LARGEST).map_err(Error::file("read", &path))?;
         contents.retain(|byte| *byte != b'\r');
         let name = file.to_string_lossy().replace('\\', "/");
         for part in [name.as_bytes(), &contents] {
@@ -62,12 +64,8 @@ fn collect(folder: &Path, inside: &Path, files: &mut Vec<PathBuf>) -> Result<(),
 }
 
 /// Whether a file is what an editor keeps beside a source: a swap file, a lock, a copy of before.
-fn is_of_editor(name: &str) -> bool {
+pub(crate) fn is_of_editor(name: &str) -> bool {
     name.starts_with(['.', '#']) || name.ends_with('~')
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The folder where a person's packages, known signers and the sources of the SDK are kept.
+//! The folder where a person's packages and known signers are kept.
 
 use std::env;
 use std::ffi::OsString;
@@ -18,6 +18,12 @@ pub enum HomeError {
     /// Nothing says where it is.
     #[error("there is no place to keep packages in")]
     Nowhere,
+    /// Somebody else made it, and may change it.
+    #[error("`{path}` belongs to another user", path = path.display())]
+    Foreign {
+        /// The folder.
+        path: PathBuf,
+    },
     /// Others can put into it what they like.
     #[error("others may write into `{path}`", path = path.display())]
     Open {
@@ -34,13 +40,15 @@ impl Explain for HomeError {
     fn why(&self) -> Option<String> {
         Some(match self {
             Self::Nowhere => format!("neither `{VARIABLE}` nor a home folder is set"),
-            Self::Open { .. } => "it says which signers are trusted, so it must be this user's alone to change".into(),
+            Self::Foreign { .. } | Self::Open { .. } => {
+                "it says which signers are trusted, so it must be this user's alone to change".into()
+            }
         })
     }
 
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::Nowhere => format!("set `{VARIABLE}` to a folder of your own"),
+            Self::Nowhere | Self::Foreign { .. } => format!("set `{VARIABLE}` to a folder of your own"),
             Self::Open { path } => format!("`chmod 700 {}`, if all that it holds is yours", path.display()),
         })
     }
@@ -87,11 +95,22 @@ pub(crate) fn make(path: &Path) -> Result<(), Error> {
     std::os::unix::fs::DirBuilderExt::mode(&mut folders, 0o700);
     folders.create(path).map_err(Error::file("make", path))?;
     #[cfg(unix)]
-    {
-        let about = fs::metadata(path).map_err(Error::file("read", path))?;
-        if std::os::unix::fs::MetadataExt::mode(&about) & 0o022 != 0 {
-            return Err(HomeError::Open { path: path.to_owned() }.into());
-        }
+    check(path, rustix::process::geteuid().as_raw())?;
+    Ok(())
+}
+
+/// Refuses a folder that anybody else may change but a user and the administrator of the system, or a link by somebody
+/// else, who may let it lead elsewhere.
+#[cfg(unix)]
+fn check(path: &Path, user: u32) -> Result<(), Error> {
+    use std::os::unix::fs::MetadataExt;
+    let about = fs::metadata(path).map_err(Error::file("read", path))?;
+    let link = fs::symlink_metadata(path).map_err(Error::file("read", path))?;
+    if [about.uid(), link.uid()].iter().any(|owner| ![user, 0].contains(owner)) {
+        return Err(HomeError::Foreign { path: path.to_owned() }.into());
+    }
+    if about.mode() & 0o022 != 0 {
+        return Err(HomeError::Open { path: path.to_owned() }.into());
     }
     Ok(())
 }
@@ -131,5 +150,24 @@ mod tests {
         let error = make(&path).unwrap_err();
         assert_eq!(error.to_string(), format!("others may write into `{}`", path.display()));
         assert_eq!(error.hint().unwrap(), format!("`chmod 700 {}`, if all that it holds is yours", path.display()));
+    }
+    #[test]
+    #[cfg(unix)]
+    fn a_folder_or_a_link_of_another_user_is_refused() {
+        use std::os::unix::fs::{MetadataExt, lchown, symlink};
+        let above = tempfile::tempdir().unwrap();
+        let (path, link) = (above.path().join("tunebox"), above.path().join("link"));
+        make(&path).unwrap();
+        symlink(&path, &link).unwrap();
+        let mut owner = fs::metadata(&path).unwrap().uid();
+        assert!(check(&path, owner).is_ok() && check(&link, owner).is_ok());
+        if owner == 0 {
+            // What the administrator owns is nobody else's, so the test gives the link away.
+            owner = 4242;
+            lchown(&link, Some(owner), None).unwrap();
+        }
+        let error = check(&link, owner + 1).unwrap_err();
+        assert_eq!(error.to_string(), format!("`{}` belongs to another user", link.display()));
+        assert_eq!(error.hint().unwrap(), "set `TUNEBOX_HOME` to a folder of your own");
     }
 }

@@ -9,11 +9,14 @@ use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use tunebox_compute::paths;
+
+use crate::artefact::LONGEST_SIGNATURE;
 use crate::builtin::{self, Builtin};
 use crate::nearest::nearest;
 use crate::signature::{Signed, Signer};
 use crate::store::Stored;
-use crate::{Error, Manifest, TrustError, build, component, digest, read_manifest};
+use crate::{Error, Manifest, TrustError, bounded, build, component, digest, read_manifest};
 pub use stored::NotPulled;
 use stored::Remote;
 
@@ -22,9 +25,6 @@ pub const LARGEST: u64 = 64 << 20;
 
 /// What code begins with that the engine made of a component: it is an object file.
 const PRECOMPILED: &[u8] = b"\x7fELF";
-
-/// The longest signature that is read.
-const LONGEST_SIGNATURE: u64 = 4 << 10;
 
 /// Where a method is.
 #[derive(Debug, Clone)]
@@ -75,7 +75,7 @@ impl Reference {
                 .map(Self::Stored)
                 .ok_or_else(|| Error::NoMethod { name: text.to_owned(), nearest: None });
         }
-        let path = base.join(text);
+        let path = paths::plain(&base.join(text));
         if path.is_dir() {
             return Ok(Self::Folder(path));
         }
@@ -89,8 +89,10 @@ impl Reference {
         if let Some(package) = stored::named(text)? {
             return Ok(Self::Stored(package));
         }
-        let names = stored::names()?;
-        let known = lists[0].iter().map(|method| method.name).chain(names.iter().map(String::as_str));
+        let (names, folders) = (stored::names()?, build::methods_in(base));
+        let folders = folders.iter().filter_map(|folder| folder.file_name()?.to_str());
+        let names = names.iter().map(String::as_str).chain(folders);
+        let known = lists[0].iter().map(|method| method.name).chain(names);
         Err(Error::NoMethod { name: text.to_owned(), nearest: nearest(text, known).map(str::to_owned) })
     }
 
@@ -162,15 +164,12 @@ fn read_signature(package: &Path) -> Result<Option<String>, Error> {
 
 /// The text of a signature's file. Errors: a file that cannot be read, or is larger than any signature.
 pub fn signature_in(path: &Path) -> Result<String, Error> {
-    let size = fs::metadata(path).map_err(Error::file("read", path))?.len();
-    if size > LONGEST_SIGNATURE {
-        return Err(Error::TooLarge { path: path.to_owned(), size, limit: LONGEST_SIGNATURE });
-    }
-    fs::read_to_string(path).map_err(Error::file("read", path))
+    bounded::text(path, LONGEST_SIGNATURE).map_err(Error::file("read", path))
 }
 
 /// The component of a folder, if it was built from the source as it is.
 fn built(folder: &Path) -> Result<PathBuf, Error> {
+    build::expect_method(folder)?;
     let path = build::component_path(folder)?;
     if !path.is_file() {
         return Err(Error::NotBuilt { folder: folder.to_owned() });
@@ -183,11 +182,7 @@ fn built(folder: &Path) -> Result<PathBuf, Error> {
 
 /// The bytes of a component, unless it is larger than any method.
 fn read(path: &Path) -> Result<Vec<u8>, Error> {
-    let size = fs::metadata(path).map_err(Error::file("read", path))?.len();
-    if size > LARGEST {
-        return Err(Error::TooLarge { path: path.to_owned(), size, limit: LARGEST });
-    }
-    fs::read(path).map_err(Error::file("read", path))
+    bounded::read(path, LARGEST).map_err(Error::file("read", path))
 }
 
 #[cfg(test)]
@@ -208,6 +203,19 @@ mod tests {
     #[test]
     fn a_misspelt_name_is_answered_with_the_one_that_exists() {
         assert!(matches!(failure("lorra"), Error::NoMethod { nearest: Some(name), .. } if name == "lora"));
+    }
+
+    #[test]
+    fn a_misspelt_folder_is_answered_with_the_one_that_lies_there() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("calm-one/src")).unwrap();
+        let error = Reference::parse("calm-oen", folder.path()).unwrap_err();
+        assert!(matches!(error, Error::NoMethod { nearest: None, .. }), "a folder without a method");
+        fs::write(folder.path().join("calm-one/Cargo.toml"), "").unwrap();
+        let error = Reference::parse("calm-oen", folder.path()).unwrap_err();
+        assert!(matches!(error, Error::NoMethod { nearest: Some(name), .. } if name == "calm-one"));
+        let Ok(Reference::Folder(found)) = Reference::parse("./.", Path::new(".")) else { panic!("no folder") };
+        assert_eq!(found, Path::new("."));
     }
 
     #[test]

@@ -11,12 +11,16 @@ mod login;
 mod place;
 mod remote;
 
+use std::path::Path;
+
 use connection::Connection;
 pub use error::RegistryError;
 pub use place::Place;
 use place::{Folder, Kind};
+pub(crate) use place::{canonical, spelt_as_host};
 use semver::Version;
 
+use crate::signature::signer_of;
 use crate::store::{Store, Wanted};
 use crate::{Artefact, Error, Manifest, read_manifest};
 
@@ -76,11 +80,10 @@ fn put(
     progress: &mut dyn Progress,
 ) -> Result<String, RegistryError> {
     let store = Store::make_folder(&folder.path)?;
+    let place = format!("{}//{}:{}", folder.path.display(), about.name, about.version);
     let digest = crate::digest::sha256(&artefact.wasm);
-    let same = |name: &str, version: &str| name == about.name && version == about.version;
-    if store.list()?.iter().any(|there| same(&there.name, &there.version) && there.digest != digest) {
-        let place = format!("{}//{}:{}", folder.path.display(), about.name, about.version);
-        return Err(RegistryError::Taken { place });
+    for there in store.list()?.iter().filter(|there| there.name == about.name && there.version == about.version) {
+        check_same(&place, artefact, there.digest == digest, there.signer.as_deref())?;
     }
     let size = artefact.wasm.len() as u64;
     progress.start(&format!("{}:{}", about.name, about.version), size);
@@ -89,11 +92,37 @@ fn put(
     Ok(stored.manifest_digest)
 }
 
+/// Whether a package may go where a version of it is already. Errors: that one has other bytes, or a signer whose name
+/// it would lose.
+fn check_same(place: &str, artefact: &Artefact, same: bool, signer: Option<&str>) -> Result<(), RegistryError> {
+    let place = place.to_owned();
+    match signer {
+        _ if !same => Err(RegistryError::Taken { place }),
+        Some(signer) if signer_of(&artefact.wasm, artefact.signature.as_deref()).as_deref() != Some(signer) => {
+            Err(RegistryError::Signed { place, signer: signer.to_owned() })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Takes a package out of a folder.
 fn take(folder: &Folder, progress: &mut dyn Progress) -> Result<(Artefact, String), RegistryError> {
     let wanted = Wanted { name: folder.name.as_deref(), version: folder.version.as_deref(), source: None };
-    let (stored, artefact) = Store::folder(&folder.path)?.find(wanted)?;
+    let store = Store::folder(&folder.path).map_err(|error| meant(folder).unwrap_or_else(|| error.into()))?;
+    let (stored, artefact) = store.find(wanted)?;
     progress.start(&format!("{}:{}", stored.name, stored.version), stored.size);
     progress.advance(stored.size);
     Ok((artefact, stored.manifest_digest))
+}
+
+/// What is wrong with a path that is no folder of packages, where more can be said than that.
+fn meant(folder: &Folder) -> Option<RegistryError> {
+    let path = folder.path.clone();
+    if path.is_file() {
+        return Some(RegistryError::NotFolder { path });
+    }
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let package = path.file_name()?.to_str()?.to_owned();
+    Store::folder(above).ok()?;
+    Some(RegistryError::Slashes { folder: above.to_owned(), package, path })
 }

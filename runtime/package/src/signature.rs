@@ -103,6 +103,11 @@ impl Signed {
     }
 }
 
+/// The key of the signature of some bytes. None: there is none, or it is not one of these bytes.
+pub(crate) fn signer_of(bytes: &[u8], signature: Option<&str>) -> Option<String> {
+    signature.and_then(|text| Signed::verify(bytes, text).ok()).map(|signer| signer.key)
+}
+
 /// The package and signer of a trusted comment: `tunebox NAME@VERSION key RW…`, no more and no less.
 fn named(comment: &str) -> Option<(String, Signer)> {
     let words: Vec<&str> = comment.split(' ').collect();

@@ -5,36 +5,31 @@
 //! The index only helps to find things: what a package is called is read from the package itself. Whether a package
 //! may be used is left to the trust in its signer.
 
+mod choice;
 mod error;
+mod files;
+mod label;
 mod layout;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+pub(crate) use choice::order;
 pub use error::StoreError;
-use layout::{Access, Layout};
-use semver::Version;
+use files::Access;
+use layout::Layout;
 use serde::Serialize;
-use tunebox_compute::printable::acts;
 
 use crate::artefact::document::Descriptor;
 use crate::artefact::{ArtefactError, LARGEST_DOCUMENT, MANIFEST, Parts};
-use crate::nearest::nearest;
 use crate::reference::LARGEST;
-use crate::signature::Signed;
+use crate::signature::signer_of;
 use crate::{Artefact, Error, digest, read_manifest};
 
 /// The folder of the store in the home folder.
 const FOLDER: &str = "store";
 
-/// What the index says of a package, so that a list opens no package.
-const REFERENCE: &str = "org.opencontainers.image.ref.name";
-const NAME: &str = "dev.tunebox.name";
-const VERSION: &str = "dev.tunebox.version";
-const SOURCE: &str = "dev.tunebox.source";
-const DIGEST: &str = "dev.tunebox.digest";
-const SIZE: &str = "dev.tunebox.size";
-const SIGNER: &str = "dev.tunebox.signer";
+/// How many bytes of a folder are read to learn what the packages are that other tools have put there.
+const MOST_UNLABELLED: u64 = 1 << 30;
 
 /// A package in a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -81,7 +76,7 @@ impl Store {
 
     /// A folder of packages to take from. Errors: it is no image layout.
     pub fn folder(folder: &Path) -> Result<Self, Error> {
-        Ok(Self { layout: Layout::open(folder)? })
+        Ok(Self { layout: Layout::open(folder, Access::Shared)? })
     }
 
     /// A folder of packages to put into, made where there is none.
@@ -95,15 +90,17 @@ impl Store {
     pub fn put(&self, artefact: &Artefact, source: &str) -> Result<Stored, Error> {
         let documents = artefact.manifest()?;
         let stored = stored(artefact, source, documents.digest.clone())?;
-        let descriptor =
-            Descriptor { annotations: Some(annotations(&stored)), ..Descriptor::of(MANIFEST, &documents.manifest) };
+        let descriptor = Descriptor {
+            annotations: Some(label::annotations(&stored)),
+            ..Descriptor::of(MANIFEST, &documents.manifest)
+        };
 
         let lock = self.layout.lock()?;
         for blob in [&artefact.wasm, &documents.configuration, &documents.manifest] {
             self.layout.write(blob)?;
         }
         let mut index = self.layout.index()?;
-        let former = index.take(|entry| replaces(&stored, entry));
+        let former = index.take(|entry| label::replaces(&stored, entry));
         index.manifests.push(descriptor);
         self.layout.write_index(&index)?;
         self.layout.forget(&former, &index);
@@ -120,12 +117,13 @@ impl Store {
     /// name and source, or its bytes have changed.
     pub fn find(&self, wanted: Wanted<'_>) -> Result<(Stored, Artefact), Error> {
         let _lock = self.layout.share();
-        let chosen = choose(self.known()?, wanted)?;
+        let chosen = choice::choose(&self.known()?, wanted, self.layout.of_others())?;
         let artefact = self.load(&chosen)?;
         let found = stored(&artefact, &chosen.source, chosen.manifest_digest.clone())?;
         if (&found.name, &found.version) != (&chosen.name, &chosen.version) {
             let (named, found) = (chosen.to_string(), found.to_string());
-            return Err(StoreError::Mislabelled { named, found }.into());
+            let folder = self.layout.of_others().map(Path::to_owned);
+            return Err(StoreError::Mislabelled { named, found, folder }.into());
         }
         Ok((found, artefact))
     }
@@ -141,13 +139,12 @@ impl Store {
     pub fn remove(&self, stored: &Stored) -> Result<(), Error> {
         let lock = self.layout.lock()?;
         let mut index = self.layout.index()?;
-        let this = |entry: &Descriptor| {
-            entry.digest == stored.manifest_digest && entry.annotation(SOURCE).unwrap_or_default() == stored.source
-        };
+        let this = |entry: &Descriptor| entry.digest == stored.manifest_digest && label::source(entry) == stored.source;
         let former = index.take(this);
         if former.is_empty() {
             let (name, version) = (stored.name.clone(), Some(stored.version.clone()));
-            return Err(StoreError::NoPackage { name, version, nearest: None, there: Vec::new() }.into());
+            let folder = self.layout.of_others().map(Path::to_owned);
+            return Err(StoreError::NoPackage { name, version, nearest: None, there: Vec::new(), folder }.into());
         }
         self.layout.write_index(&index)?;
         self.layout.forget(&former, &index);
@@ -157,11 +154,16 @@ impl Store {
 
     /// What the index lists, in order.
     fn known(&self) -> Result<Vec<Stored>, Error> {
+        self.known_within(MOST_UNLABELLED)
+    }
+
+    /// The same, where no more than so many bytes are read for it.
+    fn known_within(&self, mut left: u64) -> Result<Vec<Stored>, Error> {
         let mut known = Vec::new();
         for entry in &self.layout.index()?.manifests {
-            match labelled(entry) {
+            match label::read(entry) {
                 Some(stored) => known.push(stored),
-                None => known.extend(self.foreign(entry)?),
+                None => known.extend(self.foreign(entry, &mut left)?),
             }
         }
         known.sort_by(|left, right| {
@@ -171,14 +173,26 @@ impl Store {
         Ok(known)
     }
 
-    /// An entry that another tool wrote, read from its package. None: it is something else than a package of ours.
-    fn foreign(&self, entry: &Descriptor) -> Result<Option<Stored>, Error> {
+    /// An entry that another tool wrote, read from its package: no more than is `left` to read in this folder.
+    /// None: it is something else than a package of ours.
+    fn foreign(&self, entry: &Descriptor, left: &mut u64) -> Result<Option<Stored>, Error> {
         if entry.media_type != MANIFEST {
             return Ok(None);
         }
+        let mut take = |size: u64| match left.checked_sub(size) {
+            Some(rest) => {
+                *left = rest;
+                Ok(())
+            }
+            None => Err(self
+                .layout
+                .problem("its packages of other tools have more bytes than are read to list them".into())),
+        };
+        take(entry.size)?;
         let manifest = self.layout.read("manifest", entry, LARGEST_DOCUMENT)?;
         match Parts::read(&manifest, Some(&entry.media_type)) {
             Ok(parts) => {
+                take(parts.configuration.size + parts.layer.size)?;
                 let artefact = self.assemble(parts)?;
                 // A component that is no method belongs to somebody else.
                 Ok(stored(&artefact, "", entry.digest.clone()).ok())
@@ -196,6 +210,7 @@ impl Store {
             what: "manifest",
             path: self.layout.path(),
             why: format!("it is gone from the index, where {} was", stored.manifest_digest),
+            folder: self.layout.of_others().map(Path::to_owned),
         })?;
         let manifest = self.layout.read("manifest", entry, LARGEST_DOCUMENT)?;
         self.assemble(Parts::read(&manifest, Some(&entry.media_type))?)
@@ -218,9 +233,6 @@ impl std::fmt::Display for Stored {
 /// What there is to say of a package, from its bytes.
 fn stored(artefact: &Artefact, source: &str, manifest_digest: String) -> Result<Stored, Error> {
     let manifest = read_manifest(&artefact.wasm)?;
-    let signature = artefact.signature.as_deref();
-    // A signature that does not fit names nobody; whether that is allowed is for the trust to say.
-    let signer = signature.and_then(|text| Signed::verify(&artefact.wasm, text).ok()).map(|signer| signer.key);
     Ok(Stored {
         name: manifest.name,
         version: manifest.version,
@@ -228,80 +240,9 @@ fn stored(artefact: &Artefact, source: &str, manifest_digest: String) -> Result<
         digest: digest::sha256(&artefact.wasm),
         manifest_digest,
         size: artefact.wasm.len() as u64,
-        signer,
+        // A signature that does not fit names nobody; whether that is allowed is for the trust to say.
+        signer: signer_of(&artefact.wasm, artefact.signature.as_deref()),
     })
-}
-
-/// What the index says of a package.
-fn annotations(stored: &Stored) -> BTreeMap<String, String> {
-    let mut all = vec![
-        (REFERENCE, format!("{}:{}", stored.name, stored.version)),
-        (NAME, stored.name.clone()),
-        (VERSION, stored.version.clone()),
-        (DIGEST, stored.digest.clone()),
-        (SIZE, stored.size.to_string()),
-    ];
-    if !stored.source.is_empty() {
-        all.push((SOURCE, stored.source.clone()));
-    }
-    all.extend(stored.signer.clone().map(|signer| (SIGNER, signer)));
-    all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
-}
-
-/// The same, read back. None: another tool wrote the entry, or somebody put control characters into it.
-fn labelled(entry: &Descriptor) -> Option<Stored> {
-    let text = |name| {
-        let text = entry.annotation(name)?;
-        (!text.chars().any(acts)).then(|| text.to_owned())
-    };
-    Some(Stored {
-        name: text(NAME)?,
-        version: text(VERSION)?,
-        source: text(SOURCE).unwrap_or_default(),
-        digest: text(DIGEST)?,
-        manifest_digest: entry.digest.clone(),
-        size: text(SIZE)?.parse().ok()?,
-        signer: text(SIGNER),
-    })
-}
-
-/// Whether a package takes the place of an entry: the same name, version and source, or the very same manifest.
-fn replaces(new: &Stored, entry: &Descriptor) -> bool {
-    if entry.annotation(SOURCE).unwrap_or_default() != new.source {
-        return false;
-    }
-    let said = |name| entry.annotation(name);
-    entry.digest == new.manifest_digest
-        || (said(NAME), said(VERSION)) == (Some(new.name.as_str()), Some(new.version.as_str()))
-}
-
-/// The one that is meant: of one source, and the highest version where none is named.
-fn choose(known: Vec<Stored>, wanted: Wanted<'_>) -> Result<Stored, StoreError> {
-    let fits = |wanted: Option<&str>, value: &str| wanted.is_none_or(|wanted| wanted == value);
-    let named = |stored: &&Stored| fits(wanted.name, &stored.name) && fits(wanted.source, &stored.source);
-    let mut candidates: Vec<&Stored> = known.iter().filter(named).collect();
-    let there = candidates.iter().map(ToString::to_string).collect();
-    candidates.retain(|stored| fits(wanted.version, &stored.version));
-
-    let distinct: BTreeSet<_> = candidates.iter().map(|stored| (&stored.name, &stored.source)).collect();
-    if distinct.len() > 1 {
-        let name = wanted.name.unwrap_or_default().to_owned();
-        return Err(StoreError::Ambiguous { name, there: candidates.iter().map(ToString::to_string).collect() });
-    }
-    // The list is in order of versions.
-    let chosen = candidates.last().map(|stored| (*stored).clone());
-    chosen.ok_or_else(|| {
-        let name = wanted.name.unwrap_or_default();
-        let names: BTreeSet<_> = known.iter().map(|stored| stored.name.as_str()).collect();
-        let nearest = nearest(name, names.into_iter().filter(|known| *known != name)).map(str::to_owned);
-        StoreError::NoPackage { name: name.to_owned(), version: wanted.version.map(str::to_owned), nearest, there }
-    })
-}
-
-/// Which version is the higher one; what is no version comes before all that are.
-pub(crate) fn order(left: &str, right: &str) -> std::cmp::Ordering {
-    let read = |text: &str| Version::parse(text).ok();
-    read(left).cmp(&read(right)).then_with(|| left.cmp(right))
 }
 
 #[cfg(test)]

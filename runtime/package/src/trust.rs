@@ -5,10 +5,13 @@
 //! and last a person. [`Trust::commit`] then writes down what was found.
 
 mod document;
+mod form;
 mod guard;
 mod judgement;
 mod lock;
+mod path;
 mod publishers;
+mod question;
 mod refusal;
 mod resemblance;
 mod source;
@@ -24,10 +27,13 @@ use crate::{Error, digest, home};
 
 pub use document::TrustFileError;
 pub use lock::{Lock, Locked};
+pub use path::hold_path;
 pub use publishers::{Publisher, Publishers};
+pub use question::Question;
 pub use refusal::{Refusal, TrustError};
 
 use judgement::changed;
+use publishers::signers_of;
 use source::Source;
 
 /// The variable that names an organisation's list of publishers.
@@ -50,23 +56,8 @@ pub struct Trust {
 pub enum Mode<'a> {
     /// By asking: the answer says whether a signer is accepted.
     Ask(&'a mut dyn FnMut(&Question) -> bool),
-    /// Not at all: only what the lock holds is taken.
+    /// Not at all: only what the lock holds is taken, from signers who are known without it.
     Locked,
-}
-
-/// What a person is asked at the first use of a signer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Question {
-    /// What the package is.
-    pub statement: Statement,
-    /// Where it came from, as it was asked for.
-    pub source: String,
-    /// Who signed it.
-    pub signer: Signer,
-    /// What the signer would be accepted for.
-    pub prefix: String,
-    /// What the signer is known for already.
-    pub known_for: Vec<String>,
 }
 
 /// A package that may come in.
@@ -119,11 +110,16 @@ impl Trust {
         &self.lock
     }
 
-    /// Everybody who is known, with the file that says so.
+    /// Everybody who is known, with the file that says so; but nobody in whose place an organisation names others.
     pub fn publishers(&self) -> impl Iterator<Item = (&Path, &Publisher)> {
-        [&self.publishers, &self.keyring]
-            .into_iter()
-            .flat_map(|file| file.list.iter().map(move |one| (file.path.as_path(), one)))
+        let own = self.publishers.entries().filter(move |(_, one)| !self.is_overruled(one));
+        own.chain(self.keyring.entries())
+    }
+
+    /// Whether an organisation names other signers for what a person accepted this one for.
+    fn is_overruled(&self, one: &Publisher) -> bool {
+        let named = signers_of(self.keyring.entries(), &one.prefix);
+        !named.is_empty() && named.iter().all(|(_, known)| known.key != one.key)
     }
 
     /// Whether a package may come in. `source` is what was asked for, as `registry/namespace/name:version`, or a path.
@@ -140,8 +136,14 @@ impl Trust {
     /// Writes down what was admitted, beside what other commands have written since.
     /// Errors: a disk that is full, a file that was broken since, a package that somebody else pinned otherwise.
     pub fn commit(self) -> Result<(), Error> {
+        self.commit_with(|| Ok(()))
+    }
+
+    /// The same, and installs what was admitted: when nobody can pin it otherwise any more, and before anything is
+    /// written down. Errors: as [`commit`](Self::commit), and those of the installation.
+    pub fn commit_with<T>(self, install: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         if self.pending.is_empty() {
-            return Ok(());
+            return install();
         }
         home::make(&self.home)?;
         let _guard = guard::Guard::of([&self.home, &self.project])?;
@@ -155,8 +157,11 @@ impl Trust {
             }
             lock.put(locked);
         }
-        guard::write(&publishers.path, &publishers.to_text()?)?;
-        guard::write(lock.path(), &lock.to_text()?)
+        let (known, pinned) = (publishers.to_text()?, lock.to_text()?);
+        let installed = install()?;
+        guard::write(&publishers.path, &known)?;
+        guard::write(lock.path(), &pinned)?;
+        Ok(installed)
     }
 
     /// The digest against the lock, before anything reads the bytes.

@@ -6,10 +6,12 @@
 
 #![expect(clippy::print_stderr, reason = "whoever runs a target wants to know where a find was kept")]
 
+mod conversation;
 mod corpus;
 mod mutation;
 mod scratch;
 mod targets;
+mod trust_file;
 
 use std::time::{Duration, Instant};
 

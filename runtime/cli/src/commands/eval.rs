@@ -1,19 +1,21 @@
 //! `tunebox eval`: how good a model is on a data file, base beside adapted.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
 use tunebox_compute::explain::Exit;
+use tunebox_compute::printable::printable;
 use tunebox_model::generate::Sampling;
+use tunebox_package::builtin;
 use tunebox_training::{Evaluation, EvaluationSettings, Figure, RunSettings, evaluate};
 
 use super::generate::sampling;
 use super::subject::Subject;
 use super::{Ending, Outcome, worker};
 use crate::arguments::{Global, Writing};
-use crate::terminal::Terminal;
 use crate::terminal::diagnostic::Failure;
+use crate::terminal::{Terminal, counted};
 
 #[derive(Debug, Args)]
 pub(crate) struct Eval {
@@ -28,7 +30,8 @@ pub(crate) struct Eval {
     /// Examples that are scored together; changes memory, not results
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     batch: u32,
-    /// A run file whose `[[verifier]]` list judges the answers to prompts; a run's folder has one of its own
+    /// A run file whose `[[verifier]]` list judges the answers to prompts; that of a run's own folder does without being
+    /// named where it lists only what is built in
     #[arg(long, value_name = "RUN_FILE")]
     rewards: Option<PathBuf>,
     /// Answers to each prompt; with more than 1, raise the temperature as well
@@ -67,7 +70,7 @@ impl Eval {
             sampling: Sampling { completions: self.completions as usize, ..sampling(&self.writing) },
         };
         let adapted = loaded.adapted.then_some(&loaded.policy);
-        let rewards = self.rewards()?;
+        let rewards = self.rewards(terminal)?;
         let found = evaluate(&base, adapted, &self.data, &settings, rewards.as_ref())?;
         if terminal.json {
             terminal.object(json!({ "event": "evaluated", "data": self.data, "shape": found.shape, "records": found.records, "figures": found.figures }));
@@ -78,11 +81,13 @@ impl Eval {
     }
 
     /// The run file whose verifiers judge: the one that is named, else the run's own.
-    fn rewards(&self) -> Result<Option<RunSettings>, Failure> {
-        let own = self.subject.folder().map(|folder| folder.join("run.toml")).filter(|path| path.is_file());
-        let file = self.rewards.clone().or(own);
-        let Some(file) = file else { return Ok(None) };
-        let mut settings = RunSettings::load(&file, &[])?;
+    fn rewards(&self, terminal: Terminal) -> Result<Option<RunSettings>, Failure> {
+        let own = || self.subject.folder().map(|folder| folder.join("run.toml")).filter(|path| path.is_file());
+        let settings = match &self.rewards {
+            Some(file) => Some(RunSettings::load(file, &[])?),
+            None => own().map(|file| unnamed(terminal, &file)).transpose()?.flatten(),
+        };
+        let Some(mut settings) = settings else { return Ok(None) };
         settings.compiling = worker::compiling()?;
         Ok(Some(settings))
     }
@@ -106,6 +111,17 @@ impl Eval {
     }
 }
 
+/// The run file of a folder, which whoever made the folder wrote: a verifier of theirs runs only if a person names the
+/// file. None: it lists one.
+fn unnamed(terminal: Terminal, file: &Path) -> Result<Option<RunSettings>, Failure> {
+    let settings = RunSettings::load(file, &[])?;
+    let foreign = settings.file.verifier.iter().find(|verifier| builtin::find_verifier(&verifier.r#use).is_none());
+    let Some(verifier) = foreign else { return Ok(Some(settings)) };
+    let (file, name) = (file.display(), printable(&verifier.r#use, 80));
+    terminal.say("Warning", format!("no verifier judges: `{name}` is not built in; `--rewards {file}` takes it"));
+    Ok(None)
+}
+
 fn figure<'a>(found: &'a Evaluation, name: &str) -> Result<&'a Figure, Failure> {
     found.figures.iter().find(|figure| figure.name == name).ok_or_else(|| {
         let names: Vec<&str> = found.figures.iter().map(|figure| figure.name).collect();
@@ -114,7 +130,7 @@ fn figure<'a>(found: &'a Evaluation, name: &str) -> Result<&'a Figure, Failure> 
 }
 
 fn show(terminal: Terminal, found: &Evaluation, adapted: bool) {
-    terminal.say("Evaluated", format!("{} records, each {}", found.records, found.shape));
+    terminal.say("Evaluated", format!("{}, each {}", counted(found.records as u64, "record"), found.shape));
     for line in table(found, adapted) {
         terminal.data(line);
     }
@@ -134,4 +150,25 @@ pub(super) fn table(found: &Evaluation, adapted: bool) -> Vec<String> {
 /// Four digits that matter.
 fn number(value: f64) -> String {
     if value.abs() >= 1000.0 { format!("{value:.0}") } else { format!("{value:.4}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verifier_that_only_the_folder_names_is_not_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("run.toml");
+        let quiet = Terminal { json: false, quiet: true, verbose: false };
+        let verifiers = |list: &[&str]| {
+            let list: String = list.iter().map(|name| format!("[[verifier]]\nuse = \"{name}\"\n")).collect();
+            let text = format!("[model]\npath = \"m\"\n[data]\npath = \"d.jsonl\"\n[method]\nuse = \"rlvr\"\n{list}");
+            std::fs::write(&file, text).unwrap();
+            unnamed(quiet, &file).ok().unwrap().map(|settings| settings.file.verifier.len())
+        };
+        assert_eq!(verifiers(&["number", "exact"]), Some(2));
+        assert_eq!(verifiers(&["number", "./number.wasm"]), None);
+        assert_eq!(verifiers(&["calm@0.1.0"]), None);
+    }
 }

@@ -12,7 +12,7 @@ use tunebox_training::Listed;
 
 use super::{Ending, Outcome};
 use crate::terminal::diagnostic::Failure;
-use crate::terminal::{Terminal, bytes, grouped};
+use crate::terminal::{Terminal, bytes, counted, grouped};
 
 /// Where runs go unless a run file says otherwise.
 const RUNS: &str = "runs";
@@ -100,13 +100,7 @@ fn show_runs(terminal: Terminal, runs: &[Listed]) {
             (false, Some(step)) => format!("stopped, saved at step {}", grouped(step)),
             (false, None) => "stopped, nothing saved".to_owned(),
         };
-        [
-            run.name.clone(),
-            run.method.clone(),
-            format!("on {}", run.model),
-            format!("{} steps", grouped(run.steps)),
-            state,
-        ]
+        [run.name.clone(), run.method.clone(), format!("on {}", run.model), counted(run.steps, "step"), state]
     };
     let object = |run: &Listed| {
         let mut value = json!(run);

@@ -4,23 +4,28 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
+use tunebox_compute::printable::printable;
 use tunebox_package::home::home;
 use tunebox_package::reference::signature_in;
 use tunebox_package::registry::{self, Place};
 use tunebox_package::store::Store;
 use tunebox_package::trust::Admitted;
 
+use super::build::training_with;
 use super::trust::{Trusting, interfaces};
 use super::{Ending, Outcome};
 use crate::arguments::Global;
 use crate::terminal::progress::Transfer;
 use crate::terminal::{Terminal, bytes};
 
+/// Bytes of the longest path that is kept as a source.
+const LONGEST_SOURCE: usize = 4000;
+
 #[derive(Debug, Args)]
 pub(crate) struct Pull {
     /// `registry.example/namespace/name:1.2.3`, or a package in a folder: `./folder//name:1.2.3`
     place: String,
-    /// Speak to the registry without encryption; one on this machine always is spoken to so
+    /// Speak to the registry without encryption, and so without a login; one on this machine always is spoken to so
     #[arg(long)]
     plain_http: bool,
     /// The package's signature, for one that another program pushed without it
@@ -37,20 +42,19 @@ impl Pull {
         let (mut artefact, manifest) = registry::pull(&place, &mut Transfer::new(terminal))?;
         artefact.signature = signature.or(artefact.signature);
 
-        // A folder is known by its path alone, so that what is in it counts as local.
-        let source = place.source().trim_start_matches("oci:").to_owned();
+        // A folder is known by its path alone, so that what is in it counts as local; the path is kept as a text.
+        let source = printable(place.source().trim_start_matches("oci:"), LONGEST_SOURCE);
         let asked = if place.is_folder() { source.clone() } else { place.to_string() };
         let (trust, admitted) = self.trusting.admit(terminal, &artefact, &asked, Path::new("."))?;
         // What no run could take is not kept either; what a run may grant is for its run file to say.
         let imports = tunebox_sandbox::imports(&artefact.wasm)?;
-        let stored = Store::open(&home()?)?.put(&artefact, &source)?;
-        trust.commit()?;
+        let stored = trust.commit_with(|| Store::open(&home()?)?.put(&artefact, &source))?;
 
         let name = format!("{}@{}", stored.name, stored.version);
         terminal.say("Pulled", format!("{name}, {}, sha256:{}", bytes(stored.size), stored.digest));
         terminal.say("Signed", signed(&admitted));
         terminal.say("Asks for", interfaces(&imports));
-        terminal.next(format!("tunebox inspect {name}; tunebox train --sample --method {name}"));
+        terminal.next(format!("tunebox inspect {name}; {}", training_with(&name, stored.size)));
         if terminal.json {
             terminal.object(json!({
                 "event": "pulled", "name": stored.name, "version": stored.version, "source": stored.source,

@@ -4,12 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
+use tunebox_package::reference::signature_path;
 use tunebox_package::registry::{self, Place};
 use tunebox_package::statement::Statement;
 use tunebox_package::{Artefact, Reference};
 
 use super::{Ending, Outcome};
 use crate::arguments::Global;
+use crate::terminal::diagnostic::Failure;
 use crate::terminal::progress::Transfer;
 use crate::terminal::{Terminal, bytes};
 
@@ -19,7 +21,7 @@ pub(crate) struct Push {
     file: PathBuf,
     /// `registry.example/namespace/name`, or a folder: one that exists, or one that begins with `./`, `../` or `/`
     place: String,
-    /// Speak to the registry without encryption; one on this machine always is spoken to so
+    /// Speak to the registry without encryption, and so without a login; one on this machine always is spoken to so
     #[arg(long)]
     plain_http: bool,
 }
@@ -30,9 +32,8 @@ impl Push {
         let package = Reference::File(self.file.clone()).open()?;
         let statement = Statement::of(&package.bytes)?;
         let place = Place::parse(&self.place)?.offline(global.offline).plain_http(self.plain_http);
-        if package.signer.is_none() && !place.is_folder() {
-            let why = "it is not signed, so nobody can pull it with tunebox; `tunebox pack --sign KEY` signs it";
-            terminal.say("Warning", why);
+        if package.signer.is_none() {
+            self.check_signed_beside(&statement)?;
         }
         let (size, signer) = (package.bytes.len() as u64, package.signer.map(|signer| signer.key));
         let artefact = Artefact { wasm: package.bytes.into_owned(), signature: package.signature };
@@ -42,6 +43,7 @@ impl Push {
         let name = place.source().trim_start_matches("oci:").to_owned();
         let pushed = format!("{name}{between}:{}", statement.version);
         terminal.say("Pushed", format!("{pushed}, {}", bytes(size)));
+        terminal.say("Signed", signed(signer.as_deref(), place.is_folder()));
         terminal.next(format!("tunebox pull {pushed}    (on another machine)"));
         if terminal.json {
             terminal.object(json!({
@@ -50,5 +52,25 @@ impl Push {
             }));
         }
         Ok(Ending::Done)
+    }
+
+    /// Errors: the package that was packed from this component, and signed, lies beside it.
+    fn check_signed_beside(&self, statement: &Statement) -> Result<(), Failure> {
+        let packed = self.file.with_file_name(format!("{}-{}.wasm", statement.name, statement.version));
+        if packed == self.file || !packed.is_file() || !signature_path(&packed).is_file() {
+            return Ok(());
+        }
+        let (file, packed) = (self.file.display(), packed.display());
+        let what = format!("`{file}` is not signed, and `{packed}` beside it is");
+        Err(Failure::usage(what, format!("`tunebox push {packed} {}`", self.place)))
+    }
+}
+
+/// Who signed what was pushed, in words.
+fn signed(signer: Option<&str>, to_folder: bool) -> String {
+    match signer {
+        Some(signer) => format!("by {signer}"),
+        None if to_folder => "no: nobody vouches for it; `tunebox pack --sign KEY` signs it".to_owned(),
+        None => "no: nobody can pull it with tunebox; `tunebox pack --sign KEY` signs it".to_owned(),
     }
 }

@@ -6,6 +6,7 @@ use clap::Args;
 use tunebox_package::home::{existing, home};
 use tunebox_package::trust::{Admitted, Mode, Publisher, Question, Trust};
 use tunebox_package::{Artefact, Package, Reference};
+use tunebox_sandbox::interface_of;
 use tunebox_training::RunSettings;
 use tunebox_training::plan::{settle, settle_one};
 
@@ -15,10 +16,11 @@ use crate::terminal::diagnostic::Failure;
 /// How it is decided whether a signer may be trusted.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct Trusting {
-    /// Accept the signer of a package who was never seen before, without a question
+    /// Accept the signer of a package who was never seen before, without a question, unless something speaks against it
     #[arg(long, conflicts_with = "locked")]
     yes: bool,
-    /// Take only packages that `tunebox.lock` lists, and never ask
+    /// Take only what is built in or what `tunebox.lock` lists, paths included, from signers who are known here or to
+    /// `TUNEBOX_PUBLISHERS`, and never ask
     #[arg(long)]
     locked: bool,
 }
@@ -54,7 +56,7 @@ impl Trusting {
 
     fn accepts(self, terminal: Terminal, question: &Question) -> bool {
         if self.yes {
-            return true;
+            return question.doubts.is_empty();
         }
         if !terminal.answers() {
             return false;
@@ -66,7 +68,10 @@ impl Trusting {
         if !question.known_for.is_empty() {
             terminal.tell(format!("  the key is known for {}", question.known_for.join(", ")));
         }
-        terminal.confirm(&format!("Accept this key for `{}`?", question.prefix))
+        // With the question itself, which is seen even where little else is said.
+        let doubts = question.doubts.join("; ");
+        let but = if doubts.is_empty() { doubts } else { format!("But {doubts}. ") };
+        terminal.confirm(&format!("{but}Accept this key for `{}`?", question.prefix))
     }
 }
 
@@ -95,9 +100,34 @@ pub(super) fn signed(package: &Package, publisher: Option<&Publisher>) -> String
 /// The interfaces that a package asks for, by their short names.
 pub(super) fn interfaces(imports: &[String]) -> String {
     let short = |import: &String| {
-        let name = import.rsplit('/').next()?.split('@').next()?;
+        let name = interface_of(import).unwrap_or(import);
         (name != "types").then(|| tunebox_compute::printable::printable(name, 64))
     };
     let names: Vec<String> = imports.iter().filter_map(short).collect();
     if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use tunebox_package::builtin;
+    use tunebox_package::signature::Signer;
+    use tunebox_package::statement::Statement;
+
+    use super::*;
+
+    #[test]
+    fn yes_accepts_a_new_signer_unless_something_speaks_against_it() {
+        let question = |doubts: &[&str]| Question {
+            statement: Statement::of(builtin::find("lora").unwrap().bytes).unwrap(),
+            source: "registry.example/me/lora:0.1.0".into(),
+            signer: Signer::parse("RWSdQ23T+UJdvT+5ktNwKbzrSz6j3nGpFnD/DsOHGLitrH9NrdZe6azt").unwrap(),
+            prefix: "registry.example/me".into(),
+            known_for: Vec::new(),
+            doubts: doubts.iter().map(|doubt| (*doubt).to_owned()).collect(),
+        };
+        let terminal = Terminal { json: false, quiet: true, verbose: false };
+        let yes = Trusting { yes: true, locked: false };
+        assert!(yes.accepts(terminal, &question(&[])));
+        assert!(!yes.accepts(terminal, &question(&["the name is another publisher's"])));
+    }
 }

@@ -15,7 +15,7 @@ use super::{Ending, Outcome, worker};
 use crate::arguments::Global;
 use crate::terminal::diagnostic::Failure;
 use crate::terminal::progress::Bar;
-use crate::terminal::{Terminal, duration};
+use crate::terminal::{Terminal, counted, duration};
 
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
@@ -25,7 +25,8 @@ pub(crate) struct Verify {
     /// Run it again from its first step, and compare every bit of what it leaves
     #[arg(long, conflicts_with = "signer")]
     replay: bool,
-    /// Who must have signed the package: a public key, or the file of one
+    /// Who must have signed the package: a public key, or the file of one. Exit code 1 without it where nobody has, or, of a
+    /// file, somebody who is not known here
     #[arg(long, value_name = "KEY")]
     signer: Option<String>,
     /// Run a method or verifier that is not built in inside this process, without a worker between; for those you trust
@@ -49,6 +50,10 @@ impl Verify {
         let changed = show(terminal, &verification);
         if changed > 0 {
             terminal.say("Changed", format!("{changed} of what the run wrote down"));
+            if let Some(folder) = verification.changed_method() {
+                let folder = folder.display();
+                terminal.say("Note", format!("`{folder}` was built anew since: a method under work changes"));
+            }
             terminal.next("put these back, or `tunebox train` for a run with what there is now");
             return Ok(Ending::Exit(Exit::Trust));
         }
@@ -76,7 +81,7 @@ impl Verify {
                 "artifact": replay.artifact, "first-difference": replay.first_difference,
             }));
         }
-        terminal.say("Replayed", format!("{} steps in {}", replay.steps, duration(replay.seconds)));
+        terminal.say("Replayed", format!("{} in {}", counted(replay.steps, "step"), duration(replay.seconds)));
         if replay.same() {
             terminal.say("Same", "every metric of every step, and every bit of the artifact");
             terminal.next(format!("tunebox chat {}", self.subject.display()));

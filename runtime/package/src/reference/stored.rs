@@ -2,6 +2,7 @@
 
 use tunebox_compute::explain::Explain;
 
+use crate::registry::{canonical, spelt_as_host};
 use crate::store::{Store, StoreError, Stored, Wanted};
 use crate::{Artefact, Error, home};
 
@@ -30,7 +31,7 @@ impl Explain for NotPulled {
 /// A name in a registry, taken apart: where the package is from, what it is called, its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Remote<'a> {
-    /// In lower case, as the store and the lock name it.
+    /// As the store and the lock name it, however it was written.
     source: String,
     name: &'a str,
     version: &'a str,
@@ -39,13 +40,13 @@ pub(super) struct Remote<'a> {
 impl<'a> Remote<'a> {
     /// Reads `registry.example/namespace/name:1.2.3`. None: it is something else, such as a path.
     pub(super) fn read(text: &'a str) -> Option<Self> {
-        let (registry, _) = text.split_once('/')?;
-        let is_registry = registry == "localhost" || registry.contains(':') || registry.contains('.');
-        let (above, last) = text.rsplit_once('/')?;
-        let (name, version) = last.split_once(':')?;
-        let source = text[..above.len() + 1 + name.len()].to_lowercase();
-        let whole = is_registry && !registry.starts_with('.') && !name.is_empty() && !version.is_empty();
-        whole.then_some(Self { source, name, version })
+        let (host, rest) = text.split_once('/')?;
+        let last = rest.rfind('/').map_or(0, |slash| slash + 1);
+        let (name, version) = rest[last..].split_once(':')?;
+        // What is no host, though it is spelt like one, was never pulled from; it is no path either.
+        let registry = canonical(host).or_else(|| spelt_as_host(host).then(|| host.to_lowercase()))?;
+        let source = format!("{registry}/{}", rest[..last + name.len()].to_lowercase());
+        (!name.is_empty() && !version.is_empty()).then_some(Self { source, name, version })
     }
 
     /// What was pulled from there. Errors: nothing was.
@@ -97,7 +98,7 @@ fn look(wanted: Wanted<'_>) -> Result<Stored, Error> {
         return Ok(Store::open(&home)?.find(wanted)?.0);
     }
     let (name, version) = (wanted.name.unwrap_or_default().to_owned(), wanted.version.map(str::to_owned));
-    Err(StoreError::NoPackage { name, version, nearest: None, there: Vec::new() }.into())
+    Err(StoreError::NoPackage { name, version, nearest: None, there: Vec::new(), folder: None }.into())
 }
 
 #[cfg(test)]
@@ -110,6 +111,8 @@ mod tests {
         let read = Remote::read;
         assert_eq!(read("Registry.example:5000/me/calm:1.2.3"), remote("registry.example:5000/me/calm"));
         assert_eq!(read("localhost/me/calm:1.2.3"), remote("localhost/me/calm"));
+        assert_eq!(read("index.docker.io:443/me/calm:1.2.3"), remote("docker.io/me/calm"));
+        assert_eq!(read("10.1:5000/me/calm:1.2.3"), remote("10.1:5000/me/calm"));
         for text in ["./me/calm:1.2.3", "../calm:1", "/calm:1", "me/calm:1", "registry.example/me/calm", "calm:1"] {
             assert_eq!(read(text), None, "{text}");
         }

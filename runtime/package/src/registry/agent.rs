@@ -11,7 +11,7 @@ use super::RegistryError;
 use crate::Error;
 
 /// How long a connection may take, and how long nothing may come or go.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What servers see.
 const NAME: &str = concat!("tunebox/", env!("CARGO_PKG_VERSION"));

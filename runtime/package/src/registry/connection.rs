@@ -7,15 +7,16 @@ mod authorization;
 
 use std::io::{self, Read};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Deserialize;
 use tunebox_compute::printable::printable;
 use ureq::http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use ureq::http::{Method, Request, Response, StatusCode};
-use ureq::{Agent, Body, SendBody};
+use ureq::{Agent, AsSendBody, Body, SendBody};
 
 use super::address::Address;
-use super::agent::agent;
+use super::agent::{PATIENCE, agent};
 use super::login::Login;
 use super::place::Remote;
 use super::{Place, Progress, RegistryError};
@@ -24,8 +25,8 @@ use super::{Place, Progress, RegistryError};
 const MOST_REDIRECTS: usize = 8;
 /// The largest answer that only says what is wrong, or holds a token or a list.
 const LARGEST_ANSWER: u64 = 1 << 20;
-/// The host behind the short name of the best-known registry.
-const DOCKER_HUB: (&str, &str) = ("docker.io", "registry-1.docker.io");
+/// The fewest bytes a second at which an answer is waited for.
+const SLOWEST: u64 = 16 << 10;
 
 /// A registry that is spoken to.
 pub(super) struct Connection {
@@ -43,6 +44,8 @@ pub(super) struct Connection {
     authorization: Option<String>,
     plain_http: bool,
     writes: bool,
+    /// How long is waited for an answer of no bytes.
+    patience: Duration,
 }
 
 /// One request.
@@ -53,12 +56,14 @@ pub(super) struct Ask<'a> {
     pub(super) accept: Option<&'a str>,
     /// What is sent, and its media type.
     pub(super) body: Option<(&'a [u8], &'a str)>,
+    /// Bytes that the answer may have.
+    pub(super) room: u64,
 }
 
 impl Ask<'_> {
     /// A request that sends nothing.
     pub(super) fn plain(method: Method, address: Address) -> Self {
-        Self { method, address, accept: None, body: None }
+        Self { method, address, accept: None, body: None, room: LARGEST_ANSWER }
     }
 }
 
@@ -70,18 +75,18 @@ impl Connection {
             return Err(RegistryError::Offline { place: place.to_string() });
         }
         let plain = place.plain_http || remote.is_loopback();
-        let host = if remote.registry == DOCKER_HUB.0 { DOCKER_HUB.1 } else { &remote.registry };
         Ok(Self {
             registry: remote.registry.clone(),
             repository: remote.repository.clone(),
             place: place.to_string(),
-            root: Address::root(host, !plain),
+            root: Address::root(&remote.authority, !plain),
             agent: agent(place.certificates.as_deref(), remote.is_loopback())?,
             logins: place.logins.clone(),
             login: None,
             authorization: None,
             plain_http: place.plain_http,
             writes,
+            patience: PATIENCE,
         })
     }
 
@@ -187,11 +192,18 @@ impl Connection {
             let request = request.header(CONTENT_LENGTH, bytes.len()).header(CONTENT_TYPE, media_type);
             let mut watched = Watched { bytes, progress };
             let request = request.body(SendBody::from_reader(&mut watched));
-            request.map_err(ureq::Error::from).and_then(|request| self.agent.run(request))
+            request.map_err(ureq::Error::from).and_then(|request| self.run(request, ask.room))
         } else {
-            request.body(()).map_err(ureq::Error::from).and_then(|request| self.agent.run(request))
+            request.body(()).map_err(ureq::Error::from).and_then(|request| self.run(request, ask.room))
         };
         answer.map_err(|error| self.no_answer(address, error))
+    }
+
+    /// Sends a request. Something always comes from a server that drips, so an answer as a whole has an end as well: by
+    /// how many bytes it may have.
+    fn run<Sent: AsSendBody>(&self, request: Request<Sent>, room: u64) -> Result<Response<Body>, ureq::Error> {
+        let patience = self.patience + Duration::from_secs(room / SLOWEST);
+        self.agent.run(self.agent.configure_request(request).timeout_recv_body(Some(patience)).build())
     }
 
     /// Where an answer leads. None: it is the answer. Errors: out of the encrypted world, or nowhere.
@@ -259,4 +271,37 @@ fn said(text: &[u8]) -> Option<String> {
     let problem = serde_json::from_slice::<Answer>(text).ok()?.errors.into_iter().next()?;
     let words = problem.message.filter(|message| !message.is_empty()).or(problem.code)?;
     Some(printable(&words, 200))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::registry::Silent;
+    use crate::registry::place::Kind;
+
+    #[test]
+    fn an_answer_that_only_drips_is_not_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = Place::parse(&format!("{}/me/calm:1.0.0", listener.local_addr().unwrap())).unwrap();
+        let dripping = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 4096]).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n").unwrap();
+            // Until nobody listens any more.
+            while stream.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let Kind::Remote(remote) = &place.kind else { unreachable!("it is no folder") };
+        let mut connection = Connection::new(&place, remote, false).unwrap();
+        connection.patience = Duration::from_millis(200);
+        let ask = Ask { room: 0, ..Ask::plain(Method::GET, connection.address("tags/list")) };
+        let answer = connection.send(&ask, &mut Silent).unwrap();
+        let error = connection.text(answer).unwrap_err();
+        assert!(matches!(error, RegistryError::TimedOut { .. }), "{error:?}");
+        dripping.join().unwrap();
+    }
 }

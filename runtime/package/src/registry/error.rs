@@ -1,17 +1,15 @@
 //! What can go wrong between this machine and a registry, each with what to do about it.
 
+mod explain;
+
 use std::io::{self, ErrorKind};
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 
-use tunebox_compute::explain::{Exit, Explain, Snippet};
 use tunebox_compute::printable::printable;
 
 use crate::Error;
 use crate::artefact::ArtefactError;
-
-/// How many versions a message lists.
-const MOST_LISTED: usize = 8;
 
 /// Why a package does not get to a registry, or from one.
 #[derive(Debug, thiserror::Error)]
@@ -112,6 +110,12 @@ pub enum RegistryError {
         /// Why a login that is there could not be used.
         problem: Option<String>,
     },
+    /// A login that would have to be sent where everybody on the way can read it.
+    #[error("`{registry}` wants a login, and none is sent without encryption")]
+    LoginInTheOpen {
+        /// The registry.
+        registry: String,
+    },
     /// A login that may not do this.
     #[error("`{registry}` does not allow it")]
     Forbidden {
@@ -172,6 +176,30 @@ pub enum RegistryError {
         /// Where it was to go.
         place: String,
     },
+    /// The same bytes are there, signed by somebody else than these.
+    #[error("the package at `{place}` has a signature that this one has not")]
+    Signed {
+        /// Where it was to go.
+        place: String,
+        /// The key that signed what is there.
+        signer: String,
+    },
+    /// A path into a folder of packages, of which only the folder is one.
+    #[error("`{path}` is no folder of packages", path = path.display())]
+    Slashes {
+        /// What was asked for.
+        path: PathBuf,
+        /// The folder.
+        folder: PathBuf,
+        /// What was probably meant, behind two slashes.
+        package: String,
+    },
+    /// A file, where a folder of packages is wanted.
+    #[error("`{path}` is a file, not a folder of packages", path = path.display())]
+    NotFolder {
+        /// What was asked for.
+        path: PathBuf,
+    },
     /// What came is no package, or not the one that was named.
     #[error("{error}")]
     Artefact {
@@ -222,118 +250,4 @@ fn resolves(authority: &str) -> bool {
     let port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     let whole = if port { authority.to_owned() } else { format!("{authority}:443") };
     whole.to_socket_addrs().is_ok()
-}
-
-impl RegistryError {
-    /// The error that explains itself, where this one only carries it.
-    fn inner(&self) -> Option<&dyn Explain> {
-        match self {
-            Self::Artefact { error, .. } => Some(error),
-            Self::Package(error) => Some(error.as_ref()),
-            _ => None,
-        }
-    }
-
-    fn said(said: Option<&String>) -> Option<String> {
-        said.map(|said| format!("it says: {said}"))
-    }
-}
-
-impl Explain for RegistryError {
-    fn area(&self) -> &'static str {
-        self.inner().map_or("registry", Explain::area)
-    }
-
-    fn place(&self) -> Option<String> {
-        match self {
-            Self::Unauthorised { place, .. }
-            | Self::Forbidden { place, .. }
-            | Self::Status { place, .. }
-            | Self::Truncated { place, .. }
-            | Self::Artefact { place, .. } => Some(place.clone()),
-            _ => self.inner().and_then(Explain::place),
-        }
-    }
-
-    fn snippet(&self) -> Option<Snippet> {
-        self.inner().and_then(Explain::snippet)
-    }
-
-    fn why(&self) -> Option<String> {
-        match self {
-            Self::Place { problem, .. } | Self::Tls { problem, .. } | Self::Broken { problem, .. } => {
-                Some(problem.clone())
-            }
-            Self::Unauthorised { problem, .. } => problem.clone(),
-            Self::Forbidden { said, .. } | Self::Status { said, .. } => Self::said(said.as_ref()),
-            Self::NotFound { there, .. } if there.is_empty() => {
-                Some("nothing of that name is there, or only for those who are logged in".into())
-            }
-            Self::NotFound { there, .. } => {
-                let shown: Vec<_> = there.iter().rev().take(MOST_LISTED).map(String::as_str).collect();
-                let more = if there.len() > MOST_LISTED { " and older ones" } else { "" };
-                Some(format!("there are: {}{more}", shown.join(", ")))
-            }
-            Self::Truncated { wanted, found, .. } => Some(format!("{found} of {wanted} bytes came")),
-            Self::Taken { .. } => Some("what others have pinned under a version must not change".into()),
-            Self::Insecure { .. } => Some("what is asked in secret must not be asked in the open".into()),
-            _ => self.inner().and_then(Explain::why),
-        }
-    }
-
-    fn kept(&self) -> Option<String> {
-        match self {
-            Self::Truncated { .. } => Some("nothing was installed".into()),
-            _ => self.inner().and_then(Explain::kept),
-        }
-    }
-
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::Place { .. } => {
-                "a place is like `registry.example/me/calm:0.1.0`, or a folder: `./stick`, `./stick//calm:0.1.0`".into()
-            }
-            Self::NoVersion { highest: Some(highest), .. } => format!("the highest there is `{highest}`"),
-            Self::NoVersion { place, .. } => format!("add it, as in `{place}:0.1.0`"),
-            Self::Misnamed { .. } => "leave the version out, and end the place with the package's name".into(),
-            Self::Offline { .. } => "leave `--offline` out, or use what was pulled before: `tunebox list`".into(),
-            Self::Refused { .. } => "check host and port, and that the registry is running".into(),
-            Self::NotResolved { .. } => "check the name of the registry and the connection".into(),
-            Self::Tls { .. } => {
-                "`SSL_CERT_FILE` names the certificates of an authority of your own; `--plain-http` does without".into()
-            }
-            Self::Certificates { .. } => "it must hold certificates in the form PEM".into(),
-            Self::Insecure { .. } => "tell whoever runs the registry".into(),
-            Self::TimedOut { .. } | Self::Broken { .. } | Self::Truncated { .. } => {
-                "try again; if it repeats, check the connection and the registry".into()
-            }
-            Self::Redirects { .. } => "tell whoever runs the registry, or a proxy in front of it".into(),
-            Self::Unauthorised { registry, problem: None, .. } => format!("`docker login {registry}`"),
-            Self::Unauthorised { registry, .. } => format!("mend that, or log in anew: `docker login {registry}`"),
-            Self::Forbidden { registry, .. } => {
-                format!("ask for the right to it, or log in as somebody else: `docker login {registry}`")
-            }
-            Self::NotFound { source_name, nearest: Some(nearest), .. } => {
-                format!("did you mean `{source_name}:{nearest}`?")
-            }
-            Self::NotFound { there, source_name, .. } => match there.last() {
-                Some(highest) => format!("`tunebox pull {source_name}:{highest}`"),
-                None => "check the name; `docker login` may be needed".into(),
-            },
-            Self::TooMany { wait: Some(seconds), .. } => format!("try again in {seconds} seconds"),
-            Self::TooMany { .. } => "try again later; those who are logged in may often ask more".into(),
-            Self::Status { status: 500.., .. } => "try again; if it repeats, tell whoever runs the registry".into(),
-            Self::Status { .. } => "check that the host is a registry, and that it takes WebAssembly packages".into(),
-            Self::Taken { .. } => "raise `version` in Cargo.toml, build and pack again".into(),
-            Self::Artefact { .. } | Self::Package(_) => return self.inner().and_then(Explain::hint),
-        })
-    }
-
-    fn exit(&self) -> Exit {
-        match self {
-            Self::TimedOut { .. } | Self::Broken { .. } | Self::Truncated { .. } | Self::TooMany { .. } => Exit::No,
-            Self::Status { status: 500.., .. } => Exit::No,
-            other => other.inner().map_or(Exit::Usage, Explain::exit),
-        }
-    }
 }

@@ -114,6 +114,8 @@ pub(super) fn basic(name: &str, password: &str) -> String {
 pub(super) enum Login {
     /// Nobody has logged in.
     Nobody,
+    /// Nobody is asked who has, since it would be said in the open.
+    Withheld,
     /// Somebody has, and it cannot be used.
     Unusable(String),
     /// A name and a password.

@@ -1,15 +1,22 @@
 //! Where a package is: a name in a registry, or a folder.
 
+mod folder;
+mod host;
+mod remote;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::RegistryError;
 use crate::Error;
 
+pub(super) use folder::Folder;
+pub(super) use host::is_loopback;
+pub(crate) use host::{canonical, spelt_as_host};
+pub(super) use remote::Remote;
+
 /// How long a version may be: registries take no more.
 const LONGEST_TAG: usize = 128;
-/// How long the part behind the registry may be, likewise.
-const LONGEST_REPOSITORY: usize = 255;
 
 /// Where a package is, and how to get there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,25 +33,6 @@ pub struct Place {
 pub(super) enum Kind {
     Remote(Remote),
     Folder(Folder),
-}
-
-/// A name in a registry.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Remote {
-    /// The registry's host, with its port where that is not the usual one.
-    pub(super) registry: String,
-    /// `namespace/name`.
-    pub(super) repository: String,
-    /// The version.
-    pub(super) version: Option<String>,
-}
-
-/// A package in a folder.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Folder {
-    pub(super) path: PathBuf,
-    pub(super) name: Option<String>,
-    pub(super) version: Option<String>,
 }
 
 impl Place {
@@ -137,109 +125,13 @@ impl fmt::Display for Place {
     }
 }
 
-impl Remote {
-    fn parse(text: &str) -> Result<Self, String> {
-        if text.contains("://") {
-            return Err("a name in a registry stands without `https://`".into());
-        }
-        let missing = "it has no registry, namespace and name";
-        let (registry, rest) = text.split_once('/').ok_or(missing)?;
-        let registry = registry.to_ascii_lowercase();
-        if !is_registry(&registry) {
-            return Err(format!("`{registry}` is no host: one has a dot or a port"));
-        }
-        let last = rest.rfind('/').ok_or("it has no namespace between registry and name")?;
-        let (repository, version) = match rest[last..].split_once([':', '@']) {
-            Some((name, version)) => (&rest[..last + name.len()], Some(version)),
-            None => (rest, None),
-        };
-        if repository.len() > LONGEST_REPOSITORY || !repository.split('/').all(is_component) {
-            return Err(format!("`{repository}` is not made of lower-case words with `/` between them"));
-        }
-        let version = version.map(checked_version).transpose()?;
-        Ok(Self { registry, repository: repository.to_owned(), version })
-    }
-
-    /// The package's name.
-    pub(super) fn name(&self) -> &str {
-        self.repository.rsplit('/').next().unwrap_or_default()
-    }
-
-    /// The same name with a version.
-    pub(super) fn of_version(&self, version: &str) -> Self {
-        Self { version: Some(version.to_owned()), ..self.clone() }
-    }
-
-    /// The version as registries write it, where a plus is no letter.
-    pub(super) fn tag(&self) -> Option<String> {
-        Some(self.version.as_ref()?.replace('+', "_"))
-    }
-
-    /// The name without the version.
-    pub(super) fn source(&self) -> String {
-        format!("{}/{}", self.registry, self.repository)
-    }
-
-    /// Whether the registry is on this machine.
-    pub(super) fn is_loopback(&self) -> bool {
-        is_loopback(&self.registry)
-    }
-}
-
-impl fmt::Display for Remote {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}/{}", self.registry, self.repository)?;
-        self.version.as_ref().map_or(Ok(()), |version| write!(formatter, ":{version}"))
-    }
-}
-
-impl Folder {
-    fn parse(text: &str) -> Result<Self, String> {
-        let whole = || Self { path: PathBuf::from(text), name: None, version: None };
-        if text.is_empty() {
-            return Err("it names no folder".into());
-        }
-        let Some((path, package)) = text.rsplit_once("//").filter(|_| !Path::new(text).is_dir()) else {
-            return Ok(whole());
-        };
-        let (name, version) = match package.split_once([':', '@']) {
-            Some((name, version)) => (name, Some(checked_version(version)?)),
-            None => (package, None),
-        };
-        if path.is_empty() || !is_component(name) {
-            return Err(format!("`{name}` behind `//` is not the name of a package"));
-        }
-        Ok(Self { path: PathBuf::from(path), name: Some(name.to_owned()), version })
-    }
-}
-
-/// Whether a host with or without a port is this machine itself.
-pub(super) fn is_loopback(authority: &str) -> bool {
-    let host = match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-        _ => authority,
-    };
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
 /// Whether a text is meant as a path: by how it is spelt, and by what lies there only where it can be no registry. A
 /// folder that is called like one never stands in for it.
 fn is_path(text: &str) -> bool {
     let begins = ["./", "../", "/", ".\\", "..\\", "\\"].iter().any(|begin| text.starts_with(begin));
     let folder = text.split("//").next().unwrap_or_default();
-    let registry = text.split_once('/').is_some_and(|(host, _)| is_registry(&host.to_ascii_lowercase()));
+    let registry = text.split_once('/').is_some_and(|(host, _)| spelt_as_host(host));
     begins || Path::new(text).is_absolute() || (!registry && Path::new(folder).is_dir())
-}
-
-/// A host with a dot, a port, or of this machine.
-fn is_registry(text: &str) -> bool {
-    let letters = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:[]".contains(&byte);
-    let host = text == "localhost" || text.contains(['.', ':']);
-    let port = text.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')).map(|(_, port)| port);
-    // A number written in one way alone, so that one registry has one name.
-    let numbered = |port: &str| port.parse::<u16>().is_ok_and(|number| number.to_string() == port);
-    host && text.bytes().all(letters) && !text.starts_with(['.', ':', '-']) && port.is_none_or(numbered)
 }
 
 /// A word of a name: letters and digits, with single dots, underscores and hyphens inside.
@@ -283,6 +175,20 @@ mod tests {
     }
 
     #[test]
+    fn a_registry_is_known_by_one_name_and_reached_where_it_was_written() {
+        let named = remote("Index.docker.io:443/me/calm:1.0.0").unwrap();
+        assert_eq!(
+            (named.source().as_str(), named.authority.as_str()),
+            ("docker.io/me/calm", "registry-1.docker.io:443")
+        );
+        let plain = Place::parse("ghcr.io.:80/acme/calm:1.0.0").unwrap().plain_http(true);
+        assert_eq!(
+            (plain.source().as_str(), plain.to_string().as_str()),
+            ("ghcr.io/acme/calm", "ghcr.io/acme/calm:1.0.0")
+        );
+    }
+
+    #[test]
     fn a_path_is_a_folder_with_or_without_a_package() {
         let place = Place::parse("oci:some/stick//calm:1.2.3").unwrap();
         assert_eq!((place.name(), place.version()), (Some("calm"), Some("1.2.3")));
@@ -316,16 +222,6 @@ mod tests {
             use tunebox_compute::explain::Explain;
             let why = Place::parse(text).unwrap_err().why().unwrap();
             assert!(why.contains(reason), "{text}: {why}");
-        }
-    }
-
-    #[test]
-    fn only_this_machine_is_spoken_to_without_encryption() {
-        for host in ["localhost", "localhost:5000", "127.0.0.1:5000", "127.1.2.3", "[::1]:5000"] {
-            assert!(is_loopback(host), "{host}");
-        }
-        for host in ["registry.example:5000", "10.0.0.1", "localhost.example", "127.0.0.1.example", "0.0.0.0:1"] {
-            assert!(!is_loopback(host), "{host}");
         }
     }
 }

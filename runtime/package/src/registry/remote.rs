@@ -9,10 +9,11 @@ use ureq::http::{HeaderName, Method, Response, StatusCode};
 
 use super::connection::{Ask, Connection};
 use super::place::Remote;
-use super::{Progress, RegistryError, Silent};
+use super::{Progress, RegistryError, Silent, check_same};
 use crate::artefact::document::{Descriptor, digest_of};
 use crate::artefact::{Artefact, ArtefactError, CONFIGURATION, Documents, LARGEST_DOCUMENT, LAYER, MANIFEST, Parts};
 use crate::nearest::nearest;
+use crate::signature::signer_of;
 use crate::store::order;
 
 /// The manifests that are understood, and those of container images, to be able to say that it is one.
@@ -62,10 +63,10 @@ pub(super) fn push(
     let documents = artefact.manifest()?;
     let tag = remote.tag().unwrap_or_default();
     if let Some(there) = manifest(connection, &tag)? {
-        let same = there.parts().is_ok_and(|parts| parts.layer.digest == documents.layer);
-        if !same {
-            return Err(RegistryError::Taken { place: remote.to_string() });
-        }
+        let parts = there.parts().ok().filter(|parts| parts.layer.digest == documents.layer);
+        let signature = parts.as_ref().and_then(|parts| parts.signature.as_deref());
+        let signer = signer_of(&artefact.wasm, signature);
+        check_same(&remote.to_string(), artefact, parts.is_some(), signer.as_deref())?;
     }
     progress.start(&title(remote), artefact.wasm.len() as u64);
     upload(connection, &Descriptor::of(LAYER, &artefact.wasm), &artefact.wasm, progress)?;
@@ -135,7 +136,7 @@ fn blob(
     let place = connection.place().to_owned();
     let at = |error| RegistryError::Artefact { place: place.clone(), error };
     let address = connection.address(&format!("blobs/{}", wanted.digest));
-    let ask = Ask::plain(Method::GET, address.clone());
+    let ask = Ask { room: wanted.size, ..Ask::plain(Method::GET, address.clone()) };
     let response = connection.expect(&ask, &[StatusCode::OK], &mut Silent)?;
     let length: Option<u64> = header(&response, &CONTENT_LENGTH).and_then(|length| length.parse().ok());
     if let Some(found) = length.filter(|length| *length != wanted.size) {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use minisign::{KeyPair, PublicKey as Public, SecretKey as Secret, SecretKeyBox};
 use tunebox_compute::explain::Explain;
 
-use crate::Error;
+use crate::{Error, bounded};
 
 /// Characters of a public key.
 const KEY: usize = 56;
@@ -164,11 +164,7 @@ impl SecretKey {
     /// Errors: no such file, a file that is no secret key, no password or another one.
     pub fn read(path: &Path, password: impl FnOnce() -> Option<String>) -> Result<Self, Error> {
         let not_key = |problem: &str| KeyError::NotKey { path: path.to_owned(), problem: problem.to_owned() };
-        let size = fs::metadata(path).map_err(Error::file("read", path))?.len();
-        if size > LONGEST {
-            return Err(not_key(&format!("it has {size} bytes, a key has a few hundred")).into());
-        }
-        let bytes = fs::read(path).map_err(Error::file("read", path))?;
+        let bytes = bounded::read(path, LONGEST).map_err(Error::file("read", path))?;
         let text = String::from_utf8(bytes).map_err(|_| not_key("it is no text"))?;
         let second = text.lines().nth(1).unwrap_or_default();
         let protected = second.starts_with(PROTECTED);

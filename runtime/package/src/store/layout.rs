@@ -5,40 +5,32 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::StoreError;
-use crate::Error;
+use super::files::{Access, UNFINISHED, make, whole};
 use crate::artefact::document::{Descriptor, ImageManifest, SCHEMA, read};
 use crate::artefact::{ArtefactError, LARGEST_DOCUMENT, MANIFEST};
 use crate::digest::sha256;
+use crate::{Error, bounded};
 
 const MARK: &str = "oci-layout";
 const INDEX: &str = "index.json";
 const BLOBS: &str = "blobs";
 const LOCK: &str = "index.lock";
-/// What the name of an unfinished file begins with.
-const UNFINISHED: &str = ".writing-";
 
 const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 const LARGEST_INDEX: u64 = 16 << 20;
+/// How many packages a folder may list.
+const MOST_ENTRIES: usize = 10_000;
 
 /// For people and for this user alone, respectively.
 const READABLE: u32 = 0o644;
 const READ_ONLY: u32 = 0o444;
-
-/// Who may look into a folder that is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
-    /// This user.
-    Private,
-    /// Whoever gets the folder or the stick.
-    Shared,
-}
 
 /// What `oci-layout` says.
 #[derive(Serialize, Deserialize)]
@@ -76,14 +68,17 @@ impl Index {
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     folder: PathBuf,
+    access: Access,
 }
 
 impl Layout {
     /// A layout that is there. Errors: the folder is none.
-    pub(super) fn open(folder: &Path) -> Result<Self, Error> {
-        let layout = Self { folder: folder.to_owned() };
+    pub(super) fn open(folder: &Path, access: Access) -> Result<Self, Error> {
+        let layout = Self { folder: folder.to_owned(), access };
         let Some(text) = layout.small(MARK)? else {
-            return Err(layout.problem(format!("there is no `{MARK}` in it")));
+            let problem =
+                if folder.exists() { format!("there is no `{MARK}` in it") } else { "there is no such folder".into() };
+            return Err(layout.problem(problem));
         };
         let mark: Mark = read(MARK, &text).map_err(|error| layout.problem(error.to_string()))?;
         if !mark.image_layout_version.starts_with("1.") {
@@ -95,7 +90,7 @@ impl Layout {
     /// A layout that is made where there is none.
     /// Errors: a folder with the files of something else, or one that the system refuses.
     pub(super) fn create(folder: &Path, access: Access) -> Result<Self, Error> {
-        let layout = Self { folder: folder.to_owned() };
+        let layout = Self { folder: folder.to_owned(), access };
         make(folder, access)?;
         if !folder.join(MARK).exists() {
             let lock = layout.lock()?;
@@ -110,7 +105,7 @@ impl Layout {
             }
             drop(lock);
         }
-        Self::open(folder)
+        Self::open(folder, access)
     }
 
     /// The folder.
@@ -118,9 +113,18 @@ impl Layout {
         self.folder.clone()
     }
 
+    /// The folder, unless it is this user's own store.
+    pub(super) fn of_others(&self) -> Option<&Path> {
+        Some(self.folder.as_path()).filter(|_| self.access == Access::Shared)
+    }
+
     /// Keeps all others from writing until the file is dropped, and clears away what a killed writer left.
     pub(super) fn lock(&self) -> Result<File, Error> {
         let path = self.folder.join(LOCK);
+        if fs::symlink_metadata(&path).is_ok_and(|about| !about.is_file()) {
+            let error = std::io::Error::other("it is no ordinary file");
+            return Err(Error::file("lock", &path)(error));
+        }
         let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let file = open.map_err(Error::file("write", &path))?;
         file.lock().map_err(Error::file("lock", &path))?;
@@ -135,9 +139,12 @@ impl Layout {
         Ok(file)
     }
 
-    /// Keeps others from taking files away while this one reads. None: on a disk where nobody can write.
+    /// Keeps others from taking files away while this one reads. None: on a disk where nobody can write, and where
+    /// something else is in the place of the lock, such as a pipe that would be waited for.
     pub(super) fn share(&self) -> Option<File> {
-        let file = File::open(self.folder.join(LOCK)).ok()?;
+        let path = self.folder.join(LOCK);
+        let ordinary = fs::symlink_metadata(&path).is_ok_and(|about| about.is_file());
+        let file = ordinary.then(|| File::open(path))?.ok()?;
         file.lock_shared().ok().map(|()| file)
     }
 
@@ -146,11 +153,11 @@ impl Layout {
         match self.small(INDEX)? {
             Some(text) => {
                 let index: Index = read(INDEX, &text).map_err(|error| self.broken_index(&error))?;
-                if index.schema_version == SCHEMA {
-                    Ok(index)
-                } else {
-                    Err(self.problem("its index has another form".into()))
+                if index.schema_version != SCHEMA {
+                    return Err(self.problem("its index has another form".into()));
                 }
+                self.check_count(&index)?;
+                Ok(index)
             }
             None => Ok(Index::empty()),
         }
@@ -158,7 +165,16 @@ impl Layout {
 
     /// Puts an index in the place of the former one. The lock must be held.
     pub(super) fn write_index(&self, index: &Index) -> Result<(), Error> {
+        self.check_count(index)?;
         whole(&self.folder.join(INDEX), &json(INDEX, index)?, READABLE)
+    }
+
+    /// Errors: more packages than anybody keeps in one folder.
+    fn check_count(&self, index: &Index) -> Result<(), Error> {
+        match index.manifests.len() {
+            ..=MOST_ENTRIES => Ok(()),
+            count => Err(self.problem(format!("its index has {count} entries, {MOST_ENTRIES} may be in one"))),
+        }
     }
 
     /// The bytes that a descriptor names, hashed. Errors: they are missing, or have changed, or are too many.
@@ -167,8 +183,10 @@ impl Layout {
             return Err(ArtefactError::TooLarge { what, size: entry.size, limit }.into());
         }
         let path = self.blobs().join(entry.hexadecimal(what)?);
-        let damaged = |why: String| Error::from(StoreError::Damaged { what, path: path.clone(), why });
-        let bytes = match regular(&path, limit) {
+        let folder = || self.of_others().map(Path::to_owned);
+        let damaged =
+            |why: String| Error::from(StoreError::Damaged { what, path: path.clone(), why, folder: folder() });
+        let bytes = match bounded::read(&path, limit) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => return Err(damaged("the file is missing".into())),
             Err(error) => return Err(Error::file("read", &path)(error)),
@@ -186,7 +204,7 @@ impl Layout {
         fs::create_dir_all(&folder).map_err(Error::file("create", &folder))?;
         let path = folder.join(sha256(bytes));
         // A torn or edited file is replaced, not trusted by its name.
-        let there = fs::read(&path).is_ok_and(|there| there == bytes);
+        let there = bounded::read(&path, bytes.len() as u64).is_ok_and(|there| there == bytes);
         if there { Ok(()) } else { whole(&path, bytes, READ_ONLY) }
     }
 
@@ -221,14 +239,15 @@ impl Layout {
     /// A file at the top. None: there is none.
     fn small(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
         let path = self.folder.join(name);
-        match regular(&path, LARGEST_INDEX) {
+        match bounded::read(&path, LARGEST_INDEX) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
             Err(error) => Err(Error::file("read", &path)(error)),
         }
     }
 
-    fn problem(&self, problem: String) -> Error {
+    /// Why the folder is none of packages.
+    pub(super) fn problem(&self, problem: String) -> Error {
         StoreError::NotLayout { folder: self.folder.clone(), problem }.into()
     }
 
@@ -236,51 +255,6 @@ impl Layout {
         use tunebox_compute::explain::Explain;
         self.problem(format!("`{INDEX}` cannot be used: {}", error.why().unwrap_or_default()))
     }
-}
-
-/// The bytes of an ordinary file, unless they are more than the limit.
-fn regular(path: &Path, limit: u64) -> std::io::Result<Vec<u8>> {
-    let about = fs::metadata(path)?;
-    if !about.is_file() {
-        return Err(std::io::Error::other("it is no ordinary file"));
-    }
-    if about.len() > limit {
-        return Err(std::io::Error::new(ErrorKind::FileTooLarge, format!("it has {} bytes", about.len())));
-    }
-    let mut bytes = Vec::new();
-    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// Makes a folder and those above it.
-fn make(folder: &Path, access: Access) -> Result<(), Error> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    if access == Access::Private {
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    }
-    #[cfg(not(unix))]
-    let _ = access;
-    builder.create(folder).map_err(Error::file("create", folder))
-}
-
-/// Writes beside the place, waits for the disk, and renames: a reader sees the old file or the new one.
-fn whole(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new();
-    file.prefix(UNFINISHED);
-    #[cfg(unix)]
-    file.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
-    #[cfg(not(unix))]
-    let _ = mode;
-    let mut file = file.tempfile_in(folder).map_err(Error::file("write into", folder))?;
-    file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(Error::file("write", path))?;
-    file.persist(path).map_err(|error| error.error).map_err(Error::file("write", path))?;
-    // The name reaches the disk too, where a folder can be waited for.
-    #[cfg(unix)]
-    File::open(folder).and_then(|folder| folder.sync_all()).ok();
-    Ok(())
 }
 
 fn json(what: &'static str, document: &impl Serialize) -> Result<Vec<u8>, Error> {

@@ -152,3 +152,80 @@ fn control_characters_in_an_index_reach_nobody() {
     let stored = &store.list().unwrap()[0];
     assert_eq!((stored.name.as_str(), stored.source.as_str()), ("lora", ""));
 }
+
+/// What a person is told, and why, and what to do.
+fn told(error: Error) -> [String; 3] {
+    [error.to_string(), error.why().unwrap_or_default(), error.hint().unwrap_or_default()]
+}
+
+#[test]
+fn a_folder_of_others_says_what_is_in_it_and_how_to_take_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, path) = (Store::make_folder(folder.path()).unwrap(), folder.path().display());
+    for (name, version) in [("lora", "0.1.0"), ("lora", "0.2.0"), ("dpo", "0.1.0")] {
+        store.put(&package(name, version), "").unwrap();
+    }
+    let hint = format!("name one of them, as in `tunebox pull {path}//lora:0.2.0`");
+    for (name, version, what, why) in [
+        (None, None, "there are several packages in", "it could be dpo:0.1.0 or lora:0.2.0"),
+        (Some("calm"), None, "there is no package `calm` in", "there are: dpo:0.1.0, lora:0.2.0"),
+        (Some("lora"), Some("0.3.0"), "there is no package `lora@0.3.0` in", "there are: lora:0.1.0, lora:0.2.0"),
+    ] {
+        let error = store.find(Wanted { name, version, source: None }).unwrap_err();
+        assert_eq!(told(error), [format!("{what} `{path}`"), why.to_owned(), hint.clone()]);
+    }
+}
+
+#[test]
+fn a_folder_of_others_that_changed_is_not_told_to_be_pulled_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::make_folder(folder.path()).unwrap();
+    let stored = store.put(&package("lora", "0.1.0"), "").unwrap();
+    let path = folder.path().join("blobs/sha256").join(&stored.digest);
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, "something else").unwrap();
+    let error = store.get("lora", None).unwrap_err();
+    assert_eq!(error.exit(), Exit::Trust);
+    assert_eq!(error.kept().unwrap(), "nothing was installed and nothing ran");
+    let [what, _, hint] = told(error);
+    assert_eq!(what, "the package is not what its folder names");
+    assert!(hint.contains("get the folder anew"), "{hint}");
+}
+
+#[test]
+fn a_folder_that_would_take_long_to_look_through_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::make_folder(folder.path()).unwrap();
+    store.put(&package("lora", "0.1.0"), "").unwrap();
+    let index = folder.path().join("index.json");
+    let mut document: serde_json::Value = serde_json::from_slice(&fs::read(&index).unwrap()).unwrap();
+    document["manifests"][0]["annotations"] = serde_json::Value::Null;
+    fs::write(&index, document.to_string()).unwrap();
+    assert_eq!(store.known_within(1 << 20).unwrap().len(), 1);
+    let [_, why, _] = told(store.known_within(10_000).unwrap_err());
+    assert!(why.contains("more bytes than are read"), "{why}");
+
+    let one = document["manifests"][0].clone();
+    document["manifests"] = vec![one; 10_001].into();
+    fs::write(&index, document.to_string()).unwrap();
+    let [_, why, _] = told(store.list().unwrap_err());
+    assert!(why.contains("10001 entries"), "{why}");
+}
+
+#[test]
+#[cfg(unix)]
+fn what_is_no_file_in_the_place_of_the_lock_is_neither_waited_for_nor_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::make_folder(folder.path()).unwrap();
+    let (lock, elsewhere) = (folder.path().join("index.lock"), folder.path().join("elsewhere"));
+    fs::remove_file(&lock).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &lock).unwrap();
+    assert!(store.put(&package("lora", "0.1.0"), "").is_err());
+    assert!(!elsewhere.exists());
+
+    fs::remove_file(&lock).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&lock).status().unwrap().success());
+    let (said, listed) = std::sync::mpsc::channel();
+    std::thread::spawn(move || said.send(store.list().is_ok()));
+    assert_eq!(listed.recv_timeout(std::time::Duration::from_secs(5)), Ok(true));
+}

@@ -1,7 +1,6 @@
 //! Reading the two files of trust strictly: what is not understood is refused, with its line and column.
 
-use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -10,13 +9,16 @@ use toml::Spanned;
 use tunebox_compute::explain::{Explain, Snippet};
 use tunebox_compute::printable::{acts, printable};
 
-use crate::Error;
+use crate::{Error, bounded};
 
 /// The way in which both files are written.
 pub(super) const SCHEMA: u32 = 1;
 
+/// Bytes of the longest source and of the longest prefix.
+pub(super) const LONGEST_NAME: usize = 4096;
+
 /// Bytes of the longest file that is read.
-const LONGEST: u64 = 1 << 20;
+pub(super) const LONGEST: u64 = 1 << 20;
 
 /// Bytes of a line that is shown.
 const SHOWN: usize = 160;
@@ -29,6 +31,14 @@ pub struct TrustFileError {
     snippet: Option<Box<Snippet>>,
     problem: String,
     hint: &'static str,
+}
+
+impl TrustFileError {
+    /// What is wrong with a whole file or folder of trust.
+    pub(super) fn of(path: &Path, problem: &str, hint: &'static str) -> Self {
+        let place = printable(&path.to_string_lossy(), 400);
+        Self { place, snippet: None, problem: printable(problem, 400), hint }
+    }
 }
 
 impl Explain for TrustFileError {
@@ -63,20 +73,10 @@ pub(super) struct Document {
 impl Document {
     /// Reads a file; none is there at first. `hint` says what to do about one that is wrong.
     pub(super) fn read(path: &Path, hint: &'static str) -> Result<Option<Self>, Error> {
-        let file = match fs::File::open(path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Error::file("read", path)(error)),
-        };
-        let mut bytes = Vec::new();
-        file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(Error::file("read", path))?;
-        let empty = Self { path: path.to_owned(), text: String::new(), hint };
-        if bytes.len() as u64 > LONGEST {
-            return Err(empty.wrong(None, &format!("it has more than {LONGEST} bytes")).into());
-        }
-        match String::from_utf8(bytes) {
-            Ok(text) => Ok(Some(Self { text, ..empty })),
-            Err(_) => Err(empty.wrong(None, "it is not a text in UTF-8").into()),
+        match bounded::text(path, LONGEST) {
+            Ok(text) => Ok(Some(Self { path: path.to_owned(), text, hint })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::file("read", path)(error)),
         }
     }
 
@@ -118,14 +118,11 @@ impl Document {
     }
 
     /// What is wrong with the file, at a place where there is one.
-    pub(super) fn wrong(&self, span: Option<&Range<usize>>, problem: &str) -> TrustFileError {
-        let name = printable(&self.path.to_string_lossy(), 400);
-        let snippet = span.map(|span| self.snippet(span));
-        let place = match &snippet {
-            Some(snippet) => format!("{name}:{}:{}", snippet.line, snippet.column),
-            None => name,
-        };
-        TrustFileError { place, snippet: snippet.map(Box::new), problem: printable(problem, 400), hint: self.hint }
+    fn wrong(&self, span: Option<&Range<usize>>, problem: &str) -> TrustFileError {
+        let whole = TrustFileError::of(&self.path, problem, self.hint);
+        let Some(snippet) = span.map(|span| self.snippet(span)) else { return whole };
+        let place = format!("{}:{}:{}", whole.place, snippet.line, snippet.column);
+        TrustFileError { place, snippet: Some(Box::new(snippet)), ..whole }
     }
 
     /// The line that a span begins in.

@@ -1,13 +1,22 @@
 //! One command at a time writes the files of trust, and each file appears whole or not at all.
 
-use std::fs::File;
-use std::io::Write;
+use std::fs::{File, TryLockError};
+use std::io::{self, Write};
 use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
+use super::document::TrustFileError;
 use crate::Error;
 
 /// The file that is locked where the system locks no folders.
 const GUARD: &str = ".tunebox-guard";
+
+/// How long others may write: they need a moment, so whoever takes longer holds the lock for something else.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often it is tried again.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Keeps other commands from writing into folders, until it is dropped.
 pub(super) struct Guard {
@@ -15,8 +24,13 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Waits until nobody else writes into these folders. Errors: a folder that cannot be locked in any way.
+    /// Waits until nobody else writes into these folders. Errors: a folder that cannot be locked in any way, or that
+    /// somebody else does not give free.
     pub(super) fn of(folders: [&Path; 2]) -> Result<Self, Error> {
+        Self::within(folders, PATIENCE)
+    }
+
+    fn within(folders: [&Path; 2], patience: Duration) -> Result<Self, Error> {
         let mut places = Vec::with_capacity(folders.len());
         for folder in folders {
             places.push(folder.canonicalize().map_err(Error::file("find", folder))?);
@@ -24,21 +38,42 @@ impl Guard {
         // All commands take them in one order, and none takes the same one twice: nobody waits for each other.
         places.sort();
         places.dedup();
-        let locked: Result<_, _> = places.iter().map(|place| lock(place).map_err(Error::file("lock", place))).collect();
+        let end = Instant::now() + patience;
+        let locked: Result<_, Error> = places.iter().map(|place| lock(place, end)).collect();
         Ok(Self { _folders: locked? })
     }
 }
 
 /// Locks the folder itself, which leaves nothing behind; where that is not possible, a file in it.
-fn lock(folder: &Path) -> std::io::Result<File> {
-    if let Ok(file) = File::open(folder)
-        && file.lock().is_ok()
-    {
-        return Ok(file);
+fn lock(folder: &Path, end: Instant) -> Result<File, Error> {
+    if let Ok(file) = File::open(folder) {
+        match wait(&file, end) {
+            Ok(true) => return Ok(file),
+            Ok(false) => return Err(taken(folder)),
+            // A system that locks no folders.
+            Err(_) => {}
+        }
     }
-    let file = File::options().create(true).truncate(false).write(true).open(folder.join(GUARD))?;
-    file.lock()?;
-    Ok(file)
+    let open = File::options().create(true).truncate(false).write(true).open(folder.join(GUARD));
+    let file = open.map_err(Error::file("lock", folder))?;
+    if wait(&file, end).map_err(Error::file("lock", folder))? { Ok(file) } else { Err(taken(folder)) }
+}
+
+/// Takes the lock of a file; false where somebody else has it to the end.
+fn wait(file: &File, end: Instant) -> io::Result<bool> {
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if Instant::now() >= end => return Ok(false),
+            Err(TryLockError::WouldBlock) => sleep(PAUSE),
+        }
+    }
+}
+
+fn taken(folder: &Path) -> Error {
+    let problem = "another program holds the lock of this folder and does not give it free";
+    TrustFileError::of(folder, problem, "end that program; `fuser` or `lsof` with the folder says which it is").into()
 }
 
 /// Writes a file beside its place and renames it there, if it says anything new.
@@ -56,4 +91,23 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), Error> {
     // The name is kept as well, where a folder can be told to.
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tunebox_compute::explain::Explain;
+
+    use super::*;
+
+    #[test]
+    fn a_lock_that_somebody_keeps_is_waited_for_and_then_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = [folder.path(), folder.path()];
+        let held = Guard::of(places).unwrap();
+        let error = Guard::within(places, Duration::from_millis(20)).err().unwrap();
+        assert_eq!(error.to_string(), "another program holds the lock of this folder and does not give it free");
+        assert!(error.place().unwrap().ends_with(&*folder.path().file_name().unwrap().to_string_lossy()));
+        drop(held);
+        assert!(Guard::within(places, Duration::ZERO).is_ok());
+    }
 }

@@ -7,7 +7,7 @@ use super::publishers::{Publisher, signers_of};
 use super::refusal::Refusal;
 use super::resemblance::alike;
 use super::source::Source;
-use super::{Admitted, Mode, Pending, Question, Trust};
+use super::{Admitted, Mode, Pending, Trust};
 use crate::artefact::Artefact;
 use crate::signature::{Signed, Signer};
 use crate::statement::Statement;
@@ -53,10 +53,10 @@ impl Trust {
         if let Some(locked) = locked {
             locked.check_version(&statement.version)?;
         }
-        self.check_name(statement, &artefact.wasm, signer.as_ref())?;
+        self.check_name(statement, &artefact.wasm, signer.as_ref(), &known)?;
 
         let ask = match mode {
-            Mode::Locked => return self.locked(statement, signer, &known),
+            Mode::Locked => return self.locked(statement, place, signer, &known),
             Mode::Ask(ask) => ask,
         };
         if let Some(signer) = &signer
@@ -64,7 +64,7 @@ impl Trust {
         {
             let question = self.question(statement, place, signer);
             if !ask(&question) {
-                return Err(Refusal::NotAccepted { signer: question.signer, prefix: question.prefix });
+                return Err(question.refused());
             }
         }
         Ok(self.remember(statement, place, signer, known))
@@ -72,29 +72,53 @@ impl Trust {
 
     /// Whether a signer is known for a name. Errors: another one is, or there is none where one must be.
     fn check_signer(&self, statement: &Statement, place: &Source, signer: Option<&Signer>) -> Result<Known, Refusal> {
-        if let Some(locked) = self.lock.find(&statement.name) {
-            locked.check_signer(signer.map(|signer| signer.key.as_str()))?;
-        }
+        let pinned = self.lock.find(&statement.name);
+        let held = pinned.map_or(Ok(()), |locked| locked.check_signer(signer.map(|signer| signer.key.as_str())));
         let Some(signer) = signer else {
+            held?;
             return if place.is_local() { Ok(Known::Elsewhere) } else { Err(Refusal::Unsigned { before: None }) };
         };
-        let known = signers_of(self.publishers(), &place.path(&statement.name));
-        if let Some((file, publisher)) = known.iter().find(|(_, known)| known.key == signer.key) {
-            let ours = *file == self.publishers.path;
-            return Ok(if ours { Known::Here((*publisher).clone()) } else { Known::Elsewhere });
+        let known = self.signers(&place.path(&statement.name));
+        match (known.iter().find(|(_, known)| known.key == signer.key), known.first()) {
+            (Some((file, publisher)), _) => {
+                held?;
+                let ours = *file == self.publishers.path;
+                Ok(if ours { Known::Here((*publisher).clone()) } else { Known::Elsewhere })
+            }
+            (None, Some((file, before))) => {
+                let other = changed(signer, before, file);
+                Err(match held {
+                    Err(first) => first.before(other),
+                    Ok(()) => other,
+                })
+            }
+            (None, None) => held.map(|()| self.carried(statement, place, signer)),
         }
-        if let Some((file, before)) = known.first() {
-            return Err(changed(signer, before, file));
-        }
+    }
+
+    /// Those who sign for a name. Where an organisation names some, nobody else does, whoever was accepted before.
+    fn signers(&self, path: &str) -> Vec<(&Path, &Publisher)> {
+        let named = signers_of(self.keyring.entries(), path);
+        if named.is_empty() { signers_of(self.publishers.entries(), path) } else { named }
+    }
+
+    /// Whether a signer whom nobody knows for a name is known well enough to carry it along.
+    fn carried(&self, statement: &Statement, place: &Source, signer: &Signer) -> Known {
         // A stick that carries what a known publisher signed raises no new question, unless the name is another's.
         let by_key = |same: bool| self.publishers().filter(move |(_, known)| (known.key == signer.key) == same);
         let taken = by_key(false).any(|(_, other)| other.packages.contains(&statement.name));
         let carried = place.is_local() && !taken && by_key(true).next().is_some();
-        Ok(if carried { Known::Elsewhere } else { Known::No })
+        if carried { Known::Elsewhere } else { Known::No }
     }
 
     /// Whether a name could be taken for that of something else.
-    fn check_name(&self, statement: &Statement, wasm: &[u8], signer: Option<&Signer>) -> Result<(), Refusal> {
+    fn check_name(
+        &self,
+        statement: &Statement,
+        wasm: &[u8],
+        signer: Option<&Signer>,
+        known: &Known,
+    ) -> Result<(), Refusal> {
         let (name, signer) = (statement.name.as_str(), signer.map(|signer| signer.key.as_str()));
         let refused = |like: &str, owner: String| Err(Refusal::LookAlike { like: like.to_owned(), owner });
         let mut inside = builtin::list().iter().chain(builtin::verifiers());
@@ -102,8 +126,9 @@ impl Trust {
         if !same && let Some(built) = inside.find(|built| built.name == name || alike(built.name, name)) {
             return refused(built.name, "built into tunebox".into());
         }
-        if self.lock.find(name).is_some() {
-            // It was taken under this name, and its signer is the same.
+        if !matches!(known, Known::No) && self.lock.find(name).is_some_and(|locked| locked.signer.as_deref() == signer)
+        {
+            // It was taken under this name from the same hand, and not merely by the word of a lock.
             return Ok(());
         }
         let locked =
@@ -119,33 +144,33 @@ impl Trust {
         Ok(())
     }
 
-    fn question(&self, statement: &Statement, place: &Source, signer: &Signer) -> Question {
-        let mut known_for: Vec<String> = self
-            .publishers()
-            .filter(|(_, known)| known.key == signer.key)
-            .map(|(_, known)| known.prefix.clone())
-            .collect();
-        known_for.sort();
-        known_for.dedup();
-        Question {
-            statement: statement.clone(),
-            source: place.asked().to_owned(),
-            signer: signer.clone(),
-            prefix: place.prefix(&statement.name),
-            known_for,
-        }
-    }
-
     /// The answer where only the lock counts.
-    fn locked(&self, statement: &Statement, signer: Option<Signer>, known: &Known) -> Result<Admitted, Refusal> {
-        let locked = self.lock.find(&statement.name);
+    fn locked(
+        &self,
+        statement: &Statement,
+        place: &Source,
+        signer: Option<Signer>,
+        known: &Known,
+    ) -> Result<Admitted, Refusal> {
+        let found = self.lock.find(&statement.name);
         let same = |locked: &&Locked| {
             locked.version == statement.version && locked.signer.as_ref() == signer.as_ref().map(|signer| &signer.key)
         };
-        if locked.filter(same).is_none() {
-            return Err(Refusal::NotLocked { locked: locked.map(|locked| locked.version.clone()) });
+        let Some(locked) = found.filter(same) else {
+            return Err(Refusal::NotLocked { locked: found.map(|locked| locked.version.clone()) });
+        };
+        // The same bytes may be carried on a stick, whose path differs from machine to machine.
+        if !place.is_local() && locked.source != place.name() {
+            return Err(Refusal::OtherSource { locked: locked.source.clone() });
         }
-        Ok(Admitted { statement: statement.clone(), signer, first_seen: known.first_seen(), previous: None })
+        // A lock comes with a project, which may be anybody's: it never stands for a person's yes.
+        match (signer, known) {
+            (Some(signer), Known::No) => Err(Refusal::OnlyLocked { signer, prefix: place.prefix(&statement.name) }),
+            (signer, known) => {
+                let first_seen = known.first_seen();
+                Ok(Admitted { statement: statement.clone(), signer, first_seen, previous: None })
+            }
+        }
     }
 
     /// Keeps what [`commit`](Self::commit) is to write, and counts it from now on.

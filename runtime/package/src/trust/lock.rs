@@ -6,7 +6,8 @@ use semver::Version;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::document::{Document, SCHEMA, TrustFileError, plain};
+use super::document::{Document, LONGEST_NAME, TrustFileError, plain};
+use super::form::Form;
 use super::publishers::{key, package_name};
 use super::refusal::Refusal;
 use crate::Error;
@@ -15,12 +16,12 @@ use crate::statement::version;
 /// The file's name in a project's folder.
 pub(super) const FILE: &str = "tunebox.lock";
 
-const HINT: &str = "correct it, or take the entry out: the package is then pinned anew";
-
-const HEAD: &str = "# The packages that this project uses, pinned: `tunebox` writes it. Keep it with the project.\n";
-
-/// Bytes of the longest source.
-const LONGEST: usize = 4096;
+const FORM: Form<Locked> = Form {
+    head: "# The packages that this project uses, pinned: `tunebox` writes it. Keep it with the project.\n",
+    table: "package",
+    hint: "correct it, or take the entry out: the package is then pinned anew",
+    entries,
+};
 
 /// A package that is pinned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -69,35 +70,22 @@ struct Entry {
     highest: Spanned<String>,
 }
 
-#[derive(Serialize)]
-struct Written<'a> {
-    schema: u32,
-    package: &'a [Locked],
-}
-
 impl Lock {
     /// Reads the lock of a folder; one that is not there holds nothing. Errors: an entry that is not understood, with its
     /// place.
     pub(super) fn read(project: &Path) -> Result<Self, Error> {
         let path = project.join(FILE);
-        let list = match Document::read(&path, HINT)? {
-            Some(document) => list(&document)?,
-            None => Vec::new(),
-        };
-        Ok(Self { path, list })
+        Ok(Self { list: FORM.read(&path)?, path })
     }
 
     /// Reads the text of a lock; `name` is what errors call it.
     pub fn parse(name: &str, text: &str) -> Result<Self, TrustFileError> {
-        Ok(Self { path: PathBuf::from(name), list: list(&Document::new(name, text, HINT))? })
+        Ok(Self { path: PathBuf::from(name), list: FORM.parse(name, text)? })
     }
 
-    /// The text of the file.
+    /// The text of the file. Errors: it could not be read again.
     pub fn to_text(&self) -> Result<String, TrustFileError> {
-        let written = Written { schema: SCHEMA, package: &self.list };
-        let document = Document::new(&self.path.to_string_lossy(), "", HINT);
-        let text = toml::to_string(&written).map_err(|error| document.wrong(None, &error.to_string()))?;
-        Ok(format!("{HEAD}{text}"))
+        FORM.text(&self.path, &self.list)
     }
 
     /// The file.
@@ -158,7 +146,7 @@ impl Locked {
     }
 }
 
-fn list(document: &Document) -> Result<Vec<Locked>, TrustFileError> {
+fn entries(document: &Document) -> Result<Vec<Locked>, TrustFileError> {
     let file: File = document.values()?;
     document.check_schema(&file.schema)?;
     let mut list: Vec<Locked> = Vec::with_capacity(file.package.len());
@@ -185,7 +173,7 @@ impl Entry {
         Ok(Locked {
             name: document.checked(&self.name, package_name)?,
             version: used.to_string(),
-            source: document.checked(&self.source, |text| plain("source", text, LONGEST))?,
+            source: document.checked(&self.source, |text| plain("source", text, LONGEST_NAME))?,
             sha256: document.checked(&self.sha256, digest)?,
             signer,
             interface: document.checked(&self.interface, |text| version(text).map(|version| version.to_string()))?,

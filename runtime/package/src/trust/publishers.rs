@@ -5,21 +5,23 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::document::{Document, SCHEMA, TrustFileError, plain};
+use super::document::{Document, LONGEST_NAME, TrustFileError, plain};
+use super::form::Form;
 use super::source::LOCAL;
 use crate::Error;
+use crate::registry::canonical;
 use crate::signature::Signer;
 
 /// The file's name in the home folder.
 pub(super) const FILE: &str = "publishers.toml";
 
-const HINT: &str = "correct it, or take the entry out: its signer is then asked about again";
-
-const HEAD: &str = "# Whose signatures this machine takes, and for which names: `tunebox` adds a signer that you accept.\n\
-                    # An entry that is taken out is asked about again.\n";
-
-/// Bytes of the longest prefix and source.
-const LONGEST: usize = 512;
+const FORM: Form<Publisher> = Form {
+    head: "# Whose signatures this machine takes, and for which names: `tunebox` adds a signer that you accept.\n\
+           # An entry that is taken out is asked about again.\n",
+    table: "publisher",
+    hint: "correct it, or take the entry out: its signer is then asked about again",
+    entries,
+};
 
 /// A signer, and what it signs for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -67,32 +69,25 @@ struct Entry {
     packages: Vec<Spanned<String>>,
 }
 
-#[derive(Serialize)]
-struct Written<'a> {
-    schema: u32,
-    publisher: &'a [Publisher],
-}
-
 impl Publishers {
     /// Reads a file; one that is not there lists nobody. Errors: an entry that is not understood, with its place.
     pub(super) fn read(path: &Path) -> Result<Self, Error> {
-        let Some(document) = Document::read(path, HINT)? else {
-            return Ok(Self { path: path.to_owned(), list: Vec::new() });
-        };
-        Ok(Self { path: path.to_owned(), list: list(&document)? })
+        Ok(Self { path: path.to_owned(), list: FORM.read(path)? })
     }
 
     /// Reads the text of a file; `name` is what errors call it.
     pub fn parse(name: &str, text: &str) -> Result<Self, TrustFileError> {
-        Ok(Self { path: PathBuf::from(name), list: list(&Document::new(name, text, HINT))? })
+        Ok(Self { path: PathBuf::from(name), list: FORM.parse(name, text)? })
     }
 
-    /// The text of a file.
+    /// The text of a file. Errors: it could not be read again.
     pub fn to_text(&self) -> Result<String, TrustFileError> {
-        let written = Written { schema: SCHEMA, publisher: &self.list };
-        let document = Document::new(&self.path.to_string_lossy(), "", HINT);
-        let text = toml::to_string(&written).map_err(|error| document.wrong(None, &error.to_string()))?;
-        Ok(format!("{HEAD}{text}"))
+        FORM.text(&self.path, &self.list)
+    }
+
+    /// Everybody in it, with the file that says so.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&Path, &Publisher)> {
+        self.list.iter().map(move |publisher| (self.path.as_path(), publisher))
     }
 
     /// Notes that a signer was accepted for a prefix, on a package.
@@ -126,7 +121,7 @@ fn covers(prefix: &str, path: &str) -> bool {
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn list(document: &Document) -> Result<Vec<Publisher>, TrustFileError> {
+fn entries(document: &Document) -> Result<Vec<Publisher>, TrustFileError> {
     let file: File = document.values()?;
     document.check_schema(&file.schema)?;
     let mut list: Vec<Publisher> = Vec::with_capacity(file.publisher.len());
@@ -142,7 +137,7 @@ fn list(document: &Document) -> Result<Vec<Publisher>, TrustFileError> {
 
 impl Entry {
     fn checked(&self, document: &Document) -> Result<Publisher, TrustFileError> {
-        let source = |value| document.checked(value, |text| plain("source", text, LONGEST));
+        let source = |value| document.checked(value, |text| plain("source", text, LONGEST_NAME));
         let mut packages = Vec::with_capacity(self.packages.len());
         for package in &self.packages {
             packages.push(document.checked(package, package_name)?);
@@ -159,19 +154,21 @@ impl Entry {
     }
 }
 
-/// A prefix in the form in which names are compared.
+/// A prefix in the form in which names are compared: its registry by the one name that it has.
 fn prefix(text: &str) -> Result<String, String> {
     if let Some(name) = text.strip_prefix(LOCAL) {
         return package_name(name).map(|_| text.to_owned());
     }
     let part = |part: &str| {
-        let sign = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._:".contains(&byte);
+        let sign = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._".contains(&byte);
         !part.is_empty() && part.bytes().all(sign)
     };
-    if text.len() <= LONGEST && text.split('/').all(part) {
-        return Ok(text.to_owned());
-    }
-    Err("`prefix` is not of the form `registry.example/namespace` in lower case, without a version".into())
+    let (host, namespace) = text.split_once('/').map_or((text, None), |(host, rest)| (host, Some(rest)));
+    let registry = canonical(host).filter(|_| namespace.is_none_or(|namespace| namespace.split('/').all(part)));
+    let prefix = registry.map(|registry| namespace.map_or(registry.clone(), |rest| format!("{registry}/{rest}")));
+    prefix.filter(|prefix| prefix.len() <= LONGEST_NAME).ok_or_else(|| {
+        "`prefix` is not of the form `registry.example/namespace` in lower case, without a version".into()
+    })
 }
 
 /// A day as it is written here.

@@ -1,17 +1,21 @@
 //! Where a package came from, as far as trust is concerned: from a path, or from a name in a registry.
 
+use tunebox_compute::printable::printable;
+
+use super::document::LONGEST_NAME;
+use crate::registry::canonical;
 use crate::statement::Statement;
 
 /// Where a package came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// A file or folder that a person named by its path.
+    /// A file or folder that a person named by its path, as a text that can be shown and kept.
     Local(String),
     /// A registry.
     Registry {
         /// What was asked for, as it was written.
         asked: String,
-        /// `registry/namespace/name`, in lower case.
+        /// `registry/namespace/name`, in lower case, the registry by the one name that it has.
         repository: String,
         /// The version that was asked for.
         tag: Option<String>,
@@ -23,14 +27,15 @@ impl Source {
     pub(crate) fn parse(text: &str) -> Self {
         let folder = text.strip_prefix("oci:").unwrap_or(text);
         if is_path(folder) {
-            return Self::Local(folder.to_owned());
+            // An escape at the end may be a few bytes longer than what it was cut to.
+            return Self::Local(printable(folder, LONGEST_NAME - 64));
         }
         let last = text.rfind('/').map_or(0, |slash| slash + 1);
         let (name, tag) = match text[last..].split_once([':', '@']) {
             Some((name, tag)) => (last + name.len(), Some(tag.to_owned())),
             None => (text.len(), None),
         };
-        Self::Registry { asked: text.to_owned(), repository: text[..name].to_lowercase(), tag }
+        Self::Registry { asked: text.to_owned(), repository: repository(&text[..name]), tag }
     }
 
     /// Whether a person named it by its path.
@@ -87,6 +92,13 @@ impl Source {
     }
 }
 
+/// A name in a registry as all spellings of it are compared.
+fn repository(text: &str) -> String {
+    let text = text.to_ascii_lowercase();
+    let known = text.split_once('/').and_then(|(host, rest)| Some(format!("{}/{rest}", canonical(host)?)));
+    known.unwrap_or(text)
+}
+
 /// What the packages of paths are known by. No registry is called so: a port is a number.
 pub(super) const LOCAL: &str = "local:";
 
@@ -111,6 +123,22 @@ mod tests {
         assert_eq!(Source::parse("r.example/me/calm@sha256:00").name(), "r.example/me/calm");
         assert_eq!(Source::parse("r.example/me/calm@1.0.0").tag(), Some("1.0.0"));
         assert_eq!(Source::parse("r.example:5000/calm").prefix("calm"), "r.example:5000/calm");
+    }
+
+    #[test]
+    fn all_spellings_of_a_registry_are_one_source() {
+        for text in ["docker.io/me/calm", "Index.docker.io/me/calm:0.1.0", "registry-1.docker.io.:443/me/calm@0.1.0"] {
+            assert_eq!(Source::parse(text).name(), "docker.io/me/calm");
+        }
+        assert_eq!(Source::parse("[::0001]:5000/me/calm").prefix("calm"), "[::1]:5000/me");
+    }
+
+    #[test]
+    fn a_path_is_a_text_that_can_be_kept() {
+        let path = format!("./{}\n{}", "a".repeat(90), "\u{1b}".repeat(2 * LONGEST_NAME));
+        let source = Source::parse(&path);
+        assert!(source.is_local() && source.name().len() <= LONGEST_NAME, "{}", source.name().len());
+        assert!(!source.name().chars().any(char::is_control));
     }
 
     #[test]

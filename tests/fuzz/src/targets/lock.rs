@@ -1,9 +1,8 @@
 //! `tunebox.lock`, edited by anybody.
 
-use tunebox_compute::explain::Explain;
 use tunebox_package::trust::Lock;
 
-use crate::Target;
+use crate::{Target, trust_file};
 
 pub(super) const TARGET: Target = Target {
     name: "lock",
@@ -32,17 +31,5 @@ pub(super) const TARGET: Target = Target {
 
 /// Entries that are written and read back as the same, or an error with a place in the text.
 fn run(bytes: &[u8]) {
-    let text = String::from_utf8_lossy(bytes);
-    match Lock::parse("tunebox.lock", &text) {
-        Ok(read) => {
-            let written = read.to_text();
-            let again = written.as_ref().ok().map(|text| Lock::parse("tunebox.lock", text));
-            assert!(again.is_some_and(|again| again.is_ok_and(|again| again == read)), "{written:?}");
-        }
-        Err(error) => {
-            let lines = text.split('\n').count();
-            assert!(error.snippet().is_none_or(|line| (1..=lines).contains(&line.line)), "{error:?}");
-            assert!(!error.to_string().chars().any(char::is_control), "{error:?}");
-        }
-    }
+    trust_file::reads_what_it_writes(bytes, |text| Lock::parse("tunebox.lock", text), Lock::to_text);
 }

@@ -2,6 +2,7 @@
 
 mod adapter;
 mod admission;
+mod checkpoint;
 mod configuration;
 mod gguf;
 mod lock;
@@ -10,12 +11,14 @@ mod operations;
 mod publishers;
 mod record;
 mod run_file;
+mod run_lock;
 mod safetensors;
 mod signature;
 mod statement;
 mod template;
 mod tokenizer;
 mod verifiers;
+mod worker;
 
 use crate::Target;
 
@@ -23,6 +26,7 @@ use crate::Target;
 pub const TARGETS: &[Target] = &[
     adapter::TARGET,
     admission::TARGET,
+    checkpoint::TARGET,
     configuration::TARGET,
     gguf::TARGET,
     lock::TARGET,
@@ -31,10 +35,12 @@ pub const TARGETS: &[Target] = &[
     publishers::TARGET,
     record::TARGET,
     run_file::TARGET,
+    run_lock::TARGET,
     safetensors::TARGET,
     signature::TARGET,
     statement::TARGET,
     template::TARGET,
     tokenizer::TARGET,
     verifiers::TARGET,
+    worker::TARGET,
 ];

@@ -6,13 +6,17 @@ use serde_json::json;
 use tunebox_compute::explain::Exit;
 use tunebox_package::home::home;
 use tunebox_package::signature::Signer;
-use tunebox_package::trust::{Mode, Trust};
-use tunebox_package::{Artefact, Error, Package, Reference};
+use tunebox_package::trust::{Mode, Refusal, Trust};
+use tunebox_package::{Artefact, Error, Package, Reference, TrustError, bounded};
 
+use super::super::build::training_with;
 use super::super::trust::{interfaces, publisher, signed};
 use super::super::{Ending, Outcome};
 use crate::terminal::Terminal;
 use crate::terminal::diagnostic::Failure;
+
+/// Bytes of the longest file of a public key.
+const LONGEST_KEY: u64 = 4 << 10;
 
 /// The package that a person named; none: it is the folder of a run.
 pub(super) fn named(subject: &Path) -> Result<Option<Reference>, Failure> {
@@ -38,9 +42,17 @@ pub(super) fn verify(terminal: Terminal, found: &Reference, wanted: Option<&str>
     if let Some(wanted) = wanted {
         check_signer(&package, wanted)?;
     }
+    let doubt = match found {
+        Reference::Builtin(_) => None,
+        _ if wanted.is_some() => None,
+        _ if package.signer.is_none() => Some(Doubt::Unsigned),
+        Reference::Stored(_) => None,
+        Reference::File(path) | Reference::Folder(path) => of_a_path(&package, path)?,
+    };
     let known = publisher(&package)?;
     let (name, digest) = (&package.manifest.name, &package.digest);
-    terminal.say("Verified", format!("{name} {}, sha256:{digest}", package.manifest.version));
+    let verb = if doubt.is_none() { "Verified" } else { "Unverified" };
+    terminal.say(verb, format!("{name} {}, sha256:{digest}", package.manifest.version));
     let built_in = matches!(found, Reference::Builtin(_));
     terminal
         .say("Signed", if built_in { "as part of the program".to_owned() } else { signed(&package, known.as_ref()) });
@@ -51,26 +63,63 @@ pub(super) fn verify(terminal: Terminal, found: &Reference, wanted: Option<&str>
             "event": "verified", "name": name, "version": package.manifest.version,
             "digest": format!("sha256:{digest}"), "signer": package.signer.as_ref().map(|signer| &signer.key),
             "known": known, "interface": package.manifest.interface, "imports": package.imports,
+            "verified": doubt.is_none(),
         }));
     }
-    if package.signer.is_none() && !built_in {
-        terminal.next("ask its publisher for a signature; `tunebox pack --sign KEY` makes one");
+    if let Some(doubt) = doubt {
+        terminal.next(doubt.next(found));
         return Ok(Ending::Exit(Exit::No));
     }
     terminal.next(match found {
-        Reference::Stored(stored) => format!("tunebox train --sample --method {name}@{}", stored.version),
+        Reference::Stored(stored) => training_with(format!("{name}@{}", stored.version), package.bytes.len() as u64),
         Reference::Builtin(_) => format!("tunebox inspect {name}"),
         Reference::Folder(path) | Reference::File(path) => format!("tunebox inspect {}", path.display()),
     });
     Ok(Ending::Done)
 }
 
+/// Why a package that is whole is not verified: exit code 1.
+enum Doubt {
+    /// Nobody vouches for it.
+    Unsigned,
+    /// Somebody does whom nobody knows here: anybody can make a key.
+    Unknown,
+}
+
+impl Doubt {
+    /// What would verify it.
+    fn next(&self, found: &Reference) -> String {
+        match (self, found) {
+            (Self::Unsigned, _) => "ask its publisher for a signature; `tunebox pack --sign KEY` makes one".to_owned(),
+            (Self::Unknown, Reference::File(path)) => {
+                format!("tunebox verify {} --signer KEY    (the key that its publisher shows)", path.display())
+            }
+            (Self::Unknown, _) => "the same with `--signer KEY`, the key that its publisher shows".to_owned(),
+        }
+    }
+}
+
+/// The same for what lies at a path, where a signer who is new here is only a doubt: `--signer` ends it.
+fn of_a_path(package: &Package, path: &Path) -> Result<Option<Doubt>, Failure> {
+    let path = std::path::absolute(path).map_err(|error| Failure::file(path, &error))?;
+    match admitted(package, &path.display().to_string())? {
+        Ok(()) => Ok(None),
+        Err(error) if matches!(*error.refusal, Refusal::NotAccepted { .. }) => Ok(Some(Doubt::Unknown)),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Asks what a run asks, and writes nothing down: the signer must be known here, and the lock of this folder, if it
 /// lists the package, must list this one.
 fn as_a_run_would(package: &Package, source: &str) -> Result<(), Failure> {
-    let artefact = Artefact { wasm: package.bytes.to_vec(), signature: package.signature.clone() };
-    Trust::open(&home()?, Path::new("."))?.admit(&artefact, source, Mode::Ask(&mut |_| false))?;
+    admitted(package, source)??;
     Ok(())
+}
+
+fn admitted(package: &Package, source: &str) -> Result<Result<(), TrustError>, Failure> {
+    let artefact = Artefact { wasm: package.bytes.to_vec(), signature: package.signature.clone() };
+    let mut trust = Trust::open(&home()?, Path::new("."))?;
+    Ok(trust.admit(&artefact, source, Mode::Ask(&mut |_| false)).map(drop))
 }
 
 /// Errors: somebody else signed it, or nobody.
@@ -92,9 +141,15 @@ fn wanted_key(text: &str) -> Result<Signer, Failure> {
         return Ok(key);
     }
     let path = Path::new(text);
-    let lines = std::fs::read_to_string(path).map_err(|error| Failure::file(path, &error))?;
+    let lines = bounded::text(path, LONGEST_KEY).map_err(|error| Failure::file(path, &error))?;
     let key = lines.lines().find_map(|line| Signer::parse(line.trim()));
     key.ok_or_else(|| {
-        Failure::usage(format!("`{text}` holds no public key"), "`tunebox key` writes one into `FILE.pub`")
+        let public = format!("{text}.pub");
+        let hint = if Path::new(&public).is_file() {
+            format!("`{public}` beside it holds one: `--signer {public}`")
+        } else {
+            "`tunebox key` writes one into `FILE.pub`".to_owned()
+        };
+        Failure::usage(format!("`{text}` holds no public key"), hint)
     })
 }

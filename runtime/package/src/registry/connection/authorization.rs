@@ -4,9 +4,9 @@ use ureq::Body;
 use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use ureq::http::{Request, Response, StatusCode};
 
-use super::Connection;
+use super::{Connection, LARGEST_ANSWER};
 use crate::registry::RegistryError;
-use crate::registry::address::form;
+use crate::registry::address::{Address, form};
 use crate::registry::login::{Challenge, Login, Token, basic};
 
 /// The media type of a form.
@@ -15,12 +15,18 @@ const FORM: &str = "application/x-www-form-urlencoded";
 impl Connection {
     /// Gets what shows the registry who is asking. Errors: nobody is logged in, or the login is not taken.
     pub(super) fn log_in(&mut self, response: &Response<Body>) -> Result<(), RegistryError> {
-        let find = || Login::find(&self.registry, self.logins.as_deref());
-        let login = self.login.take().unwrap_or_else(find);
         let challenge = Challenge::read(response.headers());
-        let authorization = match (&challenge, &login) {
-            (Some(Challenge::Basic), Login::Password(name, password)) => Ok(Some(basic(name, password))),
-            (Some(Challenge::Bearer { realm, service, scope }), login) => {
+        let realm = match &challenge {
+            Some(Challenge::Bearer { realm, .. }) => Some(self.follow(&self.root, realm)?),
+            _ => None,
+        };
+        let find = || Login::find(&self.registry, self.logins.as_deref());
+        // In the open anybody on the way could ask for a login, and read it.
+        let open = std::iter::once(&self.root).chain(&realm).any(in_the_open);
+        let login = if open { Login::Withheld } else { self.login.take().unwrap_or_else(find) };
+        let authorization = match (&challenge, &realm, &login) {
+            (Some(Challenge::Basic), _, Login::Password(name, password)) => Ok(Some(basic(name, password))),
+            (Some(Challenge::Bearer { service, scope, .. }), Some(realm), login) => {
                 self.token(realm, service.as_deref(), scope.as_deref(), login)
             }
             _ => Ok(None),
@@ -33,12 +39,11 @@ impl Connection {
     /// Fetches a token. None: there is none for this login.
     fn token(
         &self,
-        realm: &str,
+        realm: &Address,
         service: Option<&str>,
         scope: Option<&str>,
         login: &Login,
     ) -> Result<Option<String>, RegistryError> {
-        let realm = self.follow(&self.root, realm)?;
         // Reading is asked for first and writing later, so a token for writing must be good for both.
         let everything = format!("repository:{}:pull,push", self.repository);
         let reading = format!("repository:{}:pull", self.repository);
@@ -52,17 +57,17 @@ impl Connection {
                     [("client_id", "tunebox"), ("grant_type", "refresh_token"), ("refresh_token", token.as_str())];
                 parameters.extend(refresh);
                 let request = Request::post(realm.to_string()).header(CONTENT_TYPE, FORM).body(form(&parameters));
-                request.map_err(ureq::Error::from).and_then(|request| self.agent.run(request))
+                request.map_err(ureq::Error::from).and_then(|request| self.run(request, LARGEST_ANSWER))
             }
             login => {
                 let mut request = Request::get(realm.with(&parameters).to_string());
                 if let Login::Password(name, password) = login {
                     request = request.header(AUTHORIZATION, basic(name, password));
                 }
-                request.body(()).map_err(ureq::Error::from).and_then(|request| self.agent.run(request))
+                request.body(()).map_err(ureq::Error::from).and_then(|request| self.run(request, LARGEST_ANSWER))
             }
         };
-        let answer = answer.map_err(|error| self.no_answer(&realm, error))?;
+        let answer = answer.map_err(|error| self.no_answer(realm, error))?;
         match answer.status() {
             StatusCode::OK => {
                 let token = serde_json::from_slice::<Token>(&self.text(answer)?).ok().and_then(Token::header);
@@ -79,8 +84,14 @@ impl Connection {
         let (tried, problem) = match &self.login {
             Some(Login::Password(..) | Login::Identity(_)) => (true, None),
             Some(Login::Unusable(problem)) => (false, Some(problem.clone())),
+            Some(Login::Withheld) => return RegistryError::LoginInTheOpen { registry: self.registry.clone() },
             Some(Login::Nobody) | None => (false, None),
         };
         RegistryError::Unauthorised { place: self.place.clone(), registry: self.registry.clone(), tried, problem }
     }
+}
+
+/// Whether everybody on the way to another machine can read what is said.
+fn in_the_open(address: &Address) -> bool {
+    !address.secure && !address.is_loopback()
 }

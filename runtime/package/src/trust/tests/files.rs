@@ -14,6 +14,34 @@ fn complaint(error: &Error) -> String {
 }
 
 #[test]
+fn what_was_taken_is_written_down_and_nothing_without_a_commit() {
+    let (world, key) = (World::new(), key());
+    let artefact = signed("calm-dpo", "0.1.0", &key);
+    world.open().admit(&artefact, PLACE, Mode::Ask(&mut |_| true)).unwrap();
+    assert!(!world.lock().exists() && !world.known().exists());
+    world.take(&artefact, PLACE);
+    let (signer, digest) = (key.signer(), digest::sha256(&artefact.wasm));
+    assert_eq!(
+        fs::read_to_string(world.lock()).unwrap(),
+        format!(
+            "# The packages that this project uses, pinned: `tunebox` writes it. Keep it with the project.\nschema = 1\n\n\
+             [[package]]\nname = \"calm-dpo\"\nversion = \"0.1.0\"\nsource = \"registry.example/me/calm-dpo\"\n\
+             sha256 = \"{digest}\"\nsigner = \"{signer}\"\ninterface = \"0.1.0\"\nhighest = \"0.1.0\"\n"
+        )
+    );
+    assert_eq!(
+        fs::read_to_string(world.known()).unwrap(),
+        format!(
+            "# Whose signatures this machine takes, and for which names: `tunebox` adds a signer that you accept.\n\
+             # An entry that is taken out is asked about again.\nschema = 1\n\n[[publisher]]\n\
+             prefix = \"registry.example/me\"\nkey = \"{signer}\"\nfirst-seen = \"{}\"\nsource = \"{PLACE}\"\n\
+             packages = [\"calm-dpo\"]\n",
+            today()
+        )
+    );
+}
+
+#[test]
 fn a_lock_that_was_edited_wrongly_is_refused_with_its_line_and_column() {
     let (world, key) = (World::new(), key());
     world.take(&signed("calm-dpo", "0.1.0", &key), PLACE);
@@ -155,4 +183,45 @@ fn of_two_commands_that_pin_a_name_to_different_keys_the_second_is_refused() {
     let before = fs::read(world.known()).unwrap();
     assert_eq!(second.commit().unwrap_err().to_string(), "another key signs it than before");
     assert_eq!(fs::read(world.known()).unwrap(), before);
+}
+
+#[test]
+fn nothing_is_written_that_could_not_be_read_again() {
+    let world = World::new();
+    let long = format!("/media/{}", "stick".repeat(2_000));
+    for (name, source) in [
+        ("calm-dpo", "[::1]:5099/me/calm-dpo:0.1.0"),
+        ("loud-orpo", "/media/a\u{1b}[2Jb"),
+        ("plain-tone", long.as_str()),
+    ] {
+        world.take(&signed(name, "0.1.0", &key()), source);
+        assert!(world.open().lock().find(name).is_some(), "{source}");
+    }
+    let known = world.open().publishers().next().unwrap().1.prefix.clone();
+    assert_eq!(known, "[::1]:5099/me");
+
+    // What has no place in the files is refused before either is touched.
+    let before = (fs::read(world.lock()).unwrap(), fs::read(world.known()).unwrap());
+    let mut trust = world.open();
+    trust.admit(&signed("even-tone", "0.1.0", &key()), "a b/me/even-tone", Mode::Ask(&mut |_| true)).unwrap();
+    let error = trust.commit().unwrap_err();
+    assert!(error.to_string().starts_with("what is to be written into it could not be read again: "), "{error}");
+    assert_eq!((fs::read(world.lock()).unwrap(), fs::read(world.known()).unwrap()), before);
+}
+
+#[test]
+fn what_somebody_else_pinned_meanwhile_is_not_installed() {
+    let (world, mine, theirs) = (World::new(), key(), key());
+    let mut trust = world.open();
+    trust.admit(&signed("calm-dpo", "0.2.0", &theirs), "o.example/me/calm-dpo", Mode::Ask(&mut |_| true)).unwrap();
+    world.take(&signed("calm-dpo", "0.1.0", &mine), PLACE);
+    let refused = trust.commit_with(|| -> Result<(), Error> { panic!("it was installed") }).unwrap_err();
+    assert_eq!(refused.to_string(), "another key signs it than before");
+    // What cannot be installed is not written down.
+    let mut trust = world.open();
+    let before = fs::read(world.lock()).unwrap();
+    trust.admit(&signed("calm-dpo", "0.3.0", &mine), "/media/stick", Mode::Ask(&mut |_| true)).unwrap();
+    let full = || -> Result<(), Error> { Err(Error::Precompiled) };
+    assert!(matches!(trust.commit_with(full), Err(Error::Precompiled)));
+    assert_eq!(fs::read(world.lock()).unwrap(), before);
 }

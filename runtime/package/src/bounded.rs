@@ -1,0 +1,57 @@
+//! Files that somebody else wrote, read with an end in sight.
+
+use std::fs::{self, File};
+use std::io::{Error, ErrorKind, Read, Result};
+use std::path::Path;
+
+/// The bytes of an ordinary file. Errors: no such file; one that need not end, as a device or a pipe; one of more bytes
+/// than the limit, of which no more than that is read.
+pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    let about = fs::metadata(path)?;
+    if !about.is_file() {
+        return Err(Error::other("it is no ordinary file"));
+    }
+    let too_large =
+        |size: String| Error::new(ErrorKind::FileTooLarge, format!("it has {size} bytes, {limit} are read"));
+    if about.len() > limit {
+        return Err(too_large(about.len().to_string()));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    // Some files do not say how long they are, and some grow while they are read.
+    if bytes.len() as u64 > limit { Err(too_large(format!("more than {limit}"))) } else { Ok(bytes) }
+}
+
+/// The text of an ordinary file. Errors: as for [`read`], and bytes that are no text.
+pub fn text(path: &Path, limit: u64) -> Result<String> {
+    String::from_utf8(read(path, limit)?).map_err(|error| Error::new(ErrorKind::InvalidData, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_up_to_its_limit_and_no_further() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("four");
+        fs::write(&path, "four").unwrap();
+        assert_eq!((read(&path, 4).unwrap(), text(&path, 4).unwrap()), (b"four".to_vec(), "four".to_owned()));
+        let error = read(&path, 3).unwrap_err();
+        assert_eq!((error.kind(), error.to_string()), (ErrorKind::FileTooLarge, "it has 4 bytes, 3 are read".into()));
+        assert_eq!(read(&folder.path().join("none"), 4).unwrap_err().kind(), ErrorKind::NotFound);
+        fs::write(&path, b"\xff").unwrap();
+        assert_eq!(text(&path, 4).unwrap_err().kind(), ErrorKind::InvalidData);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn what_never_ends_is_not_begun() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("endless");
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        for path in [path.as_path(), folder.path()] {
+            assert_eq!(read(path, 4).unwrap_err().to_string(), "it is no ordinary file");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The host of a registry, in the one form in which two spellings of it are compared.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Bytes of the longest name of a host.
+const LONGEST: usize = 253;
+
+/// The ports that need not be written: the usual ones with and without encryption. Who holds one of them holds the other,
+/// so both lead to one registry as far as trust is concerned.
+const USUAL_PORTS: [u16; 2] = [443, 80];
+
+/// The best-known registry: what it is called, its other names, and the host that answers.
+const DOCKER_HUB: &str = "docker.io";
+const DOCKER_HUB_NAMES: [&str; 3] = [DOCKER_HUB, "index.docker.io", DOCKER_HUB_HOST];
+const DOCKER_HUB_HOST: &str = "registry-1.docker.io";
+
+/// A registry's host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Host {
+    /// What it is called, however it was written: in lower case, without a usual port.
+    pub(super) name: String,
+    /// Where it answers: host, and the port as it was written.
+    pub(super) authority: String,
+}
+
+impl Host {
+    /// Reads a host with a dot, a port, or of this machine. None: it is something else, such as a folder.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let text = text.to_ascii_lowercase();
+        let (host, port) = match text.strip_prefix('[') {
+            Some(rest) => {
+                let (address, port) = rest.split_once(']')?;
+                let port = if port.is_empty() { None } else { Some(port.strip_prefix(':')?) };
+                (format!("[{}]", address.parse::<Ipv6Addr>().ok()?), port)
+            }
+            None => match text.split_once(':') {
+                Some((host, port)) => (name(host)?, Some(port)),
+                None => (name(&text)?, None),
+            },
+        };
+        let port = match port {
+            Some(text) => Some(number(text)?),
+            None => None,
+        };
+        let alone = host.contains(['.', '[']) || host == "localhost";
+        if !alone && port.is_none() {
+            return None;
+        }
+        let usual = alone && port.is_some_and(|port| USUAL_PORTS.contains(&port));
+        let hub = DOCKER_HUB_NAMES.contains(&host.as_str());
+        let (called, answers) = if hub { (DOCKER_HUB, DOCKER_HUB_HOST) } else { (host.as_str(), host.as_str()) };
+        Some(Self { name: at(called, port.filter(|_| !usual)), authority: at(answers, port) })
+    }
+}
+
+/// The name that a registry has wherever registries are compared: in the store, in the lock, among publishers and logins.
+/// None: the text is no host.
+pub(crate) fn canonical(text: &str) -> Option<String> {
+    Host::parse(text).map(|host| host.name)
+}
+
+/// Whether a text is spelt like a host, a right one or not: what begins with it is then no path, whatever lies there.
+pub(crate) fn spelt_as_host(text: &str) -> bool {
+    (text.contains(['.', ':']) && !text.starts_with('.')) || text.eq_ignore_ascii_case("localhost")
+}
+
+/// Whether a host with or without a port is this machine itself.
+pub(in crate::registry) fn is_loopback(authority: &str) -> bool {
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// A host's name, or its address of four numbers.
+fn name(text: &str) -> Option<String> {
+    let text = text.strip_suffix('.').unwrap_or(text);
+    let letters = |part: &str| part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let good = |part: &str| !part.is_empty() && !part.starts_with('-') && letters(part);
+    if text.len() > LONGEST || !text.split('.').all(good) {
+        return None;
+    }
+    // What ends in a number is an address, for which systems know more spellings than one.
+    let last = text.rsplit('.').next().unwrap_or_default();
+    let is_address = last.bytes().all(|byte| byte.is_ascii_digit()) || last.starts_with("0x");
+    (!is_address || text.parse::<Ipv4Addr>().is_ok()).then(|| text.to_owned())
+}
+
+/// A port, which is written in one way alone.
+fn number(text: &str) -> Option<u16> {
+    text.parse().ok().filter(|port: &u16| *port > 0 && port.to_string() == text)
+}
+
+fn at(host: &str, port: Option<u16>) -> String {
+    port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_registry_has_one_name_however_it_is_written() {
+        for (name, spellings) in [
+            ("ghcr.io", &["ghcr.io", "GHCR.io", "ghcr.io.", "ghcr.io:443", "ghcr.io.:443", "ghcr.io:80"][..]),
+            ("docker.io", &["docker.io", "index.docker.io", "registry-1.docker.io", "Index.Docker.io:443"]),
+            ("ghcr.io:5000", &["ghcr.io:5000", "GHCR.IO.:5000"]),
+            ("[::1]:5000", &["[::1]:5000", "[0:0:0:0:0:0:0:1]:5000", "[::0001]:5000"]),
+            ("localhost", &["localhost", "LOCALHOST", "localhost.", "localhost:80"]),
+            ("127.0.0.1:5000", &["127.0.0.1:5000"]),
+            ("r:80", &["r:80"]),
+        ] {
+            for spelling in spellings {
+                assert_eq!(canonical(spelling).as_deref(), Some(name), "{spelling}");
+            }
+            assert_eq!(canonical(name).as_deref(), Some(name));
+        }
+    }
+
+    #[test]
+    fn where_a_registry_answers_is_as_it_was_written() {
+        for (text, authority) in [
+            ("GHCR.io.:80", "ghcr.io:80"),
+            ("ghcr.io", "ghcr.io"),
+            ("docker.io", "registry-1.docker.io"),
+            ("index.docker.io:443", "registry-1.docker.io:443"),
+        ] {
+            assert_eq!(Host::parse(text).unwrap().authority, authority);
+        }
+    }
+
+    #[test]
+    fn what_is_no_host_has_no_name() {
+        let numbers = ["10.1:5000", "127.1", "0x7f.1", "1.0x1", "010.0.0.1", "256.1.1.1"];
+        let ports = ["r:", "ghcr.io:0443", "ghcr.io:0", "ghcr.io:65536", "ghcr.io:+1", "[::1]5000", "a:1:2"];
+        let others = ["", "me", "stick", "..", "a..b", ".a.b", "-a.b", "a_b.c", "a.b@c", "ghcr.", "[::1", "[x]:1"];
+        for text in [&numbers[..], &ports, &others].concat() {
+            assert_eq!(canonical(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_this_machine_is_spoken_to_without_encryption() {
+        for host in ["localhost", "localhost:5000", "127.0.0.1:5000", "127.1.2.3", "[::1]:5000"] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in ["registry.example:5000", "10.0.0.1", "localhost.example", "127.0.0.1.example", "0.0.0.0:1"] {
+            assert!(!is_loopback(host), "{host}");
+        }
+    }
+}

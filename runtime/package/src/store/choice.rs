@@ -1,0 +1,64 @@
+//! Which of several packages is meant.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use semver::Version;
+
+use super::{StoreError, Stored, Wanted};
+use crate::nearest::nearest;
+
+/// The one that is meant, out of all packages in their order: of one source, and the highest version where none is
+/// named. `folder` is where they are, unless that is this user's own store.
+pub(super) fn choose(known: &[Stored], wanted: Wanted<'_>, folder: Option<&Path>) -> Result<Stored, StoreError> {
+    let fits = |wanted: Option<&str>, value: &str| wanted.is_none_or(|wanted| wanted == value);
+    let named = |stored: &&Stored| fits(wanted.name, &stored.name) && fits(wanted.source, &stored.source);
+    let of_name: Vec<&Stored> = known.iter().filter(named).collect();
+    let fitting: Vec<&Stored> = of_name.iter().copied().filter(|one| fits(wanted.version, &one.version)).collect();
+
+    let candidates = newest(&fitting);
+    let name = wanted.name.unwrap_or_default();
+    if candidates.len() > 1 {
+        // In a folder the names alone tell them apart, in the store the versions may.
+        let there = if folder.is_some() { candidates } else { fitting };
+        let (name, there) = (name.to_owned(), written(&there, folder));
+        return Err(StoreError::Ambiguous { name, there, folder: folder.map(Path::to_owned) });
+    }
+    if let Some(chosen) = candidates.first() {
+        return Ok((*chosen).clone());
+    }
+    let names: BTreeSet<_> = known.iter().map(|stored| stored.name.as_str()).collect();
+    let others = names.into_iter().filter(|known| *known != name);
+    let there = match folder {
+        Some(_) if of_name.is_empty() => written(&newest(&known.iter().collect::<Vec<_>>()), folder),
+        _ => written(&of_name, folder),
+    };
+    Err(StoreError::NoPackage {
+        name: name.to_owned(),
+        version: wanted.version.map(str::to_owned),
+        nearest: nearest(name, others).map(str::to_owned),
+        there,
+        folder: folder.map(Path::to_owned),
+    })
+}
+
+/// The highest version of each name and source, out of packages in their order.
+fn newest<'a>(ordered: &[&'a Stored]) -> Vec<&'a Stored> {
+    let highest: BTreeMap<_, _> = ordered.iter().map(|one| ((&one.name, &one.source), *one)).collect();
+    highest.into_values().collect()
+}
+
+/// Packages as messages list them: by their sources, and those of a folder as a command names them.
+fn written(packages: &[&Stored], folder: Option<&Path>) -> Vec<String> {
+    let write = |one: &&Stored| match folder {
+        Some(_) => format!("{}:{}", one.name, one.version),
+        None => one.to_string(),
+    };
+    packages.iter().map(write).collect()
+}
+
+/// Which version is the higher one; what is no version comes before all that are.
+pub(crate) fn order(left: &str, right: &str) -> std::cmp::Ordering {
+    let read = |text: &str| Version::parse(text).ok();
+    read(left).cmp(&read(right)).then_with(|| left.cmp(right))
+}

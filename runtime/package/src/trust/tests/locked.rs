@@ -1,0 +1,80 @@
+//! Where only the lock counts.
+
+use super::*;
+
+#[test]
+fn locked_takes_what_the_lock_holds_without_asking_and_nothing_else() {
+    let (world, key) = (World::new(), key());
+    let artefact = signed("calm-dpo", "0.1.0", &key);
+    world.take(&artefact, PLACE);
+    let before = (fs::read(world.lock()).unwrap(), fs::read(world.known()).unwrap());
+    let mut trust = world.open();
+    assert_eq!(trust.admit(&artefact, PLACE, Mode::Locked).unwrap().signer.as_ref(), Some(key.signer()));
+    trust.commit().unwrap();
+    assert_eq!((fs::read(world.lock()).unwrap(), fs::read(world.known()).unwrap()), before);
+
+    let newer = "registry.example/me/calm-dpo:0.2.0";
+    let error = world.open().admit(&signed("calm-dpo", "0.2.0", &key), newer, Mode::Locked).unwrap_err();
+    assert_eq!(
+        text(&error),
+        format!(
+            "error[trust]: it is not in the lock\n  --> calm-dpo@0.2.0 from {newer}\n\
+             why:  tunebox.lock holds version 0.1.0, and `--locked` takes nothing else\n\
+             kept: nothing was installed and nothing ran\n\
+             hint: the same command without `--locked` adds it, and asks where it must\n"
+        )
+    );
+    let other = "registry.example/me/loud-orpo:1.0.0";
+    let error = world.open().admit(&signed("loud-orpo", "1.0.0", &key), other, Mode::Locked).unwrap_err();
+    let wanted = "`--locked` takes only what tunebox.lock holds, from the signer that it names";
+    assert_eq!(error.why().unwrap(), wanted);
+}
+
+#[test]
+fn a_lock_that_came_with_a_project_accepts_no_signer_for_a_person() {
+    let (world, key) = (World::new(), key());
+    let artefact = signed("calm-dpo", "0.1.0", &key);
+    world.take(&artefact, PLACE);
+    // A machine that has never seen the signer, with the lock of somebody else.
+    let fresh = World { home: tempfile::tempdir().unwrap(), project: world.project };
+    let error = fresh.open().admit(&artefact, PLACE, Mode::Locked).unwrap_err();
+    assert_eq!(
+        text(&error),
+        format!(
+            "error[trust]: nobody here has accepted its signer\n  --> calm-dpo@0.1.0 from {PLACE}\n\
+             why:  tunebox.lock names {} for `registry.example/me`; a lock says what a project uses, not whom this machine trusts\n\
+             kept: nothing was installed and nothing ran\n\
+             hint: accept it once: the same command without `--locked`; where nobody can, let TUNEBOX_PUBLISHERS name a list that has it\n",
+            key.signer()
+        )
+    );
+    // A list that is named accepts it for everybody, as on a machine where nobody sits.
+    let list = fresh.home.path().join("acme.toml");
+    fs::write(&list, organisation::list(&[("registry.example/me", &key)])).unwrap();
+    let mut trust = Trust::with_keyring(fresh.home.path(), fresh.project.path(), Some(&list)).unwrap();
+    trust.admit(&artefact, PLACE, Mode::Locked).unwrap();
+    // So does a person, once.
+    fresh.take(&artefact, PLACE);
+    fresh.open().admit(&artefact, PLACE, Mode::Locked).unwrap();
+}
+
+#[test]
+fn the_lock_means_one_registry_and_namespace_however_they_are_written() {
+    let (world, key) = (World::new(), key());
+    let artefact = signed("calm-dpo", "0.1.0", &key);
+    world.take(&artefact, "mirror.example/me/calm-dpo:0.1.0");
+    world.take(&artefact, PLACE);
+    for same in ["Registry.example.:443/me/calm-dpo:0.1.0", "registry.example:80/me/calm-dpo:0.1.0", "/media/stick"] {
+        assert!(world.open().admit(&artefact, same, Mode::Locked).is_ok(), "{same}");
+    }
+    let other = "mirror.example/me/calm-dpo:0.1.0";
+    assert_eq!(
+        text(&world.open().admit(&artefact, other, Mode::Locked).unwrap_err()),
+        format!(
+            "error[trust]: it is from another place than the one in the lock\n  --> calm-dpo@0.1.0 from {other}\n\
+             why:  tunebox.lock has it from registry.example/me/calm-dpo\n\
+             kept: nothing was installed and nothing ran\n\
+             hint: pull it from registry.example/me/calm-dpo; the same command without `--locked` takes this one, and asks where it must\n"
+        )
+    );
+}

@@ -1,0 +1,72 @@
+//! An organisation's list.
+
+use super::*;
+
+/// The text of a list.
+pub(super) fn list(entries: &[(&str, &SecretKey)]) -> String {
+    let entry = |(prefix, key): &(&str, &SecretKey)| {
+        format!("[[publisher]]\nprefix = \"{prefix}\"\nkey = \"{}\"\n", key.signer())
+    };
+    format!("schema = 1\n{}", entries.iter().map(entry).collect::<String>())
+}
+
+#[test]
+fn an_organisations_list_answers_for_its_names_and_refuses_others_there() {
+    let (world, ours, theirs, next) = (World::new(), key(), key(), key());
+    let file = world.home.path().join("acme.toml");
+    fs::write(&file, list(&[("registry.example/acme", &ours), ("registry.example/acme", &next)])).unwrap();
+    let open = || Trust::with_keyring(world.home.path(), world.project.path(), Some(&file)).unwrap();
+    let mut nobody = |question: &Question| -> bool { panic!("asked about {question:?}") };
+    let source = "registry.example/acme/tools/calm-dpo:0.1.0";
+    // Any of the keys of a prefix is good, so that one can follow another.
+    for key in [&ours, &next] {
+        open().admit(&signed("calm-dpo", "0.1.0", key), source, Mode::Ask(&mut nobody)).unwrap();
+    }
+    let refused = open().admit(&signed("calm-dpo", "0.1.0", &theirs), source, Mode::Ask(&mut nobody)).unwrap_err();
+    assert_eq!(refused.to_string(), "another key signs it than before");
+    assert!(refused.hint().unwrap().ends_with(&format!("take `registry.example/acme` out of {}", file.display())));
+    // A neighbour whose name merely begins alike is not covered.
+    let neighbour = "registry.example/acmes/calm-dpo:0.1.0";
+    open().admit(&signed("calm-dpo", "0.1.0", &theirs), neighbour, Mode::Ask(&mut |_| true)).unwrap();
+    let missing = Trust::with_keyring(world.home.path(), world.project.path(), Some(Path::new("/no/such/list.toml")));
+    assert!(missing.unwrap_err().to_string().starts_with("cannot read"));
+}
+
+#[test]
+fn an_organisations_list_overrules_what_a_person_accepted() {
+    let (world, ours, stolen) = (World::new(), key(), key());
+    // Accepted once, for a longer prefix than the organisation's.
+    world.take(&signed("calm-dpo", "0.1.0", &stolen), "registry.example/acme/tools/calm-dpo:0.1.0");
+    let machine = World { home: world.home, project: tempfile::tempdir().unwrap() };
+    let file = machine.home.path().join("acme.toml");
+    fs::write(&file, list(&[("registry.example/acme", &ours)])).unwrap();
+    let open = || Trust::with_keyring(machine.home.path(), machine.project.path(), Some(&file)).unwrap();
+
+    let source = "registry.example/acme/tools/calm-dpo:0.2.0";
+    let refused = |source: &str, key: &SecretKey| {
+        let artefact = signed("calm-dpo", "0.2.0", key);
+        open().admit(&artefact, source, Mode::Ask(&mut |_| false)).err().map(|error| error.to_string())
+    };
+    assert_eq!(refused(source, &stolen).as_deref(), Some("another key signs it than before"));
+    assert_eq!(refused(source, &ours), None);
+    // Nor does it carry anything on a stick any more.
+    assert_eq!(refused("/media/stick", &stolen).as_deref(), Some("nobody here has accepted its signer"));
+    assert!(open().publishers().all(|(_, publisher)| publisher.key == ours.signer().key));
+}
+
+#[test]
+fn a_list_covers_every_spelling_of_a_registry() {
+    let (world, ours, theirs) = (World::new(), key(), key());
+    let file = world.home.path().join("acme.toml");
+    for prefix in ["Index.docker.io:443/acme", "docker.io/acme", "registry-1.docker.io./acme"] {
+        fs::write(&file, list(&[(prefix, &ours)])).unwrap();
+        for host in ["docker.io", "INDEX.docker.io", "registry-1.docker.io:443", "docker.io.", "docker.io:80"] {
+            let mut trust = Trust::with_keyring(world.home.path(), world.project.path(), Some(&file)).unwrap();
+            let (artefact, source) = (signed("calm-dpo", "0.1.0", &theirs), format!("{host}/acme/calm-dpo:0.1.0"));
+            let error = trust.admit(&artefact, &source, Mode::Ask(&mut |_| true)).unwrap_err();
+            assert_eq!(error.to_string(), "another key signs it than before", "{prefix} {host}");
+        }
+    }
+    fs::write(&file, list(&[("acme/tools", &ours)])).unwrap();
+    assert!(Trust::with_keyring(world.home.path(), world.project.path(), Some(&file)).is_err());
+}

@@ -1,0 +1,46 @@
+//! `state.json` of a checkpoint, as it is read for what is left of a run whose worker died.
+
+use tunebox_training::Error;
+
+use crate::scratch::with_file;
+use crate::{Target, conversation};
+
+pub(super) const TARGET: Target = Target {
+    name: "checkpoint",
+    run,
+    words: &[
+        "\"schema\": 1",
+        "\"schema\": 2",
+        "\"cursor\": {",
+        "\"epoch\":",
+        "\"index\":",
+        "\"streams\": {",
+        "\"method-state\": \"",
+        "\"snapshots\": [",
+        "\"last-loss\": [",
+        "\"identity\": {",
+        "\"settings\": {",
+        "null",
+        "1e999",
+        "-1",
+        "\\ud800",
+        "[[[[[[[[",
+    ],
+    longest: 4 << 10,
+    quick: 300,
+};
+
+/// The checkpoint is one that is kept, or it is not; the run is lost in either case.
+fn run(bytes: &[u8]) {
+    with_file("state.json", bytes, |path, folder| {
+        let run = folder.join("run");
+        let step = run.join("steps/000002");
+        let moved = std::fs::create_dir_all(&step).and_then(|()| std::fs::rename(path, step.join("state.json")));
+        assert!(moved.is_ok(), "{moved:?}");
+        let Err(Error::Worker(error)) = conversation::after_greeting(&conversation::planned(&run)) else {
+            panic!("a worker that said nothing more did not end the run")
+        };
+        assert_eq!(error.folder.as_ref(), Some(&run), "the folder was not heard: {error}");
+        assert!(error.kept.is_none_or(|kept| kept == (2, step)));
+    });
+}

@@ -1,0 +1,27 @@
+//! What the two files of trust promise alike, whatever somebody wrote into them.
+
+use std::fmt::Debug;
+
+use tunebox_compute::explain::Explain;
+use tunebox_package::trust::TrustFileError;
+
+/// Entries that are written and read back as the same, or an error with a place in the text.
+pub(crate) fn reads_what_it_writes<File: PartialEq + Debug>(
+    bytes: &[u8],
+    parse: impl Fn(&str) -> Result<File, TrustFileError>,
+    write: impl Fn(&File) -> Result<String, TrustFileError>,
+) {
+    let text = String::from_utf8_lossy(bytes);
+    match parse(&text) {
+        Ok(read) => {
+            let written = write(&read);
+            let again = written.as_ref().ok().map(|text| parse(text));
+            assert!(again.is_some_and(|again| again.is_ok_and(|again| again == read)), "{written:?}");
+        }
+        Err(error) => {
+            let lines = text.split('\n').count();
+            assert!(error.snippet().is_none_or(|line| (1..=lines).contains(&line.line)), "{error:?}");
+            assert!(!error.to_string().chars().any(char::is_control), "{error:?}");
+        }
+    }
+}

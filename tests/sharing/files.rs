@@ -1,0 +1,69 @@
+//! Packages as files, on their way from one to another.
+
+use std::fs;
+
+use crate::renamed::renamed;
+use crate::scene::{Person, Publisher, TRUST};
+
+#[test]
+fn a_file_beside_a_signature_that_is_not_its_own_does_not_run() {
+    let (publisher, person) = (Publisher::new(), Person::new());
+    let package = publisher.publish("calm-tone", "0.1.0", "calm\n");
+    let path = person.path("project/calm-tone-0.1.0.wasm");
+    let signature = person.path("project/calm-tone-0.1.0.wasm.minisig");
+    fs::write(&path, &package.wasm).unwrap();
+    fs::write(&signature, package.signature.unwrap()).unwrap();
+    let told = person.done("project", &["verify", "calm-tone-0.1.0.wasm", "--signer", &publisher.key.signer().key]);
+    assert!(told.contains("who is not known here"), "{told}");
+    let other = Publisher::new();
+    let output = person.tunebox(&["verify", "calm-tone-0.1.0.wasm", "--signer", &other.key.signer().key]);
+    assert_eq!(output.status.code(), Some(TRUST));
+
+    let mut changed = package.wasm.clone();
+    *changed.last_mut().unwrap() ^= 1;
+    fs::write(&path, changed).unwrap();
+    let words = ["train", "--sample", "--method", "./calm-tone-0.1.0.wasm", "--set", "train.steps=1"];
+    person.refused(&words, "this package is not what was signed");
+    fs::remove_file(&signature).unwrap();
+    assert_eq!(person.tunebox(&["verify", "calm-tone-0.1.0.wasm"]).status.code(), Some(1), "nobody signed it");
+}
+
+#[test]
+fn a_file_is_verified_by_a_known_signer_or_by_a_key_that_is_named() {
+    let (publisher, person) = (Publisher::new(), Person::new());
+    let package = publisher.publish("calm-tone", "0.1.0", "calm\n");
+    fs::write(person.path("project/calm-tone-0.1.0.wasm"), &package.wasm).unwrap();
+    fs::write(person.path("project/calm-tone-0.1.0.wasm.minisig"), package.signature.unwrap()).unwrap();
+    let verify = ["verify", "calm-tone-0.1.0.wasm"];
+    let output = person.tunebox(&verify);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("Unverified calm-tone 0.1.0") && told.contains("--signer KEY"), "{told}");
+
+    let named = [&verify[..], &["--signer", publisher.key.signer().key.as_str()][..]].concat();
+    assert!(person.done("project", &named).contains("Verified"));
+    person.done("project", &["push", "calm-tone-0.1.0.wasm", "./stick"]);
+    person.done("project", &["pull", "./stick//calm-tone:0.1.0", "--yes"]);
+    assert!(person.done("project", &verify).contains("known for"));
+
+    let other = Publisher::new().publish("calm-tone", "0.1.0", "calm\n");
+    fs::write(person.path("project/calm-tone-0.1.0.wasm.minisig"), other.signature.unwrap()).unwrap();
+    person.refused(&verify, "another key signs it than before");
+}
+
+#[test]
+fn a_component_is_not_pushed_in_the_place_of_the_signed_package_beside_it() {
+    let (publisher, person) = (Publisher::new(), Person::new());
+    let component = renamed("lora", "calm-tone", "0.1.0");
+    let package = publisher.sign(&component, "calm\n");
+    fs::write(person.path("project/calm-tone.wasm"), &component).unwrap();
+    fs::write(person.path("project/calm-tone-0.1.0.wasm"), &package.wasm).unwrap();
+    fs::write(person.path("project/calm-tone-0.1.0.wasm.minisig"), package.signature.unwrap()).unwrap();
+    let output = person.tunebox(&["push", "calm-tone.wasm", "./stick"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("hint: `tunebox push calm-tone-0.1.0.wasm ./stick`"), "{told}");
+    assert!(!person.path("project/stick").exists());
+    let told = person.done("project", &["push", "calm-tone-0.1.0.wasm", "./stick"]);
+    assert!(told.contains(&format!("Signed by {}", publisher.key.signer())), "{told}");
+}

@@ -1,0 +1,154 @@
+//! Who gives packages to whom: people with machines of their own, publishers, a registry between them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+
+use tunebox_package::artefact::MANIFEST;
+use tunebox_package::signature::{SecretKey, sign};
+use tunebox_package::statement::Statement;
+use tunebox_package::{Artefact, pack::pack};
+
+use crate::fake::{Answer, FakeRegistry};
+use crate::renamed::renamed;
+
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_tunebox");
+
+/// Exit code of a refusal: a digest, a signature or a name is wrong.
+pub(crate) const TRUST: i32 = 4;
+
+/// Somebody with a machine of their own: a home folder, a cache of compiled methods, a project.
+pub(crate) struct Person(tempfile::TempDir);
+
+impl Person {
+    pub(crate) fn new() -> Self {
+        let place = tempfile::tempdir().unwrap();
+        fs::create_dir(place.path().join("project")).unwrap();
+        Self(place)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// The program in a folder of this person's.
+    pub(crate) fn command(&self, folder: &str, words: &[&str]) -> Command {
+        let mut command = Command::new(BINARY);
+        command.current_dir(self.path(folder)).args(words);
+        command.env("TUNEBOX_HOME", self.path("home")).env("TUNEBOX_CACHE", self.path("cache"));
+        command.env("DOCKER_CONFIG", self.path("no-logins")).env_remove("TUNEBOX_PUBLISHERS").env("NO_COLOR", "1");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    pub(crate) fn tunebox(&self, words: &[&str]) -> Output {
+        self.command("project", words).output().unwrap()
+    }
+
+    /// The same for a command that must succeed; what it said.
+    pub(crate) fn done(&self, folder: &str, words: &[&str]) -> String {
+        let output = self.command(folder, words).output().unwrap();
+        let told = [&output.stderr, &output.stdout].map(|stream| String::from_utf8_lossy(stream).into_owned()).concat();
+        assert!(output.status.success(), "`tunebox {}`: {told}", words.join(" "));
+        told
+    }
+
+    /// What is installed, what was compiled, and what was decided.
+    pub(crate) fn state(&self) -> (String, Vec<PathBuf>, Vec<Option<String>>) {
+        let list = String::from_utf8(self.tunebox(&["list", "--packages", "--json"]).stdout).unwrap();
+        let mut compiled: Vec<PathBuf> = fs::read_dir(self.path("cache/compiled"))
+            .into_iter()
+            .flatten()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        compiled.sort();
+        let decided = ["project/tunebox.lock", "home/publishers.toml"];
+        (list, compiled, decided.map(|name| fs::read_to_string(self.path(name)).ok()).to_vec())
+    }
+
+    /// A command that must be refused by these words, and leave everything as it was.
+    pub(crate) fn refused(&self, words: &[&str], what: &str) -> String {
+        let before = self.state();
+        let output = self.tunebox(words);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(TRUST), "{what}: {told}");
+        assert!(told.starts_with(&format!("error[trust]: {what}\n")), "{told}");
+        assert!(told.contains("kept: ") && told.contains("nothing ran"), "{told}");
+        assert!(told.contains("hint: "), "{told}");
+        assert!(before == self.state(), "{what}: {before:?} became {:?}", self.state());
+        told
+    }
+
+    pub(crate) fn train(&self, method: &str, more: &[&str]) -> Output {
+        let short = ["--set", "train.steps=2", "--set", "train.batch=2", "--quiet"];
+        self.tunebox(&[&["train", "--sample", "--method", method][..], &short, more].concat())
+    }
+}
+
+/// Somebody who publishes: a secret key.
+pub(crate) struct Publisher {
+    _place: tempfile::TempDir,
+    pub(crate) key: SecretKey,
+}
+
+impl Publisher {
+    pub(crate) fn new() -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("me.key");
+        SecretKey::generate(&path, None).unwrap();
+        Self { key: SecretKey::read(&path, || None).unwrap(), _place: place }
+    }
+
+    /// A package with a page, signed.
+    pub(crate) fn publish(&self, name: &str, version: &str, page: &str) -> Artefact {
+        self.sign(&renamed("lora", name, version), page)
+    }
+
+    /// The same of any component.
+    pub(crate) fn sign(&self, component: &[u8], page: &str) -> Artefact {
+        let wasm = pack(component, Some(page)).unwrap();
+        let signature = sign(&Statement::of(&wasm).unwrap(), &self.key).unwrap();
+        Artefact { wasm, signature: Some(signature) }
+    }
+}
+
+/// A digest, and the bytes that are given for it though they are others.
+pub(crate) type Swapped = Arc<Mutex<Option<(String, Vec<u8>)>>>;
+
+/// A registry, a publisher, and somebody who has pulled `calm-tone` 0.2.0 from there.
+pub(crate) struct Scene {
+    pub(crate) registry: FakeRegistry,
+    pub(crate) swapped: Swapped,
+    pub(crate) publisher: Publisher,
+    pub(crate) person: Person,
+}
+
+impl Scene {
+    pub(crate) fn new() -> Self {
+        let swapped = Swapped::default();
+        let others = Arc::clone(&swapped);
+        let registry = FakeRegistry::with(move |asked| {
+            let others = others.lock().unwrap();
+            let (digest, bytes) = others.as_ref()?;
+            asked.is("GET", digest).then(|| Answer::of(200, bytes.clone()))
+        });
+        let scene = Self { registry, swapped, publisher: Publisher::new(), person: Person::new() };
+        let name = scene.offer("me/calm-tone", "0.2.0", &scene.publisher.publish("calm-tone", "0.2.0", "calm\n"));
+        scene.person.done("project", &["pull", &name, "--yes"]);
+        scene
+    }
+
+    /// Puts a package into the registry under a name, whatever its own is, and gives the whole name.
+    pub(crate) fn offer(&self, repository: &str, version: &str, artefact: &Artefact) -> String {
+        let documents = artefact.manifest().unwrap();
+        self.registry.keep(&artefact.wasm);
+        self.registry.keep(&documents.configuration);
+        self.registry.name(&format!("{repository}:{version}"), MANIFEST, &documents.manifest);
+        self.named(repository, version)
+    }
+
+    pub(crate) fn named(&self, repository: &str, version: &str) -> String {
+        format!("{}/{repository}:{version}", self.registry.host())
+    }
+}
