@@ -1,17 +1,13 @@
-//! Claims about authoring: what `tunebox new` writes builds and trains at once, the same source gives the same bytes in
-//! any folder of any user, and `tunebox dev` takes a changed source into the run that goes on.
+//! Claims about authoring: what `tunebox new` writes builds and trains at once, and the same source gives the same bytes in
+//! any folder of any user.
 //!
 //! Builds share one cargo folder, but where the claim is about folders. `BLESS=1` locks the template's dependencies anew.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 #![cfg(target_os = "linux")]
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::process::{Command, Output, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 use tunebox_package::builtin;
@@ -19,9 +15,6 @@ use tunebox_package::builtin;
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const BINARY: &str = env!("CARGO_BIN_EXE_tunebox");
 const TEMPORARY: &str = env!("CARGO_TARGET_TMPDIR");
-
-/// The longest that anything is waited for: a build on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A folder of somebody, with a home of their own.
 struct Place {
@@ -127,6 +120,9 @@ fn a_method_begun_with_a_built_in_one_learns_the_same() {
         let (own, built_in) = (place.steps(&format!("{name}/runs/{method}")), place.steps(&format!("runs/{method}")));
         assert_eq!(own.len(), 2);
         assert_eq!(own, built_in, "{method}");
+        // The folder's run file says which sample fits: several methods learn from such records.
+        let sampled = place.done(&["-C", &name, "train", "--sample", "--method", ".", "--dry-run"]);
+        assert!(sampled.contains(&format!("runs/.sample/{method}.jsonl")), "{sampled}");
     }
 }
 
@@ -187,8 +183,6 @@ fn what_cannot_be_begun_is_refused_and_leaves_nothing() {
         (vec!["new", "../calm"], "hint: `tunebox new calm`"),
         (vec!["new", "calm", "--like", "dppo"], "did you mean `dpo`?"),
         (vec!["new", "calm", "--language", "cobol"], "invalid value 'cobol'"),
-        (vec!["dev", "--method", "calm"], "`tunebox dev` has no `--method`"),
-        (vec!["dev", "nowhere"], "cannot read `nowhere/"),
     ] {
         let said = place.refused(&words);
         assert!(said.contains(told), "{words:?}: {said}");
@@ -221,99 +215,15 @@ fn an_sdk_of_another_version_is_asked_for_in_vain() {
     assert!(said.contains("asks for version `9.1` of the SDK"), "{said}");
 }
 
-/// A run of `tunebox dev`, and what it tells.
-struct Dev {
-    child: Child,
-    told: Receiver<Value>,
-}
-
-impl Dev {
-    fn start(place: &Place, words: &[&str]) -> Self {
-        let mut child =
-            place.command(words).arg("--json").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let (send, told) = channel();
-        std::thread::spawn(move || {
-            let mut events = lines.map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok());
-            events.try_for_each(|event| send.send(event))
-        });
-        Self { child, told }
-    }
-
-    /// The next event of a kind; the losses of the steps before it.
-    fn until(&self, kind: &str) -> (Value, Vec<(u64, f64)>) {
-        let mut losses = Vec::new();
-        loop {
-            let event = self.told.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("no `{kind}`: {error}"));
-            if event["event"] == kind {
-                return (event, losses);
-            }
-            if event["event"] == "step" {
-                losses.push((event["step"].as_u64().unwrap(), event["metrics"]["loss"].as_f64().unwrap()));
-            }
-            assert!(event["event"] != "finished", "the run ended before `{kind}`");
-        }
-    }
-
-    /// The losses of the coming steps.
-    fn steps(&self, count: usize) -> Vec<(u64, f64)> {
-        let step = |event: Value| {
-            (event["step"].as_u64().unwrap(), event["metrics"]["loss"].as_f64().unwrap_or_else(|| panic!("{event}")))
-        };
-        (0..count).map(|_| step(self.until("step").0)).collect()
-    }
-
-    fn interrupt(mut self) -> Option<i32> {
-        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
-        self.child.wait().unwrap().code()
-    }
-}
-
 #[test]
-fn a_changed_source_goes_into_the_run_and_one_that_is_wrong_does_not_end_it() {
+fn what_building_means_is_said_once_of_a_folder_that_was_not_begun_here() {
     let place = Place::new();
-    place.done(&["new", "calm"]);
-    let source = place.path("calm/src/lib.rs");
-    let first = std::fs::read_to_string(&source).unwrap();
-    let save = |text: String| std::fs::write(&source, text).unwrap();
-    let dev = Dev::start(
-        &place,
-        &["dev", "calm", "--name", "long", "--set", "train.steps=100000", "--set", "method.focus=0.5"],
-    );
-    let before = dev.steps(2).pop().unwrap().1;
-
-    let tenfold = first.replace("-(unknown", "-10.0 * (unknown");
-    save(tenfold.clone());
-    let (swapped, passed) = dev.until("swapped");
-    let after = dev.steps(2);
-    assert_eq!(after[0].0, swapped["step"].as_u64().unwrap() + 1, "no step is left out or done twice");
-    assert!(after[0].1 > 3.0 * passed.last().map_or(before, |(_, loss)| *loss), "{passed:?} {after:?}");
-
-    save(tenfold.replace("self.focus", "self.fokus"));
-    let (error, _) = dev.until("error");
-    assert!(error["what"].as_str().unwrap().contains("fokus"), "{error}");
-    dev.steps(3);
-
-    save(tenfold.replace("focus", "sharpness"));
-    let (error, _) = dev.until("error");
-    assert!(error["what"].as_str().unwrap().contains("`focus`"), "{error}");
-    dev.until("kept");
-    dev.steps(3);
-
-    save(tenfold.replace("let scores", "assert!(targets == 0, \"too calm\");\n        let scores"));
-    dev.until("swapped");
-    let (error, _) = dev.until("error");
-    assert!(error.to_string().contains("too calm"), "{error}");
-    save(first);
-    let (swapped, _) = dev.until("swapped");
-    let last = dev.steps(2);
-    assert_eq!(last[0].0, swapped["step"].as_u64().unwrap() + 1);
-
-    assert_eq!(dev.interrupt(), Some(130));
-    let steps = place.steps("runs/long");
-    assert!(steps.len() as u64 >= last[1].0);
-    let numbers = steps.iter().map(|row| row["step"].as_u64().unwrap());
-    assert!(numbers.eq(1..=steps.len() as u64), "the numbers of the steps have a gap");
-    let text = std::fs::read_to_string(place.path("runs/long/metrics.jsonl")).unwrap();
-    assert_eq!(text.lines().filter(|line| line.contains("\"method\"")).count(), 3, "every version is written down");
+    place.done(&["new", "own"]);
+    std::fs::create_dir_all(place.path("foreign/src")).unwrap();
+    for folder in ["own", "foreign"] {
+        std::fs::write(place.path(&format!("{folder}/Cargo.toml")), "[package]\n").unwrap();
+    }
+    let note = "building runs code of this folder on this machine";
+    let noted = ["own", "foreign", "foreign"].map(|folder| place.refused(&["build", folder]).contains(note));
+    assert_eq!(noted, [false, true, false]);
 }

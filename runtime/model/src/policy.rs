@@ -3,6 +3,7 @@
 //! `score` gives per-token taps; `backward` takes the seeds of a loss on those taps back to the
 //! adapter. Losses, optimisers and the order of steps belong to the callers.
 
+mod aside;
 mod backward;
 mod edited;
 mod editing;
@@ -20,6 +21,7 @@ use std::sync::atomic::AtomicU64;
 use tunebox_compute::parameters::Parameters;
 use tunebox_compute::precision::Precision;
 
+pub use aside::Aside;
 pub use memory::PassMemory;
 pub use score::Scored;
 pub use slices::Slice;
@@ -66,7 +68,7 @@ pub struct Policy {
     /// The frozen copy of a continued adapter; none where the base is the reference.
     reference: Option<Adapter>,
     /// Frozen copies of what the policy was, edits included.
-    snapshots: BTreeMap<String, (Adapter, Edits)>,
+    snapshots: BTreeMap<String, Arc<(Adapter, Edits)>>,
     edits: Edits,
     patches: Patches,
     /// The patches of every other view: none.
@@ -182,7 +184,7 @@ impl Policy {
             )));
         }
         let copy = self.adapter.frozen_copy()?;
-        self.snapshots.insert(name.to_owned(), (copy, self.edits.clone()));
+        self.snapshots.insert(name.to_owned(), Arc::new((copy, self.edits.clone())));
         Ok(())
     }
 
@@ -208,7 +210,7 @@ impl Policy {
             View::Policy => (Some(&self.adapter), Some(&self.edits), &self.patches),
             View::Reference => (self.reference.as_ref(), None, &self.untouched),
             View::Snapshot(name) => {
-                let (adapter, edits) = self.snapshots.get(name).ok_or_else(|| self.no_snapshot(name))?;
+                let (adapter, edits) = &**self.snapshots.get(name).ok_or_else(|| self.no_snapshot(name))?;
                 (Some(adapter), Some(edits), &self.untouched)
             }
         };

@@ -179,7 +179,9 @@ impl Meters {
         }
         // Passes that were put off run in one operation: its time so far counts.
         let running = self.paused.map_or(Duration::ZERO, |paused| paused.elapsed());
-        let (wall, limit) = (used + (self.host + running).as_secs_f64(), self.limits.step_wall_seconds);
+        // Who may take as long as they like may do so before they ask as well.
+        let own = if self.seconds.is_finite() { used } else { 0.0 };
+        let (wall, limit) = (own + (self.host + running).as_secs_f64(), self.limits.step_wall_seconds);
         if wall > limit { Err(Cause::WallTime { used: wall, limit }) } else { Ok(()) }
     }
 
@@ -252,6 +254,17 @@ mod tests {
         meters.pause();
         assert!(matches!(meters.enter("model.policy"), Err(Cause::WallTime { .. })));
         assert_eq!(meters.slowest().unwrap().operation, "sample.generate");
+    }
+
+    #[test]
+    fn a_method_whose_own_time_nobody_limits_is_not_ended_by_it() {
+        let limits = Limits { step_wall_seconds: 0.01, ..Limits::default() };
+        for (seconds, goes_on) in [(f64::INFINITY, true), (60.0, false)] {
+            let mut meters = Meters::new(&limits);
+            meters.begin(seconds);
+            std::thread::sleep(Duration::from_millis(20));
+            assert_eq!(meters.check_time().is_ok(), goes_on);
+        }
     }
 
     #[test]

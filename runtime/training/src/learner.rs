@@ -7,6 +7,7 @@ mod editing;
 pub(crate) mod published;
 pub(crate) mod reference;
 mod sampling;
+mod standing;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use tunebox_model::rows::Rows;
 use tunebox_sandbox::{Direction, Learner};
 
 pub(crate) use sampling::Desk;
+pub(crate) use standing::Standing;
 
 use reference::References;
 
@@ -120,25 +122,6 @@ impl Student {
         self.fault
     }
 
-    /// Forgets what a step that failed has accumulated.
-    pub(crate) fn forget(&mut self) -> Result<(), Error> {
-        self.accumulated = false;
-        Ok(self.policy.parameters().clear_gradients()?)
-    }
-
-    /// Puts a snapshot of a checkpoint back in place. The trained numbers are those of the
-    /// snapshot afterwards, so the checkpoint's own must follow.
-    pub(crate) fn restore_snapshot(&mut self, name: &str, values: Tensor) -> Result<(), Error> {
-        let parameters = self.policy.parameters();
-        for (index, slot) in parameters.slots().iter().enumerate() {
-            let count = slot.shape.iter().product();
-            parameters.set(index, &values.narrow(0, slot.offset, count)?.reshape(slot.shape.as_slice())?)?;
-        }
-        self.policy.snapshot(name)?;
-        self.snapshots.insert(name.to_owned(), values);
-        Ok(())
-    }
-
     fn not_finite(&mut self, norm: f64) -> Result<f32, Error> {
         if self.pace.skip_non_finite {
             self.progress.skipped += 1;
@@ -231,113 +214,4 @@ impl Learner for Student {
 }
 
 #[cfg(test)]
-mod tests {
-    use tunebox_compute::optimizer::AdamWSettings;
-    use tunebox_model::adapter::AdapterSettings;
-    use tunebox_model::{Model, PolicySettings};
-
-    use super::*;
-
-    fn student(skip_non_finite: bool) -> Student {
-        let folder = tempfile::tempdir().unwrap();
-        let config = serde_json::json!({
-            "model_type": "llama", "vocab_size": 32, "hidden_size": 16, "intermediate_size": 24,
-            "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "rms_norm_eps": 1e-5,
-            "max_position_embeddings": 64, "tie_word_embeddings": true,
-        });
-        std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
-        let model = Arc::new(Model::random(folder.path(), 1, &Device::Cpu).unwrap());
-        let policy = Policy::new(model, &AdapterSettings::default(), PolicySettings::default()).unwrap();
-        let optimizer = AdamW::new(AdamWSettings::default(), policy.parameters()).unwrap();
-        let schedule = "linear".parse().unwrap();
-        let pace = Pace { rate: 0.5, schedule, warmup: 0, steps: 4, clip: 1.0, skip_non_finite };
-        Student::new(policy, optimizer, pace)
-    }
-
-    fn values(student: &Student) -> Vec<f32> {
-        student.policy.parameters().values().to_vec1().unwrap()
-    }
-
-    /// Adds a gradient of one value everywhere in the first slot.
-    fn push(student: &Student, value: f32) {
-        let parameters = student.policy.parameters();
-        let shape = parameters.slots()[0].shape.clone();
-        parameters.accumulate(0, &Tensor::full(value, shape, &Device::Cpu).unwrap()).unwrap();
-    }
-
-    #[test]
-    fn a_gradient_that_is_not_finite_changes_nothing_and_is_an_error() {
-        let mut student = student(false);
-        let before = values(&student);
-        push(&student, f32::NAN);
-        student.begin(0);
-
-        assert!(student.update().unwrap_err().to_string().contains("gradient"));
-        assert_eq!(student.fault(), Some("gradient"));
-        assert_eq!((values(&student), student.generation()), (before, 0));
-    }
-
-    #[test]
-    fn a_run_that_skips_such_updates_goes_on_with_the_next() {
-        let mut student = student(true);
-        let before = values(&student);
-        push(&student, f32::INFINITY);
-        student.begin(0);
-        student.update().unwrap();
-        assert_eq!((values(&student), student.progress().skipped), (before.clone(), 1));
-
-        push(&student, 1.0);
-        student.begin(1);
-        student.update().unwrap();
-        assert!(values(&student).iter().all(|value| value.is_finite()));
-        assert_ne!(values(&student), before);
-    }
-
-    #[test]
-    fn the_rate_falls_with_the_step_and_not_with_the_updates_within_it() {
-        let mut student = student(false);
-        student.begin(1);
-        let rates: Vec<f64> = (0..2)
-            .map(|_| {
-                push(&student, 1.0);
-                student.update().unwrap();
-                student.rate()
-            })
-            .collect();
-
-        assert_eq!(rates, [0.375, 0.375]);
-        assert_eq!((student.position(), student.generation()), (1, 2));
-    }
-
-    #[test]
-    fn directions_read_at_different_places_are_not_published_together() {
-        use tunebox_model::stream::{Site, Token};
-        use tunebox_sandbox::Editing;
-
-        let direction = |layer, site| {
-            let (token, vector) = (Token::FromEnd(0), vec![1.0; 16]);
-            Direction { layer, site, token, vector, coefficient: 1.0 }
-        };
-        let mut student = student(false);
-        student.publish(direction(0, Site::ResidualAfter)).unwrap();
-        student.publish(direction(0, Site::MlpOutput)).unwrap();
-        assert!(student.publish(direction(1, Site::ResidualAfter)).unwrap_err().to_string().contains("one site"));
-        student.publish(direction(1, Site::MlpOutput)).unwrap();
-        assert_eq!(student.published.len(), 2);
-    }
-
-    #[test]
-    fn a_snapshot_put_back_holds_the_numbers_that_it_was_taken_with() {
-        let mut student = student(false);
-        push(&student, 1.0);
-        student.update().unwrap();
-        student.snapshot("old").unwrap();
-        let old = values(&student);
-        push(&student, 1.0);
-        student.update().unwrap();
-
-        let taken = student.snapshots["old"].copy().unwrap();
-        student.restore_snapshot("old", taken).unwrap();
-        assert_eq!(values(&student), old);
-    }
-}
+mod tests;

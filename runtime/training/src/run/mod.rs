@@ -1,11 +1,12 @@
 //! The loop of a run: step after step, a checkpoint now and then, an artifact at the end.
 //!
-//! `start` makes or takes up the run, `step` does one step, `revision` changes the method between two.
+//! `start` makes or takes up the run, `step` does one step with its `update`, `revision` changes the method between two.
 //! Every error that ends the loop says which checkpoint is left.
 
 mod revision;
 pub(crate) mod start;
 mod step;
+pub(crate) mod update;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +19,7 @@ use crate::error::Error;
 use crate::exact;
 use crate::observer::{Observer, StepEvent};
 use crate::plan::Plan;
+use revision::Revising;
 pub(crate) use revision::Revision;
 pub use revision::Revisions;
 use start::{Running, student_of};
@@ -27,7 +29,7 @@ use start::{Running, student_of};
 pub enum Outcome {
     /// Every step is done and the artifact is written.
     Finished(Summary),
-    /// A person stopped it; the checkpoint is written.
+    /// A person stopped it; the checkpoint is written, unless no step was done.
     Interrupted(Summary),
 }
 
@@ -113,14 +115,18 @@ fn steps(
     running: &mut Running,
     observer: &mut dyn Observer,
     stop: &AtomicBool,
-    mut revisions: Option<&mut dyn Revisions>,
+    revisions: Option<&mut dyn Revisions>,
 ) -> Result<Outcome, Error> {
+    let mut revising = revisions.map(|revisions| Revising::begin(running, revisions)).transpose()?;
     let every = u64::from(running.plan.settings.file.train.save_every);
     while running.step < running.plan.steps {
         let begun = Instant::now();
-        match revisions.as_deref_mut() {
-            Some(revisions) => running.one_revised(observer, revisions, stop)?,
-            None => running.one(observer)?,
+        let done = match &mut revising {
+            Some(revising) => revising.one(running, observer, stop)?,
+            None => running.one(observer).map(|()| true)?,
+        };
+        if !done {
+            return Ok(Outcome::Interrupted(running.summary(Vec::new())));
         }
         running.seconds += begun.elapsed().as_secs_f64();
         let stopped = stop.load(Ordering::Relaxed);

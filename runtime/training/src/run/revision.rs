@@ -5,21 +5,23 @@
 //! either way; a second process would keep nothing else out.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tunebox_package::Manifest;
 use tunebox_sandbox::{Session, StepReport};
 
-use super::start::{Running, session_settings};
+use super::start::{Running, session_settings, student_of};
 use crate::data::Cursor;
 use crate::error::Error;
-use crate::observer::Observer;
+use crate::learner::Standing;
+use crate::observer::{Observer, StepEvent};
 use crate::plan::{self, PlannedMethod, PlannedRun};
 
 /// Where newer versions of a run's method come from.
 pub trait Revisions {
-    /// A newer component, if there is one that was not given yet. Asked between two steps; does not wait.
-    fn newer(&mut self) -> Option<Vec<u8>>;
+    /// A newer component that is not the present one, if there is one that was not given yet. Asked between two steps;
+    /// does not wait.
+    fn newer(&mut self, present: &[u8]) -> Option<Vec<u8>>;
 
     /// A step failed. Waits for a newer component with which it can be tried again; `None` gives the run up.
     fn mended(&mut self, error: &Error, stop: &AtomicBool) -> Option<Vec<u8>>;
@@ -38,64 +40,117 @@ pub(crate) struct Revision {
     pub(crate) sha256: String,
 }
 
-/// Where a run stands between two steps.
+/// Where a run stands between two steps: all that a checkpoint keeps.
 struct Pause {
-    state: Vec<u8>,
+    /// The method's own bytes; none before the first step, when it has done nothing but take its settings.
+    state: Option<Vec<u8>>,
     streams: BTreeMap<String, u64>,
     cursor: Cursor,
+    student: Standing,
 }
 
-impl Running {
-    /// The coming step, by the newest version of the method. One that fails by the method's fault is tried again with
-    /// the next version, on the same data.
-    pub(super) fn one_revised(
+/// What a run needs whose method may change between two steps.
+pub(super) struct Revising<'a> {
+    revisions: &'a mut dyn Revisions,
+    /// Where the run stood after its last whole step.
+    pause: Pause,
+}
+
+impl<'a> Revising<'a> {
+    /// Begins where the run begins or goes on.
+    pub(super) fn begin(running: &mut Running, revisions: &'a mut dyn Revisions) -> Result<Self, Error> {
+        let checkpoint = running.plan.checkpoint.as_ref();
+        let state = checkpoint.map(|(path, state)| state.method_state(path)).transpose()?;
+        Ok(Self { revisions, pause: running.pause(state)? })
+    }
+
+    /// The coming step, by the newest version of the method. One that fails by the method's fault is tried again with the
+    /// next version, from the very place where it began. Whether it is done: where a person gave it up, what was there
+    /// before it is saved.
+    pub(super) fn one(
         &mut self,
+        running: &mut Running,
         observer: &mut dyn Observer,
-        revisions: &mut dyn Revisions,
         stop: &AtomicBool,
-    ) -> Result<(), Error> {
-        let (pause, step) = (self.pause()?, self.step);
-        let mut newest = revisions.newer();
+    ) -> Result<bool, Error> {
+        let mut newest = self.revisions.newer(&running.plan.method.package.bytes);
         loop {
-            if let Some(bytes) = newest.take() {
-                let outcome = self.revise(bytes, &pause, observer)?;
-                revisions.settled(step, outcome.as_ref().map(|()| &self.plan.method.package.manifest));
-            }
-            let Err(error) = self.one(observer) else { return Ok(()) };
-            let of_the_method = matches!(error, Error::Sandbox(_) | Error::NonFinite { .. });
-            newest = if of_the_method && self.step == step { revisions.mended(&error, stop) } else { None };
-            if newest.is_none() {
+            let error = match self.attempt(running, newest.take(), observer) {
+                Ok(event) => return running.count(event, observer).map(|()| true),
+                Err(error) => error,
+            };
+            if !matches!(error, Error::Sandbox(_) | Error::NonFinite { .. }) {
                 return Err(error);
             }
-            self.walk.back_to(pause.cursor);
-            self.student().forget()?;
+            newest = self.revisions.mended(&error, stop);
+            if newest.is_some() {
+                continue;
+            }
+            if !stop.load(Ordering::Relaxed) {
+                return Err(error);
+            }
+            return running.give_up(&self.pause, observer).map(|()| false);
         }
     }
 
-    fn pause(&mut self) -> Result<Pause, Error> {
-        let state = self.session.save_state()?;
-        Ok(Pause { state, streams: self.session.streams().clone(), cursor: self.walk.cursor() })
+    /// The coming step by a newer version, if there is one. It is whole when the method's state after it is known.
+    fn attempt(
+        &mut self,
+        running: &mut Running,
+        newest: Option<Vec<u8>>,
+        observer: &mut dyn Observer,
+    ) -> Result<StepEvent, Error> {
+        if let Some(bytes) = newest {
+            self.revise(running, bytes, observer)?;
+        }
+        let event = running.attempt(observer)?;
+        let state = running.session.save_state()?;
+        self.pause = running.pause(Some(state))?;
+        Ok(event)
     }
 
-    /// Goes over to another component. The inner error is that component's: the run goes on with the one before, which
-    /// begins anew where it stood.
-    fn revise(
-        &mut self,
-        bytes: Vec<u8>,
-        pause: &Pause,
-        observer: &mut dyn Observer,
-    ) -> Result<Result<(), Error>, Error> {
-        match self.try_out(bytes, pause) {
+    /// Goes over to another component. Where it does not fit, or refuses its settings or its state, the run goes on with
+    /// the one before, which begins anew where it stood.
+    fn revise(&mut self, running: &mut Running, bytes: Vec<u8>, observer: &mut dyn Observer) -> Result<(), Error> {
+        running.go_back(&self.pause)?;
+        match running.try_out(bytes, &self.pause) {
             Ok((method, report)) => {
-                self.go_over(method)?;
-                self.tell(&report, observer);
-                Ok(Ok(()))
+                running.go_over(method)?;
+                running.tell(&report, observer);
+                self.revisions.settled(running.step, Ok(&running.plan.method.package.manifest));
             }
             Err(error) => {
-                let report = instate(&mut self.session, &self.plan, &self.plan.method, pause)?;
-                self.tell(&report, observer);
-                Ok(Err(error))
+                self.revisions.settled(running.step, Err(&error));
+                running.go_back(&self.pause)?;
+                let report = instate(&mut running.session, &running.plan, &running.plan.method, &self.pause)?;
+                running.tell(&report, observer);
             }
+        }
+        Ok(())
+    }
+}
+
+impl Running {
+    fn pause(&mut self, state: Option<Vec<u8>>) -> Result<Pause, Error> {
+        let (streams, cursor) = (self.session.streams().clone(), self.walk.cursor());
+        Ok(Pause { state, streams, cursor, student: self.student().standing()? })
+    }
+
+    /// Undoes whatever was done since. The method is not the same afterwards: it begins anew, or ends.
+    fn go_back(&mut self, pause: &Pause) -> Result<(), Error> {
+        self.walk.back_to(pause.cursor);
+        self.before.clone_from(&self.used);
+        Ok(self.student().go_back(&pause.student)?)
+    }
+
+    /// Leaves a step that is not done, with everything before it saved. Before the first there is nothing to save.
+    fn give_up(&mut self, pause: &Pause, observer: &mut dyn Observer) -> Result<(), Error> {
+        self.go_back(pause)?;
+        match &pause.state {
+            Some(state) if self.kept.as_ref().is_none_or(|(step, _)| *step != self.step) => {
+                self.keep(state.clone(), pause.streams.clone(), observer)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -146,8 +201,11 @@ fn instate(
     method: &PlannedMethod,
     pause: &Pause,
 ) -> Result<StepReport, Error> {
-    session.replace(&method.admitted, session_settings(plan, method, pause.streams.clone()))?;
+    let settings = session_settings(plan, method, pause.streams.clone(), student_of(session));
+    session.replace(&method.admitted, settings)?;
     let report = session.init(&method.settings)?;
-    session.load_state(&pause.state)?;
+    if let Some(state) = &pause.state {
+        session.load_state(state)?;
+    }
     Ok(report)
 }

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use tunebox_compute::optimizer::{AdamW, AdamWSettings};
 use tunebox_sandbox::{Session, SessionSettings, StepReport, Usage};
 
-use super::{Summary, Written};
+use super::update::LastLoss;
+use super::{Revision, Summary, Written};
 use crate::checkpoint;
 use crate::data::Walk;
 use crate::error::Error;
@@ -32,52 +33,60 @@ pub(super) struct Running {
     pub(super) step: u64,
     pub(super) tokens: u64,
     pub(super) seconds: f64,
-    pub(super) last_loss: Option<(f64, u64)>,
+    pub(super) last_loss: LastLoss,
     pub(super) first: Option<StepEvent>,
     pub(super) last: Option<StepEvent>,
     /// What the method reported at the end.
     pub(super) closing: Vec<(String, f64)>,
     /// What the method used of its limits in this sitting.
     pub(super) used: Usage,
+    /// The part of that which versions before the present one used.
+    pub(super) before: Usage,
     /// The last checkpoint.
     pub(super) kept: Option<(u64, PathBuf)>,
+    /// The run's folder, until a step is done in it.
+    pub(super) unused: Unused,
+}
+
+/// A folder that was made for a run and in which nothing is done yet. Dropped, it goes, and its name is free again.
+#[derive(Debug)]
+pub(super) struct Unused(Option<PathBuf>);
+
+impl Unused {
+    /// Something is done there now: it stays.
+    pub(super) fn keep(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unused {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.0 {
+            // Best effort: the error that led here is the one to report.
+            let _ = files::remove_folder(folder);
+        }
+    }
 }
 
 impl Running {
     /// Starts the method, makes the run's folder, and goes to the checkpoint if there is one.
     ///
-    /// The folder is only made when the method has taken its settings, so a run that cannot
-    /// start leaves nothing behind.
+    /// The folder is only made when the method has taken its settings, and goes again where the first step fails: a run
+    /// that never got anywhere leaves nothing behind.
     pub(super) fn start(plan: Plan, observer: &mut dyn Observer) -> Result<Self, Error> {
         let Plan { run: mut plan, policy, walk } = plan;
         let mut student = student(&plan, policy)?;
-        let state = plan.checkpoint.as_ref();
-        if let Some((path, state)) = state {
+        if let Some((path, state)) = &plan.checkpoint {
             checkpoint::restore(path, state, &mut student)?;
             student.begin(state.step);
         }
         let (session, opening) = session(&plan, student)?;
-        let step = state.map_or(0, |(_, state)| state.step);
-        files::create_folder(&plan.folder)?;
-        if state.is_none() {
-            files::write(&plan.folder.join("run.toml"), plan.settings.to_toml(&plan.name).as_bytes())?;
-            files::write(&plan.folder.join(lock::FILE), lock::lock(&plan, &[])?.as_bytes())?;
-            trust::keep(&plan)?;
-        }
-        let metrics = MetricsFile::open(&plan.folder, step)?;
-        if state.is_some() {
-            plan.revised = metrics.revisions()?;
-        }
-        let resumed = state.map(|(_, state)| state.step);
-        observer.event(Event::Planned { summary: &plan.summary, folder: &plan.folder, resumed });
-        for text in &plan.warnings {
-            observer.event(Event::Warning { text });
-        }
-        for line in &opening.log {
-            observer.event(Event::Log { step, line });
-        }
+        let unused = Unused(plan.checkpoint.is_none().then(|| plan.folder.clone()));
+        let metrics = open(&mut plan)?;
+        announce(&plan, &opening, observer);
+        let state = plan.checkpoint.as_ref();
         let mut running = Self {
-            step,
+            step: state.map_or(0, |(_, state)| state.step),
             tokens: state.map_or(0, |(_, state)| state.tokens),
             seconds: state.map_or(0.0, |(_, state)| state.seconds),
             last_loss: state.and_then(|(_, state)| state.last_loss),
@@ -85,11 +94,13 @@ impl Running {
             first: None,
             last: None,
             closing: Vec::new(),
-            used: Usage::default(),
+            used: opening.usage,
+            before: Usage::default(),
             plan,
             session,
             walk,
             metrics,
+            unused,
         };
         if running.step == 0 {
             running.look(observer)?;
@@ -117,6 +128,37 @@ impl Running {
             checkpoint: self.kept.clone(),
             written,
         }
+    }
+}
+
+/// The run's folder: made for a new run; of one that goes on, without what was written down after its checkpoint.
+fn open(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
+    files::create_folder(&plan.folder)?;
+    let Some((_, state)) = &plan.checkpoint else {
+        files::write(&plan.folder.join("run.toml"), plan.settings.to_toml(&plan.name).as_bytes())?;
+        files::write(&plan.folder.join(lock::FILE), lock::lock(plan, None)?.as_bytes())?;
+        trust::keep(plan)?;
+        return MetricsFile::open(&plan.folder, 0);
+    };
+    let mut metrics = MetricsFile::open(&plan.folder, state.step)?;
+    plan.revised = metrics.revisions()?;
+    if state.identity.method != plan.identity.method {
+        let revision = Revision { after: state.step, sha256: plan.identity.method.clone() };
+        metrics.revised(&revision)?;
+        plan.revised.push(revision);
+    }
+    Ok(metrics)
+}
+
+/// Tells what is about to run, and what the method said to its settings.
+fn announce(plan: &PlannedRun, opening: &StepReport, observer: &mut dyn Observer) {
+    let resumed = plan.checkpoint.as_ref().map(|(_, state)| state.step);
+    observer.event(Event::Planned { summary: &plan.summary, folder: &plan.folder, resumed });
+    for text in &plan.warnings {
+        observer.event(Event::Warning { text });
+    }
+    for line in &opening.log {
+        observer.event(Event::Log { step: resumed.unwrap_or(0), line });
     }
 }
 
@@ -154,7 +196,7 @@ fn references(plan: &PlannedRun) -> Option<References> {
 pub(crate) fn session(plan: &PlannedRun, student: Student) -> Result<(Session, StepReport), Error> {
     let state = plan.checkpoint.as_ref();
     let streams = state.map(|(_, state)| state.streams.clone()).unwrap_or_default();
-    let settings = session_settings(plan, &plan.method, streams);
+    let settings = session_settings(plan, &plan.method, streams, &student);
     let mut session = Session::start(&plan.method.admitted, Box::new(student), settings)?;
     let report = session.init(&plan.method.settings)?;
     if let Some((path, state)) = state {
@@ -163,17 +205,19 @@ pub(crate) fn session(plan: &PlannedRun, student: Student) -> Result<(Session, S
     Ok((session, report))
 }
 
-/// What a method of the run needs to know; its random sequences stand at `streams`.
+/// What a method of the run needs to know to work on a student; its random sequences stand at `streams`.
 pub(super) fn session_settings(
     plan: &PlannedRun,
     method: &PlannedMethod,
     streams: BTreeMap<String, u64>,
+    student: &Student,
 ) -> SessionSettings {
     SessionSettings {
         limits: method.limits.clone(),
         seed: plan.settings.file.train.seed,
         metric_names: method.package.manifest.metrics.clone(),
         streams,
+        snapshots: student.snapshots.keys().cloned().collect(),
         profiler: plan.settings.profiler.clone(),
     }
 }

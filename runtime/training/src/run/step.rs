@@ -1,13 +1,14 @@
 //! One step of a run: a window of micro-batches through the method, one update, one line.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
-use tunebox_package::Cadence;
-use tunebox_sandbox::{Learner, StepReport};
+use tunebox_sandbox::StepReport;
 
 use super::start::Running;
+use super::update::{explained, update};
 use crate::checkpoint::{self, Place};
-use crate::data::{Dataset, Shape, Window, window};
+use crate::data::{Dataset, Shape};
 use crate::error::Error;
 use crate::metrics::Tally;
 use crate::observer::{Event, Observer, StepEvent};
@@ -17,43 +18,47 @@ use crate::validation::{PassRate, pass_rate, validate};
 impl Running {
     /// Does the coming step.
     pub(super) fn one(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
-        let begun = Instant::now();
-        let step = self.step;
-        self.student().begin(step);
-        let rate = self.student().rate();
-        let mut places = self.walk.next_window();
-        if self.plan.method.package.manifest.batch == Cadence::Window {
-            places = vec![places.concat()];
-        }
-        let window = window(&self.plan.data, &places)?;
-        let (mut tokens, mut targets) = (window.tokens, window.targets);
-        let tally = self.learn(window, observer).map_err(|error| self.explained(error))?;
-        let mut numbers = tally.numbers(&self.plan.method.package.manifest.metrics);
-        numbers.extend(self.student().desk.panel.numbers());
-        for line in self.student().desk.panel.complaints() {
+        let event = self.attempt(observer)?;
+        self.count(event, observer)
+    }
+
+    /// Does the coming step, which does not count yet.
+    pub(super) fn attempt(&mut self, observer: &mut dyn Observer) -> Result<StepEvent, Error> {
+        let (begun, step) = (Instant::now(), self.step);
+        let (used, before) = (&mut self.used, &self.before);
+        let mut told = |report: StepReport| {
+            show(step + 1, &report, observer);
+            *used = report.usage.after(before);
+        };
+        let done = update(&self.plan, &mut self.session, &mut self.walk, (step, self.last_loss), &mut told)?;
+        let student = self.student();
+        for line in student.desk.panel.complaints() {
             observer.event(Event::Warning { text: &line });
         }
-        self.check(&numbers)?;
-        let written = self.student().desk.written();
-        (tokens, targets) = (tokens + written, targets + written);
-        let (progress, seconds) = (self.student().progress(), begun.elapsed().as_secs_f64());
-        let peak = peak_on(self.student().policy.parameters().device());
-        self.step += 1;
-        self.tokens += tokens;
-        let event = StepEvent {
-            step: self.step,
+        let (judged, written, progress) = (student.desk.panel.numbers(), student.desk.written(), student.progress());
+        let peak = peak_on(student.policy.parameters().device());
+        let (tokens, seconds) = (done.tokens + written, begun.elapsed().as_secs_f64());
+        Ok(StepEvent {
+            step: step + 1,
             total: self.plan.steps,
             epoch: self.walk.epochs(),
-            metrics: numbers,
+            metrics: [done.numbers, judged].concat(),
             gradient_norm: progress.norm,
-            rate,
+            rate: self.plan.pace.at(step),
             tokens,
-            targets,
+            targets: done.targets + written,
             tokens_per_second: tokens as f64 / seconds.max(1e-9),
             seconds,
             skipped: progress.skipped,
             peak,
-        };
+        })
+    }
+
+    /// Counts a step that was done: writes it down, tells it, and scores the validation data where it is time to.
+    pub(super) fn count(&mut self, event: StepEvent, observer: &mut dyn Observer) -> Result<(), Error> {
+        self.unused.keep();
+        self.step = event.step;
+        self.tokens += event.tokens;
         self.last_loss = event.metric("loss").map(|loss| (loss, self.step)).or(self.last_loss);
         self.metrics.step(&event)?;
         observer.event(Event::Step(&event));
@@ -63,55 +68,10 @@ impl Running {
         if self.step.is_multiple_of(every) || self.step == self.plan.steps { self.look(observer) } else { Ok(()) }
     }
 
-    /// Every micro-batch through the method, then the update if anything has accumulated.
-    fn learn(&mut self, window: Window, observer: &mut dyn Observer) -> Result<Tally, Error> {
-        let mut tally = Tally::default();
-        for batch in window.batches {
-            let report = self.session.step(batch)?;
-            tally.add(&report.metrics);
-            self.tell(&report, observer);
-        }
-        let student = self.student();
-        if student.has_accumulated() {
-            student.update()?;
-        }
-        Ok(tally)
-    }
-
-    /// A fault of the numbers, said as such: the method could only say that its loss was refused.
-    fn explained(&mut self, error: Error) -> Error {
-        if let Some(failure) = self.student().desk.take_failure() {
-            return failure;
-        }
-        match self.student().fault() {
-            Some(quantity) => self.not_finite(quantity),
-            None => error,
-        }
-    }
-
-    fn check(&self, numbers: &[(String, f64)]) -> Result<(), Error> {
-        let wrong = numbers.iter().any(|(name, value)| name == "loss" && !value.is_finite());
-        if wrong { Err(self.not_finite("loss")) } else { Ok(()) }
-    }
-
-    fn not_finite(&self, quantity: &'static str) -> Error {
-        Error::NonFinite { quantity, step: self.step + 1, last: self.last_loss, rate: self.plan.pace.rate }
-    }
-
+    /// Shows what a call told that is none of a step.
     pub(super) fn tell(&mut self, report: &StepReport, observer: &mut dyn Observer) {
-        for line in &report.log {
-            observer.event(Event::Log { step: self.step + 1, line });
-        }
-        if report.dropped_lines > 0 {
-            let text = format!("{} log lines of the method were too many or too long", report.dropped_lines);
-            observer.event(Event::Warning { text: &text });
-        }
-        if let Some(slow) = &report.slow {
-            let text =
-                format!("`{}` took {:.0} s, longer than `limits.operation-seconds`", slow.operation, slow.seconds);
-            observer.event(Event::Warning { text: &text });
-        }
-        self.used = report.usage.clone();
+        show(self.step + 1, report, observer);
+        self.used = report.usage.after(&self.before);
     }
 
     /// Scores the validation data, if there is any.
@@ -147,12 +107,23 @@ impl Running {
 
     /// Writes a checkpoint.
     pub(super) fn save(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
-        self.metrics.sync()?;
         let method_state = self.session.save_state()?;
+        let streams = self.session.streams().clone();
+        self.keep(method_state, streams, observer)
+    }
+
+    /// The same with a state of the method that is known already, and where its random sequences stood.
+    pub(super) fn keep(
+        &mut self,
+        method_state: Vec<u8>,
+        streams: BTreeMap<String, u64>,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Error> {
+        self.metrics.sync()?;
         let place = Place {
             step: self.step,
             cursor: self.walk.cursor(),
-            streams: self.session.streams().clone(),
+            streams,
             method_state,
             tokens: self.tokens,
             seconds: self.seconds,
@@ -164,8 +135,8 @@ impl Running {
         if let Some(references) = &mut self.student().references {
             references.save(&run)?;
         }
-        let (folder, keep) = (self.plan.folder.clone(), self.plan.settings.file.train.keep as usize);
-        let path = checkpoint::save(&folder, place, self.student(), keep)?;
+        let keep = self.plan.settings.file.train.keep as usize;
+        let path = checkpoint::save(&run, place, self.student(), keep)?;
         observer.event(Event::Saved { step: self.step, path: &path });
         self.kept = Some((self.step, path));
         Ok(())
@@ -180,7 +151,8 @@ impl Running {
                 observer.event(Event::Log { step: self.step, line: &line });
             }
         }
-        let report = finished.map_err(|error| self.explained(error.into()))?;
+        let moment = (self.step, self.last_loss);
+        let report = finished.map_err(|error| explained(&self.plan, &mut self.session, moment, error.into()))?;
         let mut tally = Tally::default();
         tally.add(&report.metrics);
         self.closing = tally.numbers(&self.plan.method.package.manifest.metrics);
@@ -188,5 +160,20 @@ impl Running {
         self.tell(&report, observer);
         self.metrics.used(self.step, &self.used)?;
         Ok(())
+    }
+}
+
+/// Shows what a call of the method told, beside its metrics.
+fn show(step: u64, report: &StepReport, observer: &mut dyn Observer) {
+    for line in &report.log {
+        observer.event(Event::Log { step, line });
+    }
+    if report.dropped_lines > 0 {
+        let text = format!("{} log lines of the method were too many or too long", report.dropped_lines);
+        observer.event(Event::Warning { text: &text });
+    }
+    if let Some(slow) = &report.slow {
+        let text = format!("`{}` took {:.0} s, longer than `limits.operation-seconds`", slow.operation, slow.seconds);
+        observer.event(Event::Warning { text: &text });
     }
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 use tunebox_sandbox::StepReport;
-use tunebox_sandbox::native::Bench;
+use tunebox_sandbox::native::Test;
 
 use super::fault::TwinError;
 use super::side::Side;
@@ -16,13 +16,13 @@ use crate::metrics::Tally;
 ///
 /// # Errors
 /// What is wrong with what it wants, and what ends the method.
-pub fn drive(bench: Bench) -> Result<(), Error> {
-    let Bench { twin, wanted } = bench;
-    let mut aside = twin.aside().map_err(TwinError::broken)?;
+pub fn drive(test: Test) -> Result<(), Error> {
+    let Test { method, wanted } = test;
+    let mut aside = method.aside().map_err(TwinError::broken)?;
     let place = files::temporary_folder(&std::env::temp_dir(), "tunebox-bench-")?;
     let wanted = Wanted::read(&wanted)?;
     let state = wanted.state()?;
-    let (mut side, opening) = Side::start(wanted.plan(twin, place.path())?)?;
+    let (mut side, opening) = Side::start(wanted.plan(method, place.path())?)?;
     if let Some(state) = state {
         side.load_state(&state)?;
     }

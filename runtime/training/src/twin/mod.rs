@@ -13,7 +13,7 @@ mod wanted;
 
 use std::path::Path;
 
-use tunebox_sandbox::Grants;
+use tunebox_sandbox::{Grants, interface_of};
 
 pub use bench::drive;
 pub use comparison::{Comparison, Difference, compare};
@@ -40,7 +40,7 @@ pub fn sample(
 ) -> Result<RunSettings, Error> {
     let quoted = |path: &Path| toml::Value::String(path.to_string_lossy().into_owned()).to_string();
     let usual = Grants::default().interfaces;
-    let interface = |import: &String| import.rsplit('/').next()?.split('@').next().map(str::to_owned);
+    let interface = |import: &String| interface_of(import).map(str::to_owned);
     let interfaces: Vec<String> = imports.iter().filter_map(interface).collect();
     let steps = steps.or_else(|| interfaces.iter().any(|name| name == "learn").then_some(STEPS));
     let grants: Vec<String> = interfaces.into_iter().filter(|name| !usual.contains(name)).collect();

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use tunebox_package::Cadence;
-use tunebox_sandbox::{Error as Stopped, Learner, Session, StepReport};
+use tunebox_sandbox::{Learner as _, Session, StepReport};
 
-use crate::data::{Walk, window};
+use crate::data::Walk;
 use crate::error::Error;
 use crate::files;
 use crate::learner::{Student, published};
 use crate::plan::{Plan, PlannedRun};
 use crate::run::start::{session, student, student_of};
+use crate::run::update::{explained, update};
 
 /// A method that has taken its settings, its student, and its place in the data.
 pub(super) struct Side {
@@ -70,23 +70,11 @@ impl Side {
         Ok(self.session.wait()?)
     }
 
-    /// One update: every micro-batch of the next window, then the optimiser if anything has accumulated.
+    /// One update, as a run would make it; a report for each call of the method.
     pub(super) fn update(&mut self) -> Result<Vec<StepReport>, Error> {
-        let step = self.step;
-        self.student().begin(step);
-        let mut places = self.walk.next_window();
-        if self.plan.method.package.manifest.batch == Cadence::Window {
-            places = vec![places.concat()];
-        }
-        let mut reports = Vec::with_capacity(places.len());
-        for batch in window(&self.plan.data, &places)?.batches {
-            let report = self.session.step(batch);
-            reports.push(report.map_err(|error| self.explained(error))?);
-        }
-        let student = self.student();
-        if student.has_accumulated() {
-            student.update()?;
-        }
+        let mut reports = Vec::new();
+        let mut told = |report| reports.push(report);
+        update(&self.plan, &mut self.session, &mut self.walk, (self.step, None), &mut told)?;
         self.step += 1;
         Ok(reports)
     }
@@ -94,7 +82,7 @@ impl Side {
     /// Lets the method close.
     pub(super) fn close(&mut self) -> Result<StepReport, Error> {
         let report = self.session.finish();
-        report.map_err(|error| self.explained(error))
+        report.map_err(|error| explained(&self.plan, &mut self.session, (self.step, None), error.into()))
     }
 
     /// The learning rate of the coming update, and the norm of the last gradient.
@@ -123,18 +111,5 @@ impl Side {
 
     fn student(&mut self) -> &mut Student {
         student_of(&mut self.session)
-    }
-
-    /// A fault of the numbers or of a verifier, said as such: the method could only say that it was refused something.
-    fn explained(&mut self, error: Stopped) -> Error {
-        let (step, rate) = (self.step + 1, self.plan.pace.rate);
-        let student = self.student();
-        if let Some(failure) = student.desk.take_failure() {
-            return failure;
-        }
-        match student.fault() {
-            Some(quantity) => Error::NonFinite { quantity, step, last: None, rate },
-            None => error.into(),
-        }
     }
 }

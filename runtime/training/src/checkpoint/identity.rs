@@ -1,0 +1,161 @@
+//! What makes a run this run, as a checkpoint remembers it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Settings that change nothing about the bits of a run.
+const FREE: [&str; 15] = [
+    "run.",
+    "limits.",
+    // Where the component is; what is in it has a digest of its own.
+    "method.use",
+    "model.path",
+    "model.adapter",
+    "model.revision",
+    "data.path",
+    "data.validation",
+    "train.recompute",
+    "train.cache-reference",
+    "train.skip-non-finite",
+    "train.validate-every",
+    "train.save-every",
+    "train.keep",
+    "train.log-every",
+];
+
+/// What makes a run this run: change any of it, and it ends in other bits.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct Identity {
+    /// This program's version.
+    pub(crate) version: String,
+    /// SHA-256 of the weight files.
+    pub(crate) model: String,
+    /// SHA-256 of the adapter that the run continues, if any.
+    pub(crate) adapter: Option<String>,
+    /// SHA-256 of the data file.
+    pub(crate) data: String,
+    /// SHA-256 of its token ids and targets.
+    pub(crate) tokens: String,
+    /// SHA-256 of the method's component.
+    pub(crate) method: String,
+    /// SHA-256 of each verifier's component.
+    #[serde(default)]
+    pub(crate) verifiers: Vec<String>,
+    /// Every setting that matters, by its dotted name.
+    pub(crate) settings: BTreeMap<String, Value>,
+    /// What `train.device` and `train.compute` came to, as `cuda in bf16`: `auto` may be another device the next time.
+    #[serde(default)]
+    pub(crate) computed: Option<String>,
+}
+
+impl Identity {
+    /// What differs between a checkpoint and the run as it is set up now, in clauses.
+    pub(crate) fn differences(&self, now: &Self) -> Vec<String> {
+        let mut clauses = Vec::new();
+        let mut compare = |same: bool, clause: String| {
+            if !same {
+                clauses.push(clause);
+            }
+        };
+        compare(
+            self.version == now.version,
+            format!("it was begun by tunebox {}, this is {}", self.version, now.version),
+        );
+        compare(self.verifiers == now.verifiers, "the verifiers are others".into());
+        compare(self.model == now.model, "the weights of the model are others".into());
+        compare(self.adapter == now.adapter, "the adapter that it began with is another".into());
+        compare(self.data == now.data, "the data file is another".into());
+        compare(
+            self.tokens == now.tokens || self.data != now.data,
+            "the same data gives other tokens: the tokenizer or the chat template is another".into(),
+        );
+        compare(self.method == now.method, "the method's component is another".into());
+        if let (Some(then), Some(now)) = (&self.computed, &now.computed) {
+            compare(then == now, format!("it was computed on {then}, and here would be on {now}"));
+        }
+        let mut names: Vec<&String> = self.settings.keys().chain(now.settings.keys()).collect();
+        names.sort();
+        names.dedup();
+        for name in names {
+            let (then, now) = (self.settings.get(name), now.settings.get(name));
+            compare(then == now, format!("`{name}` was {}, is {}", word(then), word(now)));
+        }
+        clauses
+    }
+}
+
+fn word(value: Option<&Value>) -> String {
+    value.map_or("not set".into(), |value| format!("`{value}`"))
+}
+
+/// The settings that matter, flat, with every default filled in.
+pub(crate) fn settings_that_matter(file: &Value) -> BTreeMap<String, Value> {
+    let mut flat = BTreeMap::new();
+    flatten("", file, &mut flat);
+    // Where a verifier's component is matters as little as where the method's is.
+    if let Some(Value::Array(verifiers)) = flat.get_mut("verifier") {
+        verifiers.iter_mut().filter_map(Value::as_object_mut).for_each(|table| {
+            table.shift_remove("use");
+        });
+    }
+    flat.retain(|name, _| !FREE.iter().any(|free| name == free || (free.ends_with('.') && name.starts_with(free))));
+    flat
+}
+
+fn flatten(name: &str, value: &Value, flat: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Object(table) => {
+            for (key, below) in table {
+                let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+                flatten(&name, below, flat);
+            }
+        }
+        other => {
+            flat.insert(name.to_owned(), other.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_settings_that_change_bits_matter() {
+        let file = json!({"train": {"rate": 1e-4, "keep": 3, "adapter": {"rank": 8}}, "run": {"name": "a"}, "limits": {"handles": 5}});
+        let settings = settings_that_matter(&file);
+
+        assert_eq!(settings.keys().collect::<Vec<_>>(), ["train.adapter.rank", "train.rate"]);
+    }
+
+    #[test]
+    fn a_difference_says_what_was_and_what_is() {
+        let with = |rate: f64| Identity {
+            settings: BTreeMap::from([("train.rate".into(), json!(rate))]),
+            ..Identity::default()
+        };
+
+        assert_eq!(with(0.5).differences(&with(0.25)), ["`train.rate` was `0.5`, is `0.25`"]);
+        assert!(with(0.5).differences(&with(0.5)).is_empty());
+    }
+
+    #[test]
+    fn another_device_under_the_same_word_is_a_difference() {
+        let on = |computed: Option<&str>| Identity {
+            settings: BTreeMap::from([("train.device".into(), json!("auto"))]),
+            computed: computed.map(str::to_owned),
+            ..Identity::default()
+        };
+        let (cuda, cpu) = (on(Some("cuda in bf16")), on(Some("cpu in f32")));
+
+        assert_eq!(cuda.differences(&cpu), ["it was computed on cuda in bf16, and here would be on cpu in f32"]);
+        assert!(cpu.differences(&cpu).is_empty());
+        // Checkpoints of before do not say.
+        assert!(on(None).differences(&cpu).is_empty());
+    }
+}

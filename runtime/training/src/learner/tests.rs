@@ -1,0 +1,168 @@
+//! Claims about a student: its updates, its snapshots, and the way back to where it stood.
+
+use tunebox_compute::optimizer::AdamWSettings;
+use tunebox_model::adapter::AdapterSettings;
+use tunebox_model::{Model, PolicySettings};
+
+use super::*;
+use crate::checkpoint::{self, Identity, Place};
+use crate::data::Cursor;
+
+fn student(skip_non_finite: bool) -> Student {
+    let folder = tempfile::tempdir().unwrap();
+    let config = serde_json::json!({
+        "model_type": "llama", "vocab_size": 32, "hidden_size": 16, "intermediate_size": 24,
+        "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 64, "tie_word_embeddings": true,
+    });
+    std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    let model = Arc::new(Model::random(folder.path(), 1, &Device::Cpu).unwrap());
+    let policy = Policy::new(model, &AdapterSettings::default(), PolicySettings::default()).unwrap();
+    let optimizer = AdamW::new(AdamWSettings::default(), policy.parameters()).unwrap();
+    let schedule = "linear".parse().unwrap();
+    let pace = Pace { rate: 0.5, schedule, warmup: 0, steps: 4, clip: 1.0, skip_non_finite };
+    Student::new(policy, optimizer, pace)
+}
+
+fn values(student: &Student) -> Vec<f32> {
+    student.policy.parameters().values().to_vec1().unwrap()
+}
+
+/// Adds a gradient of one value everywhere in the first slot.
+fn push(student: &Student, value: f32) {
+    let parameters = student.policy.parameters();
+    let shape = parameters.slots()[0].shape.clone();
+    parameters.accumulate(0, &Tensor::full(value, shape, &Device::Cpu).unwrap()).unwrap();
+}
+
+#[test]
+fn a_gradient_that_is_not_finite_changes_nothing_and_is_an_error() {
+    let mut student = student(false);
+    let before = values(&student);
+    push(&student, f32::NAN);
+    student.begin(0);
+
+    assert!(student.update().unwrap_err().to_string().contains("gradient"));
+    assert_eq!(student.fault(), Some("gradient"));
+    assert_eq!((values(&student), student.generation()), (before, 0));
+}
+
+#[test]
+fn a_run_that_skips_such_updates_goes_on_with_the_next() {
+    let mut student = student(true);
+    let before = values(&student);
+    push(&student, f32::INFINITY);
+    student.begin(0);
+    student.update().unwrap();
+    assert_eq!((values(&student), student.progress().skipped), (before.clone(), 1));
+
+    push(&student, 1.0);
+    student.begin(1);
+    student.update().unwrap();
+    assert!(values(&student).iter().all(|value| value.is_finite()));
+    assert_ne!(values(&student), before);
+}
+
+#[test]
+fn the_rate_falls_with_the_step_and_not_with_the_updates_within_it() {
+    let mut student = student(false);
+    student.begin(1);
+    let rates: Vec<f64> = (0..2)
+        .map(|_| {
+            push(&student, 1.0);
+            student.update().unwrap();
+            student.rate()
+        })
+        .collect();
+
+    assert_eq!(rates, [0.375, 0.375]);
+    assert_eq!((student.position(), student.generation()), (1, 2));
+}
+
+#[test]
+fn directions_read_at_different_places_are_not_published_together() {
+    use tunebox_model::stream::{Site, Token};
+    use tunebox_sandbox::Editing;
+
+    let direction = |layer, site| {
+        let (token, vector) = (Token::FromEnd(0), vec![1.0; 16]);
+        Direction { layer, site, token, vector, coefficient: 1.0 }
+    };
+    let mut student = student(false);
+    student.publish(direction(0, Site::ResidualAfter)).unwrap();
+    student.publish(direction(0, Site::MlpOutput)).unwrap();
+    assert!(student.publish(direction(1, Site::ResidualAfter)).unwrap_err().to_string().contains("one site"));
+    student.publish(direction(1, Site::MlpOutput)).unwrap();
+    assert_eq!(student.published.len(), 2);
+}
+
+#[test]
+fn a_snapshot_put_back_holds_the_numbers_that_it_was_taken_with() {
+    let mut student = student(false);
+    push(&student, 1.0);
+    student.update().unwrap();
+    student.snapshot("old").unwrap();
+    let old = values(&student);
+    push(&student, 1.0);
+    student.update().unwrap();
+
+    let taken = student.snapshots["old"].copy().unwrap();
+    student.restore_snapshot("old", taken).unwrap();
+    assert_eq!(values(&student), old);
+}
+
+/// What a checkpoint of a student holds, file by file.
+fn kept(student: &Student) -> BTreeMap<String, Vec<u8>> {
+    let run = tempfile::tempdir().unwrap();
+    let place = Place {
+        step: 1,
+        cursor: Cursor::default(),
+        streams: BTreeMap::new(),
+        method_state: Vec::new(),
+        tokens: 0,
+        seconds: 0.0,
+        last_loss: None,
+        clock: 0,
+        identity: Identity::default(),
+    };
+    let folder = checkpoint::save(run.path(), place, student, 1).unwrap();
+    let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+    entries.map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap())).collect()
+}
+
+#[test]
+fn a_student_goes_back_to_all_that_a_checkpoint_keeps() {
+    use tunebox_model::edit::Role;
+    use tunebox_model::stream::{Site, Token};
+    use tunebox_sandbox::Editing;
+
+    let learns = |student: &mut Student, value: f32| {
+        push(student, value);
+        student.update().unwrap();
+    };
+    let edits = |student: &mut Student| student.add_outer(Role::Query, 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap();
+    let publishes = |student: &mut Student, layer: usize| {
+        let (site, token, vector) = (Site::ResidualAfter, Token::FromEnd(0), vec![1.0; 16]);
+        student.publish(Direction { layer, site, token, vector, coefficient: 1.0 }).unwrap();
+    };
+    let mut student = student(false);
+    student.begin(0);
+    learns(&mut student, 1.0);
+    edits(&mut student);
+    publishes(&mut student, 0);
+    student.snapshot("old").unwrap();
+    let (standing, before) = (student.standing().unwrap(), kept(&student));
+    learns(&mut student, 1.0);
+    let (next, straight) = (values(&student), kept(&student));
+
+    edits(&mut student);
+    publishes(&mut student, 1);
+    student.snapshot("old").unwrap();
+    student.snapshot("new").unwrap();
+    push(&student, 1.0);
+    assert!(kept(&student).iter().filter(|(name, bytes)| before.get(*name) != Some(*bytes)).count() > 4);
+    student.go_back(&standing).unwrap();
+    assert!(kept(&student) == before, "a checkpoint is another than before");
+    learns(&mut student, 1.0);
+    assert!(values(&student) == next && kept(&student) == straight, "it learns something else than before");
+}

@@ -1,0 +1,73 @@
+//! One update, the same wherever a method learns: in a run, beside its twin, in a test of its author's.
+
+use tunebox_package::Cadence;
+use tunebox_sandbox::{Learner as _, Session, StepReport};
+
+use super::start::student_of;
+use crate::data::{Walk, window};
+use crate::error::Error;
+use crate::metrics::Tally;
+use crate::plan::PlannedRun;
+
+/// What an update was made of.
+pub(crate) struct Update {
+    /// Tokens of its records.
+    pub(crate) tokens: u64,
+    /// Target tokens of its records.
+    pub(crate) targets: u64,
+    /// What the method reported, one number a name.
+    pub(crate) numbers: Vec<(String, f64)>,
+}
+
+/// The last finite loss of a run, and its step.
+pub(crate) type LastLoss = Option<(f64, u64)>;
+
+/// Does the step after so many: every micro-batch of the next window through the method, then the optimiser if anything
+/// has accumulated. `told` hears each report as it comes.
+pub(crate) fn update(
+    plan: &PlannedRun,
+    session: &mut Session,
+    walk: &mut Walk,
+    (step, last): (u64, LastLoss),
+    told: &mut dyn FnMut(StepReport),
+) -> Result<Update, Error> {
+    student_of(session).begin(step);
+    let mut places = walk.next_window();
+    if plan.method.package.manifest.batch == Cadence::Window {
+        places = vec![places.concat()];
+    }
+    let window = window(&plan.data, &places)?;
+    let mut tally = Tally::default();
+    for batch in window.batches {
+        let report = session.step(batch);
+        let report = report.map_err(|error| explained(plan, session, (step, last), error.into()))?;
+        tally.add(&report.metrics);
+        told(report);
+    }
+    let student = student_of(session);
+    if student.has_accumulated() {
+        let updated = student.update();
+        updated.map_err(|error| explained(plan, session, (step, last), error.into()))?;
+    }
+    let numbers = tally.numbers(&plan.method.package.manifest.metrics);
+    if numbers.iter().any(|(name, value)| name == "loss" && !value.is_finite()) {
+        return Err(not_finite(plan, (step, last), "loss"));
+    }
+    Ok(Update { tokens: window.tokens, targets: window.targets, numbers })
+}
+
+/// A fault of the numbers or of a verifier, said as such: the method could only say that it was refused something.
+pub(crate) fn explained(plan: &PlannedRun, session: &mut Session, moment: (u64, LastLoss), error: Error) -> Error {
+    let student = student_of(session);
+    if let Some(failure) = student.desk.take_failure() {
+        return failure;
+    }
+    match student.fault() {
+        Some(quantity) => not_finite(plan, moment, quantity),
+        None => error,
+    }
+}
+
+fn not_finite(plan: &PlannedRun, (step, last): (u64, LastLoss), quantity: &'static str) -> Error {
+    Error::NonFinite { quantity, step: step + 1, last, rate: plan.pace.rate }
+}
