@@ -3,8 +3,13 @@
 //! The same source and toolchain give the same bytes, wherever the folder lies; for Rust, that is.
 
 mod cargo;
+mod command;
 mod componentize;
+mod diagnosis;
 mod failure;
+mod folder;
+pub mod known;
+mod messages;
 pub mod python;
 mod record;
 
@@ -14,8 +19,11 @@ use std::path::{Path, PathBuf};
 use crate::toolchain::{self, Toolchain};
 use crate::{Error, Manifest};
 
+pub use command::cargo_in;
 pub use failure::BuildError;
-pub use record::Record;
+pub use folder::expect_method;
+pub(crate) use folder::methods_in;
+pub use record::{Record, is_same};
 
 /// How to build.
 #[derive(Debug, Clone, Default)]
@@ -26,6 +34,8 @@ pub struct Options {
     pub output: Option<PathBuf>,
     /// Whether a method in Rust keeps names and lines, so that faults and profiles show them.
     pub debug: bool,
+    /// Whether crates that are not here yet stay where they are.
+    pub offline: bool,
 }
 
 /// A method that was built and written.
@@ -60,46 +70,60 @@ pub struct Compiled {
 /// two minutes where the standard library has to be built. Errors: no toolchain, source that does
 /// not compile, a method that asks for more than the contract, a disk that is full.
 pub fn build(folder: &Path, options: &Options) -> Result<Built, Error> {
-    let Compiled { manifest, imports, bytes } = made(folder, options.toolchain.as_ref(), options.debug)?;
-    let path = match &options.output {
-        Some(path) => path.clone(),
-        None if folder.is_file() => folder.with_file_name(format!("{}.wasm", manifest.name)),
-        None => folder.join(format!("{}.wasm", manifest.name)),
-    };
-    if path == folder {
-        return Err(BuildError::Overwrites { path }.into());
-    }
+    build_watched(folder, options, &mut |_| {})
+}
+
+/// The same, and names every crate beside the method that has to be compiled, once it is: dozens, the first time.
+pub fn build_watched(folder: &Path, options: &Options, beside: &mut dyn FnMut(&str)) -> Result<Built, Error> {
+    let Compiled { manifest, imports, bytes } = made(folder, options, beside)?;
+    let path = place(folder, options.output.as_deref(), &manifest.name)?;
     write(&path, &bytes)?;
     Ok(Built { path, manifest, imports, size: bytes.len() as u64, bytes })
+}
+
+/// Where the component goes. Errors: over the module that it is made of.
+fn place(folder: &Path, output: Option<&Path>, name: &str) -> Result<PathBuf, BuildError> {
+    let path = match output {
+        Some(path) => path.to_owned(),
+        None if folder.is_file() => folder.with_file_name(format!("{name}.wasm")),
+        None => folder.join(format!("{name}.wasm")),
+    };
+    match (path.canonicalize(), folder.canonicalize()) {
+        (Ok(there), Ok(module)) if there == module => Err(BuildError::Overwrites { path }),
+        _ => Ok(path),
+    }
 }
 
 /// Builds a method folder without writing anything beside cargo's own files. A core module that another compiler made,
 /// with the contract's types and a manifest in it, becomes a component as it is.
 pub fn compile(folder: &Path, toolchain: Option<&Toolchain>) -> Result<Compiled, Error> {
-    made(folder, toolchain, false)
+    made(folder, &Options { toolchain: toolchain.cloned(), ..Options::default() }, &mut |_| {})
 }
 
-fn made(folder: &Path, toolchain: Option<&Toolchain>, debug: bool) -> Result<Compiled, Error> {
+fn made(folder: &Path, options: &Options, beside: &mut dyn FnMut(&str)) -> Result<Compiled, Error> {
     if folder.is_file() {
         let module = std::fs::read(folder).map_err(Error::file("read", folder))?;
         let (toolchain, source) = ("a module given".to_owned(), crate::digest::sha256(&module));
         let record = Record { toolchain, source, debug: false };
         return componentize::componentize(&module, &record);
     }
+    expect_method(folder)?;
     if python::is_python(folder) {
         return python::compile(folder);
     }
-    let toolchain = match toolchain {
+    let toolchain = match &options.toolchain {
         Some(toolchain) => toolchain.clone(),
         None => toolchain::find()?,
     };
-    let record = Record { toolchain: toolchain.name(), source: crate::digest::source(folder)?, debug };
-    let module = cargo::build(folder, &toolchain, debug)?;
+    let (name, source) = (toolchain.name(), crate::digest::source(folder)?);
+    let record = Record { toolchain: name, source, debug: options.debug };
+    let module = cargo::build(folder, &toolchain, options, beside)?;
     componentize::componentize(&module, &record)
 }
 
-/// The file that [`build`] writes for a folder, known without compiling.
+/// The file that [`build`] writes for a folder, known without compiling. Errors: it is no folder of a method.
 pub fn component_path(folder: &Path) -> Result<PathBuf, Error> {
+    expect_method(folder)?;
     if python::is_python(folder) {
         return Ok(folder.join(python::component_name(folder)?));
     }
@@ -125,4 +149,21 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(Error::file("write", path))?;
     file.persist(path).map_err(|error| error.error).map_err(Error::file("write", path))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_is_not_overwritten_however_it_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let module = folder.path().join("calm.wasm");
+        std::fs::write(&module, "").unwrap();
+        let (same, other) = (folder.path().join("./calm.wasm"), folder.path().join("calmer.wasm"));
+        assert!(matches!(place(&module, Some(&same), "calm"), Err(BuildError::Overwrites { .. })));
+        assert!(matches!(place(&module, None, "calm"), Err(BuildError::Overwrites { .. })));
+        assert_eq!(place(&module, None, "calmer").unwrap(), other);
+        assert_eq!(place(folder.path(), None, "calm").unwrap(), module);
+    }
 }

@@ -7,6 +7,7 @@
 //! of this machine there, and the same source would give other bytes elsewhere.
 
 mod alone;
+mod printing;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,6 +17,7 @@ use std::sync::LazyLock;
 use toml::{Table, Value};
 
 use crate::Error;
+pub use printing::prints;
 
 /// The crate that methods depend on.
 pub const CRATE: &str = "tunebox";
@@ -77,13 +79,18 @@ pub(crate) fn dependency(name: &str) -> Option<Value> {
     Some(entry).filter(|entry| entry.get("workspace").is_none())
 }
 
+/// Whether the SDK below the root of a workspace is this one.
+pub fn is_supplied(root: &Path) -> bool {
+    let folder = root.join(FOLDER);
+    let same = |(name, bytes): (&String, &Vec<u8>)| fs::read(folder.join(name)).is_ok_and(|found| found == *bytes);
+    files().iter().all(same)
+}
+
 /// Puts the SDK below the root of a workspace unless it is there.
 ///
 /// The folder appears whole or not at all. Errors: a folder that cannot be written.
 pub fn supply(root: &Path) -> Result<(), Error> {
-    let folder = root.join(FOLDER);
-    let same = |(name, bytes): (&String, &Vec<u8>)| fs::read(folder.join(name)).is_ok_and(|found| found == *bytes);
-    if files().iter().all(same) { Ok(()) } else { place(root, &folder) }
+    if is_supplied(root) { Ok(()) } else { place(root, &root.join(FOLDER)) }
 }
 
 /// Writes the SDK beside the place, then puts it there.

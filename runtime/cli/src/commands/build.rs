@@ -1,17 +1,23 @@
 //! `tunebox build`: a component from a method folder, or from the module that another compiler made.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
 use serde_json::json;
-use tunebox_package::build::{Options, build};
-use tunebox_sandbox::Limits;
+use tunebox_compute::printable::printable;
+use tunebox_package::build::Options;
+use tunebox_package::sources;
+use tunebox_sandbox::{Limits, interface_of};
 
+use super::building::{RUNS_SOURCE, built};
 use super::{Ending, Outcome};
+use crate::arguments::Global;
 use crate::terminal::{Terminal, bytes, duration};
 
 #[derive(Debug, Args)]
+#[command(after_long_help = RUNS_SOURCE)]
 pub(crate) struct Build {
     /// The method's folder; or a core module, made by another compiler from the contract, to wrap
     #[arg(default_value = ".")]
@@ -25,20 +31,28 @@ pub(crate) struct Build {
 }
 
 impl Build {
-    pub(crate) fn run(self, terminal: Terminal) -> Outcome {
-        terminal.say("Building", self.folder.display().to_string());
+    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
         let start = Instant::now();
-        let built = build(&self.folder, &Options { output: self.out, debug: self.debug, ..Options::default() })?;
+        let options = Options { output: self.out, debug: self.debug, offline: global.offline, ..Options::default() };
+        let built = built(terminal, &self.folder, &options)?;
         let imports = tunebox_sandbox::imports(&built.bytes)?;
         terminal.say(
             "Built",
             format!("{}, {}, in {}", built.path.display(), bytes(built.size), duration(start.elapsed().as_secs_f64())),
         );
-        let names: Vec<&str> =
-            imports.iter().filter_map(|import| import.rsplit('/').next()?.split('@').next()).collect();
+        let names: Vec<&str> = imports.iter().map(|import| interface_of(import).unwrap_or(import)).collect();
         terminal.say("Imports", format!("{}  (nothing else: no files, no network, no clock)", names.join(", ")));
+        if let Some(place) = sources::prints(&self.folder).first() {
+            terminal.say(
+                "Warning",
+                format!(
+                    "{} prints, which a component cannot; `log(\"…\")` writes to the run's log",
+                    printable(place, 200)
+                ),
+            );
+        }
         let method = if self.folder.is_file() { &built.path } else { &self.folder };
-        terminal.next(format!("tunebox train --sample --method {}{}", method.display(), needs(built.size)));
+        terminal.next(training_with(method.display(), built.size));
         if terminal.json {
             terminal.object(json!({ "event": "built", "path": built.path, "bytes": built.size, "imports": imports, "name": built.manifest.name }));
         }
@@ -46,13 +60,26 @@ impl Build {
     }
 }
 
-/// The limits that a run of a component has to raise, as arguments: one with an interpreter in it is larger than most,
-/// and takes longer to compile.
-fn needs(size: u64) -> String {
+/// What trains with a component of this size, with the limits that it has to raise: one with an interpreter in it is
+/// larger than most, and takes longer to compile.
+pub(super) fn training_with(method: impl Display, size: u64) -> String {
+    let command = format!("tunebox train --sample --method {method}");
     let usual = Limits::default();
     if size <= usual.component_bytes as u64 {
-        return String::new();
+        return command;
     }
     let (bytes, seconds) = (size.next_power_of_two(), 15.0 * usual.compile_seconds);
-    format!(" --set limits.component-bytes={bytes} --set limits.compile-seconds={seconds}")
+    format!("{command} --set limits.component-bytes={bytes} --set limits.compile-seconds={seconds}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_component_is_trained_with_the_limits_that_it_needs() {
+        assert_eq!(training_with("calm", 90 << 10), "tunebox train --sample --method calm");
+        let raised = training_with("pete", 18 << 20);
+        assert!(raised.contains("--set limits.component-bytes=33554432 --set limits.compile-seconds="), "{raised}");
+    }
 }

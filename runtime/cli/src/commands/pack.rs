@@ -4,18 +4,22 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
-use tunebox_package::build::{Options, Record, build};
-use tunebox_package::reference::signature_path;
+use tunebox_package::artefact::LARGEST_DOCUMENT;
+use tunebox_package::build::{Options, Record};
+use tunebox_package::reference::{signature_in, signature_path};
 use tunebox_package::signature::{SecretKey, Signed, Signer, sign};
 use tunebox_package::statement::Statement;
-use tunebox_package::{Error, Package, Reference, digest, pack::pack};
+use tunebox_package::{Error, Package, Reference, bounded, digest, pack::pack};
 use tunebox_training::files;
 
+use super::building::{RUNS_SOURCE, built};
 use super::{Ending, Outcome};
+use crate::arguments::Global;
 use crate::terminal::diagnostic::Failure;
 use crate::terminal::{Terminal, bytes};
 
 #[derive(Debug, Args)]
+#[command(after_long_help = RUNS_SOURCE)]
 pub(crate) struct Pack {
     /// The method's folder, or a component
     #[arg(default_value = ".")]
@@ -29,8 +33,8 @@ pub(crate) struct Pack {
 }
 
 impl Pack {
-    pub(crate) fn run(self, terminal: Terminal) -> Outcome {
-        let method = self.method(terminal)?;
+    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
+        let method = self.method(terminal, global.offline)?;
         let packed = pack(&method.bytes, self.page()?.as_deref())?;
         let statement = Statement::of(&packed)?;
         let path = match &self.out {
@@ -59,8 +63,8 @@ impl Pack {
     }
 
     /// The component, built first where it is not what its source gives, or keeps what is only for its author.
-    fn method(&self, terminal: Terminal) -> Result<Package, Failure> {
-        if !self.folder.is_dir() {
+    fn method(&self, terminal: Terminal, offline: bool) -> Result<Package, Failure> {
+        if self.folder.is_file() {
             return Ok(Reference::File(self.folder.clone()).open()?);
         }
         let found = Reference::Folder(self.folder.clone());
@@ -71,8 +75,7 @@ impl Pack {
             Ok(_) | Err(Error::NotBuilt { .. } | Error::Stale { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        terminal.say("Building", self.folder.display().to_string());
-        build(&self.folder, &Options::default())?;
+        built(terminal, &self.folder, &Options { offline, ..Options::default() })?;
         Ok(found.open()?)
     }
 
@@ -91,7 +94,7 @@ impl Pack {
         if !path.is_file() {
             return Ok(None);
         }
-        std::fs::read_to_string(&path).map(Some).map_err(|error| Failure::file(&path, &error))
+        bounded::text(&path, LARGEST_DOCUMENT).map(Some).map_err(|error| Failure::file(&path, &error))
     }
 
     fn signature(&self, terminal: Terminal, statement: &Statement) -> Result<Option<String>, Failure> {
@@ -116,7 +119,7 @@ fn leave_signature(
         files::write(&place, text.as_bytes())?;
         return Ok(Some(Signed::verify(packed, text)?));
     }
-    let Ok(older) = std::fs::read_to_string(&place) else { return Ok(None) };
+    let Ok(older) = signature_in(&place) else { return Ok(None) };
     if let Ok(signer) = Signed::verify(packed, &older) {
         return Ok(Some(signer));
     }

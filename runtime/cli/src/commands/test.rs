@@ -8,12 +8,15 @@ use std::time::Duration;
 
 use clap::Args;
 use tunebox_compute::explain::{Exit, Explanation};
-use tunebox_package::build::{self, Built, Options};
+use tunebox_compute::paths;
+use tunebox_package::build::python::is_python;
+use tunebox_package::build::{Built, Options, expect_method};
 use tunebox_package::toolchain;
 use tunebox_sandbox::native::{Door, Knock, Twin};
 use tunebox_training::files::temporary_folder;
 use tunebox_training::{RunSettings, twin};
 
+use super::building::{RUNS_SOURCE, built};
 use super::{Outcome, worker};
 use crate::arguments::Global;
 use crate::terminal::diagnostic::Failure;
@@ -28,6 +31,7 @@ const COMING: Duration = Duration::from_secs(60);
 const CALL: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Args)]
+#[command(after_long_help = RUNS_SOURCE)]
 pub(crate) struct Test {
     /// The method's folder
     #[arg(default_value = ".")]
@@ -46,23 +50,17 @@ pub(crate) struct Test {
 
 impl Test {
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
-        if !self.folder.join("Cargo.toml").is_file() {
-            let what = format!("`{}` is no folder of a method in Rust", self.folder.display());
-            return Err(Failure::usage(
-                what,
-                "only a method in Rust has a native twin; `tunebox train --sample --method` tries any",
-            ));
-        }
+        self.expect_rust()?;
         let toolchain = toolchain::find()?;
-        terminal.say("Building", self.folder.display().to_string());
         // Not into the folder: what stands there may be older, or of another toolchain, and is what people run.
         let place = temporary_folder(&std::env::temp_dir(), "tunebox-test-")?;
         let output = Some(place.path().join("method.wasm"));
-        let options = Options { toolchain: Some(toolchain.clone()), output, ..Options::default() };
-        let built = build::build(&self.folder, &options)?;
+        let (offline, folder) = (global.offline, self.folder.clone());
+        let options = Options { toolchain: Some(toolchain.clone()), output, offline, ..Options::default() };
+        let built = built(terminal, &folder, &options)?;
         terminal.say("Built", format!("{} {}, {}", built.manifest.name, built.manifest.version, bytes(built.size)));
-        let native =
-            Native { toolchain, folder: self.folder.clone(), offline: global.offline, verbose: terminal.verbose };
+        let (quiet, verbose) = (terminal.quiet, terminal.verbose);
+        let native = Native { toolchain, folder, offline, quiet, verbose };
         terminal.say("Testing", "what the author wrote");
         let executable = native.executable()?;
         if !native.own_tests()? {
@@ -73,6 +71,18 @@ impl Test {
         }
         let settings = self.settings(global, &built, place.path())?;
         self.compare(terminal, &native, &executable, settings)
+    }
+
+    /// Errors: no method there, or one in a language that has no tests here.
+    fn expect_rust(&self) -> Result<(), Failure> {
+        expect_method(&self.folder)?;
+        if !is_python(&self.folder) {
+            return Ok(());
+        }
+        let folder = paths::plain(&self.folder);
+        let folder = folder.display();
+        let what = format!("the method in `{folder}` is in Python, and only one in Rust has a native twin to test");
+        Err(Failure::usage(what, format!("`tunebox build {folder}` builds it, and says what trains with it")))
     }
 
     /// The run that both sides do.
@@ -88,7 +98,7 @@ impl Test {
         let door = Door::open().map_err(|error| not_reached(&error))?;
         terminal.say("Comparing", "component and native twin on the sample");
         let mut process = if self.debug {
-            outcome::debugger(terminal, &native.under_debugger(executable, &door));
+            outcome::debugger(terminal, &native.under_debugger(executable, &door)?);
             None
         } else {
             Some(native.start(executable, &door)?)

@@ -4,6 +4,7 @@
 
 use anstyle::{AnsiColor, Style};
 use tunebox_compute::explain::{Exit, Explain, Explanation, Snippet};
+use tunebox_compute::paths;
 use tunebox_compute::printable::printable;
 
 /// What ends a command early: the words, and the exit code.
@@ -18,7 +19,8 @@ impl<E: Explain> From<E> for Failure {
         let mut explanation = error.explanation();
         // Names of files, and what parsers repeat of a stranger's bytes, may hold anything.
         explanation.what = shown(&explanation.what);
-        for line in [&mut explanation.place, &mut explanation.why, &mut explanation.kept, &mut explanation.hint] {
+        let Explanation { place, output, why, kept, hint, .. } = &mut explanation;
+        for line in [place, output, why, kept, hint] {
             *line = line.as_deref().map(shown);
         }
         Self { explanation: Box::new(explanation), exit: error.exit() }
@@ -46,7 +48,8 @@ impl Failure {
     /// A file that could not be read or written.
     pub(crate) fn file(path: &std::path::Path, error: &std::io::Error) -> Self {
         let what = format!("`{}` cannot be used", path.display());
-        let explanation = Explanation::new("file", what).with_why(error.to_string());
+        let mut explanation = Explanation::new("file", what).with_why(paths::why(error));
+        explanation.hint = paths::hint(path, error);
         Self { explanation: Box::new(explanation), exit: Exit::Usage }
     }
 
@@ -56,12 +59,9 @@ impl Failure {
         let e = &self.explanation;
         let (red, bold, blue) = (colour(AnsiColor::Red).bold(), Style::new().bold(), colour(AnsiColor::Blue).bold());
         let mut text = format!("{red}error[{}]{red:#}{bold}: {}{bold:#}\n", e.area, e.what);
-        let width = e.snippet.as_ref().map_or(0, |snippet| snippet.line.to_string().len());
-        if let Some(place) = &e.place {
-            text += &format!("{:width$} {blue}-->{blue:#} {place}\n", "");
-        }
-        if let Some(snippet) = &e.snippet {
-            text += &excerpt(snippet, width);
+        match &e.output {
+            Some(output) => text += &format!("{output}\n"),
+            None => text += &located(e.place.as_deref(), e.snippet.as_ref()),
         }
         for (word, line) in [("why: ", &e.why), ("kept:", &e.kept), ("hint:", &e.hint)] {
             if let Some(line) = line {
@@ -81,7 +81,7 @@ impl Failure {
         let e = &self.explanation;
         serde_json::json!({
             "schema": 1, "event": "error", "area": e.area, "what": e.what, "place": e.place,
-            "why": e.why, "kept": e.kept, "hint": e.hint, "exit": self.exit as u8,
+            "output": e.output, "why": e.why, "kept": e.kept, "hint": e.hint, "exit": self.exit as u8,
             "frames": e.trace.as_ref().map(|trace| &trace.frames),
         })
     }
@@ -89,6 +89,14 @@ impl Failure {
 
 fn colour(colour: AnsiColor) -> Style {
     Style::new().fg_color(Some(colour.into()))
+}
+
+/// Where something is wrong, with the line if it is known.
+fn located(place: Option<&str>, snippet: Option<&Snippet>) -> String {
+    let blue = colour(AnsiColor::Blue).bold();
+    let width = snippet.map_or(0, |snippet| snippet.line.to_string().len());
+    let place = place.map_or(String::new(), |place| format!("{:width$} {blue}-->{blue:#} {place}\n", ""));
+    place + &snippet.map_or(String::new(), |snippet| excerpt(snippet, width))
 }
 
 /// The line that is wrong, with carets under the part that is.
@@ -126,6 +134,19 @@ mod tests {
         let failure = Failure::from(tunebox_package::digest::source(path).unwrap_err());
         let text = format!("{}{:?}", failure.explanation.what, failure.explanation.why);
         assert!(!text.contains('\u{1b}') && text.contains("a\\u{1b}[2Jb"), "{text}");
+    }
+
+    #[test]
+    fn what_a_compiler_shows_stands_in_place_of_our_own_excerpt() {
+        let output = " --> src/lib.rs:4:9\n  |\n4 | lose\n  | ^^^^ help: `loss`".to_owned();
+        let explanation = Explanation {
+            output: Some(output.clone()),
+            ..Explanation::new("build", "no `lose`").with_place("src/lib.rs:4:9").with_hint("look")
+        };
+        let failure = Failure { explanation: Box::new(explanation), exit: Exit::Usage };
+        let text = anstream::adapter::strip_str(&failure.text(false)).to_string();
+        assert_eq!(text, format!("error[build]: no `lose`\n{output}\nhint: look\n"));
+        assert_eq!(failure.json()["output"], output);
     }
 
     #[test]

@@ -90,6 +90,11 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
+/// `1 step`, `1,234 steps`.
+pub(crate) fn counted(number: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
 /// `5.8 GiB`, `91 KiB`.
 pub(crate) fn bytes(count: u64) -> String {
     let mut size = count as f64;
@@ -119,6 +124,11 @@ mod tests {
     #[test]
     fn numbers_are_grouped_by_thousands() {
         assert_eq!([grouped(7), grouped(1234), grouped(1234567)], ["7", "1,234", "1,234,567"]);
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!([counted(1, "step"), counted(1234, "step")], ["1 step", "1,234 steps"]);
     }
 
     #[test]

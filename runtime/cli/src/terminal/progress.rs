@@ -14,11 +14,19 @@ pub(crate) struct Bar(Option<ProgressBar>);
 impl Bar {
     /// A bar of `total` steps under a label.
     pub(crate) fn new(terminal: Terminal, label: &'static str, total: u64) -> Self {
+        let template = "  {prefix} {bar:30} {percent:>3} %  {pos}/{len}  {eta} left";
+        Self::shown(terminal, label, ProgressBar::new(total), template)
+    }
+
+    /// The same for steps that have no end.
+    pub(crate) fn endless(terminal: Terminal, label: &'static str) -> Self {
+        Self::shown(terminal, label, ProgressBar::new_spinner(), "  {prefix} {spinner} {pos}")
+    }
+
+    fn shown(terminal: Terminal, label: &'static str, bar: ProgressBar, template: &str) -> Self {
         if !terminal.watched() {
             return Self(None);
         }
-        let bar = ProgressBar::new(total);
-        let template = "  {prefix} {bar:30} {percent:>3} %  {pos}/{len}  {eta} left";
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("█▉▊▋▌▍▎▏░"));
         }
@@ -48,6 +56,47 @@ impl Bar {
             bar.finish_and_clear();
         }
     }
+}
+
+/// The crates that a build compiles beside the method: a line that counts them, where somebody watches.
+pub(crate) struct Crates {
+    terminal: Terminal,
+    line: Option<ProgressBar>,
+}
+
+impl Crates {
+    pub(crate) fn new(terminal: Terminal) -> Self {
+        Self { terminal, line: None }
+    }
+
+    /// One more is compiled.
+    pub(crate) fn compiled(&mut self, name: &str) {
+        if !self.terminal.watched() {
+            return;
+        }
+        let line = self.line.get_or_insert_with(counting);
+        line.inc(1);
+        line.set_message(name.to_owned());
+    }
+}
+
+impl Drop for Crates {
+    fn drop(&mut self) {
+        if let Some(line) = &self.line {
+            line.finish_and_clear();
+        }
+    }
+}
+
+/// A count whose end nobody knows.
+fn counting() -> ProgressBar {
+    let line = ProgressBar::new_spinner();
+    let template = "  {spinner} compiling the SDK and what it stands on, once: {pos}, {msg}";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        line.set_style(style);
+    }
+    line.enable_steady_tick(Duration::from_millis(250));
+    line
 }
 
 /// What moves between this machine and a registry: one bar a part, where somebody watches.

@@ -8,13 +8,16 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 
 use semver::{Version, VersionReq};
 use serde_json::Value;
 
-use super::{BuildError, failure};
-use crate::toolchain::{Library, TARGET, Toolchain, command};
+use super::command::cargo_in;
+use super::diagnosis::explain;
+use super::messages::{compiled, list, messages, run, text};
+use super::{BuildError, Options};
+use crate::toolchain::{Library, TARGET, Toolchain};
 use crate::{Error, sources};
 
 /// The profile of every method: small, one unit, no unwinding.
@@ -32,6 +35,13 @@ const STRIPPED: [&str; 2] = ["profile.method.strip=true", "profile.method.debug=
 /// What an author looks into: names and lines beside the same code.
 const NAMED: [&str; 2] = ["profile.method.strip=false", r#"profile.method.debug="line-tables-only""#];
 
+/// A folder to be compiled, and by what.
+struct Job<'a> {
+    folder: &'a Path,
+    toolchain: &'a Toolchain,
+    options: &'a Options,
+}
+
 /// What cargo knows about a folder.
 struct Package {
     /// Its name.
@@ -46,19 +56,20 @@ struct Package {
     paths: Vec<PathBuf>,
 }
 
-/// Compiles a method folder to a core module, with names and lines if `debug`.
-pub(super) fn build(folder: &Path, toolchain: &Toolchain, debug: bool) -> Result<Vec<u8>, Error> {
+/// Compiles a method folder to a core module, and names every crate beside it that has to be compiled, once it is.
+pub(super) fn build(
+    folder: &Path,
+    toolchain: &Toolchain,
+    options: &Options,
+    beside: &mut dyn FnMut(&str),
+) -> Result<Vec<u8>, Error> {
     supply(folder)?;
-    let package = describe(folder, toolchain)?;
+    let job = Job { folder, toolchain, options };
+    let package = job.describe()?;
     // Two folders that share a target folder share the module's path: nobody may build between us and the file.
     let _turn = take_turn(&package.target)?;
-    follow_version(folder, toolchain, &package)?;
-    let output = compile(folder, toolchain, &package, debug)?;
-    if !output.status.success() {
-        return Err(failure::explain(folder, &output).into());
-    }
-    let module = artifact(&output.stdout, &package.name);
-    let module = module.ok_or_else(|| BuildError::NoModule { folder: folder.to_owned() })?;
+    job.follow_version(&package)?;
+    let module = job.compile(&package, beside)?;
     std::fs::read(&module).map_err(Error::file("read", &module))
 }
 
@@ -85,7 +96,21 @@ fn supply(folder: &Path) -> Result<(), Error> {
     if !fits {
         return Err(BuildError::Sdk { folder: folder.to_owned(), wanted: wanted.to_owned() }.into());
     }
+    if sources::is_supplied(&root) {
+        return Ok(());
+    }
+    let _turn = take_turn_below(&root, folder)?;
     sources::supply(&root)
+}
+
+/// Waits for others that put the SDK below this root, which may build into other folders than this one does.
+fn take_turn_below(root: &Path, folder: &Path) -> Result<File, Error> {
+    // A file that is there in any case: one of its own would be left in somebody's folder.
+    let manifest = |folder: &Path| folder.join("Cargo.toml");
+    let path = Some(manifest(root)).filter(|path| path.is_file()).unwrap_or_else(|| manifest(folder));
+    let file = File::options().read(true).write(true).open(&path).map_err(Error::file("open", &path))?;
+    file.lock().map_err(Error::file("lock", &path))?;
+    Ok(file)
 }
 
 /// The root of the workspace whose place for the SDK a path names, such as `../../.tunebox/sdk/rust`.
@@ -97,81 +122,86 @@ fn workspace_of(folder: &Path, path: &str) -> Option<PathBuf> {
     is_above.then(|| folder.join(up))
 }
 
-/// Asks cargo about the folder, without resolving dependencies.
-fn describe(folder: &Path, toolchain: &Toolchain) -> Result<Package, Error> {
-    let manifest = folder.join("Cargo.toml");
-    std::fs::metadata(&manifest).map_err(Error::file("find", &manifest))?;
-    let output = cargo(folder, toolchain)?.args(["metadata", "--no-deps", "--format-version", "1"]).output();
-    let output = output.map_err(Error::file("start", &toolchain.cargo))?;
-    if !output.status.success() {
-        return Err(failure::explain(folder, &output).into());
-    }
-    let problem = |problem: &str| BuildError::Package { folder: folder.to_owned(), problem: problem.to_owned() };
-    let metadata: Value = serde_json::from_slice(&output.stdout).map_err(|error| problem(&error.to_string()))?;
-    let manifest = manifest.canonicalize().map_err(Error::file("find", &manifest))?;
-    let here = |package: &&Value| text(package, "manifest_path").is_some_and(|path| same(Path::new(path), &manifest));
-    let package = list(&metadata, "packages").find(here).ok_or_else(|| problem("it names no package"))?;
+impl Job<'_> {
+    /// Asks cargo about the folder, without resolving dependencies.
+    fn describe(&self) -> Result<Package, Error> {
+        let manifest = self.folder.join("Cargo.toml");
+        let output = self.cargo()?.args(["metadata", "--no-deps", "--format-version", "1"]).output();
+        let output = self.succeeded(self.folder, output)?;
+        let problem =
+            |problem: &str| BuildError::Package { folder: self.folder.to_owned(), problem: problem.to_owned() };
+        let metadata: Value = serde_json::from_slice(&output.stdout).map_err(|error| problem(&error.to_string()))?;
+        let manifest = manifest.canonicalize().map_err(Error::file("find", &manifest))?;
+        let here =
+            |package: &&Value| text(package, "manifest_path").is_some_and(|path| same(Path::new(path), &manifest));
+        let package = list(&metadata, "packages").find(here).ok_or_else(|| problem("it names no package"))?;
 
-    let path =
-        |key| text(&metadata, key).map(PathBuf::from).ok_or_else(|| problem("cargo does not say where it builds"));
-    let paths = list(package, "dependencies").filter_map(|dependency| text(dependency, "path").map(PathBuf::from));
-    let word = |key| text(package, key).unwrap_or_default().to_owned();
-    let (name, version) = (word("name"), word("version"));
-    Ok(Package {
-        name,
-        version,
-        root: path("workspace_root")?,
-        target: path("target_directory")?,
-        paths: paths.collect(),
-    })
-}
+        let path =
+            |key| text(&metadata, key).map(PathBuf::from).ok_or_else(|| problem("cargo does not say where it builds"));
+        let paths = list(package, "dependencies").filter_map(|dependency| text(dependency, "path").map(PathBuf::from));
+        let word = |key| text(package, key).unwrap_or_default().to_owned();
+        let (name, version) = (word("name"), word("version"));
+        Ok(Package {
+            name,
+            version,
+            root: path("workspace_root")?,
+            target: path("target_directory")?,
+            paths: paths.collect(),
+        })
+    }
 
-/// Lets `Cargo.lock` follow a version that its author has raised: its own line of it, and nothing else.
-fn follow_version(folder: &Path, toolchain: &Toolchain, package: &Package) -> Result<(), Error> {
-    let lock = std::fs::read_to_string(package.root.join("Cargo.lock")).unwrap_or_default();
-    let lock: toml::Table = lock.parse().unwrap_or_default();
-    let entries = lock.get("package").and_then(toml::Value::as_array).into_iter().flatten();
-    let is = |entry: &toml::Value, key: &str, value: &str| entry.get(key).and_then(toml::Value::as_str) == Some(value);
-    let own = entries.into_iter().find(|entry| is(entry, "name", &package.name) && entry.get("source").is_none());
-    if own.is_none_or(|entry| is(entry, "version", &package.version)) {
-        return Ok(());
+    /// Lets `Cargo.lock` follow a version that its author has raised: its own line of it, and nothing else.
+    fn follow_version(&self, package: &Package) -> Result<(), Error> {
+        let lock = std::fs::read_to_string(package.root.join("Cargo.lock")).unwrap_or_default();
+        let lock: toml::Table = lock.parse().unwrap_or_default();
+        let entries = lock.get("package").and_then(toml::Value::as_array).into_iter().flatten();
+        let is =
+            |entry: &toml::Value, key: &str, value: &str| entry.get(key).and_then(toml::Value::as_str) == Some(value);
+        let own = entries.into_iter().find(|entry| is(entry, "name", &package.name) && entry.get("source").is_none());
+        if own.is_none_or(|entry| is(entry, "version", &package.version)) {
+            return Ok(());
+        }
+        let output = self.cargo()?.args(["update", "--workspace", "--offline", "--quiet"]).output();
+        self.succeeded(&package.root, output).map(|_| ())
     }
-    let output = cargo(folder, toolchain)?.args(["update", "--workspace", "--offline", "--quiet"]).output();
-    let output = output.map_err(Error::file("start", &toolchain.cargo))?;
-    if output.status.success() { Ok(()) } else { Err(failure::explain(folder, &output).into()) }
-}
 
-/// Runs the build itself.
-fn compile(folder: &Path, toolchain: &Toolchain, package: &Package, debug: bool) -> Result<Output, Error> {
-    let mut cargo = cargo(folder, toolchain)?;
-    cargo.args(["build", "--lib", "--profile", "method", "--target", TARGET, "--message-format", "json"]);
-    let detail = if debug { NAMED } else { STRIPPED };
-    cargo.args(PROFILE.iter().chain(&detail).flat_map(|entry| ["--config", *entry]));
-    if toolchain.library == Library::FromSource {
-        cargo.arg("-Zbuild-std=std,panic_abort").env("RUSTC_BOOTSTRAP", "1");
+    /// Runs the build itself, and finds the module.
+    fn compile(&self, package: &Package, beside: &mut dyn FnMut(&str)) -> Result<PathBuf, Error> {
+        let mut cargo = self.cargo()?;
+        cargo.args(["build", "--lib", "--profile", "method", "--target", TARGET, "--message-format", "json"]);
+        let detail = if self.options.debug { NAMED } else { STRIPPED };
+        cargo.args(PROFILE.iter().chain(&detail).flat_map(|entry| ["--config", *entry]));
+        if self.toolchain.library == Library::FromSource {
+            cargo.arg("-Zbuild-std=std,panic_abort").env("RUSTC_BOOTSTRAP", "1");
+        }
+        if package.root.join("Cargo.lock").is_file() {
+            cargo.arg("--locked");
+        }
+        cargo.env("CARGO_TARGET_DIR", package.target.join("guest"));
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", flags(self.toolchain, package)).env("CARGO_INCREMENTAL", "0");
+        if let Some(linker) = &self.toolchain.linker {
+            cargo.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker);
+        }
+        let own = package.name.replace('-', "_");
+        let output = run(&mut cargo, &mut |message| {
+            if let Some(name) = compiled(message).filter(|name| *name != own) {
+                beside(name);
+            }
+        });
+        let output = self.succeeded(&package.root, output)?;
+        let module = artifact(&output.stdout, &own);
+        module.ok_or_else(|| BuildError::NoModule { folder: self.folder.to_owned() }.into())
     }
-    if package.root.join("Cargo.lock").is_file() {
-        cargo.arg("--locked");
-    }
-    cargo.env("CARGO_TARGET_DIR", package.target.join("guest"));
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags(toolchain, package)).env("CARGO_INCREMENTAL", "0");
-    if let Some(linker) = &toolchain.linker {
-        cargo.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker);
-    }
-    cargo.output().map_err(Error::file("start", &toolchain.cargo))
-}
 
-/// The toolchain's cargo in a folder, with its own compiler first on the path.
-fn cargo(folder: &Path, toolchain: &Toolchain) -> Result<std::process::Command, Error> {
-    let folder = folder.canonicalize().map_err(Error::file("find", folder))?;
-    let mut command = command(&toolchain.cargo);
-    let own = toolchain.cargo.parent().map(Path::to_owned);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    if let Ok(path) = std::env::join_paths(own.into_iter().chain(std::env::split_paths(&path))) {
-        command.env("PATH", path);
+    fn cargo(&self) -> Result<Command, Error> {
+        cargo_in(self.folder, self.toolchain, self.options.offline)
     }
-    command.env("RUSTC", &toolchain.rustc).current_dir(folder);
-    Ok(command)
+
+    /// What cargo answered, if it could do what it was asked for. `root` is that of the workspace.
+    fn succeeded(&self, root: &Path, output: std::io::Result<Output>) -> Result<Output, Error> {
+        let output = output.map_err(Error::file("start", &self.toolchain.cargo))?;
+        if output.status.success() { Ok(output) } else { Err(explain(self.folder, root, &output).into()) }
+    }
 }
 
 /// Compiler flags that replace every folder of this machine by a name, in cargo's encoding.
@@ -206,14 +236,12 @@ fn sources() -> Vec<PathBuf> {
     folders
 }
 
-/// The module among what cargo says it made.
-fn artifact(messages: &[u8], package: &str) -> Option<PathBuf> {
-    failure::messages(messages)
+/// The module among what cargo says it made of a library.
+fn artifact(told: &[u8], library: &str) -> Option<PathBuf> {
+    messages(told)
         .filter(|message| text(message, "reason") == Some("compiler-artifact"))
         .filter(|message| text(message, "manifest_path").is_some())
-        .filter(|message| {
-            message.get("target").and_then(|target| text(target, "name")) == Some(&package.replace('-', "_"))
-        })
+        .filter(|message| message.get("target").and_then(|target| text(target, "name")) == Some(library))
         .flat_map(|message| {
             list(&message, "filenames").filter_map(|file| file.as_str().map(PathBuf::from)).collect::<Vec<_>>()
         })
@@ -225,17 +253,48 @@ fn same(path: &Path, resolved: &Path) -> bool {
     path.canonicalize().is_ok_and(|path| path == resolved)
 }
 
-fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
-    value.get(key).and_then(Value::as_str)
-}
-
-fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
-    value.get(key).and_then(Value::as_array).into_iter().flatten()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_build_without_a_network_tells_cargo_so() {
+        let toolchain = Toolchain {
+            cargo: "cargo".into(),
+            rustc: "rustc".into(),
+            release: String::new(),
+            library: Library::Installed,
+            sysroot: PathBuf::new(),
+            linker: None,
+        };
+        let told = |offline: bool| {
+            let options = Options { offline, ..Options::default() };
+            let job = Job { folder: Path::new("."), toolchain: &toolchain, options: &options };
+            let cargo = job.cargo().unwrap();
+            cargo.get_envs().any(|(name, value)| name == "CARGO_NET_OFFLINE" && value == Some("true".as_ref()))
+        };
+        assert_eq!([told(true), told(false)], [true, false]);
+    }
+
+    #[test]
+    fn builds_that_begin_at_once_put_the_sdk_there_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let manifest = "[package]\nname = \"calm\"\n[dependencies]\ntunebox = { path = \".tunebox/sdk/rust\" }\n";
+        std::fs::write(folder.path().join("Cargo.toml"), manifest).unwrap();
+        let start = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            let begin = || {
+                start.wait();
+                supply(folder.path())
+            };
+            let begun: Vec<_> = (0..8).map(|_| scope.spawn(begin)).collect();
+            for thread in begun {
+                thread.join().unwrap().unwrap();
+            }
+        });
+        assert!(sources::is_supplied(folder.path()));
+        assert_eq!(std::fs::read_to_string(folder.path().join("Cargo.toml")).unwrap(), manifest);
+    }
 
     #[test]
     fn the_sdk_is_put_below_the_folder_that_the_manifest_means_and_nowhere_else() {

@@ -1,9 +1,7 @@
-//! What can go wrong in a build, read from cargo's answer and put into our words.
+//! What can go wrong in a build, each with what to tell a person.
 
-use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::path::PathBuf;
 
-use serde_json::Value;
 use tunebox_compute::explain::{Explain, Snippet};
 
 use crate::component::CONTRACT;
@@ -13,17 +11,39 @@ use crate::toolchain::TARGET;
 /// Why a method folder does not become a component.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum BuildError {
+    /// A path where no method is.
+    #[error("there is no method in `{folder}`", folder = folder.display())]
+    NoMethodHere {
+        /// The path.
+        folder: PathBuf,
+        /// Whether it is a folder at least.
+        is_folder: bool,
+        /// The folder that was probably meant.
+        meant: Option<PathBuf>,
+        /// Folders with a method, in it or beside it.
+        others: Vec<PathBuf>,
+    },
     /// The compiler refuses the source.
     #[error("{message}")]
-    Source {
-        /// What the compiler says.
+    Compiler {
+        /// What it says first.
         message: String,
-        /// The file and line.
+        /// The file, line and column of that.
+        place: Option<String>,
+        /// All that it says of every error, in its own form, but for the line that is `message`.
+        output: String,
+        /// The codes of the errors, of which the compiler has longer explanations.
+        codes: Vec<String>,
+    },
+    /// Python refuses the source.
+    #[error("{message}")]
+    Source {
+        /// What is wrong.
+        message: String,
+        /// The file, line and column.
         place: Option<String>,
         /// The line itself.
         snippet: Option<Box<Snippet>>,
-        /// The compiler's own advice.
-        advice: Option<String>,
     },
     /// The target's standard library is missing.
     #[error("no WebAssembly target for this Rust")]
@@ -114,7 +134,7 @@ impl Explain for BuildError {
 
     fn place(&self) -> Option<String> {
         match self {
-            Self::Source { place, .. } => place.clone(),
+            Self::Compiler { place, .. } | Self::Source { place, .. } => place.clone(),
             Self::NoTarget => Some(format!("cargo build --target {TARGET}")),
             _ => None,
         }
@@ -127,8 +147,19 @@ impl Explain for BuildError {
         }
     }
 
+    fn output(&self) -> Option<String> {
+        match self {
+            Self::Compiler { output, .. } => Some(output.clone()),
+            _ => None,
+        }
+    }
+
     fn why(&self) -> Option<String> {
         match self {
+            Self::NoMethodHere { is_folder: false, .. } => Some("there is no such file or folder".into()),
+            Self::NoMethodHere { .. } => {
+                Some("a method's folder has `Cargo.toml`, or `pyproject.toml`, and the folder `src`".into())
+            }
             Self::NoTarget => Some("the toolchain has no standard library for that target".into()),
             Self::Fetch { problem } | Self::Component { problem } | Self::Other { problem, .. } => {
                 Some(problem.clone())
@@ -141,7 +172,17 @@ impl Explain for BuildError {
 
     fn hint(&self) -> Option<String> {
         let hint = match self {
-            Self::Source { advice, .. } => return advice.clone(),
+            Self::NoMethodHere { meant: Some(meant), .. } => format!("did you mean `{}`?", meant.display()),
+            Self::NoMethodHere { others, .. } if others.is_empty() => "`tunebox new NAME` begins one".to_owned(),
+            Self::NoMethodHere { others, .. } => {
+                let others: Vec<String> = others.iter().map(|path| format!("`{}`", path.display())).collect();
+                format!("methods are in {}; `tunebox new NAME` begins another", others.join(", "))
+            }
+            Self::Compiler { codes, .. } if !codes.is_empty() => {
+                let commands: Vec<String> = codes.iter().map(|code| format!("`rustc --explain {code}`")).collect();
+                format!("{}: what such an error means", commands.join(", "))
+            }
+            Self::Compiler { .. } | Self::Source { .. } => return None,
             Self::NoTarget => "`tunebox doctor --fix`".to_owned(),
             Self::Lock { folder } => format!("`cargo update --workspace` in `{}`", folder.display()),
             Self::Sdk { .. } => format!(
@@ -171,78 +212,3 @@ impl Explain for BuildError {
         Some(hint)
     }
 }
-
-/// What cargo says when it cannot get at a registry, or was told not to.
-const OFFLINE: [&str; 6] = [
-    "failed to download",
-    "failed to get `",
-    "Could not resolve host",
-    "Could not connect",
-    "download of ",
-    "you're using offline mode",
-];
-
-/// Cargo's messages, one a line; lines that are none are left out.
-pub(super) fn messages(output: &[u8]) -> impl Iterator<Item = Value> {
-    output.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok())
-}
-
-/// The error behind a cargo that did not succeed.
-pub(super) fn explain(folder: &Path, output: &Output) -> BuildError {
-    let (folder, words) = (folder.to_owned(), String::from_utf8_lossy(&output.stderr));
-    let first = messages(&output.stdout).find_map(|message| diagnostic(message.get("message")?));
-    let has = |texts: &[&str]| texts.iter().any(|text| words.contains(text));
-    match first {
-        Some(BuildError::Source { message, .. }) if is_missing_library(&message) => BuildError::NoTarget,
-        Some(error) => error,
-        None if is_missing_library(&words) => BuildError::NoTarget,
-        None if has(&["because --locked was passed", "lock file needs to be updated"]) => BuildError::Lock { folder },
-        None if has(&["believes it's in a workspace"]) => BuildError::Workspace { folder },
-        None if has(&OFFLINE) => BuildError::Fetch { problem: last_words(&words) },
-        None => BuildError::Other { folder, problem: last_words(&words) },
-    }
-}
-
-/// A compiler that has no standard library for the target says it in one of these ways.
-fn is_missing_library(text: &str) -> bool {
-    let library =
-        ["`core`", "`std`", "`alloc`"].iter().any(|name| text.contains(&format!("can't find crate for {name}")));
-    library || text.contains("target may not be installed")
-}
-
-/// A compiler's error with its first place.
-fn diagnostic(message: &Value) -> Option<BuildError> {
-    let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-    if text(message, "level")? != "error" {
-        return None;
-    }
-    let spans = message.get("spans").and_then(Value::as_array);
-    let span = spans.into_iter().flatten().find(|span| span.get("is_primary") == Some(&Value::Bool(true)));
-    let number = |key: &str| span.and_then(|span| span.get(key)).and_then(Value::as_u64).unwrap_or(0) as usize;
-    let (line, column, end) = (number("line_start"), number("column_start"), number("column_end"));
-    let place = span.and_then(|span| text(span, "file_name")).map(|file| format!("{file}:{line}:{column}"));
-    let snippet = span.and_then(|span| span.get("text")?.get(0)).and_then(|first| text(first, "text")).map(|source| {
-        let width = if number("line_end") == line { end.saturating_sub(column) } else { 0 };
-        Snippet { line, text: source, column, width: width.max(1), note: span.and_then(|span| text(span, "label")) }
-    });
-    let children = || message.get("children").and_then(Value::as_array).into_iter().flatten();
-    let child = |level: &str| children().find(|child| text(child, "level").as_deref() == Some(level));
-    let advice = child("help").or_else(|| child("note"));
-    Some(BuildError::Source {
-        message: text(message, "message")?,
-        place,
-        snippet: snippet.map(Box::new),
-        advice: advice.and_then(|child| text(child, "message")),
-    })
-}
-
-/// The last error of a program's words, in one line.
-fn last_words(words: &str) -> String {
-    let lines: Vec<&str> = words.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let start = lines.iter().position(|line| line.starts_with("error")).unwrap_or(lines.len().saturating_sub(1));
-    let tail: Vec<&str> = lines[start..].iter().filter(|line| **line != "Caused by:").take(4).copied().collect();
-    tail.join(": ").trim_start_matches("error: ").to_owned()
-}
-
-#[cfg(test)]
-mod tests;

@@ -13,7 +13,8 @@ pub(crate) const SECTION: &str = "tunebox:build";
 pub struct Record {
     /// The toolchain's name.
     pub toolchain: String,
-    /// The digest of the method's source.
+    /// The digest of the method's source. What it depends on does not count, neither crates nor the packages of a
+    /// `.venv`: after a change there, nothing but a build tells.
     pub source: String,
     /// Whether it keeps names and lines, for its author: nothing to give to others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -26,5 +27,30 @@ impl Record {
         let Some(text) = section::find(bytes, SECTION)? else { return Ok(None) };
         let record = serde_json::from_slice(text);
         record.map(Some).map_err(|error| Error::manifest(format!("the section `{SECTION}` is broken: {error}")))
+    }
+}
+
+/// Whether two components are the same but for how they were made: another source need not make another method.
+#[must_use]
+pub fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let rest = |bytes| section::without(bytes, SECTION);
+    matches!((rest(one), rest(other)), (Ok(one), Ok(other)) if one == other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_record_is_no_difference_and_everything_else_is() {
+        let made = |source: &[u8], code: &[u8]| {
+            let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
+            section::append(&mut bytes, "code", code);
+            section::append(&mut bytes, SECTION, source);
+            bytes
+        };
+        assert!(is_same(&made(b"one", b"a"), &made(b"other", b"a")));
+        assert!(!is_same(&made(b"one", b"a"), &made(b"one", b"b")));
+        assert!(!is_same(b"", b""), "no component is not the same component");
     }
 }

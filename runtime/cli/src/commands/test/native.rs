@@ -1,12 +1,13 @@
 //! The method compiled for this machine: cargo's tests of its folder, and the one of them that is its twin.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tunebox_compute::explain::{Exit, Explanation};
+use tunebox_package::build::cargo_in;
 use tunebox_package::toolchain::{Toolchain, command};
 use tunebox_sandbox::native::{ADDRESS, Door, TOKEN};
 
@@ -29,14 +30,15 @@ pub(super) struct Native {
     pub(super) toolchain: Toolchain,
     pub(super) folder: PathBuf,
     pub(super) offline: bool,
+    pub(super) quiet: bool,
     pub(super) verbose: bool,
 }
 
 impl Native {
-    /// Compiles the tests, and finds those of the library. What cargo says goes to the person.
+    /// Compiles the tests, and finds those of the library.
     pub(super) fn executable(&self) -> Result<PathBuf, Failure> {
         let mut cargo = self.cargo(&["test", "--no-run", "--message-format", "json-render-diagnostics"])?;
-        let output = cargo.stderr(Stdio::inherit()).output().map_err(|error| self.not_started(&error))?;
+        let output = self.run(&mut cargo)?;
         if !output.status.success() {
             return Err(self.wrong("the tests of the method do not compile", "cargo's words are above"));
         }
@@ -55,38 +57,49 @@ impl Native {
         if let Ok(program) = std::env::current_exe() {
             cargo.env(PROGRAM, program);
         }
-        // Nothing that tests write is data.
-        let status = cargo.stdout(Stdio::from(io::stderr())).status();
-        Ok(status.map_err(|error| self.not_started(&error))?.success())
+        if !self.quiet {
+            // Nothing that tests write is data.
+            cargo.stdout(Stdio::from(io::stderr()));
+        }
+        let output = self.run(&mut cargo)?;
+        if !output.status.success() {
+            aside(&output.stdout);
+        }
+        Ok(output.status.success())
+    }
+
+    /// Runs cargo. What it says goes to the person; to one who wants to hear of errors alone, only where it fails.
+    fn run(&self, cargo: &mut Command) -> Result<Output, Failure> {
+        cargo.stderr(if self.quiet { Stdio::piped() } else { Stdio::inherit() });
+        let output = cargo.output().map_err(|error| Failure::file(&self.toolchain.cargo, &error))?;
+        if !output.status.success() {
+            aside(&output.stderr);
+        }
+        Ok(output)
     }
 
     /// Starts the twin.
     pub(super) fn start(&self, executable: &Path, door: &Door) -> Result<Running, Failure> {
         let told = if self.verbose { Stdio::from(io::stderr()) } else { Stdio::null() };
         let mut twin = command(executable);
+        if self.quiet {
+            twin.stderr(Stdio::null());
+        }
         twin.args(ARGUMENTS).envs(door.environment()).current_dir(self.root()?).stdin(Stdio::null()).stdout(told);
         twin.spawn().map(Running).map_err(|error| Failure::file(executable, &error))
     }
 
-    /// What a person types to have it under a debugger.
-    pub(super) fn under_debugger(&self, executable: &Path, door: &Door) -> String {
+    /// What a person types to have it under a debugger, in the folder that it otherwise starts in.
+    pub(super) fn under_debugger(&self, executable: &Path, door: &Door) -> Result<String, Failure> {
         let variables = door.environment().map(|(name, value)| format!("{name}={value}")).join(" ");
-        format!("{variables} gdb --args {} {}", executable.display(), ARGUMENTS.join(" "))
+        let (root, executable) = (word(&self.root()?), word(executable));
+        Ok(format!("cd {root}; {variables} gdb --args {executable} {}", ARGUMENTS.join(" ")))
     }
 
     /// Cargo in the folder, as its author would call it, but not as a child of another.
     fn cargo(&self, arguments: &[&str]) -> Result<Command, Failure> {
-        let mut cargo = command(&self.toolchain.cargo);
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let own = self.toolchain.cargo.parent().map(Path::to_owned);
-        if let Ok(path) = std::env::join_paths(own.into_iter().chain(std::env::split_paths(&path))) {
-            cargo.env("PATH", path);
-        }
-        cargo.args(arguments).current_dir(self.root()?).stdin(Stdio::null());
-        cargo.env_remove(ADDRESS).env_remove(TOKEN);
-        if self.offline {
-            cargo.arg("--offline");
-        }
+        let mut cargo = cargo_in(&self.folder, &self.toolchain, self.offline)?;
+        cargo.args(arguments).stdin(Stdio::null()).env_remove(ADDRESS).env_remove(TOKEN);
         Ok(cargo)
     }
 
@@ -98,15 +111,24 @@ impl Native {
         Ok(self.root()?.join("Cargo.toml"))
     }
 
-    fn not_started(&self, error: &io::Error) -> Failure {
-        Failure::file(&self.toolchain.cargo, error)
-    }
-
     fn wrong(&self, what: &str, why: &str) -> Failure {
         let explanation = Explanation::new("build", what).with_place(self.folder.display().to_string()).with_why(why);
         let hint = format!("`cargo test --manifest-path {}/Cargo.toml` shows all of it", self.folder.display());
         Failure { explanation: Box::new(explanation.with_hint(hint)), exit: Exit::Usage }
     }
+}
+
+/// Shows a person what a program said.
+fn aside(words: &[u8]) {
+    // Nobody can be told that nobody can be told.
+    let _ = io::stderr().write_all(words);
+}
+
+/// A path as a word of a shell.
+fn word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = text.chars().all(|character| character.is_alphanumeric() || "/._-+".contains(character));
+    if is_plain { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// A twin that was started. It does not outlive this.
@@ -144,8 +166,23 @@ fn executable(told: &Value, manifest: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use tunebox_package::toolchain::Library;
 
     use super::*;
+
+    #[test]
+    fn a_debugger_starts_where_the_twin_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("my method");
+        std::fs::create_dir(&folder).unwrap();
+        let (cargo, rustc, sysroot) = (PathBuf::from("cargo"), PathBuf::from("rustc"), PathBuf::new());
+        let (release, library) = (String::new(), Library::Installed);
+        let toolchain = Toolchain { cargo, rustc, release, library, sysroot, linker: None };
+        let native = Native { toolchain, folder: folder.clone(), offline: false, quiet: false, verbose: false };
+        let told = native.under_debugger(Path::new("/target/calm-1"), &Door::open().unwrap()).unwrap();
+        assert!(told.starts_with(&format!("cd '{}'; ", folder.canonicalize().unwrap().display())), "{told}");
+        assert!(told.ends_with(" gdb --args /target/calm-1 tunebox_twin --nocapture --test-threads=1"), "{told}");
+    }
 
     #[test]
     fn the_tests_of_the_library_are_found_among_what_cargo_made() {

@@ -8,7 +8,7 @@ use tunebox_training::twin::{Comparison, Difference};
 
 use crate::commands::{Ending, Outcome};
 use crate::terminal::diagnostic::Failure;
-use crate::terminal::{Terminal, grouped};
+use crate::terminal::{Terminal, counted, grouped};
 
 /// What to type, which nobody can do without seeing it.
 pub(super) fn debugger(terminal: Terminal, command: &str) {
@@ -50,7 +50,7 @@ pub(super) fn show(terminal: Terminal, folder: &Path, comparison: Comparison) ->
         return Err(differs(&method, difference));
     }
     let (metrics, bits) = (grouped(metrics), grouped(bits));
-    terminal.say("Same", format!("{steps} steps, {metrics} metrics, {bits} bits of weights and state"));
+    terminal.say("Same", format!("{}, {metrics} metrics, {bits} bits of weights and state", counted(steps, "step")));
     let build = if folder == Path::new(".") { String::new() } else { format!(" {}", folder.display()) };
     terminal.next(format!("tunebox build{build}; tunebox train --sample --method {}", folder.display()));
     Ok(Ending::Done)

@@ -63,6 +63,6 @@ impl Fault {
         let text = text.and_then(|text| text.lines().nth(line.checked_sub(1)?).map(str::to_owned));
         let snippet = text.map(|text| Box::new(Snippet { line, text, column, width: 1, note: None }));
         let place = (!file.is_empty()).then(|| format!("{file}:{line}:{column}"));
-        BuildError::Source { message, place, snippet, advice: None }
+        BuildError::Source { message, place, snippet }
     }
 }

@@ -12,7 +12,9 @@ use tempfile::TempDir;
 
 use super::super::BuildError;
 use super::sources::{CONTRACT, PACKAGE, WORLD};
-use crate::Error;
+use crate::digest::{COMPILED_PYTHON, is_of_editor};
+use crate::reference::LARGEST;
+use crate::{Error, bounded};
 
 /// The module that the component starts from.
 pub(super) const ENTRY: &str = "tunebox_entry";
@@ -98,18 +100,21 @@ fn narrowed(text: &str, interfaces: &BTreeSet<String>) -> String {
     kept.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Copies a folder without what Python itself leaves in it.
+/// Copies a folder without what Python itself and editors leave in it, which is no source.
 fn copy(from: &Path, to: &Path) -> Result<(), Error> {
     create(to)?;
     for entry in fs::read_dir(from).map_err(Error::file("read", from))? {
         let entry = entry.map_err(Error::file("read", from))?;
         let (path, target) = (entry.path(), to.join(entry.file_name()));
+        if is_of_editor(&entry.file_name().to_string_lossy()) {
+            continue;
+        }
         if path.is_dir() {
-            if entry.file_name() != crate::digest::COMPILED_PYTHON {
+            if entry.file_name() != COMPILED_PYTHON {
                 copy(&path, &target)?;
             }
         } else {
-            let contents = fs::read(&path).map_err(Error::file("read", &path))?;
+            let contents = bounded::read(&path, LARGEST).map_err(Error::file("read", &path))?;
             write(&target, &contents)?;
         }
     }
@@ -154,10 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn copies_have_one_time_and_leave_out_what_python_compiled() {
+    fn copies_have_one_time_and_leave_out_what_is_no_source() {
         let folder = tempfile::tempdir().unwrap();
         write(&folder.path().join("src/calm.py"), b"").unwrap();
         write(&folder.path().join("src/__pycache__/calm.pyc"), b"").unwrap();
+        // A lock of Emacs leads nowhere.
+        #[cfg(unix)]
+        std::os::unix::fs::symlink("somebody@here.1", folder.path().join("src/.#calm.py")).unwrap();
         let place = lay_out(folder.path(), "calm").unwrap();
         let time = fs::metadata(place.source().join("calm.py")).unwrap().modified().unwrap();
         assert_eq!(time, SystemTime::UNIX_EPOCH + STAMP);

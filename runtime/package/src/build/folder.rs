@@ -1,0 +1,102 @@
+//! Whether a folder is one of a method, and what to look at instead where it is not.
+
+use std::path::{Path, PathBuf};
+
+use tunebox_compute::paths::plain;
+
+use super::BuildError;
+use super::python::PROJECT;
+use crate::nearest::nearest;
+
+/// How many other folders are named at most.
+const NAMED: usize = 5;
+
+/// Lets a folder pass that has what a method is built from. Errors: another, or none of that name, with those that were
+/// probably meant.
+pub fn expect_method(folder: &Path) -> Result<(), BuildError> {
+    if holds_method(folder) {
+        return Ok(());
+    }
+    let is_folder = folder.is_dir();
+    let above = folder.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut others = if is_folder { methods_in(folder) } else { Vec::new() };
+    if others.is_empty() && folder.file_name().is_some() {
+        others = methods_in(above);
+    }
+    let meant = if is_folder { None } else { closest(folder, &others) };
+    others.truncate(NAMED);
+    Err(BuildError::NoMethodHere { folder: plain(folder), is_folder, meant, others })
+}
+
+/// Whether a folder has what a method is built from, in one of the languages.
+fn holds_method(folder: &Path) -> bool {
+    let is_file = |name: &str| folder.join(name).is_file();
+    (is_file("Cargo.toml") || is_file(PROJECT)) && folder.join("src").is_dir()
+}
+
+/// The folders of methods in a folder, in the order of their names.
+pub(crate) fn methods_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = folder.read_dir().into_iter().flatten().flatten();
+    let found = entries.map(|entry| plain(&entry.path())).filter(|path| holds_method(path));
+    let mut found: Vec<PathBuf> = found.collect();
+    found.sort();
+    found
+}
+
+/// The one of them that is called almost as a folder that is not there.
+fn closest(folder: &Path, others: &[PathBuf]) -> Option<PathBuf> {
+    let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+    let names: Vec<String> = others.iter().filter_map(|path| name(path)).collect();
+    let found = nearest(&name(folder)?, names.iter().map(String::as_str))?;
+    others.iter().find(|path| name(path).as_deref() == Some(found)).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tunebox_compute::explain::Explain as _;
+
+    use super::*;
+
+    fn folder_with(methods: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for name in methods {
+            fs::create_dir_all(folder.path().join(name).join("src")).unwrap();
+            fs::write(folder.path().join(name).join("Cargo.toml"), "").unwrap();
+        }
+        fs::create_dir(folder.path().join("notes")).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_folder_without_a_method_is_answered_with_those_that_have_one() {
+        let folder = folder_with(&["fresh", "calm"]);
+        let hint = |name: &str| {
+            let error = expect_method(&folder.path().join(name)).unwrap_err();
+            (error.to_string(), error.why().unwrap(), error.hint().unwrap())
+        };
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        assert!(expect_method(&folder.path().join("fresh")).is_ok());
+
+        let (what, why, advice) = hint("frsh");
+        assert_eq!(what, format!("there is no method in `{}`", path("frsh")));
+        assert_eq!(
+            (why.as_str(), advice),
+            ("there is no such file or folder", format!("did you mean `{}`?", path("fresh")))
+        );
+        let both = format!("`{}`, `{}`", path("calm"), path("fresh"));
+        for name in ["elsewhere", "notes", ""] {
+            assert!(hint(name).2.contains(&both), "{name}: {:?}", hint(name));
+        }
+        assert!(hint("notes").1.contains("pyproject.toml"), "{:?}", hint("notes"));
+    }
+
+    #[test]
+    fn where_there_is_no_method_at_all_one_is_begun() {
+        let folder = folder_with(&[]);
+        // One level down, since the folder beside is asked as well, and beside this one lies what others left.
+        let error = expect_method(&folder.path().join("notes")).unwrap_err();
+        assert_eq!(error.hint().unwrap(), "`tunebox new NAME` begins one");
+    }
+}

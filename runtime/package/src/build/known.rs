@@ -1,0 +1,44 @@
+//! The folders whose code a person has let run on this machine, by building them.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use crate::{Error, digest, home};
+
+/// The folder of the notes, in that of [`home::home`]: an empty file a folder, called by the digest of its path.
+const NOTES: &str = "built";
+
+/// Notes that a person builds this folder, or has begun it here. Whether nothing had been noted of it before.
+/// Errors: no such folder, and no place to note it that is this person's alone.
+pub fn note(folder: &Path) -> Result<bool, Error> {
+    note_in(&home::home()?, folder)
+}
+
+fn note_in(home: &Path, folder: &Path) -> Result<bool, Error> {
+    let folder = folder.canonicalize().map_err(Error::file("find", folder))?;
+    let notes = home.join(NOTES);
+    home::make(&notes)?;
+    let path = notes.join(digest::sha256(folder.as_os_str().as_encoded_bytes()));
+    match File::create_new(&path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(Error::file("write", path)(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_new_once_whatever_way_leads_to_it() {
+        let place = tempfile::tempdir().unwrap();
+        let (home, calm) = (place.path().join("home"), place.path().join("calm"));
+        std::fs::create_dir(&calm).unwrap();
+        assert!(note_in(&home, &calm).unwrap());
+        assert!(!note_in(&home, &calm.join(".")).unwrap());
+        assert!(note_in(&home, place.path()).unwrap());
+        assert!(note_in(&home, &place.path().join("nowhere")).is_err());
+    }
+}

@@ -1,0 +1,85 @@
+//! What cargo tells of a build: one JSON object a line.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// Runs cargo to its end, and gives away each message as it comes. Errors: it does not start, or cannot be read from.
+pub(super) fn run(cargo: &mut Command, heard: &mut dyn FnMut(&Value)) -> io::Result<Output> {
+    let mut child = cargo.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let (Some(told), Some(mut said)) = (child.stdout.take(), child.stderr.take()) else {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    };
+    // Both streams at once: cargo would wait for whoever does not read one of them.
+    let words = std::thread::spawn(move || {
+        let mut words = Vec::new();
+        said.read_to_end(&mut words).map(|_| words)
+    });
+    let (mut lines, mut stdout) = (BufReader::new(told), Vec::new());
+    loop {
+        let begun = stdout.len();
+        if lines.read_until(b'\n', &mut stdout)? == 0 {
+            break;
+        }
+        if let Some(message) = messages(&stdout[begun..]).next() {
+            heard(&message);
+        }
+    }
+    let stderr = words.join().map_err(|_| io::Error::other("nobody heard cargo's words"))??;
+    Ok(Output { status: child.wait()?, stdout, stderr })
+}
+
+/// Cargo's messages, one a line; lines that are none are left out.
+pub(super) fn messages(output: &[u8]) -> impl Iterator<Item = Value> {
+    output.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok())
+}
+
+/// The crate that a message says was just compiled, if it had to be.
+pub(super) fn compiled(message: &Value) -> Option<&str> {
+    let target = message.get("target")?;
+    let is_script = list(target, "kind").any(|kind| kind == "custom-build");
+    let was_there = message.get("fresh")?.as_bool()?;
+    let counts = text(message, "reason") == Some("compiler-artifact") && !was_there && !is_script;
+    if counts { text(target, "name") } else { None }
+}
+
+/// The text that an object has under a key.
+pub(super) fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
+    value.get(key).and_then(Value::as_str)
+}
+
+/// The entries of the list that an object has under a key.
+pub(super) fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    value.get(key).and_then(Value::as_array).into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    fn messages_are_heard_one_by_one_and_both_streams_are_kept() {
+        let mut heard = Vec::new();
+        let script = r#"echo '{"reason":"a"}'; echo no message; echo words >&2; echo '{"reason":"b"}'; exit 3"#;
+        let output = run(Command::new("sh").args(["-c", script]), &mut |message| {
+            heard.extend(text(message, "reason").map(str::to_owned));
+        });
+        let output = output.unwrap();
+        assert_eq!(heard, ["a", "b"]);
+        assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(3), &b"words\n"[..]));
+        assert_eq!(messages(&output.stdout).count(), 2);
+    }
+
+    #[test]
+    fn what_was_there_already_and_what_is_only_a_script_was_not_compiled() {
+        let message = |kind: &str, fresh: bool| {
+            serde_json::json!({
+                "reason": "compiler-artifact", "target": { "kind": [kind], "name": "syn" }, "fresh": fresh,
+            })
+        };
+        assert_eq!(compiled(&message("lib", false)), Some("syn"));
+        assert_eq!((compiled(&message("lib", true)), compiled(&message("custom-build", false))), (None, None));
+    }
+}
