@@ -43,7 +43,7 @@ impl Template {
     /// # Errors
     /// A name that no method can have, or that is taken; no such built-in method.
     pub fn new(name: &str, language: Language, like: Option<&str>) -> Result<Self, Error> {
-        name::check(name)?;
+        name::check(name, language)?;
         let files = match language {
             Language::Rust => rust(name, like)?,
             Language::Python => python(name, like)?,
@@ -61,33 +61,42 @@ impl Template {
         self.files.keys().map(String::as_str).filter(|path| !path.starts_with('.'))
     }
 
-    /// Writes the folder into another, whole or not at all, and gives its path.
+    /// Writes the folder into another, whole or not at all, and gives its path. `more` puts into it what is not the
+    /// author's, before it appears.
     ///
     /// # Errors
-    /// Something of that name is there; a folder that cannot be written.
-    pub fn write(&self, parent: &Path) -> Result<PathBuf, Error> {
+    /// Something of that name is there; a folder that cannot be written; those of `more`.
+    pub fn write<E: From<Error>>(
+        &self,
+        parent: &Path,
+        more: impl FnOnce(&Path) -> Result<(), E>,
+    ) -> Result<PathBuf, E> {
         let folder = parent.join(&self.name);
         if folder.symlink_metadata().is_ok() {
-            return Err(TemplateError::Exists { path: folder, here: false }.into());
+            return Err(Error::from(TemplateError::Exists { path: folder, here: false }).into());
         }
         let draft = self.draft(parent)?;
+        more(&drafted(&draft))?;
         fs::rename(drafted(&draft), &folder).map_err(Error::file("create", &folder))?;
         Ok(folder)
     }
 
-    /// Writes the files into a folder that exists; nothing in it is replaced.
+    /// Writes the files into a folder that exists; nothing in it is replaced. `more` is as in [`write`](Self::write).
     ///
     /// # Errors
-    /// One of the files is there; a folder that cannot be written. Nothing is added then.
-    pub fn write_here(&self, folder: &Path) -> Result<(), Error> {
+    /// One of the files is there; a folder that cannot be written; those of `more`. None of the files is added then.
+    pub fn write_here<E: From<Error>>(
+        &self,
+        folder: &Path,
+        more: impl FnOnce(&Path) -> Result<(), E>,
+    ) -> Result<(), E> {
         let entries: Vec<&str> = self.entries();
-        for entry in &entries {
-            let path = folder.join(entry);
-            if path.symlink_metadata().is_ok() {
-                return Err(TemplateError::Exists { path, here: true }.into());
-            }
+        if let Some(path) = entries.iter().map(|entry| folder.join(entry)).find(|path| path.symlink_metadata().is_ok())
+        {
+            return Err(Error::from(TemplateError::Exists { path, here: true }).into());
         }
         let draft = self.draft(folder)?;
+        more(folder)?;
         for (done, entry) in entries.iter().enumerate() {
             let place = folder.join(entry);
             if let Err(error) = fs::rename(drafted(&draft).join(entry), &place) {
@@ -95,7 +104,7 @@ impl Template {
                     // Back into the draft, which is removed with all that is in it.
                     let _ = fs::rename(folder.join(earlier), drafted(&draft).join(earlier));
                 }
-                return Err(Error::file("create", place)(error));
+                return Err(Error::file("create", place)(error).into());
             }
         }
         Ok(())
@@ -145,8 +154,7 @@ fn python(name: &str, like: Option<&str>) -> Result<BTreeMap<String, Vec<u8>>, E
 /// The files of a template under a name.
 fn named(prefix: &str, name: &str) -> BTreeMap<String, Vec<u8>> {
     let files = FILES.iter().filter_map(|(path, bytes)| Some((path.strip_prefix(prefix)?, bytes)));
-    // A module of Python has no hyphens in its name.
-    let module = |text: &str| text.replace(&format!("{PLACEHOLDER}.py"), &format!("{}.py", name.replace('-', "_")));
+    let module = |text: &str| text.replace(&format!("{PLACEHOLDER}.py"), &format!("{}.py", name::module(name)));
     let renamed = files.map(|(path, bytes)| {
         // With its dot it would hide files of the template itself.
         let path = if path == "gitignore" { ".gitignore" } else { path };

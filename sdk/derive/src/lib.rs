@@ -8,6 +8,7 @@ mod choice;
 mod json;
 mod method;
 mod settings;
+mod shape;
 mod verifier;
 
 use proc_macro::TokenStream;
@@ -31,7 +32,8 @@ pub fn choice(input: TokenStream) -> TokenStream {
 /// Makes a type the component's method and writes its manifest.
 ///
 /// `method! { Type, shape: "supervised", batch: "micro", metrics: ["loss"], paper: "…" }`; batch and paper
-/// may be left out. With `batch: "window"` a step gets all records of an update at once: for losses that
+/// may be left out. The shape is that of the records: `supervised`, `preference`, `unpaired`, `prompts`,
+/// `instructions` or `contrast`. With `batch: "window"` a step gets all records of an update at once: for losses that
 /// couple records, which micro-batches would change.
 /// Name, version, description and licence come from the package table of `Cargo.toml`.
 #[proc_macro]

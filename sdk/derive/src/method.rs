@@ -6,7 +6,7 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Ident, LitStr, Path, Token, bracketed};
 
-use crate::json;
+use crate::{json, shape};
 
 /// What stands between the braces of `method! { … }`.
 pub(crate) struct Declaration {
@@ -29,7 +29,7 @@ impl Parse for Declaration {
             let key: Ident = input.parse()?;
             input.parse::<Token![:]>()?;
             match key.to_string().as_str() {
-                "shape" => shape = Some(input.parse::<LitStr>()?.value()),
+                "shape" => shape = Some(shape::read(&input.parse()?)?),
                 "batch" => batch = Some(cadence(&input.parse()?)?),
                 "paper" => paper = Some(input.parse::<LitStr>()?.value()),
                 "metrics" => metrics = Some(texts(input)?),
@@ -71,7 +71,7 @@ pub(crate) fn expand(declaration: Declaration) -> syn::Result<TokenStream> {
         #start, ::tunebox::manifest::INTERFACE, "\",\"settings\":",
         <<#method as ::tunebox::Method>::Settings as ::tunebox::Settings>::MANIFEST, "}",
     };
-    let twin = twin(method, &parts, &quote!(method), &quote!(serve_method));
+    let twin = twin(method, &parts);
     Ok(quote! {
         #[cfg(target_arch = "wasm32")]
         const _: () = {
@@ -89,26 +89,26 @@ pub(crate) fn expand(declaration: Declaration) -> syn::Result<TokenStream> {
     })
 }
 
-/// Outside a component: the manifest, a check that the type is one of the module's kind, and the test that serves a host.
-pub(crate) fn twin(itself: &Path, manifest: &TokenStream, module: &TokenStream, serve: &TokenStream) -> TokenStream {
+/// Outside a component: the manifest, a check that the type is a method, and the test that serves a host.
+fn twin(method: &Path, manifest: &TokenStream) -> TokenStream {
     quote! {
         #[cfg(not(target_arch = "wasm32"))]
         const _: () = {
             const PARTS: &[&str] = &[#manifest];
             const JOINED: [u8; ::tunebox::manifest::length(PARTS)] = ::tunebox::manifest::join(PARTS);
 
-            impl ::tunebox::native::Declared for #itself {
+            impl ::tunebox::native::Declared for #method {
                 const MANIFEST: &'static str = ::tunebox::manifest::text(&JOINED);
             }
 
-            ::tunebox::#module::check::<#itself>();
+            ::tunebox::method::check::<#method>();
         };
 
         // Passes at once, unless a host asks for the twin.
         #[cfg(all(test, not(target_arch = "wasm32")))]
         #[test]
         fn tunebox_twin() {
-            ::tunebox::native::#serve::<#itself>();
+            ::tunebox::native::serve_method::<#method>();
         }
     }
 }

@@ -5,7 +5,7 @@ use quote::quote;
 use syn::parse::{Parse, ParseStream};
 use syn::{Ident, LitStr, Path, Token};
 
-use crate::method::{package, twin};
+use crate::method::package;
 
 /// What stands between the braces of `verifier! { … }`.
 pub(crate) struct Declaration {
@@ -42,7 +42,6 @@ pub(crate) fn expand(declaration: Declaration) -> syn::Result<TokenStream> {
         #start, ::tunebox::manifest::INTERFACE, "\",\"settings\":",
         <<#verifier as ::tunebox::Verifier>::Settings as ::tunebox::Settings>::MANIFEST, "}",
     };
-    let twin = twin(&verifier, &parts, &quote!(verifier), &quote!(serve_verifier));
     Ok(quote! {
         #[cfg(target_arch = "wasm32")]
         const _: () = {
@@ -56,6 +55,8 @@ pub(crate) fn expand(declaration: Declaration) -> syn::Result<TokenStream> {
             ::tunebox::bindings::judging::export_verifier!(Component with_types_in ::tunebox::bindings::judging);
         };
 
-        #twin
+        // A verifier asks nothing of a host: there is no twin to serve one.
+        #[cfg(not(target_arch = "wasm32"))]
+        const _: () = ::tunebox::verifier::check::<#verifier>();
     })
 }

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use wit_parser_of_bindings::{Function, FunctionKind, InterfaceId, Resolve, TypeDefKind, TypeId};
 
-use crate::names::{camel, documentation, module};
+use crate::names::{camel, documentation, value};
 use crate::shape::Place;
 
 /// An interface that the host offers.
@@ -76,7 +76,7 @@ fn resource(function: &Function) -> Option<TypeId> {
 /// The module, with what the code in it calls.
 fn within(resolve: &Resolve, id: InterfaceId, code: &TokenStream) -> TokenStream {
     let interface = &resolve.interfaces[id];
-    let (name, docs) = (module(interface.name.as_deref().unwrap_or_default()), documentation(&interface.docs));
+    let (name, docs) = (value(interface.name.as_deref().unwrap_or_default()), documentation(&interface.docs));
     quote! {
         #docs
         #[allow(clippy::all, missing_docs, reason = "made from the contract, whose words and order it keeps")]

@@ -11,11 +11,6 @@ pub(crate) fn value(name: &str) -> Ident {
     syn::parse_str(&name).unwrap_or_else(|_| format_ident!("{name}_"))
 }
 
-/// The same, for a module.
-pub(crate) fn module(name: &str) -> Ident {
-    value(name)
-}
-
 /// `log-ratio` as `LogRatio`: a type or a case.
 pub(crate) fn camel(name: &str) -> Ident {
     let mut joined = String::new();

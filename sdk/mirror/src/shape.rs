@@ -1,12 +1,11 @@
 //! Types: how one is written where it is used, and what one that has a name is.
 
 use proc_macro2::{Ident, TokenStream};
-use quote::{format_ident, quote};
-use wit_parser_of_bindings::{
-    Docs, Flags, FlagsRepr, Handle, InterfaceId, Record, Resolve, Type, TypeDefKind, TypeId, TypeOwner,
-};
+use quote::quote;
+use wit_parser_of_bindings::{Docs, Handle, InterfaceId, Record, Resolve, Type, TypeDefKind, TypeId, TypeOwner};
 
-use crate::names::{camel, constant, documentation, module, value};
+use crate::flags::flags;
+use crate::names::{camel, documentation, value};
 use crate::unsupported;
 
 /// Where code is written for.
@@ -110,7 +109,7 @@ impl Place<'_> {
         let (imports, name) = (self.imports, camel(name));
         match &self.resolve.interfaces[owner].name {
             Some(interface) if owner != self.interface => {
-                let interface = module(interface);
+                let interface = value(interface);
                 quote!(#imports::#interface::#name)
             }
             _ => quote!(#name),
@@ -136,7 +135,7 @@ impl Place<'_> {
                     cases.cases.iter().map(|case| (camel(&case.name), &case.docs, case.ty)).collect();
                 self.cases(&name, &cases, &derived)?
             }
-            TypeDefKind::Flags(flags) => set(&name, flags)?,
+            TypeDefKind::Flags(set) => flags(&name, set)?,
             other => {
                 let meant = self.expression(other)?;
                 quote!(pub type #name = #meant;)
@@ -246,77 +245,6 @@ fn resource(name: &Ident, dropped: &str) -> TokenStream {
         impl ::std::ops::Drop for #name {
             fn drop(&mut self) {
                 self.0.release(#dropped);
-            }
-        }
-    }
-}
-
-/// Flags: bits, the first being the lowest.
-fn set(name: &Ident, flags: &Flags) -> syn::Result<TokenStream> {
-    let bits = match flags.repr() {
-        FlagsRepr::U8 => quote!(u8),
-        FlagsRepr::U16 => quote!(u16),
-        FlagsRepr::U32(0 | 1) => quote!(u32),
-        FlagsRepr::U32(_) => return Err(unsupported("more than 32 flags")),
-    };
-    let names = flags.flags.iter().map(|flag| constant(&flag.name));
-    let docs = flags.flags.iter().map(|flag| documentation(&flag.docs));
-    let places = 0..flags.flags.len() as u32;
-    let both = [("BitOr", "bitor"), ("BitAnd", "bitand"), ("BitXor", "bitxor")].map(|(name_of_trait, method)| {
-        let (operator, method) = (format_ident!("{name_of_trait}"), format_ident!("{method}"));
-        quote! {
-            impl ::std::ops::#operator for #name {
-                type Output = Self;
-
-                fn #method(self, other: Self) -> Self {
-                    Self { bits: ::std::ops::#operator::#method(self.bits, other.bits) }
-                }
-            }
-        }
-    });
-    let written = set_written(name, &bits);
-    Ok(quote! {
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct #name { bits: #bits }
-
-        impl #name {
-            #(#docs pub const #names: Self = Self { bits: 1 << #places };)*
-
-            /// None of them.
-            pub fn empty() -> Self {
-                Self { bits: 0 }
-            }
-
-            /// As bits, whatever they mean.
-            pub fn from_bits_retain(bits: #bits) -> Self {
-                Self { bits }
-            }
-
-            /// As bits.
-            pub fn bits(&self) -> #bits {
-                self.bits
-            }
-        }
-
-        #(#both)*
-        #written
-    })
-}
-
-/// How flags cross the connection: as 32 bits, however few there are.
-fn set_written(name: &Ident, bits: &TokenStream) -> TokenStream {
-    quote! {
-        impl Encode for #name {
-            fn encode(&self, bytes: &mut ::std::vec::Vec<u8>) {
-                u32::from(self.bits).encode(bytes);
-            }
-        }
-
-        impl Decode for #name {
-            fn decode(bytes: &mut Reader<'_>) -> ::std::result::Result<Self, Malformed> {
-                let bits = <#bits>::try_from(u32::decode(bytes)?);
-                let bits = bits.map_err(|_| Malformed("a flag that the contract does not have"))?;
-                ::std::result::Result::Ok(Self { bits })
             }
         }
     }

@@ -55,10 +55,18 @@ def _begin(given) -> None:
     _running = kind(**settings.values(kind, given))
 
 
+def _told(work):
+    """Does something, and logs a line that was begun and not ended."""
+    try:
+        return work()
+    finally:
+        sys.stdout.flush()
+
+
 def _guarded(work):
     """Does something of the method's, and tells the host why it could not, with the line."""
     try:
-        return work()
+        return _told(work)
     except errors.Error as error:
         raise Err(str(error)) from None
     except Exception as error:

@@ -9,6 +9,9 @@ from tunebox.errors import Error
 #: The version of `tunebox:method` that this package speaks.
 INTERFACE = "0.1.0"
 
+#: The shapes of records that a method can learn from.
+SHAPES = ("supervised", "preference", "unpaired", "prompts", "instructions", "contrast")
+
 
 @dataclass(frozen=True)
 class Declared:
@@ -39,8 +42,11 @@ def method(*, shape: str, metrics: list[str], paper: str | None = None, batch: s
 
     The class has `step(self, batch)`; `finish(self)`, `save_state(self)` and `load_state(self, state)` where it
     needs them, and `__post_init__(self)` to refuse settings that do not go together. `shape` is the shape of the
-    records, `metrics` are the names of the numbers that it reports, `batch` is `"micro"` or `"window"`.
+    records, one of `SHAPES`; `metrics` are the names of the numbers that it reports; `batch` is `"micro"` or
+    `"window"`.
     """
+    if shape not in SHAPES:
+        raise Error(_unknown(shape))
 
     def declare(kind: type) -> type:
         if _declared:
@@ -53,6 +59,16 @@ def method(*, shape: str, metrics: list[str], paper: str | None = None, batch: s
         return kind
 
     return declare
+
+
+def _unknown(shape: str) -> str:
+    """What is said of a shape that there is not."""
+    # Only what is refused needs it, and that becomes no component.
+    from difflib import get_close_matches
+
+    meant = "".join(f"did you mean `{name}`? " for name in get_close_matches(str(shape), SHAPES, 1))
+    known = ", ".join(f"`{name}`" for name in SHAPES)
+    return f"no record has the shape `{shape}`; {meant}a shape is one of {known}"
 
 
 def declared() -> Declared:

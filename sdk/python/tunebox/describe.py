@@ -37,21 +37,22 @@ def describe(module: str, root: str) -> dict[str, Any]:
 def fault(root: str, error: Exception) -> dict[str, Any]:
     """What is wrong with the source, and where."""
     file, line, column = errors.place(root, error.__traceback__)
-    if isinstance(error, SyntaxError) and (error.filename or "").startswith(root):
-        inside = error.filename[len(root) :].lstrip("/\\").replace("\\", "/")
-        file, line, column = f"src/{inside}", error.lineno or 0, error.offset or 1
-        return {"message": error.msg, "file": file, "line": line, "column": column}
+    if isinstance(error, SyntaxError) and (own := errors.own_file(root, error.filename or "")):
+        return {"message": error.msg, "file": own, "line": error.lineno or 0, "column": error.offset or 1}
     return {"message": errors.words(error), "file": file, "line": line, "column": column}
 
 
 def main() -> None:
     """Prints the answer for the module and the folder of sources that the command line names."""
     module, root = sys.argv[1:]
+    # The answer stands alone: what the source prints goes beside it.
+    answers, sys.stdout = sys.stdout, sys.stderr
     try:
         answer = describe(module, root)
     except Exception as error:  # noqa: BLE001  whatever the author's module raises is told
         answer = {"fault": fault(root, error)}
-    json.dump(answer, sys.stdout)
+    answers.write(f"\n{json.dumps(answer)}\n")
+    answers.flush()
 
 
 if __name__ == "__main__":

@@ -24,12 +24,20 @@ def place(root: str, trace: TracebackType | None) -> tuple[str, int, int]:
     found = ("", 0, 0)
     while trace is not None:
         code = trace.tb_frame.f_code
-        if code.co_filename.startswith(root):
-            inside = code.co_filename.removeprefix(root).replace("\\", "/").lstrip("/")
+        file = own_file(root, code.co_filename)
+        if file is not None:
             _, _, column, _ = next(islice(code.co_positions(), trace.tb_lasti // 2, None))
-            found = (f"src/{inside}", trace.tb_lineno, (column or 0) + 1)
+            found = (file, trace.tb_lineno, (column or 0) + 1)
         trace = trace.tb_next
     return found
+
+
+def own_file(root: str, path: str) -> str | None:
+    """A file below the folder of the method's modules as its author calls it, `src/…`; nothing for any other."""
+    inside = path.removeprefix(root)
+    if not root or inside == path or inside[:1] not in ("/", "\\"):
+        return None
+    return "src" + inside.replace("\\", "/")
 
 
 def words(error: BaseException) -> str:

@@ -225,6 +225,8 @@ pub struct Report {
     pub log: Vec<String>,
     /// The norm of the gradient before clipping, if there was an update.
     pub gradient_norm: Option<f64>,
+    /// The learning rate of the coming update.
+    pub rate: Option<f64>,
 }
 
 impl Report {
@@ -250,6 +252,7 @@ impl Report {
             metrics: metrics.map(|(name, value)| (name.clone(), value.as_f64().unwrap_or(f64::NAN))).collect(),
             log: lines.filter_map(Value::as_str).map(str::to_owned).collect(),
             gradient_norm: report.get("gradient_norm").and_then(Value::as_f64),
+            rate: report.get("rate").and_then(Value::as_f64),
         })
     }
 }

@@ -1,7 +1,7 @@
 //! The native twin: the same method outside WebAssembly, asking the same host over a connection.
 //!
-//! [`method!`](crate::method!) and [`verifier!`](crate::verifier!) add a test `tunebox_twin` that serves the host which
-//! `TUNEBOX_TWIN` names, so that `tunebox test` can compare the twin with the component, and a debugger can stop in it.
+//! [`method!`](crate::method!) adds a test `tunebox_twin` that serves the host which `TUNEBOX_TWIN` names, so that
+//! `tunebox test` can compare the twin with the component, and a debugger can stop in it.
 //! [`bench`](crate::bench) is the other way round: a unit test that starts a host. A thread has one connection at most,
 //! and the calls of `bindings` go over that of their thread.
 
@@ -14,8 +14,7 @@ mod serve;
 pub(crate) mod tests;
 
 use crate::bindings::exports::tunebox::method::training;
-use crate::bindings::judging::exports::tunebox::method::verify;
-use crate::{Method, Verifier, method, verifier};
+use crate::{Method, method};
 
 pub use codec::{Decode, Encode, Malformed, Reader};
 pub(crate) use connection::{Connected, Ended, Role};
@@ -23,7 +22,7 @@ pub use connection::{Handle, Lent, Request};
 pub(crate) use panics::forward_panic;
 pub(crate) use serve::{Outcome, hear, next, say, serve_calls};
 
-/// What the macros write down about a method or a verifier.
+/// What `method!` writes down about a method.
 pub trait Declared {
     /// The manifest, as it stands in the component.
     const MANIFEST: &'static str;
@@ -40,9 +39,4 @@ pub(crate) const fn dispatch_of<M: Method>() -> Dispatch {
 /// Serves the host that `TUNEBOX_TWIN` names, if it names one, until that host is done.
 pub fn serve_method<M: Method + Declared>() {
     serve::twin(M::MANIFEST, dispatch_of::<M>());
-}
-
-/// The same for a verifier.
-pub fn serve_verifier<V: Verifier + Declared>() {
-    serve::twin(V::MANIFEST, verify::dispatch::<verifier::Exported<V>>);
 }

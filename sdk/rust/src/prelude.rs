@@ -14,3 +14,17 @@ pub use crate::settings::{Choice, Settings};
 pub use crate::tensor::{All, Keep, Tensor, choose};
 pub use crate::verifier::Verifier;
 pub use tunebox_derive::{Choice, Settings, method, verifier};
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_name_is_on_the_page_of_the_sdk() {
+        let (source, page) = (include_str!("prelude.rs"), include_str!("../README.md"));
+        let used =
+            source.lines().filter_map(|line| line.strip_prefix("pub use ")?.strip_suffix(';')?.rsplit("::").next());
+        let names: Vec<&str> = used.flat_map(|names| names.trim_matches(['{', '}']).split(", ")).collect();
+        assert!(names.len() > 20, "{names:?}");
+        let missing: Vec<&&str> = names.iter().filter(|name| !page.contains(&format!("`{name}"))).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+}

@@ -10,6 +10,7 @@ mod order;
 mod pairs;
 mod place;
 mod reduce;
+mod shown;
 
 use crate::bindings::tunebox::method::{tensor, types};
 use crate::error::{certain, checked};

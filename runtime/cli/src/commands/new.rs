@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
+use tunebox_package::build::known;
 use tunebox_package::builtin;
 use tunebox_package::template::{self, Template};
 use tunebox_training::Sample;
 
 use super::{Ending, Outcome};
 use crate::terminal::Terminal;
+use crate::terminal::diagnostic::Failure;
 
 /// Where a sample that was unpacked lies in a method's folder.
 const SAMPLE: &str = "runs/.sample";
@@ -60,15 +62,15 @@ impl New {
             template.add("run.toml", format!("{text}{limits}"));
         }
         let present = Path::new(".");
+        let unpack = |folder: &Path| sample.map_or(Ok(()), |sample| unpacked(sample, folder));
         let folder = if self.here {
-            template.write_here(present)?;
+            template.write_here(present, unpack)?;
             present.to_owned()
         } else {
-            template.write(present)?
+            template.write(present, unpack)?
         };
-        if let Some(sample) = sample {
-            sample.unpack(&folder.join("runs"))?;
-        }
+        // What was begun here is this person's own; where it cannot be noted, the first build says what building means.
+        let _ = known::note(&folder);
         self.report(terminal, &template, &folder);
         Ok(Ending::Done)
     }
@@ -77,7 +79,8 @@ impl New {
         let name = &self.name;
         let files: Vec<&str> = template.own_files().collect();
         let place = if self.here { "here".to_owned() } else { format!("{name}/") };
-        terminal.say("Created", format!("{place}  ({})", files.join(", ")));
+        let kind = if self.is_verifier() { ", a verifier" } else { "" };
+        terminal.say("Created", format!("{place}{kind}  ({})", files.join(", ")));
         let enter = if self.here { String::new() } else { format!("cd {name}; ") };
         let train = match self.language {
             // A native twin is there for Rust alone, and the limits are in the run file.
@@ -97,12 +100,17 @@ impl New {
     }
 }
 
+/// Puts the sample where the run file of a method's folder looks for it.
+fn unpacked(sample: Sample, folder: &Path) -> Result<(), Failure> {
+    sample.unpack(&folder.join("runs"))?;
+    Ok(())
+}
+
 fn absolute(folder: &Path) -> PathBuf {
     std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
 }
 
-/// The run file of a sample as one in the method's folder: its method, its data where they are unpacked, and no name, so
-/// that it can be run more than once.
+/// The run file of a sample as one in the method's folder: its method, and its data where they are unpacked.
 fn run_file(name: &str, sample: &str) -> String {
     let mut text = format!(
         "# `{name}` on the tiny model and data that come with tunebox; name your own here.\n\
@@ -112,9 +120,6 @@ fn run_file(name: &str, sample: &str) -> String {
     for line in sample.lines().skip_while(|line| line.starts_with('#')) {
         if line.starts_with('[') {
             table = line;
-        }
-        if table == "[run]" {
-            continue;
         }
         match line.split_once(" = \"") {
             Some((key @ ("path" | "validation"), file)) => text += &format!("{key} = \"{SAMPLE}/{file}"),

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use tunebox_compute::explain::Explain;
 
-use crate::sources;
+use super::Language;
+use crate::builtin::{self, Builtin};
 
 /// What can be wrong with a new method.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -17,11 +18,13 @@ pub enum TemplateError {
         /// The good name that it resembles.
         nearest: Option<String>,
     },
-    /// A word of Rust, cargo or a file system.
+    /// A word of the language, its tools or a file system.
     #[error("a method cannot be called `{name}`")]
     Kept {
         /// The name.
         name: String,
+        /// What the method is written in.
+        language: Language,
     },
     /// The name of a built-in method or verifier.
     #[error("`{name}` is built in")]
@@ -61,7 +64,12 @@ impl Explain for TemplateError {
     fn why(&self) -> Option<String> {
         Some(match self {
             Self::Name { .. } => "names are lower-case words joined by hyphens, as in `calm-dpo`".into(),
-            Self::Kept { .. } => "the compiler, cargo or a file system keeps that word for itself".into(),
+            Self::Kept { language: Language::Rust, .. } => {
+                "the compiler, cargo or a file system keeps that word for itself".into()
+            }
+            Self::Kept { language: Language::Python, .. } => {
+                "a module of Python or tunebox has that name, or a file system keeps it for itself".into()
+            }
             Self::Taken { name } => format!("`--method {name}` would always mean that one"),
             Self::InRust { .. } => "a method in Python cannot begin with its source".into(),
             Self::NoSource { .. } => return None,
@@ -83,8 +91,8 @@ impl Explain for TemplateError {
             Self::InRust { .. } => "leave `--like` or `--language python` out".into(),
             Self::NoSource { nearest: Some(nearest), .. } => format!("did you mean `{nearest}`?"),
             Self::NoSource { nearest: None, .. } => {
-                let names: Vec<&str> = sources::of_builtins().iter().map(|source| source.name).collect();
-                format!("one of {}", names.join(", "))
+                let (methods, verifiers) = (names(builtin::list()), names(builtin::verifiers()));
+                format!("methods: {methods}; verifiers: {verifiers}")
             }
             Self::Exists { here: false, .. } => {
                 "another name, or `--here` in a folder that has none of the files".into()
@@ -92,4 +100,8 @@ impl Explain for TemplateError {
             Self::Exists { here: true, .. } => "move it away, or leave `--here` out for a new folder".into(),
         })
     }
+}
+
+fn names(builtins: &[Builtin]) -> String {
+    builtins.iter().map(|builtin| builtin.name).collect::<Vec<_>>().join(", ")
 }

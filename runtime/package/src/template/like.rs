@@ -15,6 +15,12 @@ const DESCRIPTION: &str = "What this method does, in a sentence";
 /// The line of a template's manifest that names the SDK.
 const SDK: &str = "tunebox = { path = \".tunebox/sdk/rust\", version = \"0.1\" }\n";
 
+/// Where a template's page begins to tell what is true of every folder.
+const EVERY_FOLDER: &str = "## The folder\n";
+
+/// The page of a verifier.
+const VERIFIER: &str = include_str!("verifier.md");
+
 /// The shapes whose records a bench makes up, and whose methods ask for nothing beside them.
 const SELF_CONTAINED: [&str; 3] = ["supervised", "preference", "unpaired"];
 
@@ -22,10 +28,12 @@ const SELF_CONTAINED: [&str; 3] = ["supervised", "preference", "unpaired"];
 pub(super) fn rewrite(files: &mut BTreeMap<String, Vec<u8>>, name: &str, like: &str) -> Result<(), Error> {
     let source = find(like)?;
     let manifest: Table = text(source, "Cargo.toml").parse().unwrap_or_default();
-    files.retain(|path, _| !path.starts_with("src/") && path != "README.md");
+    let template = files.remove("README.md").unwrap_or_default();
+    let page = page(source, name) + of_every_folder(&String::from_utf8_lossy(&template));
+    files.retain(|path, _| !path.starts_with("src/"));
     let own = source.files.iter().filter(|(path, _)| path.starts_with("src/"));
     files.extend(own.map(|(path, bytes)| ((*path).to_owned(), bytes.to_vec())));
-    files.insert("README.md".to_owned(), page(source, name).into_bytes());
+    files.insert("README.md".to_owned(), page.into_bytes());
 
     let others = dependencies(&manifest);
     if !others.is_empty() {
@@ -67,13 +75,18 @@ fn dependencies(manifest: &Table) -> String {
     others.filter_map(|(name, _)| Some(format!("{name} = {}\n", sources::dependency(name)?))).collect()
 }
 
-/// The built-in one's page under the new name; a short one where it has none.
+/// The built-in one's page under the new name. A verifier has none: how to try one.
 fn page(source: &Source, name: &str) -> String {
     let began = format!("It began as a copy of the built-in `{}`.", source.name);
     match text(source, "README.md").split_once('\n') {
-        Some((_, rest)) => format!("# {name}\n\n{began}\n{}", rest.replace(&used(source.name), &used(name))),
-        None => format!("# {name}\n\n{began}\n"),
+        Some((_, rest)) => format!("# {name}\n\n{began}\n{}\n", rest.replace(&used(source.name), &used(name))),
+        None => format!("# {name}\n\n{began}\n\n{}\n", VERIFIER.replace("NAME", name)),
     }
+}
+
+/// What the page of a template tells of every folder.
+fn of_every_folder(page: &str) -> &str {
+    page.find(EVERY_FOLDER).map_or("", |start| &page[start..])
 }
 
 /// How a run file names a method.

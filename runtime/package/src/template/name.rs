@@ -1,26 +1,48 @@
 //! The names that a new method can have: those of a manifest, less those that mean something else already.
 
-use super::TemplateError;
+use super::{Language, TemplateError};
 use crate::builtin;
 
 /// The most letters of a name.
 const LONGEST: usize = 64;
 
-/// Words that rustc, cargo or a file system keeps for itself.
-const KEPT: &str = "abstract alloc as async await aux become box break build con const continue core crate deps do dyn \
-    else enum examples extern false final fn for gen if impl in incremental let loop macro match mod move mut nul \
-    override priv prn proc-macro pub ref return self static std struct super test trait true try tunebox type typeof \
-    union unsafe unsized use virtual where while yield";
+/// Words that a file system keeps for itself.
+const KEPT: &str = "aux con nul prn";
+
+/// Words that rustc or cargo keeps for itself.
+const KEPT_IN_RUST: &str = "abstract alloc as async await become box break build const continue core crate deps do dyn \
+    else enum examples extern false final fn for gen if impl in incremental let loop macro match mod move mut override \
+    priv proc-macro pub ref return self static std struct super test trait true try tunebox type typeof union unsafe \
+    unsized use virtual where while yield";
+
+/// Modules that Python brings along (3.11 to 3.14), and those that stand beside a method's own in its component.
+const KEPT_IN_PYTHON: &str = "abc aifc annotationlib antigravity argparse array ast asynchat asyncio asyncore \
+    atexit audioop base64 bdb binascii bisect builtins bz2 calendar cgi cgitb chunk cmath cmd code codecs codeop \
+    collections colorsys compileall compression concurrent configparser contextlib contextvars copy copyreg crypt \
+    csv ctypes curses dataclasses datetime dbm decimal difflib dis distutils doctest email encodings ensurepip enum \
+    errno faulthandler fcntl filecmp fileinput fnmatch fractions ftplib functools gc genericpath getopt getpass \
+    gettext glob graphlib grp gzip hashlib heapq hmac html http idlelib imaplib imghdr imp importlib inspect io \
+    ipaddress itertools json keyword lib2to3 linecache locale logging lzma mailbox mailcap marshal math mimetypes \
+    mmap modulefinder msilib msvcrt multiprocessing netrc nis nntplib nt ntpath nturl2path numbers opcode operator \
+    optparse os ossaudiodev pathlib pdb pickle pickletools pipes pkgutil platform plistlib poplib posix posixpath \
+    pprint profile pstats pty pwd py_compile pyclbr pydoc pydoc_data pyexpat queue quopri random re readline reprlib \
+    resource rlcompleter runpy sched secrets select selectors shelve shlex shutil signal site smtpd smtplib sndhdr \
+    socket socketserver spwd sqlite3 sre_compile sre_constants sre_parse ssl stat statistics string stringprep \
+    struct subprocess sunau symtable sys sysconfig syslog tabnanny tarfile telnetlib tempfile termios textwrap this \
+    threading time timeit tkinter token tokenize tomllib trace traceback tracemalloc tty tunebox tunebox_entry \
+    turtle turtledemo types typing unicodedata unittest urllib uu uuid venv warnings wave weakref webbrowser winreg \
+    winsound wit_world wsgiref xdrlib xml xmlrpc zipapp zipfile zipimport zlib zoneinfo";
 
 /// Whether a method can be called this. Errors: it cannot, with the nearest name that it can have; or it is taken.
-pub(super) fn check(name: &str) -> Result<(), TemplateError> {
+pub(super) fn check(name: &str, language: Language) -> Result<(), TemplateError> {
     let good = tidied(name);
     if good.as_deref() != Some(name) {
         let name = name.escape_debug().take(LONGEST).collect();
-        return Err(TemplateError::Name { name, nearest: good.filter(|good| !is_kept(good) && !is_taken(good)) });
+        let nearest = good.filter(|good| !is_kept(good, language) && !is_taken(good));
+        return Err(TemplateError::Name { name, nearest });
     }
-    if is_kept(name) {
-        return Err(TemplateError::Kept { name: name.to_owned() });
+    if is_kept(name, language) {
+        return Err(TemplateError::Kept { name: name.to_owned(), language });
     }
     if is_taken(name) {
         return Err(TemplateError::Taken { name: name.to_owned() });
@@ -28,8 +50,17 @@ pub(super) fn check(name: &str) -> Result<(), TemplateError> {
     Ok(())
 }
 
-fn is_kept(name: &str) -> bool {
-    KEPT.split_whitespace().any(|word| word == name)
+fn is_kept(name: &str, language: Language) -> bool {
+    let (words, own) = match language {
+        Language::Rust => (KEPT_IN_RUST, name.to_owned()),
+        Language::Python => (KEPT_IN_PYTHON, module(name)),
+    };
+    words.split_whitespace().any(|word| word == own) || KEPT.split_whitespace().any(|word| word == name)
+}
+
+/// The name as Python writes names: its modules have no hyphens.
+pub(super) fn module(name: &str) -> String {
+    name.replace('-', "_")
 }
 
 /// Such a name would always be answered with the built-in one.
@@ -62,7 +93,7 @@ mod tests {
     use super::*;
 
     fn nearest(name: &str) -> Option<String> {
-        match check(name) {
+        match check(name, Language::Rust) {
             Err(TemplateError::Name { nearest, .. }) => nearest,
             other => panic!("{name}: {other:?}"),
         }
@@ -71,7 +102,9 @@ mod tests {
     #[test]
     fn names_of_lower_case_words_are_good() {
         for name in ["calm", "calm-dpo", "a1", "x-2-y"] {
-            assert!(check(name).is_ok(), "{name}");
+            for language in [Language::Rust, Language::Python] {
+                assert!(check(name, language).is_ok(), "{name}");
+            }
         }
     }
 
@@ -90,8 +123,19 @@ mod tests {
 
     #[test]
     fn words_that_mean_something_else_are_refused() {
-        assert!(matches!(check("loop"), Err(TemplateError::Kept { .. })));
-        assert!(matches!(check("dpo"), Err(TemplateError::Taken { .. })));
-        assert!(matches!(check("number"), Err(TemplateError::Taken { .. })));
+        let kept = |name, language| matches!(check(name, language), Err(TemplateError::Kept { .. }));
+        for (name, in_rust, in_python) in [
+            ("loop", true, false),
+            ("proc-macro", true, false),
+            ("random", false, true),
+            ("wit-world", false, true),
+            ("tunebox", true, true),
+            ("nul", true, true),
+        ] {
+            let found = (kept(name, Language::Rust), kept(name, Language::Python));
+            assert_eq!(found, (in_rust, in_python), "{name}");
+        }
+        assert!(matches!(check("dpo", Language::Rust), Err(TemplateError::Taken { .. })));
+        assert!(matches!(check("number", Language::Rust), Err(TemplateError::Taken { .. })));
     }
 }

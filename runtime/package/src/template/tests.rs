@@ -1,6 +1,7 @@
 use toml::{Table, Value};
 
 use super::*;
+use crate::builtin;
 
 fn made(like: Option<&str>) -> Template {
     Template::new("calm", Language::Rust, like).unwrap()
@@ -34,8 +35,16 @@ fn every_built_in_method_and_verifier_can_be_begun_with() {
         let theirs: Table = sources_text(source.name, "Cargo.toml").parse().unwrap();
         assert_eq!(manifest["package"]["description"], theirs["package"]["description"]);
         assert_eq!(text(&template, "src/lib.rs"), sources_text(source.name, "src/lib.rs"));
-        assert!(text(&template, "README.md").starts_with("# calm\n"));
+        let page = text(&template, "README.md");
+        assert!(page.starts_with("# calm\n") && page.contains("`.tunebox/` holds the SDK"), "{page}");
+        let verifier = builtin::find_verifier(source.name).is_some();
+        assert_eq!(page.contains("use = \"../calm\""), verifier, "{page}");
     }
+}
+
+/// Adds nothing to a folder.
+fn nothing(_: &Path) -> Result<(), Error> {
+    Ok(())
 }
 
 fn sources_text(name: &str, file: &str) -> &'static str {
@@ -70,27 +79,39 @@ fn the_locked_versions_are_those_of_the_repository() {
 #[test]
 fn a_folder_appears_whole_and_never_over_another() {
     let parent = tempfile::tempdir().unwrap();
-    let folder = made(None).write(parent.path()).unwrap();
+    let folder = made(None).write(parent.path(), nothing).unwrap();
     assert_eq!(fs::read_to_string(folder.join("src/lib.rs")).unwrap(), text(&made(None), "src/lib.rs"));
     assert!(folder.join(sources::FOLDER).join("sdk/rust/Cargo.toml").is_file());
     let left: Vec<_> = fs::read_dir(parent.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["calm"]);
 
     fs::write(folder.join("src/lib.rs"), "mine").unwrap();
-    let error = made(Some("dpo")).write(parent.path()).unwrap_err();
+    let error = made(Some("dpo")).write(parent.path(), nothing).unwrap_err();
     assert!(matches!(error, Error::Template(TemplateError::Exists { .. })), "{error}");
     assert_eq!(fs::read_to_string(folder.join("src/lib.rs")).unwrap(), "mine");
+}
+
+#[test]
+fn a_folder_does_not_appear_without_what_is_put_into_it() {
+    let parent = tempfile::tempdir().unwrap();
+    let full = |_: &Path| Err(Error::file("write", "runs")(std::io::ErrorKind::StorageFull.into()));
+    assert!(made(None).write(parent.path(), full).is_err());
+    assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
+
+    let add = |folder: &Path| fs::write(folder.join("more"), "").map_err(Error::file("write", folder));
+    let folder = made(None).write(parent.path(), add).unwrap();
+    assert!(folder.join("more").is_file() && folder.join("src/lib.rs").is_file());
 }
 
 #[test]
 fn files_come_into_a_folder_that_has_none_of_them() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("README.md"), "mine").unwrap();
-    assert!(made(None).write_here(folder.path()).is_err());
+    assert!(made(None).write_here(folder.path(), nothing).is_err());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing was added");
 
     fs::rename(folder.path().join("README.md"), folder.path().join("NOTES.md")).unwrap();
-    made(None).write_here(folder.path()).unwrap();
+    made(None).write_here(folder.path(), nothing).unwrap();
     assert!(folder.path().join("src/lib.rs").is_file());
     assert!(folder.path().join("NOTES.md").is_file());
 }

@@ -61,7 +61,7 @@ fn a_bench_says_what_it_wants_and_shows_what_the_host_reports() {
         let report = run.step().unwrap().clone();
         (report, crate::run::position(), run.state().unwrap())
     });
-    assert_eq!((report.step, report.metric("loss"), report.gradient_norm), (1, 0.5, Some(2.0)));
+    assert_eq!((report.step, report.metric("loss"), report.gradient_norm, report.rate), (1, 0.5, Some(2.0), Some(1.0)));
     assert!(report.metric("odd").is_nan());
     assert_eq!((report.log, position, state), (vec!["stepped".to_owned()], 1, vec![7, 8]));
 }

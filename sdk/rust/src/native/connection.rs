@@ -220,7 +220,8 @@ impl Handle {
 
 impl Encode for Handle {
     fn encode(&self, bytes: &mut Vec<u8>) {
-        assert!(self.session == SESSION.get(), "what is used here belongs to a bench that has ended");
+        let here = self.session == SESSION.get();
+        assert!(here, "what is used here belongs to a bench of another thread, or to one that has ended");
         self.number.encode(bytes);
     }
 }

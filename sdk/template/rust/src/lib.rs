@@ -85,6 +85,7 @@ mod tests {
 
     #[test]
     fn a_focus_out_of_range_is_refused() {
-        assert!(bench().setting("focus", -1.0).start().is_err());
+        let refused = bench().setting("focus", -1.0).start().unwrap_err();
+        assert!(refused.to_string().contains("it must be at least 0"), "{refused}");
     }
 }
