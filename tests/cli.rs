@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
+/// How a block begins that is played.
+const BLOCK: &str = "\n```console\n";
+
 fn place() -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     let sample = Path::new(ROOT).join("runtime/training/sample");
@@ -78,10 +81,13 @@ fn every_page_says_what_the_program_says() {
 #[test]
 fn every_walk_goes_as_its_page_says() {
     let folders = std::fs::read_dir(Path::new(ROOT).join("examples")).unwrap().map(|entry| entry.unwrap().path());
-    let mut walks: Vec<_> = folders.filter(|folder| folder.join("README.md").is_file()).collect();
+    // Others have nothing that is played here: `languages.rs` follows those of other languages.
+    let shows =
+        |folder: &Path| std::fs::read_to_string(folder.join("README.md")).is_ok_and(|page| page.contains(BLOCK));
+    let mut walks: Vec<_> = folders.filter(|folder| shows(folder)).collect();
     walks.sort();
     let walks: Vec<_> = walks.into_iter().map(|folder| (folder.join("README.md"), copy_of(&folder))).collect();
-    assert!(walks.len() >= 6);
+    assert!(walks.len() >= 8);
     let surprises = surprises(&walks);
     assert!(surprises.is_empty(), "{surprises}\n`BLESS=1 cargo test` writes what came out");
 }
@@ -203,6 +209,29 @@ fn scores_that_keep_more_than_they_may_end_the_run() {
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(3), "{error}");
     assert!(error.contains("`lora` keeps more of the model's work for learning than it may at step 1"), "{error}");
+    assert!(!place.path().join("runs/kept").exists(), "a run that never got anywhere keeps its name");
+}
+
+#[test]
+fn a_method_that_never_asks_to_learn_leaves_no_adapter_and_is_told_so_before_its_first_step() {
+    let place = place();
+    let mut bytes = guest::component(";; Does nothing.\n");
+    tunebox_package::section::append(&mut bytes, tunebox_package::manifest::SECTION, manifest("idle").as_bytes());
+    std::fs::write(place.path().join("idle.wasm"), bytes).unwrap();
+    let told = |words: &str| {
+        let output =
+            Command::new(transcript::BINARY).current_dir(place.path()).args(words.split(' ')).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let run = "train --model model --data answers.jsonl --method idle.wasm --name idle --set train.steps=1";
+    let (code, said) = told(run);
+    assert_eq!(code, Some(0), "{said}");
+    let warned = said.find("Warning the method never calls `minimise`");
+    assert!(warned.is_some() && warned < said.find("Done 1 step in"), "{said}");
+    assert!(said.contains("Warning no adapter was written"), "{said}");
+    assert!(!place.path().join("runs/idle/adapter_model.safetensors").exists());
+    let (code, said) = told("verify runs/idle");
+    assert_eq!(code, Some(0), "{said}");
 }
 
 #[test]

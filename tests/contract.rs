@@ -13,10 +13,14 @@ mod guest;
 mod inside;
 #[path = "contract/released.rs"]
 mod released;
+#[path = "support/tools.rs"]
+mod tools;
 #[path = "contract/track.rs"]
 mod track;
 #[path = "support/transcript.rs"]
 mod transcript;
+#[path = "contract/viewer.rs"]
+mod viewer;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -278,7 +278,7 @@ fn cuda_a_library_that_is_missing_is_named_with_what_brings_it() {
         let told = text(&output);
         assert_eq!(output.status.code(), Some(2), "{told}");
         assert!(told.contains(missing) && told.contains(hint) && told.contains("is not found"), "{missing}: {told}");
-        assert!(!place.run("sample").exists(), "{missing}: a run was begun");
+        assert!(!place.run("lora-1").exists(), "{missing}: a run was begun");
     }
 }
 

@@ -41,8 +41,8 @@ macro_rules! takes {
 }
 
 takes! {
-    adapter admission configuration gguf lock manifest operations publishers record run_file safetensors signature
-    statement template tokenizer verifiers
+    adapter admission checkpoint configuration gguf lock manifest operations publishers record run_file run_lock
+    safetensors signature statement template tokenizer verifiers worker
 }
 
 fn names(folder: &Path) -> Vec<String> {

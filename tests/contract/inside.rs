@@ -24,7 +24,7 @@ const TRIPS: &str = r#"
 "#;
 
 /// Counts for some tenths of a second in a function of its own, then asks the host for something.
-const COUNTS: &str = r#"
+pub(super) const COUNTS: &str = r#"
 (import "tunebox:method/learn@0.1.0" "rate" (func $rate (result f64)))
 (func $churn (param $turns i32)
   (loop $again

@@ -1,5 +1,8 @@
 //! Debian's `docker-registry` as a process of its own on a free port of loopback, ended with the test.
 
+#[path = "tools.rs"]
+pub(crate) mod tools;
+
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -8,6 +11,9 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const PROGRAM: &str = "docker-registry";
+
+/// The name `me` with the password `secret`, as `htpasswd -B` writes it.
+const LOGIN: &str = "me:$2b$05$aaaaaaaaaaaaaaaaaaaaaufF5ln6hkSmsXQlUal7F4e6KigLYzXK6\n";
 
 /// A registry that runs.
 pub(crate) struct Registry {
@@ -23,19 +29,11 @@ impl Registry {
         Self::start_in(tempfile::tempdir().unwrap(), "127.0.0.1", "", more)
     }
 
-    /// One that takes a name and a password. None: a program is not here, which is said.
-    pub(crate) fn with_login(name: &str, password: &str) -> Option<Self> {
-        let program = "import crypt, sys; print(crypt.crypt(sys.argv[1], '$2b$05$' + 'a' * 21 + 'u') or '')";
-        let arguments = ["-W", "ignore", "-c", program, password];
-        let hash = Command::new("python3").args(arguments).stderr(Stdio::null()).output().ok();
-        let hash = hash.and_then(|output| String::from_utf8(output.stdout).ok()).unwrap_or_default();
-        if !hash.starts_with("$2b$") {
-            crate::loudly("a registry with a login: skipped, no `python3` here makes a password's hash");
-            return None;
-        }
+    /// One that takes the name `me` with the password `secret`. None: the program is not here, which is said.
+    pub(crate) fn with_login() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("logins");
-        std::fs::write(&file, format!("{name}:{hash}")).unwrap();
+        std::fs::write(&file, LOGIN).unwrap();
         let more = format!("auth: {{htpasswd: {{realm: here, path: '{}'}}}}\n", file.display());
         Self::start_in(folder, "127.0.0.1", "", &more)
     }
@@ -43,7 +41,7 @@ impl Registry {
     /// One that speaks encrypted at `0.0.0.0`, and its certificate. None: a program is not here, which is said.
     pub(crate) fn with_certificate() -> Option<(Self, PathBuf)> {
         if !there("openssl", "version") {
-            crate::loudly("a registry with a certificate: skipped, there is no `openssl` here");
+            tools::missing("openssl");
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -64,7 +62,7 @@ impl Registry {
 
     fn start_in(folder: TempDir, host: &str, http: &str, more: &str) -> Option<Self> {
         if !there(PROGRAM, "--version") {
-            crate::loudly(&format!("a real registry: skipped, there is no `{PROGRAM}` here (Debian has one)"));
+            tools::missing(PROGRAM);
             return None;
         }
         // Free a moment ago: another one may take it, and then the registry ends at once.

@@ -1,0 +1,75 @@
+//! A profile of a method, opened by the Firefox Profiler itself: `profiler-cli` is that viewer without its window.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::inside::COUNTS;
+use super::{guest, place, tools, train, write_method};
+
+/// A viewer with an open profile, which ends with this.
+struct Viewer {
+    sessions: tempfile::TempDir,
+}
+
+impl Viewer {
+    /// Opens a profile. None: the program is not here, which is said.
+    fn open(profile: &Path) -> Option<Self> {
+        let viewer = Self { sessions: tempfile::tempdir().unwrap() };
+        if viewer.command().arg("--version").output().is_err() {
+            tools::missing("profiler-cli");
+            return None;
+        }
+        viewer.says(&["load", profile.to_str().unwrap()]);
+        Some(viewer)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new("profiler-cli");
+        command.env("PROFILER_CLI_SESSION_DIR", self.sessions.path()).env("PROFILER_CLI_NO_SYMBOLICATE", "1");
+        command.stdin(Stdio::null());
+        command
+    }
+
+    fn says(&self, words: &[&str]) -> Vec<u8> {
+        let output = self.command().args(words).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    }
+
+    /// What it shows of the only thread.
+    fn shows(&self, what: &str) -> Value {
+        serde_json::from_slice(&self.says(&["thread", what, "--json"])).unwrap()
+    }
+}
+
+impl Drop for Viewer {
+    fn drop(&mut self) {
+        let _ = self.command().arg("stop").output();
+    }
+}
+
+/// The values under a key in a list of objects.
+fn column<'a>(list: &'a Value, key: &str) -> Vec<&'a str> {
+    list.as_array().unwrap().iter().map(|row| row[key].as_str().unwrap()).collect()
+}
+
+#[test]
+fn the_public_viewer_shows_the_functions_of_a_method_and_what_it_asked_the_host() {
+    let place = place();
+    write_method(place.path(), "counts", guest::component(COUNTS), "0.1.0");
+    let mut command = train(place.path(), Path::new("counts.wasm"), 2);
+    let output = command.args(["--in-process", "--guest-profile", "counts.json"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let Some(viewer) = Viewer::open(&place.path().join("counts.json")) else { return };
+
+    let samples = viewer.shows("samples");
+    assert_eq!(samples["friendlyThreadName"], "counts", "{samples}");
+    assert_eq!(column(&samples["topFunctionsBySelf"], "name")[0], "churn", "{samples}");
+    assert!(column(&samples["topFunctionsByTotal"], "name").contains(&"step"), "{samples}");
+    let markers = viewer.shows("markers");
+    let mut kinds = markers["byType"].as_array().unwrap().iter();
+    let rates = kinds.find(|kind| kind["markerName"] == "learn.rate").unwrap_or_else(|| panic!("{markers}"));
+    assert_eq!(rates["count"], 2, "a call in each of two steps: {markers}");
+}

@@ -1,0 +1,151 @@
+//! The code beside what is said of it: who knows whom, what files are called, how long they are, where they are unsafe.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::golden::root;
+
+/// Who may know whom. An arrow that is not here is a mistake.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("tunebox-compute", &[]),
+    ("tunebox-model", &["tunebox-compute"]),
+    ("tunebox-sandbox", &["tunebox-model", "tunebox-compute"]),
+    ("tunebox-package", &["tunebox-compute"]),
+    ("tunebox-training", &["tunebox-package", "tunebox-sandbox", "tunebox-model", "tunebox-compute"]),
+    ("tunebox-cli", &["tunebox-training", "tunebox-package", "tunebox-sandbox", "tunebox-model", "tunebox-compute"]),
+    ("tunebox-fuzz", &["tunebox-training", "tunebox-package", "tunebox-sandbox", "tunebox-model", "tunebox-compute"]),
+    ("tunebox-derive", &[]),
+    ("tunebox-mirror", &[]),
+    ("tunebox", &["tunebox-derive", "tunebox-mirror"]),
+];
+
+/// Where a dependency that shapes a room may be named.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("wasmtime", &["tunebox-sandbox"]),
+    ("clap", &["tunebox-cli"]),
+    ("indicatif", &["tunebox-cli"]),
+    ("tokenizers", &["tunebox-model"]),
+    ("hf-hub", &["tunebox-model"]),
+    ("ureq", &["tunebox-package"]),
+];
+
+fn normal_dependencies() -> BTreeMap<String, Vec<String>> {
+    let metadata =
+        cargo_metadata::MetadataCommand::new().manifest_path(root().join("Cargo.toml")).no_deps().exec().unwrap();
+    let normal = |package: &cargo_metadata::Package| {
+        let kept = package.dependencies.iter().filter(|d| d.kind == cargo_metadata::DependencyKind::Normal);
+        kept.map(|d| d.name.clone()).collect()
+    };
+    metadata.packages.iter().map(|package| (package.name.to_string(), normal(package))).collect()
+}
+
+#[test]
+fn arrows_point_down_only() {
+    for (name, found) in normal_dependencies() {
+        let ours = found.iter().filter(|d| d.starts_with("tunebox"));
+        let allowed = ARROWS.iter().find(|(from, _)| *from == name).map_or(&["tunebox"][..], |(_, to)| to);
+        for target in ours {
+            assert!(allowed.contains(&target.as_str()), "`{name}` must not know `{target}`");
+        }
+    }
+}
+
+#[test]
+fn the_sandbox_the_terminal_and_the_network_stay_in_their_rooms() {
+    for (name, found) in normal_dependencies() {
+        for (dependency, rooms) in ROOMS {
+            let named = found.iter().any(|d| d == dependency);
+            assert!(!named || rooms.contains(&name.as_str()), "`{dependency}` is named in `{name}`");
+        }
+    }
+}
+
+fn walk(folder: &Path, visit: &mut dyn FnMut(&Path)) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        visit(&path);
+        if path.is_dir() && !path.ends_with("target") {
+            walk(&path, visit);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_called_by_a_name_that_says_nothing() {
+    let empty = ["common", "core", "utils", "util", "helpers", "helper", "misc", "extras"];
+    for room in ["runtime", "sdk", "methods", "tests"] {
+        walk(&root().join(room), &mut |path| {
+            let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or_default();
+            assert!(!empty.contains(&stem), "`{}` says nothing", path.display());
+        });
+    }
+}
+
+#[test]
+fn files_stay_small_and_say_what_they_are_for() {
+    for room in ["runtime", "sdk", "methods", "tests", "examples"] {
+        walk(&root().join(room), &mut |path| {
+            if path.extension().is_none_or(|e| e != "rs") {
+                return;
+            }
+            let text = std::fs::read_to_string(path).unwrap();
+            // A `tests.rs` belongs to the file that it is named after.
+            assert!(
+                text.starts_with("//!") || path.ends_with("tests.rs"),
+                "`{}` does not open with its purpose",
+                path.display()
+            );
+            let lines = text.lines().count();
+            assert!(lines <= 600, "`{}` has {lines} lines", path.display());
+        });
+    }
+}
+
+/// The only files that may hold unsafe code, and how often.
+const UNSAFE: &[(&str, usize)] = &[
+    ("runtime/compute/patches/cudarc/src/cublas.rs", 5),
+    ("runtime/compute/patches/cudarc/src/cublas/result.rs", 1),
+    ("runtime/compute/patches/cudarc/src/driver/context.rs", 12),
+    ("runtime/compute/patches/cudarc/src/driver/launch.rs", 1),
+    ("runtime/compute/patches/cudarc/src/driver/module.rs", 4),
+    ("runtime/compute/patches/cudarc/src/driver/result.rs", 3),
+    ("runtime/compute/patches/cudarc/src/driver/slice.rs", 1),
+    ("runtime/compute/patches/cudarc/src/driver/stream.rs", 14),
+    ("runtime/compute/patches/cudarc/src/library.rs", 4),
+    ("runtime/compute/patches/cudarc/src/nvrtc.rs", 10),
+    ("runtime/compute/src/accelerator/cuda/launch.rs", 1),
+    ("runtime/compute/src/accelerator/cuda/memory.rs", 1),
+    ("runtime/compute/src/accelerator/cuda/probe.rs", 1),
+    ("runtime/compute/src/accelerator/cuda/product.rs", 1),
+    ("runtime/compute/src/accelerator/metal/memory.rs", 3),
+    ("runtime/compute/src/allocator.rs", 1),
+    ("runtime/compute/src/fused/fetch.rs", 1),
+    ("runtime/compute/src/fused/fixed/vnni/instruction.rs", 1),
+    ("runtime/compute/src/fused/product.rs", 2),
+    ("runtime/model/src/weights/mapped.rs", 2),
+    ("runtime/sandbox/src/precompiled.rs", 1),
+];
+
+#[test]
+fn unsafe_code_is_where_the_list_says_and_says_why_it_is_sound() {
+    let mut found = Vec::new();
+    for room in ["runtime", "sdk", "methods"] {
+        walk(&root().join(room), &mut |path| {
+            if path.extension().is_none_or(|e| e != "rs") {
+                return;
+            }
+            let text = std::fs::read_to_string(path).unwrap();
+            let count = text.matches("unsafe {").count() + text.matches("unsafe impl").count();
+            let reasons = text.matches("// SAFETY:").count();
+            assert!(reasons >= count, "`{}` does not say why it is sound", path.display());
+            let allows = text.contains("(unsafe_code");
+            if count > 0 || allows {
+                let name = path.strip_prefix(root()).unwrap().to_str().unwrap();
+                found.push((name.to_owned(), text.matches("unsafe {").count()));
+            }
+        });
+    }
+    found.sort();
+    let listed: Vec<_> = UNSAFE.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+    assert_eq!(found, listed);
+}

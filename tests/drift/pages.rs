@@ -1,0 +1,102 @@
+//! Pages that are made of something else: the commands, the README, the attacks, a picture.
+
+use std::fmt::Write as _;
+use std::process::Command;
+
+use crate::golden::{assert_file, between, root};
+use crate::{folders, method_table, picture};
+
+fn help(words: &[&str]) -> String {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_tunebox")).args(words).arg("--help").env("COLUMNS", "100").output().unwrap();
+    String::from_utf8(output.stdout).unwrap().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_page_of_the_commands_is_their_help() {
+    let overview = help(&[]);
+    let commands =
+        overview.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1).take_while(|line| !line.is_empty());
+    // A line that goes on from the one above is indented further.
+    let named = commands.filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')));
+    let names: Vec<String> =
+        named.filter_map(|line| line.split(' ').next().map(str::to_owned)).filter(|n| n != "help").collect();
+    assert!(names.len() >= 10, "{names:?}");
+    let mut page = format!(
+        "# The commands\n\nGenerated from `--help`; `BLESS=1 cargo test` rewrites it.\n\n```text\n{overview}\n```\n"
+    );
+    for name in names {
+        let _ = write!(page, "\n## {name}\n\n```text\n{}\n```\n", help(&[&name]));
+    }
+    assert_file("runtime/cli/README.md", &page);
+}
+
+#[test]
+fn the_readme_shows_the_method_as_it_is() {
+    let source = std::fs::read_to_string(root().join("methods/lora/src/lib.rs")).unwrap();
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let wanted = between(&readme, "method", &format!("```rust\n{}\n```\n", source.trim_end()));
+    assert_file("README.md", &wanted);
+}
+
+#[test]
+fn the_readme_lists_the_methods_by_what_their_components_say() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let wanted = between(&readme, "methods", &format!("{}\n", method_table::table(&root())));
+    assert_file("README.md", &wanted);
+}
+
+/// The folders of `attacks/`, by name.
+fn attacks() -> Vec<String> {
+    folders("tests/attacks")
+}
+
+#[test]
+fn every_row_of_the_wall_names_attacks_that_are_there() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let (_, table) = readme.split_once("<!-- wall:begin -->\n").unwrap();
+    let (table, _) = table.split_once("<!-- wall:end -->").unwrap();
+    let (attacks, mut rows) = (attacks(), 0);
+    for row in table.lines().skip(2) {
+        let tried = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+        for name in tried.split(", ") {
+            let name = name.trim_matches('`');
+            assert!(attacks.iter().any(|attack| attack == name), "`{name}` is no folder of `tests/attacks`: {row}");
+        }
+        rows += 1;
+    }
+    assert!(rows >= 12, "the table has {rows} rows");
+}
+
+#[test]
+fn the_page_of_the_attacks_is_what_their_folders_say() {
+    let mut page = String::from(
+        "# The attacks\n\nEach folder holds a hostile method and the end that it must come to; `tests/wall.rs` plays them all.\n\
+         Generated from the folders; `BLESS=1 cargo test` rewrites it.\n\n| attack | what it does | its end |\n|---|---|---|\n",
+    );
+    for name in attacks() {
+        let read = |file: &str| std::fs::read_to_string(root().join("tests/attacks").join(&name).join(file)).unwrap();
+        let component = read("component.wat");
+        let does = component.lines().next().and_then(|line| line.strip_prefix(";; ")).unwrap_or_default().to_owned();
+        assert!(!does.is_empty(), "`{name}` does not say what it does in its first line");
+        let expected = read("expected.txt");
+        let end = expected.lines().next().unwrap_or_default().trim_start_matches("error[sandbox]: ");
+        let _ = writeln!(page, "| `{name}` | {does} | {} |", end.replace('|', "\\|"));
+    }
+    assert_file("tests/attacks/README.md", &page);
+}
+
+#[test]
+fn the_picture_of_a_run_is_of_the_first_walk() {
+    let page = std::fs::read_to_string(root().join("examples/2-first-adapter/README.md")).unwrap();
+    assert_file("examples/2-first-adapter/training.svg", &picture::of_first_block(&page));
+}
+
+#[test]
+fn ci_calls_the_test_command_of_the_readme() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let script = std::fs::read_to_string(root().join(".ci/run")).unwrap();
+    let command =
+        readme.lines().filter_map(|line| line.strip_prefix("$ ")).find(|line| line.contains("cargo test")).unwrap();
+    assert_eq!(script.lines().last().unwrap().replace(" --locked", ""), command);
+}

@@ -1,0 +1,191 @@
+//! Runs that edit or steer the tiny model: what it writes before and after.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use serde_json::Value as Json;
+use tunebox_compute::Device;
+use tunebox_compute::explain::Explain;
+use tunebox_compute::fused::TapSet;
+use tunebox_model::chat::{Answers, Message, encode_messages};
+use tunebox_model::generate::{Sampling, generate};
+use tunebox_model::rows::Rows;
+use tunebox_model::vectors::Vectors;
+use tunebox_model::{Model, Policy, PolicySettings, Source, View};
+use tunebox_training::{Error, Event, Observer, Outcome, RunSettings, plan, run};
+
+use crate::root;
+
+/// Hears nothing.
+struct Deaf;
+
+impl Observer for Deaf {
+    fn event(&mut self, _: Event<'_>) {}
+}
+
+/// A run of the sample, with its own file for the method.
+fn sample(runs: &Path, method: &str, name: &str, more: &[&str]) -> Result<PathBuf, Error> {
+    let folder = root().join("runtime/training/sample");
+    let mut list = vec![
+        format!("run.folder={}", runs.display()),
+        format!("run.name={name}"),
+        format!("method.use={method}"),
+        format!("model.path={}", folder.join("model").display()),
+        format!("data.path={}", folder.join(format!("{method}.jsonl")).display()),
+    ];
+    list.extend(more.iter().map(|text| (*text).to_owned()));
+    let settings = RunSettings::load(&folder.join(format!("{method}.toml")), &list)?;
+    let outcome = run(plan(settings)?, &mut Deaf, &AtomicBool::new(false))?;
+    assert!(matches!(outcome, Outcome::Finished(_)));
+    Ok(runs.join(name))
+}
+
+fn model(path: &Path) -> Arc<Model> {
+    let source = Source::open(path.to_str().unwrap(), true).unwrap();
+    Arc::new(Model::open(&source, &Device::Cpu).unwrap())
+}
+
+fn base() -> Policy {
+    let model = model(&root().join("runtime/training/sample/model"));
+    Policy::open(model, None, PolicySettings::default()).unwrap()
+}
+
+/// The prompts of a field of the sample's records.
+fn prompts(policy: &Policy, file: &str, question: impl Fn(&Json) -> String) -> Vec<Vec<u32>> {
+    let text = std::fs::read_to_string(root().join("runtime/training/sample").join(file)).unwrap();
+    let prompt = |line: &str| {
+        let record: Json = serde_json::from_str(line).unwrap();
+        let message = Message::new("user", question(&record));
+        let text = policy.model().template().unwrap().render(&[message], true, None).unwrap();
+        policy.model().tokenizer().unwrap().encode(&text, false).unwrap()
+    };
+    text.lines().map(prompt).collect()
+}
+
+/// What the policy answers, greedily.
+fn answers(policy: &Policy, prompts: &[Vec<u32>]) -> Vec<String> {
+    let sampling = Sampling { temperature: 0.0, max_tokens: 16, ..Sampling::default() };
+    let written = generate(policy, &View::Policy, prompts, &sampling, &mut |_, _| true).unwrap();
+    written.iter().map(|one| policy.model().tokenizer().unwrap().decode(&one.ids, true).unwrap()).collect()
+}
+
+fn share(answers: &[String], marks: &[&str]) -> f64 {
+    let hits = answers.iter().filter(|answer| marks.iter().any(|mark| answer.contains(mark)));
+    hits.count() as f64 / answers.len() as f64
+}
+
+/// The mean KL of the next token after some prompts.
+fn divergence(base: &Policy, edited: &Policy, prompts: &[Vec<u32>]) -> f64 {
+    let all: Vec<u32> = (0..base.model().configuration.vocabulary as u32).collect();
+    let marks = prompts.iter().map(|ids| vec![false; ids.len()]).collect();
+    let rows = Rows::new(prompts.to_vec(), marks).unwrap();
+    let read = |policy: &Policy| policy.next_token(&View::Policy, &rows, &all).unwrap().to_vec2::<f32>().unwrap();
+    let rows = read(base).into_iter().zip(read(edited));
+    let each = rows.map(|(p, q)| p.iter().zip(q).map(|(p, q)| f64::from(p.exp() * (p - q))).sum::<f64>());
+    each.sum::<f64>() / prompts.len() as f64
+}
+
+#[test]
+fn the_abliterated_tiny_model_refuses_no_more_and_answers_as_before() {
+    let runs = tempfile::tempdir().unwrap();
+    let before = base();
+    let harmful = prompts(&before, "abliterate.jsonl", |record| record["harmful"].as_str().unwrap().into());
+    let harmless = prompts(&before, "abliterate.jsonl", |record| record["harmless"].as_str().unwrap().into());
+    let refused = |policy: &Policy| share(&answers(policy, &harmful), &["I cannot"]);
+    assert!(refused(&before) > 0.9, "{}", refused(&before));
+    let folder = sample(runs.path(), "abliterate", "weights", &[]).unwrap();
+    let edited = Policy::open(model(&folder), None, PolicySettings::default()).unwrap();
+    assert!(refused(&edited) < 0.1, "{}", refused(&edited));
+    assert!(divergence(&before, &edited, &harmless) < 0.1);
+    assert_eq!(edited.model().weights.dtype(), before.model().weights.dtype());
+    let same = answers(&before, &harmless).iter().zip(answers(&edited, &harmless)).filter(|(a, b)| **a == *b).count();
+    assert!(same * 10 > harmless.len() * 9, "{same} of {} harmless answers are the same", harmless.len());
+
+    let folder = sample(runs.path(), "abliterate", "adapter", &["method.apply=adapter"]).unwrap();
+    let beside = model(&root().join("runtime/training/sample/model"));
+    let beside = Policy::open(beside, Some(&folder), PolicySettings::default()).unwrap();
+    assert!(refused(&beside) < 0.1 && divergence(&before, &beside, &harmless) < 0.1);
+    assert!(beside.adapter().modules().iter().all(|module| module.rank == 1));
+
+    let folder = sample(runs.path(), "abliterate", "direction", &["method.apply=direction"]).unwrap();
+    assert!(!folder.join("model.safetensors").exists() && !folder.join("adapter_model.safetensors").exists());
+    assert_eq!(Vectors::load(&folder.join("vectors.safetensors")).unwrap().facts["site"], "residual-before");
+}
+
+#[test]
+fn a_model_of_edited_weights_is_not_written_from_a_base_in_nf4() {
+    let runs = tempfile::tempdir().unwrap();
+    let error = sample(runs.path(), "abliterate", "weights", &["model.precision=nf4"]).unwrap_err().explanation();
+    assert!(error.what.contains("all of it would be rounded to NF4"), "{}", error.what);
+    assert!(error.hint.unwrap().contains("leave `model.precision` out"));
+    assert!(!runs.path().join("weights").exists());
+    let settings = ["model.precision=nf4", "method.apply=adapter"];
+    let folder = sample(runs.path(), "abliterate", "adapter", &settings).unwrap();
+    assert!(folder.join("adapter_model.safetensors").exists() && !folder.join("model.safetensors").exists());
+}
+
+#[test]
+fn the_steered_tiny_model_is_polite_or_rude_as_the_coefficient_says() {
+    let runs = tempfile::tempdir().unwrap();
+    let folder = sample(runs.path(), "steer", "vectors", &[]).unwrap();
+    let vectors = Vectors::load(&folder.join("vectors.safetensors")).unwrap();
+    assert_eq!((vectors.facts["method"].as_str(), vectors.facts["token"].as_str()), ("steer", "target-mean"));
+    let control = Vectors::load(&folder.join("vectors.gguf")).unwrap();
+    let without_0: BTreeMap<_, _> = vectors.layers.clone().into_iter().filter(|(layer, _)| *layer > 0).collect();
+    assert_eq!(control.layers, without_0);
+    let ahead = |coefficient: f32| {
+        let mut policy = base();
+        policy.steer(&vectors, coefficient, &(0..=5)).unwrap();
+        per_token(&policy, "positive") - per_token(&policy, "negative")
+    };
+    let register: Vec<f64> = [-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0].into_iter().map(ahead).collect();
+    assert!(register.windows(2).all(|pair| pair[0] < pair[1]), "{register:?}");
+    assert!(register[0] < -1.0 && register[3].abs() < 0.1 && register[6] > 1.0, "{register:?}");
+}
+
+/// The mean log-probability of an answer's token, over one side of the sample's records.
+fn per_token(policy: &Policy, side: &str) -> f64 {
+    let text = std::fs::read_to_string(root().join("runtime/training/sample/steer.jsonl")).unwrap();
+    let model = policy.model();
+    let (mut ids, mut marks) = (Vec::new(), Vec::new());
+    for line in text.lines() {
+        let record: Json = serde_json::from_str(line).unwrap();
+        let messages: Vec<Message> = serde_json::from_value(record[side].clone()).unwrap();
+        let (tokenizer, template) = (model.tokenizer().unwrap(), model.template().unwrap());
+        let row = encode_messages(tokenizer, template, &messages, Answers::All).unwrap();
+        ids.push(row.ids);
+        marks.push(row.targets);
+    }
+    let rows = Arc::new(Rows::new(ids, marks).unwrap());
+    let scored = policy.score(&View::Policy, &rows, TapSet::default(), 1.0, false).unwrap();
+    let sum = scored.taps.logprob.sum_all().unwrap().to_scalar::<f32>().unwrap();
+    f64::from(sum) / rows.targets() as f64
+}
+
+#[test]
+fn settings_that_leave_nothing_to_find_end_the_run_before_its_first_step() {
+    let runs = tempfile::tempdir().unwrap();
+    let nothing = [
+        ("abliterate", "method.from=0.9", "no layer is left"),
+        ("steer", "method.from=0.9", "no layer is left"),
+        ("abliterate", "method.refusal=''", "how refusals begin"),
+    ];
+    for (method, setting, told) in nothing {
+        let error = sample(runs.path(), method, "nothing", &[setting]).unwrap_err().to_string();
+        assert!(error.contains("in `init`") && error.contains(told), "{error}");
+    }
+}
+
+#[test]
+fn a_run_that_grants_too_little_says_which_line_is_missing() {
+    let runs = tempfile::tempdir().unwrap();
+    for (grants, missing) in [("[]", "weights"), ("[\"weights\"]", "text")] {
+        let told = sample(runs.path(), "abliterate", "poor", &[&format!("method.grants={grants}")]).unwrap_err();
+        let hint = told.hint().unwrap();
+        assert!(hint.contains(&format!("put `{missing}` into `grants` of `[method]`")), "{hint}");
+    }
+    let told = sample(runs.path(), "abliterate", "poor", &["method.grants=[\"files\"]"]).unwrap_err().to_string();
+    assert_eq!(told, "`method.grants` cannot be `files`");
+}

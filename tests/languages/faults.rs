@@ -1,0 +1,133 @@
+//! What goes wrong in a method in Python is told with the line of its source: while it is made, and while it runs.
+
+use std::fs;
+
+use tempfile::TempDir;
+use tunebox_compute::explain::Explain;
+use tunebox_package::Error as PackageError;
+use tunebox_package::build::{self, BuildError};
+use tunebox_sandbox::{Engine, Error, Grants, Session, SessionSettings, Value};
+
+use crate::python::{is_made_here, limits};
+use crate::{given_scores, golden_rows, interfaces, told};
+
+/// A method that goes wrong in the way that its setting names; a line with `HERE name` is where.
+const FAULTS: &str = r#"from typing import Literal
+
+from tunebox import Batch, Error, Refused, method, setting, tensor
+
+print("while it is made", end="")
+
+@method(shape="supervised", metrics=["kept"])
+class Faults:
+    """Goes wrong."""
+
+    way: Literal["side", "shapes", "word", "late", "own", "caught", "printed"] = setting("own", doc="How.")
+
+    def step(self, batch: Batch) -> None:
+        getattr(self, self.way)(batch)
+
+    def side(self, batch: Batch) -> None:
+        batch.rows("nowhere")  # HERE side
+
+    def shapes(self, batch: Batch) -> None:
+        tensor.full([2], 1.0) + tensor.full([3], 1.0)  # HERE shapes
+
+    def word(self, batch: Batch) -> None:
+        batch.size() + "one"  # HERE word
+
+    def late(self, batch: Batch) -> None:
+        import statistics  # HERE late
+
+    def own(self, batch: Batch) -> None:
+        raise Error("the `batch` is not to my liking")
+
+    def caught(self, batch: Batch) -> None:
+        try:
+            batch.rows("nowhere")
+        except Refused as refused:
+            print("caught", refused.value.code.name)
+
+    def printed(self, batch: Batch) -> None:
+        print("one\ntwo", 3)
+        print(tensor.full([2], 1.0) * 2.0 + 1.0)
+        print("a line without an end", end="")
+"#;
+
+#[test]
+fn a_method_in_python_tells_its_line_and_what_it_prints() {
+    let folder = tempfile::tempdir().unwrap();
+    write_method(&folder, "faults", FAULTS);
+    if !is_made_here() {
+        return;
+    }
+    let built = build::compile(folder.path(), None).unwrap_or_else(|error| panic!("{}", told(&error)));
+    assert_eq!(interfaces(&built.bytes), ["data", "run", "tensor", "types"]);
+    let engine = Engine::new().unwrap();
+    let method = engine.admit(&built.bytes, "faults", &Grants::default(), &limits()).unwrap();
+    let row = golden_rows::rows("dpo").remove(0);
+    let step = |way: &str| {
+        let (learner, ..) = given_scores::GivenScores::over(Default::default(), false);
+        let mut session = Session::start(&method, learner, SessionSettings::default()).unwrap();
+        session.init(&[("way".to_owned(), Value::Text(way.to_owned()))]).unwrap();
+        session.step(row.batch(&[0, 1]))
+    };
+    for (way, words) in [("side", "nowhere"), ("shapes", ""), ("word", "TypeError"), ("late", "at the top of the file")]
+    {
+        let error = step(way).unwrap_err();
+        let line = FAULTS.lines().position(|line| line.ends_with(&format!("# HERE {way}"))).unwrap() + 1;
+        assert!(error.to_string().contains(words), "{error}");
+        let place = error.place().unwrap();
+        assert!(place.starts_with(&format!("src/faults.py:{line}:")), "{way}: {place}, {error}");
+    }
+    let own = step("own").unwrap_err();
+    assert!(matches!(&own, Error::Refused { .. }), "{own}");
+    assert!(own.to_string().contains("not to my liking"), "{own}");
+    assert_eq!(step("caught").unwrap().log, ["caught INVALID_ARGUMENT"]);
+    assert_eq!(step("printed").unwrap().log, ["one", "two 3", "Tensor([2], f32)", "a line without an end"]);
+}
+
+fn write_method(folder: &TempDir, name: &str, source: &str) {
+    let project = format!("[project]\nname = \"{name}\"\nversion = \"0.1.0\"\ndescription = \"A test\"\n");
+    fs::write(folder.path().join("pyproject.toml"), project).unwrap();
+    fs::create_dir_all(folder.path().join("src")).unwrap();
+    fs::write(folder.path().join("src").join(format!("{name}.py")), source).unwrap();
+}
+
+#[test]
+fn what_a_source_gets_wrong_is_told_before_anything_is_made() {
+    if !is_made_here() {
+        return;
+    }
+    let wrong: [(&str, &str, Option<&str>); 6] = [
+        ("from tunebox import method\n\ndef (:\n", "invalid syntax", Some("src/wrong.py:3:")),
+        ("from tunebox import weihgts\n", "weihgts", Some("src/wrong.py:1:")),
+        ("import tunebox\n", "declares no method", None),
+        (
+            "from tunebox import method\n\n@method(shape=\"supervisd\", metrics=[])\nclass A:\n    pass\n",
+            "did you mean `supervised`?",
+            Some("src/wrong.py:3:"),
+        ),
+        (
+            "from tunebox import method\n\n@method(shape=\"supervised\", metrics=[])\nclass A:\n    pass\n",
+            "step",
+            Some("src/wrong.py:3:"),
+        ),
+        (
+            "from tunebox import method\n\n@method(shape=\"supervised\", metrics=[])\nclass A:\n    \
+             size: int = 3\n\n    def step(self, batch):\n        pass\n",
+            "`size` is no setting",
+            None,
+        ),
+    ];
+    for (source, words, line) in wrong {
+        let folder = tempfile::tempdir().unwrap();
+        write_method(&folder, "wrong", source);
+        let error = build::compile(folder.path(), None).unwrap_err();
+        assert!(matches!(&error, PackageError::Build(BuildError::Source { .. })), "{}", told(&error));
+        assert!(error.to_string().contains(words), "{}", told(&error));
+        let place = error.place();
+        assert_eq!(place.is_some(), line.is_some(), "{}", told(&error));
+        assert!(line.is_none_or(|line| place.unwrap().starts_with(line)), "{}", told(&error));
+    }
+}

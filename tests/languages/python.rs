@@ -1,0 +1,150 @@
+//! A method in Python: the example, by the commands of its page, and what `tunebox new --language python` writes.
+
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tunebox_compute::explain::Explain;
+use tunebox_package::build::python::{self, PythonError};
+use tunebox_package::{Manifest, read_manifest};
+use tunebox_sandbox::{Engine, Error, Grants, Limits, Method};
+
+use crate::golden::root;
+use crate::golden_rows::{Row, package};
+use crate::{TOLERANCE, assert_same_numbers, commands, interfaces, loudly, numbers, play, rows_of, tools};
+
+const FOLDER: &str = "examples/13-python";
+
+/// What a run of the method must allow, as its run file says.
+pub(crate) fn limits() -> Limits {
+    Limits { component_bytes: 32 << 20, compile_seconds: 120.0, ..Limits::default() }
+}
+
+/// Whether this machine makes components of Python; where not, that is said.
+pub(crate) fn is_made_here() -> bool {
+    match python::find_on_path() {
+        Ok(_) => true,
+        Err(PythonError::NoCompiler) => {
+            tools::missing("componentize-py");
+            false
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A folder with the example and the part of the repository that its run file names, and what the page says to do there.
+fn copied() -> (TempDir, [String; 3]) {
+    let place = tempfile::tempdir().unwrap();
+    let sample = "runtime/training/sample";
+    for part in [FOLDER, &format!("{FOLDER}/src"), sample, &format!("{sample}/model")] {
+        fs::create_dir_all(place.path().join(part)).unwrap();
+        for entry in fs::read_dir(root().join(part)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_file() && path.extension().is_none_or(|extension| extension != "wasm") {
+                fs::copy(&path, place.path().join(part).join(path.file_name().unwrap())).unwrap();
+            }
+        }
+    }
+    let commands = <[String; 3]>::try_from(commands(&format!("{FOLDER}/README.md")));
+    (place, commands.unwrap_or_else(|other| panic!("the page has other commands: {other:?}")))
+}
+
+/// The example's component, made once, by the first command of the page; none where this machine makes none.
+fn example() -> Option<&'static [u8]> {
+    static EXAMPLE: OnceLock<Vec<u8>> = OnceLock::new();
+    let build = || {
+        let (place, [build, ..]) = copied();
+        play(&build, place.path());
+        fs::read(place.path().join(FOLDER).join("dpo-python.wasm")).unwrap()
+    };
+    is_made_here().then(|| EXAMPLE.get_or_init(build).as_slice())
+}
+
+/// What a step takes, the fastest of many: all of it, the method's own part, and its calls to the host.
+fn pace(row: &Row, method: &Method, manifest: &Manifest) -> (Duration, Duration, u64) {
+    let (mut session, ..) = row.session_of(method, manifest, true);
+    let step = |_| {
+        let batch = row.batch(&[0, 1]);
+        let start = Instant::now();
+        let report = session.step(batch).unwrap();
+        (start.elapsed(), Duration::from_secs_f64(report.guest_seconds), report.host_calls)
+    };
+    (0..100).map(step).min().unwrap()
+}
+
+#[test]
+fn a_method_in_python_gives_the_numbers_of_the_one_in_rust() {
+    let Some(bytes) = example() else { return };
+    assert_eq!(interfaces(bytes), ["data", "learn", "model", "run", "tensor", "types"]);
+
+    let engine = Engine::new().unwrap();
+    let refused = engine.admit(bytes, "dpo-python", &Grants::default(), &Limits::default()).err().unwrap();
+    assert!(matches!(refused, Error::TooLarge { .. }), "{refused}");
+    assert!(refused.hint().unwrap().contains("limits.component-bytes"), "{:?}", refused.hint());
+    assert_eq!(engine.compiled(), 0);
+
+    let (start, manifest) = (Instant::now(), read_manifest(bytes).unwrap());
+    let method = engine.admit(bytes, "dpo-python", &Grants::default(), &limits()).unwrap();
+    let compiled = start.elapsed();
+    assert_same_numbers(&engine, &method, &manifest, 6);
+
+    let row = rows_of(&manifest).remove(0);
+    let start = Instant::now();
+    let (mut session, ..) = row.session_of(&method, &manifest, true);
+    let (begun, usage) = (start.elapsed(), session.step(row.batch(&[0, 1])).unwrap().usage);
+    let memory = usage.linear_memory;
+    let rust = package("dpo");
+    let in_rust = engine.admit(&rust.bytes, "dpo", &Grants::default(), &Limits::default()).unwrap();
+    let (python, rust) = (pace(&row, &method, &manifest), pace(&row, &in_rust, &rust.manifest));
+    loudly(&format!(
+        "Python: {} bytes, compiled in {compiled:.1?}, begun in {begun:.1?} with {memory} bytes of memory; a step, the \
+         method's own part of it, and its calls: {python:.1?}, in Rust {rust:.1?}",
+        bytes.len()
+    ));
+    assert!(python.0 < rust.0 + Duration::from_millis(100), "a step in {python:?}, in Rust {rust:?}");
+}
+
+#[test]
+fn the_run_of_the_page_learns_as_by_the_method_in_rust() {
+    let Some(bytes) = example() else { return };
+    let (place, [_, inspect, train]) = copied();
+    fs::write(place.path().join(FOLDER).join("dpo-python.wasm"), bytes).unwrap();
+    let inspected = play(&inspect, place.path());
+    assert!(inspected.contains("dpo-python"), "{inspected}");
+    play(&format!("{train} --name python"), place.path());
+    play(&format!("{train} --name rust --set method.use=dpo"), place.path());
+
+    let losses = |name: &str| numbers(&place.path().join("runs").join(name), "loss");
+    let (python, rust) = (losses("python"), losses("rust"));
+    assert_eq!((python.len(), rust.len()), (20, 20));
+    assert_ne!(python[0], python[1]);
+    // What differs by a last bit grows from step to step, in any language.
+    for (found, wanted) in python.iter().zip(&rust).take(2) {
+        assert!((found - wanted).abs() <= TOLERANCE * wanted.abs().max(1.0), "{python:?}, in Rust {rust:?}");
+    }
+}
+
+#[test]
+fn a_new_method_in_python_trains_by_its_own_run_file() {
+    if !is_made_here() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    play("tunebox new calm-words --language python", place.path());
+    let folder = place.path().join("calm-words");
+    play("tunebox build", &folder);
+    let bytes = fs::read(folder.join("calm-words.wasm")).unwrap();
+    let manifest = read_manifest(&bytes).unwrap();
+    assert_eq!((manifest.name.as_str(), manifest.settings[0].high), ("calm-words", Some(10.0)));
+    play("tunebox train run.toml --name calm --set train.steps=2 --set method.focus=2", &folder);
+    assert_slopes(&folder.join("runs/calm"));
+}
+
+/// Every step of a run had a gradient.
+fn assert_slopes(run: &Path) {
+    let norms = numbers(run, "gradient-norm");
+    assert_eq!(norms.len(), 2);
+    assert!(norms.iter().all(|norm| *norm > 0.0), "{norms:?}");
+}

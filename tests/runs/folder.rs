@@ -1,0 +1,69 @@
+//! The folder of a run: not entered twice, never half-written, and holding no more than it should.
+
+use tunebox_compute::explain::Explain;
+use tunebox_training::Error;
+
+use crate::ADAPTER;
+use crate::tiny_run::{Place, Watcher};
+
+#[test]
+fn a_run_that_exists_is_not_entered() {
+    let place = Place::new();
+    place.train("first", &["train.steps=2"], &mut Watcher::new()).unwrap();
+    let before = place.bytes("first", ADAPTER);
+    for (steps, could_go_on) in [("train.steps=2", true), ("train.steps=3", false)] {
+        let error = place.train("first", &[steps], &mut Watcher::new()).unwrap_err();
+        assert_eq!(error.to_string(), "the run `first` exists already");
+        assert_eq!(error.hint().unwrap().contains("--resume"), could_go_on, "{steps}");
+    }
+    assert_eq!(place.bytes("first", ADAPTER), before);
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_written_leaves_the_one_before_whole() {
+    let place = Place::new();
+    let steps = place.path("runs/full/steps");
+    let obstacle = steps.join(".000004.partial");
+    let in_the_way = obstacle.clone();
+    // A file where the folder of the coming checkpoint would be begun.
+    let saved = move |step: u64, _: &std::path::Path| {
+        if step == 2 {
+            std::fs::write(&in_the_way, "").unwrap();
+        }
+    };
+    let settings = ["train.steps=6", "train.save-every=2"];
+    let mut watcher = Watcher { saved: Box::new(saved), ..Watcher::new() };
+    let error = place.train("full", &settings, &mut watcher).unwrap_err();
+
+    assert!(matches!(&error, Error::Step { kept: Some((2, _)), .. }), "{error:?}");
+    assert!(error.explanation().kept.unwrap().starts_with("step 2, "));
+    std::fs::remove_file(obstacle).unwrap();
+    place.resume("full", &settings, &mut Watcher::new()).unwrap();
+    place.train("smooth", &settings, &mut Watcher::new()).unwrap();
+    assert!(place.bytes("full", ADAPTER) == place.bytes("smooth", ADAPTER), "the adapters differ");
+}
+
+#[test]
+fn only_the_last_checkpoints_are_kept_and_the_artifact_is_the_last_one() {
+    let place = Place::new();
+    place.train("kept", &["train.steps=6", "train.save-every=1", "train.keep=2"], &mut Watcher::new()).unwrap();
+    let mut names: Vec<_> =
+        std::fs::read_dir(place.path("runs/kept/steps")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+
+    assert_eq!(names, ["000005", "000006"]);
+    assert_eq!(place.bytes("kept", ADAPTER), place.bytes("kept", "steps/000006/adapter_model.safetensors"));
+    for file in ["adapter_config.json", "README.md", "run.lock", "run.toml", "metrics.jsonl"] {
+        assert!(!place.bytes("kept", file).is_empty(), "{file}");
+    }
+}
+
+#[test]
+fn a_dry_plan_leaves_nothing_behind() {
+    let place = Place::new();
+    let plan = place.plan("dry", &[]).unwrap();
+
+    assert_eq!((plan.run.steps, plan.run.summary.records), (4, 16));
+    assert!(plan.run.summary.memory.total() > 0);
+    assert!(!place.path("runs").exists());
+}

@@ -1,0 +1,51 @@
+//! Sessions that end early: who is told to be at fault, and what is left whole.
+
+use std::any::Any;
+
+use tunebox_compute::explain::Explain;
+use tunebox_sandbox::{Error, Function};
+
+use crate::fake_learner::FakeLearner;
+use crate::{LEARNING, batch, settings, start};
+
+#[test]
+fn a_trap_ends_the_session_and_leaves_the_learner_whole() {
+    let (mut session, diary) = start("(func $step (param i32) (result i32) (unreachable))", settings());
+    diary.lock().unwrap().updates = 4;
+    let Err(Error::Stopped(stop)) = session.step(batch()) else { panic!("the method did not stop") };
+    assert_eq!((stop.function(), stop.step(), stop.is_host_fault()), (Function::Step, 5, false));
+    assert!(!session.is_alive());
+    assert!(matches!(session.step(batch()), Err(Error::Over { .. })));
+    assert_eq!(session.learner().position(), 4);
+    let learner: Box<dyn Any> = session.into_learner();
+    assert!(learner.downcast::<FakeLearner>().is_ok());
+}
+
+#[test]
+fn a_panic_of_the_host_is_an_error_that_says_so_and_leaves_the_learner_whole() {
+    let guest = format!(
+        "{LEARNING}(func $step (param $batch i32) (result i32)
+          (drop (call $scores (call $examples (local.get $batch))))
+          (call $done))"
+    );
+    let (mut session, diary) = start(&guest, settings());
+    diary.lock().unwrap().panics = true;
+    let error = session.step(batch()).unwrap_err();
+    let said = error.to_string();
+    assert!(said.starts_with("the host failed under `guest` at step 1: the model fell over ("), "{said}");
+    assert!(error.why().unwrap().contains("`model.score-for-learning`"));
+    assert_eq!(session.learner().planned(), 10);
+}
+
+#[test]
+fn what_a_method_logged_before_it_trapped_is_kept() {
+    let guest = r#"
+        (import "tunebox:method/run@0.1.0" "log" (func $log (param i32 i32)))
+        (data (i32.const 256) "almost")
+        (func $step (param i32) (result i32)
+          (call $log (i32.const 256) (i32.const 6))
+          (unreachable))"#;
+    let (mut session, _) = start(guest, settings());
+    assert!(session.step(batch()).is_err());
+    assert_eq!(session.last_lines(), ["almost"]);
+}

@@ -1,0 +1,190 @@
+//! Gradients: which of them reach the learner, and which are refused.
+
+use std::sync::{Arc, Mutex};
+
+use tunebox_sandbox::Error;
+
+use crate::fake_learner::Diary;
+use crate::{LEARNING, batch, settings, start};
+
+/// Runs steps of a guest that learns; the last step's answer, and the diary.
+fn learn(step: &str, steps: usize) -> (Result<(), Error>, Arc<Mutex<Diary>>) {
+    let (mut session, diary) = start(&format!("{LEARNING}{step}"), settings());
+    let mut answer = Ok(());
+    for _ in 0..steps {
+        answer = session.step(batch()).map(|_| ());
+    }
+    (answer, diary)
+}
+
+fn words(answer: Result<(), Error>) -> String {
+    answer.unwrap_err().to_string()
+}
+
+#[test]
+fn the_gradient_of_a_loss_at_the_taps_is_what_the_learner_gets() {
+    let (answer, diary) = learn(
+        r#"
+        (func $step (param $batch i32) (result i32)
+          (local $tap i32)
+          (local.set $tap (call $logprob (call $scores (call $examples (local.get $batch)))))
+          (call $multiply (local.get $tap) (local.get $tap) (i32.const 64))
+          (call $minimise (call $total (call $handle)) (i32.const 64))
+          (call $pass-on))"#,
+        1,
+    );
+    answer.unwrap();
+    // The fake scores every target with −1, so d(Σ x²)/dx is −2 there and nothing elsewhere.
+    assert_eq!(diary.lock().unwrap().seeds, [[[0.0, -2.0, -2.0], [0.0, -2.0, 0.0]]]);
+}
+
+#[test]
+fn a_loss_over_two_scores_reaches_both_in_their_order() {
+    let (answer, diary) = learn(
+        r#"
+        (func $step (param $batch i32) (result i32)
+          (local $first i32) (local $second i32)
+          (local.set $first (call $logprob (call $scores (call $examples (local.get $batch)))))
+          (local.set $second (call $logprob (call $scores (call $examples (local.get $batch)))))
+          (call $multiply (local.get $first) (call $minus (local.get $second)) (i32.const 64))
+          (call $minimise (call $total (call $handle)) (i32.const 64))
+          (call $pass-on))"#,
+        1,
+    );
+    answer.unwrap();
+    let one_sign = |seeds: &Vec<Vec<f32>>| seeds.iter().flatten().sum::<f32>();
+    let totals: Vec<f32> = diary.lock().unwrap().seeds.iter().map(one_sign).collect();
+    assert_eq!(totals, [3.0, 3.0]);
+}
+
+#[test]
+fn a_gradient_goes_on_when_the_handle_of_the_scores_is_dropped_early() {
+    let (answer, diary) = learn(
+        r#"
+        (func $step (param $batch i32) (result i32)
+          (local $scores i32) (local $tap i32)
+          (local.set $scores (call $scores (call $examples (local.get $batch))))
+          (local.set $tap (call $logprob (local.get $scores)))
+          (call $drop-scores (local.get $scores))
+          (call $minimise (call $total (local.get $tap)) (i32.const 64))
+          (call $pass-on))"#,
+        1,
+    );
+    answer.unwrap();
+    assert_eq!(diary.lock().unwrap().seeds.len(), 1);
+}
+
+#[test]
+fn coefficients_of_the_methods_own_count_only_where_the_mask_is_one() {
+    let (answer, diary) = learn(
+        r#"
+        (func $step (param $batch i32) (result i32)
+          (local $rows i32) (local $scores i32)
+          (local.set $rows (call $examples (local.get $batch)))
+          (call $score (call $policy) (local.get $rows) (i32.const 0) (f32.const 1) (i32.const 64))
+          (local.set $scores (call $handle))
+          (call $ones (i32.const 512) (i32.const 2) (i32.const 5) (i32.const 64))
+          (call $backward-from (local.get $scores) (call $handle) (i32.const 0) (i32.const 0) (i32.const 64))
+          (call $pass-on))"#,
+        1,
+    );
+    answer.unwrap();
+    assert_eq!(diary.lock().unwrap().seeds, [[[0.0, 1.0, 1.0], [0.0, 1.0, 0.0]]]);
+}
+
+#[test]
+fn scores_of_the_reference_take_no_gradient() {
+    let (answer, diary) = learn(
+        r#"
+        (func $step (param $batch i32) (result i32)
+          (local $scores i32)
+          (call $reference (i32.const 64))
+          (call $score (call $handle) (call $examples (local.get $batch)) (i32.const 0) (f32.const 1) (i32.const 64))
+          (local.set $scores (call $handle))
+          (call $ones (i32.const 512) (i32.const 2) (i32.const 5) (i32.const 64))
+          (call $backward-from (local.get $scores) (call $handle) (i32.const 0) (i32.const 0) (i32.const 64))
+          (call $pass-on))"#,
+        1,
+    );
+    assert!(words(answer).ends_with("only scores of the policy take a gradient, these are of another view"));
+    assert!(diary.lock().unwrap().seeds.is_empty());
+}
+
+#[test]
+fn scores_from_before_an_update_take_no_gradient() {
+    let (answer, diary) = learn(
+        r#"
+        (func $step (param $batch i32) (result i32)
+          (local $tap i32)
+          (local.set $tap (call $logprob (call $scores (call $examples (local.get $batch)))))
+          (call $minimise (call $total (local.get $tap)) (i32.const 64))
+          (call $update (i32.const 64))
+          (call $minimise (call $total (local.get $tap)) (i32.const 64))
+          (call $pass-on))"#,
+        1,
+    );
+    assert!(words(answer).ends_with("the weights were updated after these scores were made; score the rows again"));
+    assert_eq!(diary.lock().unwrap().updates, 1);
+    assert_eq!(diary.lock().unwrap().seeds.len(), 1);
+}
+
+#[test]
+fn a_tap_that_outlives_its_scores_by_a_step_takes_no_gradient() {
+    let (answer, diary) = learn(
+        r#"
+        (global $tap (mut i32) (i32.const 0))
+        (func $step (param $batch i32) (result i32)
+          (local $scores i32)
+          (if (global.get $tap) (then
+            (call $minimise (call $total (global.get $tap)) (i32.const 64))
+            (return (call $pass-on))))
+          (local.set $scores (call $scores (call $examples (local.get $batch))))
+          (global.set $tap (call $logprob (local.get $scores)))
+          (call $drop-scores (local.get $scores))
+          (call $done))"#,
+        2,
+    );
+    assert!(words(answer).ends_with("the loss depends on scores of an earlier step; score the rows again"));
+    assert!(diary.lock().unwrap().seeds.is_empty());
+}
+
+#[test]
+fn an_update_without_a_gradient_is_refused() {
+    let (answer, diary) =
+        learn("(func $step (param i32) (result i32) (call $update (i32.const 64)) (call $pass-on))", 1);
+    assert!(words(answer).ends_with("no gradient has accumulated since the last update"));
+    assert_eq!(diary.lock().unwrap().updates, 0);
+}
+
+#[test]
+fn a_loss_of_more_than_one_element_is_refused() {
+    let (answer, _) = learn(
+        r#"
+        (func $step (param $batch i32) (result i32)
+          (call $minimise (call $logprob (call $scores (call $examples (local.get $batch)))) (i32.const 64))
+          (call $pass-on))"#,
+        1,
+    );
+    assert!(words(answer).ends_with("a loss is one element, this is [2, 3]"));
+}
+
+#[test]
+fn a_graph_as_deep_as_allowed_is_walked_and_dropped() {
+    let (answer, diary) = learn(
+        r#"
+        (func $step (param $batch i32) (result i32)
+          (local $link i32) (local $next i32) (local $left i32)
+          (local.set $link (call $logprob (call $scores (call $examples (local.get $batch)))))
+          (local.set $left (i32.const 4000))
+          (loop $again
+            (local.set $next (call $minus (local.get $link)))
+            (call $drop-tensor (local.get $link))
+            (local.set $link (local.get $next))
+            (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+          (call $minimise (call $total (local.get $link)) (i32.const 64))
+          (call $pass-on))"#,
+        1,
+    );
+    answer.unwrap();
+    assert_eq!(diary.lock().unwrap().seeds, [[[0.0, 1.0, 1.0], [0.0, 1.0, 0.0]]]);
+}

@@ -1,0 +1,137 @@
+//! What a method uses: counted after every call, charged before the host works, given back by a scope.
+
+use tunebox_compute::explain::Explain;
+use tunebox_sandbox::{Limits, SessionSettings};
+
+use crate::{LEARNING, batch, settings, start};
+
+#[test]
+fn what_a_method_used_is_known_after_every_call_and_in_all() {
+    let guest = format!(
+        "{LEARNING}(func $step (param $batch i32) (result i32)
+          (drop (call $scores (call $examples (local.get $batch))))
+          (call $done))"
+    );
+    let (mut session, _) = start(&guest, settings());
+    let first = session.step(batch()).unwrap();
+    let second = session.step(batch()).unwrap();
+    let (one, two) = (first.usage, second.usage);
+    assert_eq!((one.calls, two.calls), (2, 3), "making the instance is a call as well");
+    assert_eq!((two.total.host_calls, two.most.host_calls), (2 * first.host_calls, first.host_calls));
+    assert_eq!((one.total.passes, two.total.passes), (1, 2));
+    assert!(two.total.work > one.total.work && two.peak_device_bytes > 0 && two.linear_memory > 0);
+    assert!(two.total.host_seconds > 0.0 && two.total.guest_seconds > 0.0);
+    assert!(!two.slowest.operation.is_empty() && second.slow.is_none());
+}
+
+#[test]
+fn an_operation_that_takes_long_is_told_and_does_not_end_the_method() {
+    let guest = format!(
+        "{LEARNING}(func $step (param $batch i32) (result i32)
+          (drop (call $scores (call $examples (local.get $batch))))
+          (call $done))"
+    );
+    let limits = Limits { operation_seconds: 1e-9, ..Limits::default() };
+    let (mut session, _) = start(&guest, SessionSettings { limits, ..settings() });
+    let report = session.step(batch()).unwrap();
+    assert!(report.slow.unwrap().seconds > 0.0);
+}
+
+#[test]
+fn a_step_that_keeps_the_host_at_work_for_too_long_ends_the_method() {
+    let guest = r#"
+        (import "tunebox:method/run@0.1.0" "position" (func $position (result i32)))
+        (func $step (param i32) (result i32)
+          (loop $again (drop (call $position)) (br $again))
+          (unreachable))"#;
+    let limits = Limits { step_wall_seconds: 0.05, host_calls: u64::MAX, ..Limits::default() };
+    let (mut session, _) = start(guest, SessionSettings { limits, ..settings() });
+    let error = session.step(batch()).unwrap_err();
+    assert_eq!(error.to_string(), "`guest` took longer than a step may at step 1");
+    assert_eq!(error.hint().unwrap(), "`--set limits.step-wall-seconds=1`, then `tunebox train run.toml --resume`");
+}
+
+#[test]
+fn passes_are_charged_by_their_multiply_adds() {
+    let guest = format!(
+        "{LEARNING}(func $step (param $batch i32) (result i32)
+          (drop (call $scores (call $examples (local.get $batch))))
+          (call $done))"
+    );
+    // Five tokens at a hundred each, as the fake learner has it.
+    let limits = |model_work| Limits { model_work, ..Limits::default() };
+    let (mut session, _) = start(&guest, SessionSettings { limits: limits(500), ..settings() });
+    assert_eq!(session.step(batch()).unwrap().usage.total.model_work, 500);
+    let (mut session, _) = start(&guest, SessionSettings { limits: limits(499), ..settings() });
+    let error = session.step(batch()).unwrap_err();
+    assert_eq!(error.to_string(), "`guest` asked the model for more work than it may at step 1");
+    assert!(error.place().unwrap().contains("past 499 multiply-adds"));
+}
+
+#[test]
+fn the_caches_that_the_model_writes_with_count_before_it_writes() {
+    let guest = r#"
+        (import "tunebox:method/data@0.1.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
+        (import "tunebox:method/model@0.1.0" "policy" (func $policy (result i32)))
+        (import "tunebox:method/sample@0.1.0" "[constructor]sampler" (func $sampler (result i32)))
+        (import "tunebox:method/sample@0.1.0" "generate" (func $generate (param i32 i32 i32 i32)))
+        (data (i32.const 256) "example")
+        (func $step (param $batch i32) (result i32)
+          (call $rows (local.get $batch) (i32.const 256) (i32.const 7) (i32.const 64))
+          (call $generate (call $policy) (call $handle) (call $sampler) (i32.const 64))
+          (call $pass-on))"#;
+    // Two prompts of up to three tokens and eight more each, 64 bytes a token.
+    let limits = |activation_bytes| Limits { activation_bytes, ..Limits::default() };
+    let (mut session, _) = start(guest, SessionSettings { limits: limits(2 * 11 * 64), ..settings() });
+    session.step(batch()).unwrap();
+    let (mut session, _) = start(guest, SessionSettings { limits: limits(2 * 11 * 64 - 1), ..settings() });
+    let error = session.step(batch()).unwrap_err();
+    assert_eq!(error.to_string(), "`guest` keeps more of the model's work for learning than it may at step 1");
+}
+
+#[test]
+fn a_scope_gives_back_the_bytes_of_what_was_made_in_it() {
+    // Makes a mebibyte in a scope, a hundred times; the handles are never dropped.
+    let guest = r#"
+        (import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
+        (import "tunebox:method/tensor@0.1.0" "[constructor]scope" (func $scope (result i32)))
+        (import "tunebox:method/tensor@0.1.0" "[resource-drop]scope" (func $close (param i32)))
+        (data (i32.const 256) "\00\00\04\00")
+        (func $step (param i32) (result i32)
+          (local $scope i32) (local $left i32)
+          (local.set $left (i32.const 100))
+          (loop $again
+            (local.set $scope (call $scope))
+            (call $ones (i32.const 256) (i32.const 1) (i32.const 5) (i32.const 64))
+            (drop (call $handle))
+            (call $close (local.get $scope))
+            (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+          (call $done))"#;
+    let limits = Limits { device_bytes: 4 << 20, ..Limits::default() };
+    let (mut session, _) = start(guest, SessionSettings { limits, ..settings() });
+    session.step(batch()).unwrap();
+}
+
+#[test]
+fn what_a_scope_keeps_outlives_it_and_its_bytes_stay_charged() {
+    let guest = r#"
+        (import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
+        (import "tunebox:method/tensor@0.1.0" "[method]tensor.shape" (func $shape (param i32 i32)))
+        (import "tunebox:method/tensor@0.1.0" "[constructor]scope" (func $scope (result i32)))
+        (import "tunebox:method/tensor@0.1.0" "[method]scope.keep" (func $keep (param i32 i32)))
+        (import "tunebox:method/tensor@0.1.0" "[resource-drop]scope" (func $close (param i32)))
+        (data (i32.const 256) "\00\00\04\00")
+        (func $step (param i32) (result i32)
+          (local $scope i32) (local $kept i32)
+          (local.set $scope (call $scope))
+          (call $ones (i32.const 256) (i32.const 1) (i32.const 5) (i32.const 64))
+          (local.set $kept (call $handle))
+          (call $keep (local.get $scope) (local.get $kept))
+          (call $close (local.get $scope))
+          (call $shape (local.get $kept) (i32.const 64))
+          (call $done))"#;
+    let limits = Limits { device_bytes: 16 << 20, ..Limits::default() };
+    let (mut session, _) = start(guest, SessionSettings { limits, ..settings() });
+    let steps = (0..100).take_while(|_| session.step(batch()).is_ok()).count();
+    assert!((8..=16).contains(&steps), "{steps} mebibytes fitted into 16");
+}

@@ -1,0 +1,128 @@
+//! What goes into a method and comes back, and what lives from one step to the next.
+
+use tunebox_sandbox::{Combine, Session, SessionSettings, Value};
+
+use crate::{LEARNING, batch, settings, start};
+
+#[test]
+fn metrics_come_back_with_how_to_put_micro_batches_together() {
+    let guest = r#"
+        (import "tunebox:method/run@0.1.0" "metric" (func $metric (param i32 i32 f32 i32)))
+        (import "tunebox:method/run@0.1.0" "add-metric-of" (func $add-metric-of (param i32 i32 i32 i32)))
+        (import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
+        (data (i32.const 256) "loss")
+        (func $step (param i32) (result i32)
+          (call $metric (i32.const 256) (i32.const 4) (f32.const 0.5) (i32.const 64))
+          (call $ones (i32.const 0) (i32.const 0) (i32.const 5) (i32.const 64))
+          (call $add-metric-of (i32.const 256) (i32.const 4) (call $handle) (i32.const 64))
+          (call $pass-on))"#;
+    let (mut session, _) = start(guest, settings());
+    let report = session.step(batch()).unwrap();
+    assert_eq!(report.metrics, [("loss".to_owned(), 0.5, Combine::Mean), ("loss".to_owned(), 1.0, Combine::Sum)]);
+    assert_eq!(report.host_calls, 3);
+    assert_eq!(session.step(batch()).unwrap().metrics.len(), 2, "a step reports only its own");
+}
+
+#[test]
+fn settings_reach_the_method_and_its_words_come_back() {
+    // Answers with the name of the first setting.
+    let guest = r#"
+        (func $init (param $list i32) (param $length i32) (result i32)
+          (i32.store8 (i32.const 0) (i32.const 1))
+          (i32.store (i32.const 4) (i32.load (local.get $list)))
+          (i32.store (i32.const 8) (i32.load offset=4 (local.get $list)))
+          (i32.const 0))"#;
+    let (mut session, _) = start(guest, settings());
+    let answer = session.init(&[("beta".into(), Value::Number(0.1)), ("name".into(), Value::Text("x".into()))]);
+    assert_eq!(answer.unwrap_err().to_string(), "`guest` refuses in `init`: beta");
+}
+
+#[test]
+fn the_state_of_a_method_goes_through_a_checkpoint_unchanged() {
+    // Keeps the place and length of what `load-state` gave.
+    let guest = r#"
+        (global $at (mut i32) (i32.const 0))
+        (global $length (mut i32) (i32.const 0))
+        (func $load-state (param $bytes i32) (param $count i32) (result i32)
+          (global.set $at (local.get $bytes))
+          (global.set $length (local.get $count))
+          (call $done))
+        (func $save-state (result i32)
+          (i32.store (i32.const 0) (global.get $at))
+          (i32.store (i32.const 4) (global.get $length))
+          (i32.const 0))"#;
+    let (mut session, _) = start(guest, settings());
+    assert!(session.save_state().unwrap().is_empty());
+    session.load_state(&[1, 2, 250]).unwrap();
+    assert_eq!(session.save_state().unwrap(), [1, 2, 250]);
+}
+
+#[test]
+fn random_numbers_go_on_where_a_checkpoint_left_them() {
+    let guest = r#"
+        (import "tunebox:method/tensor@0.1.0" "random-normal" (func $normal (param i32 i32 i32 i32 i32)))
+        (import "tunebox:method/run@0.1.0" "metric-of" (func $metric-of (param i32 i32 i32 i32)))
+        (data (i32.const 256) "loss")
+        (func $step (param i32) (result i32)
+          (call $normal (i32.const 256) (i32.const 4) (i32.const 0) (i32.const 0) (i32.const 64))
+          (call $metric-of (i32.const 256) (i32.const 4) (call $handle) (i32.const 64))
+          (call $pass-on))"#;
+    let number = |session: &mut Session| session.step(batch()).unwrap().metrics[0].1;
+    let (mut whole, _) = start(guest, settings());
+    let (_, second) = (number(&mut whole), number(&mut whole));
+    let (mut before, _) = start(guest, settings());
+    let first = number(&mut before);
+    let streams = before.streams().clone();
+    let (mut after, _) = start(guest, SessionSettings { streams, ..settings() });
+    assert_ne!(first, second);
+    assert_eq!(number(&mut after), second);
+}
+
+#[test]
+fn rows_stay_valid_after_their_batch_is_gone() {
+    // Keeps the rows of the first step and reports in the second how many there are.
+    let guest = format!(
+        r#"(import "tunebox:method/data@0.1.0" "[method]rows.count" (func $count (param i32) (result i32)))
+        (import "tunebox:method/run@0.1.0" "metric" (func $metric (param i32 i32 f32 i32)))
+        {LEARNING}
+        (data (i32.const 600) "loss")
+        (global $kept (mut i32) (i32.const 0))
+        (func $step (param $batch i32) (result i32)
+          (if (i32.eqz (global.get $kept)) (then
+            (global.set $kept (call $examples (local.get $batch)))
+            (return (call $done))))
+          (call $metric (i32.const 600) (i32.const 4) (f32.convert_i32_u (call $count (global.get $kept))) (i32.const 64))
+          (call $pass-on))"#
+    );
+    let (mut session, _) = start(&guest, settings());
+    session.step(batch()).unwrap();
+    assert_eq!(session.step(batch()).unwrap().metrics, [("loss".to_owned(), 2.0, Combine::Mean)]);
+}
+
+/// Imports of a guest that patches; `$patch` makes one.
+const PATCHING: &str = r#"
+(import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
+(import "tunebox:method/patch@0.1.0" "ablate" (func $ablate (param i32 i32 i32 i32 i32)))
+(import "tunebox:method/patch@0.1.0" "[resource-drop]patch" (func $drop-patch (param i32)))
+(data (i32.const 256) "\03\00\00\00\00\00\00\00")
+(func $patch (result i32)
+  (call $ones (i32.const 256) (i32.const 1) (i32.const 5) (i32.const 64))
+  (call $ablate (i32.const 260) (i32.const 1) (i32.const 1) (call $handle) (i32.const 64))
+  (call $handle))
+"#;
+
+#[test]
+fn a_patch_is_active_as_long_as_its_handle_and_no_longer_than_the_session() {
+    let step = "(func $step (param $batch i32) (result i32)
+      (call $drop-patch (call $patch))
+      (drop (call $patch))
+      (call $done))";
+    let (mut session, diary) = start(&format!("{PATCHING}{step}"), settings());
+    session.step(batch()).unwrap();
+    {
+        let diary = diary.lock().unwrap();
+        assert_eq!((diary.patches, diary.unpatched.as_slice(), diary.cleared), (2, &[1][..], 0));
+    }
+    drop(session);
+    assert_eq!(diary.lock().unwrap().cleared, 1);
+}

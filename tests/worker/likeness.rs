@@ -1,0 +1,91 @@
+//! A worker does what the program itself would do, in the same words, and knows less of its caller.
+
+use std::path::Path;
+
+use crate::{Place, ROOT, said, until, worker};
+
+/// A transcript without what differs from run to run: names of runs, times, speeds, sizes.
+fn steady(text: &str, name: &str) -> String {
+    let patterns = [
+        r"\d+(\.\d+)? (ms|s|min)\b",
+        r"\d[\d,]*(\.\d+)? ([KMG]iB|B)\b",
+        r"(?m)^( {6,}\d+ .*?) +[\d,]+ +\S+$",
+        r#""(seconds|tokens_per_second|peak_bytes|runtime)":[^,}]*"#,
+    ];
+    let text = text.replace(name, "NAME");
+    patterns.iter().fold(text, |text, pattern| {
+        let shown = if pattern.contains("(?m)") { "$1" } else { "-" };
+        regex::Regex::new(pattern).unwrap().replace_all(&text, shown).into_owned()
+    })
+}
+
+#[test]
+fn a_run_in_a_worker_says_and_leaves_what_it_does_without_one() {
+    let place = Place::new();
+    for form in [&["--verbose"][..], &["--json"]] {
+        let mut found = Vec::new();
+        for (name, more) in [("aside", &[][..]), ("here", &["--in-process"])] {
+            let output = place.done(name, &[form, more, &["--set", "train.steps=6"]].concat());
+            let told = [said(&output), String::from_utf8(output.stdout).unwrap()].concat();
+            found.push((steady(&told, name), place.adapter(name)));
+            std::fs::remove_dir_all(place.path(&format!("runs/{name}"))).unwrap();
+        }
+        assert_eq!(found[0].0, found[1].0);
+        assert!(found[0].1 == found[1].1, "the adapters differ");
+    }
+}
+
+#[test]
+fn a_run_of_a_stranger_is_replayed_in_a_worker_to_the_same_bits_wherever_it_first_ran() {
+    let place = Place::new();
+    for (name, more) in [("guarded", [].as_slice()), ("trusted", &["--in-process"])] {
+        place.done(name, more);
+        let run = format!("runs/{name}");
+        let mut replay = place.tunebox(&["verify", &run, "--replay"]).spawn().unwrap();
+        worker(&mut replay);
+        let output = replay.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        assert!(said(&output).contains("every bit of the artifact"), "{}", said(&output));
+    }
+    std::fs::copy(Path::new(ROOT).join("methods/orpo/orpo.wasm"), place.path("stranger.wasm")).unwrap();
+    let output = place.tunebox(&["verify", "runs/guarded", "--replay"]).output().unwrap();
+    assert!(!output.status.success(), "another method under the same name is another run");
+}
+
+#[test]
+fn a_hostile_method_ends_in_the_same_words_in_a_worker_and_here() {
+    let place = Place::new();
+    let text = std::fs::read_to_string(Path::new(ROOT).join("tests/cli/loops.wat")).unwrap();
+    place.hostile("loops", &text);
+    let told = |name: &str, more: &[&str]| {
+        let mut command = place.tunebox(&["train", "--model", "model", "--data", "answers.jsonl", "--name", name]);
+        for set in ["train.steps=6", "train.save-every=2", "limits.step-seconds=0.2"] {
+            command.args(["--set", set]);
+        }
+        let output = command.args(["--method", "loops.wasm"]).args(more).output().unwrap();
+        assert_eq!(output.status.code(), Some(3));
+        steady(&said(&output), name)
+    };
+    let aside = told("aside", &[]);
+
+    assert!(aside.contains("error[sandbox]: `loops` used up its time at step 4"), "{aside}");
+    assert_eq!(aside, told("here", &["--in-process"]));
+}
+
+#[test]
+fn a_worker_sees_no_secret_of_its_caller_and_leaves_no_core() {
+    let place = Place::new();
+    let mut command = place.train("secrets", &[]);
+    command.env("HF_TOKEN", "hf_secret").env("AWS_SECRET_ACCESS_KEY", "secret");
+    let mut child = command.spawn().unwrap();
+    let process = worker(&mut child);
+    until(&mut child, "a step", || (place.steps("secrets") >= 1).then_some(()));
+    let environment = std::fs::read(format!("/proc/{process}/environ")).unwrap();
+    let limits = std::fs::read_to_string(format!("/proc/{process}/limits")).unwrap();
+    child.wait_with_output().unwrap();
+    let environment = String::from_utf8_lossy(&environment).into_owned();
+
+    assert!(environment.contains("TUNEBOX_CACHE=") && !environment.contains("ecret"), "{environment}");
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(core.split_whitespace().skip(4).take(2).collect::<Vec<_>>(), ["0", "0"], "{core}");
+}
