@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::{env, fs};
 
 use wit_parser::{
-    Function, FunctionKind, Handle, Interface, InterfaceId, Resolve, Type, TypeDef, TypeDefKind, TypeId, TypeOwner,
-    WorldItem,
+    Function, FunctionKind, Handle, Interface, InterfaceId, LiveTypes, Resolve, Type, TypeDef, TypeDefKind, TypeId,
+    TypeOwner, WorldItem,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -73,7 +73,7 @@ fn entry(resolve: &Resolve, interface: &Interface, name: &str, function: &Functi
     };
     let mut reads = String::new();
     for (number, parameter) in function.params.iter().enumerate() {
-        let how = if is_given_away(resolve, &parameter.ty) { "own" } else { "take" };
+        let how = if is_given_away(resolve, &full, &parameter.ty)? { "own" } else { "take" };
         writeln!(reads, "        let argument_{number} = input.{how}()?;")?;
     }
     let arguments: String = (0..function.params.len()).map(|number| format!(", argument_{number}")).collect();
@@ -107,9 +107,18 @@ fn host_of(resolve: &Resolve, resource: TypeId) -> Outcome<String> {
     Ok(format!("Host{}", camel(name)))
 }
 
-/// Whether an argument is a handle that changes hands.
-fn is_given_away(resolve: &Resolve, argument: &Type) -> bool {
-    matches!(argument, Type::Id(id) if matches!(resolve.types[*id].kind, TypeDefKind::Handle(Handle::Own(_))))
+/// Whether an argument is a handle that changes hands. One inside another type would be read as if it were lent.
+fn is_given_away(resolve: &Resolve, function: &str, argument: &Type) -> Outcome<bool> {
+    let is_own = |id: TypeId| matches!(resolve.types[id].kind, TypeDefKind::Handle(Handle::Own(_)));
+    if matches!(argument, Type::Id(id) if is_own(*id)) {
+        return Ok(true);
+    }
+    let mut within = LiveTypes::default();
+    within.add_type(resolve, argument);
+    match within.iter().find(|id| is_own(*id)) {
+        Some(_) => Err(format!("`{function}` is given a handle inside another type").into()),
+        None => Ok(false),
+    }
 }
 
 /// Whether a result is one whose error is the contract's own, which the host makes of its refusals.

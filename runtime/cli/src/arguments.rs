@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser};
+use tunebox_training::configuration::key_called;
 
 use crate::commands::Command;
 
@@ -14,6 +16,34 @@ pub(crate) struct Line {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Commands that take keys of a run file by `--set`.
+const SETTING: [&str; 4] = ["train", "run", "dev", "check"];
+
+impl Line {
+    /// Reads the command line as it was typed; ends the program where it cannot be understood.
+    pub(crate) fn read() -> Self {
+        let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+        Self::try_parse().unwrap_or_else(|error| advised(error, &words).exit())
+    }
+}
+
+/// The error of a flag that is a key of the run file, with how such a key is set.
+fn advised(mut error: clap::Error, words: &[String]) -> clap::Error {
+    let flag = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => flag.clone(),
+        _ => return error,
+    };
+    let takes_keys = words.iter().any(|word| SETTING.contains(&word.as_str()));
+    let Some(key) = flag.strip_prefix("--").filter(|_| takes_keys).and_then(key_called) else { return error };
+    let after = words.iter().skip_while(|word| **word != flag).nth(1).filter(|word| !word.starts_with('-'));
+    let joined = words.iter().find_map(|word| word.strip_prefix(&format!("{flag}=")));
+    let value = joined.or(after.map(String::as_str)).unwrap_or("…");
+    error.remove(ContextKind::SuggestedArg);
+    let tip = format!("it is a key of the run file: '--set {key}={value}'");
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    error
 }
 
 /// Flags of every command.
@@ -61,4 +91,23 @@ pub(crate) struct Writing {
     /// Same seed, same answer
     #[arg(long, default_value_t = 42)]
     pub(crate) seed: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(words: &[&str]) -> String {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        advised(Line::try_parse_from(&words).unwrap_err(), &words).to_string()
+    }
+
+    #[test]
+    fn a_flag_that_is_a_key_of_the_run_file_is_told_how_to_set_it() {
+        let wanted = "tip: it is a key of the run file: '--set train.steps=5'";
+        assert!(told(&["tunebox", "train", "--sample", "--steps", "5"]).contains(wanted));
+        assert!(told(&["tunebox", "train", "--sample", "--steps=5"]).contains(wanted));
+        assert!(!told(&["tunebox", "list", "--steps", "5"]).contains("--set"));
+        assert!(told(&["tunebox", "train", "--mehtod", "dpo"]).contains("'--method'"));
+    }
 }

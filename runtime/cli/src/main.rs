@@ -8,15 +8,13 @@ mod terminal;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use arguments::Line;
 use commands::{Command, Ending};
 use terminal::Terminal;
 use terminal::diagnostic::Failure;
 
 fn main() -> ExitCode {
-    let line = Line::parse();
+    let line = Line::read();
     // Not where a stranger's bytes are compiled: that process has little memory, and kept pages count.
     if !matches!(line.command, Command::CompileComponent) {
         tunebox_compute::allocator::keep_pages();

@@ -18,6 +18,9 @@ pub struct Explanation {
     pub place: Option<String>,
     /// The line of a file that is wrong.
     pub snippet: Option<Snippet>,
+    /// What a compiler says of it in its own form, with places and lines of its own; then those above are not shown.
+    #[serde(default)]
+    pub output: Option<String>,
     /// The cause, in one sentence.
     pub why: Option<String>,
     /// What survived the failure.
@@ -128,6 +131,11 @@ pub trait Explain: std::error::Error {
         None
     }
 
+    /// What a compiler says of it in its own form.
+    fn output(&self) -> Option<String> {
+        None
+    }
+
     /// The cause, in one sentence.
     fn why(&self) -> Option<String> {
         None
@@ -160,6 +168,7 @@ pub trait Explain: std::error::Error {
             what: self.to_string(),
             place: self.place(),
             snippet: self.snippet(),
+            output: self.output(),
             why: self.why(),
             kept: self.kept(),
             hint: self.hint(),

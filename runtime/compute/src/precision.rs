@@ -3,47 +3,13 @@
 //! Matrices of a model are kept by it, the optimiser's moments and what is trained are made by it, activations begin by it
 //! at the embedding, and forecasts of memory count by it. A fused operation gives what it takes, and sums in f32.
 
+mod asked;
+
 use candle_core::{DType, Device, Tensor};
 
+pub use self::asked::{Asked, Base, Compute};
 use crate::error::{Error, Result};
 use crate::weight::{Format, Weight};
-
-/// What the frozen matrices of a model's blocks are kept in.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Base {
-    /// The format of the model's files.
-    #[default]
-    Stored,
-    /// NF4 with double quantisation, made while the model is read.
-    Nf4,
-}
-
-/// What activations are computed in.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Compute {
-    /// What is best on the device: f32 on the CPU, bf16 on an accelerator.
-    #[default]
-    Auto,
-    /// bf16, on accelerators.
-    Bf16,
-    /// f32, everywhere.
-    F32,
-}
-
-/// What a run asks for; the device decides the rest.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Asked {
-    /// What the frozen matrices of blocks are kept in.
-    pub base: Base,
-    /// What activations are computed in.
-    pub compute: Compute,
-}
-
-impl From<Base> for Asked {
-    fn from(base: Base) -> Self {
-        Self { base, compute: Compute::Auto }
-    }
-}
 
 /// What a number is there for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -238,25 +238,25 @@ fn at_length(changed: &Tensor, before: &Tensor) -> Result<Tensor> {
     Ok(changed.broadcast_mul(&factor)?)
 }
 
-/// A weight with some rows changed in `f32`, block by block; `change` gets the first row of a block within them.
+/// A weight with some rows changed in `f32`, each block straight into its place; `change` gets the first row of a block
+/// within them.
 fn rewrite(
     weight: &Tensor,
     matrix: &Matrix,
     dtype: DType,
     change: impl Fn(usize, &Tensor) -> Result<Tensor>,
 ) -> Result<Tensor> {
-    let all = weight.dim(0)?;
-    let mut parts = Vec::new();
-    let end = matrix.first + matrix.rows;
-    if matrix.first > 0 {
-        parts.push(weight.narrow(0, 0, matrix.first)?.to_dtype(dtype)?);
+    let changed = Tensor::zeros(weight.dims(), dtype, weight.device())?;
+    for others in [0..matrix.first, matrix.first + matrix.rows..weight.dim(0)?] {
+        if !others.is_empty() {
+            let rows = weight.narrow(0, others.start, others.len())?.to_dtype(dtype)?;
+            changed.slice_set(&rows.contiguous()?, 0, others.start)?;
+        }
     }
     for at in (0..matrix.rows).step_by(BLOCK) {
-        let block = weight.narrow(0, matrix.first + at, BLOCK.min(matrix.rows - at))?.to_dtype(DType::F32)?;
-        parts.push(change(at, &block.contiguous()?)?.to_dtype(dtype)?);
+        let first = matrix.first + at;
+        let block = weight.narrow(0, first, BLOCK.min(matrix.rows - at))?.to_dtype(DType::F32)?;
+        changed.slice_set(&change(at, &block.contiguous()?)?.to_dtype(dtype)?, 0, first)?;
     }
-    if all > end {
-        parts.push(weight.narrow(0, end, all - end)?.to_dtype(dtype)?);
-    }
-    Ok(Tensor::cat(&parts, 0)?)
+    Ok(changed)
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use semver::Version;
 use tunebox_compute::explain::{Exit, Explain, Snippet};
+use tunebox_compute::paths;
 
 use crate::artefact::ArtefactError;
 use crate::build::BuildError;
@@ -71,16 +72,6 @@ pub enum Error {
     Stale {
         /// The folder.
         folder: PathBuf,
-    },
-    /// More bytes than a method may have.
-    #[error("`{path}` is too large for a method", path = path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        /// Its size.
-        size: u64,
-        /// The limit.
-        limit: u64,
     },
     /// Bytes that are no WebAssembly component.
     #[error("this is not a WebAssembly component: {problem}")]
@@ -204,10 +195,13 @@ impl Explain for Error {
         self.inner().and_then(Explain::snippet)
     }
 
+    fn output(&self) -> Option<String> {
+        self.inner().and_then(Explain::output)
+    }
+
     fn why(&self) -> Option<String> {
         match self {
-            Self::File { source, .. } => Some(source.to_string()),
-            Self::TooLarge { size, limit, .. } => Some(format!("it has {size} bytes, a method may have {limit}")),
+            Self::File { source, .. } => Some(paths::why(source)),
             Self::OtherVersion { problem: Some(problem), .. } => Some(format!("its manifest says more: {problem}")),
             Self::OtherVersion { problem: None, .. } => Some(format!(
                 "a version that is not {}.{}.x is another contract, with functions of its own",
@@ -244,6 +238,7 @@ impl Explain for Error {
                 let known: Vec<_> = crate::builtin::list().iter().map(|method| method.name).collect();
                 Some(format!("built in: {}; a path starts with `./`, `../` or `/`", known.join(", ")))
             }
+            Self::File { path, source, .. } => paths::hint(path, source),
             Self::NotBuilt { folder } | Self::Stale { folder } => Some(format!("`tunebox build {}`", folder.display())),
             Self::OtherVersion { wants, .. } if *wants > CONTRACT => Some(format!(
                 "a newer tunebox may keep it, `tunebox --version` tells which this is; or its author builds it for {CONTRACT}"

@@ -4,6 +4,7 @@
 //! running anything. What a method may do, and running it, is the sandbox's.
 
 pub mod artefact;
+pub mod bounded;
 pub mod build;
 pub mod builtin;
 pub mod component;
@@ -11,7 +12,6 @@ pub mod digest;
 pub mod error;
 pub mod home;
 pub mod manifest;
-pub mod nearest;
 pub mod pack;
 pub mod reference;
 pub mod registry;
@@ -35,3 +35,4 @@ pub use reference::{Package, Reference};
 pub use settings::resolve_settings;
 pub use store::{Store, Stored};
 pub use trust::{Trust, TrustError};
+pub use tunebox_compute::nearest;

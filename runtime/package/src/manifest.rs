@@ -3,14 +3,16 @@
 //! The section is foreign text: sizes and counts are capped, unknown fields refused, and nothing
 //! in it may carry control characters to a terminal.
 
-use std::collections::BTreeSet;
+mod rules;
+
 use std::fmt;
 
 use semver::Version;
 use serde::{Deserialize, Serialize};
-use tunebox_compute::printable::{acts, printable as shown};
+use tunebox_compute::printable::printable;
 
-use crate::settings::fits;
+pub(crate) use self::rules::name;
+use self::rules::{LONGEST_NAME, LONGEST_TEXT};
 use crate::{Error, section};
 
 /// The name of the custom section.
@@ -21,27 +23,6 @@ pub const SECTION: &str = "tunebox:manifest";
 pub const CONTRACT: Version = Version::new(0, 1, 0);
 
 const MOST_BYTES: usize = 64 << 10;
-const MOST_ENTRIES: usize = 64;
-const LONGEST_NAME: usize = 64;
-const LONGEST_TEXT: usize = 4 << 10;
-
-/// What a run writes beside a method's numbers: a metric of such a name would pass for the run's own.
-const RESERVED: [&str; 14] = [
-    "closing",
-    "epoch",
-    "gradient-norm",
-    "rate",
-    "seconds",
-    "skipped-updates",
-    "step",
-    "targets",
-    "tokens",
-    "tokens-per-second",
-    "used",
-    "validation-loss",
-    "validation-pass-at-1",
-    "validation-reward",
-];
 
 /// What a method says about itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -182,29 +163,29 @@ impl fmt::Display for Value {
     }
 }
 
-/// Reads the manifest of a component. Errors: none there, or one that breaks a rule of this file.
+/// Reads the manifest of a component. Errors: none there, or one that breaks a rule.
 pub fn read_manifest(bytes: &[u8]) -> Result<Manifest, Error> {
     let text = section::find(bytes, SECTION)?;
     parse(text.ok_or_else(|| Error::manifest(format!("there is no section `{SECTION}`")))?)
 }
 
-/// Reads and checks the contents of the section. Errors: text that breaks a rule of this file.
+/// Reads and checks the contents of the section. Errors: text that breaks a rule.
 pub fn parse(text: &[u8]) -> Result<Manifest, Error> {
     if text.len() > MOST_BYTES {
         return Err(Error::manifest(format!("it has {} bytes, {MOST_BYTES} fit", text.len())));
     }
     let stamp = Stamp::read(text)?;
     let mut manifest: Manifest = serde_json::from_slice(text).map_err(|error| {
-        let problem = shown(&error.to_string(), LONGEST_TEXT);
+        let problem = printable(&error.to_string(), LONGEST_TEXT);
         match stamp {
             // What it was built for may know more than this program does.
             Some((name, wants)) if wants > CONTRACT => Error::OtherVersion { name, wants, problem: Some(problem) },
             _ => Error::manifest(problem),
         }
     })?;
-    check(&manifest)?;
+    rules::check(&manifest)?;
     for setting in &mut manifest.settings {
-        setting.default = default(setting)?;
+        setting.default = rules::default(setting)?;
     }
     Ok(manifest)
 }
@@ -221,85 +202,9 @@ impl Stamp {
     fn read(text: &[u8]) -> Result<Option<(String, Version)>, Error> {
         let Ok(Self { name, interface }) = serde_json::from_slice(text) else { return Ok(None) };
         let Ok(wants) = Version::parse(&interface) else { return Ok(None) };
-        let name = shown(&name, LONGEST_NAME);
+        let name = printable(&name, LONGEST_NAME);
         let kept = (wants.major, wants.minor) == (CONTRACT.major, CONTRACT.minor);
         if kept { Ok(Some((name, wants))) } else { Err(Error::OtherVersion { name, wants, problem: None }) }
-    }
-}
-
-/// The rules that the types do not express.
-fn check(manifest: &Manifest) -> Result<(), Error> {
-    name("the method", &manifest.name)?;
-    name("the data shape", &manifest.shape)?;
-    let optional = [manifest.paper.as_ref(), manifest.licence.as_ref()];
-    let always = [Some(&manifest.version), Some(&manifest.description), Some(&manifest.interface)];
-    optional.into_iter().chain(always).flatten().try_for_each(|text| printable(text))?;
-    let released = |version: Version| version.pre.is_empty() && version.build.is_empty();
-    if !Version::parse(&manifest.interface).is_ok_and(released) {
-        let interface = &manifest.interface;
-        return Err(Error::manifest(format!("`interface` is `{interface}`, a version is like `{CONTRACT}`")));
-    }
-
-    if manifest.settings.len() > MOST_ENTRIES || manifest.metrics.len() > MOST_ENTRIES {
-        return Err(Error::manifest(format!("it lists more than {MOST_ENTRIES} settings or metrics")));
-    }
-    distinct("metric", manifest.metrics.iter())?;
-    if let Some(taken) = manifest.metrics.iter().find(|metric| RESERVED.contains(&metric.as_str())) {
-        return Err(Error::manifest(format!("a metric is called `{taken}`, as the run itself calls a number")));
-    }
-    distinct("setting", manifest.settings.iter().map(|setting| &setting.name))?;
-    for setting in &manifest.settings {
-        printable(&setting.doc)?;
-        distinct("choice", setting.choices.iter())?;
-        if let Some(Value::Text(text)) = &setting.default {
-            printable(text)?;
-        }
-    }
-    Ok(())
-}
-
-/// The default as a value of the setting's kind. Errors: it is outside its own range.
-fn default(setting: &Setting) -> Result<Option<Value>, Error> {
-    let Some(value) = &setting.default else { return Ok(None) };
-    match fits(setting, value.clone()) {
-        Ok(value) => Ok(Some(value)),
-        Err(problem) => Err(Error::manifest(format!("the default of `{}` is {problem}", setting.name))),
-    }
-}
-
-/// Names, each once, each of them usable.
-fn distinct<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Result<(), Error> {
-    let mut seen = BTreeSet::new();
-    for entry in names {
-        name(&format!("a {what}"), entry)?;
-        if !seen.insert(entry) {
-            return Err(Error::manifest(format!("the {what} `{entry}` is listed twice")));
-        }
-    }
-    Ok(())
-}
-
-/// Lower-case words, digits and hyphens.
-pub(crate) fn name(what: &str, text: &str) -> Result<(), Error> {
-    let letters = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let good = text.len() <= LONGEST_NAME && text.bytes().all(letters);
-    if good && text.starts_with(|first: char| first.is_ascii_lowercase()) {
-        return Ok(());
-    }
-    let shown: String = text.escape_debug().take(LONGEST_NAME).collect();
-    Err(Error::manifest(format!("{what} is called `{shown}`; names are lower-case words joined by hyphens")))
-}
-
-/// Text that a terminal may show.
-fn printable(text: &str) -> Result<(), Error> {
-    if text.len() > LONGEST_TEXT {
-        return Err(Error::manifest(format!("a text has {} bytes, {LONGEST_TEXT} fit", text.len())));
-    }
-    match text.chars().find(|character| acts(*character)) {
-        Some(character) => {
-            Err(Error::manifest(format!("a text holds the control character {}", character.escape_unicode())))
-        }
-        None => Ok(()),
     }
 }
 

@@ -4,6 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
+use tunebox_compute::hexadecimal::hexadecimal;
 use tunebox_compute::kept::Kept;
 
 use crate::precompiled::Trusted;
@@ -55,15 +56,6 @@ impl Cache {
     pub(crate) fn remove(&self, key: &Key) {
         self.0.remove(&key.0);
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a `String` cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// A hasher whose result is the same in every process.

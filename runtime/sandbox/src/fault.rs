@@ -170,7 +170,7 @@ impl Stop {
 
     pub(crate) fn why(&self) -> Option<String> {
         match (&self.cause, &self.message) {
-            (Cause::Trap(_), Some(_)) => Some("the method ended itself; its own words are above".into()),
+            (Cause::Trap(_), Some(_)) => Some("the method ended itself, with these words of its own".into()),
             (Cause::Trap(_), None) => Some(self.last.map_or_else(
                 || "it made no call to the host before".into(),
                 |last| format!("its last call to the host was `{last}`"),

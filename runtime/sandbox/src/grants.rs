@@ -124,8 +124,10 @@ pub(crate) fn named(name: &str) -> Option<(&str, Version)> {
     (package == PACKAGE).then_some((interface, version))
 }
 
-/// The interface of a name of the contract in the track of this host, or nothing for other names.
-pub(crate) fn interface_of(name: &str) -> Option<&str> {
+/// The interface of a full name, `tensor` of `tunebox:method/tensor@0.1.0`; nothing for names that are not of the
+/// contract in the track of this host.
+#[must_use]
+pub fn interface_of(name: &str) -> Option<&str> {
     named(name).filter(|(_, version)| version.is_of_track(CONTRACT)).map(|(interface, _)| interface)
 }
 

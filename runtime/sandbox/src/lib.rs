@@ -64,7 +64,7 @@ pub use costs::{COSTS, Cost, TABLE as COST_TABLE, cost_of};
 pub use engine::{Engine, Method};
 pub use error::{Error, Sign};
 pub use fault::{Function, Stop};
-pub use grants::{CONTRACT, Grants, Version};
+pub use grants::{CONTRACT, Grants, Version, interface_of};
 pub use learner::{Direction, Editing, Learner, Sampler, Sampling, Sizes};
 pub use limits::{LIMITS, Limit, Limits, Unit};
 pub use profile::{Profiler, Recorded};

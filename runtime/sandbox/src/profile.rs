@@ -193,6 +193,7 @@ impl StaticSchemaMarker for HostCall {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::bare;
     use crate::fault::Place;
 
     fn frame(name: &str, line: u32) -> Frame {
@@ -227,9 +228,17 @@ mod tests {
 
     #[test]
     fn a_sample_that_cost_much_is_followed_by_a_pause() {
-        let profiler = Profiler::default();
-        profiler.recording().next = Instant::now() + Duration::from_secs(60);
+        let (profiler, cost) = (Profiler::default(), Duration::from_millis(20));
+        let store = wasmtime::Store::new(&bare().unwrap(), ());
+        let begun = Instant::now();
+        profiler.sample(0.0, || {
+            std::thread::sleep(cost);
+            WasmBacktrace::force_capture(&store)
+        });
+        assert!(profiler.recording().next >= begun + cost + PAUSE * cost);
+
+        profiler.recording().next = begun + Duration::from_secs(60);
         profiler.sample(0.0, || unreachable!("no trace is taken"));
-        assert_eq!(written(&profiler).0.samples, 0);
+        assert_eq!(written(&profiler).0.samples, 1);
     }
 }

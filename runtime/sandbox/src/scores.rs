@@ -7,190 +7,66 @@
 //! before somebody looks at a tap or changes what the model is.
 
 mod pass;
+mod record;
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
 
-use candle_core::{Tensor, TensorId, Var};
-use tunebox_compute::fused::TapSet;
+use candle_core::{Tensor, TensorId};
 use tunebox_compute::ops;
-use tunebox_model::policy::{Seeds, Taps, View};
-use tunebox_model::rows::Rows;
+use tunebox_model::policy::Seeds;
 
 use crate::cause::Cause;
 use crate::refusal::Refusal;
-use crate::state::{Charge, Held, State};
+use crate::state::State;
 pub(crate) use pass::Pass;
 use pass::{Part, join, together};
-
-/// How rows are to be scored. Those that are to be scored alike may go through the model together.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Asked {
-    pub(crate) view: View,
-    pub(crate) taps: TapSet,
-    pub(crate) temperature: f32,
-    /// Whether the taps are leaves of a gradient.
-    pub(crate) learning: bool,
-}
-
-/// What came out of a pass for one score.
-struct Made {
-    taps: Taps,
-    /// The pass, by number.
-    pass: u64,
-}
-
-/// The taps of a score, with the bytes that they hold.
-pub(crate) struct ScoreRecord {
-    pub(crate) asked: Asked,
-    pub(crate) rows: Arc<Rows>,
-    /// None as long as nobody has looked.
-    made: Option<Made>,
-    /// The weights that it was scored with.
-    pub(crate) generation: u64,
-    /// Bytes of the taps.
-    pub(crate) charge: Arc<Charge>,
-    /// Whether the method still has the handle.
-    pub(crate) held: bool,
-}
-
-impl ScoreRecord {
-    /// A record whose handle the method is about to get.
-    pub(crate) fn new(asked: Asked, rows: Arc<Rows>, generation: u64, charge: Arc<Charge>) -> Self {
-        Self { asked, rows, made: None, generation, charge, held: true }
-    }
-
-    /// The shape of every tap.
-    pub(crate) fn shape(&self) -> [usize; 2] {
-        [self.rows.count(), self.rows.width()]
-    }
-
-    /// Whether a loss may hang on its taps after the method has let go of it.
-    pub(crate) fn may_be_learned_from(&self) -> bool {
-        self.asked.learning && self.made.is_some()
-    }
-
-    fn taps(&self) -> Result<&Taps, Refusal> {
-        self.made.as_ref().map(|made| &made.taps).ok_or_else(|| Refusal::argument("these scores are gone"))
-    }
-
-    /// The log-probabilities, ready to hand out.
-    pub(crate) fn logprob(&self) -> Result<Held, Refusal> {
-        Ok(self.hold(&self.taps()?.logprob))
-    }
-
-    /// Another tap by its name in WIT. `invalid-argument` when it was not asked for.
-    pub(crate) fn tap(&self, name: &str) -> Result<Held, Refusal> {
-        let taps = self.taps()?;
-        let tap = match name {
-            "entropy" => &taps.entropy,
-            "log-sum-square" => &taps.log_sum_square,
-            "mean-logit" => &taps.mean_logit,
-            "mean-logprob" => &taps.mean_logprob,
-            _ => &taps.top_one,
-        };
-        let missing = || Refusal::argument(format!("the tap `{name}` was not asked for when the rows were scored"));
-        tap.as_ref().map(|tensor| self.hold(tensor)).ok_or_else(missing)
-    }
-
-    fn hold(&self, tensor: &Tensor) -> Held {
-        Held { tensor: tensor.clone(), charge: self.charge.clone(), depth: 0 }
-    }
-
-    /// Whether the record is still about the weights as they are, seen through the policy.
-    pub(crate) fn check_current(&self, generation: u64) -> Result<(), Refusal> {
-        if self.asked.view != View::Policy {
-            return Err(Refusal::argument("only scores of the policy take a gradient, these are of another view"));
-        }
-        if self.generation != generation {
-            return Err(Refusal::argument(
-                "the weights were updated after these scores were made; score the rows again",
-            ));
-        }
-        Ok(())
-    }
-
-    /// The taps that a loss may hang on.
-    fn leaves(&self) -> impl Iterator<Item = (Leaf, &Tensor)> {
-        let taps = self.made.as_ref().filter(|_| self.asked.learning).map(|made| &made.taps);
-        let all = [
-            (Leaf::Logprob, taps.map(|taps| &taps.logprob)),
-            (Leaf::Entropy, taps.and_then(|taps| taps.entropy.as_ref())),
-            (Leaf::MeanLogprob, taps.and_then(|taps| taps.mean_logprob.as_ref())),
-        ];
-        all.into_iter().filter_map(|(leaf, tensor)| tensor.map(|tensor| (leaf, tensor)))
-    }
-}
-
-/// A tap that a gradient can reach.
-#[derive(Clone, Copy, Debug)]
-enum Leaf {
-    Logprob,
-    Entropy,
-    MeanLogprob,
-}
-
-impl Leaf {
-    /// The place of this tap's gradient.
-    fn of(self, seeds: &mut Seeds) -> &mut Option<Tensor> {
-        match self {
-            Self::Logprob => &mut seeds.logprob,
-            Self::Entropy => &mut seeds.entropy,
-            Self::MeanLogprob => &mut seeds.mean_logprob,
-        }
-    }
-}
-
-/// Makes the differentiable taps of a score leaves of the coming loss.
-fn learn(taps: &mut Taps) -> Result<(), Refusal> {
-    taps.logprob = leaf(&taps.logprob)?;
-    for tap in [&mut taps.entropy, &mut taps.mean_logprob] {
-        if let Some(tensor) = tap.take() {
-            *tap = Some(leaf(&tensor)?);
-        }
-    }
-    Ok(())
-}
-
-fn leaf(tensor: &Tensor) -> Result<Tensor, Refusal> {
-    Ok(Var::from_tensor(&tensor.detach())?.into_inner())
-}
+use record::Leaf;
+pub(crate) use record::{Asked, ScoreRecord};
 
 impl State {
     /// Makes the scores that nobody has looked at yet, those that were asked for alike in one pass. Comes before every
-    /// look at a tap and every change of what a view shows.
+    /// look at a tap and every change of what a view shows. A score that the model does not take says so to whoever
+    /// looks at it, and to nobody else.
     pub(crate) fn make_scores_asked_for(&mut self) -> Result<(), Refusal> {
-        let waiting = |record: &&ScoreRecord| record.made.is_none();
-        while let Some(asked) = self.scores.values().find(waiting).map(|record| record.asked.clone()) {
-            let alike = self.scores.iter().filter(|(_, record)| record.made.is_none() && record.asked == asked);
+        while let Some(asked) = self.scores.values().find(|record| record.is_waiting()) {
+            let asked = asked.asked.clone();
+            let alike = self.scores.iter().filter(|(_, record)| record.is_waiting() && record.asked == asked);
             let mut parts: Vec<Part> = alike.map(|(number, record)| Part::new(*number, record.rows.clone())).collect();
             parts.truncate(together(&parts));
-            let numbers: Vec<u64> = parts.iter().map(|part| part.score).collect();
-            if let Err(refusal) = self.make(&asked, parts) {
-                self.scores.retain(|number, _| !numbers.contains(number));
-                return Err(refusal);
-            }
-            self.check_kept()?;
-            self.meters.check_time()?;
+            self.make(&asked, parts)?;
         }
         Ok(())
     }
 
-    fn make(&mut self, asked: &Asked, mut parts: Vec<Part>) -> Result<(), Refusal> {
+    /// Makes some scores in one pass; where that fails each by itself, so that none fails by the rows of another.
+    fn make(&mut self, asked: &Asked, parts: Vec<Part>) -> Result<(), Refusal> {
+        match self.make_together(asked, parts.clone()) {
+            Err(Refusal::Error(error)) => {
+                if let [part] = parts.as_slice() {
+                    if let Some(record) = self.scores.get_mut(&part.score) {
+                        record.fail(error);
+                    }
+                    return Ok(());
+                }
+                parts.into_iter().try_for_each(|part| self.make(asked, vec![part]))
+            }
+            made_or_ended => made_or_ended,
+        }
+    }
+
+    fn make_together(&mut self, asked: &Asked, mut parts: Vec<Part>) -> Result<(), Refusal> {
         let rows = join(&mut parts)?;
         let scored = self.learner.score(&asked.view, &rows, asked.taps, asked.temperature, asked.learning)?;
         let mut pass = Pass::new(scored, parts);
         let number = self.next_number();
-        for (score, mut taps) in pass.take_taps()? {
-            if asked.learning {
-                learn(&mut taps)?;
-            }
+        for (score, taps) in pass.take_taps()? {
             if let Some(record) = self.scores.get_mut(&score) {
-                record.made = Some(Made { taps, pass: number });
+                record.set(taps, number)?;
             }
         }
         self.passes.insert(number, pass);
-        Ok(())
+        self.check_kept()?;
+        Ok(self.meters.check_time()?)
     }
 
     /// Walks a loss back to its taps and hands each score's seeds to the learner, in the order
@@ -221,9 +97,9 @@ impl State {
     pub(crate) fn backward(&mut self, seeds: BTreeMap<u64, Seeds>) -> Result<(), Refusal> {
         let mut passes: BTreeMap<u64, BTreeMap<u64, Seeds>> = BTreeMap::new();
         for (number, seeds) in seeds {
-            let made = self.scores.get(&number).and_then(|record| record.made.as_ref());
-            let made = made.ok_or_else(|| Refusal::argument("these scores are gone"))?;
-            passes.entry(made.pass).or_default().insert(number, seeds);
+            let pass = self.scores.get(&number).and_then(ScoreRecord::pass);
+            let pass = pass.ok_or_else(|| Refusal::argument("these scores are gone"))?;
+            passes.entry(pass).or_default().insert(number, seeds);
         }
         passes.into_iter().try_for_each(|(pass, seeds)| self.backward_of(pass, &seeds))
     }
@@ -275,16 +151,21 @@ impl State {
         Err(Refusal::argument("the gradient at a target token is not a finite number"))
     }
 
-    /// Forgets the scores of a step that the method has no handle of any more.
+    /// Forgets the scores of a step that the method has no handle of any more, and the passes that nothing came from
+    /// any more.
     pub(crate) fn forget_scores(&mut self) {
         self.scores.retain(|_, record| record.held);
-        self.forget_passes();
+        let needed: HashSet<u64> = self.scores.values().filter_map(ScoreRecord::pass).collect();
+        self.passes.retain(|number, _| needed.contains(number));
     }
 
-    /// Forgets the passes that no score came from any more.
-    pub(crate) fn forget_passes(&mut self) {
-        let needed: HashSet<u64> = self.scores.values().filter_map(|record| Some(record.made.as_ref()?.pass)).collect();
-        self.passes.retain(|number, _| needed.contains(number));
+    /// Forgets one score, and with the last one of a pass the pass.
+    pub(crate) fn forget_score(&mut self, number: u64) {
+        let Some(pass) = self.scores.remove(&number).and_then(|record| record.pass()) else { return };
+        let is_needed = |pass: &Pass| pass.scores().any(|score| self.scores.contains_key(&score));
+        if !self.passes.get(&pass).is_some_and(is_needed) {
+            self.passes.remove(&pass);
+        }
     }
 }
 
@@ -300,3 +181,6 @@ fn check_leaves(loss: &Tensor, known: &[&Tensor]) -> Result<(), Refusal> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

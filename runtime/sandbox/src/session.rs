@@ -4,7 +4,7 @@
 //! still be saved. How a call runs is in `call`; limits are counted in `meters`; the words for
 //! people are in `fault` and `error`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tunebox_compute::budget::Ledger;
 
@@ -57,6 +57,8 @@ pub struct SessionSettings {
     pub metric_names: Vec<String>,
     /// Where the random sequences of a resumed run stand; empty for a new one.
     pub streams: BTreeMap<String, u64>,
+    /// Names of the snapshots that the learner holds already: they count.
+    pub snapshots: BTreeSet<String>,
     /// Records where the method's time goes.
     pub profiler: Option<Profiler>,
 }

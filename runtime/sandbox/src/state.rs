@@ -1,19 +1,17 @@
 //! What a session holds while a method runs: the tables behind its handles, and the accounts.
 //!
-//! Every import goes through [`Crossing`], which stops the method's clock while the host works.
-//! Tensors are charged to the run's ledger before they are made and stay charged as long as
-//! the handle, or a graph that leads through them, lives. The functions of the interfaces are
-//! in `imports`; counters are in `meters`.
+//! Every import goes through [`Crossing`], which stops the method's clock while the host works. What tensors are to a
+//! method is in `handles`, the functions of the interfaces in `imports`, counters in `meters`.
+
+mod handles;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 
+use tunebox_compute::Device;
 use tunebox_compute::budget::{Ledger, Reservation};
-use tunebox_compute::ops::Made;
 use tunebox_compute::random::Stream;
-use tunebox_compute::{Device, Tensor};
-use wasmtime::component::{HasData, Resource, ResourceTable};
+use wasmtime::component::{HasData, ResourceTable};
 
 use crate::cause::Cause;
 pub(crate) use crate::entries::{
@@ -119,7 +117,7 @@ impl HasData for Crossings {
 impl State {
     /// A state before the first call, without a learner: each call brings it.
     pub(crate) fn new(settings: SessionSettings, ledger: Ledger) -> Self {
-        let SessionSettings { limits, seed, metric_names, streams, profiler } = settings;
+        let SessionSettings { limits, seed, metric_names, streams, snapshots, profiler } = settings;
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles as usize);
         let at = |(name, position): (String, u64)| {
@@ -137,7 +135,7 @@ impl State {
             scores: BTreeMap::new(),
             passes: BTreeMap::new(),
             fault: None,
-            snapshots: BTreeSet::new(),
+            snapshots,
             patches: 0,
             usage: Usage::default(),
             profiler,
@@ -200,112 +198,11 @@ impl State {
         Purse { ledger: &self.ledger, meters: &mut self.meters }
     }
 
-    /// The tensor behind a handle. Ends the method if a scope has freed it.
-    pub(crate) fn held(&self, handle: &Resource<TensorEntry>) -> Result<Held, Refusal> {
-        let entry = self.table.get(handle)?;
-        entry.held.clone().ok_or_else(|| Cause::FreedHandle.into())
-    }
-
-    /// Gives out a new tensor whose bytes `reservation` holds. `parents` are the operands: they
-    /// stay charged as long as a gradient can flow through the result.
-    /// Ends the method when the graph gets deeper than its limit.
-    pub(crate) fn give(
-        &mut self,
-        tensor: Tensor,
-        parents: &[&Held],
-        reservation: Reservation,
-    ) -> Result<Resource<TensorEntry>, Refusal> {
-        let (parents, depth) = if tensor.track_op() { self.lineage(parents)? } else { (Vec::new(), 0) };
-        self.hand_out(Held { tensor, charge: Arc::new(Charge::new(reservation, parents)), depth })
-    }
-
-    /// Gives out what an operation of `compute` made from `parents`: a new tensor, or a view of the first.
-    pub(crate) fn give_made(&mut self, made: Made, parents: &[&Held]) -> Result<Resource<TensorEntry>, Refusal> {
-        match (made.reservation, parents) {
-            (Some(reservation), parents) => self.give(made.tensor, parents, reservation),
-            (None, [parent, ..]) => self.give_view(made.tensor, parent),
-            (None, []) => {
-                let nothing = self.reserve(0)?;
-                self.give(made.tensor, &[], nothing)
-            }
-        }
-    }
-
-    /// Gives out a tensor that shares the bytes of `parent` (a slice, a transposition, an expansion).
-    pub(crate) fn give_view(&mut self, tensor: Tensor, parent: &Held) -> Result<Resource<TensorEntry>, Refusal> {
-        if !tensor.track_op() {
-            return self.hand_out(Held { tensor, charge: parent.charge.clone(), depth: 0 });
-        }
-        let (_, depth) = self.lineage(&[parent])?;
-        self.hand_out(Held { tensor, charge: parent.charge.clone(), depth })
-    }
-
-    /// Gives out a handle of a tensor that is charged already.
-    pub(crate) fn hand_out(&mut self, held: Held) -> Result<Resource<TensorEntry>, Refusal> {
-        let serial = self.serial;
-        let handle = self.table.push(TensorEntry { held: Some(held), serial })?;
-        self.serial += 1;
-        self.live.insert(serial, handle.rep());
-        self.usage.peak_tensors = self.usage.peak_tensors.max(self.live.len() as u64);
-        Ok(handle)
-    }
-
     /// A number that no tensor and no score had before.
     pub(crate) fn next_number(&mut self) -> u64 {
         let number = self.serial;
         self.serial += 1;
         number
-    }
-
-    /// The charges that a tracked result keeps alive, and its depth.
-    fn lineage(&self, parents: &[&Held]) -> Result<(Vec<Arc<Charge>>, u32), Cause> {
-        let depth = 1 + parents.iter().map(|parent| parent.depth).max().unwrap_or(0);
-        if depth > self.limits.graph_depth {
-            return Err(Cause::GraphDepth { limit: self.limits.graph_depth });
-        }
-        Ok((parents.iter().map(|parent| parent.charge.clone()).collect(), depth))
-    }
-
-    /// Drops a handle.
-    pub(crate) fn free(&mut self, handle: Resource<TensorEntry>) -> Result<(), Refusal> {
-        let entry = self.table.delete(handle)?;
-        self.live.remove(&entry.serial);
-        Ok(())
-    }
-
-    /// Opens a scope: tensors made from now on belong to it.
-    pub(crate) fn open_scope(&mut self) -> Result<Resource<ScopeEntry>, Refusal> {
-        Ok(self.table.push(ScopeEntry { opened: self.serial, kept: BTreeSet::new() })?)
-    }
-
-    /// Lets a tensor outlive a scope.
-    pub(crate) fn keep_beyond(
-        &mut self,
-        scope: &Resource<ScopeEntry>,
-        tensor: &Resource<TensorEntry>,
-    ) -> Result<(), Refusal> {
-        let entry = self.table.get(tensor)?;
-        if entry.held.is_none() {
-            return Err(Cause::FreedHandle.into());
-        }
-        let serial = entry.serial;
-        self.table.get_mut(scope)?.kept.insert(serial);
-        Ok(())
-    }
-
-    /// Closes a scope: frees what was made since it was opened, but not what was kept.
-    pub(crate) fn close_scope(&mut self, scope: Resource<ScopeEntry>) -> Result<(), Refusal> {
-        let scope = self.table.delete(scope)?;
-        let mut remaining = self.live.split_off(&scope.opened);
-        remaining.retain(|serial, rep| {
-            let keep = scope.kept.contains(serial);
-            if !keep && let Ok(entry) = self.table.get_mut(&Resource::<TensorEntry>::new_borrow(*rep)) {
-                entry.held = None;
-            }
-            keep
-        });
-        self.live.append(&mut remaining);
-        Ok(())
     }
 
     /// The random sequence of a name, which begins where the run left it, with what pays for its numbers.

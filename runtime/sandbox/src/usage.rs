@@ -98,6 +98,30 @@ impl Usage {
         self.total.plus(counts);
         self.most.at_least(counts);
     }
+
+    /// All of a sitting in which another version of the method was at work before.
+    #[must_use]
+    pub fn after(&self, before: &Self) -> Self {
+        let mut total = before.total;
+        total.plus(&self.total);
+        let mut most = before.most;
+        most.at_least(&self.most);
+        let slower = if self.slowest.seconds > before.slowest.seconds { self } else { before };
+        Self {
+            calls: before.calls + self.calls,
+            total,
+            most,
+            peak_tensors: before.peak_tensors.max(self.peak_tensors),
+            peak_device_bytes: before.peak_device_bytes.max(self.peak_device_bytes),
+            linear_memory: before.linear_memory.max(self.linear_memory),
+            table_entries: before.table_entries.max(self.table_entries),
+            log_lines: before.log_lines + self.log_lines,
+            log_bytes: before.log_bytes + self.log_bytes,
+            dropped_lines: before.dropped_lines + self.dropped_lines,
+            metrics: before.metrics + self.metrics,
+            slowest: slower.slowest.clone(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -112,5 +136,18 @@ mod tests {
         }
         assert_eq!((usage.calls, usage.total.host_calls, usage.most.host_calls), (3, 14, 9));
         assert_eq!((usage.total.guest_seconds, usage.most.guest_seconds), (1.5, 0.5));
+    }
+
+    #[test]
+    fn what_another_version_used_before_counts_as_well() {
+        let used = |host_calls, peak_tensors, seconds| {
+            let slowest = Slowest { operation: format!("of {seconds} s"), seconds };
+            let mut usage = Usage { peak_tensors, slowest, ..Usage::default() };
+            usage.add(&Counts { host_calls, ..Counts::default() });
+            usage
+        };
+        let all = used(2, 5, 0.5).after(&used(9, 3, 1.5));
+        assert_eq!((all.calls, all.total.host_calls, all.most.host_calls, all.peak_tensors), (2, 11, 9, 5));
+        assert_eq!(all.slowest.operation, "of 1.5 s");
     }
 }

@@ -33,6 +33,8 @@ pub(crate) enum Made {
     Edits,
     /// Nothing but directions.
     Directions,
+    /// Nothing: the method never asked for an update.
+    Nothing,
 }
 
 const ADAPTER: [&str; 2] = ["adapter_model.safetensors", "adapter_config.json"];
@@ -45,8 +47,9 @@ pub(crate) fn made(plan: &PlannedRun, student: &Student) -> Made {
     match (policy.is_edited(), policy.adapter().is_full()) {
         (true, false) if policy.edits_are_an_adapter() && !trained => Made::Edits,
         (true, _) | (_, true) => Made::Model,
-        _ if !trained && !student.published.is_empty() => Made::Directions,
-        _ => Made::Adapter,
+        _ if trained => Made::Adapter,
+        _ if student.published.is_empty() => Made::Nothing,
+        _ => Made::Directions,
     }
 }
 
@@ -70,12 +73,12 @@ pub(crate) fn write(plan: &PlannedRun, student: &Student, metrics: &MetricsFile)
             files::explained(policy.save(folder))?;
             ADAPTER.to_vec()
         }
-        Made::Directions => Vec::new(),
+        Made::Directions | Made::Nothing => Vec::new(),
     };
     names.extend(directions(plan, student, folder)?);
     files::write(&folder.join(card::FILE), card::card(plan, made, &metrics.rows()?).as_bytes())?;
     let mut written: Vec<Written> = names.into_iter().map(|name| found(folder, name)).collect();
-    files::write(&folder.join(lock::FILE), lock::lock(plan, &written)?.as_bytes())?;
+    files::write(&folder.join(lock::FILE), lock::lock(plan, Some(&written))?.as_bytes())?;
     written.extend([found(folder, card::FILE), found(folder, lock::FILE)]);
     Ok(written)
 }

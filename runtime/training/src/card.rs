@@ -32,7 +32,7 @@ fn front(plan: &PlannedRun, left: Made) -> String {
     let library = match left {
         Made::Model => "transformers",
         Made::Adapter | Made::Edits => "peft",
-        Made::Directions => "tunebox",
+        Made::Directions | Made::Nothing => "tunebox",
     };
     format!(
         "---\nbase_model: {}\nlibrary_name: {library}\ntags: [tunebox, {}]\n---\n\n",
@@ -48,10 +48,12 @@ fn opening(plan: &PlannedRun, left: Made) -> String {
         Made::Adapter => format!("A {} adapter for", summary.adapter),
         Made::Edits => "Edits as an adapter for".to_owned(),
         Made::Directions => "Directions for".to_owned(),
+        Made::Nothing => "Nothing for".to_owned(),
     };
+    let records = if summary.records == 1 { "record" } else { "records" };
     let verb = if summary.adapter == "none" { "made" } else { "trained" };
     format!(
-        "{what} `{}`, {verb} by the method `{}` {} on {} records of `{}`.",
+        "{what} `{}`, {verb} by the method `{}` {} on {} {records} of `{}`.",
         summary.model, summary.method, summary.method_version, summary.records, summary.data
     )
 }
@@ -145,6 +147,7 @@ fn usage(plan: &PlannedRun, left: Made) -> String {
     let chat = format!("```sh\ntunebox chat {folder}\n```\n");
     let model = &plan.summary.model;
     match left {
+        Made::Nothing => "There is nothing to load: the method asked for no update, no edit and no direction.\n".into(),
         Made::Directions => {
             let file = plan.folder.join(published::FILE);
             let precision = if is_nf4(plan) { " --base-precision nf4" } else { "" };

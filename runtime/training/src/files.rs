@@ -3,11 +3,18 @@
 //! Every write of a run goes through here: into a temporary name, synced, renamed.
 //! What the files hold is left to the callers.
 
+mod draft;
+mod lines;
+
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use tunebox_compute::explain::Explain;
+use tunebox_compute::paths;
+
+pub use draft::Draft;
+pub use lines::Lines;
 
 /// A file operation that did not work, with the path and the system's reason.
 #[derive(Debug, thiserror::Error)]
@@ -40,19 +47,15 @@ impl Explain for FileError {
     }
 
     fn why(&self) -> Option<String> {
-        Some(match self.source.kind() {
-            ErrorKind::NotFound => "there is no such file or folder".into(),
-            ErrorKind::PermissionDenied => "this user may not do that there".into(),
-            ErrorKind::StorageFull => "the disk is full".into(),
-            ErrorKind::QuotaExceeded => "this user's share of the disk is full".into(),
-            ErrorKind::FileTooLarge => "the file would pass the largest size allowed here".into(),
-            _ => self.source.to_string(),
-        })
+        Some(paths::why(&self.source))
     }
 
     fn hint(&self) -> Option<String> {
         match self.source.kind() {
-            ErrorKind::NotFound => Some("check the path; paths in a run file start at the run file's folder".into()),
+            ErrorKind::NotFound => Some(match paths::meant(&self.path) {
+                Some(meant) => format!("did you mean `{}`?", meant.display()),
+                None => "check the path; paths in a run file start at the run file's folder".into(),
+            }),
             _ if self.disk_full() => {
                 Some("free some space, or set `run.folder` to another disk; what was saved before is whole".into())
             }
@@ -164,120 +167,9 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     sync_folder(folder)
 }
 
-/// A folder that is filled under another name and appears when it is complete.
-#[derive(Debug)]
-pub struct Draft {
-    partial: PathBuf,
-    target: PathBuf,
-    committed: bool,
-}
-
-impl Draft {
-    /// Starts a draft of `target` beside it, under `.<name>.partial`; what an earlier,
-    /// interrupted draft left there goes.
-    ///
-    /// # Errors
-    /// When the folder cannot be made.
-    pub fn begin(target: &Path) -> Result<Self, FileError> {
-        let name = target.file_name().unwrap_or_default().to_string_lossy();
-        let partial = parent(target).join(format!(".{name}.partial"));
-        remove_folder(&partial)?;
-        create_folder(&partial)?;
-        Ok(Self { partial, target: target.to_owned(), committed: false })
-    }
-
-    /// Where to write until [`Draft::commit`].
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.partial
-    }
-
-    /// Adds one file.
-    ///
-    /// # Errors
-    /// When the system refuses.
-    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
-        let path = self.partial.join(name);
-        fs::write(&path, bytes).map_err(FileError::at("written", &path))
-    }
-
-    /// Syncs every file and gives the folder its name, in place of an older one.
-    ///
-    /// # Errors
-    /// When the system refuses; the older folder then still stands.
-    pub fn commit(mut self) -> Result<(), FileError> {
-        sync_below(&self.partial)?;
-        let name = self.target.file_name().unwrap_or_default().to_string_lossy();
-        let old = parent(&self.target).join(format!(".{name}.old"));
-        remove_folder(&old)?;
-        if self.target.exists() {
-            fs::rename(&self.target, &old).map_err(FileError::at("renamed", &self.target))?;
-        }
-        fs::rename(&self.partial, &self.target).map_err(FileError::at("renamed", &self.partial))?;
-        self.committed = true;
-        sync_folder(parent(&self.target))?;
-        remove_folder(&old)
-    }
-}
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        if !self.committed {
-            // Best effort: the error that led here is the one to report.
-            let _ = remove_folder(&self.partial);
-        }
-    }
-}
-
-/// A file that grows line by line.
-#[derive(Debug)]
-pub struct Lines {
-    file: File,
-    path: PathBuf,
-}
-
-impl Lines {
-    /// Opens for appending, and makes the file if need be.
-    ///
-    /// # Errors
-    /// When the system refuses.
-    pub fn append_to(path: &Path) -> Result<Self, FileError> {
-        let file = File::options().create(true).append(true).open(path).map_err(FileError::at("written", path))?;
-        Ok(Self { file, path: path.to_owned() })
-    }
-
-    /// Adds one line in a single write, so that lines are not torn apart.
-    ///
-    /// # Errors
-    /// When the system refuses, as on a full disk.
-    pub fn push(&mut self, line: &str) -> Result<(), FileError> {
-        self.file.write_all(format!("{line}\n").as_bytes()).map_err(FileError::at("written", &self.path))
-    }
-
-    /// Makes sure that what was added survives a power cut.
-    ///
-    /// # Errors
-    /// When the system refuses.
-    pub fn sync(&mut self) -> Result<(), FileError> {
-        self.file.sync_data().map_err(FileError::at("written", &self.path))
-    }
-}
-
 /// The folder a path is in; the present one for a bare name.
 fn parent(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-fn sync_below(folder: &Path) -> Result<(), FileError> {
-    for name in names(folder)? {
-        let path = folder.join(name);
-        if path.is_dir() {
-            sync_below(&path)?;
-        } else {
-            File::open(&path).and_then(|file| file.sync_all()).map_err(FileError::at("written", &path))?;
-        }
-    }
-    sync_folder(folder)
 }
 
 /// A rename is only on the disk once its folder is.
@@ -304,36 +196,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_draft_that_is_dropped_leaves_the_old_folder_alone() {
-        let place = tempfile::tempdir().unwrap();
-        let target = place.path().join("000010");
-        let first = Draft::begin(&target).unwrap();
-        first.write("state.json", b"first").unwrap();
-        first.commit().unwrap();
-
-        let second = Draft::begin(&target).unwrap();
-        second.write("state.json", b"second").unwrap();
-        drop(second);
-
-        assert_eq!(read(&target.join("state.json")).unwrap(), b"first");
-        assert_eq!(names(place.path()).unwrap(), ["000010"]);
-    }
-
-    #[test]
-    fn a_committed_draft_replaces_the_old_folder() {
-        let place = tempfile::tempdir().unwrap();
-        let target = place.path().join("000010");
-        for content in [&b"first"[..], b"second"] {
-            let draft = Draft::begin(&target).unwrap();
-            draft.write("state.json", content).unwrap();
-            draft.commit().unwrap();
-        }
-
-        assert_eq!(read(&target.join("state.json")).unwrap(), b"second");
-        assert_eq!(names(place.path()).unwrap(), ["000010"]);
-    }
-
-    #[test]
     fn a_write_that_cannot_be_renamed_leaves_nothing_behind() {
         let place = tempfile::tempdir().unwrap();
         let target = place.path().join("taken");
@@ -341,15 +203,5 @@ mod tests {
 
         assert_eq!(write(&target, b"text").unwrap_err().action, "renamed");
         assert_eq!(names(place.path()).unwrap(), ["taken"]);
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn a_full_disk_is_named_as_such() {
-        let error = Lines::append_to(Path::new("/dev/full")).unwrap().push("{}").unwrap_err();
-
-        assert!(error.disk_full());
-        assert_eq!(error.to_string(), "`/dev/full` cannot be written");
-        assert_eq!(error.why().unwrap(), "the disk is full");
     }
 }

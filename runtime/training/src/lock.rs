@@ -20,6 +20,15 @@ use crate::run::Revision;
 /// The file's name in a run's folder.
 pub(crate) const FILE: &str = "run.lock";
 
+/// What `left` says of a run without an artifact that came to its end.
+const NOTHING: &str = "nothing";
+
+/// Whether the run of a lock came to its end.
+pub(crate) fn is_finished(lock: &toml::Table) -> bool {
+    let files = lock.get("artifact").and_then(toml::Value::as_array);
+    files.is_some_and(|files| !files.is_empty()) || lock.get("left").and_then(toml::Value::as_str) == Some(NOTHING)
+}
+
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct Lock<'a> {
@@ -30,8 +39,13 @@ struct Lock<'a> {
     seed: u64,
     steps: u64,
     device: &'a str,
+    /// What activations were computed in.
+    compute: &'a str,
     system: String,
     clock: i64,
+    /// `nothing` for a run that came to its end and left no artifact.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     accelerator: Option<Accelerator<'a>>,
     model: Model<'a>,
@@ -116,7 +130,7 @@ struct Verifier<'a> {
 ///
 /// # Errors
 /// When a file cannot be read for its digest.
-pub(crate) fn lock(plan: &PlannedRun, artifact: &[Written]) -> Result<String, Error> {
+pub(crate) fn lock(plan: &PlannedRun, artifact: Option<&[Written]>) -> Result<String, Error> {
     let package = &plan.method.package;
     let lock = Lock {
         schema: 1,
@@ -125,8 +139,10 @@ pub(crate) fn lock(plan: &PlannedRun, artifact: &[Written]) -> Result<String, Er
         seed: plan.settings.file.train.seed,
         steps: plan.steps,
         device: &plan.summary.device,
+        compute: plan.compute.as_str(),
         system: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
         clock: plan.clock,
+        left: artifact.filter(|files| files.is_empty()).map(|_| NOTHING),
         accelerator: plan.accelerator.as_ref().map(accelerator),
         model: Model {
             name: &plan.summary.model,
@@ -149,7 +165,7 @@ pub(crate) fn lock(plan: &PlannedRun, artifact: &[Written]) -> Result<String, Er
         },
         verifier: plan.verifiers.iter().map(verifier).collect(),
         settings: toml::Table::try_from(&plan.settings.file).unwrap_or_default(),
-        artifact: artifact.iter().map(file).collect::<Result<_, _>>()?,
+        artifact: artifact.unwrap_or_default().iter().map(file).collect::<Result<_, _>>()?,
     };
     Ok(toml::to_string_pretty(&lock).unwrap_or_default())
 }

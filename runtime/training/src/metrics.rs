@@ -181,7 +181,7 @@ pub(crate) fn first_difference(recorded: &Path, found: &Path) -> Result<Option<C
             return Ok(Some(Comparison { what: format!("{name}{step}"), recorded: number(row), found: number(again) }));
         }
     }
-    let lines = |count: usize| format!("{count} lines");
+    let lines = |count: usize| format!("{count} line{}", if count == 1 { "" } else { "s" });
     let longer = Comparison { what: FILE.into(), recorded: lines(then.len()), found: lines(now.len()) };
     Ok(Some(longer).filter(|longer| !longer.same()))
 }
@@ -226,7 +226,7 @@ mod tests {
 
         assert_eq!(found(&slower), None);
         assert_eq!(found(&other).unwrap().what, "loss of step 2");
-        assert_eq!(found(&shorter).unwrap().found, "1 lines");
+        assert_eq!(found(&shorter).unwrap().found, "1 line");
     }
 
     #[test]

@@ -55,7 +55,7 @@ fn listed(name: &str, folder: &Path, lock: &toml::Table, checkpoint: Option<u64>
         method: format!("{} {}", text("method", "name")?, text("method", "version")?),
         model: text("model", "name")?.to_owned(),
         steps: u64::try_from(lock.get("steps")?.as_integer()?).ok()?,
-        finished: lock.get("artifact").and_then(toml::Value::as_array).is_some_and(|files| !files.is_empty()),
+        finished: lock::is_finished(lock),
         checkpoint,
     })
 }
@@ -72,6 +72,7 @@ mod tests {
         for (name, text) in [
             ("second", LOCK.to_owned()),
             ("first", format!("{LOCK}[[artifact]]\nname = \"a\"\n")),
+            ("taught-nothing", format!("left = \"nothing\"\n{LOCK}")),
             ("broken", "steps =".to_owned()),
             (".sample", LOCK.to_owned()),
         ] {
@@ -81,7 +82,9 @@ mod tests {
         let found = runs(folder.path()).unwrap();
         let told: Vec<_> = found.iter().map(|run| (run.name.as_str(), run.method.as_str(), run.finished)).collect();
 
-        assert_eq!(told, [("first", "lora 0.1.0", true), ("second", "lora 0.1.0", false)]);
+        let wanted =
+            [("first", "lora 0.1.0", true), ("second", "lora 0.1.0", false), ("taught-nothing", "lora 0.1.0", true)];
+        assert_eq!(told, wanted);
         assert!(runs(&folder.path().join("nowhere")).unwrap().is_empty());
     }
 }

@@ -66,6 +66,21 @@ impl Sample {
     }
 }
 
+/// Whether a path leads into an unpacked sample.
+pub(crate) fn is_of_sample(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str() == FOLDER)
+}
+
+/// Errors: a path is one of the sample's files, and nothing is there.
+pub(crate) fn present(path: &Path) -> Result<(), Error> {
+    if path.exists() || !is_of_sample(path) {
+        return Ok(());
+    }
+    let runs = path.ancestors().find(|above| above.file_name().is_some_and(|name| name == FOLDER));
+    let project = runs.and_then(Path::parent).and_then(Path::parent).unwrap_or(Path::new(""));
+    Err(Error::SampleGone { path: path.to_owned(), project: project.to_owned() })
+}
+
 /// The text of an embedded file.
 fn file(name: &str) -> Option<&'static str> {
     let (_, bytes) = FILES.iter().find(|(path, _)| *path == name)?;
@@ -74,6 +89,8 @@ fn file(name: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use tunebox_compute::explain::Explain;
+
     use super::*;
 
     #[test]
@@ -85,5 +102,14 @@ mod tests {
         sample.unpack(runs.path()).unwrap();
 
         assert_eq!(std::fs::read_to_string(folder.join("run.toml")).unwrap(), sample.run_file());
+    }
+
+    #[test]
+    fn files_of_the_sample_that_are_gone_are_told_with_what_puts_them_back() {
+        let hint = |path: &str| present(Path::new(path)).unwrap_err().hint().unwrap();
+
+        assert_eq!(hint("runs/.sample/model"), "`tunebox train --sample --dry-run` puts them back");
+        assert_eq!(hint("calm/runs/.sample/model"), "`tunebox -C calm train --sample --dry-run` puts them back");
+        assert!(present(Path::new("runs/nothing/model")).is_ok());
     }
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use toml::{Table, Value};
 use tunebox_compute::device;
 use tunebox_compute::explain::Explain;
+use tunebox_package::Reference;
 use tunebox_sandbox::Compiling;
 use tunebox_sandbox::child::Program;
 
@@ -115,6 +116,16 @@ pub fn verify(folder: &Path, offline: bool, compiling: Compiling) -> Result<Veri
 }
 
 impl Verification {
+    /// The folder of the run's method, where what is built there is no longer what the run was done with.
+    #[must_use]
+    pub fn changed_method(&self) -> Option<PathBuf> {
+        let changed = self.inputs.iter().any(|input| input.what == "method.sha256" && !input.same());
+        match self.settings.method_reference() {
+            Ok(Reference::Folder(folder)) if changed => Some(folder),
+            _ => None,
+        }
+    }
+
     /// Runs the run again, from the first step to the last, in a folder of its own that is removed at the end; by
     /// `worker` where something of it is not built in. `None` when `stop` was raised on the way.
     ///
@@ -156,7 +167,7 @@ fn lock_now(folder: &Path, settings: &RunSettings) -> Result<Table, Error> {
     let mut on_cpu = settings.clone();
     on_cpu.file.train.device = "cpu".into();
     on_cpu.file.train.compute = ComputeChoice::Auto;
-    let mut now = parse(folder, &lock::lock(&plan(on_cpu)?.run, &[])?)?;
+    let mut now = parse(folder, &lock::lock(&plan(on_cpu)?.run, None)?)?;
     now.remove("device");
     if let Ok(device) = device::parse(&settings.file.train.device) {
         now.insert("device".into(), Value::String(device::describe(&device)));
@@ -206,16 +217,17 @@ fn beside(recorded: Vec<(String, String)>, folder: &Path) -> Result<Vec<Comparis
 }
 
 /// Names and digests of the artifact's files. A name that leads out of the folder is none.
-fn recorded_files(folder: &Path, lock: &Table) -> Result<Vec<(String, String)>, Error> {
-    let Some(files) = lock.get("artifact").and_then(Value::as_array).filter(|files| !files.is_empty()) else {
+fn recorded_files(folder: &Path, recorded: &Table) -> Result<Vec<(String, String)>, Error> {
+    if !lock::is_finished(recorded) {
         return Err(Error::Unfinished { folder: folder.to_owned() });
-    };
+    }
+    let files = recorded.get("artifact").and_then(Value::as_array).into_iter().flatten();
     let entry = |file: &Value| {
         let field = |key| file.get(key).and_then(Value::as_str).map(str::to_owned);
         let (name, digest) = (field("name")?, field("sha256")?);
         (Path::new(&name).file_name()? == name.as_str()).then_some((name, digest))
     };
-    files.iter().map(entry).collect::<Option<_>>().ok_or_else(|| Error::Damaged {
+    files.map(entry).collect::<Option<_>>().ok_or_else(|| Error::Damaged {
         path: folder.join(lock::FILE),
         what: "an entry of `artifact` has no name or no digest".into(),
     })
@@ -258,32 +270,4 @@ fn text(name: &std::ffi::OsStr) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn table(text: &str) -> Table {
-        text.parse().unwrap()
-    }
-
-    #[test]
-    fn what_one_side_lacks_is_a_difference() {
-        let recorded = table("seed = 1\n[model]\nsha256 = \"a\"\nadapter = \"x\"");
-        let found = table("seed = 1\n[model]\nsha256 = \"b\"\n[[verifier]]\nname = \"number\"\nsha256 = \"c\"");
-        let differences: Vec<_> = compare(&recorded, &found, &INPUTS).into_iter().filter(|one| !one.same()).collect();
-        let of = |what: &str, recorded: &str, found: &str| Comparison {
-            what: what.into(),
-            recorded: recorded.into(),
-            found: found.into(),
-        };
-        let wanted =
-            [of("model.adapter", "x", "absent"), of("model.sha256", "a", "b"), of("verifier.0.sha256", "absent", "c")];
-        assert_eq!(differences, wanted);
-    }
-
-    #[test]
-    fn a_lock_that_names_a_file_elsewhere_is_damaged() {
-        let lock = table("[[artifact]]\nname = \"../secret\"\nsha256 = \"a\"");
-        assert!(matches!(recorded_files(Path::new("run"), &lock), Err(Error::Damaged { .. })));
-        assert!(matches!(recorded_files(Path::new("run"), &Table::new()), Err(Error::Unfinished { .. })));
-    }
-}
+mod tests;

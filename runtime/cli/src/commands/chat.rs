@@ -44,7 +44,7 @@ struct Talk {
 impl Chat {
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
         let mut loaded = self.subject.load(terminal, global)?;
-        self.steering.apply(&mut loaded.policy)?;
+        self.steering.apply(terminal, &mut loaded.policy)?;
         let compares = loaded.adapted || self.steering.is_some();
         let opening: Vec<Message> = self.system.iter().map(|system| Message::new("system", system)).collect();
         let mut talk = Talk { loaded, compares, writing: self.writing, messages: opening.clone(), opening };

@@ -8,8 +8,9 @@ use tunebox_compute::explain::Exit;
 use tunebox_package::Reference;
 use tunebox_sandbox::{CompileLimits, Compiling, Engine, Grants, Limits};
 use tunebox_training::plan::{free, held};
-use tunebox_training::{Plan, RunSettings, plan};
+use tunebox_training::{Listed, Plan, RunSettings, plan, runs};
 
+use super::build::training_with;
 use super::trust::Trusting;
 use super::{Ending, Outcome, train, worker};
 use crate::arguments::Global;
@@ -43,6 +44,12 @@ impl Check {
         let mut settings = RunSettings::load(&self.subject, &self.set)?;
         settings.offline = global.offline;
         settings.compiling = worker::compiling()?;
+        let there = carried_out(&mut settings)?;
+        if let Some(run) = &there {
+            let (name, state) = (&run.name, if run.finished { "is finished" } else { "has begun" });
+            terminal
+                .say("Note", format!("the run `{name}` {state}; what follows is about another of the same settings"));
+        }
         self.trusting.settle(terminal, &settings)?;
         // Before the model is opened: what this process takes for it is part of what the run needs.
         let free = free(&settings);
@@ -53,7 +60,8 @@ impl Check {
         if self.fit && !fits {
             return Ok(Ending::Exit(Exit::No));
         }
-        terminal.next(format!("tunebox train {}", self.subject.display()));
+        let name = if there.is_some() { " --name NAME" } else { "" };
+        terminal.next(format!("tunebox train {}{name}", self.subject.display()));
         Ok(Ending::Done)
     }
 
@@ -78,12 +86,23 @@ impl Check {
             terminal.say("Warning", text);
         }
         terminal.say("Method", format!("{} {}, all imports granted", package.manifest.name, package.manifest.version));
-        terminal.next(format!("tunebox train --sample --method {}", self.subject.display()));
+        terminal.next(training_with(self.subject.display(), package.bytes.len() as u64));
         if terminal.json {
             terminal.object(json!({ "event": "checked", "name": package.manifest.name, "imports": method.imports() }));
         }
         Ok(Ending::Done)
     }
+}
+
+/// The run that a run file names, if it was begun. Its name is left open then: a plan never enters a run that is there.
+fn carried_out(settings: &mut RunSettings) -> Result<Option<Listed>, tunebox_training::Error> {
+    let table = &mut settings.file.run;
+    let Some(name) = &table.name else { return Ok(None) };
+    let there = runs(Path::new(&table.folder))?.into_iter().find(|run| run.name == *name);
+    if there.is_some() {
+        table.name = None;
+    }
+    Ok(there)
 }
 
 /// What the run keeps in which type.

@@ -32,7 +32,7 @@ pub(crate) struct Generate {
 impl Generate {
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
         let mut loaded = self.subject.load(terminal, global)?;
-        self.steering.apply(&mut loaded.policy)?;
+        self.steering.apply(terminal, &mut loaded.policy)?;
         let prompt = if self.raw || loaded.policy.model().template.is_none() {
             loaded.policy.model().tokenizer()?.encode(&self.prompt, true)?
         } else {

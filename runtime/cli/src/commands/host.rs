@@ -1,6 +1,6 @@
 //! `tunebox host`: a test of a method's author starts it, says what it wants, and is served.
 
-use tunebox_sandbox::native::Bench;
+use tunebox_sandbox::native::Test;
 use tunebox_training::twin::drive;
 
 use super::{Ending, Outcome};
@@ -9,9 +9,9 @@ use crate::terminal::diagnostic::Failure;
 /// Comes to the test that the environment names, and does what it asks until it is gone. What goes wrong it is told as
 /// a person would be.
 pub(super) fn run() -> Outcome {
-    let bench = Bench::find().map_err(|error| lost(&error))?;
-    let aside = bench.twin.aside().map_err(|error| lost(&error))?;
-    drive(bench).map_err(|error| {
+    let test = Test::find().map_err(|error| lost(&error))?;
+    let aside = test.method.aside().map_err(|error| lost(&error))?;
+    drive(test).map_err(|error| {
         let failure = Failure::from(error);
         aside.stop(&anstream::adapter::strip_str(&failure.text(false)).to_string());
         failure

@@ -8,8 +8,9 @@ use tunebox_compute::printable::printable;
 use tunebox_package::settings::range;
 use tunebox_package::sizes::{Part, sizes};
 use tunebox_package::{Package, Reference, World};
-use tunebox_sandbox::{COSTS, Limits, VerifierLimits};
+use tunebox_sandbox::{COSTS, Limits, VerifierLimits, interface_of};
 
+use super::build::training_with;
 use super::{Ending, Outcome, trust, world};
 use crate::terminal::{Terminal, bytes};
 
@@ -65,15 +66,10 @@ impl Inspect {
     /// What is usually typed next: a method is run, a verifier judges the runs of one.
     fn next(&self, package: &Package) -> String {
         match package.manifest.world {
-            World::Method => format!("tunebox train --sample --method {}", self.package),
+            World::Method => training_with(&self.package, package.bytes.len() as u64),
             World::Verifier => format!("a `[[verifier]]` of a run file with `use = \"{}\"`", self.package),
         }
     }
-}
-
-/// The interface of a full name such as `tunebox:method/tensor@0.1.0`.
-fn interface(import: &str) -> &str {
-    import.split_once('/').map_or(import, |(_, rest)| rest.split('@').next().unwrap_or(rest))
 }
 
 fn text(package: &Package, imports: &[String], signed: &str, parts: &[Part]) -> String {
@@ -99,7 +95,7 @@ fn text(package: &Package, imports: &[String], signed: &str, parts: &[Part]) -> 
         _ => "\nIt asks for, and so it may:".into(),
     });
     for import in imports {
-        let name = interface(import);
+        let name = interface_of(import).unwrap_or(import);
         let meaning =
             MEANINGS.iter().find(|(known, _)| *known == name).map_or("UNKNOWN: no run grants it", |(_, words)| words);
         lines.push(format!("{:>11}  {meaning}", printable(name, 64)));
@@ -108,9 +104,10 @@ fn text(package: &Package, imports: &[String], signed: &str, parts: &[Part]) -> 
     if !manifest.settings.is_empty() {
         lines.push("\nSettings:".into());
     }
+    let width = manifest.settings.iter().map(|setting| setting.name.len()).fold(11, usize::max);
     for setting in &manifest.settings {
         let default = setting.default.as_ref().map_or("must be given".into(), |value| format!("default {value}"));
-        lines.push(format!("{:>11}  {} ({}; {default})", setting.name, setting.doc, range(setting)));
+        lines.push(format!("{:>width$}  {} ({}; {default})", setting.name, setting.doc, range(setting)));
     }
     lines.push(format!("\nLimits, unless the run file says otherwise in `[limits]`:\n{}", limits(manifest.world)));
     lines.join("\n")
@@ -129,12 +126,20 @@ fn largest(parts: &[Part]) -> String {
     cells.join(", ")
 }
 
-/// The default limits, each by its name in `[limits]`, with its unit.
+/// The default limits, each by its name in `[limits]`, with its unit: two beside each other, read downwards.
 fn limits(world: World) -> String {
     let pairs: Vec<_> = match world {
         World::Verifier => VerifierLimits::default().entries().collect(),
         World::Method => Limits::default().entries().collect(),
     };
-    let shown = pairs.iter().map(|(limit, value)| format!("{:>24}  {}", limit.name, limit.unit.show(value)));
-    shown.collect::<Vec<_>>().join("\n")
+    let cells: Vec<[String; 2]> =
+        pairs.iter().map(|(limit, value)| [limit.name.to_owned(), limit.unit.show(value)]).collect();
+    let (left, right) = cells.split_at(cells.len().div_ceil(2));
+    let widest = |cells: &[[String; 2]], part: usize| cells.iter().map(|cell| cell[part].len()).max().unwrap_or(0);
+    let (names, values, others) = (widest(left, 0), widest(left, 1), widest(right, 0));
+    let rows = left.iter().enumerate().map(|(index, [name, value])| {
+        let other = right.get(index).map_or_else(String::new, |[name, value]| format!("{name:>others$}  {value}"));
+        format!("  {name:>names$}  {value:<values$}  {other}").trim_end().to_owned()
+    });
+    rows.collect::<Vec<_>>().join("\n")
 }

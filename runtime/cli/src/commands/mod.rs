@@ -2,6 +2,7 @@
 
 mod bench;
 mod build;
+mod building;
 mod chat;
 mod check;
 mod completions;
@@ -117,13 +118,13 @@ impl Command {
             Self::Check(command) => command.run(terminal, global),
             Self::Inspect(command) => command.run(terminal),
             Self::Key(command) => command.run(terminal),
-            Self::Pack(command) => command.run(terminal),
+            Self::Pack(command) => command.run(terminal, global),
             Self::Push(command) => command.run(terminal, global),
             Self::Pull(command) => command.run(terminal, global),
             Self::List(command) => command.run(terminal),
             Self::Verify(command) => command.run(terminal, global),
             Self::Bench(command) => command.run(terminal, global),
-            Self::Build(command) => command.run(terminal),
+            Self::Build(command) => command.run(terminal, global),
             Self::Test(command) => command.run(terminal, global),
             Self::Doctor(command) => command.run(terminal),
             Self::Merge(command) => command.run(terminal, global),

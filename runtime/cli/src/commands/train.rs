@@ -1,6 +1,7 @@
 //! `tunebox train`: one run, which ends with an artifact.
 
 mod profile;
+mod report;
 mod sample;
 mod watch;
 
@@ -11,16 +12,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use serde_json::json;
 use tunebox_compute::explain::Exit;
-use tunebox_compute::precision::Base;
+use tunebox_compute::paths;
 use tunebox_training::data::Shape;
-use tunebox_training::{Outcome as Ended, Plan, RunSettings, base_precision, carry_out, plan};
+use tunebox_training::{Plan, RunSettings, carry_out, plan};
 
 use super::trust::Trusting;
 use super::{Ending, Outcome, worker};
 use crate::arguments::Global;
 use crate::terminal::diagnostic::Failure;
-use crate::terminal::{Terminal, bytes, duration, grouped};
+use crate::terminal::{Terminal, bytes};
 use profile::GuestProfile;
+pub(super) use report::tell;
 use sample::Before;
 pub(super) use watch::Watch;
 
@@ -86,34 +88,12 @@ impl Train {
         let ended = carry_out(settings, worker.as_ref(), &mut watch, &stop);
         watch.clear();
         let profiled = profile.map_or(Ok(()), |profile| profile.write(terminal));
-        let ending = self.report(terminal, ended?, before.as_ref())?;
+        let ending = self.report(terminal, &ended?, before.as_ref())?;
         profiled.map(|()| ending)
     }
 
-    /// The same for the method of a folder that its author works on: in this process, on the sample unless the run
-    /// is named.
-    pub(super) fn of_its_author(mut self, folder: &Path) -> Result<Self, Failure> {
-        let unfit = [
-            (self.method.is_some(), "`--method`", "the method is that of the folder: `tunebox dev FOLDER`"),
-            (self.dry_run, "`--dry-run`", "`tunebox train --dry-run` plans without a step"),
-            (self.guest_profile.is_some(), "`--guest-profile`", "`tunebox train --guest-profile` records one version"),
-        ];
-        if let Some((_, flag, hint)) = unfit.into_iter().find(|(given, ..)| *given) {
-            return Err(Failure::usage(format!("`tunebox dev` has no {flag}"), hint));
-        }
-        self.sample |= self.run.is_none() && self.model.is_none() && self.data.is_none();
-        self.method = Some(folder.display().to_string());
-        self.in_process = true;
-        Ok(self)
-    }
-
-    /// Whether nobody said what the run is called, but a sample perhaps.
-    pub(super) fn leaves_name_open(&self) -> bool {
-        self.name.is_none() && self.run.is_none() && !self.resume
-    }
-
     /// The settings, with every signer decided about.
-    pub(super) fn settled(&self, terminal: Terminal, offline: bool) -> Result<RunSettings, Failure> {
+    fn settled(&self, terminal: Terminal, offline: bool) -> Result<RunSettings, Failure> {
         let settings = self.settings(offline)?;
         self.trusting.settle(terminal, &settings)?;
         Ok(settings)
@@ -124,6 +104,7 @@ impl Train {
         let overrides = self.overrides();
         let mut settings = match (&self.run, self.sample) {
             (_, true) => RunSettings::sample(&overrides)?,
+            (Some(path), _) if path.is_dir() => return Err(no_run_file(path)),
             (Some(path), _) => RunSettings::load(path, &overrides)?,
             (None, false) if self.model.is_none() || self.data.is_none() => {
                 return Err(Failure::usage(
@@ -155,71 +136,21 @@ impl Train {
             .filter_map(|(key, value)| value.map(|value| format!("{key}={}", toml::Value::String(value))));
         quoted.chain(self.set.iter().cloned()).collect()
     }
-
-    /// Says how a run ended.
-    pub(super) fn tell(&self, terminal: Terminal, ended: Ended) -> Outcome {
-        self.report(terminal, ended, None)
-    }
-
-    fn report(&self, terminal: Terminal, ended: Ended, before: Option<&Before>) -> Outcome {
-        let summary = ended.summary();
-        let folder = summary.folder.display();
-        if let Ended::Interrupted(_) = ended {
-            let saved =
-                summary.checkpoint.as_ref().map_or_else(|| folder.to_string(), |(_, path)| path.display().to_string());
-            terminal.say("Stopped", format!("at step {} of {}, saved {saved}", summary.step, summary.total));
-            terminal.next(format!("the same command with `--resume`{}", self.naming(&summary.name)));
-            finished(terminal, &ended);
-            return Ok(Ending::Exit(Exit::Interrupted));
-        }
-        let metric = |name: &str| summary.last.as_ref().and_then(|step| step.metric(name));
-        let loss = metric("loss").map_or(String::new(), |loss| format!(", loss {loss:.3}"));
-        let accuracy = metric("accuracy").map_or(String::new(), |value| format!(", accuracy {value:.2}"));
-        terminal
-            .say("Done", format!("{} steps in {}{loss}{accuracy}", grouped(summary.total), duration(summary.seconds)));
-        let files: Vec<String> = summary
-            .written
-            .iter()
-            .map(|file| {
-                format!(
-                    "{} {}",
-                    file.path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default(),
-                    bytes(file.bytes)
-                )
-            })
-            .collect();
-        terminal.say("Wrote", format!("{folder}  {}", files.join(", ")));
-        if let Some(before) = before {
-            before.compare(terminal, &summary.folder)?;
-        }
-        // Directions alone are no model to talk to; they go on one.
-        let alone = !summary.written.iter().any(|file| file.path.extension().is_some_and(|end| end == "json"));
-        let quantised = alone && base_precision(&summary.folder)? == Some(Base::Nf4);
-        let precision = if quantised { " --base-precision nf4" } else { "" };
-        terminal.next(match alone {
-            true => format!("tunebox chat MODEL --steer {folder}/vectors.safetensors{precision}"),
-            false => format!("tunebox chat {folder}"),
-        });
-        finished(terminal, &ended);
-        Ok(Ending::Done)
-    }
-
-    /// How the resuming command must name a run that got its name by itself.
-    fn naming(&self, name: &str) -> String {
-        if self.name.is_some() || self.run.is_some() { String::new() } else { format!(" and `--name {name}`") }
-    }
 }
 
-fn finished(terminal: Terminal, ended: &Ended) {
-    let summary = ended.summary();
-    if terminal.json {
-        terminal.object(json!({
-            "event": if matches!(ended, Ended::Finished(_)) { "finished" } else { "stopped" },
-            "name": summary.name, "folder": summary.folder, "step": summary.step, "total": summary.total,
-            "seconds": summary.seconds, "tokens": summary.tokens,
-            "checkpoint": summary.checkpoint.as_ref().map(|(_, path)| path),
-        }));
-    }
+/// A folder in the place of a run file, and what was probably meant.
+fn no_run_file(folder: &Path) -> Failure {
+    let shown = paths::plain(folder);
+    let what = format!("`{}` is a folder, a run file is wanted", shown.display());
+    let holds = |name: &str| folder.join(name).is_file();
+    let hint = if holds("run.toml") {
+        format!("`tunebox train {}`", shown.join("run.toml").display())
+    } else if holds("Cargo.toml") || holds("pyproject.toml") {
+        format!("`tunebox train --sample --method {}` trains with the method in it", shown.display())
+    } else {
+        "give a run file, or `--model` and `--data`".to_owned()
+    };
+    Failure::usage(what, hint)
 }
 
 /// A flag that the first Ctrl-C raises; the second ends the program at once.

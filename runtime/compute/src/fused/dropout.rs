@@ -3,6 +3,7 @@
 mod device;
 
 use candle_core::Tensor;
+use rayon::prelude::*;
 
 use super::arm::Arm;
 use super::host;
@@ -12,6 +13,9 @@ use super::residual::add;
 use crate::error::Result;
 use crate::random::Stream;
 use crate::weight::WeightRef;
+
+/// Numbers of a mask that one task draws.
+const TASK: usize = 1 << 12;
 
 /// Dropout at one place of one pass.
 #[derive(Debug, Clone)]
@@ -27,20 +31,23 @@ pub struct Dropout {
 impl Dropout {
     /// Zeroes a share of the values and widens the others by 1/(1 − rate). Gradients go the same way.
     pub fn apply(&self, values: &Tensor) -> Result<Tensor> {
-        let stream = Stream::new(self.seed, &self.name);
         let widened = 1.0 / (1.0 - self.rate);
         match Arm::of([(values, "values")])? {
-            Arm::Cpu => self.on_cpu(values, stream, widened),
-            Arm::Device(device) => device::apply(&device, values, stream.key(), self.rate, widened),
+            Arm::Cpu => self.on_cpu(values, widened),
+            Arm::Device(device) => {
+                let key = Stream::new(self.seed, &self.name).key();
+                device::apply(&device, values, key, self.rate, widened)
+            }
         }
     }
 
-    fn on_cpu(&self, values: &Tensor, mut stream: Stream, widened: f32) -> Result<Tensor> {
-        let mask: Vec<f32> = stream
-            .uniforms(values.elem_count())
-            .into_iter()
-            .map(|draw| if draw < self.rate { 0.0 } else { widened })
-            .collect();
+    fn on_cpu(&self, values: &Tensor, widened: f32) -> Result<Tensor> {
+        let mut mask = vec![widened; values.elem_count()];
+        mask.par_chunks_mut(TASK).enumerate().for_each(|(task, mask)| {
+            // A number takes one word, so each task knows where its own begin.
+            let mut stream = Stream::at(self.seed, &self.name, (task * TASK) as u64);
+            mask.iter_mut().filter(|_| stream.uniform() < self.rate).for_each(|factor| *factor = 0.0);
+        });
         let mask = Tensor::from_vec(mask, values.shape(), values.device())?;
         Ok((values * mask)?)
     }

@@ -20,7 +20,7 @@ use super::host::{self, Floats};
 use super::lanes::{tanh, wide};
 use super::product::{Matrix, Tile, steps};
 use super::scratch;
-use super::skinny::skinny;
+use super::skinny::{FewTokens, skinny};
 use super::stored::{Stored, View};
 use crate::error::{Error, Result};
 use crate::weight::WeightRef;
@@ -187,7 +187,7 @@ pub fn logits<'w>(hidden: &Tensor, weight: impl Into<WeightRef<'w>>, options: &H
 
 fn logits_on_cpu(hidden: &Tensor, weight: WeightRef<'_>, options: &HeadOptions) -> Result<Tensor> {
     let factor = options.factor();
-    skinny(hidden, weight, None, None, |tile| {
+    skinny(&FewTokens::of(hidden), weight, None, None, |tile| {
         for row in 0..tile.rows() {
             let row = tile.row(row);
             if factor != 1.0 {

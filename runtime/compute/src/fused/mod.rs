@@ -59,7 +59,7 @@ pub use residual::add;
 pub use rope::{RopeTable, rope};
 pub use rows::{gather_rows, numbers, spread_rows, stack_rows};
 pub use segments::Segments;
-pub use skinny::{skinny_adapted_linear, skinny_linear};
+pub use skinny::{FewTokens, skinny_linear};
 
 pub(crate) use stored::unpacked;
 pub(crate) use unpack::device::rows_on_device;

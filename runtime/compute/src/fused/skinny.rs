@@ -12,7 +12,7 @@ use rayon::prelude::*;
 
 use super::arm::Arm;
 use super::fetch::{fetch, piece};
-use super::fixed::Fixed;
+use super::fixed::{Fixed, Whole};
 use super::host::{self, Floats};
 use super::lanes::{wide, widest};
 use super::linear::{linear, meet, plus, tasks};
@@ -30,37 +30,54 @@ const FEATURES: usize = 16 * ROWS;
 /// A product of fewer multiplications is one task: telling another thread of a part would cost more.
 const SMALL: usize = 1 << 17;
 
-/// `y = x·Wᵀ + b` as [`linear`](super::linear) has it: `x` is `[tokens, in]`, the result `[tokens, out]`, both f32. With a
-/// quantized weight the tokens may be rounded to 16 bits first ([`fixed`](super::fixed)).
-pub fn skinny_linear<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias: Option<&Tensor>) -> Result<Tensor> {
-    skinny_adapted_linear(x, weight, bias, None)
+/// A few tokens, `[tokens, in]` f32, that one layer reads or several: what they are as whole numbers is found out once.
+pub struct FewTokens<'x> {
+    x: &'x Tensor,
+    whole: Whole,
 }
 
-/// As [`skinny_linear`], plus `s·(x·Aᵀ)·Bᵀ` where there is an adapter.
-pub fn skinny_adapted_linear<'w>(
-    x: &Tensor,
-    weight: impl Into<WeightRef<'w>>,
-    bias: Option<&Tensor>,
-    low: Option<&LowRank>,
-) -> Result<Tensor> {
-    let weight = weight.into();
-    match (Arm::with_weight([(x, "x")], weight)?, low) {
-        (Arm::Cpu, low) => skinny(x, weight, bias, low, |_| {}),
-        // A device has one way for many tokens and for few.
-        (Arm::Device(_), Some(low)) => Ok(adapted_linear(x, weight, bias, low)?.0),
-        (Arm::Device(_), None) => linear(x, weight, bias),
+impl<'x> FewTokens<'x> {
+    /// Tokens that no layer has read.
+    #[must_use]
+    pub fn of(x: &'x Tensor) -> Self {
+        Self { x, whole: Whole::new() }
     }
+
+    /// `y = x·Wᵀ + b` as [`linear`](super::linear) has it, plus `s·(x·Aᵀ)·Bᵀ` where there is an adapter: `[tokens, out]`
+    /// f32. With a quantized weight the tokens may be rounded to 16 bits first ([`fixed`](super::fixed)).
+    ///
+    /// # Errors
+    /// When shapes do not meet, or the weight is in no type that is read.
+    pub fn linear<'w>(
+        &self,
+        weight: impl Into<WeightRef<'w>>,
+        bias: Option<&Tensor>,
+        low: Option<&LowRank>,
+    ) -> Result<Tensor> {
+        let weight = weight.into();
+        match (Arm::with_weight([(self.x, "x")], weight)?, low) {
+            (Arm::Cpu, low) => skinny(self, weight, bias, low, |_| {}),
+            // A device has one way for many tokens and for few.
+            (Arm::Device(_), Some(low)) => Ok(adapted_linear(self.x, weight, bias, low)?.0),
+            (Arm::Device(_), None) => linear(self.x, weight, bias),
+        }
+    }
+}
+
+/// One layer without an adapter over a few tokens, as [`FewTokens::linear`] has it.
+pub fn skinny_linear<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias: Option<&Tensor>) -> Result<Tensor> {
+    FewTokens::of(x).linear(weight, bias, None)
 }
 
 /// The whole layer, and then `more` for each tile, all tokens of some features, while it is still near.
 pub(super) fn skinny(
-    x: &Tensor,
+    input: &FewTokens<'_>,
     weight: WeightRef<'_>,
     bias: Option<&Tensor>,
     low: Option<&LowRank>,
     more: impl Fn(&mut Tile<'_>) + Sync,
 ) -> Result<Tensor> {
-    let (tokens, inputs) = host::matrix(x, "x")?;
+    let (tokens, inputs) = host::matrix(input.x, "x")?;
     let stored = Stored::of(weight, "weight")?;
     let weight = stored.view();
     meet(inputs, weight.columns, [weight.rows, weight.columns])?;
@@ -68,8 +85,8 @@ pub(super) fn skinny(
         host::expect(bias, "bias", &[weight.rows])?;
     }
     let bias = bias.map(|bias| Floats::of(bias, "bias")).transpose()?;
-    let adapter = low.map(|low| Adapter::of(x, low, weight.rows)).transpose()?;
-    let x = Floats::of(x, "x")?;
+    let adapter = low.map(|low| Adapter::of(input.x, low, weight.rows)).transpose()?;
+    let x = Floats::of(input.x, "x")?;
     let x = x.slice();
     let mut result = vec![0.0; tokens * weight.rows];
     let features = if tokens * weight.rows * inputs < SMALL { weight.rows.max(1) } else { FEATURES };
@@ -87,7 +104,7 @@ pub(super) fn skinny(
         }
         more(tile);
     };
-    match Fixed::of(&weight, x) {
+    match Fixed::of(&weight, x, &input.whole) {
         Some(fixed) => whole.for_each(|(_, columns, mut tile)| {
             fixed.write(columns.clone(), &mut tile);
             finish(columns, &mut tile);
@@ -178,11 +195,12 @@ mod tests {
         for (outputs, inputs) in [(70, 33), (5, 64), (200, 100), (3, 7)] {
             let (x, weight) = (random("x", 11, inputs), random("w", outputs, inputs));
             let low = LowRank { a: random("a", 4, inputs), b: random("b", outputs, 4), scale: 0.5 };
-            let whole = skinny_adapted_linear(&x, &weight, None, Some(&low)).unwrap();
+            let whole = FewTokens::of(&x).linear(&weight, None, Some(&low)).unwrap();
             for (start, count) in [(0, 1), (3, 2), (4, 4), (5, 3), (1, 9)] {
-                let part = skinny_adapted_linear(&x.narrow(0, start, count).unwrap(), &weight, None, Some(&low));
+                let few = x.narrow(0, start, count).unwrap();
+                let part = FewTokens::of(&few).linear(&weight, None, Some(&low)).unwrap();
                 let wanted = whole.narrow(0, start, count).unwrap();
-                assert_eq!(bits(&part.unwrap()), bits(&wanted), "{outputs} × {inputs}, tokens from {start}, {count}");
+                assert_eq!(bits(&part), bits(&wanted), "{outputs} × {inputs}, tokens from {start}, {count}");
             }
         }
     }
@@ -218,13 +236,31 @@ mod tests {
     }
 
     #[test]
+    fn layers_that_read_the_same_tokens_have_the_bits_of_each_alone() {
+        use crate::weight::{Format, Packed, Weight};
+        let x = random("x", 35, 256);
+        let quantized = |format: Format, rows: usize| {
+            let bytes = vec![0x2b; format.bytes(rows, 256).unwrap()];
+            Weight::Packed(Packed::new(bytes.into(), format, rows, 256).unwrap().into())
+        };
+        let plain = Weight::from(random("w", 7, 256));
+        let weights = [plain, quantized(Format::Q6_K, 9), quantized(Format::Q8_0, 17), quantized(Format::Q4_0, 5)];
+        let few = FewTokens::of(&x);
+        for weight in &weights {
+            let shared = few.linear(weight, None, None).unwrap();
+            let sides = WeightRef::from(weight).sides();
+            assert_eq!(bits(&shared), bits(&skinny_linear(&x, weight, None).unwrap()), "{sides:?}");
+        }
+    }
+
+    #[test]
     fn it_says_what_the_ordinary_layer_says() {
         let (x, weight, bias) = (random("x", 6, 90), random("w", 130, 90), random("bias", 1, 130));
         let bias = bias.flatten_all().unwrap();
         let low = LowRank { a: random("a", 3, 90), b: random("b", 130, 3), scale: 0.25 };
         for dtype in [candle_core::DType::F32, candle_core::DType::BF16, candle_core::DType::F16] {
             let weight = weight.to_dtype(dtype).unwrap();
-            let found = skinny_adapted_linear(&x, &weight, Some(&bias), Some(&low)).unwrap();
+            let found = FewTokens::of(&x).linear(&weight, Some(&bias), Some(&low)).unwrap();
             let (wanted, _) = crate::fused::adapted_linear(&x, &weight, Some(&bias), &low).unwrap();
             let worst = (found - wanted).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap();
             assert!(worst < 5e-5, "{dtype:?}: {worst}");
@@ -236,6 +272,6 @@ mod tests {
         let (x, weight) = (random("x", 2, 8), random("w", 4, 9));
         assert!(skinny_linear(&x, &weight, None).is_err());
         let low = LowRank { a: random("a", 3, 8), b: random("b", 4, 2), scale: 1.0 };
-        assert!(skinny_adapted_linear(&x, &random("w", 4, 8), None, Some(&low)).is_err());
+        assert!(FewTokens::of(&x).linear(&random("w", 4, 8), None, Some(&low)).is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! The one linear map of the decoder: a weight, perhaps a bias, and what an adapter adds to it.
 //! Leaves the products to `fused` and the choice of what is adapted to `lens`.
 
-use tunebox_compute::fused::{self, Dropout, LowRank};
+use tunebox_compute::fused::{self, Dropout, FewTokens, LowRank};
 use tunebox_compute::parameters::Parameters;
 use tunebox_compute::precision::bytes;
 use tunebox_compute::{Tensor, Weight};
@@ -70,7 +70,7 @@ impl Linear {
     /// y = x·Wᵀ + b and what the adapter adds.
     pub(crate) fn forward(&self, input: &Tensor) -> Result<(Tensor, KeptLinear)> {
         if self.writing {
-            return Ok((self.written(input)?, KeptLinear::default()));
+            return Ok((self.written(&FewTokens::of(input))?, KeptLinear::default()));
         }
         let Learned::LowRank(part) = &self.learned else {
             let output = fused::linear(input, &self.weight, self.bias.as_ref())?;
@@ -94,12 +94,12 @@ impl Linear {
     }
 
     /// The same for a few tokens; dropout is off where a model writes.
-    fn written(&self, input: &Tensor) -> Result<Tensor> {
+    pub(super) fn written(&self, input: &FewTokens<'_>) -> Result<Tensor> {
         let Learned::LowRank(part) = &self.learned else {
-            return Ok(fused::skinny_linear(input, &self.weight, self.bias.as_ref())?);
+            return Ok(input.linear(&self.weight, self.bias.as_ref(), None)?);
         };
         let bias = if part.magnitude.is_some() { None } else { self.bias.as_ref() };
-        let product = fused::skinny_adapted_linear(input, &self.weight, bias, Some(&part.low))?;
+        let product = input.linear(&self.weight, bias, Some(&part.low))?;
         match &part.magnitude {
             Some(magnitude) => Ok(magnitude.forward(product, &self.weight, &part.low, self.bias.as_ref())?.0),
             None => Ok(product),

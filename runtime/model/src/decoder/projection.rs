@@ -1,8 +1,9 @@
 //! Several linear maps that read the same rows: query, key and value, or gate and up.
 //! A checkpoint may store them apart or as one matrix; the block sees parts either way.
 
+use tunebox_compute::Tensor;
+use tunebox_compute::fused::{self, FewTokens};
 use tunebox_compute::parameters::Parameters;
-use tunebox_compute::{Tensor, fused};
 
 use super::linear::{KeptLinear, Linear};
 use crate::error::Result;
@@ -31,8 +32,13 @@ impl Projection {
             Self::Apart(linears) => {
                 let mut parts = Vec::with_capacity(linears.len());
                 let mut kept = Vec::with_capacity(linears.len());
+                let few = FewTokens::of(input);
                 for linear in linears {
-                    let (part, own) = linear.forward(input)?;
+                    let (part, own) = if linear.writing {
+                        (linear.written(&few)?, KeptLinear::default())
+                    } else {
+                        linear.forward(input)?
+                    };
                     parts.push(part);
                     kept.push(own);
                 }

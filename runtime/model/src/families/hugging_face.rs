@@ -211,6 +211,19 @@ pub(super) fn windows(
     Ok(())
 }
 
+/// The window of a family that says whether one is in use; of the usual size where none is named. Layers that are called
+/// sliding must not lack it: transformers stops there, or gives them a window in one implementation of attention and none
+/// in another.
+pub(super) fn window_in_use(fields: &Fields<'_>, usual: Option<usize>) -> Result<Option<usize>> {
+    let used = fields.flag("use_sliding_window", false)?;
+    let window = if used { fields.optional_size("sliding_window")?.or(usual) } else { None };
+    if window.is_none() && fields.texts("layer_types")?.is_some_and(|types| types.contains(&"sliding_attention")) {
+        let (key, allowed) = if used { ("sliding_window", "a window") } else { ("use_sliding_window", "true") };
+        return Err(fields.refused(key, &format!("{allowed} where `layer_types` names layers that slide")));
+    }
+    Ok(window)
+}
+
 /// The keys that all families write.
 pub(super) fn write(configuration: &Configuration) -> Map<String, Value> {
     let mut map = Map::new();

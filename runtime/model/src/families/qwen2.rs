@@ -28,6 +28,9 @@ pub(super) const FAMILY: Family = Family {
     stored: StoredForm { pairs_adjacent: false, norms_plus_one: false, sandwich_norms: false },
 };
 
+/// What transformers assumes for a window that is in use and not named.
+const WINDOW: usize = 4096;
+
 fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     fields.only("hidden_act", &json!("silu"))?;
     configuration.attention_bias = true;
@@ -38,11 +41,7 @@ fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> 
 
 /// Layers from `max_window_layers` upwards slide, if `use_sliding_window` is set.
 pub(super) fn upper_windows(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
-    let window = if fields.flag("use_sliding_window", false)? {
-        Some(fields.size_or("sliding_window", Some(4096))?)
-    } else {
-        None
-    };
+    let window = hugging_face::window_in_use(fields, Some(WINDOW))?;
     let first = fields.size_or("max_window_layers", Some(28))?;
     hugging_face::windows(fields, configuration, window, |layer| layer >= first)
 }

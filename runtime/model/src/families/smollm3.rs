@@ -40,23 +40,11 @@ fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> 
     configuration.output_bias = configuration.attention_bias;
     configuration.feed_forward_bias = fields.flag("mlp_bias", false)?;
     positions(fields, configuration)?;
-    let window = window(fields)?;
+    let window = hugging_face::window_in_use(fields, None)?;
     let bare: Vec<bool> = configuration.layers_kind.iter().map(|kind| kind.rope.is_none()).collect();
     hugging_face::windows(fields, configuration, window, |layer| bare[layer])?;
     configuration.ropes = vec![hugging_face::rope_from(fields, configuration, THETA)?];
     Ok(())
-}
-
-/// The window, if one is in use. Layers that are called sliding must not lack it: transformers stops there, or gives
-/// them a window in one implementation of attention and none in another.
-fn window(fields: &Fields<'_>) -> Result<Option<usize>> {
-    let used = fields.flag("use_sliding_window", false)?;
-    let window = if used { fields.optional_size("sliding_window")? } else { None };
-    if window.is_none() && fields.texts("layer_types")?.is_some_and(|types| types.contains(&"sliding_attention")) {
-        let (key, allowed) = if used { ("sliding_window", "a window") } else { ("use_sliding_window", "true") };
-        return Err(fields.refused(key, &format!("{allowed} where `layer_types` names layers that slide")));
-    }
-    Ok(window)
 }
 
 /// Takes the positions from the layers that have none: those with a 0 in `no_rope_layers`, which may be longer than

@@ -49,7 +49,11 @@ fn qwen2_windows_start_at_the_layer_that_is_named() {
         "sliding_window": 16, "max_window_layers": 3});
     let windows = |config| read(config).unwrap().layers_kind.iter().map(|kind| kind.window).collect::<Vec<_>>();
     assert_eq!(windows(config.clone()), [None, None, None, Some(16)]);
-    assert_eq!(windows(with(config, "use_sliding_window", json!(false))), [None; 4]);
+    let unused = with(config, "use_sliding_window", json!(false));
+    assert_eq!(windows(unused.clone()), [None; 4]);
+    assert_eq!(windows(with(unused.clone(), "layer_types", json!(vec!["full_attention"; 4]))), [None; 4]);
+    let contradicting = with(unused, "layer_types", json!(vec!["sliding_attention"; 4]));
+    assert_eq!(read(contradicting).unwrap_err().to_string(), "`use_sliding_window` is `false`");
 }
 
 #[test]

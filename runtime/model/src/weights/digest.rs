@@ -1,12 +1,12 @@
 //! The fingerprint of a model: sha256 over the bytes of its weight files, one after another in the order of their
 //! names. For one file it is what `sha256sum` prints.
 
-use std::fmt::Write;
 use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
+use tunebox_compute::hexadecimal::hexadecimal;
 
 use crate::error::{Error, Result};
 
@@ -28,11 +28,7 @@ pub fn digest(files: &[PathBuf]) -> Result<String> {
             hasher.update(&piece[..length]);
         }
     }
-    Ok(hasher.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
-        // Writing to a text cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    }))
+    Ok(hexadecimal(&hasher.finalize()))
 }
 
 #[cfg(test)]

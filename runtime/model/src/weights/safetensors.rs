@@ -1,6 +1,8 @@
 //! Folders of safetensors files: one file, or several with an index.
 //! Reads heads first and checks that every byte they announce is there; a tensor's bytes only when it is asked for.
 
+mod names;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -11,6 +13,7 @@ use safetensors::tensor::{Dtype, Metadata};
 use tunebox_compute::weight::Format;
 use tunebox_compute::{DType, Device, Tensor};
 
+use self::names::Distinct;
 use crate::error::{Error, Result};
 
 /// The name of the one file, when there is one.
@@ -87,7 +90,9 @@ pub(crate) fn locate(files: &[PathBuf]) -> Result<BTreeMap<String, Location>> {
         for name in head.offset_keys() {
             let Some(info) = tensors.get(&name) else { continue };
             let location = location(path, &name, info, start, length)?;
-            found.insert(name, location);
+            if let Some(Location { path: other, .. }) = found.insert(name.clone(), location) {
+                return Err(Error::broken(path, format!("tensor `{name}` is in `{}` as well", other.display())));
+            }
         }
     }
     Ok(found)
@@ -109,8 +114,10 @@ fn head(path: &Path) -> Result<(u64, u64, Metadata)> {
     }
     let mut text = vec![0; usize::try_from(size).unwrap_or(0)];
     file.read_exact(&mut text).map_err(failed)?;
-    let head = serde_json::from_slice(&text)
-        .map_err(|error| Error::broken(path, format!("the head is not that of a safetensors file: {error}")))?;
+    let wrong =
+        |error: serde_json::Error| Error::broken(path, format!("the head is not that of a safetensors file: {error}"));
+    let Distinct = serde_json::from_slice(&text).map_err(wrong)?;
+    let head = serde_json::from_slice(&text).map_err(wrong)?;
     Ok((8 + size, length, head))
 }
 

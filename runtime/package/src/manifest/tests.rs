@@ -1,5 +1,6 @@
 use tunebox_compute::explain::{Exit, Explain};
 
+use super::rules::MOST_ENTRIES;
 use super::*;
 
 fn manifest(edit: impl FnOnce(&mut serde_json::Value)) -> Result<Manifest, Error> {

@@ -37,7 +37,7 @@ impl Host for Crossing<'_> {
         entropy: Option<Resource<TensorEntry>>,
     ) -> Result<(), Refusal> {
         self.enter("learn.backward-from")?;
-        self.make_scores_asked_for()?;
+        self.made(&scores)?.check_made()?;
         let logprob = self.coefficients(&scores, &logprob)?;
         let entropy = entropy.map(|entropy| self.coefficients(&scores, &entropy)).transpose()?;
         let ScoresEntry(number) = *self.table.get(&scores)?;

@@ -70,8 +70,7 @@ impl HostScores for Crossing<'_> {
             record.held = false;
             // A loss of this step may still hang on its taps; nothing hangs on the others.
             if !record.may_be_learned_from() {
-                self.scores.remove(&number);
-                self.forget_passes();
+                self.forget_score(number);
             }
         }
         Ok(())
@@ -194,8 +193,8 @@ impl State {
         self.scores.get(number).ok_or_else(|| Refusal::argument("these scores are gone"))
     }
 
-    /// The same, and its taps are there.
-    fn made(&mut self, handle: &Resource<ScoresEntry>) -> Result<&ScoreRecord, Refusal> {
+    /// The same, after its pass through the model.
+    pub(crate) fn made(&mut self, handle: &Resource<ScoresEntry>) -> Result<&ScoreRecord, Refusal> {
         self.make_scores_asked_for()?;
         self.record(handle)
     }
@@ -226,9 +225,9 @@ impl State {
         let handle = self.table.push(ScoresEntry(number))?;
         self.scores.insert(number, record);
         if !self.learner.joins(view, keep)
-            && let Err(refusal) = self.make_scores_asked_for()
+            && let Err(refusal) = self.made(&handle).and_then(ScoreRecord::check_made)
         {
-            self.scores.remove(&number);
+            self.forget_score(number);
             self.table.delete(handle)?;
             return Err(refusal);
         }
@@ -250,4 +249,29 @@ fn tap_set(taps: Taps) -> TapSet {
 fn tap_count(set: TapSet) -> u64 {
     let optional = [set.entropy, set.log_sum_square, set.mean_logit, set.mean_logprob, set.top_one];
     1 + optional.iter().filter(|asked| **asked).count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use tunebox_compute::budget::Ledger;
+
+    use super::*;
+    use crate::limits::Limits;
+    use crate::session::SessionSettings;
+
+    #[test]
+    fn snapshots_that_the_learner_holds_already_count() {
+        let limits = Limits { snapshots: 1, ..Limits::default() };
+        let snapshots = BTreeSet::from(["old".to_owned()]);
+        let settings = SessionSettings { limits, snapshots, ..SessionSettings::default() };
+        let mut state = State::new(settings, Ledger::new(1 << 20));
+        for (name, told) in [("new", "at most 1"), ("old", "there is no model")] {
+            let Refusal::Error(error) = Crossing::new(&mut state).snapshot(name.into()).unwrap_err() else {
+                panic!("the method ended")
+            };
+            assert!(error.message.contains(told), "{}", error.message);
+        }
+    }
 }

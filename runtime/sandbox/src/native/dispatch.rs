@@ -62,11 +62,18 @@ include!(concat!(env!("OUT_DIR"), "/dispatch.rs"));
 #[cfg(test)]
 mod tests {
     use tunebox_compute::budget::Ledger;
+    use wasmtime::component::types::ComponentItem;
+    use wasmtime::component::{Component, Linker};
+    use wit_component::{ComponentEncoder, StringEncoding, dummy_module, embed_component_metadata};
+    use wit_parser::{ManglingAndAbi, Resolve};
 
     use super::*;
+    use crate::bindings::Offered;
     use crate::cause::Cause;
+    use crate::engine::bare;
+    use crate::grants::interface_of;
     use crate::session::SessionSettings;
-    use crate::state::State;
+    use crate::state::{Crossings, State};
 
     fn ask(state: &mut State, name: &str, write: impl FnOnce(&mut Vec<u8>)) -> wasmtime::Result<Vec<u8>> {
         let mut arguments = Vec::new();
@@ -74,15 +81,48 @@ mod tests {
         (Import::named(name).unwrap().call)(&mut Crossing::new(state), &mut Input::new(&arguments))
     }
 
-    #[test]
-    fn the_table_is_in_order_and_has_what_the_linker_has() {
-        assert!(IMPORTS.is_sorted_by_key(|import| import.name));
-        assert!(IMPORTS.len() > 100, "{}", IMPORTS.len());
-        for name in
-            ["run/log", "tensor/[constructor]scope", "tensor/[resource-drop]tensor", "model/[method]scores.top-one"]
-        {
-            assert_eq!(Import::named(name).unwrap().name, name);
+    /// A component that imports every function of every interface that a method may import.
+    fn wanting_everything() -> Vec<u8> {
+        let mut resolve = Resolve::default();
+        let (package, _) = resolve.push_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit")).unwrap();
+        let world = resolve.select_world(&[package], Some("method")).unwrap();
+        let mut module = dummy_module(&resolve, world, ManglingAndAbi::Standard32);
+        embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+        ComponentEncoder::default().module(&module).unwrap().encode().unwrap()
+    }
+
+    /// The functions that such a component gets from the linker, as a request names them.
+    fn linked() -> BTreeSet<String> {
+        let engine = bare().unwrap();
+        let component = Component::new(&engine, wanting_everything()).unwrap();
+        let mut linker = Linker::<State>::new(&engine);
+        Offered::add_to_linker::<State, Crossings>(&mut linker, |state| Crossing::new(state)).unwrap();
+        // What the linker lacks, or has with another type, is an error.
+        let linked = linker.substituted_component_type(&component).unwrap();
+        let (mut names, mut resources) = (BTreeSet::new(), Vec::new());
+        for (import, item) in linked.imports(&engine) {
+            let interface = interface_of(import).unwrap();
+            let ComponentItem::ComponentInstance(instance) = item.ty else { panic!("`{import}` is no interface") };
+            for (name, item) in instance.exports(&engine) {
+                match item.ty {
+                    ComponentItem::ComponentFunc(_) => _ = names.insert(format!("{interface}/{name}")),
+                    // Whoever uses a resource names it again.
+                    ComponentItem::Resource(resource) if !resources.contains(&resource) => {
+                        resources.push(resource);
+                        names.insert(format!("{interface}/[resource-drop]{name}"));
+                    }
+                    _ => {}
+                }
+            }
         }
+        names
+    }
+
+    #[test]
+    fn the_table_has_what_the_linker_has_and_finds_it() {
+        let table: BTreeSet<String> = IMPORTS.iter().map(|import| import.name.to_owned()).collect();
+        assert_eq!(table, linked());
+        assert!(table.iter().all(|name| Import::named(name).is_some_and(|import| import.name == name)));
         assert!(Import::named("tensor/add ").is_none() && Import::named("").is_none());
     }
 

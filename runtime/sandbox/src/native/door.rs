@@ -1,13 +1,13 @@
 //! Who comes in: the token is compared before anything else of a connection is looked at.
 //!
 //! A host opens a [`Door`], starts the method's process with where it is and what to say, and lets it in as a [`Twin`]. The
-//! other way round a test that is at work already listens, and this program comes to it as to a [`Bench`].
+//! other way round a test that is at work already listens, and this program comes to that [`Test`].
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use super::frames::{self, Deadline, after};
+use super::message::{self, Deadline, REPORT, STOP, after};
 use super::wire::{Encode, Input};
 
 /// The variable that tells a process where the other side listens.
@@ -19,7 +19,7 @@ pub const TOKEN: &str = "TUNEBOX_TWIN_TOKEN";
 /// Random bytes of a token.
 const TOKEN_BYTES: usize = 32;
 
-/// The most bytes of the frame that a stranger may send before it has said the token.
+/// The most bytes of the message that a stranger may send before it has said the token.
 const HELLO_BYTES: usize = 1 << 20;
 
 /// How long a connection may take to say it.
@@ -27,10 +27,6 @@ const HELLO: Duration = Duration::from_secs(5);
 
 /// How often it is looked whether somebody came.
 const LOOK: Duration = Duration::from_millis(10);
-
-/// Kinds of frames that are said aside, beside those of a call.
-const STOP: u8 = 2;
-const REPORT: u8 = 4;
 
 /// A place on this machine where one process may come in that knows the token.
 #[derive(Debug)]
@@ -106,7 +102,7 @@ impl Door {
     fn let_in(&self, mut stream: TcpStream) -> Option<(TcpStream, String)> {
         stream.set_nonblocking(false).ok()?;
         stream.set_nodelay(true).ok()?;
-        let hello = frames::receive(&mut stream, HELLO_BYTES, after(Some(HELLO))).ok()??;
+        let hello = message::receive(&mut stream, HELLO_BYTES, after(Some(HELLO))).ok()??;
         let mut hello = Input::new(&hello);
         let known = hello.take::<String>().is_ok_and(|token| is_same(&token, &self.token));
         let manifest = known.then(|| hello.take::<String>().ok()).flatten()?;
@@ -159,26 +155,26 @@ impl Aside {
         let _ = self.0.shutdown(Shutdown::Write);
         // What it was just saying must not cut off what it is told.
         let _ = self.0.set_read_timeout(Some(HELLO));
-        let _ = io::copy(&mut (&self.0).take(frames::LARGEST as u64), &mut io::sink());
+        let _ = io::copy(&mut (&self.0).take(message::LARGEST as u64), &mut io::sink());
     }
 
     fn say(&mut self, kind: u8, text: &str) -> io::Result<()> {
         let mut payload = vec![kind];
         text.encode(&mut payload);
-        frames::send(&mut self.0, &payload, after(Some(HELLO)))
+        message::send(&mut self.0, &payload, after(Some(HELLO)))
     }
 }
 
-/// A test at work that listens for this program and says what it wants of it.
+/// A test of a method's author, at work, that listens for this program and says what it wants of it.
 #[derive(Debug)]
-pub struct Bench {
+pub struct Test {
     /// Its method.
-    pub twin: Twin,
+    pub method: Twin,
     /// What it wants, as text that nobody has checked.
     pub wanted: String,
 }
 
-impl Bench {
+impl Test {
     /// Comes to the test that started this program, as the environment says.
     ///
     /// # Errors
@@ -200,17 +196,17 @@ impl Bench {
         stream.set_nodelay(true)?;
         let mut proof = Vec::new();
         token.encode(&mut proof);
-        frames::send(&mut stream, &proof, deadline)?;
-        let wanted = frames::receive(&mut stream, frames::LARGEST, deadline)?;
+        message::send(&mut stream, &proof, deadline)?;
+        let wanted = message::receive(&mut stream, message::LARGEST, deadline)?;
         let wanted = wanted.ok_or_else(|| io::Error::from(ErrorKind::UnexpectedEof))?;
         let mut wanted = Input::new(&wanted);
-        let told = |_| invalid("the first frame is not what a test says first");
+        let told = |_| invalid("the first message is not what a test says first");
         if !is_same(&wanted.take::<String>().map_err(told)?, token) {
             return Err(invalid("whoever listens does not know the token"));
         }
         let (manifest, text) = (wanted.take().map_err(told)?, wanted.take().map_err(told)?);
         wanted.end().map_err(told)?;
-        Ok(Self { twin: Twin { stream, manifest, patience: None }, wanted: text })
+        Ok(Self { method: Twin { stream, manifest, patience: None }, wanted: text })
     }
 }
 
@@ -228,7 +224,7 @@ fn is_same(one: &str, other: &str) -> bool {
 fn random_token() -> io::Result<String> {
     let mut bytes = [0; TOKEN_BYTES];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(tunebox_compute::hexadecimal::hexadecimal(&bytes))
 }
 
 #[cfg(test)]
@@ -252,7 +248,7 @@ mod tests {
         let [(_, address), (_, token)] = door.environment();
         let knock = |payload: Vec<u8>| {
             let mut stream = TcpStream::connect(&*address).unwrap();
-            frames::send(&mut stream, &payload, None).unwrap();
+            message::send(&mut stream, &payload, None).unwrap();
             stream
         };
         let mut guessed = knock(hello(&"0".repeat(token.len())));
@@ -262,7 +258,7 @@ mod tests {
         let Knock::Here(twin) = door.wait(soon(), None, || false).unwrap() else { panic!("nobody came") };
         assert_eq!(twin.manifest(), "{}");
         // The one that guessed was sent away without a word.
-        assert_eq!(frames::receive(&mut guessed, 1, after(soon())).unwrap(), None);
+        assert_eq!(message::receive(&mut guessed, 1, after(soon())).unwrap(), None);
     }
 
     #[test]
@@ -280,15 +276,15 @@ mod tests {
             let listens = listener.try_clone().unwrap();
             let test = std::thread::spawn(move || {
                 let (mut stream, _) = listens.accept().unwrap();
-                let proof = frames::receive(&mut stream, HELLO_BYTES, after(soon())).unwrap().unwrap();
+                let proof = message::receive(&mut stream, HELLO_BYTES, after(soon())).unwrap().unwrap();
                 assert_eq!(Input::new(&proof).take::<String>().unwrap(), "secret");
                 let mut payload = hello(told);
                 "{\"seed\":1}".encode(&mut payload);
-                frames::send(&mut stream, &payload, None).unwrap();
+                message::send(&mut stream, &payload, None).unwrap();
             });
-            let found = Bench::connect(address, "secret", after(soon()));
+            let found = Test::connect(address, "secret", after(soon()));
             test.join().unwrap();
-            assert_eq!(found.is_ok_and(|bench| bench.wanted == "{\"seed\":1}"), comes);
+            assert_eq!(found.is_ok_and(|test| test.wanted == "{\"seed\":1}"), comes);
         }
     }
 }

@@ -1,18 +1,18 @@
 //! A method in a process of its own, for its author: the same source, compiled for the machine at hand, asks over a
 //! connection for what a component asks through the engine.
 //!
-//! `door` says who may come in, `frames` carries bytes, `wire` makes values of them, `dispatch` (written by the build
+//! `door` says who may come in, `message` carries bytes, `wire` makes values of them, `dispatch` (written by the build
 //! script from `wit/`) finds the function of `imports` that is asked for, `process` does the calls of a session. Checks,
 //! costs, limits and meters are those of a component; the method itself runs outside the sandbox, so this is for code that
 //! one would compile and run anyway.
 
 mod dispatch;
 mod door;
-mod frames;
+mod message;
 mod process;
 mod wire;
 
-pub use door::{ADDRESS, Aside, Bench, Door, Knock, TOKEN, Twin};
+pub use door::{ADDRESS, Aside, Door, Knock, TOKEN, Test, Twin};
 pub(crate) use process::Process;
 
 use crate::grants::{CONTRACT, PACKAGE};

@@ -1,19 +1,19 @@
 //! The calls of a session, made to a process: it asks and is answered until it returns.
 //!
-//! While it computes, no clock of the sandbox runs: nothing holds it. Only a call as a whole may last no longer than the
-//! process was given, so that a test that hangs ends.
+//! While it computes, no clock of the sandbox runs: nothing holds it. Only what it takes itself in a call may be no longer
+//! than it was given, so that a test that hangs ends; what the host needs for an answer does not count.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tunebox_compute::budget::Ledger;
 
 use super::Twin;
 use super::dispatch::Import;
-use super::frames::{self, Deadline, LARGEST, after, is_gone};
+use super::message::{self, ANSWER, CALL, Deadline, END, LARGEST, NEXT, PANICKED, REQUEST, RETURN, after, is_gone};
 use super::wire::{Decode, Encode, Input, malformed};
 use crate::batch::Batch;
 use crate::cause::Cause;
@@ -23,17 +23,6 @@ use crate::guest::{Answer, Guest, Setting};
 use crate::printable::printable;
 use crate::session::SessionSettings;
 use crate::state::{BatchEntry, Crossing, State};
-
-/// Kinds of frames from the host.
-const CALL: u8 = 0;
-const ANSWER: u8 = 1;
-const END: u8 = 3;
-
-/// Kinds of frames from the method.
-const REQUEST: u8 = 0;
-const RETURN: u8 = 1;
-const PANICKED: u8 = 2;
-const NEXT: u8 = 3;
 
 /// How long telling a process that it is done may take.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -65,7 +54,7 @@ pub(crate) struct Process {
     over: bool,
 }
 
-/// A frame of the method, read as far as what kind it is.
+/// A message of the method, read as far as what kind it is.
 enum Said {
     /// It asks for something.
     Request(Vec<u8>),
@@ -94,13 +83,18 @@ impl Process {
     }
 
     fn exchange<R: Decode>(&mut self, export: Export, write: impl FnOnce(&mut Vec<u8>)) -> wasmtime::Result<R> {
-        let deadline = after(self.patience);
+        let mut deadline = after(self.patience);
         let mut payload = vec![CALL, export as u8];
         write(&mut payload);
         self.send(&payload, deadline)?;
         loop {
             match self.hear(deadline)? {
-                Said::Request(request) => self.serve(&request, deadline)?,
+                Said::Request(request) => {
+                    let begun = Instant::now();
+                    let answer = self.answer(&request)?;
+                    deadline = deadline.map(|deadline| deadline + begun.elapsed());
+                    self.send(&answer, deadline)?;
+                }
                 Said::Return(result) => {
                     let mut result = Input::new(&result);
                     let value = result.take()?;
@@ -117,7 +111,10 @@ impl Process {
     fn idle(&mut self) -> wasmtime::Result<Option<String>> {
         loop {
             match self.hear(None)? {
-                Said::Request(request) => self.serve(&request, None)?,
+                Said::Request(request) => {
+                    let answer = self.answer(&request)?;
+                    self.send(&answer, None)?;
+                }
                 Said::Next(order) => return Ok(Some(order)),
                 Said::Return(_) => return Err(malformed("it returned from no call".into()).into()),
                 Said::Gone => return Ok(None),
@@ -125,8 +122,8 @@ impl Process {
         }
     }
 
-    /// Answers one request.
-    fn serve(&mut self, request: &[u8], deadline: Deadline) -> wasmtime::Result<()> {
+    /// The message that answers a request.
+    fn answer(&mut self, request: &[u8]) -> wasmtime::Result<Vec<u8>> {
         let mut request = Input::new(request);
         let name: String = request.take()?;
         let import = Import::named(&name);
@@ -145,17 +142,17 @@ impl Process {
         let mut payload = Vec::with_capacity(answer.len() + 1);
         payload.push(ANSWER);
         payload.extend_from_slice(&answer);
-        self.send(&payload, deadline)
+        Ok(payload)
     }
 
-    /// The next frame of the method. A panic that it tells of ends it.
+    /// The next message of the method. A panic that it tells of ends it.
     fn hear(&mut self, deadline: Deadline) -> wasmtime::Result<Said> {
-        let frame = match frames::receive(&mut self.stream, LARGEST, deadline) {
-            Ok(Some(frame)) => frame,
+        let received = match message::receive(&mut self.stream, LARGEST, deadline) {
+            Ok(Some(received)) => received,
             Ok(None) => return Ok(Said::Gone),
             Err(error) => return Err(self.lost(&error).into()),
         };
-        let mut input = Input::new(&frame);
+        let mut input = Input::new(&received);
         match input.take::<u8>()? {
             REQUEST => Ok(Said::Request(input.rest().to_vec())),
             RETURN => Ok(Said::Return(input.rest().to_vec())),
@@ -171,16 +168,16 @@ impl Process {
                 input.end()?;
                 Ok(Said::Next(order))
             }
-            other => Err(malformed(format!("there is no frame of kind {other}")).into()),
+            other => Err(malformed(format!("there is no message of kind {other}")).into()),
         }
     }
 
     fn send(&mut self, payload: &[u8], deadline: Deadline) -> wasmtime::Result<()> {
-        let sent = frames::send(&mut self.stream, payload, deadline);
+        let sent = message::send(&mut self.stream, payload, deadline);
         sent.map_err(|error| self.lost(&error).into())
     }
 
-    /// What it means that a frame did not come, or did not go.
+    /// What it means that a message did not come, or did not go.
     fn lost(&self, error: &std::io::Error) -> Cause {
         match (error.kind(), self.patience) {
             (ErrorKind::TimedOut, Some(patience)) => {
@@ -241,7 +238,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         if !self.over {
             // A process that is gone needs no word.
-            let _ = frames::send(&mut self.stream, &[END], after(Some(FAREWELL)));
+            let _ = message::send(&mut self.stream, &[END], after(Some(FAREWELL)));
         }
     }
 }

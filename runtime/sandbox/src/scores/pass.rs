@@ -17,6 +17,7 @@ pub(crate) struct Pass {
 }
 
 /// The rows of one score.
+#[derive(Clone)]
 pub(super) struct Part {
     /// The score's number.
     pub(super) score: u64,
@@ -70,6 +71,11 @@ pub(super) fn join(parts: &mut [Part]) -> Result<Arc<Rows>, Error> {
 impl Pass {
     pub(super) fn new(scored: Scored, parts: Vec<Part>) -> Self {
         Self { scored, parts }
+    }
+
+    /// The numbers of its scores.
+    pub(super) fn scores(&self) -> impl Iterator<Item = u64> {
+        self.parts.iter().map(|part| part.score)
     }
 
     /// The taps of each score, which the pass then has no more.

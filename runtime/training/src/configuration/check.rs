@@ -17,6 +17,20 @@ pub fn schema() -> Value {
     settings.into_generator().into_root_schema_for::<RunFile>().to_value()
 }
 
+/// The whole key of a run file whose last part is this name: `train.steps` for `steps`.
+#[must_use]
+pub fn key_called(name: &str) -> Option<String> {
+    below(&schema(), "", name)
+}
+
+fn below(schema: &Value, above: &str, name: &str) -> Option<String> {
+    let properties = schema["properties"].as_object()?;
+    if !above.is_empty() && properties.contains_key(name) {
+        return Some(format!("{above}{name}"));
+    }
+    properties.iter().find_map(|(key, schema)| below(schema, &format!("{above}{key}."), name))
+}
+
 /// Walks a document along the schema; the first thing wrong is the error.
 ///
 /// Text values that a `--set` read as numbers become text again where text is wanted.

@@ -3,6 +3,8 @@
 use tunebox_compute::explain::{Explain, Snippet};
 use tunebox_package::nearest::nearest;
 
+use super::check::key_called;
+
 /// A place in the run file, or the `--set` that brought a value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Spot {
@@ -123,7 +125,7 @@ impl Explain for ConfigurationError {
             Problem::UnknownKey { key, table, known } => Some(unknown_hint(key, table, known)),
             Problem::Choice { value, choices, .. } => Some(choice_hint(value, choices)),
             Problem::Missing { key } => Some(missing_hint(key)),
-            Problem::Override(_) => Some("for example `--set train.batch=2`".into()),
+            Problem::Override(written) => Some(override_hint(written)),
             Problem::Conflict { hint, .. } => Some(hint.clone()),
             Problem::Method { hint, .. } => hint.clone(),
             Problem::Syntax(_) | Problem::Type { .. } | Problem::Range { .. } => None,
@@ -158,6 +160,18 @@ fn choice_hint(value: &str, choices: &[String]) -> String {
     match nearest(value, choices.iter().map(String::as_str)) {
         Some(name) => format!("did you mean `{name}`? (it can be: {list})"),
         None => format!("it can be: {list}"),
+    }
+}
+
+fn override_hint(written: &str) -> String {
+    let example = "for example `--set train.batch=2`";
+    let Some((name, value)) = written.split_once('=').filter(|(name, _)| !name.is_empty() && !name.contains('.'))
+    else {
+        return example.into();
+    };
+    match key_called(name.trim()) {
+        Some(key) => format!("did you mean `--set {key}={value}`?"),
+        None => format!("{example}; a setting of the method is `--set method.{}={value}`", name.trim()),
     }
 }
 

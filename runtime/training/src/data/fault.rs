@@ -1,8 +1,11 @@
 //! What can be wrong with training data, down to the line and the column.
 
+use std::path::Path;
+
 use tunebox_compute::explain::{Explain, Snippet};
 
-use super::record::Shape;
+use super::shape::Shape;
+use crate::sample::is_of_sample;
 
 /// The widest part of a line that is shown in a message.
 const SHOWN: usize = 96;
@@ -44,6 +47,8 @@ pub struct BadLine {
     pub text: String,
     /// What is wrong.
     pub fault: LineFault,
+    /// Whether a line of the file was found that can be used.
+    pub others: bool,
 }
 
 /// What can be wrong with a line of training data.
@@ -201,9 +206,14 @@ impl Explain for DataError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Line(bad) => {
+            Self::Line(bad) if bad.others => {
                 Some(format!("{}; `--set data.skip-bad=true` leaves such lines out", bad.fault.advice()))
             }
+            Self::Line(bad) if is_of_sample(Path::new(&bad.name)) => Some(format!(
+                "{}; `tunebox train --sample` with the same `--method` chooses the data that fit",
+                bad.fault.advice()
+            )),
+            Self::Line(bad) => Some(bad.fault.advice()),
             Self::Empty { .. } => {
                 Some("one JSON object a line, such as {\"prompt\": \"…\", \"completion\": \"…\"}".into())
             }

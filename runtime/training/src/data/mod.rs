@@ -1,16 +1,18 @@
 //! Data in: JSONL lines to examples to micro-batches.
 //!
-//! `lines` reads, `record` tells shapes, `encode` makes tokens, `order` and `packing` make
+//! `lines` reads, `shape` and `record` tell what a line is, `encode` makes tokens, `order` and `packing` make
 //! batches, `fault` says what is wrong with a line. Where the files lie is left to the plan.
 
 mod encode;
 mod fault;
+mod fields;
 mod lines;
 mod locate;
 mod mismatch;
 mod order;
 mod packing;
 mod record;
+mod shape;
 mod window;
 
 use std::path::Path;
@@ -22,13 +24,15 @@ pub use encode::{Encoder, Example};
 pub use fault::{BadLine, DataError, LineFault};
 pub use lines::{Line, Lines};
 pub use order::{Batching, Cursor, Walk};
-pub use record::{Content, Record, Shape, Turns};
+pub use record::{Content, Record, Turns};
+pub use shape::Shape;
 pub(crate) use window::rows;
 pub use window::{Window, window};
 
 use crate::digest::hexadecimal;
 use crate::error::Error;
-use record::{Wrong, object, shape_of};
+use record::{Wrong, object};
+use shape::shape_of;
 
 /// Lines that are read and tokenised together: enough for all threads, little in memory.
 const CHUNK: usize = 2_048;
@@ -182,7 +186,8 @@ impl Reader<'_> {
             return Ok(());
         }
         let text = String::from_utf8_lossy(&line.bytes).into_owned();
-        Err(DataError::Line(Box::new(BadLine { name: self.name.clone(), line: line.number, column, text, fault })))
+        let (name, others) = (self.name.clone(), self.shape.is_some());
+        Err(DataError::Line(Box::new(BadLine { name, line: line.number, column, text, fault, others })))
     }
 }
 

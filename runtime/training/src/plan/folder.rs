@@ -5,7 +5,9 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::checkpoint::{self, State};
+use super::identity::{known_beforehand, same_run};
+use super::{PlannedMethod, PlannedVerifier};
+use crate::checkpoint::{self, Identity, State};
 use crate::configuration::RunSettings;
 use crate::error::Error;
 
@@ -17,18 +19,22 @@ pub(crate) struct Destination {
 }
 
 /// Chooses the folder. A run without a name gets the method's name and the first free number.
-pub(crate) fn destination(settings: &RunSettings, method: &str) -> Result<Destination, Error> {
+pub(crate) fn destination(
+    settings: &RunSettings,
+    method: &PlannedMethod,
+    verifiers: &[PlannedVerifier],
+) -> Result<Destination, Error> {
     let runs = PathBuf::from(&settings.file.run.folder);
     if settings.resume {
         return resumed(settings, &runs);
     }
     let name = match &settings.file.run.name {
         Some(name) => named(name)?,
-        None => numbered(&runs, method),
+        None => numbered(&runs, &method.package.manifest.name),
     };
     let folder = runs.join(&name);
     if folder.exists() {
-        let resumable = !checkpoint::steps(&folder)?.is_empty();
+        let resumable = goes_on(settings, &folder, known_beforehand(settings, method, verifiers))?;
         return Err(Error::RunExists { name, folder, resumable });
     }
     Ok(Destination { name, folder, checkpoint: None })
@@ -45,6 +51,17 @@ fn resumed(settings: &RunSettings, runs: &Path) -> Result<Destination, Error> {
     let state = State::read(&place)?;
     let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok(Destination { name, folder, checkpoint: Some((place, state)) })
+}
+
+/// Whether the run of a folder could go on as one of this identity, of which nothing is known yet that model and data tell.
+fn goes_on(told: &RunSettings, folder: &Path, known: Identity) -> Result<bool, Error> {
+    let Some(step) = checkpoint::steps(folder)?.pop() else { return Ok(false) };
+    let place = checkpoint::folder(folder, step);
+    let Ok(state) = State::read(&place) else { return Ok(false) };
+    let Identity { version, method, verifiers, settings, .. } = known;
+    let now = Identity { version, method, verifiers, settings, ..state.identity.clone() };
+    let there = Destination { name: String::new(), folder: folder.to_owned(), checkpoint: Some((place, state)) };
+    Ok(same_run(told, &there, &now).is_ok())
 }
 
 /// The run whose checkpoints changed last.

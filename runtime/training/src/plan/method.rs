@@ -10,7 +10,7 @@ use tunebox_package::{
     resolve_settings,
 };
 use tunebox_sandbox::native::{Twin, every_interface};
-use tunebox_sandbox::{Engine, Error as Refused, Grants, Limits, Method, Value};
+use tunebox_sandbox::{Engine, Error as Refused, Grants, Limits, Method, Value, interface_of};
 
 use super::trust;
 use crate::configuration::{Half, Problem, RunSettings};
@@ -44,6 +44,14 @@ impl PlannedMethod {
         self.asks_for("weights")
     }
 
+    /// What to tell about a method that can leave nothing behind.
+    pub(crate) fn without_effect(&self) -> Option<&'static str> {
+        (!self.learns() && !self.edits() && !self.asks_for("hidden")).then_some(
+            "the method never calls `minimise`: nothing is trained, and no adapter will be written; \
+             `minimise(&loss)?` in its `step` is what learns",
+        )
+    }
+
     /// Completions that it writes for a prompt, where a setting says so that is called as those of the built-in methods.
     #[must_use]
     pub fn completions(&self) -> Option<u64> {
@@ -63,7 +71,7 @@ impl PlannedMethod {
     }
 
     fn asks_for(&self, interface: &str) -> bool {
-        self.admitted.imports().iter().any(|import| import.contains(&format!("/{interface}@")))
+        self.admitted.imports().iter().any(|import| interface_of(import) == Some(interface))
     }
 }
 
@@ -141,16 +149,20 @@ fn grants(settings: &RunSettings) -> Grants {
 fn resolve(settings: &RunSettings, package: &Package) -> Result<Vec<(String, Value)>, Error> {
     let given = table(&settings.file.method.settings);
     let values = resolve_settings(&package.manifest, &given);
-    let values = values.map_err(|error| setting_problem(settings, "method", error))?;
+    let values = values.map_err(|error| setting_problem(settings, "method", &settings.file.method.r#use, error))?;
     Ok(values.into_iter().map(|(name, value)| (name, convert(value))).collect())
 }
 
-/// A wrong setting of a component, at its place below a table of the run file.
-pub(super) fn setting_problem(settings: &RunSettings, below: &str, error: PackageError) -> Error {
+/// A wrong setting of a component that the run calls `used`, at its place below a table of the run file.
+pub(super) fn setting_problem(settings: &RunSettings, below: &str, used: &str, error: PackageError) -> Error {
     match error {
         PackageError::Setting(wrong) => {
             let half = if matches!(wrong, SettingError::Unknown { .. }) { Half::Key } else { Half::Value };
-            let problem = Problem::Method { what: wrong.to_string(), why: wrong.why(), hint: wrong.hint() };
+            let hint = match wrong {
+                SettingError::Value { .. } => Some(format!("`tunebox inspect {used}` lists settings and ranges")),
+                _ => wrong.hint(),
+            };
+            let problem = Problem::Method { what: wrong.to_string(), why: wrong.why(), hint };
             settings.wrong(&format!("{below}.{}", wrong.name()), half, problem)
         }
         other => other.into(),

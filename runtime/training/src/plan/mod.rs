@@ -1,51 +1,50 @@
 //! Everything about a run that can be known without a step.
 //!
-//! `folder` says where it goes, `method` with what, `base` on what, `memory` at what price. A plan is what
-//! `check` and `--dry-run` show and what `run` carries out.
+//! `folder` says where it goes, `method` with what, `model` and `base` on what, `policy` what of it is trained, `memory` at
+//! what price, `identity` whether it is the run that a checkpoint is of. A plan is what `check` and `--dry-run` show and
+//! what `run` carries out.
 
 mod base;
 mod folder;
+mod identity;
 mod memory;
 mod method;
+mod model;
+mod policy;
 mod summary;
 mod tokens;
 pub(crate) mod trust;
 pub(crate) mod verifiers;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use tunebox_compute::device::About;
-use tunebox_compute::explain::Explain;
 use tunebox_compute::precision::Purpose;
 use tunebox_compute::schedule::Schedule;
-use tunebox_compute::{Device, device};
-use tunebox_model::adapter::{AdapterKind, AdapterSettings, Targets as Places};
+use tunebox_compute::{DType, device};
 use tunebox_model::chat::Answers;
-use tunebox_model::decoder::Recompute;
-use tunebox_model::hub::Hub;
-use tunebox_model::{Model, Policy, PolicySettings, Slice, Source};
+use tunebox_model::{Model, Policy};
 use tunebox_sandbox::{CompileLimits, Compiling, Engine};
 
 pub use memory::{Estimate, available, free, peak, peak_on};
 pub use method::PlannedMethod;
 pub(crate) use method::{native, revised};
+pub(crate) use model::{fetch, open_model};
 pub use summary::PlanSummary;
 pub use trust::{Ask, held, settle, settle_one};
 pub use verifiers::PlannedVerifier;
 
-use crate::checkpoint::{Identity, State, settings_that_matter};
-use crate::configuration::{
-    AdapterTable, AnswersChoice, Half, Initialise, KindChoice, Problem, RunSettings, Targets, TrainTable,
-};
+use crate::checkpoint::{Identity, State};
+use crate::configuration::{AnswersChoice, Half, Problem, RunSettings};
 use crate::data::{Batching, Dataset, Encoder, Reading, Shape, Walk};
-use crate::digest::digest;
 use crate::error::Error;
-use crate::files;
 use crate::learner::Pace;
 use crate::run::Revision;
 use folder::Destination;
+
+/// The steps of a run that goes on until somebody stops it: the most that a run file may name.
+pub const ENDLESS: u32 = 10_000_000;
 
 /// A run that is ready to start.
 pub struct Plan {
@@ -78,6 +77,8 @@ pub struct PlannedRun {
     /// What a person should know and what does not stop the run.
     pub warnings: Vec<String>,
     pub(crate) pace: Pace,
+    /// What activations are computed in.
+    pub(crate) compute: DType,
     /// What computes, where that is not the CPU.
     pub(crate) accelerator: Option<About>,
     pub(crate) checkpoint: Option<(PathBuf, State)>,
@@ -117,61 +118,94 @@ pub(crate) fn plan_of(
 ) -> Result<Plan, Error> {
     base::refuse(&settings, &method)?;
     let verifiers = verifiers::verifiers(&settings, engine)?;
-    let Destination { name, folder, checkpoint } = folder::destination(&settings, &method.package.manifest.name)?;
+    let place = folder::destination(&settings, &method, &verifiers)?;
     let again = settings.again.as_ref().map(|again| again.clock);
-    let clock = checkpoint.as_ref().map(|(_, state)| state.clock).or(again).unwrap_or_else(now);
-    let device = compute_device(&settings)?;
-    let (model, model_digest) = model(&settings, &device, clock)?;
-    let runtime = memory::held_beside(&model.weights);
+    let clock = place.checkpoint.as_ref().map(|(_, state)| state.clock).or(again).unwrap_or_else(now);
+    let material = material(&settings, &method, clock, records)?;
+    judged(&settings, &verifiers, material.validation.as_ref())?;
+    put_together(settings, engine, method, verifiers, place, clock, material)
+}
+
+/// What a run learns from and on, opened.
+struct Material {
+    policy: Policy,
+    /// The digest of the model's weights.
+    model: String,
+    /// Bytes that the device holds beside the model.
+    beside: u64,
+    data: Dataset,
+    validation: Option<Dataset>,
+}
+
+fn material(
+    settings: &RunSettings,
+    method: &PlannedMethod,
+    clock: i64,
+    records: &Records<'_>,
+) -> Result<Material, Error> {
+    let (model, digest) = model::model(settings, clock)?;
+    let beside = memory::held_beside(&model.weights);
     let (wanted, skip_bad) = (method.shapes.clone(), settings.file.data.skip_bad);
-    let reading = Reading { wanted, length: length(&settings, &model), skip_bad };
-    let (data, validation) = records(&settings, &model, &reading)?;
-    if verifiers.is_empty() && validation.as_ref().is_some_and(|data| data.shape == Shape::Prompts) {
-        let problem = Problem::Conflict {
-            what: "`data.validation` holds prompts, and nothing judges the answers to them".into(),
-            hint: "add a `[[verifier]]` with `use = \"number\"` or another".into(),
-        };
-        return Err(settings.wrong("data.validation", Half::Key, problem));
-    }
-    let slice = slice(&settings, &model, sides(&data));
-    let policy = policy(&settings, model, method.learns(), slice)?;
-    let batching = batching(&settings.file.train, settings.file.data.packing, settings.file.data.shuffle, &reading);
-    let cursor = checkpoint.as_ref().map(|(_, state)| state.cursor).unwrap_or_default();
-    let walk = Walk::from(cursor, batching, data.lengths()).ok_or_else(|| Error::Damaged {
-        path: folder.clone(),
-        what: "its place in the data is past the end of the data".into(),
-    });
-    let identity = identity(&settings, &policy, model_digest, &data, &method, &verifiers)?;
-    if let Some((path, state)) = &checkpoint {
-        let differences = state.identity.differences(&identity);
-        if !differences.is_empty() {
-            return Err(Error::Different { name, checkpoint: path.clone(), differences });
-        }
-    }
-    let walk = walk?;
+    let reading = Reading { wanted, length: length(settings, &model), skip_bad };
+    let (data, validation) = records(settings, &model, &reading)?;
+    let policy = policy::policy(settings, model, method.learns(), sides(&data))?;
+    Ok(Material { policy, model: digest, beside, data, validation })
+}
+
+fn put_together(
+    settings: RunSettings,
+    engine: &Engine,
+    method: PlannedMethod,
+    verifiers: Vec<PlannedVerifier>,
+    place: Destination,
+    clock: i64,
+    material: Material,
+) -> Result<Plan, Error> {
+    let Material { policy, model, beside, data, validation } = material;
+    let identity = identity::identity(&settings, &policy, model, &data, &method, &verifiers)?;
+    identity::same_run(&settings, &place, &identity)?;
+    let walk = walk(&settings, &place, &data, length(&settings, policy.model()))?;
     let pace = pace(&settings, &policy, walk.windows() as u64)?;
-    let summary = summary::summary(&settings, &name, &policy, &data, &method, &pace, &walk, runtime);
-    let warnings = engine.warning().map(str::to_owned).into_iter().chain(base::other_base(&settings)?);
-    let warnings = warnings.chain(device::passed_over(&settings.file.train.device)).collect();
+    let summary = summary::summary(&settings, &place.name, &policy, &data, &method, &pace, &walk, beside);
     let run = PlannedRun {
+        name: place.name,
+        folder: place.folder,
+        checkpoint: place.checkpoint,
+        steps: pace.steps,
+        compute: policy.precision().dtype(Purpose::Activation),
+        accelerator: device::about(policy.parameters().device())?,
+        warnings: warnings(&settings, engine, &method)?,
         settings,
-        name,
-        folder,
         method,
         verifiers,
         data,
         validation,
-        steps: pace.steps,
         summary,
         pace,
-        accelerator: device::about(&device)?,
-        checkpoint,
         identity,
         clock,
-        warnings,
         revised: Vec::new(),
     };
     Ok(Plan { run, policy, walk })
+}
+
+/// Refuses validation prompts that nothing judges the answers to.
+fn judged(settings: &RunSettings, verifiers: &[PlannedVerifier], validation: Option<&Dataset>) -> Result<(), Error> {
+    if !verifiers.is_empty() || validation.is_none_or(|data| data.shape != Shape::Prompts) {
+        return Ok(());
+    }
+    let problem = Problem::Conflict {
+        what: "`data.validation` holds prompts, and nothing judges the answers to them".into(),
+        hint: "add a `[[verifier]]` with `use = \"number\"` or another".into(),
+    };
+    Err(settings.wrong("data.validation", Half::Key, problem))
+}
+
+/// What a person should know before the first step.
+fn warnings(settings: &RunSettings, engine: &Engine, method: &PlannedMethod) -> Result<Vec<String>, Error> {
+    let warnings = engine.warning().map(str::to_owned).into_iter().chain(base::other_base(settings)?);
+    let warnings = warnings.chain(device::passed_over(&settings.file.train.device));
+    Ok(warnings.chain(method.without_effect().map(str::to_owned)).collect())
 }
 
 /// The engine of everything that the run admits.
@@ -179,56 +213,6 @@ pub(crate) fn engine(settings: &RunSettings) -> Result<Engine, Error> {
     let limits = settings.file.limits.of_method();
     let limits = CompileLimits { seconds: limits.compile_seconds, bytes: limits.compile_memory };
     Ok(Engine::with(Compiling { limits, ..settings.compiling.clone() })?)
-}
-
-/// Fetches a model that is named by the hub's name; whether it was one.
-pub(crate) fn fetch(settings: &RunSettings) -> Result<bool, Error> {
-    let table = &settings.file.model;
-    let here = table.initialise.is_some() || settings.path("model.path", &table.path).exists();
-    if !here {
-        source(settings)?;
-    }
-    Ok(!here)
-}
-
-fn compute_device(settings: &RunSettings) -> Result<Device, Error> {
-    device::parse(&settings.file.train.device).map_err(|error| {
-        let problem = Problem::Method { what: error.to_string(), why: error.why(), hint: error.hint() };
-        settings.wrong("train.device", Half::Value, problem)
-    })
-}
-
-/// The model with its template's clock set, and the digest of its weights.
-fn model(settings: &RunSettings, device: &Device, clock: i64) -> Result<(Arc<Model>, String), Error> {
-    let table = &settings.file.model;
-    let (asked, random) = (base::asked(settings, device)?, table.initialise == Some(Initialise::Random));
-    let (mut model, digest) = if random {
-        let folder = settings.path("model.path", &table.path);
-        let mut model = Model::random(&folder, settings.file.train.seed, device)?;
-        model.weights = model.weights.kept_in(asked)?;
-        (model, digest(&files::read(&folder.join("config.json"))?))
-    } else {
-        let source = source(settings)?;
-        (Model::open_in(&source, device, asked)?, source.digest()?)
-    };
-    if let Some(again) = &settings.again {
-        model.name.clone_from(&again.model);
-    }
-    model.template = model.template.map(|template| template.at(clock));
-    Ok((Arc::new(model), digest))
-}
-
-/// The model of a run, without its digest.
-pub(crate) fn open_model(settings: &RunSettings) -> Result<Arc<Model>, Error> {
-    let device = compute_device(settings)?;
-    Ok(Arc::new(Model::open_in(&source(settings)?, &device, base::asked(settings, &device)?)?))
-}
-
-fn source(settings: &RunSettings) -> Result<Source, Error> {
-    let table = &settings.file.model;
-    let name = settings.path_or_name("model.path", &table.path);
-    let hub = Hub::from_environment(settings.offline);
-    Ok(Source::find(&name, table.revision.as_deref(), &hub, &mut |_| {})?)
 }
 
 /// The records of the run's files.
@@ -251,46 +235,6 @@ pub(crate) fn datasets(
     Ok((data, validation.transpose()?))
 }
 
-fn policy(settings: &RunSettings, model: Arc<Model>, learns: bool, slice: Slice) -> Result<Policy, Error> {
-    let train = &settings.file.train;
-    let recompute = if train.recompute { Recompute::Blocks } else { Recompute::None };
-    let own = PolicySettings { recompute, slice, free: FREE, keep: keep(settings, model.weights.device()) };
-    let Some(written) = &settings.file.model.adapter else {
-        if !learns {
-            return Ok(Policy::open(model, None, own)?);
-        }
-        let adapter = adapter(&train.adapter, train.seed);
-        return Ok(Policy::new(model, &adapter, own)?);
-    };
-    if settings.given("train.adapter") {
-        let problem = Problem::Conflict {
-            what: "`train.adapter` describes a new adapter, `model.adapter` continues an old one".into(),
-            hint: "leave one of them out; the old adapter keeps its kind, rank and places".into(),
-        };
-        return Err(settings.wrong("train.adapter", Half::Key, problem));
-    }
-    let folder = settings.path("model.adapter", written);
-    Ok(Policy::open(model, Some(&folder), own)?)
-}
-
-/// Bytes of activations that a pass may keep however small a micro-batch is.
-const FREE: u64 = 2 << 30;
-
-/// Bytes of activations that may wait for a backward pass which could compute them again: half of what the method may
-/// keep, but no more than a quarter of what the device has left. The numbers of a run do not depend on it, only how
-/// long it takes.
-fn keep(settings: &RunSettings, device: &Device) -> u64 {
-    let limit = settings.file.limits.of_method().activation_bytes;
-    (limit / 2).min(memory::free_on(device).unwrap_or(0) / 4)
-}
-
-/// What a micro-batch holds, all sides of its records together, bounds every pass, whatever a method asks to be scored
-/// at once.
-fn slice(settings: &RunSettings, model: &Model, sides: usize) -> Slice {
-    let rows = settings.file.train.batch as usize * sides;
-    if settings.file.data.packing { Slice::Tokens(rows * length(settings, model)) } else { Slice::Rows(rows) }
-}
-
 /// Rows of a record: both answers of a pair are scored and learned from together.
 fn sides(data: &Dataset) -> usize {
     data.examples.first().map_or(1, |example| example.sides.len())
@@ -301,37 +245,22 @@ fn length(settings: &RunSettings, model: &Model) -> usize {
     (settings.file.data.max_length as usize).min(model.configuration.max_positions.max(2))
 }
 
-fn adapter(table: &AdapterTable, seed: u64) -> AdapterSettings {
-    let kind = match table.kind {
-        KindChoice::Lora => AdapterKind::Lora,
-        KindChoice::Rslora => AdapterKind::RsLora,
-        KindChoice::Dora => AdapterKind::Dora,
-        KindChoice::Full => AdapterKind::Full,
-    };
-    let targets = match &table.targets {
-        Targets::Word(_) => Places::AllLinear,
-        Targets::Names(names) => Places::Modules(names.clone()),
-    };
-    AdapterSettings {
-        kind,
-        rank: table.rank as usize,
-        alpha: table.alpha.unwrap_or(2.0 * f64::from(table.rank)),
-        dropout: table.dropout,
-        targets,
-        layers: table.layers.as_ref().map(|layers| layers.iter().map(|layer| *layer as usize).collect()),
-        seed,
-    }
-}
-
-fn batching(train: &TrainTable, packing: bool, shuffle: bool, reading: &Reading) -> Batching {
+/// The way through the data, from where a checkpoint is; examples have at most so many tokens.
+fn walk(settings: &RunSettings, place: &Destination, data: &Dataset, length: usize) -> Result<Walk, Error> {
+    let (train, table) = (&settings.file.train, &settings.file.data);
     let batch = train.batch as usize;
-    Batching {
+    let batching = Batching {
         batch,
         accumulation: train.accumulation as usize,
-        capacity: packing.then_some(batch * reading.length),
-        shuffle,
+        capacity: table.packing.then_some(batch * length),
+        shuffle: table.shuffle,
         seed: train.seed,
-    }
+    };
+    let cursor = place.checkpoint.as_ref().map(|(_, state)| state.cursor).unwrap_or_default();
+    Walk::from(cursor, batching, data.lengths()).ok_or_else(|| Error::Damaged {
+        path: place.folder.clone(),
+        what: "its place in the data is past the end of the data".into(),
+    })
 }
 
 fn pace(settings: &RunSettings, policy: &Policy, windows: u64) -> Result<Pace, Error> {
@@ -348,37 +277,6 @@ fn pace(settings: &RunSettings, policy: &Policy, windows: u64) -> Result<Pace, E
         steps: train.steps.map_or_else(|| windows * u64::from(train.epochs.unwrap_or(1)), u64::from),
         clip: train.clip,
         skip_non_finite: train.skip_non_finite,
-    })
-}
-
-fn identity(
-    settings: &RunSettings,
-    policy: &Policy,
-    model: String,
-    data: &Dataset,
-    method: &PlannedMethod,
-    verifiers: &[PlannedVerifier],
-) -> Result<Identity, Error> {
-    let adapter = match &settings.file.model.adapter {
-        Some(written) => {
-            let file = settings.path("model.adapter", written).join("adapter_model.safetensors");
-            Some(digest(&files::read(&file)?))
-        }
-        None => None,
-    };
-    let file = serde_json::to_value(&settings.file).unwrap_or_default();
-    let (device, activations) = (policy.parameters().device(), policy.precision().dtype(Purpose::Activation));
-    let kind = device::describe(device).split(':').next().unwrap_or_default().to_owned();
-    Ok(Identity {
-        version: env!("CARGO_PKG_VERSION").into(),
-        model,
-        adapter,
-        data: data.digest.clone(),
-        tokens: data.token_digest.clone(),
-        method: method.package.digest.clone(),
-        verifiers: verifiers.iter().map(|verifier| verifier.package.digest.clone()).collect(),
-        settings: settings_that_matter(&file),
-        computed: Some(format!("{kind} in {}", activations.as_str())),
     })
 }
 

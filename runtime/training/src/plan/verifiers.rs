@@ -55,7 +55,7 @@ fn verifier(
         return Err(PackageError::OtherWorld { name, found: "method", wanted: "verifier" }.into());
     }
     let values = resolve_settings(&package.manifest, &table(&given.settings))
-        .map_err(|error| setting_problem(settings, &key, error))?;
+        .map_err(|error| setting_problem(settings, &key, &given.r#use, error))?;
     let admitted =
         engine.admit_verifier(&package.bytes, &package.manifest.name, &settings.file.limits.of_verifiers())?;
     Ok(PlannedVerifier {

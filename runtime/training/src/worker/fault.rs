@@ -112,6 +112,7 @@ impl Explain for WorkerError {
                 what: self.what(),
                 place: self.place(),
                 snippet: None,
+                output: None,
                 why: self.why(),
                 kept: self.kept(),
                 hint: self.hint(),

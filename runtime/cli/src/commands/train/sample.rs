@@ -13,8 +13,8 @@ use tunebox_model::{Model, Policy, PolicySettings, Source, View};
 use tunebox_training::{EvaluationSettings, RunSettings, base_precision, evaluate};
 
 use super::super::{eval, worker};
-use crate::terminal::Terminal;
 use crate::terminal::diagnostic::Failure;
+use crate::terminal::{Terminal, counted};
 
 /// A question for data whose first record holds none.
 const QUESTION: &str = "What is the capital of Italy?";
@@ -53,7 +53,7 @@ impl Before {
         let mut rewards = RunSettings::load(&folder.join("run.toml"), &[])?;
         rewards.compiling = worker::compiling()?;
         let found = evaluate(&base, after.last().map(|(_, policy)| policy), held_out, &settings, Some(&rewards))?;
-        terminal.say("Held out", format!("{} records, each {}", found.records, found.shape));
+        terminal.say("Held out", format!("{}, each {}", counted(found.records as u64, "record"), found.shape));
         for line in eval::table(&found, true) {
             terminal.say("", line);
         }

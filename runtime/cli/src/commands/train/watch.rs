@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
-use tunebox_training::plan::PlanSummary;
+use tunebox_sandbox::interface_of;
+use tunebox_training::plan::{ENDLESS, PlanSummary};
 use tunebox_training::{Event, Observer, StepEvent};
 
 use crate::terminal::progress::Bar;
-use crate::terminal::{Terminal, bytes, grouped};
+use crate::terminal::{Terminal, bytes, counted, grouped};
 
 /// Shows what a run tells.
 pub(in crate::commands) struct Watch {
@@ -49,7 +50,11 @@ impl Watch {
         }
         self.tokens += event.tokens as f64;
         self.seconds += event.seconds;
-        let bar = self.bar.get_or_insert_with(|| Bar::new(self.terminal, "train", self.total));
+        let total = Some(self.total).filter(|total| *total != u64::from(ENDLESS));
+        let bar = self.bar.get_or_insert_with(|| match total {
+            Some(total) => Bar::new(self.terminal, "train", total),
+            None => Bar::endless(self.terminal, "train"),
+        });
         bar.at(event.step);
         if !event.step.is_multiple_of(self.log_every) && event.step != event.total && event.step != 1 {
             return;
@@ -144,9 +149,9 @@ fn row(event: &StepEvent, tokens_per_second: f64, learns: bool) -> String {
 /// The head of a run: what is trained, on what, by which method.
 pub(super) fn card(terminal: Terminal, plan: &PlanSummary, folder: &Path, resumed: Option<u64>) {
     let data = format!(
-        "{}, {} records, {} of {} tokens learned",
+        "{}, {}, {} of {} tokens learned",
         plan.data,
-        grouped(plan.records as u64),
+        counted(plan.records as u64, "record"),
         grouped(plan.report.targets as u64),
         grouped(plan.report.tokens as u64)
     );
@@ -170,8 +175,7 @@ pub(super) fn card(terminal: Terminal, plan: &PlanSummary, folder: &Path, resume
         ("cut at the end", plan.report.truncated),
     ] {
         if lines > 0 {
-            let records = if lines == 1 { "record" } else { "records" };
-            terminal.say("Note", format!("{} {records} {what}", grouped(lines as u64)));
+            terminal.say("Note", format!("{} {what}", counted(lines as u64, "record")));
         }
     }
     if let Some(step) = resumed {
@@ -181,7 +185,8 @@ pub(super) fn card(terminal: Terminal, plan: &PlanSummary, folder: &Path, resume
 
 /// What is trained and how: an adapter, every weight, or nothing by a method that does not ask to learn.
 fn training(plan: &PlanSummary, batch: &str) -> String {
-    let steps = format!("batch {batch}, {} steps", grouped(plan.steps));
+    let steps = if plan.steps == u64::from(ENDLESS) { "until Ctrl-C".into() } else { counted(plan.steps, "step") };
+    let steps = format!("batch {batch}, {steps}");
     if plan.trainable == 0 {
         return format!("nothing, {steps}: the method does not ask to learn");
     }
@@ -193,7 +198,6 @@ fn training(plan: &PlanSummary, batch: &str) -> String {
 }
 
 fn short(imports: &[String]) -> String {
-    let names =
-        imports.iter().map(|import| import.rsplit('/').next().unwrap_or(import).split('@').next().unwrap_or(import));
+    let names = imports.iter().map(|import| interface_of(import).unwrap_or(import));
     names.filter(|name| *name != "types").collect::<Vec<_>>().join(", ")
 }

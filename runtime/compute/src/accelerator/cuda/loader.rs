@@ -14,6 +14,7 @@ use super::compile;
 use crate::accelerator::Build;
 use crate::accelerator::kernel::{Kernel, Text};
 use crate::error::{Error, Result};
+use crate::hexadecimal::hexadecimal;
 use crate::kept::{Kept, folder};
 
 /// The largest text of machine code that is kept, in bytes.
@@ -123,8 +124,7 @@ impl Loader {
             digest.update((part.len() as u64).to_le_bytes());
             digest.update(part);
         }
-        let digits: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{digits}.cubin")
+        format!("{}.cubin", hexadecimal(&digest.finalize()))
     }
 }
 

@@ -17,6 +17,6 @@ mod vnni;
 mod without;
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use vnni::Fixed;
+pub(super) use vnni::{Fixed, Whole};
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) use without::Fixed;
+pub(super) use without::{Fixed, Whole};

@@ -5,6 +5,7 @@ use candle_core::quantized::ggml_file::qtensor_from_ggml;
 use candle_core::{DType, Device, Tensor};
 use half::f16;
 
+use super::formats::half;
 use super::*;
 use crate::fused::twin::{bits, normal};
 use crate::fused::{Indices, embed, linear};

@@ -47,6 +47,19 @@ fn offsets_that_run_backwards_are_refused() {
 }
 
 #[test]
+fn a_name_that_stands_twice_in_a_file_or_in_two_is_refused() {
+    let other = r#""t": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]}}"#;
+    let head = TWO.replace("}}", &format!("}}, {other}"));
+    let error = locate_one(&head, &[0; 8]).unwrap_err().to_string();
+    assert!(error.contains("`t` stands in it twice"), "{error}");
+
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let files = [&first, &second].map(|folder| file(folder.path(), TWO, &[0; 8]));
+    let error = locate(&files).unwrap_err().to_string();
+    assert_eq!(error, format!("tensor `t` is in `{}` as well", files[0].display()));
+}
+
+#[test]
 fn bf16_f16_and_f32_stay_as_they_are_stored() {
     let folder = tempfile::tempdir().unwrap();
     let head = r#"{"b": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]},

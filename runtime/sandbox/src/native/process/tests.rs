@@ -1,5 +1,7 @@
 //! Sessions whose method is a thread with a socket: what it says is written by hand here, as another program would.
 
+mod slow;
+
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -8,23 +10,24 @@ use tunebox_compute::explain::Explain as _;
 use super::*;
 use crate::engine::Method;
 use crate::error::Error;
-use crate::learner::Absent;
+use crate::learner::{Absent, Learner};
 use crate::limits::Limits;
 use crate::native::{Door, Knock, every_interface};
 use crate::session::{Session, Value};
+use slow::Slow;
 
 /// The method's end of the connection.
 struct Voice(TcpStream);
 
 impl Voice {
-    /// The next frame of the host; none when it is gone.
+    /// The next message of the host; none when it is gone.
     fn hear(&mut self) -> Option<Vec<u8>> {
-        frames::receive(&mut self.0, LARGEST, after(Some(Duration::from_secs(10)))).unwrap_or(None)
+        message::receive(&mut self.0, LARGEST, after(Some(Duration::from_secs(10)))).unwrap_or(None)
     }
 
     fn say(&mut self, payload: &[u8]) {
         // A host that has had enough closes the connection.
-        let _ = frames::send(&mut self.0, payload, None);
+        let _ = message::send(&mut self.0, payload, None);
     }
 
     /// Asks and gives the bytes of the answer.
@@ -50,6 +53,16 @@ fn session<T: Send + 'static>(
     patience: Option<Duration>,
     method: impl FnOnce(&mut Voice) -> T + Send + 'static,
 ) -> (Session, JoinHandle<T>) {
+    session_over(Box::new(Absent::default()), imports, patience, method)
+}
+
+/// The same over a learner.
+fn session_over<T: Send + 'static>(
+    learner: Box<dyn Learner>,
+    imports: &[String],
+    patience: Option<Duration>,
+    method: impl FnOnce(&mut Voice) -> T + Send + 'static,
+) -> (Session, JoinHandle<T>) {
     let door = Door::open().unwrap();
     let [(_, address), (_, token)] = door.environment();
     let thread = std::thread::spawn(move || {
@@ -57,7 +70,7 @@ fn session<T: Send + 'static>(
         let mut hello = Vec::new();
         token.encode(&mut hello);
         "{}".encode(&mut hello);
-        frames::send(&mut stream, &hello, None).unwrap();
+        message::send(&mut stream, &hello, None).unwrap();
         method(&mut Voice(stream))
     });
     let Knock::Here(twin) = door.wait(Some(Duration::from_secs(10)), patience, || false).unwrap() else {
@@ -66,7 +79,7 @@ fn session<T: Send + 'static>(
     let limits = Limits { transfer_bytes: 64 << 10, ..Limits::default() };
     let settings = SessionSettings { limits, metric_names: vec!["loss".into()], ..SessionSettings::default() };
     let method = Method::native("calm", imports.to_vec(), twin);
-    (Session::start(&method, Box::new(Absent::default()), settings).unwrap(), thread)
+    (Session::start(&method, learner, settings).unwrap(), thread)
 }
 
 /// What `init` ends in with a method that answers it so.
@@ -170,6 +183,21 @@ fn a_method_that_hangs_or_goes_is_not_waited_for() {
     assert!(begun.elapsed() < Duration::from_secs(5));
 
     assert!(end_of(|_| {}).to_string().contains("its process ended"));
+}
+
+#[test]
+fn what_the_host_takes_for_its_answers_is_not_the_methods_time() {
+    let patience = Some(Duration::from_millis(300));
+    let (mut session, thread) = session_over(Box::new(Slow::default()), &every_interface(), patience, |voice| {
+        voice.hear();
+        for _ in 0..2 {
+            assert_eq!(voice.ask("learn/rate", |_| {}), Some(0.25_f64.to_le_bytes().to_vec()));
+        }
+        voice.done();
+    });
+    session.init(&[]).unwrap();
+    drop(session);
+    thread.join().unwrap();
 }
 
 #[test]

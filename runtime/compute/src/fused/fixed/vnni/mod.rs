@@ -9,6 +9,7 @@ mod scaled;
 mod tests;
 mod tile;
 
+use std::cell::OnceCell;
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -26,19 +27,30 @@ use crate::weight::Format;
 /// Writes the dot products of some rows of the weight with every token into a tile.
 type Write<'a> = fn(&Fixed<'a>, Range<usize>, &mut Tile<'_>);
 
+/// Tokens as whole numbers, once a weight has met them.
+pub(in crate::fused) struct Whole(OnceCell<Vec<Numbers>>);
+
+impl Whole {
+    /// Tokens that no weight has met.
+    pub(in crate::fused) fn new() -> Self {
+        Self(OnceCell::new())
+    }
+}
+
 /// A quantized weight, and the tokens that it meets as whole numbers.
 pub(in crate::fused) struct Fixed<'a> {
     simd: Vnni,
     /// The blocks of all rows, and the bytes of one.
     blocks: &'a [u8],
     row: usize,
-    numbers: Vec<Numbers>,
+    numbers: &'a [Numbers],
     write: Write<'a>,
 }
 
 impl<'a> Fixed<'a> {
-    /// Nothing where the weight is not quantized or the processor lacks the instructions. `x` holds whole tokens.
-    pub(in crate::fused) fn of(weight: &'a View<'a>, x: &[f32]) -> Option<Self> {
+    /// Nothing where the weight is not quantized or the processor lacks the instructions. `x` holds whole tokens, and
+    /// `whole` is theirs.
+    pub(in crate::fused) fn of(weight: &'a View<'a>, x: &[f32], whole: &'a Whole) -> Option<Self> {
         let simd = Vnni::try_new()?;
         let (format, blocks) = weight.blocks(0..weight.rows)?;
         let write: Write<'a> = match format {
@@ -53,7 +65,7 @@ impl<'a> Fixed<'a> {
             _ => return None,
         };
         let depth = weight.columns;
-        let numbers = x.chunks(TOKENS * depth).map(|x| Numbers::of(x, depth)).collect();
+        let numbers = whole.0.get_or_init(|| x.chunks(TOKENS * depth).map(|x| Numbers::of(x, depth)).collect());
         Some(Self { simd, blocks, row: blocks.len() / weight.rows.max(1), numbers, write })
     }
 
@@ -71,7 +83,7 @@ impl<'a> Fixed<'a> {
             let next = (some.start + ROWS) * self.row..(some.end + ROWS) * self.row;
             let mut next = self.blocks.get(next).unwrap_or(&[]);
             let mut first = 0;
-            for numbers in &self.numbers {
+            for numbers in self.numbers {
                 let (simd, layout) = (self.simd, PhantomData::<L>);
                 simd.vectorize(Sixteen { simd, rows: sixteen, next, numbers, found: &mut found, layout });
                 for (token, found) in (first..first + numbers.tokens).zip(&found) {

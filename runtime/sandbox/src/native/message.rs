@@ -1,4 +1,5 @@
-//! Frames over a connection: a length (`u32`, little-endian, at most 64 MiB) and so many bytes.
+//! Messages over a connection: a length (`u32`, little-endian, at most 64 MiB) and so many bytes. All but the first of
+//! either side begin with their kind.
 //!
 //! Reading and writing end at a moment that the caller sets, if it sets one.
 
@@ -6,7 +7,27 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// The most bytes of a frame.
+/// From the host: call a function of the method.
+pub(crate) const CALL: u8 = 0;
+/// From the host: what a request gave.
+pub(crate) const ANSWER: u8 = 1;
+/// From the host: it ended the method, and why.
+pub(crate) const STOP: u8 = 2;
+/// From the host: it is done.
+pub(crate) const END: u8 = 3;
+/// From the host of an author's test: what it asked for is done, and what it showed.
+pub(crate) const REPORT: u8 = 4;
+
+/// From the method: call a function of the contract.
+pub(crate) const REQUEST: u8 = 0;
+/// From the method: what a call gave.
+pub(crate) const RETURN: u8 = 1;
+/// From the method: it panicked.
+pub(crate) const PANICKED: u8 = 2;
+/// From an author's test: what to do next.
+pub(crate) const NEXT: u8 = 3;
+
+/// The most bytes of a message.
 pub(crate) const LARGEST: usize = 64 << 20;
 
 /// Bytes that are made room for at once: more only when they have come.
@@ -20,18 +41,18 @@ pub(crate) fn after(patience: Option<Duration>) -> Deadline {
     patience.and_then(|patience| Instant::now().checked_add(patience))
 }
 
-/// Writes a frame.
+/// Writes a message.
 pub(crate) fn send(stream: &mut TcpStream, payload: &[u8], deadline: Deadline) -> io::Result<()> {
     let length = u32::try_from(payload.len()).ok().filter(|_| payload.len() <= LARGEST);
-    let length = length.ok_or_else(|| io::Error::new(ErrorKind::FileTooLarge, "a frame has at most 64 MiB"))?;
-    let mut frame = Vec::with_capacity(payload.len() + 4);
-    frame.extend_from_slice(&length.to_le_bytes());
-    frame.extend_from_slice(payload);
+    let length = length.ok_or_else(|| io::Error::new(ErrorKind::FileTooLarge, "a message has at most 64 MiB"))?;
+    let mut framed = Vec::with_capacity(payload.len() + 4);
+    framed.extend_from_slice(&length.to_le_bytes());
+    framed.extend_from_slice(payload);
     stream.set_write_timeout(left(deadline)?)?;
-    stream.write_all(&frame)
+    stream.write_all(&framed)
 }
 
-/// Reads a frame of at most so many bytes; `None` when the other side is gone before its first byte.
+/// Reads a message of at most so many bytes; `None` when the other side is gone before its first byte.
 pub(crate) fn receive(stream: &mut TcpStream, largest: usize, deadline: Deadline) -> io::Result<Option<Vec<u8>>> {
     let mut header = [0; 4];
     if !fill(stream, &mut header, deadline)? {
@@ -39,7 +60,7 @@ pub(crate) fn receive(stream: &mut TcpStream, largest: usize, deadline: Deadline
     }
     let length = u32::from_le_bytes(header) as usize;
     if length > largest {
-        let what = format!("a frame of {length} bytes was announced, {largest} are allowed");
+        let what = format!("a message of {length} bytes was announced, {largest} are allowed");
         return Err(io::Error::new(ErrorKind::InvalidData, what));
     }
     let mut payload = Vec::with_capacity(length.min(CHUNK));
@@ -107,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_comes_whole_or_not_at_all() {
+    fn a_message_comes_whole_or_not_at_all() {
         assert_eq!(heard(&[3, 0, 0, 0, 7, 8, 9], LARGEST).unwrap(), Some(vec![7, 8, 9]));
         assert_eq!(heard(&[], LARGEST).unwrap(), None);
         for cut in [&[3, 0][..], &[3, 0, 0, 0, 7]] {

@@ -1,0 +1,187 @@
+//! What a method asked to have scored, and what became of it.
+
+use std::sync::Arc;
+
+use candle_core::{Tensor, Var};
+use tunebox_compute::fused::TapSet;
+use tunebox_model::policy::{Seeds, Taps, View};
+use tunebox_model::rows::Rows;
+
+use crate::bindings::types;
+use crate::refusal::Refusal;
+use crate::state::{Charge, Held};
+
+/// How rows are to be scored. Those that are to be scored alike may go through the model together.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Asked {
+    pub(crate) view: View,
+    pub(crate) taps: TapSet,
+    pub(crate) temperature: f32,
+    /// Whether the taps are leaves of a gradient.
+    pub(crate) learning: bool,
+}
+
+/// What became of a score.
+enum Outcome {
+    /// Nobody has looked.
+    Waiting,
+    /// It went through the model.
+    Made { taps: Taps, pass: u64 },
+    /// The model did not take it, and said why.
+    Failed(types::Error),
+}
+
+/// The taps of a score, with the bytes that they hold.
+pub(crate) struct ScoreRecord {
+    pub(crate) asked: Asked,
+    pub(crate) rows: Arc<Rows>,
+    outcome: Outcome,
+    /// The weights that it was scored with.
+    pub(crate) generation: u64,
+    /// Bytes of the taps.
+    pub(crate) charge: Arc<Charge>,
+    /// Whether the method still has the handle.
+    pub(crate) held: bool,
+}
+
+impl ScoreRecord {
+    /// A record whose handle the method is about to get.
+    pub(crate) fn new(asked: Asked, rows: Arc<Rows>, generation: u64, charge: Arc<Charge>) -> Self {
+        Self { asked, rows, outcome: Outcome::Waiting, generation, charge, held: true }
+    }
+
+    /// The shape of every tap.
+    pub(crate) fn shape(&self) -> [usize; 2] {
+        [self.rows.count(), self.rows.width()]
+    }
+
+    /// Whether nobody has looked at it yet.
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(self.outcome, Outcome::Waiting)
+    }
+
+    /// Notes what came out of a pass, by its number. Taps for learning become leaves of the coming loss.
+    pub(super) fn set(&mut self, mut taps: Taps, pass: u64) -> Result<(), Refusal> {
+        if self.asked.learning {
+            learn(&mut taps)?;
+        }
+        self.outcome = Outcome::Made { taps, pass };
+        Ok(())
+    }
+
+    /// Notes why there is nothing to look at.
+    pub(super) fn fail(&mut self, error: types::Error) {
+        self.outcome = Outcome::Failed(error);
+    }
+
+    /// The pass that it came from.
+    pub(super) fn pass(&self) -> Option<u64> {
+        match self.outcome {
+            Outcome::Made { pass, .. } => Some(pass),
+            Outcome::Waiting | Outcome::Failed(_) => None,
+        }
+    }
+
+    /// Whether a loss may hang on its taps after the method has let go of it.
+    pub(crate) fn may_be_learned_from(&self) -> bool {
+        self.asked.learning && self.pass().is_some()
+    }
+
+    /// Its taps, or why the model gave none.
+    fn taps(&self) -> Result<&Taps, Refusal> {
+        match &self.outcome {
+            Outcome::Made { taps, .. } => Ok(taps),
+            Outcome::Failed(error) => Err(Refusal::Error(error.clone())),
+            Outcome::Waiting => Err(Refusal::argument("these scores are gone")),
+        }
+    }
+
+    /// Whether there is something to look at, or the reason why not.
+    pub(crate) fn check_made(&self) -> Result<(), Refusal> {
+        self.taps().map(|_| ())
+    }
+
+    /// The log-probabilities, ready to hand out.
+    pub(crate) fn logprob(&self) -> Result<Held, Refusal> {
+        Ok(self.hold(&self.taps()?.logprob))
+    }
+
+    /// Another tap by its name in WIT. `invalid-argument` when it was not asked for.
+    pub(crate) fn tap(&self, name: &str) -> Result<Held, Refusal> {
+        let taps = self.taps()?;
+        let tap = match name {
+            "entropy" => &taps.entropy,
+            "log-sum-square" => &taps.log_sum_square,
+            "mean-logit" => &taps.mean_logit,
+            "mean-logprob" => &taps.mean_logprob,
+            _ => &taps.top_one,
+        };
+        let missing = || Refusal::argument(format!("the tap `{name}` was not asked for when the rows were scored"));
+        tap.as_ref().map(|tensor| self.hold(tensor)).ok_or_else(missing)
+    }
+
+    fn hold(&self, tensor: &Tensor) -> Held {
+        Held { tensor: tensor.clone(), charge: self.charge.clone(), depth: 0 }
+    }
+
+    /// Whether the record is still about the weights as they are, seen through the policy.
+    pub(crate) fn check_current(&self, generation: u64) -> Result<(), Refusal> {
+        if self.asked.view != View::Policy {
+            return Err(Refusal::argument("only scores of the policy take a gradient, these are of another view"));
+        }
+        if self.generation != generation {
+            return Err(Refusal::argument(
+                "the weights were updated after these scores were made; score the rows again",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The taps that a loss may hang on.
+    pub(super) fn leaves(&self) -> impl Iterator<Item = (Leaf, &Tensor)> {
+        let taps = match &self.outcome {
+            Outcome::Made { taps, .. } if self.asked.learning => Some(taps),
+            _ => None,
+        };
+        let all = [
+            (Leaf::Logprob, taps.map(|taps| &taps.logprob)),
+            (Leaf::Entropy, taps.and_then(|taps| taps.entropy.as_ref())),
+            (Leaf::MeanLogprob, taps.and_then(|taps| taps.mean_logprob.as_ref())),
+        ];
+        all.into_iter().filter_map(|(leaf, tensor)| tensor.map(|tensor| (leaf, tensor)))
+    }
+}
+
+/// A tap that a gradient can reach.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Leaf {
+    Logprob,
+    Entropy,
+    MeanLogprob,
+}
+
+impl Leaf {
+    /// The place of this tap's gradient.
+    pub(super) fn of(self, seeds: &mut Seeds) -> &mut Option<Tensor> {
+        match self {
+            Self::Logprob => &mut seeds.logprob,
+            Self::Entropy => &mut seeds.entropy,
+            Self::MeanLogprob => &mut seeds.mean_logprob,
+        }
+    }
+}
+
+/// Makes the differentiable taps of a score leaves of the coming loss.
+fn learn(taps: &mut Taps) -> Result<(), Refusal> {
+    taps.logprob = leaf(&taps.logprob)?;
+    for tap in [&mut taps.entropy, &mut taps.mean_logprob] {
+        if let Some(tensor) = tap.take() {
+            *tap = Some(leaf(&tensor)?);
+        }
+    }
+    Ok(())
+}
+
+fn leaf(tensor: &Tensor) -> Result<Tensor, Refusal> {
+    Ok(Var::from_tensor(&tensor.detach())?.into_inner())
+}

@@ -1,0 +1,119 @@
+//! Tensors of a method: given out as handles, charged, and freed one by one or by a scope.
+//!
+//! A tensor is charged to the run's ledger before it is made and stays charged as long as the handle, or a graph that
+//! leads through it, lives.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tunebox_compute::Tensor;
+use tunebox_compute::budget::Reservation;
+use tunebox_compute::ops::Made;
+use wasmtime::component::Resource;
+
+use super::{Charge, Held, ScopeEntry, State, TensorEntry};
+use crate::cause::Cause;
+use crate::refusal::Refusal;
+
+impl State {
+    /// The tensor behind a handle. Ends the method if a scope has freed it.
+    pub(crate) fn held(&self, handle: &Resource<TensorEntry>) -> Result<Held, Refusal> {
+        let entry = self.table.get(handle)?;
+        entry.held.clone().ok_or_else(|| Cause::FreedHandle.into())
+    }
+
+    /// Gives out a new tensor whose bytes `reservation` holds. `parents` are the operands: they
+    /// stay charged as long as a gradient can flow through the result.
+    /// Ends the method when the graph gets deeper than its limit.
+    pub(crate) fn give(
+        &mut self,
+        tensor: Tensor,
+        parents: &[&Held],
+        reservation: Reservation,
+    ) -> Result<Resource<TensorEntry>, Refusal> {
+        let (parents, depth) = if tensor.track_op() { self.lineage(parents)? } else { (Vec::new(), 0) };
+        self.hand_out(Held { tensor, charge: Arc::new(Charge::new(reservation, parents)), depth })
+    }
+
+    /// Gives out what an operation of `compute` made from `parents`: a new tensor, or a view of the first.
+    pub(crate) fn give_made(&mut self, made: Made, parents: &[&Held]) -> Result<Resource<TensorEntry>, Refusal> {
+        match (made.reservation, parents) {
+            (Some(reservation), parents) => self.give(made.tensor, parents, reservation),
+            (None, [parent, ..]) => self.give_view(made.tensor, parent),
+            (None, []) => {
+                let nothing = self.reserve(0)?;
+                self.give(made.tensor, &[], nothing)
+            }
+        }
+    }
+
+    /// Gives out a tensor that shares the bytes of `parent` (a slice, a transposition, an expansion).
+    pub(crate) fn give_view(&mut self, tensor: Tensor, parent: &Held) -> Result<Resource<TensorEntry>, Refusal> {
+        if !tensor.track_op() {
+            return self.hand_out(Held { tensor, charge: parent.charge.clone(), depth: 0 });
+        }
+        let (_, depth) = self.lineage(&[parent])?;
+        self.hand_out(Held { tensor, charge: parent.charge.clone(), depth })
+    }
+
+    /// Gives out a handle of a tensor that is charged already.
+    pub(crate) fn hand_out(&mut self, held: Held) -> Result<Resource<TensorEntry>, Refusal> {
+        let serial = self.serial;
+        let handle = self.table.push(TensorEntry { held: Some(held), serial })?;
+        self.serial += 1;
+        self.live.insert(serial, handle.rep());
+        self.usage.peak_tensors = self.usage.peak_tensors.max(self.live.len() as u64);
+        Ok(handle)
+    }
+
+    /// The charges that a tracked result keeps alive, and its depth.
+    fn lineage(&self, parents: &[&Held]) -> Result<(Vec<Arc<Charge>>, u32), Cause> {
+        let depth = 1 + parents.iter().map(|parent| parent.depth).max().unwrap_or(0);
+        if depth > self.limits.graph_depth {
+            return Err(Cause::GraphDepth { limit: self.limits.graph_depth });
+        }
+        Ok((parents.iter().map(|parent| parent.charge.clone()).collect(), depth))
+    }
+
+    /// Drops a handle.
+    pub(crate) fn free(&mut self, handle: Resource<TensorEntry>) -> Result<(), Refusal> {
+        let entry = self.table.delete(handle)?;
+        self.live.remove(&entry.serial);
+        Ok(())
+    }
+
+    /// Opens a scope: tensors made from now on belong to it.
+    pub(crate) fn open_scope(&mut self) -> Result<Resource<ScopeEntry>, Refusal> {
+        Ok(self.table.push(ScopeEntry { opened: self.serial, kept: BTreeSet::new() })?)
+    }
+
+    /// Lets a tensor outlive a scope.
+    pub(crate) fn keep_beyond(
+        &mut self,
+        scope: &Resource<ScopeEntry>,
+        tensor: &Resource<TensorEntry>,
+    ) -> Result<(), Refusal> {
+        let entry = self.table.get(tensor)?;
+        if entry.held.is_none() {
+            return Err(Cause::FreedHandle.into());
+        }
+        let serial = entry.serial;
+        self.table.get_mut(scope)?.kept.insert(serial);
+        Ok(())
+    }
+
+    /// Closes a scope: frees what was made since it was opened, but not what was kept.
+    pub(crate) fn close_scope(&mut self, scope: Resource<ScopeEntry>) -> Result<(), Refusal> {
+        let scope = self.table.delete(scope)?;
+        let mut remaining = self.live.split_off(&scope.opened);
+        remaining.retain(|serial, rep| {
+            let keep = scope.kept.contains(serial);
+            if !keep && let Ok(entry) = self.table.get_mut(&Resource::<TensorEntry>::new_borrow(*rep)) {
+                entry.held = None;
+            }
+            keep
+        });
+        self.live.append(&mut remaining);
+        Ok(())
+    }
+}

@@ -1,0 +1,155 @@
+//! What run files and `--set` are read as, and how their mistakes are told.
+
+use tunebox_compute::explain::Explain;
+
+use super::*;
+
+const GOOD: &str = "[model]\npath = \"m\"\n[data]\npath = \"d.jsonl\"\n[method]\nuse = \"lora\"\nbeta = 0.2\n";
+
+fn read(text: &str, overrides: &[&str]) -> Result<RunSettings, Error> {
+    let document = Document::parse("run.toml", text)?;
+    let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
+    RunSettings::from_document(document, PathBuf::from("folder"), &overrides)
+}
+
+fn complaint(text: &str, overrides: &[&str]) -> tunebox_compute::explain::Explanation {
+    read(text, overrides).unwrap_err().explanation()
+}
+
+#[test]
+fn a_short_file_gets_the_documented_defaults() {
+    let file = read(GOOD, &[]).unwrap().file;
+
+    assert_eq!((file.train.batch, file.train.accumulation, file.train.seed), (4, 1, 42));
+    assert_eq!((file.train.clip, file.train.schedule.as_str(), file.data.max_length), (1.0, "linear", 1024));
+    assert_eq!(file.method.settings["beta"], 0.2);
+}
+
+#[test]
+fn an_unknown_key_is_shown_in_its_line_with_the_nearest_name() {
+    let error = complaint(&format!("{GOOD}\n[train]\nbacth = 2\n"), &[]);
+
+    assert_eq!(error.what, "unknown key `bacth`");
+    assert_eq!(error.place.as_deref(), Some("run.toml:10:1"));
+    let snippet = error.snippet.unwrap();
+    assert_eq!((snippet.text.as_str(), snippet.column, snippet.width), ("bacth = 2", 1, 5));
+    assert!(error.hint.unwrap().starts_with("did you mean `batch`?"));
+}
+
+#[test]
+fn an_unknown_table_is_refused() {
+    assert_eq!(complaint(&format!("{GOOD}[trian]\n"), &[]).what, "unknown key `trian`");
+}
+
+#[test]
+fn a_wrong_type_points_at_the_value() {
+    let error = complaint(&format!("{GOOD}[train]\nbatch = \"four\"\n"), &[]);
+
+    assert_eq!(error.what, "`train.batch` is text, a whole number is wanted");
+    assert_eq!(error.place.as_deref(), Some("run.toml:9:9"));
+}
+
+#[test]
+fn a_value_out_of_range_says_the_range() {
+    let error = complaint(&format!("{GOOD}[train.adapter]\nrank = 0\n"), &[]);
+    assert_eq!(error.what, "`train.adapter.rank` is 0, outside 1 to 4096");
+
+    let error = complaint(GOOD, &["train.rate=0"]);
+    assert_eq!(error.what, "`train.rate` is 0, outside above 0, up to 10");
+    assert_eq!(error.place.as_deref(), Some("`--set train.rate=0`"));
+}
+
+#[test]
+fn a_word_that_is_no_choice_gets_the_choices() {
+    let error = complaint(GOOD, &["train.adapter.kind=lara"]);
+
+    assert_eq!(error.what, "`train.adapter.kind` cannot be `lara`");
+    assert!(error.hint.unwrap().contains("did you mean `lora`?"));
+}
+
+#[test]
+fn verifiers_are_a_list_and_a_wrong_key_of_one_is_shown_at_its_own_line() {
+    let list = "[[verifier]]\nuse = \"number\"\n[[verifier]]\nuse = \"text\"\nweight = \"x\"\nmax-lines = 3\n";
+    let error = complaint(&format!("{GOOD}{list}"), &[]);
+    assert_eq!(error.what, "`verifier.1.weight` is text, a number is wanted");
+    assert!(error.place.unwrap().starts_with("run.toml:12:"));
+
+    let settings = read(&format!("{GOOD}{list}"), &["verifier.1.weight=0.5", "verifier.2.use=exact"]).unwrap();
+    let weights: Vec<f64> = settings.file.verifier.iter().map(|verifier| verifier.weight).collect();
+    assert_eq!(weights, [1.0, 0.5, 1.0]);
+    assert_eq!(settings.file.verifier[1].settings["max-lines"], 3);
+    assert_eq!(settings.spot("verifier.1.max-lines", Half::Key).unwrap().line.unwrap().0, 13);
+    assert!(complaint(&format!("{GOOD}[[verifier]]\nweight = 2\n"), &[]).what.contains("`verifier.0.use` is missing"));
+}
+
+#[test]
+fn targets_are_one_word_or_a_list() {
+    let targets = |value: &str| read(GOOD, &[value]).unwrap().file.train.adapter.targets;
+
+    assert_eq!(targets("train.adapter.targets=all-linear"), Targets::Word(AllLinear::AllLinear));
+    assert_eq!(targets("train.adapter.targets=['q_proj']"), Targets::Names(vec!["q_proj".into()]));
+    assert_eq!(complaint(GOOD, &["train.adapter.targets=all"]).what, "`train.adapter.targets` cannot be `all`");
+}
+
+#[test]
+fn a_missing_model_is_named_with_the_flag_that_gives_it() {
+    let error = complaint("[data]\npath = \"d\"\n[method]\nuse = \"lora\"\n", &[]);
+
+    assert_eq!(error.what, "`model.path` is missing");
+    assert!(error.hint.unwrap().contains("--model"));
+}
+
+#[test]
+fn text_that_is_not_toml_is_shown_where_it_breaks() {
+    let error = complaint("[model]\npath = \n", &[]);
+
+    assert!(error.what.starts_with("the run file is not valid TOML"), "{}", error.what);
+    assert!(error.place.unwrap().starts_with("run.toml:2:"));
+}
+
+#[test]
+fn an_override_replaces_the_file_and_starts_paths_at_the_present_folder() {
+    let settings = read(GOOD, &["data.path=other.jsonl", "run.name=42", "train.steps=7"]).unwrap();
+
+    assert_eq!(settings.file.train.steps, Some(7));
+    assert_eq!(settings.file.run.name.as_deref(), Some("42"));
+    assert_eq!(settings.path("data.path", "other.jsonl"), PathBuf::from("other.jsonl"));
+    assert_eq!(settings.path("model.path", "m"), PathBuf::from("folder/m"));
+}
+
+#[test]
+fn an_override_without_a_value_is_refused() {
+    assert_eq!(complaint(GOOD, &["train.batch"]).what, "`--set train.batch` is not of the form `table.key=value`");
+    assert_eq!(complaint(GOOD, &["rank=8"]).hint.unwrap(), "did you mean `--set train.adapter.rank=8`?");
+    assert!(complaint(GOOD, &["focus=1"]).hint.unwrap().contains("`--set method.focus=1`"));
+}
+
+#[test]
+fn a_run_on_the_sample_is_numbered_as_any_other() {
+    let runs = tempfile::tempdir().unwrap();
+    for method in ["lora", "dpo", "grpo", "steer"] {
+        let overrides = [format!("run.folder={}", runs.path().display()), format!("method.use={method}")];
+        assert_eq!(RunSettings::sample(&overrides).unwrap().file.run.name, None, "{method}");
+    }
+}
+
+#[test]
+fn the_written_settings_read_back_the_same() {
+    let first = read(GOOD, &["train.rate=1e-5", "limits.step-seconds=3"]).unwrap();
+    let second = read(&first.to_toml("again"), &["run.folder=runs"]).unwrap();
+
+    let named = RunTable { name: Some("again".into()), ..RunTable::default() };
+    let first = RunFile { run: named, ..first.file };
+    assert_eq!(serde_json::to_value(&first).unwrap(), serde_json::to_value(&second.file).unwrap());
+}
+
+#[test]
+fn every_key_of_the_schema_has_a_description() {
+    fn walk(name: &str, schema: &Value) {
+        for (key, below) in schema["properties"].as_object().into_iter().flatten() {
+            assert!(below["description"].is_string(), "`{name}.{key}` has no description");
+            walk(key, below);
+        }
+    }
+    walk("run", &schema());
+}

@@ -1,0 +1,141 @@
+//! What lines are read as, and what is said of those that are wrong.
+
+use super::*;
+
+fn read(text: &str, method: &str) -> Result<Record, Wrong> {
+    let wanted = Shape::of_method(method).unwrap();
+    let (text, object) = object(text.as_bytes())?;
+    let shape = shape_of(text, &object, &wanted)?;
+    record(text, object, shape)
+}
+
+#[test]
+fn each_supervised_shape_is_told_from_its_fields() {
+    let text = read(r#"{"text": "once"}"#, "supervised").unwrap();
+    let pair = read(r#"{"prompt": "2+2", "completion": "4", "weight": 0.5, "good": true}"#, "supervised").unwrap();
+    let chat = read(r#"{"messages": [{"role": "assistant", "content": "hi"}]}"#, "supervised").unwrap();
+
+    assert_eq!(text.content, Content::Text("once".into()));
+    assert_eq!(pair.content, Content::PromptCompletion(Turns::Text("2+2".into()), Turns::Text("4".into())));
+    assert_eq!(pair.columns, BTreeMap::from([("weight".into(), 0.5), ("good".into(), 1.0)]));
+    assert!(matches!(chat.content, Content::Messages(messages) if messages[0].role == "assistant"));
+}
+
+#[test]
+fn a_line_that_is_not_json_names_the_column_in_characters() {
+    let (fault, column) = read(r#"{"text": "é" "b"}"#, "supervised").unwrap_err();
+
+    assert!(matches!(fault, LineFault::NotJson(_)));
+    assert_eq!(column, 14);
+}
+
+#[test]
+fn bytes_that_are_not_text_are_found() {
+    assert_eq!(object(b"{\"text\": \"\xFF\"}").unwrap_err(), (LineFault::NotText, 11));
+}
+
+#[test]
+fn half_a_record_names_the_missing_half() {
+    let (fault, _) = read(r#"{"prompt": "2+2"}"#, "supervised").unwrap_err();
+
+    assert_eq!(fault, LineFault::Missing { field: "completion", shape: Shape::PromptCompletion });
+}
+
+#[test]
+fn a_pair_is_not_taken_for_a_prompt_that_lost_its_completion() {
+    let (fault, _) = read(r#"{"prompt": "a", "chosen": "b", "rejected": "c"}"#, "supervised").unwrap_err();
+
+    assert!(matches!(fault, LineFault::Unwanted { found: Shape::Preference, .. }));
+}
+
+#[test]
+fn an_answer_with_its_label_is_read_with_the_label_as_a_number() {
+    let line = |label: &str| format!(r#"{{"prompt": "2+2", "completion": "5", "label": {label}}}"#);
+    for (label, number) in [("false", 0.0), ("true", 1.0), ("0", 0.0), ("1.0", 1.0)] {
+        assert_eq!(read(&line(label), "unpaired").unwrap().columns["label"], number);
+    }
+    let (fault, column) = read(&line("0.5"), "unpaired").unwrap_err();
+    assert_eq!(fault.to_string(), "`label` is a number, true or false (or 1 or 0) is wanted");
+    assert_eq!(line("0.5").chars().nth(column - 1), Some('0'));
+    assert!(matches!(read(&line("\"good\""), "unpaired"), Err((LineFault::Type { .. }, _))));
+}
+
+#[test]
+fn a_labelled_answer_is_named_as_such_where_it_is_not_wanted_and_lacking_where_it_is() {
+    let line = r#"{"prompt": "2+2", "completion": "5"}"#;
+    let (fault, _) = read(line, "unpaired").unwrap_err();
+    assert!(matches!(fault, LineFault::Unwanted { found: Shape::PromptCompletion, .. }), "{fault}");
+    let (fault, _) = read(r#"{"prompt": "2+2", "completion": "5", "label": true}"#, "preference").unwrap_err();
+    assert!(matches!(fault, LineFault::Unwanted { found: Shape::Unpaired, .. }), "{fault}");
+}
+
+#[test]
+fn a_prompt_keeps_its_answer_from_the_numbers_that_a_method_sees() {
+    let line = r#"{"prompt": "2+2", "answer": 4, "level": 2, "unit": "cm", "list": [1, 2], "none": null}"#;
+    let found = read(line, "prompts").unwrap();
+    let Content::Prompt(prompt, fields) = found.content else { panic!("a prompt") };
+
+    assert_eq!(prompt, Turns::Text("2+2".into()));
+    assert_eq!(found.columns, BTreeMap::from([("level".into(), 2.0)]));
+    let fields: Vec<_> = fields.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    assert_eq!(fields, [("answer", "4"), ("level", "2"), ("list", "[1,2]"), ("unit", "cm")]);
+}
+
+#[test]
+fn a_record_without_a_prompt_is_told_so() {
+    let (fault, _) = read(r#"{"question": "2+2", "answer": "4"}"#, "prompts").unwrap_err();
+    assert_eq!(fault, LineFault::Missing { field: "prompt", shape: Shape::Prompts });
+    let (fault, _) = read(r#"{"prompt": ""}"#, "prompts").unwrap_err();
+    assert_eq!(fault, LineFault::Blank { field: "prompt".into() });
+}
+
+#[test]
+fn an_instruction_stands_alone_or_beside_its_counterpart() {
+    let found = read(r#"{"harmful": "steal"}"#, "instructions").unwrap().content;
+    assert_eq!(found, Content::Instructions(Some(Turns::Text("steal".into())), None));
+    let found = read(r#"{"harmful": "steal", "harmless": "bake"}"#, "instructions").unwrap().content;
+    assert!(matches!(found, Content::Instructions(Some(_), Some(_))));
+    let (fault, _) = read(r#"{"prompt": "bake"}"#, "instructions").unwrap_err();
+    assert!(matches!(fault, LineFault::Missing { shape: Shape::Instructions, .. }), "{fault}");
+    let (fault, _) = read(r#"{"harmless": ""}"#, "instructions").unwrap_err();
+    assert_eq!(fault, LineFault::Blank { field: "harmless".into() });
+}
+
+#[test]
+fn a_contrast_needs_both_texts() {
+    let found = read(r#"{"positive": "please", "negative": "no"}"#, "contrast").unwrap().content;
+    assert_eq!(found, Content::Contrast(Turns::Text("please".into()), Turns::Text("no".into())));
+    let (fault, _) = read(r#"{"positive": "please"}"#, "contrast").unwrap_err();
+    assert_eq!(fault, LineFault::Missing { field: "negative", shape: Shape::Contrast });
+    let (fault, _) = read(r#"{"harmful": "steal"}"#, "contrast").unwrap_err();
+    assert!(matches!(fault, LineFault::Unwanted { found: Shape::Instructions, .. }), "{fault}");
+}
+
+#[test]
+fn a_message_without_a_role_is_pointed_at() {
+    let line = r#"{"messages": [{"role": "user", "content": "a"}, {"role": 3, "content": "b"}]}"#;
+    let (fault, column) = read(line, "supervised").unwrap_err();
+
+    assert_eq!(fault.to_string(), "`messages[1].role` is a number, text such as `user` is wanted");
+    assert_eq!(line.chars().nth(column - 1), Some('3'));
+}
+
+#[test]
+fn a_conversation_without_an_answer_is_refused() {
+    let (fault, _) = read(r#"{"messages": [{"role": "user", "content": "a"}]}"#, "supervised").unwrap_err();
+
+    assert_eq!(fault, LineFault::NoAnswer);
+}
+
+#[test]
+fn two_conversations_with_one_beginning_share_it_as_the_prompt() {
+    let line = r#"{"chosen": [{"role":"user","content":"q"},{"role":"assistant","content":"a"}],
+        "rejected": [{"role":"user","content":"q"},{"role":"assistant","content":"b"}]}"#;
+    let Content::Preference(Turns::Messages(prompt), Turns::Messages(chosen), _) =
+        read(line, "preference").unwrap().content
+    else {
+        panic!("a preference record of messages");
+    };
+
+    assert_eq!((prompt.len(), chosen.len()), (1, 1));
+}

@@ -1,0 +1,119 @@
+//! Folders that appear whole or not at all.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use super::{FileError, create_folder, names, parent, remove_folder, sync_folder};
+
+/// A folder that is filled under another name and appears when it is complete.
+#[derive(Debug)]
+pub struct Draft {
+    partial: PathBuf,
+    target: PathBuf,
+    committed: bool,
+}
+
+impl Draft {
+    /// Starts a draft of `target` beside it, under `.<name>.partial`; what an earlier,
+    /// interrupted draft left there goes.
+    ///
+    /// # Errors
+    /// When the folder cannot be made.
+    pub fn begin(target: &Path) -> Result<Self, FileError> {
+        let name = target.file_name().unwrap_or_default().to_string_lossy();
+        let partial = parent(target).join(format!(".{name}.partial"));
+        remove_folder(&partial)?;
+        create_folder(&partial)?;
+        Ok(Self { partial, target: target.to_owned(), committed: false })
+    }
+
+    /// Where to write until [`Draft::commit`].
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.partial
+    }
+
+    /// Adds one file.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
+        let path = self.partial.join(name);
+        fs::write(&path, bytes).map_err(FileError::at("written", &path))
+    }
+
+    /// Syncs every file and gives the folder its name, in place of an older one.
+    ///
+    /// # Errors
+    /// When the system refuses; the older folder then still stands.
+    pub fn commit(mut self) -> Result<(), FileError> {
+        sync_below(&self.partial)?;
+        let name = self.target.file_name().unwrap_or_default().to_string_lossy();
+        let old = parent(&self.target).join(format!(".{name}.old"));
+        remove_folder(&old)?;
+        if self.target.exists() {
+            fs::rename(&self.target, &old).map_err(FileError::at("renamed", &self.target))?;
+        }
+        fs::rename(&self.partial, &self.target).map_err(FileError::at("renamed", &self.partial))?;
+        self.committed = true;
+        sync_folder(parent(&self.target))?;
+        remove_folder(&old)
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if !self.committed {
+            // Best effort: the error that led here is the one to report.
+            let _ = remove_folder(&self.partial);
+        }
+    }
+}
+
+fn sync_below(folder: &Path) -> Result<(), FileError> {
+    for name in names(folder)? {
+        let path = folder.join(name);
+        if path.is_dir() {
+            sync_below(&path)?;
+        } else {
+            File::open(&path).and_then(|file| file.sync_all()).map_err(FileError::at("written", &path))?;
+        }
+    }
+    sync_folder(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::read;
+    use super::*;
+
+    #[test]
+    fn a_draft_that_is_dropped_leaves_the_old_folder_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let target = place.path().join("000010");
+        let first = Draft::begin(&target).unwrap();
+        first.write("state.json", b"first").unwrap();
+        first.commit().unwrap();
+
+        let second = Draft::begin(&target).unwrap();
+        second.write("state.json", b"second").unwrap();
+        drop(second);
+
+        assert_eq!(read(&target.join("state.json")).unwrap(), b"first");
+        assert_eq!(names(place.path()).unwrap(), ["000010"]);
+    }
+
+    #[test]
+    fn a_committed_draft_replaces_the_old_folder() {
+        let place = tempfile::tempdir().unwrap();
+        let target = place.path().join("000010");
+        for content in [&b"first"[..], b"second"] {
+            let draft = Draft::begin(&target).unwrap();
+            draft.write("state.json", content).unwrap();
+            draft.commit().unwrap();
+        }
+
+        assert_eq!(read(&target.join("state.json")).unwrap(), b"second");
+        assert_eq!(names(place.path()).unwrap(), ["000010"]);
+    }
+}

@@ -1,0 +1,57 @@
+//! Files that grow line by line.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::FileError;
+
+/// A file that grows line by line.
+#[derive(Debug)]
+pub struct Lines {
+    file: File,
+    path: PathBuf,
+}
+
+impl Lines {
+    /// Opens for appending, and makes the file if need be.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn append_to(path: &Path) -> Result<Self, FileError> {
+        let file = File::options().create(true).append(true).open(path).map_err(FileError::at("written", path))?;
+        Ok(Self { file, path: path.to_owned() })
+    }
+
+    /// Adds one line in a single write, so that lines are not torn apart.
+    ///
+    /// # Errors
+    /// When the system refuses, as on a full disk.
+    pub fn push(&mut self, line: &str) -> Result<(), FileError> {
+        self.file.write_all(format!("{line}\n").as_bytes()).map_err(FileError::at("written", &self.path))
+    }
+
+    /// Makes sure that what was added survives a power cut.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn sync(&mut self) -> Result<(), FileError> {
+        self.file.sync_data().map_err(FileError::at("written", &self.path))
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use tunebox_compute::explain::Explain;
+
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_named_as_such() {
+        let error = Lines::append_to(Path::new("/dev/full")).unwrap().push("{}").unwrap_err();
+
+        assert!(error.disk_full());
+        assert_eq!(error.to_string(), "`/dev/full` cannot be written");
+        assert_eq!(error.why().unwrap(), "the disk is full");
+    }
+}
