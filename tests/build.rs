@@ -98,6 +98,22 @@ fn a_method_outside_the_repository_builds_against_the_sdk_by_its_path() {
 }
 
 #[test]
+fn what_is_built_afresh_takes_nothing_that_was_compiled_before() {
+    let folder = outside(METHOD);
+    let build = |afresh| {
+        let mut compiled = Vec::new();
+        let options = Options { afresh, ..Options::default() };
+        let built = build::build_watched(folder.path(), &options, &mut |name| compiled.push(name.to_owned()));
+        (built.unwrap_or_else(|error| panic!("{}", told(&error))).bytes, compiled)
+    };
+    let (first, _) = build(false);
+    assert_eq!(build(false), (first.clone(), vec![]), "what is there is there");
+    let (again, compiled) = build(true);
+    assert!(compiled.iter().any(|name| name == "tunebox"), "{compiled:?}");
+    assert!(again == first, "the same source is the same bytes wherever it is compiled");
+}
+
+#[test]
 fn a_folder_that_changed_since_it_was_built_does_not_open() {
     let folder = outside(METHOD);
     build::build(folder.path(), &Options::default()).unwrap_or_else(|error| panic!("{}", told(&error)));

@@ -239,7 +239,7 @@ fn what_is_no_folder_of_a_method_is_not_waited_for() {
     let author = Author::new();
     for (words, told) in [
         (["dev", "nowhere"], "there is no method in `nowhere`"),
-        (["dev", "calm/run.toml"], "calm/run.toml"),
+        (["dev", "calm/run.toml"], "there is no method in `calm/run.toml`"),
         (["dev", "--method=calm"], "unexpected argument '--method'"),
     ] {
         let output = author.command(&words).output().unwrap();

@@ -36,6 +36,8 @@ pub struct Options {
     pub debug: bool,
     /// Whether crates that are not here yet stay where they are.
     pub offline: bool,
+    /// Whether nothing counts that was compiled before: whoever wrote into the target folder could have put it there.
+    pub afresh: bool,
 }
 
 /// A method that was built and written.

@@ -88,7 +88,7 @@ pub fn is_supplied(root: &Path) -> bool {
 
 /// Puts the SDK below the root of a workspace unless it is there.
 ///
-/// The folder appears whole or not at all. Errors: a folder that cannot be written.
+/// Each of its folders appears whole or not at all. Errors: a folder that cannot be written.
 pub fn supply(root: &Path) -> Result<(), Error> {
     if is_supplied(root) { Ok(()) } else { place(root, &root.join(FOLDER)) }
 }
@@ -101,10 +101,21 @@ fn place(root: &Path, folder: &Path) -> Result<(), Error> {
     for (name, bytes) in files() {
         write(&new.join(name), bytes)?;
     }
-    if folder.exists() {
-        fs::rename(folder, &old).map_err(Error::file("replace", folder))?;
+    fs::create_dir(&old).map_err(Error::file("write into", root))?;
+    if folder.is_symlink() {
+        fs::rename(folder, old.join("link")).map_err(Error::file("replace", folder))?;
     }
-    fs::rename(&new, folder).map_err(Error::file("write", folder))
+    fs::create_dir_all(folder).map_err(Error::file("create", folder))?;
+    // What else lies there is somebody's.
+    for entry in new.read_dir().map_err(Error::file("read", &new))? {
+        let part = entry.map_err(Error::file("read", &new))?.file_name();
+        let (ours, place) = (new.join(&part), folder.join(&part));
+        if place.symlink_metadata().is_ok() {
+            fs::rename(&place, old.join(&part)).map_err(Error::file("replace", &place))?;
+        }
+        fs::rename(&ours, &place).map_err(Error::file("write", &place))?;
+    }
+    Ok(())
 }
 
 /// Writes a file and the folders above it.
@@ -158,10 +169,13 @@ mod tests {
         supply(root.path()).unwrap();
         assert_eq!(written(), first, "what is there already is left alone");
 
+        let other = root.path().join(FOLDER).join("store");
+        fs::create_dir(&other).unwrap();
         fs::write(&file, "damaged").unwrap();
         supply(root.path()).unwrap();
         assert_eq!(fs::read(&file).unwrap(), files()["sdk/rust/src/lib.rs"]);
         let left: Vec<_> = fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, [FOLDER]);
+        assert!(other.is_dir(), "what else lies there stays");
     }
 }

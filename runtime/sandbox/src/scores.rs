@@ -42,6 +42,7 @@ impl State {
     fn make(&mut self, asked: &Asked, parts: Vec<Part>) -> Result<(), Refusal> {
         match self.make_together(asked, parts.clone()) {
             Err(Refusal::Error(error)) => {
+                self.meters.check_time()?;
                 if let [part] = parts.as_slice() {
                     if let Some(record) = self.scores.get_mut(&part.score) {
                         record.fail(error);

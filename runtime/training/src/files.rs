@@ -115,6 +115,19 @@ pub fn create_folder(path: &Path) -> Result<(), FileError> {
     fs::create_dir_all(path).map_err(FileError::at("created", path))
 }
 
+/// Makes a folder and those above it, unless it is there; whether it was made.
+///
+/// # Errors
+/// When the system refuses.
+pub fn create_new_folder(path: &Path) -> Result<bool, FileError> {
+    create_folder(parent(path))?;
+    match fs::create_dir(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(FileError::at("created", path)(error)),
+    }
+}
+
 /// A folder with a free name that is removed with everything in it when it is dropped.
 ///
 /// # Errors
@@ -194,6 +207,16 @@ fn open_to_others(file: &File) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_two_that_make_one_folder_the_second_is_told_that_it_did_not() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("runs/lora-1");
+        assert!(create_new_folder(&folder).unwrap());
+        write(&folder.join("kept"), b"text").unwrap();
+        assert!(!create_new_folder(&folder).unwrap());
+        assert_eq!(names(&folder).unwrap(), ["kept"]);
+    }
 
     #[test]
     fn a_write_that_cannot_be_renamed_leaves_nothing_behind() {

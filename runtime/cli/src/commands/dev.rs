@@ -95,8 +95,8 @@ impl Dev {
         let mut settings = self.settings(workshop.learns())?;
         settings.offline = offline;
         settings.resume = self.resume && !again;
-        if again {
-            // The name is taken.
+        let taken = |name: &String| Path::new(&settings.file.run.folder).join(name).exists();
+        if again && settings.file.run.name.as_ref().is_some_and(taken) {
             settings.file.run.name = None;
         }
         self.trusting.settle(terminal, &settings)?;

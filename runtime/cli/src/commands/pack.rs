@@ -75,7 +75,9 @@ impl Pack {
             Ok(_) | Err(Error::NotBuilt { .. } | Error::Stale { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        built(terminal, &self.folder, &Options { offline, ..Options::default() })?;
+        // Nor is one that was compiled from something else and left where cargo takes it for done.
+        let afresh = self.sign.is_some();
+        built(terminal, &self.folder, &Options { offline, afresh, ..Options::default() })?;
         Ok(found.open()?)
     }
 

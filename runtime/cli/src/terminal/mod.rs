@@ -7,6 +7,7 @@ mod question;
 use std::io::{IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
+use tunebox_compute::printable::printable;
 
 /// How much is said, and in which form.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +24,8 @@ impl Terminal {
             return;
         }
         let green = Style::new().bold().fg_color(Some(AnsiColor::Green.into()));
-        let mut lines = text.as_ref().lines();
+        // Whatever a line repeats of a stranger's words, it is seen and does nothing.
+        let mut lines = text.as_ref().lines().map(|line| printable(line, usize::MAX));
         let mut err = anstream::stderr();
         let _ = writeln!(err, "{green}{verb:>11}{green:#} {}", lines.next().unwrap_or_default());
         for line in lines {

@@ -69,7 +69,10 @@ pub(super) fn build(
     // Two folders that share a target folder share the module's path: nobody may build between us and the file.
     let _turn = take_turn(&package.target)?;
     job.follow_version(&package)?;
-    let module = job.compile(&package, beside)?;
+    let empty =
+        options.afresh.then(tempfile::tempdir).transpose().map_err(Error::file("write into", &std::env::temp_dir()))?;
+    let target = empty.as_ref().map_or_else(|| package.target.join("guest"), |folder| folder.path().to_owned());
+    let module = job.compile(&package, &target, beside)?;
     std::fs::read(&module).map_err(Error::file("read", &module))
 }
 
@@ -108,7 +111,7 @@ fn take_turn_below(root: &Path, folder: &Path) -> Result<File, Error> {
     // A file that is there in any case: one of its own would be left in somebody's folder.
     let manifest = |folder: &Path| folder.join("Cargo.toml");
     let path = Some(manifest(root)).filter(|path| path.is_file()).unwrap_or_else(|| manifest(folder));
-    let file = File::options().read(true).write(true).open(&path).map_err(Error::file("open", &path))?;
+    let file = File::open(&path).map_err(Error::file("open", &path))?;
     file.lock().map_err(Error::file("lock", &path))?;
     Ok(file)
 }
@@ -165,8 +168,8 @@ impl Job<'_> {
         self.succeeded(&package.root, output).map(|_| ())
     }
 
-    /// Runs the build itself, and finds the module.
-    fn compile(&self, package: &Package, beside: &mut dyn FnMut(&str)) -> Result<PathBuf, Error> {
+    /// Runs the build itself into a target folder, and finds the module.
+    fn compile(&self, package: &Package, target: &Path, beside: &mut dyn FnMut(&str)) -> Result<PathBuf, Error> {
         let mut cargo = self.cargo()?;
         cargo.args(["build", "--lib", "--profile", "method", "--target", TARGET, "--message-format", "json"]);
         let detail = if self.options.debug { NAMED } else { STRIPPED };
@@ -177,7 +180,7 @@ impl Job<'_> {
         if package.root.join("Cargo.lock").is_file() {
             cargo.arg("--locked");
         }
-        cargo.env("CARGO_TARGET_DIR", package.target.join("guest"));
+        cargo.env("CARGO_TARGET_DIR", target);
         cargo.env("CARGO_ENCODED_RUSTFLAGS", flags(self.toolchain, package)).env("CARGO_INCREMENTAL", "0");
         if let Some(linker) = &self.toolchain.linker {
             cargo.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker);

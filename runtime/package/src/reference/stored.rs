@@ -38,11 +38,11 @@ pub(super) struct Remote<'a> {
 }
 
 impl<'a> Remote<'a> {
-    /// Reads `registry.example/namespace/name:1.2.3`. None: it is something else, such as a path.
+    /// Reads `registry.example/namespace/name:1.2.3`, with `@` as well, as `pull` does. None: it is something else, such as a path.
     pub(super) fn read(text: &'a str) -> Option<Self> {
         let (host, rest) = text.split_once('/')?;
         let last = rest.rfind('/').map_or(0, |slash| slash + 1);
-        let (name, version) = rest[last..].split_once(':')?;
+        let (name, version) = rest[last..].split_once([':', '@'])?;
         // What is no host, though it is spelt like one, was never pulled from; it is no path either.
         let registry = canonical(host).or_else(|| spelt_as_host(host).then(|| host.to_lowercase()))?;
         let source = format!("{registry}/{}", rest[..last + name.len()].to_lowercase());
@@ -111,6 +111,7 @@ mod tests {
         let read = Remote::read;
         assert_eq!(read("Registry.example:5000/me/calm:1.2.3"), remote("registry.example:5000/me/calm"));
         assert_eq!(read("localhost/me/calm:1.2.3"), remote("localhost/me/calm"));
+        assert_eq!(read("localhost/me/calm@1.2.3"), remote("localhost/me/calm"));
         assert_eq!(read("index.docker.io:443/me/calm:1.2.3"), remote("docker.io/me/calm"));
         assert_eq!(read("10.1:5000/me/calm:1.2.3"), remote("10.1:5000/me/calm"));
         for text in ["./me/calm:1.2.3", "../calm:1", "/calm:1", "me/calm:1", "registry.example/me/calm", "calm:1"] {

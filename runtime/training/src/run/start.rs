@@ -53,6 +53,18 @@ pub(super) struct Running {
 pub(super) struct Unused(Option<PathBuf>);
 
 impl Unused {
+    /// Makes the folder of a new run. Errors: one that another run made since this one was planned.
+    fn in_place(plan: &PlannedRun) -> Result<Self, Error> {
+        if plan.checkpoint.is_some() {
+            return Ok(Self(None));
+        }
+        let (name, folder) = (plan.name.clone(), plan.folder.clone());
+        if files::create_new_folder(&folder)? {
+            return Ok(Self(Some(folder)));
+        }
+        Err(Error::RunExists { name, folder, resumable: false })
+    }
+
     /// Something is done there now: it stays.
     pub(super) fn keep(&mut self) {
         self.0 = None;
@@ -81,7 +93,7 @@ impl Running {
             student.begin(state.step);
         }
         let (session, opening) = session(&plan, student)?;
-        let unused = Unused(plan.checkpoint.is_none().then(|| plan.folder.clone()));
+        let unused = Unused::in_place(&plan)?;
         let metrics = open(&mut plan)?;
         announce(&plan, &opening, observer);
         let state = plan.checkpoint.as_ref();
@@ -131,9 +143,8 @@ impl Running {
     }
 }
 
-/// The run's folder: made for a new run; of one that goes on, without what was written down after its checkpoint.
+/// What a new run's folder begins with; of one that goes on, what was written down up to its checkpoint.
 fn open(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
-    files::create_folder(&plan.folder)?;
     let Some((_, state)) = &plan.checkpoint else {
         files::write(&plan.folder.join("run.toml"), plan.settings.to_toml(&plan.name).as_bytes())?;
         files::write(&plan.folder.join(lock::FILE), lock::lock(plan, None)?.as_bytes())?;
@@ -142,7 +153,9 @@ fn open(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
     };
     let mut metrics = MetricsFile::open(&plan.folder, state.step)?;
     plan.revised = metrics.revisions()?;
-    if state.identity.method != plan.identity.method {
+    // A version that was taken over after the checkpoint's last step is written down there already.
+    let present = plan.revised.last().map_or(&state.identity.method, |last| &last.sha256);
+    if *present != plan.identity.method {
         let revision = Revision { after: state.step, sha256: plan.identity.method.clone() };
         metrics.revised(&revision)?;
         plan.revised.push(revision);

@@ -187,7 +187,7 @@ fn a_method_that_hangs_or_goes_is_not_waited_for() {
 
 #[test]
 fn what_the_host_takes_for_its_answers_is_not_the_methods_time() {
-    let patience = Some(Duration::from_millis(300));
+    let patience = Some(Duration::from_secs(1));
     let (mut session, thread) = session_over(Box::new(Slow::default()), &every_interface(), patience, |voice| {
         voice.hear();
         for _ in 0..2 {

@@ -45,7 +45,7 @@ impl Learner for Slow {
     }
 
     fn rate(&self) -> f64 {
-        std::thread::sleep(Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(600));
         0.25
     }
 
