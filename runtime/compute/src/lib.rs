@@ -5,6 +5,7 @@
 
 mod accelerator;
 pub mod allocator;
+pub mod bounded;
 pub mod budget;
 pub mod device;
 pub mod error;

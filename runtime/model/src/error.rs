@@ -34,14 +34,6 @@ pub enum Error {
         /// What to do.
         hint: String,
     },
-    /// A run that is not there. A hub is not asked for it: what lies there under this name is somebody else's.
-    #[error("there is no run `{name}`")]
-    NoRun {
-        /// The path as it was written.
-        name: String,
-        /// The run that was probably meant.
-        meant: Option<String>,
-    },
     /// A model family that nobody taught this program.
     #[error("model family `{found}` is not known")]
     UnknownFamily {
@@ -209,9 +201,6 @@ impl Explain for Error {
         match self {
             Self::File { source, .. } => Some(paths::why(source)),
             Self::NotAModel { why, .. } | Self::Hub { why, .. } => Some(why.clone()),
-            Self::NoRun { .. } => {
-                Some("there is no such folder, and a folder of runs is never looked for on a hub".into())
-            }
             Self::KeyMissing { .. } => Some("the model's shape cannot be told without it".into()),
             Self::KeyValue { allowed, .. } => Some(format!("what can be run: {allowed}")),
             Self::TensorMissing { .. } => Some("the configuration says that the model has it".into()),
@@ -229,8 +218,6 @@ impl Explain for Error {
         match self {
             Self::NotAModel { hint, .. } | Self::Hub { hint, .. } => Some(hint.clone()),
             Self::File { path, source } => paths::hint(std::path::Path::new(path), source),
-            Self::NoRun { meant: Some(meant), .. } => Some(format!("did you mean `{meant}`?")),
-            Self::NoRun { meant: None, .. } => Some("`tunebox list` shows the runs that are here".into()),
             Self::UnknownFamily { known, .. } => Some(format!("known families: {}", known.join(", "))),
             Self::KeyMissing { .. } | Self::TensorShape { .. } | Self::TensorMissing { .. } => {
                 Some("fetch the model again, all files of one revision together".into())

@@ -10,7 +10,7 @@ use half::{bf16, f16};
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::{Map, Value, json};
 use tempfile::NamedTempFile;
-use tunebox_compute::{DType, Tensor};
+use tunebox_compute::{DType, Tensor, bounded};
 
 use crate::error::{Error, Result};
 
@@ -26,6 +26,19 @@ impl Stored {
     fn bytes(&self) -> usize {
         self.shape.iter().product::<usize>() * self.dtype.size_in_bytes()
     }
+}
+
+/// The most bytes of a text that is read whole. Vocabularies are the longest.
+const LONGEST_TEXT: u64 = 256 << 20;
+
+/// The bytes of a text. A folder of a model may be a stranger's: only an ordinary file is read, up to a limit.
+pub(crate) fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    bounded::read(path, LONGEST_TEXT)
+}
+
+/// The text itself.
+pub(crate) fn read_text(path: &Path) -> std::io::Result<String> {
+    bounded::text(path, LONGEST_TEXT)
 }
 
 /// Makes a folder and those above it.

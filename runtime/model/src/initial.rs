@@ -11,6 +11,7 @@ use tunebox_compute::{Device, Tensor};
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
 use crate::families::expected;
+use crate::files;
 use crate::model::Model;
 use crate::source::Source;
 use crate::weights::Weights;
@@ -54,7 +55,7 @@ fn values(name: &str, shape: &[usize], deviation: f32, seed: u64, configuration:
 }
 
 fn deviation(path: &Path) -> Result<f32> {
-    let text = std::fs::read_to_string(path).map_err(|error| Error::file(path, error))?;
+    let text = files::read_text(path).map_err(|error| Error::file(path, error))?;
     let json: serde_json::Value =
         serde_json::from_str(&text).map_err(|error| Error::broken(path, format!("this is not JSON: {error}")))?;
     Ok(json.get("initializer_range").and_then(serde_json::Value::as_f64).unwrap_or(RANGE) as f32)

@@ -110,7 +110,7 @@ fn configuration(model: &Model, dtype: DType) -> Result<Value> {
     let mut value = match model.source().map(Source::form) {
         Some(Form::Folder { path, .. }) => {
             let path = path.join("config.json");
-            let text = std::fs::read_to_string(&path).map_err(|source| Error::file(&path, source))?;
+            let text = files::read_text(&path).map_err(|source| Error::file(&path, source))?;
             serde_json::from_str(&text).map_err(|error| Error::broken(&path, format!("this is not JSON: {error}")))?
         }
         _ => model.configuration.to_hugging_face(),

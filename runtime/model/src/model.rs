@@ -10,6 +10,7 @@ use crate::chat::ChatTemplate;
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
 use crate::families::TensorFacts;
+use crate::files;
 use crate::source::{Form, Source};
 use crate::tokenizer::Tokenizer;
 use crate::weights::Weights;
@@ -214,6 +215,6 @@ fn both(path: &Path, short: Option<Vec<f64>>, long: Option<Vec<f64>>) -> Result<
 }
 
 fn read_json(path: &Path) -> Result<serde_json::Value> {
-    let text = std::fs::read_to_string(path).map_err(|error| Error::file(path, error))?;
+    let text = files::read_text(path).map_err(|error| Error::file(path, error))?;
     serde_json::from_str(&text).map_err(|error| Error::broken(path, format!("this is not JSON: {error}")))
 }

@@ -1,7 +1,7 @@
 //! What a person means by a model: a folder, a GGUF file, or a name on a hub.
 //! Finds the files and reads no weights; leaves fetching to `hub`.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use tunebox_compute::paths;
@@ -55,9 +55,6 @@ impl Source {
             in_folder(path)?
         } else if path.exists() {
             file(path)?
-        } else if is_in_runs(path) {
-            let meant = paths::meant(path).map(|meant| meant.display().to_string());
-            return Err(Error::NoRun { name: name.into(), meant });
         } else if let Some(wanted) = Name::parse(name, revision) {
             let fetched = hub.fetch(&wanted, watch)?;
             if fetched.is_dir() { in_folder(&fetched)? } else { file(&fetched)? }
@@ -65,10 +62,8 @@ impl Source {
             return Err(Error::NotAModel {
                 name: name.into(),
                 why: "there is no such file or folder, and a name on the hub is written `owner/model`".into(),
-                hint: match paths::meant(path) {
-                    Some(meant) => format!("did you mean `{}`?", meant.display()),
-                    None => "give a folder with `config.json`, a GGUF file, or `owner/model`".into(),
-                },
+                hint: paths::did_you_mean(path)
+                    .unwrap_or_else(|| "give a folder with `config.json`, a GGUF file, or `owner/model`".into()),
             });
         };
         Ok(Self { name: name.into(), form, digest: Arc::new(OnceLock::new()) })
@@ -125,22 +120,6 @@ impl Source {
         let fresh = digest(self.weight_files())?;
         Ok(self.digest.get_or_init(|| fresh).clone())
     }
-}
-
-/// Where runs go unless they are told otherwise.
-const RUNS: &str = "runs";
-/// What every run writes into its folder.
-const RUN_LOCK: &str = "run.lock";
-
-/// Whether a path leads below the present folder into one of runs: `runs`, or what holds one.
-fn is_in_runs(path: &Path) -> bool {
-    let mut parts = path.components().filter(|part| *part != Component::CurDir);
-    let (Some(Component::Normal(first)), Some(_)) = (parts.next(), parts.next()) else { return false };
-    let holds_one = |folder: &Path| {
-        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        entries.map(|entry| entry.path()).any(|run| run.join(RUN_LOCK).is_file())
-    };
-    first == RUNS || holds_one(Path::new(first))
 }
 
 fn file(path: &Path) -> Result<Form> {
@@ -201,14 +180,6 @@ mod tests {
         std::fs::write(folder.path().join("tiny.gguf"), "GGUF").unwrap();
         let error = Source::open(&folder.path().join("tyni.gguf").display().to_string(), true).unwrap_err();
         assert_eq!(error.hint(), Some(format!("did you mean `{}`?", folder.path().join("tiny.gguf").display())));
-    }
-
-    #[test]
-    fn a_run_that_is_not_there_is_no_name_on_a_hub() {
-        for name in ["runs/smaple", "./runs/smaple", "runs/smaple/steps/000010"] {
-            assert!(matches!(Source::open(name, true), Err(Error::NoRun { meant: None, .. })), "{name}");
-        }
-        assert!(matches!(Source::open("acme/nothing-like-this", true), Err(Error::Hub { .. })));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::path::Path;
 use candle_core::quantized::gguf_file::{self, Value as Fact};
 use candle_core::quantized::{GgmlDType, QTensor};
 use safetensors::SafeTensors;
-use tunebox_compute::{DType, Device, Tensor};
+use tunebox_compute::{DType, Device, Tensor, bounded};
 
 use crate::error::{Error, Result};
 use crate::files::{self, Stored};
@@ -89,11 +89,7 @@ impl Vectors {
     /// When the file cannot be read, is neither, or holds vectors that do not fit together.
     pub fn load(path: &Path) -> Result<Self> {
         let failed = |error| Error::file(path, error);
-        let length = std::fs::metadata(path).map_err(failed)?.len();
-        if length > LARGEST {
-            return Err(Error::broken(path, format!("it has {length} bytes; files of directions are small")));
-        }
-        let bytes = std::fs::read(path).map_err(failed)?;
+        let bytes = bounded::read(path, LARGEST).map_err(failed)?;
         let vectors = if bytes.starts_with(b"GGUF") { from_gguf(path)? } else { from_safetensors(path, &bytes)? };
         let widths: Vec<usize> = vectors.layers.values().map(Vec::len).collect();
         if widths.is_empty() || widths.iter().any(|width| *width != widths[0] || *width == 0) {
@@ -256,6 +252,8 @@ mod tests {
         };
         assert!(refused(b"").contains("neither"));
         assert!(refused(b"GGUF").len() > 5);
+        #[cfg(unix)]
+        assert!(Vectors::load(Path::new("/dev/zero")).is_err(), "what never ends");
         let wrong = Vectors { layers: [(0, vec![1.0; 3]), (1, vec![1.0; 2])].into(), ..Vectors::default() };
         wrong.save(&path).unwrap();
         assert!(Vectors::load(&path).unwrap_err().to_string().contains("differ"));

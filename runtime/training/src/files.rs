@@ -11,10 +11,13 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use tunebox_compute::explain::Explain;
-use tunebox_compute::paths;
+use tunebox_compute::{bounded, paths};
 
 pub use draft::Draft;
 pub use lines::Lines;
+
+/// The most bytes of a text that is read whole: a run file, a lock.
+const LONGEST_TEXT: u64 = 64 << 20;
 
 /// A file operation that did not work, with the path and the system's reason.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +40,12 @@ impl FileError {
     /// Whether the disk, or this user's share of it, is full.
     #[must_use]
     pub fn disk_full(&self) -> bool {
-        matches!(self.source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
+        match self.source.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => true,
+            // The same is said, but not by the system, of a file that is too large to be read.
+            ErrorKind::FileTooLarge => self.source.raw_os_error().is_some(),
+            _ => false,
+        }
     }
 }
 
@@ -52,10 +60,10 @@ impl Explain for FileError {
 
     fn hint(&self) -> Option<String> {
         match self.source.kind() {
-            ErrorKind::NotFound => Some(match paths::meant(&self.path) {
-                Some(meant) => format!("did you mean `{}`?", meant.display()),
-                None => "check the path; paths in a run file start at the run file's folder".into(),
-            }),
+            ErrorKind::NotFound => Some(
+                paths::did_you_mean(&self.path)
+                    .unwrap_or_else(|| "check the path; paths in a run file start at the run file's folder".into()),
+            ),
             _ if self.disk_full() => {
                 Some("free some space, or set `run.folder` to another disk; what was saved before is whole".into())
             }
@@ -77,23 +85,23 @@ pub(crate) fn explained<T>(result: Result<T, tunebox_model::error::Error>) -> Re
     })
 }
 
-/// The whole file as bytes.
+/// The bytes of an ordinary file that has no more of them than `limit`: a run's folder may be a stranger's.
 ///
 /// # Errors
-/// When it cannot be read.
-pub fn read(path: &Path) -> Result<Vec<u8>, FileError> {
-    fs::read(path).map_err(FileError::at("read", path))
+/// When it cannot be read, need not end, or is larger.
+pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
+    bounded::read(path, limit).map_err(FileError::at("read", path))
 }
 
-/// The whole file as text; bytes that are not UTF-8 are an error.
+/// The text of an ordinary file; bytes that are not UTF-8 are an error.
 ///
 /// # Errors
-/// When it cannot be read, or is not text.
+/// When it cannot be read, need not end, is far too large, or is not text.
 pub fn read_text(path: &Path) -> Result<String, FileError> {
-    fs::read_to_string(path).map_err(FileError::at("read", path))
+    bounded::text(path, LONGEST_TEXT).map_err(FileError::at("read", path))
 }
 
-/// Opens a file for streaming reads.
+/// Opens a file, or a pipe, for streaming reads.
 ///
 /// # Errors
 /// When it is a folder, or cannot be opened.
@@ -216,6 +224,18 @@ mod tests {
         write(&folder.join("kept"), b"text").unwrap();
         assert!(!create_new_folder(&folder).unwrap());
         assert_eq!(names(&folder).unwrap(), ["kept"]);
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_to_be_read_fills_no_disk() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("run.lock");
+        File::create(&path).unwrap().set_len(LONGEST_TEXT + 1).unwrap();
+        let error = read_text(&path).unwrap_err();
+        assert_eq!(
+            (error.disk_full(), error.why().unwrap()),
+            (false, "it has 67108865 bytes, 67108864 are read".into())
+        );
     }
 
     #[test]

@@ -17,6 +17,9 @@ use crate::verification::Comparison;
 /// The file's name in a run's folder.
 pub(crate) const FILE: &str = "metrics.jsonl";
 
+/// The most bytes that are read of it: those of millions of steps.
+pub(crate) const LARGEST: u64 = 4 << 30;
+
 /// Numbers of the micro-batches of a window on their way to one number a name.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
@@ -65,7 +68,8 @@ impl MetricsFile {
     pub(crate) fn open(run: &Path, step: u64) -> Result<Self, Error> {
         let path = run.join(FILE);
         if path.exists() {
-            let text = files::read_text(&path)?;
+            let bytes = files::read(&path, LARGEST)?;
+            let text = String::from_utf8_lossy(&bytes);
             let kept: String =
                 text.lines().filter(|line| is_up_to(line, step)).map(|line| format!("{line}\n")).collect();
             if kept != text {
@@ -160,8 +164,8 @@ impl MetricsFile {
 }
 
 fn rows(path: &Path) -> Result<Vec<Map<String, Value>>, Error> {
-    let text = files::read_text(path)?;
-    Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    let bytes = files::read(path, LARGEST)?;
+    Ok(bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect())
 }
 
 /// The first number in which the metrics of two runs differ. How long things took is no difference.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use safetensors::SafeTensors;
-use tunebox_compute::{DType, Device, Tensor};
+use tunebox_compute::{DType, Device, Tensor, bounded};
 
 use super::create::Plan;
 use super::settings::AdapterKind;
@@ -21,6 +21,10 @@ const WEIGHTS: &str = "adapter_model.safetensors";
 const SETTINGS: &str = "adapter_config.json";
 /// The file with all weights.
 const MODEL: &str = "model.safetensors";
+/// The most bytes that a file has for each number.
+const LARGEST_NUMBER: u64 = 8;
+/// The most bytes of what stands before the numbers.
+const LARGEST_HEAD: u64 = 100 << 20;
 /// What PEFT puts before every module path.
 const PREFIX: &str = "base_model.model.";
 
@@ -47,7 +51,7 @@ impl Adapter {
     /// settings call for in this model.
     pub fn load(model: &Model, folder: &Path) -> Result<Self> {
         let path = folder.join(SETTINGS);
-        let text = std::fs::read_to_string(&path).map_err(|source| Error::file(&path, source))?;
+        let text = files::read_text(&path).map_err(|source| Error::file(&path, source))?;
         let described = peft::read(&text, &path, &model.configuration)?;
         enough(model, &described.plans, folder)?;
         let adapter = create::empty(model, &described.settings, &described.plans)?;
@@ -79,7 +83,8 @@ impl Adapter {
     /// When keys or shapes differ.
     pub(crate) fn read_values(&self, folder: &Path) -> Result<()> {
         let path = self.values_path(folder);
-        let bytes = std::fs::read(&path).map_err(|source| Error::file(&path, source))?;
+        let most = (self.parameters.len() as u64).saturating_mul(LARGEST_NUMBER).saturating_add(LARGEST_HEAD);
+        let bytes = bounded::read(&path, most).map_err(|source| Error::file(&path, source))?;
         let file = SafeTensors::deserialize(&bytes)
             .map_err(|error| Error::adapter(&path, format!("it is not a safetensors file: {error}")))?;
         let mut wanted: BTreeMap<String, usize> =

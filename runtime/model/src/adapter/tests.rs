@@ -69,6 +69,15 @@ fn refusal(change: impl FnOnce(&Path)) -> String {
 }
 
 #[test]
+fn a_file_that_is_larger_than_its_numbers_is_not_read() {
+    let refused = refusal(|folder| {
+        let path = folder.join("adapter_model.safetensors");
+        std::fs::File::options().write(true).open(path).unwrap().set_len(1 << 30).unwrap();
+    });
+    assert!(refused.starts_with("cannot use `"), "{refused}");
+}
+
+#[test]
 fn a_is_uniform_within_one_over_the_root_of_its_width_and_b_is_zero() {
     let adapter = Adapter::create(&tiny::model(tiny::llama(), 1), &settings(AdapterKind::Lora)).unwrap();
     for module in adapter.modules() {

@@ -4,7 +4,6 @@
 //! conversation. Which parts of the text are answers is told by [`super::spans`].
 
 use std::collections::HashMap;
-use std::fs;
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::Path;
@@ -17,6 +16,7 @@ use super::error::ChatError;
 use super::functions::{self, MARKED};
 use super::message::{Conversation, Message};
 use super::{json, markers, program};
+use crate::files;
 use crate::foreign::shielded;
 use crate::tokenizer::{Tokenizer, object};
 use crate::weights::gguf::Metadata;
@@ -236,7 +236,7 @@ fn listed(value: Option<&Json>) -> HashMap<String, String> {
 }
 
 fn file(path: &Path) -> Result<Option<String>, ChatError> {
-    match fs::read_to_string(path) {
+    match files::read_text(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(source) => Err(ChatError::Read { path: path.to_path_buf(), source }),

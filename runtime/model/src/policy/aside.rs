@@ -28,4 +28,13 @@ impl Policy {
         self.snapshots.clone_from(&aside.snapshots);
         self.resume_at(aside.generation);
     }
+
+    /// The same over what a method's `init` did: edits and snapshots that were not there before stay.
+    pub fn put_over(&mut self, aside: &Aside) {
+        if !aside.edits.is_empty() {
+            self.edits.clone_from(&aside.edits);
+        }
+        self.snapshots.extend(aside.snapshots.clone());
+        self.resume_at(aside.generation);
+    }
 }

@@ -3,7 +3,6 @@
 //! Chat templates are read by [`crate::chat`].
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -13,6 +12,7 @@ use tokenizers::normalizers::NFC;
 
 use super::special::{ROLES, Special, Specials};
 use super::{Tokenizer, TokenizerError};
+use crate::files;
 use crate::foreign::shielded;
 
 impl Tokenizer {
@@ -29,7 +29,7 @@ impl Tokenizer {
     }
 
     fn read(folder: &Path, path: &Path) -> Result<Self, TokenizerError> {
-        let bytes = match fs::read(path) {
+        let bytes = match files::read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let sentence_piece = folder.join("tokenizer.model").is_file();
@@ -150,7 +150,7 @@ impl Settings {
 
 /// A JSON object from a file, empty where there is no file.
 pub(crate) fn object(path: &Path) -> Result<Map<String, Value>, TokenizerError> {
-    let text = match fs::read_to_string(path) {
+    let text = match files::read_text(path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Map::new()),
         Err(source) => return Err(TokenizerError::Read { path: path.to_path_buf(), source }),

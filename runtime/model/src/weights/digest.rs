@@ -1,11 +1,11 @@
 //! The fingerprint of a model: sha256 over the bytes of its weight files, one after another in the order of their
 //! names. For one file it is what `sha256sum` prints.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
+use tunebox_compute::bounded;
 use tunebox_compute::hexadecimal::hexadecimal;
 
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ pub fn digest(files: &[PathBuf]) -> Result<String> {
     let mut piece = vec![0; 1 << 20];
     for path in files {
         let failed = |error| Error::file(path, error);
-        let mut file = File::open(path).map_err(failed)?;
+        let mut file = bounded::open(path).map_err(failed)?;
         loop {
             let length = file.read(&mut piece).map_err(failed)?;
             if length == 0 {
@@ -34,6 +34,12 @@ pub fn digest(files: &[PathBuf]) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    fn of_what_never_ends_there_is_no_digest() {
+        assert!(digest(&[PathBuf::from("/dev/zero")]).is_err());
+    }
 
     #[test]
     fn several_files_are_one_stream() {

@@ -4,11 +4,11 @@
 #![expect(unsafe_code, reason = "a mapping is sound only while nobody changes the file")]
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use memmap2::Mmap;
+use tunebox_compute::bounded;
 use tunebox_compute::weight::Bytes;
 
 use crate::error::{Error, Result};
@@ -37,7 +37,7 @@ impl Files {
         let mut mappings = BTreeMap::new();
         for path in paths {
             let failed = |error| Error::file(path, error);
-            let file = File::open(path).map_err(failed)?;
+            let file = bounded::open(path).map_err(failed)?;
             // SAFETY: the bytes are only ever read as numbers, for which every pattern is a value, and every offset
             // is checked against the mapped length. A model's files are written whole and then left alone, by us and
             // by the hub's cache; whoever rewrites one in place under a run changes its numbers, and whoever cuts one

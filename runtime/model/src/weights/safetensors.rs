@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, Metadata};
 use tunebox_compute::weight::Format;
-use tunebox_compute::{DType, Device, Tensor};
+use tunebox_compute::{DType, Device, Tensor, bounded};
 
 use self::names::Distinct;
 use crate::error::{Error, Result};
+use crate::files;
 
 /// The name of the one file, when there is one.
 pub(crate) const SINGLE: &str = "model.safetensors";
@@ -57,7 +58,7 @@ pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn shards(folder: &Path, index: &Path) -> Result<Vec<PathBuf>> {
-    let text = std::fs::read_to_string(index).map_err(|error| Error::file(index, error))?;
+    let text = files::read_text(index).map_err(|error| Error::file(index, error))?;
     let parsed: serde_json::Value =
         serde_json::from_str(&text).map_err(|error| Error::broken(index, format!("the index is not JSON: {error}")))?;
     let map = parsed.get("weight_map").and_then(serde_json::Value::as_object);
@@ -101,7 +102,7 @@ pub(crate) fn locate(files: &[PathBuf]) -> Result<BTreeMap<String, Location>> {
 /// Where the tensors' bytes start, how long the file is, and what its head says.
 fn head(path: &Path) -> Result<(u64, u64, Metadata)> {
     let failed = |error| Error::file(path, error);
-    let mut file = File::open(path).map_err(failed)?;
+    let mut file = bounded::open(path).map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len();
     let mut size = [0; 8];
     if length < 8 {

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use tunebox_compute::explain::{Explain, Snippet};
 
-use super::shape::Shape;
-use crate::sample::is_of_sample;
+use super::record::object;
+use super::shape::{Shape, shape_of};
+use crate::sample::data_beside;
 
 /// The widest part of a line that is shown in a message.
 const SHOWN: usize = 96;
@@ -128,6 +129,15 @@ impl LineFault {
         }
     }
 
+    /// The shapes that a record of another shape should have had one of.
+    fn wanted(&self) -> Option<&[Shape]> {
+        match self {
+            Self::Unknown { wanted, .. } | Self::Unwanted { wanted, .. } => Some(wanted),
+            Self::Missing { shape, .. } => Some(std::slice::from_ref(shape)),
+            _ => None,
+        }
+    }
+
     fn advice(&self) -> String {
         match self {
             Self::Unknown { fields, wanted } => renamed(fields).unwrap_or_else(|| takes(wanted)),
@@ -164,6 +174,21 @@ fn quoted(names: &[String]) -> String {
 }
 
 impl BadLine {
+    /// What to do where the file is one of the sample's, with records of another shape than the method takes.
+    fn of_sample(&self) -> Option<String> {
+        let wanted = self.fault.wanted()?;
+        let fits = |line: &[u8]| {
+            let shape = object(line).and_then(|(text, object)| shape_of(text, &object, Shape::all()));
+            shape.is_ok_and(|shape| wanted.contains(&shape))
+        };
+        let fitting = data_beside(Path::new(&self.name), fits)?;
+        Some(format!(
+            "{}; `{}` has such: name it in the run file, or use `tunebox train --sample` with the same `--method`",
+            takes(wanted),
+            fitting.display()
+        ))
+    }
+
     /// The line cut to what fits a terminal, and the column in what is left.
     fn shown(&self) -> (String, usize) {
         let characters: Vec<char> = self.text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -209,15 +234,33 @@ impl Explain for DataError {
             Self::Line(bad) if bad.others => {
                 Some(format!("{}; `--set data.skip-bad=true` leaves such lines out", bad.fault.advice()))
             }
-            Self::Line(bad) if is_of_sample(Path::new(&bad.name)) => Some(format!(
-                "{}; `tunebox train --sample` with the same `--method` chooses the data that fit",
-                bad.fault.advice()
-            )),
-            Self::Line(bad) => Some(bad.fault.advice()),
+            Self::Line(bad) => Some(bad.of_sample().unwrap_or_else(|| bad.fault.advice())),
             Self::Empty { .. } => {
                 Some("one JSON object a line, such as {\"prompt\": \"…\", \"completion\": \"…\"}".into())
             }
             Self::Reading { .. } => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_of_another_shape_in_the_sample_are_told_with_the_file_that_fits() {
+        let hint = |name: &str, shape| {
+            let fault = LineFault::Unwanted { found: Shape::Messages, wanted: vec![shape] };
+            let bad = BadLine { name: name.into(), line: 1, column: 1, text: "{}".into(), fault, others: false };
+            DataError::Line(Box::new(bad)).hint().unwrap()
+        };
+        for (shape, file) in [(Shape::Unpaired, "kto"), (Shape::Prompts, "grpo"), (Shape::Contrast, "steer")] {
+            let told = hint("calm/runs/.sample/lora.jsonl", shape);
+            assert!(told.contains(&format!("; `calm/runs/.sample/{file}.jsonl` has such: ")), "{told}");
+        }
+        assert_eq!(
+            hint("lora.jsonl", Shape::Unpaired),
+            "this method takes records with `prompt`, `completion` and `label`"
+        );
     }
 }

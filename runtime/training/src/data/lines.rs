@@ -4,7 +4,7 @@
 //! `record`.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
@@ -15,6 +15,9 @@ use crate::error::Error;
 use crate::files;
 
 const MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
+
+/// The most bytes of a line; a file that never ends may never end its first.
+const LONGEST: u64 = 64 << 20;
 
 /// One line that is not blank.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,9 +76,14 @@ impl Lines {
     fn next(&mut self) -> Result<Option<Line>, DataError> {
         loop {
             let mut bytes = Vec::new();
-            let read = self.reader.read_until(b'\n', &mut bytes);
-            if read.map_err(|source| DataError::Reading { name: self.name.clone(), source })? == 0 {
+            let failed = |source| DataError::Reading { name: self.name.clone(), source };
+            let read = self.reader.by_ref().take(LONGEST).read_until(b'\n', &mut bytes).map_err(failed)?;
+            if read == 0 {
                 return Ok(None);
+            }
+            if bytes.len() as u64 == LONGEST && !bytes.ends_with(b"\n") {
+                let problem = format!("line {} has {LONGEST} bytes or more", self.number + 1);
+                return Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, problem)));
             }
             self.digest.update(&bytes);
             self.number += 1;
@@ -96,6 +104,8 @@ impl Lines {
 mod tests {
     use std::io::Write;
 
+    use tunebox_compute::explain::Explain as _;
+
     use super::*;
 
     fn open(bytes: &[u8]) -> Lines {
@@ -115,6 +125,13 @@ mod tests {
         let found = lines(b"\xEF\xBB\xBF{\"a\":1}\r\n\r\n  \n{\"b\":2}\n{\"c\":3}");
 
         assert_eq!(found, [(1, "{\"a\":1}".into()), (4, "{\"b\":2}".into()), (5, "{\"c\":3}".into())]);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_line_that_never_ends_is_not_read_for_ever() {
+        let error = Lines::open(Path::new("/dev/zero")).unwrap().take(1).unwrap_err();
+        assert_eq!(error.why().unwrap(), "line 1 has 67108864 bytes or more");
     }
 
     #[test]

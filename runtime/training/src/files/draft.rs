@@ -84,7 +84,6 @@ fn sync_below(folder: &Path) -> Result<(), FileError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::read;
     use super::*;
 
     #[test]
@@ -99,7 +98,7 @@ mod tests {
         second.write("state.json", b"second").unwrap();
         drop(second);
 
-        assert_eq!(read(&target.join("state.json")).unwrap(), b"first");
+        assert_eq!(fs::read(target.join("state.json")).unwrap(), b"first");
         assert_eq!(names(place.path()).unwrap(), ["000010"]);
     }
 
@@ -113,7 +112,7 @@ mod tests {
             draft.commit().unwrap();
         }
 
-        assert_eq!(read(&target.join("state.json")).unwrap(), b"second");
+        assert_eq!(fs::read(target.join("state.json")).unwrap(), b"second");
         assert_eq!(names(place.path()).unwrap(), ["000010"]);
     }
 }

@@ -2,9 +2,10 @@
 //! No length in the file makes anything larger than the file itself allows; nothing here can panic.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
+
+use tunebox_compute::bounded;
 
 use super::{Metadata, Value};
 use crate::error::{Error, Result};
@@ -39,7 +40,7 @@ pub(crate) struct Header {
 impl Header {
     /// Reads the head of a file.
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(|error| Error::file(path, error))?;
+        let file = bounded::open(path).map_err(|error| Error::file(path, error))?;
         let length = file.metadata().map_err(|error| Error::file(path, error))?.len();
         let mut cursor = Cursor { path: path.to_path_buf(), input: BufReader::new(file), at: 0, length };
         cursor.header()
