@@ -88,6 +88,13 @@ fn a_new_method_is_the_same_bytes_in_another_folder_of_another_user() {
     let bytes = here.built("calm");
     here.done(&["train", "--sample", "--method", "calm", "--set", "train.steps=2", "--name", "one"]);
     assert_eq!(here.steps("runs/one").len(), 2);
+    let (source, text) = (here.path("calm/src/lib.rs"), std::fs::read_to_string(here.path("calm/src/lib.rs")).unwrap());
+    std::fs::write(&source, text.replace("        minimise(&loss)?;\n", "").replace("\"accuracy\"]", "\"share\"]"))
+        .unwrap();
+    let said = here.done(&["build", "calm"]);
+    assert!(said.contains("Warning src/lib.rs:32 reports `accuracy`, which `metrics`"), "{said}");
+    assert!(said.contains("Warning the method never calls `minimise`"), "{said}");
+    std::fs::write(&source, text).unwrap();
     // The next version: the lock follows.
     let manifest = here.path("calm/Cargo.toml");
     let text = std::fs::read_to_string(&manifest).unwrap();

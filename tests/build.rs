@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use tempfile::TempDir;
 use tunebox_compute::explain::Explain;
-use tunebox_package::build::{self, BuildError, Compiled, Options, Record};
+use tunebox_package::build::{self, BuildError, Compiled, Event, Options, Record};
 use tunebox_package::toolchain::{self, Toolchain};
 use tunebox_package::{Error, Reference, Value, component, read_manifest};
 use wit_component::WitPrinter;
@@ -103,7 +103,11 @@ fn what_is_built_afresh_takes_nothing_that_was_compiled_before() {
     let build = |afresh| {
         let mut compiled = Vec::new();
         let options = Options { afresh, ..Options::default() };
-        let built = build::build_watched(folder.path(), &options, &mut |name| compiled.push(name.to_owned()));
+        let mut watch = |event: Event<'_>| match event {
+            Event::Compiled(name) => compiled.push(name.to_owned()),
+            Event::Waiting(_) => {}
+        };
+        let built = build::build_watched(folder.path(), &options, &mut watch);
         (built.unwrap_or_else(|error| panic!("{}", told(&error))).bytes, compiled)
     };
     let (first, _) = build(false);
@@ -129,7 +133,7 @@ fn a_mistake_in_a_method_is_shown_with_its_line() {
     let folder = outside(&METHOD.replace("self.half", "self.halve"));
     let error = build::compile(folder.path(), None).unwrap_err();
     let line = METHOD.lines().position(|line| line.contains("self.half")).unwrap() + 1;
-    assert_eq!(error.to_string(), "no field `halve` on type `&mut Calm`");
+    assert_eq!(error.to_string(), "no field `halve` on type `&mut Calm` [E0609]");
     assert!(error.place().unwrap().starts_with(&format!("src/lib.rs:{line}:")), "{:?}", error.place());
     let output = error.output().unwrap();
     assert!(output.contains("self.halve") && output.contains("half"), "{output}");

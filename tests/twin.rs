@@ -4,7 +4,10 @@
 
 #[path = "twin/author.rs"]
 mod author;
+#[path = "support/tools.rs"]
+mod tools;
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -33,9 +36,14 @@ fn tested(folder: &Path, steps: &str, more: &[&str]) -> Output {
     tunebox(&words).output().unwrap()
 }
 
+/// A file for the component of a folder of this repository, whose own is committed and not a test's to replace.
+fn aside(folder: &str) -> String {
+    format!("{}/{}.wasm", env!("CARGO_TARGET_TMPDIR"), folder.replace('/', "-"))
+}
+
 /// The object that `tunebox test --json` ends with, of one that came through.
 fn same(folder: &str, steps: &str) -> Value {
-    let output = tested(&Path::new(ROOT).join(folder), steps, &["--json", "--quiet"]);
+    let output = tested(&Path::new(ROOT).join(folder), steps, &["--json", "--quiet", "--out", &aside(folder)]);
     let (told, said) = (text(&output.stdout), text(&output.stderr));
     assert_eq!((output.status.code(), said.as_str()), (Some(0), ""), "{told}");
     let last = told.lines().last().unwrap();
@@ -71,7 +79,8 @@ fn a_method_that_writes_and_is_judged_and_its_twin_are_the_same_to_the_bit() {
 
 #[test]
 fn a_method_that_edits_at_the_end_and_its_twin_leave_the_same() {
-    let output = tunebox(&["test", &format!("{ROOT}/methods/abliterate"), "--json"]).output().unwrap();
+    let (folder, aside) = (format!("{ROOT}/methods/abliterate"), aside("methods/abliterate"));
+    let output = tunebox(&["test", &folder, "--json", "--out", &aside]).output().unwrap();
     let (told, said) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{told}{said}");
     let tested: Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();
@@ -155,6 +164,26 @@ fn a_twin_that_panics_is_shown_with_file_and_line() {
 }
 
 #[test]
+fn a_debugger_stops_in_the_method_at_its_line() {
+    if Command::new("gdb").arg("--version").output().is_err() {
+        return tools::missing("gdb");
+    }
+    let folder = outside("watched", "");
+    let line = SOURCE.lines().position(|line| line.contains("minimise(&loss)?;")).unwrap() + 1;
+    let words = ["test", folder.path().to_str().unwrap(), "--steps", "1", "--debug"];
+    let mut host = tunebox(&words).stdout(Stdio::null()).spawn().unwrap();
+    let mut said = BufReader::new(host.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let shown = said.find_map(|line| Some(line.split_once("Debug ")?.1.to_owned())).unwrap();
+    let script = format!("gdb -batch -ex 'break src/lib.rs:{line}' -ex run -ex kill --args");
+    let output = Command::new("sh").arg("-c").arg(shown.replace("gdb --args", &script)).output().unwrap();
+    said.for_each(drop);
+    host.wait().unwrap();
+    let told = text(&output.stdout);
+    let stopped = told.lines().find(|told| told.contains("::step (self=")).unwrap_or_else(|| panic!("{told}"));
+    assert!(stopped.ends_with(&format!("at src/lib.rs:{line}")), "{told}{}", text(&output.stderr));
+}
+
+#[test]
 fn a_test_of_the_authors_that_fails_is_the_answer() {
     let folder = outside("wrong", "");
     let path = folder.path().join("src/lib.rs");
@@ -166,6 +195,8 @@ fn a_test_of_the_authors_that_fails_is_the_answer() {
     assert!(text(&output.stderr).contains("calm_is_half"));
     let tested: Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();
     assert_eq!((&tested["own"], &tested["same"]), (&false.into(), &Value::Null));
+    // What was tested is what trains: the folder is as a build leaves it.
+    assert!(tunebox_package::Reference::parse("./", folder.path()).unwrap().open().is_ok());
 }
 
 #[test]
@@ -178,7 +209,7 @@ fn a_folder_without_a_method_in_rust_has_no_twin() {
     std::fs::create_dir(place.path().join("src")).unwrap();
     std::fs::write(place.path().join("pyproject.toml"), "").unwrap();
     let output = tested(place.path(), "1", &[]);
-    let (said, advice) = (text(&output.stderr), format!("`tunebox build {}`", place.path().display()));
+    let (said, advice) = (text(&output.stderr), format!("`tunebox build {}; tunebox train ", place.path().display()));
     assert_eq!(output.status.code(), Some(2));
     assert!(said.contains("is in Python") && said.contains(&advice), "{said}");
 }

@@ -5,6 +5,9 @@
 //! `methods/verifiers` a built-in verifier; a folder of `sdk` with a `Cargo.toml` is a crate of the SDK, and every file
 //! below `sdk/template/<language>` is one of a new method.
 
+#[path = "build/bindings.rs"]
+mod bindings;
+
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
@@ -24,7 +27,9 @@ fn main() -> io::Result<()> {
     write("builtin.rs", list(&methods)?)?;
     write("verifiers.rs", list(&methods.join("verifiers"))?)?;
     write("sources.rs", sources(&[methods.join("verifiers"), methods])?)?;
-    write("sdk.rs", embedded(&toolkit(&root, &sdk)?))?;
+    write("bindings.rs", bindings::module(&root.join("wit"))?)?;
+    write("sdk.toml", bindings::manifest(&fs::read_to_string(sdk.join("rust/Cargo.toml"))?)?)?;
+    write("sdk.rs", embedded(&toolkit(&root, &sdk, &output)?))?;
     write("template.rs", embedded(&below(&sdk.join("template"), "")?))
 }
 
@@ -63,8 +68,9 @@ fn sources(parents: &[PathBuf]) -> io::Result<String> {
     Ok(list)
 }
 
-/// The crates of the SDK, the contract that they are generated from, and the manifest that they share.
-fn toolkit(root: &Path, sdk: &Path) -> io::Result<Vec<Named>> {
+/// The crates of the SDK, the contract that they are generated from, and the manifest that they share. The bindings of a
+/// component are written out, in the output.
+fn toolkit(root: &Path, sdk: &Path, output: &Path) -> io::Result<Vec<Named>> {
     let mut files = vec![(root.join("Cargo.toml"), "Cargo.toml".to_owned())];
     files.extend(below(&root.join("wit"), "wit/")?.into_iter().filter(|(_, name)| is_of_the_contract(name)));
     for name in folders(sdk)? {
@@ -73,6 +79,13 @@ fn toolkit(root: &Path, sdk: &Path) -> io::Result<Vec<Named>> {
             let tests = format!("sdk/{name}/tests/");
             let files_of_it = below(&folder, &format!("sdk/{name}/"))?;
             files.extend(files_of_it.into_iter().filter(|(_, name)| !name.starts_with(&tests)));
+        }
+    }
+    for (path, name) in &mut files {
+        match name.as_str() {
+            "sdk/rust/src/bindings.rs" => *path = output.join("bindings.rs"),
+            "sdk/rust/Cargo.toml" => *path = output.join("sdk.toml"),
+            _ => {}
         }
     }
     Ok(files)

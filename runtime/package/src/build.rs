@@ -12,12 +12,17 @@ pub mod known;
 mod messages;
 pub mod python;
 mod record;
+mod supply;
+mod turn;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use tunebox_compute::paths::plain;
+
+use crate::reference::LARGEST;
 use crate::toolchain::{self, Toolchain};
-use crate::{Error, Manifest};
+use crate::{Error, Manifest, bounded};
 
 pub use command::cargo_in;
 pub use failure::BuildError;
@@ -66,18 +71,30 @@ pub struct Compiled {
     pub bytes: Vec<u8>,
 }
 
+/// What a build tells while it goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// Another build holds the lock of this file, and is waited for.
+    Waiting(&'a Path),
+    /// A crate beside the method had to be compiled, and is.
+    Compiled(&'a str),
+}
+
+/// Who hears of it.
+pub type Watch<'a> = dyn FnMut(Event<'_>) + 'a;
+
 /// Builds a method folder and writes the component, whole or not at all.
 ///
-/// Costs a compilation: seconds when the SDK is compiled already, half a minute the first time,
+/// Costs a compilation: a second when the SDK is compiled already, some seconds the first time,
 /// two minutes where the standard library has to be built. Errors: no toolchain, source that does
 /// not compile, a method that asks for more than the contract, a disk that is full.
 pub fn build(folder: &Path, options: &Options) -> Result<Built, Error> {
     build_watched(folder, options, &mut |_| {})
 }
 
-/// The same, and names every crate beside the method that has to be compiled, once it is: dozens, the first time.
-pub fn build_watched(folder: &Path, options: &Options, beside: &mut dyn FnMut(&str)) -> Result<Built, Error> {
-    let Compiled { manifest, imports, bytes } = made(folder, options, beside)?;
+/// The same, and tells what goes on.
+pub fn build_watched(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<Built, Error> {
+    let Compiled { manifest, imports, bytes } = made(folder, options, watch)?;
     let path = place(folder, options.output.as_deref(), &manifest.name)?;
     write(&path, &bytes)?;
     Ok(Built { path, manifest, imports, size: bytes.len() as u64, bytes })
@@ -88,7 +105,7 @@ fn place(folder: &Path, output: Option<&Path>, name: &str) -> Result<PathBuf, Bu
     let path = match output {
         Some(path) => path.to_owned(),
         None if folder.is_file() => folder.with_file_name(format!("{name}.wasm")),
-        None => folder.join(format!("{name}.wasm")),
+        None => plain(&folder.join(format!("{name}.wasm"))),
     };
     match (path.canonicalize(), folder.canonicalize()) {
         (Ok(there), Ok(module)) if there == module => Err(BuildError::Overwrites { path }),
@@ -102,9 +119,9 @@ pub fn compile(folder: &Path, toolchain: Option<&Toolchain>) -> Result<Compiled,
     made(folder, &Options { toolchain: toolchain.cloned(), ..Options::default() }, &mut |_| {})
 }
 
-fn made(folder: &Path, options: &Options, beside: &mut dyn FnMut(&str)) -> Result<Compiled, Error> {
+fn made(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<Compiled, Error> {
     if folder.is_file() {
-        let module = std::fs::read(folder).map_err(Error::file("read", folder))?;
+        let module = bounded::read(folder, LARGEST).map_err(Error::file("read", folder))?;
         let (toolchain, source) = ("a module given".to_owned(), crate::digest::sha256(&module));
         let record = Record { toolchain, source, debug: false };
         return componentize::componentize(&module, &record);
@@ -119,7 +136,7 @@ fn made(folder: &Path, options: &Options, beside: &mut dyn FnMut(&str)) -> Resul
     };
     let (name, source) = (toolchain.name(), crate::digest::source(folder)?);
     let record = Record { toolchain: name, source, debug: options.debug };
-    let module = cargo::build(folder, &toolchain, options, beside)?;
+    let module = cargo::build(folder, &toolchain, options, watch)?;
     componentize::componentize(&module, &record)
 }
 
@@ -127,22 +144,26 @@ fn made(folder: &Path, options: &Options, beside: &mut dyn FnMut(&str)) -> Resul
 pub fn component_path(folder: &Path) -> Result<PathBuf, Error> {
     expect_method(folder)?;
     if python::is_python(folder) {
-        return Ok(folder.join(python::component_name(folder)?));
+        return Ok(plain(&folder.join(python::component_name(folder)?)));
     }
     let path = folder.join("Cargo.toml");
-    let text = std::fs::read_to_string(&path).map_err(Error::file("read", &path))?;
+    let text = bounded::text(&path, LARGEST).map_err(Error::file("read", &path))?;
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| BuildError::Package {
         folder: folder.to_owned(),
         problem: error.message().to_owned(),
     })?;
     match table.get("package").and_then(|package| package.get("name")).and_then(toml::Value::as_str) {
-        Some(name) => Ok(folder.join(format!("{name}.wasm"))),
+        Some(name) => Ok(plain(&folder.join(format!("{name}.wasm")))),
         None => Err(BuildError::Package { folder: folder.to_owned(), problem: "it names no package".into() }.into()),
     }
 }
 
-/// Writes beside the place and renames, so that a reader sees the old file or the new one.
+/// Writes beside the place and renames, so that a reader sees the old file or the new one. What is there already is left
+/// as it is, with its time.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    if bounded::read(path, LARGEST).is_ok_and(|there| there == bytes) {
+        return Ok(());
+    }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut file = tempfile::Builder::new();
     #[cfg(unix)]
@@ -167,5 +188,20 @@ mod tests {
         assert!(matches!(place(&module, None, "calm"), Err(BuildError::Overwrites { .. })));
         assert_eq!(place(&module, None, "calmer").unwrap(), other);
         assert_eq!(place(folder.path(), None, "calm").unwrap(), module);
+    }
+
+    #[test]
+    fn what_is_there_already_keeps_its_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("calm.wasm");
+        let written = |bytes: &[u8]| {
+            write(&path, bytes).unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), bytes);
+            std::fs::metadata(&path).unwrap().modified().unwrap()
+        };
+        let first = written(b"one");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert_eq!(written(b"one"), first);
+        assert_ne!(written(b"two"), first);
     }
 }

@@ -7,6 +7,8 @@
 //! of this machine there, and the same source would give other bytes elsewhere.
 
 mod alone;
+mod lines;
+mod metrics;
 mod printing;
 
 use std::collections::BTreeMap;
@@ -16,7 +18,8 @@ use std::sync::LazyLock;
 
 use toml::{Table, Value};
 
-use crate::Error;
+use crate::{Error, bounded};
+pub use metrics::undeclared;
 pub use printing::prints;
 
 /// The crate that methods depend on.
@@ -82,7 +85,9 @@ pub(crate) fn dependency(name: &str) -> Option<Value> {
 /// Whether the SDK below the root of a workspace is this one.
 pub fn is_supplied(root: &Path) -> bool {
     let folder = root.join(FOLDER);
-    let same = |(name, bytes): (&String, &Vec<u8>)| fs::read(folder.join(name)).is_ok_and(|found| found == *bytes);
+    let same = |(name, bytes): (&String, &Vec<u8>)| {
+        bounded::read(&folder.join(name), bytes.len() as u64).is_ok_and(|found| found == *bytes)
+    };
     files().iter().all(same)
 }
 
@@ -168,6 +173,14 @@ mod tests {
         let first = written();
         supply(root.path()).unwrap();
         assert_eq!(written(), first, "what is there already is left alone");
+
+        #[cfg(unix)]
+        {
+            fs::remove_file(&file).unwrap();
+            std::os::unix::fs::symlink("/dev/zero", &file).unwrap();
+            supply(root.path()).unwrap();
+            assert_eq!(fs::read(&file).unwrap(), files()["sdk/rust/src/lib.rs"], "what never ends is replaced");
+        }
 
         let other = root.path().join(FOLDER).join("store");
         fs::create_dir(&other).unwrap();

@@ -6,12 +6,11 @@ use std::time::Instant;
 
 use clap::Args;
 use serde_json::json;
-use tunebox_compute::printable::printable;
+use tunebox_package::Reference;
 use tunebox_package::build::Options;
-use tunebox_package::sources;
 use tunebox_sandbox::{Limits, interface_of};
 
-use super::building::{RUNS_SOURCE, built};
+use super::building::{RUNS_SOURCE, built, warn};
 use super::{Ending, Outcome};
 use crate::arguments::Global;
 use crate::terminal::{Terminal, bytes, duration};
@@ -42,17 +41,9 @@ impl Build {
         );
         let names: Vec<&str> = imports.iter().map(|import| interface_of(import).unwrap_or(import)).collect();
         terminal.say("Imports", format!("{}  (nothing else: no files, no network, no clock)", names.join(", ")));
-        if let Some(place) = sources::prints(&self.folder).first() {
-            terminal.say(
-                "Warning",
-                format!(
-                    "{} prints, which a component cannot; `log(\"…\")` writes to the run's log",
-                    printable(place, 200)
-                ),
-            );
-        }
+        warn(terminal, &self.folder, &built);
         let method = if self.folder.is_file() { &built.path } else { &self.folder };
-        terminal.next(training_with(method.display(), built.size));
+        terminal.next(training_with(Reference::written(method), built.size));
         if terminal.json {
             terminal.object(json!({ "event": "built", "path": built.path, "bytes": built.size, "imports": imports, "name": built.manifest.name }));
         }

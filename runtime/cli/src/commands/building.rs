@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
-use tunebox_package::Built;
-use tunebox_package::build::{Options, build_watched, expect_method, known};
+use tunebox_compute::paths::plain;
+use tunebox_compute::printable::printable;
+use tunebox_package::build::{Event, Options, build_watched, expect_method, known};
+use tunebox_package::{Built, sources};
+use tunebox_training::plan::without_effect;
 
 use crate::terminal::Terminal;
 use crate::terminal::diagnostic::Failure;
@@ -16,20 +19,64 @@ pub(super) const RUNS_SOURCE: &str = "Building runs code of the folder on this m
 
 /// Builds a folder or a module, and says so.
 pub(super) fn built(terminal: Terminal, folder: &Path, options: &Options) -> Result<Built, Failure> {
+    refuse_run_file(folder)?;
     if !folder.is_file() {
         note_source(terminal, folder)?;
     }
-    terminal.say("Building", folder.display().to_string());
+    terminal.say("Building", plain(folder).display().to_string());
     let mut crates = Crates::new(terminal);
-    Ok(build_watched(folder, options, &mut |name| crates.compiled(name))?)
+    let mut watch = |event: Event<'_>| match event {
+        Event::Compiled(name) => crates.compiled(name),
+        Event::Waiting(lock) => terminal.say("Waiting", format!("for another build, which holds `{}`", lock.display())),
+    };
+    Ok(build_watched(folder, options, &mut watch)?)
+}
+
+/// Warns of what compiles, and is hardly what its author means.
+pub(super) fn warn(terminal: Terminal, folder: &Path, built: &Built) {
+    if let Some(place) = sources::prints(folder).first() {
+        let place = printable(place, 200);
+        let text = format!("{place} prints, which a component cannot; `log(\"…\")` writes to the run's log");
+        terminal.say("Warning", text);
+    }
+    for (place, name) in sources::undeclared(folder, &built.manifest.metrics) {
+        let (place, name) = (printable(&place, 200), printable(&name, 64));
+        let text = format!("{place} reports `{name}`, which `metrics` of `method!` does not list: a run ends there");
+        terminal.say("Warning", text);
+    }
+    if built.manifest.world.is_method()
+        && let Some(text) = without_effect(&built.imports)
+    {
+        terminal.say("Warning", text);
+    }
 }
 
 /// Says what building means, once for a folder that was not begun here. Errors: it holds no method.
 pub(super) fn note_source(terminal: Terminal, folder: &Path) -> Result<(), Failure> {
+    refuse_run_file(folder)?;
     expect_method(folder)?;
     // Where nothing can be noted, it is said each time.
     if known::note(folder).unwrap_or(true) {
         terminal.say("Note", "building runs code of this folder on this machine, outside of the sandbox");
     }
     Ok(())
+}
+
+/// Errors: a run file in the place of a method's folder.
+fn refuse_run_file(path: &Path) -> Result<(), Failure> {
+    if !path.is_file() || path.extension().is_none_or(|extension| extension != "toml") {
+        return Ok(());
+    }
+    let shown = plain(path);
+    let folder = shown.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let is_method = expect_method(folder).is_ok();
+    let (file, folder) = (shown.display(), folder.display());
+    let hint = if is_method {
+        format!(
+            "give its folder, `{folder}`; a run file is for `tunebox train {file}` or `tunebox dev {folder} {file}`"
+        )
+    } else {
+        format!("a run file is for `tunebox train {file}`, or follows a folder: `tunebox dev FOLDER {file}`")
+    };
+    Err(Failure::usage(format!("`{file}` is a file, the folder of a method is wanted"), hint))
 }

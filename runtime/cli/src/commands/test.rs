@@ -16,7 +16,8 @@ use tunebox_sandbox::native::{Door, Knock, Twin};
 use tunebox_training::files::temporary_folder;
 use tunebox_training::{RunSettings, twin};
 
-use super::building::{RUNS_SOURCE, built};
+use super::build::training_with;
+use super::building::{RUNS_SOURCE, built, warn};
 use super::{Outcome, worker};
 use crate::arguments::Global;
 use crate::terminal::diagnostic::Failure;
@@ -27,6 +28,9 @@ use native::{Native, Running};
 /// How long the twin may take to come, once it was started.
 const COMING: Duration = Duration::from_secs(60);
 
+/// What a component in Python has at most, as long as nobody built it.
+const LARGE: u64 = 32 << 20;
+
 /// How long a call of it may last: long enough for any test, short enough for one that hangs.
 const CALL: Duration = Duration::from_secs(300);
 
@@ -36,6 +40,9 @@ pub(crate) struct Test {
     /// The method's folder
     #[arg(default_value = ".")]
     folder: PathBuf,
+    /// The component's file; `NAME.wasm` in the folder unless given
+    #[arg(long)]
+    out: Option<PathBuf>,
     /// Updates that component and native twin make side by side; 5 without it, or one pass over the data where the
     /// method does not learn
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -52,13 +59,13 @@ impl Test {
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
         self.expect_rust()?;
         let toolchain = toolchain::find()?;
-        // Not into the folder: what stands there may be older, or of another toolchain, and is what people run.
         let place = temporary_folder(&std::env::temp_dir(), "tunebox-test-")?;
-        let output = Some(place.path().join("method.wasm"));
+        let output = self.out.clone();
         let (offline, folder) = (global.offline, self.folder.clone());
         let options = Options { toolchain: Some(toolchain.clone()), output, offline, ..Options::default() };
         let built = built(terminal, &folder, &options)?;
-        terminal.say("Built", format!("{} {}, {}", built.manifest.name, built.manifest.version, bytes(built.size)));
+        terminal.say("Built", format!("{}, {}", built.path.display(), bytes(built.size)));
+        warn(terminal, &folder, &built);
         let (quiet, verbose) = (terminal.quiet, terminal.verbose);
         let native = Native { toolchain, folder, offline, quiet, verbose };
         terminal.say("Testing", "what the author wrote");
@@ -70,7 +77,8 @@ impl Test {
             return Ok(outcome::without_twin(terminal, &built.manifest.name));
         }
         let settings = self.settings(global, &built, place.path())?;
-        self.compare(terminal, &native, &executable, settings)
+        let next = training_with(self.folder.display(), built.size);
+        self.compare(terminal, &native, &executable, settings, &next)
     }
 
     /// Errors: no method there, or one in a language that has no tests here.
@@ -80,9 +88,16 @@ impl Test {
             return Ok(());
         }
         let folder = paths::plain(&self.folder);
+        let run = paths::plain(&folder.join("run.toml"));
+        // Its run file has the limits that a component with an interpreter needs.
+        let train = if run.is_file() {
+            format!("tunebox train {}", run.display())
+        } else {
+            training_with(folder.display(), LARGE)
+        };
         let folder = folder.display();
         let what = format!("the method in `{folder}` is in Python, and only one in Rust has a native twin to test");
-        Err(Failure::usage(what, format!("`tunebox build {folder}` builds it, and says what trains with it")))
+        Err(Failure::usage(what, format!("`tunebox build {folder}; {train}` tries it")))
     }
 
     /// The run that both sides do.
@@ -94,7 +109,14 @@ impl Test {
     }
 
     /// Both sides over the sample, and what came out.
-    fn compare(&self, terminal: Terminal, native: &Native, executable: &Path, settings: RunSettings) -> Outcome {
+    fn compare(
+        &self,
+        terminal: Terminal,
+        native: &Native,
+        executable: &Path,
+        settings: RunSettings,
+        next: &str,
+    ) -> Outcome {
         let door = Door::open().map_err(|error| not_reached(&error))?;
         terminal.say("Comparing", "component and native twin on the sample");
         let mut process = if self.debug {
@@ -109,7 +131,7 @@ impl Test {
             bar.get_or_insert_with(|| Bar::new(terminal, "steps", total)).at(step);
         });
         bar.iter().for_each(Bar::clear);
-        outcome::show(terminal, &self.folder, compared?)
+        outcome::show(terminal, compared?, next)
     }
 
     /// Waits until the twin has come.
@@ -131,4 +153,33 @@ impl Test {
 fn not_reached(error: &std::io::Error) -> Failure {
     let explanation = Explanation::new("test", "the native twin cannot be reached").with_why(error.to_string());
     Failure { explanation: Box::new(explanation), exit: Exit::Usage }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        test: Test,
+    }
+
+    #[test]
+    fn a_method_in_python_is_answered_with_what_trains_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_str().unwrap();
+        std::fs::create_dir(folder.path().join("src")).unwrap();
+        std::fs::write(folder.path().join("pyproject.toml"), "").unwrap();
+        let hint = || {
+            let refused = Line::parse_from(["tunebox", path]).test.expect_rust().unwrap_err();
+            refused.explanation.hint.unwrap()
+        };
+        let limits = "--set limits.component-bytes=33554432 --set limits.compile-seconds=120";
+        assert_eq!(hint(), format!("`tunebox build {path}; tunebox train --sample --method {path} {limits}` tries it"));
+        std::fs::write(folder.path().join("run.toml"), "").unwrap();
+        assert_eq!(hint(), format!("`tunebox build {path}; tunebox train {path}/run.toml` tries it"));
+    }
 }

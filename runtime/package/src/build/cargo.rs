@@ -10,15 +10,16 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use semver::{Version, VersionReq};
 use serde_json::Value;
 
 use super::command::cargo_in;
 use super::diagnosis::explain;
 use super::messages::{compiled, list, messages, run, text};
-use super::{BuildError, Options};
+use super::supply::supply;
+use super::{BuildError, Event, Options, Watch, turn};
+use crate::reference::LARGEST;
 use crate::toolchain::{Library, TARGET, Toolchain};
-use crate::{Error, sources};
+use crate::{Error, bounded, sources};
 
 /// The profile of every method: small, one unit, no unwinding.
 const PROFILE: [&str; 5] = [
@@ -52,77 +53,38 @@ struct Package {
     root: PathBuf,
     /// Where cargo would put what it builds.
     target: PathBuf,
-    /// The folders of its dependencies by path.
+    /// The names of its dependencies.
+    dependencies: Vec<String>,
+    /// The folders of those by path.
     paths: Vec<PathBuf>,
 }
 
-/// Compiles a method folder to a core module, and names every crate beside it that has to be compiled, once it is.
+/// Compiles a method folder to a core module. `watch` hears of every crate beside it that has to be compiled, once it is.
 pub(super) fn build(
     folder: &Path,
     toolchain: &Toolchain,
     options: &Options,
-    beside: &mut dyn FnMut(&str),
+    watch: &mut Watch<'_>,
 ) -> Result<Vec<u8>, Error> {
-    supply(folder)?;
+    supply(folder, watch)?;
     let job = Job { folder, toolchain, options };
     let package = job.describe()?;
     // Two folders that share a target folder share the module's path: nobody may build between us and the file.
-    let _turn = take_turn(&package.target)?;
-    job.follow_version(&package)?;
+    let _turn = take_turn(&package.target, watch)?;
+    job.follow(&package)?;
     let empty =
         options.afresh.then(tempfile::tempdir).transpose().map_err(Error::file("write into", &std::env::temp_dir()))?;
     let target = empty.as_ref().map_or_else(|| package.target.join("guest"), |folder| folder.path().to_owned());
-    let module = job.compile(&package, &target, beside)?;
+    let module = job.compile(&package, &target, watch)?;
     std::fs::read(&module).map_err(Error::file("read", &module))
 }
 
 /// Waits for other builds into this target folder; the turn ends when the file is closed.
-fn take_turn(target: &Path) -> Result<File, Error> {
+fn take_turn(target: &Path, watch: &mut Watch<'_>) -> Result<File, Error> {
     std::fs::create_dir_all(target).map_err(Error::file("create", target))?;
     let path = target.join("guest.lock");
     let file = File::create(&path).map_err(Error::file("create", &path))?;
-    file.lock().map_err(Error::file("lock", &path))?;
-    Ok(file)
-}
-
-/// Puts the program's own SDK where the folder has it, if it has it in the place for it. One that it takes from
-/// elsewhere is its own affair. Errors: another version is asked for, a folder that cannot be written.
-fn supply(folder: &Path) -> Result<(), Error> {
-    let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
-    let manifest: toml::Table = manifest.parse().unwrap_or_default();
-    let sdk = manifest.get("dependencies").and_then(|dependencies| dependencies.get(sources::CRATE)?.as_table());
-    let word = |key: &str| sdk.and_then(|sdk| sdk.get(key)?.as_str());
-    let Some(root) = word("path").and_then(|path| workspace_of(folder, path)) else { return Ok(()) };
-    let wanted = word("version").unwrap_or("*");
-    let carried = Version::parse(sources::VERSION).ok();
-    let fits = VersionReq::parse(wanted).ok().zip(carried).is_none_or(|(wanted, carried)| wanted.matches(&carried));
-    if !fits {
-        return Err(BuildError::Sdk { folder: folder.to_owned(), wanted: wanted.to_owned() }.into());
-    }
-    if sources::is_supplied(&root) {
-        return Ok(());
-    }
-    let _turn = take_turn_below(&root, folder)?;
-    sources::supply(&root)
-}
-
-/// Waits for others that put the SDK below this root, which may build into other folders than this one does.
-fn take_turn_below(root: &Path, folder: &Path) -> Result<File, Error> {
-    // A file that is there in any case: one of its own would be left in somebody's folder.
-    let manifest = |folder: &Path| folder.join("Cargo.toml");
-    let path = Some(manifest(root)).filter(|path| path.is_file()).unwrap_or_else(|| manifest(folder));
-    let file = File::open(&path).map_err(Error::file("open", &path))?;
-    file.lock().map_err(Error::file("lock", &path))?;
-    Ok(file)
-}
-
-/// The root of the workspace whose place for the SDK a path names, such as `../../.tunebox/sdk/rust`.
-fn workspace_of(folder: &Path, path: &str) -> Option<PathBuf> {
-    let place = format!("{}/{}", sources::FOLDER, sources::PLACE);
-    let above = path.trim_end_matches('/').strip_suffix(&place)?;
-    let up = above.trim_end_matches('/');
-    let is_above = up.split('/').all(|part| matches!(part, "" | "." | "..")) && !above.starts_with('/');
-    is_above.then(|| folder.join(up))
+    turn::take(file, &path, watch)
 }
 
 impl Job<'_> {
@@ -141,7 +103,7 @@ impl Job<'_> {
 
         let path =
             |key| text(&metadata, key).map(PathBuf::from).ok_or_else(|| problem("cargo does not say where it builds"));
-        let paths = list(package, "dependencies").filter_map(|dependency| text(dependency, "path").map(PathBuf::from));
+        let of_dependencies = |key| list(package, "dependencies").filter_map(move |found| text(found, key));
         let word = |key| text(package, key).unwrap_or_default().to_owned();
         let (name, version) = (word("name"), word("version"));
         Ok(Package {
@@ -149,27 +111,32 @@ impl Job<'_> {
             version,
             root: path("workspace_root")?,
             target: path("target_directory")?,
-            paths: paths.collect(),
+            dependencies: of_dependencies("name").map(str::to_owned).collect(),
+            paths: of_dependencies("path").map(PathBuf::from).collect(),
         })
     }
 
-    /// Lets `Cargo.lock` follow a version that its author has raised: its own line of it, and nothing else.
-    fn follow_version(&self, package: &Package) -> Result<(), Error> {
-        let lock = std::fs::read_to_string(package.root.join("Cargo.lock")).unwrap_or_default();
+    /// Lets `Cargo.lock` follow a version that its author has raised, and a dependency that was added, as far as that
+    /// goes without a network; every other line of it stays. Errors: a dependency that is not on this machine.
+    fn follow(&self, package: &Package) -> Result<(), Error> {
+        let lock = bounded::text(&package.root.join("Cargo.lock"), LARGEST).unwrap_or_default();
         let lock: toml::Table = lock.parse().unwrap_or_default();
-        let entries = lock.get("package").and_then(toml::Value::as_array).into_iter().flatten();
-        let is =
-            |entry: &toml::Value, key: &str, value: &str| entry.get(key).and_then(toml::Value::as_str) == Some(value);
-        let own = entries.into_iter().find(|entry| is(entry, "name", &package.name) && entry.get("source").is_none());
-        if own.is_none_or(|entry| is(entry, "version", &package.version)) {
+        let Some(entries) = lock.get("package").and_then(toml::Value::as_array) else { return Ok(()) };
+        let (raised, missing) = behind(entries, package);
+        if !raised && missing.is_empty() {
             return Ok(());
         }
         let output = self.cargo()?.args(["update", "--workspace", "--offline", "--quiet"]).output();
-        self.succeeded(&package.root, output).map(|_| ())
+        match self.succeeded(&package.root, output) {
+            Err(Error::Build(BuildError::Fetch { .. })) if !missing.is_empty() => {
+                Err(BuildError::Lock { folder: self.folder.to_owned(), missing, offline: self.options.offline }.into())
+            }
+            output => output.map(|_| ()),
+        }
     }
 
     /// Runs the build itself into a target folder, and finds the module.
-    fn compile(&self, package: &Package, target: &Path, beside: &mut dyn FnMut(&str)) -> Result<PathBuf, Error> {
+    fn compile(&self, package: &Package, target: &Path, watch: &mut Watch<'_>) -> Result<PathBuf, Error> {
         let mut cargo = self.cargo()?;
         cargo.args(["build", "--lib", "--profile", "method", "--target", TARGET, "--message-format", "json"]);
         let detail = if self.options.debug { NAMED } else { STRIPPED };
@@ -188,7 +155,7 @@ impl Job<'_> {
         let own = package.name.replace('-', "_");
         let output = run(&mut cargo, &mut |message| {
             if let Some(name) = compiled(message).filter(|name| *name != own) {
-                beside(name);
+                watch(Event::Compiled(name));
             }
         });
         let output = self.succeeded(&package.root, output)?;
@@ -205,6 +172,21 @@ impl Job<'_> {
         let output = output.map_err(Error::file("start", &self.toolchain.cargo))?;
         if output.status.success() { Ok(output) } else { Err(explain(self.folder, root, &output).into()) }
     }
+}
+
+/// Whether the entries of a lock file have no package of this name and version, and which of its dependencies theirs
+/// lacks.
+fn behind(entries: &[toml::Value], package: &Package) -> (bool, Vec<String>) {
+    let word = |entry: &toml::Value, key: &str| entry.get(key).and_then(toml::Value::as_str).map(str::to_owned);
+    let is_own = |entry: &&toml::Value| {
+        word(entry, "name").as_deref() == Some(package.name.as_str()) && entry.get("source").is_none()
+    };
+    let Some(own) = entries.iter().find(is_own) else { return (true, Vec::new()) };
+    let listed = own.get("dependencies").and_then(toml::Value::as_array).into_iter().flatten();
+    // A name, and what else tells two of that name apart.
+    let listed: Vec<&str> = listed.filter_map(|entry| entry.as_str()?.split(' ').next()).collect();
+    let missing = package.dependencies.iter().filter(|name| !listed.contains(&name.as_str())).cloned().collect();
+    (word(own, "version").as_deref() != Some(package.version.as_str()), missing)
 }
 
 /// Compiler flags that replace every folder of this machine by a name, in cargo's encoding.
@@ -280,34 +262,47 @@ mod tests {
     }
 
     #[test]
-    fn builds_that_begin_at_once_put_the_sdk_there_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let manifest = "[package]\nname = \"calm\"\n[dependencies]\ntunebox = { path = \".tunebox/sdk/rust\" }\n";
-        std::fs::write(folder.path().join("Cargo.toml"), manifest).unwrap();
-        let start = std::sync::Barrier::new(8);
-        std::thread::scope(|scope| {
-            let begin = || {
-                start.wait();
-                supply(folder.path())
-            };
-            let begun: Vec<_> = (0..8).map(|_| scope.spawn(begin)).collect();
-            for thread in begun {
-                thread.join().unwrap().unwrap();
-            }
-        });
-        assert!(sources::is_supplied(folder.path()));
-        assert_eq!(std::fs::read_to_string(folder.path().join("Cargo.toml")).unwrap(), manifest);
+    fn a_raised_version_and_a_new_dependency_are_seen_in_the_lock() {
+        let lock = "[[package]]\nname = \"calm\"\nversion = \"0.1.0\"\ndependencies = [\"syn 2.0.1\", \"tunebox\"]\n\
+                    [[package]]\nname = \"calmer\"\nversion = \"0.1.0\"\n";
+        let lock: toml::Table = lock.parse().unwrap();
+        let entries = lock["package"].as_array().unwrap();
+        let behind = |version: &str, dependencies: &[&str]| {
+            let dependencies = dependencies.iter().map(|name| (*name).to_owned()).collect();
+            let (name, version, paths) = ("calm".to_owned(), version.to_owned(), Vec::new());
+            behind(entries, &Package { name, version, root: "".into(), target: "".into(), dependencies, paths })
+        };
+        assert_eq!(behind("0.1.0", &["tunebox", "syn"]), (false, Vec::new()));
+        assert_eq!(behind("0.2.0", &["tunebox"]), (true, Vec::new()));
+        // It is there for somebody else.
+        assert_eq!(behind("0.1.0", &["tunebox", "calmer"]), (false, vec!["calmer".to_owned()]));
     }
 
     #[test]
-    fn the_sdk_is_put_below_the_folder_that_the_manifest_means_and_nowhere_else() {
-        let method = Path::new("/methods/calm");
-        let root = |path: &str| workspace_of(method, path);
-        assert_eq!(root(".tunebox/sdk/rust"), Some(method.join("")));
-        assert_eq!(root("./.tunebox/sdk/rust/"), Some(method.join(".")));
-        assert_eq!(root("../../.tunebox/sdk/rust"), Some(method.join("../..")));
-        for elsewhere in ["../../sdk/rust", "/.tunebox/sdk/rust", "other/.tunebox/sdk/rust", "x.tunebox/sdk/rust"] {
-            assert_eq!(root(elsewhere), None, "{elsewhere}");
-        }
+    fn the_lock_takes_up_what_is_here_and_names_what_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let manifest = |name: &str, more: &str| {
+            format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n{more}")
+        };
+        write("calmer/Cargo.toml", &manifest("calmer", ""));
+        write("calmer/src/lib.rs", "");
+        write("src/lib.rs", "");
+        write("Cargo.lock", "version = 4\n\n[[package]]\nname = \"calm\"\nversion = \"0.1.0\"\n");
+        let (toolchain, options) = (crate::toolchain::find().unwrap(), Options::default());
+        let job = Job { folder: folder.path(), toolchain: &toolchain, options: &options };
+        let followed = |dependency: &str| {
+            write("Cargo.toml", &manifest("calm", &format!("[dependencies]\n{dependency}\n[workspace]\n")));
+            job.follow(&job.describe().unwrap())
+        };
+        followed("calmer = { path = \"calmer\" }").unwrap();
+        assert!(std::fs::read_to_string(folder.path().join("Cargo.lock")).unwrap().contains("name = \"calmer\""));
+        let error = followed("calmer-of-nobody = \"1\"").unwrap_err();
+        let Error::Build(BuildError::Lock { missing, .. }) = &error else { panic!("{error}") };
+        assert_eq!(missing, &["calmer-of-nobody"]);
     }
 }

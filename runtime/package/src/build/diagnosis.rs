@@ -1,41 +1,49 @@
 //! The error behind a cargo that did not succeed: read from its answer, and put into our words but for the compiler's.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use serde_json::Value;
 
 use super::BuildError;
 use super::messages::{list, messages, text};
+use crate::sources::FOLDER;
 
 /// How many of the compiler's errors are shown.
 const SHOWN: usize = 5;
 
+/// What it says before the name of the one that it cannot get.
+const NAMED: [&str; 3] = ["failed to get `", "failed to download `", "no matching package named `"];
+
+/// What the compiler writes before the place of something, at the beginning of a line.
+const ARROWS: [&str; 2] = ["--> ", "::: "];
+
 /// What cargo says when it cannot get at a registry, or was told not to.
-const OFFLINE: [&str; 6] = [
+const OFFLINE: [&str; 7] = [
     "failed to download",
     "failed to get `",
+    "no matching package named `",
     "Could not resolve host",
     "Could not connect",
     "download of ",
     "you're using offline mode",
 ];
 
-/// What cargo's answer for a folder comes to. The compiler names files from the workspace's `root` on; a person is told
-/// of them from the folder on.
+/// What cargo's answer for a folder comes to. The compiler names files from the workspace's `root` on, and some by the
+/// names that they have in the bytes; a person is told of them as they lie from the folder on.
 pub(super) fn explain(folder: &Path, root: &Path, output: &Output) -> BuildError {
     let words = String::from_utf8_lossy(&output.stderr);
     let errors: Vec<Value> = messages(&output.stdout).filter_map(of_compiler).collect();
     let has = |texts: &[&str]| texts.iter().any(|text| words.contains(text));
     match errors.first().and_then(|first| text(first, "message")) {
         Some(message) if is_missing_library(message) => BuildError::NoTarget,
-        Some(message) => refused(message, &errors, &inside(folder, root)),
+        Some(message) => refused(message, &errors, &Places::of(folder, root)),
         None if is_missing_library(&words) => BuildError::NoTarget,
         None if has(&["because --locked was passed", "lock file needs to be updated"]) => {
-            BuildError::Lock { folder: folder.to_owned() }
+            BuildError::Lock { folder: folder.to_owned(), missing: Vec::new(), offline: false }
         }
         None if has(&["believes it's in a workspace"]) => BuildError::Workspace { folder: folder.to_owned() },
-        None if has(&OFFLINE) => BuildError::Fetch { problem: last_words(&words) },
+        None if has(&OFFLINE) => BuildError::Fetch { name: dependency(&words), problem: last_words(&words) },
         None => BuildError::Other { folder: folder.to_owned(), problem: last_words(&words) },
     }
 }
@@ -54,53 +62,97 @@ fn is_missing_library(text: &str) -> bool {
     library || text.contains("target may not be installed")
 }
 
+/// The dependency that cargo cannot get.
+fn dependency(words: &str) -> Option<String> {
+    let rest = NAMED.iter().find_map(|before| words.split_once(before)).map(|(_, rest)| rest)?;
+    let name = rest.split(['`', ' ']).next()?;
+    (!name.is_empty() && !name.contains('/')).then(|| name.to_owned())
+}
+
 /// The errors as the compiler shows them, the first of them under its message.
-fn refused(message: &str, errors: &[Value], inside: &str) -> BuildError {
+fn refused(message: &str, errors: &[Value], places: &Places) -> BuildError {
     let shown = || errors.iter().take(SHOWN);
-    let mut output: Vec<String> =
-        shown().map(|error| from_folder(text(error, "rendered").unwrap_or(""), inside)).collect();
+    let mut output: Vec<String> = shown().map(|error| places.in_text(text(error, "rendered").unwrap_or(""))).collect();
     if let Some(first) = output.first_mut() {
         *first = first.lines().skip(message.lines().count()).collect::<Vec<_>>().join("\n");
     }
-    match errors.len().saturating_sub(SHOWN) {
-        0 => {}
-        1 => output.push("… and 1 more error".to_owned()),
-        more => output.push(format!("… and {more} more errors")),
+    match (errors.len(), errors.len().saturating_sub(SHOWN)) {
+        (1, _) => {}
+        (all, 0) => output.push(format!("{all} errors")),
+        (all, more) => output.push(format!("… and {more} more: {all} errors")),
     }
     output.retain(|part| !part.is_empty());
 
-    let mut codes: Vec<String> =
-        shown().filter_map(|error| text(error.get("code")?, "code")).map(str::to_owned).collect();
+    let mut codes: Vec<String> = shown().filter_map(code).map(str::to_owned).collect();
     codes.sort();
     codes.dedup();
-    let place = errors.first().and_then(|first| place(first, inside));
-    BuildError::Compiler { message: message.to_owned(), place, output: output.join("\n\n"), codes }
+    let (what, place) =
+        (headline(message, errors.first().and_then(code)), errors.first().and_then(|error| place(error, places)));
+    BuildError::Compiler { message: what, place, output: output.join("\n\n"), codes }
+}
+
+/// The code of an error, of which the compiler has a longer explanation.
+fn code(error: &Value) -> Option<&str> {
+    text(error.get("code")?, "code")
+}
+
+/// What the compiler says first, with the code that stood before it.
+fn headline(message: &str, code: Option<&str>) -> String {
+    let Some(code) = code else { return message.to_owned() };
+    let (first, rest) = message.split_at(message.find('\n').unwrap_or(message.len()));
+    format!("{first} [{code}]{rest}")
 }
 
 /// The file, line and column of an error.
-fn place(error: &Value, inside: &str) -> Option<String> {
+fn place(error: &Value, places: &Places) -> Option<String> {
     let span = list(error, "spans").find(|span| span.get("is_primary") == Some(&Value::Bool(true)))?;
     let number = |key: &str| span.get(key).and_then(Value::as_u64).unwrap_or(0);
-    let file = text(span, "file_name")?;
-    let file = file.strip_prefix(inside).unwrap_or(file);
+    let file = places.of_file(text(span, "file_name")?);
     Some(format!("{file}:{}:{}", number("line_start"), number("column_start")))
 }
 
-/// What the compiler shows, with the places in it named from the folder on.
-fn from_folder(rendered: &str, inside: &str) -> String {
-    let rendered = rendered.trim_end();
-    match inside {
-        "" => rendered.to_owned(),
-        _ => rendered.replace(&format!("--> {inside}"), "--> ").replace(&format!("::: {inside}"), "::: "),
-    }
+/// Where the files lie that the compiler names.
+struct Places {
+    /// The root of the workspace.
+    root: PathBuf,
+    /// The way from it to the folder, with a slash at its end; nothing for the root itself.
+    down: String,
+    /// And back.
+    up: String,
 }
 
-/// The way from the root of a workspace to a folder in it, with a slash at its end; nothing for the root itself.
-fn inside(folder: &Path, root: &Path) -> String {
-    let (Ok(folder), Ok(root)) = (folder.canonicalize(), root.canonicalize()) else { return String::new() };
-    match folder.strip_prefix(&root) {
-        Ok(way) if !way.as_os_str().is_empty() => format!("{}/", way.display()),
-        _ => String::new(),
+impl Places {
+    fn of(folder: &Path, root: &Path) -> Self {
+        let way = folder.canonicalize().ok().zip(root.canonicalize().ok());
+        let way = way.and_then(|(folder, root)| folder.strip_prefix(root).map(Path::to_owned).ok()).unwrap_or_default();
+        let down: String = way.iter().map(|part| format!("{}/", part.display())).collect();
+        Self { root: root.to_owned(), down, up: "../".repeat(way.iter().count()) }
+    }
+
+    /// A file from the folder on. The bytes name the SDK as it is called in its own repository, wherever it lies here.
+    fn of_file(&self, named: &str) -> String {
+        let supplied = format!("{FOLDER}/{named}");
+        match named.strip_prefix(&self.down) {
+            Some(inside) if self.root.join(named).is_file() || !self.down.is_empty() => inside.to_owned(),
+            _ if self.root.join(named).is_file() => format!("{}{named}", self.up),
+            _ if self.root.join(&supplied).is_file() => format!("{}{supplied}", self.up),
+            _ => named.to_owned(),
+        }
+    }
+
+    /// What the compiler shows, with the places in it named from the folder on.
+    fn in_text(&self, rendered: &str) -> String {
+        let line = |line: &str| self.in_line(line).unwrap_or_else(|| line.to_owned());
+        rendered.trim_end().lines().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    /// A line that begins with a place.
+    fn in_line(&self, line: &str) -> Option<String> {
+        let begun = line.trim_start();
+        let place = ARROWS.iter().find_map(|arrow| begun.strip_prefix(arrow))?;
+        let file = place.rsplitn(3, ':').nth(2)?;
+        let before = &line[..line.len() - place.len()];
+        Some(format!("{before}{}{}", self.of_file(file), &place[file.len()..]))
     }
 }
 

@@ -26,11 +26,11 @@ pub enum BuildError {
     /// The compiler refuses the source.
     #[error("{message}")]
     Compiler {
-        /// What it says first.
+        /// What it says first, with the code of that error.
         message: String,
         /// The file, line and column of that.
         place: Option<String>,
-        /// All that it says of every error, in its own form, but for the line that is `message`.
+        /// All that it says of every error, in its own form, but for the line that is `message`; how many there are.
         output: String,
         /// The codes of the errors, of which the compiler has longer explanations.
         codes: Vec<String>,
@@ -53,6 +53,10 @@ pub enum BuildError {
     Lock {
         /// The folder.
         folder: PathBuf,
+        /// The dependencies that are not in it.
+        missing: Vec<String>,
+        /// Whether the network was to be left alone.
+        offline: bool,
     },
     /// The folder lies in a workspace that does not list it.
     #[error("the workspace around `{folder}` does not list it", folder = folder.display())]
@@ -61,8 +65,10 @@ pub enum BuildError {
         folder: PathBuf,
     },
     /// A dependency could not be fetched.
-    #[error("a dependency of the method cannot be fetched")]
+    #[error("{} cannot be fetched", named(name.as_deref()))]
     Fetch {
+        /// Its name.
+        name: Option<String>,
         /// What cargo says.
         problem: String,
     },
@@ -161,7 +167,10 @@ impl Explain for BuildError {
                 Some("a method's folder has `Cargo.toml`, or `pyproject.toml`, and the folder `src`".into())
             }
             Self::NoTarget => Some("the toolchain has no standard library for that target".into()),
-            Self::Fetch { problem } | Self::Component { problem } | Self::Other { problem, .. } => {
+            Self::Lock { missing, .. } if !missing.is_empty() => {
+                Some(format!("{} is not in it, and not on this machine", quoted(missing)))
+            }
+            Self::Fetch { problem, .. } | Self::Component { problem } | Self::Other { problem, .. } => {
                 Some(problem.clone())
             }
             Self::Sdk { .. } => Some(format!("this program carries {VERSION}, which is another")),
@@ -175,8 +184,8 @@ impl Explain for BuildError {
             Self::NoMethodHere { meant: Some(meant), .. } => format!("did you mean `{}`?", meant.display()),
             Self::NoMethodHere { others, .. } if others.is_empty() => "`tunebox new NAME` begins one".to_owned(),
             Self::NoMethodHere { others, .. } => {
-                let others: Vec<String> = others.iter().map(|path| format!("`{}`", path.display())).collect();
-                format!("methods are in {}; `tunebox new NAME` begins another", others.join(", "))
+                let others: Vec<String> = others.iter().map(|path| path.display().to_string()).collect();
+                format!("methods are in {}; `tunebox new NAME` begins another", quoted(&others))
             }
             Self::Compiler { codes, .. } if !codes.is_empty() => {
                 let commands: Vec<String> = codes.iter().map(|code| format!("`rustc --explain {code}`")).collect();
@@ -184,14 +193,21 @@ impl Explain for BuildError {
             }
             Self::Compiler { .. } | Self::Source { .. } => return None,
             Self::NoTarget => "`tunebox doctor --fix`".to_owned(),
-            Self::Lock { folder } => format!("`cargo update --workspace` in `{}`", folder.display()),
+            Self::Lock { folder, missing, offline } => {
+                let without = if *offline && !missing.is_empty() { ", then this without `--offline`" } else { "" };
+                format!("`cargo update --workspace` in `{}`, which needs the network{without}", folder.display())
+            }
             Self::Sdk { .. } => format!(
                 "set `version = \"{VERSION}\"` for `tunebox` in its `Cargo.toml`, or build it with the tunebox of that version"
             ),
             Self::Workspace { .. } => {
                 "add an empty `[workspace]` table to its `Cargo.toml`, or list it in that workspace".into()
             }
-            Self::Fetch { .. } => "connect once, or put the dependencies beside the method with `cargo vendor`".into(),
+            Self::Fetch { .. } => {
+                "connect once, and leave `--offline` out: a build fetches it from the network; or put the \
+                 dependencies beside the method with `cargo vendor`"
+                    .into()
+            }
             Self::Package { .. } => "a method folder has a `Cargo.toml` with a package, and `src/lib.rs`".into(),
             Self::Project { .. } => {
                 "`pyproject.toml` has `[project]` with `name`, `version` and `description`; the name `my-dpo` stands \
@@ -211,4 +227,14 @@ impl Explain for BuildError {
         };
         Some(hint)
     }
+}
+
+/// What could not be fetched.
+fn named(dependency: Option<&str>) -> String {
+    dependency.map_or("a dependency of the method".to_owned(), |name| format!("the dependency `{name}`"))
+}
+
+/// Names as in a sentence.
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }

@@ -2,11 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use tunebox_compute::paths::plain;
+use tunebox_compute::paths::{closest, plain};
 
 use super::BuildError;
 use super::python::PROJECT;
-use crate::nearest::nearest;
 
 /// How many other folders are named at most.
 const NAMED: usize = 5;
@@ -41,14 +40,6 @@ pub(crate) fn methods_in(folder: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = found.collect();
     found.sort();
     found
-}
-
-/// The one of them that is called almost as a folder that is not there.
-fn closest(folder: &Path, others: &[PathBuf]) -> Option<PathBuf> {
-    let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
-    let names: Vec<String> = others.iter().filter_map(|path| name(path)).collect();
-    let found = nearest(&name(folder)?, names.iter().map(String::as_str))?;
-    others.iter().find(|path| name(path).as_deref() == Some(found)).cloned()
 }
 
 #[cfg(test)]

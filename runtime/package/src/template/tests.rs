@@ -77,6 +77,22 @@ fn the_locked_versions_are_those_of_the_repository() {
 }
 
 #[test]
+fn an_author_compiles_no_generator_of_bindings() {
+    let template = made(None);
+    for generator in ["wit-bindgen-rust", "wit-component", "wasmparser"] {
+        assert!(!text(&template, "Cargo.lock").contains(&format!("\"{generator}\"")), "{generator}");
+    }
+    let manifest: Table = text(&template, ".tunebox/sdk/rust/Cargo.toml").parse().unwrap();
+    let features = &manifest["target"]["cfg(target_arch = \"wasm32\")"]["dependencies"]["wit-bindgen"]["features"];
+    assert_eq!(features.as_array().unwrap(), &[Value::from("realloc")]);
+    let bindings = text(&template, ".tunebox/sdk/rust/src/bindings.rs");
+    assert!(!bindings.contains("generate!({"));
+    for part in ["pub mod tensor {", "as export_component;", "pub mod judging {", "pub mod verify {"] {
+        assert!(bindings.contains(part), "{part}");
+    }
+}
+
+#[test]
 fn a_folder_appears_whole_and_never_over_another() {
     let parent = tempfile::tempdir().unwrap();
     let folder = made(None).write(parent.path(), nothing).unwrap();

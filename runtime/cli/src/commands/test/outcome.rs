@@ -1,7 +1,5 @@
 //! What a test came to, for a person or a machine.
 
-use std::path::Path;
-
 use serde_json::json;
 use tunebox_compute::explain::{Exit, Explanation};
 use tunebox_training::twin::{Comparison, Difference};
@@ -38,7 +36,7 @@ pub(super) fn without_twin(terminal: Terminal, method: &str) -> Ending {
 }
 
 /// What the comparison came to.
-pub(super) fn show(terminal: Terminal, folder: &Path, comparison: Comparison) -> Outcome {
+pub(super) fn show(terminal: Terminal, comparison: Comparison, next: &str) -> Outcome {
     let Comparison { method, steps, metrics, bits, weights, difference } = comparison;
     if terminal.json {
         terminal.object(json!({
@@ -51,8 +49,7 @@ pub(super) fn show(terminal: Terminal, folder: &Path, comparison: Comparison) ->
     }
     let (metrics, bits) = (grouped(metrics), grouped(bits));
     terminal.say("Same", format!("{}, {metrics} metrics, {bits} bits of weights and state", counted(steps, "step")));
-    let build = if folder == Path::new(".") { String::new() } else { format!(" {}", folder.display()) };
-    terminal.next(format!("tunebox build{build}; tunebox train --sample --method {}", folder.display()));
+    terminal.next(next);
     Ok(Ending::Done)
 }
 

@@ -10,7 +10,8 @@ use super::super::BuildError;
 use super::PythonError;
 use super::tools::Tools;
 use super::workplace::Workplace;
-use crate::Error;
+use crate::reference::LARGEST;
+use crate::{Error, bounded};
 
 /// What the source declares.
 #[derive(Deserialize)]
@@ -59,7 +60,7 @@ impl Fault {
     fn into_error(self, place: &Workplace) -> BuildError {
         let Self { message, file, line, column } = self;
         let inside = file.strip_prefix("src/").map(|inside| place.source().join(inside));
-        let text = inside.and_then(|path| std::fs::read_to_string(path).ok());
+        let text = inside.and_then(|path| bounded::text(&path, LARGEST).ok());
         let text = text.and_then(|text| text.lines().nth(line.checked_sub(1)?).map(str::to_owned));
         let snippet = text.map(|text| Box::new(Snippet { line, text, column, width: 1, note: None }));
         let place = (!file.is_empty()).then(|| format!("{file}:{line}:{column}"));

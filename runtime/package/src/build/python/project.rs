@@ -5,7 +5,8 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::super::BuildError;
-use crate::{Error, Manifest};
+use crate::reference::LARGEST;
+use crate::{Error, Manifest, bounded};
 
 /// The file that makes a folder one of a method in Python.
 pub const PROJECT: &str = "pyproject.toml";
@@ -57,7 +58,7 @@ pub(in super::super) fn component_name(folder: &Path) -> Result<String, Error> {
 
 fn table(folder: &Path) -> Result<toml::Table, Error> {
     let path = folder.join(PROJECT);
-    let text = std::fs::read_to_string(&path).map_err(Error::file("read", &path))?;
+    let text = bounded::text(&path, LARGEST).map_err(Error::file("read", &path))?;
     let table: toml::Table =
         text.parse().map_err(|error: toml::de::Error| problem(folder, error.message().to_owned()))?;
     match table.get("project") {

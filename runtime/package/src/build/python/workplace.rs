@@ -106,14 +106,11 @@ fn copy(from: &Path, to: &Path) -> Result<(), Error> {
     for entry in fs::read_dir(from).map_err(Error::file("read", from))? {
         let entry = entry.map_err(Error::file("read", from))?;
         let (path, target) = (entry.path(), to.join(entry.file_name()));
-        if is_of_editor(&entry.file_name().to_string_lossy()) {
-            continue;
-        }
         if path.is_dir() {
             if entry.file_name() != COMPILED_PYTHON {
                 copy(&path, &target)?;
             }
-        } else {
+        } else if !is_of_editor(&entry.file_name().to_string_lossy()) {
             let contents = bounded::read(&path, LARGEST).map_err(Error::file("read", &path))?;
             write(&target, &contents)?;
         }

@@ -1,0 +1,53 @@
+//! The guest's bindings written out, as the macro of `wit-bindgen` in `sdk/rust/src/bindings.rs` makes them.
+//!
+//! The macro stands on a parser, a validator and an encoder of WebAssembly: more to compile than all the rest of a method.
+//! In this repository it is compiled once; an author would compile it for every method that they begin.
+
+use std::io;
+use std::path::Path;
+
+use wit_bindgen_core::wit_parser::Resolve;
+use wit_bindgen_core::{Files, WorldGenerator};
+use wit_bindgen_rust::Opts;
+
+/// Where a manifest asks for the macro.
+const MACRO: &str = ", features = [\"macros\"]";
+
+/// The module in the place of the one with the macro.
+pub(crate) fn module(contract: &Path) -> io::Result<String> {
+    let method = world(contract, "method", "export_component", "::tunebox::bindings")?;
+    let verifier = world(contract, "verifier", "export_verifier", "::tunebox::bindings::judging")?;
+    Ok(format!(
+        "//! The contract in Rust, as `wit-bindgen` writes it down.\n\n#![allow(warnings, clippy::all)]\n\n{method}\n\
+         pub use wit_bindgen::rt as runtime;\n\n/// The second world.\npub mod judging {{\n{verifier}\n}}\n"
+    ))
+}
+
+/// The manifest of the SDK without the macro. Errors: it asks for none.
+pub(crate) fn manifest(text: &str) -> io::Result<String> {
+    let plain = text.replace(MACRO, "");
+    if plain == text { Err(io::Error::other("the SDK's manifest asks for no macro of wit-bindgen")) } else { Ok(plain) }
+}
+
+/// The bindings of a world, with the options that the macro is given.
+fn world(contract: &Path, name: &str, export: &str, place: &str) -> io::Result<String> {
+    let generated = || {
+        let mut resolve = Resolve::default();
+        let (package, _) = resolve.push_path(contract)?;
+        let world = resolve.select_world(&[package], Some(name))?;
+        let options = Opts {
+            format: true,
+            generate_all: true,
+            pub_export_macro: true,
+            export_macro_name: Some(export.to_owned()),
+            default_bindings_module: Some(place.to_owned()),
+            runtime_path: Some("::tunebox::bindings::runtime".to_owned()),
+            ..Opts::default()
+        };
+        let mut files = Files::default();
+        options.build().generate(&mut resolve, world, &mut files).map(|()| files)
+    };
+    let files = generated().map_err(|error| io::Error::other(format!("{error:#}")))?;
+    let text = files.iter().next().and_then(|(_, bytes)| std::str::from_utf8(bytes).ok());
+    text.map(str::to_owned).ok_or_else(|| io::Error::other("wit-bindgen wrote no bindings"))
+}

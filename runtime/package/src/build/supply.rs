@@ -1,0 +1,86 @@
+//! The program's own SDK, where a method's folder has it in the place for it.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use semver::{Version, VersionReq};
+
+use super::{BuildError, Watch, turn};
+use crate::reference::LARGEST;
+use crate::{Error, bounded, sources};
+
+/// Puts the program's own SDK where the folder has it, if it has it in the place for it. One that it takes from
+/// elsewhere is its own affair. Errors: another version is asked for, a folder that cannot be written.
+pub(super) fn supply(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Error> {
+    let manifest = bounded::text(&folder.join("Cargo.toml"), LARGEST).unwrap_or_default();
+    let manifest: toml::Table = manifest.parse().unwrap_or_default();
+    let sdk = manifest.get("dependencies").and_then(|dependencies| dependencies.get(sources::CRATE)?.as_table());
+    let word = |key: &str| sdk.and_then(|sdk| sdk.get(key)?.as_str());
+    let Some(root) = word("path").and_then(|path| workspace_of(folder, path)) else { return Ok(()) };
+    let wanted = word("version").unwrap_or("*");
+    let carried = Version::parse(sources::VERSION).ok();
+    let fits = VersionReq::parse(wanted).ok().zip(carried).is_none_or(|(wanted, carried)| wanted.matches(&carried));
+    if !fits {
+        return Err(BuildError::Sdk { folder: folder.to_owned(), wanted: wanted.to_owned() }.into());
+    }
+    if sources::is_supplied(&root) {
+        return Ok(());
+    }
+    let _turn = take_turn_below(&root, folder, watch)?;
+    sources::supply(&root)
+}
+
+/// Waits for others that put the SDK below this root, which may build into other folders than this one does.
+fn take_turn_below(root: &Path, folder: &Path, watch: &mut Watch<'_>) -> Result<File, Error> {
+    // A file that is there in any case: one of its own would be left in somebody's folder.
+    let manifest = |folder: &Path| folder.join("Cargo.toml");
+    let path = Some(manifest(root)).filter(|path| path.is_file()).unwrap_or_else(|| manifest(folder));
+    let file = File::open(&path).map_err(Error::file("open", &path))?;
+    turn::take(file, &path, watch)
+}
+
+/// The root of the workspace whose place for the SDK a path names, such as `../../.tunebox/sdk/rust`.
+fn workspace_of(folder: &Path, path: &str) -> Option<PathBuf> {
+    let place = format!("{}/{}", sources::FOLDER, sources::PLACE);
+    let above = path.trim_end_matches('/').strip_suffix(&place)?;
+    let up = above.trim_end_matches('/');
+    let is_above = up.split('/').all(|part| matches!(part, "" | "." | "..")) && !above.starts_with('/');
+    is_above.then(|| folder.join(up))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn builds_that_begin_at_once_put_the_sdk_there_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let manifest = "[package]\nname = \"calm\"\n[dependencies]\ntunebox = { path = \".tunebox/sdk/rust\" }\n";
+        std::fs::write(folder.path().join("Cargo.toml"), manifest).unwrap();
+        let start = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            let begin = || {
+                start.wait();
+                supply(folder.path(), &mut |_| {})
+            };
+            let begun: Vec<_> = (0..8).map(|_| scope.spawn(begin)).collect();
+            for thread in begun {
+                thread.join().unwrap().unwrap();
+            }
+        });
+        assert!(sources::is_supplied(folder.path()));
+        assert_eq!(std::fs::read_to_string(folder.path().join("Cargo.toml")).unwrap(), manifest);
+    }
+
+    #[test]
+    fn the_sdk_is_put_below_the_folder_that_the_manifest_means_and_nowhere_else() {
+        let method = Path::new("/methods/calm");
+        let root = |path: &str| workspace_of(method, path);
+        assert_eq!(root(".tunebox/sdk/rust"), Some(method.join("")));
+        assert_eq!(root("./.tunebox/sdk/rust/"), Some(method.join(".")));
+        assert_eq!(root("../../.tunebox/sdk/rust"), Some(method.join("../..")));
+        for elsewhere in ["../../sdk/rust", "/.tunebox/sdk/rust", "other/.tunebox/sdk/rust", "x.tunebox/sdk/rust"] {
+            assert_eq!(root(elsewhere), None, "{elsewhere}");
+        }
+    }
+}

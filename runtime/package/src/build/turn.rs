@@ -1,0 +1,47 @@
+//! One build at a time where two would write the same files: whoever comes later hears of it, and does not wait for ever.
+
+use std::fs::File;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::{Event, Watch};
+use crate::{Error, waiting};
+
+/// How long another build may take: the longest compile the standard library as well, on machines with much to do.
+const PATIENCE: Duration = Duration::from_secs(15 * 60);
+
+/// Takes the turn of a file that is open; it ends when the file is closed. `watch` hears what is waited for.
+/// Errors: a file that cannot be locked, or that somebody else does not give free.
+pub(super) fn take(file: File, path: &Path, watch: &mut Watch<'_>) -> Result<File, Error> {
+    within(file, path, PATIENCE, watch)
+}
+
+fn within(file: File, path: &Path, patience: Duration, watch: &mut Watch<'_>) -> Result<File, Error> {
+    if waiting::wait(&file, File::try_lock, Instant::now()).map_err(Error::file("lock", path))? {
+        return Ok(file);
+    }
+    watch(Event::Waiting(path));
+    waiting::take(file, path, Instant::now() + patience)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_that_does_not_end_is_told_of_and_then_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("guest.lock");
+        let open = || File::create(&path).unwrap();
+        let held = take(open(), &path, &mut |event| panic!("nobody is waited for: {event:?}")).unwrap();
+
+        let mut told = Vec::new();
+        let mut watch = |event: Event<'_>| told.push(event == Event::Waiting(&path));
+        let error = within(open(), &path, Duration::from_millis(20), &mut watch).unwrap_err();
+        assert!(matches!(&error, Error::Held { path: held } if *held == path), "{error}");
+        assert_eq!(told, [true], "once, however often it is tried");
+
+        drop(held);
+        assert!(within(open(), &path, Duration::ZERO, &mut |_| {}).is_ok());
+    }
+}
