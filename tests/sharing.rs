@@ -2,6 +2,8 @@
 //! whatever was changed on the way is refused, each thing by its own words, before anything is installed or compiled.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+#[path = "sharing/failures.rs"]
+mod failures;
 #[expect(dead_code, reason = "the tests of registries look closer at what was asked")]
 #[path = "support/registry.rs"]
 mod fake;

@@ -1,8 +1,11 @@
 //! Beside programs of others: a real registry, and `wkg`, which knows packages by the same form.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::Command;
 
-use tunebox_compute::explain::Explain;
+use tunebox_compute::explain::{Exit, Explain};
+use tunebox_package::artefact::{ArtefactError, MANIFEST};
 use tunebox_package::registry::{Place, RegistryError, Silent, pull, push};
 
 use crate::logins::logged_in;
@@ -20,6 +23,63 @@ fn a_real_registry_takes_and_gives_the_same_bytes() {
     assert!(hint.contains("lora:0.10.0"), "{hint}");
     let absent = Place::parse(&format!("{}/me/dpo:0.1.0", registry.host())).unwrap();
     assert!(matches!(failed_pull(&absent), RegistryError::NotFound { .. }));
+}
+
+/// Names a manifest at a registry, as any program may that speaks its protocol.
+fn name(host: &str, document: &str) {
+    let mut stream = TcpStream::connect(host).unwrap();
+    let length = document.len();
+    let head = format!(
+        "PUT /v2/me/lora/manifests/0.1.0 HTTP/1.1\r\nHost: {host}\r\nContent-Type: {MANIFEST}\r\n\
+         Content-Length: {length}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(&[head.as_bytes(), document.as_bytes()].concat()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+}
+
+#[test]
+fn what_was_changed_in_a_real_registry_is_refused() {
+    let Some(registry) = real::Registry::start("") else { return };
+    let (place, documents) = (place(&registry.host()), lora().manifest().unwrap());
+    push(&place, &lora(), &mut Silent).unwrap();
+    let layer = documents.layer.trim_start_matches("sha256:");
+    let blob = registry.file(&format!("blobs/sha256/{}/{layer}/data", &layer[..2]));
+    let whole = std::fs::read(&blob).unwrap();
+    let mut other = whole.clone();
+    *other.last_mut().unwrap() ^= 1;
+    let cases = [
+        (&whole[..1000], "the package is not as long as was named"),
+        (&other[..], "the package is not what was named"),
+    ];
+    for (bytes, told) in cases {
+        std::fs::write(&blob, bytes).unwrap();
+        let error = failed_pull(&place);
+        assert_eq!((error.to_string().as_str(), error.exit()), (told, Exit::Trust));
+    }
+    std::fs::write(&blob, &whole).unwrap();
+    assert_eq!(pull(&place, &mut Silent).unwrap().0, lora());
+
+    // Which makes the registry itself fail in the middle.
+    let link = registry.file(&format!("repositories/me/lora/_layers/sha256/{layer}/link"));
+    let right = std::fs::read(&link).unwrap();
+    std::fs::write(&link, "no digest").unwrap();
+    let error = failed_pull(&place);
+    assert!(matches!(error, RegistryError::Status { status: 500, .. }), "{error:?}");
+    std::fs::write(&link, right).unwrap();
+
+    let mut document: serde_json::Value = serde_json::from_slice(&documents.manifest).unwrap();
+    let layer = document["layers"][0].clone();
+    document["layers"].as_array_mut().unwrap().push(layer);
+    name(&registry.host(), &document.to_string());
+    let error = failed_pull(&place);
+    let layers = matches!(error, RegistryError::Artefact { error: ArtefactError::Layers { count: 2 }, .. });
+    assert!(layers, "{error:?}");
+
+    drop(registry);
+    let error = failed_pull(&place);
+    assert!(matches!(error, RegistryError::Refused { .. }), "{error:?}");
 }
 
 #[test]

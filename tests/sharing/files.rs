@@ -46,9 +46,45 @@ fn a_file_is_verified_by_a_known_signer_or_by_a_key_that_is_named() {
     person.done("project", &["pull", "./stick//calm-tone:0.1.0", "--yes"]);
     assert!(person.done("project", &verify).contains("known for"));
 
-    let other = Publisher::new().publish("calm-tone", "0.1.0", "calm\n");
+    let stranger = Publisher::new();
+    let other = stranger.publish("calm-tone", "0.1.0", "calm\n");
     fs::write(person.path("project/calm-tone-0.1.0.wasm.minisig"), other.signature.unwrap()).unwrap();
     person.refused(&verify, "another key signs it than before");
+    // A key that is named says who signed, not that the lock is wrong.
+    let named = [&verify[..], &["--signer", stranger.key.signer().key.as_str()][..]].concat();
+    person.refused(&named, "another key signs it than before");
+}
+
+#[test]
+fn a_package_is_signed_before_it_is_pushed_and_the_key_is_read_before_anything_is_built() {
+    let person = Person::new();
+    fs::write(person.path("project/calm-tone.wasm"), renamed("lora", "calm-tone", "0.1.0")).unwrap();
+    let told = person.done("project", &["pack", "./calm-tone.wasm"]);
+    assert!(told.contains("Packed calm-tone-0.1.0.wasm,"), "{told}");
+    assert!(told.contains("Next tunebox pack ./calm-tone.wasm --sign KEY "), "{told}");
+
+    person.done("project", &["new", "even-tone", "--like", "lora"]);
+    let output = person.tunebox(&["pack", "even-tone", "--sign", "me.key"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.starts_with("error[package]: cannot read `me.key`"), "{told}");
+}
+
+#[test]
+fn one_stick_is_one_source_whatever_way_leads_there() {
+    let person = Person::new();
+    fs::write(person.path("project/calm-tone.wasm"), renamed("lora", "calm-tone", "0.1.0")).unwrap();
+    let told = person.done("project", &["push", "calm-tone.wasm", "../project/./stick"]);
+    let stick = person.path("project/stick").canonicalize().unwrap().display().to_string();
+    assert!(told.contains(&format!("Pushed {stick}//calm-tone:0.1.0,")), "{told}");
+    for (folder, place) in [("project", "./stick"), ("project", "../project/stick"), ("project/stick", "./")] {
+        person.done(folder, &["pull", place]);
+    }
+    let told = person.done("project", &["list", "--packages"]);
+    assert_eq!(told.matches("calm-tone@0.1.0 ").count(), 1, "{told}");
+    assert!(told.contains(&format!("from {stick}\n")), "{told}");
+    let lock = fs::read_to_string(person.path("project/tunebox.lock")).unwrap();
+    assert!(lock.contains(&format!("source = \"{stick}\"")), "{lock}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fs;
 
 use tunebox_package::Artefact;
 
+use crate::fake::Answer;
 use crate::scene::{Publisher, Scene};
 
 #[test]
@@ -97,7 +98,7 @@ fn bytes_that_are_not_those_of_their_digest_are_refused() {
     let name = scene.offer("me/calm-tone", "0.3.0", &package);
     let mut other = package.wasm.clone();
     *other.last_mut().unwrap() ^= 1;
-    *scene.swapped.lock().unwrap() = Some((package.manifest().unwrap().layer, other));
+    *scene.instead.lock().unwrap() = Some((package.manifest().unwrap().layer, Answer::of(200, other)));
     scene.person.refused(&["pull", &name, "--yes"], "the package is not what was named");
 }
 

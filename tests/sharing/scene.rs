@@ -69,14 +69,21 @@ impl Person {
 
     /// A command that must be refused by these words, and leave everything as it was.
     pub(crate) fn refused(&self, words: &[&str], what: &str) -> String {
+        let told = self.failed(words, TRUST, &format!("error[trust]: {what}"));
+        assert!(told.contains("kept: ") && told.contains("nothing ran"), "{told}");
+        told
+    }
+
+    /// A command that must end by this code and first line, and leave everything as it was: nothing is installed,
+    /// compiled or decided.
+    pub(crate) fn failed(&self, words: &[&str], code: i32, first: &str) -> String {
         let before = self.state();
         let output = self.tunebox(words);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(TRUST), "{what}: {told}");
-        assert!(told.starts_with(&format!("error[trust]: {what}\n")), "{told}");
-        assert!(told.contains("kept: ") && told.contains("nothing ran"), "{told}");
+        assert_eq!(output.status.code(), Some(code), "{first}: {told}");
+        assert!(told.starts_with(&format!("{first}\n")), "{first}: {told}");
         assert!(told.contains("hint: "), "{told}");
-        assert!(before == self.state(), "{what}: {before:?} became {:?}", self.state());
+        assert!(before == self.state(), "{first}: {before:?} became {:?}", self.state());
         told
     }
 
@@ -113,27 +120,27 @@ impl Publisher {
     }
 }
 
-/// A digest, and the bytes that are given for it though they are others.
-pub(crate) type Swapped = Arc<Mutex<Option<(String, Vec<u8>)>>>;
+/// A part of a path, and what is answered there in the place of what the registry holds.
+pub(crate) type Instead = Arc<Mutex<Option<(String, Answer)>>>;
 
 /// A registry, a publisher, and somebody who has pulled `calm-tone` 0.2.0 from there.
 pub(crate) struct Scene {
     pub(crate) registry: FakeRegistry,
-    pub(crate) swapped: Swapped,
+    pub(crate) instead: Instead,
     pub(crate) publisher: Publisher,
     pub(crate) person: Person,
 }
 
 impl Scene {
     pub(crate) fn new() -> Self {
-        let swapped = Swapped::default();
-        let others = Arc::clone(&swapped);
+        let instead = Instead::default();
+        let others = Arc::clone(&instead);
         let registry = FakeRegistry::with(move |asked| {
             let others = others.lock().unwrap();
-            let (digest, bytes) = others.as_ref()?;
-            asked.is("GET", digest).then(|| Answer::of(200, bytes.clone()))
+            let (part, answer) = others.as_ref()?;
+            asked.is("GET", part).then(|| answer.clone())
         });
-        let scene = Self { registry, swapped, publisher: Publisher::new(), person: Person::new() };
+        let scene = Self { registry, instead, publisher: Publisher::new(), person: Person::new() };
         let name = scene.offer("me/calm-tone", "0.2.0", &scene.publisher.publish("calm-tone", "0.2.0", "calm\n"));
         scene.person.done("project", &["pull", &name, "--yes"]);
         scene

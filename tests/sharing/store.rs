@@ -77,6 +77,26 @@ fn a_name_means_what_the_project_pulled_and_never_reaches_the_network() {
 }
 
 #[test]
+fn a_bare_name_means_what_the_lock_pins_and_no_file_of_that_name() {
+    let scene = Scene::new();
+    let Scene { person, .. } = &scene;
+    let later = scene.offer("me/calm-tone", "0.3.0", &scene.publisher.publish("calm-tone", "0.3.0", "calm\n"));
+    fs::create_dir(person.path("other")).unwrap();
+    person.done("other", &["pull", &later]);
+    let inspected = |folder: &str| person.done(folder, &["inspect", "calm-tone"]);
+    assert!(inspected("other").contains("calm-tone 0.3.0"));
+    fs::write(person.path("project/calm-tone"), "no component").unwrap();
+    assert!(inspected("project").contains("calm-tone 0.2.0"));
+
+    fs::remove_file(person.path("project/calm-tone")).unwrap();
+    person.done("project", &["new", "calm-tone", "--like", "lora"]);
+    let output = person.tunebox(&["inspect", "calm-tone"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("calm-tone@0.2.0") && told.contains("the folder `./calm-tone`"), "{told}");
+}
+
+#[test]
 fn a_bare_name_means_what_is_built_in_and_with_a_version_what_is_in_the_store() {
     let scene = Scene::new();
     let built_in = tunebox_package::builtin::find("lora").unwrap().bytes;
@@ -130,4 +150,25 @@ fn one_name_from_two_sources_must_be_said_in_full() {
     assert!(told.contains("me/calm-tone") && told.contains("stick"), "{told}");
     let full = scene.named("me/calm-tone", "0.2.0");
     assert!(person.train(&full, &["--dry-run"]).status.success());
+}
+
+#[test]
+#[cfg(unix)]
+fn a_home_that_others_may_change_is_looked_at_and_trusted_with_nothing() {
+    use std::os::unix::fs::PermissionsExt;
+    let Scene { person, .. } = &Scene::new();
+    for (folder, own) in [("home", 0o700), ("home/store", 0o700), ("home/publishers.toml", 0o644)] {
+        let path = person.path(folder);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        let told = person.done("project", &["list", "--packages"]);
+        assert!(told.contains("calm-tone@0.2.0"), "{told}");
+        let output = person.tunebox(&["verify", "calm-tone@0.2.0"]);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            !output.status.success() && told.contains(&format!("others may write into `{}`", path.display())),
+            "{told}"
+        );
+        fs::set_permissions(&path, fs::Permissions::from_mode(own)).unwrap();
+    }
+    person.done("project", &["verify", "calm-tone@0.2.0"]);
 }

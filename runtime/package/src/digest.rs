@@ -21,16 +21,18 @@ pub(crate) const COMPILED_PYTHON: &str = "__pycache__";
 /// The digest of what a method folder is built from: `Cargo.toml` or `pyproject.toml`, and everything under `src`.
 ///
 /// Names and contents count, times and places do not. Line ends count as one line feed, so that
-/// a checkout on another system has the same digest.
+/// a checkout on another system has the same digest. What an editor left counts where a source names it, as in
+/// `#[path = "before~"]`: it may be compiled then.
 pub fn source(folder: &Path) -> Result<String, Error> {
-    let mut files = vec![PathBuf::from(if is_python(folder) { PROJECT } else { "Cargo.toml" })];
-    collect(folder, Path::new("src"), &mut files)?;
+    let manifest = if is_python(folder) { PROJECT } else { "Cargo.toml" };
+    let mut found = Found { files: vec![manifest.into()], left: Vec::new() };
+    found.collect(folder, Path::new("src"))?;
+    let mut files = found.named(folder)?;
     files.sort();
 
     let mut digest = Sha256::new();
     for file in files {
-        let path = folder.join(&file);
-        let mut contents = bounded::read(&path, LARGEST).map_err(Error::file("read", &path))?;
+        let mut contents = read(folder, &file)?;
         contents.retain(|byte| *byte != b'\r');
         let name = file.to_string_lossy().replace('\\', "/");
         for part in [name.as_bytes(), &contents] {
@@ -41,31 +43,69 @@ pub fn source(folder: &Path) -> Result<String, Error> {
     Ok(hexadecimal(&digest.finalize()))
 }
 
-/// Adds every file below `folder`/`inside`, by its path in `folder`.
-fn collect(folder: &Path, inside: &Path, files: &mut Vec<PathBuf>) -> Result<(), Error> {
-    let path = folder.join(inside);
-    for entry in fs::read_dir(&path).map_err(Error::file("read", &path))? {
-        let entry = entry.map_err(Error::file("read", &path))?;
-        if is_of_editor(&entry.file_name().to_string_lossy()) {
-            continue;
-        }
-        let (kind, name) =
-            (entry.file_type().map_err(Error::file("read", entry.path()))?, inside.join(entry.file_name()));
-        if entry.file_name() == COMPILED_PYTHON {
-            continue;
-        }
-        if kind.is_dir() {
-            collect(folder, &name, files)?;
-        } else {
-            files.push(name);
-        }
-    }
-    Ok(())
+fn read(folder: &Path, file: &Path) -> Result<Vec<u8>, Error> {
+    let path = folder.join(file);
+    bounded::read(&path, LARGEST).map_err(Error::file("read", &path))
 }
 
-/// Whether a file is what an editor keeps beside a source: a swap file, a lock, a copy of before.
+/// What lies below `src`, by its path in the folder.
+struct Found {
+    files: Vec<PathBuf>,
+    /// What editors left.
+    left: Vec<PathBuf>,
+}
+
+impl Found {
+    /// Adds every file below `folder`/`inside`.
+    fn collect(&mut self, folder: &Path, inside: &Path) -> Result<(), Error> {
+        let path = folder.join(inside);
+        for entry in fs::read_dir(&path).map_err(Error::file("read", &path))? {
+            let entry = entry.map_err(Error::file("read", &path))?;
+            let (kind, name) = (entry.file_type().map_err(Error::file("read", entry.path()))?, entry.file_name());
+            let place = inside.join(&name);
+            if kind.is_dir() {
+                // Cargo compiles what lies there where a source says so; Python never does.
+                if name != COMPILED_PYTHON || !is_python(folder) {
+                    self.collect(folder, &place)?;
+                }
+            } else if is_of_editor(&name.to_string_lossy()) {
+                self.left.push(place);
+            } else {
+                self.files.push(place);
+            }
+        }
+        Ok(())
+    }
+
+    /// The files, with what editors left as far as one of them names it.
+    fn named(mut self, folder: &Path) -> Result<Vec<PathBuf>, Error> {
+        let mut next = 0;
+        while next < self.files.len() && !self.left.is_empty() {
+            let text = read(folder, &self.files[next])?;
+            let (named, left): (Vec<_>, Vec<_>) = self.left.into_iter().partition(|file| names(&text, file));
+            self.files.extend(named);
+            (self.left, next) = (left, next + 1);
+        }
+        Ok(self.files)
+    }
+}
+
+/// Whether the name of a file is somewhere in a text.
+fn names(text: &[u8], file: &Path) -> bool {
+    let name = file.file_name().unwrap_or_default().as_encoded_bytes();
+    text.windows(name.len().max(1)).any(|part| part == name)
+}
+
+/// Whether a file is what an editor keeps beside a source: a swap file of Vim, a lock or a copy of Emacs, a copy of
+/// before; or what the Finder leaves in a folder that it shows.
 pub(crate) fn is_of_editor(name: &str) -> bool {
-    name.starts_with(['.', '#']) || name.ends_with('~')
+    let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let is_swap = name.starts_with('.') && ending.len() == 3 && ending.starts_with("sw");
+    is_swap
+        || name.starts_with(".#")
+        || (name.starts_with('#') && name.ends_with('#'))
+        || name.ends_with('~')
+        || name == ".DS_Store"
 }
 
 #[cfg(test)]
@@ -79,22 +119,42 @@ mod tests {
 
     #[test]
     fn moving_a_folder_keeps_the_source_digest_and_editing_it_does_not() {
-        let write = |text: &str| {
-            let folder = tempfile::tempdir().unwrap();
-            fs::create_dir(folder.path().join("src")).unwrap();
-            fs::write(folder.path().join("Cargo.toml"), "[package]\n").unwrap();
-            fs::write(folder.path().join("src/lib.rs"), text).unwrap();
-            source(folder.path()).unwrap()
-        };
+        let write = |text: &str| digest_of(&[("lib.rs", text)]);
         assert_eq!(write("//! one\n"), write("//! one\r\n"));
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("src")).unwrap();
-        for (name, text) in
-            [("Cargo.toml", "[package]\n"), ("src/lib.rs", "//! one\n"), ("src/.lib.rs.swp", "x"), ("src/lib.rs~", "y")]
-        {
-            fs::write(folder.path().join(name), text).unwrap();
-        }
-        assert_eq!(source(folder.path()).unwrap(), write("//! one\n"), "what an editor leaves is no source");
         assert_ne!(write("//! one\n"), write("//! two\n"));
+    }
+
+    #[test]
+    fn what_an_editor_leaves_is_no_source_until_one_names_it() {
+        let left = [".lib.rs.swp", ".#lib.rs", "#lib.rs#", "lib.rs~", ".DS_Store"];
+        let plain = digest_of(&[("lib.rs", "//! one\n")]);
+        for name in left {
+            assert_eq!(digest_of(&[("lib.rs", "//! one\n"), (name, "x")]), plain, "{name}");
+            // One that is named may name the next.
+            let text = format!("include!(\"between~\"); // {}", if name == "lib.rs~" { "" } else { name });
+            let with =
+                |left: &str| digest_of(&[("lib.rs", "include!(\"between~\");"), ("between~", &text), (name, left)]);
+            assert_eq!(with("x") == with("y"), name == "lib.rs~", "{name}");
+        }
+    }
+
+    #[test]
+    fn every_other_name_is_a_sources() {
+        for name in [".x.rs", ".swift", "#x", ".hidden/x.rs", "__pycache__/x.rs", "~x"] {
+            let with = |text: &str| digest_of(&[("lib.rs", ""), (name, text)]);
+            assert_ne!(with("x"), with("y"), "{name}");
+        }
+    }
+
+    /// The digest of a method in Rust with these files below `src`.
+    fn digest_of(files: &[(&str, &str)]) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("Cargo.toml"), "[package]\n").unwrap();
+        for (name, text) in files {
+            let path = folder.path().join("src").join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        source(folder.path()).unwrap()
     }
 }

@@ -35,6 +35,12 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// A lock that another program keeps.
+    #[error("another program holds the lock of `{path}` and does not give it free", path = path.display())]
+    Held {
+        /// The file or folder.
+        path: PathBuf,
+    },
     /// A name that is no built-in method and no path.
     #[error("there is no method `{name}`")]
     NoMethod {
@@ -239,6 +245,7 @@ impl Explain for Error {
                 Some(format!("built in: {}; a path starts with `./`, `../` or `/`", known.join(", ")))
             }
             Self::File { path, source, .. } => paths::hint(path, source),
+            Self::Held { .. } => Some("end that program; `fuser` or `lsof` with that path says which it is".into()),
             Self::NotBuilt { folder } | Self::Stale { folder } => Some(format!("`tunebox build {}`", folder.display())),
             Self::OtherVersion { wants, .. } if *wants > CONTRACT => Some(format!(
                 "a newer tunebox may keep it, `tunebox --version` tells which this is; or its author builds it for {CONTRACT}"

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tunebox_compute::explain::Explain;
 
-use crate::Error;
+use crate::{Error, store};
 
 /// The variable that names the folder.
 pub const VARIABLE: &str = "TUNEBOX_HOME";
@@ -18,16 +18,16 @@ pub enum HomeError {
     /// Nothing says where it is.
     #[error("there is no place to keep packages in")]
     Nowhere,
-    /// Somebody else made it, and may change it.
+    /// Somebody else made it or something in it, and may change that.
     #[error("`{path}` belongs to another user", path = path.display())]
     Foreign {
-        /// The folder.
+        /// The folder, or what is in it.
         path: PathBuf,
     },
     /// Others can put into it what they like.
     #[error("others may write into `{path}`", path = path.display())]
     Open {
-        /// The folder.
+        /// The folder, or what is in it.
         path: PathBuf,
     },
 }
@@ -48,27 +48,32 @@ impl Explain for HomeError {
 
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::Nowhere | Self::Foreign { .. } => format!("set `{VARIABLE}` to a folder of your own"),
-            Self::Open { path } => format!("`chmod 700 {}`, if all that it holds is yours", path.display()),
+            Self::Nowhere => format!("set `{VARIABLE}` to a folder of your own"),
+            Self::Foreign { path } => format!(
+                "set `{VARIABLE}` to a folder of your own; or give this one to this user, if all that it holds is yours: \
+                 `chown -R \"$(id -u)\" {}`",
+                path.display()
+            ),
+            Self::Open { path } => format!("`chmod go-w {}`, if all that it holds is yours", path.display()),
         })
     }
 }
 
 /// The folder, made if need be and for this user alone: `TUNEBOX_HOME`, else `tunebox` among the person's data.
-/// Errors: no place for it, a file in its place, a folder that others may write into.
+/// Errors: no place for it, a file in its place, a folder or store that others may write into.
 pub fn home() -> Result<PathBuf, Error> {
     let path = place(&|name| env::var_os(name), env::home_dir()).ok_or(HomeError::Nowhere)?;
     let path = std::path::absolute(&path).map_err(Error::file("find", &path))?;
     make(&path)?;
+    own(&path.join(store::FOLDER))?;
     Ok(path)
 }
 
-/// The folder, if it is there already; nothing is made. Errors: as [`home`].
+/// The folder, if it is there already, to look at what is in it: nothing is made, and whose it is is not asked, as by
+/// [`home`] and by whoever reads there whom to trust. Errors: the system does not say where it is.
 pub fn existing() -> Result<Option<PathBuf>, Error> {
-    match place(&|name| env::var_os(name), env::home_dir()) {
-        Some(path) if path.is_dir() => home().map(Some),
-        _ => Ok(None),
-    }
+    let found = place(&|name| env::var_os(name), env::home_dir()).filter(|path| path.is_dir());
+    found.map(|path| std::path::absolute(&path).map_err(Error::file("find", &path))).transpose()
 }
 
 /// Where the folder is, by the variables of the environment and the person's own folder.
@@ -94,13 +99,22 @@ pub(crate) fn make(path: &Path) -> Result<(), Error> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut folders, 0o700);
     folders.create(path).map_err(Error::file("make", path))?;
+    own(path)
+}
+
+/// Refuses a folder or file that others may change. One that is not there is nobody's.
+pub(crate) fn own(path: &Path) -> Result<(), Error> {
     #[cfg(unix)]
-    check(path, rustix::process::geteuid().as_raw())?;
+    if fs::symlink_metadata(path).is_ok() {
+        check(path, rustix::process::geteuid().as_raw())?;
+    }
+    #[cfg(not(unix))]
+    let _ = path;
     Ok(())
 }
 
-/// Refuses a folder that anybody else may change but a user and the administrator of the system, or a link by somebody
-/// else, who may let it lead elsewhere.
+/// Refuses what anybody else may change but a user and the administrator of the system, or a link by somebody else, who
+/// may let it lead elsewhere.
 #[cfg(unix)]
 fn check(path: &Path, user: u32) -> Result<(), Error> {
     use std::os::unix::fs::MetadataExt;
@@ -149,8 +163,9 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o770)).unwrap();
         let error = make(&path).unwrap_err();
         assert_eq!(error.to_string(), format!("others may write into `{}`", path.display()));
-        assert_eq!(error.hint().unwrap(), format!("`chmod 700 {}`, if all that it holds is yours", path.display()));
+        assert_eq!(error.hint().unwrap(), format!("`chmod go-w {}`, if all that it holds is yours", path.display()));
     }
+
     #[test]
     #[cfg(unix)]
     fn a_folder_or_a_link_of_another_user_is_refused() {
@@ -168,6 +183,7 @@ mod tests {
         }
         let error = check(&link, owner + 1).unwrap_err();
         assert_eq!(error.to_string(), format!("`{}` belongs to another user", link.display()));
-        assert_eq!(error.hint().unwrap(), "set `TUNEBOX_HOME` to a folder of your own");
+        let hint = error.hint().unwrap();
+        assert!(hint.ends_with(&format!("`chown -R \"$(id -u)\" {}`", link.display())), "{hint}");
     }
 }

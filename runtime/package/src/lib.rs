@@ -4,7 +4,6 @@
 //! running anything. What a method may do, and running it, is the sandbox's.
 
 pub mod artefact;
-pub mod bounded;
 pub mod build;
 pub mod builtin;
 pub mod component;
@@ -25,6 +24,7 @@ pub mod store;
 pub mod template;
 pub mod toolchain;
 pub mod trust;
+mod waiting;
 pub mod world;
 
 pub use artefact::Artefact;
@@ -35,4 +35,4 @@ pub use reference::{Package, Reference};
 pub use settings::resolve_settings;
 pub use store::{Store, Stored};
 pub use trust::{Trust, TrustError};
-pub use tunebox_compute::nearest;
+pub use tunebox_compute::{bounded, nearest};

@@ -3,6 +3,7 @@
 //! Nothing here reaches a network: a name in a registry means what was pulled from there. Whether a package from the
 //! store may be used is not asked here either, see `trust`.
 
+mod meant;
 mod stored;
 
 use std::borrow::Cow;
@@ -13,10 +14,10 @@ use tunebox_compute::paths;
 
 use crate::artefact::LONGEST_SIGNATURE;
 use crate::builtin::{self, Builtin};
-use crate::nearest::nearest;
 use crate::signature::{Signed, Signer};
 use crate::store::Stored;
-use crate::{Error, Manifest, TrustError, bounded, build, component, digest, read_manifest};
+use crate::{Error, Manifest, TrustError, bounded, build, component, digest, manifest, read_manifest};
+use meant::{both, meant};
 pub use stored::NotPulled;
 use stored::Remote;
 
@@ -41,8 +42,10 @@ pub enum Reference {
 
 impl Reference {
     /// Reads what a person wrote; relative paths start at `base`. A name without a slash is a built-in method first, then
-    /// a built-in verifier, then a package in the store; `NAME@VERSION` and `registry/namespace/name:VERSION` are in the
-    /// store or nowhere. Errors: neither a built-in method, nor in the store, nor an existing path.
+    /// a built-in verifier, then a package in the store, of several the one that the lock in `base` pins, then a path;
+    /// `NAME@VERSION` and `registry/namespace/name:VERSION` are in the store or nowhere. Errors: neither a built-in method,
+    /// nor in the store, nor an existing path; a name in a registry without its version; a name of a package that is
+    /// that of a method's folder as well.
     pub fn parse(text: &str, base: &Path) -> Result<Self, Error> {
         Self::among([builtin::list(), builtin::verifiers()], text, base)
     }
@@ -50,7 +53,18 @@ impl Reference {
     /// Whether a text is spelt as a package of the store, which no path is meant by.
     #[must_use]
     pub fn means_package(text: &str) -> bool {
-        Remote::read(text).is_some() || stored::is_versioned(text)
+        Remote::read(text).is_some_and(|remote| remote.version.is_some()) || stored::is_versioned(text)
+    }
+
+    /// A path as a command names it, read in the present folder: with `./` before what would mean something else.
+    #[must_use]
+    pub fn written(path: &Path) -> String {
+        let text = path.display().to_string();
+        match Self::parse(&text, Path::new(".")) {
+            Ok(Self::Folder(_) | Self::File(_)) => text,
+            _ if path.is_absolute() || text.starts_with('.') => text,
+            _ => format!("./{text}"),
+        }
     }
 
     /// The same for a verifier. Errors: as for a method, with the verifiers to choose from.
@@ -71,11 +85,15 @@ impl Reference {
             return Ok(Self::Stored(remote.find()?));
         }
         if stored::is_versioned(text) {
-            return stored::named(text)?
-                .map(Self::Stored)
-                .ok_or_else(|| Error::NoMethod { name: text.to_owned(), nearest: None });
+            return Ok(Self::Stored(stored::versioned(text)?));
         }
         let path = paths::plain(&base.join(text));
+        if manifest::name("it", text).is_ok()
+            && let Some(package) = stored::named(text, base)?
+        {
+            // Its author may have pulled it, and would train with what was pulled in place of what was changed since.
+            return if build::expect_method(&path).is_err() { Ok(Self::Stored(package)) } else { Err(both(&package)) };
+        }
         if path.is_dir() {
             return Ok(Self::Folder(path));
         }
@@ -86,14 +104,7 @@ impl Reference {
             fs::metadata(&path).map_err(Error::file("find", &path))?;
             return Ok(Self::File(path));
         }
-        if let Some(package) = stored::named(text)? {
-            return Ok(Self::Stored(package));
-        }
-        let (names, folders) = (stored::names()?, build::methods_in(base));
-        let folders = folders.iter().filter_map(|folder| folder.file_name()?.to_str());
-        let names = names.iter().map(String::as_str).chain(folders);
-        let known = lists[0].iter().map(|method| method.name).chain(names);
-        Err(Error::NoMethod { name: text.to_owned(), nearest: nearest(text, known).map(str::to_owned) })
+        Err(Error::NoMethod { name: text.to_owned(), nearest: meant(text, base, lists[0])? })
     }
 
     /// Reads the component and its manifest, without running anything.
@@ -201,21 +212,12 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_name_is_answered_with_the_one_that_exists() {
-        assert!(matches!(failure("lorra"), Error::NoMethod { nearest: Some(name), .. } if name == "lora"));
-    }
-
-    #[test]
-    fn a_misspelt_folder_is_answered_with_the_one_that_lies_there() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir_all(folder.path().join("calm-one/src")).unwrap();
-        let error = Reference::parse("calm-oen", folder.path()).unwrap_err();
-        assert!(matches!(error, Error::NoMethod { nearest: None, .. }), "a folder without a method");
-        fs::write(folder.path().join("calm-one/Cargo.toml"), "").unwrap();
-        let error = Reference::parse("calm-oen", folder.path()).unwrap_err();
-        assert!(matches!(error, Error::NoMethod { nearest: Some(name), .. } if name == "calm-one"));
-        let Ok(Reference::Folder(found)) = Reference::parse("./.", Path::new(".")) else { panic!("no folder") };
-        assert_eq!(found, Path::new("."));
+    fn a_path_is_written_so_that_it_is_read_as_one() {
+        for (path, written) in
+            [("dpo", "./dpo"), ("registry.example/me/calm", "./registry.example/me/calm"), ("src", "src"), ("..", "..")]
+        {
+            assert_eq!(Reference::written(Path::new(path)), written);
+        }
     }
 
     #[test]
@@ -234,7 +236,7 @@ mod tests {
     fn a_file_that_is_called_like_a_package_never_stands_in_for_it() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("registry.example/nobody")).unwrap();
-        for name in ["registry.example/nobody/calm:1.0.0", "calm@1.0.0"] {
+        for name in ["registry.example/nobody/calm:1.0.0", "registry.example/nobody/calm", "calm@1.0.0"] {
             fs::write(folder.path().join(name), builtin::find("lora").unwrap().bytes).unwrap();
             assert!(Reference::parse(name, folder.path()).is_err(), "{name}");
             assert!(matches!(Reference::parse(&format!("./{name}"), folder.path()), Ok(Reference::File(_))), "{name}");

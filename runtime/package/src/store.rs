@@ -26,7 +26,7 @@ use crate::signature::signer_of;
 use crate::{Artefact, Error, digest, read_manifest};
 
 /// The folder of the store in the home folder.
-const FOLDER: &str = "store";
+pub(crate) const FOLDER: &str = "store";
 
 /// How many bytes of a folder are read to learn what the packages are that other tools have put there.
 const MOST_UNLABELLED: u64 = 1 << 30;

@@ -34,7 +34,7 @@ pub use refusal::{Refusal, TrustError};
 
 use judgement::changed;
 use publishers::signers_of;
-use source::Source;
+use source::{LOCAL, Source};
 
 /// The variable that names an organisation's list of publishers.
 pub const KEYRING: &str = "TUNEBOX_PUBLISHERS";
@@ -82,7 +82,8 @@ struct Pending {
 
 impl Trust {
     /// Reads what is known: `publishers.toml` in the home folder, the list that `TUNEBOX_PUBLISHERS` names, and
-    /// `tunebox.lock` in the project's folder. Errors: a file that is not understood, with the place in it.
+    /// `tunebox.lock` in the project's folder. Errors: a file that is not understood, with the place in it; a home folder
+    /// or list of signers that others may change.
     pub fn open(home: &Path, project: &Path) -> Result<Self, Error> {
         let keyring = env::var_os(KEYRING).filter(|name| !name.is_empty()).map(PathBuf::from);
         Self::with_keyring(home, project, keyring.as_deref())
@@ -95,11 +96,14 @@ impl Trust {
             std::fs::metadata(path).map_err(Error::file("read", path))?;
         }
         let project = if project.as_os_str() == OsStr::new("") { Path::new(".") } else { project };
+        let known = home.join(publishers::FILE);
+        home::own(home)?;
+        home::own(&known)?;
         Ok(Self {
             home: home.to_owned(),
             project: project.to_owned(),
             keyring: keyring.map(Publishers::read).transpose()?.unwrap_or_default(),
-            publishers: Publishers::read(&home.join(publishers::FILE))?,
+            publishers: Publishers::read(&known)?,
             lock: Lock::read(project)?,
             pending: Vec::new(),
         })
@@ -112,14 +116,31 @@ impl Trust {
 
     /// Everybody who is known, with the file that says so; but nobody in whose place an organisation names others.
     pub fn publishers(&self) -> impl Iterator<Item = (&Path, &Publisher)> {
+        self.remembered().filter(|(_, one)| !one.listed)
+    }
+
+    /// The same, and those for whom nobody here spoke but a list that may be gone: their packages still speak against
+    /// others of these names.
+    fn remembered(&self) -> impl Iterator<Item = (&Path, &Publisher)> {
         let own = self.publishers.entries().filter(move |(_, one)| !self.is_overruled(one));
         own.chain(self.keyring.entries())
     }
 
     /// Whether an organisation names other signers for what a person accepted this one for.
     fn is_overruled(&self, one: &Publisher) -> bool {
-        let named = signers_of(self.keyring.entries(), &one.prefix);
+        let named = self.named(&one.prefix);
         !named.is_empty() && named.iter().all(|(_, known)| known.key != one.key)
+    }
+
+    /// Those whom an organisation names for a name. A package from a path has no namespace: its name means the package
+    /// that a list has under that name, wherever that is from.
+    fn named(&self, path: &str) -> Vec<(&Path, &Publisher)> {
+        let mut named = signers_of(self.keyring.entries(), path);
+        if let Some(package) = path.strip_prefix(LOCAL) {
+            let has = |one: &Publisher| !one.listed && one.packages.iter().any(|known| known == package);
+            named.extend(self.keyring.entries().filter(|(_, one)| has(one)));
+        }
+        named
     }
 
     /// Whether a package may come in. `source` is what was asked for, as `registry/namespace/name:version`, or a path.
@@ -180,10 +201,11 @@ fn still(locked: &Locked, publisher: Option<&Publisher>, lock: &Lock, publishers
         now.check_signer(locked.signer.as_deref())?;
         now.check_version(&locked.version)?;
     }
-    let (Some(publisher), Some(signer)) = (publisher, locked.signer.as_deref().and_then(Signer::parse)) else {
+    let accepted = publisher.filter(|publisher| !publisher.listed);
+    let (Some(publisher), Some(signer)) = (accepted, locked.signer.as_deref().and_then(Signer::parse)) else {
         return Ok(());
     };
-    let all = || publishers.list.iter().filter(|known| known.prefix == publisher.prefix);
+    let all = || publishers.list.iter().filter(|known| !known.listed && known.prefix == publisher.prefix);
     match all().next() {
         Some(before) if all().all(|known| known.key != publisher.key) => {
             Err(changed(&signer, before, &publishers.path))

@@ -3,6 +3,10 @@
 //!
 //! All of that is read off `run.lock`. The card is left out: it is text, and says how long things took.
 
+mod comparison;
+mod components;
+mod inputs;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -21,7 +25,12 @@ use crate::metrics;
 use crate::observer::Observer;
 use crate::plan::plan;
 use crate::run::Outcome;
+use crate::runs::unfinished;
 use crate::worker::carry_out;
+
+pub use comparison::Comparison;
+use comparison::{ABSENT, compare};
+pub use components::Unnamed;
 
 /// The file with a run's settings, in its folder.
 const SETTINGS: &str = "run.toml";
@@ -31,25 +40,6 @@ const INPUTS: [&str; 7] = ["model", "data", "validation", "method", "verifier", 
 
 /// What may explain other bits.
 const SURROUNDINGS: [&str; 4] = ["tunebox", "system", "device", "accelerator"];
-
-/// One thing that was compared.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Comparison {
-    /// What it is: a key of the lock, such as `model.sha256`, or a file.
-    pub what: String,
-    /// What the run wrote down.
-    pub recorded: String,
-    /// What was found now.
-    pub found: String,
-}
-
-impl Comparison {
-    /// Whether nothing changed.
-    #[must_use]
-    pub fn same(&self) -> bool {
-        self.recorded == self.found
-    }
-}
 
 /// A finished run beside what it wrote down, ready to be run again.
 pub struct Verification {
@@ -61,6 +51,10 @@ pub struct Verification {
     pub inputs: Vec<Comparison>,
     /// Version, system, device and its libraries: where they differ, other bits are no surprise.
     pub surroundings: Vec<Comparison>,
+    /// Why the method or a verifier cannot be read; what could be compared without it was.
+    pub unread: Option<Error>,
+    /// What only the run's own file names by a path: its bytes were compared, and nothing of it was compiled.
+    pub unnamed: Option<Unnamed>,
     folder: PathBuf,
     /// After which steps the method changed.
     revised: Vec<i64>,
@@ -89,25 +83,36 @@ impl Replay {
     }
 }
 
-/// Compares a finished run with its lock. Reads the model and the data, compiles the method; runs no step, and needs no
-/// device but the CPU.
+/// Compares a finished run with its lock; `set` are keys of its run file that the person gives, as by `--set`. Reads the
+/// model and the data; compiles the method, unless only the run names it, by a path; runs no step, and needs no device but
+/// the CPU.
 ///
 /// # Errors
-/// A folder that holds no finished run, a lock that cannot be read, and whatever keeps the run from being planned.
-pub fn verify(folder: &Path, offline: bool, compiling: Compiling) -> Result<Verification, Error> {
+/// A folder that holds no finished run, a lock that cannot be read, and whatever keeps the run from being planned but a
+/// method or verifier that cannot be read.
+pub fn verify(folder: &Path, set: &[String], offline: bool, compiling: Compiling) -> Result<Verification, Error> {
     let recorded = read_lock(folder)?;
     let artifact = beside(recorded_files(folder, &recorded)?, folder)?;
     let around = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     let place = files::temporary_folder(around.parent().unwrap_or(&around), ".replay-")?;
-    let mut settings = RunSettings::load(&folder.join(SETTINGS), &overrides(place.path(), &recorded))?;
+    let overrides: Vec<String> = set.iter().cloned().chain(overrides(place.path(), &recorded)).collect();
+    let mut settings = RunSettings::load(&folder.join(SETTINGS), &overrides)?;
     (settings.offline, settings.compiling) = (offline, compiling);
     settings.again = again(&recorded);
-    let now = lock_now(folder, &settings)?;
+    let (components, unnamed) = (components::read(&settings), Unnamed::of(folder, &settings));
+    let whole = unnamed.is_none() && components.iter().all(Result::is_ok);
+    let mut now = if whole { planned(folder, &settings)? } else { inputs::without_compiling(&settings, &components)? };
+    surround(&settings, &mut now)?;
+    let mut inputs = compare(&recorded, &now, &INPUTS);
+    // What only a plan knows is not told where there is none.
+    inputs.retain(|one| whole || one.found != ABSENT);
     Ok(Verification {
         name: text(folder.file_name().unwrap_or_default()),
         artifact,
-        inputs: compare(&recorded, &now, &INPUTS),
+        inputs,
         surroundings: compare(&recorded, &now, &SURROUNDINGS),
+        unread: components.into_iter().find_map(Result::err),
+        unnamed,
         folder: folder.to_owned(),
         revised: revised(&recorded),
         settings,
@@ -126,11 +131,18 @@ impl Verification {
         }
     }
 
+    /// Whether the method was changed while the run went on, so that it cannot be done again.
+    #[must_use]
+    pub fn was_revised(&self) -> bool {
+        !self.revised.is_empty()
+    }
+
     /// Runs the run again, from the first step to the last, in a folder of its own that is removed at the end; by
     /// `worker` where something of it is not built in. `None` when `stop` was raised on the way.
     ///
     /// # Errors
     /// [`Error::Elsewhere`] where the run's device is not there, [`Error::Revised`] where its method changed on the way,
+    /// [`Error::Unnamed`] where only the run's own file names a path of what is to run, whatever kept that from being read,
     /// and whatever ends the run.
     pub fn replay(
         self,
@@ -138,8 +150,14 @@ impl Verification {
         observer: &mut dyn Observer,
         stop: &AtomicBool,
     ) -> Result<Option<Replay>, Error> {
-        if !self.revised.is_empty() {
+        if self.was_revised() {
             return Err(Error::Revised { folder: self.folder, after: self.revised });
+        }
+        if let Some(error) = self.unread {
+            return Err(error);
+        }
+        if let Some(unnamed) = self.unnamed {
+            return Err(unnamed.into());
         }
         if let Err(error) = device::parse(&self.settings.file.train.device) {
             return Err(Error::Elsewhere { device: self.settings.file.train.device, why: error.why() });
@@ -162,12 +180,18 @@ fn overrides(place: &Path, recorded: &Table) -> Vec<String> {
 }
 
 /// What the lock of the same run would say now. What goes into a run is the same on every device, so it is planned on the
-/// CPU; the device is looked at beside it, and left out where it is not there.
-fn lock_now(folder: &Path, settings: &RunSettings) -> Result<Table, Error> {
+/// CPU.
+fn planned(folder: &Path, settings: &RunSettings) -> Result<Table, Error> {
     let mut on_cpu = settings.clone();
     on_cpu.file.train.device = "cpu".into();
     on_cpu.file.train.compute = ComputeChoice::Auto;
-    let mut now = parse(folder, &lock::lock(&plan(on_cpu)?.run, None)?)?;
+    parse(folder, &lock::lock(&plan(on_cpu)?.run, None)?)
+}
+
+/// The surroundings of now; of the device, nothing where it is not there.
+fn surround(settings: &RunSettings, now: &mut Table) -> Result<(), Error> {
+    now.insert("tunebox".into(), env!("CARGO_PKG_VERSION").into());
+    now.insert("system".into(), lock::system().into());
     now.remove("device");
     if let Ok(device) = device::parse(&settings.file.train.device) {
         now.insert("device".into(), Value::String(device::describe(&device)));
@@ -177,7 +201,7 @@ fn lock_now(folder: &Path, settings: &RunSettings) -> Result<Table, Error> {
             now.insert("accelerator".into(), accelerator);
         }
     }
-    Ok(now)
+    Ok(())
 }
 
 /// After which steps the method changed, by a lock.
@@ -219,7 +243,7 @@ fn beside(recorded: Vec<(String, String)>, folder: &Path) -> Result<Vec<Comparis
 /// Names and digests of the artifact's files. A name that leads out of the folder is none.
 fn recorded_files(folder: &Path, recorded: &Table) -> Result<Vec<(String, String)>, Error> {
     if !lock::is_finished(recorded) {
-        return Err(Error::Unfinished { folder: folder.to_owned() });
+        return Err(unfinished(folder, "its `run.lock` lists no file of an artifact yet"));
     }
     let files = recorded.get("artifact").and_then(Value::as_array).into_iter().flatten();
     let entry = |file: &Value| {
@@ -231,38 +255,6 @@ fn recorded_files(folder: &Path, recorded: &Table) -> Result<Vec<(String, String
         path: folder.join(lock::FILE),
         what: "an entry of `artifact` has no name or no digest".into(),
     })
-}
-
-/// The leaves of some keys, in the order of the lock; `absent` where one side lacks it.
-fn compare(recorded: &Table, found: &Table, keys: &[&str]) -> Vec<Comparison> {
-    let (mut then, mut now) = (Vec::new(), Vec::new());
-    for key in keys {
-        recorded.get(*key).into_iter().for_each(|value| leaves(key, value, &mut then));
-        found.get(*key).into_iter().for_each(|value| leaves(key, value, &mut now));
-    }
-    let other = |what: &String, side: &[(String, String)]| {
-        side.iter().find(|(name, _)| name == what).map_or("absent".to_owned(), |(_, value)| value.clone())
-    };
-    let added = now.iter().filter(|(what, _)| then.iter().all(|(known, _)| known != what));
-    let both = then.iter().map(|(what, value)| (what, value.clone(), other(what, &now)));
-    both.chain(added.map(|(what, value)| (what, "absent".to_owned(), value.clone())))
-        .map(|(what, recorded, found)| Comparison { what: what.clone(), recorded, found })
-        .collect()
-}
-
-fn leaves(name: &str, value: &Value, into: &mut Vec<(String, String)>) {
-    match value {
-        Value::Table(table) => {
-            // Where things lie is no part of what they are, nor is what they were before; their digests are.
-            let lasting = table.iter().filter(|(key, _)| !["name", "source", "revised"].contains(&key.as_str()));
-            lasting.for_each(|(key, value)| leaves(&format!("{name}.{key}"), value, into));
-        }
-        Value::Array(items) if items.iter().any(Value::is_table) => {
-            items.iter().enumerate().for_each(|(at, value)| leaves(&format!("{name}.{at}"), value, into));
-        }
-        Value::String(value) => into.push((name.to_owned(), value.clone())),
-        other => into.push((name.to_owned(), other.to_string())),
-    }
 }
 
 fn text(name: &std::ffi::OsStr) -> String {

@@ -8,14 +8,12 @@ use tunebox_model::hub::Hub;
 use tunebox_package::builtin;
 use tunebox_package::home::existing;
 use tunebox_package::store::{Store, Stored};
-use tunebox_training::Listed;
+use tunebox_training::plan::ENDLESS;
+use tunebox_training::{Listed, RUNS, newest_checkpoint};
 
 use super::{Ending, Outcome};
 use crate::terminal::diagnostic::Failure;
-use crate::terminal::{Terminal, bytes, counted, grouped};
-
-/// Where runs go unless a run file says otherwise.
-const RUNS: &str = "runs";
+use crate::terminal::{Terminal, bytes, counted, grouped, shown};
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
@@ -43,7 +41,7 @@ impl List {
         }
         if runs {
             let runs = tunebox_training::runs(Path::new(RUNS))?;
-            if let Some(run) = runs.iter().rfind(|run| run.finished) {
+            if let Some(run) = to_talk_to(&runs) {
                 next = format!("tunebox chat {}", run.folder.display());
             }
             show_runs(terminal, &runs);
@@ -100,14 +98,31 @@ fn show_runs(terminal: Terminal, runs: &[Listed]) {
             (false, Some(step)) => format!("stopped, saved at step {}", grouped(step)),
             (false, None) => "stopped, nothing saved".to_owned(),
         };
-        [run.name.clone(), run.method.clone(), format!("on {}", run.model), counted(run.steps, "step"), state]
+        let steps = steps(run).map_or_else(|| "endless".to_owned(), |steps| counted(steps, "step"));
+        [run.name.clone(), run.method.clone(), format!("on {}", run.model), steps, state]
     };
     let object = |run: &Listed| {
         let mut value = json!(run);
         value["event"] = "run".into();
+        value["steps"] = steps(run).into();
         value
     };
     show(terminal, "Runs", runs, row, object);
+}
+
+/// The steps of a run. None: it goes on until somebody stops it.
+fn steps(run: &Listed) -> Option<u64> {
+    Some(run.steps).filter(|steps| *steps != u64::from(ENDLESS))
+}
+
+/// The last run that left something to talk to, else the last one that stopped with something. Directions alone are none.
+fn to_talk_to(runs: &[Listed]) -> Option<&Listed> {
+    let left =
+        |run: &&Listed| ["adapter_config.json", "config.json"].iter().any(|name| run.folder.join(name).is_file());
+    let stopped = |run: &&Listed| newest_checkpoint(&run.folder).is_ok_and(|found| found.is_some());
+    runs.iter()
+        .rfind(|run| run.finished && left(run))
+        .or_else(|| runs.iter().rfind(|run| !run.finished && stopped(run)))
 }
 
 /// A table under its title; nothing where there is nothing, but in JSON each entry on a line of its own.
@@ -130,6 +145,45 @@ fn show<Entry, const COLUMNS: usize>(
     }
     for row in &rows {
         let cells: String = row.iter().zip(widths).map(|(cell, width)| format!("  {cell:width$}")).collect();
-        terminal.data(cells.trim_end());
+        terminal.data(shown(cells.trim_end()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_run_that_left_a_model_or_an_adapter_is_one_to_talk_to() {
+        let place = tempfile::tempdir().unwrap();
+        let run = |name: &str, file: Option<&str>, finished| {
+            let folder = place.path().join(name);
+            std::fs::create_dir(&folder).unwrap();
+            file.iter().for_each(|file| std::fs::write(folder.join(file), "{}").unwrap());
+            let (name, method, model) = (name.to_owned(), "calm 0.1.0".to_owned(), "tiny".to_owned());
+            Listed { name, folder, method, model, steps: 3, finished, checkpoint: None }
+        };
+        let runs = [
+            run("adapter", Some("adapter_config.json"), true),
+            run("directions", Some("vectors.safetensors"), true),
+            run("nothing", None, true),
+            run("stopped", None, false),
+        ];
+        assert_eq!(to_talk_to(&runs).unwrap().name, "adapter");
+        assert!(to_talk_to(&runs[1..]).is_none());
+    }
+
+    #[test]
+    fn a_run_without_an_end_has_no_number_of_steps() {
+        let run = |steps| Listed {
+            name: "calm-1".into(),
+            folder: "runs/calm-1".into(),
+            method: "calm 0.1.0".into(),
+            model: "tiny".into(),
+            steps,
+            finished: false,
+            checkpoint: Some(40),
+        };
+        assert_eq!((steps(&run(7)), steps(&run(u64::from(ENDLESS)))), (Some(7), None));
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
+use tunebox_compute::paths::plain;
 use tunebox_package::artefact::LARGEST_DOCUMENT;
 use tunebox_package::build::{Options, Record};
 use tunebox_package::reference::{signature_in, signature_path};
@@ -34,15 +35,17 @@ pub(crate) struct Pack {
 
 impl Pack {
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
+        // Before a build, which takes its time.
+        let key = self.key(terminal)?;
         let method = self.method(terminal, global.offline)?;
         let packed = pack(&method.bytes, self.page()?.as_deref())?;
         let statement = Statement::of(&packed)?;
         let path = match &self.out {
             Some(path) => path.clone(),
-            None => self.beside().join(format!("{}-{}.wasm", statement.name, statement.version)),
+            None => plain(&self.beside().join(format!("{}-{}.wasm", statement.name, statement.version))),
         };
 
-        let signature = self.signature(terminal, &statement)?;
+        let signature = key.map(|key| signature(terminal, &statement, &key)).transpose()?;
         files::write(&path, &packed)?;
         let signer = leave_signature(terminal, &path, &packed, signature.as_deref())?;
 
@@ -52,7 +55,10 @@ impl Pack {
             Some(signer) => terminal.say("Signed", format!("{}, by {}", signature_path(&path).display(), signer.key)),
             None => terminal.say("Signed", "no: nobody can pull it from a registry; `--sign KEY` signs it"),
         }
-        terminal.next(format!("tunebox push {} REGISTRY/NAMESPACE/{}", path.display(), statement.name));
+        terminal.next(match &signer {
+            Some(_) => format!("tunebox push {} REGISTRY/NAMESPACE/{}", path.display(), statement.name),
+            None => self.signing(),
+        });
         if terminal.json {
             terminal.object(json!({
                 "event": "packed", "path": path, "bytes": size, "digest": format!("sha256:{digest}"),
@@ -81,10 +87,16 @@ impl Pack {
         Ok(found.open()?)
     }
 
+    /// The command that signs it.
+    fn signing(&self) -> String {
+        let folder = if self.folder == Path::new(".") { String::new() } else { format!("{} ", self.folder.display()) };
+        let out = self.out.as_ref().map_or(String::new(), |path| format!(" --out {}", path.display()));
+        format!("tunebox pack {folder}--sign KEY{out}    (`tunebox key FILE` makes one)")
+    }
+
     /// The folder that the package goes to.
     fn beside(&self) -> PathBuf {
         match self.folder.is_dir() {
-            true if self.folder == Path::new(".") => PathBuf::new(),
             true => self.folder.clone(),
             false => self.folder.parent().map(Path::to_owned).unwrap_or_default(),
         }
@@ -99,14 +111,20 @@ impl Pack {
         bounded::text(&path, LARGEST_DOCUMENT).map(Some).map_err(|error| Failure::file(&path, &error))
     }
 
-    fn signature(&self, terminal: Terminal, statement: &Statement) -> Result<Option<String>, Failure> {
+    /// The key that signs it, if one is to.
+    fn key(&self, terminal: Terminal) -> Result<Option<SecretKey>, Failure> {
         let Some(path) = &self.sign else { return Ok(None) };
-        let key = SecretKey::read(path, || terminal.password(&format!("password of `{}`", path.display())))?;
-        if let Some(text) = key.warning() {
-            terminal.say("Warning", text);
-        }
-        Ok(Some(sign(statement, &key)?))
+        let password = || terminal.password(&format!("password of `{}`", path.display()));
+        Ok(Some(SecretKey::read(path, password)?))
     }
+}
+
+/// Signs what a package is.
+fn signature(terminal: Terminal, statement: &Statement, key: &SecretKey) -> Result<String, Failure> {
+    if let Some(text) = key.warning() {
+        terminal.say("Warning", text);
+    }
+    Ok(sign(statement, key)?)
 }
 
 /// Writes the signature beside the package. Without one, an older signature stays if it is still right, and goes if not.

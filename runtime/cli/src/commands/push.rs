@@ -19,7 +19,8 @@ use crate::terminal::{Terminal, bytes};
 pub(crate) struct Push {
     /// A package, as `tunebox pack` makes it; its signature is taken from the file beside it
     file: PathBuf,
-    /// `registry.example/namespace/name`, or a folder: one that exists, or one that begins with `./`, `../` or `/`
+    /// `registry.example/namespace/name`; or a folder: `./stick`, `../stick`, `/media/stick`, or one that exists and is not
+    /// spelt like a name in a registry
     place: String,
     /// Speak to the registry without encryption, and so without a login; one on this machine always is spoken to so
     #[arg(long)]
@@ -44,7 +45,9 @@ impl Push {
         let pushed = format!("{name}{between}:{}", statement.version);
         terminal.say("Pushed", format!("{pushed}, {}", bytes(size)));
         terminal.say("Signed", signed(signer.as_deref(), place.is_folder()));
-        terminal.next(format!("tunebox pull {pushed}    (on another machine)"));
+        if signer.is_some() || place.is_folder() {
+            terminal.next(format!("tunebox pull {pushed}    (on another machine)"));
+        }
         if terminal.json {
             terminal.object(json!({
                 "event": "pushed", "place": pushed, "bytes": size, "digest": format!("sha256:{}", package.digest),

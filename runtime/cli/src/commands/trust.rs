@@ -62,7 +62,12 @@ impl Trusting {
             return false;
         }
         let statement = &question.statement;
-        terminal.tell(format!("`{}` from {} is signed by a key that is new here:", statement.title(), question.source));
+        let age = if question.is_new { "new" } else { "known" };
+        terminal.tell(format!(
+            "`{}` from {} is signed by a key that is {age} here:",
+            statement.title(),
+            question.source
+        ));
         terminal.tell(format!("  {}", question.signer));
         terminal.tell(format!("  it asks for {}", interfaces(&statement.imports)));
         if !question.known_for.is_empty() {
@@ -71,7 +76,12 @@ impl Trusting {
         // With the question itself, which is seen even where little else is said.
         let doubts = question.doubts.join("; ");
         let but = if doubts.is_empty() { doubts } else { format!("But {doubts}. ") };
-        terminal.confirm(&format!("{but}Accept this key for `{}`?", question.prefix))
+        let asked = if question.is_new {
+            format!("Accept this key for `{}`?", question.prefix)
+        } else {
+            format!("Take this one for `{}`?", statement.name)
+        };
+        terminal.confirm(&format!("{but}{asked}"))
     }
 }
 
@@ -122,6 +132,7 @@ mod tests {
             source: "registry.example/me/lora:0.1.0".into(),
             signer: Signer::parse("RWSdQ23T+UJdvT+5ktNwKbzrSz6j3nGpFnD/DsOHGLitrH9NrdZe6azt").unwrap(),
             prefix: "registry.example/me".into(),
+            is_new: true,
             known_for: Vec::new(),
             doubts: doubts.iter().map(|doubt| (*doubt).to_owned()).collect(),
         };

@@ -1,9 +1,12 @@
 //! Names that mean a package in the store of this user.
 
+use std::path::Path;
+
 use tunebox_compute::explain::Explain;
 
-use crate::registry::{canonical, spelt_as_host};
+use crate::registry::{Place, RegistryError, canonical, spelt_as_host};
 use crate::store::{Store, StoreError, Stored, Wanted};
+use crate::trust::{Lock, Locked};
 use crate::{Artefact, Error, home};
 
 /// A package of a registry that is not in the store.
@@ -34,27 +37,36 @@ pub(super) struct Remote<'a> {
     /// As the store and the lock name it, however it was written.
     source: String,
     name: &'a str,
-    version: &'a str,
+    /// None: somebody left it out.
+    pub(super) version: Option<&'a str>,
 }
 
 impl<'a> Remote<'a> {
-    /// Reads `registry.example/namespace/name:1.2.3`, with `@` as well, as `pull` does. None: it is something else, such as a path.
+    /// Reads `registry.example/namespace/name:1.2.3`, with `@` as well, as `pull` does. None: it is something else, such as
+    /// a path.
     pub(super) fn read(text: &'a str) -> Option<Self> {
         let (host, rest) = text.split_once('/')?;
         let last = rest.rfind('/').map_or(0, |slash| slash + 1);
-        let (name, version) = rest[last..].split_once([':', '@'])?;
+        let Some((name, version)) = rest[last..].split_once([':', '@']) else {
+            let place = Place::parse(text).ok().filter(|place| !place.is_folder())?;
+            return Some(Self { source: place.source(), name: &rest[last..], version: None });
+        };
         // What is no host, though it is spelt like one, was never pulled from; it is no path either.
         let registry = canonical(host).or_else(|| spelt_as_host(host).then(|| host.to_lowercase()))?;
         let source = format!("{registry}/{}", rest[..last + name.len()].to_lowercase());
-        (!name.is_empty() && !version.is_empty()).then_some(Self { source, name, version })
+        (!name.is_empty() && !version.is_empty()).then_some(Self { source, name, version: Some(version) })
     }
 
-    /// What was pulled from there. Errors: nothing was.
+    /// What was pulled from there. Errors: nothing was, or no version is named.
     pub(super) fn find(self) -> Result<Stored, Error> {
-        let found = look(Wanted { name: Some(self.name), version: Some(self.version), source: Some(&self.source) });
+        let found = look(Wanted { name: Some(self.name), version: self.version, source: Some(&self.source) });
+        let Some(version) = self.version else {
+            let highest = found.ok().map(|stored| format!("{}:{}", self.source, stored.version));
+            return Err(RegistryError::NoVersion { place: self.source, highest }.into());
+        };
         found.map_err(|error| match error {
             Error::Store(StoreError::NoPackage { .. }) => {
-                NotPulled { place: format!("{}:{}", self.source, self.version) }.into()
+                NotPulled { place: format!("{}:{version}", self.source) }.into()
             }
             error => error,
         })
@@ -67,17 +79,42 @@ pub(super) fn is_versioned(text: &str) -> bool {
     parts.is_some_and(|(name, version)| !name.contains(['/', '\\']) && semver::Version::parse(version).is_ok())
 }
 
-/// What `NAME` or `NAME@VERSION` means. None: there is no package of that bare name.
-/// Errors: packages of several sources, or not that version.
-pub(super) fn named(text: &str) -> Result<Option<Stored>, Error> {
-    let (name, version) = match text.split_once('@') {
-        Some((name, version)) => (name, Some(version)),
-        None => (text, None),
-    };
-    match look(Wanted { name: Some(name), version, source: None }) {
-        Err(Error::Store(StoreError::NoPackage { .. })) if version.is_none() => Ok(None),
+/// What `NAME@VERSION` means. Errors: packages of several sources, or not that version.
+pub(super) fn versioned(text: &str) -> Result<Stored, Error> {
+    let (name, version) = text.split_once('@').unwrap_or((text, ""));
+    look(Wanted { name: Some(name), version: Some(version), source: None })
+}
+
+/// What a bare name means in a project: what its lock pins, else the highest version. None: there is no package of that
+/// name. Errors: packages of several sources, and a lock that is not understood.
+pub(super) fn named(name: &str, project: &Path) -> Result<Option<Stored>, Error> {
+    if let Some(pinned) = pinned(name, project)? {
+        return Ok(Some(pinned));
+    }
+    match look(Wanted { name: Some(name), version: None, source: None }) {
+        Err(Error::Store(StoreError::NoPackage { .. })) => Ok(None),
         found => found.map(Some),
     }
+}
+
+/// What the lock of a project pins of several packages of a name.
+fn pinned(name: &str, project: &Path) -> Result<Option<Stored>, Error> {
+    let Some(home) = home::existing()? else { return Ok(None) };
+    let mut of_name = Store::open(&home)?.list()?;
+    of_name.retain(|stored| stored.name == name);
+    if of_name.len() < 2 {
+        return Ok(None);
+    }
+    Ok(Lock::read(project)?.find(name).and_then(|locked| choose(of_name, locked)))
+}
+
+/// The package of a name that is pinned: from the place that the lock names, or the same from another.
+fn choose(mut of_name: Vec<Stored>, locked: &Locked) -> Option<Stored> {
+    of_name.retain(|stored| {
+        (&stored.version, &stored.digest, &stored.signer) == (&locked.version, &locked.sha256, &locked.signer)
+    });
+    let there = of_name.iter().position(|stored| stored.source == locked.source).unwrap_or(0);
+    of_name.into_iter().nth(there)
 }
 
 /// The names in the store, for messages.
@@ -107,16 +144,62 @@ mod tests {
 
     #[test]
     fn a_name_in_a_registry_is_told_from_a_path() {
-        let remote = |source: &str| Some(Remote { source: source.to_owned(), name: "calm", version: "1.2.3" });
+        let remote = |source: &str| Some(Remote { source: source.to_owned(), name: "calm", version: Some("1.2.3") });
         let read = Remote::read;
         assert_eq!(read("Registry.example:5000/me/calm:1.2.3"), remote("registry.example:5000/me/calm"));
         assert_eq!(read("localhost/me/calm:1.2.3"), remote("localhost/me/calm"));
         assert_eq!(read("localhost/me/calm@1.2.3"), remote("localhost/me/calm"));
         assert_eq!(read("index.docker.io:443/me/calm:1.2.3"), remote("docker.io/me/calm"));
         assert_eq!(read("10.1:5000/me/calm:1.2.3"), remote("10.1:5000/me/calm"));
-        for text in ["./me/calm:1.2.3", "../calm:1", "/calm:1", "me/calm:1", "registry.example/me/calm", "calm:1"] {
+        for text in ["./me/calm:1.2.3", "../calm:1", "/calm:1", "me/calm:1", "registry.example/calm", "calm:1"] {
             assert_eq!(read(text), None, "{text}");
         }
+        let without = Remote { source: "registry.example/me/calm".into(), name: "calm", version: None };
+        assert_eq!(read("Registry.example/me/calm"), Some(without));
+        for path in
+            ["me/my/calm", "./registry.example/me/calm", "v1.0/me/calm", "a.b/Me/calm", "a.b/../calm", "a.b/c//d"]
+        {
+            assert_eq!(read(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_name_in_a_registry_without_its_version_is_no_path() {
+        let error = Remote::read("registry.example/nobody/calm").unwrap().find().unwrap_err();
+        assert_eq!(error.to_string(), "`registry.example/nobody/calm` names no version");
+        assert!(error.hint().unwrap().contains("`registry.example/nobody/calm:0.1.0`"), "{:?}", error.hint());
+    }
+
+    #[test]
+    fn of_several_packages_of_a_name_the_lock_says_which() {
+        let stored = |version: &str, source: &str, signer: Option<&str>| Stored {
+            name: "calm".into(),
+            version: version.into(),
+            source: source.into(),
+            digest: format!("digest of {version}"),
+            manifest_digest: String::new(),
+            size: 1,
+            signer: signer.map(str::to_owned),
+        };
+        let of_name = vec![
+            stored("0.1.0", "/stick", None),
+            stored("0.1.0", "/other", Some("RW")),
+            stored("0.1.0", "r.example/me/calm", Some("RW")),
+            stored("0.2.0", "r.example/me/calm", Some("RW")),
+        ];
+        let locked = |version: &str, source: &str, digest: &str| Locked {
+            name: "calm".into(),
+            version: version.into(),
+            source: source.into(),
+            sha256: digest.into(),
+            signer: Some("RW".into()),
+            interface: "0.1.0".into(),
+            highest: "0.2.0".into(),
+        };
+        let chosen = |source, digest| choose(of_name.clone(), &locked("0.1.0", source, digest)).map(|one| one.source);
+        assert_eq!(chosen("r.example/me/calm", "digest of 0.1.0").unwrap(), "r.example/me/calm");
+        assert_eq!(chosen("/mnt/stick", "digest of 0.1.0").unwrap(), "/other", "the same, signed by the same");
+        assert_eq!(chosen("/stick", "another digest"), None);
     }
 
     #[test]

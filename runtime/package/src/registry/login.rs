@@ -11,9 +11,14 @@ use serde::Deserialize;
 use ureq::http::HeaderMap;
 use ureq::http::header::WWW_AUTHENTICATE;
 
-/// The one registry whose logins are kept under another name than its own.
+use super::canonical;
+
+/// The one registry whose logins are kept under other names than its own.
 const DOCKER_HUB: &str = "docker.io";
-const DOCKER_HUB_KEY: &str = "https://index.docker.io/v1/";
+const DOCKER_HUB_KEYS: [&str; 3] = ["https://index.docker.io/v1/", DOCKER_HUB, "registry.hub.docker.com"];
+
+/// The ports that may be written behind a host, and are not where its name is compared.
+const USUAL_PORTS: [&str; 2] = ["443", "80"];
 
 /// How a registry wants to be told who is asking.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,7 +130,8 @@ pub(super) enum Login {
 }
 
 impl Login {
-    /// What is kept for a registry, in this file or the one of `docker login`. Helpers that the file names are asked.
+    /// What is kept for a registry, under any of its names, in this file or the one of `docker login`. Helpers that the
+    /// file names are asked.
     pub(super) fn find(registry: &str, file: Option<&Path>) -> Self {
         let Some(file) = file.map(Path::to_owned).or_else(usual_file) else { return Self::Nobody };
         let text = match fs::read(&file) {
@@ -135,11 +141,16 @@ impl Login {
             }
             Err(error) => return Self::Unusable(format!("`{}` cannot be read: {error}", file.display())),
         };
-        let key = if registry == DOCKER_HUB { DOCKER_HUB_KEY } else { registry };
-        match get_credential_from_reader(text.as_slice(), key) {
+        let mut found = keys(registry).into_iter().map(|key| Self::read(&text, &key, &file));
+        found.find(|login| !matches!(login, Self::Nobody)).unwrap_or(Self::Nobody)
+    }
+
+    /// What the text of a file keeps under a name.
+    fn read(text: &[u8], key: &str, file: &Path) -> Self {
+        match get_credential_from_reader(text, key) {
             Ok(DockerCredential::UsernamePassword(name, password)) => Self::Password(name, password),
             Ok(DockerCredential::IdentityToken(token)) => Self::Identity(token),
-            Err(error) => Self::without(&error, &file),
+            Err(error) => Self::without(&error, file),
         }
     }
 
@@ -163,6 +174,16 @@ impl Login {
             }
         }
     }
+}
+
+/// The names under which the login for a registry may be kept: `docker login` takes the one that somebody typed.
+fn keys(registry: &str) -> Vec<String> {
+    if registry == DOCKER_HUB {
+        return DOCKER_HUB_KEYS.map(str::to_owned).into();
+    }
+    let with_port = USUAL_PORTS.map(|port| format!("{registry}:{port}"));
+    let same = with_port.into_iter().filter(|name| canonical(name).as_deref() == Some(registry));
+    std::iter::once(registry.to_owned()).chain(same).collect()
 }
 
 /// The file that `docker login` writes.
@@ -217,5 +238,28 @@ mod tests {
 
         fs::write(&file, "no JSON").unwrap();
         assert!(matches!(find("registry.example:5000"), Login::Unusable(_)));
+    }
+
+    #[test]
+    fn a_login_is_found_under_every_name_of_its_registry() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config.json");
+        let auth = STANDARD.encode("me:secret");
+        let is_found = |kept: &str, written: &str| {
+            fs::write(&file, format!(r#"{{"auths":{{"{kept}":{{"auth":"{auth}"}}}}}}"#)).unwrap();
+            matches!(Login::find(&canonical(written).unwrap(), Some(&file)), Login::Password(..))
+        };
+        for (kept, written) in [
+            ("ghcr.io:443", "ghcr.io"),
+            ("ghcr.io", "ghcr.io:443"),
+            ("https://index.docker.io/v1/", "registry.hub.docker.com"),
+            ("docker.io", "index.docker.io"),
+            ("registry.hub.docker.com", "docker.io"),
+        ] {
+            assert!(is_found(kept, written), "{kept} for {written}");
+        }
+        for (kept, written) in [("ghcr.io:5000", "ghcr.io"), ("ghcr.io", "ghcr.io:5000"), ("r:443", "r:80")] {
+            assert!(!is_found(kept, written), "{kept} for {written}");
+        }
     }
 }

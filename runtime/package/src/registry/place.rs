@@ -7,6 +7,8 @@ mod remote;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use tunebox_compute::paths::whole;
+
 use super::RegistryError;
 use crate::Error;
 
@@ -36,9 +38,9 @@ pub(super) enum Kind {
 }
 
 impl Place {
-    /// Reads `registry.example/namespace/name:1.2.3`, `oci:FOLDER//name:1.2.3`, or the path of a folder, which exists
-    /// or begins with `./`, `../` or `/`. Version, and in a folder the name, may be left out.
-    /// Errors: it is none of these.
+    /// Reads `registry.example/namespace/name:1.2.3`, `oci:FOLDER//name:1.2.3`, or the path of a folder, which begins
+    /// with `./`, `../` or `/`, or exists and cannot be the name of a package in a registry. Version, and in a folder the
+    /// name, may be left out. Errors: it is none of these.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let kind = match text.strip_prefix("oci:") {
             Some(folder) => Folder::parse(folder).map(Kind::Folder),
@@ -93,15 +95,12 @@ impl Place {
     }
 
     /// Where packages of this place come from, without the version: `registry.example/namespace/name`, or `oci:` and
-    /// the whole path of the folder.
+    /// the whole path of the folder, the same whatever way leads there.
     #[must_use]
     pub fn source(&self) -> String {
         match &self.kind {
             Kind::Remote(remote) => remote.source(),
-            Kind::Folder(folder) => {
-                let path = std::path::absolute(&folder.path).unwrap_or_else(|_| folder.path.clone());
-                format!("oci:{}", path.display())
-            }
+            Kind::Folder(folder) => format!("oci:{}", whole(&folder.path).display()),
         }
     }
 
@@ -130,8 +129,15 @@ impl fmt::Display for Place {
 fn is_path(text: &str) -> bool {
     let begins = ["./", "../", "/", ".\\", "..\\", "\\"].iter().any(|begin| text.starts_with(begin));
     let folder = text.split("//").next().unwrap_or_default();
-    let registry = text.split_once('/').is_some_and(|(host, _)| spelt_as_host(host));
-    begins || Path::new(text).is_absolute() || (!registry && Path::new(folder).is_dir())
+    begins || Path::new(text).is_absolute() || (!is_meant_for_registry(text) && Path::new(folder).is_dir())
+}
+
+/// Whether a text begins with a host, and goes on as a name in a registry may, or as one that somebody left a part out of.
+fn is_meant_for_registry(text: &str) -> bool {
+    let Some((host, rest)) = text.split_once('/') else { return false };
+    // Two slashes stand behind a folder, or in an address of the web.
+    let slashes = text.contains("//") && !text.contains("://");
+    spelt_as_host(host) && !slashes && (rest.contains('/') || text.contains([':', '@']))
 }
 
 /// A word of a name: letters and digits, with single dots, underscores and hyphens inside.
@@ -201,6 +207,30 @@ mod tests {
         assert_eq!(Place::parse(&there).unwrap().name(), Some("x"));
         std::fs::create_dir(folder.path().join("x")).unwrap();
         assert_eq!(Place::parse(&there).unwrap().name(), None);
+    }
+
+    #[test]
+    fn only_what_cannot_be_a_name_in_a_registry_is_a_path_by_what_lies_there() {
+        for text in ["usb.d/packages", "usb.d/packages//calm:0.1.0", "usb.d/a/b//calm", "stick/a/b", "usb.d"] {
+            assert!(!is_meant_for_registry(text), "{text}");
+        }
+        for text in ["usb.d/a/b", "usb.d/calm:0.1.0", "localhost:5000/calm", "https://usb.d/a", "localhost/a/b@1"] {
+            assert!(is_meant_for_registry(text), "{text}");
+        }
+        // The folder of this crate is where its tests run.
+        assert!(Place::parse("src//calm:0.1.0").unwrap().is_folder());
+    }
+
+    #[test]
+    fn a_folder_is_one_source_whatever_way_leads_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("a/stick")).unwrap();
+        let source = |path: &str| Place::parse(&root.join(path).display().to_string()).unwrap().source();
+        for path in ["a/../a/stick", "a/./stick/"] {
+            assert_eq!(source(path), format!("oci:{}", whole(&root.join("a/stick")).display()), "{path}");
+        }
+        assert_eq!(source("a/../new/stick"), format!("oci:{}", whole(&root).join("new/stick").display()));
     }
 
     #[test]

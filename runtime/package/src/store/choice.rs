@@ -16,7 +16,7 @@ pub(super) fn choose(known: &[Stored], wanted: Wanted<'_>, folder: Option<&Path>
     let of_name: Vec<&Stored> = known.iter().filter(named).collect();
     let fitting: Vec<&Stored> = of_name.iter().copied().filter(|one| fits(wanted.version, &one.version)).collect();
 
-    let candidates = newest(&fitting);
+    let candidates = without_copies(newest(&fitting));
     let name = wanted.name.unwrap_or_default();
     if candidates.len() > 1 {
         // In a folder the names alone tell them apart, in the store the versions may.
@@ -46,6 +46,28 @@ pub(super) fn choose(known: &[Stored], wanted: Wanted<'_>, folder: Option<&Path>
 fn newest<'a>(ordered: &[&'a Stored]) -> Vec<&'a Stored> {
     let highest: BTreeMap<_, _> = ordered.iter().map(|one| ((&one.name, &one.source), *one)).collect();
     highest.into_values().collect()
+}
+
+/// The same, but of one package that came from several paths only one: a stick is mounted here and there, and nobody can
+/// say which of its paths is meant. One that is signed stands for those that are not.
+fn without_copies(packages: Vec<&Stored>) -> Vec<&Stored> {
+    let mut kept: Vec<&Stored> = Vec::with_capacity(packages.len());
+    for package in packages {
+        match kept.iter_mut().find(|other| are_copies(other, package)) {
+            Some(unsigned) if unsigned.signer.is_none() => *unsigned = package,
+            Some(_) => {}
+            None => kept.push(package),
+        }
+    }
+    kept
+}
+
+/// Whether two packages from paths are the same bytes, not signed by two.
+fn are_copies(left: &Stored, right: &Stored) -> bool {
+    let is_local = |one: &Stored| Path::new(&one.source).is_absolute();
+    let signers = [left, right].map(|one| one.signer.as_ref());
+    let by_one = signers.contains(&None) || signers[0] == signers[1];
+    left.digest == right.digest && by_one && is_local(left) && is_local(right)
 }
 
 /// Packages as messages list them: by their sources, and those of a folder as a command names them.

@@ -174,7 +174,9 @@ impl Explain for StoreError {
             return Some(self.hint_for(folder));
         }
         Some(match self {
-            Self::Ambiguous { .. } => "say which: the version, or the whole name with its registry".into(),
+            Self::Ambiguous { .. } => {
+                "say which: its version, its whole name with the registry, or a path that begins with `./`".into()
+            }
             Self::Damaged { .. } | Self::Mislabelled { .. } => {
                 "`tunebox pull` it again, which puts the file right; if it repeats, look at the disk".into()
             }

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -16,6 +17,7 @@ use super::files::{Access, UNFINISHED, make, whole};
 use crate::artefact::document::{Descriptor, ImageManifest, SCHEMA, read};
 use crate::artefact::{ArtefactError, LARGEST_DOCUMENT, MANIFEST};
 use crate::digest::sha256;
+use crate::waiting::{PATIENCE, take, wait};
 use crate::{Error, bounded};
 
 const MARK: &str = "oci-layout";
@@ -27,6 +29,9 @@ const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 const LARGEST_INDEX: u64 = 16 << 20;
 /// How many packages a folder may list.
 const MOST_ENTRIES: usize = 10_000;
+
+/// How long one that reads waits for one that writes: it can do without.
+const PATIENCE_TO_READ: Duration = Duration::from_secs(10);
 
 /// For people and for this user alone, respectively.
 const READABLE: u32 = 0o644;
@@ -69,12 +74,14 @@ impl Index {
 pub(super) struct Layout {
     folder: PathBuf,
     access: Access,
+    /// How long others may hold the lock.
+    pub(super) patience: Duration,
 }
 
 impl Layout {
     /// A layout that is there. Errors: the folder is none.
     pub(super) fn open(folder: &Path, access: Access) -> Result<Self, Error> {
-        let layout = Self { folder: folder.to_owned(), access };
+        let layout = Self::at(folder, access);
         let Some(text) = layout.small(MARK)? else {
             let problem =
                 if folder.exists() { format!("there is no `{MARK}` in it") } else { "there is no such folder".into() };
@@ -90,7 +97,7 @@ impl Layout {
     /// A layout that is made where there is none.
     /// Errors: a folder with the files of something else, or one that the system refuses.
     pub(super) fn create(folder: &Path, access: Access) -> Result<Self, Error> {
-        let layout = Self { folder: folder.to_owned(), access };
+        let layout = Self::at(folder, access);
         make(folder, access)?;
         if !folder.join(MARK).exists() {
             let lock = layout.lock()?;
@@ -108,6 +115,10 @@ impl Layout {
         Self::open(folder, access)
     }
 
+    fn at(folder: &Path, access: Access) -> Self {
+        Self { folder: folder.to_owned(), access, patience: PATIENCE }
+    }
+
     /// The folder.
     pub(super) fn path(&self) -> PathBuf {
         self.folder.clone()
@@ -118,7 +129,8 @@ impl Layout {
         Some(self.folder.as_path()).filter(|_| self.access == Access::Shared)
     }
 
-    /// Keeps all others from writing until the file is dropped, and clears away what a killed writer left.
+    /// Keeps all others from writing until the file is dropped, and clears away what a killed writer left. Errors: a disk
+    /// where nobody can write, and somebody who keeps the lock.
     pub(super) fn lock(&self) -> Result<File, Error> {
         let path = self.folder.join(LOCK);
         if fs::symlink_metadata(&path).is_ok_and(|about| !about.is_file()) {
@@ -126,8 +138,7 @@ impl Layout {
             return Err(Error::file("lock", &path)(error));
         }
         let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let file = open.map_err(Error::file("write", &path))?;
-        file.lock().map_err(Error::file("lock", &path))?;
+        let file = take(open.map_err(Error::file("write", &path))?, &path, Instant::now() + self.patience)?;
         for folder in [self.folder.clone(), self.blobs()] {
             for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
                 if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
@@ -139,13 +150,15 @@ impl Layout {
         Ok(file)
     }
 
-    /// Keeps others from taking files away while this one reads. None: on a disk where nobody can write, and where
-    /// something else is in the place of the lock, such as a pipe that would be waited for.
+    /// Keeps others from taking files away while this one reads. None: on a disk where nobody can write, where something
+    /// else is in the place of the lock, such as a pipe that would be waited for, and where somebody keeps it. Without it a
+    /// file may be gone in the middle, and never another one: what is read is hashed.
     pub(super) fn share(&self) -> Option<File> {
         let path = self.folder.join(LOCK);
         let ordinary = fs::symlink_metadata(&path).is_ok_and(|about| about.is_file());
         let file = ordinary.then(|| File::open(path))?.ok()?;
-        file.lock_shared().ok().map(|()| file)
+        let end = Instant::now() + self.patience.min(PATIENCE_TO_READ);
+        matches!(wait(&file, File::try_lock_shared, end), Ok(true)).then_some(file)
     }
 
     /// What is in the layout. Errors: an index that is none.

@@ -54,6 +54,34 @@ fn two_sources_of_one_name_are_told_apart_only_by_their_source() {
 }
 
 #[test]
+fn one_package_from_two_paths_is_one_package() {
+    let (_home, store) = store();
+    for source in ["/media/stick", "/mnt/stick"] {
+        store.put(&package("lora", "0.1.0"), source).unwrap();
+    }
+    assert_eq!(store.get("lora", None).unwrap().1, package("lora", "0.1.0"));
+    store.put(&package("lora", "0.1.0"), "registry.example/me/lora").unwrap();
+    let why = store.get("lora", None).unwrap_err().why().unwrap();
+    assert_eq!(why.matches("stick").count(), 2, "a registry's is another one, and all are listed: {why}");
+
+    let stored = |source: &str, digest: &str, signer: Option<&str>| Stored {
+        name: "lora".into(),
+        version: "0.1.0".into(),
+        source: source.into(),
+        digest: digest.into(),
+        manifest_digest: String::new(),
+        size: 1,
+        signer: signer.map(str::to_owned),
+    };
+    let chosen = |other: Stored| {
+        let known = [stored("/a", "one", None), other];
+        choice::choose(&known, Wanted { name: Some("lora"), ..Wanted::default() }, None).map(|one| one.source)
+    };
+    assert_eq!(chosen(stored("/b", "one", Some("RW"))).unwrap(), "/b", "the signed one");
+    assert!(chosen(stored("/b", "other", None)).is_err());
+}
+
+#[test]
 fn an_edited_torn_or_missing_file_is_refused_and_put_right_by_pulling_again() {
     let (home, store) = store();
     let artefact = package("lora", "0.1.0");
@@ -210,6 +238,22 @@ fn a_folder_that_would_take_long_to_look_through_is_refused() {
     fs::write(&index, document.to_string()).unwrap();
     let [_, why, _] = told(store.list().unwrap_err());
     assert!(why.contains("10001 entries"), "{why}");
+}
+
+#[test]
+fn a_lock_that_somebody_keeps_stops_who_writes_after_a_while_and_nobody_who_reads() {
+    let (home, mut store) = store();
+    store.put(&package("lora", "0.1.0"), "").unwrap();
+    store.layout.patience = std::time::Duration::from_millis(20);
+    let lock = home.path().join("store/index.lock");
+    let held = fs::File::options().write(true).open(&lock).unwrap();
+    held.lock().unwrap();
+    let error = store.put(&package("lora", "0.2.0"), "").unwrap_err();
+    assert!(matches!(&error, Error::Held { path } if *path == lock), "{error}");
+    assert!(error.hint().unwrap().contains("`lsof`"), "{error}");
+    assert_eq!((store.list().unwrap().len(), store.get("lora", None).unwrap().1), (1, package("lora", "0.1.0")));
+    drop(held);
+    assert!(store.put(&package("lora", "0.2.0"), "").is_ok());
 }
 
 #[test]

@@ -1,22 +1,15 @@
 //! One command at a time writes the files of trust, and each file appears whole or not at all.
 
-use std::fs::{File, TryLockError};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::document::TrustFileError;
 use crate::Error;
+use crate::waiting::{PATIENCE, take, wait};
 
 /// The file that is locked where the system locks no folders.
 const GUARD: &str = ".tunebox-guard";
-
-/// How long others may write: they need a moment, so whoever takes longer holds the lock for something else.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// How often it is tried again.
-const PAUSE: Duration = Duration::from_millis(5);
 
 /// Keeps other commands from writing into folders, until it is dropped.
 pub(super) struct Guard {
@@ -47,33 +40,16 @@ impl Guard {
 /// Locks the folder itself, which leaves nothing behind; where that is not possible, a file in it.
 fn lock(folder: &Path, end: Instant) -> Result<File, Error> {
     if let Ok(file) = File::open(folder) {
-        match wait(&file, end) {
+        match wait(&file, File::try_lock, end) {
             Ok(true) => return Ok(file),
-            Ok(false) => return Err(taken(folder)),
+            Ok(false) => return Err(Error::Held { path: folder.to_owned() }),
             // A system that locks no folders.
             Err(_) => {}
         }
     }
-    let open = File::options().create(true).truncate(false).write(true).open(folder.join(GUARD));
-    let file = open.map_err(Error::file("lock", folder))?;
-    if wait(&file, end).map_err(Error::file("lock", folder))? { Ok(file) } else { Err(taken(folder)) }
-}
-
-/// Takes the lock of a file; false where somebody else has it to the end.
-fn wait(file: &File, end: Instant) -> io::Result<bool> {
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(true),
-            Err(TryLockError::Error(error)) => return Err(error),
-            Err(TryLockError::WouldBlock) if Instant::now() >= end => return Ok(false),
-            Err(TryLockError::WouldBlock) => sleep(PAUSE),
-        }
-    }
-}
-
-fn taken(folder: &Path) -> Error {
-    let problem = "another program holds the lock of this folder and does not give it free";
-    TrustFileError::of(folder, problem, "end that program; `fuser` or `lsof` with the folder says which it is").into()
+    let path = folder.join(GUARD);
+    let open = File::options().create(true).truncate(false).write(true).open(&path);
+    take(open.map_err(Error::file("lock", folder))?, &path, end)
 }
 
 /// Writes a file beside its place and renames it there, if it says anything new.
@@ -105,8 +81,9 @@ mod tests {
         let places = [folder.path(), folder.path()];
         let held = Guard::of(places).unwrap();
         let error = Guard::within(places, Duration::from_millis(20)).err().unwrap();
-        assert_eq!(error.to_string(), "another program holds the lock of this folder and does not give it free");
-        assert!(error.place().unwrap().ends_with(&*folder.path().file_name().unwrap().to_string_lossy()));
+        let place = folder.path().canonicalize().unwrap();
+        assert!(matches!(&error, Error::Held { path } if *path == place), "{error}");
+        assert!(error.hint().unwrap().contains("`lsof`"), "{error}");
         drop(held);
         assert!(Guard::within(places, Duration::ZERO).is_ok());
     }

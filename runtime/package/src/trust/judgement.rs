@@ -15,10 +15,10 @@ use crate::{builtin, pack};
 
 /// What is known of a signer.
 enum Known {
-    /// This machine's file lists it for the name.
-    Here(Publisher),
-    /// It needs no entry there: another list has it, or nobody signed and nobody had to.
-    Elsewhere,
+    /// A person accepted it, or a list vouches for it: as this machine's file is to remember it.
+    As(Publisher),
+    /// Nobody signed, and nobody had to.
+    Unsigned,
     /// Nothing.
     No,
 }
@@ -26,8 +26,8 @@ enum Known {
 impl Known {
     fn first_seen(&self) -> Option<String> {
         match self {
-            Self::Here(publisher) => publisher.first_seen.clone(),
-            Self::Elsewhere | Self::No => None,
+            Self::As(publisher) => publisher.first_seen.clone(),
+            Self::Unsigned | Self::No => None,
         }
     }
 }
@@ -59,10 +59,12 @@ impl Trust {
             Mode::Locked => return self.locked(statement, place, signer, &known),
             Mode::Ask(ask) => ask,
         };
+        let is_new = matches!(known, Known::No);
+        let replaces = locked.is_some_and(|locked| locked.signer.is_none() && locked.source != place.name());
         if let Some(signer) = &signer
-            && matches!(known, Known::No)
+            && (is_new || replaces)
         {
-            let question = self.question(statement, place, signer);
+            let question = self.question(statement, place, signer, is_new);
             if !ask(&question) {
                 return Err(question.refused());
             }
@@ -76,15 +78,11 @@ impl Trust {
         let held = pinned.map_or(Ok(()), |locked| locked.check_signer(signer.map(|signer| signer.key.as_str())));
         let Some(signer) = signer else {
             held?;
-            return if place.is_local() { Ok(Known::Elsewhere) } else { Err(Refusal::Unsigned { before: None }) };
+            return if place.is_local() { Ok(Known::Unsigned) } else { Err(Refusal::Unsigned { before: None }) };
         };
         let known = self.signers(&place.path(&statement.name));
         match (known.iter().find(|(_, known)| known.key == signer.key), known.first()) {
-            (Some((file, publisher)), _) => {
-                held?;
-                let ours = *file == self.publishers.path;
-                Ok(if ours { Known::Here((*publisher).clone()) } else { Known::Elsewhere })
-            }
+            (Some((file, publisher)), _) => held.map(|()| self.known_as(file, publisher)),
             (None, Some((file, before))) => {
                 let other = changed(signer, before, file);
                 Err(match held {
@@ -98,17 +96,28 @@ impl Trust {
 
     /// Those who sign for a name. Where an organisation names some, nobody else does, whoever was accepted before.
     fn signers(&self, path: &str) -> Vec<(&Path, &Publisher)> {
-        let named = signers_of(self.keyring.entries(), path);
+        let named = self.named(path);
         if named.is_empty() { signers_of(self.publishers.entries(), path) } else { named }
     }
 
     /// Whether a signer whom nobody knows for a name is known well enough to carry it along.
     fn carried(&self, statement: &Statement, place: &Source, signer: &Signer) -> Known {
         // A stick that carries what a known publisher signed raises no new question, unless the name is another's.
-        let by_key = |same: bool| self.publishers().filter(move |(_, known)| (known.key == signer.key) == same);
-        let taken = by_key(false).any(|(_, other)| other.packages.contains(&statement.name));
-        let carried = place.is_local() && !taken && by_key(true).next().is_some();
-        if carried { Known::Elsewhere } else { Known::No }
+        let other = |one: &Publisher| one.key != signer.key && one.packages.contains(&statement.name);
+        let free = place.is_local() && !self.remembered().any(|(_, one)| other(one));
+        let carried = self.publishers().find(|(_, known)| free && known.key == signer.key);
+        carried.map_or(Known::No, |(file, publisher)| self.known_as(file, publisher))
+    }
+
+    /// How a signer is remembered whom a file names: as it stands in this machine's own; one of a list as such, so that
+    /// it needs the list the next time too.
+    fn known_as(&self, file: &Path, publisher: &Publisher) -> Known {
+        let publisher = publisher.clone();
+        Known::As(if *file == self.publishers.path {
+            publisher
+        } else {
+            Publisher { listed: true, first_seen: None, source: None, ..publisher }
+        })
     }
 
     /// Whether a name could be taken for that of something else.
@@ -136,7 +145,7 @@ impl Trust {
         if let Some(locked) = locked {
             return refused(&locked.name, format!("a package of {} in {}", locked.source, lock::FILE));
         }
-        for (_, publisher) in self.publishers().filter(|(_, publisher)| Some(publisher.key.as_str()) != signer) {
+        for (_, publisher) in self.remembered().filter(|(_, publisher)| Some(publisher.key.as_str()) != signer) {
             if let Some(like) = publisher.packages.iter().find(|package| alike(package, name)) {
                 return refused(like, format!("a package of the publisher `{}`", publisher.prefix));
             }
@@ -179,15 +188,16 @@ impl Trust {
         let previous = self.lock.find(name).map(|locked| locked.version.clone()).filter(|previous| previous != version);
         let first_seen = known.first_seen();
         let publisher = match (known, &signer) {
-            (Known::Here(publisher), _) => Some(Publisher { packages: vec![name.clone()], ..publisher }),
+            (Known::As(publisher), _) => Some(Publisher { packages: vec![name.clone()], ..publisher }),
             (Known::No, Some(signer)) => Some(Publisher {
+                listed: false,
                 prefix: place.prefix(name),
                 key: signer.key.clone(),
                 first_seen: Some(today()),
                 source: Some(place.asked().to_owned()),
                 packages: vec![name.clone()],
             }),
-            (Known::No | Known::Elsewhere, _) => None,
+            (Known::No | Known::Unsigned, _) => None,
         };
         let locked = Locked {
             name: name.clone(),

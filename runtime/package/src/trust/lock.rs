@@ -73,7 +73,7 @@ struct Entry {
 impl Lock {
     /// Reads the lock of a folder; one that is not there holds nothing. Errors: an entry that is not understood, with its
     /// place.
-    pub(super) fn read(project: &Path) -> Result<Self, Error> {
+    pub(crate) fn read(project: &Path) -> Result<Self, Error> {
         let path = project.join(FILE);
         Ok(Self { list: FORM.read(&path)?, path })
     }

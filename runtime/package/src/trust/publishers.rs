@@ -27,6 +27,10 @@ const FORM: Form<Publisher> = Form {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Publisher {
+    /// Whether only an organisation's list vouched for it: nobody here accepted it, and what is kept of it merely speaks
+    /// against others. It comes first, so that no entry that is cut short lacks it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub listed: bool,
     /// What the signer signs for: a registry and namespace, or `local:NAME` for a package from paths.
     pub prefix: String,
     /// The public key.
@@ -67,6 +71,8 @@ struct Entry {
     source: Option<Spanned<String>>,
     #[serde(default)]
     packages: Vec<Spanned<String>>,
+    #[serde(default)]
+    listed: bool,
 }
 
 impl Publishers {
@@ -90,20 +96,26 @@ impl Publishers {
         self.list.iter().map(move |publisher| (self.path.as_path(), publisher))
     }
 
-    /// Notes that a signer was accepted for a prefix, on a package.
+    /// Notes that a signer was accepted for a prefix, or listed for it, on a package.
     pub(super) fn put(&mut self, new: &Publisher) {
-        let same = |known: &Publisher| known.prefix == new.prefix && known.key == new.key;
-        let at = self.list.iter().position(same).unwrap_or(self.list.len());
-        if at == self.list.len() {
-            self.list.push(Publisher { packages: Vec::new(), ..new.clone() });
-        }
-        let entry = &mut self.list[at];
-        for package in &new.packages {
-            if let Err(at) = entry.packages.binary_search(package) {
-                entry.packages.insert(at, package.clone());
-            }
-        }
+        put(&mut self.list, new);
     }
+}
+
+/// Adds an entry; one of the same prefix and key takes its packages in, and a person's yes.
+fn put(list: &mut Vec<Publisher>, new: &Publisher) {
+    let same = |known: &Publisher| known.prefix == new.prefix && known.key == new.key;
+    let Some(entry) = list.iter_mut().find(|known| same(known)) else {
+        return list.push(new.clone());
+    };
+    let mut packages = std::mem::take(&mut entry.packages);
+    packages.extend(new.packages.iter().cloned());
+    packages.sort();
+    packages.dedup();
+    if entry.listed && !new.listed {
+        entry.clone_from(new);
+    }
+    entry.packages = packages;
 }
 
 /// Those who sign for a name: of several prefixes the longest counts, and of one prefix any of its keys.
@@ -111,7 +123,8 @@ pub(super) fn signers_of<'a>(
     all: impl Iterator<Item = (&'a Path, &'a Publisher)>,
     path: &str,
 ) -> Vec<(&'a Path, &'a Publisher)> {
-    let matching: Vec<_> = all.filter(|(_, publisher)| covers(&publisher.prefix, path)).collect();
+    let covering = |publisher: &Publisher| !publisher.listed && covers(&publisher.prefix, path);
+    let matching: Vec<_> = all.filter(|(_, publisher)| covering(publisher)).collect();
     let longest = matching.iter().map(|(_, publisher)| publisher.prefix.len()).max();
     matching.into_iter().filter(|(_, publisher)| Some(publisher.prefix.len()) == longest).collect()
 }
@@ -126,11 +139,8 @@ fn entries(document: &Document) -> Result<Vec<Publisher>, TrustFileError> {
     document.check_schema(&file.schema)?;
     let mut list: Vec<Publisher> = Vec::with_capacity(file.publisher.len());
     for entry in file.publisher {
-        let publisher = entry.checked(document)?;
-        if list.iter().any(|known| known.prefix == publisher.prefix && known.key == publisher.key) {
-            return Err(document.at(&entry.prefix, &format!("`{}` with this key is listed twice", publisher.prefix)));
-        }
-        list.push(publisher);
+        // One registry may be written in several ways, and is one prefix.
+        put(&mut list, &entry.checked(document)?);
     }
     Ok(list)
 }
@@ -145,6 +155,7 @@ impl Entry {
         packages.sort();
         packages.dedup();
         Ok(Publisher {
+            listed: self.listed,
             prefix: document.checked(&self.prefix, prefix)?,
             key: document.checked(&self.key, |value| key("key", value))?,
             first_seen: self.first_seen.as_ref().map(|value| document.checked(value, day)).transpose()?,

@@ -21,6 +21,8 @@ pub struct Question {
     pub signer: Signer,
     /// What the signer would be accepted for.
     pub prefix: String,
+    /// Whether nobody has accepted the signer for that. Else only the place is asked about that the package would take.
+    pub is_new: bool,
     /// What the signer is known for already.
     pub known_for: Vec<String>,
     /// What speaks against a yes, each a clause. Where there is any, no flag answers for a person.
@@ -30,34 +32,48 @@ pub struct Question {
 impl Question {
     /// What a no to it is.
     pub(super) fn refused(self) -> Refusal {
-        let Self { signer, prefix, doubts, .. } = self;
-        if doubts.is_empty() { Refusal::NotAccepted { signer, prefix } } else { Refusal::Doubtful { signer, doubts } }
+        let Self { signer, prefix, is_new, doubts, .. } = self;
+        match (is_new, doubts.is_empty()) {
+            (false, _) => Refusal::Replaces { signer, doubts },
+            (true, true) => Refusal::NotAccepted { signer, prefix },
+            (true, false) => Refusal::Doubtful { signer, doubts },
+        }
     }
 }
 
 impl Trust {
-    /// What a person is asked about a package whose signer is new.
-    pub(super) fn question(&self, statement: &Statement, place: &Source, signer: &Signer) -> Question {
+    /// What a person is asked about a package whose signer is new, or that would take the place of an unsigned one.
+    pub(super) fn question(&self, statement: &Statement, place: &Source, signer: &Signer, is_new: bool) -> Question {
         let ours = self.publishers().filter(|(_, known)| known.key == signer.key);
         let known_for: BTreeSet<String> = ours.map(|(_, known)| known.prefix.clone()).collect();
         let prefix = place.prefix(&statement.name);
+        let mut doubts = self.unsigned_pin(&statement.name);
+        if is_new {
+            doubts.extend(self.doubts(&statement.name, &prefix, signer));
+        }
         Question {
             statement: statement.clone(),
             source: place.asked().to_owned(),
             signer: signer.clone(),
             known_for: known_for.into_iter().collect(),
-            doubts: self.doubts(&statement.name, &prefix, signer),
+            doubts,
+            is_new,
             prefix,
         }
+    }
+
+    /// That a name stands for a package which nobody signed.
+    fn unsigned_pin(&self, name: &str) -> Vec<String> {
+        let pinned = self.lock.find(name).filter(|locked| locked.signer.is_none());
+        let pinned =
+            pinned.map(|locked| format!("{} pins `{name}` without any signer, from {}", lock::FILE, locked.source));
+        pinned.into_iter().collect()
     }
 
     /// What speaks against a signer whom nobody knows. A name that is only like another one is refused before.
     fn doubts(&self, name: &str, prefix: &str, signer: &Signer) -> Vec<String> {
         let mut doubts = Vec::new();
-        if let Some(locked) = self.lock.find(name).filter(|locked| locked.signer.is_none()) {
-            doubts.push(format!("{} pins `{name}` without any signer, from {}", lock::FILE, locked.source));
-        }
-        let others = || self.publishers().map(|(_, other)| other).filter(move |other| other.key != signer.key);
+        let others = || self.remembered().map(|(_, other)| other).filter(move |other| other.key != signer.key);
         let same = |other: &&Publisher| other.packages.iter().any(|package| package == name);
         let known = others().filter(same).map(|other| format!("`{name}` is known as a package of `{}`", other.prefix));
         doubts.extend(known);

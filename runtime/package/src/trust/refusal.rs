@@ -137,6 +137,14 @@ pub enum Refusal {
         /// What does, each a clause.
         doubts: Vec<String>,
     },
+    /// A known signer, and a name that stands for an unsigned package from elsewhere.
+    #[error("it would take the place of a package that nobody signed")]
+    Replaces {
+        /// The signer.
+        signer: Signer,
+        /// What says so, each a clause.
+        doubts: Vec<String>,
+    },
 }
 
 impl Refusal {

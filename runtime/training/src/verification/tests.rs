@@ -31,6 +31,8 @@ fn a_method_that_was_built_anew_is_named_by_its_folder() {
         artifact: Vec::new(),
         inputs: vec![Comparison { what: "method.sha256".into(), recorded: "a".into(), found: found.into() }],
         surroundings: Vec::new(),
+        unread: None,
+        unnamed: None,
         folder: "runs/first".into(),
         revised: Vec::new(),
         settings: RunSettings::from_overrides(&overrides).unwrap(),

@@ -15,6 +15,7 @@ pub(super) const TARGET: Target = Target {
         "first-seen = ",
         "source = ",
         "packages = [",
+        "listed = true\n",
         "local:plain",
         "registry.example/me",
         "2026-11-22",

@@ -50,7 +50,7 @@ fn run(bytes: &[u8]) {
         if let Err(error) = base_precision(&run) {
             drop(error.explanation());
         }
-        match verify(&run, true, Compiling::default()) {
+        match verify(&run, &[], true, Compiling::default()) {
             Ok(_) => panic!("a run without settings was verified"),
             Err(error) => drop(error.explanation()),
         }

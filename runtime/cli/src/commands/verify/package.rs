@@ -39,16 +39,16 @@ pub(super) fn verify(terminal: Terminal, found: &Reference, wanted: Option<&str>
     if let Reference::Stored(stored) = found {
         as_a_run_would(&package, &stored.source)?;
     }
+    let doubt = match found {
+        Reference::Builtin(_) => None,
+        _ if package.signer.is_none() => Some(Doubt::Unsigned),
+        Reference::Stored(_) => None,
+        // A key that is named makes its signer known; what else speaks against the package stays.
+        Reference::File(path) | Reference::Folder(path) => of_a_path(&package, path)?.filter(|_| wanted.is_none()),
+    };
     if let Some(wanted) = wanted {
         check_signer(&package, wanted)?;
     }
-    let doubt = match found {
-        Reference::Builtin(_) => None,
-        _ if wanted.is_some() => None,
-        _ if package.signer.is_none() => Some(Doubt::Unsigned),
-        Reference::Stored(_) => None,
-        Reference::File(path) | Reference::Folder(path) => of_a_path(&package, path)?,
-    };
     let known = publisher(&package)?;
     let (name, digest) = (&package.manifest.name, &package.digest);
     let verb = if doubt.is_none() { "Verified" } else { "Unverified" };
@@ -99,7 +99,7 @@ impl Doubt {
     }
 }
 
-/// The same for what lies at a path, where a signer who is new here is only a doubt: `--signer` ends it.
+/// The same for what lies at a path, where a signer who is new here is only a doubt: `--signer` ends that one alone.
 fn of_a_path(package: &Package, path: &Path) -> Result<Option<Doubt>, Failure> {
     let path = std::path::absolute(path).map_err(|error| Failure::file(path, &error))?;
     match admitted(package, &path.display().to_string())? {

@@ -82,11 +82,15 @@ impl Explain for RegistryError {
                 "a place is like `registry.example/me/calm:0.1.0`, or a folder: `./stick`, `./stick//calm:0.1.0`".into()
             }
             Self::NoVersion { highest: Some(highest), .. } => format!("the highest there is `{highest}`"),
-            Self::NoVersion { place, .. } => format!("add it, as in `{place}:0.1.0`"),
+            Self::NoVersion { place, .. } => {
+                format!("add it, as in `{place}:0.1.0`; a path that is spelt like this begins with `./`")
+            }
             Self::Misnamed { .. } => "leave the version out, and end the place with the package's name".into(),
             Self::Offline { .. } => "leave `--offline` out, or use what was pulled before: `tunebox list`".into(),
             Self::Refused { .. } => "check host and port, and that the registry is running".into(),
-            Self::NotResolved { .. } => "check the name of the registry and the connection".into(),
+            Self::NotResolved { .. } => {
+                "check the name of the registry and the connection; a folder that is called so begins with `./`".into()
+            }
             Self::Tls { .. } => {
                 "`SSL_CERT_FILE` names the certificates of an authority of your own; `--plain-http` does without".into()
             }

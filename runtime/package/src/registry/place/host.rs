@@ -11,7 +11,7 @@ const USUAL_PORTS: [u16; 2] = [443, 80];
 
 /// The best-known registry: what it is called, its other names, and the host that answers.
 const DOCKER_HUB: &str = "docker.io";
-const DOCKER_HUB_NAMES: [&str; 3] = [DOCKER_HUB, "index.docker.io", DOCKER_HUB_HOST];
+const DOCKER_HUB_NAMES: [&str; 4] = [DOCKER_HUB, "index.docker.io", "registry.hub.docker.com", DOCKER_HUB_HOST];
 const DOCKER_HUB_HOST: &str = "registry-1.docker.io";
 
 /// A registry's host.
@@ -106,6 +106,7 @@ mod tests {
         for (name, spellings) in [
             ("ghcr.io", &["ghcr.io", "GHCR.io", "ghcr.io.", "ghcr.io:443", "ghcr.io.:443", "ghcr.io:80"][..]),
             ("docker.io", &["docker.io", "index.docker.io", "registry-1.docker.io", "Index.Docker.io:443"]),
+            ("docker.io", &["registry.hub.docker.com", "Registry.Hub.Docker.com.:443"]),
             ("ghcr.io:5000", &["ghcr.io:5000", "GHCR.IO.:5000"]),
             ("[::1]:5000", &["[::1]:5000", "[0:0:0:0:0:0:0:1]:5000", "[::0001]:5000"]),
             ("localhost", &["localhost", "LOCALHOST", "localhost.", "localhost:80"]),

@@ -64,6 +64,9 @@ impl Explain for TrustError {
             Refusal::Doubtful { signer, doubts } => {
                 format!("{signer} is not known on this machine; {}", doubts.join("; "))
             }
+            Refusal::Replaces { signer, doubts } => {
+                format!("{}; this one is signed by {signer} and comes from elsewhere", doubts.join("; "))
+            }
         })
     }
 
@@ -115,6 +118,9 @@ impl Explain for TrustError {
                 "compare the key with the one that the publisher shows; `--yes` does not answer this, a person at a terminal does"
                     .into()
             }
+            Refusal::Replaces { .. } => format!(
+                "if it is the same package, a person at a terminal says so, which `--yes` does not; or take `{name}` out of tunebox.lock"
+            ),
         })
     }
 

@@ -97,7 +97,7 @@ fn a_list_of_publishers_that_was_edited_wrongly_is_refused_with_its_line_and_col
         (
             "prefix =",
             "prefx =",
-            "publishers.toml:6:1: unknown key `prefx`, expected one of `prefix`, `key`, `first-seen`, `source`, `packages` | prefx = \"registry.example/me\"",
+            "publishers.toml:6:1: unknown key `prefx`, expected one of `prefix`, `key`, `first-seen`, `source`, `packages`, `listed` | prefx = \"registry.example/me\"",
         ),
         (
             "example/me\"",
@@ -224,4 +224,28 @@ fn what_somebody_else_pinned_meanwhile_is_not_installed() {
     let full = || -> Result<(), Error> { Err(Error::Precompiled) };
     assert!(matches!(trust.commit_with(full), Err(Error::Precompiled)));
     assert_eq!(fs::read(world.lock()).unwrap(), before);
+}
+
+#[test]
+fn entries_of_one_prefix_and_key_are_one() {
+    let key = key();
+    let text = organisation::list(&[("ghcr.io/acme", &key), ("GHCR.io:443/acme", &key), ("ghcr.io/acme", &key)]);
+    let text = text.replacen("prefix = \"GHCR", "packages = [\"calm-dpo\"]\nprefix = \"GHCR", 1);
+    let read = Publishers::parse("acme.toml", &text).unwrap();
+    let [one] = &read.list[..] else { panic!("{read:?}") };
+    assert_eq!((one.prefix.as_str(), &one.packages[..]), ("ghcr.io/acme", &["calm-dpo".to_owned()][..]));
+}
+
+#[test]
+#[cfg(unix)]
+fn a_list_of_publishers_that_others_may_change_is_not_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let (world, key) = (World::new(), key());
+    world.take(&signed("calm-dpo", "0.1.0", &key), PLACE);
+    let allow = |mode| fs::set_permissions(world.known(), fs::Permissions::from_mode(mode)).unwrap();
+    allow(0o664);
+    let error = Trust::with_keyring(world.home.path(), world.project.path(), None).unwrap_err();
+    assert_eq!(error.to_string(), format!("others may write into `{}`", world.known().display()));
+    allow(0o644);
+    world.open();
 }

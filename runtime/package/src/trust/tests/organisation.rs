@@ -70,3 +70,57 @@ fn a_list_covers_every_spelling_of_a_registry() {
     fs::write(&file, list(&[("acme/tools", &ours)])).unwrap();
     assert!(Trust::with_keyring(world.home.path(), world.project.path(), Some(&file)).is_err());
 }
+
+#[test]
+fn what_a_list_vouched_for_speaks_against_others_of_its_name_and_for_nobody() {
+    let (world, ours, theirs) = (World::new(), key(), key());
+    let file = world.home.path().join("acme.toml");
+    fs::write(&file, list(&[("registry.example/acme", &ours)])).unwrap();
+    let source = "registry.example/acme/calm-dpo:0.1.0";
+    let artefact = signed("calm-dpo", "0.1.0", &ours);
+    let mut trust = Trust::with_keyring(world.home.path(), world.project.path(), Some(&file)).unwrap();
+    trust.admit(&artefact, source, Mode::Ask(&mut |_| false)).unwrap();
+    trust.commit().unwrap();
+
+    // In another project, and with or without the list.
+    let other = World { home: world.home, project: tempfile::tempdir().unwrap() };
+    for keyring in [None, Some(file.as_path())] {
+        let open = || Trust::with_keyring(other.home.path(), other.project.path(), keyring).unwrap();
+        let mut doubts = Vec::new();
+        let stranger = signed("calm-dpo", "0.1.0", &theirs);
+        let mut ask = |question: &Question| {
+            doubts.clone_from(&question.doubts);
+            false
+        };
+        assert!(open().admit(&stranger, "other.example/you/calm-dpo:0.1.0", Mode::Ask(&mut ask)).is_err());
+        assert_eq!(doubts, ["`calm-dpo` is known as a package of `registry.example/acme`"]);
+        let alike = signed("ca1m-dpo", "0.1.0", &theirs);
+        let error = open().admit(&alike, "other.example/you/ca1m-dpo:0.1.0", Mode::Ask(&mut |_| true)).unwrap_err();
+        assert_eq!(error.to_string(), "its name looks like `calm-dpo`");
+    }
+    // It is nobody's yes: without the list its signer is as new as any, and a yes makes it known.
+    let error = other.open().admit(&artefact, source, Mode::Ask(&mut |_| false)).unwrap_err();
+    assert_eq!(error.to_string(), "nobody here has accepted its signer");
+    assert_eq!(other.open().publishers().count(), 0);
+    other.take(&artefact, source);
+    assert_eq!(other.open().publishers().map(|(_, known)| known.packages.len()).collect::<Vec<_>>(), [1]);
+}
+
+#[test]
+fn a_list_that_names_a_package_overrules_what_a_person_accepted_from_a_path() {
+    let (world, ours, theirs) = (World::new(), key(), key());
+    world.take(&signed("calm-dpo", "0.1.0", &theirs), "/media/stick");
+    let machine = World { home: world.home, project: tempfile::tempdir().unwrap() };
+    let file = machine.home.path().join("acme.toml");
+    let named = list(&[("registry.example/acme", &ours)]) + "packages = [\"calm-dpo\"]\n";
+    fs::write(&file, named).unwrap();
+    let told = |name: &str, key: &SecretKey| {
+        let mut trust = Trust::with_keyring(machine.home.path(), machine.project.path(), Some(&file)).unwrap();
+        let admitted = trust.admit(&signed(name, "0.2.0", key), "/media/stick", Mode::Ask(&mut |_| false));
+        admitted.err().map(|error| error.to_string())
+    };
+    assert_eq!(told("calm-dpo", &theirs).as_deref(), Some("another key signs it than before"));
+    assert_eq!(told("calm-dpo", &ours), None);
+    // Nor is that key known for anything else.
+    assert_eq!(told("loud-orpo", &theirs).as_deref(), Some("nobody here has accepted its signer"));
+}

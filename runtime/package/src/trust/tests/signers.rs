@@ -211,3 +211,30 @@ fn a_name_that_was_pinned_without_a_signer_gets_one_only_from_a_person() {
     world.take(&newer, source);
     assert_eq!(world.open().lock().find("calm-dpo").unwrap().signer.as_deref(), Some(theirs.signer().key.as_str()));
 }
+
+#[test]
+fn a_name_that_was_pinned_without_a_signer_is_not_taken_over_by_a_known_one_unasked() {
+    let (world, theirs) = (World::new(), key());
+    world.take(&signed("loud-orpo", "0.1.0", &theirs), "other.example/you/loud-orpo:0.1.0");
+    world.take(&plain("calm-dpo", "0.1.0"), "/media/stick");
+    let (newer, source) = (signed("calm-dpo", "0.2.0", &theirs), "other.example/you/calm-dpo:0.2.0");
+    let (found, error) = doubts(&world, &newer, source);
+    assert_eq!(found, ["tunebox.lock pins `calm-dpo` without any signer, from /media/stick"]);
+    assert_eq!(
+        text(&error),
+        format!(
+            "error[trust]: it would take the place of a package that nobody signed\n  --> calm-dpo@0.2.0 from {source}\n\
+             why:  tunebox.lock pins `calm-dpo` without any signer, from /media/stick; this one is signed by {} and comes \
+             from elsewhere\n\
+             kept: nothing was installed and nothing ran\n\
+             hint: if it is the same package, a person at a terminal says so, which `--yes` does not; or take `calm-dpo` \
+             out of tunebox.lock\n",
+            theirs.signer()
+        )
+    );
+    // From where the unsigned one came, it is what follows it.
+    let mut nobody = |question: &Question| -> bool { panic!("asked about {question:?}") };
+    world.open().admit(&newer, "/media/stick", Mode::Ask(&mut nobody)).unwrap();
+    world.take(&newer, source);
+    assert_eq!(world.open().lock().find("calm-dpo").unwrap().source, "other.example/you/calm-dpo");
+}
