@@ -229,9 +229,35 @@ fn a_run_that_is_left_while_it_waits_goes_on_by_the_next_version() {
 
     author.save(&author.first);
     let dev = Dev::start(&author, &[&words[..], &["--resume"]].concat());
+    let (planned, _) = dev.until("planned");
+    assert_eq!(planned["plan"]["method-changed"], true, "{planned}");
     dev.until("finished");
     assert_eq!(dev.interrupt().0, Some(130));
     author.came_to_the_same("left");
+}
+
+#[test]
+fn a_source_that_is_broken_at_the_start_is_waited_for_and_a_run_without_a_step_leaves_no_folder() {
+    let author = Author::new();
+    author.save(&author.with("self.focus", "self.fokus"));
+    let dev = Dev::start(&author, &[]);
+    dev.fails_with("fokus");
+    dev.until("waiting");
+    author.save(&author.with("minimise(&loss)?;", "minimise(&loss)?;\n        panic!(\"too early\");"));
+    dev.until("planned");
+    dev.fails_with("too early");
+    dev.until("waiting");
+    // Whatever is told of it, the run goes on as it began.
+    let run_file = author.path("calm/run.toml");
+    let text = std::fs::read_to_string(&run_file).unwrap();
+    std::fs::write(&run_file, text + "\n# Another.\n").unwrap();
+    let (told, _) = dev.until("run-file-changed");
+    assert_eq!(told["path"], "calm/run.toml");
+
+    let (code, after) = dev.interrupt();
+    assert_eq!(code, Some(130));
+    let stopped = after.iter().find(|event| event["event"] == "stopped").unwrap();
+    assert_eq!((&stopped["folder"], &stopped["checkpoint"]), (&Value::Null, &Value::Null));
 }
 
 #[test]
@@ -239,7 +265,8 @@ fn what_is_no_folder_of_a_method_is_not_waited_for() {
     let author = Author::new();
     for (words, told) in [
         (["dev", "nowhere"], "there is no method in `nowhere`"),
-        (["dev", "calm/run.toml"], "there is no method in `calm/run.toml`"),
+        (["dev", "calm/run.toml"], "give its folder, `calm`; a run file is for `tunebox train calm/run.toml`"),
+        (["build", "calm/run.toml"], "`calm/run.toml` is a file, the folder of a method is wanted"),
         (["dev", "--method=calm"], "unexpected argument '--method'"),
     ] {
         let output = author.command(&words).output().unwrap();

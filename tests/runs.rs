@@ -5,12 +5,16 @@
 mod data;
 #[path = "runs/folder.rs"]
 mod folder;
+#[path = "support/guest.rs"]
+mod guest;
 #[path = "runs/numbers.rs"]
 mod numbers;
 #[path = "runs/replay.rs"]
 mod replay;
 #[path = "runs/resuming.rs"]
 mod resuming;
+#[path = "runs/revising.rs"]
+mod revising;
 #[path = "support/tiny_run.rs"]
 mod tiny_run;
 

@@ -10,11 +10,15 @@ use crate::tiny_run::{Place, Watcher};
 fn a_run_that_exists_is_not_entered() {
     let place = Place::new();
     place.train("first", &["train.steps=2"], &mut Watcher::new()).unwrap();
+    let mut watcher = Watcher { stop_after: Some(1), ..Watcher::new() };
+    place.train("begun", &["train.steps=2"], &mut watcher).unwrap();
     let before = place.bytes("first", ADAPTER);
-    for (steps, could_go_on) in [("train.steps=2", true), ("train.steps=3", false)] {
-        let error = place.train("first", &[steps], &mut Watcher::new()).unwrap_err();
-        assert_eq!(error.to_string(), "the run `first` exists already");
-        assert_eq!(error.hint().unwrap().contains("--resume"), could_go_on, "{steps}");
+    let tried =
+        [("first", "train.steps=2", false), ("begun", "train.steps=2", true), ("begun", "train.steps=3", false)];
+    for (name, steps, could_go_on) in tried {
+        let error = place.train(name, &[steps], &mut Watcher::new()).unwrap_err();
+        assert_eq!(error.to_string(), format!("the run `{name}` exists already"));
+        assert_eq!(error.hint().unwrap().contains("--resume"), could_go_on, "{name} {steps}");
     }
     assert_eq!(place.bytes("first", ADAPTER), before);
 }

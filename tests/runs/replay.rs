@@ -10,7 +10,7 @@ use crate::{ADAPTER, HARD, whole};
 
 /// What a look at a finished run, and running it again, find different.
 fn replayed(place: &Place, run: &str) -> Vec<Comparison> {
-    let verification = verify(&place.path("runs").join(run), true, Compiling::default()).unwrap();
+    let verification = verify(&place.path("runs").join(run), &[], true, Compiling::default()).unwrap();
     let looked: Vec<_> = verification.artifact.iter().chain(&verification.inputs).cloned().collect();
     assert!(looked.len() > 8, "model, data, method, seed, steps and two files: {looked:?}");
     let replay = verification.replay(None, &mut Watcher::new(), &AtomicBool::new(false)).unwrap().unwrap();
@@ -25,7 +25,10 @@ fn a_finished_run_is_replayed_to_the_same_bits_even_if_it_was_stopped_on_the_way
     assert_eq!(replayed(&place, "whole"), []);
     let mut watcher = Watcher { stop_after: Some(7), ..Watcher::new() };
     place.train("stopped", &HARD, &mut watcher).unwrap();
-    assert!(matches!(verify(&place.path("runs/stopped"), true, Compiling::default()), Err(Error::Unfinished { .. })));
+    assert!(matches!(
+        verify(&place.path("runs/stopped"), &[], true, Compiling::default()),
+        Err(Error::Unfinished { .. })
+    ));
     place.resume("stopped", &HARD, &mut Watcher::new()).unwrap();
     assert_eq!(replayed(&place, "stopped"), []);
     let left: Vec<_> = std::fs::read_dir(place.path("runs")).unwrap().map(|entry| entry.unwrap().file_name()).collect();

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tunebox_compute::explain::Exit;
+use tunebox_compute::explain::{Exit, Explain};
 use tunebox_training::Outcome;
 
 use crate::tiny_run::{Place, Watcher, records};
@@ -49,6 +49,10 @@ fn a_resumed_run_with_another_rate_is_refused_with_the_difference() {
     let error = place.resume("changed", &["train.steps=4", "train.rate=0.5"], &mut Watcher::new()).unwrap_err();
 
     assert_eq!(error.to_string(), "the run `changed` cannot go on: `train.rate` was `0.01`, is `0.5`");
+    let (settings, checkpoint) = (place.path("runs/changed/run.toml"), place.path("runs/changed/steps/000002"));
+    let hint = error.hint().unwrap();
+    assert!(hint.contains(&format!("as `{}` has them", settings.display())) && settings.is_file(), "{hint}");
+    assert!(hint.contains(&format!("`--set model.adapter={}`", checkpoint.display())) && checkpoint.is_dir(), "{hint}");
 }
 
 #[test]

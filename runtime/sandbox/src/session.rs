@@ -55,8 +55,6 @@ pub struct SessionSettings {
     pub seed: u64,
     /// The metric names of the manifest.
     pub metric_names: Vec<String>,
-    /// Where the random sequences of a resumed run stand; empty for a new one.
-    pub streams: BTreeMap<String, u64>,
     /// Names of the snapshots that the learner holds already: they count.
     pub snapshots: BTreeSet<String>,
     /// Records where the method's time goes.
@@ -101,20 +99,20 @@ impl Session {
     /// earlier session took over.
     pub fn start(method: &Method, learner: Box<dyn Learner>, settings: SessionSettings) -> Result<Self, Error> {
         let limits = settings.limits.clone();
-        let positions = settings.streams.clone();
         let ledger = Ledger::new(limits.device_bytes);
         if let Some(profiler) = &settings.profiler {
             profiler.name(&method.name);
         }
         let alive = Some(method.guest(settings, ledger.clone())?);
         let name = method.name.clone();
-        let mut session = Self { method: name, limits, learner, alive, positions, last_lines: Vec::new(), ledger };
+        let (positions, last_lines) = (BTreeMap::new(), Vec::new());
+        let mut session = Self { method: name, limits, learner, alive, positions, last_lines, ledger };
         session.call(Function::Start, |guest| guest.start())?;
         Ok(session)
     }
 
     /// Puts another method in the place of this one, over the same learner. The instance before is gone, and so is what
-    /// it had patched. `init` comes next, and `load-state` with what the method before saved.
+    /// it had patched. `init` comes next, then [`Session::go_on`], and `load-state` with what the method before saved.
     ///
     /// # Errors
     /// As [`Session::start`]. The session is over then, the learner whole, and another method may be put here.
@@ -122,7 +120,7 @@ impl Session {
         self.end();
         self.method.clone_from(&method.name);
         self.limits = settings.limits.clone();
-        self.positions = settings.streams.clone();
+        self.positions.clear();
         self.last_lines.clear();
         self.ledger = Ledger::new(self.limits.device_bytes);
         if let Some(profiler) = &settings.profiler {
@@ -175,6 +173,17 @@ impl Session {
         Ok(state)
     }
 
+    /// Goes on where the run was left, after `init`: random sequences stand where they stood, and snapshots count that the
+    /// learner holds by now.
+    pub fn go_on(&mut self, streams: &BTreeMap<String, u64>, snapshots: impl IntoIterator<Item = String>) {
+        if let Some(alive) = self.alive.as_deref_mut() {
+            let state = alive.state();
+            state.go_on(streams);
+            state.snapshots.extend(snapshots);
+            self.positions = state.positions();
+        }
+    }
+
     /// Gives a resumed method its bytes back, after `init`.
     ///
     /// # Errors
@@ -200,7 +209,7 @@ impl Session {
 
     /// Ends the session and gives the learner back.
     pub fn into_learner(mut self) -> Box<dyn Learner> {
-        std::mem::replace(&mut self.learner, Box::new(Absent::default()))
+        std::mem::replace(&mut self.learner, Box::new(Absent))
     }
 
     /// Whether the method can still be called.

@@ -117,15 +117,11 @@ impl HasData for Crossings {
 impl State {
     /// A state before the first call, without a learner: each call brings it.
     pub(crate) fn new(settings: SessionSettings, ledger: Ledger) -> Self {
-        let SessionSettings { limits, seed, metric_names, streams, snapshots, profiler } = settings;
+        let SessionSettings { limits, seed, metric_names, snapshots, profiler } = settings;
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles as usize);
-        let at = |(name, position): (String, u64)| {
-            let stream = Stream::at(seed, &stream_name(&name), position);
-            (name, stream)
-        };
         Self {
-            learner: Box::new(Absent::default()),
+            learner: Box::new(Absent),
             ledger,
             meters: Meters::new(&limits),
             memory: Memory::new(&limits),
@@ -140,7 +136,7 @@ impl State {
             usage: Usage::default(),
             profiler,
             seed,
-            streams: streams.into_iter().map(at).collect(),
+            streams: BTreeMap::new(),
             live: BTreeMap::new(),
             serial: 0,
         }
@@ -205,7 +201,7 @@ impl State {
         number
     }
 
-    /// The random sequence of a name, which begins where the run left it, with what pays for its numbers.
+    /// The random sequence of a name, with what pays for its numbers.
     /// `invalid-argument` for a name that is empty or long, or past the number of sequences.
     pub(crate) fn stream(&mut self, name: &str) -> Result<(&mut Stream, Purse<'_>), Refusal> {
         if name.is_empty() || name.len() > self.limits.name_bytes {
@@ -217,6 +213,13 @@ impl State {
         let seed = self.seed;
         let stream = self.streams.entry(name.to_owned()).or_insert_with(|| Stream::new(seed, &stream_name(name)));
         Ok((stream, Purse { ledger: &self.ledger, meters: &mut self.meters }))
+    }
+
+    /// Puts random sequences where they stood; the others stay where they are.
+    pub(crate) fn go_on(&mut self, positions: &BTreeMap<String, u64>) {
+        for (name, position) in positions {
+            self.streams.insert(name.clone(), Stream::at(self.seed, &stream_name(name), *position));
+        }
     }
 
     /// Where each random sequence stands.

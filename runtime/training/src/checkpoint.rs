@@ -26,6 +26,11 @@ const STATE: &str = "state.json";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const SNAPSHOTS: &str = "snapshots.safetensors";
 
+/// The most bytes of `state.json`: twice the largest state that a method may keep, and as much again.
+const LARGEST_STATE: u64 = 1 << 30;
+/// The most bytes of what stands before the numbers of a safetensors file of ours.
+const LARGEST_HEAD: u64 = 16 << 20;
+
 /// What `state.json` holds.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -80,11 +85,33 @@ impl State {
     /// Reads a checkpoint's state.
     pub(crate) fn read(folder: &Path) -> Result<Self, Error> {
         let path = folder.join(STATE);
-        let state: Self =
-            serde_json::from_slice(&files::read(&path)?).map_err(|error| damaged(&path, error.to_string()))?;
+        let state: Self = serde_json::from_slice(&files::read(&path, LARGEST_STATE)?)
+            .map_err(|error| damaged(&path, error.to_string()))?;
         match state.schema {
             SCHEMA => Ok(state),
             other => Err(damaged(&path, format!("its layout is {other}, {SCHEMA} is known"))),
+        }
+    }
+}
+
+#[cfg(test)]
+impl State {
+    /// The state of a run after so many steps and updates, by a method that keeps nothing.
+    pub(crate) fn bare(step: u64, updates: u64, identity: Identity) -> Self {
+        Self {
+            schema: SCHEMA,
+            step,
+            cursor: Cursor::default(),
+            updates,
+            generation: updates,
+            streams: BTreeMap::new(),
+            method_state: String::new(),
+            snapshots: Vec::new(),
+            tokens: 0,
+            seconds: 0.0,
+            last_loss: None,
+            clock: 0,
+            identity,
         }
     }
 }
@@ -145,7 +172,7 @@ pub(crate) fn save(run: &Path, place: Place, student: &Student, keep: usize) -> 
     Ok(target)
 }
 
-/// Puts the student where a checkpoint left it.
+/// Puts the student where a checkpoint left it, after a method's `init`: what that did was done before the checkpoint.
 pub(crate) fn restore(folder: &Path, state: &State, student: &mut Student) -> Result<(), Error> {
     if !state.snapshots.is_empty() {
         for (name, values) in read_tensors(&folder.join(SNAPSHOTS), &state.snapshots, student)? {
@@ -154,14 +181,14 @@ pub(crate) fn restore(folder: &Path, state: &State, student: &mut Student) -> Re
     }
     student.policy.restore(folder)?;
     student.policy.restore_edits(folder)?;
-    student.published = published::restore(folder)?;
+    student.published.extend(published::restore(folder)?);
     student.policy.resume_at(state.generation);
     let names = ["first".to_owned(), "second".to_owned()];
     let mut moments = read_tensors(&folder.join(OPTIMIZER), &names, student)?.into_iter();
     if let (Some((_, first)), Some((_, second))) = (moments.next(), moments.next()) {
         student.optimizer.restore(student.policy.parameters(), &first, &second, state.updates)?;
     }
-    Ok(())
+    Ok(student.forget_gradient()?)
 }
 
 /// Removes what is not kept, and drafts that a crash left.
@@ -193,9 +220,10 @@ fn tensors<'a>(list: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Result<
 
 /// Flat tensors of the CPU, one for each name.
 fn read_tensors(path: &Path, names: &[String], student: &Student) -> Result<Vec<(String, Tensor)>, Error> {
-    let bytes = files::read(path)?;
-    let file = SafeTensors::deserialize(&bytes).map_err(|error| damaged(path, error.to_string()))?;
     let wanted = student.policy.parameters().len();
+    let numbers = names.len().saturating_mul(wanted).saturating_mul(4) as u64;
+    let bytes = files::read(path, numbers.saturating_add(LARGEST_HEAD))?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|error| damaged(path, error.to_string()))?;
     let read = names.iter().map(|name| {
         let view = file.tensor(name).map_err(|error| damaged(path, error.to_string()))?;
         if view.dtype() != safetensors::Dtype::F32 || view.shape() != [wanted] {

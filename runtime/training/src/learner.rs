@@ -107,6 +107,8 @@ impl Student {
     /// Begins a step, counted from 0; the account of the one before is forgotten.
     pub(crate) fn begin(&mut self, step: u64) {
         self.step = step;
+        // Dropout masks are counted anew: a run that is resumed after a step without an update draws the same ones.
+        self.policy.resume_at(self.policy.generation());
         self.progress = Progress::default();
         self.fault = None;
         self.desk.begin();

@@ -5,6 +5,8 @@
 //!
 //! The run is in this process, by design: the source is its author's, see `Revisions`.
 
+mod again;
+mod looking;
 mod workshop;
 
 use std::path::{Component, Path, PathBuf};
@@ -22,6 +24,7 @@ use super::{Ending, Outcome, worker};
 use crate::arguments::Global;
 use crate::terminal::Terminal;
 use crate::terminal::diagnostic::Failure;
+use again::{going_on, typed};
 use workshop::Workshop;
 
 /// What is trained with the method of a folder.
@@ -62,7 +65,7 @@ pub(crate) struct Dev {
 impl Dev {
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
         let stop = on_interrupt()?;
-        let mut workshop = Workshop::open(terminal, self.folder.clone(), global.offline)?;
+        let mut workshop = Workshop::open(terminal, self.folder.clone(), self.run_file(), global.offline)?;
         let mut again = false;
         while workshop.wait(&stop).is_some() {
             let ended = self.one_run(terminal, global.offline, again, &mut workshop, &stop);
@@ -78,7 +81,7 @@ impl Dev {
                 Err(failure) if stop.load(Ordering::SeqCst) => return Err(failure),
                 Err(failure) => workshop.show(&failure),
             }
-            workshop.say("Waiting", "for a change of the source, for a new run; Ctrl-C ends");
+            workshop.waiting("for a change of the source, for a new run; Ctrl-C ends");
         }
         Ok(Ending::Exit(Exit::Interrupted))
     }
@@ -92,6 +95,7 @@ impl Dev {
         workshop: &mut Workshop,
         stop: &AtomicBool,
     ) -> Outcome {
+        workshop.take_run_file();
         let mut settings = self.settings(workshop.learns())?;
         settings.offline = offline;
         settings.resume = self.resume && !again;
@@ -101,16 +105,21 @@ impl Dev {
         }
         self.trusting.settle(terminal, &settings)?;
         let ended = workshop.train(settings, stop)?;
-        tell(terminal, &ended, &self.resuming(&ended.summary().name, again))
+        tell(terminal, &ended, &going_on(&typed(), &ended.summary().name))
+    }
+
+    /// Where the run file is, if there is one: the one that was named, or the folder's own.
+    fn run_file(&self) -> Option<PathBuf> {
+        self.run.clone().or_else(|| (!self.sample).then(|| self.folder.join("run.toml")))
     }
 
     /// The run file with the method of the folder, flags and `--set` on top. A method that learns does so until somebody
     /// stops it, unless they said for how long; one that does not has its work at the end.
     fn settings(&self, learns: bool) -> Result<RunSettings, Failure> {
         let overrides = self.overrides();
-        let own = Some(self.folder.join("run.toml")).filter(|path| path.is_file() && !self.sample);
-        let mut settings = match self.run.as_ref().or(own.as_ref()) {
-            Some(path) => RunSettings::load(path, &overrides)?,
+        let file = self.run_file().filter(|path| self.run.is_some() || path.is_file());
+        let mut settings = match file {
+            Some(path) => RunSettings::load(&path, &overrides)?,
             None if self.model.is_some() || self.data.is_some() => RunSettings::from_overrides(&overrides)?,
             None => RunSettings::sample(&overrides)?,
         };
@@ -149,16 +158,6 @@ impl Dev {
             _ => self.folder.clone(),
         }
     }
-
-    /// The command that goes on with a run that was stopped.
-    fn resuming(&self, name: &str, again: bool) -> String {
-        let resume = if self.resume { "" } else { " --resume" };
-        let named = if self.name.is_some() && !again { String::new() } else { format!(" --name {name}") };
-        match format!("{resume}{named}").trim_start() {
-            "" => "the same command".to_owned(),
-            more => format!("the same command with `{more}`"),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -195,17 +194,6 @@ mod tests {
         let passes = file(&["--set", "train.epochs=2"], true).train;
         assert_eq!((passes.epochs, passes.steps), (Some(2), None));
         assert_eq!(file(&["--name", "long"], true).run.name.as_deref(), Some("long"));
-    }
-
-    #[test]
-    fn the_command_that_goes_on_names_the_run_unless_it_is_named_already() {
-        assert_eq!(dev(&["calm"]).resuming("calm-1", false), "the same command with `--resume --name calm-1`");
-        assert_eq!(dev(&["calm", "--name", "a"]).resuming("a", false), "the same command with `--resume`");
-        assert_eq!(
-            dev(&["calm", "--name", "a"]).resuming("calm-1", true),
-            "the same command with `--resume --name calm-1`"
-        );
-        assert_eq!(dev(&["calm", "--name", "a", "--resume"]).resuming("a", false), "the same command");
     }
 
     #[test]

@@ -92,7 +92,9 @@ impl References {
 
     /// Takes what an earlier sitting of the run left. A file that is missing or broken is no loss: its rows are scored again.
     pub(crate) fn load(&mut self, run: &Path) {
-        let Ok(bytes) = files::read(&run.join(FILE)) else { return };
+        // Its beginning; of each row a key and a length; and the numbers.
+        let most = MAGIC.len() + 36 * self.data.len() + 4 * MOST;
+        let Ok(bytes) = files::read(&run.join(FILE), most as u64) else { return };
         for (key, values) in parse(&bytes).unwrap_or_default() {
             self.keep(key, values);
         }

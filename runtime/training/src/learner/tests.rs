@@ -1,5 +1,6 @@
 //! Claims about a student: its updates, its snapshots, and the way back to where it stood.
 
+use tunebox_compute::DType;
 use tunebox_compute::optimizer::AdamWSettings;
 use tunebox_model::adapter::AdapterSettings;
 use tunebox_model::{Model, PolicySettings};
@@ -9,6 +10,10 @@ use crate::checkpoint::{self, Identity, Place};
 use crate::data::Cursor;
 
 fn student(skip_non_finite: bool) -> Student {
+    with_dropout(skip_non_finite, 0.0)
+}
+
+fn with_dropout(skip_non_finite: bool, dropout: f64) -> Student {
     let folder = tempfile::tempdir().unwrap();
     let config = serde_json::json!({
         "model_type": "llama", "vocab_size": 32, "hidden_size": 16, "intermediate_size": 24,
@@ -17,7 +22,8 @@ fn student(skip_non_finite: bool) -> Student {
     });
     std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
     let model = Arc::new(Model::random(folder.path(), 1, &Device::Cpu).unwrap());
-    let policy = Policy::new(model, &AdapterSettings::default(), PolicySettings::default()).unwrap();
+    let adapter = AdapterSettings { dropout, ..AdapterSettings::default() };
+    let policy = Policy::new(model, &adapter, PolicySettings::default()).unwrap();
     let optimizer = AdamW::new(AdamWSettings::default(), policy.parameters()).unwrap();
     let schedule = "linear".parse().unwrap();
     let pace = Pace { rate: 0.5, schedule, warmup: 0, steps: 4, clip: 1.0, skip_non_finite };
@@ -165,4 +171,81 @@ fn a_student_goes_back_to_all_that_a_checkpoint_keeps() {
     assert!(kept(&student) == before, "a checkpoint is another than before");
     learns(&mut student, 1.0);
     assert!(values(&student) == next && kept(&student) == straight, "it learns something else than before");
+}
+
+#[test]
+fn what_init_did_before_is_not_done_again_and_what_it_did_anew_stays() {
+    use tunebox_model::edit::Role;
+    use tunebox_sandbox::Editing;
+
+    let init = |student: &mut Student| {
+        student.begin(0);
+        student.snapshot("old").unwrap();
+        student.add_outer(Role::Query, 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap();
+        push(student, 1.0);
+        student.update().unwrap();
+    };
+    let mut student = student(false);
+    init(&mut student);
+    student.begin(0);
+    push(&student, 1.0);
+    student.update().unwrap();
+    let (mut standing, before) = (student.standing().unwrap(), kept(&student));
+
+    init(&mut student);
+    assert!(kept(&student) != before);
+    student.go_on(&standing).unwrap();
+    assert!(kept(&student) == before, "a checkpoint is another than before");
+    student.snapshot("new").unwrap();
+    student.go_on(&standing).unwrap();
+    assert_eq!(student.snapshots.keys().collect::<Vec<_>>(), ["new", "old"]);
+
+    // Taken down anew, it is where it stands now.
+    student.stand(&mut standing).unwrap();
+    let before = kept(&student);
+    push(&student, 1.0);
+    student.update().unwrap();
+    student.go_back(&standing).unwrap();
+    assert!(kept(&student) == before, "it did not take down all of it");
+}
+
+#[test]
+fn edits_of_an_init_stay_where_nothing_was_edited_before() {
+    use tunebox_model::edit::{Form, Role};
+    use tunebox_sandbox::Editing;
+
+    let mut student = student(false);
+    let standing = student.standing().unwrap();
+    student.keep_edits_as(Form::Adapter).unwrap();
+    student.go_on(&standing).unwrap();
+    assert!(student.policy.edits_are_an_adapter());
+    student.add_outer(Role::Query, 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap();
+    student.go_on(&standing).unwrap();
+    assert!(student.policy.is_edited());
+    student.go_back(&standing).unwrap();
+    assert!(!student.policy.is_edited() && !student.policy.edits_are_an_adapter());
+}
+
+#[test]
+fn a_step_that_is_tried_again_drops_out_the_same_numbers() {
+    let mut student = with_dropout(false, 0.5);
+    for slot in 0..student.policy.parameters().slots().len() {
+        let shape = student.policy.parameters().slots()[slot].shape.clone();
+        student.policy.parameters().accumulate(slot, &Tensor::ones(shape, DType::F32, &Device::Cpu).unwrap()).unwrap();
+    }
+    student.update().unwrap();
+    let rows = Arc::new(Rows::new(vec![vec![1, 2, 3, 4]], vec![vec![false, true, true, true]]).unwrap());
+    let learns = |student: &mut Student, step: u64| -> Vec<Vec<f32>> {
+        student.begin(step);
+        let scored = student.score(&View::Policy, &rows, TapSet::default(), 1.0, true).unwrap();
+        scored.taps.logprob.to_vec2().unwrap()
+    };
+    // No update follows, so that the count of masks would go on.
+    let first = learns(&mut student, 0);
+    let standing = student.standing().unwrap();
+    let second = learns(&mut student, 1);
+    student.go_back(&standing).unwrap();
+    assert_eq!(learns(&mut student, 1), second);
+    let plain = student.score(&View::Policy, &rows, TapSet::default(), 1.0, false).unwrap();
+    assert_ne!(plain.taps.logprob.to_vec2::<f32>().unwrap(), first, "nothing is dropped");
 }

@@ -106,7 +106,7 @@ fn to_the_end(
     stop: &AtomicBool,
     revisions: Option<&mut dyn Revisions>,
 ) -> Result<Outcome, Error> {
-    let mut running = Running::start(plan, observer)?;
+    let mut running = Running::start(plan, observer, revisions.is_some())?;
     let ended = steps(&mut running, observer, stop, revisions);
     ended.map_err(|source| Error::Step { source: Box::new(source), kept: running.kept.clone() })
 }

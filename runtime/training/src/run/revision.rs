@@ -42,7 +42,7 @@ pub(crate) struct Revision {
 
 /// Where a run stands between two steps: all that a checkpoint keeps.
 struct Pause {
-    /// The method's own bytes; none before the first step, when it has done nothing but take its settings.
+    /// The method's own bytes; none before the first step: then it stands before `init`, which begins it again.
     state: Option<Vec<u8>>,
     streams: BTreeMap<String, u64>,
     cursor: Cursor,
@@ -61,7 +61,11 @@ impl<'a> Revising<'a> {
     pub(super) fn begin(running: &mut Running, revisions: &'a mut dyn Revisions) -> Result<Self, Error> {
         let checkpoint = running.plan.checkpoint.as_ref();
         let state = checkpoint.map(|(path, state)| state.method_state(path)).transpose()?;
-        Ok(Self { revisions, pause: running.pause(state)? })
+        let (student, streams) = match running.beginning.take() {
+            Some(student) => (student, BTreeMap::new()),
+            None => (running.student().standing()?, running.session.streams().clone()),
+        };
+        Ok(Self { revisions, pause: Pause { state, streams, cursor: running.walk.cursor(), student } })
     }
 
     /// The coming step, by the newest version of the method. One that fails by the method's fault is tried again with the
@@ -105,7 +109,7 @@ impl<'a> Revising<'a> {
         }
         let event = running.attempt(observer)?;
         let state = running.session.save_state()?;
-        self.pause = running.pause(Some(state))?;
+        running.stand(&mut self.pause, state)?;
         Ok(event)
     }
 
@@ -122,7 +126,8 @@ impl<'a> Revising<'a> {
             Err(error) => {
                 self.revisions.settled(running.step, Err(&error));
                 running.go_back(&self.pause)?;
-                let report = instate(&mut running.session, &running.plan, &running.plan.method, &self.pause)?;
+                let (plan, step) = (&running.plan, running.step);
+                let report = instate(&mut running.session, plan, &plan.method, &self.pause, step)?;
                 running.tell(&report, observer);
             }
         }
@@ -131,9 +136,12 @@ impl<'a> Revising<'a> {
 }
 
 impl Running {
-    fn pause(&mut self, state: Option<Vec<u8>>) -> Result<Pause, Error> {
-        let (streams, cursor) = (self.session.streams().clone(), self.walk.cursor());
-        Ok(Pause { state, streams, cursor, student: self.student().standing()? })
+    /// Takes down where it stands now. An error ends the run: what was there is partly gone.
+    fn stand(&mut self, pause: &mut Pause, state: Vec<u8>) -> Result<(), Error> {
+        pause.state = Some(state);
+        pause.streams.clone_from(self.session.streams());
+        pause.cursor = self.walk.cursor();
+        Ok(self.student().stand(&mut pause.student)?)
     }
 
     /// Undoes whatever was done since. The method is not the same afterwards: it begins anew, or ends.
@@ -159,7 +167,7 @@ impl Running {
         let engine = plan::engine(&self.plan.settings)?;
         let method = plan::revised(&self.plan.settings, bytes, &engine)?;
         self.fits(&method)?;
-        let report = instate(&mut self.session, &self.plan, &method, pause)?;
+        let report = instate(&mut self.session, &self.plan, &method, pause, self.step)?;
         Ok((method, report))
     }
 
@@ -182,30 +190,39 @@ impl Running {
         Ok(())
     }
 
-    /// Writes down that the run is another method's from here on.
+    /// Writes down that the run is another method's from here on, unless it is the same component once more.
     fn go_over(&mut self, method: PlannedMethod) -> Result<(), Error> {
         let revision = Revision { after: self.step, sha256: method.package.digest.clone() };
-        self.metrics.revised(&revision)?;
-        self.plan.identity.method.clone_from(&revision.sha256);
+        if revision.sha256 != self.plan.identity.method {
+            self.metrics.revised(&revision)?;
+            self.plan.identity.method.clone_from(&revision.sha256);
+            self.plan.revised.push(revision);
+        }
         self.plan.summary.of_method(&method);
-        self.plan.revised.push(revision);
         self.plan.method = method;
         Ok(())
     }
 }
 
-/// Begins a method in the place of the session's, over the same learner, with the state of the one before.
+/// Begins a method in the place of the session's after so many steps, with the state of the one before, over the same
+/// learner, which has gone back already. Its `init` comes as at the beginning of a run, but what was done there is not
+/// done again.
 fn instate(
     session: &mut Session,
     plan: &PlannedRun,
     method: &PlannedMethod,
     pause: &Pause,
+    step: u64,
 ) -> Result<StepReport, Error> {
-    let settings = session_settings(plan, method, pause.streams.clone(), student_of(session));
+    student_of(session).begin(0);
+    let settings = session_settings(plan, method, student_of(session));
     session.replace(&method.admitted, settings)?;
     let report = session.init(&method.settings)?;
-    if let Some(state) = &pause.state {
-        session.load_state(state)?;
-    }
+    let Some(state) = &pause.state else { return Ok(report) };
+    let student = student_of(session);
+    student.go_on(&pause.student)?;
+    student.begin(step);
+    session.go_on(&pause.streams, []);
+    session.load_state(state)?;
     Ok(report)
 }

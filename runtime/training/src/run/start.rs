@@ -3,7 +3,6 @@
 //! Holds the session and all that the loop counts; one step is in `step`.
 
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use tunebox_compute::optimizer::{AdamW, AdamWSettings};
@@ -16,7 +15,7 @@ use crate::data::Walk;
 use crate::error::Error;
 use crate::files;
 use crate::learner::reference::References;
-use crate::learner::{Desk, Student};
+use crate::learner::{Desk, Standing, Student};
 use crate::lock;
 use crate::metrics::MetricsFile;
 use crate::observer::{Event, Observer, StepEvent};
@@ -42,6 +41,8 @@ pub(super) struct Running {
     pub(super) used: Usage,
     /// The part of that which versions before the present one used.
     pub(super) before: Usage,
+    /// Where the student of a new run stood before `init`, if the method may change.
+    pub(super) beginning: Option<Standing>,
     /// The last checkpoint.
     pub(super) kept: Option<(u64, PathBuf)>,
     /// The run's folder, until a step is done in it.
@@ -84,14 +85,11 @@ impl Running {
     /// Starts the method, makes the run's folder, and goes to the checkpoint if there is one.
     ///
     /// The folder is only made when the method has taken its settings, and goes again where the first step fails: a run
-    /// that never got anywhere leaves nothing behind.
-    pub(super) fn start(plan: Plan, observer: &mut dyn Observer) -> Result<Self, Error> {
+    /// that never got anywhere leaves nothing behind. A method that may be `revised` can begin a new run again.
+    pub(super) fn start(plan: Plan, observer: &mut dyn Observer, revised: bool) -> Result<Self, Error> {
         let Plan { run: mut plan, policy, walk } = plan;
-        let mut student = student(&plan, policy)?;
-        if let Some((path, state)) = &plan.checkpoint {
-            checkpoint::restore(path, state, &mut student)?;
-            student.begin(state.step);
-        }
+        let student = student(&plan, policy)?;
+        let beginning = (revised && plan.checkpoint.is_none()).then(|| student.standing()).transpose()?;
         let (session, opening) = session(&plan, student)?;
         let unused = Unused::in_place(&plan)?;
         let metrics = open(&mut plan)?;
@@ -108,6 +106,7 @@ impl Running {
             closing: Vec::new(),
             used: opening.usage,
             before: Usage::default(),
+            beginning,
             plan,
             session,
             walk,
@@ -160,6 +159,7 @@ fn open(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
         metrics.revised(&revision)?;
         plan.revised.push(revision);
     }
+    plan.summary.method_changed = plan.identity.method != state.identity.method;
     Ok(metrics)
 }
 
@@ -204,32 +204,29 @@ fn references(plan: &PlannedRun) -> Option<References> {
     Some(references)
 }
 
-/// The method with its settings taken, and its own state given back where there is one; and what it
-/// told on the way.
+/// The method with its settings taken; and what it told on the way. Its `init` comes as at the beginning of the run. Where
+/// there is a checkpoint, that is put in place then, so that nothing is done twice, and the method gets its state back.
 pub(crate) fn session(plan: &PlannedRun, student: Student) -> Result<(Session, StepReport), Error> {
-    let state = plan.checkpoint.as_ref();
-    let streams = state.map(|(_, state)| state.streams.clone()).unwrap_or_default();
-    let settings = session_settings(plan, &plan.method, streams, &student);
+    let settings = session_settings(plan, &plan.method, &student);
     let mut session = Session::start(&plan.method.admitted, Box::new(student), settings)?;
     let report = session.init(&plan.method.settings)?;
-    if let Some((path, state)) = state {
+    if let Some((path, state)) = &plan.checkpoint {
+        let student = student_of(&mut session);
+        checkpoint::restore(path, state, student)?;
+        student.begin(state.step);
+        let snapshots: Vec<String> = student.snapshots.keys().cloned().collect();
+        session.go_on(&state.streams, snapshots);
         session.load_state(&state.method_state(path)?)?;
     }
     Ok((session, report))
 }
 
-/// What a method of the run needs to know to work on a student; its random sequences stand at `streams`.
-pub(super) fn session_settings(
-    plan: &PlannedRun,
-    method: &PlannedMethod,
-    streams: BTreeMap<String, u64>,
-    student: &Student,
-) -> SessionSettings {
+/// What a method of the run needs to know to work on a student.
+pub(super) fn session_settings(plan: &PlannedRun, method: &PlannedMethod, student: &Student) -> SessionSettings {
     SessionSettings {
         limits: method.limits.clone(),
         seed: plan.settings.file.train.seed,
         metric_names: method.package.manifest.metrics.clone(),
-        streams,
         snapshots: student.snapshots.keys().cloned().collect(),
         profiler: plan.settings.profiler.clone(),
     }

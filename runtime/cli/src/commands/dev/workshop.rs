@@ -1,40 +1,34 @@
 //! A folder that somebody works on: what is built of it, and the run that takes it up.
 
 use std::cell::{Cell, RefCell};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 use tunebox_compute::explain::Explain;
-use tunebox_package::build::{Options, build, is_same};
-use tunebox_package::{Built, Error as PackageError, Manifest, Reference, digest};
+use tunebox_package::build::is_same;
+use tunebox_package::{Built, Error as PackageError, Manifest, Reference};
 use tunebox_sandbox::interface_of;
 use tunebox_training::{Error, Event, Observer, Outcome, Revisions, RunSettings, plan, run_revised};
 
 use super::super::building::note_source;
 use super::super::train::Watch;
+use super::looking::{Found, GLANCE, contents, look_after};
 use crate::terminal::diagnostic::Failure;
 use crate::terminal::{Terminal, bytes, duration};
-
-/// How often the folder is looked at. A source is built when two looks find it the same.
-const GLANCE: Duration = Duration::from_millis(200);
-
-/// What happens to the folder.
-enum Found {
-    /// A change, which is being built.
-    Change,
-    /// What became of it, after so long.
-    Built(Box<Result<Built, PackageError>>, Duration),
-}
 
 /// A folder under work.
 pub(super) struct Workshop {
     terminal: Terminal,
     folder: PathBuf,
+    /// The run file, if there may be one.
+    run_file: Option<PathBuf>,
+    /// What the run file held when the last run took it.
+    run_by: Option<Vec<u8>>,
     found: Receiver<Found>,
     /// The thread that builds, until it is gone.
     builder: Option<JoinHandle<()>>,
@@ -46,14 +40,24 @@ pub(super) struct Workshop {
 }
 
 impl Workshop {
-    /// Begins to look at a folder. Errors: it holds no method.
-    pub(super) fn open(terminal: Terminal, folder: PathBuf, offline: bool) -> Result<Self, Failure> {
+    /// Begins to look at a folder and a run file. Errors: the folder holds no method.
+    pub(super) fn open(
+        terminal: Terminal,
+        folder: PathBuf,
+        run_file: Option<PathBuf>,
+        offline: bool,
+    ) -> Result<Self, Failure> {
         note_source(terminal, &folder)?;
         let (send, found) = channel();
-        let place = folder.clone();
-        let builder = Some(std::thread::spawn(move || look_after(&place, offline, &send)));
+        let (place, file) = (folder.clone(), run_file.clone());
+        let builder = Some(std::thread::spawn(move || look_after(&place, file.as_deref(), offline, &send)));
         let (watch, begun) = (Rc::new(RefCell::new(Watch::new(terminal))), Rc::default());
-        Ok(Self { terminal, folder, found, builder, watch, begun, learns: false })
+        Ok(Self { terminal, folder, run_file, run_by: None, found, builder, watch, begun, learns: false })
+    }
+
+    /// Notes that a run takes the run file as it is now.
+    pub(super) fn take_run_file(&mut self) {
+        self.run_by = contents(self.run_file.as_deref());
     }
 
     /// Trains with what was built last, and with what will be built meanwhile.
@@ -71,8 +75,12 @@ impl Workshop {
         while !stop.load(Ordering::SeqCst) {
             match self.found.recv_timeout(GLANCE) {
                 Ok(found) => {
+                    let broken = matches!(&found, Found::Built(outcome, _) if outcome.is_err());
                     if let Some(component) = self.take(found) {
                         return Some(component);
+                    }
+                    if broken {
+                        self.waiting("for a change of the source that mends it; Ctrl-C ends");
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -110,6 +118,14 @@ impl Workshop {
         self.watch.borrow().above(|| self.terminal.say(verb, text));
     }
 
+    /// Says what it waits for.
+    pub(super) fn waiting(&self, text: &str) {
+        self.say("Waiting", text);
+        if self.terminal.json {
+            self.terminal.object(json!({ "event": "waiting" }));
+        }
+    }
+
     /// An error that ends nothing.
     pub(super) fn show(&self, failure: &Failure) {
         if self.terminal.json {
@@ -131,6 +147,10 @@ impl Workshop {
                 self.say("Building", &self.folder.display().to_string());
                 None
             }
+            Found::Waiting(lock) => {
+                self.say("Waiting", &format!("for another build, which holds `{}`", lock.display()));
+                None
+            }
             Found::Built(outcome, taken) => match *outcome {
                 Ok(built) => Some(self.built(built, taken)),
                 Err(error) => {
@@ -138,6 +158,22 @@ impl Workshop {
                     None
                 }
             },
+            Found::RunFile(now) => {
+                if self.has_begun() && now != self.run_by {
+                    self.told_otherwise();
+                }
+                None
+            }
+        }
+    }
+
+    /// Says that the run file is another since a run took it.
+    fn told_otherwise(&self) {
+        let Some(path) = &self.run_file else { return };
+        let text = format!("{} has changed: the next run takes it, this one goes on as it began", path.display());
+        self.say("Note", &text);
+        if self.terminal.json {
+            self.terminal.object(json!({ "event": "run-file-changed", "path": path }));
         }
     }
 
@@ -173,7 +209,7 @@ impl Revisions for Workshop {
 
     fn mended(&mut self, error: &Error, stop: &AtomicBool) -> Option<Vec<u8>> {
         self.show_of_run(error);
-        self.say("Waiting", "for a change of the source that mends it; Ctrl-C ends the run");
+        self.waiting("for a change of the source that mends it; Ctrl-C ends the run");
         self.wait(stop)
     }
 
@@ -211,31 +247,10 @@ impl Observer for Shown {
     }
 }
 
-/// Builds the folder now, and after every change, until nobody listens.
-fn look_after(folder: &Path, offline: bool, found: &Sender<Found>) {
-    let (mut built, mut seen) = (None, None);
-    loop {
-        // A file that an editor is just replacing may be gone for a moment.
-        let now = digest::source(folder).ok();
-        if now.is_some() && now == seen && now != built {
-            built.clone_from(&now);
-            if found.send(Found::Change).is_err() {
-                return;
-            }
-            let begun = Instant::now();
-            let outcome = Box::new(build(folder, &Options { offline, ..Options::default() }));
-            if found.send(Found::Built(outcome, begun.elapsed())).is_err() {
-                return;
-            }
-        }
-        seen = now;
-        std::thread::sleep(GLANCE);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::mpsc::Sender;
 
     use super::*;
 
@@ -249,7 +264,8 @@ mod tests {
         let terminal = Terminal { json: false, quiet: true, verbose: false };
         let (watch, begun) = (Rc::new(RefCell::new(Watch::new(terminal))), Rc::default());
         let (folder, builder) = (PathBuf::from("."), Some(builder));
-        let mut workshop = Workshop { terminal, folder, found, builder, watch, begun, learns: false };
+        let (run_file, run_by) = (None, None);
+        let mut workshop = Workshop { terminal, folder, run_file, run_by, found, builder, watch, begun, learns: false };
         let ended = catch_unwind(AssertUnwindSafe(|| workshop.wait(&AtomicBool::new(false))));
         assert_eq!(ended.unwrap_err().downcast_ref(), Some(&"the build broke"));
     }

@@ -1,0 +1,176 @@
+//! A method that is changed while its run goes on, or before that is resumed: what `init` does is done once, and each
+//! version is written down once.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tunebox_package::{Manifest, manifest, section};
+use tunebox_training::{Error, Outcome, Revisions, plan, run_revised};
+
+use crate::guest;
+use crate::tiny_run::{Place, Watcher};
+
+/// Draws and edits a matrix in its `init`, draws in every step, and reports both numbers.
+const DRAWS: &str = r#"
+(import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.1.0" "random-normal" (func $normal (param i32 i32 i32 i32 i32)))
+(import "tunebox:method/run@0.1.0" "metric-of" (func $metric-of (param i32 i32 i32 i32)))
+(import "tunebox:method/weights@0.1.0" "add-outer" (func $outer (param i32 i32 i32 i32 f32 i32)))
+(data (i32.const 256) "lossdrawn")
+(data (i32.const 272) "\20\00\00\00")
+(global $drawn (mut i32) (i32.const 0))
+(func $draw (result i32)
+  (call $normal (i32.const 256) (i32.const 4) (i32.const 0) (i32.const 0) (i32.const 64))
+  (call $handle))
+(func $ones-of-the-width (result i32)
+  (call $ones (i32.const 272) (i32.const 1) (i32.const 5) (i32.const 64))
+  (call $handle))
+(func $init (param i32 i32) (result i32)
+  (global.set $drawn (call $draw))
+  (call $outer (i32.const 4) (i32.const 0) (call $ones-of-the-width) (call $ones-of-the-width) (f32.const 0.5) (i32.const 64))
+  (call $pass-on))
+(func $step (param i32) (result i32)
+  STUMBLE
+  (call $metric-of (i32.const 260) (i32.const 5) (global.get $drawn) (i32.const 64))
+  (call $metric-of (i32.const 256) (i32.const 4) (call $draw) (i32.const 64))
+  (call $pass-on))
+"#;
+
+/// The component of a version; each is another, and `stumble` is what it does first in a step.
+fn version(number: usize, stumble: &str) -> Vec<u8> {
+    let mut bytes = guest::component(&DRAWS.replace("STUMBLE", stumble));
+    let about = serde_json::json!({
+        "name": "draws", "version": format!("0.{number}.0"), "description": "Draws", "shape": "supervised",
+        "settings": [], "metrics": ["drawn", "loss"], "interface": "0.1.0",
+    });
+    section::append(&mut bytes, manifest::SECTION, about.to_string().as_bytes());
+    bytes
+}
+
+const SETTINGS: [&str; 3] = ["method.grants=[\"weights\"]", "train.steps=4", "train.save-every=2"];
+
+/// An author with one further version.
+struct Author {
+    next: Option<Vec<u8>>,
+    /// Whether it is there before so many steps, or only once a step has failed.
+    before: Option<usize>,
+    asked: usize,
+    swapped: usize,
+}
+
+impl Author {
+    fn mending(next: Vec<u8>) -> Self {
+        Self { next: Some(next), before: None, asked: 0, swapped: 0 }
+    }
+
+    fn done() -> Self {
+        Self { next: None, before: None, asked: 0, swapped: 0 }
+    }
+}
+
+impl Revisions for Author {
+    fn newer(&mut self, _: &[u8]) -> Option<Vec<u8>> {
+        self.asked += 1;
+        if self.before == Some(self.asked) { self.next.take() } else { None }
+    }
+
+    fn mended(&mut self, _: &Error, _: &std::sync::atomic::AtomicBool) -> Option<Vec<u8>> {
+        self.next.take()
+    }
+
+    fn settled(&mut self, _: u64, outcome: Result<&Manifest, &Error>) {
+        outcome.unwrap();
+        self.swapped += 1;
+    }
+}
+
+/// Makes the version the method of the place.
+fn save(place: &Place, bytes: &[u8]) -> String {
+    let path = place.path("draws.wasm");
+    std::fs::write(&path, bytes).unwrap();
+    format!("method.use={}", path.display())
+}
+
+/// A run of an author.
+fn dev(place: &Place, name: &str, method: &str, author: &mut Author, watcher: &mut Watcher, resume: bool) -> Outcome {
+    let name = format!("run.name={name}");
+    let mut settings = place.settings(&[&[name.as_str(), method], &SETTINGS[..]].concat()).unwrap();
+    (settings.authoring, settings.resume) = (true, resume);
+    let stop = watcher.stop;
+    run_revised(plan(settings).unwrap(), watcher, stop, author).unwrap()
+}
+
+/// What every step drew, and what the last checkpoint holds of the edit.
+fn drawn(place: &Place, run: &str) -> (Vec<(f64, f64)>, Vec<u8>) {
+    let rows = place.metrics(run);
+    let number = |row: &serde_json::Map<String, serde_json::Value>, name: &str| row.get(name)?.as_f64();
+    let steps = rows.iter().filter_map(|row| Some((number(row, "drawn")?, number(row, "loss")?)));
+    (steps.collect(), place.bytes(run, "steps/000004/edits.safetensors"))
+}
+
+/// How often the metrics of a run say that its method changed.
+fn written_down(place: &Place, run: &str) -> usize {
+    place.metrics(run).iter().filter(|row| row.contains_key("method")).count()
+}
+
+#[test]
+fn what_init_did_is_not_done_again_by_a_run_that_is_resumed() {
+    let place = Place::new();
+    let method = save(&place, &version(1, ""));
+    let settings = [&[method.as_str()], &SETTINGS[..]].concat();
+    place.train("whole", &settings, &mut Watcher::new()).unwrap();
+    let mut watcher = Watcher { stop_after: Some(2), ..Watcher::new() };
+    place.train("stopped", &settings, &mut watcher).unwrap();
+    place.resume("stopped", &settings, &mut Watcher::new()).unwrap();
+
+    let whole = drawn(&place, "whole");
+    assert_eq!(whole.0.len(), 4);
+    assert!(drawn(&place, "stopped") == whole, "{:?} {:?}", drawn(&place, "stopped").0, whole.0);
+}
+
+#[test]
+fn a_first_step_that_is_tried_again_begins_before_init() {
+    let place = Place::new();
+    let method = save(&place, &version(2, ""));
+    let settings = [&[method.as_str()], &SETTINGS[..]].concat();
+    place.train("straight", &settings, &mut Watcher::new()).unwrap();
+    let method = save(&place, &version(1, "(drop (call $draw)) (unreachable)"));
+    let mut author = Author::mending(version(2, ""));
+    dev(&place, "tried", &method, &mut author, &mut Watcher::new(), false);
+
+    assert_eq!(author.swapped, 1);
+    let straight = drawn(&place, "straight");
+    assert!(drawn(&place, "tried") == straight, "{:?} {:?}", drawn(&place, "tried").0, straight.0);
+}
+
+#[test]
+fn a_version_that_is_there_when_a_run_is_resumed_is_written_down_once() {
+    let place = Place::new();
+    let method = save(&place, &version(1, ""));
+    let two = || Watcher { stop_after: Some(2), ..Watcher::new() };
+    dev(&place, "left", &method, &mut Author::done(), &mut two(), false);
+    assert_eq!(written_down(&place, "left"), 0);
+
+    save(&place, &version(2, ""));
+    let mut three = Watcher { stop_after: Some(3), ..Watcher::new() };
+    dev(&place, "left", &method, &mut Author::done(), &mut three, true);
+    assert_eq!(written_down(&place, "left"), 1);
+    dev(&place, "left", &method, &mut Author::done(), &mut Watcher::new(), true);
+    assert_eq!(written_down(&place, "left"), 1);
+}
+
+#[test]
+fn a_version_that_was_taken_over_after_the_last_checkpoint_is_written_down_once() {
+    let place = Place::new();
+    let method = save(&place, &version(1, ""));
+    let mut author = Author { before: Some(3), ..Author::mending(version(2, "")) };
+    let mut watcher = Watcher { die_after: Some(3), ..Watcher::new() };
+    let died = || dev(&place, "killed", &method, &mut author, &mut watcher, false);
+    catch_unwind(AssertUnwindSafe(died)).unwrap_err();
+    assert_eq!((author.swapped, written_down(&place, "killed")), (1, 1));
+
+    save(&place, &version(2, ""));
+    dev(&place, "killed", &method, &mut Author::done(), &mut Watcher::new(), true);
+    assert_eq!(written_down(&place, "killed"), 1);
+    let lock = String::from_utf8(place.bytes("killed", "run.lock")).unwrap();
+    assert_eq!(lock.matches("after = ").count(), 1, "{lock}");
+}
