@@ -7,6 +7,8 @@
 mod attack;
 #[path = "support/fake_learner.rs"]
 mod fake_learner;
+#[path = "contract/form.rs"]
+mod form;
 #[path = "support/guest.rs"]
 mod guest;
 #[path = "contract/inside.rs"]

@@ -1,4 +1,5 @@
-//! A profile of a method, opened by the Firefox Profiler itself: `profiler-cli` is that viewer without its window.
+//! A profile of a method, opened by the Firefox Profiler itself: `profiler-cli` is that viewer without its window. That a
+//! profile has the form which the viewer publishes is looked at in `inside.rs`, on every machine.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -19,7 +19,6 @@ pub(crate) struct FixedCompletions {
     base: Policy,
     completions: Vec<Vec<u32>>,
     rewards: Vec<f32>,
-    accumulated: bool,
 }
 
 impl FixedCompletions {
@@ -32,7 +31,7 @@ impl FixedCompletions {
         let policy = Policy::open(model.clone(), Some(adapter), settings).unwrap();
         let base = Policy::open(model, None, settings).unwrap();
         let (completions, rewards) = (completions.to_vec(), rewards.to_vec());
-        Self { policy, base, completions, rewards, accumulated: false }
+        Self { policy, base, completions, rewards }
     }
 }
 
@@ -70,39 +69,14 @@ impl Learner for FixedCompletions {
     }
 
     fn backward(&mut self, scored: &mut Scored, seeds: &Seeds) -> Result<(), Error> {
-        self.accumulated = true;
         self.policy.backward(scored, seeds)
-    }
-
-    fn snapshot(&mut self, name: &str) -> Result<(), Error> {
-        self.policy.snapshot(name)
     }
 
     fn has_reference(&self) -> bool {
         true
     }
 
-    fn update(&mut self) -> Result<f32, Error> {
-        Err(Error::Argument("one gradient is all that is looked at".into()))
-    }
-
-    fn rate(&self) -> f64 {
-        1e-4
-    }
-
-    fn position(&self) -> u32 {
-        0
-    }
-
-    fn planned(&self) -> u32 {
-        1
-    }
-
     fn generation(&self) -> u64 {
         self.policy.generation()
-    }
-
-    fn has_accumulated(&self) -> bool {
-        self.accumulated
     }
 }

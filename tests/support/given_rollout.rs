@@ -121,10 +121,6 @@ impl Learner for GivenRollout {
         Ok(())
     }
 
-    fn snapshot(&mut self, _: &str) -> Result<(), Error> {
-        Ok(())
-    }
-
     fn has_reference(&self) -> bool {
         true
     }
@@ -133,18 +129,6 @@ impl Learner for GivenRollout {
         self.updates += 1;
         self.accumulated = false;
         Ok(1.0)
-    }
-
-    fn rate(&self) -> f64 {
-        0.001
-    }
-
-    fn position(&self) -> u32 {
-        0
-    }
-
-    fn planned(&self) -> u32 {
-        1
     }
 
     fn generation(&self) -> u64 {

@@ -100,35 +100,11 @@ impl Learner for GivenScores {
         Ok(())
     }
 
-    fn snapshot(&mut self, _: &str) -> Result<(), Error> {
-        Ok(())
-    }
-
     fn has_reference(&self) -> bool {
         true
     }
 
-    fn update(&mut self) -> Result<f32, Error> {
-        Ok(1.0)
-    }
-
-    fn rate(&self) -> f64 {
-        0.001
-    }
-
-    fn position(&self) -> u32 {
-        0
-    }
-
-    fn planned(&self) -> u32 {
-        1
-    }
-
     fn generation(&self) -> u64 {
         0
-    }
-
-    fn has_accumulated(&self) -> bool {
-        !self.arrived.lock().unwrap().is_empty()
     }
 }

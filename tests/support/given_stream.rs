@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use tunebox_compute::fused::TapSet;
 use tunebox_compute::{Device, Tensor};
 use tunebox_model::edit::{Form, Role};
 use tunebox_model::error::Error;
-use tunebox_model::policy::{Scored, Seeds, View};
+use tunebox_model::policy::View;
 use tunebox_model::rows::Rows;
 use tunebox_model::stream::{Patch, Site, Token};
 use tunebox_sandbox::{Direction, Editing, Learner, Sampling, Sizes};
@@ -91,43 +90,11 @@ impl Learner for GivenStream {
         &Device::Cpu
     }
 
-    fn score(&mut self, _: &View, _: &Arc<Rows>, _: TapSet, _: f32, _: bool) -> Result<Scored, Error> {
-        Err(Error::Unsupported("only activations are given here".into()))
-    }
-
-    fn backward(&mut self, _: &mut Scored, _: &Seeds) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn snapshot(&mut self, _: &str) -> Result<(), Error> {
-        Ok(())
-    }
-
     fn has_reference(&self) -> bool {
         true
     }
 
-    fn update(&mut self) -> Result<f32, Error> {
-        Ok(1.0)
-    }
-
-    fn rate(&self) -> f64 {
-        0.0
-    }
-
-    fn position(&self) -> u32 {
-        0
-    }
-
-    fn planned(&self) -> u32 {
-        1
-    }
-
     fn generation(&self) -> u64 {
         0
-    }
-
-    fn has_accumulated(&self) -> bool {
-        false
     }
 }

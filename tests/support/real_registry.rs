@@ -20,7 +20,7 @@ pub(crate) struct Registry {
     process: Child,
     port: u16,
     /// What it holds, until the end.
-    _data: TempDir,
+    data: TempDir,
 }
 
 impl Registry {
@@ -60,6 +60,11 @@ impl Registry {
         self.port
     }
 
+    /// A file of what it holds.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.data.path().join("data/docker/registry/v2").join(name)
+    }
+
     fn start_in(folder: TempDir, host: &str, http: &str, more: &str) -> Option<Self> {
         if !there(PROGRAM, "--version") {
             tools::missing(PROGRAM);
@@ -80,7 +85,7 @@ impl Registry {
             command.args([Path::new("serve"), &file]).stdout(Stdio::null()).stderr(Stdio::null());
             let mut process = command.spawn().unwrap();
             if answers(&mut process, port) {
-                return Some(Self { process, port, _data: folder });
+                return Some(Self { process, port, data: folder });
             }
             process.kill().ok();
             process.wait().unwrap();

@@ -4,7 +4,7 @@
 use std::io::Write as _;
 
 /// The programs that may be missing, as `TUNEBOX_TOOLS` names them.
-const OPTIONAL: [&str; 6] = ["clang", "componentize-py", "docker-registry", "openssl", "profiler-cli", "wkg"];
+const OPTIONAL: [&str; 7] = ["clang", "componentize-py", "docker-registry", "gdb", "openssl", "profiler-cli", "wkg"];
 
 /// Says, past the capture of the test harness, that a test goes without a program, and so is skipped.
 pub(crate) fn missing(tool: &str) {

@@ -9,6 +9,7 @@ use crate::compile::CompileStop;
 use crate::fault::Stop;
 use crate::figures::{bytes, doubled};
 use crate::grants::{CONTRACT, Version, interface_of};
+use crate::limits::Limits;
 
 /// Why a method is not admitted, or did not go on.
 #[derive(Debug, thiserror::Error)]
@@ -226,8 +227,9 @@ impl Explain for Error {
         Some(match self {
             Self::TooLarge { size, limit, .. } => format!(
                 "its author can build it in release mode and strip it; one in Python holds an interpreter, and if you \
-                 trust it: `--set limits.component-bytes={}`",
-                doubled(*limit, *size)
+                 trust it: `--set limits.component-bytes={} --set limits.compile-seconds={}`",
+                doubled(*limit, *size),
+                15.0 * Limits::default().compile_seconds
             ),
             Self::Malformed { .. } => "`tunebox build` makes a component from a method's folder".into(),
             Self::LeftOut { method, .. } => format!("`{method}` must be built without it; `tunebox build` does that"),

@@ -9,6 +9,28 @@ pub(crate) fn bytes(count: u64) -> String {
     }
 }
 
+/// Seconds with the hours and minutes that are in them.
+pub(crate) fn seconds(count: f64) -> String {
+    if count < 60.0 {
+        return format!("{count} s");
+    }
+    let (hours, minutes) = ((count / 3600.0).floor(), (count % 3600.0 / 60.0).floor());
+    let rest = (count % 60.0 * 1e3).round() / 1e3;
+    let parts = [(hours, "h"), (minutes, "min"), (rest, "s")].into_iter().filter(|(part, _)| *part > 0.0);
+    parts.map(|(part, unit)| format!("{part} {unit}")).collect::<Vec<_>>().join(" ")
+}
+
+/// A number of operations, rounded where it is too long to be read.
+pub(crate) fn operations(count: u64) -> String {
+    const TRILLION: u64 = 1_000_000_000_000;
+    if count < TRILLION {
+        return format!("{} operations", grouped(count));
+    }
+    let tenths = (count / (TRILLION / 10)) % 10;
+    let tenths = if tenths > 0 { format!(".{tenths}") } else { String::new() };
+    format!("{}{tenths} trillion operations", grouped(count / TRILLION))
+}
+
 /// A number with a comma between every three digits.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -32,4 +54,29 @@ pub(crate) fn doubled(limit: u64, needed: u64) -> String {
         }
     }
     larger.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_times_are_told_in_hours() {
+        for (count, wanted) in
+            [(86_400.0, "24 h"), (5_401.0, "1 h 30 min 1 s"), (62.1, "1 min 2.1 s"), (30.0, "30 s"), (0.0, "0 s")]
+        {
+            assert_eq!(seconds(count), wanted);
+        }
+    }
+
+    #[test]
+    fn long_numbers_of_operations_are_rounded() {
+        for (count, wanted) in [
+            (1_000_000_000_000_000_000, "1,000,000 trillion operations"),
+            (1_234_567_890_123, "1.2 trillion operations"),
+            (1_000_000, "1,000,000 operations"),
+        ] {
+            assert_eq!(operations(count), wanted);
+        }
+    }
 }

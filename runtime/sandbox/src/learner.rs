@@ -18,7 +18,8 @@ use tunebox_model::rows::Rows;
 pub use editing::{Direction, Editing, Sizes};
 pub use sampling::{Sampler, Sampling};
 
-/// The model under training, its optimiser and its place in the run.
+/// The model under training, its optimiser and its place in the run. What it does not do keeps the default, and a method
+/// that asks for it is told so.
 pub trait Learner: Sampling + Editing + Any + Send {
     /// Where what a method sees and computes lives: scores, and the tensors made of them. It need not be where the model
     /// computes.
@@ -30,12 +31,14 @@ pub trait Learner: Sampling + Editing + Any + Send {
     /// When the rows or the view do not fit the model, or memory runs out.
     fn score(
         &mut self,
-        view: &View,
-        rows: &Arc<Rows>,
-        taps: TapSet,
-        temperature: f32,
-        keep: bool,
-    ) -> Result<Scored, Error>;
+        _view: &View,
+        _rows: &Arc<Rows>,
+        _taps: TapSet,
+        _temperature: f32,
+        _keep: bool,
+    ) -> Result<Scored, Error> {
+        unsupported("scores")
+    }
 
     /// Whether rows that are scored one after another are better scored in one pass: where what they begin with in
     /// common is then computed once. Such scores are only asked for when somebody looks at them.
@@ -47,54 +50,58 @@ pub trait Learner: Sampling + Editing + Any + Send {
     ///
     /// # Errors
     /// When memory runs out or a gradient is not finite.
-    fn backward(&mut self, scored: &mut Scored, seeds: &Seeds) -> Result<(), Error>;
+    fn backward(&mut self, _scored: &mut Scored, _seeds: &Seeds) -> Result<(), Error> {
+        unsupported("gradients")
+    }
 
     /// Takes a frozen copy of the trained weights under a name; replaces one of the same name.
     ///
     /// # Errors
     /// When the adapter cannot be copied or memory runs out.
-    fn snapshot(&mut self, name: &str) -> Result<(), Error>;
+    fn snapshot(&mut self, _name: &str) -> Result<(), Error> {
+        unsupported("snapshots")
+    }
 
     /// Whether there is a view of the model before training.
-    fn has_reference(&self) -> bool;
+    fn has_reference(&self) -> bool {
+        false
+    }
 
     /// Clips, updates the weights, clears the gradient; returns its norm before clipping.
     ///
     /// # Errors
     /// When the gradient is not finite.
-    fn update(&mut self) -> Result<f32, Error>;
+    fn update(&mut self) -> Result<f32, Error> {
+        unsupported("updates")
+    }
 
     /// The learning rate of the coming update.
-    fn rate(&self) -> f64;
+    fn rate(&self) -> f64 {
+        0.0
+    }
 
     /// Finished updates.
-    fn position(&self) -> u32;
+    fn position(&self) -> u32 {
+        0
+    }
 
     /// Planned updates.
-    fn planned(&self) -> u32;
+    fn planned(&self) -> u32 {
+        0
+    }
 
     /// A number that changes with every update of the weights.
     fn generation(&self) -> u64;
 
     /// Whether a gradient has accumulated since the last update.
-    fn has_accumulated(&self) -> bool;
+    fn has_accumulated(&self) -> bool {
+        false
+    }
 }
 
 /// No learner: what a session holds in its place between two calls. Nothing reaches it.
 #[derive(Debug)]
-pub(crate) struct Absent {
-    device: Device,
-}
-
-impl Default for Absent {
-    fn default() -> Self {
-        Self { device: Device::Cpu }
-    }
-}
-
-fn absent<T>() -> Result<T, Error> {
-    Err(Error::Argument("there is no model between two calls".into()))
-}
+pub(crate) struct Absent;
 
 impl Sampling for Absent {}
 
@@ -102,46 +109,15 @@ impl Editing for Absent {}
 
 impl Learner for Absent {
     fn device(&self) -> &Device {
-        &self.device
-    }
-
-    fn score(&mut self, _: &View, _: &Arc<Rows>, _: TapSet, _: f32, _: bool) -> Result<Scored, Error> {
-        absent()
-    }
-
-    fn backward(&mut self, _: &mut Scored, _: &Seeds) -> Result<(), Error> {
-        absent()
-    }
-
-    fn snapshot(&mut self, _: &str) -> Result<(), Error> {
-        absent()
-    }
-
-    fn has_reference(&self) -> bool {
-        false
-    }
-
-    fn update(&mut self) -> Result<f32, Error> {
-        absent()
-    }
-
-    fn rate(&self) -> f64 {
-        0.0
-    }
-
-    fn position(&self) -> u32 {
-        0
-    }
-
-    fn planned(&self) -> u32 {
-        0
+        &Device::Cpu
     }
 
     fn generation(&self) -> u64 {
         0
     }
+}
 
-    fn has_accumulated(&self) -> bool {
-        false
-    }
+/// What a learner says that does not do this.
+fn unsupported<T>(what: &str) -> Result<T, Error> {
+    Err(Error::Unsupported(format!("this run offers no {what}")))
 }

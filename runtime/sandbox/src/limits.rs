@@ -17,6 +17,8 @@ pub enum Unit {
     Bytes,
     /// Things: calls, tokens, handles.
     Count,
+    /// Numbers read or written, and multiply-adds.
+    Operations,
 }
 
 impl Unit {
@@ -24,9 +26,10 @@ impl Unit {
     #[must_use]
     pub fn show(self, number: &Number) -> String {
         match (self, number.as_u64()) {
-            (Self::Seconds, _) => format!("{} s", number.as_f64().unwrap_or(0.0)),
+            (Self::Seconds, _) => figures::seconds(number.as_f64().unwrap_or(0.0)),
             (Self::Bytes, Some(count)) => figures::bytes(count),
             (Self::Count, Some(count)) => figures::grouped(count),
+            (Self::Operations, Some(count)) => figures::operations(count),
             (_, None) => number.to_string(),
         }
     }
@@ -100,11 +103,11 @@ limits! {
     host_calls: u64 = 100_000, "host-calls", Count, 1 to 1_000_000_000;
     /// Work of tensor operations in one call of the method, by the table of costs: numbers read or written,
     /// multiply-adds of products.
-    work: u64 = 1_000_000_000_000, "work", Count, 1 to 1_000_000_000_000_000_u64;
+    work: u64 = 1_000_000_000_000, "work", Operations, 1 to 1_000_000_000_000_000_u64;
     /// Passes through the model, forward or back, in one call of the method; an update and a snapshot count as one each.
     passes: u64 = 1_000, "passes", Count, 1 to 1_000_000_000;
     /// Multiply-adds of those passes and of what the model writes, estimated from its size and the tokens.
-    model_work: u64 = 1_000_000_000_000_000_000, "model-work", Count, 1 to 1_000_000_000_000_000_000_u64;
+    model_work: u64 = 1_000_000_000_000_000_000, "model-work", Operations, 1 to 1_000_000_000_000_000_000_u64;
     /// Completions of one call of `generate`, and of one prompt; past it the method gets an error.
     completions: u32 = 4_096, "completions", Count, 1 to 1_000_000;
     /// Tokens that the model may write in one call of the method.
@@ -201,10 +204,11 @@ mod tests {
 
     #[test]
     fn what_a_run_changes_is_known_and_shown_with_its_unit() {
-        let table = json!({"linear-memory": 1 << 20, "step-seconds": 2.5, "handles": 16_384});
+        let table =
+            json!({"linear-memory": 1 << 20, "step-seconds": 2.5, "handles": 16_384, "work": 2_500_000_000_000_u64});
         let limits = Limits::default().with(table.as_object().unwrap()).unwrap();
         let shown: Vec<String> =
             limits.changed().map(|(limit, value)| format!("{} {}", limit.name, limit.unit.show(&value))).collect();
-        assert_eq!(shown, ["step-seconds 2.5 s", "linear-memory 1.0 MiB"]);
+        assert_eq!(shown, ["step-seconds 2.5 s", "linear-memory 1.0 MiB", "work 2.5 trillion operations"]);
     }
 }

@@ -38,7 +38,8 @@ impl State {
         Ok(())
     }
 
-    /// Makes some scores in one pass; where that fails each by itself, so that none fails by the rows of another.
+    /// Makes some scores in one pass; where that fails each by itself, so that none fails by the rows of another. The
+    /// pass that failed may have cost as much as one that did not, so those that are made again are paid for again.
     fn make(&mut self, asked: &Asked, parts: Vec<Part>) -> Result<(), Refusal> {
         match self.make_together(asked, parts.clone()) {
             Err(Refusal::Error(error)) => {
@@ -49,7 +50,10 @@ impl State {
                     }
                     return Ok(());
                 }
-                parts.into_iter().try_for_each(|part| self.make(asked, vec![part]))
+                parts.into_iter().try_for_each(|part| {
+                    self.pass(part.rows.tokens())?;
+                    self.make(asked, vec![part])
+                })
             }
             made_or_ended => made_or_ended,
         }

@@ -267,7 +267,7 @@ mod tests {
         let snapshots = BTreeSet::from(["old".to_owned()]);
         let settings = SessionSettings { limits, snapshots, ..SessionSettings::default() };
         let mut state = State::new(settings, Ledger::new(1 << 20));
-        for (name, told) in [("new", "at most 1"), ("old", "there is no model")] {
+        for (name, told) in [("new", "at most 1"), ("old", "offers no snapshots")] {
             let Refusal::Error(error) = Crossing::new(&mut state).snapshot(name.into()).unwrap_err() else {
                 panic!("the method ended")
             };

@@ -10,6 +10,8 @@ use tunebox_model::policy::View;
 use tunebox_model::rows::Rows;
 use tunebox_model::stream::{Patch, Site, Token};
 
+use super::unsupported;
+
 /// A direction of the stream that a method hands to the run's artifact.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Direction {
@@ -144,8 +146,4 @@ pub trait Editing {
     fn encode(&mut self, _: &str) -> Result<Vec<u32>, Error> {
         unsupported("text")
     }
-}
-
-fn unsupported<T>(what: &str) -> Result<T, Error> {
-    Err(Error::Unsupported(format!("this run offers no {what}")))
 }

@@ -158,8 +158,8 @@ fn a_resumed_random_sequence_goes_on_where_it_was() {
     let positions = crossing.positions();
     let next = crossing.random_normal("noise".into(), vec![5]).unwrap();
     let next = crossing.copy_to_list(next).unwrap();
-    let settings = SessionSettings { seed: 7, streams: positions, ..SessionSettings::default() };
-    let mut second = State::new(settings, Ledger::new(1 << 20));
+    let mut second = state(Limits::default());
+    second.go_on(&positions);
     let mut crossing = Crossing::new(&mut second);
     let resumed = crossing.random_normal("noise".into(), vec![5]).unwrap();
     assert_eq!(crossing.copy_to_list(resumed).unwrap(), next);

@@ -53,7 +53,7 @@ fn session<T: Send + 'static>(
     patience: Option<Duration>,
     method: impl FnOnce(&mut Voice) -> T + Send + 'static,
 ) -> (Session, JoinHandle<T>) {
-    session_over(Box::new(Absent::default()), imports, patience, method)
+    session_over(Box::new(Absent), imports, patience, method)
 }
 
 /// The same over a learner.
@@ -188,7 +188,7 @@ fn a_method_that_hangs_or_goes_is_not_waited_for() {
 #[test]
 fn what_the_host_takes_for_its_answers_is_not_the_methods_time() {
     let patience = Some(Duration::from_secs(1));
-    let (mut session, thread) = session_over(Box::new(Slow::default()), &every_interface(), patience, |voice| {
+    let (mut session, thread) = session_over(Box::new(Slow), &every_interface(), patience, |voice| {
         voice.hear();
         for _ in 0..2 {
             assert_eq!(voice.ask("learn/rate", |_| {}), Some(0.25_f64.to_le_bytes().to_vec()));
