@@ -41,7 +41,7 @@ fn a_run_on_an_nf4_base_that_was_stopped_resumes_and_replays_to_the_same_bits() 
     assert_eq!(losses("stopped"), losses("whole"));
     assert!(place.bytes("plain", ADAPTER) != place.bytes("whole", ADAPTER), "nothing was quantised");
 
-    let verification = verify(&place.path("runs/stopped"), true, Compiling::default()).unwrap();
+    let verification = verify(&place.path("runs/stopped"), &[], true, Compiling::default()).unwrap();
     let replay = verification.replay(None, &mut Watcher::new(), &AtomicBool::new(false)).unwrap().unwrap();
     assert!(replay.same(), "{replay:?}");
 }

@@ -230,6 +230,9 @@ fn a_method_that_never_asks_to_learn_leaves_no_adapter_and_is_told_so_before_its
     assert!(warned.is_some() && warned < said.find("Done 1 step in"), "{said}");
     assert!(said.contains("Warning no adapter was written"), "{said}");
     assert!(!place.path().join("runs/idle/adapter_model.safetensors").exists());
+    let (code, said) = told("check idle.wasm");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("Warning the method never calls `minimise`"), "{said}");
     let (code, said) = told("verify runs/idle");
     assert_eq!(code, Some(0), "{said}");
 }

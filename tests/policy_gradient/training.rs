@@ -78,7 +78,7 @@ fn a_run_that_was_stopped_writes_the_same_completions_when_it_goes_on() {
     assert!(adapter("whole") == adapter("halved"));
     let rewards = |run: &str| place.metrics(run).iter().map(|row| row["reward"].clone()).collect::<Vec<_>>();
     assert_eq!(rewards("whole"), rewards("halved"));
-    let verification = tunebox_training::verify(&place.path("runs/halved"), true, Compiling::default()).unwrap();
+    let verification = tunebox_training::verify(&place.path("runs/halved"), &[], true, Compiling::default()).unwrap();
     assert!(verification.inputs.iter().any(|one| one.what == "verifier.0.sha256"));
     let replay = verification.replay(None, &mut Watcher::new(), &AtomicBool::new(false)).unwrap().unwrap();
     assert!(replay.same(), "{replay:?}");

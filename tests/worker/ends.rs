@@ -94,6 +94,7 @@ fn a_person_stops_a_worker_as_any_run_and_the_second_time_at_once() {
     let text = said(&output);
     assert_eq!(output.status.code(), Some(130), "{text}");
     assert!(text.contains("Stopped at step ") && text.contains(", saved runs/stopped/steps/0000"), "{text}");
+    assert!(text.contains("tunebox chat runs/stopped\n"), "{text}");
     place.done("stopped", &["--resume"]);
     assert!(place.adapter("stopped") == place.adapter("whole"), "the adapters differ");
 

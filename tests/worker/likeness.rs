@@ -41,15 +41,38 @@ fn a_run_of_a_stranger_is_replayed_in_a_worker_to_the_same_bits_wherever_it_firs
     for (name, more) in [("guarded", [].as_slice()), ("trusted", &["--in-process"])] {
         place.done(name, more);
         let run = format!("runs/{name}");
-        let mut replay = place.tunebox(&["verify", &run, "--replay"]).spawn().unwrap();
+        let words = ["verify", &run, "--replay", "--set", "method.use=stranger.wasm"];
+        let mut replay = place.tunebox(&words).spawn().unwrap();
         worker(&mut replay);
         let output = replay.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", said(&output));
         assert!(said(&output).contains("every bit of the artifact"), "{}", said(&output));
     }
+    let look = |words: &[&str]| {
+        let output = place.tunebox(words).env("TUNEBOX_CACHE", place.path("untouched")).output().unwrap();
+        let kept = std::fs::read_dir(place.path("untouched/compiled")).map_or(0, Iterator::count);
+        assert_eq!(kept, 0, "it was compiled: {}", said(&output));
+        (output.status.code(), said(&output))
+    };
+    // What only the run names is read, and what is recorded of it compared; more than that, a person asks for.
+    let (code, told) = look(&["verify", "runs/guarded"]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("Artifact 2 of 2") && told.contains("neither compiled nor run"), "{told}");
+    assert!(told.contains("Next tunebox verify runs/guarded --replay --set method.use=PATH"), "{told}");
+    let (code, told) = look(&["verify", "runs/guarded", "--replay"]);
+    assert_eq!(code, Some(4), "{told}");
+    assert!(told.contains("error[trust]: only the run's own file names `"), "{told}");
+
     std::fs::copy(Path::new(ROOT).join("methods/orpo/orpo.wasm"), place.path("stranger.wasm")).unwrap();
-    let output = place.tunebox(&["verify", "runs/guarded", "--replay"]).output().unwrap();
-    assert!(!output.status.success(), "another method under the same name is another run");
+    let (code, told) = look(&["verify", "runs/guarded"]);
+    assert_eq!(code, Some(4), "another method under the same name is another run: {told}");
+    assert!(told.contains("Differs method.sha256"), "{told}");
+    std::fs::remove_file(place.path("stranger.wasm")).unwrap();
+    let (code, told) = look(&["verify", "runs/guarded"]);
+    assert_eq!(code, Some(2), "{told}");
+    for line in ["Artifact 2 of 2 as recorded", "Inputs ", "Unread ", "`--set` says where it lies now"] {
+        assert!(told.contains(line), "{told}");
+    }
 }
 
 #[test]

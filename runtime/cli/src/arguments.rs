@@ -6,7 +6,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser};
 use tunebox_training::configuration::key_called;
 
-use crate::commands::Command;
+use crate::commands::{Command, help};
+use crate::terminal::Terminal;
 
 /// Train language models with methods that need not be trusted.
 #[derive(Debug, Parser)]
@@ -22,10 +23,19 @@ pub(crate) struct Line {
 const SETTING: [&str; 4] = ["train", "run", "dev", "check"];
 
 impl Line {
-    /// Reads the command line as it was typed; ends the program where it cannot be understood.
+    /// Reads the command line as it was typed; ends the program where it cannot be understood, or asks for help.
     pub(crate) fn read() -> Self {
         let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-        Self::try_parse().unwrap_or_else(|error| advised(error, &words).exit())
+        Self::try_parse().unwrap_or_else(|error| {
+            if error.kind() == ErrorKind::DisplayHelp
+                && let Some(settings) = help::settings(&words)
+            {
+                let _ = error.print();
+                Terminal { json: false, quiet: false, verbose: false }.data(settings);
+                std::process::exit(0);
+            }
+            advised(error, &words).exit()
+        })
     }
 }
 

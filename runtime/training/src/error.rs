@@ -13,6 +13,7 @@ use crate::configuration::ConfigurationError;
 use crate::data::DataError;
 use crate::files::FileError;
 use crate::twin::TwinError;
+use crate::verification::Unnamed;
 use crate::worker::WorkerError;
 
 /// What can end a run.
@@ -45,6 +46,9 @@ pub enum Error {
     /// The process of a method that runs outside the sandbox.
     #[error(transparent)]
     Twin(#[from] TwinError),
+    /// A run that is to be done again with what only its own file names.
+    #[error(transparent)]
+    Unnamed(#[from] Unnamed),
     /// A loss or gradient that is not finite.
     #[error("the {quantity} is not a number")]
     NonFinite {
@@ -84,6 +88,20 @@ pub enum Error {
     NothingToResume {
         /// Where was looked.
         folder: PathBuf,
+        /// Why nothing there can go on.
+        why: &'static str,
+        /// The name of the run that was probably meant.
+        meant: Option<String>,
+    },
+    /// A run whose steps are all done.
+    #[error("the run `{name}` is finished")]
+    Finished {
+        /// The run.
+        name: String,
+        /// Its folder.
+        folder: PathBuf,
+        /// What leads to more steps.
+        hint: String,
     },
     /// A run cannot go on exactly as it would have.
     #[error("the run `{name}` cannot go on: {}", differences.join("; "))]
@@ -109,11 +127,24 @@ pub enum Error {
         /// The folder.
         folder: PathBuf,
     },
-    /// A run without an artifact.
+    /// A run that is not there, named in the place of a model. No hub is asked for it: what lies there under this name is
+    /// somebody else's.
+    #[error("there is no run `{}`", name.display())]
+    NoSuchRun {
+        /// The path as it was written.
+        name: PathBuf,
+        /// The run that was probably meant.
+        meant: Option<PathBuf>,
+    },
+    /// A run of which something is wanted that it has not got before its end.
     #[error("the run is not finished")]
     Unfinished {
         /// Its folder.
         folder: PathBuf,
+        /// What it lacks.
+        why: &'static str,
+        /// What finishes it.
+        hint: String,
     },
     /// A run that is to be done again on a device that is not here.
     #[error("the run computed on `{device}`, which is not here")]
@@ -193,6 +224,7 @@ impl Error {
             Self::Package(error) => error.as_ref(),
             Self::Worker(error) => error.as_ref(),
             Self::Twin(error) => error,
+            Self::Unnamed(error) => error,
             Self::Step { source, .. } => source.as_ref(),
             _ => return None,
         })

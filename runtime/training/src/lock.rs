@@ -29,6 +29,16 @@ pub(crate) fn is_finished(lock: &toml::Table) -> bool {
     files.is_some_and(|files| !files.is_empty()) || lock.get("left").and_then(toml::Value::as_str) == Some(NOTHING)
 }
 
+/// Whether the run of a folder came to its end. One whose lock is gone or broken has not.
+pub(crate) fn has_finished(folder: &Path) -> bool {
+    read(folder).as_ref().is_some_and(is_finished)
+}
+
+/// What the lock of a folder says; none where it is gone or broken.
+pub(crate) fn read(folder: &Path) -> Option<toml::Table> {
+    files::read_text(&folder.join(FILE)).ok()?.parse().ok()
+}
+
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct Lock<'a> {
@@ -140,7 +150,7 @@ pub(crate) fn lock(plan: &PlannedRun, artifact: Option<&[Written]>) -> Result<St
         steps: plan.steps,
         device: &plan.summary.device,
         compute: plan.compute.as_str(),
-        system: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
+        system: system(),
         clock: plan.clock,
         left: artifact.filter(|files| files.is_empty()).map(|_| NOTHING),
         accelerator: plan.accelerator.as_ref().map(accelerator),
@@ -190,6 +200,11 @@ pub fn base_precision(folder: &Path) -> Result<Option<Base>, Error> {
 fn file(written: &Written) -> Result<File, Error> {
     let name = written.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok(File { name, bytes: written.bytes, sha256: tunebox_model::digest(std::slice::from_ref(&written.path))? })
+}
+
+/// What a lock says of the system.
+pub(crate) fn system() -> String {
+    format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS)
 }
 
 /// What a lock says of a device.

@@ -1,13 +1,21 @@
 //! The runs of a folder, by what each of them wrote down about itself.
 
+mod named;
+
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+
+pub use named::{find_model, newest_checkpoint};
+pub(crate) use named::{meant, unfinished};
 
 use crate::checkpoint;
 use crate::error::Error;
 use crate::files;
 use crate::lock;
+
+/// Where runs go unless they are told otherwise.
+pub const FOLDER: &str = "runs";
 
 /// A run in a folder for runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -44,6 +52,12 @@ pub fn runs(folder: &Path) -> Result<Vec<Listed>, Error> {
         }
     }
     Ok(found)
+}
+
+/// Whether a folder is a run's.
+#[must_use]
+pub fn is_run(folder: &Path) -> bool {
+    folder.join(lock::FILE).is_file()
 }
 
 /// What a lock says of its run.

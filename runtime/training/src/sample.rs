@@ -48,7 +48,7 @@ impl Sample {
     pub fn unpack(self, runs: &Path) -> Result<PathBuf, Error> {
         let folder = runs.join(FOLDER);
         let same = |(name, bytes): &(&str, &[u8])| {
-            files::read(&folder.join(name)).is_ok_and(|found| digest(&found) == digest(bytes))
+            files::read(&folder.join(name), bytes.len() as u64).is_ok_and(|found| digest(&found) == digest(bytes))
         };
         if FILES.iter().all(same) {
             return Ok(folder);
@@ -66,9 +66,27 @@ impl Sample {
     }
 }
 
-/// Whether a path leads into an unpacked sample.
+/// Whether a path leads to a file of an unpacked sample, or to a folder of them.
 pub(crate) fn is_of_sample(path: &Path) -> bool {
-    path.components().any(|part| part.as_os_str() == FOLDER)
+    split(path).is_some_and(|(_, inside)| FILES.iter().any(|(name, _)| Path::new(name).starts_with(inside)))
+}
+
+/// Beside a file of an unpacked sample, the data whose first record fits.
+pub(crate) fn data_beside(path: &Path, fits: impl Fn(&[u8]) -> bool) -> Option<PathBuf> {
+    let (sample, _) = split(path).filter(|_| is_of_sample(path))?;
+    let data = |(name, text): &(&str, &[u8])| {
+        let table: toml::Table = std::str::from_utf8(text).ok().filter(|_| name.ends_with(".toml"))?.parse().ok()?;
+        table.get("data")?.get("path")?.as_str().map(str::to_owned)
+    };
+    let first =
+        |name: &String| file(name).and_then(|text| text.lines().next()).is_some_and(|line| fits(line.as_bytes()));
+    FILES.iter().filter_map(data).find(first).map(|name| sample.join(name))
+}
+
+/// The folder of a sample on the way to a path, and what is left of the way.
+fn split(path: &Path) -> Option<(&Path, &Path)> {
+    let sample = path.ancestors().find(|above| above.file_name().is_some_and(|name| name == FOLDER))?;
+    Some((sample, path.strip_prefix(sample).ok()?))
 }
 
 /// Errors: a path is one of the sample's files, and nothing is there.
@@ -76,8 +94,8 @@ pub(crate) fn present(path: &Path) -> Result<(), Error> {
     if path.exists() || !is_of_sample(path) {
         return Ok(());
     }
-    let runs = path.ancestors().find(|above| above.file_name().is_some_and(|name| name == FOLDER));
-    let project = runs.and_then(Path::parent).and_then(Path::parent).unwrap_or(Path::new(""));
+    let runs = split(path).and_then(|(sample, _)| sample.parent());
+    let project = runs.and_then(Path::parent).unwrap_or(Path::new(""));
     Err(Error::SampleGone { path: path.to_owned(), project: project.to_owned() })
 }
 
@@ -111,5 +129,24 @@ mod tests {
         assert_eq!(hint("runs/.sample/model"), "`tunebox train --sample --dry-run` puts them back");
         assert_eq!(hint("calm/runs/.sample/model"), "`tunebox -C calm train --sample --dry-run` puts them back");
         assert!(present(Path::new("runs/nothing/model")).is_ok());
+    }
+
+    #[test]
+    fn a_folder_of_somebody_that_is_called_as_the_samples_is_none() {
+        for path in ["runs/.sample/model", "runs/.sample/lora.jsonl", "/at/home/.sample/model/config.json"] {
+            assert!(is_of_sample(Path::new(path)), "{path}");
+        }
+        for path in [".sample/mine.jsonl", "/at/.sample/home/runs/model", "runs/sample/lora.jsonl"] {
+            assert!(!is_of_sample(Path::new(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_data_of_a_sample_that_fit_lie_beside_those_that_do_not() {
+        let labelled =
+            |line: &[u8]| line.starts_with(b"{\"prompt\"") && line.windows(7).any(|word| word == b"\"label\"");
+        let beside = |path: &str| data_beside(Path::new(path), labelled);
+        assert_eq!(beside("calm/runs/.sample/lora.jsonl"), Some(PathBuf::from("calm/runs/.sample/kto.jsonl")));
+        assert_eq!(beside("calm/lora.jsonl"), None);
     }
 }

@@ -90,7 +90,7 @@ impl Talk {
     fn answer(&mut self, terminal: Terminal, question: &str) -> Result<(), Failure> {
         self.messages.push(Message::new("user", question));
         let prompt = chat_prompt(&self.loaded.policy, &self.messages)?;
-        let answer = write(&self.loaded.policy, &prompt, &self.writing, &mut |piece| terminal.raw(piece))?;
+        let answer = write(&self.loaded.policy, &prompt, &self.writing, &mut |piece| terminal.words(piece))?;
         terminal.raw("\n");
         self.messages.push(Message::new("assistant", answer.text.trim_end()));
         Ok(())

@@ -7,10 +7,11 @@ use serde_json::json;
 use tunebox_compute::explain::Exit;
 use tunebox_package::Reference;
 use tunebox_sandbox::{CompileLimits, Compiling, Engine, Grants, Limits};
-use tunebox_training::plan::{free, held};
+use tunebox_training::plan::{free, held, without_effect};
 use tunebox_training::{Listed, Plan, RunSettings, plan, runs};
 
 use super::build::training_with;
+use super::subject::expect_method;
 use super::trust::Trusting;
 use super::{Ending, Outcome, train, worker};
 use crate::arguments::Global;
@@ -74,6 +75,7 @@ impl Check {
 
     /// Admits the component as a run would, with the default grants.
     fn check_method(&self, terminal: Terminal) -> Outcome {
+        expect_method(&self.subject)?;
         let limits = self.limits()?;
         let found = Reference::parse(&self.subject.to_string_lossy(), Path::new("."))?;
         self.trusting.settle_one(terminal, &found)?;
@@ -86,6 +88,11 @@ impl Check {
             terminal.say("Warning", text);
         }
         terminal.say("Method", format!("{} {}, all imports granted", package.manifest.name, package.manifest.version));
+        if package.manifest.world.is_method()
+            && let Some(text) = without_effect(method.imports())
+        {
+            terminal.say("Warning", text);
+        }
         terminal.next(training_with(self.subject.display(), package.bytes.len() as u64));
         if terminal.json {
             terminal.object(json!({ "event": "checked", "name": package.manifest.name, "imports": method.imports() }));

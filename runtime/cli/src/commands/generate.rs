@@ -40,7 +40,7 @@ impl Generate {
         };
         let answer = write(&loaded.policy, &prompt, &self.writing, &mut |piece| {
             if !terminal.json {
-                terminal.raw(piece);
+                terminal.words(piece);
             }
         })?;
         if terminal.json {

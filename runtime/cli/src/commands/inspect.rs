@@ -7,12 +7,13 @@ use serde_json::json;
 use tunebox_compute::printable::printable;
 use tunebox_package::settings::range;
 use tunebox_package::sizes::{Part, sizes};
-use tunebox_package::{Package, Reference, World};
+use tunebox_package::{Manifest, Package, Reference, Setting, World};
 use tunebox_sandbox::{COSTS, Limits, VerifierLimits, interface_of};
 
 use super::build::training_with;
+use super::subject::expect_method;
 use super::{Ending, Outcome, trust, world};
-use crate::terminal::{Terminal, bytes};
+use crate::terminal::{Terminal, bytes, shown};
 
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
@@ -41,6 +42,7 @@ const MEANINGS: &[(&str, &str)] = &[
 
 impl Inspect {
     pub(crate) fn run(self, terminal: Terminal) -> Outcome {
+        expect_method(Path::new(&self.package))?;
         let package = Reference::parse(&self.package, Path::new("."))?.open()?;
         let imports = tunebox_sandbox::imports(&package.bytes)?;
         if self.wit {
@@ -57,7 +59,7 @@ impl Inspect {
             }));
         } else {
             let signed = trust::signed(&package, publisher.as_ref());
-            terminal.data(text(&package, &imports, &signed, &parts));
+            terminal.data(shown(&text(&package, &imports, &signed, &parts)));
         }
         terminal.next(self.next(&package));
         Ok(Ending::Done)
@@ -102,15 +104,20 @@ fn text(package: &Package, imports: &[String], signed: &str, parts: &[Part]) -> 
     }
     lines.push("             It may not: open files, reach the network, read a clock or the environment.".into());
     if !manifest.settings.is_empty() {
-        lines.push("\nSettings:".into());
-    }
-    let width = manifest.settings.iter().map(|setting| setting.name.len()).fold(11, usize::max);
-    for setting in &manifest.settings {
-        let default = setting.default.as_ref().map_or("must be given".into(), |value| format!("default {value}"));
-        lines.push(format!("{:>width$}  {} ({}; {default})", setting.name, setting.doc, range(setting)));
+        lines.extend(settings("\nSettings:", manifest));
     }
     lines.push(format!("\nLimits, unless the run file says otherwise in `[limits]`:\n{}", limits(manifest.world)));
     lines.join("\n")
+}
+
+/// A title, and under it every setting with what it does, what it takes and what it is by itself.
+pub(super) fn settings(title: &str, manifest: &Manifest) -> Vec<String> {
+    let width = manifest.settings.iter().map(|setting| setting.name.len()).fold(11, usize::max);
+    let row = |setting: &Setting| {
+        let default = setting.default.as_ref().map_or("must be given".into(), |value| format!("default {value}"));
+        format!("{:>width$}  {} ({}; {default})", setting.name, setting.doc, range(setting))
+    };
+    std::iter::once(title.to_owned()).chain(manifest.settings.iter().map(row)).collect()
 }
 
 /// Sections that are shown one by one.

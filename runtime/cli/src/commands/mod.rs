@@ -10,6 +10,7 @@ mod dev;
 mod doctor;
 mod eval;
 mod generate;
+pub(crate) mod help;
 mod host;
 mod inspect;
 mod key;

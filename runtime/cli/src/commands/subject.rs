@@ -5,19 +5,23 @@ use std::sync::Arc;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use tunebox_compute::device;
 use tunebox_compute::precision::Base;
-use tunebox_model::{Model, Policy, PolicySettings, Source};
-use tunebox_training::base_precision;
+use tunebox_compute::{bounded, device, paths};
+use tunebox_model::{Model, Policy, PolicySettings};
+use tunebox_training::{base_precision, find_model, is_run, newest_checkpoint};
 
 use crate::arguments::Global;
 use crate::terminal::Terminal;
 use crate::terminal::diagnostic::Failure;
 
+/// The most bytes that are read of an `adapter_config.json`.
+const LONGEST: u64 = 1 << 20;
+
 /// A model, an adapter, or a run's folder.
 #[derive(Debug, Args)]
 pub(crate) struct Subject {
-    /// A model (folder, `.gguf` file or hub name), an adapter folder, or a run's folder
+    /// A model (folder, `.gguf` file or hub name), an adapter folder, or a run's folder; of a run that is not finished its
+    /// newest checkpoint
     #[arg(value_name = "MODEL")]
     artifact: String,
     /// An adapter to put on the model
@@ -59,16 +63,19 @@ impl Loaded {
 
 impl Subject {
     /// The base model's name and the adapter's folder.
-    pub(crate) fn resolve(&self) -> Result<(String, Option<PathBuf>), Failure> {
-        let path = Path::new(&self.artifact);
-        if !path.join("adapter_config.json").is_file() {
-            return Ok((self.base_model.clone().unwrap_or_else(|| self.artifact.clone()), self.adapter.clone()));
-        }
+    fn resolve(&self, terminal: Terminal) -> Result<(String, Option<PathBuf>), Failure> {
+        let Some(adapter) = adapter_in(terminal, Path::new(&self.artifact))? else {
+            let base = self.base_model.clone().unwrap_or_else(|| self.artifact.clone());
+            let Some(named) = &self.adapter else { return Ok((base, None)) };
+            // What is no adapter is refused with its own words when it is read.
+            let adapter = adapter_in(terminal, named)?.unwrap_or_else(|| named.clone());
+            return Ok((base, Some(adapter)));
+        };
         let base = match &self.base_model {
             Some(base) => base.clone(),
-            None => base_of(path)?,
+            None => base_of(&adapter)?,
         };
-        Ok((base, Some(path.to_path_buf())))
+        Ok((base, Some(adapter)))
     }
 
     /// The folder that was named, if it is one.
@@ -91,26 +98,54 @@ impl Subject {
 
     /// Opens it all.
     pub(crate) fn load(&self, terminal: Terminal, global: &Global) -> Result<Loaded, Failure> {
-        let (base, adapter) = self.resolve()?;
+        let (base, adapter) = self.resolve(terminal)?;
         let device = device::parse(&self.device)?;
         if let Some(text) = device::passed_over(&self.device) {
             terminal.say("Warning", text);
         }
-        let source = Source::open(&base, global.offline)?;
+        let source = find_model(&base, None, global.offline)?;
         let kept = self.precision(terminal, adapter.as_deref())?;
         let model = Arc::new(Model::open_in(&source, &device, kept)?);
         terminal.detail(format!("model {base}, {} weights", model.configuration.family));
         let adapted = adapter.is_some() && !self.base;
-        let policy =
-            Policy::open(Arc::clone(&model), adapter.as_deref().filter(|_| adapted), PolicySettings::default())?;
+        let adapter = adapter.as_deref().filter(|_| adapted);
+        let mut policy = Policy::open(Arc::clone(&model), adapter, PolicySettings::default())?;
+        if let Some(adapter) = adapter {
+            // A checkpoint keeps them beside its adapter.
+            policy.restore_edits(adapter)?;
+        }
         Ok(Loaded { policy, model, adapted })
     }
+}
+
+/// The adapter that is meant by a folder: the one in it, or the newest checkpoint of a run that is not finished.
+fn adapter_in(terminal: Terminal, folder: &Path) -> Result<Option<PathBuf>, Failure> {
+    if folder.join("adapter_config.json").is_file() {
+        return Ok(Some(folder.to_owned()));
+    }
+    let Some((step, checkpoint)) = newest_checkpoint(folder)? else { return Ok(None) };
+    terminal.say("Checkpoint", format!("{}: the run is not finished, this is step {step}", checkpoint.display()));
+    Ok(Some(checkpoint))
+}
+
+/// Lets a folder pass that is no run's. Errors: a run, with what looks at one.
+pub(crate) fn expect_method(folder: &Path) -> Result<(), Failure> {
+    if !is_run(folder) {
+        return Ok(());
+    }
+    let folder = paths::plain(folder);
+    let (run, settings) = (folder.display(), folder.join("run.toml"));
+    let settings = settings.display();
+    Err(Failure::usage(
+        format!("`{run}` is a run, not a method"),
+        format!("`tunebox check {settings}` looks at its settings, `tunebox verify {run}` at what it left"),
+    ))
 }
 
 /// The base model that an adapter names in its `adapter_config.json`.
 pub(crate) fn base_of(adapter: &Path) -> Result<String, Failure> {
     let path = adapter.join("adapter_config.json");
-    let text = std::fs::read_to_string(&path).map_err(|error| Failure::file(&path, &error))?;
+    let text = bounded::text(&path, LONGEST).map_err(|error| Failure::file(&path, &error))?;
     let value: serde_json::Value = serde_json::from_str(&text).map_err(|error| {
         Failure::usage(
             format!("`{}` is not JSON: {error}", path.display()),
@@ -123,5 +158,32 @@ pub(crate) fn base_of(adapter: &Path) -> Result<String, Failure> {
             format!("`{}` does not say which model it belongs to", path.display()),
             "name it with `--base-model MODEL`",
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_in_the_place_of_a_method_is_answered_with_what_looks_at_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(expect_method(folder.path()).is_ok());
+        std::fs::write(folder.path().join("run.lock"), "").unwrap();
+        let run = folder.path().display();
+        let hint = expect_method(&folder.path().join(".")).unwrap_err().explanation.hint.unwrap();
+        assert_eq!(
+            hint,
+            format!("`tunebox check {run}/run.toml` looks at its settings, `tunebox verify {run}` at what it left")
+        );
+    }
+
+    #[test]
+    fn an_adapter_without_end_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("adapter_config.json");
+        std::fs::File::create(path).unwrap().set_len(LONGEST + 1).unwrap();
+        let why = base_of(folder.path()).unwrap_err().explanation.why.unwrap();
+        assert_eq!(why, "it has 1048577 bytes, 1048576 are read");
     }
 }

@@ -34,7 +34,8 @@ pub(crate) struct Train {
     /// The tiny model and data that come with tunebox
     #[arg(long, conflicts_with = "run")]
     sample: bool,
-    /// A built-in method, a method folder, a `.wasm` file, or a package in the store: `NAME` or `NAME@VERSION`
+    /// A built-in method, a method folder, a `.wasm` file, or a package in the store: `NAME` or `NAME@VERSION`; with
+    /// `--help`, its settings are listed
     #[arg(long)]
     method: Option<String>,
     /// A model: folder, `.gguf` file, or hub name

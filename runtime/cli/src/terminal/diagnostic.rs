@@ -5,7 +5,9 @@
 use anstyle::{AnsiColor, Style};
 use tunebox_compute::explain::{Exit, Explain, Explanation, Snippet};
 use tunebox_compute::paths;
-use tunebox_compute::printable::printable;
+use tunebox_compute::printable::acts;
+
+use super::shown;
 
 /// What ends a command early: the words, and the exit code.
 #[derive(Debug)]
@@ -16,21 +18,8 @@ pub(crate) struct Failure {
 
 impl<E: Explain> From<E> for Failure {
     fn from(error: E) -> Self {
-        let mut explanation = error.explanation();
-        // Names of files, and what parsers repeat of a stranger's bytes, may hold anything.
-        explanation.what = shown(&explanation.what);
-        let Explanation { place, output, why, kept, hint, .. } = &mut explanation;
-        for line in [place, output, why, kept, hint] {
-            *line = line.as_deref().map(shown);
-        }
-        Self { explanation: Box::new(explanation), exit: error.exit() }
+        Self { explanation: Box::new(error.explanation()), exit: error.exit() }
     }
-}
-
-/// A text without what would act on a terminal, but line ends.
-fn shown(text: &str) -> String {
-    let lines = text.split('\n').map(|line| printable(line, usize::MAX));
-    lines.collect::<Vec<_>>().join("\n")
 }
 
 impl Failure {
@@ -53,10 +42,24 @@ impl Failure {
         Self { explanation: Box::new(explanation), exit: Exit::Usage }
     }
 
+    /// What there is to say, however it came here: names of files, and what parsers repeat of a stranger's bytes, may
+    /// hold anything. The line of a snippet is left, which [`around`] shows a part of.
+    fn harmless(&self) -> Explanation {
+        let mut explanation = Explanation::clone(&self.explanation);
+        explanation.what = shown(&explanation.what);
+        let Explanation { place, output, why, kept, hint, snippet, trace, .. } = &mut explanation;
+        let note = snippet.as_mut().and_then(|snippet| snippet.note.as_mut());
+        let lines = [place, output, why, kept, hint].into_iter().filter_map(Option::as_mut).chain(note);
+        for line in lines.chain(trace.iter_mut().flat_map(|trace| &mut trace.frames)) {
+            *line = shown(line);
+        }
+        explanation
+    }
+
     /// The failure as text, coloured when the terminal shows colours. The functions of a method that were running are
     /// for those who ask, and for authors.
     pub(crate) fn text(&self, verbose: bool) -> String {
-        let e = &self.explanation;
+        let e = self.harmless();
         let (red, bold, blue) = (colour(AnsiColor::Red).bold(), Style::new().bold(), colour(AnsiColor::Blue).bold());
         let mut text = format!("{red}error[{}]{red:#}{bold}: {}{bold:#}\n", e.area, e.what);
         match &e.output {
@@ -78,7 +81,7 @@ impl Failure {
 
     /// The failure as one JSON object.
     pub(crate) fn json(&self) -> serde_json::Value {
-        let e = &self.explanation;
+        let e = self.harmless();
         serde_json::json!({
             "schema": 1, "event": "error", "area": e.area, "what": e.what, "place": e.place,
             "output": e.output, "why": e.why, "kept": e.kept, "hint": e.hint, "exit": self.exit as u8,
@@ -115,25 +118,47 @@ fn excerpt(snippet: &Snippet, width: usize) -> String {
     text
 }
 
-/// A window of at most 100 characters around a column, and where the column falls in it.
+/// A window of at most 100 characters around a column, and where the column falls in it. Each stays one
+/// character, so that the carets meet theirs.
 fn around(line: &str, column: usize) -> (String, usize) {
     let at = column.saturating_sub(1);
     let first = at.saturating_sub(60);
-    let shown: String = line.chars().skip(first).take(100).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let seen = |character: char| match character {
+        '\t' => ' ',
+        _ if acts(character) => char::REPLACEMENT_CHARACTER,
+        _ => character,
+    };
+    let shown: String = line.chars().skip(first).take(100).map(seen).collect();
     let (head, tail) = (if first > 0 { "…" } else { "" }, if line.chars().count() > first + 100 { "…" } else { "" });
     (format!("{head}{shown}{tail}"), at - first + head.chars().count())
 }
 
 #[cfg(test)]
 mod tests {
+    use tunebox_compute::explain::Trace;
+
     use super::*;
 
     #[test]
     fn what_an_error_repeats_of_a_stranger_does_nothing_to_the_terminal() {
-        let path = std::path::Path::new("a\u{1b}[2Jb/Cargo.toml");
-        let failure = Failure::from(tunebox_package::digest::source(path).unwrap_err());
-        let text = format!("{}{:?}", failure.explanation.what, failure.explanation.why);
-        assert!(!text.contains('\u{1b}') && text.contains("a\\u{1b}[2Jb"), "{text}");
+        let bad = "\u{1b}[2J\u{202e}";
+        let snippet = Snippet { line: 1, text: format!("a{bad}X"), column: 7, width: 1, note: Some(bad.into()) };
+        let (kept, trace) = (Some(bad.into()), Some(Trace { frames: vec![bad.into()], located: true }));
+        let explanation = Explanation::new("file", bad).with_place(bad).with_snippet(snippet).with_why(bad);
+        let explanation = Explanation { kept, trace, ..explanation.with_hint(bad) };
+        let of_a_compiler = Explanation { output: Some(bad.into()), ..explanation.clone() };
+        for (explanation, times) in [(explanation, 7), (of_a_compiler, 6)] {
+            let failure = Failure { explanation: Box::new(explanation), exit: Exit::Usage };
+            let text = failure.text(false);
+            assert!(!text.contains("\u{1b}[2J") && !text.contains('\u{202e}'), "{text}");
+            assert_eq!(text.matches("\\u{1b}[2J\\u{202e}").count(), times, "{text}");
+            assert!(!failure.json().to_string().contains('\u{202e}'), "{}", failure.json());
+        }
+    }
+
+    #[test]
+    fn what_would_act_in_a_line_leaves_the_place_under_its_carets() {
+        assert_eq!(around("\ta\u{202e}\u{1b}X", 5), (" a\u{fffd}\u{fffd}X".to_owned(), 4));
     }
 
     #[test]

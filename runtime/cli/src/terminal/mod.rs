@@ -7,7 +7,7 @@ mod question;
 use std::io::{IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
-use tunebox_compute::printable::printable;
+use tunebox_compute::printable::acts;
 
 /// How much is said, and in which form.
 #[derive(Debug, Clone, Copy)]
@@ -23,20 +23,13 @@ impl Terminal {
         if self.quiet || self.json {
             return;
         }
-        let green = Style::new().bold().fg_color(Some(AnsiColor::Green.into()));
-        // Whatever a line repeats of a stranger's words, it is seen and does nothing.
-        let mut lines = text.as_ref().lines().map(|line| printable(line, usize::MAX));
-        let mut err = anstream::stderr();
-        let _ = writeln!(err, "{green}{verb:>11}{green:#} {}", lines.next().unwrap_or_default());
-        for line in lines {
-            let _ = writeln!(err, "{:11} {line}", "");
-        }
+        let _ = anstream::stderr().write_all(said(verb, text.as_ref()).as_bytes());
     }
 
-    /// A line for a person, as it is.
+    /// A line for a person without a verb.
     pub(crate) fn tell(&self, text: impl AsRef<str>) {
         if !self.quiet && !self.json {
-            let _ = writeln!(anstream::stderr(), "{}", text.as_ref());
+            let _ = anstream::stderr().write_all(told(text.as_ref()).as_bytes());
         }
     }
 
@@ -65,7 +58,13 @@ impl Terminal {
         self.raw(format!("{}\n", line.as_ref()));
     }
 
-    /// Data without a line end, shown at once: the words of a model as they come.
+    /// The words of a model as they come: as they are where a program reads them, without what would steer a terminal
+    /// where a person does.
+    pub(crate) fn words(&self, text: &str) {
+        if std::io::stdout().is_terminal() { self.raw(still(text)) } else { self.raw(text) }
+    }
+
+    /// Data without a line end, shown at once.
     pub(crate) fn raw(&self, text: impl AsRef<str>) {
         let mut out = std::io::stdout().lock();
         if out.write_all(text.as_ref().as_bytes()).and_then(|()| out.flush()).is_err() {
@@ -77,6 +76,47 @@ impl Terminal {
     pub(crate) fn watched(&self) -> bool {
         !self.json && !self.quiet && std::io::stderr().is_terminal()
     }
+}
+
+/// A text without what would act on a terminal, but line ends and tabs: whatever it repeats of a stranger's words and of
+/// names of files is seen and does nothing.
+pub(crate) fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.replace("\r\n", "\n").chars() {
+        if acts(character) && !matches!(character, '\n' | '\t') {
+            shown.extend(character.escape_unicode());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
+/// A model's words with its control characters seen. Unlike [`shown`] it leaves joined letters and pictures whole.
+fn still(text: &str) -> String {
+    let steers = |character: char| character.is_control() && !matches!(character, '\n' | '\t');
+    let mut still = String::with_capacity(text.len());
+    for character in text.chars() {
+        if steers(character) { still.extend(character.escape_unicode()) } else { still.push(character) }
+    }
+    still
+}
+
+/// Lines behind a verb in the margin.
+fn said(verb: &str, text: &str) -> String {
+    let green = Style::new().bold().fg_color(Some(AnsiColor::Green.into()));
+    let text = shown(text);
+    let mut lines = text.lines();
+    let mut said = format!("{green}{verb:>11}{green:#} {}\n", lines.next().unwrap_or_default());
+    for line in lines {
+        said += &format!("{:11} {line}\n", "");
+    }
+    said
+}
+
+/// Lines without a verb.
+fn told(text: &str) -> String {
+    shown(text) + "\n"
 }
 
 /// `1,234,567`.
@@ -122,6 +162,20 @@ pub(crate) fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_said_of_a_stranger_does_nothing_to_the_terminal() {
+        let text = "a\u{1b}[2J\u{202e}b\r\tc\nd";
+        let seen = "a\\u{1b}[2J\\u{202e}b\\u{d}\tc\nd";
+        assert_eq!(told(text), format!("{seen}\n"));
+        let said = anstream::adapter::strip_str(&said("Saved", text)).to_string();
+        assert_eq!(said, format!("      Saved {}\n", seen.replace('\n', "\n            ")));
+    }
+
+    #[test]
+    fn a_model_s_words_steer_no_terminal_and_keep_their_pictures() {
+        assert_eq!(still("a\u{1b}]0;x\u{7}\u{9b}b\n\tc👩\u{200d}💻"), "a\\u{1b}]0;x\\u{7}\\u{9b}b\n\tc👩\u{200d}💻");
+    }
 
     #[test]
     fn numbers_are_grouped_by_thousands() {

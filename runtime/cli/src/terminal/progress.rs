@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use tunebox_package::registry::Progress;
 
-use super::Terminal;
+use super::{Terminal, shown};
 
 /// A bar that only moves where somebody watches.
 pub(crate) struct Bar(Option<ProgressBar>);
@@ -76,7 +76,7 @@ impl Crates {
         }
         let line = self.line.get_or_insert_with(counting);
         line.inc(1);
-        line.set_message(name.to_owned());
+        line.set_message(shown(name));
     }
 }
 
@@ -128,7 +128,7 @@ impl Progress for Transfer {
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("█▉▊▋▌▍▎▏░"));
         }
-        bar.set_prefix(what.to_owned());
+        bar.set_prefix(shown(what));
         bar.enable_steady_tick(Duration::from_millis(250));
         self.bar = Some(bar);
     }

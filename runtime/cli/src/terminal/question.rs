@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
-use super::Terminal;
+use super::{Terminal, shown};
 
 impl Terminal {
     /// Whether somebody can be asked.
@@ -15,7 +15,7 @@ impl Terminal {
         if !self.answers() {
             return false;
         }
-        let _ = write!(anstream::stderr(), "{question} [y/N] ");
+        let _ = write!(anstream::stderr(), "{} [y/N] ", shown(question));
         let mut answer = String::new();
         let read = std::io::stdin().read_line(&mut answer);
         read.is_ok() && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str())
@@ -26,6 +26,6 @@ impl Terminal {
         if !self.answers() {
             return None;
         }
-        rpassword::prompt_password(format!("{prompt}: ")).ok()
+        rpassword::prompt_password(format!("{}: ", shown(prompt))).ok()
     }
 }

@@ -160,8 +160,9 @@ fn median(mut numbers: Vec<f64>) -> f64 {
 
 /// What the method used in all, from the last line of the metrics.
 fn used(folder: &Path) -> Result<Value, Error> {
-    let text = files::read_text(&folder.join(metrics::FILE))?;
-    let last = text.lines().rev().find_map(|line| serde_json::from_str::<Value>(line).ok()?.get("used").cloned());
+    let bytes = files::read(&folder.join(metrics::FILE), metrics::LARGEST)?;
+    let mut lines = bytes.rsplit(|byte| *byte == b'\n');
+    let last = lines.find_map(|line| serde_json::from_slice::<Value>(line).ok()?.get("used").cloned());
     Ok(last.and_then(|used| used.get("total").cloned()).unwrap_or_default())
 }
 

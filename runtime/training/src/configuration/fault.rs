@@ -128,6 +128,7 @@ impl Explain for ConfigurationError {
             Problem::Override(written) => Some(override_hint(written)),
             Problem::Conflict { hint, .. } => Some(hint.clone()),
             Problem::Method { hint, .. } => hint.clone(),
+            Problem::Type { key, found, .. } if found == "text" => table_hint(key),
             Problem::Syntax(_) | Problem::Type { .. } | Problem::Range { .. } => None,
         }
     }
@@ -173,6 +174,16 @@ fn override_hint(written: &str) -> String {
         Some(key) => format!("did you mean `--set {key}={value}`?"),
         None => format!("{example}; a setting of the method is `--set method.{}={value}`", name.trim()),
     }
+}
+
+/// How a table is written of which the first thing alone was, as in `method = "lora"`.
+fn table_hint(table: &str) -> Option<String> {
+    let first = match table {
+        "method" => "use",
+        "model" | "data" => "path",
+        _ => return None,
+    };
+    Some(format!("write `[{table}]`, and `{first} = …` on a line below it"))
 }
 
 fn missing_hint(key: &str) -> String {

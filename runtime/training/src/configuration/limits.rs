@@ -61,7 +61,7 @@ fn key(limit: &Limit) -> Value {
         Unit::Seconds => {
             json!({"description": text, "type": "number", "exclusiveMinimum": limit.low, "maximum": limit.high})
         }
-        Unit::Bytes | Unit::Count => {
+        Unit::Bytes | Unit::Count | Unit::Operations => {
             json!({"description": text, "type": "integer", "minimum": limit.low, "maximum": limit.high})
         }
     }

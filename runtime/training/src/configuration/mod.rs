@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tunebox_compute::paths::plain;
+use tunebox_package::Reference;
 use tunebox_sandbox::{Compiling, Profiler};
 
 pub use check::{key_called, schema};
@@ -120,7 +122,7 @@ impl RunSettings {
     /// The path that a key means: from the run file's folder, or from the present one for `--set`.
     #[must_use]
     pub fn path(&self, key: &str, written: &str) -> PathBuf {
-        if self.document.is_override(&split(key)) { PathBuf::from(written) } else { self.folder.join(written) }
+        if self.document.is_override(&split(key)) { PathBuf::from(written) } else { plain(&self.folder.join(written)) }
     }
 
     /// A model or method by path or by name: the path if there is something at it, else as written.
@@ -171,11 +173,14 @@ impl RunSettings {
         settle("data.path", &mut file.data.path);
         file.model.adapter.iter_mut().for_each(|written| settle("model.adapter", written));
         file.data.validation.iter_mut().for_each(|written| settle("data.validation", written));
-        if tunebox_package::builtin::find(&file.method.r#use).is_none() {
-            settle("method.use", &mut file.method.r#use);
+        // What means a package is no path, whatever lies under its name.
+        let method = &mut file.method.r#use;
+        if tunebox_package::builtin::find(method).is_none() && !Reference::means_package(method) {
+            settle("method.use", method);
         }
         for (number, verifier) in file.verifier.iter_mut().enumerate() {
-            if tunebox_package::builtin::find_verifier(&verifier.r#use).is_none() {
+            let is_package = Reference::means_package(&verifier.r#use);
+            if tunebox_package::builtin::find_verifier(&verifier.r#use).is_none() && !is_package {
                 settle(&format!("verifier.{number}.use"), &mut verifier.r#use);
             }
         }

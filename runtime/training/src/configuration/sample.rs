@@ -7,6 +7,7 @@ use tunebox_package::{Reference, builtin, read_manifest};
 
 use super::{Document, RunSettings};
 use crate::error::Error;
+use crate::files;
 use crate::sample::Sample;
 
 impl RunSettings {
@@ -56,7 +57,7 @@ fn alike(sample: Sample, method: &str) -> Option<&'static str> {
 
 /// What the data of a run file are called, without their folder and ending.
 fn data_of(run_file: &Path) -> Option<String> {
-    let text = std::fs::read_to_string(run_file).ok()?;
+    let text = files::read_text(run_file).ok()?;
     let document = Document::parse("run.toml", &text).ok()?;
     let path = document.tree.get("data")?.get("path")?.as_str()?;
     Path::new(path).file_stem()?.to_str().map(str::to_owned)

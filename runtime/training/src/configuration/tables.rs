@@ -10,6 +10,8 @@ use tunebox_compute::precision::Base;
 use super::limits::LimitsTable;
 pub use train::{AdapterTable, AllLinear, ComputeChoice, KindChoice, Targets, TrainTable};
 
+use crate::runs::FOLDER;
+
 /// A run file, as it stands in `run.toml`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -191,7 +193,7 @@ pub struct RunTable {
 
 impl Default for RunTable {
     fn default() -> Self {
-        Self { name: None, folder: "runs".into() }
+        Self { name: None, folder: FOLDER.into() }
     }
 }
 

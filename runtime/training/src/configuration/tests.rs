@@ -50,6 +50,13 @@ fn a_wrong_type_points_at_the_value() {
 }
 
 #[test]
+fn a_text_in_the_place_of_a_table_is_told_its_form() {
+    let hint = complaint("method = \"lora\"\n", &[]).hint;
+    assert_eq!(hint.unwrap(), "write `[method]`, and `use = …` on a line below it");
+    assert_eq!(complaint(&format!("{GOOD}[train]\nbatch = \"four\"\n"), &[]).hint, None);
+}
+
+#[test]
 fn a_value_out_of_range_says_the_range() {
     let error = complaint(&format!("{GOOD}[train.adapter]\nrank = 0\n"), &[]);
     assert_eq!(error.what, "`train.adapter.rank` is 0, outside 1 to 4096");
@@ -115,6 +122,29 @@ fn an_override_replaces_the_file_and_starts_paths_at_the_present_folder() {
     assert_eq!(settings.file.run.name.as_deref(), Some("42"));
     assert_eq!(settings.path("data.path", "other.jsonl"), PathBuf::from("other.jsonl"));
     assert_eq!(settings.path("model.path", "m"), PathBuf::from("folder/m"));
+}
+
+#[test]
+fn a_path_is_told_without_steps_to_where_it_is_already() {
+    let settings = RunSettings::from_text("./run.toml", GOOD, ".".into(), &[]).unwrap();
+    assert_eq!(settings.path("model.path", "runs/.sample/model").to_str(), Some("runs/.sample/model"));
+    assert_eq!(settings.path("model.path", "./../m").to_str(), Some("../m"));
+}
+
+#[test]
+fn the_settings_of_a_run_name_a_package_though_a_file_is_called_so() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["calm", "calm@0.1.0"] {
+        std::fs::write(folder.path().join(file), "").unwrap();
+    }
+    let written = |method: &str| {
+        let text = format!("[model]\npath = \"m\"\n[data]\npath = \"d\"\n[method]\nuse = \"{method}\"\n");
+        let settings = RunSettings::from_text("run.toml", &text, folder.path().to_owned(), &[]).unwrap();
+        let again: toml::Table = settings.to_toml("again").parse().unwrap();
+        again["method"]["use"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(written("calm@0.1.0"), "calm@0.1.0");
+    assert_eq!(Path::new(&written("./calm")), folder.path().join("calm"));
 }
 
 #[test]

@@ -22,9 +22,12 @@ impl Explain for Error {
                 Some(format!("step {step}; last good loss {value:.4} at step {at}"))
             }
             Self::NonFinite { step, last: None, .. } => Some(format!("step {step}; no step before it was good")),
-            Self::RunExists { folder, .. } | Self::NothingToResume { folder } => Some(folder.display().to_string()),
-            Self::NoRun { folder } | Self::Unfinished { folder } => Some(folder.display().to_string()),
-            Self::Revised { folder, .. } => Some(folder.display().to_string()),
+            Self::RunExists { folder, .. } | Self::NothingToResume { folder, .. } | Self::Finished { folder, .. } => {
+                Some(folder.display().to_string())
+            }
+            Self::NoRun { folder } | Self::Unfinished { folder, .. } | Self::Revised { folder, .. } => {
+                Some(folder.display().to_string())
+            }
             Self::Different { checkpoint, .. } => Some(checkpoint.display().to_string()),
             Self::SampleGone { path, .. } => Some(path.display().to_string()),
             other => other.below()?.place(),
@@ -42,7 +45,9 @@ impl Explain for Error {
                 Some("a resumed run ends in the same bits as one never stopped, or not at all".into())
             }
             Self::NoRun { .. } => Some("a run's folder holds `run.lock`, and there is none".into()),
-            Self::Unfinished { .. } => Some("its `run.lock` lists no file of an artifact yet".into()),
+            Self::NoSuchRun { .. } => Some("there is no such folder, and a hub is never asked for a run".into()),
+            Self::NothingToResume { why, .. } | Self::Unfinished { why, .. } => Some((*why).into()),
+            Self::Finished { .. } => Some("all its steps are done".into()),
             Self::RunExists { .. } => Some("a run never writes over another".into()),
             Self::Elsewhere { why, .. } => why.clone(),
             Self::Unlike { what } => Some(what.clone()),
@@ -53,7 +58,6 @@ impl Explain for Error {
             Self::RunName(_) => {
                 Some("it becomes a folder: letters, digits, `-`, `_` and `.`, not starting with `.`".into())
             }
-            Self::NothingToResume { .. } => Some("no run there has a checkpoint".into()),
             Self::SampleGone { .. } => Some("they are unpacked by `--sample` and kept out of what is shared".into()),
             other => other.below()?.why(),
         }
@@ -87,7 +91,8 @@ impl Explain for Error {
                 Some("another `--name` starts anew; without one, runs get the name of their method and a number".into())
             }
             Self::NoRun { folder } => Some(run_meant(folder)),
-            Self::Unfinished { .. } => Some("`tunebox train --resume` with the run's name finishes it".into()),
+            Self::NoSuchRun { meant: Some(meant), .. } => Some(format!("did you mean `{}`?", meant.display())),
+            Self::NoSuchRun { meant: None, .. } => Some("`tunebox list` shows the runs that are here".into()),
             Self::Elsewhere { .. } => Some(
                 "replay it on a machine with that device; without `--replay` all that went in and came out is compared \
                  anywhere"
@@ -95,16 +100,16 @@ impl Explain for Error {
             ),
             Self::Unlike { .. } => Some("begin a new run with it".into()),
             Self::Revised { .. } => Some("train anew with the method as it is; that run can be done again".into()),
+            Self::NothingToResume { meant: Some(name), .. } => Some(format!("did you mean `--name {name}`?")),
             Self::NothingToResume { .. } => Some("leave `--resume` out to start a run".into()),
-            Self::Different { .. } => Some(
-                "set these back; or start a new run that continues the adapter: `--set model.adapter=CHECKPOINT`"
-                    .into(),
-            ),
+            Self::Different { checkpoint, .. } => Some(set_back(checkpoint)),
             Self::Damaged { path, .. } if path.ends_with(crate::lock::FILE) => {
                 Some("put back the `run.lock` that the run wrote; what it recorded is known from nowhere else".into())
             }
             Self::Damaged { .. } => Some("remove that checkpoint; the one before it can be resumed".into()),
-            Self::ModelLacks { hint, .. } => Some(hint.clone()),
+            Self::ModelLacks { hint, .. } | Self::Finished { hint, .. } | Self::Unfinished { hint, .. } => {
+                Some(hint.clone())
+            }
             Self::SampleGone { project, .. } => Some(unpacking(project)),
             Self::NoSample => Some("name a model, data and a method: `--model PATH --data FILE --method lora`".into()),
             other => other.below()?.hint(),
@@ -139,12 +144,21 @@ impl Explain for Error {
     }
 }
 
+/// What to do about a run that is told other things than the one of a checkpoint.
+fn set_back(checkpoint: &Path) -> String {
+    let run = checkpoint.parent().and_then(Path::parent).unwrap_or(checkpoint);
+    let settings = run.join("run.toml");
+    format!(
+        "set these back, as `{}` has them; or start a new run that continues the adapter: `--set model.adapter={}`",
+        settings.display(),
+        checkpoint.display()
+    )
+}
+
 /// The run that was probably meant by a folder that holds none.
 fn run_meant(folder: &Path) -> String {
-    match paths::meant(folder).filter(|_| !folder.exists()) {
-        Some(meant) => format!("did you mean `{}`?", meant.display()),
-        None => "give the folder that `tunebox train` named at its end".into(),
-    }
+    let meant = if folder.exists() { None } else { paths::did_you_mean(folder) };
+    meant.unwrap_or_else(|| "give the folder that `tunebox train` named at its end".into())
 }
 
 /// The command that unpacks the sample among the runs of a folder; empty for the present one.

@@ -5,11 +5,14 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use tunebox_compute::paths::plain;
+
 use super::identity::{known_beforehand, same_run};
 use super::{PlannedMethod, PlannedVerifier};
 use crate::checkpoint::{self, Identity, State};
 use crate::configuration::RunSettings;
 use crate::error::Error;
+use crate::{files, lock};
 
 /// The folder of a run, and what it goes on from.
 pub(crate) struct Destination {
@@ -24,9 +27,10 @@ pub(crate) fn destination(
     method: &PlannedMethod,
     verifiers: &[PlannedVerifier],
 ) -> Result<Destination, Error> {
-    let runs = PathBuf::from(&settings.file.run.folder);
+    let runs = plain(Path::new(&settings.file.run.folder));
+    let known = known_beforehand(settings, method, verifiers);
     if settings.resume {
-        return resumed(settings, &runs);
+        return resumed(settings, &runs, &known);
     }
     let name = match &settings.file.run.name {
         Some(name) => named(name)?,
@@ -34,50 +38,83 @@ pub(crate) fn destination(
     };
     let folder = runs.join(&name);
     if folder.exists() {
-        let resumable = goes_on(settings, &folder, known_beforehand(settings, method, verifiers))?;
+        let resumable = goes_on(settings, &folder, &known)?;
         return Err(Error::RunExists { name, folder, resumable });
     }
     Ok(Destination { name, folder, checkpoint: None })
 }
 
-fn resumed(settings: &RunSettings, runs: &Path) -> Result<Destination, Error> {
+fn resumed(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<Destination, Error> {
     let folder = match &settings.file.run.name {
         Some(name) => runs.join(named(name)?),
-        None => latest(runs)?.ok_or_else(|| Error::NothingToResume { folder: runs.to_owned() })?,
+        None => latest(settings, runs, known)?,
     };
-    let step = checkpoint::steps(&folder)?.pop();
-    let step = step.ok_or_else(|| Error::NothingToResume { folder: folder.clone() })?;
+    let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    if !folder.exists() {
+        let meant = crate::runs::meant(&name, runs);
+        return Err(Error::NothingToResume { folder, why: "there is no such run", meant });
+    }
+    if lock::has_finished(&folder) {
+        return Err(Error::Finished { name, hint: further(&folder), folder });
+    }
+    let Some(step) = checkpoint::steps(&folder)?.pop() else {
+        return Err(Error::NothingToResume { folder, why: "it was stopped before its first checkpoint", meant: None });
+    };
     let place = checkpoint::folder(&folder, step);
     let state = State::read(&place)?;
-    let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok(Destination { name, folder, checkpoint: Some((place, state)) })
 }
 
+/// What leads from a finished run to more steps.
+fn further(folder: &Path) -> String {
+    let shown = folder.display();
+    let holds = |name: &str| folder.join(name).is_file();
+    let from = if holds("adapter_config.json") {
+        format!("`--set model.adapter={shown}`")
+    } else if holds("config.json") {
+        format!("`--model {shown}`")
+    } else {
+        return "leave `--resume` out to start a run".into();
+    };
+    format!("for more steps, a new run that begins where it ended: another `--name` and {from} instead of `--resume`")
+}
+
 /// Whether the run of a folder could go on as one of this identity, of which nothing is known yet that model and data tell.
-fn goes_on(told: &RunSettings, folder: &Path, known: Identity) -> Result<bool, Error> {
+fn goes_on(told: &RunSettings, folder: &Path, known: &Identity) -> Result<bool, Error> {
+    if lock::has_finished(folder) {
+        return Ok(false);
+    }
     let Some(step) = checkpoint::steps(folder)?.pop() else { return Ok(false) };
     let place = checkpoint::folder(folder, step);
     let Ok(state) = State::read(&place) else { return Ok(false) };
-    let Identity { version, method, verifiers, settings, .. } = known;
+    let Identity { version, method, verifiers, settings, .. } = known.clone();
     let now = Identity { version, method, verifiers, settings, ..state.identity.clone() };
     let there = Destination { name: String::new(), folder: folder.to_owned(), checkpoint: Some((place, state)) };
     Ok(same_run(told, &there, &now).is_ok())
 }
 
-/// The run whose checkpoints changed last.
-fn latest(runs: &Path) -> Result<Option<PathBuf>, Error> {
-    let mut newest: Option<(SystemTime, PathBuf)> = None;
-    let hidden = |name: &String| name.starts_with('.');
-    for name in crate::files::names(runs)?.into_iter().filter(|name| !hidden(name)) {
+/// Of the runs that are not finished, the one whose checkpoints changed last; one that could go on as this run before others.
+fn latest(told: &RunSettings, runs: &Path, known: &Identity) -> Result<PathBuf, Error> {
+    let (mut begun, mut finished) = (Vec::new(), false);
+    for name in files::names(runs)?.into_iter().filter(|name| !name.starts_with('.')) {
         let folder = runs.join(&name);
-        let Some(step) = checkpoint::steps(&folder)?.pop() else { continue };
-        let changed = checkpoint::folder(&folder, step).metadata().and_then(|about| about.modified());
-        let changed = changed.unwrap_or(SystemTime::UNIX_EPOCH);
-        if newest.as_ref().is_none_or(|(time, _)| changed > *time) {
-            newest = Some((changed, folder));
+        if !folder.is_dir() {
+            continue;
         }
+        let Some(step) = checkpoint::steps(&folder)?.pop() else { continue };
+        if lock::has_finished(&folder) {
+            finished = true;
+            continue;
+        }
+        let changed = checkpoint::folder(&folder, step).metadata().and_then(|about| about.modified());
+        let fits = goes_on(told, &folder, known)?;
+        begun.push((fits, changed.unwrap_or(SystemTime::UNIX_EPOCH), folder));
     }
-    Ok(newest.map(|(_, folder)| folder))
+    if let Some((.., folder)) = begun.into_iter().max() {
+        return Ok(folder);
+    }
+    let why = if finished { "every run with a checkpoint there is finished" } else { "no run there has a checkpoint" };
+    Err(Error::NothingToResume { folder: runs.to_owned(), why, meant: None })
 }
 
 fn numbered(runs: &Path, method: &str) -> String {
@@ -94,6 +131,8 @@ fn named(name: &str) -> Result<String, Error> {
 
 #[cfg(test)]
 mod tests {
+    use tunebox_compute::explain::Explain as _;
+
     use super::*;
 
     #[test]
@@ -110,5 +149,62 @@ mod tests {
         std::fs::create_dir(runs.path().join("lora-1")).unwrap();
 
         assert_eq!(numbered(runs.path(), "lora"), "lora-2");
+    }
+
+    const UNFINISHED: &str = "steps = 20\n";
+    const FINISHED: &str = "left = \"nothing\"\nsteps = 20\n";
+
+    /// A run with a checkpoint, of settings with this rate.
+    fn begin(runs: &Path, name: &str, lock: &str, rate: f64) {
+        let place = checkpoint::folder(&runs.join(name), 10);
+        std::fs::create_dir_all(&place).unwrap();
+        std::fs::write(runs.join(name).join(lock::FILE), lock).unwrap();
+        let state = State::bare(10, 10, identity(rate));
+        std::fs::write(place.join("state.json"), serde_json::to_vec(&state).unwrap()).unwrap();
+    }
+
+    fn identity(rate: f64) -> Identity {
+        Identity { settings: [("train.rate".into(), rate.into())].into(), ..Identity::default() }
+    }
+
+    /// What goes on of the runs in a folder, with the rate 0.5, by a name or by none.
+    fn resume(runs: &Path, name: Option<&str>) -> Result<String, Error> {
+        let mut settings =
+            RunSettings::from_overrides(&["model.path=m", "data.path=d", "method.use=lora"].map(str::to_owned))
+                .unwrap();
+        settings.file.run.name = name.map(str::to_owned);
+        resumed(&settings, runs, &identity(0.5)).map(|place| place.name)
+    }
+
+    #[test]
+    fn without_a_name_the_newest_run_goes_on_that_is_not_finished_and_of_these_settings() {
+        let runs = tempfile::tempdir().unwrap();
+        let why = || resume(runs.path(), None).unwrap_err().explanation().why.unwrap();
+        std::fs::write(runs.path().join("notes.txt"), "").unwrap();
+        assert_eq!(why(), "no run there has a checkpoint");
+        begin(runs.path(), "a-finished", FINISHED, 0.5);
+        assert_eq!(why(), "every run with a checkpoint there is finished");
+        begin(runs.path(), "b-other", UNFINISHED, 0.25);
+        assert_eq!(resume(runs.path(), None).unwrap(), "b-other", "whose difference is told then");
+        begin(runs.path(), "c-same", UNFINISHED, 0.5);
+        begin(runs.path(), "d-other", UNFINISHED, 0.25);
+        begin(runs.path(), "e-finished", FINISHED, 0.5);
+        assert_eq!(resume(runs.path(), None).unwrap(), "c-same");
+    }
+
+    #[test]
+    fn a_run_that_is_finished_or_misspelt_does_not_go_on() {
+        let runs = tempfile::tempdir().unwrap();
+        begin(runs.path(), "npo-2", FINISHED, 0.5);
+        let told = |name: &str| {
+            let error = resume(runs.path(), Some(name)).unwrap_err();
+            (error.to_string(), error.hint().unwrap())
+        };
+        assert_eq!(told("npo-2"), ("the run `npo-2` is finished".into(), "leave `--resume` out to start a run".into()));
+        let run = runs.path().join("npo-2");
+        std::fs::write(run.join("adapter_config.json"), "{}").unwrap();
+        assert!(told("npo-2").1.contains(&format!("`--set model.adapter={}`", run.display())), "{:?}", told("npo-2"));
+        assert_eq!(told("np-2").1, "did you mean `--name npo-2`?");
+        assert_eq!(told("calm-1").1, "leave `--resume` out to start a run");
     }
 }

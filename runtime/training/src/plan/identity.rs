@@ -9,9 +9,7 @@ use super::{PlannedMethod, PlannedVerifier};
 use crate::checkpoint::{Identity, settings_that_matter};
 use crate::configuration::RunSettings;
 use crate::data::Dataset;
-use crate::digest::digest;
 use crate::error::Error;
-use crate::files;
 
 /// What makes the run this run.
 pub(super) fn identity(
@@ -22,18 +20,11 @@ pub(super) fn identity(
     method: &PlannedMethod,
     verifiers: &[PlannedVerifier],
 ) -> Result<Identity, Error> {
-    let adapter = match &settings.file.model.adapter {
-        Some(written) => {
-            let file = settings.path("model.adapter", written).join("adapter_model.safetensors");
-            Some(digest(&files::read(&file)?))
-        }
-        None => None,
-    };
     let activations = policy.precision().dtype(Purpose::Activation);
     let kind = device::describe(policy.parameters().device()).split(':').next().unwrap_or_default().to_owned();
     Ok(Identity {
         model,
-        adapter,
+        adapter: super::model::adapter(settings)?,
         data: data.digest.clone(),
         tokens: data.token_digest.clone(),
         computed: Some(format!("{kind} in {}", activations.as_str())),

@@ -46,10 +46,7 @@ impl PlannedMethod {
 
     /// What to tell about a method that can leave nothing behind.
     pub(crate) fn without_effect(&self) -> Option<&'static str> {
-        (!self.learns() && !self.edits() && !self.asks_for("hidden")).then_some(
-            "the method never calls `minimise`: nothing is trained, and no adapter will be written; \
-             `minimise(&loss)?` in its `step` is what learns",
-        )
+        without_effect(self.admitted.imports())
     }
 
     /// Completions that it writes for a prompt, where a setting says so that is called as those of the built-in methods.
@@ -73,6 +70,16 @@ impl PlannedMethod {
     fn asks_for(&self, interface: &str) -> bool {
         self.admitted.imports().iter().any(|import| interface_of(import) == Some(interface))
     }
+}
+
+/// What to tell about a method with these imports, if it can leave nothing behind.
+#[must_use]
+pub fn without_effect(imports: &[String]) -> Option<&'static str> {
+    let leaves = |import: &String| matches!(interface_of(import), Some("learn" | "weights" | "hidden"));
+    (!imports.iter().any(leaves)).then_some(
+        "the method never calls `minimise`: nothing is trained, and no adapter will be written; \
+         `minimise(&loss)?` in its `step` is what learns",
+    )
 }
 
 /// Finds and admits the method that the settings name.

@@ -28,9 +28,9 @@ use tunebox_model::{Model, Policy};
 use tunebox_sandbox::{CompileLimits, Compiling, Engine};
 
 pub use memory::{Estimate, available, free, peak, peak_on};
-pub use method::PlannedMethod;
+pub use method::{PlannedMethod, without_effect};
 pub(crate) use method::{native, revised};
-pub(crate) use model::{fetch, open_model};
+pub(crate) use model::{digests, fetch, open_model};
 pub use summary::PlanSummary;
 pub use trust::{Ask, held, settle, settle_one};
 pub use verifiers::PlannedVerifier;

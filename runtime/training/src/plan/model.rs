@@ -1,16 +1,17 @@
 //! The model of a run: found or fetched, opened where it computes, kept as the run asks.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use tunebox_compute::explain::Explain;
 use tunebox_compute::{Device, device};
-use tunebox_model::hub::Hub;
 use tunebox_model::{Model, Source};
 
 use super::base;
 use crate::configuration::{Half, Initialise, Problem, RunSettings};
 use crate::digest::digest;
 use crate::error::Error;
+use crate::runs::find_model;
 use crate::{files, sample};
 
 /// Fetches a model that is named by the hub's name; whether it was one.
@@ -39,7 +40,7 @@ pub(super) fn model(settings: &RunSettings, clock: i64) -> Result<(Arc<Model>, S
         let folder = settings.path("model.path", &table.path);
         let mut model = Model::random(&folder, settings.file.train.seed, device)?;
         model.weights = model.weights.kept_in(asked)?;
-        (model, digest(&files::read(&folder.join("config.json"))?))
+        (model, of_configuration(&folder)?)
     } else {
         let source = source(settings)?;
         (Model::open_in(&source, device, asked)?, source.digest()?)
@@ -49,6 +50,29 @@ pub(super) fn model(settings: &RunSettings, clock: i64) -> Result<(Arc<Model>, S
     }
     model.template = model.template.map(|template| template.at(clock));
     Ok((Arc::new(model), digest))
+}
+
+/// The digest of a run's model, and that of the adapter that it goes on with; neither of them is opened.
+pub(crate) fn digests(settings: &RunSettings) -> Result<(String, Option<String>), Error> {
+    let table = &settings.file.model;
+    let model = if table.initialise == Some(Initialise::Random) {
+        of_configuration(&settings.path("model.path", &table.path))?
+    } else {
+        source(settings)?.digest()?
+    };
+    Ok((model, adapter(settings)?))
+}
+
+/// What stands for the weights of a model that is drawn from the seed.
+fn of_configuration(folder: &Path) -> Result<String, Error> {
+    Ok(digest(files::read_text(&folder.join("config.json"))?.as_bytes()))
+}
+
+/// The digest of the adapter that a run goes on with.
+pub(super) fn adapter(settings: &RunSettings) -> Result<Option<String>, Error> {
+    let Some(written) = &settings.file.model.adapter else { return Ok(None) };
+    let file = settings.path("model.adapter", written).join("adapter_model.safetensors");
+    Ok(Some(tunebox_model::digest(&[file])?))
 }
 
 /// The model of a run, without its digest.
@@ -61,6 +85,5 @@ fn source(settings: &RunSettings) -> Result<Source, Error> {
     let table = &settings.file.model;
     sample::present(&settings.path("model.path", &table.path))?;
     let name = settings.path_or_name("model.path", &table.path);
-    let hub = Hub::from_environment(settings.offline);
-    Ok(Source::find(&name, table.revision.as_deref(), &hub, &mut |_| {})?)
+    find_model(&name, table.revision.as_deref(), settings.offline)
 }

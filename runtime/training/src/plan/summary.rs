@@ -33,6 +33,9 @@ pub struct PlanSummary {
     pub method: String,
     /// The method's version.
     pub method_version: String,
+    /// Whether a run that goes on does so by another component than before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub method_changed: bool,
     /// Who signed the method.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<String>,
@@ -113,6 +116,7 @@ pub(super) fn summary(
         device: device::describe(policy.parameters().device()),
         method: package.manifest.name.clone(),
         method_version: package.manifest.version.clone(),
+        method_changed: false,
         signer: package.signer.as_ref().map(|signer| signer.key.clone()),
         imports: package.imports.clone(),
         limits: method.limits.changed().map(|(limit, value)| (limit.name.to_owned(), value.into())).collect(),

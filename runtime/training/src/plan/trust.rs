@@ -86,7 +86,7 @@ pub(crate) fn keep(plan: &PlannedRun) -> Result<(), Error> {
     let verifiers = plan.verifiers.iter().map(|verifier| &verifier.package);
     let lock = plan.settings.project().join(LOCK);
     if std::iter::once(&plan.method.package).chain(verifiers).any(|package| package.source.is_some()) {
-        files::write(&plan.folder.join(LOCK), &files::read(&lock)?)?;
+        files::write(&plan.folder.join(LOCK), files::read_text(&lock)?.as_bytes())?;
     }
     Ok(())
 }

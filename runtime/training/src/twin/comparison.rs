@@ -181,7 +181,7 @@ fn same_files(moment: &str, ours: &Path, theirs: &Path) -> Result<u64, Parted> {
     names.dedup();
     let mut bytes = 0;
     for name in names {
-        let read = |folder: &Path| files::read(&folder.join(&name)).ok();
+        let read = |folder: &Path| files::read(&folder.join(&name), u64::MAX).ok();
         let (one, other) = (read(ours), read(theirs));
         let shown = |found: &Option<Vec<u8>>| found.as_deref().map_or_else(|| "absent".to_owned(), digest);
         same_text(moment, || format!("the file `{name}` of what it leaves"), &shown(&one), &shown(&other))?;

@@ -4,7 +4,7 @@ use serde_json::json;
 use tunebox_compute::explain::Exit;
 use tunebox_compute::precision::Base;
 use tunebox_training::plan::ENDLESS;
-use tunebox_training::{Outcome as Ended, Summary, base_precision};
+use tunebox_training::{Outcome as Ended, Summary, base_precision, newest_checkpoint};
 
 use super::super::{Ending, Outcome};
 use super::Train;
@@ -47,7 +47,9 @@ fn stopped(terminal: Terminal, summary: &Summary, resuming: &str) -> Ending {
     let of = if summary.total == u64::from(ENDLESS) { String::new() } else { format!(" of {}", summary.total) };
     if let Some((_, saved)) = &summary.checkpoint {
         terminal.say("Stopped", format!("at step {}{of}, saved {}", summary.step, saved.display()));
-        terminal.next(resuming);
+        // What was saved may be no adapter; then there is nobody to talk to.
+        let talk = newest_checkpoint(&summary.folder).ok().flatten().map(|_| summary.folder.display());
+        terminal.next(talk.map_or(resuming.to_owned(), |folder| format!("{resuming}\ntunebox chat {folder}")));
     } else {
         terminal.say("Stopped", "before a step was done: there is nothing to save");
     }
@@ -97,9 +99,11 @@ fn left(summary: &Summary, extension: &str) -> bool {
 fn announce(terminal: Terminal, ended: &Ended) {
     let summary = ended.summary();
     if terminal.json {
+        // A run that did no step leaves no folder.
+        let folder = Some(&summary.folder).filter(|folder| folder.exists());
         terminal.object(json!({
             "event": if matches!(ended, Ended::Finished(_)) { "finished" } else { "stopped" },
-            "name": summary.name, "folder": summary.folder, "step": summary.step, "total": summary.total,
+            "name": summary.name, "folder": folder, "step": summary.step, "total": summary.total,
             "seconds": summary.seconds, "tokens": summary.tokens,
             "checkpoint": summary.checkpoint.as_ref().map(|(_, path)| path),
         }));

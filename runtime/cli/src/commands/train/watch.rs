@@ -179,7 +179,18 @@ pub(super) fn card(terminal: Terminal, plan: &PlanSummary, folder: &Path, resume
         }
     }
     if let Some(step) = resumed {
-        terminal.say("Resuming", format!("at step {step}: same model, data and method"));
+        let changed = plan.method_changed.then_some((plan.method.as_str(), plan.method_version.as_str()));
+        terminal.say("Resuming", going_on(step, changed));
+    }
+}
+
+/// What is the same for a run that goes on; name and version of its method where that has changed.
+fn going_on(step: u64, changed: Option<(&str, &str)>) -> String {
+    match changed {
+        Some((method, version)) => {
+            format!("at step {step}: same model and data, by {method} {version}, which has changed since")
+        }
+        None => format!("at step {step}: same model, data and method"),
     }
 }
 
@@ -200,4 +211,16 @@ fn training(plan: &PlanSummary, batch: &str) -> String {
 fn short(imports: &[String]) -> String {
     let names = imports.iter().map(|import| interface_of(import).unwrap_or(import));
     names.filter(|name| *name != "types").collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_method_that_has_changed_is_not_called_the_same() {
+        assert_eq!(going_on(6, None), "at step 6: same model, data and method");
+        let changed = "at step 6: same model and data, by calm 0.2.0, which has changed since";
+        assert_eq!(going_on(6, Some(("calm", "0.2.0"))), changed);
+    }
 }

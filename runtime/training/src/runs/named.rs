@@ -1,0 +1,204 @@
+//! What a person means by the name of a run: in the place of a model, or of a run to go on with.
+//!
+//! A hub is never asked for a run: what lies there under its name is somebody else's.
+
+use std::path::{Component, Path, PathBuf};
+
+use tunebox_compute::nearest::nearest;
+use tunebox_compute::paths;
+use tunebox_model::Source;
+use tunebox_model::hub::Hub;
+
+use super::FOLDER;
+use crate::checkpoint::{self, State};
+use crate::error::Error;
+use crate::files;
+use crate::lock;
+use crate::plan::ENDLESS;
+
+/// The file that an adapter has and a model has not.
+const ADAPTER: &str = "adapter_config.json";
+
+/// Finds a model as a person names it: a folder, a GGUF file, or a name on the hub; fetches what is not here yet unless
+/// `offline`.
+///
+/// # Errors
+/// When there is no such model, or it cannot be fetched; and for a run that is not there.
+pub fn find_model(name: &str, revision: Option<&str>, offline: bool) -> Result<Source, Error> {
+    refuse(Path::new(name))?;
+    Ok(Source::find(name, revision, &Hub::from_environment(offline), &mut |_| {})?)
+}
+
+/// The step and the folder of the newest checkpoint of a run that is not finished, as an adapter for its model. None: the
+/// folder holds no run, or a finished one.
+///
+/// # Errors
+/// A run that has saved no adapter yet.
+pub fn newest_checkpoint(folder: &Path) -> Result<Option<(u64, PathBuf)>, Error> {
+    if !folder.join(lock::FILE).is_file() || lock::has_finished(folder) {
+        return Ok(None);
+    }
+    let Some((step, place)) = checkpoint::last_whole(folder) else {
+        return Err(unfinished(folder, "it has no checkpoint yet"));
+    };
+    if !place.join(ADAPTER).is_file() {
+        return Err(unfinished(folder, "it trains all weights, and becomes a model at its end alone"));
+    }
+    if State::read(&place)?.updates == 0 {
+        return Err(unfinished(folder, "it had learned nothing up to its last checkpoint"));
+    }
+    Ok(Some((step, place)))
+}
+
+/// A run of which something is wanted that it has at its end alone, with what leads there.
+pub(crate) fn unfinished(folder: &Path, why: &'static str) -> Error {
+    let endless = |lock: &toml::Table| lock.get("steps")?.as_integer().map(|steps| steps == i64::from(ENDLESS));
+    let name = folder.file_name().unwrap_or_default().display();
+    let hint = if checkpoint::last_whole(folder).is_none() {
+        "train anew: it left nothing to go on from".to_owned()
+    } else if lock::read(folder).as_ref().and_then(endless) == Some(true) {
+        format!("`tunebox dev` goes on with it by `--resume --name {name}`; a run that ends is one of `tunebox train`")
+    } else {
+        format!("`tunebox train {} --resume` finishes it", folder.join("run.toml").display())
+    };
+    Error::Unfinished { folder: folder.to_owned(), why, hint }
+}
+
+/// The run in a folder of runs that is probably meant by a name that none of them has.
+pub(crate) fn meant(name: &str, folder: &Path) -> Option<String> {
+    let runs = names_in(folder);
+    let alike = runs.iter().find(|run| run.eq_ignore_ascii_case(name)).map(String::as_str);
+    alike.or_else(|| nearest(name, runs.iter().map(String::as_str))).map(str::to_owned)
+}
+
+/// The names of the runs in a folder; none where it cannot be listed.
+fn names_in(folder: &Path) -> Vec<String> {
+    let names = files::names(folder).unwrap_or_default();
+    names.into_iter().filter(|name| folder.join(name).join(lock::FILE).is_file()).collect()
+}
+
+/// Refuses a path that leads nowhere and would lead to a run: into a folder of runs below the present one, or almost.
+fn refuse(name: &Path) -> Result<(), Error> {
+    let parts = name.components().filter(|part| *part != Component::CurDir);
+    let plain = |part: Component<'_>| match part {
+        Component::Normal(part) => part.to_str().map(str::to_owned),
+        _ => None,
+    };
+    let Some(parts) = parts.map(plain).collect::<Option<Vec<String>>>() else { return Ok(()) };
+    if name.exists() {
+        return Ok(());
+    }
+    let refused = |meant| Err(Error::NoSuchRun { name: name.to_owned(), meant });
+    if let [folder, _, ..] = parts.as_slice()
+        && (folder == FOLDER || !names_in(Path::new(folder)).is_empty())
+    {
+        return refused(paths::meant(name));
+    }
+    match slip(&parts, &names_in(Path::new(FOLDER))) {
+        Some(meant) => refused(Some(meant)),
+        None => Ok(()),
+    }
+}
+
+/// The run that is meant by its name alone, or by its path with a slip in the name of the folder.
+fn slip(parts: &[String], runs: &[String]) -> Option<PathBuf> {
+    let (name, below) = match parts {
+        [name] => (name, &parts[1..]),
+        [folder, name, below @ ..] => (nearest(&folder.to_lowercase(), [FOLDER]).map(|_| name)?, below),
+        [] => return None,
+    };
+    let run = runs.iter().find(|run| run.eq_ignore_ascii_case(name))?;
+    let path = [FOLDER, run.as_str()].into_iter().chain(below.iter().map(String::as_str));
+    Some(path.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tunebox_compute::explain::Explain as _;
+
+    use super::*;
+    use crate::checkpoint::Identity;
+
+    const LOCK: &str = "steps = 20\n";
+
+    fn run(lock: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(lock::FILE), lock).unwrap();
+        folder
+    }
+
+    /// A checkpoint after so many updates, with an adapter or without.
+    fn save(run: &Path, step: u64, updates: u64, adapter: bool) {
+        let place = checkpoint::folder(run, step);
+        fs::create_dir_all(&place).unwrap();
+        let state = State::bare(step, updates, Identity::default());
+        fs::write(place.join("state.json"), serde_json::to_vec(&state).unwrap()).unwrap();
+        if adapter {
+            fs::write(place.join(ADAPTER), "{}").unwrap();
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_not_there_is_no_name_on_a_hub() {
+        for name in ["runs/smaple", "./runs/smaple", "runs/smaple/steps/000010"] {
+            assert!(matches!(find_model(name, None, true), Err(Error::NoSuchRun { meant: None, .. })), "{name}");
+        }
+        assert!(matches!(find_model("acme/nothing-like-this", None, true), Err(Error::Model(_))));
+    }
+
+    #[test]
+    fn a_slip_before_the_name_of_a_run_and_that_name_alone_are_no_names_on_a_hub() {
+        let meant = |name: &str| {
+            let parts: Vec<String> = name.split('/').map(str::to_owned).collect();
+            slip(&parts, &["npo-2".to_owned()]).map(|path| path.display().to_string())
+        };
+        for name in ["run/npo-2", "RUNS/npo-2", "rusn/NPO-2", "npo-2"] {
+            assert_eq!(meant(name).as_deref(), Some("runs/npo-2"), "{name}");
+        }
+        assert_eq!(meant("run/npo-2/steps/000010").as_deref(), Some("runs/npo-2/steps/000010"));
+        for name in ["acme/npo-2", "run/other", "other"] {
+            assert_eq!(meant(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_newest_checkpoint_stands_for_a_run_that_is_not_finished() {
+        let folder = run(LOCK);
+        let why = || newest_checkpoint(folder.path()).unwrap_err().explanation();
+        assert_eq!(why().hint.as_deref(), Some("train anew: it left nothing to go on from"));
+        save(folder.path(), 10, 0, true);
+        assert_eq!(why().why.as_deref(), Some("it had learned nothing up to its last checkpoint"));
+        save(folder.path(), 20, 20, false);
+        assert_eq!(why().why.as_deref(), Some("it trains all weights, and becomes a model at its end alone"));
+        let finishing = format!("`tunebox train {} --resume` finishes it", folder.path().join("run.toml").display());
+        assert_eq!(why().hint, Some(finishing));
+        save(folder.path(), 30, 30, true);
+        let newest = newest_checkpoint(folder.path()).unwrap();
+        assert_eq!(newest, Some((30, checkpoint::folder(folder.path(), 30))));
+
+        fs::write(folder.path().join(lock::FILE), format!("left = \"nothing\"\n{LOCK}")).unwrap();
+        assert_eq!(newest_checkpoint(folder.path()).unwrap(), None, "it is finished");
+        assert_eq!(newest_checkpoint(&folder.path().join("steps")).unwrap(), None, "it is no run");
+    }
+
+    #[test]
+    fn a_run_without_an_end_goes_on_by_the_command_that_began_it() {
+        let folder = run(&format!("steps = {ENDLESS}\n"));
+        save(folder.path(), 10, 10, true);
+        let hint = unfinished(folder.path(), "why").hint().unwrap();
+        assert!(hint.starts_with("`tunebox dev` goes on with it by `--resume --name "), "{hint}");
+    }
+
+    #[test]
+    fn a_misspelt_name_finds_the_run_that_it_means() {
+        let runs = tempfile::tempdir().unwrap();
+        fs::create_dir(runs.path().join("npo-2")).unwrap();
+        assert_eq!(meant("np-2", runs.path()), None, "a folder that is no run");
+        fs::write(runs.path().join("npo-2").join(lock::FILE), LOCK).unwrap();
+        assert_eq!(meant("np-2", runs.path()).as_deref(), Some("npo-2"));
+        assert_eq!(meant("NPO-2", runs.path()).as_deref(), Some("npo-2"));
+        assert_eq!(meant("calm-1", runs.path()), None);
+    }
+}
