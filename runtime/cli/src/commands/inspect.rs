@@ -5,14 +5,17 @@ use std::path::Path;
 use clap::Args;
 use serde_json::json;
 use tunebox_compute::printable::printable;
+use tunebox_package::home::existing;
 use tunebox_package::settings::range;
 use tunebox_package::sizes::{Part, sizes};
-use tunebox_package::{Manifest, Package, Reference, Setting, World};
+use tunebox_package::trust::Lock;
+use tunebox_package::{Manifest, Package, Reference, Setting, Trust, World};
 use tunebox_sandbox::{COSTS, Limits, VerifierLimits, interface_of};
 
 use super::build::training_with;
 use super::subject::expect_method;
 use super::{Ending, Outcome, trust, world};
+use crate::terminal::diagnostic::Failure;
 use crate::terminal::{Terminal, bytes, shown};
 
 #[derive(Debug, Args)]
@@ -61,17 +64,32 @@ impl Inspect {
             let signed = trust::signed(&package, publisher.as_ref());
             terminal.data(shown(&text(&package, &imports, &signed, &parts)));
         }
-        terminal.next(self.next(&package));
+        let later = later(&package)?;
+        if let Some(later) = &later {
+            terminal.say("Note", format!("tunebox.lock has seen {later}: a run takes no older version"));
+        }
+        terminal.next(next(&package, later.as_ref().unwrap_or(&self.package)));
         Ok(Ending::Done)
     }
+}
 
-    /// What is usually typed next: a method is run, a verifier judges the runs of one.
-    fn next(&self, package: &Package) -> String {
-        match package.manifest.world {
-            World::Method => training_with(&self.package, package.bytes.len() as u64),
-            World::Verifier => format!("a `[[verifier]]` of a run file with `use = \"{}\"`", self.package),
-        }
+/// What is usually typed next: a method of this name is run, a verifier judges the runs of one.
+fn next(package: &Package, name: &str) -> String {
+    match package.manifest.world {
+        World::Method => training_with(name, package.bytes.len() as u64),
+        World::Verifier => format!("a `[[verifier]]` of a run file with `use = \"{name}\"`"),
     }
+}
+
+/// The later version of a package of the store, if a run in the present folder takes that alone.
+fn later(package: &Package) -> Result<Option<String>, Failure> {
+    let (Some(home), Some(_)) = (existing()?, &package.source) else { return Ok(None) };
+    Ok(later_in(Trust::open(&home, Path::new("."))?.lock(), &package.manifest))
+}
+
+fn later_in(lock: &Lock, manifest: &Manifest) -> Option<String> {
+    let version = lock.find(&manifest.name)?.later_than(&manifest.version)?;
+    Some(format!("{}@{version}", manifest.name))
 }
 
 fn text(package: &Package, imports: &[String], signed: &str, parts: &[Part]) -> String {
@@ -149,4 +167,24 @@ fn limits(world: World) -> String {
         format!("  {name:>names$}  {value:<values$}  {other}").trim_end().to_owned()
     });
     rows.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_version_that_the_lock_refuses_the_later_one_is_offered() {
+        let mut package = Reference::parse("lora", Path::new(".")).unwrap().open().unwrap();
+        let (seen, digest) = ("9.0.0", "0".repeat(64));
+        let text = format!(
+            "schema = 1\n[[package]]\nname = \"lora\"\nversion = \"{seen}\"\nsource = \"/media/stick\"\n\
+             sha256 = \"{digest}\"\ninterface = \"0.1.0\"\nhighest = \"{seen}\"\n"
+        );
+        let lock = Lock::parse("tunebox.lock", &text).unwrap();
+        let later = later_in(&lock, &package.manifest).unwrap();
+        assert_eq!(next(&package, &later), "tunebox train --sample --method lora@9.0.0");
+        package.manifest.version = seen.to_owned();
+        assert_eq!(later_in(&lock, &package.manifest), None);
+    }
 }

@@ -93,13 +93,8 @@ fn show_models(terminal: Terminal) {
 
 fn show_runs(terminal: Terminal, runs: &[Listed]) {
     let row = |run: &Listed| {
-        let state = match (run.finished, run.checkpoint) {
-            (true, _) => "finished".to_owned(),
-            (false, Some(step)) => format!("stopped, saved at step {}", grouped(step)),
-            (false, None) => "stopped, nothing saved".to_owned(),
-        };
         let steps = steps(run).map_or_else(|| "endless".to_owned(), |steps| counted(steps, "step"));
-        [run.name.clone(), run.method.clone(), format!("on {}", run.model), steps, state]
+        [run.name.clone(), run.method.clone(), format!("on {}", run.model), steps, state(run)]
     };
     let object = |run: &Listed| {
         let mut value = json!(run);
@@ -110,19 +105,30 @@ fn show_runs(terminal: Terminal, runs: &[Listed]) {
     show(terminal, "Runs", runs, row, object);
 }
 
+/// How a run stands.
+fn state(run: &Listed) -> String {
+    if run.finished {
+        return "finished".to_owned();
+    }
+    let now = if run.running { "running" } else { "stopped" };
+    match run.checkpoint {
+        Some(step) => format!("{now}, saved at step {}", grouped(step)),
+        None => format!("{now}, nothing saved"),
+    }
+}
+
 /// The steps of a run. None: it goes on until somebody stops it.
 fn steps(run: &Listed) -> Option<u64> {
     Some(run.steps).filter(|steps| *steps != u64::from(ENDLESS))
 }
 
-/// The last run that left something to talk to, else the last one that stopped with something. Directions alone are none.
+/// The newest run that left something to talk to, else the newest that has saved something. Directions alone are none.
 fn to_talk_to(runs: &[Listed]) -> Option<&Listed> {
     let left =
         |run: &&Listed| ["adapter_config.json", "config.json"].iter().any(|name| run.folder.join(name).is_file());
-    let stopped = |run: &&Listed| newest_checkpoint(&run.folder).is_ok_and(|found| found.is_some());
-    runs.iter()
-        .rfind(|run| run.finished && left(run))
-        .or_else(|| runs.iter().rfind(|run| !run.finished && stopped(run)))
+    let saved = |run: &&Listed| newest_checkpoint(&run.folder).is_ok_and(|found| found.is_some());
+    let done = runs.iter().filter(|run| run.finished && left(run)).max_by_key(|run| run.changed);
+    done.or_else(|| runs.iter().filter(|run| !run.finished && saved(run)).max_by_key(|run| run.changed))
 }
 
 /// A table under its title; nothing where there is nothing, but in JSON each entry on a line of its own.
@@ -151,39 +157,58 @@ fn show<Entry, const COLUMNS: usize>(
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, SystemTime};
+
     use super::*;
+
+    /// A run that changed so many seconds after all others.
+    fn listed(name: &str, folder: &Path, finished: bool, seconds: u64) -> Listed {
+        Listed {
+            name: name.into(),
+            folder: folder.join(name),
+            method: "calm 0.1.0".into(),
+            model: "tiny".into(),
+            steps: 3,
+            finished,
+            running: false,
+            checkpoint: None,
+            changed: SystemTime::UNIX_EPOCH + Duration::from_secs(seconds),
+        }
+    }
 
     #[test]
     fn only_a_run_that_left_a_model_or_an_adapter_is_one_to_talk_to() {
         let place = tempfile::tempdir().unwrap();
-        let run = |name: &str, file: Option<&str>, finished| {
-            let folder = place.path().join(name);
-            std::fs::create_dir(&folder).unwrap();
-            file.iter().for_each(|file| std::fs::write(folder.join(file), "{}").unwrap());
-            let (name, method, model) = (name.to_owned(), "calm 0.1.0".to_owned(), "tiny".to_owned());
-            Listed { name, folder, method, model, steps: 3, finished, checkpoint: None }
+        let run = |name: &str, file: Option<&str>, finished, seconds| {
+            let run = listed(name, place.path(), finished, seconds);
+            std::fs::create_dir(&run.folder).unwrap();
+            file.iter().for_each(|file| std::fs::write(run.folder.join(file), "{}").unwrap());
+            run
         };
         let runs = [
-            run("adapter", Some("adapter_config.json"), true),
-            run("directions", Some("vectors.safetensors"), true),
-            run("nothing", None, true),
-            run("stopped", None, false),
+            run("newer", Some("adapter_config.json"), true, 2),
+            run("older", Some("adapter_config.json"), true, 1),
+            run("directions", Some("vectors.safetensors"), true, 3),
+            run("nothing", None, true, 4),
+            run("stopped", None, false, 5),
         ];
-        assert_eq!(to_talk_to(&runs).unwrap().name, "adapter");
-        assert!(to_talk_to(&runs[1..]).is_none());
+        assert_eq!(to_talk_to(&runs).unwrap().name, "newer");
+        assert!(to_talk_to(&runs[2..]).is_none());
+    }
+
+    #[test]
+    fn a_run_that_a_process_trains_is_not_called_stopped() {
+        let run = |finished, running, checkpoint| {
+            state(&Listed { running, checkpoint, ..listed("calm-1", Path::new("runs"), finished, 0) })
+        };
+        assert_eq!(run(false, true, Some(1200)), "running, saved at step 1,200");
+        assert_eq!(run(false, false, None), "stopped, nothing saved");
+        assert_eq!(run(true, true, Some(3)), "finished");
     }
 
     #[test]
     fn a_run_without_an_end_has_no_number_of_steps() {
-        let run = |steps| Listed {
-            name: "calm-1".into(),
-            folder: "runs/calm-1".into(),
-            method: "calm 0.1.0".into(),
-            model: "tiny".into(),
-            steps,
-            finished: false,
-            checkpoint: Some(40),
-        };
+        let run = |steps| Listed { steps, ..listed("calm-1", Path::new("runs"), false, 0) };
         assert_eq!((steps(&run(7)), steps(&run(u64::from(ENDLESS)))), (Some(7), None));
     }
 }

@@ -9,7 +9,7 @@ use tunebox_compute::paths;
 use tunebox_model::Source;
 use tunebox_model::hub::Hub;
 
-use super::FOLDER;
+use super::{FOLDER, is_run, is_running};
 use crate::checkpoint::{self, State};
 use crate::error::Error;
 use crate::files;
@@ -35,14 +35,14 @@ pub fn find_model(name: &str, revision: Option<&str>, offline: bool) -> Result<S
 /// # Errors
 /// A run that has saved no adapter yet.
 pub fn newest_checkpoint(folder: &Path) -> Result<Option<(u64, PathBuf)>, Error> {
-    if !folder.join(lock::FILE).is_file() || lock::has_finished(folder) {
+    if !is_run(folder) || lock::has_finished(folder) {
         return Ok(None);
     }
     let Some((step, place)) = checkpoint::last_whole(folder) else {
         return Err(unfinished(folder, "it has no checkpoint yet"));
     };
     if !place.join(ADAPTER).is_file() {
-        return Err(unfinished(folder, "it trains all weights, and becomes a model at its end alone"));
+        return Err(unfinished(folder, "it trains all weights, and leaves a model only at its end"));
     }
     if State::read(&place)?.updates == 0 {
         return Err(unfinished(folder, "it had learned nothing up to its last checkpoint"));
@@ -50,18 +50,34 @@ pub fn newest_checkpoint(folder: &Path) -> Result<Option<(u64, PathBuf)>, Error>
     Ok(Some((step, place)))
 }
 
+/// How a new run is told to begin with what a folder holds: an adapter, or a whole model. None: it holds neither.
+pub(crate) fn beginning_with(folder: &Path) -> Option<String> {
+    let (shown, holds) = (folder.display(), |name: &str| folder.join(name).is_file());
+    if holds(ADAPTER) {
+        return Some(format!("`--set model.adapter={shown}`"));
+    }
+    holds("config.json").then(|| format!("`--model {shown}`"))
+}
+
 /// A run of which something is wanted that it has at its end alone, with what leads there.
 pub(crate) fn unfinished(folder: &Path, why: &'static str) -> Error {
-    let endless = |lock: &toml::Table| lock.get("steps")?.as_integer().map(|steps| steps == i64::from(ENDLESS));
     let name = folder.file_name().unwrap_or_default().display();
-    let hint = if checkpoint::last_whole(folder).is_none() {
+    let hint = if is_running(folder) {
+        "a process trains it: wait for its end, or for its next checkpoint".to_owned()
+    } else if checkpoint::last_whole(folder).is_none() {
         "train anew: it left nothing to go on from".to_owned()
-    } else if lock::read(folder).as_ref().and_then(endless) == Some(true) {
-        format!("`tunebox dev` goes on with it by `--resume --name {name}`; a run that ends is one of `tunebox train`")
+    } else if is_endless(folder) {
+        format!("`tunebox dev` goes on with it by `--resume --name {name}`; `tunebox train` is for runs that end")
     } else {
         format!("`tunebox train {} --resume` finishes it", folder.join("run.toml").display())
     };
     Error::Unfinished { folder: folder.to_owned(), why, hint }
+}
+
+/// Whether the run of a folder goes on until somebody stops it, as those of authors do.
+pub(crate) fn is_endless(folder: &Path) -> bool {
+    let steps = lock::read(folder).and_then(|lock| lock.get("steps")?.as_integer());
+    steps == Some(i64::from(ENDLESS))
 }
 
 /// The run in a folder of runs that is probably meant by a name that none of them has.
@@ -74,7 +90,7 @@ pub(crate) fn meant(name: &str, folder: &Path) -> Option<String> {
 /// The names of the runs in a folder; none where it cannot be listed.
 fn names_in(folder: &Path) -> Vec<String> {
     let names = files::names(folder).unwrap_or_default();
-    names.into_iter().filter(|name| folder.join(name).join(lock::FILE).is_file()).collect()
+    names.into_iter().filter(|name| is_run(&folder.join(name))).collect()
 }
 
 /// Refuses a path that leads nowhere and would lead to a run: into a folder of runs below the present one, or almost.
@@ -171,7 +187,7 @@ mod tests {
         save(folder.path(), 10, 0, true);
         assert_eq!(why().why.as_deref(), Some("it had learned nothing up to its last checkpoint"));
         save(folder.path(), 20, 20, false);
-        assert_eq!(why().why.as_deref(), Some("it trains all weights, and becomes a model at its end alone"));
+        assert_eq!(why().why.as_deref(), Some("it trains all weights, and leaves a model only at its end"));
         let finishing = format!("`tunebox train {} --resume` finishes it", folder.path().join("run.toml").display());
         assert_eq!(why().hint, Some(finishing));
         save(folder.path(), 30, 30, true);
@@ -187,8 +203,10 @@ mod tests {
     fn a_run_without_an_end_goes_on_by_the_command_that_began_it() {
         let folder = run(&format!("steps = {ENDLESS}\n"));
         save(folder.path(), 10, 10, true);
-        let hint = unfinished(folder.path(), "why").hint().unwrap();
-        assert!(hint.starts_with("`tunebox dev` goes on with it by `--resume --name "), "{hint}");
+        let hint = || unfinished(folder.path(), "why").hint().unwrap();
+        assert!(hint().starts_with("`tunebox dev` goes on with it by `--resume --name "), "{}", hint());
+        let _held = super::super::Held::take(folder.path()).unwrap();
+        assert!(hint().starts_with("a process trains it: "), "{}", hint());
     }
 
     #[test]
