@@ -1,5 +1,5 @@
-//! A method that is changed while its run goes on, or before that is resumed: what `init` does is done once, and each
-//! version is written down once.
+//! A method that is changed while its run goes on, or before that is resumed: what `init` does is done once and over the
+//! model of the beginning, and each version is written down once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,28 +9,38 @@ use tunebox_training::{Error, Outcome, Revisions, plan, run_revised};
 use crate::guest;
 use crate::tiny_run::{Place, Watcher};
 
-/// Draws and edits a matrix in its `init`, draws in every step, and reports both numbers.
+/// Draws, reads a row of a matrix and edits that matrix in its `init`, draws in every step, and reports both draws and the
+/// sum of the row.
 const DRAWS: &str = r#"
 (import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
 (import "tunebox:method/tensor@0.1.0" "random-normal" (func $normal (param i32 i32 i32 i32 i32)))
 (import "tunebox:method/run@0.1.0" "metric-of" (func $metric-of (param i32 i32 i32 i32)))
 (import "tunebox:method/weights@0.1.0" "add-outer" (func $outer (param i32 i32 i32 i32 f32 i32)))
-(data (i32.const 256) "lossdrawn")
+(import "tunebox:method/weights@0.1.0" "read-rows" (func $read-rows (param i32 i32 i32 i32 i32)))
+(import "tunebox:method/tensor@0.1.0" "[method]tensor.sum" (func $sum (param i32 i32 i32 i32 i32)))
+(data (i32.const 256) "lossdrawnread")
 (data (i32.const 272) "\20\00\00\00")
 (global $drawn (mut i32) (i32.const 0))
+(global $read (mut i32) (i32.const 0))
 (func $draw (result i32)
   (call $normal (i32.const 256) (i32.const 4) (i32.const 0) (i32.const 0) (i32.const 64))
   (call $handle))
 (func $ones-of-the-width (result i32)
   (call $ones (i32.const 272) (i32.const 1) (i32.const 5) (i32.const 64))
   (call $handle))
+(func $read-one (result i32)
+  (call $read-rows (i32.const 4) (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 64))
+  (call $sum (call $handle) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 64))
+  (call $handle))
 (func $init (param i32 i32) (result i32)
   (global.set $drawn (call $draw))
+  (global.set $read (call $read-one))
   (call $outer (i32.const 4) (i32.const 0) (call $ones-of-the-width) (call $ones-of-the-width) (f32.const 0.5) (i32.const 64))
   (call $pass-on))
 (func $step (param i32) (result i32)
   STUMBLE
   (call $metric-of (i32.const 260) (i32.const 5) (global.get $drawn) (i32.const 64))
+  (call $metric-of (i32.const 265) (i32.const 4) (global.get $read) (i32.const 64))
   (call $metric-of (i32.const 256) (i32.const 4) (call $draw) (i32.const 64))
   (call $pass-on))
 "#;
@@ -40,7 +50,7 @@ fn version(number: usize, stumble: &str) -> Vec<u8> {
     let mut bytes = guest::component(&DRAWS.replace("STUMBLE", stumble));
     let about = serde_json::json!({
         "name": "draws", "version": format!("0.{number}.0"), "description": "Draws", "shape": "supervised",
-        "settings": [], "metrics": ["drawn", "loss"], "interface": "0.1.0",
+        "settings": [], "metrics": ["drawn", "loss", "read"], "interface": "0.1.0",
     });
     section::append(&mut bytes, manifest::SECTION, about.to_string().as_bytes());
     bytes
@@ -140,6 +150,22 @@ fn a_first_step_that_is_tried_again_begins_before_init() {
     assert_eq!(author.swapped, 1);
     let straight = drawn(&place, "straight");
     assert!(drawn(&place, "tried") == straight, "{:?} {:?}", drawn(&place, "tried").0, straight.0);
+    // It is wholly the version's that came to its first step, and can be done again by it.
+    let lock = String::from_utf8(place.bytes("tried", "run.lock")).unwrap();
+    assert!(written_down(&place, "tried") == 0 && !lock.contains("revised"), "{lock}");
+}
+
+#[test]
+fn an_init_finds_the_model_of_the_beginning_whenever_it_comes() {
+    let place = Place::new();
+    let read =
+        |run: &str| -> Vec<f64> { place.metrics(run).iter().filter_map(|row| row.get("read")?.as_f64()).collect() };
+    let method = save(&place, &version(1, ""));
+    let mut author = Author { before: Some(3), ..Author::mending(version(2, "")) };
+    dev(&place, "swapped", &method, &mut author, &mut Watcher::new(), false);
+    assert_eq!((author.swapped, written_down(&place, "swapped")), (1, 1));
+    let found = read("swapped");
+    assert!(found.len() == 4 && found.iter().all(|sum| *sum == found[0]), "{found:?}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! Leaves tensor work to `tunebox_compute::error` and everything on a screen to the command line.
 
 use tunebox_compute::explain::{Exit, Explain, Snippet};
+use tunebox_compute::nearest::nearest;
 use tunebox_compute::paths;
 
 use crate::chat::ChatError;
@@ -116,6 +117,22 @@ pub enum Error {
         /// What to do.
         hint: String,
     },
+    /// A new adapter is to sit on a linear map that the model has not.
+    #[error("the adapter targets `{name}`, no linear map of this model is called that")]
+    NoModule {
+        /// As written.
+        name: String,
+        /// The maps of a block.
+        known: Vec<&'static str>,
+    },
+    /// A new adapter is to sit on a layer that the model has not.
+    #[error("the adapter names layer `{layer}`, the model has layers 0 to {}", layers.saturating_sub(1))]
+    NoLayer {
+        /// As written.
+        layer: usize,
+        /// Layers of the model.
+        layers: usize,
+    },
     /// An adapter that does not fit the model, or is not one that can be run exactly.
     #[error("{what}")]
     Adapter {
@@ -187,6 +204,7 @@ impl Explain for Error {
             | Self::TensorMissing { place, .. }
             | Self::TensorShape { place, .. }
             | Self::TensorType { place, .. }
+            | Self::Adapter { place, .. }
             | Self::Broken { place, .. } => Some(place.clone()),
             Self::Hub { endpoint, .. } => Some(endpoint.clone()),
             _ => self.inner()?.place(),
@@ -219,6 +237,7 @@ impl Explain for Error {
             Self::NotAModel { hint, .. } | Self::Hub { hint, .. } => Some(hint.clone()),
             Self::File { path, source } => paths::hint(std::path::Path::new(path), source),
             Self::UnknownFamily { known, .. } => Some(format!("known families: {}", known.join(", "))),
+            Self::NoModule { name, known } => Some(named(name, known)),
             Self::KeyMissing { .. } | Self::TensorShape { .. } | Self::TensorMissing { .. } => {
                 Some("fetch the model again, all files of one revision together".into())
             }
@@ -231,6 +250,15 @@ impl Explain for Error {
 
     fn exit(&self) -> Exit {
         self.inner().map_or(Exit::Usage, |error| error.exit())
+    }
+}
+
+/// The linear maps that can be named, and the one that a name probably means.
+fn named(name: &str, known: &[&str]) -> String {
+    let list = known.join(", ");
+    match nearest(name, known.iter().copied()) {
+        Some(meant) => format!("did you mean `{meant}`? (maps: {list})"),
+        None => format!("maps: {list}; or `all-linear`"),
     }
 }
 

@@ -183,8 +183,12 @@ impl Policy {
                 "snapshot `{name}` with full fine-tuning would copy the whole model; use an adapter"
             )));
         }
+        self.keep_snapshot(name, self.edits.clone())
+    }
+
+    fn keep_snapshot(&mut self, name: &str, edits: Edits) -> Result<()> {
         let copy = self.adapter.frozen_copy()?;
-        self.snapshots.insert(name.to_owned(), Arc::new((copy, self.edits.clone())));
+        self.snapshots.insert(name.to_owned(), Arc::new((copy, edits)));
         Ok(())
     }
 

@@ -26,6 +26,11 @@ const STATE: &str = "state.json";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const SNAPSHOTS: &str = "snapshots.safetensors";
 
+/// The file of what was edited when a snapshot was taken, by its place among the names of snapshots; none where nothing was.
+fn edits_of(snapshot: usize) -> String {
+    format!("snapshot-{snapshot:04}-edits.safetensors")
+}
+
 /// The most bytes of `state.json`: twice the largest state that a method may keep, and as much again.
 const LARGEST_STATE: u64 = 1 << 30;
 /// The most bytes of what stands before the numbers of a safetensors file of ours.
@@ -116,6 +121,12 @@ impl State {
     }
 }
 
+/// Whether a folder is a checkpoint's.
+#[must_use]
+pub fn is_checkpoint(folder: &Path) -> bool {
+    folder.join(STATE).is_file()
+}
+
 /// The folder of a step's checkpoint.
 pub(crate) fn folder(run: &Path, step: u64) -> PathBuf {
     run.join("steps").join(format!("{step:06}"))
@@ -143,6 +154,10 @@ pub(crate) fn save(run: &Path, place: Place, student: &Student, keep: usize) -> 
     let draft = Draft::begin(&target)?;
     files::explained(student.policy.save(draft.path()))?;
     files::explained(student.policy.save_edits(draft.path()))?;
+    for (number, name) in student.snapshots.keys().enumerate() {
+        let path = draft.path().join(edits_of(number));
+        files::explained(student.policy.save_snapshot_edits(name, &path))?;
+    }
     published::save(&student.published, draft.path())?;
     let (first, second, updates) = student.optimizer.state(student.policy.parameters())?;
     draft.write(OPTIMIZER, &tensors([("first", &first), ("second", &second)])?)?;
@@ -175,8 +190,9 @@ pub(crate) fn save(run: &Path, place: Place, student: &Student, keep: usize) -> 
 /// Puts the student where a checkpoint left it, after a method's `init`: what that did was done before the checkpoint.
 pub(crate) fn restore(folder: &Path, state: &State, student: &mut Student) -> Result<(), Error> {
     if !state.snapshots.is_empty() {
-        for (name, values) in read_tensors(&folder.join(SNAPSHOTS), &state.snapshots, student)? {
-            student.restore_snapshot(&name, values)?;
+        let snapshots = read_tensors(&folder.join(SNAPSHOTS), &state.snapshots, student)?;
+        for (number, (name, values)) in snapshots.into_iter().enumerate() {
+            student.restore_snapshot(&name, values, &folder.join(edits_of(number)))?;
         }
     }
     student.policy.restore(folder)?;

@@ -8,7 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tunebox_compute::precision::Base;
 use tunebox_compute::{bounded, device, paths};
 use tunebox_model::{Model, Policy, PolicySettings};
-use tunebox_training::{base_precision, find_model, is_run, newest_checkpoint};
+use tunebox_training::{base_precision, find_model, is_checkpoint, is_run, newest_checkpoint};
 
 use crate::arguments::Global;
 use crate::terminal::Terminal;
@@ -20,8 +20,8 @@ const LONGEST: u64 = 1 << 20;
 /// A model, an adapter, or a run's folder.
 #[derive(Debug, Args)]
 pub(crate) struct Subject {
-    /// A model (folder, `.gguf` file or hub name), an adapter folder, or a run's folder; of a run that is not finished its
-    /// newest checkpoint
+    /// A model (folder, `.gguf` file or hub name), an adapter folder, or a run's folder; for an unfinished run, its newest
+    /// checkpoint
     #[arg(value_name = "MODEL")]
     artifact: String,
     /// An adapter to put on the model
@@ -110,9 +110,12 @@ impl Subject {
         let adapted = adapter.is_some() && !self.base;
         let adapter = adapter.as_deref().filter(|_| adapted);
         let mut policy = Policy::open(Arc::clone(&model), adapter, PolicySettings::default())?;
-        if let Some(adapter) = adapter {
-            // A checkpoint keeps them beside its adapter.
+        // Beside an adapter that is no checkpoint nothing changes the weights of its base.
+        if let Some(adapter) = adapter.filter(|folder| is_checkpoint(folder)) {
             policy.restore_edits(adapter)?;
+        }
+        if policy.is_edited() {
+            terminal.say("Edits", "the weights that the method changed are as in the checkpoint");
         }
         Ok(Loaded { policy, model, adapted })
     }
@@ -184,6 +187,6 @@ mod tests {
         let path = folder.path().join("adapter_config.json");
         std::fs::File::create(path).unwrap().set_len(LONGEST + 1).unwrap();
         let why = base_of(folder.path()).unwrap_err().explanation.why.unwrap();
-        assert_eq!(why, "it has 1048577 bytes, 1048576 are read");
+        assert_eq!(why, "it has 1048577 bytes; at most 1048576 are read");
     }
 }

@@ -22,7 +22,8 @@ pub(crate) fn places(configuration: &Configuration, settings: &AdapterSettings) 
     };
     for name in names {
         if !all.iter().any(|(layer, site)| means(name, &site.path(*layer))) {
-            return Err(unknown_name(name, sites));
+            let known = sites.iter().map(|site| site.short_name()).collect();
+            return Err(Error::NoModule { name: name.clone(), known });
         }
     }
     let chosen = |place: &Place| names.iter().any(|name| means(name, &place.1.path(place.0)));
@@ -46,10 +47,7 @@ fn layers(configuration: &Configuration, chosen: Option<&[usize]>) -> Result<Vec
         return Ok((0..configuration.layers).collect());
     };
     if let Some(layer) = chosen.iter().find(|layer| **layer >= configuration.layers) {
-        return Err(Error::Argument(format!(
-            "the adapter names layer `{layer}`, the model has layers 0 to {}",
-            configuration.layers.saturating_sub(1)
-        )));
+        return Err(Error::NoLayer { layer: *layer, layers: configuration.layers });
     }
     let mut layers = chosen.to_vec();
     layers.sort_unstable();
@@ -58,14 +56,6 @@ fn layers(configuration: &Configuration, chosen: Option<&[usize]>) -> Result<Vec
         return Err(Error::Argument("the adapter names no layer; leave `layers` out for all".into()));
     }
     Ok(layers)
-}
-
-fn unknown_name(name: &str, sites: &[Site]) -> Error {
-    let known: Vec<&str> = sites.iter().map(|site| site.short_name()).collect();
-    Error::Argument(format!(
-        "the adapter targets `{name}`, no linear map of this model is called that (maps: {})",
-        known.join(", ")
-    ))
 }
 
 #[cfg(test)]

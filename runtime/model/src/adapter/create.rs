@@ -30,15 +30,28 @@ impl Adapter {
     /// When the settings do not fit the model, or the device has no room.
     pub fn create(model: &Model, settings: &AdapterSettings) -> Result<Self> {
         settings.check()?;
-        if settings.kind == AdapterKind::Full {
-            return all_weights(model, settings);
-        }
-        let places = choice::places(&model.configuration, settings)?;
-        let plans: Vec<Plan> =
-            places.into_iter().map(|place| Plan { place, rank: settings.rank, alpha: settings.alpha }).collect();
-        let adapter = empty(model, settings, &plans)?;
-        adapter.fill_with_first_values(model)?;
+        let adapter = if settings.kind == AdapterKind::Full {
+            all_weights(model, settings)?
+        } else {
+            let places = choice::places(&model.configuration, settings)?;
+            let plans: Vec<Plan> =
+                places.into_iter().map(|place| Plan { place, rank: settings.rank, alpha: settings.alpha }).collect();
+            empty(model, settings, &plans)?
+        };
+        adapter.begin(model)?;
         Ok(adapter)
+    }
+
+    /// Gives every slot the value that a fresh adapter has there.
+    pub(crate) fn begin(&self, model: &Model) -> Result<()> {
+        if self.is_full() { self.fill_with_weights(model) } else { self.fill_with_first_values(model) }
+    }
+
+    fn fill_with_weights(&self, model: &Model) -> Result<()> {
+        for (number, slot) in self.parameters.slots().iter().enumerate() {
+            self.parameters.set(number, &model.weights.get(&slot.name)?.to_dtype(DType::F32)?)?;
+        }
+        Ok(())
     }
 
     fn fill_with_first_values(&self, model: &Model) -> Result<()> {
@@ -53,6 +66,8 @@ impl Adapter {
                 .collect();
             let a = Tensor::from_vec(values, (module.rank, width), &Device::Cpu)?;
             self.parameters.set(module.slots.a, &a)?;
+            let shape = self.parameters.slots()[module.slots.b].shape.as_slice();
+            self.parameters.set(module.slots.b, &Tensor::zeros(shape, DType::F32, &Device::Cpu)?)?;
             if let (Some(slot), Some(squares)) = (module.slots.magnitude, &module.base_squares) {
                 self.parameters.set(slot, &squares.to_device(&Device::Cpu)?.sqrt()?)?;
             }
@@ -116,13 +131,10 @@ fn base_squares(model: &Model, layer: usize, site: Site) -> Result<Tensor> {
     Ok(Weight::from(squared_norms(&weight)?).to_device(model.weights.device(), DType::F32)?.vector()?)
 }
 
-/// Every weight of the model as a slot of the same name, in `f32`.
+/// A slot of the same name for every weight of the model, in `f32`; its values are all 0.
 fn all_weights(model: &Model, settings: &AdapterSettings) -> Result<Adapter> {
     let list = families::expected(&model.configuration);
     let activations = model.weights.precision().dtype(Purpose::Activation);
-    let parameters = Parameters::new(list.clone(), model.weights.device())?.shadowed(activations)?;
-    for (slot, (name, _)) in list.iter().enumerate() {
-        parameters.set(slot, &model.weights.get(name)?.to_dtype(DType::F32)?)?;
-    }
+    let parameters = Parameters::new(list, model.weights.device())?.shadowed(activations)?;
     Ok(Adapter::assemble(settings.clone(), Vec::new(), parameters))
 }

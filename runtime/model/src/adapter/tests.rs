@@ -1,10 +1,13 @@
-//! Adapters made, written, read, refused and merged.
+//! Adapters made, written, read and refused.
+
+mod merged;
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tunebox_compute::explain::Explain;
 use tunebox_compute::fused::TapSet;
 use tunebox_compute::random::Stream;
 use tunebox_compute::{DType, Device, Tensor};
@@ -12,8 +15,9 @@ use tunebox_compute::{DType, Device, Tensor};
 use super::{Adapter, AdapterKind, AdapterSettings, Targets};
 use crate::configuration::Configuration;
 use crate::decoder::Site;
+use crate::error::Error;
 use crate::policy::{Policy, PolicySettings, View};
-use crate::{Model, Weights, families, merge, tiny};
+use crate::tiny;
 
 fn settings(kind: AdapterKind) -> AdapterSettings {
     AdapterSettings { kind, rank: 3, alpha: 5.0, ..AdapterSettings::default() }
@@ -104,8 +108,12 @@ fn trainable_numbers_are_rank_times_in_plus_out() {
 fn a_target_that_no_module_is_called_is_refused_with_the_names_there_are() {
     let targets = Targets::Modules(vec!["query".into()]);
     let settings = AdapterSettings { targets, ..settings(AdapterKind::Lora) };
-    let error = Adapter::create(&tiny::model(tiny::llama(), 1), &settings).err().unwrap().to_string();
-    assert!(error.contains("`query`") && error.contains("q_proj"), "{error}");
+    let error = Adapter::create(&tiny::model(tiny::llama(), 1), &settings).err().unwrap();
+    assert!(error.to_string().contains("`query`"), "{error}");
+    assert!(error.hint().unwrap().starts_with("maps: q_proj, "), "{:?}", error.hint());
+    let known = vec!["q_proj", "k_proj"];
+    let hint = Error::NoModule { name: "q_prj".into(), known }.hint();
+    assert_eq!(hint.as_deref(), Some("did you mean `q_proj`? (maps: q_proj, k_proj)"));
 }
 
 #[test]
@@ -259,63 +267,5 @@ fn restoring_a_checkpoint_moves_the_policy_and_not_the_reference() {
         policy.restore(folder.path()).unwrap();
         assert_eq!(saved, values(policy.adapter()), "{kind}");
         assert_eq!(reference, logprobs(&policy, &View::Reference), "{kind}");
-    }
-}
-
-#[test]
-fn a_merged_model_scores_like_its_adapter() {
-    for (name, configuration) in tiny::families() {
-        for kind in [AdapterKind::Lora, AdapterKind::RsLora, AdapterKind::Dora, AdapterKind::Full] {
-            let policy = policy(configuration.clone(), &settings(kind));
-            let merged = merged(&policy);
-            let base = Policy::open(Arc::new(merged), None, PolicySettings::default()).unwrap();
-            let (adapted, merged) = (logprobs(&policy, &View::Policy), logprobs(&base, &View::Policy));
-            for (adapted, merged) in adapted.iter().flatten().zip(merged.iter().flatten()) {
-                assert!((adapted - merged).abs() < 1e-5, "{name}, {kind}: {adapted} adapted, {merged} merged");
-            }
-        }
-    }
-}
-
-fn merged(policy: &Policy) -> Model {
-    let configuration = policy.model().configuration.clone();
-    let weights = families::expected(&configuration)
-        .into_iter()
-        .map(|(name, _)| {
-            let weight = merge::merged(policy.model(), policy.adapter(), policy.edits(), &name).unwrap();
-            (name, weight)
-        })
-        .collect();
-    let weights = Weights::from_tensors(weights, &configuration, &Device::Cpu).unwrap();
-    Model::from_parts("merged", configuration, weights)
-}
-
-#[test]
-fn a_merged_folder_opens_as_a_model_that_scores_like_the_adapter() {
-    let folder = tempfile::tempdir().unwrap();
-    let policy = policy(tiny::qwen3(), &settings(AdapterKind::Lora));
-    merge::merge(&policy, folder.path(), DType::F32).unwrap();
-    let source = crate::Source::open(folder.path().to_str().unwrap(), true).unwrap();
-    let model = Model::open(&source, &Device::Cpu).unwrap();
-    let base = Policy::open(Arc::new(model), None, PolicySettings::default()).unwrap();
-    let (adapted, merged) = (logprobs(&policy, &View::Policy), logprobs(&base, &View::Policy));
-    for (adapted, merged) in adapted.iter().flatten().zip(merged.iter().flatten()) {
-        assert!((adapted - merged).abs() < 1e-5);
-    }
-}
-
-#[test]
-fn a_merge_into_bf16_rounds_the_merged_weights() {
-    let folder = tempfile::tempdir().unwrap();
-    let policy = policy(tiny::llama(), &settings(AdapterKind::Lora));
-    merge::merge(&policy, folder.path(), DType::BF16).unwrap();
-    let stored = candle_core::safetensors::load(folder.path().join("model.safetensors"), &Device::Cpu).unwrap();
-    assert_eq!(stored.len(), families::expected(&tiny::llama()).len());
-    for (name, stored) in stored {
-        assert_eq!(stored.dtype(), DType::BF16);
-        let wanted = merge::merged(policy.model(), policy.adapter(), policy.edits(), &name).unwrap();
-        let wanted = wanted.to_dtype(DType::BF16).unwrap().to_dtype(DType::F32).unwrap();
-        let difference = (stored.to_dtype(DType::F32).unwrap() - wanted).unwrap().abs().unwrap();
-        assert_eq!(difference.max_all().unwrap().to_scalar::<f32>().unwrap(), 0.0, "{name}");
     }
 }

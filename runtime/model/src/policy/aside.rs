@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Policy;
 use crate::adapter::Adapter;
 use crate::edit::Edits;
+use crate::error::Result;
 
 /// Edits, snapshots and the count of updates of a policy at one moment. It shares their tensors: nothing writes to those.
 #[derive(Clone)]
@@ -36,5 +37,77 @@ impl Policy {
         }
         self.snapshots.extend(aside.snapshots.clone());
         self.resume_at(aside.generation);
+    }
+
+    /// Goes back to what it was made as: the numbers that training begins with, nothing edited, no snapshot.
+    ///
+    /// # Errors
+    /// When a weight cannot be read, or the device fails.
+    pub fn begin_anew(&mut self) -> Result<()> {
+        match &self.reference {
+            Some(continued) => self.adapter.parameters().copy_from(continued.parameters())?,
+            None => self.adapter.begin(&self.model)?,
+        }
+        self.edits = Edits::default();
+        self.snapshots.clear();
+        self.resume_at(0);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tunebox_compute::Tensor;
+
+    use super::*;
+    use crate::adapter::{AdapterKind, AdapterSettings};
+    use crate::edit::Role;
+    use crate::policy::PolicySettings;
+    use crate::tiny;
+
+    fn values(policy: &Policy) -> Vec<f32> {
+        policy.parameters().values().to_vec1().unwrap()
+    }
+
+    /// Changes every number that trains, and the embedding.
+    fn change(policy: &mut Policy) {
+        let parameters = policy.parameters();
+        for (number, slot) in parameters.slots().iter().enumerate() {
+            let device = parameters.device();
+            parameters.set(number, &Tensor::full(0.5_f32, slot.shape.as_slice(), device).unwrap()).unwrap();
+        }
+        policy.project_out(Role::Embedding, 0, &[1.0; 16], 0.5, false).unwrap();
+        policy.note_update();
+    }
+
+    #[test]
+    fn a_policy_begins_anew_with_the_numbers_that_it_began_with() {
+        for kind in [AdapterKind::Lora, AdapterKind::Dora, AdapterKind::Full] {
+            let settings = AdapterSettings { kind, ..AdapterSettings::default() };
+            let model = tiny::model(tiny::llama(), 1);
+            let mut policy = Policy::new(model, &settings, PolicySettings::default()).unwrap();
+            let first = values(&policy);
+            change(&mut policy);
+            assert_ne!(values(&policy), first, "{kind}");
+            policy.begin_anew().unwrap();
+            assert_eq!(values(&policy), first, "{kind}");
+            assert!(!policy.is_edited() && policy.generation() == 0, "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_policy_that_continues_an_adapter_begins_anew_with_that() {
+        let (model, settings) = (tiny::model(tiny::llama(), 1), AdapterSettings::default());
+        let mut written = Policy::new(Arc::clone(&model), &settings, PolicySettings::default()).unwrap();
+        change(&mut written);
+        let folder = tempfile::tempdir().unwrap();
+        written.save(folder.path()).unwrap();
+        let mut policy = Policy::open(model, Some(folder.path()), PolicySettings::default()).unwrap();
+        let zero = Tensor::zeros_like(&policy.parameters().value(0).unwrap()).unwrap();
+        policy.parameters().set(0, &zero).unwrap();
+        policy.snapshot("old").unwrap();
+        policy.begin_anew().unwrap();
+        assert_eq!(values(&policy), values(&written));
+        assert!(policy.snapshots.is_empty());
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! A whole edited model is `merge`'s to write.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use tunebox_compute::{DType, Device, Tensor};
@@ -11,6 +12,7 @@ use crate::adapter::{Adapter, AdapterKind, AdapterSettings, Targets};
 use crate::decoder::Site;
 use crate::edit::{Edits, Form};
 use crate::error::{Error, Result};
+use crate::families;
 use crate::files::{self, Stored};
 use crate::weights::safetensors as stored;
 
@@ -44,59 +46,193 @@ impl Policy {
     /// # Errors
     /// When the file cannot be written.
     pub fn save_edits(&self, folder: &Path) -> Result<()> {
-        if self.edits.is_empty() {
-            return Ok(());
-        }
-        let mut list = Vec::new();
-        for (name, tensor) in self.edits.changed() {
-            list.push((Stored { name: name.clone(), shape: tensor.dims().to_vec(), dtype: tensor.dtype() }, tensor));
-        }
-        for ((layer, site), factors) in self.edits.factors() {
-            for (number, (left, right)) in factors.iter().enumerate() {
-                for (side, tensor) in [("left", left), ("right", right)] {
-                    let name = format!("{FACTOR}{layer}.{}.{number:04}.{side}", site.short_name());
-                    list.push((Stored { name, shape: tensor.dims().to_vec(), dtype: DType::F32 }, tensor));
-                }
-            }
-        }
-        let (list, tensors): (Vec<Stored>, Vec<&Tensor>) = list.into_iter().unzip();
-        files::write_tensors(&folder.join(EDITS), &list, |number| Ok(tensors[number].clone()))
+        write(&self.edits, &folder.join(EDITS))
+    }
+
+    /// Writes the weights that were edited when a snapshot was taken into a file; nothing where there were none.
+    ///
+    /// # Errors
+    /// When there is no such snapshot, or the file cannot be written.
+    pub fn save_snapshot_edits(&self, name: &str, path: &Path) -> Result<()> {
+        let snapshot = self.snapshots.get(name).ok_or_else(|| self.no_snapshot(name))?;
+        write(&snapshot.1, path)
     }
 
     /// Reads the edited weights of a checkpoint, if it has any.
     ///
     /// # Errors
-    /// When the file is damaged.
+    /// When the file is damaged, or its edits are of another model.
     pub fn restore_edits(&mut self, folder: &Path) -> Result<()> {
-        let path = folder.join(EDITS);
+        if let Some(edits) = self.read_edits(&folder.join(EDITS))? {
+            self.edits = edits;
+        }
+        Ok(())
+    }
+
+    /// Takes a snapshot of the trained numbers as they are now, with the edits of a file that
+    /// [`save_snapshot_edits`](Self::save_snapshot_edits) wrote; with none where it wrote none.
+    ///
+    /// # Errors
+    /// As [`restore_edits`](Self::restore_edits).
+    pub fn restore_snapshot(&mut self, name: &str, path: &Path) -> Result<()> {
+        let edits = self.read_edits(path)?.unwrap_or_default();
+        self.keep_snapshot(name, edits)
+    }
+
+    /// The edits in a file; none where there is no file.
+    fn read_edits(&self, path: &Path) -> Result<Option<Edits>> {
         if !path.is_file() {
-            return Ok(());
+            return Ok(None);
         }
         let mut edits = Edits::default();
-        let mut sides: Vec<((usize, Site), Tensor)> = Vec::new();
-        for (name, location) in stored::locate(std::slice::from_ref(&path))? {
+        let mut factors: Vec<(Part, Tensor)> = Vec::new();
+        let weights = families::expected(&self.model.configuration).into_iter().collect();
+        for (name, location) in stored::locate(&[path.to_owned()])? {
+            // Before anything so large is read.
+            let part = self.accept(&weights, &name, &location)?;
             let tensor = stored::read(&name, &location, &Device::Cpu)?;
-            match name.strip_prefix(FACTOR) {
+            match part {
                 None => {
                     let placed = self.placed(&tensor)?;
                     edits.set(&name, tensor, placed);
                 }
-                Some(rest) => sides.push((place_of(rest).ok_or_else(|| Error::broken(&path, name.clone()))?, tensor)),
+                Some(part) => factors.push((part, tensor)),
             }
         }
         // Names are sorted, so each left is followed by its right.
-        for pair in sides.chunks_exact(2) {
-            edits.note(pair[0].0, (pair[0].1.clone(), pair[1].1.clone()))?;
-            edits.form = Form::Adapter;
+        for pair in factors.chunks(2) {
+            match pair {
+                [((place, Side::Left), left), ((other, Side::Right), right)] if place == other => {
+                    edits.note(*place, (left.clone(), right.clone()))?;
+                    edits.form = Form::Adapter;
+                }
+                _ => return Err(Error::broken(path, "an edit has one of its two sides alone")),
+            }
         }
-        self.edits = edits;
-        Ok(())
+        Ok(Some(edits))
+    }
+
+    /// What a tensor of a file of edits is beside the weights; none for a weight. Errors: this model has no such weight or
+    /// place, or it has it in another shape.
+    fn accept(
+        &self,
+        weights: &BTreeMap<String, Vec<usize>>,
+        name: &str,
+        found: &stored::Location,
+    ) -> Result<Option<Part>> {
+        let configuration = &self.model.configuration;
+        let is_there =
+            |((layer, site), _): &Part| *layer < configuration.layers && Site::all(configuration).contains(site);
+        let part = name.strip_prefix(FACTOR).map(|rest| part_of(rest).filter(is_there));
+        let wanted = match part {
+            None => weights.get(name).cloned(),
+            Some(part) => part.map(|((_, site), side)| vec![side.of(site.shape(configuration))]),
+        };
+        match wanted {
+            Some(wanted) if wanted == found.shape => Ok(part.flatten()),
+            Some(wanted) => {
+                let what = format!("the edits are of another model: `{name}` is {:?}, here {wanted:?}", found.shape);
+                Err(Error::adapter(&found.path, what))
+            }
+            None => Err(Error::adapter(&found.path, format!("the edits are of another model: here is no `{name}`"))),
+        }
     }
 }
 
-/// The place in `LAYER.MODULE.NUMBER.SIDE`.
-fn place_of(rest: &str) -> Option<(usize, Site)> {
+/// Writes edits into a file; nothing where there are none.
+fn write(edits: &Edits, path: &Path) -> Result<()> {
+    if edits.is_empty() {
+        return Ok(());
+    }
+    let mut list = Vec::new();
+    for (name, tensor) in edits.changed() {
+        list.push((Stored { name: name.clone(), shape: tensor.dims().to_vec(), dtype: tensor.dtype() }, tensor));
+    }
+    for ((layer, site), factors) in edits.factors() {
+        for (number, (left, right)) in factors.iter().enumerate() {
+            for (side, tensor) in [("left", left), ("right", right)] {
+                let name = format!("{FACTOR}{layer}.{}.{number:04}.{side}", site.short_name());
+                list.push((Stored { name, shape: tensor.dims().to_vec(), dtype: DType::F32 }, tensor));
+            }
+        }
+    }
+    let (list, tensors): (Vec<Stored>, Vec<&Tensor>) = list.into_iter().unzip();
+    files::write_tensors(path, &list, |number| Ok(tensors[number].clone()))
+}
+
+/// A side of an edit that an adapter holds.
+#[derive(Debug, Clone, Copy)]
+enum Side {
+    Left,
+    Right,
+}
+
+impl Side {
+    /// Its length beside a weight of this shape.
+    fn of(self, (rows, columns): (usize, usize)) -> usize {
+        match self {
+            Self::Left => rows,
+            Self::Right => columns,
+        }
+    }
+}
+
+/// Where an edit lies beside a weight, and which side of it this is.
+type Part = ((usize, Site), Side);
+
+/// The part in `LAYER.MODULE.NUMBER.SIDE`.
+fn part_of(rest: &str) -> Option<Part> {
     let mut parts = rest.split('.');
     let (layer, module) = (parts.next()?.parse().ok()?, parts.next()?);
-    Some((layer, Site::EVERY.into_iter().find(|site| site.short_name() == module)?))
+    let side = match parts.nth(1)? {
+        "left" => Side::Left,
+        "right" => Side::Right,
+        _ => return None,
+    };
+    Some(((layer, Site::EVERY.into_iter().find(|site| site.short_name() == module)?), side))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edit::Role;
+    use crate::policy::PolicySettings;
+    use crate::tiny;
+
+    fn policy() -> Policy {
+        Policy::open(tiny::model(tiny::llama(), 1), None, PolicySettings::default()).unwrap()
+    }
+
+    fn edit(policy: &mut Policy) {
+        policy.add_outer(Role::Down, 1, &[1.0; 16], &[1.0; 24], 0.5).unwrap();
+    }
+
+    /// A number of the edited matrix as a snapshot has it; none where it has the base's.
+    fn first(policy: &Policy, snapshot: &str) -> Option<f32> {
+        let edited = policy.snapshots[snapshot].1.get("model.layers.1.mlp.down_proj.weight")?;
+        Some(edited.flatten_all().unwrap().to_vec1::<f32>().unwrap()[0])
+    }
+
+    #[test]
+    fn a_snapshot_comes_back_with_what_was_edited_when_it_was_taken() {
+        let (folder, names) = (tempfile::tempdir().unwrap(), ["before", "once", "twice"]);
+        let mut taken = policy();
+        for name in names {
+            taken.snapshot(name).unwrap();
+            edit(&mut taken);
+        }
+        for name in names {
+            taken.save_snapshot_edits(name, &folder.path().join(name)).unwrap();
+        }
+        assert!(!folder.path().join("before").exists());
+        assert!(taken.save_snapshot_edits("other", &folder.path().join("other")).is_err());
+
+        let mut resumed = policy();
+        edit(&mut resumed);
+        for name in names {
+            resumed.restore_snapshot(name, &folder.path().join(name)).unwrap();
+            assert_eq!(first(&resumed, name), first(&taken, name), "{name}");
+        }
+        assert!(first(&taken, "before").is_none() && first(&taken, "once") != first(&taken, "twice"));
+    }
 }

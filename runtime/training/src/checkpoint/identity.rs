@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::plan::ENDLESS;
+
 /// Settings that change nothing about the bits of a run.
 const FREE: [&str; 15] = [
     "run.",
@@ -81,14 +83,20 @@ impl Identity {
         names.dedup();
         for name in names {
             let (then, now) = (self.settings.get(name), now.settings.get(name));
-            compare(then == now, format!("`{name}` was {}, is {}", word(then), word(now)));
+            compare(then == now, format!("`{name}` was {}, is {}", word(name, then), word(name, now)));
         }
         clauses
     }
 }
 
-fn word(value: Option<&Value>) -> String {
-    value.map_or("not set".into(), |value| format!("`{value}`"))
+fn word(name: &str, value: Option<&Value>) -> String {
+    match value {
+        None => "not set".into(),
+        Some(value) if name == "train.steps" && *value == ENDLESS => {
+            "without an end, as in runs of `tunebox dev`".into()
+        }
+        Some(value) => format!("`{value}`"),
+    }
 }
 
 /// The settings that matter, flat, with every default filled in.
@@ -142,6 +150,16 @@ mod tests {
 
         assert_eq!(with(0.5).differences(&with(0.25)), ["`train.rate` was `0.5`, is `0.25`"]);
         assert!(with(0.5).differences(&with(0.5)).is_empty());
+    }
+
+    #[test]
+    fn a_run_without_an_end_is_told_to_be_one_of_dev() {
+        let with = |steps: u32| Identity {
+            settings: BTreeMap::from([("train.steps".into(), json!(steps))]),
+            ..Identity::default()
+        };
+        let told = with(ENDLESS).differences(&with(60));
+        assert_eq!(told, ["`train.steps` was without an end, as in runs of `tunebox dev`, is `60`"]);
     }
 
     #[test]

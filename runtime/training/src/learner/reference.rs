@@ -92,8 +92,8 @@ impl References {
 
     /// Takes what an earlier sitting of the run left. A file that is missing or broken is no loss: its rows are scored again.
     pub(crate) fn load(&mut self, run: &Path) {
-        // Its beginning; of each row a key and a length; and the numbers.
-        let most = MAGIC.len() + 36 * self.data.len() + 4 * MOST;
+        // Its beginning; of each row a key and a length; the numbers; and the sum at its end.
+        let most = MAGIC.len() + 36 * self.data.len() + 4 * MOST + 32;
         let Ok(bytes) = files::read(&run.join(FILE), most as u64) else { return };
         for (key, values) in parse(&bytes).unwrap_or_default() {
             self.keep(key, values);

@@ -1,11 +1,13 @@
 //! All of a student that a checkpoint keeps, in memory: where a step begins that is tried again.
 //!
-//! A method takes up a run by its `init` first, which did its work on the model at the beginning of the run. So what is
-//! kept comes after it, in its place: nothing is done twice.
+//! A method takes up a run by its `init` first, which did its work on the model at the beginning of the run. So the student
+//! begins anew for it, and what is kept comes after it, in its place: nothing is done twice, and what the method read then
+//! is what it read before.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use tunebox_compute::Tensor;
+use tunebox_compute::{DType, Device, Tensor};
 use tunebox_model::error::Error;
 use tunebox_model::policy::Aside;
 use tunebox_sandbox::Direction;
@@ -58,6 +60,17 @@ impl Student {
         if parameters.device().is_cpu() { Ok((first.copy()?, second.copy()?)) } else { Ok((first, second)) }
     }
 
+    /// Goes back to the beginning of the run, before any `init`.
+    pub(crate) fn begin_anew(&mut self) -> Result<(), Error> {
+        self.snapshots.clear();
+        self.published.clear();
+        self.policy.begin_anew()?;
+        let parameters = self.policy.parameters();
+        let none = Tensor::zeros(parameters.len(), DType::F32, &Device::Cpu)?;
+        self.optimizer.restore(parameters, &none, &none, 0)?;
+        self.forget_gradient()
+    }
+
     /// Goes back to where it stood; what has accumulated since is forgotten.
     pub(crate) fn go_back(&mut self, standing: &Standing) -> Result<(), Error> {
         self.snapshots.clone_from(&standing.snapshots);
@@ -88,11 +101,11 @@ impl Student {
         Ok(self.policy.parameters().clear_gradients()?)
     }
 
-    /// Puts a snapshot of a checkpoint back in place. The trained numbers are those of the snapshot afterwards, so the
-    /// checkpoint's own must follow.
-    pub(crate) fn restore_snapshot(&mut self, name: &str, values: Tensor) -> Result<(), Error> {
+    /// Puts a snapshot of a checkpoint back in place, with what was edited then in the file of a path, if there is one. The
+    /// trained numbers are those of the snapshot afterwards, so the checkpoint's own must follow.
+    pub(crate) fn restore_snapshot(&mut self, name: &str, values: Tensor, edits: &Path) -> Result<(), Error> {
         self.train_from(&values)?;
-        self.policy.snapshot(name)?;
+        self.policy.restore_snapshot(name, edits)?;
         self.snapshots.insert(name.to_owned(), values);
         Ok(())
     }

@@ -1,12 +1,18 @@
 //! Claims about a student: its updates, its snapshots, and the way back to where it stood.
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
 use tunebox_compute::DType;
 use tunebox_compute::optimizer::AdamWSettings;
 use tunebox_model::adapter::AdapterSettings;
+use tunebox_model::edit::{Form, Role};
+use tunebox_model::stream::{Site, Token};
 use tunebox_model::{Model, PolicySettings};
+use tunebox_sandbox::Editing;
 
 use super::*;
-use crate::checkpoint::{self, Identity, Place};
+use crate::checkpoint::{self, Identity, Place, State};
 use crate::data::Cursor;
 
 fn student(skip_non_finite: bool) -> Student {
@@ -87,9 +93,6 @@ fn the_rate_falls_with_the_step_and_not_with_the_updates_within_it() {
 
 #[test]
 fn directions_read_at_different_places_are_not_published_together() {
-    use tunebox_model::stream::{Site, Token};
-    use tunebox_sandbox::Editing;
-
     let direction = |layer, site| {
         let (token, vector) = (Token::FromEnd(0), vec![1.0; 16]);
         Direction { layer, site, token, vector, coefficient: 1.0 }
@@ -113,13 +116,12 @@ fn a_snapshot_put_back_holds_the_numbers_that_it_was_taken_with() {
     student.update().unwrap();
 
     let taken = student.snapshots["old"].copy().unwrap();
-    student.restore_snapshot("old", taken).unwrap();
+    student.restore_snapshot("old", taken, Path::new("nowhere")).unwrap();
     assert_eq!(values(&student), old);
 }
 
-/// What a checkpoint of a student holds, file by file.
-fn kept(student: &Student) -> BTreeMap<String, Vec<u8>> {
-    let run = tempfile::tempdir().unwrap();
+/// Writes a checkpoint of a student into a run's folder.
+fn saved(student: &Student, run: &Path) -> PathBuf {
     let place = Place {
         step: 1,
         cursor: Cursor::default(),
@@ -131,17 +133,18 @@ fn kept(student: &Student) -> BTreeMap<String, Vec<u8>> {
         clock: 0,
         identity: Identity::default(),
     };
-    let folder = checkpoint::save(run.path(), place, student, 1).unwrap();
-    let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+    checkpoint::save(run, place, student, 1).unwrap()
+}
+
+/// What a checkpoint of a student holds, file by file.
+fn kept(student: &Student) -> BTreeMap<String, Vec<u8>> {
+    let run = tempfile::tempdir().unwrap();
+    let entries = std::fs::read_dir(saved(student, run.path())).unwrap().map(Result::unwrap);
     entries.map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap())).collect()
 }
 
 #[test]
 fn a_student_goes_back_to_all_that_a_checkpoint_keeps() {
-    use tunebox_model::edit::Role;
-    use tunebox_model::stream::{Site, Token};
-    use tunebox_sandbox::Editing;
-
     let learns = |student: &mut Student, value: f32| {
         push(student, value);
         student.update().unwrap();
@@ -174,10 +177,54 @@ fn a_student_goes_back_to_all_that_a_checkpoint_keeps() {
 }
 
 #[test]
-fn what_init_did_before_is_not_done_again_and_what_it_did_anew_stays() {
-    use tunebox_model::edit::Role;
-    use tunebox_sandbox::Editing;
+fn a_checkpoint_keeps_what_was_edited_when_each_snapshot_was_taken() {
+    let edits = |student: &mut Student| student.add_outer(Role::Query, 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap();
+    let init = |student: &mut Student| {
+        student.snapshot("before").unwrap();
+        edits(student);
+    };
+    let rows = Arc::new(Rows::new(vec![vec![1, 2, 3, 4]], vec![vec![false, true, true, true]]).unwrap());
+    let seen = |student: &mut Student, name: &str| -> Vec<Vec<f32>> {
+        let view = View::Snapshot(name.to_owned());
+        student.score(&view, &rows, TapSet::default(), 1.0, false).unwrap().taps.logprob.to_vec2().unwrap()
+    };
+    let [mut straight, mut resumed] = [false; 2].map(student);
+    init(&mut straight);
+    edits(&mut straight);
+    straight.snapshot("after").unwrap();
+    let run = tempfile::tempdir().unwrap();
+    let folder = saved(&straight, run.path());
 
+    init(&mut resumed);
+    checkpoint::restore(&folder, &State::read(&folder).unwrap(), &mut resumed).unwrap();
+    for name in ["before", "after"] {
+        assert_eq!(seen(&mut resumed, name), seen(&mut straight, name), "{name}");
+    }
+    assert_ne!(seen(&mut straight, "before"), seen(&mut straight, "after"));
+    let (one, other) = (kept(&resumed), kept(&straight));
+    let differ = |name: &&String| one.get(*name) != other.get(*name);
+    let differ: BTreeSet<_> = one.keys().chain(other.keys()).filter(differ).collect();
+    // Which names the model's folder, and each student has one of its own.
+    assert_eq!(differ.into_iter().collect::<Vec<_>>(), ["adapter_config.json"]);
+}
+
+#[test]
+fn a_student_that_begins_anew_is_what_it_was_before_init() {
+    let mut student = student(false);
+    let before = kept(&student);
+    student.snapshot("old").unwrap();
+    student.add_outer(Role::Query, 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap();
+    push(&student, 1.0);
+    student.update().unwrap();
+    push(&student, 1.0);
+    assert!(kept(&student) != before);
+    student.begin_anew().unwrap();
+    assert!(kept(&student) == before, "a checkpoint is another than before");
+    assert!(student.policy.parameters().gradient_norm().unwrap() == 0.0, "a gradient is left");
+}
+
+#[test]
+fn what_init_did_before_is_not_done_again_and_what_it_did_anew_stays() {
     let init = |student: &mut Student| {
         student.begin(0);
         student.snapshot("old").unwrap();
@@ -211,9 +258,6 @@ fn what_init_did_before_is_not_done_again_and_what_it_did_anew_stays() {
 
 #[test]
 fn edits_of_an_init_stay_where_nothing_was_edited_before() {
-    use tunebox_model::edit::{Form, Role};
-    use tunebox_sandbox::Editing;
-
     let mut student = student(false);
     let standing = student.standing().unwrap();
     student.keep_edits_as(Form::Adapter).unwrap();

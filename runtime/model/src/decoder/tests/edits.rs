@@ -1,8 +1,9 @@
 //! Weights changed by hand: against hooks, in every form, and as files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use tunebox_compute::explain::Explain;
 use tunebox_compute::fused::TapSet;
 use tunebox_compute::random::Stream;
 use tunebox_compute::{DType, Device, Tensor};
@@ -165,6 +166,31 @@ fn a_checkpoint_holds_edits_of_either_form() {
         assert_eq!(logprobs(&edited, &View::Policy), logprobs(&resumed, &View::Policy));
         let modules = |policy: &Policy| policy.edits_as_adapter().unwrap().map(|adapter| adapter.modules().len());
         assert_eq!(modules(&edited), modules(&resumed));
+    }
+}
+
+#[test]
+fn edits_of_another_model_are_refused_by_name_and_shape() {
+    let sides = |layer: usize| ["left", "right"].map(|side| (format!("factor.{layer}.o_proj.0000.{side}"), vec![16]));
+    let weight = |name: &str, shape: &[usize]| vec![(name.to_owned(), shape.to_vec())];
+    for (edits, told) in [
+        (weight("model.layers.0.mlp.middle_proj.weight", &[16]), "here is no `model.layers.0.mlp.middle_proj.weight`"),
+        (weight("model.norm.weight", &[17]), "`model.norm.weight` is [17], here [16]"),
+        (sides(2).to_vec(), "here is no `factor.2.o_proj.0000.left`"),
+        (weight("factor.0.o_proj.0000.left", &[17]), "`factor.0.o_proj.0000.left` is [17], here [16]"),
+        (sides(0)[..1].to_vec(), "an edit has one of its two sides alone"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("edits.safetensors");
+        let zeros =
+            |(name, shape): (String, Vec<usize>)| (name, Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap());
+        let tensors: HashMap<String, Tensor> = edits.into_iter().map(zeros).collect();
+        candle_core::safetensors::save(&tensors, &path).unwrap();
+        let mut policy = policy(tiny::llama());
+        let error = policy.restore_edits(folder.path()).unwrap_err();
+        assert!(error.to_string().ends_with(told), "{error}");
+        assert_eq!(error.place(), Some(path.display().to_string()));
+        assert!(!policy.is_edited());
     }
 }
 
