@@ -88,6 +88,16 @@ fn a_bare_name_means_what_the_lock_pins_and_no_file_of_that_name() {
     fs::write(person.path("project/calm-tone"), "no component").unwrap();
     assert!(inspected("project").contains("calm-tone 0.2.0"));
 
+    // Nor does another version stand in for it, where the pinned one is not here.
+    let lock = person.path("project/tunebox.lock");
+    let pinned = fs::read_to_string(&lock).unwrap();
+    fs::write(&lock, pinned.replace("\nversion = \"0.2.0\"", "\nversion = \"0.1.0\"")).unwrap();
+    let output = person.tunebox(&["inspect", "calm-tone"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains(&format!("hint: `tunebox pull {}`", scene.named("me/calm-tone", "0.1.0"))), "{told}");
+    fs::write(&lock, pinned).unwrap();
+
     fs::remove_file(person.path("project/calm-tone")).unwrap();
     person.done("project", &["new", "calm-tone", "--like", "lora"]);
     let output = person.tunebox(&["inspect", "calm-tone"]);
@@ -162,12 +172,15 @@ fn a_home_that_others_may_change_is_looked_at_and_trusted_with_nothing() {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
         let told = person.done("project", &["list", "--packages"]);
         assert!(told.contains("calm-tone@0.2.0"), "{told}");
-        let output = person.tunebox(&["verify", "calm-tone@0.2.0"]);
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(
-            !output.status.success() && told.contains(&format!("others may write into `{}`", path.display())),
-            "{told}"
-        );
+        let train = ["train", "--sample", "--method", "calm-tone@0.2.0", "--set", "train.steps=1"];
+        for words in [&["verify", "calm-tone@0.2.0"][..], &train] {
+            let output = person.tunebox(words);
+            let told = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(
+                !output.status.success() && told.contains(&format!("others may write into `{}`", path.display())),
+                "{words:?}: {told}"
+            );
+        }
         fs::set_permissions(&path, fs::Permissions::from_mode(own)).unwrap();
     }
     person.done("project", &["verify", "calm-tone@0.2.0"]);

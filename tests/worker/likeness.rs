@@ -1,6 +1,7 @@
 //! A worker does what the program itself would do, in the same words, and knows less of its caller.
 
 use std::path::Path;
+use std::process::Command;
 
 use crate::{Place, ROOT, said, until, worker};
 
@@ -63,6 +64,8 @@ fn a_run_of_a_stranger_is_replayed_in_a_worker_to_the_same_bits_wherever_it_firs
     assert_eq!(code, Some(4), "{told}");
     assert!(told.contains("error[trust]: only the run's own file names `"), "{told}");
 
+    look_at_what_was_lost(&place, &look);
+
     std::fs::copy(Path::new(ROOT).join("methods/orpo/orpo.wasm"), place.path("stranger.wasm")).unwrap();
     let (code, told) = look(&["verify", "runs/guarded"]);
     assert_eq!(code, Some(4), "another method under the same name is another run: {told}");
@@ -73,6 +76,26 @@ fn a_run_of_a_stranger_is_replayed_in_a_worker_to_the_same_bits_wherever_it_firs
     for line in ["Artifact 2 of 2 as recorded", "Inputs ", "Unread ", "`--set` says where it lies now"] {
         assert!(told.contains(line), "{told}");
     }
+}
+
+/// The program with some words: its exit code, and what it said.
+type Look<'a> = dyn Fn(&[&str]) -> (Option<i32>, String) + 'a;
+
+/// What a run's file has lost is told though nothing is planned, and a pipe that it names is not waited for.
+fn look_at_what_was_lost(place: &Place, look: &Look<'_>) {
+    let [lock, file] = ["runs/guarded/run.lock", "runs/guarded/run.toml"].map(|name| place.path(name));
+    let [locked, written] = [&lock, &file].map(|path| std::fs::read_to_string(path).unwrap());
+    std::fs::write(&lock, format!("{locked}\n[validation]\nrecords = 1\nsha256 = \"0\"\n")).unwrap();
+    let (code, told) = look(&["verify", "runs/guarded"]);
+    assert_eq!(code, Some(4), "the run's file names no such data any more: {told}");
+    assert!(told.contains("Differs validation.sha256") && !told.contains("validation.records"), "{told}");
+    std::fs::write(&lock, locked).unwrap();
+    assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
+    std::fs::write(&file, written.replace("answers.jsonl", "pipe")).unwrap();
+    let (code, told) = look(&["verify", "runs/guarded"]);
+    assert_eq!(code, Some(2), "a pipe is not waited for: {told}");
+    assert!(told.contains("is no ordinary file") && told.contains("`--set data.path=PATH`"), "{told}");
+    std::fs::write(&file, written).unwrap();
 }
 
 #[test]

@@ -21,8 +21,9 @@ pub(crate) const COMPILED_PYTHON: &str = "__pycache__";
 /// The digest of what a method folder is built from: `Cargo.toml` or `pyproject.toml`, and everything under `src`.
 ///
 /// Names and contents count, times and places do not. Line ends count as one line feed, so that
-/// a checkout on another system has the same digest. What an editor left counts where a source names it, as in
-/// `#[path = "before~"]`: it may be compiled then.
+/// a checkout on another system has the same digest. What an editor has there for itself while a file is open counts only
+/// where a source names it, as in `#[path = ".before.swp"]`: it may be compiled then. A name that a source puts together is
+/// not seen; a copy of before that an editor leaves, as `lib.rs~`, always counts.
 pub fn source(folder: &Path) -> Result<String, Error> {
     let manifest = if is_python(folder) { PROJECT } else { "Cargo.toml" };
     let mut found = Found { files: vec![manifest.into()], left: Vec::new() };
@@ -51,7 +52,7 @@ fn read(folder: &Path, file: &Path) -> Result<Vec<u8>, Error> {
 /// What lies below `src`, by its path in the folder.
 struct Found {
     files: Vec<PathBuf>,
-    /// What editors left.
+    /// What editors have there for themselves.
     left: Vec<PathBuf>,
 }
 
@@ -77,7 +78,7 @@ impl Found {
         Ok(())
     }
 
-    /// The files, with what editors left as far as one of them names it.
+    /// The files, with what editors have there as far as one of them names it.
     fn named(mut self, folder: &Path) -> Result<Vec<PathBuf>, Error> {
         let mut next = 0;
         while next < self.files.len() && !self.left.is_empty() {
@@ -96,16 +97,12 @@ fn names(text: &[u8], file: &Path) -> bool {
     text.windows(name.len().max(1)).any(|part| part == name)
 }
 
-/// Whether a file is what an editor keeps beside a source: a swap file of Vim, a lock or a copy of Emacs, a copy of
-/// before; or what the Finder leaves in a folder that it shows.
+/// Whether a file is what an editor has beside a source for itself: a swap file of Vim, a lock of Emacs; or what the
+/// Finder leaves in a folder that it shows.
 pub(crate) fn is_of_editor(name: &str) -> bool {
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
     let is_swap = name.starts_with('.') && ending.len() == 3 && ending.starts_with("sw");
-    is_swap
-        || name.starts_with(".#")
-        || (name.starts_with('#') && name.ends_with('#'))
-        || name.ends_with('~')
-        || name == ".DS_Store"
+    is_swap || name.starts_with(".#") || name == ".DS_Store"
 }
 
 #[cfg(test)]
@@ -126,21 +123,20 @@ mod tests {
 
     #[test]
     fn what_an_editor_leaves_is_no_source_until_one_names_it() {
-        let left = [".lib.rs.swp", ".#lib.rs", "#lib.rs#", "lib.rs~", ".DS_Store"];
+        let left = [".lib.rs.swp", ".#lib.rs", ".DS_Store"];
         let plain = digest_of(&[("lib.rs", "//! one\n")]);
         for name in left {
             assert_eq!(digest_of(&[("lib.rs", "//! one\n"), (name, "x")]), plain, "{name}");
             // One that is named may name the next.
-            let text = format!("include!(\"between~\"); // {}", if name == "lib.rs~" { "" } else { name });
-            let with =
-                |left: &str| digest_of(&[("lib.rs", "include!(\"between~\");"), ("between~", &text), (name, left)]);
-            assert_eq!(with("x") == with("y"), name == "lib.rs~", "{name}");
+            let (names, between) = ("include!(\".between.swo\");", format!("include!(\"{name}\");"));
+            let with = |left: &str| digest_of(&[("lib.rs", names), (".between.swo", &between), (name, left)]);
+            assert_ne!(with("x"), with("y"), "{name}");
         }
     }
 
     #[test]
     fn every_other_name_is_a_sources() {
-        for name in [".x.rs", ".swift", "#x", ".hidden/x.rs", "__pycache__/x.rs", "~x"] {
+        for name in [".x.rs", ".swift", "#x", "#lib.rs#", "lib.rs~", ".hidden/x.rs", "__pycache__/x.rs", "~x"] {
             let with = |text: &str| digest_of(&[("lib.rs", ""), (name, text)]);
             assert_ne!(with("x"), with("y"), "{name}");
         }

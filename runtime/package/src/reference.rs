@@ -42,10 +42,10 @@ pub enum Reference {
 
 impl Reference {
     /// Reads what a person wrote; relative paths start at `base`. A name without a slash is a built-in method first, then
-    /// a built-in verifier, then a package in the store, of several the one that the lock in `base` pins, then a path;
+    /// a built-in verifier, then the package that the lock in `base` pins or the newest in the store, then a path;
     /// `NAME@VERSION` and `registry/namespace/name:VERSION` are in the store or nowhere. Errors: neither a built-in method,
     /// nor in the store, nor an existing path; a name in a registry without its version; a name of a package that is
-    /// that of a method's folder as well.
+    /// that of a method's folder as well; a name whose pinned package is not in the store.
     pub fn parse(text: &str, base: &Path) -> Result<Self, Error> {
         Self::among([builtin::list(), builtin::verifiers()], text, base)
     }
@@ -103,6 +103,10 @@ impl Reference {
         if text.contains(['/', '\\']) || text.ends_with(".wasm") {
             fs::metadata(&path).map_err(Error::file("find", &path))?;
             return Ok(Self::File(path));
+        }
+        // Spelt as a package, of a version that is none: the store says which ones it has.
+        if text.split_once('@').is_some_and(|(name, _)| manifest::name("it", name).is_ok()) {
+            return Ok(Self::Stored(stored::versioned(text)?));
         }
         Err(Error::NoMethod { name: text.to_owned(), nearest: meant(text, base, lists[0])? })
     }
@@ -223,6 +227,13 @@ mod tests {
     #[test]
     fn a_path_that_is_not_there_is_an_error_of_that_path() {
         assert!(matches!(failure("./nowhere.wasm"), Error::File { .. }));
+    }
+
+    #[test]
+    fn a_package_of_a_version_that_is_none_is_looked_for_in_the_store() {
+        let error = failure("calm-nobody@0.1");
+        assert_eq!(error.to_string(), "there is no package `calm-nobody@0.1` here");
+        assert!(matches!(failure("Calm Nobody@0.1"), Error::NoMethod { .. }));
     }
 
     #[test]

@@ -33,8 +33,7 @@ pub use question::Question;
 pub use refusal::{Refusal, TrustError};
 
 use judgement::changed;
-use publishers::signers_of;
-use source::{LOCAL, Source};
+use source::Source;
 
 /// The variable that names an organisation's list of publishers.
 pub const KEYRING: &str = "TUNEBOX_PUBLISHERS";
@@ -85,16 +84,12 @@ impl Trust {
     /// `tunebox.lock` in the project's folder. Errors: a file that is not understood, with the place in it; a home folder
     /// or list of signers that others may change.
     pub fn open(home: &Path, project: &Path) -> Result<Self, Error> {
-        let keyring = env::var_os(KEYRING).filter(|name| !name.is_empty()).map(PathBuf::from);
-        Self::with_keyring(home, project, keyring.as_deref())
+        Self::with_keyring(home, project, keyring().as_deref())
     }
 
     /// The same with an organisation's list that is named here.
     pub fn with_keyring(home: &Path, project: &Path, keyring: Option<&Path>) -> Result<Self, Error> {
-        if let Some(path) = keyring {
-            // A list that is named and not there is a mistake, unlike the files that appear by use.
-            std::fs::metadata(path).map_err(Error::file("read", path))?;
-        }
+        let keyring = Publishers::of_organisation(keyring)?;
         let project = if project.as_os_str() == OsStr::new("") { Path::new(".") } else { project };
         let known = home.join(publishers::FILE);
         home::own(home)?;
@@ -102,7 +97,7 @@ impl Trust {
         Ok(Self {
             home: home.to_owned(),
             project: project.to_owned(),
-            keyring: keyring.map(Publishers::read).transpose()?.unwrap_or_default(),
+            keyring,
             publishers: Publishers::read(&known)?,
             lock: Lock::read(project)?,
             pending: Vec::new(),
@@ -116,31 +111,24 @@ impl Trust {
 
     /// Everybody who is known, with the file that says so; but nobody in whose place an organisation names others.
     pub fn publishers(&self) -> impl Iterator<Item = (&Path, &Publisher)> {
-        self.remembered().filter(|(_, one)| !one.listed)
+        let own = self.publishers.entries().filter(move |(_, one)| !self.is_overruled(one));
+        own.chain(self.keyring.entries()).filter(|(_, one)| !one.listed)
     }
 
-    /// The same, and those for whom nobody here spoke but a list that may be gone: their packages still speak against
-    /// others of these names.
-    fn remembered(&self) -> impl Iterator<Item = (&Path, &Publisher)> {
-        let own = self.publishers.entries().filter(move |(_, one)| !self.is_overruled(one));
-        own.chain(self.keyring.entries())
+    /// Those whose packages speak against a signer who takes their names: everybody who is written down, also one for
+    /// whom only a list spoke that may be gone, or in whose place an organisation names others. But these others are the
+    /// ones who go on with the names.
+    fn others(&self, signer: Option<&str>) -> impl Iterator<Item = &Publisher> {
+        let is_signer = move |one: &Publisher| Some(one.key.as_str()) == signer;
+        let follows = move |one: &Publisher| self.keyring.named(&one.prefix).iter().any(|(_, known)| is_signer(known));
+        let all = self.publishers.entries().chain(self.keyring.entries()).map(|(_, one)| one);
+        all.filter(move |one| !is_signer(one) && !follows(one))
     }
 
     /// Whether an organisation names other signers for what a person accepted this one for.
     fn is_overruled(&self, one: &Publisher) -> bool {
-        let named = self.named(&one.prefix);
+        let named = self.keyring.named(&one.prefix);
         !named.is_empty() && named.iter().all(|(_, known)| known.key != one.key)
-    }
-
-    /// Those whom an organisation names for a name. A package from a path has no namespace: its name means the package
-    /// that a list has under that name, wherever that is from.
-    fn named(&self, path: &str) -> Vec<(&Path, &Publisher)> {
-        let mut named = signers_of(self.keyring.entries(), path);
-        if let Some(package) = path.strip_prefix(LOCAL) {
-            let has = |one: &Publisher| !one.listed && one.packages.iter().any(|known| known == package);
-            named.extend(self.keyring.entries().filter(|(_, one)| has(one)));
-        }
-        named
     }
 
     /// Whether a package may come in. `source` is what was asked for, as `registry/namespace/name:version`, or a path.
@@ -192,6 +180,11 @@ impl Trust {
         let refused = |refusal| TrustError { title: locked.title(), ..TrustError::new(place.asked(), refusal) };
         locked.check_digest(&locked.version, digest).map_err(refused)
     }
+}
+
+/// The file of the organisation's list that the environment names.
+fn keyring() -> Option<PathBuf> {
+    env::var_os(KEYRING).filter(|name| !name.is_empty()).map(PathBuf::from)
 }
 
 /// Whether what was admitted may still be written down, now that nobody else writes.

@@ -29,7 +29,7 @@ use crate::runs::unfinished;
 use crate::worker::carry_out;
 
 pub use comparison::Comparison;
-use comparison::{ABSENT, compare};
+use comparison::compare;
 pub use components::Unnamed;
 
 /// The file with a run's settings, in its folder.
@@ -88,8 +88,8 @@ impl Replay {
 /// the CPU.
 ///
 /// # Errors
-/// A folder that holds no finished run, a lock that cannot be read, and whatever keeps the run from being planned but a
-/// method or verifier that cannot be read.
+/// A folder that holds no finished run, a lock that cannot be read, data that only the run's own file names and that are no
+/// ordinary file, and whatever keeps the run from being planned but a method or verifier that cannot be read.
 pub fn verify(folder: &Path, set: &[String], offline: bool, compiling: Compiling) -> Result<Verification, Error> {
     let recorded = read_lock(folder)?;
     let artifact = beside(recorded_files(folder, &recorded)?, folder)?;
@@ -99,13 +99,15 @@ pub fn verify(folder: &Path, set: &[String], offline: bool, compiling: Compiling
     let mut settings = RunSettings::load(&folder.join(SETTINGS), &overrides)?;
     (settings.offline, settings.compiling) = (offline, compiling);
     settings.again = again(&recorded);
+    inputs::expect_files(&settings)?;
     let (components, unnamed) = (components::read(&settings), Unnamed::of(folder, &settings));
     let whole = unnamed.is_none() && components.iter().all(Result::is_ok);
     let mut now = if whole { planned(folder, &settings)? } else { inputs::without_compiling(&settings, &components)? };
     surround(&settings, &mut now)?;
     let mut inputs = compare(&recorded, &now, &INPUTS);
-    // What only a plan knows is not told where there is none.
-    inputs.retain(|one| whole || one.found != ABSENT);
+    if !whole {
+        inputs::leave_unknown_out(&mut inputs, &components);
+    }
     Ok(Verification {
         name: text(folder.file_name().unwrap_or_default()),
         artifact,

@@ -5,6 +5,7 @@ use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 use tunebox_model::Policy;
 use tunebox_model::chat::Message;
+use tunebox_training::Sample;
 
 use super::generate::{chat_prompt, write};
 use super::steering::Steering;
@@ -31,6 +32,9 @@ const HELP: &str = "/compare   the last question again, base beside adapted\n\
                     /new       a new conversation\n\
                     /exit      the end (Ctrl-D likewise)";
 
+/// What is said of a model that learned from the sample.
+const SINGLE: &str = "The sample is single questions, a second one is new to the model: `/new` before the next.";
+
 /// A conversation under way.
 struct Talk {
     loaded: Loaded,
@@ -46,12 +50,16 @@ impl Chat {
         let mut loaded = self.subject.load(terminal, global)?;
         self.steering.apply(terminal, &mut loaded.policy)?;
         let compares = loaded.adapted || self.steering.is_some();
+        let single = self.subject.folder().is_some_and(Sample::is_in);
         let opening: Vec<Message> = self.system.iter().map(|system| Message::new("system", system)).collect();
         let mut talk = Talk { loaded, compares, writing: self.writing, messages: opening.clone(), opening };
         let mut editor = DefaultEditor::new().map_err(|error| {
             Failure::usage(format!("the terminal cannot be read: {error}"), "`tunebox generate` needs no terminal")
         })?;
         terminal.tell("Ask anything; `/help` lists the commands.");
+        if single {
+            terminal.tell(SINGLE);
+        }
         loop {
             match editor.readline("> ") {
                 Ok(line) => {
@@ -111,7 +119,7 @@ impl Talk {
         for (name, policy) in [("base", &base), ("adapted", &self.loaded.policy)] {
             let answer = write(policy, &prompt, &self.writing, &mut |_| {})?;
             for (i, line) in answer.text.trim_end().lines().enumerate() {
-                terminal.data(format!("{:8} │ {line}", if i == 0 { name } else { "" }));
+                terminal.words(&format!("{:8} │ {line}\n", if i == 0 { name } else { "" }));
             }
         }
         Ok(())

@@ -1,7 +1,6 @@
 //! `tunebox key`: a pair of keys to sign packages with.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use clap::Args;
 use serde_json::json;
@@ -30,9 +29,9 @@ impl Key {
         if password.is_none() {
             terminal.say("Warning", "no password protects it: whoever reads the file can sign as you");
         }
-        if is_for_git(&self.file) {
-            let what = format!("git does not ignore `{}`, and would publish it", self.file.display());
-            terminal.say("Warning", format!("{what}: move it out of here, or write it into `.gitignore`"));
+        if is_under_git(&self.file) {
+            let what = format!("`{}` lies in a work tree of git, which may publish it", self.file.display());
+            terminal.say("Warning", format!("{what}: move it out of there, or see that `.gitignore` names it"));
         }
         terminal.next(format!("tunebox pack --sign {}", self.file.display()));
         if terminal.json {
@@ -43,25 +42,10 @@ impl Key {
     }
 }
 
-/// Whether a file lies in a work tree of git that does not ignore it. Where git cannot be asked, none does.
-fn is_for_git(file: &Path) -> bool {
-    let path = whole(file);
-    let Some(folder) = path.parent() else { return false };
-    if !folder.ancestors().any(|above| above.join(".git").exists()) {
-        return false;
-    }
-    let mut git = git_in(folder);
-    // The tree may be a stranger's, and its settings may name a program that is to watch it.
-    git.args(["-c", "core.fsmonitor=false", "check-ignore", "--quiet", "--"]).arg(&path);
-    !git.status().is_ok_and(|status| status.success())
-}
-
-/// Git in a folder, whatever tree this program itself is called from.
-fn git_in(folder: &Path) -> Command {
-    let mut git = Command::new("git");
-    git.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    git.env_remove("GIT_DIR").env_remove("GIT_WORK_TREE").env_remove("GIT_INDEX_FILE");
-    git
+/// Whether a file lies in a work tree of git. Git itself is not asked whether it ignores the file: the tree may be a
+/// stranger's, and its settings name programs that git would run.
+fn is_under_git(file: &Path) -> bool {
+    whole(file).ancestors().skip(1).any(|above| above.join(".git").exists())
 }
 
 /// The password of a new key, typed twice; none where a person wants none or nobody can be asked.
@@ -78,14 +62,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_that_git_would_publish_is_seen() {
+    fn a_key_in_a_work_tree_of_git_is_seen() {
         let folder = tempfile::tempdir().unwrap();
         let (key, below) = (folder.path().join("me.key"), folder.path().join("below"));
         std::fs::create_dir(&below).unwrap();
-        assert!(!is_for_git(&key), "no work tree");
-        assert!(git_in(folder.path()).args(["init", "--quiet"]).status().unwrap().success());
-        assert!(is_for_git(&key) && is_for_git(&below.join("me.key")));
-        std::fs::write(folder.path().join(".gitignore"), "*.key\n").unwrap();
-        assert!(!is_for_git(&key) && !is_for_git(&below.join("me.key")));
+        assert!(!is_under_git(&key), "no work tree");
+        // Of a second work tree it is a file.
+        std::fs::write(folder.path().join(".git"), "gitdir: elsewhere\n").unwrap();
+        assert!(is_under_git(&key) && is_under_git(&below.join("me.key")));
+        std::fs::remove_file(folder.path().join(".git")).unwrap();
+        std::fs::create_dir(folder.path().join(".git")).unwrap();
+        assert!(is_under_git(&key) && is_under_git(&below.join("me.key")));
     }
 }

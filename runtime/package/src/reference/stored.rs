@@ -13,8 +13,10 @@ use crate::{Artefact, Error, home};
 #[derive(Debug, thiserror::Error)]
 #[error("`{place}` was not pulled yet")]
 pub struct NotPulled {
-    /// The name in the registry.
+    /// What it is pulled by.
     pub place: String,
+    /// Whether the project's lock says that this one is meant.
+    pub pinned: bool,
 }
 
 impl Explain for NotPulled {
@@ -23,7 +25,8 @@ impl Explain for NotPulled {
     }
 
     fn why(&self) -> Option<String> {
-        Some("a run downloads nothing by itself: it takes what is in the store".into())
+        let pinned = if self.pinned { "tunebox.lock pins the name to it, and " } else { "" };
+        Some(format!("{pinned}a run downloads nothing by itself: it takes what is in the store"))
     }
 
     fn hint(&self) -> Option<String> {
@@ -66,7 +69,7 @@ impl<'a> Remote<'a> {
         };
         found.map_err(|error| match error {
             Error::Store(StoreError::NoPackage { .. }) => {
-                NotPulled { place: format!("{}:{version}", self.source) }.into()
+                NotPulled { place: format!("{}:{version}", self.source), pinned: false }.into()
             }
             error => error,
         })
@@ -86,10 +89,10 @@ pub(super) fn versioned(text: &str) -> Result<Stored, Error> {
 }
 
 /// What a bare name means in a project: what its lock pins, else the highest version. None: there is no package of that
-/// name. Errors: packages of several sources, and a lock that is not understood.
+/// name. Errors: the pinned one was not pulled, packages of several sources, and a lock that is not understood.
 pub(super) fn named(name: &str, project: &Path) -> Result<Option<Stored>, Error> {
-    if let Some(pinned) = pinned(name, project)? {
-        return Ok(Some(pinned));
+    if let Some(locked) = Lock::read(project)?.find(name) {
+        return pinned(locked).map(Some);
     }
     match look(Wanted { name: Some(name), version: None, source: None }) {
         Err(Error::Store(StoreError::NoPackage { .. })) => Ok(None),
@@ -97,24 +100,30 @@ pub(super) fn named(name: &str, project: &Path) -> Result<Option<Stored>, Error>
     }
 }
 
-/// What the lock of a project pins of several packages of a name.
-fn pinned(name: &str, project: &Path) -> Result<Option<Stored>, Error> {
-    let Some(home) = home::existing()? else { return Ok(None) };
-    let mut of_name = Store::open(&home)?.list()?;
-    of_name.retain(|stored| stored.name == name);
-    if of_name.len() < 2 {
-        return Ok(None);
+/// What a lock pins. No other version stands in for it; other bytes or signers of this one are found out by whoever holds
+/// them against the lock.
+fn pinned(locked: &Locked) -> Result<Stored, Error> {
+    if let Some(home) = home::existing()?
+        && let Some(pinned) = choose(Store::open(&home)?.list()?, locked)
+    {
+        return Ok(pinned);
     }
-    Ok(Lock::read(project)?.find(name).and_then(|locked| choose(of_name, locked)))
+    match look(Wanted { name: Some(&locked.name), version: Some(&locked.version), source: None }) {
+        Err(Error::Store(StoreError::NoPackage { .. })) => {
+            Err(NotPulled { place: locked.place(), pinned: true }.into())
+        }
+        found => found,
+    }
 }
 
-/// The package of a name that is pinned: from the place that the lock names, or the same from another.
-fn choose(mut of_name: Vec<Stored>, locked: &Locked) -> Option<Stored> {
-    of_name.retain(|stored| {
-        (&stored.version, &stored.digest, &stored.signer) == (&locked.version, &locked.sha256, &locked.signer)
+/// The package that is pinned: from the place that the lock names, or the same from another.
+fn choose(mut stored: Vec<Stored>, locked: &Locked) -> Option<Stored> {
+    stored.retain(|one| {
+        let found = (&one.name, &one.version, &one.digest, &one.signer);
+        found == (&locked.name, &locked.version, &locked.sha256, &locked.signer)
     });
-    let there = of_name.iter().position(|stored| stored.source == locked.source).unwrap_or(0);
-    of_name.into_iter().nth(there)
+    let there = stored.iter().position(|one| one.source == locked.source).unwrap_or(0);
+    stored.into_iter().nth(there)
 }
 
 /// The names in the store, for messages.
@@ -207,5 +216,26 @@ mod tests {
         let error = Remote::read("registry.example/nobody/calm:1.2.3").unwrap().find().unwrap_err();
         assert!(matches!(error, Error::NotPulled(_)), "{error}");
         assert_eq!(error.hint().unwrap(), "`tunebox pull registry.example/nobody/calm:1.2.3`");
+    }
+
+    #[test]
+    fn a_name_that_the_lock_pins_means_no_file_and_no_other_package_where_that_one_is_missing() {
+        let project = tempfile::tempdir().unwrap();
+        std::fs::write(project.path().join("calm-nobody"), "").unwrap();
+        for (source, place) in [
+            ("r.example/me/calm-nobody", "r.example/me/calm-nobody:1.2.3"),
+            ("/media/stick", "/media/stick//calm-nobody:1.2.3"),
+        ] {
+            let pin = format!(
+                "schema = 1\n[[package]]\nname = \"calm-nobody\"\nversion = \"1.2.3\"\nsource = \"{source}\"\n\
+                 sha256 = \"{}\"\ninterface = \"0.1.0\"\nhighest = \"1.2.3\"\n",
+                "0".repeat(64)
+            );
+            std::fs::write(project.path().join("tunebox.lock"), pin).unwrap();
+            let error = crate::Reference::parse("calm-nobody", project.path()).unwrap_err();
+            assert_eq!(error.to_string(), format!("`{place}` was not pulled yet"));
+            assert_eq!(error.hint().unwrap(), format!("`tunebox pull {place}`"));
+            assert!(error.why().unwrap().starts_with("tunebox.lock pins the name to it"), "{:?}", error.why());
+        }
     }
 }

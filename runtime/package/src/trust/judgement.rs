@@ -96,15 +96,15 @@ impl Trust {
 
     /// Those who sign for a name. Where an organisation names some, nobody else does, whoever was accepted before.
     fn signers(&self, path: &str) -> Vec<(&Path, &Publisher)> {
-        let named = self.named(path);
+        let named = self.keyring.named(path);
         if named.is_empty() { signers_of(self.publishers.entries(), path) } else { named }
     }
 
     /// Whether a signer whom nobody knows for a name is known well enough to carry it along.
     fn carried(&self, statement: &Statement, place: &Source, signer: &Signer) -> Known {
         // A stick that carries what a known publisher signed raises no new question, unless the name is another's.
-        let other = |one: &Publisher| one.key != signer.key && one.packages.contains(&statement.name);
-        let free = place.is_local() && !self.remembered().any(|(_, one)| other(one));
+        let has = |one: &Publisher| one.packages.contains(&statement.name);
+        let free = place.is_local() && !self.others(Some(signer.key.as_str())).any(has);
         let carried = self.publishers().find(|(_, known)| free && known.key == signer.key);
         carried.map_or(Known::No, |(file, publisher)| self.known_as(file, publisher))
     }
@@ -145,7 +145,7 @@ impl Trust {
         if let Some(locked) = locked {
             return refused(&locked.name, format!("a package of {} in {}", locked.source, lock::FILE));
         }
-        for (_, publisher) in self.remembered().filter(|(_, publisher)| Some(publisher.key.as_str()) != signer) {
+        for publisher in self.others(signer) {
             if let Some(like) = publisher.packages.iter().find(|package| alike(package, name)) {
                 return refused(like, format!("a package of the publisher `{}`", publisher.prefix));
             }

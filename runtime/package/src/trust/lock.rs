@@ -10,6 +10,7 @@ use super::document::{Document, LONGEST_NAME, TrustFileError, plain};
 use super::form::Form;
 use super::publishers::{key, package_name};
 use super::refusal::Refusal;
+use super::source::Source;
 use crate::Error;
 use crate::statement::version;
 
@@ -113,6 +114,16 @@ impl Locked {
         format!("{}@{}", self.name, self.version)
     }
 
+    /// What `tunebox pull` takes it by.
+    pub(crate) fn place(&self) -> String {
+        let Self { name, version, source, .. } = self;
+        if Source::parse(source).is_local() {
+            format!("{source}//{name}:{version}")
+        } else {
+            format!("{source}:{version}")
+        }
+    }
+
     /// Whether other bytes are under the version that is pinned.
     pub(super) fn check_digest(&self, version: &str, digest: &str) -> Result<(), Refusal> {
         if self.version == version && self.sha256 != digest {
@@ -133,6 +144,12 @@ impl Locked {
             }),
             _ => Ok(()),
         }
+    }
+
+    /// The version that was used, where it is a later one than this: a run refuses the older.
+    #[must_use]
+    pub fn later_than(&self, version: &str) -> Option<&str> {
+        self.check_version(version).is_err().then_some(self.highest.as_str())
     }
 
     /// Whether a version is older than one that was used.

@@ -81,6 +81,25 @@ impl Publishers {
         Ok(Self { path: path.to_owned(), list: FORM.read(path)? })
     }
 
+    /// Reads an organisation's list, where one is named. Errors: it is not there, or not understood.
+    pub(super) fn of_organisation(named: Option<&Path>) -> Result<Self, Error> {
+        let Some(path) = named else { return Ok(Self::default()) };
+        // A list that is named and not there is a mistake, unlike the files that appear by use.
+        std::fs::metadata(path).map_err(Error::file("read", path))?;
+        Self::read(path)
+    }
+
+    /// Those whom an organisation's list names for a name. A package from a path has no namespace: its name means the
+    /// package that the list has under that name, wherever that is from.
+    pub(super) fn named(&self, path: &str) -> Vec<(&Path, &Publisher)> {
+        let mut named = signers_of(self.entries(), path);
+        if let Some(package) = path.strip_prefix(LOCAL) {
+            let has = |one: &Publisher| !one.listed && one.packages.iter().any(|known| known == package);
+            named.extend(self.entries().filter(|(_, one)| has(one)));
+        }
+        named
+    }
+
     /// Reads the text of a file; `name` is what errors call it.
     pub fn parse(name: &str, text: &str) -> Result<Self, TrustFileError> {
         Ok(Self { path: PathBuf::from(name), list: FORM.parse(name, text)? })

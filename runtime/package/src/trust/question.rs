@@ -72,15 +72,15 @@ impl Trust {
 
     /// What speaks against a signer whom nobody knows. A name that is only like another one is refused before.
     fn doubts(&self, name: &str, prefix: &str, signer: &Signer) -> Vec<String> {
-        let mut doubts = Vec::new();
-        let others = || self.remembered().map(|(_, other)| other).filter(move |other| other.key != signer.key);
-        let same = |other: &&Publisher| other.packages.iter().any(|package| package == name);
-        let known = others().filter(same).map(|other| format!("`{name}` is known as a package of `{}`", other.prefix));
-        doubts.extend(known);
-        let like = others().filter(|other| resembles(&other.prefix, prefix));
-        let like = like.map(|other| format!("`{prefix}` looks like `{}`, for which another key signs", other.prefix));
-        doubts.extend(like);
-        doubts
+        let others = || self.others(Some(signer.key.as_str()));
+        let has = |other: &&Publisher| other.packages.iter().any(|package| package == name);
+        // One prefix may have had several keys, and is named once.
+        let known: BTreeSet<&str> = others().filter(has).map(|other| other.prefix.as_str()).collect();
+        let like = others().map(|other| other.prefix.as_str()).filter(|other| resembles(other, prefix));
+        let like: BTreeSet<&str> = like.collect();
+        let known = known.iter().map(|other| format!("`{name}` is known as a package of `{other}`"));
+        let like = like.iter().map(|other| format!("`{prefix}` looks like `{other}`, for which another key signs"));
+        known.chain(like).collect()
     }
 }
 

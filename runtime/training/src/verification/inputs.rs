@@ -3,9 +3,34 @@
 use toml::{Table, Value};
 use tunebox_package::Package;
 
-use crate::configuration::RunSettings;
+use super::comparison::{ABSENT, Comparison};
+use crate::configuration::{Half, Problem, RunSettings};
 use crate::error::Error;
-use crate::plan::digests;
+use crate::plan::{digests, listed_settings};
+
+/// What only a plan knows, by the keys of a lock.
+const PLANNED: [&str; 6] =
+    ["model.family", "data.records", "data.tokens-sha256", "validation.records", "validation.tokens-sha256", "steps"];
+
+/// Whether the data that only the run's own file names have an end: it may be a stranger's, and a pipe would be waited for.
+///
+/// # Errors
+/// What is there and is no ordinary file, at its place in the run's file.
+pub(super) fn expect_files(settings: &RunSettings) -> Result<(), Error> {
+    let data = &settings.file.data;
+    let written = [("data.path", Some(&data.path)), ("data.validation", data.validation.as_ref())];
+    for (key, written) in written {
+        let Some(written) = written.filter(|_| !settings.is_override(key)) else { continue };
+        let path = settings.path(key, written);
+        if path.metadata().is_ok_and(|about| !about.is_file()) {
+            let what = format!("`{}` is no ordinary file", path.display());
+            let why = Some("a run may be anybody's, and what is no file need not end".into());
+            let hint = Some(format!("if you would read it, name it: `--set {key}=PATH`"));
+            return Err(settings.wrong(key, Half::Value, Problem::Method { what, why, hint }));
+        }
+    }
+    Ok(())
+}
 
 /// What the lock of the same run would say of it now, by the same keys. `components` are the method and the verifiers, of
 /// which those are left out that cannot be read.
@@ -27,24 +52,48 @@ pub(super) fn without_compiling(settings: &RunSettings, components: &[Result<Pac
     if let Some(written) = &settings.file.data.validation {
         now.insert("validation".into(), Value::Table(file(settings, "data.validation", written)?));
     }
-    let mut components = components.iter().map(|read| Value::Table(read.as_ref().map(component).unwrap_or_default()));
-    if let Some(method) = components.next() {
-        now.insert("method".into(), method);
+    let mut components = components.iter();
+    if let Some(Ok(package)) = components.next() {
+        now.insert("method".into(), Value::Table(method(settings, package)));
     }
-    let verifiers: Vec<Value> = components.collect();
+    let verifiers = components.map(|read| Value::Table(read.as_ref().map(component).unwrap_or_default()));
+    let verifiers: Vec<Value> = verifiers.collect();
     if !verifiers.is_empty() {
         now.insert("verifier".into(), Value::Array(verifiers));
     }
     Ok(now)
 }
 
+/// Takes out of a comparison with [`without_compiling`] what that lacks because it cannot be known: what only a plan knows,
+/// and what a component says that cannot be read. Whatever else is absent is gone.
+pub(super) fn leave_unknown_out(compared: &mut Vec<Comparison>, components: &[Result<Package, Error>]) {
+    let names = std::iter::once("method.".to_owned()).chain((0_usize..).map(|number| format!("verifier.{number}.")));
+    let unread = components.iter().zip(names).filter(|(read, _)| read.is_err());
+    let unread: Vec<String> = unread.map(|(_, name)| name).collect();
+    let unknown = |what: &str| PLANNED.contains(&what) || unread.iter().any(|name| what.starts_with(name.as_str()));
+    compared.retain(|one| one.found != ABSENT || !unknown(&one.what));
+}
+
 fn file(settings: &RunSettings, key: &str, written: &str) -> Result<Table, Error> {
     Ok(digest(tunebox_model::digest(&[settings.path(key, written)])?))
 }
 
+/// The method of a run, with its settings.
+pub(super) fn method(settings: &RunSettings, package: &Package) -> Table {
+    let mut table = component(package);
+    table.insert("interface".into(), Value::String(package.manifest.interface.clone()));
+    table.insert("imports".into(), Value::Array(package.imports.iter().cloned().map(Value::String).collect()));
+    table.insert("settings".into(), Value::Table(listed_settings(settings, package)));
+    table
+}
+
 fn component(package: &Package) -> Table {
-    let version = Value::String(package.manifest.version.clone());
-    digest(package.digest.clone()).into_iter().chain([("version".to_owned(), version)]).collect()
+    let mut table = digest(package.digest.clone());
+    table.insert("version".into(), Value::String(package.manifest.version.clone()));
+    if let Some(signer) = &package.signer {
+        table.insert("signer".into(), Value::String(signer.key.clone()));
+    }
+    table
 }
 
 fn digest(digest: String) -> Table {

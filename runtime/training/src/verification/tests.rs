@@ -1,5 +1,7 @@
 //! What a look at a finished run compares.
 
+use tunebox_package::Package;
+
 use super::*;
 
 fn table(text: &str) -> Table {
@@ -48,4 +50,43 @@ fn a_lock_that_names_a_file_elsewhere_is_damaged() {
     assert!(matches!(recorded_files(Path::new("run"), &lock), Err(Error::Damaged { .. })));
     assert!(matches!(recorded_files(Path::new("run"), &Table::new()), Err(Error::Unfinished { .. })));
     assert!(recorded_files(Path::new("run"), &table("left = \"nothing\"")).unwrap().is_empty());
+}
+
+fn built_in(name: &str) -> Result<Package, Error> {
+    Ok(Reference::parse(name, Path::new("."))?.open()?)
+}
+
+#[test]
+fn without_a_plan_what_the_runs_file_lost_is_told_and_what_only_a_plan_knows_is_not() {
+    let recorded = table(
+        "steps = 4\n[model]\nfamily = \"f\"\nadapter = \"x\"\n[data]\nrecords = 2\nsha256 = \"a\"\n\
+         [validation]\nrecords = 1\nsha256 = \"b\"\ntokens-sha256 = \"c\"\n\
+         [method]\nsha256 = \"d\"\nsettings = { beta = 0.5 }\n[[verifier]]\nsha256 = \"e\"\n[[verifier]]\nsha256 = \"f\"",
+    );
+    let found = table("[data]\nsha256 = \"a\"\n[method]\nsha256 = \"d\"");
+    let differing = |components: &[Result<Package, Error>]| {
+        let mut compared = compare(&recorded, &found, &INPUTS);
+        inputs::leave_unknown_out(&mut compared, components);
+        compared.into_iter().filter(|one| !one.same()).map(|one| one.what).collect::<Vec<_>>()
+    };
+    let unread = || Err(Error::NoRun { folder: "nowhere".into() });
+    let lost = ["model.adapter", "validation.sha256", "method.settings.beta", "verifier.0.sha256", "verifier.1.sha256"];
+    assert_eq!(differing(&[built_in("lora")]), lost);
+    assert_eq!(differing(&[unread(), unread()]), ["model.adapter", "validation.sha256", "verifier.1.sha256"]);
+}
+
+#[test]
+fn other_settings_of_a_method_that_is_only_read_are_another_method() {
+    let orpo = built_in("orpo").unwrap();
+    let of = |more: &[&str]| {
+        let set = [&["model.path=.", "data.path=data.jsonl", "method.use=orpo"][..], more].concat();
+        let set: Vec<String> = set.into_iter().map(str::to_owned).collect();
+        inputs::method(&RunSettings::from_overrides(&set).unwrap(), &orpo)
+    };
+    let plain = of(&[]);
+    assert_eq!(plain["settings"]["nll"].as_str(), Some("row"), "with every default: {plain:?}");
+    assert_eq!(of(&["method.nll=row"]), plain);
+    for other in ["method.beta=0.3", "method.nll=answer", "method.nothing=1"] {
+        assert_ne!(of(&[other]), plain, "{other}");
+    }
 }

@@ -124,3 +124,32 @@ fn a_list_that_names_a_package_overrules_what_a_person_accepted_from_a_path() {
     // Nor is that key known for anything else.
     assert_eq!(told("loud-orpo", &theirs).as_deref(), Some("nobody here has accepted its signer"));
 }
+
+#[test]
+fn what_a_list_vouched_for_still_speaks_when_the_list_names_another_key() {
+    let (world, before, next, theirs) = (World::new(), key(), key(), key());
+    let file = world.home.path().join("acme.toml");
+    let open = |project: &Path| Trust::with_keyring(world.home.path(), project, Some(&file)).unwrap();
+    fs::write(&file, list(&[("registry.example/acme", &before)])).unwrap();
+    let mut trust = open(world.project.path());
+    let artefact = signed("calm-dpo", "0.1.0", &before);
+    trust.admit(&artefact, "registry.example/acme/calm-dpo:0.1.0", Mode::Ask(&mut |_| false)).unwrap();
+    trust.commit().unwrap();
+
+    fs::write(&file, list(&[("registry.example/acme", &next)])).unwrap();
+    let project = tempfile::tempdir().unwrap();
+    let mut doubts = Vec::new();
+    let mut ask = |question: &Question| {
+        doubts.clone_from(&question.doubts);
+        false
+    };
+    let stranger = signed("calm-dpo", "0.1.0", &theirs);
+    let refused = open(project.path()).admit(&stranger, "other.example/you/calm-dpo:0.1.0", Mode::Ask(&mut ask));
+    assert_eq!(refused.unwrap_err().to_string(), "its signer is new here, and something speaks against it");
+    assert_eq!(doubts, ["`calm-dpo` is known as a package of `registry.example/acme`"]);
+    // Whom the list names now goes on with the names, and may come near to them.
+    for name in ["calm-dpo", "calm-dpoo"] {
+        let source = format!("registry.example/acme/{name}:0.2.0");
+        open(project.path()).admit(&signed(name, "0.2.0", &next), &source, Mode::Ask(&mut |_| false)).unwrap();
+    }
+}

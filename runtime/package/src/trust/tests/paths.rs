@@ -1,4 +1,4 @@
-//! Packages that are named by a path, held against the lock.
+//! Packages that are named by a path, held against the lock and an organisation's list.
 
 use std::borrow::Cow;
 
@@ -61,4 +61,25 @@ fn a_path_is_taken_by_the_lock_alone_only_if_it_holds_these_bytes() {
         );
         assert!(error.place().unwrap().ends_with("from ./calm-dpo.wasm"));
     }
+}
+
+#[test]
+fn a_package_that_an_organisations_list_names_is_signed_by_its_keys_from_a_path_too() {
+    let (world, ours, theirs) = (World::new(), key(), key());
+    let file = world.home.path().join("acme.toml");
+    let named = organisation::list(&[("registry.example/acme", &ours)]) + "packages = [\"calm-dpo\"]\n";
+    fs::write(&file, named).unwrap();
+    let told = |artefact: &Artefact, only_locked: bool| {
+        let held = path::hold_with(&at_path(artefact), world.project.path(), Some(&file), only_locked);
+        held.err().map(|error| error.to_string())
+    };
+    for free in [signed("calm-dpo", "0.1.0", &ours), plain("calm-dpo", "0.1.0"), signed("loud-orpo", "0.1.0", &theirs)]
+    {
+        assert_eq!(told(&free, false), None);
+    }
+    let other = signed("calm-dpo", "0.1.0", &theirs);
+    assert_eq!(told(&other, false).as_deref(), Some("another key signs it than before"));
+    // Nor does a lock that came with the project speak for it.
+    world.take(&other, "/media/stick");
+    assert_eq!(told(&other, true).as_deref(), Some("another key signs it than before"));
 }
