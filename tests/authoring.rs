@@ -89,11 +89,18 @@ fn a_new_method_is_the_same_bytes_in_another_folder_of_another_user() {
     here.done(&["train", "--sample", "--method", "calm", "--set", "train.steps=2", "--name", "one"]);
     assert_eq!(here.steps("runs/one").len(), 2);
     let (source, text) = (here.path("calm/src/lib.rs"), std::fs::read_to_string(here.path("calm/src/lib.rs")).unwrap());
-    std::fs::write(&source, text.replace("        minimise(&loss)?;\n", "").replace("\"accuracy\"]", "\"share\"]"))
-        .unwrap();
+    let changed = text.replace("        minimise(&loss)?;\n", "").replace("\"accuracy\"]", "\"share\"]");
+    let changed = changed.replace("Ok(settings)", "let spare = 1;\n        Ok(settings)");
+    let line = changed.lines().position(|line| line.contains("add_metric(\"accuracy\"")).unwrap() + 1;
+    std::fs::write(&source, changed).unwrap();
     let said = here.done(&["build", "calm"]);
-    assert!(said.contains("Warning src/lib.rs:32 reports `accuracy`, which `metrics`"), "{said}");
+    assert!(said.contains(&format!("Warning src/lib.rs:{line} reports `accuracy`, which `metrics`")), "{said}");
     assert!(said.contains("Warning the method never calls `minimise`"), "{said}");
+    assert!(said.contains("warning: unused variable: `spare`\n") && said.contains("with 1 warning\n"), "{said}");
+    let again = here.done(&["--json", "build", "calm"]);
+    let again: Value = serde_json::from_str(again.lines().next().unwrap()).unwrap();
+    assert_eq!((&again["event"], &again["area"]), (&"warning".into(), &"build".into()), "{again}");
+    assert!(again["place"].as_str().unwrap().starts_with("src/lib.rs:"), "{again}");
     std::fs::write(&source, text).unwrap();
     // The next version: the lock follows.
     let manifest = here.path("calm/Cargo.toml");
@@ -127,9 +134,10 @@ fn a_method_begun_with_a_built_in_one_learns_the_same() {
         let (own, built_in) = (place.steps(&format!("{name}/runs/{method}")), place.steps(&format!("runs/{method}")));
         assert_eq!(own.len(), 2);
         assert_eq!(own, built_in, "{method}");
-        // The folder's run file says which sample fits: several methods learn from such records.
+        // Whoever has it, and whatever lies beside it: that of the first method that learns from such records.
         let sampled = place.done(&["-C", &name, "train", "--sample", "--method", ".", "--dry-run"]);
-        assert!(sampled.contains(&format!("runs/.sample/{method}.jsonl")), "{sampled}");
+        let first = if method == "dpo" { "cpo" } else { method };
+        assert!(sampled.contains(&format!("runs/.sample/{first}.jsonl")), "{sampled}");
     }
 }
 

@@ -14,6 +14,8 @@ mod method_table;
 mod pages;
 #[path = "support/picture.rs"]
 mod picture;
+#[path = "drift/stubs.rs"]
+mod stubs;
 
 use golden::root;
 

@@ -23,6 +23,7 @@ class Faults:
     """Goes wrong."""
 
     way: Literal["side", "shapes", "word", "late", "own", "caught", "printed"] = setting("own", doc="How.")
+    lambda_: float = setting(1.0, low=0.0, doc="A word that Python keeps.")
 
     def step(self, batch: Batch) -> None:
         getattr(self, self.way)(batch)
@@ -63,13 +64,15 @@ fn a_method_in_python_tells_its_line_and_what_it_prints() {
     }
     let built = build::compile(folder.path(), None).unwrap_or_else(|error| panic!("{}", told(&error)));
     assert_eq!(interfaces(&built.bytes), ["data", "run", "tensor", "types"]);
+    assert_eq!(built.manifest.settings[1].name, "lambda");
     let engine = Engine::new().unwrap();
     let method = engine.admit(&built.bytes, "faults", &Grants::default(), &limits()).unwrap();
     let row = golden_rows::rows("dpo").remove(0);
     let step = |way: &str| {
         let (learner, ..) = given_scores::GivenScores::over(Default::default(), false);
         let mut session = Session::start(&method, learner, SessionSettings::default()).unwrap();
-        session.init(&[("way".to_owned(), Value::Text(way.to_owned()))]).unwrap();
+        let kept = ("lambda".to_owned(), Value::Number(1.0));
+        session.init(&[("way".to_owned(), Value::Text(way.to_owned())), kept]).unwrap();
         session.step(row.batch(&[0, 1]))
     };
     for (way, words) in [("side", "nowhere"), ("shapes", ""), ("word", "TypeError"), ("late", "at the top of the file")]
@@ -99,7 +102,7 @@ fn what_a_source_gets_wrong_is_told_before_anything_is_made() {
     if !is_made_here() {
         return;
     }
-    let wrong: [(&str, &str, Option<&str>); 6] = [
+    let wrong: [(&str, &str, Option<&str>); 7] = [
         ("from tunebox import method\n\ndef (:\n", "invalid syntax", Some("src/wrong.py:3:")),
         ("from tunebox import weihgts\n", "weihgts", Some("src/wrong.py:1:")),
         ("import tunebox\n", "declares no method", None),
@@ -118,6 +121,12 @@ fn what_a_source_gets_wrong_is_told_before_anything_is_made() {
              size: int = 3\n\n    def step(self, batch):\n        pass\n",
             "`size` is no setting",
             None,
+        ),
+        (
+            "from tunebox import method, setting\n\n@method(shape=\"supervised\", metrics=[])\nclass A:\n    \
+             size: float = setting(0.0, above=0.0, doc=\"How.\")\n\n    def step(self, batch):\n        pass\n",
+            "the default is 0.0, it must be above 0",
+            Some("src/wrong.py:5:"),
         ),
     ];
     for (source, words, line) in wrong {

@@ -25,6 +25,7 @@ use crate::toolchain::{self, Toolchain};
 use crate::{Error, Manifest, bounded};
 
 pub use command::cargo_in;
+pub use diagnosis::Warning;
 pub use failure::BuildError;
 pub use folder::expect_method;
 pub(crate) use folder::methods_in;
@@ -58,6 +59,8 @@ pub struct Built {
     pub bytes: Vec<u8>,
     /// Its size in bytes.
     pub size: u64,
+    /// What the compiler warned of in its source.
+    pub warnings: Vec<Warning>,
 }
 
 /// A component, not yet written.
@@ -69,6 +72,8 @@ pub struct Compiled {
     pub imports: Vec<String>,
     /// The component.
     pub bytes: Vec<u8>,
+    /// What the compiler warned of in its source.
+    pub warnings: Vec<Warning>,
 }
 
 /// What a build tells while it goes on.
@@ -94,10 +99,10 @@ pub fn build(folder: &Path, options: &Options) -> Result<Built, Error> {
 
 /// The same, and tells what goes on.
 pub fn build_watched(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<Built, Error> {
-    let Compiled { manifest, imports, bytes } = made(folder, options, watch)?;
+    let Compiled { manifest, imports, bytes, warnings } = made(folder, options, watch)?;
     let path = place(folder, options.output.as_deref(), &manifest.name)?;
     write(&path, &bytes)?;
-    Ok(Built { path, manifest, imports, size: bytes.len() as u64, bytes })
+    Ok(Built { path, manifest, imports, size: bytes.len() as u64, bytes, warnings })
 }
 
 /// Where the component goes. Errors: over the module that it is made of.
@@ -128,7 +133,7 @@ fn made(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<Compi
     }
     expect_method(folder)?;
     if python::is_python(folder) {
-        return python::compile(folder);
+        return python::compile(folder, watch);
     }
     let toolchain = match &options.toolchain {
         Some(toolchain) => toolchain.clone(),
@@ -136,8 +141,9 @@ fn made(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<Compi
     };
     let (name, source) = (toolchain.name(), crate::digest::source(folder)?);
     let record = Record { toolchain: name, source, debug: options.debug };
-    let module = cargo::build(folder, &toolchain, options, watch)?;
-    componentize::componentize(&module, &record)
+    let (module, warnings) = cargo::build(folder, &toolchain, options, watch)?;
+    let compiled = componentize::componentize(&module, &record)?;
+    Ok(Compiled { warnings, ..compiled })
 }
 
 /// The file that [`build`] writes for a folder, known without compiling. Errors: it is no folder of a method.
@@ -199,9 +205,10 @@ mod tests {
             assert_eq!(std::fs::read(&path).unwrap(), bytes);
             std::fs::metadata(&path).unwrap().modified().unwrap()
         };
-        let first = written(b"one");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        assert_eq!(written(b"one"), first);
-        assert_ne!(written(b"two"), first);
+        written(b"one");
+        let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+        std::fs::File::options().write(true).open(&path).unwrap().set_modified(long_ago).unwrap();
+        assert_eq!(written(b"one"), long_ago);
+        assert_ne!(written(b"two"), long_ago);
     }
 }

@@ -217,7 +217,7 @@ impl Explain for Error {
                 Some("such code could do anything, so it is only ever taken from this user's own cache".into())
             }
             Self::NoMethod { .. } | Self::NoVerifier { .. } => {
-                Some("it is neither built in nor the path of a folder or a `.wasm` file".into())
+                Some("it is neither built in, nor in the store, nor the path of a folder or a `.wasm` file".into())
             }
             _ => self.inner().and_then(Explain::why),
         }

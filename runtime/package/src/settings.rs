@@ -133,7 +133,14 @@ pub(crate) fn fits(setting: &Setting, value: Value) -> Result<Value, String> {
         Value::Number(number) => number.is_finite() && in_range(setting, *number),
         Value::Text(text) => setting.choices.is_empty() || setting.choices.contains(text),
     };
-    if within { Ok(value) } else { Err(format!("{}, it must be {}", shown(&value), range(setting))) }
+    match &value {
+        _ if !within => Err(format!("{}, it must be {}", shown(&value), range(setting))),
+        // Methods compute with 32 bits; there it would be infinite, and its name lost.
+        Value::Number(number) if !(*number as f32).is_finite() => {
+            Err(format!("{number:e}, it must be a number that 32 bits hold, 3.4e38 at most"))
+        }
+        _ => Ok(value),
+    }
 }
 
 fn in_range(setting: &Setting, value: f64) -> bool {

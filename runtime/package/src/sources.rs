@@ -84,26 +84,36 @@ pub(crate) fn dependency(name: &str) -> Option<Value> {
 
 /// Whether the SDK below the root of a workspace is this one.
 pub fn is_supplied(root: &Path) -> bool {
+    holds(root, files())
+}
+
+/// Whether these files lie in [`FOLDER`] below a root.
+pub(crate) fn holds(root: &Path, files: &BTreeMap<String, Vec<u8>>) -> bool {
     let folder = root.join(FOLDER);
     let same = |(name, bytes): (&String, &Vec<u8>)| {
         bounded::read(&folder.join(name), bytes.len() as u64).is_ok_and(|found| found == *bytes)
     };
-    files().iter().all(same)
+    files.iter().all(same)
 }
 
-/// Puts the SDK below the root of a workspace unless it is there.
-///
-/// Each of its folders appears whole or not at all. Errors: a folder that cannot be written.
+/// Puts the SDK below the root of a workspace unless it is there. Errors: a folder that cannot be written.
 pub fn supply(root: &Path) -> Result<(), Error> {
-    if is_supplied(root) { Ok(()) } else { place(root, &root.join(FOLDER)) }
+    put(root, files())
 }
 
-/// Writes the SDK beside the place, then puts it there.
-fn place(root: &Path, folder: &Path) -> Result<(), Error> {
+/// Puts files into [`FOLDER`] below a root unless they are there.
+///
+/// Each folder at their top appears whole or not at all. Errors: a folder that cannot be written.
+pub(crate) fn put(root: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<(), Error> {
+    if holds(root, files) { Ok(()) } else { place(root, &root.join(FOLDER), files) }
+}
+
+/// Writes the files beside the place, then puts them there.
+fn place(root: &Path, folder: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<(), Error> {
     let draft = tempfile::Builder::new().prefix(".tunebox-").tempdir_in(root);
     let draft = draft.map_err(Error::file("write into", root))?;
     let (new, old) = (draft.path().join("new"), draft.path().join("old"));
-    for (name, bytes) in files() {
+    for (name, bytes) in files {
         write(&new.join(name), bytes)?;
     }
     fs::create_dir(&old).map_err(Error::file("write into", root))?;

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
+use crate::build::python::files_for_editors;
 use crate::{Error, sources};
 pub use error::TemplateError;
 
@@ -139,15 +140,24 @@ fn rust(name: &str, like: Option<&str>) -> Result<BTreeMap<String, Vec<u8>>, Err
     if let Some(like) = like {
         like::rewrite(&mut files, name, like)?;
     }
-    files.extend(sources::files().iter().map(|(path, bytes)| (format!("{}/{path}", sources::FOLDER), bytes.clone())));
+    files.extend(carried(sources::files()));
     Ok(files)
+}
+
+/// Files of this program where a folder has them.
+fn carried(files: &BTreeMap<String, Vec<u8>>) -> impl Iterator<Item = (String, Vec<u8>)> {
+    files.iter().map(|(path, bytes)| (format!("{}/{path}", sources::FOLDER), bytes.clone()))
 }
 
 /// A folder in Python. The built-in methods are in Rust, so none of them can be its beginning.
 fn python(name: &str, like: Option<&str>) -> Result<BTreeMap<String, Vec<u8>>, Error> {
     match like {
         Some(like) => Err(TemplateError::InRust { like: like.to_owned() }.into()),
-        None => Ok(named("python/", name)),
+        None => {
+            let mut files = named("python/", name);
+            files.extend(carried(files_for_editors()));
+            Ok(files)
+        }
     }
 }
 

@@ -18,9 +18,9 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// Reads the attributes of a field. Errors: an unknown key, a value that is not a literal.
+    /// Reads the attributes of a field. Errors: an unknown key, a value that is not a literal, a default out of range.
     pub(crate) fn read(attributes: &[Attribute]) -> syn::Result<Self> {
-        let mut setting = Self::default();
+        let (mut setting, mut written) = (Self::default(), None);
         for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("setting")) {
             attribute.parse_nested_meta(|entry| {
                 if entry.path.is_ident("flatten") {
@@ -31,6 +31,7 @@ impl Setting {
                 let place = match entry.path.require_ident()?.to_string().as_str() {
                     "default" => {
                         setting.default = Some((literal(&value)?, text(&value)));
+                        written = Some(value);
                         return Ok(());
                     }
                     "low" => &mut setting.low,
@@ -47,7 +48,25 @@ impl Setting {
                 Ok(())
             })?;
         }
-        Ok(setting)
+        match written.zip(setting.outside()) {
+            Some((value, problem)) => Err(syn::Error::new_spanned(value, problem)),
+            None => Ok(setting),
+        }
+    }
+
+    /// What is wrong with the default, if it is a number outside of the range.
+    fn outside(&self) -> Option<String> {
+        let (text, _) = self.default.as_ref()?;
+        let default: f64 = text.parse().ok()?;
+        let number = |bound: &Option<String>| bound.as_deref().and_then(|bound| bound.parse::<f64>().ok());
+        let rules = [
+            ("at least", &self.low, number(&self.low).is_none_or(|low| default >= low)),
+            ("at most", &self.high, number(&self.high).is_none_or(|high| default <= high)),
+            ("above", &self.above, number(&self.above).is_none_or(|above| default > above)),
+            ("below", &self.below, number(&self.below).is_none_or(|below| default < below)),
+        ];
+        let (must, bound, _) = rules.into_iter().find(|(.., holds)| !holds)?;
+        Some(format!("the default is {text}, it must be {must} {}", bound.as_deref().unwrap_or_default()))
     }
 }
 

@@ -6,8 +6,23 @@ use syn::{Data, DeriveInput, Fields};
 
 use crate::json;
 
-/// The implementation of `tunebox::Choice`.
-pub(crate) fn derive(input: DeriveInput) -> syn::Result<TokenStream> {
+/// The implementation of `tunebox::Choice`. Beside an error stands an empty one, so that nothing else is missing.
+pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
+    implementation(input).unwrap_or_else(|error| {
+        let (error, identifier) = (error.to_compile_error(), &input.ident);
+        quote! {
+            #error
+
+            impl ::tunebox::Choice for #identifier {
+                const NAMES: &'static [&'static str] = &[];
+                const VALUES: &'static [Self] = &[];
+                const MANIFEST: &'static str = "[]";
+            }
+        }
+    })
+}
+
+fn implementation(input: &DeriveInput) -> syn::Result<TokenStream> {
     let Data::Enum(data) = &input.data else {
         return Err(syn::Error::new_spanned(&input.ident, "a choice is an enum"));
     };
@@ -43,6 +58,18 @@ fn kebab(variant: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn an_enum_with_fields_is_one_error_and_a_choice_all_the_same() {
+        let code = super::derive(&syn::parse_quote!(
+            enum Way {
+                Long(u32),
+            }
+        ))
+        .to_string();
+        assert!(code.contains("a choice has names only, no fields"), "{code}");
+        assert!(code.contains("impl :: tunebox :: Choice for Way"), "{code}");
+    }
+
     #[test]
     fn words_of_a_variant_are_joined_by_hyphens() {
         assert_eq!(super::kebab("LogRatio"), "log-ratio");

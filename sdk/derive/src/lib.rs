@@ -20,13 +20,13 @@ use proc_macro::TokenStream;
 /// struct of settings itself; its settings stand among the others.
 #[proc_macro_derive(Settings, attributes(setting))]
 pub fn settings(input: TokenStream) -> TokenStream {
-    finish(syn::parse(input).and_then(settings::derive))
+    finish(syn::parse(input).map(|input: syn::DeriveInput| settings::derive(&input)))
 }
 
 /// A setting with a few named values: an enum without fields. `LogRatio` is written `log-ratio`.
 #[proc_macro_derive(Choice)]
 pub fn choice(input: TokenStream) -> TokenStream {
-    finish(syn::parse(input).and_then(choice::derive))
+    finish(syn::parse(input).map(|input: syn::DeriveInput| choice::derive(&input)))
 }
 
 /// Makes a type the component's method and writes its manifest.

@@ -7,8 +7,27 @@ use syn::{Data, DeriveInput, Field, Fields};
 use crate::attributes::{Setting, documentation, kebab};
 use crate::json;
 
-/// The implementation of `tunebox::Settings`.
-pub(crate) fn derive(input: DeriveInput) -> syn::Result<TokenStream> {
+/// The implementation of `tunebox::Settings`. Beside an error stands an empty one: without it the compiler would say of
+/// every use of the type that it has none.
+pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
+    implementation(input).unwrap_or_else(|error| {
+        let (error, identifier) = (error.to_compile_error(), &input.ident);
+        let (generics, arguments, condition) = input.generics.split_for_impl();
+        quote! {
+            #error
+
+            impl #generics ::tunebox::Settings for #identifier #arguments #condition {
+                const MANIFEST: &'static str = "[]";
+
+                fn read(_: &[::tunebox::settings::Setting]) -> ::tunebox::Result<Self> {
+                    ::core::unreachable!()
+                }
+            }
+        }
+    })
+}
+
+fn implementation(input: &DeriveInput) -> syn::Result<TokenStream> {
     let Data::Struct(data) = &input.data else {
         return Err(syn::Error::new_spanned(&input.ident, "settings are a struct with named fields"));
     };
@@ -106,5 +125,40 @@ fn bound(key: &str, given: Option<String>, constant: TokenStream, kind: &syn::Ty
             ::tunebox::manifest::key_of(#key, <#kind as ::tunebox::settings::SettingType>::#constant),
             <#kind as ::tunebox::settings::SettingType>::#constant
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistake_is_one_error_and_the_type_has_settings_all_the_same() {
+        let mistakes = [
+            ("struct Calm { #[setting(defalt = 1.0)] beta: f32 }", "a setting knows `default`"),
+            ("struct Calm { #[setting(default = 1.0)] beta: f32 }", "a setting needs a doc comment"),
+            ("struct Calm(f32);", "settings need names"),
+            ("enum Calm {}", "settings are a struct"),
+            (
+                "struct Calm { /** How. */ #[setting(default = 0.0, above = 0.0)] beta: f32 }",
+                "the default is 0.0, it must be above 0.0",
+            ),
+        ];
+        for (source, told) in mistakes {
+            let code = derive(&syn::parse_str::<DeriveInput>(source).unwrap()).to_string();
+            assert_eq!(code.matches("compile_error").count(), 1, "{code}");
+            assert!(code.contains(told), "{told}: {code}");
+            assert!(code.contains("impl :: tunebox :: Settings for Calm"), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_default_lies_in_the_range_beside_it() {
+        let fits = |attribute: syn::Attribute| Setting::read(&[attribute]).is_ok();
+        assert!(fits(syn::parse_quote!(#[setting(default = 0.0, low = 0, below = 1)])));
+        assert!(fits(syn::parse_quote!(#[setting(high = 2, default = 2)])));
+        assert!(!fits(syn::parse_quote!(#[setting(low = 0, default = -1)])));
+        assert!(!fits(syn::parse_quote!(#[setting(default = 3, high = 2)])));
+        assert!(!fits(syn::parse_quote!(#[setting(default = 1, below = 1)])));
     }
 }

@@ -79,7 +79,8 @@ mod tests {
         assert_eq!(read, SHAPES);
         let python = text("sdk/python/tunebox/declaration.py");
         assert!(python.contains(&format!("SHAPES = (\"{}\")", SHAPES.join("\", \""))), "{python}");
-        let page = text("sdk/rust/README.md");
-        assert!(SHAPES.iter().all(|shape| page.contains(&format!("| `{shape}` |"))), "{page}");
+        for page in ["sdk/rust/README.md", "sdk/python/README.md"].map(text) {
+            assert!(SHAPES.iter().all(|shape| page.contains(&format!("| `{shape}` |"))), "{page}");
+        }
     }
 }

@@ -2,15 +2,19 @@
 
 They become the manifest's list, which `run.toml`, `--help` and the schema read without running the method.
 A field is a `bool`, `int`, `float`, `str`, or a `Literal` of a few texts; `label_smoothing` is set as
-`label-smoothing`. The host fills in defaults and checks ranges before the method sees a value.
+`label-smoothing`, and `lambda_`, a word that Python keeps, as `lambda`. The host fills in defaults and checks ranges before the method sees a value.
 """
 
 from dataclasses import MISSING, Field, field, fields
+from operator import ge, gt, le, lt
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from tunebox.errors import Error
 
 _KINDS = {bool: "boolean", int: "integer", float: "number", str: "text"}
+
+#: What a bound asks of a value, and its words.
+_RULES = {"low": (ge, "at least"), "high": (le, "at most"), "above": (gt, "above"), "below": (lt, "below")}
 
 
 def setting(
@@ -25,6 +29,11 @@ def setting(
     """A setting: `low` and `high` are inclusive, `above` and `below` are not. Without a default the run must say."""
     bounds = {"low": low, "high": high, "above": above, "below": below}
     given = {name: float(bound) for name, bound in bounds.items() if bound is not None}
+    if type(default) in (int, float):
+        for name, bound in given.items():
+            fits, words = _RULES[name]
+            if not fits(default, bound):
+                raise Error(f"the default is {default}, it must be {words} {bound:g}")
     return field(default=default, metadata={"doc": doc, "bounds": given})
 
 
@@ -41,7 +50,7 @@ def values(method: type, given: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _name(own: Field) -> str:
-    return own.name.replace("_", "-")
+    return own.name.removesuffix("_").replace("_", "-")
 
 
 def _entry(own: Field, kind: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ pub fn policy() -> View {
     View(model::policy())
 }
 
-/// The model before training. Errors: `unsupported` with full fine-tuning.
+/// The model before training: with full fine-tuning too. Errors: `unsupported` where the run keeps no base.
 #[track_caller]
 pub fn reference() -> Result<View> {
     checked(model::reference()).map(View)

@@ -7,7 +7,7 @@ use serde_json::json;
 use tunebox_package::build::known;
 use tunebox_package::builtin;
 use tunebox_package::template::{self, Template};
-use tunebox_training::Sample;
+use tunebox_training::{RUNS, Sample};
 
 use super::{Ending, Outcome};
 use crate::terminal::Terminal;
@@ -102,7 +102,7 @@ impl New {
 
 /// Puts the sample where the run file of a method's folder looks for it.
 fn unpacked(sample: Sample, folder: &Path) -> Result<(), Failure> {
-    sample.unpack(&folder.join("runs"))?;
+    sample.unpack(&folder.join(RUNS))?;
     Ok(())
 }
 
@@ -141,7 +141,7 @@ mod tests {
     fn the_run_file_of_every_sample_leads_to_the_files_that_are_unpacked() {
         let sample = Sample::embedded().unwrap();
         let folder = tempfile::tempdir().unwrap();
-        sample.unpack(&folder.path().join("runs")).unwrap();
+        sample.unpack(&folder.path().join(RUNS)).unwrap();
         let files = builtin::list().iter().filter_map(|method| sample.run_file_of(method.name));
         for file in files.chain([sample.run_file()]) {
             let text = run_file("calm", file) + LIMITS_OF_PYTHON;

@@ -13,7 +13,7 @@ use tunebox_package::statement::Statement;
 use tunebox_package::{Error, Package, Reference, bounded, digest, pack::pack};
 use tunebox_training::files;
 
-use super::building::{RUNS_SOURCE, built};
+use super::building::{RUNS_SOURCE, built, warn_of_compiler};
 use super::{Ending, Outcome};
 use crate::arguments::Global;
 use crate::terminal::diagnostic::Failure;
@@ -83,7 +83,8 @@ impl Pack {
         }
         // Nor is one that was compiled from something else and left where cargo takes it for done.
         let afresh = self.sign.is_some();
-        built(terminal, &self.folder, &Options { offline, afresh, ..Options::default() })?;
+        let made = built(terminal, &self.folder, &Options { offline, afresh, ..Options::default() })?;
+        warn_of_compiler(terminal, &made.warnings);
         Ok(found.open()?)
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use tunebox_compute::explain::{Exit, Explanation};
 use tunebox_compute::paths;
+use tunebox_package::Reference;
 use tunebox_package::build::python::is_python;
 use tunebox_package::build::{Built, Options, expect_method};
 use tunebox_package::toolchain;
@@ -16,7 +17,7 @@ use tunebox_sandbox::native::{Door, Knock, Twin};
 use tunebox_training::files::temporary_folder;
 use tunebox_training::{RunSettings, twin};
 
-use super::build::training_with;
+use super::build::{training, training_with};
 use super::building::{RUNS_SOURCE, built, warn};
 use super::{Outcome, worker};
 use crate::arguments::Global;
@@ -28,7 +29,7 @@ use native::{Native, Running};
 /// How long the twin may take to come, once it was started.
 const COMING: Duration = Duration::from_secs(60);
 
-/// What a component in Python has at most, as long as nobody built it.
+/// Bytes assumed of a component in Python that was not built yet.
 const LARGE: u64 = 32 << 20;
 
 /// How long a call of it may last: long enough for any test, short enough for one that hangs.
@@ -77,7 +78,7 @@ impl Test {
             return Ok(outcome::without_twin(terminal, &built.manifest.name));
         }
         let settings = self.settings(global, &built, place.path())?;
-        let next = training_with(self.folder.display(), built.size);
+        let next = training(&self.folder, self.out.is_some(), &built.path, built.size);
         self.compare(terminal, &native, &executable, settings, &next)
     }
 
@@ -93,7 +94,7 @@ impl Test {
         let train = if run.is_file() {
             format!("tunebox train {}", run.display())
         } else {
-            training_with(folder.display(), LARGE)
+            training_with(Reference::written(&folder), LARGE)
         };
         let folder = folder.display();
         let what = format!("the method in `{folder}` is in Python, and only one in Rust has a native twin to test");

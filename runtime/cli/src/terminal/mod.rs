@@ -3,6 +3,7 @@
 pub(crate) mod diagnostic;
 pub(crate) mod progress;
 mod question;
+pub(crate) mod shell;
 
 use std::io::{IsTerminal, Write};
 
@@ -132,6 +133,12 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
+/// A number with so many decimals; in powers of ten where that would take more than `room` characters.
+pub(crate) fn number(value: f64, decimals: usize, room: usize) -> String {
+    let plain = format!("{value:.decimals$}");
+    if plain.len() <= room { plain } else { format!("{value:.2e}") }
+}
+
 /// `1 step`, `1,234 steps`.
 pub(crate) fn counted(number: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
@@ -180,6 +187,12 @@ mod tests {
     #[test]
     fn numbers_are_grouped_by_thousands() {
         assert_eq!([grouped(7), grouped(1234), grouped(1234567)], ["7", "1,234", "1,234,567"]);
+    }
+
+    #[test]
+    fn a_number_too_long_for_its_place_is_in_powers_of_ten() {
+        let shown = [0.25, 9999.5, 10_000.5, -5e29, f64::MIN].map(|value| number(value, 4, 9));
+        assert_eq!(shown, ["0.2500", "9999.5000", "1.00e4", "-5.00e29", "-1.80e308"]);
     }
 
     #[test]

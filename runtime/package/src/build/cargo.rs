@@ -5,6 +5,9 @@
 //! that a build inside `cargo test` waits for no lock of the outer cargo. The SDK is the program's own
 //! where the folder has it in its place (`sources`); `Cargo.lock` names no place of such a crate.
 
+#[cfg(test)]
+mod tests;
+
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,7 +16,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use super::command::cargo_in;
-use super::diagnosis::explain;
+use super::diagnosis::{Warning, explain, warnings};
 use super::messages::{compiled, list, messages, run, text};
 use super::supply::supply;
 use super::{BuildError, Event, Options, Watch, turn};
@@ -59,13 +62,14 @@ struct Package {
     paths: Vec<PathBuf>,
 }
 
-/// Compiles a method folder to a core module. `watch` hears of every crate beside it that has to be compiled, once it is.
+/// Compiles a method folder to a core module; what the compiler warns of beside it. `watch` hears of every crate beside it
+/// that has to be compiled, once it is.
 pub(super) fn build(
     folder: &Path,
     toolchain: &Toolchain,
     options: &Options,
     watch: &mut Watch<'_>,
-) -> Result<Vec<u8>, Error> {
+) -> Result<(Vec<u8>, Vec<Warning>), Error> {
     supply(folder, watch)?;
     let job = Job { folder, toolchain, options };
     let package = job.describe()?;
@@ -75,8 +79,9 @@ pub(super) fn build(
     let empty =
         options.afresh.then(tempfile::tempdir).transpose().map_err(Error::file("write into", &std::env::temp_dir()))?;
     let target = empty.as_ref().map_or_else(|| package.target.join("guest"), |folder| folder.path().to_owned());
-    let module = job.compile(&package, &target, watch)?;
-    std::fs::read(&module).map_err(Error::file("read", &module))
+    let (module, warnings) = job.compile(&package, &target, watch)?;
+    let module = std::fs::read(&module).map_err(Error::file("read", &module))?;
+    Ok((module, warnings))
 }
 
 /// Waits for other builds into this target folder; the turn ends when the file is closed.
@@ -135,8 +140,13 @@ impl Job<'_> {
         }
     }
 
-    /// Runs the build itself into a target folder, and finds the module.
-    fn compile(&self, package: &Package, target: &Path, watch: &mut Watch<'_>) -> Result<PathBuf, Error> {
+    /// Runs the build itself into a target folder, and finds the module and the warnings.
+    fn compile(
+        &self,
+        package: &Package,
+        target: &Path,
+        watch: &mut Watch<'_>,
+    ) -> Result<(PathBuf, Vec<Warning>), Error> {
         let mut cargo = self.cargo()?;
         cargo.args(["build", "--lib", "--profile", "method", "--target", TARGET, "--message-format", "json"]);
         let detail = if self.options.debug { NAMED } else { STRIPPED };
@@ -160,7 +170,8 @@ impl Job<'_> {
         });
         let output = self.succeeded(&package.root, output)?;
         let module = artifact(&output.stdout, &own);
-        module.ok_or_else(|| BuildError::NoModule { folder: self.folder.to_owned() }.into())
+        let module = module.ok_or_else(|| BuildError::NoModule { folder: self.folder.to_owned() })?;
+        Ok((module, warnings(self.folder, &package.root, &output.stdout)))
     }
 
     fn cargo(&self) -> Result<Command, Error> {
@@ -236,73 +247,4 @@ fn artifact(told: &[u8], library: &str) -> Option<PathBuf> {
 /// Whether a path is a file, given by its resolved path.
 fn same(path: &Path, resolved: &Path) -> bool {
     path.canonicalize().is_ok_and(|path| path == resolved)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_build_without_a_network_tells_cargo_so() {
-        let toolchain = Toolchain {
-            cargo: "cargo".into(),
-            rustc: "rustc".into(),
-            release: String::new(),
-            library: Library::Installed,
-            sysroot: PathBuf::new(),
-            linker: None,
-        };
-        let told = |offline: bool| {
-            let options = Options { offline, ..Options::default() };
-            let job = Job { folder: Path::new("."), toolchain: &toolchain, options: &options };
-            let cargo = job.cargo().unwrap();
-            cargo.get_envs().any(|(name, value)| name == "CARGO_NET_OFFLINE" && value == Some("true".as_ref()))
-        };
-        assert_eq!([told(true), told(false)], [true, false]);
-    }
-
-    #[test]
-    fn a_raised_version_and_a_new_dependency_are_seen_in_the_lock() {
-        let lock = "[[package]]\nname = \"calm\"\nversion = \"0.1.0\"\ndependencies = [\"syn 2.0.1\", \"tunebox\"]\n\
-                    [[package]]\nname = \"calmer\"\nversion = \"0.1.0\"\n";
-        let lock: toml::Table = lock.parse().unwrap();
-        let entries = lock["package"].as_array().unwrap();
-        let behind = |version: &str, dependencies: &[&str]| {
-            let dependencies = dependencies.iter().map(|name| (*name).to_owned()).collect();
-            let (name, version, paths) = ("calm".to_owned(), version.to_owned(), Vec::new());
-            behind(entries, &Package { name, version, root: "".into(), target: "".into(), dependencies, paths })
-        };
-        assert_eq!(behind("0.1.0", &["tunebox", "syn"]), (false, Vec::new()));
-        assert_eq!(behind("0.2.0", &["tunebox"]), (true, Vec::new()));
-        // It is there for somebody else.
-        assert_eq!(behind("0.1.0", &["tunebox", "calmer"]), (false, vec!["calmer".to_owned()]));
-    }
-
-    #[test]
-    fn the_lock_takes_up_what_is_here_and_names_what_is_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
-            let path = folder.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        let manifest = |name: &str, more: &str| {
-            format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n{more}")
-        };
-        write("calmer/Cargo.toml", &manifest("calmer", ""));
-        write("calmer/src/lib.rs", "");
-        write("src/lib.rs", "");
-        write("Cargo.lock", "version = 4\n\n[[package]]\nname = \"calm\"\nversion = \"0.1.0\"\n");
-        let (toolchain, options) = (crate::toolchain::find().unwrap(), Options::default());
-        let job = Job { folder: folder.path(), toolchain: &toolchain, options: &options };
-        let followed = |dependency: &str| {
-            write("Cargo.toml", &manifest("calm", &format!("[dependencies]\n{dependency}\n[workspace]\n")));
-            job.follow(&job.describe().unwrap())
-        };
-        followed("calmer = { path = \"calmer\" }").unwrap();
-        assert!(std::fs::read_to_string(folder.path().join("Cargo.lock")).unwrap().contains("name = \"calmer\""));
-        let error = followed("calmer-of-nobody = \"1\"").unwrap_err();
-        let Error::Build(BuildError::Lock { missing, .. }) = &error else { panic!("{error}") };
-        assert_eq!(missing, &["calmer-of-nobody"]);
-    }
 }

@@ -25,7 +25,7 @@ pub(super) fn seal(mut bytes: Vec<u8>, text: &[u8], record: &Record) -> Result<C
     let record = serde_json::to_vec(record).map_err(|error| Error::manifest(error.to_string()))?;
     section::append(&mut bytes, record::SECTION, &record);
 
-    let (manifest, found) = (read_manifest(&bytes)?, interfaces(&bytes)?);
+    let (manifest, found) = (read_manifest(&bytes).map_err(declared)?, interfaces(&bytes)?);
     if let Some(import) = found.imports.iter().find(|import| !import.starts_with(CONTRACT)) {
         return Err(BuildError::ForeignImport { import: import.clone() }.into());
     }
@@ -40,11 +40,35 @@ pub(super) fn seal(mut bytes: Vec<u8>, text: &[u8], record: &Record) -> Result<C
     if !EXPORTS.iter().any(offers) {
         return Err(BuildError::NoMethod.into());
     }
-    Ok(Compiled { manifest, imports: found.imports, bytes })
+    Ok(Compiled { manifest, imports: found.imports, bytes, warnings: Vec::new() })
+}
+
+/// What is wrong with a manifest, to whoever wrote it.
+fn declared(error: Error) -> Error {
+    match error {
+        Error::Manifest { problem } => BuildError::Manifest { problem }.into(),
+        other => other,
+    }
 }
 
 /// The component around a module, validated.
 fn encode(module: &[u8]) -> Result<Vec<u8>, String> {
     let encoder = ComponentEncoder::default().validate(true).module(module);
     encoder.and_then(|mut encoder| encoder.encode()).map_err(|error| format!("{error:#}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use tunebox_compute::explain::Explain as _;
+
+    use super::*;
+
+    #[test]
+    fn a_manifest_that_breaks_a_rule_is_no_reason_to_build_once_more() {
+        let record = Record { toolchain: String::new(), source: String::new(), debug: false };
+        let error = seal(b"\0asm\x0d\0\x01\0".to_vec(), b"{}", &record).unwrap_err();
+        assert!(error.to_string().starts_with("the method's manifest is not usable: "), "{error}");
+        let hint = error.hint().unwrap();
+        assert!(hint.contains("`#[setting(…)]`") && !hint.contains("tunebox build"), "{hint}");
+    }
 }

@@ -1,4 +1,7 @@
 //! The error behind a cargo that did not succeed: read from its answer, and put into our words but for the compiler's.
+//! What the compiler warns of where it did.
+
+mod warning;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -8,6 +11,9 @@ use serde_json::Value;
 use super::BuildError;
 use super::messages::{list, messages, text};
 use crate::sources::FOLDER;
+
+pub use warning::Warning;
+pub(super) use warning::warnings;
 
 /// How many of the compiler's errors are shown.
 const SHOWN: usize = 5;

@@ -1,6 +1,6 @@
 //! What can go wrong in a build, each with what to tell a person.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tunebox_compute::explain::{Explain, Snippet};
 
@@ -96,6 +96,12 @@ pub enum BuildError {
         /// What is wrong with it.
         problem: String,
     },
+    /// What the source declares makes no manifest.
+    #[error("the method's manifest is not usable: {problem}")]
+    Manifest {
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The crate gives no module.
     #[error("`{folder}` compiles, but to no WebAssembly module", folder = folder.display())]
     NoModule {
@@ -181,22 +187,14 @@ impl Explain for BuildError {
 
     fn hint(&self) -> Option<String> {
         let hint = match self {
-            Self::NoMethodHere { meant: Some(meant), .. } => format!("did you mean `{}`?", meant.display()),
-            Self::NoMethodHere { others, .. } if others.is_empty() => "`tunebox new NAME` begins one".to_owned(),
-            Self::NoMethodHere { others, .. } => {
-                let others: Vec<String> = others.iter().map(|path| path.display().to_string()).collect();
-                format!("methods are in {}; `tunebox new NAME` begins another", quoted(&others))
-            }
+            Self::NoMethodHere { meant, others, .. } => elsewhere(meant.as_deref(), others),
             Self::Compiler { codes, .. } if !codes.is_empty() => {
                 let commands: Vec<String> = codes.iter().map(|code| format!("`rustc --explain {code}`")).collect();
                 format!("{}: what such an error means", commands.join(", "))
             }
             Self::Compiler { .. } | Self::Source { .. } => return None,
             Self::NoTarget => "`tunebox doctor --fix`".to_owned(),
-            Self::Lock { folder, missing, offline } => {
-                let without = if *offline && !missing.is_empty() { ", then this without `--offline`" } else { "" };
-                format!("`cargo update --workspace` in `{}`, which needs the network{without}", folder.display())
-            }
+            Self::Lock { folder, missing, offline } => updating(folder, *offline && !missing.is_empty()),
             Self::Sdk { .. } => format!(
                 "set `version = \"{VERSION}\"` for `tunebox` in its `Cargo.toml`, or build it with the tunebox of that version"
             ),
@@ -214,6 +212,11 @@ impl Explain for BuildError {
                  for `src/my_dpo.py`"
                     .into()
             }
+            Self::Manifest { .. } => {
+                "in Rust, `#[setting(…)]` and `method!` say what stands in it, in Python `setting(…)` and `@method`; name, \
+                 version and description are those of `Cargo.toml` or `pyproject.toml`"
+                    .into()
+            }
             Self::NoModule { .. } => "`Cargo.toml` needs `[lib]` with `crate-type = [\"cdylib\"]`".into(),
             Self::Overwrites { .. } => "name another file with `--out`".into(),
             Self::NoMethod => "`src/lib.rs` ends with `method! { Type, shape: \"…\", metrics: […] }`".into(),
@@ -221,12 +224,28 @@ impl Explain for BuildError {
                 "a dependency brings it in; methods have no files, clock or system randomness".into()
             }
             Self::Component { .. } => "build it against the SDK of this version of tunebox".into(),
-            Self::Other { folder, .. } => {
-                format!("`cargo check` in `{}` shows all of it", folder.display())
-            }
+            Self::Other { folder, .. } => format!("`cargo check` in `{}` shows all of it", folder.display()),
         };
         Some(hint)
     }
+}
+
+/// Where a method is, if not in the place that was named.
+fn elsewhere(meant: Option<&Path>, others: &[PathBuf]) -> String {
+    match (meant, others) {
+        (Some(meant), _) => format!("did you mean `{}`?", meant.display()),
+        (None, []) => "`tunebox new NAME` begins one".to_owned(),
+        (None, others) => {
+            let others: Vec<String> = others.iter().map(|path| path.display().to_string()).collect();
+            format!("methods are in {}; `tunebox new NAME` begins another", quoted(&others))
+        }
+    }
+}
+
+/// How `Cargo.lock` comes to agree with `Cargo.toml`, after which the network is needed once more or not.
+fn updating(folder: &Path, again: bool) -> String {
+    let without = if again { ", then this without `--offline`" } else { "" };
+    format!("`cargo update --workspace` in `{}`, which needs the network{without}", folder.display())
 }
 
 /// What could not be fetched.

@@ -5,6 +5,7 @@
 //! machine do not get in; those of the folder's own `.venv` do.
 
 mod describe;
+mod editors;
 mod error;
 mod project;
 mod sources;
@@ -13,17 +14,19 @@ mod workplace;
 
 use std::path::Path;
 
-use super::{Compiled, Record, componentize};
+use super::{Compiled, Record, Watch, componentize};
 use crate::Error;
 
 pub use error::PythonError;
 pub use project::{PROJECT, is_python};
 pub use tools::{Tools, find, find_on_path};
 
+pub(crate) use editors::files as files_for_editors;
 pub(super) use project::component_name;
 
 /// Makes the component of a folder: its manifest from `pyproject.toml` and `@method`, its code from `src`.
-pub(super) fn compile(folder: &Path) -> Result<Compiled, Error> {
+pub(super) fn compile(folder: &Path, watch: &mut Watch<'_>) -> Result<Compiled, Error> {
+    editors::supply(folder, watch)?;
     let tools = find(folder)?;
     let project = project::read(folder)?;
     let record = Record { toolchain: tools.release.clone(), source: crate::digest::source(folder)?, debug: false };

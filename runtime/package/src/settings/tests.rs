@@ -48,6 +48,15 @@ fn a_number_that_is_not_one_is_refused() {
 }
 
 #[test]
+fn a_number_that_is_infinite_in_32_bits_is_refused_by_its_name() {
+    assert_eq!(
+        refusal("beta = 1e39\nrounds = 1").0,
+        "`beta` is 1e39, it must be a number that 32 bits hold, 3.4e38 at most"
+    );
+    assert_eq!(resolved("beta = 3e38\nrounds = 1").unwrap()[0].1, Value::Number(3e38));
+}
+
+#[test]
 fn a_value_of_another_kind_names_the_kind() {
     assert_eq!(refusal("rounds = 1.5").0, "`rounds` is 1.5, it must be a whole number");
     assert_eq!(refusal("rounds = [1]").0, "`rounds` is of type array, it must be a whole number");

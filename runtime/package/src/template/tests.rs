@@ -150,6 +150,10 @@ fn a_method_in_python_has_a_module_of_its_name_as_python_writes_names() {
     assert_eq!(project["project"]["name"].as_str(), Some("calm-dpo"));
     assert!(template.files.contains_key("src/calm_dpo.py"));
     assert!(text(&template, "README.md").contains("`src/calm_dpo.py`"));
+    for (path, bytes) in files_for_editors() {
+        assert_eq!(template.files.get(&format!(".tunebox/{path}")), Some(bytes), "{path}");
+    }
+    assert!(text(&template, ".gitignore").lines().any(|line| line == "/.tunebox"));
     assert!(matches!(
         Template::new("calm", Language::Python, Some("dpo")),
         Err(Error::Template(TemplateError::InRust { .. }))

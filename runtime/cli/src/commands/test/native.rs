@@ -12,6 +12,7 @@ use tunebox_package::toolchain::{Toolchain, command};
 use tunebox_sandbox::native::{ADDRESS, Door, TOKEN};
 
 use crate::terminal::diagnostic::Failure;
+use crate::terminal::shell::word;
 
 /// The test that `method!` adds.
 const TEST: &str = "tunebox_twin";
@@ -92,7 +93,8 @@ impl Native {
     /// What a person types to have it under a debugger, in the folder that it otherwise starts in.
     pub(super) fn under_debugger(&self, executable: &Path, door: &Door) -> Result<String, Failure> {
         let variables = door.environment().map(|(name, value)| format!("{name}={value}")).join(" ");
-        let (root, executable) = (word(&self.root()?), word(executable));
+        let (root, executable) = (self.root()?.display().to_string(), executable.display().to_string());
+        let (root, executable) = (word(&root), word(&executable));
         Ok(format!("cd {root}; {variables} gdb --args {executable} {}", ARGUMENTS.join(" ")))
     }
 
@@ -122,13 +124,6 @@ impl Native {
 fn aside(words: &[u8]) {
     // Nobody can be told that nobody can be told.
     let _ = io::stderr().write_all(words);
-}
-
-/// A path as a word of a shell.
-fn word(path: &Path) -> String {
-    let text = path.display().to_string();
-    let is_plain = text.chars().all(|character| character.is_alphanumeric() || "/._-+".contains(character));
-    if is_plain { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// A twin that was started. It does not outlive this.

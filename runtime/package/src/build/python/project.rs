@@ -38,7 +38,7 @@ impl Project {
         entries.extend(own.map(|(key, text)| (key.to_owned(), Value::from(text.as_str()))));
         let manifest: Result<Manifest, _> = serde_json::from_value(Value::Object(entries));
         let text = manifest.and_then(|manifest| serde_json::to_vec(&manifest));
-        text.map_err(|error| Error::manifest(error.to_string()))
+        text.map_err(|error| BuildError::Manifest { problem: error.to_string() }.into())
     }
 }
 

@@ -105,13 +105,7 @@ impl Explain for RegistryError {
             Self::Forbidden { registry, .. } => {
                 format!("ask for the right to it, or log in as somebody else: `docker login {registry}`")
             }
-            Self::NotFound { source_name, nearest: Some(nearest), .. } => {
-                format!("did you mean `{source_name}:{nearest}`?")
-            }
-            Self::NotFound { there, source_name, .. } => match there.last() {
-                Some(highest) => format!("`tunebox pull {source_name}:{highest}`"),
-                None => "check the name; `docker login` may be needed".into(),
-            },
+            Self::NotFound { source_name, nearest, there, .. } => instead(source_name, nearest.as_deref(), there),
             Self::TooMany { wait: Some(seconds), .. } => format!("try again in {seconds} seconds"),
             Self::TooMany { .. } => "try again later; those who are logged in may often ask more".into(),
             Self::Status { status: 500.., .. } => "try again; if it repeats, tell whoever runs the registry".into(),
@@ -138,5 +132,14 @@ impl Explain for RegistryError {
             Self::Status { status: 500.., .. } => Exit::No,
             other => other.inner().map_or(Exit::Usage, Explain::exit),
         }
+    }
+}
+
+/// What to ask for in the place of a version that is not there.
+fn instead(source_name: &str, nearest: Option<&str>, there: &[String]) -> String {
+    match (nearest, there.last()) {
+        (Some(nearest), _) => format!("did you mean `{source_name}:{nearest}`?"),
+        (None, Some(highest)) => format!("`tunebox pull {source_name}:{highest}`"),
+        (None, None) => "check the name; `docker login` may be needed".into(),
     }
 }

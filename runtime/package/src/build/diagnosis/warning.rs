@@ -1,0 +1,84 @@
+//! What the compiler warns of in a source that it takes all the same.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::{Places, code, headline, place};
+use crate::build::messages::{messages, text};
+
+/// Something that compiles, and is hardly what its author means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// What the compiler says first.
+    pub message: String,
+    /// The file, line and column of that.
+    pub place: Option<String>,
+    /// All that it says, in its own form.
+    pub output: String,
+}
+
+/// The warnings of a folder's own package in what cargo tells, which repeats them where nothing had to be compiled again.
+/// What the compiler says of a crate beside it, such as the SDK, is no affair of the folder's author.
+pub(crate) fn warnings(folder: &Path, root: &Path, told: &[u8]) -> Vec<Warning> {
+    let Ok(manifest) = folder.join("Cargo.toml").canonicalize() else { return Vec::new() };
+    let is_own = |told: &Value| {
+        text(told, "manifest_path")
+            .is_some_and(|path| Path::new(path).canonicalize().is_ok_and(|path| path == manifest))
+    };
+    let places = Places::of(folder, root);
+    let own = messages(told).filter(is_own).filter_map(|told| warning(told.get("message")?, &places));
+    own.collect()
+}
+
+/// A message of the compiler, if it warns. The last one, which counts the others, shows no place and is none.
+fn warning(message: &Value, places: &Places) -> Option<Warning> {
+    let first = text(message, "message")?;
+    let place = place(message, places);
+    let counts = place.is_none() && first.ends_with(" emitted");
+    if counts || text(message, "level") != Some("warning") {
+        return None;
+    }
+    let output = places.in_text(text(message, "rendered").unwrap_or(first));
+    Some(Warning { message: headline(first, code(message)), place, output })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_warnings_of_the_folder_alone_are_told_as_the_compiler_shows_them() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = |name: &str| {
+            let folder = root.path().join(name);
+            std::fs::create_dir(&folder).unwrap();
+            std::fs::write(folder.join("Cargo.toml"), "").unwrap();
+            folder
+        };
+        let (calm, other) = (folder("calm"), folder("other"));
+        let told = |folder: &Path, level: &str, message: &str, spans: Value| {
+            let rendered = format!("{level}: {message}\n --> calm/src/lib.rs:4:9\n\n");
+            json!({ "reason": "compiler-message", "manifest_path": folder.join("Cargo.toml"), "message": {
+                "level": level, "message": message, "spans": spans, "rendered": rendered,
+                "code": { "code": "unused_must_use" },
+            }})
+        };
+        let here = json!([{ "is_primary": true, "file_name": "calm/src/lib.rs", "line_start": 4, "column_start": 9 }]);
+        let all = [
+            told(&calm, "warning", "unused `Result`", here.clone()),
+            told(&other, "warning", "of somebody else", here.clone()),
+            told(&calm, "note", "by the way", here),
+            told(&calm, "warning", "1 warning emitted", json!([])),
+        ];
+        let all = all.map(|message| message.to_string()).join("\n");
+        let wanted = Warning {
+            message: "unused `Result` [unused_must_use]".to_owned(),
+            place: Some("src/lib.rs:4:9".to_owned()),
+            output: "warning: unused `Result`\n --> src/lib.rs:4:9".to_owned(),
+        };
+        assert_eq!(warnings(&calm, root.path(), all.as_bytes()), [wanted]);
+    }
+}

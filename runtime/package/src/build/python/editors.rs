@@ -1,0 +1,127 @@
+//! What an editor reads of tunebox in the folder of a method in Python: the package, the contract in its words, and
+//! the page about both. Nothing of it gets into a component.
+//!
+//! The folder's `pyproject.toml` says where it lies; where it does not, none is put there.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use super::super::{Watch, turn};
+use super::project::PROJECT;
+use super::sources::PACKAGE;
+use crate::reference::LARGEST;
+use crate::{Error, bounded, sources};
+
+/// Its folder, in that of [`sources::FOLDER`].
+const PLACE: &str = "python";
+
+/// What the package itself lacks, by its path beside it.
+const STUBS: &[(&str, &str)] = &[
+    ("README.md", include_str!("../../../../../sdk/python/README.md")),
+    ("componentize_py_types.pyi", include_str!("../../../../../sdk/python/stubs/componentize_py_types.pyi")),
+    ("tunebox/__init__.pyi", include_str!("../../../../../sdk/python/tunebox/__init__.pyi")),
+    ("wit_world/__init__.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/__init__.pyi")),
+    ("wit_world/imports/__init__.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/__init__.pyi")),
+    ("wit_world/imports/data.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/data.pyi")),
+    ("wit_world/imports/hidden.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/hidden.pyi")),
+    ("wit_world/imports/learn.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/learn.pyi")),
+    ("wit_world/imports/model.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/model.pyi")),
+    ("wit_world/imports/patch.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/patch.pyi")),
+    ("wit_world/imports/reward.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/reward.pyi")),
+    ("wit_world/imports/run.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/run.pyi")),
+    ("wit_world/imports/sample.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/sample.pyi")),
+    ("wit_world/imports/tensor.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/tensor.pyi")),
+    ("wit_world/imports/text.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/text.pyi")),
+    ("wit_world/imports/types.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/types.pyi")),
+    ("wit_world/imports/weights.pyi", include_str!("../../../../../sdk/python/stubs/wit_world/imports/weights.pyi")),
+];
+
+/// Every file by its path in [`sources::FOLDER`].
+pub(crate) fn files() -> &'static BTreeMap<String, Vec<u8>> {
+    static FILES: LazyLock<BTreeMap<String, Vec<u8>>> = LazyLock::new(|| {
+        let package = PACKAGE.iter().map(|(name, text)| (format!("{PLACE}/tunebox/{name}"), *text));
+        let stubs = STUBS.iter().map(|(name, text)| (format!("{PLACE}/{name}"), *text));
+        package.chain(stubs).map(|(name, text)| (name, text.as_bytes().to_vec())).collect()
+    });
+    &FILES
+}
+
+/// Puts this program's own where the folder's `pyproject.toml` looks for it. Errors: a folder that cannot be written.
+pub(super) fn supply(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Error> {
+    let path = folder.join(PROJECT);
+    let looks_there = bounded::text(&path, LARGEST).is_ok_and(|text| text.contains(&place()));
+    if !looks_there || sources::holds(folder, files()) {
+        return Ok(());
+    }
+    let file = File::open(&path).map_err(Error::file("open", &path))?;
+    let _turn = turn::take(file, &path, watch)?;
+    sources::put(folder, files())
+}
+
+/// The folder's name as `pyproject.toml` has it.
+fn place() -> String {
+    format!("{}/{PLACE}", sources::FOLDER)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn repository(path: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+    }
+
+    fn stubs_below(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { stubs_below(&path, found) } else { found.push(path) }
+        }
+    }
+
+    #[test]
+    fn every_stub_travels() {
+        let (folder, mut found) = (repository("sdk/python/stubs"), Vec::new());
+        stubs_below(&folder, &mut found);
+        assert!(!found.is_empty());
+        for path in found.iter().filter(|path| path.extension().is_some_and(|ending| ending == "pyi")) {
+            let name = path.strip_prefix(&folder).unwrap().to_str().unwrap().replace('\\', "/");
+            assert!(STUBS.iter().any(|(stub, _)| *stub == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn it_is_put_where_the_project_looks_for_it_and_mended_and_nowhere_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |text: &str| fs::write(folder.path().join(PROJECT), text).unwrap();
+        write("[project]\n");
+        supply(folder.path(), &mut |_| {}).unwrap();
+        assert!(!folder.path().join(sources::FOLDER).exists());
+
+        write(&fs::read_to_string(repository("sdk/template/python/pyproject.toml")).unwrap());
+        let page = folder.path().join(sources::FOLDER).join("python/README.md");
+        for _ in 0..2 {
+            supply(folder.path(), &mut |_| {}).unwrap();
+            assert_eq!(fs::read(&page).unwrap(), files()["python/README.md"]);
+            fs::write(&page, "of an earlier version").unwrap();
+        }
+    }
+
+    #[test]
+    fn what_the_package_gives_is_in_its_stub_and_on_its_page() {
+        let text = |path: &str| fs::read_to_string(repository("sdk/python").join(path)).unwrap();
+        let (source, stub, page) = (text("tunebox/__init__.py"), text("tunebox/__init__.pyi"), text("README.md"));
+        let lists = source.split_once("_PLAIN = ").unwrap().1.split_once("_HOME = ").unwrap().0;
+        let mut names: Vec<&str> = lists.split('"').skip(1).step_by(2).filter(|word| !word.contains('.')).collect();
+        names.extend(["loss", "run"]);
+        assert!(names.len() > 30, "{names:?}");
+        for name in names {
+            assert!(stub.contains(&format!("{name} as {name}")), "`{name}` is not in the stub");
+            assert!(page.contains(&format!("`{name}`")), "`{name}` is not on the page");
+        }
+    }
+}

@@ -1,0 +1,1 @@
+"""The contract, as the component of a method has it."""

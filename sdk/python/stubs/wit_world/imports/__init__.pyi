@@ -1,0 +1,1 @@
+"""The interfaces of the contract, a module each."""

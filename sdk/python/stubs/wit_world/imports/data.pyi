@@ -1,0 +1,113 @@
+"""The batch, as handles: ids, masks and lengths, never text.
+
+Rows are padded on the right to the widest row. Position `t` of every per-token tensor
+speaks of token `t` itself, so masks, log-probabilities and ids line up without shifts.
+"""
+
+# What `wit/data.wit` of tunebox says, as Python has it.
+
+from typing import Self
+
+from . import tensor
+
+
+class Rows:
+    """Token rows of one kind, such as the chosen answers of a batch."""
+
+    def count(self) -> int:
+        """How many rows there are."""
+
+    def width(self) -> int:
+        """The length of the longest row, prompt included."""
+
+    def ids(self) -> tensor.Tensor:
+        """Token ids, `[rows, width]`, `u32`; 0 in the padding.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def mask(self) -> tensor.Tensor:
+        """1 where a token is a target (it belongs to an answer and has a predecessor), else 0:
+        `[rows, width]`, `f32`. The host made it from the chat template.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def presence(self) -> tensor.Tensor:
+        """1 where there is a token, 0 in the padding: `[rows, width]`, `f32`.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def lengths(self) -> tensor.Tensor:
+        """Target tokens a row, `[rows]`, `f32`; may be 0.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def targets(self) -> int:
+        """Target tokens of all these rows together."""
+
+    def whole(self) -> Rows:
+        """The same rows with every token a target that has a predecessor, prompts included: for
+        losses that learn the prompt as well.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def select(self, numbers: list[int]) -> Rows:
+        """Some of these rows, in the order given: what is left after groups without a signal are dropped.
+        Errors: `invalid-argument` for no number, more numbers than rows, or one past the last row.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+class Batch:
+    """What one call of `step` works on."""
+
+    def sides(self) -> list[str]:
+        """The kinds of rows in the batch: `example` for supervised data; `chosen`, `rejected`
+        for pairs; `example` and `mismatched` for single answers with a `label`, the second with each
+        prompt before the answer of the record before it; `prompt` for prompts to sample from; `harmful`, `harmless` or `positive`,
+        `negative` for contrasts.
+        """
+
+    def rows(self, side: str) -> Rows:
+        """The rows of one side. Errors: `invalid-argument` for a side that the data shape lacks.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def size(self) -> int:
+        """How many records the batch holds."""
+
+    def column(self, name: str) -> tensor.Tensor:
+        """A numeric column of the records, such as `label` or `weight`: `[size]`, `f32`, NaN where absent.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def window_targets(self, side: str) -> int:
+        """Target tokens of the whole accumulation window on this side, over all micro-batches:
+        the denominator that makes accumulation exact. At least 1.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def window_tokens(self, side: str) -> int:
+        """The same count for the `whole` rows of this side: tokens that have a predecessor. At least 1.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def window_size(self) -> int:
+        """Records of the whole accumulation window. At least 1."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: object) -> None: ...

@@ -1,0 +1,65 @@
+"""The residual stream, captured at a layer and a site."""
+
+# What `wit/hidden.wit` of tunebox says, as Python has it.
+
+from dataclasses import dataclass
+from enum import Enum
+
+from . import data, model, tensor
+
+
+class Site(Enum):
+    """A named place in a block. `residual-before` is the block's input, `residual-after` its
+    output, both before the norm of whoever reads them next; the other two are what the block's
+    halves give, before a norm of their own (Gemma) and before they are added to the stream.
+    """
+
+    RESIDUAL_BEFORE = 0
+    ATTENTION_OUTPUT = 1
+    MLP_OUTPUT = 2
+    RESIDUAL_AFTER = 3
+
+
+@dataclass
+class Token_FromEnd:
+    """Counted from the end of the row: 0 is the last token."""
+
+    value: int
+
+
+@dataclass
+class Token_TargetMean:
+    """The mean over the row's target tokens."""
+
+
+Token = Token_FromEnd | Token_TargetMean
+"""Which token of a row to read."""
+
+
+def layers() -> int:
+    """The number of blocks."""
+
+
+def dimension() -> int:
+    """The width of the residual stream."""
+
+
+def capture(view: model.View, rows: data.Rows, layers: list[int], site: Site, token: Token) -> tensor.Tensor:
+    """Reads one vector a row and layer: `[layers, rows, dimension]`, `f32`, without gradient, in the
+    order of `layers`; through the policy as its patches left it.
+    Errors: `invalid-argument` for a layer or token that is not there, or a layer named twice.
+    Cost: one forward pass.
+
+    Raises `tunebox.Refused`.
+    """
+
+
+def publish(layer: int, site: Site, token: Token, vector: tensor.Tensor, coefficient: float) -> None:
+    """Hands a direction of the stream (`[dimension]`) to the run's artifact, as that of a layer;
+    publishing a layer again replaces it. `site` and `token` are where it was read, the same for
+    all; `coefficient` is what the method advises to add it with.
+    Errors: `invalid-argument` for a layer that is not there, numbers that are not finite, or
+    another site or token than before.
+
+    Raises `tunebox.Refused`.
+    """

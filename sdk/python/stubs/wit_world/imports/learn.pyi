@@ -1,0 +1,44 @@
+"""Making a loss smaller.
+
+Gradients accumulate until the window is full; then the host clips, updates and clears.
+A method that wants several updates within one step calls `update` itself.
+"""
+
+# What `wit/learn.wit` of tunebox says, as Python has it.
+
+from . import model, tensor
+
+
+def minimise(loss: tensor.Tensor) -> None:
+    """Back-propagates a loss (one `f32` element) built from the taps of `score-for-learning`.
+    The loss must carry its whole denominator already (`batch.window-targets` or `window-size`).
+    Errors: `invalid-argument` if it is not one element, not finite, or depends on no tap.
+    Cost: two forward passes a scored batch.
+
+    Raises `tunebox.Refused`.
+    """
+
+
+def backward_from(scores: model.Scores, logprob: tensor.Tensor, entropy: tensor.Tensor | None) -> None:
+    """Back-propagates coefficients that the method made itself: `logprob` is dL/d(log-probability),
+    `entropy` dL/d(entropy), both `[rows, width]`, `f32`, ignored where the mask is 0.
+    Exact whenever the loss depends on the weights through these taps alone.
+    Errors: `shape-mismatch`; `invalid-argument` for scores of another view than the policy,
+    or scored before the last update.
+    Cost: two forward passes, three where the scores kept nothing.
+
+    Raises `tunebox.Refused`.
+    """
+
+
+def update() -> float:
+    """Updates the weights now from what has accumulated, by the run's optimiser, clipping and
+    schedule, and clears the gradient. Returns the gradient norm before clipping.
+    Errors: `invalid-argument` when nothing has accumulated.
+
+    Raises `tunebox.Refused`.
+    """
+
+
+def rate() -> float:
+    """The learning rate of the coming update."""

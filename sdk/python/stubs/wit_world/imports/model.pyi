@@ -1,0 +1,132 @@
+"""What the model thinks of token rows."""
+
+# What `wit/model.wit` of tunebox says, as Python has it.
+
+from enum import Flag
+from typing import Self
+
+from . import data, tensor
+
+
+class View:
+    """A set of weights to look through: the policy under training, the reference, a snapshot."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+class Taps(Flag):
+    """What to compute beside the log-probabilities. Each costs a few percent of the head."""
+
+    #: The entropy of the next-token distribution. Differentiable.
+    ENTROPY = 1
+    #: log Σ p², the log of the collision probability.
+    LOG_SUM_SQUARE = 2
+    #: The mean logit over the vocabulary.
+    MEAN_LOGIT = 4
+    #: The mean log-probability over the vocabulary. Differentiable.
+    MEAN_LOGPROB = 8
+    #: 1 where the token is the model's first choice, else 0.
+    TOP_ONE = 16
+
+
+class Scores:
+    """The scores of rows: per-token tensors `[rows, width]`, `f32`, exactly 0 where the rows' mask is 0.
+    Logits are never stored; each tap is made tile by tile.
+    """
+
+    def logprob(self) -> tensor.Tensor:
+        """log p(token t | tokens before t). Differentiable when scored for learning."""
+
+    def entropy(self) -> tensor.Tensor:
+        """In nats. Errors of this and the next four: `invalid-argument` when the tap was not asked for.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def log_sum_square(self) -> tensor.Tensor:
+        """log Σ p², the log of the collision probability.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def mean_logit(self) -> tensor.Tensor:
+        """The mean logit over the vocabulary.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def mean_logprob(self) -> tensor.Tensor:
+        """The mean log-probability over the vocabulary. Differentiable.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def top_one(self) -> tensor.Tensor:
+        """1 where the token is the model's first choice, else 0.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+def policy() -> View:
+    """The model with the adapter, as it is now."""
+
+
+def reference() -> View:
+    """The model before training: the base with adapters off, bit for bit, or a frozen copy of
+    the adapter that the run continues. With full fine-tuning the base stays in memory beside
+    the trained weights. Errors: `unsupported` where the run keeps no base.
+
+    Raises `tunebox.Refused`.
+    """
+
+
+def snapshot(name: str) -> View:
+    """A frozen copy of the trained weights under a name; taking it again replaces it.
+    Cost: the bytes of the adapter. Errors: `unsupported` with full fine-tuning; `out-of-budget`.
+
+    Raises `tunebox.Refused`.
+    """
+
+
+def score(view: View, rows: data.Rows, taps: Taps, temperature: float) -> Scores:
+    """Scores rows without keeping anything for a gradient. `backward-from` still works on the
+    result; it runs the forward pass again. Logits are divided by `temperature` (> 0, finite).
+    Cost: one forward pass.
+
+    Raises `tunebox.Refused`.
+    """
+
+
+def score_for_learning(rows: data.Rows, taps: Taps, temperature: float) -> Scores:
+    """Scores rows through the policy and keeps what the backward pass needs, so that a loss
+    built on the taps can go to `learn.minimise`. Cost: one forward pass and its memory.
+
+    Raises `tunebox.Refused`.
+    """
+
+
+def next_token(view: View, rows: data.Rows, ids: list[int]) -> tensor.Tensor:
+    """The log-probability of each of some tokens as the next one after the end of each row:
+    `[rows, ids]`, `f32`, without gradient. For prompts, whose answer has not begun.
+    Errors: `invalid-argument` for an empty row, no ids, more than 4,096, or one that is not in
+    the vocabulary. Cost: one forward pass.
+
+    Raises `tunebox.Refused`.
+    """
+
+
+def divergence(view: View, other: View, rows: data.Rows) -> tensor.Tensor:
+    """How far `other` is from `view` in what they expect after the end of each row: the
+    Kullback-Leibler divergence Σ p (log p − log q) over the vocabulary, p of `view` and q of
+    `other`, in nats: `[rows]`, `f32`, without gradient.
+    Errors: `invalid-argument` for an empty row. Cost: two forward passes.
+
+    Raises `tunebox.Refused`.
+    """

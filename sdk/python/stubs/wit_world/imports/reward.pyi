@@ -1,0 +1,24 @@
+"""The run's verifiers, weighted and listed in `run.toml`; the method never sees text."""
+
+# What `wit/reward.wit` of tunebox says, as Python has it.
+
+from . import data, sample, tensor
+
+
+def verifiers() -> list[str]:
+    """The names of the run's verifiers, in the order of the columns of `judge`."""
+
+
+def weights() -> tensor.Tensor:
+    """The weights of the run's verifiers, `[verifiers]`, `f32`.
+
+    Raises `tunebox.Refused`.
+    """
+
+
+def judge(batch: data.Batch, completions: sample.Completions) -> tensor.Tensor:
+    """Judges completions of the batch's prompts: `[rows, verifiers]`, `f32`, NaN where a
+    verifier could not judge. Cost: one verifier call an entry.
+
+    Raises `tunebox.Refused`.
+    """

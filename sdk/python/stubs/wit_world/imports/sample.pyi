@@ -1,0 +1,91 @@
+"""Letting the model write."""
+
+# What `wit/sample.wit` of tunebox says, as Python has it.
+
+from typing import Self
+
+from . import data, model, tensor
+
+
+class Sampler:
+    """How to sample. Every setter checks its range and returns `invalid-argument` outside it."""
+
+    def __init__(self) -> None:
+        """Temperature 1, no top-k, top-p 1, no min-p, 1 completion, the run's own limit of new tokens."""
+
+    def temperature(self, value: float) -> None:
+        """Logits are divided by this; 0 takes the likeliest token.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def top_k(self, value: int) -> None:
+        """Only the k likeliest tokens; 0 turns it off.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def top_p(self, value: float) -> None:
+        """Only the likeliest tokens that hold this share of the probability; in (0, 1].
+
+        Raises `tunebox.Refused`.
+        """
+
+    def min_p(self, value: float) -> None:
+        """Only tokens with at least this share of the likeliest one's probability; in [0, 1].
+
+        Raises `tunebox.Refused`.
+        """
+
+    def max_tokens(self, value: int) -> None:
+        """New tokens at most, the end token included.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def completions(self, value: int) -> None:
+        """Completions for each prompt, contiguous in the result.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+class Completions:
+    """What was written."""
+
+    def rows(self) -> data.Rows:
+        """Prompt and completion as rows whose mask marks the completion, end token included."""
+
+    def logprob(self) -> tensor.Tensor:
+        """Log-probabilities under the distribution that was sampled from, `[rows, width]`, `f32`.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def finished(self) -> tensor.Tensor:
+        """1 where a completion ended by itself, 0 where it was cut: `[rows]`, `f32`.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def group(self) -> tensor.Tensor:
+        """The number of the prompt that a row continues: `[rows]`, `u32`.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+def generate(view: model.View, prompts: data.Rows, sampler: Sampler) -> Completions:
+    """Samples completions. Streams are drawn per (run seed, update, prompt, completion), so the
+    result does not depend on how the host batches the work. Cost: one pass a new token.
+
+    Raises `tunebox.Refused`.
+    """

@@ -1,0 +1,53 @@
+//! What cannot be built says why, and where.
+
+use tunebox_compute::explain::Explain;
+use tunebox_package::Error;
+use tunebox_package::build::{self, BuildError, Options};
+
+use crate::{METHOD, outside};
+
+#[test]
+fn a_mistake_in_a_method_is_shown_with_its_line() {
+    let folder = outside(&METHOD.replace("self.half", "self.halve"));
+    let error = build::compile(folder.path(), None).unwrap_err();
+    let line = METHOD.lines().position(|line| line.contains("self.half")).unwrap() + 1;
+    assert_eq!(error.to_string(), "no field `halve` on type `&mut Calm` [E0609]");
+    assert!(error.place().unwrap().starts_with(&format!("src/lib.rs:{line}:")), "{:?}", error.place());
+    let output = error.output().unwrap();
+    assert!(output.contains("self.halve") && output.contains("half"), "{output}");
+}
+
+#[test]
+fn a_default_that_is_no_choice_does_not_compile() {
+    let folder = outside(&METHOD.replace("\"gentle\"", "\"rough\""));
+    let error = build::compile(folder.path(), None).unwrap_err();
+    assert!(error.to_string().contains("the default is none of the choices"), "{error}");
+}
+
+#[test]
+fn a_default_outside_its_range_is_one_error_with_its_line_before_anything_is_written() {
+    let folder = outside(&METHOD.replace("default = 0.5", "default = 1.5"));
+    let error = build::build(folder.path(), &Options::default()).unwrap_err();
+    assert_eq!(error.to_string(), "the default is 1.5, it must be at most 1.0");
+    let line = METHOD.lines().position(|line| line.contains("default = 0.5")).unwrap() + 1;
+    assert!(error.place().unwrap().starts_with(&format!("src/lib.rs:{line}:")), "{:?}", error.place());
+    let output = error.output().unwrap();
+    assert!(!output.contains("is not satisfied") && !output.contains("errors"), "{output}");
+    assert!(!folder.path().join("calm.wasm").exists());
+}
+
+#[test]
+fn a_crate_without_a_method_is_told_what_is_missing() {
+    let folder = outside("//! Nothing.\npub use tunebox::Tensor;\n");
+    let error = build::compile(folder.path(), None).unwrap_err();
+    assert!(matches!(error, Error::Build(BuildError::NoMethod)), "{error}");
+}
+
+#[test]
+fn a_method_that_imports_something_else_is_refused() {
+    let clock = "#[link(wasm_import_module = \"env\")]\nunsafe extern \"C\" { safe fn clock() -> f32; }\n";
+    let folder = outside(&format!("{}{clock}", METHOD.replace("self.half", "self.half * clock()")));
+    let error = build::compile(folder.path(), None).unwrap_err();
+    assert!(matches!(error, Error::Build(BuildError::Component { .. } | BuildError::ForeignImport { .. })), "{error}");
+    assert!(error.why().unwrap().contains("env"), "{:?}", error.why());
+}
