@@ -15,6 +15,8 @@ mod replay;
 mod resuming;
 #[path = "runs/revising.rs"]
 mod revising;
+#[path = "runs/said.rs"]
+mod said;
 #[path = "support/tiny_run.rs"]
 mod tiny_run;
 

@@ -11,7 +11,7 @@ use wasmtime::{Store, StoreContextMut, UpdateDeadline, WasmBacktrace};
 
 use crate::bindings::{Offered, OfferedPre, training};
 use crate::cause::Cause;
-use crate::error::Error;
+use crate::error::{DeniedCall, Error};
 use crate::fault::{Function, Stop};
 use crate::guest::{Answer, Guest};
 use crate::printable::printable;
@@ -24,6 +24,9 @@ const STACK: usize = 256 << 20;
 
 /// The longest message of a method that a person gets to see, in bytes.
 const MESSAGE_BYTES: usize = 1_000;
+
+/// The longest line of a method's source in an error, in bytes.
+const PLACE_BYTES: usize = 200;
 
 /// Handles that the engine counts twice while they are lent.
 const LENT_HANDLES: usize = 4_096;
@@ -101,6 +104,7 @@ fn settle(state: &mut State) -> wasmtime::Result<StepReport> {
         host_calls: state.meters.counts().host_calls,
         guest_seconds: state.meters.guest_seconds(),
         slow,
+        unlearned: state.unlearned.take().map(|denied| (denied.function, denied.message)),
         usage: state.usage.clone(),
     })
 }
@@ -116,6 +120,7 @@ impl Session {
         let seconds = self.seconds(function);
         let Some(alive) = self.alive.as_deref_mut() else { return Err(Error::Over { method: self.method.clone() }) };
         std::mem::swap(&mut alive.state().learner, &mut self.learner);
+        (alive.state().denied, alive.state().unlearned) = (None, None);
         alive.begin(seconds);
         if let Some(profiler) = &alive.state().profiler {
             profiler.begin();
@@ -131,7 +136,7 @@ impl Session {
         match outcome {
             Ok(Ok((Ok(value), report))) => Ok((value, report)),
             Ok(Ok((Err(message), report))) => {
-                self.last_lines = report.log;
+                self.last_lines = (report.log, report.dropped_lines);
                 Err(self.refused(function, step, &message))
             }
             Ok(Err(error)) => Err(self.stopped(function, step, Ok(error))),
@@ -147,24 +152,37 @@ impl Session {
         }
     }
 
-    fn refused(&self, function: Function, step: u32, message: &str) -> Error {
-        let moment = match function {
-            Function::Step => format!("at step {step}"),
-            function => format!("in `{}`", function.name()),
+    fn refused(&mut self, function: Function, step: u32, message: &str) -> Error {
+        let name = function.name();
+        let (moment, within) = match function {
+            Function::Step => (format!("at step {step}"), format!("in `{name}`, step {step}")),
+            _ => (format!("in `{name}`"), format!("in `{name}`")),
         };
-        Error::Refused { method: self.method.clone(), moment, message: printable(message, MESSAGE_BYTES) }
+        let method = self.method.clone();
+        let denied = self.alive.as_deref_mut().and_then(|alive| alive.state().denied.take());
+        match denied.as_ref().and_then(|denied| Some((denied, denied.place(message)?))) {
+            Some((denied, line)) => {
+                let place = format!("{}, {within}", printable(line, PLACE_BYTES));
+                let (message, function) = (denied.message.clone(), denied.function);
+                Error::Refused { method, moment, message, denied: Some(Box::new(DeniedCall { function, place })) }
+            }
+            None => {
+                let message = printable(message, MESSAGE_BYTES);
+                Error::Refused { method, moment, message, denied: None }
+            }
+        }
     }
 
     /// Ends the session and says why.
     fn stopped(&mut self, function: Function, step: u32, outcome: Result<wasmtime::Error, String>) -> Error {
-        let (last, said) = self.alive.as_deref_mut().map_or((None, None), |alive| {
+        let (last, said, denied) = self.alive.as_deref_mut().map_or((None, None, None), |alive| {
             let state = alive.state();
-            (state.meters.last(), state.fault.take())
+            (state.meters.last(), state.fault.take(), state.denied.take())
         });
         let stop = match outcome {
             Ok(error) => {
                 let cause = Cause::of(&error, self.limits.handles);
-                Stop::new(&self.method, function, step, cause).said(said).traced(&error)
+                Stop::new(&self.method, function, step, cause).said(said, denied).traced(&error)
             }
             Err(panic) => Stop::new(&self.method, function, step, Cause::Host(panic)),
         };

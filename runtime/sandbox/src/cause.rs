@@ -119,6 +119,28 @@ impl Cause {
         }
     }
 
+    /// The setting that would have been enough, where a limit was passed: `limits.step-seconds=120`.
+    pub(crate) fn enough(&self) -> Option<String> {
+        let (name, value) = match self {
+            Self::Time { limit, .. } => ("step-seconds", format!("{}", (limit * 4.0).max(1.0))),
+            Self::WallTime { limit, .. } => ("step-wall-seconds", format!("{}", (limit * 4.0).max(1.0))),
+            Self::LinearMemory { limit, wanted } => ("linear-memory", doubled(*limit, *wanted)),
+            Self::DeviceBytes { limit, wanted, held } => {
+                ("device-bytes", doubled(*limit, wanted.saturating_add(*held)))
+            }
+            Self::Handles { limit } => ("handles", doubled(*limit, limit + 1)),
+            Self::HostCalls { limit } => ("host-calls", doubled(*limit, limit + 1)),
+            Self::Work { limit } => ("work", doubled(*limit, limit + 1)),
+            Self::Passes { limit } => ("passes", doubled(*limit, limit + 1)),
+            Self::ModelWork { limit } => ("model-work", doubled(*limit, limit.saturating_add(1))),
+            Self::Sampled { limit } => ("sampled-tokens", doubled(*limit, limit + 1)),
+            Self::Verdicts { limit } => ("verdicts", doubled(*limit, limit + 1)),
+            Self::Activations { held, limit } => ("activation-bytes", doubled(*limit, *held)),
+            _ => return None,
+        };
+        Some(format!("limits.{name}={value}"))
+    }
+
     /// The reason behind it, in one sentence.
     pub(crate) fn why(&self, last: Option<&'static str>) -> Option<String> {
         Some(match self {
@@ -157,29 +179,14 @@ impl Cause {
         })
     }
 
-    /// What to do about it.
+    /// What to do about it, where no limit was passed.
     pub(crate) fn hint(&self) -> Option<String> {
-        let (name, value) = match self {
-            Self::Time { limit, .. } => ("step-seconds", format!("{}", (limit * 4.0).max(1.0))),
-            Self::WallTime { limit, .. } => ("step-wall-seconds", format!("{}", (limit * 4.0).max(1.0))),
-            Self::LinearMemory { limit, wanted } => ("linear-memory", doubled(*limit, *wanted)),
-            Self::DeviceBytes { limit, wanted, held } => {
-                ("device-bytes", doubled(*limit, wanted.saturating_add(*held)))
-            }
-            Self::Handles { limit } => ("handles", doubled(*limit, limit + 1)),
-            Self::HostCalls { limit } => ("host-calls", doubled(*limit, limit + 1)),
-            Self::Work { limit } => ("work", doubled(*limit, limit + 1)),
-            Self::Passes { limit } => ("passes", doubled(*limit, limit + 1)),
-            Self::ModelWork { limit } => ("model-work", doubled(*limit, limit.saturating_add(1))),
-            Self::Sampled { limit } => ("sampled-tokens", doubled(*limit, limit + 1)),
-            Self::Verdicts { limit } => ("verdicts", doubled(*limit, limit + 1)),
-            Self::Activations { held, limit } => ("activation-bytes", doubled(*limit, *held)),
-            Self::GraphDepth { .. } => return Some("its author can `detach` what needs no gradient".into()),
-            Self::FreedHandle => return Some("its author can `keep` the tensor in the scope".into()),
-            Self::Device { hint, .. } => return hint.clone(),
-            Self::Host(_) => return Some("please report it, with the method and `run.toml`".into()),
-            _ => return None,
-        };
-        Some(format!("`--set limits.{name}={value}`, then `tunebox train run.toml --resume`"))
+        match self {
+            Self::GraphDepth { .. } => Some("its author can `detach` what needs no gradient".into()),
+            Self::FreedHandle => Some("its author can `keep` the tensor in the scope".into()),
+            Self::Device { hint, .. } => hint.clone(),
+            Self::Host(_) => Some("please report it, with the method and `run.toml`".into()),
+            _ => None,
+        }
     }
 }

@@ -10,6 +10,7 @@ use crate::fault::Stop;
 use crate::figures::{bytes, doubled};
 use crate::grants::{CONTRACT, Version, interface_of};
 use crate::limits::Limits;
+use crate::refusal::{advice, ended_with};
 
 /// Why a method is not admitted, or did not go on.
 #[derive(Debug, thiserror::Error)]
@@ -101,6 +102,8 @@ pub enum Error {
         moment: String,
         /// Its words, safe to show.
         message: String,
+        /// The call that got it this error, if it ended with one of the host's.
+        denied: Option<Box<DeniedCall>>,
     },
     /// The method ended: a limit, a trap, or the host's own fault.
     #[error("{}", .0.what())]
@@ -138,6 +141,22 @@ pub enum Error {
     /// The engine could not be made.
     #[error("the sandbox cannot run on this machine: {0}")]
     Engine(String),
+}
+
+impl Error {
+    /// The setting that would have been enough for a method that passed a limit: `limits.step-seconds=120`.
+    pub fn enough(&self) -> Option<String> {
+        if let Self::Stopped(stop) = self { stop.enough() } else { None }
+    }
+}
+
+/// A call to the host that got an error with which the method ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeniedCall {
+    /// The function, as in `learn.minimise`.
+    pub function: &'static str,
+    /// Where in the method's source, and in which of its functions, safe to show.
+    pub place: String,
 }
 
 /// What shows for which version of the contract a component was built.
@@ -193,6 +212,7 @@ impl Explain for Error {
             }
             Self::NotCompiled { stop, .. } => Some(stop.place()),
             Self::Stopped(stop) => Some(stop.place()),
+            Self::Refused { denied, .. } => denied.as_ref().map(|call| call.place.clone()),
             _ => None,
         }
     }
@@ -219,6 +239,7 @@ impl Explain for Error {
             Self::Mismatch { difference, .. } => difference.clone(),
             Self::NotCompiled { stop, .. } => stop.why(),
             Self::Stopped(stop) => return stop.why(),
+            Self::Refused { denied: Some(call), .. } => ended_with(call.function),
             _ => return None,
         })
     }
@@ -226,10 +247,10 @@ impl Explain for Error {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Self::TooLarge { size, limit, .. } => format!(
-                "its author can build it in release mode and strip it; one in Python holds an interpreter, and if you \
-                 trust it: `--set limits.component-bytes={} --set limits.compile-seconds={}`",
+                "if you trust it: `--set limits.component-bytes={} --set limits.compile-seconds={}`; one in Python holds \
+                 an interpreter and is never smaller, one in Rust is small without `--debug`",
                 doubled(*limit, *size),
-                15.0 * Limits::default().compile_seconds
+                Limits::INTERPRETER_SECONDS
             ),
             Self::Malformed { .. } => "`tunebox build` makes a component from a method's folder".into(),
             Self::LeftOut { method, .. } => format!("`{method}` must be built without it; `tunebox build` does that"),
@@ -257,6 +278,7 @@ impl Explain for Error {
             Self::Mismatch { .. } => "build it again with the SDK of this version".into(),
             Self::NotCompiled { stop, .. } => stop.hint(),
             Self::Stopped(stop) => return stop.hint(),
+            Self::Refused { denied: Some(call), .. } => return advice(call.function),
             _ => return None,
         })
     }

@@ -8,6 +8,7 @@ use wasmtime::WasmBacktrace;
 use crate::cause::Cause;
 use crate::frames::{self, Frame};
 use crate::printable::printable;
+use crate::refusal::{Denied, advice, ended_with};
 
 /// The longest text of a method in an error, in bytes.
 const TEXT_BYTES: usize = 400;
@@ -79,6 +80,8 @@ pub struct Stop {
     place: Option<Place>,
     message: Option<String>,
     last: Option<&'static str>,
+    /// The function of the host whose error the method ended with.
+    asked: Option<&'static str>,
     frames: Vec<Frame>,
 }
 
@@ -86,7 +89,8 @@ impl Stop {
     /// A stop of `method` in `function`; `step` counts from 1.
     pub(crate) fn new(method: &str, function: Function, step: u32, cause: Cause) -> Self {
         let method = method.to_owned();
-        Self { method, function, step, cause, place: None, message: None, last: None, frames: Vec::new() }
+        let frames = Vec::new();
+        Self { method, function, step, cause, place: None, message: None, last: None, asked: None, frames }
     }
 
     /// The same with the import that ran last.
@@ -95,9 +99,12 @@ impl Stop {
         self
     }
 
-    /// The same with what the method said itself, which explains only its own traps.
-    pub(crate) fn said(mut self, fault: Option<GuestFault>) -> Self {
+    /// The same with what the method said itself, which explains only its own traps; these may be the words of an error
+    /// that it got last.
+    pub(crate) fn said(mut self, fault: Option<GuestFault>, denied: Option<Denied>) -> Self {
         if let (Cause::Trap(_), Some(fault)) = (&self.cause, fault) {
+            let denied = denied.filter(|denied| fault.message.contains(&denied.message));
+            self.asked = denied.map(|denied| denied.function);
             (self.place, self.message) = (Some(fault.place), Some(fault.message));
         }
         self
@@ -169,22 +176,37 @@ impl Stop {
     }
 
     pub(crate) fn why(&self) -> Option<String> {
-        match (&self.cause, &self.message) {
-            (Cause::Trap(_), Some(_)) => Some("the method ended itself, with these words of its own".into()),
-            (Cause::Trap(_), None) => Some(self.last.map_or_else(
+        let why = match (&self.cause, &self.message, self.asked) {
+            (Cause::Trap(_), Some(_), Some(function)) => Some(ended_with(function)),
+            (Cause::Trap(_), Some(_), None) => Some("the method ended itself, with these words of its own".into()),
+            (Cause::Trap(_), None, _) => Some(self.last.map_or_else(
                 || "it made no call to the host before".into(),
                 |last| format!("its last call to the host was `{last}`"),
             )),
-            (cause, _) => cause.why(self.last),
+            (cause, ..) => cause.why(self.last),
+        };
+        match (&self.cause, &self.place) {
+            (Cause::Time { .. }, None) => {
+                why.map(|why| format!("{why}; a component of `tunebox build --debug` tells the line as well"))
+            }
+            _ => why,
+        }
+    }
+
+    /// The setting that would have been enough, where a limit was passed.
+    pub(crate) fn enough(&self) -> Option<String> {
+        match (&self.cause, self.function) {
+            (Cause::Time { limit, .. }, function) if !matches!(function, Function::Step | Function::Finish) => {
+                Some(format!("limits.init-seconds={}", (limit * 4.0).max(1.0)))
+            }
+            (cause, _) => cause.enough(),
         }
     }
 
     pub(crate) fn hint(&self) -> Option<String> {
-        match (&self.cause, self.function) {
-            (Cause::Time { limit, .. }, function) if !matches!(function, Function::Step | Function::Finish) => {
-                Some(format!("`--set limits.init-seconds={}`", (limit * 4.0).max(1.0)))
-            }
-            (cause, _) => cause.hint(),
+        match self.enough() {
+            Some(setting) => Some(format!("`--set {setting}` allows it more")),
+            None => self.asked.and_then(advice).or_else(|| self.cause.hint()),
         }
     }
 }

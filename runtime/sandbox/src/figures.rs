@@ -14,21 +14,24 @@ pub(crate) fn seconds(count: f64) -> String {
     if count < 60.0 {
         return format!("{count} s");
     }
-    let (hours, minutes) = ((count / 3600.0).floor(), (count % 3600.0 / 60.0).floor());
-    let rest = (count % 60.0 * 1e3).round() / 1e3;
-    let parts = [(hours, "h"), (minutes, "min"), (rest, "s")].into_iter().filter(|(part, _)| *part > 0.0);
+    // Rounded before it is parted, or there would be 60 seconds in the last minute.
+    let thousandths = (count * 1e3).round();
+    let (hours, minutes) = ((thousandths / 3.6e6).floor(), (thousandths % 3.6e6 / 6e4).floor());
+    let parts = [(hours, "h"), (minutes, "min"), (thousandths % 6e4 / 1e3, "s")];
+    let parts = parts.into_iter().filter(|(part, _)| *part > 0.0);
     parts.map(|(part, unit)| format!("{part} {unit}")).collect::<Vec<_>>().join(" ")
 }
 
 /// A number of operations, rounded where it is too long to be read.
 pub(crate) fn operations(count: u64) -> String {
     const TRILLION: u64 = 1_000_000_000_000;
+    const TENTH: u64 = TRILLION / 10;
     if count < TRILLION {
         return format!("{} operations", grouped(count));
     }
-    let tenths = (count / (TRILLION / 10)) % 10;
-    let tenths = if tenths > 0 { format!(".{tenths}") } else { String::new() };
-    format!("{}{tenths} trillion operations", grouped(count / TRILLION))
+    let tenths = count / TENTH + u64::from(count % TENTH >= TENTH / 2);
+    let part = if tenths.is_multiple_of(10) { String::new() } else { format!(".{}", tenths % 10) };
+    format!("{}{part} trillion operations", grouped(tenths / 10))
 }
 
 /// A number with a comma between every three digits.
@@ -62,9 +65,14 @@ mod tests {
 
     #[test]
     fn long_times_are_told_in_hours() {
-        for (count, wanted) in
-            [(86_400.0, "24 h"), (5_401.0, "1 h 30 min 1 s"), (62.1, "1 min 2.1 s"), (30.0, "30 s"), (0.0, "0 s")]
-        {
+        for (count, wanted) in [
+            (86_400.0, "24 h"),
+            (5_401.0, "1 h 30 min 1 s"),
+            (119.999_6, "2 min"),
+            (62.1, "1 min 2.1 s"),
+            (30.0, "30 s"),
+            (0.0, "0 s"),
+        ] {
             assert_eq!(seconds(count), wanted);
         }
     }
@@ -74,6 +82,7 @@ mod tests {
         for (count, wanted) in [
             (1_000_000_000_000_000_000, "1,000,000 trillion operations"),
             (1_234_567_890_123, "1.2 trillion operations"),
+            (1_960_000_000_000, "2 trillion operations"),
             (1_000_000, "1,000,000 operations"),
         ] {
             assert_eq!(operations(count), wanted);

@@ -18,8 +18,8 @@ use tunebox_model::rows::Rows;
 pub use editing::{Direction, Editing, Sizes};
 pub use sampling::{Sampler, Sampling};
 
-/// The model under training, its optimiser and its place in the run. What it does not do keeps the default, and a method
-/// that asks for it is told so.
+/// The model under training, its optimiser and its place in the run. What it does not do keeps the default: what can fail
+/// is refused, and a method that asks for it is told so; numbers are 0.
 pub trait Learner: Sampling + Editing + Any + Send {
     /// Where what a method sees and computes lives: scores, and the tensors made of them. It need not be where the model
     /// computes.

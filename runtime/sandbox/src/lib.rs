@@ -62,7 +62,7 @@ pub use batch::{Batch, Question};
 pub use compile::{CompileLimits, CompileStop, Compiling, compile_for_parent};
 pub use costs::{COSTS, Cost, TABLE as COST_TABLE, cost_of};
 pub use engine::{Engine, Method};
-pub use error::{Error, Sign};
+pub use error::{DeniedCall, Error, Sign};
 pub use fault::{Function, Stop};
 pub use grants::{CONTRACT, Grants, Version, interface_of};
 pub use learner::{Direction, Editing, Learner, Sampler, Sampling, Sizes};

@@ -146,6 +146,10 @@ limits! {
 }
 
 impl Limits {
+    /// What `compile_seconds` is raised to for a component with an interpreter in it: one in Python takes half a minute on a
+    /// laptop, and a slow machine several times that.
+    pub const INTERPRETER_SECONDS: f64 = 120.0;
+
     /// Every limit with its value, in the order of the list.
     pub fn entries(&self) -> impl Iterator<Item = (&'static Limit, Number)> {
         let values = match serde_json::to_value(self) {

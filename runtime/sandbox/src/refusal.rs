@@ -15,6 +15,37 @@ use crate::printable::printable;
 /// The longest message that a method gets with an error, in bytes.
 const MESSAGE_BYTES: usize = 500;
 
+/// An error that a method got, and the call that it got it from.
+#[derive(Clone, Debug)]
+pub(crate) struct Denied {
+    /// The function, as in `learn.minimise`.
+    pub(crate) function: &'static str,
+    /// The host's words.
+    pub(crate) message: String,
+}
+
+impl Denied {
+    /// The line of the method that made the call, where the method ended with these words: the SDK puts it behind them.
+    pub(crate) fn place<'a>(&self, last: &'a str) -> Option<&'a str> {
+        last.strip_prefix(self.message.as_str())?.strip_prefix(", called at ")
+    }
+
+    /// Whether it asked for a gradient.
+    pub(crate) fn is_of_learning(&self) -> bool {
+        matches!(self.function, "learn.minimise" | "learn.backward-from")
+    }
+}
+
+/// Why a method ended that ended with an error of the host's.
+pub(crate) fn ended_with(function: &str) -> String {
+    format!("`{function}` refused this, and the method ended with it")
+}
+
+/// What its author can do about that.
+pub(crate) fn advice(function: &str) -> Option<String> {
+    (function == "learn.minimise").then(|| "`log` what the loss is made of, just before that call".to_owned())
+}
+
 /// Why a host function did not do what it was asked.
 #[derive(Debug)]
 pub(crate) enum Refusal {
@@ -100,6 +131,15 @@ mod tests {
     use tunebox_compute::explain::Explain as _;
 
     use super::*;
+
+    #[test]
+    fn the_line_of_a_refused_call_is_known_where_a_method_ends_with_the_words_of_the_host() {
+        let denied = Denied { function: "learn.minimise", message: "the loss is `NaN`".into() };
+        assert_eq!(denied.place("the loss is `NaN`, called at src/lib.rs:38:9"), Some("src/lib.rs:38:9"));
+        for other in ["the loss is `NaN`", "no loss, called at src/lib.rs:38:9", ""] {
+            assert_eq!(denied.place(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn a_device_that_is_full_or_broke_off_ends_the_method_and_is_not_its_fault() {

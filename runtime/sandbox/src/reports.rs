@@ -67,7 +67,8 @@ impl Reports {
             let names: Vec<String> = self.names.iter().map(|name| format!("`{name}`")).collect();
             let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             let name = printable(name, 64);
-            return Err(Refusal::argument(format!("`{name}` is not a metric of the manifest, which lists {names}")));
+            let message = format!("`{name}` is not a metric of the manifest, which lists {names}: add it to `metrics`");
+            return Err(Refusal::argument(message));
         };
         if self.metrics.len() >= self.max_values {
             let message = format!("a step reports at most {} values", self.max_values);
@@ -103,11 +104,10 @@ impl Reports {
         self.log_bytes
     }
 
-    /// The lines of a call that did not come back; drops its metrics.
-    pub(crate) fn take_lines(&mut self) -> Vec<String> {
+    /// The lines of a call that did not come back, and how many were dropped; drops its metrics.
+    pub(crate) fn take_lines(&mut self) -> (Vec<String>, u32) {
         self.metrics.clear();
-        self.dropped = 0;
-        std::mem::take(&mut self.lines)
+        (std::mem::take(&mut self.lines), std::mem::take(&mut self.dropped))
     }
 
     /// Everything reported since the last time, with tensors read back; leaves nothing behind.

@@ -179,7 +179,9 @@ fn check_leaves(loss: &Tensor, known: &[&Tensor]) -> Result<(), Refusal> {
     let known: HashSet<TensorId> = known.iter().map(|tensor| tensor.id()).collect();
     let mut leaves = loss.sorted_nodes().into_iter().filter(|node| node.is_variable()).peekable();
     if leaves.peek().is_none() {
-        return Err(Refusal::argument("the loss depends on no tap of `score-for-learning`"));
+        return Err(Refusal::argument(
+            "the loss depends on no scores for learning, so no gradient leads from it to the model",
+        ));
     }
     if leaves.any(|leaf| !known.contains(&leaf.id())) {
         return Err(Refusal::argument("the loss depends on scores of an earlier step; score the rows again"));

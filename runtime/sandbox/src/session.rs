@@ -76,6 +76,9 @@ pub struct StepReport {
     pub guest_seconds: f64,
     /// A host operation that lasted longer than the run's `operation-seconds`.
     pub slow: Option<Slowest>,
+    /// The first call for a gradient that was refused, as in `learn.minimise`, and the host's words: the method went on
+    /// after it.
+    pub unlearned: Option<(&'static str, String)>,
     /// What all calls since the start used, this one included.
     pub usage: Usage,
 }
@@ -87,7 +90,7 @@ pub struct Session {
     pub(crate) learner: Box<dyn Learner>,
     pub(crate) alive: Option<Box<dyn Guest>>,
     pub(crate) positions: BTreeMap<String, u64>,
-    pub(crate) last_lines: Vec<String>,
+    pub(crate) last_lines: (Vec<String>, u32),
     pub(crate) ledger: Ledger,
 }
 
@@ -105,7 +108,7 @@ impl Session {
         }
         let alive = Some(method.guest(settings, ledger.clone())?);
         let name = method.name.clone();
-        let (positions, last_lines) = (BTreeMap::new(), Vec::new());
+        let (positions, last_lines) = (BTreeMap::new(), (Vec::new(), 0));
         let mut session = Self { method: name, limits, learner, alive, positions, last_lines, ledger };
         session.call(Function::Start, |guest| guest.start())?;
         Ok(session)
@@ -121,7 +124,7 @@ impl Session {
         self.method.clone_from(&method.name);
         self.limits = settings.limits.clone();
         self.positions.clear();
-        self.last_lines.clear();
+        self.last_lines = (Vec::new(), 0);
         self.ledger = Ledger::new(self.limits.device_bytes);
         if let Some(profiler) = &settings.profiler {
             profiler.name(&method.name);
@@ -227,9 +230,10 @@ impl Session {
         self.ledger.held()
     }
 
-    /// The log lines of a call that failed, safe to show: what a method said before it ended.
-    pub fn last_lines(&self) -> &[String] {
-        &self.last_lines
+    /// The log lines of a call that failed, safe to show, and how many more were too many or too long: what a method said
+    /// before it ended. Given once.
+    pub fn take_last_lines(&mut self) -> (Vec<String>, u32) {
+        std::mem::take(&mut self.last_lines)
     }
 }
 

@@ -25,7 +25,7 @@ use crate::memory::Memory;
 use crate::meters::Meters;
 use crate::profile::Profiler;
 use crate::purse::Purse;
-use crate::refusal::Refusal;
+use crate::refusal::{Denied, Refusal};
 use crate::reports::{Reported, Reports};
 use crate::scores::{Pass, ScoreRecord};
 use crate::session::SessionSettings;
@@ -53,6 +53,10 @@ pub(crate) struct State {
     pub(crate) passes: BTreeMap<u64, Pass>,
     /// What the method said about its coming trap.
     pub(crate) fault: Option<GuestFault>,
+    /// The last error that it got in the present call.
+    pub(crate) denied: Option<Denied>,
+    /// The first one of those that it got for a gradient.
+    pub(crate) unlearned: Option<Denied>,
     /// Names of snapshots taken.
     pub(crate) snapshots: BTreeSet<String>,
     /// Active patches.
@@ -131,6 +135,8 @@ impl State {
             scores: BTreeMap::new(),
             passes: BTreeMap::new(),
             fault: None,
+            denied: None,
+            unlearned: None,
             snapshots,
             patches: 0,
             usage: Usage::default(),
@@ -145,6 +151,16 @@ impl State {
     /// Every import but a drop begins with this: it names the function for a fault and counts the call.
     pub(crate) fn enter(&mut self, function: &'static str) -> Result<(), Cause> {
         self.meters.enter(function)
+    }
+
+    /// Remembers an error that the method gets: it may end with these words, or learn nothing and go on.
+    pub(crate) fn deny(&mut self, message: &str) {
+        let Some(function) = self.meters.last() else { return };
+        let denied = Denied { function, message: message.to_owned() };
+        if denied.is_of_learning() && self.unlearned.is_none() {
+            self.unlearned = Some(denied.clone());
+        }
+        self.denied = Some(denied);
     }
 
     /// Charges units of work of the present function, by its row of the table of costs, before they are done.

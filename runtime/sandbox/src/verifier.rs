@@ -124,7 +124,8 @@ impl Judge {
             Ok(()) => Ok((store, bound)),
             Err(message) => {
                 let message = printable(&message, MESSAGE_BYTES);
-                Err(Error::Refused { method: self.verifier.name.clone(), moment: "its settings".into(), message })
+                let (method, moment) = (self.verifier.name.clone(), "its settings".into());
+                Err(Error::Refused { method, moment, message, denied: None })
             }
         }
     }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use tunebox_compute::explain::Explain;
 
-use crate::configuration::ConfigurationError;
+use crate::configuration::{ConfigurationError, Spot};
 use crate::data::DataError;
 use crate::files::FileError;
 use crate::twin::TwinError;
@@ -58,6 +58,8 @@ pub enum Error {
         step: u64,
         /// The last finite loss and its step.
         last: Option<(f64, u64)>,
+        /// Whether no update had been made before.
+        untrained: bool,
         /// The peak rate of the run.
         rate: f64,
     },
@@ -93,6 +95,16 @@ pub enum Error {
         /// The name of the run that was probably meant.
         meant: Option<String>,
     },
+    /// A run that another process trains.
+    #[error("the run `{name}` is running")]
+    Running {
+        /// The run.
+        name: String,
+        /// Its folder.
+        folder: PathBuf,
+        /// The process, where it is known.
+        process: Option<u32>,
+    },
     /// A run whose steps are all done.
     #[error("the run `{name}` is finished")]
     Finished {
@@ -127,9 +139,17 @@ pub enum Error {
         /// The folder.
         folder: PathBuf,
     },
+    /// What a run file names and is not there, or not what it should be.
+    #[error("{source}")]
+    Named {
+        /// What is wrong with it.
+        source: Box<Error>,
+        /// Where the run file names it.
+        spot: Box<Spot>,
+    },
     /// A run that is not there, named in the place of a model. No hub is asked for it: what lies there under this name is
     /// somebody else's.
-    #[error("there is no run `{}`", name.display())]
+    #[error("there is no run or model `{}`", name.display())]
     NoSuchRun {
         /// The path as it was written.
         name: PathBuf,
@@ -225,7 +245,7 @@ impl Error {
             Self::Worker(error) => error.as_ref(),
             Self::Twin(error) => error,
             Self::Unnamed(error) => error,
-            Self::Step { source, .. } => source.as_ref(),
+            Self::Named { source, .. } | Self::Step { source, .. } => source.as_ref(),
             _ => return None,
         })
     }

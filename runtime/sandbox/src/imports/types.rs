@@ -7,7 +7,10 @@ use crate::state::Crossing;
 impl Host for Crossing<'_> {
     fn convert_error(&mut self, refusal: Refusal) -> wasmtime::Result<types::Error> {
         match refusal {
-            Refusal::Error(error) => Ok(error),
+            Refusal::Error(error) => {
+                self.deny(&error.message);
+                Ok(error)
+            }
             Refusal::Trap(error) => Err(error),
         }
     }

@@ -106,8 +106,12 @@ fn to_the_end(
     stop: &AtomicBool,
     revisions: Option<&mut dyn Revisions>,
 ) -> Result<Outcome, Error> {
-    let mut running = Running::start(plan, observer, revisions.is_some())?;
-    let ended = steps(&mut running, observer, stop, revisions);
+    let mut running = Running::start(plan, observer)?;
+    let ended = steps(&mut running, observer, stop, revisions)
+        .and_then(|outcome| running.tell_unreported(observer).map(|()| outcome));
+    if ended.is_err() {
+        running.tell_last(running.step, observer);
+    }
     ended.map_err(|source| Error::Step { source: Box::new(source), kept: running.kept.clone() })
 }
 

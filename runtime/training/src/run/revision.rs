@@ -13,7 +13,9 @@ use tunebox_sandbox::{Session, StepReport};
 use super::start::{Running, session_settings, student_of};
 use crate::data::Cursor;
 use crate::error::Error;
+use crate::files;
 use crate::learner::Standing;
+use crate::lock;
 use crate::observer::{Observer, StepEvent};
 use crate::plan::{self, PlannedMethod, PlannedRun};
 
@@ -42,11 +44,11 @@ pub(crate) struct Revision {
 
 /// Where a run stands between two steps: all that a checkpoint keeps.
 struct Pause {
-    /// The method's own bytes; none before the first step: then it stands before `init`, which begins it again.
-    state: Option<Vec<u8>>,
+    /// The method's own bytes and the student; none before the first step: then it stands before `init`, which begins it
+    /// again.
+    held: Option<(Vec<u8>, Standing)>,
     streams: BTreeMap<String, u64>,
     cursor: Cursor,
-    student: Standing,
 }
 
 /// What a run needs whose method may change between two steps.
@@ -61,11 +63,11 @@ impl<'a> Revising<'a> {
     pub(super) fn begin(running: &mut Running, revisions: &'a mut dyn Revisions) -> Result<Self, Error> {
         let checkpoint = running.plan.checkpoint.as_ref();
         let state = checkpoint.map(|(path, state)| state.method_state(path)).transpose()?;
-        let (student, streams) = match running.beginning.take() {
-            Some(student) => (student, BTreeMap::new()),
-            None => (running.student().standing()?, running.session.streams().clone()),
+        let (held, streams) = match state {
+            Some(state) => (Some((state, running.student().standing()?)), running.session.streams().clone()),
+            None => (None, BTreeMap::new()),
         };
-        Ok(Self { revisions, pause: Pause { state, streams, cursor: running.walk.cursor(), student } })
+        Ok(Self { revisions, pause: Pause { held, streams, cursor: running.walk.cursor() } })
     }
 
     /// The coming step, by the newest version of the method. One that fails by the method's fault is tried again with the
@@ -83,6 +85,7 @@ impl<'a> Revising<'a> {
                 Ok(event) => return running.count(event, observer).map(|()| true),
                 Err(error) => error,
             };
+            running.tell_last(running.step + 1, observer);
             if !matches!(error, Error::Sandbox(_) | Error::NonFinite { .. }) {
                 return Err(error);
             }
@@ -116,7 +119,7 @@ impl<'a> Revising<'a> {
     /// Goes over to another component. Where it does not fit, or refuses its settings or its state, the run goes on with
     /// the one before, which begins anew where it stood.
     fn revise(&mut self, running: &mut Running, bytes: Vec<u8>, observer: &mut dyn Observer) -> Result<(), Error> {
-        running.go_back(&self.pause)?;
+        running.rewind(&self.pause);
         match running.try_out(bytes, &self.pause) {
             Ok((method, report)) => {
                 running.go_over(method)?;
@@ -124,8 +127,8 @@ impl<'a> Revising<'a> {
                 self.revisions.settled(running.step, Ok(&running.plan.method.package.manifest));
             }
             Err(error) => {
+                running.tell_last(running.step + 1, observer);
                 self.revisions.settled(running.step, Err(&error));
-                running.go_back(&self.pause)?;
                 let (plan, step) = (&running.plan, running.step);
                 let report = instate(&mut running.session, plan, &plan.method, &self.pause, step)?;
                 running.tell(&report, observer);
@@ -138,24 +141,30 @@ impl<'a> Revising<'a> {
 impl Running {
     /// Takes down where it stands now. An error ends the run: what was there is partly gone.
     fn stand(&mut self, pause: &mut Pause, state: Vec<u8>) -> Result<(), Error> {
-        pause.state = Some(state);
         pause.streams.clone_from(self.session.streams());
         pause.cursor = self.walk.cursor();
-        Ok(self.student().stand(&mut pause.student)?)
+        match &mut pause.held {
+            Some((kept, student)) => {
+                *kept = state;
+                self.student().stand(student)?;
+            }
+            None => pause.held = Some((state, self.student().standing()?)),
+        }
+        Ok(())
     }
 
-    /// Undoes whatever was done since. The method is not the same afterwards: it begins anew, or ends.
-    fn go_back(&mut self, pause: &Pause) -> Result<(), Error> {
+    /// Takes the data up where it was. The method is not the same afterwards: it begins anew, or ends.
+    fn rewind(&mut self, pause: &Pause) {
         self.walk.back_to(pause.cursor);
         self.before.clone_from(&self.used);
-        Ok(self.student().go_back(&pause.student)?)
     }
 
     /// Leaves a step that is not done, with everything before it saved. Before the first there is nothing to save.
     fn give_up(&mut self, pause: &Pause, observer: &mut dyn Observer) -> Result<(), Error> {
-        self.go_back(pause)?;
-        match &pause.state {
-            Some(state) if self.kept.as_ref().is_none_or(|(step, _)| *step != self.step) => {
+        self.rewind(pause);
+        match &pause.held {
+            Some((state, student)) if self.kept.as_ref().is_none_or(|(step, _)| *step != self.step) => {
+                self.student().go_back(student)?;
                 self.keep(state.clone(), pause.streams.clone(), observer)
             }
             _ => Ok(()),
@@ -181,32 +190,48 @@ impl Running {
         if !method.shapes.contains(&self.plan.data.shape) {
             return unlike(format!("it learns from records of the shape `{}`, which these are not", new.shape));
         }
-        if method.learns() != old.learns() {
-            return unlike("`learn` is asked for by one version only, and an adapter comes with it".into());
-        }
-        if method.edits() != old.edits() {
-            return unlike("`weights` is asked for by one version only, and the model is opened for it".into());
-        }
-        Ok(())
+        let (learns, edits) = ((old.learns(), method.learns()), (old.edits(), method.edits()));
+        changed_needs(learns, edits).map_or(Ok(()), |what| unlike(what.into()))
     }
 
-    /// Writes down that the run is another method's from here on, unless it is the same component once more.
+    /// Writes down that the run is another method's from here on, unless it is the same component once more. A run without
+    /// a step begins with it, and is wholly its own.
     fn go_over(&mut self, method: PlannedMethod) -> Result<(), Error> {
-        let revision = Revision { after: self.step, sha256: method.package.digest.clone() };
-        if revision.sha256 != self.plan.identity.method {
-            self.metrics.revised(&revision)?;
-            self.plan.identity.method.clone_from(&revision.sha256);
-            self.plan.revised.push(revision);
-        }
+        let sha256 = method.package.digest.clone();
+        let before = std::mem::replace(&mut self.plan.identity.method, sha256.clone());
         self.plan.summary.of_method(&method);
         self.plan.method = method;
+        self.unlearned = false;
+        if sha256 == before {
+            return Ok(());
+        }
+        if self.step == 0 {
+            let lock = lock::lock(&self.plan, None)?;
+            return Ok(files::write(&self.plan.folder.join(lock::FILE), lock.as_bytes())?);
+        }
+        let revision = Revision { after: self.step, sha256 };
+        self.metrics.revised(&revision)?;
+        self.plan.revised.push(revision);
         Ok(())
     }
 }
 
+/// What a method needs in another way than the version before it, each pair being before and now.
+fn changed_needs(learns: (bool, bool), edits: (bool, bool)) -> Option<&'static str> {
+    match (learns, edits) {
+        ((true, false), _) => Some(
+            "it never calls `minimise` now, and nothing would be trained; `minimise(&loss)?` in its `step` is what learns",
+        ),
+        ((false, true), _) => Some("it calls `minimise` now, and the run began without an adapter to train"),
+        (_, (true, false)) => Some("it asks for no `weights` now, and the run was set up to edit them"),
+        (_, (false, true)) => Some("it asks for `weights` now, and the run was not set up to edit them"),
+        _ => None,
+    }
+}
+
 /// Begins a method in the place of the session's after so many steps, with the state of the one before, over the same
-/// learner, which has gone back already. Its `init` comes as at the beginning of a run, but what was done there is not
-/// done again.
+/// learner. As where a run is resumed, its `init` finds what there was at the beginning of the run; then all is put in place
+/// that came of the steps since, so that nothing is done twice.
 fn instate(
     session: &mut Session,
     plan: &PlannedRun,
@@ -214,15 +239,32 @@ fn instate(
     pause: &Pause,
     step: u64,
 ) -> Result<StepReport, Error> {
-    student_of(session).begin(0);
-    let settings = session_settings(plan, method, student_of(session));
+    let student = student_of(session);
+    student.begin_anew()?;
+    student.begin(0);
+    let settings = session_settings(plan, method, student);
     session.replace(&method.admitted, settings)?;
     let report = session.init(&method.settings)?;
-    let Some(state) = &pause.state else { return Ok(report) };
+    let Some((state, standing)) = &pause.held else { return Ok(report) };
     let student = student_of(session);
-    student.go_on(&pause.student)?;
+    student.go_on(standing)?;
     student.begin(step);
-    session.go_on(&pause.streams, []);
+    let snapshots: Vec<String> = student.snapshots.keys().cloned().collect();
+    session.go_on(&pause.streams, snapshots);
     session.load_state(state)?;
     Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_that_forgot_to_learn_is_told_what_learns() {
+        let told = |learns, edits| changed_needs(learns, edits).unwrap_or_default();
+        assert!(told((true, false), (false, false)).contains("`minimise(&loss)?`"));
+        assert!(told((false, true), (false, false)).contains("without an adapter"));
+        assert!(told((true, true), (false, true)).contains("asks for `weights` now"));
+        assert_eq!(changed_needs((true, true), (false, false)), None);
+    }
 }

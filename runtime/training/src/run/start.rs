@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use tunebox_compute::optimizer::{AdamW, AdamWSettings};
 use tunebox_sandbox::{Session, SessionSettings, StepReport, Usage};
 
+use super::step::show_lines;
 use super::update::LastLoss;
 use super::{Revision, Summary, Written};
 use crate::checkpoint;
@@ -15,12 +16,13 @@ use crate::data::Walk;
 use crate::error::Error;
 use crate::files;
 use crate::learner::reference::References;
-use crate::learner::{Desk, Standing, Student};
+use crate::learner::{Desk, Student};
 use crate::lock;
 use crate::metrics::MetricsFile;
 use crate::observer::{Event, Observer, StepEvent};
 use crate::panel::Panel;
 use crate::plan::{Plan, PlannedMethod, PlannedRun, trust};
+use crate::runs::Held;
 
 /// A run between its first step and its last.
 pub(super) struct Running {
@@ -41,8 +43,8 @@ pub(super) struct Running {
     pub(super) used: Usage,
     /// The part of that which versions before the present one used.
     pub(super) before: Usage,
-    /// Where the student of a new run stood before `init`, if the method may change.
-    pub(super) beginning: Option<Standing>,
+    /// Whether it was said that the method went on after it was refused a gradient.
+    pub(super) unlearned: bool,
     /// The last checkpoint.
     pub(super) kept: Option<(u64, PathBuf)>,
     /// The run's folder, until a step is done in it.
@@ -85,13 +87,17 @@ impl Running {
     /// Starts the method, makes the run's folder, and goes to the checkpoint if there is one.
     ///
     /// The folder is only made when the method has taken its settings, and goes again where the first step fails: a run
-    /// that never got anywhere leaves nothing behind. A method that may be `revised` can begin a new run again.
-    pub(super) fn start(plan: Plan, observer: &mut dyn Observer, revised: bool) -> Result<Self, Error> {
+    /// that never got anywhere leaves nothing behind.
+    pub(super) fn start(plan: Plan, observer: &mut dyn Observer) -> Result<Self, Error> {
         let Plan { run: mut plan, policy, walk } = plan;
         let student = student(&plan, policy)?;
-        let beginning = (revised && plan.checkpoint.is_none()).then(|| student.standing()).transpose()?;
-        let (session, opening) = session(&plan, student)?;
+        let before = plan.checkpoint.as_ref().map_or(0, |(_, state)| state.step);
+        let mut lost = |lines: &[String], dropped: u32| show_lines(before, (lines, dropped), observer);
+        let (session, opening) = session(&plan, student, &mut lost)?;
         let unused = Unused::in_place(&plan)?;
+        if plan.held.is_none() {
+            plan.held = Some(Held::take(&plan.folder)?);
+        }
         let metrics = open(&mut plan)?;
         announce(&plan, &opening, observer);
         let state = plan.checkpoint.as_ref();
@@ -106,7 +112,7 @@ impl Running {
             closing: Vec::new(),
             used: opening.usage,
             before: Usage::default(),
-            beginning,
+            unlearned: false,
             plan,
             session,
             walk,
@@ -170,9 +176,7 @@ fn announce(plan: &PlannedRun, opening: &StepReport, observer: &mut dyn Observer
     for text in &plan.warnings {
         observer.event(Event::Warning { text });
     }
-    for line in &opening.log {
-        observer.event(Event::Log { step: resumed.unwrap_or(0), line });
-    }
+    show_lines(resumed.unwrap_or(0), (&opening.log, opening.dropped_lines), observer);
 }
 
 /// The student that a session works on.
@@ -206,19 +210,31 @@ fn references(plan: &PlannedRun) -> Option<References> {
 
 /// The method with its settings taken; and what it told on the way. Its `init` comes as at the beginning of the run. Where
 /// there is a checkpoint, that is put in place then, so that nothing is done twice, and the method gets its state back.
-pub(crate) fn session(plan: &PlannedRun, student: Student) -> Result<(Session, StepReport), Error> {
+/// `lost` hears what it logged, and how many lines were dropped, where it fails.
+pub(crate) fn session(
+    plan: &PlannedRun,
+    student: Student,
+    lost: &mut dyn FnMut(&[String], u32),
+) -> Result<(Session, StepReport), Error> {
     let settings = session_settings(plan, &plan.method, &student);
     let mut session = Session::start(&plan.method.admitted, Box::new(student), settings)?;
+    let opening = open_session(plan, &mut session);
+    let (lines, dropped) = session.take_last_lines();
+    lost(&lines, dropped);
+    Ok((session, opening?))
+}
+
+fn open_session(plan: &PlannedRun, session: &mut Session) -> Result<StepReport, Error> {
     let report = session.init(&plan.method.settings)?;
     if let Some((path, state)) = &plan.checkpoint {
-        let student = student_of(&mut session);
+        let student = student_of(session);
         checkpoint::restore(path, state, student)?;
         student.begin(state.step);
         let snapshots: Vec<String> = student.snapshots.keys().cloned().collect();
         session.go_on(&state.streams, snapshots);
         session.load_state(&state.method_state(path)?)?;
     }
-    Ok((session, report))
+    Ok(report)
 }
 
 /// What a method of the run needs to know to work on a student.

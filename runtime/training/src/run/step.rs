@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use tunebox_package::Reference;
 use tunebox_sandbox::StepReport;
 
 use super::start::Running;
@@ -25,12 +26,19 @@ impl Running {
     /// Does the coming step, which does not count yet.
     pub(super) fn attempt(&mut self, observer: &mut dyn Observer) -> Result<StepEvent, Error> {
         let (begun, step) = (Instant::now(), self.step);
-        let (used, before) = (&mut self.used, &self.before);
+        let (used, before, unlearned) = (&mut self.used, &self.before, &mut self.unlearned);
         let mut told = |report: StepReport| {
             show(step + 1, &report, observer);
+            if let Some((function, words)) = &report.unlearned
+                && !std::mem::replace(unlearned, true)
+            {
+                observer.event(Event::Warning { text: &nothing_learned(step + 1, function, words) });
+            }
             *used = report.usage.after(before);
         };
-        let done = update(&self.plan, &mut self.session, &mut self.walk, (step, self.last_loss), &mut told)?;
+        let done = update(&self.plan, &mut self.session, &mut self.walk, (step, self.last_loss), &mut told);
+        self.tell_last(step + 1, observer);
+        let done = done?;
         let student = self.student();
         for line in student.desk.panel.complaints() {
             observer.event(Event::Warning { text: &line });
@@ -72,6 +80,25 @@ impl Running {
     pub(super) fn tell(&mut self, report: &StepReport, observer: &mut dyn Observer) {
         show(self.step + 1, report, observer);
         self.used = report.usage.after(&self.before);
+    }
+
+    /// Shows what the method logged in a call that failed, once: that may say why.
+    pub(super) fn tell_last(&mut self, step: u64, observer: &mut dyn Observer) {
+        let (lines, dropped) = self.session.take_last_lines();
+        show_lines(step, (&lines, dropped), observer);
+    }
+
+    /// Tells the author of a method which of its metrics it has not reported up to now.
+    pub(super) fn tell_unreported(&self, observer: &mut dyn Observer) -> Result<(), Error> {
+        let own = matches!(self.plan.settings.method_reference(), Ok(Reference::Folder(_)));
+        if !own || self.step == 0 {
+            return Ok(());
+        }
+        for name in self.metrics.unreported(&self.plan.method.package.manifest.metrics)? {
+            let text = format!("the method declares the metric `{name}`, and has not reported it in this run");
+            observer.event(Event::Warning { text: &text });
+        }
+        Ok(())
     }
 
     /// Scores the validation data, if there is any.
@@ -145,12 +172,6 @@ impl Running {
     /// Lets the method close, after the last step.
     pub(super) fn close(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
         let finished = self.session.finish();
-        if finished.is_err() {
-            // What the method found on the way may say why it gave up.
-            for line in self.session.last_lines().to_vec() {
-                observer.event(Event::Log { step: self.step, line: &line });
-            }
-        }
         let moment = (self.step, self.last_loss);
         let report = finished.map_err(|error| explained(&self.plan, &mut self.session, moment, error.into()))?;
         let mut tally = Tally::default();
@@ -165,15 +186,28 @@ impl Running {
 
 /// Shows what a call of the method told, beside its metrics.
 fn show(step: u64, report: &StepReport, observer: &mut dyn Observer) {
-    for line in &report.log {
-        observer.event(Event::Log { step, line });
-    }
-    if report.dropped_lines > 0 {
-        let text = format!("{} log lines of the method were too many or too long", report.dropped_lines);
-        observer.event(Event::Warning { text: &text });
-    }
+    show_lines(step, (&report.log, report.dropped_lines), observer);
     if let Some(slow) = &report.slow {
         let text = format!("`{}` took {:.0} s, longer than `limits.operation-seconds`", slow.operation, slow.seconds);
+        observer.event(Event::Warning { text: &text });
+    }
+}
+
+/// What is said of a gradient that a method was refused and went on without.
+fn nothing_learned(step: u64, function: &str, words: &str) -> String {
+    format!(
+        "`{function}` was refused at step {step}, and the method went on without it: {words}; in Rust, `?` after the call ends \
+         the step there"
+    )
+}
+
+/// Shows what a method logged.
+pub(super) fn show_lines(step: u64, (lines, dropped): (&[String], u32), observer: &mut dyn Observer) {
+    for line in lines {
+        observer.event(Event::Log { step, line });
+    }
+    if dropped > 0 {
+        let text = format!("{dropped} log lines of the method were too many or too long");
         observer.event(Event::Warning { text: &text });
     }
 }

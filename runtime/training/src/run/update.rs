@@ -45,13 +45,14 @@ pub(crate) fn update(
         told(report);
     }
     let student = student_of(session);
+    let untrained = step == 0 && student.progress().updates == 0;
     if student.has_accumulated() {
         let updated = student.update();
         updated.map_err(|error| explained(plan, session, (step, last), error.into()))?;
     }
     let numbers = tally.numbers(&plan.method.package.manifest.metrics);
     if numbers.iter().any(|(name, value)| name == "loss" && !value.is_finite()) {
-        return Err(not_finite(plan, (step, last), "loss"));
+        return Err(not_finite(plan, (step, last), untrained, "loss"));
     }
     Ok(Update { tokens: window.tokens, targets: window.targets, numbers })
 }
@@ -62,12 +63,13 @@ pub(crate) fn explained(plan: &PlannedRun, session: &mut Session, moment: (u64, 
     if let Some(failure) = student.desk.take_failure() {
         return failure;
     }
+    let untrained = moment.0 == 0 && student.progress().updates == 0;
     match student.fault() {
-        Some(quantity) => not_finite(plan, moment, quantity),
+        Some(quantity) => not_finite(plan, moment, untrained, quantity),
         None => error,
     }
 }
 
-fn not_finite(plan: &PlannedRun, (step, last): (u64, LastLoss), quantity: &'static str) -> Error {
-    Error::NonFinite { quantity, step: step + 1, last, rate: plan.pace.rate }
+fn not_finite(plan: &PlannedRun, (step, last): (u64, LastLoss), untrained: bool, quantity: &'static str) -> Error {
+    Error::NonFinite { quantity, step: step + 1, last, untrained, rate: plan.pace.rate }
 }

@@ -144,6 +144,25 @@ fn words_of_refusal_are_no_end() {
 }
 
 #[test]
+fn an_error_of_the_host_that_a_method_ends_with_is_told_with_its_line_and_who_said_it() {
+    let (mut session, thread) = session(&every_interface(), None, |voice| {
+        voice.hear();
+        let refused = voice.ask("learn/update", |_| {}).unwrap();
+        assert_eq!(refused[0], 1, "there is nothing to update");
+        let mut refusal = vec![RETURN, 1];
+        "no gradient has accumulated since the last update, called at src/lib.rs:38:9".encode(&mut refusal);
+        voice.say(&refusal);
+        voice.hear();
+    });
+    let error = session.init(&[]).unwrap_err();
+    assert_eq!(error.to_string(), "`calm` refuses in `init`: no gradient has accumulated since the last update");
+    assert_eq!(error.place().unwrap(), "src/lib.rs:38:9, in `init`");
+    assert_eq!(error.why().unwrap(), "`learn.update` refused this, and the method ended with it");
+    drop(session);
+    thread.join().unwrap();
+}
+
+#[test]
 fn a_panic_is_told_with_its_place() {
     let error = end_of(|voice| {
         let mut panicked = vec![PANICKED];

@@ -1,0 +1,86 @@
+//! What a method says is heard, however its step ends; and so is a gradient that it never got.
+
+use tunebox_package::{manifest, section};
+use tunebox_training::{Error, Event, Observer, Outcome, run};
+
+use crate::guest;
+use crate::tiny_run::{Place, Watcher};
+
+/// Logs a line in its `init` and one in every step, and minimises a loss that hangs on nothing.
+const TALKS: &str = r#"
+(import "tunebox:method/run@0.1.0" "log" (func $log (param i32 i32)))
+(import "tunebox:method/tensor@0.1.0" "ones" (func $ones (param i32 i32 i32 i32)))
+(import "tunebox:method/learn@0.1.0" "minimise" (func $minimise (param i32 i32)))
+(data (i32.const 256) "\01\00\00\00")
+(data (i32.const 272) "hello")
+(func $init (param i32 i32) (result i32)
+  (call $log (i32.const 272) (i32.const 4))
+  (call $INIT))
+(func $step (param i32) (result i32)
+  (call $log (i32.const 272) (i32.const 5))
+  (call $log (i32.const 272) (i32.const 3000))
+  (call $ones (i32.const 256) (i32.const 1) (i32.const 5) (i32.const 64))
+  (call $minimise (call $handle) (i32.const 64))
+  (call $STEP))
+(func $trap (result i32) (unreachable))
+"#;
+
+/// What was heard of a run, in order.
+#[derive(Default)]
+struct Listener {
+    heard: Vec<String>,
+}
+
+impl Observer for Listener {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Log { step, line } => self.heard.push(format!("{step} {line}")),
+            Event::Warning { text } if text.contains("of the method") || text.contains("refused") => {
+                self.heard.push(text.to_owned());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A run of two steps whose method answers `init` and `step` so.
+fn told(init: &str, step: &str) -> (Result<Outcome, Error>, Vec<String>) {
+    let place = Place::new();
+    let mut bytes = guest::component(&TALKS.replace("$INIT", init).replace("$STEP", step));
+    let about = serde_json::json!({
+        "name": "talks", "version": "0.1.0", "description": "Talks", "shape": "supervised", "settings": [],
+        "metrics": ["loss"], "interface": "0.1.0",
+    });
+    section::append(&mut bytes, manifest::SECTION, about.to_string().as_bytes());
+    let path = place.path("talks.wasm");
+    std::fs::write(&path, bytes).unwrap();
+    let method = format!("method.use={}", path.display());
+    let plan = place.plan("talks", &[&method, "train.steps=2"]).unwrap();
+    let mut listener = Listener::default();
+    let ended = run(plan, &mut listener, Watcher::new().stop);
+    (ended, listener.heard)
+}
+
+#[test]
+fn what_a_method_logged_before_it_failed_is_told_and_told_once() {
+    for end in ["$pass-on", "$trap"] {
+        let (ended, heard) = told("$done", end);
+        assert!(ended.is_err());
+        assert_eq!(heard[..2], ["0 hell", "1 hello"], "{end}");
+        assert!(heard[2].contains("1 log lines of the method were too many or too long"), "{heard:?}");
+        assert_eq!(heard.len(), 3, "{heard:?}");
+    }
+    let (ended, heard) = told("$trap", "$done");
+    assert!(ended.is_err());
+    assert_eq!(heard, ["0 hell"]);
+}
+
+#[test]
+fn a_method_that_goes_on_without_the_gradient_that_it_was_refused_is_named_once() {
+    let (ended, heard) = told("$done", "$done");
+    ended.unwrap();
+    let refused: Vec<&String> = heard.iter().filter(|line| line.contains("`learn.minimise` was refused")).collect();
+    assert_eq!(refused.len(), 1, "{heard:?}");
+    assert!(refused[0].contains("at step 1, and the method went on"), "{heard:?}");
+    assert!(refused[0].contains("depends on no scores for learning"), "{heard:?}");
+}
