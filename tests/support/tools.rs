@@ -12,9 +12,9 @@ pub(crate) fn missing(tool: &str) {
     for word in wanted.split(',').filter(|word| !word.is_empty()) {
         // A word that names none would pass by skipping.
         assert!(OPTIONAL.contains(&word), "`TUNEBOX_TOOLS` takes {}, and not `{word}`", OPTIONAL.join(", "));
-        assert!(word != tool, "`{tool}` is asked for by `TUNEBOX_TOOLS`, and is not on this machine");
+        assert!(word != tool, "`{tool}` is asked for by `TUNEBOX_TOOLS`, and none that works is on this machine");
     }
     assert!(OPTIONAL.contains(&tool), "`{tool}` is no program that `TUNEBOX_TOOLS` can ask for");
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    let _ = writeln!(std::io::stderr(), "\nSKIPPED: {test}: there is no `{tool}` on this machine\n");
+    let _ = writeln!(std::io::stderr(), "\nSKIPPED: {test}: there is no `{tool}` that works on this machine\n");
 }
