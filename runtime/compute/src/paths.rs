@@ -150,6 +150,9 @@ mod tests {
 
         assert_eq!(why(&error), "there is no such file or folder");
         assert_eq!(hint(&path, &error), Some(format!("did you mean `{}`?", folder.path().join("me.key").display())));
-        assert_eq!(why(&Error::new(ErrorKind::FileTooLarge, "4 bytes, 3 are read")), "4 bytes, 3 are read");
+        assert_eq!(
+            why(&Error::new(ErrorKind::FileTooLarge, "4 bytes; at most 3 are read")),
+            "4 bytes; at most 3 are read"
+        );
     }
 }

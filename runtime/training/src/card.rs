@@ -106,7 +106,10 @@ fn table(plan: &PlannedRun, rows: &[Map<String, Value>]) -> String {
     let looks: Vec<_> = rows.iter().filter_map(|row| Some((&row["step"], row.get("validation-loss")?))).collect();
     if let (Some((first, before)), Some((last, after))) = (looks.first(), looks.last()) {
         let (before, after) = (number(Some(before)), number(Some(after)));
-        let _ = writeln!(text, "\nValidation loss: {before} at step {first}, {after} at step {last}.");
+        let _ = writeln!(
+            text,
+            "\nValidation, negative log-likelihood of a target token: {before} at step {first}, {after} at step {last}."
+        );
     }
     if let Some(used) = rows.iter().rev().find_map(|row| row.get("used")) {
         let _ = write!(text, "\n{}\n", spent(used));
@@ -147,7 +150,7 @@ fn usage(plan: &PlannedRun, left: Made) -> String {
     let chat = format!("```sh\ntunebox chat {folder}\n```\n");
     let model = &plan.summary.model;
     match left {
-        Made::Nothing => "There is nothing to load: the method asked for no update, no edit and no direction.\n".into(),
+        Made::Nothing => "There is nothing to load: no step made an update, an edit or a direction.\n".into(),
         Made::Directions => {
             let file = plan.folder.join(published::FILE);
             let precision = if is_nf4(plan) { " --base-precision nf4" } else { "" };

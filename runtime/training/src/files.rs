@@ -234,7 +234,7 @@ mod tests {
         let error = read_text(&path).unwrap_err();
         assert_eq!(
             (error.disk_full(), error.why().unwrap()),
-            (false, "it has 67108865 bytes, 67108864 are read".into())
+            (false, "it has 67108865 bytes; at most 67108864 are read".into())
         );
     }
 

@@ -34,6 +34,7 @@ pub use artifact::Written;
 pub use bench::{
     BenchSettings, Completions, Generation, Measured, Overhead, Phase, Scoring, StartUp, StoredAs, Training, bench,
 };
+pub use checkpoint::is_checkpoint;
 pub use configuration::RunSettings;
 pub use error::Error;
 pub use evaluation::{Evaluation, EvaluationSettings, Figure, evaluate};

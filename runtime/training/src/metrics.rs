@@ -158,6 +158,13 @@ impl MetricsFile {
         rows(&self.path)
     }
 
+    /// Those of these names that no line has.
+    pub(crate) fn unreported<'a>(&self, names: &'a [String]) -> Result<Vec<&'a str>, Error> {
+        let rows = self.rows()?;
+        let names = names.iter().map(String::as_str);
+        Ok(names.filter(|name| !rows.iter().any(|row| row.contains_key(*name))).collect())
+    }
+
     fn push(&mut self, row: Map<String, Value>) -> Result<(), Error> {
         Ok(self.lines.push(&Value::Object(row).to_string())?)
     }
@@ -246,5 +253,15 @@ mod tests {
             "{\"step\":1,\"loss\":2.5}\n{\"step\":2}\n"
         );
         assert_eq!(file.rows().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_metric_that_no_line_has_was_not_reported() {
+        let run = tempfile::tempdir().unwrap();
+        let text = "{\"step\":1,\"loss\":2.5}\n{\"step\":2,\"closing\":true,\"norm\":1.0}\n";
+        std::fs::write(run.path().join(FILE), text).unwrap();
+        let names = ["norm", "accuracy", "loss"].map(str::to_owned);
+
+        assert_eq!(MetricsFile::open(run.path(), 2).unwrap().unreported(&names).unwrap(), ["accuracy"]);
     }
 }

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::configuration::RunSettings;
 use crate::digest::digest;
 use crate::error::Error;
 use crate::files::{self, Draft};
@@ -27,6 +28,14 @@ impl Sample {
     #[must_use]
     pub fn embedded() -> Option<Self> {
         file(RUN_FILE).map(|_| Self(()))
+    }
+
+    /// Whether a folder holds the sample's model, or a run that learned from the sample's data: what is in it has seen
+    /// no conversations.
+    #[must_use]
+    pub fn is_in(folder: &Path) -> bool {
+        let learned = |run: RunSettings| is_of_sample(&run.path("data.path", &run.file.data.path));
+        is_of_sample(folder) || RunSettings::load(&folder.join("run.toml"), &[]).is_ok_and(learned)
     }
 
     /// The text of the run file made for a method, if there is one.
@@ -129,6 +138,21 @@ mod tests {
         assert_eq!(hint("runs/.sample/model"), "`tunebox train --sample --dry-run` puts them back");
         assert_eq!(hint("calm/runs/.sample/model"), "`tunebox -C calm train --sample --dry-run` puts them back");
         assert!(present(Path::new("runs/nothing/model")).is_ok());
+    }
+
+    #[test]
+    fn what_learned_from_the_sample_is_told_from_what_did_not() {
+        let runs = tempfile::tempdir().unwrap();
+        let run = runs.path().join("mine-1");
+        std::fs::create_dir(&run).unwrap();
+        assert!(Sample::is_in(&runs.path().join(".sample/model")) && !Sample::is_in(&run));
+        for (data, learned) in [(".sample/lora.jsonl", true), ("mine.jsonl", false)] {
+            let data = runs.path().join(data);
+            let data = data.display();
+            let text = format!("[model]\npath = \"m\"\n[data]\npath = \"{data}\"\n[method]\nuse = \"lora\"\n");
+            std::fs::write(run.join("run.toml"), text).unwrap();
+            assert_eq!(Sample::is_in(&run), learned, "{data}");
+        }
     }
 
     #[test]

@@ -5,7 +5,6 @@
 //!
 //! The run is in this process, by design: the source is its author's, see `Revisions`.
 
-mod again;
 mod looking;
 mod workshop;
 
@@ -24,7 +23,6 @@ use super::{Ending, Outcome, worker};
 use crate::arguments::Global;
 use crate::terminal::Terminal;
 use crate::terminal::diagnostic::Failure;
-use again::{going_on, typed};
 use workshop::Workshop;
 
 /// What is trained with the method of a folder.
@@ -37,7 +35,8 @@ pub(crate) struct Dev {
     /// A run file; without one, the folder's own `run.toml`, else the sample. It goes on until Ctrl-C, or for the steps or
     /// epochs given with `--set`
     run: Option<PathBuf>,
-    /// The tiny model and data that come with tunebox, whatever the folder's `run.toml` says
+    /// The tiny model and data that come with tunebox, whatever the folder's `run.toml` says: those of the first built-in
+    /// method that learns from such records, as `train --sample` takes them; `--data` names others
     #[arg(long, conflicts_with = "run")]
     sample: bool,
     /// A model: folder, `.gguf` file, or hub name
@@ -67,7 +66,7 @@ impl Dev {
         let stop = on_interrupt()?;
         let mut workshop = Workshop::open(terminal, self.folder.clone(), self.run_file(), global.offline)?;
         let mut again = false;
-        while workshop.wait(&stop).is_some() {
+        while workshop.next_run(&stop) {
             let ended = self.one_run(terminal, global.offline, again, &mut workshop, &stop);
             let begun = workshop.has_begun();
             again |= begun;
@@ -81,7 +80,8 @@ impl Dev {
                 Err(failure) if stop.load(Ordering::SeqCst) => return Err(failure),
                 Err(failure) => workshop.show(&failure),
             }
-            workshop.waiting("for a change of the source, for a new run; Ctrl-C ends");
+            let or = if self.run_file().is_some() { " or of the run file" } else { "" };
+            workshop.waiting(&format!("for a change of the source{or}, for a new run; Ctrl-C ends"));
         }
         Ok(Ending::Exit(Exit::Interrupted))
     }
@@ -105,7 +105,7 @@ impl Dev {
         }
         self.trusting.settle(terminal, &settings)?;
         let ended = workshop.train(settings, stop)?;
-        tell(terminal, &ended, &going_on(&typed(), &ended.summary().name))
+        tell(terminal, &ended)
     }
 
     /// Where the run file is, if there is one: the one that was named, or the folder's own.

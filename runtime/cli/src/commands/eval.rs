@@ -17,7 +17,14 @@ use crate::arguments::{Global, Writing};
 use crate::terminal::diagnostic::Failure;
 use crate::terminal::{Terminal, counted};
 
+/// What the figures are.
+const FIGURES: &str = "Figures of answers: `loss`, the negative log-likelihood of a target token; `perplexity`, its \
+    exponential; `accuracy`, the share of target tokens that are the first choice. Of pairs, chosen less rejected: `margin` \
+    in the log-probability of a target token, `reward-margin` in that of a whole answer, less the base's; `accuracy` and \
+    `reward-accuracy`, the shares of pairs where they are above 0.";
+
 #[derive(Debug, Args)]
+#[command(after_long_help = FIGURES)]
 pub(crate) struct Eval {
     #[command(flatten)]
     subject: Subject,

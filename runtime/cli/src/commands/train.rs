@@ -1,5 +1,6 @@
 //! `tunebox train`: one run, which ends with an artifact.
 
+mod again;
 mod profile;
 mod report;
 mod sample;
@@ -22,6 +23,7 @@ use crate::arguments::Global;
 use crate::terminal::diagnostic::Failure;
 use crate::terminal::{Terminal, bytes};
 use profile::GuestProfile;
+use report::report;
 pub(super) use report::tell;
 use sample::Before;
 pub(super) use watch::Watch;
@@ -31,7 +33,8 @@ pub(super) use watch::Watch;
 pub(crate) struct Train {
     /// A run file; without one, `--model` and `--data` say what to train on what
     run: Option<PathBuf>,
-    /// The tiny model and data that come with tunebox
+    /// The tiny model and data that come with tunebox, whatever a folder's `run.toml` says: those of the method, or where
+    /// it is not built in, of the first that learns from such records; `--data` names others
     #[arg(long, conflicts_with = "run")]
     sample: bool,
     /// A built-in method, a method folder, a `.wasm` file, or a package in the store: `NAME` or `NAME@VERSION`; with
@@ -89,7 +92,7 @@ impl Train {
         let ended = carry_out(settings, worker.as_ref(), &mut watch, &stop);
         watch.clear();
         let profiled = profile.map_or(Ok(()), |profile| profile.write(terminal));
-        let ending = self.report(terminal, &ended?, before.as_ref())?;
+        let ending = report(terminal, &ended?, before.as_ref())?;
         profiled.map(|()| ending)
     }
 

@@ -231,17 +231,10 @@ fn scalar_text(value: &Value) -> Option<String> {
     (value.is_number() || value.is_boolean()).then(|| value.to_string())
 }
 
+/// What a key takes, in the words that settings of methods are told in.
 fn range_words(schema: &Value) -> String {
-    let text = |key: &str| schema[key].as_f64().map(|number| number.to_string());
-    let low = text("minimum").or_else(|| text("exclusiveMinimum").map(|low| format!("above {low}")));
-    let high = text("maximum").or_else(|| text("exclusiveMaximum").map(|high| format!("below {high}")));
-    match (low, high) {
-        (Some(low), Some(high)) if high.starts_with("below") => format!("{low}, {high}"),
-        (Some(low), Some(high)) if low.starts_with("above") => format!("{low}, up to {high}"),
-        (Some(low), Some(high)) => format!("{low} to {high}"),
-        (Some(low), None) if low.starts_with("above") => low,
-        (Some(low), None) => format!("{low} or more"),
-        (None, Some(high)) => format!("{high} or less"),
-        (None, None) => "the range of this key".into(),
-    }
+    let bounds =
+        [("at least", "minimum"), ("above", "exclusiveMinimum"), ("at most", "maximum"), ("below", "exclusiveMaximum")];
+    let words = bounds.iter().filter_map(|(word, key)| Some(format!("{word} {}", schema[*key].as_f64()?)));
+    words.collect::<Vec<_>>().join(" and ")
 }

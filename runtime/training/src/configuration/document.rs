@@ -110,6 +110,18 @@ impl Document {
         self.overridden(path).is_some()
     }
 
+    /// Whether a `--set` gave a key or something below it.
+    pub(super) fn overrides_within(&self, path: &[String]) -> bool {
+        self.overrides.keys().any(|known| known.starts_with(path))
+    }
+
+    /// Forgets what the file says of a table's key.
+    pub(super) fn forget(&mut self, table: &str, key: &str) {
+        if let Some(table) = self.tree.get_mut(table).and_then(Value::as_object_mut) {
+            table.shift_remove(key);
+        }
+    }
+
     fn overridden(&self, path: &[String]) -> Option<&String> {
         // A wrong key inside a table that a `--set` brought belongs to that `--set`.
         (1..=path.len()).rev().find_map(|length| self.overrides.get(&path[..length])).or_else(|| {
@@ -162,11 +174,11 @@ impl Document {
             }
             DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
                 Ok(number) => number.into(),
-                Err(_) => return Err(self.out_of_range(path, number.as_str(), "what 64 bits hold")),
+                Err(_) => return Err(self.out_of_range(path, number.as_str(), "a whole number of 64 bits")),
             },
             DeValue::Float(number) => match number.as_str().parse().ok().and_then(serde_json::Number::from_f64) {
                 Some(number) => Value::Number(number),
-                None => return Err(self.out_of_range(path, number.as_str(), "the finite numbers")),
+                None => return Err(self.out_of_range(path, number.as_str(), "a finite number")),
             },
         })
     }

@@ -14,6 +14,14 @@ pub struct Spot {
     pub line: Option<(usize, String, usize, usize)>,
 }
 
+impl Spot {
+    /// Its line, with words after the mark.
+    pub(crate) fn snippet(&self, note: Option<String>) -> Option<Snippet> {
+        let (line, text, column, width) = self.line.clone()?;
+        Some(Snippet { line, text, column, width, note })
+    }
+}
+
 /// A wrong setting: what is wrong with it, and where.
 #[derive(Debug, thiserror::Error)]
 #[error("{problem}")]
@@ -51,13 +59,13 @@ pub enum Problem {
         expected: String,
     },
     /// A number outside its range.
-    #[error("`{key}` is {value}, outside {range}")]
+    #[error("`{key}` is {value}, it must be {range}")]
     Range {
         /// Dotted.
         key: String,
         /// As read.
         value: String,
-        /// In words: `1 to 4096`.
+        /// In words: `at least 1 and at most 4096`.
         range: String,
     },
     /// A text that is none of those offered.
@@ -109,8 +117,7 @@ impl Explain for ConfigurationError {
     }
 
     fn snippet(&self) -> Option<Snippet> {
-        let (line, text, column, width) = self.spot.as_ref()?.line.clone()?;
-        Some(Snippet { line, text, column, width, note: self.problem.note() })
+        self.spot.as_ref()?.snippet(self.problem.note())
     }
 
     fn why(&self) -> Option<String> {
@@ -141,7 +148,6 @@ impl Problem {
             Self::UnknownKey { table, .. } if table.is_empty() => Some("not a table of a run file".into()),
             Self::UnknownKey { table, .. } => Some(format!("not a key of `[{table}]`")),
             Self::Type { expected, .. } => Some(format!("{expected} is wanted")),
-            Self::Range { range, .. } => Some(format!("may be {range}")),
             _ => None,
         }
     }

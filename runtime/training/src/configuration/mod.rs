@@ -100,6 +100,11 @@ impl RunSettings {
         for assignment in overrides {
             document.set(assignment)?;
         }
+        // Who continues an adapter by `--set` wants no new one, as the file may describe it.
+        let set = |key: &str| document.overrides_within(&split(key));
+        if set("model.adapter") && !set("train.adapter") {
+            document.forget("train", "adapter");
+        }
         check::check(&mut document)?;
         let tree = Value::Object(document.tree.clone());
         let file = serde_json::from_value(tree).map_err(|error| ConfigurationError {
@@ -194,6 +199,15 @@ impl RunSettings {
             train.remove("adapter");
         }
         toml::to_string_pretty(&table).unwrap_or_default()
+    }
+
+    /// An error about what a key names, with the place in the run file. What a flag names was typed just now.
+    pub(crate) fn named(&self, key: &str, error: impl Into<Error>) -> Error {
+        let source = Box::new(error.into());
+        match self.spot(key, Half::Value).filter(|spot| spot.line.is_some()) {
+            Some(spot) => Error::Named { source, spot: Box::new(spot) },
+            None => *source,
+        }
     }
 
     /// An error about one key.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use tunebox_package::Reference;
 
 use super::RunSettings;
+use crate::error::Error;
 
 impl RunSettings {
     /// Whether everything that runs in the sandbox is built in. A name that leads nowhere is not: what is
@@ -16,7 +17,7 @@ impl RunSettings {
     }
 
     /// What the run file names as method and as verifiers, found or not.
-    pub(crate) fn references(&self) -> Vec<Result<Reference, tunebox_package::Error>> {
+    pub(crate) fn references(&self) -> Vec<Result<Reference, Error>> {
         let method = self.method_reference();
         let verifiers = self.file.verifier.iter().enumerate();
         let verifiers = verifiers.map(|(number, table)| self.verifier_reference(number, &table.r#use));
@@ -24,18 +25,20 @@ impl RunSettings {
     }
 
     /// Where the method is.
-    pub(crate) fn method_reference(&self) -> Result<Reference, tunebox_package::Error> {
-        Reference::parse(&self.file.method.r#use, &self.base("method.use"))
+    pub(crate) fn method_reference(&self) -> Result<Reference, Error> {
+        let found = Reference::parse(&self.file.method.r#use, &self.base("method.use"));
+        found.map_err(|error| self.named("method.use", error))
     }
 
     /// Where a verifier is that the run file calls so.
-    pub(crate) fn verifier_reference(&self, number: usize, name: &str) -> Result<Reference, tunebox_package::Error> {
-        Reference::verifier(name, &self.base(&format!("verifier.{number}.use")))
+    pub(crate) fn verifier_reference(&self, number: usize, name: &str) -> Result<Reference, Error> {
+        let key = format!("verifier.{number}.use");
+        Reference::verifier(name, &self.base(&key)).map_err(|error| self.named(&key, error))
     }
 
     /// Writes the version behind every name of a package in the store, so that a later version there changes nothing.
     pub(crate) fn pin(&mut self) {
-        let pinned = |found: Result<Reference, tunebox_package::Error>, written: &mut String| {
+        let pinned = |found: Result<Reference, Error>, written: &mut String| {
             if let Ok(Reference::Stored(stored)) = found
                 && *written == stored.name
             {

@@ -7,13 +7,12 @@ use tunebox_package::{Reference, builtin, read_manifest};
 
 use super::{Document, RunSettings};
 use crate::error::Error;
-use crate::files;
 use crate::sample::Sample;
 
 impl RunSettings {
     /// The embedded default: the run file and data made for the method, on the embedded model;
-    /// `overrides` on top. A method of another name gets those of a built-in one that learns from
-    /// the same shape of records. Unpacks the files into the folder for runs.
+    /// `overrides` on top. A method of another name gets those of the first built-in one that learns from
+    /// the same shape of records, whoever has it. Unpacks the files into the folder for runs.
     ///
     /// # Errors
     /// As [`RunSettings::load`]; and when this build holds no sample, or it cannot be unpacked.
@@ -42,23 +41,12 @@ impl RunSettings {
     }
 }
 
-/// The run file of a built-in method that learns from the same shape of records: of the one whose data the method's own
-/// folder names, if it names any.
+/// The run file of the first built-in method that learns from the same shape of records. Nothing beside the method is
+/// looked at: its author and whoever got it as a package train on the same.
 fn alike(sample: Sample, method: &str) -> Option<&'static str> {
     let shape = Reference::parse(method, Path::new(".")).and_then(|found| found.open()).ok()?.manifest.shape;
-    let run_file_of = |name: &str| {
-        let text = sample.run_file_of(name)?;
-        (read_manifest(builtin::find(name)?.bytes).ok()?.shape == shape).then_some(text)
-    };
-    let named = data_of(&Path::new(method).join("run.toml"));
-    let named = named.and_then(|name| run_file_of(&name));
-    named.or_else(|| builtin::list().iter().find_map(|other| run_file_of(other.name)))
-}
-
-/// What the data of a run file are called, without their folder and ending.
-fn data_of(run_file: &Path) -> Option<String> {
-    let text = files::read_text(run_file).ok()?;
-    let document = Document::parse("run.toml", &text).ok()?;
-    let path = document.tree.get("data")?.get("path")?.as_str()?;
-    Path::new(path).file_stem()?.to_str().map(str::to_owned)
+    builtin::list().iter().find_map(|other| {
+        let text = sample.run_file_of(other.name)?;
+        (read_manifest(other.bytes).ok()?.shape == shape).then_some(text)
+    })
 }

@@ -90,7 +90,8 @@ impl BasePrecision {
 pub struct DataTable {
     /// A JSONL file: one record a line.
     pub path: String,
-    /// A JSONL file that is scored now and then and never learned from.
+    /// A JSONL file that is scored now and then and never learned from: the negative log-likelihood of a target token, of
+    /// pairs that of the better answer, whatever the method's loss is; how often answers to prompts pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validation: Option<String>,
     /// Tokens of the longest example; what is longer loses its end.

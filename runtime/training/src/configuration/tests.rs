@@ -59,11 +59,14 @@ fn a_text_in_the_place_of_a_table_is_told_its_form() {
 #[test]
 fn a_value_out_of_range_says_the_range() {
     let error = complaint(&format!("{GOOD}[train.adapter]\nrank = 0\n"), &[]);
-    assert_eq!(error.what, "`train.adapter.rank` is 0, outside 1 to 4096");
+    assert_eq!(error.what, "`train.adapter.rank` is 0, it must be at least 1 and at most 4096");
 
     let error = complaint(GOOD, &["train.rate=0"]);
-    assert_eq!(error.what, "`train.rate` is 0, outside above 0, up to 10");
+    assert_eq!(error.what, "`train.rate` is 0, it must be above 0 and at most 10");
     assert_eq!(error.place.as_deref(), Some("`--set train.rate=0`"));
+
+    let error = complaint(&format!("{GOOD}[train]\nrate = nan\n"), &[]);
+    assert_eq!(error.what, "`train.rate` is nan, it must be a finite number");
 }
 
 #[test]
@@ -148,10 +151,39 @@ fn the_settings_of_a_run_name_a_package_though_a_file_is_called_so() {
 }
 
 #[test]
+fn what_the_file_names_and_is_not_there_is_shown_in_the_line_that_names_it() {
+    let settings = read(&GOOD.replace("lora", "lorra"), &[]).unwrap();
+    let error = settings.method_reference().unwrap_err().explanation();
+    assert_eq!((error.what.as_str(), error.place.as_deref()), ("there is no method `lorra`", Some("run.toml:6:7")));
+    assert_eq!(error.snippet.unwrap().text, "use = \"lorra\"");
+    assert_eq!(error.hint.as_deref(), Some("did you mean `lora`?"));
+
+    let typed = read(GOOD, &["method.use=lorra"]).unwrap().method_reference().unwrap_err().explanation();
+    assert_eq!(typed.place, None, "it was typed just now");
+
+    let inner = settings.wrong("train.rate", Half::Key, Problem::Syntax("broken".into()));
+    let place = inner.explanation().place;
+    assert_eq!(settings.named("data.path", inner).explanation().place, place, "what is wrong may have a place itself");
+}
+
+#[test]
 fn an_override_without_a_value_is_refused() {
     assert_eq!(complaint(GOOD, &["train.batch"]).what, "`--set train.batch` is not of the form `table.key=value`");
     assert_eq!(complaint(GOOD, &["rank=8"]).hint.unwrap(), "did you mean `--set train.adapter.rank=8`?");
     assert!(complaint(GOOD, &["focus=1"]).hint.unwrap().contains("`--set method.focus=1`"));
+}
+
+#[test]
+fn an_adapter_that_is_set_takes_the_place_of_the_one_that_the_file_describes() {
+    let text = format!("{GOOD}[train.adapter]\nrank = 3\n");
+    let (old, usual) = ("model.adapter=runs/a", AdapterTable::default().rank);
+    let rank = |overrides: &[&str]| {
+        let settings = read(&text, overrides).unwrap();
+        (settings.given("train.adapter"), settings.file.train.adapter.rank)
+    };
+    assert_eq!(rank(&[]), (true, 3));
+    assert_eq!(rank(&[old]), (false, usual));
+    assert_eq!(rank(&[old, "train.adapter.rank=5"]), (true, 5), "which is refused");
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub enum DataError {
         name: String,
         /// Why, in numbers.
         why: String,
+        /// What to do.
+        hint: String,
     },
     /// The file broke off while it was read.
     #[error("`{name}` cannot be read")]
@@ -48,6 +50,8 @@ pub struct BadLine {
     pub text: String,
     /// What is wrong.
     pub fault: LineFault,
+    /// The shapes that a line of the file may have.
+    pub wanted: Vec<Shape>,
     /// Whether a line of the file was found that can be used.
     pub others: bool,
 }
@@ -71,6 +75,8 @@ pub enum LineFault {
         field: &'static str,
         /// The shape of the record.
         shape: Shape,
+        /// The field that probably means it.
+        meant: Option<String>,
     },
     /// No known shape.
     #[error("the record has none of the known shapes")]
@@ -138,18 +144,24 @@ impl LineFault {
         }
     }
 
-    fn advice(&self) -> String {
+    fn advice(&self, shapes: &[Shape]) -> String {
         match self {
+            Self::Missing { field, meant: Some(meant), .. } => format!("did you mean `{field}` by `{meant}`?"),
             Self::Unknown { fields, wanted } => renamed(fields).unwrap_or_else(|| takes(wanted)),
             Self::Unwanted { wanted, .. } => takes(wanted),
-            Self::NotJson(_) | Self::NotObject(_) => {
-                "every line is one JSON object, such as {\"prompt\": \"…\", \"completion\": \"…\"}".into()
-            }
+            Self::NotJson(_) | Self::NotObject(_) => every_line(shapes),
             Self::NotText => "save the file as UTF-8".into(),
             Self::Encoding { hint: Some(hint), .. } => hint.clone(),
             _ => "mend the line".into(),
         }
     }
+}
+
+/// What a line looks like, by one of the shapes that it may have.
+pub(super) fn every_line(shapes: &[Shape]) -> String {
+    let usual = shapes.iter().find(|shape| **shape == Shape::PromptCompletion).or(shapes.first());
+    let example = usual.copied().unwrap_or(Shape::PromptCompletion).example();
+    format!("every line is one JSON object, such as {example}")
 }
 
 fn takes(wanted: &[Shape]) -> String {
@@ -181,9 +193,10 @@ impl BadLine {
             let shape = object(line).and_then(|(text, object)| shape_of(text, &object, Shape::all()));
             shape.is_ok_and(|shape| wanted.contains(&shape))
         };
-        let fitting = data_beside(Path::new(&self.name), fits)?;
+        // The very file may begin with a record that fits, and end with one that does not.
+        let fitting = data_beside(Path::new(&self.name), fits).filter(|fitting| fitting != Path::new(&self.name))?;
         Some(format!(
-            "{}; `{}` has such: name it in the run file, or use `tunebox train --sample` with the same `--method`",
+            "{}; `{}` has such records: name it in the run file, or use `tunebox train --sample` with the same `--method`",
             takes(wanted),
             fitting.display()
         ))
@@ -232,12 +245,11 @@ impl Explain for DataError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Line(bad) if bad.others => {
-                Some(format!("{}; `--set data.skip-bad=true` leaves such lines out", bad.fault.advice()))
+                let advice = bad.fault.advice(&bad.wanted);
+                Some(format!("{advice}; `--set data.skip-bad=true` leaves such lines out"))
             }
-            Self::Line(bad) => Some(bad.of_sample().unwrap_or_else(|| bad.fault.advice())),
-            Self::Empty { .. } => {
-                Some("one JSON object a line, such as {\"prompt\": \"…\", \"completion\": \"…\"}".into())
-            }
+            Self::Line(bad) => Some(bad.of_sample().unwrap_or_else(|| bad.fault.advice(&bad.wanted))),
+            Self::Empty { hint, .. } => Some(hint.clone()),
             Self::Reading { .. } => None,
         }
     }
@@ -248,16 +260,35 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_line_that_is_no_record_is_shown_what_the_method_takes() {
+        let told = |method: &str| LineFault::NotJson("broken".into()).advice(&Shape::of_method(method).unwrap());
+        let pair = r#"every line is one JSON object, such as {"prompt": "…", "chosen": "…", "rejected": "…"}"#;
+        assert_eq!(told("preference"), pair);
+        assert!(told("supervised").ends_with(r#"such as {"prompt": "…", "completion": "…"}"#));
+        for shape in Shape::all() {
+            let (text, object) = object(shape.example().as_bytes()).unwrap();
+            assert_eq!(shape_of(text, &object, &[*shape]).unwrap(), *shape);
+        }
+    }
+
+    #[test]
     fn records_of_another_shape_in_the_sample_are_told_with_the_file_that_fits() {
         let hint = |name: &str, shape| {
-            let fault = LineFault::Unwanted { found: Shape::Messages, wanted: vec![shape] };
-            let bad = BadLine { name: name.into(), line: 1, column: 1, text: "{}".into(), fault, others: false };
+            let wanted = vec![shape];
+            let fault = LineFault::Unwanted { found: Shape::Messages, wanted: wanted.clone() };
+            let bad =
+                BadLine { name: name.into(), line: 1, column: 1, text: "{}".into(), fault, wanted, others: false };
             DataError::Line(Box::new(bad)).hint().unwrap()
         };
         for (shape, file) in [(Shape::Unpaired, "kto"), (Shape::Prompts, "grpo"), (Shape::Contrast, "steer")] {
             let told = hint("calm/runs/.sample/lora.jsonl", shape);
-            assert!(told.contains(&format!("; `calm/runs/.sample/{file}.jsonl` has such: ")), "{told}");
+            assert!(told.contains(&format!("; `calm/runs/.sample/{file}.jsonl` has such records: ")), "{told}");
         }
+        // A later line of it: no other file is named for it, nor itself.
+        assert_eq!(
+            hint("calm/runs/.sample/kto.jsonl", Shape::Unpaired),
+            "this method takes records with `prompt`, `completion` and `label`"
+        );
         assert_eq!(
             hint("lora.jsonl", Shape::Unpaired),
             "this method takes records with `prompt`, `completion` and `label`"

@@ -6,7 +6,7 @@ use tunebox_model::chat::Message;
 use super::fault::LineFault;
 use super::locate::{Step, column};
 use super::record::{Content, Turns, Wrong};
-use super::shape::Shape;
+use super::shape::{Shape, missing};
 
 /// The fields of a record, taken one by one.
 pub(super) struct Fields<'a> {
@@ -84,7 +84,7 @@ impl Fields<'_> {
                 let worse = rejected.split_off(shared);
                 Ok(Content::Preference(Turns::Messages(chosen), Turns::Messages(answers), Turns::Messages(worse)))
             }
-            _ => Err((LineFault::Missing { field: "prompt", shape: Shape::Preference }, column(self.text, &[]))),
+            _ => Err(missing(self.text, self.object, "prompt", Shape::Preference)),
         }
     }
 

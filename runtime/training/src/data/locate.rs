@@ -18,7 +18,7 @@ pub(super) fn column(text: &str, path: &[Step<'_>]) -> usize {
     for step in path {
         let before = scan.at;
         let found = match step {
-            Step::Field(name) => scan.field(name),
+            Step::Field(name) => scan.field(name).map(|_| ()),
             Step::Item(index) => scan.item(*index),
         };
         if found.is_none() {
@@ -29,13 +29,22 @@ pub(super) fn column(text: &str, path: &[Step<'_>]) -> usize {
     text.get(..scan.at).map_or(1, |before| before.chars().count() + 1)
 }
 
+/// The column of a field's name in an object.
+pub(super) fn key_column(text: &str, name: &str) -> usize {
+    let mut scan = Scan { text: text.as_bytes(), at: 0 };
+    scan.space();
+    let start = scan.field(name).unwrap_or_default();
+    text.get(..start).map_or(1, |before| before.chars().count() + 1)
+}
+
 struct Scan<'a> {
     text: &'a [u8],
     at: usize,
 }
 
 impl Scan<'_> {
-    fn field(&mut self, name: &str) -> Option<()> {
+    /// Goes to the value of a field, and says where its name begins.
+    fn field(&mut self, name: &str) -> Option<usize> {
         self.expect(b'{')?;
         loop {
             self.space();
@@ -47,7 +56,7 @@ impl Scan<'_> {
             self.expect(b':')?;
             self.space();
             if here {
-                return Some(());
+                return Some(start);
             }
             self.value()?;
             self.space();

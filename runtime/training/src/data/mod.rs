@@ -31,6 +31,7 @@ pub use window::{Window, window};
 
 use crate::digest::hexadecimal;
 use crate::error::Error;
+use fault::every_line;
 use record::{Wrong, object};
 use shape::shape_of;
 
@@ -124,7 +125,7 @@ impl Dataset {
         report.longest =
             examples.iter().flat_map(|example| &example.sides).map(|side| side.ids.len()).max().unwrap_or(0);
         let Some(shape) = shape.filter(|_| !examples.is_empty()) else {
-            return Err(DataError::Empty { name, why: emptiness(&report) }.into());
+            return Err(emptiness(name, &report, &reading.wanted).into());
         };
         let token_digest = token_digest(&examples);
         Ok(Self { name, shape, examples, report, digest: lines.digest(), token_digest })
@@ -154,7 +155,7 @@ impl Reader<'_> {
                 shape_of(text, &object, &self.reading.wanted).ok()
             });
         }
-        let wanted = self.shape.map_or_else(|| self.reading.wanted.clone(), |shape| vec![shape]);
+        let wanted = self.wanted();
         let encoder = self.encoder;
         let read = lines.into_par_iter().map(|line| {
             let example = example(&line, &wanted, encoder);
@@ -167,6 +168,11 @@ impl Reader<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The shapes that a line may have: that of the file, once it is known.
+    fn wanted(&self) -> Vec<Shape> {
+        self.shape.map_or_else(|| self.reading.wanted.clone(), |shape| vec![shape])
     }
 
     fn keep(&mut self, mut example: Example, examples: &mut Vec<Example>) {
@@ -186,8 +192,8 @@ impl Reader<'_> {
             return Ok(());
         }
         let text = String::from_utf8_lossy(&line.bytes).into_owned();
-        let (name, others) = (self.name.clone(), self.shape.is_some());
-        Err(DataError::Line(Box::new(BadLine { name, line: line.number, column, text, fault, others })))
+        let (name, others, wanted) = (self.name.clone(), self.shape.is_some(), self.wanted());
+        Err(DataError::Line(Box::new(BadLine { name, line: line.number, column, text, fault, wanted, others })))
     }
 }
 
@@ -196,17 +202,23 @@ fn example(line: &Line, wanted: &[Shape], encoder: &Encoder<'_>) -> Result<Examp
     encoder.encode(record, line.number).map_err(|fault| (fault, 1))
 }
 
-fn emptiness(report: &Report) -> String {
-    let Report { lines, skipped, dropped, .. } = report;
-    match (skipped.first(), dropped.is_empty()) {
-        (None, true) => "the file has no line that is not blank".into(),
+/// A file without a record to learn from.
+fn emptiness(name: String, report: &Report, wanted: &[Shape]) -> DataError {
+    let Report { lines, skipped, dropped, length, .. } = report;
+    let (why, hint) = match (skipped.first(), dropped.is_empty()) {
+        (None, true) => ("the file has no line that is not blank".to_owned(), every_line(wanted)),
         (Some(first), true) => {
-            format!("{} of {lines} lines are wrong; line {}: {}", skipped.len(), first.line, first.reason)
+            let why = format!("{} of {lines} lines are wrong; line {}: {}", skipped.len(), first.line, first.reason);
+            (why, every_line(wanted))
         }
-        (_, false) => {
-            format!("{} of {lines} lines have no target token within `data.max-length`", dropped.len())
-        }
-    }
+        (_, false) => (
+            format!("{} of {lines} lines have no target token within `data.max-length`", dropped.len()),
+            format!(
+                "raise `data.max-length`, or `--max-length` of `eval`: only the first {length} tokens of a record count"
+            ),
+        ),
+    };
+    DataError::Empty { name, why, hint }
 }
 
 fn token_digest(examples: &[Example]) -> String {
@@ -219,4 +231,19 @@ fn token_digest(examples: &[Example]) -> String {
         }
     }
     hexadecimal(&digest.finalize())
+}
+
+#[cfg(test)]
+mod tests {
+    use tunebox_compute::explain::Explain;
+
+    use super::*;
+
+    #[test]
+    fn records_that_end_before_their_targets_are_told_what_lets_them_be_longer() {
+        let report = Report { lines: 2, dropped: vec![1, 2], length: 4, ..Report::default() };
+        let hint = |report: &Report| emptiness("a.jsonl".into(), report, &[Shape::Preference]).hint().unwrap();
+        assert!(hint(&report).starts_with("raise `data.max-length`"), "{}", hint(&report));
+        assert!(hint(&Report::default()).contains("\"rejected\""), "{}", hint(&Report::default()));
+    }
 }

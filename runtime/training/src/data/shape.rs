@@ -3,9 +3,10 @@
 use std::fmt;
 
 use serde_json::{Map, Value};
+use tunebox_compute::nearest::nearest;
 
 use super::fault::LineFault;
-use super::locate::column;
+use super::locate::{column, key_column};
 use super::record::Wrong;
 
 /// The shapes of a record.
@@ -91,6 +92,22 @@ impl Shape {
         }
     }
 
+    /// What a line of it looks like.
+    pub(super) fn example(self) -> &'static str {
+        match self {
+            Self::Messages => {
+                r#"{"messages": [{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}]}"#
+            }
+            Self::PromptCompletion => r#"{"prompt": "…", "completion": "…"}"#,
+            Self::Text => r#"{"text": "…"}"#,
+            Self::Preference => r#"{"prompt": "…", "chosen": "…", "rejected": "…"}"#,
+            Self::Unpaired => r#"{"prompt": "…", "completion": "…", "label": true}"#,
+            Self::Prompts => r#"{"prompt": "…", "answer": "…"}"#,
+            Self::Instructions => r#"{"harmful": "…"}"#,
+            Self::Contrast => r#"{"positive": "…", "negative": "…"}"#,
+        }
+    }
+
     fn required(self) -> &'static [&'static str] {
         match self {
             Self::Messages => &["messages"],
@@ -144,8 +161,16 @@ pub(super) fn shape_of(text: &str, object: &Map<String, Value>, wanted: &[Shape]
     let begun = wanted.iter().copied().find(|shape| shape.begun(object) || wanted.len() == 1);
     let missing = begun.and_then(|shape| {
         let field = shape.required().iter().find(|field| !object.contains_key(**field))?;
-        Some(LineFault::Missing { field, shape })
+        Some(missing(text, object, field, shape))
     });
-    let unknown = || LineFault::Unknown { fields: object.keys().cloned().collect(), wanted: wanted.to_vec() };
-    Err((missing.unwrap_or_else(unknown), start))
+    let unknown = || (LineFault::Unknown { fields: object.keys().cloned().collect(), wanted: wanted.to_vec() }, start);
+    Err(missing.unwrap_or_else(unknown))
+}
+
+/// A field that a record of a shape lacks; at the one that probably means it, if there is one.
+pub(super) fn missing(text: &str, object: &Map<String, Value>, field: &'static str, shape: Shape) -> Wrong {
+    let others = object.keys().map(String::as_str).filter(|name| !shape.required().contains(name));
+    let meant = nearest(field, others).map(str::to_owned);
+    let place = meant.as_deref().map_or_else(|| column(text, &[]), |name| key_column(text, name));
+    (LineFault::Missing { field, shape, meant }, place)
 }

@@ -8,10 +8,11 @@ use std::time::SystemTime;
 use tunebox_compute::paths::plain;
 
 use super::identity::{known_beforehand, same_run};
-use super::{PlannedMethod, PlannedVerifier};
+use super::{ENDLESS, PlannedMethod, PlannedVerifier};
 use crate::checkpoint::{self, Identity, State};
 use crate::configuration::RunSettings;
 use crate::error::Error;
+use crate::runs::{Held, is_endless, is_run, is_running};
 use crate::{files, lock};
 
 /// The folder of a run, and what it goes on from.
@@ -19,6 +20,8 @@ pub(crate) struct Destination {
     pub(crate) name: String,
     pub(crate) folder: PathBuf,
     pub(crate) checkpoint: Option<(PathBuf, State)>,
+    /// Keeps others from a run that goes on.
+    pub(crate) held: Option<Held>,
 }
 
 /// Chooses the folder. A run without a name gets the method's name and the first free number.
@@ -38,10 +41,10 @@ pub(crate) fn destination(
     };
     let folder = runs.join(&name);
     if folder.exists() {
-        let resumable = goes_on(settings, &folder, &known)?;
+        let resumable = !is_running(&folder) && goes_on(settings, &folder, &known)?;
         return Err(Error::RunExists { name, folder, resumable });
     }
-    Ok(Destination { name, folder, checkpoint: None })
+    Ok(Destination { name, folder, checkpoint: None, held: None })
 }
 
 fn resumed(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<Destination, Error> {
@@ -54,6 +57,9 @@ fn resumed(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<Dest
         let meant = crate::runs::meant(&name, runs);
         return Err(Error::NothingToResume { folder, why: "there is no such run", meant });
     }
+    let begun = is_run(&folder) || !checkpoint::steps(&folder)?.is_empty();
+    // Before anything of it is read: whoever trains it may be about to save.
+    let held = begun.then(|| Held::take(&folder)).transpose()?;
     if lock::has_finished(&folder) {
         return Err(Error::Finished { name, hint: further(&folder), folder });
     }
@@ -62,18 +68,12 @@ fn resumed(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<Dest
     };
     let place = checkpoint::folder(&folder, step);
     let state = State::read(&place)?;
-    Ok(Destination { name, folder, checkpoint: Some((place, state)) })
+    Ok(Destination { name, folder, checkpoint: Some((place, state)), held })
 }
 
 /// What leads from a finished run to more steps.
 fn further(folder: &Path) -> String {
-    let shown = folder.display();
-    let holds = |name: &str| folder.join(name).is_file();
-    let from = if holds("adapter_config.json") {
-        format!("`--set model.adapter={shown}`")
-    } else if holds("config.json") {
-        format!("`--model {shown}`")
-    } else {
+    let Some(from) = crate::runs::beginning_with(folder) else {
         return "leave `--resume` out to start a run".into();
     };
     format!("for more steps, a new run that begins where it ended: another `--name` and {from} instead of `--resume`")
@@ -89,13 +89,16 @@ fn goes_on(told: &RunSettings, folder: &Path, known: &Identity) -> Result<bool, 
     let Ok(state) = State::read(&place) else { return Ok(false) };
     let Identity { version, method, verifiers, settings, .. } = known.clone();
     let now = Identity { version, method, verifiers, settings, ..state.identity.clone() };
-    let there = Destination { name: String::new(), folder: folder.to_owned(), checkpoint: Some((place, state)) };
+    let checkpoint = Some((place, state));
+    let there = Destination { name: String::new(), folder: folder.to_owned(), checkpoint, held: None };
     Ok(same_run(told, &there, &now).is_ok())
 }
 
-/// Of the runs that are not finished, the one whose checkpoints changed last; one that could go on as this run before others.
+/// Of the runs that are not finished, the one whose checkpoints changed last. Before all others one that could go on as this
+/// run; then one that has an end as this one has, or has none either; then one that is not running.
 fn latest(told: &RunSettings, runs: &Path, known: &Identity) -> Result<PathBuf, Error> {
     let (mut begun, mut finished) = (Vec::new(), false);
+    let endless = told.file.train.steps == Some(ENDLESS);
     for name in files::names(runs)?.into_iter().filter(|name| !name.starts_with('.')) {
         let folder = runs.join(&name);
         if !folder.is_dir() {
@@ -108,7 +111,8 @@ fn latest(told: &RunSettings, runs: &Path, known: &Identity) -> Result<PathBuf, 
         }
         let changed = checkpoint::folder(&folder, step).metadata().and_then(|about| about.modified());
         let fits = goes_on(told, &folder, known)?;
-        begun.push((fits, changed.unwrap_or(SystemTime::UNIX_EPOCH), folder));
+        let (alike, free) = (is_endless(&folder) == endless, !is_running(&folder));
+        begun.push((fits, alike, free, changed.unwrap_or(SystemTime::UNIX_EPOCH), folder));
     }
     if let Some((.., folder)) = begun.into_iter().max() {
         return Ok(folder);
@@ -190,6 +194,28 @@ mod tests {
         begin(runs.path(), "d-other", UNFINISHED, 0.25);
         begin(runs.path(), "e-finished", FINISHED, 0.5);
         assert_eq!(resume(runs.path(), None).unwrap(), "c-same");
+    }
+
+    #[test]
+    fn a_run_without_an_end_is_taken_up_only_where_there_is_no_other() {
+        let runs = tempfile::tempdir().unwrap();
+        begin(runs.path(), "b-with-an-end", UNFINISHED, 0.25);
+        begin(runs.path(), "c-without", &format!("steps = {ENDLESS}\n"), 0.25);
+        assert_eq!(resume(runs.path(), None).unwrap(), "b-with-an-end");
+    }
+
+    #[test]
+    fn a_run_that_is_running_goes_on_nowhere_else() {
+        let runs = tempfile::tempdir().unwrap();
+        begin(runs.path(), "b-running", UNFINISHED, 0.5);
+        let held = Held::take(&runs.path().join("b-running")).unwrap();
+        for name in [None, Some("b-running")] {
+            assert!(matches!(resume(runs.path(), name), Err(Error::Running { .. })), "{name:?}");
+        }
+        begin(runs.path(), "a-stopped", UNFINISHED, 0.5);
+        assert_eq!(resume(runs.path(), None).unwrap(), "a-stopped");
+        drop(held);
+        assert_eq!(resume(runs.path(), Some("b-running")).unwrap(), "b-running");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use tunebox_package::{
 use tunebox_sandbox::native::{Twin, every_interface};
 use tunebox_sandbox::{Engine, Error as Refused, Grants, Limits, Method, Value, interface_of};
 
+use super::summary::values;
 use super::trust;
 use crate::configuration::{Half, Problem, RunSettings};
 use crate::data::Shape;
@@ -158,6 +159,15 @@ fn resolve(settings: &RunSettings, package: &Package) -> Result<Vec<(String, Val
     let values = resolve_settings(&package.manifest, &given);
     let values = values.map_err(|error| setting_problem(settings, "method", &settings.file.method.r#use, error))?;
     Ok(values.into_iter().map(|(name, value)| (name, convert(value))).collect())
+}
+
+/// The settings of a run's method as a lock lists them, of a method that is only read: with every default; as they were
+/// given where the method does not take them, which no lock lists.
+pub(crate) fn listed_settings(settings: &RunSettings, package: &Package) -> toml::Table {
+    match resolve(settings, package) {
+        Ok(resolved) => table(&values(&resolved)),
+        Err(_) => table(&settings.file.method.settings),
+    }
 }
 
 /// A wrong setting of a component that the run calls `used`, at its place below a table of the run file.

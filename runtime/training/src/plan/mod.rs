@@ -29,7 +29,7 @@ use tunebox_sandbox::{CompileLimits, Compiling, Engine};
 
 pub use memory::{Estimate, available, free, peak, peak_on};
 pub use method::{PlannedMethod, without_effect};
-pub(crate) use method::{native, revised};
+pub(crate) use method::{listed_settings, native, revised};
 pub(crate) use model::{digests, fetch, open_model};
 pub use summary::PlanSummary;
 pub use trust::{Ask, held, settle, settle_one};
@@ -41,6 +41,7 @@ use crate::data::{Batching, Dataset, Encoder, Reading, Shape, Walk};
 use crate::error::Error;
 use crate::learner::Pace;
 use crate::run::Revision;
+use crate::runs::Held;
 use folder::Destination;
 
 /// The steps of a run that goes on until somebody stops it: the most that a run file may name.
@@ -82,6 +83,8 @@ pub struct PlannedRun {
     /// What computes, where that is not the CPU.
     pub(crate) accelerator: Option<About>,
     pub(crate) checkpoint: Option<(PathBuf, State)>,
+    /// Keeps others from the run, once it has a folder.
+    pub(crate) held: Option<Held>,
     pub(crate) identity: Identity,
     pub(crate) clock: i64,
     /// When the method changed while the run went on.
@@ -161,16 +164,18 @@ fn put_together(
     clock: i64,
     material: Material,
 ) -> Result<Plan, Error> {
-    let Material { policy, model, beside, data, validation } = material;
-    let identity = identity::identity(&settings, &policy, model, &data, &method, &verifiers)?;
+    let (policy, data) = (&material.policy, &material.data);
+    let identity = identity::identity(&settings, policy, material.model.clone(), data, &method, &verifiers)?;
     identity::same_run(&settings, &place, &identity)?;
-    let walk = walk(&settings, &place, &data, length(&settings, policy.model()))?;
-    let pace = pace(&settings, &policy, walk.windows() as u64)?;
-    let summary = summary::summary(&settings, &place.name, &policy, &data, &method, &pace, &walk, beside);
+    let walk = walk(&settings, &place, data, length(&settings, policy.model()))?;
+    let pace = pace(&settings, policy, walk.windows() as u64)?;
+    let summary = summary::summary(&settings, &place.name, &material, &method, &pace, &walk);
+    let Material { policy, data, validation, .. } = material;
     let run = PlannedRun {
         name: place.name,
         folder: place.folder,
         checkpoint: place.checkpoint,
+        held: place.held,
         steps: pace.steps,
         compute: policy.precision().dtype(Purpose::Activation),
         accelerator: device::about(policy.parameters().device())?,
@@ -227,11 +232,13 @@ pub(crate) fn datasets(
         AnswersChoice::Last => Answers::Last,
     };
     let encoder = Encoder { tokenizer: model.tokenizer()?, template: model.template.as_ref(), answers };
-    let data = Dataset::read(&settings.path("data.path", &table.path), reading, &encoder)?;
-    let validation = table
-        .validation
-        .as_ref()
-        .map(|written| Dataset::read(&settings.path("data.validation", written), reading, &encoder));
+    // What is wrong with a record has a place of its own.
+    let read = |key: &str, written: &str| match Dataset::read(&settings.path(key, written), reading, &encoder) {
+        Err(error @ Error::File(_)) => Err(settings.named(key, error)),
+        read => read,
+    };
+    let data = read("data.path", &table.path)?;
+    let validation = table.validation.as_deref().map(|written| read("data.validation", written));
     Ok((data, validation.transpose()?))
 }
 

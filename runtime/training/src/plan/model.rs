@@ -38,7 +38,8 @@ pub(super) fn model(settings: &RunSettings, clock: i64) -> Result<(Arc<Model>, S
     let (asked, random) = (base::asked(settings, device)?, table.initialise == Some(Initialise::Random));
     let (mut model, digest) = if random {
         let folder = settings.path("model.path", &table.path);
-        let mut model = Model::random(&folder, settings.file.train.seed, device)?;
+        let model = Model::random(&folder, settings.file.train.seed, device);
+        let mut model = model.map_err(|error| settings.named("model.path", error))?;
         model.weights = model.weights.kept_in(asked)?;
         (model, of_configuration(&folder)?)
     } else {
@@ -85,5 +86,5 @@ fn source(settings: &RunSettings) -> Result<Source, Error> {
     let table = &settings.file.model;
     sample::present(&settings.path("model.path", &table.path))?;
     let name = settings.path_or_name("model.path", &table.path);
-    find_model(&name, table.revision.as_deref(), settings.offline)
+    find_model(&name, table.revision.as_deref(), settings.offline).map_err(|error| settings.named("model.path", error))
 }

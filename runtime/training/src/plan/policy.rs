@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tunebox_compute::Device;
 use tunebox_model::adapter::{AdapterKind, AdapterSettings, Targets as Places};
 use tunebox_model::decoder::Recompute;
+use tunebox_model::error::Error as ModelError;
 use tunebox_model::{Model, Policy, PolicySettings, Slice};
 
 use super::{length, memory};
@@ -21,7 +22,11 @@ pub(super) fn policy(settings: &RunSettings, model: Arc<Model>, learns: bool, si
             return Ok(Policy::open(model, None, own)?);
         }
         let adapter = adapter(&train.adapter, train.seed);
-        return Ok(Policy::new(model, &adapter, own)?);
+        return Policy::new(model, &adapter, own).map_err(|error| match error {
+            ModelError::NoModule { .. } => settings.named("train.adapter.targets", error),
+            ModelError::NoLayer { .. } => settings.named("train.adapter.layers", error),
+            other => other.into(),
+        });
     };
     if settings.given("train.adapter") {
         let problem = Problem::Conflict {
@@ -31,7 +36,7 @@ pub(super) fn policy(settings: &RunSettings, model: Arc<Model>, learns: bool, si
         return Err(settings.wrong("train.adapter", Half::Key, problem));
     }
     let folder = settings.path("model.adapter", written);
-    Ok(Policy::open(model, Some(&folder), own)?)
+    Policy::open(model, Some(&folder), own).map_err(|error| settings.named("model.adapter", error))
 }
 
 /// Bytes of activations that a pass may keep however small a micro-batch is.

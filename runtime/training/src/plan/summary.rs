@@ -4,15 +4,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tunebox_compute::device;
 use tunebox_compute::precision::{Base, Kept};
+use tunebox_model::Weights;
 use tunebox_model::decoder::Recompute;
-use tunebox_model::{Policy, Weights};
 use tunebox_sandbox::Value as SettingValue;
 
+use super::Material;
 use super::memory::Estimate;
 use super::method::PlannedMethod;
 use super::tokens::Tokens;
 use crate::configuration::RunSettings;
-use crate::data::{Dataset, Report, Walk};
+use crate::data::{Report, Walk};
 use crate::learner::Pace;
 
 /// A plan in figures.
@@ -83,49 +84,44 @@ impl PlanSummary {
     pub(crate) fn of_method(&mut self, method: &PlannedMethod) {
         self.method_version.clone_from(&method.package.manifest.version);
         self.imports.clone_from(&method.package.imports);
-        self.settings = values(method);
+        self.settings = values(&method.settings);
     }
 }
 
-/// The method's settings as data.
-fn values(method: &PlannedMethod) -> Map<String, Value> {
-    method.settings.iter().map(|(name, value)| (name.clone(), json(value))).collect()
+/// A method's settings as data.
+pub(super) fn values(settings: &[(String, SettingValue)]) -> Map<String, Value> {
+    settings.iter().map(|(name, value)| (name.clone(), json(value))).collect()
 }
 
-#[expect(clippy::too_many_arguments, reason = "every part of a plan is in its summary")]
+/// A plan in figures.
 pub(super) fn summary(
     settings: &RunSettings,
     name: &str,
-    policy: &Policy,
-    data: &Dataset,
+    material: &Material,
     method: &PlannedMethod,
     pace: &Pace,
     walk: &Walk,
-    runtime: u64,
 ) -> PlanSummary {
-    let (train, model) = (&settings.file.train, policy.model());
-    let sizes = &model.configuration;
-    let recompute = if train.recompute { Recompute::Blocks } else { Recompute::None };
-    let trainable = policy.adapter().trainable() as u64;
-    let package = &method.package;
+    let (train, package, model) = (&settings.file.train, &method.package, material.policy.model());
+    let (adapter, trainable) = (material.policy.adapter(), material.policy.adapter().trainable() as u64);
     PlanSummary {
         name: name.to_owned(),
         model: model.name.clone(),
-        family: sizes.family.clone(),
-        parameters: sizes.weights(),
-        device: device::describe(policy.parameters().device()),
+        family: model.configuration.family.clone(),
+        parameters: model.configuration.weights(),
+        device: device::describe(adapter.parameters().device()),
         method: package.manifest.name.clone(),
         method_version: package.manifest.version.clone(),
         method_changed: false,
         signer: package.signer.as_ref().map(|signer| signer.key.clone()),
         imports: package.imports.clone(),
         limits: method.limits.changed().map(|(limit, value)| (limit.name.to_owned(), value.into())).collect(),
-        settings: values(method),
-        data: data.name.clone(),
-        records: data.examples.len(),
-        report: data.report.clone(),
-        adapter: if trainable == 0 { "none".into() } else { policy.adapter().settings().kind.to_string() },
-        rank: if trainable == 0 { 0 } else { policy.adapter().settings().rank },
+        settings: values(&method.settings),
+        data: material.data.name.clone(),
+        records: material.data.examples.len(),
+        report: material.data.report.clone(),
+        adapter: if trainable == 0 { "none".into() } else { adapter.settings().kind.to_string() },
+        rank: if trainable == 0 { 0 } else { adapter.settings().rank },
         trainable,
         steps: pace.steps,
         steps_per_epoch: walk.windows() as u64,
@@ -135,8 +131,16 @@ pub(super) fn summary(
         schedule: pace.schedule.to_string(),
         log_every: train.log_every,
         precision: kept(&model.weights),
-        memory: Estimate::of(policy, Tokens::of(settings, data, method, train.batch), recompute, runtime),
+        memory: memory(settings, material, method),
     }
+}
+
+/// What a run will need.
+fn memory(settings: &RunSettings, material: &Material, method: &PlannedMethod) -> Estimate {
+    let train = &settings.file.train;
+    let recompute = if train.recompute { Recompute::Blocks } else { Recompute::None };
+    let tokens = Tokens::of(settings, &material.data, method, train.batch);
+    Estimate::of(&material.policy, tokens, recompute, material.beside)
 }
 
 /// What numbers are kept in, matrices that stay as they are stored counted.

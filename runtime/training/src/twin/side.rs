@@ -41,7 +41,7 @@ impl Side {
     pub(super) fn start(plan: Plan) -> Result<(Self, StepReport), Error> {
         let Plan { run: plan, policy, walk } = plan;
         let student = student(&plan, policy)?;
-        let (session, opening) = session(&plan, student)?;
+        let (session, opening) = session(&plan, student, &mut |_, _| {})?;
         Ok((Self { plan, session, walk, step: 0 }, opening))
     }
 

@@ -15,7 +15,7 @@ use tunebox_package::{Built, Error as PackageError, Manifest, Reference};
 use tunebox_sandbox::interface_of;
 use tunebox_training::{Error, Event, Observer, Outcome, Revisions, RunSettings, plan, run_revised};
 
-use super::super::building::note_source;
+use super::super::building::{note_source, warn_of_compiler};
 use super::super::train::Watch;
 use super::looking::{Found, GLANCE, contents, look_after};
 use crate::terminal::diagnostic::Failure;
@@ -35,8 +35,8 @@ pub(super) struct Workshop {
     watch: Rc<RefCell<Watch>>,
     /// Whether the last run has begun.
     begun: Rc<Cell<bool>>,
-    /// Whether what was built last asks to learn.
-    learns: bool,
+    /// Whether what was built last asks to learn; none where that is no component.
+    learns: Option<bool>,
 }
 
 impl Workshop {
@@ -52,7 +52,7 @@ impl Workshop {
         let (place, file) = (folder.clone(), run_file.clone());
         let builder = Some(std::thread::spawn(move || look_after(&place, file.as_deref(), offline, &send)));
         let (watch, begun) = (Rc::new(RefCell::new(Watch::new(terminal))), Rc::default());
-        Ok(Self { terminal, folder, run_file, run_by: None, found, builder, watch, begun, learns: false })
+        Ok(Self { terminal, folder, run_file, run_by: None, found, builder, watch, begun, learns: None })
     }
 
     /// Notes that a run takes the run file as it is now.
@@ -70,19 +70,41 @@ impl Workshop {
         ended
     }
 
-    /// Waits for a component; `None` once somebody wants to stop.
-    pub(super) fn wait(&mut self, stop: &AtomicBool) -> Option<Vec<u8>> {
-        while !stop.load(Ordering::SeqCst) {
-            match self.found.recv_timeout(GLANCE) {
-                Ok(found) => {
-                    let broken = matches!(&found, Found::Built(outcome, _) if outcome.is_err());
-                    if let Some(component) = self.take(found) {
-                        return Some(component);
-                    }
-                    if broken {
-                        self.waiting("for a change of the source that mends it; Ctrl-C ends");
+    /// Waits, between two runs, for what makes another run of it: a component, or another run file for the one that is
+    /// there. Whether there is; not once somebody wants to stop.
+    pub(super) fn next_run(&mut self, stop: &AtomicBool) -> bool {
+        while let Some(found) = self.next(stop) {
+            match found {
+                Found::RunFile(now) if self.learns.is_some() && now != self.run_by => {
+                    self.told_otherwise("a new run takes it");
+                    return true;
+                }
+                Found::RunFile(_) => {}
+                found => {
+                    if self.component_of(found).is_some() {
+                        return true;
                     }
                 }
+            }
+        }
+        false
+    }
+
+    /// Waits, in a run, for a component; `None` once somebody wants to stop.
+    fn wait(&mut self, stop: &AtomicBool) -> Option<Vec<u8>> {
+        loop {
+            let found = self.next(stop)?;
+            if let Some(component) = self.component_of(found) {
+                return Some(component);
+            }
+        }
+    }
+
+    /// What is found next; `None` once somebody wants to stop.
+    fn next(&mut self, stop: &AtomicBool) -> Option<Found> {
+        while !stop.load(Ordering::SeqCst) {
+            match self.found.recv_timeout(GLANCE) {
+                Ok(found) => return Some(found),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return self.fall(),
             }
@@ -90,8 +112,18 @@ impl Workshop {
         None
     }
 
+    /// Tells what was found, and that a source that does not build is waited for; gives the component if it is one.
+    fn component_of(&mut self, found: Found) -> Option<Vec<u8>> {
+        let broken = matches!(&found, Found::Built(outcome, _) if outcome.is_err());
+        let component = self.take(found);
+        if broken {
+            self.waiting("for a change of the source that mends it; Ctrl-C ends");
+        }
+        component
+    }
+
     /// Ends as the thread did that builds: by itself it goes only when nobody listens.
-    fn fall(&mut self) -> Option<Vec<u8>> {
+    fn fall(&mut self) -> Option<Found> {
         match self.builder.take().map(JoinHandle::join) {
             Some(Err(panic)) => std::panic::resume_unwind(panic),
             _ => None,
@@ -105,7 +137,7 @@ impl Workshop {
 
     /// Whether what was built last asks to learn.
     pub(super) fn learns(&self) -> bool {
-        self.learns
+        self.learns == Some(true)
     }
 
     /// Whether the source is not what its component was built from.
@@ -154,31 +186,32 @@ impl Workshop {
             Found::Built(outcome, taken) => match *outcome {
                 Ok(built) => Some(self.built(built, taken)),
                 Err(error) => {
+                    self.learns = None;
                     self.show(&Failure::from(error));
                     None
                 }
             },
             Found::RunFile(now) => {
-                if self.has_begun() && now != self.run_by {
-                    self.told_otherwise();
+                if now != self.run_by {
+                    self.told_otherwise("the next run takes it, this one goes on as it began");
                 }
                 None
             }
         }
     }
 
-    /// Says that the run file is another since a run took it.
-    fn told_otherwise(&self) {
+    /// Says that the run file is another since a run took it, and what comes of that.
+    fn told_otherwise(&self, then: &str) {
         let Some(path) = &self.run_file else { return };
-        let text = format!("{} has changed: the next run takes it, this one goes on as it began", path.display());
-        self.say("Note", &text);
+        self.say("Note", &format!("{} has changed: {then}", path.display()));
         if self.terminal.json {
             self.terminal.object(json!({ "event": "run-file-changed", "path": path }));
         }
     }
 
     fn built(&mut self, built: Built, taken: Duration) -> Vec<u8> {
-        self.learns = built.imports.iter().any(|import| interface_of(import) == Some("learn"));
+        self.watch.borrow().above(|| warn_of_compiler(self.terminal, &built.warnings));
+        self.learns = Some(built.imports.iter().any(|import| interface_of(import) == Some("learn")));
         let (size, taken) = (bytes(built.size), duration(taken.as_secs_f64()));
         self.say("Built", &format!("{} {}, {size}, in {taken}", built.manifest.name, built.manifest.version));
         if self.terminal.json {
@@ -248,25 +281,4 @@ impl Observer for Shown {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::sync::mpsc::Sender;
-
-    use super::*;
-
-    #[test]
-    fn a_build_that_panics_is_no_wish_to_stop() {
-        let (send, found) = channel();
-        let builder = std::thread::spawn(move || {
-            let _nobody: Sender<Found> = send;
-            panic!("the build broke");
-        });
-        let terminal = Terminal { json: false, quiet: true, verbose: false };
-        let (watch, begun) = (Rc::new(RefCell::new(Watch::new(terminal))), Rc::default());
-        let (folder, builder) = (PathBuf::from("."), Some(builder));
-        let (run_file, run_by) = (None, None);
-        let mut workshop = Workshop { terminal, folder, run_file, run_by, found, builder, watch, begun, learns: false };
-        let ended = catch_unwind(AssertUnwindSafe(|| workshop.wait(&AtomicBool::new(false))));
-        assert_eq!(ended.unwrap_err().downcast_ref(), Some(&"the build broke"));
-    }
-}
+mod tests;

@@ -7,49 +7,38 @@ use tunebox_training::plan::ENDLESS;
 use tunebox_training::{Outcome as Ended, Summary, base_precision, newest_checkpoint};
 
 use super::super::{Ending, Outcome};
-use super::Train;
+use super::again::going_on;
 use super::sample::Before;
 use crate::terminal::diagnostic::Failure;
-use crate::terminal::{Terminal, bytes, counted, duration};
+use crate::terminal::{Terminal, bytes, counted, duration, number};
 
 /// What is said of a run that left nothing to load.
 const NOTHING_LEFT: &str =
-    "no adapter was written: the method asked for no update in any step; `minimise(&loss)?` in its `step` does";
+    "no adapter was written: no step made an update; `minimise(&loss)?` in the method's `step` asks for one";
 
-impl Train {
-    /// Says how a run ended; of one on the sample, with how the model answered before and answers now.
-    pub(super) fn report(&self, terminal: Terminal, ended: &Ended, before: Option<&Before>) -> Outcome {
-        let resuming = format!("the same command with `--resume`{}", self.naming(&ended.summary().name));
-        report(terminal, ended, before, &resuming)
-    }
-
-    /// How the resuming command must name a run that got its name by itself.
-    fn naming(&self, name: &str) -> String {
-        if self.name.is_some() || self.run.is_some() { String::new() } else { format!(" and `--name {name}`") }
-    }
+/// Says how a run ended.
+pub(in crate::commands) fn tell(terminal: Terminal, ended: &Ended) -> Outcome {
+    report(terminal, ended, None)
 }
 
-/// Says how a run ended; `resuming` goes on with it where it was stopped.
-pub(in crate::commands) fn tell(terminal: Terminal, ended: &Ended, resuming: &str) -> Outcome {
-    report(terminal, ended, None, resuming)
-}
-
-fn report(terminal: Terminal, ended: &Ended, before: Option<&Before>, resuming: &str) -> Outcome {
+/// The same; of a run on the sample, with how the model answered before and answers now.
+pub(super) fn report(terminal: Terminal, ended: &Ended, before: Option<&Before>) -> Outcome {
     let ending = match ended {
-        Ended::Interrupted(summary) => stopped(terminal, summary, resuming),
+        Ended::Interrupted(summary) => stopped(terminal, summary),
         Ended::Finished(summary) => done(terminal, summary, before)?,
     };
     announce(terminal, ended);
     Ok(ending)
 }
 
-fn stopped(terminal: Terminal, summary: &Summary, resuming: &str) -> Ending {
+fn stopped(terminal: Terminal, summary: &Summary) -> Ending {
     let of = if summary.total == u64::from(ENDLESS) { String::new() } else { format!(" of {}", summary.total) };
     if let Some((_, saved)) = &summary.checkpoint {
         terminal.say("Stopped", format!("at step {}{of}, saved {}", summary.step, saved.display()));
         // What was saved may be no adapter; then there is nobody to talk to.
         let talk = newest_checkpoint(&summary.folder).ok().flatten().map(|_| summary.folder.display());
-        terminal.next(talk.map_or(resuming.to_owned(), |folder| format!("{resuming}\ntunebox chat {folder}")));
+        let talk = talk.map_or(String::new(), |folder| format!("\ntunebox chat {folder}"));
+        terminal.next(format!("{}{talk}", going_on(&summary.name)));
     } else {
         terminal.say("Stopped", "before a step was done: there is nothing to save");
     }
@@ -58,7 +47,7 @@ fn stopped(terminal: Terminal, summary: &Summary, resuming: &str) -> Ending {
 
 fn done(terminal: Terminal, summary: &Summary, before: Option<&Before>) -> Result<Ending, Failure> {
     let metric = |name: &str| summary.last.as_ref().and_then(|step| step.metric(name));
-    let loss = metric("loss").map_or(String::new(), |loss| format!(", loss {loss:.3}"));
+    let loss = metric("loss").map_or(String::new(), |loss| format!(", loss {}", number(loss, 3, 12)));
     let accuracy = metric("accuracy").map_or(String::new(), |value| format!(", accuracy {value:.2}"));
     let (steps, taken) = (counted(summary.total, "step"), duration(summary.seconds));
     terminal.say("Done", format!("{steps} in {taken}{loss}{accuracy}"));

@@ -19,6 +19,10 @@ use crate::terminal::{Terminal, counted};
 /// A question for data whose first record holds none.
 const QUESTION: &str = "What is the capital of Italy?";
 
+/// What the margins of pairs are, which a method may call others by.
+const OF_PAIRS: &str = "chosen less rejected, whatever the method reports: `margin` in the log-probability\n\
+                        of a target token, `reward-margin` in that of a whole answer, less the base's";
+
 /// Where a sample run starts from.
 pub(super) struct Before {
     model: PathBuf,
@@ -54,6 +58,9 @@ impl Before {
         rewards.compiling = worker::compiling()?;
         let found = evaluate(&base, after.last().map(|(_, policy)| policy), held_out, &settings, Some(&rewards))?;
         terminal.say("Held out", format!("{}, each {}", counted(found.records as u64, "record"), found.shape));
+        if found.figures.iter().any(|figure| figure.name == "margin") {
+            terminal.say("", OF_PAIRS);
+        }
         for line in eval::table(&found, true) {
             terminal.say("", line);
         }

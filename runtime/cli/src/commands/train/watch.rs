@@ -8,7 +8,7 @@ use tunebox_training::plan::{ENDLESS, PlanSummary};
 use tunebox_training::{Event, Observer, StepEvent};
 
 use crate::terminal::progress::Bar;
-use crate::terminal::{Terminal, bytes, counted, grouped};
+use crate::terminal::{Terminal, bytes, counted, grouped, number};
 
 /// Shows what a run tells.
 pub(in crate::commands) struct Watch {
@@ -16,7 +16,8 @@ pub(in crate::commands) struct Watch {
     log_every: u64,
     total: u64,
     bar: Option<Bar>,
-    headed: bool,
+    /// The names over the columns, as they were told last: a method that changes may report other metrics.
+    head: String,
     /// Whether the method moves weights; rows of one that does not have no gradient and no rate.
     learns: bool,
     tokens: f64,
@@ -25,7 +26,16 @@ pub(in crate::commands) struct Watch {
 
 impl Watch {
     pub(in crate::commands) fn new(terminal: Terminal) -> Self {
-        Self { terminal, log_every: 1, total: 0, bar: None, headed: false, learns: true, tokens: 0.0, seconds: 0.0 }
+        Self {
+            terminal,
+            log_every: 1,
+            total: 0,
+            bar: None,
+            head: String::new(),
+            learns: true,
+            tokens: 0.0,
+            seconds: 0.0,
+        }
     }
 
     /// Takes the bar away.
@@ -61,11 +71,13 @@ impl Watch {
         }
         let rate = self.tokens / self.seconds.max(1e-9);
         (self.tokens, self.seconds) = (0.0, 0.0);
-        let first = !std::mem::replace(&mut self.headed, true);
         let (terminal, learns) = (self.terminal, self.learns);
+        let head = head(event, learns);
+        let new = head != self.head;
+        self.head.clone_from(&head);
         self.above(|| {
-            if first {
-                terminal.tell(head(event, learns));
+            if new {
+                terminal.tell(head);
             }
             terminal.tell(row(event, rate, learns));
         });
@@ -89,7 +101,8 @@ impl Observer for Watch {
                 terminal.object(json!({ "event": "validated", "step": step, "loss": loss }));
             }
             Event::Validated { step, loss } => {
-                self.above(|| terminal.say("Validated", format!("after step {step}: loss {loss:.4}")));
+                let found = format!("after step {step}: negative log-likelihood {loss:.4} a target token");
+                self.above(|| terminal.say("Validated", found));
             }
             Event::Passed { step, rate } if terminal.json => {
                 let (one, any) = (rate.at_one, rate.at_k);
@@ -139,8 +152,10 @@ fn head(event: &StepEvent, learns: bool) -> String {
 }
 
 fn row(event: &StepEvent, tokens_per_second: f64, learns: bool) -> String {
-    let values: String = shown(event).map(|(_, value, width)| format!("{value:>width$.4}")).collect();
-    let pace = if learns { format!("{:>11.3}{:>11.2e}", event.gradient_norm, event.rate) } else { String::new() };
+    let values: String =
+        shown(event).map(|(_, value, width)| format!("{:>width$}", number(value, 4, width - 1))).collect();
+    let gradient = number(event.gradient_norm, 3, 10);
+    let pace = if learns { format!("{gradient:>11}{:>11.2e}", event.rate) } else { String::new() };
     let peak = event.peak.map_or_else(String::new, bytes);
     let speed = grouped(tokens_per_second.round() as u64);
     format!("{:>8}{values}{pace}{speed:>11}{peak:>11}", event.step)
@@ -216,6 +231,27 @@ fn short(imports: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_numbers_of_a_step_stay_apart() {
+        let event = StepEvent {
+            step: 1,
+            total: 2,
+            epoch: 0.5,
+            metrics: [("loss", 5e29), ("accuracy", -123_456.0)].map(|(name, value)| (name.to_owned(), value)).into(),
+            gradient_norm: 1_234_567_890.0,
+            rate: 1e-3,
+            tokens: 10,
+            targets: 5,
+            tokens_per_second: 10.0,
+            seconds: 1.0,
+            skipped: 0,
+            peak: None,
+        };
+        let row = row(&event, 10.0, true);
+        let cells: Vec<_> = row.split_whitespace().collect();
+        assert_eq!(cells, ["1", "5.00e29", "-1.23e5", "1.23e9", "1.00e-3", "10"]);
+    }
 
     #[test]
     fn a_method_that_has_changed_is_not_called_the_same() {

@@ -38,7 +38,7 @@ fn bytes_that_are_not_text_are_found() {
 fn half_a_record_names_the_missing_half() {
     let (fault, _) = read(r#"{"prompt": "2+2"}"#, "supervised").unwrap_err();
 
-    assert_eq!(fault, LineFault::Missing { field: "completion", shape: Shape::PromptCompletion });
+    assert_eq!(fault, LineFault::Missing { field: "completion", shape: Shape::PromptCompletion, meant: None });
 }
 
 #[test]
@@ -84,9 +84,21 @@ fn a_prompt_keeps_its_answer_from_the_numbers_that_a_method_sees() {
 #[test]
 fn a_record_without_a_prompt_is_told_so() {
     let (fault, _) = read(r#"{"question": "2+2", "answer": "4"}"#, "prompts").unwrap_err();
-    assert_eq!(fault, LineFault::Missing { field: "prompt", shape: Shape::Prompts });
+    assert_eq!(fault, LineFault::Missing { field: "prompt", shape: Shape::Prompts, meant: None });
     let (fault, _) = read(r#"{"prompt": ""}"#, "prompts").unwrap_err();
     assert_eq!(fault, LineFault::Blank { field: "prompt".into() });
+}
+
+#[test]
+fn a_misspelt_field_is_pointed_at_with_the_one_that_it_means() {
+    let line = r#"{"prompt": "a long question", "chosen": "a long answer", "rejectd": "c"}"#;
+    let (fault, column) = read(line, "preference").unwrap_err();
+    assert_eq!(fault.to_string(), "`rejected` is missing");
+    assert_eq!(&line[column - 1..=column], "\"r");
+    let LineFault::Missing { meant, .. } = fault else { panic!("another fault") };
+    assert_eq!(meant.as_deref(), Some("rejectd"));
+    let (fault, _) = read(r#"{"promt": "a", "chosen": "b", "rejected": "c"}"#, "preference").unwrap_err();
+    assert!(matches!(fault, LineFault::Missing { field: "prompt", meant: Some(meant), .. } if meant == "promt"));
 }
 
 #[test]
@@ -106,7 +118,7 @@ fn a_contrast_needs_both_texts() {
     let found = read(r#"{"positive": "please", "negative": "no"}"#, "contrast").unwrap().content;
     assert_eq!(found, Content::Contrast(Turns::Text("please".into()), Turns::Text("no".into())));
     let (fault, _) = read(r#"{"positive": "please"}"#, "contrast").unwrap_err();
-    assert_eq!(fault, LineFault::Missing { field: "negative", shape: Shape::Contrast });
+    assert_eq!(fault, LineFault::Missing { field: "negative", shape: Shape::Contrast, meant: None });
     let (fault, _) = read(r#"{"harmful": "steal"}"#, "contrast").unwrap_err();
     assert!(matches!(fault, LineFault::Unwanted { found: Shape::Instructions, .. }), "{fault}");
 }

@@ -1,12 +1,15 @@
 //! The command line that goes on with a run: the one that was given, with the run's name.
 
-/// The words of the command line as they were typed.
-pub(super) fn typed() -> Vec<String> {
-    std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect()
+use crate::terminal::shell::word;
+
+/// The command that goes on with the run of a name, for a shell: this one again.
+pub(super) fn going_on(name: &str) -> String {
+    let typed: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    of_words(&typed, name)
 }
 
-/// The command of these words that goes on with the run of a name, for a shell.
-pub(super) fn going_on(typed: &[String], name: &str) -> String {
+/// The same of these words.
+fn of_words(typed: &[String], name: &str) -> String {
     let mut words = vec!["tunebox"];
     let mut given = typed.iter().map(String::as_str);
     // What follows `--` is no flag.
@@ -24,16 +27,7 @@ pub(super) fn going_on(typed: &[String], name: &str) -> String {
     };
     words.extend(["--resume", "--name", name]);
     words.extend(rest);
-    words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
-}
-
-/// A word as a shell takes it for one.
-fn quoted(word: &str) -> String {
-    let plain = |letter: char| letter.is_alphanumeric() || "-_./:=,@%+".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
+    words.into_iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -49,14 +43,14 @@ mod tests {
                 "dev --name=a --resume calm --set train.rate=1e-4",
                 "tunebox dev calm --set train.rate=1e-4 --resume --name calm-1",
             ),
+            ("train --sample --method=dpo", "tunebox train --sample --method=dpo --resume --name calm-1"),
             ("-C work dev --json -- calm", "tunebox -C work dev --json --resume --name calm-1 -- calm"),
         ] {
             let typed: Vec<String> = given.split(' ').map(str::to_owned).collect();
-            assert_eq!(going_on(&typed, "calm-1"), wanted);
+            assert_eq!(of_words(&typed, "calm-1"), wanted);
         }
         let typed = ["dev", "my calm", "--set", "train.schedule=\"linear\""].map(str::to_owned);
         let wanted = "tunebox dev 'my calm' --set 'train.schedule=\"linear\"' --resume --name calm-1";
-        assert_eq!(going_on(&typed, "calm-1"), wanted);
-        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(of_words(&typed, "calm-1"), wanted);
     }
 }
