@@ -14,7 +14,7 @@ use crate::{given_scores, golden_rows, interfaces, told};
 /// A method that goes wrong in the way that its setting names; a line with `HERE name` is where.
 const FAULTS: &str = r#"from typing import Literal
 
-from tunebox import Batch, Error, Refused, method, setting, tensor
+from tunebox import Batch, Error, Refused, method, model, setting, tensor
 
 print("while it is made", end="")
 
@@ -22,7 +22,7 @@ print("while it is made", end="")
 class Faults:
     """Goes wrong."""
 
-    way: Literal["side", "shapes", "word", "late", "own", "caught", "printed"] = setting("own", doc="How.")
+    way: Literal["side", "shapes", "word", "view", "late", "own", "caught", "printed"] = setting("own", doc="How.")
     lambda_: float = setting(1.0, low=0.0, doc="A word that Python keeps.")
 
     def step(self, batch: Batch) -> None:
@@ -36,6 +36,9 @@ class Faults:
 
     def word(self, batch: Batch) -> None:
         batch.size() + "one"  # HERE word
+
+    def view(self, batch: Batch) -> None:
+        model.score(model.reference, batch.rows("chosen"))  # HERE view
 
     def late(self, batch: Batch) -> None:
         import statistics  # HERE late
@@ -63,7 +66,7 @@ fn a_method_in_python_tells_its_line_and_what_it_prints() {
         return;
     }
     let built = build::compile(folder.path(), None).unwrap_or_else(|error| panic!("{}", told(&error)));
-    assert_eq!(interfaces(&built.bytes), ["data", "run", "tensor", "types"]);
+    assert_eq!(interfaces(&built.bytes), ["data", "model", "run", "tensor", "types"]);
     assert_eq!(built.manifest.settings[1].name, "lambda");
     let engine = Engine::new().unwrap();
     let method = engine.admit(&built.bytes, "faults", &Grants::default(), &limits()).unwrap();
@@ -75,8 +78,14 @@ fn a_method_in_python_tells_its_line_and_what_it_prints() {
         session.init(&[("way".to_owned(), Value::Text(way.to_owned())), kept]).unwrap();
         session.step(row.batch(&[0, 1]))
     };
-    for (way, words) in [("side", "nowhere"), ("shapes", ""), ("word", "TypeError"), ("late", "at the top of the file")]
-    {
+    let ways = [
+        ("side", "nowhere"),
+        ("shapes", ""),
+        ("word", "TypeError"),
+        ("view", "`reference()` makes one"),
+        ("late", "at the top of the file"),
+    ];
+    for (way, words) in ways {
         let error = step(way).unwrap_err();
         let line = FAULTS.lines().position(|line| line.ends_with(&format!("# HERE {way}"))).unwrap() + 1;
         assert!(error.to_string().contains(words), "{error}");

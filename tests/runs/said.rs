@@ -67,7 +67,7 @@ fn what_a_method_logged_before_it_failed_is_told_and_told_once() {
         let (ended, heard) = told("$done", end);
         assert!(ended.is_err());
         assert_eq!(heard[..2], ["0 hell", "1 hello"], "{end}");
-        assert!(heard[2].contains("1 log lines of the method were too many or too long"), "{heard:?}");
+        assert!(heard[2].contains("a log line of the method was too much or too long"), "{heard:?}");
         assert_eq!(heard.len(), 3, "{heard:?}");
     }
     let (ended, heard) = told("$trap", "$done");

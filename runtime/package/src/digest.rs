@@ -97,12 +97,13 @@ fn names(text: &[u8], file: &Path) -> bool {
     text.windows(name.len().max(1)).any(|part| part == name)
 }
 
-/// Whether a file is what an editor has beside a source for itself: a swap file of Vim, a lock of Emacs; or what the
-/// Finder leaves in a folder that it shows.
+/// Whether a file is what an editor has beside a source for itself: a swap file of Vim, a lock or what is not saved yet
+/// of Emacs; or what the Finder leaves in a folder that it shows.
 pub(crate) fn is_of_editor(name: &str) -> bool {
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
     let is_swap = name.starts_with('.') && ending.len() == 3 && ending.starts_with("sw");
-    is_swap || name.starts_with(".#") || name == ".DS_Store"
+    let is_unsaved = name.len() > 1 && name.starts_with('#') && name.ends_with('#');
+    is_swap || is_unsaved || name.starts_with(".#") || name == ".DS_Store"
 }
 
 #[cfg(test)]
@@ -123,7 +124,7 @@ mod tests {
 
     #[test]
     fn what_an_editor_leaves_is_no_source_until_one_names_it() {
-        let left = [".lib.rs.swp", ".#lib.rs", ".DS_Store"];
+        let left = [".lib.rs.swp", ".#lib.rs", "#lib.rs#", ".DS_Store"];
         let plain = digest_of(&[("lib.rs", "//! one\n")]);
         for name in left {
             assert_eq!(digest_of(&[("lib.rs", "//! one\n"), (name, "x")]), plain, "{name}");
@@ -136,7 +137,7 @@ mod tests {
 
     #[test]
     fn every_other_name_is_a_sources() {
-        for name in [".x.rs", ".swift", "#x", "#lib.rs#", "lib.rs~", ".hidden/x.rs", "__pycache__/x.rs", "~x"] {
+        for name in [".x.rs", ".swift", "#", "#x", "lib.rs~", ".hidden/x.rs", "__pycache__/x.rs", "~x"] {
             let with = |text: &str| digest_of(&[("lib.rs", ""), (name, text)]);
             assert_ne!(with("x"), with("y"), "{name}");
         }

@@ -187,7 +187,7 @@ impl Stop {
         };
         match (&self.cause, &self.place) {
             (Cause::Time { .. }, None) => {
-                why.map(|why| format!("{why}; a component of `tunebox build --debug` tells the line as well"))
+                why.map(|why| format!("{why}; one in Rust tells the line, built with `tunebox build --debug`"))
             }
             _ => why,
         }

@@ -16,6 +16,9 @@ NOTHING = Taps(0)
 
 def score(view: View, rows: Rows, taps: Taps = NOTHING, temperature: float = 1.0) -> Scores:
     """Scores rows without keeping anything for a gradient. Costs one forward pass."""
+    if callable(view):
+        # Handed on, it would stop the component without a line.
+        raise TypeError("score() takes a view, and this is a function: `reference()` makes one, `reference` does not")
     return contract.score(view, rows, taps, temperature)
 
 

@@ -33,7 +33,7 @@ def setting(
         for name, bound in given.items():
             fits, words = _RULES[name]
             if not fits(default, bound):
-                raise Error(f"the default is {default}, it must be {words} {bound:g}")
+                raise Error(f"the default is {default}, it must be {words} {bound}")
     return field(default=default, metadata={"doc": doc, "bounds": given})
 
 

@@ -179,7 +179,7 @@ fn of_run_meant(error: &Error) -> Option<String> {
         Error::NothingToResume { meant: Some(name), .. } => format!("did you mean `--name {name}`?"),
         Error::NothingToResume { .. } => "leave `--resume` out to start a run".into(),
         Error::Running { .. } => {
-            "wait for its end, or stop it where it runs, by Ctrl-C; without `--resume` another run begins beside it"
+            "wait for its end, or stop it where it runs, by Ctrl-C; without `--resume`, another `--name` begins a run beside it"
                 .into()
         }
         Error::Finished { hint, .. } | Error::Unfinished { hint, .. } => hint.clone(),

@@ -57,11 +57,16 @@ fn resumed(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<Dest
         let meant = crate::runs::meant(&name, runs);
         return Err(Error::NothingToResume { folder, why: "there is no such run", meant });
     }
+    let finished = || Error::Finished { name: name.clone(), hint: further(&folder), folder: folder.clone() };
+    if lock::has_finished(&folder) {
+        return Err(finished());
+    }
     let begun = is_run(&folder) || !checkpoint::steps(&folder)?.is_empty();
     // Before anything of it is read: whoever trains it may be about to save.
     let held = begun.then(|| Held::take(&folder)).transpose()?;
+    // By the one who trained it up to now.
     if lock::has_finished(&folder) {
-        return Err(Error::Finished { name, hint: further(&folder), folder });
+        return Err(finished());
     }
     let Some(step) = checkpoint::steps(&folder)?.pop() else {
         return Err(Error::NothingToResume { folder, why: "it was stopped before its first checkpoint", meant: None });

@@ -107,10 +107,10 @@ fn to_the_end(
     revisions: Option<&mut dyn Revisions>,
 ) -> Result<Outcome, Error> {
     let mut running = Running::start(plan, observer)?;
-    let ended = steps(&mut running, observer, stop, revisions)
-        .and_then(|outcome| running.tell_unreported(observer).map(|()| outcome));
-    if ended.is_err() {
-        running.tell_last(running.step, observer);
+    let ended = steps(&mut running, observer, stop, revisions);
+    match &ended {
+        Ok(_) => running.tell_unreported(observer),
+        Err(_) => running.tell_last(running.step, observer),
     }
     ended.map_err(|source| Error::Step { source: Box::new(source), kept: running.kept.clone() })
 }

@@ -89,16 +89,16 @@ impl Running {
     }
 
     /// Tells the author of a method which of its metrics it has not reported up to now.
-    pub(super) fn tell_unreported(&self, observer: &mut dyn Observer) -> Result<(), Error> {
+    pub(super) fn tell_unreported(&self, observer: &mut dyn Observer) {
         let own = matches!(self.plan.settings.method_reference(), Ok(Reference::Folder(_)));
         if !own || self.step == 0 {
-            return Ok(());
+            return;
         }
-        for name in self.metrics.unreported(&self.plan.method.package.manifest.metrics)? {
+        // Advice: the run is done and written, whatever comes of this.
+        for name in self.metrics.unreported(&self.plan.method.package.manifest.metrics).unwrap_or_default() {
             let text = format!("the method declares the metric `{name}`, and has not reported it in this run");
             observer.event(Event::Warning { text: &text });
         }
-        Ok(())
     }
 
     /// Scores the validation data, if there is any.
@@ -207,7 +207,10 @@ pub(super) fn show_lines(step: u64, (lines, dropped): (&[String], u32), observer
         observer.event(Event::Log { step, line });
     }
     if dropped > 0 {
-        let text = format!("{dropped} log lines of the method were too many or too long");
+        let text = match dropped {
+            1 => "a log line of the method was too much or too long".to_owned(),
+            _ => format!("{dropped} log lines of the method were too many or too long"),
+        };
         observer.event(Event::Warning { text: &text });
     }
 }

@@ -110,7 +110,7 @@ impl Explain for RegistryError {
             Self::TooMany { .. } => "try again later; those who are logged in may often ask more".into(),
             Self::Status { status: 500.., .. } => "try again; if it repeats, tell whoever runs the registry".into(),
             Self::Status { .. } => "check that the host is a registry, and that it takes WebAssembly packages".into(),
-            Self::Taken { .. } => "raise `version` in Cargo.toml, build and pack again".into(),
+            Self::Taken { .. } => "raise `version` in Cargo.toml or pyproject.toml, build and pack again".into(),
             Self::Signed { .. } => {
                 "push it with the signature of that key beside it, or as a new version: `tunebox pack --sign KEY`".into()
             }
