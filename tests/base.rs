@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicBool;
 
 use serde_json::Value;
 use tiny_run::{Place, Watcher};
-use tunebox_compute::explain::Explain;
 use tunebox_compute::precision::Base;
+use tunebox_foundation::explain::Explain;
 use tunebox_sandbox::Compiling;
 use tunebox_training::{base_precision, verify};
 

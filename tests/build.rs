@@ -14,7 +14,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use tempfile::TempDir;
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 use tunebox_package::build::{self, Compiled, Event, Options, Record};
 use tunebox_package::toolchain::{self, Toolchain};
 use tunebox_package::{Error, Reference, Value, component, read_manifest};
@@ -233,7 +233,7 @@ fn rebuilt(folder: &Path, toolchain: Option<&Toolchain>) -> Compiled {
 /// An error with its cause and what to do.
 fn told(error: &tunebox_package::Error) -> String {
     let lines =
-        [Some(error.to_string()), error.place(), error.why(), error.hint(), Some("`tunebox doctor --fix`".into())];
+        [Some(error.to_string()), error.location(), error.why(), error.hint(), Some("`tunebox doctor --fix`".into())];
     lines.into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 

@@ -13,7 +13,7 @@ use std::process::{Command, Output, Stdio};
 use present::{present, skipped};
 use serde_json::Value;
 use tunebox_compute::device;
-use tunebox_compute::explain::Explain as _;
+use tunebox_foundation::explain::Explain as _;
 use tunebox_model::vectors::Vectors;
 
 /// How far a number of a run on the GPU may be from the CPU's: as a share of it, or of 1 where it is smaller.

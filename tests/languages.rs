@@ -28,7 +28,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use golden_rows::Row;
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 use tunebox_package::{Error as PackageError, Manifest};
 use tunebox_sandbox::{Engine, Method};
 
@@ -44,7 +44,7 @@ fn loudly(line: &str) {
 }
 
 fn told(error: &PackageError) -> String {
-    let lines = [Some(error.to_string()), error.place(), error.why(), error.hint()];
+    let lines = [Some(error.to_string()), error.location(), error.why(), error.hint()];
     lines.into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 

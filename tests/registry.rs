@@ -18,7 +18,7 @@ mod stores;
 use std::path::Path;
 
 use fake::{Answer, Asked, FakeRegistry};
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 use tunebox_package::artefact::MANIFEST;
 use tunebox_package::registry::{Place, Progress, RegistryError, Silent, pull, push};
 use tunebox_package::signature::{SecretKey, sign};

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 use tiny_run::{Place, Watcher};
-use tunebox_compute::explain::{Exit, Explain};
+use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_package::{Reference, Value as Given, builtin, resolve_settings, section};
 use tunebox_sandbox::{Engine, Error, Judge, Value, Verdict, VerifierLimits};
 

@@ -1,6 +1,6 @@
 //! What cannot be built says why, and where.
 
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 use tunebox_package::Error;
 use tunebox_package::build::{self, BuildError, Options};
 
@@ -12,7 +12,7 @@ fn a_mistake_in_a_method_is_shown_with_its_line() {
     let error = build::compile(folder.path(), None).unwrap_err();
     let line = METHOD.lines().position(|line| line.contains("self.half")).unwrap() + 1;
     assert_eq!(error.to_string(), "no field `halve` on type `&mut Calm` [E0609]");
-    assert!(error.place().unwrap().starts_with(&format!("src/lib.rs:{line}:")), "{:?}", error.place());
+    assert!(error.location().unwrap().starts_with(&format!("src/lib.rs:{line}:")), "{:?}", error.location());
     let output = error.output().unwrap();
     assert!(output.contains("self.halve") && output.contains("half"), "{output}");
 }
@@ -30,7 +30,7 @@ fn a_default_outside_its_range_is_one_error_with_its_line_before_anything_is_wri
     let error = build::build(folder.path(), &Options::default()).unwrap_err();
     assert_eq!(error.to_string(), "the default is 1.5, it must be at most 1.0");
     let line = METHOD.lines().position(|line| line.contains("default = 0.5")).unwrap() + 1;
-    assert!(error.place().unwrap().starts_with(&format!("src/lib.rs:{line}:")), "{:?}", error.place());
+    assert!(error.location().unwrap().starts_with(&format!("src/lib.rs:{line}:")), "{:?}", error.location());
     let output = error.output().unwrap();
     assert!(!output.contains("is not satisfied") && !output.contains("errors"), "{output}");
     assert!(!folder.path().join("calm.wasm").exists());

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 use tunebox_package::build::{Built, Options, Record, build};
 use tunebox_package::{Reference, toolchain};
 

@@ -2,18 +2,46 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
 
 use crate::golden::root;
 
 /// Who may know whom. An arrow that is not here is a mistake.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("tunebox-compute", &[]),
-    ("tunebox-model", &["tunebox-compute"]),
-    ("tunebox-sandbox", &["tunebox-model", "tunebox-compute"]),
-    ("tunebox-package", &["tunebox-compute"]),
-    ("tunebox-training", &["tunebox-package", "tunebox-sandbox", "tunebox-model", "tunebox-compute"]),
-    ("tunebox-cli", &["tunebox-training", "tunebox-package", "tunebox-sandbox", "tunebox-model", "tunebox-compute"]),
-    ("tunebox-fuzz", &["tunebox-training", "tunebox-package", "tunebox-sandbox", "tunebox-model", "tunebox-compute"]),
+    ("tunebox-explain-derive", &[]),
+    ("tunebox-foundation", &["tunebox-explain-derive"]),
+    ("tunebox-compute", &["tunebox-foundation"]),
+    ("tunebox-model", &["tunebox-compute", "tunebox-foundation"]),
+    ("tunebox-sandbox", &["tunebox-model", "tunebox-compute", "tunebox-foundation"]),
+    ("tunebox-package", &["tunebox-foundation"]),
+    (
+        "tunebox-training",
+        &["tunebox-package", "tunebox-sandbox", "tunebox-model", "tunebox-compute", "tunebox-foundation"],
+    ),
+    (
+        "tunebox-cli",
+        &[
+            "tunebox-training",
+            "tunebox-package",
+            "tunebox-sandbox",
+            "tunebox-model",
+            "tunebox-compute",
+            "tunebox-foundation",
+        ],
+    ),
+    (
+        "tunebox-fuzz",
+        &[
+            "tunebox-training",
+            "tunebox-package",
+            "tunebox-sandbox",
+            "tunebox-model",
+            "tunebox-compute",
+            "tunebox-foundation",
+        ],
+    ),
     ("tunebox-derive", &[]),
     ("tunebox-mirror", &[]),
     ("tunebox", &["tunebox-derive", "tunebox-mirror"]),
@@ -30,13 +58,15 @@ const ROOMS: &[(&str, &[&str])] = &[
 ];
 
 fn normal_dependencies() -> BTreeMap<String, Vec<String>> {
-    let metadata =
-        cargo_metadata::MetadataCommand::new().manifest_path(root().join("Cargo.toml")).no_deps().exec().unwrap();
-    let normal = |package: &cargo_metadata::Package| {
-        let kept = package.dependencies.iter().filter(|d| d.kind == cargo_metadata::DependencyKind::Normal);
-        kept.map(|d| d.name.clone()).collect()
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--format-version=1", "--no-deps", "--manifest-path"]).arg(root().join("Cargo.toml"));
+    let metadata: Value = serde_json::from_slice(&cargo.output().unwrap().stdout).unwrap();
+    let name = |value: &Value| value["name"].as_str().unwrap().to_owned();
+    let normal = |package: &Value| {
+        let all = package["dependencies"].as_array().unwrap();
+        all.iter().filter(|d| d["kind"].is_null()).map(name).collect()
     };
-    metadata.packages.iter().map(|package| (package.name.to_string(), normal(package))).collect()
+    metadata["packages"].as_array().unwrap().iter().map(|package| (name(package), normal(package))).collect()
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicBool;
 
 use serde_json::Value as Json;
 use tunebox_compute::Device;
-use tunebox_compute::explain::Explain;
 use tunebox_compute::fused::TapSet;
+use tunebox_foundation::explain::Explain;
 use tunebox_model::chat::{Answers, Message, encode_messages};
 use tunebox_model::generate::{Sampling, generate};
 use tunebox_model::rows::Rows;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use tempfile::TempDir;
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 use tunebox_package::Error as PackageError;
 use tunebox_package::build::{self, BuildError};
 use tunebox_sandbox::{Engine, Error, Grants, Session, SessionSettings, Value};
@@ -89,7 +89,7 @@ fn a_method_in_python_tells_its_line_and_what_it_prints() {
         let error = step(way).unwrap_err();
         let line = FAULTS.lines().position(|line| line.ends_with(&format!("# HERE {way}"))).unwrap() + 1;
         assert!(error.to_string().contains(words), "{error}");
-        let place = error.place().unwrap();
+        let place = error.location().unwrap();
         assert!(place.starts_with(&format!("src/faults.py:{line}:")), "{way}: {place}, {error}");
     }
     let own = step("own").unwrap_err();
@@ -144,7 +144,7 @@ fn what_a_source_gets_wrong_is_told_before_anything_is_made() {
         let error = build::compile(folder.path(), None).unwrap_err();
         assert!(matches!(&error, PackageError::Build(BuildError::Source { .. })), "{}", told(&error));
         assert!(error.to_string().contains(words), "{}", told(&error));
-        let place = error.place();
+        let place = error.location();
         assert_eq!(place.is_some(), line.is_some(), "{}", told(&error));
         assert!(line.is_none_or(|line| place.unwrap().starts_with(line)), "{}", told(&error));
     }

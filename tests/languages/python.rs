@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 use tunebox_package::build::python::{self, PythonError};
 use tunebox_package::{Manifest, read_manifest};
 use tunebox_sandbox::{Engine, Error, Grants, Limits, Method};

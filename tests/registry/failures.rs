@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use tunebox_compute::explain::{Exit, Explain};
+use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_package::artefact::{ArtefactError, MANIFEST};
 use tunebox_package::registry::{Place, RegistryError, Silent, pull, push};
 
@@ -140,7 +140,7 @@ fn other_bytes_than_the_manifest_names_are_a_matter_of_trust() {
     let error = failed_pull(&place(&registry.host()));
     let digest = matches!(error, RegistryError::Artefact { error: ArtefactError::Digest { what: "package", .. }, .. });
     assert!(digest, "{error:?}");
-    assert_eq!((error.exit(), error.area()), (Exit::Trust, "trust"));
+    assert_eq!((error.exit(), error.category()), (Exit::Trust, "trust"));
 
     wasm.push(0);
     let registry = holding(move |asked| asked.is("GET", &layer).then(|| Answer::of(200, wasm.clone())));

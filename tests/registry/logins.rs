@@ -1,6 +1,6 @@
 //! Who is asking: the login of `docker login` goes to its registry, and nowhere else.
 
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 use tunebox_package::registry::{RegistryError, Silent, pull, push};
 
 use crate::fake::{Answer, Asked, FakeRegistry};

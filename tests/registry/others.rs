@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 
-use tunebox_compute::explain::{Exit, Explain};
+use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_package::artefact::{ArtefactError, MANIFEST};
 use tunebox_package::registry::{Place, RegistryError, Silent, pull, push};
 

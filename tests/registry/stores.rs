@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 use tunebox_package::registry::{Place, RegistryError, Silent, pull, push};
 use tunebox_package::store::StoreError;
 use tunebox_package::{Error, Store, section};

@@ -1,6 +1,6 @@
 //! Data and settings that are wrong: told with their place, before anything is written.
 
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 
 use crate::tiny_run::{Place, Watcher, records};
 
@@ -12,9 +12,9 @@ fn the_seventh_line_that_is_not_json_is_named_and_nothing_is_written() {
     place.write("data.jsonl", &lines.join("\n"));
     let error = place.train("bad", &["train.steps=2"], &mut Watcher::new()).unwrap_err().explanation();
 
-    assert_eq!(error.area, "data");
+    assert_eq!(error.category, "data");
     assert!(error.what.starts_with("the line is not JSON"), "{}", error.what);
-    assert!(error.place.unwrap().ends_with("data.jsonl:7:15"));
+    assert!(error.location.unwrap().ends_with("data.jsonl:7:15"));
     assert!(error.hint.unwrap().contains("--set data.skip-bad=true"));
     assert!(!place.path("runs").exists());
 }
@@ -46,6 +46,6 @@ fn an_unknown_setting_of_the_method_is_shown_where_it_was_given() {
     let error = place.plan("setting", &["method.label-smothing=0.1"]).err().unwrap().explanation();
 
     assert_eq!(error.what, "unknown key `label-smothing`");
-    assert_eq!(error.place.as_deref(), Some("`--set method.label-smothing=0.1`"));
+    assert_eq!(error.location.as_deref(), Some("`--set method.label-smothing=0.1`"));
     assert!(error.hint.unwrap().contains("did you mean `label-smoothing`?"));
 }

@@ -1,6 +1,6 @@
 //! The folder of a run: not entered twice, never half-written, and holding no more than it should.
 
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 use tunebox_training::Error;
 
 use crate::ADAPTER;

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tunebox_compute::explain::{Exit, Explain};
+use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_training::Outcome;
 
 use crate::tiny_run::{Place, Watcher, records};

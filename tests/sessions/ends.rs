@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 use tunebox_sandbox::{Error, Function};
 
 use crate::fake_learner::FakeLearner;

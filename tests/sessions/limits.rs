@@ -1,6 +1,6 @@
 //! What a method uses: counted after every call, charged before the host works, given back by a scope.
 
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 use tunebox_sandbox::{Limits, SessionSettings};
 
 use crate::{LEARNING, batch, settings, start};
@@ -65,7 +65,7 @@ fn passes_are_charged_by_their_multiply_adds() {
     let (mut session, _) = start(&guest, SessionSettings { limits: limits(499), ..settings() });
     let error = session.step(batch()).unwrap_err();
     assert_eq!(error.to_string(), "`guest` asked the model for more work than it may at step 1");
-    assert!(error.place().unwrap().contains("past 499 multiply-adds"));
+    assert!(error.location().unwrap().contains("past 499 multiply-adds"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use tunebox_compute::explain::{Exit, Explain};
+use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_sandbox::{Batch, Engine, Error, Grants, Limits, Question, Session, SessionSettings, StepReport};
 
 use crate::fake_learner::{FakeLearner, rows};
@@ -65,8 +65,8 @@ pub(crate) fn told(outcome: Result<StepReport, Error>) -> String {
     };
     assert_eq!(error.exit(), Exit::Sandbox);
     let explanation = error.explanation();
-    let mut text = format!("error[{}]: {}\n", explanation.area, explanation.what);
-    for (label, part) in [("  --> ", explanation.place), ("why:  ", explanation.why), ("hint: ", explanation.hint)] {
+    let mut text = format!("error[{}]: {}\n", explanation.category, explanation.what);
+    for (label, part) in [("  --> ", explanation.location), ("why:  ", explanation.why), ("hint: ", explanation.hint)] {
         if let Some(part) = part {
             text.push_str(&format!("{label}{}\n", without_time(&part)));
         }

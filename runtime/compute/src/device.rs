@@ -4,7 +4,7 @@ use candle_core::{Device, DeviceLocation};
 
 use crate::accelerator::{self, Accelerator};
 use crate::error::{Error, Result};
-use crate::explain::Explain as _;
+use tunebox_foundation::explain::Explain as _;
 
 /// What a device is, and how its memory stands.
 #[derive(Debug, Clone, PartialEq, Eq)]

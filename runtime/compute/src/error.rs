@@ -3,7 +3,7 @@
 //! The sandbox maps the cases to the error codes of `wit/types.wit`; no case stands for a bug of a guest
 //! alone, so this file does not know about guests.
 
-use crate::explain::Explain;
+use tunebox_foundation::explain::Explain;
 
 /// The result of tensor work.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -92,7 +92,7 @@ impl Error {
 }
 
 impl Explain for Error {
-    fn area(&self) -> &'static str {
+    fn category(&self) -> &'static str {
         match self {
             Self::OutOfMemory { .. } | Self::Full { .. } => "memory",
             Self::Unavailable { .. } | Self::Stopped { .. } => "device",
@@ -148,6 +148,6 @@ mod tests {
     fn a_full_device_says_what_was_asked_and_what_is_free() {
         let error = Error::Full { device: "cuda:0".into(), wanted: 3 << 30, free: 1 << 30, total: 16 << 30 };
         assert_eq!(error.to_string(), "`cuda:0` has no memory for 3.0 GiB more");
-        assert_eq!((error.area(), error.why().as_deref()), ("memory", Some("1.0 GiB of 16.0 GiB are free")));
+        assert_eq!((error.category(), error.why().as_deref()), ("memory", Some("1.0 GiB of 16.0 GiB are free")));
     }
 }

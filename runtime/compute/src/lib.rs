@@ -5,25 +5,19 @@
 
 mod accelerator;
 pub mod allocator;
-pub mod bounded;
 pub mod budget;
 pub mod device;
 pub mod error;
-pub mod explain;
 pub mod fused;
-pub mod hexadecimal;
 #[cfg(unix)]
 pub mod kept;
-pub mod nearest;
 pub mod ops;
 pub mod optimizer;
 pub mod pace;
 pub mod parameters;
 #[cfg(test)]
 mod parity;
-pub mod paths;
 pub mod precision;
-pub mod printable;
 pub mod random;
 pub mod schedule;
 pub mod weight;

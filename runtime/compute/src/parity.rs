@@ -8,8 +8,8 @@ pub(crate) mod present;
 use candle_core::{DType, Device, Tensor, Var, WithDType};
 
 use crate::accelerator::Accelerator;
-use crate::explain::Explain;
 use crate::fused::twin;
+use tunebox_foundation::explain::Explain;
 
 /// Where a test runs, in which type of activations, and how far off it may be.
 pub(crate) struct On {

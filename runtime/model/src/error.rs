@@ -1,9 +1,9 @@
 //! What can go wrong with a model, its files and its work, and what a person can do about it.
 //! Leaves tensor work to `tunebox_compute::error` and everything on a screen to the command line.
 
-use tunebox_compute::explain::{Exit, Explain, Snippet};
-use tunebox_compute::nearest::nearest;
-use tunebox_compute::paths;
+use tunebox_foundation::explain::{Exit, Explain, Snippet};
+use tunebox_foundation::nearest::nearest;
+use tunebox_foundation::paths;
 
 use crate::chat::ChatError;
 use crate::tokenizer::TokenizerError;
@@ -188,15 +188,15 @@ impl Error {
 }
 
 impl Explain for Error {
-    fn area(&self) -> &'static str {
+    fn category(&self) -> &'static str {
         match self {
             Self::Candle(_) => "tensor",
             Self::Hub { .. } => "hub",
-            _ => self.inner().map_or("model", |error| error.area()),
+            _ => self.inner().map_or("model", |error| error.category()),
         }
     }
 
-    fn place(&self) -> Option<String> {
+    fn location(&self) -> Option<String> {
         match self {
             Self::UnknownFamily { place, .. }
             | Self::KeyMissing { place, .. }
@@ -207,7 +207,7 @@ impl Explain for Error {
             | Self::Adapter { place, .. }
             | Self::Broken { place, .. } => Some(place.clone()),
             Self::Hub { endpoint, .. } => Some(endpoint.clone()),
-            _ => self.inner()?.place(),
+            _ => self.inner()?.location(),
         }
     }
 

@@ -10,7 +10,8 @@ use half::{bf16, f16};
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::{Map, Value, json};
 use tempfile::NamedTempFile;
-use tunebox_compute::{DType, Tensor, bounded};
+use tunebox_compute::{DType, Tensor};
+use tunebox_foundation::bounded;
 
 use crate::error::{Error, Result};
 

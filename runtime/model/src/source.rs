@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use tunebox_compute::paths;
+use tunebox_foundation::paths;
 
 use crate::error::{Error, Result};
 use crate::hub::{Hub, Name, Progress};
@@ -168,7 +168,7 @@ fn has_extension(path: &Path, wanted: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use tunebox_compute::explain::Explain;
+    use tunebox_foundation::explain::Explain;
 
     use super::*;
 

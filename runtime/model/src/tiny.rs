@@ -6,11 +6,11 @@ mod present;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tunebox_compute::explain::Explain;
 use tunebox_compute::fused::Activation;
 use tunebox_compute::precision::{Asked, Compute};
 use tunebox_compute::random::Stream;
 use tunebox_compute::{DType, Device, Tensor};
+use tunebox_foundation::explain::Explain;
 
 use crate::configuration::{Configuration, LayerKind, RopeScaling, RopeSetting};
 use crate::families;

@@ -12,7 +12,8 @@ use std::path::Path;
 use candle_core::quantized::gguf_file::{self, Value as Fact};
 use candle_core::quantized::{GgmlDType, QTensor};
 use safetensors::SafeTensors;
-use tunebox_compute::{DType, Device, Tensor, bounded};
+use tunebox_compute::{DType, Device, Tensor};
+use tunebox_foundation::bounded;
 
 use crate::error::{Error, Result};
 use crate::files::{self, Stored};

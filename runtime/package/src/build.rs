@@ -18,7 +18,7 @@ mod turn;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use tunebox_compute::paths::plain;
+use tunebox_foundation::paths::plain;
 
 use crate::reference::LARGEST;
 use crate::toolchain::{self, Toolchain};

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
-use tunebox_compute::hexadecimal::hexadecimal;
+use tunebox_foundation::hexadecimal::hexadecimal;
 
 use crate::build::python::{PROJECT, is_python};
 use crate::reference::LARGEST;

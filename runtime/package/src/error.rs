@@ -4,8 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use semver::Version;
-use tunebox_compute::explain::{Exit, Explain, Snippet};
-use tunebox_compute::paths;
+use tunebox_foundation::explain::{Exit, Explain, Snippet};
+use tunebox_foundation::paths;
 
 use crate::artefact::ArtefactError;
 use crate::build::BuildError;
@@ -183,17 +183,17 @@ impl Error {
 }
 
 impl Explain for Error {
-    fn area(&self) -> &'static str {
+    fn category(&self) -> &'static str {
         match self {
             Self::OtherVersion { .. } => "sandbox",
-            other => other.inner().map_or("package", Explain::area),
+            other => other.inner().map_or("package", Explain::category),
         }
     }
 
-    fn place(&self) -> Option<String> {
+    fn location(&self) -> Option<String> {
         match self {
             Self::OtherVersion { .. } => Some("`interface` of its manifest, found before anything ran".into()),
-            other => other.inner().and_then(Explain::place),
+            other => other.inner().and_then(Explain::location),
         }
     }
 

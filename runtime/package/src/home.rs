@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 
 use crate::{Error, store};
 
@@ -33,7 +33,7 @@ pub enum HomeError {
 }
 
 impl Explain for HomeError {
-    fn area(&self) -> &'static str {
+    fn category(&self) -> &'static str {
         "trust"
     }
 

@@ -35,4 +35,4 @@ pub use reference::{Package, Reference};
 pub use settings::resolve_settings;
 pub use store::{Store, Stored};
 pub use trust::{Trust, TrustError};
-pub use tunebox_compute::{bounded, nearest};
+pub use tunebox_foundation::{bounded, nearest};

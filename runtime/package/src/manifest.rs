@@ -9,7 +9,7 @@ use std::fmt;
 
 use semver::Version;
 use serde::{Deserialize, Serialize};
-use tunebox_compute::printable::printable;
+use tunebox_foundation::printable::printable;
 
 pub(crate) use self::rules::name;
 use self::rules::{LONGEST_NAME, LONGEST_TEXT};

@@ -2,8 +2,8 @@
 //!
 //! The manifest says it all already; these sections repeat it where tools that know nothing of tunebox look.
 
-use tunebox_compute::explain::Explain;
-use tunebox_compute::printable::{acts, printable};
+use tunebox_foundation::explain::Explain;
+use tunebox_foundation::printable::{acts, printable};
 
 use crate::statement::Statement;
 use crate::{Error, read_manifest, section};
@@ -37,7 +37,7 @@ pub enum PackError {
 }
 
 impl Explain for PackError {
-    fn area(&self) -> &'static str {
+    fn category(&self) -> &'static str {
         "package"
     }
 

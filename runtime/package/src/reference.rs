@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tunebox_compute::paths;
+use tunebox_foundation::paths;
 
 use crate::artefact::LONGEST_SIGNATURE;
 use crate::builtin::{self, Builtin};

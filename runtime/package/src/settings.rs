@@ -1,6 +1,6 @@
 //! The settings of a run: what a person gave, checked against the manifest and filled in.
 
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 
 use crate::nearest::nearest;
 use crate::{Error, Kind, Manifest, Setting, Value};
@@ -54,7 +54,7 @@ impl SettingError {
 }
 
 impl Explain for SettingError {
-    fn area(&self) -> &'static str {
+    fn category(&self) -> &'static str {
         "config"
     }
 

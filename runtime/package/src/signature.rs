@@ -8,7 +8,7 @@ mod key;
 
 use minisign_verify::Signature;
 use semver::Version;
-use tunebox_compute::printable::{acts, printable};
+use tunebox_foundation::printable::{acts, printable};
 
 use crate::Error;
 use crate::statement::Statement;

@@ -33,7 +33,7 @@ pub fn sizes(bytes: &[u8]) -> Result<Vec<Part>, Error> {
             _ => continue,
         };
         rest = rest.saturating_sub(length);
-        add(&tunebox_compute::printable::printable(name, 64), length);
+        add(&tunebox_foundation::printable::printable(name, 64), length);
     }
     add(REST, rest);
     parts.sort_by(|left, right| right.bytes.cmp(&left.bytes).then_with(|| left.name.cmp(&right.name)));

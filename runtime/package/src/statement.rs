@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use semver::{BuildMetadata, Version};
 use serde_json::json;
-use tunebox_compute::printable::printable;
+use tunebox_foundation::printable::printable;
 
 use crate::reference::LARGEST;
 use crate::{Error, component, digest, read_manifest};

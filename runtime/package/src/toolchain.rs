@@ -10,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 
 pub use install::{Installed, install};
 
@@ -76,11 +76,11 @@ pub enum ToolchainError {
 }
 
 impl Explain for ToolchainError {
-    fn area(&self) -> &'static str {
+    fn category(&self) -> &'static str {
         "build"
     }
 
-    fn place(&self) -> Option<String> {
+    fn location(&self) -> Option<String> {
         match self {
             Self::NoRust => None,
             Self::NoTarget { .. } => Some(format!("cargo build --target {TARGET}")),

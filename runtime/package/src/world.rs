@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::panic::{self, UnwindSafe};
 
-use tunebox_compute::printable::printable;
+use tunebox_foundation::printable::printable;
 use wasmparser::Parser;
 use wit_component::WitPrinter;
 

@@ -4,8 +4,8 @@ use std::hash::{Hash, Hasher};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
-use tunebox_compute::hexadecimal::hexadecimal;
 use tunebox_compute::kept::Kept;
+use tunebox_foundation::hexadecimal::hexadecimal;
 
 use crate::precompiled::Trusted;
 

@@ -3,7 +3,7 @@
 //! Which call it was and where in the method's source, `fault` adds.
 
 use tunebox_compute::error::Error as ComputeError;
-use tunebox_compute::explain::Explain as _;
+use tunebox_foundation::explain::Explain as _;
 use wasmtime::Trap;
 use wasmtime::component::ResourceTableError;
 
@@ -63,7 +63,7 @@ pub(crate) enum Cause {
 impl Cause {
     /// A device that is full or broke off: nothing that the method did, and nothing that it can go on after.
     pub(crate) fn device(error: &ComputeError) -> Self {
-        Self::Device { area: error.area(), what: error.to_string(), why: error.why(), hint: error.hint() }
+        Self::Device { area: error.category(), what: error.to_string(), why: error.why(), hint: error.hint() }
     }
 }
 

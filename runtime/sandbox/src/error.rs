@@ -3,7 +3,7 @@
 //! Refusals happen before anything of the method ran; stops while it ran, with its store gone
 //! and the learner whole.
 
-use tunebox_compute::explain::{Exit, Explain, Trace};
+use tunebox_foundation::explain::{Exit, Explain, Trace};
 
 use crate::compile::CompileStop;
 use crate::fault::Stop;
@@ -194,11 +194,11 @@ impl Sign {
 }
 
 impl Explain for Error {
-    fn area(&self) -> &'static str {
-        if let Self::Stopped(stop) = self { stop.area() } else { "sandbox" }
+    fn category(&self) -> &'static str {
+        if let Self::Stopped(stop) = self { stop.category() } else { "sandbox" }
     }
 
-    fn place(&self) -> Option<String> {
+    fn location(&self) -> Option<String> {
         match self {
             Self::TooLarge { size, limit, .. } => Some(format!("{} of {}", bytes(*size), bytes(*limit))),
             Self::NotGranted { import, .. } | Self::NotOffered { import, .. } => {
@@ -289,6 +289,6 @@ impl Explain for Error {
 
     fn exit(&self) -> Exit {
         // A machine that cannot do it is no matter of trust.
-        if self.area() == "sandbox" { Exit::Sandbox } else { Exit::Usage }
+        if self.category() == "sandbox" { Exit::Sandbox } else { Exit::Usage }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Imports end a method with a [`Cause`]; [`Stop`] adds the rest. Who prints it is elsewhere.
 
-use tunebox_compute::explain::Trace;
+use tunebox_foundation::explain::Trace;
 use wasmtime::WasmBacktrace;
 
 use crate::cause::Cause;
@@ -139,7 +139,7 @@ impl Stop {
     }
 
     /// The subject of an explanation: a device that failed is none of the sandbox's.
-    pub(crate) fn area(&self) -> &'static str {
+    pub(crate) fn category(&self) -> &'static str {
         if let Cause::Device { area, .. } = self.cause { area } else { "sandbox" }
     }
 

@@ -4,7 +4,7 @@
 //! Only the method's own: the host's never stand in a trace of the engine, and what the component's maker put between
 //! the method and its imports is left out here. A function that was compiled into another counts as one of its own.
 
-use tunebox_compute::explain::Trace;
+use tunebox_foundation::explain::Trace;
 use wasmtime::{FrameInfo, FrameSymbol, WasmBacktrace};
 
 use crate::fault::Place;

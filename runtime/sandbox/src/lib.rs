@@ -55,7 +55,7 @@ mod verifier;
 mod written;
 
 // The modules here call it by this name.
-use tunebox_compute::printable;
+use tunebox_foundation::printable;
 
 pub use admission::{admit, imports};
 pub use batch::{Batch, Question};

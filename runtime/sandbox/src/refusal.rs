@@ -128,7 +128,7 @@ impl From<ModelError> for Refusal {
 
 #[cfg(test)]
 mod tests {
-    use tunebox_compute::explain::Explain as _;
+    use tunebox_foundation::explain::Explain as _;
 
     use super::*;
 

@@ -7,11 +7,11 @@ use tunebox_model::merge::merge;
 
 use crate::card;
 use crate::error::Error;
-use crate::files;
 use crate::learner::{Student, published};
 use crate::lock;
 use crate::metrics::MetricsFile;
 use crate::plan::PlannedRun;
+use tunebox_foundation::files;
 
 /// A file that the run left, for people.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -60,17 +60,17 @@ pub(crate) fn write(plan: &PlannedRun, student: &Student, metrics: &MetricsFile)
     let mut names: Vec<&str> = match made {
         Made::Model => {
             let dtype = if policy.adapter().is_full() { DType::F32 } else { policy.model().weights.dtype() };
-            files::explained(merge(policy, folder, dtype))?;
+            crate::error::from_model(merge(policy, folder, dtype))?;
             MODEL.to_vec()
         }
         Made::Edits => {
             if let Some(adapter) = policy.edits_as_adapter()? {
-                files::explained(adapter.save(policy.model(), folder))?;
+                crate::error::from_model(adapter.save(policy.model(), folder))?;
             }
             ADAPTER.to_vec()
         }
         Made::Adapter => {
-            files::explained(policy.save(folder))?;
+            crate::error::from_model(policy.save(folder))?;
             ADAPTER.to_vec()
         }
         Made::Directions | Made::Nothing => Vec::new(),
@@ -96,12 +96,12 @@ fn directions(plan: &PlannedRun, student: &Student, folder: &Path) -> Result<Vec
     }
     let facts = [("method", plan.summary.method.as_str()), ("model", plan.summary.model.as_str())];
     let vectors = published::vectors(&student.published, &facts);
-    files::explained(vectors.save(&folder.join(published::FILE)))?;
+    crate::error::from_model(vectors.save(&folder.join(published::FILE)))?;
     let mut names = vec![published::FILE];
     // The format knows no layer 0.
     if vectors.layers.keys().any(|layer| *layer > 0) {
         let family = &student.policy.model().configuration.family;
-        files::explained(vectors.save_gguf(&folder.join(published::CONTROL_VECTOR), family))?;
+        crate::error::from_model(vectors.save_gguf(&folder.join(published::CONTROL_VECTOR), family))?;
         names.push(published::CONTROL_VECTOR);
     }
     Ok(names)

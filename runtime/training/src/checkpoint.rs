@@ -17,8 +17,8 @@ pub(crate) use identity::{Identity, settings_that_matter};
 use crate::data::Cursor;
 use crate::digest::{from_hexadecimal, hexadecimal};
 use crate::error::Error;
-use crate::files::{self, Draft};
 use crate::learner::{Student, published};
+use tunebox_foundation::files::{self, Draft};
 
 /// The layout of `state.json`.
 const SCHEMA: u32 = 1;
@@ -152,11 +152,11 @@ pub(crate) fn save(run: &Path, place: Place, student: &Student, keep: usize) -> 
     let target = folder(run, place.step);
     files::create_folder(&run.join("steps"))?;
     let draft = Draft::begin(&target)?;
-    files::explained(student.policy.save(draft.path()))?;
-    files::explained(student.policy.save_edits(draft.path()))?;
+    crate::error::from_model(student.policy.save(draft.path()))?;
+    crate::error::from_model(student.policy.save_edits(draft.path()))?;
     for (number, name) in student.snapshots.keys().enumerate() {
         let path = draft.path().join(edits_of(number));
-        files::explained(student.policy.save_snapshot_edits(name, &path))?;
+        crate::error::from_model(student.policy.save_snapshot_edits(name, &path))?;
     }
     published::save(&student.published, draft.path())?;
     let (first, second, updates) = student.optimizer.state(student.policy.parameters())?;

@@ -7,14 +7,14 @@ mod explain;
 
 use std::path::PathBuf;
 
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 
 use crate::configuration::{ConfigurationError, Spot};
 use crate::data::DataError;
-use crate::files::FileError;
 use crate::twin::TwinError;
 use crate::verification::Unnamed;
 use crate::worker::WorkerError;
+use tunebox_foundation::files::FileError;
 
 /// What can end a run.
 #[derive(Debug, thiserror::Error)]
@@ -249,4 +249,16 @@ impl Error {
             _ => return None,
         })
     }
+}
+/// Turns a file error of the model crate into [`FileError`], so that a full disk has one message everywhere.
+///
+/// # Errors
+/// Whatever the result holds.
+pub(crate) fn from_model<T>(result: Result<T, tunebox_model::error::Error>) -> Result<T, Error> {
+    result.map_err(|error| match error {
+        tunebox_model::error::Error::File { path, source } => {
+            FileError { action: "written", path: path.into(), source }.into()
+        }
+        other => other.into(),
+    })
 }

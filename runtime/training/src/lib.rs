@@ -15,7 +15,6 @@ mod digest;
 mod error;
 mod evaluation;
 mod exact;
-pub mod files;
 mod learner;
 mod lock;
 mod metrics;

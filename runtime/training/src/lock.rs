@@ -13,9 +13,9 @@ use crate::artifact::Written;
 use crate::configuration::BasePrecision;
 use crate::data::Dataset;
 use crate::error::Error;
-use crate::files;
 use crate::plan::{PlannedRun, PlannedVerifier};
 use crate::run::Revision;
+use tunebox_foundation::files;
 
 /// The file's name in a run's folder.
 pub(crate) const FILE: &str = "run.lock";

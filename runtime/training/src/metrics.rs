@@ -8,11 +8,11 @@ use serde_json::{Map, Value, json};
 use tunebox_sandbox::{Combine, Usage};
 
 use crate::error::Error;
-use crate::files::{self, Lines};
 use crate::observer::StepEvent;
 use crate::run::Revision;
 use crate::validation::PassRate;
 use crate::verification::Comparison;
+use tunebox_foundation::files::{self, Lines};
 
 /// The file's name in a run's folder.
 pub(crate) const FILE: &str = "metrics.jsonl";

@@ -14,8 +14,8 @@ pub use named::{find_model, newest_checkpoint};
 
 use crate::checkpoint;
 use crate::error::Error;
-use crate::files;
 use crate::lock;
+use tunebox_foundation::files;
 
 /// Where runs go unless they are told otherwise.
 pub const FOLDER: &str = "runs";

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::configuration::RunSettings;
 use crate::digest::digest;
 use crate::error::Error;
-use crate::files::{self, Draft};
+use tunebox_foundation::files::{self, Draft};
 
 /// Every file of the folder by its path in it.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/sample.rs"));
@@ -116,7 +116,7 @@ fn file(name: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use tunebox_compute::explain::Explain;
+    use tunebox_foundation::explain::Explain;
 
     use super::*;
 

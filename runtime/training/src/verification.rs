@@ -12,14 +12,13 @@ use std::sync::atomic::AtomicBool;
 
 use toml::{Table, Value};
 use tunebox_compute::device;
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 use tunebox_package::Reference;
 use tunebox_sandbox::Compiling;
 use tunebox_sandbox::child::Program;
 
 use crate::configuration::{Again, ComputeChoice, RunSettings};
 use crate::error::Error;
-use crate::files;
 use crate::lock;
 use crate::metrics;
 use crate::observer::Observer;
@@ -27,6 +26,7 @@ use crate::plan::plan;
 use crate::run::Outcome;
 use crate::runs::unfinished;
 use crate::worker::carry_out;
+use tunebox_foundation::files;
 
 pub use comparison::Comparison;
 use comparison::compare;

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 use tunebox_package::trust::TrustFileError;
 
 /// Entries that are written and read back as the same, or an error with a place in the text.

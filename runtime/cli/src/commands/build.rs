@@ -13,7 +13,8 @@ use tunebox_sandbox::{Limits, interface_of};
 use super::building::{RUNS_SOURCE, built, warn, warn_of_compiler};
 use super::{Ending, Outcome};
 use crate::arguments::Global;
-use crate::terminal::{Terminal, bytes, duration};
+use crate::terminal::Terminal;
+use tunebox_foundation::format::{bytes, duration};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = RUNS_SOURCE)]

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use serde_json::json;
-use tunebox_compute::paths::plain;
-use tunebox_compute::printable::printable;
+use tunebox_foundation::paths::plain;
+use tunebox_foundation::printable::printable;
 use tunebox_package::build::python::PROJECT;
 use tunebox_package::build::{Event, Options, Warning, build_watched, expect_method, known};
 use tunebox_package::{Built, sources};
@@ -12,7 +12,8 @@ use tunebox_training::plan::without_effect;
 
 use crate::terminal::diagnostic::Failure;
 use crate::terminal::progress::Crates;
-use crate::terminal::{Terminal, counted, shown};
+use crate::terminal::{Terminal, shown};
+use tunebox_foundation::format::counted;
 
 /// What the long help of each of them ends with.
 pub(super) const RUNS_SOURCE: &str = "Building runs code of the folder on this machine, outside of the sandbox: build \

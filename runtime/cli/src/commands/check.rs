@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
-use tunebox_compute::explain::Exit;
+use tunebox_foundation::explain::Exit;
 use tunebox_package::Reference;
 use tunebox_sandbox::{CompileLimits, Compiling, Engine, Grants, Limits};
 use tunebox_training::plan::{free, held, without_effect};
@@ -15,7 +15,8 @@ use super::subject::expect_method;
 use super::trust::Trusting;
 use super::{Ending, Outcome, train, worker};
 use crate::arguments::Global;
-use crate::terminal::{Terminal, bytes};
+use crate::terminal::Terminal;
+use tunebox_foundation::format::bytes;
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {

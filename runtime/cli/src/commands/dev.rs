@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
-use tunebox_compute::explain::Exit;
+use tunebox_foundation::explain::Exit;
 use tunebox_training::RunSettings;
 use tunebox_training::plan::ENDLESS;
 

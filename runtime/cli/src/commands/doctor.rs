@@ -4,13 +4,14 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use tunebox_compute::device::{self, About};
-use tunebox_compute::explain::{Exit, Explain as _};
+use tunebox_foundation::explain::{Exit, Explain as _};
 use tunebox_package::build::python::find_on_path;
 use tunebox_package::{builtin, toolchain};
 use tunebox_training::plan::available;
 
 use super::{Ending, Outcome};
-use crate::terminal::{Terminal, bytes};
+use crate::terminal::Terminal;
+use tunebox_foundation::format::bytes;
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {

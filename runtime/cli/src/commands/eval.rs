@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
-use tunebox_compute::explain::Exit;
-use tunebox_compute::printable::printable;
+use tunebox_foundation::explain::Exit;
+use tunebox_foundation::printable::printable;
 use tunebox_model::generate::Sampling;
 use tunebox_package::builtin;
 use tunebox_training::{Evaluation, EvaluationSettings, Figure, RunSettings, evaluate};
@@ -14,8 +14,9 @@ use super::generate::sampling;
 use super::subject::Subject;
 use super::{Ending, Outcome, worker};
 use crate::arguments::{Global, Writing};
+use crate::terminal::Terminal;
 use crate::terminal::diagnostic::Failure;
-use crate::terminal::{Terminal, counted};
+use tunebox_foundation::format::counted;
 
 /// What the figures are.
 const FIGURES: &str = "Figures of answers: `loss`, the negative log-likelihood of a target token; `perplexity`, its \

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use serde_json::json;
-use tunebox_compute::printable::printable;
+use tunebox_foundation::printable::printable;
 use tunebox_package::home::existing;
 use tunebox_package::settings::range;
 use tunebox_package::sizes::{Part, sizes};
@@ -16,7 +16,8 @@ use super::build::training_with;
 use super::subject::expect_method;
 use super::{Ending, Outcome, trust, world};
 use crate::terminal::diagnostic::Failure;
-use crate::terminal::{Terminal, bytes, shown};
+use crate::terminal::{Terminal, shown};
+use tunebox_foundation::format::bytes;
 
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
-use tunebox_compute::paths::whole;
+use tunebox_foundation::paths::whole;
 use tunebox_package::signature::SecretKey;
 
 use super::{Ending, Outcome};

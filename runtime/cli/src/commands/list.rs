@@ -13,7 +13,8 @@ use tunebox_training::{Listed, RUNS, newest_checkpoint};
 
 use super::{Ending, Outcome};
 use crate::terminal::diagnostic::Failure;
-use crate::terminal::{Terminal, bytes, counted, grouped, shown};
+use crate::terminal::{Terminal, shown};
+use tunebox_foundation::format::{bytes, counted, grouped};
 
 #[derive(Debug, Args)]
 pub(crate) struct List {

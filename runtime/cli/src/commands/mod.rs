@@ -31,7 +31,7 @@ mod worker;
 mod world;
 
 use clap::Subcommand;
-use tunebox_compute::explain::Exit;
+use tunebox_foundation::explain::Exit;
 
 use crate::arguments::Global;
 use crate::terminal::Terminal;

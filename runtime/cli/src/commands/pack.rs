@@ -4,20 +4,21 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
-use tunebox_compute::paths::plain;
+use tunebox_foundation::files;
+use tunebox_foundation::paths::plain;
 use tunebox_package::artefact::LARGEST_DOCUMENT;
 use tunebox_package::build::{Options, Record};
 use tunebox_package::reference::{signature_in, signature_path};
 use tunebox_package::signature::{SecretKey, Signed, Signer, sign};
 use tunebox_package::statement::Statement;
 use tunebox_package::{Error, Package, Reference, bounded, digest, pack::pack};
-use tunebox_training::files;
 
 use super::building::{RUNS_SOURCE, built, warn_of_compiler};
 use super::{Ending, Outcome};
 use crate::arguments::Global;
+use crate::terminal::Terminal;
 use crate::terminal::diagnostic::Failure;
-use crate::terminal::{Terminal, bytes};
+use tunebox_foundation::format::bytes;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = RUNS_SOURCE)]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
-use tunebox_compute::printable::printable;
+use tunebox_foundation::printable::printable;
 use tunebox_package::home::home;
 use tunebox_package::reference::signature_in;
 use tunebox_package::registry::{self, Place};
@@ -15,8 +15,9 @@ use super::build::training_with;
 use super::trust::{Trusting, interfaces};
 use super::{Ending, Outcome};
 use crate::arguments::Global;
+use crate::terminal::Terminal;
 use crate::terminal::progress::Transfer;
-use crate::terminal::{Terminal, bytes};
+use tunebox_foundation::format::bytes;
 
 /// Bytes of the longest path that is kept as a source.
 const LONGEST_SOURCE: usize = 4000;

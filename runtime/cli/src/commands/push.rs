@@ -11,9 +11,10 @@ use tunebox_package::{Artefact, Reference};
 
 use super::{Ending, Outcome};
 use crate::arguments::Global;
+use crate::terminal::Terminal;
 use crate::terminal::diagnostic::Failure;
 use crate::terminal::progress::Transfer;
-use crate::terminal::{Terminal, bytes};
+use tunebox_foundation::format::bytes;
 
 #[derive(Debug, Args)]
 pub(crate) struct Push {

@@ -39,7 +39,7 @@ impl Steering {
         let layers = self.layers.clone().unwrap_or(0..=usize::MAX);
         policy.steer(&vectors, coefficient, &layers).map_err(|error| {
             let mut failure = Failure::from(error);
-            failure.explanation.place = Some(path.display().to_string());
+            failure.explanation.location = Some(path.display().to_string());
             failure
         })
     }

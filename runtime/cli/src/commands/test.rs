@@ -7,24 +7,25 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use tunebox_compute::explain::{Exit, Explanation};
-use tunebox_compute::paths;
+use tunebox_foundation::explain::{Exit, Explanation};
+use tunebox_foundation::files::temporary_folder;
+use tunebox_foundation::paths;
 use tunebox_package::Reference;
 use tunebox_package::build::python::is_python;
 use tunebox_package::build::{Built, Options, expect_method};
 use tunebox_package::toolchain;
 use tunebox_sandbox::native::{Door, Knock, Twin};
-use tunebox_training::files::temporary_folder;
 use tunebox_training::{RunSettings, twin};
 
 use super::build::{training, training_with};
 use super::building::{RUNS_SOURCE, built, warn};
 use super::{Outcome, worker};
 use crate::arguments::Global;
+use crate::terminal::Terminal;
 use crate::terminal::diagnostic::Failure;
 use crate::terminal::progress::Bar;
-use crate::terminal::{Terminal, bytes};
 use native::{Native, Running};
+use tunebox_foundation::format::bytes;
 
 /// How long the twin may take to come, once it was started.
 const COMING: Duration = Duration::from_secs(60);

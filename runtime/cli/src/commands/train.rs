@@ -12,20 +12,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use serde_json::json;
-use tunebox_compute::explain::Exit;
-use tunebox_compute::paths;
+use tunebox_foundation::explain::Exit;
+use tunebox_foundation::paths;
 use tunebox_training::data::Shape;
 use tunebox_training::{Plan, RunSettings, carry_out, plan};
 
 use super::trust::Trusting;
 use super::{Ending, Outcome, worker};
 use crate::arguments::Global;
+use crate::terminal::Terminal;
 use crate::terminal::diagnostic::Failure;
-use crate::terminal::{Terminal, bytes};
 use profile::GuestProfile;
 use report::report;
 pub(super) use report::tell;
 use sample::Before;
+use tunebox_foundation::format::bytes;
 pub(super) use watch::Watch;
 
 /// A run, as the person described it.

@@ -111,7 +111,7 @@ pub(super) fn signed(package: &Package, publisher: Option<&Publisher>) -> String
 pub(super) fn interfaces(imports: &[String]) -> String {
     let short = |import: &String| {
         let name = interface_of(import).unwrap_or(import);
-        (name != "types").then(|| tunebox_compute::printable::printable(name, 64))
+        (name != "types").then(|| tunebox_foundation::printable::printable(name, 64))
     };
     let names: Vec<String> = imports.iter().filter_map(short).collect();
     if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }

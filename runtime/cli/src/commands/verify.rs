@@ -7,15 +7,16 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use tunebox_compute::explain::{Exit, Explain};
+use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_training::{Comparison, Event, Observer, Replay, Verification, verify};
 
 use super::train::on_interrupt;
 use super::{Ending, Outcome, worker};
 use crate::arguments::Global;
+use crate::terminal::Terminal;
 use crate::terminal::diagnostic::Failure;
 use crate::terminal::progress::Bar;
-use crate::terminal::{Terminal, counted, duration};
+use tunebox_foundation::format::{counted, duration};
 
 #[derive(Debug, Args)]
 pub(crate) struct Verify {

@@ -5,8 +5,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tunebox_compute::explain::Exit;
 use tunebox_compute::kept;
+use tunebox_foundation::explain::Exit;
 use tunebox_sandbox::child::{self, Program};
 use tunebox_sandbox::{Compiling, compile_for_parent};
 use tunebox_training::serve;

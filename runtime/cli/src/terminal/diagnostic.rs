@@ -3,9 +3,9 @@
 //! The only place where errors become text; libraries hand over an [`Explanation`].
 
 use anstyle::{AnsiColor, Style};
-use tunebox_compute::explain::{Exit, Explain, Explanation, Snippet};
-use tunebox_compute::paths;
-use tunebox_compute::printable::acts;
+use tunebox_foundation::explain::{Exit, Explain, Explanation, Snippet};
+use tunebox_foundation::paths;
+use tunebox_foundation::printable::acts;
 
 use super::shown;
 
@@ -47,9 +47,9 @@ impl Failure {
     fn harmless(&self) -> Explanation {
         let mut explanation = Explanation::clone(&self.explanation);
         explanation.what = shown(&explanation.what);
-        let Explanation { place, output, why, kept, hint, snippet, trace, .. } = &mut explanation;
+        let Explanation { location, output, why, kept, hint, snippet, trace, .. } = &mut explanation;
         let note = snippet.as_mut().and_then(|snippet| snippet.note.as_mut());
-        let lines = [place, output, why, kept, hint].into_iter().filter_map(Option::as_mut).chain(note);
+        let lines = [location, output, why, kept, hint].into_iter().filter_map(Option::as_mut).chain(note);
         for line in lines.chain(trace.iter_mut().flat_map(|trace| &mut trace.frames)) {
             *line = shown(line);
         }
@@ -61,10 +61,10 @@ impl Failure {
     pub(crate) fn text(&self, verbose: bool) -> String {
         let e = self.harmless();
         let (red, bold, blue) = (colour(AnsiColor::Red).bold(), Style::new().bold(), colour(AnsiColor::Blue).bold());
-        let mut text = format!("{red}error[{}]{red:#}{bold}: {}{bold:#}\n", e.area, e.what);
+        let mut text = format!("{red}error[{}]{red:#}{bold}: {}{bold:#}\n", e.category, e.what);
         match &e.output {
             Some(output) => text += &format!("{output}\n"),
-            None => text += &located(e.place.as_deref(), e.snippet.as_ref()),
+            None => text += &located(e.location.as_deref(), e.snippet.as_ref()),
         }
         for (word, line) in [("why: ", &e.why), ("kept:", &e.kept), ("hint:", &e.hint)] {
             if let Some(line) = line {
@@ -83,7 +83,7 @@ impl Failure {
     pub(crate) fn json(&self) -> serde_json::Value {
         let e = self.harmless();
         serde_json::json!({
-            "schema": 1, "event": "error", "area": e.area, "what": e.what, "place": e.place,
+            "schema": 1, "event": "error", "area": e.category, "what": e.what, "place": e.location,
             "output": e.output, "why": e.why, "kept": e.kept, "hint": e.hint, "exit": self.exit as u8,
             "frames": e.trace.as_ref().map(|trace| &trace.frames),
         })
@@ -135,7 +135,7 @@ fn around(line: &str, column: usize) -> (String, usize) {
 
 #[cfg(test)]
 mod tests {
-    use tunebox_compute::explain::Trace;
+    use tunebox_foundation::explain::Trace;
 
     use super::*;
 
@@ -144,7 +144,7 @@ mod tests {
         let bad = "\u{1b}[2J\u{202e}";
         let snippet = Snippet { line: 1, text: format!("a{bad}X"), column: 7, width: 1, note: Some(bad.into()) };
         let (kept, trace) = (Some(bad.into()), Some(Trace { frames: vec![bad.into()], located: true }));
-        let explanation = Explanation::new("file", bad).with_place(bad).with_snippet(snippet).with_why(bad);
+        let explanation = Explanation::new("file", bad).with_location(bad).with_snippet(snippet).with_why(bad);
         let explanation = Explanation { kept, trace, ..explanation.with_hint(bad) };
         let of_a_compiler = Explanation { output: Some(bad.into()), ..explanation.clone() };
         for (explanation, times) in [(explanation, 7), (of_a_compiler, 6)] {
@@ -166,7 +166,7 @@ mod tests {
         let output = " --> src/lib.rs:4:9\n  |\n4 | lose\n  | ^^^^ help: `loss`".to_owned();
         let explanation = Explanation {
             output: Some(output.clone()),
-            ..Explanation::new("build", "no `lose`").with_place("src/lib.rs:4:9").with_hint("look")
+            ..Explanation::new("build", "no `lose`").with_location("src/lib.rs:4:9").with_hint("look")
         };
         let failure = Failure { explanation: Box::new(explanation), exit: Exit::Usage };
         let text = anstream::adapter::strip_str(&failure.text(false)).to_string();

@@ -8,7 +8,7 @@ pub(crate) mod shell;
 use std::io::{IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
-use tunebox_compute::printable::acts;
+use tunebox_foundation::printable::acts;
 
 /// How much is said, and in which form.
 #[derive(Debug, Clone, Copy)]
@@ -120,52 +120,6 @@ fn told(text: &str) -> String {
     shown(text) + "\n"
 }
 
-/// `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// A number with so many decimals; in powers of ten where that would take more than `room` characters.
-pub(crate) fn number(value: f64, decimals: usize, room: usize) -> String {
-    let plain = format!("{value:.decimals$}");
-    if plain.len() <= room { plain } else { format!("{value:.2e}") }
-}
-
-/// `1 step`, `1,234 steps`.
-pub(crate) fn counted(number: u64, what: &str) -> String {
-    format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
-}
-
-/// `5.8 GiB`, `91 KiB`.
-pub(crate) fn bytes(count: u64) -> String {
-    let mut size = count as f64;
-    for unit in ["B", "KiB", "MiB"] {
-        if size < 1024.0 {
-            return if size < 10.0 && unit != "B" { format!("{size:.1} {unit}") } else { format!("{size:.0} {unit}") };
-        }
-        size /= 1024.0;
-    }
-    format!("{size:.1} GiB")
-}
-
-/// `6 min 12 s`.
-pub(crate) fn duration(seconds: f64) -> String {
-    match seconds {
-        s if s < 10.0 => format!("{s:.1} s"),
-        s if s < 60.0 => format!("{s:.0} s"),
-        s if s < 3600.0 => format!("{} min {} s", s as u64 / 60, s as u64 % 60),
-        s => format!("{} h {} min", s as u64 / 3600, s as u64 % 3600 / 60),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,31 +136,5 @@ mod tests {
     #[test]
     fn a_model_s_words_steer_no_terminal_and_keep_their_pictures() {
         assert_eq!(still("a\u{1b}]0;x\u{7}\u{9b}b\n\tc👩\u{200d}💻"), "a\\u{1b}]0;x\\u{7}\\u{9b}b\n\tc👩\u{200d}💻");
-    }
-
-    #[test]
-    fn numbers_are_grouped_by_thousands() {
-        assert_eq!([grouped(7), grouped(1234), grouped(1234567)], ["7", "1,234", "1,234,567"]);
-    }
-
-    #[test]
-    fn a_number_too_long_for_its_place_is_in_powers_of_ten() {
-        let shown = [0.25, 9999.5, 10_000.5, -5e29, f64::MIN].map(|value| number(value, 4, 9));
-        assert_eq!(shown, ["0.2500", "9999.5000", "1.00e4", "-5.00e29", "-1.80e308"]);
-    }
-
-    #[test]
-    fn one_is_no_plural() {
-        assert_eq!([counted(1, "step"), counted(1234, "step")], ["1 step", "1,234 steps"]);
-    }
-
-    #[test]
-    fn sizes_carry_the_unit_that_fits() {
-        assert_eq!([bytes(91 * 1024), bytes(2_202_010), bytes(6 << 30)], ["91 KiB", "2.1 MiB", "6.0 GiB"]);
-    }
-
-    #[test]
-    fn durations_read_like_speech() {
-        assert_eq!([duration(1.23), duration(372.0), duration(3725.0)], ["1.2 s", "6 min 12 s", "1 h 2 min"]);
     }
 }

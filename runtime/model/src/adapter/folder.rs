@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use safetensors::SafeTensors;
-use tunebox_compute::{DType, Device, Tensor, bounded};
+use tunebox_compute::{DType, Device, Tensor};
+use tunebox_foundation::bounded;
 
 use super::create::Plan;
 use super::settings::AdapterKind;

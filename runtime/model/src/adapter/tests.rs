@@ -7,10 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tunebox_compute::explain::Explain;
 use tunebox_compute::fused::TapSet;
 use tunebox_compute::random::Stream;
 use tunebox_compute::{DType, Device, Tensor};
+use tunebox_foundation::explain::Explain;
 
 use super::{Adapter, AdapterKind, AdapterSettings, Targets};
 use crate::configuration::Configuration;

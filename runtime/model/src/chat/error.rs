@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use minijinja::ErrorKind;
-use tunebox_compute::explain::{Explain, Snippet};
+use tunebox_foundation::explain::{Explain, Snippet};
 
 use super::functions::Refusal;
 use crate::tokenizer::TokenizerError;
@@ -127,17 +127,17 @@ fn place(error: &minijinja::Error, source: &str, line: usize, text: &str) -> (us
 }
 
 impl Explain for ChatError {
-    fn area(&self) -> &'static str {
+    fn category(&self) -> &'static str {
         match self {
-            Self::Tokenizer(error) => error.area(),
+            Self::Tokenizer(error) => error.category(),
             _ => "chat",
         }
     }
 
-    fn place(&self) -> Option<String> {
+    fn location(&self) -> Option<String> {
         match self {
             Self::Template(fault) => fault.line.as_ref().map(|(line, _)| format!("chat template:{line}")),
-            Self::Tokenizer(error) => error.place(),
+            Self::Tokenizer(error) => error.location(),
             _ => None,
         }
     }

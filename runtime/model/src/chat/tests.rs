@@ -3,7 +3,7 @@
 mod examples;
 
 use serde_json::{Value, json};
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 
 use super::*;
 use crate::tokenizer::Tokenizer;
@@ -216,7 +216,7 @@ fn a_broken_template_is_told_with_its_line() {
     let error = ChatTemplate::parse("fine\n{{ oops | }}\n", &chats.tokenizer).unwrap_err();
     let snippet = error.snippet().unwrap();
     assert_eq!((snippet.line, snippet.text.as_str()), (2, "{{ oops | }}"));
-    assert_eq!(error.place().unwrap(), "chat template:2");
+    assert_eq!(error.location().unwrap(), "chat template:2");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 
 /// What can be wrong with a tokenizer, or with a text that it is given.
 #[derive(Debug, thiserror::Error)]
@@ -88,7 +88,7 @@ impl TokenizerError {
 }
 
 impl Explain for TokenizerError {
-    fn area(&self) -> &'static str {
+    fn category(&self) -> &'static str {
         "tokenizer"
     }
 

@@ -5,8 +5,8 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
-use tunebox_compute::bounded;
-use tunebox_compute::hexadecimal::hexadecimal;
+use tunebox_foundation::bounded;
+use tunebox_foundation::hexadecimal::hexadecimal;
 
 use crate::error::{Error, Result};
 

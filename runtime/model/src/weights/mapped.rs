@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use memmap2::Mmap;
-use tunebox_compute::bounded;
 use tunebox_compute::weight::Bytes;
+use tunebox_foundation::bounded;
 
 use crate::error::{Error, Result};
 

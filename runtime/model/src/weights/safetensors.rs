@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, Metadata};
 use tunebox_compute::weight::Format;
-use tunebox_compute::{DType, Device, Tensor, bounded};
+use tunebox_compute::{DType, Device, Tensor};
+use tunebox_foundation::bounded;
 
 use self::names::Distinct;
 use crate::error::{Error, Result};

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tunebox_compute::printable::printable;
+use tunebox_foundation::printable::printable;
 
 use super::ArtefactError;
 use crate::digest::sha256;

@@ -1,7 +1,7 @@
 //! What can be wrong with an artefact that somebody else wrote.
 
-use tunebox_compute::explain::{Exit, Explain};
-use tunebox_compute::printable::printable;
+use tunebox_foundation::explain::{Exit, Explain};
+use tunebox_foundation::printable::printable;
 
 /// Why an artefact is no package, or not the one that was named.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +75,7 @@ impl ArtefactError {
 }
 
 impl Explain for ArtefactError {
-    fn area(&self) -> &'static str {
+    fn category(&self) -> &'static str {
         match self {
             Self::Digest { .. } | Self::Size { .. } => "trust",
             _ => "package",

@@ -69,7 +69,7 @@ fn another_media_type_is_refused_wherever_it_stands() {
 
 #[test]
 fn sizes_and_digests_that_do_not_agree_are_matters_of_trust() {
-    use tunebox_compute::explain::{Exit, Explain};
+    use tunebox_foundation::explain::{Exit, Explain};
     let other = format!("sha256:{}", "0".repeat(64));
     let digest = altered(|manifest| manifest["layers"][0]["digest"] = other.clone().into()).unwrap_err();
     assert!(matches!(digest, ArtefactError::Digest { what: "package", .. }), "{digest}");

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tunebox_compute::explain::{Explain, Snippet};
+use tunebox_foundation::explain::{Explain, Snippet};
 
 use crate::component::CONTRACT;
 use crate::sources::VERSION;
@@ -140,11 +140,11 @@ pub enum BuildError {
 }
 
 impl Explain for BuildError {
-    fn area(&self) -> &'static str {
+    fn category(&self) -> &'static str {
         "build"
     }
 
-    fn place(&self) -> Option<String> {
+    fn location(&self) -> Option<String> {
         match self {
             Self::Compiler { place, .. } | Self::Source { place, .. } => place.clone(),
             Self::NoTarget => Some(format!("cargo build --target {TARGET}")),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tunebox_compute::paths::{closest, plain};
+use tunebox_foundation::paths::{closest, plain};
 
 use super::BuildError;
 use super::python::PROJECT;
@@ -46,7 +46,7 @@ pub(crate) fn methods_in(folder: &Path) -> Vec<PathBuf> {
 mod tests {
     use std::fs;
 
-    use tunebox_compute::explain::Explain as _;
+    use tunebox_foundation::explain::Explain as _;
 
     use super::*;
 

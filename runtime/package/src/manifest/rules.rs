@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use semver::Version;
-use tunebox_compute::printable::acts;
+use tunebox_foundation::printable::acts;
 
 use super::{CONTRACT, Manifest, Setting, Value};
 use crate::Error;

@@ -1,4 +1,4 @@
-use tunebox_compute::explain::{Exit, Explain};
+use tunebox_foundation::explain::{Exit, Explain};
 
 use super::rules::MOST_ENTRIES;
 use super::*;

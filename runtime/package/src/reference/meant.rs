@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tunebox_compute::paths;
+use tunebox_foundation::paths;
 
 use super::stored;
 use crate::builtin::Builtin;

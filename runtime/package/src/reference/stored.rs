@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 
 use crate::registry::{Place, RegistryError, canonical, spelt_as_host};
 use crate::store::{Store, StoreError, Stored, Wanted};
@@ -20,7 +20,7 @@ pub struct NotPulled {
 }
 
 impl Explain for NotPulled {
-    fn area(&self) -> &'static str {
+    fn category(&self) -> &'static str {
         "package"
     }
 

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
-use tunebox_compute::printable::printable;
+use tunebox_foundation::printable::printable;
 use ureq::http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use ureq::http::{Method, Request, Response, StatusCode};
 use ureq::{Agent, AsSendBody, Body, SendBody};

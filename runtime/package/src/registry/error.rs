@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 
-use tunebox_compute::printable::printable;
+use tunebox_foundation::printable::printable;
 
 use crate::Error;
 use crate::artefact::ArtefactError;

@@ -7,7 +7,7 @@ mod remote;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use tunebox_compute::paths::whole;
+use tunebox_foundation::paths::whole;
 
 use super::RegistryError;
 use crate::Error;
@@ -249,7 +249,7 @@ mod tests {
             ("oci:", "no folder"),
             ("oci:stick//Calm", "not the name"),
         ] {
-            use tunebox_compute::explain::Explain;
+            use tunebox_foundation::explain::Explain;
             let why = Place::parse(text).unwrap_err().why().unwrap();
             assert!(why.contains(reason), "{text}: {why}");
         }

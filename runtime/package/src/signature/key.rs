@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use minisign::{KeyPair, PublicKey as Public, SecretKey as Secret, SecretKeyBox};
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 
 use crate::{Error, bounded};
 
@@ -98,7 +98,7 @@ pub enum KeyError {
 }
 
 impl Explain for KeyError {
-    fn area(&self) -> &'static str {
+    fn category(&self) -> &'static str {
         "key"
     }
 

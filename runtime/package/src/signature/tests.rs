@@ -1,4 +1,4 @@
-use tunebox_compute::explain::{Exit, Explain};
+use tunebox_foundation::explain::{Exit, Explain};
 
 use super::*;
 use crate::statement::tests::package;
@@ -55,7 +55,7 @@ fn a_changed_package_is_not_what_was_signed() {
     let digest = crate::digest::sha256(&other);
     let wanted = format!("sha256 is {}…, the signature of {} covers something else", &digest[..12], key.signer());
     assert_eq!(error.why().unwrap(), wanted);
-    assert_eq!(error.place().unwrap(), "calm-dpo@0.1.0");
+    assert_eq!(error.location().unwrap(), "calm-dpo@0.1.0");
     assert_eq!(error.kept().unwrap(), "nothing was installed and nothing ran");
     assert_eq!(error.exit(), Exit::Trust);
 }

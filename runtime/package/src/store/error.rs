@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tunebox_compute::explain::{Exit, Explain};
+use tunebox_foundation::explain::{Exit, Explain};
 
 /// How many packages a message lists.
 const MOST_LISTED: usize = 12;
@@ -130,14 +130,14 @@ impl StoreError {
 }
 
 impl Explain for StoreError {
-    fn area(&self) -> &'static str {
+    fn category(&self) -> &'static str {
         match self {
             Self::Damaged { .. } | Self::Mislabelled { .. } => "trust",
             _ => "package",
         }
     }
 
-    fn place(&self) -> Option<String> {
+    fn location(&self) -> Option<String> {
         match self {
             Self::Damaged { path, .. } => Some(path.display().to_string()),
             _ => None,

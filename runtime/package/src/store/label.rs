@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tunebox_compute::printable::acts;
+use tunebox_foundation::printable::acts;
 
 use super::Stored;
 use crate::artefact::document::Descriptor;

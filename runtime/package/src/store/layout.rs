@@ -205,7 +205,7 @@ impl Layout {
             Err(error) => return Err(Error::file("read", &path)(error)),
         };
         entry.check(what, &bytes).map_err(|error| {
-            use tunebox_compute::explain::Explain;
+            use tunebox_foundation::explain::Explain;
             damaged(error.why().unwrap_or_default())
         })?;
         Ok(bytes)
@@ -265,7 +265,7 @@ impl Layout {
     }
 
     fn broken_index(&self, error: &ArtefactError) -> Error {
-        use tunebox_compute::explain::Explain;
+        use tunebox_foundation::explain::Explain;
         self.problem(format!("`{INDEX}` cannot be used: {}", error.why().unwrap_or_default()))
     }
 }

@@ -1,6 +1,6 @@
 use std::fs;
 
-use tunebox_compute::explain::{Exit, Explain};
+use tunebox_foundation::explain::{Exit, Explain};
 
 use super::*;
 use crate::{builtin, section};

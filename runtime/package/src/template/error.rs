@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 
 use super::Language;
 use crate::builtin::{self, Builtin};
@@ -57,7 +57,7 @@ pub enum TemplateError {
 }
 
 impl Explain for TemplateError {
-    fn area(&self) -> &'static str {
+    fn category(&self) -> &'static str {
         "new"
     }
 

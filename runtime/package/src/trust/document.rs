@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use toml::Spanned;
-use tunebox_compute::explain::{Explain, Snippet};
-use tunebox_compute::printable::{acts, printable};
+use tunebox_foundation::explain::{Explain, Snippet};
+use tunebox_foundation::printable::{acts, printable};
 
 use crate::{Error, bounded};
 
@@ -42,11 +42,11 @@ impl TrustFileError {
 }
 
 impl Explain for TrustFileError {
-    fn area(&self) -> &'static str {
+    fn category(&self) -> &'static str {
         "trust"
     }
 
-    fn place(&self) -> Option<String> {
+    fn location(&self) -> Option<String> {
         Some(self.place.clone())
     }
 

@@ -71,7 +71,7 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use tunebox_compute::explain::Explain;
+    use tunebox_foundation::explain::Explain;
 
     use super::*;
 

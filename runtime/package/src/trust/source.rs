@@ -1,6 +1,6 @@
 //! Where a package came from, as far as trust is concerned: from a path, or from a name in a registry.
 
-use tunebox_compute::printable::printable;
+use tunebox_foundation::printable::printable;
 
 use super::document::LONGEST_NAME;
 use crate::registry::canonical;

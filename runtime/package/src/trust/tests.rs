@@ -9,7 +9,7 @@ mod signers;
 use std::fs;
 
 use tempfile::TempDir;
-use tunebox_compute::explain::{Exit, Explain};
+use tunebox_foundation::explain::{Exit, Explain};
 
 use super::judgement::today;
 use super::*;
@@ -82,9 +82,9 @@ fn text(error: &TrustError) -> String {
     let line = |mark: &str, text: Option<String>| text.map(|text| format!("{mark}{text}\n")).unwrap_or_default();
     format!(
         "error[{}]: {}\n{}{}{}{}",
-        explained.area,
+        explained.category,
         explained.what,
-        line("  --> ", explained.place),
+        line("  --> ", explained.location),
         line("why:  ", explained.why),
         line("kept: ", explained.kept),
         line("hint: ", explained.hint),

@@ -224,7 +224,7 @@ fn is_same(one: &str, other: &str) -> bool {
 fn random_token() -> io::Result<String> {
     let mut bytes = [0; TOKEN_BYTES];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
-    Ok(tunebox_compute::hexadecimal::hexadecimal(&bytes))
+    Ok(tunebox_foundation::hexadecimal::hexadecimal(&bytes))
 }
 
 #[cfg(test)]

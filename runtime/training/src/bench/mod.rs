@@ -21,9 +21,9 @@ use tunebox_sandbox::Compiling;
 
 use crate::configuration::{Half, Problem, RunSettings};
 use crate::error::Error;
-use crate::files;
 use crate::plan::open_model;
 use crate::sample::Sample;
+use tunebox_foundation::files;
 
 pub use precision::StoredAs;
 pub use reading::{Completions, Generation, Scoring};

@@ -14,11 +14,11 @@ use super::{BenchSettings, made_up, memory, precision, work};
 use crate::configuration::{Half, Problem, RunSettings};
 use crate::data::{Dataset, Reading, Shape};
 use crate::error::Error;
-use crate::files;
 use crate::metrics;
 use crate::observer::{Event, Observer, StepEvent};
 use crate::plan::{PlannedRun, plan_on};
 use crate::run::run;
+use tunebox_foundation::files;
 
 /// How fast steps are.
 #[derive(Debug, Clone, Serialize)]

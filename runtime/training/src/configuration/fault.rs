@@ -1,6 +1,6 @@
 //! What can be wrong with the settings of a run, and where it stands.
 
-use tunebox_compute::explain::{Explain, Snippet};
+use tunebox_foundation::explain::{Explain, Snippet};
 use tunebox_package::nearest::nearest;
 
 use super::check::key_called;
@@ -108,11 +108,11 @@ pub enum Problem {
 }
 
 impl Explain for ConfigurationError {
-    fn area(&self) -> &'static str {
+    fn category(&self) -> &'static str {
         "config"
     }
 
-    fn place(&self) -> Option<String> {
+    fn location(&self) -> Option<String> {
         self.spot.as_ref().map(|spot| spot.place.clone())
     }
 

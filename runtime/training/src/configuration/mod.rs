@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tunebox_compute::paths::plain;
+use tunebox_foundation::paths::plain;
 use tunebox_package::Reference;
 use tunebox_sandbox::{Compiling, Profiler};
 
@@ -29,7 +29,7 @@ pub use tables::{
 };
 
 use crate::error::Error;
-use crate::files;
+use tunebox_foundation::files;
 
 /// What ends up in a run's files and is neither in its settings nor in what they name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! What run files and `--set` are read as, and how their mistakes are told.
 
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn read(text: &str, overrides: &[&str]) -> Result<RunSettings, Error> {
     RunSettings::from_document(document, PathBuf::from("folder"), &overrides)
 }
 
-fn complaint(text: &str, overrides: &[&str]) -> tunebox_compute::explain::Explanation {
+fn complaint(text: &str, overrides: &[&str]) -> tunebox_foundation::explain::Explanation {
     read(text, overrides).unwrap_err().explanation()
 }
 
@@ -30,7 +30,7 @@ fn an_unknown_key_is_shown_in_its_line_with_the_nearest_name() {
     let error = complaint(&format!("{GOOD}\n[train]\nbacth = 2\n"), &[]);
 
     assert_eq!(error.what, "unknown key `bacth`");
-    assert_eq!(error.place.as_deref(), Some("run.toml:10:1"));
+    assert_eq!(error.location.as_deref(), Some("run.toml:10:1"));
     let snippet = error.snippet.unwrap();
     assert_eq!((snippet.text.as_str(), snippet.column, snippet.width), ("bacth = 2", 1, 5));
     assert!(error.hint.unwrap().starts_with("did you mean `batch`?"));
@@ -46,7 +46,7 @@ fn a_wrong_type_points_at_the_value() {
     let error = complaint(&format!("{GOOD}[train]\nbatch = \"four\"\n"), &[]);
 
     assert_eq!(error.what, "`train.batch` is text, a whole number is wanted");
-    assert_eq!(error.place.as_deref(), Some("run.toml:9:9"));
+    assert_eq!(error.location.as_deref(), Some("run.toml:9:9"));
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_value_out_of_range_says_the_range() {
 
     let error = complaint(GOOD, &["train.rate=0"]);
     assert_eq!(error.what, "`train.rate` is 0, it must be above 0 and at most 10");
-    assert_eq!(error.place.as_deref(), Some("`--set train.rate=0`"));
+    assert_eq!(error.location.as_deref(), Some("`--set train.rate=0`"));
 
     let error = complaint(&format!("{GOOD}[train]\nrate = nan\n"), &[]);
     assert_eq!(error.what, "`train.rate` is nan, it must be a finite number");
@@ -82,7 +82,7 @@ fn verifiers_are_a_list_and_a_wrong_key_of_one_is_shown_at_its_own_line() {
     let list = "[[verifier]]\nuse = \"number\"\n[[verifier]]\nuse = \"text\"\nweight = \"x\"\nmax-lines = 3\n";
     let error = complaint(&format!("{GOOD}{list}"), &[]);
     assert_eq!(error.what, "`verifier.1.weight` is text, a number is wanted");
-    assert!(error.place.unwrap().starts_with("run.toml:12:"));
+    assert!(error.location.unwrap().starts_with("run.toml:12:"));
 
     let settings = read(&format!("{GOOD}{list}"), &["verifier.1.weight=0.5", "verifier.2.use=exact"]).unwrap();
     let weights: Vec<f64> = settings.file.verifier.iter().map(|verifier| verifier.weight).collect();
@@ -114,7 +114,7 @@ fn text_that_is_not_toml_is_shown_where_it_breaks() {
     let error = complaint("[model]\npath = \n", &[]);
 
     assert!(error.what.starts_with("the run file is not valid TOML"), "{}", error.what);
-    assert!(error.place.unwrap().starts_with("run.toml:2:"));
+    assert!(error.location.unwrap().starts_with("run.toml:2:"));
 }
 
 #[test]
@@ -154,16 +154,20 @@ fn the_settings_of_a_run_name_a_package_though_a_file_is_called_so() {
 fn what_the_file_names_and_is_not_there_is_shown_in_the_line_that_names_it() {
     let settings = read(&GOOD.replace("lora", "lorra"), &[]).unwrap();
     let error = settings.method_reference().unwrap_err().explanation();
-    assert_eq!((error.what.as_str(), error.place.as_deref()), ("there is no method `lorra`", Some("run.toml:6:7")));
+    assert_eq!((error.what.as_str(), error.location.as_deref()), ("there is no method `lorra`", Some("run.toml:6:7")));
     assert_eq!(error.snippet.unwrap().text, "use = \"lorra\"");
     assert_eq!(error.hint.as_deref(), Some("did you mean `lora`?"));
 
     let typed = read(GOOD, &["method.use=lorra"]).unwrap().method_reference().unwrap_err().explanation();
-    assert_eq!(typed.place, None, "it was typed just now");
+    assert_eq!(typed.location, None, "it was typed just now");
 
     let inner = settings.wrong("train.rate", Half::Key, Problem::Syntax("broken".into()));
-    let place = inner.explanation().place;
-    assert_eq!(settings.named("data.path", inner).explanation().place, place, "what is wrong may have a place itself");
+    let place = inner.explanation().location;
+    assert_eq!(
+        settings.named("data.path", inner).explanation().location,
+        place,
+        "what is wrong may have a place itself"
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 use tunebox_model::chat::{
     Answers, ChatError, ChatTemplate, Conversation, Encoded, Example as Pair, Message, encode_conversation,
     encode_preference, encode_prompt, encode_prompt_completion, encode_text,

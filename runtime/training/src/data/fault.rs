@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tunebox_compute::explain::{Explain, Snippet};
+use tunebox_foundation::explain::{Explain, Snippet};
 
 use super::record::object;
 use super::shape::{Shape, shape_of};
@@ -217,11 +217,11 @@ impl BadLine {
 }
 
 impl Explain for DataError {
-    fn area(&self) -> &'static str {
+    fn category(&self) -> &'static str {
         "data"
     }
 
-    fn place(&self) -> Option<String> {
+    fn location(&self) -> Option<String> {
         match self {
             Self::Line(bad) => Some(format!("{}:{}:{}", bad.name, bad.line, bad.column)),
             _ => None,

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::fault::DataError;
 use crate::digest::hexadecimal;
 use crate::error::Error;
-use crate::files;
+use tunebox_foundation::files;
 
 const MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
@@ -104,7 +104,7 @@ impl Lines {
 mod tests {
     use std::io::Write;
 
-    use tunebox_compute::explain::Explain as _;
+    use tunebox_foundation::explain::Explain as _;
 
     use super::*;
 

@@ -235,7 +235,7 @@ fn token_digest(examples: &[Example]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tunebox_compute::explain::Explain;
+    use tunebox_foundation::explain::Explain;
 
     use super::*;
 

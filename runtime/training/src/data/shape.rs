@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde_json::{Map, Value};
-use tunebox_compute::nearest::nearest;
+use tunebox_foundation::nearest::nearest;
 
 use super::fault::LineFault;
 use super::locate::{column, key_column};

@@ -2,22 +2,22 @@
 
 use std::path::Path;
 
-use tunebox_compute::explain::{Exit, Explain, Explanation, Snippet};
-use tunebox_compute::paths;
+use tunebox_foundation::explain::{Exit, Explain, Explanation, Snippet};
+use tunebox_foundation::paths;
 
 use super::Error;
 use crate::runs::beginning_with;
 
 impl Explain for Error {
-    fn area(&self) -> &'static str {
+    fn category(&self) -> &'static str {
         match self {
             Self::RunName(_) => "config",
             Self::ModelLacks { .. } => "model",
-            other => other.below().map_or("training", Explain::area),
+            other => other.below().map_or("training", Explain::category),
         }
     }
 
-    fn place(&self) -> Option<String> {
+    fn location(&self) -> Option<String> {
         match self {
             Self::NonFinite { step, last: Some((value, at)), .. } => {
                 Some(format!("step {step}; last good loss {value:.4} at step {at}"))
@@ -32,14 +32,14 @@ impl Explain for Error {
             | Self::Revised { folder, .. } => Some(folder.display().to_string()),
             Self::Different { checkpoint, .. } => Some(checkpoint.display().to_string()),
             Self::SampleGone { path, .. } => Some(path.display().to_string()),
-            Self::Named { source, spot } => Some(source.place().unwrap_or_else(|| spot.place.clone())),
-            other => other.below()?.place(),
+            Self::Named { source, spot } => Some(source.location().unwrap_or_else(|| spot.place.clone())),
+            other => other.below()?.location(),
         }
     }
 
     fn snippet(&self) -> Option<Snippet> {
         match self {
-            Self::Named { source, spot } if source.place().is_none() => spot.snippet(None),
+            Self::Named { source, spot } if source.location().is_none() => spot.snippet(None),
             other => other.below()?.snippet(),
         }
     }
@@ -112,9 +112,9 @@ impl Explain for Error {
 
     fn explanation(&self) -> Explanation {
         let own = Explanation {
-            area: self.area().into(),
+            category: self.category().into(),
             what: self.to_string(),
-            place: self.place(),
+            location: self.location(),
             snippet: self.snippet(),
             output: self.output(),
             why: self.why(),
@@ -125,7 +125,7 @@ impl Explain for Error {
         // A room below may say more than the parts; what was kept, and where a run file says so, is known here alone.
         match (self, self.below()) {
             (Self::Named { .. }, Some(below)) => {
-                Explanation { place: own.place, snippet: own.snippet, ..below.explanation() }
+                Explanation { location: own.location, snippet: own.snippet, ..below.explanation() }
             }
             (_, Some(below)) => Explanation { kept: own.kept, hint: own.hint, ..below.explanation() },
             (_, None) => own,

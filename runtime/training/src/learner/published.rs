@@ -8,7 +8,7 @@ use tunebox_model::vectors::{Facts, Vectors};
 use tunebox_sandbox::Direction;
 
 use crate::error::Error;
-use crate::files;
+use tunebox_foundation::files;
 
 /// The file of directions, in a checkpoint and in a run's folder.
 pub(crate) const FILE: &str = "vectors.safetensors";
@@ -33,7 +33,7 @@ pub(crate) fn save(published: &BTreeMap<usize, Direction>, folder: &Path) -> Res
     if published.is_empty() {
         return Ok(());
     }
-    files::explained(vectors(published, &[]).save(&folder.join(FILE)))
+    crate::error::from_model(vectors(published, &[]).save(&folder.join(FILE)))
 }
 
 /// Reads the directions of a checkpoint, if it has any.

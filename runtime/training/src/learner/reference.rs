@@ -16,7 +16,7 @@ use tunebox_model::policy::{Policy, Scored, Taps, View};
 use tunebox_model::rows::Rows;
 
 use crate::data::Dataset;
-use crate::files;
+use tunebox_foundation::files;
 
 /// The file in the run's folder.
 pub(crate) const FILE: &str = "reference.cache";

@@ -5,15 +5,16 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use tunebox_compute::paths::plain;
+use tunebox_foundation::paths::plain;
 
 use super::identity::{known_beforehand, same_run};
 use super::{ENDLESS, PlannedMethod, PlannedVerifier};
 use crate::checkpoint::{self, Identity, State};
 use crate::configuration::RunSettings;
 use crate::error::Error;
+use crate::lock;
 use crate::runs::{Held, is_endless, is_run, is_running};
-use crate::{files, lock};
+use tunebox_foundation::files;
 
 /// The folder of a run, and what it goes on from.
 pub(crate) struct Destination {
@@ -140,7 +141,7 @@ fn named(name: &str) -> Result<String, Error> {
 
 #[cfg(test)]
 mod tests {
-    use tunebox_compute::explain::Explain as _;
+    use tunebox_foundation::explain::Explain as _;
 
     use super::*;
 

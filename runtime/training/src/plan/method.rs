@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use serde_json::{Map, Value as Json};
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 use tunebox_package::settings::SettingError;
 use tunebox_package::{
     Error as PackageError, Package, Reference, Value as Given, World, component, manifest, read_manifest,

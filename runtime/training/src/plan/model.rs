@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tunebox_compute::explain::Explain;
 use tunebox_compute::{Device, device};
+use tunebox_foundation::explain::Explain;
 use tunebox_model::{Model, Source};
 
 use super::base;
@@ -12,7 +12,8 @@ use crate::configuration::{Half, Initialise, Problem, RunSettings};
 use crate::digest::digest;
 use crate::error::Error;
 use crate::runs::find_model;
-use crate::{files, sample};
+use crate::sample;
+use tunebox_foundation::files;
 
 /// Fetches a model that is named by the hub's name; whether it was one.
 pub(crate) fn fetch(settings: &RunSettings) -> Result<bool, Error> {

@@ -13,7 +13,7 @@ use tunebox_package::{Package, Reference};
 use super::PlannedRun;
 use crate::configuration::RunSettings;
 use crate::error::Error;
-use crate::files;
+use tunebox_foundation::files;
 
 /// The lock's name in a project's folder.
 const LOCK: &str = "tunebox.lock";
@@ -103,7 +103,7 @@ fn from_store(package: &Package) -> (Artefact, String) {
 
 #[cfg(test)]
 mod tests {
-    use tunebox_compute::explain::{Exit, Explain};
+    use tunebox_foundation::explain::{Exit, Explain};
     use tunebox_package::digest::sha256;
     use tunebox_package::{builtin, read_manifest};
 

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use tunebox_compute::explain::Exit;
+use tunebox_foundation::explain::Exit;
 
 use crate::artifact::{self, Written};
 use crate::error::Error;

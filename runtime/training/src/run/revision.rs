@@ -13,11 +13,11 @@ use tunebox_sandbox::{Session, StepReport};
 use super::start::{Running, session_settings, student_of};
 use crate::data::Cursor;
 use crate::error::Error;
-use crate::files;
 use crate::learner::Standing;
 use crate::lock;
 use crate::observer::{Observer, StepEvent};
 use crate::plan::{self, PlannedMethod, PlannedRun};
+use tunebox_foundation::files;
 
 /// Where newer versions of a run's method come from.
 pub trait Revisions {

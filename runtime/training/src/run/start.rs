@@ -14,7 +14,6 @@ use super::{Revision, Summary, Written};
 use crate::checkpoint;
 use crate::data::Walk;
 use crate::error::Error;
-use crate::files;
 use crate::learner::reference::References;
 use crate::learner::{Desk, Student};
 use crate::lock;
@@ -23,6 +22,7 @@ use crate::observer::{Event, Observer, StepEvent};
 use crate::panel::Panel;
 use crate::plan::{Plan, PlannedMethod, PlannedRun, trust};
 use crate::runs::Held;
+use tunebox_foundation::files;
 
 /// A run between its first step and its last.
 pub(super) struct Running {

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-use tunebox_compute::bounded;
+use tunebox_foundation::bounded;
 
 use crate::error::Error;
-use crate::files::FileError;
+use tunebox_foundation::files::FileError;
 
 /// The file that is locked, in the run's folder. It holds the number of the process.
 const FILE: &str = ".training";
@@ -77,7 +77,7 @@ fn process_in(path: &Path) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use tunebox_compute::explain::Explain as _;
+    use tunebox_foundation::explain::Explain as _;
 
     use super::*;
 

@@ -4,17 +4,17 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use tunebox_compute::nearest::nearest;
-use tunebox_compute::paths;
+use tunebox_foundation::nearest::nearest;
+use tunebox_foundation::paths;
 use tunebox_model::Source;
 use tunebox_model::hub::Hub;
 
 use super::{FOLDER, is_run, is_running};
 use crate::checkpoint::{self, State};
 use crate::error::Error;
-use crate::files;
 use crate::lock;
 use crate::plan::ENDLESS;
+use tunebox_foundation::files;
 
 /// The file that an adapter has and a model has not.
 const ADAPTER: &str = "adapter_config.json";
@@ -132,7 +132,7 @@ fn slip(parts: &[String], runs: &[String]) -> Option<PathBuf> {
 mod tests {
     use std::fs;
 
-    use tunebox_compute::explain::Explain as _;
+    use tunebox_foundation::explain::Explain as _;
 
     use super::*;
     use crate::checkpoint::Identity;

@@ -9,8 +9,8 @@ use super::fault::TwinError;
 use super::side::Side;
 use super::wanted::Wanted;
 use crate::error::Error;
-use crate::files;
 use crate::metrics::Tally;
+use tunebox_foundation::files;
 
 /// Does what a test wants until it is gone: `init` at once, then what it asks for, each told as it is done.
 ///
@@ -44,7 +44,7 @@ fn carry_out(side: &mut Side, order: &str) -> Result<Vec<StepReport>, Error> {
         // The method has its state itself; what it gave here only had to be asked for and to fit.
         "save-state" => side.save_state().map(|_| Vec::new()),
         other => {
-            let what = format!("there is no order `{}`", tunebox_compute::printable::printable(other, 64));
+            let what = format!("there is no order `{}`", tunebox_foundation::printable::printable(other, 64));
             Err(TwinError::wanted(what, "it is `step`, `finish` or `save-state`").into())
         }
     }

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde_json::Value;
-use tunebox_compute::explain::Explain as _;
-use tunebox_compute::printable::printable;
+use tunebox_foundation::explain::Explain as _;
+use tunebox_foundation::printable::printable;
 use tunebox_package::{Package, manifest, section};
 use tunebox_sandbox::native::Twin;
 use tunebox_sandbox::{Method, StepReport};
@@ -17,8 +17,8 @@ use super::side::{Moment, Side};
 use crate::configuration::RunSettings;
 use crate::digest::digest;
 use crate::error::Error;
-use crate::files;
 use crate::plan::plan;
+use tunebox_foundation::files;
 
 /// The longest text of a difference that is shown, in bytes.
 const SHOWN_BYTES: usize = 200;
@@ -144,7 +144,7 @@ impl Comparison {
 
 /// What both came to, unless one of them ended.
 fn both<T>(moment: &str, component: Result<T, Error>, twin: Result<T, Error>) -> Result<(T, T), Parted> {
-    let words = |error: &Error| match error.place() {
+    let words = |error: &Error| match error.location() {
         Some(place) => format!("{error} ({place})"),
         None => error.to_string(),
     };

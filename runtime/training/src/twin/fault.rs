@@ -1,6 +1,6 @@
 //! What goes wrong between this program and the process of a method, beside what the method does.
 
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 
 /// A process that cannot be spoken to, or a test that asks for what there is not.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -34,7 +34,7 @@ impl TwinError {
 }
 
 impl Explain for TwinError {
-    fn area(&self) -> &'static str {
+    fn category(&self) -> &'static str {
         "test"
     }
 

@@ -7,11 +7,11 @@ use tunebox_sandbox::{Learner as _, Session, StepReport};
 
 use crate::data::Walk;
 use crate::error::Error;
-use crate::files;
 use crate::learner::{Student, published};
 use crate::plan::{Plan, PlannedRun};
 use crate::run::start::{session, student, student_of};
 use crate::run::update::{explained, update};
+use tunebox_foundation::files;
 
 /// A method that has taken its settings, its student, and its place in the data.
 pub(super) struct Side {
@@ -105,7 +105,7 @@ impl Side {
     pub(super) fn leave(&mut self, folder: &Path) -> Result<(), Error> {
         let student = self.student();
         files::create_folder(folder)?;
-        files::explained(student.policy.save_edits(folder))?;
+        crate::error::from_model(student.policy.save_edits(folder))?;
         published::save(&student.published, folder)
     }
 

@@ -12,9 +12,9 @@ use crate::configuration::RunSettings;
 use crate::data::{Dataset, Reading, Shape};
 use crate::digest::from_hexadecimal;
 use crate::error::Error;
-use crate::files;
 use crate::plan::{Plan, Records, datasets, engine, native, plan_of};
 use crate::sample::Sample;
+use tunebox_foundation::files;
 
 /// Updates that the run plans, unless the test says how many: more than a test makes.
 const PLANNED: u32 = 1_000;
@@ -136,7 +136,7 @@ fn assignment(key: &str, value: &Value) -> Result<String, Error> {
 
 #[cfg(test)]
 mod tests {
-    use tunebox_compute::explain::Explain as _;
+    use tunebox_foundation::explain::Explain as _;
 
     use super::*;
 

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tunebox_compute::explain::{Exit, Explain};
+use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_package::{Package, Reference};
 
 use crate::configuration::RunSettings;
@@ -49,11 +49,11 @@ fn listed(paths: &[(String, PathBuf)]) -> String {
 }
 
 impl Explain for Unnamed {
-    fn area(&self) -> &'static str {
+    fn category(&self) -> &'static str {
         "trust"
     }
 
-    fn place(&self) -> Option<String> {
+    fn location(&self) -> Option<String> {
         Some(self.folder.display().to_string())
     }
 

@@ -4,7 +4,7 @@ use std::io::{BufReader, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tunebox_compute::explain::Exit;
+use tunebox_foundation::explain::Exit;
 use tunebox_sandbox::Compiling;
 
 use super::fault::{WorkerError, WorkerFault};
@@ -43,7 +43,7 @@ pub fn serve(
             let exit = outcome.exit();
             (Said::Ended(Box::new(outcome)), exit)
         }
-        Err(error) => (Said::failed(&error), Some(tunebox_compute::explain::Explain::exit(&error))),
+        Err(error) => (Said::failed(&error), Some(tunebox_foundation::explain::Explain::exit(&error))),
     };
     if say(&mut output, &said).is_err() {
         orphaned();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tunebox_compute::explain::{Exit, Explain, Explanation};
+use tunebox_foundation::explain::{Exit, Explain, Explanation};
 
 /// What happened to a worker.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,7 +56,7 @@ impl WorkerError {
 }
 
 impl Explain for WorkerError {
-    fn area(&self) -> &'static str {
+    fn category(&self) -> &'static str {
         "worker"
     }
 
@@ -108,9 +108,9 @@ impl Explain for WorkerError {
         match &self.fault {
             WorkerFault::Reported(explanation, _) => (**explanation).clone(),
             _ => Explanation {
-                area: self.area().into(),
+                category: self.category().into(),
                 what: self.what(),
-                place: self.place(),
+                location: self.location(),
                 snippet: None,
                 output: None,
                 why: self.why(),

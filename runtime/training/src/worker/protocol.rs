@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tunebox_compute::explain::{Exit, Explain, Explanation};
+use tunebox_foundation::explain::{Exit, Explain, Explanation};
 
 use crate::configuration::RunSettings;
 use crate::error::Error;

@@ -232,7 +232,7 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
-    use tunebox_compute::explain::{Exit, Explain, Explanation};
+    use tunebox_foundation::explain::{Exit, Explain, Explanation};
 
     use super::*;
     use crate::observer::Event;
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn what_a_worker_reports_is_told_as_if_it_had_happened_here() {
         let report =
-            Explanation::new("data", "the line is not JSON").with_place("data.jsonl:7:15").with_why("it is not");
+            Explanation::new("data", "the line is not JSON").with_location("data.jsonl:7:15").with_why("it is not");
         let failed = line(&Said::Failed(Box::new(report.clone()), Exit::Usage));
         let (told, exit) = supervised(&format!("echo '{}'; echo '{failed}'", line(&Said::hello())));
 

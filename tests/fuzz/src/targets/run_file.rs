@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 use tunebox_training::RunSettings;
 use tunebox_training::configuration::{Document, Half};
 

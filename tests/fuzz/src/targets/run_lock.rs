@@ -1,6 +1,6 @@
 //! `run.lock` of a run that somebody gave away.
 
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 use tunebox_sandbox::Compiling;
 use tunebox_training::{base_precision, runs, verify};
 

@@ -1,6 +1,6 @@
 //! What a worker says to the program that started it: one JSON document a line.
 
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 use tunebox_training::Error;
 
 use crate::{Target, conversation};

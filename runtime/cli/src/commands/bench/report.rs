@@ -2,7 +2,8 @@
 
 use tunebox_training::Measured;
 
-use crate::terminal::{Terminal, bytes};
+use crate::terminal::Terminal;
+use tunebox_foundation::format::bytes;
 
 /// Shows it; `steps` were timed.
 pub(super) fn show(terminal: Terminal, measured: &Measured, steps: u32) {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SendError, Sender};
 use std::time::{Duration, Instant};
 
-use tunebox_compute::bounded;
+use tunebox_foundation::bounded;
 use tunebox_package::build::{Event, Options, build_watched};
 use tunebox_package::{Built, Error, digest};
 

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::json;
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 use tunebox_package::build::is_same;
 use tunebox_package::{Built, Error as PackageError, Manifest, Reference};
 use tunebox_sandbox::interface_of;
@@ -18,8 +18,9 @@ use tunebox_training::{Error, Event, Observer, Outcome, Revisions, RunSettings, 
 use super::super::building::{note_source, warn_of_compiler};
 use super::super::train::Watch;
 use super::looking::{Found, GLANCE, contents, look_after};
+use crate::terminal::Terminal;
 use crate::terminal::diagnostic::Failure;
-use crate::terminal::{Terminal, bytes, duration};
+use tunebox_foundation::format::{bytes, duration};
 
 /// A folder under work.
 pub(super) struct Workshop {

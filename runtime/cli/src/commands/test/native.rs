@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tunebox_compute::explain::{Exit, Explanation};
+use tunebox_foundation::explain::{Exit, Explanation};
 use tunebox_package::build::cargo_in;
 use tunebox_package::toolchain::{Toolchain, command};
 use tunebox_sandbox::native::{ADDRESS, Door, TOKEN};
@@ -114,7 +114,8 @@ impl Native {
     }
 
     fn wrong(&self, what: &str, why: &str) -> Failure {
-        let explanation = Explanation::new("build", what).with_place(self.folder.display().to_string()).with_why(why);
+        let explanation =
+            Explanation::new("build", what).with_location(self.folder.display().to_string()).with_why(why);
         let hint = format!("`cargo test --manifest-path {}/Cargo.toml` shows all of it", self.folder.display());
         Failure { explanation: Box::new(explanation.with_hint(hint)), exit: Exit::Usage }
     }

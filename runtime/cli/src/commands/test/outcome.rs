@@ -1,12 +1,13 @@
 //! What a test came to, for a person or a machine.
 
 use serde_json::json;
-use tunebox_compute::explain::{Exit, Explanation};
+use tunebox_foundation::explain::{Exit, Explanation};
 use tunebox_training::twin::{Comparison, Difference};
 
 use crate::commands::{Ending, Outcome};
+use crate::terminal::Terminal;
 use crate::terminal::diagnostic::Failure;
-use crate::terminal::{Terminal, counted, grouped};
+use tunebox_foundation::format::{counted, grouped};
 
 /// What to type, which nobody can do without seeing it.
 pub(super) fn debugger(terminal: Terminal, command: &str) {
@@ -56,7 +57,7 @@ pub(super) fn show(terminal: Terminal, comparison: Comparison, next: &str) -> Ou
 fn differs(method: &str, difference: Difference) -> Failure {
     let Difference { moment, what, component, twin } = difference;
     let explanation = Explanation::new("test", format!("`{method}` does not do natively what its component does"))
-        .with_place(format!("{what} {moment}"))
+        .with_location(format!("{what} {moment}"))
         .with_why(format!("the component: {component}; its native twin: {twin}"))
         .with_hint("code that asks what it is compiled for, or reads more than it is given, may do this");
     Failure { explanation: Box::new(explanation), exit: Exit::No }

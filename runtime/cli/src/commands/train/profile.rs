@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use tunebox_foundation::files;
 use tunebox_sandbox::{Profiler, Recorded};
-use tunebox_training::{RunSettings, files};
+use tunebox_training::RunSettings;
 
+use crate::terminal::Terminal;
 use crate::terminal::diagnostic::Failure;
-use crate::terminal::{Terminal, grouped};
+use tunebox_foundation::format::grouped;
 
 /// What opens the file. It reads it in the browser and sends it nowhere.
 const VIEWER: &str = "https://profiler.firefox.com";

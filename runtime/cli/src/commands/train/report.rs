@@ -1,16 +1,17 @@
 //! How a run ended: what it left, how it answers now, and what to type next.
 
 use serde_json::json;
-use tunebox_compute::explain::Exit;
 use tunebox_compute::precision::Base;
+use tunebox_foundation::explain::Exit;
 use tunebox_training::plan::ENDLESS;
 use tunebox_training::{Outcome as Ended, Summary, base_precision, newest_checkpoint};
 
 use super::super::{Ending, Outcome};
 use super::again::going_on;
 use super::sample::Before;
+use crate::terminal::Terminal;
 use crate::terminal::diagnostic::Failure;
-use crate::terminal::{Terminal, bytes, counted, duration, number};
+use tunebox_foundation::format::{bytes, counted, duration, number};
 
 /// What is said of a run that left nothing to load.
 const NOTHING_LEFT: &str =

@@ -13,8 +13,9 @@ use tunebox_model::{Model, Policy, PolicySettings, Source, View};
 use tunebox_training::{EvaluationSettings, RunSettings, base_precision, evaluate};
 
 use super::super::{eval, worker};
+use crate::terminal::Terminal;
 use crate::terminal::diagnostic::Failure;
-use crate::terminal::{Terminal, counted};
+use tunebox_foundation::format::counted;
 
 /// A question for data whose first record holds none.
 const QUESTION: &str = "What is the capital of Italy?";

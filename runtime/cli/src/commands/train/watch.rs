@@ -7,8 +7,9 @@ use tunebox_sandbox::interface_of;
 use tunebox_training::plan::{ENDLESS, PlanSummary};
 use tunebox_training::{Event, Observer, StepEvent};
 
+use crate::terminal::Terminal;
 use crate::terminal::progress::Bar;
-use crate::terminal::{Terminal, bytes, counted, grouped, number};
+use tunebox_foundation::format::{bytes, counted, grouped, number};
 
 /// Shows what a run tells.
 pub(in crate::commands) struct Watch {

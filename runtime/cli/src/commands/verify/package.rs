@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::json;
-use tunebox_compute::explain::Exit;
+use tunebox_foundation::explain::Exit;
 use tunebox_package::home::home;
 use tunebox_package::signature::Signer;
 use tunebox_package::trust::{Mode, Refusal, Trust};

@@ -14,8 +14,8 @@ use super::compile;
 use crate::accelerator::Build;
 use crate::accelerator::kernel::{Kernel, Text};
 use crate::error::{Error, Result};
-use crate::hexadecimal::hexadecimal;
 use crate::kept::{Kept, folder};
+use tunebox_foundation::hexadecimal::hexadecimal;
 
 /// The largest text of machine code that is kept, in bytes.
 const LARGEST: u64 = 64 << 20;

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use tunebox_compute::explain::Explain;
 use tunebox_compute::fused::TapSet;
 use tunebox_compute::random::Stream;
 use tunebox_compute::{DType, Device, Tensor};
+use tunebox_foundation::explain::Explain;
 
 use crate::adapter::{AdapterKind, AdapterSettings};
 use crate::decoder::hook::{Change, Hook};
@@ -189,7 +189,7 @@ fn edits_of_another_model_are_refused_by_name_and_shape() {
         let mut policy = policy(tiny::llama());
         let error = policy.restore_edits(folder.path()).unwrap_err();
         assert!(error.to_string().ends_with(told), "{error}");
-        assert_eq!(error.place(), Some(path.display().to_string()));
+        assert_eq!(error.location(), Some(path.display().to_string()));
         assert!(!policy.is_edited());
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use tunebox_compute::bounded;
+use tunebox_foundation::bounded;
 
 use super::{Metadata, Value};
 use crate::error::{Error, Result};

@@ -2,7 +2,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use serde_json::json;
-use tunebox_compute::explain::Explain as _;
+use tunebox_foundation::explain::Explain as _;
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn every_error_of_the_compiler_is_shown_as_it_shows_it() {
     let last = json!({ "message": { "level": "error", "message": "aborting due to 2 previous errors", "spans": [] } });
     let error = explained(&format!("{first}\n{second}\n{last}"), "error: could not compile");
     assert_eq!(error.to_string(), "no `lose` [E0425]");
-    assert_eq!(error.place().unwrap(), "src/lib.rs:4:9");
+    assert_eq!(error.location().unwrap(), "src/lib.rs:4:9");
     let output = error.output().unwrap();
     assert!(output.starts_with(" --> src/lib.rs:4:9\n  |\n4 |         lose\n"), "{output}");
     assert!(output.ends_with("\n\n2 errors"), "{output}");
@@ -66,7 +66,7 @@ fn a_file_is_named_from_the_folder_on_wherever_its_workspace_begins() {
     std::fs::create_dir_all(&folder).unwrap();
     let told = error("no `lose`", None, "methods/calm/src/lib.rs").to_string();
     let error = explained_in(&folder, root.path(), &told, "");
-    assert_eq!(error.place().unwrap(), "src/lib.rs:4:9");
+    assert_eq!(error.location().unwrap(), "src/lib.rs:4:9");
     let output = error.output().unwrap();
     assert!(output.contains("--> src/lib.rs:4:9") && output.contains("::: src/lib.rs:1:1"), "{output}");
 }
@@ -83,7 +83,7 @@ fn a_file_of_the_sdk_is_named_where_it_lies() {
         [(root.path(), ".tunebox/sdk/rust/src/run.rs"), (folder.as_path(), "../../.tunebox/sdk/rust/src/run.rs")]
     {
         let error = explained_in(folder, root.path(), &told, "");
-        assert_eq!(error.place().unwrap(), format!("{named}:4:9"));
+        assert_eq!(error.location().unwrap(), format!("{named}:4:9"));
         let output = error.output().unwrap();
         assert!(
             output.contains(&format!("--> {named}:4:9")) && output.contains(&format!("::: {named}:1:1")),
@@ -91,7 +91,7 @@ fn a_file_of_the_sdk_is_named_where_it_lies() {
         );
     }
     let elsewhere = explained_in(root.path(), root.path(), &told.replace("run.rs", "away.rs"), "");
-    assert_eq!(elsewhere.place().unwrap(), "sdk/rust/src/away.rs:4:9", "what lies nowhere here keeps its name");
+    assert_eq!(elsewhere.location().unwrap(), "sdk/rust/src/away.rs:4:9", "what lies nowhere here keeps its name");
 }
 
 #[test]

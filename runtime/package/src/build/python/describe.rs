@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use tunebox_compute::explain::Snippet;
+use tunebox_foundation::explain::Snippet;
 
 use super::super::BuildError;
 use super::PythonError;

@@ -1,6 +1,6 @@
 //! What can go wrong before `componentize-py` has made a component, and when it cannot.
 
-use tunebox_compute::explain::Explain;
+use tunebox_foundation::explain::Explain;
 
 /// Why a method in Python does not become a component.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -25,7 +25,7 @@ pub enum PythonError {
 }
 
 impl Explain for PythonError {
-    fn area(&self) -> &'static str {
+    fn category(&self) -> &'static str {
         "build"
     }
 

@@ -1,6 +1,6 @@
 //! How each of these errors is told.
 
-use tunebox_compute::explain::{Exit, Explain, Snippet};
+use tunebox_foundation::explain::{Exit, Explain, Snippet};
 
 use super::RegistryError;
 
@@ -23,18 +23,18 @@ impl RegistryError {
 }
 
 impl Explain for RegistryError {
-    fn area(&self) -> &'static str {
-        self.inner().map_or("registry", Explain::area)
+    fn category(&self) -> &'static str {
+        self.inner().map_or("registry", Explain::category)
     }
 
-    fn place(&self) -> Option<String> {
+    fn location(&self) -> Option<String> {
         match self {
             Self::Unauthorised { place, .. }
             | Self::Forbidden { place, .. }
             | Self::Status { place, .. }
             | Self::Truncated { place, .. }
             | Self::Artefact { place, .. } => Some(place.clone()),
-            _ => self.inner().and_then(Explain::place),
+            _ => self.inner().and_then(Explain::location),
         }
     }
 

@@ -1,17 +1,17 @@
 //! What a person is told of a refusal: why, and what to do.
 
-use tunebox_compute::explain::{Exit, Explain};
+use tunebox_foundation::explain::{Exit, Explain};
 
 use super::{Refusal, TrustError};
 use crate::trust::KEYRING;
 use crate::trust::source::Source;
 
 impl Explain for TrustError {
-    fn area(&self) -> &'static str {
+    fn category(&self) -> &'static str {
         "trust"
     }
 
-    fn place(&self) -> Option<String> {
+    fn location(&self) -> Option<String> {
         match (self.title.as_str(), self.source_name.as_str()) {
             ("", "") => None,
             ("", source) => Some(source.to_owned()),

@@ -8,7 +8,7 @@ use super::*;
 fn complaint(error: &Error) -> String {
     let explained = error.explanation();
     let snippet = explained.snippet.map(|line| format!(" | {}", line.text)).unwrap_or_default();
-    let place = explained.place.unwrap();
+    let place = explained.location.unwrap();
     let place = place.rsplit('/').next().unwrap();
     format!("{place}: {}{snippet}", explained.what)
 }
@@ -81,7 +81,7 @@ fn a_lock_that_was_edited_wrongly_is_refused_with_its_line_and_column() {
         fs::write(world.lock(), good.replacen(from, to, 1)).unwrap();
         let error = Trust::with_keyring(world.home.path(), world.project.path(), None).unwrap_err();
         assert_eq!(complaint(&error), wanted);
-        assert_eq!((error.area(), error.exit()), ("trust", Exit::Usage));
+        assert_eq!((error.category(), error.exit()), ("trust", Exit::Usage));
     }
     fs::write(world.lock(), format!("{good}\n{}", &good[good.find("[[").unwrap()..])).unwrap();
     let error = Trust::with_keyring(world.home.path(), world.project.path(), None).unwrap_err();

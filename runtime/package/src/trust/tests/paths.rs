@@ -59,7 +59,7 @@ fn a_path_is_taken_by_the_lock_alone_only_if_it_holds_these_bytes() {
             error.why().unwrap(),
             "it was named by its path, and `--locked` takes only the bytes that tunebox.lock holds"
         );
-        assert!(error.place().unwrap().ends_with("from ./calm-dpo.wasm"));
+        assert!(error.location().unwrap().ends_with("from ./calm-dpo.wasm"));
     }
 }
 

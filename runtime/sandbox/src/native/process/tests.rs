@@ -5,7 +5,7 @@ mod slow;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use tunebox_compute::explain::Explain as _;
+use tunebox_foundation::explain::Explain as _;
 
 use super::*;
 use crate::engine::Method;
@@ -156,7 +156,7 @@ fn an_error_of_the_host_that_a_method_ends_with_is_told_with_its_line_and_who_sa
     });
     let error = session.init(&[]).unwrap_err();
     assert_eq!(error.to_string(), "`calm` refuses in `init`: no gradient has accumulated since the last update");
-    assert_eq!(error.place().unwrap(), "src/lib.rs:38:9, in `init`");
+    assert_eq!(error.location().unwrap(), "src/lib.rs:38:9, in `init`");
     assert_eq!(error.why().unwrap(), "`learn.update` refused this, and the method ended with it");
     drop(session);
     thread.join().unwrap();
@@ -172,7 +172,7 @@ fn a_panic_is_told_with_its_place() {
         voice.say(&panicked);
     });
     assert_eq!(error.to_string(), "`calm` gave up in `init`: index 3 of 2");
-    assert!(error.place().unwrap().starts_with("src/lib.rs:38:9"), "{:?}", error.place());
+    assert!(error.location().unwrap().starts_with("src/lib.rs:38:9"), "{:?}", error.location());
 }
 
 #[test]

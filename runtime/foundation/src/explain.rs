@@ -6,16 +6,17 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
+pub use tunebox_explain_derive::Explain;
 
 /// Everything there is to say about one failure. It can be handed from one process to another.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
     /// The room or subject, as in `error[area]`.
-    pub area: Cow<'static, str>,
+    pub category: Cow<'static, str>,
     /// What is wrong, in one lower-case clause without a full stop.
     pub what: String,
     /// Where: `path:line:column`, or what the machine was doing.
-    pub place: Option<String>,
+    pub location: Option<String>,
     /// The line of a file that is wrong.
     pub snippet: Option<Snippet>,
     /// What a compiler says of it in its own form, with places and lines of its own; then those above are not shown.
@@ -43,14 +44,14 @@ pub struct Trace {
 
 impl Explanation {
     /// An explanation that holds only its area and what is wrong.
-    pub fn new(area: &'static str, what: impl Into<String>) -> Self {
-        Self { area: area.into(), what: what.into(), ..Self::default() }
+    pub fn new(category: &'static str, what: impl Into<String>) -> Self {
+        Self { category: category.into(), what: what.into(), ..Self::default() }
     }
 
     /// The same with the place where it went wrong.
     #[must_use]
-    pub fn with_place(mut self, place: impl Into<String>) -> Self {
-        self.place = Some(place.into());
+    pub fn with_location(mut self, location: impl Into<String>) -> Self {
+        self.location = Some(location.into());
         self
     }
 
@@ -119,10 +120,10 @@ pub enum Exit {
 /// Its `Display` is the "what": lower case, no full stop, values in backticks.
 pub trait Explain: std::error::Error {
     /// The room or subject, as in `error[area]`.
-    fn area(&self) -> &'static str;
+    fn category(&self) -> &'static str;
 
     /// Where it went wrong.
-    fn place(&self) -> Option<String> {
+    fn location(&self) -> Option<String> {
         None
     }
 
@@ -164,9 +165,9 @@ pub trait Explain: std::error::Error {
     /// All of the above, put together.
     fn explanation(&self) -> Explanation {
         Explanation {
-            area: self.area().into(),
+            category: self.category().into(),
             what: self.to_string(),
-            place: self.place(),
+            location: self.location(),
             snippet: self.snippet(),
             output: self.output(),
             why: self.why(),
@@ -174,5 +175,89 @@ pub trait Explain: std::error::Error {
             hint: self.hint(),
             trace: self.trace(),
         }
+    }
+}
+
+impl<E: Explain> Explain for Box<E> {
+    fn category(&self) -> &'static str {
+        (**self).category()
+    }
+
+    fn location(&self) -> Option<String> {
+        (**self).location()
+    }
+
+    fn snippet(&self) -> Option<Snippet> {
+        (**self).snippet()
+    }
+
+    fn output(&self) -> Option<String> {
+        (**self).output()
+    }
+
+    fn why(&self) -> Option<String> {
+        (**self).why()
+    }
+
+    fn kept(&self) -> Option<String> {
+        (**self).kept()
+    }
+
+    fn hint(&self) -> Option<String> {
+        (**self).hint()
+    }
+
+    fn trace(&self) -> Option<Trace> {
+        (**self).trace()
+    }
+
+    fn exit(&self) -> Exit {
+        (**self).exit()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error, Explain)]
+    #[explain(category = "test", exit = Sandbox)]
+    enum Failure {
+        #[error("`{name}` is too large")]
+        #[explain(location = "{name}:{line}", why = (*line > 1).then(|| "more than 1".to_owned()), hint = "use {{1}}")]
+        Large { name: String, line: u32 },
+        #[error("{0} of {1}")]
+        #[explain(category = "pair", hint = "not {0} but {1:?}", exit = No)]
+        Pair(u32, String),
+        #[error(transparent)]
+        #[explain(source, hint = "from outside")]
+        Inner(Box<Wrapped>),
+        #[error("nothing is given")]
+        Bare,
+    }
+
+    #[derive(Debug, thiserror::Error, Explain)]
+    #[error("wrapped")]
+    #[explain(category = "inner", why = "the cause", hint = "unused", exit = Trust)]
+    struct Wrapped;
+
+    #[test]
+    fn each_variant_answers_by_its_own_arguments_then_by_those_of_the_type() {
+        let large = Failure::Large { name: "a".into(), line: 2 }.explanation();
+        assert_eq!((large.category.as_ref(), large.what.as_str()), ("test", "`a` is too large"));
+        assert_eq!(large.location.as_deref(), Some("a:2"));
+        assert_eq!((large.why.as_deref(), large.hint.as_deref()), (Some("more than 1"), Some("use {1}")));
+        assert_eq!(Failure::Large { name: "a".into(), line: 1 }.why(), None);
+
+        let pair = Failure::Pair(1, "b".into());
+        assert_eq!((pair.category(), pair.hint().as_deref(), pair.exit()), ("pair", Some("not 1 but \"b\""), Exit::No));
+        assert_eq!((Failure::Bare.hint(), Failure::Bare.exit()), (None, Exit::Sandbox));
+    }
+
+    #[test]
+    fn an_error_with_a_source_answers_as_the_source_does_except_where_it_says_more() {
+        let inner = Failure::Inner(Box::new(Wrapped));
+        assert_eq!((inner.category(), inner.exit()), ("inner", Exit::Trust));
+        assert_eq!((inner.why().as_deref(), inner.hint().as_deref()), (Some("the cause"), Some("from outside")));
     }
 }

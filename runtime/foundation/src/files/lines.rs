@@ -42,7 +42,7 @@ impl Lines {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use tunebox_compute::explain::Explain;
+    use tunebox_foundation::explain::Explain;
 
     use super::*;
 

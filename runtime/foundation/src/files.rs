@@ -10,8 +10,8 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use tunebox_compute::explain::Explain;
-use tunebox_compute::{bounded, paths};
+use crate::explain::Explain;
+use crate::{bounded, paths};
 
 pub use draft::Draft;
 pub use lines::Lines;
@@ -20,8 +20,9 @@ pub use lines::Lines;
 const LONGEST_TEXT: u64 = 64 << 20;
 
 /// A file operation that did not work, with the path and the system's reason.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Explain)]
 #[error("`{}` cannot be {action}", path.display())]
+#[explain(category = "files", why = paths::why(source), hint = self.hint())]
 pub struct FileError {
     /// What was tried: `read`, `written`, `created`, `removed`, `renamed`.
     pub action: &'static str,
@@ -32,7 +33,8 @@ pub struct FileError {
 }
 
 impl FileError {
-    fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+    /// Adds what was tried and the path to an error of the system, for `map_err`.
+    pub fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self { action, path, source }
     }
@@ -49,15 +51,7 @@ impl FileError {
     }
 }
 
-impl Explain for FileError {
-    fn area(&self) -> &'static str {
-        "files"
-    }
-
-    fn why(&self) -> Option<String> {
-        Some(paths::why(&self.source))
-    }
-
+impl FileError {
     fn hint(&self) -> Option<String> {
         match self.source.kind() {
             ErrorKind::NotFound => Some(
@@ -70,19 +64,6 @@ impl Explain for FileError {
             _ => None,
         }
     }
-}
-
-/// A model room's file error as one of ours, so that a full disk is told the same way everywhere.
-///
-/// # Errors
-/// Whatever the result holds.
-pub(crate) fn explained<T>(result: Result<T, tunebox_model::error::Error>) -> Result<T, crate::error::Error> {
-    result.map_err(|error| match error {
-        tunebox_model::error::Error::File { path, source } => {
-            FileError { action: "written", path: path.into(), source }.into()
-        }
-        other => other.into(),
-    })
 }
 
 /// The bytes of an ordinary file that has no more of them than `limit`: a run's folder may be a stranger's.
