@@ -1,17 +1,9 @@
 //! Claims about admission: what is let in, what is not, and that nothing is compiled before that is decided.
 //!
 //! The attacks of `attacks/` are run by `wall.rs`.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-#[path = "support/attack.rs"]
-#[expect(dead_code, reason = "another test uses the rest")]
-mod attack;
-#[path = "support/fake_learner.rs"]
-mod fake_learner;
-#[path = "support/guest.rs"]
-mod guest;
-
-use attack::{limits, run};
+use crate::support::attack::{self, limits, run};
+use crate::support::{guest, own_process};
 use tunebox_sandbox::{Engine, Error, Grants, Limits, imports};
 
 #[test]
@@ -105,9 +97,7 @@ fn a_twin_that_wants_one_interface_more_is_refused_before_a_byte_of_it_is_compil
 /// In a process of its own, since the error stream belongs to the process.
 #[test]
 fn a_panic_of_the_host_is_told_once_and_not_on_the_error_stream() {
-    let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
-    alone.args(["--exact", "a_host_that_panics", "--ignored", "--nocapture", "--test-threads=1"]);
-    let output = alone.output().unwrap();
+    let output = own_process::output("attacks::a_host_that_panics");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{error}");
     assert!(!error.contains("panicked"), "{error}");

@@ -2,7 +2,6 @@
 //! any folder of any user.
 //!
 //! Builds share one cargo folder, but where the claim is about folders. `BLESS=1` locks the template's dependencies anew.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 #![cfg(target_os = "linux")]
 
 use std::path::{Path, PathBuf};
@@ -185,7 +184,11 @@ fn the_lock_of_the_template_is_what_cargo_makes_of_the_repository_s() {
         packages
     };
     let kept = std::fs::read_to_string(&template).unwrap();
-    assert_eq!(packages(&kept), packages(&lock), "`BLESS=1 cargo test --release --test authoring` locks anew");
+    assert_eq!(
+        packages(&kept),
+        packages(&lock),
+        "`BLESS=1 cargo test --release --test program authoring::` locks anew"
+    );
 }
 
 #[test]

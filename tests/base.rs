@@ -1,13 +1,9 @@
 //! What a run on a base in NF4 promises: the same bits after any stop, and a base that is kept so wherever the run is taken up.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
-#[path = "support/tiny_run.rs"]
-mod tiny_run;
 
 use std::sync::atomic::AtomicBool;
 
+use crate::support::tiny_run::{Place, Watcher};
 use serde_json::Value;
-use tiny_run::{Place, Watcher};
 use tunebox_compute::precision::Base;
 use tunebox_foundation::explain::Explain;
 use tunebox_sandbox::Compiling;

@@ -1,10 +1,9 @@
 //! From a method folder to a component: the committed components are what their sources give,
 //! in any folder and by any toolchain, and what cannot be built says why.
 //!
-//! `BLESS=1 cargo test --release -p tunebox-package --test build` builds and writes them anew.
+//! `BLESS=1 cargo test --release -p tunebox-package --test package build::` builds and writes them anew.
 #![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test may stop at the first surprise"))]
 
-#[path = "build/refusals.rs"]
 mod refusals;
 
 use std::fs;
@@ -20,7 +19,7 @@ use tunebox_package::toolchain::{self, Toolchain};
 use tunebox_package::{Error, Reference, Value, component, read_manifest};
 use wit_component::WitPrinter;
 
-const BLESS: &str = "BLESS=1 cargo test --release -p tunebox-package --test build";
+const BLESS: &str = "BLESS=1 cargo test --release -p tunebox-package --test package build::";
 
 #[test]
 fn every_built_in_method_is_what_its_source_gives() {

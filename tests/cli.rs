@@ -3,20 +3,16 @@
 //! A page runs in an empty folder: its `console` blocks are given to `sh`, a line after `$` each,
 //! and what comes out of both streams must be what follows, exit codes other than 0 included.
 //! Times, sizes and digests are left open. `BLESS=1` writes what came out into the page.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-#[path = "support/guest.rs"]
-mod guest;
-#[path = "support/renamed.rs"]
-mod renamed;
-#[path = "cli/stopped.rs"]
 mod stopped;
-#[path = "support/transcript.rs"]
-mod transcript;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use crate::support::guest;
+use crate::support::renamed;
+use crate::support::transcript;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 

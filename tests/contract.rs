@@ -1,32 +1,17 @@
 //! The contract over time: what was released stays, what was built for it runs, what wants more is told which version it
 //! needs. And looking into a method: its world as text, its faults with functions and lines, its time as a profile.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-#[path = "support/attack.rs"]
-#[expect(dead_code, reason = "another test uses the rest")]
-mod attack;
-#[path = "support/fake_learner.rs"]
-mod fake_learner;
-#[path = "contract/form.rs"]
 mod form;
-#[path = "support/guest.rs"]
-mod guest;
-#[path = "contract/inside.rs"]
 mod inside;
-#[path = "contract/released.rs"]
 mod released;
-#[path = "support/tools.rs"]
-mod tools;
-#[path = "contract/track.rs"]
 mod track;
-#[path = "support/transcript.rs"]
-mod transcript;
-#[path = "contract/viewer.rs"]
 mod viewer;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::support::transcript;
 
 /// The repository.
 fn root() -> PathBuf {

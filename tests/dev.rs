@@ -2,7 +2,6 @@
 //! that is tried again leaves what one that never failed leaves.
 //!
 //! Builds share one cargo folder with those of `authoring`.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 #![cfg(target_os = "linux")]
 
 use std::io::{BufRead, BufReader};

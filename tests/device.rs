@@ -2,15 +2,11 @@
 //! CPU, a run that is resumed or done again ends in the same bits, and what a run is foretold to need is what it takes.
 //!
 //! What becomes of a GPU that is not there, `present` says.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
-#[path = "support/present.rs"]
-mod present;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use present::{present, skipped};
+use crate::support::present::{present, skipped};
 use serde_json::Value;
 use tunebox_compute::device;
 use tunebox_foundation::explain::Explain as _;

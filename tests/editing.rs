@@ -2,13 +2,8 @@
 //!
 //! The numbers are those of `golden/editing.json`, made in f64; the real components run over given activations.
 //! What an edit does is shown on the model inside the program, by what it writes before and after.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-#[path = "editing/directions.rs"]
 mod directions;
-#[path = "support/given_stream.rs"]
-mod given_stream;
-#[path = "editing/models.rs"]
 mod models;
 
 use std::path::{Path, PathBuf};

@@ -1,16 +1,11 @@
 //! Every model family against transformers, on tiny models whose weights both sides make from one formula, through
 //! every kind of file: a safetensors folder, several shards, a multimodal checkpoint, a GGUF file.
 
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
-#[path = "support/tiny_models.rs"]
-mod tiny_models;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use tiny_models::{Golden, GoldenAdapter, along, rounded, write_folder, write_gguf, write_shards};
+use crate::support::tiny_models::{Golden, GoldenAdapter, along, rounded, write_folder, write_gguf, write_shards};
 use tunebox_compute::fused::TapSet;
 use tunebox_compute::{DType, Device, Tensor};
 use tunebox_model::adapter::AdapterSettings;

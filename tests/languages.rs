@@ -3,31 +3,18 @@
 //! they went wrong. What the pages of the two examples say to do is done here.
 //!
 //! Needs `componentize-py` for Python and `clang` with a linker for WebAssembly for C; without them the tests say so.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-#[path = "languages/c.rs"]
 mod c;
-#[path = "languages/faults.rs"]
 mod faults;
-#[path = "support/given_scores.rs"]
-mod given_scores;
-#[expect(dead_code, reason = "no page is generated here")]
-#[path = "support/golden.rs"]
-mod golden;
-#[expect(dead_code, reason = "a method is measured by another one here, not by the table")]
-#[path = "support/golden_rows.rs"]
-mod golden_rows;
-#[path = "languages/python.rs"]
 mod python;
-#[path = "support/tools.rs"]
-mod tools;
 
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use golden_rows::Row;
+use crate::support::golden;
+use crate::support::golden_rows::{self, Row};
 use tunebox_foundation::explain::Explain;
 use tunebox_package::{Error as PackageError, Manifest};
 use tunebox_sandbox::{Engine, Method};

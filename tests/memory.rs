@@ -1,7 +1,6 @@
 //! What a run is foretold to need of memory is what it needs: six kinds of run on models that the test makes, each in a
 //! process of its own. The same on real models, by hand: `tunebox bench --only training --json` has both numbers.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -2,25 +2,14 @@
 //!
 //! The numbers are rows of `golden/methods/`, made in f64 by `golden/methods.py`; here the real components run
 //! inside the sandbox over a learner whose scores are given. f32 against f64 costs up to 1e-5 of a number.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
-#[path = "support/given_scores.rs"]
-mod given_scores;
-#[path = "support/golden.rs"]
-mod golden;
-#[path = "support/golden_rows.rs"]
-mod golden_rows;
-#[expect(dead_code, reason = "no run is resumed here")]
-#[path = "support/tiny_run.rs"]
-mod tiny_run;
 
 use std::collections::BTreeMap;
 
-use given_scores::GivenScores;
-use golden::{assert_file, between, root};
-use golden_rows::{name, package, value};
+use crate::support::given_scores::GivenScores;
+use crate::support::golden::{assert_file, between, root};
+use crate::support::golden_rows::{self, name, package, value};
+use crate::support::tiny_run::{Place, Watcher};
 use serde_json::json;
-use tiny_run::{Place, Watcher};
 use tunebox_package::{Value as Given, resolve_settings};
 use tunebox_sandbox::{Engine, Error, Grants, Limits, Session, SessionSettings, StepReport};
 

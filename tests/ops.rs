@@ -3,18 +3,13 @@
 //! The table is `golden/ops.jsonl`; `golden/ops.py` says where each number comes from. A row gives
 //! results and gradients, or the kind of refusal. Gradients are also checked against finite
 //! differences, so that a wrong one in the table would be found as well.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-#[path = "ops/call.rs"]
 mod call;
-#[path = "support/golden.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod golden;
-#[path = "ops/row.rs"]
 mod row;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::support::golden;
 use row::{Numbers, Row, rows};
 use tunebox_compute::budget::{Ledger, Reservation};
 use tunebox_compute::error::Error;

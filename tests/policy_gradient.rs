@@ -3,19 +3,9 @@
 //! The numbers are rows of `golden/methods/grpo.jsonl`, made in f64 by `golden/policy_gradient.py`; here the
 //! real components run inside the sandbox over a learner whose completions, scores and rewards are given.
 //! ℓ_old is what the first of two updates scores, ℓ what the second one does.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-#[path = "support/fixed_completions.rs"]
-mod fixed_completions;
-#[path = "support/given_rollout.rs"]
-mod given_rollout;
-#[path = "policy_gradient/losses.rs"]
 mod losses;
-#[path = "policy_gradient/peer.rs"]
 mod peer;
-#[path = "support/tiny_run.rs"]
-mod tiny_run;
-#[path = "policy_gradient/training.rs"]
 mod training;
 
 use std::path::PathBuf;

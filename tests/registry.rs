@@ -1,23 +1,14 @@
 //! Packages between machines: what is pushed comes back with the same bytes, by a registry or by a folder, and no
 //! failure on the way leaves anything behind.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-#[path = "registry/failures.rs"]
 mod failures;
-#[path = "support/registry.rs"]
-mod fake;
-#[path = "registry/logins.rs"]
 mod logins;
-#[path = "registry/others.rs"]
 mod others;
-#[path = "support/real_registry.rs"]
-mod real;
-#[path = "registry/stores.rs"]
 mod stores;
 
 use std::path::Path;
 
-use fake::{Answer, Asked, FakeRegistry};
+use crate::support::fake_registry::{Answer, Asked, FakeRegistry};
 use tunebox_foundation::explain::Explain;
 use tunebox_package::artefact::MANIFEST;
 use tunebox_package::registry::{Place, Progress, RegistryError, Silent, pull, push};

@@ -3,18 +3,13 @@
 //! The rows of `golden/methods/rewards.jsonl` hold the reference's reward functions (TRL 1.16.0 with
 //! math-verify 0.9.0) where there is one; lengths count words here, tokens there. And about the wall
 //! around verifiers: whatever one does, there is a verdict or a word for what it did.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
-#[expect(dead_code, reason = "no run is resumed here")]
-#[path = "support/tiny_run.rs"]
-mod tiny_run;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use crate::support::tiny_run::{Place, Watcher};
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
-use tiny_run::{Place, Watcher};
 use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_package::{Reference, Value as Given, builtin, resolve_settings, section};
 use tunebox_sandbox::{Engine, Error, Judge, Value, Verdict, VerifierLimits};

@@ -1,26 +1,14 @@
 //! What a run promises: the same bits after any stop, nothing half-written, nothing overwritten.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-#[path = "runs/data.rs"]
 mod data;
-#[path = "runs/folder.rs"]
 mod folder;
-#[path = "support/guest.rs"]
-mod guest;
-#[path = "runs/numbers.rs"]
 mod numbers;
-#[path = "runs/replay.rs"]
 mod replay;
-#[path = "runs/resuming.rs"]
 mod resuming;
-#[path = "runs/revising.rs"]
 mod revising;
-#[path = "runs/said.rs"]
 mod said;
-#[path = "support/tiny_run.rs"]
-mod tiny_run;
 
-use tiny_run::{Place, Watcher};
+use crate::support::tiny_run::{Place, Watcher};
 
 const ADAPTER: &str = "adapter_model.safetensors";
 

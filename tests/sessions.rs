@@ -1,25 +1,17 @@
 //! Claims about a method at work: what reaches the learner, what comes back, what survives, and how it ends.
 //!
 //! Guests are small texts (`support/guest.rs`); the learner is a fake that writes a diary.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-#[path = "sessions/ends.rs"]
 mod ends;
-#[path = "support/fake_learner.rs"]
-mod fake_learner;
-#[path = "support/guest.rs"]
-mod guest;
-#[path = "sessions/learning.rs"]
 mod learning;
-#[path = "sessions/limits.rs"]
 mod limits;
-#[path = "sessions/state.rs"]
 mod state;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
 
-use fake_learner::{Diary, FakeLearner, rows};
+use crate::support::fake_learner::{Diary, FakeLearner, rows};
+use crate::support::guest;
 use tunebox_sandbox::{Batch, Engine, Grants, Limits, Session, SessionSettings};
 
 static ENGINE: LazyLock<Engine> = LazyLock::new(|| Engine::new().unwrap());

@@ -1,35 +1,22 @@
 //! Claims about packages that people give each other: one person's method trains to the same bits at another's, and
 //! whatever was changed on the way is refused, each thing by its own words, before anything is installed or compiled.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-#[path = "sharing/failures.rs"]
 mod failures;
-#[expect(dead_code, reason = "the tests of registries look closer at what was asked")]
-#[path = "support/registry.rs"]
-mod fake;
-#[path = "sharing/files.rs"]
 mod files;
-#[expect(dead_code, reason = "the tests of registries log in as well")]
-#[path = "support/real_registry.rs"]
-mod real;
-#[path = "sharing/refusals.rs"]
 mod refusals;
-#[path = "support/renamed.rs"]
-mod renamed;
-#[path = "sharing/scene.rs"]
 mod scene;
-#[path = "sharing/store.rs"]
 mod store;
 
 use std::fs;
 
+use crate::support::real_registry;
 use scene::Person;
 
 /// The whole walk, by the program alone: one machine writes, tests, trains, signs and pushes, another one pulls, looks
 /// and trains.
 #[test]
 fn a_method_that_is_shared_by_a_registry_trains_to_the_same_bits_at_somebody_elses() {
-    let Some(registry) = real::Registry::start("") else { return };
+    let Some(registry) = real_registry::Registry::start("") else { return };
     let place = format!("{}/me/even-tone", registry.host());
     let (author, other) = (Person::new(), Person::new());
     let short =

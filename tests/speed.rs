@@ -1,20 +1,12 @@
 //! What the README says about speed is what `tests/peers/results.json` holds; `tests/peers/measure.py` fills that file.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-#[path = "speed/bars.rs"]
 mod bars;
-#[path = "speed/curves.rs"]
 mod curves;
-#[path = "speed/drawing.rs"]
 mod drawing;
-#[path = "support/golden.rs"]
-mod golden;
-#[path = "speed/results.rs"]
 mod results;
-#[path = "speed/table.rs"]
 mod table;
 
-use golden::{assert_file, between, root};
+use crate::support::golden::{assert_file, between, root};
 use results::{OURS, Results};
 use serde_json::json;
 

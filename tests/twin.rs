@@ -1,16 +1,13 @@
 //! Claims about native twins: the same source does the same as a component and as a process, to the bit; one that does
 //! not is found out; and a test of an author's is served by the very host.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-#[path = "twin/author.rs"]
 mod author;
-#[path = "support/tools.rs"]
-mod tools;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use crate::support::tools;
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -1,20 +1,16 @@
 //! Claims about isolation: a method that is not built in runs in a worker, which may die in any way and at any moment
 //! without harm to the caller, to the last checkpoint, or to a bit of the resumed run.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 #![cfg(target_os = "linux")]
 
-#[path = "worker/compiling.rs"]
 mod compiling;
-#[path = "worker/ends.rs"]
 mod ends;
-#[path = "support/guest.rs"]
-mod guest;
-#[path = "worker/likeness.rs"]
 mod likeness;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use crate::support::guest;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const BINARY: &str = env!("CARGO_BIN_EXE_tunebox");

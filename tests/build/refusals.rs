@@ -4,7 +4,7 @@ use tunebox_foundation::explain::Explain;
 use tunebox_package::Error;
 use tunebox_package::build::{self, BuildError, Options};
 
-use crate::{METHOD, outside};
+use super::{METHOD, outside};
 
 #[test]
 fn a_mistake_in_a_method_is_shown_with_its_line() {

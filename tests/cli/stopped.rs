@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use crate::{place, train};
+use super::{place, train};
 
 /// Waits until a run has written the metrics of so many steps.
 fn await_step(place: &Path, name: &str, step: usize, child: &mut Child) {

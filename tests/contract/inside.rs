@@ -10,7 +10,8 @@ use tunebox_foundation::explain::Explain;
 use tunebox_package::build::{Built, Options, Record, build};
 use tunebox_package::{Reference, toolchain};
 
-use super::{form, guest, place, play, root, train, write_method};
+use super::{form, place, play, root, train, write_method};
+use crate::support::guest;
 
 /// Two steps of nothing, then a fault in a function of its own. It asks for `learn`, so there is an adapter to save.
 const TRIPS: &str = r#"

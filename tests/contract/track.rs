@@ -9,7 +9,8 @@ use wit_component::{ComponentEncoder, StringEncoding, dummy_module, embed_compon
 use wit_parser::{ManglingAndAbi, Resolve};
 
 use super::released::changed;
-use super::{attack, fake_learner, guest, place, play, root, train, write_method};
+use super::{place, play, root, train, write_method};
+use crate::support::{attack, fake_learner, guest};
 
 /// A component that was built when 0.1.0 was the contract.
 fn kept(name: &str) -> Vec<u8> {

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use super::inside::COUNTS;
-use super::{guest, place, tools, train, write_method};
+use super::{place, train, write_method};
+use crate::support::{guest, tools};
 
 /// A viewer with an open profile, which ends with this.
 struct Viewer {

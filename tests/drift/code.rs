@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::golden::root;
+use crate::support::golden::root;
 
 /// Who may know whom. An arrow that is not here is a mistake.
 const ARROWS: &[(&str, &[&str])] = &[

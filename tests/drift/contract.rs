@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use wit_parser::{Docs, Interface, InterfaceId, Resolve, Type, TypeDefKind, TypeId, WorldItem};
 
-use crate::folders;
-use crate::golden::{assert_file, root};
+use super::folders;
+use crate::support::golden::{assert_file, root};
 
 fn docs(docs: &Docs, owner: &str) -> String {
     docs.contents.clone().unwrap_or_else(|| panic!("`{owner}` has no documentation")).trim().to_owned()

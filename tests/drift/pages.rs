@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::process::Command;
 
-use crate::golden::{assert_file, between, root};
-use crate::{folders, method_table, picture};
+use super::folders;
+use crate::support::golden::{assert_file, between, root};
+use crate::support::{method_table, picture};
 
 fn help(words: &[&str]) -> String {
     let output =

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use wit_parser::{Function, Handle, InterfaceId, Resolve, Type, TypeDefKind, TypeId, TypeOwner, WorldItem};
 
-use crate::golden::root;
+use crate::support::golden::root;
 
 /// What the package gives to arguments that are left out, of methods of a tensor that it names.
 const DEFAULTS: [(&str, &str); 7] = [

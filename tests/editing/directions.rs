@@ -11,8 +11,8 @@ use tunebox_sandbox::{
     Batch, Engine, Error as SandboxError, Grants, Limits, Session, SessionSettings, StepReport, Value,
 };
 
-use crate::given_stream::{Asked, GivenStream};
-use crate::root;
+use super::root;
+use crate::support::given_stream::{Asked, GivenStream};
 
 /// A table of `golden/editing.json`.
 fn golden(name: &str) -> Vec<Vec<f32>> {

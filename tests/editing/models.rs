@@ -16,7 +16,7 @@ use tunebox_model::vectors::Vectors;
 use tunebox_model::{Model, Policy, PolicySettings, Source, View};
 use tunebox_training::{Error, Event, Observer, Outcome, RunSettings, plan, run};
 
-use crate::root;
+use super::root;
 
 /// Hears nothing.
 struct Deaf;

@@ -7,8 +7,9 @@ use std::process::Command;
 use tunebox_package::read_manifest;
 use tunebox_sandbox::{Engine, Grants, Limits};
 
-use crate::golden::root;
-use crate::{assert_same_numbers, commands, interfaces, loudly, play, tools};
+use super::{assert_same_numbers, commands, interfaces, loudly, play};
+use crate::support::golden::root;
+use crate::support::tools;
 
 const PAGE: &str = "examples/14-c/README.md";
 

@@ -8,8 +8,9 @@ use tunebox_package::Error as PackageError;
 use tunebox_package::build::{self, BuildError};
 use tunebox_sandbox::{Engine, Error, Grants, Session, SessionSettings, Value};
 
-use crate::python::{is_made_here, limits};
-use crate::{given_scores, golden_rows, interfaces, told};
+use super::python::{is_made_here, limits};
+use super::{interfaces, told};
+use crate::support::{given_scores, golden_rows};
 
 /// A method that goes wrong in the way that its setting names; a line with `HERE name` is where.
 const FAULTS: &str = r#"from typing import Literal

@@ -11,9 +11,10 @@ use tunebox_package::build::python::{self, PythonError};
 use tunebox_package::{Manifest, read_manifest};
 use tunebox_sandbox::{Engine, Error, Grants, Limits, Method};
 
-use crate::golden::root;
-use crate::golden_rows::{Row, package};
-use crate::{TOLERANCE, assert_same_numbers, commands, interfaces, loudly, numbers, play, rows_of, tools};
+use super::{TOLERANCE, assert_same_numbers, commands, interfaces, loudly, numbers, play, rows_of};
+use crate::support::golden::root;
+use crate::support::golden_rows::{Row, package};
+use crate::support::tools;
 
 const FOLDER: &str = "examples/13-python";
 

@@ -6,7 +6,7 @@ use tunebox_compute::ops::{self, Admit, Made};
 use tunebox_compute::random::Stream;
 use tunebox_compute::{Device, Tensor};
 
-use crate::row::{Row, dtype, number};
+use super::row::{Row, dtype, number};
 
 /// The results of a row.
 pub(crate) fn call(row: &Row, tensors: &[Tensor], budget: &mut dyn Admit) -> Result<Vec<Tensor>> {

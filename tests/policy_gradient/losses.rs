@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 use tunebox_sandbox::{Error, StepReport};
 
-use crate::given_rollout::{GivenRollout, Rollout};
-use crate::{batch, metric, root, session, with};
+use super::{batch, metric, root, session, with};
+use crate::support::given_rollout::{GivenRollout, Rollout};
 
 /// One line of `golden/methods/grpo.jsonl`.
 #[derive(Deserialize)]

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::{Map, json};
 use tunebox_model::Slice;
 
-use crate::fixed_completions::FixedCompletions;
-use crate::{batch, metric, root, session, with};
+use super::{batch, metric, root, session, with};
+use crate::support::fixed_completions::FixedCompletions;
 
 /// What `peers/trl_grpo.py` wrote.
 #[derive(Deserialize)]

@@ -6,8 +6,8 @@ use serde_json::json;
 use tunebox_package::build::{self, Options};
 use tunebox_sandbox::Compiling;
 
-use crate::root;
-use crate::tiny_run::{Place, Watcher};
+use super::root;
+use crate::support::tiny_run::{Place, Watcher};
 
 /// A tiny random model, prompts, and a verifier that likes short answers.
 fn place() -> Place {

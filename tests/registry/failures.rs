@@ -6,8 +6,8 @@ use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_package::artefact::{ArtefactError, MANIFEST};
 use tunebox_package::registry::{Place, RegistryError, Silent, pull, push};
 
-use crate::fake::{Answer, FakeRegistry};
-use crate::{failed_pull, holding, holding_altered, lora, loudly, place};
+use super::{failed_pull, holding, holding_altered, lora, loudly, place};
+use crate::support::fake_registry::{Answer, FakeRegistry};
 
 #[test]
 fn nobody_listening_is_a_refused_connection() {

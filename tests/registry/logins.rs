@@ -3,8 +3,8 @@
 use tunebox_foundation::explain::Explain;
 use tunebox_package::registry::{RegistryError, Silent, pull, push};
 
-use crate::fake::{Answer, Asked, FakeRegistry};
-use crate::{failed_pull, holding, lora, place};
+use super::{failed_pull, holding, lora, place};
+use crate::support::fake_registry::{Answer, Asked, FakeRegistry};
 
 /// The refusal with a login and without one.
 fn wants_login(asked: &Asked) -> Option<Answer> {

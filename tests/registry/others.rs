@@ -8,12 +8,13 @@ use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_package::artefact::{ArtefactError, MANIFEST};
 use tunebox_package::registry::{Place, RegistryError, Silent, pull, push};
 
-use crate::logins::logged_in;
-use crate::{failed_pull, lora, place, real, version};
+use super::logins::logged_in;
+use super::{failed_pull, lora, place, version};
+use crate::support::{real_registry, tools};
 
 #[test]
 fn a_real_registry_takes_and_gives_the_same_bytes() {
-    let Some(registry) = real::Registry::start("") else { return };
+    let Some(registry) = real_registry::Registry::start("") else { return };
     let pushed = push(&place(&registry.host()), &lora(), &mut Silent).unwrap();
     assert_eq!(pull(&place(&registry.host()), &mut Silent).unwrap(), (lora(), pushed));
     let later = Place::parse(&format!("{}/me/lora", registry.host())).unwrap();
@@ -41,7 +42,7 @@ fn name(host: &str, document: &str) {
 
 #[test]
 fn what_was_changed_in_a_real_registry_is_refused() {
-    let Some(registry) = real::Registry::start("") else { return };
+    let Some(registry) = real_registry::Registry::start("") else { return };
     let (place, documents) = (place(&registry.host()), lora().manifest().unwrap());
     push(&place, &lora(), &mut Silent).unwrap();
     let layer = documents.layer.trim_start_matches("sha256:");
@@ -72,7 +73,7 @@ fn what_was_changed_in_a_real_registry_is_refused() {
 
 #[test]
 fn a_real_registry_that_fails_or_is_gone_is_told_as_such() {
-    let Some(registry) = real::Registry::start("") else { return };
+    let Some(registry) = real_registry::Registry::start("") else { return };
     let (place, documents) = (place(&registry.host()), lora().manifest().unwrap());
     push(&place, &lora(), &mut Silent).unwrap();
     let layer = documents.layer.trim_start_matches("sha256:");
@@ -89,7 +90,7 @@ fn a_real_registry_that_fails_or_is_gone_is_told_as_such() {
 
 #[test]
 fn a_real_registry_with_a_login_takes_that_of_docker_login() {
-    let Some(registry) = real::Registry::with_login() else { return };
+    let Some(registry) = real_registry::Registry::with_login() else { return };
     let error = failed_pull(&place(&registry.host()));
     assert!(matches!(error, RegistryError::Unauthorised { tried: false, .. }), "{error}");
     let login = logged_in(&registry.host(), "bWU6c2VjcmV0");
@@ -103,7 +104,7 @@ fn a_real_registry_with_a_login_takes_that_of_docker_login() {
 
 #[test]
 fn a_real_registry_with_a_certificate_of_its_own_is_believed_only_with_it() {
-    let Some((registry, certificate)) = real::Registry::with_certificate() else { return };
+    let Some((registry, certificate)) = real_registry::Registry::with_certificate() else { return };
     // Loopback goes without encryption; this address of the same machine does not.
     let elsewhere = place(&format!("0.0.0.0:{}", registry.port()));
     let error = failed_pull(&elsewhere);
@@ -115,9 +116,9 @@ fn a_real_registry_with_a_certificate_of_its_own_is_believed_only_with_it() {
 
 #[test]
 fn wkg_pulls_what_was_pushed_and_what_wkg_pushed_is_pulled() {
-    let Some(registry) = real::Registry::start("") else { return };
-    if !real::there("wkg", "--version") {
-        return real::tools::missing("wkg");
+    let Some(registry) = real_registry::Registry::start("") else { return };
+    if !real_registry::there("wkg", "--version") {
+        return tools::missing("wkg");
     }
     let (folder, host) = (tempfile::tempdir().unwrap(), registry.host());
     let wkg = |arguments: &[&str]| {

@@ -9,7 +9,7 @@ use tunebox_package::registry::{Place, RegistryError, Silent, pull, push};
 use tunebox_package::store::StoreError;
 use tunebox_package::{Error, Store, section};
 
-use crate::{holding, lora, place, version};
+use super::{holding, lora, place, version};
 
 #[test]
 fn a_package_goes_through_a_folder_as_through_a_registry() {
@@ -107,7 +107,9 @@ fn a_writer_that_is_killed_leaves_the_store_whole() {
     let mut seen = 0;
     for round in 0..20 {
         let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["--exact", "stores::a_writer_that_is_killed_leaves_the_store_whole"]).env(CHILD, home.path());
+        child
+            .args(["--exact", "registry::stores::a_writer_that_is_killed_leaves_the_store_whole"])
+            .env(CHILD, home.path());
         let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(20 + 7 * round));
         assert!(child.try_wait().unwrap().is_none(), "the writer ended by itself");

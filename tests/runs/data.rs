@@ -2,7 +2,7 @@
 
 use tunebox_foundation::explain::Explain;
 
-use crate::tiny_run::{Place, Watcher, records};
+use crate::support::tiny_run::{Place, Watcher, records};
 
 #[test]
 fn the_seventh_line_that_is_not_json_is_named_and_nothing_is_written() {

@@ -3,8 +3,8 @@
 use tunebox_foundation::explain::Explain;
 use tunebox_training::Error;
 
-use crate::ADAPTER;
-use crate::tiny_run::{Place, Watcher};
+use super::ADAPTER;
+use crate::support::tiny_run::{Place, Watcher};
 
 #[test]
 fn a_run_that_exists_is_not_entered() {

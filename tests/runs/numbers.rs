@@ -1,7 +1,7 @@
 //! What a run computes does not depend on how it is cut up, looked at or begun.
 
-use crate::tiny_run::{Place, Watcher, records};
-use crate::{ADAPTER, HARD, losses, whole};
+use super::{ADAPTER, HARD, losses, whole};
+use crate::support::tiny_run::{Place, Watcher, records};
 
 #[test]
 fn two_micro_batches_of_two_are_one_batch_of_four() {

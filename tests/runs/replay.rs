@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 use tunebox_sandbox::Compiling;
 use tunebox_training::{Comparison, Error, RunSettings, plan, run, verify};
 
-use crate::tiny_run::{Place, Watcher};
-use crate::{ADAPTER, HARD, whole};
+use super::{ADAPTER, HARD, whole};
+use crate::support::tiny_run::{Place, Watcher};
 
 /// What a look at a finished run, and running it again, find different.
 fn replayed(place: &Place, run: &str) -> Vec<Comparison> {

@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_training::Outcome;
 
-use crate::tiny_run::{Place, Watcher, records};
-use crate::{ADAPTER, HARD, losses, whole};
+use super::{ADAPTER, HARD, losses, whole};
+use crate::support::tiny_run::{Place, Watcher, records};
 
 #[test]
 fn a_run_stopped_at_ten_and_resumed_ends_in_the_bits_of_one_never_stopped() {

@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tunebox_package::{Manifest, manifest, section};
 use tunebox_training::{Error, Outcome, Revisions, plan, run_revised};
 
-use crate::guest;
-use crate::tiny_run::{Place, Watcher};
+use crate::support::guest;
+use crate::support::tiny_run::{Place, Watcher};
 
 /// Draws, reads a row of a matrix and edits that matrix in its `init`, draws in every step, and reports both draws and the
 /// sum of the row.

@@ -3,8 +3,8 @@
 use tunebox_package::{manifest, section};
 use tunebox_training::{Error, Event, Observer, Outcome, run};
 
-use crate::guest;
-use crate::tiny_run::{Place, Watcher};
+use crate::support::guest;
+use crate::support::tiny_run::{Place, Watcher};
 
 /// Logs a line in its `init` and one in every step, and minimises a loss that hangs on nothing.
 const TALKS: &str = r#"

@@ -5,8 +5,8 @@ use std::any::Any;
 use tunebox_foundation::explain::Explain;
 use tunebox_sandbox::{Error, Function};
 
-use crate::fake_learner::FakeLearner;
-use crate::{LEARNING, batch, settings, start};
+use super::{LEARNING, batch, settings, start};
+use crate::support::fake_learner::FakeLearner;
 
 #[test]
 fn a_trap_ends_the_session_and_leaves_the_learner_whole() {

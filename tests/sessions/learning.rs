@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use tunebox_sandbox::Error;
 
-use crate::fake_learner::Diary;
-use crate::{LEARNING, batch, settings, start};
+use super::{LEARNING, batch, settings, start};
+use crate::support::fake_learner::Diary;
 
 /// Runs steps of a guest that learns; the last step's answer, and the diary.
 fn learn(step: &str, steps: usize) -> (Result<(), Error>, Arc<Mutex<Diary>>) {

@@ -3,7 +3,7 @@
 use tunebox_foundation::explain::Explain;
 use tunebox_sandbox::{Limits, SessionSettings};
 
-use crate::{LEARNING, batch, settings, start};
+use super::{LEARNING, batch, settings, start};
 
 #[test]
 fn what_a_method_used_is_known_after_every_call_and_in_all() {

@@ -2,7 +2,7 @@
 
 use tunebox_sandbox::{Combine, Session, Value};
 
-use crate::{LEARNING, batch, settings, start};
+use super::{LEARNING, batch, settings, start};
 
 #[test]
 fn metrics_come_back_with_how_to_put_micro_batches_together() {

@@ -6,8 +6,8 @@ use std::net::TcpListener;
 
 use tunebox_package::artefact::MANIFEST;
 
-use crate::fake::Answer;
-use crate::scene::{Scene, TRUST};
+use super::scene::{Scene, TRUST};
+use crate::support::fake_registry::Answer;
 
 /// Exit code of what could not be done now.
 const NO: i32 = 1;

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::renamed::renamed;
-use crate::scene::{Person, Publisher, TRUST};
+use super::scene::{Person, Publisher, TRUST};
+use crate::support::renamed::renamed;
 
 #[test]
 fn a_file_beside_a_signature_that_is_not_its_own_does_not_run() {

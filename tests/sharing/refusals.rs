@@ -4,8 +4,8 @@ use std::fs;
 
 use tunebox_package::Artefact;
 
-use crate::fake::Answer;
-use crate::scene::{Publisher, Scene};
+use super::scene::{Publisher, Scene};
+use crate::support::fake_registry::Answer;
 
 #[test]
 fn a_changed_byte_is_not_what_was_signed() {

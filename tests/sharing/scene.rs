@@ -10,8 +10,8 @@ use tunebox_package::signature::{SecretKey, sign};
 use tunebox_package::statement::Statement;
 use tunebox_package::{Artefact, pack::pack};
 
-use crate::fake::{Answer, FakeRegistry};
-use crate::renamed::renamed;
+use crate::support::fake_registry::{Answer, FakeRegistry};
+use crate::support::renamed::renamed;
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_tunebox");
 

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::renamed::renamed;
-use crate::scene::Scene;
+use super::scene::Scene;
+use crate::support::renamed::renamed;
 
 #[test]
 fn a_package_in_the_store_runs_only_as_it_was_pulled_and_locked() {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_sandbox::{Batch, Engine, Error, Grants, Limits, Question, Session, SessionSettings, StepReport};
 
-use crate::fake_learner::{FakeLearner, rows};
-use crate::guest;
+use super::fake_learner::{FakeLearner, rows};
+use super::guest;
 
 const ATTACKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/attacks");
 

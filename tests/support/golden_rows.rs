@@ -10,8 +10,8 @@ use tunebox_model::rows::Rows;
 use tunebox_package::{Manifest, Package, Reference, Value as Given, resolve_settings};
 use tunebox_sandbox::{Batch, Engine, Grants, Limits, Method, Session, SessionSettings, StepReport, Value};
 
-use crate::given_scores::{Arrived, GivenScores, Passes, RowScore};
-use crate::golden::root;
+use super::given_scores::{Arrived, GivenScores, Passes, RowScore};
+use super::golden::root;
 
 /// One line of `golden/methods/`.
 #[derive(Deserialize)]

@@ -1,14 +1,13 @@
 //! Debian's `docker-registry` as a process of its own on a free port of loopback, ended with the test.
 
-#[path = "tools.rs"]
-pub(crate) mod tools;
-
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+use super::tools;
 
 const PROGRAM: &str = "docker-registry";
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::{text, tunebox};
+use super::{text, tunebox};
 
 /// A test of an author's, as the bytes that it sends and gets.
 struct Author {

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::{Place, said};
+use super::{Place, said};
 
 /// A function of 20 tables of 500 jumps: 100 KB to read, seconds and hundreds of megabytes to compile.
 fn slow_to_compile() -> String {

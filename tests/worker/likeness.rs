@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::{Place, ROOT, said, until, worker};
+use super::{Place, ROOT, said, until, worker};
 
 /// A transcript without what differs from run to run: names of runs, times, speeds, sizes.
 fn steady(text: &str, name: &str) -> String {

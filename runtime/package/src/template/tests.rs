@@ -72,7 +72,10 @@ fn the_locked_versions_are_those_of_the_repository() {
     let repository = include_str!("../../../../Cargo.lock");
     let known = versions(repository);
     for package in versions(text(&made(None), "Cargo.lock")).iter().filter(|(name, _)| name != "calm") {
-        assert!(known.contains(package), "{package:?}: `BLESS=1 cargo test --release --test authoring` locks anew");
+        assert!(
+            known.contains(package),
+            "{package:?}: `BLESS=1 cargo test --release --test program authoring::` locks anew"
+        );
     }
 }
 

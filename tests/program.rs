@@ -1,0 +1,37 @@
+//! Claims about the program `tunebox`, in one program.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod authoring;
+mod cli;
+mod contract;
+mod dev;
+mod device;
+mod drift;
+mod languages;
+mod memory;
+mod sharing;
+mod speed;
+mod twin;
+mod worker;
+
+/// What the modules share.
+mod support {
+    #[expect(dead_code, reason = "another program uses the rest")]
+    pub(crate) mod attack;
+    pub(crate) mod fake_learner;
+    #[expect(dead_code, reason = "another program uses the rest")]
+    pub(crate) mod fake_registry;
+    pub(crate) mod given_scores;
+    pub(crate) mod golden;
+    #[expect(dead_code, reason = "another program uses the rest")]
+    pub(crate) mod golden_rows;
+    pub(crate) mod guest;
+    pub(crate) mod method_table;
+    pub(crate) mod picture;
+    pub(crate) mod present;
+    #[expect(dead_code, reason = "another program uses the rest")]
+    pub(crate) mod real_registry;
+    pub(crate) mod renamed;
+    pub(crate) mod tools;
+    pub(crate) mod transcript;
+}

@@ -1,0 +1,21 @@
+//! Claims about methods and runs, in one program.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod base;
+mod editing;
+mod methods;
+mod policy_gradient;
+mod rewards;
+mod runs;
+
+/// What the modules share.
+mod support {
+    pub(crate) mod fixed_completions;
+    pub(crate) mod given_rollout;
+    pub(crate) mod given_scores;
+    pub(crate) mod given_stream;
+    pub(crate) mod golden;
+    pub(crate) mod golden_rows;
+    pub(crate) mod guest;
+    pub(crate) mod tiny_run;
+}
