@@ -10,30 +10,30 @@ use std::path::Path;
 
 use crate::support::fake_registry::{Answer, Asked, FakeRegistry};
 use tunebox_foundation::explain::Explain;
-use tunebox_package::artefact::MANIFEST;
-use tunebox_package::registry::{Place, Progress, RegistryError, Silent, pull, push};
+use tunebox_package::artifact::MANIFEST;
+use tunebox_package::registry::{Location, Progress, RegistryError, Silent, pull, push};
 use tunebox_package::signature::{SecretKey, sign};
 use tunebox_package::statement::Statement;
-use tunebox_package::{Artefact, Store, builtin, manifest, section};
+use tunebox_package::{Artifact, Store, builtin, manifest, section};
 
 /// A built-in method as a package of another version, and so of other bytes.
-fn version(version: &str) -> Artefact {
+fn version(version: &str) -> Artifact {
     let bytes = builtin::find("lora").unwrap().bytes;
     let text = section::find(bytes, manifest::SECTION).unwrap().unwrap();
     let mut about: serde_json::Value = serde_json::from_slice(text).unwrap();
     about["version"] = version.into();
     let mut wasm = section::without(bytes, manifest::SECTION).unwrap();
     section::append(&mut wasm, manifest::SECTION, about.to_string().as_bytes());
-    Artefact { wasm, signature: None }
+    Artifact { wasm, signature: None }
 }
 
-fn lora() -> Artefact {
-    Artefact { signature: Some("untrusted comment: of a test\n".into()), ..version("0.1.0") }
+fn lora() -> Artifact {
+    Artifact { signature: Some("untrusted comment: of a test\n".into()), ..version("0.1.0") }
 }
 
-fn place(host: &str) -> Place {
+fn place(host: &str) -> Location {
     // No login of the person who runs the tests.
-    Place::parse(&format!("{host}/me/lora:0.1.0")).unwrap().logins(Path::new("/nonexistent/config.json"))
+    Location::parse(&format!("{host}/me/lora:0.1.0")).unwrap().logins(Path::new("/nonexistent/config.json"))
 }
 
 /// A registry that holds the package and answers by a rule first.
@@ -56,11 +56,11 @@ fn holding_altered(change: impl FnOnce(&mut serde_json::Value)) -> FakeRegistry 
 }
 
 /// What `tunebox pull` does, and that a failure leaves nothing in the store.
-fn failed_pull(place: &Place) -> RegistryError {
+fn failed_pull(place: &Location) -> RegistryError {
     let home = tempfile::tempdir().unwrap();
     let store = Store::open(home.path()).unwrap();
     let error =
-        pull(place, &mut Silent).map(|(artefact, _)| store.put(&artefact, &place.source()).unwrap()).unwrap_err();
+        pull(place, &mut Silent).map(|(artifact, _)| store.put(&artifact, &place.source()).unwrap()).unwrap_err();
     assert!(store.list().unwrap().is_empty());
     assert!(!home.path().join("store/blobs").exists());
     assert!(!error.to_string().is_empty() && error.hint().is_some(), "{error:?}");
@@ -89,8 +89,8 @@ impl Progress for Told {
 fn what_was_pushed_is_pulled_with_the_same_bytes_and_digest_and_told_on_the_way() {
     let (registry, mut there, mut back) = (FakeRegistry::start(), Told::default(), Told::default());
     let pushed = push(&place(&registry.host()), &lora(), &mut there).unwrap();
-    let (artefact, pulled) = pull(&place(&registry.host()), &mut back).unwrap();
-    assert_eq!((artefact, pulled), (lora(), pushed));
+    let (artifact, pulled) = pull(&place(&registry.host()), &mut back).unwrap();
+    assert_eq!((artifact, pulled), (lora(), pushed));
     let size = lora().wasm.len() as u64;
     for told in [there, back] {
         assert_eq!((told.what.as_str(), told.total, told.done), ("lora:0.1.0", size, size));
@@ -117,9 +117,9 @@ fn a_second_push_of_the_same_bytes_may_bring_a_signature_and_takes_none_away() {
     let (registry, stick) = (FakeRegistry::start(), tempfile::tempdir().unwrap());
     let plain = version("0.1.0");
     let statement = Statement::of(&plain.wasm).unwrap();
-    let signed = |key: &SecretKey| Artefact { signature: Some(sign(&statement, key).unwrap()), ..plain.clone() };
+    let signed = |key: &SecretKey| Artifact { signature: Some(sign(&statement, key).unwrap()), ..plain.clone() };
     let (mine, theirs) = (signed(&key()), signed(&key()));
-    for place in [place(&registry.host()), Place::parse(&stick.path().display().to_string()).unwrap()] {
+    for place in [place(&registry.host()), Location::parse(&stick.path().display().to_string()).unwrap()] {
         push(&place, &plain, &mut Silent).unwrap();
         push(&place, &mine, &mut Silent).unwrap();
         for other in [&plain, &theirs] {
@@ -143,7 +143,7 @@ fn key() -> SecretKey {
 fn a_package_does_not_go_where_another_one_belongs() {
     let registry = FakeRegistry::start();
     for (name, version) in [("lorra", "0.1.0"), ("lora", "0.2.0")] {
-        let place = Place::parse(&format!("{}/me/{name}:{version}", registry.host())).unwrap();
+        let place = Location::parse(&format!("{}/me/{name}:{version}", registry.host())).unwrap();
         let error = push(&place, &lora(), &mut Silent).unwrap_err();
         assert!(matches!(error, RegistryError::Misnamed { .. }), "{error}");
     }

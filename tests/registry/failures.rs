@@ -3,8 +3,8 @@
 use std::net::TcpListener;
 
 use tunebox_foundation::explain::{Exit, Explain};
-use tunebox_package::artefact::{ArtefactError, MANIFEST};
-use tunebox_package::registry::{Place, RegistryError, Silent, pull, push};
+use tunebox_package::artifact::{ArtifactError, MANIFEST};
+use tunebox_package::registry::{Location, RegistryError, Silent, pull, push};
 
 use super::{failed_pull, holding, holding_altered, lora, loudly, place};
 use crate::support::fake_registry::{Answer, FakeRegistry};
@@ -87,14 +87,14 @@ fn each_refusal_has_its_own_words_and_end() {
 #[test]
 fn a_version_that_is_not_there_is_answered_with_those_that_are() {
     let registry = holding(|_| None);
-    let named = |tag: &str| Place::parse(&format!("{}/me/lora{tag}", registry.host())).unwrap();
+    let named = |tag: &str| Location::parse(&format!("{}/me/lora{tag}", registry.host())).unwrap();
     let error = failed_pull(&named(":0.1.1"));
     assert!(matches!(error, RegistryError::NotFound { .. }), "{error}");
     assert_eq!(error.why().unwrap(), "there are: 0.1.0");
     assert_eq!(error.hint().unwrap(), format!("did you mean `{}/me/lora:0.1.0`?", registry.host()));
     let error = failed_pull(&named(""));
     assert_eq!(error.hint().unwrap(), format!("the highest there is `{}/me/lora:0.1.0`", registry.host()));
-    let nothing = Place::parse(&format!("{}/you/lora:0.1.0", registry.host())).unwrap();
+    let nothing = Location::parse(&format!("{}/you/lora:0.1.0", registry.host())).unwrap();
     assert!(failed_pull(&nothing).why().unwrap().contains("nothing of that name"));
 }
 
@@ -138,14 +138,14 @@ fn other_bytes_than_the_manifest_names_are_a_matter_of_trust() {
     let (other, named) = (wasm.clone(), layer.clone());
     let registry = holding(move |asked| asked.is("GET", &named).then(|| Answer::of(200, other.clone())));
     let error = failed_pull(&place(&registry.host()));
-    let digest = matches!(error, RegistryError::Artefact { error: ArtefactError::Digest { what: "package", .. }, .. });
+    let digest = matches!(error, RegistryError::Artifact { error: ArtifactError::Digest { what: "package", .. }, .. });
     assert!(digest, "{error:?}");
     assert_eq!((error.exit(), error.category()), (Exit::Trust, "trust"));
 
     wasm.push(0);
     let registry = holding(move |asked| asked.is("GET", &layer).then(|| Answer::of(200, wasm.clone())));
     let error = failed_pull(&place(&registry.host()));
-    assert!(matches!(error, RegistryError::Artefact { error: ArtefactError::Size { .. }, .. }), "{error:?}");
+    assert!(matches!(error, RegistryError::Artifact { error: ArtifactError::Size { .. }, .. }), "{error:?}");
     assert_eq!(error.exit(), Exit::Trust);
 }
 
@@ -158,13 +158,13 @@ fn a_manifest_of_another_digest_than_the_registry_says_is_refused() {
         asked.is("GET", "/manifests/").then(|| answer().with("Docker-Content-Digest", other))
     });
     let error = failed_pull(&place(&registry.host()));
-    let digest = matches!(error, RegistryError::Artefact { error: ArtefactError::Digest { what: "manifest", .. }, .. });
+    let digest = matches!(error, RegistryError::Artifact { error: ArtifactError::Digest { what: "manifest", .. }, .. });
     assert!(digest, "{error:?}");
 }
 
 /// What somebody does to a manifest, and what comes of it.
 type Change = fn(&mut serde_json::Value);
-type Expected = fn(&ArtefactError) -> bool;
+type Expected = fn(&ArtifactError) -> bool;
 
 #[test]
 fn what_is_no_package_is_refused_before_its_bytes_are_fetched() {
@@ -175,39 +175,39 @@ fn what_is_no_package_is_refused_before_its_bytes_are_fetched() {
                 let layer = document["layers"][0].clone();
                 document["layers"].as_array_mut().unwrap().push(layer);
             },
-            |error| matches!(error, ArtefactError::Layers { count: 2 }),
+            |error| matches!(error, ArtifactError::Layers { count: 2 }),
         ),
         (
             "an image",
             |document| {
                 document["config"]["mediaType"] = "application/vnd.oci.image.config.v1+json".into();
             },
-            |error| matches!(error, ArtefactError::MediaType { what: "configuration", .. }),
+            |error| matches!(error, ArtifactError::MediaType { what: "configuration", .. }),
         ),
         (
             "an index",
             |document| {
                 document["mediaType"] = "application/vnd.oci.image.index.v1+json".into();
             },
-            |error| matches!(error, ArtefactError::MediaType { what: "manifest", .. }),
+            |error| matches!(error, ArtifactError::MediaType { what: "manifest", .. }),
         ),
         (
             "something else in the layer",
             |document| {
                 document["layers"][0]["mediaType"] = "application/vnd.oci.image.layer.v1.tar+gzip".into();
             },
-            |error| matches!(error, ArtefactError::MediaType { what: "layer", .. }),
+            |error| matches!(error, ArtifactError::MediaType { what: "layer", .. }),
         ),
         (
             "a huge package",
             |document| document["layers"][0]["size"] = (1u64 << 40).into(),
-            |error| matches!(error, ArtefactError::TooLarge { what: "package", .. }),
+            |error| matches!(error, ArtifactError::TooLarge { what: "package", .. }),
         ),
     ];
     for (name, change, expected) in cases {
         let registry = holding_altered(change);
         let error = failed_pull(&place(&registry.host()));
-        assert!(matches!(&error, RegistryError::Artefact { error, .. } if expected(error)), "{name}: {error:?}");
+        assert!(matches!(&error, RegistryError::Artifact { error, .. } if expected(error)), "{name}: {error:?}");
         assert!(!registry.asked().iter().any(|asked| asked.path.contains("/blobs/")), "{name}");
     }
 }
@@ -220,6 +220,6 @@ fn a_manifest_without_end_is_not_read() {
     });
     let error = failed_pull(&place(&registry.host()));
     let large =
-        matches!(error, RegistryError::Artefact { error: ArtefactError::TooLarge { what: "manifest", .. }, .. });
+        matches!(error, RegistryError::Artifact { error: ArtifactError::TooLarge { what: "manifest", .. }, .. });
     assert!(large, "{error:?}");
 }

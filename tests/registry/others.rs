@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use std::process::Command;
 
 use tunebox_foundation::explain::{Exit, Explain};
-use tunebox_package::artefact::{ArtefactError, MANIFEST};
-use tunebox_package::registry::{Place, RegistryError, Silent, pull, push};
+use tunebox_package::artifact::{ArtifactError, MANIFEST};
+use tunebox_package::registry::{Location, RegistryError, Silent, pull, push};
 
 use super::logins::logged_in;
 use super::{failed_pull, lora, place, version};
@@ -17,12 +17,12 @@ fn a_real_registry_takes_and_gives_the_same_bytes() {
     let Some(registry) = real_registry::Registry::start("") else { return };
     let pushed = push(&place(&registry.host()), &lora(), &mut Silent).unwrap();
     assert_eq!(pull(&place(&registry.host()), &mut Silent).unwrap(), (lora(), pushed));
-    let later = Place::parse(&format!("{}/me/lora", registry.host())).unwrap();
+    let later = Location::parse(&format!("{}/me/lora", registry.host())).unwrap();
     push(&later, &version("0.10.0"), &mut Silent).unwrap();
     push(&later, &version("0.9.0"), &mut Silent).unwrap();
     let hint = failed_pull(&later).hint().unwrap();
     assert!(hint.contains("lora:0.10.0"), "{hint}");
-    let absent = Place::parse(&format!("{}/me/dpo:0.1.0", registry.host())).unwrap();
+    let absent = Location::parse(&format!("{}/me/dpo:0.1.0", registry.host())).unwrap();
     assert!(matches!(failed_pull(&absent), RegistryError::NotFound { .. }));
 }
 
@@ -67,7 +67,7 @@ fn what_was_changed_in_a_real_registry_is_refused() {
     document["layers"].as_array_mut().unwrap().push(layer);
     name(&registry.host(), &document.to_string());
     let error = failed_pull(&place);
-    let layers = matches!(error, RegistryError::Artefact { error: ArtefactError::Layers { count: 2 }, .. });
+    let layers = matches!(error, RegistryError::Artifact { error: ArtifactError::Layers { count: 2 }, .. });
     assert!(layers, "{error:?}");
 }
 
@@ -136,6 +136,6 @@ fn wkg_pulls_what_was_pushed_and_what_wkg_pushed_is_pulled() {
     let written = document["annotations"]["dev.tunebox.signature"].as_str().unwrap();
     let signature = format!("dev.tunebox.signature={written}");
     wkg(&["push", &format!("{host}/you/lora:0.1.0"), &file("lora.wasm"), "--annotation", &signature]);
-    let theirs = Place::parse(&format!("{host}/you/lora:0.1.0")).unwrap();
+    let theirs = Location::parse(&format!("{host}/you/lora:0.1.0")).unwrap();
     assert_eq!(pull(&theirs, &mut Silent).unwrap().0, lora());
 }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tunebox_foundation::explain::Explain;
-use tunebox_package::registry::{Place, RegistryError, Silent, pull, push};
+use tunebox_package::registry::{Location, RegistryError, Silent, pull, push};
 use tunebox_package::store::StoreError;
 use tunebox_package::{Error, Store, section};
 
@@ -15,9 +15,9 @@ use super::{holding, lora, place, version};
 fn a_package_goes_through_a_folder_as_through_a_registry() {
     let stick = tempfile::tempdir().unwrap();
     let folder = stick.path().display().to_string();
-    let pushed = push(&Place::parse(&folder).unwrap(), &lora(), &mut Silent).unwrap();
-    push(&Place::parse(&folder).unwrap(), &version("0.2.0"), &mut Silent).unwrap();
-    let named = |text: &str| pull(&Place::parse(&format!("{folder}{text}")).unwrap(), &mut Silent);
+    let pushed = push(&Location::parse(&folder).unwrap(), &lora(), &mut Silent).unwrap();
+    push(&Location::parse(&folder).unwrap(), &version("0.2.0"), &mut Silent).unwrap();
+    let named = |text: &str| pull(&Location::parse(&format!("{folder}{text}")).unwrap(), &mut Silent);
     assert_eq!(named("//lora:0.1.0").unwrap(), (lora(), pushed));
     for newest in ["", "//lora", "//lora:0.2.0"] {
         assert_eq!(named(newest).unwrap().0, version("0.2.0"), "{newest}");
@@ -26,7 +26,7 @@ fn a_package_goes_through_a_folder_as_through_a_registry() {
 
     let mut other = lora();
     section::append(&mut other.wasm, "later", b"bytes");
-    let error = push(&Place::parse(&folder).unwrap(), &other, &mut Silent).unwrap_err();
+    let error = push(&Location::parse(&folder).unwrap(), &other, &mut Silent).unwrap_err();
     assert!(matches!(error, RegistryError::Taken { .. }), "{error}");
 }
 
@@ -34,8 +34,8 @@ fn a_package_goes_through_a_folder_as_through_a_registry() {
 fn a_path_that_leads_into_a_folder_is_told_with_its_two_slashes() {
     let stick = tempfile::tempdir().unwrap();
     let folder = stick.path().display().to_string();
-    push(&Place::parse(&folder).unwrap(), &lora(), &mut Silent).unwrap();
-    let failed = |text: &str| pull(&Place::parse(&format!("{folder}{text}")).unwrap(), &mut Silent).unwrap_err();
+    push(&Location::parse(&folder).unwrap(), &lora(), &mut Silent).unwrap();
+    let failed = |text: &str| pull(&Location::parse(&format!("{folder}{text}")).unwrap(), &mut Silent).unwrap_err();
     let error = failed("/lora:0.1.0");
     assert!(matches!(error, RegistryError::Slashes { .. }), "{error}");
     assert_eq!(error.hint().unwrap(), format!("`tunebox pull {folder}//lora:0.1.0`"));
@@ -49,7 +49,7 @@ fn a_path_that_leads_into_a_folder_is_told_with_its_two_slashes() {
 fn a_layout_that_another_tool_wrote_is_a_folder_of_packages() {
     let stick = tempfile::tempdir().unwrap();
     let folder = stick.path().display().to_string();
-    push(&Place::parse(&folder).unwrap(), &lora(), &mut Silent).unwrap();
+    push(&Location::parse(&folder).unwrap(), &lora(), &mut Silent).unwrap();
     // As `skopeo` and `oras` write it: no word of ours in the index, and a container image beside the package.
     let index = stick.path().join("index.json");
     let mut document: serde_json::Value = serde_json::from_slice(&std::fs::read(&index).unwrap()).unwrap();
@@ -58,12 +58,12 @@ fn a_layout_that_another_tool_wrote_is_a_folder_of_packages() {
         "digest": format!("sha256:{}", "0".repeat(64)), "platform": { "os": "linux", "architecture": "amd64" } });
     document["manifests"].as_array_mut().unwrap().push(image.clone());
     std::fs::write(&index, document.to_string()).unwrap();
-    assert_eq!(pull(&Place::parse(&folder).unwrap(), &mut Silent).unwrap().0, lora());
+    assert_eq!(pull(&Location::parse(&folder).unwrap(), &mut Silent).unwrap().0, lora());
 
-    push(&Place::parse(&folder).unwrap(), &version("0.2.0"), &mut Silent).unwrap();
+    push(&Location::parse(&folder).unwrap(), &version("0.2.0"), &mut Silent).unwrap();
     let document: serde_json::Value = serde_json::from_slice(&std::fs::read(&index).unwrap()).unwrap();
     assert!(document["manifests"].as_array().unwrap().contains(&image), "{document}");
-    assert_eq!(pull(&Place::parse(&format!("{folder}//lora:0.1.0")).unwrap(), &mut Silent).unwrap().0, lora());
+    assert_eq!(pull(&Location::parse(&format!("{folder}//lora:0.1.0")).unwrap(), &mut Silent).unwrap().0, lora());
 }
 
 #[test]

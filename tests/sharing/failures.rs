@@ -4,7 +4,7 @@
 use std::fs;
 use std::net::TcpListener;
 
-use tunebox_package::artefact::MANIFEST;
+use tunebox_package::artifact::MANIFEST;
 
 use super::scene::{Scene, TRUST};
 use crate::support::fake_registry::Answer;

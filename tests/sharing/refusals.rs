@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use tunebox_package::Artefact;
+use tunebox_package::Artifact;
 
 use super::scene::{Publisher, Scene};
 use crate::support::fake_registry::Answer;
@@ -32,7 +32,7 @@ fn the_signature_of_another_package_is_told_with_its_name() {
     let scene = Scene::new();
     let other = scene.publisher.publish("calm-tone", "0.4.0", "calm\n");
     let package = scene.publisher.publish("calm-tone", "0.3.0", "calm\n");
-    let name = scene.offer("me/calm-tone", "0.3.0", &Artefact { signature: other.signature, ..package });
+    let name = scene.offer("me/calm-tone", "0.3.0", &Artifact { signature: other.signature, ..package });
     let told = scene.person.refused(&["pull", &name, "--yes"], "this is the signature of another package");
     assert!(told.contains("calm-tone@0.4.0"), "{told}");
 }
@@ -65,7 +65,7 @@ fn a_name_that_looks_like_a_known_one_is_refused() {
 fn an_unsigned_package_of_a_registry_is_refused() {
     let scene = Scene::new();
     let package = scene.publisher.publish("plain-tone", "0.1.0", "plain\n");
-    let name = scene.offer("me/plain-tone", "0.1.0", &Artefact { signature: None, ..package });
+    let name = scene.offer("me/plain-tone", "0.1.0", &Artifact { signature: None, ..package });
     scene.person.refused(&["pull", &name, "--yes"], "this package is not signed");
 }
 
@@ -74,7 +74,7 @@ fn the_signature_of_a_package_may_come_another_way() {
     let scene = Scene::new();
     let package = scene.publisher.publish("plain-tone", "0.1.0", "plain\n");
     let (signature, file) = (package.signature.clone().unwrap(), scene.person.path("project/plain.minisig"));
-    let name = scene.offer("me/plain-tone", "0.1.0", &Artefact { signature: None, ..package });
+    let name = scene.offer("me/plain-tone", "0.1.0", &Artifact { signature: None, ..package });
     let pull = ["pull", &name, "--yes", "--signature", "plain.minisig"];
     let others = scene.publisher.publish("other-tone", "0.1.0", "other\n").signature.unwrap();
     fs::write(&file, others).unwrap();

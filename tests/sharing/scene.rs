@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
-use tunebox_package::artefact::MANIFEST;
+use tunebox_package::artifact::MANIFEST;
 use tunebox_package::signature::{SecretKey, sign};
 use tunebox_package::statement::Statement;
-use tunebox_package::{Artefact, pack::pack};
+use tunebox_package::{Artifact, pack::pack};
 
 use crate::support::fake_registry::{Answer, FakeRegistry};
 use crate::support::renamed::renamed;
@@ -108,15 +108,15 @@ impl Publisher {
     }
 
     /// A package with a page, signed.
-    pub(crate) fn publish(&self, name: &str, version: &str, page: &str) -> Artefact {
+    pub(crate) fn publish(&self, name: &str, version: &str, page: &str) -> Artifact {
         self.sign(&renamed("lora", name, version), page)
     }
 
     /// The same of any component.
-    pub(crate) fn sign(&self, component: &[u8], page: &str) -> Artefact {
+    pub(crate) fn sign(&self, component: &[u8], page: &str) -> Artifact {
         let wasm = pack(component, Some(page)).unwrap();
         let signature = sign(&Statement::of(&wasm).unwrap(), &self.key).unwrap();
-        Artefact { wasm, signature: Some(signature) }
+        Artifact { wasm, signature: Some(signature) }
     }
 }
 
@@ -147,9 +147,9 @@ impl Scene {
     }
 
     /// Puts a package into the registry under a name, whatever its own is, and gives the whole name.
-    pub(crate) fn offer(&self, repository: &str, version: &str, artefact: &Artefact) -> String {
-        let documents = artefact.manifest().unwrap();
-        self.registry.keep(&artefact.wasm);
+    pub(crate) fn offer(&self, repository: &str, version: &str, artifact: &Artifact) -> String {
+        let documents = artifact.manifest().unwrap();
+        self.registry.keep(&artifact.wasm);
         self.registry.keep(&documents.configuration);
         self.registry.name(&format!("{repository}:{version}"), MANIFEST, &documents.manifest);
         self.named(repository, version)

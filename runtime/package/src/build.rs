@@ -8,12 +8,12 @@ mod componentize;
 mod diagnosis;
 mod failure;
 mod folder;
-pub mod known;
+pub mod approval;
 mod messages;
 pub mod python;
 mod record;
-mod supply;
-mod turn;
+mod sdk;
+mod lock;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -99,14 +99,14 @@ pub fn build(folder: &Path, options: &Options) -> Result<Built, Error> {
 
 /// The same, and tells what goes on.
 pub fn build_watched(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<Built, Error> {
-    let Compiled { manifest, imports, bytes, warnings } = made(folder, options, watch)?;
-    let path = place(folder, options.output.as_deref(), &manifest.name)?;
+    let Compiled { manifest, imports, bytes, warnings } = compile_with(folder, options, watch)?;
+    let path = output_path(folder, options.output.as_deref(), &manifest.name)?;
     write(&path, &bytes)?;
     Ok(Built { path, manifest, imports, size: bytes.len() as u64, bytes, warnings })
 }
 
 /// Where the component goes. Errors: over the module that it is made of.
-fn place(folder: &Path, output: Option<&Path>, name: &str) -> Result<PathBuf, BuildError> {
+fn output_path(folder: &Path, output: Option<&Path>, name: &str) -> Result<PathBuf, BuildError> {
     let path = match output {
         Some(path) => path.to_owned(),
         None if folder.is_file() => folder.with_file_name(format!("{name}.wasm")),
@@ -121,10 +121,10 @@ fn place(folder: &Path, output: Option<&Path>, name: &str) -> Result<PathBuf, Bu
 /// Builds a method folder without writing anything beside cargo's own files. A core module that another compiler made,
 /// with the contract's types and a manifest in it, becomes a component as it is.
 pub fn compile(folder: &Path, toolchain: Option<&Toolchain>) -> Result<Compiled, Error> {
-    made(folder, &Options { toolchain: toolchain.cloned(), ..Options::default() }, &mut |_| {})
+    compile_with(folder, &Options { toolchain: toolchain.cloned(), ..Options::default() }, &mut |_| {})
 }
 
-fn made(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<Compiled, Error> {
+fn compile_with(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<Compiled, Error> {
     if folder.is_file() {
         let module = bounded::read(folder, LARGEST).map_err(Error::file("read", folder))?;
         let (toolchain, source) = ("a module given".to_owned(), crate::digest::sha256(&module));
@@ -190,10 +190,10 @@ mod tests {
         let module = folder.path().join("calm.wasm");
         std::fs::write(&module, "").unwrap();
         let (same, other) = (folder.path().join("./calm.wasm"), folder.path().join("calmer.wasm"));
-        assert!(matches!(place(&module, Some(&same), "calm"), Err(BuildError::Overwrites { .. })));
-        assert!(matches!(place(&module, None, "calm"), Err(BuildError::Overwrites { .. })));
-        assert_eq!(place(&module, None, "calmer").unwrap(), other);
-        assert_eq!(place(folder.path(), None, "calm").unwrap(), module);
+        assert!(matches!(output_path(&module, Some(&same), "calm"), Err(BuildError::Overwrites { .. })));
+        assert!(matches!(output_path(&module, None, "calm"), Err(BuildError::Overwrites { .. })));
+        assert_eq!(output_path(&module, None, "calmer").unwrap(), other);
+        assert_eq!(output_path(folder.path(), None, "calm").unwrap(), module);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use semver::Version;
 use tunebox_foundation::explain::{Exit, Explain, Snippet};
 use tunebox_foundation::paths;
 
-use crate::artefact::ArtefactError;
+use crate::artifact::ArtifactError;
 use crate::build::BuildError;
 use crate::build::python::PythonError;
 use crate::home::HomeError;
@@ -119,9 +119,9 @@ pub enum Error {
     /// No way to compile methods here.
     #[error(transparent)]
     Toolchain(#[from] ToolchainError),
-    /// An artefact that is no package, or another one.
+    /// An artifact that is no package, or another one.
     #[error(transparent)]
-    Artefact(#[from] ArtefactError),
+    Artifact(#[from] ArtifactError),
     /// A store without the package, or with a damaged one.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -168,7 +168,7 @@ impl Error {
             Self::Python(error) => Some(error),
             Self::Template(error) => Some(error),
             Self::Toolchain(error) => Some(error),
-            Self::Artefact(error) => Some(error),
+            Self::Artifact(error) => Some(error),
             Self::Store(error) => Some(error),
             Self::Registry(error) => Some(error),
             Self::Pack(error) => Some(error),

@@ -3,7 +3,7 @@
 //! A package is one component with its manifest in a custom section; it is read here without
 //! running anything. What a method may do, and running it, is the sandbox's.
 
-pub mod artefact;
+pub mod artifact;
 pub mod build;
 pub mod builtin;
 pub mod component;
@@ -24,10 +24,10 @@ pub mod store;
 pub mod template;
 pub mod toolchain;
 pub mod trust;
-mod waiting;
+mod file_lock;
 pub mod world;
 
-pub use artefact::Artefact;
+pub use artifact::Artifact;
 pub use build::{Built, build};
 pub use error::Error;
 pub use manifest::{Cadence, Kind, Manifest, Setting, Value, World, read_manifest};

@@ -3,7 +3,7 @@
 //! Nothing here reaches a network: a name in a registry means what was pulled from there. Whether a package from the
 //! store may be used is not asked here either, see `trust`.
 
-mod meant;
+mod suggestion;
 mod stored;
 
 use std::borrow::Cow;
@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 
 use tunebox_foundation::paths;
 
-use crate::artefact::LONGEST_SIGNATURE;
+use crate::artifact::LONGEST_SIGNATURE;
 use crate::builtin::{self, Builtin};
 use crate::signature::{Signed, Signer};
 use crate::store::Stored;
 use crate::{Error, Manifest, TrustError, bounded, build, component, digest, manifest, read_manifest};
-use meant::{both, meant};
+use suggestion::{ambiguous, suggest};
 pub use stored::NotPulled;
 use stored::Remote;
 
@@ -92,7 +92,7 @@ impl Reference {
             && let Some(package) = stored::named(text, base)?
         {
             // Its author may have pulled it, and would train with what was pulled in place of what was changed since.
-            return if build::expect_method(&path).is_err() { Ok(Self::Stored(package)) } else { Err(both(&package)) };
+            return if build::expect_method(&path).is_err() { Ok(Self::Stored(package)) } else { Err(ambiguous(&package)) };
         }
         if path.is_dir() {
             return Ok(Self::Folder(path));
@@ -108,7 +108,7 @@ impl Reference {
         if text.split_once('@').is_some_and(|(name, _)| manifest::name("it", name).is_ok()) {
             return Ok(Self::Stored(stored::versioned(text)?));
         }
-        Err(Error::NoMethod { name: text.to_owned(), nearest: meant(text, base, lists[0])? })
+        Err(Error::NoMethod { name: text.to_owned(), nearest: suggest(text, base, lists[0])? })
     }
 
     /// Reads the component and its manifest, without running anything.
@@ -123,9 +123,9 @@ impl Reference {
             }
             Self::File(path) => (Cow::Owned(read(path)?), path.display().to_string(), read_signature(path)?, None),
             Self::Stored(package) => {
-                let artefact = stored::read(package)?;
+                let artifact = stored::read(package)?;
                 let (source, origin) = (package.source.clone(), format!("the store, from {}", package.source));
-                (Cow::Owned(artefact.wasm), origin, artefact.signature, Some(source))
+                (Cow::Owned(artifact.wasm), origin, artifact.signature, Some(source))
             }
         };
         if bytes.starts_with(PRECOMPILED) {

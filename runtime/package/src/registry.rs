@@ -8,21 +8,21 @@ mod agent;
 mod connection;
 mod error;
 mod login;
-mod place;
+mod location;
 mod remote;
 
 use std::path::Path;
 
 use connection::Connection;
 pub use error::RegistryError;
-pub use place::Place;
-use place::{Folder, Kind};
-pub(crate) use place::{canonical, spelt_as_host};
+pub use location::Location;
+use location::{Folder, Kind};
+pub(crate) use location::{canonical, spelt_as_host};
 use semver::Version;
 
 use crate::signature::signer_of;
 use crate::store::{Store, Wanted};
-use crate::{Artefact, Error, Manifest, read_manifest};
+use crate::{Artifact, Error, Manifest, read_manifest};
 
 /// Who is told how far a transfer is.
 pub trait Progress {
@@ -44,8 +44,8 @@ impl Progress for Silent {
 
 /// Puts a package into its place and gives the digest of its manifest. A version that is there with other bytes stays.
 /// Errors: bytes that are no package, a place for another one, and everything that a network and a registry can do.
-pub fn push(place: &Place, artefact: &Artefact, progress: &mut dyn Progress) -> Result<String, RegistryError> {
-    let about = read_manifest(&artefact.wasm)?;
+pub fn push(place: &Location, artifact: &Artifact, progress: &mut dyn Progress) -> Result<String, RegistryError> {
+    let about = read_manifest(&artifact.wasm)?;
     if Version::parse(&about.version).is_err() {
         return Err(Error::manifest(format!("its version `{}` is not like 1.2.3", about.version)).into());
     }
@@ -55,17 +55,17 @@ pub fn push(place: &Place, artefact: &Artefact, progress: &mut dyn Progress) -> 
         return Err(RegistryError::Misnamed { place: place.to_string(), title });
     }
     match &place.kind {
-        Kind::Folder(folder) => put(folder, artefact, &about, progress),
+        Kind::Folder(folder) => put(folder, artifact, &about, progress),
         Kind::Remote(remote) => {
             let connection = &mut Connection::new(place, remote, true)?;
-            remote::push(connection, &remote.of_version(&about.version), artefact, progress)
+            remote::push(connection, &remote.of_version(&about.version), artifact, progress)
         }
     }
 }
 
 /// Fetches a package, and gives the digest of its manifest with it. Errors: it is not there or not what its manifest
 /// names, and everything that a network and a registry can do.
-pub fn pull(place: &Place, progress: &mut dyn Progress) -> Result<(Artefact, String), RegistryError> {
+pub fn pull(place: &Location, progress: &mut dyn Progress) -> Result<(Artifact, String), RegistryError> {
     match &place.kind {
         Kind::Folder(folder) => take(folder, progress),
         Kind::Remote(remote) => remote::pull(&mut Connection::new(place, remote, false)?, remote, progress),
@@ -75,30 +75,30 @@ pub fn pull(place: &Place, progress: &mut dyn Progress) -> Result<(Artefact, Str
 /// Puts a package into a folder.
 fn put(
     folder: &Folder,
-    artefact: &Artefact,
+    artifact: &Artifact,
     about: &Manifest,
     progress: &mut dyn Progress,
 ) -> Result<String, RegistryError> {
     let store = Store::make_folder(&folder.path)?;
     let place = format!("{}//{}:{}", folder.path.display(), about.name, about.version);
-    let digest = crate::digest::sha256(&artefact.wasm);
+    let digest = crate::digest::sha256(&artifact.wasm);
     for there in store.list()?.iter().filter(|there| there.name == about.name && there.version == about.version) {
-        check_same(&place, artefact, there.digest == digest, there.signer.as_deref())?;
+        check_same(&place, artifact, there.digest == digest, there.signer.as_deref())?;
     }
-    let size = artefact.wasm.len() as u64;
+    let size = artifact.wasm.len() as u64;
     progress.start(&format!("{}:{}", about.name, about.version), size);
-    let stored = store.put(artefact, "")?;
+    let stored = store.put(artifact, "")?;
     progress.advance(size);
     Ok(stored.manifest_digest)
 }
 
 /// Whether a package may go where a version of it is already. Errors: that one has other bytes, or a signer whose name
 /// it would lose.
-fn check_same(place: &str, artefact: &Artefact, same: bool, signer: Option<&str>) -> Result<(), RegistryError> {
+fn check_same(place: &str, artifact: &Artifact, same: bool, signer: Option<&str>) -> Result<(), RegistryError> {
     let place = place.to_owned();
     match signer {
         _ if !same => Err(RegistryError::Taken { place }),
-        Some(signer) if signer_of(&artefact.wasm, artefact.signature.as_deref()).as_deref() != Some(signer) => {
+        Some(signer) if signer_of(&artifact.wasm, artifact.signature.as_deref()).as_deref() != Some(signer) => {
             Err(RegistryError::Signed { place, signer: signer.to_owned() })
         }
         _ => Ok(()),
@@ -106,13 +106,13 @@ fn check_same(place: &str, artefact: &Artefact, same: bool, signer: Option<&str>
 }
 
 /// Takes a package out of a folder.
-fn take(folder: &Folder, progress: &mut dyn Progress) -> Result<(Artefact, String), RegistryError> {
+fn take(folder: &Folder, progress: &mut dyn Progress) -> Result<(Artifact, String), RegistryError> {
     let wanted = Wanted { name: folder.name.as_deref(), version: folder.version.as_deref(), source: None };
     let store = Store::folder(&folder.path).map_err(|error| meant(folder).unwrap_or_else(|| error.into()))?;
-    let (stored, artefact) = store.find(wanted)?;
+    let (stored, artifact) = store.find(wanted)?;
     progress.start(&format!("{}:{}", stored.name, stored.version), stored.size);
     progress.advance(stored.size);
-    Ok((artefact, stored.manifest_digest))
+    Ok((artifact, stored.manifest_digest))
 }
 
 /// What is wrong with a path that is no folder of packages, where more can be said than that.

@@ -6,7 +6,7 @@
 //! crate into the names of its functions, and cuts the root off first. An SDK that all folders share would have a path
 //! of this machine there, and the same source would give other bytes elsewhere.
 
-mod alone;
+mod standalone;
 mod lines;
 mod metrics;
 mod printing;
@@ -32,7 +32,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub const FOLDER: &str = ".tunebox";
 
 /// The crate that methods depend on, in that folder.
-pub(crate) const PLACE: &str = "sdk/rust";
+pub(crate) const SDK_PATH: &str = "sdk/rust";
 
 /// Every file of the SDK by its path in the repository, as it is there. Written by the build script.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
@@ -59,7 +59,7 @@ pub fn files() -> &'static BTreeMap<String, Vec<u8>> {
     static STANDALONE: LazyLock<BTreeMap<String, Vec<u8>>> = LazyLock::new(|| {
         let standalone = |(name, bytes): &(&str, &[u8])| match name.strip_suffix("/Cargo.toml") {
             Some(folder) => {
-                ((*name).to_owned(), alone::alone(&String::from_utf8_lossy(bytes), &shared(), folder).into_bytes())
+                ((*name).to_owned(), standalone::standalone(&String::from_utf8_lossy(bytes), &workspace_table(), folder).into_bytes())
             }
             None => ((*name).to_owned(), bytes.to_vec()),
         };
@@ -69,7 +69,7 @@ pub fn files() -> &'static BTreeMap<String, Vec<u8>> {
 }
 
 /// The table `[workspace]` that the manifests of the repository share.
-fn shared() -> Table {
+fn workspace_table() -> Table {
     let text = FILES.iter().find(|(name, _)| *name == "Cargo.toml").map_or(&b""[..], |(_, bytes)| *bytes);
     let manifest: Table = String::from_utf8_lossy(text).parse().unwrap_or_default();
     manifest.get("workspace").and_then(Value::as_table).cloned().unwrap_or_default()
@@ -78,17 +78,17 @@ fn shared() -> Table {
 /// A dependency as the repository's workspace has it, for the manifest of a folder outside.
 pub(crate) fn dependency(name: &str) -> Option<Value> {
     let mut entry = Value::Table(Table::from_iter([("workspace".to_owned(), Value::Boolean(true))]));
-    alone::settle(name, &mut entry, &shared(), "..");
+    standalone::resolve_dependency(name, &mut entry, &workspace_table(), "..");
     Some(entry).filter(|entry| entry.get("workspace").is_none())
 }
 
 /// Whether the SDK below the root of a workspace is this one.
-pub fn is_supplied(root: &Path) -> bool {
-    holds(root, files())
+pub fn has_sdk(root: &Path) -> bool {
+    has_files(root, files())
 }
 
 /// Whether these files lie in [`FOLDER`] below a root.
-pub(crate) fn holds(root: &Path, files: &BTreeMap<String, Vec<u8>>) -> bool {
+pub(crate) fn has_files(root: &Path, files: &BTreeMap<String, Vec<u8>>) -> bool {
     let folder = root.join(FOLDER);
     let same = |(name, bytes): (&String, &Vec<u8>)| {
         bounded::read(&folder.join(name), bytes.len() as u64).is_ok_and(|found| found == *bytes)
@@ -97,19 +97,19 @@ pub(crate) fn holds(root: &Path, files: &BTreeMap<String, Vec<u8>>) -> bool {
 }
 
 /// Puts the SDK below the root of a workspace unless it is there. Errors: a folder that cannot be written.
-pub fn supply(root: &Path) -> Result<(), Error> {
-    put(root, files())
+pub fn write_sdk(root: &Path) -> Result<(), Error> {
+    write_files(root, files())
 }
 
 /// Puts files into [`FOLDER`] below a root unless they are there.
 ///
 /// Each folder at their top appears whole or not at all. Errors: a folder that cannot be written.
-pub(crate) fn put(root: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<(), Error> {
-    if holds(root, files) { Ok(()) } else { place(root, &root.join(FOLDER), files) }
+pub(crate) fn write_files(root: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<(), Error> {
+    if has_files(root, files) { Ok(()) } else { replace_files(root, &root.join(FOLDER), files) }
 }
 
 /// Writes the files beside the place, then puts them there.
-fn place(root: &Path, folder: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<(), Error> {
+fn replace_files(root: &Path, folder: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<(), Error> {
     let draft = tempfile::Builder::new().prefix(".tunebox-").tempdir_in(root);
     let draft = draft.map_err(Error::file("write into", root))?;
     let (new, old) = (draft.path().join("new"), draft.path().join("old"));
@@ -177,25 +177,25 @@ mod tests {
     #[test]
     fn the_sdk_is_put_there_once_and_mended_when_it_was_damaged() {
         let root = tempfile::tempdir().unwrap();
-        let file = root.path().join(FOLDER).join(PLACE).join("src/lib.rs");
-        supply(root.path()).unwrap();
+        let file = root.path().join(FOLDER).join(SDK_PATH).join("src/lib.rs");
+        write_sdk(root.path()).unwrap();
         let written = || fs::metadata(&file).unwrap().modified().unwrap();
         let first = written();
-        supply(root.path()).unwrap();
+        write_sdk(root.path()).unwrap();
         assert_eq!(written(), first, "what is there already is left alone");
 
         #[cfg(unix)]
         {
             fs::remove_file(&file).unwrap();
             std::os::unix::fs::symlink("/dev/zero", &file).unwrap();
-            supply(root.path()).unwrap();
+            write_sdk(root.path()).unwrap();
             assert_eq!(fs::read(&file).unwrap(), files()["sdk/rust/src/lib.rs"], "what never ends is replaced");
         }
 
         let other = root.path().join(FOLDER).join("store");
         fs::create_dir(&other).unwrap();
         fs::write(&file, "damaged").unwrap();
-        supply(root.path()).unwrap();
+        write_sdk(root.path()).unwrap();
         assert_eq!(fs::read(&file).unwrap(), files()["sdk/rust/src/lib.rs"]);
         let left: Vec<_> = fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, [FOLDER]);

@@ -19,11 +19,11 @@ use files::Access;
 use layout::Layout;
 use serde::Serialize;
 
-use crate::artefact::document::Descriptor;
-use crate::artefact::{ArtefactError, LARGEST_DOCUMENT, MANIFEST, Parts};
+use crate::artifact::document::Descriptor;
+use crate::artifact::{ArtifactError, LARGEST_DOCUMENT, MANIFEST, Parts};
 use crate::reference::LARGEST;
 use crate::signature::signer_of;
-use crate::{Artefact, Error, digest, read_manifest};
+use crate::{Artifact, Error, digest, read_manifest};
 
 /// The folder of the store in the home folder.
 pub(crate) const FOLDER: &str = "store";
@@ -87,20 +87,20 @@ impl Store {
 
     /// Keeps a package. One of the same name, version and source takes the place of the former one.
     /// Errors: bytes that are no package, or a folder that the system refuses.
-    pub fn put(&self, artefact: &Artefact, source: &str) -> Result<Stored, Error> {
-        let documents = artefact.manifest()?;
-        let stored = stored(artefact, source, documents.digest.clone())?;
+    pub fn put(&self, artifact: &Artifact, source: &str) -> Result<Stored, Error> {
+        let documents = artifact.manifest()?;
+        let stored = stored(artifact, source, documents.digest.clone())?;
         let descriptor = Descriptor {
             annotations: Some(label::annotations(&stored)),
             ..Descriptor::of(MANIFEST, &documents.manifest)
         };
 
         let lock = self.layout.lock()?;
-        for blob in [&artefact.wasm, &documents.configuration, &documents.manifest] {
+        for blob in [&artifact.wasm, &documents.configuration, &documents.manifest] {
             self.layout.write(blob)?;
         }
         let mut index = self.layout.index()?;
-        let former = index.take(|entry| label::replaces(&stored, entry));
+        let former = index.remove(|entry| label::replaces(&stored, entry));
         index.manifests.push(descriptor);
         self.layout.write_index(&index)?;
         self.layout.forget(&former, &index);
@@ -109,23 +109,23 @@ impl Store {
     }
 
     /// The package of a name. Errors: there is none, or there are some of several sources, or its bytes have changed.
-    pub fn get(&self, name: &str, version: Option<&str>) -> Result<(Stored, Artefact), Error> {
+    pub fn get(&self, name: &str, version: Option<&str>) -> Result<(Stored, Artifact), Error> {
         self.find(Wanted { name: Some(name), version, source: None })
     }
 
     /// The package that fits. Errors: there is none, or there are several of which none is the newest of the same
     /// name and source, or its bytes have changed.
-    pub fn find(&self, wanted: Wanted<'_>) -> Result<(Stored, Artefact), Error> {
+    pub fn find(&self, wanted: Wanted<'_>) -> Result<(Stored, Artifact), Error> {
         let _lock = self.layout.share();
         let chosen = choice::choose(&self.known()?, wanted, self.layout.of_others())?;
-        let artefact = self.load(&chosen)?;
-        let found = stored(&artefact, &chosen.source, chosen.manifest_digest.clone())?;
+        let artifact = self.load(&chosen)?;
+        let found = stored(&artifact, &chosen.source, chosen.manifest_digest.clone())?;
         if (&found.name, &found.version) != (&chosen.name, &chosen.version) {
             let (named, found) = (chosen.to_string(), found.to_string());
             let folder = self.layout.of_others().map(Path::to_owned);
             return Err(StoreError::Mislabelled { named, found, folder }.into());
         }
-        Ok((found, artefact))
+        Ok((found, artifact))
     }
 
     /// All packages by name, version and source. Errors: an index that cannot be read, or a package of another tool
@@ -140,7 +140,7 @@ impl Store {
         let lock = self.layout.lock()?;
         let mut index = self.layout.index()?;
         let this = |entry: &Descriptor| entry.digest == stored.manifest_digest && label::source(entry) == stored.source;
-        let former = index.take(this);
+        let former = index.remove(this);
         if former.is_empty() {
             let (name, version) = (stored.name.clone(), Some(stored.version.clone()));
             let folder = self.layout.of_others().map(Path::to_owned);
@@ -193,17 +193,17 @@ impl Store {
         match Parts::read(&manifest, Some(&entry.media_type)) {
             Ok(parts) => {
                 take(parts.configuration.size + parts.layer.size)?;
-                let artefact = self.assemble(parts)?;
+                let artifact = self.assemble(parts)?;
                 // A component that is no method belongs to somebody else.
-                Ok(stored(&artefact, "", entry.digest.clone()).ok())
+                Ok(stored(&artifact, "", entry.digest.clone()).ok())
             }
-            Err(ArtefactError::MediaType { .. }) => Ok(None),
+            Err(ArtifactError::MediaType { .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
     /// The package behind an entry, every byte of it hashed.
-    fn load(&self, stored: &Stored) -> Result<Artefact, Error> {
+    fn load(&self, stored: &Stored) -> Result<Artifact, Error> {
         let index = self.layout.index()?;
         let entry = index.manifests.iter().find(|entry| entry.digest == stored.manifest_digest);
         let entry = entry.ok_or_else(|| StoreError::Damaged {
@@ -216,7 +216,7 @@ impl Store {
         self.assemble(Parts::read(&manifest, Some(&entry.media_type))?)
     }
 
-    fn assemble(&self, parts: Parts) -> Result<Artefact, Error> {
+    fn assemble(&self, parts: Parts) -> Result<Artifact, Error> {
         let configuration = self.layout.read("configuration", &parts.configuration, LARGEST_DOCUMENT)?;
         let wasm = self.layout.read("package", &parts.layer, LARGEST)?;
         Ok(parts.assemble(&configuration, wasm)?)
@@ -231,17 +231,17 @@ impl std::fmt::Display for Stored {
 }
 
 /// What there is to say of a package, from its bytes.
-fn stored(artefact: &Artefact, source: &str, manifest_digest: String) -> Result<Stored, Error> {
-    let manifest = read_manifest(&artefact.wasm)?;
+fn stored(artifact: &Artifact, source: &str, manifest_digest: String) -> Result<Stored, Error> {
+    let manifest = read_manifest(&artifact.wasm)?;
     Ok(Stored {
         name: manifest.name,
         version: manifest.version,
         source: source.to_owned(),
-        digest: digest::sha256(&artefact.wasm),
+        digest: digest::sha256(&artifact.wasm),
         manifest_digest,
-        size: artefact.wasm.len() as u64,
+        size: artifact.wasm.len() as u64,
         // A signature that does not fit names nobody; whether that is allowed is for the trust to say.
-        signer: signer_of(&artefact.wasm, artefact.signature.as_deref()),
+        signer: signer_of(&artifact.wasm, artifact.signature.as_deref()),
     })
 }
 

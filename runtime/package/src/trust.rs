@@ -7,7 +7,7 @@
 mod document;
 mod form;
 mod guard;
-mod judgement;
+mod decision;
 mod lock;
 mod path;
 mod publishers;
@@ -20,7 +20,7 @@ use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use crate::artefact::Artefact;
+use crate::artifact::Artifact;
 use crate::signature::Signer;
 use crate::statement::Statement;
 use crate::{Error, digest, home};
@@ -32,7 +32,7 @@ pub use publishers::{Publisher, Publishers};
 pub use question::Question;
 pub use refusal::{Refusal, TrustError};
 
-use judgement::changed;
+use decision::changed;
 use source::Source;
 
 /// The variable that names an organisation's list of publishers.
@@ -133,12 +133,12 @@ impl Trust {
 
     /// Whether a package may come in. `source` is what was asked for, as `registry/namespace/name:version`, or a path.
     /// Nothing is written before [`commit`](Self::commit). Errors: each reason against it.
-    pub fn admit(&mut self, artefact: &Artefact, source: &str, mode: Mode<'_>) -> Result<Admitted, TrustError> {
+    pub fn admit(&mut self, artifact: &Artifact, source: &str, mode: Mode<'_>) -> Result<Admitted, TrustError> {
         let place = Source::parse(source);
-        self.check_pinned(&place, &digest::sha256(&artefact.wasm))?;
+        self.check_pinned(&place, &digest::sha256(&artifact.wasm))?;
         let unreadable = |error| TrustError::new(source, Refusal::Unreadable(Box::new(error)));
-        let statement = Statement::of(&artefact.wasm).map_err(unreadable)?;
-        let judged = self.judge(&statement, artefact, &place, mode);
+        let statement = Statement::of(&artifact.wasm).map_err(unreadable)?;
+        let judged = self.decide(&statement, artifact, &place, mode);
         judged.map_err(|refusal| TrustError::new(source, refusal).of(&statement))
     }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 use tunebox_foundation::paths::plain;
 use tunebox_foundation::printable::printable;
 use tunebox_package::build::python::PROJECT;
-use tunebox_package::build::{Event, Options, Warning, build_watched, expect_method, known};
+use tunebox_package::build::{Event, Options, Warning, build_watched, expect_method, approval};
 use tunebox_package::{Built, sources};
 use tunebox_training::plan::without_effect;
 
@@ -85,7 +85,7 @@ pub(super) fn note_source(terminal: Terminal, folder: &Path) -> Result<(), Failu
     refuse_run_file(folder)?;
     expect_method(folder)?;
     // Where nothing can be noted, it is said each time.
-    if known::note(folder).unwrap_or(true) {
+    if approval::record(folder).unwrap_or(true) {
         terminal.say("Note", "building runs code of this folder on this machine, outside of the sandbox");
     }
     Ok(())

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use tunebox_package::build::known;
+use tunebox_package::build::approval;
 use tunebox_package::builtin;
 use tunebox_package::template::{self, Template};
 use tunebox_training::{RUNS, Sample};
@@ -70,7 +70,7 @@ impl New {
             template.write(present, unpack)?
         };
         // What was begun here is this person's own; where it cannot be noted, the first build says what building means.
-        let _ = known::note(&folder);
+        let _ = approval::record(&folder);
         self.report(terminal, &template, &folder);
         Ok(Ending::Done)
     }

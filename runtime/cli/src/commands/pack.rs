@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 use tunebox_foundation::files;
 use tunebox_foundation::paths::plain;
-use tunebox_package::artefact::LARGEST_DOCUMENT;
+use tunebox_package::artifact::LARGEST_DOCUMENT;
 use tunebox_package::build::{Options, Record};
 use tunebox_package::reference::{signature_in, signature_path};
 use tunebox_package::signature::{SecretKey, Signed, Signer, sign};

@@ -7,7 +7,7 @@ use serde_json::json;
 use tunebox_foundation::printable::printable;
 use tunebox_package::home::home;
 use tunebox_package::reference::signature_in;
-use tunebox_package::registry::{self, Place};
+use tunebox_package::registry::{self, Location};
 use tunebox_package::store::Store;
 use tunebox_package::trust::Admitted;
 
@@ -38,18 +38,18 @@ pub(crate) struct Pull {
 
 impl Pull {
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
-        let place = Place::parse(&self.place)?.offline(global.offline).plain_http(self.plain_http);
+        let place = Location::parse(&self.place)?.offline(global.offline).plain_http(self.plain_http);
         let signature = self.signature.as_deref().map(signature_in).transpose()?;
-        let (mut artefact, manifest) = registry::pull(&place, &mut Transfer::new(terminal))?;
-        artefact.signature = signature.or(artefact.signature);
+        let (mut artifact, manifest) = registry::pull(&place, &mut Transfer::new(terminal))?;
+        artifact.signature = signature.or(artifact.signature);
 
         // A folder is known by its path alone, so that what is in it counts as local; the path is kept as a text.
         let source = printable(place.source().trim_start_matches("oci:"), LONGEST_SOURCE);
         let asked = if place.is_folder() { source.clone() } else { place.to_string() };
-        let (trust, admitted) = self.trusting.admit(terminal, &artefact, &asked, Path::new("."))?;
+        let (trust, admitted) = self.trusting.admit(terminal, &artifact, &asked, Path::new("."))?;
         // What no run could take is not kept either; what a run may grant is for its run file to say.
-        let imports = tunebox_sandbox::imports(&artefact.wasm)?;
-        let stored = trust.commit_with(|| Store::open(&home()?)?.put(&artefact, &source))?;
+        let imports = tunebox_sandbox::imports(&artifact.wasm)?;
+        let stored = trust.commit_with(|| Store::open(&home()?)?.put(&artifact, &source))?;
 
         let name = format!("{}@{}", stored.name, stored.version);
         terminal.say("Pulled", format!("{name}, {}, sha256:{}", bytes(stored.size), stored.digest));

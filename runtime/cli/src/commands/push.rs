@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use tunebox_package::reference::signature_path;
-use tunebox_package::registry::{self, Place};
+use tunebox_package::registry::{self, Location};
 use tunebox_package::statement::Statement;
-use tunebox_package::{Artefact, Reference};
+use tunebox_package::{Artifact, Reference};
 
 use super::{Ending, Outcome};
 use crate::arguments::Global;
@@ -33,13 +33,13 @@ impl Push {
         // A signature that is not that of the file ends it here.
         let package = Reference::File(self.file.clone()).open()?;
         let statement = Statement::of(&package.bytes)?;
-        let place = Place::parse(&self.place)?.offline(global.offline).plain_http(self.plain_http);
+        let place = Location::parse(&self.place)?.offline(global.offline).plain_http(self.plain_http);
         if package.signer.is_none() {
             self.check_signed_beside(&statement)?;
         }
         let (size, signer) = (package.bytes.len() as u64, package.signer.map(|signer| signer.key));
-        let artefact = Artefact { wasm: package.bytes.into_owned(), signature: package.signature };
-        let manifest = registry::push(&place, &artefact, &mut Transfer::new(terminal))?;
+        let artifact = Artifact { wasm: package.bytes.into_owned(), signature: package.signature };
+        let manifest = registry::push(&place, &artifact, &mut Transfer::new(terminal))?;
 
         let between = if place.is_folder() { format!("//{}", statement.name) } else { String::new() };
         let name = place.source().trim_start_matches("oci:").to_owned();

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 use tunebox_package::home::{existing, home};
 use tunebox_package::trust::{Admitted, Mode, Publisher, Question, Trust};
-use tunebox_package::{Artefact, Package, Reference};
+use tunebox_package::{Artifact, Package, Reference};
 use tunebox_sandbox::interface_of;
 use tunebox_training::RunSettings;
 use tunebox_training::plan::{settle, settle_one};
@@ -31,14 +31,14 @@ impl Trusting {
     pub(super) fn admit(
         self,
         terminal: Terminal,
-        artefact: &Artefact,
+        artifact: &Artifact,
         source: &str,
         project: &Path,
     ) -> Result<(Trust, Admitted), Failure> {
         let mut trust = Trust::open(&home()?, project)?;
         let mut ask = |question: &Question| self.accepts(terminal, question);
         let mode = if self.locked { Mode::Locked } else { Mode::Ask(&mut ask) };
-        let admitted = trust.admit(artefact, source, mode)?;
+        let admitted = trust.admit(artifact, source, mode)?;
         Ok((trust, admitted))
     }
 

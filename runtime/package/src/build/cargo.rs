@@ -18,8 +18,8 @@ use serde_json::Value;
 use super::command::cargo_in;
 use super::diagnosis::{Warning, explain, warnings};
 use super::messages::{compiled, list, messages, run, text};
-use super::supply::supply;
-use super::{BuildError, Event, Options, Watch, turn};
+use super::sdk::write_sdk;
+use super::{BuildError, Event, Options, Watch, lock};
 use crate::reference::LARGEST;
 use crate::toolchain::{Library, TARGET, Toolchain};
 use crate::{Error, bounded, sources};
@@ -70,7 +70,7 @@ pub(super) fn build(
     options: &Options,
     watch: &mut Watch<'_>,
 ) -> Result<(Vec<u8>, Vec<Warning>), Error> {
-    supply(folder, watch)?;
+    write_sdk(folder, watch)?;
     let job = Job { folder, toolchain, options };
     let package = job.describe()?;
     // Two folders that share a target folder share the module's path: nobody may build between us and the file.
@@ -89,7 +89,7 @@ fn take_turn(target: &Path, watch: &mut Watch<'_>) -> Result<File, Error> {
     std::fs::create_dir_all(target).map_err(Error::file("create", target))?;
     let path = target.join("guest.lock");
     let file = File::create(&path).map_err(Error::file("create", &path))?;
-    turn::take(file, &path, watch)
+    lock::wait_for_build(file, &path, watch)
 }
 
 impl Job<'_> {

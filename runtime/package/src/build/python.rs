@@ -10,7 +10,7 @@ mod error;
 mod project;
 mod sources;
 mod tools;
-mod workplace;
+mod workspace;
 
 use std::path::Path;
 
@@ -26,12 +26,12 @@ pub(super) use project::component_name;
 
 /// Makes the component of a folder: its manifest from `pyproject.toml` and `@method`, its code from `src`.
 pub(super) fn compile(folder: &Path, watch: &mut Watch<'_>) -> Result<Compiled, Error> {
-    editors::supply(folder, watch)?;
+    editors::write_editor_files(folder, watch)?;
     let tools = find(folder)?;
     let project = project::read(folder)?;
     let record = Record { toolchain: tools.release.clone(), source: crate::digest::source(folder)?, debug: false };
 
-    let place = workplace::lay_out(folder, &project.module())?;
+    let place = workspace::create_workspace(folder, &project.module())?;
     tools.bind(&place)?;
     let described = describe::describe(&tools, &place, &project.module())?;
     place.narrow(&described.interfaces)?;

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use tunebox_foundation::explain::Explain;
 
-use crate::registry::{Place, RegistryError, canonical, spelt_as_host};
+use crate::registry::{Location, RegistryError, canonical, spelt_as_host};
 use crate::store::{Store, StoreError, Stored, Wanted};
 use crate::trust::{Lock, Locked};
-use crate::{Artefact, Error, home};
+use crate::{Artifact, Error, home};
 
 /// A package of a registry that is not in the store.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +51,7 @@ impl<'a> Remote<'a> {
         let (host, rest) = text.split_once('/')?;
         let last = rest.rfind('/').map_or(0, |slash| slash + 1);
         let Some((name, version)) = rest[last..].split_once([':', '@']) else {
-            let place = Place::parse(text).ok().filter(|place| !place.is_folder())?;
+            let place = Location::parse(text).ok().filter(|place| !place.is_folder())?;
             return Some(Self { source: place.source(), name: &rest[last..], version: None });
         };
         // What is no host, though it is spelt like one, was never pulled from; it is no path either.
@@ -133,7 +133,7 @@ pub(super) fn names() -> Result<Vec<String>, Error> {
 }
 
 /// The bytes of a package, hashed again.
-pub(super) fn read(stored: &Stored) -> Result<Artefact, Error> {
+pub(super) fn read(stored: &Stored) -> Result<Artifact, Error> {
     let (name, version, source) = (&stored.name, &stored.version, &stored.source);
     let wanted = Wanted { name: Some(name), version: Some(version), source: Some(source) };
     Ok(Store::open(&home::home()?)?.find(wanted)?.1)

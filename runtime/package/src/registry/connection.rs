@@ -18,8 +18,8 @@ use ureq::{Agent, AsSendBody, Body, SendBody};
 use super::address::Address;
 use super::agent::{PATIENCE, agent};
 use super::login::Login;
-use super::place::Remote;
-use super::{Place, Progress, RegistryError};
+use super::location::Remote;
+use super::{Location, Progress, RegistryError};
 
 /// How often an answer may lead elsewhere.
 const MOST_REDIRECTS: usize = 8;
@@ -70,7 +70,7 @@ impl Ask<'_> {
 impl Connection {
     /// A way to a registry, of which nothing is used yet. Errors: no network is to be used, or certificates that
     /// cannot be read.
-    pub(super) fn new(place: &Place, remote: &Remote, writes: bool) -> Result<Self, RegistryError> {
+    pub(super) fn new(place: &Location, remote: &Remote, writes: bool) -> Result<Self, RegistryError> {
         if place.offline {
             return Err(RegistryError::Offline { place: place.to_string() });
         }
@@ -280,12 +280,12 @@ mod tests {
 
     use super::*;
     use crate::registry::Silent;
-    use crate::registry::place::Kind;
+    use crate::registry::location::Kind;
 
     #[test]
     fn an_answer_that_only_drips_is_not_waited_for() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let place = Place::parse(&format!("{}/me/calm:1.0.0", listener.local_addr().unwrap())).unwrap();
+        let place = Location::parse(&format!("{}/me/calm:1.0.0", listener.local_addr().unwrap())).unwrap();
         let dripping = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             let _ = stream.read(&mut [0; 4096]).unwrap();

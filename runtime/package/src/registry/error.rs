@@ -9,14 +9,14 @@ use std::path::PathBuf;
 use tunebox_foundation::printable::printable;
 
 use crate::Error;
-use crate::artefact::ArtefactError;
+use crate::artifact::ArtifactError;
 
 /// Why a package does not get to a registry, or from one.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// A text that names no place.
     #[error("`{text}` is no place for a package")]
-    Place {
+    Location {
         /// What was written.
         text: String,
         /// What is wrong with it.
@@ -202,11 +202,11 @@ pub enum RegistryError {
     },
     /// What came is no package, or not the one that was named.
     #[error("{error}")]
-    Artefact {
+    Artifact {
         /// What was asked for.
         place: String,
         /// What is wrong with it.
-        error: ArtefactError,
+        error: ArtifactError,
     },
     /// A package or folder that cannot be read or written.
     #[error(transparent)]

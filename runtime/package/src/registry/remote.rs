@@ -8,10 +8,10 @@ use ureq::http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use ureq::http::{HeaderName, Method, Response, StatusCode};
 
 use super::connection::{Ask, Connection};
-use super::place::Remote;
+use super::location::Remote;
 use super::{Progress, RegistryError, Silent, check_same};
-use crate::artefact::document::{Descriptor, digest_of};
-use crate::artefact::{Artefact, ArtefactError, CONFIGURATION, Documents, LARGEST_DOCUMENT, LAYER, MANIFEST, Parts};
+use crate::artifact::document::{Descriptor, digest_of};
+use crate::artifact::{Artifact, ArtifactError, CONFIGURATION, Documents, LARGEST_DOCUMENT, LAYER, MANIFEST, Parts};
 use crate::nearest::nearest;
 use crate::signature::signer_of;
 use crate::store::order;
@@ -31,7 +31,7 @@ pub(super) fn pull(
     connection: &mut Connection,
     remote: &Remote,
     progress: &mut dyn Progress,
-) -> Result<(Artefact, String), RegistryError> {
+) -> Result<(Artifact, String), RegistryError> {
     let Some(tag) = remote.tag() else {
         let highest = tags(connection).pop().map(|tag| format!("{}:{tag}", remote.source()));
         return Err(RegistryError::NoVersion { place: remote.to_string(), highest });
@@ -43,33 +43,33 @@ pub(super) fn pull(
         return Err(RegistryError::NotFound { place: remote.to_string(), source_name: source, there, nearest });
     };
     let place = remote.to_string();
-    let at = |error| RegistryError::Artefact { place: place.clone(), error };
+    let at = |error| RegistryError::Artifact { place: place.clone(), error };
     let parts = manifest.parts().map_err(at)?;
 
     let configuration = blob(connection, "configuration", &parts.configuration, &mut Silent)?;
     progress.start(&title(remote), parts.layer.size);
     let wasm = blob(connection, "package", &parts.layer, progress)?;
-    let artefact = parts.assemble(&configuration, wasm).map_err(at)?;
-    Ok((artefact, digest_of(&manifest.bytes)))
+    let artifact = parts.assemble(&configuration, wasm).map_err(at)?;
+    Ok((artifact, digest_of(&manifest.bytes)))
 }
 
 /// Leaves a package and gives the digest of its manifest.
 pub(super) fn push(
     connection: &mut Connection,
     remote: &Remote,
-    artefact: &Artefact,
+    artifact: &Artifact,
     progress: &mut dyn Progress,
 ) -> Result<String, RegistryError> {
-    let documents = artefact.manifest()?;
+    let documents = artifact.manifest()?;
     let tag = remote.tag().unwrap_or_default();
     if let Some(there) = manifest(connection, &tag)? {
         let parts = there.parts().ok().filter(|parts| parts.layer.digest == documents.layer);
         let signature = parts.as_ref().and_then(|parts| parts.signature.as_deref());
-        let signer = signer_of(&artefact.wasm, signature);
-        check_same(&remote.to_string(), artefact, parts.is_some(), signer.as_deref())?;
+        let signer = signer_of(&artifact.wasm, signature);
+        check_same(&remote.to_string(), artifact, parts.is_some(), signer.as_deref())?;
     }
-    progress.start(&title(remote), artefact.wasm.len() as u64);
-    upload(connection, &Descriptor::of(LAYER, &artefact.wasm), &artefact.wasm, progress)?;
+    progress.start(&title(remote), artifact.wasm.len() as u64);
+    upload(connection, &Descriptor::of(LAYER, &artifact.wasm), &artifact.wasm, progress)?;
     let configuration = &documents.configuration;
     upload(connection, &Descriptor::of(CONFIGURATION, configuration), configuration, &mut Silent)?;
     name(connection, remote, &tag, &documents)?;
@@ -82,8 +82,8 @@ fn name(connection: &mut Connection, remote: &Remote, tag: &str, documents: &Doc
     let ask = Ask { body: Some((documents.manifest.as_slice(), MANIFEST)), ..Ask::plain(Method::PUT, address) };
     let response = connection.expect(&ask, &[StatusCode::CREATED, StatusCode::OK], &mut Silent)?;
     if let Some(found) = header(&response, &MANIFEST_DIGEST).filter(|found| *found != documents.digest) {
-        let error = ArtefactError::altered("manifest", &documents.digest, &found);
-        return Err(RegistryError::Artefact { place: remote.to_string(), error });
+        let error = ArtifactError::altered("manifest", &documents.digest, &found);
+        return Err(RegistryError::Artifact { place: remote.to_string(), error });
     }
     Ok(())
 }
@@ -95,7 +95,7 @@ struct Named {
 }
 
 impl Named {
-    fn parts(&self) -> Result<Parts, ArtefactError> {
+    fn parts(&self) -> Result<Parts, ArtifactError> {
         Parts::read(&self.bytes, self.media_type.as_deref())
     }
 }
@@ -112,15 +112,15 @@ fn manifest(connection: &mut Connection, tag: &str) -> Result<Option<Named>, Reg
     let media_type = header(&response, &CONTENT_TYPE);
     let size: Option<u64> = header(&response, &CONTENT_LENGTH).and_then(|length| length.parse().ok());
     if let Some(size) = size.filter(|size| *size > LARGEST_DOCUMENT) {
-        let error = ArtefactError::TooLarge { what: "manifest", size, limit: LARGEST_DOCUMENT };
-        return Err(RegistryError::Artefact { place: connection.place().to_owned(), error });
+        let error = ArtifactError::TooLarge { what: "manifest", size, limit: LARGEST_DOCUMENT };
+        return Err(RegistryError::Artifact { place: connection.place().to_owned(), error });
     }
     let bytes = connection.text(response)?;
     let found = digest_of(&bytes);
     match said.filter(|said| *said != found) {
         Some(said) => {
-            let error = ArtefactError::altered("manifest", &said, &found);
-            Err(RegistryError::Artefact { place: connection.place().to_owned(), error })
+            let error = ArtifactError::altered("manifest", &said, &found);
+            Err(RegistryError::Artifact { place: connection.place().to_owned(), error })
         }
         None => Ok(Some(Named { bytes, media_type })),
     }
@@ -134,13 +134,13 @@ fn blob(
     progress: &mut dyn Progress,
 ) -> Result<Vec<u8>, RegistryError> {
     let place = connection.place().to_owned();
-    let at = |error| RegistryError::Artefact { place: place.clone(), error };
+    let at = |error| RegistryError::Artifact { place: place.clone(), error };
     let address = connection.address(&format!("blobs/{}", wanted.digest));
     let ask = Ask { room: wanted.size, ..Ask::plain(Method::GET, address.clone()) };
     let response = connection.expect(&ask, &[StatusCode::OK], &mut Silent)?;
     let length: Option<u64> = header(&response, &CONTENT_LENGTH).and_then(|length| length.parse().ok());
     if let Some(found) = length.filter(|length| *length != wanted.size) {
-        return Err(at(ArtefactError::Size { what, wanted: wanted.size, found }));
+        return Err(at(ArtifactError::Size { what, wanted: wanted.size, found }));
     }
 
     let mut bytes = Vec::with_capacity(wanted.size as usize);

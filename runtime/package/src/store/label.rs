@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tunebox_foundation::printable::acts;
 
 use super::Stored;
-use crate::artefact::document::Descriptor;
+use crate::artifact::document::Descriptor;
 
 const REFERENCE: &str = "org.opencontainers.image.ref.name";
 const NAME: &str = "dev.tunebox.name";

@@ -14,10 +14,10 @@ use serde_json::{Map, Value};
 
 use super::StoreError;
 use super::files::{Access, UNFINISHED, make, whole};
-use crate::artefact::document::{Descriptor, ImageManifest, SCHEMA, read};
-use crate::artefact::{ArtefactError, LARGEST_DOCUMENT, MANIFEST};
+use crate::artifact::document::{Descriptor, ImageManifest, SCHEMA, read};
+use crate::artifact::{ArtifactError, LARGEST_DOCUMENT, MANIFEST};
 use crate::digest::sha256;
-use crate::waiting::{PATIENCE, take, wait};
+use crate::file_lock::{PATIENCE, lock_exclusive, wait_for_lock};
 use crate::{Error, bounded};
 
 const MARK: &str = "oci-layout";
@@ -51,7 +51,7 @@ pub(super) struct Index {
     schema_version: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     media_type: Option<String>,
-    /// One entry for each artefact.
+    /// One entry for each artifact.
     pub(super) manifests: Vec<Descriptor>,
     /// Fields that other tools added.
     #[serde(flatten)]
@@ -64,7 +64,7 @@ impl Index {
     }
 
     /// Takes out the entries that fit.
-    pub(super) fn take(&mut self, fits: impl Fn(&Descriptor) -> bool) -> Vec<Descriptor> {
+    pub(super) fn remove(&mut self, fits: impl Fn(&Descriptor) -> bool) -> Vec<Descriptor> {
         self.manifests.extract_if(.., |entry| fits(entry)).collect()
     }
 }
@@ -138,7 +138,7 @@ impl Layout {
             return Err(Error::file("lock", &path)(error));
         }
         let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let file = take(open.map_err(Error::file("write", &path))?, &path, Instant::now() + self.patience)?;
+        let file = lock_exclusive(open.map_err(Error::file("write", &path))?, &path, Instant::now() + self.patience)?;
         for folder in [self.folder.clone(), self.blobs()] {
             for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
                 if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
@@ -158,7 +158,7 @@ impl Layout {
         let ordinary = fs::symlink_metadata(&path).is_ok_and(|about| about.is_file());
         let file = ordinary.then(|| File::open(path))?.ok()?;
         let end = Instant::now() + self.patience.min(PATIENCE_TO_READ);
-        matches!(wait(&file, File::try_lock_shared, end), Ok(true)).then_some(file)
+        matches!(wait_for_lock(&file, File::try_lock_shared, end), Ok(true)).then_some(file)
     }
 
     /// What is in the layout. Errors: an index that is none.
@@ -193,7 +193,7 @@ impl Layout {
     /// The bytes that a descriptor names, hashed. Errors: they are missing, or have changed, or are too many.
     pub(super) fn read(&self, what: &'static str, entry: &Descriptor, limit: u64) -> Result<Vec<u8>, Error> {
         if entry.size > limit {
-            return Err(ArtefactError::TooLarge { what, size: entry.size, limit }.into());
+            return Err(ArtifactError::TooLarge { what, size: entry.size, limit }.into());
         }
         let path = self.blobs().join(entry.hexadecimal(what)?);
         let folder = || self.of_others().map(Path::to_owned);
@@ -264,12 +264,12 @@ impl Layout {
         StoreError::NotLayout { folder: self.folder.clone(), problem }.into()
     }
 
-    fn broken_index(&self, error: &ArtefactError) -> Error {
+    fn broken_index(&self, error: &ArtifactError) -> Error {
         use tunebox_foundation::explain::Explain;
         self.problem(format!("`{INDEX}` cannot be used: {}", error.why().unwrap_or_default()))
     }
 }
 
 fn json(what: &'static str, document: &impl Serialize) -> Result<Vec<u8>, Error> {
-    Ok(serde_json::to_vec_pretty(document).map_err(|error| ArtefactError::malformed(what, &error.to_string()))?)
+    Ok(serde_json::to_vec_pretty(document).map_err(|error| ArtifactError::malformed(what, &error.to_string()))?)
 }

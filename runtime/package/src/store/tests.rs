@@ -6,14 +6,14 @@ use super::*;
 use crate::{builtin, section};
 
 /// A built-in method as a package of another version, and so of other bytes.
-fn package(name: &str, version: &str) -> Artefact {
+fn package(name: &str, version: &str) -> Artifact {
     let bytes = builtin::find(name).unwrap().bytes;
     let text = section::find(bytes, crate::manifest::SECTION).unwrap().unwrap();
     let mut manifest: serde_json::Value = serde_json::from_slice(text).unwrap();
     manifest["version"] = version.into();
     let mut wasm = section::without(bytes, crate::manifest::SECTION).unwrap();
     section::append(&mut wasm, crate::manifest::SECTION, manifest.to_string().as_bytes());
-    Artefact { wasm, signature: None }
+    Artifact { wasm, signature: None }
 }
 
 fn store() -> (tempfile::TempDir, Store) {
@@ -32,9 +32,9 @@ fn what_was_put_comes_back_and_the_highest_version_is_the_one_without_a_number()
     for version in ["0.9.0", "0.10.0"] {
         store.put(&package("lora", version), "registry.example/me/lora").unwrap();
     }
-    let (stored, artefact) = store.get("lora", None).unwrap();
-    assert_eq!((stored.version.as_str(), &artefact), ("0.10.0", &package("lora", "0.10.0")));
-    assert_eq!(stored.digest, digest::sha256(&artefact.wasm));
+    let (stored, artifact) = store.get("lora", None).unwrap();
+    assert_eq!((stored.version.as_str(), &artifact), ("0.10.0", &package("lora", "0.10.0")));
+    assert_eq!(stored.digest, digest::sha256(&artifact.wasm));
     assert_eq!(store.get("lora", Some("0.9.0")).unwrap().1, package("lora", "0.9.0"));
     assert_eq!(store.list().unwrap().len(), 2);
 }
@@ -84,12 +84,12 @@ fn one_package_from_two_paths_is_one_package() {
 #[test]
 fn an_edited_torn_or_missing_file_is_refused_and_put_right_by_pulling_again() {
     let (home, store) = store();
-    let artefact = package("lora", "0.1.0");
-    let stored = store.put(&artefact, "registry.example/me/lora").unwrap();
+    let artifact = package("lora", "0.1.0");
+    let stored = store.put(&artifact, "registry.example/me/lora").unwrap();
     let path = home.path().join("store/blobs/sha256").join(&stored.digest);
-    let mut edited = artefact.wasm.clone();
+    let mut edited = artifact.wasm.clone();
     edited[100] ^= 1;
-    let torn = &artefact.wasm[..artefact.wasm.len() / 2];
+    let torn = &artifact.wasm[..artifact.wasm.len() / 2];
     for damage in [Some(edited.as_slice()), Some(torn), None] {
         fs::remove_file(&path).unwrap();
         damage.iter().for_each(|bytes| fs::write(&path, bytes).unwrap());
@@ -97,8 +97,8 @@ fn an_edited_torn_or_missing_file_is_refused_and_put_right_by_pulling_again() {
         assert!(matches!(error, Error::Store(StoreError::Damaged { what: "package", .. })), "{error}");
         assert_eq!(error.exit(), Exit::Trust);
         assert!(error.hint().unwrap().contains("`tunebox pull`"), "{:?}", error.hint());
-        store.put(&artefact, "registry.example/me/lora").unwrap();
-        assert_eq!(store.get("lora", None).unwrap().1, artefact);
+        store.put(&artifact, "registry.example/me/lora").unwrap();
+        assert_eq!(store.get("lora", None).unwrap().1, artifact);
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::Error;
-use crate::waiting::{PATIENCE, take, wait};
+use crate::file_lock::{PATIENCE, lock_exclusive, wait_for_lock};
 
 /// The file that is locked where the system locks no folders.
 const GUARD: &str = ".tunebox-guard";
@@ -40,7 +40,7 @@ impl Guard {
 /// Locks the folder itself, which leaves nothing behind; where that is not possible, a file in it.
 fn lock(folder: &Path, end: Instant) -> Result<File, Error> {
     if let Ok(file) = File::open(folder) {
-        match wait(&file, File::try_lock, end) {
+        match wait_for_lock(&file, File::try_lock, end) {
             Ok(true) => return Ok(file),
             Ok(false) => return Err(Error::Held { path: folder.to_owned() }),
             // A system that locks no folders.
@@ -49,7 +49,7 @@ fn lock(folder: &Path, end: Instant) -> Result<File, Error> {
     }
     let path = folder.join(GUARD);
     let open = File::options().create(true).truncate(false).write(true).open(&path);
-    take(open.map_err(Error::file("lock", folder))?, &path, end)
+    lock_exclusive(open.map_err(Error::file("lock", folder))?, &path, end)
 }
 
 /// Writes a file beside its place and renames it there, if it says anything new.

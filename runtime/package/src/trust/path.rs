@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::judgement::changed;
+use super::decision::changed;
 use super::keyring;
 use super::lock::{Lock, Locked};
 use super::publishers::Publishers;

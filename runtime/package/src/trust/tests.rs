@@ -11,7 +11,7 @@ use std::fs;
 use tempfile::TempDir;
 use tunebox_foundation::explain::{Exit, Explain};
 
-use super::judgement::today;
+use super::decision::today;
 use super::*;
 use crate::signature::{SecretKey, sign, tests::key};
 use crate::statement::tests::package;
@@ -35,15 +35,15 @@ impl World {
     }
 
     /// Takes a package with a yes to every question, and writes it down.
-    fn take(&self, artefact: &Artefact, source: &str) {
+    fn take(&self, artifact: &Artifact, source: &str) {
         let mut trust = self.open();
-        trust.admit(artefact, source, Mode::Ask(&mut |_| true)).unwrap();
+        trust.admit(artifact, source, Mode::Ask(&mut |_| true)).unwrap();
         trust.commit().unwrap();
     }
 
     /// The refusal of a package, although every question would get a yes.
-    fn refusal(&self, artefact: &Artefact, source: &str) -> TrustError {
-        self.open().admit(artefact, source, Mode::Ask(&mut |_| true)).unwrap_err()
+    fn refusal(&self, artifact: &Artifact, source: &str) -> TrustError {
+        self.open().admit(artifact, source, Mode::Ask(&mut |_| true)).unwrap_err()
     }
 
     fn lock(&self) -> PathBuf {
@@ -55,22 +55,22 @@ impl World {
     }
 }
 
-fn plain(name: &str, version: &str) -> Artefact {
-    Artefact { wasm: package(name, version), signature: None }
+fn plain(name: &str, version: &str) -> Artifact {
+    Artifact { wasm: package(name, version), signature: None }
 }
 
-fn signed(name: &str, version: &str, key: &SecretKey) -> Artefact {
+fn signed(name: &str, version: &str, key: &SecretKey) -> Artifact {
     resigned(package(name, version), key)
 }
 
-fn resigned(wasm: Vec<u8>, key: &SecretKey) -> Artefact {
+fn resigned(wasm: Vec<u8>, key: &SecretKey) -> Artifact {
     let signature = sign(&Statement::of(&wasm).unwrap(), key).unwrap();
-    Artefact { wasm, signature: Some(signature) }
+    Artifact { wasm, signature: Some(signature) }
 }
 
 /// Another package of the same name and version.
-fn other_bytes(artefact: &Artefact) -> Vec<u8> {
-    let mut wasm = artefact.wasm.clone();
+fn other_bytes(artifact: &Artifact) -> Vec<u8> {
+    let mut wasm = artifact.wasm.clone();
     section::append(&mut wasm, "more", b"code");
     wasm
 }

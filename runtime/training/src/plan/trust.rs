@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use tunebox_package::artefact::Artefact;
+use tunebox_package::artifact::Artifact;
 use tunebox_package::home::home;
 use tunebox_package::trust::{Mode, Question, Trust, hold_path};
 use tunebox_package::{Package, Reference};
@@ -50,8 +50,8 @@ fn settle_all(found: &[Reference], project: &Path, ask: Option<&mut Ask<'_>>) ->
     }
     let mut trust = open(project)?;
     for found in strangers {
-        let (artefact, source) = from_store(&found.open()?);
-        trust.admit(&artefact, &source, Mode::Ask(&mut *ask)).map_err(tunebox_package::Error::from)?;
+        let (artifact, source) = from_store(&found.open()?);
+        trust.admit(&artifact, &source, Mode::Ask(&mut *ask)).map_err(tunebox_package::Error::from)?;
     }
     Ok(trust.commit()?)
 }
@@ -72,8 +72,8 @@ fn hold(found: &Reference, package: &Package, project: &Path, only_locked: bool)
     match found {
         Reference::Builtin(_) => {}
         Reference::Stored(_) => {
-            let (artefact, source) = from_store(package);
-            open(project)?.admit(&artefact, &source, Mode::Locked).map_err(tunebox_package::Error::from)?;
+            let (artifact, source) = from_store(package);
+            open(project)?.admit(&artifact, &source, Mode::Locked).map_err(tunebox_package::Error::from)?;
         }
         Reference::File(_) | Reference::Folder(_) => hold_path(package, project, only_locked)?,
     }
@@ -96,9 +96,9 @@ fn open(project: &Path) -> Result<Trust, Error> {
 }
 
 /// A package as it came from where it came from.
-fn from_store(package: &Package) -> (Artefact, String) {
-    let artefact = Artefact { wasm: package.bytes.to_vec(), signature: package.signature.clone() };
-    (artefact, package.source.clone().unwrap_or_default())
+fn from_store(package: &Package) -> (Artifact, String) {
+    let artifact = Artifact { wasm: package.bytes.to_vec(), signature: package.signature.clone() };
+    (artifact, package.source.clone().unwrap_or_default())
 }
 
 #[cfg(test)]

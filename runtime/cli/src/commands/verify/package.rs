@@ -7,7 +7,7 @@ use tunebox_foundation::explain::Exit;
 use tunebox_package::home::home;
 use tunebox_package::signature::Signer;
 use tunebox_package::trust::{Mode, Refusal, Trust};
-use tunebox_package::{Artefact, Error, Package, Reference, TrustError, bounded};
+use tunebox_package::{Artifact, Error, Package, Reference, TrustError, bounded};
 
 use super::super::build::training_with;
 use super::super::trust::{interfaces, publisher, signed};
@@ -117,9 +117,9 @@ fn as_a_run_would(package: &Package, source: &str) -> Result<(), Failure> {
 }
 
 fn admitted(package: &Package, source: &str) -> Result<Result<(), TrustError>, Failure> {
-    let artefact = Artefact { wasm: package.bytes.to_vec(), signature: package.signature.clone() };
+    let artifact = Artifact { wasm: package.bytes.to_vec(), signature: package.signature.clone() };
     let mut trust = Trust::open(&home()?, Path::new("."))?;
-    Ok(trust.admit(&artefact, source, Mode::Ask(&mut |_| false)).map(drop))
+    Ok(trust.admit(&artifact, source, Mode::Ask(&mut |_| false)).map(drop))
 }
 
 /// Errors: somebody else signed it, or nobody.

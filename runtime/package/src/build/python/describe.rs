@@ -9,7 +9,7 @@ use tunebox_foundation::explain::Snippet;
 use super::super::BuildError;
 use super::PythonError;
 use super::tools::Tools;
-use super::workplace::Workplace;
+use super::workspace::Workspace;
 use crate::reference::LARGEST;
 use crate::{Error, bounded};
 
@@ -40,7 +40,7 @@ struct Fault {
 }
 
 /// Asks the source. Errors: it cannot be read, or declares no method.
-pub(super) fn describe(tools: &Tools, place: &Workplace, module: &str) -> Result<Described, Error> {
+pub(super) fn describe(tools: &Tools, place: &Workspace, module: &str) -> Result<Described, Error> {
     let source = place.source();
     let output = tools.ask(place, &["-m", "tunebox.describe", module, source.to_string_lossy().as_ref()])?;
     // What the source prints stands before the answer.
@@ -57,7 +57,7 @@ pub(super) fn describe(tools: &Tools, place: &Workplace, module: &str) -> Result
 
 impl Fault {
     /// The error with its line.
-    fn into_error(self, place: &Workplace) -> BuildError {
+    fn into_error(self, place: &Workspace) -> BuildError {
         let Self { message, file, line, column } = self;
         let inside = file.strip_prefix("src/").map(|inside| place.source().join(inside));
         let text = inside.and_then(|path| bounded::text(&path, LARGEST).ok());

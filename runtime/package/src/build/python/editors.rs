@@ -8,7 +8,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use super::super::{Watch, turn};
+use super::super::{Watch, lock};
 use super::project::PROJECT;
 use super::sources::PACKAGE;
 use crate::reference::LARGEST;
@@ -49,15 +49,15 @@ pub(crate) fn files() -> &'static BTreeMap<String, Vec<u8>> {
 }
 
 /// Puts this program's own where the folder's `pyproject.toml` looks for it. Errors: a folder that cannot be written.
-pub(super) fn supply(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Error> {
+pub(super) fn write_editor_files(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Error> {
     let path = folder.join(PROJECT);
     let looks_there = bounded::text(&path, LARGEST).is_ok_and(|text| text.contains(&place()));
-    if !looks_there || sources::holds(folder, files()) {
+    if !looks_there || sources::has_files(folder, files()) {
         return Ok(());
     }
     let file = File::open(&path).map_err(Error::file("open", &path))?;
-    let _turn = turn::take(file, &path, watch)?;
-    sources::put(folder, files())
+    let _turn = lock::wait_for_build(file, &path, watch)?;
+    sources::write_files(folder, files())
 }
 
 /// The folder's name as `pyproject.toml` has it.
@@ -99,13 +99,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let write = |text: &str| fs::write(folder.path().join(PROJECT), text).unwrap();
         write("[project]\n");
-        supply(folder.path(), &mut |_| {}).unwrap();
+        write_editor_files(folder.path(), &mut |_| {}).unwrap();
         assert!(!folder.path().join(sources::FOLDER).exists());
 
         write(&fs::read_to_string(repository("sdk/template/python/pyproject.toml")).unwrap());
         let page = folder.path().join(sources::FOLDER).join("python/README.md");
         for _ in 0..2 {
-            supply(folder.path(), &mut |_| {}).unwrap();
+            write_editor_files(folder.path(), &mut |_| {}).unwrap();
             assert_eq!(fs::read(&page).unwrap(), files()["python/README.md"]);
             fs::write(&page, "of an earlier version").unwrap();
         }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use super::PythonError;
-use super::workplace::{ENTRY, Workplace};
+use super::workspace::{ENTRY, Workspace};
 use crate::Error;
 use crate::toolchain::command;
 
@@ -62,13 +62,13 @@ fn among(mut folders: Vec<PathBuf>) -> Result<Tools, PythonError> {
 
 impl Tools {
     /// Writes bindings for the whole contract, to read the source with.
-    pub(super) fn bind(&self, place: &Workplace) -> Result<(), Error> {
+    pub(super) fn bind(&self, place: &Workspace) -> Result<(), Error> {
         let mut command = self.componentizer(place);
         run(command.arg("bindings").arg(place.bindings()), &self.componentize).map(|_| ())
     }
 
     /// Makes the component. `folder` may bring packages in an environment of its own.
-    pub(super) fn componentize(&self, place: &Workplace, folder: &Path) -> Result<Vec<u8>, Error> {
+    pub(super) fn componentize(&self, place: &Workspace, folder: &Path) -> Result<Vec<u8>, Error> {
         let output = place.path().join("method.wasm");
         let mut command = self.componentizer(place);
         command.arg("componentize").arg("-p").arg(place.source()).arg("-p").arg(place.package());
@@ -81,7 +81,7 @@ impl Tools {
     }
 
     /// Asks Python with the bindings and the package on its path.
-    pub(super) fn ask(&self, place: &Workplace, arguments: &[&str]) -> Result<Output, Error> {
+    pub(super) fn ask(&self, place: &Workspace, arguments: &[&str]) -> Result<Output, Error> {
         let folders = [place.package(), place.bindings()];
         let path = std::env::join_paths(folders).map_err(|error| PythonError::NotMade { problem: error.to_string() });
         let mut command = command(&self.python);
@@ -90,7 +90,7 @@ impl Tools {
         command.output().map_err(Error::file("start", &self.python))
     }
 
-    fn componentizer(&self, place: &Workplace) -> Command {
+    fn componentizer(&self, place: &Workspace) -> Command {
         let mut command = command(&self.componentize);
         command.arg("-q").arg("-d").arg(place.contract()).args(["-w", "method"]).current_dir(place.path());
         command.env_remove("PYTHONPATH").env_remove("PYTHONHOME");

@@ -11,7 +11,7 @@ impl RegistryError {
     /// The error that explains itself, where this one only carries it.
     fn inner(&self) -> Option<&dyn Explain> {
         match self {
-            Self::Artefact { error, .. } => Some(error),
+            Self::Artifact { error, .. } => Some(error),
             Self::Package(error) => Some(error.as_ref()),
             _ => None,
         }
@@ -33,7 +33,7 @@ impl Explain for RegistryError {
             | Self::Forbidden { place, .. }
             | Self::Status { place, .. }
             | Self::Truncated { place, .. }
-            | Self::Artefact { place, .. } => Some(place.clone()),
+            | Self::Artifact { place, .. } => Some(place.clone()),
             _ => self.inner().and_then(Explain::location),
         }
     }
@@ -44,7 +44,7 @@ impl Explain for RegistryError {
 
     fn why(&self) -> Option<String> {
         match self {
-            Self::Place { problem, .. } | Self::Tls { problem, .. } | Self::Broken { problem, .. } => {
+            Self::Location { problem, .. } | Self::Tls { problem, .. } | Self::Broken { problem, .. } => {
                 Some(problem.clone())
             }
             Self::Unauthorised { problem, .. } => problem.clone(),
@@ -78,7 +78,7 @@ impl Explain for RegistryError {
 
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::Place { .. } => {
+            Self::Location { .. } => {
                 "a place is like `registry.example/me/calm:0.1.0`, or a folder: `./stick`, `./stick//calm:0.1.0`".into()
             }
             Self::NoVersion { highest: Some(highest), .. } => format!("the highest there is `{highest}`"),
@@ -122,7 +122,7 @@ impl Explain for RegistryError {
                 "reach it encrypted, without `--plain-http`; `SSL_CERT_FILE` names the certificates of an authority of your own"
                     .into()
             }
-            Self::Artefact { .. } | Self::Package(_) => return self.inner().and_then(Explain::hint),
+            Self::Artifact { .. } | Self::Package(_) => return self.inner().and_then(Explain::hint),
         })
     }
 

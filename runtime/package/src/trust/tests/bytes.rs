@@ -5,10 +5,10 @@ use super::*;
 #[test]
 fn other_bytes_under_a_pinned_version_are_refused_even_if_they_are_signed() {
     let (world, key) = (World::new(), key());
-    let artefact = signed("calm-dpo", "0.1.0", &key);
-    world.take(&artefact, PLACE);
-    let other = resigned(other_bytes(&artefact), &key);
-    let (found, locked) = (digest::sha256(&other.wasm), digest::sha256(&artefact.wasm));
+    let artifact = signed("calm-dpo", "0.1.0", &key);
+    world.take(&artifact, PLACE);
+    let other = resigned(other_bytes(&artifact), &key);
+    let (found, locked) = (digest::sha256(&other.wasm), digest::sha256(&artifact.wasm));
     let wanted = |place: &str| {
         format!(
             "error[trust]: this package is not the one in the lock\n  --> calm-dpo@0.1.0 from {place}\n\
@@ -22,15 +22,15 @@ fn other_bytes_under_a_pinned_version_are_refused_even_if_they_are_signed() {
     let mirror = "mirror.example/me/calm-dpo:0.1.0";
     assert_eq!(text(&world.refusal(&other, mirror)), wanted(mirror));
     // What is no package at all any more is refused before it is read.
-    let torn = Artefact { wasm: artefact.wasm[..20].to_vec(), signature: artefact.signature };
+    let torn = Artifact { wasm: artifact.wasm[..20].to_vec(), signature: artifact.signature };
     assert_eq!(world.refusal(&torn, PLACE).to_string(), "this package is not the one in the lock");
 }
 
 #[test]
 fn bytes_that_nobody_signed_are_refused_whatever_signature_is_with_them() {
     let (world, key) = (World::new(), key());
-    let artefact = signed("calm-dpo", "0.1.0", &key);
-    let other = Artefact { wasm: other_bytes(&artefact), signature: artefact.signature };
+    let artifact = signed("calm-dpo", "0.1.0", &key);
+    let other = Artifact { wasm: other_bytes(&artifact), signature: artifact.signature };
     let digest = digest::sha256(&other.wasm);
     assert_eq!(
         text(&world.refusal(&other, PLACE)),
@@ -48,9 +48,9 @@ fn bytes_that_nobody_signed_are_refused_whatever_signature_is_with_them() {
 fn the_signature_of_another_package_is_refused() {
     let (world, key) = (World::new(), key());
     let other = signed("calm-dpo", "0.2.0", &key);
-    let artefact = Artefact { signature: other.signature, ..plain("calm-dpo", "0.1.0") };
+    let artifact = Artifact { signature: other.signature, ..plain("calm-dpo", "0.1.0") };
     assert_eq!(
-        text(&world.refusal(&artefact, PLACE)),
+        text(&world.refusal(&artifact, PLACE)),
         format!(
             "error[trust]: this is the signature of another package\n  --> calm-dpo@0.1.0 from {PLACE}\n\
              why:  it was made for `calm-dpo@0.2.0`\nkept: nothing was installed and nothing ran\n\
@@ -63,10 +63,10 @@ fn the_signature_of_another_package_is_refused() {
 fn another_package_than_was_asked_for_is_refused() {
     let (world, key) = (World::new(), key());
     // An old version under a new tag is signed and right, and still not what was asked for.
-    for artefact in [signed("calm-dpo", "0.0.9", &key), signed("loud-dpo", "0.1.0", &key)] {
-        let title = Statement::of(&artefact.wasm).unwrap().title();
+    for artifact in [signed("calm-dpo", "0.0.9", &key), signed("loud-dpo", "0.1.0", &key)] {
+        let title = Statement::of(&artifact.wasm).unwrap().title();
         assert_eq!(
-            text(&world.refusal(&artefact, PLACE)),
+            text(&world.refusal(&artifact, PLACE)),
             format!(
                 "error[trust]: the registry gave another package than was asked for\n  --> {title} from {PLACE}\n\
                  why:  `{PLACE}` was asked for, and a package says itself what it is\n\
@@ -79,19 +79,19 @@ fn another_package_than_was_asked_for_is_refused() {
 #[test]
 fn no_changed_byte_of_package_signature_or_lock_lets_other_bytes_in() {
     let (world, key) = (World::new(), key());
-    let artefact = signed("calm-dpo", "0.1.0", &key);
-    world.take(&artefact, PLACE);
+    let artifact = signed("calm-dpo", "0.1.0", &key);
+    world.take(&artifact, PLACE);
     let lock = fs::read(world.lock()).unwrap();
     let fresh = World { home: world.home, project: tempfile::tempdir().unwrap() };
-    let other = Artefact { wasm: other_bytes(&artefact), ..artefact.clone() };
+    let other = Artifact { wasm: other_bytes(&artifact), ..artifact.clone() };
 
-    let mut wasm = artefact.wasm.clone();
-    let mut text = artefact.signature.clone().unwrap().into_bytes();
+    let mut wasm = artifact.wasm.clone();
+    let mut text = artifact.signature.clone().unwrap().into_bytes();
     for change in [1, 0x20] {
         // A changed package, pinned or not.
         for place in 0..wasm.len() {
             wasm[place] ^= change;
-            let changed = Artefact { wasm: wasm.clone(), signature: artefact.signature.clone() };
+            let changed = Artifact { wasm: wasm.clone(), signature: artifact.signature.clone() };
             assert!(fresh.open().admit(&changed, PLACE, Mode::Ask(&mut |_| true)).is_err(), "{change:x} at {place}");
             wasm[place] ^= change;
         }
@@ -99,7 +99,7 @@ fn no_changed_byte_of_package_signature_or_lock_lets_other_bytes_in() {
         for place in 0..text.len() {
             text[place] ^= change;
             if let Ok(signature) = String::from_utf8(text.clone()) {
-                let changed = Artefact { wasm: other.wasm.clone(), signature: Some(signature) };
+                let changed = Artifact { wasm: other.wasm.clone(), signature: Some(signature) };
                 assert!(
                     fresh.open().admit(&changed, PLACE, Mode::Ask(&mut |_| true)).is_err(),
                     "{change:x} at {place}"

@@ -16,11 +16,11 @@ fn complaint(error: &Error) -> String {
 #[test]
 fn what_was_taken_is_written_down_and_nothing_without_a_commit() {
     let (world, key) = (World::new(), key());
-    let artefact = signed("calm-dpo", "0.1.0", &key);
-    world.open().admit(&artefact, PLACE, Mode::Ask(&mut |_| true)).unwrap();
+    let artifact = signed("calm-dpo", "0.1.0", &key);
+    world.open().admit(&artifact, PLACE, Mode::Ask(&mut |_| true)).unwrap();
     assert!(!world.lock().exists() && !world.known().exists());
-    world.take(&artefact, PLACE);
-    let (signer, digest) = (key.signer(), digest::sha256(&artefact.wasm));
+    world.take(&artifact, PLACE);
+    let (signer, digest) = (key.signer(), digest::sha256(&artifact.wasm));
     assert_eq!(
         fs::read_to_string(world.lock()).unwrap(),
         format!(

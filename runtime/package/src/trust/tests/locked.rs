@@ -5,11 +5,11 @@ use super::*;
 #[test]
 fn locked_takes_what_the_lock_holds_without_asking_and_nothing_else() {
     let (world, key) = (World::new(), key());
-    let artefact = signed("calm-dpo", "0.1.0", &key);
-    world.take(&artefact, PLACE);
+    let artifact = signed("calm-dpo", "0.1.0", &key);
+    world.take(&artifact, PLACE);
     let before = (fs::read(world.lock()).unwrap(), fs::read(world.known()).unwrap());
     let mut trust = world.open();
-    assert_eq!(trust.admit(&artefact, PLACE, Mode::Locked).unwrap().signer.as_ref(), Some(key.signer()));
+    assert_eq!(trust.admit(&artifact, PLACE, Mode::Locked).unwrap().signer.as_ref(), Some(key.signer()));
     trust.commit().unwrap();
     assert_eq!((fs::read(world.lock()).unwrap(), fs::read(world.known()).unwrap()), before);
 
@@ -33,11 +33,11 @@ fn locked_takes_what_the_lock_holds_without_asking_and_nothing_else() {
 #[test]
 fn a_lock_that_came_with_a_project_accepts_no_signer_for_a_person() {
     let (world, key) = (World::new(), key());
-    let artefact = signed("calm-dpo", "0.1.0", &key);
-    world.take(&artefact, PLACE);
+    let artifact = signed("calm-dpo", "0.1.0", &key);
+    world.take(&artifact, PLACE);
     // A machine that has never seen the signer, with the lock of somebody else.
     let fresh = World { home: tempfile::tempdir().unwrap(), project: world.project };
-    let error = fresh.open().admit(&artefact, PLACE, Mode::Locked).unwrap_err();
+    let error = fresh.open().admit(&artifact, PLACE, Mode::Locked).unwrap_err();
     assert_eq!(
         text(&error),
         format!(
@@ -52,24 +52,24 @@ fn a_lock_that_came_with_a_project_accepts_no_signer_for_a_person() {
     let list = fresh.home.path().join("acme.toml");
     fs::write(&list, organisation::list(&[("registry.example/me", &key)])).unwrap();
     let mut trust = Trust::with_keyring(fresh.home.path(), fresh.project.path(), Some(&list)).unwrap();
-    trust.admit(&artefact, PLACE, Mode::Locked).unwrap();
+    trust.admit(&artifact, PLACE, Mode::Locked).unwrap();
     // So does a person, once.
-    fresh.take(&artefact, PLACE);
-    fresh.open().admit(&artefact, PLACE, Mode::Locked).unwrap();
+    fresh.take(&artifact, PLACE);
+    fresh.open().admit(&artifact, PLACE, Mode::Locked).unwrap();
 }
 
 #[test]
 fn the_lock_means_one_registry_and_namespace_however_they_are_written() {
     let (world, key) = (World::new(), key());
-    let artefact = signed("calm-dpo", "0.1.0", &key);
-    world.take(&artefact, "mirror.example/me/calm-dpo:0.1.0");
-    world.take(&artefact, PLACE);
+    let artifact = signed("calm-dpo", "0.1.0", &key);
+    world.take(&artifact, "mirror.example/me/calm-dpo:0.1.0");
+    world.take(&artifact, PLACE);
     for same in ["Registry.example.:443/me/calm-dpo:0.1.0", "registry.example:80/me/calm-dpo:0.1.0", "/media/stick"] {
-        assert!(world.open().admit(&artefact, same, Mode::Locked).is_ok(), "{same}");
+        assert!(world.open().admit(&artifact, same, Mode::Locked).is_ok(), "{same}");
     }
     let other = "mirror.example/me/calm-dpo:0.1.0";
     assert_eq!(
-        text(&world.open().admit(&artefact, other, Mode::Locked).unwrap_err()),
+        text(&world.open().admit(&artifact, other, Mode::Locked).unwrap_err()),
         format!(
             "error[trust]: it is from another place than the one in the lock\n  --> calm-dpo@0.1.0 from {other}\n\
              why:  tunebox.lock has it from registry.example/me/calm-dpo\n\

@@ -25,7 +25,7 @@ fn an_older_version_than_the_highest_is_refused() {
 fn a_name_like_that_of_another_signers_package_is_refused() {
     let (world, mine, theirs) = (World::new(), key(), key());
     world.take(&signed("calm-dpo", "0.1.0", &mine), PLACE);
-    let (source, artefact) = ("other.example/you/ca1m-dpo:0.1.0", signed("ca1m-dpo", "0.1.0", &theirs));
+    let (source, artifact) = ("other.example/you/ca1m-dpo:0.1.0", signed("ca1m-dpo", "0.1.0", &theirs));
     let wanted = |why: &str| {
         format!(
             "error[trust]: its name looks like `calm-dpo`\n  --> ca1m-dpo@0.1.0 from {source}\nwhy:  {why}\n\
@@ -33,14 +33,14 @@ fn a_name_like_that_of_another_signers_package_is_refused() {
         )
     };
     assert_eq!(
-        text(&world.refusal(&artefact, source)),
+        text(&world.refusal(&artifact, source)),
         wanted(
             "that is a package of registry.example/me/calm-dpo in tunebox.lock, and this one is not by the same hand"
         )
     );
     let elsewhere = World { home: world.home, project: tempfile::tempdir().unwrap() };
     assert_eq!(
-        text(&elsewhere.refusal(&artefact, source)),
+        text(&elsewhere.refusal(&artifact, source)),
         wanted("that is a package of the publisher `registry.example/me`, and this one is not by the same hand")
     );
     // The same hand may call its packages as it likes.

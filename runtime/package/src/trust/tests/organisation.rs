@@ -44,8 +44,8 @@ fn an_organisations_list_overrules_what_a_person_accepted() {
 
     let source = "registry.example/acme/tools/calm-dpo:0.2.0";
     let refused = |source: &str, key: &SecretKey| {
-        let artefact = signed("calm-dpo", "0.2.0", key);
-        open().admit(&artefact, source, Mode::Ask(&mut |_| false)).err().map(|error| error.to_string())
+        let artifact = signed("calm-dpo", "0.2.0", key);
+        open().admit(&artifact, source, Mode::Ask(&mut |_| false)).err().map(|error| error.to_string())
     };
     assert_eq!(refused(source, &stolen).as_deref(), Some("another key signs it than before"));
     assert_eq!(refused(source, &ours), None);
@@ -62,8 +62,8 @@ fn a_list_covers_every_spelling_of_a_registry() {
         fs::write(&file, list(&[(prefix, &ours)])).unwrap();
         for host in ["docker.io", "INDEX.docker.io", "registry-1.docker.io:443", "docker.io.", "docker.io:80"] {
             let mut trust = Trust::with_keyring(world.home.path(), world.project.path(), Some(&file)).unwrap();
-            let (artefact, source) = (signed("calm-dpo", "0.1.0", &theirs), format!("{host}/acme/calm-dpo:0.1.0"));
-            let error = trust.admit(&artefact, &source, Mode::Ask(&mut |_| true)).unwrap_err();
+            let (artifact, source) = (signed("calm-dpo", "0.1.0", &theirs), format!("{host}/acme/calm-dpo:0.1.0"));
+            let error = trust.admit(&artifact, &source, Mode::Ask(&mut |_| true)).unwrap_err();
             assert_eq!(error.to_string(), "another key signs it than before", "{prefix} {host}");
         }
     }
@@ -77,9 +77,9 @@ fn what_a_list_vouched_for_speaks_against_others_of_its_name_and_for_nobody() {
     let file = world.home.path().join("acme.toml");
     fs::write(&file, list(&[("registry.example/acme", &ours)])).unwrap();
     let source = "registry.example/acme/calm-dpo:0.1.0";
-    let artefact = signed("calm-dpo", "0.1.0", &ours);
+    let artifact = signed("calm-dpo", "0.1.0", &ours);
     let mut trust = Trust::with_keyring(world.home.path(), world.project.path(), Some(&file)).unwrap();
-    trust.admit(&artefact, source, Mode::Ask(&mut |_| false)).unwrap();
+    trust.admit(&artifact, source, Mode::Ask(&mut |_| false)).unwrap();
     trust.commit().unwrap();
 
     // In another project, and with or without the list.
@@ -99,10 +99,10 @@ fn what_a_list_vouched_for_speaks_against_others_of_its_name_and_for_nobody() {
         assert_eq!(error.to_string(), "its name looks like `calm-dpo`");
     }
     // It is nobody's yes: without the list its signer is as new as any, and a yes makes it known.
-    let error = other.open().admit(&artefact, source, Mode::Ask(&mut |_| false)).unwrap_err();
+    let error = other.open().admit(&artifact, source, Mode::Ask(&mut |_| false)).unwrap_err();
     assert_eq!(error.to_string(), "nobody here has accepted its signer");
     assert_eq!(other.open().publishers().count(), 0);
-    other.take(&artefact, source);
+    other.take(&artifact, source);
     assert_eq!(other.open().publishers().map(|(_, known)| known.packages.len()).collect::<Vec<_>>(), [1]);
 }
 
@@ -132,8 +132,8 @@ fn what_a_list_vouched_for_still_speaks_when_the_list_names_another_key() {
     let open = |project: &Path| Trust::with_keyring(world.home.path(), project, Some(&file)).unwrap();
     fs::write(&file, list(&[("registry.example/acme", &before)])).unwrap();
     let mut trust = open(world.project.path());
-    let artefact = signed("calm-dpo", "0.1.0", &before);
-    trust.admit(&artefact, "registry.example/acme/calm-dpo:0.1.0", Mode::Ask(&mut |_| false)).unwrap();
+    let artifact = signed("calm-dpo", "0.1.0", &before);
+    trust.admit(&artifact, "registry.example/acme/calm-dpo:0.1.0", Mode::Ask(&mut |_| false)).unwrap();
     trust.commit().unwrap();
 
     fs::write(&file, list(&[("registry.example/acme", &next)])).unwrap();

@@ -5,10 +5,10 @@ use super::*;
 #[test]
 fn the_first_use_asks_and_the_second_does_not() {
     let (world, key) = (World::new(), key());
-    let artefact = signed("calm-dpo", "0.1.0", &key);
+    let artifact = signed("calm-dpo", "0.1.0", &key);
     let (mut trust, mut asked) = (world.open(), Vec::new());
     let admitted = trust.admit(
-        &artefact,
+        &artifact,
         PLACE,
         Mode::Ask(&mut |question| {
             asked.push(question.clone());
@@ -21,7 +21,7 @@ fn the_first_use_asks_and_the_second_does_not() {
     assert_eq!((asked[0].prefix.as_str(), &asked[0].signer), ("registry.example/me", key.signer()));
 
     let mut nobody = |question: &Question| -> bool { panic!("asked about {question:?}") };
-    let admitted = world.open().admit(&artefact, PLACE, Mode::Ask(&mut nobody)).unwrap();
+    let admitted = world.open().admit(&artifact, PLACE, Mode::Ask(&mut nobody)).unwrap();
     assert_eq!(admitted.first_seen, Some(today()));
     // Neither for a newer version, nor for another package of the same namespace.
     let newer = signed("calm-dpo", "0.2.0", &key);
@@ -34,8 +34,8 @@ fn the_first_use_asks_and_the_second_does_not() {
 #[test]
 fn a_signer_whom_nobody_accepts_is_refused_with_the_command_that_would() {
     let (world, key) = (World::new(), key());
-    let artefact = signed("calm-dpo", "0.1.0", &key);
-    let error = world.open().admit(&artefact, PLACE, Mode::Ask(&mut |_| false)).unwrap_err();
+    let artifact = signed("calm-dpo", "0.1.0", &key);
+    let error = world.open().admit(&artifact, PLACE, Mode::Ask(&mut |_| false)).unwrap_err();
     let signer = key.signer();
     assert_eq!(
         text(&error),
@@ -51,9 +51,9 @@ fn a_signer_whom_nobody_accepts_is_refused_with_the_command_that_would() {
 #[test]
 fn an_unsigned_package_comes_in_from_a_path_and_from_no_registry() {
     let world = World::new();
-    let artefact = plain("calm-dpo", "0.1.0");
+    let artifact = plain("calm-dpo", "0.1.0");
     assert_eq!(
-        text(&world.refusal(&artefact, PLACE)),
+        text(&world.refusal(&artifact, PLACE)),
         format!(
             "error[trust]: this package is not signed\n  --> calm-dpo@0.1.0 from {PLACE}\n\
              why:  anybody who reaches the registry could have put it there; only a local path may give an unsigned one\n\
@@ -61,7 +61,7 @@ fn an_unsigned_package_comes_in_from_a_path_and_from_no_registry() {
              hint: ask the publisher to sign it: `tunebox pack --sign KEY`, then `tunebox push`\n"
         )
     );
-    world.take(&artefact, "/media/stick");
+    world.take(&artifact, "/media/stick");
     assert_eq!(world.open().lock().find("calm-dpo").unwrap().signer, None);
 }
 
@@ -153,10 +153,10 @@ fn a_new_key_is_told_with_all_places_that_know_the_old_one() {
 }
 
 /// What speaks against a package, and what is said where no person answers.
-fn doubts(world: &World, artefact: &Artefact, source: &str) -> (Vec<String>, TrustError) {
+fn doubts(world: &World, artifact: &Artifact, source: &str) -> (Vec<String>, TrustError) {
     let mut doubts = Vec::new();
     let error = world.open().admit(
-        artefact,
+        artifact,
         source,
         Mode::Ask(&mut |question| {
             doubts.clone_from(&question.doubts);

@@ -5,23 +5,23 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::{Event, Watch};
-use crate::{Error, waiting};
+use crate::{Error, file_lock};
 
 /// How long another build may take: the longest compile the standard library as well, on machines with much to do.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
 /// Takes the turn of a file that is open; it ends when the file is closed. `watch` hears what is waited for.
 /// Errors: a file that cannot be locked, or that somebody else does not give free.
-pub(super) fn take(file: File, path: &Path, watch: &mut Watch<'_>) -> Result<File, Error> {
-    within(file, path, PATIENCE, watch)
+pub(super) fn wait_for_build(file: File, path: &Path, watch: &mut Watch<'_>) -> Result<File, Error> {
+    wait_for_build_within(file, path, PATIENCE, watch)
 }
 
-fn within(file: File, path: &Path, patience: Duration, watch: &mut Watch<'_>) -> Result<File, Error> {
-    if waiting::wait(&file, File::try_lock, Instant::now()).map_err(Error::file("lock", path))? {
+fn wait_for_build_within(file: File, path: &Path, patience: Duration, watch: &mut Watch<'_>) -> Result<File, Error> {
+    if file_lock::wait_for_lock(&file, File::try_lock, Instant::now()).map_err(Error::file("lock", path))? {
         return Ok(file);
     }
     watch(Event::Waiting(path));
-    waiting::take(file, path, Instant::now() + patience)
+    file_lock::lock_exclusive(file, path, Instant::now() + patience)
 }
 
 #[cfg(test)]
@@ -33,15 +33,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("guest.lock");
         let open = || File::create(&path).unwrap();
-        let held = take(open(), &path, &mut |event| panic!("nobody is waited for: {event:?}")).unwrap();
+        let held = wait_for_build(open(), &path, &mut |event| panic!("nobody is waited for: {event:?}")).unwrap();
 
         let mut told = Vec::new();
         let mut watch = |event: Event<'_>| told.push(event == Event::Waiting(&path));
-        let error = within(open(), &path, Duration::from_millis(20), &mut watch).unwrap_err();
+        let error = wait_for_build_within(open(), &path, Duration::from_millis(20), &mut watch).unwrap_err();
         assert!(matches!(&error, Error::Held { path: held } if *held == path), "{error}");
         assert_eq!(told, [true], "once, however often it is tried");
 
         drop(held);
-        assert!(within(open(), &path, Duration::ZERO, &mut |_| {}).is_ok());
+        assert!(wait_for_build_within(open(), &path, Duration::ZERO, &mut |_| {}).is_ok());
     }
 }

@@ -1,15 +1,15 @@
-//! What can be wrong with an artefact that somebody else wrote.
+//! What can be wrong with an artifact that somebody else wrote.
 
 use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_foundation::printable::printable;
 
-/// Why an artefact is no package, or not the one that was named.
+/// Why an artifact is no package, or not the one that was named.
 #[derive(Debug, thiserror::Error)]
-pub enum ArtefactError {
+pub enum ArtifactError {
     /// It is of another kind.
     #[error("this is not a WebAssembly package: its {what} is `{found}`")]
     MediaType {
-        /// The part of the artefact.
+        /// The part of the artifact.
         what: &'static str,
         /// The media type of a package.
         wanted: &'static str,
@@ -25,7 +25,7 @@ pub enum ArtefactError {
     /// Bytes that are not those that were named.
     #[error("the {what} is not what was named")]
     Digest {
-        /// The part of the artefact.
+        /// The part of the artifact.
         what: &'static str,
         /// The digest that was named.
         wanted: String,
@@ -35,7 +35,7 @@ pub enum ArtefactError {
     /// More or fewer bytes than were named.
     #[error("the {what} is not as long as was named")]
     Size {
-        /// The part of the artefact.
+        /// The part of the artifact.
         what: &'static str,
         /// How many bytes were named.
         wanted: u64,
@@ -45,7 +45,7 @@ pub enum ArtefactError {
     /// More bytes than anybody needs.
     #[error("the {what} is too large for a package")]
     TooLarge {
-        /// The part of the artefact.
+        /// The part of the artifact.
         what: &'static str,
         /// Its size.
         size: u64,
@@ -55,14 +55,14 @@ pub enum ArtefactError {
     /// A document that breaks the form.
     #[error("the {what} of this package cannot be used")]
     Malformed {
-        /// The part of the artefact.
+        /// The part of the artifact.
         what: &'static str,
         /// What is wrong with it.
         problem: String,
     },
 }
 
-impl ArtefactError {
+impl ArtifactError {
     /// A document that breaks the form; the problem may quote foreign text.
     pub(crate) fn malformed(what: &'static str, problem: &str) -> Self {
         Self::Malformed { what, problem: printable(problem, 300) }
@@ -74,7 +74,7 @@ impl ArtefactError {
     }
 }
 
-impl Explain for ArtefactError {
+impl Explain for ArtifactError {
     fn category(&self) -> &'static str {
         match self {
             Self::Digest { .. } | Self::Size { .. } => "trust",

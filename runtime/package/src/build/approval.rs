@@ -11,11 +11,11 @@ const NOTES: &str = "built";
 
 /// Notes that a person builds this folder, or has begun it here. Whether nothing had been noted of it before.
 /// Errors: no such folder, and no place to note it that is this person's alone.
-pub fn note(folder: &Path) -> Result<bool, Error> {
-    note_in(&home::home()?, folder)
+pub fn record(folder: &Path) -> Result<bool, Error> {
+    record_in(&home::home()?, folder)
 }
 
-fn note_in(home: &Path, folder: &Path) -> Result<bool, Error> {
+fn record_in(home: &Path, folder: &Path) -> Result<bool, Error> {
     let folder = folder.canonicalize().map_err(Error::file("find", folder))?;
     let notes = home.join(NOTES);
     home::make(&notes)?;
@@ -36,9 +36,9 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let (home, calm) = (place.path().join("home"), place.path().join("calm"));
         std::fs::create_dir(&calm).unwrap();
-        assert!(note_in(&home, &calm).unwrap());
-        assert!(!note_in(&home, &calm.join(".")).unwrap());
-        assert!(note_in(&home, place.path()).unwrap());
-        assert!(note_in(&home, &place.path().join("nowhere")).is_err());
+        assert!(record_in(&home, &calm).unwrap());
+        assert!(!record_in(&home, &calm.join(".")).unwrap());
+        assert!(record_in(&home, place.path()).unwrap());
+        assert!(record_in(&home, &place.path().join("nowhere")).is_err());
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tunebox_foundation::printable::printable;
 
-use super::ArtefactError;
+use super::ArtifactError;
 use crate::digest::sha256;
 
 /// The version of the format that manifests and indexes state.
@@ -54,23 +54,23 @@ impl Descriptor {
 
     /// The digest without its algorithm: safe to be the name of a file.
     /// Errors: another algorithm, or no digest at all.
-    pub fn hexadecimal(&self, what: &'static str) -> Result<&str, ArtefactError> {
+    pub fn hexadecimal(&self, what: &'static str) -> Result<&str, ArtifactError> {
         let digits =
             |text: &&str| text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         self.digest
             .strip_prefix(ALGORITHM)
             .filter(digits)
-            .ok_or_else(|| ArtefactError::malformed(what, &format!("its digest is `{}`, not a SHA-256", self.digest)))
+            .ok_or_else(|| ArtifactError::malformed(what, &format!("its digest is `{}`, not a SHA-256", self.digest)))
     }
 
     /// Errors: the bytes are not those that are described.
-    pub fn check(&self, what: &'static str, bytes: &[u8]) -> Result<(), ArtefactError> {
+    pub fn check(&self, what: &'static str, bytes: &[u8]) -> Result<(), ArtifactError> {
         let (wanted, found) = (self.size, bytes.len() as u64);
         if wanted != found {
-            return Err(ArtefactError::Size { what, wanted, found });
+            return Err(ArtifactError::Size { what, wanted, found });
         }
         let found = digest_of(bytes);
-        if found == self.digest { Ok(()) } else { Err(ArtefactError::altered(what, &self.digest, &found)) }
+        if found == self.digest { Ok(()) } else { Err(ArtifactError::altered(what, &self.digest, &found)) }
     }
 }
 
@@ -92,7 +92,7 @@ pub struct ImageManifest {
     pub annotations: Option<BTreeMap<String, String>>,
 }
 
-/// The configuration of a WebAssembly artefact.
+/// The configuration of a WebAssembly artifact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Configuration {
@@ -128,8 +128,8 @@ pub fn digest_of(bytes: &[u8]) -> String {
 }
 
 /// A document of one of these types. Errors: other JSON, or none.
-pub fn read<Document: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<Document, ArtefactError> {
-    serde_json::from_slice(bytes).map_err(|error| ArtefactError::malformed(what, &error.to_string()))
+pub fn read<Document: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<Document, ArtifactError> {
+    serde_json::from_slice(bytes).map_err(|error| ArtifactError::malformed(what, &error.to_string()))
 }
 
 /// The media type that a document says it has.
@@ -144,13 +144,13 @@ pub fn said_type(bytes: &[u8]) -> Option<String> {
 }
 
 /// Errors: another media type than the one wanted. Parameters behind a semicolon do not count.
-pub fn media_type(what: &'static str, wanted: &'static str, found: Option<&str>) -> Result<(), ArtefactError> {
+pub fn media_type(what: &'static str, wanted: &'static str, found: Option<&str>) -> Result<(), ArtifactError> {
     let found = found.map(|found| found.split(';').next().unwrap_or_default().trim());
     match found {
         Some(found) if found.eq_ignore_ascii_case(wanted) => Ok(()),
         found => {
             let found = found.map_or_else(|| "nothing".to_owned(), |found| printable(found, 120));
-            Err(ArtefactError::MediaType { what, wanted, found })
+            Err(ArtifactError::MediaType { what, wanted, found })
         }
     }
 }

@@ -23,11 +23,11 @@ pub(super) const ENTRY: &str = "tunebox_entry";
 const STAMP: Duration = Duration::from_secs(315_532_800);
 
 /// The folder of one build; gone when it is dropped.
-pub(super) struct Workplace {
+pub(super) struct Workspace {
     folder: TempDir,
 }
 
-impl Workplace {
+impl Workspace {
     pub(super) fn path(&self) -> &Path {
         self.folder.path()
     }
@@ -65,9 +65,9 @@ impl Workplace {
 }
 
 /// Copies the method's source, the package and the contract. Errors: the source has no module of that name.
-pub(super) fn lay_out(folder: &Path, module: &str) -> Result<Workplace, Error> {
+pub(super) fn create_workspace(folder: &Path, module: &str) -> Result<Workspace, Error> {
     let place = tempfile::tempdir().map_err(Error::file("create", std::env::temp_dir()))?;
-    let place = Workplace { folder: place };
+    let place = Workspace { folder: place };
     let source = folder.join("src");
     if !source.join(format!("{module}.py")).is_file() && !source.join(module).join("__init__.py").is_file() {
         let problem = format!("`src/{module}.py` is missing, where `@method` stands");
@@ -163,11 +163,11 @@ mod tests {
         // A lock of Emacs leads nowhere.
         #[cfg(unix)]
         std::os::unix::fs::symlink("somebody@here.1", folder.path().join("src/.#calm.py")).unwrap();
-        let place = lay_out(folder.path(), "calm").unwrap();
+        let place = create_workspace(folder.path(), "calm").unwrap();
         let time = fs::metadata(place.source().join("calm.py")).unwrap().modified().unwrap();
         assert_eq!(time, SystemTime::UNIX_EPOCH + STAMP);
         assert!(!place.source().join("__pycache__").exists());
         assert!(place.package().join("tunebox_entry.py").is_file());
-        assert!(lay_out(folder.path(), "storm").is_err());
+        assert!(create_workspace(folder.path(), "storm").is_err());
     }
 }

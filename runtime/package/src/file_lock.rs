@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 type Try = fn(&File) -> Result<(), TryLockError>;
 
 /// Takes the lock of a file; false where somebody else has it to the end. Errors: a system that locks no such file.
-pub(crate) fn wait(file: &File, attempt: Try, end: Instant) -> io::Result<bool> {
+pub(crate) fn wait_for_lock(file: &File, attempt: Try, end: Instant) -> io::Result<bool> {
     loop {
         match attempt(file) {
             Ok(()) => return Ok(true),
@@ -31,8 +31,8 @@ pub(crate) fn wait(file: &File, attempt: Try, end: Instant) -> io::Result<bool> 
 
 /// Takes the lock of a file for this program alone, until the file is dropped.
 /// Errors: a file that cannot be locked, or that somebody else does not give free.
-pub(crate) fn take(file: File, path: &Path, end: Instant) -> Result<File, Error> {
-    match wait(&file, File::try_lock, end) {
+pub(crate) fn lock_exclusive(file: File, path: &Path, end: Instant) -> Result<File, Error> {
+    match wait_for_lock(&file, File::try_lock, end) {
         Ok(true) => Ok(file),
         Ok(false) => Err(Error::Held { path: path.to_owned() }),
         Err(error) => Err(Error::file("lock", path)(error)),

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use semver::{Version, VersionReq};
 
-use super::{BuildError, Watch, turn};
+use super::{BuildError, Watch, lock};
 use crate::reference::LARGEST;
 use crate::{Error, bounded, sources};
 
 /// Puts the program's own SDK where the folder has it, if it has it in the place for it. One that it takes from
 /// elsewhere is its own affair. Errors: another version is asked for, a folder that cannot be written.
-pub(super) fn supply(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Error> {
+pub(super) fn write_sdk(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Error> {
     let manifest = bounded::text(&folder.join("Cargo.toml"), LARGEST).unwrap_or_default();
     let manifest: toml::Table = manifest.parse().unwrap_or_default();
     let sdk = manifest.get("dependencies").and_then(|dependencies| dependencies.get(sources::CRATE)?.as_table());
@@ -23,25 +23,25 @@ pub(super) fn supply(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Error> 
     if !fits {
         return Err(BuildError::Sdk { folder: folder.to_owned(), wanted: wanted.to_owned() }.into());
     }
-    if sources::is_supplied(&root) {
+    if sources::has_sdk(&root) {
         return Ok(());
     }
-    let _turn = take_turn_below(&root, folder, watch)?;
-    sources::supply(&root)
+    let _turn = lock_sdk_folder(&root, folder, watch)?;
+    sources::write_sdk(&root)
 }
 
 /// Waits for others that put the SDK below this root, which may build into other folders than this one does.
-fn take_turn_below(root: &Path, folder: &Path, watch: &mut Watch<'_>) -> Result<File, Error> {
+fn lock_sdk_folder(root: &Path, folder: &Path, watch: &mut Watch<'_>) -> Result<File, Error> {
     // A file that is there in any case: one of its own would be left in somebody's folder.
     let manifest = |folder: &Path| folder.join("Cargo.toml");
     let path = Some(manifest(root)).filter(|path| path.is_file()).unwrap_or_else(|| manifest(folder));
     let file = File::open(&path).map_err(Error::file("open", &path))?;
-    turn::take(file, &path, watch)
+    lock::wait_for_build(file, &path, watch)
 }
 
 /// The root of the workspace whose place for the SDK a path names, such as `../../.tunebox/sdk/rust`.
 fn workspace_of(folder: &Path, path: &str) -> Option<PathBuf> {
-    let place = format!("{}/{}", sources::FOLDER, sources::PLACE);
+    let place = format!("{}/{}", sources::FOLDER, sources::SDK_PATH);
     let above = path.trim_end_matches('/').strip_suffix(&place)?;
     let up = above.trim_end_matches('/');
     let is_above = up.split('/').all(|part| matches!(part, "" | "." | "..")) && !above.starts_with('/');
@@ -61,14 +61,14 @@ mod tests {
         std::thread::scope(|scope| {
             let begin = || {
                 start.wait();
-                supply(folder.path(), &mut |_| {})
+                write_sdk(folder.path(), &mut |_| {})
             };
             let begun: Vec<_> = (0..8).map(|_| scope.spawn(begin)).collect();
             for thread in begun {
                 thread.join().unwrap().unwrap();
             }
         });
-        assert!(sources::is_supplied(folder.path()));
+        assert!(sources::has_sdk(folder.path()));
         assert_eq!(std::fs::read_to_string(folder.path().join("Cargo.toml")).unwrap(), manifest);
     }
 

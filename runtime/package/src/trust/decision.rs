@@ -8,7 +8,7 @@ use super::refusal::Refusal;
 use super::resemblance::alike;
 use super::source::Source;
 use super::{Admitted, Mode, Pending, Trust};
-use crate::artefact::Artefact;
+use crate::artifact::Artifact;
 use crate::signature::{Signed, Signer};
 use crate::statement::Statement;
 use crate::{builtin, pack};
@@ -34,10 +34,10 @@ impl Known {
 
 impl Trust {
     /// Everything after the statement, in order.
-    pub(super) fn judge(
+    pub(super) fn decide(
         &mut self,
         statement: &Statement,
-        artefact: &Artefact,
+        artifact: &Artifact,
         place: &Source,
         mode: Mode<'_>,
     ) -> Result<Admitted, Refusal> {
@@ -48,12 +48,12 @@ impl Trust {
         if let Some(locked) = locked {
             locked.check_digest(&statement.version, &statement.sha256)?;
         }
-        let signer = artefact.signature.as_ref().map(|text| Signed::check(statement, text)).transpose()?;
+        let signer = artifact.signature.as_ref().map(|text| Signed::check(statement, text)).transpose()?;
         let known = self.check_signer(statement, place, signer.as_ref())?;
         if let Some(locked) = locked {
             locked.check_version(&statement.version)?;
         }
-        self.check_name(statement, &artefact.wasm, signer.as_ref(), &known)?;
+        self.check_name(statement, &artifact.wasm, signer.as_ref(), &known)?;
 
         let ask = match mode {
             Mode::Locked => return self.locked(statement, place, signer, &known),

@@ -1,8 +1,8 @@
-//! A package as an OCI artefact, in the form that all WebAssembly tools share: a manifest, a configuration and exactly
+//! A package as an OCI artifact, in the form that all WebAssembly tools share: a manifest, a configuration and exactly
 //! one layer, which is the component.
 //!
 //! The same package gives the same documents, byte for byte, and what others wrote is believed only as far as media
-//! types, sizes and digests agree. Where artefacts are kept and fetched is left to the store and the registry.
+//! types, sizes and digests agree. Where artifacts are kept and fetched is left to the store and the registry.
 
 pub mod document;
 mod error;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use document::{Component, Configuration, Descriptor, ImageManifest, SCHEMA, WASM, digest_of};
-pub use error::ArtefactError;
+pub use error::ArtifactError;
 use serde::Serialize;
 
 use crate::manifest::World;
@@ -51,7 +51,7 @@ const SYSTEM: &str = "wasip2";
 
 /// A package as it is kept and carried.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Artefact {
+pub struct Artifact {
     /// The component.
     pub wasm: Vec<u8>,
     /// The text of the `.minisig` file.
@@ -65,13 +65,13 @@ pub struct Documents {
     pub manifest: Vec<u8>,
     /// The configuration.
     pub configuration: Vec<u8>,
-    /// The digest of the manifest, as in `sha256:…`: what a registry knows the artefact by.
+    /// The digest of the manifest, as in `sha256:…`: what a registry knows the artifact by.
     pub digest: String,
     /// The digest of the component, in the same form.
     pub layer: String,
 }
 
-impl Artefact {
+impl Artifact {
     /// The documents of this package. Errors: bytes that are no component with a manifest.
     pub fn manifest(&self) -> Result<Documents, Error> {
         let about = read_manifest(&self.wasm)?;
@@ -92,7 +92,7 @@ impl Artefact {
     }
 
     /// The package that documents and a component give. Errors: they do not belong together.
-    pub fn from_parts(manifest: &[u8], configuration: &[u8], wasm: Vec<u8>) -> Result<Self, ArtefactError> {
+    pub fn from_parts(manifest: &[u8], configuration: &[u8], wasm: Vec<u8>) -> Result<Self, ArtifactError> {
         Parts::read(manifest, None)?.assemble(configuration, wasm)
     }
 
@@ -139,14 +139,14 @@ pub struct Parts {
 impl Parts {
     /// Reads a manifest; `served` is the media type that it came with, for those that do not say it themselves.
     /// Errors: it is that of something else, has not one layer, or names more bytes than a package may have.
-    pub fn read(manifest: &[u8], served: Option<&str>) -> Result<Self, ArtefactError> {
+    pub fn read(manifest: &[u8], served: Option<&str>) -> Result<Self, ArtifactError> {
         fits("manifest", manifest.len() as u64, LARGEST_DOCUMENT)?;
         document::media_type("manifest", MANIFEST, document::said_type(manifest).as_deref().or(served))?;
         let manifest: ImageManifest = document::read("manifest", manifest)?;
         document::media_type("configuration", CONFIGURATION, Some(&manifest.config.media_type))?;
         let count = manifest.layers.len();
         let Ok([layer]) = <[Descriptor; 1]>::try_from(manifest.layers) else {
-            return Err(ArtefactError::Layers { count });
+            return Err(ArtifactError::Layers { count });
         };
         document::media_type("layer", LAYER, Some(&layer.media_type))?;
         fits("configuration", manifest.config.size, LARGEST_DOCUMENT)?;
@@ -160,18 +160,18 @@ impl Parts {
     }
 
     /// The package, once everything that the manifest names is here. Errors: it is not what was named.
-    pub fn assemble(self, configuration: &[u8], wasm: Vec<u8>) -> Result<Artefact, ArtefactError> {
+    pub fn assemble(self, configuration: &[u8], wasm: Vec<u8>) -> Result<Artifact, ArtifactError> {
         self.configuration.check("configuration", configuration)?;
         self.layer.check("package", &wasm)?;
         let read: Configuration = document::read("configuration", configuration)?;
         if read.architecture != WASM || read.os != SYSTEM {
             let found = format!("{}/{}", read.os, read.architecture);
-            return Err(ArtefactError::malformed("configuration", &format!("it is for {found}, not for components")));
+            return Err(ArtifactError::malformed("configuration", &format!("it is for {found}, not for components")));
         }
         if read.layer_digests != [self.layer.digest.as_str()] {
-            return Err(ArtefactError::malformed("configuration", "it names other layers than the manifest"));
+            return Err(ArtifactError::malformed("configuration", "it names other layers than the manifest"));
         }
-        Ok(Artefact { wasm, signature: self.signature })
+        Ok(Artifact { wasm, signature: self.signature })
     }
 }
 
@@ -182,12 +182,12 @@ fn plain(written: String) -> String {
 }
 
 /// Errors: more bytes than the limit.
-fn fits(what: &'static str, size: u64, limit: u64) -> Result<(), ArtefactError> {
-    if size > limit { Err(ArtefactError::TooLarge { what, size, limit }) } else { Ok(()) }
+fn fits(what: &'static str, size: u64, limit: u64) -> Result<(), ArtifactError> {
+    if size > limit { Err(ArtifactError::TooLarge { what, size, limit }) } else { Ok(()) }
 }
 
-fn json(what: &'static str, document: &impl Serialize) -> Result<Vec<u8>, ArtefactError> {
-    serde_json::to_vec(document).map_err(|error| ArtefactError::malformed(what, &error.to_string()))
+fn json(what: &'static str, document: &impl Serialize) -> Result<Vec<u8>, ArtifactError> {
+    serde_json::to_vec(document).map_err(|error| ArtifactError::malformed(what, &error.to_string()))
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ const LONGEST_TAG: usize = 128;
 
 /// Where a package is, and how to get there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     pub(super) kind: Kind,
     pub(super) offline: bool,
     pub(super) plain_http: bool,
@@ -37,7 +37,7 @@ pub(super) enum Kind {
     Folder(Folder),
 }
 
-impl Place {
+impl Location {
     /// Reads `registry.example/namespace/name:1.2.3`, `oci:FOLDER//name:1.2.3`, or the path of a folder, which begins
     /// with `./`, `../` or `/`, or exists and cannot be the name of a package in a registry. Version, and in a folder the
     /// name, may be left out. Errors: it is none of these.
@@ -47,7 +47,7 @@ impl Place {
             None if is_path(text) => Folder::parse(text).map(Kind::Folder),
             None => Remote::parse(text).map(Kind::Remote),
         };
-        let kind = kind.map_err(|problem| RegistryError::Place { text: text.to_owned(), problem })?;
+        let kind = kind.map_err(|problem| RegistryError::Location { text: text.to_owned(), problem })?;
         Ok(Self { kind, offline: false, plain_http: false, logins: None, certificates: None })
     }
 
@@ -111,7 +111,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
             Kind::Remote(remote) => remote.fmt(formatter),
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     fn remote(text: &str) -> Option<Remote> {
-        match Place::parse(text).ok()?.kind {
+        match Location::parse(text).ok()?.kind {
             Kind::Remote(remote) => Some(remote),
             Kind::Folder(_) => None,
         }
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_name_in_a_registry_is_taken_apart() {
-        let place = Place::parse("Registry.example:5000/me/deep/calm-dpo:1.2.3-rc.1+7").unwrap();
+        let place = Location::parse("Registry.example:5000/me/deep/calm-dpo:1.2.3-rc.1+7").unwrap();
         assert_eq!((place.name(), place.version()), (Some("calm-dpo"), Some("1.2.3-rc.1+7")));
         assert_eq!(place.source(), "registry.example:5000/me/deep/calm-dpo");
         assert_eq!(place.to_string(), "registry.example:5000/me/deep/calm-dpo:1.2.3-rc.1+7");
@@ -187,7 +187,7 @@ mod tests {
             (named.source().as_str(), named.authority.as_str()),
             ("docker.io/me/calm", "registry-1.docker.io:443")
         );
-        let plain = Place::parse("ghcr.io.:80/acme/calm:1.0.0").unwrap().plain_http(true);
+        let plain = Location::parse("ghcr.io.:80/acme/calm:1.0.0").unwrap().plain_http(true);
         assert_eq!(
             (plain.source().as_str(), plain.to_string().as_str()),
             ("ghcr.io/acme/calm", "ghcr.io/acme/calm:1.0.0")
@@ -196,17 +196,17 @@ mod tests {
 
     #[test]
     fn a_path_is_a_folder_with_or_without_a_package() {
-        let place = Place::parse("oci:some/stick//calm:1.2.3").unwrap();
+        let place = Location::parse("oci:some/stick//calm:1.2.3").unwrap();
         assert_eq!((place.name(), place.version()), (Some("calm"), Some("1.2.3")));
         assert_eq!(place.to_string(), "oci:some/stick//calm:1.2.3");
         for text in ["./stick", "../stick", "/media/stick", "oci:stick"] {
-            assert!(Place::parse(text).unwrap().is_folder(), "{text}");
+            assert!(Location::parse(text).unwrap().is_folder(), "{text}");
         }
         let folder = tempfile::tempdir().unwrap();
         let there = format!("{}//x", folder.path().display());
-        assert_eq!(Place::parse(&there).unwrap().name(), Some("x"));
+        assert_eq!(Location::parse(&there).unwrap().name(), Some("x"));
         std::fs::create_dir(folder.path().join("x")).unwrap();
-        assert_eq!(Place::parse(&there).unwrap().name(), None);
+        assert_eq!(Location::parse(&there).unwrap().name(), None);
     }
 
     #[test]
@@ -218,7 +218,7 @@ mod tests {
             assert!(is_meant_for_registry(text), "{text}");
         }
         // The folder of this crate is where its tests run.
-        assert!(Place::parse("src//calm:0.1.0").unwrap().is_folder());
+        assert!(Location::parse("src//calm:0.1.0").unwrap().is_folder());
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         std::fs::create_dir_all(root.join("a/stick")).unwrap();
-        let source = |path: &str| Place::parse(&root.join(path).display().to_string()).unwrap().source();
+        let source = |path: &str| Location::parse(&root.join(path).display().to_string()).unwrap().source();
         for path in ["a/../a/stick", "a/./stick/"] {
             assert_eq!(source(path), format!("oci:{}", whole(&root.join("a/stick")).display()), "{path}");
         }
@@ -250,7 +250,7 @@ mod tests {
             ("oci:stick//Calm", "not the name"),
         ] {
             use tunebox_foundation::explain::Explain;
-            let why = Place::parse(text).unwrap_err().why().unwrap();
+            let why = Location::parse(text).unwrap_err().why().unwrap();
             assert!(why.contains(reason), "{text}: {why}");
         }
     }

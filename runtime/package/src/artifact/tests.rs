@@ -1,22 +1,22 @@
 use super::*;
 use crate::builtin;
 
-fn lora() -> Artefact {
-    Artefact { wasm: builtin::find("lora").unwrap().bytes.to_vec(), signature: Some("untrusted comment: one\n".into()) }
+fn lora() -> Artifact {
+    Artifact { wasm: builtin::find("lora").unwrap().bytes.to_vec(), signature: Some("untrusted comment: one\n".into()) }
 }
 
 /// The documents with one part of the manifest replaced.
-fn altered(change: impl FnOnce(&mut serde_json::Value)) -> Result<Artefact, ArtefactError> {
-    let (artefact, documents) = (lora(), lora().manifest().unwrap());
+fn altered(change: impl FnOnce(&mut serde_json::Value)) -> Result<Artifact, ArtifactError> {
+    let (artifact, documents) = (lora(), lora().manifest().unwrap());
     let mut manifest: serde_json::Value = serde_json::from_slice(&documents.manifest).unwrap();
     change(&mut manifest);
-    Artefact::from_parts(manifest.to_string().as_bytes(), &documents.configuration, artefact.wasm)
+    Artifact::from_parts(manifest.to_string().as_bytes(), &documents.configuration, artifact.wasm)
 }
 
 #[test]
 fn documents_and_component_give_the_package_back() {
     let documents = lora().manifest().unwrap();
-    assert_eq!(Artefact::from_parts(&documents.manifest, &documents.configuration, lora().wasm).unwrap(), lora());
+    assert_eq!(Artifact::from_parts(&documents.manifest, &documents.configuration, lora().wasm).unwrap(), lora());
     assert_eq!(documents, lora().manifest().unwrap());
 }
 
@@ -52,9 +52,9 @@ fn another_number_of_layers_is_refused() {
         let layer = manifest["layers"][0].clone();
         manifest["layers"].as_array_mut().unwrap().push(layer);
     });
-    assert!(matches!(two, Err(ArtefactError::Layers { count: 2 })), "{two:?}");
+    assert!(matches!(two, Err(ArtifactError::Layers { count: 2 })), "{two:?}");
     let none = altered(|manifest| manifest["layers"].as_array_mut().unwrap().clear());
-    assert!(matches!(none, Err(ArtefactError::Layers { count: 0 })), "{none:?}");
+    assert!(matches!(none, Err(ArtifactError::Layers { count: 0 })), "{none:?}");
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn another_media_type_is_refused_wherever_it_stands() {
     for part in ["/mediaType", "/config/mediaType", "/layers/0/mediaType"] {
         let result = altered(|manifest| *manifest.pointer_mut(part).unwrap() = "application/other\u{1b}".into());
         let error = result.unwrap_err();
-        assert!(matches!(error, ArtefactError::MediaType { .. }), "{part}: {error}");
+        assert!(matches!(error, ArtifactError::MediaType { .. }), "{part}: {error}");
         assert!(!error.to_string().contains('\u{1b}'), "{error:?}");
     }
 }
@@ -72,36 +72,36 @@ fn sizes_and_digests_that_do_not_agree_are_matters_of_trust() {
     use tunebox_foundation::explain::{Exit, Explain};
     let other = format!("sha256:{}", "0".repeat(64));
     let digest = altered(|manifest| manifest["layers"][0]["digest"] = other.clone().into()).unwrap_err();
-    assert!(matches!(digest, ArtefactError::Digest { what: "package", .. }), "{digest}");
+    assert!(matches!(digest, ArtifactError::Digest { what: "package", .. }), "{digest}");
     let size = altered(|manifest| manifest["config"]["size"] = 1.into()).unwrap_err();
-    assert!(matches!(size, ArtefactError::Size { what: "configuration", .. }), "{size}");
+    assert!(matches!(size, ArtifactError::Size { what: "configuration", .. }), "{size}");
     assert_eq!((digest.exit(), size.exit()), (Exit::Trust, Exit::Trust));
 }
 
 #[test]
 fn a_package_that_says_to_be_huge_is_refused_by_its_manifest_alone() {
     let result = altered(|manifest| manifest["layers"][0]["size"] = (LARGEST + 1).into());
-    assert!(matches!(result, Err(ArtefactError::TooLarge { what: "package", .. })), "{result:?}");
+    assert!(matches!(result, Err(ArtifactError::TooLarge { what: "package", .. })), "{result:?}");
     let result = altered(|manifest| manifest["layers"][0]["size"] = (-1).into());
-    assert!(matches!(result, Err(ArtefactError::Malformed { what: "manifest", .. })), "{result:?}");
+    assert!(matches!(result, Err(ArtifactError::Malformed { what: "manifest", .. })), "{result:?}");
 }
 
 #[test]
 fn a_digest_that_is_a_path_is_no_digest() {
     let path = format!("sha256:../../{}", "0".repeat(58));
     let result = altered(|manifest| manifest["config"]["digest"] = path.into());
-    assert!(matches!(result, Err(ArtefactError::Malformed { what: "configuration", .. })), "{result:?}");
+    assert!(matches!(result, Err(ArtifactError::Malformed { what: "configuration", .. })), "{result:?}");
 }
 
 #[test]
 fn a_configuration_of_another_package_is_refused() {
-    let dpo = Artefact { wasm: builtin::find("dpo").unwrap().bytes.to_vec(), signature: None };
+    let dpo = Artifact { wasm: builtin::find("dpo").unwrap().bytes.to_vec(), signature: None };
     let foreign = dpo.manifest().unwrap().configuration;
     let result = {
         let mut manifest: serde_json::Value = serde_json::from_slice(&lora().manifest().unwrap().manifest).unwrap();
         manifest["config"]["digest"] = digest_of(&foreign).into();
         manifest["config"]["size"] = foreign.len().into();
-        Artefact::from_parts(manifest.to_string().as_bytes(), &foreign, lora().wasm)
+        Artifact::from_parts(manifest.to_string().as_bytes(), &foreign, lora().wasm)
     };
-    assert!(matches!(result, Err(ArtefactError::Malformed { what: "configuration", .. })), "{result:?}");
+    assert!(matches!(result, Err(ArtifactError::Malformed { what: "configuration", .. })), "{result:?}");
 }

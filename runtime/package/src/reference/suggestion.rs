@@ -11,14 +11,14 @@ use crate::store::{StoreError, Stored};
 use crate::{Error, build};
 
 /// The name of a package that is also that of the folder of a method.
-pub(super) fn both(package: &Stored) -> Error {
+pub(super) fn ambiguous(package: &Stored) -> Error {
     let there = vec![package.to_string(), format!("the folder `./{}`", package.name)];
     StoreError::Ambiguous { name: package.name.clone(), there, folder: None }.into()
 }
 
 /// What was probably meant by a name of nothing: the folder of that name where one is already, what this person has, or
 /// what is built in.
-pub(super) fn meant(text: &str, base: &Path, built_in: &[Builtin]) -> Result<Option<String>, Error> {
+pub(super) fn suggest(text: &str, base: &Path, built_in: &[Builtin]) -> Result<Option<String>, Error> {
     if paths::whole(base).file_name().is_some_and(|name| name == text) && build::expect_method(base).is_ok() {
         return Ok(Some(".".to_owned()));
     }

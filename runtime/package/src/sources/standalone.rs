@@ -8,7 +8,7 @@ use toml::{Table, Value};
 const INSIDE: [&str; 5] = ["lints", "dev-dependencies", "test", "bench", "example"];
 
 /// The text of a `Cargo.toml` with everything filled in that it takes from `workspace`; it stands at `folder` there.
-pub(super) fn alone(text: &str, workspace: &Table, folder: &str) -> String {
+pub(super) fn standalone(text: &str, workspace: &Table, folder: &str) -> String {
     let mut manifest: Table = text.parse().unwrap_or_default();
     manifest.retain(|name, _| !INSIDE.contains(&name));
     if let (Some(Value::Table(own)), Some(Value::Table(shared))) =
@@ -27,27 +27,27 @@ pub(super) fn alone(text: &str, workspace: &Table, folder: &str) -> String {
         }
     }
     let up = vec![".."; folder.split('/').count()].join("/");
-    fill(&mut manifest, workspace, &up);
+    resolve_dependencies(&mut manifest, workspace, &up);
     for (_, platform) in manifest.get_mut("target").and_then(Value::as_table_mut).into_iter().flatten() {
         if let Value::Table(platform) = platform {
             platform.remove("dev-dependencies");
-            fill(platform, workspace, &up);
+            resolve_dependencies(platform, workspace, &up);
         }
     }
     toml::to_string(&manifest).unwrap_or_default()
 }
 
 /// Fills the dependencies of a table in.
-fn fill(table: &mut Table, workspace: &Table, up: &str) {
+fn resolve_dependencies(table: &mut Table, workspace: &Table, up: &str) {
     for kind in ["dependencies", "build-dependencies"] {
         for (name, entry) in table.get_mut(kind).and_then(Value::as_table_mut).into_iter().flatten() {
-            settle(name, entry, workspace, up);
+            resolve_dependency(name, entry, workspace, up);
         }
     }
 }
 
 /// One dependency as its workspace has it, with the features that it adds; `up` leads to the workspace's root.
-pub(super) fn settle(name: &str, entry: &mut Value, workspace: &Table, up: &str) {
+pub(super) fn resolve_dependency(name: &str, entry: &mut Value, workspace: &Table, up: &str) {
     let Value::Table(own) = entry else { return };
     let Some(shared) = workspace.get("dependencies").and_then(|table| table.get(name)) else { return };
     if own.remove("workspace").is_none() {
@@ -84,7 +84,7 @@ mod tests {
         let text = "[package]\nname = \"one\"\nversion.workspace = true\n[lints]\nworkspace = true\n[dependencies]\n\
             quote.workspace = true\nother.workspace = true\nown = \"7\"\n\
             [target.'cfg(unix)'.dependencies]\nsyn = { workspace = true, features = [\"visit\"], optional = true }\n";
-        let manifest: Table = alone(text, &SHARED.parse().unwrap(), "sdk/one").parse().unwrap();
+        let manifest: Table = standalone(text, &SHARED.parse().unwrap(), "sdk/one").parse().unwrap();
         let wanted: Table = "[package]\nname = \"one\"\nversion = \"0.3.0\"\nbuild = false\nautobins = false\n\
             autoexamples = false\nautotests = false\nautobenches = false\n[dependencies]\nown = \"7\"\n\
             quote = { version = \"1\" }\nother = { path = \"../../sdk/other\" }\n[target.'cfg(unix)'.dependencies]\n\
