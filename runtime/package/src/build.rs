@@ -2,18 +2,18 @@
 //!
 //! The same source and toolchain give the same bytes, wherever the folder lies; for Rust, that is.
 
+pub mod approval;
 mod cargo;
 mod command;
 mod componentize;
 mod diagnosis;
 mod failure;
 mod folder;
-pub mod approval;
+mod lock;
 mod messages;
 pub mod python;
 mod record;
 mod sdk;
-mod lock;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

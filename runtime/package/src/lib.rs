@@ -9,6 +9,7 @@ pub mod builtin;
 pub mod component;
 pub mod digest;
 pub mod error;
+mod file_lock;
 pub mod home;
 pub mod manifest;
 pub mod pack;
@@ -24,7 +25,6 @@ pub mod store;
 pub mod template;
 pub mod toolchain;
 pub mod trust;
-mod file_lock;
 pub mod world;
 
 pub use artifact::Artifact;

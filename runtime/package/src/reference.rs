@@ -3,8 +3,8 @@
 //! Nothing here reaches a network: a name in a registry means what was pulled from there. Whether a package from the
 //! store may be used is not asked here either, see `trust`.
 
-mod suggestion;
 mod stored;
+mod suggestion;
 
 use std::borrow::Cow;
 use std::fs;
@@ -17,9 +17,9 @@ use crate::builtin::{self, Builtin};
 use crate::signature::{Signed, Signer};
 use crate::store::Stored;
 use crate::{Error, Manifest, TrustError, bounded, build, component, digest, manifest, read_manifest};
-use suggestion::{ambiguous, suggest};
 pub use stored::NotPulled;
 use stored::Remote;
+use suggestion::{ambiguous, suggest};
 
 /// The largest component that is read.
 pub const LARGEST: u64 = 64 << 20;
@@ -92,7 +92,11 @@ impl Reference {
             && let Some(package) = stored::named(text, base)?
         {
             // Its author may have pulled it, and would train with what was pulled in place of what was changed since.
-            return if build::expect_method(&path).is_err() { Ok(Self::Stored(package)) } else { Err(ambiguous(&package)) };
+            return if build::expect_method(&path).is_err() {
+                Ok(Self::Stored(package))
+            } else {
+                Err(ambiguous(&package))
+            };
         }
         if path.is_dir() {
             return Ok(Self::Folder(path));

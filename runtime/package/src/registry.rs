@@ -7,8 +7,8 @@ mod address;
 mod agent;
 mod connection;
 mod error;
-mod login;
 mod location;
+mod login;
 mod remote;
 
 use std::path::Path;

@@ -6,10 +6,10 @@
 //! crate into the names of its functions, and cuts the root off first. An SDK that all folders share would have a path
 //! of this machine there, and the same source would give other bytes elsewhere.
 
-mod standalone;
 mod lines;
 mod metrics;
 mod printing;
+mod standalone;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -58,9 +58,10 @@ pub fn of_builtins() -> &'static [Source] {
 pub fn files() -> &'static BTreeMap<String, Vec<u8>> {
     static STANDALONE: LazyLock<BTreeMap<String, Vec<u8>>> = LazyLock::new(|| {
         let standalone = |(name, bytes): &(&str, &[u8])| match name.strip_suffix("/Cargo.toml") {
-            Some(folder) => {
-                ((*name).to_owned(), standalone::standalone(&String::from_utf8_lossy(bytes), &workspace_table(), folder).into_bytes())
-            }
+            Some(folder) => (
+                (*name).to_owned(),
+                standalone::standalone(&String::from_utf8_lossy(bytes), &workspace_table(), folder).into_bytes(),
+            ),
             None => ((*name).to_owned(), bytes.to_vec()),
         };
         FILES.iter().filter(|(name, _)| *name != "Cargo.toml").map(standalone).collect()

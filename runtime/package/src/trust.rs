@@ -4,10 +4,10 @@
 //! against the lock, the statement, the signature, the key that is known for the name, the version, the name itself,
 //! and last a person. [`Trust::commit`] then writes down what was found.
 
+mod decision;
 mod document;
 mod form;
 mod guard;
-mod decision;
 mod lock;
 mod path;
 mod publishers;

@@ -6,7 +6,7 @@ use serde_json::json;
 use tunebox_foundation::paths::plain;
 use tunebox_foundation::printable::printable;
 use tunebox_package::build::python::PROJECT;
-use tunebox_package::build::{Event, Options, Warning, build_watched, expect_method, approval};
+use tunebox_package::build::{Event, Options, Warning, approval, build_watched, expect_method};
 use tunebox_package::{Built, sources};
 use tunebox_training::plan::without_effect;
 

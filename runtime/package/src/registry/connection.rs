@@ -17,8 +17,8 @@ use ureq::{Agent, AsSendBody, Body, SendBody};
 
 use super::address::Address;
 use super::agent::{PATIENCE, agent};
-use super::login::Login;
 use super::location::Remote;
+use super::login::Login;
 use super::{Location, Progress, RegistryError};
 
 /// How often an answer may lead elsewhere.
