@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support::golden;
 use row::{Numbers, Row, rows};
-use tunebox_compute::budget::{Ledger, Reservation};
+use tunebox_compute::budget::{Budget, Reservation};
 use tunebox_compute::error::Error;
 use tunebox_compute::ops::{Admit, Cost};
 use tunebox_compute::random::Stream;
@@ -23,7 +23,7 @@ const BUDGET: u64 = 64 << 20;
 #[test]
 fn results_are_those_of_the_table() {
     for row in rows().iter().filter(|row| row.refusal.is_none()) {
-        let made = call::call(row, &row.tensors(false), &mut Ledger::new(BUDGET));
+        let made = call::call(row, &row.tensors(false), &mut Budget::new(BUDGET));
         let made = made.unwrap_or_else(|error| panic!("{row}: {error}"));
         assert_eq!(made.len(), row.results.len(), "{row}");
         for (tensor, expected) in made.iter().zip(&row.results) {
@@ -75,7 +75,7 @@ fn gradients_are_the_slopes_of_the_results() {
 #[test]
 fn hostile_arguments_are_refused_and_nothing_is_held() {
     for row in rows().iter().filter(|row| row.refusal.is_some()) {
-        let mut ledger = Ledger::new(BUDGET);
+        let mut ledger = Budget::new(BUDGET);
         let error = call::call(row, &row.tensors(false), &mut ledger).err();
         let error = error.unwrap_or_else(|| panic!("{row} is not refused"));
         assert_eq!(Some(kind(&error)), row.refusal.as_deref(), "{row}: {error}");
@@ -98,7 +98,7 @@ fn every_function_of_the_contract_has_a_row() {
 #[test]
 fn what_an_operation_holds_is_the_size_of_its_result() {
     for row in rows().iter().filter(|row| row.refusal.is_none()) {
-        let mut ledger = Ledger::new(BUDGET);
+        let mut ledger = Budget::new(BUDGET);
         let made = call::made(row, &row.tensors(false), &mut ledger).unwrap();
         let owned = made.iter().filter(|made| made.reservation.is_some());
         let bytes: usize = owned.map(|made| made.tensor.elem_count() * made.tensor.dtype().size_in_bytes()).sum();
@@ -119,7 +119,7 @@ impl Admit for Bill {
         let Cost { bytes, scratch, work, .. } = self.total;
         let sums = (bytes + cost.bytes, scratch + cost.scratch, work + cost.work);
         self.total = Cost { kind: cost.kind, bytes: sums.0, scratch: sums.1, work: sums.2 };
-        Ledger::new(BUDGET).reserve(cost.bytes + cost.scratch)
+        Budget::new(BUDGET).reserve(cost.bytes + cost.scratch)
     }
 }
 
@@ -145,7 +145,7 @@ fn costs_are_those_of_this_version_of_the_table() {
 #[test]
 fn random_numbers_come_from_the_sequence_and_from_nothing_else() {
     let draw = |position: u64| {
-        let (budget, sequence) = (&mut Ledger::new(BUDGET), &mut Stream::at(7, "noise", position));
+        let (budget, sequence) = (&mut Budget::new(BUDGET), &mut Stream::at(7, "noise", position));
         let normal = ops::random_normal(budget, &Device::Cpu, sequence, &[64, 64]).unwrap().tensor;
         let uniform = ops::random_uniform(budget, &Device::Cpu, sequence, &[4096]).unwrap().tensor;
         let order = ops::random_permutation(budget, &Device::Cpu, sequence, 100).unwrap().tensor;
@@ -165,7 +165,7 @@ fn random_numbers_come_from_the_sequence_and_from_nothing_else() {
 #[test]
 fn a_refused_draw_leaves_the_sequence_where_it_was() {
     let sequence = &mut Stream::new(7, "noise");
-    assert!(ops::random_normal(&mut Ledger::new(15), &Device::Cpu, sequence, &[4]).is_err());
+    assert!(ops::random_normal(&mut Budget::new(15), &Device::Cpu, sequence, &[4]).is_err());
     assert_eq!(sequence.position(), 0);
 }
 
@@ -201,7 +201,7 @@ fn weight(place: usize) -> f64 {
 
 /// The gradients of the weighted sum of a row's results.
 fn gradients(row: &Row, leaves: &[Tensor]) -> Vec<Option<Tensor>> {
-    let mut ledger = Ledger::new(BUDGET);
+    let mut ledger = Budget::new(BUDGET);
     let made = call::call(row, leaves, &mut ledger).unwrap_or_else(|error| panic!("{row}: {error}"));
     let mut place = 0;
     let mut loss: Option<Tensor> = None;
@@ -223,6 +223,6 @@ fn gradients(row: &Row, leaves: &[Tensor]) -> Vec<Option<Tensor>> {
 fn loss_at(row: &Row, place: usize, entry: usize, step: f64) -> f64 {
     let mut row = row.clone();
     row.operands[place].values[entry] += step;
-    let made = call::call(&row, &row.tensors(false), &mut Ledger::new(BUDGET)).unwrap();
+    let made = call::call(&row, &row.tensors(false), &mut Budget::new(BUDGET)).unwrap();
     made.iter().flat_map(numbers).enumerate().map(|(place, number)| weight(place) * number).sum()
 }

@@ -9,7 +9,7 @@ use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
 /// What a method that does nothing offers: the function, its parameters, its body.
-const ORDINARY: [(&str, &str, &str); 5] = [
+const CPU_DEFAULT: [(&str, &str, &str); 5] = [
     ("init", "(param i32 i32)", "(call $done)"),
     ("step", "(param i32)", "(call $done)"),
     ("finish", "", "(call $done)"),
@@ -58,7 +58,7 @@ fn repeated(text: &str) -> String {
 
 /// The body with what is ordinary around it: imports first, as the text format wants it.
 fn module(body: &str) -> String {
-    let missing = ORDINARY.iter().filter(|(name, ..)| !body.contains(&format!("(func ${name}")));
+    let missing = CPU_DEFAULT.iter().filter(|(name, ..)| !body.contains(&format!("(func ${name}")));
     let added: String = missing
         .map(|(name, parameters, answer)| format!("(func ${name} {parameters} (result i32) {answer})\n"))
         .collect();

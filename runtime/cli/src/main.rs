@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     let line = Line::read();
     // Not where a stranger's bytes are compiled: that process has little memory, and kept pages count.
     if !matches!(line.command, Command::CompileComponent) {
-        tunebox_compute::allocator::keep_pages();
+        tunebox_compute::allocator::keep_freed_pages();
     }
     let terminal = Terminal { json: line.global.json, quiet: line.global.quiet, verbose: line.global.verbose };
     if let Some(folder) = &line.global.folder

@@ -10,7 +10,7 @@
 
 /// Keeps freed memory for the next step instead of handing it back, for the whole process. Call it once, at the start
 /// of a program. Does something only where the C library is glibc; elsewhere allocators keep pages by themselves.
-pub fn keep_pages() {
+pub fn keep_freed_pages() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
         /// Blocks beyond this come from the system directly and go back to it; the most that glibc allows.

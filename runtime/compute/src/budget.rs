@@ -1,6 +1,6 @@
 //! The byte budget: every large allocation is reserved before it is made and given back when it is dropped.
 //!
-//! One [`Ledger`] a run. It counts logical bytes (elements × size); slack for fragmentation and library
+//! One [`Budget`] a run. It counts logical bytes (elements × size); slack for fragmentation and library
 //! workspaces is the business of whoever sets the limit.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 
 /// Counts the bytes that are held against a limit. Clones share the count.
 #[derive(Debug, Clone)]
-pub struct Ledger {
+pub struct Budget {
     account: Arc<Account>,
 }
 
@@ -21,7 +21,7 @@ struct Account {
     peak: AtomicU64,
 }
 
-impl Ledger {
+impl Budget {
     /// An empty ledger that lets at most `limit` bytes be held at once.
     pub fn new(limit: u64) -> Self {
         Self { account: Arc::new(Account { limit, held: AtomicU64::new(0), peak: AtomicU64::new(0) }) }
@@ -59,7 +59,7 @@ impl Ledger {
     }
 }
 
-/// Bytes taken from a [`Ledger`]; dropping it gives them back.
+/// Bytes taken from a [`Budget`]; dropping it gives them back.
 #[derive(Debug)]
 pub struct Reservation {
     account: Arc<Account>,
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_and_nothing_is_taken() {
-        let ledger = Ledger::new(100);
+        let ledger = Budget::new(100);
         let held = ledger.reserve(60).unwrap();
         assert!(matches!(ledger.reserve(41), Err(Error::OutOfMemory { wanted: 41, held: 60, limit: 100 })));
         assert!(ledger.reserve(u64::MAX).is_err());
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn what_a_shrunk_reservation_gives_back_is_given_back_once() {
-        let ledger = Ledger::new(100);
+        let ledger = Budget::new(100);
         let kept = ledger.reserve(80).unwrap().shrunk_to(30).shrunk_to(50);
         assert_eq!((kept.bytes(), ledger.held()), (30, 30));
         drop(kept);
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn many_threads_never_pass_the_limit() {
-        let ledger = Ledger::new(10);
+        let ledger = Budget::new(10);
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| (0..1000).for_each(|_| drop(ledger.reserve(3))));

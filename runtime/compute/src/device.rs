@@ -8,7 +8,7 @@ use tunebox_foundation::explain::Explain as _;
 
 /// What a device is, and how its memory stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct About {
+pub struct DeviceInfo {
     /// What its maker calls it.
     pub name: String,
     /// What kernels are compiled for, as `sm_90`.
@@ -44,7 +44,7 @@ pub fn parse(text: &str) -> Result<Device> {
 /// Why `auto` is the CPU though something of an accelerator is there: a driver without its libraries, a GPU that is too
 /// old. Nothing for another word, where an accelerator was found, and where there is none.
 #[must_use]
-pub fn passed_over(text: &str) -> Option<String> {
+pub fn auto_fallback_reason(text: &str) -> Option<String> {
     if text != "auto" {
         return None;
     }
@@ -68,17 +68,17 @@ fn reason(kind: &str, refused: &Error, is_expected: bool) -> Option<String> {
 /// done for the CPU, whose count the system keeps.
 ///
 /// # Errors
-/// As of [`about`].
-pub fn forget_peak(device: &Device) -> Result<()> {
-    Accelerator::of(device)?.map_or(Ok(()), |accelerator| accelerator.forget_peak())
+/// As of [`info`].
+pub fn reset_peak(device: &Device) -> Result<()> {
+    Accelerator::of(device)?.map_or(Ok(()), |accelerator| accelerator.reset_peak())
 }
 
 /// What an accelerator is; nothing for the CPU.
 ///
 /// # Errors
 /// [`Error::Unavailable`] if [`parse`] did not open it, [`Error::Stopped`] if it does not answer.
-pub fn about(device: &Device) -> Result<Option<About>> {
-    Accelerator::of(device)?.map(|accelerator| accelerator.about()).transpose()
+pub fn info(device: &Device) -> Result<Option<DeviceInfo>> {
+    Accelerator::of(device)?.map(|accelerator| accelerator.info()).transpose()
 }
 
 /// The name of a device, as [`parse`] takes it.
@@ -139,10 +139,10 @@ mod tests {
         let why = reason("cuda", &refused, true).unwrap();
         assert!(why.contains("`auto` is the CPU") && why.contains("`cuda`") && why.contains("7.5"), "{why}");
         assert_eq!(reason("cuda", &refused, false), None);
-        assert_eq!(passed_over("cpu"), None);
+        assert_eq!(auto_fallback_reason("cpu"), None);
         // What `auto` says agrees with what it finds.
         let found = parse("auto").unwrap();
-        assert!(passed_over("auto").is_none() || found.is_cpu());
+        assert!(auto_fallback_reason("auto").is_none() || found.is_cpu());
     }
 
     #[test]

@@ -6,20 +6,20 @@
 mod accelerator;
 pub mod allocator;
 pub mod budget;
+#[cfg(unix)]
+pub mod code_cache;
 pub mod device;
 pub mod error;
 pub mod fused;
-#[cfg(unix)]
-pub mod kept;
 pub mod ops;
 pub mod optimizer;
-pub mod pace;
 pub mod parameters;
 #[cfg(test)]
 mod parity;
 pub mod precision;
 pub mod random;
 pub mod schedule;
+pub mod throughput;
 pub mod weight;
 
 pub use candle_core::{DType, Device, Tensor};

@@ -69,7 +69,7 @@ impl AdamW {
     /// a broken step means. On an accelerator this waits once, for the norm, with the whole step under way.
     pub fn step(&mut self, parameters: &Parameters, rate: f64, limit: f64) -> Result<f64> {
         let Some(accelerator) = parameters.accelerator() else {
-            let norm = if limit > 0.0 { clip(parameters, limit)? } else { parameters.gradient_norm()? };
+            let norm = if limit > 0.0 { clip_gradients(parameters, limit)? } else { parameters.gradient_norm()? };
             if norm.is_finite() {
                 self.update(parameters, rate)?;
             }
@@ -132,7 +132,7 @@ impl AdamW {
                 return Err(Error::shape(format!("a moment has shape {given:?}, {wanted:?} is needed")));
             }
             match parameters.accelerator() {
-                None => Ok(moment.to_dtype(Precision::ORDINARY.dtype(Purpose::Moment))?.copy()?),
+                None => Ok(moment.to_dtype(Precision::CPU_DEFAULT.dtype(Purpose::Moment))?.copy()?),
                 Some(accelerator) => parameters.layout().spread(accelerator, moment),
             }
         };
@@ -153,7 +153,7 @@ impl AdamW {
 /// Multiplies the gradients with min(1, limit / (norm + 10⁻⁶)) and returns the norm before.
 ///
 /// A norm that is not finite leaves them as they are: the caller decides what a broken step means.
-pub fn clip(parameters: &Parameters, limit: f64) -> Result<f64> {
+pub fn clip_gradients(parameters: &Parameters, limit: f64) -> Result<f64> {
     if let Some(accelerator) = parameters.accelerator() {
         let norm = Norm::of(accelerator, parameters.gradients(), limit)?;
         parameters.scale_by(&norm)?;

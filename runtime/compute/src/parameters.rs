@@ -52,7 +52,7 @@ impl Parameters {
     ///
     /// # Errors
     /// When the device has no memory for it.
-    pub fn shadowed(mut self, activations: DType) -> Result<Self> {
+    pub fn with_operand_copy(mut self, activations: DType) -> Result<Self> {
         if let Some(accelerator) = self.accelerator.as_ref().filter(|_| activations != DType::F32) {
             let shadow = accelerator.empty(self.values.dims(), activations)?;
             device::narrow(accelerator, &shadow, &self.values)?;
@@ -247,7 +247,7 @@ impl Parameters {
         match &self.accelerator {
             Some(_) if tensor.device().same_device(self.device()) => Ok(tensor),
             Some(accelerator) => device::uploaded(accelerator, &tensor),
-            None => Ok(tensor.to_dtype(Precision::ORDINARY.dtype(Purpose::Trained))?.contiguous()?),
+            None => Ok(tensor.to_dtype(Precision::CPU_DEFAULT.dtype(Purpose::Trained))?.contiguous()?),
         }
     }
 }

@@ -3,11 +3,11 @@
 //! Matrices of a model are kept by it, the optimiser's moments and what is trained are made by it, activations begin by it
 //! at the embedding, and forecasts of memory count by it. A fused operation gives what it takes, and sums in f32.
 
-mod asked;
+mod request;
 
 use candle_core::{DType, Device, Tensor};
 
-pub use self::asked::{Asked, Base, Compute};
+pub use self::request::{Base, Compute, PrecisionRequest};
 use crate::error::{Error, Result};
 use crate::weight::{Format, Weight};
 
@@ -32,24 +32,24 @@ pub enum Purpose {
 
 /// What numbers are kept in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
+pub enum Storage {
     /// The format of the model's files; one that no product reads is widened to f32.
     AsStored,
     /// Plain numbers in this type, so that both sides of a product are alike; blocks as in the model's files.
     Plain(DType),
     /// A format of [`Weight`].
-    In(Format),
+    Format(Format),
     /// A type of the tensor library.
-    As(DType),
+    Dtype(DType),
 }
 
-impl std::fmt::Display for Kept {
+impl std::fmt::Display for Storage {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::AsStored => formatter.write_str("as stored"),
             Self::Plain(dtype) => write!(formatter, "{}, quantized ones as stored", dtype.as_str()),
-            Self::In(format) => write!(formatter, "{}", format!("{format:?}").to_lowercase()),
-            Self::As(dtype) => formatter.write_str(dtype.as_str()),
+            Self::Format(format) => write!(formatter, "{}", format!("{format:?}").to_lowercase()),
+            Self::Dtype(dtype) => formatter.write_str(dtype.as_str()),
         }
     }
 }
@@ -57,7 +57,7 @@ impl std::fmt::Display for Kept {
 /// What everything is kept in, on one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Precision {
-    asked: Asked,
+    asked: PrecisionRequest,
     /// The type of [`Purpose::Activation`].
     activations: DType,
     /// The type of plain matrices; none leaves them as they are stored.
@@ -66,20 +66,20 @@ pub struct Precision {
 
 impl Default for Precision {
     fn default() -> Self {
-        Self::ORDINARY
+        Self::CPU_DEFAULT
     }
 }
 
 impl Precision {
     /// That of the CPU where nothing is asked for.
-    pub const ORDINARY: Self = Self::of_cpu(Asked { base: Base::Stored, compute: Compute::Auto });
+    pub const CPU_DEFAULT: Self = Self::of_cpu(PrecisionRequest { base: Base::Stored, compute: Compute::Auto });
 
-    const fn of_cpu(asked: Asked) -> Self {
+    const fn of_cpu(asked: PrecisionRequest) -> Self {
         Self { asked, activations: DType::F32, plain: None }
     }
 
     /// Products of an accelerator take both sides in one type, and its tensor cores take bf16.
-    const fn of_accelerator(asked: Asked) -> Self {
+    const fn of_accelerator(asked: PrecisionRequest) -> Self {
         let activations = match asked.compute {
             Compute::Auto | Compute::Bf16 => DType::BF16,
             Compute::F32 => DType::F32,
@@ -89,8 +89,8 @@ impl Precision {
 
     /// What a device keeps where nothing is asked for.
     #[must_use]
-    pub fn usual(device: &Device) -> Self {
-        let asked = Asked::default();
+    pub fn default_for(device: &Device) -> Self {
+        let asked = PrecisionRequest::default();
         if device.is_cpu() { Self::of_cpu(asked) } else { Self::of_accelerator(asked) }
     }
 
@@ -98,7 +98,7 @@ impl Precision {
     ///
     /// # Errors
     /// [`Error::Argument`] where the device does not compute in what is asked for.
-    pub fn new(asked: impl Into<Asked>, device: &Device) -> Result<Self> {
+    pub fn new(asked: impl Into<PrecisionRequest>, device: &Device) -> Result<Self> {
         let asked = asked.into();
         match (device.is_cpu(), asked.compute) {
             (true, Compute::Bf16) => Err(Error::argument(
@@ -111,7 +111,7 @@ impl Precision {
 
     /// What was asked for.
     #[must_use]
-    pub fn asked(self) -> Asked {
+    pub fn request(self) -> PrecisionRequest {
         self.asked
     }
 
@@ -123,23 +123,23 @@ impl Precision {
 
     /// What numbers of some kind are kept in.
     #[must_use]
-    pub const fn kept(self, purpose: Purpose) -> Kept {
+    pub const fn storage(self, purpose: Purpose) -> Storage {
         match (purpose, self.asked.base, self.plain) {
-            (Purpose::Linear, Base::Nf4, _) => Kept::In(Format::NF4),
-            (Purpose::Linear | Purpose::Vocabulary, _, Some(dtype)) => Kept::Plain(dtype),
-            (Purpose::Linear | Purpose::Vocabulary, _, None) => Kept::AsStored,
-            (Purpose::Activation, ..) => Kept::As(self.activations),
+            (Purpose::Linear, Base::Nf4, _) => Storage::Format(Format::NF4),
+            (Purpose::Linear | Purpose::Vocabulary, _, Some(dtype)) => Storage::Plain(dtype),
+            (Purpose::Linear | Purpose::Vocabulary, _, None) => Storage::AsStored,
+            (Purpose::Activation, ..) => Storage::Dtype(self.activations),
             // What many small numbers are added to is never in 16 bits.
-            (Purpose::Vector | Purpose::Trained | Purpose::Sum | Purpose::Moment, ..) => Kept::As(DType::F32),
+            (Purpose::Vector | Purpose::Trained | Purpose::Sum | Purpose::Moment, ..) => Storage::Dtype(DType::F32),
         }
     }
 
     /// The type of plain numbers of some kind; f32 where they may stay as they are stored.
     #[must_use]
     pub const fn dtype(self, purpose: Purpose) -> DType {
-        match self.kept(purpose) {
-            Kept::As(dtype) | Kept::Plain(dtype) => dtype,
-            Kept::AsStored | Kept::In(_) => DType::F32,
+        match self.storage(purpose) {
+            Storage::Dtype(dtype) | Storage::Plain(dtype) => dtype,
+            Storage::AsStored | Storage::Format(_) => DType::F32,
         }
     }
 
@@ -158,25 +158,25 @@ impl Precision {
     /// Whether a matrix of so many columns is quantised when it is read. One that NF4 cannot hold, its rows being no whole
     /// blocks, stays as it is stored.
     #[must_use]
-    pub fn quantises(self, purpose: Purpose, columns: usize) -> bool {
-        self.kept(purpose) == Kept::In(Format::NF4) && Format::NF4.bytes(1, columns).is_some()
+    pub fn quantizes(self, purpose: Purpose, columns: usize) -> bool {
+        self.storage(purpose) == Storage::Format(Format::NF4) && Format::NF4.bytes(1, columns).is_some()
     }
 
     /// A frozen matrix of a model as it is kept.
     ///
     /// # Errors
     /// When it is to be quantised and is already, in its file, or a number of it is not finite.
-    pub fn keep(self, weight: Weight, purpose: Purpose) -> Result<Weight> {
+    pub fn convert(self, weight: Weight, purpose: Purpose) -> Result<Weight> {
         let columns = match &weight {
             Weight::Tensor(tensor) => tensor.dims().last().copied().unwrap_or(0),
             Weight::Packed(packed) => packed.columns(),
         };
-        if !self.quantises(purpose, columns) {
+        if !self.quantizes(purpose, columns) {
             return Ok(weight);
         }
         match &weight {
             Weight::Packed(packed) if packed.format().block() > 1 => {
-                Err(twice_quantised(&format!("{:?}", packed.format())))
+                Err(already_quantized(&format!("{:?}", packed.format())))
             }
             _ => weight.to_nf4(),
         }
@@ -184,7 +184,7 @@ impl Precision {
 
     /// Each kind of number with what it is kept in, in words, for people.
     #[must_use]
-    pub fn lines(self) -> Vec<(&'static str, Kept)> {
+    pub fn lines(self) -> Vec<(&'static str, Storage)> {
         [
             ("linear weights", Purpose::Linear),
             ("embedding and head", Purpose::Vocabulary),
@@ -194,14 +194,14 @@ impl Precision {
             ("sums", Purpose::Sum),
             ("optimiser", Purpose::Moment),
         ]
-        .map(|(name, purpose)| (name, self.kept(purpose)))
+        .map(|(name, purpose)| (name, self.storage(purpose)))
         .to_vec()
     }
 }
 
 /// The error of a base that is quantised in its file already and is to be quantised again.
 #[must_use]
-pub fn twice_quantised(format: &str) -> Error {
+pub fn already_quantized(format: &str) -> Error {
     Error::argument(format!(
         "a matrix in {format} is quantized already, and NF4 is made of plain numbers: leave `model.precision` \
          (`--precision`, `--base-precision`) out, the base is small as it is"
@@ -213,7 +213,7 @@ pub fn twice_quantised(format: &str) -> Error {
 /// # Errors
 /// When the tensor library has no memory for them.
 pub fn zeros(purpose: Purpose, count: usize, device: &Device) -> Result<Tensor> {
-    Ok(Tensor::zeros(count, Precision::ORDINARY.dtype(purpose), device)?)
+    Ok(Tensor::zeros(count, Precision::CPU_DEFAULT.dtype(purpose), device)?)
 }
 
 /// Bytes that the numbers of a tensor take.
@@ -230,11 +230,11 @@ mod tests {
     #[test]
     fn nf4_is_for_the_linear_layers_alone() {
         let precision = Precision::new(Base::Nf4, &Device::Cpu).unwrap();
-        let kept = |purpose| precision.kept(purpose).to_string();
+        let kept = |purpose| precision.storage(purpose).to_string();
         assert_eq!(kept(Purpose::Linear), "nf4");
         assert_eq!((kept(Purpose::Vocabulary), kept(Purpose::Activation)), ("as stored".into(), "f32".into()));
         let plain = |columns| Weight::from(Tensor::ones((2, columns), DType::BF16, &Device::Cpu).unwrap());
-        let bytes = |weight: Weight, purpose| precision.keep(weight, purpose).unwrap().bytes();
+        let bytes = |weight: Weight, purpose| precision.convert(weight, purpose).unwrap().bytes();
         assert_eq!(bytes(plain(128), Purpose::Linear), 2 * 2 * 33 + 8);
         assert_eq!(bytes(plain(128), Purpose::Vocabulary), 2 * 2 * 128);
         assert_eq!(bytes(plain(100), Purpose::Linear), 2 * 2 * 100);
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn an_accelerator_computes_in_bf16_unless_told_otherwise_and_sums_in_f32() {
         let types = |compute| {
-            let precision = Precision::of_accelerator(Asked { compute, ..Asked::default() });
+            let precision = Precision::of_accelerator(PrecisionRequest { compute, ..PrecisionRequest::default() });
             let all = [Purpose::Linear, Purpose::Activation, Purpose::Vector, Purpose::Trained, Purpose::Moment];
             all.map(|purpose| precision.dtype(purpose))
         };
@@ -258,9 +258,10 @@ mod tests {
 
     #[test]
     fn the_cpu_computes_in_f32_and_says_so() {
-        let precision = |compute| Precision::new(Asked { compute, ..Asked::default() }, &Device::Cpu);
+        let precision =
+            |compute| Precision::new(PrecisionRequest { compute, ..PrecisionRequest::default() }, &Device::Cpu);
         assert_eq!(precision(Compute::F32).unwrap().dtype(Purpose::Activation), DType::F32);
-        assert_eq!(precision(Compute::Auto).unwrap(), Precision::ORDINARY);
+        assert_eq!(precision(Compute::Auto).unwrap(), Precision::CPU_DEFAULT);
         assert!(precision(Compute::Bf16).unwrap_err().to_string().contains("the CPU computes in f32"));
     }
 

@@ -109,7 +109,7 @@ impl Packed {
     /// # Errors
     /// When the order names a row that is not there, the format is `NF4`, whose blocks share scales across rows, or the
     /// bytes are on an accelerator.
-    pub fn reordered(&self, order: &[usize]) -> Result<Self> {
+    pub fn permute_rows(&self, order: &[usize]) -> Result<Self> {
         if self.is_placed() {
             return Err(Error::argument("rows are put in order before a matrix is placed on a device"));
         }

@@ -17,7 +17,7 @@ use crate::decoder::hook::Spoken;
 use crate::decoder::lens::Lens;
 use crate::error::{Error, Result};
 use crate::policy::{Policy, View};
-use tunebox_compute::fused::{Cache, Chosen, TapSet};
+use tunebox_compute::fused::{KvCache, SampledToken, TapSet};
 
 /// Completions that are written side by side.
 pub const BATCH: usize = 32;
@@ -135,12 +135,12 @@ fn write(
     let lens = Lens { writing: true, ..lens };
     let blocks = cache::blocks(&lens, longest, &answered)?;
     let ending = writer::Ending::new(policy.model(), sampling)?;
-    let mut cache = Cache::new(batch.len(), blocks.len(), lens.model.weights.device())?;
+    let mut cache = KvCache::new(batch.len(), blocks.len(), lens.model.weights.device())?;
     let mut rows = cache::prefill(&lens, &first, prompts, batch, &mut cache)?;
     let mut active: Vec<&mut Writer> = batch.iter_mut().collect();
     loop {
         let choices = choose::choose(&head.logits(&rows)?, sampling, &mut active)?;
-        for (writer, Chosen { id, logprob }) in active.iter_mut().zip(choices) {
+        for (writer, SampledToken { id, logprob }) in active.iter_mut().zip(choices) {
             writer.take(id, logprob, &ending, on_token)?;
             if writer.ended() {
                 cache.retire(writer.slot());

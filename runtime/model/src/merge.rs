@@ -90,7 +90,7 @@ pub(crate) fn effective(weight: &Tensor, low: &LowRank, lengths: Option<&(Tensor
     let sum = (weight.to_dtype(DType::F32)? + added)?;
     match lengths {
         Some((magnitude, base_squares)) => {
-            let norm = fused::adapted_lengths(base_squares, weight, low, DType::F32)?;
+            let norm = fused::adapted_row_norms(base_squares, weight, low, DType::F32)?;
             Ok(sum.broadcast_mul(&(magnitude / norm)?.unsqueeze(1)?)?)
         }
         None => Ok(sum),

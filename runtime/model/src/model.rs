@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use tunebox_compute::Device;
-use tunebox_compute::precision::Asked;
+use tunebox_compute::precision::PrecisionRequest;
 
 use crate::chat::ChatTemplate;
 use crate::configuration::Configuration;
@@ -38,7 +38,7 @@ impl Model {
     /// # Errors
     /// When its family is not known, a file is missing or broken, or weights and configuration do not fit together.
     pub fn open(source: &Source, device: &Device) -> Result<Self> {
-        Self::open_in(source, device, Asked::default())
+        Self::open_in(source, device, PrecisionRequest::default())
     }
 
     /// The same with the matrices of its blocks kept in another way, quantised one by one while they are read, or with
@@ -46,7 +46,7 @@ impl Model {
     ///
     /// # Errors
     /// Those of [`Model::open`], and when the weights cannot be kept so, or the device does not compute so.
-    pub fn open_in(source: &Source, device: &Device, asked: impl Into<Asked>) -> Result<Self> {
+    pub fn open_in(source: &Source, device: &Device, asked: impl Into<PrecisionRequest>) -> Result<Self> {
         let (mut model, text) = Self::shape(source, device)?;
         model.weights = model.weights.kept_in(asked)?;
         // A large vocabulary takes as long as the weights.

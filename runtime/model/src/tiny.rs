@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tunebox_compute::fused::Activation;
-use tunebox_compute::precision::{Asked, Compute};
+use tunebox_compute::precision::{Compute, PrecisionRequest};
 use tunebox_compute::random::Stream;
 use tunebox_compute::{DType, Device, Tensor};
 use tunebox_foundation::explain::Explain;
@@ -157,7 +157,7 @@ pub(crate) fn model_on(configuration: Configuration, seed: u64, device: &Device,
     let rounded = |(name, weight): (String, Tensor)| (name, weight.to_dtype(DType::BF16).unwrap());
     let weights = weights(&configuration, seed).into_iter().map(rounded).collect();
     let weights = Weights::from_tensors(weights, &configuration, device).unwrap();
-    let weights = weights.kept_in(Asked { compute, ..Asked::default() }).unwrap();
+    let weights = weights.kept_in(PrecisionRequest { compute, ..PrecisionRequest::default() }).unwrap();
     Arc::new(Model::from_parts("tiny", configuration, weights))
 }
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use rayon::prelude::*;
-use tunebox_compute::precision::{Asked, Base, Precision, Purpose};
+use tunebox_compute::precision::{Base, Precision, PrecisionRequest, Purpose};
 use tunebox_compute::weight::{Weight, WeightRef};
 use tunebox_compute::{DType, Device, Tensor};
 
@@ -65,7 +65,7 @@ impl Weights {
             files,
             device: device.clone(),
             place: folder.to_path_buf(),
-            precision: Precision::usual(device),
+            precision: Precision::default_for(device),
         })
     }
 
@@ -98,7 +98,7 @@ impl Weights {
             return Err(Error::broken(&place, what));
         }
         let files = mapped::Files::map([place.as_path()])?;
-        Ok(Self { entries, files, device: device.clone(), place, precision: Precision::usual(device) })
+        Ok(Self { entries, files, device: device.clone(), place, precision: Precision::default_for(device) })
     }
 
     /// Weights that are in memory already, checked against the configuration.
@@ -133,7 +133,7 @@ impl Weights {
             entries.insert(name, Entry::given(wanted, weight, device));
         }
         let files = mapped::Files::default();
-        Ok(Self { entries, files, device: device.clone(), place, precision: Precision::usual(device) })
+        Ok(Self { entries, files, device: device.clone(), place, precision: Precision::default_for(device) })
     }
 
     /// The same weights with the matrices of the blocks kept in another way. Those that are not read yet are quantised one
@@ -141,13 +141,13 @@ impl Weights {
     ///
     /// # Errors
     /// When the device does not compute with such weights, or a matrix is quantized in its file already.
-    pub fn kept_in(mut self, asked: impl Into<Asked>) -> Result<Self> {
+    pub fn kept_in(mut self, asked: impl Into<PrecisionRequest>) -> Result<Self> {
         self.precision = Precision::new(asked, &self.device)?;
         for (name, entry) in &mut self.entries {
-            entry.quantises(name, self.precision, &self.place)?;
+            entry.quantizes(name, self.precision, &self.place)?;
             // On an accelerator it is made anew, from what it was on the CPU.
             if let Some(weight) = entry.loaded.take().filter(|_| self.device.is_cpu()) {
-                let weight = self.precision.keep(weight, entry.purpose(name))?;
+                let weight = self.precision.convert(weight, entry.purpose(name))?;
                 entry.loaded = OnceLock::from(weight);
             }
         }
@@ -246,7 +246,7 @@ impl Weights {
     /// # Errors
     /// Those of [`Weights::kept_in`].
     pub fn bytes_in(&self, base: Base) -> Result<u64> {
-        let precision = Precision::new(Asked { base, ..self.precision.asked() }, &self.device)?;
+        let precision = Precision::new(PrecisionRequest { base, ..self.precision.request() }, &self.device)?;
         self.entries.iter().map(|(name, entry)| entry.bytes_in(name, precision, &self.place)).sum()
     }
 
@@ -255,7 +255,7 @@ impl Weights {
     pub fn linear_as_stored(&self) -> (usize, usize) {
         let linear = self.entries.iter().filter(|(name, entry)| entry.purpose(name) == Purpose::Linear);
         let columns: Vec<usize> = linear.map(|(_, entry)| entry.shape.last().copied().unwrap_or(0)).collect();
-        let stored = columns.iter().filter(|columns| !self.precision.quantises(Purpose::Linear, **columns));
+        let stored = columns.iter().filter(|columns| !self.precision.quantizes(Purpose::Linear, **columns));
         (stored.count(), columns.len())
     }
 

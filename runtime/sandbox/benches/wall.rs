@@ -15,7 +15,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use fake_learner::FakeLearner;
-use tunebox_compute::budget::Ledger;
+use tunebox_compute::budget::Budget;
 use tunebox_compute::{DType, Device, Tensor, ops};
 use tunebox_sandbox::{Batch, Engine, Grants, Limits, Session, SessionSettings};
 
@@ -99,7 +99,7 @@ fn main() {
     }
     for shape in [vec![1, 1], vec![4, 64]] {
         let x = Tensor::ones(shape.as_slice(), DType::F32, &Device::Cpu).unwrap();
-        let mut ledger = Ledger::new(1 << 30);
+        let mut ledger = Budget::new(1 << 30);
         row(
             &format!("the same add on {shape:?}, checked and paid, without a wall"),
             natively(|| {

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
-use tunebox_compute::kept::Kept;
+use tunebox_compute::code_cache::CodeCache;
 use tunebox_foundation::hexadecimal::hexadecimal;
 
 use crate::precompiled::Trusted;
@@ -34,12 +34,12 @@ impl Key {
 
 /// A folder of compiled code.
 #[derive(Debug)]
-pub(crate) struct Cache(Kept);
+pub(crate) struct Cache(CodeCache);
 
 impl Cache {
     /// Opens the folder, and makes it if need be. The error says why it cannot be trusted or used.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
-        Kept::open(path, "tunebox compiled method", LARGEST, MOST).map(Self)
+        CodeCache::open(path, "tunebox compiled method", LARGEST, MOST).map(Self)
     }
 
     /// The code under a key; an entry that is not what this program wrote is removed.

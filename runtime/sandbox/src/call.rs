@@ -6,7 +6,7 @@
 use std::any::Any;
 use std::time::Instant;
 
-use tunebox_compute::budget::Ledger;
+use tunebox_compute::budget::Budget;
 use wasmtime::{Store, StoreContextMut, UpdateDeadline, WasmBacktrace};
 
 use crate::bindings::{Offered, OfferedPre, training};
@@ -40,7 +40,7 @@ pub(crate) struct Alive {
 
 impl Alive {
     /// A store with its limits set, and nothing in it.
-    pub(crate) fn new(ready: &OfferedPre<State>, settings: SessionSettings, ledger: Ledger) -> Self {
+    pub(crate) fn new(ready: &OfferedPre<State>, settings: SessionSettings, ledger: Budget) -> Self {
         let state = State::new(settings, ledger);
         let (handles, transfer) = (state.limits.handles as usize, state.limits.transfer_bytes);
         let mut store = Store::new(ready.engine(), state);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tunebox_compute::budget::Ledger;
+use tunebox_compute::budget::Budget;
 use wasmtime::component::{Component, Linker};
 use wasmtime::{Config, EngineWeak, OptLevel, WasmBacktraceDetails};
 
@@ -68,7 +68,7 @@ impl Method {
     }
 
     /// What a session calls, not yet started.
-    pub(crate) fn guest(&self, settings: SessionSettings, ledger: Ledger) -> Result<Box<dyn Guest>, Error> {
+    pub(crate) fn guest(&self, settings: SessionSettings, ledger: Budget) -> Result<Box<dyn Guest>, Error> {
         match &self.code {
             Code::Component(ready) => Ok(Box::new(Alive::new(ready, settings, ledger))),
             Code::Process(twin) => {

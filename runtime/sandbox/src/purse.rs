@@ -2,7 +2,7 @@
 //!
 //! Operations of `compute` tell their cost before they do anything; this takes it or refuses.
 
-use tunebox_compute::budget::{Ledger, Reservation};
+use tunebox_compute::budget::{Budget, Reservation};
 use tunebox_compute::error::Error;
 use tunebox_compute::ops::{Admit, Cost};
 
@@ -12,7 +12,7 @@ use crate::meters::Meters;
 #[derive(Debug)]
 pub(crate) struct Purse<'a> {
     /// Bytes.
-    pub(crate) ledger: &'a Ledger,
+    pub(crate) ledger: &'a Budget,
     /// Work.
     pub(crate) meters: &'a mut Meters,
 }

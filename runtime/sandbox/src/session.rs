@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tunebox_compute::budget::Ledger;
+use tunebox_compute::budget::Budget;
 
 use crate::batch::Batch;
 use crate::bindings::types;
@@ -91,7 +91,7 @@ pub struct Session {
     pub(crate) alive: Option<Box<dyn Guest>>,
     pub(crate) positions: BTreeMap<String, u64>,
     pub(crate) last_lines: (Vec<String>, u32),
-    pub(crate) ledger: Ledger,
+    pub(crate) ledger: Budget,
 }
 
 impl Session {
@@ -102,7 +102,7 @@ impl Session {
     /// earlier session took over.
     pub fn start(method: &Method, learner: Box<dyn Learner>, settings: SessionSettings) -> Result<Self, Error> {
         let limits = settings.limits.clone();
-        let ledger = Ledger::new(limits.device_bytes);
+        let ledger = Budget::new(limits.device_bytes);
         if let Some(profiler) = &settings.profiler {
             profiler.name(&method.name);
         }
@@ -125,7 +125,7 @@ impl Session {
         self.limits = settings.limits.clone();
         self.positions.clear();
         self.last_lines = (Vec::new(), 0);
-        self.ledger = Ledger::new(self.limits.device_bytes);
+        self.ledger = Budget::new(self.limits.device_bytes);
         if let Some(profiler) = &settings.profiler {
             profiler.name(&method.name);
         }

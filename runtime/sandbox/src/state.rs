@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 
 use tunebox_compute::Device;
-use tunebox_compute::budget::{Ledger, Reservation};
+use tunebox_compute::budget::{Budget, Reservation};
 use tunebox_compute::random::Stream;
 use wasmtime::component::{HasData, ResourceTable};
 
@@ -38,7 +38,7 @@ pub(crate) struct State {
     /// What the method may use up.
     pub(crate) limits: Limits,
     /// Device bytes of everything that the method holds.
-    pub(crate) ledger: Ledger,
+    pub(crate) ledger: Budget,
     /// Time, calls, work and bytes of the current call.
     pub(crate) meters: Meters,
     /// The method's own memory.
@@ -120,7 +120,7 @@ impl HasData for Crossings {
 
 impl State {
     /// A state before the first call, without a learner: each call brings it.
-    pub(crate) fn new(settings: SessionSettings, ledger: Ledger) -> Self {
+    pub(crate) fn new(settings: SessionSettings, ledger: Budget) -> Self {
         let SessionSettings { limits, seed, metric_names, snapshots, profiler } = settings;
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles as usize);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use tunebox_compute::device::About;
+use tunebox_compute::device::DeviceInfo;
 use tunebox_compute::precision::Base;
 use tunebox_package::Package;
 use tunebox_sandbox::COSTS;
@@ -208,7 +208,7 @@ pub(crate) fn system() -> String {
 }
 
 /// What a lock says of a device.
-pub(crate) fn accelerator(about: &About) -> Accelerator<'_> {
+pub(crate) fn accelerator(about: &DeviceInfo) -> Accelerator<'_> {
     Accelerator { chip: &about.name, architecture: &about.architecture, software: &about.software }
 }
 

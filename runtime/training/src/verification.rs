@@ -197,7 +197,7 @@ fn surround(settings: &RunSettings, now: &mut Table) -> Result<(), Error> {
     now.remove("device");
     if let Ok(device) = device::parse(&settings.file.train.device) {
         now.insert("device".into(), Value::String(device::describe(&device)));
-        let about = device::about(&device)?;
+        let about = device::info(&device)?;
         let accelerator = about.as_ref().and_then(|about| Value::try_from(lock::accelerator(about)).ok());
         if let Some(accelerator) = accelerator {
             now.insert("accelerator".into(), accelerator);

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
-use tunebox_compute::device::{self, About};
+use tunebox_compute::device::{self, DeviceInfo};
 use tunebox_foundation::explain::{Exit, Explain as _};
 use tunebox_package::build::python::find_on_path;
 use tunebox_package::{builtin, toolchain};
@@ -76,16 +76,16 @@ fn devices() -> Vec<Found> {
 }
 
 fn found(name: &'static str) -> Found {
-    let found = device::parse(name).and_then(|found| Ok((device::describe(&found), device::about(&found)?)));
+    let found = device::parse(name).and_then(|found| Ok((device::describe(&found), device::info(&found)?)));
     Found { name, available: found.is_ok(), state: state(found) }
 }
 
-fn state(found: Result<(String, Option<About>), tunebox_compute::Error>) -> String {
+fn state(found: Result<(String, Option<DeviceInfo>), tunebox_compute::Error>) -> String {
     match found {
         Ok((name, None)) => name,
         Ok((name, Some(about))) => {
             let (free, total) = (bytes(about.free), bytes(about.total));
-            let About { name: maker, architecture, software, .. } = about;
+            let DeviceInfo { name: maker, architecture, software, .. } = about;
             format!("{name}, {maker} ({architecture}), {free} of {total} free, {software}")
         }
         Err(error) => match error.why() {

@@ -101,7 +101,7 @@ impl Subject {
     pub(crate) fn load(&self, terminal: Terminal, global: &Global) -> Result<Loaded, Failure> {
         let (base, adapter) = self.resolve(terminal)?;
         let device = device::parse(&self.device)?;
-        if let Some(text) = device::passed_over(&self.device) {
+        if let Some(text) = device::auto_fallback_reason(&self.device) {
             terminal.say("Warning", text);
         }
         let source = find_model(&base, None, global.offline)?;

@@ -22,12 +22,12 @@ pub(super) fn worker() -> Result<Program, Failure> {
 /// Where compiled methods come from: kept in the user's own cache, a stranger's compiled by a child.
 pub(super) fn compiling() -> Result<Compiling, Failure> {
     let aside = Some(this()?.with("compile-component"));
-    Ok(Compiling { cache: kept::folder("compiled"), aside, ..Compiling::default() })
+    Ok(Compiling { cache: code_cache::folder("compiled"), aside, ..Compiling::default() })
 }
 
 /// The same without a child: everything is compiled in this process.
 pub(super) fn compiling_here() -> Compiling {
-    Compiling { cache: kept::folder("compiled"), ..Compiling::default() }
+    Compiling { cache: code_cache::folder("compiled"), ..Compiling::default() }
 }
 
 fn this() -> Result<Program, Failure> {

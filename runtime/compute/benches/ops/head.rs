@@ -2,7 +2,7 @@
 
 use criterion::{Criterion, Throughput};
 use tunebox_compute::fused::{
-    HeadOptions, HeadSeeds, TapSet, head_taps, head_taps_and_slopes, head_taps_backward, logits,
+    HeadOptions, TapGradients, TapSet, head_taps, head_taps_backward, head_taps_with_gradient, logits,
 };
 
 use crate::sizes::{STORED, Sizes, normal, product, time, weight};
@@ -25,11 +25,11 @@ pub(crate) fn bench(criterion: &mut Criterion, sizes: &Sizes) {
         let (weight, stored) = (weight(&shape, dtype), dtype.as_str());
         time(&mut group, &format!("{stored} taps"), once.clone(), || head_taps(&hidden, &weight, &targets, &options));
         time(&mut group, &format!("{stored} taps and slopes"), twice.clone(), || {
-            head_taps_and_slopes(&hidden, &weight, &targets, &options)
+            head_taps_with_gradient(&hidden, &weight, &targets, &options)
         });
         let taps = head_taps(&hidden, &weight, &targets, &plain).unwrap();
         time(&mut group, &format!("{stored} backward"), twice.clone(), || {
-            let seeds = HeadSeeds { logprob: Some(&seeds), ..HeadSeeds::default() };
+            let seeds = TapGradients { logprob: Some(&seeds), ..TapGradients::default() };
             head_taps_backward(&hidden, &weight, &targets, &plain, &taps, seeds, false)
         });
         let bytes = Throughput::Bytes((WORDS * sizes.hidden * dtype.size_in_bytes()) as u64);

@@ -18,7 +18,7 @@ use candle_core::{CpuStorageRef, CudaDevice, DType, Device, Tensor};
 
 use super::kernel::Kernel;
 use super::{Argument, Backend, Build, Grid, Side};
-use crate::device::About;
+use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
 use loader::Loader;
 
@@ -132,12 +132,12 @@ impl Backend for Cuda {
         self.processors
     }
 
-    fn about(&self) -> Result<About> {
-        memory::about(self)
+    fn info(&self) -> Result<DeviceInfo> {
+        memory::info(self)
     }
 
-    fn forget_peak(&self) -> Result<()> {
-        memory::forget_peak(self)
+    fn reset_peak(&self) -> Result<()> {
+        memory::reset_peak(self)
     }
 }
 

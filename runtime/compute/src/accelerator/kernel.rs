@@ -114,7 +114,7 @@ kernels! {
     SCALE_ROWS = Step."scale_rows"("affnn");
     SCATTER_ALONG = Step."scatter_along"("ffulnlnwn");
     SELECT_ALONG = Step."select_along"("ffulnlnwn");
-    SPREAD_ROWS = Step."spread_rows"("aauuunnnnxxwn");
+    SCATTER_ROWS = Step."scatter_rows"("aauuunnnnxxwn");
     SQUARE_SUMS = Step."square_sums"("dfl");
     SUM_ROWS_IN_PARTS = Step."sum_rows_in_parts"("fannn");
     WIDEN = Step."widen"("faxl");

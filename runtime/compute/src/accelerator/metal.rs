@@ -18,7 +18,7 @@ use candle_metal_kernels::metal::Buffer;
 
 use super::kernel::Kernel;
 use super::{Argument, Backend, Build, Grid, Side};
-use crate::device::About;
+use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
 use loader::Loader;
 use pool::Pool;
@@ -125,12 +125,12 @@ impl Backend for Metal {
         self.processors
     }
 
-    fn about(&self) -> Result<About> {
-        memory::about(self)
+    fn info(&self) -> Result<DeviceInfo> {
+        memory::info(self)
     }
 
-    fn forget_peak(&self) -> Result<()> {
-        self.pool.forget_peak(&self.device);
+    fn reset_peak(&self) -> Result<()> {
+        self.pool.reset_peak(&self.device);
         Ok(())
     }
 }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use candle_core::{CpuStorageRef, DType, Device, Tensor, WithDType};
 
-use crate::device::About;
+use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
 pub(crate) use argument::{Argument, Build, Grid};
 use kernel::Kernel;
@@ -69,10 +69,10 @@ trait Backend: std::fmt::Debug + Send + Sync {
     fn processors(&self) -> u32;
 
     /// What it is, and how its memory stands.
-    fn about(&self) -> Result<About>;
+    fn info(&self) -> Result<DeviceInfo>;
 
     /// Lets the count of the most that tensors have taken begin again at what they take now.
-    fn forget_peak(&self) -> Result<()>;
+    fn reset_peak(&self) -> Result<()>;
 }
 
 /// An accelerator that is open. A clone is the same one.
@@ -215,13 +215,13 @@ impl Accelerator {
     }
 
     /// What it is, and how its memory stands.
-    pub(crate) fn about(&self) -> Result<About> {
-        self.backend.about()
+    pub(crate) fn info(&self) -> Result<DeviceInfo> {
+        self.backend.info()
     }
 
     /// Lets the count of the most that tensors have taken begin again at what they take now.
-    pub(crate) fn forget_peak(&self) -> Result<()> {
-        self.backend.forget_peak()
+    pub(crate) fn reset_peak(&self) -> Result<()> {
+        self.backend.reset_peak()
     }
 
     /// The grid of a pass over a flat buffer.

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 
 /// The keys and values of some sequences, which grow side by side.
 #[derive(Debug)]
-pub struct Cache {
+pub struct KvCache {
     kept: Kept,
 }
 
@@ -43,9 +43,9 @@ struct Layer {
     values: Vec<f32>,
 }
 
-/// What one pass adds to a [`Cache`].
+/// What one pass adds to a [`KvCache`].
 #[derive(Debug)]
-pub struct CachePass {
+pub struct KvCachePass {
     /// Which slots grow by which rows of the pass.
     parts: Vec<Part>,
     /// The same as a device takes it.
@@ -59,14 +59,14 @@ struct Part {
     rows: Range<usize>,
 }
 
-impl CachePass {
+impl KvCachePass {
     /// The rows of the pass.
     fn rows(&self) -> usize {
         self.parts.last().map_or(0, |part| part.rows.end)
     }
 }
 
-impl Cache {
+impl KvCache {
     /// A cache of empty sequences for a model of so many layers.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl Cache {
     ///
     /// # Errors
     /// When a slot is not there or comes twice, or memory is not there.
-    pub fn begin(&mut self, growth: impl IntoIterator<Item = (usize, usize)>) -> Result<CachePass> {
+    pub fn begin(&mut self, growth: impl IntoIterator<Item = (usize, usize)>) -> Result<KvCachePass> {
         let (slots, mut end) = (self.slots(), 0);
         let mut parts = Vec::new();
         for (slot, tokens) in growth {
@@ -120,7 +120,7 @@ impl Cache {
             }
             Kept::Device(pages) => Some(pages.begin(&parts)?),
         };
-        Ok(CachePass { parts, placed })
+        Ok(KvCachePass { parts, placed })
     }
 
     /// Keeps what a pass has at a layer: `keys` and `values` are `[rows, kv_heads · head_dim]`, f32, or bf16 on a device.
@@ -129,7 +129,7 @@ impl Cache {
     /// When they have another shape or are elsewhere, or the layer is not there.
     pub fn keep(
         &mut self,
-        pass: &CachePass,
+        pass: &KvCachePass,
         layer: usize,
         keys: &Tensor,
         values: &Tensor,
@@ -161,7 +161,7 @@ impl Cache {
     ///
     /// # Errors
     /// When `q` has another shape or is elsewhere, or nothing was kept at the layer.
-    pub fn attend(&self, pass: &CachePass, layer: usize, q: &Tensor, shape: &AttentionShape) -> Result<Tensor> {
+    pub fn attend(&self, pass: &KvCachePass, layer: usize, q: &Tensor, shape: &AttentionShape) -> Result<Tensor> {
         shape.check()?;
         host::expect(q, "q", &[pass.parts.len(), shape.heads * shape.head_dim])?;
         let sequences = match (&self.kept, &pass.placed) {

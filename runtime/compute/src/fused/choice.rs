@@ -13,7 +13,7 @@ use crate::random::Stream;
 
 /// Which words a choice is among.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Choosing {
+pub struct SamplingOptions {
     /// The k likeliest; 0 turns it off.
     pub top_k: usize,
     /// Of these, the likeliest that hold this share of their probability, in (0, 1].
@@ -26,7 +26,7 @@ pub struct Choosing {
 
 /// A word that was chosen.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Chosen {
+pub struct SampledToken {
     /// Its number.
     pub id: u32,
     /// The log of its probability among those that the choice was among.
@@ -37,26 +37,26 @@ pub struct Chosen {
 /// the key and the position of a stream go up for each row, forty bytes, eight come down, and what the logits were is lost. A row's stream says
 /// where its draw is; whoever holds it has still to take one (two words).
 ///
-/// None where whoever asks has to choose by himself, from the rows that [`each_row`] brings, and nothing has happened: on
+/// None where whoever asks has to choose by himself, from the rows that [`map_rows`] brings, and nothing has happened: on
 /// the CPU, and for more than 524,288 words, for which the kernel has no room. A device chooses what the processor would
 /// for the same logits, unless a draw lies within some 10⁻¹³ of the border between two words.
 ///
 /// # Errors
 /// When a logit is not finite, there is none, or streams and rows are not equally many.
-pub fn choose<'a>(
+pub fn sample_tokens<'a>(
     logits: &Tensor,
     streams: impl Iterator<Item = &'a Stream>,
-    choosing: &Choosing,
-) -> Result<Option<Vec<Chosen>>> {
+    choosing: &SamplingOptions,
+) -> Result<Option<Vec<SampledToken>>> {
     match Arm::of([(logits, "logits")])? {
         Arm::Cpu => Ok(None),
-        Arm::Device(device) => device::choose(&device, logits, streams, choosing),
+        Arm::Device(device) => device::sample_tokens(&device, logits, streams, choosing),
     }
 }
 
 /// How likely each word is, relative to the likeliest one.
 #[derive(Debug, Clone, Default)]
-pub struct Likelihoods {
+pub struct TokenWeights {
     /// The word with the largest logit, the first of equals.
     pub best: u32,
     /// e^(logit − the largest logit) of every word, so that of the best one is 1.
@@ -65,11 +65,11 @@ pub struct Likelihoods {
     pub total: f64,
 }
 
-/// The likelihoods of one row of logits.
+/// The token_weights of one row of logits.
 ///
 /// # Errors
 /// When a logit is not finite, or there is none.
-pub fn likelihoods(logits: &[f32]) -> Result<Likelihoods> {
+pub fn token_weights(logits: &[f32]) -> Result<TokenWeights> {
     let top = wide(
         #[inline(always)]
         || largest(logits),
@@ -95,7 +95,7 @@ pub fn likelihoods(logits: &[f32]) -> Result<Likelihoods> {
         #[inline(always)]
         || sum(&weights),
     );
-    Ok(Likelihoods { best: best as u32, weights, total })
+    Ok(TokenWeights { best: best as u32, weights, total })
 }
 
 /// The error of a logit that is not finite.
@@ -126,7 +126,7 @@ fn sum(numbers: &[f32]) -> f64 {
 ///
 /// # Errors
 /// When it is no matrix of f32, or a row fails.
-pub fn each_row<R: Send, E: From<Error> + Send>(
+pub fn map_rows<R: Send, E: From<Error> + Send>(
     matrix: &Tensor,
     work: impl Fn(usize, &[f32]) -> std::result::Result<R, E> + Sync,
 ) -> std::result::Result<Vec<R>, E> {
@@ -155,18 +155,18 @@ mod tests {
     use super::*;
     use crate::parity::on_each_device;
 
-    const OPEN: Choosing = Choosing { top_k: 0, top_p: 1.0, min_p: 0.0, greedy: false };
+    const OPEN: SamplingOptions = SamplingOptions { top_k: 0, top_p: 1.0, min_p: 0.0, greedy: false };
 
     on_each_device! {
         fn a_device_chooses_and_the_cpu_leaves_it_to_whoever_asks(on) tolerance(0.0, 0.0) {
             let logits = || on.put(&Tensor::new(&[[0f32, 80.0, 0.0], [-90.0, 0.0, -90.0]], &Device::Cpu).unwrap());
             let streams = [Stream::new(1, "a"), Stream::new(1, "b")];
-            for choosing in [OPEN, Choosing { greedy: true, ..OPEN }, Choosing { top_k: 2, ..OPEN }] {
-                let found = choose(&logits(), streams.iter(), &choosing).unwrap();
-                let expected = vec![Chosen { id: 1, logprob: 0.0 }; 2];
+            for choosing in [OPEN, SamplingOptions { greedy: true, ..OPEN }, SamplingOptions { top_k: 2, ..OPEN }] {
+                let found = sample_tokens(&logits(), streams.iter(), &choosing).unwrap();
+                let expected = vec![SampledToken { id: 1, logprob: 0.0 }; 2];
                 assert_eq!(found, (!on.device.is_cpu()).then_some(expected), "{choosing:?}");
             }
-            let one = choose(&logits(), streams.iter().take(1), &OPEN);
+            let one = sample_tokens(&logits(), streams.iter().take(1), &OPEN);
             assert_eq!(one.is_err(), !on.device.is_cpu(), "two rows and one stream");
         }
 
@@ -174,7 +174,7 @@ mod tests {
             let logits = [[0f32, 1.0, 2.0], [0.0, f32::NEG_INFINITY, f32::NAN]];
             let logits = on.put(&Tensor::new(&logits, &Device::Cpu).unwrap());
             let streams = [Stream::new(1, "a"), Stream::new(1, "b")];
-            match choose(&logits, streams.iter(), &OPEN) {
+            match sample_tokens(&logits, streams.iter(), &OPEN) {
                 Ok(found) => assert!(on.device.is_cpu() && found.is_none()),
                 Err(error) => assert!(error.to_string().contains("token `1` is `-inf`"), "{error}"),
             }
@@ -186,16 +186,16 @@ mod tests {
             let numbers: Vec<f32> = (0..2 * words).map(|number| number as f32).collect();
             let logits = on.put(&Tensor::from_vec(numbers, (2, words), &Device::Cpu).unwrap());
             let streams = [Stream::new(1, "a"), Stream::new(1, "b")];
-            assert_eq!(choose(&logits, streams.iter(), &OPEN).unwrap(), None);
+            assert_eq!(sample_tokens(&logits, streams.iter(), &OPEN).unwrap(), None);
             let ends = |row: usize, numbers: &[f32]| Ok::<_, Error>((row, numbers[0], numbers[words - 1]));
-            let found = each_row(&logits, ends).unwrap();
+            let found = map_rows(&logits, ends).unwrap();
             assert_eq!(found, [(0, 0.0, 524_288.0), (1, 524_289.0, 1_048_577.0)]);
         }
     }
 
     #[test]
     fn the_best_is_the_first_of_equals_and_weighs_one() {
-        let found = likelihoods(&[0.5, 2.0, -1.0, 2.0]).unwrap();
+        let found = token_weights(&[0.5, 2.0, -1.0, 2.0]).unwrap();
         assert_eq!((found.best, found.weights[1], found.weights[3]), (1, 1.0, 1.0));
         assert!((f64::from(found.weights[0]) - (-1.5f64).exp()).abs() < 1e-7);
         assert_eq!(found.total, found.weights.iter().copied().map(f64::from).sum::<f64>());
@@ -204,8 +204,8 @@ mod tests {
 
     #[test]
     fn what_is_not_a_number_is_named() {
-        let error = likelihoods(&[0.0, f32::NAN, f32::INFINITY]).unwrap_err().to_string();
+        let error = token_weights(&[0.0, f32::NAN, f32::INFINITY]).unwrap_err().to_string();
         assert!(error.contains("token `1`"), "{error}");
-        assert!(likelihoods(&[]).is_err());
+        assert!(token_weights(&[]).is_err());
     }
 }

@@ -10,7 +10,7 @@ use super::linear::bias_gradient;
 use crate::error::{Error, Result};
 
 /// The columns of `joined`, `[rows, Σ widths]`, as a matrix for each width.
-pub fn cut_columns(joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
+pub fn split_columns(joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
     let (rows, _) = host::matrix(joined, "joined")?;
     host::expect(joined, "joined", &[rows, widths.iter().sum()])?;
     match Arm::of([(joined, "joined")])? {
@@ -27,8 +27,8 @@ pub fn cut_columns(joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
     }
 }
 
-/// Matrices with one number of rows and one type, side by side: the gradient of [`cut_columns`].
-pub fn join_columns(parts: &[Tensor]) -> Result<Tensor> {
+/// Matrices with one number of rows and one type, side by side: the gradient of [`split_columns`].
+pub fn concat_columns(parts: &[Tensor]) -> Result<Tensor> {
     let Some(first) = parts.first() else { return Err(Error::shape("there are no columns to join")) };
     let (rows, _) = host::matrix(first, "columns")?;
     for part in parts {

@@ -55,7 +55,7 @@ impl Dropout {
 
 /// `x·Wᵀ + b + s·(drop(x)·Aᵀ)·Bᵀ`: only the way through the adapter loses inputs. Returns it, `[tokens, out]`, and
 /// `drop(x)·Aᵀ`, `[tokens, rank]`, which the gradients need.
-pub fn dropped_linear<'w>(
+pub fn dropout_linear<'w>(
     x: &Tensor,
     weight: impl Into<WeightRef<'w>>,
     bias: Option<&Tensor>,
@@ -64,7 +64,7 @@ pub fn dropped_linear<'w>(
 ) -> Result<(Tensor, Tensor)> {
     let weight = weight.into();
     if let Arm::Device(device) = Arm::with_weight([(x, "x"), (&low.a, "a"), (&low.b, "b")], weight)? {
-        return device::dropped_linear(&device, x, weight, bias, low, dropout);
+        return device::dropout_linear(&device, x, weight, bias, low, dropout);
     }
     let output = linear(x, weight, bias)?;
     let reduced = linear(&dropout.apply(x)?, &low.a, None)?;
@@ -72,8 +72,8 @@ pub fn dropped_linear<'w>(
     Ok((add(&output, &added)?, reduced))
 }
 
-/// The gradients of [`dropped_linear`]; `reduced` is what the forward pass returned.
-pub fn dropped_linear_backward<'w>(
+/// The gradients of [`dropout_linear`]; `reduced` is what the forward pass returned.
+pub fn dropout_linear_backward<'w>(
     dy: &Tensor,
     x: &Tensor,
     reduced: &Tensor,
@@ -88,7 +88,7 @@ pub fn dropped_linear_backward<'w>(
         let ((tokens, _), (outputs, rank)) = (host::matrix(dy, "dy")?, host::matrix(&low.b, "b")?);
         host::expect(dy, "dy", &[tokens, outputs])?;
         host::expect(reduced, "reduced", &[tokens, rank])?;
-        return device::dropped_linear_backward(&device, dy, x, reduced, weight, low, dropout, want_input);
+        return device::dropout_linear_backward(&device, dy, x, reduced, weight, low, dropout, want_input);
     }
     let thin = linear_input_gradient(dy, &scaled_up(low)?)?;
     let up = linear_weight_gradient(dy, reduced)?;

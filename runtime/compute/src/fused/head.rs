@@ -20,15 +20,15 @@ use super::host::{self, Floats};
 use super::lanes::{tanh, wide};
 use super::product::{Matrix, Tile, steps};
 use super::scratch;
-use super::skinny::{FewTokens, skinny};
+use super::skinny::{LinearInput, skinny};
 use super::stored::{Stored, View};
 use crate::error::{Error, Result};
 use crate::weight::WeightRef;
 use statistics::Statistics;
 
-pub use backward::{HeadSeeds, head_taps_backward};
+pub use backward::{TapGradients, head_taps_backward};
 pub use device::TILE;
-pub use slopes::{head_slopes_backward, head_taps_and_slopes};
+pub use slopes::{head_taps_with_gradient, scale_head_gradient};
 
 /// Groups of the vocabulary, each a task.
 pub const GROUPS: usize = 16;
@@ -187,7 +187,7 @@ pub fn logits<'w>(hidden: &Tensor, weight: impl Into<WeightRef<'w>>, options: &H
 
 fn logits_on_cpu(hidden: &Tensor, weight: WeightRef<'_>, options: &HeadOptions) -> Result<Tensor> {
     let factor = options.factor();
-    skinny(&FewTokens::of(hidden), weight, None, None, |tile| {
+    skinny(&LinearInput::of(hidden), weight, None, None, |tile| {
         for row in 0..tile.rows() {
             let row = tile.row(row);
             if factor != 1.0 {

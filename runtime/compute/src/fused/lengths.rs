@@ -14,7 +14,7 @@ use crate::weight::WeightRef;
 /// `‖W + s·B·A‖` by row, `[out]` f32, without the sum itself: ‖W‖² + 2s·Σ B ⊙ (W·Aᵀ) + s²·Σ B ⊙ (B·(A·Aᵀ)).
 ///
 /// `base_squares` is ‖W‖² by row, `[out]` f32. W meets A in the type of activations, `dtype`; on the CPU that is f32.
-pub fn adapted_lengths<'w>(
+pub fn adapted_row_norms<'w>(
     base_squares: &Tensor,
     weight: impl Into<WeightRef<'w>>,
     low: &LowRank,
@@ -27,7 +27,7 @@ pub fn adapted_lengths<'w>(
     host::expect(base_squares, "base squares", &[outputs])?;
     match Arm::with_weight([(&low.a, "a"), (&low.b, "b"), (base_squares, "base squares")], weight)? {
         Arm::Cpu => on_cpu(base_squares, weight, low),
-        Arm::Device(device) => device::adapted_lengths(&device, base_squares, weight, low, dtype),
+        Arm::Device(device) => device::adapted_row_norms(&device, base_squares, weight, low, dtype),
     }
 }
 
@@ -42,11 +42,11 @@ fn on_cpu(base_squares: &Tensor, weight: WeightRef<'_>, low: &LowRank) -> Result
 }
 
 /// `a / b`, f32 tensors of one shape.
-pub fn quotient(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+pub fn divide(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     host::expect(b, "b", a.dims())?;
     match Arm::of([(a, "a"), (b, "b")])? {
         Arm::Cpu => Ok((a / b)?),
-        Arm::Device(device) => device::quotient(&device, a, b),
+        Arm::Device(device) => device::divide(&device, a, b),
     }
 }
 

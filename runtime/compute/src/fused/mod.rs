@@ -39,27 +39,27 @@ pub(crate) mod twin;
 mod unpack;
 
 pub use attention::{AttentionShape, attention, attention_backward};
-pub use cache::{Cache, CachePass};
-pub use choice::{Choosing, Chosen, Likelihoods, choose, each_row, likelihoods};
-pub use columns::{cut_columns, join_columns, product_sums, scale_columns};
-pub use dropout::{Dropout, dropped_linear, dropped_linear_backward};
+pub use cache::{KvCache, KvCachePass};
+pub use choice::{SampledToken, SamplingOptions, TokenWeights, map_rows, sample_tokens, token_weights};
+pub use columns::{concat_columns, product_sums, scale_columns, split_columns};
+pub use dropout::{Dropout, dropout_linear, dropout_linear_backward};
 pub use embedding::{embed, embed_gradient};
 pub use gated::{Activation, gated, gated_backward};
 pub use head::{
-    GROUPS as HEAD_GROUPS, HeadOptions, HeadSeeds, HeadTaps, ROWS as HEAD_ROWS, TILE as HEAD_TILE, TapSet,
-    head_slopes_backward, head_taps, head_taps_and_slopes, head_taps_backward, logits,
+    GROUPS as HEAD_GROUPS, HeadOptions, HeadTaps, ROWS as HEAD_ROWS, TILE as HEAD_TILE, TapGradients, TapSet,
+    head_taps, head_taps_backward, head_taps_with_gradient, logits, scale_head_gradient,
 };
 pub use indices::Indices;
-pub use lengths::{adapted_lengths, quotient};
+pub use lengths::{adapted_row_norms, divide};
 pub use linear::{bias_gradient, linear, linear_input_gradient, linear_weight_gradient};
 pub use low_rank::{AdaptedGradient, LowRank, adapted_linear, adapted_linear_backward};
 pub use norm::{rms_norm, rms_norm_backward, rms_norm_weight_gradient};
-pub use patch::{add_vector, remove_along, set_along};
+pub use patch::{add_vector, remove_component, set_component};
 pub use residual::add;
 pub use rope::{RopeTable, rope};
-pub use rows::{gather_rows, numbers, spread_rows, stack_rows};
+pub use rows::{concat_rows, gather_rows, scatter_rows, to_host_f32};
 pub use segments::Segments;
-pub use skinny::{FewTokens, skinny_linear};
+pub use skinny::{LinearInput, skinny_linear};
 
 pub(crate) use stored::unpacked;
 pub(crate) use unpack::device::rows_on_device;

@@ -27,21 +27,21 @@ pub fn add_vector(rows: &Tensor, vector: &Tensor, marks: Option<&Tensor>) -> Res
 }
 
 /// `x − (x·r) r`.
-pub fn remove_along(rows: &Tensor, direction: &Tensor) -> Result<Tensor> {
+pub fn remove_component(rows: &Tensor, direction: &Tensor) -> Result<Tensor> {
     match arm(rows, direction)? {
         Arm::Cpu => Ok((rows - along(rows, direction)?.matmul(direction)?)?),
-        Arm::Device(device) => device::set_along(&device, rows, direction, 0.0),
+        Arm::Device(device) => device::set_component(&device, rows, direction, 0.0),
     }
 }
 
 /// `x + (value − x·r) r`.
-pub fn set_along(rows: &Tensor, direction: &Tensor, value: f64) -> Result<Tensor> {
+pub fn set_component(rows: &Tensor, direction: &Tensor, value: f64) -> Result<Tensor> {
     match arm(rows, direction)? {
         Arm::Cpu => {
             let missing = along(rows, direction)?.affine(-1.0, value)?;
             Ok((rows + missing.matmul(direction)?)?)
         }
-        Arm::Device(device) => device::set_along(&device, rows, direction, value as f32),
+        Arm::Device(device) => device::set_component(&device, rows, direction, value as f32),
     }
 }
 

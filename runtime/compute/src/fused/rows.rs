@@ -21,7 +21,7 @@ pub fn gather_rows(from: &Tensor, rows: &Indices) -> Result<Tensor> {
 }
 
 /// The gradient of [`gather_rows`], `[count, width]`: row `i` of `selected` is added to row `rows[i]` of zeros.
-pub fn spread_rows(selected: &Tensor, rows: &Indices, count: usize) -> Result<Tensor> {
+pub fn scatter_rows(selected: &Tensor, rows: &Indices, count: usize) -> Result<Tensor> {
     let (_, width) = host::matrix(selected, "selected")?;
     host::expect(selected, "selected", &[rows.len(), width])?;
     below(rows, count)?;
@@ -35,7 +35,7 @@ pub fn spread_rows(selected: &Tensor, rows: &Indices, count: usize) -> Result<Te
 }
 
 /// Matrices of one width and type, one under another.
-pub fn stack_rows(parts: &[Tensor]) -> Result<Tensor> {
+pub fn concat_rows(parts: &[Tensor]) -> Result<Tensor> {
     let Some(first) = parts.first() else { return Err(Error::shape("there are no rows to stack")) };
     let (_, width) = host::matrix(first, "rows")?;
     for part in parts {
@@ -50,10 +50,10 @@ pub fn stack_rows(parts: &[Tensor]) -> Result<Tensor> {
 }
 
 /// All numbers of a tensor in order, in f32, on the host. The host waits for a device that has them.
-pub fn numbers(tensor: &Tensor) -> Result<Vec<f32>> {
+pub fn to_host_f32(tensor: &Tensor) -> Result<Vec<f32>> {
     match Accelerator::of(tensor.device())? {
         None => Ok(tensor.flatten_all()?.to_vec1::<f32>()?),
-        Some(device) => device::numbers(&device, tensor),
+        Some(device) => device::to_host_f32(&device, tensor),
     }
 }
 

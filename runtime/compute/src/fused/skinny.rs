@@ -31,12 +31,12 @@ const FEATURES: usize = 16 * ROWS;
 const SMALL: usize = 1 << 17;
 
 /// A few tokens, `[tokens, in]` f32, that one layer reads or several: what they are as whole numbers is found out once.
-pub struct FewTokens<'x> {
+pub struct LinearInput<'x> {
     x: &'x Tensor,
     whole: Whole,
 }
 
-impl<'x> FewTokens<'x> {
+impl<'x> LinearInput<'x> {
     /// Tokens that no layer has read.
     #[must_use]
     pub fn of(x: &'x Tensor) -> Self {
@@ -64,14 +64,14 @@ impl<'x> FewTokens<'x> {
     }
 }
 
-/// One layer without an adapter over a few tokens, as [`FewTokens::linear`] has it.
+/// One layer without an adapter over a few tokens, as [`LinearInput::linear`] has it.
 pub fn skinny_linear<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias: Option<&Tensor>) -> Result<Tensor> {
-    FewTokens::of(x).linear(weight, bias, None)
+    LinearInput::of(x).linear(weight, bias, None)
 }
 
 /// The whole layer, and then `more` for each tile, all tokens of some features, while it is still near.
 pub(super) fn skinny(
-    input: &FewTokens<'_>,
+    input: &LinearInput<'_>,
     weight: WeightRef<'_>,
     bias: Option<&Tensor>,
     low: Option<&LowRank>,
@@ -195,10 +195,10 @@ mod tests {
         for (outputs, inputs) in [(70, 33), (5, 64), (200, 100), (3, 7)] {
             let (x, weight) = (random("x", 11, inputs), random("w", outputs, inputs));
             let low = LowRank { a: random("a", 4, inputs), b: random("b", outputs, 4), scale: 0.5 };
-            let whole = FewTokens::of(&x).linear(&weight, None, Some(&low)).unwrap();
+            let whole = LinearInput::of(&x).linear(&weight, None, Some(&low)).unwrap();
             for (start, count) in [(0, 1), (3, 2), (4, 4), (5, 3), (1, 9)] {
                 let few = x.narrow(0, start, count).unwrap();
-                let part = FewTokens::of(&few).linear(&weight, None, Some(&low)).unwrap();
+                let part = LinearInput::of(&few).linear(&weight, None, Some(&low)).unwrap();
                 let wanted = whole.narrow(0, start, count).unwrap();
                 assert_eq!(bits(&part), bits(&wanted), "{outputs} × {inputs}, tokens from {start}, {count}");
             }
@@ -245,7 +245,7 @@ mod tests {
         };
         let plain = Weight::from(random("w", 7, 256));
         let weights = [plain, quantized(Format::Q6_K, 9), quantized(Format::Q8_0, 17), quantized(Format::Q4_0, 5)];
-        let few = FewTokens::of(&x);
+        let few = LinearInput::of(&x);
         for weight in &weights {
             let shared = few.linear(weight, None, None).unwrap();
             let sides = WeightRef::from(weight).sides();
@@ -260,7 +260,7 @@ mod tests {
         let low = LowRank { a: random("a", 3, 90), b: random("b", 130, 3), scale: 0.25 };
         for dtype in [candle_core::DType::F32, candle_core::DType::BF16, candle_core::DType::F16] {
             let weight = weight.to_dtype(dtype).unwrap();
-            let found = FewTokens::of(&x).linear(&weight, Some(&bias), Some(&low)).unwrap();
+            let found = LinearInput::of(&x).linear(&weight, Some(&bias), Some(&low)).unwrap();
             let (wanted, _) = crate::fused::adapted_linear(&x, &weight, Some(&bias), &low).unwrap();
             let worst = (found - wanted).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap();
             assert!(worst < 5e-5, "{dtype:?}: {worst}");
@@ -272,6 +272,6 @@ mod tests {
         let (x, weight) = (random("x", 2, 8), random("w", 4, 9));
         assert!(skinny_linear(&x, &weight, None).is_err());
         let low = LowRank { a: random("a", 3, 8), b: random("b", 4, 2), scale: 1.0 };
-        assert!(FewTokens::of(&x).linear(&random("w", 4, 8), None, Some(&low)).is_err());
+        assert!(LinearInput::of(&x).linear(&random("w", 4, 8), None, Some(&low)).is_err());
     }
 }

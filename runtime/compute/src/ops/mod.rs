@@ -72,7 +72,7 @@ pub use statistics::{mean_of_finite, standard_deviation, standard_deviation_of_f
 use candle_core::Tensor;
 use cost::Estimate;
 
-use crate::budget::{Ledger, Reservation};
+use crate::budget::{Budget, Reservation};
 use crate::error::Result;
 
 /// Who pays: it takes the bytes of `cost` (scratch included), or refuses.
@@ -85,7 +85,7 @@ pub trait Admit {
 }
 
 /// A ledger alone counts bytes and lets any amount of work pass.
-impl Admit for Ledger {
+impl Admit for Budget {
     fn admit(&mut self, cost: Cost) -> Result<Reservation> {
         self.reserve(cost.bytes.saturating_add(cost.scratch))
     }

@@ -5,14 +5,14 @@
 use candle_core::{DType, Device, Tensor, Var};
 
 use super::{Admit, Cost};
-use crate::budget::{Ledger, Reservation};
+use crate::budget::{Budget, Reservation};
 use crate::error::{Error, Result};
 use crate::ops;
 
 mod hostile;
 
-fn ledger() -> Ledger {
-    Ledger::new(64 << 20)
+fn ledger() -> Budget {
+    Budget::new(64 << 20)
 }
 
 fn leaf(numbers: &[f32]) -> Tensor {
@@ -24,7 +24,7 @@ fn numbers(tensor: &Tensor) -> Vec<f32> {
 }
 
 /// The gradients of the sum of a tensor.
-fn back(budget: &mut Ledger, y: &Tensor, leaves: &[&Tensor]) -> Vec<Option<Vec<f32>>> {
+fn back(budget: &mut Budget, y: &Tensor, leaves: &[&Tensor]) -> Vec<Option<Vec<f32>>> {
     let loss = ops::sum(budget, y, None, false).unwrap().tensor;
     let found = ops::gradients(budget, &loss, leaves).unwrap();
     found.iter().map(|gradient| gradient.as_ref().map(numbers)).collect()
@@ -108,13 +108,13 @@ fn a_gradient_that_does_not_fit_is_refused() {
     let x = leaf(&[0.; 1024]);
     let y = ops::exp(&mut budget, &x).unwrap().tensor;
     let loss = ops::sum(&mut budget, &y, None, false).unwrap().tensor;
-    assert!(matches!(ops::gradients(&mut Ledger::new(4096), &loss, &[&x]), Err(Error::OutOfMemory { .. })));
+    assert!(matches!(ops::gradients(&mut Budget::new(4096), &loss, &[&x]), Err(Error::OutOfMemory { .. })));
 }
 
 /// An operand that fits, a result that does not: views of any size are free, copies of them are not.
 #[test]
 fn an_expanded_view_is_paid_for_when_it_is_used() {
-    let mut budget = Ledger::new(1 << 20);
+    let mut budget = Budget::new(1 << 20);
     let x = Tensor::new(1_f32, &Device::Cpu).unwrap();
     let view = ops::expand(&x, &[2_147_483_647]).unwrap().tensor;
     let few = Tensor::new(&[1_f32, 2.], &Device::Cpu).unwrap();
@@ -148,7 +148,7 @@ struct Counter(Cost);
 impl Admit for Counter {
     fn admit(&mut self, cost: Cost) -> Result<Reservation> {
         self.0 = cost;
-        Ledger::new(u64::MAX).reserve(cost.bytes + cost.scratch)
+        Budget::new(u64::MAX).reserve(cost.bytes + cost.scratch)
     }
 }
 

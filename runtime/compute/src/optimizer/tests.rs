@@ -9,7 +9,8 @@ use crate::parity::{On, on_each_device};
 
 /// Three numbers after each of three steps at rate 0.01 from fixed values and gradients.
 fn three_steps(on: &On, settings: AdamWSettings) -> Vec<Vec<f32>> {
-    let parameters = Parameters::new(vec![("w".into(), vec![3])], &on.device).unwrap().shadowed(on.dtype).unwrap();
+    let parameters =
+        Parameters::new(vec![("w".into(), vec![3])], &on.device).unwrap().with_operand_copy(on.dtype).unwrap();
     let tensor = |numbers: [f32; 3]| Tensor::new(&numbers, &Device::Cpu).unwrap();
     parameters.set(0, &tensor([0.5, -0.3, 0.1])).unwrap();
     let mut optimizer = AdamW::new(settings, &parameters).unwrap();
@@ -62,20 +63,20 @@ on_each_device! {
         let parameters = Parameters::new(vec![("a".into(), vec![2]), ("b".into(), vec![1, 2])], &on.device).unwrap();
         parameters.accumulate(0, &Tensor::new(&[3f32, 4.0], &Device::Cpu).unwrap()).unwrap();
         parameters.accumulate(1, &Tensor::new(&[[0f32, 12.0]], &Device::Cpu).unwrap()).unwrap();
-        assert_eq!(clip(&parameters, 1.0).unwrap(), 13.0);
+        assert_eq!(clip_gradients(&parameters, 1.0).unwrap(), 13.0);
         let found = [0, 1].map(|slot| Weight::from(parameters.gradient(slot).unwrap()).to_tensor().unwrap());
         let found = found.iter().flat_map(|slot| slot.flatten_all().unwrap().to_vec1::<f32>().unwrap());
         for (a, b) in found.zip([0.230769213, 0.307692284, 0.0, 0.923076852]) {
             assert!((f64::from(a) - b).abs() < on.tolerance, "{a}, not {b}");
         }
-        assert!((clip(&parameters, 2.0).unwrap() - 1.0).abs() < 1e-6, "a norm below the limit stays");
+        assert!((clip_gradients(&parameters, 2.0).unwrap() - 1.0).abs() < 1e-6, "a norm below the limit stays");
     }
 }
 
 /// Parameters of a few odd lengths with values and gradients, the same on every device.
 fn student(device: &Device, activations: DType) -> Parameters {
     let list = [("a", 3), ("b", 70_001), ("c", 16)].map(|(name, count)| (name.to_owned(), vec![count]));
-    let parameters = Parameters::new(list.to_vec(), device).unwrap().shadowed(activations).unwrap();
+    let parameters = Parameters::new(list.to_vec(), device).unwrap().with_operand_copy(activations).unwrap();
     for (index, slot) in parameters.slots().iter().enumerate() {
         parameters.set(index, &normal(&slot.name, &slot.shape)).unwrap();
         parameters.accumulate(index, &normal("gradient", &slot.shape)).unwrap();
@@ -107,7 +108,7 @@ on_each_device! {
     fn a_step_clips_first(on) tolerance(1e-7, 1e-7) {
         let (here, there) = (student(&on.device, on.dtype), student(&Device::Cpu, DType::F32));
         with_decay(&here).step(&here, 1e-2, 0.5).unwrap();
-        clip(&there, 0.5).unwrap();
+        clip_gradients(&there, 0.5).unwrap();
         with_decay(&there).update(&there, 1e-2).unwrap();
         on.close("values", &here.snapshot().unwrap(), &there.snapshot().unwrap());
     }

@@ -70,7 +70,7 @@ fn the_norm_has_the_same_bits_on_one_thread_and_on_two() {
 fn odd(device: &Device, activations: DType) -> Parameters {
     let list = [("a", vec![3, 5]), ("b", vec![7]), ("c", vec![2, 8]), ("d", vec![70_001])];
     let list = list.map(|(name, shape)| (name.to_owned(), shape)).to_vec();
-    Parameters::new(list, device).unwrap().shadowed(activations).unwrap()
+    Parameters::new(list, device).unwrap().with_operand_copy(activations).unwrap()
 }
 
 fn single(tensor: Tensor) -> Tensor {

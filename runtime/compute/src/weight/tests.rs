@@ -33,9 +33,9 @@ fn bytes_that_are_not_the_matrix_are_refused() {
 fn rows_in_another_order_keep_their_bytes() {
     let bytes: Vec<u8> = (0..34 * 3).collect();
     let packed = Packed::new(bytes.into(), Format::Q8_0, 3, 32).unwrap();
-    let turned = packed.reordered(&[2, 0, 1]).unwrap();
+    let turned = packed.permute_rows(&[2, 0, 1]).unwrap();
     assert_eq!((turned.raw()[0], turned.raw()[34], turned.raw()[68]), (68, 0, 34));
-    assert!(packed.reordered(&[3]).is_err());
+    assert!(packed.permute_rows(&[3]).is_err());
 }
 
 #[test]

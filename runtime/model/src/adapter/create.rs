@@ -122,7 +122,7 @@ pub(crate) fn empty(model: &Model, settings: &AdapterSettings, plans: &[Plan]) -
         });
     }
     let activations = model.weights.precision().dtype(Purpose::Activation);
-    let parameters = Parameters::new(list, model.weights.device())?.shadowed(activations)?;
+    let parameters = Parameters::new(list, model.weights.device())?.with_operand_copy(activations)?;
     Ok(Adapter::assemble(settings.clone(), modules, parameters))
 }
 
@@ -135,6 +135,6 @@ fn base_squares(model: &Model, layer: usize, site: Site) -> Result<Tensor> {
 fn all_weights(model: &Model, settings: &AdapterSettings) -> Result<Adapter> {
     let list = families::expected(&model.configuration);
     let activations = model.weights.precision().dtype(Purpose::Activation);
-    let parameters = Parameters::new(list, model.weights.device())?.shadowed(activations)?;
+    let parameters = Parameters::new(list, model.weights.device())?.with_operand_copy(activations)?;
     Ok(Adapter::assemble(settings.clone(), Vec::new(), parameters))
 }

@@ -2,7 +2,7 @@
 //! Leaves the tiles over the vocabulary to `fused`; logits are never stored whole.
 
 use tunebox_compute::Tensor;
-use tunebox_compute::fused::{self, HeadOptions, HeadSeeds, HeadTaps, Indices, TapSet};
+use tunebox_compute::fused::{self, HeadOptions, HeadTaps, Indices, TapGradients, TapSet};
 use tunebox_compute::parameters::Parameters;
 use tunebox_compute::precision::bytes;
 
@@ -68,7 +68,7 @@ impl Head {
             return self.forward(selected, targets);
         }
         let (normed, inverse) = self.norm.forward(&selected)?;
-        let (taps, slopes) = fused::head_taps_and_slopes(&normed, &self.matrix.weight, targets, &self.options)?;
+        let (taps, slopes) = fused::head_taps_with_gradient(&normed, &self.matrix.weight, targets, &self.options)?;
         Ok(KeptHead { selected, inverse, taps, slopes: Some(slopes) })
     }
 
@@ -77,13 +77,13 @@ impl Head {
         &self,
         kept: &KeptHead,
         targets: &Indices,
-        seeds: HeadSeeds<'_>,
+        seeds: TapGradients<'_>,
         gradients: &Parameters,
     ) -> Result<Tensor> {
-        if let (Some(slopes), HeadSeeds { logprob: Some(seeds), entropy: None, mean_logprob: None }) =
+        if let (Some(slopes), TapGradients { logprob: Some(seeds), entropy: None, mean_logprob: None }) =
             (&kept.slopes, seeds)
         {
-            let upstream = fused::head_slopes_backward(slopes, seeds, kept.selected.dtype())?;
+            let upstream = fused::scale_head_gradient(slopes, seeds, kept.selected.dtype())?;
             return self.norm.backward(&upstream, &kept.selected, &kept.inverse, gradients);
         }
         let (normed, _) = self.norm.forward(&kept.selected)?;

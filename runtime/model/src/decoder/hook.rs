@@ -67,15 +67,15 @@ impl Change {
             (Act::Add(_), Some(Spoken::Nothing)) => rows.clone(),
             (Act::Add(vector), Some(Spoken::Some(marks))) => fused::add_vector(rows, vector, Some(marks))?,
             (Act::Add(vector), _) => fused::add_vector(rows, vector, None)?,
-            (Act::Remove(direction), _) => fused::remove_along(rows, direction)?,
-            (Act::Set(direction, value), _) => fused::set_along(rows, direction, *value)?,
+            (Act::Remove(direction), _) => fused::remove_component(rows, direction)?,
+            (Act::Set(direction, value), _) => fused::set_component(rows, direction, *value)?,
         })
     }
 
     fn backward(&self, upstream: Tensor) -> Result<Tensor> {
         Ok(match &self.act {
             Act::Add(_) => upstream,
-            Act::Remove(direction) | Act::Set(direction, _) => fused::remove_along(&upstream, direction)?,
+            Act::Remove(direction) | Act::Set(direction, _) => fused::remove_component(&upstream, direction)?,
         })
     }
 }
@@ -97,7 +97,7 @@ impl Picks {
     /// The mean over each row's tokens, row after row, from the activations of all of them.
     fn means(&self, picked: &Tensor) -> Result<Vec<f32>> {
         let (_, width) = picked.dims2()?;
-        let picked = fused::numbers(picked)?;
+        let picked = fused::to_host_f32(picked)?;
         let mut picked = picked.chunks_exact(width);
         let mut found = Vec::with_capacity(self.counts.len() * width);
         for count in &self.counts {

@@ -194,7 +194,7 @@ impl Lens<'_> {
         let magnitude = match (module.slots.magnitude, &module.base_squares) {
             (Some(slot), Some(squares)) => {
                 let dtype = self.model.weights.precision().dtype(Purpose::Activation);
-                let norm = self.writing.then(|| fused::adapted_lengths(squares, weight, &low, dtype)).transpose()?;
+                let norm = self.writing.then(|| fused::adapted_row_norms(squares, weight, &low, dtype)).transpose()?;
                 Some(Magnitude { value: parameters.value(slot)?, slot, base_squares: squares.clone(), norm })
             }
             _ => None,

@@ -1,7 +1,7 @@
 //! The one linear map of the decoder: a weight, perhaps a bias, and what an adapter adds to it.
 //! Leaves the products to `fused` and the choice of what is adapted to `lens`.
 
-use tunebox_compute::fused::{self, Dropout, FewTokens, LowRank};
+use tunebox_compute::fused::{self, Dropout, LinearInput, LowRank};
 use tunebox_compute::parameters::Parameters;
 use tunebox_compute::precision::bytes;
 use tunebox_compute::{Tensor, Weight};
@@ -70,7 +70,7 @@ impl Linear {
     /// y = x·Wᵀ + b and what the adapter adds.
     pub(crate) fn forward(&self, input: &Tensor) -> Result<(Tensor, KeptLinear)> {
         if self.writing {
-            return Ok((self.written(&FewTokens::of(input))?, KeptLinear::default()));
+            return Ok((self.written(&LinearInput::of(input))?, KeptLinear::default()));
         }
         let Learned::LowRank(part) = &self.learned else {
             let output = fused::linear(input, &self.weight, self.bias.as_ref())?;
@@ -78,7 +78,7 @@ impl Linear {
         };
         if let Some(dropout) = &part.dropout {
             let bias = self.bias.as_ref();
-            let (output, reduced) = fused::dropped_linear(input, &self.weight, bias, &part.low, dropout)?;
+            let (output, reduced) = fused::dropout_linear(input, &self.weight, bias, &part.low, dropout)?;
             return Ok((output, KeptLinear { reduced: Some(reduced), scaled: None }));
         }
         let bias = if part.magnitude.is_some() { None } else { self.bias.as_ref() };
@@ -94,7 +94,7 @@ impl Linear {
     }
 
     /// The same for a few tokens; dropout is off where a model writes.
-    pub(super) fn written(&self, input: &FewTokens<'_>) -> Result<Tensor> {
+    pub(super) fn written(&self, input: &LinearInput<'_>) -> Result<Tensor> {
         let Learned::LowRank(part) = &self.learned else {
             return Ok(input.linear(&self.weight, self.bias.as_ref(), None)?);
         };
@@ -161,7 +161,7 @@ impl Linear {
         let (weight, low) = (&self.weight, &part.low);
         let found = match &part.dropout {
             Some(dropout) => {
-                fused::dropped_linear_backward(upstream, input, reduced, weight, low, dropout, want_input)?
+                fused::dropout_linear_backward(upstream, input, reduced, weight, low, dropout, want_input)?
             }
             None => fused::adapted_linear_backward(upstream, input, reduced, weight, low, want_input)?,
         };

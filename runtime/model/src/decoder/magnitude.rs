@@ -48,17 +48,17 @@ impl Magnitude {
     ) -> Result<(Tensor, Kept)> {
         let norm = match &self.norm {
             Some(norm) => norm.clone(),
-            None => fused::adapted_lengths(&self.base_squares, weight, low, product.dtype())?,
+            None => fused::adapted_row_norms(&self.base_squares, weight, low, product.dtype())?,
         };
-        let output = fused::scale_columns(&product, &fused::quotient(&self.value, &norm)?, bias)?;
+        let output = fused::scale_columns(&product, &fused::divide(&self.value, &norm)?, bias)?;
         Ok((output, Kept { product, norm }))
     }
 
     /// The gradient of the unscaled product; m's own goes into `gradients`.
     pub(crate) fn backward(&self, upstream: &Tensor, kept: &Kept, gradients: &Parameters) -> Result<Tensor> {
         let along = fused::product_sums(upstream, &kept.product)?;
-        gradients.accumulate(self.slot, &fused::quotient(&along, &kept.norm)?)?;
-        Ok(fused::scale_columns(upstream, &fused::quotient(&self.value, &kept.norm)?, None)?)
+        gradients.accumulate(self.slot, &fused::divide(&along, &kept.norm)?)?;
+        Ok(fused::scale_columns(upstream, &fused::divide(&self.value, &kept.norm)?, None)?)
     }
 }
 

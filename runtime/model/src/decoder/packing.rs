@@ -205,7 +205,7 @@ impl Packing {
         if self.covers_all() {
             return Ok(selected.clone());
         }
-        Ok(fused::spread_rows(selected, &self.predictors, self.ids.len())?)
+        Ok(fused::scatter_rows(selected, &self.predictors, self.ids.len())?)
     }
 
     fn covers_all(&self) -> bool {

@@ -2,7 +2,7 @@
 //! A checkpoint may store them apart or as one matrix; the block sees parts either way.
 
 use tunebox_compute::Tensor;
-use tunebox_compute::fused::{self, FewTokens};
+use tunebox_compute::fused::{self, LinearInput};
 use tunebox_compute::parameters::Parameters;
 
 use super::linear::{KeptLinear, Linear};
@@ -32,7 +32,7 @@ impl Projection {
             Self::Apart(linears) => {
                 let mut parts = Vec::with_capacity(linears.len());
                 let mut kept = Vec::with_capacity(linears.len());
-                let few = FewTokens::of(input);
+                let few = LinearInput::of(input);
                 for linear in linears {
                     let (part, own) = if linear.writing {
                         (linear.written(&few)?, KeptLinear::default())
@@ -46,7 +46,7 @@ impl Projection {
             }
             Self::Joined { linear, widths } => {
                 let (joined, kept) = linear.forward(input)?;
-                Ok((fused::cut_columns(&joined, widths)?, vec![kept]))
+                Ok((fused::split_columns(&joined, widths)?, vec![kept]))
             }
         }
     }
@@ -73,7 +73,7 @@ impl Projection {
                 Ok(total)
             }
             Self::Joined { linear, .. } => {
-                let joined = fused::join_columns(upstream)?;
+                let joined = fused::concat_columns(upstream)?;
                 let kept = kept.first().cloned().unwrap_or_default();
                 linear.backward(&joined, input, &kept, want_input, gradients)
             }

@@ -2,7 +2,7 @@
 //! A prompt that several completions share is run once.
 
 use tunebox_compute::Tensor;
-use tunebox_compute::fused::{self, Cache, CachePass, Indices, Segments};
+use tunebox_compute::fused::{self, Indices, KvCache, KvCachePass, Segments};
 
 use super::writer::Writer;
 use crate::decoder::hook::Spoken;
@@ -26,7 +26,7 @@ pub(super) fn prefill(
     blocks: &[Block],
     prompts: &[Vec<u32>],
     batch: &[Writer],
-    cache: &mut Cache,
+    cache: &mut KvCache,
 ) -> Result<Tensor> {
     // The first completion of each prompt, in whose slot it runs.
     let mut firsts: Vec<&Writer> = batch.iter().collect();
@@ -37,7 +37,7 @@ pub(super) fn prefill(
             group.iter().map(|writer| (writer.slot(), prompts[writer.prompt()].as_slice())).collect();
         lasts.push(run_prompts(lens, blocks, &chosen, 0, cache)?);
     }
-    let lasts = fused::stack_rows(&lasts)?;
+    let lasts = fused::concat_rows(&lasts)?;
     let mut row_of = Vec::with_capacity(batch.len());
     for writer in batch {
         let at = firsts.iter().position(|first| first.prompt() == writer.prompt()).unwrap_or(0);
@@ -50,12 +50,12 @@ pub(super) fn prefill(
 }
 
 /// Runs the last token of every sequence: the hidden row after it, `[sequences, hidden]`.
-pub(super) fn step(lens: &Lens<'_>, blocks: &[Block], active: &[&mut Writer], cache: &mut Cache) -> Result<Tensor> {
+pub(super) fn step(lens: &Lens<'_>, blocks: &[Block], active: &[&mut Writer], cache: &mut KvCache) -> Result<Tensor> {
     // On a thread of the pool, where the next of a step's hundreds of small products starts without a wake-up call.
     rayon::scope(|_| pass(lens, blocks, active, cache))
 }
 
-fn pass(lens: &Lens<'_>, blocks: &[Block], active: &[&mut Writer], cache: &mut Cache) -> Result<Tensor> {
+fn pass(lens: &Lens<'_>, blocks: &[Block], active: &[&mut Writer], cache: &mut KvCache) -> Result<Tensor> {
     let ids = active.iter().map(|writer| writer.last()).collect::<Result<Vec<u32>>>()?;
     let row = |length: usize| (first_row(&lens.model.configuration, length + 1) + length) as u32;
     let positions: Vec<u32> = active.iter().map(|writer| row(cache.length(writer.slot()))).collect();
@@ -71,7 +71,7 @@ pub(super) fn run_prompts(
     blocks: &[Block],
     prompts: &[(usize, &[u32])],
     ahead: usize,
-    cache: &mut Cache,
+    cache: &mut KvCache,
 ) -> Result<Tensor> {
     let lengths: Vec<usize> = prompts.iter().map(|(_, prompt)| prompt.len()).collect();
     let segments = Segments::new(&lengths);
@@ -93,8 +93,8 @@ fn run(
     lens: &Lens<'_>,
     blocks: &[Block],
     (ids, positions): (Vec<u32>, Vec<u32>),
-    (cache, pass): (&mut Cache, &CachePass),
-    mix: impl Fn(&Cache, usize, [&Tensor; 3]) -> Result<Tensor>,
+    (cache, pass): (&mut KvCache, &KvCachePass),
+    mix: impl Fn(&KvCache, usize, [&Tensor; 3]) -> Result<Tensor>,
 ) -> Result<Tensor> {
     let (ids, positions): (Indices, Indices) = (ids.into(), positions.into());
     let mut hidden = stack::embed(lens, &ids)?;

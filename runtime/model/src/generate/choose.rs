@@ -3,34 +3,34 @@
 //! it chooses by the same rules, and says what it chose.
 
 use tunebox_compute::Tensor;
-use tunebox_compute::fused::{self, Choosing, Chosen, Likelihoods};
+use tunebox_compute::fused::{self, SampledToken, SamplingOptions, TokenWeights};
 
 use super::Sampling;
 use super::writer::Writer;
 use crate::error::Result;
 
 /// One token for every sequence from `[sequences, vocabulary]`, divided by the temperature already.
-pub(super) fn choose(logits: &Tensor, sampling: &Sampling, active: &mut [&mut Writer]) -> Result<Vec<Chosen>> {
+pub(super) fn choose(logits: &Tensor, sampling: &Sampling, active: &mut [&mut Writer]) -> Result<Vec<SampledToken>> {
     let streams = active.iter().map(|writer| writer.stream());
-    let there = fused::choose(logits, streams, &choosing(sampling))?;
+    let there = fused::sample_tokens(logits, streams, &choosing(sampling))?;
     // A token takes one draw of its stream wherever it is chosen.
     let draws: Vec<f64> = active.iter_mut().map(|writer| writer.draw()).collect();
     match there {
         Some(chosen) => Ok(chosen),
-        None => fused::each_row(logits, |row, logits| one(logits, sampling, draws[row])),
+        None => fused::map_rows(logits, |row, logits| one(logits, sampling, draws[row])),
     }
 }
 
-fn choosing(sampling: &Sampling) -> Choosing {
+fn choosing(sampling: &Sampling) -> SamplingOptions {
     let Sampling { top_k, top_p, min_p, temperature, .. } = *sampling;
-    Choosing { top_k, top_p, min_p, greedy: temperature == 0.0 }
+    SamplingOptions { top_k, top_p, min_p, greedy: temperature == 0.0 }
 }
 
 /// One token from one row; `draw` is in [0, 1).
-pub(super) fn one(logits: &[f32], sampling: &Sampling, draw: f64) -> Result<Chosen> {
-    let Likelihoods { best, weights, total } = fused::likelihoods(logits)?;
+pub(super) fn one(logits: &[f32], sampling: &Sampling, draw: f64) -> Result<SampledToken> {
+    let TokenWeights { best, weights, total } = fused::token_weights(logits)?;
     if sampling.temperature == 0.0 {
-        return Ok(Chosen { id: best, logprob: -total.ln() as f32 });
+        return Ok(SampledToken { id: best, logprob: -total.ln() as f32 });
     }
     let open = sampling.top_k == 0 && sampling.top_p >= 1.0 && sampling.min_p <= 0.0;
     if open {
@@ -43,7 +43,7 @@ pub(super) fn one(logits: &[f32], sampling: &Sampling, draw: f64) -> Result<Chos
 }
 
 /// Walks the weights until the draw's share of their total is reached.
-fn drawn(weights: impl Iterator<Item = (u32, f64)>, total: f64, draw: f64, best: u32) -> Chosen {
+fn drawn(weights: impl Iterator<Item = (u32, f64)>, total: f64, draw: f64, best: u32) -> SampledToken {
     let wanted = draw * total;
     let mut reached = 0.0;
     let mut chosen = (best, 1.0);
@@ -57,7 +57,7 @@ fn drawn(weights: impl Iterator<Item = (u32, f64)>, total: f64, draw: f64, best:
             break;
         }
     }
-    Chosen { id: chosen.0, logprob: (chosen.1 / total).ln() as f32 }
+    SampledToken { id: chosen.0, logprob: (chosen.1 / total).ln() as f32 }
 }
 
 /// The tokens that top-k, top-p and min-p leave, likeliest first.

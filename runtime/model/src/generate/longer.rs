@@ -3,7 +3,7 @@
 //! whole sequence turn anew, as transformers does it for Phi-3.
 
 use tunebox_compute::Tensor;
-use tunebox_compute::fused::Cache;
+use tunebox_compute::fused::KvCache;
 
 use super::cache;
 use super::writer::Writer;
@@ -12,7 +12,7 @@ use crate::decoder::lens::Lens;
 use crate::error::Result;
 
 /// Fills the slots of the sequences anew whose next token is the first that the short factors do not serve.
-pub(super) fn refill(lens: &Lens<'_>, prompts: &[Vec<u32>], active: &[&mut Writer], cache: &mut Cache) -> Result<()> {
+pub(super) fn refill(lens: &Lens<'_>, prompts: &[Vec<u32>], active: &[&mut Writer], cache: &mut KvCache) -> Result<()> {
     let Some(most) = lens.model.configuration.short_context() else { return Ok(()) };
     let lens = Lens { writing: false, ..*lens };
     for writer in active {

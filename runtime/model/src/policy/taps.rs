@@ -1,6 +1,6 @@
 //! Per-token numbers of a batch: put together from its slices, and taken apart for them again.
 
-use tunebox_compute::fused::{HeadSeeds, HeadTaps, TapSet};
+use tunebox_compute::fused::{HeadTaps, TapGradients, TapSet};
 use tunebox_compute::{DType, Device, Tensor};
 
 use crate::decoder::packing::Packing;
@@ -157,8 +157,8 @@ impl SeedValues {
     }
 
     /// As the head takes them.
-    pub(super) fn head(&self) -> HeadSeeds<'_> {
-        HeadSeeds {
+    pub(super) fn head(&self) -> TapGradients<'_> {
+        TapGradients {
             logprob: self.logprob.as_deref(),
             entropy: self.entropy.as_deref(),
             mean_logprob: self.mean_logprob.as_deref(),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use tunebox_compute::precision::{Precision, Purpose, twice_quantised};
+use tunebox_compute::precision::{Precision, Purpose, already_quantized};
 use tunebox_compute::weight::Format;
 use tunebox_compute::{DType, Device, Weight};
 
@@ -109,14 +109,14 @@ impl Entry {
     ///
     /// # Errors
     /// When it is quantized in its file already.
-    pub(super) fn quantises(&self, name: &str, precision: Precision, place: &Path) -> Result<bool> {
+    pub(super) fn quantizes(&self, name: &str, precision: Precision, place: &Path) -> Result<bool> {
         let columns = self.shape.last().copied().unwrap_or(0);
-        if !precision.quantises(self.purpose(name), columns) {
+        if !precision.quantizes(self.purpose(name), columns) {
             return Ok(false);
         }
         match &self.stored {
             Stored::Gguf { location, .. } => match gguf::quantized(location) {
-                Some(format) => Err(of_tensor(name, place, twice_quantised(&format))),
+                Some(format) => Err(of_tensor(name, place, already_quantized(&format))),
                 None => Ok(true),
             },
             Stored::Safetensors(_) | Stored::Given { .. } => Ok(true),
@@ -129,7 +129,7 @@ impl Entry {
     /// When it cannot be kept so.
     pub(super) fn bytes_in(&self, name: &str, precision: Precision, place: &Path) -> Result<u64> {
         let &[rows, columns] = self.shape.as_slice() else { return Ok(self.bytes(precision)) };
-        let quantised = self.quantises(name, precision, place)?.then(|| Weight::nf4_bytes(rows, columns)).flatten();
+        let quantised = self.quantizes(name, precision, place)?.then(|| Weight::nf4_bytes(rows, columns)).flatten();
         Ok(quantised.map_or_else(|| self.bytes(precision), |bytes| bytes as u64))
     }
 

@@ -53,7 +53,7 @@ impl Weights {
         if self.precision.base() == Base::Stored {
             return Ok(weight);
         }
-        let kept = self.precision.keep(weight, entry.purpose(name));
+        let kept = self.precision.convert(weight, entry.purpose(name));
         let kept = kept.map_err(|error| of_tensor(name, &self.place, error))?;
         if matches!(&kept, Weight::Packed(packed) if packed.format() == Format::NF4) {
             self.release(entry)?;
@@ -71,7 +71,7 @@ impl Weights {
         let Some(packed) = packed else { return Ok(None) };
         match repair.order(rows) {
             Some(order) if order.len() == rows => {
-                let reordered = packed.reordered(&order).ok();
+                let reordered = packed.permute_rows(&order).ok();
                 if reordered.is_some() {
                     self.files.release(path, offset, length);
                 }

@@ -86,7 +86,7 @@ fn the_type_of_weights_is_that_of_their_file_however_they_are_kept() {
     };
     assert_eq!((weights(Base::Stored).dtype(), weights(Base::Nf4).dtype()), (DType::BF16, DType::BF16));
     let entry = |base| weights(base).entries.remove("model.layers.0.mlp.up_proj.weight").unwrap();
-    let bytes = |base| entry(base).bytes(Precision::ORDINARY);
+    let bytes = |base| entry(base).bytes(Precision::CPU_DEFAULT);
     assert!(bytes(Base::Nf4) < bytes(Base::Stored));
 }
 
@@ -115,7 +115,7 @@ fn weights_are_those_of_the_cpu(device: &Device) {
     let as_stored = [F32, F16, BF16, Q2K, Q4K, Q6K, Q8_0].map(|format| (format, Base::Stored));
     for (format, base) in as_stored.into_iter().chain([(F32, Base::Nf4), (BF16, Base::Nf4)]) {
         let file = stored(format);
-        let asked = Asked { base, compute: Compute::F32 };
+        let asked = PrecisionRequest { base, compute: Compute::F32 };
         let (here, there) = (opened_on(&file, device).kept_in(asked).unwrap(), opened(&file).kept_in(asked).unwrap());
         let foretold = here.bytes_in(base).unwrap();
         here.load().unwrap();

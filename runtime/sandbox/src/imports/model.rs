@@ -255,7 +255,7 @@ fn tap_count(set: TapSet) -> u64 {
 mod tests {
     use std::collections::BTreeSet;
 
-    use tunebox_compute::budget::Ledger;
+    use tunebox_compute::budget::Budget;
 
     use super::*;
     use crate::limits::Limits;
@@ -266,7 +266,7 @@ mod tests {
         let limits = Limits { snapshots: 1, ..Limits::default() };
         let snapshots = BTreeSet::from(["old".to_owned()]);
         let settings = SessionSettings { limits, snapshots, ..SessionSettings::default() };
-        let mut state = State::new(settings, Ledger::new(1 << 20));
+        let mut state = State::new(settings, Budget::new(1 << 20));
         for (name, told) in [("new", "at most 1"), ("old", "offers no snapshots")] {
             let Refusal::Error(error) = Crossing::new(&mut state).snapshot(name.into()).unwrap_err() else {
                 panic!("the method ended")

@@ -61,7 +61,7 @@ include!(concat!(env!("OUT_DIR"), "/dispatch.rs"));
 
 #[cfg(test)]
 mod tests {
-    use tunebox_compute::budget::Ledger;
+    use tunebox_compute::budget::Budget;
     use wasmtime::component::types::ComponentItem;
     use wasmtime::component::{Component, Linker};
     use wit_component::{ComponentEncoder, StringEncoding, dummy_module, embed_component_metadata};
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_request_reaches_the_function_that_a_component_reaches() {
-        let mut state = State::new(SessionSettings::default(), Ledger::new(1 << 20));
+        let mut state = State::new(SessionSettings::default(), Budget::new(1 << 20));
         state.meters.begin(f64::INFINITY);
         let made = ask(&mut state, "tensor/full", |to| {
             vec![2_u32, 2].encode(to);
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_handle_of_another_kind_or_a_byte_too_many_ends_the_method() {
-        let mut state = State::new(SessionSettings::default(), Ledger::new(1 << 20));
+        let mut state = State::new(SessionSettings::default(), Budget::new(1 << 20));
         state.meters.begin(f64::INFINITY);
         let scope = ask(&mut state, "tensor/[constructor]scope", |_| {}).unwrap();
         let other = ask(&mut state, "tensor/[method]tensor.exp", |to| to.extend_from_slice(&scope)).unwrap_err();
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn an_error_that_a_method_may_act_on_is_an_answer() {
-        let mut state = State::new(SessionSettings::default(), Ledger::new(1 << 20));
+        let mut state = State::new(SessionSettings::default(), Budget::new(1 << 20));
         state.meters.begin(f64::INFINITY);
         let refused = ask(&mut state, "run/metric", |to| {
             "loss".encode(to);

@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tunebox_compute::budget::Ledger;
+use tunebox_compute::budget::Budget;
 
 use super::Twin;
 use super::dispatch::Import;
@@ -68,7 +68,7 @@ enum Said {
 
 impl Process {
     /// Takes a process over that may ask the interfaces named.
-    pub(crate) fn new(twin: Twin, imports: &[String], settings: SessionSettings, ledger: Ledger) -> Self {
+    pub(crate) fn new(twin: Twin, imports: &[String], settings: SessionSettings, ledger: Budget) -> Self {
         let Twin { stream, patience, .. } = twin;
         let interfaces = imports.iter().filter_map(|import| interface_of(import)).map(str::to_owned).collect();
         Self { state: State::new(settings, ledger), stream, patience, interfaces, over: false }

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use tunebox_compute::Device;
-use tunebox_compute::budget::Ledger;
+use tunebox_compute::budget::Budget;
 use tunebox_compute::fused::TapSet;
 use tunebox_model::error::Error;
 use tunebox_model::policy::{Scored, Taps, View};
@@ -58,7 +58,7 @@ impl Learner for Picky {
 /// A state in which a score was asked for of each row of tokens, and the numbers of the scores.
 fn state<const N: usize>(rows: [[u32; 2]; N], learning: bool, limits: Limits) -> (State, [u64; N]) {
     let settings = SessionSettings { limits, ..SessionSettings::default() };
-    let mut state = State::new(settings, Ledger::new(1 << 20));
+    let mut state = State::new(settings, Budget::new(1 << 20));
     state.learner = Box::new(Picky::default());
     state.meters.begin(f64::INFINITY);
     let numbers = rows.map(|ids| {

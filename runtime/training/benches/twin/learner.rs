@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tunebox_compute::fused::TapSet;
-use tunebox_compute::optimizer::{AdamW, AdamWSettings, clip};
+use tunebox_compute::optimizer::{AdamW, AdamWSettings, clip_gradients};
 use tunebox_compute::{Device, Error as ComputeError};
 use tunebox_model::adapter::AdapterSettings;
 use tunebox_model::error::Error;
@@ -89,7 +89,7 @@ impl Learner for PolicyLearner {
 
     fn update(&mut self) -> Result<f32, Error> {
         let parameters = self.policy.parameters();
-        let norm = clip(parameters, CLIP)?;
+        let norm = clip_gradients(parameters, CLIP)?;
         self.accumulated = false;
         self.optimizer.update(parameters, RATE)?;
         parameters.clear_gradients()?;

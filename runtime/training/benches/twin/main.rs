@@ -31,7 +31,7 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Outcome<()> {
     let arguments = Arguments::of_process()?;
-    tunebox_compute::allocator::keep_pages();
+    tunebox_compute::allocator::keep_freed_pages();
     let place = tempfile::tempdir()?;
     let model = open(arguments.model.as_deref(), place.path())?;
     for twin in &arguments.twins {

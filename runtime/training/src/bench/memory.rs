@@ -11,10 +11,10 @@ use crate::error::Error;
 ///
 /// # Errors
 /// What the device says.
-pub(super) fn forget_peak(device: &Device) -> Result<(), Error> {
+pub(super) fn reset_peak(device: &Device) -> Result<(), Error> {
     // See proc_pid_clear_refs(5). Its failure is the case described above.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
-    Ok(device::forget_peak(device)?)
+    Ok(device::reset_peak(device)?)
 }
 
 #[cfg(test)]
@@ -30,7 +30,7 @@ mod tests {
         let before = peak().unwrap();
         assert!(before >= block.iter().map(|byte| u64::from(*byte)).sum());
         drop(block);
-        forget_peak(&Device::Cpu).unwrap();
+        reset_peak(&Device::Cpu).unwrap();
         // Other tests of this process hold something as well.
         assert!(peak().unwrap() < before - (BYTES as u64) / 2);
     }

@@ -152,7 +152,7 @@ fn without_steps(
     tell: &mut dyn FnMut(&str),
     measured: &mut Measured,
 ) -> Result<(), Error> {
-    memory::forget_peak(&device::parse(&settings.device)?)?;
+    memory::reset_peak(&device::parse(&settings.device)?)?;
     let (open_seconds, model) = start::timed(|| open_model(run_settings))?;
     measured.precision = precision::name(&model).into();
     if settings.wants(Phase::StartUp) {

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 use serde::Serialize;
 use serde_json::Value;
 use tunebox_compute::device;
-use tunebox_compute::pace::product_rate;
 use tunebox_compute::precision::Purpose;
+use tunebox_compute::throughput::matmul_flops;
 
 use super::made_up::Sizes;
 use super::{BenchSettings, made_up, memory, precision, work};
@@ -59,7 +59,7 @@ pub(super) struct Steps {
 
 /// Runs the steps.
 pub(super) fn measure(settings: &BenchSettings, run_settings: &RunSettings) -> Result<Steps, Error> {
-    memory::forget_peak(&device::parse(&settings.device)?)?;
+    memory::reset_peak(&device::parse(&settings.device)?)?;
     let mut timer = Timer::default();
     let (records, sequence) = (settings.batch as usize, settings.sequence as usize);
     let records = Sizes { records, sequence, vocabulary: 1, seed: 1 };
@@ -73,7 +73,7 @@ pub(super) fn measure(settings: &BenchSettings, run_settings: &RunSettings) -> R
     let about = About::of(&plan.run);
     let outcome = run(plan, &mut timer, &AtomicBool::new(false))?;
     let used = used(&outcome.summary().folder)?;
-    let (rate, multiplied) = product_rate(&device::parse(&settings.device)?, activations)?;
+    let (rate, multiplied) = matmul_flops(&device::parse(&settings.device)?, activations)?;
     let step_seconds = timer.median();
     let necessary = work::step(&sizes, about.trainable, records.records, records.sequence);
     let utilisation = about.supervised.then(|| necessary / step_seconds / rate);

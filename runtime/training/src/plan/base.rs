@@ -1,7 +1,7 @@
 //! What the frozen base of a run is kept in and its activations are computed in, and which runs cannot have it so.
 
 use tunebox_compute::Device;
-use tunebox_compute::precision::{Asked, Base, Precision};
+use tunebox_compute::precision::{Base, Precision, PrecisionRequest};
 use tunebox_sandbox::Value;
 
 use super::PlannedMethod;
@@ -10,8 +10,8 @@ use crate::error::Error;
 use crate::lock;
 
 /// What a run asks of the numbers of its model, if a device can have it so.
-pub(super) fn asked(settings: &RunSettings, device: &Device) -> Result<Asked, Error> {
-    let asked = Asked { base: base(settings)?, compute: settings.file.train.compute.into() };
+pub(super) fn asked(settings: &RunSettings, device: &Device) -> Result<PrecisionRequest, Error> {
+    let asked = PrecisionRequest { base: base(settings)?, compute: settings.file.train.compute.into() };
     match Precision::new(asked, device) {
         Ok(_) => Ok(asked),
         Err(error) => {

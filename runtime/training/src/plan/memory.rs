@@ -118,7 +118,7 @@ pub fn free(settings: &RunSettings) -> Option<u64> {
 
 /// The same of a device that is there.
 pub(super) fn free_on(device: &Device) -> Option<u64> {
-    match device::about(device).ok()? {
+    match device::info(device).ok()? {
         Some(about) => Some(about.free),
         None => available(),
     }
@@ -128,7 +128,7 @@ pub(super) fn free_on(device: &Device) -> Option<u64> {
 /// `None` where that cannot be told.
 #[must_use]
 pub fn peak_on(device: &Device) -> Option<u64> {
-    match device::about(device).ok()? {
+    match device::info(device).ok()? {
         Some(about) => Some(about.peak),
         None => peak(),
     }

@@ -19,7 +19,7 @@ pub(crate) mod verifiers;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use tunebox_compute::device::About;
+use tunebox_compute::device::DeviceInfo;
 use tunebox_compute::precision::Purpose;
 use tunebox_compute::schedule::Schedule;
 use tunebox_compute::{DType, device};
@@ -81,7 +81,7 @@ pub struct PlannedRun {
     /// What activations are computed in.
     pub(crate) compute: DType,
     /// What computes, where that is not the CPU.
-    pub(crate) accelerator: Option<About>,
+    pub(crate) accelerator: Option<DeviceInfo>,
     pub(crate) checkpoint: Option<(PathBuf, State)>,
     /// Keeps others from the run, once it has a folder.
     pub(crate) held: Option<Held>,
@@ -178,7 +178,7 @@ fn put_together(
         held: place.held,
         steps: pace.steps,
         compute: policy.precision().dtype(Purpose::Activation),
-        accelerator: device::about(policy.parameters().device())?,
+        accelerator: device::info(policy.parameters().device())?,
         warnings: warnings(&settings, engine, &method)?,
         settings,
         method,
@@ -209,7 +209,7 @@ fn judged(settings: &RunSettings, verifiers: &[PlannedVerifier], validation: Opt
 /// What a person should know before the first step.
 fn warnings(settings: &RunSettings, engine: &Engine, method: &PlannedMethod) -> Result<Vec<String>, Error> {
     let warnings = engine.warning().map(str::to_owned).into_iter().chain(base::other_base(settings)?);
-    let warnings = warnings.chain(device::passed_over(&settings.file.train.device));
+    let warnings = warnings.chain(device::auto_fallback_reason(&settings.file.train.device));
     Ok(warnings.chain(method.without_effect().map(str::to_owned)).collect())
 }
 

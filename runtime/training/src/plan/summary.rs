@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tunebox_compute::device;
-use tunebox_compute::precision::{Base, Kept};
+use tunebox_compute::precision::{Base, Storage};
 use tunebox_model::Weights;
 use tunebox_model::decoder::Recompute;
 use tunebox_sandbox::Value as SettingValue;
@@ -152,8 +152,8 @@ fn kept(weights: &Weights) -> Vec<(String, String)> {
         }
         _ => String::new(),
     };
-    let text = |(name, kept): (&str, Kept)| {
-        let counted = if matches!(kept, Kept::In(_)) { linear.as_str() } else { "" };
+    let text = |(name, kept): (&str, Storage)| {
+        let counted = if matches!(kept, Storage::Format(_)) { linear.as_str() } else { "" };
         (name.to_owned(), format!("{kept}{counted}"))
     };
     precision.lines().into_iter().map(text).collect()

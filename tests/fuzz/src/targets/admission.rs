@@ -36,7 +36,7 @@ const EDITS: usize = 16;
 
 static ENGINE: LazyLock<Engine> = LazyLock::new(|| Engine::new().unwrap_or_else(|error| panic!("{error}")));
 /// The smallest method of the contract, behind the byte that says "as it is".
-static ORDINARY: &[u8] = include_bytes!("../../corpus/admission/ordinary");
+static CPU_DEFAULT: &[u8] = include_bytes!("../../corpus/admission/ordinary");
 
 fn run(input: &[u8]) {
     let Some((kind, rest)) = input.split_first() else { return };
@@ -44,7 +44,7 @@ fn run(input: &[u8]) {
         0..4 => Some(rest.to_vec()),
         4 | 5 => Component::new(Config::default(), &mut Unstructured::new(rest)).ok().map(|made| made.to_bytes()),
         6 | 7 => spare_module(rest),
-        8..12 => Some(edited(&ORDINARY[1..], rest)),
+        8..12 => Some(edited(&CPU_DEFAULT[1..], rest)),
         place => Some(edited(bases()[usize::from(place) % bases().len()], rest)),
     };
     if let Some(bytes) = made {
@@ -64,7 +64,7 @@ fn bases() -> &'static [&'static [u8]] {
 /// An ordinary method with one module more, which nobody uses.
 fn spare_module(rest: &[u8]) -> Option<Vec<u8>> {
     let module = Module::new(Config::default(), &mut Unstructured::new(rest)).ok()?.to_bytes();
-    let mut bytes = ORDINARY[1..].to_vec();
+    let mut bytes = CPU_DEFAULT[1..].to_vec();
     bytes.push(1);
     let mut length = module.len();
     while length >= 0x80 {

@@ -13,7 +13,7 @@ mod wish;
 use std::sync::Arc;
 
 use arbitrary::Unstructured;
-use tunebox_compute::budget::{Ledger, Reservation};
+use tunebox_compute::budget::{Budget, Reservation};
 use tunebox_compute::ops::{self, Admit, Cost, Made};
 use tunebox_compute::{DType, Error, Tensor};
 
@@ -45,7 +45,7 @@ struct Slot {
 
 /// The accounts of a session, with what was last asked of them.
 struct Purse {
-    ledger: Ledger,
+    ledger: Budget,
     work: u64,
     spent: u64,
     asked: Cost,
@@ -74,7 +74,7 @@ fn run(input: &[u8]) {
     let mut bytes = Unstructured::new(input);
     let limit = 1_u64 << (12 + bytes.int_in_range(0..=10).unwrap_or(0));
     let work = 1_u64 << (10 + bytes.int_in_range(0..=16).unwrap_or(0));
-    let purse = Purse { ledger: Ledger::new(limit), work, spent: 0, asked: Cost::default() };
+    let purse = Purse { ledger: Budget::new(limit), work, spent: 0, asked: Cost::default() };
     let mut table = Table { slots: Vec::new(), purse, graphs: Vec::new() };
     for _ in 0..WISHES {
         if bytes.is_empty() {

@@ -13,8 +13,8 @@ use sha2::{Digest, Sha256};
 use super::compile;
 use crate::accelerator::Build;
 use crate::accelerator::kernel::{Kernel, Text};
+use crate::code_cache::{CodeCache, folder};
 use crate::error::{Error, Result};
-use crate::kept::{Kept, folder};
 use tunebox_foundation::hexadecimal::hexadecimal;
 
 /// The largest text of machine code that is kept, in bytes.
@@ -137,8 +137,8 @@ fn too_narrow(kernel: &str, wanted: u32, most: u32) -> String {
 }
 
 /// Where machine code is kept between runs; none where nothing is to be kept, or the folder is not ours alone.
-fn kernels() -> Option<Kept> {
-    Kept::open(&folder("kernels")?, "tunebox kernels", LARGEST, MOST).ok()
+fn kernels() -> Option<CodeCache> {
+    CodeCache::open(&folder("kernels")?, "tunebox kernels", LARGEST, MOST).ok()
 }
 
 #[cfg(test)]

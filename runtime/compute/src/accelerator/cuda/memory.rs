@@ -11,7 +11,7 @@ use candle_core::{CpuStorageRef, CudaStorage, DType, Device, Storage, Tensor, Wi
 use half::{bf16, f16};
 
 use super::{Cuda, is_full};
-use crate::device::About;
+use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
 
 /// What the fault word is while nothing is wrong.
@@ -168,7 +168,7 @@ fn expect_no_fault(cuda: &Cuda, fault: &mut CudaSlice<u64>, word: u64) -> Result
 ///
 /// # Errors
 /// What the driver says.
-pub(super) fn about(cuda: &Cuda) -> Result<About> {
+pub(super) fn info(cuda: &Cuda) -> Result<DeviceInfo> {
     use sys::CUmemPool_attribute as Kind;
     let context = cuda.stream.context();
     let stopped = |error: DriverError| cuda.stopped(&error);
@@ -176,7 +176,7 @@ pub(super) fn about(cuda: &Cuda) -> Result<About> {
     let (major, minor) = context.compute_capability().map_err(stopped)?;
     let held = context.pool_bytes(Kind::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT).map_err(stopped)?;
     let used = context.pool_bytes(Kind::CU_MEMPOOL_ATTR_USED_MEM_CURRENT).map_err(stopped)?;
-    Ok(About {
+    Ok(DeviceInfo {
         name: context.name().map_err(stopped)?,
         architecture: format!("sm_{major}{minor}"),
         software: cuda.software.clone(),
@@ -191,6 +191,6 @@ pub(super) fn about(cuda: &Cuda) -> Result<About> {
 ///
 /// # Errors
 /// What the driver says.
-pub(super) fn forget_peak(cuda: &Cuda) -> Result<()> {
+pub(super) fn reset_peak(cuda: &Cuda) -> Result<()> {
     cuda.stream.context().forget_pool_peak().map_err(|error| cuda.stopped(&error))
 }

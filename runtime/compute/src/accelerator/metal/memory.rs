@@ -11,7 +11,7 @@ use half::{bf16, f16};
 use objc2_metal::{MTLDevice as _, MTLResource as _, MTLStorageMode};
 
 use super::Metal;
-use crate::device::About;
+use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
 
 /// How buffers are made: processor and GPU see them, and order among kernels is the encoder's work.
@@ -144,10 +144,10 @@ fn free(metal: &Metal) -> (u64, u64) {
 ///
 /// # Errors
 /// None as yet: Metal answers all of it at once.
-pub(super) fn about(metal: &Metal) -> Result<About> {
+pub(super) fn info(metal: &Metal) -> Result<DeviceInfo> {
     let device = metal.device.metal_device();
     let (free, total) = free(metal);
-    Ok(About {
+    Ok(DeviceInfo {
         name: device.as_ref().name().to_string(),
         architecture: device.architecture_name(),
         software: "Metal".into(),

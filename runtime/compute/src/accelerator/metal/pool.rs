@@ -93,7 +93,7 @@ impl Pool {
     }
 
     /// Lets the count of the most that was given begin again at what is given now.
-    pub(super) fn forget_peak(&self, device: &MetalDevice) {
+    pub(super) fn reset_peak(&self, device: &MetalDevice) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.peak = device.metal_device().current_allocated_size();
     }

@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(step.reads("add"), Some(0b110));
         assert_eq!(step.reads("add_bias"), Some(0b10));
         assert_eq!(step.reads("bf16_to_f32"), Some(0b10));
-        assert_eq!(step.reads("spread_rows"), Some(0b11110));
+        assert_eq!(step.reads("scatter_rows"), Some(0b11110));
         assert_eq!(step.reads("rope"), Some(0b11110));
         assert_eq!(Source::Listed(Text::Unpack).reads("unpack_q6_k_act"), Some(0b11_0000_0110));
         assert_eq!(Source::Product.reads("product_of_few_f32"), Some(0b110));

@@ -38,7 +38,7 @@ fn pick(on: &On, from: &Tensor, rows: &[u32]) -> Tensor {
 /// Keeps some rows of `k` and `v` in slots, so many each, and meets them with the last row's query of each slot.
 fn grow(
     on: &On,
-    cache: &mut Cache,
+    cache: &mut KvCache,
     growth: &[(usize, &[u32])],
     [q, k, v]: &[Tensor; 3],
     shape: &AttentionShape,
@@ -64,7 +64,7 @@ on_each_device! {
         let times = if on.device.is_cpu() { 1.0 } else { 3.0 };
         for shape in shapes() {
             let tensors = inputs(&shape, 540);
-            let mut cache = Cache::new(3, 1, &on.device).unwrap();
+            let mut cache = KvCache::new(3, 1, &on.device).unwrap();
             let rows: Vec<u32> = (0..540).collect();
             let (long, short) = (&rows[..530], &rows[530..]);
             grow(on, &mut cache, &[(2, &long[..300]), (0, &short[..1])], &tensors, &shape);
@@ -82,7 +82,7 @@ on_each_device! {
         let tensors = inputs(&SHAPE, 300);
         let rows: Vec<u32> = (0..300).collect();
         for beginning in [70, 64, 128, 5] {
-            let mut cache = Cache::new(3, 1, &on.device).unwrap();
+            let mut cache = KvCache::new(3, 1, &on.device).unwrap();
             grow(on, &mut cache, &[(0, &rows[..beginning])], &tensors, &SHAPE);
             // What was there before is gone.
             grow(on, &mut cache, &[(2, &rows[200..210])], &tensors, &SHAPE);
@@ -91,7 +91,7 @@ on_each_device! {
             let found = grow(on, &mut cache, &[(0, &rows[221..222]), (2, &rows[231..232])], &tensors, &SHAPE);
             for (row, own) in [220..222, 230..232].into_iter().enumerate() {
                 let line = [&rows[..beginning], &rows[own]].concat();
-                let mut alone = Cache::new(1, 1, &on.device).unwrap();
+                let mut alone = KvCache::new(1, 1, &on.device).unwrap();
                 let expected = grow(on, &mut alone, &[(0, line.as_slice())], &tensors, &SHAPE);
                 let found = on.back(&found).narrow(0, row, 1).unwrap();
                 on.close("forked", &found, &on.back(&expected));
@@ -103,14 +103,14 @@ on_each_device! {
     fn a_slot_that_was_retired_begins_anew(on) tolerance(0.0, 0.0) {
         let tensors = inputs(&SHAPE, 300);
         let rows: Vec<u32> = (0..300).collect();
-        let mut cache = Cache::new(2, 1, &on.device).unwrap();
+        let mut cache = KvCache::new(2, 1, &on.device).unwrap();
         grow(on, &mut cache, &[(0, &rows[..150]), (1, &rows[150..160])], &tensors, &SHAPE);
         cache.retire(0);
         assert_eq!((cache.length(0), cache.length(1)), (0, 10));
         let first = grow(on, &mut cache, &[(1, &rows[160..260])], &tensors, &SHAPE);
         let second = grow(on, &mut cache, &[(0, &rows[..90])], &tensors, &SHAPE);
         for (found, rows) in [(first, &rows[150..260]), (second, &rows[..90])] {
-            let mut alone = Cache::new(1, 1, &on.device).unwrap();
+            let mut alone = KvCache::new(1, 1, &on.device).unwrap();
             let expected = grow(on, &mut alone, &[(0, rows)], &tensors, &SHAPE);
             on.close("after others", &found, &on.back(&expected));
         }
@@ -118,7 +118,7 @@ on_each_device! {
 
     fn slots_and_layers_that_are_not_there_are_refused(on) tolerance(0.0, 0.0) {
         let [q, k, v] = inputs(&SHAPE, 2).map(|tensor| on.place(&tensor));
-        let mut cache = Cache::new(2, 1, &on.device).unwrap();
+        let mut cache = KvCache::new(2, 1, &on.device).unwrap();
         assert!(matches!(cache.begin([(2, 1)]), Err(Error::Argument(_))));
         assert!(matches!(cache.begin([(1, 1), (1, 1)]), Err(Error::Argument(_))));
         assert!(matches!(cache.fork(0, 2), Err(Error::Argument(_))));

@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Tensor};
 
-use super::{Choosing, Chosen, diverged, no_logits};
+use super::{SampledToken, SamplingOptions, diverged, no_logits};
 use crate::accelerator::{Accelerator, Argument, Grid, kernel};
 use crate::error::{Error, Result};
 use crate::fused::device::{count, expect_dtype, extent};
@@ -15,12 +15,12 @@ const WORDS: usize = 512 * 1024;
 const STREAM: usize = 10;
 const THREADS: u32 = 1024;
 
-pub(super) fn choose<'a>(
+pub(super) fn sample_tokens<'a>(
     device: &Accelerator,
     logits: &Tensor,
     streams: impl Iterator<Item = &'a Stream>,
-    choosing: &Choosing,
-) -> Result<Option<Vec<Chosen>>> {
+    choosing: &SamplingOptions,
+) -> Result<Option<Vec<SampledToken>>> {
     expect_dtype(logits, "logits", DType::F32)?;
     let (rows, words) = host::matrix(logits, "logits")?;
     if words == 0 {
@@ -51,7 +51,7 @@ pub(super) fn choose<'a>(
     let chosen = found.as_chunks::<2>().0.iter().map(|[id, bits]| {
         let logprob = f32::from_bits(*bits);
         // The logit itself stands there where one is not finite.
-        if logprob.is_finite() { Ok(Chosen { id: *id, logprob }) } else { Err(diverged(*id as usize, logprob)) }
+        if logprob.is_finite() { Ok(SampledToken { id: *id, logprob }) } else { Err(diverged(*id as usize, logprob)) }
     });
     chosen.collect::<Result<_>>().map(Some)
 }

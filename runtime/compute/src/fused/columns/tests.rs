@@ -10,20 +10,20 @@ on_each_device! {
     fn parts_that_were_cut_can_be_joined_again(on) tolerance(0.0, 0.0) {
         for widths in [[24, 8, 8], [5, 31, 7]] {
             let joined = on.normal("joined", &[11, widths.iter().sum()]);
-            let parts = cut_columns(&joined, &widths).unwrap();
+            let parts = split_columns(&joined, &widths).unwrap();
             let (twin, mut start) = (on.leaf(&joined), 0);
             for (part, width) in parts.iter().zip(widths) {
                 on.close("part", part, &twin.narrow(1, start, width).unwrap());
                 start += width;
             }
-            on.close("joined", &join_columns(&parts).unwrap(), &twin);
+            on.close("joined", &concat_columns(&parts).unwrap(), &twin);
         }
     }
 
     fn no_rows_are_cut_into_none(on) tolerance(0.0, 0.0) {
-        let parts = cut_columns(&on.normal("joined", &[0, 5]), &[2, 3]).unwrap();
+        let parts = split_columns(&on.normal("joined", &[0, 5]), &[2, 3]).unwrap();
         assert_eq!(parts.iter().map(Tensor::dims).collect::<Vec<_>>(), [[0, 2], [0, 3]]);
-        assert_eq!(join_columns(&parts).unwrap().dims(), [0, 5]);
+        assert_eq!(concat_columns(&parts).unwrap().dims(), [0, 5]);
     }
 
     // In bf16 a result is rounded once for the factor, once for the bias.
@@ -45,8 +45,8 @@ on_each_device! {
 
     fn widths_that_do_not_fit_are_refused(on) tolerance(0.0, 0.0) {
         let x = on.normal("x", &[3, 8]);
-        assert!(matches!(cut_columns(&x, &[4, 5]), Err(Error::Shape(_))));
-        assert!(matches!(join_columns(&[x.clone(), on.normal("y", &[2, 8])]), Err(Error::Shape(_))));
+        assert!(matches!(split_columns(&x, &[4, 5]), Err(Error::Shape(_))));
+        assert!(matches!(concat_columns(&[x.clone(), on.normal("y", &[2, 8])]), Err(Error::Shape(_))));
         assert!(matches!(scale_columns(&x, &on.single("factors", &[7]), None), Err(Error::Shape(_))));
         assert!(matches!(product_sums(&x, &on.normal("y", &[3, 7])), Err(Error::Shape(_))));
     }

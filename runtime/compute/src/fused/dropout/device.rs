@@ -32,7 +32,7 @@ pub(super) fn apply(device: &Accelerator, values: &Tensor, key: [u32; 8], rate: 
     Ok(y)
 }
 
-pub(super) fn dropped_linear(
+pub(super) fn dropout_linear(
     device: &Accelerator,
     x: &Tensor,
     weight: WeightRef<'_>,
@@ -47,7 +47,7 @@ pub(super) fn dropped_linear(
 }
 
 #[expect(clippy::too_many_arguments, reason = "the terms of one formula")]
-pub(super) fn dropped_linear_backward(
+pub(super) fn dropout_linear_backward(
     device: &Accelerator,
     dy: &Tensor,
     x: &Tensor,

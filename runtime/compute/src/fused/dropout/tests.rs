@@ -48,10 +48,10 @@ on_each_device! {
         let added = (thin.matmul(&b64.t().unwrap()).unwrap() * f64::from(low.scale)).unwrap();
         let plain = x64.matmul(&on.leaf(&weight).t().unwrap()).unwrap();
         let twin = (plain.broadcast_add(&on.leaf(&bias)).unwrap() + added).unwrap();
-        let (y, reduced) = dropped_linear(&x, &weight, Some(&bias), &low, &dropout()).unwrap();
+        let (y, reduced) = dropout_linear(&x, &weight, Some(&bias), &low, &dropout()).unwrap();
         on.close("y", &y, &twin);
         on.close("reduced", &reduced, &thin);
-        let found = dropped_linear_backward(&dy, &x, &reduced, &weight, &low, &dropout(), true).unwrap();
+        let found = dropout_linear_backward(&dy, &x, &reduced, &weight, &low, &dropout(), true).unwrap();
         let twins = gradients(&twin, &on.leaf(&dy), &[&x64, &a64, &b64]);
         on.close("dx", &found.input.unwrap(), &twins[0]);
         on.nearly("da", &found.a, &twins[1], 2.0);
@@ -64,8 +64,8 @@ fn a_gradient_of_the_input_comes_only_when_it_is_wanted() {
     let (tokens, inputs, outputs, rank) = SIDES;
     let low = LowRank { a: normal("a", &[rank, inputs]), b: normal("b", &[outputs, rank]), scale: 1.0 };
     let (x, weight) = (normal("x", &[tokens, inputs]), normal("weight", &[outputs, inputs]));
-    let (y, reduced) = dropped_linear(&x, &weight, None, &low, &dropout()).unwrap();
-    let found = dropped_linear_backward(&y, &x, &reduced, &weight, &low, &dropout(), false).unwrap();
+    let (y, reduced) = dropout_linear(&x, &weight, None, &low, &dropout()).unwrap();
+    let found = dropout_linear_backward(&y, &x, &reduced, &weight, &low, &dropout(), false).unwrap();
     assert!(found.input.is_none());
     assert_eq!(leaf(&found.a).dims(), [rank, inputs]);
 }

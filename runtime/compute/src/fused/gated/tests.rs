@@ -5,7 +5,7 @@ use candle_core::Var;
 use super::super::twin::{gradients, normal, same_on_two_threads};
 use super::*;
 use crate::error::Error;
-use crate::fused::numbers;
+use crate::fused::to_host_f32;
 use crate::parity::on_each_device;
 
 const BOTH: [Activation; 2] = [Activation::Silu, Activation::GeluTanh];

@@ -21,7 +21,7 @@ use crate::weight::WeightRef;
 
 /// The gradients of a loss by the taps of [`head_taps`](super::head_taps), one number a row each.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct HeadSeeds<'a> {
+pub struct TapGradients<'a> {
     /// By the log-probability.
     pub logprob: Option<&'a [f32]>,
     /// By the entropy; the taps must hold it.
@@ -38,7 +38,7 @@ pub fn head_taps_backward<'w>(
     targets: &[u32],
     options: &HeadOptions,
     taps: &HeadTaps,
-    seeds: HeadSeeds<'_>,
+    seeds: TapGradients<'_>,
     want_weight: bool,
 ) -> Result<(Tensor, Option<Tensor>)> {
     let inputs = Inputs { hidden, weight: weight.into(), targets, options };
@@ -53,7 +53,7 @@ pub fn head_taps_backward<'w>(
 fn on_cpu(
     inputs: Inputs<'_>,
     taps: &HeadTaps,
-    seeds: HeadSeeds<'_>,
+    seeds: TapGradients<'_>,
     want_weight: bool,
 ) -> Result<(Tensor, Option<Tensor>)> {
     let Inputs { hidden, targets, options, .. } = inputs;
@@ -114,7 +114,7 @@ struct Row {
 }
 
 /// Refuses seeds and taps of other rows, and a seed of what was not asked for.
-fn check(count: usize, taps: &HeadTaps, seeds: HeadSeeds<'_>) -> Result<()> {
+fn check(count: usize, taps: &HeadTaps, seeds: TapGradients<'_>) -> Result<()> {
     let lengths = [seeds.logprob, seeds.entropy, seeds.mean_logprob, taps.entropy.as_deref(), Some(&taps.log_sum_exp)];
     if lengths.iter().flatten().any(|numbers| numbers.len() != count) {
         return Err(Error::shape(format!("seeds and taps of {count} rows are needed")));
@@ -126,7 +126,7 @@ fn check(count: usize, taps: &HeadTaps, seeds: HeadSeeds<'_>) -> Result<()> {
 }
 
 /// The rows of all tokens, from the seeds.
-fn rows(targets: &[u32], taps: &HeadTaps, seeds: HeadSeeds<'_>, vocabulary: usize) -> Vec<Row> {
+fn rows(targets: &[u32], taps: &HeadTaps, seeds: TapGradients<'_>, vocabulary: usize) -> Vec<Row> {
     let at = |numbers: Option<&[f32]>, row: usize| numbers.map_or(0.0, |numbers| numbers[row]);
     let make = |row: usize| {
         let (hit, curved, even) = (at(seeds.logprob, row), at(seeds.entropy, row), at(seeds.mean_logprob, row));

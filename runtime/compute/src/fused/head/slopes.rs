@@ -21,8 +21,8 @@ use crate::fused::stored::Stored;
 use crate::weight::WeightRef;
 
 /// What [`head_taps`](super::head_taps) returns, and the gradient of each row's log-probability by its hidden state,
-/// `[rows, hidden]` f32. For losses of log-probabilities over a frozen head; [`head_slopes_backward`] is the rest.
-pub fn head_taps_and_slopes<'w>(
+/// `[rows, hidden]` f32. For losses of log-probabilities over a frozen head; [`scale_head_gradient`] is the rest.
+pub fn head_taps_with_gradient<'w>(
     hidden: &Tensor,
     weight: impl Into<WeightRef<'w>>,
     targets: &[u32],
@@ -58,7 +58,7 @@ fn on_cpu(inputs: Inputs<'_>) -> Result<(HeadTaps, Tensor)> {
 
 /// The gradient by the hidden states of a loss whose gradient by the log-probabilities is `seeds`: each row of
 /// `slopes` times its seed, in the type of the hidden states, which is f32 on the CPU.
-pub fn head_slopes_backward(slopes: &Tensor, seeds: &[f32], dtype: DType) -> Result<Tensor> {
+pub fn scale_head_gradient(slopes: &Tensor, seeds: &[f32], dtype: DType) -> Result<Tensor> {
     let (rows, _) = host::matrix(slopes, "slopes")?;
     if rows != seeds.len() {
         return Err(Error::shape(format!("{} seeds for {rows} rows", seeds.len())));

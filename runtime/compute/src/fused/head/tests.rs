@@ -134,7 +134,7 @@ on_each_device! {
             let stacked = Tensor::stack(&[expected.logprob, expected.entropy, expected.mean_logprob], 0).unwrap();
             let twins = gradients(&stacked, &tensor(&seeds.concat()).reshape((3, sides.0)).unwrap(), &[&h64, &w64]);
             let taps = head_taps(&hidden, &weight, &targets, &options).unwrap();
-            let given = HeadSeeds { logprob: Some(&seeds[0]), entropy: Some(&seeds[1]), mean_logprob: Some(&seeds[2]) };
+            let given = TapGradients { logprob: Some(&seeds[0]), entropy: Some(&seeds[1]), mean_logprob: Some(&seeds[2]) };
             let (dh, dw) = head_taps_backward(&hidden, &weight, &targets, &options, &taps, given, true).unwrap();
             assert_eq!(dh.dtype(), on.dtype);
             on.nearly("dhidden", &dh, &twins[0], times(on));
@@ -151,7 +151,7 @@ on_each_device! {
         let taps = head_taps(&hidden, &weight, &targets, &options).unwrap();
         assert!(taps.entropy.is_none(), "what is not asked for is not there");
         let numbers: Vec<f32> = seed.to_vec1().unwrap();
-        let seeds = HeadSeeds { logprob: Some(&numbers), ..HeadSeeds::default() };
+        let seeds = TapGradients { logprob: Some(&numbers), ..TapGradients::default() };
         let (dh, dw) = head_taps_backward(&hidden, &weight, &targets, &options, &taps, seeds, false).unwrap();
         assert!(dw.is_none());
         on.nearly("dhidden", &dh, &expected[0], times(on));
@@ -163,8 +163,8 @@ on_each_device! {
             let seed = normal("g", &[sides.0]);
             let (h64, w64) = (on.leaf(&hidden), on.leaf(&weight));
             let expected = gradients(&twin(&h64, &w64, &targets, &options).logprob, &seed, &[&h64]);
-            let (taps, slopes) = head_taps_and_slopes(&hidden, &weight, &targets, &options).unwrap();
-            let found = head_slopes_backward(&slopes, &seed.to_vec1::<f32>().unwrap(), on.dtype).unwrap();
+            let (taps, slopes) = head_taps_with_gradient(&hidden, &weight, &targets, &options).unwrap();
+            let found = scale_head_gradient(&slopes, &seed.to_vec1::<f32>().unwrap(), on.dtype).unwrap();
             assert_eq!((slopes.dtype(), found.dtype()), (DType::F32, on.dtype));
             on.nearly("dhidden", &found, &expected[0], times(on));
             let plain = head_taps(&hidden, &weight, &targets, &options).unwrap();
@@ -201,10 +201,10 @@ on_each_device! {
         // For a few rows the CPU rounds hidden states to 16 bits, and multiplies whole numbers.
         let share = if on.device.is_cpu() { 3e-5 } else { 6e-6 };
         on.within("logits", &logits(&hidden, &weight, &options).unwrap(), &expected.logits, share);
-        let (taps, slopes) = head_taps_and_slopes(&hidden, &weight, &targets, &options).unwrap();
+        let (taps, slopes) = head_taps_with_gradient(&hidden, &weight, &targets, &options).unwrap();
         on.within("logprob", &tensor(&taps.logprob), &expected.logprob, 1e-6 * times(on));
-        on.nearly("slopes", &head_slopes_backward(&slopes, &seed, on.dtype).unwrap(), &twins[0], times(on));
-        let seeds = HeadSeeds { logprob: Some(&seed), ..HeadSeeds::default() };
+        on.nearly("slopes", &scale_head_gradient(&slopes, &seed, on.dtype).unwrap(), &twins[0], times(on));
+        let seeds = TapGradients { logprob: Some(&seed), ..TapGradients::default() };
         let (dh, _) = head_taps_backward(&hidden, &weight, &targets, &options, &taps, seeds, false).unwrap();
         on.nearly("dhidden", &dh, &twins[0], times(on));
     }
@@ -214,7 +214,7 @@ on_each_device! {
 fn slopes_do_not_depend_on_the_number_of_threads() {
     let (hidden, weight, targets) = inputs();
     let options = HeadOptions::default();
-    same_on_two_threads(|| vec![head_taps_and_slopes(&hidden, &weight, &targets, &options).unwrap().1]);
+    same_on_two_threads(|| vec![head_taps_with_gradient(&hidden, &weight, &targets, &options).unwrap().1]);
 }
 
 on_each_device! {
@@ -244,7 +244,7 @@ fn the_bits_do_not_depend_on_the_number_of_threads() {
     let seed = vec![1f32; SIDES.0];
     same_on_two_threads(|| {
         let taps = head_taps(&hidden, &weight, &targets, &options).unwrap();
-        let seeds = HeadSeeds { logprob: Some(&seed), entropy: Some(&seed), mean_logprob: None };
+        let seeds = TapGradients { logprob: Some(&seed), entropy: Some(&seed), mean_logprob: None };
         let (dh, dw) = head_taps_backward(&hidden, &weight, &targets, &options, &taps, seeds, true).unwrap();
         vec![tensor(&taps.logprob), tensor(&taps.entropy.unwrap()), dh, dw.unwrap()]
     });
@@ -259,7 +259,7 @@ fn words_past_the_vocabulary_and_missing_taps_are_refused() {
     assert!(matches!(head_taps(&hidden, &weight, &targets[1..], &options), Err(Error::Shape(_))));
     let taps = head_taps(&hidden, &weight, &targets, &options).unwrap();
     let seed = numbers(&normal("e", &[SIDES.0])).iter().map(|number| *number as f32).collect::<Vec<_>>();
-    let seeds = HeadSeeds { entropy: Some(&seed), ..HeadSeeds::default() };
+    let seeds = TapGradients { entropy: Some(&seed), ..TapGradients::default() };
     let refused = head_taps_backward(&hidden, &weight, &targets, &options, &taps, seeds, false);
     assert!(matches!(refused, Err(Error::Argument(_))));
 }
@@ -268,10 +268,10 @@ on_each_device! {
     fn no_rows_have_no_taps(on) tolerance(0.0, 0.0) {
         let (hidden, weight) = inputs_on(on, (0, 19, 40), DType::F32);
         let options = HeadOptions { taps: ALL, ..HeadOptions::default() };
-        let (taps, slopes) = head_taps_and_slopes(&hidden, &weight, &[], &options).unwrap();
+        let (taps, slopes) = head_taps_with_gradient(&hidden, &weight, &[], &options).unwrap();
         assert!(taps.logprob.is_empty() && taps.entropy.is_some_and(|entropy| entropy.is_empty()));
         assert_eq!(slopes.dims(), [0, 19]);
-        let (seeds, taps) = (HeadSeeds::default(), head_taps(&hidden, &weight, &[], &options).unwrap());
+        let (seeds, taps) = (TapGradients::default(), head_taps(&hidden, &weight, &[], &options).unwrap());
         let (dh, dw) = head_taps_backward(&hidden, &weight, &[], &options, &taps, seeds, true).unwrap();
         assert_eq!((dh.dims(), dw.map(|dw| numbers(&on.back(&dw)))), (&[0, 19][..], Some(vec![0.0; 40 * 19])));
     }

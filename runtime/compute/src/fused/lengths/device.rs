@@ -14,7 +14,7 @@ use crate::weight::WeightRef;
 /// Threads that sum a row.
 const THREADS: u32 = 128;
 
-pub(super) fn adapted_lengths(
+pub(super) fn adapted_row_norms(
     device: &Accelerator,
     base_squares: &Tensor,
     weight: WeightRef<'_>,
@@ -44,7 +44,7 @@ fn row_dots(device: &Accelerator, sums: &Tensor, a: &Tensor, b: &Tensor, [keep, 
     device.launch(&kernel::ROW_DOTS, DType::F32, Grid::of(extent(rows)?, THREADS), &arguments)
 }
 
-pub(super) fn quotient(device: &Accelerator, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+pub(super) fn divide(device: &Accelerator, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     expect_dtype(a, "a", DType::F32)?;
     expect_dtype(b, "b", DType::F32)?;
     pairwise(device, &kernel::QUOTIENTS, a, b)

@@ -24,7 +24,7 @@ on_each_device! {
         let added = on.leaf(&low.b).matmul(&on.leaf(&low.a)).unwrap();
         let sum = (on.leaf(&weight).as_tensor() + (added * f64::from(low.scale)).unwrap()).unwrap();
         let expected = sum.sqr().unwrap().sum(1).unwrap().sqrt().unwrap();
-        let found = adapted_lengths(&squares, &weight, &low, on.dtype).unwrap();
+        let found = adapted_row_norms(&squares, &weight, &low, on.dtype).unwrap();
         assert_eq!(found.dtype(), DType::F32);
         on.close("lengths", &found, &expected);
     }
@@ -34,22 +34,22 @@ on_each_device! {
         // Rounding left its square below zero.
         let below = on.put(&(normal("squares", &[3]).abs().unwrap() * -1e-9).unwrap());
         let low = LowRank { a: zeros(&[2, 8], DType::F32), b: zeros(&[3, 2], DType::F32), scale: 1.0 };
-        let found = adapted_lengths(&below, &zeros(&[3, 8], on.dtype), &low, on.dtype).unwrap();
+        let found = adapted_row_norms(&below, &zeros(&[3, 8], on.dtype), &low, on.dtype).unwrap();
         on.close("lengths", &found, &Tensor::zeros(3, DType::F64, &Device::Cpu).unwrap());
     }
 
     fn quotients_go_number_by_number(on) tolerance(2e-7, 2e-7) {
         let (a, b) = (on.single("a", &[1003]), on.single("b", &[1003]));
         let expected = (on.leaf(&a).as_tensor() / on.leaf(&b).as_tensor()).unwrap();
-        on.close("a / b", &quotient(&a, &b).unwrap(), &expected);
-        assert!(matches!(quotient(&a, &on.single("b", &[5])), Err(Error::Shape(_))));
+        on.close("a / b", &divide(&a, &b).unwrap(), &expected);
+        assert!(matches!(divide(&a, &on.single("b", &[5])), Err(Error::Shape(_))));
     }
 
     fn adapters_of_another_side_are_refused(on) tolerance(0.0, 0.0) {
         let (weight, squares, low) = layer(on);
         let narrow = LowRank { a: on.single("a", &[SIDES.2, 47]), ..low.clone() };
-        assert!(matches!(adapted_lengths(&squares, &weight, &narrow, on.dtype), Err(Error::Shape(_))));
+        assert!(matches!(adapted_row_norms(&squares, &weight, &narrow, on.dtype), Err(Error::Shape(_))));
         let short = on.single("squares", &[SIDES.0 - 1]);
-        assert!(matches!(adapted_lengths(&short, &weight, &low, on.dtype), Err(Error::Shape(_))));
+        assert!(matches!(adapted_row_norms(&short, &weight, &low, on.dtype), Err(Error::Shape(_))));
     }
 }

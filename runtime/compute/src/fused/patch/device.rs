@@ -22,7 +22,7 @@ pub(super) fn add(device: &Accelerator, rows: &Tensor, vector: &Tensor, marks: O
     Ok(y)
 }
 
-pub(super) fn set_along(device: &Accelerator, rows: &Tensor, direction: &Tensor, value: f32) -> Result<Tensor> {
+pub(super) fn set_component(device: &Accelerator, rows: &Tensor, direction: &Tensor, value: f32) -> Result<Tensor> {
     let act = expect_type(rows, "rows")?;
     expect_dtype(direction, "direction", DType::F32)?;
     let (tokens, width) = host::matrix(rows, "rows")?;

@@ -38,11 +38,11 @@ on_each_device! {
             let (rows64, direction64) = (on.leaf(&rows), on.leaf(&direction));
             let along = rows64.matmul(&direction64.t().unwrap()).unwrap();
             let removed = (rows64.as_tensor() - along.matmul(&direction64).unwrap()).unwrap();
-            on.close("removed", &remove_along(&rows, &direction).unwrap(), &removed);
+            on.close("removed", &remove_component(&rows, &direction).unwrap(), &removed);
             let set = removed.broadcast_add(&(direction64.as_tensor() * 1.75).unwrap()).unwrap();
-            on.close("set", &set_along(&rows, &direction, 1.75).unwrap(), &set);
+            on.close("set", &set_component(&rows, &direction, 1.75).unwrap(), &set);
             let twin = gradients(&set, &on.leaf(&seed), &[&rows64]);
-            on.close("gradient", &remove_along(&seed, &direction).unwrap(), &twin[0]);
+            on.close("gradient", &remove_component(&seed, &direction).unwrap(), &twin[0]);
         }
     }
 
@@ -50,14 +50,14 @@ on_each_device! {
         let rows = on.normal("rows", &[TOKENS, 16]);
         let before = on.leaf(&rows);
         add_vector(&rows, &on.single("vector", &[1, 16]), None).unwrap();
-        remove_along(&rows, &direction(on, 16)).unwrap();
+        remove_component(&rows, &direction(on, 16)).unwrap();
         on.close("rows", &rows, &before);
     }
 
     fn vectors_and_marks_of_another_shape_are_refused(on) tolerance(0.0, 0.0) {
         let (rows, vector) = (on.normal("rows", &[TOKENS, 16]), on.single("vector", &[1, 15]));
         assert!(matches!(add_vector(&rows, &vector, None), Err(Error::Shape(_))));
-        assert!(matches!(remove_along(&rows, &vector), Err(Error::Shape(_))));
+        assert!(matches!(remove_component(&rows, &vector), Err(Error::Shape(_))));
         let (vector, marks) = (on.single("vector", &[1, 16]), on.single("marks", &[TOKENS + 1, 1]));
         assert!(matches!(add_vector(&rows, &vector, Some(&marks)), Err(Error::Shape(_))));
     }

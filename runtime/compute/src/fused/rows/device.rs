@@ -22,7 +22,7 @@ pub(super) fn gather(device: &Accelerator, from: &Tensor, rows: &Indices) -> Res
 
 pub(super) fn spread(device: &Accelerator, selected: &Tensor, rows: &[u32], count: usize) -> Result<Tensor> {
     let act = expect_type(selected, "selected")?;
-    sums_by_number(device, &kernel::SPREAD_ROWS, rows, selected, 1.0, (count, act))
+    sums_by_number(device, &kernel::SCATTER_ROWS, rows, selected, 1.0, (count, act))
 }
 
 pub(super) fn stack(device: &Accelerator, parts: &[Tensor], width: usize) -> Result<Tensor> {
@@ -38,6 +38,6 @@ pub(super) fn stack(device: &Accelerator, parts: &[Tensor], width: usize) -> Res
     Ok(all)
 }
 
-pub(super) fn numbers(device: &Accelerator, tensor: &Tensor) -> Result<Vec<f32>> {
+pub(super) fn to_host_f32(device: &Accelerator, tensor: &Tensor) -> Result<Vec<f32>> {
     device.download(&device.cast(tensor, DType::F32)?)
 }

@@ -23,7 +23,7 @@ on_each_device! {
             let found = gather_rows(&from, &rows()).unwrap();
             assert_eq!(found.dtype(), on.dtype);
             on.within("picked", &found, &expected, 0.0);
-            let back = spread_rows(&selected, &rows(), 7).unwrap();
+            let back = scatter_rows(&selected, &rows(), 7).unwrap();
             assert_eq!(back.dtype(), on.dtype);
             on.close("spread", &back, &gradients(&expected, &on.leaf(&selected), &[&from64])[0]);
         }
@@ -32,29 +32,29 @@ on_each_device! {
     fn rows_that_nobody_picks_have_no_gradient(on) tolerance(0.0, 0.0) {
         let none = Indices::default();
         assert_eq!(gather_rows(&on.normal("from", &[7, 4]), &none).unwrap().dims(), [0, 4]);
-        let back = spread_rows(&on.normal("selected", &[0, 4]), &none, 7).unwrap();
+        let back = scatter_rows(&on.normal("selected", &[0, 4]), &none, 7).unwrap();
         on.close("spread", &back, &Tensor::zeros((7, 4), DType::F64, &Device::Cpu).unwrap());
     }
 
     fn rows_past_the_last_are_refused(on) tolerance(0.0, 0.0) {
         let past = Indices::from(vec![7]);
         assert!(matches!(gather_rows(&on.normal("from", &[7, 4]), &past), Err(Error::Argument(_))));
-        assert!(matches!(spread_rows(&on.normal("selected", &[1, 4]), &past, 7), Err(Error::Argument(_))));
-        assert!(matches!(spread_rows(&on.normal("selected", &[2, 4]), &past, 8), Err(Error::Shape(_))));
+        assert!(matches!(scatter_rows(&on.normal("selected", &[1, 4]), &past, 7), Err(Error::Argument(_))));
+        assert!(matches!(scatter_rows(&on.normal("selected", &[2, 4]), &past, 8), Err(Error::Shape(_))));
     }
 
     fn stacked_rows_stand_one_under_another(on) tolerance(0.0, 0.0) {
         let parts = [on.normal("a", &[3, 37]), on.normal("b", &[0, 37]), on.normal("c", &[2, 37])];
         let twins: Vec<Tensor> = parts.iter().map(|part| on.leaf(part).as_tensor().clone()).collect();
-        on.close("stacked", &stack_rows(&parts).unwrap(), &Tensor::cat(&twins, 0).unwrap());
-        assert!(stack_rows(&[]).is_err());
-        assert!(stack_rows(&[on.normal("a", &[3, 4]), on.normal("b", &[3, 5])]).is_err());
+        on.close("stacked", &concat_rows(&parts).unwrap(), &Tensor::cat(&twins, 0).unwrap());
+        assert!(concat_rows(&[]).is_err());
+        assert!(concat_rows(&[on.normal("a", &[3, 4]), on.normal("b", &[3, 5])]).is_err());
     }
 
     fn the_host_reads_the_numbers_of_a_view_and_no_others(on) tolerance(0.0, 0.0) {
         let all = on.normal("all", &[9, 5]);
         let view = all.narrow(0, 2, 3).unwrap();
-        let expected: Vec<f32> = numbers(&all).unwrap()[10..25].to_vec();
-        assert_eq!(numbers(&view).unwrap(), expected);
+        let expected: Vec<f32> = to_host_f32(&all).unwrap()[10..25].to_vec();
+        assert_eq!(to_host_f32(&view).unwrap(), expected);
     }
 }

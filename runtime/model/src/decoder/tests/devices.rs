@@ -61,7 +61,7 @@ impl On {
     fn gradients_within(&self, what: &str, [wanted, found]: &[Policy; 2], most: f64) {
         let gradients = |policy: &Policy| -> Vec<Vec<f32>> {
             let parameters = policy.parameters();
-            let one = |slot| fused::numbers(&parameters.gradient(slot).unwrap()).unwrap();
+            let one = |slot| fused::to_host_f32(&parameters.gradient(slot).unwrap()).unwrap();
             (0..parameters.slots().len()).map(one).collect()
         };
         let (wanted_all, found_all) = (gradients(wanted), gradients(found));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use candle_core::{Device, Var};
-use tunebox_compute::budget::Ledger;
+use tunebox_compute::budget::Budget;
 use wasmtime::component::Resource;
 
 use super::*;
@@ -15,7 +15,7 @@ use crate::session::SessionSettings;
 use crate::state::{Charge, Held, State};
 
 fn state(limits: Limits) -> State {
-    let ledger = Ledger::new(limits.device_bytes);
+    let ledger = Budget::new(limits.device_bytes);
     State::new(SessionSettings { limits, seed: 7, ..SessionSettings::default() }, ledger)
 }
 

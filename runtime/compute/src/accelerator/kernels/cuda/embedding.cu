@@ -59,9 +59,9 @@ KERNEL void embed_gradient(float *sum, const act *dy, const u32 *order, const u3
     sums_by_number(sum, dy, order, starts, numbers, runs, width, known, rows, scale, keep, word, place);
 }
 
-// The same into rows of activations, for gradients of selected rows back at their places (rows.rs `spread_rows`); clear
+// The same into rows of activations, for gradients of selected rows back at their places (rows.rs `scatter_rows`); clear
 // `sum` before.
-KERNEL void spread_rows(act *sum, const act *dy, const u32 *order, const u32 *starts, const u32 *numbers, u32 runs,
+KERNEL void scatter_rows(act *sum, const act *dy, const u32 *order, const u32 *starts, const u32 *numbers, u32 runs,
                         u32 width, u32 known, u32 rows, float scale, float keep, u64 *word, u32 place) {
     sums_by_number(sum, dy, order, starts, numbers, runs, width, known, rows, scale, keep, word, place);
 }

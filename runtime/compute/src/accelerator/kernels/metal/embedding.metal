@@ -45,7 +45,7 @@ void sums_by_number(device T *sum, device const act *dy, device const u32 *order
 // sum[numbers[run]] = keep · sum[numbers[run]] + scale · Σ dy[order[at]] for at in starts[run] … starts[run + 1] − 1, in
 // that order. The host sorts the ids, stably: `order` [rows] are the rows of dy by id, `numbers` [runs] the ids that
 // occur, each once, `starts` [runs + 1] where each one's rows begin. dy: [rows, width]. Rows of `sum` that no id names
-// are left alone. Grid: x over runs (at most 65535), y ⌈width / 128⌉; 128 threads. `spread_rows`: the same into rows of
+// are left alone. Grid: x over runs (at most 65535), y ⌈width / 128⌉; 128 threads. `scatter_rows`: the same into rows of
 // activations; clear `sum` before.
 #define SUMS(name, T)                                                                                                  \
     KERNEL(128) name(device T *sum [[buffer(0)]], device const act *dy [[buffer(1)]],                                  \
@@ -60,4 +60,4 @@ void sums_by_number(device T *sum, device const act *dy, device const u32 *order
     }
 
 SUMS(embed_gradient, float)
-SUMS(spread_rows, act)
+SUMS(scatter_rows, act)

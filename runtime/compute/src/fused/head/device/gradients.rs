@@ -7,7 +7,7 @@ use super::{Head, Tile};
 use crate::accelerator::{Accelerator, Argument, Grid, Side, kernel};
 use crate::error::Result;
 use crate::fused::device::{count, expect_dtype, extent, rows};
-use crate::fused::head::{HeadSeeds, HeadTaps, Inputs};
+use crate::fused::head::{HeadTaps, Inputs, TapGradients};
 use crate::fused::host;
 
 /// The taps, and the gradient of each row's log-probability by its hidden state, `[rows, width]` f32.
@@ -90,7 +90,7 @@ pub(in crate::fused::head) fn taps_backward(
     device: &Accelerator,
     inputs: Inputs<'_>,
     taps: &HeadTaps,
-    seeds: HeadSeeds<'_>,
+    seeds: TapGradients<'_>,
     want_weight: bool,
 ) -> Result<(Tensor, Option<Tensor>)> {
     let head = Head::of(device, inputs)?;
@@ -121,7 +121,7 @@ struct Given {
 }
 
 impl Given {
-    fn of(head: &Head<'_>, taps: &HeadTaps, seeds: HeadSeeds<'_>) -> Result<Self> {
+    fn of(head: &Head<'_>, taps: &HeadTaps, seeds: TapGradients<'_>) -> Result<Self> {
         let entropy = taps.entropy.as_deref().filter(|_| seeds.entropy.is_some());
         let parts = [Some(taps.log_sum_exp.as_slice()), entropy, seeds.logprob, seeds.entropy, seeds.mean_logprob];
         let mut numbers = Vec::with_capacity(parts.len() * head.rows);

@@ -218,7 +218,7 @@ static void embeddings() {
     }
     close("gather", picked, wp, 0), close("scatter", spread, wspread, 1e-6);
     vector<act> back(known * width);
-    launch({3, 1}, 128, 0, [&] { spread_rows(back.data(), dy.data(), order, starts, numbers, 4, width, known, count, 2.5f, 0.0f, &word, 2); });
+    launch({3, 1}, 128, 0, [&] { scatter_rows(back.data(), dy.data(), order, starts, numbers, 4, width, known, count, 2.5f, 0.0f, &word, 2); });
     for (double &n : wg) n -= 1.0;
     close("spread rows", back, wg, TOL);
 }

@@ -24,7 +24,7 @@ const SLOW: f64 = 0.01;
 ///
 /// # Errors
 /// When the device has no room, or no products of that type.
-pub fn product_rate(device: &Device, dtype: DType) -> Result<(f64, DType)> {
+pub fn matmul_flops(device: &Device, dtype: DType) -> Result<(f64, DType)> {
     match Accelerator::of(device)? {
         None => Ok((on_cpu()?, DType::F32)),
         Some(accelerator) => Ok((on_accelerator(&accelerator, dtype)?, dtype)),
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_machine_multiplies_faster_than_a_person() {
-        let (rate, dtype) = product_rate(&Device::Cpu, DType::BF16).unwrap();
+        let (rate, dtype) = matmul_flops(&Device::Cpu, DType::BF16).unwrap();
         assert!(rate > 1e8 && rate < 1e16, "{rate}");
         assert_eq!(dtype, DType::F32);
     }

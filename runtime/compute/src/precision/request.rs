@@ -24,14 +24,14 @@ pub enum Compute {
 
 /// What a run asks for; the device decides the rest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct PrecisionRequest {
     /// What the frozen matrices of blocks are kept in.
     pub base: Base,
     /// What activations are computed in.
     pub compute: Compute,
 }
 
-impl From<Base> for Asked {
+impl From<Base> for PrecisionRequest {
     fn from(base: Base) -> Self {
         Self { base, compute: Compute::Auto }
     }

@@ -8,8 +8,8 @@ use super::*;
 
 const LARGEST: u64 = 1 << 20;
 
-fn opened(path: &Path) -> Kept {
-    Kept::open(path, "kind", LARGEST, LARGEST).unwrap()
+fn opened(path: &Path) -> CodeCache {
+    CodeCache::open(path, "kind", LARGEST, LARGEST).unwrap()
 }
 
 fn mode(path: &Path) -> u32 {
@@ -51,7 +51,7 @@ fn an_entry_with_any_byte_changed_cut_or_under_another_name_is_removed() {
     std::fs::write(path.join("b"), &whole).unwrap();
     assert_eq!(kept.get("b"), None, "an entry under another name is taken");
     std::fs::write(&file, &whole).unwrap();
-    let other = Kept::open(&path, "another kind", LARGEST, LARGEST).unwrap();
+    let other = CodeCache::open(&path, "another kind", LARGEST, LARGEST).unwrap();
     assert_eq!(other.get("a"), None, "an entry of another kind is taken");
     kept.put("a", b"new");
     assert_eq!(kept.get("a").as_deref(), Some(&b"new"[..]), "it is not kept anew");
@@ -62,7 +62,7 @@ fn a_folder_that_others_may_enter_or_a_link_is_refused() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("entries");
     opened(&path);
-    let refused = |path: &Path| Kept::open(path, "kind", LARGEST, LARGEST).unwrap_err();
+    let refused = |path: &Path| CodeCache::open(path, "kind", LARGEST, LARGEST).unwrap_err();
     for mode in [0o777, 0o755, 0o770, 0o701] {
         set_permissions(&path, Permissions::from_mode(mode)).unwrap();
         assert!(refused(&path).contains("others may enter it"), "{mode:o}");
@@ -111,7 +111,7 @@ fn a_link_in_the_place_of_an_entry_is_replaced_and_its_target_left() {
 fn the_oldest_entries_and_old_drafts_go_when_the_folder_is_full() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("entries");
-    let kept = Kept::open(&path, "kind", LARGEST, 3 * (1000 + DIGEST as u64)).unwrap();
+    let kept = CodeCache::open(&path, "kind", LARGEST, 3 * (1000 + DIGEST as u64)).unwrap();
     let age = |name: &str, hours: u64| {
         let time = SystemTime::now() - Duration::from_secs(3600 * hours);
         File::options().append(true).open(path.join(name)).unwrap().set_modified(time).unwrap();

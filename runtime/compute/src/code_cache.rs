@@ -26,7 +26,7 @@ const DRAFT_SECONDS: i64 = 3600;
 
 /// A folder of what is compiled.
 #[derive(Debug)]
-pub struct Kept {
+pub struct CodeCache {
     folder: OwnedFd,
     /// What the entries are: bytes of one kind are never taken for another.
     kind: &'static str,
@@ -36,7 +36,7 @@ pub struct Kept {
     most: u64,
 }
 
-impl Kept {
+impl CodeCache {
     /// Opens a folder for entries of a kind, and makes it if need be, with those above it: all of them ours alone. No
     /// entry is larger than `largest` bytes, and all together not than `most`.
     ///
