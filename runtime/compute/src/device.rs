@@ -147,6 +147,6 @@ mod tests {
 
     #[test]
     fn the_cpu_is_no_accelerator() {
-        assert_eq!(about(&Device::Cpu).unwrap(), None);
+        assert_eq!(info(&Device::Cpu).unwrap(), None);
     }
 }

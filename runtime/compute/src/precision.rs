@@ -269,7 +269,7 @@ mod tests {
     fn a_quantized_matrix_is_not_quantized_again() {
         let packed = Packed::new(vec![0; 34 * 2].into(), Format::Q8_0, 1, 64).unwrap();
         let error =
-            Precision::new(Base::Nf4, &Device::Cpu).unwrap().keep(Weight::Packed(packed.into()), Purpose::Linear);
+            Precision::new(Base::Nf4, &Device::Cpu).unwrap().convert(Weight::Packed(packed.into()), Purpose::Linear);
         assert!(error.unwrap_err().to_string().contains("Q8_0"));
     }
 }

@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device};
 
-use super::super::rows::numbers;
+use super::super::rows::to_host_f32;
 use super::super::twin::{gradients, leaf, normal};
 use super::*;
 use crate::parity::on_each_device;
@@ -30,7 +30,7 @@ on_each_device! {
             let expected = (on.leaf(&values).as_tensor() * mask(&dropout(), &shape)).unwrap();
             let found = dropout().apply(&values).unwrap();
             on.close("values", &found, &expected);
-            let [found, expected] = [found, expected.to_dtype(DType::F32).unwrap()].map(|all| numbers(&all).unwrap());
+            let [found, expected] = [found, expected.to_dtype(DType::F32).unwrap()].map(|all| to_host_f32(&all).unwrap());
             let dropped = |all: &[f32]| all.iter().map(|number| *number == 0.0).collect::<Vec<bool>>();
             assert_eq!(dropped(&found), dropped(&expected), "which values are dropped");
         }
