@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tunebox_compute::kept;
+use tunebox_compute::code_cache;
 use tunebox_foundation::explain::Exit;
 use tunebox_sandbox::child::{self, Program};
 use tunebox_sandbox::{Compiling, compile_for_parent};
