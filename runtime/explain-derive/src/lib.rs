@@ -1,4 +1,4 @@
-//! The derive of `tunebox_foundation::explain::Explain`: cause, hint and exit code stand beside each variant of an error.
+//! The derive macro of `tunebox_foundation::explain::Explain`, which puts cause, hint and exit code beside each variant.
 
 mod arguments;
 

@@ -1,82 +1,82 @@
-//! What an error tells a person: what, where, why, what was kept, what to do.
+//! The parts of an error message: what happened, where, why, what was kept, what to do.
 //!
-//! Every library error implements [`Explain`]; only the command line turns an [`Explanation`]
-//! into text, so no library knows about terminals.
+//! Every error of a library implements [`Explain`], mostly by its derive. Only the command line turns an [`Explanation`]
+//! into text.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 pub use tunebox_explain_derive::Explain;
 
-/// Everything there is to say about one failure. It can be handed from one process to another.
+/// All parts of one error message. Serialisable, because a worker process sends it to the program that started it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// The room or subject, as in `error[area]`.
+    /// The subject, as in `error[model]`.
     pub category: Cow<'static, str>,
-    /// What is wrong, in one lower-case clause without a full stop.
+    /// What happened, in one lower-case clause without a full stop.
     pub what: String,
-    /// Where: `path:line:column`, or what the machine was doing.
+    /// Where it happened: `path:line:column`, or the step or operation.
     pub location: Option<String>,
     /// The line of a file that is wrong.
     pub snippet: Option<Snippet>,
-    /// What a compiler says of it in its own form, with places and lines of its own; then those above are not shown.
+    /// The output of a compiler, shown instead of `location` and `snippet`.
     #[serde(default)]
     pub output: Option<String>,
     /// The cause, in one sentence.
     pub why: Option<String>,
-    /// What survived the failure.
+    /// What was saved before the error, as the last checkpoint.
     pub kept: Option<String>,
     /// What to do, as a command where possible.
     pub hint: Option<String>,
-    /// The functions of a method that were running.
+    /// The call stack inside the method.
     #[serde(default)]
     pub trace: Option<Trace>,
 }
 
-/// The functions of a method that were running when it ended.
+/// The call stack inside a method at the time of the error.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trace {
-    /// One function each, innermost first, with file and line where they are known.
+    /// One line a function, innermost first, with file and line where the component holds debug information.
     pub frames: Vec<String>,
-    /// Whether the method keeps names and lines, so that its author wants to see them unasked.
+    /// Whether the component holds debug information, so that the stack is shown without `--verbose`.
     pub located: bool,
 }
 
 impl Explanation {
-    /// An explanation that holds only its area and what is wrong.
+    /// Creates an explanation with a category and what happened; the other parts are empty.
     pub fn new(category: &'static str, what: impl Into<String>) -> Self {
         Self { category: category.into(), what: what.into(), ..Self::default() }
     }
 
-    /// The same with the place where it went wrong.
+    /// Sets where it happened.
     #[must_use]
     pub fn with_location(mut self, location: impl Into<String>) -> Self {
         self.location = Some(location.into());
         self
     }
 
-    /// The same with the line that is wrong.
+    /// Sets the line of a file that is wrong.
     #[must_use]
     pub fn with_snippet(mut self, snippet: Snippet) -> Self {
         self.snippet = Some(snippet);
         self
     }
 
-    /// The same with its cause.
+    /// Sets the cause.
     #[must_use]
     pub fn with_why(mut self, why: impl Into<String>) -> Self {
         self.why = Some(why.into());
         self
     }
 
-    /// The same with what survived.
+    /// Sets what was saved before the error.
     #[must_use]
     pub fn with_kept(mut self, kept: impl Into<String>) -> Self {
         self.kept = Some(kept.into());
         self
     }
 
-    /// The same with what to do about it.
+    /// Sets what to do about it.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -84,18 +84,18 @@ impl Explanation {
     }
 }
 
-/// One line of a file, and the part of it that is wrong.
+/// A line of a file with the part of it that is wrong.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snippet {
     /// The line's number, from 1.
     pub line: usize,
     /// The line itself.
     pub text: String,
-    /// The first wrong character, from 1; 0 when the whole line is meant.
+    /// The first wrong character, from 1; 0 if the whole line is wrong.
     pub column: usize,
     /// How many characters are wrong.
     pub width: usize,
-    /// A word beside the carets.
+    /// A short text beside the carets.
     pub note: Option<String>,
 }
 
@@ -103,26 +103,27 @@ pub struct Snippet {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Exit {
-    /// The answer to a question is no: a check found something.
+    /// A check or comparison failed.
     No = 1,
-    /// A wrong argument, file or setting, or a machine that cannot do it.
+    /// A wrong argument, file or setting, or a feature that this machine lacks.
     Usage = 2,
-    /// The sandbox refused or ended a method.
+    /// The sandbox refused or stopped a method.
     Sandbox = 3,
-    /// A digest or signature does not match.
+    /// A digest, signature or name does not match.
     Trust = 4,
-    /// A person stopped the run.
+    /// The user interrupted the run.
     Interrupted = 130,
 }
 
-/// An error that can explain itself to a person.
+/// The parts of an error message beside its text.
 ///
-/// Its `Display` is the "what": lower case, no full stop, values in backticks.
+/// `Display` gives what happened: lower case, no full stop, values in backticks. Every method has a default, so an error
+/// gives only what it knows.
 pub trait Explain: std::error::Error {
-    /// The room or subject, as in `error[area]`.
+    /// The subject, as in `error[model]`.
     fn category(&self) -> &'static str;
 
-    /// Where it went wrong.
+    /// Where it happened.
     fn location(&self) -> Option<String> {
         None
     }
@@ -132,7 +133,7 @@ pub trait Explain: std::error::Error {
         None
     }
 
-    /// What a compiler says of it in its own form.
+    /// The output of a compiler.
     fn output(&self) -> Option<String> {
         None
     }
@@ -142,7 +143,7 @@ pub trait Explain: std::error::Error {
         None
     }
 
-    /// What survived.
+    /// What was saved before the error.
     fn kept(&self) -> Option<String> {
         None
     }
@@ -152,17 +153,17 @@ pub trait Explain: std::error::Error {
         None
     }
 
-    /// The functions of a method that were running.
+    /// The call stack inside the method.
     fn trace(&self) -> Option<Trace> {
         None
     }
 
-    /// The exit code of the program that ends with this error.
+    /// The exit code of the program if it ends with this error.
     fn exit(&self) -> Exit {
         Exit::Usage
     }
 
-    /// All of the above, put together.
+    /// Collects all parts.
     fn explanation(&self) -> Explanation {
         Explanation {
             category: self.category().into(),

@@ -1,7 +1,7 @@
-//! Files that appear whole or not at all, and errors that carry the path.
+//! File operations whose errors name the path, and atomic writes.
 //!
-//! Every write of a run goes through here: into a temporary name, synced, renamed.
-//! What the files hold is left to the callers.
+//! [`write`] and [`Draft`] write under a temporary name, sync and rename, so that a reader sees the old content or the
+//! new one, never a part.
 
 mod draft;
 mod lines;
@@ -19,16 +19,16 @@ pub use lines::Lines;
 /// The most bytes of a text that is read whole: a run file, a lock.
 const LONGEST_TEXT: u64 = 64 << 20;
 
-/// A file operation that did not work, with the path and the system's reason.
+/// A failed file operation with its path and the error of the system.
 #[derive(Debug, thiserror::Error, Explain)]
 #[error("`{}` cannot be {action}", path.display())]
-#[explain(category = "files", why = paths::why(source), hint = self.hint())]
+#[explain(category = "files", why = paths::describe_io_error(source), hint = self.hint())]
 pub struct FileError {
-    /// What was tried: `read`, `written`, `created`, `removed`, `renamed`.
+    /// The operation, as a participle: `read`, `written`, `created`, `removed`, `renamed`.
     pub action: &'static str,
-    /// Where.
+    /// The file or folder.
     pub path: PathBuf,
-    /// The system's reason.
+    /// The error of the system.
     pub source: io::Error,
 }
 
@@ -44,7 +44,7 @@ impl FileError {
     pub fn disk_full(&self) -> bool {
         match self.source.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => true,
-            // The same is said, but not by the system, of a file that is too large to be read.
+            // Our own bounded reads use this kind too, without a system error number.
             ErrorKind::FileTooLarge => self.source.raw_os_error().is_some(),
             _ => false,
         }
@@ -66,20 +66,20 @@ impl FileError {
     }
 }
 
-/// The bytes of an ordinary file that has no more of them than `limit`: a run's folder may be a stranger's.
+/// Reads a whole ordinary file of at most `limit` bytes: a run's folder may come from somebody else.
 ///
 /// # Errors
-/// When it cannot be read, need not end, or is larger.
+/// When it cannot be read, is no ordinary file, or is larger.
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
     bounded::read(path, limit).map_err(FileError::at("read", path))
 }
 
-/// The text of an ordinary file; bytes that are not UTF-8 are an error.
+/// Reads a whole ordinary UTF-8 file of at most 64 MiB.
 ///
 /// # Errors
-/// When it cannot be read, need not end, is far too large, or is not text.
+/// When it cannot be read, is no ordinary file, is too large, or is not UTF-8.
 pub fn read_text(path: &Path) -> Result<String, FileError> {
-    bounded::text(path, LONGEST_TEXT).map_err(FileError::at("read", path))
+    bounded::read_text(path, LONGEST_TEXT).map_err(FileError::at("read", path))
 }
 
 /// Opens a file, or a pipe, for streaming reads.
@@ -96,7 +96,7 @@ pub fn open(path: &Path) -> Result<File, FileError> {
     Ok(file)
 }
 
-/// Makes a folder and those above it.
+/// Creates a folder and its missing parents; does nothing if it exists.
 ///
 /// # Errors
 /// When the system refuses.
@@ -104,7 +104,7 @@ pub fn create_folder(path: &Path) -> Result<(), FileError> {
     fs::create_dir_all(path).map_err(FileError::at("created", path))
 }
 
-/// Makes a folder and those above it, unless it is there; whether it was made.
+/// Creates a folder and its missing parents. Returns `false` if something of that name exists already.
 ///
 /// # Errors
 /// When the system refuses.
@@ -117,7 +117,7 @@ pub fn create_new_folder(path: &Path) -> Result<bool, FileError> {
     }
 }
 
-/// A folder with a free name that is removed with everything in it when it is dropped.
+/// Creates a folder with a new name in `above`; dropping the value removes the folder with its content.
 ///
 /// # Errors
 /// When the system refuses.
@@ -125,7 +125,7 @@ pub fn temporary_folder(above: &Path, prefix: &str) -> Result<tempfile::TempDir,
     tempfile::Builder::new().prefix(prefix).tempdir_in(above).map_err(FileError::at("created", above))
 }
 
-/// Removes a folder and everything in it; one that is not there is fine.
+/// Removes a folder with its content; does nothing if it does not exist.
 ///
 /// # Errors
 /// When the system refuses.
@@ -136,7 +136,7 @@ pub fn remove_folder(path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// The names in a folder, sorted; none when the folder is not there.
+/// The names in a folder, sorted; empty if the folder does not exist.
 ///
 /// # Errors
 /// When it cannot be listed.
@@ -154,7 +154,7 @@ pub fn names(folder: &Path) -> Result<Vec<String>, FileError> {
     Ok(names)
 }
 
-/// Writes a file so that a reader sees the old content or the new one, never a part.
+/// Replaces a file atomically: writes a temporary file beside it, syncs, renames, and makes it readable for all users.
 ///
 /// # Errors
 /// When the system refuses, as on a full disk; the old content then still stands.
@@ -169,12 +169,12 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     sync_folder(folder)
 }
 
-/// The folder a path is in; the present one for a bare name.
+/// The parent folder of a path; `.` for a bare name.
 fn parent(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A rename is only on the disk once its folder is.
+/// Syncs a folder, which makes a rename in it durable. Does nothing on systems other than Unix.
 fn sync_folder(folder: &Path) -> Result<(), FileError> {
     if cfg!(unix) {
         File::open(folder).and_then(|file| file.sync_all()).map_err(FileError::at("written", folder))?;
@@ -182,7 +182,7 @@ fn sync_folder(folder: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Temporary files are private by default; a run's files are as readable as any other.
+/// Gives a file mode 0644: temporary files are private by default. Does nothing on systems other than Unix.
 fn open_to_others(file: &File) -> io::Result<()> {
     #[cfg(unix)]
     {

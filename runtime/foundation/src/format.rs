@@ -1,6 +1,6 @@
-//! Numbers as people read them.
+//! Numbers, sizes and durations as short text for people.
 
-/// `1,234,567`.
+/// Formats a number with a comma between groups of three digits: `1,234,567`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -13,18 +13,18 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// A number with so many decimals; in powers of ten where that would take more than `room` characters.
+/// Formats a number with `decimals` decimals, or as `1.00e4` if that would take more than `room` characters.
 pub fn number(value: f64, decimals: usize, room: usize) -> String {
     let plain = format!("{value:.decimals$}");
     if plain.len() <= room { plain } else { format!("{value:.2e}") }
 }
 
-/// `1 step`, `1,234 steps`.
+/// Formats a count with its noun, with a plural `s` unless the count is 1: `1 step`, `1,234 steps`.
 pub fn counted(number: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
-/// `5.8 GiB`, `91 KiB`.
+/// Formats a size in the largest fitting binary unit: `5.8 GiB`, `91 KiB`, `12 B`.
 pub fn bytes(count: u64) -> String {
     let mut size = count as f64;
     for unit in ["B", "KiB", "MiB"] {
@@ -36,7 +36,7 @@ pub fn bytes(count: u64) -> String {
     format!("{size:.1} GiB")
 }
 
-/// `6 min 12 s`.
+/// Formats seconds with at most two units: `1.2 s`, `6 min 12 s`, `1 h 2 min`.
 pub fn duration(seconds: f64) -> String {
     match seconds {
         s if s < 10.0 => format!("{s:.1} s"),

@@ -1,6 +1,6 @@
-//! Bytes as hexadecimal digits, and back.
+//! Conversion between bytes and hexadecimal digits.
 
-/// Bytes as lower-case hexadecimal digits.
+/// Encodes bytes as lower-case hexadecimal digits, two a byte.
 #[must_use]
 pub fn hexadecimal(bytes: &[u8]) -> String {
     use std::fmt::Write;
@@ -11,7 +11,7 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// The bytes that hexadecimal digits stand for; `None` when they are none.
+/// Decodes hexadecimal digits of either case. `None` for an odd number of digits or another character.
 #[must_use]
 pub fn from_hexadecimal(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();

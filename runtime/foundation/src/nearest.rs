@@ -1,12 +1,14 @@
-//! The name that somebody probably meant.
+//! Suggestions for misspelt names.
 
-/// The candidate that differs least from a name, unless all of them are far from it.
+/// The candidate with the smallest edit distance to `name`, if that is at most 1 + a quarter of its length; the first of
+/// equals.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let close = |candidate: &&str| distance(name, candidate) <= 1 + name.chars().count() / 4;
     candidates.into_iter().filter(close).min_by_key(|candidate| distance(name, candidate))
 }
 
-/// How many characters have to be put in, taken out, exchanged, or swapped with their neighbour.
+/// The optimal string alignment distance in characters: insertions, deletions, substitutions and swaps of neighbours
+/// each count 1.
 fn distance(left: &str, right: &str) -> usize {
     let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
     let mut above: Vec<usize> = (0..=right.len()).collect();

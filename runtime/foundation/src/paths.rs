@@ -1,22 +1,22 @@
-//! Paths as people read them, and the one that somebody probably meant.
+//! Simplified and resolved paths, suggestions for misspelt ones, and messages for errors of the file system.
 
 use std::io::{Error, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
 use crate::nearest::nearest;
 
-/// A path without its steps to where it is already: `././method` is `method`. `..` stays: what it leads to is for the
-/// file system to say.
+/// Removes every `.` component: `././method` becomes `method`, `./.` becomes `.`. Keeps `..`, because after a symbolic
+/// link only the file system knows where it leads. Does not touch the file system.
 #[must_use]
-pub fn plain(path: &Path) -> PathBuf {
+pub fn simplify(path: &Path) -> PathBuf {
     let plain: PathBuf = path.components().filter(|part| *part != Component::CurDir).collect();
     if plain.as_os_str().is_empty() { PathBuf::from(".") } else { plain }
 }
 
-/// The whole path of a place, which is one however somebody got there: without links and `..`, as far as there is
-/// something.
+/// Makes a path absolute and resolves its symbolic links and `..` as far as the path exists; the rest is appended as
+/// written. Two paths to the same file or folder give the same result. A path that cannot be read is only made absolute.
 #[must_use]
-pub fn whole(path: &Path) -> PathBuf {
+pub fn resolve(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     for above in path.ancestors() {
         if let Ok(real) = above.canonicalize() {
@@ -27,7 +27,7 @@ pub fn whole(path: &Path) -> PathBuf {
     path
 }
 
-/// A path as people write it, where the system marks the form that may be longest.
+/// Removes the `\\\\?\\` prefix that Windows puts before canonical paths, except before network (UNC) paths.
 fn unmarked(path: PathBuf) -> PathBuf {
     match path.to_str().and_then(|text| text.strip_prefix(r"\\?\")).filter(|text| !text.starts_with("UNC")) {
         Some(text) => PathBuf::from(text),
@@ -35,19 +35,20 @@ fn unmarked(path: PathBuf) -> PathBuf {
     }
 }
 
-/// What lies beside a path that leads nowhere and is called almost as its last part; written as the path is.
+/// Finds an existing sibling of a missing path whose name differs from the path's last component by a typing error.
+/// Returns `None` if there is none, or if the parent folder cannot be listed.
 #[must_use]
-pub fn meant(path: &Path) -> Option<PathBuf> {
+pub fn similar_entry(path: &Path) -> Option<PathBuf> {
     let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let entries = std::fs::read_dir(above).ok()?.flatten();
-    let mut others: Vec<PathBuf> = entries.map(|entry| plain(&entry.path())).collect();
+    let mut others: Vec<PathBuf> = entries.map(|entry| simplify(&entry.path())).collect();
     others.sort();
-    closest(path, &others)
+    most_similar(path, &others)
 }
 
-/// The one of some paths whose last part is almost that of a path that leads nowhere.
+/// The path among `others` whose last component differs from that of `path` by a typing error; never an equal name.
 #[must_use]
-pub fn closest(path: &Path, others: &[PathBuf]) -> Option<PathBuf> {
+pub fn most_similar(path: &Path, others: &[PathBuf]) -> Option<PathBuf> {
     let last = |path: &Path| path.file_name()?.to_str().map(str::to_owned);
     let name = last(path)?;
     let names: Vec<String> = others.iter().filter_map(|other| last(other)).filter(|other| *other != name).collect();
@@ -55,23 +56,23 @@ pub fn closest(path: &Path, others: &[PathBuf]) -> Option<PathBuf> {
     others.iter().find(|other| last(other).as_deref() == Some(found)).cloned()
 }
 
-/// The question whether somebody meant what lies beside a path that leads nowhere.
+/// The hint "did you mean `…`?" with the entry that [`similar_entry`] finds.
 #[must_use]
 pub fn did_you_mean(path: &Path) -> Option<String> {
-    meant(path).map(|meant| format!("did you mean `{}`?", meant.display()))
+    similar_entry(path).map(|meant| format!("did you mean `{}`?", meant.display()))
 }
 
-/// Why the system refused a file or folder, in words.
+/// Describes an error of the file system in plain words, without the path; other kinds keep the system's text.
 #[must_use]
-pub fn why(error: &Error) -> String {
+pub fn describe_io_error(error: &Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => "there is no such file or folder".into(),
-        ErrorKind::PermissionDenied => "this user may not do that there".into(),
+        ErrorKind::PermissionDenied => "this user has no permission".into(),
         ErrorKind::IsADirectory => "it is a folder, not a file".into(),
         ErrorKind::NotADirectory => "a part of the path is a file, not a folder".into(),
         ErrorKind::StorageFull => "the disk is full".into(),
         ErrorKind::QuotaExceeded => "this user's share of the disk is full".into(),
-        // Others say by this kind that they read no more.
+        // Our own bounded reads use this kind too, without a system error number, and have their own text.
         ErrorKind::FileTooLarge if error.raw_os_error().is_some() => {
             "the file would pass the largest size allowed here".into()
         }
@@ -79,9 +80,10 @@ pub fn why(error: &Error) -> String {
     }
 }
 
-/// What to do about a file or folder that the system refused, where that is known.
+/// Suggests what to do about an error of the file system: for a missing path a similar one, else "check the path".
+/// Returns `None` for every other kind of error.
 #[must_use]
-pub fn hint(path: &Path, error: &Error) -> Option<String> {
+pub fn hint_for_io_error(path: &Path, error: &Error) -> Option<String> {
     if error.kind() != ErrorKind::NotFound {
         return None;
     }
@@ -97,7 +99,7 @@ mod tests {
         for (written, read) in
             [("././method", "method"), ("./.", "."), (".", "."), ("a/./b", "a/b"), ("../a", "../a"), ("/./a", "/a")]
         {
-            assert_eq!(plain(Path::new(written)), Path::new(read), "{written}");
+            assert_eq!(simplify(Path::new(written)), Path::new(read), "{written}");
         }
     }
 
@@ -115,9 +117,9 @@ mod tests {
             ("link/../new", "far/new"),
             ("new/../link", "new/../link"),
         ] {
-            assert_eq!(whole(&root.join(written)), root.join(there), "{written}");
+            assert_eq!(resolve(&root.join(written)), root.join(there), "{written}");
         }
-        assert_eq!(whole(Path::new(".")), std::env::current_dir().unwrap().canonicalize().unwrap());
+        assert_eq!(resolve(Path::new(".")), std::env::current_dir().unwrap().canonicalize().unwrap());
     }
 
     #[test]
@@ -126,19 +128,19 @@ mod tests {
         std::fs::write(folder.path().join("me.key"), "").unwrap();
 
         let key = folder.path().join("me.key");
-        assert_eq!(meant(&folder.path().join("me.kee")), Some(key.clone()));
+        assert_eq!(similar_entry(&folder.path().join("me.kee")), Some(key.clone()));
         let question = format!("did you mean `{}`?", key.display());
         assert_eq!(did_you_mean(&folder.path().join("./me.kee")), Some(question));
         assert_eq!(did_you_mean(&folder.path().join("answers.jsonl")), None);
-        assert_eq!(meant(&folder.path().join("answers.jsonl")), None);
-        assert_eq!(meant(&folder.path().join("nowhere/me.kee")), None);
+        assert_eq!(similar_entry(&folder.path().join("answers.jsonl")), None);
+        assert_eq!(similar_entry(&folder.path().join("nowhere/me.kee")), None);
     }
 
     #[test]
     fn of_paths_that_are_given_the_one_with_the_closest_last_part_is_found() {
         let others = ["methods/calm", "methods/fresh", "frsh"].map(PathBuf::from);
-        assert_eq!(closest(Path::new("methods/frsh"), &others), Some("methods/fresh".into()), "never itself");
-        assert_eq!(closest(Path::new("methods/elsewhere"), &others), None);
+        assert_eq!(most_similar(Path::new("methods/frsh"), &others), Some("methods/fresh".into()), "never itself");
+        assert_eq!(most_similar(Path::new("methods/elsewhere"), &others), None);
     }
 
     #[test]
@@ -148,10 +150,13 @@ mod tests {
         let path = folder.path().join("me.kee");
         let error = std::fs::read(&path).unwrap_err();
 
-        assert_eq!(why(&error), "there is no such file or folder");
-        assert_eq!(hint(&path, &error), Some(format!("did you mean `{}`?", folder.path().join("me.key").display())));
+        assert_eq!(describe_io_error(&error), "there is no such file or folder");
         assert_eq!(
-            why(&Error::new(ErrorKind::FileTooLarge, "4 bytes; at most 3 are read")),
+            hint_for_io_error(&path, &error),
+            Some(format!("did you mean `{}`?", folder.path().join("me.key").display()))
+        );
+        assert_eq!(
+            describe_io_error(&Error::new(ErrorKind::FileTooLarge, "4 bytes; at most 3 are read")),
             "4 bytes; at most 3 are read"
         );
     }

@@ -1,9 +1,10 @@
-//! Text from a stranger, made safe to show.
+//! Makes untrusted text safe to show in terminals and logs.
 //!
-//! A method's words reach logs, error messages and terminals. Control characters, escape
-//! sequences and characters that turn the direction of writing come out as visible escapes.
+//! Text of a method reaches logs, error messages and terminals. Control characters, escape sequences and characters that
+//! change the direction of writing are replaced by visible escapes.
 
-/// `text` with every character that could act on a terminal escaped, cut to about `limit` bytes.
+/// Escapes every character of `text` for which [`is_unprintable`] holds, as `\u{1b}`. Text over `limit` bytes is cut after
+/// the character that passes the limit, and ends in `…`.
 #[must_use]
 pub fn printable(text: &str, limit: usize) -> String {
     let mut shown = String::with_capacity(text.len().min(limit));
@@ -12,7 +13,7 @@ pub fn printable(text: &str, limit: usize) -> String {
             shown.push('…');
             break;
         }
-        if acts(character) {
+        if is_unprintable(character) {
             shown.extend(character.escape_unicode());
         } else {
             shown.push(character);
@@ -21,9 +22,9 @@ pub fn printable(text: &str, limit: usize) -> String {
     shown
 }
 
-/// Whether a character does something beside being seen: moves the cursor, turns the direction of writing, hides.
+/// Whether a character has another effect than being shown: controls, marks of writing direction, invisible characters.
 #[must_use]
-pub fn acts(character: char) -> bool {
+pub fn is_unprintable(character: char) -> bool {
     character.is_control()
         || matches!(
             character,

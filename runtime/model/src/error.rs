@@ -217,7 +217,7 @@ impl Explain for Error {
 
     fn why(&self) -> Option<String> {
         match self {
-            Self::File { source, .. } => Some(paths::why(source)),
+            Self::File { source, .. } => Some(paths::describe_io_error(source)),
             Self::NotAModel { why, .. } | Self::Hub { why, .. } => Some(why.clone()),
             Self::KeyMissing { .. } => Some("the model's shape cannot be told without it".into()),
             Self::KeyValue { allowed, .. } => Some(format!("what can be run: {allowed}")),
@@ -235,7 +235,7 @@ impl Explain for Error {
     fn hint(&self) -> Option<String> {
         match self {
             Self::NotAModel { hint, .. } | Self::Hub { hint, .. } => Some(hint.clone()),
-            Self::File { path, source } => paths::hint(std::path::Path::new(path), source),
+            Self::File { path, source } => paths::hint_for_io_error(std::path::Path::new(path), source),
             Self::UnknownFamily { known, .. } => Some(format!("known families: {}", known.join(", "))),
             Self::NoModule { name, known } => Some(named(name, known)),
             Self::KeyMissing { .. } | Self::TensorShape { .. } | Self::TensorMissing { .. } => {

@@ -39,7 +39,7 @@ pub(crate) fn read(path: &Path) -> std::io::Result<Vec<u8>> {
 
 /// The text itself.
 pub(crate) fn read_text(path: &Path) -> std::io::Result<String> {
-    bounded::text(path, LONGEST_TEXT)
+    bounded::read_text(path, LONGEST_TEXT)
 }
 
 /// Makes a folder and those above it.

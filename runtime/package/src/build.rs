@@ -18,7 +18,7 @@ mod sdk;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use tunebox_foundation::paths::plain;
+use tunebox_foundation::paths::simplify;
 
 use crate::reference::LARGEST;
 use crate::toolchain::{self, Toolchain};
@@ -110,7 +110,7 @@ fn output_path(folder: &Path, output: Option<&Path>, name: &str) -> Result<PathB
     let path = match output {
         Some(path) => path.to_owned(),
         None if folder.is_file() => folder.with_file_name(format!("{name}.wasm")),
-        None => plain(&folder.join(format!("{name}.wasm"))),
+        None => simplify(&folder.join(format!("{name}.wasm"))),
     };
     match (path.canonicalize(), folder.canonicalize()) {
         (Ok(there), Ok(module)) if there == module => Err(BuildError::Overwrites { path }),
@@ -150,16 +150,16 @@ fn compile_with(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Resu
 pub fn component_path(folder: &Path) -> Result<PathBuf, Error> {
     expect_method(folder)?;
     if python::is_python(folder) {
-        return Ok(plain(&folder.join(python::component_name(folder)?)));
+        return Ok(simplify(&folder.join(python::component_name(folder)?)));
     }
     let path = folder.join("Cargo.toml");
-    let text = bounded::text(&path, LARGEST).map_err(Error::file("read", &path))?;
+    let text = bounded::read_text(&path, LARGEST).map_err(Error::file("read", &path))?;
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| BuildError::Package {
         folder: folder.to_owned(),
         problem: error.message().to_owned(),
     })?;
     match table.get("package").and_then(|package| package.get("name")).and_then(toml::Value::as_str) {
-        Some(name) => Ok(plain(&folder.join(format!("{name}.wasm")))),
+        Some(name) => Ok(simplify(&folder.join(format!("{name}.wasm")))),
         None => Err(BuildError::Package { folder: folder.to_owned(), problem: "it names no package".into() }.into()),
     }
 }

@@ -207,7 +207,7 @@ impl Explain for Error {
 
     fn why(&self) -> Option<String> {
         match self {
-            Self::File { source, .. } => Some(paths::why(source)),
+            Self::File { source, .. } => Some(paths::describe_io_error(source)),
             Self::OtherVersion { problem: Some(problem), .. } => Some(format!("its manifest says more: {problem}")),
             Self::OtherVersion { problem: None, .. } => Some(format!(
                 "a version that is not {}.{}.x is another contract, with functions of its own",
@@ -244,7 +244,7 @@ impl Explain for Error {
                 let known: Vec<_> = crate::builtin::list().iter().map(|method| method.name).collect();
                 Some(format!("built in: {}; a path starts with `./`, `../` or `/`", known.join(", ")))
             }
-            Self::File { path, source, .. } => paths::hint(path, source),
+            Self::File { path, source, .. } => paths::hint_for_io_error(path, source),
             Self::Held { .. } => Some("end that program; `fuser` or `lsof` with that path says which it is".into()),
             Self::NotBuilt { folder } | Self::Stale { folder } => Some(format!("`tunebox build {}`", folder.display())),
             Self::OtherVersion { wants, .. } if *wants > CONTRACT => Some(format!(

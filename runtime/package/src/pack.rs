@@ -3,7 +3,7 @@
 //! The manifest says it all already; these sections repeat it where tools that know nothing of tunebox look.
 
 use tunebox_foundation::explain::Explain;
-use tunebox_foundation::printable::{acts, printable};
+use tunebox_foundation::printable::{is_unprintable, printable};
 
 use crate::statement::Statement;
 use crate::{Error, read_manifest, section};
@@ -107,7 +107,7 @@ pub fn readme(package: &[u8]) -> Result<Option<String>, Error> {
     for character in text.chars() {
         match character {
             '\n' | '\t' => shown.push(character),
-            _ if acts(character) => shown.extend(character.escape_unicode()),
+            _ if is_unprintable(character) => shown.extend(character.escape_unicode()),
             _ => shown.push(character),
         }
     }

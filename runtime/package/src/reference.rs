@@ -87,7 +87,7 @@ impl Reference {
         if stored::is_versioned(text) {
             return Ok(Self::Stored(stored::versioned(text)?));
         }
-        let path = paths::plain(&base.join(text));
+        let path = paths::simplify(&base.join(text));
         if manifest::name("it", text).is_ok()
             && let Some(package) = stored::named(text, base)?
         {
@@ -183,7 +183,7 @@ fn read_signature(package: &Path) -> Result<Option<String>, Error> {
 
 /// The text of a signature's file. Errors: a file that cannot be read, or is larger than any signature.
 pub fn signature_in(path: &Path) -> Result<String, Error> {
-    bounded::text(path, LONGEST_SIGNATURE).map_err(Error::file("read", path))
+    bounded::read_text(path, LONGEST_SIGNATURE).map_err(Error::file("read", path))
 }
 
 /// The component of a folder, if it was built from the source as it is.

@@ -8,7 +8,7 @@ mod key;
 
 use minisign_verify::Signature;
 use semver::Version;
-use tunebox_foundation::printable::{acts, printable};
+use tunebox_foundation::printable::{is_unprintable, printable};
 
 use crate::Error;
 use crate::statement::Statement;
@@ -81,7 +81,7 @@ impl Signed {
         if !untrusted.starts_with(UNTRUSTED) {
             return Err(malformed("its first line does not begin with `untrusted comment: `"));
         }
-        if untrusted.chars().any(acts) {
+        if untrusted.chars().any(is_unprintable) {
             return Err(malformed("its first line holds a control character"));
         }
         let Some(comment) = trusted.strip_prefix(TRUSTED) else {

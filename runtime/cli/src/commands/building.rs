@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::json;
-use tunebox_foundation::paths::plain;
+use tunebox_foundation::paths::simplify;
 use tunebox_foundation::printable::printable;
 use tunebox_package::build::python::PROJECT;
 use tunebox_package::build::{Event, Options, Warning, approval, build_watched, expect_method};
@@ -32,7 +32,7 @@ pub(super) fn built(terminal: Terminal, folder: &Path, options: &Options) -> Res
     if !folder.is_file() {
         note_source(terminal, folder)?;
     }
-    terminal.say("Building", plain(folder).display().to_string());
+    terminal.say("Building", simplify(folder).display().to_string());
     let mut crates = Crates::new(terminal);
     let mut watch = |event: Event<'_>| match event {
         Event::Compiled(name) => crates.compiled(name),
@@ -96,7 +96,7 @@ fn refuse_run_file(path: &Path) -> Result<(), Failure> {
     if !path.is_file() || path.extension().is_none_or(|extension| extension != "toml") {
         return Ok(());
     }
-    let shown = plain(path);
+    let shown = simplify(path);
     let folder = shown.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let is_manifest = MANIFESTS.iter().any(|name| shown.ends_with(name));
     let is_method = expect_method(folder).is_ok();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
-use tunebox_foundation::paths::whole;
+use tunebox_foundation::paths::resolve;
 use tunebox_package::signature::SecretKey;
 
 use super::{Ending, Outcome};
@@ -45,7 +45,7 @@ impl Key {
 /// Whether a file lies in a work tree of git. Git itself is not asked whether it ignores the file: the tree may be a
 /// stranger's, and its settings name programs that git would run.
 fn is_under_git(file: &Path) -> bool {
-    whole(file).ancestors().skip(1).any(|above| above.join(".git").exists())
+    resolve(file).ancestors().skip(1).any(|above| above.join(".git").exists())
 }
 
 /// The password of a new key, typed twice; none where a person wants none or nobody can be asked.

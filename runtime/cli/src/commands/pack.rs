@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use tunebox_foundation::files;
-use tunebox_foundation::paths::plain;
+use tunebox_foundation::paths::simplify;
 use tunebox_package::artifact::LARGEST_DOCUMENT;
 use tunebox_package::build::{Options, Record};
 use tunebox_package::reference::{signature_in, signature_path};
@@ -43,7 +43,7 @@ impl Pack {
         let statement = Statement::of(&packed)?;
         let path = match &self.out {
             Some(path) => path.clone(),
-            None => plain(&self.beside().join(format!("{}-{}.wasm", statement.name, statement.version))),
+            None => simplify(&self.beside().join(format!("{}-{}.wasm", statement.name, statement.version))),
         };
 
         let signature = key.map(|key| signature(terminal, &statement, &key)).transpose()?;
@@ -110,7 +110,7 @@ impl Pack {
         if !path.is_file() {
             return Ok(None);
         }
-        bounded::text(&path, LARGEST_DOCUMENT).map(Some).map_err(|error| Failure::file(&path, &error))
+        bounded::read_text(&path, LARGEST_DOCUMENT).map(Some).map_err(|error| Failure::file(&path, &error))
     }
 
     /// The key that signs it, if one is to.

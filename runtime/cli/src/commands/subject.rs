@@ -137,7 +137,7 @@ pub(crate) fn expect_method(folder: &Path) -> Result<(), Failure> {
     if !is_run(folder) {
         return Ok(());
     }
-    let folder = paths::plain(folder);
+    let folder = paths::simplify(folder);
     let (run, settings) = (folder.display(), folder.join("run.toml"));
     let settings = settings.display();
     Err(Failure::usage(
@@ -149,7 +149,7 @@ pub(crate) fn expect_method(folder: &Path) -> Result<(), Failure> {
 /// The base model that an adapter names in its `adapter_config.json`.
 pub(crate) fn base_of(adapter: &Path) -> Result<String, Failure> {
     let path = adapter.join("adapter_config.json");
-    let text = bounded::text(&path, LONGEST).map_err(|error| Failure::file(&path, &error))?;
+    let text = bounded::read_text(&path, LONGEST).map_err(|error| Failure::file(&path, &error))?;
     let value: serde_json::Value = serde_json::from_str(&text).map_err(|error| {
         Failure::usage(
             format!("`{}` is not JSON: {error}", path.display()),

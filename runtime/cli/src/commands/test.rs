@@ -89,8 +89,8 @@ impl Test {
         if !is_python(&self.folder) {
             return Ok(());
         }
-        let folder = paths::plain(&self.folder);
-        let run = paths::plain(&folder.join("run.toml"));
+        let folder = paths::simplify(&self.folder);
+        let run = paths::simplify(&folder.join("run.toml"));
         // Its run file has the limits that a component with an interpreter needs.
         let train = if run.is_file() {
             format!("tunebox train {}", run.display())

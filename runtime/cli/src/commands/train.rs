@@ -145,7 +145,7 @@ impl Train {
 
 /// A folder in the place of a run file, and what was probably meant.
 fn no_run_file(folder: &Path) -> Failure {
-    let shown = paths::plain(folder);
+    let shown = paths::simplify(folder);
     let what = format!("`{}` is a folder, a run file is wanted", shown.display());
     let holds = |name: &str| folder.join(name).is_file();
     let hint = if holds("run.toml") {

@@ -5,7 +5,7 @@
 use anstyle::{AnsiColor, Style};
 use tunebox_foundation::explain::{Exit, Explain, Explanation, Snippet};
 use tunebox_foundation::paths;
-use tunebox_foundation::printable::acts;
+use tunebox_foundation::printable::is_unprintable;
 
 use super::shown;
 
@@ -37,8 +37,8 @@ impl Failure {
     /// A file that could not be read or written.
     pub(crate) fn file(path: &std::path::Path, error: &std::io::Error) -> Self {
         let what = format!("`{}` cannot be used", path.display());
-        let mut explanation = Explanation::new("file", what).with_why(paths::why(error));
-        explanation.hint = paths::hint(path, error);
+        let mut explanation = Explanation::new("file", what).with_why(paths::describe_io_error(error));
+        explanation.hint = paths::hint_for_io_error(path, error);
         Self { explanation: Box::new(explanation), exit: Exit::Usage }
     }
 
@@ -125,7 +125,7 @@ fn around(line: &str, column: usize) -> (String, usize) {
     let first = at.saturating_sub(60);
     let seen = |character: char| match character {
         '\t' => ' ',
-        _ if acts(character) => char::REPLACEMENT_CHARACTER,
+        _ if is_unprintable(character) => char::REPLACEMENT_CHARACTER,
         _ => character,
     };
     let shown: String = line.chars().skip(first).take(100).map(seen).collect();

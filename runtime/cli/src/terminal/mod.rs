@@ -8,7 +8,7 @@ pub(crate) mod shell;
 use std::io::{IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
-use tunebox_foundation::printable::acts;
+use tunebox_foundation::printable::is_unprintable;
 
 /// How much is said, and in which form.
 #[derive(Debug, Clone, Copy)]
@@ -84,7 +84,7 @@ impl Terminal {
 pub(crate) fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.replace("\r\n", "\n").chars() {
-        if acts(character) && !matches!(character, '\n' | '\t') {
+        if is_unprintable(character) && !matches!(character, '\n' | '\t') {
             shown.extend(character.escape_unicode());
         } else {
             shown.push(character);

@@ -1,11 +1,11 @@
-//! Folders that appear whole or not at all.
+//! Folders that are written atomically.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use super::{FileError, create_folder, names, parent, remove_folder, sync_folder};
 
-/// A folder that is filled under another name and appears when it is complete.
+/// A folder that is filled under a temporary name and renamed when it is complete; dropping it before removes it.
 #[derive(Debug)]
 pub struct Draft {
     partial: PathBuf,
@@ -14,11 +14,10 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Starts a draft of `target` beside it, under `.<name>.partial`; what an earlier,
-    /// interrupted draft left there goes.
+    /// Creates the draft of `target` beside it as `.<name>.partial`. Removes what an interrupted draft left there.
     ///
     /// # Errors
-    /// When the folder cannot be made.
+    /// When the folder cannot be created.
     pub fn begin(target: &Path) -> Result<Self, FileError> {
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let partial = parent(target).join(format!(".{name}.partial"));
@@ -27,13 +26,13 @@ impl Draft {
         Ok(Self { partial, target: target.to_owned(), committed: false })
     }
 
-    /// Where to write until [`Draft::commit`].
+    /// The temporary folder, valid until [`Draft::commit`].
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.partial
     }
 
-    /// Adds one file.
+    /// Writes one file into the draft, without syncing it.
     ///
     /// # Errors
     /// When the system refuses.
@@ -42,10 +41,10 @@ impl Draft {
         fs::write(&path, bytes).map_err(FileError::at("written", &path))
     }
 
-    /// Syncs every file and gives the folder its name, in place of an older one.
+    /// Syncs every file and renames the draft to its target; an older folder of that name is removed.
     ///
     /// # Errors
-    /// When the system refuses; the older folder then still stands.
+    /// When the system refuses. If that happens between the two renames, the older folder is kept as `.<name>.old`.
     pub fn commit(mut self) -> Result<(), FileError> {
         sync_below(&self.partial)?;
         let name = self.target.file_name().unwrap_or_default().to_string_lossy();

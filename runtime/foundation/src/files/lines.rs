@@ -1,4 +1,4 @@
-//! Files that grow line by line.
+//! Append-only text files.
 
 use std::fs::File;
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::FileError;
 
-/// A file that grows line by line.
+/// A text file open for appending lines.
 #[derive(Debug)]
 pub struct Lines {
     file: File,
@@ -14,7 +14,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Opens for appending, and makes the file if need be.
+    /// Opens a file for appending; creates it if it does not exist.
     ///
     /// # Errors
     /// When the system refuses.
@@ -23,7 +23,7 @@ impl Lines {
         Ok(Self { file, path: path.to_owned() })
     }
 
-    /// Adds one line in a single write, so that lines are not torn apart.
+    /// Appends one line in a single write, so that a crash leaves no part of an earlier line.
     ///
     /// # Errors
     /// When the system refuses, as on a full disk.
@@ -31,7 +31,7 @@ impl Lines {
         self.file.write_all(format!("{line}\n").as_bytes()).map_err(FileError::at("written", &self.path))
     }
 
-    /// Makes sure that what was added survives a power cut.
+    /// Syncs the appended lines to the disk.
     ///
     /// # Errors
     /// When the system refuses.

@@ -124,7 +124,7 @@ impl Job<'_> {
     /// Lets `Cargo.lock` follow a version that its author has raised, and a dependency that was added, as far as that
     /// goes without a network; every other line of it stays. Errors: a dependency that is not on this machine.
     fn follow(&self, package: &Package) -> Result<(), Error> {
-        let lock = bounded::text(&package.root.join("Cargo.lock"), LARGEST).unwrap_or_default();
+        let lock = bounded::read_text(&package.root.join("Cargo.lock"), LARGEST).unwrap_or_default();
         let lock: toml::Table = lock.parse().unwrap_or_default();
         let Some(entries) = lock.get("package").and_then(toml::Value::as_array) else { return Ok(()) };
         let (raised, missing) = behind(entries, package);

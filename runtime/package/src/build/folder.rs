@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tunebox_foundation::paths::{closest, plain};
+use tunebox_foundation::paths::{most_similar, simplify};
 
 use super::BuildError;
 use super::python::PROJECT;
@@ -22,9 +22,9 @@ pub fn expect_method(folder: &Path) -> Result<(), BuildError> {
     if others.is_empty() && folder.file_name().is_some() {
         others = methods_in(above);
     }
-    let meant = if is_folder { None } else { closest(folder, &others) };
+    let meant = if is_folder { None } else { most_similar(folder, &others) };
     others.truncate(NAMED);
-    Err(BuildError::NoMethodHere { folder: plain(folder), is_folder, meant, others })
+    Err(BuildError::NoMethodHere { folder: simplify(folder), is_folder, meant, others })
 }
 
 /// Whether a folder has what a method is built from, in one of the languages.
@@ -36,7 +36,7 @@ fn holds_method(folder: &Path) -> bool {
 /// The folders of methods in a folder, in the order of their names.
 pub(crate) fn methods_in(folder: &Path) -> Vec<PathBuf> {
     let entries = folder.read_dir().into_iter().flatten().flatten();
-    let found = entries.map(|entry| plain(&entry.path())).filter(|path| holds_method(path));
+    let found = entries.map(|entry| simplify(&entry.path())).filter(|path| holds_method(path));
     let mut found: Vec<PathBuf> = found.collect();
     found.sort();
     found

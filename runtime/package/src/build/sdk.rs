@@ -12,7 +12,7 @@ use crate::{Error, bounded, sources};
 /// Puts the program's own SDK where the folder has it, if it has it in the place for it. One that it takes from
 /// elsewhere is its own affair. Errors: another version is asked for, a folder that cannot be written.
 pub(super) fn write_sdk(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Error> {
-    let manifest = bounded::text(&folder.join("Cargo.toml"), LARGEST).unwrap_or_default();
+    let manifest = bounded::read_text(&folder.join("Cargo.toml"), LARGEST).unwrap_or_default();
     let manifest: toml::Table = manifest.parse().unwrap_or_default();
     let sdk = manifest.get("dependencies").and_then(|dependencies| dependencies.get(sources::CRATE)?.as_table());
     let word = |key: &str| sdk.and_then(|sdk| sdk.get(key)?.as_str());

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use semver::Version;
-use tunebox_foundation::printable::acts;
+use tunebox_foundation::printable::is_unprintable;
 
 use super::{CONTRACT, Manifest, Setting, Value};
 use crate::Error;
@@ -99,7 +99,7 @@ fn printable(text: &str) -> Result<(), Error> {
     if text.len() > LONGEST_TEXT {
         return Err(Error::manifest(format!("a text has {} bytes, {LONGEST_TEXT} fit", text.len())));
     }
-    match text.chars().find(|character| acts(*character)) {
+    match text.chars().find(|character| is_unprintable(*character)) {
         Some(character) => {
             Err(Error::manifest(format!("a text holds the control character {}", character.escape_unicode())))
         }

@@ -19,7 +19,7 @@ pub(super) fn ambiguous(package: &Stored) -> Error {
 /// What was probably meant by a name of nothing: the folder of that name where one is already, what this person has, or
 /// what is built in.
 pub(super) fn suggest(text: &str, base: &Path, built_in: &[Builtin]) -> Result<Option<String>, Error> {
-    if paths::whole(base).file_name().is_some_and(|name| name == text) && build::expect_method(base).is_ok() {
+    if paths::resolve(base).file_name().is_some_and(|name| name == text) && build::expect_method(base).is_ok() {
         return Ok(Some(".".to_owned()));
     }
     let (names, folders) = (stored::names()?, build::methods_in(base));

@@ -7,7 +7,7 @@ mod remote;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use tunebox_foundation::paths::whole;
+use tunebox_foundation::paths::resolve;
 
 use super::RegistryError;
 use crate::Error;
@@ -100,7 +100,7 @@ impl Location {
     pub fn source(&self) -> String {
         match &self.kind {
             Kind::Remote(remote) => remote.source(),
-            Kind::Folder(folder) => format!("oci:{}", whole(&folder.path).display()),
+            Kind::Folder(folder) => format!("oci:{}", resolve(&folder.path).display()),
         }
     }
 
@@ -228,9 +228,9 @@ mod tests {
         std::fs::create_dir_all(root.join("a/stick")).unwrap();
         let source = |path: &str| Location::parse(&root.join(path).display().to_string()).unwrap().source();
         for path in ["a/../a/stick", "a/./stick/"] {
-            assert_eq!(source(path), format!("oci:{}", whole(&root.join("a/stick")).display()), "{path}");
+            assert_eq!(source(path), format!("oci:{}", resolve(&root.join("a/stick")).display()), "{path}");
         }
-        assert_eq!(source("a/../new/stick"), format!("oci:{}", whole(&root).join("new/stick").display()));
+        assert_eq!(source("a/../new/stick"), format!("oci:{}", resolve(&root).join("new/stick").display()));
     }
 
     #[test]

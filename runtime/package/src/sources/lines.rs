@@ -27,7 +27,7 @@ fn search(folder: &Path, below: &str, see: &mut See<'_>) {
         if is_folder && name != "tests" {
             search(folder, &path, see);
         } else if name.ends_with(".rs") && name != "tests.rs" {
-            let text = bounded::text(&folder.join(&path), LARGEST).unwrap_or_default();
+            let text = bounded::read_text(&folder.join(&path), LARGEST).unwrap_or_default();
             for (number, code) in code(&text) {
                 see(&format!("{path}:{number}"), code);
             }

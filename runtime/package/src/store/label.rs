@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tunebox_foundation::printable::acts;
+use tunebox_foundation::printable::is_unprintable;
 
 use super::Stored;
 use crate::artifact::document::Descriptor;
@@ -35,7 +35,7 @@ pub(super) fn annotations(stored: &Stored) -> BTreeMap<String, String> {
 pub(super) fn read(entry: &Descriptor) -> Option<Stored> {
     let text = |name| {
         let text = entry.annotation(name)?;
-        (!text.chars().any(acts)).then(|| text.to_owned())
+        (!text.chars().any(is_unprintable)).then(|| text.to_owned())
     };
     Some(Stored {
         name: text(NAME)?,

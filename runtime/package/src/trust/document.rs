@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 use tunebox_foundation::explain::{Explain, Snippet};
-use tunebox_foundation::printable::{acts, printable};
+use tunebox_foundation::printable::{is_unprintable, printable};
 
 use crate::{Error, bounded};
 
@@ -73,7 +73,7 @@ pub(super) struct Document {
 impl Document {
     /// Reads a file; none is there at first. `hint` says what to do about one that is wrong.
     pub(super) fn read(path: &Path, hint: &'static str) -> Result<Option<Self>, Error> {
-        match bounded::text(path, LONGEST) {
+        match bounded::read_text(path, LONGEST) {
             Ok(text) => Ok(Some(Self { path: path.to_owned(), text, hint })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::file("read", path)(error)),
@@ -149,7 +149,7 @@ impl Document {
 
 /// A text that can be shown, of at most some bytes.
 pub(super) fn plain(what: &str, text: &str, most: usize) -> Result<String, String> {
-    if text.is_empty() || text.len() > most || text.chars().any(acts) {
+    if text.is_empty() || text.len() > most || text.chars().any(is_unprintable) {
         return Err(format!("`{what}` is empty, longer than {most} bytes, or holds a control character"));
     }
     Ok(text.to_owned())

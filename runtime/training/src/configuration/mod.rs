@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tunebox_foundation::paths::plain;
+use tunebox_foundation::paths::simplify;
 use tunebox_package::Reference;
 use tunebox_sandbox::{Compiling, Profiler};
 
@@ -127,7 +127,11 @@ impl RunSettings {
     /// The path that a key means: from the run file's folder, or from the present one for `--set`.
     #[must_use]
     pub fn path(&self, key: &str, written: &str) -> PathBuf {
-        if self.document.is_override(&split(key)) { PathBuf::from(written) } else { plain(&self.folder.join(written)) }
+        if self.document.is_override(&split(key)) {
+            PathBuf::from(written)
+        } else {
+            simplify(&self.folder.join(written))
+        }
     }
 
     /// A model or method by path or by name: the path if there is something at it, else as written.

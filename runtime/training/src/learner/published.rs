@@ -8,7 +8,6 @@ use tunebox_model::vectors::{Facts, Vectors};
 use tunebox_sandbox::Direction;
 
 use crate::error::Error;
-use tunebox_foundation::files;
 
 /// The file of directions, in a checkpoint and in a run's folder.
 pub(crate) const FILE: &str = "vectors.safetensors";

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use tunebox_foundation::paths::plain;
+use tunebox_foundation::paths::simplify;
 
 use super::identity::{known_beforehand, same_run};
 use super::{ENDLESS, PlannedMethod, PlannedVerifier};
@@ -31,7 +31,7 @@ pub(crate) fn destination(
     method: &PlannedMethod,
     verifiers: &[PlannedVerifier],
 ) -> Result<Destination, Error> {
-    let runs = plain(Path::new(&settings.file.run.folder));
+    let runs = simplify(Path::new(&settings.file.run.folder));
     let known = known_beforehand(settings, method, verifiers);
     if settings.resume {
         return resumed(settings, &runs, &known);

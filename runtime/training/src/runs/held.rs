@@ -72,7 +72,7 @@ fn locked(file: &File) -> bool {
 
 /// The process that wrote its number into a lock, where that can be read.
 fn process_in(path: &Path) -> Option<u32> {
-    bounded::text(path, LONGEST).ok()?.trim().parse().ok()
+    bounded::read_text(path, LONGEST).ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]

@@ -108,7 +108,7 @@ fn refuse(name: &Path) -> Result<(), Error> {
     if let [folder, _, ..] = parts.as_slice()
         && (folder == FOLDER || !names_in(Path::new(folder)).is_empty())
     {
-        return refused(paths::meant(name));
+        return refused(paths::similar_entry(name));
     }
     match slip(&parts, &names_in(Path::new(FOLDER))) {
         Some(meant) => refused(Some(meant)),

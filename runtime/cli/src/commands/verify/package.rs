@@ -141,7 +141,7 @@ fn wanted_key(text: &str) -> Result<Signer, Failure> {
         return Ok(key);
     }
     let path = Path::new(text);
-    let lines = bounded::text(path, LONGEST_KEY).map_err(|error| Failure::file(path, &error))?;
+    let lines = bounded::read_text(path, LONGEST_KEY).map_err(|error| Failure::file(path, &error))?;
     let key = lines.lines().find_map(|line| Signer::parse(line.trim()));
     key.ok_or_else(|| {
         let public = format!("{text}.pub");

@@ -60,7 +60,7 @@ impl Fault {
     fn into_error(self, place: &Workspace) -> BuildError {
         let Self { message, file, line, column } = self;
         let inside = file.strip_prefix("src/").map(|inside| place.source().join(inside));
-        let text = inside.and_then(|path| bounded::text(&path, LARGEST).ok());
+        let text = inside.and_then(|path| bounded::read_text(&path, LARGEST).ok());
         let text = text.and_then(|text| text.lines().nth(line.checked_sub(1)?).map(str::to_owned));
         let snippet = text.map(|text| Box::new(Snippet { line, text, column, width: 1, note: None }));
         let place = (!file.is_empty()).then(|| format!("{file}:{line}:{column}"));

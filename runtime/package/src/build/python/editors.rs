@@ -51,7 +51,7 @@ pub(crate) fn files() -> &'static BTreeMap<String, Vec<u8>> {
 /// Puts this program's own where the folder's `pyproject.toml` looks for it. Errors: a folder that cannot be written.
 pub(super) fn write_editor_files(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Error> {
     let path = folder.join(PROJECT);
-    let looks_there = bounded::text(&path, LARGEST).is_ok_and(|text| text.contains(&place()));
+    let looks_there = bounded::read_text(&path, LARGEST).is_ok_and(|text| text.contains(&place()));
     if !looks_there || sources::has_files(folder, files()) {
         return Ok(());
     }

@@ -58,7 +58,7 @@ pub(in super::super) fn component_name(folder: &Path) -> Result<String, Error> {
 
 fn table(folder: &Path) -> Result<toml::Table, Error> {
     let path = folder.join(PROJECT);
-    let text = bounded::text(&path, LARGEST).map_err(Error::file("read", &path))?;
+    let text = bounded::read_text(&path, LARGEST).map_err(Error::file("read", &path))?;
     let table: toml::Table =
         text.parse().map_err(|error: toml::de::Error| problem(folder, error.message().to_owned()))?;
     match table.get("project") {
