@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::support::tiny_models::{Golden, GoldenAdapter, along, rounded, write_folder, write_gguf, write_shards};
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_compute::{DType, Device, Tensor};
 use tunebox_model::adapter::AdapterSettings;
 use tunebox_model::generate::{Sampling, generate};
@@ -30,7 +30,7 @@ fn policy(model: Model) -> Policy {
 fn score(policy: &Policy, ids: &[u32]) -> Vec<f32> {
     let rows = Arc::new(Rows::new(vec![ids.to_vec()], vec![vec![true; ids.len()]]).unwrap());
     let scored = policy.score(&View::Policy, &rows, TapSet::default(), 1.0, false).unwrap();
-    scored.taps.logprob.to_vec2::<f32>().unwrap()[0][1..].to_vec()
+    scored.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap()[0][1..].to_vec()
 }
 
 fn gap(found: &[f32], wanted: &[f64]) -> f64 {
@@ -90,7 +90,7 @@ fn assert_gradients(golden: &Golden, wanted: &GoldenAdapter, policy: &Policy) {
     let rows = Arc::new(Rows::new(vec![golden.ids.clone()], vec![marks]).unwrap());
     let mut scored = policy.score(&View::Policy, &rows, TapSet::default(), 1.0, true).unwrap();
     let ones = Tensor::ones((1, golden.ids.len()), DType::F32, &Device::Cpu).unwrap();
-    policy.backward(&mut scored, &Seeds { logprob: Some(ones), entropy: None, mean_logprob: None }).unwrap();
+    policy.backward(&mut scored, &Seeds::from_iter([(Tap::Logprob, ones)])).unwrap();
     for (number, slot) in policy.parameters().slots().iter().enumerate() {
         let name = format!("base_model.model.{}", slot.name);
         let gradient = policy.parameters().gradient(number).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();

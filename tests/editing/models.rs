@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use serde_json::Value as Json;
 use tunebox_compute::Device;
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_foundation::explain::Explain;
 use tunebox_model::chat::{Answers, Message, encode_messages};
 use tunebox_model::generate::{Sampling, generate};
@@ -160,7 +160,7 @@ fn per_token(policy: &Policy, side: &str) -> f64 {
     }
     let rows = Arc::new(Rows::new(ids, marks).unwrap());
     let scored = policy.score(&View::Policy, &rows, TapSet::default(), 1.0, false).unwrap();
-    let sum = scored.taps.logprob.sum_all().unwrap().to_scalar::<f32>().unwrap();
+    let sum = scored.tap(Tap::Logprob).unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap();
     f64::from(sum) / rows.targets() as f64
 }
 

@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_compute::{DType, Device, Tensor};
 use tunebox_model::edit::Role;
 use tunebox_model::error::Error;
 use tunebox_model::generate::Completion;
-use tunebox_model::policy::{Scored, Seeds, Taps, View};
+use tunebox_model::policy::{Scored, Seeds, View};
 use tunebox_model::rows::Rows;
 use tunebox_model::stream::{Patch, Site, Token};
 use tunebox_sandbox::{Direction, Editing, Learner, Question, Sampler, Sampling, Sizes, Written};
@@ -162,21 +162,15 @@ impl Learner for FakeLearner {
     fn score(&mut self, view: &View, rows: &Arc<Rows>, taps: TapSet, _: f32, _: bool) -> Result<Scored, Error> {
         assert!(!self.diary.lock().unwrap().panics, "the model fell over");
         let logprob = rows.mask_tensor(&Device::Cpu)?.neg()?;
-        let one = |asked: bool| asked.then(|| logprob.neg()).transpose();
-        let taps = Taps {
-            entropy: one(taps.entropy)?,
-            log_sum_square: one(taps.log_sum_square)?,
-            mean_logit: one(taps.mean_logit)?,
-            mean_logprob: one(taps.mean_logprob)?,
-            top_one: one(taps.top_one)?,
-            logprob,
-        };
+        let ones = logprob.neg()?;
+        let values = |tap| if tap == Tap::Logprob { logprob.clone() } else { ones.clone() };
+        let taps = taps.iter().map(|tap| (tap, values(tap))).collect();
         Ok(Scored::of_taps(view.clone(), rows.clone(), taps, u64::from(self.updates())))
     }
 
     fn backward(&mut self, _: &mut Scored, seeds: &Seeds) -> Result<(), Error> {
         let rows = |tensor: &Tensor| tensor.to_vec2::<f32>();
-        let seeds = seeds.logprob.as_ref().map(rows).transpose()?.unwrap_or_default();
+        let seeds = seeds.get(Tap::Logprob).map(rows).transpose()?.unwrap_or_default();
         self.diary.lock().unwrap().seeds.push(seeds);
         self.accumulated = true;
         Ok(())

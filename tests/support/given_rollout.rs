@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::fused::{Tap, TapSet, Taps};
 use tunebox_compute::{Device, Tensor};
 use tunebox_model::error::Error;
 use tunebox_model::generate::Completion;
-use tunebox_model::policy::{Scored, Seeds, Taps, View};
+use tunebox_model::policy::{Scored, Seeds, View};
 use tunebox_model::rows::Rows;
 use tunebox_sandbox::{Editing, Learner, Question, Sampler, Sampling, Written};
 
@@ -102,20 +102,15 @@ impl Learner for GivenRollout {
             _ if self.updates == 0 => &self.rollout.old,
             _ => &self.rollout.logprob,
         };
-        let entropy = taps.entropy.then(|| Self::placed(rows, &self.rollout.entropy)).transpose()?;
-        let taps = Taps {
-            logprob: Self::placed(rows, logprob)?,
-            entropy,
-            log_sum_square: None,
-            mean_logit: None,
-            mean_logprob: None,
-            top_one: None,
-        };
-        Ok(Scored::of_taps(view.clone(), rows.clone(), taps, self.updates))
+        let mut found = Taps::from_iter([(Tap::Logprob, Self::placed(rows, logprob)?)]);
+        if taps.contains(Tap::Entropy) {
+            found.insert(Tap::Entropy, Self::placed(rows, &self.rollout.entropy)?);
+        }
+        Ok(Scored::of_taps(view.clone(), rows.clone(), found, self.updates))
     }
 
     fn backward(&mut self, _: &mut Scored, seeds: &Seeds) -> Result<(), Error> {
-        let seeds = seeds.logprob.as_ref().map(Tensor::to_vec2::<f32>).transpose()?.unwrap_or_default();
+        let seeds = seeds.get(Tap::Logprob).map(Tensor::to_vec2::<f32>).transpose()?.unwrap_or_default();
         self.arrived.lock().unwrap().push(seeds.into_iter().map(|row| row[1..].to_vec()).collect());
         self.accumulated = true;
         Ok(())

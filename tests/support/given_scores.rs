@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::fused::{Tap, TapSet, Taps};
 use tunebox_compute::{Device, Tensor};
 use tunebox_model::error::Error;
-use tunebox_model::policy::{Scored, Seeds, Taps, View};
+use tunebox_model::policy::{Scored, Seeds, View};
 use tunebox_model::rows::Rows;
 use tunebox_sandbox::{Editing, Learner, Sampling};
 
@@ -73,16 +73,15 @@ impl Learner for GivenScores {
             View::Reference => self.at_targets(rows, |row, targets| row.reference / targets)?,
             _ => self.at_targets(rows, |row, targets| row.policy / targets)?,
         };
-        let one = |wanted: bool| wanted.then(|| self.at_targets(rows, |_, _| 1.0)).transpose();
-        let squares = || self.at_targets(rows, |row, _| row.log_sum_square);
-        let taps = Taps {
-            logprob,
-            entropy: one(asked.entropy)?,
-            log_sum_square: asked.log_sum_square.then(squares).transpose()?,
-            mean_logit: one(asked.mean_logit)?,
-            mean_logprob: one(asked.mean_logprob)?,
-            top_one: one(asked.top_one)?,
-        };
+        let mut taps = Taps::default();
+        for tap in asked.iter() {
+            let values = match tap {
+                Tap::Logprob => logprob.clone(),
+                Tap::LogSumSquare => self.at_targets(rows, |row, _| row.log_sum_square)?,
+                _ => self.at_targets(rows, |_, _| 1.0)?,
+            };
+            taps.insert(tap, values);
+        }
         Ok(Scored::of_taps(view.clone(), rows.clone(), taps, 0))
     }
 
@@ -91,7 +90,7 @@ impl Learner for GivenScores {
     }
 
     fn backward(&mut self, scored: &mut Scored, seeds: &Seeds) -> Result<(), Error> {
-        let Some(seeds) = &seeds.logprob else { return Ok(()) };
+        let Some(seeds) = seeds.get(Tap::Logprob) else { return Ok(()) };
         let mut arrived = self.arrived.lock().unwrap();
         for ((ids, marks), seeds) in scored.rows.ids.iter().zip(&scored.rows.targets).zip(seeds.to_vec2::<f32>()?) {
             let own = marks.iter().zip(seeds).filter(|(mark, _)| **mark).map(|(_, seed)| seed).collect();

@@ -29,7 +29,7 @@ pub mod weights;
 pub use configuration::Configuration;
 pub use error::{Error, Result};
 pub use model::Model;
-pub use policy::{Policy, PolicySettings, Scored, Seeds, Slice, Taps, View};
+pub use policy::{Policy, PolicySettings, Scored, Seeds, Slice, View};
 pub use rows::Rows;
 pub use source::Source;
 pub use weights::{Weights, digest};

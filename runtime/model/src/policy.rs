@@ -25,7 +25,7 @@ pub use aside::Aside;
 pub use memory::PassMemory;
 pub use score::Scored;
 pub use slices::Slice;
-pub use taps::{Seeds, Taps};
+pub use taps::{Seeds, select_rows};
 
 use crate::Model;
 use crate::adapter::{Adapter, AdapterSettings};

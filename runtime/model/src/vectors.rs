@@ -149,7 +149,7 @@ mod tests {
     use std::collections::HashMap;
     use std::sync::Arc;
 
-    use tunebox_compute::fused::TapSet;
+    use tunebox_compute::fused::{Tap, TapSet};
 
     use super::*;
     use crate::policy::{Policy, PolicySettings, View};
@@ -169,7 +169,7 @@ mod tests {
 
     fn logprobs(policy: &Policy) -> Vec<f32> {
         let scored = policy.score(&View::Policy, &tiny::rows(), TapSet::default(), 1.0, false).unwrap();
-        scored.taps.logprob.flatten_all().unwrap().to_vec1().unwrap()
+        scored.tap(Tap::Logprob).unwrap().flatten_all().unwrap().to_vec1().unwrap()
     }
 
     #[test]

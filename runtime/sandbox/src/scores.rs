@@ -12,6 +12,7 @@ mod record;
 use std::collections::{BTreeMap, HashSet};
 
 use candle_core::{Tensor, TensorId};
+use tunebox_compute::fused::Tap;
 use tunebox_compute::ops;
 use tunebox_model::policy::Seeds;
 
@@ -20,7 +21,6 @@ use crate::refusal::Refusal;
 use crate::state::State;
 pub(crate) use pass::Pass;
 use pass::{Part, join, together};
-use record::Leaf;
 pub(crate) use record::{Asked, ScoreRecord};
 
 impl State {
@@ -77,18 +77,19 @@ impl State {
     /// Walks a loss back to its taps and hands each score's seeds to the learner, in the order
     /// in which the scores were made.
     pub(crate) fn walk_back(&mut self, loss: &Tensor) -> Result<(), Refusal> {
-        let leaves: Vec<(u64, Leaf, Tensor)> = self
+        let leaves: Vec<(u64, Tap, Tensor)> = self
             .scores
             .iter()
-            .flat_map(|(number, record)| record.leaves().map(|(leaf, tensor)| (*number, leaf, tensor.clone())))
+            .flat_map(|(number, record)| record.leaves().map(|(tap, tensor)| (*number, tap, tensor.clone())))
             .collect();
         let tensors: Vec<&Tensor> = leaves.iter().map(|(.., tensor)| tensor).collect();
         check_leaves(loss, &tensors)?;
         let gradients = ops::gradients(&mut self.purse(), loss, &tensors)?;
         let mut seeds: BTreeMap<u64, Seeds> = BTreeMap::new();
-        for ((number, leaf, _), gradient) in leaves.iter().zip(gradients) {
+        for ((number, tap, _), gradient) in leaves.iter().zip(gradients) {
             if let Some(gradient) = gradient {
-                *leaf.of(seeds.entry(*number).or_default()) = Some(self.on_targets(*number, &gradient)?);
+                let gradient = self.on_targets(*number, &gradient)?;
+                seeds.entry(*number).or_default().insert(*tap, gradient);
             }
         }
         let generation = self.learner.generation();

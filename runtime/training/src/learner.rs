@@ -12,7 +12,7 @@ mod standing;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_compute::optimizer::AdamW;
 use tunebox_compute::schedule::Schedule;
 use tunebox_compute::{Device, Error as ComputeError, Tensor};
@@ -154,7 +154,7 @@ impl Learner for Student {
             _ => self.policy.score(view, rows, taps, temperature, keep)?,
         };
         // Weights that went astray show here first; the method only sees a loss that it cannot hand in.
-        if !scored.taps.logprob.sum_all()?.to_scalar::<f32>()?.is_finite() {
+        if !scored.tap(Tap::Logprob)?.sum_all()?.to_scalar::<f32>()?.is_finite() {
             self.fault = Some("loss");
         }
         Ok(scored)

@@ -4,7 +4,7 @@
 //! pairs, of the better answer. Where there are prompts: the model answers each a few times, and the
 //! run's verifiers judge. Nothing of it reaches the method.
 
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_compute::random::Stream;
 use tunebox_model::generate::{Sampling, generate};
 use tunebox_model::{Policy, View};
@@ -24,7 +24,7 @@ pub(crate) fn validate(policy: &Policy, data: &Dataset, batch: usize) -> Result<
         let rows = rows(examples.iter().map(|example| example.sides[0].clone()))?;
         targets += rows.targets();
         let scored = policy.score(&View::Policy, &rows, TapSet::default(), 1.0, false)?;
-        let logprobs = scored.taps.logprob.flatten_all().and_then(|flat| flat.to_vec1::<f32>());
+        let logprobs = scored.tap(Tap::Logprob)?.flatten_all().and_then(|flat| flat.to_vec1::<f32>());
         let logprobs = logprobs.map_err(tunebox_compute::Error::from)?;
         total -= logprobs.iter().map(|value| f64::from(*value)).sum::<f64>();
     }

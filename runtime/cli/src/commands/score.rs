@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde_json::json;
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_model::{Rows, View};
 
 use super::subject::{Loaded, Subject};
@@ -95,8 +95,11 @@ fn logprobs(loaded: &Loaded, ids: &[u32]) -> Result<Vec<f32>, Failure> {
     targets[0] = false;
     let rows = Arc::new(Rows::new(vec![ids.to_vec()], vec![targets])?);
     let scored = loaded.policy.score(&View::Policy, &rows, TapSet::default(), 1.0, false)?;
-    let row =
-        scored.taps.logprob.flatten_all().and_then(|row| row.to_vec1::<f32>()).map_err(tunebox_compute::Error::from)?;
+    let row = scored
+        .tap(Tap::Logprob)?
+        .flatten_all()
+        .and_then(|row| row.to_vec1::<f32>())
+        .map_err(tunebox_compute::Error::from)?;
     Ok(row[1..].to_vec())
 }
 

@@ -2,7 +2,7 @@
 
 use criterion::{Criterion, Throughput};
 use tunebox_compute::fused::{
-    HeadOptions, TapGradients, TapSet, head_taps, head_taps_backward, head_taps_with_gradient, logits,
+    HeadOptions, Tap, TapGradients, TapSet, head_taps, head_taps_backward, head_taps_with_gradient, logits,
 };
 
 use crate::sizes::{STORED, Sizes, normal, product, time, weight};
@@ -17,7 +17,7 @@ pub(crate) fn bench(criterion: &mut Criterion, sizes: &Sizes) {
     let shape = [WORDS, sizes.hidden];
     let hidden = normal(&[SCORED, sizes.hidden]);
     let (targets, seeds) = (vec![7; SCORED], vec![1.0; SCORED]);
-    let reported = TapSet { entropy: true, top_one: true, ..TapSet::default() };
+    let reported = TapSet::of(&[Tap::Entropy, Tap::TopOne]);
     let (plain, options) = (HeadOptions::default(), HeadOptions { taps: reported, ..HeadOptions::default() });
     let once = product(SCORED, shape);
     let twice = product(2 * SCORED, shape);
@@ -29,7 +29,7 @@ pub(crate) fn bench(criterion: &mut Criterion, sizes: &Sizes) {
         });
         let taps = head_taps(&hidden, &weight, &targets, &plain).unwrap();
         time(&mut group, &format!("{stored} backward"), twice.clone(), || {
-            let seeds = TapGradients { logprob: Some(&seeds), ..TapGradients::default() };
+            let seeds = TapGradients::from_iter([(Tap::Logprob, seeds.as_slice())]);
             head_taps_backward(&hidden, &weight, &targets, &plain, &taps, seeds, false)
         });
         let bytes = Throughput::Bytes((WORDS * sizes.hidden * dtype.size_in_bytes()) as u64);

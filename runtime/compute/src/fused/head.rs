@@ -22,6 +22,7 @@ use super::product::{Matrix, Tile, steps};
 use super::scratch;
 use super::skinny::{LinearInput, skinny};
 use super::stored::{Stored, View};
+use super::taps::{TapSet, Taps};
 use crate::error::{Error, Result};
 use crate::weight::WeightRef;
 use statistics::Statistics;
@@ -36,21 +37,6 @@ pub const GROUPS: usize = 16;
 const WORDS: usize = 256;
 /// Rows of hidden states of one tile.
 pub const ROWS: usize = 256;
-
-/// Which taps to take besides the log-probability and the log Σ exp.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TapSet {
-    /// −Σ p·ln p.
-    pub entropy: bool,
-    /// ln Σ p².
-    pub log_sum_square: bool,
-    /// The mean logit.
-    pub mean_logit: bool,
-    /// The mean log-probability.
-    pub mean_logprob: bool,
-    /// Whether no word is more likely than the target.
-    pub top_one: bool,
-}
 
 /// What happens to the logits: `z = hidden·Wᵀ`, `z ← logit_scale·z`, `z ← cap·tanh(z / cap)`, `z ← z / temperature`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -99,23 +85,13 @@ impl HeadOptions {
     }
 }
 
-/// Taps of every row, in the order of the rows. An optional tap is there if it was asked for.
+/// Taps of every row, in the order of the rows.
 #[derive(Clone, Debug, Default)]
 pub struct HeadTaps {
-    /// ln p(target).
-    pub logprob: Vec<f32>,
     /// ln Σ exp of the logits.
     pub log_sum_exp: Vec<f32>,
-    /// −Σ p·ln p.
-    pub entropy: Option<Vec<f32>>,
-    /// ln Σ p².
-    pub log_sum_square: Option<Vec<f32>>,
-    /// The mean logit.
-    pub mean_logit: Option<Vec<f32>>,
-    /// The mean log-probability.
-    pub mean_logprob: Option<Vec<f32>>,
-    /// 1 if no word is more likely than the target, else 0.
-    pub top_one: Option<Vec<f32>>,
+    /// The taps that were asked for, the log-probability among them.
+    pub values: Taps<Vec<f32>>,
 }
 
 /// What all operations of the head take.
@@ -251,36 +227,15 @@ impl<'a> Head<'a> {
 }
 
 impl HeadTaps {
-    /// No rows yet; the taps that are asked for are there.
+    /// No rows yet; every tap of the set is there, the log-probability too.
     fn new(taps: TapSet) -> Self {
-        let asked = |flag: bool| flag.then(Vec::new);
-        Self {
-            entropy: asked(taps.entropy),
-            log_sum_square: asked(taps.log_sum_square),
-            mean_logit: asked(taps.mean_logit),
-            mean_logprob: asked(taps.mean_logprob),
-            top_one: asked(taps.top_one),
-            ..Self::default()
-        }
+        Self { log_sum_exp: Vec::new(), values: taps.iter().map(|tap| (tap, Vec::new())).collect() }
     }
 
-    /// The taps of one more row from the sums over the whole vocabulary.
+    /// Appends the taps of one more row from the sums over the whole vocabulary.
     fn push(&mut self, sums: &Statistics, vocabulary: usize) {
-        let log = f64::from(sums.largest) + sums.sum.ln();
-        let target = sums.target.unwrap_or(f32::NAN);
-        let mean = sums.plain / vocabulary as f64;
-        self.logprob.push((f64::from(target) - log) as f32);
-        self.log_sum_exp.push(log as f32);
-        let put = |tap: &mut Option<Vec<f32>>, value: f64| {
-            if let Some(tap) = tap {
-                tap.push(value as f32);
-            }
-        };
-        put(&mut self.entropy, sums.sum.ln() - sums.weighted / sums.sum);
-        put(&mut self.log_sum_square, sums.square.ln() - 2.0 * sums.sum.ln());
-        put(&mut self.mean_logit, mean);
-        put(&mut self.mean_logprob, mean - log);
-        put(&mut self.top_one, if target >= sums.largest { 1.0 } else { 0.0 });
+        self.log_sum_exp.push(sums.log_sum_exp() as f32);
+        self.values.iter_mut().for_each(|(tap, values)| values.push(sums.tap(tap, vocabulary) as f32));
     }
 }
 

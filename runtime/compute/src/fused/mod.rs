@@ -34,6 +34,7 @@ mod segments;
 mod skinny;
 mod square;
 mod stored;
+mod taps;
 #[cfg(test)]
 pub(crate) mod twin;
 mod unpack;
@@ -46,8 +47,8 @@ pub use dropout::{Dropout, dropout_linear, dropout_linear_backward};
 pub use embedding::{embed, embed_gradient};
 pub use gated::{Activation, gated, gated_backward};
 pub use head::{
-    GROUPS as HEAD_GROUPS, HeadOptions, HeadTaps, ROWS as HEAD_ROWS, TILE as HEAD_TILE, TapGradients, TapSet,
-    head_taps, head_taps_backward, head_taps_with_gradient, logits, scale_head_gradient,
+    GROUPS as HEAD_GROUPS, HeadOptions, HeadTaps, ROWS as HEAD_ROWS, TILE as HEAD_TILE, TapGradients, head_taps,
+    head_taps_backward, head_taps_with_gradient, logits, scale_head_gradient,
 };
 pub use indices::Indices;
 pub use lengths::{adapted_row_norms, divide};
@@ -60,6 +61,7 @@ pub use rope::{RopeTable, rope};
 pub use rows::{concat_rows, gather_rows, scatter_rows, to_host_f32};
 pub use segments::Segments;
 pub use skinny::{LinearInput, skinny_linear};
+pub use taps::{Tap, TapSet, Taps};
 
 pub(crate) use stored::unpacked;
 pub(crate) use unpack::device::rows_on_device;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_compute::random::Stream;
 use tunebox_compute::{DType, Device, Tensor};
 use tunebox_foundation::explain::Explain;
@@ -45,7 +45,7 @@ fn values(adapter: &Adapter) -> Vec<f32> {
 
 fn logprobs(policy: &Policy, view: &View) -> Vec<Vec<f32>> {
     let scored = policy.score(view, &tiny::rows(), TapSet::default(), 1.0, false).unwrap();
-    scored.taps.logprob.to_vec2::<f32>().unwrap()
+    scored.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap()
 }
 
 fn edit(folder: &Path, change: impl FnOnce(&mut Value)) {

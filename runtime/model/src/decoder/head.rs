@@ -2,7 +2,7 @@
 //! Leaves the tiles over the vocabulary to `fused`; logits are never stored whole.
 
 use tunebox_compute::Tensor;
-use tunebox_compute::fused::{self, HeadOptions, HeadTaps, Indices, TapGradients, TapSet};
+use tunebox_compute::fused::{self, HeadOptions, HeadTaps, Indices, Tap, TapGradients, TapSet};
 use tunebox_compute::parameters::Parameters;
 use tunebox_compute::precision::bytes;
 
@@ -31,7 +31,7 @@ pub(crate) struct KeptHead {
 impl KeptHead {
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
-        let taps = 2 * size_of_val(self.taps.logprob.as_slice());
+        let taps = 2 * size_of_val(self.taps.log_sum_exp.as_slice());
         bytes(&self.selected) + bytes(&self.inverse) + taps + self.slopes.as_ref().map_or(0, bytes)
     }
 
@@ -64,7 +64,7 @@ impl Head {
     /// As [`Self::forward`], for a loss that will come: under a frozen head the gradients of the log-probabilities
     /// are made on the way, which spares the backward pass the logits. Only a loss of other taps cannot use them.
     pub(crate) fn forward_kept(&self, selected: Tensor, targets: &Indices) -> Result<KeptHead> {
-        if self.matrix.slot.is_some() || self.options.taps.mean_logprob {
+        if self.matrix.slot.is_some() || self.options.taps.contains(Tap::MeanLogprob) {
             return self.forward(selected, targets);
         }
         let (normed, inverse) = self.norm.forward(&selected)?;
@@ -80,8 +80,9 @@ impl Head {
         seeds: TapGradients<'_>,
         gradients: &Parameters,
     ) -> Result<Tensor> {
-        if let (Some(slopes), TapGradients { logprob: Some(seeds), entropy: None, mean_logprob: None }) =
-            (&kept.slopes, seeds)
+        let only_logprob = seeds.iter().all(|(tap, _)| tap == Tap::Logprob);
+        if let (Some(slopes), Some(seeds)) = (&kept.slopes, seeds.get(Tap::Logprob))
+            && only_logprob
         {
             let upstream = fused::scale_head_gradient(slopes, seeds, kept.selected.dtype())?;
             return self.norm.backward(&upstream, &kept.selected, &kept.inverse, gradients);

@@ -4,7 +4,7 @@ mod devices;
 
 use std::sync::Arc;
 
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::fused::{Tap, TapSet};
 
 use super::{Completion, Sampling, generate};
 use crate::adapter::AdapterSettings;
@@ -44,7 +44,7 @@ fn the_cache_gives_the_log_probabilities_of_scoring_in_every_family() {
             let marks = (0..ids.len()).map(|at| at >= prompt.len()).collect();
             let rows = Arc::new(Rows::new(vec![ids], vec![marks]).unwrap());
             let scored = policy.score(&View::Policy, &rows, TapSet::default(), 0.7, false).unwrap();
-            let scored = scored.taps.logprob.to_vec2::<f32>().unwrap().remove(0);
+            let scored = scored.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap().remove(0);
             assert_eq!(completion.ids.len(), 12);
             for (written, scored) in completion.logprobs.iter().zip(&scored[prompt.len()..]) {
                 assert!((written - scored).abs() < 1e-5, "{name}: {written} written, {scored} scored");
@@ -69,7 +69,7 @@ fn a_completion_that_outgrows_the_short_factors_goes_on_with_the_long_ones_and_o
             let marks = (0..ids.len()).map(|at| at >= prompt.len()).collect();
             let rows = Arc::new(Rows::new(vec![ids.to_vec()], vec![marks]).unwrap());
             let scored = policy.score(&View::Policy, &rows, TapSet::default(), 1.0, false).unwrap();
-            scored.taps.logprob.to_vec2::<f32>().unwrap().remove(0)
+            scored.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap().remove(0)
         };
         let (short, long) = (scored(&further, &ids[..=MOST]), scored(&policy, &ids));
         for at in prompt.len()..ids.len() {
@@ -154,9 +154,9 @@ fn temperature_zero_takes_the_likeliest_token_of_scoring() {
         let ids = [prompt.as_slice(), &completion.ids].concat();
         let marks = (0..ids.len()).map(|at| at >= prompt.len()).collect();
         let rows = Arc::new(Rows::new(vec![ids], vec![marks]).unwrap());
-        let taps = TapSet { top_one: true, ..TapSet::default() };
+        let taps = TapSet::of(&[Tap::TopOne]);
         let scored = policy.score(&View::Policy, &rows, taps, 1.0, false).unwrap();
-        let first_choice = scored.taps.top_one.unwrap().to_vec2::<f32>().unwrap().remove(0);
+        let first_choice = scored.tap(Tap::TopOne).unwrap().to_vec2::<f32>().unwrap().remove(0);
         assert!(first_choice[prompt.len()..].iter().all(|value| *value == 1.0));
     }
 }

@@ -68,12 +68,11 @@ impl Policy {
                 scored.generation, self.generation
             )));
         }
-        if seeds.entropy.is_some() && !scored.asked.entropy {
-            return Err(Error::Argument("there are seeds for `entropy`, which was not asked for".into()));
+        match seeds.iter().find(|(tap, _)| !scored.asked.contains(*tap)) {
+            Some((tap, _)) => {
+                Err(Error::Argument(format!("there are seeds for `{}`, which was not asked for", tap.name())))
+            }
+            None => Ok(()),
         }
-        if seeds.mean_logprob.is_some() && !scored.asked.mean_logprob {
-            return Err(Error::Argument("there are seeds for `mean-logprob`, which was not asked for".into()));
-        }
-        Ok(())
     }
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::Tensor;
+use tunebox_compute::fused::{Tap, TapSet, Taps};
 
 use super::memory::token_bytes;
 use super::slices::Entry;
-use super::taps::{Filling, Taps};
+use super::taps::BatchTaps;
 use super::{Policy, View};
 use crate::decoder::head::{Head, KeptHead};
 use crate::decoder::lens::Lens;
@@ -23,8 +24,8 @@ pub struct Scored {
     pub view: View,
     /// What was scored.
     pub rows: Arc<Rows>,
-    /// What came out.
-    pub taps: Taps,
+    /// What came out: `[rows, width]` each, `f32` on the CPU, exactly 0 where the rows' mask is 0.
+    pub taps: Taps<Tensor>,
     /// The updates that the weights had had.
     pub generation: u64,
     pub(super) asked: TapSet,
@@ -55,20 +56,13 @@ impl Pass {
 impl Scored {
     /// Scores that another learner than [`Policy`] made; nothing is kept for a backward pass.
     #[must_use]
-    pub fn of_taps(view: View, rows: Arc<Rows>, taps: Taps, generation: u64) -> Self {
-        let asked = TapSet {
-            entropy: taps.entropy.is_some(),
-            log_sum_square: taps.log_sum_square.is_some(),
-            mean_logit: taps.mean_logit.is_some(),
-            mean_logprob: taps.mean_logprob.is_some(),
-            top_one: taps.top_one.is_some(),
-        };
+    pub fn of_taps(view: View, rows: Arc<Rows>, taps: Taps<Tensor>, generation: u64) -> Self {
         Self {
             view,
             rows,
+            asked: taps.set(),
             taps,
             generation,
-            asked,
             temperature: 1.0,
             dropout: None,
             passes: Vec::new(),
@@ -91,6 +85,16 @@ impl Scored {
             passes: Vec::new(),
             patches: self.patches.clone(),
         }
+    }
+
+    /// A tap of every token, `[rows, width]`.
+    ///
+    /// # Errors
+    /// When the tap was not asked for.
+    pub fn tap(&self, tap: Tap) -> Result<&Tensor> {
+        let missing =
+            || Error::Argument(format!("the tap `{}` was not asked for when the rows were scored", tap.name()));
+        self.taps.get(tap).ok_or_else(missing)
     }
 
     /// Bytes of activations that wait for a backward pass.
@@ -121,7 +125,7 @@ impl Policy {
         // What a batch is meant to take is kept; what is only there because memory is, while there is room.
         let whole = count == 1 && self.settings.slice.holds(rows);
         let dropout = learning.then(|| (self.generation, self.passes.fetch_add(count, Ordering::Relaxed)));
-        let (mut filling, mut passes) = (Filling::new(rows, taps), Vec::new());
+        let (mut all, mut passes) = (BatchTaps::new(rows, taps), Vec::new());
         for (slice, number) in slices.into_iter().zip(0_u64..) {
             let packing = Packing::new(rows, slice, share, configuration)?;
             if packing.is_empty() {
@@ -133,19 +137,19 @@ impl Policy {
             if learning && (whole || self.has_room(packing.ids.len())) {
                 let mut pass = self.pass(&lens, &head, packing)?;
                 pass.entry = Some(self.kept.enter(pass.bytes() as u64));
-                filling.add(&pass.packing, pass.head.taps());
+                all.add(&pass.packing, pass.head.taps());
                 passes.push(Some(pass));
             } else {
                 let hidden = stack::forward(&lens, &packing)?;
                 let scored = head.forward(packing.select(&hidden)?, &packing.targets)?;
-                filling.add(&packing, scored.taps());
+                all.add(&packing, scored.taps());
                 passes.push(None);
             }
         }
         Ok(Scored {
             view: view.clone(),
             rows: Arc::clone(rows),
-            taps: filling.finish()?,
+            taps: all.finish()?,
             generation: self.generation,
             asked: taps,
             temperature,

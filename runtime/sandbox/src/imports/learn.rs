@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use candle_core::DType;
+use tunebox_compute::fused::Tap;
 use tunebox_compute::{Tensor, ops};
 use tunebox_model::policy::Seeds;
 use wasmtime::component::Resource;
@@ -42,7 +43,8 @@ impl Host for Crossing<'_> {
         let entropy = entropy.map(|entropy| self.coefficients(&scores, &entropy)).transpose()?;
         let ScoresEntry(number) = *self.table.get(&scores)?;
         self.record(&scores)?.check_current(self.learner.generation())?;
-        let seeds = Seeds { logprob: Some(logprob), entropy, mean_logprob: None };
+        let seeds = [(Tap::Logprob, Some(logprob)), (Tap::Entropy, entropy)];
+        let seeds: Seeds = seeds.into_iter().filter_map(|(tap, seed)| Some((tap, seed?))).collect();
         self.backward(BTreeMap::from([(number, seeds)]))
     }
 

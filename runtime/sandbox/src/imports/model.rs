@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_model::policy::View;
 use tunebox_model::rows::Rows;
 use wasmtime::component::Resource;
@@ -30,37 +30,37 @@ impl HostView for Crossing<'_> {
 impl HostScores for Crossing<'_> {
     fn logprob(&mut self, this: Resource<ScoresEntry>) -> wasmtime::Result<Resource<TensorEntry>> {
         self.enter("model.scores.logprob")?;
-        let held = self.made(&this)?.logprob()?;
+        let held = self.made(&this)?.tap(Tap::Logprob)?;
         Ok(self.hand_out(held)?)
     }
 
     fn entropy(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
         self.enter("model.scores.entropy")?;
-        let held = self.made(&this)?.tap("entropy")?;
+        let held = self.made(&this)?.tap(Tap::Entropy)?;
         self.hand_out(held)
     }
 
     fn log_sum_square(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
         self.enter("model.scores.log-sum-square")?;
-        let held = self.made(&this)?.tap("log-sum-square")?;
+        let held = self.made(&this)?.tap(Tap::LogSumSquare)?;
         self.hand_out(held)
     }
 
     fn mean_logit(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
         self.enter("model.scores.mean-logit")?;
-        let held = self.made(&this)?.tap("mean-logit")?;
+        let held = self.made(&this)?.tap(Tap::MeanLogit)?;
         self.hand_out(held)
     }
 
     fn mean_logprob(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
         self.enter("model.scores.mean-logprob")?;
-        let held = self.made(&this)?.tap("mean-logprob")?;
+        let held = self.made(&this)?.tap(Tap::MeanLogprob)?;
         self.hand_out(held)
     }
 
     fn top_one(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
         self.enter("model.scores.top-one")?;
-        let held = self.made(&this)?.tap("top-one")?;
+        let held = self.made(&this)?.tap(Tap::TopOne)?;
         self.hand_out(held)
     }
 
@@ -214,7 +214,7 @@ impl State {
         }
         let rows = self.table.get(rows)?.0.clone();
         let set = tap_set(taps);
-        let elements = rows.count() as u64 * rows.width() as u64 * tap_count(set);
+        let elements = rows.count() as u64 * rows.width() as u64 * set.iter().count() as u64;
         self.work(elements)?;
         self.pass(rows.tokens())?;
         let charge = self.reserve(4 * elements)?;
@@ -235,20 +235,16 @@ impl State {
     }
 }
 
-fn tap_set(taps: Taps) -> TapSet {
-    TapSet {
-        entropy: taps.contains(Taps::ENTROPY),
-        log_sum_square: taps.contains(Taps::LOG_SUM_SQUARE),
-        mean_logit: taps.contains(Taps::MEAN_LOGIT),
-        mean_logprob: taps.contains(Taps::MEAN_LOGPROB),
-        top_one: taps.contains(Taps::TOP_ONE),
-    }
-}
-
-/// Tensors of a score, the log-probabilities included.
-fn tap_count(set: TapSet) -> u64 {
-    let optional = [set.entropy, set.log_sum_square, set.mean_logit, set.mean_logprob, set.top_one];
-    1 + optional.iter().filter(|asked| **asked).count() as u64
+/// The taps behind the flags of a call.
+fn tap_set(flags: Taps) -> TapSet {
+    let optional = [
+        (Taps::ENTROPY, Tap::Entropy),
+        (Taps::LOG_SUM_SQUARE, Tap::LogSumSquare),
+        (Taps::MEAN_LOGIT, Tap::MeanLogit),
+        (Taps::MEAN_LOGPROB, Tap::MeanLogprob),
+        (Taps::TOP_ONE, Tap::TopOne),
+    ];
+    optional.into_iter().filter(|(flag, _)| flags.contains(*flag)).map(|(_, tap)| tap).collect()
 }
 
 #[cfg(test)]

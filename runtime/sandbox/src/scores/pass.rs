@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tunebox_compute::fused::{Tap, Taps};
 use tunebox_compute::{DType, Tensor};
 use tunebox_model::error::Error;
-use tunebox_model::policy::{Scored, Seeds, Taps};
+use tunebox_model::policy::{Scored, Seeds, select_rows};
 use tunebox_model::rows::Rows;
 
 /// What the learner gave for some scores, and what its backward pass needs.
@@ -79,12 +80,12 @@ impl Pass {
     }
 
     /// The taps of each score, which the pass then has no more.
-    pub(super) fn take_taps(&mut self) -> Result<Vec<(u64, Taps)>, Error> {
-        let all = std::mem::replace(&mut self.scored.taps, Taps::empty()?);
+    pub(super) fn take_taps(&mut self) -> Result<Vec<(u64, Taps<Tensor>)>, Error> {
+        let all = std::mem::take(&mut self.scored.taps);
         if let [part] = self.parts.as_slice() {
             return Ok(vec![(part.score, all)]);
         }
-        let taps = |part: &Part| Ok((part.score, all.select(&part.places, part.rows.width())?));
+        let taps = |part: &Part| Ok((part.score, select_rows(&all, &part.places, part.rows.width())?));
         self.parts.iter().map(taps).collect()
     }
 
@@ -117,9 +118,11 @@ fn join_seeds(parts: &[&Part], rows: &Rows, seeds: &BTreeMap<u64, Seeds>) -> Res
     if let [part] = parts {
         return Ok(seeds.get(&part.score).cloned().unwrap_or_default());
     }
-    let tap = |which: fn(&Seeds) -> Option<&Tensor>| {
-        let own: Vec<Option<&Tensor>> = parts.iter().map(|part| seeds.get(&part.score).and_then(which)).collect();
-        let Some(device) = own.iter().flatten().map(|seed| seed.device()).next() else { return Ok(None) };
+    let mut joined = Seeds::default();
+    for tap in Tap::ALL {
+        let own: Vec<Option<&Tensor>> =
+            parts.iter().map(|part| seeds.get(&part.score).and_then(|seeds| seeds.get(tap))).collect();
+        let Some(device) = own.iter().flatten().map(|seed| seed.device()).next() else { continue };
         let mut all = vec![0f32; rows.count() * rows.width()];
         for (part, seed) in parts.iter().zip(&own) {
             let Some(seed) = seed else { continue };
@@ -128,13 +131,9 @@ fn join_seeds(parts: &[&Part], rows: &Rows, seeds: &BTreeMap<u64, Seeds>) -> Res
                 row.into_iter().flatten().zip(values).for_each(|(to, value)| *to = value);
             }
         }
-        Ok::<_, Error>(Some(Tensor::from_vec(all, (rows.count(), rows.width()), device)?))
-    };
-    Ok(Seeds {
-        logprob: tap(|seeds| seeds.logprob.as_ref())?,
-        entropy: tap(|seeds| seeds.entropy.as_ref())?,
-        mean_logprob: tap(|seeds| seeds.mean_logprob.as_ref())?,
-    })
+        joined.insert(tap, Tensor::from_vec(all, (rows.count(), rows.width()), device)?);
+    }
+    Ok(joined)
 }
 
 #[cfg(test)]
@@ -170,15 +169,17 @@ mod tests {
     fn seeds_stand_where_their_rows_went_and_0_where_there_are_none() {
         let mut parts = [part(1, &[2, 1]), part(2, &[3])];
         let rows = join(&mut parts).unwrap();
-        let seed = |values: Vec<f32>, shape| Some(Tensor::from_vec(values, shape, &Device::Cpu).unwrap());
+        let seed = |tap, values: Vec<f32>, shape| {
+            Seeds::from_iter([(tap, Tensor::from_vec(values, shape, &Device::Cpu).unwrap())])
+        };
         let seeds = BTreeMap::from([
-            (1, Seeds { logprob: seed(vec![1.0, 2.0, 3.0, 0.0], (2, 2)), ..Seeds::default() }),
-            (2, Seeds { entropy: seed(vec![4.0, 5.0, 6.0], (1, 3)), ..Seeds::default() }),
+            (1, seed(Tap::Logprob, vec![1.0, 2.0, 3.0, 0.0], (2, 2))),
+            (2, seed(Tap::Entropy, vec![4.0, 5.0, 6.0], (1, 3))),
         ]);
         let joined = join_seeds(&parts.iter().collect::<Vec<_>>(), &rows, &seeds).unwrap();
-        let values = |tap: Option<Tensor>| tap.unwrap().to_vec2::<f32>().unwrap();
-        assert_eq!(values(joined.logprob), [[1.0, 2.0, 0.0], [0.0, 0.0, 0.0], [3.0, 0.0, 0.0]]);
-        assert_eq!(values(joined.entropy), [[0.0, 0.0, 0.0], [4.0, 5.0, 6.0], [0.0, 0.0, 0.0]]);
-        assert!(joined.mean_logprob.is_none());
+        let values = |tap| joined.get(tap).unwrap().to_vec2::<f32>().unwrap();
+        assert_eq!(values(Tap::Logprob), [[1.0, 2.0, 0.0], [0.0, 0.0, 0.0], [3.0, 0.0, 0.0]]);
+        assert_eq!(values(Tap::Entropy), [[0.0, 0.0, 0.0], [4.0, 5.0, 6.0], [0.0, 0.0, 0.0]]);
+        assert_eq!(joined.iter().count(), 2);
     }
 }

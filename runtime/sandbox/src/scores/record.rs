@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use candle_core::{Tensor, Var};
-use tunebox_compute::fused::TapSet;
-use tunebox_model::policy::{Seeds, Taps, View};
+use tunebox_compute::fused::{Tap, TapSet, Taps};
+use tunebox_model::policy::View;
 use tunebox_model::rows::Rows;
 
 use crate::bindings::types;
@@ -26,7 +26,7 @@ enum Outcome {
     /// Nobody has looked.
     Waiting,
     /// It went through the model.
-    Made { taps: Taps, pass: u64 },
+    Made { taps: Taps<Tensor>, pass: u64 },
     /// The model did not take it, and said why.
     Failed(types::Error),
 }
@@ -61,7 +61,7 @@ impl ScoreRecord {
     }
 
     /// Notes what came out of a pass, by its number. Taps for learning become leaves of the coming loss.
-    pub(super) fn set(&mut self, mut taps: Taps, pass: u64) -> Result<(), Refusal> {
+    pub(super) fn set(&mut self, mut taps: Taps<Tensor>, pass: u64) -> Result<(), Refusal> {
         if self.asked.learning {
             learn(&mut taps)?;
         }
@@ -88,7 +88,7 @@ impl ScoreRecord {
     }
 
     /// Its taps, or why the model gave none.
-    fn taps(&self) -> Result<&Taps, Refusal> {
+    fn taps(&self) -> Result<&Taps<Tensor>, Refusal> {
         match &self.outcome {
             Outcome::Made { taps, .. } => Ok(taps),
             Outcome::Failed(error) => Err(Refusal::Error(error.clone())),
@@ -101,23 +101,11 @@ impl ScoreRecord {
         self.taps().map(|_| ())
     }
 
-    /// The log-probabilities, ready to hand out.
-    pub(crate) fn logprob(&self) -> Result<Held, Refusal> {
-        Ok(self.hold(&self.taps()?.logprob))
-    }
-
-    /// Another tap by its name in WIT. `invalid-argument` when it was not asked for.
-    pub(crate) fn tap(&self, name: &str) -> Result<Held, Refusal> {
-        let taps = self.taps()?;
-        let tap = match name {
-            "entropy" => &taps.entropy,
-            "log-sum-square" => &taps.log_sum_square,
-            "mean-logit" => &taps.mean_logit,
-            "mean-logprob" => &taps.mean_logprob,
-            _ => &taps.top_one,
-        };
+    /// A tap, ready to hand out. `invalid-argument` when it was not asked for.
+    pub(crate) fn tap(&self, tap: Tap) -> Result<Held, Refusal> {
+        let name = tap.name();
         let missing = || Refusal::argument(format!("the tap `{name}` was not asked for when the rows were scored"));
-        tap.as_ref().map(|tensor| self.hold(tensor)).ok_or_else(missing)
+        self.taps()?.get(tap).map(|tensor| self.hold(tensor)).ok_or_else(missing)
     }
 
     fn hold(&self, tensor: &Tensor) -> Held {
@@ -137,46 +125,21 @@ impl ScoreRecord {
         Ok(())
     }
 
-    /// The taps that a loss may hang on.
-    pub(super) fn leaves(&self) -> impl Iterator<Item = (Leaf, &Tensor)> {
+    /// The taps that a loss may depend on: the differentiable ones of a score for learning; none before its pass.
+    pub(super) fn leaves(&self) -> impl Iterator<Item = (Tap, &Tensor)> {
         let taps = match &self.outcome {
             Outcome::Made { taps, .. } if self.asked.learning => Some(taps),
             _ => None,
         };
-        let all = [
-            (Leaf::Logprob, taps.map(|taps| &taps.logprob)),
-            (Leaf::Entropy, taps.and_then(|taps| taps.entropy.as_ref())),
-            (Leaf::MeanLogprob, taps.and_then(|taps| taps.mean_logprob.as_ref())),
-        ];
-        all.into_iter().filter_map(|(leaf, tensor)| tensor.map(|tensor| (leaf, tensor)))
-    }
-}
-
-/// A tap that a gradient can reach.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Leaf {
-    Logprob,
-    Entropy,
-    MeanLogprob,
-}
-
-impl Leaf {
-    /// The place of this tap's gradient.
-    pub(super) fn of(self, seeds: &mut Seeds) -> &mut Option<Tensor> {
-        match self {
-            Self::Logprob => &mut seeds.logprob,
-            Self::Entropy => &mut seeds.entropy,
-            Self::MeanLogprob => &mut seeds.mean_logprob,
-        }
+        taps.into_iter().flat_map(Taps::iter).filter(|(tap, _)| tap.is_differentiable())
     }
 }
 
 /// Makes the differentiable taps of a score leaves of the coming loss.
-fn learn(taps: &mut Taps) -> Result<(), Refusal> {
-    taps.logprob = leaf(&taps.logprob)?;
-    for tap in [&mut taps.entropy, &mut taps.mean_logprob] {
-        if let Some(tensor) = tap.take() {
-            *tap = Some(leaf(&tensor)?);
+fn learn(taps: &mut Taps<Tensor>) -> Result<(), Refusal> {
+    for (tap, tensor) in taps.iter_mut() {
+        if tap.is_differentiable() {
+            *tensor = leaf(tensor)?;
         }
     }
     Ok(())

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use tunebox_compute::Device;
 use tunebox_compute::budget::Budget;
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::fused::{Tap, TapSet, Taps};
 use tunebox_model::error::Error;
-use tunebox_model::policy::{Scored, Taps, View};
+use tunebox_model::policy::{Scored, View};
 use tunebox_model::rows::Rows;
 
 use super::*;
@@ -40,12 +40,12 @@ impl Learner for Picky {
         if let Some(id) = rows.ids.iter().flatten().find(|id| **id > 9) {
             return Err(Error::Argument(format!("there is no token {id}")));
         }
-        let taps = Taps { logprob: rows.mask_tensor(&Device::Cpu)?, ..Taps::empty()? };
+        let taps = Taps::from_iter([(Tap::Logprob, rows.mask_tensor(&Device::Cpu)?)]);
         Ok(Scored::of_taps(view.clone(), rows.clone(), taps, 0))
     }
 
     fn backward(&mut self, scored: &mut Scored, seeds: &Seeds) -> Result<(), Error> {
-        let seeds = seeds.logprob.as_ref().unwrap().to_vec2::<f32>()?;
+        let seeds = seeds.get(Tap::Logprob).unwrap().to_vec2::<f32>()?;
         self.walked.extend(scored.rows.ids.iter().zip(seeds).map(|(ids, seeds)| (ids[0], seeds[1])));
         Ok(())
     }
@@ -86,7 +86,7 @@ fn what_the_others_of_a_failed_pass_teach_arrives_at_their_own_rows() {
     let (mut state, [one, strange, other]) = state([[1, 2], [3, 99], [4, 5]], true, Limits::default());
     state.make_scores_asked_for().unwrap();
     assert!(!state.scores[&strange].may_be_learned_from());
-    let [one, other] = [one, other].map(|number| state.scores[&number].logprob().unwrap().tensor);
+    let [one, other] = [one, other].map(|number| state.scores[&number].tap(Tap::Logprob).unwrap().tensor);
     let loss = (one.sum_all().unwrap() + other.affine(2.0, 0.0).unwrap().sum_all().unwrap()).unwrap();
     state.walk_back(&loss).unwrap();
     let learner: &dyn Any = &*state.learner;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_compute::optimizer::{AdamW, AdamWSettings, clip_gradients};
 use tunebox_compute::{Device, Error as ComputeError};
 use tunebox_model::adapter::AdapterSettings;
@@ -68,7 +68,7 @@ impl Learner for PolicyLearner {
         keep: bool,
     ) -> Result<Scored, Error> {
         let scored = self.policy.score(view, rows, taps, temperature, keep)?;
-        if !scored.taps.logprob.sum_all()?.to_scalar::<f32>()?.is_finite() {
+        if !scored.tap(Tap::Logprob)?.sum_all()?.to_scalar::<f32>()?.is_finite() {
             return Err(ComputeError::NonFinite("the log-probabilities are not finite".into()).into());
         }
         Ok(scored)

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use tunebox_compute::Tensor;
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_model::Rows;
 use tunebox_model::policy::{Scored, Seeds, View};
 use tunebox_sandbox::{Batch, Learner};
@@ -24,22 +24,22 @@ pub(crate) type Numbers = Vec<(&'static str, f32)>;
 pub(crate) fn supervised(learner: &mut PolicyLearner, batch: &Batch) -> Outcome<Numbers> {
     let rows = side(batch, "example")?;
     let targets = targets(batch, "example");
-    let taps = TapSet { entropy: true, top_one: true, ..TapSet::default() };
+    let taps = TapSet::of(&[Tap::Entropy, Tap::TopOne]);
     let mut scores = learner.score(&View::Policy, rows, taps, 1.0, true)?;
-    let loss = -sum(&scores.taps.logprob)? / targets;
+    let loss = -sum(scores.tap(Tap::Logprob)?)? / targets;
     let slopes = vec![-(1.0 / targets); rows.count()];
     backward(learner, &mut scores, &slopes)?;
     Ok(vec![
         ("loss", loss),
-        ("entropy", tap(scores.taps.entropy.as_ref())? / targets),
-        ("accuracy", tap(scores.taps.top_one.as_ref())? / targets),
+        ("entropy", sum(scores.tap(Tap::Entropy)?)? / targets),
+        ("accuracy", sum(scores.tap(Tap::TopOne)?)? / targets),
     ])
 }
 
 /// A step of `dpo`: the mean of −log σ(β·(r(chosen) − r(rejected))) with r = log π − log π_ref.
 pub(crate) fn preference(learner: &mut PolicyLearner, batch: &Batch) -> Outcome<Numbers> {
     let (better, worse) = (side(batch, "chosen")?, side(batch, "rejected")?);
-    let taps = TapSet { entropy: true, mean_logit: true, top_one: true, ..TapSet::default() };
+    let taps = TapSet::of(&[Tap::Entropy, Tap::MeanLogit, Tap::TopOne]);
     let mut chosen = learner.score(&View::Policy, better, taps, 1.0, true)?;
     let mut rejected = learner.score(&View::Policy, worse, taps, 1.0, true)?;
     let before_chosen = learner.score(&View::Reference, better, TapSet::default(), 1.0, false)?;
@@ -60,7 +60,7 @@ pub(crate) fn preference(learner: &mut PolicyLearner, batch: &Batch) -> Outcome<
     let won = win_ratios.iter().zip(&loss_ratios).filter(|(win, loss)| win > loss).count();
     let mean = |numbers: &[f32], factor: f32| numbers.iter().map(|number| number * factor).sum::<f32>() / pairs;
     let (chosen_targets, rejected_targets) = (targets(batch, "chosen"), targets(batch, "rejected"));
-    let entropy = tap(chosen.taps.entropy.as_ref())? + tap(rejected.taps.entropy.as_ref())?;
+    let entropy = sum(chosen.tap(Tap::Entropy)?)? + sum(rejected.tap(Tap::Entropy)?)?;
     Ok(vec![
         ("loss", loss),
         ("rewards-chosen", mean(&win_ratios, BETA)),
@@ -69,10 +69,10 @@ pub(crate) fn preference(learner: &mut PolicyLearner, batch: &Batch) -> Outcome<
         ("rewards-accuracies", won as f32 / pairs),
         ("logps-chosen", mean(&wins, 1.0)),
         ("logps-rejected", mean(&losses, 1.0)),
-        ("logits-chosen", tap(chosen.taps.mean_logit.as_ref())? / chosen_targets),
-        ("logits-rejected", tap(rejected.taps.mean_logit.as_ref())? / rejected_targets),
+        ("logits-chosen", sum(chosen.tap(Tap::MeanLogit)?)? / chosen_targets),
+        ("logits-rejected", sum(rejected.tap(Tap::MeanLogit)?)? / rejected_targets),
         ("entropy", entropy / (chosen_targets + rejected_targets)),
-        ("mean-token-accuracy", tap(chosen.taps.top_one.as_ref())? / chosen_targets),
+        ("mean-token-accuracy", sum(chosen.tap(Tap::TopOne)?)? / chosen_targets),
     ])
 }
 
@@ -85,7 +85,7 @@ fn backward(learner: &mut PolicyLearner, scores: &mut Scored, slopes: &[f32]) ->
         row.iter_mut().zip(marks).filter(|(_, mark)| **mark).for_each(|(seed, _)| *seed = *slope);
     }
     let seeds = Tensor::from_vec(seeds, (rows.count(), width), learner.device())?;
-    Ok(learner.backward(scores, &Seeds { logprob: Some(seeds), ..Seeds::default() })?)
+    Ok(learner.backward(scores, &Seeds::from_iter([(Tap::Logprob, seeds)]))?)
 }
 
 /// log(1 + eˣ).
@@ -95,7 +95,7 @@ fn softplus(x: f32) -> f32 {
 
 /// The log-probability of each row's targets together.
 fn answers(scores: &Scored) -> Outcome<Vec<f32>> {
-    Ok(scores.taps.logprob.sum(1)?.to_vec1()?)
+    Ok(scores.tap(Tap::Logprob)?.sum(1)?.to_vec1()?)
 }
 
 fn differences(left: &[f32], right: &[f32]) -> Vec<f32> {
@@ -110,10 +110,6 @@ fn side<'a>(batch: &'a Batch, name: &str) -> Outcome<&'a Arc<Rows>> {
 /// Targets of the whole window on a side.
 fn targets(batch: &Batch, side: &str) -> f32 {
     batch.window_targets.get(side).copied().unwrap_or(1) as f32
-}
-
-fn tap(tap: Option<&Tensor>) -> Outcome<f32> {
-    sum(tap.ok_or("a tap was not computed")?)
 }
 
 fn sum(numbers: &Tensor) -> Outcome<f32> {

@@ -10,7 +10,7 @@ mod preference;
 use std::path::Path;
 
 use serde::Serialize;
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_model::chat::Answers;
 use tunebox_model::generate::Sampling;
 use tunebox_model::{Policy, View};
@@ -101,12 +101,12 @@ struct RowScore {
 /// Scores one side of every example, in order.
 fn score(policy: &Policy, data: &Dataset, side: usize, batch: usize) -> Result<Vec<RowScore>, Error> {
     let mut scores = Vec::with_capacity(data.examples.len());
-    let taps = TapSet { top_one: true, ..TapSet::default() };
+    let taps = TapSet::of(&[Tap::TopOne]);
     for examples in data.examples.chunks(batch.max(1)) {
         let rows = rows(examples.iter().map(|example| example.sides[side].clone()))?;
-        let taps = policy.score(&View::Policy, &rows, taps, 1.0, false)?.taps;
-        let logprobs = table(&taps.logprob)?;
-        let firsts = taps.top_one.as_ref().map(table).transpose()?.unwrap_or_default();
+        let scored = policy.score(&View::Policy, &rows, taps, 1.0, false)?;
+        let logprobs = table(scored.tap(Tap::Logprob)?)?;
+        let firsts = table(scored.tap(Tap::TopOne)?)?;
         for (number, example) in examples.iter().enumerate() {
             let sum = |rows: &[Vec<f32>]| rows.get(number).into_iter().flatten().map(|value| f64::from(*value)).sum();
             let targets = example.sides[side].target_count();

@@ -9,10 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::fused::{Tap, TapSet, Taps};
 use tunebox_compute::{Device, Tensor};
 use tunebox_model::error::Error;
-use tunebox_model::policy::{Policy, Scored, Taps, View};
+use tunebox_model::policy::{Policy, Scored, View};
 use tunebox_model::rows::Rows;
 
 use crate::data::Dataset;
@@ -67,8 +67,7 @@ impl References {
             self.keep(keys[*row], found);
         }
         let logprob = Tensor::from_vec(all, (count, width), &Device::Cpu)?;
-        let taps =
-            Taps { logprob, entropy: None, log_sum_square: None, mean_logit: None, mean_logprob: None, top_one: None };
+        let taps = Taps::from_iter([(Tap::Logprob, logprob)]);
         Ok(Scored::of_taps(View::Reference, Arc::clone(rows), taps, policy.generation()))
     }
 
@@ -148,7 +147,7 @@ fn pass(policy: &Policy, rows: &Rows, places: &[usize]) -> Result<Vec<Vec<f32>>,
     let (ids, marks) = places.iter().map(|row| (rows.ids[*row].clone(), rows.targets[*row].clone())).unzip();
     let part = Arc::new(Rows::new(ids, marks)?);
     let scored = policy.score(&View::Reference, &part, TapSet::default(), 1.0, false)?;
-    let all = scored.taps.logprob.to_vec2::<f32>()?;
+    let all = scored.tap(Tap::Logprob)?.to_vec2::<f32>()?;
     let targets = all.into_iter().zip(&part.targets).map(|(values, marks)| {
         values.into_iter().zip(marks).filter(|(_, mark)| **mark).map(|(value, _)| value).collect()
     });

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use tunebox_compute::DType;
+use tunebox_compute::fused::Tap;
 use tunebox_compute::optimizer::AdamWSettings;
 use tunebox_model::adapter::AdapterSettings;
 use tunebox_model::edit::{Form, Role};
@@ -186,7 +187,13 @@ fn a_checkpoint_keeps_what_was_edited_when_each_snapshot_was_taken() {
     let rows = Arc::new(Rows::new(vec![vec![1, 2, 3, 4]], vec![vec![false, true, true, true]]).unwrap());
     let seen = |student: &mut Student, name: &str| -> Vec<Vec<f32>> {
         let view = View::Snapshot(name.to_owned());
-        student.score(&view, &rows, TapSet::default(), 1.0, false).unwrap().taps.logprob.to_vec2().unwrap()
+        student
+            .score(&view, &rows, TapSet::default(), 1.0, false)
+            .unwrap()
+            .tap(Tap::Logprob)
+            .unwrap()
+            .to_vec2()
+            .unwrap()
     };
     let [mut straight, mut resumed] = [false; 2].map(student);
     init(&mut straight);
@@ -282,7 +289,7 @@ fn a_step_that_is_tried_again_drops_out_the_same_numbers() {
     let learns = |student: &mut Student, step: u64| -> Vec<Vec<f32>> {
         student.begin(step);
         let scored = student.score(&View::Policy, &rows, TapSet::default(), 1.0, true).unwrap();
-        scored.taps.logprob.to_vec2().unwrap()
+        scored.tap(Tap::Logprob).unwrap().to_vec2().unwrap()
     };
     // No update follows, so that the count of masks would go on.
     let first = learns(&mut student, 0);
@@ -291,5 +298,5 @@ fn a_step_that_is_tried_again_drops_out_the_same_numbers() {
     student.go_back(&standing).unwrap();
     assert_eq!(learns(&mut student, 1), second);
     let plain = student.score(&View::Policy, &rows, TapSet::default(), 1.0, false).unwrap();
-    assert_ne!(plain.taps.logprob.to_vec2::<f32>().unwrap(), first, "nothing is dropped");
+    assert_ne!(plain.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap(), first, "nothing is dropped");
 }

@@ -17,18 +17,12 @@ use crate::fused::linear::plus;
 use crate::fused::product::{Matrix, Tile, steps};
 use crate::fused::scratch;
 use crate::fused::stored::Stored;
+use crate::fused::taps::{Tap, Taps};
 use crate::weight::WeightRef;
 
-/// The gradients of a loss by the taps of [`head_taps`](super::head_taps), one number a row each.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct TapGradients<'a> {
-    /// By the log-probability.
-    pub logprob: Option<&'a [f32]>,
-    /// By the entropy; the taps must hold it.
-    pub entropy: Option<&'a [f32]>,
-    /// By the mean log-probability.
-    pub mean_logprob: Option<&'a [f32]>,
-}
+/// The gradients of a loss by the differentiable taps of [`head_taps`](super::head_taps), one number a row each. A
+/// gradient by the entropy needs the entropy among the taps.
+pub type TapGradients<'a> = Taps<&'a [f32]>;
 
 /// The gradients by `hidden`, `[rows, hidden]` in its type, and, when wanted, by `weight`, `[vocabulary, hidden]` f32.
 /// `taps` is what the forward pass returned for the same inputs.
@@ -113,13 +107,18 @@ struct Row {
     even: f32,
 }
 
-/// Refuses seeds and taps of other rows, and a seed of what was not asked for.
+/// Refuses seeds and taps of another number of rows, seeds of taps without a gradient, and a seed of the entropy where the
+/// taps do not hold it.
 fn check(count: usize, taps: &HeadTaps, seeds: TapGradients<'_>) -> Result<()> {
-    let lengths = [seeds.logprob, seeds.entropy, seeds.mean_logprob, taps.entropy.as_deref(), Some(&taps.log_sum_exp)];
-    if lengths.iter().flatten().any(|numbers| numbers.len() != count) {
+    let entropy = taps.values.get(Tap::Entropy);
+    let others = [entropy, Some(&taps.log_sum_exp)].into_iter().flatten().map(Vec::len);
+    if seeds.iter().map(|(_, seeds)| seeds.len()).chain(others).any(|length| length != count) {
         return Err(Error::shape(format!("seeds and taps of {count} rows are needed")));
     }
-    if seeds.entropy.is_some() && taps.entropy.is_none() {
+    if let Some((tap, _)) = seeds.iter().find(|(tap, _)| !tap.is_differentiable()) {
+        return Err(Error::argument(format!("the tap `{}` has no gradient", tap.name())));
+    }
+    if seeds.get(Tap::Entropy).is_some() && entropy.is_none() {
         return Err(Error::argument("a gradient by the entropy needs the entropy among the taps"));
     }
     Ok(())
@@ -127,14 +126,15 @@ fn check(count: usize, taps: &HeadTaps, seeds: TapGradients<'_>) -> Result<()> {
 
 /// The rows of all tokens, from the seeds.
 fn rows(targets: &[u32], taps: &HeadTaps, seeds: TapGradients<'_>, vocabulary: usize) -> Vec<Row> {
-    let at = |numbers: Option<&[f32]>, row: usize| numbers.map_or(0.0, |numbers| numbers[row]);
+    let seed = |tap: Tap, row: usize| seeds.get(tap).map_or(0.0, |seeds| seeds[row]);
+    let entropies = taps.values.get(Tap::Entropy);
     let make = |row: usize| {
-        let (hit, curved, even) = (at(seeds.logprob, row), at(seeds.entropy, row), at(seeds.mean_logprob, row));
+        let (hit, curved, even) = (seed(Tap::Logprob, row), seed(Tap::Entropy, row), seed(Tap::MeanLogprob, row));
         Row {
             target: targets[row] as usize,
             log: taps.log_sum_exp[row],
             hit,
-            linear: -(hit + even + curved * at(taps.entropy.as_deref(), row)),
+            linear: -(hit + even + curved * entropies.map_or(0.0, |entropies| entropies[row])),
             curved: -curved,
             even: even / vocabulary as f32,
         }

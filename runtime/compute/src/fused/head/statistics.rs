@@ -1,7 +1,7 @@
 //! The running sums over the vocabulary from which every tap of a row follows.
 
-use super::TapSet;
 use crate::fused::lanes::{exp, exp_in_place, fold2, largest};
+use crate::fused::taps::{Tap, TapSet};
 
 /// Sums over some words, with e = exp(z − largest). Only those that the taps need are taken.
 #[derive(Clone, Copy, Debug)]
@@ -32,18 +32,36 @@ impl Statistics {
     pub(super) fn of(logits: &mut [f32], taps: TapSet) -> Self {
         let largest = largest(logits);
         let mut sums = Self { largest, ..Self::default() };
-        if taps.mean_logit || taps.mean_logprob {
+        if taps.contains(Tap::MeanLogit) || taps.contains(Tap::MeanLogprob) {
             sums.plain = f64::from(fold2(logits, logits, |sum, z, _| sum + z));
         }
-        if taps.entropy {
+        if taps.contains(Tap::Entropy) {
             let step = |sum: f32, z: f32, _: f32| exp(z - largest).mul_add(z - largest, sum);
             sums.weighted = f64::from(fold2(logits, logits, step));
         }
         sums.sum = f64::from(exp_in_place(logits, largest));
-        if taps.log_sum_square {
+        if taps.contains(Tap::LogSumSquare) {
             sums.square = f64::from(fold2(logits, logits, |sum, e, same| e.mul_add(same, sum)));
         }
         sums
+    }
+
+    /// ln Σ exp of the logits.
+    pub(super) fn log_sum_exp(&self) -> f64 {
+        f64::from(self.largest) + self.sum.ln()
+    }
+
+    /// The value of a tap, from sums over a whole vocabulary of this many words.
+    pub(super) fn tap(&self, tap: Tap, vocabulary: usize) -> f64 {
+        let target = self.target.unwrap_or(f32::NAN);
+        match tap {
+            Tap::Logprob => f64::from(target) - self.log_sum_exp(),
+            Tap::Entropy => self.sum.ln() - self.weighted / self.sum,
+            Tap::LogSumSquare => self.square.ln() - 2.0 * self.sum.ln(),
+            Tap::MeanLogit => self.plain / vocabulary as f64,
+            Tap::MeanLogprob => self.plain / vocabulary as f64 - self.log_sum_exp(),
+            Tap::TopOne => f64::from(u8::from(target >= self.largest)),
+        }
     }
 
     /// The sums over the words of both.

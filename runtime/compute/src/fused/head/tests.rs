@@ -4,6 +4,7 @@ use candle_core::{D, DType, Device, Var};
 
 use super::super::twin::{gradients, leaf, normal, numbers, same_on_two_threads};
 use super::*;
+use crate::fused::taps::Tap;
 use crate::parity::{On, on_each_device};
 use crate::random::Stream;
 use crate::weight::{Format, Packed, Weight};
@@ -15,10 +16,9 @@ type Sides = (usize, usize, usize);
 const SIDES: Sides = (261, 19, 4501);
 /// Words beyond two tiles of a device, of which the last is less than a vector; rows beyond one block of a device.
 const LARGE: [Sides; 2] = [(3, 8, 32_773), (1030, 8, 40)];
-const ALL: TapSet = TapSet { entropy: true, log_sum_square: true, mean_logit: true, mean_logprob: true, top_one: true };
 
 fn variants() -> [HeadOptions; 3] {
-    let plain = HeadOptions { taps: ALL, ..HeadOptions::default() };
+    let plain = HeadOptions { taps: TapSet::ALL, ..HeadOptions::default() };
     [
         plain,
         HeadOptions { inverse_temperature: 1.0 / 0.7, logit_scale: 0.6, ..plain },
@@ -85,6 +85,11 @@ fn twin(hidden: &Var, weight: &Var, targets: &[u32], options: &HeadOptions) -> T
     }
 }
 
+/// The gradient by one tap.
+fn seed_of(tap: Tap, seeds: &[f32]) -> TapGradients<'_> {
+    TapGradients::from_iter([(tap, seeds)])
+}
+
 fn tensor(numbers: &[f32]) -> Tensor {
     Tensor::new(numbers, &Device::Cpu).unwrap()
 }
@@ -99,14 +104,15 @@ on_each_device! {
             let check = |what: &str, found: &[f32], expected: &Tensor, share: f64| {
                 on.nearly(what, &tensor(found), expected, share * times(on));
             };
-            check("logprob", &taps.logprob, &expected.logprob, 1.0);
+            let tap = |tap| taps.values.get(tap).unwrap();
+            check("logprob", tap(Tap::Logprob), &expected.logprob, 1.0);
             check("log_sum_exp", &taps.log_sum_exp, &expected.log, 1.0);
-            check("entropy", &taps.entropy.unwrap(), &expected.entropy, 2.0);
-            check("log_sum_square", &taps.log_sum_square.unwrap(), &expected.log_sum_square, 2.0);
-            check("mean_logprob", &taps.mean_logprob.unwrap(), &expected.mean_logprob, 2.0);
+            check("entropy", tap(Tap::Entropy), &expected.entropy, 2.0);
+            check("log_sum_square", tap(Tap::LogSumSquare), &expected.log_sum_square, 2.0);
+            check("mean_logprob", tap(Tap::MeanLogprob), &expected.mean_logprob, 2.0);
             // The mean is small beside what it is the mean of.
             let share = if on.device.is_cpu() { 2.0 } else { 7.0 };
-            check("mean_logit", &taps.mean_logit.unwrap(), &expected.logits.mean(1).unwrap(), share);
+            check("mean_logit", tap(Tap::MeanLogit), &expected.logits.mean(1).unwrap(), share);
         }
     }
 
@@ -119,7 +125,7 @@ on_each_device! {
         targets.iter_mut().step_by(2).for_each(|target| *target = (*target + 1) % SIDES.2 as u32);
         let taps = head_taps(&hidden, &weight, &targets, &options).unwrap();
         let expected: Vec<f32> = (0..SIDES.0).map(|row| if row % 2 == 0 { 0.0 } else { 1.0 }).collect();
-        assert_eq!(taps.top_one.unwrap(), expected);
+        assert_eq!(taps.values.get(Tap::TopOne), Some(&expected));
     }
 }
 
@@ -134,7 +140,7 @@ on_each_device! {
             let stacked = Tensor::stack(&[expected.logprob, expected.entropy, expected.mean_logprob], 0).unwrap();
             let twins = gradients(&stacked, &tensor(&seeds.concat()).reshape((3, sides.0)).unwrap(), &[&h64, &w64]);
             let taps = head_taps(&hidden, &weight, &targets, &options).unwrap();
-            let given = TapGradients { logprob: Some(&seeds[0]), entropy: Some(&seeds[1]), mean_logprob: Some(&seeds[2]) };
+            let given = [Tap::Logprob, Tap::Entropy, Tap::MeanLogprob].into_iter().zip(seeds.iter().map(Vec::as_slice)).collect();
             let (dh, dw) = head_taps_backward(&hidden, &weight, &targets, &options, &taps, given, true).unwrap();
             assert_eq!(dh.dtype(), on.dtype);
             on.nearly("dhidden", &dh, &twins[0], times(on));
@@ -149,9 +155,9 @@ on_each_device! {
         let (h64, w64) = (on.leaf(&hidden), on.leaf(&weight));
         let expected = gradients(&twin(&h64, &w64, &targets, &options).logprob, &seed, &[&h64]);
         let taps = head_taps(&hidden, &weight, &targets, &options).unwrap();
-        assert!(taps.entropy.is_none(), "what is not asked for is not there");
+        assert!(taps.values.get(Tap::Entropy).is_none(), "what is not asked for is not there");
         let numbers: Vec<f32> = seed.to_vec1().unwrap();
-        let seeds = TapGradients { logprob: Some(&numbers), ..TapGradients::default() };
+        let seeds = seed_of(Tap::Logprob, &numbers);
         let (dh, dw) = head_taps_backward(&hidden, &weight, &targets, &options, &taps, seeds, false).unwrap();
         assert!(dw.is_none());
         on.nearly("dhidden", &dh, &expected[0], times(on));
@@ -168,7 +174,7 @@ on_each_device! {
             assert_eq!((slopes.dtype(), found.dtype()), (DType::F32, on.dtype));
             on.nearly("dhidden", &found, &expected[0], times(on));
             let plain = head_taps(&hidden, &weight, &targets, &options).unwrap();
-            assert_eq!((taps.logprob, taps.entropy), (plain.logprob, plain.entropy));
+            assert_eq!(taps.values, plain.values);
         }
     }
 }
@@ -202,9 +208,9 @@ on_each_device! {
         let share = if on.device.is_cpu() { 3e-5 } else { 6e-6 };
         on.within("logits", &logits(&hidden, &weight, &options).unwrap(), &expected.logits, share);
         let (taps, slopes) = head_taps_with_gradient(&hidden, &weight, &targets, &options).unwrap();
-        on.within("logprob", &tensor(&taps.logprob), &expected.logprob, 1e-6 * times(on));
+        on.within("logprob", &tensor(taps.values.get(Tap::Logprob).unwrap()), &expected.logprob, 1e-6 * times(on));
         on.nearly("slopes", &scale_head_gradient(&slopes, &seed, on.dtype).unwrap(), &twins[0], times(on));
-        let seeds = TapGradients { logprob: Some(&seed), ..TapGradients::default() };
+        let seeds = seed_of(Tap::Logprob, &seed);
         let (dh, _) = head_taps_backward(&hidden, &weight, &targets, &options, &taps, seeds, false).unwrap();
         on.nearly("dhidden", &dh, &twins[0], times(on));
     }
@@ -229,10 +235,13 @@ on_each_device! {
     fn a_certain_head_has_a_log_probability_of_zero_and_no_entropy(on) tolerance(0.0, 0.0) {
         let hidden = on.place(&Tensor::new(&[[1f32]], &Device::Cpu).unwrap());
         let weight = on.place(&Tensor::new(&[[500f32], [-500.0], [0.0]], &Device::Cpu).unwrap());
-        let options = HeadOptions { taps: ALL, ..HeadOptions::default() };
+        let options = HeadOptions { taps: TapSet::ALL, ..HeadOptions::default() };
         let taps = head_taps(&hidden, &weight, &[0], &options).unwrap();
-        assert_eq!((taps.logprob[0], taps.entropy.unwrap()[0], taps.log_sum_square.unwrap()[0]), (0.0, 0.0, 0.0));
-        assert_eq!(head_taps(&hidden, &weight, &[1], &options).unwrap().logprob[0], -1000.0);
+        for tap in [Tap::Logprob, Tap::Entropy, Tap::LogSumSquare] {
+            assert_eq!(taps.values.get(tap), Some(&vec![0.0]), "{tap:?}");
+        }
+        let taps = head_taps(&hidden, &weight, &[1], &options).unwrap();
+        assert_eq!(taps.values.get(Tap::Logprob), Some(&vec![-1000.0]));
     }
 }
 
@@ -244,9 +253,10 @@ fn the_bits_do_not_depend_on_the_number_of_threads() {
     let seed = vec![1f32; SIDES.0];
     same_on_two_threads(|| {
         let taps = head_taps(&hidden, &weight, &targets, &options).unwrap();
-        let seeds = TapGradients { logprob: Some(&seed), entropy: Some(&seed), mean_logprob: None };
+        let seeds = [Tap::Logprob, Tap::Entropy].into_iter().map(|tap| (tap, seed.as_slice())).collect();
         let (dh, dw) = head_taps_backward(&hidden, &weight, &targets, &options, &taps, seeds, true).unwrap();
-        vec![tensor(&taps.logprob), tensor(&taps.entropy.unwrap()), dh, dw.unwrap()]
+        let [logprob, entropy] = [Tap::Logprob, Tap::Entropy].map(|tap| tensor(taps.values.get(tap).unwrap()));
+        vec![logprob, entropy, dh, dw.unwrap()]
     });
 }
 
@@ -259,7 +269,10 @@ fn words_past_the_vocabulary_and_missing_taps_are_refused() {
     assert!(matches!(head_taps(&hidden, &weight, &targets[1..], &options), Err(Error::Shape(_))));
     let taps = head_taps(&hidden, &weight, &targets, &options).unwrap();
     let seed = numbers(&normal("e", &[SIDES.0])).iter().map(|number| *number as f32).collect::<Vec<_>>();
-    let seeds = TapGradients { entropy: Some(&seed), ..TapGradients::default() };
+    let seeds = seed_of(Tap::Entropy, &seed);
+    let refused = head_taps_backward(&hidden, &weight, &targets, &options, &taps, seeds, false);
+    assert!(matches!(refused, Err(Error::Argument(_))));
+    let seeds = seed_of(Tap::TopOne, &seed);
     let refused = head_taps_backward(&hidden, &weight, &targets, &options, &taps, seeds, false);
     assert!(matches!(refused, Err(Error::Argument(_))));
 }
@@ -267,9 +280,9 @@ fn words_past_the_vocabulary_and_missing_taps_are_refused() {
 on_each_device! {
     fn no_rows_have_no_taps(on) tolerance(0.0, 0.0) {
         let (hidden, weight) = inputs_on(on, (0, 19, 40), DType::F32);
-        let options = HeadOptions { taps: ALL, ..HeadOptions::default() };
+        let options = HeadOptions { taps: TapSet::ALL, ..HeadOptions::default() };
         let (taps, slopes) = head_taps_with_gradient(&hidden, &weight, &[], &options).unwrap();
-        assert!(taps.logprob.is_empty() && taps.entropy.is_some_and(|entropy| entropy.is_empty()));
+        assert!(taps.values.iter().all(|(_, values)| values.is_empty()) && taps.values.set() == TapSet::ALL);
         assert_eq!(slopes.dims(), [0, 19]);
         let (seeds, taps) = (TapGradients::default(), head_taps(&hidden, &weight, &[], &options).unwrap());
         let (dh, dw) = head_taps_backward(&hidden, &weight, &[], &options, &taps, seeds, true).unwrap();

@@ -1,7 +1,7 @@
 //! The whole decoder on every device that is there, beside the CPU: what rows score, what is learned from them, what is
 //! read on the way, and what is changed and written. Each operation alone is compared in the compute crate.
 
-use tunebox_compute::fused::{self, TapSet};
+use tunebox_compute::fused::{self, Tap, TapSet};
 use tunebox_compute::precision::Compute;
 use tunebox_compute::random::Stream;
 use tunebox_compute::{DType, Device, Tensor};
@@ -16,8 +16,7 @@ use crate::policy::{Policy, PolicySettings, Seeds, Slice, View};
 use crate::stream::{Patch, Site, Token};
 use crate::tiny;
 
-const ALL: TapSet =
-    TapSet { entropy: true, log_sum_square: true, mean_logit: true, mean_logprob: true, top_one: false };
+const CONTINUOUS: TapSet = TapSet::of(&[Tap::Entropy, Tap::LogSumSquare, Tap::MeanLogit, Tap::MeanLogprob]);
 
 /// Where a test runs, in which type of activations, and how far off numbers may be there: single ones as they are,
 /// gradients as a share of their length, or of `least` of the longest where they are short beside it.
@@ -95,16 +94,14 @@ fn flat(tensor: &Tensor) -> Vec<f32> {
 /// Scores the usual rows and learns from them; gives all taps.
 fn learn(policy: &Policy) -> Vec<f32> {
     let rows = tiny::rows();
-    let mut scored = policy.score(&View::Policy, &rows, ALL, 0.8, true).unwrap();
+    let mut scored = policy.score(&View::Policy, &rows, CONTINUOUS, 0.8, true).unwrap();
     policy.backward(&mut scored, &seeds((rows.count(), rows.width()))).unwrap();
-    let taps = scored.taps;
-    let all = [Some(taps.logprob), taps.entropy, taps.log_sum_square, taps.mean_logit, taps.mean_logprob];
-    all.iter().flatten().flat_map(flat).collect()
+    scored.taps.iter().flat_map(|(_, tap)| flat(tap)).collect()
 }
 
 /// The log-probabilities of the usual rows.
 fn logprobs(policy: &Policy, view: &View) -> Vec<f32> {
-    flat(&policy.score(view, &tiny::rows(), TapSet::default(), 1.0, false).unwrap().taps.logprob)
+    flat(policy.score(view, &tiny::rows(), TapSet::default(), 1.0, false).unwrap().tap(Tap::Logprob).unwrap())
 }
 
 fn every_family_and_kind_learns_alike(on: &On) {
@@ -124,7 +121,7 @@ fn a_loss_of_log_probabilities_alone_learns_alike(on: &On) {
         let rows = tiny::rows();
         let mut scored = policy.score(&View::Policy, &rows, TapSet::default(), 1.0, true).unwrap();
         let seeds = seeds((rows.count(), rows.width()));
-        let seeds = Seeds { logprob: seeds.logprob, ..Seeds::default() };
+        let seeds = Seeds::from_iter(seeds.into_iter().filter(|(tap, _)| *tap == Tap::Logprob));
         policy.backward(&mut scored, &seeds).unwrap();
     }
     // Nothing cancels here: no slot is off by much more than its numbers are rounded.

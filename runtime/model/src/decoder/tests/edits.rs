@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_compute::random::Stream;
 use tunebox_compute::{DType, Device, Tensor};
 use tunebox_foundation::explain::Explain;
@@ -25,7 +25,7 @@ fn policy(configuration: Configuration) -> Policy {
 
 fn logprobs(policy: &Policy, view: &View) -> Vec<f32> {
     let scored = policy.score(view, &tiny::rows(), TapSet::default(), 1.0, false).unwrap();
-    scored.taps.logprob.flatten_all().unwrap().to_vec1().unwrap()
+    scored.tap(Tap::Logprob).unwrap().flatten_all().unwrap().to_vec1().unwrap()
 }
 
 fn largest(one: &[f32], other: &[f32]) -> f32 {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_compute::random::Stream;
 use tunebox_compute::{DType, Device, Tensor};
 
@@ -30,11 +30,11 @@ pub(super) fn stir(policy: &Policy) {
 }
 
 pub(super) fn seeds(shape: (usize, usize)) -> Seeds {
-    let draw = |name: &str| {
+    let draw = |(tap, name)| {
         let draws = Stream::new(4, name).normals(shape.0 * shape.1);
-        Some(Tensor::from_vec(draws, shape, &Device::Cpu).unwrap())
+        (tap, Tensor::from_vec(draws, shape, &Device::Cpu).unwrap())
     };
-    Seeds { logprob: draw("logprob"), entropy: draw("entropy"), mean_logprob: draw("mean") }
+    [(Tap::Logprob, "logprob"), (Tap::Entropy, "entropy"), (Tap::MeanLogprob, "mean")].map(draw).into_iter().collect()
 }
 
 fn check(name: &str, configuration: Configuration, settings: &AdapterSettings) {
@@ -42,7 +42,7 @@ fn check(name: &str, configuration: Configuration, settings: &AdapterSettings) {
     let policy = Policy::new(model.clone(), settings, PolicySettings::default()).unwrap();
     stir(&policy);
     let rows = tiny::rows();
-    let all = TapSet { entropy: true, log_sum_square: true, mean_logit: true, mean_logprob: true, top_one: false };
+    let all = TapSet::of(&[Tap::Entropy, Tap::LogSumSquare, Tap::MeanLogit, Tap::MeanLogprob]);
     let mut scored = policy.score(&View::Policy, &rows, all, TEMPERATURE, true).unwrap();
     let seeds = seeds((rows.count(), rows.width()));
     policy.backward(&mut scored, &seeds).unwrap();
@@ -55,21 +55,15 @@ fn check_taps(name: &str, scored: &Scored, twin: &Twin) {
     let rows = &scored.rows;
     for (row, (ids, marks)) in rows.ids.iter().zip(&rows.targets).enumerate() {
         let wanted = twin.taps(ids, marks, f64::from(TEMPERATURE));
-        let pairs = [
-            ("logprob", Some(&scored.taps.logprob), wanted.as_ref().map(|taps| &taps.logprob)),
-            ("entropy", scored.taps.entropy.as_ref(), wanted.as_ref().map(|taps| &taps.entropy)),
-            ("mean logprob", scored.taps.mean_logprob.as_ref(), wanted.as_ref().map(|taps| &taps.mean_logprob)),
-            ("mean logit", scored.taps.mean_logit.as_ref(), wanted.as_ref().map(|taps| &taps.mean_logit)),
-            ("log Σp²", scored.taps.log_sum_square.as_ref(), wanted.as_ref().map(|taps| &taps.log_sum_square)),
-        ];
-        for (tap, found, wanted) in pairs {
-            let found = found.unwrap().get(row).unwrap().to_vec1::<f32>().unwrap();
+        for (tap, found) in scored.taps.iter() {
+            let found = found.get(row).unwrap().to_vec1::<f32>().unwrap();
+            let wanted = wanted.as_ref().and_then(|taps| taps.get(tap));
             let mut wanted = wanted.map_or(Vec::new(), |tap| tap.to_vec1::<f64>().unwrap()).into_iter();
             for (at, found) in found.into_iter().enumerate() {
                 let marked = marks.get(at).copied().unwrap_or(false);
                 let wanted = if marked { wanted.next().unwrap() } else { 0.0 };
                 let error = (f64::from(found) - wanted).abs();
-                assert!(error < 1e-5, "{name}: {tap} of row {row}, token {at}: {found} for {wanted}");
+                assert!(error < 1e-5, "{name}: {tap:?} of row {row}, token {at}: {found} for {wanted}");
             }
         }
     }

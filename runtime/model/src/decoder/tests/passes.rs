@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::fused::{Tap, TapSet};
 
 use super::gradients::{seeds, stir};
 use crate::adapter::{AdapterKind, AdapterSettings};
@@ -27,7 +27,7 @@ fn settings(kind: AdapterKind) -> AdapterSettings {
 }
 
 fn taps() -> TapSet {
-    TapSet { entropy: true, mean_logprob: true, ..TapSet::default() }
+    TapSet::of(&[Tap::Entropy, Tap::MeanLogprob])
 }
 
 /// The bits of the whole gradient after one scored batch.
@@ -42,7 +42,7 @@ fn gradient(policy: &Policy, keep: bool) -> Vec<u32> {
 
 fn logprobs(policy: &Policy, view: &View, rows: &Arc<Rows>) -> Vec<Vec<f32>> {
     let scored = policy.score(view, rows, TapSet::default(), 1.0, false).unwrap();
-    scored.taps.logprob.to_vec2::<f32>().unwrap()
+    scored.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap()
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn dropout_acts_only_where_the_pass_is_kept_for_learning() {
     let rows = tiny::rows();
     let score = |keep| {
         let scored = policy.score(&View::Policy, &rows, TapSet::default(), 1.0, keep).unwrap();
-        scored.taps.logprob.to_vec2::<f32>().unwrap()
+        scored.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap()
     };
     let without = score(false);
     assert_eq!(without, score(false));
@@ -122,8 +122,8 @@ fn rows_without_a_target_change_no_bit_of_the_gradient() {
     let policy = policy(&settings(AdapterKind::Lora), Recompute::None);
     let mut scored = policy.score(&View::Policy, &some, taps(), 1.0, true).unwrap();
     let mut shorter = seeds((rows.count(), rows.width()));
-    for seed in [&mut shorter.logprob, &mut shorter.entropy, &mut shorter.mean_logprob] {
-        *seed = seed.as_ref().map(|seed| seed.narrow(0, 0, 3).unwrap());
+    for (_, seed) in shorter.iter_mut() {
+        *seed = seed.narrow(0, 0, 3).unwrap();
     }
     policy.backward(&mut scored, &shorter).unwrap();
     let found: Vec<u32> =
@@ -136,7 +136,7 @@ fn rows_without_any_target_score_zero_and_teach_nothing() {
     let policy = policy(&settings(AdapterKind::Lora), Recompute::None);
     let rows = Arc::new(Rows::new(vec![vec![3, 4, 5]], vec![vec![false; 3]]).unwrap());
     let mut scored = policy.score(&View::Policy, &rows, taps(), 1.0, true).unwrap();
-    assert_eq!(scored.taps.logprob.to_vec2::<f32>().unwrap(), vec![vec![0.0; 3]]);
+    assert_eq!(scored.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap(), vec![vec![0.0; 3]]);
     policy.backward(&mut scored, &seeds((1, 3))).unwrap();
     assert!(policy.parameters().gradients().to_vec1::<f32>().unwrap().iter().all(|value| *value == 0.0));
 }

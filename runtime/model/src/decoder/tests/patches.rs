@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_compute::random::Stream;
 use tunebox_compute::{Device, Tensor};
 
@@ -49,7 +49,7 @@ fn patched(configuration: Configuration, settings: PolicySettings) -> Policy {
 
 fn logprobs(policy: &Policy, view: &View, rows: &Arc<Rows>) -> Vec<f32> {
     let scored = policy.score(view, rows, TapSet::default(), 1.0, false).unwrap();
-    scored.taps.logprob.flatten_all().unwrap().to_vec1().unwrap()
+    scored.tap(Tap::Logprob).unwrap().flatten_all().unwrap().to_vec1().unwrap()
 }
 
 fn gradient(policy: &Policy, keep: bool, seeds: &Seeds) -> Vec<f32> {
@@ -60,12 +60,12 @@ fn gradient(policy: &Policy, keep: bool, seeds: &Seeds) -> Vec<f32> {
 
 fn only_logprob() -> Seeds {
     let rows = tiny::rows();
-    Seeds { logprob: seeds((rows.count(), rows.width())).logprob, ..Seeds::default() }
+    Seeds::from_iter(seeds((rows.count(), rows.width())).into_iter().filter(|(tap, _)| *tap == Tap::Logprob))
 }
 
 /// Σ seed · log-probability.
 fn loss(policy: &Policy, seeds: &Seeds) -> f64 {
-    let seeds = seeds.logprob.as_ref().unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let seeds = seeds.get(Tap::Logprob).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
     let found = logprobs(policy, &View::Policy, &tiny::rows());
     seeds.iter().zip(found).map(|(seed, found)| f64::from(seed * found)).sum()
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use candle_core::quantized::{GgmlDType, QTensor};
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_compute::precision::Base;
 use tunebox_compute::weight::{Format, Packed, Weight};
 use tunebox_compute::{Device, Tensor};
@@ -59,7 +59,7 @@ fn stirred(model: &Arc<Model>, kind: AdapterKind) -> Policy {
 fn gradient(model: &Arc<Model>, kind: AdapterKind) -> Vec<f32> {
     let policy = stirred(model, kind);
     let rows = tiny::rows();
-    let taps = TapSet { entropy: true, mean_logprob: true, ..TapSet::default() };
+    let taps = TapSet::of(&[Tap::Entropy, Tap::MeanLogprob]);
     let mut scored = policy.score(&View::Policy, &rows, taps, 1.0, true).unwrap();
     policy.backward(&mut scored, &seeds((rows.count(), rows.width()))).unwrap();
     let parameters = policy.parameters();
@@ -126,7 +126,7 @@ fn a_quantised_base_writes_with_the_log_probabilities_of_scoring() {
             let marks = (0..ids.len()).map(|at| at >= prompt.len()).collect();
             let rows = Arc::new(Rows::new(vec![ids], vec![marks]).unwrap());
             let scored = policy.score(&View::Policy, &rows, TapSet::default(), 1.0, false).unwrap();
-            let scored = scored.taps.logprob.to_vec2::<f32>().unwrap().remove(0);
+            let scored = scored.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap().remove(0);
             for (written, scored) in completion.logprobs.iter().zip(&scored[prompt.len()..]) {
                 assert!((written - scored).abs() < 3e-4, "{format:?}: {written} written, {scored} scored");
             }

@@ -2,18 +2,15 @@
 
 use std::sync::Arc;
 
-use tunebox_compute::Tensor;
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::fused::{Tap, TapSet};
 
 use super::gradients::{seeds, stir};
 use crate::adapter::{AdapterKind, AdapterSettings};
 use crate::configuration::Configuration;
-use crate::policy::{Policy, PolicySettings, Seeds, Slice, View};
+use crate::policy::{Policy, PolicySettings, Seeds, Slice, View, select_rows};
 use crate::rows::Rows;
 use crate::stream::{Patch, Site, Token};
 use crate::tiny;
-
-const ALL: TapSet = TapSet { entropy: true, log_sum_square: true, mean_logit: true, mean_logprob: true, top_one: true };
 
 /// Two prompts that begin alike, answers of unequal length to each, one that begins with another, one twice, and a
 /// row that shares nothing.
@@ -47,10 +44,9 @@ fn alone(rows: &Rows, row: usize) -> Arc<Rows> {
 
 /// The bits of every tap of a row.
 fn taps(policy: &Policy, view: &View, rows: &Arc<Rows>, row: usize, keep: bool) -> Vec<u32> {
-    let taps = policy.score(view, rows, ALL, 0.8, keep).unwrap().taps;
-    let taps = taps.select(&[row as u32], rows.width()).unwrap();
-    let all = [Some(taps.logprob), taps.entropy, taps.log_sum_square, taps.mean_logit, taps.mean_logprob, taps.top_one];
-    let values = all.into_iter().flatten().flat_map(|tap| tap.squeeze(0).unwrap().to_vec1::<f32>().unwrap());
+    let taps = policy.score(view, rows, TapSet::ALL, 0.8, keep).unwrap().taps;
+    let taps = select_rows(&taps, &[row as u32], rows.width()).unwrap();
+    let values = taps.into_iter().flat_map(|(_, tap)| tap.squeeze(0).unwrap().to_vec1::<f32>().unwrap());
     values.filter(|value| *value != 0.0).map(f32::to_bits).collect()
 }
 
@@ -75,9 +71,7 @@ fn gradient(policy: &Policy) -> Vec<f32> {
 
 /// The seeds of one row.
 fn seeds_of(all: &Seeds, row: usize, width: usize) -> Seeds {
-    let own =
-        |seed: &Option<Tensor>| seed.as_ref().map(|seed| seed.narrow(0, row, 1).unwrap().narrow(1, 0, width).unwrap());
-    Seeds { logprob: own(&all.logprob), entropy: own(&all.entropy), mean_logprob: own(&all.mean_logprob) }
+    all.iter().map(|(tap, seed)| (tap, seed.narrow(0, row, 1).unwrap().narrow(1, 0, width).unwrap())).collect()
 }
 
 /// The length of the difference over the length of the first.
@@ -112,13 +106,13 @@ fn a_gradient_through_a_shared_beginning_is_the_sum_of_those_of_its_rows() {
     for (name, configuration) in tiny::families() {
         for kind in [AdapterKind::Lora, AdapterKind::Dora, AdapterKind::Full] {
             let together = policy(configuration.clone(), kind, PolicySettings::default());
-            let mut scored = together.score(&View::Policy, &rows, ALL, 0.8, true).unwrap();
+            let mut scored = together.score(&View::Policy, &rows, TapSet::ALL, 0.8, true).unwrap();
             together.backward(&mut scored, &all).unwrap();
 
             let apart = policy(configuration.clone(), kind, PolicySettings::default());
             for row in 0..rows.count() {
                 let one = alone(&rows, row);
-                let mut scored = apart.score(&View::Policy, &one, ALL, 0.8, true).unwrap();
+                let mut scored = apart.score(&View::Policy, &one, TapSet::ALL, 0.8, true).unwrap();
                 apart.backward(&mut scored, &seeds_of(&all, row, one.width())).unwrap();
             }
             let off = distance(&gradient(&apart), &gradient(&together));
@@ -131,7 +125,7 @@ fn a_gradient_through_a_shared_beginning_is_the_sum_of_those_of_its_rows() {
 fn a_shared_beginning_is_kept_once() {
     let rows = rows();
     let policy = policy(tiny::gemma3(), AdapterKind::Lora, PolicySettings::default());
-    let kept = |rows: &Arc<Rows>| policy.score(&View::Policy, rows, ALL, 1.0, true).unwrap().kept_bytes();
+    let kept = |rows: &Arc<Rows>| policy.score(&View::Policy, rows, TapSet::ALL, 1.0, true).unwrap().kept_bytes();
     let apart: usize = (0..rows.count()).map(|row| kept(&alone(&rows, row))).sum();
     assert!(kept(&rows) * 2 < apart, "{} together, {apart} alone", kept(&rows));
 }
@@ -166,7 +160,13 @@ fn rows_share_nothing_while_dropout_acts() {
     let rows = rows();
     // Rows 0 and 5 are the same.
     assert_eq!(taps(&policy, &View::Policy, &rows, 0, false), taps(&policy, &View::Policy, &rows, 5, false));
-    let logprob = policy.score(&View::Policy, &rows, ALL, 1.0, true).unwrap().taps.logprob.to_vec2::<f32>().unwrap();
+    let logprob = policy
+        .score(&View::Policy, &rows, TapSet::ALL, 1.0, true)
+        .unwrap()
+        .tap(Tap::Logprob)
+        .unwrap()
+        .to_vec2::<f32>()
+        .unwrap();
     assert_ne!(logprob[0], logprob[5]);
 }
 
@@ -177,7 +177,7 @@ fn slices_that_were_kept_give_the_bits_of_slices_that_run_again() {
     let run = |keep: u64| {
         let settings = PolicySettings { slice: Slice::Rows(2), keep, ..PolicySettings::default() };
         let policy = policy(tiny::gemma3(), AdapterKind::Lora, settings);
-        let mut scored = policy.score(&View::Policy, &rows, ALL, 0.8, true).unwrap();
+        let mut scored = policy.score(&View::Policy, &rows, TapSet::ALL, 0.8, true).unwrap();
         let bytes = scored.kept_bytes();
         policy.backward(&mut scored, &all).unwrap();
         assert_eq!(scored.kept_bytes(), 0);
@@ -197,11 +197,11 @@ fn what_other_scores_keep_leaves_less_room_for_slices() {
     let rows = rows();
     let settings = PolicySettings { slice: Slice::Rows(4), keep: 1 << 30, ..PolicySettings::default() };
     let policy = policy(tiny::gemma3(), AdapterKind::Lora, settings);
-    let score = || policy.score(&View::Policy, &rows, ALL, 1.0, true).unwrap();
+    let score = || policy.score(&View::Policy, &rows, TapSet::ALL, 1.0, true).unwrap();
     let bytes = score().kept_bytes() as u64;
     let settings = PolicySettings { keep: bytes + bytes / 2, ..settings };
     let policy = self::policy(tiny::gemma3(), AdapterKind::Lora, settings);
-    let score = || policy.score(&View::Policy, &rows, ALL, 1.0, true).unwrap();
+    let score = || policy.score(&View::Policy, &rows, TapSet::ALL, 1.0, true).unwrap();
     let first = score();
     assert_eq!(first.kept_bytes() as u64, bytes);
     assert!((score().kept_bytes() as u64) < bytes);

@@ -3,15 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::fused::{Tap, TapSet};
 
 use super::gradients::{seeds, stir};
 use crate::adapter::{AdapterKind, AdapterSettings};
 use crate::policy::{Policy, PolicySettings, Seeds, Slice, View};
 use crate::rows::Rows;
 use crate::tiny;
-
-const ALL: TapSet = TapSet { entropy: true, log_sum_square: true, mean_logit: true, mean_logprob: true, top_one: true };
 
 fn policy(kind: AdapterKind, dropout: f64, slice: Slice) -> Policy {
     let settings = AdapterSettings { kind, rank: 3, alpha: 5.0, dropout, ..AdapterSettings::default() };
@@ -23,7 +21,7 @@ fn policy(kind: AdapterKind, dropout: f64, slice: Slice) -> Policy {
 
 /// The gradient of one batch.
 fn gradient(policy: &Policy, rows: &Arc<Rows>, seeds: &Seeds, keep: bool) -> Vec<f32> {
-    let mut scored = policy.score(&View::Policy, rows, ALL, 0.8, keep).unwrap();
+    let mut scored = policy.score(&View::Policy, rows, TapSet::ALL, 0.8, keep).unwrap();
     policy.backward(&mut scored, seeds).unwrap();
     gradients(policy)
 }
@@ -60,10 +58,9 @@ fn a_gradient_is_the_same_in_slices_or_whole_kept_or_not() {
 fn every_tap_is_the_same_in_slices_or_whole() {
     let rows = tiny::rows();
     let taps = |slice| {
-        let scored = policy(AdapterKind::Lora, 0.0, slice).score(&View::Policy, &rows, ALL, 0.8, true).unwrap().taps;
-        let all = [Some(scored.logprob), scored.entropy, scored.log_sum_square, scored.mean_logit, scored.mean_logprob];
-        let all = all.into_iter().chain([scored.top_one]).flatten();
-        all.flat_map(|tap| tap.flatten_all().unwrap().to_vec1::<f32>().unwrap()).collect::<Vec<f32>>()
+        let scored =
+            policy(AdapterKind::Lora, 0.0, slice).score(&View::Policy, &rows, TapSet::ALL, 0.8, true).unwrap().taps;
+        scored.iter().flat_map(|(_, tap)| tap.flatten_all().unwrap().to_vec1::<f32>().unwrap()).collect::<Vec<f32>>()
     };
     let whole = taps(Slice::Whole);
     assert_eq!(whole.len(), 6 * rows.count() * rows.width());
@@ -74,7 +71,7 @@ fn every_tap_is_the_same_in_slices_or_whole() {
 fn only_a_batch_of_one_slice_is_kept() {
     let rows = tiny::rows();
     let bytes = |slice| {
-        let scored = policy(AdapterKind::Lora, 0.0, slice).score(&View::Policy, &rows, ALL, 1.0, true).unwrap();
+        let scored = policy(AdapterKind::Lora, 0.0, slice).score(&View::Policy, &rows, TapSet::ALL, 1.0, true).unwrap();
         scored.kept_bytes()
     };
     assert_eq!(bytes(Slice::Rows(3)), 0);
@@ -88,20 +85,17 @@ fn both_passes_of_a_slice_meet_the_same_dropout_masks() {
     let rows = tiny::rows();
     let all = seeds((rows.count(), rows.width()));
     let sliced = policy(AdapterKind::Lora, 0.4, Slice::Rows(2));
-    let scored = sliced.score(&View::Policy, &rows, ALL, 1.0, true).unwrap();
+    let scored = sliced.score(&View::Policy, &rows, TapSet::ALL, 1.0, true).unwrap();
     let alone = policy(AdapterKind::Lora, 0.4, Slice::Whole);
     for start in [0, 2] {
         let ids = rows.ids[start..start + 2].to_vec();
         let part = Arc::new(Rows::new(ids, rows.targets[start..start + 2].to_vec()).unwrap());
-        let own = |seed: &Option<tunebox_compute::Tensor>| {
-            let seed = seed.as_ref().unwrap().narrow(0, start, 2).unwrap();
-            Some(seed.narrow(1, 0, part.width()).unwrap())
-        };
-        let own =
-            Seeds { logprob: own(&all.logprob), entropy: own(&all.entropy), mean_logprob: own(&all.mean_logprob) };
-        let mut one = alone.score(&View::Policy, &part, ALL, 1.0, true).unwrap();
-        let found = scored.taps.logprob.narrow(0, start, 2).unwrap().narrow(1, 0, part.width()).unwrap();
-        assert_eq!(found.to_vec2::<f32>().unwrap(), one.taps.logprob.to_vec2::<f32>().unwrap());
+        let part_of =
+            |seed: &tunebox_compute::Tensor| seed.narrow(0, start, 2).unwrap().narrow(1, 0, part.width()).unwrap();
+        let own: Seeds = all.iter().map(|(tap, seed)| (tap, part_of(seed))).collect();
+        let mut one = alone.score(&View::Policy, &part, TapSet::ALL, 1.0, true).unwrap();
+        let found = scored.tap(Tap::Logprob).unwrap().narrow(0, start, 2).unwrap().narrow(1, 0, part.width()).unwrap();
+        assert_eq!(found.to_vec2::<f32>().unwrap(), one.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap());
         alone.backward(&mut one, &own).unwrap();
     }
     let mut scored = scored;
@@ -109,7 +103,7 @@ fn both_passes_of_a_slice_meet_the_same_dropout_masks() {
     assert!(distance(&gradients(&alone), &gradients(&sliced)) < 1e-6);
 
     let other = policy(AdapterKind::Lora, 0.4, Slice::Rows(2));
-    other.score(&View::Policy, &rows, ALL, 1.0, true).unwrap();
+    other.score(&View::Policy, &rows, TapSet::ALL, 1.0, true).unwrap();
     assert!(distance(&gradients(&sliced), &gradient(&other, &rows, &all, true)) > 1e-3, "a later pass has other masks");
 }
 
@@ -125,8 +119,8 @@ fn a_row_scores_the_same_bits_alone_and_in_a_batch() {
         stir(&policy);
         let score = |rows: Range<usize>, view: &View| {
             let part = Rows::new(ids[rows.clone()].to_vec(), marks[rows].to_vec()).unwrap();
-            let scored = policy.score(view, &Arc::new(part), ALL, 1.0, false).unwrap();
-            scored.taps.logprob.to_vec2::<f32>().unwrap()
+            let scored = policy.score(view, &Arc::new(part), TapSet::ALL, 1.0, false).unwrap();
+            scored.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap()
         };
         for view in [View::Policy, View::Reference] {
             let together = score(0..ids.len(), &view);

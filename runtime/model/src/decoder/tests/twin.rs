@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use candle_core::{DType, Device, Tensor, Var};
-use tunebox_compute::fused::Activation;
+use tunebox_compute::fused::{Activation, Tap, Taps};
 
 use crate::Model;
 use crate::adapter::{Adapter, AdapterKind};
@@ -19,15 +19,6 @@ pub(super) struct Twin {
     pub(super) variables: HashMap<String, Var>,
     scales: HashMap<String, f64>,
     dora: bool,
-}
-
-/// Per-token values of one row's targets.
-pub(super) struct RowTaps {
-    pub(super) logprob: Tensor,
-    pub(super) entropy: Tensor,
-    pub(super) mean_logprob: Tensor,
-    pub(super) mean_logit: Tensor,
-    pub(super) log_sum_square: Tensor,
 }
 
 impl Twin {
@@ -207,7 +198,7 @@ impl Twin {
     }
 
     /// Taps of one row's targets, in order.
-    pub(super) fn taps(&self, ids: &[u32], marks: &[bool], temperature: f64) -> Option<RowTaps> {
+    pub(super) fn taps(&self, ids: &[u32], marks: &[bool], temperature: f64) -> Option<Taps<Tensor>> {
         let places: Vec<u32> = (1..ids.len()).filter(|at| marks[*at]).map(|at| at as u32 - 1).collect();
         if places.is_empty() {
             return None;
@@ -218,13 +209,14 @@ impl Twin {
         let all = log_softmax(&logits);
         let chosen = Tensor::new(chosen.as_slice(), &Device::Cpu).unwrap().unsqueeze(1).unwrap();
         let shares = all.exp().unwrap();
-        Some(RowTaps {
-            logprob: all.gather(&chosen, 1).unwrap().squeeze(1).unwrap(),
-            entropy: (&shares * &all).unwrap().sum(1).unwrap().neg().unwrap(),
-            mean_logprob: all.mean(1).unwrap(),
-            mean_logit: logits.mean(1).unwrap(),
-            log_sum_square: shares.sqr().unwrap().sum(1).unwrap().log().unwrap(),
-        })
+        let taps = [
+            (Tap::Logprob, all.gather(&chosen, 1).unwrap().squeeze(1).unwrap()),
+            (Tap::Entropy, (&shares * &all).unwrap().sum(1).unwrap().neg().unwrap()),
+            (Tap::LogSumSquare, shares.sqr().unwrap().sum(1).unwrap().log().unwrap()),
+            (Tap::MeanLogit, logits.mean(1).unwrap()),
+            (Tap::MeanLogprob, all.mean(1).unwrap()),
+        ];
+        Some(taps.into_iter().collect())
     }
 
     /// The gradient of Σ seed · tap for every variable that has one.
@@ -234,13 +226,8 @@ impl Twin {
             let Some(taps) = self.taps(ids, marks, temperature) else { continue };
             let places: Vec<u32> = (0..ids.len()).filter(|at| marks[*at]).map(|at| at as u32).collect();
             let places = Tensor::new(places.as_slice(), &Device::Cpu).unwrap();
-            let pairs = [
-                (&seeds.logprob, &taps.logprob),
-                (&seeds.entropy, &taps.entropy),
-                (&seeds.mean_logprob, &taps.mean_logprob),
-            ];
-            for (seed, tap) in pairs {
-                let Some(seed) = seed else { continue };
+            for (tap, seed) in seeds.iter() {
+                let tap = taps.get(tap).unwrap();
                 let seed = seed.get(row).unwrap().index_select(&places, 0).unwrap().to_dtype(DType::F64).unwrap();
                 total = (total + (seed * tap).unwrap().sum_all().unwrap()).unwrap();
             }

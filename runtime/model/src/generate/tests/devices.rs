@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use tunebox_compute::Device;
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_compute::precision::Compute;
 
 use super::{Sampling, endless, prompts, run, sampling};
@@ -41,7 +41,7 @@ fn scored(policy: &Policy, ids: &[u32], temperature: f32) -> Vec<f32> {
     let marks = (0..ids.len()).map(|at| at > 0).collect();
     let rows = Arc::new(Rows::new(vec![ids.to_vec()], vec![marks]).unwrap());
     let scored = policy.score(&View::Policy, &rows, TapSet::default(), temperature, false).unwrap();
-    scored.taps.logprob.to_vec2::<f32>().unwrap().remove(0)
+    scored.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap().remove(0)
 }
 
 /// Long enough for several pages, with completions that share a prompt of more than one; none outgrows short factors.

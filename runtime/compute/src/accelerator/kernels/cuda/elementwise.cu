@@ -88,7 +88,7 @@ KERNEL void add_bias(act *x, const float *bias, u32 rows, u32 columns, u64 strid
 }
 
 // x[row][column] *= factors[row] (f32 rows); for gradients of log-probabilities by their rows. fused/head/slopes.rs
-// `head_slopes_backward`. y may be another type than x: y is act, x is f32. Grid: x over rows; 256 threads.
+// `scale_head_gradient`. y may be another type than x: y is act, x is f32. Grid: x over rows; 256 threads.
 KERNEL void scale_rows(act *y, const float *x, const float *factors, u32 rows, u32 columns) {
     for (u32 row = blockIdx.x; row < rows; row += gridDim.x) {
         act *to = y + (u64)row * columns;

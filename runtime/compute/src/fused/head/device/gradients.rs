@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::fused::device::{count, expect_dtype, extent, rows};
 use crate::fused::head::{HeadTaps, Inputs, TapGradients};
 use crate::fused::host;
+use crate::fused::taps::Tap;
 
 /// The taps, and the gradient of each row's log-probability by its hidden state, `[rows, width]` f32.
 pub(in crate::fused::head) fn taps_and_slopes(device: &Accelerator, inputs: Inputs<'_>) -> Result<(HeadTaps, Tensor)> {
@@ -122,8 +123,10 @@ struct Given {
 
 impl Given {
     fn of(head: &Head<'_>, taps: &HeadTaps, seeds: TapGradients<'_>) -> Result<Self> {
-        let entropy = taps.entropy.as_deref().filter(|_| seeds.entropy.is_some());
-        let parts = [Some(taps.log_sum_exp.as_slice()), entropy, seeds.logprob, seeds.entropy, seeds.mean_logprob];
+        let entropy = taps.values.get(Tap::Entropy).filter(|_| seeds.get(Tap::Entropy).is_some());
+        let [logprob, by_entropy, mean] =
+            [Tap::Logprob, Tap::Entropy, Tap::MeanLogprob].map(|tap| seeds.get(tap).copied());
+        let parts = [Some(taps.log_sum_exp.as_slice()), entropy.map(Vec::as_slice), logprob, by_entropy, mean];
         let mut numbers = Vec::with_capacity(parts.len() * head.rows);
         let starts = parts.map(|part| {
             let start = numbers.len();

@@ -8,13 +8,15 @@ use super::Head;
 use crate::accelerator::{Accelerator, Argument, Grid, kernel};
 use crate::error::Result;
 use crate::fused::device::{count, extent};
-use crate::fused::head::{HeadTaps, TapSet};
+use crate::fused::head::HeadTaps;
+use crate::fused::taps::{Tap, TapSet};
 
 const THREADS: usize = 128;
 
 /// Which sums the taps need, as the bits that `kernels/cuda/head.cu` knows: of the entropy, of squares, of the mean.
 pub(super) fn wanted(taps: TapSet) -> u32 {
-    u32::from(taps.entropy) | u32::from(taps.log_sum_square) << 1 | u32::from(taps.mean_logit || taps.mean_logprob) << 2
+    let mean = taps.contains(Tap::MeanLogit) || taps.contains(Tap::MeanLogprob);
+    u32::from(taps.contains(Tap::Entropy)) | u32::from(taps.contains(Tap::LogSumSquare)) << 1 | u32::from(mean) << 2
 }
 
 /// Running sums, `[rows]` each: the largest logit, the target's logit, Σ e, Σ e², Σ e·(z − largest), Σ z with
@@ -54,34 +56,28 @@ impl Sums {
         if rows == 0 {
             return Ok(HeadTaps::new(asked));
         }
-        let optional = [asked.entropy, asked.log_sum_square, asked.mean_logit, asked.mean_logprob, asked.top_one];
-        let number = 2 + optional.iter().filter(|asked| **asked).count();
-        let all = head.device.empty(&[number * rows], DType::F32)?;
+        // One buffer for all outputs of the kernel: the log-probability, ln Σ exp, then the taps that were asked for.
+        let all = head.device.empty(&[(1 + asked.iter().count()) * rows], DType::F32)?;
         let mut start = 0;
         let mut next = || {
             start += rows;
             all.narrow(0, start - rows, rows)
         };
-        let mut placed: Vec<Option<Tensor>> = vec![Some(next()?), Some(next()?)];
-        for asked in optional {
-            placed.push(asked.then(&mut next).transpose()?);
+        let mut outputs = Vec::with_capacity(1 + Tap::ALL.len());
+        for tap in Tap::ALL {
+            outputs.push(asked.contains(tap).then(&mut next).transpose()?);
+            if tap == Tap::Logprob {
+                outputs.push(Some(next()?));
+            }
         }
         let mut arguments: Vec<Argument<'_>> = self.0.iter().map(Argument::from).collect();
-        arguments.extend(placed.iter().map(|tap| Argument::from(tap.as_ref())));
+        arguments.extend(outputs.iter().map(|output| Argument::from(output.as_ref())));
         arguments.extend([count(rows)?, count(head.words)?]);
         let grid = Grid::of(extent(rows.div_ceil(THREADS))?, THREADS as u32);
         head.device.launch(&kernel::HEAD_FINISH, head.act, grid, &arguments)?;
         let numbers = head.device.download::<f32>(&all)?;
-        let mut taps = numbers.chunks_exact(rows).map(<[f32]>::to_vec);
-        let mut next = || taps.next().unwrap_or_default();
-        Ok(HeadTaps {
-            logprob: next(),
-            log_sum_exp: next(),
-            entropy: asked.entropy.then(&mut next),
-            log_sum_square: asked.log_sum_square.then(&mut next),
-            mean_logit: asked.mean_logit.then(&mut next),
-            mean_logprob: asked.mean_logprob.then(&mut next),
-            top_one: asked.top_one.then(&mut next),
-        })
+        let mut numbers: Vec<Vec<f32>> = numbers.chunks_exact(rows).map(<[f32]>::to_vec).collect();
+        let log_sum_exp = numbers.remove(1);
+        Ok(HeadTaps { log_sum_exp, values: asked.iter().zip(numbers).collect() })
     }
 }
