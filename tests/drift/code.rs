@@ -14,6 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tunebox-foundation", &["tunebox-explain-derive"]),
     ("tunebox-compute", &["tunebox-foundation"]),
     ("tunebox-model", &["tunebox-compute", "tunebox-foundation"]),
+    ("tunebox-contract", &[]),
     ("tunebox-sandbox", &["tunebox-model", "tunebox-compute", "tunebox-foundation"]),
     ("tunebox-package", &["tunebox-foundation"]),
     (

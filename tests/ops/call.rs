@@ -191,7 +191,7 @@ impl Call<'_> {
             "power" => ops::power(budget, x, self.scalar("exponent")),
             "clamp" => ops::clamp(budget, x, optional("low"), optional("high")),
             "replace-non-finite" => ops::replace_non_finite(budget, x, self.scalar("value")),
-            "detach" => Ok(ops::detach(x)),
+            "detach" => ops::detach(x),
             "cast" => ops::cast(budget, x, dtype(&self.row.arguments["dtype"])),
             "quantile" => ops::quantile(budget, x, self.scalar("q")),
             "reshape" => ops::reshape(budget, x, &self.counts("shape")),

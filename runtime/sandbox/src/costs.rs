@@ -1,5 +1,5 @@
-//! What every function of the contract costs: one row each. How tensor operations are charged is a table of its own in
-//! `compute`, by kinds; both have one version, [`COSTS`].
+//! What every function of the contract costs, by its row of `runtime/contract/functions.txt`. The formulas of the tensor
+//! operations are in `compute`, by kinds; both have one version, [`COSTS`].
 //!
 //! Costs are counted in units of work, near enough to one number read or written, and known before the work is done.
 //! They depend on sizes alone, never on a clock or a machine. Passes through the model are charged as passes and as
@@ -8,7 +8,7 @@
 pub use tunebox_compute::ops::COSTS;
 use tunebox_compute::ops::Kind;
 
-/// What every call costs, whatever it does.
+/// The work charged for every call of the host, in addition to what the function's row says.
 pub(crate) const CALL: u64 = 16;
 
 /// How a function is charged beside [`CALL`].
@@ -18,181 +18,14 @@ pub enum Cost {
     Call,
     /// By the formula of a kind of tensor operation.
     Operation(Kind),
-    /// This much work for each unit; what a unit is, in words.
+    /// This much work for each unit; the text names the unit.
     Units(u64, &'static str),
 }
 
-/// Every function, in the order of the alphabet.
-pub const TABLE: &[(&str, Cost)] = &[
-    ("data.batch.column", Cost::Units(1, "records")),
-    ("data.batch.rows", Cost::Call),
-    ("data.batch.sides", Cost::Call),
-    ("data.batch.size", Cost::Call),
-    ("data.batch.window-size", Cost::Call),
-    ("data.batch.window-targets", Cost::Call),
-    ("data.batch.window-tokens", Cost::Call),
-    ("data.rows.count", Cost::Call),
-    ("data.rows.ids", Cost::Units(1, "tokens of the rows, padding included")),
-    ("data.rows.lengths", Cost::Units(1, "tokens of the rows")),
-    ("data.rows.mask", Cost::Units(1, "tokens of the rows, padding included")),
-    ("data.rows.presence", Cost::Units(1, "tokens of the rows, padding included")),
-    ("data.rows.select", Cost::Units(1, "tokens of the longest row, for each row")),
-    ("data.rows.targets", Cost::Call),
-    ("data.rows.whole", Cost::Units(1, "tokens of the rows")),
-    ("data.rows.width", Cost::Call),
-    ("hidden.capture", Cost::Units(1, "numbers of the result")),
-    ("hidden.dimension", Cost::Call),
-    ("hidden.layers", Cost::Call),
-    ("hidden.publish", Cost::Units(1, "numbers of the vector")),
-    ("learn.backward-from", Cost::Units(3, "numbers of the coefficients")),
-    ("learn.minimise", Cost::Units(3, "numbers of each tap that gets a gradient")),
-    ("learn.rate", Cost::Call),
-    ("learn.update", Cost::Call),
-    ("model.divergence", Cost::Units(2, "logits")),
-    ("model.next-token", Cost::Units(1, "logits, and numbers of the result")),
-    ("model.policy", Cost::Call),
-    ("model.reference", Cost::Call),
-    ("model.score", Cost::Units(1, "numbers of all taps")),
-    ("model.score-for-learning", Cost::Units(1, "numbers of all taps")),
-    ("model.scores.entropy", Cost::Call),
-    ("model.scores.log-sum-square", Cost::Call),
-    ("model.scores.logprob", Cost::Call),
-    ("model.scores.mean-logit", Cost::Call),
-    ("model.scores.mean-logprob", Cost::Call),
-    ("model.scores.top-one", Cost::Call),
-    ("model.snapshot", Cost::Call),
-    ("patch.ablate", Cost::Units(1, "numbers of the vector")),
-    ("patch.add", Cost::Units(1, "numbers of the vector")),
-    ("patch.project", Cost::Units(1, "numbers of the vector")),
-    ("reward.judge", Cost::Units(1_000, "verdicts")),
-    ("reward.verifiers", Cost::Call),
-    ("reward.weights", Cost::Call),
-    ("run.add-metric", Cost::Call),
-    ("run.add-metric-of", Cost::Call),
-    ("run.fault", Cost::Call),
-    ("run.log", Cost::Call),
-    ("run.metric", Cost::Call),
-    ("run.metric-of", Cost::Call),
-    ("run.planned", Cost::Call),
-    ("run.position", Cost::Call),
-    ("sample.completions.finished", Cost::Units(1, "completions")),
-    ("sample.completions.group", Cost::Units(1, "completions")),
-    ("sample.completions.logprob", Cost::Units(1, "tokens of the rows, padding included")),
-    ("sample.completions.rows", Cost::Call),
-    ("sample.generate", Cost::Call),
-    ("sample.sampler.completions", Cost::Call),
-    ("sample.sampler.constructor", Cost::Call),
-    ("sample.sampler.max-tokens", Cost::Call),
-    ("sample.sampler.min-p", Cost::Call),
-    ("sample.sampler.temperature", Cost::Call),
-    ("sample.sampler.top-k", Cost::Call),
-    ("sample.sampler.top-p", Cost::Call),
-    ("tensor.add", Cost::Operation(Kind::Pairwise)),
-    ("tensor.choose", Cost::Operation(Kind::Choose)),
-    ("tensor.concat", Cost::Operation(Kind::Join)),
-    ("tensor.divide", Cost::Operation(Kind::Pairwise)),
-    ("tensor.dot", Cost::Operation(Kind::Product)),
-    ("tensor.equal", Cost::Operation(Kind::Compare)),
-    ("tensor.from-indices", Cost::Operation(Kind::Create)),
-    ("tensor.from-list", Cost::Operation(Kind::Create)),
-    ("tensor.full", Cost::Operation(Kind::Create)),
-    ("tensor.greater", Cost::Operation(Kind::Compare)),
-    ("tensor.greater-equal", Cost::Operation(Kind::Compare)),
-    ("tensor.less", Cost::Operation(Kind::Compare)),
-    ("tensor.less-equal", Cost::Operation(Kind::Compare)),
-    ("tensor.logical-and", Cost::Operation(Kind::Compare)),
-    ("tensor.logical-or", Cost::Operation(Kind::Compare)),
-    ("tensor.matmul", Cost::Operation(Kind::Product)),
-    ("tensor.maximum", Cost::Operation(Kind::Pairwise)),
-    ("tensor.minimum", Cost::Operation(Kind::Pairwise)),
-    ("tensor.multiply", Cost::Operation(Kind::Pairwise)),
-    ("tensor.not-equal", Cost::Operation(Kind::Compare)),
-    ("tensor.ones", Cost::Operation(Kind::Create)),
-    ("tensor.outer", Cost::Operation(Kind::Product)),
-    ("tensor.random-normal", Cost::Operation(Kind::Create)),
-    ("tensor.random-permutation", Cost::Operation(Kind::Create)),
-    ("tensor.random-uniform", Cost::Operation(Kind::Create)),
-    ("tensor.scope.constructor", Cost::Call),
-    ("tensor.scope.keep", Cost::Call),
-    ("tensor.sequence", Cost::Operation(Kind::Create)),
-    ("tensor.stack", Cost::Operation(Kind::Join)),
-    ("tensor.subtract", Cost::Operation(Kind::Pairwise)),
-    ("tensor.tensor.abs", Cost::Operation(Kind::Elementwise)),
-    ("tensor.tensor.add-scalar", Cost::Operation(Kind::Scalar)),
-    ("tensor.tensor.all", Cost::Operation(Kind::Truth)),
-    ("tensor.tensor.any", Cost::Operation(Kind::Truth)),
-    ("tensor.tensor.argmax", Cost::Operation(Kind::Extreme)),
-    ("tensor.tensor.argsort", Cost::Operation(Kind::Order)),
-    ("tensor.tensor.cast", Cost::Operation(Kind::Cast)),
-    ("tensor.tensor.chunk", Cost::Operation(Kind::View)),
-    ("tensor.tensor.clamp", Cost::Operation(Kind::Scalar)),
-    ("tensor.tensor.copy-to-list", Cost::Units(1, "numbers read")),
-    ("tensor.tensor.cos", Cost::Operation(Kind::Elementwise)),
-    ("tensor.tensor.count", Cost::Operation(Kind::Truth)),
-    ("tensor.tensor.cumulative-sum", Cost::Operation(Kind::Scan)),
-    ("tensor.tensor.detach", Cost::Operation(Kind::View)),
-    ("tensor.tensor.dtype", Cost::Call),
-    ("tensor.tensor.exp", Cost::Operation(Kind::Elementwise)),
-    ("tensor.tensor.exp-minus-one", Cost::Operation(Kind::Elementwise)),
-    ("tensor.tensor.expand", Cost::Operation(Kind::View)),
-    ("tensor.tensor.flip", Cost::Operation(Kind::Move)),
-    ("tensor.tensor.gather", Cost::Operation(Kind::Gather)),
-    ("tensor.tensor.index-add", Cost::Operation(Kind::Scatter)),
-    ("tensor.tensor.index-select", Cost::Operation(Kind::Gather)),
-    ("tensor.tensor.is-finite", Cost::Operation(Kind::Finite)),
-    ("tensor.tensor.item", Cost::Call),
-    ("tensor.tensor.log", Cost::Operation(Kind::Elementwise)),
-    ("tensor.tensor.log-one-plus", Cost::Operation(Kind::Elementwise)),
-    ("tensor.tensor.log-sigmoid", Cost::Operation(Kind::Elementwise)),
-    ("tensor.tensor.log-softmax", Cost::Operation(Kind::Scan)),
-    ("tensor.tensor.log-sum-exp", Cost::Operation(Kind::Reduce)),
-    ("tensor.tensor.logical-not", Cost::Operation(Kind::Compare)),
-    ("tensor.tensor.masked-mean", Cost::Operation(Kind::Masked)),
-    ("tensor.tensor.masked-sum", Cost::Operation(Kind::Masked)),
-    ("tensor.tensor.max", Cost::Operation(Kind::Extreme)),
-    ("tensor.tensor.mean", Cost::Operation(Kind::Reduce)),
-    ("tensor.tensor.mean-of-finite", Cost::Operation(Kind::Reduce)),
-    ("tensor.tensor.min", Cost::Operation(Kind::Extreme)),
-    ("tensor.tensor.negate", Cost::Operation(Kind::Elementwise)),
-    ("tensor.tensor.norm", Cost::Operation(Kind::Reduce)),
-    ("tensor.tensor.power", Cost::Operation(Kind::Scalar)),
-    ("tensor.tensor.quantile", Cost::Operation(Kind::Order)),
-    ("tensor.tensor.reciprocal", Cost::Operation(Kind::Elementwise)),
-    ("tensor.tensor.relu", Cost::Operation(Kind::Elementwise)),
-    ("tensor.tensor.replace-non-finite", Cost::Operation(Kind::Scalar)),
-    ("tensor.tensor.reshape", Cost::Operation(Kind::Move)),
-    ("tensor.tensor.roll", Cost::Operation(Kind::Move)),
-    ("tensor.tensor.scale", Cost::Operation(Kind::Scalar)),
-    ("tensor.tensor.segment-sum", Cost::Operation(Kind::Scatter)),
-    ("tensor.tensor.shape", Cost::Call),
-    ("tensor.tensor.sigmoid", Cost::Operation(Kind::Elementwise)),
-    ("tensor.tensor.sin", Cost::Operation(Kind::Elementwise)),
-    ("tensor.tensor.slice", Cost::Operation(Kind::View)),
-    ("tensor.tensor.softmax", Cost::Operation(Kind::Scan)),
-    ("tensor.tensor.softplus", Cost::Operation(Kind::Elementwise)),
-    ("tensor.tensor.sort", Cost::Operation(Kind::Sort)),
-    ("tensor.tensor.sqrt", Cost::Operation(Kind::Elementwise)),
-    ("tensor.tensor.square", Cost::Operation(Kind::Elementwise)),
-    ("tensor.tensor.squeeze", Cost::Operation(Kind::View)),
-    ("tensor.tensor.standard-deviation", Cost::Operation(Kind::Reduce)),
-    ("tensor.tensor.standard-deviation-of-finite", Cost::Operation(Kind::Reduce)),
-    ("tensor.tensor.sum", Cost::Operation(Kind::Reduce)),
-    ("tensor.tensor.sum-of-finite", Cost::Operation(Kind::Reduce)),
-    ("tensor.tensor.tanh", Cost::Operation(Kind::Elementwise)),
-    ("tensor.tensor.top", Cost::Operation(Kind::Sort)),
-    ("tensor.tensor.transpose", Cost::Operation(Kind::View)),
-    ("tensor.tensor.unsqueeze", Cost::Operation(Kind::View)),
-    ("tensor.tensor.variance", Cost::Operation(Kind::Reduce)),
-    ("tensor.zeros", Cost::Operation(Kind::Create)),
-    ("text.decode", Cost::Units(100, "tokens")),
-    ("text.encode", Cost::Units(1_000, "bytes of text")),
-    ("weights.add-outer", Cost::Units(2, "weights of the matrix")),
-    ("weights.keep-as", Cost::Call),
-    ("weights.project-out", Cost::Units(4, "weights of the matrix")),
-    ("weights.read-rows", Cost::Units(1, "weights read")),
-];
+/// Every function with its cost, in alphabetical order.
+pub const TABLE: &[(&str, Cost)] = include!(concat!(env!("OUT_DIR"), "/costs.rs"));
 
-/// How much work a unit of a function is.
+/// The work of one unit of a function; 1 if its row names no unit.
 pub(crate) fn each(function: &str) -> u64 {
     match cost_of(function) {
         Some(Cost::Units(work, _)) => work,
@@ -200,11 +33,11 @@ pub(crate) fn each(function: &str) -> u64 {
     }
 }
 
-/// The row of a function.
+/// The cost of a function named as in `tensor.tensor.exp`; `None` if the contract has no such function.
 #[must_use]
 pub fn cost_of(function: &str) -> Option<Cost> {
-    let place = TABLE.binary_search_by(|(name, _)| (*name).cmp(function)).ok()?;
-    TABLE.get(place).map(|(_, cost)| *cost)
+    let index = TABLE.binary_search_by(|(name, _)| (*name).cmp(function)).ok()?;
+    TABLE.get(index).map(|(_, cost)| *cost)
 }
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ fn written(name: &Ident, bits: &TokenStream) -> TokenStream {
         impl Decode for #name {
             fn decode(bytes: &mut Reader<'_>) -> ::std::result::Result<Self, Malformed> {
                 let bits = <#bits>::try_from(u32::decode(bytes)?);
-                let bits = bits.map_err(|_| Malformed("a flag that the contract does not have"))?;
+                let bits = bits.map_err(|_| Malformed("a flag that the contract does not have".into()))?;
                 ::std::result::Result::Ok(Self { bits })
             }
         }

@@ -52,7 +52,7 @@ pub(crate) fn exported(resolve: &Resolve, id: InterfaceId, imports: &TokenStream
             ) -> ::std::result::Result<(), Malformed> {
                 match function {
                     #(#called)*
-                    _ => return ::std::result::Result::Err(Malformed("a call of a function that the contract does not have")),
+                    _ => return ::std::result::Result::Err(Malformed("a call of a function that the contract does not have".into())),
                 }
                 ::std::result::Result::Ok(())
             }

@@ -198,7 +198,7 @@ impl Place<'_> {
                 fn decode(bytes: &mut Reader<'_>) -> ::std::result::Result<Self, Malformed> {
                     ::std::result::Result::Ok(match u8::decode(bytes)? {
                         #(#read,)*
-                        _ => return ::std::result::Result::Err(Malformed("a case that the contract does not have")),
+                        _ => return ::std::result::Result::Err(Malformed("a case that the contract does not have".into())),
                     })
                 }
             }

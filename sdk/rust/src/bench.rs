@@ -184,7 +184,8 @@ impl<M: Method + Declared> Run<M> {
         loop {
             match serve_calls(dispatch_of::<M>())? {
                 Outcome::Report { shown, returned } => {
-                    self.report = Report::read(&shown).ok_or(Ended::Unknown("a report that is not one"))?;
+                    self.report =
+                        Report::read(&shown).ok_or_else(|| Ended::Unknown("a report that is not one".into()))?;
                     return Ok(returned);
                 }
                 // That is for the method; why comes behind it.

@@ -20,7 +20,7 @@ pub use codec::{Decode, Encode, Malformed, Reader};
 pub(crate) use connection::{Connected, Ended, Role};
 pub use connection::{Handle, Lent, Request};
 pub(crate) use panics::forward_panic;
-pub(crate) use serve::{Outcome, hear, next, say, serve_calls};
+pub(crate) use serve::{Outcome, next, read_greeting, say, serve_calls};
 
 /// What `method!` writes down about a method.
 pub trait Declared {

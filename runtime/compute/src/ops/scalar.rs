@@ -94,10 +94,12 @@ pub fn replace_non_finite(budget: &mut dyn Admit, x: &Tensor, value: f64) -> Res
     )
 }
 
-/// The same numbers, cut off from the gradient; shares the bytes of x.
-#[must_use]
-pub fn detach(x: &Tensor) -> Made {
-    Made::view(x.detach())
+/// The same numbers outside of the graph; a view of x.
+///
+/// # Errors
+/// None: the result has the type of the other views.
+pub fn detach(x: &Tensor) -> Result<Made> {
+    Ok(Made::view(x.detach()))
 }
 
 /// The numbers as another element type: rounded between floating-point types, cut off towards 0 and limited

@@ -90,7 +90,7 @@ fn a_tensor_used_twice_gets_both_gradients() {
 fn nothing_flows_through_detach_or_to_a_leaf_that_was_not_used() {
     let mut budget = ledger();
     let (x, other) = (leaf(&[3.]), leaf(&[1.]));
-    let frozen = ops::detach(&x).tensor;
+    let frozen = ops::detach(&x).unwrap().tensor;
     let product = ops::multiply(&mut budget, &x, &frozen).unwrap().tensor;
     assert_eq!(back(&mut budget, &product, &[&x, &other]), [Some(vec![3.]), None]);
     assert_eq!(back(&mut budget, &frozen, &[&x]), [None]);

@@ -1,17 +1,18 @@
 //! What a process may ask for: every function of every interface that `wit/` lets a method import.
 //!
-//! The table and the types in it are written by the build script, from `wit/` alone; each entry reads the arguments,
-//! calls the function of `imports` that a component would reach, and writes what it answers.
+//! The build script writes the table and the codecs of its types from `wit/`: each entry reads the arguments, calls the
+//! function of `imports` that a component would reach, and writes the answer.
 
 use std::collections::BTreeSet;
 
-use super::wire::{Encode, Input};
+use super::codec::{Decode, Encode, Malformed, Reader};
+use super::resource::{end, read, read_owned};
 use crate::bindings::types;
 use crate::refusal::Refusal;
 use crate::state::Crossing;
 
 /// Reads the arguments of a function, calls it, writes its result.
-type Call = fn(&mut Crossing<'_>, &mut Input<'_>) -> wasmtime::Result<Vec<u8>>;
+type Call = fn(&mut Crossing<'_>, &mut Reader<'_>) -> wasmtime::Result<Vec<u8>>;
 
 /// A function of the contract.
 #[derive(Clone, Copy)]
@@ -57,7 +58,7 @@ fn fallible(host: &mut Crossing<'_>, answer: Result<impl Encode, Refusal>) -> wa
     plain(Ok(answer))
 }
 
-include!(concat!(env!("OUT_DIR"), "/dispatch.rs"));
+include!(concat!(env!("OUT_DIR"), "/requests.rs"));
 
 #[cfg(test)]
 mod tests {
@@ -78,7 +79,7 @@ mod tests {
     fn ask(state: &mut State, name: &str, write: impl FnOnce(&mut Vec<u8>)) -> wasmtime::Result<Vec<u8>> {
         let mut arguments = Vec::new();
         write(&mut arguments);
-        (Import::named(name).unwrap().call)(&mut Crossing::new(state), &mut Input::new(&arguments))
+        (Import::named(name).unwrap().call)(&mut Crossing::new(state), &mut Reader::new(&arguments))
     }
 
     /// A component that imports every function of every interface that a method may import.
@@ -136,10 +137,10 @@ mod tests {
         });
         let made = made.unwrap();
         assert_eq!(made.first(), Some(&0));
-        let handle: u32 = Input::new(&made[1..]).take().unwrap();
+        let handle: u32 = Reader::new(&made[1..]).read().unwrap();
 
         let numbers = ask(&mut state, "tensor/[method]tensor.copy-to-list", |to| handle.encode(to)).unwrap();
-        let numbers: Result<Vec<f32>, u8> = Input::new(&numbers).take().unwrap();
+        let numbers: Result<Vec<f32>, u8> = Reader::new(&numbers).read().unwrap();
         assert_eq!(numbers.unwrap(), [1.5; 4]);
         assert_eq!(state.meters.counts().host_calls, 2);
 
@@ -168,7 +169,7 @@ mod tests {
             "loss".encode(to);
             1.0_f32.encode(to);
         });
-        let answer: Result<(), types::Error> = Input::new(&refused.unwrap()).take().unwrap();
+        let answer: Result<(), types::Error> = Reader::new(&refused.unwrap()).read().unwrap();
         assert!(answer.unwrap_err().message.contains("is not a metric"));
     }
 }

@@ -7,8 +7,8 @@ use std::io::{self, ErrorKind, Read};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use super::message::{self, Deadline, REPORT, STOP, after};
-use super::wire::{Encode, Input};
+use super::codec::{Encode, Reader};
+use super::frame::{self, Deadline, REPORT, STOP, after};
 
 /// The variable that tells a process where the other side listens.
 pub const ADDRESS: &str = "TUNEBOX_TWIN";
@@ -102,10 +102,10 @@ impl Door {
     fn let_in(&self, mut stream: TcpStream) -> Option<(TcpStream, String)> {
         stream.set_nonblocking(false).ok()?;
         stream.set_nodelay(true).ok()?;
-        let hello = message::receive(&mut stream, HELLO_BYTES, after(Some(HELLO))).ok()??;
-        let mut hello = Input::new(&hello);
-        let known = hello.take::<String>().is_ok_and(|token| is_same(&token, &self.token));
-        let manifest = known.then(|| hello.take::<String>().ok()).flatten()?;
+        let hello = frame::receive(&mut stream, HELLO_BYTES, after(Some(HELLO))).ok()??;
+        let mut hello = Reader::new(&hello);
+        let known = hello.read::<String>().is_ok_and(|token| is_same(&token, &self.token));
+        let manifest = known.then(|| hello.read::<String>().ok()).flatten()?;
         hello.end().ok()?;
         Some((stream, manifest))
     }
@@ -155,13 +155,13 @@ impl Aside {
         let _ = self.0.shutdown(Shutdown::Write);
         // What it was just saying must not cut off what it is told.
         let _ = self.0.set_read_timeout(Some(HELLO));
-        let _ = io::copy(&mut (&self.0).take(message::LARGEST as u64), &mut io::sink());
+        let _ = io::copy(&mut (&self.0).take(frame::LARGEST as u64), &mut io::sink());
     }
 
     fn say(&mut self, kind: u8, text: &str) -> io::Result<()> {
         let mut payload = vec![kind];
         text.encode(&mut payload);
-        message::send(&mut self.0, &payload, after(Some(HELLO)))
+        frame::send(&mut self.0, &payload, after(Some(HELLO)))
     }
 }
 
@@ -196,15 +196,15 @@ impl Test {
         stream.set_nodelay(true)?;
         let mut proof = Vec::new();
         token.encode(&mut proof);
-        message::send(&mut stream, &proof, deadline)?;
-        let wanted = message::receive(&mut stream, message::LARGEST, deadline)?;
+        frame::send(&mut stream, &proof, deadline)?;
+        let wanted = frame::receive(&mut stream, frame::LARGEST, deadline)?;
         let wanted = wanted.ok_or_else(|| io::Error::from(ErrorKind::UnexpectedEof))?;
-        let mut wanted = Input::new(&wanted);
+        let mut wanted = Reader::new(&wanted);
         let told = |_| invalid("the first message is not what a test says first");
-        if !is_same(&wanted.take::<String>().map_err(told)?, token) {
+        if !is_same(&wanted.read::<String>().map_err(told)?, token) {
             return Err(invalid("whoever listens does not know the token"));
         }
-        let (manifest, text) = (wanted.take().map_err(told)?, wanted.take().map_err(told)?);
+        let (manifest, text) = (wanted.read().map_err(told)?, wanted.read().map_err(told)?);
         wanted.end().map_err(told)?;
         Ok(Self { method: Twin { stream, manifest, patience: None }, wanted: text })
     }
@@ -248,7 +248,7 @@ mod tests {
         let [(_, address), (_, token)] = door.environment();
         let knock = |payload: Vec<u8>| {
             let mut stream = TcpStream::connect(&*address).unwrap();
-            message::send(&mut stream, &payload, None).unwrap();
+            frame::send(&mut stream, &payload, None).unwrap();
             stream
         };
         let mut guessed = knock(hello(&"0".repeat(token.len())));
@@ -258,7 +258,7 @@ mod tests {
         let Knock::Here(twin) = door.wait(soon(), None, || false).unwrap() else { panic!("nobody came") };
         assert_eq!(twin.manifest(), "{}");
         // The one that guessed was sent away without a word.
-        assert_eq!(message::receive(&mut guessed, 1, after(soon())).unwrap(), None);
+        assert_eq!(frame::receive(&mut guessed, 1, after(soon())).unwrap(), None);
     }
 
     #[test]
@@ -276,11 +276,11 @@ mod tests {
             let listens = listener.try_clone().unwrap();
             let test = std::thread::spawn(move || {
                 let (mut stream, _) = listens.accept().unwrap();
-                let proof = message::receive(&mut stream, HELLO_BYTES, after(soon())).unwrap().unwrap();
-                assert_eq!(Input::new(&proof).take::<String>().unwrap(), "secret");
+                let proof = frame::receive(&mut stream, HELLO_BYTES, after(soon())).unwrap().unwrap();
+                assert_eq!(Reader::new(&proof).read::<String>().unwrap(), "secret");
                 let mut payload = hello(told);
                 "{\"seed\":1}".encode(&mut payload);
-                message::send(&mut stream, &payload, None).unwrap();
+                frame::send(&mut stream, &payload, None).unwrap();
             });
             let found = Test::connect(address, "secret", after(soon()));
             test.join().unwrap();

@@ -1,16 +1,20 @@
 //! A method in a process of its own, for its author: the same source, compiled for the machine at hand, asks over a
 //! connection for what a component asks through the engine.
 //!
-//! `door` says who may come in, `message` carries bytes, `wire` makes values of them, `dispatch` (written by the build
-//! script from `wit/`) finds the function of `imports` that is asked for, `process` does the calls of a session. Checks,
-//! costs, limits and meters are those of a component; the method itself runs outside the sandbox, so this is for code that
-//! one would compile and run anyway.
+//! `door` accepts the connection, `frame` carries messages and `codec` the values in them (both are files of the SDK, which
+//! is the other end), `dispatch` (written by the build script from `wit/`) finds the function of `imports` that a request
+//! names, `process` makes the calls of a session. Checks, costs, limits and meters are those of a component; the method
+//! itself runs outside the sandbox, so this is for code that one would compile and run anyway.
 
+#[path = "../../../../sdk/rust/src/native/codec.rs"]
+#[allow(unreachable_pub, reason = "the SDK exports it")]
+mod codec;
 mod dispatch;
 mod door;
-mod message;
+#[path = "../../../../sdk/rust/src/native/frame.rs"]
+mod frame;
 mod process;
-mod wire;
+mod resource;
 
 pub use door::{ADDRESS, Aside, Door, Knock, TOKEN, Test, Twin};
 pub(crate) use process::Process;

@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use tunebox_compute::budget::Budget;
 
 use super::Twin;
+use super::codec::{Decode, Encode, Reader};
 use super::dispatch::Import;
-use super::message::{self, ANSWER, CALL, Deadline, END, LARGEST, NEXT, PANICKED, REQUEST, RETURN, after, is_gone};
-use super::wire::{Decode, Encode, Input, malformed};
+use super::frame::{self, ANSWER, CALL, Deadline, END, LARGEST, NEXT, PANICKED, REQUEST, RETURN, after, is_gone};
+use super::resource::{end, read};
 use crate::batch::Batch;
 use crate::cause::Cause;
 use crate::fault::GuestFault;
@@ -66,6 +67,11 @@ enum Said {
     Gone,
 }
 
+/// A message that the protocol does not have, or not at this moment.
+fn malformed(what: impl Into<String>) -> Cause {
+    Cause::Protocol(what.into())
+}
+
 impl Process {
     /// Takes a process over that may ask the interfaces named.
     pub(crate) fn new(twin: Twin, imports: &[String], settings: SessionSettings, ledger: Budget) -> Self {
@@ -96,12 +102,12 @@ impl Process {
                     self.send(&answer, deadline)?;
                 }
                 Said::Return(result) => {
-                    let mut result = Input::new(&result);
-                    let value = result.take()?;
-                    result.end()?;
+                    let mut result = Reader::new(&result);
+                    let value = read(&mut result)?;
+                    end(&result)?;
                     return Ok(value);
                 }
-                Said::Next(_) => return Err(malformed("it asked for the next call within one".into()).into()),
+                Said::Next(_) => return Err(malformed("it asked for the next call within one").into()),
                 Said::Gone => return Err(Cause::Trap("its process ended before the call did".into()).into()),
             }
         }
@@ -116,7 +122,7 @@ impl Process {
                     self.send(&answer, None)?;
                 }
                 Said::Next(order) => return Ok(Some(order)),
-                Said::Return(_) => return Err(malformed("it returned from no call".into()).into()),
+                Said::Return(_) => return Err(malformed("it returned from no call").into()),
                 Said::Gone => return Ok(None),
             }
         }
@@ -124,8 +130,8 @@ impl Process {
 
     /// The message that answers a request.
     fn answer(&mut self, request: &[u8]) -> wasmtime::Result<Vec<u8>> {
-        let mut request = Input::new(request);
-        let name: String = request.take()?;
+        let mut request = Reader::new(request);
+        let name: String = read(&mut request)?;
         let import = Import::named(&name);
         let import = import.ok_or_else(|| malformed(format!("there is no `{}`", printable(&name, NAME_BYTES))))?;
         // Handles go back whatever gave them.
@@ -138,7 +144,7 @@ impl Process {
             let what = format!("it hands {} bytes over in one call, {limit} are allowed", handed.len());
             return Err(malformed(what).into());
         }
-        let answer = (import.call)(&mut Crossing::new(&mut self.state), &mut Input::new(handed))?;
+        let answer = (import.call)(&mut Crossing::new(&mut self.state), &mut Reader::new(handed))?;
         let mut payload = Vec::with_capacity(answer.len() + 1);
         payload.push(ANSWER);
         payload.extend_from_slice(&answer);
@@ -147,25 +153,24 @@ impl Process {
 
     /// The next message of the method. A panic that it tells of ends it.
     fn hear(&mut self, deadline: Deadline) -> wasmtime::Result<Said> {
-        let received = match message::receive(&mut self.stream, LARGEST, deadline) {
+        let received = match frame::receive(&mut self.stream, LARGEST, deadline) {
             Ok(Some(received)) => received,
             Ok(None) => return Ok(Said::Gone),
             Err(error) => return Err(self.lost(&error).into()),
         };
-        let mut input = Input::new(&received);
-        match input.take::<u8>()? {
+        let mut input = Reader::new(&received);
+        match read::<u8>(&mut input)? {
             REQUEST => Ok(Said::Request(input.rest().to_vec())),
             RETURN => Ok(Said::Return(input.rest().to_vec())),
             PANICKED => {
-                let (message, file): (String, String) = input.take()?;
-                let (line, column): (u32, u32) = input.take()?;
-                input.end()?;
+                let (message, file, line, column): (String, String, u32, u32) = read(&mut input)?;
+                end(&input)?;
                 self.state.fault = Some(GuestFault::new(&message, &file, line, column));
                 Err(Cause::Trap("it panicked".into()).into())
             }
             NEXT => {
-                let order = input.take()?;
-                input.end()?;
+                let order = read(&mut input)?;
+                end(&input)?;
                 Ok(Said::Next(order))
             }
             other => Err(malformed(format!("there is no message of kind {other}")).into()),
@@ -173,7 +178,7 @@ impl Process {
     }
 
     fn send(&mut self, payload: &[u8], deadline: Deadline) -> wasmtime::Result<()> {
-        let sent = message::send(&mut self.stream, payload, deadline);
+        let sent = frame::send(&mut self.stream, payload, deadline);
         sent.map_err(|error| self.lost(&error).into())
     }
 
@@ -238,7 +243,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         if !self.over {
             // A process that is gone needs no word.
-            let _ = message::send(&mut self.stream, &[END], after(Some(FAREWELL)));
+            let _ = frame::send(&mut self.stream, &[END], after(Some(FAREWELL)));
         }
     }
 }

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::native::hear;
+use crate::native::read_greeting;
 
 /// Names the program where it is not on the path.
 const PROGRAM: &str = "TUNEBOX";
@@ -150,9 +150,7 @@ impl Drop for Host {
 /// The stream, if who connected knows the token.
 fn proven(mut stream: TcpStream, token: &str) -> Option<TcpStream> {
     stream.set_nonblocking(false).ok()?;
-    stream.set_read_timeout(Some(ENDS_WITHIN)).ok()?;
-    let known: String = hear(&mut stream)?;
-    stream.set_read_timeout(None).ok()?;
+    let known: String = read_greeting(&mut stream, ENDS_WITHIN)?;
     (known == token).then_some(stream)
 }
 

@@ -1,224 +1,276 @@
-//! How values are written for the host and read from it.
+//! The bytes of values of the contract. The host's end of the connection compiles this file as well.
 //!
-//! In the order of the contract, without gaps: integers and floats little-endian at their width, `bool` as a byte,
-//! `char` as 32 bits; a text as its length in bytes and UTF-8, a list as its count and its items; an option as a byte and
-//! perhaps the item, a result as a byte (0 when it went well) and the item of that case, if it has one; an enum or a
-//! variant as the number of the case in a byte and what it carries; flags as 32 bits; records and tuples as their fields.
+//! In the order of the contract, without gaps: numbers little-endian at their width, `bool` as a byte, `char` as 32 bits;
+//! a text as its length in bytes (`u32`) and UTF-8, a list as its count and its items; an option as a byte and perhaps the
+//! item, a result as a byte (0 for success) and the item of that case, if it has one; an enum or a variant as the number of
+//! the case in a byte and what it carries; flags as bits of a `u32`; records and tuples as their fields; a handle as its
+//! number (`u32`).
+
+use std::fmt;
 
 /// A value that can be written.
 pub trait Encode {
-    /// Writes it behind what is there.
-    fn encode(&self, bytes: &mut Vec<u8>);
+    /// Appends the value to `output`.
+    fn encode(&self, output: &mut Vec<u8>);
 }
 
 /// A value that can be read.
 pub trait Decode: Sized {
-    /// Reads it from the front. Errors: bytes that are not such a value.
-    fn decode(bytes: &mut Reader<'_>) -> Result<Self, Malformed>;
+    /// Reads the value from the front of `input`. Errors: bytes that are no such value.
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed>;
 }
 
-/// Why bytes are not what they should be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Malformed(pub &'static str);
+/// Why bytes are no value of the expected type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Malformed(pub String);
 
-/// What is left to read of a message.
+impl fmt::Display for Malformed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// The unread rest of a message. Another process wrote it: every length is compared with the bytes that are there before
+/// memory is allocated for it.
+#[derive(Debug)]
 pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// The whole message.
+    /// A reader at the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// Asserts that nothing is left. Errors: something is.
-    pub fn end(&self) -> Result<(), Malformed> {
-        if self.0.is_empty() { Ok(()) } else { Err(Malformed("a message that goes on after its end")) }
+    /// Reads the next value.
+    pub fn read<T: Decode>(&mut self) -> Result<T, Malformed> {
+        T::decode(self)
     }
 
-    /// All that is left.
-    pub(crate) fn rest(&mut self) -> &'a [u8] {
+    /// Checks that every byte was read.
+    pub fn end(&self) -> Result<(), Malformed> {
+        match self.0.len() {
+            0 => Ok(()),
+            left => Err(Malformed(format!("{left} bytes follow the last value"))),
+        }
+    }
+
+    /// Takes all bytes that are left.
+    pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }
 
-    fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(SHORT)?;
+    fn bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
+        let short = || Malformed(format!("{count} bytes were announced, {} are there", self.0.len()));
+        let (taken, rest) = self.0.split_at_checked(count).ok_or_else(short)?;
         self.0 = rest;
         Ok(taken)
     }
 
+    /// Reads a count of items. Every item takes at least a byte, so a count above the number of bytes left is an error.
     fn count(&mut self) -> Result<usize, Malformed> {
-        usize::try_from(u32::decode(self)?).map_err(|_| SHORT)
+        let count = self.read::<u32>()? as usize;
+        let short = || Malformed(format!("{count} items were announced, {} bytes are there", self.0.len()));
+        if count <= self.0.len() { Ok(count) } else { Err(short()) }
     }
 }
 
-const SHORT: Malformed = Malformed("a message that ends too early");
-
 macro_rules! numbers {
-    ($($kind:ty)+) => {
-        $(
-            impl Encode for $kind {
-                fn encode(&self, bytes: &mut Vec<u8>) {
-                    bytes.extend_from_slice(&self.to_le_bytes());
-                }
+    ($($number:ty)+) => {$(
+        impl Encode for $number {
+            fn encode(&self, output: &mut Vec<u8>) {
+                output.extend_from_slice(&self.to_le_bytes());
             }
+        }
 
-            impl Decode for $kind {
-                fn decode(bytes: &mut Reader<'_>) -> Result<Self, Malformed> {
-                    let (number, rest) = bytes.0.split_first_chunk().ok_or(SHORT)?;
-                    bytes.0 = rest;
-                    Ok(Self::from_le_bytes(*number))
-                }
+        impl Decode for $number {
+            fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+                let (number, rest) = input.0.split_first_chunk().ok_or_else(|| Malformed("a number is cut off".into()))?;
+                input.0 = rest;
+                Ok(Self::from_le_bytes(*number))
             }
-        )+
-    };
+        }
+    )+};
 }
 
 numbers! { u8 u16 u32 u64 i8 i16 i32 i64 f32 f64 }
 
-/// A count of items. What is longer than it can say is longer than a frame may be, and is refused there.
-fn encode_count(count: usize, bytes: &mut Vec<u8>) {
-    u32::try_from(count).unwrap_or(u32::MAX).encode(bytes);
-}
-
-/// A byte that says which of two cases it is.
-fn decode_either(bytes: &mut Reader<'_>) -> Result<bool, Malformed> {
-    match u8::decode(bytes)? {
-        0 => Ok(false),
-        1 => Ok(true),
-        _ => Err(Malformed("a byte that should be 0 or 1")),
-    }
+/// Writes a length. One above 4 GiB is written as the largest `u32`: a frame refuses such a message anyway.
+fn encode_length(length: usize, output: &mut Vec<u8>) {
+    u32::try_from(length).unwrap_or(u32::MAX).encode(output);
 }
 
 impl Encode for bool {
-    fn encode(&self, bytes: &mut Vec<u8>) {
-        u8::from(*self).encode(bytes);
+    fn encode(&self, output: &mut Vec<u8>) {
+        output.push(u8::from(*self));
     }
 }
 
 impl Decode for bool {
-    fn decode(bytes: &mut Reader<'_>) -> Result<Self, Malformed> {
-        decode_either(bytes)
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        match input.read::<u8>()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(Malformed(format!("a truth value is 0 or 1, this is {other}"))),
+        }
     }
 }
 
 impl Encode for char {
-    fn encode(&self, bytes: &mut Vec<u8>) {
-        u32::from(*self).encode(bytes);
+    fn encode(&self, output: &mut Vec<u8>) {
+        u32::from(*self).encode(output);
     }
 }
 
 impl Decode for char {
-    fn decode(bytes: &mut Reader<'_>) -> Result<Self, Malformed> {
-        char::from_u32(u32::decode(bytes)?).ok_or(Malformed("a number that is no character"))
-    }
-}
-
-impl Encode for () {
-    fn encode(&self, _: &mut Vec<u8>) {}
-}
-
-impl Decode for () {
-    fn decode(_: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(())
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let number = input.read::<u32>()?;
+        Self::from_u32(number).ok_or_else(|| Malformed(format!("{number} is no character")))
     }
 }
 
 impl Encode for str {
-    fn encode(&self, bytes: &mut Vec<u8>) {
-        encode_count(self.len(), bytes);
-        bytes.extend_from_slice(self.as_bytes());
+    fn encode(&self, output: &mut Vec<u8>) {
+        encode_length(self.len(), output);
+        output.extend_from_slice(self.as_bytes());
     }
 }
 
 impl Encode for String {
-    fn encode(&self, bytes: &mut Vec<u8>) {
-        self.as_str().encode(bytes);
+    fn encode(&self, output: &mut Vec<u8>) {
+        self.as_str().encode(output);
     }
 }
 
 impl Decode for String {
-    fn decode(bytes: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let count = bytes.count()?;
-        let text = std::str::from_utf8(bytes.take(count)?);
-        text.map(str::to_owned).map_err(|_| Malformed("a text that is not UTF-8"))
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let length = input.count()?;
+        let text = std::str::from_utf8(input.bytes(length)?);
+        text.map(str::to_owned).map_err(|error| Malformed(error.to_string()))
     }
 }
 
 impl<T: Encode> Encode for [T] {
-    fn encode(&self, bytes: &mut Vec<u8>) {
-        encode_count(self.len(), bytes);
-        self.iter().for_each(|item| item.encode(bytes));
+    fn encode(&self, output: &mut Vec<u8>) {
+        encode_length(self.len(), output);
+        self.iter().for_each(|item| item.encode(output));
     }
 }
 
 impl<T: Encode> Encode for Vec<T> {
-    fn encode(&self, bytes: &mut Vec<u8>) {
-        self.as_slice().encode(bytes);
+    fn encode(&self, output: &mut Vec<u8>) {
+        self.as_slice().encode(output);
     }
 }
 
 impl<T: Decode> Decode for Vec<T> {
-    fn decode(bytes: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let count = bytes.count()?;
-        // A count that lies costs no memory: every item of the contract is a byte at least.
-        if count > bytes.0.len() {
-            return Err(SHORT);
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let count = input.count()?;
+        // As many as the bytes would fill: a count of large items that lies reserves no more memory than the message has.
+        let mut items = Self::with_capacity(count.min(input.0.len() / size_of::<T>().max(1)));
+        for _ in 0..count {
+            items.push(input.read()?);
         }
-        (0..count).map(|_| T::decode(bytes)).collect()
+        Ok(items)
     }
 }
 
 impl<T: Encode + ?Sized> Encode for &T {
-    fn encode(&self, bytes: &mut Vec<u8>) {
-        (**self).encode(bytes);
+    fn encode(&self, output: &mut Vec<u8>) {
+        (**self).encode(output);
     }
 }
 
 impl<T: Encode> Encode for Option<T> {
-    fn encode(&self, bytes: &mut Vec<u8>) {
-        self.is_some().encode(bytes);
-        self.iter().for_each(|item| item.encode(bytes));
+    fn encode(&self, output: &mut Vec<u8>) {
+        self.is_some().encode(output);
+        self.iter().for_each(|item| item.encode(output));
     }
 }
 
 impl<T: Decode> Decode for Option<T> {
-    fn decode(bytes: &mut Reader<'_>) -> Result<Self, Malformed> {
-        if decode_either(bytes)? { T::decode(bytes).map(Some) } else { Ok(None) }
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        if input.read()? { input.read().map(Some) } else { Ok(None) }
     }
 }
 
 impl<T: Encode, E: Encode> Encode for Result<T, E> {
-    fn encode(&self, bytes: &mut Vec<u8>) {
-        self.is_err().encode(bytes);
+    fn encode(&self, output: &mut Vec<u8>) {
+        self.is_err().encode(output);
         match self {
-            Ok(value) => value.encode(bytes),
-            Err(error) => error.encode(bytes),
+            Ok(value) => value.encode(output),
+            Err(error) => error.encode(output),
         }
     }
 }
 
 impl<T: Decode, E: Decode> Decode for Result<T, E> {
-    fn decode(bytes: &mut Reader<'_>) -> Result<Self, Malformed> {
-        if decode_either(bytes)? { E::decode(bytes).map(Err) } else { T::decode(bytes).map(Ok) }
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        if input.read()? { input.read().map(Err) } else { input.read().map(Ok) }
     }
 }
 
 macro_rules! tuples {
-    ($(($($name:ident $place:tt)+))+) => {
-        $(
-            impl<$($name: Encode),+> Encode for ($($name,)+) {
-                fn encode(&self, bytes: &mut Vec<u8>) {
-                    $(self.$place.encode(bytes);)+
-                }
+    ($(($($name:ident $index:tt)*))+) => {$(
+        impl<$($name: Encode),*> Encode for ($($name,)*) {
+            #[allow(unused_variables, reason = "the empty tuple writes nothing")]
+            fn encode(&self, output: &mut Vec<u8>) {
+                $(self.$index.encode(output);)*
             }
+        }
 
-            impl<$($name: Decode),+> Decode for ($($name,)+) {
-                fn decode(bytes: &mut Reader<'_>) -> Result<Self, Malformed> {
-                    Ok(($($name::decode(bytes)?,)+))
-                }
+        impl<$($name: Decode),*> Decode for ($($name,)*) {
+            #[allow(unused_variables, clippy::unused_unit, reason = "the empty tuple reads nothing")]
+            fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+                Ok(($($name::decode(input)?,)*))
             }
-        )+
-    };
+        }
+    )+};
 }
 
-tuples! { (A 0) (A 0 B 1) (A 0 B 1 C 2) (A 0 B 1 C 2 D 3) }
+tuples! { () (A 0) (A 0 B 1) (A 0 B 1 C 2) (A 0 B 1 C 2 D 3) }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(value: &(impl Encode + ?Sized)) -> Vec<u8> {
+        let mut output = Vec::new();
+        value.encode(&mut output);
+        output
+    }
+
+    fn read<T: Decode>(bytes: &[u8]) -> Result<T, Malformed> {
+        let mut input = Reader::new(bytes);
+        let value = input.read()?;
+        input.end()?;
+        Ok(value)
+    }
+
+    #[test]
+    fn values_are_written_as_the_contract_says_and_read_back() {
+        assert_eq!(bytes("a€"), [4, 0, 0, 0, b'a', 0xe2, 0x82, 0xac]);
+        assert_eq!(bytes(&Some(-2_i32)), [1, 0xfe, 0xff, 0xff, 0xff]);
+        assert_eq!(bytes(&Ok::<_, String>(7_u8)), [0, 7]);
+        assert_eq!(bytes(&Err::<(), _>("x".to_owned())), [1, 1, 0, 0, 0, b'x']);
+
+        let list = vec![(1.5_f32, true), (f32::from_bits(0x7fc0_0001), false)];
+        let back: Vec<(f32, bool)> = read(&bytes(&list)).unwrap();
+        let bits =
+            |list: &[(f32, bool)]| list.iter().map(|(number, mark)| (number.to_bits(), *mark)).collect::<Vec<_>>();
+        assert_eq!(bits(&back), bits(&list));
+    }
+
+    #[test]
+    fn lengths_are_compared_with_the_bytes_that_are_there() {
+        let huge = u32::MAX.to_le_bytes();
+        assert!(read::<String>(&huge).is_err() && read::<Vec<f32>>(&huge).is_err() && read::<Vec<()>>(&huge).is_err());
+        assert!(read::<Vec<u32>>(&[2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0]).is_err());
+    }
+
+    #[test]
+    fn bytes_that_are_no_value_are_refused() {
+        assert!(read::<bool>(&[2]).is_err() && read::<char>(&0xd800_u32.to_le_bytes()).is_err());
+        assert!(read::<String>(&[1, 0, 0, 0, 0xff]).is_err() && read::<u8>(&[1, 2]).is_err());
+        assert!(read::<Option<u8>>(&[1]).is_err() && read::<Result<(), u8>>(&[]).is_err());
+    }
+}

@@ -19,7 +19,7 @@ pub(crate) enum Ended {
     /// The connection broke.
     Lost(String),
     /// The host does not speak this contract.
-    Unknown(&'static str),
+    Unknown(String),
     /// There never was a host.
     Absent,
     /// A second host for the same thread.
@@ -105,12 +105,17 @@ impl Drop for Connected {
 
 /// Sends a message. Errors: the host is gone or ended the method.
 pub(crate) fn send(message: &[u8]) -> Result<(), Ended> {
-    with(|connection| frame::write(&mut connection.stream, message).map_err(lost))
+    with(|connection| frame::send(&mut connection.stream, message, None).map_err(lost))
 }
 
 /// Waits for a message. Errors: as [`send`].
 pub(crate) fn receive() -> Result<Vec<u8>, Ended> {
-    with(|connection| frame::read(&mut connection.stream).map_err(lost))
+    with(|connection| receive_from(&mut connection.stream).map_err(lost))
+}
+
+/// Waits for a message. Errors: those of the connection, its end among them.
+pub(crate) fn receive_from(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+    frame::receive(stream, frame::LARGEST, None)?.ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
 }
 
 /// Why the connection ended, if it did.
@@ -184,7 +189,7 @@ fn read_answer<A: Decode>(message: &[u8]) -> Result<A, Ended> {
             Ok(answer)
         }
         frame::STOP => Err(Ended::Stopped(String::decode(&mut reader)?)),
-        _ => Err(Ended::Unknown("a message that is no answer")),
+        _ => Err(Ended::Unknown("a message that is no answer".into())),
     };
     read().map_err(end)
 }

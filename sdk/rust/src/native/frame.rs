@@ -1,9 +1,11 @@
-//! A message on the connection: its length in four bytes, little-endian, and its bytes; and the kinds of messages.
+//! Messages over a connection: a length (`u32`, little-endian, at most 64 MiB) and so many bytes. All but the first of
+//! either side begin with their kind. The host's end of the connection compiles this file as well.
+//!
+//! Reading and writing end at a deadline, if the caller sets one.
 
-use std::io::{Error, ErrorKind, Read, Result, Write};
-
-/// The longest message.
-const MOST: usize = 64 << 20;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 /// From the host: call a function of the method.
 pub(crate) const CALL: u8 = 0;
@@ -13,41 +15,139 @@ pub(crate) const ANSWER: u8 = 1;
 pub(crate) const STOP: u8 = 2;
 /// From the host: it is done.
 pub(crate) const END: u8 = 3;
-/// From the host of a bench: what it asked for is done, and what it showed.
+/// From the host of an author's test: what it asked for is done, and what it showed.
 pub(crate) const REPORT: u8 = 4;
 
-/// To the host: call a function of the contract.
+/// From the method: call a function of the contract.
 pub(crate) const REQUEST: u8 = 0;
-/// To the host: what a call gave.
+/// From the method: what a call gave.
 pub(crate) const RETURN: u8 = 1;
-/// To the host: the method panicked.
+/// From the method: it panicked.
 pub(crate) const PANICKED: u8 = 2;
-/// To the host of a bench: what to do next.
+/// From an author's test: what to do next.
 pub(crate) const NEXT: u8 = 3;
 
-/// Sends a message, in one piece. Errors: a message past the longest; those of the connection.
-pub(crate) fn write(stream: &mut impl Write, message: &[u8]) -> Result<()> {
-    let length = u32::try_from(message.len()).ok().filter(|_| message.len() <= MOST);
-    let length = length.ok_or_else(|| too_long(message.len()))?;
-    let mut framed = Vec::with_capacity(message.len() + 4);
+/// The most bytes of a message.
+pub(crate) const LARGEST: usize = 64 << 20;
+
+/// Bytes that are made room for at once: more only when they have come.
+const CHUNK: usize = 1 << 16;
+
+/// The end of a call, if it has one.
+pub(crate) type Deadline = Option<Instant>;
+
+/// A moment so far from now.
+pub(crate) fn after(patience: Option<Duration>) -> Deadline {
+    patience.and_then(|patience| Instant::now().checked_add(patience))
+}
+
+/// Writes a message.
+pub(crate) fn send(stream: &mut TcpStream, payload: &[u8], deadline: Deadline) -> io::Result<()> {
+    let length = u32::try_from(payload.len()).ok().filter(|_| payload.len() <= LARGEST);
+    let length = length.ok_or_else(|| io::Error::new(ErrorKind::FileTooLarge, "a message has at most 64 MiB"))?;
+    let mut framed = Vec::with_capacity(payload.len() + 4);
     framed.extend_from_slice(&length.to_le_bytes());
-    framed.extend_from_slice(message);
+    framed.extend_from_slice(payload);
+    stream.set_write_timeout(left(deadline)?)?;
     stream.write_all(&framed)
 }
 
-/// Waits for a message. Errors: a length past the longest; those of the connection, its end among them.
-pub(crate) fn read(stream: &mut impl Read) -> Result<Vec<u8>> {
-    let mut length = [0; 4];
-    stream.read_exact(&mut length)?;
-    let length = u32::from_le_bytes(length) as usize;
-    if length > MOST {
-        return Err(too_long(length));
+/// Reads a message of at most so many bytes; `None` when the other side is gone before its first byte.
+pub(crate) fn receive(stream: &mut TcpStream, largest: usize, deadline: Deadline) -> io::Result<Option<Vec<u8>>> {
+    let mut header = [0; 4];
+    if !fill(stream, &mut header, deadline)? {
+        return Ok(None);
     }
-    let mut message = vec![0; length];
-    stream.read_exact(&mut message)?;
-    Ok(message)
+    let length = u32::from_le_bytes(header) as usize;
+    if length > largest {
+        let what = format!("a message of {length} bytes was announced, {largest} are allowed");
+        return Err(io::Error::new(ErrorKind::InvalidData, what));
+    }
+    let mut payload = Vec::with_capacity(length.min(CHUNK));
+    while payload.len() < length {
+        let filled = payload.len();
+        payload.resize(length.min(filled.saturating_add(CHUNK.max(filled))), 0);
+        let Some(room) = payload.get_mut(filled..) else { break };
+        if !fill(stream, room, deadline)? {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(Some(payload))
 }
 
-fn too_long(length: usize) -> Error {
-    Error::new(ErrorKind::InvalidData, format!("a message of {length} bytes; {MOST} is the longest"))
+/// Fills a buffer; `false` when the other side is gone before its first byte.
+fn fill(stream: &mut TcpStream, buffer: &mut [u8], deadline: Deadline) -> io::Result<bool> {
+    let mut filled = 0;
+    while let Some(room) = buffer.get_mut(filled..).filter(|room| !room.is_empty()) {
+        stream.set_read_timeout(left(deadline)?)?;
+        match stream.read(room) {
+            Ok(0) if filled == 0 => return Ok(false),
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // A time limit reads as one or the other, by system.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(ErrorKind::TimedOut.into()),
+            Err(error) if is_gone(&error) && filled == 0 => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+/// Whether an error says that nobody is there any more.
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof
+    )
+}
+
+/// The time that is left, as a socket takes it; an error when there is none.
+fn left(deadline: Deadline) -> io::Result<Option<Duration>> {
+    let Some(deadline) = deadline else { return Ok(None) };
+    match deadline.saturating_duration_since(Instant::now()) {
+        Duration::ZERO => Err(ErrorKind::TimedOut.into()),
+        left => Ok(Some(left)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// What is read of some bytes that another side wrote before it went.
+    fn heard(bytes: &[u8], largest: usize) -> io::Result<Option<Vec<u8>>> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let mut other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        other.write_all(bytes).unwrap();
+        drop(other);
+        let (mut stream, _) = listener.accept().unwrap();
+        receive(&mut stream, largest, after(Some(Duration::from_secs(5))))
+    }
+
+    #[test]
+    fn a_message_comes_whole_or_not_at_all() {
+        assert_eq!(heard(&[3, 0, 0, 0, 7, 8, 9], LARGEST).unwrap(), Some(vec![7, 8, 9]));
+        assert_eq!(heard(&[], LARGEST).unwrap(), None);
+        for cut in [&[3, 0][..], &[3, 0, 0, 0, 7]] {
+            assert_eq!(heard(cut, LARGEST).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+        }
+    }
+
+    #[test]
+    fn a_length_that_is_too_large_is_refused_before_anything_is_read() {
+        assert_eq!(heard(&u32::MAX.to_le_bytes(), LARGEST).unwrap_err().kind(), ErrorKind::InvalidData);
+        assert_eq!(heard(&[3, 0, 0, 0, 7, 8, 9], 2).unwrap_err().kind(), ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_side_that_says_nothing_is_not_waited_for_longer_than_was_said() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let _silent = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        let error = receive(&mut stream, LARGEST, after(Some(Duration::from_millis(30)))).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+    }
 }

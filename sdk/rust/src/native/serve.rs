@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::TcpStream;
+use std::time::Duration;
 
 use super::codec::{Decode, Encode, Reader};
 use super::connection::{self, Connected, Ended, Role};
@@ -39,7 +40,7 @@ pub(super) fn meet(stream: TcpStream, token: &str, manifest: &str, dispatch: Dis
     say(&(token, manifest))?;
     match serve_calls(dispatch)? {
         Outcome::End => Ok(()),
-        Outcome::Report { .. } => Err(Ended::Unknown("a report to a twin")),
+        Outcome::Report { .. } => Err(Ended::Unknown("a report to a twin".into())),
     }
 }
 
@@ -50,9 +51,10 @@ pub(crate) fn say(words: &impl Encode) -> Result<(), Ended> {
     connection::send(&message)
 }
 
-/// Reads the first message of whoever connected; nothing when it is none.
-pub(crate) fn hear<T: Decode>(stream: &mut TcpStream) -> Option<T> {
-    let message = frame::read(stream).ok()?;
+/// Reads the first message of a new connection; `None` if it is malformed or does not come before the deadline.
+pub(crate) fn read_greeting<T: Decode>(stream: &mut TcpStream, patience: Duration) -> Option<T> {
+    let message = frame::receive(stream, frame::LARGEST, frame::after(Some(patience))).ok()??;
+    stream.set_read_timeout(None).ok()?;
     T::decode(&mut Reader::new(&message)).ok()
 }
 
@@ -80,7 +82,7 @@ pub(crate) fn serve_calls(dispatch: Dispatch) -> Result<Outcome, Ended> {
             frame::REPORT => return Ok(Outcome::Report { shown: String::decode(&mut reader)?, returned }),
             frame::END => return Ok(Outcome::End),
             frame::STOP => return Err(connection::end(Ended::Stopped(String::decode(&mut reader)?))),
-            _ => return Err(connection::end(Ended::Unknown("a message that is no call"))),
+            _ => return Err(connection::end(Ended::Unknown("a message that is no call".into()))),
         }
     }
 }

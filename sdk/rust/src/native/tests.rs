@@ -4,7 +4,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 
 use super::codec::{Decode, Encode, Malformed, Reader};
-use super::connection::{Connected, Ended, Role};
+use super::connection::{self, Connected, Ended, Role};
 use super::{Declared, Dispatch, Outcome, dispatch_of, frame, serve, serve_calls};
 use crate::prelude::*;
 use crate::settings::Value;
@@ -62,15 +62,15 @@ impl Script {
 
     /// The next message, whatever it is.
     pub(crate) fn hear(&mut self) -> Vec<u8> {
-        frame::read(&mut self.stream).unwrap()
+        connection::receive_from(&mut self.stream).unwrap()
     }
 
     pub(crate) fn say(&mut self, kind: u8, content: &impl Encode) {
-        frame::write(&mut self.stream, &message(&[kind], content)).unwrap();
+        frame::send(&mut self.stream, &message(&[kind], content), None).unwrap();
     }
 
     pub(crate) fn call(&mut self, function: u8, arguments: &impl Encode) {
-        frame::write(&mut self.stream, &message(&[frame::CALL, function], arguments)).unwrap();
+        frame::send(&mut self.stream, &message(&[frame::CALL, function], arguments), None).unwrap();
     }
 
     /// Expects a request and answers it.
@@ -225,7 +225,7 @@ fn a_host_that_stops_or_goes_in_the_middle_of_a_call_ends_it() {
         host.say(frame::ANSWER, &Ok::<(u32, u8), ()>((1, 0)));
     };
     let ended = beside(confusing, bench(dispatch_of::<Small>())).unwrap_err();
-    assert_eq!(ended, Ended::Unknown("a message that goes on after its end"));
+    assert_eq!(ended, Ended::Unknown("1 bytes follow the last value".into()));
 }
 
 #[test]
@@ -243,13 +243,13 @@ fn handles_of_a_connection_are_of_no_use_to_the_next() {
         other.join().unwrap();
         tensor
     };
-    let (mine, theirs) = pair();
+    let (mut mine, theirs) = pair();
     let connected = Connected::new(theirs, Role::Bench).unwrap();
     let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| tensor.shape())).unwrap_err();
     assert!(told.downcast_ref::<&str>().unwrap().contains("of another thread, or to one that has ended"));
     drop(tensor);
     drop(connected);
-    assert!(frame::read(&mut &mine).is_err());
+    assert!(connection::receive_from(&mut mine).is_err());
 }
 
 #[test]
@@ -292,9 +292,11 @@ fn bytes_that_lie_are_refused_and_cost_no_memory() {
     let whole = u32::MAX.to_le_bytes();
     assert!(Vec::<f64>::decode(&mut Reader::new(&whole)).is_err());
     assert!(String::decode(&mut Reader::new(&whole)).is_err());
-    assert_eq!(bool::decode(&mut Reader::new(&[2])), Err(Malformed("a byte that should be 0 or 1")));
+    assert_eq!(bool::decode(&mut Reader::new(&[2])), Err(Malformed("a truth value is 0 or 1, this is 2".into())));
     assert!(char::decode(&mut Reader::new(&0xd800_u32.to_le_bytes())).is_err());
     assert!(String::decode(&mut Reader::new(&[1, 0, 0, 0, 0xff])).is_err());
     assert!(crate::error::ErrorCode::decode(&mut Reader::new(&[200])).is_err());
-    assert!(frame::read(&mut &[0xff_u8, 0xff, 0xff, 0x7f, 0][..]).is_err());
+    let (mut mine, theirs) = pair();
+    std::io::Write::write_all(&mut &theirs, &[0xff, 0xff, 0xff, 0x7f, 0]).unwrap();
+    assert!(connection::receive_from(&mut mine).is_err());
 }

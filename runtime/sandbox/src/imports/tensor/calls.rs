@@ -1,9 +1,9 @@
-//! What the functions of `wit/tensor.wit` have in common: count the call, look the operands up, let
-//! `compute::ops` pay from the session's purse and compute, give the result out.
+//! How the host runs a tensor operation: count the call, look the operands up, let `compute::ops` charge the session's
+//! budget and compute, give the result out.
 
 use candle_core::{DType, Device, Tensor};
 use tunebox_compute::error::Result as Computed;
-use tunebox_compute::ops::{self, Admit, Made};
+use tunebox_compute::ops::{Admit, Made};
 use tunebox_compute::random::Stream;
 use wasmtime::component::Resource;
 
@@ -13,60 +13,37 @@ use crate::state::{State, TensorEntry};
 
 /// A handle of a tensor, lent or given out.
 pub(super) type Handle = Resource<TensorEntry>;
-/// What almost every function answers.
+/// The result of almost every operation.
 pub(super) type Answer = Result<Handle, Refusal>;
 
 impl State {
-    /// A function of one tensor.
-    pub(super) fn unary(
+    /// Runs an operation on a fixed number of operands.
+    pub(super) fn operate<const N: usize>(
         &mut self,
         name: &'static str,
-        x: &Handle,
-        function: impl FnOnce(&mut dyn Admit, &Tensor) -> Computed<Made>,
+        operands: [&Handle; N],
+        function: impl FnOnce(&mut dyn Admit, [&Tensor; N]) -> Computed<Made>,
     ) -> Answer {
         self.enter(name)?;
-        let x = self.held(x)?;
-        let made = function(&mut self.purse(), &x.tensor)?;
-        self.give_made(made, &[&x])
+        let held = operands.into_iter().map(|operand| self.held(operand)).collect::<Result<Vec<_>, _>>()?;
+        let tensors: Vec<&Tensor> = held.iter().map(|held| &held.tensor).collect();
+        let wrong = |_| Refusal::new(ErrorCode::Internal, "an operand was lost");
+        let made = function(&mut self.purse(), tensors.try_into().map_err(wrong)?)?;
+        self.give_made(made, &held.iter().collect::<Vec<_>>())
     }
 
-    /// A function of two tensors.
-    pub(super) fn pair(
-        &mut self,
-        name: &'static str,
-        [a, b]: [&Handle; 2],
-        function: impl FnOnce(&mut dyn Admit, &Tensor, &Tensor) -> Computed<Made>,
-    ) -> Answer {
-        self.enter(name)?;
-        let (a, b) = (self.held(a)?, self.held(b)?);
-        let made = function(&mut self.purse(), &a.tensor, &b.tensor)?;
-        self.give_made(made, &[&a, &b])
-    }
-
-    /// A function of three tensors.
-    pub(super) fn triple(
-        &mut self,
-        name: &'static str,
-        [a, b, c]: [&Handle; 3],
-        function: impl FnOnce(&mut dyn Admit, &Tensor, &Tensor, &Tensor) -> Computed<Made>,
-    ) -> Answer {
-        self.enter(name)?;
-        let (a, b, c) = (self.held(a)?, self.held(b)?, self.held(c)?);
-        let made = function(&mut self.purse(), &a.tensor, &b.tensor, &c.tensor)?;
-        self.give_made(made, &[&a, &b, &c])
-    }
-
-    /// A function of a list of tensors.
-    pub(super) fn several(
+    /// Runs an operation on a list of at most `limit` tensors.
+    pub(super) fn operate_on_list(
         &mut self,
         name: &'static str,
         tensors: &[Handle],
+        limit: usize,
         function: impl FnOnce(&mut dyn Admit, &[&Tensor]) -> Computed<Made>,
     ) -> Answer {
         self.enter(name)?;
-        // Before anything is made for each of them: one handle may be named millions of times.
-        if tensors.len() > ops::MAX_PARTS {
-            return Err(Refusal::argument(format!("{} tensors, {} are allowed", tensors.len(), ops::MAX_PARTS)));
+        // Before any handle is looked up: a list may name one handle millions of times.
+        if tensors.len() > limit {
+            return Err(Refusal::argument(format!("{} tensors, {limit} are allowed", tensors.len())));
         }
         let held = tensors.iter().map(|tensor| self.held(tensor)).collect::<Result<Vec<_>, _>>()?;
         let operands: Vec<&Tensor> = held.iter().map(|held| &held.tensor).collect();
@@ -74,7 +51,19 @@ impl State {
         self.give_made(made, &held.iter().collect::<Vec<_>>())
     }
 
-    /// A new tensor.
+    /// Cuts a tensor into views.
+    pub(super) fn split(
+        &mut self,
+        name: &'static str,
+        x: &Handle,
+        function: impl FnOnce(&Tensor) -> Computed<Vec<Made>>,
+    ) -> Result<Vec<Handle>, Refusal> {
+        self.enter(name)?;
+        let held = self.held(x)?;
+        function(&held.tensor)?.into_iter().map(|part| self.give_made(part, &[&held])).collect()
+    }
+
+    /// Makes a new tensor.
     pub(super) fn create(
         &mut self,
         name: &'static str,
@@ -86,7 +75,7 @@ impl State {
         self.give_made(made, &[])
     }
 
-    /// A new tensor of random numbers.
+    /// Makes a new tensor of numbers from a random sequence of the run, which advances.
     pub(super) fn draw(
         &mut self,
         name: &'static str,

@@ -7,7 +7,6 @@ use tunebox_compute::budget::Budget;
 use wasmtime::component::Resource;
 
 use super::*;
-use crate::bindings::tensor::{Host, HostScope};
 use crate::bindings::types::ErrorCode;
 use crate::cause::Cause;
 use crate::limits::Limits;
@@ -163,32 +162,4 @@ fn a_resumed_random_sequence_goes_on_where_it_was() {
     let mut crossing = Crossing::new(&mut second);
     let resumed = crossing.random_normal("noise".into(), vec![5]).unwrap();
     assert_eq!(crossing.copy_to_list(resumed).unwrap(), next);
-}
-
-/// The names that the meters get are those of the contract, in its order.
-#[test]
-fn the_functions_are_those_of_the_contract_in_its_order() {
-    let contract = include_str!("../../../../../wit/tensor.wit");
-    let mut inside = None;
-    let mut promised = Vec::new();
-    for line in contract.lines().map(str::trim).filter(|line| !line.starts_with("///")) {
-        match line.strip_prefix("resource ").and_then(|rest| rest.strip_suffix(" {")) {
-            Some(resource) => inside = Some(resource),
-            None if line == "}" => inside = None,
-            None => {}
-        }
-        let name = if line == "constructor();" {
-            Some("constructor")
-        } else {
-            line.split_once(": func(").map(|(name, _)| name)
-        };
-        let path = inside.map_or("tensor.".to_owned(), |resource| format!("tensor.{resource}."));
-        promised.extend(name.map(|name| path + name));
-    }
-    let kept: Vec<String> = [include_str!("../tensor.rs"), include_str!("functions.rs")]
-        .iter()
-        .flat_map(|source| source.split('"').skip(1).step_by(2))
-        .map(str::to_owned)
-        .collect();
-    assert_eq!(kept, promised);
 }

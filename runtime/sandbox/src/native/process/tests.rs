@@ -22,12 +22,12 @@ struct Voice(TcpStream);
 impl Voice {
     /// The next message of the host; none when it is gone.
     fn hear(&mut self) -> Option<Vec<u8>> {
-        message::receive(&mut self.0, LARGEST, after(Some(Duration::from_secs(10)))).unwrap_or(None)
+        frame::receive(&mut self.0, LARGEST, after(Some(Duration::from_secs(10)))).unwrap_or(None)
     }
 
     fn say(&mut self, payload: &[u8]) {
         // A host that has had enough closes the connection.
-        let _ = message::send(&mut self.0, payload, None);
+        let _ = frame::send(&mut self.0, payload, None);
     }
 
     /// Asks and gives the bytes of the answer.
@@ -70,7 +70,7 @@ fn session_over<T: Send + 'static>(
         let mut hello = Vec::new();
         token.encode(&mut hello);
         "{}".encode(&mut hello);
-        message::send(&mut stream, &hello, None).unwrap();
+        frame::send(&mut stream, &hello, None).unwrap();
         method(&mut Voice(stream))
     });
     let Knock::Here(twin) = door.wait(Some(Duration::from_secs(10)), patience, || false).unwrap() else {

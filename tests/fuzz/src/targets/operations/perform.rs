@@ -22,7 +22,7 @@ pub(super) fn perform(wish: &Wish, table: &[Tensor], purse: &mut dyn Admit) -> R
         Wish::Clamp(x, low, high) => ops::clamp(purse, at(x), *low, *high),
         Wish::IsFinite(x) => ops::is_finite(purse, at(x)),
         Wish::Not(x) => ops::logical_not(purse, at(x)),
-        Wish::Detach(x) => Ok(ops::detach(at(x))),
+        Wish::Detach(x) => ops::detach(at(x)),
         Wish::Cast(x, dtype) => ops::cast(purse, at(x), *dtype),
         Wish::Reduce(number, x, axis, keep) => REDUCTIONS[*number].0(purse, at(x), *axis, *keep),
         Wish::Masked(false, x, mask, axis, keep) => ops::masked_sum(purse, at(x), at(mask), *axis, *keep),

@@ -1,0 +1,197 @@
+//! What a method in a process of its own may ask for: every function of the contract, and the types that cross.
+
+use std::fmt::Write;
+
+use wit_parser::{Function, FunctionKind, Handle, LiveTypes, Resolve, Type, TypeDef, TypeDefKind, TypeId, TypeOwner};
+
+use crate::{Contract, Interface, Outcome, camel, snake};
+
+/// A sorted table `IMPORTS` of all functions with how each is called, and the codecs of the types that are no plain values.
+///
+/// # Errors
+/// An asynchronous function, a type that no interface has used so far, and a handle that is given away inside another type.
+pub fn requests(contract: &Contract) -> Outcome<String> {
+    let (mut entries, mut types) = (Vec::new(), String::new());
+    for interface in contract.interfaces() {
+        add_interface(&contract.resolve, interface, &mut entries, &mut types)?;
+    }
+    // As bytes, which is how they are searched.
+    entries.sort();
+    let count = entries.len();
+    let mut text = format!("/// Every function, by name.\nstatic IMPORTS: [Import; {count}] = [\n");
+    entries.iter().for_each(|(_, entry)| text += entry);
+    Ok(text + "];\n" + &types)
+}
+
+/// Adds the functions of an interface to the table, and its types to the codecs.
+fn add_interface(
+    resolve: &Resolve,
+    interface: Interface<'_>,
+    entries: &mut Vec<(String, String)>,
+    types: &mut String,
+) -> Outcome<()> {
+    let name = interface.name();
+    for function in interface.functions() {
+        entries.push(entry(resolve, name, function.signature)?);
+    }
+    for type_id in resolve.interfaces[interface.id].types.values() {
+        let defined = &resolve.types[*type_id];
+        if let TypeDefKind::Resource = defined.kind {
+            entries.push(dropping(name, defined)?);
+        } else if is_new(defined) {
+            *types += &codec(name, defined)?;
+        }
+    }
+    Ok(())
+}
+
+/// An entry: the arguments are read in order, whatever they are; the signature of the function says what that is.
+fn entry(resolve: &Resolve, name: &str, function: &Function) -> Outcome<(String, String)> {
+    let full = format!("{name}/{}", function.name);
+    let (bearer, called) = match function.kind {
+        FunctionKind::Freestanding => ("Host".to_owned(), snake(&function.name)),
+        FunctionKind::Constructor(of) => (host_of(resolve, of)?, "new".to_owned()),
+        FunctionKind::Method(of) | FunctionKind::Static(of) => (host_of(resolve, of)?, snake(function.item_name())),
+        _ => return Err(format!("`{full}` is asynchronous").into()),
+    };
+    let mut reads = String::new();
+    for (number, parameter) in function.params.iter().enumerate() {
+        let how = if is_given_away(resolve, &full, &parameter.ty)? { "read_owned" } else { "read" };
+        writeln!(reads, "        let argument_{number} = {how}(input)?;")?;
+    }
+    let arguments: String = (0..function.params.len()).map(|number| format!(", argument_{number}")).collect();
+    let path = format!("crate::bindings::{}::{bearer}::{called}", snake(name));
+    let result = match &function.result {
+        Some(result) if may_be_an_error(resolve, name, result)? => "fallible(host, answer)",
+        _ => "plain(answer)",
+    };
+    let text = format!(
+        "    Import {{ name: {full:?}, call: |host, input| {{\n{reads}        end(input)?;\n        let answer = \
+         {path}(host{arguments});\n        {result}\n    }} }},\n"
+    );
+    Ok((full, text))
+}
+
+/// The entry that gives a handle back.
+fn dropping(name: &str, resource: &TypeDef) -> Outcome<(String, String)> {
+    let kind = resource.name.as_deref().ok_or("a resource without a name")?;
+    let full = format!("{name}/[resource-drop]{kind}");
+    let path = format!("crate::bindings::{}::Host{}::drop", snake(name), camel(kind));
+    let text = format!(
+        "    Import {{ name: {full:?}, call: |host, input| {{\n        let argument_0 = read_owned(input)?;\n        \
+         end(input)?;\n        plain({path}(host, argument_0))\n    }} }},\n"
+    );
+    Ok((full, text))
+}
+
+/// The trait of a resource's functions.
+fn host_of(resolve: &Resolve, resource: TypeId) -> Outcome<String> {
+    let name = resolve.types[resource].name.as_deref().ok_or("a resource without a name")?;
+    Ok(format!("Host{}", camel(name)))
+}
+
+/// Whether an argument is a handle that changes hands. One inside another type would be read as if it were lent.
+fn is_given_away(resolve: &Resolve, function: &str, argument: &Type) -> Outcome<bool> {
+    let is_own = |id: TypeId| matches!(resolve.types[id].kind, TypeDefKind::Handle(Handle::Own(_)));
+    if matches!(argument, Type::Id(id) if is_own(*id)) {
+        return Ok(true);
+    }
+    let mut within = LiveTypes::default();
+    within.add_type(resolve, argument);
+    match within.iter().find(|id| is_own(*id)) {
+        Some(_) => Err(format!("`{function}` is given a handle inside another type").into()),
+        None => Ok(false),
+    }
+}
+
+/// Whether a result is one whose error is the contract's own, which the host makes of its refusals.
+fn may_be_an_error(resolve: &Resolve, interface: &str, result: &Type) -> Outcome<bool> {
+    let Type::Id(id) = result else { return Ok(false) };
+    let TypeDefKind::Result(result) = &resolve.types[*id].kind else { return Ok(false) };
+    let Some(Type::Id(mut error)) = result.err else { return Ok(false) };
+    while let TypeDefKind::Type(Type::Id(meant)) = resolve.types[error].kind {
+        error = meant;
+    }
+    let error = &resolve.types[error];
+    let TypeOwner::Interface(owner) = error.owner else { return Ok(false) };
+    let owner = resolve.interfaces[owner].name.as_deref();
+    if (owner, error.name.as_deref()) == (Some("types"), Some("error")) {
+        return Ok(true);
+    }
+    Err(format!("`{interface}` has an error of its own").into())
+}
+
+/// Whether a type is made here and not another name for one.
+fn is_new(defined: &TypeDef) -> bool {
+    use TypeDefKind::{Enum, Flags, Record, Variant};
+    matches!(defined.kind, Enum(_) | Flags(_) | Record(_) | Variant(_))
+}
+
+/// The codec of a type.
+fn codec(interface: &str, defined: &TypeDef) -> Outcome<String> {
+    let name = defined.name.as_deref().ok_or("a type without a name")?;
+    let path = format!("crate::bindings::{}::{}", snake(interface), camel(name));
+    let (decode, encode) = match &defined.kind {
+        TypeDefKind::Record(record) => fields(record.fields.iter().map(|field| snake(&field.name))),
+        TypeDefKind::Enum(cases) => variant(name, cases.cases.iter().map(|case| (case.name.as_str(), false)))?,
+        TypeDefKind::Variant(cases) => {
+            variant(name, cases.cases.iter().map(|case| (case.name.as_str(), case.ty.is_some())))?
+        }
+        TypeDefKind::Flags(flags) => bits(name, flags.flags.iter().map(|flag| snake(&flag.name).to_uppercase()))?,
+        other => return Err(format!("`{name}` is a {}", other.as_str()).into()),
+    };
+    Ok(format!(
+        "\nimpl Decode for {path} {{\n    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> \
+         {{\n{decode}    }}\n}}\n\nimpl Encode for {path} {{\n    fn encode(&self, output: &mut Vec<u8>) \
+         {{\n{encode}    }}\n}}\n"
+    ))
+}
+
+/// The bodies of `decode` and `encode`.
+type Bodies = (String, String);
+
+fn fields(names: impl Iterator<Item = String>) -> Bodies {
+    let (mut reads, mut writes) = (String::new(), String::new());
+    for name in names {
+        reads += &format!("{name}: input.read()?, ");
+        writes += &format!("        self.{name}.encode(output);\n");
+    }
+    (format!("        Ok(Self {{ {reads}}})\n"), writes)
+}
+
+/// An enum or variant: a byte with the number of the case, then its value if it has one.
+fn variant<'a>(name: &str, cases: impl Iterator<Item = (&'a str, bool)>) -> Outcome<Bodies> {
+    let (mut reads, mut writes) = (String::new(), String::new());
+    for (number, (case, has_value)) in cases.enumerate() {
+        let (number, case) = (u8::try_from(number)?, camel(case));
+        if has_value {
+            writeln!(reads, "            {number} => Ok(Self::{case}(input.read()?)),")?;
+            writeln!(writes, "            Self::{case}(value) => ({number}_u8, value).encode(output),")?;
+        } else {
+            writeln!(reads, "            {number} => Ok(Self::{case}),")?;
+            writeln!(writes, "            Self::{case} => {number}_u8.encode(output),")?;
+        }
+    }
+    let unknown = format!("other => Err(Malformed(format!(\"`{name}` has no case {{other}}\"))),");
+    let reads = format!("        match input.read::<u8>()? {{\n{reads}            {unknown}\n        }}\n");
+    Ok((reads, format!("        match self {{\n{writes}        }}\n")))
+}
+
+/// Flags: a bit each of a `u32`.
+fn bits(name: &str, flags: impl Iterator<Item = String>) -> Outcome<Bodies> {
+    let (mut reads, mut writes, mut known) = (String::new(), String::new(), 0_u32);
+    for (number, flag) in flags.enumerate() {
+        let bit = 1_u32.checked_shl(u32::try_from(number)?).ok_or("more than 32 flags")?;
+        known |= bit;
+        writeln!(reads, "        if bits & {bit} != 0 {{\n            flags |= Self::{flag};\n        }}")?;
+        writeln!(writes, "        bits |= if self.contains(Self::{flag}) {{ {bit} }} else {{ 0 }};")?;
+    }
+    let unknown = format!("Err(Malformed(format!(\"`{name}` has no flags {{bits:#x}}\")))");
+    Ok((
+        format!(
+            "        let bits = input.read::<u32>()?;\n        if bits & !{known} != 0 {{\n            return \
+             {unknown};\n        }}\n        let mut flags = Self::empty();\n{reads}        Ok(flags)\n"
+        ),
+        format!("        let mut bits = 0_u32;\n{writes}        bits.encode(output);\n"),
+    ))
+}

@@ -1,0 +1,76 @@
+//! The tensor operations as the host implements them: from handles to the function of `tunebox_compute::ops` with the same
+//! name and the same parameters in the same order.
+
+use std::fmt::Write as _;
+
+use crate::{Contract, Cost, Function, Kind};
+
+/// Two macros: `tensor_methods!()` is the operations among the methods of the resource `tensor`, `tensor_functions!()`
+/// those that are functions of the interface. Each stands inside the `impl` of its generated trait, beside the functions
+/// that are no operations.
+pub fn operations(contract: &Contract) -> String {
+    let mut source = String::new();
+    for (name, resource) in [("tensor_methods", Some("tensor")), ("tensor_functions", None)] {
+        let _ = writeln!(source, "macro_rules! {name} {{\n    () => {{");
+        for function in contract.functions().filter(|function| function.interface == "tensor") {
+            if let Cost::Operation(class) = &function.row.cost
+                && function.resource() == resource
+            {
+                source += &operation(&function, class);
+            }
+        }
+        source += "    };\n}\n";
+    }
+    source
+}
+
+/// One operation: its signature, and the call that its operands decide.
+fn operation(function: &Function<'_>, class: &str) -> String {
+    let (name, path) = (function.rust_name(), &function.row.path);
+    let (mut signature, mut passed, mut operands, mut list, mut stream) =
+        (String::from("&mut self"), Vec::new(), Vec::new(), None, None);
+    for (parameter, kind) in function.parameters() {
+        let parameter = if parameter == "self" { "this".to_owned() } else { parameter };
+        let ty = match kind {
+            Kind::Tensor => "Handle",
+            Kind::Tensors => "Vec<Handle>",
+            kind => kind.rust(),
+        };
+        let _ = write!(signature, ", {parameter}: {ty}");
+        passed.push(match kind {
+            Kind::ElementType => format!("element_type({parameter})"),
+            // Lengths are read; the other lists become the numbers of the result.
+            Kind::Integers if parameter == "shape" => "&shape".to_owned(),
+            _ => parameter.clone(),
+        });
+        match kind {
+            Kind::Tensor => operands.push(parameter),
+            Kind::Tensors => list = Some(parameter),
+            Kind::Text => stream = Some(parameter),
+            _ => {}
+        }
+    }
+    let (lent, named) =
+        (operands.iter().map(|name| format!("&{name}")).collect::<Vec<_>>().join(", "), operands.join(", "));
+    let limit = function.row.limit.as_deref().unwrap_or_default();
+    let passed = passed.join(", ");
+    let call = match (&list, &stream, operands.is_empty()) {
+        (Some(list), ..) => {
+            format!(
+                "self.operate_on_list({path:?}, &{list}, ops::{limit}, |budget, {list}| ops::{name}(budget, {passed}))"
+            )
+        }
+        (_, Some(stream), _) => {
+            format!("self.draw({path:?}, &{stream}, |budget, device, {stream}| ops::{name}(budget, device, {passed}))")
+        }
+        (_, _, true) => format!("self.create({path:?}, |budget, device| ops::{name}(budget, device, {passed}))"),
+        _ if function.result() == Kind::Tensors => {
+            format!("self.split({path:?}, &{lent_one}, |{named}| ops::{name}({passed}))", lent_one = named)
+        }
+        // A view needs no bytes of its own.
+        _ if class == "View" => format!("self.operate({path:?}, [{lent}], |_, [{named}]| ops::{name}({passed}))"),
+        _ => format!("self.operate({path:?}, [{lent}], |budget, [{named}]| ops::{name}(budget, {passed}))"),
+    };
+    let result = if function.result() == Kind::Tensors { "Result<Vec<Handle>, Refusal>" } else { "Answer" };
+    format!("        fn {name}({signature}) -> {result} {{\n            {call}\n        }}\n")
+}
