@@ -43,8 +43,7 @@ pub(crate) struct Kernel {
 
 macro_rules! kernels {
     ($($constant:ident = $text:ident . $name:literal ( $takes:literal );)*) => {
-        $(#[allow(dead_code, reason = "the list is that of the text; a kernel may wait for its operation")]
-        pub(crate) const $constant: Kernel = Kernel { name: $name, text: Text::$text, takes: $takes };)*
+        $(pub(crate) const $constant: Kernel = Kernel { name: $name, text: Text::$text, takes: $takes };)*
 
         /// All of them.
         #[cfg(test)]
@@ -60,7 +59,6 @@ kernels! {
     ATTENTION_PLAIN = Attention."attention_plain"("afaaauulllnnnxxn");
     ATTENTION_PLAIN_DKV = Attention."attention_plain_dkv"("aaaaaaffuulllnnnxxn");
     ATTENTION_PLAIN_DQ = Attention."attention_plain_dq"("aaaaaffuulllnnnxxn");
-    ADVANCE = Cached."advance"("uun");
     ATTENTION_CACHED = Cached."attention_cached"("ffaaauunnnnxxn");
     ATTENTION_CACHED_MERGE = Cached."attention_cached_merge"("affunnn");
     CACHE_APPEND = Cached."cache_append"("aaaauuuunnnllwn");
@@ -69,13 +67,10 @@ kernels! {
     ACCUMULATE = Step."accumulate"("faxl");
     ADAMW = Step."adamw"("ffffafflw");
     ADD = Step."add"("aaal");
-    ADD_ALONG = Step."add_along"("fffulnlnwn");
     ADD_BIAS = Step."add_bias"("afnnl");
     ADD_PARTS = Step."add_parts"("ffnnxx");
     BF16_TO_F16 = Step."bf16_to_f16"("hbxl");
     BF16_TO_F32 = Step."bf16_to_f32"("fbxl");
-    CHECK_FINITE = Step."check_finite"("alwn");
-    CHECK_INDICES = Step."check_indices"("uulnwn");
     CLIP_FACTOR = Step."clip_factor"("ffdnx");
     COPY_COLUMNS = Step."copy_columns"("aannll");
     EMBED_BF16 = Step."embed_bf16"("abunnnxwn");
@@ -89,7 +84,6 @@ kernels! {
     FILL = Step."fill"("fxl");
     GATED = Step."gated"("aaannln");
     GATED_BACKWARD = Step."gated_backward"("aaaaannln");
-    GATHER_ALONG = Step."gather_along"("ffulnlnwn");
     HEAD_ABSORB = Step."head_absorb"("afufffddddnnnnnnxxnnwn");
     HEAD_BEND = Step."head_bend"("fnnnxx");
     HEAD_FINISH = Step."head_finish"("ffddddfffffffnn");
@@ -100,10 +94,10 @@ kernels! {
     PATCH_ADD = Step."patch_add"("aaffnn");
     PATCH_ALONG = Step."patch_along"("aafxnn");
     QUOTIENTS = Step."quotients"("fffl");
-    RMS_NORM = Step."rms_norm"("aafaafnnxx");
-    RMS_NORM_BACKWARD = Step."rms_norm_backward"("aaaaffnnx");
-    RMS_NORM_BACKWARD_NARROW = Step."rms_norm_backward_narrow"("aaaaffnnx");
-    RMS_NORM_NARROW = Step."rms_norm_narrow"("aafaafnnxx");
+    RMS_NORM = Step."rms_norm"("afafnnxx");
+    RMS_NORM_BACKWARD = Step."rms_norm_backward"("aaaffnnx");
+    RMS_NORM_BACKWARD_NARROW = Step."rms_norm_backward_narrow"("aaaffnnx");
+    RMS_NORM_NARROW = Step."rms_norm_narrow"("afafnnxx");
     RMS_NORM_WEIGHT_GRADIENT = Step."rms_norm_weight_gradient"("faafnnn");
     ROOT_SUMS = Step."root_sums"("fffl");
     ROPE = Step."rope"("aauffnnnnllnxwn");
@@ -112,30 +106,19 @@ kernels! {
     SCALE_BY = Step."scale_by"("ffl");
     SCALE_COLUMNS = Step."scale_columns"("aafnn");
     SCALE_ROWS = Step."scale_rows"("affnn");
-    SCATTER_ALONG = Step."scatter_along"("ffulnlnwn");
-    SELECT_ALONG = Step."select_along"("ffulnlnwn");
     SCATTER_ROWS = Step."scatter_rows"("aauuunnnnxxwn");
     SQUARE_SUMS = Step."square_sums"("dfl");
     SUM_ROWS_IN_PARTS = Step."sum_rows_in_parts"("fannn");
     WIDEN = Step."widen"("faxl");
-    UNPACK_NF4_ACT = Unpack."unpack_nf4_act"("ayunnnnxffxwn");
-    UNPACK_NF4_F32 = Unpack."unpack_nf4_f32"("fyunnnnxffxwn");
-    UNPACK_Q4_0_ACT = Unpack."unpack_q4_0_act"("ayunnnnxffxwn");
-    UNPACK_Q4_0_F32 = Unpack."unpack_q4_0_f32"("fyunnnnxffxwn");
-    UNPACK_Q4_1_ACT = Unpack."unpack_q4_1_act"("ayunnnnxffxwn");
-    UNPACK_Q4_1_F32 = Unpack."unpack_q4_1_f32"("fyunnnnxffxwn");
-    UNPACK_Q4_K_ACT = Unpack."unpack_q4_k_act"("ayunnnnxffxwn");
-    UNPACK_Q4_K_F32 = Unpack."unpack_q4_k_f32"("fyunnnnxffxwn");
-    UNPACK_Q5_0_ACT = Unpack."unpack_q5_0_act"("ayunnnnxffxwn");
-    UNPACK_Q5_0_F32 = Unpack."unpack_q5_0_f32"("fyunnnnxffxwn");
-    UNPACK_Q5_1_ACT = Unpack."unpack_q5_1_act"("ayunnnnxffxwn");
-    UNPACK_Q5_1_F32 = Unpack."unpack_q5_1_f32"("fyunnnnxffxwn");
-    UNPACK_Q5_K_ACT = Unpack."unpack_q5_k_act"("ayunnnnxffxwn");
-    UNPACK_Q5_K_F32 = Unpack."unpack_q5_k_f32"("fyunnnnxffxwn");
-    UNPACK_Q6_K_ACT = Unpack."unpack_q6_k_act"("ayunnnnxffxwn");
-    UNPACK_Q6_K_F32 = Unpack."unpack_q6_k_f32"("fyunnnnxffxwn");
-    UNPACK_Q8_0_ACT = Unpack."unpack_q8_0_act"("ayunnnnxffxwn");
-    UNPACK_Q8_0_F32 = Unpack."unpack_q8_0_f32"("fyunnnnxffxwn");
+    UNPACK_NF4 = Unpack."unpack_nf4"("ayunnnnxffxwn");
+    UNPACK_Q4_0 = Unpack."unpack_q4_0"("ayunnnnxffxwn");
+    UNPACK_Q4_1 = Unpack."unpack_q4_1"("ayunnnnxffxwn");
+    UNPACK_Q4_K = Unpack."unpack_q4_k"("ayunnnnxffxwn");
+    UNPACK_Q5_0 = Unpack."unpack_q5_0"("ayunnnnxffxwn");
+    UNPACK_Q5_1 = Unpack."unpack_q5_1"("ayunnnnxffxwn");
+    UNPACK_Q5_K = Unpack."unpack_q5_k"("ayunnnnxffxwn");
+    UNPACK_Q6_K = Unpack."unpack_q6_k"("ayunnnnxffxwn");
+    UNPACK_Q8_0 = Unpack."unpack_q8_0"("ayunnnnxffxwn");
 }
 
 impl Kernel {

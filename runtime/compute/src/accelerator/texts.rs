@@ -22,10 +22,9 @@ pub(super) const fn cuda(text: Text) -> &'static [&'static str] {
             include_str!("kernels/cuda/rope.cu"),
             include_str!("kernels/cuda/embedding.cu"),
             include_str!("kernels/cuda/optimizer.cu"),
-            include_str!("kernels/cuda/faults.cu"),
             include_str!("kernels/cuda/head.cu"),
             include_str!("kernels/cuda/patches.cu"),
         ],
-        Text::Unpack => &[include_str!("kernels/cuda/unpack.cu")],
+        Text::Unpack => &[include_str!("kernels/unpack_formats.h"), include_str!("kernels/cuda/unpack.cu")],
     }
 }

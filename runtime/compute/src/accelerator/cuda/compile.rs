@@ -67,6 +67,19 @@ mod tests {
         assert!(super::source(Text::Step, DType::I64.into()).is_err());
     }
 
+    /// What a module is compiled for: every type of activations, with head sizes and group sizes where it depends on them.
+    fn builds(text: Text) -> Vec<(DType, u32, u32)> {
+        let heads: &[u32] = match text {
+            Text::Attention | Text::Cached => &[64, 80, 96, 128, 160, 256],
+            Text::Chance | Text::Step | Text::Unpack => &[128],
+        };
+        let groups: &[u32] = if text == Text::Cached { &[1, 4, 14] } else { &[4] };
+        let builds = [DType::F32, DType::BF16, DType::F16].into_iter().flat_map(|act| {
+            heads.iter().flat_map(move |head| groups.iter().map(move |group| (act, *head, *group)))
+        });
+        builds.collect()
+    }
+
     /// Needs NVRTC (`pip install nvidia-cuda-nvrtc`), and neither a driver nor a GPU.
     #[test]
     fn every_text_compiles_for_every_architecture_and_type() {
@@ -74,11 +87,11 @@ mod tests {
             return crate::parity::present::skipped("NVRTC", "it is not found, so the text of kernels is not compiled");
         }
         for text in Text::ALL {
-            for act in [DType::F32, DType::BF16, DType::F16] {
-                let source = source(text, Build { act, head: 128, group: 4 }).unwrap();
+            for (act, head, group) in builds(text) {
+                let source = source(text, Build { act, head, group }).unwrap();
                 for capability in [80, 90] {
                     let code = compile(&source, &options(capability));
-                    assert!(code.is_ok_and(|code| !code.is_empty()), "{text:?} {act:?} sm_{capability}");
+                    assert!(code.is_ok_and(|code| !code.is_empty()), "{text:?} {act:?} {head} {group} sm_{capability}");
                 }
             }
         }

@@ -15,7 +15,7 @@ fn declared(text: &str) -> BTreeMap<String, String> {
         let (parameters, _) = rest.split_once(')').unwrap();
         let parameters = parameters.replace('\\', " ");
         let letters: String = parameters.split(',').map(|parameter| letter(name, parameter.trim())).collect();
-        match name.split_once("##name##") {
+        match name.split_once("##name") {
             Some((before, after)) => {
                 found.extend(made.iter().map(|format| (format!("{before}{format}{after}"), letters.clone())));
             }
@@ -67,7 +67,7 @@ fn every_declaration_is_found() {
     // A change of how kernels are declared must not make the other test say nothing.
     let found: usize = Text::ALL.iter().flat_map(|text| texts::cuda(*text)).map(|part| declared(part).len()).sum();
     assert_eq!(found, ALL.len());
-    assert!(found > 70, "{found} kernels");
+    assert!(found > 60, "{found} kernels");
 }
 
 #[test]
@@ -93,7 +93,12 @@ fn numbers_of_another_type_are_refused() {
     let of = |shape: &[usize], dtype| Tensor::zeros(shape, dtype, &Device::Cpu).unwrap();
     assert!(sums(&of(&[4], DType::F64)).is_ok() && sums(&of(&[4, 2], DType::F32)).is_ok());
     assert!(sums(&of(&[4], DType::F32)).is_err() && sums(&of(&[4, 2], DType::BF16)).is_err());
-    let fault = CHECK_FINITE.check(DType::F32.into(), &[single, Argument::Long(4), single, Argument::Count(0)]);
-    let said = fault.unwrap_err().to_string();
-    assert_eq!(said, "kernel `check_finite` takes `alwn`, it was given f32 [4], Long(4), f32 [4], Count(0)");
+    let [count, nothing] = [Argument::Count(1), Argument::Nothing];
+    let tensor_for_fault_word = [single, single, nothing, count, count, count, Argument::Number(1.0), single, count];
+    let error = EMBED_F32.check(DType::F32.into(), &tensor_for_fault_word).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "kernel `embed_f32` takes `afunnnxwn`, it was given f32 [4], f32 [4], Nothing, Count(1), Count(1), Count(1), \
+         Number(1.0), f32 [4], Count(1)"
+    );
 }

@@ -34,11 +34,12 @@ impl Source {
                 include_str!("../kernels/metal/rope.metal"),
                 include_str!("../kernels/metal/embedding.metal"),
                 include_str!("../kernels/metal/optimizer.metal"),
-                include_str!("../kernels/metal/faults.metal"),
                 include_str!("../kernels/metal/head.metal"),
                 include_str!("../kernels/metal/patches.metal"),
             ],
-            Self::Listed(Text::Unpack) => &[include_str!("../kernels/metal/unpack.metal")],
+            Self::Listed(Text::Unpack) => {
+                &[include_str!("../kernels/unpack_formats.h"), include_str!("../kernels/metal/unpack.metal")]
+            }
             Self::Product => &[include_str!("../kernels/metal/product.metal")],
         }
     }
@@ -219,7 +220,7 @@ mod tests {
         assert_eq!(step.reads("bf16_to_f32"), Some(0b10));
         assert_eq!(step.reads("scatter_rows"), Some(0b11110));
         assert_eq!(step.reads("rope"), Some(0b11110));
-        assert_eq!(Source::Listed(Text::Unpack).reads("unpack_q6_k_act"), Some(0b11_0000_0110));
+        assert_eq!(Source::Listed(Text::Unpack).reads("unpack_q6_k"), Some(0b11_0000_0110));
         assert_eq!(Source::Product.reads("product_of_few_f32"), Some(0b110));
         assert_eq!(step.reads("attention"), None);
     }

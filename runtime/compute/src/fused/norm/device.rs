@@ -3,7 +3,7 @@
 use candle_core::{DType, Tensor};
 
 use crate::accelerator::kernel::{self, Kernel};
-use crate::accelerator::{Accelerator, Argument, Grid};
+use crate::accelerator::{Accelerator, Grid};
 use crate::error::Result;
 use crate::fused::device::{count, expect_dtype, expect_type, extent, parts};
 
@@ -28,10 +28,8 @@ pub(super) fn forward(
     let (kernel, grid) = choose(width, rows, [&kernel::RMS_NORM_NARROW, &kernel::RMS_NORM])?;
     let arguments = [
         (&y).into(),
-        Argument::Nothing,
         (&rates).into(),
         x.into(),
-        Argument::Nothing,
         weight.into(),
         count(rows)?,
         count(width)?,
@@ -62,7 +60,6 @@ pub(super) fn backward(
         (&dx).into(),
         dy.into(),
         x.into(),
-        Argument::Nothing,
         weight.into(),
         rates.into(),
         count(rows)?,

@@ -69,15 +69,15 @@ pub(crate) fn rows_on_device(packed: &Packed, rows: Range<usize>) -> Result<Tens
 /// What reads a format. The type of its numbers is that of the build.
 fn kernel(format: Format) -> Result<&'static kernel::Kernel> {
     Ok(match format {
-        Format::Q4_0 => &kernel::UNPACK_Q4_0_ACT,
-        Format::Q4_1 => &kernel::UNPACK_Q4_1_ACT,
-        Format::Q5_0 => &kernel::UNPACK_Q5_0_ACT,
-        Format::Q5_1 => &kernel::UNPACK_Q5_1_ACT,
-        Format::Q8_0 => &kernel::UNPACK_Q8_0_ACT,
-        Format::Q4_K => &kernel::UNPACK_Q4_K_ACT,
-        Format::Q5_K => &kernel::UNPACK_Q5_K_ACT,
-        Format::Q6_K => &kernel::UNPACK_Q6_K_ACT,
-        Format::NF4 => &kernel::UNPACK_NF4_ACT,
+        Format::Q4_0 => &kernel::UNPACK_Q4_0,
+        Format::Q4_1 => &kernel::UNPACK_Q4_1,
+        Format::Q5_0 => &kernel::UNPACK_Q5_0,
+        Format::Q5_1 => &kernel::UNPACK_Q5_1,
+        Format::Q8_0 => &kernel::UNPACK_Q8_0,
+        Format::Q4_K => &kernel::UNPACK_Q4_K,
+        Format::Q5_K => &kernel::UNPACK_Q5_K,
+        Format::Q6_K => &kernel::UNPACK_Q6_K,
+        Format::NF4 => &kernel::UNPACK_NF4,
         Format::F32 | Format::F16 | Format::BF16 => {
             return Err(Error::dtype(format!("numbers in {format:?} are no blocks")));
         }

@@ -189,8 +189,3 @@ KERNEL void cache_append(act *keys, act *values, const act *k, const act *v, con
         values[to + at] = v[row * v_stride + at];
     }
 }
-
-// lengths[b] += 1, and positions[b] likewise: the next token of a captured step. One block of at least `batch` threads.
-KERNEL void advance(u32 *lengths, u32 *positions, u32 batch) {
-    if (threadIdx.x < batch) lengths[threadIdx.x] += 1, positions[threadIdx.x] += 1;
-}

@@ -5,8 +5,6 @@
 // block for a row. Launch: narrow: 256 threads, ⌈rows / 8⌉ blocks; wide: 256 threads, `rows` blocks. No dynamic shared
 // memory. y may be x.
 
-#define NORM_THREADS 256
-
 // Σ over those who share a row.
 template <bool NARROW> DEVICE float row_sum(float value) {
     if constexpr (NARROW) {
@@ -26,33 +24,22 @@ template <bool NARROW, typename F> DEVICE void each_row(u32 rows, F work) {
 }
 
 template <bool NARROW>
-DEVICE void norm_forward(act *y, act *sum, float *rates, const act *x, const act *more, const float *weight, u32 rows,
-                         u32 width, float epsilon, float offset) {
-    bool eights = width % 8 == 0 && even(y) && even(sum) && even(x) && even(more) && even(weight);
+DEVICE void norm_forward(act *y, float *rates, const act *x, const float *weight, u32 rows, u32 width, float epsilon,
+                         float offset) {
+    bool eights = width % 8 == 0 && even(y) && even(x) && even(weight);
     each_row<NARROW>(rows, [&](u32 row, u32 lane, u32 lanes) {
         const act *line = x + (u64)row * width;
-        const act *added = more + (u64)row * width;
-        act *total = sum + (u64)row * width;
         float squares = 0.0f;
         along(width, eights, lane, lanes, [&](u32 at, auto n) {
             float numbers[n.value];
             load(numbers, line + at);
-            if (more) {
-                float others[n.value];
-                load(others, added + at);
-#pragma unroll
-                for (int i = 0; i < n.value; ++i) numbers[i] = wide(narrow<act>(numbers[i] + others[i]));
-                store(total + at, numbers);
-            }
 #pragma unroll
             for (int i = 0; i < n.value; ++i) squares = fmaf(numbers[i], numbers[i], squares);
         });
         float rate = 1.0f / sqrtf(row_sum<NARROW>(squares) / (float)width + epsilon);
-        // A thread reads again what it wrote itself.
-        const act *source = more ? total : line;
         along(width, eights, lane, lanes, [&](u32 at, auto n) {
             float numbers[n.value], weights[n.value];
-            load(numbers, source + at);
+            load(numbers, line + at);
             load(weights, weight + at);
 #pragma unroll
             for (int i = 0; i < n.value; ++i) numbers[i] = numbers[i] * rate * (weights[i] + offset);
@@ -62,21 +49,20 @@ DEVICE void norm_forward(act *y, act *sum, float *rates, const act *x, const act
     });
 }
 
-// The norm of x, [rows, width], or, where `more` is not null, of x + more, which goes to `sum` (the residual stream):
-// the norm is of what `sum` then holds. rates: [rows].
-KERNEL void rms_norm(act *y, act *sum, float *rates, const act *x, const act *more, const float *weight, u32 rows,
-                     u32 width, float epsilon, float offset) {
-    norm_forward<false>(y, sum, rates, x, more, weight, rows, width, epsilon, offset);
+// The norm of x, [rows, width]. rates: r of every row, [rows].
+KERNEL void rms_norm(act *y, float *rates, const act *x, const float *weight, u32 rows, u32 width, float epsilon,
+                     float offset) {
+    norm_forward<false>(y, rates, x, weight, rows, width, epsilon, offset);
 }
-KERNEL void rms_norm_narrow(act *y, act *sum, float *rates, const act *x, const act *more, const float *weight,
-                            u32 rows, u32 width, float epsilon, float offset) {
-    norm_forward<true>(y, sum, rates, x, more, weight, rows, width, epsilon, offset);
+KERNEL void rms_norm_narrow(act *y, float *rates, const act *x, const float *weight, u32 rows, u32 width,
+                            float epsilon, float offset) {
+    norm_forward<true>(y, rates, x, weight, rows, width, epsilon, offset);
 }
 
 template <bool NARROW>
-DEVICE void norm_backward(act *dx, const act *dy, const act *x, const act *more, const float *weight,
-                          const float *rates, u32 rows, u32 width, float offset) {
-    bool eights = width % 8 == 0 && even(dx) && even(dy) && even(x) && even(more) && even(weight);
+DEVICE void norm_backward(act *dx, const act *dy, const act *x, const float *weight, const float *rates, u32 rows,
+                          u32 width, float offset) {
+    bool eights = width % 8 == 0 && even(dx) && even(dy) && even(x) && even(weight);
     each_row<NARROW>(rows, [&](u32 row, u32 lane, u32 lanes) {
         u64 start = (u64)row * width;
         float products = 0.0f;
@@ -99,25 +85,19 @@ DEVICE void norm_backward(act *dx, const act *dy, const act *x, const act *more,
             for (int i = 0; i < n.value; ++i) {
                 numbers[i] = fmaf(numbers[i], pull, seeds[i] * (weights[i] + offset) * rate);
             }
-            if (more) {
-                load(seeds, more + start + at);
-#pragma unroll
-                for (int i = 0; i < n.value; ++i) numbers[i] += seeds[i];
-            }
             store(dx + start + at, numbers);
         });
     });
 }
 
-// dx = r·dy·w − x·r³·mean(dy·w·x), plus `more` where that is not null: what came to the same row by another way (the
-// residual). dx may be dy or more, not x.
-KERNEL void rms_norm_backward(act *dx, const act *dy, const act *x, const act *more, const float *weight,
-                              const float *rates, u32 rows, u32 width, float offset) {
-    norm_backward<false>(dx, dy, x, more, weight, rates, rows, width, offset);
+// dx = r·dy·w − x·r³·mean(dy·w·x). dx may be dy, not x.
+KERNEL void rms_norm_backward(act *dx, const act *dy, const act *x, const float *weight, const float *rates, u32 rows,
+                              u32 width, float offset) {
+    norm_backward<false>(dx, dy, x, weight, rates, rows, width, offset);
 }
-KERNEL void rms_norm_backward_narrow(act *dx, const act *dy, const act *x, const act *more, const float *weight,
-                                     const float *rates, u32 rows, u32 width, float offset) {
-    norm_backward<true>(dx, dy, x, more, weight, rates, rows, width, offset);
+KERNEL void rms_norm_backward_narrow(act *dx, const act *dy, const act *x, const float *weight, const float *rates,
+                                     u32 rows, u32 width, float offset) {
+    norm_backward<true>(dx, dy, x, weight, rates, rows, width, offset);
 }
 
 // parts[part][column] = Σ dy·x·r over the rows of a part, in order; `rates` null stands for ones, for the gradient of

@@ -19,6 +19,12 @@ typedef f16 act;
 #define LN_2 0.69314718055994531f
 #define INFINITE __int_as_float(0x7f800000)
 #define WARP 32
+// What unpack_formats.h writes for both languages: here all pointers are alike.
+#define MEMBER static __device__ __forceinline__
+#define GLOBAL
+#define THREAD
+#define TABLE const
+#define UNROLL _Pragma("unroll")
 
 // A number that a template takes by its type.
 template <int N> struct Count {
@@ -29,6 +35,17 @@ DEVICE bool finite(float number) { return (__float_as_uint(number) & 0x7f800000u
 DEVICE u32 least(u32 a, u32 b) { return a < b ? a : b; }
 DEVICE u32 most(u32 a, u32 b) { return a > b ? a : b; }
 DEVICE u32 divided_up(u32 a, u32 b) { return (a + b - 1) / b; }
+
+// As the processor rounds: no product is fused with a sum.
+DEVICE float times(float a, float b) { return __fmul_rn(a, b); }
+DEVICE float plus(float a, float b) { return __fadd_rn(a, b); }
+DEVICE float minus(float a, float b) { return __fsub_rn(a, b); }
+
+// A number of 16 bits at an even address.
+DEVICE float half_at(const u8 *bytes) {
+    f16 half = {*(const u16 *)bytes};
+    return wide(half);
+}
 
 // ---- one number, or eight that begin on a boundary of 16 bytes ----
 
@@ -131,7 +148,9 @@ DEVICE float fast_tanh(float x) {
 // One 64-bit word for a device, all ones while nothing is wrong. A kernel that meets an index out of range lowers it
 // to `place << 32 | ~index` and goes on with index 0, so that nothing is read or written out of bounds. `place` is the
 // number, from 0, of the operation since the word was last read: what stays is the earliest operation's largest index,
-// whatever the order in which threads came. The host reads the word with the results; see faults.cu.
+// whatever the order in which threads came. Every read-back of numbers also brings the word (8 bytes more in the same
+// stream); if it is not all ones the host refuses what it has read, names the index and sets the word again. `place` is 0
+// so far, since the host checks indices before it uploads them. `adamw` writes nothing while the word is set.
 
 DEVICE void fault(u64 *word, u32 place, u32 index) { atomicMin(word, (u64)place << 32 | (u64)~index); }
 

@@ -195,10 +195,3 @@ KERNEL(256) cache_append(device act *keys [[buffer(0)]], device act *values [[bu
         put(values, to + at, get(v, row * v_stride + at));
     }
 }
-
-// lengths[b] += 1, and positions[b] likewise: the next token. One group of at least `batch` threads.
-KERNEL(1024) advance(device u32 *lengths [[buffer(0)]], device u32 *positions [[buffer(1)]],
-                     constant u32 &batch [[buffer(2)]] WHERE) {
-    Here here = HERE;
-    if (here.worker < batch) lengths[here.worker] += 1, positions[here.worker] += 1;
-}

@@ -15,8 +15,8 @@ from clang.cindex import Index
 HERE = Path(__file__).parent
 # The files of each library, and what it depends on beside the type of activations.
 LIBRARIES = {
-    "step": (["elementwise", "norm", "rope", "embedding", "optimizer", "faults", "head", "patches"], {}),
-    "unpack": (["unpack"], {}),
+    "step": (["elementwise", "norm", "rope", "embedding", "optimizer", "head", "patches"], {}),
+    "unpack": (["../unpack_formats.h", "unpack"], {}),
     "chance": (["chance"], {}),
     "attention": (["attention", "attention_plain"], {"HEAD_DIM": [16, 64, 80, 96, 128, 256]}),
     "cached": (["attention", "attention_cached"], {"HEAD_DIM": [64, 128, 256], "GROUP": [1, 4, 14]}),
@@ -51,11 +51,12 @@ def shared_bytes(unit, kernel):
 def main():
     index, failed, kernels = Index.create(), 0, set()
     for name, (files, choices) in LIBRARIES.items():
-        texts = [(HERE / f"{file}.metal").read_text() for file in ["prelude", *files]]
-        for file, text in zip(["prelude", *files], texts):
+        paths = [HERE / (file if "." in file else f"{file}.metal") for file in ["prelude", *files]]
+        texts = [path.read_text() for path in paths]
+        for path, text in zip(paths, texts):
             code = re.sub(r"//.*", "", text)
             for found in FORBIDDEN.finditer(code):
-                print(f"{file}.metal: Metal has no `{found.group()}`")
+                print(f"{path.name}: Metal has no `{found.group()}`")
                 failed += 1
         text = "\n".join(texts)
         for defines in variants(choices):

@@ -20,9 +20,9 @@ inline float row_sum(bool narrow, float value, threadgroup float *parts, Here he
     return narrow ? warp_sum(value) : block_sum(value, parts, here);
 }
 
-inline void norm_forward(bool narrow, device act *y, device act *sum, device float *rates, device const act *x,
-                         device const act *more, bool with_more, device const float *weight, u32 rows, u32 width,
-                         float epsilon, float offset, threadgroup float *parts, Here here) {
+inline void norm_forward(bool narrow, device act *y, device float *rates, device const act *x,
+                         device const float *weight, u32 rows, u32 width, float epsilon, float offset,
+                         threadgroup float *parts, Here here) {
     Share share = share_of(narrow, here);
     // A whole SIMD group leaves, or a whole group: nobody waits for it.
     if (share.row >= rows) return;
@@ -30,46 +30,36 @@ inline void norm_forward(bool narrow, device act *y, device act *sum, device flo
     float squares = 0.0f;
     for (u32 at = share.lane; at < width; at += share.lanes) {
         float number = get(x, start + at);
-        if (with_more) {
-            number = rounded(number + get(more, start + at));
-            put(sum, start + at, number);
-        }
         squares = fma(number, number, squares);
     }
     float rate = 1.0f / sqrt(row_sum(narrow, squares, parts, here) / (float)width + epsilon);
     for (u32 at = share.lane; at < width; at += share.lanes) {
-        // A thread reads again what it wrote itself.
-        float number = with_more ? get((device const act *)sum, start + at) : get(x, start + at);
-        put(y, start + at, number * rate * (weight[at] + offset));
+        put(y, start + at, get(x, start + at) * rate * (weight[at] + offset));
     }
     if (share.lane == 0) rates[share.row] = rate;
 }
 
-// The norm of x, [rows, width], or, where `more` is not null, of x + more, which goes to `sum` (the residual stream):
-// the norm is of what `sum` then holds. rates: [rows].
-KERNEL(256) rms_norm(device act *y [[buffer(0)]], device act *sum [[buffer(1)]], device float *rates [[buffer(2)]],
-                     device const act *x [[buffer(3)]], device const act *more [[buffer(4)]],
-                     device const float *weight [[buffer(5)]], constant u32 &rows [[buffer(6)]],
-                     constant u32 &width [[buffer(7)]], constant float &epsilon [[buffer(8)]],
-                     constant float &offset [[buffer(9)]] WHERE) {
+// The norm of x, [rows, width]. rates: r of every row, [rows].
+KERNEL(256) rms_norm(device act *y [[buffer(0)]], device float *rates [[buffer(1)]], device const act *x [[buffer(2)]],
+                     device const float *weight [[buffer(3)]], constant u32 &rows [[buffer(4)]],
+                     constant u32 &width [[buffer(5)]], constant float &epsilon [[buffer(6)]],
+                     constant float &offset [[buffer(7)]] WHERE) {
     SHARED float parts[WARP];
     Here here = HERE;
-    norm_forward(false, y, sum, rates, x, more, THERE(4, more), weight, rows, width, epsilon, offset, parts, here);
+    norm_forward(false, y, rates, x, weight, rows, width, epsilon, offset, parts, here);
 }
-KERNEL(256) rms_norm_narrow(device act *y [[buffer(0)]], device act *sum [[buffer(1)]],
-                            device float *rates [[buffer(2)]], device const act *x [[buffer(3)]],
-                            device const act *more [[buffer(4)]], device const float *weight [[buffer(5)]],
-                            constant u32 &rows [[buffer(6)]], constant u32 &width [[buffer(7)]],
-                            constant float &epsilon [[buffer(8)]], constant float &offset [[buffer(9)]] WHERE) {
+KERNEL(256) rms_norm_narrow(device act *y [[buffer(0)]], device float *rates [[buffer(1)]],
+                            device const act *x [[buffer(2)]], device const float *weight [[buffer(3)]],
+                            constant u32 &rows [[buffer(4)]], constant u32 &width [[buffer(5)]],
+                            constant float &epsilon [[buffer(6)]], constant float &offset [[buffer(7)]] WHERE) {
     SHARED float parts[WARP];
     Here here = HERE;
-    norm_forward(true, y, sum, rates, x, more, THERE(4, more), weight, rows, width, epsilon, offset, parts, here);
+    norm_forward(true, y, rates, x, weight, rows, width, epsilon, offset, parts, here);
 }
 
 inline void norm_backward(bool narrow, device act *dx, device const act *dy, device const act *x,
-                          device const act *more, bool with_more, device const float *weight,
-                          device const float *rates, u32 rows, u32 width, float offset, threadgroup float *parts,
-                          Here here) {
+                          device const float *weight, device const float *rates, u32 rows, u32 width, float offset,
+                          threadgroup float *parts, Here here) {
     Share share = share_of(narrow, here);
     if (share.row >= rows) return;
     u64 start = (u64)share.row * width;
@@ -80,31 +70,26 @@ inline void norm_backward(bool narrow, device act *dx, device const act *dy, dev
     float rate = rates[share.row];
     float pull = -(row_sum(narrow, products, parts, here) / (float)width) * rate * rate * rate;
     for (u32 at = share.lane; at < width; at += share.lanes) {
-        float number = fma(get(x, start + at), pull, get(dy, start + at) * (weight[at] + offset) * rate);
-        if (with_more) number += get(more, start + at);
-        put(dx, start + at, number);
+        put(dx, start + at, fma(get(x, start + at), pull, get(dy, start + at) * (weight[at] + offset) * rate));
     }
 }
 
-// dx = r·dy·w − x·r³·mean(dy·w·x), plus `more` where that is not null: what came to the same row by another way (the
-// residual). dx may be dy or more, not x.
+// dx = r·dy·w − x·r³·mean(dy·w·x). dx may be dy, not x.
 KERNEL(256) rms_norm_backward(device act *dx [[buffer(0)]], device const act *dy [[buffer(1)]],
-                              device const act *x [[buffer(2)]], device const act *more [[buffer(3)]],
-                              device const float *weight [[buffer(4)]], device const float *rates [[buffer(5)]],
-                              constant u32 &rows [[buffer(6)]], constant u32 &width [[buffer(7)]],
-                              constant float &offset [[buffer(8)]] WHERE) {
+                              device const act *x [[buffer(2)]], device const float *weight [[buffer(3)]],
+                              device const float *rates [[buffer(4)]], constant u32 &rows [[buffer(5)]],
+                              constant u32 &width [[buffer(6)]], constant float &offset [[buffer(7)]] WHERE) {
     SHARED float parts[WARP];
     Here here = HERE;
-    norm_backward(false, dx, dy, x, more, THERE(3, more), weight, rates, rows, width, offset, parts, here);
+    norm_backward(false, dx, dy, x, weight, rates, rows, width, offset, parts, here);
 }
 KERNEL(256) rms_norm_backward_narrow(device act *dx [[buffer(0)]], device const act *dy [[buffer(1)]],
-                                     device const act *x [[buffer(2)]], device const act *more [[buffer(3)]],
-                                     device const float *weight [[buffer(4)]], device const float *rates [[buffer(5)]],
-                                     constant u32 &rows [[buffer(6)]], constant u32 &width [[buffer(7)]],
-                                     constant float &offset [[buffer(8)]] WHERE) {
+                                     device const act *x [[buffer(2)]], device const float *weight [[buffer(3)]],
+                                     device const float *rates [[buffer(4)]], constant u32 &rows [[buffer(5)]],
+                                     constant u32 &width [[buffer(6)]], constant float &offset [[buffer(7)]] WHERE) {
     SHARED float parts[WARP];
     Here here = HERE;
-    norm_backward(true, dx, dy, x, more, THERE(3, more), weight, rates, rows, width, offset, parts, here);
+    norm_backward(true, dx, dy, x, weight, rates, rows, width, offset, parts, here);
 }
 
 // parts[part][column] = Σ dy·x·r over the rows of a part, in order; `rates` null stands for ones. Grid: x ⌈width / 256⌉,

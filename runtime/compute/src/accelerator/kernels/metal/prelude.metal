@@ -68,6 +68,12 @@ typedef f16 act;
 #endif
 
 #define LOG2_E 1.4426950408889634f
+// What unpack_formats.h writes for both languages.
+#define DEVICE inline
+#define MEMBER static
+#define GLOBAL device
+#define THREAD thread
+#define TABLE constant
 // Before a loop whose counter picks registers.
 #define UNROLL _Pragma("clang loop unroll(full)")
 #define WARP 32u
@@ -92,6 +98,9 @@ inline u16 narrow_bf16(float number) {
 }
 inline u16 narrow_f16(float number) { return as_type<u16>((half)number); }
 
+// A number of 16 bits at an even address.
+inline float half_at(device const u8 *bytes) { return wide_f16(*(device const u16 *)bytes); }
+
 inline float wide(float number) { return number; }
 inline float wide(bf16 number) { return wide_bf16(number.bits); }
 inline float wide(f16 number) { return wide_f16(number.bits); }
@@ -102,15 +111,6 @@ inline float get(device const f16 *from, u64 at) { return wide_f16(from[at].bits
 inline void put(device float *to, u64 at, float number) { to[at] = number; }
 inline void put(device bf16 *to, u64 at, float number) { to[at].bits = narrow_bf16(number); }
 inline void put(device f16 *to, u64 at, float number) { to[at].bits = narrow_f16(number); }
-
-// A number as memory would give it back.
-#if ACTIVATION == 0
-inline float rounded(float number) { return number; }
-#elif ACTIVATION == 1
-inline float rounded(float number) { return wide_bf16(narrow_bf16(number)); }
-#else
-inline float rounded(float number) { return wide_f16(narrow_f16(number)); }
-#endif
 
 // Products and sums that are rounded one by one where the processor does so. Before Metal 3.2 a call is what keeps them
 // apart: nothing is fused across expressions unless math is fast.

@@ -7,9 +7,9 @@
 #include "../rope.cu"
 #include "../embedding.cu"
 #include "../optimizer.cu"
-#include "../faults.cu"
 #include "../head.cu"
 #include "../patches.cu"
+#include "../../unpack_formats.h"
 #include "../unpack.cu"
 #include "../chance.cu"
 #include "../attention.cuh"
@@ -115,36 +115,34 @@ static void elementwise() {
 
 static void norms() {
     struct { u32 rows, width; float offset; bool narrow; } cases[] = {{7, 304, 0, false}, {9, 301, 1, false}, {13, 64, 0, true}, {5, 80, 1, true}, {3, 7, 0, true}};
-    for (auto c : cases) for (bool more : {false, true}) {
+    for (auto c : cases) {
         size_t n = (size_t)c.rows * c.width;
-        auto x = normals<act>(n), r = normals<act>(n), dy = normals<act>(n);
+        auto x = normals<act>(n), dy = normals<act>(n);
         auto w = normals<float>(c.width);
-        vector<act> y(n), sum(n), dx(n);
+        vector<act> y(n), dx(n);
         vector<float> rates(c.rows);
         Three grid = {c.narrow ? (c.rows + 7) / 8 : c.rows};
         auto forward = c.narrow ? rms_norm_narrow : rms_norm;
         auto backward = c.narrow ? rms_norm_backward_narrow : rms_norm_backward;
-        launch(grid, 256, 0, [&] { forward(y.data(), more ? sum.data() : nullptr, rates.data(), x.data(), more ? r.data() : nullptr, w.data(), c.rows, c.width, 1e-6f, c.offset); });
-        auto in = more ? sum : x;
-        launch(grid, 256, 0, [&] { backward(dx.data(), dy.data(), in.data(), more ? r.data() : nullptr, w.data(), rates.data(), c.rows, c.width, c.offset); });
+        launch(grid, 256, 0, [&] { forward(y.data(), rates.data(), x.data(), w.data(), c.rows, c.width, 1e-6f, c.offset); });
+        launch(grid, 256, 0, [&] { backward(dx.data(), dy.data(), x.data(), w.data(), rates.data(), c.rows, c.width, c.offset); });
         vector<float> parts(4 * c.width), dw(c.width);
-        launch({(c.width + 255) / 256, 4}, 256, 0, [&] { rms_norm_weight_gradient(parts.data(), dy.data(), in.data(), rates.data(), c.rows, c.width, 4); });
+        launch({(c.width + 255) / 256, 4}, 256, 0, [&] { rms_norm_weight_gradient(parts.data(), dy.data(), x.data(), rates.data(), c.rows, c.width, 4); });
         launch({(c.width + 255) / 256}, 256, 0, [&] { add_parts(dw.data(), parts.data(), 4, c.width, 0.0f, 1.0f); });
         vector<double> wy(n), wdx(n), wdw(c.width);
         for (u32 i = 0; i < c.rows; ++i) {
             double square = 0, product = 0;
             auto at = [&](const vector<act> &v, u32 j) { return (double)wide(v[(size_t)i * c.width + j]); };
-            for (u32 j = 0; j < c.width; ++j) square += at(in, j) * at(in, j);
+            for (u32 j = 0; j < c.width; ++j) square += at(x, j) * at(x, j);
             double rate = 1 / sqrt(square / c.width + 1e-6);
-            for (u32 j = 0; j < c.width; ++j) product += at(dy, j) * (w[j] + c.offset) * at(in, j);
+            for (u32 j = 0; j < c.width; ++j) product += at(dy, j) * (w[j] + c.offset) * at(x, j);
             for (u32 j = 0; j < c.width; ++j) {
                 size_t k = (size_t)i * c.width + j;
-                wy[k] = at(in, j) * rate * (w[j] + c.offset);
-                wdx[k] = at(dy, j) * (w[j] + c.offset) * rate - at(in, j) * rate * rate * rate * product / c.width + (more ? at(r, j) : 0);
-                wdw[j] += at(dy, j) * at(in, j) * rate;
+                wy[k] = at(x, j) * rate * (w[j] + c.offset);
+                wdx[k] = at(dy, j) * (w[j] + c.offset) * rate - at(x, j) * rate * rate * rate * product / c.width;
+                wdw[j] += at(dy, j) * at(x, j) * rate;
             }
         }
-        if (more) { vector<double> s; for (size_t i = 0; i < n; ++i) s.push_back((double)wide(x[i]) + wide(r[i])); close("norm's sum", sum, s, TOL); }
         close("norm", y, wy, TOL), close("norm backward", dx, wdx, TOL), close("norm weight", dw, wdw, 3e-6);
     }
 }
@@ -190,33 +188,10 @@ static void embeddings() {
     launch({3, 1}, 128, 0, [&] { embed_gradient(sum.data(), dy.data(), order, starts, numbers, 4, width, known, count, 2.5f, 1.0f, &word, 2); });
     close("embed gradient", sum, wg, 2e-6);
     check("no fault", word == ~0ull);
-    u32 wild[] = {3, 99, 4, 77}, clean[4];
-    launch({1}, 256, 0, [&] { check_indices(clean, wild, 4, 11, &word, 5); });
+    u32 wild[] = {3, 99, 4, 77};
     launch({1}, 256, 0, [&] { embed_bf16(y.data(), table.data(), wild, 4, width, known, 1.0f, &word, 6); });
-    check("fault", word >> 32 == 5 && (u32)~word == 99 && clean[1] == 0 && clean[2] == 4);
+    check("fault", word >> 32 == 6 && (u32)~word == 99);
     word = ~0ull;
-    vector<float> x = normals<float>(2 * 5 * 3), source = normals<float>(2 * 4 * 3), z(30);
-    u32 index[] = {4, 1, 4, 0};
-    launch({1}, 256, 0, [&] { add_along(z.data(), x.data(), source.data(), index, 2, 5, 3, 4, &word, 7); });
-    auto wz = doubles(x);
-    for (int o = 0; o < 2; ++o) for (int j = 0; j < 4; ++j) for (int i = 0; i < 3; ++i) wz[(o * 5 + index[j]) * 3 + i] += source[(o * 4 + j) * 3 + i];
-    close("index add", z, wz, 1e-6);
-    vector<float> s(24);
-    launch({1}, 256, 0, [&] { select_along(s.data(), x.data(), index, 2, 5, 3, 4, &word, 7); });
-    vector<double> ws;
-    for (int o = 0; o < 2; ++o) for (int j = 0; j < 4; ++j) for (int i = 0; i < 3; ++i) ws.push_back(x[(o * 5 + index[j]) * 3 + i]);
-    close("index select", s, ws, 0);
-    u32 each[24];
-    for (u32 &e : each) e = (u32)(next() % 5);
-    vector<float> picked(24), spread(30);
-    launch({1}, 256, 0, [&] { gather_along(picked.data(), x.data(), each, 2, 5, 3, 4, &word, 7); });
-    launch({1}, 256, 0, [&] { scatter_along(spread.data(), source.data(), each, 2, 5, 3, 4, &word, 7); });
-    vector<double> wp, wspread(30);
-    for (int o = 0; o < 2; ++o) for (int j = 0; j < 4; ++j) for (int i = 0; i < 3; ++i) {
-        int at = (o * 4 + j) * 3 + i, spot = (o * 5 + each[at]) * 3 + i;
-        wp.push_back(x[spot]), wspread[spot] += source[at];
-    }
-    close("gather", picked, wp, 0), close("scatter", spread, wspread, 1e-6);
     vector<act> back(known * width);
     launch({3, 1}, 128, 0, [&] { scatter_rows(back.data(), dy.data(), order, starts, numbers, 4, width, known, count, 2.5f, 0.0f, &word, 2); });
     for (double &n : wg) n -= 1.0;
@@ -337,7 +312,7 @@ static void read_block(const std::string &format, const u8 *b, float *to, float 
     }
     if (format == "nf4") for (int i = 0; i < 32; ++i) to[i] = nf4_level(b[1 + i] & 15) * magnitude, to[32 + i] = nf4_level(b[1 + i] >> 4) * magnitude;
 }
-template <typename F, typename G> static void format(const std::string &name, u32 bytes, u32 numbers, F run, G run_act) {
+template <typename F> static void format(const std::string &name, u32 bytes, u32 numbers, F run) {
     u32 rows = 3, columns = 512, per_row = columns / numbers, blocks = rows * per_row;
     vector<u8> raw(blocks * bytes + 2);
     for (auto &b : raw) b = (u8)next();
@@ -346,27 +321,27 @@ template <typename F, typename G> static void format(const std::string &name, u3
         if (name == "q6_k") put(b, 208, 0.003f + b * 1e-4f);
         else if (name != "nf4") put(b, 0, 0.004f - b * 1e-4f), (name == "q4_0" || name == "q5_0" || name == "q8_0") ? (void)0 : put(b, 2, -0.002f + b * 1e-4f);
     }
-    vector<float> groups = {0.7f, 0.3f}, dynamic = normals<float>(256), wanted(rows * columns), found(2 * columns), picked(2 * columns);
-    vector<act> narrow_found(2 * columns);
+    vector<float> groups = {0.7f, 0.3f}, dynamic = normals<float>(256), wanted(rows * columns);
+    vector<act> found(2 * columns), picked(2 * columns);
     for (u32 b = 0; b < blocks; ++b) read_block(name, &raw[b * bytes], &wanted[b * numbers], dynamic[raw[b * bytes]] * groups[b / 256] + 0.11f);
     u32 ids[] = {2, 0};
     launch({1}, 256, 0, [&] { run(found.data(), raw.data(), nullptr, 2, columns, 1, rows, 1.0f, groups.data(), dynamic.data(), 0.11f, &word, 3); });
     launch({2}, 256, 0, [&] { run(picked.data(), raw.data(), ids, 2, columns, 0, rows, 1.0f, groups.data(), dynamic.data(), 0.11f, &word, 3); });
-    launch({2}, 256, 0, [&] { run_act(narrow_found.data(), raw.data(), ids, 2, columns, 0, rows, 1.0f, groups.data(), dynamic.data(), 0.11f, &word, 3); });
-    bool same = true, chosen = true, rounded = true;
+    // In f32 every bit is that of the processor; in 16 bits a number is the nearest to it.
+    bool same = true, chosen = true;
     for (u32 i = 0; i < 2 * columns; ++i) {
         float row = wanted[(i < columns ? 2 : 0) * columns + i % columns];
-        same = same && found[i] == wanted[columns + i], chosen = chosen && picked[i] == row;
-        rounded = rounded && wide(narrow_found[i]) == wide(narrow<act>(row));
+        same = same && wide(found[i]) == wide(narrow<act>(wanted[columns + i]));
+        chosen = chosen && wide(picked[i]) == wide(narrow<act>(row));
     }
-    check(name, same), check(name + " by number", chosen), check(name + " narrow", rounded && word == ~0ull);
+    check(name, same), check(name + " by number", chosen && word == ~0ull);
 }
 static void formats() {
-    format("q4_0", 18, 32, unpack_q4_0_f32, unpack_q4_0_act), format("q4_1", 20, 32, unpack_q4_1_f32, unpack_q4_1_act);
-    format("q5_0", 22, 32, unpack_q5_0_f32, unpack_q5_0_act), format("q5_1", 24, 32, unpack_q5_1_f32, unpack_q5_1_act);
-    format("q8_0", 34, 32, unpack_q8_0_f32, unpack_q8_0_act), format("q4_k", 144, 256, unpack_q4_k_f32, unpack_q4_k_act);
-    format("q5_k", 176, 256, unpack_q5_k_f32, unpack_q5_k_act), format("q6_k", 210, 256, unpack_q6_k_f32, unpack_q6_k_act);
-    format("nf4", 33, 64, unpack_nf4_f32, unpack_nf4_act);
+    format("q4_0", 18, 32, unpack_q4_0), format("q4_1", 20, 32, unpack_q4_1);
+    format("q5_0", 22, 32, unpack_q5_0), format("q5_1", 24, 32, unpack_q5_1);
+    format("q8_0", 34, 32, unpack_q8_0), format("q4_k", 144, 256, unpack_q4_k);
+    format("q5_k", 176, 256, unpack_q5_k), format("q6_k", 210, 256, unpack_q6_k);
+    format("nf4", 33, 64, unpack_nf4);
 }
 
 // generate/choose.rs, in its own order.
