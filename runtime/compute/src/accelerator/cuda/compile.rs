@@ -74,9 +74,9 @@ mod tests {
             Text::Chance | Text::Step | Text::Unpack => &[128],
         };
         let groups: &[u32] = if text == Text::Cached { &[1, 4, 14] } else { &[4] };
-        let builds = [DType::F32, DType::BF16, DType::F16].into_iter().flat_map(|act| {
-            heads.iter().flat_map(move |head| groups.iter().map(move |group| (act, *head, *group)))
-        });
+        let builds = [DType::F32, DType::BF16, DType::F16]
+            .into_iter()
+            .flat_map(|act| heads.iter().flat_map(move |head| groups.iter().map(move |group| (act, *head, *group))));
         builds.collect()
     }
 

@@ -56,16 +56,8 @@ pub(super) fn backward(
     let rows = x.elem_count() / width;
     let dx = device.empty(x.dims(), act)?;
     let (kernel, grid) = choose(width, rows, [&kernel::RMS_NORM_BACKWARD_NARROW, &kernel::RMS_NORM_BACKWARD])?;
-    let arguments = [
-        (&dx).into(),
-        dy.into(),
-        x.into(),
-        weight.into(),
-        rates.into(),
-        count(rows)?,
-        count(width)?,
-        offset.into(),
-    ];
+    let arguments =
+        [(&dx).into(), dy.into(), x.into(), weight.into(), rates.into(), count(rows)?, count(width)?, offset.into()];
     device.launch(kernel, act, grid, &arguments)?;
     Ok(dx)
 }
