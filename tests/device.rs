@@ -1,12 +1,12 @@
 //! Claims about whole runs on a GPU, made by the program itself: every built-in method learns in f32 what it learns on the
 //! CPU, a run that is resumed or done again ends in the same bits, and what a run is foretold to need is what it takes.
 //!
-//! What becomes of a GPU that is not there, `present` says.
+//! They are ignored by their own program; `tests/optional` runs them where a GPU is.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::support::present::{present, skipped};
+use crate::support::absent::absent;
 use serde_json::Value;
 use tunebox_compute::device;
 use tunebox_foundation::explain::Explain as _;
@@ -22,10 +22,12 @@ const TIMES: [&str; 2] = ["tokens-per-second", "seconds"];
 struct Place(tempfile::TempDir);
 
 impl Place {
-    /// None where there is no GPU.
-    fn new() -> Option<Self> {
-        let opened = device::parse("cuda").map_err(|error| error.why().unwrap_or_default());
-        present("cuda", opened).map(|_| Self(tempfile::tempdir().unwrap()))
+    /// Fails as absent if there is no GPU.
+    fn new() -> Self {
+        if let Err(error) = device::parse("cuda") {
+            absent("cuda", &error.why().unwrap_or_default());
+        }
+        Self(tempfile::tempdir().unwrap())
     }
 
     fn tunebox(&self, words: &[&str]) -> Command {
@@ -78,7 +80,7 @@ fn near(what: &str, wanted: f64, found: f64) {
 
 /// Trains a method on both devices, and compares every figure of every step and every direction that it publishes.
 fn learns_what_it_learns_on_the_cpu(method: &str, settings: &[&str]) {
-    let Some(place) = Place::new() else { return };
+    let place = Place::new();
     let [wanted, found] = ["cpu", "cuda"].map(|device| {
         place.train(device, method, settings);
         place.metrics(device)
@@ -116,6 +118,7 @@ macro_rules! methods {
         const METHODS: &[&str] = &[$($method),*];
         $(
             #[test]
+            #[ignore = "needs cuda"]
             fn $test() {
                 learns_what_it_learns_on_the_cpu($method, &$settings);
             }
@@ -154,8 +157,9 @@ fn kill(run: &Path) {
 }
 
 #[test]
+#[ignore = "needs cuda"]
 fn cuda_auto_says_what_it_passes_over_and_a_run_goes_on_only_where_it_began() {
-    let Some(place) = Place::new() else { return };
+    let place = Place::new();
     place.train("auto", "lora", &STOPPED);
     // The driver is there and finds no GPU.
     let without = |words: &[&str]| {
@@ -175,8 +179,9 @@ fn cuda_auto_says_what_it_passes_over_and_a_run_goes_on_only_where_it_began() {
 }
 
 #[test]
+#[ignore = "needs cuda"]
 fn cuda_a_run_that_is_resumed_or_done_again_ends_in_the_same_bits() {
-    let Some(place) = Place::new() else { return };
+    let place = Place::new();
     place.train("cuda", "lora", &STOPPED);
     let run = place.run("cuda");
     let adapter = || std::fs::read(run.join("adapter_model.safetensors")).unwrap();
@@ -189,8 +194,9 @@ fn cuda_a_run_that_is_resumed_or_done_again_ends_in_the_same_bits() {
 }
 
 #[test]
+#[ignore = "needs cuda"]
 fn cuda_a_run_is_verified_where_its_device_is_not_and_replayed_only_where_it_is() {
-    let Some(place) = Place::new() else { return };
+    let place = Place::new();
     place.train("cuda", "lora", &["train.steps=1", "train.batch=2"]);
     let without = |words: &[&str]| {
         let mut command = place.tunebox(words);
@@ -210,8 +216,9 @@ fn cuda_a_run_is_verified_where_its_device_is_not_and_replayed_only_where_it_is(
 }
 
 #[test]
+#[ignore = "needs cuda"]
 fn cuda_scores_of_an_adapter_are_those_of_the_cpu() {
-    let Some(place) = Place::new() else { return };
+    let place = Place::new();
     place.train("cpu", "lora", &["train.steps=2", "train.batch=4"]);
     let logprobs = |device: &str| -> Vec<f64> {
         let words = ["score", "runs/cpu", "--text", "The capital of Kenya is Nairobi.", "--device", device, "--json"];
@@ -228,8 +235,9 @@ fn cuda_scores_of_an_adapter_are_those_of_the_cpu() {
 }
 
 #[test]
+#[ignore = "needs cuda"]
 fn cuda_a_step_takes_the_memory_that_was_foretold() {
-    let Some(place) = Place::new() else { return };
+    let place = Place::new();
     let mut command = place.tunebox(&["bench", "--only", "training", "--steps", "1", "--json", "--device", "cuda"]);
     let output = done(command.args(["--batch", "4", "--sequence", "64"]));
     let last: Value =
@@ -239,26 +247,24 @@ fn cuda_a_step_takes_the_memory_that_was_foretold() {
     assert!((0.7..1.5).contains(&share), "{last}");
 }
 
-/// The folder of the stand-ins that a program here opens, and none on a GPU: its libraries cannot be taken away for a test.
-fn standins() -> Option<PathBuf> {
+/// The folder of the stand-ins that a program here opens. Fails as absent on a GPU: its libraries cannot be taken away.
+fn standins() -> PathBuf {
     let folders = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let ours = |folder: &PathBuf| {
         let driver = std::fs::read(folder.join("libcuda.so.1")).unwrap_or_default();
         driver.windows(STANDIN.len()).any(|bytes| bytes == STANDIN)
     };
     let found = std::env::split_paths(&folders).find(ours);
-    if found.is_none() {
-        skipped("cuda", "only stand-ins for a GPU can be broken");
-    }
-    found
+    found.unwrap_or_else(|| absent("stand-ins of CUDA", "none is in `LD_LIBRARY_PATH`"))
 }
 
 /// What the driver of the stand-ins calls its device.
 const STANDIN: &[u8] = b"a stand-in for a GPU";
 
 #[test]
+#[ignore = "needs stand-ins of CUDA"]
 fn cuda_a_library_that_is_missing_is_named_with_what_brings_it() {
-    let (Some(place), Some(standins)) = (Place::new(), standins()) else { return };
+    let (place, standins) = (Place::new(), standins());
     let libraries = ["libcuda.so.1", "libnvrtc.so.13", "libcublas.so.13"];
     for (missing, hint) in [
         (libraries[0], "NVIDIA's driver is installed"),
@@ -279,8 +285,9 @@ fn cuda_a_library_that_is_missing_is_named_with_what_brings_it() {
 }
 
 #[test]
+#[ignore = "needs stand-ins of CUDA"]
 fn cuda_a_gpu_that_is_full_ends_the_run_in_words_with_what_takes_less() {
-    let (Some(place), Some(_)) = (Place::new(), standins()) else { return };
+    let (place, _) = (Place::new(), standins());
     let mut command = place.tunebox(&["train", "--sample", "--device", "cuda", "--set", "train.steps=1"]);
     let output = command.env("TUNEBOX_STANDIN_BYTES", (12 << 20).to_string()).output().unwrap();
     let told = text(&output);

@@ -2,7 +2,7 @@
 //! without any package give the numbers of the Rust one, ask for what they name and for nothing else, and tell where
 //! they went wrong. What the pages of the two examples say to do is done here.
 //!
-//! Needs `componentize-py` for Python and `clang` with a linker for WebAssembly for C; without them the tests say so.
+//! Needs `componentize-py` for Python and `clang` with a linker for WebAssembly for C; without them the tests are skipped.
 
 mod c;
 mod faults;

@@ -6,7 +6,7 @@ mod registry;
 
 /// What the modules share.
 mod support {
+    pub(crate) mod absent;
     pub(crate) mod fake_registry;
     pub(crate) mod real_registry;
-    pub(crate) mod tools;
 }

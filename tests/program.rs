@@ -16,6 +16,7 @@ mod worker;
 
 /// What the modules share.
 mod support {
+    pub(crate) mod absent;
     #[expect(dead_code, reason = "another program uses the rest")]
     pub(crate) mod attack;
     pub(crate) mod fake_learner;
@@ -28,10 +29,8 @@ mod support {
     pub(crate) mod guest;
     pub(crate) mod method_table;
     pub(crate) mod picture;
-    pub(crate) mod present;
     #[expect(dead_code, reason = "another program uses the rest")]
     pub(crate) mod real_registry;
     pub(crate) mod renamed;
-    pub(crate) mod tools;
     pub(crate) mod transcript;
 }

@@ -149,10 +149,3 @@ fn a_package_does_not_go_where_another_one_belongs() {
     }
     assert!(registry.asked().is_empty());
 }
-
-/// A line that is seen even when the test passes.
-#[expect(clippy::explicit_write, reason = "the test harness swallows `eprintln!` of a test that passes")]
-fn loudly(line: &str) {
-    use std::io::Write;
-    writeln!(std::io::stderr(), "\n{line}\n").unwrap();
-}

@@ -7,6 +7,8 @@ mod methods;
 mod policy_gradient;
 mod rewards;
 mod runs;
+#[path = "../runtime/training/benches/twin/tests.rs"]
+mod twin_bench;
 
 /// What the modules share.
 mod support {

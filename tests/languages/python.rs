@@ -12,9 +12,9 @@ use tunebox_package::{Manifest, read_manifest};
 use tunebox_sandbox::{Engine, Error, Grants, Limits, Method};
 
 use super::{TOLERANCE, assert_same_numbers, commands, interfaces, loudly, numbers, play, rows_of};
+use crate::support::absent::absent;
 use crate::support::golden::root;
 use crate::support::golden_rows::{Row, package};
-use crate::support::tools;
 
 const FOLDER: &str = "examples/13-python";
 
@@ -23,14 +23,11 @@ pub(crate) fn limits() -> Limits {
     Limits { component_bytes: 32 << 20, compile_seconds: 120.0, ..Limits::default() }
 }
 
-/// Whether this machine makes components of Python; where not, that is said.
-pub(crate) fn is_made_here() -> bool {
+/// Fails as absent if this machine cannot build components from Python.
+pub(crate) fn require_compiler() {
     match python::find_on_path() {
-        Ok(_) => true,
-        Err(PythonError::NoCompiler) => {
-            tools::missing("componentize-py");
-            false
-        }
+        Ok(_) => (),
+        Err(error @ PythonError::NoCompiler) => absent("componentize-py", &error.to_string()),
         Err(error) => panic!("{error}"),
     }
 }
@@ -52,15 +49,16 @@ fn copied() -> (TempDir, [String; 3]) {
     (place, commands.unwrap_or_else(|other| panic!("the page has other commands: {other:?}")))
 }
 
-/// The example's component, made once, by the first command of the page; none where this machine makes none.
-fn example() -> Option<&'static [u8]> {
+/// The example's component, built once, by the first command of the page.
+fn example() -> &'static [u8] {
     static EXAMPLE: OnceLock<Vec<u8>> = OnceLock::new();
     let build = || {
         let (place, [build, ..]) = copied();
         play(&build, place.path());
         fs::read(place.path().join(FOLDER).join("dpo-python.wasm")).unwrap()
     };
-    is_made_here().then(|| EXAMPLE.get_or_init(build).as_slice())
+    require_compiler();
+    EXAMPLE.get_or_init(build)
 }
 
 /// What a step takes, the fastest of many: all of it, the method's own part, and its calls to the host.
@@ -76,8 +74,9 @@ fn pace(row: &Row, method: &Method, manifest: &Manifest) -> (Duration, Duration,
 }
 
 #[test]
+#[ignore = "needs componentize-py"]
 fn a_method_in_python_gives_the_numbers_of_the_one_in_rust() {
-    let Some(bytes) = example() else { return };
+    let bytes = example();
     assert_eq!(interfaces(bytes), ["data", "learn", "model", "run", "tensor", "types"]);
 
     let engine = Engine::new().unwrap();
@@ -108,8 +107,9 @@ fn a_method_in_python_gives_the_numbers_of_the_one_in_rust() {
 }
 
 #[test]
+#[ignore = "needs componentize-py"]
 fn the_run_of_the_page_learns_as_by_the_method_in_rust() {
-    let Some(bytes) = example() else { return };
+    let bytes = example();
     let (place, [_, inspect, train]) = copied();
     fs::write(place.path().join(FOLDER).join("dpo-python.wasm"), bytes).unwrap();
     let inspected = play(&inspect, place.path());
@@ -128,10 +128,9 @@ fn the_run_of_the_page_learns_as_by_the_method_in_rust() {
 }
 
 #[test]
+#[ignore = "needs componentize-py"]
 fn a_new_method_in_python_trains_by_its_own_run_file() {
-    if !is_made_here() {
-        return;
-    }
+    require_compiler();
     let place = tempfile::tempdir().unwrap();
     play("tunebox new calm-words --language python", place.path());
     let folder = place.path().join("calm-words");

@@ -10,11 +10,13 @@ use tunebox_package::registry::{Location, RegistryError, Silent, pull, push};
 
 use super::logins::logged_in;
 use super::{failed_pull, lora, place, version};
-use crate::support::{real_registry, tools};
+use crate::support::absent::require;
+use crate::support::real_registry;
 
 #[test]
+#[ignore = "needs docker-registry"]
 fn a_real_registry_takes_and_gives_the_same_bytes() {
-    let Some(registry) = real_registry::Registry::start("") else { return };
+    let registry = real_registry::Registry::start("");
     let pushed = push(&place(&registry.host()), &lora(), &mut Silent).unwrap();
     assert_eq!(pull(&place(&registry.host()), &mut Silent).unwrap(), (lora(), pushed));
     let later = Location::parse(&format!("{}/me/lora", registry.host())).unwrap();
@@ -41,8 +43,9 @@ fn name(host: &str, document: &str) {
 }
 
 #[test]
+#[ignore = "needs docker-registry"]
 fn what_was_changed_in_a_real_registry_is_refused() {
-    let Some(registry) = real_registry::Registry::start("") else { return };
+    let registry = real_registry::Registry::start("");
     let (place, documents) = (place(&registry.host()), lora().manifest().unwrap());
     push(&place, &lora(), &mut Silent).unwrap();
     let layer = documents.layer.trim_start_matches("sha256:");
@@ -72,8 +75,9 @@ fn what_was_changed_in_a_real_registry_is_refused() {
 }
 
 #[test]
+#[ignore = "needs docker-registry"]
 fn a_real_registry_that_fails_or_is_gone_is_told_as_such() {
-    let Some(registry) = real_registry::Registry::start("") else { return };
+    let registry = real_registry::Registry::start("");
     let (place, documents) = (place(&registry.host()), lora().manifest().unwrap());
     push(&place, &lora(), &mut Silent).unwrap();
     let layer = documents.layer.trim_start_matches("sha256:");
@@ -89,8 +93,9 @@ fn a_real_registry_that_fails_or_is_gone_is_told_as_such() {
 }
 
 #[test]
+#[ignore = "needs docker-registry"]
 fn a_real_registry_with_a_login_takes_that_of_docker_login() {
-    let Some(registry) = real_registry::Registry::with_login() else { return };
+    let registry = real_registry::Registry::with_login();
     let error = failed_pull(&place(&registry.host()));
     assert!(matches!(error, RegistryError::Unauthorised { tried: false, .. }), "{error}");
     let login = logged_in(&registry.host(), "bWU6c2VjcmV0");
@@ -103,8 +108,9 @@ fn a_real_registry_with_a_login_takes_that_of_docker_login() {
 }
 
 #[test]
+#[ignore = "needs docker-registry and openssl"]
 fn a_real_registry_with_a_certificate_of_its_own_is_believed_only_with_it() {
-    let Some((registry, certificate)) = real_registry::Registry::with_certificate() else { return };
+    let (registry, certificate) = real_registry::Registry::with_certificate();
     // Loopback goes without encryption; this address of the same machine does not.
     let elsewhere = place(&format!("0.0.0.0:{}", registry.port()));
     let error = failed_pull(&elsewhere);
@@ -115,11 +121,10 @@ fn a_real_registry_with_a_certificate_of_its_own_is_believed_only_with_it() {
 }
 
 #[test]
+#[ignore = "needs docker-registry and wkg"]
 fn wkg_pulls_what_was_pushed_and_what_wkg_pushed_is_pulled() {
-    let Some(registry) = real_registry::Registry::start("") else { return };
-    if !real_registry::there("wkg", "--version") {
-        return tools::missing("wkg");
-    }
+    let registry = real_registry::Registry::start("");
+    require("wkg", "--version");
     let (folder, host) = (tempfile::tempdir().unwrap(), registry.host());
     let wkg = |arguments: &[&str]| {
         let output = Command::new("wkg").args(["oci"]).args(arguments).args(["--insecure", &host]).output().unwrap();

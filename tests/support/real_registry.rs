@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::tools;
+use super::absent::require;
 
 const PROGRAM: &str = "docker-registry";
 
@@ -23,13 +23,13 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// One with more lines of configuration. None: the program is not here, which is said.
-    pub(crate) fn start(more: &str) -> Option<Self> {
+    /// Starts one with more lines of configuration. Like the others, fails as absent if the program is.
+    pub(crate) fn start(more: &str) -> Self {
         Self::start_in(tempfile::tempdir().unwrap(), "127.0.0.1", "", more)
     }
 
-    /// One that takes the name `me` with the password `secret`. None: the program is not here, which is said.
-    pub(crate) fn with_login() -> Option<Self> {
+    /// Starts one that takes the name `me` with the password `secret`.
+    pub(crate) fn with_login() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("logins");
         std::fs::write(&file, LOGIN).unwrap();
@@ -37,17 +37,14 @@ impl Registry {
         Self::start_in(folder, "127.0.0.1", "", &more)
     }
 
-    /// One that speaks encrypted at `0.0.0.0`, and its certificate. None: a program is not here, which is said.
-    pub(crate) fn with_certificate() -> Option<(Self, PathBuf)> {
-        if !there("openssl", "version") {
-            tools::missing("openssl");
-            return None;
-        }
+    /// Starts one that speaks TLS at `0.0.0.0`, with its certificate.
+    pub(crate) fn with_certificate() -> (Self, PathBuf) {
+        require("openssl", "version");
         let folder = tempfile::tempdir().unwrap();
         let (certificate, key) = (folder.path().join("certificate.pem"), folder.path().join("key.pem"));
         issue(&certificate, &key);
         let tls = format!(", tls: {{certificate: '{}', key: '{}'}}", certificate.display(), key.display());
-        Some((Self::start_in(folder, "0.0.0.0", &tls, "")?, certificate))
+        (Self::start_in(folder, "0.0.0.0", &tls, ""), certificate)
     }
 
     /// Host and port.
@@ -64,11 +61,8 @@ impl Registry {
         self.data.path().join("data/docker/registry/v2").join(name)
     }
 
-    fn start_in(folder: TempDir, host: &str, http: &str, more: &str) -> Option<Self> {
-        if !there(PROGRAM, "--version") {
-            tools::missing(PROGRAM);
-            return None;
-        }
+    fn start_in(folder: TempDir, host: &str, http: &str, more: &str) -> Self {
+        require(PROGRAM, "--version");
         // Free a moment ago: another one may take it, and then the registry ends at once.
         for _ in 0..5 {
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -84,7 +78,7 @@ impl Registry {
             command.args([Path::new("serve"), &file]).stdout(Stdio::null()).stderr(Stdio::null());
             let mut process = command.spawn().unwrap();
             if answers(&mut process, port) {
-                return Some(Self { process, port, data: folder });
+                return Self { process, port, data: folder };
             }
             process.kill().ok();
             process.wait().unwrap();
@@ -99,13 +93,6 @@ impl Drop for Registry {
         self.process.kill().ok();
         self.process.wait().ok();
     }
-}
-
-/// Whether a program can be started.
-pub(crate) fn there(program: &str, argument: &str) -> bool {
-    let mut command = Command::new(program);
-    command.arg(argument).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok()
 }
 
 /// Whether a process listens before it ends or a quarter of a minute is over.

@@ -1,8 +1,5 @@
 //! Test support: small models with random weights, one for each family feature, and rows for them.
 
-#[path = "../../../tests/support/present.rs"]
-mod present;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -190,8 +187,8 @@ pub(crate) fn rows() -> Arc<Rows> {
     Arc::new(Rows::new(lists, targets).unwrap())
 }
 
-/// A device by its name; what becomes of one that is not there, `present` says.
-pub(crate) fn device(name: &str) -> Option<Device> {
-    let opened = tunebox_compute::device::parse(name).map_err(|error| error.why().unwrap_or_default());
-    present::present(name, opened)
+/// Opens a device by name; panics with "absent" if this machine has none: `tests/optional` counts that as skipped.
+pub(crate) fn device(name: &str) -> Device {
+    let absent = |error: tunebox_compute::Error| panic!("absent `{name}`: {}", error.why().unwrap_or_default());
+    tunebox_compute::device::parse(name).unwrap_or_else(absent)
 }

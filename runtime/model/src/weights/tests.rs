@@ -137,11 +137,13 @@ fn cpu_weights_are_those_of_the_cpu() {
 }
 
 #[test]
+#[ignore = "needs cuda"]
 fn cuda_weights_are_those_of_the_cpu() {
-    tiny::device("cuda").iter().for_each(weights_are_those_of_the_cpu);
+    weights_are_those_of_the_cpu(&tiny::device("cuda"));
 }
 
 #[test]
+#[ignore = "needs metal"]
 fn metal_weights_are_those_of_the_cpu() {
-    tiny::device("metal").iter().for_each(weights_are_those_of_the_cpu);
+    weights_are_those_of_the_cpu(&tiny::device("metal"));
 }

@@ -1,7 +1,7 @@
 //! What a person asks the benchmark for.
 
-use crate::Outcome;
-use crate::pair::Twin;
+use super::Outcome;
+use super::pair::Twin;
 
 /// The variable that names a model where no argument does.
 const MODEL: &str = "TUNEBOX_BENCH_MODEL";

@@ -11,8 +11,8 @@ use tunebox_model::Rows;
 use tunebox_model::policy::{Scored, Seeds, View};
 use tunebox_sandbox::{Batch, Learner};
 
-use crate::Outcome;
-use crate::learner::PolicyLearner;
+use super::Outcome;
+use super::learner::PolicyLearner;
 
 /// How strongly `dpo` holds the policy to the reference unless told otherwise.
 const BETA: f32 = 0.1;

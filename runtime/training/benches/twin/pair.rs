@@ -9,9 +9,9 @@ use tunebox_package::{Package, Reference, Value as Given, resolve_settings};
 use tunebox_sandbox::{Batch, Engine, Grants, Learner, Limits, Session, SessionSettings, Value};
 use tunebox_training::data::Shape;
 
-use crate::Outcome;
-use crate::learner::PolicyLearner;
-use crate::native::{self, Numbers};
+use super::Outcome;
+use super::learner::PolicyLearner;
+use super::native::{self, Numbers};
 
 /// How far apart a number of both twins may be, in units of 1 + the number. Weights may not differ at all: logarithms are
 /// computed in two ways, and sums of a few rows in two orders, but gradients in one.

@@ -8,7 +8,7 @@ use tunebox_model::chat::Encoded;
 use tunebox_sandbox::Batch;
 use tunebox_training::data::{Dataset, Example, Report, Shape, window};
 
-use crate::Outcome;
+use super::Outcome;
 
 /// How many records a batch has, and how long.
 #[derive(Clone, Copy, Debug)]

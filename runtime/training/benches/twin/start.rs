@@ -9,9 +9,9 @@ use tunebox_model::Model;
 use tunebox_package::builtin;
 use tunebox_sandbox::{Compiling, Engine, Grants, Limits, Session, SessionSettings};
 
-use crate::Outcome;
-use crate::learner::PolicyLearner;
-use crate::statistics::Spread;
+use super::Outcome;
+use super::learner::PolicyLearner;
+use super::statistics::Spread;
 
 /// Times of each kind.
 const TIMES: usize = 5;

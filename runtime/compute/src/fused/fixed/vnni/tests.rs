@@ -13,13 +13,9 @@ use crate::weight::{Format, Packed, Weight};
 const FORMATS: [Format; 8] =
     [Format::Q4_0, Format::Q4_1, Format::Q5_0, Format::Q5_1, Format::Q8_0, Format::Q4_K, Format::Q5_K, Format::Q6_K];
 
-#[expect(clippy::print_stderr, reason = "a check that is skipped says so")]
-fn missing() -> bool {
-    let missing = Vnni::try_new().is_none();
-    if missing {
-        eprintln!("SKIPPED products in whole numbers: this processor has no AVX-512 VNNI");
-    }
-    missing
+/// Panics with "absent" if this processor lacks the instructions.
+fn require_instructions() {
+    assert!(Vnni::try_new().is_some(), "absent `avx512-vnni`: this processor has none");
 }
 
 fn weight(format: Format, rows: usize, columns: usize) -> Weight {
@@ -79,10 +75,9 @@ fn check(format: Format, (rows, columns): (usize, usize), x: &[f32]) -> f64 {
 }
 
 #[test]
+#[ignore = "needs avx512-vnni"]
 fn every_format_gives_the_dot_products_of_its_numbers() {
-    if missing() {
-        return;
-    }
+    require_instructions();
     for (format, rows) in FORMATS.into_iter().zip([11, 16, 37, 1, 64, 33, 17, 48]) {
         // The last is cut into tasks and its tokens into chunks.
         for (shape, tokens) in [((rows, 512), 1), ((rows, 256), 5), ((3, 768), 40), ((200, 1024), 33)] {
@@ -97,10 +92,9 @@ fn every_format_gives_the_dot_products_of_its_numbers() {
 }
 
 #[test]
+#[ignore = "needs avx512-vnni"]
 fn a_token_has_the_same_bits_alone_and_in_every_chunk() {
-    if missing() {
-        return;
-    }
+    require_instructions();
     for format in FORMATS {
         let (weight, x) = (weight(format, 100, 512), Stream::new(4, "x").normals(67 * 512));
         let whole = product(&x, &weight, 512);
@@ -114,10 +108,9 @@ fn a_token_has_the_same_bits_alone_and_in_every_chunk() {
 }
 
 #[test]
+#[ignore = "needs avx512-vnni"]
 fn a_scale_that_is_not_finite_spoils_its_row_and_no_other() {
-    if missing() {
-        return;
-    }
+    require_instructions();
     for (format, scale) in FORMATS.into_iter().zip([0, 0, 0, 0, 0, 0, 0, 208]) {
         for broken in [f16::NAN, f16::INFINITY] {
             let mut bytes = blocks(format, 20 * 256 / format.block());
@@ -131,10 +124,9 @@ fn a_scale_that_is_not_finite_spoils_its_row_and_no_other() {
 }
 
 #[test]
+#[ignore = "needs avx512-vnni"]
 fn a_number_that_is_not_finite_reaches_every_result_of_its_token_and_no_other() {
-    if missing() {
-        return;
-    }
+    require_instructions();
     for format in FORMATS {
         for broken in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let mut x = Stream::new(3, "x").normals(3 * 256);
