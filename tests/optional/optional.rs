@@ -50,10 +50,7 @@ fn run(filters: &[String]) -> Outcome<bool> {
     for case in &outcomes.failed {
         println!("failed: {case}");
     }
-    println!(
-        "\n{ran} cases ran, {skipped} were skipped; of those that need a device or a program, {} failed\n",
-        outcomes.failed.len()
-    );
+    println!("\n{ran} cases ran, {skipped} were skipped\n");
     Ok(outcomes.failed.is_empty())
 }
 
