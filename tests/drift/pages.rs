@@ -89,8 +89,8 @@ fn the_page_of_the_attacks_is_what_their_folders_say() {
 
 #[test]
 fn the_picture_of_a_run_is_of_the_first_walk() {
-    let page = std::fs::read_to_string(root().join("examples/2-first-adapter/README.md")).unwrap();
-    assert_file("examples/2-first-adapter/training.svg", &picture::of_first_block(&page));
+    let page = std::fs::read_to_string(root().join("examples/1-first-adapter/README.md")).unwrap();
+    assert_file("examples/1-first-adapter/training.svg", &picture::of_first_block(&page));
 }
 
 #[test]

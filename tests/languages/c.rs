@@ -11,7 +11,7 @@ use super::{assert_same_numbers, commands, interfaces, loudly, play};
 use crate::support::absent::absent;
 use crate::support::golden::root;
 
-const PAGE: &str = "examples/14-c/README.md";
+const PAGE: &str = "examples/11-c/README.md";
 
 /// A C compiler for WebAssembly, if there is one.
 fn clang() -> Option<&'static str> {
@@ -51,7 +51,7 @@ fn copied() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for part in ["", "include"] {
         fs::create_dir_all(folder.path().join(part)).unwrap();
-        for entry in fs::read_dir(root().join("examples/14-c").join(part)).unwrap() {
+        for entry in fs::read_dir(root().join("examples/11-c").join(part)).unwrap() {
             let path = entry.unwrap().path();
             if path.is_file() {
                 fs::copy(&path, folder.path().join(part).join(path.file_name().unwrap())).unwrap();

@@ -16,7 +16,7 @@ use crate::support::absent::absent;
 use crate::support::golden::root;
 use crate::support::golden_rows::{Row, package};
 
-const FOLDER: &str = "examples/13-python";
+const FOLDER: &str = "examples/10-python";
 
 /// What a run of the method must allow, as its run file says.
 pub(crate) fn limits() -> Limits {
