@@ -1,123 +1,100 @@
-//! The words of the command line that several commands share.
+//! Arguments that several commands share.
 
 use std::path::PathBuf;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser};
-use tunebox_training::configuration::key_called;
+use clap::Args;
 
-use crate::commands::{Command, help};
-use crate::terminal::Terminal;
+use crate::package::trust::TrustOptions;
 
-/// Train language models with methods that need not be trusted.
-#[derive(Debug, Parser)]
-#[command(name = "tunebox", version, max_term_width = 100, arg_required_else_help = true)]
-pub(crate) struct Line {
-    #[command(flatten)]
-    pub(crate) global: Global,
-    #[command(subcommand)]
-    pub(crate) command: Command,
-}
-
-/// Commands that take keys of a run file by `--set`.
-const SETTING: [&str; 4] = ["train", "run", "dev", "check"];
-
-impl Line {
-    /// Reads the command line as it was typed; ends the program where it cannot be understood, or asks for help.
-    pub(crate) fn read() -> Self {
-        let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-        Self::try_parse().unwrap_or_else(|error| {
-            if error.kind() == ErrorKind::DisplayHelp
-                && let Some(settings) = help::settings(&words)
-            {
-                let _ = error.print();
-                Terminal { json: false, quiet: false, verbose: false }.data(settings);
-                std::process::exit(0);
-            }
-            advised(error, &words).exit()
-        })
-    }
-}
-
-/// The error of a flag that is a key of the run file, with how such a key is set.
-fn advised(mut error: clap::Error, words: &[String]) -> clap::Error {
-    let flag = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => flag.clone(),
-        _ => return error,
-    };
-    let takes_keys = words.iter().any(|word| SETTING.contains(&word.as_str()));
-    let Some(key) = flag.strip_prefix("--").filter(|_| takes_keys).and_then(key_called) else { return error };
-    let after = words.iter().skip_while(|word| **word != flag).nth(1).filter(|word| !word.starts_with('-'));
-    let joined = words.iter().find_map(|word| word.strip_prefix(&format!("{flag}=")));
-    let value = joined.or(after.map(String::as_str)).unwrap_or("…");
-    error.remove(ContextKind::SuggestedArg);
-    let tip = format!("it is a key of the run file: '--set {key}={value}'");
-    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
-    error
-}
-
-/// Flags of every command.
+/// Options of every command.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Global {
-    /// One JSON object a line on stdout, each with `"schema": 1`
+    /// Print one JSON object per line to stdout, each with `"schema": 1`
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Say more
+    /// Print more details
     #[arg(long, short, global = true)]
     pub(crate) verbose: bool,
     /// Use no network
     #[arg(long, global = true)]
     pub(crate) offline: bool,
-    /// Work as if started in this folder
-    // An id of its own: the `folder` of a command would be taken for it.
+    /// Change to this folder first
+    // With an explicit id, because the `folder` argument of a command would be taken for it.
     #[arg(short = 'C', id = "present-folder", global = true, value_name = "FOLDER")]
     pub(crate) folder: Option<PathBuf>,
 }
 
-/// How a model writes.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Writing {
-    /// New tokens at most
-    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub(crate) max_tokens: u32,
-    /// 0 takes the likeliest token; higher is more varied
-    #[arg(long, default_value_t = 0.0)]
-    pub(crate) temperature: f32,
-    /// Only the k likeliest tokens; 0 turns it off
-    #[arg(long, default_value_t = 0)]
-    pub(crate) top_k: u32,
-    /// Only the likeliest tokens that hold this share of the probability
-    #[arg(long, default_value_t = 1.0)]
-    pub(crate) top_p: f32,
-    /// Only tokens with at least this share of the likeliest one's probability
-    #[arg(long, default_value_t = 0.0)]
-    pub(crate) min_p: f32,
-    /// End where this text appears; may be given several times
+/// Options that describe a run, shared by `train` and `dev`.
+#[derive(Debug, Args)]
+pub(crate) struct RunOptions {
+    /// Train the bundled tiny model on bundled data: that of the method, or of the first built-in method with the same
+    /// record shape. `--data` replaces the data
+    #[arg(long, conflicts_with = "run")]
+    pub(crate) sample: bool,
+    /// Model to train: a folder, a `.gguf` file or a hub name
     #[arg(long)]
-    pub(crate) stop: Vec<String>,
-    /// Same seed, same answer
-    #[arg(long, default_value_t = 42)]
-    pub(crate) seed: u64,
+    pub(crate) model: Option<String>,
+    /// JSONL file with the training records
+    #[arg(long)]
+    pub(crate) data: Option<String>,
+    /// Set a key of the run file, for example `train.rate=1e-4`. Can be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Name of the run's folder [default: the method's name and the next free number]
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Device to compute on: `cpu`, `cuda[:n]`, `metal` or `auto`
+    #[arg(long)]
+    pub(crate) device: Option<String>,
+    /// Resume a stopped run: the one of `--name`, or the newest unfinished one. `dev` uses the method as it is now
+    #[arg(long)]
+    pub(crate) resume: bool,
+    #[command(flatten)]
+    pub(crate) trust: TrustOptions,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn told(words: &[&str]) -> String {
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        advised(Line::try_parse_from(&words).unwrap_err(), &words).to_string()
+impl RunOptions {
+    /// Translates the options, and the method and precision of the command, to `KEY=VALUE` overrides of a run file.
+    /// Those of `--set` come last and so take precedence.
+    pub(crate) fn overrides(&self, method: Option<String>, precision: Option<String>) -> Vec<String> {
+        let options = [
+            ("model.path", self.model.clone()),
+            ("model.precision", precision),
+            ("data.path", self.data.clone()),
+            ("method.use", method),
+            ("run.name", self.name.clone()),
+            ("train.device", self.device.clone()),
+        ];
+        let given = options.into_iter().filter_map(|(key, value)| Some((key, toml::Value::String(value?))));
+        given.map(|(key, value)| format!("{key}={value}")).chain(self.set.iter().cloned()).collect()
     }
+}
 
-    #[test]
-    fn a_flag_that_is_a_key_of_the_run_file_is_told_how_to_set_it() {
-        let wanted = "tip: it is a key of the run file: '--set train.steps=5'";
-        assert!(told(&["tunebox", "train", "--sample", "--steps", "5"]).contains(wanted));
-        assert!(told(&["tunebox", "train", "--sample", "--steps=5"]).contains(wanted));
-        assert!(!told(&["tunebox", "list", "--steps", "5"]).contains("--set"));
-        assert!(told(&["tunebox", "train", "--mehtod", "dpo"]).contains("'--method'"));
-    }
+/// How completions are sampled.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SamplingOptions {
+    /// Maximum number of new tokens
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) max_tokens: u32,
+    /// Sampling temperature; 0 always takes the most likely token
+    #[arg(long, default_value_t = 0.0)]
+    pub(crate) temperature: f32,
+    /// Sample from the k most likely tokens; 0 means all
+    #[arg(long, default_value_t = 0)]
+    pub(crate) top_k: u32,
+    /// Sample from the most likely tokens that together have this probability
+    #[arg(long, default_value_t = 1.0)]
+    pub(crate) top_p: f32,
+    /// Sample from tokens with at least this fraction of the highest token probability
+    #[arg(long, default_value_t = 0.0)]
+    pub(crate) min_p: f32,
+    /// Text that ends a completion. Can be repeated
+    #[arg(long)]
+    pub(crate) stop: Vec<String>,
+    /// Random seed; the same seed gives the same completion
+    #[arg(long, default_value_t = 42)]
+    pub(crate) seed: u64,
 }

@@ -1,44 +1,44 @@
-//! The binary `tunebox`: what a person types and sees.
+//! The program `tunebox`: its commands, arguments and output.
 //!
-//! Everything it does is one call into a library; this crate alone knows the terminal.
+//! Each command is a few calls of the libraries; only this crate writes to the terminal.
 
 mod arguments;
+mod command_line;
 mod commands;
+mod evaluation;
+mod generation;
+mod model;
+mod package;
+mod processes;
+mod run;
+mod steering;
 mod terminal;
 
 use std::process::ExitCode;
 
-use arguments::Line;
-use commands::{Command, Ending};
+use commands::{Command, CommandLine};
 use terminal::Terminal;
-use terminal::diagnostic::Failure;
+use terminal::diagnostic::{CommandResult, ExitStatus, Failure};
 
 fn main() -> ExitCode {
-    let line = Line::read();
-    // Not where a stranger's bytes are compiled: that process has little memory, and kept pages count.
-    if !matches!(line.command, Command::CompileComponent) {
+    let CommandLine { global, command } = command_line::parse();
+    // Not in the process that compiles an untrusted component: its memory is limited, and retained pages count.
+    if !matches!(command, Command::CompileComponent) {
         tunebox_compute::allocator::keep_freed_pages();
     }
-    let terminal = Terminal { json: line.global.json, quiet: line.global.quiet, verbose: line.global.verbose };
-    if let Some(folder) = &line.global.folder
-        && let Err(error) = std::env::set_current_dir(folder)
-    {
-        return fail(terminal, &Failure::file(folder, &error));
+    let terminal = Terminal { json: global.json, quiet: global.quiet, verbose: global.verbose };
+    let run = || -> CommandResult {
+        if let Some(folder) = &global.folder {
+            std::env::set_current_dir(folder).map_err(|error| Failure::file(folder, &error))?;
+        }
+        command.run(terminal, &global)
+    };
+    match run() {
+        Ok(ExitStatus::Success) => ExitCode::SUCCESS,
+        Ok(ExitStatus::Code(exit)) => ExitCode::from(exit as u8),
+        Err(failure) => {
+            failure.show(terminal);
+            ExitCode::from(failure.exit as u8)
+        }
     }
-    match line.command.run(terminal, &line.global) {
-        Ok(Ending::Done) => ExitCode::SUCCESS,
-        Ok(Ending::Exit(exit)) => ExitCode::from(exit as u8),
-        Err(failure) => fail(terminal, &failure),
-    }
-}
-
-/// Says what went wrong, in the form that was asked for.
-fn fail(terminal: Terminal, failure: &Failure) -> ExitCode {
-    if terminal.json {
-        terminal.data(failure.json().to_string());
-    } else {
-        use std::io::Write;
-        let _ = anstream::stderr().write_all(failure.text(terminal.verbose).as_bytes());
-    }
-    ExitCode::from(failure.exit as u8)
 }

@@ -1,4 +1,4 @@
-//! `tunebox bench`: how fast this machine trains, scores and writes, beside what its plain products reach.
+//! `tunebox bench`: measures training, scoring and generation speed on this machine.
 
 mod report;
 
@@ -10,39 +10,39 @@ use serde_json::json;
 use tunebox_package::Reference;
 use tunebox_training::{BenchSettings, Phase, StoredAs, bench};
 
-use super::trust::Trusting;
-use super::{Ending, Outcome};
 use crate::arguments::Global;
+use crate::package::trust::TrustOptions;
 use crate::terminal::Terminal;
+use crate::terminal::diagnostic::{CommandResult, ExitStatus};
 
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// A model: folder, `.gguf` file, or hub name; without one, the tiny model that comes with tunebox
+    /// Model to measure: a folder, a `.gguf` file or a hub name [default: the bundled tiny model]
     #[arg(long)]
     model: Option<String>,
-    /// Store the base's weights in this precision first, or for `nf4` quantise them while they are read; as in the model's
-    /// files without it
-    #[arg(long, value_parser = stored_as())]
+    /// Precision of the base weights: converted first, or for `nf4` quantized while loading [default: as in the model's
+    /// files]
+    #[arg(long, value_parser = precision_values())]
     precision: Option<StoredAs>,
-    /// Measure only this part; may be given several times
+    /// Measure only this part. Can be repeated
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
-    /// A method that learns from rows of tokens
+    /// Method to train with
     #[arg(long, default_value = "lora")]
     method: String,
-    /// Records of a step
+    /// Records per step
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     batch: u32,
-    /// Tokens of a row, all of them learned from; of a prompt half, its completions get the rest
+    /// Tokens per row, all of them targets. For methods that generate, half is the prompt and half the completion
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(2..=131_072))]
     sequence: u32,
-    /// The rank of the adapter
+    /// Rank of the adapter
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4_096))]
     rank: u32,
-    /// Steps that are timed, after one that is not
+    /// Timed steps, after one warm-up step
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     steps: u32,
-    /// Completions written side by side, each after a prompt of its own; may be given several times
+    /// Number of completions generated in one batch, each of its own prompt. Can be repeated
     #[arg(
         long,
         value_name = "COUNT",
@@ -51,35 +51,35 @@ pub(crate) struct Bench {
         value_parser = clap::value_parser!(u32).range(1..=32)
     )]
     prompts: Vec<u32>,
-    /// Tokens of such a prompt
+    /// Tokens per prompt
     #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=131_072))]
     prompt_tokens: u32,
-    /// Tokens of such a completion, each the likeliest; its speed is that of all but the first
+    /// Tokens per completion, by greedy decoding. The speed excludes the first token
     #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=131_072))]
     new_tokens: u32,
-    /// `cpu`, `cuda[:n]`, `metal` or `auto`
+    /// Device to compute on: `cpu`, `cuda[:n]`, `metal` or `auto`
     #[arg(long, default_value = "cpu")]
     device: String,
-    /// Sets a key of the run, as in `verifier.0.use=text`, which methods that let the model write need
+    /// Set a key of the run, for example `verifier.0.use=text` for methods that need a verifier
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Measure a method or verifier that is not built in as well, inside this process; for those you trust
+    /// Allow methods and verifiers that are not built in; they run inside this process. Only for methods that you trust
     #[arg(long)]
     in_process: bool,
 }
 
-/// A part of what can be measured.
+/// A part of the benchmark.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Part {
-    /// Steps of a run: tokens a second, memory, the share of what plain products reach
+    /// Steps of a run: tokens per second, memory, and the fraction of the matrix product speed
     Training,
-    /// Rows scored without learning
+    /// Scoring of rows without training
     Scoring,
-    /// Completions written by the likeliest token
+    /// Generation of completions by greedy decoding
     Generation,
-    /// Opening the model; checking, compiling and instantiating the method
+    /// Time to open the model, and to compile and instantiate the method
     StartUp,
-    /// What the sandbox takes of the steps
+    /// Time of the steps spent in the sandbox
     Overhead,
 }
 
@@ -95,19 +95,18 @@ impl From<Part> for Phase {
     }
 }
 
-/// Reads how weights are stored.
-fn stored_as() -> impl TypedValueParser<Value = StoredAs> {
+fn precision_values() -> impl TypedValueParser<Value = StoredAs> {
     PossibleValuesParser::new(StoredAs::WORDS.map(|(word, _)| word)).try_map(|given| {
         let known = StoredAs::WORDS.into_iter().find(|(word, _)| *word == given);
-        known.map(|(_, stored)| stored).ok_or("not a way to store weights")
+        known.map(|(_, stored)| stored).ok_or("unknown precision")
     })
 }
 
 impl Bench {
-    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
-        // What cannot be found is told by the benchmark itself.
+    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
+        // A method that is not found is reported by the benchmark.
         if let Ok(found) = Reference::parse(&self.method, Path::new(".")) {
-            Trusting::default().settle_one(terminal, &found)?;
+            TrustOptions::default().check_package(terminal, &found)?;
         }
         let settings = BenchSettings {
             model: self.model,
@@ -126,12 +125,10 @@ impl Bench {
             offline: global.offline,
             in_process: self.in_process,
         };
-        let measured = bench(&settings, &mut |what| terminal.say("Timing", what))?;
-        if terminal.json {
-            terminal.object(json!(measured));
-        } else {
-            report::show(terminal, &measured, settings.steps);
-        }
-        Ok(Ending::Done)
+        let measured = bench(&settings, &mut |what| terminal.status("Timing", what))?;
+            terminal.event(json!(measured));
+    } else {
+        report::show_report(terminal, &measured, settings.steps);
     }
+    Ok(ExitStatus::Success)
 }

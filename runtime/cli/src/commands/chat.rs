@@ -1,95 +1,95 @@
-//! `tunebox chat`: a conversation; `/compare` shows base and adapted side by side.
+//! `tunebox chat`: a conversation; `/compare` shows the answers with and without the adapter.
 
 use clap::Args;
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
-use tunebox_model::Policy;
 use tunebox_model::chat::Message;
+use tunebox_model::generate::Sampling;
 use tunebox_training::Sample;
 
-use super::generate::{chat_prompt, write};
-use super::steering::Steering;
-use super::subject::{Loaded, Subject};
-use super::{Ending, Outcome};
-use crate::arguments::{Global, Writing};
+use crate::arguments::{Global, SamplingOptions};
+use crate::generation::{complete, encode_chat, sampling};
+use crate::model::{LoadedModel, ModelOptions};
+use crate::steering::SteeringOptions;
 use crate::terminal::Terminal;
-use crate::terminal::diagnostic::Failure;
+use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
 
 #[derive(Debug, Args)]
 pub(crate) struct Chat {
     #[command(flatten)]
-    subject: Subject,
-    /// What the model is told before the first message
+    model: ModelOptions,
+    /// System message before the conversation
     #[arg(long)]
     system: Option<String>,
     #[command(flatten)]
-    steering: Steering,
+    steering: SteeringOptions,
     #[command(flatten)]
-    writing: Writing,
+    sampling: SamplingOptions,
 }
 
-const HELP: &str = "/compare   the last question again, base beside adapted\n\
-                    /new       a new conversation\n\
-                    /exit      the end (Ctrl-D likewise)";
+const HELP: &str = "/compare   answer the last question again, with and without the adapter\n\
+                    /new       start a new conversation\n\
+                    /exit      quit (or Ctrl-D)";
 
-/// What is said of a model that learned from the sample.
-const SINGLE: &str = "The sample is single questions, a second one is new to the model: `/new` before the next.";
+/// Shown with a model that was trained on the sample.
+const SINGLE_QUESTIONS: &str =
+    "The sample has single questions only; type `/new` before the next question, or the answer may be poor.";
 
-/// A conversation under way.
-struct Talk {
-    loaded: Loaded,
-    /// Whether the model differs from its base.
-    compares: bool,
-    writing: Writing,
+struct Conversation {
+    loaded: LoadedModel,
+    /// Whether the model differs from its base, by an adapter or by steering.
+    is_changed: bool,
+    sampling: Sampling,
+    /// The messages that a conversation starts with.
     opening: Vec<Message>,
     messages: Vec<Message>,
 }
 
 impl Chat {
-    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
-        let mut loaded = self.subject.load(terminal, global)?;
+    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
+        let mut loaded = self.model.load(terminal, global)?;
         self.steering.apply(terminal, &mut loaded.policy)?;
-        let compares = loaded.adapted || self.steering.is_some();
-        let single = self.subject.folder().is_some_and(Sample::is_in);
         let opening: Vec<Message> = self.system.iter().map(|system| Message::new("system", system)).collect();
-        let mut talk = Talk { loaded, compares, writing: self.writing, messages: opening.clone(), opening };
-        let mut editor = DefaultEditor::new().map_err(|error| {
+        let mut conversation = Conversation {
+            is_changed: loaded.has_adapter || self.steering.is_set(),
+            loaded,
+            sampling: sampling(&self.sampling),
+            messages: opening.clone(),
+            opening,
+        };
+        let unreadable = |error: ReadlineError| {
             Failure::usage(format!("the terminal cannot be read: {error}"), "`tunebox generate` needs no terminal")
-        })?;
-        terminal.tell("Ask anything; `/help` lists the commands.");
-        if single {
-            terminal.tell(SINGLE);
+        };
+        let mut editor = DefaultEditor::new().map_err(unreadable)?;
+        terminal.message("Type a message, or `/help` for the commands.");
+        if self.model.folder().is_some_and(Sample::is_in) {
+            terminal.message(SINGLE_QUESTIONS);
         }
         loop {
             match editor.readline("> ") {
                 Ok(line) => {
                     let _ = editor.add_history_entry(&line);
-                    if !talk.turn(terminal, line.trim())? {
-                        return Ok(Ending::Done);
+                    if !conversation.handle_line(terminal, line.trim())? {
+                        return Ok(ExitStatus::Success);
                     }
                 }
-                Err(ReadlineError::Eof | ReadlineError::Interrupted) => return Ok(Ending::Done),
-                Err(error) => {
-                    return Err(Failure::usage(
-                        format!("the terminal cannot be read: {error}"),
-                        "try `tunebox generate`",
-                    ));
-                }
+                Err(ReadlineError::Eof | ReadlineError::Interrupted) => return Ok(ExitStatus::Success),
+                Err(error) => return Err(unreadable(error)),
             }
         }
     }
 }
 
-impl Talk {
-    /// Answers a line; false where the person wants to leave.
-    fn turn(&mut self, terminal: Terminal, line: &str) -> Result<bool, Failure> {
+impl Conversation {
+    /// Runs a command or answers a question. Returns false if the user wants to quit.
+    fn handle_line(&mut self, terminal: Terminal, line: &str) -> Result<bool, Failure> {
         match line {
             "" => {}
             "/exit" | "/quit" => return Ok(false),
-            "/help" => terminal.tell(HELP),
+            "/help" => terminal.message(HELP),
             "/new" => self.messages.clone_from(&self.opening),
             "/compare" => self.compare(terminal)?,
-            _ if line.starts_with('/') => terminal.tell(format!("`{line}` is not a command\n{HELP}")),
+            _ if line.starts_with('/') => terminal.message(format!("`{line}` is not a command\n{HELP}")),
             question => self.answer(terminal, question)?,
         }
         Ok(true)
@@ -97,29 +97,29 @@ impl Talk {
 
     fn answer(&mut self, terminal: Terminal, question: &str) -> Result<(), Failure> {
         self.messages.push(Message::new("user", question));
-        let prompt = chat_prompt(&self.loaded.policy, &self.messages)?;
-        let answer = write(&self.loaded.policy, &prompt, &self.writing, &mut |piece| terminal.words(piece))?;
-        terminal.raw("\n");
-        self.messages.push(Message::new("assistant", answer.text.trim_end()));
+        let policy = &self.loaded.policy;
+        let prompt = encode_chat(policy, &self.messages)?;
+        let (_, text) = complete(policy, &prompt, &self.sampling, &mut |piece| terminal.print_model_text(piece))?;
+        terminal.print("\n");
+        self.messages.push(Message::new("assistant", text.trim_end()));
         Ok(())
     }
 
-    /// The last question once more, by the model without and with its adapter.
+    /// Answers the last question with the base model and with the adapted one. Changes no messages.
     fn compare(&self, terminal: Terminal) -> Result<(), Failure> {
         let Some(last) = self.messages.iter().rposition(|message| message.role == "user") else {
-            terminal.tell("there is no question to compare yet");
+            terminal.message("there is no question to compare yet");
             return Ok(());
         };
-        if !self.compares {
-            terminal.tell("there is nothing to compare with; start with `tunebox chat ADAPTER` or `--steer FILE`");
+        if !self.is_changed {
+            terminal.message("there is nothing to compare; start `tunebox chat` with an adapter or `--steer FILE`");
             return Ok(());
         }
-        let prompt = chat_prompt(&self.loaded.policy, &self.messages[..=last])?;
-        let base: Policy = self.loaded.base()?;
-        for (name, policy) in [("base", &base), ("adapted", &self.loaded.policy)] {
-            let answer = write(policy, &prompt, &self.writing, &mut |_| {})?;
-            for (i, line) in answer.text.trim_end().lines().enumerate() {
-                terminal.words(&format!("{:8} │ {line}\n", if i == 0 { name } else { "" }));
+        let prompt = encode_chat(&self.loaded.policy, &self.messages[..=last])?;
+        for (name, policy) in [("base", &self.loaded.base_policy()?), ("adapted", &self.loaded.policy)] {
+            let (_, text) = complete(policy, &prompt, &self.sampling, &mut |_| {})?;
+            for (i, line) in text.trim_end().lines().enumerate() {
+                terminal.print_model_text(&format!("{:8} │ {line}\n", if i == 0 { name } else { "" }));
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! `tunebox check`: everything that can be known about a run or a method without a step.
+//! `tunebox check`: checks a run file or a method without training, and estimates memory.
 
 use std::path::{Path, PathBuf};
 
@@ -10,31 +10,32 @@ use tunebox_sandbox::{CompileLimits, Compiling, Engine, Grants, Limits};
 use tunebox_training::plan::{free, held, without_effect};
 use tunebox_training::{Listed, Plan, RunSettings, plan, runs};
 
-use super::build::training_with;
-use super::subject::expect_method;
-use super::trust::Trusting;
-use super::{Ending, Outcome, train, worker};
 use crate::arguments::Global;
+use crate::package::describe::{expect_no_run, train_command};
+use crate::package::trust::TrustOptions;
+use crate::processes::compiling;
+use crate::run::plan::show_plan;
 use crate::terminal::Terminal;
+use crate::terminal::diagnostic::{CommandResult, ExitStatus};
 use tunebox_foundation::format::bytes;
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// A run file, a method folder, a `.wasm` file, or a package in the store
+    /// Run file, method folder, `.wasm` file, or package in the store
     #[arg(default_value = "run.toml")]
     subject: PathBuf,
-    /// Sets a key of the run file; of a method, one of its limits
+    /// Set a key of the run file; for a method, a limit as `limits.NAME=VALUE`. Can be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Whether the run fits into the memory that is free; exit code 1 if not
+    /// Exit with code 1 if the estimated memory is more than the free memory
     #[arg(long)]
     fit: bool,
     #[command(flatten)]
-    trusting: Trusting,
+    trust: TrustOptions,
 }
 
 impl Check {
-    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
+    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         if self.subject.extension().is_some_and(|extension| extension == "toml") {
             self.check_run(terminal, global)
         } else {
@@ -42,94 +43,93 @@ impl Check {
         }
     }
 
-    fn check_run(&self, terminal: Terminal, global: &Global) -> Outcome {
+    fn check_run(&self, terminal: Terminal, global: &Global) -> CommandResult {
         let mut settings = RunSettings::load(&self.subject, &self.set)?;
         settings.offline = global.offline;
-        settings.compiling = worker::compiling()?;
-        let there = carried_out(&mut settings)?;
-        if let Some(run) = &there {
+        settings.compiling = compiling()?;
+        let existing = find_existing_run(&mut settings)?;
+        if let Some(run) = &existing {
             let (name, state) = (&run.name, if run.finished { "is finished" } else { "has begun" });
             terminal
-                .say("Note", format!("the run `{name}` {state}; what follows is about another of the same settings"));
+                .note(format!("the run `{name}` {state}; this checks a new run with the same settings"));
         }
-        self.trusting.settle(terminal, &settings)?;
-        // Before the model is opened: what this process takes for it is part of what the run needs.
+        self.trust.check_run(terminal, &settings)?;
+        // Before the model is opened: the memory for it is part of the estimate.
         let free = free(&settings);
         let plan = plan(settings)?;
-        train::show_plan(terminal, &plan);
+        show_plan(terminal, &plan);
         show_precision(terminal, &plan);
         let fits = show_fit(terminal, &plan, free);
         if self.fit && !fits {
-            return Ok(Ending::Exit(Exit::No));
+            return Ok(ExitStatus::Code(Exit::No));
         }
-        let name = if there.is_some() { " --name NAME" } else { "" };
-        terminal.next(format!("tunebox train {}{name}", self.subject.display()));
-        Ok(Ending::Done)
+        let name = if existing.is_some() { " --name NAME" } else { "" };
+        terminal.suggest(format!("tunebox train {}{name}", self.subject.display()));
+        Ok(ExitStatus::Success)
     }
 
-    /// The limits of a method, with what `--set limits.NAME=VALUE` changes.
+    /// The limits of a method: the defaults with those of `--set limits.NAME=VALUE`.
     fn limits(&self) -> Result<Limits, tunebox_training::Error> {
         let needed = ["model.path=.", "data.path=.", "method.use=."].map(str::to_owned);
         let settings = RunSettings::from_overrides(&[&needed, self.set.as_slice()].concat())?;
         Ok(settings.file.limits.of_method())
     }
 
-    /// Admits the component as a run would, with the default grants.
-    fn check_method(&self, terminal: Terminal) -> Outcome {
-        expect_method(&self.subject)?;
+    /// Admits the component with the default grants, like a run.
+    fn check_method(&self, terminal: Terminal) -> CommandResult {
+        expect_no_run(&self.subject)?;
         let limits = self.limits()?;
         let found = Reference::parse(&self.subject.to_string_lossy(), Path::new("."))?;
-        self.trusting.settle_one(terminal, &found)?;
+        self.trust.check_package(terminal, &found)?;
         let compile = CompileLimits { seconds: limits.compile_seconds, bytes: limits.compile_memory };
-        let compiling = Compiling { limits: compile, ..worker::compiling()? };
+        let compiling = Compiling { limits: compile, ..compiling()? };
         let engine = Engine::with(compiling)?.of_stranger(!matches!(found, Reference::Builtin(_)));
         let package = held(&found, Path::new("."))?;
         let method = engine.admit(&package.bytes, &package.manifest.name, &Grants::default(), &limits)?;
         if let Some(text) = engine.warning() {
-            terminal.say("Warning", text);
+            terminal.warn(text);
         }
-        terminal.say("Method", format!("{} {}, all imports granted", package.manifest.name, package.manifest.version));
+        terminal.status("Method", format!("{} {}, all imports granted", package.manifest.name, package.manifest.version));
         if package.manifest.world.is_method()
             && let Some(text) = without_effect(method.imports())
         {
-            terminal.say("Warning", text);
+            terminal.warn(text);
         }
-        terminal.next(training_with(self.subject.display(), package.bytes.len() as u64));
-        if terminal.json {
-            terminal.object(json!({ "event": "checked", "name": package.manifest.name, "imports": method.imports() }));
-        }
-        Ok(Ending::Done)
+        terminal.suggest(train_command(self.subject.display(), package.bytes.len() as u64));
+        terminal.event(json!({ "event": "checked", "name": package.manifest.name, "imports": method.imports() }));
+        Ok(ExitStatus::Success)
     }
 }
 
-/// The run that a run file names, if it was begun. Its name is left open then: a plan never enters a run that is there.
-fn carried_out(settings: &mut RunSettings) -> Result<Option<Listed>, tunebox_training::Error> {
+/// Finds the run that a run file names, if it exists. Removes the name from the settings then, because a plan fails for
+/// the name of an existing run.
+fn find_existing_run(settings: &mut RunSettings) -> Result<Option<Listed>, tunebox_training::Error> {
     let table = &mut settings.file.run;
     let Some(name) = &table.name else { return Ok(None) };
-    let there = runs(Path::new(&table.folder))?.into_iter().find(|run| run.name == *name);
-    if there.is_some() {
+    let existing = runs(Path::new(&table.folder))?.into_iter().find(|run| run.name == *name);
+    if existing.is_some() {
         table.name = None;
     }
-    Ok(there)
+    Ok(existing)
 }
 
-/// What the run keeps in which type.
+/// Shows the precision of the weights, adapter and other tensors of the run.
 fn show_precision(terminal: Terminal, plan: &Plan) {
-    let kept: Vec<String> = plan.run.summary.precision.iter().map(|(name, kept)| format!("{name} {kept}")).collect();
-    terminal.say("Kept", kept.join(", "));
+    let precision = plan.run.summary.precision.iter().map(|(name, precision)| format!("{name} {precision}"));
+    terminal.status("Precision", precision.collect::<Vec<_>>().join(", "));
 }
 
-/// Whether the run fits into the memory that is free, and what would make it smaller where it does not. True as well
-/// where nobody knows what is free.
+/// Shows whether the estimated memory fits into `free` bytes, and settings that need less if it does not. Returns true
+/// if it fits, or if the free memory is unknown.
 fn show_fit(terminal: Terminal, plan: &Plan, free: Option<u64>) -> bool {
     let Some(free) = free else { return true };
     let needed = plan.run.summary.memory.total();
     let fits = needed <= free;
-    let verdict = if fits { "ok" } else { "too much" };
-    terminal.say("Fit", format!("{} of {} free: {verdict}", bytes(needed), bytes(free)));
+    let verdict = if fits { "ok" } else { "does not fit" };
+    terminal.status("Fit", format!("{} of {} free: {verdict}", bytes(needed), bytes(free)));
     if !fits {
         for (setting, then) in plan.smaller() {
-            terminal.say("Hint", format!("`--set {setting}` needs about {}", bytes(then)));
+            terminal.status("Hint", format!("`--set {setting}` needs about {}", bytes(then)));
         }
     }
     fits

@@ -1,22 +1,21 @@
-//! `tunebox completions`: a script for a shell, on stdout.
+//! `tunebox completions`: prints a completion script for a shell.
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 
-use super::{Ending, Outcome};
-use crate::arguments::Line;
 use crate::terminal::Terminal;
+use crate::terminal::diagnostic::{CommandResult, ExitStatus};
 
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
-    /// bash, elvish, fish, powershell or zsh
+    /// Shell to print the script for
     shell: clap_complete::Shell,
 }
 
 impl Completions {
-    pub(crate) fn run(self, terminal: Terminal) -> Outcome {
+    pub(crate) fn run(self, terminal: Terminal, mut command: clap::Command) -> CommandResult {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Line::command(), "tunebox", &mut script);
-        terminal.raw(String::from_utf8_lossy(&script));
-        Ok(Ending::Done)
+        clap_complete::generate(self.shell, &mut command, "tunebox", &mut script);
+        terminal.print(String::from_utf8_lossy(&script));
+        Ok(ExitStatus::Success)
     }
 }

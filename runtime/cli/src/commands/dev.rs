@@ -1,12 +1,12 @@
-//! `tunebox dev`: trains with the method of a folder, and takes every change of its source into the run.
+//! `tunebox dev`: trains with the method of a folder, and reloads it whenever its source changes.
 //!
-//! The folder is looked at a few times a second. Its digest is that of a few small files, and says exactly what a build
-//! would see; events of a file system differ by system, editor and mount, and would only say that it is time to look.
+//! The folder is polled a few times a second. The digest of its few small files says exactly what a build would read;
+//! file system events differ by system, editor and mount, and would only say when to look.
 //!
-//! The run is in this process, by design: the source is its author's, see `Revisions`.
+//! The run is in this process: the source belongs to the user, see `Revisions`.
 
-mod looking;
-mod workshop;
+mod session;
+mod watcher;
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,142 +16,106 @@ use tunebox_foundation::explain::Exit;
 use tunebox_training::RunSettings;
 use tunebox_training::plan::ENDLESS;
 
-use super::building::RUNS_SOURCE;
-use super::train::{on_interrupt, tell};
-use super::trust::Trusting;
-use super::{Ending, Outcome, worker};
-use crate::arguments::Global;
+use crate::arguments::{Global, RunOptions};
+use crate::package::build::BUILD_WARNING;
+use crate::processes::{compiling_in_process, stop_on_interrupt};
+use crate::run::summary::show_outcome;
 use crate::terminal::Terminal;
-use crate::terminal::diagnostic::Failure;
-use workshop::Workshop;
+use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
+use session::Session;
 
-/// What is trained with the method of a folder.
 #[derive(Debug, Args)]
-#[command(after_long_help = RUNS_SOURCE)]
+#[command(after_long_help = BUILD_WARNING)]
 pub(crate) struct Dev {
-    /// The method's folder
+    /// Method folder
     #[arg(default_value = ".")]
     folder: PathBuf,
-    /// A run file; without one, the folder's own `run.toml`, else the sample. It goes on until Ctrl-C, or for the steps or
-    /// epochs given with `--set`
+    /// Run file [default: `run.toml` of the folder, else the sample]. Trains until Ctrl-C, or for the steps or epochs given
+    /// with `--set`
     run: Option<PathBuf>,
-    /// The tiny model and data that come with tunebox, whatever the folder's `run.toml` says: those of the first built-in
-    /// method that learns from such records, as `train --sample` takes them; `--data` names others
-    #[arg(long, conflicts_with = "run")]
-    sample: bool,
-    /// A model: folder, `.gguf` file, or hub name
-    #[arg(long)]
-    model: Option<String>,
-    /// A JSONL file
-    #[arg(long)]
-    data: Option<String>,
-    /// Sets a key of the run file, as in `train.rate=1e-4`; may be given several times
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    set: Vec<String>,
-    /// The name of the run's folder; else the next free number
-    #[arg(long)]
-    name: Option<String>,
-    /// `cpu`, `cuda[:n]`, `metal` or `auto`
-    #[arg(long)]
-    device: Option<String>,
-    /// Go on with a run that was stopped, by the method as it is now
-    #[arg(long)]
-    resume: bool,
     #[command(flatten)]
-    trusting: Trusting,
+    options: RunOptions,
 }
 
 impl Dev {
-    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
-        let stop = on_interrupt()?;
-        let mut workshop = Workshop::open(terminal, self.folder.clone(), self.run_file(), global.offline)?;
-        let mut again = false;
-        while workshop.next_run(&stop) {
-            let ended = self.one_run(terminal, global.offline, again, &mut workshop, &stop);
-            let begun = workshop.has_begun();
-            again |= begun;
-            match ended {
-                Ok(Ending::Done) => {}
+    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
+        let stop = stop_on_interrupt()?;
+        let mut session = Session::open(terminal, self.folder.clone(), self.run_file(), global.offline)?;
+        // Whether a run has had a step; then errors no longer end the command, and runs get new names.
+        let mut has_trained = false;
+        while session.wait_for_run(&stop) {
+            let result = self.train_once(terminal, global.offline, has_trained, &mut session, &stop);
+            let has_begun = session.has_begun();
+            has_trained |= has_begun;
+            match result {
+                Ok(ExitStatus::Success) => {}
                 Ok(interrupted) => return Ok(interrupted),
-                // Saved while it was built: what is there now is being built already.
-                Err(_) if !begun && workshop.is_behind() => continue,
-                // A change of the source mends nothing of what the run was told.
-                Err(failure) if failure.exit == Exit::Usage && !again => return Err(failure),
+                // The source was saved during its build; the next build has begun already.
+                Err(_) if !has_begun && session.is_stale() => continue,
+                // No change of the source can fix wrong options.
+                Err(failure) if failure.exit == Exit::Usage && !has_trained => return Err(failure),
                 Err(failure) if stop.load(Ordering::SeqCst) => return Err(failure),
-                Err(failure) => workshop.show(&failure),
+                Err(failure) => session.show_failure(&failure),
             }
             let or = if self.run_file().is_some() { " or of the run file" } else { "" };
-            workshop.waiting(&format!("for a change of the source{or}, for a new run; Ctrl-C ends"));
+            session.show_waiting(&format!("for a change of the source{or} to start a new run; Ctrl-C ends"));
         }
-        Ok(Ending::Exit(Exit::Interrupted))
+        Ok(ExitStatus::Code(Exit::Interrupted))
     }
 
-    /// One run, from its first step to its last, by as many versions of the method as there will be.
-    fn one_run(
+    /// Carries out one run, with every version of the method that is built meanwhile.
+    fn train_once(
         &self,
         terminal: Terminal,
         offline: bool,
-        again: bool,
-        workshop: &mut Workshop,
+        has_trained: bool,
+        session: &mut Session,
         stop: &AtomicBool,
-    ) -> Outcome {
-        workshop.take_run_file();
-        let mut settings = self.settings(workshop.learns())?;
+    ) -> CommandResult {
+        session.remember_run_file();
+        let mut settings = self.settings(session.is_learning())?;
         settings.offline = offline;
-        settings.resume = self.resume && !again;
-        let taken = |name: &String| Path::new(&settings.file.run.folder).join(name).exists();
-        if again && settings.file.run.name.as_ref().is_some_and(taken) {
+        settings.resume = self.options.resume && !has_trained;
+        let exists = |name: &String| Path::new(&settings.file.run.folder).join(name).exists();
+        if has_trained && settings.file.run.name.as_ref().is_some_and(exists) {
             settings.file.run.name = None;
         }
-        self.trusting.settle(terminal, &settings)?;
-        let ended = workshop.train(settings, stop)?;
-        tell(terminal, &ended)
+        self.options.trust.check_run(terminal, &settings)?;
+        let outcome = session.train(settings, stop)?;
+        show_outcome(terminal, &outcome, None)
     }
 
-    /// Where the run file is, if there is one: the one that was named, or the folder's own.
+    /// The run file: the one given, or `run.toml` of the folder, which need not exist. `None` with `--sample`.
     fn run_file(&self) -> Option<PathBuf> {
-        self.run.clone().or_else(|| (!self.sample).then(|| self.folder.join("run.toml")))
+        self.run.clone().or_else(|| (!self.options.sample).then(|| self.folder.join("run.toml")))
     }
 
-    /// The run file with the method of the folder, flags and `--set` on top. A method that learns does so until somebody
-    /// stops it, unless they said for how long; one that does not has its work at the end.
-    fn settings(&self, learns: bool) -> Result<RunSettings, Failure> {
-        let overrides = self.overrides();
+    /// Reads the settings of a run, with the folder as method and the options on top. A method that learns trains
+    /// endlessly unless `--set` gives steps or epochs; one that does not keeps the steps of the run file.
+    fn settings(&self, is_learning: bool) -> Result<RunSettings, Failure> {
+        let overrides = self.options.overrides(Some(self.method().display().to_string()), None);
         let file = self.run_file().filter(|path| self.run.is_some() || path.is_file());
         let mut settings = match file {
             Some(path) => RunSettings::load(&path, &overrides)?,
-            None if self.model.is_some() || self.data.is_some() => RunSettings::from_overrides(&overrides)?,
+            None if self.options.model.is_some() || self.options.data.is_some() => {
+                RunSettings::from_overrides(&overrides)?
+            }
             None => RunSettings::sample(&overrides)?,
         };
         settings.authoring = true;
-        settings.compiling = worker::compiling_here();
+        settings.compiling = compiling_in_process();
         if !settings.is_override("run.name") {
             settings.file.run.name = None;
         }
         let (steps, epochs) = (settings.is_override("train.steps"), settings.is_override("train.epochs"));
-        if !steps && (epochs || learns) {
-            // Steps decide where both are given, and those of the run file are none that were asked for here.
+        if !steps && (epochs || is_learning) {
+            // Steps take precedence over epochs, so those of the run file are removed.
             settings.file.train.steps = (!epochs).then_some(ENDLESS);
         }
         Ok(settings)
     }
 
-    /// Flags are short forms of `--set`; an explicit `--set` comes last and so decides.
-    fn overrides(&self) -> Vec<String> {
-        let flags = [
-            ("model.path", self.model.clone()),
-            ("data.path", self.data.clone()),
-            ("method.use", Some(self.method().display().to_string())),
-            ("run.name", self.name.clone()),
-            ("train.device", self.device.clone()),
-        ];
-        let quoted = flags
-            .into_iter()
-            .filter_map(|(key, value)| value.map(|value| format!("{key}={}", toml::Value::String(value))));
-        quoted.chain(self.set.iter().cloned()).collect()
-    }
-
-    /// The folder, as nothing that is built in can be meant by it.
+    /// The folder as a path that cannot be taken for the name of a built-in method.
     fn method(&self) -> PathBuf {
         match self.folder.components().next() {
             Some(Component::Normal(_)) => Path::new(".").join(&self.folder),
@@ -167,20 +131,20 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Line {
+    struct CommandLine {
         #[command(flatten)]
         dev: Dev,
     }
 
     fn dev(words: &[&str]) -> Dev {
-        Line::parse_from([&["tunebox"], words].concat()).dev
+        CommandLine::parse_from([&["tunebox"], words].concat()).dev
     }
 
     const RUN_FILE: &str = "[run]\nname = \"mine\"\n[model]\npath = \"m\"\n[data]\npath = \"d.jsonl\"\n[method]\nuse = \".\"\n\
         [train]\nsteps = 60\nbatch = 3\n";
 
     #[test]
-    fn the_run_file_of_the_folder_is_taken_and_goes_on_until_somebody_stops_it() {
+    fn the_run_file_of_the_folder_is_used_and_trains_endlessly() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().to_str().unwrap();
         std::fs::write(folder.path().join("run.toml"), RUN_FILE).unwrap();
@@ -189,7 +153,7 @@ mod tests {
         let own = file(&[], true);
         assert_eq!((own.train.batch, own.train.steps, own.run.name), (3, Some(ENDLESS), None));
         assert_eq!(own.method.r#use, path);
-        assert_eq!(file(&[], false).train.steps, Some(60), "a method that does not learn has its work at the end");
+        assert_eq!(file(&[], false).train.steps, Some(60), "a method that does not learn keeps the steps of the run file");
         assert_eq!(file(&["--set", "train.steps=7"], true).train.steps, Some(7));
         let passes = file(&["--set", "train.epochs=2"], true).train;
         assert_eq!((passes.epochs, passes.steps), (Some(2), None));
@@ -197,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_never_taken_for_what_is_built_in() {
+    fn a_folder_is_never_taken_for_a_built_in_method() {
         assert_eq!(dev(&["dpo"]).method(), Path::new("./dpo"));
         assert_eq!(dev(&[]).method(), Path::new("."));
     }

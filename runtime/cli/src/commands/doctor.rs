@@ -1,4 +1,4 @@
-//! `tunebox doctor`: is this machine ready.
+//! `tunebox doctor`: checks the devices and build tools of this machine.
 
 use clap::Args;
 use serde::Serialize;
@@ -9,78 +9,76 @@ use tunebox_package::build::python::find_on_path;
 use tunebox_package::{builtin, toolchain};
 use tunebox_training::plan::available;
 
-use super::{Ending, Outcome};
 use crate::terminal::Terminal;
+use crate::terminal::diagnostic::{CommandResult, ExitStatus};
 use tunebox_foundation::format::bytes;
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// Install what is missing: the WebAssembly target of Rust, for building methods
+    /// Install the WebAssembly target of Rust if it is missing; it is needed to build methods
     #[arg(long)]
     fix: bool,
 }
 
 impl Doctor {
-    pub(crate) fn run(self, terminal: Terminal) -> Outcome {
+    pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
         if self.fix {
             let installed = toolchain::install()?;
             for command in &installed.commands {
-                terminal.say("Ran", command);
+                terminal.status("Ran", command);
             }
         }
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let memory = available().map_or_else(|| "unknown".into(), bytes);
-        terminal.say("Machine", format!("{threads} cores, {memory} of memory free"));
+        terminal.status("Machine", format!("{threads} cores, {memory} of memory free"));
         let devices = devices();
-        for Found { name, state, .. } in &devices {
-            terminal.say("Device", format!("{name}: {state}"));
+        for DeviceState { name, state, .. } in &devices {
+            terminal.status("Device", format!("{name}: {state}"));
         }
         let methods: Vec<&str> = builtin::list().iter().map(|method| method.name).collect();
-        terminal.say("Methods", methods.join(", "));
+        terminal.status("Methods", methods.join(", "));
         let found = toolchain::find().is_ok();
         for line in toolchain::report() {
-            terminal.say("Guests", line);
+            terminal.status("Guests", line);
         }
-        terminal.say("Guests", python());
-        if terminal.json {
-            terminal.object(json!({ "event": "doctor", "cores": threads, "devices": devices, "methods": methods, "guest_toolchain": found }));
-        }
+        terminal.status("Guests", python_tools());
+        terminal.event(json!({ "event": "doctor", "cores": threads, "devices": devices, "methods": methods, "guest_toolchain": found }));
         if found {
-            terminal.next("tunebox train --sample");
-            return Ok(Ending::Done);
+            terminal.suggest("tunebox train --sample");
+            return Ok(ExitStatus::Success);
         }
-        terminal.next("tunebox doctor --fix    (only needed to build methods; training works without)");
-        Ok(Ending::Exit(Exit::No))
+        terminal.suggest("tunebox doctor --fix    (needed only to build methods)");
+        Ok(ExitStatus::Code(Exit::No))
     }
 }
 
-/// What makes components of methods in Python here.
-fn python() -> String {
+/// The version of the tools for methods in Python, or what is missing.
+fn python_tools() -> String {
     match find_on_path() {
         Ok(tools) => tools.release,
-        Err(error) => format!("{error}: only needed to build methods in Python"),
+        Err(error) => format!("{error}; needed only to build methods in Python"),
     }
 }
 
-/// A device that a run can name.
+/// A kind of device and its state.
 #[derive(Serialize)]
-struct Found {
+struct DeviceState {
     name: &'static str,
     available: bool,
-    /// What it is, or why it is not there.
+    /// The device and its memory, or why it is not available.
     state: String,
 }
 
-fn devices() -> Vec<Found> {
-    ["cpu", "cuda", "metal"].into_iter().map(found).collect()
+fn devices() -> Vec<DeviceState> {
+    ["cpu", "cuda", "metal"].into_iter().map(probe_device).collect()
 }
 
-fn found(name: &'static str) -> Found {
+fn probe_device(name: &'static str) -> DeviceState {
     let found = device::parse(name).and_then(|found| Ok((device::describe(&found), device::info(&found)?)));
-    Found { name, available: found.is_ok(), state: state(found) }
+    DeviceState { name, available: found.is_ok(), state: describe_device(found) }
 }
 
-fn state(found: Result<(String, Option<DeviceInfo>), tunebox_compute::Error>) -> String {
+fn describe_device(found: Result<(String, Option<DeviceInfo>), tunebox_compute::Error>) -> String {
     match found {
         Ok((name, None)) => name,
         Ok((name, Some(about))) => {

@@ -1,4 +1,4 @@
-//! `tunebox key`: a pair of keys to sign packages with.
+//! `tunebox key`: creates a key pair to sign packages with.
 
 use std::path::{Path, PathBuf};
 
@@ -7,52 +7,50 @@ use serde_json::json;
 use tunebox_foundation::paths::resolve;
 use tunebox_package::signature::SecretKey;
 
-use super::{Ending, Outcome};
 use crate::terminal::Terminal;
-use crate::terminal::diagnostic::Failure;
+use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
 
 #[derive(Debug, Args)]
 pub(crate) struct Key {
-    /// The file of the secret key; the public key is written beside it, as `FILE.pub`. Neither may exist. At a terminal, a
-    /// password is asked for that protects it
+    /// File for the secret key; the public key goes to `FILE.pub`. Neither may exist. On a terminal, asks for a password
     file: PathBuf,
 }
 
 impl Key {
-    pub(crate) fn run(self, terminal: Terminal) -> Outcome {
-        let password = new_password(terminal)?;
+    pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
+        let password = ask_new_password(terminal)?;
         let public = SecretKey::generate(&self.file, password.as_deref())?;
-        let beside = format!("{}.pub", self.file.display());
+        let public_file = format!("{}.pub", self.file.display());
         terminal
-            .say("Made", format!("{}, which stays with you, and {beside}, which others may have", self.file.display()));
-        terminal.say("Key", public.to_string());
+            .status("Created", format!("{}, which you keep secret, and {public_file}, which you can publish", self.file.display()));
+        terminal.status("Key", public.to_string());
         if password.is_none() {
-            terminal.say("Warning", "no password protects it: whoever reads the file can sign as you");
+            terminal.warn("no password protects the key: whoever can read the file can sign as you");
         }
-        if is_under_git(&self.file) {
-            let what = format!("`{}` lies in a work tree of git, which may publish it", self.file.display());
-            terminal.say("Warning", format!("{what}: move it out of there, or see that `.gitignore` names it"));
+        if is_in_git_tree(&self.file) {
+            let what = format!("`{}` is in a git work tree, which may publish it", self.file.display());
+            terminal.warn(format!("{what}: move it elsewhere, or add it to `.gitignore`"));
         }
-        terminal.next(format!("tunebox pack --sign {}", self.file.display()));
+        terminal.suggest(format!("tunebox pack --sign {}", self.file.display()));
         if terminal.json {
             let key = public.to_string();
-            terminal.object(json!({ "event": "key", "path": self.file, "public": beside, "key": key, "protected": password.is_some() }));
+            terminal.event(json!({ "event": "key", "path": self.file, "public": public_file, "key": key, "protected": password.is_some() }));
         }
-        Ok(Ending::Done)
+        Ok(ExitStatus::Success)
     }
 }
 
-/// Whether a file lies in a work tree of git. Git itself is not asked whether it ignores the file: the tree may be a
-/// stranger's, and its settings name programs that git would run.
-fn is_under_git(file: &Path) -> bool {
+/// Whether a file is in a git work tree. Does not ask git whether the file is ignored: the tree may be untrusted, and its
+/// configuration can name programs that git runs.
+fn is_in_git_tree(file: &Path) -> bool {
     resolve(file).ancestors().skip(1).any(|above| above.join(".git").exists())
 }
 
-/// The password of a new key, typed twice; none where a person wants none or nobody can be asked.
-fn new_password(terminal: Terminal) -> Result<Option<String>, Failure> {
-    let typed = terminal.password("password of the key, empty for none").filter(|typed| !typed.is_empty());
-    if typed.is_some() && terminal.password("the same again") != typed {
-        return Err(Failure::usage("the two passwords are not the same", "type the same password twice"));
+/// Asks for the password of a new key, twice. `None` if it is empty or there is no terminal.
+fn ask_new_password(terminal: Terminal) -> Result<Option<String>, Failure> {
+    let typed = terminal.ask_password("password of the key, empty for none").filter(|typed| !typed.is_empty());
+    if typed.is_some() && terminal.ask_password("repeat the password") != typed {
+        return Err(Failure::usage("the two passwords differ", "type the same password twice"));
     }
     Ok(typed)
 }
@@ -62,16 +60,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_in_a_work_tree_of_git_is_seen() {
+    fn a_key_in_a_git_work_tree_is_found() {
         let folder = tempfile::tempdir().unwrap();
         let (key, below) = (folder.path().join("me.key"), folder.path().join("below"));
         std::fs::create_dir(&below).unwrap();
-        assert!(!is_under_git(&key), "no work tree");
-        // Of a second work tree it is a file.
+        assert!(!is_in_git_tree(&key), "no work tree");
+        // In a linked work tree `.git` is a file.
         std::fs::write(folder.path().join(".git"), "gitdir: elsewhere\n").unwrap();
-        assert!(is_under_git(&key) && is_under_git(&below.join("me.key")));
+        assert!(is_in_git_tree(&key) && is_in_git_tree(&below.join("me.key")));
         std::fs::remove_file(folder.path().join(".git")).unwrap();
         std::fs::create_dir(folder.path().join(".git")).unwrap();
-        assert!(is_under_git(&key) && is_under_git(&below.join("me.key")));
+        assert!(is_in_git_tree(&key) && is_in_git_tree(&below.join("me.key")));
     }
 }

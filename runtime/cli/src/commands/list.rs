@@ -1,4 +1,4 @@
-//! `tunebox list`: what is here: packages, models, runs.
+//! `tunebox list`: lists packages, models and runs.
 
 use std::path::Path;
 
@@ -11,27 +11,27 @@ use tunebox_package::store::{Store, Stored};
 use tunebox_training::plan::ENDLESS;
 use tunebox_training::{Listed, RUNS, newest_checkpoint};
 
-use super::{Ending, Outcome};
-use crate::terminal::diagnostic::Failure;
-use crate::terminal::{Terminal, shown};
+use crate::run::summary::chat_command;
+use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
+use crate::terminal::{Terminal, escape};
 use tunebox_foundation::format::{bytes, counted, grouped};
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Only packages: those of the store, and what is built in
+    /// List only packages: those in the store and the built-in ones
     #[arg(long, conflicts_with = "runs")]
     packages: bool,
-    /// Only the runs in `runs`
+    /// List only the runs in `runs`
     #[arg(long)]
     runs: bool,
 }
 
 impl List {
-    pub(crate) fn run(self, terminal: Terminal) -> Outcome {
+    pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
         let (packages, models, runs) = (!self.runs, !self.runs && !self.packages, !self.packages);
         let mut next = "tunebox train --sample".to_owned();
         if packages {
-            let stored = stored()?;
+            let stored = stored_packages()?;
             if let Some(package) = stored.last() {
                 next = format!("tunebox inspect {}@{}", package.name, package.version);
             }
@@ -42,18 +42,18 @@ impl List {
         }
         if runs {
             let runs = tunebox_training::runs(Path::new(RUNS))?;
-            if let Some(run) = to_talk_to(&runs) {
-                next = format!("tunebox chat {}", run.folder.display());
+            if let Some(run) = newest_chat_run(&runs) {
+                next = chat_command(&run.folder);
             }
             show_runs(terminal, &runs);
         }
-        terminal.next(next);
-        Ok(Ending::Done)
+        terminal.suggest(next);
+        Ok(ExitStatus::Success)
     }
 }
 
-/// The packages of the store; none where there is no store yet.
-fn stored() -> Result<Vec<Stored>, Failure> {
+/// The packages in the store; none if there is no store yet.
+fn stored_packages() -> Result<Vec<Stored>, Failure> {
     match existing()? {
         Some(home) => Ok(Store::open(&home)?.list()?),
         None => Ok(Vec::new()),
@@ -62,7 +62,7 @@ fn stored() -> Result<Vec<Stored>, Failure> {
 
 fn show_packages(terminal: Terminal, stored: &[Stored]) {
     let row = |package: &Stored| {
-        let signed = package.signer.as_ref().map_or_else(|| "not signed".to_owned(), |key| format!("by {key}"));
+        let signed = package.signer.as_ref().map_or_else(|| "unsigned".to_owned(), |key| format!("by {key}"));
         [
             format!("{}@{}", package.name, package.version),
             bytes(package.size),
@@ -76,20 +76,20 @@ fn show_packages(terminal: Terminal, stored: &[Stored]) {
             "digest": format!("sha256:{}", package.digest), "signer": package.signer, "source": package.source,
         })
     };
-    show(terminal, "Packages in the store", stored, row, object);
+    print_table(terminal, "Packages in the store", stored, row, object);
     for (title, world, list) in
         [("Built-in methods", "method", builtin::list()), ("Built-in verifiers", "verifier", builtin::verifiers())]
     {
         let row = |builtin: &builtin::Builtin| [builtin.name.to_owned(), bytes(builtin.bytes.len() as u64)];
         let object = |builtin: &builtin::Builtin| json!({ "event": "built-in", "name": builtin.name, "world": world, "bytes": builtin.bytes.len() });
-        show(terminal, title, list, row, object);
+        print_table(terminal, title, list, row, object);
     }
 }
 
 fn show_models(terminal: Terminal) {
     let models = Hub::from_environment(true).cached_models();
     let object = |name: &String| json!({ "event": "model", "name": name });
-    show(terminal, "Models from the hub", &models, |name| [name.clone()], object);
+    print_table(terminal, "Models from the hub", &models, |name| [name.clone()], object);
 }
 
 fn show_runs(terminal: Terminal, runs: &[Listed]) {
@@ -103,10 +103,10 @@ fn show_runs(terminal: Terminal, runs: &[Listed]) {
         value["steps"] = steps(run).into();
         value
     };
-    show(terminal, "Runs", runs, row, object);
+    print_table(terminal, "Runs", runs, row, object);
 }
 
-/// How a run stands.
+/// Says whether a run is finished, running or stopped, and its last checkpoint.
 fn state(run: &Listed) -> String {
     if run.finished {
         return "finished".to_owned();
@@ -118,22 +118,24 @@ fn state(run: &Listed) -> String {
     }
 }
 
-/// The steps of a run. None: it goes on until somebody stops it.
+/// The number of steps of a run; `None` if it is endless.
 fn steps(run: &Listed) -> Option<u64> {
     Some(run.steps).filter(|steps| *steps != u64::from(ENDLESS))
 }
 
-/// The newest run that left something to talk to, else the newest that has saved something. Directions alone are none.
-fn to_talk_to(runs: &[Listed]) -> Option<&Listed> {
-    let left =
+/// The newest finished run with an adapter or a model, else the newest unfinished run with a checkpoint. Steering vectors
+/// alone do not count.
+fn newest_chat_run(runs: &[Listed]) -> Option<&Listed> {
+    let has_model =
         |run: &&Listed| ["adapter_config.json", "config.json"].iter().any(|name| run.folder.join(name).is_file());
     let saved = |run: &&Listed| newest_checkpoint(&run.folder).is_ok_and(|found| found.is_some());
-    let done = runs.iter().filter(|run| run.finished && left(run)).max_by_key(|run| run.changed);
+    let done = runs.iter().filter(|run| run.finished && has_model(run)).max_by_key(|run| run.changed);
     done.or_else(|| runs.iter().filter(|run| !run.finished && saved(run)).max_by_key(|run| run.changed))
 }
 
-/// A table under its title; nothing where there is nothing, but in JSON each entry on a line of its own.
-fn show<Entry, const COLUMNS: usize>(
+/// Prints a title and a table of entries, or one JSON object for each entry with `--json`. Prints nothing if there are no
+/// entries.
+fn print_table<Entry, const COLUMNS: usize>(
     terminal: Terminal,
     title: &str,
     entries: &[Entry],
@@ -141,18 +143,18 @@ fn show<Entry, const COLUMNS: usize>(
     object: impl Fn(&Entry) -> Value,
 ) {
     if terminal.json {
-        entries.iter().for_each(|entry| terminal.object(object(entry)));
+        entries.iter().for_each(|entry| terminal.event(object(entry)));
         return;
     }
     let rows: Vec<[String; COLUMNS]> = entries.iter().map(row).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; COLUMNS] = std::array::from_fn(width);
     if !rows.is_empty() {
-        terminal.data(title);
+        terminal.print_line(title);
     }
     for row in &rows {
         let cells: String = row.iter().zip(widths).map(|(cell, width)| format!("  {cell:width$}")).collect();
-        terminal.data(shown(cells.trim_end()));
+        terminal.print_line(escape(cells.trim_end()));
     }
 }
 
@@ -162,7 +164,7 @@ mod tests {
 
     use super::*;
 
-    /// A run that changed so many seconds after all others.
+    /// A run that changed `seconds` after the epoch.
     fn listed(name: &str, folder: &Path, finished: bool, seconds: u64) -> Listed {
         Listed {
             name: name.into(),
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_run_that_left_a_model_or_an_adapter_is_one_to_talk_to() {
+    fn only_a_run_with_a_model_or_an_adapter_is_offered_for_chat() {
         let place = tempfile::tempdir().unwrap();
         let run = |name: &str, file: Option<&str>, finished, seconds| {
             let run = listed(name, place.path(), finished, seconds);
@@ -193,12 +195,12 @@ mod tests {
             run("nothing", None, true, 4),
             run("stopped", None, false, 5),
         ];
-        assert_eq!(to_talk_to(&runs).unwrap().name, "newer");
-        assert!(to_talk_to(&runs[2..]).is_none());
+        assert_eq!(newest_chat_run(&runs).unwrap().name, "newer");
+        assert!(newest_chat_run(&runs[2..]).is_none());
     }
 
     #[test]
-    fn a_run_that_a_process_trains_is_not_called_stopped() {
+    fn a_running_run_is_not_called_stopped() {
         let run = |finished, running, checkpoint| {
             state(&Listed { running, checkpoint, ..listed("calm-1", Path::new("runs"), finished, 0) })
         };
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_an_end_has_no_number_of_steps() {
+    fn an_endless_run_has_no_number_of_steps() {
         let run = |steps| Listed { steps, ..listed("calm-1", Path::new("runs"), false, 0) };
         assert_eq!((steps(&run(7)), steps(&run(u64::from(ENDLESS)))), (Some(7), None));
     }

@@ -1,4 +1,4 @@
-//! `tunebox merge`: an adapter worked into the weights of its model; without one, the weights in another precision.
+//! `tunebox merge`: merges an adapter into its base model, or stores a model in another precision.
 
 use std::path::PathBuf;
 
@@ -6,41 +6,38 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tunebox_compute::DType;
 
-use super::subject::Subject;
-use super::{Ending, Outcome};
 use crate::arguments::Global;
+use crate::model::ModelOptions;
+use crate::run::summary::chat_command;
 use crate::terminal::Terminal;
-use crate::terminal::diagnostic::Failure;
+use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
 
 #[derive(Debug, Args)]
 pub(crate) struct Merge {
     #[command(flatten)]
-    subject: Subject,
-    /// The folder to write; it must not exist
+    model: ModelOptions,
+    /// Folder to write; it must not exist
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
-    /// How the merged weights are stored
-    #[arg(long, default_value = "bf16", value_parser = element_type())]
+    /// Precision of the written weights
+    #[arg(long, default_value = "bf16", value_parser = precision_values())]
     precision: DType,
 }
 
-/// Reads the element type of weights.
-fn element_type() -> impl TypedValueParser<Value = DType> {
+fn precision_values() -> impl TypedValueParser<Value = DType> {
     PossibleValuesParser::new(["bf16", "f32"]).map(|word| if word == "f32" { DType::F32 } else { DType::BF16 })
 }
 
 impl Merge {
-    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
+    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         if self.out.exists() {
             return Err(Failure::usage(format!("`{}` exists already", self.out.display()), "choose another `--out`"));
         }
-        let loaded = self.subject.load(terminal, global)?;
+        let loaded = self.model.load(terminal, global)?;
         tunebox_model::merge::merge(&loaded.policy, &self.out, self.precision)?;
-        terminal.say("Merged", format!("{}", self.out.display()));
-        terminal.next(format!("tunebox chat {}", self.out.display()));
-        if terminal.json {
-            terminal.object(serde_json::json!({ "event": "merged", "path": self.out }));
-        }
-        Ok(Ending::Done)
+        terminal.status("Merged", self.out.display());
+        terminal.suggest(chat_command(&self.out));
+        terminal.event(serde_json::json!({ "event": "merged", "path": self.out }));
+        Ok(ExitStatus::Success)
     }
 }

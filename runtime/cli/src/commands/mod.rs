@@ -1,8 +1,7 @@
-//! The commands, one file each: arguments, then a few calls.
+//! The commands: one file each, with its arguments and a few calls of the libraries.
 
 mod bench;
 mod build;
-mod building;
 mod chat;
 mod check;
 mod completions;
@@ -10,7 +9,6 @@ mod dev;
 mod doctor;
 mod eval;
 mod generate;
-pub(crate) mod help;
 mod host;
 mod inspect;
 mod key;
@@ -21,93 +19,85 @@ mod pack;
 mod pull;
 mod push;
 mod score;
-mod steering;
-mod subject;
 mod test;
 mod train;
-mod trust;
 mod verify;
 mod worker;
-mod world;
 
-use clap::Subcommand;
-use tunebox_foundation::explain::Exit;
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::arguments::Global;
 use crate::terminal::Terminal;
-use crate::terminal::diagnostic::Failure;
+use crate::terminal::diagnostic::CommandResult;
 
-/// How a command ended, when it did not fail.
-pub(crate) type Outcome = Result<Ending, Failure>;
-
-/// What the exit code says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// Done.
-    Done,
-    /// The work itself said no, or was interrupted.
-    Exit(Exit),
+/// Fine-tune and edit language models with sandboxed training methods
+#[derive(Debug, Parser)]
+#[command(name = "tunebox", version, max_term_width = 100, arg_required_else_help = true)]
+pub(crate) struct CommandLine {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
 }
 
-/// What there is to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Train a model: one run, which ends with an artifact
+    /// Train a model with a method; writes an adapter, an edited model or steering vectors
     #[command(visible_alias = "run")]
     Train(Box<train::Train>),
-    /// A method folder that builds, tests and trains at once
+    /// Create a method folder that builds, tests and trains
     New(new::New),
-    /// Trains with a method folder, and takes every change of its source into the run
+    /// Train with a method folder, and reload the method whenever its source changes
     Dev(Box<dev::Dev>),
-    /// How good a model is on a data file, base beside adapted
+    /// Measure a model on a data file, with and without its adapter
     Eval(eval::Eval),
-    /// Log-probabilities of texts, token by token
+    /// Print the log-probability of each token of a text
     Score(score::Score),
-    /// One answer to a prompt
+    /// Print one completion of a prompt
     Generate(generate::Generate),
-    /// Talk to a model; `/compare` shows base and adapted side by side
+    /// Chat with a model; `/compare` shows the answers with and without the adapter
     Chat(chat::Chat),
-    /// Everything that can be known about a run without a step
+    /// Check a run file or a method without training, and estimate memory
     Check(check::Check),
-    /// What a method is and what it may do, without running it
+    /// Show what a method is and what it can access, without running it
     Inspect(inspect::Inspect),
-    /// A pair of keys to sign packages with
+    /// Create a key pair to sign packages with
     Key(key::Key),
-    /// One file of a method that can be given away, signed if there is a key
+    /// Write a method as one package file, signed if a key is given
     Pack(pack::Pack),
-    /// A package to a registry, or to a folder in the form of one
+    /// Upload a package to a registry, or copy it to a folder in OCI layout
     Push(push::Push),
-    /// A package from a registry, or from a folder in the form of one, into the store
+    /// Download a package from a registry or a folder in OCI layout into the store
     Pull(pull::Pull),
-    /// The packages, models and runs that are here
+    /// List packages, models and runs
     List(list::List),
-    /// Whether a package is what was signed; whether a finished run is what its lock says, and `--replay` runs it again
+    /// Verify a package's signature, or compare a finished run with its `run.lock` and replay it
     Verify(verify::Verify),
-    /// How fast this machine trains, scores and writes, beside what its plain products reach
+    /// Measure training, scoring and generation speed on this machine
     Bench(bench::Bench),
-    /// A component from a method folder
+    /// Build a component from a method folder
     Build(build::Build),
-    /// The author's own tests, then component and native twin side by side
+    /// Run a method's own tests, then compare its component with its native build
     Test(test::Test),
-    /// Is this machine ready
+    /// Check the devices and build tools of this machine
     Doctor(doctor::Doctor),
-    /// An adapter worked into the weights of its model; without one, the weights in another precision
+    /// Merge an adapter into its base model, or store a model in another precision
     Merge(merge::Merge),
-    /// A completion script for a shell
+    /// Print a completion script for a shell
     Completions(completions::Completions),
-    /// For tunebox itself: does a run in a process of its own
+    /// Internal: carries out a run that comes in on stdin
     #[command(hide = true)]
     Worker,
-    /// For tunebox itself: compiles one component under limits
+    /// Internal: compiles the component that comes in on stdin, under limits
     #[command(hide = true)]
     CompileComponent,
-    /// For tunebox itself: serves a test of a method's author
+    /// Internal: serves the host functions to a unit test of a method
     #[command(hide = true)]
     Host,
 }
 
 impl Command {
-    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
+    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         match self {
             Self::Train(command) => command.run(terminal, global),
             Self::New(command) => command.run(terminal),
@@ -129,10 +119,10 @@ impl Command {
             Self::Test(command) => command.run(terminal, global),
             Self::Doctor(command) => command.run(terminal),
             Self::Merge(command) => command.run(terminal, global),
-            Self::Completions(command) => command.run(terminal),
-            Self::Worker => worker::run_for_parent(),
-            Self::CompileComponent => worker::compile(),
-            Self::Host => host::run(),
+            Self::Completions(command) => command.run(terminal, CommandLine::command()),
+            Self::Worker => worker::run_worker(),
+            Self::CompileComponent => worker::compile_component(),
+            Self::Host => host::serve_test(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `tunebox pack`: one file that can be given away, signed if there is a key.
+//! `tunebox pack`: writes a method as one package file, signed if a key is given.
 
 use std::path::{Path, PathBuf};
 
@@ -13,99 +13,96 @@ use tunebox_package::signature::{SecretKey, Signed, Signer, sign};
 use tunebox_package::statement::Statement;
 use tunebox_package::{Error, Package, Reference, bounded, digest, pack::pack};
 
-use super::building::{RUNS_SOURCE, built, warn_of_compiler};
-use super::{Ending, Outcome};
 use crate::arguments::Global;
+use crate::package::build::{BUILD_WARNING, build_method, show_compiler_warnings};
 use crate::terminal::Terminal;
-use crate::terminal::diagnostic::Failure;
+use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
 use tunebox_foundation::format::bytes;
 
 #[derive(Debug, Args)]
-#[command(after_long_help = RUNS_SOURCE)]
+#[command(after_long_help = BUILD_WARNING)]
 pub(crate) struct Pack {
-    /// The method's folder, or a component
+    /// Method folder or component
     #[arg(default_value = ".")]
     folder: PathBuf,
-    /// The file of a secret key, as `tunebox key` makes it
+    /// Secret key file from `tunebox key` to sign the package with; the source is built again first
     #[arg(long, value_name = "KEY")]
     sign: Option<PathBuf>,
-    /// The file to write; `NAME-VERSION.wasm` in the method's folder unless given
+    /// Package file to write [default: NAME-VERSION.wasm in the method's folder]
     #[arg(long)]
     out: Option<PathBuf>,
 }
 
 impl Pack {
-    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
-        // Before a build, which takes its time.
-        let key = self.key(terminal)?;
-        let method = self.method(terminal, global.offline)?;
-        let packed = pack(&method.bytes, self.page()?.as_deref())?;
+    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
+        // The key is read first, because a build takes time.
+        let key = self.read_key(terminal)?;
+        let method = self.open_or_build(terminal, global.offline)?;
+        let packed = pack(&method.bytes, self.read_page()?.as_deref())?;
         let statement = Statement::of(&packed)?;
         let path = match &self.out {
             Some(path) => path.clone(),
-            None => simplify(&self.beside().join(format!("{}-{}.wasm", statement.name, statement.version))),
+            None => simplify(&self.output_folder().join(format!("{}-{}.wasm", statement.name, statement.version))),
         };
 
-        let signature = key.map(|key| signature(terminal, &statement, &key)).transpose()?;
+        let signature = key.map(|key| sign_package(terminal, &statement, &key)).transpose()?;
         files::write(&path, &packed)?;
-        let signer = leave_signature(terminal, &path, &packed, signature.as_deref())?;
+        let signer = write_signature(terminal, &path, &packed, signature.as_deref())?;
 
         let (digest, size) = (digest::sha256(&packed), packed.len() as u64);
-        terminal.say("Packed", format!("{}, {}, sha256:{digest}", path.display(), bytes(size)));
+        terminal.status("Packed", format!("{}, {}, sha256:{digest}", path.display(), bytes(size)));
         match &signer {
-            Some(signer) => terminal.say("Signed", format!("{}, by {}", signature_path(&path).display(), signer.key)),
-            None => terminal.say("Signed", "no: nobody can pull it from a registry; `--sign KEY` signs it"),
+            Some(signer) => terminal.status("Signed", format!("{}, by {}", signature_path(&path).display(), signer.key)),
+            None => terminal.status("Signed", "no: `tunebox pull` refuses it from a registry; `--sign KEY` signs it"),
         }
-        terminal.next(match &signer {
+        terminal.suggest(match &signer {
             Some(_) => format!("tunebox push {} REGISTRY/NAMESPACE/{}", path.display(), statement.name),
-            None => self.signing(),
+            None => self.sign_command(),
         });
-        if terminal.json {
-            terminal.object(json!({
-                "event": "packed", "path": path, "bytes": size, "digest": format!("sha256:{digest}"),
-                "name": statement.name, "version": statement.version, "signer": signer.map(|signer| signer.key),
-            }));
-        }
-        Ok(Ending::Done)
+        terminal.event(json!({
+            "event": "packed", "path": path, "bytes": size, "digest": format!("sha256:{digest}"),
+            "name": statement.name, "version": statement.version, "signer": signer.map(|signer| signer.key),
+        }));
+        Ok(ExitStatus::Success)
     }
 
-    /// The component, built first where it is not what its source gives, or keeps what is only for its author.
-    fn method(&self, terminal: Terminal, offline: bool) -> Result<Package, Failure> {
+    /// Opens the component. Builds it first if it is missing, stale or a debug build, and always before signing.
+    fn open_or_build(&self, terminal: Terminal, offline: bool) -> Result<Package, Failure> {
         if self.folder.is_file() {
             return Ok(Reference::File(self.folder.clone()).open()?);
         }
         let found = Reference::Folder(self.folder.clone());
         match found.open() {
-            // A component that only says what it was built from is not signed: the source is built.
+            // Before signing, the source is built: the component only claims to be built from it.
             Ok(_) if self.sign.is_some() => {}
             Ok(package) if !Record::read(&package.bytes)?.is_some_and(|record| record.debug) => return Ok(package),
             Ok(_) | Err(Error::NotBuilt { .. } | Error::Stale { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        // Nor is one that was compiled from something else and left where cargo takes it for done.
+        // Without cargo's cached outputs, which could have been compiled from other source.
         let afresh = self.sign.is_some();
-        let made = built(terminal, &self.folder, &Options { offline, afresh, ..Options::default() })?;
-        warn_of_compiler(terminal, &made.warnings);
+        let built = build_method(terminal, &self.folder, &Options { offline, afresh, ..Options::default() })?;
+        show_compiler_warnings(terminal, &built.warnings);
         Ok(found.open()?)
     }
 
-    /// The command that signs it.
-    fn signing(&self) -> String {
+    /// The command that signs the package.
+    fn sign_command(&self) -> String {
         let folder = if self.folder == Path::new(".") { String::new() } else { format!("{} ", self.folder.display()) };
         let out = self.out.as_ref().map_or(String::new(), |path| format!(" --out {}", path.display()));
-        format!("tunebox pack {folder}--sign KEY{out}    (`tunebox key FILE` makes one)")
+        format!("tunebox pack {folder}--sign KEY{out}    (`tunebox key FILE` creates a key)")
     }
 
-    /// The folder that the package goes to.
-    fn beside(&self) -> PathBuf {
+    /// The folder that the package is written to without `--out`.
+    fn output_folder(&self) -> PathBuf {
         match self.folder.is_dir() {
             true => self.folder.clone(),
             false => self.folder.parent().map(Path::to_owned).unwrap_or_default(),
         }
     }
 
-    /// The page that a person wrote for the method.
-    fn page(&self) -> Result<Option<String>, Failure> {
+    /// Reads `README.md` of the method folder, which becomes part of the package.
+    fn read_page(&self) -> Result<Option<String>, Failure> {
         let path = self.folder.join("README.md");
         if !path.is_file() {
             return Ok(None);
@@ -113,24 +110,25 @@ impl Pack {
         bounded::read_text(&path, LARGEST_DOCUMENT).map(Some).map_err(|error| Failure::file(&path, &error))
     }
 
-    /// The key that signs it, if one is to.
-    fn key(&self, terminal: Terminal) -> Result<Option<SecretKey>, Failure> {
+    /// Reads the key of `--sign`. Asks for its password if it has one.
+    fn read_key(&self, terminal: Terminal) -> Result<Option<SecretKey>, Failure> {
         let Some(path) = &self.sign else { return Ok(None) };
-        let password = || terminal.password(&format!("password of `{}`", path.display()));
+        let password = || terminal.ask_password(&format!("password of `{}`", path.display()));
         Ok(Some(SecretKey::read(path, password)?))
     }
 }
 
-/// Signs what a package is.
-fn signature(terminal: Terminal, statement: &Statement, key: &SecretKey) -> Result<String, Failure> {
+/// Signs the statement of a package.
+fn sign_package(terminal: Terminal, statement: &Statement, key: &SecretKey) -> Result<String, Failure> {
     if let Some(text) = key.warning() {
-        terminal.say("Warning", text);
+        terminal.warn(text);
     }
     Ok(sign(statement, key)?)
 }
 
-/// Writes the signature beside the package. Without one, an older signature stays if it is still right, and goes if not.
-fn leave_signature(
+/// Writes the signature beside the package. Without a signature, keeps an existing one if it is valid for the package and
+/// removes it otherwise. Returns the signer.
+fn write_signature(
     terminal: Terminal,
     path: &Path,
     packed: &[u8],
@@ -146,6 +144,6 @@ fn leave_signature(
         return Ok(Some(signer));
     }
     std::fs::remove_file(&place).map_err(|error| Failure::file(&place, &error))?;
-    terminal.say("Removed", format!("{}, which was the signature of another package", place.display()));
+    terminal.status("Removed", format!("{}, a signature of another package", place.display()));
     Ok(None)
 }

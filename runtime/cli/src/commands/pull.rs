@@ -1,9 +1,10 @@
-//! `tunebox pull`: a package from a registry, or from a folder in the form of one, into the store of this user.
+//! `tunebox pull`: downloads a package from a registry, or a folder in OCI layout, into the user's store.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
+use tunebox_foundation::format::bytes;
 use tunebox_foundation::printable::printable;
 use tunebox_package::home::home;
 use tunebox_package::reference::signature_in;
@@ -11,67 +12,64 @@ use tunebox_package::registry::{self, Location};
 use tunebox_package::store::Store;
 use tunebox_package::trust::Admitted;
 
-use super::build::training_with;
-use super::trust::{Trusting, interfaces};
-use super::{Ending, Outcome};
 use crate::arguments::Global;
+use crate::package::describe::{import_names, train_command};
+use crate::package::trust::TrustOptions;
 use crate::terminal::Terminal;
-use crate::terminal::progress::Transfer;
-use tunebox_foundation::format::bytes;
+use crate::terminal::diagnostic::{CommandResult, ExitStatus};
+use crate::terminal::progress::TransferProgress;
 
-/// Bytes of the longest path that is kept as a source.
-const LONGEST_SOURCE: usize = 4000;
+/// Longest path that is stored as a source, in bytes.
+const MAX_SOURCE_BYTES: usize = 4000;
 
 #[derive(Debug, Args)]
 pub(crate) struct Pull {
-    /// `registry.example/namespace/name:1.2.3`, or a package in a folder: `./folder//name:1.2.3`
+    /// Package to download: `registry.example/namespace/name:1.2.3`, or in a folder `./folder//name:1.2.3`
     place: String,
-    /// Speak to the registry without encryption, and so without a login; one on this machine always is spoken to so
+    /// Use HTTP instead of HTTPS, without a login. Registries on this machine always use HTTP
     #[arg(long)]
     plain_http: bool,
-    /// The package's signature, for one that another program pushed without it
+    /// Signature file, for a package that another program uploaded without its signature
     #[arg(long, value_name = "FILE")]
     signature: Option<PathBuf>,
     #[command(flatten)]
-    trusting: Trusting,
+    trust: TrustOptions,
 }
 
 impl Pull {
-    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
+    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let place = Location::parse(&self.place)?.offline(global.offline).plain_http(self.plain_http);
         let signature = self.signature.as_deref().map(signature_in).transpose()?;
-        let (mut artifact, manifest) = registry::pull(&place, &mut Transfer::new(terminal))?;
+        let (mut artifact, manifest) = registry::pull(&place, &mut TransferProgress::new(terminal))?;
         artifact.signature = signature.or(artifact.signature);
 
-        // A folder is known by its path alone, so that what is in it counts as local; the path is kept as a text.
-        let source = printable(place.source().trim_start_matches("oci:"), LONGEST_SOURCE);
+        // The source of a folder is its path, without `//name`, so that its packages count as local.
+        let source = printable(place.source().trim_start_matches("oci:"), MAX_SOURCE_BYTES);
         let asked = if place.is_folder() { source.clone() } else { place.to_string() };
-        let (trust, admitted) = self.trusting.admit(terminal, &artifact, &asked, Path::new("."))?;
-        // What no run could take is not kept either; what a run may grant is for its run file to say.
+        let (trust, admitted) = self.trust.admit(terminal, &artifact, &asked, Path::new("."))?;
+        // A component that no run could admit is not stored. Which imports a run grants is decided by its run file.
         let imports = tunebox_sandbox::imports(&artifact.wasm)?;
         let stored = trust.commit_with(|| Store::open(&home()?)?.put(&artifact, &source))?;
 
         let name = format!("{}@{}", stored.name, stored.version);
-        terminal.say("Pulled", format!("{name}, {}, sha256:{}", bytes(stored.size), stored.digest));
-        terminal.say("Signed", signed(&admitted));
-        terminal.say("Asks for", interfaces(&imports));
-        terminal.next(format!("tunebox inspect {name}; {}", training_with(&name, stored.size)));
-        if terminal.json {
-            terminal.object(json!({
-                "event": "pulled", "name": stored.name, "version": stored.version, "source": stored.source,
-                "bytes": stored.size, "digest": format!("sha256:{}", stored.digest), "manifest": manifest,
-                "signer": stored.signer, "first_seen": admitted.first_seen, "previous": admitted.previous,
-                "imports": imports,
-            }));
-        }
-        Ok(Ending::Done)
+        terminal.status("Pulled", format!("{name}, {}, sha256:{}", bytes(stored.size), stored.digest));
+        terminal.status("Signed", signer_text(&admitted));
+        terminal.status("Imports", import_names(&imports));
+        terminal.suggest(format!("tunebox inspect {name}; {}", train_command(&name, stored.size)));
+        terminal.event(json!({
+            "event": "pulled", "name": stored.name, "version": stored.version, "source": stored.source,
+            "bytes": stored.size, "digest": format!("sha256:{}", stored.digest), "manifest": manifest,
+            "signer": stored.signer, "first_seen": admitted.first_seen, "previous": admitted.previous,
+            "imports": imports,
+        }));
+        Ok(ExitStatus::Success)
     }
 }
 
-/// Who signed what was pulled, and what the lock held before.
-fn signed(admitted: &Admitted) -> String {
+/// Says who signed the package, and what the lock held before.
+fn signer_text(admitted: &Admitted) -> String {
     let by = match (&admitted.signer, &admitted.first_seen) {
-        (None, _) => "no: it came from a path, and nobody vouches for it".to_owned(),
+        (None, _) => "no: the package comes from a path and has no signature".to_owned(),
         (Some(signer), None) => format!("by {signer}"),
         (Some(signer), Some(day)) => format!("by {signer}, known here since {day}"),
     };

@@ -1,80 +1,77 @@
-//! `tunebox push`: a package to a registry, or to a folder in the form of one.
+//! `tunebox push`: uploads a package to a registry, or copies it to a folder in OCI layout.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
+use tunebox_foundation::format::bytes;
 use tunebox_package::reference::signature_path;
 use tunebox_package::registry::{self, Location};
 use tunebox_package::statement::Statement;
 use tunebox_package::{Artifact, Reference};
 
-use super::{Ending, Outcome};
 use crate::arguments::Global;
 use crate::terminal::Terminal;
-use crate::terminal::diagnostic::Failure;
-use crate::terminal::progress::Transfer;
-use tunebox_foundation::format::bytes;
+use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
+use crate::terminal::progress::TransferProgress;
 
 #[derive(Debug, Args)]
 pub(crate) struct Push {
-    /// A package, as `tunebox pack` makes it; its signature is taken from the file beside it
+    /// Package file from `tunebox pack`; the signature is read from the `.minisig` file beside it
     file: PathBuf,
-    /// `registry.example/namespace/name`; or a folder: `./stick`, `../stick`, `/media/stick`, or one that exists and is not
-    /// spelt like a name in a registry
+    /// Destination: `registry.example/namespace/name`, or a folder such as `./stick` or `/media/stick`. An existing folder
+    /// needs no `./` if its name cannot be one of a registry
     place: String,
-    /// Speak to the registry without encryption, and so without a login; one on this machine always is spoken to so
+    /// Use HTTP instead of HTTPS, without a login. Registries on this machine always use HTTP
     #[arg(long)]
     plain_http: bool,
 }
 
 impl Push {
-    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
-        // A signature that is not that of the file ends it here.
+    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
+        // Fails if the signature beside the file is not one of its bytes.
         let package = Reference::File(self.file.clone()).open()?;
         let statement = Statement::of(&package.bytes)?;
         let place = Location::parse(&self.place)?.offline(global.offline).plain_http(self.plain_http);
         if package.signer.is_none() {
-            self.check_signed_beside(&statement)?;
+            self.expect_no_signed_package(&statement)?;
         }
         let (size, signer) = (package.bytes.len() as u64, package.signer.map(|signer| signer.key));
         let artifact = Artifact { wasm: package.bytes.into_owned(), signature: package.signature };
-        let manifest = registry::push(&place, &artifact, &mut Transfer::new(terminal))?;
+        let manifest = registry::push(&place, &artifact, &mut TransferProgress::new(terminal))?;
 
         let between = if place.is_folder() { format!("//{}", statement.name) } else { String::new() };
         let name = place.source().trim_start_matches("oci:").to_owned();
         let pushed = format!("{name}{between}:{}", statement.version);
-        terminal.say("Pushed", format!("{pushed}, {}", bytes(size)));
-        terminal.say("Signed", signed(signer.as_deref(), place.is_folder()));
+        terminal.status("Pushed", format!("{pushed}, {}", bytes(size)));
+        terminal.status("Signed", signer_text(signer.as_deref(), place.is_folder()));
         if signer.is_some() || place.is_folder() {
-            terminal.next(format!("tunebox pull {pushed}    (on another machine)"));
+            terminal.suggest(format!("tunebox pull {pushed}    (on another machine)"));
         }
-        if terminal.json {
-            terminal.object(json!({
-                "event": "pushed", "place": pushed, "bytes": size, "digest": format!("sha256:{}", package.digest),
-                "manifest": manifest, "signer": signer,
-            }));
-        }
-        Ok(Ending::Done)
+        terminal.event(json!({
+            "event": "pushed", "place": pushed, "bytes": size, "digest": format!("sha256:{}", package.digest),
+            "manifest": manifest, "signer": signer,
+        }));
+        Ok(ExitStatus::Success)
     }
 
-    /// Errors: the package that was packed from this component, and signed, lies beside it.
-    fn check_signed_beside(&self, statement: &Statement) -> Result<(), Failure> {
+    /// Fails if a signed package of this unsigned component lies beside it, which is probably meant.
+    fn expect_no_signed_package(&self, statement: &Statement) -> Result<(), Failure> {
         let packed = self.file.with_file_name(format!("{}-{}.wasm", statement.name, statement.version));
         if packed == self.file || !packed.is_file() || !signature_path(&packed).is_file() {
             return Ok(());
         }
         let (file, packed) = (self.file.display(), packed.display());
-        let what = format!("`{file}` is not signed, and `{packed}` beside it is");
+        let what = format!("`{file}` is not signed, but `{packed}` beside it is");
         Err(Failure::usage(what, format!("`tunebox push {packed} {}`", self.place)))
     }
 }
 
-/// Who signed what was pushed, in words.
-fn signed(signer: Option<&str>, to_folder: bool) -> String {
+/// Says who signed the package, or what follows from a missing signature.
+fn signer_text(signer: Option<&str>, is_folder: bool) -> String {
     match signer {
         Some(signer) => format!("by {signer}"),
-        None if to_folder => "no: nobody vouches for it; `tunebox pack --sign KEY` signs it".to_owned(),
-        None => "no: nobody can pull it with tunebox; `tunebox pack --sign KEY` signs it".to_owned(),
+        None if is_folder => "no; `tunebox pack --sign KEY` signs it".to_owned(),
+        None => "no: `tunebox pull` refuses it; `tunebox pack --sign KEY` signs it".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! `tunebox score`: token ids and per-token log-probabilities of lines, of a text or of ids.
+//! `tunebox score`: prints the log-probability of each token of a text, of token ids, or of the lines of a file.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,54 +8,52 @@ use serde_json::json;
 use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_model::{Rows, View};
 
-use super::subject::{Loaded, Subject};
-use super::{Ending, Outcome};
 use crate::arguments::Global;
+use crate::model::{LoadedModel, ModelOptions};
 use crate::terminal::Terminal;
-use crate::terminal::diagnostic::Failure;
+use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
 
 #[derive(Debug, Args)]
 pub(crate) struct Score {
     #[command(flatten)]
-    subject: Subject,
+    model: ModelOptions,
     /// Score this text
     #[arg(long, conflicts_with_all = ["ids", "file"])]
     text: Option<String>,
     /// Score these token ids, separated by commas
     #[arg(long, conflicts_with = "file", value_delimiter = ',')]
     ids: Option<Vec<u32>>,
-    /// Score each line: plain text, or JSON with `text` or `ids`
+    /// Score each line of this file: plain text, or JSON with `text` or `ids`
     #[arg(long)]
     file: Option<PathBuf>,
 }
 
-/// Something to score: its text where there is one, and its ids.
+/// Token ids to score, with their text if they were encoded from one.
 struct Item {
     text: Option<String>,
     ids: Vec<u32>,
 }
 
 impl Score {
-    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
-        let loaded = self.subject.load(terminal, global)?;
-        for (number, item) in self.items(&loaded)?.into_iter().enumerate() {
+    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
+        let loaded = self.model.load(terminal, global)?;
+        for (number, item) in self.read_items(&loaded)?.into_iter().enumerate() {
             if item.ids.len() < 2 {
                 return Err(Failure::usage(
                     format!("entry {} has {} tokens", number + 1, item.ids.len()),
-                    "a log-probability belongs to a token with a token before it: two are the least",
+                    "a token's log-probability needs a token before it; give at least two",
                 ));
             }
-            let logprobs = logprobs(&loaded, &item.ids)?;
-            if terminal.json {
-                terminal.object(json!({ "text": item.text, "ids": item.ids, "logprobs": logprobs }));
-            } else {
-                table(terminal, &loaded, &item.ids, &logprobs)?;
+            let logprobs = score_ids(&loaded, &item.ids)?;
+            if !terminal.json {
+                print_table(terminal, &loaded, &item.ids, &logprobs)?;
             }
+            terminal.event(json!({ "text": item.text, "ids": item.ids, "logprobs": logprobs }));
         }
-        Ok(Ending::Done)
+        Ok(ExitStatus::Success)
     }
 
-    fn items(&self, loaded: &Loaded) -> Result<Vec<Item>, Failure> {
+    fn read_items(&self, loaded: &LoadedModel) -> Result<Vec<Item>, Failure> {
         let encode = |text: String| -> Result<Item, Failure> {
             let ids = loaded.policy.model().tokenizer()?.encode(&text, true)?;
             Ok(Item { text: Some(text), ids })
@@ -65,15 +63,15 @@ impl Score {
             (_, Some(ids), _) => Ok(vec![Item { text: None, ids: ids.clone() }]),
             (.., Some(path)) => {
                 let content = std::fs::read_to_string(path).map_err(|error| Failure::file(path, &error))?;
-                content.lines().filter(|line| !line.trim().is_empty()).map(|line| parse(line, encode)).collect()
+                content.lines().filter(|line| !line.trim().is_empty()).map(|line| parse_line(line, encode)).collect()
             }
             _ => Err(Failure::usage("there is nothing to score", "give `--text`, `--ids` or `--file`")),
         }
     }
 }
 
-/// A line of JSON with `text` or `ids`, or else plain text.
-fn parse(line: &str, encode: impl Fn(String) -> Result<Item, Failure>) -> Result<Item, Failure> {
+/// Parses a JSON object with `text` or `ids`; any other line is plain text.
+fn parse_line(line: &str, encode: impl Fn(String) -> Result<Item, Failure>) -> Result<Item, Failure> {
     let Ok(serde_json::Value::Object(object)) = serde_json::from_str(line) else {
         return encode(line.to_owned());
     };
@@ -89,8 +87,8 @@ fn parse(line: &str, encode: impl Fn(String) -> Result<Item, Failure>) -> Result
     }
 }
 
-/// One number for each token after the first.
-fn logprobs(loaded: &Loaded, ids: &[u32]) -> Result<Vec<f32>, Failure> {
+/// Scores token ids: one log-probability for each token after the first.
+fn score_ids(loaded: &LoadedModel, ids: &[u32]) -> Result<Vec<f32>, Failure> {
     let mut targets = vec![true; ids.len()];
     targets[0] = false;
     let rows = Arc::new(Rows::new(vec![ids.to_vec()], vec![targets])?);
@@ -103,17 +101,18 @@ fn logprobs(loaded: &Loaded, ids: &[u32]) -> Result<Vec<f32>, Failure> {
     Ok(row[1..].to_vec())
 }
 
-fn table(terminal: Terminal, loaded: &Loaded, ids: &[u32], logprobs: &[f32]) -> Result<(), Failure> {
+/// Prints log-probability, id and text of each token, then their sum and the perplexity.
+fn print_table(terminal: Terminal, loaded: &LoadedModel, ids: &[u32], logprobs: &[f32]) -> Result<(), Failure> {
     for (i, id) in ids.iter().enumerate() {
         let piece = match loaded.policy.model().tokenizer() {
             Ok(tokenizer) => format!("{:?}", tokenizer.decode(&[*id], false)?),
             Err(_) => String::new(),
         };
         let number = if i == 0 { String::new() } else { format!("{:.4}", logprobs[i - 1]) };
-        terminal.data(format!("{number:>10}  {id:>7}  {piece}"));
+        terminal.print_line(format!("{number:>10}  {id:>7}  {piece}"));
     }
     let sum: f64 = logprobs.iter().map(|value| f64::from(*value)).sum();
     let mean = sum / logprobs.len() as f64;
-    terminal.data(format!("{sum:>10.4}  sum over {} tokens, perplexity {:.3}", logprobs.len(), (-mean).exp()));
+    terminal.print_line(format!("{sum:>10.4}  sum over {} tokens, perplexity {:.3}", logprobs.len(), (-mean).exp()));
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! `tunebox test`: the author's own tests, then component and native twin side by side.
+//! `tunebox test`: runs a method's own tests, then compares its component with its native twin.
 
-mod native;
+mod native_build;
 mod outcome;
 
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use tunebox_foundation::explain::{Exit, Explanation};
 use tunebox_foundation::files::temporary_folder;
+use tunebox_foundation::format::bytes;
 use tunebox_foundation::paths;
 use tunebox_package::Reference;
 use tunebox_package::build::python::is_python;
@@ -17,73 +18,71 @@ use tunebox_package::toolchain;
 use tunebox_sandbox::native::{Door, Knock, Twin};
 use tunebox_training::{RunSettings, twin};
 
-use super::build::{training, training_with};
-use super::building::{RUNS_SOURCE, built, warn};
-use super::{Outcome, worker};
 use crate::arguments::Global;
+use crate::package::build::{BUILD_WARNING, build_method, show_source_warnings};
+use crate::package::describe::{train_built_command, train_command};
+use crate::processes::compiling;
 use crate::terminal::Terminal;
-use crate::terminal::diagnostic::Failure;
-use crate::terminal::progress::Bar;
-use native::{Native, Running};
-use tunebox_foundation::format::bytes;
+use crate::terminal::diagnostic::{CommandResult, Failure};
+use crate::terminal::progress::step_bar;
+use native_build::{NativeBuild, TwinProcess};
 
-/// How long the twin may take to come, once it was started.
-const COMING: Duration = Duration::from_secs(60);
+/// Time limit for the twin to connect after its start.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Bytes assumed of a component in Python that was not built yet.
-const LARGE: u64 = 32 << 20;
+/// Assumed size of a component in Python, which is not built here, in bytes.
+const PYTHON_COMPONENT_BYTES: u64 = 32 << 20;
 
-/// How long a call of it may last: long enough for any test, short enough for one that hangs.
-const CALL: Duration = Duration::from_secs(300);
+/// Time limit for one call of the twin, so that one that hangs ends.
+const CALL_TIMEOUT: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Args)]
-#[command(after_long_help = RUNS_SOURCE)]
+#[command(after_long_help = BUILD_WARNING)]
 pub(crate) struct Test {
-    /// The method's folder
+    /// Method folder
     #[arg(default_value = ".")]
     folder: PathBuf,
-    /// The component's file; `NAME.wasm` in the folder unless given
+    /// Component file to write [default: NAME.wasm in the folder]
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Updates that component and native twin make side by side; 5 without it, or one pass over the data where the
-    /// method does not learn
+    /// Optimizer steps to compare [default: 5, or one pass over the data for a method that does not learn]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     steps: Option<u32>,
-    /// Sets a key of the run, as in `method.beta=0.2`; may be given several times
+    /// Set a key of the run, for example `method.beta=0.2`. Can be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Say how to start the twin under a debugger, and wait for it
+    /// Print the command that starts the twin under a debugger, and wait for it
     #[arg(long)]
     debug: bool,
 }
 
 impl Test {
-    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
+    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         self.expect_rust()?;
         let toolchain = toolchain::find()?;
         let place = temporary_folder(&std::env::temp_dir(), "tunebox-test-")?;
         let output = self.out.clone();
         let (offline, folder) = (global.offline, self.folder.clone());
         let options = Options { toolchain: Some(toolchain.clone()), output, offline, ..Options::default() };
-        let built = built(terminal, &folder, &options)?;
-        terminal.say("Built", format!("{}, {}", built.path.display(), bytes(built.size)));
-        warn(terminal, &folder, &built);
+        let built = build_method(terminal, &folder, &options)?;
+        terminal.status("Built", format!("{}, {}", built.path.display(), bytes(built.size)));
+        show_source_warnings(terminal, &folder, &built);
         let (quiet, verbose) = (terminal.quiet, terminal.verbose);
-        let native = Native { toolchain, folder, offline, quiet, verbose };
-        terminal.say("Testing", "what the author wrote");
-        let executable = native.executable()?;
-        if !native.own_tests()? {
-            return Ok(outcome::failed(terminal, &built.manifest.name));
+        let native = NativeBuild { toolchain, folder, offline, quiet, verbose };
+        terminal.status("Testing", "the method's own tests");
+        let executable = native.build_tests()?;
+        if !native.run_tests()? {
+            return Ok(outcome::show_failed(terminal, &built.manifest.name));
         }
         if !built.manifest.world.is_method() {
-            return Ok(outcome::without_twin(terminal, &built.manifest.name));
+            return Ok(outcome::show_without_twin(terminal, &built.manifest.name));
         }
         let settings = self.settings(global, &built, place.path())?;
-        let next = training(&self.folder, self.out.is_some(), &built.path, built.size);
+        let next = train_built_command(&self.folder, self.out.is_some(), &built.path, built.size);
         self.compare(terminal, &native, &executable, settings, &next)
     }
 
-    /// Errors: no method there, or one in a language that has no tests here.
+    /// Fails if the folder holds no method, or one in Python.
     fn expect_rust(&self) -> Result<(), Failure> {
         expect_method(&self.folder)?;
         if !is_python(&self.folder) {
@@ -91,70 +90,70 @@ impl Test {
         }
         let folder = paths::simplify(&self.folder);
         let run = paths::simplify(&folder.join("run.toml"));
-        // Its run file has the limits that a component with an interpreter needs.
+        // The run file of a method in Python has the limits that its component needs.
         let train = if run.is_file() {
             format!("tunebox train {}", run.display())
         } else {
-            training_with(Reference::written(&folder), LARGE)
+            train_command(Reference::written(&folder), PYTHON_COMPONENT_BYTES)
         };
         let folder = folder.display();
-        let what = format!("the method in `{folder}` is in Python, and only one in Rust has a native twin to test");
-        Err(Failure::usage(what, format!("`tunebox build {folder}; {train}` tries it")))
+        let what = format!("the method in `{folder}` is in Python; only methods in Rust have a native twin to test");
+        Err(Failure::usage(what, format!("`tunebox build {folder}; {train}` trains with it")))
     }
 
-    /// The run that both sides do.
+    /// The settings of the run that component and twin carry out.
     fn settings(&self, global: &Global, built: &Built, place: &Path) -> Result<RunSettings, Failure> {
         let mut settings = twin::sample(&built.path, &built.imports, self.steps, place, &self.set)?;
         settings.offline = global.offline;
-        settings.compiling = worker::compiling()?;
+        settings.compiling = compiling()?;
         Ok(settings)
     }
 
-    /// Both sides over the sample, and what came out.
+    /// Runs component and twin on the sample and shows the first difference.
     fn compare(
         &self,
         terminal: Terminal,
-        native: &Native,
+        native: &NativeBuild,
         executable: &Path,
         settings: RunSettings,
         next: &str,
-    ) -> Outcome {
-        let door = Door::open().map_err(|error| not_reached(&error))?;
-        terminal.say("Comparing", "component and native twin on the sample");
+    ) -> CommandResult {
+        let door = Door::open().map_err(|error| unreachable_twin(&error))?;
+        terminal.status("Comparing", "component and native twin on the sample");
         let mut process = if self.debug {
-            outcome::debugger(terminal, &native.under_debugger(executable, &door)?);
+            outcome::show_debugger_command(terminal, &native.under_debugger(executable, &door)?);
             None
         } else {
-            Some(native.start(executable, &door)?)
+            Some(native.start_twin(executable, &door)?)
         };
-        let twin = self.wait(&door, process.as_mut())?;
+        let twin = self.wait_for_twin(&door, process.as_mut())?;
         let mut bar = None;
         let compared = twin::compare(settings, twin, &mut |step, total| {
-            bar.get_or_insert_with(|| Bar::new(terminal, "steps", total)).at(step);
+            bar.get_or_insert_with(|| step_bar(terminal, "steps", Some(total))).set_position(step);
         });
-        bar.iter().for_each(Bar::clear);
-        outcome::show(terminal, compared?, next)
+        drop(bar);
+        outcome::show_comparison(terminal, compared?, next)
     }
 
-    /// Waits until the twin has come.
-    fn wait(&self, door: &Door, mut process: Option<&mut Running>) -> Result<Twin, Failure> {
-        let (coming, call) = if self.debug { (None, None) } else { (Some(COMING), Some(CALL)) };
+    /// Waits until the twin connects. Without time limits with `--debug`.
+    fn wait_for_twin(&self, door: &Door, mut process: Option<&mut TwinProcess>) -> Result<Twin, Failure> {
+        let (coming, call) = if self.debug { (None, None) } else { (Some(CONNECT_TIMEOUT), Some(CALL_TIMEOUT)) };
         let ended = || process.as_mut().is_some_and(|process| process.has_ended());
-        let problem = match door.wait(coming, call, ended).map_err(|error| not_reached(&error))? {
+        let problem = match door.wait(coming, call, ended).map_err(|error| unreachable_twin(&error))? {
             Knock::Here(twin) => return Ok(twin),
-            Knock::Nobody => "it was started and did not come",
-            Knock::Off => "its tests ended without it",
+            Knock::Nobody => "it was started and did not connect",
+            Knock::Off => "its test process ended without connecting",
         };
         let explanation = Explanation::new("test", "the method has no native twin").with_why(problem).with_hint(
             "`method!` of this version's SDK adds it to the tests; look for `tunebox_twin` in `cargo test -- --list`",
         );
-        Err(Failure { explanation: Box::new(explanation), exit: Exit::Usage })
+        Err(Failure::new(explanation, Exit::Usage))
     }
 }
 
-fn not_reached(error: &std::io::Error) -> Failure {
+fn unreachable_twin(error: &std::io::Error) -> Failure {
     let explanation = Explanation::new("test", "the native twin cannot be reached").with_why(error.to_string());
-    Failure { explanation: Box::new(explanation), exit: Exit::Usage }
+    Failure::new(explanation, Exit::Usage)
 }
 
 #[cfg(test)]
@@ -164,24 +163,24 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Line {
+    struct CommandLine {
         #[command(flatten)]
         test: Test,
     }
 
     #[test]
-    fn a_method_in_python_is_answered_with_what_trains_it() {
+    fn a_method_in_python_is_refused_with_the_command_that_trains_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().to_str().unwrap();
         std::fs::create_dir(folder.path().join("src")).unwrap();
         std::fs::write(folder.path().join("pyproject.toml"), "").unwrap();
         let hint = || {
-            let refused = Line::parse_from(["tunebox", path]).test.expect_rust().unwrap_err();
+            let refused = CommandLine::parse_from(["tunebox", path]).test.expect_rust().unwrap_err();
             refused.explanation.hint.unwrap()
         };
         let limits = "--set limits.component-bytes=33554432 --set limits.compile-seconds=120";
-        assert_eq!(hint(), format!("`tunebox build {path}; tunebox train --sample --method {path} {limits}` tries it"));
+        assert_eq!(hint(), format!("`tunebox build {path}; tunebox train --sample --method {path} {limits}` trains with it"));
         std::fs::write(folder.path().join("run.toml"), "").unwrap();
-        assert_eq!(hint(), format!("`tunebox build {path}; tunebox train {path}/run.toml` tries it"));
+        assert_eq!(hint(), format!("`tunebox build {path}; tunebox train {path}/run.toml` trains with it"));
     }
 }

@@ -1,174 +1,167 @@
-//! `tunebox verify`: is a package what was signed; is a finished run what its lock says, and does it end in the same
-//! bits again.
+//! `tunebox verify`: verifies a package's signature, or compares a finished run with its `run.lock` and replays it.
 
 mod package;
 
 use std::path::PathBuf;
 
 use clap::Args;
+use indicatif::ProgressBar;
 use serde_json::json;
 use tunebox_foundation::explain::{Exit, Explain};
+use tunebox_foundation::format::{counted, duration};
 use tunebox_training::{Comparison, Event, Observer, Replay, Verification, verify};
 
-use super::train::on_interrupt;
-use super::{Ending, Outcome, worker};
 use crate::arguments::Global;
+use crate::processes::{compiling, stop_on_interrupt, worker_program};
+use crate::run::summary::chat_command;
 use crate::terminal::Terminal;
-use crate::terminal::diagnostic::Failure;
-use crate::terminal::progress::Bar;
-use tunebox_foundation::format::{counted, duration};
+use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
+use crate::terminal::progress::step_bar;
 
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
-    /// The folder of a finished run; or a package: `NAME@VERSION` in the store, or a `.wasm` file
+    /// Folder of a finished run; or a package: `NAME@VERSION` in the store, or a `.wasm` file
     #[arg(value_name = "RUN|PACKAGE")]
     subject: PathBuf,
-    /// Run it again from its first step, and compare every bit of what it leaves. A method or verifier that the run names by
-    /// a path is only compiled and run if `--set` names it too
+    /// Run all steps again and compare every metric and every bit of the artifact. Methods and verifiers that the run file
+    /// names by a path are compiled and run only if `--set` names them too
     #[arg(long, conflicts_with = "signer")]
     replay: bool,
-    /// Sets a key of the run's file, as in `method.use=./calm.wasm` or `data.path=answers.jsonl`; may be given several times
+    /// Set a key of the run file, for example `method.use=./calm.wasm` or `data.path=answers.jsonl`. Can be repeated
     #[arg(long = "set", value_name = "KEY=VALUE", conflicts_with = "signer")]
     set: Vec<String>,
-    /// Who must have signed the package: a public key, or the file of one. Exit code 1 without it where nobody has, or, of a
-    /// file, somebody who is not known here
+    /// Public key that must have signed the package, or a file with it. Without it, exit code 1 if the package is
+    /// unsigned, or if a file is signed by an unknown signer
     #[arg(long, value_name = "KEY")]
     signer: Option<String>,
-    /// Run a method or verifier that is not built in inside this process, without a worker between; for those you trust
+    /// Run methods and verifiers that are not built in inside this process instead of a worker process. Only for methods
+    /// that you trust
     #[arg(long, requires = "replay")]
     in_process: bool,
 }
 
 impl Verify {
-    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> Outcome {
-        if let Some(package) = package::named(&self.subject)? {
+    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
+        let subject = self.subject.display();
+        if let Some(package) = package::find_package(&self.subject)? {
             if self.replay || !self.set.is_empty() {
-                let what = format!("`{}` is a package, and only runs are replayed or set", self.subject.display());
-                return Err(Failure::usage(what, "leave `--replay` and `--set` out, or name the folder of a run"));
+                let what = format!("`{subject}` is a package; `--replay` and `--set` are for runs");
+                return Err(Failure::usage(what, "leave them out, or name the folder of a run"));
             }
-            return package::verify(terminal, &package, self.signer.as_deref());
+            return package::verify_package(terminal, &package, self.signer.as_deref());
         }
         if self.signer.is_some() {
-            let what = format!("`{}` is no package, and nobody signs runs", self.subject.display());
-            return Err(Failure::usage(
-                what,
-                "leave `--signer` out, or name a package: `NAME@VERSION`, or a `.wasm` file",
-            ));
+            let what = format!("`{subject}` is not a package; `--signer` is for packages");
+            return Err(Failure::usage(what, "leave it out, or name a package: `NAME@VERSION`, or a `.wasm` file"));
         }
-        let verification = verify(&self.subject, &self.set, global.offline, worker::compiling()?)?;
-        let changed = show(terminal, &verification);
+        let verification = verify(&self.subject, &self.set, global.offline, compiling()?)?;
+        let changed = show_comparison(terminal, &verification);
         if changed > 0 {
-            return Ok(tell_changed(terminal, &verification, changed));
+            return Ok(show_changes(terminal, &verification, changed));
         }
         if !self.replay {
-            return Ok(self.tell_looked_at(terminal, &verification));
+            return Ok(self.suggest_next(terminal, &verification));
         }
-        let stop = on_interrupt()?;
-        let worker = if self.in_process { None } else { Some(worker::worker()?) };
-        let mut progress = Progress { terminal, bar: None };
+        let stop = stop_on_interrupt()?;
+        let worker = worker_program(self.in_process)?;
+        let mut progress = ReplayProgress { terminal, bar: None };
         let replay = verification.replay(worker.as_ref(), &mut progress, &stop)?;
-        if let Some(bar) = progress.bar {
-            bar.clear();
-        }
-        match replay {
-            Some(replay) => Ok(self.tell(terminal, &replay)),
-            None => Ok(Ending::Exit(Exit::Interrupted)),
-        }
+        drop(progress);
+        Ok(match replay {
+            Some(replay) => self.show_replay(terminal, &replay),
+            None => ExitStatus::Code(Exit::Interrupted),
+        })
     }
 
-    /// What a look alone ends with, where nothing changed.
-    fn tell_looked_at(&self, terminal: Terminal, verification: &Verification) -> Ending {
+    /// Suggests the next command after a comparison without changes. Exits with the error's code if the method could not
+    /// be read.
+    fn suggest_next(&self, terminal: Terminal, verification: &Verification) -> ExitStatus {
         if let Some(error) = &verification.unread {
             let hint = error.hint().map(|hint| format!("{hint}; ")).unwrap_or_default();
-            terminal.next(format!("{hint}`--set` says where it lies now, as in `--set method.use=PATH`"));
-            return Ending::Exit(error.exit());
+            terminal.suggest(format!("{hint}`--set` gives its present path, as in `--set method.use=PATH`"));
+            return ExitStatus::Code(error.exit());
         }
-        terminal.next(match &verification.unnamed {
-            _ if verification.was_revised() => format!("tunebox chat {}", self.subject.display()),
+        terminal.suggest(match &verification.unnamed {
+            _ if verification.was_revised() => chat_command(&self.subject),
             Some(unnamed) => unnamed.command(),
             None if self.set.is_empty() => format!("tunebox verify {} --replay", self.subject.display()),
             None => "the same command with `--replay`".to_owned(),
         });
-        Ending::Done
+        ExitStatus::Success
     }
 
-    fn tell(&self, terminal: Terminal, replay: &Replay) -> Ending {
-        if terminal.json {
-            terminal.object(json!({
-                "event": "replayed", "same": replay.same(), "steps": replay.steps, "seconds": replay.seconds,
-                "artifact": replay.artifact, "first-difference": replay.first_difference,
-            }));
-        }
-        terminal.say("Replayed", format!("{} in {}", counted(replay.steps, "step"), duration(replay.seconds)));
+    fn show_replay(&self, terminal: Terminal, replay: &Replay) -> ExitStatus {
+        terminal.event(json!({
+            "event": "replayed", "same": replay.same(), "steps": replay.steps, "seconds": replay.seconds,
+            "artifact": replay.artifact, "first-difference": replay.first_difference,
+        }));
+        terminal.status("Replayed", format!("{} in {}", counted(replay.steps, "step"), duration(replay.seconds)));
         if replay.same() {
-            terminal.say("Same", "every metric of every step, and every bit of the artifact");
-            terminal.next(format!("tunebox chat {}", self.subject.display()));
-            return Ending::Done;
+            terminal.status("Same", "every metric of every step, and every bit of the artifact");
+            terminal.suggest(chat_command(&self.subject));
+            return ExitStatus::Success;
         }
-        differing(terminal, replay.first_difference.as_slice());
-        differing(terminal, &replay.artifact);
-        terminal.next("look at the first difference: what went in is the same, so the program or the machine is not");
-        Ending::Exit(Exit::Trust)
+        show_differences(terminal, replay.first_difference.as_slice());
+        show_differences(terminal, &replay.artifact);
+        terminal.suggest("look at the first difference: the inputs are the same, so the program or the machine differs");
+        ExitStatus::Code(Exit::Trust)
     }
 }
 
-/// A bar: what a run says along the way was said when it was first run.
-struct Progress {
+/// Shows only a bar: the other events of the run were shown when it was trained.
+struct ReplayProgress {
     terminal: Terminal,
-    bar: Option<Bar>,
+    bar: Option<ProgressBar>,
 }
 
-impl Observer for Progress {
+impl Observer for ReplayProgress {
     fn event(&mut self, event: Event<'_>) {
         if let Event::Step(step) = event {
-            self.bar.get_or_insert_with(|| Bar::new(self.terminal, "replay", step.total)).at(step.step);
+            let bar = self.bar.get_or_insert_with(|| step_bar(self.terminal, "replay", Some(step.total)));
+            bar.set_position(step.step);
         }
     }
 }
 
-/// Says what there is to do about a run of which something changed.
-fn tell_changed(terminal: Terminal, verification: &Verification, changed: usize) -> Ending {
-    terminal.say("Changed", format!("{changed} of what the run wrote down"));
+fn show_changes(terminal: Terminal, verification: &Verification, changed: usize) -> ExitStatus {
+    terminal.status("Changed", format!("{changed} of the recorded files and settings"));
     if let Some(folder) = verification.changed_method() {
-        let folder = folder.display();
-        terminal.say("Note", format!("`{folder}` was built anew since: a method under work changes"));
+        terminal.note(format!("the method in `{}` was built again since the run", folder.display()));
     }
-    terminal.next("put these back, or `tunebox train` for a run with what there is now");
-    Ending::Exit(Exit::Trust)
+    terminal.suggest("restore them, or `tunebox train` for a new run with the present ones");
+    ExitStatus::Code(Exit::Trust)
 }
 
-/// Says what was compared; returns how much of it changed. Surroundings may.
-fn show(terminal: Terminal, verification: &Verification) -> usize {
+/// Shows what was compared. Returns the number of changed artifacts and inputs; a changed environment does not count.
+fn show_comparison(terminal: Terminal, verification: &Verification) -> usize {
     let Verification { name, artifact, inputs, surroundings, unread, unnamed, .. } = verification;
     let changed = artifact.iter().chain(inputs).filter(|one| !one.same()).count();
-    if terminal.json {
-        terminal.object(json!({
-            "event": "verified", "name": name, "same": changed == 0 && unread.is_none(),
-            "artifact": artifact, "inputs": inputs, "surroundings": surroundings,
-            "unread": unread.as_ref().map(ToString::to_string),
-            "unnamed": unnamed.as_ref().map(|unnamed| unnamed.paths.iter().map(|(_, path)| path).collect::<Vec<_>>()),
-        }));
-    }
+    terminal.event(json!({
+        "event": "verified", "name": name, "same": changed == 0 && unread.is_none(),
+        "artifact": artifact, "inputs": inputs, "surroundings": surroundings,
+        "unread": unread.as_ref().map(ToString::to_string),
+        "unnamed": unnamed.as_ref().map(|unnamed| unnamed.paths.iter().map(|(_, path)| path).collect::<Vec<_>>()),
+    }));
     let files: Vec<&str> = artifact.iter().map(|one| one.what.as_str()).collect();
     let files = format!(": {}", files.join(", "));
-    for (verb, list, names) in
-        [("Artifact", artifact, files.as_str()), ("Inputs", inputs, ""), ("Around", surroundings, "")]
+    for (label, list, names) in
+        [("Artifact", artifact, files.as_str()), ("Inputs", inputs, ""), ("Environment", surroundings, "")]
     {
         let same = list.iter().filter(|one| one.same()).count();
-        terminal.say(verb, format!("{same} of {} as recorded{names}", list.len()));
-        differing(terminal, list);
+        terminal.status(label, format!("{same} of {} as recorded{names}", list.len()));
+        show_differences(terminal, list);
     }
     if let Some(error) = unread {
         let why = error.why().map(|why| format!(": {why}")).unwrap_or_default();
-        terminal.say("Unread", format!("{error}{why}"));
+        terminal.status("Unread", format!("{error}{why}"));
     } else if let Some(unnamed) = unnamed {
-        terminal.say("Note", format!("{unnamed}: it was read, and neither compiled nor run"));
+        terminal.note(format!("{unnamed}: it was read, and neither compiled nor run"));
     }
     changed
 }
 
-fn differing(terminal: Terminal, list: &[Comparison]) {
+fn show_differences(terminal: Terminal, list: &[Comparison]) {
     for Comparison { what, recorded, found } in list.iter().filter(|one| !one.same()) {
-        terminal.say("Differs", format!("{what}\nrecorded {recorded}\nfound    {found}"));
+        terminal.status("Differs", format!("{what}\nrecorded {recorded}\nfound    {found}"));
     }
 }

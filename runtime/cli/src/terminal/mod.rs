@@ -1,16 +1,17 @@
-//! What the person sees. Data goes to stdout, everything said to a person to stderr.
+//! Output and input of the program. Data goes to stdout, messages for people to stderr.
 
 pub(crate) mod diagnostic;
 pub(crate) mod progress;
-mod question;
+mod prompt;
 pub(crate) mod shell;
 
+use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
 use tunebox_foundation::printable::is_unprintable;
 
-/// How much is said, and in which form.
+/// The output mode, from `--json`, `--quiet` and `--verbose`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terminal {
     pub(crate) json: bool,
@@ -19,105 +20,109 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// A line for a person, led by a verb in the margin: `   Saved runs/one/steps/000010`.
-    pub(crate) fn say(&self, verb: &str, text: impl AsRef<str>) {
-        if self.quiet || self.json {
+    /// Writes a message with a label in the margin to stderr: `   Saved runs/one/steps/000010`. Writes nothing with
+    /// `--quiet` or `--json`.
+    pub(crate) fn status(&self, label: &str, text: impl Display) {
+        self.write_stderr(&status_lines(label, &text.to_string()));
+    }
+
+    /// Writes a message with the label `Warning`.
+    pub(crate) fn warn(&self, text: impl Display) {
+        self.status("Warning", text);
+    }
+
+    /// Writes a message with the label `Note`.
+    pub(crate) fn note(&self, text: impl Display) {
+        self.status("Note", text);
+    }
+
+    /// Writes the command to type next, with the label `Next`.
+    pub(crate) fn suggest(&self, command: impl Display) {
+        self.status("Next", command);
+    }
+
+    /// Writes a message without a label to stderr. Writes nothing with `--quiet` or `--json`.
+    pub(crate) fn message(&self, text: impl Display) {
+        self.write_stderr(&format!("{}\n", escape(&text.to_string())));
+    }
+
+    /// Writes a message without a label if `--verbose` is given.
+    pub(crate) fn detail(&self, text: impl Display) {
+        if self.verbose {
+            self.message(text);
+        }
+    }
+
+    fn write_stderr(&self, text: &str) {
+        if !self.quiet && !self.json {
+            // A failure to report has nowhere to be reported.
+            let _ = anstream::stderr().write_all(text.as_bytes());
+        }
+    }
+
+    /// Writes a JSON object with `"schema": 1` as one line to stdout. Does nothing without `--json`.
+    pub(crate) fn event(&self, mut value: serde_json::Value) {
+        if !self.json {
             return;
         }
-        let _ = anstream::stderr().write_all(said(verb, text.as_ref()).as_bytes());
-    }
-
-    /// A line for a person without a verb.
-    pub(crate) fn tell(&self, text: impl AsRef<str>) {
-        if !self.quiet && !self.json {
-            let _ = anstream::stderr().write_all(told(text.as_ref()).as_bytes());
-        }
-    }
-
-    /// What to type next.
-    pub(crate) fn next(&self, command: impl AsRef<str>) {
-        self.say("Next", command);
-    }
-
-    /// Something only the curious want to know.
-    pub(crate) fn detail(&self, text: impl AsRef<str>) {
-        if self.verbose {
-            self.tell(text);
-        }
-    }
-
-    /// Data: one JSON object a line in JSON mode.
-    pub(crate) fn object(&self, mut value: serde_json::Value) {
         if let Some(object) = value.as_object_mut() {
             object.shift_insert(0, "schema".into(), 1.into());
         }
-        self.data(value.to_string());
+        self.print_line(value);
     }
 
-    /// A line of data. A closed pipe ends the program quietly, as for any filter.
-    pub(crate) fn data(&self, line: impl AsRef<str>) {
-        self.raw(format!("{}\n", line.as_ref()));
+    /// Writes a line of data to stdout.
+    pub(crate) fn print_line(&self, line: impl Display) {
+        self.print(format!("{line}\n"));
     }
 
-    /// The words of a model as they come: as they are where a program reads them, without what would steer a terminal
-    /// where a person does.
-    pub(crate) fn words(&self, text: &str) {
-        if std::io::stdout().is_terminal() { self.raw(still(text)) } else { self.raw(text) }
+    /// Writes text of a model to stdout: unchanged to a pipe or file, with control characters escaped to a terminal.
+    pub(crate) fn print_model_text(&self, text: &str) {
+        if std::io::stdout().is_terminal() { self.print(escape_controls(text)) } else { self.print(text) }
     }
 
-    /// Data without a line end, shown at once.
-    pub(crate) fn raw(&self, text: impl AsRef<str>) {
+    /// Writes data to stdout and flushes it. Ends the program with exit code 0 if stdout is closed, as filters do.
+    pub(crate) fn print(&self, text: impl AsRef<str>) {
         let mut out = std::io::stdout().lock();
         if out.write_all(text.as_ref().as_bytes()).and_then(|()| out.flush()).is_err() {
             std::process::exit(0);
         }
     }
 
-    /// Whether a person watches stderr, so that a bar may move there.
-    pub(crate) fn watched(&self) -> bool {
+    /// Whether messages go to a terminal, so that a progress bar can be drawn.
+    pub(crate) fn is_interactive(&self) -> bool {
         !self.json && !self.quiet && std::io::stderr().is_terminal()
     }
 }
 
-/// A text without what would act on a terminal, but line ends and tabs: whatever it repeats of a stranger's words and of
-/// names of files is seen and does nothing.
-pub(crate) fn shown(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for character in text.replace("\r\n", "\n").chars() {
-        if is_unprintable(character) && !matches!(character, '\n' | '\t') {
-            shown.extend(character.escape_unicode());
+/// Escapes every character that acts on a terminal, except line ends and tabs. For text that repeats file names or bytes
+/// from others.
+pub(crate) fn escape(text: &str) -> String {
+    escape_if(&text.replace("\r\n", "\n"), is_unprintable)
+}
+
+/// Escapes control characters, except line ends and tabs. Unlike [`escape`] it keeps joiners, so that emoji stay whole.
+fn escape_controls(text: &str) -> String {
+    escape_if(text, char::is_control)
+}
+
+fn escape_if(text: &str, must_escape: fn(char) -> bool) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        if must_escape(character) && !matches!(character, '\n' | '\t') {
+            escaped.extend(character.escape_unicode());
         } else {
-            shown.push(character);
+            escaped.push(character);
         }
     }
-    shown
+    escaped
 }
 
-/// A model's words with its control characters seen. Unlike [`shown`] it leaves joined letters and pictures whole.
-fn still(text: &str) -> String {
-    let steers = |character: char| character.is_control() && !matches!(character, '\n' | '\t');
-    let mut still = String::with_capacity(text.len());
-    for character in text.chars() {
-        if steers(character) { still.extend(character.escape_unicode()) } else { still.push(character) }
-    }
-    still
-}
-
-/// Lines behind a verb in the margin.
-fn said(verb: &str, text: &str) -> String {
+/// Formats a text with a label in the margin of its first line; further lines are indented.
+fn status_lines(label: &str, text: &str) -> String {
     let green = Style::new().bold().fg_color(Some(AnsiColor::Green.into()));
-    let text = shown(text);
-    let mut lines = text.lines();
-    let mut said = format!("{green}{verb:>11}{green:#} {}\n", lines.next().unwrap_or_default());
-    for line in lines {
-        said += &format!("{:11} {line}\n", "");
-    }
-    said
-}
-
-/// Lines without a verb.
-fn told(text: &str) -> String {
-    shown(text) + "\n"
+    let text = escape(text.trim_end_matches('\n')).replace('\n', &format!("\n{:11} ", ""));
+    format!("{green}{label:>11}{green:#} {text}\n")
 }
 
 #[cfg(test)]
@@ -125,16 +130,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_of_a_stranger_does_nothing_to_the_terminal() {
+    fn a_message_has_no_characters_that_act_on_a_terminal() {
         let text = "a\u{1b}[2J\u{202e}b\r\tc\nd";
-        let seen = "a\\u{1b}[2J\\u{202e}b\\u{d}\tc\nd";
-        assert_eq!(told(text), format!("{seen}\n"));
-        let said = anstream::adapter::strip_str(&said("Saved", text)).to_string();
-        assert_eq!(said, format!("      Saved {}\n", seen.replace('\n', "\n            ")));
+        let escaped = "a\\u{1b}[2J\\u{202e}b\\u{d}\tc\nd";
+        assert_eq!(escape(text), escaped);
+        let lines = anstream::adapter::strip_str(&status_lines("Saved", text)).to_string();
+        assert_eq!(lines, format!("      Saved {}\n", escaped.replace('\n', "\n            ")));
     }
 
     #[test]
-    fn a_model_s_words_steer_no_terminal_and_keep_their_pictures() {
-        assert_eq!(still("a\u{1b}]0;x\u{7}\u{9b}b\n\tc👩\u{200d}💻"), "a\\u{1b}]0;x\\u{7}\\u{9b}b\n\tc👩\u{200d}💻");
+    fn model_text_has_no_control_characters_and_keeps_emoji_whole() {
+        let text = "a\u{1b}]0;x\u{7}\u{9b}b\n\tc👩\u{200d}💻";
+        assert_eq!(escape_controls(text), "a\\u{1b}]0;x\\u{7}\\u{9b}b\n\tc👩\u{200d}💻");
     }
 }

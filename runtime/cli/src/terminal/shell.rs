@@ -1,9 +1,9 @@
-//! What a person copies into a shell.
+//! Quoting for commands that users copy into a shell.
 
-/// A word as a shell takes it for one.
-pub(crate) fn word(text: &str) -> String {
-    let plain = |letter: char| letter.is_alphanumeric() || "-_./:=,@%+".contains(letter);
-    if !text.is_empty() && text.chars().all(plain) {
+/// Quotes a word for a POSIX shell if it needs quotes.
+pub(crate) fn quote(text: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "-_./:=,@%+".contains(letter);
+    if !text.is_empty() && text.chars().all(is_plain) {
         return text.to_owned();
     }
     format!("'{}'", text.replace('\'', r"'\''"))
@@ -14,8 +14,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_shell_would_part_or_read_stands_in_quotes() {
-        let words = ["train.rate=1e-4", "my calm", "it's", ""].map(word);
+    fn words_that_a_shell_would_split_or_expand_are_quoted() {
+        let words = ["train.rate=1e-4", "my calm", "it's", ""].map(quote);
         assert_eq!(words, ["train.rate=1e-4", "'my calm'", r"'it'\''s'", "''"]);
     }
 }

@@ -1,18 +1,18 @@
-//! What was measured, for people: a line a part, and nothing of the parts that were left out.
+//! The results of a benchmark for people: one line for each measured part.
 
 use tunebox_training::Measured;
 
 use crate::terminal::Terminal;
 use tunebox_foundation::format::bytes;
 
-/// Shows it; `steps` were timed.
-pub(super) fn show(terminal: Terminal, measured: &Measured, steps: u32) {
+/// Shows the results; `steps` is the number of timed steps.
+pub(super) fn show_report(terminal: Terminal, measured: &Measured, steps: u32) {
     let Measured { model, method, precision, threads, .. } = measured;
-    terminal.say("Bench", format!("{model} ({precision}), {method}, {threads} threads"));
-    steps_of(terminal, measured, steps);
-    reading(terminal, measured);
+    terminal.status("Bench", format!("{model} ({precision}), {method}, {threads} threads"));
+    show_training(terminal, measured, steps);
+    show_inference(terminal, measured);
     if let Some(start) = &measured.start_up {
-        terminal.say(
+        terminal.status(
             "Start",
             format!(
                 "model {:.2} s; method {:.0} ms compiled, {:.1} ms from the cache, {:.1} ms for an instance",
@@ -25,32 +25,32 @@ pub(super) fn show(terminal: Terminal, measured: &Measured, steps: u32) {
     }
     if let Some(training) = &measured.training {
         let (rate, of) = (training.product_gflops, training.product_type);
-        terminal.say("Products", format!("{rate:.0} GFLOP/s, {of}, the fastest of a few"));
+        terminal.status("Products", format!("{rate:.0} GFLOP/s, {of}, best of several"));
     }
-    terminal.next("the same command with `--model` and a model of yours; `--json` for a table");
+    terminal.suggest("the same command with `--model` to measure your model, or with `--json`");
 }
 
-fn steps_of(terminal: Terminal, measured: &Measured, steps: u32) {
+fn show_training(terminal: Terminal, measured: &Measured, steps: u32) {
     let Measured { batch, sequence, rank, .. } = measured;
     if let Some(training) = &measured.training {
         let share = training.utilisation;
         let share =
-            share.map_or_else(String::new, |share| format!(", {:.0} % of what plain products reach", 100.0 * share));
-        terminal.say(
+            share.map_or_else(String::new, |share| format!(", {:.0} % of the matrix product speed", 100.0 * share));
+        terminal.status(
             "Step",
             format!(
                 "{:.1} tokens/s, {batch} × {sequence}, rank {rank}, median of {steps}: {:.3} s{share}{}",
                 training.tokens_per_second,
                 training.step_seconds,
-                at_most(training.peak_bytes)
+                peak_text(training.peak_bytes)
             ),
         );
     }
     if let Some(overhead) = &measured.overhead {
-        terminal.say(
-            "Wall",
+        terminal.status(
+            "Sandbox",
             format!(
-                "{:.3} % of the steps inside the sandbox, {:.0} calls to the host a step",
+                "{:.3} % of the steps in the sandbox, {:.0} host calls per step",
                 100.0 * overhead.guest_share,
                 overhead.host_calls
             ),
@@ -58,31 +58,31 @@ fn steps_of(terminal: Terminal, measured: &Measured, steps: u32) {
     }
 }
 
-fn reading(terminal: Terminal, measured: &Measured) {
+fn show_inference(terminal: Terminal, measured: &Measured) {
     if let Some(scoring) = &measured.scoring {
-        let peak = at_most(scoring.scoring_peak_bytes);
-        terminal.say("Score", format!("{:.1} tokens/s{peak}", scoring.scored_tokens_per_second));
+        let peak = peak_text(scoring.scoring_peak_bytes);
+        terminal.status("Score", format!("{:.1} tokens/s{peak}", scoring.scored_tokens_per_second));
     }
     let Some(generation) = &measured.generation else { return };
     for written in &generation.written {
         let beside = match written.prompts {
             1 => String::new(),
-            count => format!(", {count} completions side by side"),
+            count => format!(", {count} completions in one batch"),
         };
-        terminal.say(
+        terminal.status(
             "Write",
             format!(
-                "{:.1} tokens/s{beside}, after {:.3} s for {} tokens of each prompt and the first new one{}",
+                "{:.1} tokens/s{beside}, after {:.3} s for a prompt of {} tokens and the first new token{}",
                 written.tokens_per_second,
                 written.first_seconds,
                 written.prompt_tokens,
-                at_most(generation.generation_peak_bytes)
+                peak_text(generation.generation_peak_bytes)
             ),
         );
     }
 }
 
-/// The most memory that a part held, where that is known.
-fn at_most(peak: Option<u64>) -> String {
-    peak.map_or_else(String::new, |peak| format!(", {} at most", bytes(peak)))
+/// Formats the peak memory of a part; empty if it is unknown.
+fn peak_text(peak: Option<u64>) -> String {
+    peak.map_or_else(String::new, |peak| format!(", peak {}", bytes(peak)))
 }

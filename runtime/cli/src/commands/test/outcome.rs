@@ -1,64 +1,57 @@
-//! What a test came to, for a person or a machine.
+//! The results of `tunebox test`.
 
 use serde_json::json;
 use tunebox_foundation::explain::{Exit, Explanation};
 use tunebox_training::twin::{Comparison, Difference};
 
-use crate::commands::{Ending, Outcome};
 use crate::terminal::Terminal;
-use crate::terminal::diagnostic::Failure;
+use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
 use tunebox_foundation::format::{counted, grouped};
 
-/// What to type, which nobody can do without seeing it.
-pub(super) fn debugger(terminal: Terminal, command: &str) {
-    match (terminal.json, terminal.quiet) {
-        (true, _) => terminal.object(json!({ "event": "waiting", "command": command })),
-        (false, true) => terminal.data(command),
-        (false, false) => terminal.say("Debug", command),
+/// Shows the debugger command, with `--quiet` too: without it nothing continues.
+pub(super) fn show_debugger_command(terminal: Terminal, command: &str) {
+    terminal.event(json!({ "event": "waiting", "command": command }));
+    terminal.status("Debug", command);
+    if terminal.quiet && !terminal.json {
+        terminal.print_line(command);
     }
 }
 
-/// The author's own tests say no.
-pub(super) fn failed(terminal: Terminal, method: &str) -> Ending {
-    terminal.say("Failed", "a test of the author's; component and native twin were not compared");
-    if terminal.json {
-        terminal.object(json!({ "event": "tested", "method": method, "own": false, "same": null }));
-    }
-    Ending::Exit(Exit::No)
+/// Shows that one of the method's own tests failed: exit code 1.
+pub(super) fn show_failed(terminal: Terminal, method: &str) -> ExitStatus {
+    terminal.status("Failed", "a test of the method; component and native twin were not compared");
+    terminal.event(json!({ "event": "tested", "method": method, "own": false, "same": null }));
+    ExitStatus::Code(Exit::No)
 }
 
-/// There is nothing to compare.
-pub(super) fn without_twin(terminal: Terminal, method: &str) -> Ending {
-    terminal.say("Passed", "the author's tests; a verifier asks nothing of a host, so there is no twin to compare");
-    if terminal.json {
-        terminal.object(json!({ "event": "tested", "method": method, "own": true, "same": null }));
-    }
-    Ending::Done
+/// Shows that the own tests of a verifier passed, which has no native twin.
+pub(super) fn show_without_twin(terminal: Terminal, method: &str) -> ExitStatus {
+    terminal.status("Passed", "the verifier's own tests; a verifier calls no host functions, so there is no twin to compare");
+    terminal.event(json!({ "event": "tested", "method": method, "own": true, "same": null }));
+    ExitStatus::Success
 }
 
-/// What the comparison came to.
-pub(super) fn show(terminal: Terminal, comparison: Comparison, next: &str) -> Outcome {
+/// Shows that component and twin agree, or fails with the first difference.
+pub(super) fn show_comparison(terminal: Terminal, comparison: Comparison, next: &str) -> CommandResult {
     let Comparison { method, steps, metrics, bits, weights, difference } = comparison;
-    if terminal.json {
-        terminal.object(json!({
-            "event": "tested", "method": method, "own": true, "same": difference.is_none(), "steps": steps,
-            "metrics": metrics, "bits": bits, "weights": weights, "difference": difference,
-        }));
-    }
+    terminal.event(json!({
+        "event": "tested", "method": method, "own": true, "same": difference.is_none(), "steps": steps,
+        "metrics": metrics, "bits": bits, "weights": weights, "difference": difference,
+    }));
     if let Some(difference) = difference {
-        return Err(differs(&method, difference));
+        return Err(difference_failure(&method, difference));
     }
     let (metrics, bits) = (grouped(metrics), grouped(bits));
-    terminal.say("Same", format!("{}, {metrics} metrics, {bits} bits of weights and state", counted(steps, "step")));
-    terminal.next(next);
-    Ok(Ending::Done)
+    terminal.status("Same", format!("{}, {metrics} metrics, {bits} bits of weights and state", counted(steps, "step")));
+    terminal.suggest(next);
+    Ok(ExitStatus::Success)
 }
 
-fn differs(method: &str, difference: Difference) -> Failure {
+fn difference_failure(method: &str, difference: Difference) -> Failure {
     let Difference { moment, what, component, twin } = difference;
-    let explanation = Explanation::new("test", format!("`{method}` does not do natively what its component does"))
+    let explanation = Explanation::new("test", format!("the component and the native twin of `{method}` differ"))
         .with_location(format!("{what} {moment}"))
-        .with_why(format!("the component: {component}; its native twin: {twin}"))
-        .with_hint("code that asks what it is compiled for, or reads more than it is given, may do this");
-    Failure { explanation: Box::new(explanation), exit: Exit::No }
+        .with_why(format!("component: {component}; native twin: {twin}"))
+        .with_hint("look for code that depends on the compilation target or on anything but its inputs");
+    Failure::new(explanation, Exit::No)
 }

@@ -1,4 +1,4 @@
-//! `--guest-profile FILE`: where a method's own time goes, in a file that a public viewer opens.
+//! `--guest-profile FILE`: a profile of the time spent in the method, for the Firefox Profiler.
 
 use std::path::{Path, PathBuf};
 
@@ -11,10 +11,10 @@ use crate::terminal::Terminal;
 use crate::terminal::diagnostic::Failure;
 use tunebox_foundation::format::grouped;
 
-/// What opens the file. It reads it in the browser and sends it nowhere.
+/// The viewer of the file. It reads the file in the browser and uploads nothing.
 const VIEWER: &str = "https://profiler.firefox.com";
 
-/// A profile that was asked for.
+/// A profile that is being recorded.
 #[derive(Debug)]
 pub(super) struct GuestProfile {
     path: PathBuf,
@@ -22,25 +22,25 @@ pub(super) struct GuestProfile {
 }
 
 impl GuestProfile {
-    /// Has the run record its method. Errors: a method in a process of its own, a file that could not be written.
-    pub(super) fn begin(path: &Path, settings: &mut RunSettings, in_process: bool) -> Result<Self, Failure> {
+    /// Adds a profiler to the settings of a run. Fails if the method runs in a worker, or the file cannot be written.
+    pub(super) fn start(path: &Path, settings: &mut RunSettings, in_process: bool) -> Result<Self, Failure> {
         if !in_process && !settings.is_all_built_in() {
             return Err(Failure::usage(
-                "a method that is not built in runs in a process of its own, where no profile is made",
-                "for a method that you trust, the same command with `--in-process`",
+                "a method that is not built in runs in a worker process, which records no profile",
+                "if you trust the method, add `--in-process`",
             ));
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if path.is_dir() || !folder.is_dir() {
             let problem = format!("`{}` cannot be the file of a profile", path.display());
-            return Err(Failure::usage(problem, "name a file in a folder that is there"));
+            return Err(Failure::usage(problem, "name a file in an existing folder"));
         }
         let profiler = Profiler::default();
         settings.profiler = Some(profiler.clone());
         Ok(Self { path: path.to_owned(), profiler })
     }
 
-    /// Writes what was recorded, whether the run ended well or not. A run that never began leaves no file.
+    /// Writes the recorded samples, also of a failed run. Writes no file if nothing was recorded.
     pub(super) fn write(&self, terminal: Terminal) -> Result<(), Failure> {
         let mut bytes = Vec::new();
         let recorded = self.profiler.write(&mut bytes).map_err(|error| Failure::file(&self.path, &error))?;
@@ -51,15 +51,13 @@ impl GuestProfile {
         let (samples, calls) = (grouped(recorded.samples as u64), grouped(recorded.calls as u64));
         let mut text = format!("{}  {samples} samples, {calls} calls to the host", self.path.display());
         if recorded.left_out > 0 {
-            text += &format!("; {} more were too many", grouped(recorded.left_out as u64));
+            text += &format!("; {} more were dropped", grouped(recorded.left_out as u64));
         }
-        terminal.say("Profile", format!("{text}\nopen it at {VIEWER}"));
-        if terminal.json {
-            terminal.object(json!({
-                "event": "profile", "path": self.path, "samples": recorded.samples, "calls": recorded.calls,
-                "left-out": recorded.left_out,
-            }));
-        }
+        terminal.status("Profile", format!("{text}\nopen it at {VIEWER}"));
+        terminal.event(json!({
+            "event": "profile", "path": self.path, "samples": recorded.samples, "calls": recorded.calls,
+            "left-out": recorded.left_out,
+        }));
         Ok(())
     }
 }

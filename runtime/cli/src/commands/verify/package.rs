@@ -1,50 +1,49 @@
-//! A package looked at again: is it whole, who signed it, and is that one known here.
+//! Verification of a package: its bytes, its signature, and whether the signer is known here.
 
 use std::path::Path;
 
 use serde_json::json;
-use tunebox_foundation::explain::Exit;
+use tunebox_foundation::explain::{Exit, Explanation};
 use tunebox_package::home::home;
 use tunebox_package::signature::Signer;
 use tunebox_package::trust::{Mode, Refusal, Trust};
 use tunebox_package::{Artifact, Error, Package, Reference, TrustError, bounded};
 
-use super::super::build::training_with;
-use super::super::trust::{interfaces, publisher, signed};
-use super::super::{Ending, Outcome};
+use crate::package::describe::{import_names, publisher, signer_text, train_command};
 use crate::terminal::Terminal;
-use crate::terminal::diagnostic::Failure;
+use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
 
-/// Bytes of the longest file of a public key.
-const LONGEST_KEY: u64 = 4 << 10;
+/// Largest public key file that is read, in bytes.
+const MAX_KEY_BYTES: u64 = 4 << 10;
 
-/// The package that a person named; none: it is the folder of a run.
-pub(super) fn named(subject: &Path) -> Result<Option<Reference>, Failure> {
+/// Finds the package that an argument names. `None` if it names the folder of a run, or nothing.
+pub(super) fn find_package(subject: &Path) -> Result<Option<Reference>, Failure> {
     let text = subject.to_string_lossy();
     if subject.is_dir() && !Reference::means_package(&text) {
         return Ok(None);
     }
     match Reference::parse(&text, Path::new(".")) {
         Ok(found) => Ok(Some(found)),
-        // A path or a bare word that leads nowhere is more likely a run.
+        // An argument that names nothing is more likely meant as a run.
         Err(Error::NoMethod { .. }) => Ok(None),
         Err(Error::File { .. }) if subject.extension().is_none_or(|end| end != "wasm") => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Says whether a package is what was signed. Opening it hashes it and compares its signature, whatever it is.
-pub(super) fn verify(terminal: Terminal, found: &Reference, wanted: Option<&str>) -> Outcome {
+/// Verifies a package and shows its signer. Exit code 1 if it is unsigned or its signer is unknown; other problems are
+/// errors. Opening the package already checks its digest and signature.
+pub(super) fn verify_package(terminal: Terminal, found: &Reference, wanted: Option<&str>) -> CommandResult {
     let package = found.open()?;
     if let Reference::Stored(stored) = found {
-        as_a_run_would(&package, &stored.source)?;
+        check_trust(&package, &stored.source)??;
     }
     let doubt = match found {
         Reference::Builtin(_) => None,
         _ if package.signer.is_none() => Some(Doubt::Unsigned),
         Reference::Stored(_) => None,
-        // A key that is named makes its signer known; what else speaks against the package stays.
-        Reference::File(path) | Reference::Folder(path) => of_a_path(&package, path)?.filter(|_| wanted.is_none()),
+        // `--signer` makes an unknown signer acceptable, and overrules no other problem.
+        Reference::File(path) | Reference::Folder(path) => doubt_about_path(&package, path)?.filter(|_| wanted.is_none()),
     };
     if let Some(wanted) = wanted {
         check_signer(&package, wanted)?;
@@ -52,96 +51,90 @@ pub(super) fn verify(terminal: Terminal, found: &Reference, wanted: Option<&str>
     let known = publisher(&package)?;
     let (name, digest) = (&package.manifest.name, &package.digest);
     let verb = if doubt.is_none() { "Verified" } else { "Unverified" };
-    terminal.say(verb, format!("{name} {}, sha256:{digest}", package.manifest.version));
-    let built_in = matches!(found, Reference::Builtin(_));
-    terminal
-        .say("Signed", if built_in { "as part of the program".to_owned() } else { signed(&package, known.as_ref()) });
-    terminal.say("Contract", format!("tunebox:method@{}, which this program keeps", package.manifest.interface));
-    terminal.say("Asks for", interfaces(&package.imports));
-    if terminal.json {
-        terminal.object(json!({
-            "event": "verified", "name": name, "version": package.manifest.version,
-            "digest": format!("sha256:{digest}"), "signer": package.signer.as_ref().map(|signer| &signer.key),
-            "known": known, "interface": package.manifest.interface, "imports": package.imports,
-            "verified": doubt.is_none(),
-        }));
-    }
+    terminal.status(verb, format!("{name} {}, sha256:{digest}", package.manifest.version));
+    let is_built_in = matches!(found, Reference::Builtin(_));
+    let signer = if is_built_in { "as part of the program".to_owned() } else { signer_text(&package, known.as_ref()) };
+    terminal.status("Signed", signer);
+    terminal.status("Contract", format!("tunebox:method@{}, supported", package.manifest.interface));
+    terminal.status("Imports", import_names(&package.imports));
+    terminal.event(json!({
+        "event": "verified", "name": name, "version": package.manifest.version,
+        "digest": format!("sha256:{digest}"), "signer": package.signer.as_ref().map(|signer| &signer.key),
+        "known": known, "interface": package.manifest.interface, "imports": package.imports,
+        "verified": doubt.is_none(),
+    }));
     if let Some(doubt) = doubt {
-        terminal.next(doubt.next(found));
-        return Ok(Ending::Exit(Exit::No));
+        terminal.suggest(doubt.suggestion(found));
+        return Ok(ExitStatus::Code(Exit::No));
     }
-    terminal.next(match found {
-        Reference::Stored(stored) => training_with(format!("{name}@{}", stored.version), package.bytes.len() as u64),
+    terminal.suggest(match found {
+        Reference::Stored(stored) => train_command(format!("{name}@{}", stored.version), package.bytes.len() as u64),
         Reference::Builtin(_) => format!("tunebox inspect {name}"),
         Reference::Folder(path) | Reference::File(path) => format!("tunebox inspect {}", path.display()),
     });
-    Ok(Ending::Done)
+    Ok(ExitStatus::Success)
 }
 
-/// Why a package that is whole is not verified: exit code 1.
+/// Why an intact package counts as unverified.
 enum Doubt {
-    /// Nobody vouches for it.
+    /// It has no signature.
     Unsigned,
-    /// Somebody does whom nobody knows here: anybody can make a key.
-    Unknown,
+    /// Its signer is not known on this machine; anybody can create a key.
+    UnknownSigner,
 }
 
 impl Doubt {
-    /// What would verify it.
-    fn next(&self, found: &Reference) -> String {
+    /// The command or action that would verify the package.
+    fn suggestion(&self, found: &Reference) -> String {
         match (self, found) {
-            (Self::Unsigned, _) => "ask its publisher for a signature; `tunebox pack --sign KEY` makes one".to_owned(),
-            (Self::Unknown, Reference::File(path)) => {
-                format!("tunebox verify {} --signer KEY    (the key that its publisher shows)", path.display())
+            (Self::Unsigned, _) => "ask the publisher for a signed package; `tunebox pack --sign KEY` signs one".to_owned(),
+            (Self::UnknownSigner, Reference::File(path)) => {
+                format!("tunebox verify {} --signer KEY    (the key that the publisher shows)", path.display())
             }
-            (Self::Unknown, _) => "the same with `--signer KEY`, the key that its publisher shows".to_owned(),
+            (Self::UnknownSigner, _) => "the same command with `--signer KEY`, the key that the publisher shows".to_owned(),
         }
     }
 }
 
-/// The same for what lies at a path, where a signer who is new here is only a doubt: `--signer` ends that one alone.
-fn of_a_path(package: &Package, path: &Path) -> Result<Option<Doubt>, Failure> {
+/// Checks a package from a path like a run does. An unknown signer is a doubt, not an error.
+fn doubt_about_path(package: &Package, path: &Path) -> Result<Option<Doubt>, Failure> {
     let path = std::path::absolute(path).map_err(|error| Failure::file(path, &error))?;
-    match admitted(package, &path.display().to_string())? {
+    match check_trust(package, &path.display().to_string())? {
         Ok(()) => Ok(None),
-        Err(error) if matches!(*error.refusal, Refusal::NotAccepted { .. }) => Ok(Some(Doubt::Unknown)),
+        Err(error) if matches!(*error.refusal, Refusal::NotAccepted { .. }) => Ok(Some(Doubt::UnknownSigner)),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Asks what a run asks, and writes nothing down: the signer must be known here, and the lock of this folder, if it
-/// lists the package, must list this one.
-fn as_a_run_would(package: &Package, source: &str) -> Result<(), Failure> {
-    admitted(package, source)??;
-    Ok(())
-}
-
-fn admitted(package: &Package, source: &str) -> Result<Result<(), TrustError>, Failure> {
+/// Checks signer and `tunebox.lock` like a run does, without asking and without saving anything.
+fn check_trust(package: &Package, source: &str) -> Result<Result<(), TrustError>, Failure> {
     let artifact = Artifact { wasm: package.bytes.to_vec(), signature: package.signature.clone() };
     let mut trust = Trust::open(&home()?, Path::new("."))?;
     Ok(trust.admit(&artifact, source, Mode::Ask(&mut |_| false)).map(drop))
 }
 
-/// Errors: somebody else signed it, or nobody.
+/// Fails unless the package is signed by the wanted key.
 fn check_signer(package: &Package, wanted: &str) -> Result<(), Failure> {
-    let key = wanted_key(wanted)?;
+    let key = read_key(wanted)?;
     let found = package.signer.as_ref().map_or("nobody", |signer| signer.key.as_str());
     if found == key.key {
         return Ok(());
     }
     let title = format!("{}@{}", package.manifest.name, package.manifest.version);
-    let what = format!("`{title}` is not signed by the key that was asked for");
-    let why = format!("{found} signed it, {} was asked for", key.key);
-    Err(Failure::trust(what, why, "ask its publisher which key is theirs, not by way of the registry"))
+    let what = format!("`{title}` is not signed by the key of `--signer`");
+    let why = format!("signed by {found}, `--signer` is {}", key.key);
+    let explanation = Explanation::new("trust", what).with_why(why).with_kept("nothing ran");
+    let hint = "ask the publisher for the key in another way than through the registry";
+    Err(Failure::new(explanation.with_hint(hint), Exit::Trust))
 }
 
-/// A public key: as it is written, or in a file of minisign.
-fn wanted_key(text: &str) -> Result<Signer, Failure> {
+/// Reads a public key: the key itself, or the path of a minisign key file.
+fn read_key(text: &str) -> Result<Signer, Failure> {
     if let Some(key) = Signer::parse(text) {
         return Ok(key);
     }
     let path = Path::new(text);
-    let lines = bounded::read_text(path, LONGEST_KEY).map_err(|error| Failure::file(path, &error))?;
+    let lines = bounded::read_text(path, MAX_KEY_BYTES).map_err(|error| Failure::file(path, &error))?;
     let key = lines.lines().find_map(|line| Signer::parse(line.trim()));
     key.ok_or_else(|| {
         let public = format!("{text}.pub");

@@ -1,18 +1,18 @@
-//! The command line that goes on with a run: the one that was given, with the run's name.
+//! The command that resumes a stopped run.
 
-use crate::terminal::shell::word;
+use crate::terminal::shell::quote;
 
-/// The command that goes on with the run of a name, for a shell: this one again.
-pub(super) fn going_on(name: &str) -> String {
+/// The command that resumes the run `name`: the one that was typed, with `--resume --name NAME`, quoted for a shell.
+pub(super) fn resume_command(name: &str) -> String {
     let typed: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-    of_words(&typed, name)
+    with_resume(&typed, name)
 }
 
-/// The same of these words.
-fn of_words(typed: &[String], name: &str) -> String {
+/// Replaces `--name` and `--resume` in the words of a command line.
+fn with_resume(typed: &[String], name: &str) -> String {
     let mut words = vec!["tunebox"];
     let mut given = typed.iter().map(String::as_str);
-    // What follows `--` is no flag.
+    // Words after `--` are not flags.
     let rest: Vec<&str> = loop {
         match given.next() {
             None => break Vec::new(),
@@ -27,7 +27,7 @@ fn of_words(typed: &[String], name: &str) -> String {
     };
     words.extend(["--resume", "--name", name]);
     words.extend(rest);
-    words.into_iter().map(word).collect::<Vec<_>>().join(" ")
+    words.into_iter().map(quote).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_that_goes_on_is_the_one_that_was_given_with_the_name_of_the_run() {
+    fn the_resume_command_is_the_typed_one_with_the_name_of_the_run() {
         for (given, wanted) in [
             ("dev calm", "tunebox dev calm --resume --name calm-1"),
             ("dev calm --name a", "tunebox dev calm --resume --name calm-1"),
@@ -47,10 +47,10 @@ mod tests {
             ("-C work dev --json -- calm", "tunebox -C work dev --json --resume --name calm-1 -- calm"),
         ] {
             let typed: Vec<String> = given.split(' ').map(str::to_owned).collect();
-            assert_eq!(of_words(&typed, "calm-1"), wanted);
+            assert_eq!(with_resume(&typed, "calm-1"), wanted);
         }
         let typed = ["dev", "my calm", "--set", "train.schedule=\"linear\""].map(str::to_owned);
         let wanted = "tunebox dev 'my calm' --set 'train.schedule=\"linear\"' --resume --name calm-1";
-        assert_eq!(of_words(&typed, "calm-1"), wanted);
+        assert_eq!(with_resume(&typed, "calm-1"), wanted);
     }
 }

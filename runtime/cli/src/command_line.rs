@@ -1,0 +1,96 @@
+//! Parsing of the command line: clap, plus a method's settings in `--help` and a tip for keys of a run file.
+
+use std::path::Path;
+
+use clap::Parser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use tunebox_package::Reference;
+use tunebox_training::configuration::key_called;
+
+use crate::commands::CommandLine;
+use crate::package::describe::describe_settings;
+use crate::terminal::{Terminal, escape};
+
+/// Commands that take keys of a run file by `--set`.
+const COMMANDS_WITH_SET: [&str; 4] = ["train", "run", "dev", "check"];
+
+/// Parses the arguments of the process. Ends the process after `--help`, `--version` and errors.
+pub(crate) fn parse() -> CommandLine {
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    CommandLine::try_parse().unwrap_or_else(|error| {
+        if error.kind() == ErrorKind::DisplayHelp
+            && let Some(settings) = settings_help(&words)
+        {
+            let _ = error.print();
+            Terminal { json: false, quiet: false, verbose: false }.print_line(format!("\n{}", escape(&settings)));
+            std::process::exit(0);
+        }
+        with_set_tip(error, &words).exit()
+    })
+}
+
+/// Lists the settings of the method that a command line names with `--method`. `None` if it names none.
+fn settings_help(words: &[String]) -> Option<String> {
+    let after = |flag: &str| words.iter().skip_while(|word| *word != flag).nth(1).map(String::as_str);
+    let joined = words.iter().find_map(|word| word.strip_prefix("--method="));
+    let method = joined.or_else(|| after("--method"))?;
+    let base = Path::new(after("-C").unwrap_or("."));
+    Some(match Reference::parse(method, base).and_then(|reference| reference.open()) {
+        Ok(package) if package.manifest.settings.is_empty() => format!("`{method}` has no settings"),
+        Ok(package) => {
+            let title = format!("Settings of `{method}`, set by `--set method.NAME=VALUE` or `[method]` of a run file:");
+            describe_settings(&title, &package.manifest).join("\n")
+        }
+        Err(error) => format!("the settings of `{method}` cannot be read: {error}"),
+    })
+}
+
+/// Adds a tip to the error of an unknown flag that is a key of the run file: how `--set` sets that key.
+fn with_set_tip(mut error: clap::Error, words: &[String]) -> clap::Error {
+    let flag = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => flag.clone(),
+        _ => return error,
+    };
+    let has_set = words.iter().any(|word| COMMANDS_WITH_SET.contains(&word.as_str()));
+    let Some(key) = flag.strip_prefix("--").filter(|_| has_set).and_then(key_called) else { return error };
+    let after = words.iter().skip_while(|word| **word != flag).nth(1).filter(|word| !word.starts_with('-'));
+    let joined = words.iter().find_map(|word| word.strip_prefix(&format!("{flag}=")));
+    let value = joined.or(after.map(String::as_str)).unwrap_or("…");
+    error.remove(ContextKind::SuggestedArg);
+    let tip = format!("it is a key of the run file: '--set {key}={value}'");
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(words: &str) -> Vec<String> {
+        words.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_flag_that_is_a_key_of_the_run_file_gets_a_tip_about_set() {
+        let error = |words: &str| {
+            let words = split(words);
+            with_set_tip(CommandLine::try_parse_from(&words).unwrap_err(), &words).to_string()
+        };
+        let tip = "tip: it is a key of the run file: '--set train.steps=5'";
+        assert!(error("tunebox train --sample --steps 5").contains(tip));
+        assert!(error("tunebox train --sample --steps=5").contains(tip));
+        assert!(!error("tunebox list --steps 5").contains("--set"));
+        assert!(error("tunebox train --mehtod dpo").contains("'--method'"));
+    }
+
+    #[test]
+    fn help_with_a_method_lists_its_settings() {
+        let settings = |words: &str| settings_help(&split(words));
+        for words in ["tunebox train --method orpo --help", "tunebox train --help --method=orpo"] {
+            let help = settings(words).unwrap();
+            assert!(help.contains("beta  The weight of the odds term") && help.contains("at least 0"), "{help}");
+        }
+        assert!(settings("tunebox train --method orpoo --help").unwrap().contains("cannot be read"));
+        assert_eq!(settings("tunebox train --help"), None);
+    }
+}

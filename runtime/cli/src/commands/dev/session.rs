@@ -1,0 +1,252 @@
+//! The state of `tunebox dev`: the watched folder, what was built from it, and the run that uses it.
+
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::json;
+use tunebox_foundation::explain::Explain;
+use tunebox_foundation::format::{bytes, duration};
+use tunebox_package::build::is_same;
+use tunebox_package::{Built, Error as PackageError, Manifest, Reference};
+use tunebox_sandbox::interface_of;
+use tunebox_training::{Error, Event, Observer, Outcome, Revisions, RunSettings, plan, run_revised};
+
+use super::watcher::{Change, POLL_INTERVAL, read_run_file, watch};
+use crate::package::build::{check_source, show_compiler_warnings};
+use crate::run::display::RunDisplay;
+use crate::terminal::Terminal;
+use crate::terminal::diagnostic::Failure;
+
+pub(super) struct Session {
+    terminal: Terminal,
+    folder: PathBuf,
+    /// The watched run file; it need not exist.
+    run_file: Option<PathBuf>,
+    /// The content of the run file when the last run started.
+    used_run_file: Option<Vec<u8>>,
+    changes: Receiver<Change>,
+    /// The thread that polls and builds; `None` after it ended.
+    watcher: Option<JoinHandle<()>>,
+    display: Rc<RefCell<RunDisplay>>,
+    /// Whether the last run has sent an event.
+    has_begun: Rc<Cell<bool>>,
+    /// Whether the last build imports `learn`; `None` if it failed.
+    learns: Option<bool>,
+}
+
+impl Session {
+    /// Starts to watch a folder and a run file. Fails if the folder holds no method.
+    pub(super) fn open(
+        terminal: Terminal,
+        folder: PathBuf,
+        run_file: Option<PathBuf>,
+        offline: bool,
+    ) -> Result<Self, Failure> {
+        check_source(terminal, &folder)?;
+        let (sender, changes) = channel();
+        let (watched, file) = (folder.clone(), run_file.clone());
+        let watcher = Some(std::thread::spawn(move || watch(&watched, file.as_deref(), offline, &sender)));
+        let (display, has_begun) = (Rc::new(RefCell::new(RunDisplay::new(terminal))), Rc::default());
+        Ok(Self { terminal, folder, run_file, used_run_file: None, changes, watcher, display, has_begun, learns: None })
+    }
+
+    /// Stores the content of the run file, so that later changes of it are reported.
+    pub(super) fn remember_run_file(&mut self) {
+        self.used_run_file = read_run_file(self.run_file.as_deref());
+    }
+
+    /// Trains with the last build, and with those that follow during the run.
+    pub(super) fn train(&mut self, settings: RunSettings, stop: &AtomicBool) -> Result<Outcome, Error> {
+        self.display = Rc::new(RefCell::new(RunDisplay::new(self.terminal)));
+        self.has_begun.set(false);
+        let mut observer =
+            SharedDisplay { display: Rc::clone(&self.display), has_begun: Rc::clone(&self.has_begun) };
+        let outcome = plan(settings).and_then(|plan| run_revised(plan, &mut observer, stop, self));
+        self.display.borrow().clear();
+        outcome
+    }
+
+    /// Waits, between two runs, for a new component, or for a changed run file while the source builds. Returns false
+    /// after Ctrl-C.
+    pub(super) fn wait_for_run(&mut self, stop: &AtomicBool) -> bool {
+        while let Some(change) = self.next_change(stop) {
+            match change {
+                Change::RunFile(now) if self.learns.is_some() && now != self.used_run_file => {
+                    self.show_run_file_change("a new run uses it");
+                    return true;
+                }
+                Change::RunFile(_) => {}
+                change => {
+                    if self.handle_or_wait(change).is_some() {
+                        return true;
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    /// Waits, during a run, for a component. Returns `None` after Ctrl-C.
+    fn wait_for_component(&mut self, stop: &AtomicBool) -> Option<Vec<u8>> {
+        loop {
+            let change = self.next_change(stop)?;
+            if let Some(component) = self.handle_or_wait(change) {
+                return Some(component);
+            }
+        }
+    }
+
+    /// Waits for the next change. Returns `None` after Ctrl-C. Continues a panic of the watcher.
+    fn next_change(&mut self, stop: &AtomicBool) -> Option<Change> {
+        while !stop.load(Ordering::SeqCst) {
+            match self.changes.recv_timeout(POLL_INTERVAL) {
+                Ok(change) => return Some(change),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => match self.watcher.take().map(JoinHandle::join) {
+                    Some(Err(panic)) => std::panic::resume_unwind(panic),
+                    _ => return None,
+                },
+            }
+        }
+        None
+    }
+
+    /// Reports a change, and after a failed build that a fix is waited for. Returns the component of a build.
+    fn handle_or_wait(&mut self, change: Change) -> Option<Vec<u8>> {
+        let has_failed = matches!(&change, Change::Built(result, _) if result.is_err());
+        let component = self.handle(change);
+        if has_failed {
+            self.show_waiting("for a change of the source that fixes it; Ctrl-C ends");
+        }
+        component
+    }
+
+    /// Whether the last run has sent an event, so that its folder may exist.
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun.get()
+    }
+
+    /// Whether the last build imports `learn`.
+    pub(super) fn is_learning(&self) -> bool {
+        self.learns == Some(true)
+    }
+
+    /// Whether the source has changed since its component was built.
+    pub(super) fn is_stale(&self) -> bool {
+        matches!(Reference::Folder(self.folder.clone()).open(), Err(PackageError::Stale { .. }))
+    }
+
+    fn status(&self, label: &str, text: &str) {
+        self.display.borrow().write_above(|| self.terminal.status(label, text));
+    }
+
+    /// Shows what is waited for.
+    pub(super) fn show_waiting(&self, text: &str) {
+        self.status("Waiting", text);
+        self.terminal.event(json!({ "event": "waiting" }));
+    }
+
+    /// Shows an error that does not end the command.
+    pub(super) fn show_failure(&self, failure: &Failure) {
+        self.display.borrow().write_above(|| failure.show(self.terminal));
+    }
+
+    /// Reports a change. Returns the component of a build.
+    fn handle(&mut self, change: Change) -> Option<Vec<u8>> {
+        match change {
+            Change::Source => self.status("Building", &self.folder.display().to_string()),
+            Change::Waiting(lock) => {
+                self.status("Waiting", &format!("for another build, which holds `{}`", lock.display()));
+            }
+            Change::Built(result, time) => match *result {
+                Ok(built) => return Some(self.show_built(built, time)),
+                Err(error) => {
+                    self.learns = None;
+                    self.show_failure(&Failure::from(error));
+                }
+            },
+            Change::RunFile(now) if now != self.used_run_file => {
+                self.show_run_file_change("the next run uses it; this one continues unchanged");
+            }
+            Change::RunFile(_) => {}
+        }
+        None
+    }
+
+    fn show_run_file_change(&self, effect: &str) {
+        let Some(path) = &self.run_file else { return };
+        self.status("Note", &format!("{} has changed: {effect}", path.display()));
+        self.terminal.event(json!({ "event": "run-file-changed", "path": path }));
+    }
+
+    fn show_built(&mut self, built: Built, time: Duration) -> Vec<u8> {
+        self.display.borrow().write_above(|| show_compiler_warnings(self.terminal, &built.warnings));
+        self.learns = Some(built.imports.iter().any(|import| interface_of(import) == Some("learn")));
+        let (size, time) = (bytes(built.size), duration(time.as_secs_f64()));
+        self.status("Built", &format!("{} {}, {size}, in {time}", built.manifest.name, built.manifest.version));
+        self.terminal.event(json!({ "event": "built", "path": built.path, "bytes": built.size }));
+        built.bytes
+    }
+
+    /// Shows an error of the run that does not end it.
+    fn show_run_error(&self, error: &Error) {
+        self.show_failure(&Failure::new(error.explanation(), error.exit()));
+    }
+}
+
+impl Revisions for Session {
+    fn newer(&mut self, present: &[u8]) -> Option<Vec<u8>> {
+        let mut newest = None;
+        while let Ok(change) = self.changes.try_recv() {
+            newest = self.handle(change).or(newest);
+        }
+        let newest = newest?;
+        if is_same(present, &newest) {
+            self.status("Unchanged", "the component is the same: the run continues with it");
+            return None;
+        }
+        Some(newest)
+    }
+
+    fn mended(&mut self, error: &Error, stop: &AtomicBool) -> Option<Vec<u8>> {
+        self.show_run_error(error);
+        self.show_waiting("for a change of the source that fixes it; Ctrl-C ends the run");
+        self.wait_for_component(stop)
+    }
+
+    fn settled(&mut self, step: u64, outcome: Result<&Manifest, &Error>) {
+        match outcome {
+            Ok(Manifest { name, version, .. }) => {
+                let text = format!("after step {step}: {name} {version}, with the same weights, optimizer and data");
+                self.status("Swapped", &text);
+                self.terminal.event(json!({ "event": "swapped", "step": step, "version": version }));
+            }
+            Err(error) => {
+                self.show_run_error(error);
+                self.status("Kept", &format!("after step {step}: the previous version"));
+                self.terminal.event(json!({ "event": "kept", "step": step }));
+            }
+        }
+    }
+}
+
+/// Passes the events of a run to the display, which the session shares to write above its bar.
+struct SharedDisplay {
+    display: Rc<RefCell<RunDisplay>>,
+    has_begun: Rc<Cell<bool>>,
+}
+
+impl Observer for SharedDisplay {
+    fn event(&mut self, event: Event<'_>) {
+        self.has_begun.set(true);
+        self.display.borrow_mut().event(event);
+    }
+}
+
+#[cfg(test)]
+mod tests;

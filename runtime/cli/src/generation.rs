@@ -1,0 +1,55 @@
+//! Generation of text, shared by `generate`, `chat`, `eval` and the report after a sample run.
+
+use tunebox_model::chat::Message;
+use tunebox_model::generate::{Completion, Sampling, generate};
+use tunebox_model::tokenizer::StreamDecoder;
+use tunebox_model::{Policy, View};
+
+use crate::arguments::SamplingOptions;
+use crate::terminal::diagnostic::Failure;
+
+/// Encodes a conversation with the chat template, up to where the assistant's turn begins.
+pub(crate) fn encode_chat(policy: &Policy, messages: &[Message]) -> Result<Vec<u32>, Failure> {
+    let model = policy.model();
+    let text = model.template()?.render(messages, true, None)?;
+    Ok(model.tokenizer()?.encode(&text, false)?)
+}
+
+/// Converts the command-line options to sampling parameters.
+pub(crate) fn sampling(options: &SamplingOptions) -> Sampling {
+    Sampling {
+        temperature: options.temperature,
+        top_k: options.top_k as usize,
+        top_p: options.top_p,
+        min_p: options.min_p,
+        max_tokens: options.max_tokens as usize,
+        stop: options.stop.clone(),
+        seed: options.seed,
+        ..Sampling::default()
+    }
+}
+
+/// Generates one completion and decodes it. Calls `on_text` with each piece of text as soon as its characters are
+/// complete.
+pub(crate) fn complete(
+    policy: &Policy,
+    prompt: &[u32],
+    sampling: &Sampling,
+    on_text: &mut dyn FnMut(&str),
+) -> Result<(Completion, String), Failure> {
+    let tokenizer = policy.model().tokenizer()?;
+    let mut stream = StreamDecoder::new(true);
+    let completions = generate(policy, &View::Policy, &[prompt.to_vec()], sampling, &mut |_, id| {
+        // A decoding error of a piece is returned by the decoding of the whole below.
+        if let Ok(text) = stream.push(tokenizer, id) {
+            on_text(&text);
+        }
+        true
+    })?;
+    on_text(&stream.finish(tokenizer)?);
+    let Some(completion) = completions.into_iter().next() else {
+        return Err(Failure::usage("the model generated nothing", "raise `--max-tokens`"));
+    };
+    let text = tokenizer.decode(&completion.ids, true)?;
+    Ok((completion, text))
+}

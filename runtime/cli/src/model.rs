@@ -1,0 +1,160 @@
+//! The model that a command works on, with or without an adapter.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use tunebox_compute::precision::Base;
+use tunebox_compute::device;
+use tunebox_foundation::bounded;
+use tunebox_model::{Model, Policy, PolicySettings};
+use tunebox_training::{base_precision, find_model, is_checkpoint, newest_checkpoint};
+
+use crate::arguments::Global;
+use crate::terminal::Terminal;
+use crate::terminal::diagnostic::Failure;
+
+/// Largest `adapter_config.json` that is read, in bytes.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
+
+/// Options that choose a model, an adapter and a device.
+#[derive(Debug, Args)]
+pub(crate) struct ModelOptions {
+    /// A model (folder, `.gguf` file or hub name), an adapter folder or a run folder. An unfinished run means its newest
+    /// checkpoint
+    #[arg(value_name = "MODEL")]
+    path: String,
+    /// Adapter to apply to the model
+    #[arg(long, value_name = "FOLDER")]
+    adapter: Option<PathBuf>,
+    /// Base model of the adapter [default: the one named in its `adapter_config.json`]
+    #[arg(long = "base-model", value_name = "MODEL")]
+    base_model: Option<String>,
+    /// Precision of the base model's matrices: `stored`, as in its files, or `nf4`, quantized while loading [default: that
+    /// of the run that trained the adapter]
+    #[arg(long = "base-precision", value_name = "PRECISION", value_parser = base_precision_values())]
+    base_precision: Option<Base>,
+    /// Use the base model without the adapter
+    #[arg(long)]
+    base: bool,
+    /// Device to compute on: `cpu`, `cuda[:n]`, `metal` or `auto`
+    #[arg(long, default_value = "cpu")]
+    device: String,
+}
+
+fn base_precision_values() -> impl TypedValueParser<Value = Base> {
+    PossibleValuesParser::new(["stored", "nf4"]).map(|word| if word == "nf4" { Base::Nf4 } else { Base::Stored })
+}
+
+/// A loaded model, with its adapter applied if it has one.
+pub(crate) struct LoadedModel {
+    pub(crate) policy: Policy,
+    model: Arc<Model>,
+    pub(crate) has_adapter: bool,
+}
+
+impl LoadedModel {
+    /// Opens the same model without the adapter; the weights are shared.
+    pub(crate) fn base_policy(&self) -> Result<Policy, Failure> {
+        Ok(Policy::open(Arc::clone(&self.model), None, PolicySettings::default())?)
+    }
+}
+
+impl ModelOptions {
+    /// The argument, if it is a folder.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        Some(Path::new(&self.path)).filter(|path| path.is_dir())
+    }
+
+    /// Loads the model and applies the adapter, and the edits of a checkpoint. Reports which base precision and which
+    /// checkpoint are used where the user did not name them.
+    pub(crate) fn load(&self, terminal: Terminal, global: &Global) -> Result<LoadedModel, Failure> {
+        let (base, adapter) = self.resolve(terminal)?;
+        let device = device::parse(&self.device)?;
+        if let Some(text) = device::auto_fallback_reason(&self.device) {
+            terminal.warn(text);
+        }
+        let source = find_model(&base, None, global.offline)?;
+        let precision = self.precision(terminal, adapter.as_deref())?;
+        let model = Arc::new(Model::open_in(&source, &device, precision)?);
+        terminal.detail(format!("model {base}, {} weights", model.configuration.family));
+        let adapter = adapter.filter(|_| !self.base);
+        let mut policy = Policy::open(Arc::clone(&model), adapter.as_deref(), PolicySettings::default())?;
+        // Weight edits are part of a checkpoint. Beside any other adapter such a file is ignored.
+        if let Some(adapter) = adapter.as_ref().filter(|folder| is_checkpoint(folder)) {
+            policy.restore_edits(adapter)?;
+        }
+        if policy.is_edited() {
+            terminal.status("Edits", "weights changed by the method are restored from the checkpoint");
+        }
+        Ok(LoadedModel { policy, model, has_adapter: adapter.is_some() })
+    }
+
+    /// Finds the base model's name and the adapter's folder.
+    fn resolve(&self, terminal: Terminal) -> Result<(String, Option<PathBuf>), Failure> {
+        let Some(adapter) = find_adapter(terminal, Path::new(&self.path))? else {
+            let base = self.base_model.clone().unwrap_or_else(|| self.path.clone());
+            let Some(named) = &self.adapter else { return Ok((base, None)) };
+            // A folder without an adapter is rejected with a specific error when the policy opens it.
+            let adapter = find_adapter(terminal, named)?.unwrap_or_else(|| named.clone());
+            return Ok((base, Some(adapter)));
+        };
+        let base = self.base_model.clone().map_or_else(|| base_model_of(&adapter), Ok)?;
+        Ok((base, Some(adapter)))
+    }
+
+    /// The precision of the base: from `--base-precision`, else from the run that trained the adapter, else as stored.
+    fn precision(&self, terminal: Terminal, adapter: Option<&Path>) -> Result<Base, Failure> {
+        if let Some(base) = self.base_precision {
+            return Ok(base);
+        }
+        let trained_on = adapter.map(base_precision).transpose()?.flatten();
+        if trained_on == Some(Base::Nf4) {
+            let why = "as in the run that trained the adapter; `--base-precision stored` loads it as in its files";
+            terminal.status("Base", format!("in nf4, {why}"));
+        }
+        Ok(trained_on.unwrap_or_default())
+    }
+}
+
+/// Finds the adapter in a folder: the folder itself, or the newest checkpoint of an unfinished run.
+fn find_adapter(terminal: Terminal, folder: &Path) -> Result<Option<PathBuf>, Failure> {
+    if folder.join("adapter_config.json").is_file() {
+        return Ok(Some(folder.to_owned()));
+    }
+    let Some((step, checkpoint)) = newest_checkpoint(folder)? else { return Ok(None) };
+    terminal.status("Checkpoint", format!("{}: the run is not finished, this is step {step}", checkpoint.display()));
+    Ok(Some(checkpoint))
+}
+
+/// Reads the base model's name from an adapter's `adapter_config.json`.
+fn base_model_of(adapter: &Path) -> Result<String, Failure> {
+    let path = adapter.join("adapter_config.json");
+    let text = bounded::read_text(&path, MAX_CONFIG_BYTES).map_err(|error| Failure::file(&path, &error))?;
+    let value: serde_json::Value = serde_json::from_str(&text).map_err(|error| {
+        let what = format!("`{}` is not valid JSON: {error}", path.display());
+        Failure::usage(what, "the file is damaged; restore it or write the adapter again")
+    })?;
+    match value.get("base_model_name_or_path").and_then(|name| name.as_str()) {
+        Some(name) if !name.is_empty() => Ok(name.to_owned()),
+        _ => {
+            let what = format!("`{}` does not name its base model", path.display());
+            Err(Failure::usage(what, "name it with `--base-model MODEL`"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_oversized_adapter_config_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("adapter_config.json");
+        std::fs::File::create(path).unwrap().set_len(MAX_CONFIG_BYTES + 1).unwrap();
+        let why = base_model_of(folder.path()).unwrap_err().explanation.why.unwrap();
+        assert_eq!(why, "it has 1048577 bytes; at most 1048576 are read");
+    }
+}

@@ -1,0 +1,131 @@
+//! Building a method folder, shared by `build`, `test`, `dev` and `pack`.
+
+use std::path::Path;
+
+use serde_json::json;
+use tunebox_foundation::paths::simplify;
+use tunebox_foundation::printable::printable;
+use tunebox_package::build::python::PROJECT;
+use tunebox_package::build::{Event, Options, Warning, approval, build_watched, expect_method};
+use tunebox_package::{Built, sources};
+use tunebox_training::plan::without_effect;
+
+use crate::terminal::diagnostic::Failure;
+use tunebox_foundation::format::counted;
+use crate::terminal::progress::crate_counter;
+use crate::terminal::{Terminal, escape};
+
+/// The last paragraph of the long help of each of these commands.
+pub(crate) const BUILD_WARNING: &str = "Building runs code of the folder on this machine, outside of the sandbox: \
+    build scripts, procedural macros and tests in Rust; the modules, and the tools in `.venv`, in Python. Build only \
+    source that you would run. A package needs no build: its component runs only in the sandbox.";
+
+/// Maximum number of compiler warnings that are shown.
+const MAX_WARNINGS: usize = 5;
+
+/// The project files of method folders, one for each language.
+const MANIFESTS: [&str; 2] = ["Cargo.toml", PROJECT];
+
+/// Builds a method folder, or wraps a core module, and reports progress.
+pub(crate) fn build_method(terminal: Terminal, folder: &Path, options: &Options) -> Result<Built, Failure> {
+    refuse_run_file(folder)?;
+    if !folder.is_file() {
+        check_source(terminal, folder)?;
+    }
+    terminal.status("Building", simplify(folder).display());
+    let mut crates = None;
+    let mut report = |event: Event<'_>| match event {
+        Event::Compiled(name) => {
+            let crates = crates.get_or_insert_with(|| crate_counter(terminal));
+            crates.inc(1);
+            crates.set_message(escape(name));
+        }
+        Event::Waiting(lock) => {
+            terminal.status("Waiting", format!("for another build, which holds `{}`", lock.display()));
+        }
+    };
+    Ok(build_watched(folder, options, &mut report)?)
+}
+
+/// Shows the first compiler warnings and their number, or all as `warning` events with `--json`.
+pub(crate) fn show_compiler_warnings(terminal: Terminal, warnings: &[Warning]) {
+    for Warning { message, place, output } in warnings {
+        let (what, place, output) = (escape(message), place.as_deref().map(escape), escape(output));
+        terminal.event(json!({ "event": "warning", "area": "build", "what": what, "place": place, "output": output }));
+    }
+    for warning in warnings.iter().take(MAX_WARNINGS) {
+        terminal.message(format!("{}\n", warning.output));
+    }
+    if !warnings.is_empty() {
+        let rest = if warnings.len() > MAX_WARNINGS { "; `cargo check` shows the others" } else { "" };
+        terminal.status("Compiled", format!("with {}{rest}", counted(warnings.len() as u64, "warning")));
+    }
+}
+
+/// Warns about source that compiles and cannot work: printing, undeclared metrics, a method that never learns.
+pub(crate) fn show_source_warnings(terminal: Terminal, folder: &Path, built: &Built) {
+    if let Some(place) = sources::prints(folder).first() {
+        let place = printable(place, 200);
+        terminal.warn(format!("{place} prints, which a component cannot; `log(\"…\")` writes to the run's log"));
+    }
+    for (place, name) in sources::undeclared(folder, &built.manifest.metrics) {
+        let (place, name) = (printable(&place, 200), printable(&name, 64));
+        terminal.warn(format!("{place} reports `{name}`, which `metrics` of `method!` does not list: a run ends there"));
+    }
+    if built.manifest.world.is_method()
+        && let Some(text) = without_effect(&built.imports)
+    {
+        terminal.warn(text);
+    }
+}
+
+/// Fails if a folder holds no method. Notes, once for each folder that `tunebox new` did not create here, that building
+/// runs its code.
+pub(crate) fn check_source(terminal: Terminal, folder: &Path) -> Result<(), Failure> {
+    refuse_run_file(folder)?;
+    expect_method(folder)?;
+    // If the folder cannot be remembered, the note is repeated at each build.
+    if approval::record(folder).unwrap_or(true) {
+        terminal.note("building runs code of this folder on this machine, outside of the sandbox");
+    }
+    Ok(())
+}
+
+/// Fails if a `.toml` file is given where a method folder is expected.
+fn refuse_run_file(path: &Path) -> Result<(), Failure> {
+    if !path.is_file() || path.extension().is_none_or(|extension| extension != "toml") {
+        return Ok(());
+    }
+    let path = simplify(path);
+    let folder = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let is_manifest = MANIFESTS.iter().any(|name| path.ends_with(name));
+    let is_method = expect_method(folder).is_ok();
+    let (file, folder) = (path.display(), folder.display());
+    let hint = if is_manifest {
+        format!("give its folder, `{folder}`")
+    } else if is_method {
+        format!(
+            "give its folder, `{folder}`; a run file is for `tunebox train {file}` or `tunebox dev {folder} {file}`"
+        )
+    } else {
+        format!("a run file is for `tunebox train {file}`, or follows a folder: `tunebox dev FOLDER {file}`")
+    };
+    Err(Failure::usage(format!("`{file}` is a file; expected the folder of a method"), hint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_instead_of_its_folder_is_refused_with_the_folder() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().display();
+        for name in MANIFESTS {
+            let path = place.path().join(name);
+            std::fs::write(&path, "").unwrap();
+            let hint = refuse_run_file(&path).unwrap_err().explanation.hint.unwrap();
+            assert_eq!(hint, format!("give its folder, `{folder}`"));
+        }
+    }
+}

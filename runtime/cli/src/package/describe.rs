@@ -1,0 +1,122 @@
+//! Texts about methods and packages that several commands show.
+
+use std::fmt::Display;
+use std::path::Path;
+
+use tunebox_foundation::paths;
+use tunebox_foundation::printable::printable;
+use tunebox_package::home::existing;
+use tunebox_package::settings::range;
+use tunebox_package::trust::{Publisher, Trust};
+use tunebox_package::{Manifest, Package, Reference, Setting};
+use tunebox_sandbox::{Limits, interface_of};
+use tunebox_training::is_run;
+
+use crate::terminal::diagnostic::Failure;
+
+/// Lists the short names of the interfaces that a component imports, without `types`, separated by commas.
+pub(crate) fn import_names(imports: &[String]) -> String {
+    let names = imports.iter().map(|import| interface_of(import).unwrap_or(import)).filter(|name| *name != "types");
+    let names: Vec<String> = names.map(|name| printable(name, 64)).collect();
+    if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
+}
+
+/// Formats a title and one line for each setting of a method: name, effect, range and default.
+pub(crate) fn describe_settings(title: &str, manifest: &Manifest) -> Vec<String> {
+    let width = manifest.settings.iter().map(|setting| setting.name.len()).fold(11, usize::max);
+    let row = |setting: &Setting| {
+        let default = setting.default.as_ref().map_or("required".into(), |value| format!("default {value}"));
+        format!("{:>width$}  {} ({}; {default})", setting.name, setting.doc, range(setting))
+    };
+    std::iter::once(title.to_owned()).chain(manifest.settings.iter().map(row)).collect()
+}
+
+/// The command that trains the sample with a method whose component has `size` bytes. Raises the limits that a component
+/// with an interpreter needs, which is larger and slower to compile.
+pub(crate) fn train_command(method: impl Display, size: u64) -> String {
+    let command = format!("tunebox train --sample --method {method}");
+    if size <= Limits::default().component_bytes as u64 {
+        return command;
+    }
+    let (bytes, seconds) = (size.next_power_of_two(), Limits::INTERPRETER_SECONDS);
+    format!("{command} --set limits.component-bytes={bytes} --set limits.compile-seconds={seconds}")
+}
+
+/// The command that trains the sample with what was just built: the folder, or the component if it was written to
+/// another place or wrapped from a module.
+pub(crate) fn train_built_command(folder: &Path, is_elsewhere: bool, component: &Path, size: u64) -> String {
+    let method = if is_elsewhere || folder.is_file() { component } else { folder };
+    train_command(Reference::written(method), size)
+}
+
+/// Finds the publisher that this user knows by the key of a package's signature. A key that is known for several names
+/// gives the one known longest.
+pub(crate) fn publisher(package: &Package) -> Result<Option<Publisher>, Failure> {
+    let (Some(home), Some(signer)) = (existing()?, &package.signer) else { return Ok(None) };
+    let trust = Trust::open(&home, Path::new("."))?;
+    let known = trust.publishers().map(|(_, publisher)| publisher).filter(|publisher| publisher.key == signer.key);
+    Ok(known.min_by_key(|publisher| publisher.first_seen.clone().unwrap_or_default()).cloned())
+}
+
+/// Says who signed a package, and since when this user knows the signer.
+pub(crate) fn signer_text(package: &Package, publisher: Option<&Publisher>) -> String {
+    match (&package.signer, publisher) {
+        (None, _) => "no".to_owned(),
+        (Some(signer), None) => format!("by {signer}, unknown on this machine"),
+        (Some(signer), Some(publisher)) => {
+            let seen = publisher.first_seen.as_ref().map_or_else(String::new, |day| format!(", first seen {day}"));
+            let source = publisher.source.as_ref().map_or_else(String::new, |source| format!(" on {source}"));
+            format!("by {signer}, known for {}{seen}{source}", publisher.prefix)
+        }
+    }
+}
+
+/// Fails if a path that should be a method is the folder of a run.
+pub(crate) fn expect_no_run(folder: &Path) -> Result<(), Failure> {
+    if !is_run(folder) {
+        return Ok(());
+    }
+    let folder = paths::simplify(folder);
+    let (run, settings) = (folder.display(), folder.join("run.toml"));
+    let settings = settings.display();
+    Err(Failure::usage(
+        format!("`{run}` is a run, not a method"),
+        format!("`tunebox check {settings}` checks its settings, `tunebox verify {run}` its results"),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_where_a_method_is_expected_is_refused_with_commands_for_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(expect_no_run(folder.path()).is_ok());
+        std::fs::write(folder.path().join("run.lock"), "").unwrap();
+        let run = folder.path().display();
+        let hint = expect_no_run(&folder.path().join(".")).unwrap_err().explanation.hint.unwrap();
+        assert_eq!(hint, format!("`tunebox check {run}/run.toml` checks its settings, `tunebox verify {run}` its results"));
+    }
+
+    #[test]
+    fn a_large_component_is_trained_with_raised_limits() {
+        assert_eq!(train_command("calm", 90 << 10), "tunebox train --sample --method calm");
+        let raised = train_command("pete", 18 << 20);
+        assert!(raised.contains("--set limits.component-bytes=33554432 --set limits.compile-seconds=120"), "{raised}");
+    }
+
+    #[test]
+    fn the_suggested_command_trains_what_was_built() {
+        let place = tempfile::tempdir().unwrap();
+        let (folder, component) = (place.path(), place.path().join("out/calm.wasm"));
+        let method = |folder: &Path, is_elsewhere: bool| {
+            let command = train_built_command(folder, is_elsewhere, &component, 90 << 10);
+            command.strip_prefix("tunebox train --sample --method ").unwrap().to_owned()
+        };
+        assert_eq!(method(folder, false), folder.display().to_string());
+        assert_eq!(method(folder, true), component.display().to_string());
+        // The bare name of such a folder would mean the built-in method.
+        assert_eq!(method(Path::new("lora"), false), "./lora");
+    }
+}

@@ -1,0 +1,110 @@
+//! `--yes` and `--locked`: whether the signer of a package is accepted.
+
+use std::path::Path;
+
+use clap::Args;
+use tunebox_package::home::home;
+use tunebox_package::trust::{Admitted, Mode, Question, Trust};
+use tunebox_package::{Artifact, Reference};
+use tunebox_training::RunSettings;
+use tunebox_training::plan::{settle, settle_one};
+
+use super::describe::import_names;
+use crate::terminal::Terminal;
+use crate::terminal::diagnostic::Failure;
+
+/// Options that decide whether an unknown signer is accepted.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub(crate) struct TrustOptions {
+    /// Accept the unknown signer of a package without asking, unless a doubt would be shown with the question
+    #[arg(long, conflicts_with = "locked")]
+    yes: bool,
+    /// Accept only built-in methods and packages listed in `tunebox.lock`, from signers known on this machine or to
+    /// `TUNEBOX_PUBLISHERS`, and never ask. Applies to packages from paths too
+    #[arg(long)]
+    locked: bool,
+}
+
+impl TrustOptions {
+    /// Checks a downloaded package against the trusted publishers and the lock file of `project`. Nothing is saved until
+    /// the returned [`Trust`] is committed.
+    pub(crate) fn admit(
+        self,
+        terminal: Terminal,
+        artifact: &Artifact,
+        source: &str,
+        project: &Path,
+    ) -> Result<(Trust, Admitted), Failure> {
+        let mut trust = Trust::open(&home()?, project)?;
+        let mut ask = |question: &Question| self.accepts(terminal, question);
+        let mode = if self.locked { Mode::Locked } else { Mode::Ask(&mut ask) };
+        let admitted = trust.admit(artifact, source, mode)?;
+        Ok((trust, admitted))
+    }
+
+    /// Checks every package from the store that a run uses, and saves the decisions.
+    pub(crate) fn check_run(self, terminal: Terminal, settings: &RunSettings) -> Result<(), Failure> {
+        let mut ask = |question: &Question| self.accepts(terminal, question);
+        Ok(settle(settings, if self.locked { None } else { Some(&mut ask) })?)
+    }
+
+    /// Checks one package that the user named, and saves the decision.
+    pub(crate) fn check_package(self, terminal: Terminal, package: &Reference) -> Result<(), Failure> {
+        let mut ask = |question: &Question| self.accepts(terminal, question);
+        Ok(settle_one(package, if self.locked { None } else { Some(&mut ask) })?)
+    }
+
+    /// Answers the question about a signer: by `--yes` if there are no doubts, else by asking on the terminal.
+    fn accepts(self, terminal: Terminal, question: &Question) -> bool {
+        if self.yes {
+            return question.doubts.is_empty();
+        }
+        if !terminal.can_ask() {
+            return false;
+        }
+        let statement = &question.statement;
+        let age = if question.is_new { "new" } else { "known" };
+        let (title, source) = (statement.title(), &question.source);
+        terminal.message(format!("`{title}` from {source} is signed by a key that is {age} here:"));
+        terminal.message(format!("  {}", question.signer));
+        terminal.message(format!("  imports: {}", import_names(&statement.imports)));
+        if !question.known_for.is_empty() {
+            terminal.message(format!("  the key is known for {}", question.known_for.join(", ")));
+        }
+        // The doubts are part of the question, which is shown with `--quiet` as well.
+        let doubts = question.doubts.join("; ");
+        let doubts = if doubts.is_empty() { doubts } else { format!("Warning: {doubts}. ") };
+        let action = if question.is_new {
+            format!("Accept this key for `{}`?", question.prefix)
+        } else {
+            format!("Replace the unsigned pin of `{}` by this package?", statement.name)
+        };
+        terminal.confirm(&format!("{doubts}{action}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tunebox_package::builtin;
+    use tunebox_package::signature::Signer;
+    use tunebox_package::statement::Statement;
+
+    use super::*;
+
+    #[test]
+    fn yes_accepts_a_new_signer_unless_there_is_a_doubt() {
+        let question = |doubts: &[&str]| Question {
+            statement: Statement::of(builtin::find("lora").unwrap().bytes).unwrap(),
+            source: "registry.example/me/lora:0.1.0".into(),
+            signer: Signer::parse("RWSdQ23T+UJdvT+5ktNwKbzrSz6j3nGpFnD/DsOHGLitrH9NrdZe6azt").unwrap(),
+            prefix: "registry.example/me".into(),
+            is_new: true,
+            known_for: Vec::new(),
+            doubts: doubts.iter().map(|doubt| (*doubt).to_owned()).collect(),
+        };
+        let terminal = Terminal { json: false, quiet: true, verbose: false };
+        let yes = TrustOptions { yes: true, locked: false };
+        assert!(yes.accepts(terminal, &question(&[])));
+        assert!(!yes.accepts(terminal, &question(&["the name is another publisher's"])));
+    }
+}

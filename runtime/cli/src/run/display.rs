@@ -1,0 +1,180 @@
+//! The progress of a run: a table and a bar for people, events with `--json`.
+
+use indicatif::ProgressBar;
+use serde_json::{Map, Value, json};
+use tunebox_training::plan::ENDLESS;
+use tunebox_training::{Event, Observer, StepEvent};
+
+use super::plan::show_summary;
+use crate::terminal::Terminal;
+use tunebox_foundation::format::{bytes, grouped, number};
+use crate::terminal::progress::step_bar;
+
+/// Shows the events of a run.
+pub(crate) struct RunDisplay {
+    terminal: Terminal,
+    /// Steps between two rows of the table.
+    log_every: u64,
+    bar: ProgressBar,
+    /// The column heads shown last. A method that `dev` reloads may report other metrics.
+    head: String,
+    /// Whether the method trains weights. Otherwise the table has no gradient and no learning rate.
+    is_training: bool,
+    /// Tokens and seconds since the last row.
+    tokens: f64,
+    seconds: f64,
+}
+
+impl RunDisplay {
+    pub(crate) fn new(terminal: Terminal) -> Self {
+        Self {
+            terminal,
+            log_every: 1,
+            bar: ProgressBar::hidden(),
+            head: String::new(),
+            is_training: true,
+            tokens: 0.0,
+            seconds: 0.0,
+        }
+    }
+
+    /// Removes the progress bar.
+    pub(crate) fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// Runs `write` with the progress bar hidden, so that its output appears above the bar.
+    pub(crate) fn write_above(&self, write: impl FnOnce()) {
+        self.bar.suspend(write);
+    }
+
+    fn status(&self, label: &str, text: String) {
+        self.write_above(|| self.terminal.status(label, text));
+    }
+
+    fn show_step(&mut self, event: &StepEvent) {
+        self.terminal.event(step_json(event));
+        if self.terminal.json {
+            return;
+        }
+        self.bar.set_position(event.step);
+        self.tokens += event.tokens as f64;
+        self.seconds += event.seconds;
+        if !event.step.is_multiple_of(self.log_every) && event.step != event.total && event.step != 1 {
+            return;
+        }
+        let tokens_per_second = self.tokens / self.seconds.max(1e-9);
+        (self.tokens, self.seconds) = (0.0, 0.0);
+        let (head, row) = (table_head(event, self.is_training), table_row(event, tokens_per_second, self.is_training));
+        let is_new = head != self.head;
+        self.head.clone_from(&head);
+        self.write_above(|| {
+            if is_new {
+                self.terminal.message(head);
+            }
+            self.terminal.message(row);
+        });
+    }
+}
+
+impl Observer for RunDisplay {
+    fn event(&mut self, event: Event<'_>) {
+        let terminal = self.terminal;
+        match event {
+            Event::Planned { summary, folder, resumed } => {
+                self.is_training = summary.trainable > 0;
+                self.log_every = u64::from(summary.log_every);
+                terminal.event(json!({ "event": "planned", "plan": summary, "folder": folder, "resumed": resumed }));
+                show_summary(terminal, summary, folder, resumed);
+                let total = Some(summary.steps).filter(|steps| *steps != u64::from(ENDLESS));
+                self.bar = step_bar(terminal, "train", total);
+            }
+            Event::Step(step) => self.show_step(step),
+            Event::Validated { step, loss } => {
+                terminal.event(json!({ "event": "validated", "step": step, "loss": loss }));
+                let text = format!("after step {step}: negative log-likelihood {loss:.4} per target token");
+                self.status("Validated", text);
+            }
+            Event::Passed { step, rate } => {
+                let (one, any) = (rate.at_one, rate.at_k);
+                terminal.event(json!({
+                    "event": "passed", "step": step, "pass-at-1": one, "pass-at-k": any, "k": rate.k,
+                    "reward": rate.reward,
+                }));
+                let (one, any) = (100.0 * one, 100.0 * any);
+                self.status("Validated", format!("after step {step}: pass@1 {one:.1} %, pass@{} {any:.1} %", rate.k));
+            }
+            Event::Saved { step, path } => {
+                terminal.event(json!({ "event": "saved", "step": step, "path": path }));
+                self.write_above(|| terminal.detail(format!("saved {}", path.display())));
+            }
+            Event::Log { step, line } => {
+                terminal.event(json!({ "event": "log", "step": step, "line": line }));
+                self.status("Method", format!("step {step}: {line}"));
+            }
+            Event::Warning { text } => {
+                terminal.event(json!({ "event": "warning", "text": text }));
+                self.write_above(|| terminal.warn(text));
+            }
+        }
+    }
+}
+
+fn step_json(event: &StepEvent) -> Value {
+    let metrics: Map<String, Value> = event.metrics.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    json!({
+        "event": "step", "step": event.step, "total": event.total, "epoch": event.epoch, "metrics": metrics,
+        "gradient_norm": event.gradient_norm, "rate": event.rate, "tokens": event.tokens, "targets": event.targets,
+        "tokens_per_second": event.tokens_per_second, "seconds": event.seconds, "peak_bytes": event.peak,
+    })
+}
+
+/// Metrics in a row of the table; `metrics.jsonl` has all of them.
+const MAX_COLUMNS: usize = 4;
+
+/// The name, value and column width of each metric in the table.
+fn columns(event: &StepEvent) -> impl Iterator<Item = (&str, f64, usize)> {
+    event.metrics.iter().take(MAX_COLUMNS).map(|(name, value)| (name.as_str(), *value, name.chars().count().max(8) + 2))
+}
+
+fn table_head(event: &StepEvent, is_training: bool) -> String {
+    let names: String = columns(event).map(|(name, _, width)| format!("{name:>width$}")).collect();
+    let training = if is_training { format!("{:>11}{:>11}", "gradient", "rate") } else { String::new() };
+    format!("{:>8}{names}{training}{:>11}{:>11}", "step", "tokens/s", "peak")
+}
+
+fn table_row(event: &StepEvent, tokens_per_second: f64, is_training: bool) -> String {
+    let values: String =
+        columns(event).map(|(_, value, width)| format!("{:>width$}", number(value, 4, width - 1))).collect();
+    let gradient = number(event.gradient_norm, 3, 10);
+    let training = if is_training { format!("{gradient:>11}{:>11.2e}", event.rate) } else { String::new() };
+    let peak = event.peak.map_or_else(String::new, bytes);
+    let speed = grouped(tokens_per_second.round() as u64);
+    format!("{:>8}{values}{training}{speed:>11}{peak:>11}", event.step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_numbers_keep_a_space_between_columns() {
+        let event = StepEvent {
+            step: 1,
+            total: 2,
+            epoch: 0.5,
+            metrics: [("loss", 5e29), ("accuracy", -123_456.0)].map(|(name, value)| (name.to_owned(), value)).into(),
+            gradient_norm: 1_234_567_890.0,
+            rate: 1e-3,
+            tokens: 10,
+            targets: 5,
+            tokens_per_second: 10.0,
+            seconds: 1.0,
+            skipped: 0,
+            peak: None,
+        };
+        let row = table_row(&event, 10.0, true);
+        let cells: Vec<_> = row.split_whitespace().collect();
+        assert_eq!(cells, ["1", "5.00e29", "-1.23e5", "1.23e9", "1.00e-3", "10"]);
+    }
+}

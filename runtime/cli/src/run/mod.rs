@@ -1,0 +1,7 @@
+//! What the commands share that start or describe a run.
+
+pub(crate) mod display;
+pub(crate) mod plan;
+mod resume;
+pub(crate) mod sample;
+pub(crate) mod summary;

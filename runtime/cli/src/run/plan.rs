@@ -1,0 +1,119 @@
+//! A run's plan as a person reads it: model, method, data, training and memory.
+
+use std::path::Path;
+
+use serde_json::json;
+use tunebox_training::Plan;
+use tunebox_training::data::Shape;
+use tunebox_training::plan::{ENDLESS, PlanSummary};
+
+use crate::package::describe::import_names;
+use crate::terminal::Terminal;
+use tunebox_foundation::format::{bytes, counted, grouped};
+
+/// Shows a plan, with its estimated memory and changed limits.
+pub(crate) fn show_plan(terminal: Terminal, plan: &Plan) {
+    let (run, summary) = (&plan.run, &plan.run.summary);
+    terminal.event(json!({ "event": "plan", "plan": summary }));
+    show_summary(terminal, summary, &run.folder, None);
+    for text in &run.warnings {
+        terminal.warn(text);
+    }
+    let memory = &summary.memory;
+    let runtime = if summary.device == "cpu" { "program" } else { "widened matrix" };
+    let parts = [
+        ("weights", memory.weights),
+        ("training", memory.training),
+        ("activations", memory.activations),
+        ("scratch", memory.scratch),
+        ("head", memory.head),
+        (runtime, memory.runtime),
+    ];
+    let parts = parts.map(|(name, size)| format!("{name} {}", bytes(size))).join(", ");
+    terminal.status("Memory", format!("about {}: {parts}", bytes(memory.total())));
+    if run.data.shape == Shape::Prompts {
+        terminal.note(completions_note(run.method.completions()));
+    }
+    let changed = run.method.limits.changed();
+    let limits: Vec<String> =
+        changed.map(|(limit, value)| format!("{} {}", limit.name, limit.unit.show(&value))).collect();
+    if !limits.is_empty() {
+        terminal.status("Limits", format!("{}; the others at their defaults", limits.join(", ")));
+    }
+}
+
+/// Says how many completions of a prompt the memory estimate includes.
+fn completions_note(count: Option<u64>) -> String {
+    match count {
+        Some(count) => format!("estimated memory includes {count} completions of each prompt, at their maximum length"),
+        None => "the method's number of completions is unknown: estimated memory includes as many as may wait for \
+                 their backward pass"
+            .to_owned(),
+    }
+}
+
+/// Shows what is trained, on which data, by which method. `resumed` is the step that a run resumes from.
+pub(super) fn show_summary(terminal: Terminal, plan: &PlanSummary, folder: &Path, resumed: Option<u64>) {
+    terminal.status("Run", folder.display());
+    let parameters = grouped(plan.parameters);
+    terminal.status("Model", format!("{}, {}, {parameters} weights, on {}", plan.model, plan.family, plan.device));
+    let signed = plan.signer.as_deref().map_or_else(|| "no".to_owned(), |key| format!("by {key}"));
+    let imports = import_names(&plan.imports);
+    terminal
+        .status("Method", format!("{} {}, signed: {signed}, imports {imports}", plan.method, plan.method_version));
+    let (records, report) = (counted(plan.records as u64, "record"), &plan.report);
+    let (targets, tokens) = (grouped(report.targets as u64), grouped(report.tokens as u64));
+    terminal.status("Data", format!("{}, {records}, {targets} of {tokens} tokens are targets", plan.data));
+    terminal.status("Training", training_text(plan));
+    for (what, count) in [
+        ("skipped", report.skipped.len()),
+        ("dropped: no target within `data.max-length`", report.dropped.len()),
+        ("truncated at the end", report.truncated),
+    ] {
+        if count > 0 {
+            terminal.note(format!("{} {what}", counted(count as u64, "record")));
+        }
+    }
+    if let Some(step) = resumed {
+        let changed = plan.method_changed.then_some((plan.method.as_str(), plan.method_version.as_str()));
+        terminal.status("Resuming", resuming_text(step, changed));
+    }
+}
+
+/// Says where a run resumes. `changed` has name and version of its method if that changed since.
+fn resuming_text(step: u64, changed: Option<(&str, &str)>) -> String {
+    match changed {
+        Some((method, version)) => {
+            format!("at step {step}: same model and data, by {method} {version}, which has changed since")
+        }
+        None => format!("at step {step}: same model, data and method"),
+    }
+}
+
+/// Says what is trained (an adapter, every weight or nothing), in which batches, steps and at which learning rate.
+fn training_text(plan: &PlanSummary) -> String {
+    let batch =
+        if plan.accumulation > 1 { format!("{} × {}", plan.batch, plan.accumulation) } else { plan.batch.to_string() };
+    let steps = if plan.steps == u64::from(ENDLESS) { "until Ctrl-C".into() } else { counted(plan.steps, "step") };
+    let steps = format!("batch {batch}, {steps}");
+    if plan.trainable == 0 {
+        return format!("nothing, {steps}: the method does not import `learn`");
+    }
+    let share = 100.0 * plan.trainable as f64 / plan.parameters.max(1) as f64;
+    let adapter =
+        if plan.adapter == "full" { "every weight".to_owned() } else { format!("{} rank {}", plan.adapter, plan.rank) };
+    let trainable = grouped(plan.trainable);
+    format!("{adapter}, {trainable} trainable ({share:.2} %), {steps}, rate {:e} {}", plan.rate, plan.schedule)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resumed_run_says_whether_its_method_changed() {
+        assert_eq!(resuming_text(6, None), "at step 6: same model, data and method");
+        let changed = "at step 6: same model and data, by calm 0.2.0, which has changed since";
+        assert_eq!(resuming_text(6, Some(("calm", "0.2.0"))), changed);
+    }
+}

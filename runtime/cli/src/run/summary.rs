@@ -1,0 +1,95 @@
+//! The report at the end of a run: what it wrote, how the model answers now, and what to type next.
+
+use std::path::Path;
+
+use serde_json::json;
+use tunebox_foundation::explain::Exit;
+use tunebox_compute::precision::Base;
+use tunebox_training::plan::ENDLESS;
+use tunebox_training::{Outcome, Summary, base_precision, newest_checkpoint};
+
+use super::resume::resume_command;
+use super::sample::SampleReport;
+use crate::terminal::Terminal;
+use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
+use tunebox_foundation::format::{bytes, counted, duration, number};
+
+/// The warning after a run that wrote nothing to load.
+const NO_ARTIFACT: &str =
+    "no adapter was written: no step made an update; `minimise(&loss)?` in the method's `step` asks for one";
+
+/// Reports how a run ended. After a finished run on the sample, `sample` compares the model before and after.
+pub(crate) fn show_outcome(terminal: Terminal, outcome: &Outcome, sample: Option<&SampleReport>) -> CommandResult {
+    let (name, status) = match outcome {
+        Outcome::Interrupted(summary) => ("stopped", show_stopped(terminal, summary)),
+        Outcome::Finished(summary) => ("finished", show_finished(terminal, summary, sample)?),
+    };
+    let summary = outcome.summary();
+    // A run without a step leaves no folder.
+    let folder = Some(&summary.folder).filter(|folder| folder.exists());
+    terminal.event(json!({
+        "event": name, "name": summary.name, "folder": folder, "step": summary.step, "total": summary.total,
+        "seconds": summary.seconds, "tokens": summary.tokens,
+        "checkpoint": summary.checkpoint.as_ref().map(|(_, path)| path),
+    }));
+    Ok(status)
+}
+
+fn show_stopped(terminal: Terminal, summary: &Summary) -> ExitStatus {
+    let of = if summary.total == u64::from(ENDLESS) { String::new() } else { format!(" of {}", summary.total) };
+    if let Some((_, saved)) = &summary.checkpoint {
+        terminal.status("Stopped", format!("at step {}{of}, saved {}", summary.step, saved.display()));
+        // A checkpoint of a method that does not learn has no adapter to chat with.
+        let has_adapter = newest_checkpoint(&summary.folder).ok().flatten().is_some();
+        let chat = if has_adapter { format!("\n{}", chat_command(&summary.folder)) } else { String::new() };
+        terminal.suggest(format!("{}{chat}", resume_command(&summary.name)));
+    } else {
+        terminal.status("Stopped", "before a step was done: there is nothing to save");
+    }
+    ExitStatus::Code(Exit::Interrupted)
+}
+
+fn show_finished(terminal: Terminal, summary: &Summary, sample: Option<&SampleReport>) -> CommandResult {
+    let metric = |name: &str| summary.last.as_ref().and_then(|step| step.metric(name));
+    let loss = metric("loss").map_or(String::new(), |loss| format!(", loss {}", number(loss, 3, 12)));
+    let accuracy = metric("accuracy").map_or(String::new(), |value| format!(", accuracy {value:.2}"));
+    let (steps, time) = (counted(summary.total, "step"), duration(summary.seconds));
+    terminal.status("Done", format!("{steps} in {time}{loss}{accuracy}"));
+    let files: Vec<String> = summary
+        .written
+        .iter()
+        .map(|file| {
+            let name = file.path.file_name().unwrap_or_default().to_string_lossy();
+            format!("{name} {}", bytes(file.bytes))
+        })
+        .collect();
+    terminal.status("Wrote", format!("{}  {}", summary.folder.display(), files.join(", ")));
+    if !has_file(summary, "safetensors") {
+        terminal.warn(NO_ARTIFACT);
+        return Ok(ExitStatus::Success);
+    }
+    if let Some(sample) = sample {
+        sample.show(terminal, &summary.folder)?;
+    }
+    terminal.suggest(next_command(summary)?);
+    Ok(ExitStatus::Success)
+}
+
+/// The command that chats with what a run wrote: an adapter, a model, or steering vectors on a model to be named.
+fn next_command(summary: &Summary) -> Result<String, Failure> {
+    if has_file(summary, "json") {
+        return Ok(chat_command(&summary.folder));
+    }
+    let is_quantized = base_precision(&summary.folder)? == Some(Base::Nf4);
+    let precision = if is_quantized { " --base-precision nf4" } else { "" };
+    Ok(format!("tunebox chat MODEL --steer {}/vectors.safetensors{precision}", summary.folder.display()))
+}
+
+pub(crate) fn chat_command(folder: &Path) -> String {
+    format!("tunebox chat {}", folder.display())
+}
+
+/// Whether a run wrote a file with this extension.
+fn has_file(summary: &Summary, extension: &str) -> bool {
+    summary.written.iter().any(|file| file.path.extension().is_some_and(|found| found == extension))
+}

@@ -1,0 +1,101 @@
+//! `--steer`: vectors added to the residual stream while a model generates.
+
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use tunebox_compute::precision::Base;
+use tunebox_model::Policy;
+use tunebox_model::vectors::Vectors;
+use tunebox_training::base_precision;
+
+use crate::terminal::Terminal;
+use crate::terminal::diagnostic::Failure;
+
+/// Options that add steering vectors.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SteeringOptions {
+    /// Add the vectors of this file to the outputs of the blocks: safetensors or a GGUF control vector
+    #[arg(long, value_name = "FILE")]
+    steer: Option<PathBuf>,
+    /// Factor for the vectors [default: the scale in their file, or 1]
+    #[arg(long, value_name = "NUMBER", requires = "steer", allow_negative_numbers = true)]
+    coefficient: Option<f32>,
+    /// Layers to steer, counted from 0: `3` or `3..6`, both ends included [default: all]
+    #[arg(long, value_name = "A..B", requires = "steer", value_parser = parse_layers)]
+    layers: Option<RangeInclusive<usize>>,
+}
+
+impl SteeringOptions {
+    /// Whether `--steer` is given.
+    pub(crate) fn is_set(&self) -> bool {
+        self.steer.is_some()
+    }
+
+    /// Adds the vectors to a policy. Does nothing without `--steer`.
+    pub(crate) fn apply(&self, terminal: Terminal, policy: &mut Policy) -> Result<(), Failure> {
+        let Some(path) = &self.steer else { return Ok(()) };
+        let vectors = Vectors::load(path)?;
+        if let Some(warning) = precision_warning(path, policy.precision().base())? {
+            terminal.warn(warning);
+        }
+        let coefficient = self.coefficient.unwrap_or_else(|| default_coefficient(&vectors));
+        let layers = self.layers.clone().unwrap_or(0..=usize::MAX);
+        policy.steer(&vectors, coefficient, &layers).map_err(|error| {
+            let mut failure = Failure::from(error);
+            failure.explanation.location = Some(path.display().to_string());
+            failure
+        })
+    }
+}
+
+/// The scale that a vector file recommends, else 1.
+pub(crate) fn default_coefficient(vectors: &Vectors) -> f32 {
+    vectors.facts.get("scale").and_then(|scale| scale.parse().ok()).unwrap_or(1.0)
+}
+
+/// A warning if the run that wrote the vectors had its base in another precision. `None` if it had not, or if the file
+/// is not in a run's folder.
+fn precision_warning(vectors: &Path, now: Base) -> Result<Option<String>, Failure> {
+    let Some(folder) = vectors.parent() else { return Ok(None) };
+    let flag = |base| if base == Base::Nf4 { "nf4" } else { "stored" };
+    let trained = base_precision(folder)?.filter(|trained| *trained != now);
+    Ok(trained.map(|trained| {
+        let (trained, now) = (flag(trained), flag(now));
+        format!("the vectors come from a base in `{trained}`, this one is in `{now}`: use `--base-precision {trained}`")
+    }))
+}
+
+/// Parses `3` or `3..6`.
+fn parse_layers(text: &str) -> Result<RangeInclusive<usize>, String> {
+    let error = || "layers are written as `3` or `3..6`, the smaller number first".to_owned();
+    let number = |text: &str| text.trim().parse::<usize>().map_err(|_| error());
+    let (first, last) = text.split_once("..").unwrap_or((text, text));
+    let (first, last) = (number(first)?, number(last.trim_start_matches('='))?);
+    if first <= last { Ok(first..=last) } else { Err(error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vectors_of_a_run_on_another_base_precision_give_a_warning_with_the_flag_to_use() {
+        let run = tempfile::tempdir().unwrap();
+        let vectors = run.path().join("vectors.safetensors");
+        assert_eq!(precision_warning(&vectors, Base::Stored).unwrap(), None);
+        std::fs::write(run.path().join("run.lock"), "[settings.model]\nprecision = \"nf4\"\n").unwrap();
+        assert_eq!(precision_warning(&vectors, Base::Nf4).unwrap(), None);
+        let warning = precision_warning(&vectors, Base::Stored).unwrap().unwrap();
+        assert!(warning.contains("`--base-precision nf4`"), "{warning}");
+    }
+
+    #[test]
+    fn layers_are_one_or_a_range_with_both_ends() {
+        assert_eq!(parse_layers("3"), Ok(3..=3));
+        assert_eq!(parse_layers("3..6"), Ok(3..=6));
+        for wrong in ["", "a", "6..3", "3..", "-1", "1..2..3"] {
+            assert!(parse_layers(wrong).is_err(), "{wrong}");
+        }
+    }
+}
