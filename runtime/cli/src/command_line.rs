@@ -38,7 +38,8 @@ fn settings_help(words: &[String]) -> Option<String> {
     Some(match Reference::parse(method, base).and_then(|reference| reference.open()) {
         Ok(package) if package.manifest.settings.is_empty() => format!("`{method}` has no settings"),
         Ok(package) => {
-            let title = format!("Settings of `{method}`, set by `--set method.NAME=VALUE` or `[method]` of a run file:");
+            let title =
+                format!("Settings of `{method}`, set by `--set method.NAME=VALUE` or `[method]` of a run file:");
             describe_settings(&title, &package.manifest).join("\n")
         }
         Err(error) => format!("the settings of `{method}` cannot be read: {error}"),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use tunebox_compute::precision::Base;
 use tunebox_compute::device;
+use tunebox_compute::precision::Base;
 use tunebox_foundation::bounded;
 use tunebox_model::{Model, Policy, PolicySettings};
 use tunebox_training::{base_precision, find_model, is_checkpoint, newest_checkpoint};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tunebox_foundation::explain::Exit;
 use tunebox_compute::code_cache;
+use tunebox_foundation::explain::Exit;
 use tunebox_sandbox::Compiling;
 use tunebox_sandbox::child::Program;
 
@@ -38,7 +38,7 @@ pub(crate) fn stop_on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::clone(&stop);
     ctrlc::set_handler(move || {
         if flag.swap(true, Ordering::SeqCst) {
-            std::process::exit(i32::from(Exit::Interrupted as u8));
+            std::process::exit(Exit::Interrupted as i32);
         }
     })
     .map_err(|error| Failure::usage(format!("Ctrl-C cannot be handled: {error}"), "run it without another handler"))?;

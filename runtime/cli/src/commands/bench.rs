@@ -126,9 +126,8 @@ impl Bench {
             in_process: self.in_process,
         };
         let measured = bench(&settings, &mut |what| terminal.status("Timing", what))?;
-            terminal.event(json!(measured));
-    } else {
         report::show_report(terminal, &measured, settings.steps);
+        terminal.event(json!(measured));
+        Ok(ExitStatus::Success)
     }
-    Ok(ExitStatus::Success)
 }

@@ -50,8 +50,7 @@ impl Check {
         let existing = find_existing_run(&mut settings)?;
         if let Some(run) = &existing {
             let (name, state) = (&run.name, if run.finished { "is finished" } else { "has begun" });
-            terminal
-                .note(format!("the run `{name}` {state}; this checks a new run with the same settings"));
+            terminal.note(format!("the run `{name}` {state}; this checks a new run with the same settings"));
         }
         self.trust.check_run(terminal, &settings)?;
         // Before the model is opened: the memory for it is part of the estimate.
@@ -89,7 +88,8 @@ impl Check {
         if let Some(text) = engine.warning() {
             terminal.warn(text);
         }
-        terminal.status("Method", format!("{} {}, all imports granted", package.manifest.name, package.manifest.version));
+        terminal
+            .status("Method", format!("{} {}, all imports granted", package.manifest.name, package.manifest.version));
         if package.manifest.world.is_method()
             && let Some(text) = without_effect(method.imports())
         {

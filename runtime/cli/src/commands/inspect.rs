@@ -13,7 +13,7 @@ use tunebox_sandbox::{COSTS, Limits, VerifierLimits, interface_of};
 
 use crate::package::describe::{describe_settings, expect_no_run, publisher, signer_text, train_command};
 use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
-use crate::terminal::{Terminal, shown};
+use crate::terminal::{Terminal, escape};
 use tunebox_foundation::format::bytes;
 
 #[derive(Debug, Args)]
@@ -50,23 +50,24 @@ impl Inspect {
             return print_wit(terminal, &package);
         }
         let (parts, publisher) = (sizes(&package.bytes)?, publisher(&package)?);
-            terminal.event(json!({
+        if !terminal.json {
+            let signed = signer_text(&package, publisher.as_ref());
+            terminal.print_line(escape(&describe(&package, &imports, &signed, &parts)));
+        }
+        terminal.event(json!({
             "name": package.manifest.name, "version": package.manifest.version, "origin": package.origin,
             "digest": format!("sha256:{}", package.digest), "bytes": package.bytes.len(), "sections": parts,
             "signer": package.signer.as_ref().map(|signer| &signer.key), "source": package.source,
             "first_seen": publisher.map(|publisher| publisher.first_seen), "imports": imports,
             "manifest": package.manifest, "limits": Limits::default(), "costs": COSTS,
         }));
-    } else {
-        let signed = signer_text(&package, publisher.as_ref());
-        terminal.print_line(escape(&describe(&package, &imports, &signed, &parts)));
+        let later = later_version(&package)?;
+        if let Some(later) = &later {
+            terminal.note(format!("tunebox.lock has {later}: a run refuses older versions"));
+        }
+        terminal.suggest(next_command(&package, later.as_ref().unwrap_or(&self.package)));
+        Ok(ExitStatus::Success)
     }
-    let later = later_version(&package)?;
-    if let Some(later) = &later {
-        terminal.note(format!("tunebox.lock has {later}: a run refuses older versions"));
-    }
-    terminal.suggest(next_command(&package, later.as_ref().unwrap_or(&self.package)));
-    Ok(ExitStatus::Success)
 }
 
 /// Suggests how to use the package: a command for a method, a run file entry for a verifier.

@@ -21,8 +21,10 @@ impl Key {
         let password = ask_new_password(terminal)?;
         let public = SecretKey::generate(&self.file, password.as_deref())?;
         let public_file = format!("{}.pub", self.file.display());
-        terminal
-            .status("Created", format!("{}, which you keep secret, and {public_file}, which you can publish", self.file.display()));
+        terminal.status(
+            "Created",
+            format!("{}, which you keep secret, and {public_file}, which you can publish", self.file.display()),
+        );
         terminal.status("Key", public.to_string());
         if password.is_none() {
             terminal.warn("no password protects the key: whoever can read the file can sign as you");

@@ -61,7 +61,9 @@ impl New {
             template.add("run.toml", format!("{text}{limits}"));
         }
         let present = Path::new(".");
-        let unpack = |folder: &Path| sample.map_or(Ok(()), |sample| Ok(sample.unpack(&folder.join(RUNS))?));
+        let unpack = |folder: &Path| -> Result<(), Failure> {
+            sample.map_or(Ok(()), |sample| Ok(sample.unpack(&folder.join(RUNS)).map(drop)?))
+        };
         let folder = if self.here {
             template.write_here(present, unpack)?;
             present.to_owned()

@@ -52,7 +52,9 @@ impl Pack {
         let (digest, size) = (digest::sha256(&packed), packed.len() as u64);
         terminal.status("Packed", format!("{}, {}, sha256:{digest}", path.display(), bytes(size)));
         match &signer {
-            Some(signer) => terminal.status("Signed", format!("{}, by {}", signature_path(&path).display(), signer.key)),
+            Some(signer) => {
+                terminal.status("Signed", format!("{}, by {}", signature_path(&path).display(), signer.key))
+            }
             None => terminal.status("Signed", "no: `tunebox pull` refuses it from a registry; `--sign KEY` signs it"),
         }
         terminal.suggest(match &signer {

@@ -121,7 +121,7 @@ impl Test {
         let door = Door::open().map_err(|error| unreachable_twin(&error))?;
         terminal.status("Comparing", "component and native twin on the sample");
         let mut process = if self.debug {
-            outcome::show_debugger_command(terminal, &native.under_debugger(executable, &door)?);
+            outcome::show_debugger_command(terminal, &native.debugger_command(executable, &door)?);
             None
         } else {
             Some(native.start_twin(executable, &door)?)
@@ -179,7 +179,10 @@ mod tests {
             refused.explanation.hint.unwrap()
         };
         let limits = "--set limits.component-bytes=33554432 --set limits.compile-seconds=120";
-        assert_eq!(hint(), format!("`tunebox build {path}; tunebox train --sample --method {path} {limits}` trains with it"));
+        assert_eq!(
+            hint(),
+            format!("`tunebox build {path}; tunebox train --sample --method {path} {limits}` trains with it")
+        );
         std::fs::write(folder.path().join("run.toml"), "").unwrap();
         assert_eq!(hint(), format!("`tunebox build {path}; tunebox train {path}/run.toml` trains with it"));
     }

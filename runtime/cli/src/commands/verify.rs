@@ -103,7 +103,8 @@ impl Verify {
         }
         show_differences(terminal, replay.first_difference.as_slice());
         show_differences(terminal, &replay.artifact);
-        terminal.suggest("look at the first difference: the inputs are the same, so the program or the machine differs");
+        terminal
+            .suggest("look at the first difference: the inputs are the same, so the program or the machine differs");
         ExitStatus::Code(Exit::Trust)
     }
 }

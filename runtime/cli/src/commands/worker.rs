@@ -20,8 +20,7 @@ pub(super) fn run_worker() -> CommandResult {
     let flag = Arc::clone(&stop);
     // Ctrl-C reaches the parent as well, which ends this process at the second one.
     ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)).map_err(internal)?;
-    let interrupted = i32::from(Exit::Interrupted as u8);
-    let exit = serve(io::stdin(), reports, compiling()?, &stop, || std::process::exit(interrupted));
+    let exit = serve(io::stdin(), reports, compiling()?, &stop, || std::process::exit(Exit::Interrupted as i32));
     Ok(exit.map_or(ExitStatus::Success, ExitStatus::Code))
 }
 

@@ -11,9 +11,9 @@ use tunebox_package::{Built, sources};
 use tunebox_training::plan::without_effect;
 
 use crate::terminal::diagnostic::Failure;
-use tunebox_foundation::format::counted;
 use crate::terminal::progress::crate_counter;
 use crate::terminal::{Terminal, escape};
+use tunebox_foundation::format::counted;
 
 /// The last paragraph of the long help of each of these commands.
 pub(crate) const BUILD_WARNING: &str = "Building runs code of the folder on this machine, outside of the sandbox: \
@@ -70,7 +70,8 @@ pub(crate) fn show_source_warnings(terminal: Terminal, folder: &Path, built: &Bu
     }
     for (place, name) in sources::undeclared(folder, &built.manifest.metrics) {
         let (place, name) = (printable(&place, 200), printable(&name, 64));
-        terminal.warn(format!("{place} reports `{name}`, which `metrics` of `method!` does not list: a run ends there"));
+        terminal
+            .warn(format!("{place} reports `{name}`, which `metrics` of `method!` does not list: a run ends there"));
     }
     if built.manifest.world.is_method()
         && let Some(text) = without_effect(&built.imports)

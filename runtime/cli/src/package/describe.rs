@@ -96,7 +96,10 @@ mod tests {
         std::fs::write(folder.path().join("run.lock"), "").unwrap();
         let run = folder.path().display();
         let hint = expect_no_run(&folder.path().join(".")).unwrap_err().explanation.hint.unwrap();
-        assert_eq!(hint, format!("`tunebox check {run}/run.toml` checks its settings, `tunebox verify {run}` its results"));
+        assert_eq!(
+            hint,
+            format!("`tunebox check {run}/run.toml` checks its settings, `tunebox verify {run}` its results")
+        );
     }
 
     #[test]

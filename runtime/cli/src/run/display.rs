@@ -7,8 +7,8 @@ use tunebox_training::{Event, Observer, StepEvent};
 
 use super::plan::show_summary;
 use crate::terminal::Terminal;
-use tunebox_foundation::format::{bytes, grouped, number};
 use crate::terminal::progress::step_bar;
+use tunebox_foundation::format::{bytes, grouped, number};
 
 /// Shows the events of a run.
 pub(crate) struct RunDisplay {

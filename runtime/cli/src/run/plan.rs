@@ -59,8 +59,7 @@ pub(super) fn show_summary(terminal: Terminal, plan: &PlanSummary, folder: &Path
     terminal.status("Model", format!("{}, {}, {parameters} weights, on {}", plan.model, plan.family, plan.device));
     let signed = plan.signer.as_deref().map_or_else(|| "no".to_owned(), |key| format!("by {key}"));
     let imports = import_names(&plan.imports);
-    terminal
-        .status("Method", format!("{} {}, signed: {signed}, imports {imports}", plan.method, plan.method_version));
+    terminal.status("Method", format!("{} {}, signed: {signed}, imports {imports}", plan.method, plan.method_version));
     let (records, report) = (counted(plan.records as u64, "record"), &plan.report);
     let (targets, tokens) = (grouped(report.targets as u64), grouped(report.tokens as u64));
     terminal.status("Data", format!("{}, {records}, {targets} of {tokens} tokens are targets", plan.data));

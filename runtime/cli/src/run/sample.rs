@@ -101,12 +101,7 @@ fn sampling() -> Sampling {
     Sampling { temperature: 0.0, max_tokens: 48, ..Sampling::default() }
 }
 
-fn show_answers(
-    terminal: Terminal,
-    question: &str,
-    base: &Policy,
-    after: &[LabelledPolicy],
-) -> Result<(), Failure> {
+fn show_answers(terminal: Terminal, question: &str, base: &Policy, after: &[LabelledPolicy]) -> Result<(), Failure> {
     terminal.status("Asked", question);
     let mut answers = Vec::new();
     let policies = after.iter().map(|(name, policy)| (name.as_str(), policy));

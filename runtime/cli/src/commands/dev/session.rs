@@ -64,8 +64,7 @@ impl Session {
     pub(super) fn train(&mut self, settings: RunSettings, stop: &AtomicBool) -> Result<Outcome, Error> {
         self.display = Rc::new(RefCell::new(RunDisplay::new(self.terminal)));
         self.has_begun.set(false);
-        let mut observer =
-            SharedDisplay { display: Rc::clone(&self.display), has_begun: Rc::clone(&self.has_begun) };
+        let mut observer = SharedDisplay { display: Rc::clone(&self.display), has_begun: Rc::clone(&self.has_begun) };
         let outcome = plan(settings).and_then(|plan| run_revised(plan, &mut observer, stop, self));
         self.display.borrow().clear();
         outcome

@@ -45,8 +45,9 @@ impl NativeBuild {
         }
         let here = self.manifest()?;
         let messages = output.stdout.split(|byte| *byte == b'\n');
-        let found =
-            messages.filter_map(|line| serde_json::from_slice(line).ok()).find_map(|message| library_tests(&message, &here));
+        let found = messages
+            .filter_map(|line| serde_json::from_slice(line).ok())
+            .find_map(|message| library_tests(&message, &here));
         found.ok_or_else(|| {
             self.failure("the method has no tests", "`Cargo.toml` has no library, or one with `test = false`")
         })

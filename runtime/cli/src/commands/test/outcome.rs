@@ -26,7 +26,10 @@ pub(super) fn show_failed(terminal: Terminal, method: &str) -> ExitStatus {
 
 /// Shows that the own tests of a verifier passed, which has no native twin.
 pub(super) fn show_without_twin(terminal: Terminal, method: &str) -> ExitStatus {
-    terminal.status("Passed", "the verifier's own tests; a verifier calls no host functions, so there is no twin to compare");
+    terminal.status(
+        "Passed",
+        "the verifier's own tests; a verifier calls no host functions, so there is no twin to compare",
+    );
     terminal.event(json!({ "event": "tested", "method": method, "own": true, "same": null }));
     ExitStatus::Success
 }

@@ -43,7 +43,9 @@ pub(super) fn verify_package(terminal: Terminal, found: &Reference, wanted: Opti
         _ if package.signer.is_none() => Some(Doubt::Unsigned),
         Reference::Stored(_) => None,
         // `--signer` makes an unknown signer acceptable, and overrules no other problem.
-        Reference::File(path) | Reference::Folder(path) => doubt_about_path(&package, path)?.filter(|_| wanted.is_none()),
+        Reference::File(path) | Reference::Folder(path) => {
+            doubt_about_path(&package, path)?.filter(|_| wanted.is_none())
+        }
     };
     if let Some(wanted) = wanted {
         check_signer(&package, wanted)?;
@@ -87,11 +89,15 @@ impl Doubt {
     /// The command or action that would verify the package.
     fn suggestion(&self, found: &Reference) -> String {
         match (self, found) {
-            (Self::Unsigned, _) => "ask the publisher for a signed package; `tunebox pack --sign KEY` signs one".to_owned(),
+            (Self::Unsigned, _) => {
+                "ask the publisher for a signed package; `tunebox pack --sign KEY` signs one".to_owned()
+            }
             (Self::UnknownSigner, Reference::File(path)) => {
                 format!("tunebox verify {} --signer KEY    (the key that the publisher shows)", path.display())
             }
-            (Self::UnknownSigner, _) => "the same command with `--signer KEY`, the key that the publisher shows".to_owned(),
+            (Self::UnknownSigner, _) => {
+                "the same command with `--signer KEY`, the key that the publisher shows".to_owned()
+            }
         }
     }
 }
