@@ -265,7 +265,7 @@ fn what_is_no_folder_of_a_method_is_not_waited_for() {
     for (words, told) in [
         (["dev", "nowhere"], "there is no method in `nowhere`"),
         (["dev", "calm/run.toml"], "give its folder, `calm`; a run file is for `tunebox train calm/run.toml`"),
-        (["build", "calm/run.toml"], "`calm/run.toml` is a file, the folder of a method is wanted"),
+        (["build", "calm/run.toml"], "`calm/run.toml` is a file; expected the folder of a method"),
         (["dev", "--method=calm"], "unexpected argument '--method'"),
     ] {
         let output = author.command(&words).output().unwrap();

@@ -144,7 +144,7 @@ fn a_method_that_asks_what_it_is_compiled_for_is_found_out() {
     let output = tested(folder.path(), "3", &[]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("error[test]: `shifty` does not do natively what its component does"), "{said}");
+    assert!(said.contains("error[test]: the component and the native twin of `shifty` differ"), "{said}");
     assert!(said.contains("trained numbers") && said.contains("at step 1"), "{said}");
 }
 
