@@ -102,7 +102,7 @@ fn a_panic_of_the_host_is_told_once_and_not_on_the_error_stream() {
     assert!(output.status.success(), "{error}");
     assert!(!error.contains("panicked"), "{error}");
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(shown.contains("the host failed") && shown.contains("fake_learner.rs:"), "{shown}");
+    assert!(shown.contains("the host failed") && shown.contains("fake_run.rs:"), "{shown}");
 }
 
 #[test]

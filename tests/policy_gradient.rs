@@ -1,7 +1,7 @@
 //! Claims about the policy-gradient methods: their losses, gradients and metrics, and where they start.
 //!
 //! The numbers are rows of `golden/methods/grpo.jsonl`, made in f64 by `golden/policy_gradient.py`; here the
-//! real components run inside the sandbox over a learner whose completions, scores and rewards are given.
+//! real components run inside the sandbox in a run whose completions, scores and rewards are given.
 //! ℓ_old is what the first of two updates scores, ℓ what the second one does.
 
 mod losses;
@@ -15,7 +15,7 @@ use serde_json::{Map, Value as Json};
 use tunebox_model::rows::Rows;
 use tunebox_package::{Reference, Value as Given, resolve_settings};
 use tunebox_sandbox::{
-    Batch, Engine, Error, Grants, Learner, Limits, Question, Session, SessionSettings, StepReport, Value,
+    Batch, Engine, Error, Grants, Limits, Question, RunHooks, Session, SessionSettings, StepReport, TrainState, Value,
 };
 
 fn root() -> PathBuf {
@@ -44,14 +44,18 @@ fn batch(prompts: Vec<Vec<u32>>) -> Batch {
 }
 
 /// A session of a method with its settings taken.
-fn session(method: &str, settings: &Map<String, Json>, learner: Box<dyn Learner>) -> Result<Session, Error> {
+fn session<H: RunHooks>(
+    method: &str,
+    settings: &Map<String, Json>,
+    train_state: TrainState<H>,
+) -> Result<Session<H>, Error> {
     let package = Reference::parse(method, &root()).unwrap().open().unwrap();
     let settings = resolve_settings(&package.manifest, &toml::Table::try_from(settings).unwrap()).unwrap();
     let settings: Vec<_> = settings.into_iter().map(|(name, given)| (name, value(given))).collect();
     let engine = Engine::new()?;
     let method = engine.admit(&package.bytes, method, &Grants::default(), &Limits::default())?;
     let own = SessionSettings { metric_names: package.manifest.metrics, ..SessionSettings::default() };
-    let mut session = Session::start(&method, learner, own)?;
+    let mut session = Session::start(&method, train_state, own)?;
     session.init(&settings)?;
     Ok(session)
 }

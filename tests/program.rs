@@ -19,9 +19,9 @@ mod support {
     pub(crate) mod absent;
     #[expect(dead_code, reason = "another program uses the rest")]
     pub(crate) mod attack;
-    pub(crate) mod fake_learner;
     #[expect(dead_code, reason = "another program uses the rest")]
     pub(crate) mod fake_registry;
+    pub(crate) mod fake_run;
     pub(crate) mod given_scores;
     pub(crate) mod golden;
     #[expect(dead_code, reason = "another program uses the rest")]
@@ -32,5 +32,6 @@ mod support {
     #[expect(dead_code, reason = "another program uses the rest")]
     pub(crate) mod real_registry;
     pub(crate) mod renamed;
+    pub(crate) mod tiny_policy;
     pub(crate) mod transcript;
 }

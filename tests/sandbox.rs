@@ -8,7 +8,8 @@ mod wall;
 /// What the modules share.
 mod support {
     pub(crate) mod attack;
-    pub(crate) mod fake_learner;
+    pub(crate) mod fake_run;
     pub(crate) mod guest;
     pub(crate) mod own_process;
+    pub(crate) mod tiny_policy;
 }

@@ -1,6 +1,6 @@
-//! Claims about a method at work: what reaches the learner, what comes back, what survives, and how it ends.
+//! Claims about a method at work: what reaches the run, what comes back, what survives, and how it ends.
 //!
-//! Guests are small texts (`support/guest.rs`); the learner is a fake that writes a diary.
+//! Guests are small texts (`support/guest.rs`); the run is a fake that records.
 
 mod ends;
 mod learning;
@@ -10,7 +10,7 @@ mod state;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
 
-use crate::support::fake_learner::{Diary, FakeLearner, rows};
+use crate::support::fake_run::{FakeRun, Record, rows};
 use crate::support::guest;
 use tunebox_sandbox::{Batch, Engine, Grants, Limits, Session, SessionSettings};
 
@@ -73,9 +73,9 @@ fn settings() -> SessionSettings {
     SessionSettings { seed: 7, metric_names: vec!["loss".into()], ..SessionSettings::default() }
 }
 
-fn start(guest: &str, settings: SessionSettings) -> (Session, Arc<Mutex<Diary>>) {
+fn start(guest: &str, settings: SessionSettings) -> (Session<FakeRun>, Arc<Mutex<Record>>) {
     let bytes = guest::component(guest);
     let method = ENGINE.admit(&bytes, "guest", &Grants::default(), &Limits::default()).unwrap();
-    let (learner, diary) = FakeLearner::with_diary();
-    (Session::start(&method, learner, settings).unwrap(), diary)
+    let (train_state, record) = FakeRun::with_record();
+    (Session::start(&method, train_state, settings).unwrap(), record)
 }

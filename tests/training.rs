@@ -19,5 +19,6 @@ mod support {
     pub(crate) mod golden;
     pub(crate) mod golden_rows;
     pub(crate) mod guest;
+    pub(crate) mod tiny_policy;
     pub(crate) mod tiny_run;
 }

@@ -10,7 +10,7 @@ use wit_parser::{ManglingAndAbi, Resolve};
 
 use super::released::changed;
 use super::{place, play, root, train, write_method};
-use crate::support::{attack, fake_learner, guest};
+use crate::support::{attack, fake_run, guest};
 
 /// A component that was built when 0.1.0 was the contract.
 fn kept(name: &str) -> Vec<u8> {
@@ -34,9 +34,9 @@ fn a_method_of_the_track_still_learns() {
     let (engine, bytes) = (Engine::new().unwrap(), kept("lora.wasm"));
     let manifest = read_manifest(&bytes).unwrap();
     let method = engine.admit(&bytes, "lora", &Grants::default(), &Limits::default()).unwrap();
-    let (learner, diary) = fake_learner::FakeLearner::with_diary();
+    let (train_state, record) = fake_run::FakeRun::with_record();
     let own = SessionSettings { metric_names: manifest.metrics.clone(), ..SessionSettings::default() };
-    let mut session = Session::start(&method, learner, own).unwrap();
+    let mut session = Session::start(&method, train_state, own).unwrap();
     session.init(&settings(&manifest, "")).unwrap();
     let report = session.step(attack::batch()).unwrap();
     session.finish().unwrap();
@@ -44,7 +44,7 @@ fn a_method_of_the_track_still_learns() {
     let named: Vec<&str> = report.metrics.iter().map(|(name, ..)| name.as_str()).collect();
     assert_eq!(named, ["loss", "entropy", "accuracy"]);
     // The loss is −Σ log p over three targets.
-    let seeds = &diary.lock().unwrap().seeds;
+    let seeds = &record.lock().unwrap().seeds;
     let wanted = [[0.0, -1.0, -1.0], [0.0, -1.0, 0.0]].map(|row| row.map(|seed: f32| seed / 3.0));
     assert_eq!(seeds.len(), 1, "one backward pass");
     assert!(seeds[0].iter().flatten().zip(wanted.iter().flatten()).all(|(a, b)| (a - b).abs() < 1e-6), "{seeds:?}");

@@ -1,10 +1,11 @@
 //! Directions over given activations, and what a method asks for by them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use serde_json::Value as Json;
-use tunebox_model::edit::{Form, Role};
+use tunebox_model::edit::Role;
+use tunebox_model::policy::View;
 use tunebox_model::rows::Rows;
 use tunebox_package::{Reference, Value as Given, resolve_settings};
 use tunebox_sandbox::{
@@ -12,7 +13,7 @@ use tunebox_sandbox::{
 };
 
 use super::root;
-use crate::support::given_stream::{Asked, GivenStream};
+use crate::support::given_stream::{GivenStream, REFUSAL, given_stream};
 
 /// A table of `golden/editing.json`.
 fn golden(name: &str) -> Vec<Vec<f32>> {
@@ -25,13 +26,13 @@ fn golden(name: &str) -> Vec<Vec<f32>> {
     }
 }
 
-/// Takes a method through batches of given activations: what it asked for, and what it said at the end.
+/// Takes a method through batches of given activations: its session, and what it reported at the end.
 fn given(
     method: &str,
     settings: &[(&str, &str)],
     sides: [&str; 2],
     batches: usize,
-) -> (Result<StepReport, SandboxError>, Arc<Mutex<Asked>>) {
+) -> (Result<StepReport, SandboxError>, Session<GivenStream>) {
     let package = Reference::parse(method, &root()).unwrap().open().unwrap();
     let given = settings.iter().map(|(name, value)| ((*name).to_owned(), toml_value(value))).collect();
     let values = resolve_settings(&package.manifest, &given).unwrap();
@@ -41,19 +42,24 @@ fn given(
     let (mut table, mut named) = (BTreeMap::new(), Vec::new());
     for (start, side) in [(10, sides[0]), (20, sides[1])] {
         let rows = golden(side);
-        let ids = (0..rows.len()).map(|row| vec![start + row as u32, 7]).collect();
         table.extend((start..).zip(rows.iter().cloned()));
-        named.push((side.to_owned(), Arc::new(Rows::new(ids, vec![vec![false, true]; rows.len()]).unwrap())));
+        named.push((side.to_owned(), rows_of(start, rows.len())));
     }
-    let (learner, asked) = GivenStream::over(table);
     let metric_names = package.manifest.metrics.clone();
     let mut session =
-        Session::start(&admitted, learner, SessionSettings { metric_names, ..SessionSettings::default() }).unwrap();
+        Session::start(&admitted, given_stream(&table), SessionSettings { metric_names, ..SessionSettings::default() })
+            .unwrap();
     session.init(&values).unwrap();
     for _ in 0..batches {
         session.step(Batch { sides: named.clone(), size: 4, ..Batch::default() }).unwrap();
     }
-    (session.finish(), asked)
+    (session.finish(), session)
+}
+
+/// Rows whose last tokens are consecutive ones.
+fn rows_of(first: u32, count: usize) -> Arc<Rows> {
+    let ids = (first..).take(count).map(|token| vec![7, token]).collect();
+    Arc::new(Rows::new(ids, vec![vec![false, true]; count]).unwrap())
 }
 
 fn toml_value(text: &str) -> toml::Value {
@@ -83,11 +89,11 @@ fn steering_directions_are_those_of_the_reference() {
     for (direction, unit, name) in all.into_iter().chain(components) {
         let unit = unit.to_string();
         let settings = [("direction", direction), ("unit", &unit), ("hold-out", "0"), ("from", "0"), ("to", "1")];
-        let (report, asked) = given("steer", &settings, ["positive", "negative"], 1);
+        let (report, mut session) = given("steer", &settings, ["positive", "negative"], 1);
         report.unwrap();
-        let published = std::mem::take(&mut asked.lock().unwrap().published);
-        assert_eq!(published.iter().map(|direction| direction.layer).collect::<Vec<_>>(), [0, 1]);
-        published.iter().for_each(|direction| near(&direction.vector, &golden(name)[0], name));
+        let published = &session.train_state().published;
+        assert_eq!(published.keys().copied().collect::<Vec<_>>(), [0, 1]);
+        published.values().for_each(|direction| near(&direction.vector, &golden(name)[0], name));
     }
 }
 
@@ -96,55 +102,97 @@ fn the_same_pairs_twice_give_the_same_directions() {
     for direction in ["\"mean\"", "\"pca\"", "\"pca-centred\""] {
         let settings = [("direction", direction), ("hold-out", "0")];
         let vectors = |batches| {
-            let (report, asked) = given("steer", &settings, ["positive", "negative"], batches);
+            let (report, mut session) = given("steer", &settings, ["positive", "negative"], batches);
             report.unwrap();
-            let asked = asked.lock().unwrap();
-            asked.published[0].vector.clone()
+            let vector = session.train_state().published[&0].vector.clone();
+            vector
         };
         near(&vectors(3), &vectors(1), direction);
     }
 }
 
+/// The matrices that write the stream.
+const WRITERS: [(Role, usize); 5] =
+    [(Role::Embedding, 0), (Role::AttentionOutput, 0), (Role::Down, 0), (Role::AttentionOutput, 1), (Role::Down, 1)];
+
+/// The matrices that only read it.
+const READERS: [(Role, usize); 3] = [(Role::Query, 0), (Role::Gate, 1), (Role::Head, 0)];
+
+/// A matrix as the policy has it, row by row.
+fn matrix(session: &mut Session<GivenStream>, (role, layer): (Role, usize)) -> Vec<Vec<f32>> {
+    let policy = &session.train_state().policy;
+    let (rows, _) = policy.matrix(role, layer).unwrap();
+    policy.read_rows(role, layer, 0, rows).unwrap().to_vec2().unwrap()
+}
+
+/// W − λ r rᵀ W of a matrix whose columns lie along the stream; its transpose for the embedding.
+fn projected(matrix: &[Vec<f32>], role: Role, unit: &[f32], strength: f32) -> Vec<Vec<f32>> {
+    let turn = |matrix: &[Vec<f32>]| -> Vec<Vec<f32>> {
+        (0..matrix[0].len()).map(|column| matrix.iter().map(|row| row[column]).collect()).collect()
+    };
+    let vectors = if role == Role::Embedding { matrix.to_vec() } else { turn(matrix) };
+    let removed = vectors.iter().map(|vector| -> Vec<f32> {
+        let along: f32 = vector.iter().zip(unit).map(|(value, unit)| value * unit).sum();
+        vector.iter().zip(unit).map(|(value, unit)| value - strength * along * unit).collect()
+    });
+    let removed: Vec<Vec<f32>> = removed.collect();
+    if role == Role::Embedding { removed } else { turn(&removed) }
+}
+
+fn unit(vector: &[f32]) -> Vec<f32> {
+    let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
+    vector.iter().map(|value| value / length).collect()
+}
+
 #[test]
 fn an_abliterated_direction_is_the_difference_of_means_with_or_without_the_harmless_part() {
-    for (projected, wanted) in [("false", vec![2.0, -1.0, 2.0]), ("true", golden("projected")[0].clone())] {
-        let settings = [("projected", projected), ("hold-out", "2"), ("strength", "0.5"), ("to", "1.0")];
-        let (report, asked) = given("abliterate", &settings, ["harmful", "harmless"], 2);
+    for (without, wanted) in [("false", vec![2.0, -1.0, 2.0]), ("true", golden("projected")[0].clone())] {
+        let settings = [("projected", without), ("hold-out", "2"), ("strength", "0.5"), ("to", "1.0")];
+        let (report, mut session) = given("abliterate", &settings, ["harmful", "harmless"], 2);
         let report = report.unwrap();
-        let asked = asked.lock().unwrap();
-        let length = |vector: &[f32]| vector.iter().map(|value| value * value).sum::<f32>().sqrt();
-        let unit = |vector: &[f32]| vector.iter().map(|value| value / length(vector)).collect::<Vec<f32>>();
-        near(&unit(&asked.published[0].vector), &unit(&wanted), projected);
-        let places: Vec<(Role, usize)> = asked.projected.iter().map(|(role, layer, ..)| (*role, *layer)).collect();
-        let both = |layer| [(Role::AttentionOutput, layer), (Role::Down, layer)];
-        assert_eq!(places, [vec![(Role::Embedding, 0)], both(0).to_vec(), both(1).to_vec()].concat());
-        assert!(asked.projected.iter().all(|(.., strength)| *strength == 0.5));
+        near(&unit(&session.train_state().published[&0].vector), &unit(&wanted), without);
+        let (_, mut untouched) = given("abliterate", &[], ["harmful", "harmless"], 1);
+        for place in WRITERS {
+            let wanted = projected(&matrix(&mut untouched, place), place.0, &unit(&wanted), 0.5);
+            near(&matrix(&mut session, place).concat(), &wanted.concat(), &format!("{place:?}"));
+        }
+        for place in READERS {
+            assert_eq!(matrix(&mut session, place), matrix(&mut untouched, place), "{place:?}");
+        }
         let metric = |name: &str| report.metrics.iter().find(|(known, ..)| known == name).unwrap().1;
-        assert!((metric("refusal-score") - 9.0_f64.ln()).abs() < 1e-5 && metric("refusal-rate") == 1.0);
-        assert!((metric("divergence") - 0.01).abs() < 1e-7);
+        let policy = &session.train_state().policy;
+        let refusals = policy.next_token(&View::Policy, &rows_of(10, 2), &[REFUSAL]).unwrap();
+        let refusals = refusals.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        let odds = refusals.iter().map(|logprob| f64::from(*logprob) - (-f64::from(*logprob).exp()).ln_1p());
+        assert!((metric("refusal-score") - odds.sum::<f64>() / 2.0).abs() < 1e-3 && metric("refusal-rate") == 1.0);
+        let moved = policy.divergence(&View::Reference, &View::Policy, &rows_of(20, 2)).unwrap();
+        let moved = f64::from(moved.mean_all().unwrap().to_scalar::<f32>().unwrap());
+        assert!(moved > 0.001 && (metric("divergence") - moved).abs() < 1e-6, "{moved}");
     }
 }
 
 #[test]
 fn an_abliteration_can_be_an_adapter_or_the_direction_alone() {
-    let (report, asked) =
+    let (report, mut session) =
         given("abliterate", &[("apply", "\"adapter\""), ("hold-out", "2")], ["harmful", "harmless"], 2);
     report.unwrap();
-    let asked = asked.lock().unwrap();
-    assert_eq!((asked.form, asked.projected.len()), (Form::Adapter, 4));
+    assert!(session.train_state().policy.edits_are_an_adapter());
+    let (_, mut untouched) = given("abliterate", &[], ["harmful", "harmless"], 1);
+    let changed = WRITERS.map(|place| matrix(&mut session, place) != matrix(&mut untouched, place));
+    assert_eq!(changed, [false, true, true, true, true], "the embedding has no adapter");
     let settings = [("apply", "\"direction\""), ("hold-out", "2")];
-    let (report, asked) = given("abliterate", &settings, ["harmful", "harmless"], 2);
+    let (report, mut session) = given("abliterate", &settings, ["harmful", "harmless"], 2);
     report.unwrap();
-    let asked = asked.lock().unwrap();
-    assert_eq!((asked.projected.len(), asked.published.len()), (0, 1));
+    assert!(!session.train_state().policy.is_edited());
+    assert_eq!(session.train_state().published.len(), 1);
 }
 
 #[test]
 fn an_abliteration_without_prompts_to_judge_by_says_what_is_missing() {
     let (report, _) = given("abliterate", &[], ["harmful", "harmless"], 1);
     assert!(report.unwrap_err().to_string().contains("kept out:"));
-    let (report, asked) =
+    let (report, mut session) =
         given("abliterate", &[("divergence", "0.001"), ("hold-out", "2")], ["harmful", "harmless"], 2);
     assert!(report.unwrap_err().to_string().contains("raise `divergence`"));
-    assert!(asked.lock().unwrap().projected.is_empty());
+    assert!(!session.train_state().policy.is_edited());
 }

@@ -72,8 +72,8 @@ fn a_method_in_python_tells_its_line_and_what_it_prints() {
     let method = engine.admit(&built.bytes, "faults", &Grants::default(), &limits()).unwrap();
     let row = golden_rows::rows("dpo").remove(0);
     let step = |way: &str| {
-        let (learner, ..) = given_scores::GivenScores::over(Default::default(), false);
-        let mut session = Session::start(&method, learner, SessionSettings::default()).unwrap();
+        let (train_state, ..) = given_scores::GivenScores::over(Default::default(), false);
+        let mut session = Session::start(&method, train_state, SessionSettings::default()).unwrap();
         let kept = ("lambda".to_owned(), Value::Number(1.0));
         session.init(&[("way".to_owned(), Value::Text(way.to_owned())), kept]).unwrap();
         session.step(row.batch(&[0, 1]))

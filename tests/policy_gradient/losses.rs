@@ -52,8 +52,8 @@ type Step = Result<(StepReport, Vec<Vec<Vec<f32>>>), Error>;
 /// One step over completions in groups of two, after prompts of one token.
 fn step(method: &str, settings: &Map<String, Json>, rollout: Rollout) -> Step {
     let prompts = vec![vec![5]; rollout.lengths.len() / 2];
-    let (learner, arrived) = GivenRollout::with_arrivals(rollout);
-    let report = session(method, settings, learner)?.step(batch(prompts))?;
+    let (train_state, arrived) = GivenRollout::with_arrivals(rollout);
+    let report = session(method, settings, train_state)?.step(batch(prompts))?;
     let arrived = arrived.lock().unwrap().clone();
     Ok((report, arrived))
 }

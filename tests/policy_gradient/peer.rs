@@ -1,6 +1,5 @@
 //! The first step on a real model beside TRL's.
 
-use std::any::Any;
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -41,14 +40,13 @@ fn the_first_step_on_a_real_model_is_that_of_trl() {
         let slice = [Slice::Whole, Slice::Rows(1)][number % 2];
         let (model, adapter) = (folder("TUNEBOX_PEER_MODEL"), folder("TUNEBOX_PEER_ADAPTER"));
         let (completions, rewards) = (peer.completions.concat(), peer.rewards.concat());
-        let learner = FixedCompletions::new(&model, &adapter, slice, &completions, &rewards);
+        let train_state = FixedCompletions::train_state(&model, &adapter, slice, &completions, &rewards);
         let settings = json!({
             "completions": 2, "max-tokens": peer.longest, "loss": run.loss_type.replace('_', "-"), "beta": run.beta,
         });
-        let mut session = session("grpo", &with(&Map::new(), settings), Box::new(learner)).unwrap();
+        let mut session = session("grpo", &with(&Map::new(), settings), train_state).unwrap();
         let report = session.step(batch(peer.prompts.clone())).unwrap();
-        let learner: &dyn Any = session.learner();
-        let norm = learner.downcast_ref::<FixedCompletions>().unwrap().policy.parameters().gradient_norm().unwrap();
+        let norm = session.train_state().policy.parameters().gradient_norm().unwrap();
         let (loss, what) = (metric(&report, "loss"), format!("{} β {}", run.loss_type, run.beta));
         assert!((loss - run.loss).abs() <= 1e-4, "{what}: loss {loss}, TRL {}", run.loss);
         assert!(

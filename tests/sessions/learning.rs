@@ -1,20 +1,20 @@
-//! Gradients: which of them reach the learner, and which are refused.
+//! Gradients: which of them reach the model, and which are refused.
 
 use std::sync::{Arc, Mutex};
 
 use tunebox_sandbox::Error;
 
 use super::{LEARNING, batch, settings, start};
-use crate::support::fake_learner::Diary;
+use crate::support::fake_run::Record;
 
-/// Runs steps of a guest that learns; the last step's answer, and the diary.
-fn learn(step: &str, steps: usize) -> (Result<(), Error>, Arc<Mutex<Diary>>) {
-    let (mut session, diary) = start(&format!("{LEARNING}{step}"), settings());
+/// Runs steps of a guest that learns; the last step's answer, and the record.
+fn learn(step: &str, steps: usize) -> (Result<(), Error>, Arc<Mutex<Record>>) {
+    let (mut session, record) = start(&format!("{LEARNING}{step}"), settings());
     let mut answer = Ok(());
     for _ in 0..steps {
         answer = session.step(batch()).map(|_| ());
     }
-    (answer, diary)
+    (answer, record)
 }
 
 fn words(answer: Result<(), Error>) -> String {
@@ -22,8 +22,8 @@ fn words(answer: Result<(), Error>) -> String {
 }
 
 #[test]
-fn the_gradient_of_a_loss_at_the_taps_is_what_the_learner_gets() {
-    let (answer, diary) = learn(
+fn the_gradient_of_a_loss_at_the_taps_is_what_the_model_gets() {
+    let (answer, record) = learn(
         r#"
         (func $step (param $batch i32) (result i32)
           (local $tap i32)
@@ -35,12 +35,12 @@ fn the_gradient_of_a_loss_at_the_taps_is_what_the_learner_gets() {
     );
     answer.unwrap();
     // The fake scores every target with −1, so d(Σ x²)/dx is −2 there and nothing elsewhere.
-    assert_eq!(diary.lock().unwrap().seeds, [[[0.0, -2.0, -2.0], [0.0, -2.0, 0.0]]]);
+    assert_eq!(record.lock().unwrap().seeds, [[[0.0, -2.0, -2.0], [0.0, -2.0, 0.0]]]);
 }
 
 #[test]
 fn a_loss_over_two_scores_reaches_both_in_their_order() {
-    let (answer, diary) = learn(
+    let (answer, record) = learn(
         r#"
         (func $step (param $batch i32) (result i32)
           (local $first i32) (local $second i32)
@@ -53,13 +53,13 @@ fn a_loss_over_two_scores_reaches_both_in_their_order() {
     );
     answer.unwrap();
     let one_sign = |seeds: &Vec<Vec<f32>>| seeds.iter().flatten().sum::<f32>();
-    let totals: Vec<f32> = diary.lock().unwrap().seeds.iter().map(one_sign).collect();
+    let totals: Vec<f32> = record.lock().unwrap().seeds.iter().map(one_sign).collect();
     assert_eq!(totals, [3.0, 3.0]);
 }
 
 #[test]
 fn a_gradient_goes_on_when_the_handle_of_the_scores_is_dropped_early() {
-    let (answer, diary) = learn(
+    let (answer, record) = learn(
         r#"
         (func $step (param $batch i32) (result i32)
           (local $scores i32) (local $tap i32)
@@ -71,12 +71,12 @@ fn a_gradient_goes_on_when_the_handle_of_the_scores_is_dropped_early() {
         1,
     );
     answer.unwrap();
-    assert_eq!(diary.lock().unwrap().seeds.len(), 1);
+    assert_eq!(record.lock().unwrap().seeds.len(), 1);
 }
 
 #[test]
 fn coefficients_of_the_methods_own_count_only_where_the_mask_is_one() {
-    let (answer, diary) = learn(
+    let (answer, record) = learn(
         r#"
         (func $step (param $batch i32) (result i32)
           (local $rows i32) (local $scores i32)
@@ -89,12 +89,12 @@ fn coefficients_of_the_methods_own_count_only_where_the_mask_is_one() {
         1,
     );
     answer.unwrap();
-    assert_eq!(diary.lock().unwrap().seeds, [[[0.0, 1.0, 1.0], [0.0, 1.0, 0.0]]]);
+    assert_eq!(record.lock().unwrap().seeds, [[[0.0, 1.0, 1.0], [0.0, 1.0, 0.0]]]);
 }
 
 #[test]
 fn scores_of_the_reference_take_no_gradient() {
-    let (answer, diary) = learn(
+    let (answer, record) = learn(
         r#"
         (func $step (param $batch i32) (result i32)
           (local $scores i32)
@@ -107,12 +107,12 @@ fn scores_of_the_reference_take_no_gradient() {
         1,
     );
     assert!(words(answer).ends_with("only scores of the policy take a gradient, these are of another view"));
-    assert!(diary.lock().unwrap().seeds.is_empty());
+    assert!(record.lock().unwrap().seeds.is_empty());
 }
 
 #[test]
 fn scores_from_before_an_update_take_no_gradient() {
-    let (answer, diary) = learn(
+    let (answer, record) = learn(
         r#"
         (func $step (param $batch i32) (result i32)
           (local $tap i32)
@@ -124,13 +124,13 @@ fn scores_from_before_an_update_take_no_gradient() {
         1,
     );
     assert!(words(answer).ends_with("the weights were updated after these scores were made; score the rows again"));
-    assert_eq!(diary.lock().unwrap().updates, 1);
-    assert_eq!(diary.lock().unwrap().seeds.len(), 1);
+    assert_eq!(record.lock().unwrap().updates, 1);
+    assert_eq!(record.lock().unwrap().seeds.len(), 1);
 }
 
 #[test]
 fn a_tap_that_outlives_its_scores_by_a_step_takes_no_gradient() {
-    let (answer, diary) = learn(
+    let (answer, record) = learn(
         r#"
         (global $tap (mut i32) (i32.const 0))
         (func $step (param $batch i32) (result i32)
@@ -145,15 +145,15 @@ fn a_tap_that_outlives_its_scores_by_a_step_takes_no_gradient() {
         2,
     );
     assert!(words(answer).ends_with("the loss depends on scores of an earlier step; score the rows again"));
-    assert!(diary.lock().unwrap().seeds.is_empty());
+    assert!(record.lock().unwrap().seeds.is_empty());
 }
 
 #[test]
 fn an_update_without_a_gradient_is_refused() {
-    let (answer, diary) =
+    let (answer, record) =
         learn("(func $step (param i32) (result i32) (call $update (i32.const 64)) (call $pass-on))", 1);
     assert!(words(answer).ends_with("no gradient has accumulated since the last update"));
-    assert_eq!(diary.lock().unwrap().updates, 0);
+    assert_eq!(record.lock().unwrap().updates, 0);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_loss_of_more_than_one_element_is_refused() {
 
 #[test]
 fn a_graph_as_deep_as_allowed_is_walked_and_dropped() {
-    let (answer, diary) = learn(
+    let (answer, record) = learn(
         r#"
         (func $step (param $batch i32) (result i32)
           (local $link i32) (local $next i32) (local $left i32)
@@ -186,5 +186,5 @@ fn a_graph_as_deep_as_allowed_is_walked_and_dropped() {
         1,
     );
     answer.unwrap();
-    assert_eq!(diary.lock().unwrap().seeds, [[[0.0, 1.0, 1.0], [0.0, 1.0, 0.0]]]);
+    assert_eq!(record.lock().unwrap().seeds, [[[0.0, 1.0, 1.0], [0.0, 1.0, 0.0]]]);
 }

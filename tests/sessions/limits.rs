@@ -58,14 +58,16 @@ fn passes_are_charged_by_their_multiply_adds() {
           (drop (call $scores (call $examples (local.get $batch))))
           (call $done))"
     );
-    // Five tokens at a hundred each, as the fake learner has it.
     let limits = |model_work| Limits { model_work, ..Limits::default() };
-    let (mut session, _) = start(&guest, SessionSettings { limits: limits(500), ..settings() });
-    assert_eq!(session.step(batch()).unwrap().usage.total.model_work, 500);
-    let (mut session, _) = start(&guest, SessionSettings { limits: limits(499), ..settings() });
+    let (mut session, _) = start(&guest, settings());
+    // Five tokens.
+    let needed = 5 * session.train_state().policy.model().configuration.weights();
+    let (mut session, _) = start(&guest, SessionSettings { limits: limits(needed), ..settings() });
+    assert_eq!(session.step(batch()).unwrap().usage.total.model_work, needed);
+    let (mut session, _) = start(&guest, SessionSettings { limits: limits(needed - 1), ..settings() });
     let error = session.step(batch()).unwrap_err();
     assert_eq!(error.to_string(), "`guest` asked the model for more work than it may at step 1");
-    assert!(error.location().unwrap().contains("past 499 multiply-adds"));
+    assert!(error.location().unwrap().contains(&format!("past {} multiply-adds", needed - 1)));
 }
 
 #[test]
@@ -80,11 +82,13 @@ fn the_caches_that_the_model_writes_with_count_before_it_writes() {
           (call $rows (local.get $batch) (i32.const 256) (i32.const 7) (i32.const 64))
           (call $generate (call $policy) (call $handle) (call $sampler) (i32.const 64))
           (call $pass-on))"#;
-    // Two prompts of up to three tokens and eight more each, 64 bytes a token.
+    // Two prompts of up to three tokens and eight more each.
+    let needed = start(guest, settings()).0.train_state().policy.cache_memory(2, 11);
+    assert!(needed > 0);
     let limits = |activation_bytes| Limits { activation_bytes, ..Limits::default() };
-    let (mut session, _) = start(guest, SessionSettings { limits: limits(2 * 11 * 64), ..settings() });
+    let (mut session, _) = start(guest, SessionSettings { limits: limits(needed), ..settings() });
     session.step(batch()).unwrap();
-    let (mut session, _) = start(guest, SessionSettings { limits: limits(2 * 11 * 64 - 1), ..settings() });
+    let (mut session, _) = start(guest, SessionSettings { limits: limits(needed - 1), ..settings() });
     let error = session.step(batch()).unwrap_err();
     assert_eq!(error.to_string(), "`guest` keeps more of the model's work for learning than it may at step 1");
 }

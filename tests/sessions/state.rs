@@ -3,6 +3,7 @@
 use tunebox_sandbox::{Combine, Session, Value};
 
 use super::{LEARNING, batch, settings, start};
+use crate::support::fake_run::FakeRun;
 
 #[test]
 fn metrics_come_back_with_how_to_put_micro_batches_together() {
@@ -67,14 +68,14 @@ fn random_numbers_go_on_where_a_checkpoint_left_them() {
           (call $normal (i32.const 256) (i32.const 4) (i32.const 0) (i32.const 0) (i32.const 64))
           (call $metric-of (i32.const 256) (i32.const 4) (call $handle) (i32.const 64))
           (call $pass-on))"#;
-    let number = |session: &mut Session| session.step(batch()).unwrap().metrics[0].1;
+    let number = |session: &mut Session<FakeRun>| session.step(batch()).unwrap().metrics[0].1;
     let (mut whole, _) = start(guest, settings());
     let (_, second) = (number(&mut whole), number(&mut whole));
     let (mut before, _) = start(guest, settings());
     let first = number(&mut before);
     let streams = before.streams().clone();
     let (mut after, _) = start(guest, settings());
-    after.go_on(&streams, []);
+    after.restore_streams(&streams);
     assert_eq!(after.streams(), &streams);
     assert_ne!(first, second);
     assert_eq!(number(&mut after), second);
@@ -119,12 +120,9 @@ fn a_patch_is_active_as_long_as_its_handle_and_no_longer_than_the_session() {
       (call $drop-patch (call $patch))
       (drop (call $patch))
       (call $done))";
-    let (mut session, diary) = start(&format!("{PATCHING}{step}"), settings());
+    let (mut session, _) = start(&format!("{PATCHING}{step}"), settings());
     session.step(batch()).unwrap();
-    {
-        let diary = diary.lock().unwrap();
-        assert_eq!((diary.patches, diary.unpatched.as_slice(), diary.cleared), (2, &[1][..], 0));
-    }
-    drop(session);
-    assert_eq!(diary.lock().unwrap().cleared, 1);
+    assert_eq!(session.train_state().policy.active_patches(), 1);
+    session.end();
+    assert_eq!(session.train_state().policy.active_patches(), 0);
 }

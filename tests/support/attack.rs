@@ -1,12 +1,14 @@
-//! Attacks from `tests/attacks/`: read, run against a fake learner, and told as a person would read the end.
+//! Attacks from `tests/attacks/`: read, run in a fake run, and told as a person would read the end.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use tunebox_foundation::explain::{Exit, Explain};
-use tunebox_sandbox::{Batch, Engine, Error, Grants, Limits, Question, Session, SessionSettings, StepReport};
+use tunebox_sandbox::{
+    Batch, Engine, Error, Grants, Limits, Question, RunHooks as _, Session, SessionSettings, StepReport,
+};
 
-use super::fake_learner::{FakeLearner, rows};
+use super::fake_run::{FakeRun, rows};
 use super::guest;
 
 const ATTACKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/attacks");
@@ -35,21 +37,21 @@ pub(crate) fn run(engine: &Engine, bytes: &[u8], name: &str) -> Result<StepRepor
     let granted = name.starts_with("granted-");
     let named = if granted { Grants::default().with("weights").with("text") } else { Grants::default() };
     let method = engine.admit(bytes, name, &named, &limits())?;
-    let (learner, diary) = FakeLearner::with_diary();
+    let (train_state, record) = FakeRun::with_record();
     let metric_names = vec!["loss".to_owned()];
     let settings = SessionSettings { limits: limits(), seed: 1, metric_names, ..SessionSettings::default() };
-    let mut session = Session::start(&method, learner, settings)?;
+    let mut session = Session::start(&method, train_state, settings)?;
     let outcome = session.init(&[]).and_then(|_| {
         let report = session.step(batch())?;
         session.save_state()?;
         session.finish()?;
         Ok(report)
     });
-    diary.lock().unwrap().updates = 7;
+    record.lock().unwrap().updates = 7;
     let held = session.held_bytes();
     session.end();
     assert_eq!(session.held_bytes(), 0, "`{name}` held {held} bytes, and some are taken after its end");
-    assert_eq!(session.into_learner().position(), 7, "`{name}`: the learner answers after the method");
+    assert_eq!(session.train_state().hooks.position(), 7, "`{name}`: the run answers after the method");
     outcome
 }
 
@@ -159,8 +161,8 @@ fn treated(mut bytes: Vec<u8>, treatment: &str) -> Vec<u8> {
 /// What a person reads when the host itself fails.
 pub(crate) fn run_on_a_host_that_panics(engine: &Engine, bytes: &[u8]) -> Error {
     let method = engine.admit(bytes, "unlucky", &Grants::default(), &limits()).unwrap();
-    let (learner, diary) = FakeLearner::with_diary();
-    diary.lock().unwrap().panics = true;
-    let mut session = Session::start(&method, learner, SessionSettings::default()).unwrap();
+    let (train_state, record) = FakeRun::with_record();
+    record.lock().unwrap().panics = true;
+    let mut session = Session::start(&method, train_state, SessionSettings::default()).unwrap();
     session.step(batch()).unwrap_err()
 }

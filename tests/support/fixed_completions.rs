@@ -1,21 +1,19 @@
-//! A real model under training that writes completions which were fixed before, and earns fixed rewards.
+//! A run of a real model whose completions and rewards are fixed.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use tunebox_compute::Device;
-use tunebox_compute::fused::TapSet;
 use tunebox_model::error::Error;
 use tunebox_model::generate::Completion;
 use tunebox_model::hub::Hub;
-use tunebox_model::policy::{Scored, Seeds, View};
+use tunebox_model::policy::{Scored, View};
 use tunebox_model::rows::Rows;
 use tunebox_model::{Model, Policy, PolicySettings, Slice, Source};
-use tunebox_sandbox::{Editing, Learner, Question, Sampler, Sampling, Written};
+use tunebox_sandbox::{Completions, Question, RunHooks, Sampler, ScoreRequest, TrainState};
 
-/// The learner. Its reference is the base model.
+/// Hooks with fixed completions. The reference is the base model.
 pub(crate) struct FixedCompletions {
-    pub(crate) policy: Policy,
     base: Policy,
     completions: Vec<Vec<u32>>,
     rewards: Vec<f32>,
@@ -23,7 +21,13 @@ pub(crate) struct FixedCompletions {
 
 impl FixedCompletions {
     /// A model with an adapter, scored in slices of some rows.
-    pub(crate) fn new(model: &Path, adapter: &Path, slice: Slice, completions: &[Vec<u32>], rewards: &[f32]) -> Self {
+    pub(crate) fn train_state(
+        model: &Path,
+        adapter: &Path,
+        slice: Slice,
+        completions: &[Vec<u32>],
+        rewards: &[f32],
+    ) -> TrainState<Self> {
         let hub = Hub::from_environment(true);
         let source = Source::find(&model.to_string_lossy(), None, &hub, &mut |_| {}).unwrap();
         let model = Arc::new(Model::open(&source, &Device::Cpu).unwrap());
@@ -31,18 +35,16 @@ impl FixedCompletions {
         let policy = Policy::open(model.clone(), Some(adapter), settings).unwrap();
         let base = Policy::open(model, None, settings).unwrap();
         let (completions, rewards) = (completions.to_vec(), rewards.to_vec());
-        Self { policy, base, completions, rewards }
+        TrainState::new(policy, Self { base, completions, rewards })
     }
 }
 
-impl Editing for FixedCompletions {}
-
-impl Sampling for FixedCompletions {
-    fn new_tokens(&self) -> u32 {
+impl RunHooks for FixedCompletions {
+    fn max_new_tokens(&self) -> u32 {
         64
     }
 
-    fn generate(&mut self, _: &View, _: &Arc<Rows>, _: &Sampler) -> Result<Vec<Completion>, Error> {
+    fn generate(&mut self, _: &Policy, _: &View, _: &Arc<Rows>, _: &Sampler) -> Result<Vec<Completion>, Error> {
         let one = |ids: &Vec<u32>| Completion { logprobs: vec![0.0; ids.len()], ids: ids.clone(), finished: true };
         Ok(self.completions.iter().map(one).collect())
     }
@@ -51,32 +53,15 @@ impl Sampling for FixedCompletions {
         vec![("fixed".into(), 1.0)]
     }
 
-    fn judge(&mut self, _: &[Question], _: &Written) -> Result<Vec<f32>, Error> {
+    fn judge(&mut self, _: &Policy, _: &[Question], _: &Completions) -> Result<Vec<f32>, Error> {
         Ok(self.rewards.clone())
     }
-}
 
-impl Learner for FixedCompletions {
-    fn device(&self) -> &Device {
-        &Device::Cpu
-    }
-
-    fn score(&mut self, view: &View, rows: &Arc<Rows>, taps: TapSet, heat: f32, keep: bool) -> Result<Scored, Error> {
+    fn score(&mut self, policy: &Policy, rows: &Arc<Rows>, request: &ScoreRequest) -> Result<Scored, Error> {
+        let ScoreRequest { view, taps, temperature, learning } = request;
         match view {
-            View::Reference => self.base.score(&View::Policy, rows, taps, heat, false),
-            view => self.policy.score(view, rows, taps, heat, keep),
+            View::Reference => self.base.score(&View::Policy, rows, *taps, *temperature, false),
+            view => policy.score(view, rows, *taps, *temperature, *learning),
         }
-    }
-
-    fn backward(&mut self, scored: &mut Scored, seeds: &Seeds) -> Result<(), Error> {
-        self.policy.backward(scored, seeds)
-    }
-
-    fn has_reference(&self) -> bool {
-        true
-    }
-
-    fn generation(&self) -> u64 {
-        self.policy.generation()
     }
 }

@@ -1,14 +1,17 @@
-//! A learner that writes, scores and judges what it was given: completions, ℓ, ℓ_old, ℓ_ref, entropies, rewards.
+//! A run whose completions, scores and verdicts are given: completions, ℓ, ℓ_old, ℓ_ref, entropies, rewards.
 
 use std::sync::{Arc, Mutex};
 
-use tunebox_compute::fused::{Tap, TapSet, Taps};
+use tunebox_compute::fused::{Tap, Taps};
 use tunebox_compute::{Device, Tensor};
+use tunebox_model::Policy;
 use tunebox_model::error::Error;
 use tunebox_model::generate::Completion;
 use tunebox_model::policy::{Scored, Seeds, View};
 use tunebox_model::rows::Rows;
-use tunebox_sandbox::{Editing, Learner, Question, Sampler, Sampling, Written};
+use tunebox_sandbox::{Completions, Question, RunHooks, Sampler, ScoreRequest, TrainState};
+
+use super::tiny_policy::tiny_policy;
 
 /// What the completions of one update are, a list a row.
 #[derive(Clone, Debug, Default)]
@@ -37,20 +40,18 @@ pub(crate) type Arrived = Arc<Mutex<Vec<Vec<Vec<f32>>>>>;
 /// The tokens of the first completion; those of the next are one more.
 const FIRST: u32 = 10;
 
-/// The learner.
+/// Hooks over a rollout.
 pub(crate) struct GivenRollout {
     rollout: Rollout,
     arrived: Arrived,
-    updates: u64,
-    accumulated: bool,
 }
 
 impl GivenRollout {
-    /// A learner and what arrives at it.
-    pub(crate) fn with_arrivals(rollout: Rollout) -> (Box<dyn Learner>, Arrived) {
+    /// A train state and the gradients that arrive at it.
+    pub(crate) fn with_arrivals(rollout: Rollout) -> (TrainState<Self>, Arrived) {
         let arrived = Arrived::default();
-        let learner = Self { rollout, arrived: arrived.clone(), updates: 0, accumulated: false };
-        (Box::new(learner), arrived)
+        let hooks = Self { rollout, arrived: arrived.clone() };
+        (TrainState::new(tiny_policy(1, 16, 0.5), hooks), arrived)
     }
 
     /// Numbers of the completions at their places in rows of one prompt token; a token says which completion it is of.
@@ -65,14 +66,18 @@ impl GivenRollout {
     }
 }
 
-impl Editing for GivenRollout {}
-
-impl Sampling for GivenRollout {
-    fn new_tokens(&self) -> u32 {
+impl RunHooks for GivenRollout {
+    fn max_new_tokens(&self) -> u32 {
         64
     }
 
-    fn generate(&mut self, _: &View, prompts: &Arc<Rows>, sampler: &Sampler) -> Result<Vec<Completion>, Error> {
+    fn generate(
+        &mut self,
+        _: &Policy,
+        _: &View,
+        prompts: &Arc<Rows>,
+        sampler: &Sampler,
+    ) -> Result<Vec<Completion>, Error> {
         assert_eq!(prompts.count() * sampler.completions as usize, self.rollout.lengths.len());
         let one = |row: usize| Completion {
             ids: vec![FIRST + row as u32; self.rollout.lengths[row]],
@@ -86,51 +91,31 @@ impl Sampling for GivenRollout {
         self.rollout.weights.iter().enumerate().map(|(at, weight)| (format!("verifier-{at}"), *weight)).collect()
     }
 
-    fn judge(&mut self, _: &[Question], _: &Written) -> Result<Vec<f32>, Error> {
+    fn judge(&mut self, _: &Policy, _: &[Question], _: &Completions) -> Result<Vec<f32>, Error> {
         Ok(self.rollout.rewards.clone())
     }
-}
 
-impl Learner for GivenRollout {
-    fn device(&self) -> &Device {
-        &Device::Cpu
-    }
-
-    fn score(&mut self, view: &View, rows: &Arc<Rows>, taps: TapSet, _: f32, _: bool) -> Result<Scored, Error> {
-        let logprob = match view {
+    fn score(&mut self, policy: &Policy, rows: &Arc<Rows>, request: &ScoreRequest) -> Result<Scored, Error> {
+        let logprob = match request.view {
             View::Reference => &self.rollout.reference,
-            _ if self.updates == 0 => &self.rollout.old,
+            _ if policy.generation() == 0 => &self.rollout.old,
             _ => &self.rollout.logprob,
         };
-        let mut found = Taps::from_iter([(Tap::Logprob, Self::placed(rows, logprob)?)]);
-        if taps.contains(Tap::Entropy) {
-            found.insert(Tap::Entropy, Self::placed(rows, &self.rollout.entropy)?);
+        let mut taps = Taps::from_iter([(Tap::Logprob, Self::placed(rows, logprob)?)]);
+        if request.taps.contains(Tap::Entropy) {
+            taps.insert(Tap::Entropy, Self::placed(rows, &self.rollout.entropy)?);
         }
-        Ok(Scored::of_taps(view.clone(), rows.clone(), found, self.updates))
+        Ok(Scored::of_taps(request.view.clone(), rows.clone(), taps, policy.generation()))
     }
 
-    fn backward(&mut self, _: &mut Scored, seeds: &Seeds) -> Result<(), Error> {
+    fn backward(&mut self, _: &Policy, _: &mut Scored, seeds: &Seeds) -> Result<(), Error> {
         let seeds = seeds.get(Tap::Logprob).map(Tensor::to_vec2::<f32>).transpose()?.unwrap_or_default();
         self.arrived.lock().unwrap().push(seeds.into_iter().map(|row| row[1..].to_vec()).collect());
-        self.accumulated = true;
         Ok(())
     }
 
-    fn has_reference(&self) -> bool {
-        true
-    }
-
-    fn update(&mut self) -> Result<f32, Error> {
-        self.updates += 1;
-        self.accumulated = false;
+    fn update(&mut self, policy: &mut Policy) -> Result<f32, Error> {
+        policy.note_update();
         Ok(1.0)
-    }
-
-    fn generation(&self) -> u64 {
-        self.updates
-    }
-
-    fn has_accumulated(&self) -> bool {
-        self.accumulated
     }
 }

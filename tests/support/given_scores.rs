@@ -1,15 +1,18 @@
-//! A learner whose scores are given numbers, for rows whose first token says which numbers are meant.
+//! A run whose scores are given numbers, for rows whose first token says which numbers are meant.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tunebox_compute::fused::{Tap, TapSet, Taps};
+use tunebox_compute::fused::{Tap, Taps};
 use tunebox_compute::{Device, Tensor};
+use tunebox_model::Policy;
 use tunebox_model::error::Error;
 use tunebox_model::policy::{Scored, Seeds, View};
 use tunebox_model::rows::Rows;
-use tunebox_sandbox::{Editing, Learner, Sampling};
+use tunebox_sandbox::{RunHooks, ScoreRequest, TrainState};
+
+use super::tiny_policy::tiny_policy;
 
 /// What one row scores: each number is shared out evenly among its targets, or stands at each of them.
 #[derive(Clone, Debug)]
@@ -28,20 +31,20 @@ pub(crate) type Arrived = Arc<Mutex<BTreeMap<u32, Vec<f32>>>>;
 /// How often rows were scored.
 pub(crate) type Passes = Arc<AtomicUsize>;
 
-/// A learner over a table of scores.
+/// Hooks over a table of scores.
 pub(crate) struct GivenScores {
     table: BTreeMap<u32, RowScore>,
     arrived: Arrived,
     passes: Passes,
-    /// Whether it takes rows that are scored one after another in one pass.
-    joins: bool,
 }
 
 impl GivenScores {
-    /// A learner over scores by the first token of a row, the gradients that will arrive, and the passes made.
-    pub(crate) fn over(table: BTreeMap<u32, RowScore>, joins: bool) -> (Box<dyn Learner>, Arrived, Passes) {
+    /// A train state over scores by the first token of a row, the gradients that will arrive, and the passes made. With
+    /// `joins`, rows that are scored for learning one after another share a pass.
+    pub(crate) fn over(table: BTreeMap<u32, RowScore>, joins: bool) -> (TrainState<Self>, Arrived, Passes) {
         let (arrived, passes) = (Arrived::default(), Passes::default());
-        (Box::new(Self { table, arrived: arrived.clone(), passes: passes.clone(), joins }), arrived, passes)
+        let hooks = Self { table, arrived: arrived.clone(), passes: passes.clone() };
+        (TrainState::new(tiny_policy(1, 16, if joins { 0.0 } else { 0.5 }), hooks), arrived, passes)
     }
 
     /// A tensor `[rows, width]` of one number a row at its targets.
@@ -58,16 +61,9 @@ impl GivenScores {
     }
 }
 
-impl Sampling for GivenScores {}
-
-impl Editing for GivenScores {}
-
-impl Learner for GivenScores {
-    fn device(&self) -> &Device {
-        &Device::Cpu
-    }
-
-    fn score(&mut self, view: &View, rows: &Arc<Rows>, asked: TapSet, _: f32, _: bool) -> Result<Scored, Error> {
+impl RunHooks for GivenScores {
+    fn score(&mut self, policy: &Policy, rows: &Arc<Rows>, request: &ScoreRequest) -> Result<Scored, Error> {
+        let (view, asked) = (&request.view, request.taps);
         self.passes.fetch_add(1, Ordering::Relaxed);
         let logprob = match view {
             View::Reference => self.at_targets(rows, |row, targets| row.reference / targets)?,
@@ -82,14 +78,10 @@ impl Learner for GivenScores {
             };
             taps.insert(tap, values);
         }
-        Ok(Scored::of_taps(view.clone(), rows.clone(), taps, 0))
+        Ok(Scored::of_taps(view.clone(), rows.clone(), taps, policy.generation()))
     }
 
-    fn joins(&self, _: &View, _: bool) -> bool {
-        self.joins
-    }
-
-    fn backward(&mut self, scored: &mut Scored, seeds: &Seeds) -> Result<(), Error> {
+    fn backward(&mut self, _: &Policy, scored: &mut Scored, seeds: &Seeds) -> Result<(), Error> {
         let Some(seeds) = seeds.get(Tap::Logprob) else { return Ok(()) };
         let mut arrived = self.arrived.lock().unwrap();
         for ((ids, marks), seeds) in scored.rows.ids.iter().zip(&scored.rows.targets).zip(seeds.to_vec2::<f32>()?) {
@@ -97,13 +89,5 @@ impl Learner for GivenScores {
             arrived.insert(ids[0], own);
         }
         Ok(())
-    }
-
-    fn has_reference(&self) -> bool {
-        true
-    }
-
-    fn generation(&self) -> u64 {
-        0
     }
 }

@@ -1,5 +1,5 @@
 //! Rows of `golden/methods/` for the preference methods: a batch, the scores of its records, and the numbers that
-//! must come out. Components run inside the sandbox, over a learner whose scores are given.
+//! must come out. Components run inside the sandbox, in a run whose scores are given.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -125,13 +125,18 @@ impl Row {
     }
 
     /// A session that has begun, with what will arrive in it.
-    pub(crate) fn session_of(&self, method: &Method, manifest: &Manifest, joins: bool) -> (Session, Arrived, Passes) {
+    pub(crate) fn session_of(
+        &self,
+        method: &Method,
+        manifest: &Manifest,
+        joins: bool,
+    ) -> (Session<GivenScores>, Arrived, Passes) {
         let given = toml::Table::try_from(&self.settings).unwrap();
         let settings = resolve_settings(manifest, &given).unwrap();
         let settings: Vec<_> = settings.into_iter().map(|(name, given)| (name, value(given))).collect();
-        let (learner, arrived, passes) = GivenScores::over(self.scores(), joins);
+        let (train_state, arrived, passes) = GivenScores::over(self.scores(), joins);
         let own = SessionSettings { metric_names: manifest.metrics.clone(), ..SessionSettings::default() };
-        let mut session = Session::start(method, learner, own).unwrap();
+        let mut session = Session::start(method, train_state, own).unwrap();
         session.init(&settings).unwrap();
         (session, arrived, passes)
     }

@@ -186,6 +186,11 @@ impl Patches {
         Arc::make_mut(&mut self.list).retain(|(known, _)| *known != number);
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.list.len()
+    }
+
     /// The patches of a layer and site.
     pub(crate) fn at(&self, layer: usize, site: Site) -> impl Iterator<Item = &Patch> {
         let here = move |patch: &&Patch| patch.site == site && patch.layers.contains(&layer);

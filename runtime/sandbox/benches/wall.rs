@@ -5,16 +5,18 @@
 //! always, and once more straight in the tensor library, which neither checks nor pays.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement may stop, and prints its table")]
 
-#[path = "../../../tests/support/fake_learner.rs"]
+#[path = "../../../tests/support/fake_run.rs"]
 #[expect(dead_code, reason = "other uses need the rest")]
-mod fake_learner;
+mod fake_run;
 #[path = "../../../tests/support/guest.rs"]
 mod guest;
+#[path = "../../../tests/support/tiny_policy.rs"]
+mod tiny_policy;
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use fake_learner::FakeLearner;
+use fake_run::FakeRun;
 use tunebox_compute::budget::Budget;
 use tunebox_compute::{DType, Device, Tensor, ops};
 use tunebox_sandbox::{Batch, Engine, Grants, Limits, Session, SessionSettings};
@@ -56,9 +58,9 @@ fn component(shape: &[u32], body: &str) -> Vec<u8> {
 fn through_the_wall(engine: &Engine, shape: &[u32], body: &str) -> f64 {
     let limits = Limits { host_calls: u64::MAX, step_seconds: 600.0, ..Limits::default() };
     let method = engine.admit(&component(shape, body), "bench", &Grants::default(), &limits).unwrap();
-    let (learner, _) = FakeLearner::with_diary();
+    let (train_state, _) = FakeRun::with_record();
     let mut session =
-        Session::start(&method, learner, SessionSettings { limits, ..SessionSettings::default() }).unwrap();
+        Session::start(&method, train_state, SessionSettings { limits, ..SessionSettings::default() }).unwrap();
     best(|| {
         let begun = Instant::now();
         session.step(Batch::default()).unwrap();

@@ -6,8 +6,10 @@
 #![expect(clippy::print_stdout, reason = "its output is the table")]
 
 #[expect(dead_code, reason = "the tests use the rest")]
-#[path = "../../../tests/support/fake_learner.rs"]
-mod fake_learner;
+#[path = "../../../tests/support/fake_run.rs"]
+mod fake_run;
+#[path = "../../../tests/support/tiny_policy.rs"]
+mod tiny_policy;
 
 use std::path::Path;
 use std::time::Instant;
@@ -41,8 +43,8 @@ fn ready(bytes: &[u8], compiling: Compiling) -> [f64; 3] {
     let grants = Grants::default().with("weights").with("text");
     let method = engine.admit(bytes, "method", &grants, &Limits::default()).unwrap();
     let admitted = milliseconds(begun);
-    let (learner, _) = fake_learner::FakeLearner::with_diary();
-    drop(Session::start(&method, learner, SessionSettings::default()).unwrap());
+    let (train_state, _) = fake_run::FakeRun::with_record();
+    drop(Session::start(&method, train_state, SessionSettings::default()).unwrap());
     let all = milliseconds(begun);
     [made, all, all - admitted]
 }

@@ -1,4 +1,4 @@
-//! One call into a method: clock and limits set, a deep stack, the learner lent, every end caught.
+//! One call into a method: clock and limits set, a deep stack, every end caught.
 //!
 //! Gradients and the graphs that they walk recurse, so calls run on a thread of their own with a
 //! deep stack; a panic of the host ends there as well. What the calls mean is in `session`.
@@ -16,8 +16,10 @@ use crate::fault::{Function, Stop};
 use crate::guest::{Answer, Guest};
 use crate::printable::printable;
 use crate::quiet::{PREFIX, UnderWay, take_place};
+use crate::run_hooks::RunHooks;
 use crate::session::{Session, SessionSettings, StepReport};
 use crate::state::State;
+use crate::train_state::Shared;
 
 /// The stack of a call. Only what is used is ever taken from the machine.
 const STACK: usize = 256 << 20;
@@ -40,8 +42,13 @@ pub(crate) struct Alive {
 
 impl Alive {
     /// A store with its limits set, and nothing in it.
-    pub(crate) fn new(ready: &OfferedPre<State>, settings: SessionSettings, ledger: Budget) -> Self {
-        let state = State::new(settings, ledger);
+    pub(crate) fn new(
+        ready: &OfferedPre<State>,
+        settings: SessionSettings,
+        ledger: Budget,
+        train_state: Shared,
+    ) -> Self {
+        let state = State::new(settings, ledger, train_state);
         let (handles, transfer) = (state.limits.handles as usize, state.limits.transfer_bytes);
         let mut store = Store::new(ready.engine(), state);
         store.limiter(|state| &mut state.memory);
@@ -109,17 +116,16 @@ fn settle(state: &mut State) -> wasmtime::Result<StepReport> {
     })
 }
 
-impl Session {
+impl<H: RunHooks> Session<H> {
     /// Runs one call under its limits and tells how it went. After a stop the session is over.
     pub(crate) fn call<R: Send>(
         &mut self,
         function: Function,
         run: impl FnOnce(&mut dyn Guest) -> wasmtime::Result<Answer<R>> + Send,
     ) -> Result<(R, StepReport), Error> {
-        let step = self.learner.position().saturating_add(1);
+        let step = self.train_state().hooks.position().saturating_add(1);
         let seconds = self.seconds(function);
         let Some(alive) = self.alive.as_deref_mut() else { return Err(Error::Over { method: self.method.clone() }) };
-        std::mem::swap(&mut alive.state().learner, &mut self.learner);
         (alive.state().denied, alive.state().unlearned) = (None, None);
         alive.begin(seconds);
         if let Some(profiler) = &alive.state().profiler {
@@ -130,7 +136,6 @@ impl Session {
             Ok::<_, wasmtime::Error>((answer, settle(alive.state())?))
         });
         let state = alive.state();
-        std::mem::swap(&mut state.learner, &mut self.learner);
         self.positions = state.positions();
         self.last_lines = state.reports.take_lines();
         match outcome {

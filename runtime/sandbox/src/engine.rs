@@ -22,7 +22,8 @@ use crate::limits::Limits;
 use crate::native::{Process, Twin};
 use crate::printable::printable;
 use crate::session::SessionSettings;
-use crate::state::{Crossing, Crossings, State};
+use crate::state::{HostContext, HostContexts, State};
+use crate::train_state::Shared;
 
 /// How often running methods are interrupted to look at their time.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
@@ -68,13 +69,18 @@ impl Method {
     }
 
     /// What a session calls, not yet started.
-    pub(crate) fn guest(&self, settings: SessionSettings, ledger: Budget) -> Result<Box<dyn Guest>, Error> {
+    pub(crate) fn guest(
+        &self,
+        settings: SessionSettings,
+        ledger: Budget,
+        train_state: Shared,
+    ) -> Result<Box<dyn Guest>, Error> {
         match &self.code {
-            Code::Component(ready) => Ok(Box::new(Alive::new(ready, settings, ledger))),
+            Code::Component(ready) => Ok(Box::new(Alive::new(ready, settings, ledger, train_state))),
             Code::Process(twin) => {
                 let twin = twin.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let twin = twin.ok_or_else(|| Error::Over { method: self.name.clone() })?;
-                Ok(Box::new(Process::new(twin, &self.imports, settings, ledger)))
+                Ok(Box::new(Process::new(twin, &self.imports, State::new(settings, ledger, train_state))))
             }
         }
     }
@@ -107,7 +113,7 @@ impl Engine {
         let failed = |error: wasmtime::Error| Error::Engine(format!("{error:#}"));
         let engine = bare().map_err(failed)?;
         let mut linker = Linker::new(&engine);
-        Offered::add_to_linker::<State, Crossings>(&mut linker, |state| Crossing::new(state)).map_err(failed)?;
+        Offered::add_to_linker::<State, HostContexts>(&mut linker, |state| HostContext::new(state)).map_err(failed)?;
         let weak = engine.weak();
         std::thread::Builder::new()
             .name("tunebox-ticker".into())

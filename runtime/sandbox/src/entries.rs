@@ -12,8 +12,8 @@ use tunebox_model::policy::View;
 use tunebox_model::rows::Rows;
 
 use crate::batch::Batch;
-use crate::learner::Sampler;
-use crate::written::Written;
+use crate::completions::Completions;
+use crate::requests::Sampler;
 
 /// A tensor with what it costs: cheap to clone, as all of it is shared.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ pub struct ViewEntry(pub(crate) View);
 #[derive(Debug)]
 pub struct ScoresEntry(pub(crate) u64);
 
-/// What a `patch` handle stands for: the learner's number of the patch.
+/// What a `patch` handle stands for: the policy's number of the patch.
 #[derive(Debug)]
 pub struct PatchEntry(pub(crate) u64);
 
@@ -83,4 +83,4 @@ pub struct SamplerEntry(pub(crate) Sampler);
 
 /// What a `completions` handle stands for.
 #[derive(Debug)]
-pub struct CompletionsEntry(pub(crate) Arc<Written>);
+pub struct CompletionsEntry(pub(crate) Arc<Completions>);

@@ -1,7 +1,7 @@
 //! What can go wrong between a component and its last step, each with what to tell a person.
 //!
 //! Refusals happen before anything of the method ran; stops while it ran, with its store gone
-//! and the learner whole.
+//! and the train state whole.
 
 use tunebox_foundation::explain::{Exit, Explain, Trace};
 

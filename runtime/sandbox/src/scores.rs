@@ -1,9 +1,9 @@
 //! Scores that a method holds, and the way of a gradient from its loss back to them.
 //!
 //! Taps scored for learning are leaves of the loss's graph. The gradient that arrives at a leaf
-//! is the seed of the model's own backward pass, which the learner walks.
+//! is the seed of the model's own backward pass, which the train state walks.
 //!
-//! A learner that gains by it gets scores that were asked for one after another in one pass: nothing is computed
+//! Where a pass can share what rows begin with, scores that were asked for one after another are made in one pass: nothing is computed
 //! before somebody looks at a tap or changes what the model is.
 
 mod pass;
@@ -18,10 +18,12 @@ use tunebox_model::policy::Seeds;
 
 use crate::cause::Cause;
 use crate::refusal::Refusal;
+use crate::requests::ScoreRequest;
 use crate::state::State;
+use crate::train_state::lock;
 pub(crate) use pass::Pass;
 use pass::{Part, join, together};
-pub(crate) use record::{Asked, ScoreRecord};
+pub(crate) use record::ScoreRecord;
 
 impl State {
     /// Makes the scores that nobody has looked at yet, those that were asked for alike in one pass. Comes before every
@@ -40,7 +42,7 @@ impl State {
 
     /// Makes some scores in one pass; where that fails each by itself, so that none fails by the rows of another. The
     /// pass that failed may have cost as much as one that did not, so those that are made again are paid for again.
-    fn make(&mut self, asked: &Asked, parts: Vec<Part>) -> Result<(), Refusal> {
+    fn make(&mut self, asked: &ScoreRequest, parts: Vec<Part>) -> Result<(), Refusal> {
         match self.make_together(asked, parts.clone()) {
             Err(Refusal::Error(error)) => {
                 self.meters.check_time()?;
@@ -59,9 +61,9 @@ impl State {
         }
     }
 
-    fn make_together(&mut self, asked: &Asked, mut parts: Vec<Part>) -> Result<(), Refusal> {
+    fn make_together(&mut self, asked: &ScoreRequest, mut parts: Vec<Part>) -> Result<(), Refusal> {
         let rows = join(&mut parts)?;
-        let scored = self.learner.score(&asked.view, &rows, asked.taps, asked.temperature, asked.learning)?;
+        let scored = self.train_state().score(&rows, asked)?;
         let mut pass = Pass::new(scored, parts);
         let number = self.next_number();
         for (score, taps) in pass.take_taps()? {
@@ -74,7 +76,7 @@ impl State {
         Ok(self.meters.check_time()?)
     }
 
-    /// Walks a loss back to its taps and hands each score's seeds to the learner, in the order
+    /// Walks a loss back to its taps and hands each score's seeds to the model, in the order
     /// in which the scores were made.
     pub(crate) fn walk_back(&mut self, loss: &Tensor) -> Result<(), Refusal> {
         let leaves: Vec<(u64, Tap, Tensor)> = self
@@ -92,7 +94,7 @@ impl State {
                 seeds.entry(*number).or_default().insert(*tap, gradient);
             }
         }
-        let generation = self.learner.generation();
+        let generation = self.train_state().policy.generation();
         for record in seeds.keys().filter_map(|number| self.scores.get(number)) {
             record.check_current(generation)?;
         }
@@ -114,7 +116,7 @@ impl State {
     /// the model again: what the others keep would cost their whole way back.
     fn backward_of(&mut self, number: u64, seeds: &BTreeMap<u64, Seeds>) -> Result<(), Refusal> {
         let rows = seeds.keys().filter_map(|score| self.scores.get(score)).map(|record| record.rows.tokens());
-        let multiply_adds = self.learner.multiply_adds(rows.sum::<usize>() as u64);
+        let multiply_adds = self.sizes.multiply_adds(rows.sum::<usize>() as u64);
         let Some(pass) = self.passes.get_mut(&number) else {
             return Err(Refusal::argument("these scores are gone"));
         };
@@ -122,11 +124,11 @@ impl State {
             // Back is twice the way there.
             self.meters.pass(multiply_adds.saturating_mul(2))?;
             let seeds = pass.all_seeds(seeds)?;
-            return Ok(self.learner.backward(&mut pass.scored, &seeds)?);
+            return Ok(lock(&self.train_state).backward(&mut pass.scored, &seeds)?);
         }
         self.meters.pass(multiply_adds.saturating_mul(3))?;
         let (mut scored, seeds) = pass.only(seeds)?;
-        Ok(self.learner.backward(&mut scored, &seeds)?)
+        Ok(self.train_state().backward(&mut scored, &seeds)?)
     }
 
     /// Bytes that the scores together keep for learning.

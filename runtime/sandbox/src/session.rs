@@ -1,10 +1,11 @@
 //! One method at work: `init`, `step` by `step`, `finish`, and its state for checkpoints.
 //!
-//! After any stop the store is gone for good, and the learner is whole: what has been learnt can
+//! After any stop the store is gone for good, and the train state is whole: what has been learnt can
 //! still be saved. How a call runs is in `call`; limits are counted in `meters`; the words for
 //! people are in `fault` and `error`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tunebox_compute::budget::Budget;
 
@@ -16,10 +17,11 @@ use crate::engine::Method;
 use crate::error::Error;
 use crate::fault::Function;
 use crate::guest::Guest;
-use crate::learner::{Absent, Learner};
 use crate::limits::Limits;
 use crate::profile::Profiler;
 use crate::reports::Combine;
+use crate::run_hooks::RunHooks;
+use crate::train_state::{Shared, TrainState, lock};
 use crate::usage::{Slowest, Usage};
 
 /// The value of a setting.
@@ -46,7 +48,7 @@ impl From<&Value> for types::Value {
     }
 }
 
-/// What a session needs to know beside the method and the learner.
+/// What a session needs to know beside the method and the train state.
 #[derive(Clone, Debug, Default)]
 pub struct SessionSettings {
     /// What the method may use up.
@@ -55,8 +57,6 @@ pub struct SessionSettings {
     pub seed: u64,
     /// The metric names of the manifest.
     pub metric_names: Vec<String>,
-    /// Names of the snapshots that the learner holds already: they count.
-    pub snapshots: BTreeSet<String>,
     /// Records where the method's time goes.
     pub profiler: Option<Profiler>,
 }
@@ -84,41 +84,42 @@ pub struct StepReport {
 }
 
 /// A method that is loaded and may be called.
-pub struct Session {
+pub struct Session<H: RunHooks> {
     pub(crate) method: String,
     pub(crate) limits: Limits,
-    pub(crate) learner: Box<dyn Learner>,
+    pub(crate) train_state: Shared<H>,
     pub(crate) alive: Option<Box<dyn Guest>>,
     pub(crate) positions: BTreeMap<String, u64>,
     pub(crate) last_lines: (Vec<String>, u32),
     pub(crate) ledger: Budget,
 }
 
-impl Session {
-    /// Makes an instance of the method over a learner, or takes over its process. `init` comes next.
+impl<H: RunHooks> Session<H> {
+    /// Makes an instance of the method over a train state, or takes over its process. `init` comes next.
     ///
     /// # Errors
     /// [`Error::Stopped`] when the instance cannot be made within the limits; [`Error::Over`] for a process that an
     /// earlier session took over.
-    pub fn start(method: &Method, learner: Box<dyn Learner>, settings: SessionSettings) -> Result<Self, Error> {
+    pub fn start(method: &Method, train_state: TrainState<H>, settings: SessionSettings) -> Result<Self, Error> {
         let limits = settings.limits.clone();
         let ledger = Budget::new(limits.device_bytes);
         if let Some(profiler) = &settings.profiler {
             profiler.name(&method.name);
         }
-        let alive = Some(method.guest(settings, ledger.clone())?);
+        let train_state = Arc::new(Mutex::new(train_state));
+        let alive = Some(method.guest(settings, ledger.clone(), train_state.clone())?);
         let name = method.name.clone();
         let (positions, last_lines) = (BTreeMap::new(), (Vec::new(), 0));
-        let mut session = Self { method: name, limits, learner, alive, positions, last_lines, ledger };
+        let mut session = Self { method: name, limits, train_state, alive, positions, last_lines, ledger };
         session.call(Function::Start, |guest| guest.start())?;
         Ok(session)
     }
 
-    /// Puts another method in the place of this one, over the same learner. The instance before is gone, and so is what
+    /// Puts another method in the place of this one, over the same train state. The instance before is gone, and so is what
     /// it had patched. `init` comes next, then [`Session::go_on`], and `load-state` with what the method before saved.
     ///
     /// # Errors
-    /// As [`Session::start`]. The session is over then, the learner whole, and another method may be put here.
+    /// As [`Session::start`]. The session is over then, the train state whole, and another method may be put here.
     pub fn replace(&mut self, method: &Method, settings: SessionSettings) -> Result<(), Error> {
         self.end();
         self.method.clone_from(&method.name);
@@ -129,7 +130,7 @@ impl Session {
         if let Some(profiler) = &settings.profiler {
             profiler.name(&method.name);
         }
-        self.alive = Some(method.guest(settings, self.ledger.clone())?);
+        self.alive = Some(method.guest(settings, self.ledger.clone(), self.train_state.clone())?);
         self.call(Function::Start, |guest| guest.start())?;
         Ok(())
     }
@@ -176,13 +177,11 @@ impl Session {
         Ok(state)
     }
 
-    /// Goes on where the run was left, after `init`: random sequences stand where they stood, and snapshots count that the
-    /// learner holds by now.
-    pub fn go_on(&mut self, streams: &BTreeMap<String, u64>, snapshots: impl IntoIterator<Item = String>) {
+    /// Sets random sequences to the positions of a checkpoint, after `init`.
+    pub fn restore_streams(&mut self, streams: &BTreeMap<String, u64>) {
         if let Some(alive) = self.alive.as_deref_mut() {
             let state = alive.state();
             state.go_on(streams);
-            state.snapshots.extend(snapshots);
             self.positions = state.positions();
         }
     }
@@ -205,14 +204,9 @@ impl Session {
         self.call(Function::Wait, |guest| guest.wait().map(Ok))
     }
 
-    /// What the method works on; whole even after the method ended.
-    pub fn learner(&mut self) -> &mut dyn Learner {
-        self.learner.as_mut()
-    }
-
-    /// Ends the session and gives the learner back.
-    pub fn into_learner(mut self) -> Box<dyn Learner> {
-        std::mem::replace(&mut self.learner, Box::new(Absent))
+    /// Locks the model under training; it is whole even after the method ended.
+    pub fn train_state(&mut self) -> MutexGuard<'_, TrainState<H>> {
+        lock(&self.train_state)
     }
 
     /// Whether the method can still be called.
@@ -237,20 +231,20 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl<H: RunHooks> Drop for Session<H> {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-impl Session {
-    /// Ends the method, if it has not ended: its instance and all that it holds are gone; the learner stays.
+impl<H: RunHooks> Session<H> {
+    /// Ends the method, if it has not ended: its instance and all that it holds are gone; the train state stays.
     pub fn end(&mut self) {
         if let Some(alive) = self.alive.take() {
             // A graph may be deep, and dropping one recurses.
             // The outcome is of no use: either way nothing of the method is left.
             let _ = deeply(move || drop(alive));
-            self.learner.unpatch_all();
+            self.train_state().policy.unpatch_all();
         }
     }
 }

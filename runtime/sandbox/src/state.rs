@@ -1,16 +1,18 @@
 //! What a session holds while a method runs: the tables behind its handles, and the accounts.
 //!
-//! Every import goes through [`Crossing`], which stops the method's clock while the host works. What tensors are to a
+//! Every import goes through [`HostContext`], which stops the method's clock while the host works. What tensors are to a
 //! method is in `handles`, the functions of the interfaces in `imports`, counters in `meters`.
 
 mod handles;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
+use std::sync::MutexGuard;
 
 use tunebox_compute::Device;
 use tunebox_compute::budget::{Budget, Reservation};
 use tunebox_compute::random::Stream;
+use tunebox_model::policy::Policy;
 use wasmtime::component::{HasData, ResourceTable};
 
 use crate::cause::Cause;
@@ -19,7 +21,6 @@ pub(crate) use crate::entries::{
     TensorEntry, ViewEntry,
 };
 use crate::fault::GuestFault;
-use crate::learner::{Absent, Learner};
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::meters::Meters;
@@ -29,12 +30,15 @@ use crate::refusal::{Denied, Refusal};
 use crate::reports::{Reported, Reports};
 use crate::scores::{Pass, ScoreRecord};
 use crate::session::SessionSettings;
+use crate::train_state::{Shared, TrainState, lock};
 use crate::usage::{Slowest, Usage};
 
 /// The data of a store.
 pub(crate) struct State {
-    /// What the method works on.
-    pub(crate) learner: Box<dyn Learner>,
+    /// The model under training, and its run.
+    pub(crate) train_state: Shared,
+    /// Sizes of the model.
+    pub(crate) sizes: Sizes,
     /// What the method may use up.
     pub(crate) limits: Limits,
     /// Device bytes of everything that the method holds.
@@ -57,8 +61,6 @@ pub(crate) struct State {
     pub(crate) denied: Option<Denied>,
     /// The first one of those that it got for a gradient.
     pub(crate) unlearned: Option<Denied>,
-    /// Names of snapshots taken.
-    pub(crate) snapshots: BTreeSet<String>,
     /// Active patches.
     pub(crate) patches: usize,
     /// What all calls used.
@@ -71,14 +73,45 @@ pub(crate) struct State {
     serial: u64,
 }
 
+/// Sizes of a model that arguments are checked against.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) layers: usize,
+    /// Numbers of a token's activation.
+    pub(crate) hidden: usize,
+    pub(crate) vocabulary: usize,
+    /// Tokens of the longest row.
+    pub(crate) max_positions: usize,
+    /// Weights that a token is multiplied with.
+    pub(crate) weights: u64,
+}
+
+impl Sizes {
+    fn of(policy: &Policy) -> Self {
+        let configuration = &policy.model().configuration;
+        Self {
+            layers: configuration.layers,
+            hidden: configuration.hidden,
+            vocabulary: configuration.vocabulary,
+            max_positions: configuration.max_positions,
+            weights: configuration.weights(),
+        }
+    }
+
+    /// Multiply-adds of a pass over some tokens, without those of attention scores.
+    pub(crate) fn multiply_adds(&self, tokens: u64) -> u64 {
+        self.weights.saturating_mul(tokens)
+    }
+}
+
 /// The state during one import: made when the method calls, dropped when the host returns.
-pub(crate) struct Crossing<'a> {
+pub(crate) struct HostContext<'a> {
     state: &'a mut State,
     /// Calls that were counted before this one.
     calls: u64,
 }
 
-impl<'a> Crossing<'a> {
+impl<'a> HostContext<'a> {
     /// Stops the method's clock until this is dropped.
     pub(crate) fn new(state: &'a mut State) -> Self {
         state.meters.pause();
@@ -86,7 +119,7 @@ impl<'a> Crossing<'a> {
     }
 }
 
-impl Drop for Crossing<'_> {
+impl Drop for HostContext<'_> {
     fn drop(&mut self) {
         if let Some(profiler) = &self.state.profiler
             && let Some((operation, begun)) = self.state.meters.under_way(self.calls)
@@ -97,7 +130,7 @@ impl Drop for Crossing<'_> {
     }
 }
 
-impl Deref for Crossing<'_> {
+impl Deref for HostContext<'_> {
     type Target = State;
 
     fn deref(&self) -> &State {
@@ -105,27 +138,29 @@ impl Deref for Crossing<'_> {
     }
 }
 
-impl DerefMut for Crossing<'_> {
+impl DerefMut for HostContext<'_> {
     fn deref_mut(&mut self) -> &mut State {
         self.state
     }
 }
 
-/// Names [`Crossing`] to the generated code.
-pub(crate) struct Crossings;
+/// Names [`HostContext`] to the generated code.
+pub(crate) struct HostContexts;
 
-impl HasData for Crossings {
-    type Data<'a> = Crossing<'a>;
+impl HasData for HostContexts {
+    type Data<'a> = HostContext<'a>;
 }
 
 impl State {
-    /// A state before the first call, without a learner: each call brings it.
-    pub(crate) fn new(settings: SessionSettings, ledger: Budget) -> Self {
-        let SessionSettings { limits, seed, metric_names, snapshots, profiler } = settings;
+    /// A state before the first call.
+    pub(crate) fn new(settings: SessionSettings, ledger: Budget, train_state: Shared) -> Self {
+        let SessionSettings { limits, seed, metric_names, profiler } = settings;
+        let sizes = Sizes::of(&lock(&train_state).policy);
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles as usize);
         Self {
-            learner: Box::new(Absent),
+            train_state,
+            sizes,
             ledger,
             meters: Meters::new(&limits),
             memory: Memory::new(&limits),
@@ -137,7 +172,6 @@ impl State {
             fault: None,
             denied: None,
             unlearned: None,
-            snapshots,
             patches: 0,
             usage: Usage::default(),
             profiler,
@@ -170,8 +204,7 @@ impl State {
 
     /// Counts a pass through the model over so many tokens, before it is made.
     pub(crate) fn pass(&mut self, tokens: usize) -> Result<(), Cause> {
-        let multiply_adds = self.learner.multiply_adds(tokens as u64);
-        self.meters.pass(multiply_adds)
+        self.meters.pass(self.sizes.multiply_adds(tokens as u64))
     }
 
     /// Counts bytes on their way to the method. An `out-of-budget` error past the step's limit.
@@ -179,9 +212,14 @@ impl State {
         self.meters.read_back(bytes)
     }
 
-    /// Where tensors are made.
+    /// Locks the model under training.
+    pub(crate) fn train_state(&self) -> MutexGuard<'_, TrainState> {
+        lock(&self.train_state)
+    }
+
+    /// The device of a method's tensors: the CPU, wherever the model computes, so that a component works everywhere.
     pub(crate) fn device(&self) -> Device {
-        self.learner.device().clone()
+        Device::Cpu
     }
 
     /// Takes bytes from the run's ledger, before they are allocated; ends the method past the limit.

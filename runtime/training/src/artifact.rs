@@ -7,7 +7,7 @@ use tunebox_model::merge::merge;
 
 use crate::card;
 use crate::error::Error;
-use crate::learner::{Student, published};
+use crate::learner::{TrainState, published};
 use crate::lock;
 use crate::metrics::MetricsFile;
 use crate::plan::PlannedRun;
@@ -40,23 +40,23 @@ pub(crate) enum Made {
 const ADAPTER: [&str; 2] = ["adapter_model.safetensors", "adapter_config.json"];
 const MODEL: [&str; 2] = ["model.safetensors", "config.json"];
 
-/// What the run of a student leaves. Edits beside a trained or continued adapter need the whole model.
-pub(crate) fn made(plan: &PlannedRun, student: &Student) -> Made {
-    let policy = &student.policy;
-    let trained = student.optimizer.steps() > 0 || plan.settings.file.model.adapter.is_some();
+/// What a run leaves. Edits beside a trained or continued adapter need the whole model.
+pub(crate) fn made(plan: &PlannedRun, train_state: &TrainState) -> Made {
+    let policy = &train_state.policy;
+    let trained = train_state.hooks.optimizer.steps() > 0 || plan.settings.file.model.adapter.is_some();
     match (policy.is_edited(), policy.adapter().is_full()) {
         (true, false) if policy.edits_are_an_adapter() && !trained => Made::Edits,
         (true, _) | (_, true) => Made::Model,
         _ if trained => Made::Adapter,
-        _ if student.published.is_empty() => Made::Nothing,
+        _ if train_state.published.is_empty() => Made::Nothing,
         _ => Made::Directions,
     }
 }
 
 /// Writes all of it into the run's folder; each file whole or not at all.
-pub(crate) fn write(plan: &PlannedRun, student: &Student, metrics: &MetricsFile) -> Result<Vec<Written>, Error> {
-    let (folder, policy) = (&plan.folder, &student.policy);
-    let made = made(plan, student);
+pub(crate) fn write(plan: &PlannedRun, train_state: &TrainState, metrics: &MetricsFile) -> Result<Vec<Written>, Error> {
+    let (folder, policy) = (&plan.folder, &train_state.policy);
+    let made = made(plan, train_state);
     let mut names: Vec<&str> = match made {
         Made::Model => {
             let dtype = if policy.adapter().is_full() { DType::F32 } else { policy.model().weights.dtype() };
@@ -75,7 +75,7 @@ pub(crate) fn write(plan: &PlannedRun, student: &Student, metrics: &MetricsFile)
         }
         Made::Directions | Made::Nothing => Vec::new(),
     };
-    names.extend(directions(plan, student, folder)?);
+    names.extend(directions(plan, train_state, folder)?);
     files::write(&folder.join(card::FILE), card::card(plan, made, &metrics.rows()?).as_bytes())?;
     let mut written: Vec<Written> = names.into_iter().map(|name| found(folder, name)).collect();
     files::write(&folder.join(lock::FILE), lock::lock(plan, Some(&written))?.as_bytes())?;
@@ -90,17 +90,17 @@ fn found(folder: &Path, name: &str) -> Written {
 }
 
 /// Writes what the method published, for this program and for those that read control vectors.
-fn directions(plan: &PlannedRun, student: &Student, folder: &Path) -> Result<Vec<&'static str>, Error> {
-    if student.published.is_empty() {
+fn directions(plan: &PlannedRun, train_state: &TrainState, folder: &Path) -> Result<Vec<&'static str>, Error> {
+    if train_state.published.is_empty() {
         return Ok(Vec::new());
     }
     let facts = [("method", plan.summary.method.as_str()), ("model", plan.summary.model.as_str())];
-    let vectors = published::vectors(&student.published, &facts);
+    let vectors = published::vectors(&train_state.published, &facts);
     crate::error::from_model(vectors.save(&folder.join(published::FILE)))?;
     let mut names = vec![published::FILE];
     // The format knows no layer 0.
     if vectors.layers.keys().any(|layer| *layer > 0) {
-        let family = &student.policy.model().configuration.family;
+        let family = &train_state.policy.model().configuration.family;
         crate::error::from_model(vectors.save_gguf(&folder.join(published::CONTROL_VECTOR), family))?;
         names.push(published::CONTROL_VECTOR);
     }

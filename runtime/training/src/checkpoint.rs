@@ -17,7 +17,7 @@ pub(crate) use identity::{Identity, settings_that_matter};
 use crate::data::Cursor;
 use crate::digest::{from_hexadecimal, hexadecimal};
 use crate::error::Error;
-use crate::learner::{Student, published};
+use crate::learner::{TrainState, published};
 use tunebox_foundation::files::{self, Draft};
 
 /// The layout of `state.json`.
@@ -148,21 +148,21 @@ pub(crate) fn last_whole(run: &Path) -> Option<(u64, PathBuf)> {
 }
 
 /// Writes a checkpoint, whole or not at all, then removes all but the last `keep`.
-pub(crate) fn save(run: &Path, place: Place, student: &Student, keep: usize) -> Result<PathBuf, Error> {
+pub(crate) fn save(run: &Path, place: Place, train_state: &TrainState, keep: usize) -> Result<PathBuf, Error> {
     let target = folder(run, place.step);
     files::create_folder(&run.join("steps"))?;
     let draft = Draft::begin(&target)?;
-    crate::error::from_model(student.policy.save(draft.path()))?;
-    crate::error::from_model(student.policy.save_edits(draft.path()))?;
-    for (number, name) in student.snapshots.keys().enumerate() {
+    crate::error::from_model(train_state.policy.save(draft.path()))?;
+    crate::error::from_model(train_state.policy.save_edits(draft.path()))?;
+    for (number, name) in train_state.snapshots.keys().enumerate() {
         let path = draft.path().join(edits_of(number));
-        crate::error::from_model(student.policy.save_snapshot_edits(name, &path))?;
+        crate::error::from_model(train_state.policy.save_snapshot_edits(name, &path))?;
     }
-    published::save(&student.published, draft.path())?;
-    let (first, second, updates) = student.optimizer.state(student.policy.parameters())?;
+    published::save(&train_state.published, draft.path())?;
+    let (first, second, updates) = train_state.hooks.optimizer.state(train_state.policy.parameters())?;
     draft.write(OPTIMIZER, &tensors([("first", &first), ("second", &second)])?)?;
-    if !student.snapshots.is_empty() {
-        let list = student.snapshots.iter().map(|(name, values)| (name.as_str(), values));
+    if !train_state.snapshots.is_empty() {
+        let list = train_state.snapshots.iter().map(|(name, values)| (name.as_str(), values));
         draft.write(SNAPSHOTS, &tensors(list)?)?;
     }
     let state = State {
@@ -170,10 +170,10 @@ pub(crate) fn save(run: &Path, place: Place, student: &Student, keep: usize) -> 
         step: place.step,
         cursor: place.cursor,
         updates,
-        generation: student.policy.generation(),
+        generation: train_state.policy.generation(),
         streams: place.streams,
         method_state: hexadecimal(&place.method_state),
-        snapshots: student.snapshots.keys().cloned().collect(),
+        snapshots: train_state.snapshots.keys().cloned().collect(),
         tokens: place.tokens,
         seconds: place.seconds,
         last_loss: place.last_loss,
@@ -187,24 +187,24 @@ pub(crate) fn save(run: &Path, place: Place, student: &Student, keep: usize) -> 
     Ok(target)
 }
 
-/// Puts the student where a checkpoint left it, after a method's `init`: what that did was done before the checkpoint.
-pub(crate) fn restore(folder: &Path, state: &State, student: &mut Student) -> Result<(), Error> {
+/// Restores the train state of a checkpoint, after a method's `init`: what that did was done before the checkpoint.
+pub(crate) fn restore(folder: &Path, state: &State, train_state: &mut TrainState) -> Result<(), Error> {
     if !state.snapshots.is_empty() {
-        let snapshots = read_tensors(&folder.join(SNAPSHOTS), &state.snapshots, student)?;
+        let snapshots = read_tensors(&folder.join(SNAPSHOTS), &state.snapshots, train_state)?;
         for (number, (name, values)) in snapshots.into_iter().enumerate() {
-            student.restore_snapshot(&name, values, &folder.join(edits_of(number)))?;
+            train_state.restore_snapshot(&name, values, &folder.join(edits_of(number)))?;
         }
     }
-    student.policy.restore(folder)?;
-    student.policy.restore_edits(folder)?;
-    student.published.extend(published::restore(folder)?);
-    student.policy.resume_at(state.generation);
+    train_state.policy.restore(folder)?;
+    train_state.policy.restore_edits(folder)?;
+    train_state.published.extend(published::restore(folder)?);
+    train_state.policy.resume_at(state.generation);
     let names = ["first".to_owned(), "second".to_owned()];
-    let mut moments = read_tensors(&folder.join(OPTIMIZER), &names, student)?.into_iter();
+    let mut moments = read_tensors(&folder.join(OPTIMIZER), &names, train_state)?.into_iter();
     if let (Some((_, first)), Some((_, second))) = (moments.next(), moments.next()) {
-        student.optimizer.restore(student.policy.parameters(), &first, &second, state.updates)?;
+        train_state.hooks.optimizer.restore(train_state.policy.parameters(), &first, &second, state.updates)?;
     }
-    Ok(student.forget_gradient()?)
+    Ok(train_state.clear_gradient()?)
 }
 
 /// Removes what is not kept, and drafts that a crash left.
@@ -235,8 +235,8 @@ fn tensors<'a>(list: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Result<
 }
 
 /// Flat tensors of the CPU, one for each name.
-fn read_tensors(path: &Path, names: &[String], student: &Student) -> Result<Vec<(String, Tensor)>, Error> {
-    let wanted = student.policy.parameters().len();
+fn read_tensors(path: &Path, names: &[String], train_state: &TrainState) -> Result<Vec<(String, Tensor)>, Error> {
+    let wanted = train_state.policy.parameters().len();
     let numbers = names.len().saturating_mul(wanted).saturating_mul(4) as u64;
     let bytes = files::read(path, numbers.saturating_add(LARGEST_HEAD))?;
     let file = SafeTensors::deserialize(&bytes).map_err(|error| damaged(path, error.to_string()))?;

@@ -1,37 +1,38 @@
-//! The model under training with its optimiser and schedule: what a session works on.
+//! The run's part of a train state: optimizer, schedule, verifiers, and the cache of the reference's scores.
 //!
-//! Clipping, the rate of an update and the guard against numbers that are not finite are
-//! here; when an update is due is the loop's business, and a method's if it asks.
+//! Clipping, the learning rate of an update and the guard against numbers that are not finite are here; when an update is
+//! due is decided by the loop, or by a method that asks for one.
 
-mod editing;
+pub(crate) mod initial_state;
 pub(crate) mod published;
 pub(crate) mod reference;
-mod sampling;
-mod standing;
+mod rewards;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tunebox_compute::Error as ComputeError;
 use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_compute::optimizer::AdamW;
 use tunebox_compute::schedule::Schedule;
-use tunebox_compute::{Device, Error as ComputeError, Tensor};
 use tunebox_model::error::Error;
-use tunebox_model::policy::{Policy, Scored, Seeds, View};
+use tunebox_model::generate::Completion;
+use tunebox_model::policy::{Policy, Scored, View};
 use tunebox_model::rows::Rows;
-use tunebox_sandbox::{Direction, Learner};
+use tunebox_sandbox::{Completions, Question, RunHooks, Sampler, ScoreRequest};
 
-pub(crate) use sampling::Desk;
-pub(crate) use standing::Standing;
+pub(crate) use rewards::RewardState;
 
-use reference::References;
+use reference::ReferenceCache;
 
-/// How fast a run learns.
+/// The model under training in a run.
+pub(crate) type TrainState = tunebox_sandbox::TrainState<Trainer>;
+
+/// The learning rate over a run, and how gradients are clipped.
 #[derive(Debug, Clone)]
-pub(crate) struct Pace {
+pub(crate) struct LearningRate {
     /// The peak rate.
-    pub rate: f64,
-    /// How the rate moves.
+    pub peak: f64,
+    /// How the rate changes with the steps.
     pub schedule: Schedule,
     /// Steps over which it rises from 0.
     pub warmup: u64,
@@ -39,14 +40,14 @@ pub(crate) struct Pace {
     pub steps: u64,
     /// The largest gradient norm; 0 for none.
     pub clip: f64,
-    /// Leave an update out when its gradient is not finite.
+    /// Leaves out an update whose gradient is not finite.
     pub skip_non_finite: bool,
 }
 
-impl Pace {
+impl LearningRate {
     /// The rate of a step, counted from 0.
     pub(crate) fn at(&self, step: u64) -> f64 {
-        self.rate * self.schedule.factor(step, self.warmup, self.steps)
+        self.peak * self.schedule.factor(step, self.warmup, self.steps)
     }
 }
 
@@ -61,57 +62,24 @@ pub(crate) struct Progress {
     pub(crate) skipped: u32,
 }
 
-/// The policy, its optimiser, and its place in the run.
-pub(crate) struct Student {
-    pub(crate) policy: Policy,
+/// What a run has beside the policy: the hooks of its sessions.
+pub(crate) struct Trainer {
     pub(crate) optimizer: AdamW,
-    /// Flat copies of the trained numbers on the CPU, as they were when a method took a snapshot.
-    pub(crate) snapshots: BTreeMap<String, Tensor>,
-    /// Directions that the method handed to the artifact, by layer.
-    pub(crate) published: BTreeMap<usize, Direction>,
-    /// What it writes with, and who judges it.
-    pub(crate) desk: Desk,
-    /// What is known of the reference; none scores everything anew.
-    pub(crate) references: Option<References>,
-    pace: Pace,
+    /// Verifiers and sampling.
+    pub(crate) rewards: RewardState,
+    /// Known scores of the reference; `None` scores every row anew.
+    pub(crate) references: Option<ReferenceCache>,
+    learning_rate: LearningRate,
     step: u64,
-    accumulated: bool,
     progress: Progress,
-    fault: Option<&'static str>,
+    non_finite: Option<&'static str>,
 }
 
-impl Student {
-    /// A student before its first step.
-    pub(crate) fn new(policy: Policy, optimizer: AdamW, pace: Pace) -> Self {
-        Self {
-            policy,
-            optimizer,
-            snapshots: BTreeMap::new(),
-            desk: Desk::default(),
-            published: BTreeMap::new(),
-            references: None,
-            pace,
-            step: 0,
-            accumulated: false,
-            progress: Progress::default(),
-            fault: None,
-        }
-    }
-
-    /// The same student at a desk: it may write, and is judged.
-    pub(crate) fn at(mut self, desk: Desk) -> Self {
-        self.desk = desk;
-        self
-    }
-
-    /// Begins a step, counted from 0; the account of the one before is forgotten.
-    pub(crate) fn begin(&mut self, step: u64) {
-        self.step = step;
-        // Dropout masks are counted anew: a run that is resumed after a step without an update draws the same ones.
-        self.policy.resume_at(self.policy.generation());
-        self.progress = Progress::default();
-        self.fault = None;
-        self.desk.begin();
+impl Trainer {
+    /// A trainer before its first step.
+    pub(crate) fn new(optimizer: AdamW, learning_rate: LearningRate, rewards: RewardState) -> Self {
+        let progress = Progress::default();
+        Self { optimizer, rewards, references: None, learning_rate, step: 0, progress, non_finite: None }
     }
 
     /// What the updates of the present step did.
@@ -119,99 +87,89 @@ impl Student {
         self.progress
     }
 
-    /// What was not finite in the present step: `loss` or `gradient`.
-    pub(crate) fn fault(&self) -> Option<&'static str> {
-        self.fault
-    }
-
-    fn not_finite(&mut self, norm: f64) -> Result<f32, Error> {
-        if self.pace.skip_non_finite {
-            self.progress.skipped += 1;
-            return Ok(norm as f32);
-        }
-        self.fault = Some("gradient");
-        Err(ComputeError::NonFinite(format!("the norm of the gradient is {norm}")).into())
+    /// Which quantity of the present step was not finite: `loss` or `gradient`.
+    pub(crate) fn non_finite(&self) -> Option<&'static str> {
+        self.non_finite
     }
 }
 
-impl Learner for Student {
-    // What a method sees and computes is on the CPU, wherever the model computes: the same component works everywhere.
-    fn device(&self) -> &Device {
-        &Device::Cpu
-    }
+/// Begins a step, counted from 0: resets its progress, rewards and dropout masks.
+pub(crate) fn begin_step(train_state: &mut TrainState, step: u64) {
+    // Dropout masks are counted anew: a run that is resumed after a step without an update draws the same ones.
+    train_state.policy.resume_at(train_state.policy.generation());
+    let trainer = &mut train_state.hooks;
+    trainer.step = step;
+    trainer.progress = Progress::default();
+    trainer.non_finite = None;
+    trainer.rewards.begin_step();
+}
 
-    fn score(
-        &mut self,
-        view: &View,
-        rows: &Arc<Rows>,
-        taps: TapSet,
-        temperature: f32,
-        keep: bool,
-    ) -> Result<Scored, Error> {
-        let alone = *view == View::Reference && taps == TapSet::default() && temperature == 1.0;
-        let scored = match &mut self.references {
-            Some(references) if alone => references.score(&self.policy, rows)?,
-            _ => self.policy.score(view, rows, taps, temperature, keep)?,
-        };
-        // Weights that went astray show here first; the method only sees a loss that it cannot hand in.
-        if !scored.tap(Tap::Logprob)?.sum_all()?.to_scalar::<f32>()?.is_finite() {
-            self.fault = Some("loss");
-        }
-        Ok(scored)
-    }
-
-    fn joins(&self, view: &View, keep: bool) -> bool {
-        self.policy.shares_beginnings(view, keep)
-    }
-
-    fn backward(&mut self, scored: &mut Scored, seeds: &Seeds) -> Result<(), Error> {
-        self.accumulated = true;
-        self.policy.backward(scored, seeds)
-    }
-
-    fn snapshot(&mut self, name: &str) -> Result<(), Error> {
-        self.policy.snapshot(name)?;
-        self.snapshots.insert(name.to_owned(), self.policy.parameters().snapshot()?);
-        Ok(())
-    }
-
-    fn has_reference(&self) -> bool {
-        self.policy.has_reference()
-    }
-
-    fn update(&mut self) -> Result<f32, Error> {
-        let rate = self.rate();
-        let parameters = self.policy.parameters();
-        let norm = self.optimizer.step(parameters, rate, self.pace.clip)?;
-        self.progress.norm = norm;
-        self.accumulated = false;
-        parameters.clear_gradients()?;
-        if !norm.is_finite() {
-            return self.not_finite(norm);
-        }
-        self.policy.note_update();
-        self.progress.updates += 1;
-        Ok(norm as f32)
-    }
-
-    fn rate(&self) -> f64 {
-        self.pace.at(self.step)
+impl RunHooks for Trainer {
+    fn learning_rate(&self) -> f64 {
+        self.learning_rate.at(self.step)
     }
 
     fn position(&self) -> u32 {
         u32::try_from(self.step).unwrap_or(u32::MAX)
     }
 
-    fn planned(&self) -> u32 {
-        u32::try_from(self.pace.steps).unwrap_or(u32::MAX)
+    fn planned_steps(&self) -> u32 {
+        u32::try_from(self.learning_rate.steps).unwrap_or(u32::MAX)
     }
 
-    fn generation(&self) -> u64 {
-        self.policy.generation()
+    fn max_new_tokens(&self) -> u32 {
+        self.rewards.max_new_tokens
     }
 
-    fn has_accumulated(&self) -> bool {
-        self.accumulated
+    fn verifiers(&self) -> Vec<(String, f32)> {
+        self.rewards.verifiers.names_and_weights()
+    }
+
+    fn score(&mut self, policy: &Policy, rows: &Arc<Rows>, request: &ScoreRequest) -> Result<Scored, Error> {
+        let ScoreRequest { view, taps, temperature, learning } = request;
+        let cacheable = *view == View::Reference && *taps == TapSet::default() && *temperature == 1.0;
+        let scored = match &mut self.references {
+            Some(references) if cacheable => references.score(policy, rows)?,
+            _ => policy.score(view, rows, *taps, *temperature, *learning)?,
+        };
+        // Diverged weights show here first; the method only sees a loss that is refused.
+        if !scored.tap(Tap::Logprob)?.sum_all()?.to_scalar::<f32>()?.is_finite() {
+            self.non_finite = Some("loss");
+        }
+        Ok(scored)
+    }
+
+    fn update(&mut self, policy: &mut Policy) -> Result<f32, Error> {
+        let rate = self.learning_rate();
+        let parameters = policy.parameters();
+        let norm = self.optimizer.step(parameters, rate, self.learning_rate.clip)?;
+        self.progress.norm = norm;
+        parameters.clear_gradients()?;
+        if norm.is_finite() {
+            policy.note_update();
+            self.progress.updates += 1;
+            return Ok(norm as f32);
+        }
+        if self.learning_rate.skip_non_finite {
+            self.progress.skipped += 1;
+            return Ok(norm as f32);
+        }
+        self.non_finite = Some("gradient");
+        Err(ComputeError::NonFinite(format!("the norm of the gradient is {norm}")).into())
+    }
+
+    fn generate(
+        &mut self,
+        policy: &Policy,
+        view: &View,
+        prompts: &Arc<Rows>,
+        sampler: &Sampler,
+    ) -> Result<Vec<Completion>, Error> {
+        self.rewards.generate(policy, view, prompts, sampler, self.step)
+    }
+
+    fn judge(&mut self, policy: &Policy, questions: &[Question], written: &Completions) -> Result<Vec<f32>, Error> {
+        self.rewards.judge(policy, questions, written)
     }
 }
 

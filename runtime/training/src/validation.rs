@@ -12,7 +12,7 @@ use tunebox_model::{Policy, View};
 use crate::data::{Dataset, rows};
 use crate::error::Error;
 use crate::exact;
-use crate::panel::{Asked, Panel};
+use crate::verifiers::{Answer, Verifiers};
 
 /// The verdict of the first verifier from which on a completion passes.
 const PASS: f32 = 0.5;
@@ -56,7 +56,7 @@ pub struct PassRate {
 pub fn pass_rate(
     policy: &Policy,
     data: &Dataset,
-    panel: &mut Panel,
+    verifiers: &mut Verifiers,
     k: usize,
     room: usize,
     seed: u64,
@@ -70,10 +70,10 @@ pub fn pass_rate(
     for (number, completion) in completions.iter().enumerate() {
         let Some(question) = &data.examples[number / k].question else { continue };
         let completion = tokenizer.decode(&completion.ids, true).map_err(tunebox_model::error::Error::from)?;
-        asked.push(Asked { question, completion });
+        asked.push(Answer { question, completion });
     }
-    let weights: Vec<f32> = panel.names_and_weights().into_iter().map(|(_, weight)| weight).collect();
-    Ok(rate(&panel.verdicts(&asked)?, &weights, k))
+    let weights: Vec<f32> = verifiers.names_and_weights().into_iter().map(|(_, weight)| weight).collect();
+    Ok(rate(&verifiers.verdicts(&asked)?, &weights, k))
 }
 
 /// The rates of some verdicts, a row a completion, those of one prompt side by side.

@@ -39,6 +39,12 @@ impl Policy {
         self.patches.remove(number);
     }
 
+    /// The number of active patches.
+    #[must_use]
+    pub fn active_patches(&self) -> usize {
+        self.patches.count()
+    }
+
     /// Takes every patch back.
     pub fn unpatch_all(&mut self) {
         self.patches = Patches::default();

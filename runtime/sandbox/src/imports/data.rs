@@ -12,12 +12,12 @@ use wasmtime::component::Resource;
 use crate::bindings::data::{Host, HostBatch, HostRows};
 use crate::printable::printable;
 use crate::refusal::Refusal;
-use crate::state::{BatchEntry, Crossing, RowsEntry, State, TensorEntry};
+use crate::state::{BatchEntry, HostContext, RowsEntry, State, TensorEntry};
 
 /// The bytes of a number of every tensor here.
 const NUMBER: u64 = 4;
 
-impl HostRows for Crossing<'_> {
+impl HostRows for HostContext<'_> {
     fn count(&mut self, this: Resource<RowsEntry>) -> wasmtime::Result<u32> {
         self.enter("data.rows.count")?;
         whole(self.table.get(&this)?.0.count())
@@ -94,7 +94,7 @@ impl HostRows for Crossing<'_> {
     }
 }
 
-impl HostBatch for Crossing<'_> {
+impl HostBatch for HostContext<'_> {
     fn sides(&mut self, this: Resource<BatchEntry>) -> wasmtime::Result<Vec<String>> {
         self.enter("data.batch.sides")?;
         Ok(self.table.get(&this)?.0.sides.iter().map(|(side, _)| side.clone()).collect())
@@ -147,7 +147,7 @@ impl HostBatch for Crossing<'_> {
     }
 }
 
-impl Host for Crossing<'_> {}
+impl Host for HostContext<'_> {}
 
 impl State {
     /// A tensor `[rows, width]` of the rows.

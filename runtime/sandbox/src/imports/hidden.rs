@@ -6,19 +6,19 @@ use wasmtime::component::Resource;
 
 use crate::bindings::hidden::{Host, Site, Token};
 use crate::bindings::types::ErrorCode;
-use crate::learner::{Direction, Sizes};
 use crate::refusal::Refusal;
-use crate::state::{Crossing, RowsEntry, State, TensorEntry, ViewEntry};
+use crate::state::{HostContext, RowsEntry, State, TensorEntry, ViewEntry};
+use crate::train_state::Direction;
 
-impl Host for Crossing<'_> {
+impl Host for HostContext<'_> {
     fn layers(&mut self) -> wasmtime::Result<u32> {
         self.enter("hidden.layers")?;
-        Ok(u32::try_from(self.learner.sizes().layers)?)
+        Ok(u32::try_from(self.sizes.layers)?)
     }
 
     fn dimension(&mut self) -> wasmtime::Result<u32> {
         self.enter("hidden.dimension")?;
-        Ok(u32::try_from(self.learner.sizes().dimension)?)
+        Ok(u32::try_from(self.sizes.hidden)?)
     }
 
     fn capture(
@@ -36,11 +36,11 @@ impl Host for Crossing<'_> {
         if rows.count() == 0 {
             return Err(Refusal::argument("there are no rows to read"));
         }
-        let elements = layers.len() as u64 * rows.count() as u64 * self.learner.sizes().dimension as u64;
+        let elements = layers.len() as u64 * rows.count() as u64 * self.sizes.hidden as u64;
         self.work(elements)?;
         self.pass(rows.tokens())?;
         let reservation = self.reserve(4 * elements)?;
-        let found = self.learner.capture(&view, &rows, &layers, place(site), which(token))?;
+        let found = self.train_state().policy.capture(&view, &rows, &layers, place(site), which(token))?;
         self.give(found, &[], reservation)
     }
 
@@ -58,7 +58,7 @@ impl Host for Crossing<'_> {
         let vector = self.stream_vector(&vector)?;
         for layer in layers {
             let (site, token) = (place(site), which(token));
-            self.learner.publish(Direction { layer, site, token, vector: vector.clone(), coefficient })?;
+            self.train_state().publish(Direction { layer, site, token, vector: vector.clone(), coefficient })?;
         }
         Ok(())
     }
@@ -67,7 +67,7 @@ impl Host for Crossing<'_> {
 impl State {
     /// Layers that are there, each once, at least one.
     pub(crate) fn layers_of(&self, layers: Vec<u32>) -> Result<Vec<usize>, Refusal> {
-        let Sizes { layers: count, .. } = self.learner.sizes();
+        let count = self.sizes.layers;
         if layers.is_empty() || layers.len() > count {
             return Err(Refusal::argument(format!("layers are a list of 1 to {count}, this has {}", layers.len())));
         }
@@ -86,7 +86,7 @@ impl State {
 
     /// The numbers of a vector as wide as the stream, all finite.
     pub(crate) fn stream_vector(&mut self, vector: &Resource<TensorEntry>) -> Result<Vec<f32>, Refusal> {
-        let width = self.learner.sizes().dimension;
+        let width = self.sizes.hidden;
         self.vector(vector, width, "the stream")
     }
 

@@ -11,9 +11,9 @@ use wasmtime::component::Resource;
 use crate::bindings::learn::Host;
 use crate::bindings::types::ErrorCode;
 use crate::refusal::Refusal;
-use crate::state::{Crossing, ScoresEntry, State, TensorEntry};
+use crate::state::{HostContext, ScoresEntry, State, TensorEntry};
 
-impl Host for Crossing<'_> {
+impl Host for HostContext<'_> {
     fn minimise(&mut self, loss: Resource<TensorEntry>) -> Result<(), Refusal> {
         self.enter("learn.minimise")?;
         let loss = self.held(&loss)?;
@@ -42,7 +42,7 @@ impl Host for Crossing<'_> {
         let logprob = self.coefficients(&scores, &logprob)?;
         let entropy = entropy.map(|entropy| self.coefficients(&scores, &entropy)).transpose()?;
         let ScoresEntry(number) = *self.table.get(&scores)?;
-        self.record(&scores)?.check_current(self.learner.generation())?;
+        self.record(&scores)?.check_current(self.train_state().policy.generation())?;
         let seeds = [(Tap::Logprob, Some(logprob)), (Tap::Entropy, entropy)];
         let seeds: Seeds = seeds.into_iter().filter_map(|(tap, seed)| Some((tap, seed?))).collect();
         self.backward(BTreeMap::from([(number, seeds)]))
@@ -50,17 +50,17 @@ impl Host for Crossing<'_> {
 
     fn update(&mut self) -> Result<f32, Refusal> {
         self.enter("learn.update")?;
-        if !self.learner.has_accumulated() {
+        if !self.train_state().has_gradient() {
             return Err(Refusal::argument("no gradient has accumulated since the last update"));
         }
         self.pass(1)?;
         self.make_scores_asked_for()?;
-        Ok(self.learner.update()?)
+        Ok(self.train_state().update()?)
     }
 
     fn rate(&mut self) -> wasmtime::Result<f64> {
         self.enter("learn.rate")?;
-        Ok(self.learner.rate())
+        Ok(self.train_state().hooks.learning_rate())
     }
 }
 

@@ -1,6 +1,6 @@
 //! `wit/model.wit`, kept: one function here for each there, in the same order.
 //!
-//! Scoring is the learner's; this file checks, charges the taps, and remembers what a gradient
+//! Scoring is the train state's; this file checks, charges the taps, and remembers what a gradient
 //! will need.
 
 use std::sync::Arc;
@@ -14,20 +14,21 @@ use crate::bindings::model::{Host, HostScores, HostView, Taps};
 use crate::bindings::types::ErrorCode;
 use crate::printable::printable;
 use crate::refusal::Refusal;
-use crate::scores::{Asked, ScoreRecord};
-use crate::state::{Charge, Crossing, RowsEntry, ScoresEntry, State, TensorEntry, ViewEntry};
+use crate::requests::ScoreRequest;
+use crate::scores::ScoreRecord;
+use crate::state::{Charge, HostContext, RowsEntry, ScoresEntry, State, TensorEntry, ViewEntry};
 
 /// Tokens of one call of `next-token`.
 const MOST_IDS: usize = 4_096;
 
-impl HostView for Crossing<'_> {
+impl HostView for HostContext<'_> {
     fn drop(&mut self, this: Resource<ViewEntry>) -> wasmtime::Result<()> {
         self.table.delete(this)?;
         Ok(())
     }
 }
 
-impl HostScores for Crossing<'_> {
+impl HostScores for HostContext<'_> {
     fn logprob(&mut self, this: Resource<ScoresEntry>) -> wasmtime::Result<Resource<TensorEntry>> {
         self.enter("model.scores.logprob")?;
         let held = self.made(&this)?.tap(Tap::Logprob)?;
@@ -77,7 +78,7 @@ impl HostScores for Crossing<'_> {
     }
 }
 
-impl Host for Crossing<'_> {
+impl Host for HostContext<'_> {
     fn policy(&mut self) -> wasmtime::Result<Resource<ViewEntry>> {
         self.enter("model.policy")?;
         Ok(self.table.push(ViewEntry(View::Policy)).map_err(Refusal::from)?)
@@ -85,10 +86,6 @@ impl Host for Crossing<'_> {
 
     fn reference(&mut self) -> Result<Resource<ViewEntry>, Refusal> {
         self.enter("model.reference")?;
-        if !self.learner.has_reference() {
-            let message = "there is no model before training to look back at: all weights are being trained";
-            return Err(Refusal::new(ErrorCode::Unsupported, message));
-        }
         Ok(self.table.push(ViewEntry(View::Reference))?)
     }
 
@@ -97,15 +94,18 @@ impl Host for Crossing<'_> {
         if name.is_empty() || name.len() > self.limits.name_bytes {
             return Err(Refusal::argument(format!("a snapshot's name has 1 to {} bytes", self.limits.name_bytes)));
         }
-        if !self.snapshots.contains(&name) && self.snapshots.len() >= self.limits.snapshots {
+        let is_full = {
+            let snapshots = &self.train_state().snapshots;
+            !snapshots.contains_key(&name) && snapshots.len() >= self.limits.snapshots
+        };
+        if is_full {
             let message = format!("a run keeps at most {} snapshots", self.limits.snapshots);
             return Err(Refusal::new(ErrorCode::OutOfBudget, message));
         }
         // A copy of what is trained: no pass, but as much to do as a small one.
         self.pass(1)?;
         self.make_scores_asked_for()?;
-        self.learner.snapshot(&name)?;
-        self.snapshots.insert(name.clone());
+        self.train_state().snapshot(&name)?;
         Ok(self.table.push(ViewEntry(View::Snapshot(name)))?)
     }
 
@@ -143,7 +143,7 @@ impl Host for Crossing<'_> {
         if ids.is_empty() || ids.len() > MOST_IDS {
             return Err(Refusal::argument(format!("1 to {MOST_IDS} tokens are asked for, these are {}", ids.len())));
         }
-        let vocabulary = self.learner.sizes().vocabulary;
+        let vocabulary = self.sizes.vocabulary;
         if let Some(id) = ids.iter().find(|id| **id as usize >= vocabulary) {
             return Err(Refusal::argument(format!("token {id} is not in the vocabulary of {vocabulary}")));
         }
@@ -151,7 +151,7 @@ impl Host for Crossing<'_> {
         self.work(elements + rows.count() as u64 * vocabulary as u64)?;
         self.pass(rows.tokens())?;
         let reservation = self.reserve(4 * elements)?;
-        let found = self.learner.next_token(&view, &rows, &ids)?;
+        let found = self.train_state().policy.next_token(&view, &rows, &ids)?;
         self.give(found, &[], reservation)
     }
 
@@ -164,12 +164,12 @@ impl Host for Crossing<'_> {
         self.enter("model.divergence")?;
         let (view, other) = (self.table.get(&view)?.0.clone(), self.table.get(&other)?.0.clone());
         let rows = self.rows_with_ends(&rows)?;
-        let vocabulary = self.learner.sizes().vocabulary as u64;
+        let vocabulary = self.sizes.vocabulary as u64;
         self.work(rows.count() as u64 * vocabulary)?;
         self.pass(rows.tokens())?;
         self.pass(rows.tokens())?;
         let reservation = self.reserve(4 * rows.count() as u64)?;
-        let found = self.learner.divergence(&view, &other, &rows)?;
+        let found = self.train_state().policy.divergence(&view, &other, &rows)?;
         self.give(found, &[], reservation)
     }
 }
@@ -199,7 +199,7 @@ impl State {
         self.record(handle)
     }
 
-    /// Charges the taps and gives out a handle; scores at once where the learner gains nothing by waiting for more.
+    /// Charges the taps and gives out a handle; scores at once where a pass cannot share what rows begin with.
     fn make_scores(
         &mut self,
         view: &View,
@@ -218,15 +218,16 @@ impl State {
         self.work(elements)?;
         self.pass(rows.tokens())?;
         let charge = self.reserve(4 * elements)?;
-        let asked = Asked { view: view.clone(), taps: set, temperature, learning: keep };
-        let generation = self.learner.generation();
-        let record = ScoreRecord::new(asked, rows, generation, Arc::new(Charge::new(charge, Vec::new())));
+        let request = ScoreRequest { view: view.clone(), taps: set, temperature, learning: keep };
+        let (generation, defer) = {
+            let policy = &self.train_state().policy;
+            (policy.generation(), policy.shares_beginnings(view, keep))
+        };
+        let record = ScoreRecord::new(request, rows, generation, Arc::new(Charge::new(charge, Vec::new())));
         let number = self.next_number();
         let handle = self.table.push(ScoresEntry(number))?;
         self.scores.insert(number, record);
-        if !self.learner.joins(view, keep)
-            && let Err(refusal) = self.made(&handle).and_then(ScoreRecord::check_made)
-        {
+        if !defer && let Err(refusal) = self.made(&handle).and_then(ScoreRecord::check_made) {
             self.forget_score(number);
             self.table.delete(handle)?;
             return Err(refusal);
@@ -249,25 +250,26 @@ fn tap_set(flags: Taps) -> TapSet {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::sync::Mutex;
 
     use tunebox_compute::budget::Budget;
 
     use super::*;
     use crate::limits::Limits;
     use crate::session::SessionSettings;
+    use crate::train_state::tests::{NoRun, tiny};
 
     #[test]
-    fn snapshots_that_the_learner_holds_already_count() {
+    fn snapshots_of_an_earlier_session_count() {
         let limits = Limits { snapshots: 1, ..Limits::default() };
-        let snapshots = BTreeSet::from(["old".to_owned()]);
-        let settings = SessionSettings { limits, snapshots, ..SessionSettings::default() };
-        let mut state = State::new(settings, Budget::new(1 << 20));
-        for (name, told) in [("new", "at most 1"), ("old", "offers no snapshots")] {
-            let Refusal::Error(error) = Crossing::new(&mut state).snapshot(name.into()).unwrap_err() else {
-                panic!("the method ended")
-            };
-            assert!(error.message.contains(told), "{}", error.message);
-        }
+        let settings = SessionSettings { limits, ..SessionSettings::default() };
+        let mut train_state = tiny(NoRun);
+        train_state.snapshot("old").unwrap();
+        let mut state = State::new(settings, Budget::new(1 << 20), Arc::new(Mutex::new(train_state)));
+        let Refusal::Error(error) = HostContext::new(&mut state).snapshot("new".into()).unwrap_err() else {
+            panic!("the method ended")
+        };
+        assert!(error.message.contains("at most 1"), "{}", error.message);
+        HostContext::new(&mut state).snapshot("old".into()).unwrap();
     }
 }

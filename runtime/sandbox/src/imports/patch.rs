@@ -10,19 +10,19 @@ use crate::bindings::hidden::Site;
 use crate::bindings::patch::{Host, HostPatch};
 use crate::bindings::types::ErrorCode;
 use crate::refusal::Refusal;
-use crate::state::{Crossing, PatchEntry, State, TensorEntry};
+use crate::state::{HostContext, PatchEntry, State, TensorEntry};
 
-impl HostPatch for Crossing<'_> {
+impl HostPatch for HostContext<'_> {
     fn drop(&mut self, this: Resource<PatchEntry>) -> wasmtime::Result<()> {
         self.make_scores_asked_for()?;
         let PatchEntry(number) = self.table.delete(this)?;
         self.patches = self.patches.saturating_sub(1);
-        self.learner.unpatch(number);
+        self.train_state().policy.unpatch(number);
         Ok(())
     }
 }
 
-impl Host for Crossing<'_> {
+impl Host for HostContext<'_> {
     fn add(
         &mut self,
         layers: Vec<u32>,
@@ -73,14 +73,14 @@ impl State {
             return Err(Refusal::new(ErrorCode::OutOfBudget, message));
         }
         self.make_scores_asked_for()?;
-        let number = self.learner.patch(patch)?;
+        let number = self.train_state().policy.patch(patch)?;
         match self.table.push(PatchEntry(number)) {
             Ok(handle) => {
                 self.patches += 1;
                 Ok(handle)
             }
             Err(full) => {
-                self.learner.unpatch(number);
+                self.train_state().policy.unpatch(number);
                 Err(full.into())
             }
         }

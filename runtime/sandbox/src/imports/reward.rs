@@ -11,12 +11,12 @@ use wasmtime::component::Resource;
 use crate::bindings::reward::Host;
 use crate::bindings::types::ErrorCode;
 use crate::refusal::Refusal;
-use crate::state::{BatchEntry, CompletionsEntry, Crossing, State, TensorEntry};
+use crate::state::{BatchEntry, CompletionsEntry, HostContext, State, TensorEntry};
 
-impl Host for Crossing<'_> {
+impl Host for HostContext<'_> {
     fn verifiers(&mut self) -> wasmtime::Result<Vec<String>> {
         self.enter("reward.verifiers")?;
-        Ok(self.learner.verifiers().into_iter().map(|(name, _)| name).collect())
+        Ok(self.train_state().hooks.verifiers().into_iter().map(|(name, _)| name).collect())
     }
 
     fn weights(&mut self) -> Result<Resource<TensorEntry>, Refusal> {
@@ -45,7 +45,10 @@ impl Host for Crossing<'_> {
         self.work(entries)?;
         self.meters.judge(entries)?;
         let reservation = self.reserve(4 * entries)?;
-        let mut verdicts = self.learner.judge(&batch.questions, &written)?;
+        let mut verdicts = {
+            let train_state = &mut *self.train_state();
+            train_state.hooks.judge(&train_state.policy, &batch.questions, &written)?
+        };
         if verdicts.len() as u64 != entries {
             let found = verdicts.len();
             return Err(Refusal::new(ErrorCode::Internal, format!("{found} verdicts came back for {entries} entries")));
@@ -60,7 +63,7 @@ impl Host for Crossing<'_> {
 impl State {
     /// The run's verifiers; `unsupported` where there is none, since a tensor has no empty axis.
     fn panel(&self) -> Result<Vec<(String, f32)>, Refusal> {
-        let panel = self.learner.verifiers();
+        let panel = self.train_state().hooks.verifiers();
         if panel.is_empty() {
             let message = "the run lists no verifier; `run.toml` needs a `[[verifier]]` with `use = \"…\"`";
             return Err(Refusal::new(ErrorCode::Unsupported, message));

@@ -6,17 +6,17 @@ use crate::bindings::run::Host;
 use crate::fault::GuestFault;
 use crate::refusal::Refusal;
 use crate::reports::{Combine, Measure, Reports};
-use crate::state::{Crossing, TensorEntry};
+use crate::state::{HostContext, TensorEntry};
 
-impl Host for Crossing<'_> {
+impl Host for HostContext<'_> {
     fn position(&mut self) -> wasmtime::Result<u32> {
         self.enter("run.position")?;
-        Ok(self.learner.position())
+        Ok(self.train_state().hooks.position())
     }
 
     fn planned(&mut self) -> wasmtime::Result<u32> {
         self.enter("run.planned")?;
-        Ok(self.learner.planned())
+        Ok(self.train_state().hooks.planned_steps())
     }
 
     fn metric(&mut self, name: String, value: f32) -> Result<(), Refusal> {

@@ -12,17 +12,17 @@ use wasmtime::component::Resource;
 use crate::bindings::sample::{Host, HostCompletions, HostSampler};
 use crate::bindings::types::ErrorCode;
 use crate::cause::Cause;
+use crate::completions::Completions;
 use crate::figures::grouped;
-use crate::learner::Sampler;
 use crate::printable::printable;
 use crate::refusal::Refusal;
-use crate::state::{CompletionsEntry, Crossing, RowsEntry, SamplerEntry, State, TensorEntry, ViewEntry};
-use crate::written::Written;
+use crate::requests::Sampler;
+use crate::state::{CompletionsEntry, HostContext, RowsEntry, SamplerEntry, State, TensorEntry, ViewEntry};
 
 /// Bytes of a token of a completion while it is held: id, mark, log-probability.
 const TOKEN: u64 = 9;
 
-impl HostSampler for Crossing<'_> {
+impl HostSampler for HostContext<'_> {
     fn new(&mut self) -> wasmtime::Result<Resource<SamplerEntry>> {
         self.enter("sample.sampler.constructor")?;
         Ok(self.table.push(SamplerEntry(Sampler::default())).map_err(Refusal::from)?)
@@ -57,7 +57,7 @@ impl HostSampler for Crossing<'_> {
 
     fn max_tokens(&mut self, this: Resource<SamplerEntry>, value: u32) -> Result<(), Refusal> {
         self.enter("sample.sampler.max-tokens")?;
-        let limit = self.learner.new_tokens();
+        let limit = self.train_state().hooks.max_new_tokens();
         let allowed = format!("1 to {limit}, what the run's `data.max-length` leaves after its longest prompt");
         within((1..=limit).contains(&value), "max-tokens", &value, &allowed)?;
         self.table.get_mut(&this)?.0.max_tokens = Some(value);
@@ -78,7 +78,7 @@ impl HostSampler for Crossing<'_> {
     }
 }
 
-impl HostCompletions for Crossing<'_> {
+impl HostCompletions for HostContext<'_> {
     fn rows(&mut self, this: Resource<CompletionsEntry>) -> wasmtime::Result<Resource<RowsEntry>> {
         self.enter("sample.completions.rows")?;
         let rows = self.table.get(&this)?.0.rows.clone();
@@ -120,7 +120,7 @@ impl HostCompletions for Crossing<'_> {
     }
 }
 
-impl Host for Crossing<'_> {
+impl Host for HostContext<'_> {
     fn generate(
         &mut self,
         view: Resource<ViewEntry>,
@@ -136,14 +136,17 @@ impl Host for Crossing<'_> {
         let rows = self.rows_of(&prompts, &sampler)?;
         self.meters.sample(rows * u64::from(each))?;
         let largest = rows * (prompts.width() as u64 + u64::from(each));
-        let multiply_adds = self.learner.multiply_adds(largest);
+        let multiply_adds = self.sizes.multiply_adds(largest);
         self.meters.model(multiply_adds)?;
         self.check_cache(rows, prompts.width() as u64 + u64::from(each))?;
         let reservation = self.reserve(TOKEN * largest)?;
-        let completions = self.learner.generate(&view, &prompts, &sampler)?;
+        let completions = {
+            let train_state = &mut *self.train_state();
+            train_state.hooks.generate(&train_state.policy, &view, &prompts, &sampler)?
+        };
         let used: u64 = completions.iter().map(|completion| completion.ids.len() as u64).sum();
         self.meters.give_back(rows * u64::from(each) - used.min(rows * u64::from(each)));
-        let written = Written::new(prompts, completions)?;
+        let written = Completions::new(prompts, completions)?;
         let held = TOKEN * written.rows.tokens() as u64;
         let written = written.charged(reservation.shrunk_to(held.min(TOKEN * largest)));
         Ok(self.table.push(CompletionsEntry(Arc::new(written)))?)
@@ -156,12 +159,12 @@ impl State {
         if let Some(empty) = prompts.ids.iter().position(Vec::is_empty) {
             return Err(Refusal::argument(format!("prompt `{empty}` has no token; a completion starts from one")));
         }
-        let limit = self.learner.new_tokens();
+        let limit = self.train_state().hooks.max_new_tokens();
         if limit == 0 {
             return Err(Refusal::new(ErrorCode::Unsupported, "this run does not let the model write"));
         }
-        let (width, most) = (prompts.width(), self.learner.positions());
-        if width >= most as usize {
+        let (width, most) = (prompts.width(), self.sizes.max_positions);
+        if width >= most {
             return Err(Refusal::argument(format!(
                 "a prompt has {width} tokens, the model takes {most} with what follows"
             )));
@@ -171,7 +174,7 @@ impl State {
 
     /// Ends the method when the model's caches and what scores keep would together be more than they may.
     fn check_cache(&self, sequences: u64, tokens: u64) -> Result<(), Refusal> {
-        let held = self.kept_bytes().saturating_add(self.learner.cache_bytes(sequences, tokens));
+        let held = self.kept_bytes().saturating_add(self.train_state().policy.cache_memory(sequences, tokens));
         let limit = self.limits.activation_bytes;
         if held > limit { Err(Cause::Activations { held, limit }.into()) } else { Ok(()) }
     }

@@ -13,11 +13,11 @@ use self::calls::{Answer, Handle, element_type, element_type_of};
 use crate::bindings::tensor::{Host, HostScope, HostTensor};
 use crate::bindings::types::Dtype;
 use crate::refusal::Refusal;
-use crate::state::{Crossing, ScopeEntry};
+use crate::state::{HostContext, ScopeEntry};
 
 include!(concat!(env!("OUT_DIR"), "/operations.rs"));
 
-impl HostTensor for Crossing<'_> {
+impl HostTensor for HostContext<'_> {
     tensor_methods!();
 
     fn shape(&mut self, this: Handle) -> wasmtime::Result<Vec<u32>> {
@@ -53,11 +53,11 @@ impl HostTensor for Crossing<'_> {
     }
 }
 
-impl Host for Crossing<'_> {
+impl Host for HostContext<'_> {
     tensor_functions!();
 }
 
-impl HostScope for Crossing<'_> {
+impl HostScope for HostContext<'_> {
     fn new(&mut self) -> wasmtime::Result<Resource<ScopeEntry>> {
         self.enter("tensor.scope.constructor")?;
         Ok(self.open_scope()?)

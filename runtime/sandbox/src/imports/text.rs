@@ -1,8 +1,11 @@
 //! `wit/text.wit`, kept: one function here for each there, in the same order.
 
+use tunebox_model::error::Error;
+use tunebox_model::policy::Policy;
+
 use crate::bindings::text::Host;
 use crate::refusal::Refusal;
-use crate::state::Crossing;
+use crate::state::HostContext;
 
 /// Tokens of one call.
 const MOST_IDS: usize = 65_536;
@@ -10,7 +13,7 @@ const MOST_IDS: usize = 65_536;
 /// Bytes of text of one call.
 const MOST_BYTES: usize = 1 << 20;
 
-impl Host for Crossing<'_> {
+impl Host for HostContext<'_> {
     fn decode(&mut self, ids: Vec<u32>) -> Result<String, Refusal> {
         self.enter("text.decode")?;
         if ids.len() > MOST_IDS {
@@ -19,12 +22,12 @@ impl Host for Crossing<'_> {
                 ids.len()
             )));
         }
-        let vocabulary = self.learner.sizes().vocabulary;
+        let vocabulary = self.sizes.vocabulary;
         if let Some(id) = ids.iter().find(|id| **id as usize >= vocabulary) {
             return Err(Refusal::argument(format!("token {id} is not in the vocabulary of {vocabulary}")));
         }
         self.work(ids.len() as u64)?;
-        let text = self.learner.decode(&ids)?;
+        let text = decode(&self.train_state().policy, &ids)?;
         self.read_back(text.len() as u64)?;
         Ok(text)
     }
@@ -38,8 +41,18 @@ impl Host for Crossing<'_> {
             )));
         }
         self.work(text.len() as u64)?;
-        let ids = self.learner.encode(&text)?;
+        let ids = encode(&self.train_state().policy, &text)?;
         self.read_back(4 * ids.len() as u64)?;
         Ok(ids)
     }
+}
+
+/// The text of tokens, without special ones.
+fn decode(policy: &Policy, ids: &[u32]) -> Result<String, Error> {
+    Ok(policy.model().tokenizer()?.decode(ids, true)?)
+}
+
+/// The tokens of a text, without special ones.
+fn encode(policy: &Policy, text: &str) -> Result<Vec<u32>, Error> {
+    Ok(policy.model().tokenizer()?.encode(text, false)?)
 }

@@ -2,9 +2,9 @@
 
 use crate::bindings::types::{self, Host};
 use crate::refusal::Refusal;
-use crate::state::Crossing;
+use crate::state::HostContext;
 
-impl Host for Crossing<'_> {
+impl Host for HostContext<'_> {
     fn convert_error(&mut self, refusal: Refusal) -> wasmtime::Result<types::Error> {
         match refusal {
             Refusal::Error(error) => {

@@ -9,21 +9,21 @@ use wasmtime::component::Resource;
 use super::hidden::finite;
 use crate::bindings::weights::{Form, Host, Role};
 use crate::refusal::Refusal;
-use crate::state::{Crossing, TensorEntry};
+use crate::state::{HostContext, TensorEntry};
 
-impl Host for Crossing<'_> {
+impl Host for HostContext<'_> {
     fn keep_as(&mut self, form: Form) -> Result<(), Refusal> {
         self.enter("weights.keep-as")?;
         let form = match form {
             Form::Edited => edit::Form::Weights,
             Form::Adapter => edit::Form::Adapter,
         };
-        Ok(self.learner.keep_edits_as(form)?)
+        Ok(self.train_state().policy.keep_edits_as(form)?)
     }
 
     fn read_rows(&mut self, role: Role, layer: u32, first: u32, count: u32) -> Result<Resource<TensorEntry>, Refusal> {
         self.enter("weights.read-rows")?;
-        let (rows, columns) = self.learner.matrix(word(role), layer as usize)?;
+        let (rows, columns) = self.train_state().policy.matrix(word(role), layer as usize)?;
         let end = u64::from(first) + u64::from(count);
         if count == 0 || end > rows as u64 {
             let message = format!("rows {first} to {end} are asked for, the matrix has {rows}");
@@ -33,7 +33,7 @@ impl Host for Crossing<'_> {
         self.work(elements)?;
         self.read_back(4 * elements)?;
         let reservation = self.reserve(4 * elements)?;
-        let found = self.learner.read_rows(word(role), layer as usize, first as usize, count as usize)?;
+        let found = self.train_state().policy.read_rows(word(role), layer as usize, first as usize, count as usize)?;
         self.give(found, &[], reservation)
     }
 
@@ -46,7 +46,7 @@ impl Host for Crossing<'_> {
         scale: f32,
     ) -> Result<(), Refusal> {
         self.enter("weights.add-outer")?;
-        let (rows, columns) = self.learner.matrix(word(role), layer as usize)?;
+        let (rows, columns) = self.train_state().policy.matrix(word(role), layer as usize)?;
         finite("the scale", scale)?;
         let left = self.vector(&left, rows, "the matrix's output")?;
         let right = self.vector(&right, columns, "the matrix's input")?;
@@ -56,7 +56,7 @@ impl Host for Crossing<'_> {
         }
         self.work(rows as u64 * columns as u64)?;
         self.make_scores_asked_for()?;
-        Ok(self.learner.add_outer(word(role), layer as usize, &left, &right, scale)?)
+        Ok(self.train_state().policy.add_outer(word(role), layer as usize, &left, &right, scale)?)
     }
 
     fn project_out(
@@ -68,7 +68,7 @@ impl Host for Crossing<'_> {
         keep_norms: bool,
     ) -> Result<(), Refusal> {
         self.enter("weights.project-out")?;
-        let (rows, columns) = self.learner.matrix(word(role), layer as usize)?;
+        let (rows, columns) = self.train_state().policy.matrix(word(role), layer as usize)?;
         if !(-16.0..=16.0).contains(&strength) {
             return Err(Refusal::argument(format!("a strength is −16 to 16, this is {strength}")));
         }
@@ -76,7 +76,7 @@ impl Host for Crossing<'_> {
         let direction = self.vector(&direction, width, "the matrix's output")?;
         self.work(rows as u64 * columns as u64)?;
         self.make_scores_asked_for()?;
-        Ok(self.learner.project_out(word(role), layer as usize, &direction, strength, keep_norms)?)
+        Ok(self.train_state().policy.project_out(word(role), layer as usize, &direction, strength, keep_norms)?)
     }
 }
 

@@ -9,10 +9,10 @@ use super::codec::{Decode, Encode, Malformed, Reader};
 use super::resource::{end, read, read_owned};
 use crate::bindings::types;
 use crate::refusal::Refusal;
-use crate::state::Crossing;
+use crate::state::HostContext;
 
 /// Reads the arguments of a function, calls it, writes its result.
-type Call = fn(&mut Crossing<'_>, &mut Reader<'_>) -> wasmtime::Result<Vec<u8>>;
+type Call = fn(&mut HostContext<'_>, &mut Reader<'_>) -> wasmtime::Result<Vec<u8>>;
 
 /// A function of the contract.
 #[derive(Clone, Copy)]
@@ -50,7 +50,7 @@ fn plain(answer: wasmtime::Result<impl Encode>) -> wasmtime::Result<Vec<u8>> {
 }
 
 /// The bytes of a result that may be one.
-fn fallible(host: &mut Crossing<'_>, answer: Result<impl Encode, Refusal>) -> wasmtime::Result<Vec<u8>> {
+fn fallible(host: &mut HostContext<'_>, answer: Result<impl Encode, Refusal>) -> wasmtime::Result<Vec<u8>> {
     let answer = match answer {
         Ok(value) => Ok(value),
         Err(refusal) => Err(types::Host::convert_error(host, refusal)?),
@@ -63,6 +63,8 @@ include!(concat!(env!("OUT_DIR"), "/requests.rs"));
 #[cfg(test)]
 mod tests {
     use tunebox_compute::budget::Budget;
+
+    use crate::train_state::tests::shared;
     use wasmtime::component::types::ComponentItem;
     use wasmtime::component::{Component, Linker};
     use wit_component::{ComponentEncoder, StringEncoding, dummy_module, embed_component_metadata};
@@ -74,12 +76,12 @@ mod tests {
     use crate::engine::bare;
     use crate::grants::interface_of;
     use crate::session::SessionSettings;
-    use crate::state::{Crossings, State};
+    use crate::state::{HostContexts, State};
 
     fn ask(state: &mut State, name: &str, write: impl FnOnce(&mut Vec<u8>)) -> wasmtime::Result<Vec<u8>> {
         let mut arguments = Vec::new();
         write(&mut arguments);
-        (Import::named(name).unwrap().call)(&mut Crossing::new(state), &mut Reader::new(&arguments))
+        (Import::named(name).unwrap().call)(&mut HostContext::new(state), &mut Reader::new(&arguments))
     }
 
     /// A component that imports every function of every interface that a method may import.
@@ -97,7 +99,7 @@ mod tests {
         let engine = bare().unwrap();
         let component = Component::new(&engine, wanting_everything()).unwrap();
         let mut linker = Linker::<State>::new(&engine);
-        Offered::add_to_linker::<State, Crossings>(&mut linker, |state| Crossing::new(state)).unwrap();
+        Offered::add_to_linker::<State, HostContexts>(&mut linker, |state| HostContext::new(state)).unwrap();
         // What the linker lacks, or has with another type, is an error.
         let linked = linker.substituted_component_type(&component).unwrap();
         let (mut names, mut resources) = (BTreeSet::new(), Vec::new());
@@ -129,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_request_reaches_the_function_that_a_component_reaches() {
-        let mut state = State::new(SessionSettings::default(), Budget::new(1 << 20));
+        let mut state = State::new(SessionSettings::default(), Budget::new(1 << 20), shared());
         state.meters.begin(f64::INFINITY);
         let made = ask(&mut state, "tensor/full", |to| {
             vec![2_u32, 2].encode(to);
@@ -151,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_handle_of_another_kind_or_a_byte_too_many_ends_the_method() {
-        let mut state = State::new(SessionSettings::default(), Budget::new(1 << 20));
+        let mut state = State::new(SessionSettings::default(), Budget::new(1 << 20), shared());
         state.meters.begin(f64::INFINITY);
         let scope = ask(&mut state, "tensor/[constructor]scope", |_| {}).unwrap();
         let other = ask(&mut state, "tensor/[method]tensor.exp", |to| to.extend_from_slice(&scope)).unwrap_err();
@@ -163,7 +165,7 @@ mod tests {
 
     #[test]
     fn an_error_that_a_method_may_act_on_is_an_answer() {
-        let mut state = State::new(SessionSettings::default(), Budget::new(1 << 20));
+        let mut state = State::new(SessionSettings::default(), Budget::new(1 << 20), shared());
         state.meters.begin(f64::INFINITY);
         let refused = ask(&mut state, "run/metric", |to| {
             "loss".encode(to);

@@ -9,8 +9,6 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tunebox_compute::budget::Budget;
-
 use super::Twin;
 use super::codec::{Decode, Encode, Reader};
 use super::dispatch::Import;
@@ -22,8 +20,7 @@ use crate::fault::GuestFault;
 use crate::grants::interface_of;
 use crate::guest::{Answer, Guest, Setting};
 use crate::printable::printable;
-use crate::session::SessionSettings;
-use crate::state::{BatchEntry, Crossing, State};
+use crate::state::{BatchEntry, HostContext, State};
 
 /// How long telling a process that it is done may take.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -74,10 +71,10 @@ fn malformed(what: impl Into<String>) -> Cause {
 
 impl Process {
     /// Takes a process over that may ask the interfaces named.
-    pub(crate) fn new(twin: Twin, imports: &[String], settings: SessionSettings, ledger: Budget) -> Self {
+    pub(crate) fn new(twin: Twin, imports: &[String], state: State) -> Self {
         let Twin { stream, patience, .. } = twin;
         let interfaces = imports.iter().filter_map(|import| interface_of(import)).map(str::to_owned).collect();
-        Self { state: State::new(settings, ledger), stream, patience, interfaces, over: false }
+        Self { state, stream, patience, interfaces, over: false }
     }
 
     /// Calls an export and answers all that is asked, until it returns.
@@ -144,7 +141,7 @@ impl Process {
             let what = format!("it hands {} bytes over in one call, {limit} are allowed", handed.len());
             return Err(malformed(what).into());
         }
-        let answer = (import.call)(&mut Crossing::new(&mut self.state), &mut Reader::new(handed))?;
+        let answer = (import.call)(&mut HostContext::new(&mut self.state), &mut Reader::new(handed))?;
         let mut payload = Vec::with_capacity(answer.len() + 1);
         payload.push(ANSWER);
         payload.extend_from_slice(&answer);

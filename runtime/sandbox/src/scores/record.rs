@@ -3,23 +3,14 @@
 use std::sync::Arc;
 
 use candle_core::{Tensor, Var};
-use tunebox_compute::fused::{Tap, TapSet, Taps};
+use tunebox_compute::fused::{Tap, Taps};
 use tunebox_model::policy::View;
 use tunebox_model::rows::Rows;
 
 use crate::bindings::types;
 use crate::refusal::Refusal;
+use crate::requests::ScoreRequest;
 use crate::state::{Charge, Held};
-
-/// How rows are to be scored. Those that are to be scored alike may go through the model together.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Asked {
-    pub(crate) view: View,
-    pub(crate) taps: TapSet,
-    pub(crate) temperature: f32,
-    /// Whether the taps are leaves of a gradient.
-    pub(crate) learning: bool,
-}
 
 /// What became of a score.
 enum Outcome {
@@ -33,7 +24,7 @@ enum Outcome {
 
 /// The taps of a score, with the bytes that they hold.
 pub(crate) struct ScoreRecord {
-    pub(crate) asked: Asked,
+    pub(crate) asked: ScoreRequest,
     pub(crate) rows: Arc<Rows>,
     outcome: Outcome,
     /// The weights that it was scored with.
@@ -46,7 +37,7 @@ pub(crate) struct ScoreRecord {
 
 impl ScoreRecord {
     /// A record whose handle the method is about to get.
-    pub(crate) fn new(asked: Asked, rows: Arc<Rows>, generation: u64, charge: Arc<Charge>) -> Self {
+    pub(crate) fn new(asked: ScoreRequest, rows: Arc<Rows>, generation: u64, charge: Arc<Charge>) -> Self {
         Self { asked, rows, outcome: Outcome::Waiting, generation, charge, held: true }
     }
 

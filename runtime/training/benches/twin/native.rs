@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use tunebox_compute::Tensor;
 use tunebox_compute::fused::{Tap, TapSet};
+use tunebox_compute::{Device, Tensor};
 use tunebox_model::Rows;
 use tunebox_model::policy::{Scored, Seeds, View};
-use tunebox_sandbox::{Batch, Learner};
+use tunebox_sandbox::{Batch, ScoreRequest, TrainState};
 
 use super::Outcome;
-use super::learner::PolicyLearner;
+use super::learner::Optimizer;
 
 /// How strongly `dpo` holds the policy to the reference unless told otherwise.
 const BETA: f32 = 0.1;
@@ -21,14 +21,14 @@ const BETA: f32 = 0.1;
 pub(crate) type Numbers = Vec<(&'static str, f32)>;
 
 /// A step of `lora`: −Σ log p(target) / targets.
-pub(crate) fn supervised(learner: &mut PolicyLearner, batch: &Batch) -> Outcome<Numbers> {
+pub(crate) fn supervised(train_state: &mut TrainState<Optimizer>, batch: &Batch) -> Outcome<Numbers> {
     let rows = side(batch, "example")?;
     let targets = targets(batch, "example");
     let taps = TapSet::of(&[Tap::Entropy, Tap::TopOne]);
-    let mut scores = learner.score(&View::Policy, rows, taps, 1.0, true)?;
+    let mut scores = train_state.score(rows, &request(View::Policy, taps))?;
     let loss = -sum(scores.tap(Tap::Logprob)?)? / targets;
     let slopes = vec![-(1.0 / targets); rows.count()];
-    backward(learner, &mut scores, &slopes)?;
+    backward(train_state, &mut scores, &slopes)?;
     Ok(vec![
         ("loss", loss),
         ("entropy", sum(scores.tap(Tap::Entropy)?)? / targets),
@@ -37,13 +37,13 @@ pub(crate) fn supervised(learner: &mut PolicyLearner, batch: &Batch) -> Outcome<
 }
 
 /// A step of `dpo`: the mean of −log σ(β·(r(chosen) − r(rejected))) with r = log π − log π_ref.
-pub(crate) fn preference(learner: &mut PolicyLearner, batch: &Batch) -> Outcome<Numbers> {
+pub(crate) fn preference(train_state: &mut TrainState<Optimizer>, batch: &Batch) -> Outcome<Numbers> {
     let (better, worse) = (side(batch, "chosen")?, side(batch, "rejected")?);
     let taps = TapSet::of(&[Tap::Entropy, Tap::MeanLogit, Tap::TopOne]);
-    let mut chosen = learner.score(&View::Policy, better, taps, 1.0, true)?;
-    let mut rejected = learner.score(&View::Policy, worse, taps, 1.0, true)?;
-    let before_chosen = learner.score(&View::Reference, better, TapSet::default(), 1.0, false)?;
-    let before_rejected = learner.score(&View::Reference, worse, TapSet::default(), 1.0, false)?;
+    let mut chosen = train_state.score(better, &request(View::Policy, taps))?;
+    let mut rejected = train_state.score(worse, &request(View::Policy, taps))?;
+    let before_chosen = train_state.score(better, &request(View::Reference, TapSet::default()))?;
+    let before_rejected = train_state.score(worse, &request(View::Reference, TapSet::default()))?;
 
     let (wins, losses) = (answers(&chosen)?, answers(&rejected)?);
     let pairs = batch.window_size as f32;
@@ -54,8 +54,8 @@ pub(crate) fn preference(learner: &mut PolicyLearner, batch: &Batch) -> Outcome<
     // The gradient of −log σ(x) is −σ(−x).
     let slopes: Vec<f32> = margins.iter().map(|margin| -(1.0 / pairs) * (1.0 / (1.0 + margin.exp())) * BETA).collect();
     let opposite: Vec<f32> = slopes.iter().map(|slope| -slope).collect();
-    backward(learner, &mut chosen, &slopes)?;
-    backward(learner, &mut rejected, &opposite)?;
+    backward(train_state, &mut chosen, &slopes)?;
+    backward(train_state, &mut rejected, &opposite)?;
 
     let won = win_ratios.iter().zip(&loss_ratios).filter(|(win, loss)| win > loss).count();
     let mean = |numbers: &[f32], factor: f32| numbers.iter().map(|number| number * factor).sum::<f32>() / pairs;
@@ -76,16 +76,21 @@ pub(crate) fn preference(learner: &mut PolicyLearner, batch: &Batch) -> Outcome<
     ])
 }
 
+fn request(view: View, taps: TapSet) -> ScoreRequest {
+    let learning = view == View::Policy;
+    ScoreRequest { view, taps, temperature: 1.0, learning }
+}
+
 /// Walks back from one slope a row, the same for all its targets.
-fn backward(learner: &mut PolicyLearner, scores: &mut Scored, slopes: &[f32]) -> Outcome<()> {
+fn backward(train_state: &mut TrainState<Optimizer>, scores: &mut Scored, slopes: &[f32]) -> Outcome<()> {
     let rows = &scores.rows;
     let width = rows.width();
     let mut seeds = vec![0.0; rows.count() * width];
     for ((row, marks), slope) in seeds.chunks_exact_mut(width.max(1)).zip(&rows.targets).zip(slopes) {
         row.iter_mut().zip(marks).filter(|(_, mark)| **mark).for_each(|(seed, _)| *seed = *slope);
     }
-    let seeds = Tensor::from_vec(seeds, (rows.count(), width), learner.device())?;
-    Ok(learner.backward(scores, &Seeds::from_iter([(Tap::Logprob, seeds)]))?)
+    let seeds = Tensor::from_vec(seeds, (rows.count(), width), &Device::Cpu)?;
+    Ok(train_state.backward(scores, &Seeds::from_iter([(Tap::Logprob, seeds)]))?)
 }
 
 /// log(1 + eˣ).

@@ -1,16 +1,15 @@
 //! A step of the native twin and the same step of the component, one after the other, and whether both did the same.
 
-use std::any::Any;
 use std::sync::Arc;
 use std::time::Instant;
 
 use tunebox_model::Model;
 use tunebox_package::{Package, Reference, Value as Given, resolve_settings};
-use tunebox_sandbox::{Batch, Engine, Grants, Learner, Limits, Session, SessionSettings, Value};
+use tunebox_sandbox::{Batch, Engine, Grants, Limits, Session, SessionSettings, TrainState, Value};
 use tunebox_training::data::Shape;
 
 use super::Outcome;
-use super::learner::PolicyLearner;
+use super::learner::{Optimizer, bits, train_state};
 use super::native::{self, Numbers};
 
 /// How far apart a number of both twins may be, in units of 1 + the number. Weights may not differ at all: logarithms are
@@ -41,10 +40,10 @@ impl Twin {
         }
     }
 
-    fn step(self, learner: &mut PolicyLearner, batch: &Batch) -> Outcome<Numbers> {
+    fn step(self, train_state: &mut TrainState<Optimizer>, batch: &Batch) -> Outcome<Numbers> {
         match self {
-            Self::Lora => native::supervised(learner, batch),
-            Self::Dpo => native::preference(learner, batch),
+            Self::Lora => native::supervised(train_state, batch),
+            Self::Dpo => native::preference(train_state, batch),
         }
     }
 }
@@ -63,8 +62,8 @@ pub(crate) struct Timed {
 /// Both twins, each with an adapter of its own over the same model.
 pub(crate) struct Pair {
     twin: Twin,
-    native: PolicyLearner,
-    component: Session,
+    native: TrainState<Optimizer>,
+    component: Session<Optimizer>,
 }
 
 impl Pair {
@@ -73,12 +72,11 @@ impl Pair {
         let package = Reference::parse(twin.name(), ".".as_ref())?.open()?;
         let limits = Limits::default();
         let admitted = Engine::new()?.admit(&package.bytes, twin.name(), &Grants::default(), &limits)?;
-        let learner = Box::new(PolicyLearner::new(Arc::clone(model), rank)?);
         let metric_names = package.manifest.metrics.clone();
         let settings = SessionSettings { limits, metric_names, ..SessionSettings::default() };
-        let mut component = Session::start(&admitted, learner, settings)?;
+        let mut component = Session::start(&admitted, train_state(Arc::clone(model), rank)?, settings)?;
         component.init(&defaults(&package)?)?;
-        Ok(Self { twin, native: PolicyLearner::new(Arc::clone(model), rank)?, component })
+        Ok(Self { twin, native: train_state(Arc::clone(model), rank)?, component })
     }
 
     /// A step of each over the same batch.
@@ -111,14 +109,12 @@ impl Pair {
         let batch = batch.clone();
         let begun = Instant::now();
         let report = self.component.step(batch)?;
-        self.component.learner().update()?;
+        self.component.train_state().update()?;
         Ok((begun.elapsed().as_secs_f64(), report))
     }
 
     fn same_weights(&mut self) -> Outcome<()> {
-        let learner: &mut dyn Any = self.component.learner();
-        let learner = learner.downcast_mut::<PolicyLearner>().ok_or("the session gave another learner back")?;
-        let (ours, theirs) = (self.native.bits()?, learner.bits()?);
+        let (ours, theirs) = (bits(&self.native.policy)?, bits(&self.component.train_state().policy)?);
         let differing = ours.iter().zip(&theirs).filter(|(one, other)| one != other).count();
         if ours.len() != theirs.len() || differing > 0 {
             let (name, all) = (self.twin.name(), ours.len());

@@ -10,7 +10,7 @@ use tunebox_package::builtin;
 use tunebox_sandbox::{Compiling, Engine, Grants, Limits, Session, SessionSettings};
 
 use super::Outcome;
-use super::learner::PolicyLearner;
+use super::learner::train_state;
 use super::statistics::Spread;
 
 /// Times of each kind.
@@ -42,9 +42,9 @@ fn one(method: &'static builtin::Builtin, model: &Arc<Model>, kept: &Compiling) 
         cold.push(admit(method, &Compiling::default())?.0);
         let (milliseconds, admitted) = admit(method, kept)?;
         cached.push(milliseconds);
-        let learner = Box::new(PolicyLearner::new(Arc::clone(model), 1)?);
+        let train_state = train_state(Arc::clone(model), 1)?;
         let begun = Instant::now();
-        let session = Session::start(&admitted, learner, SessionSettings::default())?;
+        let session = Session::start(&admitted, train_state, SessionSettings::default())?;
         instance.push(1e3 * begun.elapsed().as_secs_f64());
         drop(session);
     }

@@ -12,7 +12,7 @@ use tunebox_package::{Package, Reference};
 use tunebox_sandbox::{Compiling, Engine, Grants, Limits, Method, Session, SessionSettings};
 
 use crate::error::Error;
-use crate::learner::{Pace, Student};
+use crate::learner::{LearningRate, RewardState, TrainState, Trainer};
 use crate::plan::held;
 
 /// How long a start takes.
@@ -46,8 +46,8 @@ pub(super) fn measure(name: &str, model: &Arc<Model>, open_seconds: f64, place: 
     let compiling = Compiling { cache: Some(place.join("compiled")), ..Compiling::default() };
     let (compile_seconds, _) = admit(&package, &compiling)?;
     let (cached_seconds, admitted) = admit(&package, &compiling)?;
-    let student = Box::new(student(model)?);
-    let (instantiate_seconds, _) = timed(|| Ok(Session::start(&admitted, student, SessionSettings::default())?))?;
+    let train_state = train_state(model)?;
+    let (instantiate_seconds, _) = timed(|| Ok(Session::start(&admitted, train_state, SessionSettings::default())?))?;
     Ok(StartUp { open_seconds, compile_seconds, cached_seconds, instantiate_seconds })
 }
 
@@ -58,11 +58,11 @@ fn admit(package: &Package, compiling: &Compiling) -> Result<(f64, Method), Erro
     timed(|| Ok(engine.admit(&package.bytes, &package.manifest.name, &grants, &Limits::default())?))
 }
 
-/// A learner that nothing is asked of.
-fn student(model: &Arc<Model>) -> Result<Student, Error> {
+/// A train state without an adapter.
+fn train_state(model: &Arc<Model>) -> Result<TrainState, Error> {
     let policy = Policy::open(Arc::clone(model), None, PolicySettings::default())?;
     let optimizer = AdamW::new(AdamWSettings::default(), policy.parameters())?;
     let schedule = Schedule::Constant;
-    let pace = Pace { rate: 1e-4, schedule, warmup: 0, steps: 1, clip: 1.0, skip_non_finite: false };
-    Ok(Student::new(policy, optimizer, pace))
+    let rate = LearningRate { peak: 1e-4, schedule, warmup: 0, steps: 1, clip: 1.0, skip_non_finite: false };
+    Ok(TrainState::new(policy, Trainer::new(optimizer, rate, RewardState::default())))
 }

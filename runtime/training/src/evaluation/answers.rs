@@ -6,8 +6,8 @@ use tunebox_model::{Policy, View};
 use super::{EvaluationSettings, Figure, mean};
 use crate::data::Dataset;
 use crate::error::Error;
-use crate::panel::{Asked, Panel};
 use crate::validation::rate;
+use crate::verifiers::{Answer, Verifiers};
 
 /// Beginnings and phrases by which models decline, in lower case with plain apostrophes. A list of
 /// phrases misses what it does not know and counts honest apologies: read some answers as well.
@@ -46,12 +46,12 @@ pub(super) fn figures(
     adapted: Option<&Policy>,
     data: &Dataset,
     settings: &EvaluationSettings,
-    panel: &mut Panel,
+    verifiers: &mut Verifiers,
 ) -> Result<Vec<Figure>, Error> {
     let mut of = |policy: &Policy| {
         let answered = answer(policy, data, settings)?;
         let mut numbers = seen(&answered);
-        numbers.extend(judged(answered, data, settings, panel)?);
+        numbers.extend(judged(answered, data, settings, verifiers)?);
         Ok::<_, Error>(numbers)
     };
     let base = of(base)?;
@@ -90,17 +90,17 @@ fn judged(
     answered: Answered,
     data: &Dataset,
     settings: &EvaluationSettings,
-    panel: &mut Panel,
+    verifiers: &mut Verifiers,
 ) -> Result<Vec<(&'static str, f64)>, Error> {
-    let weights: Vec<f32> = panel.names_and_weights().into_iter().map(|(_, weight)| weight).collect();
+    let weights: Vec<f32> = verifiers.names_and_weights().into_iter().map(|(_, weight)| weight).collect();
     if weights.is_empty() {
         return Ok(Vec::new());
     }
     let k = settings.sampling.completions.max(1);
     let asked = answered.texts.into_iter().enumerate().filter_map(|(number, completion)| {
-        Some(Asked { question: data.examples.get(number / k)?.question.as_ref()?, completion })
+        Some(Answer { question: data.examples.get(number / k)?.question.as_ref()?, completion })
     });
-    let found = rate(&panel.verdicts(&asked.collect::<Vec<_>>())?, &weights, k);
+    let found = rate(&verifiers.verdicts(&asked.collect::<Vec<_>>())?, &weights, k);
     Ok(vec![("pass-at-1", found.at_one), ("pass-at-k", found.at_k), ("reward", found.reward)])
 }
 

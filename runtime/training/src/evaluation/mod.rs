@@ -18,9 +18,9 @@ use tunebox_model::{Policy, View};
 use crate::configuration::RunSettings;
 use crate::data::{Dataset, Encoder, Reading, Shape, rows};
 use crate::error::Error;
-use crate::panel::Panel;
 use crate::plan::engine;
 use crate::plan::verifiers::verifiers;
+use crate::verifiers::Verifiers;
 
 /// How a model is looked at.
 #[derive(Debug, Clone)]
@@ -67,9 +67,9 @@ pub fn evaluate(
     settings: &EvaluationSettings,
     rewards: Option<&RunSettings>,
 ) -> Result<Evaluation, Error> {
-    let mut panel = match rewards {
-        Some(run) => Panel::open(&verifiers(run, &engine(run)?)?)?,
-        None => Panel::default(),
+    let mut verifiers = match rewards {
+        Some(run) => Verifiers::open(&verifiers(run, &engine(run)?)?)?,
+        None => Verifiers::default(),
     };
     let model = base.model();
     let length = settings.length.min(model.configuration.max_positions.max(2));
@@ -81,7 +81,7 @@ pub fn evaluate(
     let data = Dataset::read(data, &reading, &encoder)?;
     let figures = match data.shape.sides() {
         ["chosen", "rejected"] => preference::figures(base, adapted, &data, settings)?,
-        ["prompt"] => answers::figures(base, adapted, &data, settings, &mut panel)?,
+        ["prompt"] => answers::figures(base, adapted, &data, settings, &mut verifiers)?,
         _ => likelihood::figures(base, adapted, &data, settings)?,
     };
     Ok(Evaluation { shape: data.shape.to_string(), records: data.examples.len(), figures })

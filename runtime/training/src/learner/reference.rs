@@ -31,7 +31,7 @@ const MOST: usize = 1 << 28;
 type Key = [u8; 32];
 
 /// Kept log-probabilities.
-pub(crate) struct References {
+pub(crate) struct ReferenceCache {
     /// Names the reference, so that a file is never taken for another's.
     identity: String,
     /// The rows that may come again.
@@ -42,7 +42,7 @@ pub(crate) struct References {
     changed: bool,
 }
 
-impl References {
+impl ReferenceCache {
     /// A cache for the rows of some data. `identity` names the reference: base, and adapter if one is continued.
     pub(crate) fn new(identity: String, data: &Dataset) -> Self {
         let mut cache = Self { identity, data: HashSet::new(), kept: HashMap::new(), room: MOST, changed: false };

@@ -1,26 +1,28 @@
 //! Claims about a student: its updates, its snapshots, and the way back to where it stood.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use tunebox_compute::DType;
 use tunebox_compute::fused::Tap;
 use tunebox_compute::optimizer::AdamWSettings;
+use tunebox_compute::{Device, Tensor};
 use tunebox_model::adapter::AdapterSettings;
 use tunebox_model::edit::{Form, Role};
 use tunebox_model::stream::{Site, Token};
 use tunebox_model::{Model, PolicySettings};
-use tunebox_sandbox::Editing;
+use tunebox_sandbox::Direction;
 
+use super::initial_state::{InitialState, reset};
 use super::*;
 use crate::checkpoint::{self, Identity, Place, State};
 use crate::data::Cursor;
 
-fn student(skip_non_finite: bool) -> Student {
+fn student(skip_non_finite: bool) -> TrainState {
     with_dropout(skip_non_finite, 0.0)
 }
 
-fn with_dropout(skip_non_finite: bool, dropout: f64) -> Student {
+fn with_dropout(skip_non_finite: bool, dropout: f64) -> TrainState {
     let folder = tempfile::tempdir().unwrap();
     let config = serde_json::json!({
         "model_type": "llama", "vocab_size": 32, "hidden_size": 16, "intermediate_size": 24,
@@ -33,16 +35,20 @@ fn with_dropout(skip_non_finite: bool, dropout: f64) -> Student {
     let policy = Policy::new(model, &adapter, PolicySettings::default()).unwrap();
     let optimizer = AdamW::new(AdamWSettings::default(), policy.parameters()).unwrap();
     let schedule = "linear".parse().unwrap();
-    let pace = Pace { rate: 0.5, schedule, warmup: 0, steps: 4, clip: 1.0, skip_non_finite };
-    Student::new(policy, optimizer, pace)
+    let rate = LearningRate { peak: 0.5, schedule, warmup: 0, steps: 4, clip: 1.0, skip_non_finite };
+    TrainState::new(policy, Trainer::new(optimizer, rate, RewardState::default()))
 }
 
-fn values(student: &Student) -> Vec<f32> {
+fn values(student: &TrainState) -> Vec<f32> {
     student.policy.parameters().values().to_vec1().unwrap()
 }
 
+fn request(view: View, learning: bool) -> ScoreRequest {
+    ScoreRequest { view, taps: TapSet::default(), temperature: 1.0, learning }
+}
+
 /// Adds a gradient of one value everywhere in the first slot.
-fn push(student: &Student, value: f32) {
+fn push(student: &TrainState, value: f32) {
     let parameters = student.policy.parameters();
     let shape = parameters.slots()[0].shape.clone();
     parameters.accumulate(0, &Tensor::full(value, shape, &Device::Cpu).unwrap()).unwrap();
@@ -53,11 +59,11 @@ fn a_gradient_that_is_not_finite_changes_nothing_and_is_an_error() {
     let mut student = student(false);
     let before = values(&student);
     push(&student, f32::NAN);
-    student.begin(0);
+    begin_step(&mut student, 0);
 
     assert!(student.update().unwrap_err().to_string().contains("gradient"));
-    assert_eq!(student.fault(), Some("gradient"));
-    assert_eq!((values(&student), student.generation()), (before, 0));
+    assert_eq!(student.hooks.non_finite(), Some("gradient"));
+    assert_eq!((values(&student), student.policy.generation()), (before, 0));
 }
 
 #[test]
@@ -65,12 +71,12 @@ fn a_run_that_skips_such_updates_goes_on_with_the_next() {
     let mut student = student(true);
     let before = values(&student);
     push(&student, f32::INFINITY);
-    student.begin(0);
+    begin_step(&mut student, 0);
     student.update().unwrap();
-    assert_eq!((values(&student), student.progress().skipped), (before.clone(), 1));
+    assert_eq!((values(&student), student.hooks.progress().skipped), (before.clone(), 1));
 
     push(&student, 1.0);
-    student.begin(1);
+    begin_step(&mut student, 1);
     student.update().unwrap();
     assert!(values(&student).iter().all(|value| value.is_finite()));
     assert_ne!(values(&student), before);
@@ -79,17 +85,17 @@ fn a_run_that_skips_such_updates_goes_on_with_the_next() {
 #[test]
 fn the_rate_falls_with_the_step_and_not_with_the_updates_within_it() {
     let mut student = student(false);
-    student.begin(1);
+    begin_step(&mut student, 1);
     let rates: Vec<f64> = (0..2)
         .map(|_| {
             push(&student, 1.0);
             student.update().unwrap();
-            student.rate()
+            student.hooks.learning_rate()
         })
         .collect();
 
     assert_eq!(rates, [0.375, 0.375]);
-    assert_eq!((student.position(), student.generation()), (1, 2));
+    assert_eq!((student.hooks.position(), student.policy.generation()), (1, 2));
 }
 
 #[test]
@@ -122,7 +128,7 @@ fn a_snapshot_put_back_holds_the_numbers_that_it_was_taken_with() {
 }
 
 /// Writes a checkpoint of a student into a run's folder.
-fn saved(student: &Student, run: &Path) -> PathBuf {
+fn saved(student: &TrainState, run: &Path) -> PathBuf {
     let place = Place {
         step: 1,
         cursor: Cursor::default(),
@@ -138,7 +144,7 @@ fn saved(student: &Student, run: &Path) -> PathBuf {
 }
 
 /// What a checkpoint of a student holds, file by file.
-fn kept(student: &Student) -> BTreeMap<String, Vec<u8>> {
+fn kept(student: &TrainState) -> BTreeMap<String, Vec<u8>> {
     let run = tempfile::tempdir().unwrap();
     let entries = std::fs::read_dir(saved(student, run.path())).unwrap().map(Result::unwrap);
     entries.map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap())).collect()
@@ -146,22 +152,23 @@ fn kept(student: &Student) -> BTreeMap<String, Vec<u8>> {
 
 #[test]
 fn a_student_goes_back_to_all_that_a_checkpoint_keeps() {
-    let learns = |student: &mut Student, value: f32| {
+    let learns = |student: &mut TrainState, value: f32| {
         push(student, value);
         student.update().unwrap();
     };
-    let edits = |student: &mut Student| student.add_outer(Role::Query, 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap();
-    let publishes = |student: &mut Student, layer: usize| {
+    let edits =
+        |student: &mut TrainState| student.policy.add_outer(Role::Query, 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap();
+    let publishes = |student: &mut TrainState, layer: usize| {
         let (site, token, vector) = (Site::ResidualAfter, Token::FromEnd(0), vec![1.0; 16]);
         student.publish(Direction { layer, site, token, vector, coefficient: 1.0 }).unwrap();
     };
     let mut student = student(false);
-    student.begin(0);
+    begin_step(&mut student, 0);
     learns(&mut student, 1.0);
     edits(&mut student);
     publishes(&mut student, 0);
     student.snapshot("old").unwrap();
-    let (standing, before) = (student.standing().unwrap(), kept(&student));
+    let (initial, before) = (InitialState::copy_of(&student).unwrap(), kept(&student));
     learns(&mut student, 1.0);
     let (next, straight) = (values(&student), kept(&student));
 
@@ -171,7 +178,7 @@ fn a_student_goes_back_to_all_that_a_checkpoint_keeps() {
     student.snapshot("new").unwrap();
     push(&student, 1.0);
     assert!(kept(&student).iter().filter(|(name, bytes)| before.get(*name) != Some(*bytes)).count() > 4);
-    student.go_back(&standing).unwrap();
+    initial.restore(&mut student).unwrap();
     assert!(kept(&student) == before, "a checkpoint is another than before");
     learns(&mut student, 1.0);
     assert!(values(&student) == next && kept(&student) == straight, "it learns something else than before");
@@ -179,21 +186,16 @@ fn a_student_goes_back_to_all_that_a_checkpoint_keeps() {
 
 #[test]
 fn a_checkpoint_keeps_what_was_edited_when_each_snapshot_was_taken() {
-    let edits = |student: &mut Student| student.add_outer(Role::Query, 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap();
-    let init = |student: &mut Student| {
+    let edits =
+        |student: &mut TrainState| student.policy.add_outer(Role::Query, 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap();
+    let init = |student: &mut TrainState| {
         student.snapshot("before").unwrap();
         edits(student);
     };
     let rows = Arc::new(Rows::new(vec![vec![1, 2, 3, 4]], vec![vec![false, true, true, true]]).unwrap());
-    let seen = |student: &mut Student, name: &str| -> Vec<Vec<f32>> {
+    let seen = |student: &mut TrainState, name: &str| -> Vec<Vec<f32>> {
         let view = View::Snapshot(name.to_owned());
-        student
-            .score(&view, &rows, TapSet::default(), 1.0, false)
-            .unwrap()
-            .tap(Tap::Logprob)
-            .unwrap()
-            .to_vec2()
-            .unwrap()
+        student.score(&rows, &request(view, false)).unwrap().tap(Tap::Logprob).unwrap().to_vec2().unwrap()
     };
     let [mut straight, mut resumed] = [false; 2].map(student);
     init(&mut straight);
@@ -220,60 +222,60 @@ fn a_student_that_begins_anew_is_what_it_was_before_init() {
     let mut student = student(false);
     let before = kept(&student);
     student.snapshot("old").unwrap();
-    student.add_outer(Role::Query, 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap();
+    student.policy.add_outer(Role::Query, 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap();
     push(&student, 1.0);
     student.update().unwrap();
     push(&student, 1.0);
     assert!(kept(&student) != before);
-    student.begin_anew().unwrap();
+    reset(&mut student).unwrap();
     assert!(kept(&student) == before, "a checkpoint is another than before");
     assert!(student.policy.parameters().gradient_norm().unwrap() == 0.0, "a gradient is left");
 }
 
 #[test]
 fn what_init_did_before_is_not_done_again_and_what_it_did_anew_stays() {
-    let init = |student: &mut Student| {
-        student.begin(0);
+    let init = |student: &mut TrainState| {
+        begin_step(student, 0);
         student.snapshot("old").unwrap();
-        student.add_outer(Role::Query, 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap();
+        student.policy.add_outer(Role::Query, 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap();
         push(student, 1.0);
         student.update().unwrap();
     };
     let mut student = student(false);
     init(&mut student);
-    student.begin(0);
+    begin_step(&mut student, 0);
     push(&student, 1.0);
     student.update().unwrap();
-    let (mut standing, before) = (student.standing().unwrap(), kept(&student));
+    let (mut initial, before) = (InitialState::copy_of(&student).unwrap(), kept(&student));
 
     init(&mut student);
     assert!(kept(&student) != before);
-    student.go_on(&standing).unwrap();
+    initial.restore_after_init(&mut student).unwrap();
     assert!(kept(&student) == before, "a checkpoint is another than before");
     student.snapshot("new").unwrap();
-    student.go_on(&standing).unwrap();
+    initial.restore_after_init(&mut student).unwrap();
     assert_eq!(student.snapshots.keys().collect::<Vec<_>>(), ["new", "old"]);
 
     // Taken down anew, it is where it stands now.
-    student.stand(&mut standing).unwrap();
+    initial.update(&student).unwrap();
     let before = kept(&student);
     push(&student, 1.0);
     student.update().unwrap();
-    student.go_back(&standing).unwrap();
+    initial.restore(&mut student).unwrap();
     assert!(kept(&student) == before, "it did not take down all of it");
 }
 
 #[test]
 fn edits_of_an_init_stay_where_nothing_was_edited_before() {
     let mut student = student(false);
-    let standing = student.standing().unwrap();
-    student.keep_edits_as(Form::Adapter).unwrap();
-    student.go_on(&standing).unwrap();
+    let initial = InitialState::copy_of(&student).unwrap();
+    student.policy.keep_edits_as(Form::Adapter).unwrap();
+    initial.restore_after_init(&mut student).unwrap();
     assert!(student.policy.edits_are_an_adapter());
-    student.add_outer(Role::Query, 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap();
-    student.go_on(&standing).unwrap();
+    student.policy.add_outer(Role::Query, 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap();
+    initial.restore_after_init(&mut student).unwrap();
     assert!(student.policy.is_edited());
-    student.go_back(&standing).unwrap();
+    initial.restore(&mut student).unwrap();
     assert!(!student.policy.is_edited() && !student.policy.edits_are_an_adapter());
 }
 
@@ -286,17 +288,17 @@ fn a_step_that_is_tried_again_drops_out_the_same_numbers() {
     }
     student.update().unwrap();
     let rows = Arc::new(Rows::new(vec![vec![1, 2, 3, 4]], vec![vec![false, true, true, true]]).unwrap());
-    let learns = |student: &mut Student, step: u64| -> Vec<Vec<f32>> {
-        student.begin(step);
-        let scored = student.score(&View::Policy, &rows, TapSet::default(), 1.0, true).unwrap();
+    let learns = |student: &mut TrainState, step: u64| -> Vec<Vec<f32>> {
+        begin_step(student, step);
+        let scored = student.score(&rows, &request(View::Policy, true)).unwrap();
         scored.tap(Tap::Logprob).unwrap().to_vec2().unwrap()
     };
     // No update follows, so that the count of masks would go on.
     let first = learns(&mut student, 0);
-    let standing = student.standing().unwrap();
+    let initial = InitialState::copy_of(&student).unwrap();
     let second = learns(&mut student, 1);
-    student.go_back(&standing).unwrap();
+    initial.restore(&mut student).unwrap();
     assert_eq!(learns(&mut student, 1), second);
-    let plain = student.score(&View::Policy, &rows, TapSet::default(), 1.0, false).unwrap();
+    let plain = student.score(&rows, &request(View::Policy, false)).unwrap();
     assert_ne!(plain.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap(), first, "nothing is dropped");
 }

@@ -39,7 +39,7 @@ use crate::checkpoint::{Identity, State};
 use crate::configuration::{AnswersChoice, Half, Problem, RunSettings};
 use crate::data::{Batching, Dataset, Encoder, Reading, Shape, Walk};
 use crate::error::Error;
-use crate::learner::Pace;
+use crate::learner::LearningRate;
 use crate::run::Revision;
 use crate::runs::Held;
 use folder::Destination;
@@ -77,7 +77,7 @@ pub struct PlannedRun {
     pub summary: PlanSummary,
     /// What a person should know and what does not stop the run.
     pub warnings: Vec<String>,
-    pub(crate) pace: Pace,
+    pub(crate) learning_rate: LearningRate,
     /// What activations are computed in.
     pub(crate) compute: DType,
     /// What computes, where that is not the CPU.
@@ -168,15 +168,15 @@ fn put_together(
     let identity = identity::identity(&settings, policy, material.model.clone(), data, &method, &verifiers)?;
     identity::same_run(&settings, &place, &identity)?;
     let walk = walk(&settings, &place, data, length(&settings, policy.model()))?;
-    let pace = pace(&settings, policy, walk.windows() as u64)?;
-    let summary = summary::summary(&settings, &place.name, &material, &method, &pace, &walk);
+    let learning_rate = learning_rate(&settings, policy, walk.windows() as u64)?;
+    let summary = summary::summary(&settings, &place.name, &material, &method, &learning_rate, &walk);
     let Material { policy, data, validation, .. } = material;
     let run = PlannedRun {
         name: place.name,
         folder: place.folder,
         checkpoint: place.checkpoint,
         held: place.held,
-        steps: pace.steps,
+        steps: learning_rate.steps,
         compute: policy.precision().dtype(Purpose::Activation),
         accelerator: device::info(policy.parameters().device())?,
         warnings: warnings(&settings, engine, &method)?,
@@ -186,7 +186,7 @@ fn put_together(
         data,
         validation,
         summary,
-        pace,
+        learning_rate,
         identity,
         clock,
         revised: Vec::new(),
@@ -270,15 +270,15 @@ fn walk(settings: &RunSettings, place: &Destination, data: &Dataset, length: usi
     })
 }
 
-fn pace(settings: &RunSettings, policy: &Policy, windows: u64) -> Result<Pace, Error> {
+fn learning_rate(settings: &RunSettings, policy: &Policy, windows: u64) -> Result<LearningRate, Error> {
     let train = &settings.file.train;
     let schedule: Schedule = train.schedule.parse().map_err(|error: tunebox_compute::Error| {
         let problem = Problem::Method { what: error.to_string(), why: None, hint: None };
         settings.wrong("train.schedule", Half::Value, problem)
     })?;
     let usual = if policy.adapter().is_full() { 2e-5 } else { 2e-4 };
-    Ok(Pace {
-        rate: train.rate.unwrap_or(usual),
+    Ok(LearningRate {
+        peak: train.rate.unwrap_or(usual),
         schedule,
         warmup: u64::from(train.warmup),
         steps: train.steps.map_or_else(|| windows * u64::from(train.epochs.unwrap_or(1)), u64::from),

@@ -14,7 +14,7 @@ use super::method::PlannedMethod;
 use super::tokens::Tokens;
 use crate::configuration::RunSettings;
 use crate::data::{Report, Walk};
-use crate::learner::Pace;
+use crate::learner::LearningRate;
 
 /// A plan in figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -99,7 +99,7 @@ pub(super) fn summary(
     name: &str,
     material: &Material,
     method: &PlannedMethod,
-    pace: &Pace,
+    learning_rate: &LearningRate,
     walk: &Walk,
 ) -> PlanSummary {
     let (train, package, model) = (&settings.file.train, &method.package, material.policy.model());
@@ -123,12 +123,12 @@ pub(super) fn summary(
         adapter: if trainable == 0 { "none".into() } else { adapter.settings().kind.to_string() },
         rank: if trainable == 0 { 0 } else { adapter.settings().rank },
         trainable,
-        steps: pace.steps,
+        steps: learning_rate.steps,
         steps_per_epoch: walk.windows() as u64,
         batch: train.batch,
         accumulation: train.accumulation,
-        rate: pace.rate,
-        schedule: pace.schedule.to_string(),
+        rate: learning_rate.peak,
+        schedule: learning_rate.schedule.to_string(),
         log_every: train.log_every,
         precision: kept(&model.weights),
         memory: memory(settings, material, method),

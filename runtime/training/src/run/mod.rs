@@ -22,7 +22,7 @@ use crate::plan::Plan;
 use revision::Revising;
 pub(crate) use revision::Revision;
 pub use revision::Revisions;
-use start::{Running, student_of};
+use start::Running;
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -144,6 +144,6 @@ fn steps(
     let begun = Instant::now();
     running.close(observer)?;
     running.seconds += begun.elapsed().as_secs_f64();
-    let written = artifact::write(&running.plan, student_of(&mut running.session), &running.metrics)?;
+    let written = artifact::write(&running.plan, &running.session.train_state(), &running.metrics)?;
     Ok(Outcome::Finished(running.summary(written)))
 }

@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tunebox_package::Manifest;
-use tunebox_sandbox::{Session, StepReport};
+use tunebox_sandbox::StepReport;
 
-use super::start::{Running, session_settings, student_of};
+use super::start::{Running, Session, session_settings};
 use crate::data::Cursor;
 use crate::error::Error;
-use crate::learner::Standing;
+use crate::learner::begin_step;
+use crate::learner::initial_state::{self, InitialState};
 use crate::lock;
 use crate::observer::{Observer, StepEvent};
 use crate::plan::{self, PlannedMethod, PlannedRun};
@@ -44,9 +45,9 @@ pub(crate) struct Revision {
 
 /// Where a run stands between two steps: all that a checkpoint keeps.
 struct Pause {
-    /// The method's own bytes and the student; none before the first step: then it stands before `init`, which begins it
+    /// The method's own bytes and the train state; none before the first step: then it stands before `init`, which begins it
     /// again.
-    held: Option<(Vec<u8>, Standing)>,
+    held: Option<(Vec<u8>, InitialState)>,
     streams: BTreeMap<String, u64>,
     cursor: Cursor,
 }
@@ -63,10 +64,9 @@ impl<'a> Revising<'a> {
     pub(super) fn begin(running: &mut Running, revisions: &'a mut dyn Revisions) -> Result<Self, Error> {
         let checkpoint = running.plan.checkpoint.as_ref();
         let state = checkpoint.map(|(path, state)| state.method_state(path)).transpose()?;
-        let (held, streams) = match state {
-            Some(state) => (Some((state, running.student().standing()?)), running.session.streams().clone()),
-            None => (None, BTreeMap::new()),
-        };
+        let initial = state.is_some().then(|| InitialState::copy_of(&running.train_state())).transpose()?;
+        let streams = state.as_ref().map_or_else(BTreeMap::new, |_| running.session.streams().clone());
+        let held = state.zip(initial);
         Ok(Self { revisions, pause: Pause { held, streams, cursor: running.walk.cursor() } })
     }
 
@@ -144,11 +144,11 @@ impl Running {
         pause.streams.clone_from(self.session.streams());
         pause.cursor = self.walk.cursor();
         match &mut pause.held {
-            Some((kept, student)) => {
+            Some((kept, initial)) => {
                 *kept = state;
-                self.student().stand(student)?;
+                initial.update(&self.train_state())?;
             }
-            None => pause.held = Some((state, self.student().standing()?)),
+            None => pause.held = Some((state, InitialState::copy_of(&self.train_state())?)),
         }
         Ok(())
     }
@@ -163,8 +163,8 @@ impl Running {
     fn give_up(&mut self, pause: &Pause, observer: &mut dyn Observer) -> Result<(), Error> {
         self.rewind(pause);
         match &pause.held {
-            Some((state, student)) if self.kept.as_ref().is_none_or(|(step, _)| *step != self.step) => {
-                self.student().go_back(student)?;
+            Some((state, initial)) if self.kept.as_ref().is_none_or(|(step, _)| *step != self.step) => {
+                initial.restore(&mut self.train_state())?;
                 self.keep(state.clone(), pause.streams.clone(), observer)
             }
             _ => Ok(()),
@@ -230,7 +230,7 @@ fn changed_needs(learns: (bool, bool), edits: (bool, bool)) -> Option<&'static s
 }
 
 /// Begins a method in the place of the session's after so many steps, with the state of the one before, over the same
-/// learner. As where a run is resumed, its `init` finds what there was at the beginning of the run; then all is put in place
+/// train state. As where a run is resumed, its `init` finds what there was at the beginning of the run; then all is put in place
 /// that came of the steps since, so that nothing is done twice.
 fn instate(
     session: &mut Session,
@@ -239,18 +239,18 @@ fn instate(
     pause: &Pause,
     step: u64,
 ) -> Result<StepReport, Error> {
-    let student = student_of(session);
-    student.begin_anew()?;
-    student.begin(0);
-    let settings = session_settings(plan, method, student);
-    session.replace(&method.admitted, settings)?;
+    let mut train_state = session.train_state();
+    initial_state::reset(&mut train_state)?;
+    begin_step(&mut train_state, 0);
+    drop(train_state);
+    session.replace(&method.admitted, session_settings(plan, method))?;
     let report = session.init(&method.settings)?;
-    let Some((state, standing)) = &pause.held else { return Ok(report) };
-    let student = student_of(session);
-    student.go_on(standing)?;
-    student.begin(step);
-    let snapshots: Vec<String> = student.snapshots.keys().cloned().collect();
-    session.go_on(&pause.streams, snapshots);
+    let Some((state, initial)) = &pause.held else { return Ok(report) };
+    let mut train_state = session.train_state();
+    initial.restore_after_init(&mut train_state)?;
+    begin_step(&mut train_state, step);
+    drop(train_state);
+    session.restore_streams(&pause.streams);
     session.load_state(state)?;
     Ok(report)
 }

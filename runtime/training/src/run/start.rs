@@ -2,11 +2,11 @@
 //!
 //! Holds the session and all that the loop counts; one step is in `step`.
 
-use std::any::Any;
 use std::path::PathBuf;
+use std::sync::MutexGuard;
 
 use tunebox_compute::optimizer::{AdamW, AdamWSettings};
-use tunebox_sandbox::{Session, SessionSettings, StepReport, Usage};
+use tunebox_sandbox::{SessionSettings, StepReport, Usage};
 
 use super::step::show_lines;
 use super::update::LastLoss;
@@ -14,14 +14,17 @@ use super::{Revision, Summary, Written};
 use crate::checkpoint;
 use crate::data::Walk;
 use crate::error::Error;
-use crate::learner::reference::References;
-use crate::learner::{Desk, Student};
+use crate::learner::reference::ReferenceCache;
+use crate::learner::{RewardState, TrainState, Trainer, begin_step};
 use crate::lock;
 use crate::metrics::MetricsFile;
 use crate::observer::{Event, Observer, StepEvent};
-use crate::panel::Panel;
 use crate::plan::{Plan, PlannedMethod, PlannedRun, trust};
 use crate::runs::Held;
+use crate::verifiers::Verifiers;
+
+/// A session of a run.
+pub(crate) type Session = tunebox_sandbox::Session<Trainer>;
 use tunebox_foundation::files;
 
 /// A run between its first step and its last.
@@ -90,10 +93,10 @@ impl Running {
     /// that never got anywhere leaves nothing behind.
     pub(super) fn start(plan: Plan, observer: &mut dyn Observer) -> Result<Self, Error> {
         let Plan { run: mut plan, policy, walk } = plan;
-        let student = student(&plan, policy)?;
+        let train_state = train_state(&plan, policy)?;
         let before = plan.checkpoint.as_ref().map_or(0, |(_, state)| state.step);
         let mut lost = |lines: &[String], dropped: u32| show_lines(before, (lines, dropped), observer);
-        let (session, opening) = session(&plan, student, &mut lost)?;
+        let (session, opening) = start_session(&plan, train_state, &mut lost)?;
         let unused = Unused::in_place(&plan)?;
         if plan.held.is_none() {
             plan.held = Some(Held::take(&plan.folder)?);
@@ -125,9 +128,9 @@ impl Running {
         Ok(running)
     }
 
-    /// The student that the session works on.
-    pub(super) fn student(&mut self) -> &mut Student {
-        student_of(&mut self.session)
+    /// Locks the session's train state.
+    pub(super) fn train_state(&mut self) -> MutexGuard<'_, TrainState> {
+        self.session.train_state()
     }
 
     /// What the run did so far.
@@ -179,45 +182,38 @@ fn announce(plan: &PlannedRun, opening: &StepReport, observer: &mut dyn Observer
     show_lines(resumed.unwrap_or(0), (&opening.log, opening.dropped_lines), observer);
 }
 
-/// The student that a session works on.
-pub(crate) fn student_of(session: &mut Session) -> &mut Student {
-    let learner: &mut dyn Any = session.learner();
-    learner.downcast_mut().expect("the session was given a student and gives the same one back")
-}
-
-/// The student of a plan, at its desk.
-pub(crate) fn student(plan: &PlannedRun, policy: tunebox_model::Policy) -> Result<Student, Error> {
+/// The train state of a plan, with the verifiers started.
+pub(crate) fn train_state(plan: &PlannedRun, policy: tunebox_model::Policy) -> Result<TrainState, Error> {
     let settings = AdamWSettings { weight_decay: plan.settings.file.train.weight_decay, ..AdamWSettings::default() };
     let optimizer = AdamW::new(settings, policy.parameters())?;
-    let room = plan.data.report.length.saturating_sub(plan.data.report.longest);
-    let room = u32::try_from(room).unwrap_or(u32::MAX);
-    let desk = Desk::new(Panel::open(&plan.verifiers)?, room, plan.settings.file.train.seed);
-    let mut student = Student::new(policy, optimizer, plan.pace.clone()).at(desk);
-    student.references = references(plan);
-    Ok(student)
+    let max_new_tokens = plan.data.report.length.saturating_sub(plan.data.report.longest);
+    let max_new_tokens = u32::try_from(max_new_tokens).unwrap_or(u32::MAX);
+    let verifiers = Verifiers::open(&plan.verifiers)?;
+    let rewards = RewardState::new(verifiers, max_new_tokens, plan.settings.file.train.seed);
+    let mut trainer = Trainer::new(optimizer, plan.learning_rate.clone(), rewards);
+    trainer.references = references(plan);
+    Ok(TrainState::new(policy, trainer))
 }
 
-/// What is known of the reference, from an earlier sitting perhaps; none where no row comes again.
-fn references(plan: &PlannedRun) -> Option<References> {
+/// The cache of the reference's scores, loaded from the run's folder; `None` where the run meets no row twice.
+fn references(plan: &PlannedRun) -> Option<ReferenceCache> {
     if !plan.settings.file.train.cache_reference || plan.steps <= plan.summary.steps_per_epoch {
         return None;
     }
     let identity = format!("{} {}", plan.identity.model, plan.identity.adapter.as_deref().unwrap_or_default());
-    let mut references = References::new(identity, &plan.data);
+    let mut references = ReferenceCache::new(identity, &plan.data);
     references.load(&plan.folder);
     Some(references)
 }
 
-/// The method with its settings taken; and what it told on the way. Its `init` comes as at the beginning of the run. Where
-/// there is a checkpoint, that is put in place then, so that nothing is done twice, and the method gets its state back.
-/// `lost` hears what it logged, and how many lines were dropped, where it fails.
-pub(crate) fn session(
+/// Starts a session, calls `init`, and restores the plan's checkpoint if it has one. `init` runs on the state of the run's
+/// beginning; its report is returned. `lost` gets the log lines of a call that failed and the number of dropped lines.
+pub(crate) fn start_session(
     plan: &PlannedRun,
-    student: Student,
+    train_state: TrainState,
     lost: &mut dyn FnMut(&[String], u32),
 ) -> Result<(Session, StepReport), Error> {
-    let settings = session_settings(plan, &plan.method, &student);
-    let mut session = Session::start(&plan.method.admitted, Box::new(student), settings)?;
+    let mut session = Session::start(&plan.method.admitted, train_state, session_settings(plan, &plan.method))?;
     let opening = open_session(plan, &mut session);
     let (lines, dropped) = session.take_last_lines();
     lost(&lines, dropped);
@@ -227,23 +223,22 @@ pub(crate) fn session(
 fn open_session(plan: &PlannedRun, session: &mut Session) -> Result<StepReport, Error> {
     let report = session.init(&plan.method.settings)?;
     if let Some((path, state)) = &plan.checkpoint {
-        let student = student_of(session);
-        checkpoint::restore(path, state, student)?;
-        student.begin(state.step);
-        let snapshots: Vec<String> = student.snapshots.keys().cloned().collect();
-        session.go_on(&state.streams, snapshots);
+        let mut train_state = session.train_state();
+        checkpoint::restore(path, state, &mut train_state)?;
+        begin_step(&mut train_state, state.step);
+        drop(train_state);
+        session.restore_streams(&state.streams);
         session.load_state(&state.method_state(path)?)?;
     }
     Ok(report)
 }
 
-/// What a method of the run needs to know to work on a student.
-pub(super) fn session_settings(plan: &PlannedRun, method: &PlannedMethod, student: &Student) -> SessionSettings {
+/// The settings of a session of a method in the run.
+pub(super) fn session_settings(plan: &PlannedRun, method: &PlannedMethod) -> SessionSettings {
     SessionSettings {
         limits: method.limits.clone(),
         seed: plan.settings.file.train.seed,
         metric_names: method.package.manifest.metrics.clone(),
-        snapshots: student.snapshots.keys().cloned().collect(),
         profiler: plan.settings.profiler.clone(),
     }
 }

@@ -39,12 +39,14 @@ impl Running {
         let done = update(&self.plan, &mut self.session, &mut self.walk, (step, self.last_loss), &mut told);
         self.tell_last(step + 1, observer);
         let done = done?;
-        let student = self.student();
-        for line in student.desk.panel.complaints() {
-            observer.event(Event::Warning { text: &line });
+        let train_state = self.session.train_state();
+        let (rewards, progress) = (&train_state.hooks.rewards, train_state.hooks.progress());
+        for text in rewards.verifiers.warnings() {
+            observer.event(Event::Warning { text: &text });
         }
-        let (judged, written, progress) = (student.desk.panel.numbers(), student.desk.written(), student.progress());
-        let peak = peak_on(student.policy.parameters().device());
+        let (judged, written) = (rewards.verifiers.metrics(), rewards.sampled_tokens());
+        let peak = peak_on(train_state.policy.parameters().device());
+        drop(train_state);
         let (tokens, seconds) = (done.tokens + written, begun.elapsed().as_secs_f64());
         Ok(StepEvent {
             step: step + 1,
@@ -52,7 +54,7 @@ impl Running {
             epoch: self.walk.epochs(),
             metrics: [done.numbers, judged].concat(),
             gradient_norm: progress.norm,
-            rate: self.plan.pace.at(step),
+            rate: self.plan.learning_rate.at(step),
             tokens,
             targets: done.targets + written,
             tokens_per_second: tokens as f64 / seconds.max(1e-9),
@@ -110,7 +112,7 @@ impl Running {
             self.plan.validation = Some(data);
             return self.passed(rate?, observer);
         }
-        let loss = validate(&self.student().policy, &data, batch);
+        let loss = validate(&self.train_state().policy, &data, batch);
         self.plan.validation = Some(data);
         let (step, loss) = (self.step, loss?);
         self.metrics.validation(step, loss)?;
@@ -122,8 +124,8 @@ impl Running {
     fn pass_rate(&mut self, data: &Dataset) -> Result<PassRate, Error> {
         let k = self.plan.settings.file.train.validate_completions as usize;
         let (seed, room) = (self.plan.settings.file.train.seed, data.report.length.saturating_sub(data.report.longest));
-        let student = self.student();
-        pass_rate(&student.policy, data, &mut student.desk.panel, k, room, seed)
+        let train_state = &mut *self.train_state();
+        pass_rate(&train_state.policy, data, &mut train_state.hooks.rewards.verifiers, k, room, seed)
     }
 
     fn passed(&mut self, rate: PassRate, observer: &mut dyn Observer) -> Result<(), Error> {
@@ -159,11 +161,11 @@ impl Running {
             identity: self.plan.identity.clone(),
         };
         let run = self.plan.folder.clone();
-        if let Some(references) = &mut self.student().references {
+        if let Some(references) = &mut self.train_state().hooks.references {
             references.save(&run)?;
         }
         let keep = self.plan.settings.file.train.keep as usize;
-        let path = checkpoint::save(&run, place, self.student(), keep)?;
+        let path = checkpoint::save(&run, place, &self.train_state(), keep)?;
         observer.event(Event::Saved { step: self.step, path: &path });
         self.kept = Some((self.step, path));
         Ok(())

@@ -1,11 +1,12 @@
 //! One update, the same wherever a method learns: in a run, beside its twin, in a test of its author's.
 
 use tunebox_package::Cadence;
-use tunebox_sandbox::{Learner as _, Session, StepReport};
+use tunebox_sandbox::StepReport;
 
-use super::start::student_of;
+use super::start::Session;
 use crate::data::{Walk, window};
 use crate::error::Error;
+use crate::learner::begin_step;
 use crate::metrics::Tally;
 use crate::plan::PlannedRun;
 
@@ -31,7 +32,7 @@ pub(crate) fn update(
     (step, last): (u64, LastLoss),
     told: &mut dyn FnMut(StepReport),
 ) -> Result<Update, Error> {
-    student_of(session).begin(step);
+    begin_step(&mut session.train_state(), step);
     let mut places = walk.next_window();
     if plan.method.package.manifest.batch == Cadence::Window {
         places = vec![places.concat()];
@@ -44,10 +45,11 @@ pub(crate) fn update(
         tally.add(&report.metrics);
         told(report);
     }
-    let student = student_of(session);
-    let untrained = step == 0 && student.progress().updates == 0;
-    if student.has_accumulated() {
-        let updated = student.update();
+    let mut train_state = session.train_state();
+    let untrained = step == 0 && train_state.hooks.progress().updates == 0;
+    if train_state.has_gradient() {
+        let updated = train_state.update();
+        drop(train_state);
         updated.map_err(|error| explained(plan, session, (step, last), error.into()))?;
     }
     let numbers = tally.numbers(&plan.method.package.manifest.metrics);
@@ -59,17 +61,17 @@ pub(crate) fn update(
 
 /// A fault of the numbers or of a verifier, said as such: the method could only say that it was refused something.
 pub(crate) fn explained(plan: &PlannedRun, session: &mut Session, moment: (u64, LastLoss), error: Error) -> Error {
-    let student = student_of(session);
-    if let Some(failure) = student.desk.take_failure() {
+    let trainer = &mut session.train_state().hooks;
+    if let Some(failure) = trainer.rewards.take_failure() {
         return failure;
     }
-    let untrained = moment.0 == 0 && student.progress().updates == 0;
-    match student.fault() {
+    let untrained = moment.0 == 0 && trainer.progress().updates == 0;
+    match trainer.non_finite() {
         Some(quantity) => not_finite(plan, moment, untrained, quantity),
         None => error,
     }
 }
 
 fn not_finite(plan: &PlannedRun, (step, last): (u64, LastLoss), untrained: bool, quantity: &'static str) -> Error {
-    Error::NonFinite { quantity, step: step + 1, last, untrained, rate: plan.pace.rate }
+    Error::NonFinite { quantity, step: step + 1, last, untrained, rate: plan.learning_rate.peak }
 }

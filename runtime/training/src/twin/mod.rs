@@ -1,7 +1,7 @@
 //! A method in a process of its own: beside its component, step for step and bit for bit, and as a test of its author
 //! drives it.
 //!
-//! `side` is one method at work on a student of its own, `comparison` two of them over the same records, `wanted` what a
+//! `side` is one method at work on a train state of its own, `comparison` two of them over the same records, `wanted` what a
 //! test asks for and the run that it means, `bench` does it. Both stand on the loop's own parts; what is learned is thrown
 //! away.
 

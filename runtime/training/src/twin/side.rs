@@ -1,19 +1,20 @@
-//! One method at work on a student of its own, as the loop of a run would have it.
+//! One method at work on a train state of its own, as the loop of a run would have it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::MutexGuard;
 
-use tunebox_sandbox::{Learner as _, Session, StepReport};
+use tunebox_sandbox::{RunHooks as _, StepReport};
 
 use crate::data::Walk;
 use crate::error::Error;
-use crate::learner::{Student, published};
+use crate::learner::{TrainState, published};
 use crate::plan::{Plan, PlannedRun};
-use crate::run::start::{session, student, student_of};
+use crate::run::start::{Session, start_session, train_state};
 use crate::run::update::{explained, update};
 use tunebox_foundation::files;
 
-/// A method that has taken its settings, its student, and its place in the data.
+/// A method that has taken its settings, its train state, and its place in the data.
 pub(super) struct Side {
     plan: PlannedRun,
     session: Session,
@@ -40,8 +41,8 @@ impl Side {
     /// Starts the method and gives it its settings; what it told on the way comes with it.
     pub(super) fn start(plan: Plan) -> Result<(Self, StepReport), Error> {
         let Plan { run: plan, policy, walk } = plan;
-        let student = student(&plan, policy)?;
-        let (session, opening) = session(&plan, student, &mut |_, _| {})?;
+        let train_state = train_state(&plan, policy)?;
+        let (session, opening) = start_session(&plan, train_state, &mut |_, _| {})?;
         Ok((Self { plan, session, walk, step: 0 }, opening))
     }
 
@@ -65,7 +66,7 @@ impl Side {
         Ok(self.session.save_state()?)
     }
 
-    /// Answers what the method asks until it wants something; see [`Session::wait`].
+    /// Answers what the method asks until it wants something; see [`tunebox_sandbox::Session::wait`].
     pub(super) fn wait(&mut self) -> Result<(Option<String>, StepReport), Error> {
         Ok(self.session.wait()?)
     }
@@ -87,8 +88,8 @@ impl Side {
 
     /// The learning rate of the coming update, and the norm of the last gradient.
     pub(super) fn pace(&mut self) -> (f64, f64) {
-        let student = self.student();
-        (student.rate(), student.progress().norm)
+        let trainer = &self.train_state().hooks;
+        (trainer.learning_rate(), trainer.progress().norm)
     }
 
     /// What there is after these reports.
@@ -96,20 +97,20 @@ impl Side {
         let state = self.save_state()?;
         let streams = self.session.streams().clone();
         let (_, norm) = self.pace();
-        let trained = self.student().policy.parameters().snapshot()?;
+        let trained = self.train_state().policy.parameters().snapshot()?;
         let trained = trained.to_vec1::<f32>().map_err(tunebox_compute::Error::from)?;
         Ok(Moment { reports, norm, trained, state, streams })
     }
 
     /// What the method left beside trained numbers, as files: edited weights, published directions.
     pub(super) fn leave(&mut self, folder: &Path) -> Result<(), Error> {
-        let student = self.student();
+        let train_state = self.train_state();
         files::create_folder(folder)?;
-        crate::error::from_model(student.policy.save_edits(folder))?;
-        published::save(&student.published, folder)
+        crate::error::from_model(train_state.policy.save_edits(folder))?;
+        published::save(&train_state.published, folder)
     }
 
-    fn student(&mut self) -> &mut Student {
-        student_of(&mut self.session)
+    fn train_state(&mut self) -> MutexGuard<'_, TrainState> {
+        self.session.train_state()
     }
 }

@@ -12,10 +12,11 @@ use crate::cause::Cause;
 use crate::limits::Limits;
 use crate::session::SessionSettings;
 use crate::state::{Charge, Held, State};
+use crate::train_state::tests::shared;
 
 fn state(limits: Limits) -> State {
     let ledger = Budget::new(limits.device_bytes);
-    State::new(SessionSettings { limits, seed: 7, ..SessionSettings::default() }, ledger)
+    State::new(SessionSettings { limits, seed: 7, ..SessionSettings::default() }, ledger, shared())
 }
 
 /// A tap of 4 numbers that a gradient leads to.
@@ -41,7 +42,7 @@ fn cause(refusal: Refusal) -> Cause {
 #[test]
 fn dropping_a_scope_frees_all_made_since_but_what_was_kept() {
     let mut state = state(Limits::default());
-    let mut crossing = Crossing::new(&mut state);
+    let mut crossing = HostContext::new(&mut state);
     let before = crossing.full(vec![4], 1.).unwrap();
     let scope = HostScope::new(&mut crossing).unwrap();
     let lost = crossing.full(vec![4], 2.).unwrap();
@@ -61,7 +62,7 @@ fn dropping_a_scope_frees_all_made_since_but_what_was_kept() {
 #[test]
 fn an_inner_scope_does_not_free_what_the_outer_one_holds() {
     let mut state = state(Limits::default());
-    let mut crossing = Crossing::new(&mut state);
+    let mut crossing = HostContext::new(&mut state);
     let outer = HostScope::new(&mut crossing).unwrap();
     let first = crossing.full(vec![4], 1.).unwrap();
     let inner = HostScope::new(&mut crossing).unwrap();
@@ -78,7 +79,7 @@ fn an_inner_scope_does_not_free_what_the_outer_one_holds() {
 fn bytes_stay_taken_as_long_as_a_graph_needs_them() {
     let mut state = state(Limits::default());
     let tap = leaf(&mut state);
-    let mut crossing = Crossing::new(&mut state);
+    let mut crossing = HostContext::new(&mut state);
     let power = crossing.exp(lend(&tap)).unwrap();
     let total = crossing.sum(lend(&power), None, false).unwrap();
     HostTensor::drop(&mut crossing, power).unwrap();
@@ -90,7 +91,7 @@ fn bytes_stay_taken_as_long_as_a_graph_needs_them() {
 #[test]
 fn a_view_costs_nothing_and_keeps_its_tensor_charged() {
     let mut state = state(Limits::default());
-    let mut crossing = Crossing::new(&mut state);
+    let mut crossing = HostContext::new(&mut state);
     let whole = crossing.full(vec![4], 1.).unwrap();
     let part = crossing.slice(lend(&whole), 0, 1, 2).unwrap();
     HostTensor::drop(&mut crossing, whole).unwrap();
@@ -102,7 +103,7 @@ fn a_view_costs_nothing_and_keeps_its_tensor_charged() {
 #[test]
 fn a_result_past_the_byte_limit_ends_the_method_before_it_is_made() {
     let mut state = state(Limits { device_bytes: 1 << 20, ..Limits::default() });
-    let mut crossing = Crossing::new(&mut state);
+    let mut crossing = HostContext::new(&mut state);
     let refusal = crossing.zeros(vec![1 << 20], Dtype::F32).unwrap_err();
     assert!(matches!(cause(refusal), Cause::DeviceBytes { .. }));
     assert!(crossing.ledger.peak() < 1 << 20);
@@ -111,7 +112,7 @@ fn a_result_past_the_byte_limit_ends_the_method_before_it_is_made() {
 #[test]
 fn reading_past_the_step_is_an_error_that_the_method_survives() {
     let mut state = state(Limits { readback_bytes: 20, ..Limits::default() });
-    let mut crossing = Crossing::new(&mut state);
+    let mut crossing = HostContext::new(&mut state);
     let four = crossing.full(vec![4], 1.).unwrap();
     let one = crossing.slice(lend(&four), 0, 0, 1).unwrap();
     assert_eq!(crossing.copy_to_list(lend(&four)).unwrap(), [1.; 4]);
@@ -127,7 +128,7 @@ fn reading_past_the_step_is_an_error_that_the_method_survives() {
 fn a_chain_past_the_depth_of_a_graph_ends_the_method_and_one_without_a_graph_does_not() {
     let mut state = state(Limits { graph_depth: 10, ..Limits::default() });
     let tap = leaf(&mut state);
-    let mut crossing = Crossing::new(&mut state);
+    let mut crossing = HostContext::new(&mut state);
     let mut free = crossing.detach(lend(&tap)).unwrap();
     for _ in 0..20 {
         free = crossing.negate(free).unwrap();
@@ -142,7 +143,7 @@ fn a_chain_past_the_depth_of_a_graph_ends_the_method_and_one_without_a_graph_doe
 #[test]
 fn a_list_that_names_one_handle_too_often_is_refused_before_it_is_looked_up() {
     let mut state = state(Limits::default());
-    let mut crossing = Crossing::new(&mut state);
+    let mut crossing = HostContext::new(&mut state);
     let one = crossing.full(vec![1], 1.).unwrap();
     let many = (0..100_000).map(|_| lend(&one)).collect();
     let Err(Refusal::Error(error)) = crossing.concat(many, 0) else { panic!("no refusal") };
@@ -152,14 +153,14 @@ fn a_list_that_names_one_handle_too_often_is_refused_before_it_is_looked_up() {
 #[test]
 fn a_resumed_random_sequence_goes_on_where_it_was() {
     let mut first = state(Limits::default());
-    let mut crossing = Crossing::new(&mut first);
+    let mut crossing = HostContext::new(&mut first);
     crossing.random_normal("noise".into(), vec![5]).unwrap();
     let positions = crossing.positions();
     let next = crossing.random_normal("noise".into(), vec![5]).unwrap();
     let next = crossing.copy_to_list(next).unwrap();
     let mut second = state(Limits::default());
     second.go_on(&positions);
-    let mut crossing = Crossing::new(&mut second);
+    let mut crossing = HostContext::new(&mut second);
     let resumed = crossing.random_normal("noise".into(), vec![5]).unwrap();
     assert_eq!(crossing.copy_to_list(resumed).unwrap(), next);
 }

@@ -10,10 +10,11 @@ use tunebox_foundation::explain::Explain as _;
 use super::*;
 use crate::engine::Method;
 use crate::error::Error;
-use crate::learner::{Absent, Learner};
 use crate::limits::Limits;
 use crate::native::{Door, Knock, every_interface};
-use crate::session::{Session, Value};
+use crate::run_hooks::RunHooks;
+use crate::session::{Session, SessionSettings, Value};
+use crate::train_state::tests::{NoRun, tiny};
 use slow::Slow;
 
 /// The method's end of the connection.
@@ -52,17 +53,17 @@ fn session<T: Send + 'static>(
     imports: &[String],
     patience: Option<Duration>,
     method: impl FnOnce(&mut Voice) -> T + Send + 'static,
-) -> (Session, JoinHandle<T>) {
-    session_over(Box::new(Absent), imports, patience, method)
+) -> (Session<NoRun>, JoinHandle<T>) {
+    session_over(NoRun, imports, patience, method)
 }
 
-/// The same over a learner.
-fn session_over<T: Send + 'static>(
-    learner: Box<dyn Learner>,
+/// A session in a run with hooks, with a method that does this, and the thread that it is.
+fn session_over<H: RunHooks, T: Send + 'static>(
+    hooks: H,
     imports: &[String],
     patience: Option<Duration>,
     method: impl FnOnce(&mut Voice) -> T + Send + 'static,
-) -> (Session, JoinHandle<T>) {
+) -> (Session<H>, JoinHandle<T>) {
     let door = Door::open().unwrap();
     let [(_, address), (_, token)] = door.environment();
     let thread = std::thread::spawn(move || {
@@ -79,7 +80,7 @@ fn session_over<T: Send + 'static>(
     let limits = Limits { transfer_bytes: 64 << 10, ..Limits::default() };
     let settings = SessionSettings { limits, metric_names: vec!["loss".into()], ..SessionSettings::default() };
     let method = Method::native("calm", imports.to_vec(), twin);
-    (Session::start(&method, learner, settings).unwrap(), thread)
+    (Session::start(&method, tiny(hooks), settings).unwrap(), thread)
 }
 
 /// What `init` ends in with a method that answers it so.
@@ -207,7 +208,7 @@ fn a_method_that_hangs_or_goes_is_not_waited_for() {
 #[test]
 fn what_the_host_takes_for_its_answers_is_not_the_methods_time() {
     let patience = Some(Duration::from_secs(1));
-    let (mut session, thread) = session_over(Box::new(Slow), &every_interface(), patience, |voice| {
+    let (mut session, thread) = session_over(Slow, &every_interface(), patience, |voice| {
         voice.hear();
         for _ in 0..2 {
             assert_eq!(voice.ask("learn/rate", |_| {}), Some(0.25_f64.to_le_bytes().to_vec()));

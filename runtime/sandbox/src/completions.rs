@@ -10,7 +10,7 @@ use tunebox_model::rows::Rows;
 
 /// Prompts with their completions.
 #[derive(Debug)]
-pub struct Written {
+pub struct Completions {
     /// What was continued.
     pub prompts: Arc<Rows>,
     /// Prompt and completion; the completion's tokens are the targets.
@@ -23,7 +23,7 @@ pub struct Written {
     _bytes: Option<Reservation>,
 }
 
-impl Written {
+impl Completions {
     /// Joins prompts and completions; those of one prompt stand side by side.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl Written {
 mod tests {
     use super::*;
 
-    fn written() -> Written {
+    fn written() -> Completions {
         let prompts = Arc::new(Rows::new(vec![vec![1, 2], vec![3]], vec![vec![false; 2], vec![false]]).unwrap());
         let one = |ids: &[u32], finished| Completion {
             ids: ids.to_vec(),
@@ -94,7 +94,7 @@ mod tests {
             finished,
         };
         let completions = vec![one(&[7], true), one(&[8, 9], false), one(&[7, 7, 7], true), one(&[9], true)];
-        Written::new(prompts, completions).unwrap()
+        Completions::new(prompts, completions).unwrap()
     }
 
     #[test]
@@ -117,6 +117,6 @@ mod tests {
     fn completions_that_do_not_divide_over_the_prompts_are_refused() {
         let prompts = Arc::new(Rows::new(vec![vec![1], vec![2]], vec![vec![false], vec![false]]).unwrap());
         let one = Completion { ids: vec![3], logprobs: vec![0.0], finished: true };
-        assert!(Written::new(prompts, vec![one]).is_err());
+        assert!(Completions::new(prompts, vec![one]).is_err());
     }
 }

@@ -1,0 +1,95 @@
+//! What a session asks of the run around it: updates of the weights, verdicts, limits and the position.
+
+use std::sync::Arc;
+
+use tunebox_model::error::Error;
+use tunebox_model::generate::Completion;
+use tunebox_model::policy::{Policy, Scored, Seeds, View};
+use tunebox_model::rows::Rows;
+
+use crate::batch::Question;
+use crate::completions::Completions;
+use crate::requests::{Sampler, ScoreRequest};
+
+/// The part of a run that a method reaches through a session. The policy belongs to the session and is lent to each hook
+/// that computes with it.
+///
+/// A hook that a run leaves out keeps its default: operations return [`Error::Unsupported`], numbers are 0, scores and
+/// gradients are the policy's own.
+pub trait RunHooks: Send + 'static {
+    /// The learning rate of the next update.
+    fn learning_rate(&self) -> f64 {
+        0.0
+    }
+
+    /// Finished steps.
+    fn position(&self) -> u32 {
+        0
+    }
+
+    /// Planned steps.
+    fn planned_steps(&self) -> u32 {
+        0
+    }
+
+    /// New tokens that a completion may have at most; 0 where the run does not sample.
+    fn max_new_tokens(&self) -> u32 {
+        0
+    }
+
+    /// Names and weights of the run's verifiers, in the order of the columns of [`judge`](Self::judge).
+    fn verifiers(&self) -> Vec<(String, f32)> {
+        Vec::new()
+    }
+
+    /// Scores rows. A run may answer from a cache, with the bits that the policy gives.
+    ///
+    /// # Errors
+    /// When the rows or the view do not fit the model, or memory runs out.
+    fn score(&mut self, policy: &Policy, rows: &Arc<Rows>, request: &ScoreRequest) -> Result<Scored, Error> {
+        policy.score(&request.view, rows, request.taps, request.temperature, request.learning)
+    }
+
+    /// Adds the gradient of Σ seed · tap to the policy's flat gradient; uses up what `scored` kept.
+    ///
+    /// # Errors
+    /// When memory runs out or a gradient is not finite.
+    fn backward(&mut self, policy: &Policy, scored: &mut Scored, seeds: &Seeds) -> Result<(), Error> {
+        policy.backward(scored, seeds)
+    }
+
+    /// Clips the gradient, updates the weights and clears the gradient; returns its norm before clipping.
+    ///
+    /// # Errors
+    /// When the gradient is not finite.
+    fn update(&mut self, _policy: &mut Policy) -> Result<f32, Error> {
+        unsupported("this run offers no updates")
+    }
+
+    /// Samples `sampler.completions` completions for each prompt, those of one prompt contiguous.
+    ///
+    /// # Errors
+    /// When the prompts or the view do not fit the model, or memory runs out.
+    fn generate(
+        &mut self,
+        _policy: &Policy,
+        _view: &View,
+        _prompts: &Arc<Rows>,
+        _sampler: &Sampler,
+    ) -> Result<Vec<Completion>, Error> {
+        unsupported("this run does not let the model write")
+    }
+
+    /// Has every verifier judge every completion: `[completions, verifiers]` in row-major order, NaN where a verifier
+    /// returned no verdict. `questions` has one entry for each prompt of the batch.
+    ///
+    /// # Errors
+    /// When so many calls of a verifier failed that the verdicts are useless.
+    fn judge(&mut self, _policy: &Policy, _questions: &[Question], _written: &Completions) -> Result<Vec<f32>, Error> {
+        unsupported("this run has no verifier")
+    }
+}
+
+fn unsupported<T>(message: &str) -> Result<T, Error> {
+    Err(Error::Unsupported(message.into()))
+}

@@ -1,0 +1,185 @@
+//! The model under training, with all that a method changes of it, and the hooks of its run.
+//!
+//! A [`crate::Session`] and the method's instance share one through a mutex. It outlives the instance: after a trap, or a
+//! panic under a call, the session and the next method go on with it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tunebox_compute::Tensor;
+use tunebox_model::error::Error;
+use tunebox_model::policy::{Policy, Scored, Seeds};
+use tunebox_model::rows::Rows;
+use tunebox_model::stream::{Site, Token};
+
+use crate::requests::ScoreRequest;
+use crate::run_hooks::RunHooks;
+
+/// A direction in the residual stream that a method publishes in the run's artifact.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Direction {
+    /// The layer that it belongs to.
+    pub layer: usize,
+    /// The site where it was read.
+    pub site: Site,
+    /// The token at which it was read.
+    pub token: Token,
+    /// Its numbers, as many as the model's hidden size.
+    pub vector: Vec<f32>,
+    /// The factor with which it is added.
+    pub coefficient: f32,
+}
+
+/// The policy, what methods made beside its weights, and the hooks of the run.
+pub struct TrainState<H: ?Sized = dyn RunHooks> {
+    /// The model under training.
+    pub policy: Policy,
+    /// The trained numbers of each snapshot by its name, flat, on the CPU.
+    pub snapshots: BTreeMap<String, Tensor>,
+    /// Directions for the artifact, by layer.
+    pub published: BTreeMap<usize, Direction>,
+    has_gradient: bool,
+    /// The run.
+    pub hooks: H,
+}
+
+impl<H> TrainState<H> {
+    /// A state without snapshots, directions and gradient.
+    pub fn new(policy: Policy, hooks: H) -> Self {
+        Self { policy, snapshots: BTreeMap::new(), published: BTreeMap::new(), has_gradient: false, hooks }
+    }
+}
+
+impl<H: RunHooks + ?Sized> TrainState<H> {
+    /// Scores rows by the run's hook.
+    ///
+    /// # Errors
+    /// As [`RunHooks::score`].
+    pub fn score(&mut self, rows: &Arc<Rows>, request: &ScoreRequest) -> Result<Scored, Error> {
+        self.hooks.score(&self.policy, rows, request)
+    }
+
+    /// Adds a gradient by the run's hook.
+    ///
+    /// # Errors
+    /// As [`RunHooks::backward`].
+    pub fn backward(&mut self, scored: &mut Scored, seeds: &Seeds) -> Result<(), Error> {
+        self.has_gradient = true;
+        self.hooks.backward(&self.policy, scored, seeds)
+    }
+
+    /// Whether a backward pass ran since the last update.
+    pub fn has_gradient(&self) -> bool {
+        self.has_gradient
+    }
+
+    /// Updates the weights by the run's hook; returns the norm of the gradient.
+    ///
+    /// # Errors
+    /// As [`RunHooks::update`].
+    pub fn update(&mut self) -> Result<f32, Error> {
+        let norm = self.hooks.update(&mut self.policy);
+        self.has_gradient = false;
+        norm
+    }
+
+    /// Sets the gradient to 0.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn clear_gradient(&mut self) -> Result<(), Error> {
+        self.has_gradient = false;
+        Ok(self.policy.parameters().clear_gradients()?)
+    }
+
+    /// Takes a frozen copy of the trained weights under a name; replaces one of the same name.
+    ///
+    /// # Errors
+    /// When the adapter cannot be copied or memory runs out.
+    pub fn snapshot(&mut self, name: &str) -> Result<(), Error> {
+        self.policy.snapshot(name)?;
+        self.snapshots.insert(name.to_owned(), self.policy.parameters().snapshot()?);
+        Ok(())
+    }
+
+    /// Restores a snapshot from its flat numbers and the file of its edits, which need not exist. Also overwrites the
+    /// policy's trained numbers with those of the snapshot: the caller restores them afterwards.
+    ///
+    /// # Errors
+    /// When the numbers or edits do not fit the model.
+    pub fn restore_snapshot(&mut self, name: &str, values: Tensor, edits: &Path) -> Result<(), Error> {
+        self.set_trained(&values)?;
+        self.policy.restore_snapshot(name, edits)?;
+        self.snapshots.insert(name.to_owned(), values);
+        Ok(())
+    }
+
+    /// Overwrites all trained numbers with those of a flat tensor on the CPU.
+    ///
+    /// # Errors
+    /// When there are fewer numbers than trained ones, or the device fails.
+    pub fn set_trained(&self, values: &Tensor) -> Result<(), Error> {
+        let parameters = self.policy.parameters();
+        for (index, slot) in parameters.slots().iter().enumerate() {
+            let count = slot.shape.iter().product();
+            parameters.set(index, &values.narrow(0, slot.offset, count)?.reshape(slot.shape.as_slice())?)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a direction to the run's artifact; replaces one of the same layer.
+    ///
+    /// # Errors
+    /// When directions of other layers have another site, token or coefficient.
+    pub fn publish(&mut self, direction: Direction) -> Result<(), Error> {
+        let kind = |direction: &Direction| (direction.site, direction.token, direction.coefficient);
+        let mut others = self.published.values().filter(|known| known.layer != direction.layer);
+        if others.any(|known| kind(known) != kind(&direction)) {
+            let message = "the directions of a run are read at one site and token, and have one coefficient";
+            return Err(Error::Argument(message.into()));
+        }
+        self.published.insert(direction.layer, direction);
+        Ok(())
+    }
+}
+
+/// A train state that a session and the instance of its method share.
+pub(crate) type Shared<H = dyn RunHooks> = Arc<Mutex<TrainState<H>>>;
+
+/// Locks a shared state. A panic under the lock leaves the state usable: the call that panicked is reported as failed.
+pub(crate) fn lock<H: ?Sized>(shared: &Mutex<TrainState<H>>) -> MutexGuard<'_, TrainState<H>> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    use tunebox_model::policy::PolicySettings;
+    use tunebox_model::{Model, adapter::AdapterSettings};
+
+    /// A run that offers nothing.
+    pub(crate) struct NoRun;
+
+    impl RunHooks for NoRun {}
+
+    /// A tiny model with random weights and an adapter.
+    pub(crate) fn tiny<H: RunHooks>(hooks: H) -> TrainState<H> {
+        let folder = tempfile::tempdir().unwrap();
+        let config = serde_json::json!({
+            "model_type": "llama", "vocab_size": 16, "hidden_size": 4, "intermediate_size": 4,
+            "num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1, "rms_norm_eps": 1e-5,
+            "max_position_embeddings": 16, "tie_word_embeddings": true,
+        });
+        std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+        let model = Arc::new(Model::random(folder.path(), 1, &tunebox_compute::Device::Cpu).unwrap());
+        let policy = Policy::new(model, &AdapterSettings::default(), PolicySettings::default()).unwrap();
+        TrainState::new(policy, hooks)
+    }
+
+    /// A tiny model in a run that offers nothing.
+    pub(crate) fn shared() -> Shared {
+        Arc::new(Mutex::new(tiny(NoRun)))
+    }
+}

@@ -1,0 +1,94 @@
+//! A copy in memory of all that a checkpoint keeps of a train state: where a step begins that is tried again.
+//!
+//! A new version of a method runs its `init` on the state of the run's beginning (see [`reset`]), as in a resumed run. The
+//! copy is restored over that, so that what `init` read is what it read the first time.
+
+use std::collections::BTreeMap;
+
+use tunebox_compute::{DType, Device, Tensor};
+use tunebox_model::error::Error;
+use tunebox_model::policy::Aside;
+use tunebox_sandbox::Direction;
+
+use super::TrainState;
+
+/// A train state between two steps.
+pub(crate) struct InitialState {
+    /// The trained numbers, flat, on the CPU.
+    values: Tensor,
+    /// The optimizer's first and second moments, as flat.
+    moments: (Tensor, Tensor),
+    /// Updates of the optimizer.
+    updates: u64,
+    snapshots: BTreeMap<String, Tensor>,
+    published: BTreeMap<usize, Direction>,
+    policy: Aside,
+}
+
+impl InitialState {
+    /// Copies all that a step may change: three numbers for every trained one.
+    pub(crate) fn copy_of(train_state: &TrainState) -> Result<Self, Error> {
+        Ok(Self {
+            values: train_state.policy.parameters().snapshot()?,
+            moments: moments(train_state)?,
+            updates: train_state.hooks.optimizer.steps(),
+            snapshots: train_state.snapshots.clone(),
+            published: train_state.published.clone(),
+            policy: train_state.policy.aside(),
+        })
+    }
+
+    /// Replaces the copy by one of the present state, part by part: memory may not hold both.
+    pub(crate) fn update(&mut self, train_state: &TrainState) -> Result<(), Error> {
+        self.values = train_state.policy.parameters().snapshot()?;
+        self.moments = moments(train_state)?;
+        self.updates = train_state.hooks.optimizer.steps();
+        self.snapshots.clone_from(&train_state.snapshots);
+        self.published.clone_from(&train_state.published);
+        self.policy = train_state.policy.aside();
+        Ok(())
+    }
+
+    /// Restores the copy and clears the gradient.
+    pub(crate) fn restore(&self, train_state: &mut TrainState) -> Result<(), Error> {
+        train_state.snapshots.clone_from(&self.snapshots);
+        train_state.published.clone_from(&self.published);
+        train_state.policy.put_back(&self.policy);
+        self.restore_numbers(train_state)
+    }
+
+    /// Restores the copy after a method's `init`. What `init` did for the first time stays: edits where there were none,
+    /// snapshots and directions under new names.
+    pub(crate) fn restore_after_init(&self, train_state: &mut TrainState) -> Result<(), Error> {
+        train_state.snapshots.extend(self.snapshots.clone());
+        train_state.published.extend(self.published.clone());
+        train_state.policy.put_over(&self.policy);
+        self.restore_numbers(train_state)
+    }
+
+    fn restore_numbers(&self, train_state: &mut TrainState) -> Result<(), Error> {
+        train_state.set_trained(&self.values)?;
+        let (first, second) = &self.moments;
+        train_state.hooks.optimizer.restore(train_state.policy.parameters(), first, second, self.updates)?;
+        train_state.clear_gradient()
+    }
+}
+
+/// Copies of the optimizer's moments, which no later update changes.
+fn moments(train_state: &TrainState) -> Result<(Tensor, Tensor), Error> {
+    let parameters = train_state.policy.parameters();
+    let (first, second, _) = train_state.hooks.optimizer.state(parameters)?;
+    // Those of an accelerator were copied on the way here.
+    if parameters.device().is_cpu() { Ok((first.copy()?, second.copy()?)) } else { Ok((first, second)) }
+}
+
+/// Resets a train state to the beginning of the run, before any `init`.
+pub(crate) fn reset(train_state: &mut TrainState) -> Result<(), Error> {
+    train_state.snapshots.clear();
+    train_state.published.clear();
+    train_state.policy.begin_anew()?;
+    let parameters = train_state.policy.parameters();
+    let zeros = Tensor::zeros(parameters.len(), DType::F32, &Device::Cpu)?;
+    train_state.hooks.optimizer.restore(parameters, &zeros, &zeros, 0)?;
+    train_state.clear_gradient()
+}

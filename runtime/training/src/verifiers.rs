@@ -1,0 +1,143 @@
+//! The run's verifiers: each judges every completion.
+//!
+//! A verifier that traps or takes too long gives no verdict, which is counted and reported once a step. One that fails on
+//! most completions ends the run, which would learn from noise.
+
+use tunebox_sandbox::{Judge, Question, Verdict};
+
+use crate::error::Error;
+use crate::plan::PlannedVerifier;
+
+/// Failures of one verifier in one call that never end the run.
+const TOLERATED_FAILURES: usize = 8;
+
+/// A completion as text, with what it answers.
+pub struct Answer<'a> {
+    /// What was answers, and the record's further fields.
+    pub question: &'a Question,
+    /// The completion's text.
+    pub completion: String,
+}
+
+/// A verifier, and what it did in the present step.
+struct Entry {
+    name: String,
+    weight: f32,
+    /// The field of the record that it gets as the answer.
+    field: String,
+    judge: Judge,
+    counts: Counts,
+}
+
+/// What a verifier did in one step.
+#[derive(Debug, Clone, Default)]
+struct Counts {
+    values: Vec<f64>,
+    failed: usize,
+    reason: Option<String>,
+}
+
+/// The run's verifiers.
+#[derive(Default)]
+pub struct Verifiers {
+    entries: Vec<Entry>,
+}
+
+impl Verifiers {
+    /// Makes the verifiers and gives them their settings.
+    ///
+    /// # Errors
+    /// When one refuses its settings or does not come up.
+    pub fn open(planned: &[PlannedVerifier]) -> Result<Self, Error> {
+        let entry = |planned: &PlannedVerifier| {
+            Ok(Entry {
+                name: planned.name.clone(),
+                weight: planned.weight,
+                field: planned.field.clone(),
+                judge: Judge::new(planned.admitted.clone(), &planned.settings)?,
+                counts: Counts::default(),
+            })
+        };
+        Ok(Self { entries: planned.iter().map(entry).collect::<Result<_, Error>>()? })
+    }
+
+    /// Names and weights, in the order of the verdicts.
+    #[must_use]
+    pub fn names_and_weights(&self) -> Vec<(String, f32)> {
+        self.entries.iter().map(|entry| (entry.name.clone(), entry.weight)).collect()
+    }
+
+    /// Verdicts of every verifier, one row for each completion; NaN where a verifier gave none.
+    ///
+    /// # Errors
+    /// [`Error::Verifier`] when one failed on more than half of them.
+    pub fn verdicts(&mut self, answers: &[Answer<'_>]) -> Result<Vec<Vec<f32>>, Error> {
+        let mut rows = vec![Vec::with_capacity(self.entries.len()); answers.len()];
+        for entry in &mut self.entries {
+            // State of a verifier must not reach the next step: a resumed run would differ.
+            entry.judge.forget();
+            let mut failed = 0;
+            for (row, one) in rows.iter_mut().zip(answers) {
+                let answer = one.question.fields.get(&entry.field).map_or("", String::as_str);
+                let verdict = entry.judge.verdict(&one.question.prompt, &one.completion, answer);
+                failed += usize::from(matches!(verdict, Verdict::Failed(_)));
+                row.push(entry.counts.add(verdict));
+            }
+            if failed > TOLERATED_FAILURES.max(answers.len() / 2) || failed == answers.len() && failed > 0 {
+                let reason = entry.counts.reason.clone().unwrap_or_default();
+                return Err(Error::Verifier { verifier: entry.name.clone(), failed, of: answers.len(), reason });
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Clears the counts of the step before.
+    pub(crate) fn begin_step(&mut self) {
+        self.entries.iter_mut().for_each(|entry| entry.counts = Counts::default());
+    }
+
+    /// Mean and standard deviation of every verifier's verdicts in the present step, and how many calls failed.
+    pub(crate) fn metrics(&self) -> Vec<(String, f64)> {
+        let mut numbers = Vec::new();
+        for entry in &self.entries {
+            let (name, values) = (&entry.name, &entry.counts.values);
+            let count = values.len() as f64;
+            if values.is_empty() && entry.counts.failed == 0 {
+                continue;
+            }
+            let mean = values.iter().sum::<f64>() / count;
+            let spread = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
+            numbers.extend([(format!("reward-{name}-mean"), mean), (format!("reward-{name}-std"), spread.sqrt())]);
+            numbers.push((format!("reward-{name}-failed"), entry.counts.failed as f64));
+        }
+        numbers.retain(|(_, value)| value.is_finite());
+        numbers
+    }
+
+    /// A warning for each verifier that failed in the present step.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let warning = |entry: &Entry| {
+            let reason = entry.counts.reason.as_ref()?;
+            let (name, failed) = (&entry.name, entry.counts.failed);
+            Some(format!("the verifier `{name}` could not judge {failed} completions: {reason}"))
+        };
+        self.entries.iter().filter_map(warning).collect()
+    }
+}
+
+impl Counts {
+    fn add(&mut self, verdict: Verdict) -> f32 {
+        match verdict {
+            Verdict::Value(value) => {
+                self.values.push(f64::from(value));
+                value
+            }
+            Verdict::Abstained => f32::NAN,
+            Verdict::Failed(reason) => {
+                self.failed += 1;
+                self.reason.get_or_insert(reason);
+                f32::NAN
+            }
+        }
+    }
+}
