@@ -1,10 +1,8 @@
-//! Pairs that must not drift apart: the crate graph and its picture, the contract and its page,
+//! Pairs that must not drift apart: the crate graph and its picture,
 //! the commands and theirs, the README and the method it shows.
 
 mod code;
-mod contract;
 mod pages;
-mod stubs;
 
 use crate::support::golden::root;
 

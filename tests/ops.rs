@@ -5,6 +5,7 @@
 //! differences, so that a wrong one in the table would be found as well.
 
 mod call;
+mod operations;
 mod row;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,24 +3,17 @@
 //! Every operation gives a new tensor and panics on the caller's line when its operands do not
 //! fit; the host shows that line. Operators take tensors, references to them, and `f32`.
 
-mod create;
-mod elementwise;
+mod call;
+mod operations;
 mod operators;
-mod order;
-mod pairs;
-mod place;
-mod reduce;
 mod shown;
 
 use crate::bindings::tunebox::method::{tensor, types};
 use crate::error::{certain, checked};
 use crate::{Error, Result};
 
-pub use create::{
-    from_indices, from_list, full, ones, random_normal, random_permutation, random_uniform, sequence, zeros,
-};
-pub use pairs::{Operand, choose, concat, dot, matmul, outer, stack};
-pub use reduce::{All, Keep, Over};
+pub use call::{All, Keep, Operand, Over, choose};
+pub use operations::*;
 pub use types::Dtype;
 
 /// An array of numbers on the run's device.

@@ -4,7 +4,7 @@ Rows are padded on the right to the widest row. Position `t` of every per-token 
 speaks of token `t` itself, so masks, log-probabilities and ids line up without shifts.
 """
 
-# What `wit/data.wit` of tunebox says, as Python has it.
+# Generated from `wit/data.wit` of tunebox.
 
 from typing import Self
 

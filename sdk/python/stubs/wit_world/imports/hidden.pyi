@@ -1,6 +1,6 @@
 """The residual stream, captured at a layer and a site."""
 
-# What `wit/hidden.wit` of tunebox says, as Python has it.
+# Generated from `wit/hidden.wit` of tunebox.
 
 from dataclasses import dataclass
 from enum import Enum

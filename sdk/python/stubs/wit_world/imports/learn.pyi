@@ -4,7 +4,7 @@ Gradients accumulate until the window is full; then the host clips, updates and 
 A method that wants several updates within one step calls `update` itself.
 """
 
-# What `wit/learn.wit` of tunebox says, as Python has it.
+# Generated from `wit/learn.wit` of tunebox.
 
 from . import model, tensor
 

@@ -1,6 +1,6 @@
 """What the model thinks of token rows."""
 
-# What `wit/model.wit` of tunebox says, as Python has it.
+# Generated from `wit/model.wit` of tunebox.
 
 from enum import Flag
 from typing import Self

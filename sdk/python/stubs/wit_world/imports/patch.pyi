@@ -8,7 +8,7 @@ another width or with numbers that are not finite, a direction without length;
 makes its patches again.
 """
 
-# What `wit/patch.wit` of tunebox says, as Python has it.
+# Generated from `wit/patch.wit` of tunebox.
 
 from typing import Self
 

@@ -1,6 +1,6 @@
 """The run's verifiers, weighted and listed in `run.toml`; the method never sees text."""
 
-# What `wit/reward.wit` of tunebox says, as Python has it.
+# Generated from `wit/reward.wit` of tunebox.
 
 from . import data, sample, tensor
 

@@ -1,6 +1,6 @@
 """Where the run stands, and what the method tells people about it."""
 
-# What `wit/run.wit` of tunebox says, as Python has it.
+# Generated from `wit/run.wit` of tunebox.
 
 from . import tensor
 

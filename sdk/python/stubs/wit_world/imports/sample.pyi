@@ -1,6 +1,6 @@
 """Letting the model write."""
 
-# What `wit/sample.wit` of tunebox says, as Python has it.
+# Generated from `wit/sample.wit` of tunebox.
 
 from typing import Self
 

@@ -4,7 +4,8 @@ The numbers stay on the host. A method holds a handle and pays one crossing an o
 (about half a microsecond) beside the operation itself, so it asks for whole steps.
 Operands broadcast as in NumPy. Arithmetic is for floating-point numbers, of one element type on
 both sides; `cast` integers and truth values first. An `axis` counts from 0, or from the end when
-negative. Every result is a new tensor; its bytes are charged to the run and given back when its
+negative. A reduction runs over one axis, or over all when none is given; `keep` leaves the axis with
+length 1. Every result is a new tensor; its bytes are charged to the run and given back when its
 handle and the graph that needs it are gone. Shapes have at most 8 axes and 2³¹ − 1 elements;
 every axis is at least 1.
 
@@ -15,7 +16,7 @@ infinite, so that masked entries cannot spoil the others. Common errors: `shape-
 operation limit ends the method.
 """
 
-# What `wit/tensor.wit` of tunebox says, as Python has it.
+# Generated from `wit/tensor.wit` of tunebox.
 
 from typing import Self
 
@@ -46,8 +47,7 @@ class Tensor:
         """
 
     def negate(self) -> Tensor:
-        """Element by element, same shape.
-        −x.
+        """−x.
 
         Raises `tunebox.Refused`.
         """
@@ -167,7 +167,7 @@ class Tensor:
         """
 
     def replace_non_finite(self, value: float) -> Tensor:
-        """Puts `value` in the place of NaN and of both infinities; the gradient there is 0.
+        """Replaces NaN and both infinities by `value`; the gradient there is 0.
 
         Raises `tunebox.Refused`.
         """
@@ -179,27 +179,26 @@ class Tensor:
         """
 
     def logical_not(self) -> Tensor:
-        """1 where a `u8` is 0, and 0 elsewhere. No gradient.
+        """1 where a `u8` is 0, and 0 elsewhere, as `u8`. No gradient.
 
         Raises `tunebox.Refused`.
         """
 
     def detach(self) -> Tensor:
-        """The same numbers, cut off from the gradient.
+        """The same numbers, outside of the graph. No gradient.
 
         Raises `tunebox.Refused`.
         """
 
     def cast(self, dtype: types.Dtype) -> Tensor:
-        """The numbers as another element type: cut off towards 0 and limited to the range of an integer
+        """Converts to another element type: truncated towards 0 and limited to the range of an integer
         type, NaN becomes 0. Gradient between floating-point types only.
 
         Raises `tunebox.Refused`.
         """
 
     def sum(self, axis: int | None = None, keep: bool = False) -> Tensor:
-        """Reductions: over one axis, or over all when none is given. `keep` leaves the axis with length 1.
-        The sum.
+        """The sum.
 
         Raises `tunebox.Refused`.
         """
@@ -211,7 +210,7 @@ class Tensor:
         """
 
     def max(self, axis: int | None = None, keep: bool = False) -> Tensor:
-        """The largest, NaN if there is one; ties share nothing, the first takes the gradient.
+        """The largest, NaN if there is one; the first of equals takes the gradient.
 
         Raises `tunebox.Refused`.
         """
@@ -283,7 +282,7 @@ class Tensor:
         """
 
     def argmax(self, axis: int | None = None, keep: bool = False) -> Tensor:
-        """The place of the largest (of the first NaN if there is one), the first of equals, as `u32`. No gradient.
+        """The index of the largest (of the first NaN if there is one), the first of equals, as `u32`. No gradient.
 
         Raises `tunebox.Refused`.
         """
@@ -320,14 +319,13 @@ class Tensor:
         """
 
     def sort(self, axis: int = -1, descending: bool = False) -> Tensor:
-        """Order.
-        The entries along an axis in order, equal ones in their old order. NaN comes last.
+        """The entries along an axis in order, equal ones in their old order. NaN comes last.
 
         Raises `tunebox.Refused`.
         """
 
     def argsort(self, axis: int = -1, descending: bool = False) -> Tensor:
-        """The places that `sort` takes the entries from, as `u32`. No gradient.
+        """The indices that sort the entries along an axis, in the order of `sort`, as `u32`. No gradient.
 
         Raises `tunebox.Refused`.
         """
@@ -339,28 +337,26 @@ class Tensor:
         """
 
     def quantile(self, q: float) -> Tensor:
-        """The value below which the share `q` (0 to 1) of all entries lies, interpolated linearly; one element.
-        NaN if an entry is. No gradient.
+        """The quantile `q` (0 to 1) of all entries, interpolated linearly; one element. NaN if an entry is NaN. No gradient.
 
         Raises `tunebox.Refused`.
         """
 
     def gather(self, axis: int, index: Tensor) -> Tensor:
-        """Places and shapes.
-        out[i][j] = x[index[i][j]][j] for axis 0, and likewise for others. `index` is `u32`, as long
+        """Picks entries along `axis`: for axis 0, out[i][j] = x[index[i][j]][j]. `index` is `u32`, as long
         as x on every other axis. Errors: `invalid-argument` for an index out of range.
 
         Raises `tunebox.Refused`.
         """
 
     def index_select(self, axis: int, index: Tensor) -> Tensor:
-        """The entries at the places of `index` (`u32`, one axis) along an axis.
+        """The entries along an axis at the positions in `index` (`u32`, one axis).
 
         Raises `tunebox.Refused`.
         """
 
     def index_add(self, axis: int, index: Tensor, source: Tensor) -> Tensor:
-        """x with `source` added at the places of `index` (`u32`, one axis) along an axis.
+        """x with `source` added along an axis at the positions in `index` (`u32`, one axis). Positions may repeat.
 
         Raises `tunebox.Refused`.
         """
@@ -379,7 +375,7 @@ class Tensor:
         """
 
     def chunk(self, axis: int, count: int) -> list[Tensor]:
-        """The axis in `count` parts of equal length, at most 1,024. Errors: `shape-mismatch` if it does not divide.
+        """Splits the axis into `count` parts of equal length, at most 1,024. Errors: `shape-mismatch` if it does not divide.
 
         Raises `tunebox.Refused`.
         """
@@ -391,37 +387,37 @@ class Tensor:
         """
 
     def transpose(self, first: int, second: int) -> Tensor:
-        """Two axes exchanged.
+        """Swaps two axes.
 
         Raises `tunebox.Refused`.
         """
 
     def unsqueeze(self, axis: int) -> Tensor:
-        """A new axis of length 1.
+        """Adds an axis of length 1.
 
         Raises `tunebox.Refused`.
         """
 
     def squeeze(self, axis: int) -> Tensor:
-        """Without an axis of length 1.
+        """Removes an axis of length 1.
 
         Raises `tunebox.Refused`.
         """
 
     def expand(self, shape: list[int]) -> Tensor:
-        """Repeated to a larger shape by the rules of broadcasting.
+        """Repeats x to a larger shape by the rules of broadcasting.
 
         Raises `tunebox.Refused`.
         """
 
     def roll(self, axis: int, shift: int) -> Tensor:
-        """Entries of an axis moved on by `shift` places, around the end.
+        """Shifts the entries of an axis by `shift` positions; those past the end come back at the start.
 
         Raises `tunebox.Refused`.
         """
 
     def flip(self, axis: int) -> Tensor:
-        """An axis in reverse.
+        """Reverses an axis.
 
         Raises `tunebox.Refused`.
         """
@@ -479,8 +475,7 @@ class Scope:
 
 
 def add(a: Tensor, b: Tensor) -> Tensor:
-    """Two operands.
-    a + b.
+    """a + b.
 
     Raises `tunebox.Refused`.
     """
@@ -606,22 +601,21 @@ def dot(a: Tensor, b: Tensor) -> Tensor:
 
 
 def concat(tensors: list[Tensor], axis: int) -> Tensor:
-    """Tensors one after another along an axis that exists; at most 1,024.
+    """Concatenates tensors along an axis that exists; at most 1,024.
 
     Raises `tunebox.Refused`.
     """
 
 
 def stack(tensors: list[Tensor], axis: int) -> Tensor:
-    """Tensors of one shape along a new axis; at most 1,024.
+    """Stacks tensors of one shape along a new axis; at most 1,024.
 
     Raises `tunebox.Refused`.
     """
 
 
 def zeros(shape: list[int], dtype: types.Dtype) -> Tensor:
-    """New tensors.
-    All elements 0.
+    """All elements 0.
 
     Raises `tunebox.Refused`.
     """
@@ -671,14 +665,14 @@ def random_normal(sequence: str, shape: list[int]) -> Tensor:
 
 
 def random_uniform(sequence: str, shape: list[int]) -> Tensor:
-    """Independent numbers in [0, 1), likewise.
+    """Independent uniform numbers in [0, 1), as `f32`, from a random sequence as in `random-normal`.
 
     Raises `tunebox.Refused`.
     """
 
 
 def random_permutation(sequence: str, count: int) -> Tensor:
-    """A random order of 0 … `count` − 1, `u32`, likewise.
+    """A random permutation of 0 … `count` − 1, as `u32`, from a random sequence as in `random-normal`.
 
     Raises `tunebox.Refused`.
     """

@@ -2,7 +2,7 @@
 that a step may read back.
 """
 
-# What `wit/text.wit` of tunebox says, as Python has it.
+# Generated from `wit/text.wit` of tunebox.
 
 
 def decode(ids: list[int]) -> str:

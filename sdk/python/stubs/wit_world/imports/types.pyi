@@ -1,6 +1,6 @@
 """The few plain types that several interfaces share."""
 
-# What `wit/types.wit` of tunebox says, as Python has it.
+# Generated from `wit/types.wit` of tunebox.
 
 from dataclasses import dataclass
 from enum import Enum

@@ -2,7 +2,7 @@
 Granted only when the run asks for it by name.
 """
 
-# What `wit/weights.wit` of tunebox says, as Python has it.
+# Generated from `wit/weights.wit` of tunebox.
 
 from enum import Enum
 
