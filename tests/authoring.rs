@@ -16,12 +16,12 @@ const BINARY: &str = env!("CARGO_BIN_EXE_tunebox");
 const TEMPORARY: &str = env!("CARGO_TARGET_TMPDIR");
 
 /// A folder of somebody, with a home of their own.
-struct Place {
+struct Workspace {
     folder: TempDir,
     target: PathBuf,
 }
 
-impl Place {
+impl Workspace {
     fn new() -> Self {
         Self::building_in(Path::new(TEMPORARY).join("authoring"))
     }
@@ -43,23 +43,23 @@ impl Place {
     }
 
     /// What a command says where it must succeed.
-    fn done(&self, words: &[&str]) -> String {
+    fn succeed(&self, words: &[&str]) -> String {
         let output = self.command(words).output().unwrap();
-        let said = said(&output);
+        let said = output_text(&output);
         assert!(output.status.success(), "{words:?}: {said}");
         said
     }
 
     /// What a command says where it must be refused as a wrong use.
-    fn refused(&self, words: &[&str]) -> String {
+    fn fail_as_wrong_use(&self, words: &[&str]) -> String {
         let output = self.command(words).output().unwrap();
-        let said = said(&output);
+        let said = output_text(&output);
         assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
         said
     }
 
     fn built(&self, name: &str) -> Vec<u8> {
-        self.done(&["build", name]);
+        self.succeed(&["build", name]);
         std::fs::read(self.path(&format!("{name}/{name}.wasm"))).unwrap()
     }
 
@@ -75,28 +75,28 @@ impl Place {
     }
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 #[test]
 fn a_new_method_is_the_same_bytes_in_another_folder_of_another_user() {
-    let here = Place::new();
-    let said = here.done(&["new", "calm"]);
+    let here = Workspace::new();
+    let said = here.succeed(&["new", "calm"]);
     assert!(said.contains("cd calm; tunebox build; tunebox test; tunebox train --sample --method ."), "{said}");
     let bytes = here.built("calm");
-    here.done(&["train", "--sample", "--method", "calm", "--set", "train.steps=2", "--name", "one"]);
+    here.succeed(&["train", "--sample", "--method", "calm", "--set", "train.steps=2", "--name", "one"]);
     assert_eq!(here.steps("runs/one").len(), 2);
     let (source, text) = (here.path("calm/src/lib.rs"), std::fs::read_to_string(here.path("calm/src/lib.rs")).unwrap());
     let changed = text.replace("        minimise(&loss)?;\n", "").replace("\"accuracy\"]", "\"share\"]");
     let changed = changed.replace("Ok(settings)", "let spare = 1;\n        Ok(settings)");
     let line = changed.lines().position(|line| line.contains("add_metric(\"accuracy\"")).unwrap() + 1;
     std::fs::write(&source, changed).unwrap();
-    let said = here.done(&["build", "calm"]);
+    let said = here.succeed(&["build", "calm"]);
     assert!(said.contains(&format!("Warning src/lib.rs:{line} reports `accuracy`, which `metrics`")), "{said}");
     assert!(said.contains("Warning the method never calls `minimise`"), "{said}");
     assert!(said.contains("warning: unused variable: `spare`\n") && said.contains("with 1 warning\n"), "{said}");
-    let again = here.done(&["--json", "build", "calm"]);
+    let again = here.succeed(&["--json", "build", "calm"]);
     let again: Value = serde_json::from_str(again.lines().next().unwrap()).unwrap();
     assert_eq!((&again["event"], &again["area"]), (&"warning".into(), &"build".into()), "{again}");
     assert!(again["place"].as_str().unwrap().starts_with("src/lib.rs:"), "{again}");
@@ -110,8 +110,8 @@ fn a_new_method_is_the_same_bytes_in_another_folder_of_another_user() {
     assert!(here.built("calm") == bytes, "the first version is not what it was");
 
     // Nothing is shared with the first folder, so nothing of it can be taken over.
-    let elsewhere = Place::building_in(Path::new(TEMPORARY).join("authoring-elsewhere"));
-    elsewhere.done(&["new", "calm"]);
+    let elsewhere = Workspace::building_in(Path::new(TEMPORARY).join("authoring-elsewhere"));
+    elsewhere.succeed(&["new", "calm"]);
     assert!(elsewhere.built("calm") == bytes, "two folders, two components");
     let home = std::env::home_dir().unwrap();
     for place in [here.folder.path(), elsewhere.folder.path(), &here.target, &elsewhere.target, &home] {
@@ -122,19 +122,19 @@ fn a_new_method_is_the_same_bytes_in_another_folder_of_another_user() {
 
 #[test]
 fn a_method_begun_with_a_built_in_one_learns_the_same() {
-    let place = Place::new();
+    let place = Workspace::new();
     for method in ["dpo", "kto", "grpo"] {
         let name = format!("my-{method}");
-        place.done(&["new", &name, "--like", method]);
-        place.done(&["build", &name]);
+        place.succeed(&["new", &name, "--like", method]);
+        place.succeed(&["build", &name]);
         let few = ["--set", "train.steps=2", "--name", method];
-        place.done(&[&["-C", &name, "train", "run.toml"][..], &few[..]].concat());
-        place.done(&[&["train", "--sample", "--method", method][..], &few[..]].concat());
+        place.succeed(&[&["-C", &name, "train", "run.toml"][..], &few[..]].concat());
+        place.succeed(&[&["train", "--sample", "--method", method][..], &few[..]].concat());
         let (own, built_in) = (place.steps(&format!("{name}/runs/{method}")), place.steps(&format!("runs/{method}")));
         assert_eq!(own.len(), 2);
         assert_eq!(own, built_in, "{method}");
         // Whoever has it, and whatever lies beside it: that of the first method that learns from such records.
-        let sampled = place.done(&["-C", &name, "train", "--sample", "--method", ".", "--dry-run"]);
+        let sampled = place.succeed(&["-C", &name, "train", "--sample", "--method", ".", "--dry-run"]);
         let first = if method == "dpo" { "cpo" } else { method };
         assert!(sampled.contains(&format!("runs/.sample/{first}.jsonl")), "{sampled}");
     }
@@ -142,22 +142,22 @@ fn a_method_begun_with_a_built_in_one_learns_the_same() {
 
 #[test]
 fn a_verifier_begun_with_a_built_in_one_builds_with_what_it_depends_on() {
-    let place = Place::new();
-    let said = place.done(&["new", "my-pattern", "--like", "pattern"]);
+    let place = Workspace::new();
+    let said = place.succeed(&["new", "my-pattern", "--like", "pattern"]);
     assert!(said.contains("cd my-pattern; tunebox build; tunebox test\n"), "{said}");
     place.built("my-pattern");
-    let inspected = place.done(&["inspect", "my-pattern"]);
+    let inspected = place.succeed(&["inspect", "my-pattern"]);
     assert!(inspected.contains("my-pattern"), "{inspected}");
 }
 
 #[test]
 fn every_beginning_is_a_folder_that_cargo_understands() {
-    let place = Place::new();
+    let place = Workspace::new();
     let names = builtin::list().iter().chain(builtin::verifiers()).map(|built_in| Some(built_in.name));
     for like in names.chain([None]) {
         let name = like.map_or("calm".to_owned(), |like| format!("my-{like}"));
         let words = like.map_or(vec!["new", &name], |like| vec!["new", &name, "--like", like]);
-        place.done(&words);
+        place.succeed(&words);
         let locked = place.path(&name).join("Cargo.lock").is_file();
         let mut cargo = Command::new("cargo");
         cargo.args(["metadata", "--format-version", "1"]).args(locked.then_some("--locked"));
@@ -168,8 +168,8 @@ fn every_beginning_is_a_folder_that_cargo_understands() {
 
 #[test]
 fn the_lock_of_the_template_is_what_cargo_makes_of_the_repository_s() {
-    let place = Place::new();
-    place.done(&["new", "calm"]);
+    let place = Workspace::new();
+    place.succeed(&["new", "calm"]);
     let (folder, template) = (place.path("calm"), Path::new(ROOT).join("sdk/template/rust/Cargo.lock"));
     std::fs::copy(Path::new(ROOT).join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
     let shortened = Command::new("cargo").args(["update", "--workspace", "--quiet"]).current_dir(&folder).status();
@@ -193,7 +193,7 @@ fn the_lock_of_the_template_is_what_cargo_makes_of_the_repository_s() {
 
 #[test]
 fn what_cannot_be_begun_is_refused_and_leaves_nothing() {
-    let place = Place::new();
+    let place = Workspace::new();
     for (words, told) in [
         (vec!["new", "CalmDpo"], "hint: `tunebox new calm-dpo`"),
         (vec!["new", "dpo"], "`dpo` is built in"),
@@ -202,7 +202,7 @@ fn what_cannot_be_begun_is_refused_and_leaves_nothing() {
         (vec!["new", "calm", "--like", "dppo"], "did you mean `dpo`?"),
         (vec!["new", "calm", "--language", "cobol"], "invalid value 'cobol'"),
     ] {
-        let said = place.refused(&words);
+        let said = place.fail_as_wrong_use(&words);
         assert!(said.contains(told), "{words:?}: {said}");
     }
     assert_eq!(std::fs::read_dir(place.folder.path()).unwrap().count(), 0);
@@ -210,38 +210,38 @@ fn what_cannot_be_begun_is_refused_and_leaves_nothing() {
 
 #[test]
 fn a_folder_that_exists_is_left_as_it_is() {
-    let place = Place::new();
-    place.done(&["new", "calm"]);
+    let place = Workspace::new();
+    place.succeed(&["new", "calm"]);
     std::fs::write(place.path("calm/src/lib.rs"), "//! Mine.\n").unwrap();
-    assert!(place.refused(&["new", "calm"]).contains("nothing that exists is replaced"));
-    assert!(place.refused(&["-C", "calm", "new", "calmer", "--here"]).contains("exists"));
+    assert!(place.fail_as_wrong_use(&["new", "calm"]).contains("nothing that exists is replaced"));
+    assert!(place.fail_as_wrong_use(&["-C", "calm", "new", "calmer", "--here"]).contains("exists"));
     assert_eq!(std::fs::read_to_string(place.path("calm/src/lib.rs")).unwrap(), "//! Mine.\n");
 
     std::fs::create_dir(place.path("own")).unwrap();
-    let said = place.done(&["-C", "own", "new", "calm", "--here"]);
+    let said = place.succeed(&["-C", "own", "new", "calm", "--here"]);
     assert!(said.contains("Next tunebox build; tunebox test; tunebox train --sample --method ."), "{said}");
     assert!(place.path("own/src/lib.rs").is_file() && place.path("own/runs/.sample/model").is_dir());
 }
 
 #[test]
 fn an_sdk_of_another_version_is_asked_for_in_vain() {
-    let place = Place::new();
-    place.done(&["new", "calm"]);
+    let place = Workspace::new();
+    place.succeed(&["new", "calm"]);
     let manifest = std::fs::read_to_string(place.path("calm/Cargo.toml")).unwrap();
     std::fs::write(place.path("calm/Cargo.toml"), manifest.replace("\"0.1\"", "\"9.1\"")).unwrap();
-    let said = place.refused(&["build", "calm"]);
+    let said = place.fail_as_wrong_use(&["build", "calm"]);
     assert!(said.contains("asks for version `9.1` of the SDK"), "{said}");
 }
 
 #[test]
 fn what_building_means_is_said_once_of_a_folder_that_was_not_begun_here() {
-    let place = Place::new();
-    place.done(&["new", "own"]);
+    let place = Workspace::new();
+    place.succeed(&["new", "own"]);
     std::fs::create_dir_all(place.path("foreign/src")).unwrap();
     for folder in ["own", "foreign"] {
         std::fs::write(place.path(&format!("{folder}/Cargo.toml")), "[package]\n").unwrap();
     }
     let note = "building runs code of this folder on this machine";
-    let noted = ["own", "foreign", "foreign"].map(|folder| place.refused(&["build", folder]).contains(note));
+    let noted = ["own", "foreign", "foreign"].map(|folder| place.fail_as_wrong_use(&["build", folder]).contains(note));
     assert_eq!(noted, [false, true, false]);
 }

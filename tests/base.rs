@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use crate::support::tiny_run::{Place, Watcher};
+use crate::support::tiny_run::{TestObserver, Workspace};
 use serde_json::Value;
 use tunebox_compute::precision::Base;
 use tunebox_foundation::explain::Explain;
@@ -13,8 +13,8 @@ const ADAPTER: &str = "adapter_model.safetensors";
 const NF4: [&str; 3] = ["model.precision=nf4", "train.steps=6", "train.save-every=2"];
 
 /// A place whose model has rows of whole blocks.
-fn place() -> Place {
-    let place = Place::new();
+fn workspace() -> Workspace {
+    let place = Workspace::new();
     let file = place.path("model/config.json");
     let mut config: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     for (key, value) in [("hidden_size", 64), ("intermediate_size", 128), ("head_dim", 16)] {
@@ -26,43 +26,44 @@ fn place() -> Place {
 
 #[test]
 fn a_run_on_an_nf4_base_that_was_stopped_resumes_and_replays_to_the_same_bits() {
-    let place = place();
-    place.train("whole", &NF4, &mut Watcher::new()).unwrap();
-    place.train("plain", &NF4[1..], &mut Watcher::new()).unwrap();
-    let mut watcher = Watcher { stop_after: Some(3), ..Watcher::new() };
+    let place = workspace();
+    place.train("whole", &NF4, &mut TestObserver::new()).unwrap();
+    place.train("plain", &NF4[1..], &mut TestObserver::new()).unwrap();
+    let mut watcher = TestObserver { stop_after: Some(3), ..TestObserver::new() };
     place.train("stopped", &NF4, &mut watcher).unwrap();
-    place.resume("stopped", &NF4, &mut Watcher::new()).unwrap();
+    place.resume("stopped", &NF4, &mut TestObserver::new()).unwrap();
     assert!(place.bytes("stopped", ADAPTER) == place.bytes("whole", ADAPTER), "the adapters differ");
     let losses = |run| place.metrics(run).iter().map(|row| row["loss"].as_f64().unwrap()).collect::<Vec<f64>>();
     assert_eq!(losses("stopped"), losses("whole"));
     assert!(place.bytes("plain", ADAPTER) != place.bytes("whole", ADAPTER), "nothing was quantised");
 
     let verification = verify(&place.path("runs/stopped"), &[], true, Compiling::default()).unwrap();
-    let replay = verification.replay(None, &mut Watcher::new(), &AtomicBool::new(false)).unwrap().unwrap();
+    let replay = verification.replay(None, &mut TestObserver::new(), &AtomicBool::new(false)).unwrap().unwrap();
     assert!(replay.same(), "{replay:?}");
 }
 
 #[test]
 fn a_run_that_goes_on_with_another_precision_is_refused_with_the_difference() {
-    let place = place();
-    let mut watcher = Watcher { stop_after: Some(2), ..Watcher::new() };
+    let place = workspace();
+    let mut watcher = TestObserver { stop_after: Some(2), ..TestObserver::new() };
     place.train("changed", &NF4, &mut watcher).unwrap();
-    let error = place.resume("changed", &NF4[1..], &mut Watcher::new()).unwrap_err();
+    let error = place.resume("changed", &NF4[1..], &mut TestObserver::new()).unwrap_err();
     assert_eq!(error.to_string(), "the run `changed` cannot go on: `model.precision` was `\"nf4\"`, is not set");
 }
 
 #[test]
 fn a_base_that_is_trained_is_not_kept_in_nf4() {
-    let error = place().plan("full", &[&NF4[..], &["train.adapter.kind=full"]].concat()).err().unwrap().explanation();
+    let error =
+        workspace().plan("full", &[&NF4[..], &["train.adapter.kind=full"]].concat()).err().unwrap().explanation();
     assert!(error.what.contains("trains all of it"), "{}", error.what);
     assert!(error.hint.unwrap().contains("leave one of them out"));
 }
 
 #[test]
 fn a_finished_run_and_its_checkpoints_say_what_their_base_was_kept_in() {
-    let place = place();
-    place.train("quantised", &NF4, &mut Watcher::new()).unwrap();
-    place.train("plain", &NF4[1..], &mut Watcher::new()).unwrap();
+    let place = workspace();
+    place.train("quantised", &NF4, &mut TestObserver::new()).unwrap();
+    place.train("plain", &NF4[1..], &mut TestObserver::new()).unwrap();
     let base = |folder: &str| base_precision(&place.path(folder)).unwrap();
     assert_eq!((base("runs/quantised"), base("runs/quantised/steps/000004")), (Some(Base::Nf4), Some(Base::Nf4)));
     assert_eq!((base("runs/plain"), base("model")), (Some(Base::Stored), None));
@@ -74,8 +75,8 @@ fn a_finished_run_and_its_checkpoints_say_what_their_base_was_kept_in() {
 
 #[test]
 fn who_goes_on_from_an_adapter_of_another_base_is_warned() {
-    let place = place();
-    place.train("quantised", &NF4, &mut Watcher::new()).unwrap();
+    let place = workspace();
+    place.train("quantised", &NF4, &mut TestObserver::new()).unwrap();
     let adapter = format!("model.adapter={}", place.path("runs/quantised").display());
     let warnings = |more: &[&str]| place.plan("next", more).unwrap().run.warnings;
     let said = warnings(&[&adapter]);
@@ -88,7 +89,7 @@ fn who_goes_on_from_an_adapter_of_another_base_is_warned() {
 
 #[test]
 fn matrices_that_stay_as_they_are_stored_are_counted_in_what_is_kept() {
-    let kept = |place: &Place| place.plan("kept", &NF4).unwrap().run.summary.precision[0].1.clone();
-    assert_eq!(kept(&place()), "nf4");
-    assert_eq!(kept(&Place::new()), "nf4 (14 of 14 as stored: rows that are not whole blocks of 64)");
+    let kept = |place: &Workspace| place.plan("kept", &NF4).unwrap().run.summary.precision[0].1.clone();
+    assert_eq!(kept(&workspace()), "nf4");
+    assert_eq!(kept(&Workspace::new()), "nf4 (14 of 14 as stored: rows that are not whole blocks of 64)");
 }

@@ -25,7 +25,7 @@ const BLESS: &str = "BLESS=1 cargo test --release -p tunebox-package --test pack
 fn every_built_in_method_is_what_its_source_gives() {
     for folder in methods() {
         if std::env::var_os("BLESS").is_some() {
-            build::build(&folder, &Options::default()).unwrap_or_else(|error| panic!("{}", told(&error)));
+            build::build(&folder, &Options::default()).unwrap_or_else(|error| panic!("{}", message(&error)));
         }
         let committed = committed(&folder);
         let made = Record::read(&committed).unwrap().expect("a committed component says how it was built");
@@ -38,7 +38,7 @@ fn every_built_in_method_is_what_its_source_gives() {
             continue;
         }
         let (name, here) = (rebuilt.manifest.name.clone(), toolchain::find().unwrap().name());
-        loudly(&format!("BYTES NOT COMPARED: `{name}` was built by `{}`, here is `{here}`", made.toolchain));
+        print_uncaptured(&format!("BYTES NOT COMPARED: `{name}` was built by `{}`, here is `{here}`", made.toolchain));
         assert_same_method(&committed, &rebuilt);
     }
 }
@@ -50,7 +50,7 @@ fn every_toolchain_here_gives_the_same_method() {
     for toolchain in toolchain::all() {
         let start = Instant::now();
         let rebuilt = rebuilt(&root().join("methods/lora"), Some(&toolchain));
-        loudly(&format!("{}: {} bytes in {:.1?}", toolchain.name(), rebuilt.bytes.len(), start.elapsed()));
+        print_uncaptured(&format!("{}: {} bytes in {:.1?}", toolchain.name(), rebuilt.bytes.len(), start.elapsed()));
         assert_same_method(&committed, &rebuilt);
     }
 }
@@ -91,8 +91,8 @@ fn no_path_of_this_machine_is_in_a_built_in_method() {
 
 #[test]
 fn a_method_outside_the_repository_builds_against_the_sdk_by_its_path() {
-    let folder = outside(METHOD);
-    let built = build::build(folder.path(), &Options::default()).unwrap_or_else(|error| panic!("{}", told(&error)));
+    let folder = folder_with_source(METHOD);
+    let built = build::build(folder.path(), &Options::default()).unwrap_or_else(|error| panic!("{}", message(&error)));
     assert_eq!(built.path, folder.path().join("calm.wasm"));
     assert_eq!(built.manifest.settings[0].default, Some(Value::Number(0.5)));
     assert_eq!(fs::read(&built.path).unwrap(), built.bytes);
@@ -101,7 +101,7 @@ fn a_method_outside_the_repository_builds_against_the_sdk_by_its_path() {
 
 #[test]
 fn what_is_built_afresh_takes_nothing_that_was_compiled_before() {
-    let folder = outside(METHOD);
+    let folder = folder_with_source(METHOD);
     let build = |afresh| {
         let mut compiled = Vec::new();
         let options = Options { afresh, ..Options::default() };
@@ -110,7 +110,7 @@ fn what_is_built_afresh_takes_nothing_that_was_compiled_before() {
             Event::Waiting(_) => {}
         };
         let built = build::build_watched(folder.path(), &options, &mut watch);
-        (built.unwrap_or_else(|error| panic!("{}", told(&error))).bytes, compiled)
+        (built.unwrap_or_else(|error| panic!("{}", message(&error))).bytes, compiled)
     };
     let (first, _) = build(false);
     // Made for the machine that builds, so that it is the same for every folder and flag that others build with meanwhile.
@@ -123,8 +123,8 @@ fn what_is_built_afresh_takes_nothing_that_was_compiled_before() {
 
 #[test]
 fn a_folder_that_changed_since_it_was_built_does_not_open() {
-    let folder = outside(METHOD);
-    build::build(folder.path(), &Options::default()).unwrap_or_else(|error| panic!("{}", told(&error)));
+    let folder = folder_with_source(METHOD);
+    build::build(folder.path(), &Options::default()).unwrap_or_else(|error| panic!("{}", message(&error)));
     fs::write(folder.path().join("src/lib.rs"), format!("{METHOD}\n// later\n")).unwrap();
     let error = Reference::parse("./", folder.path()).unwrap().open().unwrap_err();
     assert!(matches!(error, Error::Stale { .. }), "{error}");
@@ -171,7 +171,7 @@ method! { Calm, shape: "supervised", metrics: [] }
 "#;
 
 /// A folder outside the repository with a source, locked to the repository's versions.
-fn outside(source: &str) -> TempDir {
+fn folder_with_source(source: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let sdk = root().join("sdk/rust").canonicalize().unwrap();
     let manifest = format!(
@@ -226,11 +226,11 @@ fn assert_same_method(committed: &[u8], rebuilt: &Compiled) {
 
 /// The component that the folder's source gives now.
 fn rebuilt(folder: &Path, toolchain: Option<&Toolchain>) -> Compiled {
-    build::compile(folder, toolchain).unwrap_or_else(|error| panic!("{}", told(&error)))
+    build::compile(folder, toolchain).unwrap_or_else(|error| panic!("{}", message(&error)))
 }
 
 /// An error with its cause and what to do.
-fn told(error: &tunebox_package::Error) -> String {
+fn message(error: &tunebox_package::Error) -> String {
     let lines =
         [Some(error.to_string()), error.location(), error.why(), error.hint(), Some("`tunebox doctor --fix`".into())];
     lines.into_iter().flatten().collect::<Vec<_>>().join("\n")
@@ -238,7 +238,7 @@ fn told(error: &tunebox_package::Error) -> String {
 
 /// A line that is seen even when the test passes.
 #[expect(clippy::explicit_write, reason = "the test harness swallows `eprintln!` of a test that passes")]
-fn loudly(line: &str) {
+fn print_uncaptured(line: &str) {
     writeln!(std::io::stderr(), "\n{line}\n").unwrap();
 }
 

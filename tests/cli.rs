@@ -19,7 +19,7 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// How a block begins that is played.
 const BLOCK: &str = "\n```console\n";
 
-fn place() -> tempfile::TempDir {
+fn workspace() -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     let sample = Path::new(ROOT).join("runtime/training/sample");
     for name in ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"] {
@@ -66,7 +66,7 @@ fn surprises(pages: &[(PathBuf, tempfile::TempDir)]) -> String {
 
 #[test]
 fn every_page_says_what_the_program_says() {
-    let pages: Vec<_> = pages(&Path::new(ROOT).join("tests/cli")).into_iter().map(|page| (page, place())).collect();
+    let pages: Vec<_> = pages(&Path::new(ROOT).join("tests/cli")).into_iter().map(|page| (page, workspace())).collect();
     for (_, place) in pages.iter().filter(|(page, _)| page.ends_with("sharing.md")) {
         std::fs::write(place.path().join("calm-tone.wasm"), renamed::renamed("lora", "calm-tone", "0.1.0")).unwrap();
     }
@@ -170,7 +170,7 @@ const ATTACKS: [&str; 10] = [
 
 #[test]
 fn an_attack_ends_the_program_with_exit_code_3_and_a_diagnostic() {
-    let place = place();
+    let place = workspace();
     for name in ATTACKS {
         let folder = Path::new(ROOT).join("tests/attacks").join(name);
         let mut bytes = guest::component(&std::fs::read_to_string(folder.join("component.wat")).unwrap());
@@ -198,7 +198,7 @@ fn an_attack_ends_the_program_with_exit_code_3_and_a_diagnostic() {
 
 #[test]
 fn scores_that_keep_more_than_they_may_end_the_run() {
-    let place = place();
+    let place = workspace();
     let mut command = train(place.path(), "kept", false);
     command.args(["--method", "lora", "--set", "limits.activation-bytes=65536"]).stderr(Stdio::piped());
     let output = command.output().unwrap();
@@ -210,7 +210,7 @@ fn scores_that_keep_more_than_they_may_end_the_run() {
 
 #[test]
 fn a_method_that_never_asks_to_learn_leaves_no_adapter_and_is_told_so_before_its_first_step() {
-    let place = place();
+    let place = workspace();
     let mut bytes = guest::component(";; Does nothing.\n");
     tunebox_package::section::append(&mut bytes, tunebox_package::manifest::SECTION, manifest("idle").as_bytes());
     std::fs::write(place.path().join("idle.wasm"), bytes).unwrap();
@@ -235,7 +235,7 @@ fn a_method_that_never_asks_to_learn_leaves_no_adapter_and_is_told_so_before_its
 
 #[test]
 fn what_a_method_used_and_by_which_table_of_costs_stands_in_the_run() {
-    let place = place();
+    let place = workspace();
     let mut command = Command::new(transcript::BINARY);
     command.current_dir(place.path()).args(["train", "--model", "model", "--data", "answers.jsonl", "--name", "used"]);
     assert!(command.args(["--method", "lora", "--set", "train.steps=2"]).output().unwrap().status.success());
@@ -254,7 +254,7 @@ fn what_a_method_used_and_by_which_table_of_costs_stands_in_the_run() {
 
 #[test]
 fn a_limit_that_is_not_known_is_refused_with_the_nearest_and_a_known_one_is_shown() {
-    let place = place();
+    let place = workspace();
     let check = |limit: &str| {
         std::fs::write(
             place.path().join("run.toml"),

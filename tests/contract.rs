@@ -19,7 +19,7 @@ fn root() -> PathBuf {
 }
 
 /// A folder with the tiny model and a few records for it.
-fn place() -> tempfile::TempDir {
+fn workspace() -> tempfile::TempDir {
     let (place, sample) = (tempfile::tempdir().unwrap(), root().join("runtime/training/sample"));
     fs::create_dir(place.path().join("model")).unwrap();
     for name in ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"] {

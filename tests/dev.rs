@@ -30,7 +30,7 @@ struct Author {
 impl Author {
     fn new() -> Self {
         let mut author = Self { place: tempfile::tempdir().unwrap(), first: String::new() };
-        author.done(&["new", "calm"]);
+        author.succeed(&["new", "calm"]);
         author.first = std::fs::read_to_string(author.source()).unwrap();
         author
     }
@@ -62,9 +62,9 @@ impl Author {
     }
 
     /// Does what a command says, which must succeed.
-    fn done(&self, words: &[&str]) {
+    fn succeed(&self, words: &[&str]) {
         let output = self.command(words).output().unwrap();
-        assert!(output.status.success(), "{words:?}: {}", said(&output));
+        assert!(output.status.success(), "{words:?}: {}", output_text(&output));
     }
 
     /// The steps in the metrics of a run, without what depends on the machine.
@@ -81,15 +81,15 @@ impl Author {
     /// Whether a run of six steps came to the bits of one in which the first source did all of them.
     fn came_to_the_same(&self, run: &str) {
         self.save(&self.first);
-        self.done(&["build", "calm"]);
-        self.done(&["train", "calm/run.toml", "--name", "straight", "--set", "train.steps=6"]);
+        self.succeed(&["build", "calm"]);
+        self.succeed(&["train", "calm/run.toml", "--name", "straight", "--set", "train.steps=6"]);
         assert_eq!(self.steps(run), self.steps("straight"));
         let adapter = |run: &str| std::fs::read(self.path(&format!("runs/{run}/adapter_model.safetensors"))).unwrap();
         assert!(adapter(run) == adapter("straight"), "the adapters differ");
     }
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
@@ -113,7 +113,7 @@ impl Dev {
     }
 
     /// The next event of a kind; the losses of the steps before it.
-    fn until(&self, kind: &str) -> (Value, Vec<(u64, f64)>) {
+    fn read_until(&self, kind: &str) -> (Value, Vec<(u64, f64)>) {
         let mut losses = Vec::new();
         loop {
             let event = self.told.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("no `{kind}`: {error}"));
@@ -130,12 +130,12 @@ impl Dev {
 
     /// The losses of the coming steps.
     fn steps(&self, count: usize) -> Vec<(u64, f64)> {
-        (0..count).map(|_| step(&self.until("step").0)).collect()
+        (0..count).map(|_| step(&self.read_until("step").0)).collect()
     }
 
     /// The error that comes now holds these words.
     fn fails_with(&self, words: &str) {
-        let (error, _) = self.until("error");
+        let (error, _) = self.read_until("error");
         assert!(error.to_string().contains(words), "{error}");
     }
 
@@ -169,13 +169,13 @@ fn a_changed_source_goes_into_the_run_and_one_that_is_wrong_does_not_end_it() {
 
     let tenfold = author.with("-(unknown", "-10.0 * (unknown");
     author.save(&tenfold);
-    let (swapped, passed) = dev.until("swapped");
+    let (swapped, passed) = dev.read_until("swapped");
     let after = dev.steps(2);
     assert_eq!(after[0].0, swapped["step"].as_u64().unwrap() + 1);
     assert!(after[0].1 > 3.0 * passed.last().map_or(before, |(_, loss)| *loss), "{passed:?} {after:?}");
 
     author.save(&format!("{tenfold}\n// The same method.\n"));
-    dev.until("built");
+    dev.read_until("built");
     dev.steps(3);
 
     author.save(&tenfold.replace("self.focus", "self.fokus"));
@@ -184,7 +184,7 @@ fn a_changed_source_goes_into_the_run_and_one_that_is_wrong_does_not_end_it() {
 
     author.save(&tenfold.replace("focus", "sharpness"));
     dev.fails_with("`focus`");
-    dev.until("kept");
+    dev.read_until("kept");
     dev.steps(3);
 
     let (code, _) = dev.interrupt();
@@ -206,9 +206,9 @@ fn a_step_that_failed_is_done_again_from_where_it_began() {
     author.save(&author.with("fn step(", mute));
     dev.fails_with("no words");
     author.save(&author.first);
-    let (swapped, _) = dev.until("swapped");
+    let (swapped, _) = dev.read_until("swapped");
     assert_eq!(swapped["step"], 2);
-    dev.until("finished");
+    dev.read_until("finished");
     assert_eq!(dev.interrupt().0, Some(130));
     author.came_to_the_same("tried");
 }
@@ -228,9 +228,9 @@ fn a_run_that_is_left_while_it_waits_goes_on_by_the_next_version() {
 
     author.save(&author.first);
     let dev = Dev::start(&author, &[&words[..], &["--resume"]].concat());
-    let (planned, _) = dev.until("planned");
+    let (planned, _) = dev.read_until("planned");
     assert_eq!(planned["plan"]["method-changed"], true, "{planned}");
-    dev.until("finished");
+    dev.read_until("finished");
     assert_eq!(dev.interrupt().0, Some(130));
     author.came_to_the_same("left");
 }
@@ -241,16 +241,16 @@ fn a_source_that_is_broken_at_the_start_is_waited_for_and_a_run_without_a_step_l
     author.save(&author.with("self.focus", "self.fokus"));
     let dev = Dev::start(&author, &[]);
     dev.fails_with("fokus");
-    dev.until("waiting");
+    dev.read_until("waiting");
     author.save(&author.with("minimise(&loss)?;", "minimise(&loss)?;\n        panic!(\"too early\");"));
-    dev.until("planned");
+    dev.read_until("planned");
     dev.fails_with("too early");
-    dev.until("waiting");
+    dev.read_until("waiting");
     // Whatever is told of it, the run goes on as it began.
     let run_file = author.path("calm/run.toml");
     let text = std::fs::read_to_string(&run_file).unwrap();
     std::fs::write(&run_file, text + "\n# Another.\n").unwrap();
-    let (told, _) = dev.until("run-file-changed");
+    let (told, _) = dev.read_until("run-file-changed");
     assert_eq!(told["path"], "calm/run.toml");
 
     let (code, after) = dev.interrupt();
@@ -270,6 +270,6 @@ fn what_is_no_folder_of_a_method_is_not_waited_for() {
     ] {
         let output = author.command(&words).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{words:?}");
-        assert!(said(&output).contains(told), "{words:?}: {}", said(&output));
+        assert!(output_text(&output).contains(told), "{words:?}: {}", output_text(&output));
     }
 }

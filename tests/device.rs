@@ -19,9 +19,9 @@ const TOLERANCE: f64 = 1e-3;
 const TIMES: [&str; 2] = ["tokens-per-second", "seconds"];
 
 /// A folder for runs of the sample.
-struct Place(tempfile::TempDir);
+struct Workspace(tempfile::TempDir);
 
-impl Place {
+impl Workspace {
     /// Fails as absent if there is no GPU.
     fn new() -> Self {
         if let Err(error) = device::parse("cuda") {
@@ -43,7 +43,7 @@ impl Place {
         for setting in ["train.compute=f32"].iter().chain(settings) {
             command.arg("--set").arg(setting);
         }
-        done(&mut command)
+        succeed(&mut command)
     }
 
     fn run(&self, name: &str) -> PathBuf {
@@ -67,20 +67,20 @@ fn text(output: &Output) -> String {
 }
 
 /// Asserts that a command ends well; what it said.
-fn done(command: &mut Command) -> Output {
+fn succeed(command: &mut Command) -> Output {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", text(&output));
     output
 }
 
-fn near(what: &str, wanted: f64, found: f64) {
+fn assert_near(what: &str, wanted: f64, found: f64) {
     let off = (wanted - found).abs();
     assert!(off <= TOLERANCE * wanted.abs().max(1.0), "{what}: {wanted} on the CPU, {found} on the GPU");
 }
 
 /// Trains a method on both devices, and compares every figure of every step and every direction that it publishes.
 fn learns_what_it_learns_on_the_cpu(method: &str, settings: &[&str]) {
-    let place = Place::new();
+    let place = Workspace::new();
     let [wanted, found] = ["cpu", "cuda"].map(|device| {
         place.train(device, method, settings);
         place.metrics(device)
@@ -89,7 +89,7 @@ fn learns_what_it_learns_on_the_cpu(method: &str, settings: &[&str]) {
     for (wanted, found) in wanted.iter().zip(&found) {
         assert!(wanted.keys().eq(found.keys()), "{wanted:?}, {found:?}");
         for (name, number) in wanted {
-            near(
+            assert_near(
                 &format!("{method}, step {}, {name}", wanted["step"]),
                 number.as_f64().unwrap(),
                 found[name].as_f64().unwrap(),
@@ -159,7 +159,7 @@ fn kill(run: &Path) {
 #[test]
 #[ignore = "needs cuda"]
 fn cuda_auto_says_what_it_passes_over_and_a_run_goes_on_only_where_it_began() {
-    let place = Place::new();
+    let place = Workspace::new();
     place.train("auto", "lora", &STOPPED);
     // The driver is there and finds no GPU.
     let without = |words: &[&str]| {
@@ -181,22 +181,22 @@ fn cuda_auto_says_what_it_passes_over_and_a_run_goes_on_only_where_it_began() {
 #[test]
 #[ignore = "needs cuda"]
 fn cuda_a_run_that_is_resumed_or_done_again_ends_in_the_same_bits() {
-    let place = Place::new();
+    let place = Workspace::new();
     place.train("cuda", "lora", &STOPPED);
     let run = place.run("cuda");
     let adapter = || std::fs::read(run.join("adapter_model.safetensors")).unwrap();
     let whole = adapter();
     kill(&run);
-    done(&mut place.tunebox(&["train", "runs/cuda/run.toml", "--resume"]));
+    succeed(&mut place.tunebox(&["train", "runs/cuda/run.toml", "--resume"]));
     assert!(adapter() == whole, "the adapters differ");
-    let told = text(&done(&mut place.tunebox(&["verify", "runs/cuda", "--replay"])));
+    let told = text(&succeed(&mut place.tunebox(&["verify", "runs/cuda", "--replay"])));
     assert!(told.contains("every bit of the artifact"), "{told}");
 }
 
 #[test]
 #[ignore = "needs cuda"]
 fn cuda_a_run_is_verified_where_its_device_is_not_and_replayed_only_where_it_is() {
-    let place = Place::new();
+    let place = Workspace::new();
     place.train("cuda", "lora", &["train.steps=1", "train.batch=2"]);
     let without = |words: &[&str]| {
         let mut command = place.tunebox(words);
@@ -218,11 +218,11 @@ fn cuda_a_run_is_verified_where_its_device_is_not_and_replayed_only_where_it_is(
 #[test]
 #[ignore = "needs cuda"]
 fn cuda_scores_of_an_adapter_are_those_of_the_cpu() {
-    let place = Place::new();
+    let place = Workspace::new();
     place.train("cpu", "lora", &["train.steps=2", "train.batch=4"]);
     let logprobs = |device: &str| -> Vec<f64> {
         let words = ["score", "runs/cpu", "--text", "The capital of Kenya is Nairobi.", "--device", device, "--json"];
-        let output = done(&mut place.tunebox(&words));
+        let output = succeed(&mut place.tunebox(&words));
         let scored: Value = serde_json::from_slice(&output.stdout).unwrap();
         scored["logprobs"].as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
     };
@@ -237,9 +237,9 @@ fn cuda_scores_of_an_adapter_are_those_of_the_cpu() {
 #[test]
 #[ignore = "needs cuda"]
 fn cuda_a_step_takes_the_memory_that_was_foretold() {
-    let place = Place::new();
+    let place = Workspace::new();
     let mut command = place.tunebox(&["bench", "--only", "training", "--steps", "1", "--json", "--device", "cuda"]);
-    let output = done(command.args(["--batch", "4", "--sequence", "64"]));
+    let output = succeed(command.args(["--batch", "4", "--sequence", "64"]));
     let last: Value =
         String::from_utf8_lossy(&output.stdout).lines().last().map(serde_json::from_str).unwrap().unwrap();
     let number = |name: &str| last[name].as_f64().unwrap();
@@ -264,7 +264,7 @@ const STANDIN: &[u8] = b"a stand-in for a GPU";
 #[test]
 #[ignore = "needs stand-ins of CUDA"]
 fn cuda_a_library_that_is_missing_is_named_with_what_brings_it() {
-    let (place, standins) = (Place::new(), standins());
+    let (place, standins) = (Workspace::new(), standins());
     let libraries = ["libcuda.so.1", "libnvrtc.so.13", "libcublas.so.13"];
     for (missing, hint) in [
         (libraries[0], "NVIDIA's driver is installed"),
@@ -287,7 +287,7 @@ fn cuda_a_library_that_is_missing_is_named_with_what_brings_it() {
 #[test]
 #[ignore = "needs stand-ins of CUDA"]
 fn cuda_a_gpu_that_is_full_ends_the_run_in_words_with_what_takes_less() {
-    let (place, _) = (Place::new(), standins());
+    let (place, _) = (Workspace::new(), standins());
     let mut command = place.tunebox(&["train", "--sample", "--device", "cuda", "--set", "train.steps=1"]);
     let output = command.env("TUNEBOX_STANDIN_BYTES", (12 << 20).to_string()).output().unwrap();
     let told = text(&output);

@@ -33,7 +33,7 @@ fn score(policy: &Policy, ids: &[u32]) -> Vec<f32> {
     scored.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap()[0][1..].to_vec()
 }
 
-fn gap(found: &[f32], wanted: &[f64]) -> f64 {
+fn largest_difference(found: &[f32], wanted: &[f64]) -> f64 {
     assert_eq!(found.len(), wanted.len());
     found.iter().zip(wanted).map(|(found, wanted)| (f64::from(*found) - wanted).abs()).fold(0.0, f64::max)
 }
@@ -41,7 +41,7 @@ fn gap(found: &[f32], wanted: &[f64]) -> f64 {
 fn assert_matches(model: Model, golden: &Golden) {
     let found = score(&policy(model), &golden.ids);
     for wanted in [&golden.logprobs, &golden.logprobs_f64] {
-        let gap = gap(&found, wanted);
+        let gap = largest_difference(&found, wanted);
         assert!(gap < TOLERANCE, "{}: log-probabilities differ by {gap:.2e}", golden.name);
     }
 }

@@ -15,7 +15,7 @@ use tunebox_fuzz::{TARGETS, corpus, find, folder, search};
 /// Far more than any input takes, on a busy machine as well.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn takes(name: &str) {
+fn accepts_every_input(name: &str) {
     let target = find(name).unwrap();
     let inputs = corpus(name);
     assert!(!inputs.is_empty(), "`{name}` has no committed inputs");
@@ -33,7 +33,7 @@ macro_rules! takes {
     ($($name:ident)*) => {
         $(#[test]
         fn $name() {
-            takes(stringify!($name));
+            accepts_every_input(stringify!($name));
         })*
 
         const TESTED: &[&str] = &[$(stringify!($name)),*];

@@ -25,12 +25,12 @@ const BINARY: &str = env!("CARGO_BIN_EXE_tunebox");
 const TOLERANCE: f64 = 1e-6;
 
 /// A line that is seen even when the test passes.
-fn loudly(line: &str) {
+fn print_uncaptured(line: &str) {
     // Past the capture of the test harness.
     let _ = writeln!(std::io::stderr(), "\n{line}\n");
 }
 
-fn told(error: &PackageError) -> String {
+fn message(error: &PackageError) -> String {
     let lines = [Some(error.to_string()), error.location(), error.why(), error.hint()];
     lines.into_iter().flatten().collect::<Vec<_>>().join("\n")
 }

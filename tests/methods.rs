@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::support::given_scores::GivenScores;
 use crate::support::golden::{assert_file, between, root};
 use crate::support::golden_rows::{self, name, package, value};
-use crate::support::tiny_run::{Place, Watcher};
+use crate::support::tiny_run::{TestObserver, Workspace};
 use serde_json::json;
 use tunebox_package::{Value as Given, resolve_settings};
 use tunebox_sandbox::{Engine, Error, Grants, Limits, Session, SessionSettings, StepReport};
@@ -19,7 +19,7 @@ fn metric(report: &StepReport, name: &str) -> f64 {
 }
 
 /// Within 1e-5 of the number, or of `floor` where that is more.
-fn near(found: f64, wanted: f64, floor: f64, what: &str) {
+fn assert_near(found: f64, wanted: f64, floor: f64, what: &str) {
     assert!((found - wanted).abs() <= 1e-5 * wanted.abs().max(floor), "{what}: {found}, wanted {wanted}");
 }
 
@@ -35,10 +35,10 @@ fn golden_rows(method: &str, count: usize) {
         let beta = row.settings.get("beta").and_then(serde_json::Value::as_f64).unwrap_or(0.1);
         let records: Vec<usize> = (0..row.records()).collect();
         let (report, arrived) = row.run(&engine, &records);
-        near(metric(&report, "loss"), row.loss, 0.0, &what);
+        assert_near(metric(&report, "loss"), row.loss, 0.0, &what);
         for (name, wanted) in &row.metrics {
             // Rewards and margins are β times differences of log-probabilities near 30.
-            near(metric(&report, name), *wanted, beta, &format!("{what}: {name}"));
+            assert_near(metric(&report, name), *wanted, beta, &format!("{what}: {name}"));
         }
         for (number, side) in row.sides.keys().enumerate().filter(|(_, side)| row.gradients.contains_key(*side)) {
             for (record, wanted) in row.gradients[side].iter().enumerate() {
@@ -46,13 +46,13 @@ fn golden_rows(method: &str, count: usize) {
                 let found = arrived.get(&name(number, record)).unwrap_or(&zeros);
                 assert_eq!(found.len(), wanted.len());
                 for (found, wanted) in found.iter().zip(wanted) {
-                    near(f64::from(*found), *wanted, floor, &format!("{what}: gradient of {side} {record}"));
+                    assert_near(f64::from(*found), *wanted, floor, &format!("{what}: gradient of {side} {record}"));
                 }
             }
         }
         for (record, wanted) in row.each.iter().flatten().enumerate() {
             let (report, _) = row.run(&engine, &[record]);
-            near(metric(&report, "loss"), *wanted, 0.0, &format!("{what}: record {record}"));
+            assert_near(metric(&report, "loss"), *wanted, 0.0, &format!("{what}: record {record}"));
         }
     }
 }
@@ -86,8 +86,8 @@ fn the_numbers_of_kto_are_those_of_the_table() {
 }
 
 /// A folder with records of unequal length in the shape of a method.
-fn place(method: &str) -> Place {
-    let place = Place::new();
+fn workspace(method: &str) -> Workspace {
+    let place = Workspace::new();
     let line = |number: usize| {
         let (prompt, answer) = (format!("{number}+{number}? {}", "Please. ".repeat(number % 3)), 2 * number);
         let other = format!("{}{}", answer + 1, "?".repeat(number % 4));
@@ -124,14 +124,14 @@ const RUNS: [(&str, &[&str]); 12] = [
 #[test]
 fn an_update_is_the_same_however_its_records_fall_into_micro_batches() {
     for (method, settings) in RUNS {
-        let place = place(method);
+        let place = workspace(method);
         let run = |batch: usize| {
             let (batch, accumulation) = (format!("train.batch={batch}"), format!("train.accumulation={}", 8 / batch));
             let method = format!("method.use={method}");
             let own =
                 [method.as_str(), "train.steps=1", "train.clip=1e-9", "data.shuffle=false", &batch, &accumulation];
             let run = batch.replace(['.', '='], "-");
-            place.train(&run, &[&own[..], settings].concat(), &mut Watcher::new()).unwrap();
+            place.train(&run, &[&own[..], settings].concat(), &mut TestObserver::new()).unwrap();
             let row = place.metrics(&run).remove(0);
             let numbers = ["loss", "gradient-norm"].map(|name| row[name].as_f64().unwrap());
             (numbers, place.bytes(&run, "adapter_model.safetensors"))
@@ -180,13 +180,13 @@ fn losses_begin_where_the_policy_is_the_reference() {
         ("kto", "apo-zero-unpaired", 0.5),
     ];
     for (method, loss, wanted) in starts {
-        let place = place(method);
+        let place = workspace(method);
         let own = [format!("method.use={method}"), format!("method.loss={loss}"), "train.steps=1".into()];
         let own: Vec<&str> = own.iter().map(String::as_str).collect();
-        place.train("start", &own, &mut Watcher::new()).unwrap();
+        place.train("start", &own, &mut TestObserver::new()).unwrap();
         let row = place.metrics("start").remove(0);
         let number = |name: &str| row[name].as_f64().unwrap();
-        near(number("loss"), wanted, 0.0, loss);
+        assert_near(number("loss"), wanted, 0.0, loss);
         assert_eq!(number("rewards-margins"), 0.0, "{method} {loss}");
         if method == "dpo" {
             assert_eq!(number("rewards-accuracies"), 0.0, "a tie is not won");
@@ -196,13 +196,17 @@ fn losses_begin_where_the_policy_is_the_reference() {
 
 #[test]
 fn optimal_transport_refuses_a_part_of_an_update() {
-    let place = place("dpo");
+    let place = workspace("dpo");
     let own = ["method.use=dpo", "method.loss=aot", "train.batch=4", "train.accumulation=2", "train.steps=1"];
-    let error = place.train("parts", &own, &mut Watcher::new()).unwrap_err();
+    let error = place.train("parts", &own, &mut TestObserver::new()).unwrap_err();
     let tunebox_training::Error::Step { source, .. } = error else { panic!("{error}") };
     assert!(source.to_string().contains("set `train.accumulation = 1` and `train.batch = 8`"), "{source}");
     place
-        .train("whole", &["method.use=dpo", "method.loss=aot", "train.batch=8", "train.steps=1"], &mut Watcher::new())
+        .train(
+            "whole",
+            &["method.use=dpo", "method.loss=aot", "train.batch=8", "train.steps=1"],
+            &mut TestObserver::new(),
+        )
         .unwrap();
 }
 

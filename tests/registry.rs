@@ -31,13 +31,13 @@ fn lora() -> Artifact {
     Artifact { signature: Some("untrusted comment: of a test\n".into()), ..version("0.1.0") }
 }
 
-fn place(host: &str) -> Location {
+fn location(host: &str) -> Location {
     // No login of the person who runs the tests.
     Location::parse(&format!("{host}/me/lora:0.1.0")).unwrap().logins(Path::new("/nonexistent/config.json"))
 }
 
 /// A registry that holds the package and answers by a rule first.
-fn holding(rule: impl Fn(&Asked) -> Option<Answer> + Send + Sync + 'static) -> FakeRegistry {
+fn registry_with_package(rule: impl Fn(&Asked) -> Option<Answer> + Send + Sync + 'static) -> FakeRegistry {
     let registry = FakeRegistry::with(rule);
     let documents = lora().manifest().unwrap();
     registry.keep(&lora().wasm);
@@ -47,8 +47,8 @@ fn holding(rule: impl Fn(&Asked) -> Option<Answer> + Send + Sync + 'static) -> F
 }
 
 /// A registry that holds a manifest which somebody changed.
-fn holding_altered(change: impl FnOnce(&mut serde_json::Value)) -> FakeRegistry {
-    let registry = holding(|_| None);
+fn registry_with_altered_manifest(change: impl FnOnce(&mut serde_json::Value)) -> FakeRegistry {
+    let registry = registry_with_package(|_| None);
     let mut document = serde_json::from_slice(&lora().manifest().unwrap().manifest).unwrap();
     change(&mut document);
     registry.name("me/lora:0.1.0", MANIFEST, document.to_string().as_bytes());
@@ -88,8 +88,8 @@ impl Progress for Told {
 #[test]
 fn what_was_pushed_is_pulled_with_the_same_bytes_and_digest_and_told_on_the_way() {
     let (registry, mut there, mut back) = (FakeRegistry::start(), Told::default(), Told::default());
-    let pushed = push(&place(&registry.host()), &lora(), &mut there).unwrap();
-    let (artifact, pulled) = pull(&place(&registry.host()), &mut back).unwrap();
+    let pushed = push(&location(&registry.host()), &lora(), &mut there).unwrap();
+    let (artifact, pulled) = pull(&location(&registry.host()), &mut back).unwrap();
     assert_eq!((artifact, pulled), (lora(), pushed));
     let size = lora().wasm.len() as u64;
     for told in [there, back] {
@@ -100,16 +100,16 @@ fn what_was_pushed_is_pulled_with_the_same_bytes_and_digest_and_told_on_the_way(
 #[test]
 fn a_second_push_sends_no_bytes_again_and_another_package_does_not_take_the_version() {
     let registry = FakeRegistry::start();
-    push(&place(&registry.host()), &lora(), &mut Silent).unwrap();
+    push(&location(&registry.host()), &lora(), &mut Silent).unwrap();
     let before = registry.asked().len();
-    push(&place(&registry.host()), &lora(), &mut Silent).unwrap();
+    push(&location(&registry.host()), &lora(), &mut Silent).unwrap();
     assert!(!registry.asked()[before..].iter().any(|asked| asked.path.contains("/uploads/")));
 
     let mut other = lora();
     section::append(&mut other.wasm, "later", b"bytes");
-    let error = push(&place(&registry.host()), &other, &mut Silent).unwrap_err();
+    let error = push(&location(&registry.host()), &other, &mut Silent).unwrap_err();
     assert!(matches!(error, RegistryError::Taken { .. }), "{error}");
-    assert_eq!(pull(&place(&registry.host()), &mut Silent).unwrap().0, lora());
+    assert_eq!(pull(&location(&registry.host()), &mut Silent).unwrap().0, lora());
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_second_push_of_the_same_bytes_may_bring_a_signature_and_takes_none_away() {
     let statement = Statement::of(&plain.wasm).unwrap();
     let signed = |key: &SecretKey| Artifact { signature: Some(sign(&statement, key).unwrap()), ..plain.clone() };
     let (mine, theirs) = (signed(&key()), signed(&key()));
-    for place in [place(&registry.host()), Location::parse(&stick.path().display().to_string()).unwrap()] {
+    for place in [location(&registry.host()), Location::parse(&stick.path().display().to_string()).unwrap()] {
         push(&place, &plain, &mut Silent).unwrap();
         push(&place, &mine, &mut Silent).unwrap();
         for other in [&plain, &theirs] {

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use crate::support::tiny_run::{Place, Watcher};
+use crate::support::tiny_run::{TestObserver, Workspace};
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 use tunebox_foundation::explain::{Exit, Explain};
@@ -148,8 +148,8 @@ fn a_verifier_that_asks_for_anything_is_refused_and_so_is_a_method_in_its_place(
 }
 
 /// Trains a tiny model for two steps with a verifier written as text.
-fn train_with(body: &str, name: &str) -> Result<Place, tunebox_training::Error> {
-    let place = Place::new();
+fn train_with(body: &str, name: &str) -> Result<Workspace, tunebox_training::Error> {
+    let place = Workspace::new();
     let prompt = |number: usize| format!("{}\n", json!({ "prompt": format!("Say {number}"), "answer": "x" }));
     place.write("data.jsonl", &(0..8).map(prompt).collect::<String>());
     let mut component = hostile(body);
@@ -161,7 +161,7 @@ fn train_with(body: &str, name: &str) -> Result<Place, tunebox_training::Error> 
     std::fs::write(place.path("judge.wasm"), component).unwrap();
     let verifier = format!("verifier.0.use={}", place.path("judge.wasm").display());
     let settings = ["method.use=grpo", "method.completions=4", "data.max-length=40", "train.steps=2", &verifier];
-    place.train(name, &settings, &mut Watcher::new()).map(|_| place)
+    place.train(name, &settings, &mut TestObserver::new()).map(|_| place)
 }
 
 #[test]

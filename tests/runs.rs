@@ -8,7 +8,7 @@ mod resuming;
 mod revising;
 mod said;
 
-use crate::support::tiny_run::{Place, Watcher};
+use crate::support::tiny_run::{TestObserver, Workspace};
 
 const ADAPTER: &str = "adapter_model.safetensors";
 
@@ -24,11 +24,11 @@ const HARD: [&str; 8] = [
     "data.max-length=96",
 ];
 
-fn whole(place: &Place) -> Vec<u8> {
-    place.train("whole", &HARD, &mut Watcher::new()).unwrap();
+fn whole(place: &Workspace) -> Vec<u8> {
+    place.train("whole", &HARD, &mut TestObserver::new()).unwrap();
     place.bytes("whole", ADAPTER)
 }
 
-fn losses(place: &Place, run: &str) -> Vec<f64> {
+fn losses(place: &Workspace, run: &str) -> Vec<f64> {
     place.metrics(run).iter().filter_map(|row| row.get("loss")?.as_f64()).collect()
 }

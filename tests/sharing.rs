@@ -23,29 +23,29 @@ fn a_method_that_is_shared_by_a_registry_trains_to_the_same_bits_at_somebody_els
     let short =
         ["--set", "train.steps=6", "--set", "train.batch=4", "--set", "train.adapter.dropout=0.1", "--name", "run"];
 
-    author.done("project", &["new", "even-tone", "--like", "lora"]);
+    author.succeed("project", &["new", "even-tone", "--like", "lora"]);
     let folder = "project/even-tone";
-    author.done(folder, &["build"]);
-    author.done(folder, &["test"]);
-    author.done(folder, &[&["train", "--sample", "--method", "."][..], &short].concat());
-    author.done("project", &["key", "me.key"]);
-    author.done(folder, &["pack", "--sign", "../me.key"]);
-    author.done(folder, &["push", "even-tone-0.1.0.wasm", &place]);
+    author.succeed(folder, &["build"]);
+    author.succeed(folder, &["test"]);
+    author.succeed(folder, &[&["train", "--sample", "--method", "."][..], &short].concat());
+    author.succeed("project", &["key", "me.key"]);
+    author.succeed(folder, &["pack", "--sign", "../me.key"]);
+    author.succeed(folder, &["push", "even-tone-0.1.0.wasm", &place]);
 
-    let told = other.done("project", &["pull", &format!("{place}:0.1.0"), "--yes"]);
+    let told = other.succeed("project", &["pull", &format!("{place}:0.1.0"), "--yes"]);
     assert!(told.contains("Pulled even-tone@0.1.0"), "{told}");
     let key = fs::read_to_string(author.path("project/me.key.pub")).unwrap();
     let key = key.lines().nth(1).unwrap();
-    let told = other.done("project", &["verify", "even-tone@0.1.0", "--signer", key]);
+    let told = other.succeed("project", &["verify", "even-tone@0.1.0", "--signer", key]);
     assert!(told.contains(&format!("by {key}")), "{told}");
     let method = ["train", "--sample", "--method", "even-tone@0.1.0", "--locked"];
-    other.done("project", &[&method[..], &short].concat());
+    other.succeed("project", &[&method[..], &short].concat());
 
     let adapter = |person: &Person, folder: &str| {
         fs::read(person.path(folder).join("runs/run/adapter_model.safetensors")).unwrap()
     };
     assert!(adapter(&author, folder) == adapter(&other, "project"), "the adapters differ");
     // The second time is no first time: nobody is asked, and the same bytes are the same package.
-    author.done(folder, &["push", "even-tone-0.1.0.wasm", &place]);
-    other.done("project", &["pull", &format!("{place}:0.1.0"), "--locked"]);
+    author.succeed(folder, &["push", "even-tone-0.1.0.wasm", &place]);
+    other.succeed("project", &["pull", &format!("{place}:0.1.0"), "--locked"]);
 }

@@ -28,19 +28,20 @@ fn tunebox(words: &[&str]) -> Command {
 }
 
 /// `tunebox test` of a folder over some steps.
-fn tested(folder: &Path, steps: &str, more: &[&str]) -> Output {
+fn run_tests(folder: &Path, steps: &str, more: &[&str]) -> Output {
     let words = [&["test", folder.to_str().unwrap(), "--steps", steps], more].concat();
     tunebox(&words).output().unwrap()
 }
 
 /// A file for the component of a folder of this repository, whose own is committed and not a test's to replace.
-fn aside(folder: &str) -> String {
+fn component_path(folder: &str) -> String {
     format!("{}/{}.wasm", env!("CARGO_TARGET_TMPDIR"), folder.replace('/', "-"))
 }
 
 /// The object that `tunebox test --json` ends with, of one that came through.
-fn same(folder: &str, steps: &str) -> Value {
-    let output = tested(&Path::new(ROOT).join(folder), steps, &["--json", "--quiet", "--out", &aside(folder)]);
+fn assert_twin_agrees(folder: &str, steps: &str) -> Value {
+    let output =
+        run_tests(&Path::new(ROOT).join(folder), steps, &["--json", "--quiet", "--out", &component_path(folder)]);
     let (told, said) = (text(&output.stdout), text(&output.stderr));
     assert_eq!((output.status.code(), said.as_str()), (Some(0), ""), "{told}");
     let last = told.lines().last().unwrap();
@@ -56,7 +57,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn a_supervised_method_and_its_twin_are_the_same_to_the_bit() {
-    let tested = same("methods/lora", "4");
+    let tested = assert_twin_agrees("methods/lora", "4");
     // Every number of the adapter, after `init`, each step and `finish`; the method keeps no state.
     assert_eq!(tested["bits"].as_u64(), Some(6 * 32 * TRAINED), "{tested}");
     assert!(tested["metrics"].as_u64().unwrap() >= 4 * 3, "{tested}");
@@ -64,19 +65,19 @@ fn a_supervised_method_and_its_twin_are_the_same_to_the_bit() {
 
 #[test]
 fn a_preference_method_and_its_twin_are_the_same_to_the_bit() {
-    let tested = same("methods/dpo", "4");
+    let tested = assert_twin_agrees("methods/dpo", "4");
     assert!(tested["metrics"].as_u64().unwrap() >= 4 * 11, "{tested}");
 }
 
 #[test]
 fn a_method_that_writes_and_is_judged_and_its_twin_are_the_same_to_the_bit() {
-    let tested = same("examples/9-rloo", "3");
+    let tested = assert_twin_agrees("examples/9-rloo", "3");
     assert!(tested["metrics"].as_u64().unwrap() >= 3 * 4, "{tested}");
 }
 
 #[test]
 fn a_method_that_edits_at_the_end_and_its_twin_leave_the_same() {
-    let (folder, aside) = (format!("{ROOT}/methods/abliterate"), aside("methods/abliterate"));
+    let (folder, aside) = (format!("{ROOT}/methods/abliterate"), component_path("methods/abliterate"));
     let output = tunebox(&["test", &folder, "--json", "--out", &aside]).output().unwrap();
     let (told, said) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{told}{said}");
@@ -87,7 +88,7 @@ fn a_method_that_edits_at_the_end_and_its_twin_leave_the_same() {
 
 /// A folder outside of the repository with a method whose step holds `body`. Cargo tells two folders that build into one
 /// by their names.
-fn outside(name: &str, body: &str) -> TempDir {
+fn method_folder(name: &str, body: &str) -> TempDir {
     let place = tempfile::tempdir().unwrap();
     let sdk = Path::new(ROOT).join("sdk/rust").canonicalize().unwrap();
     let manifest = format!(
@@ -140,8 +141,8 @@ method! { Calm, shape: "supervised", metrics: ["loss"] }
 #[test]
 fn a_method_that_asks_what_it_is_compiled_for_is_found_out() {
     // What it reports is the same, and so is the number of its calls: only the weights tell.
-    let folder = outside("shifty", r#"let loss = loss * if cfg!(target_arch = "wasm32") { 1.0 } else { -1.0 };"#);
-    let output = tested(folder.path(), "3", &[]);
+    let folder = method_folder("shifty", r#"let loss = loss * if cfg!(target_arch = "wasm32") { 1.0 } else { -1.0 };"#);
+    let output = run_tests(folder.path(), "3", &[]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("error[test]: the component and the native twin of `shifty` differ"), "{said}");
@@ -150,9 +151,9 @@ fn a_method_that_asks_what_it_is_compiled_for_is_found_out() {
 
 #[test]
 fn a_twin_that_panics_is_shown_with_file_and_line() {
-    let folder = outside("nervous", r#"assert!(cfg!(target_arch = "wasm32"), "only calm in a component");"#);
+    let folder = method_folder("nervous", r#"assert!(cfg!(target_arch = "wasm32"), "only calm in a component");"#);
     let line = SOURCE.lines().position(|line| line.contains("BODY")).unwrap() + 1;
-    let output = tested(folder.path(), "3", &[]);
+    let output = run_tests(folder.path(), "3", &[]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("only calm in a component"), "{said}");
@@ -168,7 +169,7 @@ fn a_debugger_stops_in_the_method_at_its_line() {
     if !traced.is_ok_and(|output| text(&output.stdout).contains("exited normally")) {
         absent("gdb", "none that may trace a process");
     }
-    let folder = outside("watched", "");
+    let folder = method_folder("watched", "");
     let line = SOURCE.lines().position(|line| line.contains("minimise(&loss)?;")).unwrap() + 1;
     let words = ["test", folder.path().to_str().unwrap(), "--steps", "1", "--debug"];
     let mut host = tunebox(&words).stdout(Stdio::null()).spawn().unwrap();
@@ -186,11 +187,11 @@ fn a_debugger_stops_in_the_method_at_its_line() {
 
 #[test]
 fn a_test_of_the_authors_that_fails_is_the_answer() {
-    let folder = outside("wrong", "");
+    let folder = method_folder("wrong", "");
     let path = folder.path().join("src/lib.rs");
     let source = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, format!("{source}\n#[test]\nfn calm_is_half() {{\n    assert_eq!(1, 2);\n}}\n")).unwrap();
-    let output = tested(folder.path(), "1", &["--json"]);
+    let output = run_tests(folder.path(), "1", &["--json"]);
     let told = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{told}{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("calm_is_half"));
@@ -203,13 +204,13 @@ fn a_test_of_the_authors_that_fails_is_the_answer() {
 #[test]
 fn a_folder_without_a_method_in_rust_has_no_twin() {
     let place = tempfile::tempdir().unwrap();
-    let output = tested(place.path(), "1", &[]);
+    let output = run_tests(place.path(), "1", &[]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("there is no method in"), "{}", text(&output.stderr));
 
     std::fs::create_dir(place.path().join("src")).unwrap();
     std::fs::write(place.path().join("pyproject.toml"), "").unwrap();
-    let output = tested(place.path(), "1", &[]);
+    let output = run_tests(place.path(), "1", &[]);
     let (said, advice) = (text(&output.stderr), format!("`tunebox build {}; tunebox train ", place.path().display()));
     assert_eq!(output.status.code(), Some(2));
     assert!(said.contains("is in Python") && said.contains(&advice), "{said}");

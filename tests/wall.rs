@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::attack::{self, Attack, run, told};
+use crate::support::attack::{self, Attack, message, run};
 use crate::support::{guest, own_process};
 use tunebox_sandbox::Engine;
 
@@ -46,7 +46,7 @@ fn every_attack_twice() {
 fn surprise(engine: &Engine, ordinary: &[u8], attack: &Attack) -> Option<String> {
     let Attack { name, bytes, expected, .. } = attack;
     let begun = Instant::now();
-    let told = told(run(engine, bytes, name));
+    let told = message(run(engine, bytes, name));
     run(engine, ordinary, "ordinary").unwrap();
     let took = begun.elapsed();
     if !attack.expects(&told) {

@@ -16,9 +16,9 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const BINARY: &str = env!("CARGO_BIN_EXE_tunebox");
 
 /// A folder with a tiny model, a little data, methods of strangers, and a cache of its own.
-struct Place(tempfile::TempDir);
+struct Workspace(tempfile::TempDir);
 
-impl Place {
+impl Workspace {
     fn new() -> Self {
         let place = tempfile::tempdir().unwrap();
         let path = place.path();
@@ -58,7 +58,7 @@ impl Place {
         command
     }
 
-    fn done(&self, name: &str, more: &[&str]) -> Output {
+    fn succeed(&self, name: &str, more: &[&str]) -> Output {
         let output = self.train(name, more).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         output
@@ -91,7 +91,7 @@ impl Place {
 }
 
 /// Waits for something of a running child.
-fn until<T>(child: &mut Child, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+fn wait_for<T>(child: &mut Child, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         if let Some(found) = look() {
@@ -119,9 +119,9 @@ fn status(process: u32) -> Option<(char, u32)> {
 
 fn worker(child: &mut Child) -> u32 {
     let parent = child.id();
-    until(child, "a worker", || children(parent).first().copied())
+    wait_for(child, "a worker", || children(parent).first().copied())
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }

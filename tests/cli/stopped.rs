@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use super::{place, train};
+use super::{train, workspace};
 
 /// Waits until a run has written the metrics of so many steps.
 fn await_step(place: &Path, name: &str, step: usize, child: &mut Child) {
@@ -29,7 +29,7 @@ fn adapter(place: &Path, name: &str) -> Vec<u8> {
 
 #[test]
 fn a_run_that_is_interrupted_or_killed_and_resumed_ends_in_the_bits_of_one_that_was_not() {
-    let place = place();
+    let place = workspace();
     let place = place.path();
     assert!(train(place, "whole", false).status().unwrap().success());
     for (name, how, code) in [("interrupted", "INT", Some(130)), ("killed", "KILL", None)] {

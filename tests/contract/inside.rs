@@ -10,7 +10,7 @@ use tunebox_foundation::explain::Explain;
 use tunebox_package::build::{Built, Options, Record, build};
 use tunebox_package::{Reference, toolchain};
 
-use super::{form, place, play, root, train, write_method};
+use super::{form, play, root, train, workspace, write_method};
 use crate::support::guest;
 
 /// Two steps of nothing, then a fault in a function of its own. It asks for `learn`, so there is an adapter to save.
@@ -39,7 +39,7 @@ pub(super) const COUNTS: &str = r#"
 
 #[test]
 fn a_person_sees_what_there_is_to_see() {
-    let place = place();
+    let place = workspace();
     write_method(place.path(), "trips", guest::component(TRIPS), "0.1.0");
     write_method(place.path(), "counts", guest::component(COUNTS), "0.1.0");
     play("inside.md", place.path());
@@ -55,7 +55,7 @@ fn profile(path: &Path) -> Value {
 
 #[test]
 fn a_profile_names_the_functions_of_a_method_and_what_it_asked_the_host() {
-    let place = place();
+    let place = workspace();
     write_method(place.path(), "counts", guest::component(COUNTS), "0.1.0");
     let mut command = train(place.path(), Path::new("counts.wasm"), 2);
     let output = command.args(["--in-process", "--guest-profile", "counts.json"]).output().unwrap();
@@ -74,7 +74,7 @@ fn a_profile_names_the_functions_of_a_method_and_what_it_asked_the_host() {
 
 #[test]
 fn a_built_in_method_has_a_profile_without_being_asked_for_trust() {
-    let place = place();
+    let place = workspace();
     let mut command = train(place.path(), Path::new("lora"), 2);
     let output = command.args(["--guest-profile", "lora.json", "--json"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
@@ -170,7 +170,7 @@ fn a_debug_build_shows_functions_with_file_and_line_and_is_the_same_in_every_fol
     assert!(!built.bytes.windows(path.len()).any(|window| window == path), "a path of this machine is in it");
     assert!(Reference::parse("./", here.path()).unwrap().open().is_ok());
 
-    let place = place();
+    let place = workspace();
     let mut command = train(place.path(), &built.path, 4);
     let output = command.args(["--in-process", "--guest-profile", "busy.json"]).output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr).into_owned();

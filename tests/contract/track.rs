@@ -9,11 +9,11 @@ use wit_component::{ComponentEncoder, StringEncoding, dummy_module, embed_compon
 use wit_parser::{ManglingAndAbi, Resolve};
 
 use super::released::changed;
-use super::{place, play, root, train, write_method};
+use super::{play, root, train, workspace, write_method};
 use crate::support::{attack, fake_run, guest};
 
 /// A component that was built when 0.1.0 was the contract.
-fn kept(name: &str) -> Vec<u8> {
+fn released_component(name: &str) -> Vec<u8> {
     fs::read(root().join("tests/tracks/0.1").join(name)).unwrap()
 }
 
@@ -31,7 +31,7 @@ fn settings(manifest: &Manifest, given: &str) -> Vec<(String, Value)> {
 
 #[test]
 fn a_method_of_the_track_still_learns() {
-    let (engine, bytes) = (Engine::new().unwrap(), kept("lora.wasm"));
+    let (engine, bytes) = (Engine::new().unwrap(), released_component("lora.wasm"));
     let manifest = read_manifest(&bytes).unwrap();
     let method = engine.admit(&bytes, "lora", &Grants::default(), &Limits::default()).unwrap();
     let (train_state, record) = fake_run::FakeRun::with_record();
@@ -52,7 +52,7 @@ fn a_method_of_the_track_still_learns() {
 
 #[test]
 fn the_program_trains_by_a_method_of_the_track() {
-    let place = place();
+    let place = workspace();
     let output = train(place.path(), &root().join("tests/tracks/0.1/lora.wasm"), 2).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metrics = fs::read_to_string(place.path().join("runs/run/metrics.jsonl")).unwrap();
@@ -61,7 +61,7 @@ fn the_program_trains_by_a_method_of_the_track() {
 
 #[test]
 fn a_verifier_of_the_track_still_judges() {
-    let (engine, bytes) = (Engine::new().unwrap(), kept("overlong.wasm"));
+    let (engine, bytes) = (Engine::new().unwrap(), released_component("overlong.wasm"));
     let verifier = engine.admit_verifier(&bytes, "overlong", &VerifierLimits::default()).unwrap();
     let given = settings(&read_manifest(&bytes).unwrap(), "length = 4\nbuffer = 2");
     let mut judge = Judge::new(verifier, &given).unwrap();
@@ -71,7 +71,7 @@ fn a_verifier_of_the_track_still_judges() {
 
 #[test]
 fn every_function_of_the_track_is_still_there() {
-    let (engine, bytes) = (Engine::new().unwrap(), kept("everything.wasm"));
+    let (engine, bytes) = (Engine::new().unwrap(), released_component("everything.wasm"));
     let grants = Grants::default().with("weights").with("text");
     let method = engine.admit(&bytes, "everything", &grants, &Limits::default()).unwrap();
     let mut names: Vec<&str> = method.imports().iter().filter_map(|name| name.split(['/', '@']).nth(1)).collect();
@@ -119,7 +119,7 @@ fn what_was_built_for_a_later_version_runs_as_long_as_it_wants_nothing_new() {
     let bytes = guest_of(later.path(), "0.1.1", "");
     let imports = tunebox_sandbox::imports(&bytes).unwrap();
     assert!(imports.iter().all(|import| import.ends_with("@0.1.1")), "{imports:?}");
-    let told = attack::told(attack::run(&engine, &bytes, "early"));
+    let told = attack::message(attack::run(&engine, &bytes, "early"));
     assert!(told.starts_with("ran to its end"), "{told}");
 }
 
@@ -154,7 +154,7 @@ fn what_wants_a_version_of_the_future_is_refused_before_anything_is_compiled() {
         (exports, "0.2.0", "export `tunebox:method/training@0.2.0`", other, newer),
     ];
     for (bytes, wants, place, why, hint) in cases {
-        let told = attack::told(attack::run(&engine, &bytes, "early"));
+        let told = attack::message(attack::run(&engine, &bytes, "early"));
         let what = format!("error[sandbox]: `early` needs `tunebox:method@{wants}`, this program keeps 0.1.0\n");
         assert_eq!(told, format!("{what}  --> {place}, found before anything ran\n{why}{hint}"));
     }
@@ -173,7 +173,7 @@ fn a_verifier_of_the_future_is_refused_by_its_version() {
 
 #[test]
 fn a_person_is_told_which_version_a_method_needs() {
-    let place = place();
+    let place = workspace();
     let imports =
         |name: &str| wat::parse_str(format!("(component (import \"tunebox:method/{name}\" (instance)))")).unwrap();
     write_method(place.path(), "telepathy", imports("telepathy@0.1.3"), "0.1.3");

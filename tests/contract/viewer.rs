@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use super::inside::COUNTS;
-use super::{place, train, write_method};
+use super::{train, workspace, write_method};
 use crate::support::absent::require;
 use crate::support::guest;
 
@@ -21,7 +21,7 @@ impl Viewer {
     fn open(profile: &Path) -> Self {
         require("profiler-cli", "--version");
         let viewer = Self { sessions: tempfile::tempdir().unwrap() };
-        viewer.says(&["load", profile.to_str().unwrap()]);
+        viewer.run(&["load", profile.to_str().unwrap()]);
         viewer
     }
 
@@ -32,15 +32,15 @@ impl Viewer {
         command
     }
 
-    fn says(&self, words: &[&str]) -> Vec<u8> {
+    fn run(&self, words: &[&str]) -> Vec<u8> {
         let output = self.command().args(words).output().unwrap();
         assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
         output.stdout
     }
 
     /// What it shows of the only thread.
-    fn shows(&self, what: &str) -> Value {
-        serde_json::from_slice(&self.says(&["thread", what, "--json"])).unwrap()
+    fn thread_report(&self, what: &str) -> Value {
+        serde_json::from_slice(&self.run(&["thread", what, "--json"])).unwrap()
     }
 }
 
@@ -58,18 +58,18 @@ fn column<'a>(list: &'a Value, key: &str) -> Vec<&'a str> {
 #[test]
 #[ignore = "needs profiler-cli"]
 fn the_public_viewer_shows_the_functions_of_a_method_and_what_it_asked_the_host() {
-    let place = place();
+    let place = workspace();
     write_method(place.path(), "counts", guest::component(COUNTS), "0.1.0");
     let mut command = train(place.path(), Path::new("counts.wasm"), 2);
     let output = command.args(["--in-process", "--guest-profile", "counts.json"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let viewer = Viewer::open(&place.path().join("counts.json"));
 
-    let samples = viewer.shows("samples");
+    let samples = viewer.thread_report("samples");
     assert_eq!(samples["friendlyThreadName"], "counts", "{samples}");
     assert_eq!(column(&samples["topFunctionsBySelf"], "name")[0], "churn", "{samples}");
     assert!(column(&samples["topFunctionsByTotal"], "name").contains(&"step"), "{samples}");
-    let markers = viewer.shows("markers");
+    let markers = viewer.thread_report("markers");
     let mut kinds = markers["byType"].as_array().unwrap().iter();
     let rates = kinds.find(|kind| kind["markerName"] == "learn.rate").unwrap_or_else(|| panic!("{markers}"));
     assert_eq!(rates["count"], 2, "a call in each of two steps: {markers}");

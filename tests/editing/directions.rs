@@ -75,7 +75,7 @@ fn value(given: Given) -> Value {
     }
 }
 
-fn near(found: &[f32], wanted: &[f32], name: &str) {
+fn assert_near(found: &[f32], wanted: &[f32], name: &str) {
     assert_eq!(found.len(), wanted.len(), "{name}");
     for (found, wanted) in found.iter().zip(wanted) {
         assert!((found - wanted).abs() < 1e-6, "{name}: {found} for {wanted}");
@@ -93,7 +93,7 @@ fn steering_directions_are_those_of_the_reference() {
         report.unwrap();
         let published = &session.train_state().published;
         assert_eq!(published.keys().copied().collect::<Vec<_>>(), [0, 1]);
-        published.values().for_each(|direction| near(&direction.vector, &golden(name)[0], name));
+        published.values().for_each(|direction| assert_near(&direction.vector, &golden(name)[0], name));
     }
 }
 
@@ -107,7 +107,7 @@ fn the_same_pairs_twice_give_the_same_directions() {
             let vector = session.train_state().published[&0].vector.clone();
             vector
         };
-        near(&vectors(3), &vectors(1), direction);
+        assert_near(&vectors(3), &vectors(1), direction);
     }
 }
 
@@ -150,11 +150,11 @@ fn an_abliterated_direction_is_the_difference_of_means_with_or_without_the_harml
         let settings = [("projected", without), ("hold-out", "2"), ("strength", "0.5"), ("to", "1.0")];
         let (report, mut session) = given("abliterate", &settings, ["harmful", "harmless"], 2);
         let report = report.unwrap();
-        near(&unit(&session.train_state().published[&0].vector), &unit(&wanted), without);
+        assert_near(&unit(&session.train_state().published[&0].vector), &unit(&wanted), without);
         let (_, mut untouched) = given("abliterate", &[], ["harmful", "harmless"], 1);
         for place in WRITERS {
             let wanted = projected(&matrix(&mut untouched, place), place.0, &unit(&wanted), 0.5);
-            near(&matrix(&mut session, place).concat(), &wanted.concat(), &format!("{place:?}"));
+            assert_near(&matrix(&mut session, place).concat(), &wanted.concat(), &format!("{place:?}"));
         }
         for place in READERS {
             assert_eq!(matrix(&mut session, place), matrix(&mut untouched, place), "{place:?}");

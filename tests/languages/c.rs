@@ -7,7 +7,7 @@ use std::process::Command;
 use tunebox_package::read_manifest;
 use tunebox_sandbox::{Engine, Grants, Limits};
 
-use super::{assert_same_numbers, commands, interfaces, loudly, play};
+use super::{assert_same_numbers, commands, interfaces, play, print_uncaptured};
 use crate::support::absent::absent;
 use crate::support::golden::root;
 
@@ -81,5 +81,5 @@ fn a_method_in_c_without_an_sdk_gives_the_numbers_of_the_one_in_rust() {
     let engine = Engine::new().unwrap();
     let method = engine.admit(&bytes, "dpo-c", &Grants::default(), &Limits::default()).unwrap();
     assert_same_numbers(&engine, &method, &read_manifest(&bytes).unwrap(), 3);
-    loudly(&format!("C: {} bytes", bytes.len()));
+    print_uncaptured(&format!("C: {} bytes", bytes.len()));
 }

@@ -9,7 +9,7 @@ use tunebox_package::build::{self, BuildError};
 use tunebox_sandbox::{Engine, Error, Grants, Session, SessionSettings, Value};
 
 use super::python::{limits, require_compiler};
-use super::{interfaces, told};
+use super::{interfaces, message};
 use crate::support::{given_scores, golden_rows};
 
 /// A method that goes wrong in the way that its setting names; a line with `HERE name` is where.
@@ -65,7 +65,7 @@ fn a_method_in_python_tells_its_line_and_what_it_prints() {
     let folder = tempfile::tempdir().unwrap();
     write_method(&folder, "faults", FAULTS);
     require_compiler();
-    let built = build::compile(folder.path(), None).unwrap_or_else(|error| panic!("{}", told(&error)));
+    let built = build::compile(folder.path(), None).unwrap_or_else(|error| panic!("{}", message(&error)));
     assert_eq!(interfaces(&built.bytes), ["data", "model", "run", "tensor", "types"]);
     assert_eq!(built.manifest.settings[1].name, "lambda");
     let engine = Engine::new().unwrap();
@@ -141,10 +141,10 @@ fn what_a_source_gets_wrong_is_told_before_anything_is_made() {
         let folder = tempfile::tempdir().unwrap();
         write_method(&folder, "wrong", source);
         let error = build::compile(folder.path(), None).unwrap_err();
-        assert!(matches!(&error, PackageError::Build(BuildError::Source { .. })), "{}", told(&error));
-        assert!(error.to_string().contains(words), "{}", told(&error));
+        assert!(matches!(&error, PackageError::Build(BuildError::Source { .. })), "{}", message(&error));
+        assert!(error.to_string().contains(words), "{}", message(&error));
         let place = error.location();
-        assert_eq!(place.is_some(), line.is_some(), "{}", told(&error));
-        assert!(line.is_none_or(|line| place.unwrap().starts_with(line)), "{}", told(&error));
+        assert_eq!(place.is_some(), line.is_some(), "{}", message(&error));
+        assert!(line.is_none_or(|line| place.unwrap().starts_with(line)), "{}", message(&error));
     }
 }

@@ -11,7 +11,7 @@ use tunebox_package::build::python::{self, PythonError};
 use tunebox_package::{Manifest, read_manifest};
 use tunebox_sandbox::{Engine, Error, Grants, Limits, Method};
 
-use super::{TOLERANCE, assert_same_numbers, commands, interfaces, loudly, numbers, play, rows_of};
+use super::{TOLERANCE, assert_same_numbers, commands, interfaces, numbers, play, print_uncaptured, rows_of};
 use crate::support::absent::absent;
 use crate::support::golden::root;
 use crate::support::golden_rows::{Row, package};
@@ -98,7 +98,7 @@ fn a_method_in_python_gives_the_numbers_of_the_one_in_rust() {
     let rust = package("dpo");
     let in_rust = engine.admit(&rust.bytes, "dpo", &Grants::default(), &Limits::default()).unwrap();
     let (python, rust) = (pace(&row, &method, &manifest), pace(&row, &in_rust, &rust.manifest));
-    loudly(&format!(
+    print_uncaptured(&format!(
         "Python: {} bytes, compiled in {compiled:.1?}, begun in {begun:.1?} with {memory} bytes of memory; a step, the \
          method's own part of it, and its calls: {python:.1?}, in Rust {rust:.1?}",
         bytes.len()

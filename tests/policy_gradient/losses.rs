@@ -58,7 +58,7 @@ fn step(method: &str, settings: &Map<String, Json>, rollout: Rollout) -> Step {
     Ok((report, arrived))
 }
 
-fn near(found: f64, wanted: f64, what: &str) {
+fn assert_near(found: f64, wanted: f64, what: &str) {
     assert!((found - wanted).abs() <= 2e-7 + 1e-5 * wanted.abs(), "{what}: {found}, wanted {wanted}");
 }
 
@@ -72,14 +72,14 @@ fn every_loss_has_the_value_and_the_gradient_of_the_reference() {
         let (report, arrived) =
             step("grpo", &settings, row.rollout()).unwrap_or_else(|error| panic!("{what}: {error}"));
         assert_eq!(arrived.len(), 2, "{what}");
-        near(metric(&report, "loss"), row.loss, &format!("{what} loss"));
+        assert_near(metric(&report, "loss"), row.loss, &format!("{what} loss"));
         for (number, wanted) in row.gradient.iter().enumerate() {
             for (place, wanted) in wanted.iter().enumerate() {
-                near(f64::from(arrived[1][number][place]), *wanted, &format!("{what} [{number}][{place}]"));
+                assert_near(f64::from(arrived[1][number][place]), *wanted, &format!("{what} [{number}][{place}]"));
             }
         }
         for (name, wanted) in &row.metrics {
-            near(metric(&report, name), *wanted, &format!("{what} {name}"));
+            assert_near(metric(&report, name), *wanted, &format!("{what} {name}"));
         }
     }
 }
@@ -95,7 +95,7 @@ fn on_fresh_completions_the_ratio_is_one_and_the_gradient_is_that_of_the_advanta
     assert_eq!(metric(&report, "sampling-difference-max"), 0.0);
     for (number, advantage) in advantages.iter().enumerate() {
         for slope in &arrived[0][number][..row.lengths[number]] {
-            near(f64::from(*slope), -advantage / 9.0, "gradient");
+            assert_near(f64::from(*slope), -advantage / 9.0, "gradient");
         }
     }
 }
@@ -157,9 +157,9 @@ fn several_verifiers_are_weighed_before_they_are_compared() {
     rollout.weights = vec![1.0, 0.2];
     let settings = with(&row.settings, json!({ "completions": 2, "scale-rewards": "none" }));
     let (report, arrived) = step("grpo", &settings, rollout).unwrap();
-    near(metric(&report, "reward"), (1.0 + 0.1 + 1.2 + 0.0) / 4.0, "reward");
-    near(f64::from(arrived[0][0][0]), -0.45 / 9.0, "gradient");
-    near(f64::from(arrived[0][2][0]), -0.6 / 9.0, "gradient");
+    assert_near(metric(&report, "reward"), (1.0 + 0.1 + 1.2 + 0.0) / 4.0, "reward");
+    assert_near(f64::from(arrived[0][0][0]), -0.45 / 9.0, "gradient");
+    assert_near(f64::from(arrived[0][2][0]), -0.6 / 9.0, "gradient");
 }
 
 #[test]
@@ -187,11 +187,11 @@ fn rlvr_is_the_clipped_loss_of_grpo_over_the_groups_that_differ() {
     for row in rows().iter().filter(|row| row.settings.get("skip-even-groups").is_some()) {
         let settings = with(&Map::new(), json!({ "completions": 2, "updates": 2 }));
         let (report, arrived) = step("rlvr", &settings, row.rollout()).unwrap();
-        near(metric(&report, "loss"), row.loss, "loss");
-        near(metric(&report, "pass-at-one"), 5.0 / 6.0, "pass-at-one");
-        near(metric(&report, "pass-at-k"), 1.0, "pass-at-k");
+        assert_near(metric(&report, "loss"), row.loss, "loss");
+        assert_near(metric(&report, "pass-at-one"), 5.0 / 6.0, "pass-at-one");
+        assert_near(metric(&report, "pass-at-k"), 1.0, "pass-at-k");
         for (found, wanted) in arrived[1].iter().flatten().zip(row.gradient.iter().flatten()) {
-            near(f64::from(*found), *wanted, "gradient");
+            assert_near(f64::from(*found), *wanted, "gradient");
         }
     }
 }

@@ -7,11 +7,11 @@ use tunebox_package::build::{self, Options};
 use tunebox_sandbox::Compiling;
 
 use super::root;
-use crate::support::tiny_run::{Place, Watcher};
+use crate::support::tiny_run::{TestObserver, Workspace};
 
 /// A tiny random model, prompts, and a verifier that likes short answers.
-fn place() -> Place {
-    let place = Place::new();
+fn workspace() -> Workspace {
+    let place = Workspace::new();
     let prompt = |number: usize| {
         format!("{}\n", json!({ "prompt": format!("Say {number}{}", "!".repeat(number % 5)), "answer": "x" }))
     };
@@ -34,14 +34,14 @@ fn run_of(method: &str) -> Vec<String> {
     settings.iter().map(ToString::to_string).chain([format!("method.use={method}")]).collect()
 }
 
-fn train(place: &Place, name: &str, settings: &[String], more: &[&str]) {
+fn train(place: &Workspace, name: &str, settings: &[String], more: &[&str]) {
     let settings: Vec<&str> = settings.iter().map(String::as_str).chain(more.iter().copied()).collect();
-    place.train(name, &settings, &mut Watcher::new()).unwrap();
+    place.train(name, &settings, &mut TestObserver::new()).unwrap();
 }
 
 #[test]
 fn accumulation_changes_neither_the_completions_nor_the_gradient() {
-    let place = place();
+    let place = workspace();
     for (method, more) in [("grpo", "method.beta=0.1"), ("rlvr", "method.learn-from-truncated=true")] {
         let settings = [run_of(method), vec![more.to_owned()]].concat();
         let rows = [(8, 1), (4, 2), (1, 8)].map(|(batch, accumulation)| {
@@ -65,14 +65,14 @@ fn accumulation_changes_neither_the_completions_nor_the_gradient() {
 
 #[test]
 fn a_run_that_was_stopped_writes_the_same_completions_when_it_goes_on() {
-    let place = place();
+    let place = workspace();
     let settings = run_of("grpo");
     let settings: Vec<&str> =
         settings.iter().map(String::as_str).chain(["method.entropy-target=1", "train.batch=4"]).collect();
-    place.train("whole", &settings, &mut Watcher::new()).unwrap();
-    let mut watcher = Watcher { stop_after: Some(2), ..Watcher::new() };
+    place.train("whole", &settings, &mut TestObserver::new()).unwrap();
+    let mut watcher = TestObserver { stop_after: Some(2), ..TestObserver::new() };
     place.train("halved", &settings, &mut watcher).unwrap();
-    place.resume("halved", &settings, &mut Watcher::new()).unwrap();
+    place.resume("halved", &settings, &mut TestObserver::new()).unwrap();
 
     let adapter = |run: &str| place.bytes(run, "adapter_model.safetensors");
     assert!(adapter("whole") == adapter("halved"));
@@ -80,13 +80,13 @@ fn a_run_that_was_stopped_writes_the_same_completions_when_it_goes_on() {
     assert_eq!(rewards("whole"), rewards("halved"));
     let verification = tunebox_training::verify(&place.path("runs/halved"), &[], true, Compiling::default()).unwrap();
     assert!(verification.inputs.iter().any(|one| one.what == "verifier.0.sha256"));
-    let replay = verification.replay(None, &mut Watcher::new(), &AtomicBool::new(false)).unwrap().unwrap();
+    let replay = verification.replay(None, &mut TestObserver::new(), &AtomicBool::new(false)).unwrap().unwrap();
     assert!(replay.same(), "{replay:?}");
 }
 
 #[test]
 fn held_out_prompts_are_answered_and_judged_along_the_way() {
-    let place = place();
+    let place = workspace();
     place.write("held-out.jsonl", "{\"prompt\": \"Say it\", \"answer\": \"\"}\n{\"prompt\": \"No\"}\n");
     let held_out = format!("data.validation={}", place.path("held-out.jsonl").display());
     train(&place, "looking", &run_of("rlvr"), &["train.validate-every=2", &held_out, "train.validate-completions=3"]);
@@ -103,7 +103,7 @@ fn held_out_prompts_are_answered_and_judged_along_the_way() {
 
 #[test]
 fn held_out_prompts_that_nobody_would_judge_are_refused_before_the_first_step() {
-    let place = place();
+    let place = workspace();
     let held_out = format!("data.validation={}", place.path("data.jsonl").display());
     let refused = place.plan("unjudged", &["method.use=grpo", "data.max-length=40", &held_out]).err().unwrap();
     assert!(refused.to_string().contains("nothing judges the answers"), "{refused}");
@@ -113,7 +113,7 @@ fn held_out_prompts_that_nobody_would_judge_are_refused_before_the_first_step() 
 fn a_method_that_lives_outside_learns_by_the_sdk_alone() {
     let source = std::fs::read_to_string(root().join("examples/9-rloo/src/lib.rs")).unwrap();
     assert!(source.lines().count() < 100);
-    let place = place();
+    let place = workspace();
     let options = Options { output: Some(place.path("rloo.wasm")), ..Options::default() };
     build::build(&root().join("examples/9-rloo"), &options).unwrap_or_else(|error| panic!("{error}"));
     train(&place, "rloo", &run_of(&place.path("rloo.wasm").display().to_string()), &["train.batch=4"]);

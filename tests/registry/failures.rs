@@ -6,14 +6,14 @@ use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_package::artifact::{ArtifactError, MANIFEST};
 use tunebox_package::registry::{Location, RegistryError, Silent, pull, push};
 
-use super::{failed_pull, holding, holding_altered, lora, place};
+use super::{failed_pull, location, lora, registry_with_altered_manifest, registry_with_package};
 use crate::support::absent::absent;
 use crate::support::fake_registry::{Answer, FakeRegistry};
 
 #[test]
 fn nobody_listening_is_a_refused_connection() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let error = failed_pull(&place(&free.to_string()));
+    let error = failed_pull(&location(&free.to_string()));
     assert!(matches!(error, RegistryError::Refused { .. }), "{error}");
     assert_eq!((error.to_string(), error.exit()), (format!("`{free}` refuses the connection"), Exit::Usage));
 }
@@ -26,25 +26,25 @@ fn a_name_that_nothing_knows_is_told_as_such() {
     if proxies.iter().any(|name| std::env::var_os(name).is_some()) {
         absent("direct network", "this one is behind a proxy");
     }
-    let error = failed_pull(&place("nobody.invalid"));
+    let error = failed_pull(&location("nobody.invalid"));
     assert!(matches!(error, RegistryError::NotResolved { .. }), "{error:?}");
 }
 
 #[test]
 fn offline_nothing_is_asked() {
-    let registry = holding(|_| None);
-    let error = failed_pull(&place(&registry.host()).offline(true));
+    let registry = registry_with_package(|_| None);
+    let error = failed_pull(&location(&registry.host()).offline(true));
     assert!(matches!(error, RegistryError::Offline { .. }), "{error}");
-    let error = push(&place(&registry.host()).offline(true), &lora(), &mut Silent).unwrap_err();
+    let error = push(&location(&registry.host()).offline(true), &lora(), &mut Silent).unwrap_err();
     assert!(matches!(error, RegistryError::Offline { .. }), "{error}");
     assert!(registry.asked().is_empty());
 }
 
 #[test]
 fn another_machine_is_spoken_to_without_encryption_only_where_a_person_says_so() {
-    let registry = holding(|_| None);
+    let registry = registry_with_package(|_| None);
     // This machine under an address that is not its loopback's.
-    let elsewhere = place(&format!("0.0.0.0:{}", registry.port()));
+    let elsewhere = location(&format!("0.0.0.0:{}", registry.port()));
     let error = failed_pull(&elsewhere);
     assert!(matches!(error, RegistryError::Tls { .. }), "{error:?}");
     assert!(error.hint().unwrap().contains("--plain-http"), "{:?}", error.hint());
@@ -54,7 +54,7 @@ fn another_machine_is_spoken_to_without_encryption_only_where_a_person_says_so()
 #[test]
 fn redirects_without_end_end() {
     let registry = FakeRegistry::with(|asked| Some(Answer::of(302, "").with("Location", format!("{}x", asked.path))));
-    let error = failed_pull(&place(&registry.host()));
+    let error = failed_pull(&location(&registry.host()));
     assert!(matches!(error, RegistryError::Redirects { .. }), "{error}");
     assert!(registry.asked().len() < 20);
 }
@@ -62,7 +62,7 @@ fn redirects_without_end_end() {
 #[test]
 fn a_registry_on_this_machine_leads_to_no_other_without_encryption() {
     let registry = FakeRegistry::with(|_| Some(Answer::of(302, "").with("Location", "http://registry.example/x")));
-    let error = failed_pull(&place(&registry.host()));
+    let error = failed_pull(&location(&registry.host()));
     assert!(matches!(&error, RegistryError::Insecure { to, .. } if to == "registry.example"), "{error}");
 }
 
@@ -70,11 +70,11 @@ fn a_registry_on_this_machine_leads_to_no_other_without_encryption() {
 fn each_refusal_has_its_own_words_and_end() {
     let says = |status: u16, said: &str| {
         let said = said.to_owned();
-        let registry = holding(move |_| {
+        let registry = registry_with_package(move |_| {
             let body = serde_json::json!({ "errors": [{ "code": "NO", "message": said }] });
             Some(Answer::of(status, body.to_string()).with("Retry-After", "7"))
         });
-        failed_pull(&place(&registry.host()))
+        failed_pull(&location(&registry.host()))
     };
     let forbidden = says(403, "not for you\u{1b}[2J");
     assert!(matches!(forbidden, RegistryError::Forbidden { .. }), "{forbidden}");
@@ -88,7 +88,7 @@ fn each_refusal_has_its_own_words_and_end() {
 
 #[test]
 fn a_version_that_is_not_there_is_answered_with_those_that_are() {
-    let registry = holding(|_| None);
+    let registry = registry_with_package(|_| None);
     let named = |tag: &str| Location::parse(&format!("{}/me/lora{tag}", registry.host())).unwrap();
     let error = failed_pull(&named(":0.1.1"));
     assert!(matches!(error, RegistryError::NotFound { .. }), "{error}");
@@ -103,8 +103,8 @@ fn a_version_that_is_not_there_is_answered_with_those_that_are() {
 #[test]
 fn a_server_that_fails_in_the_middle_leaves_nothing() {
     let wasm = lora().manifest().unwrap().layer;
-    let registry = holding(move |asked| asked.is("GET", &wasm).then(|| Answer::of(500, "")));
-    let error = failed_pull(&place(&registry.host()));
+    let registry = registry_with_package(move |asked| asked.is("GET", &wasm).then(|| Answer::of(500, "")));
+    let error = failed_pull(&location(&registry.host()));
     assert!(matches!(error, RegistryError::Status { status: 500, .. }), "{error}");
 }
 
@@ -112,9 +112,9 @@ fn a_server_that_fails_in_the_middle_leaves_nothing() {
 fn a_server_that_fails_in_the_middle_of_a_push_leaves_no_package_of_that_name() {
     for part in ["/uploads/1", "/manifests/"] {
         let registry = FakeRegistry::with(move |asked| asked.is("PUT", part).then(|| Answer::of(503, "")));
-        let error = push(&place(&registry.host()), &lora(), &mut Silent).unwrap_err();
+        let error = push(&location(&registry.host()), &lora(), &mut Silent).unwrap_err();
         assert!(matches!(error, RegistryError::Status { status: 503, .. }), "{error}");
-        let error = failed_pull(&place(&registry.host()));
+        let error = failed_pull(&location(&registry.host()));
         assert!(matches!(error, RegistryError::NotFound { .. }), "{error}");
     }
 }
@@ -123,11 +123,11 @@ fn a_server_that_fails_in_the_middle_of_a_push_leaves_no_package_of_that_name() 
 fn a_package_that_ends_early_is_told_with_how_much_came() {
     let wasm = lora().wasm;
     let (layer, half) = (lora().manifest().unwrap().layer, wasm.len() / 2);
-    let registry = holding(move |asked| {
+    let registry = registry_with_package(move |asked| {
         let torn = Answer { cut: Some(half), ..Answer::of(200, wasm.clone()) };
         asked.is("GET", &layer).then_some(torn)
     });
-    let error = failed_pull(&place(&registry.host()));
+    let error = failed_pull(&location(&registry.host()));
     assert!(matches!(error, RegistryError::Truncated { found, .. } if found == half as u64), "{error:?}");
     assert_eq!(error.exit(), Exit::No);
 }
@@ -138,15 +138,15 @@ fn other_bytes_than_the_manifest_names_are_a_matter_of_trust() {
     wasm[100] ^= 1;
     let layer = lora().manifest().unwrap().layer;
     let (other, named) = (wasm.clone(), layer.clone());
-    let registry = holding(move |asked| asked.is("GET", &named).then(|| Answer::of(200, other.clone())));
-    let error = failed_pull(&place(&registry.host()));
+    let registry = registry_with_package(move |asked| asked.is("GET", &named).then(|| Answer::of(200, other.clone())));
+    let error = failed_pull(&location(&registry.host()));
     let digest = matches!(error, RegistryError::Artifact { error: ArtifactError::Digest { what: "package", .. }, .. });
     assert!(digest, "{error:?}");
     assert_eq!((error.exit(), error.category()), (Exit::Trust, "trust"));
 
     wasm.push(0);
-    let registry = holding(move |asked| asked.is("GET", &layer).then(|| Answer::of(200, wasm.clone())));
-    let error = failed_pull(&place(&registry.host()));
+    let registry = registry_with_package(move |asked| asked.is("GET", &layer).then(|| Answer::of(200, wasm.clone())));
+    let error = failed_pull(&location(&registry.host()));
     assert!(matches!(error, RegistryError::Artifact { error: ArtifactError::Size { .. }, .. }), "{error:?}");
     assert_eq!(error.exit(), Exit::Trust);
 }
@@ -154,12 +154,12 @@ fn other_bytes_than_the_manifest_names_are_a_matter_of_trust() {
 #[test]
 fn a_manifest_of_another_digest_than_the_registry_says_is_refused() {
     let body = lora().manifest().unwrap().manifest;
-    let registry = holding(move |asked| {
+    let registry = registry_with_package(move |asked| {
         let answer = || Answer::of(200, body.clone()).with("Content-Type", MANIFEST);
         let other = format!("sha256:{}", "0".repeat(64));
         asked.is("GET", "/manifests/").then(|| answer().with("Docker-Content-Digest", other))
     });
-    let error = failed_pull(&place(&registry.host()));
+    let error = failed_pull(&location(&registry.host()));
     let digest = matches!(error, RegistryError::Artifact { error: ArtifactError::Digest { what: "manifest", .. }, .. });
     assert!(digest, "{error:?}");
 }
@@ -207,8 +207,8 @@ fn what_is_no_package_is_refused_before_its_bytes_are_fetched() {
         ),
     ];
     for (name, change, expected) in cases {
-        let registry = holding_altered(change);
-        let error = failed_pull(&place(&registry.host()));
+        let registry = registry_with_altered_manifest(change);
+        let error = failed_pull(&location(&registry.host()));
         assert!(matches!(&error, RegistryError::Artifact { error, .. } if expected(error)), "{name}: {error:?}");
         assert!(!registry.asked().iter().any(|asked| asked.path.contains("/blobs/")), "{name}");
     }
@@ -216,11 +216,11 @@ fn what_is_no_package_is_refused_before_its_bytes_are_fetched() {
 
 #[test]
 fn a_manifest_without_end_is_not_read() {
-    let registry = holding(|asked| {
+    let registry = registry_with_package(|asked| {
         let huge = Answer { cut: Some(0), ..Answer::of(200, "") }.with("Content-Length", (1u64 << 40).to_string());
         asked.is("GET", "/manifests/").then_some(huge)
     });
-    let error = failed_pull(&place(&registry.host()));
+    let error = failed_pull(&location(&registry.host()));
     let large =
         matches!(error, RegistryError::Artifact { error: ArtifactError::TooLarge { what: "manifest", .. }, .. });
     assert!(large, "{error:?}");

@@ -3,7 +3,7 @@
 use tunebox_foundation::explain::Explain;
 use tunebox_package::registry::{RegistryError, Silent, pull, push};
 
-use super::{failed_pull, holding, lora, place};
+use super::{failed_pull, location, lora, registry_with_package};
 use crate::support::fake_registry::{Answer, Asked, FakeRegistry};
 
 /// The refusal with a login and without one.
@@ -23,17 +23,17 @@ pub(crate) fn logged_in(host: &str, login: &str) -> tempfile::TempDir {
 
 #[test]
 fn a_registry_that_wants_a_login_gets_that_of_docker_login() {
-    let registry = holding(wants_login);
-    let error = failed_pull(&place(&registry.host()));
+    let registry = registry_with_package(wants_login);
+    let error = failed_pull(&location(&registry.host()));
     assert!(matches!(error, RegistryError::Unauthorised { tried: false, .. }), "{error}");
     assert_eq!(error.hint().unwrap(), format!("`docker login {}`", registry.host()));
 
     let right = logged_in(&registry.host(), "bWU6c2VjcmV0");
-    let with = place(&registry.host()).logins(&right.path().join("config.json"));
+    let with = location(&registry.host()).logins(&right.path().join("config.json"));
     assert_eq!(pull(&with, &mut Silent).unwrap().0, lora());
 
     let wrong = logged_in(&registry.host(), "bWU6d3Jvbmc=");
-    let error = failed_pull(&place(&registry.host()).logins(&wrong.path().join("config.json")));
+    let error = failed_pull(&location(&registry.host()).logins(&wrong.path().join("config.json")));
     assert!(matches!(error, RegistryError::Unauthorised { tried: true, .. }), "{error}");
     assert!(!format!("{error:?}{:?}", error.explanation()).contains("wrong"), "{error:?}");
 }
@@ -46,15 +46,15 @@ fn a_token_is_fetched_with_the_login_where_the_registry_says_and_shown_to_the_re
         Some(if known { answer } else { Answer::of(401, "") })
     });
     let demand = format!("Bearer realm=\"http://{}/token?a=1\",service=\"here\",scope=\"x\"", tokens.host());
-    let registry = holding(move |asked| {
+    let registry = registry_with_package(move |asked| {
         let shown = asked.headers.get("authorization").is_some_and(|given| given == "Bearer a-token");
         (!shown).then(|| Answer::of(401, "").with("WWW-Authenticate", demand.clone()))
     });
-    let error = failed_pull(&place(&registry.host()));
+    let error = failed_pull(&location(&registry.host()));
     assert!(matches!(error, RegistryError::Unauthorised { tried: false, .. }), "{error}");
 
     let login = logged_in(&registry.host(), "bWU6c2VjcmV0");
-    let with = place(&registry.host()).logins(&login.path().join("config.json"));
+    let with = location(&registry.host()).logins(&login.path().join("config.json"));
     assert_eq!(pull(&with, &mut Silent).unwrap().0, lora());
     assert_eq!(tokens.asked().last().unwrap().path, "/token?a=1&scope=x&service=here");
     push(&with, &lora(), &mut Silent).unwrap();
@@ -64,15 +64,15 @@ fn a_token_is_fetched_with_the_login_where_the_registry_says_and_shown_to_the_re
 
 #[test]
 fn a_redirect_is_followed_without_the_login() {
-    let other = holding(|_| None);
+    let other = registry_with_package(|_| None);
     let to = other.host();
-    let registry = holding(move |asked| {
+    let registry = registry_with_package(move |asked| {
         let moved = asked.is("GET", "/blobs/");
         let elsewhere = || Answer::of(307, "").with("Location", format!("http://{to}{}", asked.path));
         wants_login(asked).or_else(|| moved.then(elsewhere))
     });
     let login = logged_in(&registry.host(), "bWU6c2VjcmV0");
-    let with = place(&registry.host()).logins(&login.path().join("config.json"));
+    let with = location(&registry.host()).logins(&login.path().join("config.json"));
     assert_eq!(pull(&with, &mut Silent).unwrap().0, lora());
     assert_eq!(other.asked().len(), 2);
     assert!(other.asked().iter().all(|asked| !asked.headers.contains_key("authorization")));
@@ -80,11 +80,11 @@ fn a_redirect_is_followed_without_the_login() {
 
 #[test]
 fn a_login_is_not_sent_to_another_machine_without_encryption() {
-    let registry = holding(wants_login);
+    let registry = registry_with_package(wants_login);
     // This machine under an address that is not its loopback's.
     let host = format!("0.0.0.0:{}", registry.port());
     let login = logged_in(&host, "bWU6c2VjcmV0");
-    let with = place(&host).plain_http(true).logins(&login.path().join("config.json"));
+    let with = location(&host).plain_http(true).logins(&login.path().join("config.json"));
     let error = failed_pull(&with);
     assert!(matches!(error, RegistryError::LoginInTheOpen { .. }), "{error:?}");
     let asked = registry.asked();

@@ -9,7 +9,7 @@ use tunebox_package::artifact::{ArtifactError, MANIFEST};
 use tunebox_package::registry::{Location, RegistryError, Silent, pull, push};
 
 use super::logins::logged_in;
-use super::{failed_pull, lora, place, version};
+use super::{failed_pull, location, lora, version};
 use crate::support::absent::require;
 use crate::support::real_registry;
 
@@ -17,8 +17,8 @@ use crate::support::real_registry;
 #[ignore = "needs docker-registry"]
 fn a_real_registry_takes_and_gives_the_same_bytes() {
     let registry = real_registry::Registry::start("");
-    let pushed = push(&place(&registry.host()), &lora(), &mut Silent).unwrap();
-    assert_eq!(pull(&place(&registry.host()), &mut Silent).unwrap(), (lora(), pushed));
+    let pushed = push(&location(&registry.host()), &lora(), &mut Silent).unwrap();
+    assert_eq!(pull(&location(&registry.host()), &mut Silent).unwrap(), (lora(), pushed));
     let later = Location::parse(&format!("{}/me/lora", registry.host())).unwrap();
     push(&later, &version("0.10.0"), &mut Silent).unwrap();
     push(&later, &version("0.9.0"), &mut Silent).unwrap();
@@ -46,7 +46,7 @@ fn name(host: &str, document: &str) {
 #[ignore = "needs docker-registry"]
 fn what_was_changed_in_a_real_registry_is_refused() {
     let registry = real_registry::Registry::start("");
-    let (place, documents) = (place(&registry.host()), lora().manifest().unwrap());
+    let (place, documents) = (location(&registry.host()), lora().manifest().unwrap());
     push(&place, &lora(), &mut Silent).unwrap();
     let layer = documents.layer.trim_start_matches("sha256:");
     let blob = registry.file(&format!("blobs/sha256/{}/{layer}/data", &layer[..2]));
@@ -78,7 +78,7 @@ fn what_was_changed_in_a_real_registry_is_refused() {
 #[ignore = "needs docker-registry"]
 fn a_real_registry_that_fails_or_is_gone_is_told_as_such() {
     let registry = real_registry::Registry::start("");
-    let (place, documents) = (place(&registry.host()), lora().manifest().unwrap());
+    let (place, documents) = (location(&registry.host()), lora().manifest().unwrap());
     push(&place, &lora(), &mut Silent).unwrap();
     let layer = documents.layer.trim_start_matches("sha256:");
     // Which makes the registry itself fail in the middle.
@@ -96,14 +96,14 @@ fn a_real_registry_that_fails_or_is_gone_is_told_as_such() {
 #[ignore = "needs docker-registry"]
 fn a_real_registry_with_a_login_takes_that_of_docker_login() {
     let registry = real_registry::Registry::with_login();
-    let error = failed_pull(&place(&registry.host()));
+    let error = failed_pull(&location(&registry.host()));
     assert!(matches!(error, RegistryError::Unauthorised { tried: false, .. }), "{error}");
     let login = logged_in(&registry.host(), "bWU6c2VjcmV0");
-    let with = place(&registry.host()).logins(&login.path().join("config.json"));
+    let with = location(&registry.host()).logins(&login.path().join("config.json"));
     push(&with, &lora(), &mut Silent).unwrap();
     assert_eq!(pull(&with, &mut Silent).unwrap().0, lora());
     let wrong = logged_in(&registry.host(), "bWU6d3Jvbmc=");
-    let error = failed_pull(&place(&registry.host()).logins(&wrong.path().join("config.json")));
+    let error = failed_pull(&location(&registry.host()).logins(&wrong.path().join("config.json")));
     assert!(matches!(error, RegistryError::Unauthorised { tried: true, .. }), "{error}");
 }
 
@@ -112,7 +112,7 @@ fn a_real_registry_with_a_login_takes_that_of_docker_login() {
 fn a_real_registry_with_a_certificate_of_its_own_is_believed_only_with_it() {
     let (registry, certificate) = real_registry::Registry::with_certificate();
     // Loopback goes without encryption; this address of the same machine does not.
-    let elsewhere = place(&format!("0.0.0.0:{}", registry.port()));
+    let elsewhere = location(&format!("0.0.0.0:{}", registry.port()));
     let error = failed_pull(&elsewhere);
     assert!(matches!(error, RegistryError::Tls { .. }), "{error:?}");
     let trusting = elsewhere.certificates(&certificate);
@@ -132,7 +132,7 @@ fn wkg_pulls_what_was_pushed_and_what_wkg_pushed_is_pulled() {
     };
     let file = |name: &str| folder.path().join(name).display().to_string();
 
-    push(&place(&host), &lora(), &mut Silent).unwrap();
+    push(&location(&host), &lora(), &mut Silent).unwrap();
     wkg(&["pull", &format!("{host}/me/lora:0.1.0"), "--output", &file("pulled.wasm")]);
     assert!(std::fs::read(file("pulled.wasm")).unwrap() == lora().wasm);
 

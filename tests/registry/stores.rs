@@ -9,7 +9,7 @@ use tunebox_package::registry::{Location, RegistryError, Silent, pull, push};
 use tunebox_package::store::StoreError;
 use tunebox_package::{Error, Store, section};
 
-use super::{holding, lora, place, version};
+use super::{location, lora, registry_with_package, version};
 
 #[test]
 fn a_package_goes_through_a_folder_as_through_a_registry() {
@@ -130,8 +130,8 @@ fn a_writer_that_is_killed_leaves_the_store_whole() {
 
 #[test]
 fn a_package_in_the_store_that_changed_is_pulled_again() {
-    let (registry, home) = (holding(|_| None), tempfile::tempdir().unwrap());
-    let (store, place) = (Store::open(home.path()).unwrap(), place(&registry.host()));
+    let (registry, home) = (registry_with_package(|_| None), tempfile::tempdir().unwrap());
+    let (store, place) = (Store::open(home.path()).unwrap(), location(&registry.host()));
     let fetch = || store.put(&pull(&place, &mut Silent).unwrap().0, &place.source()).unwrap();
     let path = home.path().join("store/blobs/sha256").join(fetch().digest);
     std::fs::remove_file(&path).unwrap();

@@ -2,15 +2,15 @@
 
 use tunebox_foundation::explain::Explain;
 
-use crate::support::tiny_run::{Place, Watcher, records};
+use crate::support::tiny_run::{TestObserver, Workspace, records};
 
 #[test]
 fn the_seventh_line_that_is_not_json_is_named_and_nothing_is_written() {
-    let place = Place::new();
+    let place = Workspace::new();
     let mut lines: Vec<String> = records(9).lines().map(str::to_owned).collect();
     lines[6] = r#"{"messages": [}"#.into();
     place.write("data.jsonl", &lines.join("\n"));
-    let error = place.train("bad", &["train.steps=2"], &mut Watcher::new()).unwrap_err().explanation();
+    let error = place.train("bad", &["train.steps=2"], &mut TestObserver::new()).unwrap_err().explanation();
 
     assert_eq!(error.category, "data");
     assert!(error.what.starts_with("the line is not JSON"), "{}", error.what);
@@ -21,7 +21,7 @@ fn the_seventh_line_that_is_not_json_is_named_and_nothing_is_written() {
 
 #[test]
 fn lines_that_are_skipped_are_listed() {
-    let place = Place::new();
+    let place = Workspace::new();
     let text = format!("{}not json\n{}", records(2), r#"{"messages": []}"#);
     place.write("data.jsonl", &text);
     let plan = place.plan("skips", &["data.skip-bad=true"]).unwrap();
@@ -33,7 +33,7 @@ fn lines_that_are_skipped_are_listed() {
 
 #[test]
 fn data_without_a_record_is_an_error() {
-    let place = Place::new();
+    let place = Workspace::new();
     place.write("data.jsonl", "\n\n");
     let error = place.plan("empty", &[]).err().unwrap();
 
@@ -42,7 +42,7 @@ fn data_without_a_record_is_an_error() {
 
 #[test]
 fn an_unknown_setting_of_the_method_is_shown_where_it_was_given() {
-    let place = Place::new();
+    let place = Workspace::new();
     let error = place.plan("setting", &["method.label-smothing=0.1"]).err().unwrap().explanation();
 
     assert_eq!(error.what, "unknown key `label-smothing`");

@@ -1,13 +1,13 @@
 //! What a run computes does not depend on how it is cut up, looked at or begun.
 
 use super::{ADAPTER, HARD, losses, whole};
-use crate::support::tiny_run::{Place, Watcher, records};
+use crate::support::tiny_run::{TestObserver, Workspace, records};
 
 #[test]
 fn two_micro_batches_of_two_are_one_batch_of_four() {
-    let place = Place::new();
+    let place = Workspace::new();
     let run = |name: &str, batch: &str, accumulation: &str| {
-        place.train(name, &["train.steps=4", batch, accumulation], &mut Watcher::new()).unwrap();
+        place.train(name, &["train.steps=4", batch, accumulation], &mut TestObserver::new()).unwrap();
         let rows = place.metrics(name);
         let column = |key: &str| rows.iter().map(|row| row[key].as_f64().unwrap()).collect::<Vec<f64>>();
         (column("loss"), column("gradient-norm"))
@@ -23,8 +23,8 @@ fn two_micro_batches_of_two_are_one_batch_of_four() {
 
 #[test]
 fn training_makes_the_loss_smaller() {
-    let place = Place::new();
-    place.train("learns", &["train.steps=30"], &mut Watcher::new()).unwrap();
+    let place = Workspace::new();
+    place.train("learns", &["train.steps=30"], &mut TestObserver::new()).unwrap();
     let losses = losses(&place, "learns");
 
     assert!(losses[29] < 0.5 * losses[0], "{losses:?}");
@@ -32,11 +32,11 @@ fn training_makes_the_loss_smaller() {
 
 #[test]
 fn validation_data_is_looked_at_before_during_and_after() {
-    let place = Place::new();
+    let place = Workspace::new();
     place.write("held-out.jsonl", &records(4));
     let held_out = format!("data.validation={}", place.path("held-out.jsonl").display());
     let settings = ["train.steps=6", "train.validate-every=3", &held_out];
-    place.train("looks", &settings, &mut Watcher::new()).unwrap();
+    place.train("looks", &settings, &mut TestObserver::new()).unwrap();
     let rows = place.metrics("looks");
     let looks: Vec<_> =
         rows.iter().filter_map(|row| Some((row["step"].as_u64()?, row.get("validation-loss")?))).collect();
@@ -49,30 +49,32 @@ fn validation_data_is_looked_at_before_during_and_after() {
 
 #[test]
 fn looking_at_validation_data_changes_no_bit_of_the_run() {
-    let place = Place::new();
+    let place = Workspace::new();
     let held_out = format!("data.validation={}", place.path("data.jsonl").display());
-    place.train("seen", &[&HARD[..], &["train.validate-every=2", &held_out]].concat(), &mut Watcher::new()).unwrap();
+    place
+        .train("seen", &[&HARD[..], &["train.validate-every=2", &held_out]].concat(), &mut TestObserver::new())
+        .unwrap();
 
     assert!(place.bytes("seen", ADAPTER) == whole(&place), "the adapters differ");
 }
 
 #[test]
 fn a_run_goes_on_from_the_adapter_of_another() {
-    let place = Place::new();
-    place.train("base", &["train.steps=10"], &mut Watcher::new()).unwrap();
+    let place = Workspace::new();
+    place.train("base", &["train.steps=10"], &mut TestObserver::new()).unwrap();
     let adapter = format!("model.adapter={}", place.path("runs/base").display());
-    place.train("next", &[&adapter, "train.steps=1"], &mut Watcher::new()).unwrap();
+    place.train("next", &[&adapter, "train.steps=1"], &mut TestObserver::new()).unwrap();
 
     assert!(losses(&place, "next")[0] < 0.9 * losses(&place, "base")[0]);
 }
 
 #[test]
 fn a_method_of_windows_gets_all_records_of_an_update_at_once() {
-    let place = Place::new();
+    let place = Workspace::new();
     let line = |number: u32| serde_json::json!({ "prompt": format!("{number}?"), "completion": "yes", "label": number.is_multiple_of(2) });
     place.write("data.jsonl", &(0..8).map(|number| format!("{}\n", line(number))).collect::<String>());
     let settings = ["method.use=kto", "train.batch=2", "train.accumulation=4", "train.steps=2"];
-    place.train("window", &settings, &mut Watcher::new()).unwrap();
+    place.train("window", &settings, &mut TestObserver::new()).unwrap();
     let row = place.metrics("window").remove(1);
 
     // A mean reward of good and of bad answers in one line: both kinds were in the one call of the step.

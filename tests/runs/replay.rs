@@ -6,30 +6,30 @@ use tunebox_sandbox::Compiling;
 use tunebox_training::{Comparison, Error, RunSettings, plan, run, verify};
 
 use super::{ADAPTER, HARD, whole};
-use crate::support::tiny_run::{Place, Watcher};
+use crate::support::tiny_run::{TestObserver, Workspace};
 
 /// What a look at a finished run, and running it again, find different.
-fn replayed(place: &Place, run: &str) -> Vec<Comparison> {
+fn replayed(place: &Workspace, run: &str) -> Vec<Comparison> {
     let verification = verify(&place.path("runs").join(run), &[], true, Compiling::default()).unwrap();
     let looked: Vec<_> = verification.artifact.iter().chain(&verification.inputs).cloned().collect();
     assert!(looked.len() > 8, "model, data, method, seed, steps and two files: {looked:?}");
-    let replay = verification.replay(None, &mut Watcher::new(), &AtomicBool::new(false)).unwrap().unwrap();
+    let replay = verification.replay(None, &mut TestObserver::new(), &AtomicBool::new(false)).unwrap().unwrap();
     assert_eq!(replay.steps, 20);
     looked.into_iter().chain(replay.artifact).chain(replay.first_difference).filter(|one| !one.same()).collect()
 }
 
 #[test]
 fn a_finished_run_is_replayed_to_the_same_bits_even_if_it_was_stopped_on_the_way() {
-    let place = Place::new();
+    let place = Workspace::new();
     whole(&place);
     assert_eq!(replayed(&place, "whole"), []);
-    let mut watcher = Watcher { stop_after: Some(7), ..Watcher::new() };
+    let mut watcher = TestObserver { stop_after: Some(7), ..TestObserver::new() };
     place.train("stopped", &HARD, &mut watcher).unwrap();
     assert!(matches!(
         verify(&place.path("runs/stopped"), &[], true, Compiling::default()),
         Err(Error::Unfinished { .. })
     ));
-    place.resume("stopped", &HARD, &mut Watcher::new()).unwrap();
+    place.resume("stopped", &HARD, &mut TestObserver::new()).unwrap();
     assert_eq!(replayed(&place, "stopped"), []);
     let left: Vec<_> = std::fs::read_dir(place.path("runs")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "the folder of the replay is gone: {left:?}");
@@ -37,7 +37,7 @@ fn a_finished_run_is_replayed_to_the_same_bits_even_if_it_was_stopped_on_the_way
 
 #[test]
 fn a_replay_finds_an_adapter_and_a_number_that_the_run_did_not_make() {
-    let place = Place::new();
+    let place = Workspace::new();
     whole(&place);
     let metrics = String::from_utf8(place.bytes("whole", "metrics.jsonl")).unwrap();
     let lock = String::from_utf8(place.bytes("whole", "run.lock")).unwrap();
@@ -50,11 +50,11 @@ fn a_replay_finds_an_adapter_and_a_number_that_the_run_did_not_make() {
 
 #[test]
 fn the_written_run_file_gives_the_same_run_again() {
-    let place = Place::new();
-    place.train("one", &["train.steps=3"], &mut Watcher::new()).unwrap();
+    let place = Workspace::new();
+    place.train("one", &["train.steps=3"], &mut TestObserver::new()).unwrap();
     let file = place.path("runs/one/run.toml");
     let settings = RunSettings::load(&file, &["run.name=two".into()]).unwrap();
-    run(plan(settings).unwrap(), &mut Watcher::new(), &AtomicBool::new(false)).unwrap();
+    run(plan(settings).unwrap(), &mut TestObserver::new(), &AtomicBool::new(false)).unwrap();
 
     assert_eq!(place.bytes("one", ADAPTER), place.bytes("two", ADAPTER));
 }

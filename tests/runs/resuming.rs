@@ -6,19 +6,19 @@ use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_training::Outcome;
 
 use super::{ADAPTER, HARD, losses, whole};
-use crate::support::tiny_run::{Place, Watcher, records};
+use crate::support::tiny_run::{TestObserver, Workspace, records};
 
 #[test]
 fn a_run_stopped_at_ten_and_resumed_ends_in_the_bits_of_one_never_stopped() {
-    let place = Place::new();
-    let mut watcher = Watcher { stop_after: Some(10), ..Watcher::new() };
+    let place = Workspace::new();
+    let mut watcher = TestObserver { stop_after: Some(10), ..TestObserver::new() };
     let outcome = place.train("stopped", &HARD, &mut watcher).unwrap();
 
     assert!(matches!(outcome, Outcome::Interrupted(_)));
     assert_eq!(outcome.exit(), Some(Exit::Interrupted));
     assert!(!place.path("runs/stopped").join(ADAPTER).exists());
 
-    let mut watcher = Watcher::new();
+    let mut watcher = TestObserver::new();
     place.resume("stopped", &HARD, &mut watcher).unwrap();
 
     assert_eq!(watcher.steps, (11..=20).collect::<Vec<_>>());
@@ -28,12 +28,12 @@ fn a_run_stopped_at_ten_and_resumed_ends_in_the_bits_of_one_never_stopped() {
 
 #[test]
 fn a_run_killed_between_checkpoints_ends_in_the_bits_of_one_never_stopped() {
-    let place = Place::new();
-    let mut watcher = Watcher { die_after: Some(8), ..Watcher::new() };
+    let place = Workspace::new();
+    let mut watcher = TestObserver { die_after: Some(8), ..TestObserver::new() };
     catch_unwind(AssertUnwindSafe(|| place.train("killed", &HARD, &mut watcher))).unwrap_err();
     assert_eq!(place.metrics("killed").len(), 8);
 
-    let mut watcher = Watcher::new();
+    let mut watcher = TestObserver::new();
     place.resume("killed", &HARD, &mut watcher).unwrap();
 
     assert_eq!(watcher.steps, (6..=20).collect::<Vec<_>>());
@@ -43,10 +43,10 @@ fn a_run_killed_between_checkpoints_ends_in_the_bits_of_one_never_stopped() {
 
 #[test]
 fn a_resumed_run_with_another_rate_is_refused_with_the_difference() {
-    let place = Place::new();
-    let mut watcher = Watcher { stop_after: Some(2), ..Watcher::new() };
+    let place = Workspace::new();
+    let mut watcher = TestObserver { stop_after: Some(2), ..TestObserver::new() };
     place.train("changed", &["train.steps=4"], &mut watcher).unwrap();
-    let error = place.resume("changed", &["train.steps=4", "train.rate=0.5"], &mut Watcher::new()).unwrap_err();
+    let error = place.resume("changed", &["train.steps=4", "train.rate=0.5"], &mut TestObserver::new()).unwrap_err();
 
     assert_eq!(error.to_string(), "the run `changed` cannot go on: `train.rate` was `0.01`, is `0.5`");
     let (settings, checkpoint) = (place.path("runs/changed/run.toml"), place.path("runs/changed/steps/000002"));
@@ -57,23 +57,23 @@ fn a_resumed_run_with_another_rate_is_refused_with_the_difference() {
 
 #[test]
 fn a_resumed_run_with_other_data_is_refused() {
-    let place = Place::new();
-    let mut watcher = Watcher { stop_after: Some(2), ..Watcher::new() };
+    let place = Workspace::new();
+    let mut watcher = TestObserver { stop_after: Some(2), ..TestObserver::new() };
     place.train("moved", &["train.steps=4"], &mut watcher).unwrap();
     place.write("data.jsonl", &records(17));
-    let error = place.resume("moved", &["train.steps=4"], &mut Watcher::new()).unwrap_err();
+    let error = place.resume("moved", &["train.steps=4"], &mut TestObserver::new()).unwrap_err();
 
     assert_eq!(error.to_string(), "the run `moved` cannot go on: the data file is another");
 }
 
 #[test]
 fn a_run_that_trains_all_weights_resumes_and_leaves_a_model() {
-    let place = Place::new();
+    let place = Workspace::new();
     let settings = ["train.steps=6", "train.adapter.kind=full", "train.rate=0.001"];
-    place.train("all", &settings, &mut Watcher::new()).unwrap();
-    let mut watcher = Watcher { stop_after: Some(3), ..Watcher::new() };
+    place.train("all", &settings, &mut TestObserver::new()).unwrap();
+    let mut watcher = TestObserver { stop_after: Some(3), ..TestObserver::new() };
     place.train("halves", &settings, &mut watcher).unwrap();
-    place.resume("halves", &settings, &mut Watcher::new()).unwrap();
+    place.resume("halves", &settings, &mut TestObserver::new()).unwrap();
 
     assert!(
         place.bytes("all", "model.safetensors") == place.bytes("halves", "model.safetensors"),
@@ -84,7 +84,7 @@ fn a_run_that_trains_all_weights_resumes_and_leaves_a_model() {
 
 #[test]
 fn a_kept_reference_changes_no_bit_of_a_run_or_of_a_resumed_one() {
-    let place = Place::new();
+    let place = Workspace::new();
     let pairs: String = (0..9)
         .map(|number| {
             let answers = (format!("It is {}.", 2 * number), format!("No.{}", "!".repeat(number % 4)));
@@ -97,30 +97,30 @@ fn a_kept_reference_changes_no_bit_of_a_run_or_of_a_resumed_one() {
     place.write("data.jsonl", &pairs);
     let settings = ["method.use=dpo", "train.steps=12", "train.batch=2", "train.accumulation=2", "train.save-every=4"];
     let settings = [&settings[..], &["train.adapter.dropout=0.1"]].concat();
-    place.train("kept", &settings, &mut Watcher::new()).unwrap();
-    place.train("anew", &[&settings[..], &["train.cache-reference=false"]].concat(), &mut Watcher::new()).unwrap();
+    place.train("kept", &settings, &mut TestObserver::new()).unwrap();
+    place.train("anew", &[&settings[..], &["train.cache-reference=false"]].concat(), &mut TestObserver::new()).unwrap();
     assert!(place.bytes("kept", ADAPTER) == place.bytes("anew", ADAPTER), "the adapters differ");
     assert!(place.path("runs/kept/reference.cache").exists());
     assert!(!place.path("runs/anew/reference.cache").exists());
 
-    let mut watcher = Watcher { stop_after: Some(5), ..Watcher::new() };
+    let mut watcher = TestObserver { stop_after: Some(5), ..TestObserver::new() };
     place.train("halves", &settings, &mut watcher).unwrap();
-    place.resume("halves", &settings, &mut Watcher::new()).unwrap();
+    place.resume("halves", &settings, &mut TestObserver::new()).unwrap();
     assert!(place.bytes("halves", ADAPTER) == place.bytes("kept", ADAPTER), "the adapters differ");
     assert_eq!(losses(&place, "halves"), losses(&place, "anew"));
 }
 
 #[test]
 fn a_kept_reference_that_was_damaged_is_made_anew() {
-    let place = Place::new();
+    let place = Workspace::new();
     let line = r#"{"prompt": "2+2?", "chosen": "4", "rejected": "5"}"#;
     place.write("data.jsonl", &format!("{line}\n{line}\n"));
     let settings = ["method.use=dpo", "train.steps=6", "train.save-every=2"];
-    place.train("smooth", &settings, &mut Watcher::new()).unwrap();
-    let mut watcher = Watcher { stop_after: Some(3), ..Watcher::new() };
+    place.train("smooth", &settings, &mut TestObserver::new()).unwrap();
+    let mut watcher = TestObserver { stop_after: Some(3), ..TestObserver::new() };
     place.train("hurt", &settings, &mut watcher).unwrap();
     place.write("runs/hurt/reference.cache", "tunebox-logprob1 and nonsense");
-    place.resume("hurt", &settings, &mut Watcher::new()).unwrap();
+    place.resume("hurt", &settings, &mut TestObserver::new()).unwrap();
 
     assert!(place.bytes("hurt", ADAPTER) == place.bytes("smooth", ADAPTER), "the adapters differ");
 }

@@ -7,7 +7,7 @@ use tunebox_package::{Manifest, manifest, section};
 use tunebox_training::{Error, Outcome, Revisions, plan, run_revised};
 
 use crate::support::guest;
-use crate::support::tiny_run::{Place, Watcher};
+use crate::support::tiny_run::{TestObserver, Workspace};
 
 /// Draws, reads a row of a matrix and edits that matrix in its `init`, draws in every step, and reports both draws and the
 /// sum of the row.
@@ -94,14 +94,21 @@ impl Revisions for Author {
 }
 
 /// Makes the version the method of the place.
-fn save(place: &Place, bytes: &[u8]) -> String {
+fn save(place: &Workspace, bytes: &[u8]) -> String {
     let path = place.path("draws.wasm");
     std::fs::write(&path, bytes).unwrap();
     format!("method.use={}", path.display())
 }
 
 /// A run of an author.
-fn dev(place: &Place, name: &str, method: &str, author: &mut Author, watcher: &mut Watcher, resume: bool) -> Outcome {
+fn dev(
+    place: &Workspace,
+    name: &str,
+    method: &str,
+    author: &mut Author,
+    watcher: &mut TestObserver,
+    resume: bool,
+) -> Outcome {
     let name = format!("run.name={name}");
     let mut settings = place.settings(&[&[name.as_str(), method], &SETTINGS[..]].concat()).unwrap();
     (settings.authoring, settings.resume) = (true, resume);
@@ -110,7 +117,7 @@ fn dev(place: &Place, name: &str, method: &str, author: &mut Author, watcher: &m
 }
 
 /// What every step drew, and what the last checkpoint holds of the edit.
-fn drawn(place: &Place, run: &str) -> (Vec<(f64, f64)>, Vec<u8>) {
+fn drawn(place: &Workspace, run: &str) -> (Vec<(f64, f64)>, Vec<u8>) {
     let rows = place.metrics(run);
     let number = |row: &serde_json::Map<String, serde_json::Value>, name: &str| row.get(name)?.as_f64();
     let steps = rows.iter().filter_map(|row| Some((number(row, "drawn")?, number(row, "loss")?)));
@@ -118,19 +125,19 @@ fn drawn(place: &Place, run: &str) -> (Vec<(f64, f64)>, Vec<u8>) {
 }
 
 /// How often the metrics of a run say that its method changed.
-fn written_down(place: &Place, run: &str) -> usize {
+fn written_down(place: &Workspace, run: &str) -> usize {
     place.metrics(run).iter().filter(|row| row.contains_key("method")).count()
 }
 
 #[test]
 fn what_init_did_is_not_done_again_by_a_run_that_is_resumed() {
-    let place = Place::new();
+    let place = Workspace::new();
     let method = save(&place, &version(1, ""));
     let settings = [&[method.as_str()], &SETTINGS[..]].concat();
-    place.train("whole", &settings, &mut Watcher::new()).unwrap();
-    let mut watcher = Watcher { stop_after: Some(2), ..Watcher::new() };
+    place.train("whole", &settings, &mut TestObserver::new()).unwrap();
+    let mut watcher = TestObserver { stop_after: Some(2), ..TestObserver::new() };
     place.train("stopped", &settings, &mut watcher).unwrap();
-    place.resume("stopped", &settings, &mut Watcher::new()).unwrap();
+    place.resume("stopped", &settings, &mut TestObserver::new()).unwrap();
 
     let whole = drawn(&place, "whole");
     assert_eq!(whole.0.len(), 4);
@@ -139,13 +146,13 @@ fn what_init_did_is_not_done_again_by_a_run_that_is_resumed() {
 
 #[test]
 fn a_first_step_that_is_tried_again_begins_before_init() {
-    let place = Place::new();
+    let place = Workspace::new();
     let method = save(&place, &version(2, ""));
     let settings = [&[method.as_str()], &SETTINGS[..]].concat();
-    place.train("straight", &settings, &mut Watcher::new()).unwrap();
+    place.train("straight", &settings, &mut TestObserver::new()).unwrap();
     let method = save(&place, &version(1, "(drop (call $draw)) (unreachable)"));
     let mut author = Author::mending(version(2, ""));
-    dev(&place, "tried", &method, &mut author, &mut Watcher::new(), false);
+    dev(&place, "tried", &method, &mut author, &mut TestObserver::new(), false);
 
     assert_eq!(author.swapped, 1);
     let straight = drawn(&place, "straight");
@@ -157,12 +164,12 @@ fn a_first_step_that_is_tried_again_begins_before_init() {
 
 #[test]
 fn an_init_finds_the_model_of_the_beginning_whenever_it_comes() {
-    let place = Place::new();
+    let place = Workspace::new();
     let read =
         |run: &str| -> Vec<f64> { place.metrics(run).iter().filter_map(|row| row.get("read")?.as_f64()).collect() };
     let method = save(&place, &version(1, ""));
     let mut author = Author { before: Some(3), ..Author::mending(version(2, "")) };
-    dev(&place, "swapped", &method, &mut author, &mut Watcher::new(), false);
+    dev(&place, "swapped", &method, &mut author, &mut TestObserver::new(), false);
     assert_eq!((author.swapped, written_down(&place, "swapped")), (1, 1));
     let found = read("swapped");
     assert!(found.len() == 4 && found.iter().all(|sum| *sum == found[0]), "{found:?}");
@@ -170,32 +177,32 @@ fn an_init_finds_the_model_of_the_beginning_whenever_it_comes() {
 
 #[test]
 fn a_version_that_is_there_when_a_run_is_resumed_is_written_down_once() {
-    let place = Place::new();
+    let place = Workspace::new();
     let method = save(&place, &version(1, ""));
-    let two = || Watcher { stop_after: Some(2), ..Watcher::new() };
+    let two = || TestObserver { stop_after: Some(2), ..TestObserver::new() };
     dev(&place, "left", &method, &mut Author::done(), &mut two(), false);
     assert_eq!(written_down(&place, "left"), 0);
 
     save(&place, &version(2, ""));
-    let mut three = Watcher { stop_after: Some(3), ..Watcher::new() };
+    let mut three = TestObserver { stop_after: Some(3), ..TestObserver::new() };
     dev(&place, "left", &method, &mut Author::done(), &mut three, true);
     assert_eq!(written_down(&place, "left"), 1);
-    dev(&place, "left", &method, &mut Author::done(), &mut Watcher::new(), true);
+    dev(&place, "left", &method, &mut Author::done(), &mut TestObserver::new(), true);
     assert_eq!(written_down(&place, "left"), 1);
 }
 
 #[test]
 fn a_version_that_was_taken_over_after_the_last_checkpoint_is_written_down_once() {
-    let place = Place::new();
+    let place = Workspace::new();
     let method = save(&place, &version(1, ""));
     let mut author = Author { before: Some(3), ..Author::mending(version(2, "")) };
-    let mut watcher = Watcher { die_after: Some(3), ..Watcher::new() };
+    let mut watcher = TestObserver { die_after: Some(3), ..TestObserver::new() };
     let died = || dev(&place, "killed", &method, &mut author, &mut watcher, false);
     catch_unwind(AssertUnwindSafe(died)).unwrap_err();
     assert_eq!((author.swapped, written_down(&place, "killed")), (1, 1));
 
     save(&place, &version(2, ""));
-    dev(&place, "killed", &method, &mut Author::done(), &mut Watcher::new(), true);
+    dev(&place, "killed", &method, &mut Author::done(), &mut TestObserver::new(), true);
     assert_eq!(written_down(&place, "killed"), 1);
     let lock = String::from_utf8(place.bytes("killed", "run.lock")).unwrap();
     assert_eq!(lock.matches("after = ").count(), 1, "{lock}");

@@ -4,7 +4,7 @@ use tunebox_package::{manifest, section};
 use tunebox_training::{Error, Event, Observer, Outcome, run};
 
 use crate::support::guest;
-use crate::support::tiny_run::{Place, Watcher};
+use crate::support::tiny_run::{TestObserver, Workspace};
 
 /// Logs a line in its `init` and one in every step, and minimises a loss that hangs on nothing.
 const TALKS: &str = r#"
@@ -45,7 +45,7 @@ impl Observer for Listener {
 
 /// A run of two steps whose method answers `init` and `step` so.
 fn told(init: &str, step: &str) -> (Result<Outcome, Error>, Vec<String>) {
-    let place = Place::new();
+    let place = Workspace::new();
     let mut bytes = guest::component(&TALKS.replace("$INIT", init).replace("$STEP", step));
     let about = serde_json::json!({
         "name": "talks", "version": "0.1.0", "description": "Talks", "shape": "supervised", "settings": [],
@@ -57,7 +57,7 @@ fn told(init: &str, step: &str) -> (Result<Outcome, Error>, Vec<String>) {
     let method = format!("method.use={}", path.display());
     let plan = place.plan("talks", &[&method, "train.steps=2"]).unwrap();
     let mut listener = Listener::default();
-    let ended = run(plan, &mut listener, Watcher::new().stop);
+    let ended = run(plan, &mut listener, TestObserver::new().stop);
     (ended, listener.heard)
 }
 

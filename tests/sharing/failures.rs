@@ -31,10 +31,10 @@ fn a_registry_that_fails_is_told_by_its_failure() {
         (layer.as_str(), short, TRUST, "error[trust]: the package is not as long as was named".to_owned()),
     ] {
         *scene.instead.lock().unwrap() = Some((part.to_owned(), answer));
-        scene.person.failed(&["pull", &name, "--yes"], code, &first);
+        scene.person.assert_failed(&["pull", &name, "--yes"], code, &first);
     }
     *scene.instead.lock().unwrap() = None;
-    scene.person.done("project", &["pull", &name, "--yes"]);
+    scene.person.succeed("project", &["pull", &name, "--yes"]);
 }
 
 #[test]
@@ -42,7 +42,11 @@ fn nobody_at_the_place_of_a_registry_is_told() {
     let scene = Scene::new();
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let name = format!("{free}/me/calm-tone:0.3.0");
-    scene.person.failed(&["pull", &name, "--yes"], USAGE, &format!("error[registry]: `{free}` refuses the connection"));
+    scene.person.assert_failed(
+        &["pull", &name, "--yes"],
+        USAGE,
+        &format!("error[registry]: `{free}` refuses the connection"),
+    );
 }
 
 #[test]
@@ -55,7 +59,7 @@ fn a_manifest_of_two_layers_is_no_package() {
     document["layers"].as_array_mut().unwrap().push(layer);
     scene.registry.name("me/calm-tone:0.3.0", MANIFEST, document.to_string().as_bytes());
     let first = "error[package]: this is not a WebAssembly package: it has 2 layers";
-    let told = scene.person.failed(&["pull", &name, "--yes"], USAGE, first);
+    let told = scene.person.assert_failed(&["pull", &name, "--yes"], USAGE, first);
     assert!(told.contains("kept: nothing was installed and nothing ran"), "{told}");
 }
 
@@ -65,7 +69,7 @@ fn a_package_that_was_changed_on_a_stick_is_not_what_its_folder_names() {
     let (person, package) = (&scene.person, scene.publisher.publish("calm-tone", "0.3.0", "calm\n"));
     fs::write(person.path("project/calm-tone-0.3.0.wasm"), &package.wasm).unwrap();
     fs::write(person.path("project/calm-tone-0.3.0.wasm.minisig"), package.signature.as_ref().unwrap()).unwrap();
-    person.done("project", &["push", "calm-tone-0.3.0.wasm", "./stick"]);
+    person.succeed("project", &["push", "calm-tone-0.3.0.wasm", "./stick"]);
     let layer = package.manifest().unwrap().layer.replace(':', "/");
     let blob = person.path("project/stick/blobs").join(layer);
     let mut other = package.wasm.clone();
@@ -73,6 +77,7 @@ fn a_package_that_was_changed_on_a_stick_is_not_what_its_folder_names() {
     for bytes in [&other[..], &other[..1000]] {
         fs::remove_file(&blob).unwrap();
         fs::write(&blob, bytes).unwrap();
-        person.refused(&["pull", "./stick//calm-tone:0.3.0", "--yes"], "the package is not what its folder names");
+        person
+            .assert_refused(&["pull", "./stick//calm-tone:0.3.0", "--yes"], "the package is not what its folder names");
     }
 }

@@ -13,7 +13,7 @@ fn a_file_beside_a_signature_that_is_not_its_own_does_not_run() {
     let signature = person.path("project/calm-tone-0.1.0.wasm.minisig");
     fs::write(&path, &package.wasm).unwrap();
     fs::write(&signature, package.signature.unwrap()).unwrap();
-    let told = person.done("project", &["verify", "calm-tone-0.1.0.wasm", "--signer", &publisher.key.signer().key]);
+    let told = person.succeed("project", &["verify", "calm-tone-0.1.0.wasm", "--signer", &publisher.key.signer().key]);
     assert!(told.contains("who is not known here"), "{told}");
     let other = Publisher::new();
     let output = person.tunebox(&["verify", "calm-tone-0.1.0.wasm", "--signer", &other.key.signer().key]);
@@ -23,7 +23,7 @@ fn a_file_beside_a_signature_that_is_not_its_own_does_not_run() {
     *changed.last_mut().unwrap() ^= 1;
     fs::write(&path, changed).unwrap();
     let words = ["train", "--sample", "--method", "./calm-tone-0.1.0.wasm", "--set", "train.steps=1"];
-    person.refused(&words, "this package is not what was signed");
+    person.assert_refused(&words, "this package is not what was signed");
     fs::remove_file(&signature).unwrap();
     assert_eq!(person.tunebox(&["verify", "calm-tone-0.1.0.wasm"]).status.code(), Some(1), "nobody signed it");
 }
@@ -41,29 +41,29 @@ fn a_file_is_verified_by_a_known_signer_or_by_a_key_that_is_named() {
     assert!(told.contains("Unverified calm-tone 0.1.0") && told.contains("--signer KEY"), "{told}");
 
     let named = [&verify[..], &["--signer", publisher.key.signer().key.as_str()][..]].concat();
-    assert!(person.done("project", &named).contains("Verified"));
-    person.done("project", &["push", "calm-tone-0.1.0.wasm", "./stick"]);
-    person.done("project", &["pull", "./stick//calm-tone:0.1.0", "--yes"]);
-    assert!(person.done("project", &verify).contains("known for"));
+    assert!(person.succeed("project", &named).contains("Verified"));
+    person.succeed("project", &["push", "calm-tone-0.1.0.wasm", "./stick"]);
+    person.succeed("project", &["pull", "./stick//calm-tone:0.1.0", "--yes"]);
+    assert!(person.succeed("project", &verify).contains("known for"));
 
     let stranger = Publisher::new();
     let other = stranger.publish("calm-tone", "0.1.0", "calm\n");
     fs::write(person.path("project/calm-tone-0.1.0.wasm.minisig"), other.signature.unwrap()).unwrap();
-    person.refused(&verify, "another key signs it than before");
+    person.assert_refused(&verify, "another key signs it than before");
     // A key that is named says who signed, not that the lock is wrong.
     let named = [&verify[..], &["--signer", stranger.key.signer().key.as_str()][..]].concat();
-    person.refused(&named, "another key signs it than before");
+    person.assert_refused(&named, "another key signs it than before");
 }
 
 #[test]
 fn a_package_is_signed_before_it_is_pushed_and_the_key_is_read_before_anything_is_built() {
     let person = Person::new();
     fs::write(person.path("project/calm-tone.wasm"), renamed("lora", "calm-tone", "0.1.0")).unwrap();
-    let told = person.done("project", &["pack", "./calm-tone.wasm"]);
+    let told = person.succeed("project", &["pack", "./calm-tone.wasm"]);
     assert!(told.contains("Packed calm-tone-0.1.0.wasm,"), "{told}");
     assert!(told.contains("Next tunebox pack ./calm-tone.wasm --sign KEY "), "{told}");
 
-    person.done("project", &["new", "even-tone", "--like", "lora"]);
+    person.succeed("project", &["new", "even-tone", "--like", "lora"]);
     let output = person.tunebox(&["pack", "even-tone", "--sign", "me.key"]);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{told}");
@@ -74,13 +74,13 @@ fn a_package_is_signed_before_it_is_pushed_and_the_key_is_read_before_anything_i
 fn one_stick_is_one_source_whatever_way_leads_there() {
     let person = Person::new();
     fs::write(person.path("project/calm-tone.wasm"), renamed("lora", "calm-tone", "0.1.0")).unwrap();
-    let told = person.done("project", &["push", "calm-tone.wasm", "../project/./stick"]);
+    let told = person.succeed("project", &["push", "calm-tone.wasm", "../project/./stick"]);
     let stick = person.path("project/stick").canonicalize().unwrap().display().to_string();
     assert!(told.contains(&format!("Pushed {stick}//calm-tone:0.1.0,")), "{told}");
     for (folder, place) in [("project", "./stick"), ("project", "../project/stick"), ("project/stick", "./")] {
-        person.done(folder, &["pull", place]);
+        person.succeed(folder, &["pull", place]);
     }
-    let told = person.done("project", &["list", "--packages"]);
+    let told = person.succeed("project", &["list", "--packages"]);
     assert_eq!(told.matches("calm-tone@0.1.0 ").count(), 1, "{told}");
     assert!(told.contains(&format!("from {stick}\n")), "{told}");
     let lock = fs::read_to_string(person.path("project/tunebox.lock")).unwrap();
@@ -100,6 +100,6 @@ fn a_component_is_not_pushed_in_the_place_of_the_signed_package_beside_it() {
     assert_eq!(output.status.code(), Some(2), "{told}");
     assert!(told.contains("hint: `tunebox push calm-tone-0.1.0.wasm ./stick`"), "{told}");
     assert!(!person.path("project/stick").exists());
-    let told = person.done("project", &["push", "calm-tone-0.1.0.wasm", "./stick"]);
+    let told = person.succeed("project", &["push", "calm-tone-0.1.0.wasm", "./stick"]);
     assert!(told.contains(&format!("Signed by {}", publisher.key.signer())), "{told}");
 }

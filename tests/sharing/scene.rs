@@ -47,7 +47,7 @@ impl Person {
     }
 
     /// The same for a command that must succeed; what it said.
-    pub(crate) fn done(&self, folder: &str, words: &[&str]) -> String {
+    pub(crate) fn succeed(&self, folder: &str, words: &[&str]) -> String {
         let output = self.command(folder, words).output().unwrap();
         let told = [&output.stderr, &output.stdout].map(|stream| String::from_utf8_lossy(stream).into_owned()).concat();
         assert!(output.status.success(), "`tunebox {}`: {told}", words.join(" "));
@@ -68,15 +68,15 @@ impl Person {
     }
 
     /// A command that must be refused by these words, and leave everything as it was.
-    pub(crate) fn refused(&self, words: &[&str], what: &str) -> String {
-        let told = self.failed(words, TRUST, &format!("error[trust]: {what}"));
+    pub(crate) fn assert_refused(&self, words: &[&str], what: &str) -> String {
+        let told = self.assert_failed(words, TRUST, &format!("error[trust]: {what}"));
         assert!(told.contains("kept: ") && told.contains("nothing ran"), "{told}");
         told
     }
 
     /// A command that must end by this code and first line, and leave everything as it was: nothing is installed,
     /// compiled or decided.
-    pub(crate) fn failed(&self, words: &[&str], code: i32, first: &str) -> String {
+    pub(crate) fn assert_failed(&self, words: &[&str], code: i32, first: &str) -> String {
         let before = self.state();
         let output = self.tunebox(words);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -142,7 +142,7 @@ impl Scene {
         });
         let scene = Self { registry, instead, publisher: Publisher::new(), person: Person::new() };
         let name = scene.offer("me/calm-tone", "0.2.0", &scene.publisher.publish("calm-tone", "0.2.0", "calm\n"));
-        scene.person.done("project", &["pull", &name, "--yes"]);
+        scene.person.succeed("project", &["pull", &name, "--yes"]);
         scene
     }
 

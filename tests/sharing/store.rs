@@ -15,10 +15,10 @@ fn a_package_in_the_store_runs_only_as_it_was_pulled_and_locked() {
     let written = fs::read_to_string(&lock).unwrap();
 
     fs::remove_file(&lock).unwrap();
-    person.refused(&method, "it is not in the lock");
+    person.assert_refused(&method, "it is not in the lock");
     let digest = written.lines().find_map(|line| line.strip_prefix("sha256 = ")).unwrap();
     fs::write(&lock, written.replace(digest, &format!("\"{}\"", "0".repeat(64)))).unwrap();
-    person.refused(&method, "this package is not the one in the lock");
+    person.assert_refused(&method, "this package is not the one in the lock");
     fs::write(&lock, &written).unwrap();
 
     let blob = person.path(&format!("home/store/blobs/sha256/{}", digest.trim_matches('"')));
@@ -26,8 +26,8 @@ fn a_package_in_the_store_runs_only_as_it_was_pulled_and_locked() {
     let mut changed = bytes.clone();
     *changed.last_mut().unwrap() ^= 1;
     replace(&blob, &changed);
-    person.refused(&method, "the package is not what was kept");
-    person.refused(&["verify", "calm-tone@0.2.0"], "the package is not what was kept");
+    person.assert_refused(&method, "the package is not what was kept");
+    person.assert_refused(&["verify", "calm-tone@0.2.0"], "the package is not what was kept");
     replace(&blob, &bytes);
 
     assert!(
@@ -41,7 +41,7 @@ fn a_package_in_the_store_runs_only_as_it_was_pulled_and_locked() {
     for key in ["sha256", "signer", "source"] {
         assert_eq!(run["method"][key], locked["package"][0][key], "{key}");
     }
-    person.done("project", &["verify", "runs/run", "--replay"]);
+    person.succeed("project", &["verify", "runs/run", "--replay"]);
 }
 
 /// Exchanges a file that is write-protected.
@@ -70,7 +70,7 @@ fn a_name_means_what_the_project_pulled_and_never_reaches_the_network() {
         assert!(told.starts_with(&format!("error[package]: {what}\n")), "{told}");
     }
     // A bare name goes up with what is pulled; the run that was made keeps its version.
-    person.done("project", &["pull", &later]);
+    person.succeed("project", &["pull", &later]);
     assert!(person.train("calm-tone", &["--name", "run"]).status.success());
     let run = fs::read_to_string(person.path("project/runs/run/run.toml")).unwrap();
     assert!(run.contains("use = \"calm-tone@0.3.0\""), "{run}");
@@ -82,8 +82,8 @@ fn a_bare_name_means_what_the_lock_pins_and_no_file_of_that_name() {
     let Scene { person, .. } = &scene;
     let later = scene.offer("me/calm-tone", "0.3.0", &scene.publisher.publish("calm-tone", "0.3.0", "calm\n"));
     fs::create_dir(person.path("other")).unwrap();
-    person.done("other", &["pull", &later]);
-    let inspected = |folder: &str| person.done(folder, &["inspect", "calm-tone"]);
+    person.succeed("other", &["pull", &later]);
+    let inspected = |folder: &str| person.succeed(folder, &["inspect", "calm-tone"]);
     assert!(inspected("other").contains("calm-tone 0.3.0"));
     fs::write(person.path("project/calm-tone"), "no component").unwrap();
     assert!(inspected("project").contains("calm-tone 0.2.0"));
@@ -99,7 +99,7 @@ fn a_bare_name_means_what_the_lock_pins_and_no_file_of_that_name() {
     fs::write(&lock, pinned).unwrap();
 
     fs::remove_file(person.path("project/calm-tone")).unwrap();
-    person.done("project", &["new", "calm-tone", "--like", "lora"]);
+    person.succeed("project", &["new", "calm-tone", "--like", "lora"]);
     let output = person.tunebox(&["inspect", "calm-tone"]);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{told}");
@@ -111,7 +111,7 @@ fn a_bare_name_means_what_is_built_in_and_with_a_version_what_is_in_the_store() 
     let scene = Scene::new();
     let built_in = tunebox_package::builtin::find("lora").unwrap().bytes;
     let name = scene.offer("me/lora", "0.1.0", &scene.publisher.sign(built_in, "The same, signed\n"));
-    scene.person.done("project", &["pull", &name]);
+    scene.person.succeed("project", &["pull", &name]);
     let signer = |method: &str| {
         let words = ["train", "--sample", "--method", method, "--dry-run", "--json"];
         let output = scene.person.command("project", &words).output().unwrap();
@@ -127,7 +127,7 @@ fn a_bare_name_means_what_is_built_in_and_with_a_version_what_is_in_the_store() 
 fn a_verifier_from_the_store_judges_a_run_under_the_same_rules() {
     let scene = Scene::new();
     let verifier = scene.publisher.sign(&renamed("verifiers/number", "plain-sum", "0.1.0"), "Sums\n");
-    scene.person.done("project", &["pull", &scene.offer("me/plain-sum", "0.1.0", &verifier)]);
+    scene.person.succeed("project", &["pull", &scene.offer("me/plain-sum", "0.1.0", &verifier)]);
     let judged = ["--set", "verifier.0.use=plain-sum@0.1.0", "--locked", "--name", "judged"];
     let output = scene.person.train("rlvr", &judged);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -137,7 +137,7 @@ fn a_verifier_from_the_store_judges_a_run_under_the_same_rules() {
 
     fs::remove_file(scene.person.path("project/tunebox.lock")).unwrap();
     let words = ["train", "--sample", "--method", "rlvr", "--set", "verifier.0.use=plain-sum@0.1.0", "--locked"];
-    scene.person.refused(&words, "it is not in the lock");
+    scene.person.assert_refused(&words, "it is not in the lock");
 }
 
 #[test]
@@ -150,8 +150,8 @@ fn one_name_from_two_sources_must_be_said_in_full() {
     fs::write(&file, &package.wasm).unwrap();
     fs::write(format!("{}.minisig", file.display()), package.signature.unwrap()).unwrap();
     fs::create_dir(&folder).unwrap();
-    person.done("project", &["push", file.to_str().unwrap(), folder.to_str().unwrap()]);
-    person.done("project", &["pull", folder.to_str().unwrap()]);
+    person.succeed("project", &["push", file.to_str().unwrap(), folder.to_str().unwrap()]);
+    person.succeed("project", &["pull", folder.to_str().unwrap()]);
 
     let output = person.train("calm-tone@0.2.0", &["--dry-run"]);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -170,7 +170,7 @@ fn a_home_that_others_may_change_is_looked_at_and_trusted_with_nothing() {
     for (folder, own) in [("home", 0o700), ("home/store", 0o700), ("home/publishers.toml", 0o644)] {
         let path = person.path(folder);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
-        let told = person.done("project", &["list", "--packages"]);
+        let told = person.succeed("project", &["list", "--packages"]);
         assert!(told.contains("calm-tone@0.2.0"), "{told}");
         let train = ["train", "--sample", "--method", "calm-tone@0.2.0", "--set", "train.steps=1"];
         for words in [&["verify", "calm-tone@0.2.0"][..], &train] {
@@ -183,5 +183,5 @@ fn a_home_that_others_may_change_is_looked_at_and_trusted_with_nothing() {
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(own)).unwrap();
     }
-    person.done("project", &["verify", "calm-tone@0.2.0"]);
+    person.succeed("project", &["verify", "calm-tone@0.2.0"]);
 }

@@ -56,7 +56,7 @@ pub(crate) fn run(engine: &Engine, bytes: &[u8], name: &str) -> Result<StepRepor
 }
 
 /// What a person would read, with the measured time left out.
-pub(crate) fn told(outcome: Result<StepReport, Error>) -> String {
+pub(crate) fn message(outcome: Result<StepReport, Error>) -> String {
     let error = match outcome {
         Err(error) => error,
         Ok(report) => {

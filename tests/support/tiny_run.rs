@@ -8,11 +8,11 @@ use serde_json::{Map, Value, json};
 use tunebox_training::{Error, Event, Observer, Outcome, Plan, RunSettings, plan, run};
 
 /// A folder for runs, gone when dropped.
-pub(crate) struct Place {
+pub(crate) struct Workspace {
     folder: tempfile::TempDir,
 }
 
-impl Place {
+impl Workspace {
     /// A model, a file of sixteen records, and nothing else.
     pub(crate) fn new() -> Self {
         let place = Self { folder: tempfile::tempdir().unwrap() };
@@ -59,14 +59,14 @@ impl Place {
     }
 
     /// Runs it.
-    pub(crate) fn train(&self, name: &str, more: &[&str], watcher: &mut Watcher) -> Result<Outcome, Error> {
+    pub(crate) fn train(&self, name: &str, more: &[&str], watcher: &mut TestObserver) -> Result<Outcome, Error> {
         let plan = self.plan(name, more)?;
         let stop = watcher.stop;
         run(plan, watcher, stop)
     }
 
     /// Goes on with it.
-    pub(crate) fn resume(&self, name: &str, more: &[&str], watcher: &mut Watcher) -> Result<Outcome, Error> {
+    pub(crate) fn resume(&self, name: &str, more: &[&str], watcher: &mut TestObserver) -> Result<Outcome, Error> {
         let name = format!("run.name={name}");
         let mut settings = self.settings(&[&[name.as_str()], more].concat())?;
         settings.resume = true;
@@ -91,7 +91,7 @@ impl Place {
 pub(crate) type Saved = Box<dyn FnMut(u64, &Path)>;
 
 /// Watches a run, and may end it.
-pub(crate) struct Watcher {
+pub(crate) struct TestObserver {
     /// Set to stop the run.
     pub(crate) stop: &'static AtomicBool,
     /// Step after which a person presses Ctrl-C.
@@ -104,7 +104,7 @@ pub(crate) struct Watcher {
     pub(crate) steps: Vec<u64>,
 }
 
-impl Watcher {
+impl TestObserver {
     /// Only watches.
     pub(crate) fn new() -> Self {
         let stop = Box::leak(Box::new(AtomicBool::new(false)));
@@ -112,7 +112,7 @@ impl Watcher {
     }
 }
 
-impl Observer for Watcher {
+impl Observer for TestObserver {
     fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Step(step) => {

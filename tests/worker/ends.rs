@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{Place, ROOT, said, status, until, worker};
+use super::{ROOT, Workspace, output_text, status, wait_for, worker};
 
 fn send(process: u32, signal: Signal) {
     kill_process(Pid::from_raw(process.try_into().unwrap()).unwrap(), signal).unwrap();
@@ -17,15 +17,15 @@ fn is_gone(process: u32) -> bool {
 
 #[test]
 fn a_worker_that_is_killed_in_a_step_or_in_a_checkpoint_leaves_a_run_that_resumes_exactly() {
-    let place = Place::new();
-    place.done("whole", &[]);
+    let place = Workspace::new();
+    place.succeed("whole", &[]);
     let mut torn = 0;
     for (number, moment) in ["step", "write", "write", "write"].into_iter().enumerate() {
         let name = format!("killed-{number}");
         let mut child = place.train(&name, &[]).spawn().unwrap();
         let process = worker(&mut child);
         let partial = place.path(&format!("runs/{name}/steps/.000008.partial"));
-        until(&mut child, moment, || match moment {
+        wait_for(&mut child, moment, || match moment {
             "step" => (place.steps(&name) >= 6).then_some(()),
             _ => partial.exists().then_some(()),
         });
@@ -34,7 +34,7 @@ fn a_worker_that_is_killed_in_a_step_or_in_a_checkpoint_leaves_a_run_that_resume
         send(process, Signal::KILL);
         let output = child.wait_with_output().unwrap();
         torn += usize::from(partial.exists());
-        let text = said(&output);
+        let text = output_text(&output);
         assert_eq!(output.status.code(), Some(3), "{text}");
         assert!(text.contains("error[worker]: the worker of `lora` was killed (signal 9, SIGKILL) in step "), "{text}");
         assert!(text.contains("kept: step 4, ") || text.contains("kept: step 8, "), "{text}");
@@ -42,7 +42,7 @@ fn a_worker_that_is_killed_in_a_step_or_in_a_checkpoint_leaves_a_run_that_resume
         assert!(text.contains(&hint), "{text}");
         // The very command of the hint.
         let resumed = place.tunebox(&["train", &format!("runs/{name}/run.toml"), "--resume"]).output().unwrap();
-        assert!(resumed.status.success(), "{}", said(&resumed));
+        assert!(resumed.status.success(), "{}", output_text(&resumed));
         assert!(place.adapter(&name) == place.adapter("whole"), "{name}: the adapters differ");
         assert!(!partial.exists(), "what was half written is still there");
     }
@@ -51,13 +51,13 @@ fn a_worker_that_is_killed_in_a_step_or_in_a_checkpoint_leaves_a_run_that_resume
 
 #[test]
 fn a_worker_that_aborts_is_told_and_its_parent_ends_well() {
-    let place = Place::new();
+    let place = Workspace::new();
     let mut child = place.train("aborted", &[]).spawn().unwrap();
     let process = worker(&mut child);
-    until(&mut child, "a step", || (place.steps("aborted") >= 1).then_some(()));
+    wait_for(&mut child, "a step", || (place.steps("aborted") >= 1).then_some(()));
     send(process, Signal::ABORT);
     let output = child.wait_with_output().unwrap();
-    let text = said(&output);
+    let text = output_text(&output);
 
     assert_eq!(output.status.code(), Some(3), "{text}");
     assert!(text.contains("error[worker]: the worker of `lora` aborted (signal 6, SIGABRT) in step "), "{text}");
@@ -66,11 +66,11 @@ fn a_worker_that_aborts_is_told_and_its_parent_ends_well() {
 
 #[test]
 fn a_worker_ends_with_its_parent_and_leaves_a_whole_checkpoint() {
-    let place = Place::new();
-    place.done("whole", &[]);
+    let place = Workspace::new();
+    place.succeed("whole", &[]);
     let mut child = place.train("orphaned", &[]).spawn().unwrap();
     let process = worker(&mut child);
-    until(&mut child, "a checkpoint", || (place.steps("orphaned") >= 6).then_some(()));
+    wait_for(&mut child, "a checkpoint", || (place.steps("orphaned") >= 6).then_some(()));
     child.kill().unwrap();
     child.wait().unwrap();
     let begun = Instant::now();
@@ -79,23 +79,23 @@ fn a_worker_ends_with_its_parent_and_leaves_a_whole_checkpoint() {
         std::thread::sleep(Duration::from_millis(5));
     }
     assert!(place.steps("orphaned") < 24, "it had ended already");
-    place.done("orphaned", &["--resume"]);
+    place.succeed("orphaned", &["--resume"]);
     assert!(place.adapter("orphaned") == place.adapter("whole"), "the adapters differ");
 }
 
 #[test]
 fn a_person_stops_a_worker_as_any_run_and_the_second_time_at_once() {
-    let place = Place::new();
-    place.done("whole", &[]);
+    let place = Workspace::new();
+    place.succeed("whole", &[]);
     let mut child = place.train("stopped", &[]).spawn().unwrap();
-    until(&mut child, "a step", || (place.steps("stopped") >= 2).then_some(()));
+    wait_for(&mut child, "a step", || (place.steps("stopped") >= 2).then_some(()));
     send(child.id(), Signal::INT);
     let output = child.wait_with_output().unwrap();
-    let text = said(&output);
+    let text = output_text(&output);
     assert_eq!(output.status.code(), Some(130), "{text}");
     assert!(text.contains("Stopped at step ") && text.contains(", saved runs/stopped/steps/0000"), "{text}");
     assert!(text.contains("tunebox chat runs/stopped\n"), "{text}");
-    place.done("stopped", &["--resume"]);
+    place.succeed("stopped", &["--resume"]);
     assert!(place.adapter("stopped") == place.adapter("whole"), "the adapters differ");
 
     // A method that computes for ever hears no wish to stop.
@@ -104,7 +104,7 @@ fn a_person_stops_a_worker_as_any_run_and_the_second_time_at_once() {
     let words = ["train", "--model", "model", "--data", "answers.jsonl", "--method", "loops.wasm", "--name", "deaf"];
     let mut child = place.tunebox(&words).spawn().unwrap();
     let process = worker(&mut child);
-    until(&mut child, "its fourth step", || (place.steps("deaf") >= 3).then_some(()));
+    wait_for(&mut child, "its fourth step", || (place.steps("deaf") >= 3).then_some(()));
     send(child.id(), Signal::INT);
     std::thread::sleep(Duration::from_millis(300));
     assert!(child.try_wait().unwrap().is_none(), "the first wish ends a step that is not done");

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::{Place, ROOT, said, until, worker};
+use super::{ROOT, Workspace, output_text, wait_for, worker};
 
 /// A transcript without what differs from run to run: names of runs, times, speeds, sizes.
 fn steady(text: &str, name: &str) -> String {
@@ -22,12 +22,12 @@ fn steady(text: &str, name: &str) -> String {
 
 #[test]
 fn a_run_in_a_worker_says_and_leaves_what_it_does_without_one() {
-    let place = Place::new();
+    let place = Workspace::new();
     for form in [&["--verbose"][..], &["--json"]] {
         let mut found = Vec::new();
         for (name, more) in [("aside", &[][..]), ("here", &["--in-process"])] {
-            let output = place.done(name, &[form, more, &["--set", "train.steps=6"]].concat());
-            let told = [said(&output), String::from_utf8(output.stdout).unwrap()].concat();
+            let output = place.succeed(name, &[form, more, &["--set", "train.steps=6"]].concat());
+            let told = [output_text(&output), String::from_utf8(output.stdout).unwrap()].concat();
             found.push((steady(&told, name), place.adapter(name)));
             std::fs::remove_dir_all(place.path(&format!("runs/{name}"))).unwrap();
         }
@@ -38,22 +38,22 @@ fn a_run_in_a_worker_says_and_leaves_what_it_does_without_one() {
 
 #[test]
 fn a_run_of_a_stranger_is_replayed_in_a_worker_to_the_same_bits_wherever_it_first_ran() {
-    let place = Place::new();
+    let place = Workspace::new();
     for (name, more) in [("guarded", [].as_slice()), ("trusted", &["--in-process"])] {
-        place.done(name, more);
+        place.succeed(name, more);
         let run = format!("runs/{name}");
         let words = ["verify", &run, "--replay", "--set", "method.use=stranger.wasm"];
         let mut replay = place.tunebox(&words).spawn().unwrap();
         worker(&mut replay);
         let output = replay.wait_with_output().unwrap();
-        assert!(output.status.success(), "{}", said(&output));
-        assert!(said(&output).contains("every bit of the artifact"), "{}", said(&output));
+        assert!(output.status.success(), "{}", output_text(&output));
+        assert!(output_text(&output).contains("every bit of the artifact"), "{}", output_text(&output));
     }
     let look = |words: &[&str]| {
         let output = place.tunebox(words).env("TUNEBOX_CACHE", place.path("untouched")).output().unwrap();
         let kept = std::fs::read_dir(place.path("untouched/compiled")).map_or(0, Iterator::count);
-        assert_eq!(kept, 0, "it was compiled: {}", said(&output));
-        (output.status.code(), said(&output))
+        assert_eq!(kept, 0, "it was compiled: {}", output_text(&output));
+        (output.status.code(), output_text(&output))
     };
     // What only the run names is read, and what is recorded of it compared; more than that, a person asks for.
     let (code, told) = look(&["verify", "runs/guarded"]);
@@ -82,7 +82,7 @@ fn a_run_of_a_stranger_is_replayed_in_a_worker_to_the_same_bits_wherever_it_firs
 type Look<'a> = dyn Fn(&[&str]) -> (Option<i32>, String) + 'a;
 
 /// What a run's file has lost is told though nothing is planned, and a pipe that it names is not waited for.
-fn look_at_what_was_lost(place: &Place, look: &Look<'_>) {
+fn look_at_what_was_lost(place: &Workspace, look: &Look<'_>) {
     let [lock, file] = ["runs/guarded/run.lock", "runs/guarded/run.toml"].map(|name| place.path(name));
     let [locked, written] = [&lock, &file].map(|path| std::fs::read_to_string(path).unwrap());
     std::fs::write(&lock, format!("{locked}\n[validation]\nrecords = 1\nsha256 = \"0\"\n")).unwrap();
@@ -100,7 +100,7 @@ fn look_at_what_was_lost(place: &Place, look: &Look<'_>) {
 
 #[test]
 fn a_hostile_method_ends_in_the_same_words_in_a_worker_and_here() {
-    let place = Place::new();
+    let place = Workspace::new();
     let text = std::fs::read_to_string(Path::new(ROOT).join("tests/cli/loops.wat")).unwrap();
     place.hostile("loops", &text);
     let told = |name: &str, more: &[&str]| {
@@ -110,7 +110,7 @@ fn a_hostile_method_ends_in_the_same_words_in_a_worker_and_here() {
         }
         let output = command.args(["--method", "loops.wasm"]).args(more).output().unwrap();
         assert_eq!(output.status.code(), Some(3));
-        steady(&said(&output), name)
+        steady(&output_text(&output), name)
     };
     let aside = told("aside", &[]);
 
@@ -120,12 +120,12 @@ fn a_hostile_method_ends_in_the_same_words_in_a_worker_and_here() {
 
 #[test]
 fn a_worker_sees_no_secret_of_its_caller_and_leaves_no_core() {
-    let place = Place::new();
+    let place = Workspace::new();
     let mut command = place.train("secrets", &[]);
     command.env("HF_TOKEN", "hf_secret").env("AWS_SECRET_ACCESS_KEY", "secret");
     let mut child = command.spawn().unwrap();
     let process = worker(&mut child);
-    until(&mut child, "a step", || (place.steps("secrets") >= 1).then_some(()));
+    wait_for(&mut child, "a step", || (place.steps("secrets") >= 1).then_some(()));
     let environment = std::fs::read(format!("/proc/{process}/environ")).unwrap();
     let limits = std::fs::read_to_string(format!("/proc/{process}/limits")).unwrap();
     child.wait_with_output().unwrap();
