@@ -101,3 +101,36 @@ fn ci_calls_the_test_command_of_the_readme() {
         readme.lines().filter_map(|line| line.strip_prefix("$ ")).find(|line| line.contains("cargo test")).unwrap();
     assert_eq!(script.lines().last().unwrap().replace(" --locked", ""), command);
 }
+
+/// The paths that a page links to, and those in backticks that begin with a folder of the repository or a crate.
+fn named_paths(page: &str, crates: &[String]) -> Vec<String> {
+    let text = std::fs::read_to_string(root().join(page)).unwrap();
+    let spans = text.split('`').skip(1).step_by(2).map(str::to_owned);
+    let links = text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link.to_owned());
+    let is_path = |text: &String| {
+        text.contains('/')
+            && text.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c))
+            && !text.starts_with('/')
+    };
+    let first = |path: &String| path.trim_start_matches("../").split('/').next().unwrap().to_owned();
+    let known = ["wit", "runtime", "sdk", "methods", "tests", "examples", ".ci"].map(str::to_owned);
+    let is_known = |path: &String| known.contains(&first(path)) || crates.contains(&first(path));
+    spans.filter(is_known).chain(links).filter(is_path).collect()
+}
+
+#[test]
+fn every_path_that_a_page_names_exists() {
+    let crates = folders("runtime");
+    for page in ["README.md", "CONTRIBUTING.md", "SECURITY.md", "runtime/README.md", "examples/README.md"] {
+        let folder = root().join(page).parent().unwrap().to_owned();
+        let paths = named_paths(page, &crates);
+        assert!(paths.len() >= 3, "{page}: {paths:?}");
+        for path in paths {
+            let in_crate =
+                path.split_once('/').map(|(name, rest)| root().join("runtime").join(name).join("src").join(rest));
+            let places = [folder.join(&path), root().join(&path), root().join("runtime").join(&path)];
+            let exists = places.into_iter().chain(in_crate).any(|place| place.exists());
+            assert!(exists, "{page} names `{path}`, which does not exist");
+        }
+    }
+}

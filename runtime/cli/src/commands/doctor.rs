@@ -31,7 +31,7 @@ impl Doctor {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let memory = available().map_or_else(|| "unknown".into(), bytes);
         terminal.status("Machine", format!("{threads} cores, {memory} of memory free"));
-        let devices = devices();
+        let devices = ["cpu", "cuda", "metal"].map(probe_device);
         for DeviceState { name, state, .. } in &devices {
             terminal.status("Device", format!("{name}: {state}"));
         }
@@ -69,26 +69,15 @@ struct DeviceState {
     state: String,
 }
 
-fn devices() -> Vec<DeviceState> {
-    ["cpu", "cuda", "metal"].into_iter().map(probe_device).collect()
-}
-
 fn probe_device(name: &'static str) -> DeviceState {
     let found = device::parse(name).and_then(|found| Ok((device::describe(&found), device::info(&found)?)));
-    DeviceState { name, available: found.is_ok(), state: describe_device(found) }
-}
-
-fn describe_device(found: Result<(String, Option<DeviceInfo>), tunebox_compute::Error>) -> String {
-    match found {
-        Ok((name, None)) => name,
-        Ok((name, Some(about))) => {
-            let (free, total) = (bytes(about.free), bytes(about.total));
-            let DeviceInfo { name: maker, architecture, software, .. } = about;
-            format!("{name}, {maker} ({architecture}), {free} of {total} free, {software}")
+    let available = found.is_ok();
+    let state = match found {
+        Ok((device, None)) => device,
+        Ok((device, Some(DeviceInfo { name, architecture, software, free, total, .. }))) => {
+            format!("{device}, {name} ({architecture}), {} of {} free, {software}", bytes(free), bytes(total))
         }
-        Err(error) => match error.why() {
-            Some(why) => format!("not available: {why}"),
-            None => error.to_string(),
-        },
-    }
+        Err(error) => error.why().map_or_else(|| error.to_string(), |why| format!("not available: {why}")),
+    };
+    DeviceState { name, available, state }
 }

@@ -35,17 +35,20 @@ impl List {
             if let Some(package) = stored.last() {
                 next = format!("tunebox inspect {}@{}", package.name, package.version);
             }
-            show_packages(terminal, &stored);
+            print_packages(terminal, &stored);
         }
         if models {
-            show_models(terminal);
+            let models = Hub::from_environment(true).cached_models();
+            print_table(terminal, "Models from the hub", &models, |name| {
+                (vec![name.clone()], json!({ "event": "model", "name": name }))
+            });
         }
         if runs {
             let runs = tunebox_training::runs(Path::new(RUNS))?;
             if let Some(run) = newest_chat_run(&runs) {
                 next = chat_command(&run.folder);
             }
-            show_runs(terminal, &runs);
+            print_runs(terminal, &runs);
         }
         terminal.suggest(next);
         Ok(ExitStatus::Success)
@@ -60,50 +63,37 @@ fn stored_packages() -> Result<Vec<Stored>, Failure> {
     }
 }
 
-fn show_packages(terminal: Terminal, stored: &[Stored]) {
-    let row = |package: &Stored| {
-        let signed = package.signer.as_ref().map_or_else(|| "unsigned".to_owned(), |key| format!("by {key}"));
-        [
-            format!("{}@{}", package.name, package.version),
-            bytes(package.size),
-            signed,
-            format!("from {}", package.source),
-        ]
-    };
-    let object = |package: &Stored| {
-        json!({
-            "event": "package", "name": package.name, "version": package.version, "bytes": package.size,
-            "digest": format!("sha256:{}", package.digest), "signer": package.signer, "source": package.source,
-        })
-    };
-    print_table(terminal, "Packages in the store", stored, row, object);
+fn print_packages(terminal: Terminal, stored: &[Stored]) {
+    print_table(terminal, "Packages in the store", stored, |package| {
+        let Stored { name, version, digest, signer, source, size, .. } = package;
+        let signed = signer.as_ref().map_or_else(|| "unsigned".to_owned(), |key| format!("by {key}"));
+        let row = vec![format!("{name}@{version}"), bytes(*size), signed, format!("from {source}")];
+        let object = json!({
+            "event": "package", "name": name, "version": version, "bytes": size,
+            "digest": format!("sha256:{digest}"), "signer": signer, "source": source,
+        });
+        (row, object)
+    });
     for (title, world, list) in
         [("Built-in methods", "method", builtin::list()), ("Built-in verifiers", "verifier", builtin::verifiers())]
     {
-        let row = |builtin: &builtin::Builtin| [builtin.name.to_owned(), bytes(builtin.bytes.len() as u64)];
-        let object = |builtin: &builtin::Builtin| json!({ "event": "built-in", "name": builtin.name, "world": world, "bytes": builtin.bytes.len() });
-        print_table(terminal, title, list, row, object);
+        print_table(terminal, title, list, |builtin| {
+            let (name, size) = (builtin.name, builtin.bytes.len() as u64);
+            let object = json!({ "event": "built-in", "name": name, "world": world, "bytes": size });
+            (vec![name.to_owned(), bytes(size)], object)
+        });
     }
 }
 
-fn show_models(terminal: Terminal) {
-    let models = Hub::from_environment(true).cached_models();
-    let object = |name: &String| json!({ "event": "model", "name": name });
-    print_table(terminal, "Models from the hub", &models, |name| [name.clone()], object);
-}
-
-fn show_runs(terminal: Terminal, runs: &[Listed]) {
-    let row = |run: &Listed| {
-        let steps = steps(run).map_or_else(|| "endless".to_owned(), |steps| counted(steps, "step"));
-        [run.name.clone(), run.method.clone(), format!("on {}", run.model), steps, state(run)]
-    };
-    let object = |run: &Listed| {
-        let mut value = json!(run);
-        value["event"] = "run".into();
-        value["steps"] = steps(run).into();
-        value
-    };
-    print_table(terminal, "Runs", runs, row, object);
+fn print_runs(terminal: Terminal, runs: &[Listed]) {
+    print_table(terminal, "Runs", runs, |run| {
+        let steps = steps(run);
+        let mut object = json!(run);
+        object["event"] = "run".into();
+        object["steps"] = steps.into();
+        let steps = steps.map_or_else(|| "endless".to_owned(), |steps| counted(steps, "step"));
+        (vec![run.name.clone(), run.method.clone(), format!("on {}", run.model), steps, state(run)], object)
+    });
 }
 
 /// Says whether a run is finished, running or stopped, and its last checkpoint.
@@ -133,28 +123,19 @@ fn newest_chat_run(runs: &[Listed]) -> Option<&Listed> {
     done.or_else(|| runs.iter().filter(|run| !run.finished && saved(run)).max_by_key(|run| run.changed))
 }
 
-/// Prints a title and a table of entries, or one JSON object for each entry with `--json`. Prints nothing if there are no
-/// entries.
-fn print_table<Entry, const COLUMNS: usize>(
-    terminal: Terminal,
-    title: &str,
-    entries: &[Entry],
-    row: impl Fn(&Entry) -> [String; COLUMNS],
-    object: impl Fn(&Entry) -> Value,
-) {
-    if terminal.json {
-        entries.iter().for_each(|entry| terminal.event(object(entry)));
+/// Prints a title and a table, or one JSON object for each entry with `--json`. `describe` returns the cells and the
+/// object of an entry. Prints nothing if there are no entries.
+fn print_table<E>(terminal: Terminal, title: &str, entries: &[E], describe: impl Fn(&E) -> (Vec<String>, Value)) {
+    let (rows, objects): (Vec<_>, Vec<_>) = entries.iter().map(describe).unzip();
+    objects.into_iter().for_each(|object| terminal.event(object));
+    if terminal.json || rows.is_empty() {
         return;
     }
-    let rows: Vec<[String; COLUMNS]> = entries.iter().map(row).collect();
+    terminal.print_line(title);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; COLUMNS] = std::array::from_fn(width);
-    if !rows.is_empty() {
-        terminal.print_line(title);
-    }
     for row in &rows {
-        let cells: String = row.iter().zip(widths).map(|(cell, width)| format!("  {cell:width$}")).collect();
-        terminal.print_line(escape(cells.trim_end()));
+        let cells = row.iter().enumerate().map(|(column, cell)| format!("  {cell:width$}", width = width(column)));
+        terminal.print_line(escape(cells.collect::<String>().trim_end()));
     }
 }
 

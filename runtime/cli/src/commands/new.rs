@@ -1,12 +1,13 @@
 //! `tunebox new`: creates a method folder that builds, tests and trains.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 use tunebox_package::build::approval;
 use tunebox_package::builtin;
-use tunebox_package::template::{self, Template};
+use tunebox_package::template::{Language, Template};
 use tunebox_training::{RUNS, Sample};
 
 use crate::terminal::Terminal;
@@ -27,32 +28,21 @@ pub(crate) struct New {
     #[arg(long, value_name = "METHOD")]
     like: Option<String>,
     /// Programming language
-    #[arg(long, value_enum, default_value_t = Language::Rust)]
+    #[arg(long, default_value = "rust", value_parser = language_values())]
     language: Language,
     /// Write into the current folder instead of a new one
     #[arg(long)]
     here: bool,
 }
 
-/// The languages with a template.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Language {
-    Rust,
-    Python,
-}
-
-impl From<Language> for template::Language {
-    fn from(language: Language) -> Self {
-        match language {
-            Language::Rust => Self::Rust,
-            Language::Python => Self::Python,
-        }
-    }
+fn language_values() -> impl TypedValueParser<Value = Language> {
+    PossibleValuesParser::new(["rust", "python"])
+        .map(|word| if word == "python" { Language::Python } else { Language::Rust })
 }
 
 impl New {
     pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
-        let mut template = Template::new(&self.name, self.language.into(), self.like.as_deref())?;
+        let mut template = Template::new(&self.name, self.language, self.like.as_deref())?;
         let sample = if self.is_verifier() { None } else { Sample::embedded() };
         if let Some(sample) = sample {
             let sample_run_file = self.like.as_deref().and_then(|like| sample.run_file_of(like));
@@ -72,11 +62,11 @@ impl New {
         };
         // The user's own folder needs no note that building runs its code. If it cannot be remembered, the note appears.
         let _ = approval::record(&folder);
-        self.report(terminal, &template, &folder);
+        self.show_created(terminal, &template, &folder);
         Ok(ExitStatus::Success)
     }
 
-    fn report(&self, terminal: Terminal, template: &Template, folder: &Path) {
+    fn show_created(&self, terminal: Terminal, template: &Template, folder: &Path) {
         let name = &self.name;
         let files: Vec<&str> = template.own_files().collect();
         let place = if self.here { "here".to_owned() } else { format!("{name}/") };
@@ -90,17 +80,14 @@ impl New {
             Language::Rust => "; tunebox test; tunebox train --sample --method .",
         };
         terminal.suggest(format!("{enter}tunebox build{train}"));
-        terminal.event(json!({ "event": "created", "name": name, "folder": absolute(folder), "files": files }));
+        let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+        terminal.event(json!({ "event": "created", "name": name, "folder": absolute, "files": files }));
     }
 
     /// Whether `--like` names a verifier.
     fn is_verifier(&self) -> bool {
         self.like.as_deref().is_some_and(|like| builtin::find_verifier(like).is_some())
     }
-}
-
-fn absolute(folder: &Path) -> PathBuf {
-    std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
 }
 
 /// Rewrites the run file of a sample for a method folder: the folder as method, and the unpacked files as model and data.
