@@ -130,5 +130,5 @@ fn what_an_authors_test_wants_wrongly_it_is_told_as_a_person_would_be() {
 fn a_host_without_a_test_says_what_it_is_for() {
     let output = tunebox(&["host"]).env_remove("TUNEBOX_TWIN").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("this command is for tunebox itself"));
+    assert!(text(&output.stderr).contains("this command is internal to tunebox"));
 }
