@@ -14,7 +14,7 @@ fn a_file_beside_a_signature_that_is_not_its_own_does_not_run() {
     fs::write(&path, &package.wasm).unwrap();
     fs::write(&signature, package.signature.unwrap()).unwrap();
     let told = person.succeed("project", &["verify", "calm-tone-0.1.0.wasm", "--signer", &publisher.key.signer().key]);
-    assert!(told.contains("who is not known here"), "{told}");
+    assert!(told.contains("unknown on this machine"), "{told}");
     let other = Publisher::new();
     let output = person.tunebox(&["verify", "calm-tone-0.1.0.wasm", "--signer", &other.key.signer().key]);
     assert_eq!(output.status.code(), Some(TRUST));
