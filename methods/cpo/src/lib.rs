@@ -17,7 +17,7 @@ pub struct Contrast {
     #[setting(default = 0.1, above = 0.0)]
     beta: f32,
 
-    /// The weight of the chosen answers' own surprise, which `alphapo` never adds. True SimPO has 0.
+    /// The weight of the negative log-likelihood of the chosen answers, which `alphapo` never adds. True SimPO has 0.
     #[setting(default = 1.0, low = 0.0)]
     nll_weight: f32,
 

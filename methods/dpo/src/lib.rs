@@ -17,7 +17,7 @@ use tunebox::prelude::*;
 pub struct Options {
     /// The loss of a pair, or several with their weights, such as `sigmoid 0.8, bco-pair 0.2, sft 1.0`. Losses:
     /// `sigmoid`, `cdpo`, `robust`, `hinge`, `ipo`, `sigmoid-norm`, `exo-pair`, `nca-pair`, `bco-pair`, `sppo-hard`,
-    /// `aot`, `aot-unpaired`, `apo-zero`, `apo-down`, `discopop`, and `sft`, the surprise of the chosen answers.
+    /// `aot`, `aot-unpaired`, `apo-zero`, `apo-down`, `discopop`, and `sft`, the negative log-likelihood of the chosen answers.
     #[setting(default = "sigmoid")]
     loss: String,
 

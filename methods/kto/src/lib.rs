@@ -27,7 +27,7 @@ pub struct Labelled {
     undesirable_weight: f32,
 }
 
-/// What an answer's log-ratio is compared with.
+/// The baseline that an answer's log-ratio is compared with.
 #[derive(Choice, Clone, Copy, PartialEq)]
 enum Loss {
     Kto,

@@ -5,11 +5,11 @@
 
 use tunebox::prelude::*;
 
-/// Supervised fine-tuning, and what people may set about it.
+/// Supervised fine-tuning with its settings.
 #[derive(Settings)]
 pub struct Supervised {
-    /// What a target token costs: `nll`, its surprise; `dft`, its surprise times its probability, which
-    /// leaves out what the model finds absurd (arXiv:2508.05629).
+    /// The loss of a target token: `nll`, its negative log-probability; `dft`, that times its probability, which
+    /// gives unlikely tokens little weight (arXiv:2508.05629).
     #[setting(default = "nll")]
     loss: Cost,
 
@@ -18,7 +18,7 @@ pub struct Supervised {
     label_smoothing: f32,
 }
 
-/// What a target token costs.
+/// The loss of a target token.
 #[derive(Choice, Clone, Copy, PartialEq)]
 enum Cost {
     Nll,
@@ -51,7 +51,7 @@ impl Method for Supervised {
 }
 
 impl Supervised {
-    /// What every target token costs: `[rows, width]`, 0 elsewhere.
+    /// The loss of every target token: `[rows, width]`, 0 elsewhere.
     fn cost(&self, scores: &Scores) -> Tensor {
         let logprob = scores.logprob(); // [rows, width]
         match self.loss {
@@ -64,7 +64,7 @@ impl Supervised {
         }
     }
 
-    /// What to compute beside the log-probabilities.
+    /// The taps to compute beside the log-probabilities.
     fn taps(&self) -> Taps {
         let reported = Taps::ENTROPY | Taps::TOP_ONE;
         if self.smooths() { reported | Taps::MEAN_LOGPROB } else { reported }

@@ -56,7 +56,7 @@ impl Place<'_> {
         let types = function.params.iter().map(|parameter| {
             let owned = self.owned(&parameter.ty)?;
             // What is lent for the call is not the method's to give back.
-            Ok(if self.is_borrow(&parameter.ty) { quote!(Lent<#owned>) } else { owned })
+            Ok(if self.is_borrow(&parameter.ty) { quote!(Borrowed<#owned>) } else { owned })
         });
         let types = types.collect::<syn::Result<Vec<_>>>()?;
         let passed = function

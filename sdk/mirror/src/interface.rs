@@ -44,7 +44,7 @@ pub(crate) fn exported(resolve: &Resolve, id: InterfaceId, imports: &TokenStream
             /// What the host calls.
             pub trait Guest { #(#offered)* }
 
-            /// Does a call of the host: the function by its number in the interface, its arguments, the place of its result.
+            /// Runs a call of the host: the number of the function in the interface, its arguments, the buffer for its result.
             pub fn dispatch<G: Guest>(
                 function: u8,
                 arguments: &mut Reader<'_>,
@@ -82,7 +82,7 @@ fn within(resolve: &Resolve, id: InterfaceId, code: &TokenStream) -> TokenStream
         #[allow(clippy::all, missing_docs, reason = "made from the contract, whose words and order it keeps")]
         pub mod #name {
             #[allow(unused_imports, reason = "not every interface has handles and requests")]
-            use crate::native::{Decode, Encode, Handle, Lent, Malformed, Reader, Request};
+            use crate::native::{Decode, Encode, Handle, Borrowed, Malformed, Reader, Request};
 
             #code
         }

@@ -36,12 +36,12 @@ use serde_json::{Map, Value};
 
 use self::host::Host;
 use crate::Method;
-use crate::native::{Connected, Declared, Decode, Ended, Outcome, Reader, Role, dispatch_of, next, say, serve_calls};
+use crate::native::{Connected, Declared, Decode, Ended, Outcome, Reader, Role, dispatch_of, request_next, send_greeting, serve_calls};
 
 pub use host::Error;
 pub use serde_json::json;
 
-/// What a unit test wants of its host.
+/// A test bench: what its host is to run. Settings, records and model are set before [`start`](Self::start).
 pub struct Bench<M> {
     settings: Map<String, Value>,
     further: Map<String, Value>,
@@ -75,7 +75,7 @@ impl<M: Method + Declared> Bench<M> {
         self.want("seed", seed)
     }
 
-    /// What to learn from: records as in a data file. All of them are one micro-batch, unless `train.batch` is set.
+    /// The records to train on, as in a data file. All of them are one micro-batch, unless `train.batch` is set.
     #[must_use]
     pub fn records(self, records: impl IntoIterator<Item = impl Into<Value>>) -> Self {
         let records: Vec<Value> = records.into_iter().map(Into::into).collect();
@@ -88,7 +88,7 @@ impl<M: Method + Declared> Bench<M> {
         self.want("rows", rows).want("width", width)
     }
 
-    /// Takes the tiny trained model of `tunebox train --sample` instead of random weights.
+    /// Uses the tiny trained model of `tunebox train --sample` instead of random weights.
     #[must_use]
     pub fn sample(self) -> Self {
         self.want("sample", true)
@@ -101,20 +101,20 @@ impl<M: Method + Declared> Bench<M> {
         self
     }
 
-    /// Begins where another run's [`state`](Run::state) ended.
+    /// Starts where another run's [`state`](Run::state) ended.
     #[must_use]
     pub fn resume(self, state: &[u8]) -> Self {
         let hexadecimal: String = state.iter().map(|byte| format!("{byte:02x}")).collect();
         self.want("state", hexadecimal)
     }
 
-    /// Starts the host and calls `init`. Errors: no program, a setting that the host refuses, the method's own words.
+    /// Starts the host and calls `init`. Errors: no program, a setting that the host refuses, the method's own message.
     pub fn start(self) -> Result<Run<M>, Error> {
         let (host, stream, token) = Host::start()?;
         self.over(stream, &token, Some(host))
     }
 
-    /// The same over a connection to a host that is there.
+    /// Starts the run over a connection to a host.
     fn over(mut self, stream: TcpStream, token: &str, host: Option<Host>) -> Result<Run<M>, Error> {
         self.wanted.insert("settings".to_owned(), self.settings.into());
         if !self.further.is_empty() {
@@ -123,8 +123,8 @@ impl<M: Method + Declared> Bench<M> {
         let wanted = Value::Object(self.wanted).to_string();
         let connected = Connected::new(stream, Role::Bench).map_err(|ended| Error::Ended(ended.to_string()))?;
         let mut run = Run { report: Report::default(), connected: Some(connected), host, method: PhantomData };
-        let met = say(&(token, M::MANIFEST, wanted.as_str())).and_then(|()| run.serve());
-        run.told(met)?;
+        let met = send_greeting(&(token, M::MANIFEST, wanted.as_str())).and_then(|()| run.serve());
+        run.describe_end(met)?;
         Ok(run)
     }
 
@@ -144,19 +144,19 @@ pub struct Run<M> {
 }
 
 impl<M: Method + Declared> Run<M> {
-    /// One update: every micro-batch of it, then the weights. Errors: the method's own words, its panic, a limit.
+    /// Runs one update: all its micro-batches, then the weights. Errors: the method's own message, its panic, a limit.
     pub fn step(&mut self) -> Result<&Report, Error> {
         self.next("step")?;
         Ok(&self.report)
     }
 
-    /// What comes after the last step. Errors: as [`step`](Self::step).
+    /// Calls `finish`, after the last step. Errors: the method's own message, its panic, a limit.
     pub fn finish(&mut self) -> Result<&Report, Error> {
         self.next("finish")?;
         Ok(&self.report)
     }
 
-    /// The method's own state, as a checkpoint would hold it. Errors: as [`step`](Self::step).
+    /// The method's own state, as a checkpoint would hold it. Errors: the method's panic, a limit.
     pub fn state(&mut self) -> Result<Vec<u8>, Error> {
         let returned = self.next("save-state")?;
         Vec::decode(&mut Reader::new(&returned)).map_err(|malformed| Error::Ended(Ended::from(malformed).to_string()))
@@ -168,18 +168,18 @@ impl<M: Method + Declared> Run<M> {
         self.report.metric(name)
     }
 
-    /// What the last call showed.
+    /// The report of the last call.
     pub fn report(&self) -> &Report {
         &self.report
     }
 
-    /// Asks for the next thing and does what the host calls for it; gives what the last call returned.
+    /// Asks the host for its next call, answers all that follows, and gives what the last call returned.
     fn next(&mut self, what: &str) -> Result<Vec<u8>, Error> {
-        let done = next(what).and_then(|()| self.serve());
-        self.told(done)
+        let done = request_next(what).and_then(|()| self.serve());
+        self.describe_end(done)
     }
 
-    /// Does what the host calls until it reports.
+    /// Answers calls of the host until it reports.
     fn serve(&mut self) -> Result<Vec<u8>, Ended> {
         loop {
             match serve_calls(dispatch_of::<M>())? {
@@ -194,14 +194,14 @@ impl<M: Method + Declared> Run<M> {
         }
     }
 
-    /// An end in words; when the host is gone, with its own last ones.
-    fn told<T>(&mut self, done: Result<T, Ended>) -> Result<T, Error> {
+    /// Turns an end into an error; if the host is gone, with what it wrote to its error stream.
+    fn describe_end<T>(&mut self, done: Result<T, Ended>) -> Result<T, Error> {
         done.map_err(|ended| {
             let mut words = ended.to_string();
             if let (Ended::Lost(_), Some(host)) = (&ended, self.host.as_mut()) {
                 // A host that is still there ends when nobody listens.
                 self.connected = None;
-                words = format!("{words}\n{}", host.last_words());
+                words = format!("{words}\n{}", host.error_output());
             }
             words.truncate(words.trim_end().len());
             Error::Ended(words)
@@ -215,7 +215,7 @@ impl<M> fmt::Debug for Run<M> {
     }
 }
 
-/// What one call showed, as a run would write it down.
+/// Metrics and log lines of one call, as a run would record them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
     /// The number of finished updates.

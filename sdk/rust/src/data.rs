@@ -1,6 +1,6 @@
 //! The batch, as handles: ids, masks and lengths, never text (`wit/data.wit`).
 //!
-//! Position `t` of every per-token tensor speaks of token `t` itself, so nothing is ever shifted.
+//! Position `t` of every per-token tensor belongs to token `t` itself, so nothing is ever shifted.
 
 use crate::bindings::tunebox::method::data;
 use crate::error::{certain, checked};
@@ -57,7 +57,7 @@ impl Rows {
         self.0.targets()
     }
 
-    /// The same rows with every token a target that has a predecessor: for losses that learn the
+    /// These rows with every token that has a predecessor as a target: for losses that learn the
     /// prompt as well.
     #[track_caller]
     pub fn whole(&self) -> Rows {
@@ -72,7 +72,7 @@ impl Rows {
     }
 }
 
-/// What one call of `step` works on.
+/// The records of one call of `step`: a micro-batch.
 pub struct Batch<'step>(&'step data::Batch);
 
 impl<'step> Batch<'step> {
@@ -113,7 +113,8 @@ impl<'step> Batch<'step> {
         checked(self.0.window_targets(side))
     }
 
-    /// The same count for the [`whole`](Rows::whole) rows of this side. At least 1.
+    /// Tokens with a predecessor of the whole accumulation window on this side: the denominator for
+    /// [`whole`](Rows::whole) rows. At least 1.
     #[track_caller]
     pub fn window_tokens(&self, side: &str) -> Result<u32> {
         checked(self.0.window_tokens(side))

@@ -30,7 +30,7 @@ impl Error {
         self.code
     }
 
-    /// What the host is told: a refused call carries its line, the method's own words stand alone.
+    /// The message for the host: of a refused call with its line, of the method's own error alone.
     pub(crate) fn report(&self) -> String {
         match self.code {
             Some(_) => format!("{}, called at {}", self.message, self.place),

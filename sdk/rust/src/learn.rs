@@ -1,4 +1,4 @@
-//! Making a loss smaller (`wit/learn.wit`).
+//! Gradients and weight updates (`wit/learn.wit`).
 
 use crate::bindings::tunebox::method::learn;
 use crate::error::checked;

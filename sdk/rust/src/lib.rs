@@ -1,8 +1,38 @@
-//! What an author of a tunebox method imports.
+//! The library for authors of tunebox methods.
+//!
+//! ```
+//! use tunebox::prelude::*;
+//!
+//! /// Supervised fine-tuning with a weight.
+//! #[derive(Settings)]
+//! pub struct Weighted {
+//!     /// The factor of the loss.
+//!     #[setting(default = 1.0, above = 0.0)]
+//!     weight: f32,
+//! }
+//!
+//! impl Method for Weighted {
+//!     type Settings = Self;
+//!
+//!     fn init(settings: Self) -> Result<Self> {
+//!         Ok(settings)
+//!     }
+//!
+//!     fn step(&mut self, batch: &Batch) -> Result<()> {
+//!         let rows = batch.rows("example")?;
+//!         let scores = score_for_learning(&rows, Taps::empty(), 1.0)?;
+//!         let loss = loss::token_mean(&-scores.logprob(), batch.window_targets("example")?);
+//!         minimise(&(loss * self.weight))
+//!     }
+//! }
+//!
+//! method! { Weighted, shape: "supervised", metrics: [] }
+//! # fn main() {}
+//! ```
 //!
 //! A method is a type that implements [`Method`] and is handed to [`method!`]. Its settings are a
 //! struct with `#[derive(Settings)]`. Everything else here is the contract `tunebox:method` in
-//! Rust's words, one module an interface; the numbers themselves stay on the host.
+//! Rust, one module per interface; the numbers themselves stay on the host.
 //!
 //! Arithmetic on tensors and other calls that fail only by a mistake in the method panic, and the
 //! host shows the line. Calls that cost a pass through the model, or that a run may refuse, return

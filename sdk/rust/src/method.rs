@@ -9,7 +9,7 @@ use crate::{Batch, Error, Result, Settings};
 
 /// A training method. The host calls `init` once, `step` for every micro-batch, `finish` once.
 pub trait Method: Sized + 'static {
-    /// What people may set in `run.toml`; often the method itself.
+    /// The settings in `run.toml`; often the method itself.
     type Settings: Settings;
 
     /// Takes the run's settings, filled in and range-checked by the host.
@@ -30,7 +30,7 @@ pub trait Method: Sized + 'static {
         Vec::new()
     }
 
-    /// Takes back what [`save_state`](Self::save_state) gave; called after `init` on a resumed run.
+    /// Restores what [`save_state`](Self::save_state) returned; called after `init` on a resumed run.
     fn load_state(&mut self, state: &[u8]) -> Result<()> {
         if state.is_empty() {
             Ok(())
@@ -107,7 +107,7 @@ impl<M: Method> Running for M {
     }
 }
 
-/// Does something with the method that `init` made.
+/// Runs `work` on the method that `init` made. Errors: `init` was not called; those of `work`.
 fn running(work: impl FnOnce(&mut dyn Running) -> Result<()>) -> Result<(), String> {
     RUNNING.with_borrow_mut(|method| match method {
         Some(method) => work(method.as_mut()).map_err(|error| error.report()),
@@ -115,7 +115,7 @@ fn running(work: impl FnOnce(&mut dyn Running) -> Result<()>) -> Result<(), Stri
     })
 }
 
-/// Tells the host what a panic says and where it stands, before the trap that follows.
+/// The panic hook: sends message and location to the host, before the trap that follows.
 #[cfg(target_arch = "wasm32")]
 fn forward_panic(panic: &std::panic::PanicHookInfo<'_>) {
     use crate::bindings::tunebox::method::run;
@@ -127,6 +127,6 @@ fn forward_panic(panic: &std::panic::PanicHookInfo<'_>) {
     }
 }
 
-// A panic that can be caught is told when the call comes back.
+// A panic that can be caught is sent when the call returns.
 #[cfg(not(target_arch = "wasm32"))]
 use crate::native::forward_panic;

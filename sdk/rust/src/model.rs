@@ -1,4 +1,4 @@
-//! What the model thinks of token rows (`wit/model.wit`).
+//! Scores of token rows under the model (`wit/model.wit`).
 
 use crate::bindings::tunebox::method::model;
 use crate::error::{certain, checked};
@@ -6,7 +6,7 @@ use crate::{Result, Rows, Tensor};
 
 pub use crate::bindings::tunebox::method::model::Taps;
 
-/// A set of weights to look through.
+/// A set of weights to score with: the policy under training, the reference, or a snapshot.
 pub struct View(model::View);
 
 impl View {

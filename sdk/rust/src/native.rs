@@ -18,20 +18,20 @@ use crate::{Method, method};
 
 pub use codec::{Decode, Encode, Malformed, Reader};
 pub(crate) use connection::{Connected, Ended, Role};
-pub use connection::{Handle, Lent, Request};
+pub use connection::{Handle, Borrowed, Request};
 pub(crate) use panics::forward_panic;
-pub(crate) use serve::{Outcome, next, read_greeting, say, serve_calls};
+pub(crate) use serve::{Outcome, read_greeting, request_next, send_greeting, serve_calls};
 
-/// What `method!` writes down about a method.
+/// A method with the manifest that `method!` generates.
 pub trait Declared {
     /// The manifest, as it stands in the component.
     const MANIFEST: &'static str;
 }
 
-/// Does one call of the host: the function by its number, its arguments, the place of its result.
+/// Runs one call of the host: the number of the function, its arguments, the buffer for its result.
 pub(crate) type Dispatch = fn(u8, &mut Reader<'_>, &mut Vec<u8>) -> Result<(), Malformed>;
 
-/// The calls of a method.
+/// The dispatch of a method's exports.
 pub(crate) const fn dispatch_of<M: Method>() -> Dispatch {
     training::dispatch::<method::Exported<M>>
 }

@@ -5,22 +5,22 @@ use crate::run::add_metric;
 use crate::tensor::All;
 use crate::{Batch, Result, Rows, Scores, Taps, Tensor, View};
 
-/// Something about the better and the worse answer of each record.
+/// A value for the better answer and one for the worse answer of each record.
 pub struct Pair<T> {
-    /// About the better one.
+    /// The value for the better answer.
     pub chosen: T,
-    /// About the worse one.
+    /// The value for the worse answer.
     pub rejected: T,
 }
 
 impl<T> Pair<T> {
-    /// The same made of both.
+    /// Applies `make` to both.
     #[track_caller]
     pub fn map<U>(&self, make: impl Fn(&T) -> U) -> Pair<U> {
         Pair { chosen: make(&self.chosen), rejected: make(&self.rejected) }
     }
 
-    /// The same made of both, and of another pair beside them.
+    /// Applies `make` to both, each with its counterpart in `other`.
     #[track_caller]
     pub fn with<V, U>(&self, other: &Pair<V>, make: impl Fn(&T, &V) -> U) -> Pair<U> {
         Pair { chosen: make(&self.chosen, &other.chosen), rejected: make(&self.rejected, &other.rejected) }
@@ -83,7 +83,7 @@ impl Pair<Tensor> {
 }
 
 impl Pair<Scores> {
-    /// What [`report_tokens`](Self::report_tokens) reads.
+    /// The taps that [`report_tokens`](Self::report_tokens) reads.
     pub fn reported() -> Taps {
         Taps::ENTROPY | Taps::MEAN_LOGIT | Taps::TOP_ONE
     }

@@ -1,4 +1,4 @@
-//! Where the run stands, and what the method tells people about it (`wit/run.wit`).
+//! The position of the run, and the metrics and log lines of the method (`wit/run.wit`).
 
 use crate::Tensor;
 use crate::bindings::tunebox::method::run;

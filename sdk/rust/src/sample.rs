@@ -1,4 +1,4 @@
-//! Letting the model write (`wit/sample.wit`).
+//! Sampling completions from the model (`wit/sample.wit`).
 
 use crate::bindings::tunebox::method::sample;
 use crate::error::{certain, checked};
@@ -56,7 +56,7 @@ impl Sampler {
     }
 }
 
-/// What was written; the completions of one prompt are contiguous.
+/// Sampled completions; those of one prompt are contiguous.
 pub struct Completions(sample::Completions);
 
 impl Completions {

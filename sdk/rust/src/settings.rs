@@ -42,7 +42,7 @@ pub trait Choice: Sized + 'static {
 
 /// A type that a setting can have.
 pub trait SettingType: Sized {
-    /// The manifest's word for it.
+    /// Its name in a manifest.
     const KIND: &'static str;
 
     /// The names of a choice as a JSON list.
@@ -54,7 +54,7 @@ pub trait SettingType: Sized {
     /// The least value that fits, as JSON; empty when any does.
     const LOW: &'static str = "";
 
-    /// The largest value that fits, likewise.
+    /// The largest value that fits, as JSON; empty when any does.
     const HIGH: &'static str = "";
 
     /// The value, if it is of this type.

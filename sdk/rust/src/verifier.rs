@@ -13,7 +13,7 @@ pub use component::Exported;
 
 /// Judges completions. Total: it gives a number or nothing, whatever the texts hold.
 pub trait Verifier: Sized + 'static {
-    /// What people may set in `run.toml`; often the verifier itself.
+    /// The settings in `run.toml`; often the verifier itself.
     type Settings: Settings;
 
     /// Takes the run's settings, filled in and range-checked by the host.

@@ -53,7 +53,7 @@ pub(crate) struct Process {
 }
 
 /// A message of the method, read as far as what kind it is.
-enum Said {
+enum Message {
     /// It asks for something.
     Request(Vec<u8>),
     /// The call is over.
@@ -92,20 +92,20 @@ impl Process {
         self.send(&payload, deadline)?;
         loop {
             match self.hear(deadline)? {
-                Said::Request(request) => {
+                Message::Request(request) => {
                     let begun = Instant::now();
                     let answer = self.answer(&request)?;
                     deadline = deadline.map(|deadline| deadline + begun.elapsed());
                     self.send(&answer, deadline)?;
                 }
-                Said::Return(result) => {
+                Message::Return(result) => {
                     let mut result = Reader::new(&result);
                     let value = read(&mut result)?;
                     end(&result)?;
                     return Ok(value);
                 }
-                Said::Next(_) => return Err(malformed("it asked for the next call within one").into()),
-                Said::Gone => return Err(Cause::Trap("its process ended before the call did".into()).into()),
+                Message::Next(_) => return Err(malformed("it asked for the next call within one").into()),
+                Message::Gone => return Err(Cause::Trap("its process ended before the call did".into()).into()),
             }
         }
     }
@@ -114,13 +114,13 @@ impl Process {
     fn idle(&mut self) -> wasmtime::Result<Option<String>> {
         loop {
             match self.hear(None)? {
-                Said::Request(request) => {
+                Message::Request(request) => {
                     let answer = self.answer(&request)?;
                     self.send(&answer, None)?;
                 }
-                Said::Next(order) => return Ok(Some(order)),
-                Said::Return(_) => return Err(malformed("it returned from no call").into()),
-                Said::Gone => return Ok(None),
+                Message::Next(order) => return Ok(Some(order)),
+                Message::Return(_) => return Err(malformed("it returned from no call").into()),
+                Message::Gone => return Ok(None),
             }
         }
     }
@@ -149,16 +149,16 @@ impl Process {
     }
 
     /// The next message of the method. A panic that it tells of ends it.
-    fn hear(&mut self, deadline: Deadline) -> wasmtime::Result<Said> {
+    fn hear(&mut self, deadline: Deadline) -> wasmtime::Result<Message> {
         let received = match frame::receive(&mut self.stream, LARGEST, deadline) {
             Ok(Some(received)) => received,
-            Ok(None) => return Ok(Said::Gone),
+            Ok(None) => return Ok(Message::Gone),
             Err(error) => return Err(self.lost(&error).into()),
         };
         let mut input = Reader::new(&received);
         match read::<u8>(&mut input)? {
-            REQUEST => Ok(Said::Request(input.rest().to_vec())),
-            RETURN => Ok(Said::Return(input.rest().to_vec())),
+            REQUEST => Ok(Message::Request(input.rest().to_vec())),
+            RETURN => Ok(Message::Return(input.rest().to_vec())),
             PANICKED => {
                 let (message, file, line, column): (String, String, u32, u32) = read(&mut input)?;
                 end(&input)?;
@@ -168,7 +168,7 @@ impl Process {
             NEXT => {
                 let order = read(&mut input)?;
                 end(&input)?;
-                Ok(Said::Next(order))
+                Ok(Message::Next(order))
             }
             other => Err(malformed(format!("there is no message of kind {other}")).into()),
         }

@@ -53,7 +53,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// The same words: a test that ends with an error shows it this way.
+/// Debug shows the message of Display, because a test that returns an error prints it with Debug.
 impl fmt::Debug for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, formatter)
@@ -67,7 +67,7 @@ impl std::error::Error for Error {}
 pub(super) struct Host {
     program: String,
     child: Child,
-    told: Option<JoinHandle<String>>,
+    errors: Option<JoinHandle<String>>,
 }
 
 impl Host {
@@ -82,27 +82,27 @@ impl Host {
         command.arg("host").env("TUNEBOX_TWIN", address.to_string()).env("TUNEBOX_TWIN_TOKEN", &token);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|reason| Error::Program(program.clone(), reason))?;
-        let told = child.stderr.take().map(|mut stream| {
+        let errors = child.stderr.take().map(|mut stream| {
             thread::spawn(move || {
                 let mut bytes = Vec::new();
-                // What was read before a failure is still worth telling.
+                // Output read before a failure is still shown.
                 let _ = stream.read_to_end(&mut bytes);
                 String::from_utf8_lossy(&bytes).into_owned()
             })
         });
-        let mut host = Self { program, child, told };
-        let stream = host.met(&listener, &token)?;
+        let mut host = Self { program, child, errors };
+        let stream = host.accept_connection(&listener, &token)?;
         Ok((host, stream, token))
     }
 
-    /// Waits for the connection of the program, and lets nobody else in.
-    fn met(&mut self, listener: &TcpListener, token: &str) -> Result<TcpStream, Error> {
+    /// Waits for the connection of the program and refuses any other.
+    fn accept_connection(&mut self, listener: &TcpListener, token: &str) -> Result<TcpStream, Error> {
         listener.set_nonblocking(true).map_err(Error::Port)?;
         let begun = Instant::now();
         loop {
             match listener.accept() {
                 Ok((stream, _)) => {
-                    if let Some(stream) = proven(stream, token) {
+                    if let Some(stream) = check_token(stream, token) {
                         return Ok(stream);
                     }
                 }
@@ -112,21 +112,21 @@ impl Host {
             let reason = match self.child.try_wait() {
                 Ok(None) if begun.elapsed() < CONNECTS_WITHIN => continue,
                 Ok(None) => format!("nothing came for {} s", CONNECTS_WITHIN.as_secs()),
-                Ok(Some(status)) => format!("{status}\n{}", self.last_words()),
+                Ok(Some(status)) => format!("{status}\n{}", self.error_output()),
                 Err(error) => error.to_string(),
             };
             return Err(Error::Silent(self.program.clone(), reason));
         }
     }
 
-    /// What the program wrote to its error stream, once it has ended.
-    pub(super) fn last_words(&mut self) -> String {
+    /// Waits for the end of the program and gives what it wrote to its error stream.
+    pub(super) fn error_output(&mut self) -> String {
         self.end();
-        let told = self.told.take().and_then(|told| told.join().ok()).unwrap_or_default();
-        told.trim_end().to_owned()
+        let text = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
+        text.trim_end().to_owned()
     }
 
-    /// Waits for the end that a closed connection brings, and brings it otherwise.
+    /// Waits for the program to end, as it does on a closed connection; kills it after [`ENDS_WITHIN`].
     fn end(&mut self) {
         let begun = Instant::now();
         while begun.elapsed() < ENDS_WITHIN {
@@ -147,14 +147,14 @@ impl Drop for Host {
     }
 }
 
-/// The stream, if who connected knows the token.
-fn proven(mut stream: TcpStream, token: &str) -> Option<TcpStream> {
+/// The stream, if the other side sends the token within the time allowed.
+fn check_token(mut stream: TcpStream, token: &str) -> Option<TcpStream> {
     stream.set_nonblocking(false).ok()?;
     let known: String = read_greeting(&mut stream, ENDS_WITHIN)?;
     (known == token).then_some(stream)
 }
 
-/// A text that nobody guesses: two numbers of the standard library's keyed hash, whose keys the system gives.
+/// A random text: two hashes of the standard library, whose keys the system draws.
 fn token() -> String {
     let number = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", number(), number())

@@ -1,11 +1,11 @@
-//! How a direction of the stream is taken out of a model, and what becomes of it.
+//! Removing a direction of the residual stream from a model.
 
 use super::ablated;
 use crate::patch::Patch;
 use crate::weights::{Form, Role, keep_as, project_out};
 use crate::{Choice, Result, Settings, Tensor, hidden};
 
-/// W ← W − λ r̂ r̂ᵀ W for every matrix that writes the stream, and what people may set about it.
+/// Settings of the edit W ← W − λ r̂ r̂ᵀ W of every matrix that writes the residual stream.
 #[derive(Settings, Clone)]
 pub struct Edit {
     /// How much of the direction is taken out: 1 all of it, 2 turns it round.
@@ -17,19 +17,19 @@ pub struct Edit {
     /// Edit the embedding too, besides what attention and feed-forward parts write.
     #[setting(default = true)]
     pub embedding: bool,
-    /// What becomes of it: other `weights`, an `adapter`, or the `direction` alone.
+    /// Output: edited `weights`, a LoRA `adapter`, or only the `direction` file.
     #[setting(default = "weights")]
     pub apply: Apply,
 }
 
-/// What becomes of an edit.
+/// The output of an edit.
 #[derive(Choice, Clone, Copy, PartialEq, Debug)]
 pub enum Apply {
-    /// Other weights.
+    /// Edited weights.
     Weights,
-    /// A low-rank adapter of the old ones, which leaves the embedding alone.
+    /// A LoRA adapter, which leaves the embedding alone.
     Adapter,
-    /// Nothing: the direction is the artifact.
+    /// Only the direction, as a file.
     Direction,
 }
 

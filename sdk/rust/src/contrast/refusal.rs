@@ -1,4 +1,4 @@
-//! How likely a model is to refuse, told from the first token of its answer.
+//! How likely a model is to refuse, estimated from the first token of its answer.
 //!
 //! Arditi et al. 2024 (arXiv:2406.11717): with P the probability of the tokens that refusals begin with, the score of
 //! a prompt is log P − log (1 − P). It takes one pass where judging answers takes one for each token.
@@ -7,7 +7,7 @@ use crate::model::{View, next_token};
 use crate::tensor::All;
 use crate::{Result, Rows};
 
-/// What a set of prompts would get.
+/// Refusal of a set of prompts.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal {
     /// The mean score; above 0 where refusing is likelier than not.

@@ -1,4 +1,4 @@
-//! What directions do when they are added to the stream: how far one kind of text comes ahead of another.
+//! The effect of directions added to the residual stream: how much likelier one kind of text becomes than another.
 
 use std::ops::Range;
 

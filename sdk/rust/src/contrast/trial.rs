@@ -1,4 +1,4 @@
-//! Prompts kept out of a mean, and what becomes of them when a direction of the stream is added or removed.
+//! Held-out prompts, to measure the effect of a direction that is added to or removed from the residual stream.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What a direction does to the prompts of a trial.
+/// The effect of a direction on the prompts of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Verdict {
     /// The refusal score of harmful prompts without it.
@@ -65,7 +65,7 @@ impl Trial {
         refusal(&policy(), &self.harmful, &self.begins)
     }
 
-    /// What a direction does: added at a layer's input, and removed everywhere.
+    /// Measures a direction: added at a layer's input, and removed everywhere.
     #[track_caller]
     pub fn verdict(&self, layer: u32, direction: &Tensor) -> Result<Verdict> {
         let added = patch::add(&[layer], Site::ResidualBefore, direction, 1.0, false)?;

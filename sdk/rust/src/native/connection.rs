@@ -48,7 +48,7 @@ impl From<Malformed> for Ended {
     }
 }
 
-/// What a process does when the host ends it in the middle of a call.
+/// How a process reacts when the host ends the method in the middle of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The process serves the host and nothing else: it ends.
@@ -88,7 +88,7 @@ impl Connected {
         }
         // Every request waits for its answer: nothing is gained by waiting for more to send.
         stream.set_nodelay(true).map_err(lost)?;
-        super::panics::listen();
+        super::panics::install_hook();
         CONNECTION.set(Some(Connection { stream, role, ended: None }));
         SESSION.set(SESSIONS.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1));
         Ok(Self { _here: PhantomData })
@@ -237,16 +237,16 @@ impl Decode for Handle {
     }
 }
 
-/// A resource that the host lends for one call: it is not given back.
-pub struct Lent<T>(ManuallyDrop<T>);
+/// A resource that the host lends for one call: dropping it sends no message.
+pub struct Borrowed<T>(ManuallyDrop<T>);
 
-impl<T: Decode> Decode for Lent<T> {
+impl<T: Decode> Decode for Borrowed<T> {
     fn decode(bytes: &mut Reader<'_>) -> Result<Self, Malformed> {
         T::decode(bytes).map(|value| Self(ManuallyDrop::new(value)))
     }
 }
 
-impl<T> Deref for Lent<T> {
+impl<T> Deref for Borrowed<T> {
     type Target = T;
 
     fn deref(&self) -> &T {

@@ -1,12 +1,12 @@
-//! Panics of a method: caught at the call that the host made, with what they say and where.
+//! Panics of a method: catch_panic at the call that the host made, with what they say and where.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook, take_hook};
 use std::sync::OnceLock;
 
-/// What a panic said.
+/// A panic of a method: its message and where it happened.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct CaughtPanic {
     pub(crate) message: String,
     pub(crate) file: String,
     pub(crate) line: u32,
@@ -15,19 +15,19 @@ pub(crate) struct Heard {
 
 type Hook = Box<dyn Fn(&PanicHookInfo<'_>) + Send + Sync>;
 
-/// What told panics before, and still does.
+/// The panic hook of the process before ours, which still runs after it.
 static PREVIOUS: OnceLock<Hook> = OnceLock::new();
 
 thread_local! {
     /// Whether this thread is in a call of the host.
-    static CALLED: Cell<bool> = const { Cell::new(false) };
+    static IN_CALL: Cell<bool> = const { Cell::new(false) };
 
     /// The first panic of the call: what panics while it unwinds is not the reason.
-    static HEARD: RefCell<Option<Heard>> = const { RefCell::new(None) };
+    static FIRST_PANIC: RefCell<Option<CaughtPanic>> = const { RefCell::new(None) };
 }
 
-/// Hears the panics of the process from now on.
-pub(crate) fn listen() {
+/// Installs the panic hook, once in a process.
+pub(crate) fn install_hook() {
     PREVIOUS.get_or_init(|| {
         let previous = take_hook();
         set_hook(Box::new(forward_panic));
@@ -35,11 +35,11 @@ pub(crate) fn listen() {
     });
 }
 
-/// The panic hook: notes the panic of a call, and lets the hook before it tell it as usual.
+/// The panic hook: keeps the first panic of a call, then runs the previous hook.
 pub(crate) fn forward_panic(panic: &PanicHookInfo<'_>) {
-    if CALLED.get() {
-        HEARD.with_borrow_mut(|heard| {
-            heard.get_or_insert_with(|| of(panic));
+    if IN_CALL.get() {
+        FIRST_PANIC.with_borrow_mut(|first| {
+            first.get_or_insert_with(|| describe(panic));
         });
     }
     if let Some(previous) = PREVIOUS.get() {
@@ -47,20 +47,20 @@ pub(crate) fn forward_panic(panic: &PanicHookInfo<'_>) {
     }
 }
 
-fn of(panic: &PanicHookInfo<'_>) -> Heard {
+fn describe(panic: &PanicHookInfo<'_>) -> CaughtPanic {
     let message = panic.payload_as_str().unwrap_or("the method panicked").to_owned();
     match panic.location() {
-        Some(place) => Heard { message, file: place.file().to_owned(), line: place.line(), column: place.column() },
-        None => Heard { message, ..Heard::default() },
+        Some(place) => CaughtPanic { message, file: place.file().to_owned(), line: place.line(), column: place.column() },
+        None => CaughtPanic { message, ..CaughtPanic::default() },
     }
 }
 
-/// Does a call of the host. Errors: it panicked.
-pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Heard> {
-    HEARD.set(None);
-    CALLED.set(true);
+/// Runs a call of the host. Errors: the first panic in it.
+pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, CaughtPanic> {
+    FIRST_PANIC.set(None);
+    IN_CALL.set(true);
     // After a panic the host calls no more, so nobody sees what was left half-done.
     let done = catch_unwind(AssertUnwindSafe(work));
-    CALLED.set(false);
-    done.map_err(|_| HEARD.take().unwrap_or_default())
+    IN_CALL.set(false);
+    done.map_err(|_| FIRST_PANIC.take().unwrap_or_default())
 }

@@ -11,10 +11,10 @@ use super::{Dispatch, frame, panics};
 /// The host to serve, as `127.0.0.1:4711`.
 const ADDRESS: &str = "TUNEBOX_TWIN";
 
-/// What proves to it that the process is the one it started.
+/// The token that proves to the host which process this is.
 const TOKEN: &str = "TUNEBOX_TWIN_TOKEN";
 
-/// How a stretch of calls came to its end.
+/// Why the host stopped calling.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// The host is done.
@@ -23,29 +23,29 @@ pub(crate) enum Outcome {
     Report { shown: String, returned: Vec<u8> },
 }
 
-/// Serves the host of the environment, if there is one. What goes wrong ends the process: it has no other purpose.
+/// Serves the host that the environment names; does nothing without one. An error ends the process: it serves nothing else.
 pub(super) fn twin(manifest: &str, dispatch: Dispatch) {
     let Ok(address) = std::env::var(ADDRESS) else { return };
     let token = std::env::var(TOKEN).unwrap_or_default();
     let connected = TcpStream::connect(&address);
-    let served = connected.map_err(connection::lost).and_then(|stream| meet(stream, &token, manifest, dispatch));
+    let served = connected.map_err(connection::lost).and_then(|stream| greet_and_serve(stream, &token, manifest, dispatch));
     if let Err(ended) = served {
         exit(&ended);
     }
 }
 
-/// Says who is there, then serves.
-pub(super) fn meet(stream: TcpStream, token: &str, manifest: &str, dispatch: Dispatch) -> Result<(), Ended> {
+/// Sends token and manifest to the host, then serves it.
+pub(super) fn greet_and_serve(stream: TcpStream, token: &str, manifest: &str, dispatch: Dispatch) -> Result<(), Ended> {
     let _connected = Connected::new(stream, Role::Twin)?;
-    say(&(token, manifest))?;
+    send_greeting(&(token, manifest))?;
     match serve_calls(dispatch)? {
         Outcome::End => Ok(()),
         Outcome::Report { .. } => Err(Ended::Unknown("a report to a twin".into())),
     }
 }
 
-/// Sends a message without a kind: the first one to a host.
-pub(crate) fn say(words: &impl Encode) -> Result<(), Ended> {
+/// Sends the first message to a host, which has no kind.
+pub(crate) fn send_greeting(words: &impl Encode) -> Result<(), Ended> {
     let mut message = Vec::new();
     words.encode(&mut message);
     connection::send(&message)
@@ -58,14 +58,14 @@ pub(crate) fn read_greeting<T: Decode>(stream: &mut TcpStream, patience: Duratio
     T::decode(&mut Reader::new(&message)).ok()
 }
 
-/// Asks the host of a bench for the next thing.
-pub(crate) fn next(what: &str) -> Result<(), Ended> {
+/// Asks the host of a bench for its next call, such as `step`.
+pub(crate) fn request_next(what: &str) -> Result<(), Ended> {
     let mut message = vec![frame::NEXT];
     what.encode(&mut message);
     connection::send(&message)
 }
 
-/// Does what the host calls, until it has had enough. Errors: it ended the method, or is gone.
+/// Answers calls of the host until it ends or reports. Errors: the host ended the method, or the connection broke.
 pub(crate) fn serve_calls(dispatch: Dispatch) -> Result<Outcome, Ended> {
     let mut returned = Vec::new();
     loop {
@@ -73,7 +73,7 @@ pub(crate) fn serve_calls(dispatch: Dispatch) -> Result<Outcome, Ended> {
         let mut reader = Reader::new(&message);
         match u8::decode(&mut reader)? {
             frame::CALL => {
-                let reply = done(dispatch, &mut reader)?;
+                let reply = answer_call(dispatch, &mut reader)?;
                 connection::send(&reply)?;
                 returned = reply;
                 // What is left is the result alone.
@@ -87,21 +87,21 @@ pub(crate) fn serve_calls(dispatch: Dispatch) -> Result<Outcome, Ended> {
     }
 }
 
-/// What a call gave, or its panic, as the message that goes back.
-fn done(dispatch: Dispatch, call: &mut Reader<'_>) -> Result<Vec<u8>, Ended> {
+/// Runs a call of the host and gives the message that answers it: its result, or its panic.
+fn answer_call(dispatch: Dispatch, call: &mut Reader<'_>) -> Result<Vec<u8>, Ended> {
     let function = u8::decode(call)?;
     let mut arguments = Reader::new(call.rest());
     let mut reply = vec![frame::RETURN];
-    let outcome = panics::caught(|| dispatch(function, &mut arguments, &mut reply));
+    let outcome = panics::catch_panic(|| dispatch(function, &mut arguments, &mut reply));
     if let Some(ended) = connection::ended() {
         return Err(ended);
     }
     match outcome {
         Ok(Ok(())) => Ok(reply),
         Ok(Err(malformed)) => Err(connection::end(malformed.into())),
-        Err(heard) => {
+        Err(panic) => {
             let mut reply = vec![frame::PANICKED];
-            (heard.message, heard.file, heard.line, heard.column).encode(&mut reply);
+            (panic.message, panic.file, panic.line, panic.column).encode(&mut reply);
             Ok(reply)
         }
     }

@@ -161,7 +161,7 @@ fn a_method_asks_in_order_by_the_names_and_values_of_the_contract() {
         host.say(frame::END, &());
     };
     let dispatch = dispatch_of::<Small>();
-    let served = beside(script, move |stream| serve::meet(stream, "token", Small::MANIFEST, dispatch));
+    let served = beside(script, move |stream| serve::greet_and_serve(stream, "token", Small::MANIFEST, dispatch));
     assert_eq!(served, Ok(()));
 }
 

@@ -42,7 +42,16 @@ pub enum Combination {
     NormaliseThenSum,
 }
 
-/// The rewards of an update: a row a completion, a column a verifier, NaN where one could not judge.
+/// The rewards of an update: a row per completion, a column per verifier, NaN where one could not judge.
+///
+/// ```
+/// use tunebox::policy_gradient::{Advantage, Rewards};
+///
+/// // Two prompts with two completions each, one verifier of weight 1.
+/// let rewards = Rewards::new(&[1.0, 0.0, 0.5, 2.0], &[1.0], 2);
+/// assert_eq!(rewards.passes(1.0).at_k, 1.0);
+/// assert_eq!(Advantage::scaled(false).of(&rewards), [0.5, -0.5, -0.75, 0.75]);
+/// ```
 pub struct Rewards {
     values: Vec<f64>,
     weights: Vec<f64>,
@@ -62,7 +71,7 @@ impl Rewards {
         self.rows().map(|row| weighted(row, &self.weights)).collect()
     }
 
-    /// What one verifier said of every row.
+    /// The rewards of every row by one verifier.
     pub fn column(&self, number: usize) -> Vec<f64> {
         self.rows().map(|row| row[number]).collect()
     }
@@ -135,7 +144,7 @@ impl Advantage {
         advantages.into_iter().map(|value| if value.is_finite() { value as f32 } else { 0.0 }).collect()
     }
 
-    /// The same as a tensor `[rows, 1]`.
+    /// The advantages of [`of`](Self::of) as a tensor `[rows, 1]`.
     #[track_caller]
     pub fn tensor(&self, rewards: &Rewards) -> Tensor {
         let advantages = self.of(rewards);
@@ -188,7 +197,7 @@ fn normalised(rewards: &Rewards) -> Vec<f64> {
     sums.iter().map(|sum| (sum - centre) / spread).collect()
 }
 
-/// Σ weight · value over the values that are there; NaN when none is.
+/// Σ weight · value over the values that are not NaN; NaN when all are.
 fn weighted(row: &[f64], weights: &[f64]) -> f64 {
     if row.iter().all(|value| value.is_nan()) {
         return f64::NAN;
@@ -196,21 +205,21 @@ fn weighted(row: &[f64], weights: &[f64]) -> f64 {
     row.iter().zip(weights).filter(|(value, _)| !value.is_nan()).map(|(value, weight)| value * weight).sum()
 }
 
-/// The mean of the numbers that are there.
+/// The mean of the numbers that are not NaN.
 pub(super) fn mean(values: &[f64]) -> f64 {
-    let (sum, count) = there(values).fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    let (sum, count) = numbers(values).fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
     sum / count
 }
 
-/// The standard deviation with divisor n − 1 of the numbers that are there; NaN for fewer than two.
+/// The standard deviation with divisor n − 1 of the numbers that are not NaN; NaN for fewer than two.
 pub(super) fn deviation(values: &[f64]) -> f64 {
     let centre = mean(values);
     let (sum, count) =
-        there(values).fold((0.0, 0.0), |(sum, count), value| (sum + (value - centre).powi(2), count + 1.0));
+        numbers(values).fold((0.0, 0.0), |(sum, count), value| (sum + (value - centre).powi(2), count + 1.0));
     if count < 2.0 { f64::NAN } else { (sum / (count - 1.0)).sqrt() }
 }
 
-fn there(values: &[f64]) -> impl Iterator<Item = f64> {
+fn numbers(values: &[f64]) -> impl Iterator<Item = f64> {
     values.iter().copied().filter(|value| !value.is_nan())
 }
 

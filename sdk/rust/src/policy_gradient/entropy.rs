@@ -5,7 +5,7 @@ use crate::run::metric;
 use crate::tensor::{All, Dtype, choose};
 use crate::{Error, Result, Settings, Tensor};
 
-/// What keeping the policy's entropy is worth.
+/// Settings of the entropy bonus.
 #[derive(Settings, Clone)]
 pub struct EntropyBonus {
     /// What a nat of mean entropy earns; with `entropy-target` above 0 the value at the start.
@@ -62,7 +62,7 @@ impl Steering {
         numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
     }
 
-    /// Takes the bytes back. Errors: another number of bytes.
+    /// Restores what [`save`](Self::save) returned. Errors: another number of bytes.
     pub fn load(&mut self, state: &[u8]) -> Result<()> {
         let number = |at: usize| state.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(f32::from_le_bytes);
         let (Some(coefficient), Some(last), 8) = (number(0), number(4), state.len()) else {

@@ -9,7 +9,7 @@ use crate::{Choice, Error, Result, Settings, Tensor};
 /// The log of 1e-8, and a bound on the other side: what a summed log-ratio is held to.
 const LOG_RATIO: (f64, f64) = (-18.420680743952367, 20.0);
 
-/// What a completion's tokens cost.
+/// Settings of the policy-gradient loss.
 #[derive(Settings, Clone)]
 pub struct Objective {
     /// What a token costs, and how costs are averaged: `dapo`, over all tokens of the update; `grpo`, over the tokens
@@ -70,7 +70,7 @@ pub enum Loss {
     Vespo,
 }
 
-/// What a ratio is taken over.
+/// The unit of a ratio.
 #[derive(Choice, Clone, Copy, PartialEq, Debug)]
 pub enum Level {
     /// Each token for itself.
@@ -79,7 +79,7 @@ pub enum Level {
     Sequence,
 }
 
-/// What a cost is made of.
+/// The tensors that a loss is computed from.
 pub struct Tokens<'a> {
     /// ℓ, differentiable: `[rows, width]`.
     pub logprob: &'a Tensor,

@@ -3,7 +3,7 @@
 use crate::model::{Taps, reference, score};
 use crate::{Result, Rows, Settings, Tensor};
 
-/// What distance from the reference costs.
+/// Settings of the penalty on the divergence from the reference policy.
 #[derive(Settings, Clone)]
 pub struct Divergence {
     /// What a nat of divergence from the reference policy costs; 0 leaves the reference out altogether.

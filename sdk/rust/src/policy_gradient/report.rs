@@ -1,4 +1,4 @@
-//! What is reported of the ratios, under the names of the reference.
+//! Metrics of the ratios, under the names of TRL.
 
 use super::objective::{constant, vespo_weight};
 use super::{Level, Loss, Objective, Tokens};

@@ -1,4 +1,4 @@
-//! What an update learns from: completions of the batch's prompts, judged by the run's verifiers.
+//! The samples of an update: completions of the batch's prompts, judged by the run's verifiers.
 
 use super::Rewards;
 use super::advantage::{deviation, mean};
@@ -39,7 +39,7 @@ pub struct Sampling {
     pub dynamic_sampling: u32,
 }
 
-/// Completions of one update and what was said of them. Row by row; a prompt's completions are contiguous.
+/// Completions of one update with their rewards, one row each; a prompt's completions are contiguous.
 pub struct Rollout {
     /// Prompt and completion, with the completion's tokens as targets.
     pub rows: Rows,
@@ -52,7 +52,7 @@ pub struct Rollout {
 }
 
 impl Sampling {
-    /// Lets the policy write and the verifiers judge.
+    /// Samples completions from the policy and has the verifiers judge them.
     #[track_caller]
     pub fn roll_out(&self, batch: &Batch) -> Result<Rollout> {
         let mut sampler = Sampler::new()
@@ -79,8 +79,8 @@ impl Sampling {
         })
     }
 
-    /// What an update learns from: everything, or by `dynamic-sampling` the first groups with a signal.
-    /// Without any signal it is everything, and the advantages are 0.
+    /// Selects the completions to learn from: all, or by `dynamic-sampling` the first groups whose rewards differ.
+    /// If no group's rewards differ, all are kept and their advantages are 0.
     #[track_caller]
     pub fn choose(&self, rollout: Rollout) -> Result<Rollout> {
         let chosen = match self.dynamic_sampling {

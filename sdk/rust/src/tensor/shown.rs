@@ -1,4 +1,4 @@
-//! A tensor in the words of `{:?}`: its shape, and its numbers where they are few.
+//! A tensor as `{:?}` shows it: its shape, and its numbers where they are few.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use super::Tensor;
 /// The most numbers that are shown. They are read back from the device, and counted as such.
 const MOST: u64 = 64;
 
-/// The same in a component and in its twin, as a method may log it.
+/// Component and native twin show a tensor alike, because a method may log it.
 impl fmt::Debug for Tensor {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shape = self.shape();
