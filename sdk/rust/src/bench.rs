@@ -36,7 +36,9 @@ use serde_json::{Map, Value};
 
 use self::host::Host;
 use crate::Method;
-use crate::native::{Connected, Declared, Decode, Ended, Outcome, Reader, Role, dispatch_of, request_next, send_greeting, serve_calls};
+use crate::native::{
+    Connected, Declared, Decode, Ended, Outcome, Reader, Role, dispatch_of, request_next, send_greeting, serve_calls,
+};
 
 pub use host::Error;
 pub use serde_json::json;

@@ -17,8 +17,8 @@ use crate::bindings::exports::tunebox::method::training;
 use crate::{Method, method};
 
 pub use codec::{Decode, Encode, Malformed, Reader};
+pub use connection::{Borrowed, Handle, Request};
 pub(crate) use connection::{Connected, Ended, Role};
-pub use connection::{Handle, Borrowed, Request};
 pub(crate) use panics::forward_panic;
 pub(crate) use serve::{Outcome, read_greeting, request_next, send_greeting, serve_calls};
 

@@ -52,10 +52,7 @@ pub use compare::not_equal;
 pub use compare::{equal, greater, greater_equal, is_finite, less, less_equal, logical_and, logical_not, logical_or};
 pub use cost::{Cost, Formula, Kind, VERSION as COSTS};
 pub use create::{from_indices, from_list, full, ones, sequence, zeros};
-pub use elementwise::{
-    abs, cos, exp, exp_minus_one, log, log_one_plus, log_sigmoid, negate, reciprocal, relu, sigmoid,
-};
-pub use elementwise::{sin, softplus, sqrt, square, tanh};
+pub use elementwise::*;
 pub use graph::{gradients, on_deep_stack};
 pub use index::{gather, index_add, index_select, segment_sum};
 pub use join::{concat, stack};

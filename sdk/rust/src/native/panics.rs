@@ -50,7 +50,9 @@ pub(crate) fn forward_panic(panic: &PanicHookInfo<'_>) {
 fn describe(panic: &PanicHookInfo<'_>) -> CaughtPanic {
     let message = panic.payload_as_str().unwrap_or("the method panicked").to_owned();
     match panic.location() {
-        Some(place) => CaughtPanic { message, file: place.file().to_owned(), line: place.line(), column: place.column() },
+        Some(place) => {
+            CaughtPanic { message, file: place.file().to_owned(), line: place.line(), column: place.column() }
+        }
         None => CaughtPanic { message, ..CaughtPanic::default() },
     }
 }

@@ -28,7 +28,8 @@ pub(super) fn twin(manifest: &str, dispatch: Dispatch) {
     let Ok(address) = std::env::var(ADDRESS) else { return };
     let token = std::env::var(TOKEN).unwrap_or_default();
     let connected = TcpStream::connect(&address);
-    let served = connected.map_err(connection::lost).and_then(|stream| greet_and_serve(stream, &token, manifest, dispatch));
+    let served =
+        connected.map_err(connection::lost).and_then(|stream| greet_and_serve(stream, &token, manifest, dispatch));
     if let Err(ended) = served {
         exit(&ended);
     }
