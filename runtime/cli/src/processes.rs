@@ -25,6 +25,7 @@ pub(crate) fn compiling_in_process() -> Compiling {
     Compiling { cache: code_cache::folder("compiled"), ..Compiling::default() }
 }
 
+/// This program with a command as its argument.
 fn this_program(command: &str) -> Result<Program, Failure> {
     let program = Program::this().map_err(|error| {
         Failure::usage(format!("the path of this program is unknown: {error}"), "start it by its full path")

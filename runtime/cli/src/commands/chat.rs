@@ -46,6 +46,7 @@ struct Conversation {
 }
 
 impl Chat {
+    /// Loads the model and reads lines from the terminal until `/exit`, Ctrl-D or Ctrl-C.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let mut loaded = self.model.load(terminal, global)?;
         self.steering.apply(terminal, &mut loaded.policy)?;
@@ -95,6 +96,7 @@ impl Conversation {
         Ok(true)
     }
 
+    /// Adds a question to the conversation, prints the answer while it is generated, and adds it too.
     fn answer(&mut self, terminal: Terminal, question: &str) -> Result<(), Failure> {
         self.messages.push(Message::new("user", question));
         let policy = &self.loaded.policy;

@@ -35,6 +35,7 @@ pub(crate) struct Check {
 }
 
 impl Check {
+    /// Checks a run file if the argument ends in `.toml`, else a method.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         if self.subject.extension().is_some_and(|extension| extension == "toml") {
             self.check_run(terminal, global)
@@ -43,6 +44,7 @@ impl Check {
         }
     }
 
+    /// Plans the run without a step and shows plan, precision and memory. Exit code 1 with `--fit` if it does not fit.
     fn check_run(&self, terminal: Terminal, global: &Global) -> CommandResult {
         let mut settings = RunSettings::load(&self.subject, &self.set)?;
         settings.offline = global.offline;

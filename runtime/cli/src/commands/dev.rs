@@ -38,6 +38,8 @@ pub(crate) struct Dev {
 }
 
 impl Dev {
+    /// Trains again whenever the source or the run file changes, until Ctrl-C. Errors of a run are shown and waited out,
+    /// except wrong options before the first step.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let stop = stop_on_interrupt()?;
         let mut session = Session::open(terminal, self.folder.clone(), self.run_file(), global.offline)?;

@@ -21,6 +21,8 @@ pub(crate) struct Doctor {
 }
 
 impl Doctor {
+    /// Shows cores, memory, devices, methods and build tools; with `--fix` installs the WebAssembly target first. Exit code
+    /// 1 if methods cannot be built.
     pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
         if self.fix {
             let installed = toolchain::install()?;
@@ -69,6 +71,7 @@ struct DeviceState {
     state: String,
 }
 
+/// Opens a device and describes it, or says why it is not available.
 fn probe_device(name: &'static str) -> DeviceState {
     let found = device::parse(name).and_then(|found| Ok((device::describe(&found), device::info(&found)?)));
     let available = found.is_ok();

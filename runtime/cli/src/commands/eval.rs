@@ -62,6 +62,7 @@ struct Threshold {
     value: f64,
 }
 
+/// Parses `FIGURE=VALUE`.
 fn parse_threshold(text: &str) -> Result<Threshold, String> {
     let (name, value) = text.split_once('=').ok_or("write it as FIGURE=VALUE")?;
     let value: f64 = value.parse().map_err(|_| format!("`{value}` is not a number"))?;
@@ -69,6 +70,7 @@ fn parse_threshold(text: &str) -> Result<Threshold, String> {
 }
 
 impl Eval {
+    /// Evaluates the model, and its base if it has an adapter, prints the figures, and checks the thresholds.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let loaded = self.model.load(terminal, global)?;
         let base = loaded.base_policy()?;
@@ -130,6 +132,7 @@ fn load_own_rewards(terminal: Terminal, file: &Path) -> Result<Option<RunSetting
     Ok(None)
 }
 
+/// Finds a figure by name. Fails with the names that the data gives.
 fn find_figure<'a>(result: &'a Evaluation, name: &str) -> Result<&'a Figure, Failure> {
     result.figures.iter().find(|figure| figure.name == name).ok_or_else(|| {
         let names: Vec<&str> = result.figures.iter().map(|figure| figure.name).collect();

@@ -27,6 +27,7 @@ pub(crate) struct Generate {
 }
 
 impl Generate {
+    /// Prints the completion while it is generated, or one JSON object with ids and log-probabilities.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let mut policy = self.model.load(terminal, global)?.policy;
         self.steering.apply(terminal, &mut policy)?;

@@ -18,6 +18,7 @@ pub(super) fn serve_test() -> CommandResult {
     Ok(ExitStatus::Success)
 }
 
+/// The error for a command that was not started by a test.
 fn connection_failure(error: &std::io::Error) -> Failure {
     Failure::usage(format!("this command is internal to tunebox: {error}"), "a test of a method starts it")
 }

@@ -42,6 +42,7 @@ const MEANINGS: &[(&str, &str)] = &[
 ];
 
 impl Inspect {
+    /// Prints the description, or the WIT text with `--wit`. Fails if the component is malformed or the argument is a run.
     pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
         expect_no_run(Path::new(&self.package))?;
         let package = Reference::parse(&self.package, Path::new("."))?.open()?;
@@ -84,6 +85,7 @@ fn later_version(package: &Package) -> Result<Option<String>, Failure> {
     Ok(later_in(Trust::open(&home, Path::new("."))?.lock(), &package.manifest))
 }
 
+/// The version that the lock requires if it is later than that of the manifest, as `NAME@VERSION`.
 fn later_in(lock: &Lock, manifest: &Manifest) -> Option<String> {
     let version = lock.find(&manifest.name)?.later_than(&manifest.version)?;
     Some(format!("{}@{version}", manifest.name))

@@ -27,6 +27,7 @@ pub(crate) struct List {
 }
 
 impl List {
+    /// Prints packages, models and runs, as chosen, and suggests a command for the newest of them.
     pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
         let (packages, models, runs) = (!self.runs, !self.runs && !self.packages, !self.packages);
         let mut next = "tunebox train --sample".to_owned();
@@ -63,6 +64,7 @@ fn stored_packages() -> Result<Vec<Stored>, Failure> {
     }
 }
 
+/// Prints the packages in the store, then built-in methods and verifiers.
 fn print_packages(terminal: Terminal, stored: &[Stored]) {
     print_table(terminal, "Packages in the store", stored, |package| {
         let Stored { name, version, digest, signer, source, size, .. } = package;
@@ -85,6 +87,7 @@ fn print_packages(terminal: Terminal, stored: &[Stored]) {
     }
 }
 
+/// Prints name, method, model, steps and state of each run.
 fn print_runs(terminal: Terminal, runs: &[Listed]) {
     print_table(terminal, "Runs", runs, |run| {
         let steps = steps(run);

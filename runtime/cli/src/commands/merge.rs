@@ -29,6 +29,7 @@ fn precision_values() -> impl TypedValueParser<Value = DType> {
 }
 
 impl Merge {
+    /// Writes the merged model to a new folder. Fails if the folder exists.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         if self.out.exists() {
             return Err(Failure::usage(format!("`{}` exists already", self.out.display()), "choose another `--out`"));

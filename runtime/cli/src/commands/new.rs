@@ -41,6 +41,7 @@ fn language_values() -> impl TypedValueParser<Value = Language> {
 }
 
 impl New {
+    /// Writes the template with a run file for the sample, and unpacks the sample. A verifier gets neither.
     pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
         let mut template = Template::new(&self.name, self.language, self.like.as_deref())?;
         let sample = if self.is_verifier() { None } else { Sample::embedded() };
@@ -66,6 +67,7 @@ impl New {
         Ok(ExitStatus::Success)
     }
 
+    /// Reports the created files and suggests the commands that build, test and train.
     fn show_created(&self, terminal: Terminal, template: &Template, folder: &Path) {
         let name = &self.name;
         let files: Vec<&str> = template.own_files().collect();

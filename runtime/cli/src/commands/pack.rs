@@ -34,6 +34,7 @@ pub(crate) struct Pack {
 }
 
 impl Pack {
+    /// Writes the package and its signature. Builds the component first if needed.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         // The key is read first, because a build takes time.
         let key = self.read_key(terminal)?;

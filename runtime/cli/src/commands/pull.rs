@@ -37,6 +37,7 @@ pub(crate) struct Pull {
 }
 
 impl Pull {
+    /// Downloads a package, checks its signer, stores it and updates `tunebox.lock`. Nothing is stored if a check fails.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let place = Location::parse(&self.place)?.offline(global.offline).plain_http(self.plain_http);
         let signature = self.signature.as_deref().map(signature_in).transpose()?;

@@ -28,6 +28,7 @@ pub(crate) struct Push {
 }
 
 impl Push {
+    /// Uploads a package with its signature. Fails if the file is unsigned and a signed package of it lies beside it.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         // Fails if the signature beside the file is not one of its bytes.
         let package = Reference::File(self.file.clone()).open()?;

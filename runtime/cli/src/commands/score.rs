@@ -35,6 +35,7 @@ struct Item {
 }
 
 impl Score {
+    /// Scores each text and prints a table, or one JSON object for each. Fails for fewer than two tokens.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let loaded = self.model.load(terminal, global)?;
         for (number, item) in self.read_items(&loaded)?.into_iter().enumerate() {
@@ -53,6 +54,7 @@ impl Score {
         Ok(ExitStatus::Success)
     }
 
+    /// Reads what to score from `--text`, `--ids` or the non-blank lines of `--file`.
     fn read_items(&self, loaded: &LoadedModel) -> Result<Vec<Item>, Failure> {
         let encode = |text: String| -> Result<Item, Failure> {
             let ids = loaded.policy.model().tokenizer()?.encode(&text, true)?;

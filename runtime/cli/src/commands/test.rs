@@ -57,6 +57,8 @@ pub(crate) struct Test {
 }
 
 impl Test {
+    /// Builds the component, runs the own tests, and compares component and twin unless a test fails or the method is a
+    /// verifier.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         self.expect_rust()?;
         let toolchain = toolchain::find()?;
@@ -151,6 +153,7 @@ impl Test {
     }
 }
 
+/// The error of the connection to the twin.
 fn unreachable_twin(error: &std::io::Error) -> Failure {
     let explanation = Explanation::new("test", "the native twin cannot be reached").with_why(error.to_string());
     Failure::new(explanation, Exit::Usage)

@@ -44,6 +44,8 @@ pub(crate) struct Train {
 }
 
 impl Train {
+    /// Checks the signers, then plans (`--dry-run`) or carries out the run, in a worker unless all is built in or
+    /// `--in-process` is given. Writes the profile of a failed run too.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let mut settings = self.settings(global.offline)?;
         self.options.trust.check_run(terminal, &settings)?;

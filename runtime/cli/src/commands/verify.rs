@@ -41,6 +41,8 @@ pub(crate) struct Verify {
 }
 
 impl Verify {
+    /// Verifies a package, or compares a run with its lock and replays it if nothing changed. Exit code 4 for a changed run
+    /// or a replay that differs.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let subject = self.subject.display();
         if let Some(package) = package::find_package(&self.subject)? {
@@ -90,6 +92,7 @@ impl Verify {
         ExitStatus::Success
     }
 
+    /// Shows the result of a replay. Exit code 4 with the first difference if it differs.
     fn show_replay(&self, terminal: Terminal, replay: &Replay) -> ExitStatus {
         terminal.event(json!({
             "event": "replayed", "same": replay.same(), "steps": replay.steps, "seconds": replay.seconds,
@@ -124,6 +127,7 @@ impl Observer for ReplayProgress {
     }
 }
 
+/// Shows how many artifacts and inputs changed. Exit code 4.
 fn show_changes(terminal: Terminal, verification: &Verification, changed: usize) -> ExitStatus {
     terminal.status("Changed", format!("{changed} of the recorded files and settings"));
     if let Some(folder) = verification.changed_method() {
@@ -161,6 +165,7 @@ fn show_comparison(terminal: Terminal, verification: &Verification) -> usize {
     changed
 }
 
+/// Shows the recorded and the found value of each comparison that differs.
 fn show_differences(terminal: Terminal, list: &[Comparison]) {
     for Comparison { what, recorded, found } in list.iter().filter(|one| !one.same()) {
         terminal.status("Differs", format!("{what}\nrecorded {recorded}\nfound    {found}"));

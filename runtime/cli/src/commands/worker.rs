@@ -40,6 +40,7 @@ pub(super) fn compile_component() -> CommandResult {
     Ok(ExitStatus::Success)
 }
 
+/// The error for a command that was not started by tunebox.
 fn internal(error: impl std::fmt::Display) -> Failure {
     Failure::usage(format!("this command is internal to tunebox: {error}"), "`tunebox train` starts it when needed")
 }

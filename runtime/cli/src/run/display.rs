@@ -48,10 +48,13 @@ impl RunDisplay {
         self.bar.suspend(write);
     }
 
+    /// Writes a message with a label above the progress bar.
     fn status(&self, label: &str, text: String) {
         self.write_above(|| self.terminal.status(label, text));
     }
 
+    /// Emits the step with `--json`. Otherwise moves the bar, and adds a row at the first, the last and every
+    /// `log_every`-th step; its speed is the mean since the last row.
     fn show_step(&mut self, event: &StepEvent) {
         self.terminal.event(step_json(event));
         if self.terminal.json {
@@ -120,6 +123,7 @@ impl Observer for RunDisplay {
     }
 }
 
+/// The JSON event of a step.
 fn step_json(event: &StepEvent) -> Value {
     let metrics: Map<String, Value> = event.metrics.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
     json!({
@@ -137,12 +141,14 @@ fn columns(event: &StepEvent) -> impl Iterator<Item = (&str, f64, usize)> {
     event.metrics.iter().take(MAX_COLUMNS).map(|(name, value)| (name.as_str(), *value, name.chars().count().max(8) + 2))
 }
 
+/// Formats the column heads of the table of steps.
 fn table_head(event: &StepEvent, is_training: bool) -> String {
     let names: String = columns(event).map(|(name, _, width)| format!("{name:>width$}")).collect();
     let training = if is_training { format!("{:>11}{:>11}", "gradient", "rate") } else { String::new() };
     format!("{:>8}{names}{training}{:>11}{:>11}", "step", "tokens/s", "peak")
 }
 
+/// Formats one step as a row of the table.
 fn table_row(event: &StepEvent, tokens_per_second: f64, is_training: bool) -> String {
     let values: String =
         columns(event).map(|(_, value, width)| format!("{:>width$}", number(value, 4, width - 1))).collect();

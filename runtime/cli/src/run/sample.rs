@@ -91,16 +91,19 @@ impl SampleReport {
     }
 }
 
+/// Opens a local model on the CPU, with an adapter if one is given.
 fn open_policy(model: &Path, adapter: Option<&Path>, precision: Base) -> Result<Policy, Failure> {
     let source = Source::open(&model.display().to_string(), true)?;
     let model = Arc::new(Model::open_in(&source, &Device::Cpu, precision)?);
     Ok(Policy::open(model, adapter, PolicySettings::default())?)
 }
 
+/// Greedy decoding of at most 48 tokens.
 fn sampling() -> Sampling {
     Sampling { temperature: 0.0, max_tokens: 48, ..Sampling::default() }
 }
 
+/// Shows the answers of the base model and of each result to one question.
 fn show_answers(terminal: Terminal, question: &str, base: &Policy, after: &[LabelledPolicy]) -> Result<(), Failure> {
     terminal.status("Asked", question);
     let mut answers = Vec::new();

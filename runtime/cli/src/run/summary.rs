@@ -35,6 +35,7 @@ pub(crate) fn show_outcome(terminal: Terminal, outcome: &Outcome, sample: Option
     Ok(status)
 }
 
+/// Reports an interrupted run, its checkpoint and the command that resumes it: exit code 130.
 fn show_stopped(terminal: Terminal, summary: &Summary) -> ExitStatus {
     let of = if summary.total == u64::from(ENDLESS) { String::new() } else { format!(" of {}", summary.total) };
     if let Some((_, saved)) = &summary.checkpoint {
@@ -49,6 +50,7 @@ fn show_stopped(terminal: Terminal, summary: &Summary) -> ExitStatus {
     ExitStatus::Code(Exit::Interrupted)
 }
 
+/// Reports steps, time, last loss and written files. Warns if the run wrote nothing to load.
 fn show_finished(terminal: Terminal, summary: &Summary, sample: Option<&SampleReport>) -> CommandResult {
     let metric = |name: &str| summary.last.as_ref().and_then(|step| step.metric(name));
     let loss = metric("loss").map_or(String::new(), |loss| format!(", loss {}", number(loss, 3, 12)));
@@ -85,6 +87,7 @@ fn next_command(summary: &Summary) -> Result<String, Failure> {
     Ok(format!("tunebox chat MODEL --steer {}/vectors.safetensors{precision}", summary.folder.display()))
 }
 
+/// The command that chats with a model, an adapter or a run in a folder.
 pub(crate) fn chat_command(folder: &Path) -> String {
     format!("tunebox chat {}", folder.display())
 }

@@ -53,6 +53,7 @@ impl Terminal {
         }
     }
 
+    /// Writes text to stderr unless `--quiet` or `--json` is given.
     fn write_stderr(&self, text: &str) {
         if !self.quiet && !self.json {
             // A failure to report has nowhere to be reported.
@@ -106,6 +107,7 @@ fn escape_controls(text: &str) -> String {
     escape_if(text, char::is_control)
 }
 
+/// Escapes the characters for which `must_escape` is true, except line ends and tabs.
 fn escape_if(text: &str, must_escape: fn(char) -> bool) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

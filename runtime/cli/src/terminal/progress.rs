@@ -21,6 +21,7 @@ pub(crate) fn crate_counter(terminal: Terminal) -> ProgressBar {
     bar(terminal, None, "  {spinner} compiling the SDK and its dependencies, once: {pos}, {msg}")
 }
 
+/// Creates a bar, or a spinner without a length, that is cleared when dropped. Hidden unless stderr is a terminal.
 fn bar(terminal: Terminal, length: Option<u64>, template: &str) -> ProgressBar {
     if !terminal.is_interactive() {
         return ProgressBar::hidden();

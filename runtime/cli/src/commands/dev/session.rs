@@ -140,6 +140,7 @@ impl Session {
         matches!(Reference::Folder(self.folder.clone()).open(), Err(PackageError::Stale { .. }))
     }
 
+    /// Writes a message with a label above the progress bar.
     fn status(&self, label: &str, text: &str) {
         self.display.borrow().write_above(|| self.terminal.status(label, text));
     }
@@ -177,12 +178,14 @@ impl Session {
         None
     }
 
+    /// Reports that the run file changed and what follows. Does nothing without a run file.
     fn show_run_file_change(&self, effect: &str) {
         let Some(path) = &self.run_file else { return };
         self.status("Note", &format!("{} has changed: {effect}", path.display()));
         self.terminal.event(json!({ "event": "run-file-changed", "path": path }));
     }
 
+    /// Reports a successful build, stores whether it imports `learn`, and returns its bytes.
     fn show_built(&mut self, built: Built, time: Duration) -> Vec<u8> {
         self.display.borrow().write_above(|| show_compiler_warnings(self.terminal, &built.warnings));
         self.learns = Some(built.imports.iter().any(|import| interface_of(import) == Some("learn")));

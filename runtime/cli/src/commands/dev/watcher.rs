@@ -66,6 +66,7 @@ pub(super) fn watch(folder: &Path, run_file: Option<&Path>, offline: bool, chang
     }
 }
 
+/// Builds the folder and sends its start, waiting and result. Fails if the receiver is gone.
 fn build(folder: &Path, offline: bool, changes: &Sender<Change>) -> Result<(), SendError<Change>> {
     changes.send(Change::Source)?;
     let start = Instant::now();

@@ -106,14 +106,17 @@ impl NativeBuild {
         Ok(cargo)
     }
 
+    /// The absolute path of the method folder.
     fn root(&self) -> Result<PathBuf, Failure> {
         self.folder.canonicalize().map_err(|error| Failure::file(&self.folder, &error))
     }
 
+    /// The absolute path of its `Cargo.toml`.
     fn manifest(&self) -> Result<PathBuf, Failure> {
         Ok(self.root()?.join("Cargo.toml"))
     }
 
+    /// A build error of the folder, with a hint to run cargo.
     fn failure(&self, what: &str, why: &str) -> Failure {
         let explanation =
             Explanation::new("build", what).with_location(self.folder.display().to_string()).with_why(why);

@@ -50,6 +50,7 @@ pub(super) fn show_comparison(terminal: Terminal, comparison: Comparison, next: 
     Ok(ExitStatus::Success)
 }
 
+/// The error for a difference between component and twin: exit code 1.
 fn difference_failure(method: &str, difference: Difference) -> Failure {
     let Difference { moment, what, component, twin } = difference;
     let explanation = Explanation::new("test", format!("the component and the native twin of `{method}` differ"))
