@@ -1,6 +1,8 @@
 //! Every model family against transformers, on tiny models whose weights both sides make from one formula, through
 //! every kind of file: a safetensors folder, several shards, a multimodal checkpoint, a GGUF file.
 
+mod candle;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
