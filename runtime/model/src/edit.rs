@@ -137,7 +137,7 @@ impl Edits {
     }
 
     /// The same where the model computes.
-    pub(crate) fn placed(&self, name: &str) -> Option<Weight> {
+    pub(crate) fn on_device(&self, name: &str) -> Option<Weight> {
         self.placed.get(name).cloned()
     }
 
@@ -163,7 +163,7 @@ impl Edits {
     }
 
     /// Notes the outer product that an edit came to, for the adapter.
-    pub(crate) fn note(&mut self, place: (usize, Site), factor: Factor) -> Result<()> {
+    pub(crate) fn record_factor(&mut self, place: (usize, Site), factor: Factor) -> Result<()> {
         let list = self.factors.entry(place).or_default();
         if list.len() >= MOST_FACTORS {
             return Err(Error::Argument(format!("an adapter holds at most {MOST_FACTORS} edits of one matrix")));
@@ -181,14 +181,14 @@ pub(crate) fn add_outer(
     right: &Tensor,
     dtype: DType,
 ) -> Result<Tensor> {
-    rewrite(weight, matrix, dtype, |at, block| {
+    change_rows(weight, matrix, dtype, |at, block| {
         let left = left.narrow(0, at, block.dim(0)?)?;
         Ok((block + left.matmul(right)?)?)
     })
 }
 
 /// rᵀ W over some rows, `[1, in]`, for `direction` `[1, rows]` of length 1.
-pub(crate) fn component(weight: &Tensor, matrix: &Matrix, direction: &Tensor) -> Result<Tensor> {
+pub(crate) fn component_along(weight: &Tensor, matrix: &Matrix, direction: &Tensor) -> Result<Tensor> {
     let mut total = Tensor::zeros((1, matrix.columns), DType::F32, weight.device())?;
     for at in (0..matrix.rows).step_by(BLOCK) {
         let rows = BLOCK.min(matrix.rows - at);
@@ -206,12 +206,12 @@ pub(crate) fn project_columns(
     strength: f64,
     keep_norms: bool,
 ) -> Result<Tensor> {
-    let along = (component(weight, matrix, direction)? * -strength)?;
+    let along = (component_along(weight, matrix, direction)? * -strength)?;
     let left = direction.t()?.contiguous()?;
-    rewrite(weight, matrix, weight.dtype(), |at, block| {
+    change_rows(weight, matrix, weight.dtype(), |at, block| {
         let left = left.narrow(0, at, block.dim(0)?)?;
         let changed = (block + left.matmul(&along)?)?;
-        if keep_norms { at_length(&changed, block) } else { Ok(changed) }
+        if keep_norms { restore_row_norms(&changed, block) } else { Ok(changed) }
     })
 }
 
@@ -224,14 +224,14 @@ pub(crate) fn project_rows(
     keep_norms: bool,
 ) -> Result<Tensor> {
     let right = (direction * strength)?;
-    rewrite(weight, matrix, weight.dtype(), |_, block| {
+    change_rows(weight, matrix, weight.dtype(), |_, block| {
         let changed = (block - block.matmul(&direction.t()?)?.matmul(&right)?)?;
-        if keep_norms { at_length(&changed, block) } else { Ok(changed) }
+        if keep_norms { restore_row_norms(&changed, block) } else { Ok(changed) }
     })
 }
 
 /// The rows of one matrix at the lengths of another's; a row without length stays.
-fn at_length(changed: &Tensor, before: &Tensor) -> Result<Tensor> {
+fn restore_row_norms(changed: &Tensor, before: &Tensor) -> Result<Tensor> {
     let squares = |rows: &Tensor| rows.sqr()?.sum_keepdim(1);
     let (now, then) = (squares(changed)?, squares(before)?);
     let factor = (then / now.maximum(f32::MIN_POSITIVE)?)?.sqrt()?;
@@ -240,7 +240,7 @@ fn at_length(changed: &Tensor, before: &Tensor) -> Result<Tensor> {
 
 /// A weight with some rows changed in `f32`, each block straight into its place; `change` gets the first row of a block
 /// within them.
-fn rewrite(
+fn change_rows(
     weight: &Tensor,
     matrix: &Matrix,
     dtype: DType,

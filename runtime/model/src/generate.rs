@@ -4,17 +4,17 @@
 //! not depend on how the work is batched. Leaves chat templates and text to `chat` and `tokenizer`.
 
 mod cache;
-mod choose;
-mod longer;
+mod long_context;
+mod sample;
+mod sequence;
 #[cfg(test)]
 mod tests;
-mod writer;
 
-use writer::Writer;
+use sequence::Sequence;
 
-use crate::decoder::head::Head;
-use crate::decoder::hook::Spoken;
-use crate::decoder::lens::Lens;
+use crate::decoder::head::OutputHead;
+use crate::decoder::hook::AnswerMask;
+use crate::decoder::network::Network;
 use crate::error::{Error, Result};
 use crate::policy::{Policy, View};
 use tunebox_compute::fused::{KvCache, SampledToken, TapSet};
@@ -108,50 +108,51 @@ pub fn generate(
     sampling.check()?;
     check_prompts(policy, prompts)?;
     let room = policy.model().configuration.max_positions;
-    let writer = |number: usize| Writer::new(number, sampling, room - prompts[number / sampling.completions].len());
-    let mut writers: Vec<Writer> = (0..prompts.len() * sampling.completions).map(writer).collect();
+    let sequence = |number: usize| Sequence::new(number, sampling, room - prompts[number / sampling.completions].len());
+    let mut sequences: Vec<Sequence> = (0..prompts.len() * sampling.completions).map(sequence).collect();
     if sampling.max_tokens > 0 {
-        for batch in writers.chunks_mut(BATCH) {
-            write(policy, view, prompts, sampling, batch, on_token)?;
+        for batch in sequences.chunks_mut(BATCH) {
+            generate_batch(policy, view, prompts, sampling, batch, on_token)?;
         }
     }
-    Ok(writers.into_iter().map(Writer::into_completion).collect())
+    Ok(sequences.into_iter().map(Sequence::into_completion).collect())
 }
 
-fn write(
+fn generate_batch(
     policy: &Policy,
     view: &View,
     prompts: &[Vec<u32>],
     sampling: &Sampling,
-    batch: &mut [Writer],
+    batch: &mut [Sequence],
     on_token: &mut dyn FnMut(usize, u32) -> bool,
 ) -> Result<()> {
-    let lens = policy.lens(view)?;
+    let network = policy.network(view)?;
     let temperature = if sampling.temperature > 0.0 { sampling.temperature } else { 1.0 };
-    let head = Head::new(&lens, temperature, TapSet::default())?;
-    let longest = batch.iter().map(|writer| prompts[writer.prompt()].len() + writer.max_tokens()).max().unwrap_or(0);
-    let (asked, answered) = (Spoken::Nothing, Spoken::Everything);
-    let first = cache::blocks(&lens, longest, &asked)?;
-    let lens = Lens { writing: true, ..lens };
-    let blocks = cache::blocks(&lens, longest, &answered)?;
-    let ending = writer::Ending::new(policy.model(), sampling)?;
-    let mut cache = KvCache::new(batch.len(), blocks.len(), lens.model.weights.device())?;
-    let mut rows = cache::prefill(&lens, &first, prompts, batch, &mut cache)?;
-    let mut active: Vec<&mut Writer> = batch.iter_mut().collect();
+    let head = OutputHead::new(&network, temperature, TapSet::default())?;
+    let longest =
+        batch.iter().map(|sequence| prompts[sequence.prompt()].len() + sequence.max_tokens()).max().unwrap_or(0);
+    let (asked, answered) = (AnswerMask::None, AnswerMask::All);
+    let first = cache::build_blocks(&network, longest, &asked)?;
+    let network = Network { decoding: true, ..network };
+    let blocks = cache::build_blocks(&network, longest, &answered)?;
+    let stop_criteria = sequence::StopCriteria::new(policy.model(), sampling)?;
+    let mut cache = KvCache::new(batch.len(), blocks.len(), network.model.weights.device())?;
+    let mut rows = cache::prefill(&network, &first, prompts, batch, &mut cache)?;
+    let mut active: Vec<&mut Sequence> = batch.iter_mut().collect();
     loop {
-        let choices = choose::choose(&head.logits(&rows)?, sampling, &mut active)?;
-        for (writer, SampledToken { id, logprob }) in active.iter_mut().zip(choices) {
-            writer.take(id, logprob, &ending, on_token)?;
-            if writer.ended() {
-                cache.retire(writer.slot());
+        let choices = sample::sample_tokens(&head.logits(&rows)?, sampling, &mut active)?;
+        for (sequence, SampledToken { id, logprob }) in active.iter_mut().zip(choices) {
+            sequence.push(id, logprob, &stop_criteria, on_token)?;
+            if sequence.has_ended() {
+                cache.retire(sequence.slot());
             }
         }
-        active.retain(|writer| !writer.ended());
+        active.retain(|sequence| !sequence.has_ended());
         if active.is_empty() {
             return Ok(());
         }
-        longer::refill(&lens, prompts, &active, &mut cache)?;
-        rows = cache::step(&lens, &blocks, &active, &mut cache)?;
+        long_context::recompute_outgrown(&network, prompts, &active, &mut cache)?;
+        rows = cache::decode_step(&network, &blocks, &active, &mut cache)?;
     }
 }
 

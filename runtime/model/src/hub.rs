@@ -97,11 +97,11 @@ impl Hub {
         let variable = |name| look_up(name).filter(|value| !value.is_empty());
         let root = variable("HF_HOME").map(PathBuf::from).or(home.map(|home| home.join(".cache/huggingface")));
         let cache = variable("HF_HUB_CACHE").map(PathBuf::from).or(root.map(|root| root.join("hub")));
-        let said =
+        let offline_by_variable =
             variable("HF_HUB_OFFLINE").is_some_and(|value| !["0", "false", "no", "off"].contains(&value.as_str()));
         let endpoint = variable("HF_ENDPOINT").unwrap_or_else(|| ENDPOINT.into());
         let token = variable("HF_TOKEN");
-        Self { endpoint: endpoint.trim_end_matches('/').into(), cache, token, offline: offline || said }
+        Self { endpoint: endpoint.trim_end_matches('/').into(), cache, token, offline: offline || offline_by_variable }
     }
 
     /// The folder or GGUF file of a model, fetched if it is not here.
@@ -128,17 +128,17 @@ impl Hub {
         let commit = api.repo(repository(&listed.sha));
         let pinned = cache.repo(repository(&listed.sha));
         let there: Vec<&str> = listed.siblings.iter().map(|file| file.rfilename.as_str()).collect();
-        let mut fetch = |file: &str| self.one(name, &commit, &pinned, file, watch);
+        let mut fetch = |file: &str| self.fetch_file(name, &commit, &pinned, file, watch);
         let result = match &name.file {
             Some(file) => fetch(file)?,
-            None => whole_folder(&there, &mut fetch)?.ok_or_else(|| self.no_weights(name, &there))?,
+            None => fetch_folder(&there, &mut fetch)?.ok_or_else(|| self.no_weights(name, &there))?,
         };
         // Offline work finds the commit by the name of the revision.
         named.create_ref(&listed.sha).map_err(|error| Error::file(folder, error))?;
         Ok(result)
     }
 
-    fn one(
+    fn fetch_file(
         &self,
         name: &Name,
         commit: &ApiRepo,
@@ -207,7 +207,7 @@ impl Hub {
 }
 
 /// Fetches companions and weights; none if there is no configuration or there are no weights.
-fn whole_folder(there: &[&str], fetch: &mut dyn FnMut(&str) -> Result<PathBuf>) -> Result<Option<PathBuf>> {
+fn fetch_folder(there: &[&str], fetch: &mut dyn FnMut(&str) -> Result<PathBuf>) -> Result<Option<PathBuf>> {
     let has = |file: &str| there.contains(&file);
     if !has("config.json") || !(has(SINGLE) || has(INDEX)) {
         return Ok(None);

@@ -3,14 +3,14 @@
 //! `score` gives per-token taps; `backward` takes the seeds of a loss on those taps back to the
 //! adapter. Losses, optimisers and the order of steps belong to the callers.
 
-mod aside;
 mod backward;
-mod edited;
-mod editing;
+mod capture;
+mod edit_files;
+mod edits;
 mod memory;
-mod reading;
 mod score;
 mod slices;
+mod state;
 mod taps;
 
 use std::collections::BTreeMap;
@@ -21,16 +21,16 @@ use std::sync::atomic::AtomicU64;
 use tunebox_compute::parameters::Parameters;
 use tunebox_compute::precision::Precision;
 
-pub use aside::Aside;
 pub use memory::PassMemory;
 pub use score::Scored;
 pub use slices::Slice;
+pub use state::PolicyState;
 pub use taps::{Seeds, select_rows};
 
 use crate::Model;
 use crate::adapter::{Adapter, AdapterSettings};
-use crate::decoder::lens::Lens;
-use crate::decoder::{Recompute, Tables};
+use crate::decoder::network::Network;
+use crate::decoder::{Recompute, RopeTables};
 use crate::edit::Edits;
 use crate::error::{Error, Result};
 use crate::stream::Patches;
@@ -74,12 +74,12 @@ pub struct Policy {
     /// The patches of every other view: none.
     untouched: Patches,
     settings: PolicySettings,
-    tables: Tables,
+    tables: RopeTables,
     generation: u64,
     /// Learning passes since the last update; names their dropout masks.
     passes: AtomicU64,
     /// What scores keep.
-    kept: slices::Account,
+    saved: slices::SavedBytes,
 }
 
 impl Policy {
@@ -99,8 +99,8 @@ impl Policy {
     /// When the adapter cannot be read or does not fit the model.
     pub fn open(model: Arc<Model>, adapter: Option<&Path>, settings: PolicySettings) -> Result<Self> {
         let Some(folder) = adapter else {
-            let nothing = Adapter::nothing(model.weights.device())?;
-            return Ok(Self::assemble(model, nothing, None, settings));
+            let untrained = Adapter::untrained(model.weights.device())?;
+            return Ok(Self::assemble(model, untrained, None, settings));
         };
         let adapter = Adapter::load(&model, folder)?;
         let reference = adapter.frozen_copy()?;
@@ -117,10 +117,10 @@ impl Policy {
             patches: Patches::default(),
             untouched: Patches::default(),
             settings,
-            tables: Tables::default(),
+            tables: RopeTables::default(),
             generation: 0,
             passes: AtomicU64::new(0),
-            kept: slices::Account::default(),
+            saved: slices::SavedBytes::default(),
         }
     }
 
@@ -209,7 +209,7 @@ impl Policy {
     }
 
     /// The model through a view, without dropout. Edits and patches are the policy's own.
-    pub(crate) fn lens(&self, view: &View) -> Result<Lens<'_>> {
+    pub(crate) fn network(&self, view: &View) -> Result<Network<'_>> {
         let (adapter, edits, patches) = match view {
             View::Policy => (Some(&self.adapter), Some(&self.edits), &self.patches),
             View::Reference => (self.reference.as_ref(), None, &self.untouched),
@@ -219,7 +219,7 @@ impl Policy {
             }
         };
         let (model, tables) = (&*self.model, &self.tables);
-        Ok(Lens { model, adapter, tables, dropout: None, edits, patches, readers: None, writing: false })
+        Ok(Network { model, adapter, tables, dropout: None, edits, patches, readers: None, decoding: false })
     }
 
     fn no_snapshot(&self, name: &str) -> Error {

@@ -52,12 +52,12 @@ impl Source {
     pub fn find(name: &str, revision: Option<&str>, hub: &Hub, watch: &mut dyn FnMut(&Progress<'_>)) -> Result<Self> {
         let path = Path::new(name);
         let form = if path.is_dir() {
-            in_folder(path)?
+            form_of_folder(path)?
         } else if path.exists() {
-            file(path)?
+            form_of_file(path)?
         } else if let Some(wanted) = Name::parse(name, revision) {
             let fetched = hub.fetch(&wanted, watch)?;
-            if fetched.is_dir() { in_folder(&fetched)? } else { file(&fetched)? }
+            if fetched.is_dir() { form_of_folder(&fetched)? } else { form_of_file(&fetched)? }
         } else {
             return Err(Error::NotAModel {
                 name: name.into(),
@@ -122,7 +122,7 @@ impl Source {
     }
 }
 
-fn file(path: &Path) -> Result<Form> {
+fn form_of_file(path: &Path) -> Result<Form> {
     if has_extension(path, "gguf") {
         return Ok(Form::Gguf { path: path.to_path_buf() });
     }
@@ -138,7 +138,7 @@ fn file(path: &Path) -> Result<Form> {
     })
 }
 
-fn in_folder(folder: &Path) -> Result<Form> {
+fn form_of_folder(folder: &Path) -> Result<Form> {
     if folder.join("config.json").is_file() {
         let weights = safetensors::files(folder)?;
         return Ok(Form::Folder { path: folder.to_path_buf(), weights });

@@ -73,7 +73,7 @@ impl Token {
 
 /// What a patch does to an activation x, with r a direction of length 1. Vectors are `[1, width]`, `f32`.
 #[derive(Debug, Clone)]
-pub(crate) enum Act {
+pub(crate) enum PatchOperation {
     /// x + v.
     Add(Tensor),
     /// x − (x·r) r.
@@ -87,7 +87,7 @@ pub(crate) enum Act {
 pub struct Patch {
     pub(crate) layers: Vec<usize>,
     pub(crate) site: Site,
-    pub(crate) act: Act,
+    pub(crate) operation: PatchOperation,
     pub(crate) answers_only: bool,
 }
 
@@ -101,7 +101,7 @@ impl Patch {
         if !scaled.iter().all(|value| value.is_finite()) {
             return Err(Error::Argument("the vector times its coefficient is not made of finite numbers".into()));
         }
-        Self::new(layers, site, Act::Add(row(scaled)?), answers_only)
+        Self::new(layers, site, PatchOperation::Add(row(scaled)?), answers_only)
     }
 
     /// Removes the component along a direction at some layers.
@@ -109,7 +109,7 @@ impl Patch {
     /// # Errors
     /// When the direction has no length, or a layer is named twice.
     pub fn ablate(layers: Vec<usize>, site: Site, direction: &[f32]) -> Result<Self> {
-        Self::new(layers, site, Act::Remove(row(unit(direction)?)?), false)
+        Self::new(layers, site, PatchOperation::Remove(row(unit(direction)?)?), false)
     }
 
     /// Sets the component along a direction at some layers to a value.
@@ -120,30 +120,33 @@ impl Patch {
         if !value.is_finite() {
             return Err(Error::Argument(format!("a component is set to a finite number, this is `{value}`")));
         }
-        Self::new(layers, site, Act::Set(row(unit(direction)?)?, f64::from(value)), false)
+        Self::new(layers, site, PatchOperation::Set(row(unit(direction)?)?, f64::from(value)), false)
     }
 
-    fn new(layers: Vec<usize>, site: Site, act: Act, answers_only: bool) -> Result<Self> {
+    fn new(layers: Vec<usize>, site: Site, operation: PatchOperation, answers_only: bool) -> Result<Self> {
         let mut seen = layers.clone();
         seen.sort_unstable();
         seen.dedup();
         if layers.is_empty() || seen.len() != layers.len() {
             return Err(Error::Argument("a patch names at least one layer, and none twice".into()));
         }
-        Ok(Self { layers, site, act, answers_only })
+        Ok(Self { layers, site, operation, answers_only })
     }
 
     /// The same with its vector on a device; it is made on the CPU.
     pub(crate) fn on(mut self, device: &Device) -> Result<Self> {
-        let (Act::Add(vector) | Act::Remove(vector) | Act::Set(vector, _)) = &mut self.act;
+        let (PatchOperation::Add(vector) | PatchOperation::Remove(vector) | PatchOperation::Set(vector, _)) =
+            &mut self.act;
         *vector = vector.to_device(device)?;
         Ok(self)
     }
 
     /// The numbers of its vector.
     pub(crate) fn width(&self) -> usize {
-        match &self.act {
-            Act::Add(vector) | Act::Remove(vector) | Act::Set(vector, _) => vector.elem_count(),
+        match &self.operation {
+            PatchOperation::Add(vector) | PatchOperation::Remove(vector) | PatchOperation::Set(vector, _) => {
+                vector.elem_count()
+            }
         }
     }
 }

@@ -23,7 +23,7 @@ pub use digest::digest;
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
 use crate::families::{aliases, expected, gguf_name, stored_form};
-use entry::{Entry, Stored, same_shape};
+use entry::{Entry, Stored, check_shape};
 use repair::Repair;
 
 /// The weights of a model. On the CPU a matrix stays where it lies, in the mapped file and in the file's format
@@ -55,7 +55,7 @@ impl Weights {
             let Some(location) = aliases(&name).iter().find_map(|alias| found.remove(alias)) else {
                 return Err(Error::TensorMissing { name, place: folder.display().to_string() });
             };
-            same_shape(&name, &wanted, &location.shape, &location.path)?;
+            check_shape(&name, &wanted, &location.shape, &location.path)?;
             safetensors::check_type(&name, &location)?;
             entries.insert(name, Entry::new(wanted, Stored::Safetensors(location)));
         }
@@ -87,7 +87,7 @@ impl Weights {
             let Some((stored, location)) = location else {
                 return Err(Error::TensorMissing { name, place: place.display().to_string() });
             };
-            same_shape(&name, &wanted, &location.shape, &place)?;
+            check_shape(&name, &wanted, &location.shape, &place)?;
             let repair = Repair::of(&name, form, configuration);
             let stored = Stored::Gguf { name: stored, location, length: header.length, repair };
             entries.insert(name, Entry::new(wanted, stored));
@@ -129,8 +129,8 @@ impl Weights {
             let Some(weight) = weights.remove(&name) else {
                 return Err(Error::TensorMissing { name, place: place.display().to_string() });
             };
-            same_shape(&name, &wanted, &WeightRef::from(&weight).sides(), &place)?;
-            entries.insert(name, Entry::given(wanted, weight, device));
+            check_shape(&name, &wanted, &WeightRef::from(&weight).sides(), &place)?;
+            entries.insert(name, Entry::in_memory(wanted, weight, device));
         }
         let files = mapped::Files::default();
         Ok(Self { entries, files, device: device.clone(), place, precision: Precision::default_for(device) })
@@ -169,7 +169,7 @@ impl Weights {
         if let Some(weight) = entry.loaded.get() {
             return Ok(weight.clone());
         }
-        let weight = self.placed(name, entry, self.read(name, entry)?)?;
+        let weight = self.place_on_device(name, entry, self.read(name, entry)?)?;
         Ok(entry.loaded.get_or_init(|| weight).clone())
     }
 

@@ -133,7 +133,7 @@ impl State {
 
     /// Bytes that the scores together keep for learning.
     pub(crate) fn kept_bytes(&self) -> u64 {
-        self.passes.values().map(|pass| pass.scored.kept_bytes() as u64).sum()
+        self.passes.values().map(|pass| pass.scored.saved_bytes() as u64).sum()
     }
 
     /// Ends the method when its scores together keep more than they may.

@@ -8,8 +8,8 @@ use tunebox_compute::precision::Purpose;
 use tunebox_compute::random::Stream;
 use tunebox_compute::{DType, Device, Tensor, Weight};
 
-use super::choice::{self, Place};
 use super::settings::{AdapterKind, AdapterSettings};
+use super::targets::{self, ModuleKey};
 use super::{Adapter, Module, Slots};
 use crate::Model;
 use crate::decoder::{Site, squared_norms};
@@ -17,8 +17,8 @@ use crate::error::Result;
 use crate::families;
 
 /// One place with its own rank and alpha.
-pub(crate) struct Plan {
-    pub(crate) place: Place,
+pub(crate) struct ModulePlan {
+    pub(crate) place: ModuleKey,
     pub(crate) rank: usize,
     pub(crate) alpha: f64,
 }
@@ -33,18 +33,20 @@ impl Adapter {
         let adapter = if settings.kind == AdapterKind::Full {
             all_weights(model, settings)?
         } else {
-            let places = choice::places(&model.configuration, settings)?;
-            let plans: Vec<Plan> =
-                places.into_iter().map(|place| Plan { place, rank: settings.rank, alpha: settings.alpha }).collect();
-            empty(model, settings, &plans)?
+            let places = targets::target_modules(&model.configuration, settings)?;
+            let plans: Vec<ModulePlan> = places
+                .into_iter()
+                .map(|place| ModulePlan { place, rank: settings.rank, alpha: settings.alpha })
+                .collect();
+            zeros(model, settings, &plans)?
         };
-        adapter.begin(model)?;
+        adapter.initialize(model)?;
         Ok(adapter)
     }
 
     /// Gives every slot the value that a fresh adapter has there.
-    pub(crate) fn begin(&self, model: &Model) -> Result<()> {
-        if self.is_full() { self.fill_with_weights(model) } else { self.fill_with_first_values(model) }
+    pub(crate) fn initialize(&self, model: &Model) -> Result<()> {
+        if self.is_full() { self.fill_with_weights(model) } else { self.fill_with_initial_values(model) }
     }
 
     fn fill_with_weights(&self, model: &Model) -> Result<()> {
@@ -54,7 +56,7 @@ impl Adapter {
         Ok(())
     }
 
-    fn fill_with_first_values(&self, model: &Model) -> Result<()> {
+    fn fill_with_initial_values(&self, model: &Model) -> Result<()> {
         for module in &self.modules {
             let (_, width) = module.site.shape(&model.configuration);
             let bound = 1.0 / (width as f32).sqrt();
@@ -77,15 +79,18 @@ impl Adapter {
 }
 
 /// Outer products beside weights, by place: left and right of each.
-pub(crate) type Products = BTreeMap<Place, Vec<(Tensor, Tensor)>>;
+pub(crate) type Products = BTreeMap<ModuleKey, Vec<(Tensor, Tensor)>>;
 
 impl Adapter {
     /// An adapter that holds given outer products at scale 1: B has the lefts as columns, A the rights as rows.
-    pub(crate) fn of_products(model: &Model, settings: &AdapterSettings, products: &Products) -> Result<Self> {
-        let plan =
-            |(place, list): (&Place, &Vec<_>)| Plan { place: *place, rank: list.len(), alpha: list.len() as f64 };
-        let plans: Vec<Plan> = products.iter().map(plan).collect();
-        let adapter = empty(model, settings, &plans)?;
+    pub(crate) fn from_outer_products(model: &Model, settings: &AdapterSettings, products: &Products) -> Result<Self> {
+        let plan = |(place, list): (&ModuleKey, &Vec<_>)| ModulePlan {
+            place: *place,
+            rank: list.len(),
+            alpha: list.len() as f64,
+        };
+        let plans: Vec<ModulePlan> = products.iter().map(plan).collect();
+        let adapter = zeros(model, settings, &plans)?;
         for (module, list) in adapter.modules.iter().zip(products.values()) {
             let (lefts, rights): (Vec<&Tensor>, Vec<&Tensor>) = list.iter().map(|(left, right)| (left, right)).unzip();
             adapter.parameters.set(module.slots.a, &Tensor::stack(&rights, 0)?)?;
@@ -96,7 +101,7 @@ impl Adapter {
 }
 
 /// An adapter whose values are all 0.
-pub(crate) fn empty(model: &Model, settings: &AdapterSettings, plans: &[Plan]) -> Result<Adapter> {
+pub(crate) fn zeros(model: &Model, settings: &AdapterSettings, plans: &[ModulePlan]) -> Result<Adapter> {
     let mut list = Vec::new();
     let mut modules = Vec::with_capacity(plans.len());
     for plan in plans {

@@ -9,7 +9,7 @@ use safetensors::SafeTensors;
 use tunebox_compute::{DType, Device, Tensor};
 use tunebox_foundation::bounded;
 
-use super::create::Plan;
+use super::create::ModulePlan;
 use super::settings::AdapterKind;
 use super::{Adapter, create, peft};
 use crate::Model;
@@ -30,7 +30,7 @@ const LARGEST_HEAD: u64 = 100 << 20;
 const PREFIX: &str = "base_model.model.";
 
 /// Whether the file of values can hold what the settings call for: before anything so large is made.
-fn enough(model: &Model, plans: &[Plan], folder: &Path) -> Result<()> {
+fn check_file_size(model: &Model, plans: &[ModulePlan], folder: &Path) -> Result<()> {
     let path = folder.join(WEIGHTS);
     let held = std::fs::metadata(&path).map_err(|source| Error::file(&path, source))?.len();
     let values = plans.iter().fold(0_u64, |sum, plan| {
@@ -54,8 +54,8 @@ impl Adapter {
         let path = folder.join(SETTINGS);
         let text = files::read_text(&path).map_err(|source| Error::file(&path, source))?;
         let described = peft::read(&text, &path, &model.configuration)?;
-        enough(model, &described.plans, folder)?;
-        let adapter = create::empty(model, &described.settings, &described.plans)?;
+        check_file_size(model, &described.plans, folder)?;
+        let adapter = create::zeros(model, &described.settings, &described.plans)?;
         adapter.read_values(folder)?;
         Ok(adapter)
     }

@@ -2,11 +2,11 @@
 //! An adapter is a list of places and one flat buffer; the products are `decoder`'s, files are
 //! `folder`'s, and working an adapter into the weights is `merge`'s.
 
-pub(crate) mod choice;
 mod create;
 pub(crate) mod folder;
 mod peft;
 mod settings;
+pub(crate) mod targets;
 #[cfg(test)]
 mod tests;
 
@@ -65,7 +65,7 @@ impl Adapter {
     ///
     /// # Errors
     /// When the device fails.
-    pub fn nothing(device: &Device) -> Result<Self> {
+    pub fn untrained(device: &Device) -> Result<Self> {
         let parameters = Parameters::new(Vec::new(), device)?;
         Ok(Self::assemble(AdapterSettings::default(), Vec::new(), parameters))
     }

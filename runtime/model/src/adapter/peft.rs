@@ -6,9 +6,9 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::Adapter;
-use super::choice::{self, Place, means};
-use super::create::Plan;
+use super::create::ModulePlan;
 use super::settings::{AdapterKind, AdapterSettings, Targets};
+use super::targets::{self, ModuleKey, matches_module};
 use crate::configuration::Configuration;
 use crate::decoder::Site;
 use crate::error::{Error, Result};
@@ -32,9 +32,9 @@ const UNSUPPORTED: [&str; 14] = [
 ];
 
 /// What a configuration file says.
-pub(crate) struct Described {
+pub(crate) struct PeftConfiguration {
     pub(crate) settings: AdapterSettings,
-    pub(crate) plans: Vec<Plan>,
+    pub(crate) plans: Vec<ModulePlan>,
 }
 
 /// The text of the file for an adapter on a model of this name.
@@ -68,7 +68,7 @@ pub(crate) fn write(adapter: &Adapter, base: &str) -> Result<String> {
 }
 
 /// Reads the text of the file against a model.
-pub(crate) fn read(text: &str, path: &Path, configuration: &Configuration) -> Result<Described> {
+pub(crate) fn read(text: &str, path: &Path, configuration: &Configuration) -> Result<PeftConfiguration> {
     let value: Value =
         serde_json::from_str(text).map_err(|error| Error::adapter(path, format!("it is not JSON: {error}")))?;
     let Value::Object(object) = value else {
@@ -76,35 +76,38 @@ pub(crate) fn read(text: &str, path: &Path, configuration: &Configuration) -> Re
     };
     refuse_unsupported(&object, path)?;
     let mut settings = settings(&object, path)?;
-    let mut places = choice::places(configuration, &settings)?;
+    let mut places = targets::target_modules(configuration, &settings)?;
     if let Some(excluded) = names(&object, "exclude_modules", path)? {
-        places.retain(|(layer, site)| !excluded.iter().any(|name| means(name, &site.path(*layer))));
+        places.retain(|(layer, site)| !excluded.iter().any(|name| matches_module(name, &site.path(*layer))));
         // From here on the modules are named one by one, so that a saved copy needs no exclusion.
         settings.targets = Targets::Modules(places.iter().map(|(layer, site)| site.path(*layer)).collect());
         settings.layers = None;
     }
     let ranks = pattern(&object, "rank_pattern", path)?;
     let alphas = pattern(&object, "alpha_pattern", path)?;
-    let plans =
-        places.into_iter().map(|place| plan(place, &settings, &ranks, &alphas, path)).collect::<Result<Vec<Plan>>>()?;
-    Ok(Described { settings, plans })
+    let plans = places
+        .into_iter()
+        .map(|place| plan(place, &settings, &ranks, &alphas, path))
+        .collect::<Result<Vec<ModulePlan>>>()?;
+    Ok(PeftConfiguration { settings, plans })
 }
 
 fn plan(
-    place: Place,
+    place: ModuleKey,
     settings: &AdapterSettings,
     ranks: &[(String, f64)],
     alphas: &[(String, f64)],
     path: &Path,
-) -> Result<Plan> {
+) -> Result<ModulePlan> {
     let module = place.1.path(place.0);
-    let own = |list: &[(String, f64)]| list.iter().find(|(name, _)| means(name, &module)).map(|(_, value)| *value);
+    let own =
+        |list: &[(String, f64)]| list.iter().find(|(name, _)| matches_module(name, &module)).map(|(_, value)| *value);
     let rank = own(ranks).unwrap_or(settings.rank as f64);
     if rank < 1.0 || rank.fract() != 0.0 {
         return Err(Error::adapter(path, format!("rank `{rank}` of `{module}` is not a whole number of at least 1")));
     }
     let alpha = own(alphas).unwrap_or(settings.alpha);
-    Ok(Plan { place, rank: rank as usize, alpha })
+    Ok(ModulePlan { place, rank: rank as usize, alpha })
 }
 
 fn settings(object: &Map<String, Value>, path: &Path) -> Result<AdapterSettings> {

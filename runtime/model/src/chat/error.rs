@@ -83,7 +83,7 @@ impl ChatError {
 
     /// Sorts an error of the template engine; `source` is the template as its author wrote it.
     pub(super) fn from_engine(error: &minijinja::Error, source: &str) -> Self {
-        if let Some(refusal) = refusal(error) {
+        if let Some(refusal) = find_refusal(error) {
             return Self::Refused { message: refusal.0.clone() };
         }
 
@@ -95,14 +95,14 @@ impl ChatError {
             (kind, None) => format!("fails: {kind}"),
         };
         let text = error.line().and_then(|line| Some((line, source.lines().nth(line.checked_sub(1)?)?.to_owned())));
-        let column = text.as_ref().map_or((0, 0), |(line, text)| place(error, source, *line, text));
+        let column = text.as_ref().map_or((0, 0), |(line, text)| column_of(error, source, *line, text));
         let why = std::error::Error::source(error).map(ToString::to_string);
         Self::Template(Box::new(TemplateFault { what, line: text, column, why, endless }))
     }
 }
 
 /// The refusal behind an error, however deep a macro buried it.
-fn refusal(error: &minijinja::Error) -> Option<&Refusal> {
+fn find_refusal(error: &minijinja::Error) -> Option<&Refusal> {
     let mut cause = std::error::Error::source(error);
     while let Some(inner) = cause {
         if let Some(refusal) = inner.downcast_ref::<Refusal>() {
@@ -114,7 +114,7 @@ fn refusal(error: &minijinja::Error) -> Option<&Refusal> {
 }
 
 /// Column and width of the fault, where the engine's range lies on the line as the author wrote it.
-fn place(error: &minijinja::Error, source: &str, line: usize, text: &str) -> (usize, usize) {
+fn column_of(error: &minijinja::Error, source: &str, line: usize, text: &str) -> (usize, usize) {
     let begin: usize = source.split_inclusive('\n').take(line - 1).map(str::len).sum();
     let Some(range) = error.range() else { return (0, 0) };
     let (Some(from), to) = (range.start.checked_sub(begin), range.end.saturating_sub(begin).min(text.len())) else {

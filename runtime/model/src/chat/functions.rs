@@ -8,7 +8,7 @@ use minijinja::{Environment, Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat;
 
 use super::markers::{self, CLOSE, OPEN};
-use super::{allowance, json, printing, program};
+use super::{budget, json, metering, python_repr};
 
 /// What a template said when it called `raise_exception`.
 #[derive(Debug, thiserror::Error)]
@@ -23,18 +23,18 @@ pub(super) fn register(environment: &mut Environment<'static>) {
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment.set_unknown_method_callback(method);
     environment.set_formatter(|out, _, value| {
-        let text = printing::text(value);
-        allowance::charge(text.len() as u64)?;
+        let text = python_repr::text(value);
+        budget::charge(text.len() as u64)?;
         out.write_str(&text).map_err(|_| Error::new(ErrorKind::WriteFailure, "no room for the text"))
     });
     environment.add_filter("tojson", json::tojson);
-    environment.add_filter("string", |value: &Value| printing::text(value));
+    environment.add_filter("string", |value: &Value| python_repr::text(value));
     environment.add_function("raise_exception", refuse);
     environment.add_filter(markers::FILTER, answer);
     environment.add_test("iterable", |value: &Value| kind_is(value, &[Seq, Map, Iterable, Text, Undefined]));
     environment.add_test("sequence", |value: &Value| kind_is(value, &[Seq, Map, Text, Undefined]));
-    allowance::register(environment);
-    program::register(environment);
+    budget::register(environment);
+    metering::register(environment);
     set_clock(environment, None);
 }
 
@@ -48,7 +48,7 @@ pub(super) fn set_clock(environment: &mut Environment<'static>, moment: Option<T
 }
 
 fn refuse(message: &Value) -> Result<Value, Error> {
-    let message = printing::text(message);
+    let message = python_repr::text(message);
     Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Refusal(message)))
 }
 
@@ -67,7 +67,7 @@ fn method(state: &mut State, value: &Value, name: &str, arguments: &[Value]) -> 
     if let ("title", Some(text)) = (name, value.as_str()) {
         return Ok(Value::from(title(text)));
     }
-    allowance::grow(name, &[std::slice::from_ref(value), arguments].concat())?;
+    budget::charge_growth(name, &[std::slice::from_ref(value), arguments].concat())?;
     let first = arguments.first().and_then(Value::as_str);
     if let (ValueKind::String, Some(text), Some(argument)) = (value.kind(), value.as_str(), first) {
         match name {

@@ -4,7 +4,7 @@ use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 use serde_json::{Map, Value as Json};
 
-use super::{allowance, printing};
+use super::{budget, python_repr};
 
 /// A JSON value as a template sees it; the order of keys is kept.
 pub(super) fn value(json: &Json) -> Value {
@@ -101,7 +101,7 @@ impl Writer {
     }
 
     fn number(&mut self, value: &Value) {
-        let written = printing::number(value);
+        let written = python_repr::number(value);
         self.out.push_str(match written.as_str() {
             "nan" => "NaN",
             "inf" => "Infinity",
@@ -132,7 +132,7 @@ impl Writer {
             match key.kind() {
                 ValueKind::None => self.text("null"),
                 ValueKind::Bool => self.text(if key.is_true() { "true" } else { "false" }),
-                _ => self.text(&printing::text(key)),
+                _ => self.text(&python_repr::text(key)),
             }
             self.out.push_str(&self.after_key.clone());
             self.write(&value.get_item(key)?, depth + 1)?;
@@ -142,7 +142,7 @@ impl Writer {
 
     fn next(&mut self, first: bool, depth: usize) -> Result<(), Error> {
         if !first {
-            allowance::charge(self.between.len() as u64)?;
+            budget::charge(self.between.len() as u64)?;
             self.out.push_str(&self.between.clone());
         }
         self.line(depth)
@@ -158,7 +158,7 @@ impl Writer {
 
     fn line(&mut self, depth: usize) -> Result<(), Error> {
         if let Some(indent) = &self.indent {
-            allowance::charge((indent.len() as u64).saturating_mul(depth as u64))?;
+            budget::charge((indent.len() as u64).saturating_mul(depth as u64))?;
             self.out.push('\n');
             self.out.push_str(&indent.repeat(depth));
         }

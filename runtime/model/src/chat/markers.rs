@@ -13,7 +13,7 @@ pub(super) const OPEN: char = '\u{FDD0}';
 pub(super) const CLOSE: char = '\u{FDD1}';
 
 /// The source with its generation tags rewritten; `None` where it has none.
-pub(super) fn rewrite(source: &str) -> Option<String> {
+pub(super) fn rewrite_generation_tags(source: &str) -> Option<String> {
     let mut rewritten = String::with_capacity(source.len() + 64);
     let mut copied = 0;
     let mut found = false;
@@ -39,7 +39,7 @@ pub(super) const ONE: &str = "__tunebox_one";
 
 /// The source with every product of two put as a product of three, by [`ONE`]: the engine would work products of
 /// constants out while it compiles, and `'a' * 99999999` is a hundred megabytes. Lines stay lines.
-pub(super) fn open_products(source: &str) -> String {
+pub(super) fn defer_constant_products(source: &str) -> String {
     let mut scanner = Scanner { source, at: 0, products: Vec::new() };
     while scanner.next_tag().is_some() {}
     let mut opened = String::with_capacity(source.len() + 20 * scanner.products.len());
@@ -117,7 +117,7 @@ impl<'a> Scanner<'a> {
             }
             match byte {
                 b'\'' | b'"' => self.skip_string(byte),
-                b'*' => self.star(),
+                b'*' => self.record_product(),
                 b'{' | b'[' | b'(' => depth += 1,
                 b'}' | b']' | b')' => depth = depth.saturating_sub(1),
                 _ => {}
@@ -127,7 +127,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Notes the star of a product; a power is none, and neither is what unpacks a list.
-    fn star(&mut self) {
+    fn record_product(&mut self) {
         let bytes = self.source.as_bytes();
         if bytes.get(self.at + 1) == Some(&b'*') {
             self.at += 1;
@@ -175,7 +175,7 @@ impl<'a> Scanner<'a> {
 }
 
 /// A rendered text without its marks, and the bytes between each pair of marks; `None` where they do not pair up.
-pub(super) fn take_out(rendered: &str) -> Option<(String, Vec<Range<usize>>)> {
+pub(super) fn extract_answers(rendered: &str) -> Option<(String, Vec<Range<usize>>)> {
     let mut text = String::with_capacity(rendered.len());
     let mut spans = Vec::new();
     let mut open = None;

@@ -31,7 +31,7 @@ impl Message {
     }
 
     /// The turn as a template sees it: no empty values, reasoning under every name that templates use.
-    pub(super) fn seen(&self) -> Map<String, Value> {
+    pub(super) fn template_fields(&self) -> Map<String, Value> {
         let mut seen = Map::new();
         seen.insert("role".into(), self.role.clone().into());
         if !self.absent {
@@ -61,22 +61,22 @@ impl<'de> Deserialize<'de> for Message {
         if absent && fields.is_empty() {
             return Err(D::Error::custom("`content` is missing"));
         }
-        let content = joined(content).map_err(D::Error::custom)?;
+        let content = join_text_parts(content).map_err(D::Error::custom)?;
         Ok(Self { role, content, fields, absent })
     }
 }
 
 /// The text of a `content`: a text, nothing, or a list of text parts.
-fn joined(content: Value) -> Result<String, String> {
+fn join_text_parts(content: Value) -> Result<String, String> {
     match content {
         Value::Null => Ok(String::new()),
         Value::String(text) => Ok(text),
-        Value::Array(parts) => parts.into_iter().map(part).collect(),
+        Value::Array(parts) => parts.into_iter().map(text_of_part).collect(),
         _ => Err("`content` is neither a text nor a list of text parts".into()),
     }
 }
 
-fn part(part: Value) -> Result<String, String> {
+fn text_of_part(part: Value) -> Result<String, String> {
     match part {
         Value::String(text) => Ok(text),
         Value::Object(mut fields) => match fields.remove("text") {

@@ -2,14 +2,14 @@
 //!
 //! The template is the model's own. Reading records from files is left to the training room.
 
-mod allowance;
+mod budget;
 mod error;
 mod functions;
 mod json;
 mod markers;
 mod message;
-mod printing;
-mod program;
+mod metering;
+mod python_repr;
 mod records;
 mod spans;
 mod template;

@@ -15,9 +15,9 @@ use serde_json::Value as Json;
 use super::error::ChatError;
 use super::functions::{self, MARKED};
 use super::message::{Conversation, Message};
-use super::{json, markers, program};
+use super::{json, markers, metering};
 use crate::files;
-use crate::foreign::shielded;
+use crate::panics::catch_panic;
 use crate::tokenizer::{Tokenizer, object};
 use crate::weights::gguf::Metadata;
 
@@ -147,7 +147,7 @@ impl ChatTemplate {
         }
 
         let marked = template.run(MARKED, self.context(conversation, false))?;
-        Ok(markers::take_out(&marked).filter(|(text, spans)| *text == plain && !spans.is_empty()))
+        Ok(markers::extract_answers(&marked).filter(|(text, spans)| *text == plain && !spans.is_empty()))
     }
 
     fn for_conversation(&self, conversation: &Conversation<'_>) -> &Compiled {
@@ -155,7 +155,8 @@ impl ChatTemplate {
     }
 
     fn context(&self, conversation: &Conversation<'_>, add_generation_prompt: bool) -> Value {
-        let messages: Vec<Value> = conversation.messages.iter().map(|message| json::object(&message.seen())).collect();
+        let messages: Vec<Value> =
+            conversation.messages.iter().map(|message| json::object(&message.template_fields())).collect();
         let fixed = [
             ("messages", Value::from(messages)),
             ("tools", conversation.tools.map_or_else(|| Value::from(()), json::value)),
@@ -165,7 +166,7 @@ impl ChatTemplate {
         ];
         let names = self.names.iter().map(|(role, text)| (role.clone(), Value::from(text.as_str())));
         let variables = conversation.variables.into_iter().flatten();
-        let variables = variables.filter(|(name, _)| !program::is_kept(name));
+        let variables = variables.filter(|(name, _)| !metering::is_reserved_name(name));
         let variables = variables.map(|(name, variable)| (name.clone(), json::value(variable)));
         Value::from_pairs(names.chain(variables).chain(fixed.map(|(name, value)| (name.to_owned(), value))))
     }
@@ -186,7 +187,7 @@ impl Compiled {
             return Err(ChatError::broken(format!("has {} bytes, at most {LONGEST} are read", source.len())));
         }
         let outcome = std::thread::scope(|scope| {
-            let compile = || shielded(|| Self::compile(source));
+            let compile = || catch_panic(|| Self::compile(source));
             let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, compile);
             thread.map_err(|error| error.to_string())?.join().map_err(|_| "the engine gave up".to_owned())?
         });
@@ -195,9 +196,9 @@ impl Compiled {
 
     fn compile(source: &str) -> Result<Self, ChatError> {
         let failed = |error: minijinja::Error| ChatError::from_engine(&error, source);
-        let rewritten = markers::rewrite(source);
+        let rewritten = markers::rewrite_generation_tags(source);
         let marked = rewritten.is_some();
-        let body = markers::open_products(rewritten.as_deref().unwrap_or(source));
+        let body = markers::defer_constant_products(rewritten.as_deref().unwrap_or(source));
 
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(failed)?;
@@ -213,7 +214,7 @@ impl Compiled {
     fn run(&self, form: &str, context: Value) -> Result<String, ChatError> {
         let failed = |error: minijinja::Error| ChatError::from_engine(&error, &self.source);
         let template = self.environment.get_template(form).map_err(failed)?;
-        match shielded(|| program::render(&self.environment, &template, context)) {
+        match catch_panic(|| metering::render(&self.environment, &template, context)) {
             Ok(outcome) => outcome.map_err(failed),
             Err(why) => Err(ChatError::broken(format!("fails: {why}"))),
         }

@@ -10,7 +10,7 @@ use tunebox_compute::parameters::Parameters;
 use tunebox_compute::precision::bytes;
 
 use super::hook::Hook;
-use super::linear::{KeptLinear, Linear};
+use super::linear::{Linear, SavedLinear};
 use super::norm::Norm;
 use super::projection::Projection;
 use crate::error::Result;
@@ -25,7 +25,7 @@ pub(crate) struct Attention {
     pub(crate) key_norm: Option<Norm>,
     pub(crate) output: Linear,
     /// What the output projection gives.
-    pub(crate) written: Hook,
+    pub(crate) output_hook: Hook,
     /// Gemma's second norm, on the way back into the stream.
     pub(crate) output_norm: Option<Norm>,
     /// None in a layer without positions.
@@ -37,16 +37,16 @@ pub(crate) struct Attention {
 #[derive(Debug, Clone)]
 pub(crate) struct Projected {
     input_inverse: Tensor,
-    linears: Vec<KeptLinear>,
-    query: Turned,
-    key: Turned,
+    linears: Vec<SavedLinear>,
+    query: Rotated,
+    key: Rotated,
     /// `[tokens, kv_heads · head_dim]`.
     value: Tensor,
 }
 
 /// One side of the attention's product.
 #[derive(Debug, Clone)]
-struct Turned {
+struct Rotated {
     /// The rows before the norm of each head, and 1/rms.
     before: Option<(Tensor, Tensor)>,
     /// `[tokens, heads · head_dim]`.
@@ -72,49 +72,49 @@ impl Projected {
 
 /// What the backward pass needs beside the input.
 #[derive(Debug)]
-pub(crate) struct KeptAttention {
+pub(crate) struct SavedAttention {
     projected: Projected,
-    mixed: Tensor,
+    attended: Tensor,
     /// log Σ exp of the scores, `[tokens, heads]`.
     log_sums: Tensor,
-    finished: Finished,
+    output_saved: SavedOutput,
 }
 
 /// What the way back into the stream keeps.
 #[derive(Debug)]
-struct Finished {
-    linear: KeptLinear,
+struct SavedOutput {
+    linear: SavedLinear,
     /// The rows before the second norm, and 1/rms.
     before_norm: Option<(Tensor, Tensor)>,
 }
 
-impl KeptAttention {
+impl SavedAttention {
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
-        let turned = |side: &Turned| bytes(&side.after) + pair(side.before.as_ref());
-        let rows = turned(&self.projected.query)
-            + turned(&self.projected.key)
+        let rotated = |side: &Rotated| bytes(&side.after) + pair(side.before.as_ref());
+        let rows = rotated(&self.projected.query)
+            + rotated(&self.projected.key)
             + bytes(&self.projected.value)
             + bytes(&self.projected.input_inverse)
-            + bytes(&self.mixed)
+            + bytes(&self.attended)
             + bytes(&self.log_sums)
-            + pair(self.finished.before_norm.as_ref());
-        let linears: usize = self.projected.linears.iter().map(KeptLinear::bytes).sum();
-        rows + linears + self.finished.linear.bytes()
+            + pair(self.output_saved.before_norm.as_ref());
+        let linears: usize = self.projected.linears.iter().map(SavedLinear::bytes).sum();
+        rows + linears + self.output_saved.linear.bytes()
     }
 }
 
-fn pair(kept: Option<&(Tensor, Tensor)>) -> usize {
-    kept.map_or(0, |(rows, inverse)| bytes(rows) + bytes(inverse))
+fn pair(saved: Option<&(Tensor, Tensor)>) -> usize {
+    saved.map_or(0, |(rows, inverse)| bytes(rows) + bytes(inverse))
 }
 
 impl Attention {
     /// Whether a backward pass has gradients to leave here.
     pub(crate) fn trains(&self) -> bool {
-        self.trains_before_mixing() || self.output.trains() || trains(self.output_norm.as_ref())
+        self.trains_before_attention() || self.output.trains() || trains(self.output_norm.as_ref())
     }
 
-    fn trains_before_mixing(&self) -> bool {
+    fn trains_before_attention(&self) -> bool {
         self.projection.trains()
             || self.input_norm.slot.is_some()
             || trains(self.query_norm.as_ref())
@@ -127,13 +127,13 @@ impl Attention {
         input: &Tensor,
         positions: &Indices,
         segments: &Segments,
-    ) -> Result<(Tensor, KeptAttention)> {
+    ) -> Result<(Tensor, SavedAttention)> {
         let projected = self.project(input, positions)?;
-        let (mixed, log_sums) =
+        let (attended, log_sums) =
             fused::attention(projected.query(), projected.key(), projected.value(), segments, &self.shape)?;
-        let (output, finished) = self.finish(input, &mixed)?;
-        let kept = KeptAttention { projected, mixed, log_sums, finished };
-        Ok((output, kept))
+        let (output, output_saved) = self.project_output(input, &attended)?;
+        let saved = SavedAttention { projected, attended, log_sums, output_saved };
+        Ok((output, saved))
     }
 
     /// Queries, keys and values of some rows, each at its position.
@@ -142,29 +142,29 @@ impl Attention {
         let (parts, linears) = self.projection.forward(&normed)?;
         let [query, key, value] = three(parts)?;
         let (heads, kv_heads) = (self.shape.heads, self.shape.kv_heads);
-        let query = self.turn(query, self.query_norm.as_ref(), heads, positions)?;
-        let key = self.turn(key, self.key_norm.as_ref(), kv_heads, positions)?;
+        let query = self.norm_and_rotate(query, self.query_norm.as_ref(), heads, positions)?;
+        let key = self.norm_and_rotate(key, self.key_norm.as_ref(), kv_heads, positions)?;
         Ok(Projected { input_inverse, linears, query, key, value })
     }
 
-    /// The stream after attention, from the mixed values.
-    pub(crate) fn complete(&self, input: &Tensor, mixed: &Tensor) -> Result<Tensor> {
-        Ok(self.finish(input, mixed)?.0)
+    /// The stream after attention, from the attended values.
+    pub(crate) fn complete(&self, input: &Tensor, attended: &Tensor) -> Result<Tensor> {
+        Ok(self.project_output(input, attended)?.0)
     }
 
-    fn finish(&self, input: &Tensor, mixed: &Tensor) -> Result<(Tensor, Finished)> {
-        let (output, linear) = self.output.forward(mixed)?;
-        let output = self.written.forward(output)?;
+    fn project_output(&self, input: &Tensor, attended: &Tensor) -> Result<(Tensor, SavedOutput)> {
+        let (output, linear) = self.output.forward(attended)?;
+        let output = self.output_hook.forward(output)?;
         let Some(norm) = &self.output_norm else {
-            let finished = Finished { linear, before_norm: None };
-            return Ok((fused::add(input, &output)?, finished));
+            let output_saved = SavedOutput { linear, before_norm: None };
+            return Ok((fused::add(input, &output)?, output_saved));
         };
         let (normed, inverse) = norm.forward(&output)?;
-        let finished = Finished { linear, before_norm: Some((output, inverse)) };
-        Ok((fused::add(input, &normed)?, finished))
+        let output_saved = SavedOutput { linear, before_norm: Some((output, inverse)) };
+        Ok((fused::add(input, &normed)?, output_saved))
     }
 
-    fn turn(&self, rows: Tensor, norm: Option<&Norm>, heads: usize, positions: &Indices) -> Result<Turned> {
+    fn norm_and_rotate(&self, rows: Tensor, norm: Option<&Norm>, heads: usize, positions: &Indices) -> Result<Rotated> {
         let (rows, before) = match norm {
             Some(norm) => {
                 let (normed, inverse) = norm.forward_heads(&rows)?;
@@ -176,7 +176,7 @@ impl Attention {
             Some(table) => fused::rope(&rows, heads, positions, table, false)?,
             None => rows,
         };
-        Ok(Turned { before, after })
+        Ok(Rotated { before, after })
     }
 
     /// The gradient of the half's input, residual included, if wanted.
@@ -184,29 +184,36 @@ impl Attention {
         &self,
         upstream: &Tensor,
         input: &Tensor,
-        kept: &KeptAttention,
+        saved: &SavedAttention,
         context: &Context<'_>,
     ) -> Result<Option<Tensor>> {
         if !context.want_input && !self.trains() {
             return Ok(None);
         }
-        let deeper = context.want_input || self.trains_before_mixing();
-        let Some(mixed) = self.finish_backward(upstream, kept, deeper, context.gradients)? else {
+        let deeper = context.want_input || self.trains_before_attention();
+        let Some(attended) = self.project_output_backward(upstream, saved, deeper, context.gradients)? else {
             return Ok(None);
         };
-        let projected = &kept.projected;
+        let projected = &saved.projected;
         let (query, key, value) = fused::attention_backward(
-            &mixed,
+            &attended,
             projected.query(),
             projected.key(),
             projected.value(),
-            &kept.mixed,
-            &kept.log_sums,
+            &saved.attended,
+            &saved.log_sums,
             context.segments,
             &self.shape,
         )?;
-        let query = self.turn_backward(query, &projected.query, self.query_norm.as_ref(), self.shape.heads, context)?;
-        let key = self.turn_backward(key, &projected.key, self.key_norm.as_ref(), self.shape.kv_heads, context)?;
+        let query = self.norm_and_rotate_backward(
+            query,
+            &projected.query,
+            self.query_norm.as_ref(),
+            self.shape.heads,
+            context,
+        )?;
+        let key =
+            self.norm_and_rotate_backward(key, &projected.key, self.key_norm.as_ref(), self.shape.kv_heads, context)?;
         let (normed, _) = self.input_norm.forward(input)?;
         let want = context.want_input || self.input_norm.slot.is_some();
         let parts = [query, key, value];
@@ -216,25 +223,25 @@ impl Attention {
         Ok(Some(fused::add(upstream, &inner)?))
     }
 
-    fn finish_backward(
+    fn project_output_backward(
         &self,
         upstream: &Tensor,
-        kept: &KeptAttention,
+        saved: &SavedAttention,
         deeper: bool,
         gradients: &Parameters,
     ) -> Result<Option<Tensor>> {
-        let upstream = match (&self.output_norm, &kept.finished.before_norm) {
+        let upstream = match (&self.output_norm, &saved.output_saved.before_norm) {
             (Some(norm), Some((rows, inverse))) => norm.backward(upstream, rows, inverse, gradients)?,
             _ => upstream.clone(),
         };
-        let upstream = self.written.backward(upstream)?;
-        self.output.backward(&upstream, &kept.mixed, &kept.finished.linear, deeper, gradients)
+        let upstream = self.output_hook.backward(upstream)?;
+        self.output.backward(&upstream, &saved.attended, &saved.output_saved.linear, deeper, gradients)
     }
 
-    fn turn_backward(
+    fn norm_and_rotate_backward(
         &self,
         upstream: Tensor,
-        kept: &Turned,
+        saved: &Rotated,
         norm: Option<&Norm>,
         heads: usize,
         context: &Context<'_>,
@@ -243,7 +250,7 @@ impl Attention {
             Some(table) => fused::rope(&upstream, heads, context.positions, table, true)?,
             None => upstream,
         };
-        match (norm, &kept.before) {
+        match (norm, &saved.before) {
             (Some(norm), Some((rows, inverse))) => norm.backward_heads(&upstream, rows, inverse, context.gradients),
             _ => Ok(upstream),
         }

@@ -5,8 +5,8 @@ use tunebox_compute::Tensor;
 use tunebox_compute::fused::{Indices, Segments};
 use tunebox_compute::precision::bytes;
 
-use super::attention::{Attention, Context, KeptAttention};
-use super::feed_forward::{FeedForward, KeptFeedForward};
+use super::attention::{Attention, Context, SavedAttention};
+use super::feed_forward::{FeedForward, SavedFeedForward};
 use super::hook::Hook;
 use crate::error::Result;
 
@@ -14,35 +14,35 @@ use crate::error::Result;
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
     /// The block's input.
-    pub(crate) before: Hook,
+    pub(crate) input_hook: Hook,
     pub(crate) attention: Attention,
     pub(crate) feed_forward: FeedForward,
     /// The block's output.
-    pub(crate) after: Hook,
+    pub(crate) output_hook: Hook,
 }
 
 /// What a block keeps of its forward pass.
 #[derive(Debug)]
-pub(crate) enum Kept {
+pub(crate) enum SavedBlock {
     /// Everything that the backward pass reads.
-    Everything(Box<KeptBlock>),
+    Activations(Box<BlockActivations>),
     /// The block's input; the backward pass runs the block again.
     Input(Tensor),
 }
 
 /// Everything that the backward pass reads.
 #[derive(Debug)]
-pub(crate) struct KeptBlock {
+pub(crate) struct BlockActivations {
     input: Tensor,
-    attention: KeptAttention,
-    feed_forward: KeptFeedForward,
+    attention: SavedAttention,
+    feed_forward: SavedFeedForward,
 }
 
-impl Kept {
+impl SavedBlock {
     /// Bytes held, the block's input included.
     pub(crate) fn bytes(&self) -> usize {
         match self {
-            Self::Everything(kept) => bytes(&kept.input) + kept.attention.bytes() + kept.feed_forward.bytes(),
+            Self::Activations(saved) => bytes(&saved.input) + saved.attention.bytes() + saved.feed_forward.bytes(),
             Self::Input(input) => bytes(input),
         }
     }
@@ -55,25 +55,30 @@ impl Block {
         input: &Tensor,
         positions: &Indices,
         segments: &Segments,
-    ) -> Result<(Tensor, KeptBlock)> {
-        let input = self.before.forward(input.clone())?;
+    ) -> Result<(Tensor, BlockActivations)> {
+        let input = self.input_hook.forward(input.clone())?;
         let (middle, attention) = self.attention.forward(&input, positions, segments)?;
         let (output, feed_forward) = self.feed_forward.forward(&middle)?;
-        Ok((self.after.forward(output)?, KeptBlock { input, attention, feed_forward }))
+        Ok((self.output_hook.forward(output)?, BlockActivations { input, attention, feed_forward }))
     }
 
     /// The gradient of the block's input, if wanted; what was kept is freed half by half.
-    pub(crate) fn backward(&self, upstream: &Tensor, kept: Kept, context: &Context<'_>) -> Result<Option<Tensor>> {
-        let kept = match kept {
-            Kept::Everything(kept) => *kept,
-            Kept::Input(input) => self.forward(&input, context.positions, context.segments)?.1,
+    pub(crate) fn backward(
+        &self,
+        upstream: &Tensor,
+        saved: SavedBlock,
+        context: &Context<'_>,
+    ) -> Result<Option<Tensor>> {
+        let saved = match saved {
+            SavedBlock::Activations(saved) => *saved,
+            SavedBlock::Input(input) => self.forward(&input, context.positions, context.segments)?.1,
         };
         let below = Context { want_input: context.want_input || self.attention.trains(), ..*context };
-        let upstream = self.after.backward(upstream.clone())?;
-        let middle = self.feed_forward.backward(&upstream, &kept.feed_forward, &below)?;
-        drop(kept.feed_forward);
+        let upstream = self.output_hook.backward(upstream.clone())?;
+        let middle = self.feed_forward.backward(&upstream, &saved.feed_forward, &below)?;
+        drop(saved.feed_forward);
         let Some(middle) = middle else { return Ok(None) };
-        let input = self.attention.backward(&middle, &kept.input, &kept.attention, context)?;
-        input.map(|input| self.before.backward(input)).transpose()
+        let input = self.attention.backward(&middle, &saved.input, &saved.attention, context)?;
+        input.map(|input| self.input_hook.backward(input)).transpose()
     }
 }

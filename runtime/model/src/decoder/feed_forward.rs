@@ -8,7 +8,7 @@ use tunebox_compute::precision::bytes;
 
 use super::attention::Context;
 use super::hook::Hook;
-use super::linear::{KeptLinear, Linear};
+use super::linear::{Linear, SavedLinear};
 use super::norm::Norm;
 use super::projection::Projection;
 use crate::error::{Error, Result};
@@ -20,7 +20,7 @@ pub(crate) struct FeedForward {
     pub(crate) projection: Projection,
     pub(crate) down: Linear,
     /// What `down` gives.
-    pub(crate) written: Hook,
+    pub(crate) output_hook: Hook,
     /// Gemma's second norm, on the way back into the stream.
     pub(crate) output_norm: Option<Norm>,
     pub(crate) activation: Activation,
@@ -28,18 +28,18 @@ pub(crate) struct FeedForward {
 
 /// What the backward pass needs.
 #[derive(Debug)]
-pub(crate) struct KeptFeedForward {
+pub(crate) struct SavedFeedForward {
     input: Tensor,
     input_inverse: Tensor,
-    linears: Vec<KeptLinear>,
+    linears: Vec<SavedLinear>,
     gate: Tensor,
     up: Tensor,
-    down: KeptLinear,
+    down: SavedLinear,
     /// The rows before the second norm, and 1/rms.
     before_norm: Option<(Tensor, Tensor)>,
 }
 
-impl KeptFeedForward {
+impl SavedFeedForward {
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
         let norm = self.before_norm.as_ref();
@@ -48,7 +48,7 @@ impl KeptFeedForward {
             + bytes(&self.gate)
             + bytes(&self.up)
             + norm.map_or(0, |(rows, inverse)| bytes(rows) + bytes(inverse));
-        let linears: usize = self.linears.iter().map(KeptLinear::bytes).sum();
+        let linears: usize = self.linears.iter().map(SavedLinear::bytes).sum();
         rows + linears + self.down.bytes()
     }
 }
@@ -63,13 +63,13 @@ impl FeedForward {
     }
 
     /// The half's output, the input included.
-    pub(crate) fn forward(&self, input: &Tensor) -> Result<(Tensor, KeptFeedForward)> {
+    pub(crate) fn forward(&self, input: &Tensor) -> Result<(Tensor, SavedFeedForward)> {
         let (normed, input_inverse) = self.input_norm.forward(input)?;
         let (parts, linears) = self.projection.forward(&normed)?;
         let [gate, up] = two(parts)?;
         let inner = fused::gated(&gate, &up, self.activation)?;
         let (rows, down) = self.down.forward(&inner)?;
-        let rows = self.written.forward(rows)?;
+        let rows = self.output_hook.forward(rows)?;
         let (added, before_norm) = match &self.output_norm {
             Some(norm) => {
                 let (normed, inverse) = norm.forward(&rows)?;
@@ -78,37 +78,37 @@ impl FeedForward {
             None => (rows, None),
         };
         let output = fused::add(input, &added)?;
-        let kept = KeptFeedForward { input: input.clone(), input_inverse, linears, gate, up, down, before_norm };
-        Ok((output, kept))
+        let saved = SavedFeedForward { input: input.clone(), input_inverse, linears, gate, up, down, before_norm };
+        Ok((output, saved))
     }
 
     /// The gradient of the half's input, residual included, if wanted.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,
-        kept: &KeptFeedForward,
+        saved: &SavedFeedForward,
         context: &Context<'_>,
     ) -> Result<Option<Tensor>> {
         if !context.want_input && !self.trains() {
             return Ok(None);
         }
         let gradients = context.gradients;
-        let rows = match (&self.output_norm, &kept.before_norm) {
+        let rows = match (&self.output_norm, &saved.before_norm) {
             (Some(norm), Some((rows, inverse))) => norm.backward(upstream, rows, inverse, gradients)?,
             _ => upstream.clone(),
         };
-        let rows = self.written.backward(rows)?;
+        let rows = self.output_hook.backward(rows)?;
         let want = context.want_input || self.input_norm.slot.is_some();
         let deeper = want || self.projection.trains();
-        let inner = fused::gated(&kept.gate, &kept.up, self.activation)?;
-        let inner = self.down.backward(&rows, &inner, &kept.down, deeper, gradients)?;
+        let inner = fused::gated(&saved.gate, &saved.up, self.activation)?;
+        let inner = self.down.backward(&rows, &inner, &saved.down, deeper, gradients)?;
         let Some(inner) = inner else { return Ok(None) };
-        let (gate, up) = fused::gated_backward(&inner, &kept.gate, &kept.up, self.activation)?;
+        let (gate, up) = fused::gated_backward(&inner, &saved.gate, &saved.up, self.activation)?;
         drop(inner);
-        let (normed, _) = self.input_norm.forward(&kept.input)?;
-        let found = self.projection.backward(&[gate, up], &normed, &kept.linears, want, gradients)?;
+        let (normed, _) = self.input_norm.forward(&saved.input)?;
+        let found = self.projection.backward(&[gate, up], &normed, &saved.linears, want, gradients)?;
         let Some(found) = found else { return Ok(None) };
-        let inner = self.input_norm.backward(&found, &kept.input, &kept.input_inverse, gradients)?;
+        let inner = self.input_norm.backward(&found, &saved.input, &saved.input_inverse, gradients)?;
         Ok(Some(fused::add(upstream, &inner)?))
     }
 }

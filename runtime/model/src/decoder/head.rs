@@ -6,12 +6,12 @@ use tunebox_compute::fused::{self, HeadOptions, HeadTaps, Indices, Tap, TapGradi
 use tunebox_compute::parameters::Parameters;
 use tunebox_compute::precision::bytes;
 
-use super::lens::{Lens, Matrix};
+use super::network::{Matrix, Network};
 use super::norm::Norm;
 use crate::error::Result;
 
 /// The end of the model as one view sees it.
-pub(crate) struct Head {
+pub(crate) struct OutputHead {
     norm: Norm,
     matrix: Matrix,
     options: HeadOptions,
@@ -19,7 +19,7 @@ pub(crate) struct Head {
 
 /// What the backward pass of the head needs.
 #[derive(Debug)]
-pub(crate) struct KeptHead {
+pub(crate) struct SavedHead {
     /// The rows that predict a target, before the norm.
     selected: Tensor,
     inverse: Tensor,
@@ -28,7 +28,7 @@ pub(crate) struct KeptHead {
     slopes: Option<Tensor>,
 }
 
-impl KeptHead {
+impl SavedHead {
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
         let taps = 2 * size_of_val(self.taps.log_sum_exp.as_slice());
@@ -41,67 +41,67 @@ impl KeptHead {
     }
 }
 
-impl Head {
+impl OutputHead {
     /// The head with logits divided by a temperature.
-    pub(crate) fn new(lens: &Lens<'_>, temperature: f32, taps: TapSet) -> Result<Self> {
-        let configuration = &lens.model.configuration;
+    pub(crate) fn new(network: &Network<'_>, temperature: f32, taps: TapSet) -> Result<Self> {
+        let configuration = &network.model.configuration;
         let options = HeadOptions {
             inverse_temperature: 1.0 / temperature,
             soft_cap: configuration.logit_soft_cap,
             logit_scale: configuration.logit_scale,
             taps,
         };
-        Ok(Self { norm: lens.final_norm()?, matrix: lens.head()?, options })
+        Ok(Self { norm: network.final_norm()?, matrix: network.head()?, options })
     }
 
     /// The taps of some targets from the rows that predict them.
-    pub(crate) fn forward(&self, selected: Tensor, targets: &Indices) -> Result<KeptHead> {
+    pub(crate) fn forward(&self, selected: Tensor, targets: &Indices) -> Result<SavedHead> {
         let (normed, inverse) = self.norm.forward(&selected)?;
         let taps = fused::head_taps(&normed, &self.matrix.weight, targets, &self.options)?;
-        Ok(KeptHead { selected, inverse, taps, slopes: None })
+        Ok(SavedHead { selected, inverse, taps, slopes: None })
     }
 
     /// As [`Self::forward`], for a loss that will come: under a frozen head the gradients of the log-probabilities
     /// are made on the way, which spares the backward pass the logits. Only a loss of other taps cannot use them.
-    pub(crate) fn forward_kept(&self, selected: Tensor, targets: &Indices) -> Result<KeptHead> {
+    pub(crate) fn forward_saving(&self, selected: Tensor, targets: &Indices) -> Result<SavedHead> {
         if self.matrix.slot.is_some() || self.options.taps.contains(Tap::MeanLogprob) {
             return self.forward(selected, targets);
         }
         let (normed, inverse) = self.norm.forward(&selected)?;
         let (taps, slopes) = fused::head_taps_with_gradient(&normed, &self.matrix.weight, targets, &self.options)?;
-        Ok(KeptHead { selected, inverse, taps, slopes: Some(slopes) })
+        Ok(SavedHead { selected, inverse, taps, slopes: Some(slopes) })
     }
 
     /// The gradient of the selected rows.
     pub(crate) fn backward(
         &self,
-        kept: &KeptHead,
+        saved: &SavedHead,
         targets: &Indices,
         seeds: TapGradients<'_>,
         gradients: &Parameters,
     ) -> Result<Tensor> {
         let only_logprob = seeds.iter().all(|(tap, _)| tap == Tap::Logprob);
-        if let (Some(slopes), Some(seeds)) = (&kept.slopes, seeds.get(Tap::Logprob))
+        if let (Some(slopes), Some(seeds)) = (&saved.slopes, seeds.get(Tap::Logprob))
             && only_logprob
         {
-            let upstream = fused::scale_head_gradient(slopes, seeds, kept.selected.dtype())?;
-            return self.norm.backward(&upstream, &kept.selected, &kept.inverse, gradients);
+            let upstream = fused::scale_head_gradient(slopes, seeds, saved.selected.dtype())?;
+            return self.norm.backward(&upstream, &saved.selected, &saved.inverse, gradients);
         }
-        let (normed, _) = self.norm.forward(&kept.selected)?;
+        let (normed, _) = self.norm.forward(&saved.selected)?;
         let want_weight = self.matrix.slot.is_some();
         let (upstream, weight) = fused::head_taps_backward(
             &normed,
             &self.matrix.weight,
             targets,
             &self.options,
-            &kept.taps,
+            &saved.taps,
             seeds,
             want_weight,
         )?;
         if let (Some(slot), Some(weight)) = (self.matrix.slot, weight) {
             gradients.accumulate(slot, &weight)?;
         }
-        self.norm.backward(&upstream, &kept.selected, &kept.inverse, gradients)
+        self.norm.backward(&upstream, &saved.selected, &saved.inverse, gradients)
     }
 
     /// Logits `[rows, vocabulary]` of a few rows, scaled and capped, divided by the temperature.

@@ -9,11 +9,11 @@ use tunebox_compute::Tensor;
 use tunebox_compute::fused::{self, Indices};
 
 use crate::error::Result;
-use crate::stream::Act;
+use crate::stream::PatchOperation;
 
 /// Which tokens of a pass belong to answers.
 #[derive(Debug, Clone, Default)]
-pub(crate) enum Spoken {
+pub(crate) enum AnswerMask {
     /// None, or nobody asks.
     #[default]
     Nothing,
@@ -26,16 +26,16 @@ pub(crate) enum Spoken {
 /// A change as one pass sees it.
 #[derive(Debug, Clone)]
 pub(crate) struct Change {
-    pub(crate) act: Act,
+    pub(crate) operation: PatchOperation,
     /// The tokens that it leaves alone are those that nobody spoke.
-    pub(crate) only: Option<Spoken>,
+    pub(crate) only: Option<AnswerMask>,
 }
 
 /// One place of one block.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hook {
     pub(crate) changes: Vec<Change>,
-    pub(crate) reader: Option<Arc<Reader>>,
+    pub(crate) reader: Option<Arc<ActivationReader>>,
 }
 
 impl Hook {
@@ -63,46 +63,50 @@ impl Hook {
 
 impl Change {
     fn forward(&self, rows: &Tensor) -> Result<Tensor> {
-        Ok(match (&self.act, &self.only) {
-            (Act::Add(_), Some(Spoken::Nothing)) => rows.clone(),
-            (Act::Add(vector), Some(Spoken::Some(marks))) => fused::add_vector(rows, vector, Some(marks))?,
-            (Act::Add(vector), _) => fused::add_vector(rows, vector, None)?,
-            (Act::Remove(direction), _) => fused::remove_component(rows, direction)?,
-            (Act::Set(direction, value), _) => fused::set_component(rows, direction, *value)?,
+        Ok(match (&self.operation, &self.only) {
+            (PatchOperation::Add(_), Some(AnswerMask::None)) => rows.clone(),
+            (PatchOperation::Add(vector), Some(AnswerMask::Tokens(marks))) => {
+                fused::add_vector(rows, vector, Some(marks))?
+            }
+            (PatchOperation::Add(vector), _) => fused::add_vector(rows, vector, None)?,
+            (PatchOperation::Remove(direction), _) => fused::remove_component(rows, direction)?,
+            (PatchOperation::Set(direction, value), _) => fused::set_component(rows, direction, *value)?,
         })
     }
 
     fn backward(&self, upstream: Tensor) -> Result<Tensor> {
-        Ok(match &self.act {
-            Act::Add(_) => upstream,
-            Act::Remove(direction) | Act::Set(direction, _) => fused::remove_component(&upstream, direction)?,
+        Ok(match &self.operation {
+            PatchOperation::Add(_) => upstream,
+            PatchOperation::Remove(direction) | PatchOperation::Set(direction, _) => {
+                fused::remove_component(&upstream, direction)?
+            }
         })
     }
 }
 
 /// The packed tokens that are read of each row of a batch, at least one.
 #[derive(Debug)]
-pub(crate) struct Picks {
+pub(crate) struct TokenSelection {
     /// Those of all rows, one row's after another's.
     tokens: Indices,
     /// How many are each row's.
     counts: Vec<usize>,
 }
 
-impl Picks {
+impl TokenSelection {
     pub(crate) fn new(of_rows: &[Vec<u32>]) -> Self {
         Self { tokens: of_rows.concat().into(), counts: of_rows.iter().map(Vec::len).collect() }
     }
 
     /// The mean over each row's tokens, row after row, from the activations of all of them.
-    fn means(&self, picked: &Tensor) -> Result<Vec<f32>> {
-        let (_, width) = picked.dims2()?;
-        let picked = fused::to_host_f32(picked)?;
-        let mut picked = picked.chunks_exact(width);
+    fn means(&self, selected: &Tensor) -> Result<Vec<f32>> {
+        let (_, width) = selected.dims2()?;
+        let selected = fused::to_host_f32(selected)?;
+        let mut selected = selected.chunks_exact(width);
         let mut found = Vec::with_capacity(self.counts.len() * width);
         for count in &self.counts {
             let mut sums = vec![0.0_f64; width];
-            for token in picked.by_ref().take(*count) {
+            for token in selected.by_ref().take(*count) {
                 sums.iter_mut().zip(token).for_each(|(sum, value)| *sum += f64::from(*value));
             }
             found.extend(sums.iter().map(|sum| (sum / *count as f64) as f32));
@@ -113,14 +117,14 @@ impl Picks {
 
 /// Reads along at one place: for each row of a batch the mean over some packed tokens.
 #[derive(Debug)]
-pub(crate) struct Reader {
-    picks: Arc<Picks>,
-    found: Mutex<Found>,
+pub(crate) struct ActivationReader {
+    selection: Arc<TokenSelection>,
+    found: Mutex<ReadResult>,
 }
 
 /// What was read.
 #[derive(Debug)]
-enum Found {
+enum ReadResult {
     /// The means, which are small.
     Means(Vec<f32>),
     /// The activations of the tokens, on another device: the host asks for their numbers when the pass is over, not at
@@ -128,15 +132,18 @@ enum Found {
     Tokens(Tensor),
 }
 
-impl Reader {
-    pub(crate) fn new(picks: &Arc<Picks>) -> Self {
-        Self { picks: Arc::clone(picks), found: Mutex::new(Found::Means(Vec::new())) }
+impl ActivationReader {
+    pub(crate) fn new(selection: &Arc<TokenSelection>) -> Self {
+        Self { selection: Arc::clone(selection), found: Mutex::new(ReadResult::Means(Vec::new())) }
     }
 
     fn read(&self, rows: &Tensor) -> Result<()> {
-        let picked = fused::gather_rows(rows, &self.picks.tokens)?;
-        let found =
-            if picked.device().is_cpu() { Found::Means(self.picks.means(&picked)?) } else { Found::Tokens(picked) };
+        let selected = fused::gather_rows(rows, &self.selection.tokens)?;
+        let found = if selected.device().is_cpu() {
+            ReadResult::Means(self.selection.means(&selected)?)
+        } else {
+            ReadResult::Tokens(selected)
+        };
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = found;
         Ok(())
     }
@@ -144,9 +151,9 @@ impl Reader {
     /// What was read, row after row.
     pub(crate) fn take(&self) -> Result<Vec<f32>> {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut *found, Found::Means(Vec::new())) {
-            Found::Means(means) => Ok(means),
-            Found::Tokens(tokens) => self.picks.means(&tokens),
+        match std::mem::replace(&mut *found, ReadResult::Means(Vec::new())) {
+            ReadResult::Means(means) => Ok(means),
+            ReadResult::Tokens(tokens) => self.selection.means(&tokens),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The one linear map of the decoder: a weight, perhaps a bias, and what an adapter adds to it.
-//! Leaves the products to `fused` and the choice of what is adapted to `lens`.
+//! Leaves the products to `fused` and the choice of what is adapted to `network`.
 
 use tunebox_compute::fused::{self, Dropout, LinearInput, LowRank};
 use tunebox_compute::parameters::Parameters;
 use tunebox_compute::precision::bytes;
 use tunebox_compute::{Tensor, Weight};
 
-use super::magnitude::{self, Magnitude};
+use super::magnitude::{Magnitude, SavedMagnitude};
 use crate::error::Result;
 
 /// A linear map `[tokens, in] → [tokens, out]` as one view of the model sees it.
@@ -17,8 +17,8 @@ pub(crate) struct Linear {
     /// `[out]`, `f32`.
     pub(crate) bias: Option<Tensor>,
     pub(crate) learned: Learned,
-    /// Whether this is for writing, a few tokens at a time, and nothing will be differentiated.
-    pub(crate) writing: bool,
+    /// Whether this is for decoding, a few tokens at a time, and nothing will be differentiated.
+    pub(crate) decoding: bool,
 }
 
 /// What is learned on a linear map.
@@ -46,17 +46,17 @@ pub(crate) struct LowRankPart {
 
 /// What the backward pass of one linear map needs beside its input.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct KeptLinear {
+pub(crate) struct SavedLinear {
     /// x·Aᵀ, `[tokens, rank]`.
     reduced: Option<Tensor>,
     /// DoRA: the product before its rows were scaled, and the scaling.
-    scaled: Option<magnitude::Kept>,
+    scaled: Option<SavedMagnitude>,
 }
 
-impl KeptLinear {
+impl SavedLinear {
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
-        let scaled = self.scaled.as_ref().map_or(0, magnitude::Kept::bytes);
+        let scaled = self.scaled.as_ref().map_or(0, SavedMagnitude::bytes);
         self.reduced.as_ref().map_or(0, bytes) + scaled
     }
 }
@@ -68,33 +68,33 @@ impl Linear {
     }
 
     /// y = x·Wᵀ + b and what the adapter adds.
-    pub(crate) fn forward(&self, input: &Tensor) -> Result<(Tensor, KeptLinear)> {
-        if self.writing {
-            return Ok((self.written(&LinearInput::of(input))?, KeptLinear::default()));
+    pub(crate) fn forward(&self, input: &Tensor) -> Result<(Tensor, SavedLinear)> {
+        if self.decoding {
+            return Ok((self.forward_few(&LinearInput::of(input))?, SavedLinear::default()));
         }
         let Learned::LowRank(part) = &self.learned else {
             let output = fused::linear(input, &self.weight, self.bias.as_ref())?;
-            return Ok((output, KeptLinear::default()));
+            return Ok((output, SavedLinear::default()));
         };
         if let Some(dropout) = &part.dropout {
             let bias = self.bias.as_ref();
             let (output, reduced) = fused::dropout_linear(input, &self.weight, bias, &part.low, dropout)?;
-            return Ok((output, KeptLinear { reduced: Some(reduced), scaled: None }));
+            return Ok((output, SavedLinear { reduced: Some(reduced), scaled: None }));
         }
         let bias = if part.magnitude.is_some() { None } else { self.bias.as_ref() };
         let (product, reduced) = fused::adapted_linear(input, &self.weight, bias, &part.low)?;
         let (output, scaled) = match &part.magnitude {
             Some(magnitude) => {
-                let (output, kept) = magnitude.forward(product, &self.weight, &part.low, self.bias.as_ref())?;
-                (output, Some(kept))
+                let (output, saved) = magnitude.forward(product, &self.weight, &part.low, self.bias.as_ref())?;
+                (output, Some(saved))
             }
             None => (product, None),
         };
-        Ok((output, KeptLinear { reduced: Some(reduced), scaled }))
+        Ok((output, SavedLinear { reduced: Some(reduced), scaled }))
     }
 
     /// The same for a few tokens; dropout is off where a model writes.
-    pub(super) fn written(&self, input: &LinearInput<'_>) -> Result<Tensor> {
+    pub(super) fn forward_few(&self, input: &LinearInput<'_>) -> Result<Tensor> {
         let Learned::LowRank(part) = &self.learned else {
             return Ok(input.linear(&self.weight, self.bias.as_ref(), None)?);
         };
@@ -111,7 +111,7 @@ impl Linear {
         &self,
         upstream: &Tensor,
         input: &Tensor,
-        kept: &KeptLinear,
+        saved: &SavedLinear,
         want_input: bool,
         gradients: &Parameters,
     ) -> Result<Option<Tensor>> {
@@ -125,11 +125,11 @@ impl Linear {
                 self.input_gradient(upstream, want_input)
             }
             Learned::LowRank(part) => {
-                let upstream = match (&part.magnitude, &kept.scaled) {
+                let upstream = match (&part.magnitude, &saved.scaled) {
                     (Some(magnitude), Some(scaled)) => magnitude.backward(upstream, scaled, gradients)?,
                     _ => upstream.clone(),
                 };
-                self.low_rank_backward(part, &upstream, input, kept, want_input, gradients)
+                self.low_rank_backward(part, &upstream, input, saved, want_input, gradients)
             }
         }
     }
@@ -146,12 +146,12 @@ impl Linear {
         part: &LowRankPart,
         upstream: &Tensor,
         input: &Tensor,
-        kept: &KeptLinear,
+        saved: &SavedLinear,
         want_input: bool,
         gradients: &Parameters,
     ) -> Result<Option<Tensor>> {
         let recomputed;
-        let reduced = match &kept.reduced {
+        let reduced = match &saved.reduced {
             Some(reduced) => reduced,
             None => {
                 recomputed = fused::linear(input, &part.low.a, None)?;

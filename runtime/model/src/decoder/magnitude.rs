@@ -23,14 +23,14 @@ pub(crate) struct Magnitude {
 
 /// What the backward pass needs.
 #[derive(Debug, Clone)]
-pub(crate) struct Kept {
+pub(crate) struct SavedMagnitude {
     /// x·(W + s·B·A)ᵀ, `[tokens, out]`.
     product: Tensor,
     /// n, `[out]`.
     norm: Tensor,
 }
 
-impl Kept {
+impl SavedMagnitude {
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
         precision::bytes(&self.product) + precision::bytes(&self.norm)
@@ -45,20 +45,20 @@ impl Magnitude {
         weight: &Weight,
         low: &LowRank,
         bias: Option<&Tensor>,
-    ) -> Result<(Tensor, Kept)> {
+    ) -> Result<(Tensor, SavedMagnitude)> {
         let norm = match &self.norm {
             Some(norm) => norm.clone(),
             None => fused::adapted_row_norms(&self.base_squares, weight, low, product.dtype())?,
         };
         let output = fused::scale_columns(&product, &fused::divide(&self.value, &norm)?, bias)?;
-        Ok((output, Kept { product, norm }))
+        Ok((output, SavedMagnitude { product, norm }))
     }
 
     /// The gradient of the unscaled product; m's own goes into `gradients`.
-    pub(crate) fn backward(&self, upstream: &Tensor, kept: &Kept, gradients: &Parameters) -> Result<Tensor> {
-        let along = fused::product_sums(upstream, &kept.product)?;
-        gradients.accumulate(self.slot, &fused::divide(&along, &kept.norm)?)?;
-        Ok(fused::scale_columns(upstream, &fused::divide(&self.value, &kept.norm)?, None)?)
+    pub(crate) fn backward(&self, upstream: &Tensor, saved: &SavedMagnitude, gradients: &Parameters) -> Result<Tensor> {
+        let along = fused::product_sums(upstream, &saved.product)?;
+        gradients.accumulate(self.slot, &fused::divide(&along, &saved.norm)?)?;
+        Ok(fused::scale_columns(upstream, &fused::divide(&self.value, &saved.norm)?, None)?)
     }
 }
 

@@ -10,9 +10,9 @@ mod block;
 mod feed_forward;
 pub(crate) mod head;
 pub(crate) mod hook;
-pub(crate) mod lens;
 mod linear;
 mod magnitude;
+pub(crate) mod network;
 mod norm;
 pub(crate) mod packing;
 mod projection;
@@ -22,8 +22,8 @@ pub(crate) mod tables;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use block::{Block, Kept};
+pub(crate) use block::{Block, SavedBlock};
 pub(crate) use magnitude::squared_norms;
 pub use site::Site;
 pub use stack::Recompute;
-pub use tables::Tables;
+pub use tables::RopeTables;

@@ -9,9 +9,9 @@ use std::ops::Range;
 use tunebox_compute::Tensor;
 use tunebox_compute::fused::{self, Indices, Segments};
 
-use super::hook::Spoken;
-use super::lens::Lens;
-use super::tables::first_row;
+use super::hook::AnswerMask;
+use super::network::Network;
+use super::tables::first_table_row;
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
 use crate::rows::Rows;
@@ -31,27 +31,30 @@ pub(crate) struct Packing {
     /// For each target: its id.
     pub(crate) targets: Indices,
     /// For each target: its place in the `[rows, width]` of the whole batch.
-    places: Vec<usize>,
+    target_indices: Vec<usize>,
     /// For each packed token: whether it is a target itself.
     answers: Vec<bool>,
 }
 
 /// Where the tokens of rows are among the packed ones.
-pub(crate) struct Spots(Vec<Vec<u32>>);
+pub(crate) struct TokenPositions(Vec<Vec<u32>>);
 
-impl Spots {
+impl TokenPositions {
     /// Where the pieces went that rows of these lengths are made of, each by the one that it ends with.
     fn new(pieces: &[Piece], ends: &[Option<usize>], lengths: &[usize], segments: &Segments) -> Self {
         let starts: Vec<usize> = segments.ranges().map(|range| range.start).collect();
-        let spots = ends.iter().zip(lengths).map(|(end, length)| {
-            let mut spots = vec![0; *length];
+        let token_positions = ends.iter().zip(lengths).map(|(end, length)| {
+            let mut token_positions = vec![0; *length];
             for number in std::iter::successors(*end, |number| pieces[*number].parent) {
                 let start = starts[number] as u32;
-                spots[pieces[number].tokens.clone()].iter_mut().zip(start..).for_each(|(spot, at)| *spot = at);
+                token_positions[pieces[number].tokens.clone()]
+                    .iter_mut()
+                    .zip(start..)
+                    .for_each(|(spot, at)| *spot = at);
             }
-            spots
+            token_positions
         });
-        Self(spots.collect())
+        Self(token_positions.collect())
     }
 
     /// The packed token of a row of the slice, counted from the slice's first.
@@ -71,15 +74,15 @@ impl Packing {
         for row in slice.clone() {
             let (ids, marks) = (&rows.ids[row], &rows.targets[row]);
             check_ids(row, ids, marks.len(), configuration)?;
-            lengths.push(needed(marks));
+            lengths.push(needed_tokens(marks));
         }
-        let (mut packing, spots) = Self::pack(rows, slice.clone(), &lengths, share, configuration)?;
+        let (mut packing, token_positions) = Self::pack(rows, slice.clone(), &lengths, share, configuration)?;
         let (width, mut predictors, mut targets) = (rows.width(), Vec::new(), Vec::new());
         for (number, (row, last)) in slice.zip(lengths).enumerate() {
             for at in (1..=last).filter(|at| rows.targets[row].get(*at) == Some(&true)) {
-                predictors.push(spots.of(number, at - 1));
+                predictors.push(token_positions.of(number, at - 1));
                 targets.push(rows.ids[row][at]);
-                packing.places.push(row * width + at);
+                packing.target_indices.push(row * width + at);
             }
         }
         (packing.predictors, packing.targets) = (predictors.into(), targets.into());
@@ -87,16 +90,16 @@ impl Packing {
     }
 
     /// Packs the beginnings of a slice of rows, each up to a length, for passes that read activations instead of
-    /// scoring targets; the predictors are the last token of each row. The spots say where each token went.
+    /// scoring targets; the predictors are the last token of each row. The token_positions say where each token went.
     ///
     /// # Errors
     /// When a token is not in the vocabulary, or a length is 0 or past the end of its row.
-    pub(crate) fn beginnings(
+    pub(crate) fn of_prefixes(
         rows: &Rows,
         slice: Range<usize>,
         lengths: &[usize],
         configuration: &Configuration,
-    ) -> Result<(Self, Spots)> {
+    ) -> Result<(Self, TokenPositions)> {
         for (row, length) in slice.clone().zip(lengths) {
             let (ids, marks) = (&rows.ids[row], &rows.targets[row]);
             check_ids(row, ids, marks.len(), configuration)?;
@@ -104,10 +107,10 @@ impl Packing {
                 return Err(Error::Argument(format!("row `{row}` has `{}` tokens, not `{length}`", ids.len())));
             }
         }
-        let (mut packing, spots) = Self::pack(rows, slice, lengths, true, configuration)?;
-        let last = |(number, length): (usize, &usize)| spots.of(number, length - 1);
+        let (mut packing, token_positions) = Self::pack(rows, slice, lengths, true, configuration)?;
+        let last = |(number, length): (usize, &usize)| token_positions.of(number, length - 1);
         packing.predictors = lengths.iter().enumerate().map(last).collect::<Vec<u32>>().into();
-        Ok((packing, spots))
+        Ok((packing, token_positions))
     }
 
     /// The first tokens of each row of a slice, without targets yet.
@@ -117,15 +120,15 @@ impl Packing {
         lengths: &[usize],
         share: bool,
         configuration: &Configuration,
-    ) -> Result<(Self, Spots)> {
+    ) -> Result<(Self, TokenPositions)> {
         let cut = |(row, length): (usize, &usize)| Line {
             ids: &rows.ids[row][..*length],
             marks: &rows.targets[row][..*length],
             // By the whole row, whatever of it enters the pass.
-            first_row: first_row(configuration, rows.ids[row].len()),
+            first_row: first_table_row(configuration, rows.ids[row].len()),
         };
         let lines: Vec<Line<'_>> = slice.zip(lengths).map(cut).collect();
-        let Pieces { pieces, ends } = if share { Pieces::shared(&lines) } else { Pieces::apart(&lines) };
+        let Pieces { pieces, ends } = if share { Pieces::shared(&lines) } else { Pieces::unshared(&lines) };
         let sizes: Vec<(usize, Option<usize>)> =
             pieces.iter().map(|piece| (piece.tokens.len(), piece.parent)).collect();
         let segments = Segments::branching(&sizes)?;
@@ -133,7 +136,7 @@ impl Packing {
         let ids: Vec<u32> = pieces.iter().flat_map(cut).copied().collect();
         let cut = |piece: &Piece| &lines[piece.line].marks[piece.tokens.clone()];
         let answers = pieces.iter().flat_map(cut).copied().collect();
-        let spots = Spots::new(&pieces, &ends, lengths, &segments);
+        let token_positions = TokenPositions::new(&pieces, &ends, lengths, &segments);
         let mut positions = segments.positions()?;
         for (piece, range) in pieces.iter().zip(segments.ranges()) {
             let first = lines[piece.line].first_row as u32;
@@ -146,19 +149,19 @@ impl Packing {
             table_rows: lines.iter().map(|line| line.first_row + line.ids.len()).max().unwrap_or(0),
             predictors: Indices::default(),
             targets: Indices::default(),
-            places: Vec::new(),
+            target_indices: Vec::new(),
             answers,
         };
-        Ok((packing, spots))
+        Ok((packing, token_positions))
     }
 
     /// How many tokens a row adds to a pass whose last row is the one before it, if common beginnings are shared. At most:
     /// an earlier row of the pass may have more in common with it.
-    pub(crate) fn added(rows: &Rows, row: usize, share: bool, configuration: &Configuration) -> usize {
+    pub(crate) fn added_tokens(rows: &Rows, row: usize, share: bool, configuration: &Configuration) -> usize {
         let line = |row: usize| Line {
             ids: &rows.ids[row],
             marks: &rows.targets[row],
-            first_row: first_row(configuration, rows.ids[row].len()),
+            first_row: first_table_row(configuration, rows.ids[row].len()),
         };
         let own = line(row);
         let common = row.checked_sub(1).filter(|_| share).map_or(0, |before| own.common(&line(before), 0));
@@ -166,13 +169,13 @@ impl Packing {
     }
 
     /// Which packed tokens belong to answers, for patches that ask.
-    pub(crate) fn spoken(&self, lens: &Lens<'_>) -> Result<Spoken> {
-        if !lens.patches.ask_for_answers() || self.answers.is_empty() {
-            return Ok(Spoken::Nothing);
+    pub(crate) fn answer_mask(&self, network: &Network<'_>) -> Result<AnswerMask> {
+        if !network.patches.ask_for_answers() || self.answers.is_empty() {
+            return Ok(AnswerMask::None);
         }
         let marks: Vec<f32> = self.answers.iter().map(|answer| f32::from(u8::from(*answer))).collect();
         let shape = (marks.len(), 1);
-        Ok(Spoken::Some(Tensor::from_vec(marks, shape, lens.model.weights.device())?))
+        Ok(AnswerMask::Tokens(Tensor::from_vec(marks, shape, network.model.weights.device())?))
     }
 
     /// Whether there is nothing to predict.
@@ -180,41 +183,41 @@ impl Packing {
         self.targets.is_empty()
     }
 
-    /// Puts values of the targets at their places in the batch's `[rows, width]`.
+    /// Puts values of the targets at their target_indices in the batch's `[rows, width]`.
     pub(crate) fn scatter(&self, values: &[f32], all: &mut [f32]) {
-        for (place, value) in self.places.iter().zip(values) {
+        for (place, value) in self.target_indices.iter().zip(values) {
             all[*place] = *value;
         }
     }
 
     /// The values that the batch's `[rows, width]` has at the targets.
     pub(crate) fn gather(&self, all: &[f32]) -> Vec<f32> {
-        self.places.iter().map(|place| all[*place]).collect()
+        self.target_indices.iter().map(|place| all[*place]).collect()
     }
 
     /// The rows of packed activations that predict a target.
-    pub(crate) fn select(&self, hidden: &Tensor) -> Result<Tensor> {
-        if self.covers_all() {
+    pub(crate) fn select_predictors(&self, hidden: &Tensor) -> Result<Tensor> {
+        if self.selects_every_token() {
             return Ok(hidden.clone());
         }
         Ok(fused::gather_rows(hidden, &self.predictors)?)
     }
 
-    /// Gradients of the selected rows back at their places, 0 elsewhere.
-    pub(crate) fn spread(&self, selected: &Tensor) -> Result<Tensor> {
-        if self.covers_all() {
+    /// Gradients of the selected rows back at their target_indices, 0 elsewhere.
+    pub(crate) fn scatter_gradients(&self, selected: &Tensor) -> Result<Tensor> {
+        if self.selects_every_token() {
             return Ok(selected.clone());
         }
         Ok(fused::scatter_rows(selected, &self.predictors, self.ids.len())?)
     }
 
-    fn covers_all(&self) -> bool {
+    fn selects_every_token(&self) -> bool {
         self.predictors.len() == self.ids.len() && self.predictors.iter().zip(0_u32..).all(|(token, at)| *token == at)
     }
 }
 
 /// The tokens of a row that its targets depend on.
-fn needed(marks: &[bool]) -> usize {
+fn needed_tokens(marks: &[bool]) -> usize {
     marks.iter().rposition(|mark| *mark).unwrap_or(0)
 }
 

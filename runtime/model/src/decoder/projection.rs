@@ -5,7 +5,7 @@ use tunebox_compute::Tensor;
 use tunebox_compute::fused::{self, LinearInput};
 use tunebox_compute::parameters::Parameters;
 
-use super::linear::{KeptLinear, Linear};
+use super::linear::{Linear, SavedLinear};
 use crate::error::Result;
 
 /// Linear maps over one input.
@@ -26,26 +26,26 @@ impl Projection {
         }
     }
 
-    /// The parts, each `[tokens, width]`, and what each map kept.
-    pub(crate) fn forward(&self, input: &Tensor) -> Result<(Vec<Tensor>, Vec<KeptLinear>)> {
+    /// The parts, each `[tokens, width]`, and what each map saved.
+    pub(crate) fn forward(&self, input: &Tensor) -> Result<(Vec<Tensor>, Vec<SavedLinear>)> {
         match self {
             Self::Apart(linears) => {
                 let mut parts = Vec::with_capacity(linears.len());
-                let mut kept = Vec::with_capacity(linears.len());
+                let mut saved = Vec::with_capacity(linears.len());
                 let few = LinearInput::of(input);
                 for linear in linears {
-                    let (part, own) = if linear.writing {
-                        (linear.written(&few)?, KeptLinear::default())
+                    let (part, own) = if linear.decoding {
+                        (linear.forward_few(&few)?, SavedLinear::default())
                     } else {
                         linear.forward(input)?
                     };
                     parts.push(part);
-                    kept.push(own);
+                    saved.push(own);
                 }
-                Ok((parts, kept))
+                Ok((parts, saved))
             }
             Self::Joined { linear, widths } => {
-                let (joined, kept) = linear.forward(input)?;
+                let (joined, saved) = linear.forward(input)?;
                 Ok((fused::split_columns(&joined, widths)?, vec![kept]))
             }
         }
@@ -56,15 +56,15 @@ impl Projection {
         &self,
         upstream: &[Tensor],
         input: &Tensor,
-        kept: &[KeptLinear],
+        saved: &[SavedLinear],
         want_input: bool,
         gradients: &Parameters,
     ) -> Result<Option<Tensor>> {
         match self {
             Self::Apart(linears) => {
                 let mut total: Option<Tensor> = None;
-                for ((linear, upstream), kept) in linears.iter().zip(upstream).zip(kept) {
-                    let found = linear.backward(upstream, input, kept, want_input, gradients)?;
+                for ((linear, upstream), saved) in linears.iter().zip(upstream).zip(saved) {
+                    let found = linear.backward(upstream, input, saved, want_input, gradients)?;
                     total = match (total, found) {
                         (Some(total), Some(found)) => Some(fused::add(&total, &found)?),
                         (total, found) => total.or(found),
@@ -74,8 +74,8 @@ impl Projection {
             }
             Self::Joined { linear, .. } => {
                 let joined = fused::concat_columns(upstream)?;
-                let kept = kept.first().cloned().unwrap_or_default();
-                linear.backward(&joined, input, &kept, want_input, gradients)
+                let saved = saved.first().cloned().unwrap_or_default();
+                linear.backward(&joined, input, &saved, want_input, gradients)
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Rotation tables of a model, made as far as sequences have reached and shared from then on.
+//! Rotation tables of a model, cached as far as sequences have reached and shared from then on.
 //! Leaves the frequencies to `configuration` and the rotation to `fused`.
 //!
 //! Where long sequences turn otherwise than short ones, a table has a row for each position of a short sequence and
@@ -14,29 +14,34 @@ use crate::error::{Error, Result};
 
 /// The tables of one model, one for each kind of rotation.
 #[derive(Debug, Default)]
-pub struct Tables {
-    made: Mutex<Vec<Option<Made>>>,
+pub struct RopeTables {
+    cached: Mutex<Vec<Option<CachedTable>>>,
 }
 
 #[derive(Debug, Clone)]
-struct Made {
+struct CachedTable {
     rows: usize,
     table: Arc<RopeTable>,
 }
 
 /// The row of the tables that the first position of a sequence of some length has.
-pub(crate) fn first_row(configuration: &Configuration, length: usize) -> usize {
+pub(crate) fn first_table_row(configuration: &Configuration, length: usize) -> usize {
     configuration.short_context().filter(|most| length > *most).unwrap_or(0)
 }
 
-impl Tables {
+impl RopeTables {
     /// A table with at least this many rows.
-    pub(crate) fn covering(&self, configuration: &Configuration, number: usize, rows: usize) -> Result<Arc<RopeTable>> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if made.len() <= number {
-            made.resize(number + 1, None);
+    pub(crate) fn get_or_build(
+        &self,
+        configuration: &Configuration,
+        number: usize,
+        rows: usize,
+    ) -> Result<Arc<RopeTable>> {
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        if cached.len() <= number {
+            cached.resize(number + 1, None);
         }
-        if let Some(found) = made[number].as_ref().filter(|found| found.rows >= rows) {
+        if let Some(found) = cached[number].as_ref().filter(|found| found.rows >= rows) {
             return Ok(Arc::clone(&found.table));
         }
         let rows = rows.next_power_of_two().max(256);
@@ -46,7 +51,7 @@ impl Tables {
             )));
         };
         let table = Arc::new(table(setting, configuration, rows)?);
-        made[number] = Some(Made { rows, table: Arc::clone(&table) });
+        cached[number] = Some(CachedTable { rows, table: Arc::clone(&table) });
         Ok(table)
     }
 }

@@ -26,7 +26,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Whether the key is there, be it with `null`.
-    pub(super) fn holds(&self, key: &str) -> bool {
+    pub(super) fn contains_key(&self, key: &str) -> bool {
         self.map.contains_key(key)
     }
 
@@ -104,13 +104,13 @@ impl<'a> Fields<'a> {
     /// Refuses every value but this one, if the key is there.
     pub(super) fn only(&self, key: &str, allowed: &Value) -> Result<()> {
         match self.value(key) {
-            Some(value) if !same(value, allowed) => Err(self.refused(key, &format!("only `{}`", plain(allowed)))),
+            Some(value) if !same(value, allowed) => Err(self.value_error(key, &format!("only `{}`", plain(allowed)))),
             _ => Ok(()),
         }
     }
 
     /// An error about the value of a key.
-    pub(super) fn refused(&self, key: &str, allowed: &str) -> Error {
+    pub(super) fn value_error(&self, key: &str, allowed: &str) -> Error {
         let found = self.map.get(key).map_or_else(|| "missing".into(), plain);
         Error::KeyValue { key: key.into(), found, place: self.place.into(), allowed: allowed.into() }
     }
@@ -122,7 +122,7 @@ impl<'a> Fields<'a> {
     fn typed<T>(&self, key: &str, allowed: &str, read: impl Fn(&'a Value) -> Option<T>) -> Result<Option<T>> {
         match self.value(key) {
             None => Ok(None),
-            Some(value) => Ok(Some(read(value).ok_or_else(|| self.refused(key, allowed))?)),
+            Some(value) => Ok(Some(read(value).ok_or_else(|| self.value_error(key, allowed))?)),
         }
     }
 }

@@ -47,7 +47,8 @@ fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> 
     configuration.logit_soft_cap = cap(fields, "final_logit_softcapping", LOGIT_CAP)?;
     configuration.attention_bias = fields.flag("attention_bias", false)?;
     configuration.output_bias = configuration.attention_bias;
-    let window = if fields.holds("sliding_window") { fields.optional_size("sliding_window")? } else { Some(WINDOW) };
+    let window =
+        if fields.contains_key("sliding_window") { fields.optional_size("sliding_window")? } else { Some(WINDOW) };
     hugging_face::windows(fields, configuration, window, slides)?;
     configuration.ropes = vec![hugging_face::rope(fields, configuration)?];
     Ok(())
@@ -55,7 +56,7 @@ fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> 
 
 /// A soft cap; `null` means none.
 fn cap(fields: &Fields<'_>, key: &str, default: f64) -> Result<Option<f32>> {
-    let cap = if fields.holds(key) { fields.optional_number(key)? } else { Some(default) };
+    let cap = if fields.contains_key(key) { fields.optional_number(key)? } else { Some(default) };
     Ok(cap.map(|cap| cap as f32))
 }
 

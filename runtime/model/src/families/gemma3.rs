@@ -49,9 +49,14 @@ fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> 
     configuration.logit_soft_cap = fields.optional_number("final_logit_softcapping")?.map(|cap| cap as f32);
     configuration.attention_bias = fields.flag("attention_bias", false)?;
     configuration.output_bias = configuration.attention_bias;
-    let key = if fields.holds("sliding_window_pattern") { "sliding_window_pattern" } else { "_sliding_window_pattern" };
+    let key = if fields.contains_key("sliding_window_pattern") {
+        "sliding_window_pattern"
+    } else {
+        "_sliding_window_pattern"
+    };
     let period = fields.size_or(key, Some(PERIOD))?;
-    let window = if fields.holds("sliding_window") { fields.optional_size("sliding_window")? } else { Some(4096) };
+    let window =
+        if fields.contains_key("sliding_window") { fields.optional_size("sliding_window")? } else { Some(4096) };
     let slides = |layer: usize| !(layer + 1).is_multiple_of(period);
     hugging_face::windows(fields, configuration, window, slides)?;
     // A local layer without a window still has the local rotation.

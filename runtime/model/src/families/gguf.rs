@@ -51,7 +51,7 @@ impl<'a> Keys<'a> {
             }
             Some(_) => None,
         };
-        read.map(Some).ok_or_else(|| self.refused(key, "one whole number for all layers"))
+        read.map(Some).ok_or_else(|| self.value_error(key, "one whole number for all layers"))
     }
 
     /// A number, if it is there.
@@ -72,7 +72,7 @@ impl<'a> Keys<'a> {
     }
 
     /// An error about the value of a key.
-    pub(super) fn refused(&self, key: &str, allowed: &str) -> Error {
+    pub(super) fn value_error(&self, key: &str, allowed: &str) -> Error {
         let key = self.full(key);
         let found = self.metadata.value(&key).map_or_else(
             || "missing".into(),
@@ -119,7 +119,7 @@ fn plain(keys: &Keys<'_>, family: &Family, facts: &TensorFacts) -> Result<Config
     let whole = hidden.checked_div(heads).unwrap_or(0);
     let head_dim = keys.optional_size("attention.key_length")?.unwrap_or(whole);
     if keys.optional_size("attention.value_length")?.is_some_and(|width| width != head_dim) {
-        return Err(keys.refused("attention.value_length", "values as wide as keys"));
+        return Err(keys.value_error("attention.value_length", "values as wide as keys"));
     }
     Ok(Configuration {
         family: family.name.into(),
@@ -160,10 +160,10 @@ fn rotated(keys: &Keys<'_>, family: &Family, head_dim: usize) -> Result<usize> {
     const KEY: &str = "rope.dimension_count";
     let Some(rotated) = keys.optional_size(KEY)? else { return Ok(head_dim) };
     if rotated != head_dim && !family.partial_rotation {
-        return Err(keys.refused(KEY, "rotations of the whole head"));
+        return Err(keys.value_error(KEY, "rotations of the whole head"));
     }
     if rotated == 0 || rotated > head_dim || !rotated.is_multiple_of(2) {
-        return Err(keys.refused(KEY, "even numbers of features up to the width of a head"));
+        return Err(keys.value_error(KEY, "even numbers of features up to the width of a head"));
     }
     Ok(rotated)
 }
@@ -206,7 +206,7 @@ fn rope(keys: &Keys<'_>, configuration: &Configuration, facts: TensorFacts) -> R
                 truncate: true,
             }
         }
-        _ => return Err(keys.refused("rope.scaling.type", "the rotations none, linear and yarn")),
+        _ => return Err(keys.value_error("rope.scaling.type", "the rotations none, linear and yarn")),
     };
     Ok(RopeSetting { theta, scaling })
 }

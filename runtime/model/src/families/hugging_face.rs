@@ -75,7 +75,7 @@ fn plain(fields: &Fields<'_>, family: &Family) -> Result<Configuration> {
 /// Key and value heads. `null` means as many as query heads, also where the key may be left out for fewer.
 fn kv_heads(fields: &Fields<'_>, default: Option<usize>, heads: usize) -> Result<usize> {
     const KEY: &str = "num_key_value_heads";
-    fields.size_or(KEY, default.filter(|_| !fields.holds(KEY)).or(Some(heads)))
+    fields.size_or(KEY, default.filter(|_| !fields.contains_key(KEY)).or(Some(heads)))
 }
 
 /// The features of a head that turn. The share of them stands in the rotation's object or beside it.
@@ -90,7 +90,7 @@ fn rotated(fields: &Fields<'_>, family: &Family, head_dim: usize) -> Result<usiz
     }
     let share = holder.number(KEY)?;
     if !(share > 0.0 && share <= 1.0) {
-        return Err(holder.refused(KEY, "shares above 0 and up to 1"));
+        return Err(holder.value_error(KEY, "shares above 0 and up to 1"));
     }
     Ok((head_dim as f64 * share) as usize)
 }
@@ -123,7 +123,7 @@ pub(super) fn rope_from(fields: &Fields<'_>, configuration: &Configuration, thet
     let theta = fields.optional_number("rope_theta")?.unwrap_or(theta);
     let Some(parameters) = rotation(fields)? else { return Ok(RopeSetting::plain(theta)) };
     if parameters.value("full_attention").is_some() {
-        return Err(parameters.refused("full_attention", "one rotation for all layers of this family"));
+        return Err(parameters.value_error("full_attention", "one rotation for all layers of this family"));
     }
     // Beside the rotation it counts before one in it, as in transformers.
     let beside = fields.optional_number(ORIGINAL)?;
@@ -152,7 +152,7 @@ pub(super) fn rope_of(
         },
         "yarn" => yarn(parameters, original()?, max_positions)?,
         "longrope" => longrope(parameters, original()?, max_positions)?,
-        _ => return Err(parameters.refused(key, "the rotations default, linear, llama3, yarn and longrope")),
+        _ => return Err(parameters.value_error(key, "the rotations default, linear, llama3, yarn and longrope")),
     };
     Ok(RopeSetting { theta, scaling })
 }
@@ -177,7 +177,7 @@ fn yarn(parameters: &Fields<'_>, original: f64, max_positions: usize) -> Result<
 /// Factors of their own for every frequency, one set for short and one for long texts.
 pub(super) fn longrope(parameters: &Fields<'_>, original: f64, max_positions: usize) -> Result<RopeScaling> {
     let factors =
-        |key| parameters.numbers(key)?.ok_or_else(|| parameters.refused(key, "one factor for each frequency"));
+        |key| parameters.numbers(key)?.ok_or_else(|| parameters.value_error(key, "one factor for each frequency"));
     let factor = parameters.optional_number("factor")?.unwrap_or(max_positions as f64 / original);
     let inferred = longrope_attention_factor(factor, original);
     Ok(RopeScaling::Long {
@@ -197,13 +197,13 @@ pub(super) fn windows(
 ) -> Result<()> {
     let types = fields.texts("layer_types")?;
     if types.as_ref().is_some_and(|types| types.len() != configuration.layers) {
-        return Err(fields.refused("layer_types", "one type for each layer"));
+        return Err(fields.value_error("layer_types", "one type for each layer"));
     }
     for (layer, kind) in configuration.layers_kind.iter_mut().enumerate() {
         let sliding = match types.as_ref().and_then(|types| types.get(layer)) {
             Some(&"sliding_attention") => true,
             Some(&"full_attention") => false,
-            Some(_) => return Err(fields.refused("layer_types", "sliding_attention and full_attention")),
+            Some(_) => return Err(fields.value_error("layer_types", "sliding_attention and full_attention")),
             None => slides(layer),
         };
         kind.window = window.filter(|_| sliding);
@@ -219,7 +219,7 @@ pub(super) fn window_in_use(fields: &Fields<'_>, usual: Option<usize>) -> Result
     let window = if used { fields.optional_size("sliding_window")?.or(usual) } else { None };
     if window.is_none() && fields.texts("layer_types")?.is_some_and(|types| types.contains(&"sliding_attention")) {
         let (key, allowed) = if used { ("sliding_window", "a window") } else { ("use_sliding_window", "true") };
-        return Err(fields.refused(key, &format!("{allowed} where `layer_types` names layers that slide")));
+        return Err(fields.value_error(key, &format!("{allowed} where `layer_types` names layers that slide")));
     }
     Ok(window)
 }

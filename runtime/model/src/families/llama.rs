@@ -41,7 +41,7 @@ fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> 
 
 fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     if keys.optional_size("expert_count")?.is_some_and(|experts| experts > 0) {
-        return Err(keys.refused("expert_count", "models without experts"));
+        return Err(keys.value_error("expert_count", "models without experts"));
     }
     let window = keys.optional_size("attention.sliding_window")?.filter(|window| *window > 0);
     for kind in &mut configuration.layers_kind {

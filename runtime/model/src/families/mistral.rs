@@ -34,7 +34,8 @@ const WINDOW: usize = 4096;
 
 fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     fields.only("hidden_act", &json!("silu"))?;
-    let window = if fields.holds("sliding_window") { fields.optional_size("sliding_window")? } else { Some(WINDOW) };
+    let window =
+        if fields.contains_key("sliding_window") { fields.optional_size("sliding_window")? } else { Some(WINDOW) };
     for kind in &mut configuration.layers_kind {
         kind.window = window;
     }

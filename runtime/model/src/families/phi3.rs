@@ -63,7 +63,7 @@ fn rope(fields: &Fields<'_>, configuration: &Configuration) -> Result<RopeSettin
             let scaling = hugging_face::longrope(&object, original as f64, configuration.max_positions)?;
             Ok(RopeSetting { theta, scaling })
         }
-        _ => Err(object.refused(key, "the rotations default and longrope")),
+        _ => Err(object.value_error(key, "the rotations default and longrope")),
     }
 }
 

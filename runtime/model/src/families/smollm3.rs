@@ -54,11 +54,11 @@ fn positions(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<(
     let listed = fields.numbers("no_rope_layers")?;
     let sound = |list: &Vec<f64>| list.len() >= layers && list.iter().all(|mark| *mark == 0.0 || *mark == 1.0);
     if listed.as_ref().is_some_and(|list| !sound(list)) {
-        return Err(fields.refused("no_rope_layers", "one 0 (no positions) or 1 (positions) for each layer"));
+        return Err(fields.value_error("no_rope_layers", "one 0 (no positions) or 1 (positions) for each layer"));
     }
     let interval = fields.size_or("no_rope_layer_interval", Some(INTERVAL))?;
     if interval == 0 {
-        return Err(fields.refused("no_rope_layer_interval", "1 and more"));
+        return Err(fields.value_error("no_rope_layer_interval", "1 and more"));
     }
     for (layer, kind) in configuration.layers_kind.iter_mut().enumerate() {
         let mark = listed.as_ref().and_then(|list| list.get(layer));

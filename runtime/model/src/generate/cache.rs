@@ -4,10 +4,10 @@
 use tunebox_compute::Tensor;
 use tunebox_compute::fused::{self, Indices, KvCache, KvCachePass, Segments};
 
-use super::writer::Writer;
-use crate::decoder::hook::Spoken;
-use crate::decoder::lens::Lens;
-use crate::decoder::tables::first_row;
+use super::sequence::Sequence;
+use crate::decoder::hook::AnswerMask;
+use crate::decoder::network::Network;
+use crate::decoder::tables::first_table_row;
 use crate::decoder::{Block, stack};
 use crate::error::Result;
 
@@ -15,34 +15,34 @@ use crate::error::Result;
 const PASS: usize = 4096;
 
 /// The blocks of a view, with rotations for sequences up to a length; patches ask whose tokens they see.
-pub(super) fn blocks(lens: &Lens<'_>, longest: usize, spoken: &Spoken) -> Result<Vec<Block>> {
-    let rows = first_row(&lens.model.configuration, longest) + longest;
-    (0..lens.model.configuration.layers).map(|layer| lens.block(layer, rows, spoken)).collect()
+pub(super) fn build_blocks(network: &Network<'_>, longest: usize, answer_mask: &AnswerMask) -> Result<Vec<Block>> {
+    let rows = first_table_row(&network.model.configuration, longest) + longest;
+    (0..network.model.configuration.layers).map(|layer| network.block(layer, rows, answer_mask)).collect()
 }
 
 /// Runs the prompts of some completions, each in its slot: the hidden row after each prompt, `[completions, hidden]`.
 pub(super) fn prefill(
-    lens: &Lens<'_>,
+    network: &Network<'_>,
     blocks: &[Block],
     prompts: &[Vec<u32>],
-    batch: &[Writer],
+    batch: &[Sequence],
     cache: &mut KvCache,
 ) -> Result<Tensor> {
     // The first completion of each prompt, in whose slot it runs.
-    let mut firsts: Vec<&Writer> = batch.iter().collect();
-    firsts.dedup_by_key(|writer| writer.prompt());
+    let mut firsts: Vec<&Sequence> = batch.iter().collect();
+    firsts.dedup_by_key(|sequence| sequence.prompt());
     let mut lasts = Vec::with_capacity(firsts.len());
-    for group in groups(&firsts, prompts) {
+    for group in prompt_groups(&firsts, prompts) {
         let chosen: Vec<(usize, &[u32])> =
-            group.iter().map(|writer| (writer.slot(), prompts[writer.prompt()].as_slice())).collect();
-        lasts.push(run_prompts(lens, blocks, &chosen, 0, cache)?);
+            group.iter().map(|sequence| (sequence.slot(), prompts[sequence.prompt()].as_slice())).collect();
+        lasts.push(run_prompts(network, blocks, &chosen, 0, cache)?);
     }
     let lasts = fused::concat_rows(&lasts)?;
     let mut row_of = Vec::with_capacity(batch.len());
-    for writer in batch {
-        let at = firsts.iter().position(|first| first.prompt() == writer.prompt()).unwrap_or(0);
-        if firsts[at].slot() != writer.slot() {
-            cache.fork(firsts[at].slot(), writer.slot())?;
+    for sequence in batch {
+        let at = firsts.iter().position(|first| first.prompt() == sequence.prompt()).unwrap_or(0);
+        if firsts[at].slot() != sequence.slot() {
+            cache.fork(firsts[at].slot(), sequence.slot())?;
         }
         row_of.push(at as u32);
     }
@@ -50,24 +50,34 @@ pub(super) fn prefill(
 }
 
 /// Runs the last token of every sequence: the hidden row after it, `[sequences, hidden]`.
-pub(super) fn step(lens: &Lens<'_>, blocks: &[Block], active: &[&mut Writer], cache: &mut KvCache) -> Result<Tensor> {
+pub(super) fn decode_step(
+    network: &Network<'_>,
+    blocks: &[Block],
+    active: &[&mut Sequence],
+    cache: &mut KvCache,
+) -> Result<Tensor> {
     // On a thread of the pool, where the next of a step's hundreds of small products starts without a wake-up call.
-    rayon::scope(|_| pass(lens, blocks, active, cache))
+    rayon::scope(|_| run_last_tokens(network, blocks, active, cache))
 }
 
-fn pass(lens: &Lens<'_>, blocks: &[Block], active: &[&mut Writer], cache: &mut KvCache) -> Result<Tensor> {
-    let ids = active.iter().map(|writer| writer.last()).collect::<Result<Vec<u32>>>()?;
-    let row = |length: usize| (first_row(&lens.model.configuration, length + 1) + length) as u32;
-    let positions: Vec<u32> = active.iter().map(|writer| row(cache.length(writer.slot()))).collect();
-    let pass = cache.begin(active.iter().map(|writer| (writer.slot(), 1)))?;
-    run(lens, blocks, (ids, positions), (cache, &pass), |cache, layer, [query, ..]| {
+fn run_last_tokens(
+    network: &Network<'_>,
+    blocks: &[Block],
+    active: &[&mut Sequence],
+    cache: &mut KvCache,
+) -> Result<Tensor> {
+    let ids = active.iter().map(|sequence| sequence.last()).collect::<Result<Vec<u32>>>()?;
+    let row = |length: usize| (first_table_row(&network.model.configuration, length + 1) + length) as u32;
+    let positions: Vec<u32> = active.iter().map(|sequence| row(cache.length(sequence.slot()))).collect();
+    let pass = cache.begin(active.iter().map(|sequence| (sequence.slot(), 1)))?;
+    run_blocks(network, blocks, (ids, positions), (cache, &pass), |cache, layer, [query, ..]| {
         Ok(cache.attend(&pass, layer, query, &blocks[layer].attention.shape)?)
     })
 }
 
 /// Runs some prompts in slots that are empty, to be read by a token `ahead` of their last: the hidden row after each.
 pub(super) fn run_prompts(
-    lens: &Lens<'_>,
+    network: &Network<'_>,
     blocks: &[Block],
     prompts: &[(usize, &[u32])],
     ahead: usize,
@@ -76,50 +86,50 @@ pub(super) fn run_prompts(
     let lengths: Vec<usize> = prompts.iter().map(|(_, prompt)| prompt.len()).collect();
     let segments = Segments::new(&lengths);
     let ids: Vec<u32> = prompts.iter().flat_map(|(_, prompt)| prompt.iter().copied()).collect();
-    let first = |length: &usize| first_row(&lens.model.configuration, length + ahead) as u32;
+    let first = |length: &usize| first_table_row(&network.model.configuration, length + ahead) as u32;
     let positions: Vec<u32> =
         lengths.iter().flat_map(|length| (0..*length as u32).map(|at| first(length) + at)).collect();
     let pass = cache.begin(prompts.iter().map(|(slot, prompt)| (*slot, prompt.len())))?;
-    let hidden = run(lens, blocks, (ids, positions), (cache, &pass), |_, layer, [query, key, value]| {
+    let hidden = run_blocks(network, blocks, (ids, positions), (cache, &pass), |_, layer, [query, key, value]| {
         Ok(fused::attention(query, key, value, &segments, &blocks[layer].attention.shape)?.0)
     })?;
     let lasts: Vec<u32> = segments.ranges().map(|range| range.end as u32 - 1).collect();
     Ok(fused::gather_rows(&hidden, &Indices::from(lasts))?)
 }
 
-/// Runs some tokens, each at its position, and keeps their keys and values: the hidden row after each. `mix` says what they
+/// Runs some tokens, each at its position, and keeps their keys and values: the hidden row after each. `attend` says what they
 /// see at a layer, from queries, keys and values.
-fn run(
-    lens: &Lens<'_>,
+fn run_blocks(
+    network: &Network<'_>,
     blocks: &[Block],
     (ids, positions): (Vec<u32>, Vec<u32>),
     (cache, pass): (&mut KvCache, &KvCachePass),
-    mix: impl Fn(&KvCache, usize, [&Tensor; 3]) -> Result<Tensor>,
+    attend: impl Fn(&KvCache, usize, [&Tensor; 3]) -> Result<Tensor>,
 ) -> Result<Tensor> {
     let (ids, positions): (Indices, Indices) = (ids.into(), positions.into());
-    let mut hidden = stack::embed(lens, &ids)?;
+    let mut hidden = stack::embed(network, &ids)?;
     for (layer, block) in blocks.iter().enumerate() {
-        hidden = block.before.forward(hidden)?;
+        hidden = block.input_hook.forward(hidden)?;
         let attention = &block.attention;
         let projected = attention.project(&hidden, &positions)?;
         let (query, key, value) = (projected.query(), projected.key(), projected.value());
         cache.keep(pass, layer, key, value, &attention.shape)?;
-        let middle = attention.complete(&hidden, &mix(cache, layer, [query, key, value])?)?;
-        hidden = block.after.forward(block.feed_forward.forward(&middle)?.0)?;
+        let middle = attention.complete(&hidden, &attend(cache, layer, [query, key, value])?)?;
+        hidden = block.output_hook.forward(block.feed_forward.forward(&middle)?.0)?;
     }
     Ok(hidden)
 }
 
 /// Prompts that go through the model together, by the completions in whose slots they run.
-fn groups<'a>(firsts: &[&'a Writer], prompts: &[Vec<u32>]) -> Vec<Vec<&'a Writer>> {
-    let mut groups: Vec<Vec<&Writer>> = Vec::new();
+fn groups<'a>(firsts: &[&'a Sequence], prompts: &[Vec<u32>]) -> Vec<Vec<&'a Sequence>> {
+    let mut groups: Vec<Vec<&Sequence>> = Vec::new();
     let mut tokens = 0;
-    for writer in firsts.iter().copied() {
-        let length = prompts[writer.prompt()].len();
+    for sequence in firsts.iter().copied() {
+        let length = prompts[sequence.prompt()].len();
         match groups.last_mut() {
-            Some(group) if tokens + length <= PASS => group.push(writer),
+            Some(group) if tokens + length <= PASS => group.push(sequence),
             _ => {
-                groups.push(vec![writer]);
+                groups.push(vec![sequence]);
                 tokens = 0;
             }
         }

@@ -3,8 +3,8 @@
 use super::score::{Pass, slice_dropout};
 use super::taps::SeedValues;
 use super::{Policy, Scored, Seeds, View};
-use crate::decoder::head::Head;
-use crate::decoder::lens::Lens;
+use crate::decoder::head::OutputHead;
+use crate::decoder::network::Network;
 use crate::decoder::packing::Packing;
 use crate::decoder::stack;
 use crate::error::{Error, Result};
@@ -25,13 +25,13 @@ impl Policy {
             return Ok(());
         }
         let configuration = &self.model.configuration;
-        let share = self.shares_beginnings(&scored.view, scored.dropout.is_some());
+        let share = self.shares_prefixes(&scored.view, scored.dropout.is_some());
         let slices = self.slices(&scored.rows, share);
         let kept = kept.into_iter().chain(std::iter::repeat_with(|| None));
         for ((slice, number), kept) in slices.into_iter().zip(0_u64..).zip(kept) {
             let (dropout, patches) = (slice_dropout(scored.dropout, number), &scored.patches);
-            let lens = Lens { dropout, patches, ..self.lens(&scored.view)? };
-            let head = Head::new(&lens, scored.temperature, scored.asked)?;
+            let network = Network { dropout, patches, ..self.network(&scored.view)? };
+            let head = OutputHead::new(&network, scored.temperature, scored.asked)?;
             let pass = match kept {
                 Some(pass) => pass,
                 None => {
@@ -40,22 +40,22 @@ impl Policy {
                     if seeds.of(&packing).is_none() {
                         continue;
                     }
-                    self.pass(&lens, &head, packing)?
+                    self.forward_pass(&network, &head, packing)?
                 }
             };
             let Some(seeds) = seeds.of(&pass.packing) else { continue };
-            self.walk(&lens, &head, pass, &seeds)?;
+            self.backward_slice(&network, &head, pass, &seeds)?;
         }
         Ok(())
     }
 
-    fn walk(&self, lens: &Lens<'_>, head: &Head, pass: Pass, seeds: &SeedValues) -> Result<()> {
-        let Pass { packing, blocks, head: kept, entry: _entry } = pass;
+    fn backward_slice(&self, network: &Network<'_>, head: &OutputHead, pass: Pass, seeds: &SeedValues) -> Result<()> {
+        let Pass { packing, blocks, head: kept, reservation: _reservation } = pass;
         let gradients = self.adapter.parameters();
         let selected = head.backward(&kept, &packing.targets, seeds.head(), gradients)?;
         drop(kept);
-        let upstream = packing.spread(&selected)?;
-        stack::backward(lens, &packing, blocks, upstream, gradients)
+        let upstream = packing.scatter_gradients(&selected)?;
+        stack::backward(network, &packing, blocks, upstream, gradients)
     }
 
     fn check(&self, scored: &Scored, seeds: &Seeds) -> Result<()> {

@@ -1,5 +1,5 @@
 //! What a pass through the model takes of memory, from sizes alone: the one place that counts bytes by the token.
-//! Slices are cut by it, what may wait for a backward pass is bounded by it, and runs foretell their memory from it.
+//! Slices are cut by it, what may wait for a backward pass is bounded by it, and runs estimate their memory from it.
 
 use tunebox_compute::fused::{HEAD_GROUPS, HEAD_ROWS, HEAD_TILE};
 use tunebox_compute::precision::{Precision, Purpose};
@@ -123,11 +123,11 @@ mod tests {
     fn kept(policy: &Policy, tokens: usize) -> f64 {
         let ids = (0..tokens).map(|at| 2 + at as u32 % 30).collect();
         let rows = Arc::new(Rows::new(vec![ids], vec![vec![true; tokens]]).unwrap());
-        policy.score(&View::Policy, &rows, TapSet::default(), 1.0, true).unwrap().kept_bytes() as f64
+        policy.score(&View::Policy, &rows, TapSet::default(), 1.0, true).unwrap().saved_bytes() as f64
     }
 
     #[test]
-    fn what_is_foretold_of_a_pass_is_what_it_keeps() {
+    fn the_estimate_of_a_pass_is_what_it_keeps() {
         for (name, configuration) in tiny::families() {
             // Sides as unlike those of a head or a log-sum as they are in real models.
             let sizes = Configuration { hidden: 64, intermediate: 256, head_dim: 32, ..configuration };

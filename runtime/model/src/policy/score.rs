@@ -7,13 +7,13 @@ use tunebox_compute::Tensor;
 use tunebox_compute::fused::{Tap, TapSet, Taps};
 
 use super::memory::token_bytes;
-use super::slices::Entry;
+use super::slices::Reservation;
 use super::taps::BatchTaps;
 use super::{Policy, View};
-use crate::decoder::head::{Head, KeptHead};
-use crate::decoder::lens::Lens;
+use crate::decoder::head::{OutputHead, SavedHead};
+use crate::decoder::network::Network;
 use crate::decoder::packing::Packing;
-use crate::decoder::{Kept, stack};
+use crate::decoder::{SavedBlock, stack};
 use crate::error::{Error, Result};
 use crate::rows::Rows;
 use crate::stream::Patches;
@@ -41,15 +41,15 @@ pub struct Scored {
 /// All that a backward pass needs.
 pub(super) struct Pass {
     pub(super) packing: Packing,
-    pub(super) blocks: Vec<Kept>,
-    pub(super) head: KeptHead,
+    pub(super) blocks: Vec<SavedBlock>,
+    pub(super) head: SavedHead,
     /// Its bytes in the policy's account.
-    pub(super) entry: Option<Entry>,
+    pub(super) reservation: Option<Reservation>,
 }
 
 impl Pass {
     fn bytes(&self) -> usize {
-        self.blocks.iter().map(Kept::bytes).sum::<usize>() + self.head.bytes()
+        self.blocks.iter().map(SavedBlock::bytes).sum::<usize>() + self.head.bytes()
     }
 }
 
@@ -99,7 +99,7 @@ impl Scored {
 
     /// Bytes of activations that wait for a backward pass.
     #[must_use]
-    pub fn kept_bytes(&self) -> usize {
+    pub fn saved_bytes(&self) -> usize {
         self.passes.iter().flatten().map(Pass::bytes).sum()
     }
 }
@@ -119,7 +119,7 @@ impl Policy {
         }
         let configuration = &self.model.configuration;
         let learning = keep && *view == View::Policy;
-        let share = self.shares_beginnings(view, keep);
+        let share = self.shares_prefixes(view, keep);
         let slices = self.slices(rows, share);
         let count = slices.len() as u64;
         // What a batch is meant to take is kept; what is only there because memory is, while there is room.
@@ -132,16 +132,16 @@ impl Policy {
                 passes.push(None);
                 continue;
             }
-            let lens = Lens { dropout: slice_dropout(dropout, number), ..self.lens(view)? };
-            let head = Head::new(&lens, temperature, taps)?;
+            let network = Network { dropout: slice_dropout(dropout, number), ..self.network(view)? };
+            let head = OutputHead::new(&network, temperature, taps)?;
             if learning && (whole || self.has_room(packing.ids.len())) {
-                let mut pass = self.pass(&lens, &head, packing)?;
-                pass.entry = Some(self.kept.enter(pass.bytes() as u64));
+                let mut pass = self.forward_pass(&network, &head, packing)?;
+                pass.reservation = Some(self.saved.reserve(pass.bytes() as u64));
                 all.add(&pass.packing, pass.head.taps());
                 passes.push(Some(pass));
             } else {
-                let hidden = stack::forward(&lens, &packing)?;
-                let scored = head.forward(packing.select(&hidden)?, &packing.targets)?;
+                let hidden = stack::forward(&network, &packing)?;
+                let scored = head.forward(packing.select_predictors(&hidden)?, &packing.targets)?;
                 all.add(&packing, scored.taps());
                 passes.push(None);
             }
@@ -160,16 +160,16 @@ impl Policy {
     }
 
     /// A forward pass that keeps what its backward pass needs.
-    pub(super) fn pass(&self, lens: &Lens<'_>, head: &Head, packing: Packing) -> Result<Pass> {
-        let (hidden, blocks) = stack::forward_kept(lens, &packing, self.settings.recompute)?;
-        let head = head.forward_kept(packing.select(&hidden)?, &packing.targets)?;
-        Ok(Pass { packing, blocks, head, entry: None })
+    pub(super) fn forward_pass(&self, network: &Network<'_>, head: &OutputHead, packing: Packing) -> Result<Pass> {
+        let (hidden, blocks) = stack::forward_saving(network, &packing, self.settings.recompute)?;
+        let head = head.forward_saving(packing.select_predictors(&hidden)?, &packing.targets)?;
+        Ok(Pass { packing, blocks, head, reservation: None })
     }
 
     /// Whether a pass computes once what rows begin with in common. With dropout it does not: each row has masks of
     /// its own.
     #[must_use]
-    pub fn shares_beginnings(&self, view: &View, keep: bool) -> bool {
+    pub fn shares_prefixes(&self, view: &View, keep: bool) -> bool {
         !(keep && *view == View::Policy && self.adapter.settings().dropout > 0.0)
     }
 
@@ -177,7 +177,7 @@ impl Policy {
     fn has_room(&self, tokens: usize) -> bool {
         let token = token_bytes(&self.model.configuration, self.precision(), self.settings.recompute);
         let bytes = token.saturating_mul(tokens as u64);
-        self.kept.held().saturating_add(bytes) <= self.settings.keep
+        self.saved.bytes().saturating_add(bytes) <= self.settings.keep
     }
 }
 

@@ -52,7 +52,7 @@ impl Slice {
     fn cut(self, rows: &Rows, share: bool, free: usize, configuration: &Configuration) -> Vec<Range<usize>> {
         let (mut slices, mut start, mut tokens) = (Vec::new(), 0, 0_usize);
         for (row, ids) in rows.ids.iter().enumerate() {
-            let added = if row > start { Packing::added(rows, row, share, configuration) } else { ids.len() };
+            let added = if row > start { Packing::added_tokens(rows, row, share, configuration) } else { ids.len() };
             let grown = tokens.saturating_add(added);
             let full = match self {
                 Self::Whole => false,
@@ -73,31 +73,31 @@ impl Slice {
 
 /// The bytes that all scores of a policy keep for their backward passes.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Account(Arc<AtomicU64>);
+pub(super) struct SavedBytes(Arc<AtomicU64>);
 
-impl Account {
+impl SavedBytes {
     /// What is kept now.
-    pub(super) fn held(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Counts bytes until the entry is dropped.
-    pub(super) fn enter(&self, bytes: u64) -> Entry {
+    /// Counts bytes until the reservation is dropped.
+    pub(super) fn reserve(&self, bytes: u64) -> Reservation {
         self.0.fetch_add(bytes, Ordering::Relaxed);
-        Entry { account: self.clone(), bytes }
+        Reservation { total: self.clone(), bytes }
     }
 }
 
-/// Bytes in an account.
+/// Bytes in an total.
 #[derive(Debug)]
-pub(super) struct Entry {
-    account: Account,
+pub(super) struct Reservation {
+    total: SavedBytes,
     bytes: u64,
 }
 
-impl Drop for Entry {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        self.account.0.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.total.0.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -159,13 +159,13 @@ mod tests {
 
     #[test]
     fn bytes_leave_the_account_with_their_entry() {
-        let account = Account::default();
-        let entry = account.enter(5);
-        let other = account.enter(2);
-        assert_eq!(account.held(), 7);
-        drop(entry);
-        assert_eq!(account.held(), 2);
+        let total = SavedBytes::default();
+        let reservation = total.reserve(5);
+        let other = total.reserve(2);
+        assert_eq!(total.bytes(), 7);
+        drop(reservation);
+        assert_eq!(total.bytes(), 2);
         drop(other);
-        assert_eq!(account.held(), 0);
+        assert_eq!(total.bytes(), 0);
     }
 }

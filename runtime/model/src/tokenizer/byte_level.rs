@@ -8,7 +8,7 @@ use tokenizers::models::bpe::{BPE, Vocab};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 
 use super::gguf::{Kind, Vocabulary};
-use super::splits::{self, Style};
+use super::pre_tokenizers::{self, Style};
 use super::{TokenizerError, merges};
 
 /// Builds the model, its pre-tokenizer and its decoder.
@@ -29,7 +29,7 @@ pub(super) fn build(vocabulary: &Vocabulary, style: Style) -> Result<tokenizers:
         .map_err(TokenizerError::broken)?;
 
     let mut tokenizer = tokenizers::Tokenizer::new(model);
-    splits::apply(style, &mut tokenizer)?;
+    pre_tokenizers::apply_style(style, &mut tokenizer)?;
     tokenizer.with_decoder(Some(ByteLevel::default()));
     Ok(tokenizer)
 }

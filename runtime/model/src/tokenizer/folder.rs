@@ -13,7 +13,7 @@ use tokenizers::normalizers::NFC;
 use super::special::{ROLES, Special, Specials};
 use super::{Tokenizer, TokenizerError};
 use crate::files;
-use crate::foreign::shielded;
+use crate::panics::catch_panic;
 
 impl Tokenizer {
     /// The tokenizer of a Hugging Face folder.
@@ -25,7 +25,7 @@ impl Tokenizer {
     /// [`TokenizerError::Absent`] without a `tokenizer.json`; [`TokenizerError::Malformed`] for one that is broken.
     pub fn from_folder(folder: &Path) -> Result<Self, TokenizerError> {
         let path = folder.join("tokenizer.json");
-        shielded(|| Self::read(folder, &path)).unwrap_or_else(|panic| Err(TokenizerError::malformed(&path, panic)))
+        catch_panic(|| Self::read(folder, &path)).unwrap_or_else(|panic| Err(TokenizerError::malformed(&path, panic)))
     }
 
     fn read(folder: &Path, path: &Path) -> Result<Self, TokenizerError> {
@@ -44,7 +44,7 @@ impl Tokenizer {
         settings.normalise(&mut inner)?;
         settings.add_tokens(&mut inner)?;
         let specials = settings.specials(&mut inner)?;
-        let (leading, trailing) = settings.around(&inner, &specials)?;
+        let (leading, trailing) = settings.surrounding_ids(&inner, &specials)?;
         Self::assemble(inner, leading, trailing, specials)
     }
 }
@@ -84,7 +84,7 @@ impl Settings {
         let known = inner.get_added_vocabulary().get_added_tokens_decoder().clone();
         let tokens: BTreeMap<u32, AddedToken> = listed
             .iter()
-            .filter_map(|(id, token)| Some((id.parse::<u32>().ok()?, added(token)?)))
+            .filter_map(|(id, token)| Some((id.parse::<u32>().ok()?, parse_added_token(token)?)))
             .filter(|(id, _)| !known.contains_key(id))
             .collect();
         inner.add_tokens(tokens.into_values()).map_err(TokenizerError::broken)?;
@@ -111,9 +111,9 @@ impl Settings {
         if let Some(id) = found.id("eos_token") {
             found.add_eos(id);
         }
-        let listed = ids(self.generation.get("eos_token_id"));
+        let listed = parse_ids(self.generation.get("eos_token_id"));
         if listed.is_empty() {
-            ids(self.model.get("eos_token_id")).into_iter().for_each(|id| found.add_eos(id));
+            parse_ids(self.model.get("eos_token_id")).into_iter().for_each(|id| found.add_eos(id));
             found.add_turn_ends(inner);
         }
         listed.into_iter().for_each(|id| found.add_eos(id));
@@ -126,7 +126,7 @@ impl Settings {
     }
 
     /// The ids around a text: as the configuration says where it says anything, otherwise as `tokenizer.json` does.
-    fn around(
+    fn surrounding_ids(
         &self,
         inner: &tokenizers::Tokenizer,
         specials: &Specials,
@@ -158,7 +158,7 @@ pub(crate) fn object(path: &Path) -> Result<Map<String, Value>, TokenizerError> 
     serde_json::from_str(&text).map_err(|error| TokenizerError::malformed(path, error))
 }
 
-fn added(token: &Value) -> Option<AddedToken> {
+fn parse_added_token(token: &Value) -> Option<AddedToken> {
     let flag = |key| token.get(key).and_then(Value::as_bool).unwrap_or(false);
     let added = AddedToken::from(token.get("content")?.as_str()?, flag("special"));
     Some(
@@ -171,7 +171,7 @@ fn added(token: &Value) -> Option<AddedToken> {
 }
 
 /// One id or a list of them.
-fn ids(value: Option<&Value>) -> Vec<u32> {
+fn parse_ids(value: Option<&Value>) -> Vec<u32> {
     let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
     match value {
         Some(Value::Array(list)) => list.iter().filter_map(id).collect(),

@@ -6,8 +6,8 @@
 use tokenizers::AddedToken;
 
 use super::special::{Special, Specials};
-use super::{Tokenizer, TokenizerError, byte_level, sentence_piece, splits};
-use crate::foreign::shielded;
+use super::{Tokenizer, TokenizerError, byte_level, pre_tokenizers, sentence_piece};
+use crate::panics::catch_panic;
 use crate::weights::gguf::{Metadata, Value};
 
 /// What a token is, from `tokenizer.ggml.token_type`.
@@ -64,14 +64,14 @@ impl Tokenizer {
     /// [`TokenizerError::Metadata`] for a missing key, [`TokenizerError::Unknown`] for a kind of tokenizer or
     /// pre-tokenizer that is not known.
     pub fn from_gguf(metadata: &Metadata) -> Result<Self, TokenizerError> {
-        shielded(|| Self::read_gguf(metadata)).unwrap_or_else(|detail| Err(TokenizerError::Broken { detail }))
+        catch_panic(|| Self::read_gguf(metadata)).unwrap_or_else(|detail| Err(TokenizerError::Broken { detail }))
     }
 
     fn read_gguf(metadata: &Metadata) -> Result<Self, TokenizerError> {
         let vocabulary = Vocabulary::read(metadata)?;
         let (mut inner, opens) = match text(metadata, "tokenizer.ggml.model") {
             Some("gpt2") => {
-                let style = splits::find(text(metadata, "tokenizer.ggml.pre").unwrap_or("default"))?;
+                let style = pre_tokenizers::find_style(text(metadata, "tokenizer.ggml.pre").unwrap_or("default"))?;
                 (byte_level::build(&vocabulary, style)?, style.opens_with_bos)
             }
             Some("llama") => {

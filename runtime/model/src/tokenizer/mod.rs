@@ -8,9 +8,9 @@ mod error;
 mod folder;
 mod gguf;
 mod merges;
+mod pre_tokenizers;
 mod sentence_piece;
 mod special;
-mod splits;
 mod stream;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -26,7 +26,7 @@ pub(crate) use folder::object;
 use special::Specials;
 use tokenizers::Encoding;
 
-use crate::foreign::shielded;
+use crate::panics::catch_panic;
 
 /// Turns text into token ids and ids into text.
 pub struct Tokenizer {
@@ -133,7 +133,7 @@ impl Tokenizer {
     /// # Errors
     /// [`TokenizerError::Decode`] where the decoder cannot put the pieces together.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, TokenizerError> {
-        let decoded = shielded(|| self.inner.decode(ids, skip_special));
+        let decoded = catch_panic(|| self.inner.decode(ids, skip_special));
         decoded.map_err(|detail| TokenizerError::Decode { detail })?.map_err(TokenizerError::decode)
     }
 
@@ -190,7 +190,7 @@ impl Tokenizer {
 
 /// What the library makes of a text; a panic of it is one more error.
 fn encoded(work: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding, TokenizerError> {
-    shielded(work).map_err(|detail| TokenizerError::Encode { detail })?.map_err(TokenizerError::encode)
+    catch_panic(work).map_err(|detail| TokenizerError::Encode { detail })?.map_err(TokenizerError::encode)
 }
 
 impl fmt::Debug for Tokenizer {

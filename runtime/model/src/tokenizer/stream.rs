@@ -36,7 +36,7 @@ impl StreamDecoder {
 
         self.context = self.given;
         self.given = self.ids.len();
-        self.forget();
+        self.drop_settled_ids();
         Ok(now.get(before..).unwrap_or_default().to_owned())
     }
 
@@ -58,7 +58,7 @@ impl StreamDecoder {
     }
 
     /// Drops ids that no later text depends on, so that a long answer costs no more than a short one.
-    fn forget(&mut self) {
+    fn drop_settled_ids(&mut self) {
         self.ids.drain(..self.context);
         self.given -= self.context;
         self.context = 0;

@@ -17,7 +17,7 @@ impl Tokenizer {
         let unwritable = |error: &dyn std::fmt::Display| Error::Argument(format!("the tokenizer has no JSON: {error}"));
         let text = self.inner.to_string(false).map_err(|error| unwritable(&error))?;
         let mut whole: Map<String, Value> = serde_json::from_str(&text).map_err(|error| unwritable(&error))?;
-        if let Some(around) = self.surrounding() {
+        if let Some(around) = self.template_processing() {
             let inner = whole.get("post_processor").filter(|found| !found.is_null()).cloned();
             let all: Vec<Value> = inner.into_iter().chain([around]).collect();
             whole.insert("post_processor".into(), json!({ "type": "Sequence", "processors": all }));
@@ -39,7 +39,7 @@ impl Tokenizer {
     }
 
     /// The step that puts ids around a text, for readers that do not know the two flags.
-    fn surrounding(&self) -> Option<Value> {
+    fn template_processing(&self) -> Option<Value> {
         if self.leading.is_empty() && self.trailing.is_empty() {
             return None;
         }

@@ -30,7 +30,7 @@ pub(super) enum Stored {
         repair: Repair,
     },
     /// Already in memory.
-    Given {
+    InMemory {
         /// The element type that holds its numbers exactly.
         dtype: DType,
         /// The weight itself, where another device has a copy of it.
@@ -45,15 +45,15 @@ impl Entry {
     }
 
     /// A weight that is in memory already, with the CPU, for a model on some device.
-    pub(super) fn given(shape: Vec<usize>, weight: Weight, device: &Device) -> Self {
+    pub(super) fn in_memory(shape: Vec<usize>, weight: Weight, device: &Device) -> Self {
         let dtype = match &weight {
             Weight::Tensor(tensor) => tensor.dtype(),
             Weight::Packed(packed) => packed.format().dtype(),
         };
         if device.is_cpu() {
-            return Self { shape, stored: Stored::Given { dtype, original: None }, loaded: OnceLock::from(weight) };
+            return Self { shape, stored: Stored::InMemory { dtype, original: None }, loaded: OnceLock::from(weight) };
         }
-        Self { shape, stored: Stored::Given { dtype, original: Some(weight) }, loaded: OnceLock::new() }
+        Self { shape, stored: Stored::InMemory { dtype, original: Some(weight) }, loaded: OnceLock::new() }
     }
 
     /// Bytes that it takes, in memory, in its file, or on the device that it has yet to be placed on.
@@ -68,7 +68,7 @@ impl Entry {
         match &self.stored {
             Stored::Safetensors(location) => location.bytes,
             Stored::Gguf { location, .. } => gguf::bytes(location),
-            Stored::Given { original, .. } => original.as_ref().map_or(0, |weight| weight.bytes() as u64),
+            Stored::InMemory { original, .. } => original.as_ref().map_or(0, |weight| weight.bytes() as u64),
         }
     }
 
@@ -77,7 +77,7 @@ impl Entry {
         let in_blocks = match &self.stored {
             Stored::Safetensors(_) => false,
             Stored::Gguf { location, .. } => gguf::in_blocks(location),
-            Stored::Given { original, .. } => {
+            Stored::InMemory { original, .. } => {
                 matches!(original, Some(Weight::Packed(packed)) if packed.format().block() > 1)
             }
         };
@@ -87,9 +87,9 @@ impl Entry {
     /// What holds its numbers exactly as they are stored, however they are kept.
     pub(super) fn dtype(&self) -> DType {
         match &self.stored {
-            Stored::Safetensors(location) => safetensors::kept_as(location),
-            Stored::Gguf { location, .. } => gguf::kept_as(location),
-            Stored::Given { dtype, .. } => *dtype,
+            Stored::Safetensors(location) => safetensors::stored_dtype(location),
+            Stored::Gguf { location, .. } => gguf::stored_dtype(location),
+            Stored::InMemory { dtype, .. } => *dtype,
         }
     }
 
@@ -98,7 +98,7 @@ impl Entry {
         match (self.loaded.get(), &self.stored) {
             (Some(weight), _) if !weight.device().is_cpu() => true,
             (Some(Weight::Packed(packed)), Stored::Gguf { repair, .. }) => {
-                packed.format() == Format::NF4 || repair.moves_rows()
+                packed.format() == Format::NF4 || repair.reorders_rows()
             }
             (Some(Weight::Packed(packed)), _) => packed.format() == Format::NF4,
             (loaded, _) => loaded.is_some(),
@@ -116,10 +116,10 @@ impl Entry {
         }
         match &self.stored {
             Stored::Gguf { location, .. } => match gguf::quantized(location) {
-                Some(format) => Err(of_tensor(name, place, already_quantized(&format))),
+                Some(format) => Err(name_tensor_in_error(name, place, already_quantized(&format))),
                 None => Ok(true),
             },
-            Stored::Safetensors(_) | Stored::Given { .. } => Ok(true),
+            Stored::Safetensors(_) | Stored::InMemory { .. } => Ok(true),
         }
     }
 
@@ -144,7 +144,7 @@ impl Entry {
 }
 
 /// An error about the numbers of a weight, with the weight and its file.
-pub(super) fn of_tensor(name: &str, place: &Path, error: tunebox_compute::Error) -> Error {
+pub(super) fn name_tensor_in_error(name: &str, place: &Path, error: tunebox_compute::Error) -> Error {
     match error {
         tunebox_compute::Error::Argument(why) => {
             Error::Argument(format!("tensor `{name}` of `{}`: {why}", place.display()))
@@ -154,7 +154,7 @@ pub(super) fn of_tensor(name: &str, place: &Path, error: tunebox_compute::Error)
 }
 
 /// Refuses a weight of another shape than the configuration asks for.
-pub(super) fn same_shape(name: &str, wanted: &[usize], found: &[usize], place: &Path) -> Result<()> {
+pub(super) fn check_shape(name: &str, wanted: &[usize], found: &[usize], place: &Path) -> Result<()> {
     if wanted == found {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 pub(crate) use header::{Header, Location};
-pub(crate) use tensors::{bytes, in_blocks, kept_as, place, quantized, read};
+pub(crate) use tensors::{bytes, in_blocks, locate_in_file, quantized, read, stored_dtype};
 
 use crate::error::Result;
 

@@ -61,7 +61,7 @@ impl Files {
     pub(super) fn release(&self, path: &Path, offset: u64, length: usize) {
         if let (Some(mapping), Ok(start)) = (self.mappings.get(path), usize::try_from(offset)) {
             // Only a hint as well.
-            drop(forget(mapping, start, length));
+            drop(release_pages(mapping, start, length));
         }
     }
 }
@@ -77,7 +77,7 @@ fn advise(_: &Mmap) -> std::io::Result<()> {
 }
 
 #[cfg(unix)]
-fn forget(mapping: &Mapping, start: usize, length: usize) -> std::io::Result<()> {
+fn release_pages(mapping: &Mapping, start: usize, length: usize) -> std::io::Result<()> {
     if start.checked_add(length).is_none_or(|end| end > mapping.0.len()) {
         return Ok(());
     }
@@ -87,7 +87,7 @@ fn forget(mapping: &Mapping, start: usize, length: usize) -> std::io::Result<()>
 }
 
 #[cfg(not(unix))]
-fn forget(_: &Mapping, _: usize, _: usize) -> std::io::Result<()> {
+fn release_pages(_: &Mapping, _: usize, _: usize) -> std::io::Result<()> {
     Ok(())
 }
 

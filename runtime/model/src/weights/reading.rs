@@ -7,7 +7,7 @@ use tunebox_compute::precision::{Base, Purpose};
 use tunebox_compute::weight::{Format, Packed, Weight};
 use tunebox_compute::{DType, Device, Tensor};
 
-use super::entry::{Entry, Stored, of_tensor};
+use super::entry::{Entry, Stored, name_tensor_in_error};
 use super::repair::Repair;
 use super::{Weights, gguf, safetensors};
 use crate::error::{Error, Result};
@@ -18,16 +18,16 @@ type Place = (Format, u64, usize);
 impl Weights {
     /// A weight with the CPU, as the precision wants it there.
     pub(super) fn read(&self, name: &str, entry: &Entry) -> Result<Weight> {
-        let weight = match (&entry.stored, self.mapped(name, entry)?) {
-            (Stored::Given { original: Some(weight), .. }, _) => weight.clone(),
+        let weight = match (&entry.stored, self.map_packed(name, entry)?) {
+            (Stored::InMemory { original: Some(weight), .. }, _) => weight.clone(),
             (_, Some(packed)) => Weight::Packed(Arc::new(packed)),
-            (_, None) => self.copied(name, entry)?.into(),
+            (_, None) => self.read_copy(name, entry)?.into(),
         };
-        self.quantised(name, entry, weight)
+        self.quantise(name, entry, weight)
     }
 
     /// A weight where the model computes. What its file had to be read for is not kept, unless it stays there.
-    pub(super) fn placed(&self, name: &str, entry: &Entry, weight: Weight) -> Result<Weight> {
+    pub(super) fn place_on_device(&self, name: &str, entry: &Entry, weight: Weight) -> Result<Weight> {
         if self.device.is_cpu() {
             return Ok(weight);
         }
@@ -35,26 +35,27 @@ impl Weights {
             Purpose::Linear | Purpose::Vocabulary => self.precision.plain().unwrap_or(DType::F32),
             purpose => self.precision.dtype(purpose),
         };
-        let placed = weight.to_device(&self.device, plain).map_err(|error| of_tensor(name, &self.place, error))?;
+        let placed =
+            weight.to_device(&self.device, plain).map_err(|error| name_tensor_in_error(name, &self.place, error))?;
         self.release(entry)?;
         Ok(placed)
     }
 
     /// Lets the system take the pages of a weight back that nobody will read soon.
     pub(super) fn release(&self, entry: &Entry) -> Result<()> {
-        if let Some((path, (_, offset, length), _)) = self.located(entry)? {
+        if let Some((path, (_, offset, length), _)) = self.mapped_location(entry)? {
             self.files.release(path, offset, length);
         }
         Ok(())
     }
 
     /// A weight as the precision wants it; what was read of its file for that is not kept.
-    fn quantised(&self, name: &str, entry: &Entry, weight: Weight) -> Result<Weight> {
+    fn quantise(&self, name: &str, entry: &Entry, weight: Weight) -> Result<Weight> {
         if self.precision.base() == Base::Stored {
             return Ok(weight);
         }
         let kept = self.precision.convert(weight, entry.purpose(name));
-        let kept = kept.map_err(|error| of_tensor(name, &self.place, error))?;
+        let kept = kept.map_err(|error| name_tensor_in_error(name, &self.place, error))?;
         if matches!(&kept, Weight::Packed(packed) if packed.format() == Format::NF4) {
             self.release(entry)?;
         }
@@ -62,9 +63,9 @@ impl Weights {
     }
 
     /// A matrix where it lies in its file; none where it has to be read.
-    fn mapped(&self, name: &str, entry: &Entry) -> Result<Option<Packed>> {
+    fn map_packed(&self, name: &str, entry: &Entry) -> Result<Option<Packed>> {
         let &[rows, columns] = entry.shape.as_slice() else { return Ok(None) };
-        let Some((path, (format, offset, length), repair)) = self.located(entry)? else { return Ok(None) };
+        let Some((path, (format, offset, length), repair)) = self.mapped_location(entry)? else { return Ok(None) };
         let bytes = self.files.bytes(path, offset, length);
         // Numbers that lie askew, or a file that became shorter: reading copes with the one and names the other.
         let packed = bytes.and_then(|bytes| Packed::new(bytes, format, rows, columns).ok());
@@ -83,26 +84,28 @@ impl Weights {
     }
 
     /// The file of a matrix, its place there, and what has to be undone; none where it cannot stay there.
-    fn located<'a>(&'a self, entry: &'a Entry) -> Result<Option<(&'a Path, Place, Repair)>> {
+    fn mapped_location<'a>(&'a self, entry: &'a Entry) -> Result<Option<(&'a Path, Place, Repair)>> {
         let (path, place, repair) = match &entry.stored {
-            Stored::Safetensors(location) => (location.path.as_path(), safetensors::place(location), Repair::Nothing),
-            Stored::Gguf { name, location, length, repair } => {
-                (self.place.as_path(), gguf::place(&self.place, name, location, *length)?, *repair)
+            Stored::Safetensors(location) => {
+                (location.path.as_path(), safetensors::locate_in_file(location), Repair::Nothing)
             }
-            Stored::Given { .. } => return Ok(None),
+            Stored::Gguf { name, location, length, repair } => {
+                (self.place.as_path(), gguf::locate_in_file(&self.place, name, location, *length)?, *repair)
+            }
+            Stored::InMemory { .. } => return Ok(None),
         };
         Ok(place.map(|place| (path, place, repair)))
     }
 
     /// A weight copied out of its file.
-    fn copied(&self, name: &str, entry: &Entry) -> Result<Tensor> {
+    fn read_copy(&self, name: &str, entry: &Entry) -> Result<Tensor> {
         match &entry.stored {
             Stored::Safetensors(location) => safetensors::read(name, location, &Device::Cpu),
             Stored::Gguf { name, location, length, repair } => {
                 let values = repair.undo(gguf::read(&self.place, name, location, *length)?, &entry.shape);
                 Ok(Tensor::from_vec(values, entry.shape.as_slice(), &Device::Cpu)?)
             }
-            Stored::Given { .. } => {
+            Stored::InMemory { .. } => {
                 Err(Error::TensorMissing { name: name.into(), place: self.place.display().to_string() })
             }
         }

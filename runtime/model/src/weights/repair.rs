@@ -33,7 +33,7 @@ impl Repair {
     }
 
     /// Whether rows of a matrix lie elsewhere once it is undone, which takes a copy of them.
-    pub(super) fn moves_rows(self) -> bool {
+    pub(super) fn reorders_rows(self) -> bool {
         matches!(self, Self::Pairs { .. })
     }
 

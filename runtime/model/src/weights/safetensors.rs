@@ -166,12 +166,12 @@ pub(crate) fn check_type(name: &str, location: &Location) -> Result<()> {
 }
 
 /// The element type that holds a tensor's numbers exactly.
-pub(crate) fn kept_as(location: &Location) -> DType {
+pub(crate) fn stored_dtype(location: &Location) -> DType {
     format(location.dtype).map_or(DType::F32, Format::dtype)
 }
 
 /// How a tensor's numbers lie in its file: their format, first byte and bytes.
-pub(super) fn place(location: &Location) -> Option<(Format, u64, usize)> {
+pub(super) fn locate_in_file(location: &Location) -> Option<(Format, u64, usize)> {
     Some((format(location.dtype)?, location.offset, usize::try_from(location.bytes).ok()?))
 }
 

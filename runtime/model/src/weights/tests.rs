@@ -69,11 +69,11 @@ fn matrices_whose_rows_were_moved_and_vectors_are_in_memory_and_the_rest_is_in_t
 fn what_weights_would_take_in_nf4_is_what_they_take() {
     let file = stored(GgmlDType::BF16);
     let weights = opened(&file);
-    let foretold = weights.bytes_in(Base::Nf4).unwrap();
+    let estimate = weights.bytes_in(Base::Nf4).unwrap();
     assert_eq!(weights.bytes_in(Base::Stored).unwrap(), weights.bytes());
     let weights = weights.kept_in(Base::Nf4).unwrap();
     weights.load().unwrap();
-    assert_eq!(weights.bytes(), foretold);
+    assert_eq!(weights.bytes(), estimate);
 }
 
 #[test]
@@ -117,9 +117,9 @@ fn weights_are_those_of_the_cpu(device: &Device) {
         let file = stored(format);
         let asked = PrecisionRequest { base, compute: Compute::F32 };
         let (here, there) = (opened_on(&file, device).kept_in(asked).unwrap(), opened(&file).kept_in(asked).unwrap());
-        let foretold = here.bytes_in(base).unwrap();
+        let estimate = here.bytes_in(base).unwrap();
         here.load().unwrap();
-        assert_eq!(here.bytes(), foretold, "{format:?}, {base:?}");
+        assert_eq!(here.bytes(), estimate, "{format:?}, {base:?}");
         assert_eq!((here.dtype(), here.device().is_cpu()), (there.dtype(), device.is_cpu()));
         for name in there.names() {
             let weight = here.weight(name).unwrap();

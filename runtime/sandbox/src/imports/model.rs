@@ -221,7 +221,7 @@ impl State {
         let request = ScoreRequest { view: view.clone(), taps: set, temperature, learning: keep };
         let (generation, defer) = {
             let policy = &self.train_state().policy;
-            (policy.generation(), policy.shares_beginnings(view, keep))
+            (policy.generation(), policy.shares_prefixes(view, keep))
         };
         let record = ScoreRecord::new(request, rows, generation, Arc::new(Charge::new(charge, Vec::new())));
         let number = self.next_number();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use tunebox_compute::{DType, Device, Tensor};
 use tunebox_model::error::Error;
-use tunebox_model::policy::Aside;
+use tunebox_model::policy::PolicyState;
 use tunebox_sandbox::Direction;
 
 use super::TrainState;
@@ -22,7 +22,7 @@ pub(crate) struct InitialState {
     updates: u64,
     snapshots: BTreeMap<String, Tensor>,
     published: BTreeMap<usize, Direction>,
-    policy: Aside,
+    policy: PolicyState,
 }
 
 impl InitialState {
@@ -34,7 +34,7 @@ impl InitialState {
             updates: train_state.hooks.optimizer.steps(),
             snapshots: train_state.snapshots.clone(),
             published: train_state.published.clone(),
-            policy: train_state.policy.aside(),
+            policy: train_state.policy.state(),
         })
     }
 
@@ -45,7 +45,7 @@ impl InitialState {
         self.updates = train_state.hooks.optimizer.steps();
         self.snapshots.clone_from(&train_state.snapshots);
         self.published.clone_from(&train_state.published);
-        self.policy = train_state.policy.aside();
+        self.policy = train_state.policy.state();
         Ok(())
     }
 
@@ -53,7 +53,7 @@ impl InitialState {
     pub(crate) fn restore(&self, train_state: &mut TrainState) -> Result<(), Error> {
         train_state.snapshots.clone_from(&self.snapshots);
         train_state.published.clone_from(&self.published);
-        train_state.policy.put_back(&self.policy);
+        train_state.policy.restore_state(&self.policy);
         self.restore_numbers(train_state)
     }
 
@@ -62,7 +62,7 @@ impl InitialState {
     pub(crate) fn restore_after_init(&self, train_state: &mut TrainState) -> Result<(), Error> {
         train_state.snapshots.extend(self.snapshots.clone());
         train_state.published.extend(self.published.clone());
-        train_state.policy.put_over(&self.policy);
+        train_state.policy.restore_state_over_init(&self.policy);
         self.restore_numbers(train_state)
     }
 
@@ -86,7 +86,7 @@ fn moments(train_state: &TrainState) -> Result<(Tensor, Tensor), Error> {
 pub(crate) fn reset(train_state: &mut TrainState) -> Result<(), Error> {
     train_state.snapshots.clear();
     train_state.published.clear();
-    train_state.policy.begin_anew()?;
+    train_state.policy.reset()?;
     let parameters = train_state.policy.parameters();
     let zeros = Tensor::zeros(parameters.len(), DType::F32, &Device::Cpu)?;
     train_state.hooks.optimizer.restore(parameters, &zeros, &zeros, 0)?;

@@ -5,15 +5,15 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 /// A beginning is shared where that leaves out at least so many tokens: a cut costs a little too.
-const LEAST: usize = 16;
+const MIN_TOKENS_SAVED: usize = 16;
 
 /// The shortest stretch that is shared. Rows that each go on a little further than the one before are not cut into
 /// single tokens.
-const SHORTEST: usize = 8;
+const MIN_PREFIX: usize = 8;
 
 /// Rows are left apart where they have fewer tokens than this in all: a pass so small is over before anything is
 /// spared.
-const ENOUGH: usize = 64;
+const MIN_TOKENS: usize = 64;
 
 /// The tokens of a row that enter a pass.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +57,7 @@ pub(super) struct Pieces {
 }
 
 /// Lines that begin alike up to `at`, and have been laid down up to `from` as the end of `parent`.
-struct Bundle {
+struct Branch {
     lines: Vec<usize>,
     from: usize,
     at: usize,
@@ -66,10 +66,10 @@ struct Bundle {
 
 impl Pieces {
     /// Each line a piece of its own.
-    pub(super) fn apart(lines: &[Line<'_>]) -> Self {
+    pub(super) fn unshared(lines: &[Line<'_>]) -> Self {
         let mut pieces = Self { pieces: Vec::new(), ends: vec![None; lines.len()] };
         for (line, tokens) in lines.iter().enumerate() {
-            pieces.end(line, 0..tokens.ids.len(), None);
+            pieces.add_remainder(line, 0..tokens.ids.len(), None);
         }
         pieces
     }
@@ -77,46 +77,46 @@ impl Pieces {
     /// Common beginnings once.
     pub(super) fn shared(lines: &[Line<'_>]) -> Self {
         // By what the lines hold apart: that is what they cost when nothing is shared.
-        if lines.iter().map(|line| line.ids.len()).sum::<usize>() < ENOUGH {
-            return Self::apart(lines);
+        if lines.iter().map(|line| line.ids.len()).sum::<usize>() < MIN_TOKENS {
+            return Self::unshared(lines);
         }
         let mut found = Self { pieces: Vec::new(), ends: vec![None; lines.len()] };
-        let mut waiting = vec![Bundle { lines: (0..lines.len()).collect(), from: 0, at: 0, parent: None }];
-        while let Some(bundle) = waiting.pop() {
-            let next = found.lay(bundle, lines);
+        let mut waiting = vec![Branch { lines: (0..lines.len()).collect(), from: 0, at: 0, parent: None }];
+        while let Some(branch) = waiting.pop() {
+            let next = found.add_common_prefix(branch, lines);
             waiting.extend(next.into_iter().rev());
         }
         found
     }
 
-    /// Lays down what a bundle has in common, if that is worth it; gives the bundles that go on from there.
-    fn lay(&mut self, bundle: Bundle, lines: &[Line<'_>]) -> Vec<Bundle> {
-        let Bundle { lines: members, mut from, at, mut parent } = bundle;
+    /// Lays down what a branch has in common, if that is worth it; gives the bundles that go on from there.
+    fn add_common_prefix(&mut self, branch: Branch, lines: &[Line<'_>]) -> Vec<Branch> {
+        let Branch { lines: members, mut from, at, mut parent } = branch;
         let Some((first, others)) = members.split_first() else { return Vec::new() };
         let length = lines[*first].ids.len();
         let to = others.iter().fold(length, |to, other| to.min(lines[*first].common(&lines[*other], at)));
         if others.is_empty() {
-            self.end(*first, from..length, parent);
+            self.add_remainder(*first, from..length, parent);
             return Vec::new();
         }
-        if to - from >= SHORTEST && (to - from) * others.len() >= LEAST {
+        if to - from >= MIN_PREFIX && (to - from) * others.len() >= MIN_TOKENS_SAVED {
             self.pieces.push(Piece { line: *first, tokens: from..to, parent });
             (from, parent) = (to, Some(self.pieces.len() - 1));
         }
-        let (mut parts, mut numbers) = (Vec::<Bundle>::new(), HashMap::new());
+        let (mut parts, mut numbers) = (Vec::<Branch>::new(), HashMap::new());
         for line in members {
             // Lines that end here go on alone, if only for the tokens that were not worth sharing.
             let token = lines[line].at(to);
             let number = token.map_or(parts.len(), |token| *numbers.entry(token).or_insert(parts.len()));
             match parts.get_mut(number) {
                 Some(part) => part.lines.push(line),
-                None => parts.push(Bundle { lines: vec![line], from, at: to, parent }),
+                None => parts.push(Branch { lines: vec![line], from, at: to, parent }),
             }
         }
         parts
     }
 
-    fn end(&mut self, line: usize, tokens: Range<usize>, parent: Option<usize>) {
+    fn add_remainder(&mut self, line: usize, tokens: Range<usize>, parent: Option<usize>) {
         if tokens.is_empty() {
             self.ends[line] = parent;
             return;
@@ -175,7 +175,7 @@ mod tests {
         let shared = pieces.iter().filter(|(.., parent)| parent.is_none()).count();
         assert_eq!(shared, 1);
         assert!(
-            pieces[1..].iter().all(|(_, start, _, parent)| parent.is_some() && (start - 80).is_multiple_of(SHORTEST))
+            pieces[1..].iter().all(|(_, start, _, parent)| parent.is_some() && (start - 80).is_multiple_of(MIN_PREFIX))
         );
     }
 
@@ -193,9 +193,9 @@ mod tests {
         let (ids, marks) = (vec![3; 100], [vec![false; 100], vec![true; 100]]);
         let line = |marks, first_row| Line { ids: &ids, marks, first_row };
         let lines = [line(&marks[0], 0), line(&marks[1], 0)];
-        assert_eq!(Pieces::shared(&lines), Pieces::apart(&lines));
+        assert_eq!(Pieces::shared(&lines), Pieces::unshared(&lines));
         let lines = [line(&marks[0], 0), line(&marks[0], 64)];
-        assert_eq!(Pieces::shared(&lines), Pieces::apart(&lines));
+        assert_eq!(Pieces::shared(&lines), Pieces::unshared(&lines));
     }
 
     #[test]

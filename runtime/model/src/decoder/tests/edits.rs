@@ -12,7 +12,7 @@ use crate::adapter::{AdapterKind, AdapterSettings};
 use crate::decoder::hook::{Change, Hook};
 use crate::edit::{self, Form, Matrix, Role};
 use crate::policy::{Policy, PolicySettings, View};
-use crate::stream::{Act, Patch, Site, unit};
+use crate::stream::{Patch, PatchOperation, Site, unit};
 use crate::{Configuration, Model, Source, Weights, families, merge, tiny};
 
 fn direction() -> Vec<f32> {
@@ -252,7 +252,10 @@ fn projections_are_those_of_the_reference() {
     let found = edit::project_columns(&weight, &place(3, 2), &direction, 1.0, false).unwrap();
     let wanted = [-0.666_666_7, 0.777_777_8, 1.333_333_3, -0.388_888_9, 1.333_333_3, -0.972_222_2];
     assert!(largest(&found.flatten_all().unwrap().to_vec1().unwrap(), &wanted) < 1e-6);
-    let hook = Hook { changes: vec![Change { act: Act::Remove(direction.clone()), only: None }], reader: None };
+    let hook = Hook {
+        changes: vec![Change { operation: PatchOperation::Remove(direction.clone()), only: None }],
+        reader: None,
+    };
     let found = hook.forward(Tensor::new(&[[1.0_f32, 2.0, 3.0]], &Device::Cpu).unwrap()).unwrap();
     let wanted = [-0.333_333_33, 2.666_666_7, 1.666_666_7];
     assert!(largest(&found.flatten_all().unwrap().to_vec1().unwrap(), &wanted) < 1e-6);

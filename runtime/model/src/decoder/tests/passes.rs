@@ -74,7 +74,7 @@ fn nothing_is_kept_unless_asked_for_and_block_inputs_are_less_than_everything() 
     let rows = tiny::rows();
     let bytes = |recompute, keep| {
         let policy = policy(&settings(AdapterKind::Lora), recompute);
-        policy.score(&View::Policy, &rows, taps(), 1.0, keep).unwrap().kept_bytes()
+        policy.score(&View::Policy, &rows, taps(), 1.0, keep).unwrap().saved_bytes()
     };
     assert_eq!(bytes(Recompute::None, false), 0);
     assert!(bytes(Recompute::Blocks, true) > 0);

@@ -157,7 +157,7 @@ fn a_cached_decode_is_patched_like_a_whole_pass() {
             let rows = Arc::new(Rows::new(vec![ids], vec![marks]).unwrap());
             let scored = logprobs(&policy, &View::Policy, &rows);
             for (found, wanted) in completion.logprobs.iter().zip(&scored[prompt.len()..]) {
-                assert!((found - wanted).abs() < 1e-4, "{name}: {found} while writing, {wanted} scored");
+                assert!((found - wanted).abs() < 1e-4, "{name}: {found} while decoding, {wanted} scored");
             }
         }
     }

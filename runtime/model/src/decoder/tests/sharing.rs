@@ -125,7 +125,7 @@ fn a_gradient_through_a_shared_beginning_is_the_sum_of_those_of_its_rows() {
 fn a_shared_beginning_is_kept_once() {
     let rows = rows();
     let policy = policy(tiny::gemma3(), AdapterKind::Lora, PolicySettings::default());
-    let kept = |rows: &Arc<Rows>| policy.score(&View::Policy, rows, TapSet::ALL, 1.0, true).unwrap().kept_bytes();
+    let kept = |rows: &Arc<Rows>| policy.score(&View::Policy, rows, TapSet::ALL, 1.0, true).unwrap().saved_bytes();
     let apart: usize = (0..rows.count()).map(|row| kept(&alone(&rows, row))).sum();
     assert!(kept(&rows) * 2 < apart, "{} together, {apart} alone", kept(&rows));
 }
@@ -178,9 +178,9 @@ fn slices_that_were_kept_give_the_bits_of_slices_that_run_again() {
         let settings = PolicySettings { slice: Slice::Rows(2), keep, ..PolicySettings::default() };
         let policy = policy(tiny::gemma3(), AdapterKind::Lora, settings);
         let mut scored = policy.score(&View::Policy, &rows, TapSet::ALL, 0.8, true).unwrap();
-        let bytes = scored.kept_bytes();
+        let bytes = scored.saved_bytes();
         policy.backward(&mut scored, &all).unwrap();
-        assert_eq!(scored.kept_bytes(), 0);
+        assert_eq!(scored.saved_bytes(), 0);
         let bits: Vec<u32> = gradient(&policy).into_iter().map(f32::to_bits).collect();
         (bytes, bits)
     };
@@ -198,13 +198,13 @@ fn what_other_scores_keep_leaves_less_room_for_slices() {
     let settings = PolicySettings { slice: Slice::Rows(4), keep: 1 << 30, ..PolicySettings::default() };
     let policy = policy(tiny::gemma3(), AdapterKind::Lora, settings);
     let score = || policy.score(&View::Policy, &rows, TapSet::ALL, 1.0, true).unwrap();
-    let bytes = score().kept_bytes() as u64;
+    let bytes = score().saved_bytes() as u64;
     let settings = PolicySettings { keep: bytes + bytes / 2, ..settings };
     let policy = self::policy(tiny::gemma3(), AdapterKind::Lora, settings);
     let score = || policy.score(&View::Policy, &rows, TapSet::ALL, 1.0, true).unwrap();
     let first = score();
-    assert_eq!(first.kept_bytes() as u64, bytes);
-    assert!((score().kept_bytes() as u64) < bytes);
+    assert_eq!(first.saved_bytes() as u64, bytes);
+    assert!((score().saved_bytes() as u64) < bytes);
     drop(first);
-    assert_eq!(score().kept_bytes() as u64, bytes);
+    assert_eq!(score().saved_bytes() as u64, bytes);
 }

@@ -72,7 +72,7 @@ fn only_a_batch_of_one_slice_is_kept() {
     let rows = tiny::rows();
     let bytes = |slice| {
         let scored = policy(AdapterKind::Lora, 0.0, slice).score(&View::Policy, &rows, TapSet::ALL, 1.0, true).unwrap();
-        scored.kept_bytes()
+        scored.saved_bytes()
     };
     assert_eq!(bytes(Slice::Rows(3)), 0);
     assert_eq!(bytes(Slice::Rows(4)), bytes(Slice::Whole));

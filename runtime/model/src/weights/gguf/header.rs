@@ -70,7 +70,7 @@ impl<R: Read> Cursor<R> {
             let key = self.text(LONGEST_NAME)?;
             let kind = self.u32()?;
             let value = self.value(kind)?;
-            // Readers differ in which of two they take.
+            // ActivationReaders differ in which of two they take.
             if metadata.contains_key(&key) {
                 return Err(self.broken(format!("`{}` is there twice", key.escape_debug())));
             }

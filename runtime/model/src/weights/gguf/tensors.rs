@@ -26,9 +26,14 @@ const FORMATS: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K,
 ///
 /// # Errors
 /// When the format is not read, or the file is shorter than the tensor.
-pub(crate) fn place(path: &Path, name: &str, location: &Location, length: u64) -> Result<Option<(Format, u64, usize)>> {
-    let (format, _, bytes) = sizes(path, name, location, length)?;
-    Ok(kept(format).map(|format| (format, location.offset, bytes)))
+pub(crate) fn locate_in_file(
+    path: &Path,
+    name: &str,
+    location: &Location,
+    length: u64,
+) -> Result<Option<(Format, u64, usize)>> {
+    let (format, _, bytes) = checked_sizes(path, name, location, length)?;
+    Ok(native_format(format).map(|format| (format, location.offset, bytes)))
 }
 
 /// Bytes of a tensor as it is kept.
@@ -43,14 +48,14 @@ pub(crate) fn bytes(location: &Location) -> u64 {
 }
 
 /// The element type that holds a tensor's values exactly as it is kept.
-pub(crate) fn kept_as(location: &Location) -> DType {
+pub(crate) fn stored_dtype(location: &Location) -> DType {
     matrix_format(location).map_or(DType::F32, Format::dtype)
 }
 
 /// The format of a tensor whose numbers are quantized in its file, by its name; none of plain numbers.
 pub(crate) fn quantized(location: &Location) -> Option<String> {
-    let format = by_number(location.format)?;
-    match (format, kept(format)) {
+    let format = dtype_by_number(location.format)?;
+    match (format, native_format(format)) {
         (GgmlDType::F32 | GgmlDType::F16 | GgmlDType::BF16, _) => None,
         (GgmlDType::Q2K, _) => Some("Q2_K".into()),
         (GgmlDType::Q3K, _) => Some("Q3_K".into()),
@@ -66,7 +71,7 @@ pub(crate) fn in_blocks(location: &Location) -> bool {
 
 /// The format of a matrix that stays where it lies; vectors, and other formats, are read as `f32`.
 fn matrix_format(location: &Location) -> Option<Format> {
-    by_number(location.format).and_then(kept).filter(|_| location.shape.len() == 2)
+    dtype_by_number(location.format).and_then(native_format).filter(|_| location.shape.len() == 2)
 }
 
 /// The values of a tensor, row by row, as `f32`.
@@ -74,21 +79,21 @@ fn matrix_format(location: &Location) -> Option<Format> {
 /// # Errors
 /// When the format is not read, or the file is shorter than the tensor.
 pub(crate) fn read(path: &Path, name: &str, location: &Location, length: u64) -> Result<Vec<f32>> {
-    let (format, values, _) = sizes(path, name, location, length)?;
+    let (format, values, _) = checked_sizes(path, name, location, length)?;
     let (block, size) = (format.block_size(), format.type_size());
     let mut output = vec![0f32; values];
     let task = TASK.next_multiple_of(block);
     output.par_chunks_mut(task).enumerate().try_for_each(|(index, part)| {
         let start = location.offset + (index * (task / block) * size) as u64;
-        let raw = piece(path, start, part.len() / block * size)?;
+        let raw = read_bytes(path, start, part.len() / block * size)?;
         widen(format, &raw, part)
     })?;
     Ok(output)
 }
 
 /// The format of a tensor, its values and its bytes, which are all in the file.
-fn sizes(path: &Path, name: &str, location: &Location, length: u64) -> Result<(GgmlDType, usize, usize)> {
-    let format = format(path, name, location.format)?;
+fn checked_sizes(path: &Path, name: &str, location: &Location, length: u64) -> Result<(GgmlDType, usize, usize)> {
+    let format = known_dtype(path, name, location.format)?;
     let (block, size) = (format.block_size(), format.type_size());
     let width = location.shape.last().copied().unwrap_or(1);
     let values = location.shape.iter().try_fold(1usize, |product, side| product.checked_mul(*side));
@@ -106,7 +111,7 @@ fn sizes(path: &Path, name: &str, location: &Location, length: u64) -> Result<(G
     Ok((format, values, bytes))
 }
 
-fn piece(path: &Path, start: u64, length: usize) -> Result<Vec<u8>> {
+fn read_bytes(path: &Path, start: u64, length: usize) -> Result<Vec<u8>> {
     let failed = |error| Error::file(path, error);
     let mut file = File::open(path).map_err(failed)?;
     file.seek(SeekFrom::Start(start)).map_err(failed)?;
@@ -140,8 +145,8 @@ fn widen(format: GgmlDType, raw: &[u8], output: &mut [f32]) -> Result<()> {
     Ok(())
 }
 
-fn format(path: &Path, name: &str, number: u32) -> Result<GgmlDType> {
-    by_number(number).ok_or_else(|| Error::TensorType {
+fn known_dtype(path: &Path, name: &str, number: u32) -> Result<GgmlDType> {
+    dtype_by_number(number).ok_or_else(|| Error::TensorType {
         name: name.into(),
         found: format!("GGML type {number}"),
         place: path.display().to_string(),
@@ -150,7 +155,7 @@ fn format(path: &Path, name: &str, number: u32) -> Result<GgmlDType> {
 }
 
 /// The numbers are those of the GGUF specification.
-fn by_number(number: u32) -> Option<GgmlDType> {
+fn dtype_by_number(number: u32) -> Option<GgmlDType> {
     Some(match number {
         0 => GgmlDType::F32,
         1 => GgmlDType::F16,
@@ -170,7 +175,7 @@ fn by_number(number: u32) -> Option<GgmlDType> {
 }
 
 /// The format in which products read a matrix where it lies; none for those that are widened when they are read.
-fn kept(format: GgmlDType) -> Option<Format> {
+fn native_format(format: GgmlDType) -> Option<Format> {
     Some(match format {
         GgmlDType::F32 => Format::F32,
         GgmlDType::F16 => Format::F16,

@@ -9,52 +9,52 @@ use minijinja::value::{Rest, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, Value, filters};
 
 /// Bytes of the heaviest value: a longer text than any model reads.
-const HEAVIEST: u64 = 32 << 20;
+const MAX_VALUE_BYTES: u64 = 32 << 20;
 /// Bytes of everything that one rendering makes; texts that grow in a loop count each time.
-const ALTOGETHER: u64 = 1 << 30;
+const MAX_TOTAL_BYTES: u64 = 1 << 30;
 /// What a value weighs beside its text: more than it takes, for a walk over places is slower than one over text.
-const PLACE: u64 = 128;
+const VALUE_OVERHEAD: u64 = 128;
 /// How deep lists and maps may lie in one another.
-const DEEPEST: u32 = 100;
+const MAX_DEPTH: u32 = 100;
 
 thread_local! {
-    static LEFT: Cell<u64> = const { Cell::new(ALTOGETHER) };
+    static LEFT: Cell<u64> = const { Cell::new(MAX_TOTAL_BYTES) };
 }
 
 /// Begins the account of one rendering on this thread.
-pub(super) fn begin() {
-    LEFT.set(ALTOGETHER);
+pub(super) fn reset() {
+    LEFT.set(MAX_TOTAL_BYTES);
 }
 
 /// Takes bytes that are about to be made, or were.
 pub(super) fn charge(bytes: u64) -> Result<(), Error> {
-    let left = LEFT.get().checked_sub(bytes).filter(|_| bytes <= HEAVIEST);
+    let left = LEFT.get().checked_sub(bytes).filter(|_| bytes <= MAX_VALUE_BYTES);
     LEFT.set(left.unwrap_or(0));
-    left.map(|_| ()).ok_or_else(|| heavy("it makes more text than any model reads"))
+    left.map(|_| ()).ok_or_else(|| over_budget("it makes more text than any model reads"))
 }
 
-fn heavy(what: &'static str) -> Error {
+fn over_budget(what: &'static str) -> Error {
     Error::new(ErrorKind::InvalidOperation, what)
 }
 
 /// Charges a value that was made. A namespace may stand alone, but nothing holds one: it could hold itself.
-pub(super) fn weigh(value: &Value) -> Result<(), Error> {
-    charge(weight(value, 0)?)
+pub(super) fn charge_value(value: &Value) -> Result<(), Error> {
+    charge(value_bytes(value, 0)?)
 }
 
 /// Charges a value that is put into a namespace.
-pub(super) fn weigh_inner(value: &Value) -> Result<(), Error> {
-    charge(weight(value, 1)?)
+pub(super) fn charge_nested_value(value: &Value) -> Result<(), Error> {
+    charge(value_bytes(value, 1)?)
 }
 
-fn weight(value: &Value, depth: u32) -> Result<u64, Error> {
-    if depth > DEEPEST {
-        return Err(heavy("its lists lie too deep in one another"));
+fn value_bytes(value: &Value, depth: u32) -> Result<u64, Error> {
+    if depth > MAX_DEPTH {
+        return Err(over_budget("its lists lie too deep in one another"));
     }
-    let mut sum = PLACE;
+    let mut sum = VALUE_OVERHEAD;
     let mut add = |item: &Value| {
-        sum += weight(item, depth + 1)?;
-        if sum > HEAVIEST { Err(heavy("it makes a list that is larger than any text")) } else { Ok(()) }
+        sum += value_bytes(item, depth + 1)?;
+        if sum > MAX_VALUE_BYTES { Err(over_budget("it makes a list that is larger than any text")) } else { Ok(()) }
     };
     match value.kind() {
         ValueKind::String => sum += value.as_str().map_or(0, str::len) as u64,
@@ -63,7 +63,7 @@ fn weight(value: &Value, depth: u32) -> Result<u64, Error> {
         ValueKind::Map => {
             let namespace = value.as_object().is_some_and(|object| object.type_name().ends_with("::Namespace"));
             if namespace && depth > 0 {
-                return Err(heavy("it puts a namespace into another value"));
+                return Err(over_budget("it puts a namespace into another value"));
             }
             for key in value.try_iter()? {
                 add(&key)?;
@@ -76,19 +76,19 @@ fn weight(value: &Value, depth: u32) -> Result<u64, Error> {
 }
 
 /// A number as a size: 0 below it, the largest beyond what fits; nothing for what is no number.
-fn size(value: &Value) -> Option<u64> {
+fn clamped_size(value: &Value) -> Option<u64> {
     let fits = |value: &Value| f64::try_from(value.clone()).map_or(u64::MAX, |number| number.abs() as u64);
     value.is_number().then(|| value.as_i64().map_or_else(|| fits(value), |number| number.max(0) as u64))
 }
 
 /// `left * right`, which repeats texts and lists.
-pub(super) fn times(left: &Value, right: &Value) -> Result<(), Error> {
-    let often = |times: &Value, what: &Value| match (size(times), what.is_number()) {
-        (Some(times), false) => charge(weight(what, 0)?.saturating_mul(times)),
+pub(super) fn charge_repetition(left: &Value, right: &Value) -> Result<(), Error> {
+    let charge_repeats = |times: &Value, what: &Value| match (clamped_size(times), what.is_number()) {
+        (Some(times), false) => charge(value_bytes(what, 0)?.saturating_mul(times)),
         _ => Ok(()),
     };
-    often(left, right)?;
-    often(right, left)
+    charge_repeats(left, right)?;
+    charge_repeats(right, left)
 }
 
 /// Filters and methods whose result may be much larger than what they are given.
@@ -106,17 +106,17 @@ pub(super) fn register(environment: &mut Environment<'static>) {
     ];
     for (name, original) in GROWING.into_iter().zip(originals) {
         environment.add_filter(name, move |state: &mut State, arguments: Rest<Value>| {
-            grow(name, &arguments)?;
+            charge_growth(name, &arguments)?;
             original.call(state, &arguments)
         });
     }
 }
 
 /// Charges what a filter or a method of a text would make; `arguments` begin with what it is called on.
-pub(super) fn grow(name: &str, arguments: &[Value]) -> Result<(), Error> {
+pub(super) fn charge_growth(name: &str, arguments: &[Value]) -> Result<(), Error> {
     let text = |place: usize| arguments.get(place).and_then(Value::as_str).unwrap_or_default();
     let length = |place: usize| text(place).len() as u64;
-    let number = |place: usize| arguments.get(place).and_then(size).unwrap_or(0);
+    let number = |place: usize| arguments.get(place).and_then(clamped_size).unwrap_or(0);
     let bytes = match name {
         "replace" => (text(0).matches(text(1)).count() as u64).saturating_mul(length(2)),
         // The separator is the first for a method, the second for a filter.
@@ -128,32 +128,32 @@ pub(super) fn grow(name: &str, arguments: &[Value]) -> Result<(), Error> {
             count.max(length(0)).saturating_mul(length(0).max(length(1)).max(named))
         }
         "indent" => {
-            let wide = arguments.iter().skip(1).filter_map(size).max().unwrap_or(0);
-            (text(0).lines().count() as u64 + 1).saturating_mul(named(arguments, "width").max(wide))
+            let wide = arguments.iter().skip(1).filter_map(clamped_size).max().unwrap_or(0);
+            (text(0).lines().count() as u64 + 1).saturating_mul(named_size(arguments, "width").max(wide))
         }
-        "format" => formatted(text(0), &arguments[1..])?,
-        "batch" | "slice" => number(1).saturating_mul(PLACE),
+        "format" => format_bytes(text(0), &arguments[1..])?,
+        "batch" | "slice" => number(1).saturating_mul(VALUE_OVERHEAD),
         _ => 0,
     };
     charge(bytes)
 }
 
 /// A number that was given by name.
-fn named(arguments: &[Value], name: &str) -> u64 {
-    arguments.last().and_then(|last| last.get_attr(name).ok()).and_then(|value| size(&value)).unwrap_or(0)
+fn named_size(arguments: &[Value], name: &str) -> u64 {
+    arguments.last().and_then(|last| last.get_attr(name).ok()).and_then(|value| clamped_size(&value)).unwrap_or(0)
 }
 
 /// The most that a format makes: every place the whole of the arguments, and as wide as it says.
-fn formatted(format: &str, arguments: &[Value]) -> Result<u64, Error> {
+fn format_bytes(format: &str, arguments: &[Value]) -> Result<u64, Error> {
     let places = format.matches(['{', '%']).count() as u64;
     let widths = format.split(|letter: char| !letter.is_ascii_digit()).filter(|digits| !digits.is_empty());
     let wide = widths.map(|digits| digits.parse().unwrap_or(u64::MAX)).fold(0_u64, u64::saturating_add);
     // A width that an argument gives.
-    let given = arguments.iter().filter_map(size).fold(0, u64::saturating_add);
+    let given = arguments.iter().filter_map(clamped_size).fold(0, u64::saturating_add);
     let given = if format.contains('*') || format.contains(":{") { given } else { 0 };
     let mut whole = 0;
     for argument in arguments {
-        whole += weight(argument, 0)?;
+        whole += value_bytes(argument, 0)?;
     }
     Ok(places.saturating_mul(whole).saturating_add(wide).saturating_add(given))
 }

@@ -8,26 +8,26 @@ use std::collections::BTreeMap;
 use minijinja::machinery::{CompiledTemplate, Instruction, Instructions, eval, make_string_output};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Template, Value, machinery};
 
-use super::allowance;
+use super::budget;
 
 /// Names of the scales. No name in a template begins with a space.
-const WEIGH: &str = " weigh";
-const INNER: &str = " inner";
-const TIMES: &str = " times";
-const EMIT: &str = " emit";
+const CHARGE: &str = " charge";
+const CHARGE_NESTED: &str = " charge nested";
+const CHARGE_REPETITION: &str = " charge repetition";
+const CHARGE_OUTPUT: &str = " charge output";
 
 /// Registers the scales.
 pub(super) fn register(environment: &mut Environment<'static>) {
-    environment.add_function(WEIGH, |value: Value| allowance::weigh(&value).map(|()| value));
-    environment.add_function(INNER, |value: Value| allowance::weigh_inner(&value).map(|()| value));
-    environment.add_function(TIMES, |factors: &Value| {
-        allowance::times(&factors.get_item_by_index(0)?, &factors.get_item_by_index(1)?)
+    environment.add_function(CHARGE, |value: Value| budget::charge_value(&value).map(|()| value));
+    environment.add_function(CHARGE_NESTED, |value: Value| budget::charge_nested_value(&value).map(|()| value));
+    environment.add_function(CHARGE_REPETITION, |factors: &Value| {
+        budget::charge_repetition(&factors.get_item_by_index(0)?, &factors.get_item_by_index(1)?)
     });
-    environment.add_function(EMIT, |bytes: u64| allowance::charge(bytes));
+    environment.add_function(CHARGE_OUTPUT, |bytes: u64| budget::charge(bytes));
 }
 
 /// Whether a name is kept for the scales.
-pub(super) fn is_kept(name: &str) -> bool {
+pub(super) fn is_reserved_name(name: &str) -> bool {
     name.starts_with(' ')
 }
 
@@ -37,11 +37,11 @@ pub(super) fn render<'source>(
     template: &Template<'source, 'source>,
     context: Value,
 ) -> Result<String, Error> {
-    allowance::begin();
+    budget::reset();
     let CompiledTemplate { instructions, blocks, .. } = machinery::get_compiled_template(template);
-    let main = with_scales(instructions)?;
+    let main = insert_meters(instructions)?;
     let blocks: Result<BTreeMap<_, _>, Error> =
-        blocks.iter().map(|(name, block)| Ok((*name, with_scales(block)?))).collect();
+        blocks.iter().map(|(name, block)| Ok((*name, insert_meters(block)?))).collect();
     let blocks = blocks?;
     let mut text = String::new();
     let mut output = make_string_output(&mut text);
@@ -50,35 +50,35 @@ pub(super) fn render<'source>(
 }
 
 /// The same program with scales.
-fn with_scales<'source>(program: &Instructions<'source>) -> Result<Instructions<'source>, Error> {
+fn insert_meters<'source>(program: &Instructions<'source>) -> Result<Instructions<'source>, Error> {
     let mut places = Vec::new();
     let mut steps: Vec<(u32, Instruction<'source>)> = Vec::new();
     let mut number = 0;
     while let Some(step) = program.get(number) {
         places.push(steps.len() as u32);
-        let (before, after) = scales(step)?;
+        let (before, after) = meters_around(step)?;
         steps.extend(before.into_iter().chain([step.clone()]).chain(after).map(|step| (number, step)));
         number += 1;
     }
     places.push(steps.len() as u32);
-    let mut weighed = Instructions::new(program.name(), program.source());
+    let mut metered = Instructions::new(program.name(), program.source());
     for (number, mut step) in steps {
-        move_along(&mut step, &places);
+        relocate_jump(&mut step, &places);
         match (program.get_span(number), program.get_line(number)) {
-            (Some(span), _) => weighed.add_with_span(step, span),
-            (None, Some(line)) => weighed.add_with_line(step, u16::try_from(line).unwrap_or(u16::MAX)),
-            (None, None) => weighed.add(step),
+            (Some(span), _) => metered.add_with_span(step, span),
+            (None, Some(line)) => metered.add_with_line(step, u16::try_from(line).unwrap_or(u16::MAX)),
+            (None, None) => metered.add(step),
         };
     }
-    Ok(weighed)
+    Ok(metered)
 }
 
 type Steps<'source> = Vec<Instruction<'source>>;
 
 /// What comes before a step and after it.
-fn scales<'source>(step: &Instruction<'source>) -> Result<(Steps<'source>, Steps<'source>), Error> {
+fn meters_around<'source>(step: &Instruction<'source>) -> Result<(Steps<'source>, Steps<'source>), Error> {
     use Instruction as I;
-    let weigh = || vec![I::CallFunction(WEIGH, Some(1))];
+    let meter = || vec![I::CallFunction(CHARGE, Some(1))];
     Ok(match step {
         I::Add
         | I::StringConcat
@@ -90,21 +90,21 @@ fn scales<'source>(step: &Instruction<'source>) -> Result<(Steps<'source>, Steps
         | I::CallFunction(..)
         | I::CallMethod(..)
         | I::CallObject(_)
-        | I::EndCapture => (Vec::new(), weigh()),
+        | I::EndCapture => (Vec::new(), meter()),
         // The factors are looked at as a pair, and put back in their order.
         I::Mul => {
-            let look = [I::BuildTuple(Some(2)), I::DupTop, I::CallFunction(TIMES, Some(1)), I::DiscardTop];
-            (look.into_iter().chain([I::UnpackList(2), I::Swap]).collect(), weigh())
+            let look = [I::BuildTuple(Some(2)), I::DupTop, I::CallFunction(CHARGE_REPETITION, Some(1)), I::DiscardTop];
+            (look.into_iter().chain([I::UnpackList(2), I::Swap]).collect(), meter())
         }
         // Worked out while compiling, and looked at here for the first time.
         I::LoadConst(value) => {
-            allowance::weigh(value)?;
+            budget::charge_value(value)?;
             (Vec::new(), Vec::new())
         }
-        I::SetAttr(_) => (vec![I::Swap, I::CallFunction(INNER, Some(1)), I::Swap], Vec::new()),
+        I::SetAttr(_) => (vec![I::Swap, I::CallFunction(CHARGE_NESTED, Some(1)), I::Swap], Vec::new()),
         I::EmitRaw(text) => {
             let length = Value::from(text.len());
-            (vec![I::LoadConst(length), I::CallFunction(EMIT, Some(1)), I::DiscardTop], Vec::new())
+            (vec![I::LoadConst(length), I::CallFunction(CHARGE_OUTPUT, Some(1)), I::DiscardTop], Vec::new())
         }
         I::Include(_) | I::LoadBlocks | I::ExportLocals => {
             return Err(Error::new(ErrorKind::TemplateNotFound, "it asks for another template, and there is none"));
@@ -114,7 +114,7 @@ fn scales<'source>(step: &Instruction<'source>) -> Result<(Steps<'source>, Steps
 }
 
 /// Lets a jump lead to where its goal is now.
-fn move_along(step: &mut Instruction<'_>, places: &[u32]) {
+fn relocate_jump(step: &mut Instruction<'_>, places: &[u32]) {
     use Instruction as I;
     if let I::Iterate(goal)
     | I::Jump(goal)

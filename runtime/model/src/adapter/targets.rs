@@ -7,27 +7,27 @@ use crate::decoder::Site;
 use crate::error::{Error, Result};
 
 /// A linear map of a model.
-pub(crate) type Place = (usize, Site);
+pub(crate) type ModuleKey = (usize, Site);
 
 /// The places that get an adapter, by layer, then in the order of a forward pass.
 ///
 /// # Errors
 /// When a name or a layer means nothing in this model.
-pub(crate) fn places(configuration: &Configuration, settings: &AdapterSettings) -> Result<Vec<Place>> {
+pub(crate) fn target_modules(configuration: &Configuration, settings: &AdapterSettings) -> Result<Vec<ModuleKey>> {
     let layers = layers(configuration, settings.layers.as_deref())?;
     let sites = Site::all(configuration);
-    let all: Vec<Place> = layers.iter().flat_map(|layer| sites.iter().map(|site| (*layer, *site))).collect();
+    let all: Vec<ModuleKey> = layers.iter().flat_map(|layer| sites.iter().map(|site| (*layer, *site))).collect();
     let Targets::Modules(names) = &settings.targets else {
         return Ok(all);
     };
     for name in names {
-        if !all.iter().any(|(layer, site)| means(name, &site.path(*layer))) {
+        if !all.iter().any(|(layer, site)| matches_module(name, &site.path(*layer))) {
             let known = sites.iter().map(|site| site.short_name()).collect();
             return Err(Error::NoModule { name: name.clone(), known });
         }
     }
-    let chosen = |place: &Place| names.iter().any(|name| means(name, &place.1.path(place.0)));
-    let places: Vec<Place> = all.into_iter().filter(chosen).collect();
+    let chosen = |place: &ModuleKey| names.iter().any(|name| matches_module(name, &place.1.path(place.0)));
+    let places: Vec<ModuleKey> = all.into_iter().filter(chosen).collect();
     if places.is_empty() {
         return Err(Error::Argument("the adapter has no targets; name modules, or use `all-linear`".into()));
     }
@@ -35,7 +35,7 @@ pub(crate) fn places(configuration: &Configuration, settings: &AdapterSettings) 
 }
 
 /// Whether a name means a module: its whole path, or an end of it that starts after a dot.
-pub(crate) fn means(name: &str, path: &str) -> bool {
+pub(crate) fn matches_module(name: &str, path: &str) -> bool {
     match path.strip_suffix(name) {
         Some(before) => before.is_empty() || (!name.is_empty() && before.ends_with('.')),
         None => false,
@@ -60,19 +60,19 @@ fn layers(configuration: &Configuration, chosen: Option<&[usize]>) -> Result<Vec
 
 #[cfg(test)]
 mod tests {
-    use super::means;
+    use super::matches_module;
 
     #[test]
     fn a_name_means_a_path_or_its_end_at_a_dot() {
         let path = "model.layers.1.self_attn.q_proj";
-        assert!(means("q_proj", path));
-        assert!(means("self_attn.q_proj", path));
-        assert!(means(path, path));
+        assert!(matches_module("q_proj", path));
+        assert!(matches_module("self_attn.q_proj", path));
+        assert!(matches_module(path, path));
     }
 
     #[test]
     fn a_name_does_not_mean_an_end_inside_a_word() {
-        assert!(!means("proj", "model.layers.1.self_attn.q_proj"));
-        assert!(!means("", "model.layers.1.self_attn.q_proj"));
+        assert!(!matches_module("proj", "model.layers.1.self_attn.q_proj"));
+        assert!(!matches_module("", "model.layers.1.self_attn.q_proj"));
     }
 }

@@ -12,13 +12,13 @@ use tunebox_compute::{Tensor, Weight};
 use super::attention::Attention;
 use super::block::Block;
 use super::feed_forward::FeedForward;
-use super::hook::{Change, Hook, Reader, Spoken};
+use super::hook::{ActivationReader, AnswerMask, Change, Hook};
 use super::linear::{Learned, Linear, LowRankPart};
 use super::magnitude::Magnitude;
 use super::norm::Norm;
 use super::projection::Projection;
 use super::site::Site;
-use super::tables::Tables;
+use super::tables::RopeTables;
 use crate::Model;
 use crate::adapter::{Adapter, Module};
 use crate::edit::Edits;
@@ -27,11 +27,11 @@ use crate::stream::{self, Patches};
 
 /// A model as one pass sees it.
 #[derive(Clone, Copy)]
-pub(crate) struct Lens<'a> {
+pub(crate) struct Network<'a> {
     pub(crate) model: &'a Model,
     /// None is the base, bit for bit.
     pub(crate) adapter: Option<&'a Adapter>,
-    pub(crate) tables: &'a Tables,
+    pub(crate) tables: &'a RopeTables,
     /// The pass that dropout masks belong to; none switches dropout off.
     pub(crate) dropout: Option<(u64, u64)>,
     /// Weights that were changed by hand; none is the base as it was opened.
@@ -39,15 +39,15 @@ pub(crate) struct Lens<'a> {
     /// Changes of activations.
     pub(crate) patches: &'a Patches,
     /// Who reads along, by layer.
-    pub(crate) readers: Option<&'a Readers>,
+    pub(crate) readers: Option<&'a ActivationReaders>,
     /// Whether the pass goes on with what is being written, a token for each sequence.
-    pub(crate) writing: bool,
+    pub(crate) decoding: bool,
 }
 
 /// Who reads along at one site, by layer.
-pub(crate) struct Readers {
+pub(crate) struct ActivationReaders {
     pub(crate) site: stream::Site,
-    pub(crate) layers: BTreeMap<usize, Arc<Reader>>,
+    pub(crate) layers: BTreeMap<usize, Arc<ActivationReader>>,
 }
 
 /// A matrix and its slot when it is trained.
@@ -57,23 +57,23 @@ pub(crate) struct Matrix {
     pub(crate) slot: Option<usize>,
 }
 
-impl Lens<'_> {
-    /// Block number `layer`, with rotation tables of at least so many rows. `spoken` is which
+impl Network<'_> {
+    /// Block number `layer`, with rotation tables of at least so many rows. `answer_mask` is which
     /// tokens of the pass belong to answers.
-    pub(crate) fn block(&self, layer: usize, rows: usize, spoken: &Spoken) -> Result<Block> {
-        let hook = |site| self.hook(layer, site, spoken);
+    pub(crate) fn block(&self, layer: usize, rows: usize, answer_mask: &AnswerMask) -> Result<Block> {
+        let hook = |site| self.hook(layer, site, answer_mask);
         Ok(Block {
-            before: hook(stream::Site::ResidualBefore),
+            input_hook: hook(stream::Site::ResidualBefore),
             attention: self.attention(layer, rows, hook(stream::Site::AttentionOutput))?,
             feed_forward: self.feed_forward(layer, hook(stream::Site::MlpOutput))?,
-            after: hook(stream::Site::ResidualAfter),
+            output_hook: hook(stream::Site::ResidualAfter),
         })
     }
 
-    fn hook(&self, layer: usize, site: stream::Site, spoken: &Spoken) -> Hook {
+    fn hook(&self, layer: usize, site: stream::Site, answer_mask: &AnswerMask) -> Hook {
         let change = |patch: &stream::Patch| {
-            let only = patch.answers_only.then(|| spoken.clone());
-            Change { act: patch.act.clone(), only }
+            let only = patch.answers_only.then(|| answer_mask.clone());
+            Change { operation: patch.operation.clone(), only }
         };
         let reader = self.readers.filter(|readers| readers.site == site);
         Hook {
@@ -109,12 +109,12 @@ impl Lens<'_> {
         self.norm("model.norm.weight")
     }
 
-    fn attention(&self, layer: usize, rows: usize, written: Hook) -> Result<Attention> {
+    fn attention(&self, layer: usize, rows: usize, output_hook: Hook) -> Result<Attention> {
         let configuration = &self.model.configuration;
         let kind = &configuration.layers_kind[layer];
         let name = |part: &str| format!("model.layers.{layer}.{part}.weight");
         let rope = match kind.rope {
-            Some(number) => Some(self.tables.covering(configuration, number, rows)?),
+            Some(number) => Some(self.tables.get_or_build(configuration, number, rows)?),
             None => None,
         };
         let heads = configuration.heads * configuration.head_dim;
@@ -130,7 +130,7 @@ impl Lens<'_> {
             query_norm: self.norm_if(configuration.query_key_norm, &name("self_attn.q_norm"))?,
             key_norm: self.norm_if(configuration.query_key_norm, &name("self_attn.k_norm"))?,
             output: self.linear(layer, Site::AttentionOutput)?,
-            written,
+            output_hook,
             output_norm: self.norm_if(configuration.sandwich_norms, &name("post_attention_layernorm"))?,
             rope,
             shape: AttentionShape {
@@ -144,7 +144,7 @@ impl Lens<'_> {
         })
     }
 
-    fn feed_forward(&self, layer: usize, written: Hook) -> Result<FeedForward> {
+    fn feed_forward(&self, layer: usize, output_hook: Hook) -> Result<FeedForward> {
         let configuration = &self.model.configuration;
         let name = |part: &str| format!("model.layers.{layer}.{part}.weight");
         let sandwich = configuration.sandwich_norms;
@@ -154,7 +154,7 @@ impl Lens<'_> {
             input_norm: self.norm(&name(before))?,
             projection: self.projection(layer, &[Site::Gate, Site::Up], Site::GateUp, vec![inner, inner])?,
             down: self.linear(layer, Site::Down)?,
-            written,
+            output_hook,
             output_norm: self.norm_if(sandwich, &name("post_feedforward_layernorm"))?,
             activation: configuration.activation,
         })
@@ -178,7 +178,7 @@ impl Lens<'_> {
             (None, Some(module)) => Learned::LowRank(self.low_rank(module, &path, &weight.weight)?),
             (None, None) => Learned::Nothing,
         };
-        Ok(Linear { weight: weight.weight, bias: bias.map(|(bias, _)| bias), learned, writing: self.writing })
+        Ok(Linear { weight: weight.weight, bias: bias.map(|(bias, _)| bias), learned, decoding: self.decoding })
     }
 
     fn low_rank(&self, module: &Module, path: &str, weight: &Weight) -> Result<LowRankPart> {
@@ -194,7 +194,7 @@ impl Lens<'_> {
         let magnitude = match (module.slots.magnitude, &module.base_squares) {
             (Some(slot), Some(squares)) => {
                 let dtype = self.model.weights.precision().dtype(Purpose::Activation);
-                let norm = self.writing.then(|| fused::adapted_row_norms(squares, weight, &low, dtype)).transpose()?;
+                let norm = self.decoding.then(|| fused::adapted_row_norms(squares, weight, &low, dtype)).transpose()?;
                 Some(Magnitude { value: parameters.value(slot)?, slot, base_squares: squares.clone(), norm })
             }
             _ => None,
@@ -241,7 +241,7 @@ impl Lens<'_> {
 
     /// A weight that nobody trains, as edits left it.
     fn frozen(&self, name: &str) -> Result<Weight> {
-        match self.edits.and_then(|edits| edits.placed(name)) {
+        match self.edits.and_then(|edits| edits.on_device(name)) {
             Some(edited) => Ok(edited),
             None => self.model.weights.weight(name),
         }

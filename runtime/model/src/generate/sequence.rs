@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::tokenizer::Tokenizer;
 
 /// A completion under way.
-pub(super) struct Writer {
+pub(super) struct Sequence {
     /// The number in the result.
     number: usize,
     prompt: usize,
@@ -23,7 +23,7 @@ pub(super) struct Writer {
 }
 
 /// What ends a completion.
-pub(super) struct Ending<'a> {
+pub(super) struct StopCriteria<'a> {
     ends: Vec<u32>,
     stop: &'a [String],
     tokenizer: Option<&'a Tokenizer>,
@@ -31,7 +31,7 @@ pub(super) struct Ending<'a> {
     reach: usize,
 }
 
-impl<'a> Ending<'a> {
+impl<'a> StopCriteria<'a> {
     pub(super) fn new(model: &'a Model, sampling: &'a Sampling) -> Result<Self> {
         let tokenizer = if sampling.stop.is_empty() { None } else { Some(model.tokenizer()?) };
         let mut ends = model.configuration.eos.clone();
@@ -48,7 +48,7 @@ impl<'a> Ending<'a> {
         })
     }
 
-    fn by_itself(&self, ids: &[u32]) -> Result<bool> {
+    fn is_met(&self, ids: &[u32]) -> Result<bool> {
         if ids.last().is_some_and(|id| self.ends.contains(id)) {
             return Ok(true);
         }
@@ -58,7 +58,7 @@ impl<'a> Ending<'a> {
     }
 }
 
-impl Writer {
+impl Sequence {
     /// A completion before its first token; `room` tokens follow its prompt at most.
     pub(super) fn new(number: usize, sampling: &Sampling, room: usize) -> Self {
         let prompt = number / sampling.completions;
@@ -107,25 +107,25 @@ impl Writer {
         &self.ids
     }
 
-    pub(super) fn ended(&self) -> bool {
+    pub(super) fn has_ended(&self) -> bool {
         self.ended
     }
 
     /// A number in [0, 1); every token takes exactly one.
-    pub(super) fn draw(&mut self) -> f64 {
+    pub(super) fn next_uniform(&mut self) -> f64 {
         (self.stream.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    pub(super) fn take(
+    pub(super) fn push(
         &mut self,
         id: u32,
         logprob: f32,
-        ending: &Ending<'_>,
+        stop_criteria: &StopCriteria<'_>,
         on_token: &mut dyn FnMut(usize, u32) -> bool,
     ) -> Result<()> {
         self.ids.push(id);
         self.logprobs.push(logprob);
-        self.finished = ending.by_itself(&self.ids)?;
+        self.finished = stop_criteria.is_met(&self.ids)?;
         let wanted = on_token(self.number, id);
         self.ended = self.finished || !wanted || self.ids.len() >= self.max_tokens;
         Ok(())

@@ -6,44 +6,48 @@ use tunebox_compute::Tensor;
 use tunebox_compute::fused::{self, SampledToken, SamplingOptions, TokenWeights};
 
 use super::Sampling;
-use super::writer::Writer;
+use super::sequence::Sequence;
 use crate::error::Result;
 
 /// One token for every sequence from `[sequences, vocabulary]`, divided by the temperature already.
-pub(super) fn choose(logits: &Tensor, sampling: &Sampling, active: &mut [&mut Writer]) -> Result<Vec<SampledToken>> {
-    let streams = active.iter().map(|writer| writer.stream());
-    let there = fused::sample_tokens(logits, streams, &choosing(sampling))?;
+pub(super) fn sample_tokens(
+    logits: &Tensor,
+    sampling: &Sampling,
+    active: &mut [&mut Sequence],
+) -> Result<Vec<SampledToken>> {
+    let streams = active.iter().map(|sequence| sequence.stream());
+    let there = fused::sample_tokens(logits, streams, &sampling_options(sampling))?;
     // A token takes one draw of its stream wherever it is chosen.
-    let draws: Vec<f64> = active.iter_mut().map(|writer| writer.draw()).collect();
+    let draws: Vec<f64> = active.iter_mut().map(|sequence| sequence.next_uniform()).collect();
     match there {
         Some(chosen) => Ok(chosen),
-        None => fused::map_rows(logits, |row, logits| one(logits, sampling, draws[row])),
+        None => fused::map_rows(logits, |row, logits| sample_token(logits, sampling, draws[row])),
     }
 }
 
-fn choosing(sampling: &Sampling) -> SamplingOptions {
+fn sampling_options(sampling: &Sampling) -> SamplingOptions {
     let Sampling { top_k, top_p, min_p, temperature, .. } = *sampling;
     SamplingOptions { top_k, top_p, min_p, greedy: temperature == 0.0 }
 }
 
 /// One token from one row; `draw` is in [0, 1).
-pub(super) fn one(logits: &[f32], sampling: &Sampling, draw: f64) -> Result<SampledToken> {
+pub(super) fn sample_token(logits: &[f32], sampling: &Sampling, draw: f64) -> Result<SampledToken> {
     let TokenWeights { best, weights, total } = fused::token_weights(logits)?;
     if sampling.temperature == 0.0 {
         return Ok(SampledToken { id: best, logprob: -total.ln() as f32 });
     }
     let open = sampling.top_k == 0 && sampling.top_p >= 1.0 && sampling.min_p <= 0.0;
     if open {
-        return Ok(drawn((0..).zip(weights.iter().copied().map(f64::from)), total, draw, best));
+        return Ok(draw_token((0..).zip(weights.iter().copied().map(f64::from)), total, draw, best));
     }
-    let kept = allowed(&weights, sampling);
+    let kept = candidates(&weights, sampling);
     let kept = kept.iter().map(|id| (*id, f64::from(weights[*id as usize])));
     let total = kept.clone().map(|(_, weight)| weight).sum();
-    Ok(drawn(kept, total, draw, best))
+    Ok(draw_token(kept, total, draw, best))
 }
 
 /// Walks the weights until the draw's share of their total is reached.
-fn drawn(weights: impl Iterator<Item = (u32, f64)>, total: f64, draw: f64, best: u32) -> SampledToken {
+fn draw_token(weights: impl Iterator<Item = (u32, f64)>, total: f64, draw: f64, best: u32) -> SampledToken {
     let wanted = draw * total;
     let mut reached = 0.0;
     let mut chosen = (best, 1.0);
@@ -61,7 +65,7 @@ fn drawn(weights: impl Iterator<Item = (u32, f64)>, total: f64, draw: f64, best:
 }
 
 /// The tokens that top-k, top-p and min-p leave, likeliest first.
-fn allowed(weights: &[f32], sampling: &Sampling) -> Vec<u32> {
+fn candidates(weights: &[f32], sampling: &Sampling) -> Vec<u32> {
     let limit = if sampling.top_k == 0 { weights.len() } else { sampling.top_k.min(weights.len()) };
     let mut kept = ranked(weights, sampling, limit);
     // The largest weight is 1: it belongs to the largest logit.
@@ -72,17 +76,17 @@ fn allowed(weights: &[f32], sampling: &Sampling) -> Vec<u32> {
 /// The first `limit` tokens by weight, as few of them as hold the top-p share.
 fn ranked(weights: &[f32], sampling: &Sampling, limit: usize) -> Vec<u32> {
     if sampling.top_p >= 1.0 {
-        return first(weights, limit);
+        return top_tokens(weights, limit);
     }
     let share = f64::from(sampling.top_p);
     // Sorting a whole vocabulary for a handful of tokens is most of a step's time: try few first.
     let mut count = limit.min(256);
     loop {
-        let kept = first(weights, count);
+        let kept = top_tokens(weights, count);
         let total: f64 = if limit == weights.len() {
             weights.iter().copied().map(f64::from).sum()
         } else {
-            first(weights, limit).iter().map(|id| f64::from(weights[*id as usize])).sum()
+            top_tokens(weights, limit).iter().map(|id| f64::from(weights[*id as usize])).sum()
         };
         let mut reached = 0.0;
         for (rank, id) in kept.iter().enumerate() {
@@ -99,7 +103,7 @@ fn ranked(weights: &[f32], sampling: &Sampling, limit: usize) -> Vec<u32> {
 }
 
 /// The first `count` tokens by weight, equals by number.
-fn first(weights: &[f32], count: usize) -> Vec<u32> {
+fn top_tokens(weights: &[f32], count: usize) -> Vec<u32> {
     let by_weight =
         |left: &u32, right: &u32| weights[*right as usize].total_cmp(&weights[*left as usize]).then(left.cmp(right));
     let mut ids: Vec<u32> = (0..weights.len() as u32).collect();
@@ -126,7 +130,7 @@ mod tests {
 
     fn ids(sampling: &Sampling) -> Vec<u32> {
         let draws = (0..1000).map(|draw| f64::from(draw) / 1000.0);
-        let mut ids: Vec<u32> = draws.map(|draw| one(&logits(), sampling, draw).unwrap().id).collect();
+        let mut ids: Vec<u32> = draws.map(|draw| sample_token(&logits(), sampling, draw).unwrap().id).collect();
         ids.sort_unstable();
         ids.dedup();
         ids
@@ -136,16 +140,16 @@ mod tests {
     fn draws_follow_the_probabilities() {
         let count = |id: u32| {
             let draws = (0..1000).map(|draw| (f64::from(draw) + 0.5) / 1000.0);
-            draws.filter(|draw| one(&logits(), &sampling(), *draw).unwrap().id == id).count()
+            draws.filter(|draw| sample_token(&logits(), &sampling(), *draw).unwrap().id == id).count()
         };
         assert_eq!([count(0), count(1), count(2), count(3)], [100, 200, 300, 400]);
     }
 
     #[test]
     fn the_log_probability_is_that_of_the_distribution_drawn_from() {
-        let open = one(&logits(), &sampling(), 0.95).unwrap();
+        let open = sample_token(&logits(), &sampling(), 0.95).unwrap();
         assert!((f64::from(open.logprob) - 0.4f64.ln()).abs() < 1e-6);
-        let top = one(&logits(), &Sampling { top_k: 2, ..sampling() }, 0.1).unwrap();
+        let top = sample_token(&logits(), &Sampling { top_k: 2, ..sampling() }, 0.1).unwrap();
         assert_eq!(top.id, 3);
         assert!((f64::from(top.logprob) - (0.4f64 / 0.7).ln()).abs() < 1e-6);
     }
@@ -177,7 +181,7 @@ mod tests {
     fn temperature_zero_takes_the_likeliest_whatever_the_draw() {
         let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
         for draw in [0.0, 0.5, 0.999] {
-            let choice = one(&logits(), &greedy, draw).unwrap();
+            let choice = sample_token(&logits(), &greedy, draw).unwrap();
             assert_eq!(choice.id, 3);
             assert!((f64::from(choice.logprob) - 0.4f64.ln()).abs() < 1e-6);
         }
@@ -185,6 +189,6 @@ mod tests {
 
     #[test]
     fn a_logit_that_is_not_a_number_is_an_error() {
-        assert!(one(&[0.0, f32::NAN], &sampling(), 0.5).is_err());
+        assert!(sample_token(&[0.0, f32::NAN], &sampling(), 0.5).is_err());
     }
 }

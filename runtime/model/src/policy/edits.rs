@@ -100,7 +100,7 @@ impl Policy {
         if count == 0 || first.checked_add(count).is_none_or(|end| end > matrix.rows) {
             return Err(Error::Argument(format!("the matrix has rows 0 to {}", matrix.rows.saturating_sub(1))));
         }
-        Ok(self.stored(&matrix.name)?.rows(matrix.first + first, count)?)
+        Ok(self.stored_weight(&matrix.name)?.rows(matrix.first + first, count)?)
     }
 
     /// W ← W + `scale` · left rightᵀ.
@@ -108,7 +108,7 @@ impl Policy {
     /// # Errors
     /// When the layer is not there, or the vectors are not as long as the matrix is tall and wide.
     pub fn add_outer(&mut self, role: Role, layer: usize, left: &[f32], right: &[f32], scale: f32) -> Result<()> {
-        let matrix = self.editable(role, layer)?;
+        let matrix = self.editable_matrix(role, layer)?;
         if (left.len(), right.len()) != (matrix.rows, matrix.columns) {
             return Err(Error::Argument(format!(
                 "the matrix is [{}, {}], the vectors have `{}` and `{}` numbers",
@@ -135,7 +135,7 @@ impl Policy {
         strength: f32,
         keep_norms: bool,
     ) -> Result<()> {
-        let matrix = self.editable(role, layer)?;
+        let matrix = self.editable_matrix(role, layer)?;
         let width = if role == Role::Embedding { matrix.columns } else { matrix.rows };
         if direction.len() != width {
             return Err(Error::Argument(format!(
@@ -146,7 +146,7 @@ impl Policy {
         let weight = self.weight(&matrix.name)?;
         let direction = Tensor::from_vec(unit(direction)?, (1, width), weight.device())?;
         if self.edits.form == Form::Adapter {
-            return self.project_beside(&matrix, &weight, &direction, strength, keep_norms);
+            return self.project_out_as_adapter(&matrix, &weight, &direction, strength, keep_norms);
         }
         let strength = f64::from(strength);
         let changed = if role == Role::Embedding {
@@ -154,18 +154,18 @@ impl Policy {
         } else {
             edit::project_columns(&weight, &matrix, &direction, strength, keep_norms)?
         };
-        self.replace(&matrix.name, changed)?;
+        self.replace_weight(&matrix.name, changed)?;
         if let Some(bias) = matrix.bias.clone() {
             let values = self.weight(&bias)?.unsqueeze(1)?;
             let column = Matrix { columns: 1, ..matrix };
             let changed = edit::project_columns(&values, &column, &direction, strength, false)?;
-            self.replace(&bias, changed.squeeze(1)?)?;
+            self.replace_weight(&bias, changed.squeeze(1)?)?;
         }
         Ok(())
     }
 
     /// The same as an adapter: −strength · r (rᵀ W).
-    fn project_beside(
+    fn project_out_as_adapter(
         &mut self,
         matrix: &Matrix,
         weight: &Tensor,
@@ -178,7 +178,7 @@ impl Policy {
                 "`keep-norms` gives every row its own factor, which an adapter of rank one cannot hold".into(),
             ));
         }
-        let right = edit::component(weight, matrix, direction)?.flatten_all()?.to_vec1::<f32>()?;
+        let right = edit::component_along(weight, matrix, direction)?.flatten_all()?.to_vec1::<f32>()?;
         let left = direction.flatten_all()?.to_vec1::<f32>()?;
         let left: Vec<f32> = left.iter().map(|value| -strength * value).collect();
         self.add_product(matrix, &left, &right)
@@ -191,7 +191,7 @@ impl Policy {
         let row = Tensor::from_slice(right, (1, right.len()), device)?;
         if self.edits.form == Form::Weights {
             let changed = edit::add_outer(&weight, matrix, &column, &row, weight.dtype())?;
-            return self.replace(&matrix.name, changed);
+            return self.replace_weight(&matrix.name, changed);
         }
         let Some(place) = matrix.place else {
             return Err(Error::Unsupported("an adapter sits on the linear maps of blocks, not on this matrix".into()));
@@ -200,11 +200,11 @@ impl Policy {
         let mut padded = vec![0.0; weight.dim(0)?];
         padded[matrix.first..matrix.first + left.len()].copy_from_slice(left);
         let factor = (Tensor::from_slice(&padded, padded.len(), device)?, row.squeeze(0)?);
-        self.edits.note(place, factor)?;
-        self.replace(&matrix.name, changed)
+        self.edits.record_factor(place, factor)?;
+        self.replace_weight(&matrix.name, changed)
     }
 
-    fn editable(&self, role: Role, layer: usize) -> Result<Matrix> {
+    fn editable_matrix(&self, role: Role, layer: usize) -> Result<Matrix> {
         let whole = self.edits.form == Form::Weights || self.adapter.trainable() > 0;
         if whole && self.model.weights.precision().base() == Base::Nf4 {
             return Err(Error::Unsupported(
@@ -225,11 +225,11 @@ impl Policy {
 
     /// A weight as the policy sees it, without its adapter, on the CPU: a copy where it lies in a file.
     fn weight(&self, name: &str) -> Result<Tensor> {
-        Ok(self.stored(name)?.to_tensor()?)
+        Ok(self.stored_weight(name)?.to_tensor()?)
     }
 
     /// The same as it is kept.
-    fn stored(&self, name: &str) -> Result<Weight> {
+    fn stored_weight(&self, name: &str) -> Result<Weight> {
         if self.adapter.is_full()
             && let Some(slot) = self.adapter.parameters().index(name)
         {
@@ -239,18 +239,18 @@ impl Policy {
     }
 
     /// An edited weight where the model computes. A matrix is plain there, whatever the base is kept in.
-    pub(super) fn placed(&self, weight: &Tensor) -> Result<Weight> {
+    pub(super) fn place_on_device(&self, weight: &Tensor) -> Result<Weight> {
         let purpose = if weight.rank() == 1 { Purpose::Vector } else { Purpose::Vocabulary };
         let (device, dtype) = (self.model.weights.device(), self.precision().dtype(purpose));
         Ok(Weight::from(weight.clone()).to_device(device, dtype)?)
     }
 
-    fn replace(&mut self, name: &str, weight: Tensor) -> Result<()> {
+    fn replace_weight(&mut self, name: &str, weight: Tensor) -> Result<()> {
         let parameters = self.adapter.parameters();
         match parameters.index(name).filter(|_| self.adapter.is_full()) {
             Some(slot) => parameters.set(slot, &weight)?,
             None => {
-                let placed = self.placed(&weight)?;
+                let placed = self.place_on_device(&weight)?;
                 self.edits.set(name, weight, placed);
             }
         }

@@ -8,8 +8,8 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
 thread_local! {
-    /// Whether this thread is inside [`shielded`].
-    static SHIELDED: Cell<bool> = const { Cell::new(false) };
+    /// Whether this thread is inside [`catch_panic`].
+    static CATCHING: Cell<bool> = const { Cell::new(false) };
 }
 
 static HOOK: Once = Once::new();
@@ -18,34 +18,34 @@ static HOOK: Once = Once::new();
 ///
 /// # Errors
 /// What the panic said.
-pub(crate) fn shielded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     HOOK.call_once(|| {
         let loud = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
-            if !SHIELDED.get() {
+            if !CATCHING.get() {
                 loud(panic);
             }
         }));
     });
-    let before = SHIELDED.replace(true);
+    let before = CATCHING.replace(true);
     let outcome = panic::catch_unwind(AssertUnwindSafe(work));
-    SHIELDED.set(before);
-    outcome.map_err(|panic| said(&*panic))
+    CATCHING.set(before);
+    outcome.map_err(|panic| panic_message(&*panic))
 }
 
-fn said(panic: &(dyn Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("the library that reads it gave up").to_owned()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::shielded;
+    use super::catch_panic;
 
     #[test]
     fn a_panic_becomes_its_words_and_the_next_call_is_as_any_other() {
-        assert_eq!(shielded(|| panic!("a number")), Err::<(), _>("a number".into()));
-        assert_eq!(shielded(|| shielded(|| panic!("{}", 1 + 1))), Ok(Err::<(), _>("2".into())));
-        assert_eq!(shielded(|| 3), Ok(3));
+        assert_eq!(catch_panic(|| panic!("a number")), Err::<(), _>("a number".into()));
+        assert_eq!(catch_panic(|| catch_panic(|| panic!("{}", 1 + 1))), Ok(Err::<(), _>("2".into())));
+        assert_eq!(catch_panic(|| 3), Ok(3));
     }
 }

@@ -9,9 +9,9 @@ use tunebox_compute::fused::TapSet;
 use tunebox_compute::{Device, Tensor};
 
 use super::{Policy, View};
-use crate::decoder::head::Head;
-use crate::decoder::hook::{Picks, Reader};
-use crate::decoder::lens::{Lens, Readers};
+use crate::decoder::head::OutputHead;
+use crate::decoder::hook::{ActivationReader, TokenSelection};
+use crate::decoder::network::{ActivationReaders, Network};
 use crate::decoder::packing::Packing;
 use crate::decoder::stack;
 use crate::error::{Error, Result};
@@ -39,14 +39,14 @@ impl Policy {
             return Err(Error::Argument("a layer is named twice".into()));
         }
         for slice in self.slices(rows, true) {
-            self.read(view, rows, slice, last, (site, token), &mut found)?;
+            self.capture_slice(view, rows, slice, last, (site, token), &mut found)?;
         }
         let values: Vec<f32> = layers.iter().flat_map(|layer| found[layer].iter().copied()).collect();
         let shape = (layers.len(), rows.count(), configuration.hidden);
         Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
     }
 
-    fn read(
+    fn capture_slice(
         &self,
         view: &View,
         rows: &Rows,
@@ -55,16 +55,17 @@ impl Policy {
         (site, token): (Site, Token),
         found: &mut BTreeMap<usize, Vec<f32>>,
     ) -> Result<()> {
-        let places = slice.clone().map(|row| places(rows, row, token)).collect::<Result<Vec<_>>>()?;
+        let places = slice.clone().map(|row| token_indices(rows, row, token)).collect::<Result<Vec<_>>>()?;
         let lengths: Vec<usize> = places.iter().map(|places| places.last().map_or(0, |last| last + 1)).collect();
-        let (packing, spots) = Packing::beginnings(rows, slice, &lengths, &self.model.configuration)?;
-        let picks = |(row, places): (usize, &Vec<usize>)| places.iter().map(|place| spots.of(row, *place)).collect();
+        let (packing, token_positions) = Packing::of_prefixes(rows, slice, &lengths, &self.model.configuration)?;
+        let picks =
+            |(row, places): (usize, &Vec<usize>)| places.iter().map(|place| token_positions.of(row, *place)).collect();
         let picks: Vec<Vec<u32>> = places.iter().enumerate().map(picks).collect();
-        let picks = Arc::new(Picks::new(&picks));
-        let reader = |layer: &usize| (*layer, Arc::new(Reader::new(&picks)));
-        let readers = Readers { site, layers: found.keys().map(reader).collect() };
-        let lens = Lens { readers: Some(&readers), ..self.lens(view)? };
-        stack::forward_to(&lens, &packing, last)?;
+        let picks = Arc::new(TokenSelection::new(&picks));
+        let reader = |layer: &usize| (*layer, Arc::new(ActivationReader::new(&picks)));
+        let readers = ActivationReaders { site, layers: found.keys().map(reader).collect() };
+        let network = Network { readers: Some(&readers), ..self.network(view)? };
+        stack::forward_to(&network, &packing, last)?;
         for (layer, reader) in &readers.layers {
             if let Some(found) = found.get_mut(layer) {
                 found.extend(reader.take()?);
@@ -84,8 +85,8 @@ impl Policy {
         }
         let mut found = Vec::with_capacity(rows.count() * ids.len());
         for slice in self.slices(rows, true) {
-            let (lens, hidden) = self.ends(view, rows, slice)?;
-            each_logits(&lens, &hidden, |logits| {
+            let (network, hidden) = self.last_hidden(view, rows, slice)?;
+            for_each_logits(&network, &hidden, |logits| {
                 let normaliser = log_sum_exp(logits);
                 found.extend(ids.iter().map(|id| (f64::from(logits[*id as usize]) - normaliser) as f32));
                 Ok(())
@@ -101,10 +102,10 @@ impl Policy {
     pub fn divergence(&self, view: &View, other: &View, rows: &Rows) -> Result<Tensor> {
         let mut found = Vec::with_capacity(rows.count());
         for slice in self.slices(rows, true) {
-            let (lens, hidden) = self.ends(view, rows, slice.clone())?;
-            let (other, others) = self.ends(other, rows, slice)?;
-            for (hidden, others) in blocks(&hidden)?.iter().zip(blocks(&others)?) {
-                let left = logits(&lens, hidden)?;
+            let (network, hidden) = self.last_hidden(view, rows, slice.clone())?;
+            let (other, others) = self.last_hidden(other, rows, slice)?;
+            for (hidden, others) in row_chunks(&hidden)?.iter().zip(row_chunks(&others)?) {
+                let left = logits(&network, hidden)?;
                 let right = logits(&other, &others)?;
                 found.extend(left.iter().zip(&right).map(|(left, right)| divergence(left, right)));
             }
@@ -114,17 +115,17 @@ impl Policy {
     }
 
     /// The stream after the last block at the last token of each row, `[rows, hidden]`.
-    fn ends(&self, view: &View, rows: &Rows, slice: Range<usize>) -> Result<(Lens<'_>, Tensor)> {
+    fn last_hidden(&self, view: &View, rows: &Rows, slice: Range<usize>) -> Result<(Network<'_>, Tensor)> {
         let lengths: Vec<usize> = slice.clone().map(|row| rows.ids[row].len()).collect();
-        let (packing, _) = Packing::beginnings(rows, slice, &lengths, &self.model.configuration)?;
-        let lens = self.lens(view)?;
-        let hidden = packing.select(&stack::forward(&lens, &packing)?)?;
-        Ok((lens, hidden))
+        let (packing, _) = Packing::of_prefixes(rows, slice, &lengths, &self.model.configuration)?;
+        let network = self.network(view)?;
+        let hidden = packing.select_predictors(&stack::forward(&network, &packing)?)?;
+        Ok((network, hidden))
     }
 }
 
 /// The tokens of a row that are read, rising.
-fn places(rows: &Rows, row: usize, token: Token) -> Result<Vec<usize>> {
+fn token_indices(rows: &Rows, row: usize, token: Token) -> Result<Vec<usize>> {
     let length = rows.ids[row].len();
     match token {
         Token::FromEnd(number) => {
@@ -145,19 +146,19 @@ fn places(rows: &Rows, row: usize, token: Token) -> Result<Vec<usize>> {
     }
 }
 
-fn blocks(hidden: &Tensor) -> Result<Vec<Tensor>> {
+fn row_chunks(hidden: &Tensor) -> Result<Vec<Tensor>> {
     let rows = hidden.dim(0)?;
     let starts = (0..rows).step_by(LOGIT_ROWS);
     starts.map(|start| Ok(hidden.narrow(0, start, LOGIT_ROWS.min(rows - start))?.contiguous()?)).collect()
 }
 
-fn logits(lens: &Lens<'_>, hidden: &Tensor) -> Result<Vec<Vec<f32>>> {
-    Ok(Head::new(lens, 1.0, TapSet::default())?.logits(hidden)?.to_vec2::<f32>()?)
+fn logits(network: &Network<'_>, hidden: &Tensor) -> Result<Vec<Vec<f32>>> {
+    Ok(OutputHead::new(network, 1.0, TapSet::default())?.logits(hidden)?.to_vec2::<f32>()?)
 }
 
-fn each_logits(lens: &Lens<'_>, hidden: &Tensor, mut each: impl FnMut(&[f32]) -> Result<()>) -> Result<()> {
-    for block in blocks(hidden)? {
-        logits(lens, &block)?.iter().try_for_each(|row| each(row))?;
+fn for_each_logits(network: &Network<'_>, hidden: &Tensor, mut each: impl FnMut(&[f32]) -> Result<()>) -> Result<()> {
+    for block in row_chunks(hidden)? {
+        logits(network, &block)?.iter().try_for_each(|row| each(row))?;
     }
     Ok(())
 }

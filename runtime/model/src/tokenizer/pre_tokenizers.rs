@@ -37,7 +37,7 @@ const GPT_4O: &str = concat!(
 
 /// How words are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cut {
+enum Splitting {
     /// GPT-2's pattern, which the byte-level part brings itself.
     Words,
     /// Every digit alone, then GPT-2's pattern.
@@ -49,7 +49,7 @@ enum Cut {
 /// What a name in `tokenizer.ggml.pre` stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Style {
-    cut: Cut,
+    splitting: Splitting,
     /// Characters are composed (NFC) first.
     composed: bool,
     /// A word that is in the vocabulary as it stands is not merged together from its letters.
@@ -59,33 +59,33 @@ pub(super) struct Style {
 }
 
 impl Style {
-    const fn new(cut: Cut) -> Self {
-        Self { cut, composed: false, whole_words: false, opens_with_bos: false }
+    const fn new(splitting: Splitting) -> Self {
+        Self { splitting, composed: false, whole_words: false, opens_with_bos: false }
     }
 }
 
 const LLAMA_STYLE: Style =
-    Style { cut: Cut::Pattern(LLAMA_3), composed: false, whole_words: true, opens_with_bos: true };
+    Style { splitting: Splitting::Pattern(LLAMA_3), composed: false, whole_words: true, opens_with_bos: true };
 const QWEN_STYLE: Style =
-    Style { cut: Cut::Pattern(QWEN_2), composed: true, whole_words: false, opens_with_bos: false };
+    Style { splitting: Splitting::Pattern(QWEN_2), composed: true, whole_words: false, opens_with_bos: false };
 const TEKKEN_STYLE: Style =
-    Style { cut: Cut::Pattern(TEKKEN), composed: false, whole_words: true, opens_with_bos: true };
+    Style { splitting: Splitting::Pattern(TEKKEN), composed: false, whole_words: true, opens_with_bos: true };
 
 /// Every name that is known.
 const STYLES: [(&str, Style); 34] = [
-    ("default", Style::new(Cut::Words)),
-    ("gpt-2", Style::new(Cut::Words)),
-    ("gpt2", Style::new(Cut::Words)),
-    ("olmo", Style::new(Cut::Words)),
-    ("phi-2", Style::new(Cut::Words)),
-    ("mpt", Style::new(Cut::Words)),
-    ("jais", Style::new(Cut::Words)),
-    ("smollm", Style::new(Cut::DigitsThenWords)),
-    ("starcoder", Style::new(Cut::DigitsThenWords)),
-    ("refact", Style::new(Cut::DigitsThenWords)),
-    ("command-r", Style::new(Cut::DigitsThenWords)),
-    ("codeshell", Style::new(Cut::DigitsThenWords)),
-    ("exaone", Style::new(Cut::DigitsThenWords)),
+    ("default", Style::new(Splitting::Words)),
+    ("gpt-2", Style::new(Splitting::Words)),
+    ("gpt2", Style::new(Splitting::Words)),
+    ("olmo", Style::new(Splitting::Words)),
+    ("phi-2", Style::new(Splitting::Words)),
+    ("mpt", Style::new(Splitting::Words)),
+    ("jais", Style::new(Splitting::Words)),
+    ("smollm", Style::new(Splitting::DigitsThenWords)),
+    ("starcoder", Style::new(Splitting::DigitsThenWords)),
+    ("refact", Style::new(Splitting::DigitsThenWords)),
+    ("command-r", Style::new(Splitting::DigitsThenWords)),
+    ("codeshell", Style::new(Splitting::DigitsThenWords)),
+    ("exaone", Style::new(Splitting::DigitsThenWords)),
     ("llama3", LLAMA_STYLE),
     ("llama-v3", LLAMA_STYLE),
     ("llama-bpe", LLAMA_STYLE),
@@ -94,26 +94,29 @@ const STYLES: [(&str, Style); 34] = [
     ("pixtral", LLAMA_STYLE),
     ("midm-2.0", LLAMA_STYLE),
     ("lfm2", LLAMA_STYLE),
-    ("dbrx", Style::new(Cut::Pattern(LLAMA_3))),
-    ("smaug-bpe", Style::new(Cut::Pattern(LLAMA_3))),
+    ("dbrx", Style::new(Splitting::Pattern(LLAMA_3))),
+    ("smaug-bpe", Style::new(Splitting::Pattern(LLAMA_3))),
     ("tekken", TEKKEN_STYLE),
     ("qwen2", QWEN_STYLE),
     ("deepseek-r1-qwen", QWEN_STYLE),
     ("kormo", QWEN_STYLE),
     ("megrez", QWEN_STYLE),
-    ("stablelm2", Style::new(Cut::Pattern(QWEN_2))),
-    ("qwen35", Style { cut: Cut::Pattern(QWEN_35), composed: true, whole_words: false, opens_with_bos: false }),
-    ("gpt-4o", Style::new(Cut::Pattern(GPT_4O))),
-    ("llama4", Style::new(Cut::Pattern(GPT_4O))),
-    ("kanana2", Style::new(Cut::Pattern(GPT_4O))),
-    ("minimax-m2", Style::new(Cut::Pattern(GPT_4O))),
+    ("stablelm2", Style::new(Splitting::Pattern(QWEN_2))),
+    (
+        "qwen35",
+        Style { splitting: Splitting::Pattern(QWEN_35), composed: true, whole_words: false, opens_with_bos: false },
+    ),
+    ("gpt-4o", Style::new(Splitting::Pattern(GPT_4O))),
+    ("llama4", Style::new(Splitting::Pattern(GPT_4O))),
+    ("kanana2", Style::new(Splitting::Pattern(GPT_4O))),
+    ("minimax-m2", Style::new(Splitting::Pattern(GPT_4O))),
 ];
 
 /// The style with this name.
 ///
 /// # Errors
 /// [`TokenizerError::Unknown`]: a guess would give ids that the model was never trained on.
-pub(super) fn find(name: &str) -> Result<Style, TokenizerError> {
+pub(super) fn find_style(name: &str) -> Result<Style, TokenizerError> {
     STYLES.iter().find(|(known, _)| *known == name).map(|(_, style)| *style).ok_or_else(|| TokenizerError::Unknown {
         what: "pre-tokenizer",
         found: name.to_owned(),
@@ -122,14 +125,14 @@ pub(super) fn find(name: &str) -> Result<Style, TokenizerError> {
 }
 
 /// Makes a tokenizer cut text in this style.
-pub(super) fn apply(style: Style, tokenizer: &mut tokenizers::Tokenizer) -> Result<(), TokenizerError> {
+pub(super) fn apply_style(style: Style, tokenizer: &mut tokenizers::Tokenizer) -> Result<(), TokenizerError> {
     if style.composed {
         tokenizer.with_normalizer(Some(NFC)).map_err(TokenizerError::broken)?;
     }
     let steps: Vec<PreTokenizerWrapper> = match style.cut {
-        Cut::Words => vec![ByteLevel::new(false, true, true).into()],
-        Cut::DigitsThenWords => vec![Digits::new(true).into(), ByteLevel::new(false, true, true).into()],
-        Cut::Pattern(pattern) => {
+        Splitting::Words => vec![ByteLevel::new(false, true, true).into()],
+        Splitting::DigitsThenWords => vec![Digits::new(true).into(), ByteLevel::new(false, true, true).into()],
+        Splitting::Pattern(pattern) => {
             let pattern = SplitPattern::Regex(pattern.to_owned());
             let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false).map_err(TokenizerError::broken)?;
             vec![split.into(), ByteLevel::new(false, true, false).into()]

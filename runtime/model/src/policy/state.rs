@@ -10,7 +10,7 @@ use crate::error::Result;
 
 /// Edits, snapshots and the count of updates of a policy at one moment. It shares their tensors: nothing writes to those.
 #[derive(Clone)]
-pub struct Aside {
+pub struct PolicyState {
     edits: Edits,
     snapshots: BTreeMap<String, Arc<(Adapter, Edits)>>,
     generation: u64,
@@ -19,34 +19,34 @@ pub struct Aside {
 impl Policy {
     /// What changes beside the trained numbers, as it is now.
     #[must_use]
-    pub fn aside(&self) -> Aside {
-        Aside { edits: self.edits.clone(), snapshots: self.snapshots.clone(), generation: self.generation }
+    pub fn state(&self) -> PolicyState {
+        PolicyState { edits: self.edits.clone(), snapshots: self.snapshots.clone(), generation: self.generation }
     }
 
-    /// Goes back to what [`aside`](Self::aside) gave; the trained numbers are the caller's to put back.
-    pub fn put_back(&mut self, aside: &Aside) {
-        self.edits.clone_from(&aside.edits);
-        self.snapshots.clone_from(&aside.snapshots);
-        self.resume_at(aside.generation);
+    /// Goes back to what [`state`](Self::state) gave; the trained numbers are the caller's to put back.
+    pub fn restore_state(&mut self, state: &PolicyState) {
+        self.edits.clone_from(&state.edits);
+        self.snapshots.clone_from(&state.snapshots);
+        self.resume_at(state.generation);
     }
 
     /// The same over what a method's `init` did: edits and snapshots that were not there before stay.
-    pub fn put_over(&mut self, aside: &Aside) {
-        if !aside.edits.is_empty() {
-            self.edits.clone_from(&aside.edits);
+    pub fn restore_state_over_init(&mut self, state: &PolicyState) {
+        if !state.edits.is_empty() {
+            self.edits.clone_from(&state.edits);
         }
-        self.snapshots.extend(aside.snapshots.clone());
-        self.resume_at(aside.generation);
+        self.snapshots.extend(state.snapshots.clone());
+        self.resume_at(state.generation);
     }
 
     /// Goes back to what it was made as: the numbers that training begins with, nothing edited, no snapshot.
     ///
     /// # Errors
     /// When a weight cannot be read, or the device fails.
-    pub fn begin_anew(&mut self) -> Result<()> {
+    pub fn reset(&mut self) -> Result<()> {
         match &self.reference {
             Some(continued) => self.adapter.parameters().copy_from(continued.parameters())?,
-            None => self.adapter.begin(&self.model)?,
+            None => self.adapter.initialize(&self.model)?,
         }
         self.edits = Edits::default();
         self.snapshots.clear();
@@ -89,7 +89,7 @@ mod tests {
             let first = values(&policy);
             change(&mut policy);
             assert_ne!(values(&policy), first, "{kind}");
-            policy.begin_anew().unwrap();
+            policy.reset().unwrap();
             assert_eq!(values(&policy), first, "{kind}");
             assert!(!policy.is_edited() && policy.generation() == 0, "{kind}");
         }
@@ -106,7 +106,7 @@ mod tests {
         let zero = Tensor::zeros_like(&policy.parameters().value(0).unwrap()).unwrap();
         policy.parameters().set(0, &zero).unwrap();
         policy.snapshot("old").unwrap();
-        policy.begin_anew().unwrap();
+        policy.reset().unwrap();
         assert_eq!(values(&policy), values(&written));
         assert!(policy.snapshots.is_empty());
     }

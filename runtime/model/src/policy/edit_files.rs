@@ -38,7 +38,7 @@ impl Policy {
             targets: Targets::Modules(names),
             ..AdapterSettings::default()
         };
-        Adapter::of_products(&self.model, &settings, factors).map(Some)
+        Adapter::from_outer_products(&self.model, &settings, factors).map(Some)
     }
 
     /// Writes the edited weights into a checkpoint; nothing where there are none.
@@ -89,11 +89,11 @@ impl Policy {
         let weights = families::expected(&self.model.configuration).into_iter().collect();
         for (name, location) in stored::locate(&[path.to_owned()])? {
             // Before anything so large is read.
-            let part = self.accept(&weights, &name, &location)?;
+            let part = self.check_entry(&weights, &name, &location)?;
             let tensor = stored::read(&name, &location, &Device::Cpu)?;
             match part {
                 None => {
-                    let placed = self.placed(&tensor)?;
+                    let placed = self.place_on_device(&tensor)?;
                     edits.set(&name, tensor, placed);
                 }
                 Some(part) => factors.push((part, tensor)),
@@ -103,7 +103,7 @@ impl Policy {
         for pair in factors.chunks(2) {
             match pair {
                 [((place, Side::Left), left), ((other, Side::Right), right)] if place == other => {
-                    edits.note(*place, (left.clone(), right.clone()))?;
+                    edits.record_factor(*place, (left.clone(), right.clone()))?;
                     edits.form = Form::Adapter;
                 }
                 _ => return Err(Error::broken(path, "an edit has one of its two sides alone")),
@@ -114,7 +114,7 @@ impl Policy {
 
     /// What a tensor of a file of edits is beside the weights; none for a weight. Errors: this model has no such weight or
     /// place, or it has it in another shape.
-    fn accept(
+    fn check_entry(
         &self,
         weights: &BTreeMap<String, Vec<usize>>,
         name: &str,
@@ -123,7 +123,7 @@ impl Policy {
         let configuration = &self.model.configuration;
         let is_there =
             |((layer, site), _): &Part| *layer < configuration.layers && Site::all(configuration).contains(site);
-        let part = name.strip_prefix(FACTOR).map(|rest| part_of(rest).filter(is_there));
+        let part = name.strip_prefix(FACTOR).map(|rest| parse_part(rest).filter(is_there));
         let wanted = match part {
             None => weights.get(name).cloned(),
             Some(part) => part.map(|((_, site), side)| vec![side.of(site.shape(configuration))]),
@@ -181,7 +181,7 @@ impl Side {
 type Part = ((usize, Site), Side);
 
 /// The part in `LAYER.MODULE.NUMBER.SIDE`.
-fn part_of(rest: &str) -> Option<Part> {
+fn parse_part(rest: &str) -> Option<Part> {
     let mut parts = rest.split('.');
     let (layer, module) = (parts.next()?.parse().ok()?, parts.next()?);
     let side = match parts.nth(1)? {
