@@ -136,7 +136,7 @@ impl Patch {
     /// The same with its vector on a device; it is made on the CPU.
     pub(crate) fn on(mut self, device: &Device) -> Result<Self> {
         let (PatchOperation::Add(vector) | PatchOperation::Remove(vector) | PatchOperation::Set(vector, _)) =
-            &mut self.act;
+            &mut self.operation;
         *vector = vector.to_device(device)?;
         Ok(self)
     }

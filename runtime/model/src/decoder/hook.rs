@@ -11,16 +11,16 @@ use tunebox_compute::fused::{self, Indices};
 use crate::error::Result;
 use crate::stream::PatchOperation;
 
-/// Which tokens of a pass belong to answers.
+/// Which tokens of a pass belong to answers. Patches with `answers_only` change these alone.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum AnswerMask {
-    /// None, or nobody asks.
+    /// No token, or no patch asks.
     #[default]
-    Nothing,
-    /// All.
-    Everything,
-    /// Those with a 1: `[tokens, 1]`, `f32`.
-    Some(Tensor),
+    None,
+    /// Every token.
+    All,
+    /// The tokens with a 1: `[tokens, 1]`, `f32`.
+    Tokens(Tensor),
 }
 
 /// A change as one pass sees it.

@@ -46,7 +46,7 @@ impl Projection {
             }
             Self::Joined { linear, widths } => {
                 let (joined, saved) = linear.forward(input)?;
-                Ok((fused::split_columns(&joined, widths)?, vec![kept]))
+                Ok((fused::split_columns(&joined, widths)?, vec![saved]))
             }
         }
     }

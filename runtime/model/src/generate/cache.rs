@@ -121,7 +121,7 @@ fn run_blocks(
 }
 
 /// Prompts that go through the model together, by the completions in whose slots they run.
-fn groups<'a>(firsts: &[&'a Sequence], prompts: &[Vec<u32>]) -> Vec<Vec<&'a Sequence>> {
+fn prompt_groups<'a>(firsts: &[&'a Sequence], prompts: &[Vec<u32>]) -> Vec<Vec<&'a Sequence>> {
     let mut groups: Vec<Vec<&Sequence>> = Vec::new();
     let mut tokens = 0;
     for sequence in firsts.iter().copied() {

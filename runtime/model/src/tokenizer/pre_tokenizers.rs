@@ -129,7 +129,7 @@ pub(super) fn apply_style(style: Style, tokenizer: &mut tokenizers::Tokenizer) -
     if style.composed {
         tokenizer.with_normalizer(Some(NFC)).map_err(TokenizerError::broken)?;
     }
-    let steps: Vec<PreTokenizerWrapper> = match style.cut {
+    let steps: Vec<PreTokenizerWrapper> = match style.splitting {
         Splitting::Words => vec![ByteLevel::new(false, true, true).into()],
         Splitting::DigitsThenWords => vec![Digits::new(true).into(), ByteLevel::new(false, true, true).into()],
         Splitting::Pattern(pattern) => {
