@@ -4,14 +4,8 @@
 mod check;
 pub mod rope;
 
-use std::path::Path;
-
 pub use rope::{RopeScaling, RopeSetting};
 pub use tunebox_compute::fused::Activation;
-
-use crate::error::Result;
-use crate::families::{self, TensorFacts};
-use crate::weights::gguf::Metadata;
 
 /// Everything about a model but its weights.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,54 +89,52 @@ impl LayerKind {
 }
 
 impl Configuration {
-    /// Reads `config.json` of a model folder; `place` names the file in errors.
-    ///
-    /// # Errors
-    /// When the family is not known, a setting is missing or has a value that cannot be run.
-    pub fn from_hugging_face(config: &serde_json::Value, place: &Path) -> Result<Self> {
-        let configuration = families::from_hugging_face(config, place)?;
-        configuration.check(place)?;
-        Ok(configuration)
-    }
-
-    /// Adds the tokens that end an answer from `generation_config.json`, which knows the ends of turns as well.
-    ///
-    /// # Errors
-    /// When they are not token ids.
-    pub fn add_eos(&mut self, config: &serde_json::Value, place: &Path) -> Result<()> {
-        for id in families::eos(config, place)? {
-            if !self.eos.contains(&id) {
-                self.eos.push(id);
-            }
+    /// A plain decoder: root-mean-square norms before each half, gated SiLU, no biases, a head of its own, attention over
+    /// everything, no rotation set yet. Sizes that are not given are 0, or those of the query heads.
+    pub(crate) fn plain(family: &str, hidden: usize, layers: usize, heads: usize, head_dim: usize) -> Self {
+        Self {
+            family: family.into(),
+            hidden,
+            intermediate: 0,
+            layers,
+            heads,
+            kv_heads: heads,
+            head_dim,
+            rotated: head_dim,
+            vocabulary: 0,
+            norm_epsilon: 1e-6,
+            activation: Activation::Silu,
+            tied: false,
+            query_key_norm: false,
+            unit_offset_norm: false,
+            sandwich_norms: false,
+            embedding_scale: 1.0,
+            attention_scale: (head_dim as f32).sqrt().recip(),
+            attention_bias: false,
+            output_bias: false,
+            feed_forward_bias: false,
+            fused_projections: false,
+            attention_soft_cap: None,
+            logit_soft_cap: None,
+            logit_scale: 1.0,
+            max_positions: 0,
+            // An absurd count is refused by the check that follows; it must not be allocated before.
+            layers_kind: vec![LayerKind::FULL; layers.min(1 << 16)],
+            ropes: Vec::new(),
+            eos: Vec::new(),
+            bos: None,
+            pad: None,
         }
-        Ok(())
     }
 
-    /// Reads the metadata of a GGUF file, and what only its tensors tell.
-    ///
-    /// # Errors
-    /// When the architecture is not known, a setting is missing or has a value that cannot be run.
-    pub fn from_gguf(metadata: &Metadata, facts: TensorFacts) -> Result<Self> {
-        let configuration = families::from_gguf(metadata, facts)?;
-        configuration.check(metadata.path())?;
-        Ok(configuration)
-    }
-
-    /// The same as a `config.json`, for models that came without one.
-    #[must_use]
-    pub fn to_hugging_face(&self) -> serde_json::Value {
-        families::to_hugging_face(self)
+    /// Gives every layer the same window; none: each sees everything.
+    pub(crate) fn set_window(&mut self, window: Option<usize>) {
+        self.layers_kind.iter_mut().for_each(|kind| kind.window = window);
     }
 
     /// The longest sequence that the factors of short texts serve, where rotations have such.
     #[must_use]
     pub fn short_context(&self) -> Option<usize> {
         self.ropes.iter().find_map(RopeSetting::short_context)
-    }
-
-    /// Weights of the model, counted by value, the tied head once.
-    #[must_use]
-    pub fn weights(&self) -> u64 {
-        families::expected(self).iter().map(|(_, shape)| shape.iter().map(|side| *side as u64).product::<u64>()).sum()
     }
 }

@@ -1,7 +1,7 @@
 //! What can go wrong with a model, its files and its work, and what a person can do about it.
 //! Leaves tensor work to `tunebox_compute::error` and everything on a screen to the command line.
 
-use tunebox_foundation::explain::{Exit, Explain, Snippet};
+use tunebox_foundation::explain::Explain;
 use tunebox_foundation::nearest::nearest;
 use tunebox_foundation::paths;
 
@@ -12,13 +12,15 @@ use crate::tokenizer::TokenizerError;
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// What can go wrong with a model.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Explain)]
+#[explain(category = "model")]
 pub enum Error {
     /// An argument is outside what the model allows.
     #[error("{0}")]
     Argument(String),
     /// A file cannot be read or written.
     #[error("cannot use `{path}`")]
+    #[explain(why = paths::describe_io_error(source), hint = paths::hint_for_io_error(std::path::Path::new(path), source))]
     File {
         /// The file.
         path: String,
@@ -27,6 +29,7 @@ pub enum Error {
     },
     /// A path or name that is not a model.
     #[error("`{name}` is not a model")]
+    #[explain(why = why.clone(), hint = hint.clone())]
     NotAModel {
         /// The path or name as it was written.
         name: String,
@@ -37,6 +40,7 @@ pub enum Error {
     },
     /// A model family that nobody taught this program.
     #[error("model family `{found}` is not known")]
+    #[explain(location = place.clone(), hint = format!("known families: {}", known.join(", ")))]
     UnknownFamily {
         /// The family as the file names it.
         found: String,
@@ -47,6 +51,7 @@ pub enum Error {
     },
     /// A setting of the model is missing.
     #[error("`{key}` is missing")]
+    #[explain(location = place.clone(), why = "the model's shape cannot be told without it", hint = "fetch the model again, all files of one revision together")]
     KeyMissing {
         /// The setting.
         key: String,
@@ -55,6 +60,11 @@ pub enum Error {
     },
     /// A setting of the model has a value that this program cannot run.
     #[error("`{key}` is `{found}`")]
+    #[explain(
+        location = place.clone(),
+        why = "what can be run: {allowed}",
+        hint = "another checkpoint of the same family may do without it"
+    )]
     KeyValue {
         /// The setting.
         key: String,
@@ -67,6 +77,7 @@ pub enum Error {
     },
     /// A weight is not in the files.
     #[error("tensor `{name}` is missing")]
+    #[explain(location = place.clone(), why = "the configuration says that the model has it", hint = "fetch the model again, all files of one revision together")]
     TensorMissing {
         /// The weight, by its Hugging Face name.
         name: String,
@@ -75,6 +86,7 @@ pub enum Error {
     },
     /// A weight has another shape than the configuration says.
     #[error("tensor `{name}` is {found:?}, the configuration asks for {wanted:?}")]
+    #[explain(location = place.clone(), why = "configuration and weights are of different models", hint = "fetch the model again, all files of one revision together")]
     TensorShape {
         /// The weight, by its Hugging Face name.
         name: String,
@@ -87,6 +99,11 @@ pub enum Error {
     },
     /// A weight is stored in a number format that is not read.
     #[error("tensor `{name}` is stored as `{found}`")]
+    #[explain(
+        location = place.clone(),
+        why = "weights are read from {allowed}",
+        hint = "use the unquantised checkpoint, or its GGUF file"
+    )]
     TensorType {
         /// The weight.
         name: String,
@@ -99,6 +116,7 @@ pub enum Error {
     },
     /// A file that is not what its name says, or ends too early.
     #[error("{what}")]
+    #[explain(location = place.clone(), hint = "the download may have stopped early; fetch the file again")]
     Broken {
         /// What is wrong.
         what: String,
@@ -107,6 +125,7 @@ pub enum Error {
     },
     /// A model that cannot be fetched from a hub.
     #[error("model `{name}` cannot be fetched")]
+    #[explain(category = "hub", location = endpoint.clone(), why = why.clone(), hint = hint.clone())]
     Hub {
         /// The model as it was written.
         name: String,
@@ -119,6 +138,7 @@ pub enum Error {
     },
     /// A new adapter is to sit on a linear map that the model has not.
     #[error("the adapter targets `{name}`, no linear map of this model is called that")]
+    #[explain(hint = suggest_module(name, known))]
     NoModule {
         /// As written.
         name: String,
@@ -135,6 +155,7 @@ pub enum Error {
     },
     /// An adapter that does not fit the model, or is not one that can be run exactly.
     #[error("{what}")]
+    #[explain(location = place.clone())]
     Adapter {
         /// What is wrong.
         what: String,
@@ -146,29 +167,23 @@ pub enum Error {
     Unsupported(String),
     /// Its tokenizer cannot be used.
     #[error(transparent)]
+    #[explain(source)]
     Tokenizer(#[from] TokenizerError),
     /// Its chat template cannot be used.
     #[error(transparent)]
+    #[explain(source)]
     Chat(#[from] ChatError),
     /// Tensor work failed.
     #[error(transparent)]
+    #[explain(source)]
     Compute(#[from] tunebox_compute::Error),
     /// The tensor library failed.
     #[error("the tensor library stopped: {0}")]
+    #[explain(category = "tensor")]
     Candle(#[from] candle_core::Error),
 }
 
 impl Error {
-    /// The error of another room, if this is one.
-    fn inner(&self) -> Option<&dyn Explain> {
-        match self {
-            Self::Tokenizer(error) => Some(error),
-            Self::Chat(error) => Some(error),
-            Self::Compute(error) => Some(error),
-            _ => None,
-        }
-    }
-
     /// A file that cannot be used.
     pub(crate) fn file(path: &std::path::Path, source: std::io::Error) -> Self {
         Self::File { path: path.display().to_string(), source }
@@ -178,83 +193,15 @@ impl Error {
     pub(crate) fn broken(path: &std::path::Path, what: impl Into<String>) -> Self {
         Self::Broken { what: what.into(), place: path.display().to_string() }
     }
-}
 
-impl Error {
     /// An adapter that cannot be used.
     pub(crate) fn adapter(path: &std::path::Path, what: impl Into<String>) -> Self {
         Self::Adapter { what: what.into(), place: path.display().to_string() }
     }
 }
 
-impl Explain for Error {
-    fn category(&self) -> &'static str {
-        match self {
-            Self::Candle(_) => "tensor",
-            Self::Hub { .. } => "hub",
-            _ => self.inner().map_or("model", |error| error.category()),
-        }
-    }
-
-    fn location(&self) -> Option<String> {
-        match self {
-            Self::UnknownFamily { place, .. }
-            | Self::KeyMissing { place, .. }
-            | Self::KeyValue { place, .. }
-            | Self::TensorMissing { place, .. }
-            | Self::TensorShape { place, .. }
-            | Self::TensorType { place, .. }
-            | Self::Adapter { place, .. }
-            | Self::Broken { place, .. } => Some(place.clone()),
-            Self::Hub { endpoint, .. } => Some(endpoint.clone()),
-            _ => self.inner()?.location(),
-        }
-    }
-
-    fn snippet(&self) -> Option<Snippet> {
-        self.inner()?.snippet()
-    }
-
-    fn why(&self) -> Option<String> {
-        match self {
-            Self::File { source, .. } => Some(paths::describe_io_error(source)),
-            Self::NotAModel { why, .. } | Self::Hub { why, .. } => Some(why.clone()),
-            Self::KeyMissing { .. } => Some("the model's shape cannot be told without it".into()),
-            Self::KeyValue { allowed, .. } => Some(format!("what can be run: {allowed}")),
-            Self::TensorMissing { .. } => Some("the configuration says that the model has it".into()),
-            Self::TensorShape { .. } => Some("configuration and weights are of different models".into()),
-            Self::TensorType { allowed, .. } => Some(format!("weights are read from {allowed}")),
-            _ => self.inner()?.why(),
-        }
-    }
-
-    fn kept(&self) -> Option<String> {
-        self.inner()?.kept()
-    }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::NotAModel { hint, .. } | Self::Hub { hint, .. } => Some(hint.clone()),
-            Self::File { path, source } => paths::hint_for_io_error(std::path::Path::new(path), source),
-            Self::UnknownFamily { known, .. } => Some(format!("known families: {}", known.join(", "))),
-            Self::NoModule { name, known } => Some(named(name, known)),
-            Self::KeyMissing { .. } | Self::TensorShape { .. } | Self::TensorMissing { .. } => {
-                Some("fetch the model again, all files of one revision together".into())
-            }
-            Self::KeyValue { .. } => Some("another checkpoint of the same family may do without it".into()),
-            Self::TensorType { .. } => Some("use the unquantised checkpoint, or its GGUF file".into()),
-            Self::Broken { .. } => Some("the download may have stopped early; fetch the file again".into()),
-            _ => self.inner()?.hint(),
-        }
-    }
-
-    fn exit(&self) -> Exit {
-        self.inner().map_or(Exit::Usage, |error| error.exit())
-    }
-}
-
 /// The linear maps that can be named, and the one that a name probably means.
-fn named(name: &str, known: &[&str]) -> String {
+fn suggest_module(name: &str, known: &[&str]) -> String {
     let list = known.join(", ");
     match nearest(name, known.iter().copied()) {
         Some(meant) => format!("did you mean `{meant}`? (maps: {list})"),

@@ -1,11 +1,13 @@
 //! The model families: which there are, and how a configuration is chosen and read for each.
 //! One file a family holds only what differs; what is shared lies in `hugging_face`, `gguf` and `names`.
 
+mod family;
 mod fields;
 mod gemma2;
 mod gemma3;
 mod gguf;
 mod hugging_face;
+mod keys;
 mod llama;
 mod mistral;
 mod names;
@@ -16,52 +18,18 @@ mod smollm3;
 
 use std::path::Path;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+pub(crate) use family::GgufLayout;
 pub use gguf::TensorFacts;
 pub use names::expected;
-pub(crate) use names::{StoredForm, aliases, gguf_name, stored_form};
+pub(crate) use names::{aliases, gguf_name};
 
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
 use crate::weights::gguf::Metadata;
+use family::Family;
 use fields::Fields;
-use gguf::Keys;
-
-/// What a family differs in.
-struct Family {
-    /// Its name in configurations: the `model_type` of its text models.
-    name: &'static str,
-    /// Every `model_type` that is read as this family.
-    model_types: &'static [&'static str],
-    /// Its `general.architecture` in GGUF files; none: its GGUF files carry another family's name.
-    architecture: Option<&'static str>,
-    /// Whether heads may turn in part.
-    partial_rotation: bool,
-    /// What transformers assumes for keys that `config.json` leaves out.
-    defaults: Defaults,
-    /// Turns a plain decoder, made from the shared keys of `config.json`, into this family's.
-    from_hugging_face: fn(&Fields<'_>, &mut Configuration) -> Result<()>,
-    /// The same from the metadata of a GGUF file.
-    from_gguf: fn(&Keys<'_>, &mut Configuration) -> Result<()>,
-    /// Adds this family's own keys to a `config.json`.
-    to_hugging_face: fn(&Configuration, &mut Map<String, Value>),
-    /// How GGUF files store it.
-    stored: StoredForm,
-}
-
-/// Values of keys that `config.json` may leave out.
-#[derive(Clone, Copy)]
-struct Defaults {
-    heads: Option<usize>,
-    /// None: as many as query heads.
-    kv_heads: Option<usize>,
-    /// None: the hidden width divided by the heads.
-    head_dim: Option<usize>,
-    vocabulary: Option<usize>,
-    max_positions: usize,
-    tied: bool,
-}
 
 const FAMILIES: [&Family; 8] = [
     &llama::FAMILY,
@@ -74,49 +42,79 @@ const FAMILIES: [&Family; 8] = [
     &phi3::FAMILY,
 ];
 
-/// The configuration that a `config.json` describes.
-pub(crate) fn from_hugging_face(config: &Value, place: &Path) -> Result<Configuration> {
-    let place = place.display().to_string();
-    let whole = Fields::new(config, &place)?;
-    let found = whole.text("model_type")?;
-    let family = FAMILIES.iter().find(|family| family.model_types.contains(&found));
-    let Some(family) = family else {
-        let known = FAMILIES.iter().flat_map(|family| family.model_types).copied().collect();
-        return Err(Error::UnknownFamily { found: found.into(), place, known });
-    };
-    hugging_face::read(&whole, family)
-}
-
-/// The configuration that a GGUF file describes.
-pub(crate) fn from_gguf(metadata: &Metadata, facts: TensorFacts) -> Result<Configuration> {
-    let place = metadata.path().display().to_string();
-    let Some(found) = metadata.string("general.architecture") else {
-        return Err(Error::KeyMissing { key: "general.architecture".into(), place });
-    };
-    let family = FAMILIES.iter().find(|family| family.architecture == Some(found));
-    let Some(family) = family else {
-        let known = FAMILIES.iter().filter_map(|family| family.architecture).collect();
-        return Err(Error::UnknownFamily { found: found.into(), place, known });
-    };
-    gguf::read(metadata, family, found, facts)
-}
-
-/// The tokens that a `generation_config.json` ends at.
-pub(crate) fn eos(config: &Value, place: &Path) -> Result<Vec<u32>> {
-    Fields::new(config, &place.display().to_string())?.ids("eos_token_id")
-}
-
-/// A `config.json` for a configuration.
-pub(crate) fn to_hugging_face(configuration: &Configuration) -> Value {
-    let mut map = hugging_face::write(configuration);
-    if let Some(family) = family_of(configuration) {
-        (family.to_hugging_face)(configuration, &mut map);
+impl Configuration {
+    /// Reads `config.json` of a model folder; `file` names the file in errors.
+    ///
+    /// # Errors
+    /// When the family is not known, a setting is missing or has a value that cannot be run.
+    pub fn from_hugging_face(config: &Value, file: &Path) -> Result<Self> {
+        let place = file.display().to_string();
+        let whole = Fields::new(config, &place)?;
+        let found = whole.text("model_type")?;
+        let Some(family) = FAMILIES.iter().find(|family| family.model_types.contains(&found)) else {
+            let known = FAMILIES.iter().flat_map(|family| family.model_types).copied().collect();
+            return Err(Error::UnknownFamily { found: found.into(), place, known });
+        };
+        let configuration = hugging_face::read(&whole, family)?;
+        configuration.check(file)?;
+        Ok(configuration)
     }
-    Value::Object(map)
+
+    /// Adds the tokens that end an answer from `generation_config.json`, which knows the ends of turns as well.
+    ///
+    /// # Errors
+    /// When they are not token ids.
+    pub fn add_eos(&mut self, config: &Value, file: &Path) -> Result<()> {
+        for id in Fields::new(config, &file.display().to_string())?.ids("eos_token_id")? {
+            if !self.eos.contains(&id) {
+                self.eos.push(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the metadata of a GGUF file, and what only its tensors tell.
+    ///
+    /// # Errors
+    /// When the architecture is not known, a setting is missing or has a value that cannot be run.
+    pub fn from_gguf(metadata: &Metadata, facts: TensorFacts) -> Result<Self> {
+        let place = metadata.path().display().to_string();
+        let Some(found) = metadata.string("general.architecture") else {
+            return Err(Error::KeyMissing { key: "general.architecture".into(), place });
+        };
+        let Some(family) = FAMILIES.iter().find(|family| family.architecture == Some(found)) else {
+            let known = FAMILIES.iter().filter_map(|family| family.architecture).collect();
+            return Err(Error::UnknownFamily { found: found.into(), place, known });
+        };
+        let configuration = gguf::read(metadata, family, found, facts)?;
+        configuration.check(metadata.path())?;
+        Ok(configuration)
+    }
+
+    /// The configuration as a `config.json`, for models that came without one.
+    #[must_use]
+    pub fn to_hugging_face(&self) -> Value {
+        let mut map = hugging_face::write(self);
+        if let Some(family) = family_of(self) {
+            (family.to_hugging_face)(self, &mut map);
+        }
+        Value::Object(map)
+    }
+
+    /// The number of weights of the model by value, the tied head once.
+    #[must_use]
+    pub fn weights(&self) -> u64 {
+        expected(self).iter().map(|(_, shape)| shape.iter().map(|side| *side as u64).product::<u64>()).sum()
+    }
 }
 
 fn family_of(configuration: &Configuration) -> Option<&'static Family> {
     FAMILIES.into_iter().find(|family| family.name == configuration.family)
+}
+
+/// How GGUF files store the weights of a configuration's family.
+pub(crate) fn gguf_layout(configuration: &Configuration) -> GgufLayout {
+    family_of(configuration).unwrap_or(FAMILIES[0]).gguf_layout
 }
 
 #[cfg(test)]

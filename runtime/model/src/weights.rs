@@ -22,7 +22,7 @@ pub use digest::digest;
 
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
-use crate::families::{aliases, expected, gguf_name, stored_form};
+use crate::families::{aliases, expected, gguf_layout, gguf_name};
 use entry::{Entry, Stored, check_shape};
 use repair::Repair;
 
@@ -80,7 +80,7 @@ impl Weights {
         device: &Device,
     ) -> Result<Self> {
         let place = path.to_path_buf();
-        let form = stored_form(configuration);
+        let form = gguf_layout(configuration);
         let mut entries = BTreeMap::new();
         for (name, wanted) in expected(configuration) {
             let location = gguf_name(&name, form).and_then(|stored| header.tensors.remove_entry(&stored));

@@ -9,19 +9,23 @@ use super::functions::Refusal;
 use crate::tokenizer::TokenizerError;
 
 /// What can be wrong between a conversation and its tokens.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Explain)]
+#[explain(category = "chat")]
 pub enum ChatError {
     /// The template cannot be read, or fails while it renders.
     #[error("{0}")]
+    #[explain(location = _0.location(), snippet = _0.snippet(), why = _0.why.clone(), hint = _0.hint())]
     Template(Box<TemplateFault>),
     /// The template refuses the conversation by `raise_exception`.
     #[error("the chat template refuses this conversation: {message}")]
+    #[explain(hint = "the order of roles is what most templates check")]
     Refused {
         /// The template's own words.
         message: String,
     },
     /// A file beside the template cannot be read.
     #[error("`{}` cannot be read", path.display())]
+    #[explain(why = "{source}")]
     Read {
         /// The file.
         path: PathBuf,
@@ -30,18 +34,30 @@ pub enum ChatError {
     },
     /// A text holds the characters that mark answers while rendering.
     #[error("the conversation holds the noncharacter U+{code:04X}")]
+    #[explain(
+        why = "it is not a character of any text, and marks where answers begin and end while rendering",
+        hint = "remove it from the record"
+    )]
     Marker {
         /// The code point.
         code: u32,
     },
     /// Nobody answers.
     #[error("the conversation has no answer to learn from")]
+    #[explain(hint = "give at least one message the role `assistant`")]
     NoAnswer,
     /// A record without a token to learn from.
     #[error("no token is left to learn from")]
+    #[explain(hint = "the answer is empty, or lies beyond the longest length")]
     NoTarget,
     /// Where an answer begins or ends cannot be told.
     #[error("it cannot be told where answer {number} {edge}")]
+    #[explain(
+        why = why.clone(),
+        hint = String::from(
+            "put `{% generation %}` and `{% endgeneration %}` around the answer in the chat template"
+        )
+    )]
     Unclear {
         /// Which answer, from 1.
         number: usize,
@@ -52,9 +68,11 @@ pub enum ChatError {
     },
     /// A tokenizer without an end-of-text token.
     #[error("the tokenizer names no end-of-text token")]
+    #[explain(why = "without one the model never learns to stop", hint = "set `eos_token` in `tokenizer_config.json`")]
     NoEnd,
     /// The tokenizer failed.
     #[error(transparent)]
+    #[explain(source)]
     Tokenizer(#[from] TokenizerError),
 }
 
@@ -72,6 +90,21 @@ pub struct TemplateFault {
     pub why: Option<String>,
     /// Whether it ran out of its allowance.
     pub endless: bool,
+}
+
+impl TemplateFault {
+    fn location(&self) -> Option<String> {
+        self.line.as_ref().map(|(line, _)| format!("chat template:{line}"))
+    }
+
+    fn snippet(&self) -> Option<Snippet> {
+        let (line, text) = self.line.clone()?;
+        Some(Snippet { line, text, column: self.column.0, width: self.column.1, note: None })
+    }
+
+    fn hint(&self) -> Option<String> {
+        self.endless.then(|| "use the template that came with the model".into())
+    }
 }
 
 impl ChatError {
@@ -123,58 +156,5 @@ fn column_of(error: &minijinja::Error, source: &str, line: usize, text: &str) ->
     match (text.get(..from), text.get(from..to)) {
         (Some(before), Some(wrong)) if !wrong.is_empty() => (before.chars().count() + 1, wrong.chars().count()),
         _ => (0, 0),
-    }
-}
-
-impl Explain for ChatError {
-    fn category(&self) -> &'static str {
-        match self {
-            Self::Tokenizer(error) => error.category(),
-            _ => "chat",
-        }
-    }
-
-    fn location(&self) -> Option<String> {
-        match self {
-            Self::Template(fault) => fault.line.as_ref().map(|(line, _)| format!("chat template:{line}")),
-            Self::Tokenizer(error) => error.location(),
-            _ => None,
-        }
-    }
-
-    fn snippet(&self) -> Option<Snippet> {
-        let Self::Template(fault) = self else { return None };
-        let (line, text) = fault.line.clone()?;
-        Some(Snippet { line, text, column: fault.column.0, width: fault.column.1, note: None })
-    }
-
-    fn why(&self) -> Option<String> {
-        match self {
-            Self::Template(fault) => fault.why.clone(),
-            Self::Read { source, .. } => Some(source.to_string()),
-            Self::Marker { .. } => {
-                Some("it is not a character of any text, and marks where answers begin and end while rendering".into())
-            }
-            Self::Unclear { why, .. } => Some(why.clone()),
-            Self::NoEnd => Some("without one the model never learns to stop".into()),
-            Self::Tokenizer(error) => error.why(),
-            _ => None,
-        }
-    }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Template(fault) if fault.endless => Some("use the template that came with the model".into()),
-            Self::Refused { .. } => Some("the order of roles is what most templates check".into()),
-            Self::Marker { .. } => Some("remove it from the record".into()),
-            Self::NoAnswer => Some("give at least one message the role `assistant`".into()),
-            Self::NoTarget => Some("the answer is empty, or lies beyond the longest length".into()),
-            Self::Unclear { .. } => {
-                Some("put `{% generation %}` and `{% endgeneration %}` around the answer in the chat template".into())
-            }
-            Self::NoEnd => Some("set `eos_token` in `tokenizer_config.json`".into()),
-            Self::Tokenizer(error) => error.hint(),
-            Self::Template(_) | Self::Read { .. } => None,
-        }
     }
 }

@@ -11,7 +11,7 @@ const MOST_LAYERS: usize = 1 << 12;
 
 impl Configuration {
     /// Refuses sizes that are zero, absurd or do not divide one another.
-    pub(super) fn check(&self, place: &Path) -> Result<()> {
+    pub(crate) fn check(&self, place: &Path) -> Result<()> {
         self.check_sizes(place)?;
         let refuse = |key: &str, found: String, allowed: &str| Err(refusal(key, found, place, allowed));
         if !self.heads.is_multiple_of(self.kv_heads) {

@@ -3,10 +3,10 @@
 
 use serde_json::{Map, Value, json};
 
+use super::family::{Defaults, Family, GgufLayout};
 use super::fields::Fields;
-use super::gguf::Keys;
-use super::names::StoredForm;
-use super::{Defaults, Family, hugging_face};
+use super::hugging_face;
+use super::keys::Keys;
 use crate::configuration::{Activation, Configuration};
 use crate::error::Result;
 
@@ -26,8 +26,7 @@ pub(super) const FAMILY: Family = Family {
     from_hugging_face,
     from_gguf,
     to_hugging_face,
-    // GGUF stores 1 + weight.
-    stored: StoredForm { pairs_adjacent: false, norms_plus_one: true, sandwich_norms: true },
+    gguf_layout: GgufLayout::GEMMA,
 };
 
 /// What is assumed for keys that are missing, by transformers and llama.cpp alike.
@@ -45,10 +44,8 @@ fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> 
     configuration.attention_scale = scalar.sqrt().recip() as f32;
     configuration.attention_soft_cap = cap(fields, "attn_logit_softcapping", SCORE_CAP)?;
     configuration.logit_soft_cap = cap(fields, "final_logit_softcapping", LOGIT_CAP)?;
-    configuration.attention_bias = fields.flag("attention_bias", false)?;
-    configuration.output_bias = configuration.attention_bias;
-    let window =
-        if fields.contains_key("sliding_window") { fields.optional_size("sliding_window")? } else { Some(WINDOW) };
+    hugging_face::attention_bias(fields, configuration)?;
+    let window = hugging_face::sliding_window(fields, WINDOW)?;
     hugging_face::windows(fields, configuration, window, slides)?;
     configuration.ropes = vec![hugging_face::rope(fields, configuration)?];
     Ok(())
@@ -92,9 +89,8 @@ pub(super) fn shape(configuration: &mut Configuration) {
 
 fn to_hugging_face(configuration: &Configuration, map: &mut Map<String, Value>) {
     let kinds = &configuration.layers_kind;
-    let names = kinds.iter().map(|kind| if kind.window.is_some() { "sliding_attention" } else { "full_attention" });
     map.insert("architectures".into(), json!(["Gemma2ForCausalLM"]));
-    map.insert("layer_types".into(), names.collect());
+    map.insert("layer_types".into(), hugging_face::layer_types(configuration));
     map.insert("sliding_window".into(), json!(kinds.iter().find_map(|kind| kind.window)));
     map.insert("attn_logit_softcapping".into(), json!(configuration.attention_soft_cap));
     write_shape(configuration, map);

@@ -3,10 +3,10 @@
 
 use serde_json::{Map, Value, json};
 
+use super::family::{Defaults, Family, GgufLayout};
 use super::fields::Fields;
-use super::gguf::Keys;
-use super::names::StoredForm;
-use super::{Defaults, Family, gemma2, hugging_face};
+use super::keys::Keys;
+use super::{gemma2, hugging_face};
 use crate::configuration::{Configuration, LayerKind, RopeSetting};
 use crate::error::Result;
 
@@ -26,8 +26,7 @@ pub(super) const FAMILY: Family = Family {
     from_hugging_face,
     from_gguf,
     to_hugging_face,
-    // GGUF stores 1 + weight.
-    stored: StoredForm { pairs_adjacent: false, norms_plus_one: true, sandwich_norms: true },
+    gguf_layout: GgufLayout::GEMMA,
 };
 
 /// Rotations: the global one first, as in files that name only one.
@@ -47,16 +46,14 @@ fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> 
     let scalar = fields.optional_number("query_pre_attn_scalar")?.unwrap_or(256.0);
     configuration.attention_scale = scalar.sqrt().recip() as f32;
     configuration.logit_soft_cap = fields.optional_number("final_logit_softcapping")?.map(|cap| cap as f32);
-    configuration.attention_bias = fields.flag("attention_bias", false)?;
-    configuration.output_bias = configuration.attention_bias;
+    hugging_face::attention_bias(fields, configuration)?;
     let key = if fields.contains_key("sliding_window_pattern") {
         "sliding_window_pattern"
     } else {
         "_sliding_window_pattern"
     };
     let period = fields.size_or(key, Some(PERIOD))?;
-    let window =
-        if fields.contains_key("sliding_window") { fields.optional_size("sliding_window")? } else { Some(4096) };
+    let window = hugging_face::sliding_window(fields, 4096)?;
     let slides = |layer: usize| !(layer + 1).is_multiple_of(period);
     hugging_face::windows(fields, configuration, window, slides)?;
     // A local layer without a window still has the local rotation.

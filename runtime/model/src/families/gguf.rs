@@ -1,11 +1,12 @@
 //! What all families share in the metadata of a GGUF file.
 //! Leaves what differs to the families' own files, and the reading of the file to `weights`.
 
-use super::Family;
+use super::family::Family;
+use super::keys::Keys;
 use crate::configuration::rope::yarn_attention_factor;
-use crate::configuration::{Activation, Configuration, LayerKind, RopeScaling, RopeSetting};
-use crate::error::{Error, Result};
-use crate::weights::gguf::{Metadata, Value};
+use crate::configuration::{Configuration, RopeScaling, RopeSetting};
+use crate::error::Result;
+use crate::weights::gguf::Metadata;
 
 /// What only the tensors of a GGUF file tell.
 #[derive(Debug, Clone, Default)]
@@ -26,76 +27,6 @@ pub struct TensorFacts {
     pub rope_factors: Option<[Vec<f64>; 2]>,
 }
 
-/// The keys of one architecture: `llama.block_count` and its like.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Keys<'a> {
-    metadata: &'a Metadata,
-    architecture: &'a str,
-}
-
-impl<'a> Keys<'a> {
-    /// A size that has to be there.
-    pub(super) fn size(&self, key: &str) -> Result<usize> {
-        let missing = || Error::KeyMissing { key: self.full(key), place: self.place() };
-        self.optional_size(key)?.ok_or_else(missing)
-    }
-
-    /// A size, if it is there. A list of one size for each layer is taken if all are the same.
-    pub(super) fn optional_size(&self, key: &str) -> Result<Option<usize>> {
-        let read = match self.metadata.value(&self.full(key)) {
-            None => return Ok(None),
-            Some(Value::Integer(number)) => usize::try_from(*number).ok(),
-            Some(Value::Integers(numbers)) => {
-                let first = numbers.first().filter(|first| numbers.iter().all(|number| number == *first));
-                first.and_then(|first| usize::try_from(*first).ok())
-            }
-            Some(_) => None,
-        };
-        read.map(Some).ok_or_else(|| self.value_error(key, "one whole number for all layers"))
-    }
-
-    /// A number, if it is there.
-    pub(super) fn number(&self, key: &str) -> Option<f64> {
-        // f32 in the file: its shortest decimal is what was meant.
-        let number = self.metadata.f32(&self.full(key))?;
-        number.to_string().parse().ok()
-    }
-
-    /// A text, if it is there.
-    pub(super) fn text(&self, key: &str) -> Option<&'a str> {
-        self.metadata.string(&self.full(key))
-    }
-
-    /// A list of truths, if it is there.
-    pub(super) fn flags(&self, key: &str) -> Option<&'a [bool]> {
-        self.metadata.bools(&self.full(key))
-    }
-
-    /// An error about the value of a key.
-    pub(super) fn value_error(&self, key: &str, allowed: &str) -> Error {
-        let key = self.full(key);
-        let found = self.metadata.value(&key).map_or_else(
-            || "missing".into(),
-            |value| match value {
-                Value::Text(text) => text.chars().take(80).collect(),
-                Value::Integer(number) => number.to_string(),
-                Value::Number(number) => number.to_string(),
-                Value::Boolean(truth) => truth.to_string(),
-                _ => "a list".into(),
-            },
-        );
-        Error::KeyValue { key, found, place: self.place(), allowed: allowed.into() }
-    }
-
-    fn full(&self, key: &str) -> String {
-        format!("{}.{key}", self.architecture)
-    }
-
-    fn place(&self) -> String {
-        self.metadata.path().display().to_string()
-    }
-}
-
 /// A family's configuration.
 pub(super) fn read(
     metadata: &Metadata,
@@ -104,15 +35,15 @@ pub(super) fn read(
     facts: TensorFacts,
 ) -> Result<Configuration> {
     let keys = Keys { metadata, architecture };
-    let mut configuration = plain(&keys, family, &facts)?;
+    let mut configuration = shared_keys(&keys, family, &facts)?;
     configuration.ropes = vec![rope(&keys, &configuration, facts)?];
     read_special(metadata, &mut configuration);
     (family.from_gguf)(&keys, &mut configuration)?;
     Ok(configuration)
 }
 
-/// A plain decoder: root-mean-square norms before each half, gated SiLU, one rotation, no biases.
-fn plain(keys: &Keys<'_>, family: &Family, facts: &TensorFacts) -> Result<Configuration> {
+/// A plain decoder with what all families read from the same keys.
+fn shared_keys(keys: &Keys<'_>, family: &Family, facts: &TensorFacts) -> Result<Configuration> {
     let hidden = keys.size("embedding_length")?;
     let layers = keys.size("block_count")?;
     let heads = keys.size("attention.head_count")?;
@@ -122,36 +53,17 @@ fn plain(keys: &Keys<'_>, family: &Family, facts: &TensorFacts) -> Result<Config
         return Err(keys.value_error("attention.value_length", "values as wide as keys"));
     }
     Ok(Configuration {
-        family: family.name.into(),
-        hidden,
         intermediate: keys.size("feed_forward_length")?,
-        layers,
-        heads,
         kv_heads: keys.optional_size("attention.head_count_kv")?.unwrap_or(heads),
-        head_dim,
         rotated: rotated(keys, family, head_dim)?,
         vocabulary: facts.vocabulary,
         norm_epsilon: keys.number("attention.layer_norm_rms_epsilon").unwrap_or(1e-6),
-        activation: Activation::Silu,
         tied: facts.tied,
-        query_key_norm: false,
-        unit_offset_norm: false,
-        sandwich_norms: false,
-        embedding_scale: 1.0,
-        attention_scale: (head_dim as f32).sqrt().recip(),
         attention_bias: facts.attention_bias,
         output_bias: facts.output_bias,
         feed_forward_bias: facts.feed_forward_bias,
-        fused_projections: false,
-        attention_soft_cap: None,
-        logit_soft_cap: None,
-        logit_scale: 1.0,
         max_positions: keys.optional_size("context_length")?.unwrap_or(2048),
-        layers_kind: vec![LayerKind::FULL; layers.min(1 << 16)],
-        ropes: Vec::new(),
-        eos: Vec::new(),
-        bos: None,
-        pad: None,
+        ..Configuration::plain(family.name, hidden, layers, heads, head_dim)
     })
 }
 

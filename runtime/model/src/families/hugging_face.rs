@@ -3,10 +3,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Family;
+use super::family::Family;
 use super::fields::Fields;
 use crate::configuration::rope::{longrope_attention_factor, yarn_attention_factor};
-use crate::configuration::{Activation, Configuration, LayerKind, RopeScaling, RopeSetting};
+use crate::configuration::{Configuration, RopeScaling, RopeSetting};
 use crate::error::Result;
 
 /// The base of rotation frequencies when a `config.json` names none.
@@ -19,7 +19,7 @@ const ORIGINAL: &str = "original_max_position_embeddings";
 pub(super) fn read(whole: &Fields<'_>, family: &Family) -> Result<Configuration> {
     let text = whole.object("text_config")?;
     let fields = text.as_ref().unwrap_or(whole);
-    let mut configuration = plain(fields, family)?;
+    let mut configuration = shared_keys(fields, family)?;
     if text.is_some() {
         read_special(whole, &mut configuration)?;
         configuration.tied = whole.flag("tie_word_embeddings", configuration.tied)?;
@@ -28,45 +28,22 @@ pub(super) fn read(whole: &Fields<'_>, family: &Family) -> Result<Configuration>
     Ok(configuration)
 }
 
-/// A plain decoder: root-mean-square norms before each half, gated SiLU, one rotation, no biases.
-fn plain(fields: &Fields<'_>, family: &Family) -> Result<Configuration> {
+/// A plain decoder with what all families read from the same keys.
+fn shared_keys(fields: &Fields<'_>, family: &Family) -> Result<Configuration> {
     let defaults = family.defaults;
     let hidden = fields.size("hidden_size")?;
     let layers = fields.size("num_hidden_layers")?;
     let heads = fields.size_or("num_attention_heads", defaults.heads)?;
     let head_dim = fields.size_or("head_dim", defaults.head_dim.or(hidden.checked_div(heads)))?;
     let mut configuration = Configuration {
-        family: family.name.into(),
-        hidden,
         intermediate: fields.size("intermediate_size")?,
-        layers,
-        heads,
         kv_heads: kv_heads(fields, defaults.kv_heads, heads)?,
-        head_dim,
         rotated: rotated(fields, family, head_dim)?,
         vocabulary: fields.size_or("vocab_size", defaults.vocabulary)?,
         norm_epsilon: fields.optional_number("rms_norm_eps")?.unwrap_or(1e-6),
-        activation: Activation::Silu,
         tied: fields.flag("tie_word_embeddings", defaults.tied)?,
-        query_key_norm: false,
-        unit_offset_norm: false,
-        sandwich_norms: false,
-        embedding_scale: 1.0,
-        attention_scale: (head_dim as f32).sqrt().recip(),
-        attention_bias: false,
-        output_bias: false,
-        feed_forward_bias: false,
-        fused_projections: false,
-        attention_soft_cap: None,
-        logit_soft_cap: None,
-        logit_scale: 1.0,
         max_positions: fields.optional_size("max_position_embeddings")?.unwrap_or(defaults.max_positions),
-        // An absurd count is refused by the check that follows; it must not be allocated before.
-        layers_kind: vec![LayerKind::FULL; layers.min(1 << 16)],
-        ropes: Vec::new(),
-        eos: Vec::new(),
-        bos: None,
-        pad: None,
+        ..Configuration::plain(family.name, hidden, layers, heads, head_dim)
     };
     read_special(fields, &mut configuration)?;
     Ok(configuration)
@@ -118,7 +95,7 @@ pub(super) fn rope(fields: &Fields<'_>, configuration: &Configuration) -> Result
     rope_from(fields, configuration, THETA)
 }
 
-/// The same for a family whose frequencies have another base when none is named.
+/// The one rotation of a model; `theta` is the base of the frequencies where the file names none.
 pub(super) fn rope_from(fields: &Fields<'_>, configuration: &Configuration, theta: f64) -> Result<RopeSetting> {
     let theta = fields.optional_number("rope_theta")?.unwrap_or(theta);
     let Some(parameters) = rotation(fields)? else { return Ok(RopeSetting::plain(theta)) };
@@ -186,6 +163,27 @@ pub(super) fn longrope(parameters: &Fields<'_>, original: f64, max_positions: us
         original,
         attention_factor: parameters.optional_number("attention_factor")?.unwrap_or(inferred),
     })
+}
+
+/// Reads `attention_bias`, false where it is missing, for the attention's inputs and output.
+pub(super) fn attention_bias(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
+    configuration.attention_bias = fields.flag("attention_bias", false)?;
+    configuration.output_bias = configuration.attention_bias;
+    Ok(())
+}
+
+/// Reads `sliding_window`: `null` means no window, a missing key the window that transformers assumes.
+pub(super) fn sliding_window(fields: &Fields<'_>, assumed: usize) -> Result<Option<usize>> {
+    match fields.contains_key("sliding_window") {
+        true => fields.optional_size("sliding_window"),
+        false => Ok(Some(assumed)),
+    }
+}
+
+/// The names of the layers' kinds, for `layer_types`.
+pub(super) fn layer_types(configuration: &Configuration) -> Value {
+    let kinds = configuration.layers_kind.iter();
+    kinds.map(|kind| if kind.window.is_some() { "sliding_attention" } else { "full_attention" }).collect()
 }
 
 /// Gives a window to the layers that slide. `layer_types` says which; `slides` does when it is missing.

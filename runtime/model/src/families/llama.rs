@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
+use super::family::{Defaults, Family, GgufLayout};
 use super::fields::Fields;
-use super::gguf::Keys;
-use super::names::StoredForm;
-use super::{Defaults, Family, hugging_face};
+use super::hugging_face;
+use super::keys::Keys;
 use crate::configuration::Configuration;
 use crate::error::Result;
 
@@ -14,26 +14,16 @@ pub(super) const FAMILY: Family = Family {
     model_types: &["llama"],
     architecture: Some("llama"),
     partial_rotation: false,
-    defaults: Defaults {
-        heads: None,
-        kv_heads: None,
-        head_dim: None,
-        vocabulary: None,
-        max_positions: 2048,
-        tied: false,
-    },
+    defaults: Defaults::NONE,
     from_hugging_face,
     from_gguf,
     to_hugging_face,
-    // GGUF keeps the pairs of a rotation beside each other, Hugging Face half a head apart.
-    stored: StoredForm { pairs_adjacent: true, norms_plus_one: false, sandwich_norms: false },
+    gguf_layout: GgufLayout::LLAMA,
 };
 
 fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     fields.only("hidden_act", &json!("silu"))?;
-    let attention_bias = fields.flag("attention_bias", false)?;
-    configuration.attention_bias = attention_bias;
-    configuration.output_bias = attention_bias;
+    hugging_face::attention_bias(fields, configuration)?;
     configuration.feed_forward_bias = fields.flag("mlp_bias", false)?;
     configuration.ropes = vec![hugging_face::rope(fields, configuration)?];
     Ok(())
@@ -44,9 +34,7 @@ fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
         return Err(keys.value_error("expert_count", "models without experts"));
     }
     let window = keys.optional_size("attention.sliding_window")?.filter(|window| *window > 0);
-    for kind in &mut configuration.layers_kind {
-        kind.window = window;
-    }
+    configuration.set_window(window);
     Ok(())
 }
 

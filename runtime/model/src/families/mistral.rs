@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
+use super::family::{Defaults, Family, GgufLayout};
 use super::fields::Fields;
-use super::gguf::Keys;
-use super::names::StoredForm;
-use super::{Defaults, Family, hugging_face};
+use super::hugging_face;
+use super::keys::Keys;
 use crate::configuration::Configuration;
 use crate::error::Result;
 
@@ -15,18 +15,11 @@ pub(super) const FAMILY: Family = Family {
     // Its GGUF files say `llama`.
     architecture: None,
     partial_rotation: false,
-    defaults: Defaults {
-        heads: None,
-        kv_heads: Some(8),
-        head_dim: None,
-        vocabulary: None,
-        max_positions: 131_072,
-        tied: false,
-    },
+    defaults: Defaults { kv_heads: Some(8), max_positions: 131_072, ..Defaults::NONE },
     from_hugging_face,
     from_gguf,
     to_hugging_face,
-    stored: StoredForm { pairs_adjacent: true, norms_plus_one: false, sandwich_norms: false },
+    gguf_layout: GgufLayout::LLAMA,
 };
 
 /// What transformers assumes when the key is missing; `null` means no window.
@@ -34,11 +27,8 @@ const WINDOW: usize = 4096;
 
 fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     fields.only("hidden_act", &json!("silu"))?;
-    let window =
-        if fields.contains_key("sliding_window") { fields.optional_size("sliding_window")? } else { Some(WINDOW) };
-    for kind in &mut configuration.layers_kind {
-        kind.window = window;
-    }
+    let window = hugging_face::sliding_window(fields, WINDOW)?;
+    configuration.set_window(window);
     configuration.ropes = vec![hugging_face::rope(fields, configuration)?];
     Ok(())
 }

@@ -1,18 +1,7 @@
 //! The weights that a configuration calls for, by their Hugging Face names, and the names that files give them.
 
-use super::{FAMILIES, family_of};
+use super::family::GgufLayout;
 use crate::configuration::Configuration;
-
-/// How GGUF files store a family.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct StoredForm {
-    /// Whether rows of queries and keys lie in rotation pairs, one beside the other.
-    pub(crate) pairs_adjacent: bool,
-    /// Whether norms are stored as 1 + weight.
-    pub(crate) norms_plus_one: bool,
-    /// Whether blocks have four norms.
-    pub(crate) sandwich_norms: bool,
-}
 
 /// All weights of a model with their shapes, in the order of a forward pass. A tied head is not among them.
 #[must_use]
@@ -87,13 +76,8 @@ pub(crate) fn aliases(name: &str) -> Vec<String> {
     }
 }
 
-/// How GGUF files store a configuration's family.
-pub(crate) fn stored_form(configuration: &Configuration) -> StoredForm {
-    family_of(configuration).unwrap_or(FAMILIES[0]).stored
-}
-
 /// The name of a weight in GGUF files: `blk.0.attn_q.weight`.
-pub(crate) fn gguf_name(name: &str, form: StoredForm) -> Option<String> {
+pub(crate) fn gguf_name(name: &str, form: GgufLayout) -> Option<String> {
     let whole = match name {
         "model.embed_tokens.weight" => Some("token_embd.weight"),
         "model.norm.weight" => Some("output_norm.weight"),

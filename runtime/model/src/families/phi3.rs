@@ -3,10 +3,10 @@
 
 use serde_json::{Map, Value, json};
 
+use super::family::{Defaults, Family, GgufLayout};
 use super::fields::Fields;
-use super::gguf::Keys;
-use super::names::StoredForm;
-use super::{Defaults, Family, hugging_face};
+use super::hugging_face;
+use super::keys::Keys;
 use crate::configuration::rope::longrope_attention_factor;
 use crate::configuration::{Configuration, RopeScaling, RopeSetting};
 use crate::error::Result;
@@ -16,18 +16,11 @@ pub(super) const FAMILY: Family = Family {
     model_types: &["phi3"],
     architecture: Some("phi3"),
     partial_rotation: true,
-    defaults: Defaults {
-        heads: Some(32),
-        kv_heads: None,
-        head_dim: None,
-        vocabulary: Some(32_064),
-        max_positions: 4096,
-        tied: false,
-    },
+    defaults: Defaults { heads: Some(32), vocabulary: Some(32_064), max_positions: 4096, ..Defaults::NONE },
     from_hugging_face,
     from_gguf,
     to_hugging_face,
-    stored: StoredForm { pairs_adjacent: false, norms_plus_one: false, sandwich_norms: false },
+    gguf_layout: GgufLayout::PLAIN,
 };
 
 /// The context that was first trained on, when the key is missing.
@@ -42,9 +35,7 @@ fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> 
     configuration.fused_projections = true;
     configuration.norm_epsilon = fields.optional_number("rms_norm_eps")?.unwrap_or(NORM_EPSILON);
     let window = fields.optional_size("sliding_window")?;
-    for kind in &mut configuration.layers_kind {
-        kind.window = window;
-    }
+    configuration.set_window(window);
     configuration.ropes = vec![rope(fields, configuration)?];
     Ok(())
 }
@@ -71,9 +62,7 @@ fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     configuration.fused_projections = true;
     let window = keys.optional_size("attention.sliding_window")?.or(assumed_window(configuration));
     let window = window.filter(|window| *window > 0);
-    for kind in &mut configuration.layers_kind {
-        kind.window = window;
-    }
+    configuration.set_window(window);
     Ok(())
 }
 

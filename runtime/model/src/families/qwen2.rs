@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
+use super::family::{Defaults, Family, GgufLayout};
 use super::fields::Fields;
-use super::gguf::Keys;
-use super::names::StoredForm;
-use super::{Defaults, Family, hugging_face};
+use super::hugging_face;
+use super::keys::Keys;
 use crate::configuration::Configuration;
 use crate::error::Result;
 
@@ -14,18 +14,11 @@ pub(super) const FAMILY: Family = Family {
     model_types: &["qwen2"],
     architecture: Some("qwen2"),
     partial_rotation: false,
-    defaults: Defaults {
-        heads: None,
-        kv_heads: Some(32),
-        head_dim: None,
-        vocabulary: Some(151_936),
-        max_positions: 32_768,
-        tied: false,
-    },
+    defaults: Defaults { kv_heads: Some(32), vocabulary: Some(151_936), max_positions: 32_768, ..Defaults::NONE },
     from_hugging_face,
     from_gguf,
     to_hugging_face,
-    stored: StoredForm { pairs_adjacent: false, norms_plus_one: false, sandwich_norms: false },
+    gguf_layout: GgufLayout::PLAIN,
 };
 
 /// What transformers assumes for a window that is in use and not named.
@@ -61,10 +54,9 @@ fn to_hugging_face(configuration: &Configuration, map: &mut Map<String, Value>) 
 pub(super) fn write_windows(configuration: &Configuration, map: &mut Map<String, Value>) {
     let kinds = &configuration.layers_kind;
     let window = kinds.iter().find_map(|kind| kind.window);
-    let names = kinds.iter().map(|kind| if kind.window.is_some() { "sliding_attention" } else { "full_attention" });
     map.insert("use_sliding_window".into(), json!(window.is_some()));
     if window.is_some() {
         map.insert("sliding_window".into(), json!(window));
-        map.insert("layer_types".into(), names.collect());
+        map.insert("layer_types".into(), hugging_face::layer_types(configuration));
     }
 }

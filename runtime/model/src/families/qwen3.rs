@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
+use super::family::{Defaults, Family, GgufLayout};
 use super::fields::Fields;
-use super::gguf::Keys;
-use super::names::StoredForm;
-use super::{Defaults, Family, hugging_face, qwen2};
+use super::keys::Keys;
+use super::{hugging_face, qwen2};
 use crate::configuration::Configuration;
 use crate::error::Result;
 
@@ -15,24 +15,22 @@ pub(super) const FAMILY: Family = Family {
     architecture: Some("qwen3"),
     partial_rotation: false,
     defaults: Defaults {
-        heads: None,
         kv_heads: Some(32),
         head_dim: Some(128),
         vocabulary: Some(151_936),
         max_positions: 32_768,
-        tied: false,
+        ..Defaults::NONE
     },
     from_hugging_face,
     from_gguf,
     to_hugging_face,
-    stored: StoredForm { pairs_adjacent: false, norms_plus_one: false, sandwich_norms: false },
+    gguf_layout: GgufLayout::PLAIN,
 };
 
 fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     fields.only("hidden_act", &json!("silu"))?;
     configuration.query_key_norm = true;
-    configuration.attention_bias = fields.flag("attention_bias", false)?;
-    configuration.output_bias = configuration.attention_bias;
+    hugging_face::attention_bias(fields, configuration)?;
     qwen2::upper_windows(fields, configuration)?;
     configuration.ropes = vec![hugging_face::rope(fields, configuration)?];
     Ok(())

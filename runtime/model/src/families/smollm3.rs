@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
+use super::family::{Defaults, Family, GgufLayout};
 use super::fields::Fields;
-use super::gguf::Keys;
-use super::names::StoredForm;
-use super::{Defaults, Family, hugging_face, qwen2};
+use super::keys::Keys;
+use super::{hugging_face, qwen2};
 use crate::configuration::Configuration;
 use crate::error::Result;
 
@@ -17,16 +17,15 @@ pub(super) const FAMILY: Family = Family {
     defaults: Defaults {
         heads: Some(16),
         kv_heads: Some(4),
-        head_dim: None,
         vocabulary: Some(128_256),
         max_positions: 32_768,
         tied: true,
+        ..Defaults::NONE
     },
     from_hugging_face,
     from_gguf,
     to_hugging_face,
-    // GGUF keeps the pairs of a rotation beside each other, Hugging Face half a head apart.
-    stored: StoredForm { pairs_adjacent: true, norms_plus_one: false, sandwich_norms: false },
+    gguf_layout: GgufLayout::LLAMA,
 };
 
 /// The base of the frequencies when the key is missing.
@@ -36,8 +35,7 @@ const INTERVAL: usize = 4;
 
 fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     fields.only("hidden_act", &json!("silu"))?;
-    configuration.attention_bias = fields.flag("attention_bias", false)?;
-    configuration.output_bias = configuration.attention_bias;
+    hugging_face::attention_bias(fields, configuration)?;
     configuration.feed_forward_bias = fields.flag("mlp_bias", false)?;
     positions(fields, configuration)?;
     let window = hugging_face::window_in_use(fields, None)?;

@@ -5,10 +5,20 @@ use std::path::{Path, PathBuf};
 use tunebox_foundation::explain::Explain;
 
 /// What can be wrong with a tokenizer, or with a text that it is given.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Explain)]
+#[explain(category = "tokenizer")]
 pub enum TokenizerError {
     /// A folder holds no `tokenizer.json`.
     #[error("`{}` has no `tokenizer.json`", folder.display())]
+    #[explain(
+        why = sentence_piece
+            .then(|| "it holds a SentencePiece `tokenizer.model`, which this program does not read".to_owned()),
+        hint = if *sentence_piece {
+            "load the folder with transformers and save its tokenizer again: that writes `tokenizer.json`".to_owned()
+        } else {
+            "copy `tokenizer.json` from where the model came".to_owned()
+        }
+    )]
     Absent {
         /// The folder that was looked into.
         folder: PathBuf,
@@ -17,6 +27,7 @@ pub enum TokenizerError {
     },
     /// A file of the tokenizer cannot be read.
     #[error("`{}` cannot be read", path.display())]
+    #[explain(why = "{source}")]
     Read {
         /// The file.
         path: PathBuf,
@@ -25,6 +36,7 @@ pub enum TokenizerError {
     },
     /// A file of the tokenizer does not hold what it should.
     #[error("`{}` is not a tokenizer file", path.display())]
+    #[explain(why = detail.clone())]
     Malformed {
         /// The file.
         path: PathBuf,
@@ -33,6 +45,10 @@ pub enum TokenizerError {
     },
     /// A GGUF key is missing or of the wrong kind.
     #[error("the GGUF metadata has no usable `{key}`")]
+    #[explain(
+        why = "it should hold {wanted}",
+        hint = "use the model's Hugging Face folder, or convert it to GGUF again"
+    )]
     Metadata {
         /// The key.
         key: String,
@@ -41,6 +57,10 @@ pub enum TokenizerError {
     },
     /// A GGUF tokenizer of a kind that is not known.
     #[error("`{found}` is not a known {what} of a GGUF file")]
+    #[explain(
+        why = format!("known are {}", listed(known)),
+        hint = "use the model's Hugging Face folder, or convert it to GGUF again"
+    )]
     Unknown {
         /// What was looked up, in words.
         what: &'static str,
@@ -51,18 +71,21 @@ pub enum TokenizerError {
     },
     /// The parts do not make a tokenizer.
     #[error("the tokenizer's parts do not fit together")]
+    #[explain(why = detail.clone())]
     Broken {
         /// What does not fit.
         detail: String,
     },
     /// A text that cannot be encoded.
     #[error("the text cannot be turned into tokens")]
+    #[explain(why = detail.clone())]
     Encode {
         /// The tokenizer's own words.
         detail: String,
     },
     /// Ids that cannot be decoded.
     #[error("the tokens cannot be turned into text")]
+    #[explain(why = detail.clone())]
     Decode {
         /// The tokenizer's own words.
         detail: String,
@@ -84,41 +107,6 @@ impl TokenizerError {
 
     pub(super) fn malformed(path: &Path, error: impl ToString) -> Self {
         Self::Malformed { path: path.to_path_buf(), detail: error.to_string() }
-    }
-}
-
-impl Explain for TokenizerError {
-    fn category(&self) -> &'static str {
-        "tokenizer"
-    }
-
-    fn why(&self) -> Option<String> {
-        match self {
-            Self::Absent { sentence_piece: true, .. } => {
-                Some("it holds a SentencePiece `tokenizer.model`, which this program does not read".into())
-            }
-            Self::Absent { .. } => None,
-            Self::Read { source, .. } => Some(source.to_string()),
-            Self::Metadata { wanted, .. } => Some(format!("it should hold {wanted}")),
-            Self::Unknown { known, .. } => Some(format!("known are {}", listed(known))),
-            Self::Malformed { detail, .. }
-            | Self::Broken { detail }
-            | Self::Encode { detail }
-            | Self::Decode { detail } => Some(detail.clone()),
-        }
-    }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Absent { sentence_piece: true, .. } => Some(
-                "load the folder with transformers and save its tokenizer again: that writes `tokenizer.json`".into(),
-            ),
-            Self::Absent { .. } => Some("copy `tokenizer.json` from where the model came".into()),
-            Self::Metadata { .. } | Self::Unknown { .. } => {
-                Some("use the model's Hugging Face folder, or convert it to GGUF again".into())
-            }
-            _ => None,
-        }
     }
 }
 

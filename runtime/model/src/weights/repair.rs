@@ -1,7 +1,7 @@
 //! Undoes what the writers of GGUF files do to weights, so that names and values are those of Hugging Face.
 
 use crate::configuration::Configuration;
-use crate::families::StoredForm;
+use crate::families::GgufLayout;
 
 /// What has to be undone on one tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(super) enum Repair {
 
 impl Repair {
     /// What has to be undone on the weight of this name.
-    pub(super) fn of(name: &str, form: StoredForm, configuration: &Configuration) -> Self {
+    pub(super) fn of(name: &str, form: GgufLayout, configuration: &Configuration) -> Self {
         if form.pairs_adjacent && name.contains(".q_proj.") {
             Self::Pairs { heads: configuration.heads }
         } else if form.pairs_adjacent && name.contains(".k_proj.") {

@@ -15,7 +15,7 @@ fn wide() -> Configuration {
 /// A GGUF file whose matrices are all in one format.
 fn stored(format: GgmlDType) -> tempfile::NamedTempFile {
     let plain = tiny::model(wide(), 1);
-    let form = stored_form(&wide());
+    let form = gguf_layout(&wide());
     let tensors: Vec<(String, QTensor)> = expected(&wide())
         .into_iter()
         .map(|(name, shape)| {
