@@ -1,4 +1,4 @@
-//! Weights changed by hand, matrix by matrix: the arithmetic of an edit, and what is kept of it.
+//! Edits of single weight matrices outside training: their arithmetic, and the record of them.
 //!
 //! Sums are in `f32` whatever a weight is stored in; the result is stored like the weight. The base stays as it
 //! was opened, so a view of the base never sees an edit. Edits are made on the CPU, whatever device computes. Which policy
@@ -125,7 +125,7 @@ pub(crate) type Factor = (Tensor, Tensor);
 pub(crate) struct Edits {
     pub(crate) form: Form,
     changed: BTreeMap<String, Tensor>,
-    /// The same where the model computes; on the CPU the same tensors.
+    /// Copies of `changed` on the device that computes; on the CPU the same tensors.
     placed: BTreeMap<String, Weight>,
     factors: BTreeMap<(usize, Site), Vec<Factor>>,
 }
@@ -136,7 +136,7 @@ impl Edits {
         self.changed.get(name).cloned()
     }
 
-    /// The same where the model computes.
+    /// The edited weight on the device that computes, if it was edited.
     pub(crate) fn on_device(&self, name: &str) -> Option<Weight> {
         self.placed.get(name).cloned()
     }
@@ -156,13 +156,13 @@ impl Edits {
         self.changed.is_empty()
     }
 
-    /// Puts a weight of the CPU in place of the present one, `placed` where the model computes.
+    /// Replaces a weight: `weight` is on the CPU, `placed` is its copy on the device that computes.
     pub(crate) fn set(&mut self, name: &str, weight: Tensor, placed: Weight) {
         self.changed.insert(name.to_owned(), weight);
         self.placed.insert(name.to_owned(), placed);
     }
 
-    /// Notes the outer product that an edit came to, for the adapter.
+    /// Appends the outer product of an edit, for the adapter that will hold it. Errors: too many for one matrix.
     pub(crate) fn record_factor(&mut self, place: (usize, Site), factor: Factor) -> Result<()> {
         let list = self.factors.entry(place).or_default();
         if list.len() >= MOST_FACTORS {
@@ -230,7 +230,7 @@ pub(crate) fn project_rows(
     })
 }
 
-/// The rows of one matrix at the lengths of another's; a row without length stays.
+/// Scales each row of `changed` to the length that the row has in `before`; a row of length 0 stays.
 fn restore_row_norms(changed: &Tensor, before: &Tensor) -> Result<Tensor> {
     let squares = |rows: &Tensor| rows.sqr()?.sum_keepdim(1);
     let (now, then) = (squares(changed)?, squares(before)?);
@@ -238,8 +238,8 @@ fn restore_row_norms(changed: &Tensor, before: &Tensor) -> Result<Tensor> {
     Ok(changed.broadcast_mul(&factor)?)
 }
 
-/// A weight with some rows changed in `f32`, each block straight into its place; `change` gets the first row of a block
-/// within them.
+/// Copies a weight with the rows of `matrix` changed, block by block in `f32`. `change` gets the number of the first row
+/// of a block, counted within the matrix, and the block.
 fn change_rows(
     weight: &Tensor,
     matrix: &Matrix,

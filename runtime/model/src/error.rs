@@ -38,7 +38,7 @@ pub enum Error {
         /// What to do.
         hint: String,
     },
-    /// A model family that nobody taught this program.
+    /// A model family that this program does not have.
     #[error("model family `{found}` is not known")]
     #[explain(location = place.clone(), hint = format!("known families: {}", known.join(", ")))]
     UnknownFamily {

@@ -42,6 +42,15 @@ pub(crate) fn read_text(path: &Path) -> std::io::Result<String> {
     bounded::read_text(path, LONGEST_TEXT)
 }
 
+/// The value in a JSON file.
+///
+/// # Errors
+/// When the file cannot be read, or is not JSON.
+pub(crate) fn read_json(path: &Path) -> Result<Value> {
+    let text = read_text(path).map_err(|error| Error::file(path, error))?;
+    serde_json::from_str(&text).map_err(|error| Error::broken(path, format!("this is not JSON: {error}")))
+}
+
 /// Makes a folder and those above it.
 pub(crate) fn make_folder(path: &Path) -> Result<()> {
     std::fs::create_dir_all(path).map_err(|source| Error::file(path, source))
@@ -62,7 +71,8 @@ pub(crate) fn write_tensors(path: &Path, list: &[Stored], tensor: impl FnMut(usi
     write_tensors_with(path, list, &BTreeMap::from([("format".to_owned(), "pt".to_owned())]), tensor)
 }
 
-/// The same with other facts in the metadata, in the order of their names.
+/// Writes a safetensors file with these facts as its metadata, in the order of their names; `tensor` is called with the
+/// number of each tensor when its bytes are due.
 pub(crate) fn write_tensors_with(
     path: &Path,
     list: &[Stored],
@@ -107,7 +117,7 @@ pub(crate) fn widen(view: &TensorView<'_>) -> Option<Vec<f32>> {
     }
 }
 
-/// Temporary file beside the target, sync, rename.
+/// Writes a file atomically: a temporary file beside the target, sync, rename.
 fn whole(path: &Path, write: impl FnOnce(&mut BufWriter<&mut File>) -> std::io::Result<()>) -> Result<()> {
     let failed = |source| Error::file(path, source);
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

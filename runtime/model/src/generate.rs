@@ -129,8 +129,7 @@ fn generate_batch(
     let network = policy.network(view)?;
     let temperature = if sampling.temperature > 0.0 { sampling.temperature } else { 1.0 };
     let head = OutputHead::new(&network, temperature, TapSet::default())?;
-    let longest =
-        batch.iter().map(|sequence| prompts[sequence.prompt()].len() + sequence.max_tokens()).max().unwrap_or(0);
+    let longest = batch.iter().map(|sequence| prompts[sequence.prompt].len() + sequence.max_tokens).max().unwrap_or(0);
     let (asked, answered) = (AnswerMask::None, AnswerMask::All);
     let first = cache::build_blocks(&network, longest, &asked)?;
     let network = Network { decoding: true, ..network };
@@ -143,11 +142,11 @@ fn generate_batch(
         let choices = sample::sample_tokens(&head.logits(&rows)?, sampling, &mut active)?;
         for (sequence, SampledToken { id, logprob }) in active.iter_mut().zip(choices) {
             sequence.push(id, logprob, &stop_criteria, on_token)?;
-            if sequence.has_ended() {
-                cache.retire(sequence.slot());
+            if sequence.ended {
+                cache.retire(sequence.slot);
             }
         }
-        active.retain(|sequence| !sequence.has_ended());
+        active.retain(|sequence| !sequence.ended);
         if active.is_empty() {
             return Ok(());
         }

@@ -9,7 +9,7 @@ use tunebox_compute::random::Stream;
 use tunebox_compute::{Device, Tensor};
 
 use crate::configuration::Configuration;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::families::expected;
 use crate::files;
 use crate::model::Model;
@@ -55,9 +55,7 @@ fn values(name: &str, shape: &[usize], deviation: f32, seed: u64, configuration:
 }
 
 fn deviation(path: &Path) -> Result<f32> {
-    let text = files::read_text(path).map_err(|error| Error::file(path, error))?;
-    let json: serde_json::Value =
-        serde_json::from_str(&text).map_err(|error| Error::broken(path, format!("this is not JSON: {error}")))?;
+    let json = files::read_json(path)?;
     Ok(json.get("initializer_range").and_then(serde_json::Value::as_f64).unwrap_or(RANGE) as f32)
 }
 

@@ -108,11 +108,7 @@ fn module_of<'a>(adapter: &'a Adapter, name: &str) -> Option<&'a Module> {
 /// The model's own `config.json` with the new number format, or one made from its configuration.
 fn configuration(model: &Model, dtype: DType) -> Result<Value> {
     let mut value = match model.source().map(Source::form) {
-        Some(Form::Folder { path, .. }) => {
-            let path = path.join("config.json");
-            let text = files::read_text(&path).map_err(|source| Error::file(&path, source))?;
-            serde_json::from_str(&text).map_err(|error| Error::broken(&path, format!("this is not JSON: {error}")))?
-        }
+        Some(Form::Folder { path, .. }) => files::read_json(&path.join("config.json"))?,
         _ => model.configuration.to_hugging_face(),
     };
     let name = match dtype {

@@ -41,11 +41,11 @@ impl Model {
         Self::open_in(source, device, PrecisionRequest::default())
     }
 
-    /// The same with the matrices of its blocks kept in another way, quantised one by one while they are read, or with
-    /// activations of another type.
+    /// Opens a model with another precision: block matrices quantised one by one while they are read, or activations of
+    /// another type.
     ///
     /// # Errors
-    /// Those of [`Model::open`], and when the weights cannot be kept so, or the device does not compute so.
+    /// When [`Model::open`] fails, the weights cannot be stored so, or the device does not compute so.
     pub fn open_in(source: &Source, device: &Device, asked: impl Into<PrecisionRequest>) -> Result<Self> {
         let (mut model, text) = Self::shape(source, device)?;
         model.weights = model.weights.kept_in(asked)?;
@@ -55,10 +55,10 @@ impl Model {
         Ok(model.with(text?))
     }
 
-    /// The same without reading weights: each is read when it is first asked for.
+    /// Opens a model without reading weights: each is read when it is first asked for.
     ///
     /// # Errors
-    /// Those of [`Model::open`].
+    /// When [`Model::open`] fails.
     pub fn inspect(source: &Source, device: &Device) -> Result<Self> {
         let (model, text) = Self::shape(source, device)?;
         Ok(model.with(text.read()?))
@@ -122,10 +122,10 @@ impl Model {
     /// The configuration in a folder.
     pub(crate) fn read_configuration(folder: &Path) -> Result<Configuration> {
         let path = folder.join("config.json");
-        let mut configuration = Configuration::from_hugging_face(&read_json(&path)?, &path)?;
+        let mut configuration = Configuration::from_hugging_face(&files::read_json(&path)?, &path)?;
         let path = folder.join("generation_config.json");
         if path.is_file() {
-            configuration.add_eos(&read_json(&path)?, &path)?;
+            configuration.add_eos(&files::read_json(&path)?, &path)?;
         }
         Ok(configuration)
     }
@@ -212,9 +212,4 @@ fn both(path: &Path, short: Option<Vec<f64>>, long: Option<Vec<f64>>) -> Result<
         (None, Some(_)) => missing(SHORT_FACTORS),
         (None, None) => Ok(None),
     }
-}
-
-fn read_json(path: &Path) -> Result<serde_json::Value> {
-    let text = files::read_text(path).map_err(|error| Error::file(path, error))?;
-    serde_json::from_str(&text).map_err(|error| Error::broken(path, format!("this is not JSON: {error}")))
 }

@@ -1,6 +1,6 @@
-//! A library at work on a stranger's file: a panic in it becomes words, and nothing of it reaches a terminal.
+//! Catches panics of libraries that read untrusted files, and keeps their text off the terminal.
 //!
-//! The libraries that read tokenizers and templates were made for files of friends, and some of their checks panic.
+//! Some checks of the libraries that read tokenizers and templates panic.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -14,7 +14,7 @@ thread_local! {
 
 static HOOK: Once = Once::new();
 
-/// Does `work`, which must leave nothing half-done that anybody uses after a panic.
+/// Runs `work`. It must leave no state behind that would be inconsistent after a panic.
 ///
 /// # Errors
 /// What the panic said.

@@ -148,13 +148,6 @@ impl Policy {
         self.adapter.parameters()
     }
 
-    /// Whether [`View::Reference`] can be scored. With full fine-tuning the base stays in
-    /// memory beside the trained weights, so it can there as well.
-    #[must_use]
-    pub fn has_reference(&self) -> bool {
-        true
-    }
-
     /// How many updates the weights have had.
     #[must_use]
     pub fn generation(&self) -> u64 {

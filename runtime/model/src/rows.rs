@@ -42,7 +42,7 @@ impl Rows {
         Ok(Self { ids, targets })
     }
 
-    /// The same rows with every token a target that has a predecessor.
+    /// The rows with every token but the first of each as a target.
     #[must_use]
     pub fn whole(&self) -> Self {
         let targets = self.ids.iter().map(|ids| (0..ids.len()).map(|at| at > 0).collect()).collect();

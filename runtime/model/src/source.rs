@@ -45,7 +45,7 @@ impl Source {
         Self::find(name, None, &Hub::from_environment(offline), &mut |_| {})
     }
 
-    /// The same with a revision, a hub and somebody who watches the download.
+    /// Finds a model as [`Source::open`] does, at a revision of a hub; `watch` is called with the progress of downloads.
     ///
     /// # Errors
     /// When there is no such model, or it cannot be fetched.

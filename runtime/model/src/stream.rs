@@ -133,7 +133,7 @@ impl Patch {
         Ok(Self { layers, site, operation, answers_only })
     }
 
-    /// The same with its vector on a device; it is made on the CPU.
+    /// Copies the vector of the patch, which is made on the CPU, to a device.
     pub(crate) fn on(mut self, device: &Device) -> Result<Self> {
         let (PatchOperation::Add(vector) | PatchOperation::Remove(vector) | PatchOperation::Set(vector, _)) =
             &mut self.operation;

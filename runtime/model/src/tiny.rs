@@ -17,36 +17,15 @@ use crate::{Model, Weights};
 /// A plain Llama with a head width that is not hidden / heads, and a head of its own.
 pub(crate) fn llama() -> Configuration {
     Configuration {
-        family: "llama".into(),
-        hidden: 16,
         intermediate: 24,
-        layers: 2,
-        heads: 4,
         kv_heads: 2,
-        head_dim: 8,
-        rotated: 8,
         vocabulary: 40,
         norm_epsilon: 1e-5,
-        activation: Activation::Silu,
-        tied: false,
-        query_key_norm: false,
-        unit_offset_norm: false,
-        sandwich_norms: false,
-        embedding_scale: 1.0,
         attention_scale: 8f32.powf(-0.5),
-        attention_bias: false,
-        output_bias: false,
-        feed_forward_bias: false,
-        fused_projections: false,
-        attention_soft_cap: None,
-        logit_soft_cap: None,
-        logit_scale: 1.0,
         max_positions: 128,
-        layers_kind: vec![LayerKind::FULL; 2],
         ropes: vec![RopeSetting::plain(10_000.0)],
         eos: vec![1],
-        bos: None,
-        pad: None,
+        ..Configuration::plain("llama", 16, 2, 4, 8)
     }
 }
 
@@ -149,7 +128,7 @@ pub(crate) fn model(configuration: Configuration, seed: u64) -> Arc<Model> {
     Arc::new(Model::from_parts("tiny", configuration, weights))
 }
 
-/// The same on a device, with weights that bf16 holds exactly, as most models come.
+/// A model with random weights on a device; bf16 holds the weights exactly, as in most published models.
 pub(crate) fn model_on(configuration: Configuration, seed: u64, device: &Device, compute: Compute) -> Arc<Model> {
     let rounded = |(name, weight): (String, Tensor)| (name, weight.to_dtype(DType::BF16).unwrap());
     let weights = weights(&configuration, seed).into_iter().map(rounded).collect();

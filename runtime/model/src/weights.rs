@@ -114,10 +114,11 @@ impl Weights {
         Self::from_weights(weights.collect(), configuration, device)
     }
 
-    /// The same in whatever format. They are on the CPU, and are placed on the device when they are asked for.
+    /// Weights that are in memory in any stored format, checked against the configuration. They are on the CPU, and are
+    /// copied to the device when they are first asked for.
     ///
     /// # Errors
-    /// Those of [`Weights::from_tensors`].
+    /// When a weight is missing or of another shape.
     pub fn from_weights(
         mut weights: BTreeMap<String, Weight>,
         configuration: &Configuration,
@@ -136,8 +137,8 @@ impl Weights {
         Ok(Self { entries, files, device: device.clone(), place, precision: Precision::default_for(device) })
     }
 
-    /// The same weights with the matrices of the blocks kept in another way. Those that are not read yet are quantised one
-    /// by one when they are.
+    /// The weights with another precision for the matrices of the blocks. Those that are not read yet are quantised one by
+    /// one when they are.
     ///
     /// # Errors
     /// When the device does not compute with such weights, or a matrix is quantized in its file already.
@@ -177,7 +178,7 @@ impl Weights {
     /// has it, or NF4 made of that, or as it was given.
     ///
     /// # Errors
-    /// Those of [`Weights::weight`].
+    /// When there is no such weight, or its file cannot be read any more.
     pub(crate) fn on_host(&self, name: &str) -> Result<Weight> {
         if self.device.is_cpu() { self.weight(name) } else { self.read(name, self.entry(name)?) }
     }
@@ -244,7 +245,7 @@ impl Weights {
     /// Bytes that all weights would take if the matrices of the blocks were kept in another way.
     ///
     /// # Errors
-    /// Those of [`Weights::kept_in`].
+    /// When the device does not compute with such weights, or a matrix is quantised in its file already.
     pub fn bytes_in(&self, base: Base) -> Result<u64> {
         let precision = Precision::new(PrecisionRequest { base, ..self.precision.request() }, &self.device)?;
         self.entries.iter().map(|(name, entry)| entry.bytes_in(name, precision, &self.place)).sum()

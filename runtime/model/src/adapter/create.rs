@@ -44,7 +44,7 @@ impl Adapter {
         Ok(adapter)
     }
 
-    /// Gives every slot the value that a fresh adapter has there.
+    /// Sets every parameter to the value of a fresh adapter.
     pub(crate) fn initialize(&self, model: &Model) -> Result<()> {
         if self.is_full() { self.fill_with_weights(model) } else { self.fill_with_initial_values(model) }
     }

@@ -61,7 +61,7 @@ impl Adapter {
         Self { settings, modules, places, parameters }
     }
 
-    /// An adapter that trains nothing: the base as it is.
+    /// An adapter without parameters: the base as it is.
     ///
     /// # Errors
     /// When the device fails.
@@ -105,7 +105,7 @@ impl Adapter {
         self.places.get(&(layer, site)).map(|number| &self.modules[*number])
     }
 
-    /// The same adapter over a copy of its numbers that nobody updates.
+    /// A copy of the adapter with its own parameters, which no optimizer updates.
     pub(crate) fn frozen_copy(&self) -> Result<Self> {
         let parameters = self.parameters.detached_copy()?;
         Ok(Self::assemble(self.settings.clone(), self.modules.clone(), parameters))

@@ -1,4 +1,4 @@
-//! Which linear maps of a model a list of names means.
+//! The linear maps of a model that a list of names selects.
 //! The rules are PEFT's: a name is a whole path or ends one at a dot.
 
 use super::settings::{AdapterSettings, Targets};
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 /// A linear map of a model.
 pub(crate) type ModuleKey = (usize, Site);
 
-/// The places that get an adapter, by layer, then in the order of a forward pass.
+/// The linear maps that get an adapter, by layer, then in the order of a forward pass.
 ///
 /// # Errors
 /// When a name or a layer means nothing in this model.
@@ -34,7 +34,7 @@ pub(crate) fn target_modules(configuration: &Configuration, settings: &AdapterSe
     Ok(places)
 }
 
-/// Whether a name means a module: its whole path, or an end of it that starts after a dot.
+/// Whether a name matches a module path: the whole path, or an end of it that starts after a dot.
 pub(crate) fn matches_module(name: &str, path: &str) -> bool {
     match path.strip_suffix(name) {
         Some(before) => before.is_empty() || (!name.is_empty() && before.ends_with('.')),

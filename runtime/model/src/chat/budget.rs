@@ -1,4 +1,4 @@
-//! What a template may make while it renders: so many bytes in one value, so many in all.
+//! The budget of bytes that a template may create in one rendering: a limit for each value, and one for all.
 //!
 //! Steps alone bound nothing: forty of them double a text to a thousand gigabytes. Every value that is made is
 //! weighed as it would be printed, so that lists which hold one another are as heavy as they look.
@@ -21,12 +21,12 @@ thread_local! {
     static LEFT: Cell<u64> = const { Cell::new(MAX_TOTAL_BYTES) };
 }
 
-/// Begins the account of one rendering on this thread.
+/// Resets the budget of this thread before a rendering.
 pub(super) fn reset() {
     LEFT.set(MAX_TOTAL_BYTES);
 }
 
-/// Takes bytes that are about to be made, or were.
+/// Charges bytes that are about to be created, or were. Errors: the value or the sum is over its limit.
 pub(super) fn charge(bytes: u64) -> Result<(), Error> {
     let left = LEFT.get().checked_sub(bytes).filter(|_| bytes <= MAX_VALUE_BYTES);
     LEFT.set(left.unwrap_or(0));
@@ -37,12 +37,13 @@ fn over_budget(what: &'static str) -> Error {
     Error::new(ErrorKind::InvalidOperation, what)
 }
 
-/// Charges a value that was made. A namespace may stand alone, but nothing holds one: it could hold itself.
+/// Charges a value with everything in it. Errors: over the budget, or a namespace inside another value, which could
+/// contain itself.
 pub(super) fn charge_value(value: &Value) -> Result<(), Error> {
     charge(value_bytes(value, 0)?)
 }
 
-/// Charges a value that is put into a namespace.
+/// Charges a value that is stored in a namespace, and refuses a namespace as that value.
 pub(super) fn charge_nested_value(value: &Value) -> Result<(), Error> {
     charge(value_bytes(value, 1)?)
 }
@@ -81,7 +82,7 @@ fn clamped_size(value: &Value) -> Option<u64> {
     value.is_number().then(|| value.as_i64().map_or_else(|| fits(value), |number| number.max(0) as u64))
 }
 
-/// `left * right`, which repeats texts and lists.
+/// Charges `left * right` where it repeats a text or a list; a product of numbers costs nothing.
 pub(super) fn charge_repetition(left: &Value, right: &Value) -> Result<(), Error> {
     let charge_repeats = |times: &Value, what: &Value| match (clamped_size(times), what.is_number()) {
         (Some(times), false) => charge(value_bytes(what, 0)?.saturating_mul(times)),
@@ -94,7 +95,7 @@ pub(super) fn charge_repetition(left: &Value, right: &Value) -> Result<(), Error
 /// Filters and methods whose result may be much larger than what they are given.
 const GROWING: [&str; 6] = ["replace", "join", "indent", "format", "batch", "slice"];
 
-/// Puts a look at the arguments before the filters that make much of little.
+/// Wraps the filters whose result may be much larger than their arguments, so that they are charged before they run.
 pub(super) fn register(environment: &mut Environment<'static>) {
     let originals = [
         Value::from_function(filters::replace),

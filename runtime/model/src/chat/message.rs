@@ -107,7 +107,7 @@ impl<'a> Conversation<'a> {
         Self { messages, tools: None, variables: None }
     }
 
-    /// The same conversation, cut after its first turns.
+    /// The first turns of the conversation, with its tools and variables.
     pub(super) fn first(&self, turns: usize) -> Self {
         Self { messages: &self.messages[..turns.min(self.messages.len())], ..*self }
     }

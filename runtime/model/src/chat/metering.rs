@@ -1,7 +1,7 @@
-//! A compiled template with scales in it: after every step that makes a value, one that weighs it.
+//! Meters in a compiled template: after every instruction that creates a value, one that charges it to the budget.
 //!
 //! The template engine counts steps and nothing else. Its instructions are public (and not stable: its version is
-//! pinned), so the scales are put between them; jumps are moved along.
+//! pinned), so the meters are inserted between them, and jumps are relocated.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, Template, Value, mach
 
 use super::budget;
 
-/// Names of the scales. No name in a template begins with a space.
+/// Names of the metering functions. No name in a template begins with a space.
 const CHARGE: &str = " charge";
 const CHARGE_NESTED: &str = " charge nested";
 const CHARGE_REPETITION: &str = " charge repetition";
 const CHARGE_OUTPUT: &str = " charge output";
 
-/// Registers the scales.
+/// Registers the metering functions.
 pub(super) fn register(environment: &mut Environment<'static>) {
     environment.add_function(CHARGE, |value: Value| budget::charge_value(&value).map(|()| value));
     environment.add_function(CHARGE_NESTED, |value: Value| budget::charge_nested_value(&value).map(|()| value));
@@ -26,12 +26,13 @@ pub(super) fn register(environment: &mut Environment<'static>) {
     environment.add_function(CHARGE_OUTPUT, |bytes: u64| budget::charge(bytes));
 }
 
-/// Whether a name is kept for the scales.
+/// Whether a name is reserved for the metering functions.
 pub(super) fn is_reserved_name(name: &str) -> bool {
     name.starts_with(' ')
 }
 
-/// Renders a template that was compiled by this environment, with scales.
+/// Renders a template that this environment compiled, within a fresh budget. Errors: those of the template, and a spent
+/// budget.
 pub(super) fn render<'source>(
     environment: &'source Environment<'source>,
     template: &Template<'source, 'source>,
@@ -49,7 +50,7 @@ pub(super) fn render<'source>(
     Ok(text)
 }
 
-/// The same program with scales.
+/// Copies a program with a meter around each instruction that creates or prints a value.
 fn insert_meters<'source>(program: &Instructions<'source>) -> Result<Instructions<'source>, Error> {
     let mut places = Vec::new();
     let mut steps: Vec<(u32, Instruction<'source>)> = Vec::new();
@@ -75,7 +76,8 @@ fn insert_meters<'source>(program: &Instructions<'source>) -> Result<Instruction
 
 type Steps<'source> = Vec<Instruction<'source>>;
 
-/// What comes before a step and after it.
+/// The instructions to insert before and after an instruction. Charges constants at once. Errors: an instruction that
+/// needs another template, and a constant over the budget.
 fn meters_around<'source>(step: &Instruction<'source>) -> Result<(Steps<'source>, Steps<'source>), Error> {
     use Instruction as I;
     let meter = || vec![I::CallFunction(CHARGE, Some(1))];
@@ -113,7 +115,7 @@ fn meters_around<'source>(step: &Instruction<'source>) -> Result<(Steps<'source>
     })
 }
 
-/// Lets a jump lead to where its goal is now.
+/// Replaces the target of a jump by its index after insertion. Does nothing for other instructions.
 fn relocate_jump(step: &mut Instruction<'_>, places: &[u32]) {
     use Instruction as I;
     if let I::Iterate(goal)

@@ -81,12 +81,12 @@ pub fn encode_messages(
     encode_conversation(tokenizer, template, &Conversation::new(messages), which)
 }
 
-/// The same for a conversation with tools and variables of its own.
+/// Encodes a conversation with tools and further template variables, with the answers as targets.
 ///
 /// The end-of-turn token of an answer is a target, and so is what the template writes behind it before the next turn.
 ///
 /// # Errors
-/// Those of [`encode_messages`].
+/// When [`encode_messages`] fails.
 pub fn encode_conversation(
     tokenizer: &Tokenizer,
     template: &ChatTemplate,
@@ -120,7 +120,7 @@ pub fn encode_prompt_completion(tokenizer: &Tokenizer, example: &Example<'_>) ->
 /// A prompt with a better and a worse completion; both split at the same place.
 ///
 /// # Errors
-/// Those of [`encode_prompt_completion`].
+/// When [`encode_prompt_completion`] fails.
 pub fn encode_preference(
     tokenizer: &Tokenizer,
     chosen: &Example<'_>,

@@ -1,6 +1,6 @@
 //! A model's chat template: from a folder, a GGUF file or a source text, rendered as transformers renders it.
 //!
-//! A template is a stranger's program, so it runs with an allowance of steps and a depth limit, and sees only the
+//! A template is a stranger's program, so it runs with a limit of steps and of depth, and sees only the
 //! conversation. Which parts of the text are answers is told by [`super::spans`].
 
 use std::collections::HashMap;
@@ -72,7 +72,7 @@ impl ChatTemplate {
     /// The template that a GGUF file holds under `tokenizer.chat_template`.
     ///
     /// # Errors
-    /// Those of [`ChatTemplate::parse`].
+    /// When [`ChatTemplate::parse`] fails.
     pub fn from_gguf(metadata: &Metadata, tokenizer: &Tokenizer) -> Result<Option<Self>, ChatError> {
         let keys = [("default", "tokenizer.chat_template"), ("tool_use", "tokenizer.chat_template.tool_use")];
         let source = |key| metadata.string(key).map(str::to_owned);
@@ -87,8 +87,8 @@ impl ChatTemplate {
         Ok(Some(template))
     }
 
-    /// The same template, for which it is always this moment: seconds since 1970, UTC. Templates that print the date
-    /// give the same tokens on another day then.
+    /// Fixes the clock of the template at a moment, in seconds since 1970, UTC: templates that print the date then give the
+    /// same tokens on any day.
     #[must_use]
     pub fn at(mut self, seconds: i64) -> Self {
         let moment = Timestamp::from_second(seconds).ok();
@@ -122,10 +122,11 @@ impl ChatTemplate {
         self.render_conversation(&Conversation { messages, tools, variables: None }, add_generation_prompt)
     }
 
-    /// The same for a conversation with tools and variables of its own.
+    /// A conversation with tools and further template variables as text; with `add_generation_prompt` the opening of an
+    /// answer follows.
     ///
     /// # Errors
-    /// Those of [`ChatTemplate::render`].
+    /// When [`ChatTemplate::render`] fails.
     pub fn render_conversation(
         &self,
         conversation: &Conversation<'_>,

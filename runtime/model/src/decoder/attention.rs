@@ -9,10 +9,10 @@ use tunebox_compute::fused::{self, AttentionShape, Indices, RopeTable, Segments}
 use tunebox_compute::parameters::Parameters;
 use tunebox_compute::precision::bytes;
 
-use super::hook::Hook;
-use super::linear::{Linear, SavedLinear};
+use super::linear::SavedLinear;
 use super::norm::Norm;
 use super::projection::Projection;
+use super::residual::{ResidualOutput, SavedOutput};
 use crate::error::Result;
 
 /// The attention of one block as one view of the model sees it.
@@ -23,11 +23,7 @@ pub(crate) struct Attention {
     /// Norms of each head of the queries and keys (Qwen3, Gemma 3).
     pub(crate) query_norm: Option<Norm>,
     pub(crate) key_norm: Option<Norm>,
-    pub(crate) output: Linear,
-    /// What the output projection gives.
-    pub(crate) output_hook: Hook,
-    /// Gemma's second norm, on the way back into the stream.
-    pub(crate) output_norm: Option<Norm>,
+    pub(crate) output: ResidualOutput,
     /// None in a layer without positions.
     pub(crate) rope: Option<Arc<RopeTable>>,
     pub(crate) shape: AttentionShape,
@@ -77,15 +73,7 @@ pub(crate) struct SavedAttention {
     attended: Tensor,
     /// log Σ exp of the scores, `[tokens, heads]`.
     log_sums: Tensor,
-    output_saved: SavedOutput,
-}
-
-/// What the way back into the stream keeps.
-#[derive(Debug)]
-struct SavedOutput {
-    linear: SavedLinear,
-    /// The rows before the second norm, and 1/rms.
-    before_norm: Option<(Tensor, Tensor)>,
+    output: SavedOutput,
 }
 
 impl SavedAttention {
@@ -97,10 +85,9 @@ impl SavedAttention {
             + bytes(&self.projected.value)
             + bytes(&self.projected.input_inverse)
             + bytes(&self.attended)
-            + bytes(&self.log_sums)
-            + pair(self.output_saved.before_norm.as_ref());
+            + bytes(&self.log_sums);
         let linears: usize = self.projected.linears.iter().map(SavedLinear::bytes).sum();
-        rows + linears + self.output_saved.linear.bytes()
+        rows + linears + self.output.bytes()
     }
 }
 
@@ -110,15 +97,15 @@ fn pair(saved: Option<&(Tensor, Tensor)>) -> usize {
 
 impl Attention {
     /// Whether a backward pass has gradients to leave here.
-    pub(crate) fn trains(&self) -> bool {
-        self.trains_before_attention() || self.output.trains() || trains(self.output_norm.as_ref())
+    pub(crate) fn is_trained(&self) -> bool {
+        self.trains_before_attention() || self.output.is_trained()
     }
 
     fn trains_before_attention(&self) -> bool {
-        self.projection.trains()
+        self.projection.is_trained()
             || self.input_norm.slot.is_some()
-            || trains(self.query_norm.as_ref())
-            || trains(self.key_norm.as_ref())
+            || self.query_norm.as_ref().is_some_and(Norm::is_trained)
+            || self.key_norm.as_ref().is_some_and(Norm::is_trained)
     }
 
     /// The half's output, the input included, over packed rows.
@@ -131,16 +118,14 @@ impl Attention {
         let projected = self.project(input, positions)?;
         let (attended, log_sums) =
             fused::attention(projected.query(), projected.key(), projected.value(), segments, &self.shape)?;
-        let (output, output_saved) = self.project_output(input, &attended)?;
-        let saved = SavedAttention { projected, attended, log_sums, output_saved };
-        Ok((output, saved))
+        let (stream, output) = self.output.forward(input, &attended)?;
+        Ok((stream, SavedAttention { projected, attended, log_sums, output }))
     }
 
     /// Queries, keys and values of some rows, each at its position.
     pub(crate) fn project(&self, input: &Tensor, positions: &Indices) -> Result<Projected> {
         let (normed, input_inverse) = self.input_norm.forward(input)?;
-        let (parts, linears) = self.projection.forward(&normed)?;
-        let [query, key, value] = three(parts)?;
+        let ([query, key, value], linears) = self.projection.forward(&normed)?;
         let (heads, kv_heads) = (self.shape.heads, self.shape.kv_heads);
         let query = self.norm_and_rotate(query, self.query_norm.as_ref(), heads, positions)?;
         let key = self.norm_and_rotate(key, self.key_norm.as_ref(), kv_heads, positions)?;
@@ -149,19 +134,7 @@ impl Attention {
 
     /// The stream after attention, from the attended values.
     pub(crate) fn complete(&self, input: &Tensor, attended: &Tensor) -> Result<Tensor> {
-        Ok(self.project_output(input, attended)?.0)
-    }
-
-    fn project_output(&self, input: &Tensor, attended: &Tensor) -> Result<(Tensor, SavedOutput)> {
-        let (output, linear) = self.output.forward(attended)?;
-        let output = self.output_hook.forward(output)?;
-        let Some(norm) = &self.output_norm else {
-            let output_saved = SavedOutput { linear, before_norm: None };
-            return Ok((fused::add(input, &output)?, output_saved));
-        };
-        let (normed, inverse) = norm.forward(&output)?;
-        let output_saved = SavedOutput { linear, before_norm: Some((output, inverse)) };
-        Ok((fused::add(input, &normed)?, output_saved))
+        Ok(self.output.forward(input, attended)?.0)
     }
 
     fn norm_and_rotate(&self, rows: Tensor, norm: Option<&Norm>, heads: usize, positions: &Indices) -> Result<Rotated> {
@@ -187,13 +160,14 @@ impl Attention {
         saved: &SavedAttention,
         context: &Context<'_>,
     ) -> Result<Option<Tensor>> {
-        if !context.want_input && !self.trains() {
+        if !context.want_input && !self.is_trained() {
             return Ok(None);
         }
         let deeper = context.want_input || self.trains_before_attention();
-        let Some(attended) = self.project_output_backward(upstream, saved, deeper, context.gradients)? else {
-            return Ok(None);
-        };
+        let inner = self.output.norm_backward(upstream, &saved.output, context.gradients)?;
+        let attended =
+            self.output.linear_backward(&inner, &saved.attended, &saved.output, deeper, context.gradients)?;
+        let Some(attended) = attended else { return Ok(None) };
         let projected = &saved.projected;
         let (query, key, value) = fused::attention_backward(
             &attended,
@@ -223,21 +197,6 @@ impl Attention {
         Ok(Some(fused::add(upstream, &inner)?))
     }
 
-    fn project_output_backward(
-        &self,
-        upstream: &Tensor,
-        saved: &SavedAttention,
-        deeper: bool,
-        gradients: &Parameters,
-    ) -> Result<Option<Tensor>> {
-        let upstream = match (&self.output_norm, &saved.output_saved.before_norm) {
-            (Some(norm), Some((rows, inverse))) => norm.backward(upstream, rows, inverse, gradients)?,
-            _ => upstream.clone(),
-        };
-        let upstream = self.output_hook.backward(upstream)?;
-        self.output.backward(&upstream, &saved.attended, &saved.output_saved.linear, deeper, gradients)
-    }
-
     fn norm_and_rotate_backward(
         &self,
         upstream: Tensor,
@@ -265,17 +224,4 @@ pub(crate) struct Context<'a> {
     pub(crate) gradients: &'a Parameters,
     /// Whether anything below this block is trained.
     pub(crate) want_input: bool,
-}
-
-fn trains(norm: Option<&Norm>) -> bool {
-    norm.is_some_and(|norm| norm.slot.is_some())
-}
-
-fn three(parts: Vec<Tensor>) -> Result<[Tensor; 3]> {
-    <[Tensor; 3]>::try_from(parts).map_err(|parts| {
-        crate::error::Error::Argument(format!(
-            "the attention needs `3` projections, its weights give `{}`",
-            parts.len()
-        ))
-    })
 }

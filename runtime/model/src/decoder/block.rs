@@ -73,7 +73,7 @@ impl Block {
             SavedBlock::Activations(saved) => *saved,
             SavedBlock::Input(input) => self.forward(&input, context.positions, context.segments)?.1,
         };
-        let below = Context { want_input: context.want_input || self.attention.trains(), ..*context };
+        let below = Context { want_input: context.want_input || self.attention.is_trained(), ..*context };
         let upstream = self.output_hook.backward(upstream.clone())?;
         let middle = self.feed_forward.backward(&upstream, &saved.feed_forward, &below)?;
         drop(saved.feed_forward);

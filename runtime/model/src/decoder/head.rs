@@ -61,8 +61,9 @@ impl OutputHead {
         Ok(SavedHead { selected, inverse, taps, slopes: None })
     }
 
-    /// As [`Self::forward`], for a loss that will come: under a frozen head the gradients of the log-probabilities
-    /// are made on the way, which spares the backward pass the logits. Only a loss of other taps cannot use them.
+    /// The taps of some targets, and what the backward pass needs. Under a frozen head the gradients of the
+    /// log-probabilities are computed here, which spares the backward pass the logits; a loss of other taps cannot use
+    /// them.
     pub(crate) fn forward_saving(&self, selected: Tensor, targets: &Indices) -> Result<SavedHead> {
         if self.matrix.slot.is_some() || self.options.taps.contains(Tap::MeanLogprob) {
             return self.forward(selected, targets);

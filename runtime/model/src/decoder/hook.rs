@@ -1,4 +1,4 @@
-//! One named place of a block: what patches change there, and who reads along.
+//! One named site of a block: the patches that act there, and the reader of its activations.
 //!
 //! With r of length 1: adding v is x + v, whose gradient passes unchanged; removing r is x − (x·r) r and setting it
 //! x + (c − x·r) r, whose gradients lose their own component along r. Descriptions of patches are in `stream`.
@@ -27,7 +27,7 @@ pub(crate) enum AnswerMask {
 #[derive(Debug, Clone)]
 pub(crate) struct Change {
     pub(crate) operation: PatchOperation,
-    /// The tokens that it leaves alone are those that nobody spoke.
+    /// The tokens that change; none: all of them.
     pub(crate) only: Option<AnswerMask>,
 }
 
@@ -87,7 +87,7 @@ impl Change {
 /// The packed tokens that are read of each row of a batch, at least one.
 #[derive(Debug)]
 pub(crate) struct TokenSelection {
-    /// Those of all rows, one row's after another's.
+    /// The packed tokens of all rows, row by row.
     tokens: Indices,
     /// How many are each row's.
     counts: Vec<usize>,
@@ -115,7 +115,7 @@ impl TokenSelection {
     }
 }
 
-/// Reads along at one place: for each row of a batch the mean over some packed tokens.
+/// Reads activations at one site during a pass: for each row of a batch the mean over some packed tokens.
 #[derive(Debug)]
 pub(crate) struct ActivationReader {
     selection: Arc<TokenSelection>,
@@ -148,7 +148,7 @@ impl ActivationReader {
         Ok(())
     }
 
-    /// What was read, row after row.
+    /// Takes what was read, row by row; empty at a second call.
     pub(crate) fn take(&self) -> Result<Vec<f32>> {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *found, ReadResult::Means(Vec::new())) {

@@ -63,7 +63,7 @@ impl SavedLinear {
 
 impl Linear {
     /// Whether a backward pass has gradients to leave here.
-    pub(crate) fn trains(&self) -> bool {
+    pub(crate) fn is_trained(&self) -> bool {
         !matches!(self.learned, Learned::Nothing)
     }
 
@@ -93,7 +93,7 @@ impl Linear {
         Ok((output, SavedLinear { reduced: Some(reduced), scaled }))
     }
 
-    /// The same for a few tokens; dropout is off where a model writes.
+    /// y = x·Wᵀ + b with the adapter, for a few tokens while decoding: no dropout, nothing saved.
     pub(super) fn forward_few(&self, input: &LinearInput<'_>) -> Result<Tensor> {
         let Learned::LowRank(part) = &self.learned else {
             return Ok(input.linear(&self.weight, self.bias.as_ref(), None)?);

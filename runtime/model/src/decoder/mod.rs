@@ -16,6 +16,7 @@ pub(crate) mod network;
 mod norm;
 pub(crate) mod packing;
 mod projection;
+mod residual;
 mod site;
 pub(crate) mod stack;
 pub(crate) mod tables;

@@ -1,5 +1,5 @@
-//! Looks at a model through a view: puts together the base weights of a block and what an adapter
-//! says about them. Leaves every product to the parts that it hands out.
+//! The network of one pass: builds blocks and head from the base weights, an adapter, edits and patches. The parts that
+//! it builds compute.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use super::linear::{Learned, Linear, LowRankPart};
 use super::magnitude::Magnitude;
 use super::norm::Norm;
 use super::projection::Projection;
+use super::residual::ResidualOutput;
 use super::site::Site;
 use super::tables::RopeTables;
 use crate::Model;
@@ -25,7 +26,7 @@ use crate::edit::Edits;
 use crate::error::Result;
 use crate::stream::{self, Patches};
 
-/// A model as one pass sees it.
+/// The network of one pass: the base weights with an adapter, edits, patches and dropout of one view.
 #[derive(Clone, Copy)]
 pub(crate) struct Network<'a> {
     pub(crate) model: &'a Model,
@@ -38,13 +39,13 @@ pub(crate) struct Network<'a> {
     pub(crate) edits: Option<&'a Edits>,
     /// Changes of activations.
     pub(crate) patches: &'a Patches,
-    /// Who reads along, by layer.
+    /// Readers of activations at one site, by layer.
     pub(crate) readers: Option<&'a ActivationReaders>,
-    /// Whether the pass goes on with what is being written, a token for each sequence.
+    /// Whether the pass decodes: one new token for each sequence, nothing to be differentiated.
     pub(crate) decoding: bool,
 }
 
-/// Who reads along at one site, by layer.
+/// Readers of activations at one site, by layer.
 pub(crate) struct ActivationReaders {
     pub(crate) site: stream::Site,
     pub(crate) layers: BTreeMap<usize, Arc<ActivationReader>>,
@@ -129,9 +130,11 @@ impl Network<'_> {
             )?,
             query_norm: self.norm_if(configuration.query_key_norm, &name("self_attn.q_norm"))?,
             key_norm: self.norm_if(configuration.query_key_norm, &name("self_attn.k_norm"))?,
-            output: self.linear(layer, Site::AttentionOutput)?,
-            output_hook,
-            output_norm: self.norm_if(configuration.sandwich_norms, &name("post_attention_layernorm"))?,
+            output: ResidualOutput {
+                linear: self.linear(layer, Site::AttentionOutput)?,
+                hook: output_hook,
+                norm: self.norm_if(configuration.sandwich_norms, &name("post_attention_layernorm"))?,
+            },
             rope,
             shape: AttentionShape {
                 heads: configuration.heads,
@@ -153,9 +156,11 @@ impl Network<'_> {
         Ok(FeedForward {
             input_norm: self.norm(&name(before))?,
             projection: self.projection(layer, &[Site::Gate, Site::Up], Site::GateUp, vec![inner, inner])?,
-            down: self.linear(layer, Site::Down)?,
-            output_hook,
-            output_norm: self.norm_if(sandwich, &name("post_feedforward_layernorm"))?,
+            output: ResidualOutput {
+                linear: self.linear(layer, Site::Down)?,
+                hook: output_hook,
+                norm: self.norm_if(sandwich, &name("post_feedforward_layernorm"))?,
+            },
             activation: configuration.activation,
         })
     }
@@ -239,7 +244,7 @@ impl Network<'_> {
         Some((parameters, parameters.index(name)?))
     }
 
-    /// A weight that nobody trains, as edits left it.
+    /// A weight that is not trained, with edits applied.
     fn frozen(&self, name: &str) -> Result<Weight> {
         match self.edits.and_then(|edits| edits.on_device(name)) {
             Some(edited) => Ok(edited),

@@ -19,6 +19,11 @@ pub(crate) struct Norm {
 }
 
 impl Norm {
+    /// Whether the weight is trained.
+    pub(crate) fn is_trained(&self) -> bool {
+        self.slot.is_some()
+    }
+
     /// The normalised rows and 1/rms of each row.
     pub(crate) fn forward(&self, input: &Tensor) -> Result<(Tensor, Tensor)> {
         let (output, inverse) = fused::rms_norm(input, &self.weight, self.epsilon, self.unit_offset)?;
@@ -41,7 +46,7 @@ impl Norm {
         Ok(input)
     }
 
-    /// The same over each head of `[tokens, heads · width]`.
+    /// Normalises each head of `[tokens, heads · width]`; returns the rows and 1/rms of each head.
     pub(crate) fn forward_heads(&self, input: &Tensor) -> Result<(Tensor, Tensor)> {
         let (output, inverse) = self.forward(&self.by_head(input)?)?;
         Ok((output.reshape(input.shape())?, inverse))

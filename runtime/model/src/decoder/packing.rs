@@ -40,7 +40,7 @@ pub(crate) struct Packing {
 pub(crate) struct TokenPositions(Vec<Vec<u32>>);
 
 impl TokenPositions {
-    /// Where the pieces went that rows of these lengths are made of, each by the one that it ends with.
+    /// Finds the packed token of each token of each row, from the piece that each row ends with back to its first.
     fn new(pieces: &[Piece], ends: &[Option<usize>], lengths: &[usize], segments: &Segments) -> Self {
         let starts: Vec<usize> = segments.ranges().map(|range| range.start).collect();
         let token_positions = ends.iter().zip(lengths).map(|(end, length)| {
@@ -195,7 +195,7 @@ impl Packing {
         self.target_indices.iter().map(|place| all[*place]).collect()
     }
 
-    /// The rows of packed activations that predict a target.
+    /// The rows of packed activations that predict a target, `[targets, hidden]`.
     pub(crate) fn select_predictors(&self, hidden: &Tensor) -> Result<Tensor> {
         if self.selects_every_token() {
             return Ok(hidden.clone());
@@ -216,7 +216,7 @@ impl Packing {
     }
 }
 
-/// The tokens of a row that its targets depend on.
+/// How many tokens of a row its targets depend on: all before the last target.
 fn needed_tokens(marks: &[bool]) -> usize {
     marks.iter().rposition(|mark| *mark).unwrap_or(0)
 }

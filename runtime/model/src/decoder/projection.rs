@@ -6,7 +6,7 @@ use tunebox_compute::fused::{self, LinearInput};
 use tunebox_compute::parameters::Parameters;
 
 use super::linear::{Linear, SavedLinear};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Linear maps over one input.
 #[derive(Debug, Clone)]
@@ -19,16 +19,16 @@ pub(crate) enum Projection {
 
 impl Projection {
     /// Whether a backward pass has gradients to leave here.
-    pub(crate) fn trains(&self) -> bool {
+    pub(crate) fn is_trained(&self) -> bool {
         match self {
-            Self::Apart(linears) => linears.iter().any(Linear::trains),
-            Self::Joined { linear, .. } => linear.trains(),
+            Self::Apart(linears) => linears.iter().any(Linear::is_trained),
+            Self::Joined { linear, .. } => linear.is_trained(),
         }
     }
 
     /// The parts, each `[tokens, width]`, and what each map saved.
-    pub(crate) fn forward(&self, input: &Tensor) -> Result<(Vec<Tensor>, Vec<SavedLinear>)> {
-        match self {
+    pub(crate) fn forward<const PARTS: usize>(&self, input: &Tensor) -> Result<([Tensor; PARTS], Vec<SavedLinear>)> {
+        let (parts, saved) = match self {
             Self::Apart(linears) => {
                 let mut parts = Vec::with_capacity(linears.len());
                 let mut saved = Vec::with_capacity(linears.len());
@@ -42,13 +42,17 @@ impl Projection {
                     parts.push(part);
                     saved.push(own);
                 }
-                Ok((parts, saved))
+                (parts, saved)
             }
             Self::Joined { linear, widths } => {
                 let (joined, saved) = linear.forward(input)?;
-                Ok((fused::split_columns(&joined, widths)?, vec![saved]))
+                (fused::split_columns(&joined, widths)?, vec![saved])
             }
-        }
+        };
+        let parts = parts.try_into().map_err(|parts: Vec<Tensor>| {
+            Error::Argument(format!("a block needs `{PARTS}` projections here, its weights give `{}`", parts.len()))
+        })?;
+        Ok((parts, saved))
     }
 
     /// The gradient of the input, if wanted, from the gradients of the parts.

@@ -28,7 +28,8 @@ pub(crate) fn forward(network: &Network<'_>, packing: &Packing) -> Result<Tensor
     forward_to(network, packing, network.model.configuration.layers - 1)
 }
 
-/// The same up to a block and no further, for those who read along.
+/// Runs the blocks up to number `last` and saves nothing; readers get the activations that they asked for. Returns the
+/// hidden rows after that block, `[tokens, hidden]`.
 pub(crate) fn forward_to(network: &Network<'_>, packing: &Packing, last: usize) -> Result<Tensor> {
     let answer_mask = packing.answer_mask(network)?;
     let mut hidden = embed(network, &packing.ids)?;

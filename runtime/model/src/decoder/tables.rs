@@ -24,13 +24,14 @@ struct CachedTable {
     table: Arc<RopeTable>,
 }
 
-/// The row of the tables that the first position of a sequence of some length has.
+/// The row of the rotation tables for the first position of a sequence of some length: behind the rows of short
+/// sequences if the sequence is long, else 0.
 pub(crate) fn first_table_row(configuration: &Configuration, length: usize) -> usize {
     configuration.short_context().filter(|most| length > *most).unwrap_or(0)
 }
 
 impl RopeTables {
-    /// A table with at least this many rows.
+    /// Rotation table `number` with at least this many rows: the present one, or a larger one that replaces it.
     pub(crate) fn get_or_build(
         &self,
         configuration: &Configuration,

@@ -30,19 +30,19 @@ pub(super) fn prefill(
 ) -> Result<Tensor> {
     // The first completion of each prompt, in whose slot it runs.
     let mut firsts: Vec<&Sequence> = batch.iter().collect();
-    firsts.dedup_by_key(|sequence| sequence.prompt());
+    firsts.dedup_by_key(|sequence| sequence.prompt);
     let mut lasts = Vec::with_capacity(firsts.len());
     for group in prompt_groups(&firsts, prompts) {
         let chosen: Vec<(usize, &[u32])> =
-            group.iter().map(|sequence| (sequence.slot(), prompts[sequence.prompt()].as_slice())).collect();
+            group.iter().map(|sequence| (sequence.slot, prompts[sequence.prompt].as_slice())).collect();
         lasts.push(run_prompts(network, blocks, &chosen, 0, cache)?);
     }
     let lasts = fused::concat_rows(&lasts)?;
     let mut row_of = Vec::with_capacity(batch.len());
     for sequence in batch {
-        let at = firsts.iter().position(|first| first.prompt() == sequence.prompt()).unwrap_or(0);
-        if firsts[at].slot() != sequence.slot() {
-            cache.fork(firsts[at].slot(), sequence.slot())?;
+        let at = firsts.iter().position(|first| first.prompt == sequence.prompt).unwrap_or(0);
+        if firsts[at].slot != sequence.slot {
+            cache.fork(firsts[at].slot, sequence.slot)?;
         }
         row_of.push(at as u32);
     }
@@ -68,8 +68,8 @@ fn run_last_tokens(
 ) -> Result<Tensor> {
     let ids = active.iter().map(|sequence| sequence.last()).collect::<Result<Vec<u32>>>()?;
     let row = |length: usize| (first_table_row(&network.model.configuration, length + 1) + length) as u32;
-    let positions: Vec<u32> = active.iter().map(|sequence| row(cache.length(sequence.slot()))).collect();
-    let pass = cache.begin(active.iter().map(|sequence| (sequence.slot(), 1)))?;
+    let positions: Vec<u32> = active.iter().map(|sequence| row(cache.length(sequence.slot))).collect();
+    let pass = cache.begin(active.iter().map(|sequence| (sequence.slot, 1)))?;
     run_blocks(network, blocks, (ids, positions), (cache, &pass), |cache, layer, [query, ..]| {
         Ok(cache.attend(&pass, layer, query, &blocks[layer].attention.shape)?)
     })
@@ -125,7 +125,7 @@ fn prompt_groups<'a>(firsts: &[&'a Sequence], prompts: &[Vec<u32>]) -> Vec<Vec<&
     let mut groups: Vec<Vec<&Sequence>> = Vec::new();
     let mut tokens = 0;
     for sequence in firsts.iter().copied() {
-        let length = prompts[sequence.prompt()].len();
+        let length = prompts[sequence.prompt].len();
         match groups.last_mut() {
             Some(group) if tokens + length <= PASS => group.push(sequence),
             _ => {

@@ -11,7 +11,8 @@ use crate::decoder::hook::AnswerMask;
 use crate::decoder::network::Network;
 use crate::error::Result;
 
-/// Fills the slots of the sequences anew whose next token is the first that the short factors do not serve.
+/// Recomputes the cached keys and values of sequences whose next token is the first past the short context. Does nothing
+/// for models with one set of factors.
 pub(super) fn recompute_outgrown(
     network: &Network<'_>,
     prompts: &[Vec<u32>],
@@ -21,12 +22,12 @@ pub(super) fn recompute_outgrown(
     let Some(most) = network.model.configuration.short_context() else { return Ok(()) };
     let network = Network { decoding: false, ..*network };
     for sequence in active {
-        let slot = sequence.slot();
+        let slot = sequence.slot;
         if cache.length(slot) != most {
             continue;
         }
-        let prompt = &prompts[sequence.prompt()];
-        let ids: Vec<u32> = prompt.iter().chain(sequence.ids()).copied().take(most).collect();
+        let prompt = &prompts[sequence.prompt];
+        let ids: Vec<u32> = prompt.iter().chain(&sequence.ids).copied().take(most).collect();
         let marks: Vec<f32> = (0..most).map(|at| f32::from(u8::from(at >= prompt.len()))).collect();
         let answer_mask = AnswerMask::Tokens(Tensor::from_vec(marks, (most, 1), network.model.weights.device())?);
         let blocks = cache::build_blocks(&network, most + 1, &answer_mask)?;

@@ -9,13 +9,14 @@ use super::Sampling;
 use super::sequence::Sequence;
 use crate::error::Result;
 
-/// One token for every sequence from `[sequences, vocabulary]`, divided by the temperature already.
+/// Samples one token for every sequence from logits `[sequences, vocabulary]`, which are divided by the temperature
+/// already. Takes one number of each sequence's random stream.
 pub(super) fn sample_tokens(
     logits: &Tensor,
     sampling: &Sampling,
     active: &mut [&mut Sequence],
 ) -> Result<Vec<SampledToken>> {
-    let streams = active.iter().map(|sequence| sequence.stream());
+    let streams = active.iter().map(|sequence| &sequence.stream);
     let there = fused::sample_tokens(logits, streams, &sampling_options(sampling))?;
     // A token takes one draw of its stream wherever it is chosen.
     let draws: Vec<f64> = active.iter_mut().map(|sequence| sequence.next_uniform()).collect();
@@ -30,7 +31,7 @@ fn sampling_options(sampling: &Sampling) -> SamplingOptions {
     SamplingOptions { top_k, top_p, min_p, greedy: temperature == 0.0 }
 }
 
-/// One token from one row; `draw` is in [0, 1).
+/// Samples one token from one row of logits; `draw` is in [0, 1). Ignores the draw at temperature 0.
 pub(super) fn sample_token(logits: &[f32], sampling: &Sampling, draw: f64) -> Result<SampledToken> {
     let TokenWeights { best, weights, total } = fused::token_weights(logits)?;
     if sampling.temperature == 0.0 {
@@ -46,7 +47,7 @@ pub(super) fn sample_token(logits: &[f32], sampling: &Sampling, draw: f64) -> Re
     Ok(draw_token(kept, total, draw, best))
 }
 
-/// Walks the weights until the draw's share of their total is reached.
+/// The token at which the running sum of weights passes the draw's share of their total; `best` if there is none.
 fn draw_token(weights: impl Iterator<Item = (u32, f64)>, total: f64, draw: f64, best: u32) -> SampledToken {
     let wanted = draw * total;
     let mut reached = 0.0;
@@ -102,7 +103,7 @@ fn ranked(weights: &[f32], sampling: &Sampling, limit: usize) -> Vec<u32> {
     }
 }
 
-/// The first `count` tokens by weight, equals by number.
+/// Token ids of the `count` largest weights, by descending weight; ties by lower id.
 fn top_tokens(weights: &[f32], count: usize) -> Vec<u32> {
     let by_weight =
         |left: &u32, right: &u32| weights[*right as usize].total_cmp(&weights[*left as usize]).then(left.cmp(right));

@@ -11,15 +11,19 @@ use crate::tokenizer::Tokenizer;
 pub(super) struct Sequence {
     /// The number in the result.
     number: usize,
-    prompt: usize,
+    /// The number of the prompt that it continues.
+    pub(super) prompt: usize,
     /// Where its keys and values are, among those that are written side by side.
-    slot: usize,
-    stream: Stream,
-    max_tokens: usize,
-    ids: Vec<u32>,
+    pub(super) slot: usize,
+    /// The random stream; [`Self::next_uniform`] takes one number of it.
+    pub(super) stream: Stream,
+    /// New tokens at most.
+    pub(super) max_tokens: usize,
+    /// The new tokens so far.
+    pub(super) ids: Vec<u32>,
     logprobs: Vec<f32>,
     finished: bool,
-    ended: bool,
+    pub(super) ended: bool,
 }
 
 /// What ends a completion.
@@ -48,6 +52,7 @@ impl<'a> StopCriteria<'a> {
         })
     }
 
+    /// Whether the last token ends the text, or the end of the text holds a stop text.
     fn is_met(&self, ids: &[u32]) -> Result<bool> {
         if ids.last().is_some_and(|id| self.ends.contains(id)) {
             return Ok(true);
@@ -77,38 +82,9 @@ impl Sequence {
         }
     }
 
-    /// The prompt that it continues.
-    pub(super) fn prompt(&self) -> usize {
-        self.prompt
-    }
-
-    /// Its slot in the cache of its batch.
-    pub(super) fn slot(&self) -> usize {
-        self.slot
-    }
-
-    /// Where its draws come from; [`Self::draw`] takes one.
-    pub(super) fn stream(&self) -> &Stream {
-        &self.stream
-    }
-
-    /// New tokens at most.
-    pub(super) fn max_tokens(&self) -> usize {
-        self.max_tokens
-    }
-
     /// The token that the next one follows.
     pub(super) fn last(&self) -> Result<u32> {
         self.ids.last().copied().ok_or_else(|| Error::Argument("a completion went on before its first token".into()))
-    }
-
-    /// What is written.
-    pub(super) fn ids(&self) -> &[u32] {
-        &self.ids
-    }
-
-    pub(super) fn has_ended(&self) -> bool {
-        self.ended
     }
 
     /// A number in [0, 1); every token takes exactly one.
@@ -116,6 +92,7 @@ impl Sequence {
         (self.stream.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
+    /// Appends a token and reports it; the completion ends by its stop criteria, the caller's answer or its length.
     pub(super) fn push(
         &mut self,
         id: u32,

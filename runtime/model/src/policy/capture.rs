@@ -1,4 +1,4 @@
-//! What a model holds on its way: activations at a place of each row, and the distribution of the next token.
+//! Reads activations at one token of each row, and the distribution of the next token.
 //! Rows go through slice by slice; only what was asked for stays in memory, and what a policy says lies on the CPU.
 
 use std::collections::BTreeMap;
@@ -114,7 +114,7 @@ impl Policy {
         Ok(Tensor::from_vec(found, count, &Device::Cpu)?)
     }
 
-    /// The stream after the last block at the last token of each row, `[rows, hidden]`.
+    /// The network of a view, and the hidden state after the last block at the last token of each row, `[rows, hidden]`.
     fn last_hidden(&self, view: &View, rows: &Rows, slice: Range<usize>) -> Result<(Network<'_>, Tensor)> {
         let lengths: Vec<usize> = slice.clone().map(|row| rows.ids[row].len()).collect();
         let (packing, _) = Packing::of_prefixes(rows, slice, &lengths, &self.model.configuration)?;
@@ -124,7 +124,7 @@ impl Policy {
     }
 }
 
-/// The tokens of a row that are read, rising.
+/// The tokens of a row that are read, in ascending order. Errors: the row is too short, or has no target.
 fn token_indices(rows: &Rows, row: usize, token: Token) -> Result<Vec<usize>> {
     let length = rows.ids[row].len();
     match token {

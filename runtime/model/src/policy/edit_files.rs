@@ -73,7 +73,7 @@ impl Policy {
     /// [`save_snapshot_edits`](Self::save_snapshot_edits) wrote; with none where it wrote none.
     ///
     /// # Errors
-    /// As [`restore_edits`](Self::restore_edits).
+    /// When the file is damaged, or its edits are of another model.
     pub fn restore_snapshot(&mut self, name: &str, path: &Path) -> Result<()> {
         let edits = self.read_edits(path)?.unwrap_or_default();
         self.keep_snapshot(name, edits)
@@ -112,8 +112,8 @@ impl Policy {
         Ok(Some(edits))
     }
 
-    /// What a tensor of a file of edits is beside the weights; none for a weight. Errors: this model has no such weight or
-    /// place, or it has it in another shape.
+    /// Checks the name and shape of a tensor in a file of edits. Returns which factor of an adapter it is, or none for a
+    /// whole weight. Errors: this model has no such weight or module, or has it in another shape.
     fn check_entry(
         &self,
         weights: &BTreeMap<String, Vec<usize>>,

@@ -1,4 +1,4 @@
-//! What a policy's weights are changed by beside training: edits of single matrices, and patches of activations.
+//! Changes of a policy beside training: edits of single weight matrices, and patches of activations.
 //!
 //! Both show through [`View::Policy`] alone; the reference stays the base, bit for bit. The arithmetic is in `edit`.
 
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::stream::{Patch, Patches, unit};
 
 impl Policy {
-    /// Makes a patch active from now on; gives the number that takes it back.
+    /// Activates a patch for all later passes. Returns its number, for [`unpatch`](Self::unpatch).
     ///
     /// # Errors
     /// When a layer is not there, the vector is not as wide as the stream, or the device has no room for it.
@@ -34,7 +34,7 @@ impl Policy {
         Ok(self.patches.add(patch.on(self.model.weights.device())?))
     }
 
-    /// Takes a patch back.
+    /// Deactivates the patch with this number; does nothing if there is none.
     pub fn unpatch(&mut self, number: u64) {
         self.patches.remove(number);
     }
@@ -45,12 +45,12 @@ impl Policy {
         self.patches.count()
     }
 
-    /// Takes every patch back.
+    /// Deactivates every patch.
     pub fn unpatch_all(&mut self) {
         self.patches = Patches::default();
     }
 
-    /// Says how later edits are kept.
+    /// Sets whether later edits replace weights or are held by an adapter.
     ///
     /// # Errors
     /// When edits were kept the other way already, or all weights are trained.
@@ -164,7 +164,8 @@ impl Policy {
         Ok(())
     }
 
-    /// The same as an adapter: −strength · r (rᵀ W).
+    /// Projects a direction out by an adapter of rank one, −strength · r (rᵀ W), and leaves the weight itself. Errors:
+    /// `keep_norms`, which such an adapter cannot hold.
     fn project_out_as_adapter(
         &mut self,
         matrix: &Matrix,
@@ -184,6 +185,7 @@ impl Policy {
         self.add_product(matrix, &left, &right)
     }
 
+    /// Adds left · rightᵀ to a matrix: in the weight itself, or in the adapter and a copy of the weight.
     fn add_product(&mut self, matrix: &Matrix, left: &[f32], right: &[f32]) -> Result<()> {
         let weight = self.weight(&matrix.name)?;
         let device = weight.device();
@@ -204,6 +206,8 @@ impl Policy {
         self.replace_weight(&matrix.name, changed)
     }
 
+    /// The matrix of a role, if it can be edited. Errors: its edit could only be written out with the rounding of NF4, or
+    /// a DoRA adapter holds the lengths of its rows.
     fn editable_matrix(&self, role: Role, layer: usize) -> Result<Matrix> {
         let whole = self.edits.form == Form::Weights || self.adapter.trainable() > 0;
         if whole && self.model.weights.precision().base() == Base::Nf4 {
@@ -228,7 +232,7 @@ impl Policy {
         Ok(self.stored_weight(name)?.to_tensor()?)
     }
 
-    /// The same as it is kept.
+    /// A weight as the policy sees it, without its adapter, on the CPU and in its stored format.
     fn stored_weight(&self, name: &str) -> Result<Weight> {
         if self.adapter.is_full()
             && let Some(slot) = self.adapter.parameters().index(name)
@@ -245,6 +249,7 @@ impl Policy {
         Ok(Weight::from(weight.clone()).to_device(device, dtype)?)
     }
 
+    /// Replaces a weight, in the trained parameters if all weights are trained, and counts an update.
     fn replace_weight(&mut self, name: &str, weight: Tensor) -> Result<()> {
         let parameters = self.adapter.parameters();
         match parameters.index(name).filter(|_| self.adapter.is_full()) {

@@ -54,7 +54,7 @@ impl Pass {
 }
 
 impl Scored {
-    /// Scores that another learner than [`Policy`] made; nothing is kept for a backward pass.
+    /// Wraps taps that were not made by [`Policy::score`]; holds nothing for a backward pass.
     #[must_use]
     pub fn of_taps(view: View, rows: Arc<Rows>, taps: Taps<Tensor>, generation: u64) -> Self {
         Self {
@@ -70,8 +70,8 @@ impl Scored {
         }
     }
 
-    /// The same scores of some of the rows, without what was kept and without taps to look at: for a gradient by these
-    /// rows alone. Not for rows that were scored with dropout, whose masks went with their batch.
+    /// A copy for other rows under the same view, taps and patches, without saved activations: its backward pass runs the
+    /// forward pass again. Not for rows that were scored with dropout, whose masks belong to their batch.
     #[must_use]
     pub fn of_rows(&self, rows: Arc<Rows>) -> Self {
         Self {
@@ -159,15 +159,14 @@ impl Policy {
         })
     }
 
-    /// A forward pass that keeps what its backward pass needs.
+    /// Runs blocks and head over one slice and saves what the backward pass needs.
     pub(super) fn forward_pass(&self, network: &Network<'_>, head: &OutputHead, packing: Packing) -> Result<Pass> {
         let (hidden, blocks) = stack::forward_saving(network, &packing, self.settings.recompute)?;
         let head = head.forward_saving(packing.select_predictors(&hidden)?, &packing.targets)?;
         Ok(Pass { packing, blocks, head, reservation: None })
     }
 
-    /// Whether a pass computes once what rows begin with in common. With dropout it does not: each row has masks of
-    /// its own.
+    /// Whether a pass computes the common prefix of rows once. With dropout it does not: each row has masks of its own.
     #[must_use]
     pub fn shares_prefixes(&self, view: &View, keep: bool) -> bool {
         !(keep && *view == View::Policy && self.adapter.settings().dropout > 0.0)

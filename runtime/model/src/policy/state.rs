@@ -1,4 +1,4 @@
-//! What changes in a policy beside the numbers that train, kept aside and put back: for a step that is tried again.
+//! The state of a policy beside its trained numbers, saved and restored: for a step that is retried.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::adapter::Adapter;
 use crate::edit::Edits;
 use crate::error::Result;
 
-/// Edits, snapshots and the count of updates of a policy at one moment. It shares their tensors: nothing writes to those.
+/// Edits, snapshots and update count of a policy at one moment. Shares their tensors, which nothing writes to.
 #[derive(Clone)]
 pub struct PolicyState {
     edits: Edits,
@@ -17,20 +17,21 @@ pub struct PolicyState {
 }
 
 impl Policy {
-    /// What changes beside the trained numbers, as it is now.
+    /// The present edits, snapshots and update count. The trained numbers are not part of it.
     #[must_use]
     pub fn state(&self) -> PolicyState {
         PolicyState { edits: self.edits.clone(), snapshots: self.snapshots.clone(), generation: self.generation }
     }
 
-    /// Goes back to what [`state`](Self::state) gave; the trained numbers are the caller's to put back.
+    /// Restores what [`state`](Self::state) gave. The caller restores the trained numbers.
     pub fn restore_state(&mut self, state: &PolicyState) {
         self.edits.clone_from(&state.edits);
         self.snapshots.clone_from(&state.snapshots);
         self.resume_at(state.generation);
     }
 
-    /// The same over what a method's `init` did: edits and snapshots that were not there before stay.
+    /// Restores a saved state after a method's `init` has run again: its edits replace those of `init` unless it has none,
+    /// and snapshots that only `init` took stay. The caller restores the trained numbers.
     pub fn restore_state_over_init(&mut self, state: &PolicyState) {
         if !state.edits.is_empty() {
             self.edits.clone_from(&state.edits);
@@ -39,7 +40,7 @@ impl Policy {
         self.resume_at(state.generation);
     }
 
-    /// Goes back to what it was made as: the numbers that training begins with, nothing edited, no snapshot.
+    /// Returns to the state before the first step: initial trained numbers, no edits, no snapshots, update count 0.
     ///
     /// # Errors
     /// When a weight cannot be read, or the device fails.

@@ -44,8 +44,8 @@ impl Vocabulary {
         Ok(Self {
             scores: numbers(metadata, "tokenizer.ggml.scores")?,
             merges: texts(metadata, "tokenizer.ggml.merges")?,
-            space_prefix: flag(metadata, "tokenizer.ggml.add_space_prefix").unwrap_or(true),
-            unknown: id(metadata, "tokenizer.ggml.unknown_token_id"),
+            space_prefix: metadata.bool("tokenizer.ggml.add_space_prefix").unwrap_or(true),
+            unknown: metadata.u32("tokenizer.ggml.unknown_token_id"),
             tokens,
             kinds,
         })
@@ -69,13 +69,13 @@ impl Tokenizer {
 
     fn read_gguf(metadata: &Metadata) -> Result<Self, TokenizerError> {
         let vocabulary = Vocabulary::read(metadata)?;
-        let (mut inner, opens) = match text(metadata, "tokenizer.ggml.model") {
+        let (mut inner, opens) = match metadata.string("tokenizer.ggml.model") {
             Some("gpt2") => {
-                let style = pre_tokenizers::find_style(text(metadata, "tokenizer.ggml.pre").unwrap_or("default"))?;
+                let style = pre_tokenizers::find_style(metadata.string("tokenizer.ggml.pre").unwrap_or("default"))?;
                 (byte_level::build(&vocabulary, style)?, style.opens_with_bos)
             }
             Some("llama") => {
-                let architecture = text(metadata, "general.architecture").unwrap_or_default();
+                let architecture = metadata.string("general.architecture").unwrap_or_default();
                 (sentence_piece::build(&vocabulary, architecture)?, true)
             }
             Some(found) => {
@@ -86,8 +86,8 @@ impl Tokenizer {
         };
 
         let specials = specials(metadata, &vocabulary, &mut inner)?;
-        let bos = flag(metadata, "tokenizer.ggml.add_bos_token").unwrap_or(opens);
-        let eos = flag(metadata, "tokenizer.ggml.add_eos_token").unwrap_or(false);
+        let bos = metadata.bool("tokenizer.ggml.add_bos_token").unwrap_or(opens);
+        let eos = metadata.bool("tokenizer.ggml.add_eos_token").unwrap_or(false);
         let around = |wanted: bool, role| specials.id(role).filter(|_| wanted).into_iter().collect();
         let (leading, trailing) = (around(bos, "bos_token"), around(eos, "eos_token"));
         Self::assemble(inner, leading, trailing, specials)
@@ -107,14 +107,14 @@ fn specials(
         ("unk_token", "unknown_token_id"),
         ("pad_token", "padding_token_id"),
     ] {
-        let Some(id) = id(metadata, &format!("tokenizer.ggml.{key}")) else { continue };
+        let Some(id) = metadata.u32(&format!("tokenizer.ggml.{key}")) else { continue };
         let Some(text) = vocabulary.tokens.get(id as usize) else { continue };
         found.named.push(Special { role: role.to_owned(), text: text.clone(), id });
     }
 
     register(metadata, vocabulary, &found.named, inner)?;
     for key in ["eos_token_id", "eot_token_id", "eom_token_id"] {
-        if let Some(id) = id(metadata, &format!("tokenizer.ggml.{key}")) {
+        if let Some(id) = metadata.u32(&format!("tokenizer.ggml.{key}")) {
             found.add_eos(id);
         }
     }
@@ -129,8 +129,8 @@ fn register(
     named: &[Special],
     inner: &mut tokenizers::Tokenizer,
 ) -> Result<(), TokenizerError> {
-    let phi3 = text(metadata, "general.architecture") == Some("phi3")
-        && text(metadata, "tokenizer.ggml.model") == Some("llama");
+    let phi3 = metadata.string("general.architecture") == Some("phi3")
+        && metadata.string("tokenizer.ggml.model") == Some("llama");
     let added = |token: &str, special: bool| {
         let strips = phi3 && !PHI3_KEEPING.contains(&token);
         AddedToken::from(token, special).normalized(false).rstrip(strips)
@@ -159,18 +159,6 @@ fn kind(code: f64) -> Kind {
         4 => Kind::UserDefined,
         _ => Kind::Ordinary,
     }
-}
-
-fn text<'a>(metadata: &'a Metadata, key: &str) -> Option<&'a str> {
-    metadata.string(key)
-}
-
-fn flag(metadata: &Metadata, key: &str) -> Option<bool> {
-    metadata.bool(key)
-}
-
-fn id(metadata: &Metadata, key: &str) -> Option<u32> {
-    metadata.u32(key)
 }
 
 fn texts(metadata: &Metadata, key: &str) -> Result<Option<Vec<String>>, TokenizerError> {

@@ -84,7 +84,7 @@ impl Tokenizer {
     /// The ids of a text that something else will follow: the leading special ids, never the trailing ones.
     ///
     /// # Errors
-    /// Those of [`Tokenizer::encode`].
+    /// When the vocabulary cannot spell the text.
     pub fn encode_opening(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let mut ids = self.leading.clone();
         ids.extend(self.encode(text, false)?);
@@ -94,7 +94,7 @@ impl Tokenizer {
     /// The ids of a whole training text; trailing special ids that its end already spells are not doubled.
     ///
     /// # Errors
-    /// Those of [`Tokenizer::encode`].
+    /// When the vocabulary cannot spell the text.
     pub fn encode_whole(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let mut ids = self.encode_opening(text)?;
         if !ids.ends_with(&self.trailing) {
@@ -106,7 +106,7 @@ impl Tokenizer {
     /// The ids of `text`, no special ids added, with the bytes of the text behind each of them.
     ///
     /// # Errors
-    /// Those of [`Tokenizer::encode`].
+    /// When the vocabulary cannot spell the text.
     pub fn encode_spans(&self, text: &str) -> Result<Spans, TokenizerError> {
         let encoding = encoded(|| self.inner.encode(text, false))?;
 

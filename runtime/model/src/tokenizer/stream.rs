@@ -26,7 +26,7 @@ impl StreamDecoder {
     /// Takes one more id and gives the text that is now settled; often empty inside a character.
     ///
     /// # Errors
-    /// Those of [`Tokenizer::decode`].
+    /// When the decoder cannot put the pieces together.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Result<String, TokenizerError> {
         self.ids.push(id);
         let (before, now) = self.texts(tokenizer)?;
@@ -43,7 +43,7 @@ impl StreamDecoder {
     /// Gives what is still held back, whole character or not.
     ///
     /// # Errors
-    /// Those of [`Tokenizer::decode`].
+    /// When the decoder cannot put the pieces together.
     pub fn finish(&mut self, tokenizer: &Tokenizer) -> Result<String, TokenizerError> {
         let (before, now) = self.texts(tokenizer)?;
         *self = Self::new(self.skip_special);

@@ -39,7 +39,7 @@ pub(super) enum Stored {
 }
 
 impl Entry {
-    /// A weight that nobody has asked for yet.
+    /// A weight that is not read yet.
     pub(super) fn new(shape: Vec<usize>, stored: Stored) -> Self {
         Self { shape, stored, loaded: OnceLock::new() }
     }

@@ -57,7 +57,7 @@ impl Files {
         Bytes::new(mapping.clone(), start..start.checked_add(length)?).ok()
     }
 
-    /// Lets the system take the pages of a part of a file back, which nobody will read soon.
+    /// Releases the mapped pages of a part of a file that will not be read soon.
     pub(super) fn release(&self, path: &Path, offset: u64, length: usize) {
         if let (Some(mapping), Ok(start)) = (self.mappings.get(path), usize::try_from(offset)) {
             // Only a hint as well.

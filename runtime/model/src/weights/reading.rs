@@ -41,7 +41,7 @@ impl Weights {
         Ok(placed)
     }
 
-    /// Lets the system take the pages of a weight back that nobody will read soon.
+    /// Releases the mapped pages of a weight that will not be read soon.
     pub(super) fn release(&self, entry: &Entry) -> Result<()> {
         if let Some((path, (_, offset, length), _)) = self.mapped_location(entry)? {
             self.files.release(path, offset, length);
@@ -79,7 +79,7 @@ impl Weights {
                 Ok(reordered)
             }
             None if repair == Repair::Nothing => Ok(Some(packed)),
-            _ => Err(Error::broken(path, format!("tensor `{name}` cannot be mended where it lies"))),
+            _ => Err(Error::broken(path, format!("tensor `{name}` cannot be converted where it lies"))),
         }
     }
 

@@ -1,0 +1,79 @@
+//! The end of both halves of a block: input + norm(hook(linear(rows))), forward and backward.
+
+use tunebox_compute::parameters::Parameters;
+use tunebox_compute::precision::bytes;
+use tunebox_compute::{Tensor, fused};
+
+use super::hook::Hook;
+use super::linear::{Linear, SavedLinear};
+use super::norm::Norm;
+use crate::error::Result;
+
+/// The output projection of attention or feed-forward, and the way back into the residual stream.
+#[derive(Debug, Clone)]
+pub(crate) struct ResidualOutput {
+    pub(crate) linear: Linear,
+    /// What the projection gives.
+    pub(crate) hook: Hook,
+    /// Gemma's second norm.
+    pub(crate) norm: Option<Norm>,
+}
+
+/// What the backward pass of a [`ResidualOutput`] needs beside its rows.
+#[derive(Debug)]
+pub(crate) struct SavedOutput {
+    linear: SavedLinear,
+    /// The rows before the norm, and 1/rms.
+    before_norm: Option<(Tensor, Tensor)>,
+}
+
+impl SavedOutput {
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.linear.bytes() + self.before_norm.as_ref().map_or(0, |(rows, inverse)| bytes(rows) + bytes(inverse))
+    }
+}
+
+impl ResidualOutput {
+    /// Whether the projection or the norm has trained weights.
+    pub(crate) fn is_trained(&self) -> bool {
+        self.linear.is_trained() || self.norm.as_ref().is_some_and(Norm::is_trained)
+    }
+
+    /// The stream `input` `[tokens, hidden]` with the projection of `rows` added.
+    pub(crate) fn forward(&self, input: &Tensor, rows: &Tensor) -> Result<(Tensor, SavedOutput)> {
+        let (output, linear) = self.linear.forward(rows)?;
+        let output = self.hook.forward(output)?;
+        let Some(norm) = &self.norm else {
+            return Ok((fused::add(input, &output)?, SavedOutput { linear, before_norm: None }));
+        };
+        let (normed, inverse) = norm.forward(&output)?;
+        Ok((fused::add(input, &normed)?, SavedOutput { linear, before_norm: Some((output, inverse)) }))
+    }
+
+    /// The gradient of the hook's input from that of the sum; the norm's own goes into `gradients`.
+    pub(crate) fn norm_backward(
+        &self,
+        upstream: &Tensor,
+        saved: &SavedOutput,
+        gradients: &Parameters,
+    ) -> Result<Tensor> {
+        let upstream = match (&self.norm, &saved.before_norm) {
+            (Some(norm), Some((rows, inverse))) => norm.backward(upstream, rows, inverse, gradients)?,
+            _ => upstream.clone(),
+        };
+        self.hook.backward(upstream)
+    }
+
+    /// The gradient of `rows`, if wanted, from that of the projection; its own goes into `gradients`.
+    pub(crate) fn linear_backward(
+        &self,
+        upstream: &Tensor,
+        rows: &Tensor,
+        saved: &SavedOutput,
+        want_rows: bool,
+        gradients: &Parameters,
+    ) -> Result<Option<Tensor>> {
+        self.linear.backward(upstream, rows, &saved.linear, want_rows, gradients)
+    }
+}
