@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use tunebox_compute::{DType, Tensor, Weight};
 
 use crate::configuration::Configuration;
-use crate::decoder::Site;
+use crate::decoder::site::Site;
 use crate::error::{Error, Result};
 
 /// Rows of a matrix that are widened to `f32` at a time.

@@ -5,8 +5,8 @@ use tunebox_foundation::explain::Explain;
 use tunebox_foundation::nearest::nearest;
 use tunebox_foundation::paths;
 
-use crate::chat::ChatError;
-use crate::tokenizer::TokenizerError;
+use crate::chat::error::ChatError;
+use crate::tokenizer::error::TokenizerError;
 
 /// The result of work on a model.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -16,11 +16,9 @@ use crate::decoder::head::OutputHead;
 use crate::decoder::hook::AnswerMask;
 use crate::decoder::network::Network;
 use crate::error::{Error, Result};
+pub use crate::policy::BATCH;
 use crate::policy::{Policy, View};
 use tunebox_compute::fused::{KvCache, SampledToken, TapSet};
-
-/// Completions that are written side by side.
-pub const BATCH: usize = 32;
 
 /// How to write.
 #[derive(Debug, Clone, PartialEq)]

@@ -8,7 +8,8 @@ use tunebox_compute::fused::{self, LowRank};
 use tunebox_compute::{DType, Tensor};
 
 use crate::adapter::{Adapter, Module};
-use crate::decoder::{Site, squared_norms};
+use crate::decoder::magnitude::squared_norms;
+use crate::decoder::site::Site;
 use crate::edit::Edits;
 use crate::error::{Error, Result};
 use crate::files::{self, Stored};

@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicU64;
 use tunebox_compute::parameters::Parameters;
 use tunebox_compute::precision::Precision;
 
-pub use memory::PassMemory;
+pub use memory::{BATCH, PassMemory};
 pub use score::Scored;
 pub use slices::Slice;
 pub use state::PolicyState;

@@ -12,7 +12,8 @@ use super::settings::{AdapterKind, AdapterSettings};
 use super::targets::{self, ModuleKey};
 use super::{Adapter, Module, Slots};
 use crate::Model;
-use crate::decoder::{Site, squared_norms};
+use crate::decoder::magnitude::squared_norms;
+use crate::decoder::site::Site;
 use crate::error::Result;
 use crate::families;
 

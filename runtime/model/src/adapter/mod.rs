@@ -17,7 +17,7 @@ use tunebox_compute::{Device, Tensor};
 
 pub use settings::{AdapterKind, AdapterSettings, Targets};
 
-use crate::decoder::Site;
+use crate::decoder::site::Site;
 use crate::error::Result;
 
 /// What is trained on one model.

@@ -10,7 +10,7 @@ use super::create::ModulePlan;
 use super::settings::{AdapterKind, AdapterSettings, Targets};
 use super::targets::{self, ModuleKey, matches_module};
 use crate::configuration::Configuration;
-use crate::decoder::Site;
+use crate::decoder::site::Site;
 use crate::error::{Error, Result};
 
 /// Keys that change the arithmetic; anything but nothing in them is refused.

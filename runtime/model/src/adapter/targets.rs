@@ -3,7 +3,7 @@
 
 use super::settings::{AdapterSettings, Targets};
 use crate::configuration::Configuration;
-use crate::decoder::Site;
+use crate::decoder::site::Site;
 use crate::error::{Error, Result};
 
 /// A linear map of a model.

@@ -14,7 +14,7 @@ use tunebox_foundation::explain::Explain;
 
 use super::{Adapter, AdapterKind, AdapterSettings, Targets};
 use crate::configuration::Configuration;
-use crate::decoder::Site;
+use crate::decoder::site::Site;
 use crate::error::Error;
 use crate::policy::{Policy, PolicySettings, View};
 use crate::tiny;

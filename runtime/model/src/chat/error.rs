@@ -6,7 +6,7 @@ use minijinja::ErrorKind;
 use tunebox_foundation::explain::{Explain, Snippet};
 
 use super::functions::Refusal;
-use crate::tokenizer::TokenizerError;
+use crate::tokenizer::error::TokenizerError;
 
 /// What can be wrong between a conversation and its tokens.
 #[derive(Debug, thiserror::Error, Explain)]

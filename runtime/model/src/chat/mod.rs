@@ -3,7 +3,7 @@
 //! The template is the model's own. Reading records from files is left to the training room.
 
 mod budget;
-mod error;
+pub(crate) mod error;
 mod functions;
 mod json;
 mod markers;

@@ -11,20 +11,19 @@ mod feed_forward;
 pub(crate) mod head;
 pub(crate) mod hook;
 mod linear;
-mod magnitude;
+pub(crate) mod magnitude;
 pub(crate) mod network;
 mod norm;
 pub(crate) mod packing;
 mod projection;
 mod residual;
-mod site;
+pub(crate) mod site;
 pub(crate) mod stack;
 pub(crate) mod tables;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use block::{Block, SavedBlock};
-pub(crate) use magnitude::squared_norms;
 pub use site::Site;
 pub use stack::Recompute;
 pub use tables::RopeTables;

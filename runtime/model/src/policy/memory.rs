@@ -8,7 +8,9 @@ use super::{Policy, Slice};
 use crate::adapter::AdapterKind;
 use crate::configuration::Configuration;
 use crate::decoder::Recompute;
-use crate::generate::BATCH;
+
+/// Completions that are generated side by side.
+pub const BATCH: usize = 32;
 
 /// Bytes of memory that learning from some rows takes beside the weights and what is trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

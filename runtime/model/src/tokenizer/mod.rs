@@ -4,7 +4,7 @@
 //! Chat templates and answer masks are left to [`crate::chat`].
 
 mod byte_level;
-mod error;
+pub(crate) mod error;
 mod folder;
 mod gguf;
 mod merges;
