@@ -64,7 +64,7 @@ impl TokenPositions {
 }
 
 impl Packing {
-    /// Packs the tokens that the targets of a slice of rows depend on; `share` says whether common beginnings may be
+    /// Packs the tokens that the targets of a slice of rows depend on; `share` says whether common prefixes may be
     /// packed once, which they must not where tokens of different rows are to meet different dropout masks.
     ///
     /// # Errors
@@ -89,8 +89,8 @@ impl Packing {
         Ok(packing)
     }
 
-    /// Packs the beginnings of a slice of rows, each up to a length, for passes that read activations instead of
-    /// scoring targets; the predictors are the last token of each row. The token_positions say where each token went.
+    /// Packs the prefixes of a slice of rows, each up to a length, for passes that read activations instead of scoring
+    /// targets; the predictors are the last token of each row. Also returns where each token was packed.
     ///
     /// # Errors
     /// When a token is not in the vocabulary, or a length is 0 or past the end of its row.
@@ -155,7 +155,7 @@ impl Packing {
         Ok((packing, token_positions))
     }
 
-    /// How many tokens a row adds to a pass whose last row is the one before it, if common beginnings are shared. At most:
+    /// How many tokens a row adds to a pass whose last row is the one before it, if common prefixes are shared. At most:
     /// an earlier row of the pass may have more in common with it.
     pub(crate) fn added_tokens(rows: &Rows, row: usize, share: bool, configuration: &Configuration) -> usize {
         let line = |row: usize| Line {
@@ -183,7 +183,7 @@ impl Packing {
         self.targets.is_empty()
     }
 
-    /// Puts values of the targets at their target_indices in the batch's `[rows, width]`.
+    /// Writes one value for each target into the batch's `[rows, width]`, in row-major order.
     pub(crate) fn scatter(&self, values: &[f32], all: &mut [f32]) {
         for (place, value) in self.target_indices.iter().zip(values) {
             all[*place] = *value;
@@ -203,7 +203,7 @@ impl Packing {
         Ok(fused::gather_rows(hidden, &self.predictors)?)
     }
 
-    /// Gradients of the selected rows back at their target_indices, 0 elsewhere.
+    /// Gradients of all packed tokens from those of the predictors, 0 elsewhere.
     pub(crate) fn scatter_gradients(&self, selected: &Tensor) -> Result<Tensor> {
         if self.selects_every_token() {
             return Ok(selected.clone());

@@ -74,7 +74,7 @@ impl Pieces {
         pieces
     }
 
-    /// Common beginnings once.
+    /// Packs each common prefix once.
     pub(super) fn shared(lines: &[Line<'_>]) -> Self {
         // By what the lines hold apart: that is what they cost when nothing is shared.
         if lines.iter().map(|line| line.ids.len()).sum::<usize>() < MIN_TOKENS {
