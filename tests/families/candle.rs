@@ -12,7 +12,7 @@ use candle_transformers::models::{gemma2, gemma3, llama, mistral, phi3, qwen2, q
 use serde_json::{Value, json};
 use tunebox_compute::{DType, Device, Tensor};
 
-use super::{gap, open, policy, score};
+use super::{largest_difference, open, policy, score};
 use crate::support::tiny_models::{Golden, write_folder};
 
 /// The largest difference allowed in a log-probability of a tiny model; both sides compute in `f32`.
@@ -130,7 +130,7 @@ fn every_family_gives_the_log_probabilities_of_candle() {
         let folder = tempfile::tempdir().unwrap();
         write_folder(folder.path(), &golden.config, &golden.weights());
         let wanted = candle_logprobs(&mut candle_model(folder.path()).unwrap(), &golden.ids);
-        let gap = gap(&score(&policy(open(folder.path()).unwrap()), &golden.ids), &wanted);
+        let gap = largest_difference(&score(&policy(open(folder.path()).unwrap()), &golden.ids), &wanted);
         assert!(gap < TOLERANCE, "log-probabilities differ by {gap:.2e}: {}", golden.config);
     }
 }
@@ -158,7 +158,7 @@ fn real_models_give_the_log_probabilities_of_candle() {
         let model = open(&folder).unwrap();
         let text = "The quick brown fox jumps over the lazy dog, and 17 + 25 is 42.";
         let ids = model.tokenizer().unwrap().encode(text, true).unwrap();
-        let gap = gap(&score(&policy(model), &ids), &candle_logprobs(&mut reference, &ids));
+        let gap = largest_difference(&score(&policy(model), &ids), &candle_logprobs(&mut reference, &ids));
         assert!(gap < REAL_TOLERANCE, "{}: log-probabilities differ by {gap:.2e}", folder.display());
     }
 }
