@@ -1,6 +1,6 @@
 //! `tunebox host`: serves the host functions to a unit test of a method, which starts this command.
 
-use tunebox_sandbox::native::Test;
+use tunebox_sandbox::native::ListeningTest;
 use tunebox_training::twin::drive;
 
 use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
@@ -8,11 +8,11 @@ use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
 /// Connects to the test named by the environment and answers its requests until it ends. Errors are also sent to the
 /// test, as text.
 pub(super) fn serve_test() -> CommandResult {
-    let test = Test::find().map_err(|error| connection_failure(&error))?;
-    let aside = test.method.aside().map_err(|error| connection_failure(&error))?;
+    let test = ListeningTest::find().map_err(|error| connection_failure(&error))?;
+    let notifier = test.method.notifier().map_err(|error| connection_failure(&error))?;
     drive(test).map_err(|error| {
         let failure = Failure::from(error);
-        aside.stop(&anstream::adapter::strip_str(&failure.text(false)).to_string());
+        notifier.stop(&anstream::adapter::strip_str(&failure.text(false)).to_string());
         failure
     })?;
     Ok(ExitStatus::Success)

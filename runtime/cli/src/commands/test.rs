@@ -15,7 +15,7 @@ use tunebox_package::Reference;
 use tunebox_package::build::python::is_python;
 use tunebox_package::build::{Built, Options, expect_method};
 use tunebox_package::toolchain;
-use tunebox_sandbox::native::{Door, Knock, Twin};
+use tunebox_sandbox::native::{Arrival, Twin, TwinListener};
 use tunebox_training::{RunSettings, twin};
 
 use crate::arguments::Global;
@@ -120,15 +120,15 @@ impl Test {
         settings: RunSettings,
         next: &str,
     ) -> CommandResult {
-        let door = Door::open().map_err(|error| unreachable_twin(&error))?;
+        let listener = TwinListener::open().map_err(|error| unreachable_twin(&error))?;
         terminal.status("Comparing", "component and native twin on the sample");
         let mut process = if self.debug {
-            outcome::show_debugger_command(terminal, &native.debugger_command(executable, &door)?);
+            outcome::show_debugger_command(terminal, &native.debugger_command(executable, &listener)?);
             None
         } else {
-            Some(native.start_twin(executable, &door)?)
+            Some(native.start_twin(executable, &listener)?)
         };
-        let twin = self.wait_for_twin(&door, process.as_mut())?;
+        let twin = self.wait_for_twin(&listener, process.as_mut())?;
         let mut bar = None;
         let compared = twin::compare(settings, twin, &mut |step, total| {
             bar.get_or_insert_with(|| step_bar(terminal, "steps", Some(total))).set_position(step);
@@ -138,13 +138,13 @@ impl Test {
     }
 
     /// Waits until the twin connects. Without time limits with `--debug`.
-    fn wait_for_twin(&self, door: &Door, mut process: Option<&mut TwinProcess>) -> Result<Twin, Failure> {
+    fn wait_for_twin(&self, listener: &TwinListener, mut process: Option<&mut TwinProcess>) -> Result<Twin, Failure> {
         let (coming, call) = if self.debug { (None, None) } else { (Some(CONNECT_TIMEOUT), Some(CALL_TIMEOUT)) };
         let ended = || process.as_mut().is_some_and(|process| process.has_ended());
-        let problem = match door.wait(coming, call, ended).map_err(|error| unreachable_twin(&error))? {
-            Knock::Here(twin) => return Ok(twin),
-            Knock::Nobody => "it was started and did not connect",
-            Knock::Off => "its test process ended without connecting",
+        let problem = match listener.wait(coming, call, ended).map_err(|error| unreachable_twin(&error))? {
+            Arrival::Connected(twin) => return Ok(twin),
+            Arrival::TimedOut => "it was started and did not connect",
+            Arrival::Cancelled => "its test process ended without connecting",
         };
         let explanation = Explanation::new("test", "the method has no native twin").with_why(problem).with_hint(
             "`method!` of this version's SDK adds it to the tests; look for `tunebox_twin` in `cargo test -- --list`",

@@ -1,7 +1,7 @@
 //! A method in a process of its own, for its author: the same source, compiled for the machine at hand, asks over a
 //! connection for what a component asks through the engine.
 //!
-//! `door` accepts the connection, `frame` carries messages and `codec` the values in them (both are files of the SDK, which
+//! `listener` accepts the connection, `frame` carries messages and `codec` the values in them (both are files of the SDK, which
 //! is the other end), `dispatch` (written by the build script from `wit/`) finds the function of `imports` that a request
 //! names, `process` makes the calls of a session. Checks, costs, limits and meters are those of a component; the method
 //! itself runs outside the sandbox, so this is for code that one would compile and run anyway.
@@ -10,13 +10,13 @@
 #[allow(unreachable_pub, reason = "the SDK exports it")]
 mod codec;
 mod dispatch;
-mod door;
 #[path = "../../../../sdk/rust/src/native/frame.rs"]
 mod frame;
+mod listener;
 mod process;
 mod resource;
 
-pub use door::{ADDRESS, Aside, Door, Knock, TOKEN, Test, Twin};
+pub use listener::{ADDRESS, Arrival, ListeningTest, Notifier, TOKEN, Twin, TwinListener};
 pub(crate) use process::Process;
 
 use crate::grants::{CONTRACT, PACKAGE};

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 use tunebox_sandbox::StepReport;
-use tunebox_sandbox::native::Test;
+use tunebox_sandbox::native::ListeningTest;
 
 use super::fault::TwinError;
 use super::side::Side;
@@ -16,9 +16,9 @@ use tunebox_foundation::files;
 ///
 /// # Errors
 /// What is wrong with what it wants, and what ends the method.
-pub fn drive(test: Test) -> Result<(), Error> {
-    let Test { method, wanted } = test;
-    let mut aside = method.aside().map_err(TwinError::broken)?;
+pub fn drive(test: ListeningTest) -> Result<(), Error> {
+    let ListeningTest { method, wanted } = test;
+    let mut notifier = method.notifier().map_err(TwinError::broken)?;
     let place = files::temporary_folder(&std::env::temp_dir(), "tunebox-bench-")?;
     let wanted = Wanted::read(&wanted)?;
     let state = wanted.state()?;
@@ -28,7 +28,7 @@ pub fn drive(test: Test) -> Result<(), Error> {
     }
     let mut reports = vec![opening];
     loop {
-        aside.report(&report(&mut side, &reports)).map_err(TwinError::broken)?;
+        notifier.report(&report(&mut side, &reports)).map_err(TwinError::broken)?;
         let (order, asked) = side.wait()?;
         let Some(order) = order else { return Ok(()) };
         // What a test reports between two calls belongs to the coming one.

@@ -74,7 +74,7 @@ impl From<Error> for Parted {
 /// # Errors
 /// Whatever keeps such a run from being planned, and what ends both sides alike.
 pub fn compare(settings: RunSettings, twin: Twin, tell: &mut dyn FnMut(u64, u64)) -> Result<Comparison, Error> {
-    let aside = twin.aside().map_err(TwinError::broken)?;
+    let notifier = twin.notifier().map_err(TwinError::broken)?;
     let mut comparison = Comparison::default();
     let ended = side_by_side(settings, twin, &mut comparison, tell);
     let (reason, result) = match ended {
@@ -87,7 +87,7 @@ pub fn compare(settings: RunSettings, twin: Twin, tell: &mut dyn FnMut(u64, u64)
         Err(Parted::Failed(error)) => (error.to_string(), Err(error)),
     };
     // A method that waits for an answer hears why there is none.
-    aside.stop(&reason);
+    notifier.stop(&reason);
     result
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tunebox_foundation::explain::{Exit, Explanation};
 use tunebox_package::build::cargo_in;
 use tunebox_package::toolchain::{Toolchain, command};
-use tunebox_sandbox::native::{ADDRESS, Door, TOKEN};
+use tunebox_sandbox::native::{ADDRESS, TOKEN, TwinListener};
 
 use crate::terminal::diagnostic::Failure;
 use crate::terminal::shell::quote;
@@ -80,20 +80,20 @@ impl NativeBuild {
         Ok(output)
     }
 
-    /// Starts the twin, which connects to the door.
-    pub(super) fn start_twin(&self, executable: &Path, door: &Door) -> Result<TwinProcess, Failure> {
+    /// Starts the twin, which connects to the listener.
+    pub(super) fn start_twin(&self, executable: &Path, listener: &TwinListener) -> Result<TwinProcess, Failure> {
         let output = if self.verbose { Stdio::from(io::stderr()) } else { Stdio::null() };
         let mut twin = command(executable);
         if self.quiet {
             twin.stderr(Stdio::null());
         }
-        twin.args(ARGUMENTS).envs(door.environment()).current_dir(self.root()?).stdin(Stdio::null()).stdout(output);
+        twin.args(ARGUMENTS).envs(listener.environment()).current_dir(self.root()?).stdin(Stdio::null()).stdout(output);
         twin.spawn().map(TwinProcess).map_err(|error| Failure::file(executable, &error))
     }
 
     /// The shell command that starts the twin under gdb, in the folder where it otherwise starts.
-    pub(super) fn debugger_command(&self, executable: &Path, door: &Door) -> Result<String, Failure> {
-        let variables = door.environment().map(|(name, value)| format!("{name}={value}")).join(" ");
+    pub(super) fn debugger_command(&self, executable: &Path, listener: &TwinListener) -> Result<String, Failure> {
+        let variables = listener.environment().map(|(name, value)| format!("{name}={value}")).join(" ");
         let (root, executable) = (self.root()?.display().to_string(), executable.display().to_string());
         let (root, executable) = (quote(&root), quote(&executable));
         Ok(format!("cd {root}; {variables} gdb --args {executable} {}", ARGUMENTS.join(" ")))
@@ -178,7 +178,7 @@ mod tests {
         let (release, library) = (String::new(), Library::Installed);
         let toolchain = Toolchain { cargo, rustc, release, library, sysroot, linker: None };
         let native = NativeBuild { toolchain, folder: folder.clone(), offline: false, quiet: false, verbose: false };
-        let command = native.debugger_command(Path::new("/target/calm-1"), &Door::open().unwrap()).unwrap();
+        let command = native.debugger_command(Path::new("/target/calm-1"), &TwinListener::open().unwrap()).unwrap();
         assert!(command.starts_with(&format!("cd '{}'; ", folder.canonicalize().unwrap().display())), "{command}");
         assert!(command.ends_with(" gdb --args /target/calm-1 tunebox_twin --nocapture --test-threads=1"), "{command}");
     }

@@ -11,16 +11,16 @@ use super::*;
 use crate::engine::Method;
 use crate::error::Error;
 use crate::limits::Limits;
-use crate::native::{Door, Knock, every_interface};
+use crate::native::{Arrival, TwinListener, every_interface};
 use crate::run_hooks::RunHooks;
 use crate::session::{Session, SessionSettings, Value};
 use crate::train_state::tests::{NoRun, tiny};
 use slow::Slow;
 
 /// The method's end of the connection.
-struct Voice(TcpStream);
+struct Peer(TcpStream);
 
-impl Voice {
+impl Peer {
     /// The next message of the host; none when it is gone.
     fn hear(&mut self) -> Option<Vec<u8>> {
         frame::receive(&mut self.0, LARGEST, after(Some(Duration::from_secs(10)))).unwrap_or(None)
@@ -52,7 +52,7 @@ impl Voice {
 fn session<T: Send + 'static>(
     imports: &[String],
     patience: Option<Duration>,
-    method: impl FnOnce(&mut Voice) -> T + Send + 'static,
+    method: impl FnOnce(&mut Peer) -> T + Send + 'static,
 ) -> (Session<NoRun>, JoinHandle<T>) {
     session_over(NoRun, imports, patience, method)
 }
@@ -62,19 +62,19 @@ fn session_over<H: RunHooks, T: Send + 'static>(
     hooks: H,
     imports: &[String],
     patience: Option<Duration>,
-    method: impl FnOnce(&mut Voice) -> T + Send + 'static,
+    method: impl FnOnce(&mut Peer) -> T + Send + 'static,
 ) -> (Session<H>, JoinHandle<T>) {
-    let door = Door::open().unwrap();
-    let [(_, address), (_, token)] = door.environment();
+    let listener = TwinListener::open().unwrap();
+    let [(_, address), (_, token)] = listener.environment();
     let thread = std::thread::spawn(move || {
         let mut stream = TcpStream::connect(&*address).unwrap();
         let mut hello = Vec::new();
         token.encode(&mut hello);
         "{}".encode(&mut hello);
         frame::send(&mut stream, &hello, None).unwrap();
-        method(&mut Voice(stream))
+        method(&mut Peer(stream))
     });
-    let Knock::Here(twin) = door.wait(Some(Duration::from_secs(10)), patience, || false).unwrap() else {
+    let Arrival::Connected(twin) = listener.wait(Some(Duration::from_secs(10)), patience, || false).unwrap() else {
         panic!("the method did not come")
     };
     let limits = Limits { transfer_bytes: 64 << 10, ..Limits::default() };
@@ -84,7 +84,7 @@ fn session_over<H: RunHooks, T: Send + 'static>(
 }
 
 /// What `init` ends in with a method that answers it so.
-fn end_of(method: impl FnOnce(&mut Voice) + Send + 'static) -> Error {
+fn end_of(method: impl FnOnce(&mut Peer) + Send + 'static) -> Error {
     let (mut session, thread) = session(&every_interface(), None, |voice| {
         voice.hear();
         method(voice);

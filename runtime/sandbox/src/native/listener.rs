@@ -1,7 +1,7 @@
-//! Who comes in: the token is compared before anything else of a connection is looked at.
+//! Connections of native twins: a token is compared before anything else of a connection is read.
 //!
-//! A host opens a [`Door`], starts the method's process with where it is and what to say, and lets it in as a [`Twin`]. The
-//! other way round a test that is at work already listens, and this program comes to that [`Test`].
+//! A host opens a [`TwinListener`], starts the method's process with its address and token, and accepts it as a [`Twin`].
+//! In the other direction a running test listens, and this program connects to it as a [`ListeningTest`].
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -10,45 +10,45 @@ use std::time::Duration;
 use super::codec::{Encode, Reader};
 use super::frame::{self, Deadline, REPORT, STOP, after};
 
-/// The variable that tells a process where the other side listens.
+/// The environment variable with the address of the other side.
 pub const ADDRESS: &str = "TUNEBOX_TWIN";
 
-/// The variable that tells it what to say there first.
+/// The environment variable with the token that proves who connects.
 pub const TOKEN: &str = "TUNEBOX_TWIN_TOKEN";
 
 /// Random bytes of a token.
 const TOKEN_BYTES: usize = 32;
 
-/// The most bytes of the message that a stranger may send before it has said the token.
+/// The largest first message, in bytes: it comes from a process that has not shown the token yet.
 const HELLO_BYTES: usize = 1 << 20;
 
-/// How long a connection may take to say it.
+/// How long a connection may take to send the first message.
 const HELLO: Duration = Duration::from_secs(5);
 
-/// How often it is looked whether somebody came.
+/// How often to poll for a connection.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A place on this machine where one process may come in that knows the token.
+/// A port of this machine that accepts one process, if it knows the token.
 #[derive(Debug)]
-pub struct Door {
+pub struct TwinListener {
     listener: TcpListener,
     address: SocketAddr,
     token: String,
 }
 
-/// What waiting at the door came to.
+/// The result of waiting for a connection.
 #[derive(Debug)]
-pub enum Knock {
-    /// The process is here.
-    Here(Twin),
-    /// Nobody came in time.
-    Nobody,
-    /// The waiting was called off.
-    Off,
+pub enum Arrival {
+    /// The process connected and sent the token.
+    Connected(Twin),
+    /// No process connected in time.
+    TimedOut,
+    /// The caller cancelled the waiting.
+    Cancelled,
 }
 
-impl Door {
-    /// Opens one, with a token of its own.
+impl TwinListener {
+    /// Opens a port and draws a random token.
     ///
     /// # Errors
     /// When the system gives no port or no random numbers.
@@ -59,37 +59,37 @@ impl Door {
         Ok(Self { listener, address, token: random_token()? })
     }
 
-    /// What the process that is to come in must find in its environment.
+    /// The environment variables that the process needs to connect.
     #[must_use]
     pub fn environment(&self) -> [(&'static str, String); 2] {
         [(ADDRESS, self.address.to_string()), (TOKEN, self.token.clone())]
     }
 
-    /// Waits until the process is here, at most so long, or until `off` says that it will not come any more. `patience` is
-    /// how long each of its calls may last later.
+    /// Waits for the process to connect, at most `longest`, or until `off` returns true. `patience` limits each of its
+    /// calls later.
     ///
     /// # Errors
-    /// When the system does not let anybody in. A connection that says something else is closed, and the next one heard.
+    /// Failures of the socket. A connection without the token is closed, and the next one accepted.
     pub fn wait(
         &self,
         longest: Option<Duration>,
         patience: Option<Duration>,
         mut off: impl FnMut() -> bool,
-    ) -> io::Result<Knock> {
+    ) -> io::Result<Arrival> {
         let deadline = after(longest);
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) => {
-                    if let Some((stream, manifest)) = self.let_in(stream) {
-                        return Ok(Knock::Here(Twin { stream, manifest, patience }));
+                    if let Some((stream, manifest)) = self.authenticate(stream) {
+                        return Ok(Arrival::Connected(Twin { stream, manifest, patience }));
                     }
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                     if off() {
-                        return Ok(Knock::Off);
+                        return Ok(Arrival::Cancelled);
                     }
                     if deadline.is_some_and(|deadline| deadline <= std::time::Instant::now()) {
-                        return Ok(Knock::Nobody);
+                        return Ok(Arrival::TimedOut);
                     }
                     std::thread::sleep(LOOK);
                 }
@@ -98,8 +98,8 @@ impl Door {
         }
     }
 
-    /// The connection and what its method says about itself, if it knows the token.
-    fn let_in(&self, mut stream: TcpStream) -> Option<(TcpStream, String)> {
+    /// The connection and the manifest of its method, if it sends the token in time.
+    fn authenticate(&self, mut stream: TcpStream) -> Option<(TcpStream, String)> {
         stream.set_nonblocking(false).ok()?;
         stream.set_nodelay(true).ok()?;
         let hello = frame::receive(&mut stream, HELLO_BYTES, after(Some(HELLO))).ok()??;
@@ -111,7 +111,7 @@ impl Door {
     }
 }
 
-/// A method's process that came in and was not called yet.
+/// A connected process of a method, before its first call.
 #[derive(Debug)]
 pub struct Twin {
     pub(super) stream: TcpStream,
@@ -120,65 +120,65 @@ pub struct Twin {
 }
 
 impl Twin {
-    /// What the method says about itself, as text that nobody has checked.
+    /// The manifest that the method sent, as unchecked text.
     #[must_use]
     pub fn manifest(&self) -> &str {
         &self.manifest
     }
 
-    /// A way to say something to the process beside the calls of a session, and after the last.
+    /// A second handle to the connection, for messages outside of the calls of a session.
     ///
     /// # Errors
-    /// When the system does not give a second hold of the connection.
-    pub fn aside(&self) -> io::Result<Aside> {
-        Ok(Aside(self.stream.try_clone()?))
+    /// When the system cannot duplicate the socket.
+    pub fn notifier(&self) -> io::Result<Notifier> {
+        Ok(Notifier(self.stream.try_clone()?))
     }
 }
 
-/// What a host says to the process of a method outside of the calls.
+/// Sends messages to the process of a method outside of the calls: reports, and the reason to stop.
 #[derive(Debug)]
-pub struct Aside(TcpStream);
+pub struct Notifier(TcpStream);
 
-impl Aside {
-    /// Tells how a call went, as JSON.
+impl Notifier {
+    /// Sends the report of a call, as JSON.
     ///
     /// # Errors
-    /// When the process is gone.
+    /// When the connection broke.
     pub fn report(&mut self, text: &str) -> io::Result<()> {
-        self.say(REPORT, text)
+        self.send(REPORT, text)
     }
 
-    /// Ends the method, with the reason. A process that is gone does not hear it.
+    /// Sends the reason to stop and closes the connection for writing. Does nothing if the connection broke.
     pub fn stop(mut self, reason: &str) {
-        // It is being ended; whether it hears why cannot be made sure of.
-        let _ = self.say(STOP, reason);
+        // The method ends in any case; the reason is sent as far as the connection allows.
+        let _ = self.send(STOP, reason);
         let _ = self.0.shutdown(Shutdown::Write);
-        // What it was just saying must not cut off what it is told.
+        // Unread bytes of the process would reset the connection and lose the reason.
         let _ = self.0.set_read_timeout(Some(HELLO));
         let _ = io::copy(&mut (&self.0).take(frame::LARGEST as u64), &mut io::sink());
     }
 
-    fn say(&mut self, kind: u8, text: &str) -> io::Result<()> {
+    fn send(&mut self, kind: u8, text: &str) -> io::Result<()> {
         let mut payload = vec![kind];
         text.encode(&mut payload);
         frame::send(&mut self.0, &payload, after(Some(HELLO)))
     }
 }
 
-/// A test of a method's author, at work, that listens for this program and says what it wants of it.
+/// A running test of a method's author that listens for this program.
 #[derive(Debug)]
-pub struct Test {
-    /// Its method.
+pub struct ListeningTest {
+    /// The method under test.
     pub method: Twin,
-    /// What it wants, as text that nobody has checked.
+    /// The run that the test asks for, as unchecked JSON.
     pub wanted: String,
 }
 
-impl Test {
-    /// Comes to the test that started this program, as the environment says.
+impl ListeningTest {
+    /// Connects to the test that started this program, as the environment names it.
     ///
     /// # Errors
-    /// When the environment does not say it, nobody listens there, or the other side is another.
+    /// When the environment does not name it, nothing listens there, or the other side does not know the token.
     pub fn find() -> io::Result<Self> {
         let variable = |name: &str| {
             let missing = || io::Error::new(ErrorKind::NotFound, format!("the variable `{name}` is not set"));
@@ -220,7 +220,7 @@ fn is_same(one: &str, other: &str) -> bool {
     one.len() == other.len() && difference == 0
 }
 
-/// A token that nobody guesses, in hexadecimal digits.
+/// A random token in hexadecimal digits.
 fn random_token() -> io::Result<String> {
     let mut bytes = [0; TOKEN_BYTES];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
@@ -244,8 +244,8 @@ mod tests {
 
     #[test]
     fn only_a_process_that_knows_the_token_comes_in() {
-        let door = Door::open().unwrap();
-        let [(_, address), (_, token)] = door.environment();
+        let listener = TwinListener::open().unwrap();
+        let [(_, address), (_, token)] = listener.environment();
         let knock = |payload: Vec<u8>| {
             let mut stream = TcpStream::connect(&*address).unwrap();
             frame::send(&mut stream, &payload, None).unwrap();
@@ -255,7 +255,7 @@ mod tests {
         let _garbled = knock(vec![0xff; 9]);
         let _known = knock(hello(&token));
 
-        let Knock::Here(twin) = door.wait(soon(), None, || false).unwrap() else { panic!("nobody came") };
+        let Arrival::Connected(twin) = listener.wait(soon(), None, || false).unwrap() else { panic!("nobody came") };
         assert_eq!(twin.manifest(), "{}");
         // The one that guessed was sent away without a word.
         assert_eq!(frame::receive(&mut guessed, 1, after(soon())).unwrap(), None);
@@ -263,9 +263,9 @@ mod tests {
 
     #[test]
     fn nobody_is_waited_for_longer_than_was_said_or_than_there_is_hope() {
-        let door = Door::open().unwrap();
-        assert!(matches!(door.wait(Some(Duration::from_millis(30)), None, || false).unwrap(), Knock::Nobody));
-        assert!(matches!(door.wait(None, None, || true).unwrap(), Knock::Off));
+        let listener = TwinListener::open().unwrap();
+        assert!(matches!(listener.wait(Some(Duration::from_millis(30)), None, || false).unwrap(), Arrival::TimedOut));
+        assert!(matches!(listener.wait(None, None, || true).unwrap(), Arrival::Cancelled));
     }
 
     #[test]
@@ -282,7 +282,7 @@ mod tests {
                 "{\"seed\":1}".encode(&mut payload);
                 frame::send(&mut stream, &payload, None).unwrap();
             });
-            let found = Test::connect(address, "secret", after(soon()));
+            let found = ListeningTest::connect(address, "secret", after(soon()));
             test.join().unwrap();
             assert_eq!(found.is_ok_and(|test| test.wanted == "{\"seed\":1}"), comes);
         }
