@@ -30,19 +30,19 @@ pub struct CodeCache {
     folder: OwnedFd,
     /// What the entries are: bytes of one kind are never taken for another.
     kind: &'static str,
-    /// Bytes of the largest entry.
-    largest: u64,
+    /// Bytes of the max_entry entry.
+    max_entry: u64,
     /// Bytes of all entries together.
-    most: u64,
+    max_total: u64,
 }
 
 impl CodeCache {
     /// Opens a folder for entries of a kind, and makes it if need be, with those above it: all of them ours alone. No
-    /// entry is larger than `largest` bytes, and all together not than `most`.
+    /// entry is larger than `max_entry` bytes, and all together not than `max_total`.
     ///
     /// # Errors
     /// Why the folder cannot be trusted or used, in words.
-    pub fn open(path: &Path, kind: &'static str, largest: u64, most: u64) -> Result<Self, String> {
+    pub fn open(path: &Path, kind: &'static str, max_entry: u64, max_total: u64) -> Result<Self, String> {
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => "it is a link or no folder".to_owned(),
             _ => error.to_string(),
@@ -59,7 +59,7 @@ impl CodeCache {
         if about.st_mode & 0o077 != 0 {
             return Err("others may enter it (`chmod 700` closes it)".into());
         }
-        Ok(Self { folder, kind, largest, most })
+        Ok(Self { folder, kind, max_entry, max_total })
     }
 
     /// The bytes under a name; what is not an entry that this program wrote there is removed.
@@ -76,7 +76,7 @@ impl CodeCache {
     pub fn put(&self, name: &str, bytes: &[u8]) {
         // Several threads of one process may compile the same at one time.
         static DRAFTS: AtomicU64 = AtomicU64::new(0);
-        if (bytes.len() + DIGEST) as u64 > self.largest.min(self.most) {
+        if (bytes.len() + DIGEST) as u64 > self.max_entry.min(self.max_total) {
             return;
         }
         let draft = format!(".{}-{}-{name}", std::process::id(), DRAFTS.fetch_add(1, Ordering::Relaxed));
@@ -106,9 +106,9 @@ impl CodeCache {
     /// What an entry holds, if it is whole.
     fn read(&self, name: &str, file: File) -> Option<Vec<u8>> {
         let mut entry = Vec::new();
-        (&file).take(self.largest + 1).read_to_end(&mut entry).ok()?;
+        (&file).take(self.max_entry + 1).read_to_end(&mut entry).ok()?;
         let (digest, bytes) = entry.split_at_checked(DIGEST)?;
-        if entry.len() as u64 > self.largest || *digest != self.seal(name, bytes) {
+        if entry.len() as u64 > self.max_entry || *digest != self.entry_digest(name, bytes) {
             return None;
         }
         // An entry that is used is young again, so that the ones nobody needs go first.
@@ -116,15 +116,16 @@ impl CodeCache {
         Some(entry.split_off(DIGEST))
     }
 
+    /// Writes a draft with its digest in front, and syncs it. None if that fails.
     fn write(&self, draft: &str, name: &str, bytes: &[u8]) -> Option<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(openat(&self.folder, draft, flags, Mode::RUSR | Mode::WUSR).ok()?);
-        let seal = self.seal(name, bytes);
-        file.write_all(&seal).and_then(|()| file.write_all(bytes)).and_then(|()| file.sync_all()).ok()
+        let entry_digest = self.entry_digest(name, bytes);
+        file.write_all(&entry_digest).and_then(|()| file.write_all(bytes)).and_then(|()| file.sync_all()).ok()
     }
 
     /// The digest of an entry: of its bytes, of what they are, and of the name that they are found by.
-    fn seal(&self, name: &str, bytes: &[u8]) -> [u8; DIGEST] {
+    fn entry_digest(&self, name: &str, bytes: &[u8]) -> [u8; DIGEST] {
         let digest = Sha256::new().chain_update(self.kind).chain_update([0]).chain_update(name).chain_update([0]);
         digest.chain_update(bytes).finalize().into()
     }
@@ -148,7 +149,7 @@ impl CodeCache {
         entries.sort();
         let mut total: u64 = entries.iter().map(|(_, size, _)| size).sum();
         for (_, size, name) in entries {
-            if total <= self.most {
+            if total <= self.max_total {
                 return;
             }
             total -= size;

@@ -1,27 +1,11 @@
 //! Which device a run computes on: from words to a device and back.
 
-use candle_core::{Device, DeviceLocation};
+use candle_core::Device;
 
+pub use crate::accelerator::info::{DeviceInfo, describe};
 use crate::accelerator::{self, Accelerator};
 use crate::error::{Error, Result};
 use tunebox_foundation::explain::Explain as _;
-
-/// What a device is, and how its memory stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeviceInfo {
-    /// What its maker calls it.
-    pub name: String,
-    /// What kernels are compiled for, as `sm_90`.
-    pub architecture: String,
-    /// The driver and the libraries, with their versions.
-    pub software: String,
-    /// Bytes that it has.
-    pub total: u64,
-    /// Bytes that can be had.
-    pub free: u64,
-    /// The most bytes that tensors of this process have taken at one time.
-    pub peak: u64,
-}
 
 /// Finds a device by name: `cpu`, `cuda`, `cuda:1`, `metal`, `metal:0`, or `auto` for the best there is. A device is
 /// opened once a process.
@@ -81,17 +65,6 @@ pub fn info(device: &Device) -> Result<Option<DeviceInfo>> {
     Accelerator::of(device)?.map(|accelerator| accelerator.info()).transpose()
 }
 
-/// The name of a device, as [`parse`] takes it.
-#[must_use]
-pub fn describe(device: &Device) -> String {
-    match device.location() {
-        DeviceLocation::Cpu => "cpu".into(),
-        DeviceLocation::Cuda { gpu_id } => format!("cuda:{gpu_id}"),
-        // The tensor library has the registry's number here; a Mac that the kernels are for has one GPU.
-        DeviceLocation::Metal { .. } => "metal:0".into(),
-    }
-}
-
 /// The first of CUDA, Metal, CPU that is there.
 fn best() -> Device {
     accelerator::open("cuda", 0).or_else(|_| accelerator::open("metal", 0)).unwrap_or(Device::Cpu)
@@ -105,6 +78,7 @@ fn named(text: &str, error: Error) -> Error {
     }
 }
 
+/// The error of a word that names no device.
 fn unknown(text: &str) -> Error {
     Error::argument(format!("`{text}` is no device; `cpu`, `cuda:0`, `metal:0` and `auto` are"))
 }

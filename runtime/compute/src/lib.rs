@@ -1,7 +1,7 @@
-//! candle behind one door: devices, the byte budget, checked operations, fused kernels with their gradients,
-//! optimisers, schedules and seeded random streams.
+//! Tensor work over candle: devices, the byte budget, checked operations, fused kernels with their gradients, the
+//! optimizer, schedules and seeded random streams.
 //!
-//! What a model is, and where a request comes from, other rooms know.
+//! This crate knows neither models nor methods.
 
 mod accelerator;
 pub mod allocator;

@@ -4,11 +4,11 @@
 
 mod device;
 
-use candle_core::{CpuStorage, InplaceOp2, InplaceOp3, Layout, Tensor};
+use candle_core::{CpuStorage, InplaceOp3, Layout, Tensor};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::parameters::{Norm, Parameters, TASK_NUMBERS, numbers, numbers_mut, zeros};
+use crate::parameters::{Norm, Parameters, TASK_NUMBERS, each_pair, numbers, numbers_mut, zeros};
 use crate::precision::{Precision, Purpose};
 
 /// The constants of AdamW. The defaults are torch's, but without decay, as trainers of language models have it.
@@ -32,7 +32,7 @@ impl Default for AdamWSettings {
     }
 }
 
-/// The optimiser and its moments.
+/// The optimizer and its moments.
 #[derive(Debug)]
 pub struct AdamW {
     settings: AdamWSettings,
@@ -42,7 +42,7 @@ pub struct AdamW {
 }
 
 impl AdamW {
-    /// An optimiser for some parameters that has made no step. Its moments lie beside them and as they do.
+    /// An optimizer for some parameters that has made no step. Its moments lie beside them and as they do.
     ///
     /// # Errors
     /// [`Error::Argument`] for a constant outside its range.
@@ -93,10 +93,11 @@ impl AdamW {
             return Ok(());
         }
         let constants = Constants::of(&self.settings, self.step + 1, rate);
-        let [keep, take] = constants.first;
-        self.first.inplace_op2(parameters.gradients(), &Moment { keep, take, square: false })?;
-        let [keep, take] = constants.second;
-        self.second.inplace_op2(parameters.gradients(), &Moment { keep, take, square: true })?;
+        let ([keep1, take1], [keep2, take2]) = (constants.first, constants.second);
+        let first = each_pair(|moment, g| *moment = keep1 * *moment + take1 * g);
+        let second = each_pair(|moment, g| *moment = keep2 * *moment + take2 * (g * g));
+        self.first.inplace_op2(parameters.gradients(), &first)?;
+        self.second.inplace_op2(parameters.gradients(), &second)?;
         parameters.values().inplace_op3(&self.first, &self.second, &constants)?;
         self.step += 1;
         Ok(())
@@ -168,19 +169,19 @@ pub fn clip_gradients(parameters: &Parameters, limit: f64) -> Result<f64> {
 }
 
 /// The numbers of one step: how much of each moment is kept and how much of the gradient taken, and
-/// w ← keep·w − pace·m / (√v / root + ε).
+/// w ← keep·w − rate·m / (√v / root + ε).
 #[derive(Clone, Copy, Debug)]
 struct Constants {
     first: [f32; 2],
     second: [f32; 2],
     keep: f32,
-    pace: f32,
+    rate: f32,
     root: f32,
     epsilon: f32,
 }
 
 impl Constants {
-    /// Those of step `step`, counted from 1.
+    /// The constants of step `step`, counted from 1.
     fn of(settings: &AdamWSettings, step: u64, rate: f64) -> Self {
         let corrected = |beta: f64| if settings.bias_correction { 1.0 - beta.powf(step as f64) } else { 1.0 };
         let shares = |beta: f64| [beta as f32, (1.0 - beta) as f32];
@@ -188,40 +189,10 @@ impl Constants {
             first: shares(settings.beta1),
             second: shares(settings.beta2),
             keep: (1.0 - rate * settings.weight_decay) as f32,
-            pace: (rate / corrected(settings.beta1)) as f32,
+            rate: (rate / corrected(settings.beta1)) as f32,
             root: corrected(settings.beta2).sqrt() as f32,
             epsilon: settings.epsilon as f32,
         }
-    }
-}
-
-/// moment ← keep·moment + take·g, or g².
-struct Moment {
-    keep: f32,
-    take: f32,
-    square: bool,
-}
-
-impl InplaceOp2 for Moment {
-    fn name(&self) -> &'static str {
-        "moment"
-    }
-
-    fn cpu_fwd(
-        &self,
-        moment: &mut CpuStorage,
-        layout: &Layout,
-        gradient: &CpuStorage,
-        gradient_layout: &Layout,
-    ) -> candle_core::Result<()> {
-        let (moment, gradient) = (numbers_mut(moment, layout)?, numbers(gradient, gradient_layout)?);
-        moment.par_chunks_mut(TASK_NUMBERS).zip(gradient.par_chunks(TASK_NUMBERS)).for_each(|(moment, gradient)| {
-            for (moment, g) in moment.iter_mut().zip(gradient) {
-                let number = if self.square { g * g } else { *g };
-                *moment = self.keep * *moment + self.take * number;
-            }
-        });
-        Ok(())
     }
 }
 
@@ -244,7 +215,7 @@ impl InplaceOp3 for Constants {
         let second = numbers(second, second_layout)?.par_chunks(TASK_NUMBERS);
         values.zip(first).zip(second).for_each(|((values, first), second)| {
             for ((value, m), v) in values.iter_mut().zip(first).zip(second) {
-                *value = self.keep * *value - self.pace * m / (v.sqrt() / self.root + self.epsilon);
+                *value = self.keep * *value - self.rate * m / (v.sqrt() / self.root + self.epsilon);
             }
         });
         Ok(())

@@ -1,7 +1,7 @@
 //! Everything that trains, in one flat f32 buffer, and its gradient in another of the same layout.
 //!
-//! One buffer makes the optimiser, the clip, a snapshot and a checkpoint one pass each. A value handed out is a view
-//! that sees later updates. Which adapter a slot belongs to, the model knows.
+//! So the optimizer, the clip, a snapshot and a checkpoint are one pass each. A value that is returned is a view that sees
+//! later updates.
 
 mod device;
 mod flat;
@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 use crate::precision::{Precision, Purpose};
 
 pub(crate) use device::{Norm, zeros};
-use flat::Numbers;
-pub(crate) use flat::{TASK_NUMBERS, numbers, numbers_mut};
+use flat::{Numbers, each_number};
+pub(crate) use flat::{TASK_NUMBERS, each_pair, numbers, numbers_mut};
 use layout::Layout;
 pub use layout::Slot;
 
@@ -47,8 +47,8 @@ impl Parameters {
         Ok(Self { layout, values, gradients, shadow: None, accelerator })
     }
 
-    /// The same with a copy of all values in the type of activations, kept beside them from now on, where that is
-    /// another type than f32: products of an accelerator take both sides in one type.
+    /// Keeps a copy of all values in the type of activations beside them, since products of an accelerator take both
+    /// operands in one type. Does nothing on the CPU, or if `activations` is f32.
     ///
     /// # Errors
     /// When the device has no memory for it.
@@ -145,7 +145,7 @@ impl Parameters {
         let place = self.value(index)?;
         let value = self.fitted(index, value)?;
         let Some(accelerator) = &self.accelerator else {
-            return Ok(place.inplace_op2(&value, &flat::Copy)?);
+            return Ok(place.inplace_op2(&value, &each_pair(|to, from| *to = from))?);
         };
         device::copy(accelerator, &place, &value)?;
         match &self.shadow {
@@ -159,7 +159,7 @@ impl Parameters {
         let place = self.gradient(index)?;
         let gradient = self.fitted(index, gradient)?;
         match &self.accelerator {
-            None => Ok(place.inplace_op2(&gradient, &flat::Add)?),
+            None => Ok(place.inplace_op2(&gradient, &each_pair(|to, from| *to += from))?),
             Some(accelerator) => device::add(accelerator, &place, &gradient),
         }
     }
@@ -167,7 +167,7 @@ impl Parameters {
     /// Sets every gradient to zero.
     pub fn clear_gradients(&self) -> Result<()> {
         match &self.accelerator {
-            None => Ok(self.gradients.inplace_op1(&flat::Fill(0.0))?),
+            None => Ok(self.gradients.inplace_op1(&each_number(|number| *number = 0.0))?),
             Some(accelerator) => accelerator.fill(&self.gradients, 0.0),
         }
     }
@@ -175,7 +175,7 @@ impl Parameters {
     /// Multiplies every gradient with a factor.
     pub fn scale_gradients(&self, factor: f32) -> Result<()> {
         match &self.accelerator {
-            None => Ok(self.gradients.inplace_op1(&flat::Scale(factor))?),
+            None => Ok(self.gradients.inplace_op1(&each_number(|number| *number *= factor))?),
             Some(accelerator) => device::scale(accelerator, &self.gradients, &accelerator.upload(&[factor], &[1])?),
         }
     }
@@ -188,7 +188,7 @@ impl Parameters {
         }
     }
 
-    /// The same slots with a copy of the values and gradients of zero.
+    /// Copies the parameters: the same slots and values, with gradients of zero.
     pub fn detached_copy(&self) -> Result<Self> {
         let gradients = zeros(Purpose::Trained, self.layout.size(), self.device())?;
         let shadow = self.shadow.as_ref().map(Tensor::copy).transpose()?;
@@ -203,7 +203,7 @@ impl Parameters {
         }
         let Some(accelerator) = &self.accelerator else {
             let copy = other.values.copy()?;
-            return Ok(self.values.inplace_op2(&copy, &flat::Copy)?);
+            return Ok(self.values.inplace_op2(&copy, &each_pair(|to, from| *to = from))?);
         };
         if !other.device().same_device(self.device()) {
             return Err(Error::argument("the two sets of parameters are on different devices"));
@@ -230,6 +230,7 @@ impl Parameters {
         self.accelerator.as_ref()
     }
 
+    /// A view of one slot of a buffer, in the slot's shape.
     fn view(&self, flat: &Tensor, index: usize) -> Result<Tensor> {
         let (slot, place) = self.layout.slot(index)?;
         Ok(flat.narrow(0, place, slot.count())?.reshape(slot.shape.as_slice())?)

@@ -5,31 +5,31 @@
 use candle_core::{DType, Device, Tensor, Var, WithDType};
 
 use crate::accelerator::Accelerator;
-use crate::fused::twin;
+use crate::fused::reference;
 use tunebox_foundation::explain::Explain;
 
 /// Where a test runs, in which type of activations, and how far off it may be.
-pub(crate) struct On {
+pub(crate) struct TestDevice {
     pub(crate) device: Device,
     pub(crate) dtype: DType,
     pub(crate) tolerance: f64,
 }
 
-impl On {
+impl TestDevice {
     /// Opens a device by name; panics with "absent" if this machine has none.
     pub(crate) fn at(name: &str, dtype: DType, tolerance: f64) -> Self {
         let absent = |error: crate::Error| panic!("absent `{name}`: {}", error.why().unwrap_or_default());
         Self { device: crate::device::parse(name).unwrap_or_else(absent), dtype, tolerance }
     }
 
-    /// Independent normal numbers, rounded to the type of this place: the twin sees what the device sees.
+    /// Independent normal numbers, rounded to the type of this place: the reference sees what the device sees.
     pub(crate) fn normal(&self, name: &str, shape: &[usize]) -> Tensor {
-        self.place(&twin::normal(name, shape))
+        self.place(&reference::normal(name, shape))
     }
 
-    /// The same in f32 everywhere: weights of norms, seeds, adapters.
+    /// Independent normal numbers in f32 on every device: weights of norms, seeds, adapters.
     pub(crate) fn single(&self, name: &str, shape: &[usize]) -> Tensor {
-        self.put(&twin::normal(name, shape))
+        self.put(&reference::normal(name, shape))
     }
 
     /// A tensor of the CPU here, in the type of activations.
@@ -51,12 +51,12 @@ impl On {
         }
     }
 
-    /// The same numbers in f64 on the CPU, as a leaf of a graph.
+    /// Copies a tensor to the CPU in f64, as a leaf of an autograd graph.
     pub(crate) fn leaf(&self, tensor: &Tensor) -> Var {
-        twin::leaf(&self.back(tensor))
+        reference::leaf(&self.back(tensor))
     }
 
-    /// The same numbers on the CPU, in their own type.
+    /// Copies a tensor to the CPU in its own type.
     pub(crate) fn back(&self, tensor: &Tensor) -> Tensor {
         let Some(accelerator) = Accelerator::of(tensor.device()).unwrap() else { return tensor.clone() };
         match tensor.dtype() {
@@ -68,19 +68,19 @@ impl On {
         }
     }
 
-    /// Asserts that a result is not further from its twin than this place allows.
-    pub(crate) fn close(&self, what: &str, found: &Tensor, twin: &Tensor) {
-        self.nearly(what, found, twin, 1.0);
+    /// Asserts that a result is not further from its reference than this place allows.
+    pub(crate) fn close(&self, what: &str, found: &Tensor, reference: &Tensor) {
+        self.nearly(what, found, reference, 1.0);
     }
 
-    /// The same within a tolerance of its own: for results that are f32 in every place, of numbers that the twin sees.
-    pub(crate) fn within(&self, what: &str, found: &Tensor, twin: &Tensor, tolerance: f64) {
-        twin::close(what, &self.back(found), twin, tolerance);
+    /// Asserts that a result agrees with its reference within `tolerance`: for results that are f32 on every device.
+    pub(crate) fn within(&self, what: &str, found: &Tensor, reference: &Tensor, tolerance: f64) {
+        reference::close(what, &self.back(found), reference, tolerance);
     }
 
-    /// The same with so many times the tolerance: sums over many rows.
-    pub(crate) fn nearly(&self, what: &str, found: &Tensor, twin: &Tensor, times: f64) {
-        twin::close(what, &self.back(found), twin, times * self.tolerance);
+    /// Asserts that a result agrees with its reference within `times` the tolerance of the device: sums over many rows.
+    pub(crate) fn nearly(&self, what: &str, found: &Tensor, reference: &Tensor, times: f64) {
+        reference::close(what, &self.back(found), reference, times * self.tolerance);
     }
 }
 
@@ -111,10 +111,10 @@ macro_rules! on_each_device {
             use super::*;
 
             $(#[$attribute])*
-            fn check($on: &$crate::parity::On) $body
+            fn check($on: &$crate::parity::TestDevice) $body
 
             fn at(name: &str, dtype: candle_core::DType, tolerance: f64) {
-                check(&$crate::parity::On::at(name, dtype, tolerance));
+                check(&$crate::parity::TestDevice::at(name, dtype, tolerance));
             }
 
             #[test]
@@ -159,7 +159,7 @@ mod tests {
             let x = on.normal("x", &[7, 33]);
             assert_eq!((x.dims(), x.dtype()), (&[7, 33][..], on.dtype));
             let rows = x.narrow(0, 2, 3).unwrap();
-            let numbers = |tensor: &Tensor| twin::numbers(&on.back(tensor));
+            let numbers = |tensor: &Tensor| reference::numbers(&on.back(tensor));
             assert_eq!(numbers(&rows), numbers(&x)[2 * 33..5 * 33]);
         }
     }

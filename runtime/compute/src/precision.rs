@@ -1,6 +1,6 @@
-//! What a run keeps in which type on which device.
+//! In which type a run stores each kind of number on each device.
 //!
-//! Matrices of a model are kept by it, the optimiser's moments and what is trained are made by it, activations begin by it
+//! Matrices of a model are kept by it, the optimizer's moments and what is trained are made by it, activations begin by it
 //! at the embedding, and forecasts of memory count by it. A fused operation gives what it takes, and sums in f32.
 
 mod request;
@@ -26,7 +26,7 @@ pub enum Purpose {
     Trained,
     /// Sums of products and of losses, on their way.
     Sum,
-    /// The moments of the optimiser.
+    /// The moments of the optimizer.
     Moment,
 }
 
@@ -71,9 +71,10 @@ impl Default for Precision {
 }
 
 impl Precision {
-    /// That of the CPU where nothing is asked for.
+    /// The precision of the CPU for the default request.
     pub const CPU_DEFAULT: Self = Self::of_cpu(PrecisionRequest { base: Base::Stored, compute: Compute::Auto });
 
+    /// The CPU computes in f32 and leaves matrices as they are stored.
     const fn of_cpu(asked: PrecisionRequest) -> Self {
         Self { asked, activations: DType::F32, plain: None }
     }
@@ -155,7 +156,7 @@ impl Precision {
         numbers.saturating_mul(self.dtype(purpose).size_in_bytes() as u64)
     }
 
-    /// Whether a matrix of so many columns is quantised when it is read. One that NF4 cannot hold, its rows being no whole
+    /// Whether a matrix of so many columns is quantized when it is read. One that NF4 cannot hold, its rows being no whole
     /// blocks, stays as it is stored.
     #[must_use]
     pub fn quantizes(self, purpose: Purpose, columns: usize) -> bool {
@@ -165,7 +166,7 @@ impl Precision {
     /// A frozen matrix of a model as it is kept.
     ///
     /// # Errors
-    /// When it is to be quantised and is already, in its file, or a number of it is not finite.
+    /// When it is to be quantized and is already, in its file, or a number of it is not finite.
     pub fn convert(self, weight: Weight, purpose: Purpose) -> Result<Weight> {
         let columns = match &weight {
             Weight::Tensor(tensor) => tensor.dims().last().copied().unwrap_or(0),
@@ -199,7 +200,7 @@ impl Precision {
     }
 }
 
-/// The error of a base that is quantised in its file already and is to be quantised again.
+/// The error of a base that is quantized in its file already and is to be quantized again.
 #[must_use]
 pub fn already_quantized(format: &str) -> Error {
     Error::argument(format!(

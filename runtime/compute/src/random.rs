@@ -26,7 +26,7 @@ impl Stream {
         Self { words: ChaCha12Rng::from_seed(digest.finalize().into()) }
     }
 
-    /// The same stream from a position that [`position`](Self::position) gave.
+    /// Opens a stream at a position that [`position`](Self::position) gave.
     #[must_use]
     pub fn at(seed: u64, name: &str, position: u64) -> Self {
         let mut stream = Self::new(seed, name);

@@ -1,6 +1,6 @@
-//! How the learning rate moves over a run: a factor for every step, with the formulas of the `transformers` library.
+//! Learning-rate schedules: a factor for every step, with the formulas of the `transformers` library.
 //!
-//! Schedules that listen to a metric are not here: a factor depends on the step alone, so a run resumes exactly.
+//! There is no schedule that depends on a metric: a factor depends on the step alone, so a run resumes exactly.
 
 use std::f64::consts::PI;
 use std::fmt;
@@ -39,7 +39,7 @@ pub enum Schedule {
         /// The last factor.
         floor: f64,
     },
-    /// The same one step ahead, so that no step has factor 0.
+    /// Half a cosine down to `floor`, evaluated one step ahead, so that no step has factor 0.
     CosineWarmupWithMinRate {
         /// The last factor.
         floor: f64,
@@ -132,6 +132,7 @@ fn above(floor: f64, factor: f64) -> f64 {
     factor * (1.0 - floor) + floor
 }
 
+/// √(scale / (step + scale − warm-up)); `scale` is the warm-up, or [`TIMESCALE`] without one.
 fn inverse_square_root(now: f64, rise: f64) -> f64 {
     let scale = if rise > 0.0 { rise } else { TIMESCALE };
     (scale / (now + scale - rise)).sqrt()

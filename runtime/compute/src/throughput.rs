@@ -1,16 +1,16 @@
-//! What the machine can do at best: the yardstick of every benchmark.
+//! Measures the matrix-product throughput of a device, to which benchmarks are compared.
 
 use std::time::Instant;
 
 use candle_core::{DType, Device, Tensor};
 
-use crate::accelerator::{Accelerator, Side};
+use crate::accelerator::{Accelerator, MatrixView};
 use crate::error::Result;
 use crate::random::Stream;
 
 /// The side of the matrices: large enough that memory does not matter, small enough for a tenth of a second.
 const SIDE: usize = 2048;
-/// The same on an accelerator, times [`SIDE`].
+/// The side of the matrices on an accelerator, in units of [`SIDE`].
 const TIMES: usize = 4;
 /// Products that are timed; the fastest counts.
 const PRODUCTS: usize = 8;
@@ -31,6 +31,7 @@ pub fn matmul_flops(device: &Device, dtype: DType) -> Result<(f64, DType)> {
     }
 }
 
+/// Operations a second of the CPU, in f32.
 fn on_cpu() -> Result<f64> {
     let square = |name| Tensor::from_vec(numbers(name), (SIDE, SIDE), &Device::Cpu);
     let (a, b) = (square("pace/a")?, square("pace/b")?);
@@ -41,6 +42,7 @@ fn on_cpu() -> Result<f64> {
     Ok(operations(SIDE) / least)
 }
 
+/// Operations a second of an accelerator. Stops after one small product if that is slow.
 fn on_accelerator(accelerator: &Accelerator, dtype: DType) -> Result<f64> {
     // The first products of a process load their library.
     let small = on_device(accelerator, dtype, [1, 1, 2])?;
@@ -61,7 +63,7 @@ fn on_device(accelerator: &Accelerator, dtype: DType, [times, together, rounds]:
     let (a, b, product) = (square("pace/a")?, square("pace/b")?, accelerator.empty(&[side, side], dtype)?);
     least(rounds, || {
         for _ in 0..together {
-            accelerator.multiply(&product, Side::plain(&a), Side::plain(&b), 1.0, false)?;
+            accelerator.multiply(&product, MatrixView::plain(&a), MatrixView::plain(&b), 1.0, false)?;
         }
         // Reading one number waits until all are there.
         let first = accelerator.cast(&product.narrow(0, 0, 1)?.narrow(1, 0, 1)?, DType::F32)?;
@@ -69,10 +71,12 @@ fn on_device(accelerator: &Accelerator, dtype: DType, [times, together, rounds]:
     })
 }
 
+/// Floating-point operations of a product of square matrices.
 fn operations(side: usize) -> f64 {
     2.0 * (side as f64).powi(3)
 }
 
+/// Normal numbers for one matrix with the side [`SIDE`].
 fn numbers(name: &str) -> Vec<f32> {
     Stream::new(0, name).normals(SIDE * SIDE)
 }

@@ -5,9 +5,9 @@
 //! accelerator blocks are the same bytes, and plain numbers have the one type that its products take.
 
 mod bytes;
+mod device;
 mod format;
 mod nf4;
-mod place;
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ use crate::error::{Error, Result};
 use crate::fused;
 
 pub use bytes::Bytes;
+pub(crate) use device::DeviceBlocks;
 pub use format::Format;
 pub(crate) use nf4::{Scales, unpack as unpack_nf4};
-pub(crate) use place::Placed;
 
 /// A matrix in bytes, row by row.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ enum Numbers {
     /// With the CPU; `scales` are what the blocks of `NF4` share.
     Host { bytes: Bytes, scales: Option<Scales> },
     /// On an accelerator: blocks alone.
-    Device(Placed),
+    Device(DeviceBlocks),
 }
 
 impl Packed {
@@ -104,13 +104,13 @@ impl Packed {
         }
     }
 
-    /// The same matrix with its rows in another order: row `i` is what `order[i]` was.
+    /// Copies the matrix with its rows in another order: row `i` of the result is row `order[i]`.
     ///
     /// # Errors
     /// When the order names a row that is not there, the format is `NF4`, whose blocks share scales across rows, or the
     /// bytes are on an accelerator.
     pub fn permute_rows(&self, order: &[usize]) -> Result<Self> {
-        if self.is_placed() {
+        if self.is_on_device() {
             return Err(Error::argument("rows are put in order before a matrix is placed on a device"));
         }
         let size = self.raw().len() / self.rows.max(1);
@@ -149,10 +149,10 @@ impl Weight {
     /// When the tensor library has no memory for them.
     pub fn to_tensor(&self) -> Result<Tensor> {
         let packed = match self {
-            Self::Tensor(tensor) => return place::fetched(tensor),
+            Self::Tensor(tensor) => return device::to_cpu(tensor),
             Self::Packed(packed) => packed,
         };
-        if packed.is_placed() {
+        if packed.is_on_device() {
             return self.rows(0, packed.rows);
         }
         let shape = (packed.rows, packed.columns);
@@ -170,11 +170,11 @@ impl Weight {
     pub fn rows(&self, first: usize, count: usize) -> Result<Tensor> {
         match self {
             Self::Tensor(tensor) => {
-                Ok(place::fetched(&tensor.narrow(0, first, count)?)?.to_dtype(DType::F32)?.contiguous()?)
+                Ok(device::to_cpu(&tensor.narrow(0, first, count)?)?.to_dtype(DType::F32)?.contiguous()?)
             }
             Self::Packed(packed) if first.checked_add(count).is_some_and(|end| end <= packed.rows) => {
-                if packed.is_placed() {
-                    return place::fetched(&fused::rows_on_device(packed, first..first + count)?);
+                if packed.is_on_device() {
+                    return device::to_cpu(&fused::rows_on_device(packed, first..first + count)?);
                 }
                 let numbers = fused::unpacked(packed, first..first + count);
                 Ok(Tensor::from_vec(numbers, (count, packed.columns), &Device::Cpu)?)
@@ -183,7 +183,7 @@ impl Weight {
         }
     }
 
-    /// The same numbers in NF4 with double quantisation (arXiv:2305.14314): 4 bits for each number, 8 for the scale of
+    /// Quantizes the matrix to NF4 with double quantization (arXiv:2305.14314): 4 bits for each number, 8 for the scale of
     /// 64 numbers, 32 for the scale of 256 such scales. Read some rows at a time, never widened as a whole.
     ///
     /// # Errors

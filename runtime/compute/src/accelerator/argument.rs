@@ -2,6 +2,8 @@
 
 use candle_core::{DType, Tensor};
 
+use crate::error::{Error, Result};
+
 /// What a text is compiled for: each is a module of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Build {
@@ -54,25 +56,31 @@ impl Grid {
 pub(crate) enum Argument<'a> {
     /// The first number of a contiguous tensor of the device, to read or to write.
     Tensor(&'a Tensor),
-    /// No pointer, where a kernel takes one or none.
+    /// A null pointer, where a kernel takes an optional tensor.
     Nothing,
     /// The word in which a kernel notes that an index was out of range.
     FaultWord,
     /// A `u32`.
     Count(u32),
+    /// A length that the launch refuses if it does not fit into a `u32`.
+    Size(usize),
     /// A `u64`.
     Long(u64),
     /// An `f32`.
     Number(f32),
-    /// An `f64`.
-    Double(f64),
 }
 
-impl<'a> From<&'a Tensor> for Argument<'a> {
-    fn from(tensor: &'a Tensor) -> Self {
-        Self::Tensor(tensor)
-    }
+macro_rules! argument_from {
+    ($($type:ty => $variant:ident),*) => {$(
+        impl<'a> From<$type> for Argument<'a> {
+            fn from(value: $type) -> Self {
+                Self::$variant(value)
+            }
+        }
+    )*};
 }
+
+argument_from!(&'a Tensor => Tensor, u32 => Count, usize => Size, u64 => Long, f32 => Number);
 
 impl<'a> From<Option<&'a Tensor>> for Argument<'a> {
     fn from(tensor: Option<&'a Tensor>) -> Self {
@@ -80,26 +88,20 @@ impl<'a> From<Option<&'a Tensor>> for Argument<'a> {
     }
 }
 
-impl From<u32> for Argument<'_> {
-    fn from(number: u32) -> Self {
-        Self::Count(number)
-    }
+/// An array of [`Argument`]s in the order of a kernel's parameters: tensors, `Option`s of tensors and numbers as they are.
+macro_rules! arguments {
+    ($($value:expr),* $(,)?) => {
+        [$($crate::accelerator::Argument::from($value)),*]
+    };
 }
+pub(crate) use arguments;
 
-impl From<u64> for Argument<'_> {
-    fn from(number: u64) -> Self {
-        Self::Long(number)
-    }
-}
-
-impl From<f32> for Argument<'_> {
-    fn from(number: f32) -> Self {
-        Self::Number(number)
-    }
-}
-
-impl From<f64> for Argument<'_> {
-    fn from(number: f64) -> Self {
-        Self::Double(number)
-    }
+/// A length as kernels and grids take it.
+///
+/// # Errors
+/// [`Error::Shape`] for 2³² and more.
+pub(crate) fn extent(number: usize) -> Result<u32> {
+    let most = u32::MAX;
+    u32::try_from(number)
+        .map_err(|_| Error::shape(format!("{number} is too many for a device, which counts to {most}")))
 }

@@ -11,20 +11,20 @@ mod opening;
 mod probe;
 mod product;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use candle_core::cuda::cudarc::driver::{CudaSlice, CudaStream, DriverError, sys};
 use candle_core::{CpuStorageRef, CudaDevice, DType, Device, Tensor};
 
+use super::argument::{Argument, Build, Grid};
+use super::driver::{Driver, Registry};
+use super::info::DeviceInfo;
 use super::kernel::Kernel;
-use super::{Argument, Backend, Build, Grid, Side};
-use crate::device::DeviceInfo;
+use super::view::MatrixView;
 use crate::error::{Error, Result};
 use loader::Loader;
 
-/// Devices that are open, by their number. The tensor library tells devices apart by when they were opened, so each is
-/// opened once.
-static OPEN: Mutex<Vec<(usize, Arc<Cuda>)>> = Mutex::new(Vec::new());
+static OPEN: Registry<Cuda> = Registry::new("cuda");
 
 /// A device that is open.
 struct Cuda {
@@ -53,14 +53,7 @@ impl std::fmt::Debug for Cuda {
 /// # Errors
 /// [`Error::Unavailable`] with what is missing and what brings it.
 pub(super) fn open(ordinal: usize) -> Result<Device> {
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, found)) = open.iter().find(|(number, _)| *number == ordinal) {
-        return Ok(Device::Cuda(found.device.clone()));
-    }
-    let refused = |why| Error::Unavailable { device: format!("cuda:{ordinal}"), why };
-    let cuda = Arc::new(opening::open(ordinal).map_err(refused)?);
-    open.push((ordinal, Arc::clone(&cuda)));
-    Ok(Device::Cuda(cuda.device.clone()))
+    Ok(Device::Cuda(OPEN.open(ordinal, opening::open)?.device.clone()))
 }
 
 /// Whether the driver's library is there, so that a person would expect a device.
@@ -68,19 +61,13 @@ pub(super) fn is_expected() -> bool {
     probe::driver().is_ok()
 }
 
-/// What stands behind a device of the tensor library.
+/// The driver of a device of the tensor library.
 ///
 /// # Errors
 /// [`Error::Unavailable`] if [`open`] did not open it: then nothing of it is set up.
-pub(super) fn of(device: &CudaDevice) -> Result<Arc<dyn Backend>> {
-    let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    match open.iter().find(|(_, cuda)| cuda.device.id() == device.id()) {
-        Some((_, cuda)) => Ok(Arc::<Cuda>::clone(cuda)),
-        None => Err(Error::Unavailable {
-            device: "cuda".into(),
-            why: "it was opened past `device::parse`, which sets its stream and its pool".into(),
-        }),
-    }
+pub(super) fn of(device: &CudaDevice) -> Result<Arc<dyn Driver>> {
+    let found: Arc<Cuda> = OPEN.find(|cuda| cuda.device.id() == device.id())?;
+    Ok(found)
 }
 
 impl Cuda {
@@ -95,7 +82,7 @@ impl Cuda {
     }
 }
 
-impl Backend for Cuda {
+impl Driver for Cuda {
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         memory::empty(self, shape, dtype)
     }
@@ -114,14 +101,14 @@ impl Backend for Cuda {
 
     fn multiply(
         &self,
-        into: Side<'_>,
-        left: Side<'_>,
-        right: Side<'_>,
-        sides: [usize; 3],
+        into: MatrixView<'_>,
+        left: MatrixView<'_>,
+        right: MatrixView<'_>,
+        dims: [usize; 3],
         factor: f32,
         add: bool,
     ) -> Result<()> {
-        product::multiply(self, [into, left, right], sides, factor, add)
+        product::multiply(self, [into, left, right], dims, factor, add)
     }
 
     fn read(&self, tensor: &Tensor) -> Result<Tensor> {

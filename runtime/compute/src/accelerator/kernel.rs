@@ -6,12 +6,12 @@
 
 use candle_core::DType;
 
-use super::{Argument, Build};
+use super::argument::{Argument, Build};
 use crate::error::{Error, Result};
 
 /// Kernels that are compiled together, with what all of them share in front.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Text {
+pub(crate) enum Module {
     /// Attention over packed sequences; a module for each size of heads.
     Attention,
     /// Attention to what is kept; a module for each size of heads and of their groups.
@@ -24,7 +24,7 @@ pub(crate) enum Text {
     Unpack,
 }
 
-impl Text {
+impl Module {
     /// All of them.
     #[cfg(test)]
     pub(super) const ALL: [Self; 5] = [Self::Attention, Self::Cached, Self::Chance, Self::Step, Self::Unpack];
@@ -34,16 +34,16 @@ impl Text {
 #[derive(Debug)]
 pub(crate) struct Kernel {
     pub(crate) name: &'static str,
-    pub(crate) text: Text,
+    pub(crate) module: Module,
     /// A letter an argument. Pointers: `a` to activations, `f` to f32, `d` to f64 (a machine without f64 has a pair of
     /// f32 in its place), `b` to bf16, `h` to f16, `u` to 32-bit words, `y` to bytes, `w` to 64-bit words. Numbers: `n`
-    /// 32 bits, `l` 64 bits, `x` f32, `z` f64.
-    pub(super) takes: &'static str,
+    /// 32 bits, `l` 64 bits, `x` f32.
+    pub(super) signature: &'static str,
 }
 
 macro_rules! kernels {
     ($($constant:ident = $text:ident . $name:literal ( $takes:literal );)*) => {
-        $(pub(crate) const $constant: Kernel = Kernel { name: $name, text: Text::$text, takes: $takes };)*
+        $(pub(crate) const $constant: Kernel = Kernel { name: $name, module: Module::$text, signature: $takes };)*
 
         /// All of them.
         #[cfg(test)]
@@ -84,8 +84,8 @@ kernels! {
     FILL = Step."fill"("fxl");
     GATED = Step."gated"("aaannln");
     GATED_BACKWARD = Step."gated_backward"("aaaaannln");
-    HEAD_ABSORB = Step."head_absorb"("afufffddddnnnnnnxxnnwn");
-    HEAD_BEND = Step."head_bend"("fnnnxx");
+    HEAD_ACCUMULATE = Step."head_accumulate"("afufffddddnnnnnnxxnnwn");
+    HEAD_SOFT_CAP = Step."head_soft_cap"("fnnnxx");
     HEAD_FINISH = Step."head_finish"("ffddddfffffffnn");
     HEAD_GRADIENT = Step."head_gradient"("afufffffnnnnnxxx");
     HEAD_SLOPES = Step."head_slopes"("fafdnnxx");
@@ -127,14 +127,14 @@ impl Kernel {
     /// # Errors
     /// [`Error::Argument`] with what the kernel takes and what it was given.
     pub(super) fn check(&self, build: Build, arguments: &[Argument<'_>]) -> Result<()> {
-        let mut taken = self.takes.chars();
+        let mut taken = self.signature.chars();
         let fit = arguments.iter().all(|argument| taken.next().is_some_and(|letter| fits(letter, argument, build.act)));
         if fit && taken.next().is_none() {
             return Ok(());
         }
-        let given: Vec<String> = arguments.iter().map(said).collect();
+        let given: Vec<String> = arguments.iter().map(describe).collect();
         let given = given.join(", ");
-        Err(Error::argument(format!("kernel `{}` takes `{}`, it was given {given}", self.name, self.takes)))
+        Err(Error::argument(format!("kernel `{}` takes `{}`, it was given {given}", self.name, self.signature)))
     }
 }
 
@@ -143,19 +143,18 @@ fn fits(letter: char, argument: &Argument<'_>, act: DType) -> bool {
     match argument {
         Argument::Tensor(tensor) => {
             let pairs = letter == 'd' && tensor.dtype() == DType::F32 && tensor.dims().last() == Some(&2);
-            pairs || pointed(letter, act) == Some(tensor.dtype())
+            pairs || pointee(letter, act) == Some(tensor.dtype())
         }
-        Argument::Nothing => pointed(letter, act).is_some(),
+        Argument::Nothing => pointee(letter, act).is_some(),
         Argument::FaultWord => letter == 'w',
-        Argument::Count(_) => letter == 'n',
+        Argument::Count(_) | Argument::Size(_) => letter == 'n',
         Argument::Long(_) => letter == 'l',
         Argument::Number(_) => letter == 'x',
-        Argument::Double(_) => letter == 'z',
     }
 }
 
 /// What a pointer of a letter leads to; none where the letter is that of a number.
-fn pointed(letter: char, act: DType) -> Option<DType> {
+fn pointee(letter: char, act: DType) -> Option<DType> {
     Some(match letter {
         'a' => act,
         'f' => DType::F32,
@@ -170,7 +169,7 @@ fn pointed(letter: char, act: DType) -> Option<DType> {
 }
 
 /// What an argument is, for the error.
-fn said(argument: &Argument<'_>) -> String {
+fn describe(argument: &Argument<'_>) -> String {
     match argument {
         Argument::Tensor(tensor) => format!("{} {:?}", tensor.dtype().as_str(), tensor.dims()),
         other => format!("{other:?}"),

@@ -11,21 +11,21 @@ mod opening;
 mod pool;
 mod product;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use candle_core::{CpuStorageRef, DType, Device, MetalDevice, Tensor};
 use candle_metal_kernels::metal::Buffer;
 
+use super::argument::{Argument, Build, Grid};
+use super::driver::{Driver, Registry};
+use super::info::DeviceInfo;
 use super::kernel::Kernel;
-use super::{Argument, Backend, Build, Grid, Side};
-use crate::device::DeviceInfo;
+use super::view::MatrixView;
 use crate::error::{Error, Result};
 use loader::Loader;
 use pool::Pool;
 
-/// Devices that are open, by their number. The tensor library tells devices apart by when they were opened, so each is
-/// opened once.
-static OPEN: Mutex<Vec<(usize, Arc<Metal>)>> = Mutex::new(Vec::new());
+static OPEN: Registry<Metal> = Registry::new("metal");
 
 /// A device that is open.
 struct Metal {
@@ -51,29 +51,16 @@ impl std::fmt::Debug for Metal {
 /// # Errors
 /// [`Error::Unavailable`] with what is missing.
 pub(super) fn open(ordinal: usize) -> Result<Device> {
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, found)) = open.iter().find(|(number, _)| *number == ordinal) {
-        return Ok(Device::Metal(found.device.clone()));
-    }
-    let refused = |why| Error::Unavailable { device: format!("metal:{ordinal}"), why };
-    let metal = Arc::new(opening::open(ordinal).map_err(refused)?);
-    open.push((ordinal, Arc::clone(&metal)));
-    Ok(Device::Metal(metal.device.clone()))
+    Ok(Device::Metal(OPEN.open(ordinal, opening::open)?.device.clone()))
 }
 
-/// What stands behind a device of the tensor library.
+/// The driver of a device of the tensor library.
 ///
 /// # Errors
 /// [`Error::Unavailable`] if [`open`] did not open it: then nothing of it is set up.
-pub(super) fn of(device: &MetalDevice) -> Result<Arc<dyn Backend>> {
-    let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    match open.iter().find(|(_, metal)| metal.device.id() == device.id()) {
-        Some((_, metal)) => Ok(Arc::<Metal>::clone(metal)),
-        None => Err(Error::Unavailable {
-            device: "metal".into(),
-            why: "it was opened past `device::parse`, which compiles its kernels".into(),
-        }),
-    }
+pub(super) fn of(device: &MetalDevice) -> Result<Arc<dyn Driver>> {
+    let found: Arc<Metal> = OPEN.find(|metal| metal.device.id() == device.id())?;
+    Ok(found)
 }
 
 impl Metal {
@@ -88,7 +75,7 @@ impl Metal {
     }
 }
 
-impl Backend for Metal {
+impl Driver for Metal {
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         memory::empty(self, shape, dtype)
     }
@@ -107,14 +94,14 @@ impl Backend for Metal {
 
     fn multiply(
         &self,
-        into: Side<'_>,
-        left: Side<'_>,
-        right: Side<'_>,
-        sides: [usize; 3],
+        into: MatrixView<'_>,
+        left: MatrixView<'_>,
+        right: MatrixView<'_>,
+        dims: [usize; 3],
         factor: f32,
         add: bool,
     ) -> Result<()> {
-        product::multiply(self, [into, left, right], sides, factor, add)
+        product::multiply(self, [into, left, right], dims, factor, add)
     }
 
     fn read(&self, tensor: &Tensor) -> Result<Tensor> {

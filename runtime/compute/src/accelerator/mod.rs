@@ -1,7 +1,7 @@
-//! An accelerator behind one door: tensors made, filled and read there, kernels launched, products taken.
+//! Accelerators: tensors are allocated, filled and read there, kernels launched, matrices multiplied.
 //!
-//! What operations there are, `fused` knows; what a pointer is, only the rooms behind this door know. CUDA is in every
-//! build for Linux, Metal in every build for macOS; neither is touched before a person asks for it.
+//! [`Accelerator`] checks arguments; `cuda` and `metal` implement [`Driver`]. CUDA is in every build for Linux, Metal in
+//! every build for macOS; neither is loaded before a run asks for it.
 
 #![cfg_attr(
     not(any(target_os = "linux", target_os = "macos")),
@@ -11,74 +11,38 @@
 mod argument;
 #[cfg(target_os = "linux")]
 mod cuda;
+mod driver;
+pub(crate) mod info;
 pub(crate) mod kernel;
 #[cfg(target_os = "macos")]
 mod metal;
 #[cfg(any(test, target_os = "macos"))]
-#[path = "metal/texts.rs"]
-mod metal_texts;
-mod side;
+#[path = "metal/sources.rs"]
+mod metal_sources;
 #[cfg(any(test, target_os = "linux"))]
-mod texts;
+mod sources;
+mod view;
 
 use std::sync::Arc;
 
-use candle_core::{CpuStorageRef, DType, Device, Tensor, WithDType};
+use candle_core::{DType, Device, Tensor, WithDType};
 
-use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
-pub(crate) use argument::{Argument, Build, Grid};
+pub(crate) use argument::{Argument, Build, Grid, arguments, extent};
+use driver::Driver;
+use info::{DeviceInfo, describe};
 use kernel::Kernel;
-pub(crate) use side::Side;
+pub(crate) use view::MatrixView;
 
 /// Numbers that a thread of a flat pass takes at a time, times the threads of a block.
 const FLAT_BLOCK: u64 = 8 * 256;
 /// Blocks of a flat pass, or of one over rows, for each multiprocessor.
 const BLOCKS: u64 = 16;
 
-/// What stands behind the door. Shapes and kinds of arguments are checked before any of this is called.
-trait Backend: std::fmt::Debug + Send + Sync {
-    /// Memory for a tensor; what it holds is left over from an earlier use.
-    fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor>;
-
-    /// The same of zeros; there is at least one.
-    fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor>;
-
-    /// Numbers of the host as a tensor, as many as the shape has; there is at least one.
-    fn upload(&self, numbers: CpuStorageRef<'_>, shape: &[usize]) -> Result<Tensor>;
-
-    /// Puts a kernel into the stream.
-    fn launch(&self, kernel: &Kernel, build: Build, grid: Grid, arguments: &[Argument<'_>]) -> Result<()>;
-
-    /// Puts `into ← factor · left · right`, or `into ← into + …`, into the stream. `sides` are the rows and columns of
-    /// the result, and the numbers of each sum.
-    fn multiply(
-        &self,
-        into: Side<'_>,
-        left: Side<'_>,
-        right: Side<'_>,
-        sides: [usize; 3],
-        factor: f32,
-        add: bool,
-    ) -> Result<()>;
-
-    /// Waits, and copies exactly the numbers of a contiguous view to a tensor of the CPU.
-    fn read(&self, tensor: &Tensor) -> Result<Tensor>;
-
-    /// Its multiprocessors.
-    fn processors(&self) -> u32;
-
-    /// What it is, and how its memory stands.
-    fn info(&self) -> Result<DeviceInfo>;
-
-    /// Lets the count of the most that tensors have taken begin again at what they take now.
-    fn reset_peak(&self) -> Result<()>;
-}
-
 /// An accelerator that is open. A clone is the same one.
 #[derive(Debug, Clone)]
 pub(crate) struct Accelerator {
-    backend: Arc<dyn Backend>,
+    driver: Arc<dyn Driver>,
 }
 
 /// Opens a device that a person named, or says why it cannot be used. It is opened once a process.
@@ -104,7 +68,7 @@ pub(crate) fn is_expected(kind: &str) -> bool {
     }
 }
 
-/// Why this build has no such device.
+/// Why this build has no device of a kind.
 fn not_built(kind: &str) -> &'static str {
     match kind {
         "metal" => "Metal is there on Macs alone, and this tunebox was built for another system",
@@ -114,7 +78,7 @@ fn not_built(kind: &str) -> &'static str {
 }
 
 impl Accelerator {
-    /// That of a device; none for the CPU.
+    /// The accelerator of a device; none for the CPU.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if the device was not opened by [`crate::device::parse`].
@@ -122,20 +86,20 @@ impl Accelerator {
         match device {
             Device::Cpu => Ok(None),
             #[cfg(target_os = "linux")]
-            Device::Cuda(device) => Ok(Some(Self { backend: cuda::of(device)? })),
+            Device::Cuda(device) => Ok(Some(Self { driver: cuda::of(device)? })),
             #[cfg(target_os = "macos")]
-            Device::Metal(device) => Ok(Some(Self { backend: metal::of(device)? })),
+            Device::Metal(device) => Ok(Some(Self { driver: metal::of(device)? })),
             other => {
-                let device = crate::device::describe(other);
+                let device = describe(other);
                 let why = not_built(device.split(':').next().unwrap_or_default()).into();
                 Err(Error::Unavailable { device, why })
             }
         }
     }
 
-    /// A tensor whose numbers a kernel is about to write: until then they are anything.
+    /// Allocates a tensor without writing it: its content is unspecified until a kernel fills it.
     pub(crate) fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        self.backend.empty(shape, dtype)
+        self.driver.empty(shape, dtype)
     }
 
     /// A tensor of zeros.
@@ -143,7 +107,7 @@ impl Accelerator {
         if shape.contains(&0) {
             return self.empty(shape, dtype);
         }
-        self.backend.zeros(shape, dtype)
+        self.driver.zeros(shape, dtype)
     }
 
     /// Numbers of the host as a tensor: f32, u32, u8 and the others that the tensor library has.
@@ -154,7 +118,7 @@ impl Accelerator {
         if numbers.is_empty() {
             return self.empty(shape, T::DTYPE);
         }
-        self.backend.upload(T::cpu_storage_ref(numbers), shape)
+        self.driver.upload(T::cpu_storage_ref(numbers), shape)
     }
 
     /// The numbers of a contiguous view, and no others of its storage. This waits until they are there.
@@ -165,17 +129,17 @@ impl Accelerator {
         if tensor.elem_count() == 0 {
             return Ok(Vec::new());
         }
-        Ok(self.backend.read(tensor)?.flatten_all()?.to_vec1()?)
+        Ok(self.driver.read(tensor)?.flatten_all()?.to_vec1()?)
     }
 
-    /// Writes one number into every place of an f32 tensor.
+    /// Sets every number of an f32 tensor.
     pub(crate) fn fill(&self, x: &Tensor, number: f32) -> Result<()> {
         let count = x.elem_count();
-        self.launch(&kernel::FILL, DType::F32, self.flat(count), &[x.into(), number.into(), (count as u64).into()])
+        self.launch(&kernel::FILL, DType::F32, self.flat(count), &arguments![x, number, count as u64])
     }
 
-    /// Puts a kernel into the stream, compiled for a type of activations, and for a size of heads where it asks. A grid
-    /// without blocks launches nothing.
+    /// Queues a kernel, compiled for `build`. Checks the arguments against the signature of the kernel; does nothing else if
+    /// the grid has no blocks.
     pub(crate) fn launch(
         &self,
         kernel: &Kernel,
@@ -188,43 +152,43 @@ impl Accelerator {
         if grid.is_empty() {
             return Ok(());
         }
-        self.backend.launch(kernel, build, grid, arguments)
+        self.driver.launch(kernel, build, grid, arguments)
     }
 
     /// `into ← factor · left · right`, or `into ← into + …`. Sums are in f32; both sides have one type, `into` has it
     /// or f32. Rows may have gaps between them, numbers of a row may not.
     pub(crate) fn multiply<'a>(
         &self,
-        into: impl Into<Side<'a>>,
-        left: Side<'_>,
-        right: Side<'_>,
+        into: impl Into<MatrixView<'a>>,
+        left: MatrixView<'_>,
+        right: MatrixView<'_>,
         factor: f32,
         add: bool,
     ) -> Result<()> {
         let into = into.into();
-        let sides = Side::meet(&into, &left, &right)?;
+        let sides = MatrixView::product_dims(&into, &left, &right)?;
         if sides[0] == 0 || sides[1] == 0 {
             return Ok(());
         }
-        self.backend.multiply(into, left, right, sides, factor, add)
+        self.driver.multiply(into, left, right, sides, factor, add)
     }
 
-    /// Its multiprocessors.
+    /// The number of multiprocessors.
     pub(crate) fn processors(&self) -> u32 {
-        self.backend.processors()
+        self.driver.processors()
     }
 
-    /// What it is, and how its memory stands.
+    /// The name, the software and the memory of the device.
     pub(crate) fn info(&self) -> Result<DeviceInfo> {
-        self.backend.info()
+        self.driver.info()
     }
 
-    /// Lets the count of the most that tensors have taken begin again at what they take now.
+    /// Sets the peak of allocated memory to what is allocated now.
     pub(crate) fn reset_peak(&self) -> Result<()> {
-        self.backend.reset_peak()
+        self.driver.reset_peak()
     }
 
-    /// The grid of a pass over a flat buffer.
+    /// The grid of a pass over a flat buffer of `count` numbers.
     pub(crate) fn flat(&self, count: usize) -> Grid {
         self.at_most((count as u64).div_ceil(FLAT_BLOCK), 256)
     }
@@ -234,12 +198,13 @@ impl Accelerator {
         self.at_most(rows as u64, threads)
     }
 
+    /// A grid of `blocks` blocks, but at most [`BLOCKS`] for each multiprocessor.
     fn at_most(&self, blocks: u64, threads: u32) -> Grid {
         let most = BLOCKS * u64::from(self.processors());
         Grid::of(u32::try_from(blocks.min(most)).unwrap_or(u32::MAX), threads)
     }
 
-    /// The numbers in another type: themselves where it is theirs.
+    /// Converts a tensor to another float type. Returns the tensor itself if it has that type.
     pub(crate) fn cast(&self, x: &Tensor, dtype: DType) -> Result<Tensor> {
         let kernel = match (x.dtype(), dtype) {
             (from, to) if from == to => return Ok(x.clone()),
@@ -254,7 +219,7 @@ impl Accelerator {
             }
         };
         let (y, count) = (self.empty(x.dims(), dtype)?, x.elem_count());
-        let arguments = [(&y).into(), x.into(), 1f32.into(), (count as u64).into()];
+        let arguments = arguments![&y, x, 1f32, count as u64];
         // Types are in the names of these; the module is one that a step has anyway.
         self.launch(kernel, DType::F32, self.flat(count), &arguments)?;
         Ok(y)
@@ -262,7 +227,7 @@ impl Accelerator {
 }
 
 /// Whether a contiguous tensor begins on a boundary of 16 bytes, as vector loads want it. Allocations do; views may not.
-pub(crate) fn even(tensor: &Tensor) -> bool {
+pub(crate) fn is_aligned(tensor: &Tensor) -> bool {
     (tensor.layout().start_offset() * tensor.dtype().size_in_bytes()).is_multiple_of(16)
 }
 
@@ -282,7 +247,7 @@ mod tests {
     #[test]
     fn views_begin_on_boundaries_of_16_bytes_or_not() {
         let x = Tensor::zeros(64, DType::F32, &Device::Cpu).unwrap();
-        assert!(even(&x) && even(&x.narrow(0, 4, 8).unwrap()));
-        assert!(!even(&x.narrow(0, 3, 8).unwrap()));
+        assert!(is_aligned(&x) && is_aligned(&x.narrow(0, 4, 8).unwrap()));
+        assert!(!is_aligned(&x.narrow(0, 3, 8).unwrap()));
     }
 }

@@ -15,12 +15,12 @@ use std::ops::Range;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::arm::Arm;
+use super::backend::Backend;
 use super::host::{self, Floats};
-use super::lanes::{exp, exp_in_place, largest, tanh, wide};
 use super::product::{Matrix, Tile, steps};
 use super::scratch;
-use super::segments::{Segments, Stretch, aligned};
+use super::segments::{Segments, Span, aligned};
+use super::simd::{exp, exp_in_place, largest, tanh, vectorize};
 use crate::error::{Error, Result};
 
 pub use backward::attention_backward;
@@ -127,25 +127,25 @@ impl<'a> Layer<'a> {
     fn seen(
         &self,
         source: &'a [f32],
-        path: &[Stretch],
+        path: &[Span],
         positions: &Range<usize>,
         kv_head: usize,
         spare: &'a mut [f32],
     ) -> Matrix<'a> {
-        let within = |stretch: &&Stretch| {
-            let covered = stretch.positions();
+        let within = |span: &&Span| {
+            let covered = span.positions();
             covered.start <= positions.start && positions.end <= covered.end
         };
-        if let Some(stretch) = path.iter().find(within) {
-            return self.head(source, stretch.rows_of(positions), kv_head);
+        if let Some(span) = path.iter().find(within) {
+            return self.head(source, span.rows_of(positions), kv_head);
         }
         let (dim, stride) = (self.shape.head_dim, self.shape.kv_heads * self.shape.head_dim);
         let spare = &mut spare[..positions.len() * dim];
         let mut filled = 0;
-        for stretch in path {
-            let covered = stretch.positions();
+        for span in path {
+            let covered = span.positions();
             let (start, end) = (covered.start.max(positions.start), covered.end.min(positions.end));
-            for row in if start < end { stretch.rows_of(&(start..end)) } else { 0..0 } {
+            for row in if start < end { span.rows_of(&(start..end)) } else { 0..0 } {
                 spare[filled..filled + dim].copy_from_slice(&source[row * stride + kv_head * dim..][..dim]);
                 filled += dim;
             }
@@ -164,10 +164,10 @@ impl<'a> Layer<'a> {
 }
 
 /// One tile of queries: its rows, its positions, and all that its sequence sees.
-struct Place<'a> {
+struct QueryTile<'a> {
     rows: Range<usize>,
     positions: Range<usize>,
-    path: &'a [Stretch],
+    path: &'a [Span],
 }
 
 /// Attention of every token to itself and to what came before it in its sequence and in those that this goes on from.
@@ -183,30 +183,31 @@ pub fn attention(
     shape: &AttentionShape,
 ) -> Result<(Tensor, Tensor)> {
     shape.check_inputs(q, k, v, segments)?;
-    match Arm::of([(q, "q"), (k, "k"), (v, "v")])? {
-        Arm::Cpu => on_cpu(q, k, v, segments, shape),
-        Arm::Device(device) => device::attention(&device, [q, k, v], segments, shape),
+    match Backend::of([(q, "q"), (k, "k"), (v, "v")])? {
+        Backend::Cpu => on_cpu(q, k, v, segments, shape),
+        Backend::Device(device) => device::attention(&device, [q, k, v], segments, shape),
     }
 }
 
+/// [`attention`] on the CPU, a task for each tile of queries and key-value head.
 fn on_cpu(q: &Tensor, k: &Tensor, v: &Tensor, segments: &Segments, shape: &AttentionShape) -> Result<(Tensor, Tensor)> {
     let (queries, keys, values) = (Floats::of(q, "q")?, Floats::of(k, "k")?, Floats::of(v, "v")?);
     let layer = Layer { shape, q: queries.slice(), k: keys.slice(), v: values.slice() };
     let (tokens, features) = (segments.tokens(), shape.heads * shape.head_dim);
     let (mut out, mut sums) = (vec![0.0; tokens * features], vec![0.0; tokens * shape.heads]);
-    let paths: Vec<Vec<Stretch>> = (0..segments.count()).map(|number| segments.path(number)).collect();
-    let places: Vec<Place<'_>> = paths
+    let paths: Vec<Vec<Span>> = (0..segments.count()).map(|number| segments.path(number)).collect();
+    let places: Vec<QueryTile<'_>> = paths
         .iter()
         .enumerate()
         .flat_map(|(number, path)| {
             let own = segments.own(number);
             let tiles = aligned(own.positions(), shape.tile_tokens());
-            tiles.map(move |positions| Place { rows: own.rows_of(&positions), positions, path })
+            tiles.map(move |positions| QueryTile { rows: own.rows_of(&positions), positions, path })
         })
         .collect();
     let heights = || places.iter().map(|place| place.rows.len());
-    let outs = Tile::whole(&mut out, tokens, features).cut(heights(), shape.group_features());
-    let logs = Tile::whole(&mut sums, tokens, shape.heads).cut(heights(), shape.group());
+    let outs = Tile::from_slice(&mut out, tokens, features).cut(heights(), shape.group_features());
+    let logs = Tile::from_slice(&mut sums, tokens, shape.heads).cut(heights(), shape.group());
     outs.into_par_iter().zip(logs).enumerate().with_max_len(1).for_each(|(task, (mut out, mut log))| {
         forward(layer, &places[task / shape.kv_heads], task % shape.kv_heads, &mut out, &mut log);
     });
@@ -224,7 +225,7 @@ struct Running {
 ///
 /// Every block of keys ends where a whole tile would end, whatever the sequence still has: the rows past its end are
 /// seen by nobody, and the products have the same shape wherever the tile was cut.
-fn forward(layer: Layer<'_>, place: &Place<'_>, kv_head: usize, out: &mut Tile<'_>, log: &mut Tile<'_>) {
+fn forward(layer: Layer<'_>, place: &QueryTile<'_>, kv_head: usize, out: &mut Tile<'_>, log: &mut Tile<'_>) {
     let shape = layer.shape;
     let (group, dim, width) = (shape.group(), shape.head_dim, shape.group_features());
     let rows = place.rows.len() * group;
@@ -241,18 +242,15 @@ fn forward(layer: Layer<'_>, place: &Place<'_>, kv_head: usize, out: &mut Tile<'
             let scores = &mut scores[..rows * keys.len()];
             let left = Matrix::packed(queries, rows, dim);
             let right = layer.seen(layer.k, place.path, &keys, kv_head, spare).transposed();
-            Tile::whole(scores, rows, keys.len()).multiply_steadily(false, shape.factor(), left, right);
+            Tile::from_slice(scores, rows, keys.len()).multiply_batch_invariant(false, shape.factor(), left, right);
             for (row, scores) in scores.chunks_exact_mut(keys.len()).enumerate() {
                 let visible = shape.visible(start + row / group, &keys);
                 let sums = &mut sums[row * dim..][..dim];
-                wide(
-                    #[inline(always)]
-                    || fold_scores(scores, visible, shape.soft_cap, &mut running[row], sums),
-                );
+                vectorize!(fold_scores(scores, visible, shape.soft_cap, &mut running[row], sums));
             }
             let left = Matrix::packed(scores, rows, keys.len());
             let right = layer.seen(layer.v, place.path, &keys, kv_head, spare);
-            Tile::whole(sums, rows, dim).multiply_steadily(true, 1.0, left, right);
+            Tile::from_slice(sums, rows, dim).multiply_batch_invariant(true, 1.0, left, right);
         }
         for (token, sums) in sums.chunks_exact(width).enumerate() {
             let states = &running[token * group..][..group];

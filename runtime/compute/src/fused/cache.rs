@@ -1,7 +1,7 @@
-//! Keys and values of the sequences that are being written, layer by layer.
+//! The key-value cache of generation: keys and values of the sequences that are being written, layer by layer.
 //!
 //! A sequence has a slot. A pass says what it adds to which slots, hands over the keys and values of each layer as it
-//! comes by them, and meets them with its queries. On the CPU a slot has vectors of its own; on a device all share a pool
+//! comes by them, and meets them with its queries. TestDevice the CPU a slot has vectors of its own; on a device all share a pool
 //! of pages (`cache/pages.rs`). Whoever writes has no numbers in hands either way.
 
 mod device;
@@ -48,7 +48,7 @@ struct Layer {
 pub struct KvCachePass {
     /// Which slots grow by which rows of the pass.
     parts: Vec<Part>,
-    /// The same as a device takes it.
+    /// The tables of the pass on the device; none on the CPU.
     placed: Option<device::Placed>,
 }
 
@@ -88,6 +88,7 @@ impl KvCache {
         }
     }
 
+    /// The number of slots.
     fn slots(&self) -> usize {
         match &self.kept {
             Kept::Cpu(sequences) => sequences.len(),
@@ -209,10 +210,12 @@ impl KvCache {
     }
 }
 
+/// The error of a pass that belongs to a cache on another device.
 fn elsewhere() -> Error {
     Error::argument("a pass of one cache was used with another")
 }
 
+/// The error of a layer that the cache does not have.
 fn no_layer(layer: usize) -> Error {
     Error::argument(format!("the cache has no layer {layer}"))
 }

@@ -4,7 +4,7 @@ pub(super) mod device;
 
 use candle_core::Tensor;
 
-use super::arm::Arm;
+use super::backend::Backend;
 use super::host;
 use super::linear::bias_gradient;
 use crate::error::{Error, Result};
@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 pub fn split_columns(joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
     let (rows, _) = host::matrix(joined, "joined")?;
     host::expect(joined, "joined", &[rows, widths.iter().sum()])?;
-    match Arm::of([(joined, "joined")])? {
-        Arm::Cpu => {
+    match Backend::of([(joined, "joined")])? {
+        Backend::Cpu => {
             let mut parts = Vec::with_capacity(widths.len());
             let mut start = 0;
             for width in widths {
@@ -23,7 +23,7 @@ pub fn split_columns(joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
             }
             Ok(parts)
         }
-        Arm::Device(device) => device::cut(&device, joined, widths),
+        Backend::Device(device) => device::cut(&device, joined, widths),
     }
 }
 
@@ -34,11 +34,11 @@ pub fn concat_columns(parts: &[Tensor]) -> Result<Tensor> {
     for part in parts {
         let (_, width) = host::matrix(part, "columns")?;
         host::expect(part, "columns", &[rows, width])?;
-        Arm::of([(first, "the first columns"), (part, "others")])?;
+        Backend::of([(first, "the first columns"), (part, "others")])?;
     }
-    match Arm::of([(first, "columns")])? {
-        Arm::Cpu => Ok(Tensor::cat(parts, 1)?),
-        Arm::Device(device) => device::join(&device, parts, rows),
+    match Backend::of([(first, "columns")])? {
+        Backend::Cpu => Ok(Tensor::cat(parts, 1)?),
+        Backend::Device(device) => device::join(&device, parts, rows),
     }
 }
 
@@ -49,17 +49,17 @@ pub fn scale_columns(x: &Tensor, factors: &Tensor, bias: Option<&Tensor>) -> Res
     host::expect(factors, "factors", &[columns])?;
     if let Some(bias) = bias {
         host::expect(bias, "bias", &[columns])?;
-        Arm::of([(x, "x"), (bias, "bias")])?;
+        Backend::of([(x, "x"), (bias, "bias")])?;
     }
-    match Arm::of([(x, "x"), (factors, "factors")])? {
-        Arm::Cpu => {
+    match Backend::of([(x, "x"), (factors, "factors")])? {
+        Backend::Cpu => {
             let mut output = x.broadcast_mul(factors)?;
             if let Some(bias) = bias {
                 output = output.broadcast_add(bias)?;
             }
             Ok(output)
         }
-        Arm::Device(device) => device::scale(&device, x, factors, bias),
+        Backend::Device(device) => device::scale(&device, x, factors, bias),
     }
 }
 
@@ -67,9 +67,9 @@ pub fn scale_columns(x: &Tensor, factors: &Tensor, bias: Option<&Tensor>) -> Res
 pub fn product_sums(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     host::matrix(a, "a")?;
     host::expect(b, "b", a.dims())?;
-    match Arm::of([(a, "a"), (b, "b")])? {
-        Arm::Cpu => bias_gradient(&(a * b)?),
-        Arm::Device(device) => device::product_sums(&device, a, b),
+    match Backend::of([(a, "a"), (b, "b")])? {
+        Backend::Cpu => bias_gradient(&(a * b)?),
+        Backend::Device(device) => device::product_sums(&device, a, b),
     }
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use candle_core::{DType, Tensor};
 
-use crate::accelerator::{Accelerator, Argument, Grid, kernel};
+use crate::accelerator::{Accelerator, Argument, Grid, arguments, extent, kernel};
 use crate::error::{Error, Result};
 use crate::fused::host;
 use crate::fused::unpack::device::{Rows, unpacked};
@@ -35,18 +35,6 @@ pub(super) fn expect_dtype(tensor: &Tensor, name: &str, dtype: DType) -> Result<
     Err(Error::dtype(format!("`{name}` is {found}, {wanted} is needed")))
 }
 
-/// A length as kernels and grids take it.
-pub(super) fn extent(number: usize) -> Result<u32> {
-    let most = u32::MAX;
-    u32::try_from(number)
-        .map_err(|_| Error::shape(format!("{number} is too many for a device, which counts to {most}")))
-}
-
-/// The same as an argument.
-pub(super) fn count(number: usize) -> Result<Argument<'static>> {
-    Ok(Argument::Count(extent(number)?))
-}
-
 /// Blocks for rows that a kernel walks over with a stride.
 pub(super) fn over_rows(device: &Accelerator, rows: usize) -> Grid {
     device.over_rows(rows, THREADS)
@@ -66,8 +54,8 @@ pub(super) fn parts(
     // A thread counts to the end of its part, past the last row.
     extent(number * of_part)?;
     let (sums, result) = (device.empty(&[number, columns], DType::F32)?, device.empty(&[columns], DType::F32)?);
-    fill(&sums, count(of_part)?, Grid::square(across, down, THREADS))?;
-    let arguments = [(&result).into(), (&sums).into(), count(number)?, count(columns)?, 0f32.into(), 1f32.into()];
+    fill(&sums, of_part.into(), Grid::square(across, down, THREADS))?;
+    let arguments = arguments![&result, &sums, number, columns, 0f32, 1f32];
     device.launch(&kernel::ADD_PARTS, DType::F32, Grid::of(across, THREADS), &arguments)?;
     Ok(result)
 }
@@ -102,17 +90,7 @@ pub(super) fn rows(
     };
     let number = ids.elem_count();
     let y = device.empty(&[number, width], dtype)?;
-    let arguments = [
-        (&y).into(),
-        table.into(),
-        ids.into(),
-        count(number)?,
-        count(width)?,
-        count(known)?,
-        scale.into(),
-        Argument::FaultWord,
-        count(0)?,
-    ];
+    let arguments = arguments![&y, table, ids, number, width, known, scale, Argument::FaultWord, 0u32];
     device.launch(kernel, dtype, device.over_rows(number, ROW_THREADS), &arguments)?;
     Ok(y)
 }

@@ -5,12 +5,12 @@ pub(super) mod device;
 use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
-use super::arm::Arm;
+use super::backend::Backend;
 use super::host::{self, Floats};
 use super::indices::Indices;
-use super::lanes::wide;
-use super::linear::{FEATURES, tasks};
+use super::linear::{FEATURES, par_tiles};
 use super::product::Tile;
+use super::simd::vectorize;
 use super::stored::Stored;
 use crate::error::{Error, Result};
 use crate::weight::WeightRef;
@@ -23,13 +23,14 @@ const TOKENS: usize = 64;
 pub fn embed<'w>(ids: &Indices, weight: impl Into<WeightRef<'w>>, scale: f32, dtype: DType) -> Result<Tensor> {
     let weight = weight.into();
     inside(ids, weight.sides().first().copied().unwrap_or(0))?;
-    match Arm::of_weight(weight)? {
-        Arm::Cpu if dtype == DType::F32 => embed_on_cpu(ids, weight, scale),
-        Arm::Cpu => Err(Error::dtype(format!("activations of the CPU are f32, {} was asked for", dtype.as_str()))),
-        Arm::Device(device) => device::embed(&device, ids, weight, scale, dtype),
+    match Backend::of_weight(weight)? {
+        Backend::Cpu if dtype == DType::F32 => embed_on_cpu(ids, weight, scale),
+        Backend::Cpu => Err(Error::dtype(format!("activations of the CPU are f32, {} was asked for", dtype.as_str()))),
+        Backend::Device(device) => device::embed(&device, ids, weight, scale, dtype),
     }
 }
 
+/// [`embed`] on the CPU. The caller has checked the ids.
 fn embed_on_cpu(ids: &[u32], weight: WeightRef<'_>, scale: f32) -> Result<Tensor> {
     let stored = Stored::of(weight, "weight")?;
     let weight = stored.view();
@@ -50,24 +51,22 @@ pub fn embed_gradient(ids: &Indices, dy: &Tensor, scale: f32, rows: usize) -> Re
     let (_, hidden) = host::matrix(dy, "dy")?;
     host::expect(dy, "dy", &[ids.len(), hidden])?;
     inside(ids, rows)?;
-    match Arm::of([(dy, "dy")])? {
-        Arm::Cpu => embed_gradient_on_cpu(ids, dy, scale, [rows, hidden]),
-        Arm::Device(device) => device::embed_gradient(&device, ids, dy, scale, rows),
+    match Backend::of([(dy, "dy")])? {
+        Backend::Cpu => embed_gradient_on_cpu(ids, dy, scale, [rows, hidden]),
+        Backend::Device(device) => device::embed_gradient(&device, ids, dy, scale, rows),
     }
 }
 
+/// [`embed_gradient`] on the CPU, a task for each block of columns, so that sums run in the order of the tokens.
 fn embed_gradient_on_cpu(ids: &[u32], dy: &Tensor, scale: f32, [rows, hidden]: [usize; 2]) -> Result<Tensor> {
     let dy = Floats::of(dy, "dy")?;
     let dy = dy.slice();
     let mut result = vec![0.0; rows * hidden];
-    tasks(Tile::whole(&mut result, rows, hidden), rows.max(1), FEATURES).for_each(|(_, columns, mut tile)| {
+    par_tiles(Tile::from_slice(&mut result, rows, hidden), rows.max(1), FEATURES).for_each(|(_, columns, mut tile)| {
         for (token, id) in ids.iter().enumerate() {
             let more = &dy[token * hidden..][columns.clone()];
             let row = tile.row(*id as usize);
-            wide(
-                #[inline(always)]
-                || row.iter_mut().zip(more).for_each(|(sum, d)| *sum = d.mul_add(scale, *sum)),
-            );
+            vectorize!(row.iter_mut().zip(more).for_each(|(sum, d)| *sum = d.mul_add(scale, *sum)));
         }
     });
     host::tensor(result, &[rows, hidden])

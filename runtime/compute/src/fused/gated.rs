@@ -5,9 +5,9 @@ mod device;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::arm::Arm;
+use super::backend::Backend;
 use super::host::{self, Floats};
-use super::lanes::{exp, sigmoid, wide};
+use super::simd::{exp, sigmoid, vectorize};
 use crate::error::Result;
 
 /// Numbers of one task.
@@ -29,9 +29,9 @@ pub enum Activation {
 /// `activation(gate) · up`, tensors of one shape and type.
 pub fn gated(gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
     host::expect(up, "up", gate.dims())?;
-    match Arm::of([(gate, "gate"), (up, "up")])? {
-        Arm::Cpu => gated_on_cpu(gate, up, activation),
-        Arm::Device(device) => device::gated(&device, gate, up, activation),
+    match Backend::of([(gate, "gate"), (up, "up")])? {
+        Backend::Cpu => gated_on_cpu(gate, up, activation),
+        Backend::Device(device) => device::gated(&device, gate, up, activation),
     }
 }
 
@@ -39,12 +39,13 @@ pub fn gated(gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tenso
 pub fn gated_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, activation: Activation) -> Result<(Tensor, Tensor)> {
     host::expect(up, "up", gate.dims())?;
     host::expect(dy, "dy", gate.dims())?;
-    match Arm::of([(gate, "gate"), (up, "up"), (dy, "dy")])? {
-        Arm::Cpu => gated_backward_on_cpu(dy, gate, up, activation),
-        Arm::Device(device) => device::gated_backward(&device, dy, gate, up, activation),
+    match Backend::of([(gate, "gate"), (up, "up"), (dy, "dy")])? {
+        Backend::Cpu => gated_backward_on_cpu(dy, gate, up, activation),
+        Backend::Device(device) => device::gated_backward(&device, dy, gate, up, activation),
     }
 }
 
+/// [`gated`] on the CPU.
 fn gated_on_cpu(gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
     let (gates, ups) = (Floats::of(gate, "gate")?, Floats::of(up, "up")?);
     let mut result = vec![0.0; ups.slice().len()];
@@ -53,18 +54,13 @@ fn gated_on_cpu(gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Te
         .zip(gates.slice().par_chunks(TASK_NUMBERS))
         .zip(ups.slice().par_chunks(TASK_NUMBERS))
         .for_each(|((y, gate), up)| match activation {
-            Activation::Silu => wide(
-                #[inline(always)]
-                || forward(y, gate, up, silu),
-            ),
-            Activation::GeluTanh => wide(
-                #[inline(always)]
-                || forward(y, gate, up, gelu),
-            ),
+            Activation::Silu => vectorize!(forward(y, gate, up, silu)),
+            Activation::GeluTanh => vectorize!(forward(y, gate, up, gelu)),
         });
     host::tensor(result, gate.dims())
 }
 
+/// [`gated_backward`] on the CPU.
 fn gated_backward_on_cpu(dy: &Tensor, gate: &Tensor, up: &Tensor, activation: Activation) -> Result<(Tensor, Tensor)> {
     let (seeds, gates, ups) = (Floats::of(dy, "dy")?, Floats::of(gate, "gate")?, Floats::of(up, "up")?);
     let length = ups.slice().len();
@@ -76,18 +72,13 @@ fn gated_backward_on_cpu(dy: &Tensor, gate: &Tensor, up: &Tensor, activation: Ac
         .zip(gates.slice().par_chunks(TASK_NUMBERS))
         .zip(ups.slice().par_chunks(TASK_NUMBERS))
         .for_each(|((((dgate, dup), dy), gate), up)| match activation {
-            Activation::Silu => wide(
-                #[inline(always)]
-                || backward(dgate, dup, dy, gate, up, silu),
-            ),
-            Activation::GeluTanh => wide(
-                #[inline(always)]
-                || backward(dgate, dup, dy, gate, up, gelu),
-            ),
+            Activation::Silu => vectorize!(backward(dgate, dup, dy, gate, up, silu)),
+            Activation::GeluTanh => vectorize!(backward(dgate, dup, dy, gate, up, gelu)),
         });
     Ok((host::tensor(dgate, gate.dims())?, host::tensor(dup, gate.dims())?))
 }
 
+/// `y = activation(gate) · up`; `activation` returns the value and its derivative.
 #[inline(always)]
 fn forward(y: &mut [f32], gate: &[f32], up: &[f32], activation: impl Fn(f32) -> (f32, f32)) {
     for ((y, gate), up) in y.iter_mut().zip(gate).zip(up) {
@@ -95,6 +86,7 @@ fn forward(y: &mut [f32], gate: &[f32], up: &[f32], activation: impl Fn(f32) -> 
     }
 }
 
+/// `dgate = dy·up·activation'(gate)`, `dup = dy·activation(gate)`; `activation` returns the value and its derivative.
 #[inline(always)]
 fn backward(
     dgate: &mut [f32],

@@ -14,12 +14,12 @@ use std::ops::Range;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::arm::Arm;
+use super::backend::Backend;
 use super::embedding::inside;
 use super::host::{self, Floats};
-use super::lanes::{tanh, wide};
 use super::product::{Matrix, Tile, steps};
 use super::scratch;
+use super::simd::{tanh, vectorize};
 use super::skinny::{LinearInput, skinny};
 use super::stored::{Stored, View};
 use super::taps::{TapSet, Taps};
@@ -69,18 +69,15 @@ impl HeadOptions {
     }
 
     /// The slope of a logit by the product that it is made of, where nothing is capped.
-    fn steepness(&self) -> f32 {
+    fn logit_slope(&self) -> f32 {
         self.logit_scale * self.inverse_temperature
     }
 
     /// The logits of a tile, in place, after a product with [`Self::factor`].
-    fn bend(&self, tile: &mut [f32]) {
+    fn apply_soft_cap(&self, tile: &mut [f32]) {
         if let Some(cap) = self.soft_cap {
             let height = cap * self.inverse_temperature;
-            wide(
-                #[inline(always)]
-                || tile.iter_mut().for_each(|z| *z = height * tanh(*z)),
-            );
+            vectorize!(tile.iter_mut().for_each(|z| *z = height * tanh(*z)));
         }
     }
 }
@@ -105,7 +102,7 @@ struct Inputs<'a> {
 
 impl Inputs<'_> {
     /// Where the work is done, after shapes that do not fit, an empty vocabulary, and targets past it are refused.
-    fn arm(&self) -> Result<Arm> {
+    fn backend(&self) -> Result<Backend> {
         let &[words, width] = self.weight.sides().as_slice() else {
             return Err(Error::shape(format!("`weight` has shape {:?}, a matrix is needed", self.weight.sides())));
         };
@@ -114,7 +111,7 @@ impl Inputs<'_> {
         if words == 0 || width == 0 {
             return Err(Error::shape("a head needs a vocabulary"));
         }
-        Arm::with_weight([(self.hidden, "hidden")], self.weight)
+        Backend::with_weight([(self.hidden, "hidden")], self.weight)
     }
 }
 
@@ -127,12 +124,13 @@ pub fn head_taps<'w>(
     options: &HeadOptions,
 ) -> Result<HeadTaps> {
     let inputs = Inputs { hidden, weight: weight.into(), targets, options };
-    match inputs.arm()? {
-        Arm::Cpu => taps_on_cpu(inputs),
-        Arm::Device(device) => device::taps(&device, inputs),
+    match inputs.backend()? {
+        Backend::Cpu => taps_on_cpu(inputs),
+        Backend::Device(device) => device::taps(&device, inputs),
     }
 }
 
+/// [`head_taps`] on the CPU, a task for each group of the vocabulary.
 fn taps_on_cpu(inputs: Inputs<'_>) -> Result<HeadTaps> {
     let Inputs { hidden, targets, options, .. } = inputs;
     let stored = Stored::of(inputs.weight, "weight")?;
@@ -155,12 +153,13 @@ fn taps_on_cpu(inputs: Inputs<'_>) -> Result<HeadTaps> {
 /// The logits themselves, `[rows, vocabulary]` f32: for generation, on the last tokens only.
 pub fn logits<'w>(hidden: &Tensor, weight: impl Into<WeightRef<'w>>, options: &HeadOptions) -> Result<Tensor> {
     let weight = weight.into();
-    match Arm::with_weight([(hidden, "hidden")], weight)? {
-        Arm::Cpu => logits_on_cpu(hidden, weight, options),
-        Arm::Device(device) => device::logits(&device, hidden, weight, options),
+    match Backend::with_weight([(hidden, "hidden")], weight)? {
+        Backend::Cpu => logits_on_cpu(hidden, weight, options),
+        Backend::Device(device) => device::logits(&device, hidden, weight, options),
     }
 }
 
+/// [`logits`] on the CPU.
 fn logits_on_cpu(hidden: &Tensor, weight: WeightRef<'_>, options: &HeadOptions) -> Result<Tensor> {
     let factor = options.factor();
     skinny(&LinearInput::of(hidden), weight, None, None, |tile| {
@@ -169,7 +168,7 @@ fn logits_on_cpu(hidden: &Tensor, weight: WeightRef<'_>, options: &HeadOptions) 
             if factor != 1.0 {
                 row.iter_mut().for_each(|z| *z *= factor);
             }
-            options.bend(row);
+            options.apply_soft_cap(row);
         }
     })
 }
@@ -200,7 +199,12 @@ impl<'a> Head<'a> {
     /// The logits of a tile into `into`; `words` are the rows of `weight`.
     fn tile(&self, hidden: &[f32], words: Matrix<'_>, rows: usize, count: usize, into: &mut [f32]) {
         let left = Matrix::packed(hidden, rows, self.width);
-        Tile::whole(into, rows, count).multiply_steadily(false, self.options.factor(), left, words.transposed());
+        Tile::from_slice(into, rows, count).multiply_batch_invariant(
+            false,
+            self.options.factor(),
+            left,
+            words.transposed(),
+        );
     }
 
     /// The sums of one group of words for a block of rows.
@@ -210,14 +214,11 @@ impl<'a> Head<'a> {
             scratch::with(targets.len() * words.len(), |tile| {
                 self.weight
                     .with_rows(words.clone(), |matrix| self.tile(hidden, matrix, targets.len(), words.len(), tile));
-                self.options.bend(tile);
+                self.options.apply_soft_cap(tile);
                 for ((sums, target), row) in sums.iter_mut().zip(targets).zip(tile.chunks_exact_mut(words.len())) {
                     let target = (*target as usize).checked_sub(words.start);
                     let target = target.and_then(|target| row.get(target).copied());
-                    let here = wide(
-                        #[inline(always)]
-                        || Statistics::of(row, self.options.taps),
-                    );
+                    let here = vectorize!(Statistics::of(row, self.options.taps));
                     *sums = sums.merged(Statistics { target, ..here });
                 }
             });

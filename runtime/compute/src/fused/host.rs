@@ -6,18 +6,22 @@ use candle_core::{CpuStorage, DType, Device, Storage, StorageRef, Tensor};
 
 use crate::error::{Error, Result};
 
-/// A read lock on the numbers of a contiguous tensor of the CPU.
+/// A read lock on the storage of a contiguous tensor of the CPU.
 pub(super) struct Locked<'a> {
     storage: StorageRef<'a>,
-    /// Where the tensor's own lie in it.
+    /// The range of the tensor's numbers in its storage.
     pub(super) range: Range<usize>,
 }
 
 impl<'a> Locked<'a> {
+    /// Locks a tensor; `name` stands in the error.
+    ///
+    /// # Errors
+    /// When the tensor is on another device or is not contiguous.
     pub(super) fn of(tensor: &'a Tensor, name: &str) -> Result<Self> {
         let (storage, layout) = tensor.storage_and_layout();
         if !matches!(&*storage, Storage::Cpu(_)) {
-            return Err(elsewhere(tensor.device(), name));
+            return Err(not_on_cpu(tensor.device(), name));
         }
         match layout.contiguous_offsets() {
             Some((start, end)) => Ok(Self { storage, range: start..end }),
@@ -35,7 +39,7 @@ impl<'a> Locked<'a> {
 }
 
 /// The error of numbers that an operation of the CPU cannot read.
-pub(super) fn elsewhere(device: &Device, name: &str) -> Error {
+pub(super) fn not_on_cpu(device: &Device, name: &str) -> Error {
     let device = crate::device::describe(device);
     Error::argument(format!("`{name}` is on `{device}`, and this operation runs on the CPU"))
 }
@@ -44,7 +48,7 @@ pub(super) fn elsewhere(device: &Device, name: &str) -> Error {
 pub(super) struct Floats<'a>(Locked<'a>);
 
 impl<'a> Floats<'a> {
-    /// Borrows the numbers; `name` stands in the error if they are of another type, elsewhere, or have gaps.
+    /// Borrows the numbers; `name` stands in the error if they are of another type, not_on_cpu, or have gaps.
     pub(super) fn of(tensor: &'a Tensor, name: &str) -> Result<Self> {
         if tensor.dtype() != DType::F32 {
             return Err(Error::dtype(format!("`{name}` is {}, f32 is needed", tensor.dtype().as_str())));
@@ -62,7 +66,10 @@ impl<'a> Floats<'a> {
     }
 }
 
-/// The two sides of a matrix of activations.
+/// Rows and columns of a matrix.
+///
+/// # Errors
+/// [`Error::Shape`] for a tensor of another rank.
 pub(super) fn matrix(tensor: &Tensor, name: &str) -> Result<(usize, usize)> {
     match tensor.dims() {
         &[rows, columns] => Ok((rows, columns)),
@@ -70,20 +77,20 @@ pub(super) fn matrix(tensor: &Tensor, name: &str) -> Result<(usize, usize)> {
     }
 }
 
-/// Refuses a tensor whose shape is not the one that the others ask for.
+/// Refuses a tensor whose shape is not `shape`, which follows from the other operands.
 pub(super) fn expect(tensor: &Tensor, name: &str, shape: &[usize]) -> Result<()> {
-    expect_sides(tensor.dims(), name, shape)
+    expect_dims(tensor.dims(), name, shape)
 }
 
-/// The same for sides alone.
-pub(super) fn expect_sides(sides: &[usize], name: &str, shape: &[usize]) -> Result<()> {
+/// Refuses dimensions that are not `shape`.
+pub(super) fn expect_dims(sides: &[usize], name: &str, shape: &[usize]) -> Result<()> {
     if sides == shape {
         return Ok(());
     }
     Err(Error::shape(format!("`{name}` has shape {sides:?}, the others ask for {shape:?}")))
 }
 
-/// A tensor of the CPU that takes over `numbers`.
+/// Makes a tensor of the CPU of `numbers`, without a copy.
 pub(super) fn tensor(numbers: Vec<f32>, shape: &[usize]) -> Result<Tensor> {
     Ok(Tensor::from_vec(numbers, shape, &Device::Cpu)?)
 }

@@ -8,7 +8,7 @@ use candle_core::{Device, Tensor};
 use crate::accelerator::Accelerator;
 use crate::error::Result;
 
-/// Whole numbers that operations count by. A pass makes them once and hands them to all of its operations.
+/// Indices of rows, tokens or positions. A pass makes them once and gives them to all of its operations.
 #[derive(Debug, Clone, Default)]
 pub struct Indices {
     numbers: Vec<u32>,
@@ -17,7 +17,8 @@ pub struct Indices {
 }
 
 impl Indices {
-    /// The same numbers as a tensor of a device, `[len]`.
+    /// The indices as a tensor of a device, `[len]` u32. Keeps the copy for the first device that asks; another device gets
+    /// a new copy on each call.
     pub(super) fn on(&self, device: &Device) -> Result<Tensor> {
         if let Some(placed) = self.placed.get()
             && placed.device().same_device(device)

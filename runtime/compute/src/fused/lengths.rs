@@ -4,7 +4,7 @@ mod device;
 
 use candle_core::{DType, Tensor};
 
-use super::arm::Arm;
+use super::backend::Backend;
 use super::host;
 use super::linear::linear;
 use super::low_rank::LowRank;
@@ -22,15 +22,16 @@ pub fn adapted_row_norms<'w>(
 ) -> Result<Tensor> {
     let weight = weight.into();
     let ((outputs, rank), (_, inputs)) = (host::matrix(&low.b, "b")?, host::matrix(&low.a, "a")?);
-    host::expect_sides(&weight.sides(), "weight", &[outputs, inputs])?;
+    host::expect_dims(&weight.sides(), "weight", &[outputs, inputs])?;
     host::expect(&low.a, "a", &[rank, inputs])?;
     host::expect(base_squares, "base squares", &[outputs])?;
-    match Arm::with_weight([(&low.a, "a"), (&low.b, "b"), (base_squares, "base squares")], weight)? {
-        Arm::Cpu => on_cpu(base_squares, weight, low),
-        Arm::Device(device) => device::adapted_row_norms(&device, base_squares, weight, low, dtype),
+    match Backend::with_weight([(&low.a, "a"), (&low.b, "b"), (base_squares, "base squares")], weight)? {
+        Backend::Cpu => on_cpu(base_squares, weight, low),
+        Backend::Device(device) => device::adapted_row_norms(&device, base_squares, weight, low, dtype),
     }
 }
 
+/// [`adapted_row_norms`] on the CPU.
 fn on_cpu(base_squares: &Tensor, weight: WeightRef<'_>, low: &LowRank) -> Result<Tensor> {
     let scale = f64::from(low.scale);
     let crossed = linear(&low.a, weight, None)?.t()?;
@@ -44,9 +45,9 @@ fn on_cpu(base_squares: &Tensor, weight: WeightRef<'_>, low: &LowRank) -> Result
 /// `a / b`, f32 tensors of one shape.
 pub fn divide(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     host::expect(b, "b", a.dims())?;
-    match Arm::of([(a, "a"), (b, "b")])? {
-        Arm::Cpu => Ok((a / b)?),
-        Arm::Device(device) => device::divide(&device, a, b),
+    match Backend::of([(a, "a"), (b, "b")])? {
+        Backend::Cpu => Ok((a / b)?),
+        Backend::Device(device) => device::divide(&device, a, b),
     }
 }
 

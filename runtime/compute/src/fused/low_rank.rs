@@ -7,9 +7,9 @@ pub(super) mod device;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::arm::Arm;
+use super::backend::Backend;
 use super::host::{self, Floats};
-use super::linear::{FEATURES, across, apply, apply_transposed, tasks};
+use super::linear::{FEATURES, linear_tiles, par_tiles, transposed_linear_tiles, transposed_product};
 use super::product::{Matrix, Tile};
 use crate::error::Result;
 use crate::weight::WeightRef;
@@ -48,7 +48,7 @@ pub fn adapted_linear<'w>(
     low: &LowRank,
 ) -> Result<(Tensor, Tensor)> {
     let weight = weight.into();
-    if let Arm::Device(device) = Arm::with_weight([(x, "x"), (&low.a, "a"), (&low.b, "b")], weight)? {
+    if let Backend::Device(device) = Backend::with_weight([(x, "x"), (&low.a, "a"), (&low.b, "b")], weight)? {
         return device::adapted_linear(&device, x, weight, bias, low);
     }
     let down = project(x, &low.a)?;
@@ -57,10 +57,10 @@ pub fn adapted_linear<'w>(
     let result = {
         let (thin, b) = (Floats::of(&down, "xa")?, Floats::of(&low.b, "b")?);
         let (thin, b) = (thin.slice(), b.slice());
-        apply(x, weight, bias, |rows, columns, tile| {
+        linear_tiles(x, weight, bias, |rows, columns, tile| {
             let left = Matrix::packed(&thin[rows.start * rank..], rows.len(), rank);
             let right = Matrix::packed(&b[columns.start * rank..], columns.len(), rank).transposed();
-            tile.multiply_steadily(true, low.scale, left, right);
+            tile.multiply_batch_invariant(true, low.scale, left, right);
         })?
     };
     Ok((result, down))
@@ -79,28 +79,34 @@ pub fn adapted_linear_backward<'w>(
     let ((tokens, outputs), (_, inputs), (_, rank)) =
         (host::matrix(dy, "dy")?, host::matrix(x, "x")?, host::matrix(xa, "xa")?);
     let weight = weight.into();
-    host::expect_sides(&weight.sides(), "weight", &[outputs, inputs])?;
+    host::expect_dims(&weight.sides(), "weight", &[outputs, inputs])?;
     host::expect(x, "x", &[tokens, inputs])?;
     host::expect(xa, "xa", &[tokens, rank])?;
     host::expect(&low.a, "a", &[rank, inputs])?;
     host::expect(&low.b, "b", &[outputs, rank])?;
     let operands = [(dy, "dy"), (x, "x"), (xa, "xa"), (&low.a, "a"), (&low.b, "b")];
-    if let Arm::Device(device) = Arm::with_weight(operands, weight)? {
+    if let Backend::Device(device) = Backend::with_weight(operands, weight)? {
         return device::adapted_linear_backward(&device, dy, x, xa, weight, low, want_input);
     }
     let thin = unproject(dy, &low.b, low.scale)?;
     let input = want_input.then(|| {
         let a = Floats::of(&low.a, "a")?;
         let a = a.slice();
-        apply_transposed(dy, weight, |rows, columns, tile| {
+        transposed_linear_tiles(dy, weight, |rows, columns, tile| {
             let left = Matrix::packed(&thin[rows.start * rank..], rows.len(), rank);
             tile.multiply(true, 1.0, left, Matrix::strided(&a[columns.start..], rank, columns.len(), inputs));
         })
     });
     let (dy, x, xa) = (Floats::of(dy, "dy")?, Floats::of(x, "x")?, Floats::of(xa, "xa")?);
     let (mut da, mut db) = (vec![0.0; rank * inputs], vec![0.0; outputs * rank]);
-    across(Tile::whole(&mut da, rank, inputs), 1.0, (&thin, rank), (x.slice(), inputs), tokens);
-    across(Tile::whole(&mut db, outputs, rank), low.scale, (dy.slice(), outputs), (xa.slice(), rank), tokens);
+    transposed_product(Tile::from_slice(&mut da, rank, inputs), 1.0, (&thin, rank), (x.slice(), inputs), tokens);
+    transposed_product(
+        Tile::from_slice(&mut db, outputs, rank),
+        low.scale,
+        (dy.slice(), outputs),
+        (xa.slice(), rank),
+        tokens,
+    );
     Ok(AdaptedGradient {
         input: input.transpose()?,
         a: host::tensor(da, &[rank, inputs])?,
@@ -115,9 +121,11 @@ fn project(x: &Tensor, a: &Tensor) -> Result<Tensor> {
     let (x, a) = (Floats::of(x, "x")?, Floats::of(a, "a")?);
     let (x, a) = (x.slice(), Matrix::packed(a.slice(), rank, inputs).transposed());
     let mut result = vec![0.0; tokens * rank];
-    tasks(Tile::whole(&mut result, tokens, rank), TOKENS, FEATURES.max(rank)).for_each(|(rows, _, mut tile)| {
-        tile.multiply_steadily(false, 1.0, Matrix::packed(&x[rows.start * inputs..], rows.len(), inputs), a);
-    });
+    par_tiles(Tile::from_slice(&mut result, tokens, rank), TOKENS, FEATURES.max(rank)).for_each(
+        |(rows, _, mut tile)| {
+            tile.multiply_batch_invariant(false, 1.0, Matrix::packed(&x[rows.start * inputs..], rows.len(), inputs), a);
+        },
+    );
     host::tensor(result, &[tokens, rank])
 }
 
@@ -127,9 +135,11 @@ fn unproject(dy: &Tensor, b: &Tensor, scale: f32) -> Result<Vec<f32>> {
     let (dy, b) = (Floats::of(dy, "dy")?, Floats::of(b, "b")?);
     let (dy, b) = (dy.slice(), Matrix::packed(b.slice(), outputs, rank));
     let mut result = vec![0.0; tokens * rank];
-    tasks(Tile::whole(&mut result, tokens, rank), TOKENS, FEATURES.max(rank)).for_each(|(rows, _, mut tile)| {
-        tile.multiply(false, scale, Matrix::packed(&dy[rows.start * outputs..], rows.len(), outputs), b);
-    });
+    par_tiles(Tile::from_slice(&mut result, tokens, rank), TOKENS, FEATURES.max(rank)).for_each(
+        |(rows, _, mut tile)| {
+            tile.multiply(false, scale, Matrix::packed(&dy[rows.start * outputs..], rows.len(), outputs), b);
+        },
+    );
     Ok(result)
 }
 

@@ -5,43 +5,42 @@
 //! met as they are. An operation is one function with its checks and an arm for each kind of device. Work is cut into fixed
 //! tasks, so that results do not depend on the number of threads. Which parts make a model is the model's business.
 
-mod arm;
 mod attention;
+mod backend;
 mod cache;
-mod choice;
 mod columns;
 mod device;
+mod dot_tile;
 mod dropout;
 mod embedding;
-mod fetch;
 mod fixed;
 mod gated;
 mod head;
 mod host;
 mod indices;
-mod lanes;
 mod lengths;
 mod linear;
 mod low_rank;
 mod norm;
 mod patch;
+mod prefetch;
 mod product;
+#[cfg(test)]
+pub(crate) mod reference;
 mod residual;
 mod rope;
 mod rows;
+mod sampling;
 mod scratch;
 mod segments;
+mod simd;
 mod skinny;
-mod square;
 mod stored;
 mod taps;
-#[cfg(test)]
-pub(crate) mod twin;
 mod unpack;
 
 pub use attention::{AttentionShape, attention, attention_backward};
 pub use cache::{KvCache, KvCachePass};
-pub use choice::{SampledToken, SamplingOptions, TokenWeights, map_rows, sample_tokens, token_weights};
 pub use columns::{concat_columns, product_sums, scale_columns, split_columns};
 pub use dropout::{Dropout, dropout_linear, dropout_linear_backward};
 pub use embedding::{embed, embed_gradient};
@@ -59,6 +58,7 @@ pub use patch::{add_vector, remove_component, set_component};
 pub use residual::add;
 pub use rope::{RopeTable, rope};
 pub use rows::{concat_rows, gather_rows, scatter_rows, to_host_f32};
+pub use sampling::{SampledToken, SamplingOptions, TokenWeights, map_rows, sample_tokens, token_weights};
 pub use segments::Segments;
 pub use skinny::{LinearInput, skinny_linear};
 pub use taps::{Tap, TapSet, Taps};

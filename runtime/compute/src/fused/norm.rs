@@ -1,4 +1,4 @@
-//! Root-mean-square normalisation (Zhang & Sennrich 2019) over the last axis, and its gradients.
+//! Root-mean-square normalization (Zhang & Sennrich 2019) over the last axis, and its gradients.
 //!
 //! `y = x·r·w` with `r = 1/√(mean(x²) + ε)`; Gemma stores the weight less one, so there `y = x·r·(1 + w)`.
 
@@ -7,21 +7,21 @@ pub(super) mod device;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::arm::Arm;
+use super::backend::Backend;
 use super::host::{self, Floats};
-use super::lanes::{dot, fold2, wide};
+use super::simd::{dot, fold2, vectorize};
 use crate::error::{Error, Result};
 
 /// Rows of one task are those that hold about so many numbers.
 const TASK_NUMBERS: usize = 1 << 15;
 
-/// Normalises every row of `x`, `[…, width]`, by `weight`, `[width]` f32. Returns `y`, shaped like `x` and of its type,
+/// Normalizes every row of `x`, `[…, width]`, by `weight`, `[width]` f32. Returns `y`, shaped like `x` and of its type,
 /// and `r`, `[rows]` f32, which the gradients need. `unit_offset` adds one to the weight.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64, unit_offset: bool) -> Result<(Tensor, Tensor)> {
     let (width, offset) = (width(x, weight)?, offset(unit_offset));
-    match Arm::of([(x, "x"), (weight, "weight")])? {
-        Arm::Cpu => forward(x, weight, width, epsilon, offset),
-        Arm::Device(device) => device::forward(&device, x, weight, width, epsilon as f32, offset),
+    match Backend::of([(x, "x"), (weight, "weight")])? {
+        Backend::Cpu => forward(x, weight, width, epsilon, offset),
+        Backend::Device(device) => device::forward(&device, x, weight, width, epsilon as f32, offset),
     }
 }
 
@@ -30,9 +30,9 @@ pub fn rms_norm_backward(dy: &Tensor, x: &Tensor, weight: &Tensor, rstd: &Tensor
     let (width, offset) = (width(x, weight)?, offset(unit_offset));
     host::expect(dy, "dy", x.dims())?;
     host::expect(rstd, "rstd", &[x.elem_count() / width])?;
-    match Arm::of([(x, "x"), (dy, "dy"), (weight, "weight"), (rstd, "rstd")])? {
-        Arm::Cpu => backward(dy, x, weight, rstd, width, offset),
-        Arm::Device(device) => device::backward(&device, dy, x, weight, rstd, width, offset),
+    match Backend::of([(x, "x"), (dy, "dy"), (weight, "weight"), (rstd, "rstd")])? {
+        Backend::Cpu => backward(dy, x, weight, rstd, width, offset),
+        Backend::Device(device) => device::backward(&device, dy, x, weight, rstd, width, offset),
     }
 }
 
@@ -41,12 +41,13 @@ pub fn rms_norm_weight_gradient(dy: &Tensor, x: &Tensor, rstd: &Tensor) -> Resul
     let width = x.dims().last().copied().unwrap_or(0).max(1);
     host::expect(dy, "dy", x.dims())?;
     host::expect(rstd, "rstd", &[x.elem_count() / width])?;
-    match Arm::of([(x, "x"), (dy, "dy"), (rstd, "rstd")])? {
-        Arm::Cpu => weight_gradient(dy, x, rstd, width),
-        Arm::Device(device) => device::weight_gradient(&device, dy, x, Some(rstd), width),
+    match Backend::of([(x, "x"), (dy, "dy"), (rstd, "rstd")])? {
+        Backend::Cpu => weight_gradient(dy, x, rstd, width),
+        Backend::Device(device) => device::weight_gradient(&device, dy, x, Some(rstd), width),
     }
 }
 
+/// [`rms_norm`] on the CPU. `offset` is added to the weight.
 fn forward(x: &Tensor, weight: &Tensor, width: usize, epsilon: f64, offset: f32) -> Result<(Tensor, Tensor)> {
     let (input, weight) = (Floats::of(x, "x")?, Floats::of(weight, "weight")?);
     let (input, weight) = (input.slice(), weight.slice());
@@ -56,16 +57,14 @@ fn forward(x: &Tensor, weight: &Tensor, width: usize, epsilon: f64, offset: f32)
     y.par_chunks_mut(task * width).zip(input.par_chunks(task * width)).zip(rates.par_chunks_mut(task)).for_each(
         |((y, x), rates)| {
             for ((y, x), rate) in y.chunks_exact_mut(width).zip(x.chunks_exact(width)).zip(rates) {
-                *rate = wide(
-                    #[inline(always)]
-                    || forward_row(y, x, weight, epsilon, offset),
-                );
+                *rate = vectorize!(forward_row(y, x, weight, epsilon, offset));
             }
         },
     );
     Ok((host::tensor(y, x.dims())?, host::tensor(rates, &[rows])?))
 }
 
+/// [`rms_norm_backward`] on the CPU. `offset` is added to the weight.
 fn backward(dy: &Tensor, x: &Tensor, weight: &Tensor, rstd: &Tensor, width: usize, offset: f32) -> Result<Tensor> {
     let (dy, input, weight) = (Floats::of(dy, "dy")?, Floats::of(x, "x")?, Floats::of(weight, "weight")?);
     let (dy, input, weight) = (dy.slice(), input.slice(), weight.slice());
@@ -80,15 +79,13 @@ fn backward(dy: &Tensor, x: &Tensor, weight: &Tensor, rstd: &Tensor, width: usiz
         .for_each(|(((dx, dy), x), rates)| {
             let rows = dx.chunks_exact_mut(width).zip(dy.chunks_exact(width)).zip(x.chunks_exact(width));
             for (((dx, dy), x), rate) in rows.zip(rates) {
-                wide(
-                    #[inline(always)]
-                    || backward_row(dx, dy, x, weight, *rate, offset),
-                );
+                vectorize!(backward_row(dx, dy, x, weight, *rate, offset));
             }
         });
     host::tensor(result, x.dims())
 }
 
+/// [`rms_norm_weight_gradient`] on the CPU: a sum for each task, added in order.
 fn weight_gradient(dy: &Tensor, x: &Tensor, rstd: &Tensor, width: usize) -> Result<Tensor> {
     let (dy, input, rates) = (Floats::of(dy, "dy")?, Floats::of(x, "x")?, Floats::of(rstd, "rstd")?);
     let task = rows_of_task(width);
@@ -100,19 +97,19 @@ fn weight_gradient(dy: &Tensor, x: &Tensor, rstd: &Tensor, width: usize) -> Resu
         .map(|((dy, x), rates)| {
             let mut sum = vec![0f32; width];
             for ((dy, x), rate) in dy.chunks_exact(width).zip(x.chunks_exact(width)).zip(rates) {
-                wide(
-                    #[inline(always)]
-                    || sum.iter_mut().zip(dy).zip(x).for_each(|((sum, dy), x)| *sum = (dy * rate).mul_add(*x, *sum)),
+                vectorize!(
+                    sum.iter_mut().zip(dy).zip(x).for_each(|((sum, dy), x)| *sum = (dy * rate).mul_add(*x, *sum))
                 );
             }
             sum
         })
         .collect();
     let mut result = vec![0.0; width];
-    parts.iter().for_each(|part| super::linear::plus(&mut result, part));
+    parts.iter().for_each(|part| super::linear::add_assign(&mut result, part));
     host::tensor(result, &[width])
 }
 
+/// Normalizes one row into `y` and returns r.
 #[inline(always)]
 fn forward_row(y: &mut [f32], x: &[f32], weight: &[f32], epsilon: f64, offset: f32) -> f32 {
     let mean = f64::from(dot(x, x)) / x.len() as f64;
@@ -121,6 +118,7 @@ fn forward_row(y: &mut [f32], x: &[f32], weight: &[f32], epsilon: f64, offset: f
     rate
 }
 
+/// The gradient of one row by `x`, into `dx`; `rate` is r.
 #[inline(always)]
 fn backward_row(dx: &mut [f32], dy: &[f32], x: &[f32], weight: &[f32], rate: f32, offset: f32) {
     dx.iter_mut().zip(dy).zip(weight).for_each(|((dx, dy), w)| *dx = dy * (w + offset));
@@ -129,10 +127,12 @@ fn backward_row(dx: &mut [f32], dy: &[f32], x: &[f32], weight: &[f32], rate: f32
     dx.iter_mut().zip(x).for_each(|(dx, x)| *dx = x.mul_add(pull, *dx * rate));
 }
 
+/// Rows that one task takes.
 fn rows_of_task(width: usize) -> usize {
     (TASK_NUMBERS / width).max(1)
 }
 
+/// What is added to the weight.
 fn offset(unit: bool) -> f32 {
     if unit { 1.0 } else { 0.0 }
 }

@@ -7,7 +7,7 @@ mod device;
 
 use candle_core::Tensor;
 
-use super::arm::Arm;
+use super::backend::Backend;
 use super::host;
 use crate::error::Result;
 
@@ -17,38 +17,39 @@ pub fn add_vector(rows: &Tensor, vector: &Tensor, marks: Option<&Tensor>) -> Res
     host::expect(vector, "vector", &[1, width])?;
     if let Some(marks) = marks {
         host::expect(marks, "marks", &[tokens, 1])?;
-        Arm::of([(rows, "rows"), (marks, "marks")])?;
+        Backend::of([(rows, "rows"), (marks, "marks")])?;
     }
-    match (Arm::of([(rows, "rows"), (vector, "vector")])?, marks) {
-        (Arm::Cpu, Some(marks)) => Ok((rows + marks.matmul(vector)?)?),
-        (Arm::Cpu, None) => Ok(rows.broadcast_add(vector)?),
-        (Arm::Device(device), marks) => device::add(&device, rows, vector, marks),
+    match (Backend::of([(rows, "rows"), (vector, "vector")])?, marks) {
+        (Backend::Cpu, Some(marks)) => Ok((rows + marks.matmul(vector)?)?),
+        (Backend::Cpu, None) => Ok(rows.broadcast_add(vector)?),
+        (Backend::Device(device), marks) => device::add(&device, rows, vector, marks),
     }
 }
 
 /// `x − (x·r) r`.
 pub fn remove_component(rows: &Tensor, direction: &Tensor) -> Result<Tensor> {
-    match arm(rows, direction)? {
-        Arm::Cpu => Ok((rows - along(rows, direction)?.matmul(direction)?)?),
-        Arm::Device(device) => device::set_component(&device, rows, direction, 0.0),
+    match backend(rows, direction)? {
+        Backend::Cpu => Ok((rows - along(rows, direction)?.matmul(direction)?)?),
+        Backend::Device(device) => device::set_component(&device, rows, direction, 0.0),
     }
 }
 
 /// `x + (value − x·r) r`.
 pub fn set_component(rows: &Tensor, direction: &Tensor, value: f64) -> Result<Tensor> {
-    match arm(rows, direction)? {
-        Arm::Cpu => {
+    match backend(rows, direction)? {
+        Backend::Cpu => {
             let missing = along(rows, direction)?.affine(-1.0, value)?;
             Ok((rows + missing.matmul(direction)?)?)
         }
-        Arm::Device(device) => device::set_component(&device, rows, direction, value as f32),
+        Backend::Device(device) => device::set_component(&device, rows, direction, value as f32),
     }
 }
 
-fn arm(rows: &Tensor, direction: &Tensor) -> Result<Arm> {
+/// Checks the shape of a direction and returns the backend of both tensors.
+fn backend(rows: &Tensor, direction: &Tensor) -> Result<Backend> {
     let (_, width) = host::matrix(rows, "rows")?;
     host::expect(direction, "direction", &[1, width])?;
-    Arm::of([(rows, "rows"), (direction, "direction")])
+    Backend::of([(rows, "rows"), (direction, "direction")])
 }
 
 /// The component of every row along a direction of length 1, `[tokens, 1]`.

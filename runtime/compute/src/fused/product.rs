@@ -1,8 +1,7 @@
-//! Matrix products on slices: the one door to the `gemm` crate, which takes raw pointers.
+//! Matrix products on slices, by the `gemm` crate, which takes raw pointers.
 //!
 //! [`Matrix`] is a strided view to read, [`Tile`] a view to write that can be cut into disjoint tiles, so that
-//! tasks on several threads fill one result without copies. Every bound is checked here before a pointer moves.
-//! How the work is cut is the callers' business.
+//! tasks on several threads fill one result without copies. Every bound is checked here before a pointer is made.
 
 #![expect(unsafe_code, reason = "the `gemm` crate takes raw pointers, and disjoint column tiles interleave in memory")]
 
@@ -66,7 +65,7 @@ unsafe impl Send for Tile<'_> {}
 
 impl<'a> Tile<'a> {
     /// The whole of a slice. Panics unless it holds exactly `rows × columns` numbers.
-    pub(super) fn whole(data: &'a mut [f32], rows: usize, columns: usize) -> Self {
+    pub(super) fn from_slice(data: &'a mut [f32], rows: usize, columns: usize) -> Self {
         assert_eq!(data.len(), rows * columns, "a tile covers its slice");
         Self { start: data.as_mut_ptr(), rows, columns, stride: columns, owner: PhantomData }
     }
@@ -81,8 +80,8 @@ impl<'a> Tile<'a> {
         self.columns
     }
 
-    /// The same numbers, borrowed for a shorter time.
-    pub(super) fn borrowed(&mut self) -> Tile<'_> {
+    /// This tile with a shorter lifetime.
+    pub(super) fn reborrow(&mut self) -> Tile<'_> {
         Tile { owner: PhantomData, ..*self }
     }
 
@@ -130,7 +129,7 @@ impl<'a> Tile<'a> {
 
     /// A part of the tile, borrowed from it. Panics outside the tile.
     pub(super) fn part(&mut self, rows: Range<usize>, columns: Range<usize>) -> Tile<'_> {
-        let (_, below) = self.borrowed().split_rows(rows.start);
+        let (_, below) = self.reborrow().split_rows(rows.start);
         let (band, _) = below.split_rows(rows.len());
         let (_, right) = band.split_columns(columns.start);
         right.split_columns(columns.len()).0
@@ -189,7 +188,13 @@ const SMALL: usize = 8_192;
 impl Tile<'_> {
     /// As [`multiply`](Self::multiply), but a row of the result has the same bits alone and among any others: a product
     /// of few rows is done with rows of zeros below. What a forward pass says of a row then depends on no batch.
-    pub(super) fn multiply_steadily(&mut self, accumulate: bool, factor: f32, left: Matrix<'_>, right: Matrix<'_>) {
+    pub(super) fn multiply_batch_invariant(
+        &mut self,
+        accumulate: bool,
+        factor: f32,
+        left: Matrix<'_>,
+        right: Matrix<'_>,
+    ) {
         let (rows, columns, depth) = (self.rows, self.columns, left.columns);
         let enough = if columns <= NARROW { STEADY_IF_NARROW } else { STEADY };
         let enough = enough.max(SMALL / (columns * depth).max(1) + 1);
@@ -207,7 +212,7 @@ impl Tile<'_> {
                 (0..rows).for_each(|row| result[row * columns..][..columns].copy_from_slice(self.row(row)));
                 result[rows * columns..].fill(0.0);
             }
-            Tile::whole(result, enough, columns).multiply(
+            Tile::from_slice(result, enough, columns).multiply(
                 accumulate,
                 factor,
                 Matrix::packed(padded, enough, depth),
@@ -233,7 +238,8 @@ mod tests {
                 let mut result = vec![0.5; rows.len() * columns];
                 let left = Matrix::packed(&left[rows.start * depth..], rows.len(), depth);
                 let right = Matrix::packed(&right, columns, depth).transposed();
-                Tile::whole(&mut result, rows.len(), columns).multiply_steadily(accumulate, 0.5, left, right);
+                Tile::from_slice(&mut result, rows.len(), columns)
+                    .multiply_batch_invariant(accumulate, 0.5, left, right);
                 result
             };
             for accumulate in [false, true] {
@@ -255,7 +261,7 @@ mod tests {
         let left: Vec<f32> = (0..rows * depth).map(|i| i as f32 - 4.0).collect();
         let right: Vec<f32> = (0..columns * depth).map(|i| 2.0 - i as f32).collect();
         let mut result = vec![1.0; rows * columns];
-        for (top, side, mut tile) in Tile::whole(&mut result, rows, columns).grid(2, 3) {
+        for (top, side, mut tile) in Tile::from_slice(&mut result, rows, columns).grid(2, 3) {
             let left = Matrix::packed(&left[top.start * depth..], top.len(), depth);
             let right = Matrix::packed(&right[side.start * depth..], side.len(), depth).transposed();
             tile.multiply(true, 0.5, left, right);

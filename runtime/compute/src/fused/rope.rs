@@ -10,10 +10,10 @@ use std::sync::OnceLock;
 use candle_core::{Device, Tensor};
 use rayon::prelude::*;
 
-use super::arm::Arm;
+use super::backend::Backend;
 use super::host::{self, Floats};
 use super::indices::Indices;
-use super::lanes::wide;
+use super::simd::vectorize;
 use crate::error::{Error, Result};
 
 /// Rows of one task hold about so many numbers.
@@ -47,7 +47,7 @@ impl RopeTable {
         }
     }
 
-    /// The same positions, and those of another table after them.
+    /// Appends the positions of another table.
     ///
     /// # Errors
     /// When the other turns another number of features.
@@ -82,18 +82,19 @@ impl RopeTable {
     }
 }
 
-/// Turns `x`, `[tokens, heads · head_dim]`, by the position of each token; `inverse` turns back, which is the gradient.
+/// Rotates `x`, `[tokens, heads · head_dim]`, by the position of each token; `inverse` turns back, which is the gradient.
 /// Features of a head past the table's `2 · half` stay as they are. The result has the type of `x`.
 pub fn rope(x: &Tensor, heads: usize, positions: &Indices, table: &RopeTable, inverse: bool) -> Result<Tensor> {
     let (tokens, features) = host::matrix(x, "x")?;
     check(tokens, features, heads, positions, table)?;
     let sign = if inverse { -1.0 } else { 1.0 };
-    match Arm::of([(x, "x")])? {
-        Arm::Cpu => turned(x, features, features / heads, positions, table, sign),
-        Arm::Device(device) => device::turned(&device, x, heads, positions, table, sign),
+    match Backend::of([(x, "x")])? {
+        Backend::Cpu => turned(x, features, features / heads, positions, table, sign),
+        Backend::Device(device) => device::turned(&device, x, heads, positions, table, sign),
     }
 }
 
+/// [`rope`] on the CPU; `head` is the features of a head, `sign` −1 for the inverse.
 fn turned(x: &Tensor, features: usize, head: usize, positions: &[u32], table: &RopeTable, sign: f32) -> Result<Tensor> {
     let input = Floats::of(x, "x")?;
     let mut result = vec![0.0; input.slice().len()];
@@ -110,9 +111,8 @@ fn turned(x: &Tensor, features: usize, head: usize, positions: &[u32], table: &R
             for ((y, x), position) in y.chunks_exact_mut(features).zip(x.chunks_exact(features)).zip(positions) {
                 let row = *position as usize * half..(*position as usize + 1) * half;
                 let (cos, sin) = (&table.cos[row.clone()], &table.sin[row]);
-                wide(
-                    #[inline(always)]
-                    || y.chunks_exact_mut(head).zip(x.chunks_exact(head)).for_each(|(y, x)| turn(y, x, cos, sin, sign)),
+                vectorize!(
+                    y.chunks_exact_mut(head).zip(x.chunks_exact(head)).for_each(|(y, x)| turn(y, x, cos, sin, sign))
                 );
             }
         });
@@ -133,6 +133,7 @@ fn turn(y: &mut [f32], x: &[f32], cos: &[f32], sin: &[f32], sign: f32) {
     }
 }
 
+/// Refuses heads that do not divide the features, and positions past the table.
 fn check(tokens: usize, features: usize, heads: usize, positions: &[u32], table: &RopeTable) -> Result<()> {
     if heads == 0 || !features.is_multiple_of(heads) || 2 * table.half > features / heads {
         return Err(Error::shape(format!("{features} features are not {heads} heads of at least {}", 2 * table.half)));

@@ -4,7 +4,7 @@ mod device;
 
 use candle_core::Tensor;
 
-use super::arm::Arm;
+use super::backend::Backend;
 use super::host;
 use super::indices::Indices;
 use crate::accelerator::Accelerator;
@@ -14,9 +14,9 @@ use crate::error::{Error, Result};
 pub fn gather_rows(from: &Tensor, rows: &Indices) -> Result<Tensor> {
     let (count, _) = host::matrix(from, "from")?;
     below(rows, count)?;
-    match Arm::of([(from, "from")])? {
-        Arm::Cpu => Ok(from.index_select(&rows.on(from.device())?, 0)?),
-        Arm::Device(device) => device::gather(&device, from, rows),
+    match Backend::of([(from, "from")])? {
+        Backend::Cpu => Ok(from.index_select(&rows.on(from.device())?, 0)?),
+        Backend::Device(device) => device::gather(&device, from, rows),
     }
 }
 
@@ -25,12 +25,12 @@ pub fn scatter_rows(selected: &Tensor, rows: &Indices, count: usize) -> Result<T
     let (_, width) = host::matrix(selected, "selected")?;
     host::expect(selected, "selected", &[rows.len(), width])?;
     below(rows, count)?;
-    match Arm::of([(selected, "selected")])? {
-        Arm::Cpu => {
+    match Backend::of([(selected, "selected")])? {
+        Backend::Cpu => {
             let zeros = Tensor::zeros((count, width), selected.dtype(), selected.device())?;
             Ok(zeros.index_add(&rows.on(selected.device())?, selected, 0)?)
         }
-        Arm::Device(device) => device::spread(&device, selected, rows, count),
+        Backend::Device(device) => device::spread(&device, selected, rows, count),
     }
 }
 
@@ -41,11 +41,11 @@ pub fn concat_rows(parts: &[Tensor]) -> Result<Tensor> {
     for part in parts {
         let (count, _) = host::matrix(part, "rows")?;
         host::expect(part, "rows", &[count, width])?;
-        Arm::of([(first, "the first rows"), (part, "others")])?;
+        Backend::of([(first, "the first rows"), (part, "others")])?;
     }
-    match Arm::of([(first, "rows")])? {
-        Arm::Cpu => Ok(Tensor::cat(parts, 0)?),
-        Arm::Device(device) => device::stack(&device, parts, width),
+    match Backend::of([(first, "rows")])? {
+        Backend::Cpu => Ok(Tensor::cat(parts, 0)?),
+        Backend::Device(device) => device::stack(&device, parts, width),
     }
 }
 

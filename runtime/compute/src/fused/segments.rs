@@ -24,15 +24,15 @@ pub struct Segments {
     plans: device::Plans,
 }
 
-/// A stretch of tokens that lie side by side, by position and by row.
+/// A span of tokens that lie side by side, by position and by row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stretch {
+pub(super) struct Span {
     /// The position of the first.
     pub(super) first: usize,
     pub(super) rows: Range<usize>,
 }
 
-impl Stretch {
+impl Span {
     /// The positions covered.
     pub(super) fn positions(&self) -> Range<usize> {
         self.first..self.first + self.rows.len()
@@ -82,6 +82,7 @@ impl Segments {
         Ok(segments)
     }
 
+    /// Appends a sequence of `length` tokens that continues `parent`.
     fn push(&mut self, length: usize, parent: Option<usize>) {
         let end = self.tokens() + length;
         let offset = parent.map_or(0, |parent| self.offsets[parent] + self.length(parent));
@@ -98,6 +99,7 @@ impl Segments {
         std::iter::successors(from, |one| self.parents[*one])
     }
 
+    /// The number of tokens of a sequence, without those of its parents.
     fn length(&self, number: usize) -> usize {
         self.starts[number + 1] - self.starts[number]
     }
@@ -133,19 +135,19 @@ impl Segments {
     }
 
     /// The tokens of a sequence without those that it goes on from.
-    pub(super) fn own(&self, number: usize) -> Stretch {
-        Stretch { first: self.offsets[number], rows: self.starts[number]..self.starts[number + 1] }
+    pub(super) fn own(&self, number: usize) -> Span {
+        Span { first: self.offsets[number], rows: self.starts[number]..self.starts[number + 1] }
     }
 
     /// All tokens that the last one of a sequence sees, in the order of their positions.
-    pub(super) fn path(&self, number: usize) -> Vec<Stretch> {
-        let mut path: Vec<Stretch> = self.line(Some(number)).map(|one| self.own(one)).collect();
+    pub(super) fn path(&self, number: usize) -> Vec<Span> {
+        let mut path: Vec<Span> = self.line(Some(number)).map(|one| self.own(one)).collect();
         path.reverse();
         path
     }
 
     /// The tokens of a sequence, then those of each that goes on from it; their rows lie side by side.
-    pub(super) fn family(&self, number: usize) -> impl Iterator<Item = Stretch> {
+    pub(super) fn family(&self, number: usize) -> impl Iterator<Item = Span> {
         let reach = self.reaches[number];
         (number..self.count()).take_while(move |one| self.starts[*one] < reach).map(|one| self.own(one))
     }
@@ -167,7 +169,7 @@ mod tests {
     fn positions_go_on_where_a_sequence_goes_on_from_another() {
         let segments = Segments::branching(&[(2, None), (3, Some(0)), (1, Some(1)), (2, Some(0)), (1, None)]).unwrap();
         assert_eq!(segments.positions().unwrap(), [0, 1, 2, 3, 4, 5, 2, 3, 0]);
-        let rows = |stretches: Vec<Stretch>| stretches.into_iter().map(|one| one.rows).collect::<Vec<_>>();
+        let rows = |spans: Vec<Span>| spans.into_iter().map(|one| one.rows).collect::<Vec<_>>();
         assert_eq!(rows(segments.path(2)), [0..2, 2..5, 5..6]);
         assert_eq!(rows(segments.path(3)), [0..2, 6..8]);
         assert_eq!(rows(segments.family(0).collect()), [0..2, 2..5, 5..6, 6..8]);

@@ -10,16 +10,16 @@ use std::ops::Range;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::arm::Arm;
-use super::fetch::{fetch, piece};
-use super::fixed::{Fixed, Whole};
+use super::backend::Backend;
+use super::dot_tile::{DotTile, ROWS, TOKENS};
+use super::fixed::{Fixed, FixedTokens};
 use super::host::{self, Floats};
-use super::lanes::{wide, widest};
-use super::linear::{linear, meet, plus, tasks};
+use super::linear::{add_assign, expect_inner_dim, linear, par_tiles};
 use super::low_rank::{LowRank, adapted_linear};
+use super::prefetch::{nth_chunk, prefetch};
 use super::product::{Tile, steps};
 use super::scratch;
-use super::square::{ROWS, Square, TOKENS};
+use super::simd::{vectorize, widest};
 use super::stored::{Stored, View};
 use super::unpack::dot_blocks;
 use crate::error::Result;
@@ -33,21 +33,21 @@ const SMALL: usize = 1 << 17;
 /// A few tokens, `[tokens, in]` f32, that one layer reads or several: what they are as whole numbers is found out once.
 pub struct LinearInput<'x> {
     x: &'x Tensor,
-    whole: Whole,
+    whole: FixedTokens,
 }
 
 impl<'x> LinearInput<'x> {
     /// Tokens that no layer has read.
     #[must_use]
     pub fn of(x: &'x Tensor) -> Self {
-        Self { x, whole: Whole::new() }
+        Self { x, whole: FixedTokens::new() }
     }
 
     /// `y = x·Wᵀ + b` as [`linear`](super::linear) has it, plus `s·(x·Aᵀ)·Bᵀ` where there is an adapter: `[tokens, out]`
     /// f32. With a quantized weight the tokens may be rounded to 16 bits first ([`fixed`](super::fixed)).
     ///
     /// # Errors
-    /// When shapes do not meet, or the weight is in no type that is read.
+    /// When shapes do not expect_inner_dim, or the weight is in no type that is read.
     pub fn linear<'w>(
         &self,
         weight: impl Into<WeightRef<'w>>,
@@ -55,11 +55,11 @@ impl<'x> LinearInput<'x> {
         low: Option<&LowRank>,
     ) -> Result<Tensor> {
         let weight = weight.into();
-        match (Arm::with_weight([(self.x, "x")], weight)?, low) {
-            (Arm::Cpu, low) => skinny(self, weight, bias, low, |_| {}),
+        match (Backend::with_weight([(self.x, "x")], weight)?, low) {
+            (Backend::Cpu, low) => skinny(self, weight, bias, low, |_| {}),
             // A device has one way for many tokens and for few.
-            (Arm::Device(_), Some(low)) => Ok(adapted_linear(self.x, weight, bias, low)?.0),
-            (Arm::Device(_), None) => linear(self.x, weight, bias),
+            (Backend::Device(_), Some(low)) => Ok(adapted_linear(self.x, weight, bias, low)?.0),
+            (Backend::Device(_), None) => linear(self.x, weight, bias),
         }
     }
 }
@@ -80,7 +80,7 @@ pub(super) fn skinny(
     let (tokens, inputs) = host::matrix(input.x, "x")?;
     let stored = Stored::of(weight, "weight")?;
     let weight = stored.view();
-    meet(inputs, weight.columns, [weight.rows, weight.columns])?;
+    expect_inner_dim(inputs, weight.columns, [weight.rows, weight.columns])?;
     if let Some(bias) = bias {
         host::expect(bias, "bias", &[weight.rows])?;
     }
@@ -90,17 +90,14 @@ pub(super) fn skinny(
     let x = x.slice();
     let mut result = vec![0.0; tokens * weight.rows];
     let features = if tokens * weight.rows * inputs < SMALL { weight.rows.max(1) } else { FEATURES };
-    let whole = tasks(Tile::whole(&mut result, tokens, weight.rows), tokens.max(1), features);
+    let whole = par_tiles(Tile::from_slice(&mut result, tokens, weight.rows), tokens.max(1), features);
     let finish = |columns: Range<usize>, tile: &mut Tile<'_>| {
         if let Some(adapter) = &adapter {
             adapter.add(columns.start, tile);
         }
         if let Some(bias) = &bias {
             let bias = &bias.slice()[columns];
-            wide(
-                #[inline(always)]
-                || (0..tile.rows()).for_each(|row| plus(tile.row(row), bias)),
-            );
+            vectorize!((0..tile.rows()).for_each(|row| add_assign(tile.row(row), bias)));
         }
         more(tile);
     };
@@ -132,6 +129,7 @@ struct Adapter<'a> {
 }
 
 impl<'a> Adapter<'a> {
+    /// Computes `x·Aᵀ`. `outputs` are the rows that B must have.
     fn of(x: &Tensor, low: &'a LowRank, outputs: usize) -> Result<Self> {
         let down = skinny_linear(x, &low.a, None)?;
         let (_, rank) = host::matrix(&down, "xa")?;
@@ -162,9 +160,9 @@ fn dots(weight: View<'_>, x: &[f32], first: usize, tile: &mut Tile<'_>, put: imp
         let next = weight.bytes(here.end..here.end + ROWS);
         weight.with_numbers(here, |rows| {
             for (part, at) in steps(0..tokens, TOKENS).enumerate() {
-                fetch(piece(next, part, tokens.div_ceil(TOKENS)));
+                prefetch(nth_chunk(next, part, tokens.div_ceil(TOKENS)));
                 let x = &x[at.start * depth..at.end * depth];
-                widest(Square { rows, tokens: x, depth, count: (columns.len(), at.len()), found: &mut found });
+                widest(DotTile { rows, tokens: x, depth, count: (columns.len(), at.len()), found: &mut found });
                 for (token, found) in at.zip(&found) {
                     let to = &mut tile.row(token)[columns.clone()];
                     to.iter_mut().zip(found).for_each(|(to, dot)| put(to, *dot));
@@ -226,7 +224,7 @@ mod tests {
             let (view, mut found) = (Stored::of(&weight, "weight").unwrap(), [vec![0.0; 3 * rows], vec![0.0; rows]]);
             let numbers = x.flatten_all().unwrap().to_vec1::<f32>().unwrap();
             for (tokens, found) in [3, 1].into_iter().zip(&mut found) {
-                let mut tile = Tile::whole(found, tokens, rows);
+                let mut tile = Tile::from_slice(found, tokens, rows);
                 dots(view.view(), &numbers[..tokens * columns], 0, &mut tile, |to, dot| *to = dot);
             }
             let exact = bits(&skinny_linear(&x, &weight.to_tensor().unwrap(), None).unwrap());

@@ -8,10 +8,10 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use rayon::prelude::*;
 
-use super::host::{Locked, elsewhere};
-use super::lanes::wide;
+use super::host::{Locked, not_on_cpu};
 use super::product::{Matrix, steps};
 use super::scratch;
+use super::simd::vectorize;
 use super::unpack::{unpack, unpack_nested};
 use crate::error::{Error, Result};
 use crate::weight::{Format, Packed, Scales, WeightRef};
@@ -39,7 +39,7 @@ impl<'a> Stored<'a> {
             return Err(Error::shape(format!("`{name}` has shape {:?}, a matrix is needed", weight.sides())));
         };
         let source = match weight {
-            WeightRef::Packed(packed) if packed.is_placed() => return Err(elsewhere(packed.device(), name)),
+            WeightRef::Packed(packed) if packed.is_on_device() => return Err(not_on_cpu(packed.device(), name)),
             WeightRef::Packed(packed) => Source::Packed(packed),
             WeightRef::Tensor(tensor) if matches!(tensor.dtype(), DType::F32 | DType::BF16 | DType::F16) => {
                 Source::Tensor(Locked::of(tensor, name)?)
@@ -59,11 +59,11 @@ impl<'a> Stored<'a> {
             Source::Tensor(locked) => {
                 let range = locked.range.clone();
                 match locked.cpu() {
-                    Some(CpuStorage::F32(numbers)) => Numbers::Single(&numbers[range]),
-                    Some(CpuStorage::BF16(numbers)) => Numbers::Brain(&numbers[range]),
-                    Some(CpuStorage::F16(numbers)) => Numbers::Half(&numbers[range]),
+                    Some(CpuStorage::F32(numbers)) => Numbers::F32(&numbers[range]),
+                    Some(CpuStorage::BF16(numbers)) => Numbers::Bf16(&numbers[range]),
+                    Some(CpuStorage::F16(numbers)) => Numbers::F16(&numbers[range]),
                     // `of` lets nothing else in.
-                    _ => Numbers::Single(&[]),
+                    _ => Numbers::F32(&[]),
                 }
             }
         };
@@ -74,9 +74,9 @@ impl<'a> Stored<'a> {
 /// Numbers in one of the stored precisions.
 #[derive(Clone, Copy)]
 enum Numbers<'a> {
-    Single(&'a [f32]),
-    Brain(&'a [bf16]),
-    Half(&'a [f16]),
+    F32(&'a [f32]),
+    Bf16(&'a [bf16]),
+    F16(&'a [f16]),
     /// Blocks of a quantized format.
     Blocks(&'a [u8], Format),
     /// Blocks whose scales are quantized themselves.
@@ -84,12 +84,13 @@ enum Numbers<'a> {
 }
 
 impl<'a> Numbers<'a> {
+    /// The numbers of a packed matrix of the host.
     fn of(packed: &'a Packed) -> Self {
         // `Packed::new` has seen that plain numbers can be read.
         match packed.format() {
-            Format::F32 => Self::Single(packed.plain().unwrap_or(&[])),
-            Format::BF16 => Self::Brain(packed.plain().unwrap_or(&[])),
-            Format::F16 => Self::Half(packed.plain().unwrap_or(&[])),
+            Format::F32 => Self::F32(packed.plain().unwrap_or(&[])),
+            Format::BF16 => Self::Bf16(packed.plain().unwrap_or(&[])),
+            Format::F16 => Self::F16(packed.plain().unwrap_or(&[])),
             format => match packed.scales() {
                 Some(scales) => Self::Nested(packed.raw(), format, scales),
                 None => Self::Blocks(packed.raw(), format),
@@ -101,15 +102,12 @@ impl<'a> Numbers<'a> {
     fn widen(self, start: usize, into: &mut [f32]) {
         let range = start..start + into.len();
         match self {
-            Self::Single(numbers) => into.copy_from_slice(&numbers[range]),
-            Self::Brain(numbers) => {
+            Self::F32(numbers) => into.copy_from_slice(&numbers[range]),
+            Self::Bf16(numbers) => {
                 let numbers = &numbers[range];
-                wide(
-                    #[inline(always)]
-                    || into.iter_mut().zip(numbers).for_each(|(to, from)| *to = widened(*from)),
-                );
+                vectorize!(into.iter_mut().zip(numbers).for_each(|(to, from)| *to = widened(*from)));
             }
-            Self::Half(numbers) => numbers[range].convert_to_f32_slice(into),
+            Self::F16(numbers) => numbers[range].convert_to_f32_slice(into),
             Self::Blocks(bytes, format) => unpack(format, part(bytes, format, range), into),
             Self::Nested(bytes, format, scales) => {
                 let first = range.start / format.block();
@@ -144,40 +142,41 @@ pub(super) struct View<'a> {
 impl View<'_> {
     /// Hands the block `rows × columns` to `work` piece by piece along the columns, with each piece's columns:
     /// stored f32 in one piece without a copy, other precisions widened.
-    pub(super) fn along_columns(
+    pub(super) fn for_each_column_block(
         &self,
         rows: Range<usize>,
         columns: Range<usize>,
         mut work: impl FnMut(Range<usize>, Matrix<'_>),
     ) {
-        if let Numbers::Single(numbers) = self.numbers {
-            return work(columns.clone(), self.direct(numbers, rows, columns));
+        if let Numbers::F32(numbers) = self.numbers {
+            return work(columns.clone(), self.f32_block(numbers, rows, columns));
         }
         for piece in steps(columns, BLOCK_DEPTH) {
-            self.widened(rows.clone(), piece.clone(), |block| work(piece.clone(), block));
+            self.with_widened(rows.clone(), piece.clone(), |block| work(piece.clone(), block));
         }
     }
 
-    /// The same piece by piece along the rows.
-    pub(super) fn along_rows(
+    /// Hands the block `rows × columns` to `work` piece by piece along the rows, with the rows of each piece: stored f32 in
+    /// one piece without a copy, other precisions widened.
+    pub(super) fn for_each_row_block(
         &self,
         rows: Range<usize>,
         columns: Range<usize>,
         mut work: impl FnMut(Range<usize>, Matrix<'_>),
     ) {
-        if let Numbers::Single(numbers) = self.numbers {
-            return work(rows.clone(), self.direct(numbers, rows, columns));
+        if let Numbers::F32(numbers) = self.numbers {
+            return work(rows.clone(), self.f32_block(numbers, rows, columns));
         }
         for piece in steps(rows, BLOCK_DEPTH) {
-            self.widened(piece.clone(), columns.clone(), |block| work(piece.clone(), block));
+            self.with_widened(piece.clone(), columns.clone(), |block| work(piece.clone(), block));
         }
     }
 
     /// Hands whole rows to `work` in one piece.
     pub(super) fn with_rows<R>(&self, rows: Range<usize>, work: impl FnOnce(Matrix<'_>) -> R) -> R {
         match self.numbers {
-            Numbers::Single(numbers) => work(self.direct(numbers, rows, 0..self.columns)),
-            _ => self.widened(rows, 0..self.columns, work),
+            Numbers::F32(numbers) => work(self.f32_block(numbers, rows, 0..self.columns)),
+            _ => self.with_widened(rows, 0..self.columns, work),
         }
     }
 
@@ -189,7 +188,7 @@ impl View<'_> {
     /// Hands whole rows to `work` as numbers one after another: stored f32 without a copy, other formats widened.
     pub(super) fn with_numbers<R>(&self, rows: Range<usize>, work: impl FnOnce(&[f32]) -> R) -> R {
         let (start, count) = (rows.start * self.columns, rows.len() * self.columns);
-        if let Numbers::Single(numbers) = self.numbers {
+        if let Numbers::F32(numbers) = self.numbers {
             return work(&numbers[start..start + count]);
         }
         scratch::with(count, |buffer| {
@@ -205,9 +204,9 @@ impl View<'_> {
             (rows.start.min(self.rows) * row)..(rows.end.min(self.rows) * row)
         };
         let bytes = match self.numbers {
-            Numbers::Single(numbers) => bytemuck::cast_slice(numbers),
-            Numbers::Brain(numbers) => bytemuck::cast_slice(numbers),
-            Numbers::Half(numbers) => bytemuck::cast_slice(numbers),
+            Numbers::F32(numbers) => bytemuck::cast_slice(numbers),
+            Numbers::Bf16(numbers) => bytemuck::cast_slice(numbers),
+            Numbers::F16(numbers) => bytemuck::cast_slice(numbers),
             Numbers::Blocks(bytes, _) | Numbers::Nested(bytes, ..) => bytes,
         };
         &bytes[size(bytes)]
@@ -220,7 +219,7 @@ impl View<'_> {
             Numbers::Blocks(bytes, format) if self.columns > 0 => {
                 Some((format, part(bytes, format, start..start + count)))
             }
-            Numbers::Brain(numbers)
+            Numbers::Bf16(numbers)
                 if self.columns > 0 && self.columns.is_multiple_of(32) && cfg!(target_endian = "little") =>
             {
                 Some((Format::BF16, bytemuck::cast_slice(&numbers[start..start + count])))
@@ -229,12 +228,14 @@ impl View<'_> {
         }
     }
 
-    fn direct<'b>(&self, numbers: &'b [f32], rows: Range<usize>, columns: Range<usize>) -> Matrix<'b> {
+    /// A block of a matrix that is stored in f32, without a copy.
+    fn f32_block<'b>(&self, numbers: &'b [f32], rows: Range<usize>, columns: Range<usize>) -> Matrix<'b> {
         let start = rows.start * self.columns + columns.start;
         Matrix::strided(&numbers[start..], rows.len(), columns.len(), self.columns)
     }
 
-    fn widened<R>(&self, rows: Range<usize>, columns: Range<usize>, work: impl FnOnce(Matrix<'_>) -> R) -> R {
+    /// Widens a block into a scratch buffer and hands it to `work`.
+    fn with_widened<R>(&self, rows: Range<usize>, columns: Range<usize>, work: impl FnOnce(Matrix<'_>) -> R) -> R {
         let width = columns.len();
         scratch::with(rows.len() * width, |buffer| {
             for (row, into) in rows.clone().zip(buffer.chunks_exact_mut(width.max(1))) {

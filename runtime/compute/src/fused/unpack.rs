@@ -12,11 +12,11 @@ use std::marker::PhantomData;
 use pulp::{Simd, WithSimd};
 
 use self::formats::{Brain, Q4K, Q4One, Q4Zero, Q5K, Q5One, Q5Zero, Q6K, Q8Zero};
-use super::lanes::{wide, widest};
+use super::simd::{vectorize, widest};
 use crate::weight::{Format, Scales, unpack_nf4};
 
-/// Writes whole blocks as f32. Plain formats, those of [`unpack_nested`] and lengths that do not meet are nobody's
-/// business here: they give nothing.
+/// Writes whole blocks of a GGML format as f32. Does nothing for plain formats and for NF4, which [`unpack_nested`]
+/// reads; numbers past the shorter of the two slices are not touched.
 pub(super) fn unpack(format: Format, blocks: &[u8], into: &mut [f32]) {
     // A trait with a method for each format, not a function that is handed over: the shim of that stays scalar.
     match format {
@@ -32,12 +32,10 @@ pub(super) fn unpack(format: Format, blocks: &[u8], into: &mut [f32]) {
     }
 }
 
-/// The same for NF4, whose blocks share scales; `first` is the first block's place in its matrix.
+/// Writes whole blocks of NF4 as f32. `scales` are what all blocks of the matrix share; `first` is the index of the
+/// first block in its matrix.
 pub(super) fn unpack_nested(scales: &Scales, first: usize, blocks: &[u8], into: &mut [f32]) {
-    wide(
-        #[inline(always)]
-        || unpack_nf4(scales, first, blocks, into),
-    );
+    vectorize!(unpack_nf4(scales, first, blocks, into));
 }
 
 /// A format of blocks of `SIZE` bytes that hold `COUNT` numbers.
@@ -46,22 +44,20 @@ trait Block<const SIZE: usize, const COUNT: usize> {
     fn read(block: &[u8; SIZE], numbers: &mut [f32; COUNT]);
 }
 
+/// Unpacks blocks one after another. Stops at the end of the shorter slice.
 fn each<B: Block<SIZE, COUNT>, const SIZE: usize, const COUNT: usize>(blocks: &[u8], into: &mut [f32]) {
-    wide(
-        #[inline(always)]
-        || {
-            for (block, numbers) in blocks.as_chunks::<SIZE>().0.iter().zip(into.as_chunks_mut::<COUNT>().0) {
-                if COUNT == 32 {
-                    // By a copy that lies nowhere else, so that the compiler need not fear for the block.
-                    let mut copy = [0.0; COUNT];
-                    B::read(block, &mut copy);
-                    *numbers = copy;
-                } else {
-                    B::read(block, numbers);
-                }
+    vectorize!({
+        for (block, numbers) in blocks.as_chunks::<SIZE>().0.iter().zip(into.as_chunks_mut::<COUNT>().0) {
+            if COUNT == 32 {
+                // By a copy that lies nowhere else, so that the compiler need not fear for the block.
+                let mut copy = [0.0; COUNT];
+                B::read(block, &mut copy);
+                *numbers = copy;
+            } else {
+                B::read(block, numbers);
             }
-        },
-    );
+        }
+    });
 }
 
 /// The dot products of some rows of blocks, one after another, with `x`, which is as long as a row: each number
@@ -84,6 +80,7 @@ pub(super) fn dot_blocks(format: Format, rows: &[u8], x: &[f32], into: &mut [f32
     }
 }
 
+/// [`dot_blocks`] for one format.
 fn dots<B: Block<SIZE, COUNT>, const SIZE: usize, const COUNT: usize>(rows: &[u8], x: &[f32], into: &mut [f32]) {
     widest(Dots::<B, SIZE, COUNT> { rows, x, into, format: PhantomData });
 }

@@ -4,7 +4,7 @@
 use candle_core::DType;
 
 use super::{AdamW, Constants};
-use crate::accelerator::{Accelerator, Argument, kernel};
+use crate::accelerator::{Accelerator, Argument, arguments, kernel};
 use crate::error::Result;
 use crate::parameters::{Norm, Parameters};
 
@@ -22,16 +22,16 @@ impl AdamW {
         let constants = Constants::of(&self.settings, self.step + 1, rate).numbers();
         let constants = accelerator.upload(&constants, &[constants.len()])?;
         let (shadow, count) = (parameters.shadow(), self.first.elem_count());
-        let arguments = [
-            parameters.values().into(),
-            (&self.first).into(),
-            (&self.second).into(),
-            parameters.gradients().into(),
-            shadow.into(),
-            (&constants).into(),
-            norm.map(|norm| &norm.factor).into(),
-            (count as u64).into(),
-            Argument::FaultWord,
+        let arguments = arguments![
+            parameters.values(),
+            &self.first,
+            &self.second,
+            parameters.gradients(),
+            shadow,
+            &constants,
+            norm.map(|norm| &norm.factor),
+            count as u64,
+            Argument::FaultWord
         ];
         let act = shadow.map_or(DType::F32, |shadow| shadow.dtype());
         accelerator.launch(&kernel::ADAMW, act, accelerator.flat(count), &arguments)
@@ -42,6 +42,6 @@ impl Constants {
     /// As `Step` of `kernels/cuda/optimizer.cu` has them.
     fn numbers(&self) -> [f32; 8] {
         let ([keep_first, take_first], [keep_second, take_second]) = (self.first, self.second);
-        [keep_first, take_first, keep_second, take_second, self.keep, self.pace, self.root, self.epsilon]
+        [keep_first, take_first, keep_second, take_second, self.keep, self.rate, self.root, self.epsilon]
     }
 }

@@ -1,14 +1,14 @@
-//! The optimiser and the clip against numbers that torch and `mlx` give (in f64; here f32, hence the tolerance).
+//! The optimizer and the clip against numbers that torch and `mlx` give (in f64; here f32, hence the tolerance).
 
 use candle_core::{DType, Device};
 
 use super::*;
 use crate::Weight;
-use crate::fused::twin::{bits, normal};
-use crate::parity::{On, on_each_device};
+use crate::fused::reference::{bits, normal};
+use crate::parity::{TestDevice, on_each_device};
 
 /// Three numbers after each of three steps at rate 0.01 from fixed values and gradients.
-fn three_steps(on: &On, settings: AdamWSettings) -> Vec<Vec<f32>> {
+fn three_steps(on: &TestDevice, settings: AdamWSettings) -> Vec<Vec<f32>> {
     let parameters =
         Parameters::new(vec![("w".into(), vec![3])], &on.device).unwrap().with_operand_copy(on.dtype).unwrap();
     let tensor = |numbers: [f32; 3]| Tensor::new(&numbers, &Device::Cpu).unwrap();
@@ -24,7 +24,7 @@ fn three_steps(on: &On, settings: AdamWSettings) -> Vec<Vec<f32>> {
     gradients.map(step).to_vec()
 }
 
-fn agrees(on: &On, settings: AdamWSettings, expected: [[f64; 3]; 3]) {
+fn agrees(on: &TestDevice, settings: AdamWSettings, expected: [[f64; 3]; 3]) {
     for (step, (found, expected)) in three_steps(on, settings).iter().zip(expected).enumerate() {
         for (a, b) in found.iter().zip(expected) {
             assert!((f64::from(*a) - b).abs() < on.tolerance, "step {}: {a}, not {b}", step + 1);

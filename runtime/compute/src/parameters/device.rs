@@ -3,7 +3,7 @@
 
 use candle_core::{DType, Device, Tensor};
 
-use crate::accelerator::{Accelerator, Argument, Grid, kernel};
+use crate::accelerator::{Accelerator, Argument, Grid, arguments, kernel};
 use crate::error::{Error, Result};
 use crate::precision::{self, Purpose};
 
@@ -47,16 +47,17 @@ pub(super) fn narrow(accelerator: &Accelerator, to: &Tensor, from: &Tensor) -> R
     onto(accelerator, &kernel::NARROW_TO_ACT, to.dtype(), to, from)
 }
 
+/// Launches a kernel that writes `to` from `from` with a factor of 1, for the type of activations `act`.
 fn onto(accelerator: &Accelerator, kernel: &kernel::Kernel, act: DType, to: &Tensor, from: &Tensor) -> Result<()> {
     let count = from.elem_count();
-    let arguments = [to.into(), from.into(), 1f32.into(), (count as u64).into()];
+    let arguments = arguments![to, from, 1f32, count as u64];
     accelerator.launch(kernel, act, accelerator.flat(count), &arguments)
 }
 
 /// x ← factor · x, with a factor that is there already; a factor that is not finite changes nothing.
 pub(super) fn scale(accelerator: &Accelerator, x: &Tensor, factor: &Tensor) -> Result<()> {
     let count = x.elem_count();
-    let arguments = [x.into(), factor.into(), (count as u64).into()];
+    let arguments = arguments![x, factor, count as u64];
     accelerator.launch(&kernel::SCALE_BY, DType::F32, accelerator.flat(count), &arguments)
 }
 
@@ -80,11 +81,11 @@ impl Norm {
             .map_err(|_| Error::shape(format!("{count} numbers are too many for one norm")))?;
         // Eight bytes a part, however the machine sums them.
         let sums = accelerator.empty(&[parts as usize, 2], DType::F32)?;
-        let arguments = [(&sums).into(), gradients.into(), (count as u64).into()];
+        let arguments = arguments![&sums, gradients, count as u64];
         accelerator.launch(&kernel::SQUARE_SUMS, DType::F32, Grid::of(parts, THREADS), &arguments)?;
         let norm = Self { halves: accelerator.empty(&[2], DType::F32)?, factor: accelerator.empty(&[1], DType::F32)? };
         let limit = Argument::Number(limit as f32);
-        let arguments = [(&norm.halves).into(), (&norm.factor).into(), (&sums).into(), parts.into(), limit];
+        let arguments = arguments![&norm.halves, &norm.factor, &sums, parts, limit];
         accelerator.launch(&kernel::CLIP_FACTOR, DType::F32, Grid::of(1, THREADS), &arguments)?;
         Ok(norm)
     }

@@ -52,32 +52,37 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// to ← from.
-pub(super) struct Copy;
+/// An in-place pass over one buffer of the CPU: the function is called for every number.
+pub(super) struct EachNumber<F>(F);
 
-impl InplaceOp2 for Copy {
+/// See [`EachNumber`].
+pub(super) fn each_number<F: Fn(&mut f32) + Sync>(work: F) -> EachNumber<F> {
+    EachNumber(work)
+}
+
+impl<F: Fn(&mut f32) + Sync> InplaceOp1 for EachNumber<F> {
     fn name(&self) -> &'static str {
-        "copy parameters"
+        "each number"
     }
 
-    fn cpu_fwd(
-        &self,
-        to: &mut CpuStorage,
-        to_layout: &Layout,
-        from: &CpuStorage,
-        from_layout: &Layout,
-    ) -> candle_core::Result<()> {
-        numbers_mut(to, to_layout)?.copy_from_slice(numbers(from, from_layout)?);
+    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> candle_core::Result<()> {
+        numbers_mut(storage, layout)?.par_chunks_mut(TASK_NUMBERS).for_each(|chunk| chunk.iter_mut().for_each(&self.0));
         Ok(())
     }
 }
 
-/// to ← to + from.
-pub(super) struct Add;
+/// An in-place pass over a buffer of the CPU beside another of the same length: the function gets each number to write
+/// with the one at the same index.
+pub(crate) struct EachPair<F>(F);
 
-impl InplaceOp2 for Add {
+/// See [`EachPair`].
+pub(crate) fn each_pair<F: Fn(&mut f32, f32) + Sync>(work: F) -> EachPair<F> {
+    EachPair(work)
+}
+
+impl<F: Fn(&mut f32, f32) + Sync> InplaceOp2 for EachPair<F> {
     fn name(&self) -> &'static str {
-        "accumulate gradients"
+        "each pair"
     }
 
     fn cpu_fwd(
@@ -89,37 +94,8 @@ impl InplaceOp2 for Add {
     ) -> candle_core::Result<()> {
         let (to, from) = (numbers_mut(to, to_layout)?, numbers(from, from_layout)?);
         to.par_chunks_mut(TASK_NUMBERS).zip(from.par_chunks(TASK_NUMBERS)).for_each(|(to, from)| {
-            to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+            to.iter_mut().zip(from).for_each(|(to, from)| self.0(to, *from));
         });
-        Ok(())
-    }
-}
-
-/// x ← number.
-pub(super) struct Fill(pub(super) f32);
-
-impl InplaceOp1 for Fill {
-    fn name(&self) -> &'static str {
-        "fill"
-    }
-
-    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> candle_core::Result<()> {
-        numbers_mut(storage, layout)?.fill(self.0);
-        Ok(())
-    }
-}
-
-/// x ← number · x.
-pub(super) struct Scale(pub(super) f32);
-
-impl InplaceOp1 for Scale {
-    fn name(&self) -> &'static str {
-        "scale"
-    }
-
-    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> candle_core::Result<()> {
-        let numbers = numbers_mut(storage, layout)?;
-        numbers.par_chunks_mut(TASK_NUMBERS).for_each(|chunk| chunk.iter_mut().for_each(|number| *number *= self.0));
         Ok(())
     }
 }

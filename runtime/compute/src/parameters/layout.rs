@@ -63,6 +63,7 @@ impl Layout {
         Ok(layout)
     }
 
+    /// All slots, in order.
     pub(super) fn slots(&self) -> &[Slot] {
         &self.slots
     }
@@ -77,6 +78,7 @@ impl Layout {
         self.size
     }
 
+    /// The index of a slot by its name.
     pub(super) fn index(&self, name: &str) -> Option<usize> {
         self.names.get(name).copied()
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Weight;
-use crate::fused::twin::{bits, normal};
+use crate::fused::reference::{bits, normal};
 use crate::parity::on_each_device;
 
 fn two() -> Parameters {

@@ -6,7 +6,7 @@ pub enum Base {
     /// The format of the model's files.
     #[default]
     Stored,
-    /// NF4 with double quantisation, made while the model is read.
+    /// NF4 with double quantization, made while the model is read.
     Nf4,
 }
 

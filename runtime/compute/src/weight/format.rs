@@ -25,33 +25,33 @@ pub enum Format {
 }
 
 impl Format {
-    /// Numbers of a block, which is the least that can be read.
-    #[must_use]
-    pub fn block(self) -> usize {
+    /// Numbers and bytes of a block.
+    fn layout(self) -> (usize, usize) {
         match self {
-            Self::F32 | Self::F16 | Self::BF16 => 1,
-            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 => 32,
-            Self::NF4 => nf4::BLOCK,
-            Self::Q4_K | Self::Q5_K | Self::Q6_K => 256,
+            Self::F32 => (1, 4),
+            Self::F16 | Self::BF16 => (1, 2),
+            Self::Q4_0 => (32, 18),
+            Self::Q4_1 => (32, 20),
+            Self::Q5_0 => (32, 22),
+            Self::Q5_1 => (32, 24),
+            Self::Q8_0 => (32, 34),
+            Self::Q4_K => (256, 144),
+            Self::Q5_K => (256, 176),
+            Self::Q6_K => (256, 210),
+            Self::NF4 => (nf4::BLOCK, nf4::BLOCK_BYTES),
         }
     }
 
-    /// Bytes of a block; what blocks of `NF4` share beside them is not counted.
+    /// Numbers of a block, the smallest unit that can be read. 1 for plain formats.
+    #[must_use]
+    pub fn block(self) -> usize {
+        self.layout().0
+    }
+
+    /// Bytes of a block. For `NF4` without the scales that blocks share.
     #[must_use]
     pub fn block_bytes(self) -> usize {
-        match self {
-            Self::F32 => 4,
-            Self::F16 | Self::BF16 => 2,
-            Self::Q4_0 => 18,
-            Self::Q4_1 => 20,
-            Self::Q5_0 => 22,
-            Self::Q5_1 => 24,
-            Self::Q8_0 => 34,
-            Self::Q4_K => 144,
-            Self::Q5_K => 176,
-            Self::Q6_K => 210,
-            Self::NF4 => nf4::BLOCK_BYTES,
-        }
+        self.layout().1
     }
 
     /// The tensor type that holds its numbers exactly.

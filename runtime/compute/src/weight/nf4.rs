@@ -1,4 +1,4 @@
-//! NF4 with double quantisation, as QLoRA defines it (arXiv:2305.14314) and bitsandbytes computes it.
+//! NF4 with double quantization, as QLoRA defines it (arXiv:2305.14314) and bitsandbytes computes it.
 //!
 //! 64 numbers of a row share their largest magnitude; each is the nearest of sixteen levels times that. The magnitudes,
 //! less the mean of all in the matrix, are kept in 8 bits: 256 of them, in the order of the matrix, share their own
@@ -16,7 +16,7 @@ pub(super) const BLOCK: usize = 64;
 pub(super) const BLOCK_BYTES: usize = 1 + BLOCK / 2;
 /// Blocks whose magnitudes share a scale.
 const GROUP: usize = 256;
-/// Numbers that one task quantises.
+/// Numbers that one task quantizes.
 const TASK: usize = 1 << 16;
 
 /// The levels of NF4: quantiles of a normal distribution, 0 and both ends among them.
@@ -114,7 +114,7 @@ impl Scales {
         4 * (blocks.div_ceil(GROUP) + 1)
     }
 
-    /// Quantises the magnitudes of all blocks, and leaves the byte of each in its block.
+    /// Quantizes the magnitudes of all blocks, and leaves the byte of each in its block.
     fn of(magnitudes: &[f32], blocks: &mut [u8]) -> Self {
         let sum: f64 = magnitudes.iter().map(|magnitude| f64::from(*magnitude)).sum();
         let mean = (sum / magnitudes.len().max(1) as f64) as f32;
@@ -179,6 +179,7 @@ fn pack(numbers: &[f32], blocks: &mut [u8], magnitudes: &mut [f32]) -> Result<()
     Ok(())
 }
 
+/// The largest magnitude; 0 for no numbers.
 fn largest(numbers: impl Iterator<Item = f32>) -> f32 {
     numbers.fold(0.0, |largest, number| largest.max(number.abs()))
 }

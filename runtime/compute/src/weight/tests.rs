@@ -1,7 +1,7 @@
 //! What a matrix is, in every format: refused where bytes do not fit, and read alike as a whole and in part.
 
 use super::*;
-use crate::fused::twin::{bits, normal};
+use crate::fused::reference::{bits, normal};
 use crate::parity::on_each_device;
 
 /// Numbers that lie as a file has them.

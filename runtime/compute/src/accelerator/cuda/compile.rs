@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use candle_core::DType;
 use candle_core::cuda::cudarc::nvrtc::{self, CompileError};
 
-use crate::accelerator::kernel::Text;
-use crate::accelerator::{Build, texts};
+use crate::accelerator::argument::Build;
+use crate::accelerator::kernel::Module;
+use crate::accelerator::sources;
 use crate::error::Error;
 
 /// The name under which errors of a text are told.
@@ -16,7 +17,7 @@ const NAME: &str = "tunebox.cu";
 ///
 /// # Errors
 /// [`Error::Dtype`] where activations have no kernels.
-pub(super) fn source(text: Text, build: Build) -> Result<String, Error> {
+pub(super) fn source(text: Module, build: Build) -> Result<String, Error> {
     let act = match build.act {
         DType::F32 => 0,
         DType::BF16 => 1,
@@ -29,7 +30,7 @@ pub(super) fn source(text: Text, build: Build) -> Result<String, Error> {
             let _ = writeln!(source, "#define {name} {value}");
         }
     }
-    for part in texts::CUDA_SHARED.iter().chain(texts::cuda(text)) {
+    for part in sources::CUDA_SHARED.iter().chain(sources::cuda(text)) {
         source.push_str(part);
         source.push('\n');
     }
@@ -59,21 +60,21 @@ mod tests {
     #[test]
     fn a_source_begins_with_what_its_build_defines() {
         let source = |text, build| source(text, build).unwrap();
-        assert!(source(Text::Step, DType::BF16.into()).starts_with("#define ACTIVATION 1\n//"));
+        assert!(source(Module::Step, DType::BF16.into()).starts_with("#define ACTIVATION 1\n//"));
         let build = Build { act: DType::F32, head: 128, group: 4 };
-        let cached = source(Text::Cached, build);
+        let cached = source(Module::Cached, build);
         assert!(cached.starts_with("#define ACTIVATION 0\n#define HEAD_DIM 128\n#define GROUP 4\n"));
         assert!(cached.contains("void attention_cached("));
-        assert!(super::source(Text::Step, DType::I64.into()).is_err());
+        assert!(super::source(Module::Step, DType::I64.into()).is_err());
     }
 
     /// What a module is compiled for: every type of activations, with head sizes and group sizes where it depends on them.
-    fn builds(text: Text) -> Vec<(DType, u32, u32)> {
+    fn builds(text: Module) -> Vec<(DType, u32, u32)> {
         let heads: &[u32] = match text {
-            Text::Attention | Text::Cached => &[64, 80, 96, 128, 160, 256],
-            Text::Chance | Text::Step | Text::Unpack => &[128],
+            Module::Attention | Module::Cached => &[64, 80, 96, 128, 160, 256],
+            Module::Chance | Module::Step | Module::Unpack => &[128],
         };
-        let groups: &[u32] = if text == Text::Cached { &[1, 4, 14] } else { &[4] };
+        let groups: &[u32] = if text == Module::Cached { &[1, 4, 14] } else { &[4] };
         let builds = [DType::F32, DType::BF16, DType::F16]
             .into_iter()
             .flat_map(|act| heads.iter().flat_map(move |head| groups.iter().map(move |group| (act, *head, *group))));
@@ -85,7 +86,7 @@ mod tests {
     #[ignore = "needs nvrtc"]
     fn every_text_compiles_for_every_architecture_and_type() {
         assert!(probe::compiler(), "absent `nvrtc`: it is not found");
-        for text in Text::ALL {
+        for text in Module::ALL {
             for (act, head, group) in builds(text) {
                 let source = source(text, Build { act, head, group }).unwrap();
                 for capability in [80, 90] {

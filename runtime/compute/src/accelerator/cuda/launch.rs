@@ -6,8 +6,8 @@ use candle_core::cuda::cudarc::driver::{CudaSlice, CudaStream, DevicePtr, Device
 use candle_core::{Layout, Storage, Tensor};
 
 use super::Cuda;
+use crate::accelerator::argument::{Argument, Build, Grid, extent};
 use crate::accelerator::kernel::Kernel;
-use crate::accelerator::{Argument, Build, Grid};
 use crate::error::{Error, Result};
 
 /// What goes to the driver.
@@ -16,7 +16,6 @@ enum Value {
     /// A number, or an address.
     Long(u64),
     Number(f32),
-    Double(f64),
 }
 
 /// Puts a kernel into the stream. Its arguments are of the right kinds: `Accelerator::launch` has looked.
@@ -34,7 +33,6 @@ pub(super) fn launch(cuda: &Cuda, kernel: &Kernel, build: Build, grid: Grid, arg
             Value::Count(number) => builder.arg(number),
             Value::Long(number) => builder.arg(number),
             Value::Number(number) => builder.arg(number),
-            Value::Double(number) => builder.arg(number),
         };
     }
     // SAFETY: the kinds of all arguments are those of the kernel's text (a test compares them), every address is that of
@@ -44,32 +42,38 @@ pub(super) fn launch(cuda: &Cuda, kernel: &Kernel, build: Build, grid: Grid, arg
     Ok(())
 }
 
+/// Converts an argument into what the driver takes. Refuses a tensor of another device or with gaps.
 fn value(cuda: &Cuda, kernel: &str, argument: &Argument<'_>) -> Result<Value> {
     Ok(match argument {
         Argument::Tensor(tensor) => Value::Long(address(cuda, tensor, kernel, Layout::is_contiguous)?),
         Argument::FaultWord => Value::Long(cuda.fault_address),
         Argument::Nothing => Value::Long(0),
         Argument::Count(number) => Value::Count(*number),
+        Argument::Size(number) => Value::Count(extent(*number)?),
         Argument::Long(number) => Value::Long(*number),
         Argument::Number(number) => Value::Number(*number),
-        Argument::Double(number) => Value::Double(*number),
     })
 }
 
-/// The address of a tensor's first number; `lies` says how it must lie.
+/// The address of a tensor's first number; `accepts` says how it must lie.
 ///
 /// # Errors
 /// When the tensor is of another device, has other gaps, or numbers of a type that no kernel reads.
-pub(super) fn address(cuda: &Cuda, tensor: &Tensor, who: &str, lies: impl Fn(&Layout) -> bool) -> Result<u64> {
+pub(super) fn address(cuda: &Cuda, tensor: &Tensor, caller: &str, accepts: impl Fn(&Layout) -> bool) -> Result<u64> {
     let (storage, layout) = tensor.storage_and_layout();
     let storage = match &*storage {
         Storage::Cuda(storage) if storage.device.id() == cuda.device.id() => storage,
-        _ => return Err(Error::argument(format!("`{who}` on `{}` was given a tensor of another device", cuda.name()))),
+        _ => {
+            return Err(Error::argument(format!(
+                "`{caller}` on `{}` was given a tensor of another device",
+                cuda.name()
+            )));
+        }
     };
-    if !lies(layout) {
+    if !accepts(layout) {
         let (shape, strides) = (layout.dims(), layout.stride());
         return Err(Error::shape(format!(
-            "`{who}` was given a tensor {shape:?} with gaps: its strides are {strides:?}"
+            "`{caller}` was given a tensor {shape:?} with gaps: its strides are {strides:?}"
         )));
     }
     let (base, size) = match &storage.slice {
@@ -80,7 +84,7 @@ pub(super) fn address(cuda: &Cuda, tensor: &Tensor, who: &str, lies: impl Fn(&La
         CudaStorageSlice::I64(slice) => start(slice, &cuda.stream),
         CudaStorageSlice::U32(slice) => start(slice, &cuda.stream),
         CudaStorageSlice::U8(slice) => start(slice, &cuda.stream),
-        _ => return Err(Error::dtype(format!("`{who}` was given numbers of a type that no kernel reads"))),
+        _ => return Err(Error::dtype(format!("`{caller}` was given numbers of a type that no kernel reads"))),
     };
     Ok(base + (layout.start_offset() * size) as u64)
 }

@@ -11,8 +11,8 @@ use candle_core::cuda::cudarc::nvrtc::Ptx;
 use sha2::{Digest, Sha256};
 
 use super::compile;
-use crate::accelerator::Build;
-use crate::accelerator::kernel::{Kernel, Text};
+use crate::accelerator::argument::Build;
+use crate::accelerator::kernel::{Kernel, Module};
 use crate::code_cache::{CodeCache, folder};
 use crate::error::{Error, Result};
 use tunebox_foundation::hexadecimal::hexadecimal;
@@ -38,7 +38,7 @@ pub(super) struct Loader {
 }
 
 /// A text and what it is compiled for.
-type Variant = (Text, Build);
+type Variant = (Module, Build);
 
 #[derive(Default)]
 struct Loaded {
@@ -54,6 +54,7 @@ struct Found {
 }
 
 impl Loader {
+    /// A loader with no module yet. `most` is the largest shared memory of a block, in bytes.
     pub(super) fn new(context: Arc<CudaContext>, capability: u32, compiler: (i32, i32), most: u32) -> Self {
         Self { context, capability, compiler, most, loaded: Mutex::default() }
     }
@@ -66,7 +67,7 @@ impl Loader {
         if shared > self.most {
             return Err(self.stopped(too_narrow(kernel.name, shared, self.most)));
         }
-        let variant = (kernel.text, build);
+        let variant = (kernel.module, build);
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (variant, kernel.name);
         if let Some(found) = loaded.functions.get(&key).filter(|found| found.shared >= shared) {
@@ -108,10 +109,12 @@ impl Loader {
         self.load(code).map_err(|error| self.stopped(format!("the driver refuses its kernels: {}", error.words())))
     }
 
+    /// Loads machine code into the context of the device.
     fn load(&self, code: Vec<u8>) -> std::result::Result<Arc<CudaModule>, DriverError> {
         self.context.load_module(Ptx::from_binary(code))
     }
 
+    /// [`Error::Stopped`] of this device.
     fn stopped(&self, why: String) -> Error {
         Error::Stopped { device: format!("cuda:{}", self.context.ordinal()), why }
     }

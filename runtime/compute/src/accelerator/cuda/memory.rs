@@ -11,7 +11,7 @@ use candle_core::{CpuStorageRef, CudaStorage, DType, Device, Storage, Tensor, Wi
 use half::{bf16, f16};
 
 use super::{Cuda, is_full};
-use crate::device::DeviceInfo;
+use crate::accelerator::info::DeviceInfo;
 use crate::error::{Error, Result};
 
 /// What the fault word is while nothing is wrong.
@@ -22,7 +22,7 @@ const NOTHING: u64 = u64::MAX;
 /// # Errors
 /// [`Error::Full`] when the device has no memory for it, [`Error::Dtype`] for a type that no kernel has.
 pub(super) fn empty(cuda: &Cuda, shape: &[usize], dtype: DType) -> Result<Tensor> {
-    made(cuda, shape, dtype, false)
+    allocate(cuda, shape, dtype, false)
 }
 
 /// Memory of zeros for a tensor.
@@ -30,7 +30,7 @@ pub(super) fn empty(cuda: &Cuda, shape: &[usize], dtype: DType) -> Result<Tensor
 /// # Errors
 /// As of [`empty`].
 pub(super) fn zeros(cuda: &Cuda, shape: &[usize], dtype: DType) -> Result<Tensor> {
-    made(cuda, shape, dtype, true)
+    allocate(cuda, shape, dtype, true)
 }
 
 /// Numbers of the host as a tensor; there is at least one.
@@ -51,47 +51,55 @@ pub(super) fn upload(cuda: &Cuda, numbers: CpuStorageRef<'_>, shape: &[usize]) -
     Ok(tensor(storage, shape))
 }
 
-fn made(cuda: &Cuda, shape: &[usize], dtype: DType, cleared: bool) -> Result<Tensor> {
+/// Allocates a tensor; `cleared` fills it with zeros, else its content is unspecified.
+fn allocate(cuda: &Cuda, shape: &[usize], dtype: DType, cleared: bool) -> Result<Tensor> {
     let count = shape.iter().product();
     let storage = match dtype {
-        DType::F32 => taken::<f32>(cuda, count, cleared)?,
-        DType::BF16 => taken::<bf16>(cuda, count, cleared)?,
-        DType::F16 => taken::<f16>(cuda, count, cleared)?,
-        DType::F64 => taken::<f64>(cuda, count, cleared)?,
-        DType::I64 => taken::<i64>(cuda, count, cleared)?,
-        DType::U32 => taken::<u32>(cuda, count, cleared)?,
-        DType::U8 => taken::<u8>(cuda, count, cleared)?,
+        DType::F32 => allocate_storage::<f32>(cuda, count, cleared)?,
+        DType::BF16 => allocate_storage::<bf16>(cuda, count, cleared)?,
+        DType::F16 => allocate_storage::<f16>(cuda, count, cleared)?,
+        DType::F64 => allocate_storage::<f64>(cuda, count, cleared)?,
+        DType::I64 => allocate_storage::<i64>(cuda, count, cleared)?,
+        DType::U32 => allocate_storage::<u32>(cuda, count, cleared)?,
+        DType::U8 => allocate_storage::<u8>(cuda, count, cleared)?,
         other => return Err(Error::dtype(format!("`{}` is not kept on a CUDA device", other.as_str()))),
     };
     Ok(tensor(storage, shape))
 }
 
+/// Makes a tensor of a storage, outside any autograd graph.
 fn tensor(storage: CudaStorage, shape: &[usize]) -> Tensor {
     Tensor::from_storage(Storage::Cuda(storage), shape, BackpropOp::none(), false)
 }
 
-fn taken<T: CudaDType + DeviceRepr + ValidAsZeroBits>(cuda: &Cuda, count: usize, cleared: bool) -> Result<CudaStorage> {
+/// Allocates memory for `count` numbers; `cleared` fills it with zeros, else its content is unspecified.
+fn allocate_storage<T: CudaDType + DeviceRepr + ValidAsZeroBits>(
+    cuda: &Cuda,
+    count: usize,
+    cleared: bool,
+) -> Result<CudaStorage> {
     // An empty allocation is an error of the driver; one number is not.
     let count = count.max(1);
     if cleared {
-        return had(cuda, count, || cuda.stream.alloc_zeros::<T>(count));
+        return allocate_or_trim(cuda, count, || cuda.stream.alloc_zeros::<T>(count));
     }
     // SAFETY: whoever asks writes before anybody reads, in the order of the stream.
-    had(cuda, count, || unsafe { cuda.stream.alloc::<T>(count) })
+    allocate_or_trim(cuda, count, || unsafe { cuda.stream.alloc::<T>(count) })
 }
 
+/// Copies numbers of the host into new memory of the device.
 fn copy<T: CudaDType + DeviceRepr>(cuda: &Cuda, numbers: &[T]) -> Result<CudaStorage> {
-    had(cuda, numbers.len(), || cuda.stream.clone_htod(numbers))
+    allocate_or_trim(cuda, numbers.len(), || cuda.stream.clone_htod(numbers))
 }
 
 /// Memory for so many numbers, once more after the pool was trimmed where there was none.
-fn had<T: CudaDType>(
+fn allocate_or_trim<T: CudaDType>(
     cuda: &Cuda,
     count: usize,
     take: impl Fn() -> std::result::Result<CudaSlice<T>, DriverError>,
 ) -> Result<CudaStorage> {
     let slice = take().or_else(|error| if is_full(&error) { trim(cuda).and_then(|()| take()) } else { Err(error) });
-    let slice = slice.map_err(|error| refused(cuda, &error, count * size_of::<T>()))?;
+    let slice = slice.map_err(|error| allocation_error(cuda, &error, count * size_of::<T>()))?;
     Ok(CudaStorage::wrap_cuda_slice(slice, cuda.device.clone()))
 }
 
@@ -102,7 +110,7 @@ fn trim(cuda: &Cuda) -> std::result::Result<(), DriverError> {
 }
 
 /// The error of memory that was not had.
-fn refused(cuda: &Cuda, error: &DriverError, wanted: usize) -> Error {
+fn allocation_error(cuda: &Cuda, error: &DriverError, wanted: usize) -> Error {
     if !is_full(error) {
         return cuda.stopped(error);
     }
@@ -124,18 +132,19 @@ pub(super) fn read(cuda: &Cuda, tensor: &Tensor) -> Result<Tensor> {
     };
     let (range, shape) = (start..end, layout.dims());
     match &storage.slice {
-        CudaStorageSlice::F32(slice) => copied(cuda, slice, range, shape),
-        CudaStorageSlice::BF16(slice) => copied(cuda, slice, range, shape),
-        CudaStorageSlice::F16(slice) => copied(cuda, slice, range, shape),
-        CudaStorageSlice::F64(slice) => copied(cuda, slice, range, shape),
-        CudaStorageSlice::I64(slice) => copied(cuda, slice, range, shape),
-        CudaStorageSlice::U32(slice) => copied(cuda, slice, range, shape),
-        CudaStorageSlice::U8(slice) => copied(cuda, slice, range, shape),
+        CudaStorageSlice::F32(slice) => read_range(cuda, slice, range, shape),
+        CudaStorageSlice::BF16(slice) => read_range(cuda, slice, range, shape),
+        CudaStorageSlice::F16(slice) => read_range(cuda, slice, range, shape),
+        CudaStorageSlice::F64(slice) => read_range(cuda, slice, range, shape),
+        CudaStorageSlice::I64(slice) => read_range(cuda, slice, range, shape),
+        CudaStorageSlice::U32(slice) => read_range(cuda, slice, range, shape),
+        CudaStorageSlice::U8(slice) => read_range(cuda, slice, range, shape),
         _ => Err(Error::dtype("numbers of this type are not read back")),
     }
 }
 
-fn copied<T: WithDType + DeviceRepr>(
+/// Copies a range of a slice to a tensor of the CPU, together with the fault word, and waits for both.
+fn read_range<T: WithDType + DeviceRepr>(
     cuda: &Cuda,
     slice: &CudaSlice<T>,
     range: Range<usize>,

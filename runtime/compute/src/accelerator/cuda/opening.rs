@@ -27,10 +27,10 @@ pub(super) fn open(ordinal: usize) -> Result<Cuda, String> {
     probe::driver()?;
     expect_device(ordinal)?;
     let context = CudaContext::new(ordinal).map_err(|error| unusable(&error))?;
-    let capability = expect_capability(context.compute_capability().map_err(words)?)?;
+    let capability = expect_capability(context.compute_capability().map_err(to_text)?)?;
     probe::libraries()?;
     let driver = CudaContext::driver_version().map_err(|error| unusable(&error))?;
-    let (driver, compiler) = ((driver / 1000, driver % 1000 / 10), nvrtc::version().map_err(words)?);
+    let (driver, compiler) = ((driver / 1000, driver % 1000 / 10), nvrtc::version().map_err(to_text)?);
     expect_driver(driver, compiler)?;
     expect_architecture(capability, &nvrtc::architectures())?;
     let device = CudaDevice::new_with_stream(ordinal).map_err(|error| first_line(&error.to_string()))?;
@@ -107,10 +107,11 @@ fn expect_architecture(capability: u32, compiled_for: &[u32]) -> Result<(), Stri
     ))
 }
 
+/// Keeps the pool, sets cuBLAS to sums in f32, and allocates the fault word of an open device.
 fn set_up(device: CudaDevice, capability: u32, driver: Version, compiler: Version) -> Result<Cuda, String> {
     let stream = device.cuda_stream();
     let context = Arc::clone(stream.context());
-    let number = |which| context.attribute(which).map_err(words);
+    let number = |which| context.attribute(which).map_err(to_text);
     let processors = number(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.unsigned_abs();
     let shared = number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?.unsigned_abs();
     if number(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? == 0 {
@@ -118,11 +119,11 @@ fn set_up(device: CudaDevice, capability: u32, driver: Version, compiler: Versio
             "its driver has no pools of memory; those for physical machines have had them since CUDA 11.2".into()
         );
     }
-    context.keep_pool().map_err(words)?;
+    context.keep_pool().map_err(to_text)?;
     let blas = device.cublas_handle();
-    blas.sum_in_single().map_err(words)?;
-    let version = blas.version().map_err(words)?;
-    let fault = stream.clone_htod(&[u64::MAX]).map_err(words)?;
+    blas.sum_in_single().map_err(to_text)?;
+    let version = blas.version().map_err(to_text)?;
+    let fault = stream.clone_htod(&[u64::MAX]).map_err(to_text)?;
     let fault_address = fault.device_ptr(&stream).0;
     let versions =
         [("driver for CUDA", driver), ("NVRTC", compiler), ("cuBLAS", (version / 10_000, version % 10_000 / 100))];
@@ -138,10 +139,12 @@ fn set_up(device: CudaDevice, capability: u32, driver: Version, compiler: Versio
     })
 }
 
-fn words(error: impl std::fmt::Display) -> String {
+/// The message of an error.
+fn to_text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
+/// The first line of a message of the tensor library, whose other lines are a backtrace.
 fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }

@@ -63,10 +63,12 @@ pub(super) fn compiler() -> bool {
 }
 
 impl Library {
+    /// Opens the library, or names it and what installs it.
     fn expect(&self, folders: &[PathBuf]) -> Result<(), String> {
         if self.opens(folders) { Ok(()) } else { Err(format!("{} is not found; {}", self.what, self.hint)) }
     }
 
+    /// Tries every name where the system's loader looks, then in `folders`. Returns whether one opened; it stays open.
     fn opens(&self, folders: &[PathBuf]) -> bool {
         if self.names.iter().any(|name| open(Path::new(name))) {
             return true;

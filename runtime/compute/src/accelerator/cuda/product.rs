@@ -11,7 +11,7 @@ use candle_core::cuda::cudarc::cublas::{result, sys};
 
 use super::Cuda;
 use super::launch::address;
-use crate::accelerator::Side;
+use crate::accelerator::view::MatrixView;
 use crate::error::{Error, Result};
 
 /// `into ← factor · left · right`, or added to what is there. Sides and types meet: `Accelerator::multiply` has looked.
@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 /// When a matrix is elsewhere or has gaps within its rows, a side has 2³¹ numbers or more, or cuBLAS refuses.
 pub(super) fn multiply(
     cuda: &Cuda,
-    [into, left, right]: [Side<'_>; 3],
+    [into, left, right]: [MatrixView<'_>; 3],
     [rows, columns, depth]: [usize; 3],
     factor: f32,
     add: bool,
@@ -30,7 +30,7 @@ pub(super) fn multiply(
     let [m, n, k] = [side(columns)?, side(rows)?, side(depth)?];
     let [to_pitch, left_pitch, right_pitch] = [pitch(&into)?, pitch(&left)?, pitch(&right)?];
     // How their rows lie, their pitches have looked at.
-    let at = |side: &Side<'_>| address(cuda, side.matrix, "a product", |_| true);
+    let at = |side: &MatrixView<'_>| address(cuda, side.matrix, "a product", |_| true);
     let (to, left_at, right_at) = (at(&into)?, at(&left)?, at(&right)?);
     let (alpha, beta) = (factor, if add { 1.0_f32 } else { 0.0 });
     let _alone = cuda.products.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,18 +71,22 @@ pub(super) fn multiply(
     })
 }
 
+/// A dimension as cuBLAS takes it, below 2³¹.
 fn side(number: usize) -> Result<i32> {
     i32::try_from(number).map_err(|_| Error::shape(format!("a side of {number} is too long for a product")))
 }
 
-fn pitch(of: &Side<'_>) -> Result<i32> {
-    side(of.pitch()?)
+/// The row stride of a matrix as cuBLAS takes it.
+fn pitch(of: &MatrixView<'_>) -> Result<i32> {
+    side(of.row_stride()?)
 }
 
+/// Whether cuBLAS transposes an operand.
 fn operation(transposed: bool) -> sys::cublasOperation_t {
     if transposed { sys::cublasOperation_t::CUBLAS_OP_T } else { sys::cublasOperation_t::CUBLAS_OP_N }
 }
 
+/// The element type as cuBLAS names it.
 fn kind(dtype: DType) -> Result<sys::cudaDataType_t> {
     match dtype {
         DType::F32 => Ok(sys::cudaDataType_t::CUDA_R_32F),

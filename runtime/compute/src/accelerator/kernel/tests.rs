@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use candle_core::{Device, Tensor};
 
 use super::*;
-use crate::accelerator::texts;
+use crate::accelerator::sources;
 
 /// Every kernel of a text with the letters of its parameters. `UNPACK(name, …)` makes one for each name.
 fn declared(text: &str) -> BTreeMap<String, String> {
@@ -36,7 +36,7 @@ fn letter(kernel: &str, parameter: &str) -> char {
             "double" => 'd',
             "bf16" => 'b',
             "f16" => 'h',
-            "u32" | "Place" | "Stretch" => 'u',
+            "u32" | "TileEntry" | "Span" => 'u',
             "u8" => 'y',
             "u64" => 'w',
             _ => unknown(),
@@ -45,7 +45,6 @@ fn letter(kernel: &str, parameter: &str) -> char {
             Some("u32") => 'n',
             Some("u64") => 'l',
             Some("float") => 'x',
-            Some("double") => 'z',
             _ => unknown(),
         },
     }
@@ -53,11 +52,11 @@ fn letter(kernel: &str, parameter: &str) -> char {
 
 #[test]
 fn the_list_and_the_text_say_the_same_of_every_kernel() {
-    for text in Text::ALL {
-        let declared: BTreeMap<String, String> = texts::cuda(text).iter().flat_map(|part| declared(part)).collect();
-        let listed = ALL.iter().filter(|kernel| kernel.text == text);
+    for text in Module::ALL {
+        let declared: BTreeMap<String, String> = sources::cuda(text).iter().flat_map(|part| declared(part)).collect();
+        let listed = ALL.iter().filter(|kernel| kernel.module == text);
         let listed: BTreeMap<String, String> =
-            listed.map(|kernel| (kernel.name.to_owned(), kernel.takes.to_owned())).collect();
+            listed.map(|kernel| (kernel.name.to_owned(), kernel.signature.to_owned())).collect();
         assert_eq!(declared, listed, "{text:?} in CUDA");
     }
 }
@@ -65,7 +64,7 @@ fn the_list_and_the_text_say_the_same_of_every_kernel() {
 #[test]
 fn every_declaration_is_found() {
     // A change of how kernels are declared must not make the other test say nothing.
-    let found: usize = Text::ALL.iter().flat_map(|text| texts::cuda(*text)).map(|part| declared(part).len()).sum();
+    let found: usize = Module::ALL.iter().flat_map(|text| sources::cuda(*text)).map(|part| declared(part).len()).sum();
     assert_eq!(found, ALL.len());
     assert!(found > 60, "{found} kernels");
 }

@@ -7,9 +7,9 @@ use objc2_metal::MTLSize;
 
 use super::Metal;
 use super::loader::Function;
+use crate::accelerator::argument::{Argument, Build, Grid, extent};
 use crate::accelerator::kernel::Kernel;
-use crate::accelerator::metal_texts::Source;
-use crate::accelerator::{Argument, Build, Grid};
+use crate::accelerator::metal_sources::Source;
 use crate::error::{Error, Result};
 
 /// Where kernels find which of their pointers are there.
@@ -36,42 +36,49 @@ pub(super) fn launch(
     grid: Grid,
     arguments: &[Argument<'_>],
 ) -> Result<()> {
-    let function = metal.loader.function(Source::Listed(kernel.text), kernel.name, build)?;
+    let function = metal.loader.function(Source::Listed(kernel.module), kernel.name, build)?;
     let values = arguments.iter().map(|argument| value(metal, kernel.name, argument));
     let values: Vec<Value> = values.collect::<Result<_>>()?;
     dispatch(metal, kernel.name, &function, grid, &values)
 }
 
+/// Converts an argument into what the encoder takes. Refuses a tensor of another device or with gaps.
 fn value(metal: &Metal, kernel: &str, argument: &Argument<'_>) -> Result<Value> {
     Ok(match argument {
-        Argument::Tensor(tensor) => place(metal, tensor, kernel, Layout::is_contiguous)?,
+        Argument::Tensor(tensor) => tensor_buffer(metal, tensor, kernel, Layout::is_contiguous)?,
         Argument::FaultWord => Value::Buffer(metal.fault.clone(), 0),
         Argument::Nothing => Value::Nothing,
         Argument::Count(number) => Value::Count(*number),
+        Argument::Size(number) => Value::Count(extent(*number)?),
         Argument::Long(number) => Value::Long(*number),
         Argument::Number(number) => Value::Number(*number),
-        Argument::Double(number) => {
-            return Err(Error::argument(format!("`{kernel}` takes the f64 {number}, a type that Metal does not have")));
-        }
     })
 }
 
-/// The buffer of a tensor, and where its first number is; `lies` says how it must lie.
+/// The buffer of a tensor, and where its first number is; `accepts` says how it must lie.
 ///
 /// # Errors
 /// When the tensor is of another device, or has other gaps.
-pub(super) fn place(metal: &Metal, tensor: &Tensor, who: &str, lies: impl Fn(&Layout) -> bool) -> Result<Value> {
+pub(super) fn tensor_buffer(
+    metal: &Metal,
+    tensor: &Tensor,
+    caller: &str,
+    accepts: impl Fn(&Layout) -> bool,
+) -> Result<Value> {
     let (storage, layout) = tensor.storage_and_layout();
     let storage = match &*storage {
         Storage::Metal(storage) if storage.device().id() == metal.device.id() => storage,
         _ => {
-            return Err(Error::argument(format!("`{who}` on `{}` was given a tensor of another device", metal.name())));
+            return Err(Error::argument(format!(
+                "`{caller}` on `{}` was given a tensor of another device",
+                metal.name()
+            )));
         }
     };
-    if !lies(layout) {
+    if !accepts(layout) {
         let (shape, strides) = (layout.dims(), layout.stride());
         return Err(Error::shape(format!(
-            "`{who}` was given a tensor {shape:?} with gaps: its strides are {strides:?}"
+            "`{caller}` was given a tensor {shape:?} with gaps: its strides are {strides:?}"
         )));
     }
     Ok(Value::Buffer(storage.buffer().clone(), layout.start_offset() * tensor.dtype().size_in_bytes()))

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use candle_metal_kernels::metal::{ComputePipeline, Device, Library};
 use objc2_metal::{MTLCompileOptions, MTLComputePipelineState as _};
 
-use crate::accelerator::Build;
-use crate::accelerator::metal_texts::Source;
+use crate::accelerator::argument::Build;
+use crate::accelerator::metal_sources::Source;
 use crate::error::{Error, Result};
 
 /// Threads of a SIMD group, as the kernels have it.
@@ -39,6 +39,7 @@ struct Loaded {
 }
 
 impl Loader {
+    /// A loader with no library yet.
     pub(super) fn new(device: Device, ordinal: usize) -> Self {
         Self { device, ordinal, loaded: Mutex::default() }
     }
@@ -74,6 +75,7 @@ impl Loader {
         Ok(function)
     }
 
+    /// Compiles a library without fast math, which would reorder sums.
     fn compiled(&self, source: Source, build: Build) -> Result<Library> {
         let options = MTLCompileOptions::new();
         // The newer call is macOS 15 and later; both keep infinities and the order in which sums are written.
@@ -83,6 +85,7 @@ impl Loader {
         library.map_err(|error| self.stopped(format!("its kernels do not compile: {error}")))
     }
 
+    /// [`Error::Stopped`] of this device.
     fn stopped(&self, why: impl std::fmt::Display) -> Error {
         Error::Stopped { device: format!("metal:{}", self.ordinal), why: why.to_string() }
     }

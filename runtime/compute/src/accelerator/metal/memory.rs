@@ -6,16 +6,13 @@
 
 use candle_core::op::BackpropOp;
 use candle_core::{CpuStorageRef, DType, Device, MetalStorage, Storage, Tensor, WithDType};
-use candle_metal_kernels::metal::{Buffer, MTLResourceOptions};
+use candle_metal_kernels::metal::Buffer;
 use half::{bf16, f16};
 use objc2_metal::{MTLDevice as _, MTLResource as _, MTLStorageMode};
 
 use super::Metal;
-use crate::device::DeviceInfo;
+use crate::accelerator::info::DeviceInfo;
 use crate::error::{Error, Result};
-
-/// How buffers are made: processor and GPU see them, and order among kernels is the encoder's work.
-pub(super) const SHARED: MTLResourceOptions = candle_metal_kernels::RESOURCE_OPTIONS;
 
 /// What the fault word is while nothing is wrong.
 const NOTHING: u64 = u64::MAX;
@@ -52,17 +49,18 @@ pub(super) fn zeros(metal: &Metal, shape: &[usize], dtype: DType) -> Result<Tens
 /// As of [`zeros`].
 pub(super) fn upload(metal: &Metal, numbers: CpuStorageRef<'_>, shape: &[usize]) -> Result<Tensor> {
     match numbers {
-        CpuStorageRef::F32(numbers) => placed(metal, numbers, shape),
-        CpuStorageRef::BF16(numbers) => placed(metal, numbers, shape),
-        CpuStorageRef::F16(numbers) => placed(metal, numbers, shape),
-        CpuStorageRef::I64(numbers) => placed(metal, numbers, shape),
-        CpuStorageRef::U32(numbers) => placed(metal, numbers, shape),
-        CpuStorageRef::U8(numbers) => placed(metal, numbers, shape),
+        CpuStorageRef::F32(numbers) => upload_slice(metal, numbers, shape),
+        CpuStorageRef::BF16(numbers) => upload_slice(metal, numbers, shape),
+        CpuStorageRef::F16(numbers) => upload_slice(metal, numbers, shape),
+        CpuStorageRef::I64(numbers) => upload_slice(metal, numbers, shape),
+        CpuStorageRef::U32(numbers) => upload_slice(metal, numbers, shape),
+        CpuStorageRef::U8(numbers) => upload_slice(metal, numbers, shape),
         _ => Err(Error::dtype("numbers of this type are not kept on a Metal device")),
     }
 }
 
-fn placed<T: WithDType>(metal: &Metal, numbers: &[T], shape: &[usize]) -> Result<Tensor> {
+/// Copies numbers into a new tensor of the device.
+fn upload_slice<T: WithDType>(metal: &Metal, numbers: &[T], shape: &[usize]) -> Result<Tensor> {
     expect_room(metal, size_of_val(numbers))?;
     Ok(Tensor::from_slice(numbers, shape, &Device::Metal(metal.device.clone()))?)
 }
@@ -72,6 +70,7 @@ fn expect_room(metal: &Metal, bytes: usize) -> Result<()> {
     if metal.pool.has_room(&metal.device, bytes)? { Ok(()) } else { Err(full(metal, bytes)) }
 }
 
+/// [`Error::Full`] with the memory that is free.
 fn full(metal: &Metal, bytes: usize) -> Error {
     let (free, total) = free(metal);
     Error::Full { device: metal.name(), wanted: bytes as u64, free, total }
@@ -94,17 +93,18 @@ pub(super) fn read(metal: &Metal, tensor: &Tensor) -> Result<Tensor> {
     expect_no_fault(metal)?;
     let buffer = storage.buffer();
     match tensor.dtype() {
-        DType::F32 => copied::<f32>(buffer, start, end, shape),
-        DType::BF16 => copied::<bf16>(buffer, start, end, shape),
-        DType::F16 => copied::<f16>(buffer, start, end, shape),
-        DType::I64 => copied::<i64>(buffer, start, end, shape),
-        DType::U32 => copied::<u32>(buffer, start, end, shape),
-        DType::U8 => copied::<u8>(buffer, start, end, shape),
+        DType::F32 => read_range::<f32>(buffer, start, end, shape),
+        DType::BF16 => read_range::<bf16>(buffer, start, end, shape),
+        DType::F16 => read_range::<f16>(buffer, start, end, shape),
+        DType::I64 => read_range::<i64>(buffer, start, end, shape),
+        DType::U32 => read_range::<u32>(buffer, start, end, shape),
+        DType::U8 => read_range::<u8>(buffer, start, end, shape),
         other => Err(Error::dtype(format!("numbers of `{}` are not read back from Metal", other.as_str()))),
     }
 }
 
-fn copied<T: WithDType>(buffer: &Buffer, start: usize, end: usize, shape: &[usize]) -> Result<Tensor> {
+/// Copies numbers `start` … `end` of a buffer to a tensor of the CPU. The caller has waited for the device.
+fn read_range<T: WithDType>(buffer: &Buffer, start: usize, end: usize, shape: &[usize]) -> Result<Tensor> {
     if buffer.as_ref().storageMode() != MTLStorageMode::Shared || end * size_of::<T>() > buffer.length() {
         return Err(Error::argument("a tensor to be read lies where the processor does not see it"));
     }

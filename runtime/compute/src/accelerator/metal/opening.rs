@@ -6,8 +6,8 @@ use objc2_metal::{MTLDevice as _, MTLGPUFamily};
 
 use super::Metal;
 use super::loader::Loader;
-use super::memory::{self, SHARED};
-use super::pool::Pool;
+use super::memory;
+use super::pool::{Pool, SHARED};
 
 /// Opens a device.
 ///
@@ -58,6 +58,7 @@ fn processors(device: &Found) -> u32 {
     }
 }
 
+/// The first line of a message of the tensor library, whose other lines are a backtrace.
 fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::MetalDevice;
-use candle_metal_kernels::metal::Buffer;
+use candle_metal_kernels::metal::{Buffer, MTLResourceOptions};
 
-use super::memory::SHARED;
-
+/// How buffers are made: processor and GPU see them, and order among kernels is the encoder's work.
+pub(super) const SHARED: MTLResourceOptions = candle_metal_kernels::RESOURCE_OPTIONS;
 /// The least that a buffer has, in bytes.
 const LEAST: usize = 1 << 8;
 /// Sizes between a power of two and the next.

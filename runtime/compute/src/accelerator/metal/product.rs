@@ -6,9 +6,10 @@
 use candle_core::{DType, Layout};
 
 use super::Metal;
-use super::launch::{Value, dispatch, place};
-use crate::accelerator::metal_texts::Source;
-use crate::accelerator::{Grid, Side};
+use super::launch::{Value, dispatch, tensor_buffer};
+use crate::accelerator::argument::Grid;
+use crate::accelerator::metal_sources::Source;
+use crate::accelerator::view::MatrixView;
 use crate::error::{Error, Result};
 
 /// Rows and columns of a group's tile.
@@ -21,10 +22,10 @@ const COLUMNS: usize = 8;
 /// `into ← factor · left · right`, or added to what is there. Shapes and types meet: `Accelerator::multiply` has looked.
 ///
 /// # Errors
-/// When a side is too long or lies elsewhere, or a kernel does not compile.
+/// When a side is too long or accepts elsewhere, or a kernel does not compile.
 pub(super) fn multiply(
     metal: &Metal,
-    [into, left, right]: [Side<'_>; 3],
+    [into, left, right]: [MatrixView<'_>; 3],
     [rows, columns, depth]: [usize; 3],
     factor: f32,
     add: bool,
@@ -46,7 +47,7 @@ pub(super) fn multiply(
     let mut values = vec![matrix(metal, &into)?, matrix(metal, &left)?, matrix(metal, &right)?];
     values.extend([Value::Count(side(rows)?), Value::Count(side(columns)?), Value::Count(side(depth)?)]);
     for one in [&into, &left, &right] {
-        values.push(Value::Long(one.pitch()? as u64));
+        values.push(Value::Long(one.row_stride()? as u64));
     }
     if !few {
         values.extend([left, right].map(|one| Value::Count(one.transposed.into())));
@@ -56,13 +57,14 @@ pub(super) fn multiply(
 }
 
 /// Where a matrix begins; that its rows lie in one piece each, `pitch` has seen.
-fn matrix(metal: &Metal, side: &Side<'_>) -> Result<Value> {
+fn matrix(metal: &Metal, side: &MatrixView<'_>) -> Result<Value> {
     match side.dtype() {
-        DType::F32 | DType::BF16 | DType::F16 => place(metal, side.matrix, "a product", |_: &Layout| true),
+        DType::F32 | DType::BF16 | DType::F16 => tensor_buffer(metal, side.matrix, "a product", |_: &Layout| true),
         other => Err(Error::dtype(format!("no product takes `{}`", other.as_str()))),
     }
 }
 
+/// A dimension as the kernels take it.
 fn side(number: usize) -> Result<u32> {
     u32::try_from(number).map_err(|_| Error::shape(format!("a side of a product is too long: {number}")))
 }

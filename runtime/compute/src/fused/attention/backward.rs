@@ -11,13 +11,13 @@ use rayon::prelude::*;
 
 use super::{AttentionShape, Layer, device};
 use crate::error::Result;
-use crate::fused::arm::Arm;
+use crate::fused::backend::Backend;
 use crate::fused::host::{self, Floats};
-use crate::fused::lanes::{dot, exp, tanh, wide};
-use crate::fused::linear::plus;
+use crate::fused::linear::add_assign;
 use crate::fused::product::{Matrix, Tile, steps};
 use crate::fused::scratch;
-use crate::fused::segments::{Segments, Stretch};
+use crate::fused::segments::{Segments, Span};
+use crate::fused::simd::{dot, exp, tanh, vectorize};
 
 /// Keys of a task.
 const BLOCK: usize = 512;
@@ -38,9 +38,9 @@ struct Above<'a> {
 struct Task {
     kv_head: usize,
     /// The positions of its keys, and their rows.
-    keys: Stretch,
+    keys: Span,
     /// The queries that may see any of the keys: those of its own sequence first. Their rows lie side by side.
-    queries: Vec<Stretch>,
+    queries: Vec<Span>,
 }
 
 impl Task {
@@ -68,12 +68,13 @@ pub fn attention_backward(
     host::expect(dout, "dout", q.dims())?;
     host::expect(out, "out", q.dims())?;
     host::expect(lse, "lse", &[segments.tokens(), shape.heads])?;
-    match Arm::of([(q, "q"), (k, "k"), (v, "v"), (dout, "dout"), (out, "out"), (lse, "lse")])? {
-        Arm::Cpu => on_cpu([q, k, v], [dout, out, lse], segments, shape),
-        Arm::Device(device) => device::attention_backward(&device, [q, k, v], [dout, out, lse], segments, shape),
+    match Backend::of([(q, "q"), (k, "k"), (v, "v"), (dout, "dout"), (out, "out"), (lse, "lse")])? {
+        Backend::Cpu => on_cpu([q, k, v], [dout, out, lse], segments, shape),
+        Backend::Device(device) => device::attention_backward(&device, [q, k, v], [dout, out, lse], segments, shape),
     }
 }
 
+/// [`attention_backward`] on the CPU.
 fn on_cpu(
     [q, k, v]: [&Tensor; 3],
     [dout, out, lse]: [&Tensor; 3],
@@ -89,8 +90,8 @@ fn on_cpu(
     let (mut dk, mut dv) = (vec![0.0; tokens * width], vec![0.0; tokens * width]);
     let mut dq = vec![0.0; tokens * shape.heads * shape.head_dim];
     let heights = || tasks.iter().step_by(shape.kv_heads).map(|task| task.keys.rows.len());
-    let mut dks = Tile::whole(&mut dk, tokens, width).cut(heights(), shape.head_dim).into_iter();
-    let mut dvs = Tile::whole(&mut dv, tokens, width).cut(heights(), shape.head_dim).into_iter();
+    let mut dks = Tile::from_slice(&mut dk, tokens, width).cut(heights(), shape.head_dim).into_iter();
+    let mut dvs = Tile::from_slice(&mut dv, tokens, width).cut(heights(), shape.head_dim).into_iter();
     for tasks in portions(&tasks, shape) {
         let tiles: Vec<_> = dks.by_ref().zip(dvs.by_ref()).take(tasks.len()).collect();
         let parts: Vec<Vec<f32>> = tasks
@@ -99,7 +100,7 @@ fn on_cpu(
             .with_max_len(1)
             .map(|(task, (mut dk, mut dv))| block(layer, above, task, &mut dk, &mut dv))
             .collect();
-        add_parts(tasks, &parts, Tile::whole(&mut dq, tokens, shape.heads * shape.head_dim), shape);
+        add_parts(tasks, &parts, Tile::from_slice(&mut dq, tokens, shape.heads * shape.head_dim), shape);
     }
     Ok((host::tensor(dq, q.dims())?, host::tensor(dk, k.dims())?, host::tensor(dv, v.dims())?))
 }
@@ -110,7 +111,7 @@ fn tasks(segments: &Segments, shape: &AttentionShape) -> Vec<Task> {
     for number in 0..segments.count() {
         let own = segments.own(number);
         for positions in steps(own.positions(), BLOCK) {
-            let keys = Stretch { first: positions.start, rows: own.rows_of(&positions) };
+            let keys = Span { first: positions.start, rows: own.rows_of(&positions) };
             let all = 0..shape.kv_heads;
             tasks.extend(all.map(|kv_head| Task {
                 kv_head,
@@ -123,15 +124,15 @@ fn tasks(segments: &Segments, shape: &AttentionShape) -> Vec<Task> {
 }
 
 /// The queries that may see some keys of a sequence.
-fn queries(segments: &Segments, number: usize, keys: &Range<usize>, shape: &AttentionShape) -> Vec<Stretch> {
+fn queries(segments: &Segments, number: usize, keys: &Range<usize>, shape: &AttentionShape) -> Vec<Span> {
     let end = shape.window.map_or(usize::MAX, |window| keys.end - 1 + window);
-    let mut found: Vec<Stretch> = segments.family(number).filter(|one| !one.rows.is_empty()).collect();
+    let mut found: Vec<Span> = segments.family(number).filter(|one| !one.rows.is_empty()).collect();
     if let [own] = found.as_mut_slice() {
         let seeing = keys.start..own.positions().end.min(end);
-        *own = Stretch { first: keys.start, rows: own.rows_of(&seeing) };
+        *own = Span { first: keys.start, rows: own.rows_of(&seeing) };
     } else if let Some(own) = found.first_mut() {
         let seeing = keys.start..own.positions().end;
-        *own = Stretch { first: keys.start, rows: own.rows_of(&seeing) };
+        *own = Span { first: keys.start, rows: own.rows_of(&seeing) };
     }
     found
 }
@@ -159,7 +160,7 @@ fn add_parts(tasks: &[Task], parts: &[Vec<f32>], dq: Tile<'_>, shape: &Attention
         for (task, part) in tasks.iter().zip(parts).filter(|(task, _)| task.kv_head * width == columns.start) {
             let covered = task.rows();
             for row in covered.start.max(rows.start)..covered.end.min(rows.end) {
-                plus(tile.row(row - rows.start), &part[(row - covered.start) * width..][..width]);
+                add_assign(tile.row(row - rows.start), &part[(row - covered.start) * width..][..width]);
             }
         }
     });
@@ -170,9 +171,9 @@ fn block(layer: Layer<'_>, above: Above<'_>, task: &Task, dk: &mut Tile<'_>, dv:
     let (shape, width) = (layer.shape, layer.shape.group_features());
     let rows = task.rows();
     let mut part = vec![0.0; rows.len() * width];
-    for stretch in &task.queries {
-        for positions in steps(stretch.positions(), shape.tile_tokens()) {
-            let queries = Stretch { first: positions.start, rows: stretch.rows_of(&positions) };
+    for span in &task.queries {
+        for positions in steps(span.positions(), shape.tile_tokens()) {
+            let queries = Span { first: positions.start, rows: span.rows_of(&positions) };
             let into = &mut part[(queries.rows.start - rows.start) * width..][..positions.len() * width];
             tile(layer, above, task, &queries, (&mut *dk, &mut *dv, into));
         }
@@ -185,7 +186,7 @@ fn tile(
     layer: Layer<'_>,
     above: Above<'_>,
     task: &Task,
-    tile: &Stretch,
+    tile: &Span,
     (dk, dv, part): (&mut Tile<'_>, &mut Tile<'_>, &mut [f32]),
 ) {
     let (shape, all) = (layer.shape, task.keys.positions());
@@ -204,15 +205,15 @@ fn tile(
         layer.gather(above.out, tile.rows.clone(), task.kv_head, out);
         let keys_matrix = layer.head(layer.k, task.keys.rows_of(&keys), task.kv_head);
         let queries = Matrix::packed(queries, rows, shape.head_dim);
-        Tile::whole(weights, rows, keys.len()).multiply(false, shape.factor(), queries, keys_matrix.transposed());
+        Tile::from_slice(weights, rows, keys.len()).multiply(false, shape.factor(), queries, keys_matrix.transposed());
         let seeds = Matrix::packed(dout, rows, shape.head_dim);
         let values = layer.head(layer.v, task.keys.rows_of(&keys), task.kv_head).transposed();
-        Tile::whole(slopes, rows, keys.len()).multiply(false, 1.0, seeds, values);
+        Tile::from_slice(slopes, rows, keys.len()).multiply(false, 1.0, seeds, values);
         score_gradients(shape, above.lse, task, tile, &keys, (weights, slopes), (dout, out));
         let (weights, slopes) = (Matrix::packed(weights, rows, keys.len()), Matrix::packed(slopes, rows, keys.len()));
         dv.multiply(true, 1.0, weights.transposed(), seeds);
         dk.multiply(true, shape.scale, slopes.transposed(), queries);
-        Tile::whole(part, rows, shape.head_dim).multiply(false, shape.scale, slopes, keys_matrix);
+        Tile::from_slice(part, rows, shape.head_dim).multiply(false, shape.scale, slopes, keys_matrix);
     });
 }
 
@@ -231,7 +232,7 @@ fn score_gradients(
     shape: &AttentionShape,
     lse: &[f32],
     task: &Task,
-    tile: &Stretch,
+    tile: &Span,
     keys: &Range<usize>,
     (weights, slopes): (&mut [f32], &mut [f32]),
     (dout, out): (&[f32], &[f32]),
@@ -248,16 +249,15 @@ fn score_gradients(
         let log = lse[(tile.rows.start + token) * shape.heads + task.kv_head * group + row % group];
         let (weights, slopes) = (&mut weights[visible.clone()], &mut slopes[visible]);
         let (dout, out) = (&dout[row * dim..][..dim], &out[row * dim..][..dim]);
-        wide(
-            #[inline(always)]
-            || match shape.soft_cap {
-                None => plain_row(weights, slopes, log, dot(dout, out)),
-                Some(cap) => capped_row(weights, slopes, log, dot(dout, out), cap),
-            },
-        );
+        vectorize!(match shape.soft_cap {
+            None => plain_row(weights, slopes, log, dot(dout, out)),
+            Some(cap) => capped_row(weights, slopes, log, dot(dout, out), cap),
+        });
     }
 }
 
+/// Turns a row of scores (`weights`) into softmax weights, and its gradients by the weights (`slopes`) into those by
+/// the scores. `log` is log Σ exp of the row, `mean` Σ dout·out.
 #[inline(always)]
 fn plain_row(weights: &mut [f32], slopes: &mut [f32], log: f32, mean: f32) {
     for (weight, slope) in weights.iter_mut().zip(slopes) {
@@ -266,6 +266,8 @@ fn plain_row(weights: &mut [f32], slopes: &mut [f32], log: f32, mean: f32) {
     }
 }
 
+/// [`plain_row`] with a soft cap: `weights` holds scores over the cap, and `slopes` is multiplied with the slope of the
+/// cap.
 #[inline(always)]
 fn capped_row(weights: &mut [f32], slopes: &mut [f32], log: f32, mean: f32, cap: f32) {
     for (weight, slope) in weights.iter_mut().zip(slopes) {

@@ -9,8 +9,8 @@ use rayon::prelude::*;
 use super::AttentionShape;
 use crate::error::{Error, Result};
 use crate::fused::host::{self, Floats};
-use crate::fused::lanes::{exp_in_place, largest, tanh, wide, widest};
 use crate::fused::scratch;
+use crate::fused::simd::{exp_in_place, largest, tanh, vectorize, widest};
 
 /// Attends with one query a sequence: `q` is `[batch, heads · head_dim]`; `keys[i]` and `values[i]` hold
 /// `[length, kv_heads · head_dim]` of sequence i, the new token's own last. The result is shaped like `q`.
@@ -57,10 +57,7 @@ fn one(shape: &AttentionShape, query: &[f32], keys: &[f32], values: &[f32], kv_h
         let rows = Rows { numbers: &keys[offset..], dim, stride };
         widest(Meet { rows, query, factor: shape.factor(), scores, length });
         for scores in scores.chunks_exact_mut(length) {
-            wide(
-                #[inline(always)]
-                || softmax(scores, shape.soft_cap),
-            );
+            vectorize!(softmax(scores, shape.soft_cap));
         }
         widest(Mix { rows: Rows { numbers: &values[offset..], ..rows }, scores, length, out });
     });
@@ -155,6 +152,7 @@ fn mixed<S: Simd, const N: usize>(simd: S, scores: &[f32], values: Chunks<'_, f3
     sums
 }
 
+/// Applies the soft cap and the softmax to a row of scores, in place.
 #[inline(always)]
 fn softmax(scores: &mut [f32], soft_cap: Option<f32>) {
     if let Some(cap) = soft_cap {

@@ -1,14 +1,14 @@
 //! Attention as launches of a device: on the tensor cores of CUDA where numbers have 16 bits and heads are whole eights, by
-//! the plain kernels elsewhere; Metal has these alone. The sizes of tiles are those of `kernels/cuda/attention_tensor.cu`
+//! the plain kernels not_on_cpu; Metal has these alone. The sizes of tiles are those of `kernels/cuda/attention_tensor.cu`
 //! and `attention_plain.cu`.
 
 use candle_core::{DType, Tensor};
 
 use super::AttentionShape;
 use crate::accelerator::kernel::{self, Kernel};
-use crate::accelerator::{Accelerator, Argument, Build, Grid, even};
+use crate::accelerator::{Accelerator, Argument, Build, Grid, arguments, extent, is_aligned};
 use crate::error::{Error, Result};
-use crate::fused::device::{count, expect_dtype, expect_type, extent};
+use crate::fused::device::{expect_dtype, expect_type};
 use crate::fused::segments::Segments;
 use crate::fused::segments::device::Tiling;
 
@@ -20,14 +20,18 @@ const WHOLE: usize = 128;
 const EIGHT: usize = 8;
 /// Rows of a tile on ordinary cores.
 const PLAIN: usize = 32;
-/// The same in the gradients on CUDA past [`FITTING`] features; Metal holds a piece of the features at a time.
+/// Rows of a tile of the gradients on ordinary cores of CUDA past [`FITTING`] features. Metal keeps [`PLAIN`] rows, since
+/// it holds a piece of the features at a time.
 const PLAIN_SMALL: usize = 16;
 /// Features up to which four tiles of 32 rows fit into what every processor has, 99 KiB.
 const FITTING: usize = 160;
 /// Tokens and heads that a block of `attention_delta` takes.
 const DELTAS: usize = 8;
 
-/// The text of the kernels for the heads of a layer.
+/// What a module is compiled for, for the heads of a layer: the head size rounded up to 16, past [`WHOLE`] to 32.
+///
+/// # Errors
+/// [`Error::Shape`] past [`WIDEST`] features.
 pub(in crate::fused) fn build(act: DType, shape: &AttentionShape, group: u32) -> Result<Build> {
     if shape.head_dim > WIDEST {
         let found = shape.head_dim;
@@ -42,7 +46,7 @@ pub(in crate::fused) fn window(shape: &AttentionShape, tokens: usize) -> Result<
     extent(shape.window.filter(|window| *window < tokens).unwrap_or(0))
 }
 
-/// The output and log Σ exp; shapes are checked by who calls.
+/// Returns the output and log Σ exp, `[tokens, heads]` f32. The caller has checked the shapes.
 pub(super) fn attention(
     device: &Accelerator,
     inputs: [&Tensor; 3],
@@ -53,14 +57,14 @@ pub(super) fn attention(
     let [q, k, v] = inputs;
     let out = device.empty(q.dims(), layer.build.act)?;
     let lse = device.empty(&[segments.tokens(), shape.heads], DType::F32)?;
-    let first: [Argument<'_>; 5] = [(&out).into(), (&lse).into(), q.into(), k.into(), v.into()];
+    let first = arguments![&out, &lse, q, k, v];
     let cores = layer.tensor_cores(&[&out]);
     let kernel = if cores { &kernel::ATTENTION } else { &kernel::ATTENTION_PLAIN };
     layer.launch(kernel, layer.forward_tiles(cores), &first)?;
     Ok((out, lse))
 }
 
-/// The gradients by q, k and v; shapes are checked by who calls.
+/// Returns the gradients by q, k and v. The caller has checked the shapes.
 pub(super) fn attention_backward(
     device: &Accelerator,
     inputs: [&Tensor; 3],
@@ -83,13 +87,13 @@ pub(super) fn attention_backward(
     } else {
         (&kernel::ATTENTION_PLAIN_DQ, &kernel::ATTENTION_PLAIN_DKV)
     };
-    let read: [Argument<'_>; 6] = [dout.into(), q.into(), k.into(), v.into(), lse.into(), (&delta).into()];
+    let read = arguments![dout, q, k, v, lse, &delta];
     layer.launch(first, layer.query_tiles(cores), &[&[Argument::from(dq)][..], &read].concat())?;
-    layer.launch(second, layer.key_tiles(cores), &[&[Argument::from(dk), dv.into()][..], &read].concat())?;
+    layer.launch(second, layer.key_tiles(cores), &[&arguments![dk, dv][..], &read].concat())?;
     Ok(gradients)
 }
 
-/// What all launches over the tokens of a layer have in common.
+/// The arguments that all launches over the tokens of a layer have in common.
 struct Layer<'a> {
     device: &'a Accelerator,
     inputs: [&'a Tensor; 3],
@@ -111,6 +115,7 @@ struct Tiles {
 }
 
 impl<'a> Layer<'a> {
+    /// Checks the types of q, k and v.
     fn of(
         device: &'a Accelerator,
         inputs: [&'a Tensor; 3],
@@ -136,9 +141,10 @@ impl<'a> Layer<'a> {
             && self.inputs[0].device().is_cuda()
             && self.shape.head_dim.is_multiple_of(EIGHT)
             && self.shape.scale > 0.0
-            && self.inputs.iter().chain(more).all(|tensor| even(tensor))
+            && self.inputs.iter().chain(more).all(|tensor| is_aligned(tensor))
     }
 
+    /// Tiles of the forward kernel; `cores`: on tensor cores.
     fn forward_tiles(&self, cores: bool) -> Tiles {
         let features = self.features();
         let plain = 4 * (2 * PLAIN * (features + 1) + PLAIN * (PLAIN + 1) + 3 * PLAIN);
@@ -149,6 +155,7 @@ impl<'a> Layer<'a> {
         Tiles { tiling: Tiling::Queries(queries), heads: self.shape.heads, parts: 1, threads, shared }
     }
 
+    /// Tiles of the kernel of dq; `cores`: on tensor cores.
     fn query_tiles(&self, cores: bool) -> Tiles {
         let features = self.features();
         let keys = if features <= WHOLE { 64 } else { 32 };
@@ -157,6 +164,7 @@ impl<'a> Layer<'a> {
         Tiles { tiling: Tiling::Queries(queries), heads: self.shape.heads, parts: 1, threads, shared }
     }
 
+    /// Tiles of the kernel of dk and dv; `cores`: on tensor cores.
     fn key_tiles(&self, cores: bool) -> Tiles {
         let features = self.features();
         let queries = match features {
@@ -178,12 +186,11 @@ impl<'a> Layer<'a> {
         (tile, 256, 4 * (4 * tile * (features + 1) + 2 * tile * (tile + 1)))
     }
 
-    /// Σ dout·out of every token and head, `[tokens, heads]`.
+    /// Computes Σ dout·out of every token and head, `[tokens, heads]` f32.
     fn delta(&self, dout: &Tensor, out: &Tensor) -> Result<Tensor> {
         let (tokens, heads) = (self.segments.tokens(), self.shape.heads);
         let delta = self.device.empty(&[tokens, heads], DType::F32)?;
-        let sizes = [count(tokens)?, count(heads)?, count(self.shape.head_dim)?];
-        let arguments: [Argument<'_>; 6] = [(&delta).into(), dout.into(), out.into(), sizes[0], sizes[1], sizes[2]];
+        let arguments = arguments![&delta, dout, out, tokens, heads, self.shape.head_dim];
         let grid = Grid::of(extent((tokens * heads).div_ceil(DELTAS))?, 256);
         self.device.launch(&kernel::ATTENTION_DELTA, self.build, grid, &arguments)?;
         Ok(delta)
@@ -197,18 +204,18 @@ impl<'a> Layer<'a> {
         let (shape, [q, k, v]) = (self.shape, self.inputs);
         let plan = self.segments.plan(self.device, q, tiles.tiling)?;
         let stride = |tensor: &Tensor| Argument::Long(tensor.dims().last().copied().unwrap_or(0) as u64);
-        let last: [Argument<'_>; 11] = [
-            (&plan.places).into(),
-            (&plan.stretches).into(),
+        let last = arguments![
+            &plan.places,
+            &plan.spans,
             stride(q),
             stride(k),
             stride(v),
-            count(shape.heads)?,
-            count(shape.group())?,
-            count(shape.head_dim)?,
-            shape.scale.into(),
-            shape.soft_cap.unwrap_or(0.0).into(),
-            window(shape, self.segments.tokens())?.into(),
+            shape.heads,
+            shape.group(),
+            shape.head_dim,
+            shape.scale,
+            shape.soft_cap.unwrap_or(0.0),
+            window(shape, self.segments.tokens())?
         ];
         let blocks = (plan.count, extent(tiles.heads)?, tiles.parts);
         let grid = Grid::cube(blocks, tiles.threads, extent(tiles.shared)?);

@@ -2,9 +2,9 @@
 
 use candle_core::{D, DType, Device, Var};
 
-use super::super::twin::{close, gradients, normal, numbers, same_on_two_threads};
+use super::super::reference::{close, gradients, normal, numbers, same_on_two_threads};
 use super::*;
-use crate::parity::{On, on_each_device};
+use crate::parity::{TestDevice, on_each_device};
 
 /// Lengths that no tile divides; the long one spans several tiles of keys and two blocks of the gradients.
 const LENGTHS: [usize; 4] = [37, 0, 1, 530];
@@ -43,22 +43,22 @@ fn inputs(shape: &AttentionShape, tokens: usize) -> [Tensor; 4] {
 }
 
 /// The same where a test runs.
-fn inputs_on(on: &On, shape: &AttentionShape, tokens: usize) -> [Tensor; 4] {
+fn inputs_on(on: &TestDevice, shape: &AttentionShape, tokens: usize) -> [Tensor; 4] {
     inputs(shape, tokens).map(|tensor| on.place(&tensor))
 }
 
 /// The lengths for a place: the tiles of a device are smaller than those of the CPU.
-fn lengths(on: &On) -> [usize; 4] {
+fn lengths(on: &TestDevice) -> [usize; 4] {
     if on.device.is_cpu() { LENGTHS } else { [37, 0, 1, 190] }
 }
 
 /// How many times the tolerance of the CPU a device may be off: it sums the numbers of a product one after another.
-fn times(on: &On) -> f64 {
+fn times(on: &TestDevice) -> f64 {
     if on.device.is_cpu() { 1.0 } else { 2.0 }
 }
 
 /// The output of one sequence, with its scores as one matrix a head.
-fn twin(q: &Tensor, k: &Tensor, v: &Tensor, shape: &AttentionShape) -> (Tensor, Tensor) {
+fn reference(q: &Tensor, k: &Tensor, v: &Tensor, shape: &AttentionShape) -> (Tensor, Tensor) {
     let length = q.dim(0).unwrap();
     let split = |x: &Tensor, heads: usize| x.reshape((length, heads, shape.head_dim)).unwrap().transpose(0, 1).unwrap();
     let spread = |x: &Tensor| {
@@ -83,13 +83,13 @@ fn twin(q: &Tensor, k: &Tensor, v: &Tensor, shape: &AttentionShape) -> (Tensor, 
     (out.reshape((length, shape.heads * shape.head_dim)).unwrap(), log.t().unwrap())
 }
 
-/// The twin of a packed batch.
+/// The reference of a packed batch.
 fn packed_twin(leaves: [&Var; 3], segments: &Segments, shape: &AttentionShape) -> (Tensor, Tensor) {
     let ranges = segments.ranges().filter(|range| !range.is_empty());
     let (outs, logs): (Vec<_>, Vec<_>) = ranges
         .map(|range| {
             let [q, k, v] = leaves.map(|leaf| leaf.narrow(0, range.start, range.len()).unwrap());
-            twin(&q, &k, &v, shape)
+            reference(&q, &k, &v, shape)
         })
         .unzip();
     (Tensor::cat(&outs, 0).unwrap(), Tensor::cat(&logs, 0).unwrap())
@@ -97,14 +97,14 @@ fn packed_twin(leaves: [&Var; 3], segments: &Segments, shape: &AttentionShape) -
 
 /// Compares a gradient. In bf16 it is off by about 2⁻⁹ of itself for each of what is rounded on the way; a token that
 /// sees few keys may be off by more, since Σ dout·out is subtracted from what is hardly larger, and `out` was rounded.
-fn compare(on: &On, what: &str, found: &Tensor, twin: &Tensor) {
+fn compare(on: &TestDevice, what: &str, found: &Tensor, reference: &Tensor) {
     if on.dtype == DType::F32 {
-        return on.within(what, found, twin, 5e-6 * times(on));
+        return on.within(what, found, reference, 5e-6 * times(on));
     }
-    on.within(what, found, twin, 2e-2);
-    let (found, twin) = (numbers(&on.back(found)), numbers(twin));
-    let apart: f64 = found.iter().zip(&twin).map(|(found, twin)| (found - twin).powi(2)).sum();
-    let share = (apart / twin.iter().map(|twin| twin * twin).sum::<f64>()).sqrt();
+    on.within(what, found, reference, 2e-2);
+    let (found, reference) = (numbers(&on.back(found)), numbers(reference));
+    let apart: f64 = found.iter().zip(&reference).map(|(found, reference)| (found - reference).powi(2)).sum();
+    let share = (apart / reference.iter().map(|reference| reference * reference).sum::<f64>()).sqrt();
     assert!(share < 4e-3, "{what}: off by {share} of its length");
 }
 
@@ -116,22 +116,22 @@ on_each_device! {
             let [q, k, v, dout] = inputs_on(on, &shape, segments.tokens());
             let (q64, k64, v64) = (on.leaf(&q), on.leaf(&k), on.leaf(&v));
             let (expected, logs) = packed_twin([&q64, &k64, &v64], &segments, &shape);
-            let twins = gradients(&expected, &on.leaf(&dout), &[&q64, &k64, &v64]);
+            let references = gradients(&expected, &on.leaf(&dout), &[&q64, &k64, &v64]);
             let (out, lse) = attention(&q, &k, &v, &segments, &shape).unwrap();
             assert_eq!((out.dtype(), lse.dtype()), (on.dtype, DType::F32));
             on.nearly("out", &out, &expected, times(on));
             on.within("lse", &lse, &logs, 1e-6 * times(on));
             let (dq, dk, dv) = attention_backward(&dout, &q, &k, &v, &out, &lse, &segments, &shape).unwrap();
-            compare(on, "dq", &dq, &twins[0]);
-            compare(on, "dk", &dk, &twins[1]);
-            compare(on, "dv", &dv, &twins[2]);
+            compare(on, "dq", &dq, &references[0]);
+            compare(on, "dk", &dk, &references[1]);
+            compare(on, "dv", &dv, &references[2]);
         }
     }
 }
 
 /// What rows begin with is there once: a beginning of all, one of the first three within it, and a row of its own.
 /// Lengths that no tile divides, on both sides of a block of keys; one row ends where what it shares ends.
-fn branching(on: &On) -> Segments {
+fn branching(on: &TestDevice) -> Segments {
     let [second, fourth] = if on.device.is_cpu() { [250, 300] } else { [120, 80] };
     let pieces =
         [(37, None), (second, Some(0)), (1, Some(1)), (fourth, Some(1)), (0, Some(1)), (70, Some(0)), (19, None)];
@@ -192,7 +192,7 @@ on_each_device! {
             let mut seen = vec![false; segments.tokens()];
             let (mut expected, mut seeds) = (Vec::new(), Vec::new());
             for line in lines(&segments) {
-                expected.push(twin(&pick(&q64, &line), &pick(&k64, &line), &pick(&v64, &line), &shape).0);
+                expected.push(reference(&pick(&q64, &line), &pick(&k64, &line), &pick(&v64, &line), &shape).0);
                 let mask: Vec<f64> = line
                     .iter()
                     .map(|row| if std::mem::replace(&mut seen[*row as usize], true) { 0.0 } else { 1.0 })
@@ -202,11 +202,11 @@ on_each_device! {
             }
             assert!(seen.iter().all(|seen| *seen));
             let seeds = Tensor::cat(&seeds, 0).unwrap().detach();
-            let twins = gradients(&Tensor::cat(&expected, 0).unwrap(), &seeds, &[&q64, &k64, &v64]);
+            let references = gradients(&Tensor::cat(&expected, 0).unwrap(), &seeds, &[&q64, &k64, &v64]);
             let (dq, dk, dv) = attention_backward(&dout, &q, &k, &v, &out, &lse, &segments, &shape).unwrap();
-            compare(on, "dq", &dq, &twins[0]);
-            compare(on, "dk", &dk, &twins[1]);
-            compare(on, "dv", &dv, &twins[2]);
+            compare(on, "dq", &dq, &references[0]);
+            compare(on, "dk", &dk, &references[1]);
+            compare(on, "dv", &dv, &references[2]);
         }
     }
 }

@@ -5,11 +5,11 @@ use candle_core::{DType, Tensor};
 
 use super::pages::{PAGE, Pages, Sequence};
 use super::{Part, no_layer};
-use crate::accelerator::{Accelerator, Argument, Build, Grid, kernel};
+use crate::accelerator::{Accelerator, Argument, Build, Grid, arguments, extent, kernel};
 use crate::error::{Error, Result};
 use crate::fused::attention::AttentionShape;
 use crate::fused::attention::device::{build, window};
-use crate::fused::device::{count, expect_dtype, expect_type, extent};
+use crate::fused::device::{expect_dtype, expect_type};
 
 /// Tokens that a block of `attention_cached` meets.
 const CHUNK: usize = 256;
@@ -51,14 +51,17 @@ pub(super) struct Placed {
 }
 
 impl Paged {
+    /// A cache of empty sequences, without memory for pages yet.
     pub(super) fn new(device: Accelerator, slots: usize, layers: usize) -> Self {
         Self { device, pages: Pages::new(slots), layers: (0..layers).map(|_| None).collect() }
     }
 
+    /// Tokens of a slot's sequence; 0 for a slot that is not there.
     pub(super) fn length(&self, slot: usize) -> usize {
         self.pages.sequence(slot).map_or(0, |sequence| sequence.length)
     }
 
+    /// The number of slots.
     pub(super) fn slots(&self) -> usize {
         self.pages.slots()
     }
@@ -105,6 +108,7 @@ impl Paged {
         Ok(Placed { rows, shortest, longest, pages_of, lengths, pages, rows_of })
     }
 
+    /// Writes the keys and values of a pass into the pages of a layer, after enlarging its pool if needed.
     pub(super) fn keep(
         &mut self,
         placed: &Placed,
@@ -119,22 +123,22 @@ impl Paged {
         let Some(Some(pool)) = self.layers.get(layer) else { return Err(no_layer(layer)) };
         let [sequences, tokens] =
             placed.rows_of.as_ref().map_or([None, None], |[first, second]| [Some(first), Some(second)]);
-        let arguments: [Argument<'_>; 15] = [
-            (&pool.keys).into(),
-            (&pool.values).into(),
-            keys.into(),
-            values.into(),
-            sequences.into(),
-            tokens.into(),
-            (&placed.lengths).into(),
-            (&placed.pages).into(),
-            count(placed.pages_of)?,
-            count(PAGE)?,
-            count(width)?,
-            (width as u64).into(),
-            (width as u64).into(),
+        let arguments = arguments![
+            &pool.keys,
+            &pool.values,
+            keys,
+            values,
+            sequences,
+            tokens,
+            &placed.lengths,
+            &placed.pages,
+            placed.pages_of,
+            PAGE,
+            width,
+            width as u64,
+            width as u64,
             Argument::FaultWord,
-            count(0)?,
+            0u32
         ];
         let grid = Grid::of(extent(placed.rows)?, THREADS);
         self.device.launch(&kernel::CACHE_APPEND, text(act, shape)?, grid, &arguments)
@@ -163,6 +167,7 @@ impl Paged {
         Ok(())
     }
 
+    /// Attends with one query a sequence, in chunks of [`CHUNK`] tokens that a second kernel merges.
     pub(super) fn attend(&self, placed: &Placed, layer: usize, q: &Tensor, shape: &AttentionShape) -> Result<Tensor> {
         let act = expect_type(q, "q")?;
         let Some(Some(pool)) = self.layers.get(layer) else { return Err(no_layer(layer)) };
@@ -172,21 +177,21 @@ impl Paged {
         let (batch, chunks) = (q.dim(0)?, placed.longest.div_ceil(CHUNK));
         let mixes = self.device.empty(&[batch, shape.heads, chunks, shape.head_dim], DType::F32)?;
         let levels = self.device.empty(&[batch, shape.heads, chunks, 2], DType::F32)?;
-        let arguments: [Argument<'_>; 14] = [
-            (&mixes).into(),
-            (&levels).into(),
-            q.into(),
-            (&pool.keys).into(),
-            (&pool.values).into(),
-            (&placed.pages).into(),
-            (&placed.lengths).into(),
-            count(placed.pages_of)?,
-            count(PAGE)?,
-            count(shape.kv_heads)?,
-            count(shape.head_dim)?,
-            shape.scale.into(),
-            shape.soft_cap.unwrap_or(0.0).into(),
-            window(shape, placed.longest)?.into(),
+        let arguments = arguments![
+            &mixes,
+            &levels,
+            q,
+            &pool.keys,
+            &pool.values,
+            &placed.pages,
+            &placed.lengths,
+            placed.pages_of,
+            PAGE,
+            shape.kv_heads,
+            shape.head_dim,
+            shape.scale,
+            shape.soft_cap.unwrap_or(0.0),
+            window(shape, placed.longest)?
         ];
         let blocks = (extent(chunks)?, extent(shape.heads / together(shape.group()))?, extent(batch)?);
         self.device.launch(&kernel::ATTENTION_CACHED, text(act, shape)?, Grid::cube(blocks, THREADS, 0), &arguments)?;
@@ -202,14 +207,14 @@ impl Paged {
         shape: &AttentionShape,
     ) -> Result<Tensor> {
         let out = self.device.empty(q.dims(), q.dtype())?;
-        let arguments: [Argument<'_>; 7] = [
-            (&out).into(),
-            mixes.into(),
-            levels.into(),
-            (&placed.lengths).into(),
-            count(shape.head_dim)?,
-            count(mixes.dim(2)?)?,
-            window(shape, placed.longest)?.into(),
+        let arguments = arguments![
+            &out,
+            mixes,
+            levels,
+            &placed.lengths,
+            shape.head_dim,
+            mixes.dim(2)?,
+            window(shape, placed.longest)?
         ];
         let grid = Grid::square(extent(shape.heads)?, extent(q.dim(0)?)?, THREADS);
         self.device.launch(&kernel::ATTENTION_CACHED_MERGE, text(q.dtype(), shape)?, grid, &arguments)?;
@@ -239,6 +244,7 @@ impl Paged {
         Ok(())
     }
 
+    /// Releases the pages of a slot.
     pub(super) fn retire(&mut self, slot: usize) {
         self.pages.retire(slot);
     }
@@ -258,7 +264,7 @@ fn together(group: usize) -> usize {
 fn copy(device: &Accelerator, to: &Tensor, from: &Tensor) -> Result<()> {
     let (rows, columns) = from.dims2()?;
     let stride = Argument::Long(columns as u64);
-    let arguments: [Argument<'_>; 6] = [to.into(), from.into(), count(rows)?, count(columns)?, stride, stride];
+    let arguments = arguments![to, from, rows, columns, stride, stride];
     device.launch(&kernel::COPY_COLUMNS, from.dtype(), device.over_rows(rows, 256), &arguments)
 }
 

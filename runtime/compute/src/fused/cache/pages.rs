@@ -3,8 +3,8 @@
 //! Only numbers of pages here; what lies in them is the device's business. The order in which pages are given and taken
 //! does not matter to those who compute: the stream of a device has one order too.
 
+use crate::accelerator::extent;
 use crate::error::Result;
-use crate::fused::device::extent;
 
 /// Tokens of a page.
 pub(super) const PAGE: usize = 64;
@@ -30,14 +30,17 @@ pub(super) struct Sequence {
 }
 
 impl Pages {
+    /// Sequences without pages.
     pub(super) fn new(slots: usize) -> Self {
         Self { sequences: vec![Sequence::default(); slots], holders: Vec::new(), free: Vec::new(), capacity: 0 }
     }
 
+    /// The number of slots.
     pub(super) fn slots(&self) -> usize {
         self.sequences.len()
     }
 
+    /// How many pages a pool should have room for.
     pub(super) fn capacity(&self) -> usize {
         self.capacity
     }

@@ -1,10 +1,10 @@
 //! Cached steps against attention over whole sequences, and sequences that go on from others.
 
+use super::super::reference::normal;
 use super::super::segments::Segments;
-use super::super::twin::normal;
 use super::*;
 use crate::fused::attention;
-use crate::parity::{On, on_each_device};
+use crate::parity::{TestDevice, on_each_device};
 
 const SHAPE: AttentionShape =
     AttentionShape { heads: 4, kv_heads: 2, head_dim: 6, scale: 0.4, window: None, soft_cap: None };
@@ -30,14 +30,14 @@ fn inputs(shape: &AttentionShape, tokens: usize) -> [Tensor; 3] {
 }
 
 /// Some rows of a tensor of the CPU, where a test runs.
-fn pick(on: &On, from: &Tensor, rows: &[u32]) -> Tensor {
+fn pick(on: &TestDevice, from: &Tensor, rows: &[u32]) -> Tensor {
     let rows = Tensor::new(rows, &Device::Cpu).unwrap();
     on.place(&from.index_select(&rows, 0).unwrap())
 }
 
 /// Keeps some rows of `k` and `v` in slots, so many each, and meets them with the last row's query of each slot.
 fn grow(
-    on: &On,
+    on: &TestDevice,
     cache: &mut KvCache,
     growth: &[(usize, &[u32])],
     [q, k, v]: &[Tensor; 3],
@@ -51,7 +51,7 @@ fn grow(
 }
 
 /// What attention over a whole sequence gives its last token, `[1, heads · head_dim]` on the CPU.
-fn whole(on: &On, rows: &[u32], [q, k, v]: &[Tensor; 3], shape: &AttentionShape) -> Tensor {
+fn whole(on: &TestDevice, rows: &[u32], [q, k, v]: &[Tensor; 3], shape: &AttentionShape) -> Tensor {
     let [q, k, v] = [q, k, v].map(|tensor| pick(on, tensor, rows));
     let (out, _) = attention(&q, &k, &v, &Segments::new(&[rows.len()]), shape).unwrap();
     on.back(&out).narrow(0, rows.len() - 1, 1).unwrap()
@@ -60,7 +60,7 @@ fn whole(on: &On, rows: &[u32], [q, k, v]: &[Tensor; 3], shape: &AttentionShape)
 on_each_device! {
     /// One sequence spans several pages and chunks, and comes in passes of unequal lengths.
     fn a_cached_step_gives_the_last_row_of_the_whole(on) tolerance(2e-6, 3e-3) {
-        // On a device both sides are off: tensor cores round the weights, and neither sums as the other does.
+        // TestDevice a device both sides are off: tensor cores round the weights, and neither sums as the other does.
         let times = if on.device.is_cpu() { 1.0 } else { 3.0 };
         for shape in shapes() {
             let tensors = inputs(&shape, 540);

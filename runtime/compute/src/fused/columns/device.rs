@@ -2,12 +2,13 @@
 
 use candle_core::{DType, Tensor};
 
-use crate::accelerator::{Accelerator, Argument, kernel};
+use crate::accelerator::{Accelerator, Argument, arguments, kernel};
 use crate::error::Result;
-use crate::fused::device::{count, expect_dtype, expect_type, over_rows};
+use crate::fused::device::{expect_dtype, expect_type, over_rows};
 use crate::fused::linear::device::add_bias;
 use crate::fused::{host, norm};
 
+/// [`split_columns`](super::split_columns) on a device: one copy for each part.
 pub(super) fn cut(device: &Accelerator, joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
     let act = expect_type(joined, "joined")?;
     let (rows, columns) = host::matrix(joined, "joined")?;
@@ -24,6 +25,7 @@ pub(super) fn cut(device: &Accelerator, joined: &Tensor, widths: &[usize]) -> Re
     Ok(parts)
 }
 
+/// [`concat_columns`](super::concat_columns) on a device: one copy for each part.
 pub(super) fn join(device: &Accelerator, parts: &[Tensor], rows: usize) -> Result<Tensor> {
     let act = parts.first().map_or(Ok(DType::F32), |first| expect_type(first, "columns"))?;
     let columns = parts.iter().filter_map(|part| part.dims().last()).sum();
@@ -54,16 +56,17 @@ pub(in crate::fused) fn copy(
     [rows, columns]: [usize; 2],
 ) -> Result<()> {
     let [to_stride, from_stride] = [to_stride, from_stride].map(|stride| Argument::Long(stride as u64));
-    let arguments = [to.into(), from.into(), count(rows)?, count(columns)?, to_stride, from_stride];
+    let arguments = arguments![to, from, rows, columns, to_stride, from_stride];
     device.launch(&kernel::COPY_COLUMNS, to.dtype(), over_rows(device, rows), &arguments)
 }
 
+/// [`scale_columns`](super::scale_columns) on a device.
 pub(super) fn scale(device: &Accelerator, x: &Tensor, factors: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let act = expect_type(x, "x")?;
     expect_dtype(factors, "factors", DType::F32)?;
     let (rows, columns) = host::matrix(x, "x")?;
     let y = device.empty(&[rows, columns], act)?;
-    let arguments = [(&y).into(), x.into(), factors.into(), count(rows)?, count(columns)?];
+    let arguments = arguments![&y, x, factors, rows, columns];
     device.launch(&kernel::SCALE_COLUMNS, act, over_rows(device, rows), &arguments)?;
     if let Some(bias) = bias {
         add_bias(device, &y, bias)?;
@@ -71,6 +74,7 @@ pub(super) fn scale(device: &Accelerator, x: &Tensor, factors: &Tensor, bias: Op
     Ok(y)
 }
 
+/// [`product_sums`](super::product_sums) on a device.
 pub(super) fn product_sums(device: &Accelerator, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let (_, columns) = host::matrix(a, "a")?;
     if columns == 0 {

@@ -2,7 +2,7 @@
 
 use candle_core::DType;
 
-use super::super::twin::gradients;
+use super::super::reference::gradients;
 use super::*;
 use crate::parity::on_each_device;
 
@@ -11,12 +11,12 @@ on_each_device! {
         for widths in [[24, 8, 8], [5, 31, 7]] {
             let joined = on.normal("joined", &[11, widths.iter().sum()]);
             let parts = split_columns(&joined, &widths).unwrap();
-            let (twin, mut start) = (on.leaf(&joined), 0);
+            let (reference, mut start) = (on.leaf(&joined), 0);
             for (part, width) in parts.iter().zip(widths) {
-                on.close("part", part, &twin.narrow(1, start, width).unwrap());
+                on.close("part", part, &reference.narrow(1, start, width).unwrap());
                 start += width;
             }
-            on.close("joined", &concat_columns(&parts).unwrap(), &twin);
+            on.close("joined", &concat_columns(&parts).unwrap(), &reference);
         }
     }
 
@@ -36,10 +36,10 @@ on_each_device! {
             on.close("scaled", &scale_columns(&x, &factors, None).unwrap(), &scaled);
             let whole = scaled.broadcast_add(&on.leaf(&bias)).unwrap();
             on.close("and bias", &scale_columns(&x, &factors, Some(&bias)).unwrap(), &whole);
-            let twins = gradients(&scaled, &on.leaf(&seed), &[&factors64]);
+            let references = gradients(&scaled, &on.leaf(&seed), &[&factors64]);
             let found = product_sums(&seed, &x).unwrap();
             assert_eq!(found.dtype(), DType::F32);
-            on.within("gradient of the factors", &found, &twins[0], 1e-6);
+            on.within("gradient of the factors", &found, &references[0], 1e-6);
         }
     }
 

@@ -3,11 +3,11 @@
 use candle_core::Tensor;
 
 use super::Dropout;
-use crate::accelerator::{Accelerator, Argument, Grid, Side, kernel};
+use crate::accelerator::{Accelerator, Grid, MatrixView, arguments, extent, kernel};
 use crate::error::Result;
-use crate::fused::device::{expect_type, extent};
+use crate::fused::device::expect_type;
 use crate::fused::linear::device::{input_gradient, linear, product, weight_gradient};
-use crate::fused::low_rank::device::{add_through, project, unproject};
+use crate::fused::low_rank::device::{add_up_projection, project, unproject};
 use crate::fused::low_rank::{AdaptedGradient, LowRank};
 use crate::fused::residual;
 use crate::weight::WeightRef;
@@ -16,22 +16,16 @@ const THREADS: u32 = 256;
 /// Numbers of one block: each thread has a block of the stream.
 const NUMBERS: usize = 16 * THREADS as usize;
 
+/// Applies the mask that the key of a stream makes; kept values are multiplied with `widened`.
 pub(super) fn apply(device: &Accelerator, values: &Tensor, key: [u32; 8], rate: f32, widened: f32) -> Result<Tensor> {
     let act = expect_type(values, "values")?;
     let (y, key, numbers) = (device.empty(values.dims(), act)?, device.upload(&key, &[8])?, values.elem_count());
-    let arguments = [
-        (&y).into(),
-        values.into(),
-        (&key).into(),
-        Argument::Long(0),
-        Argument::Long(numbers as u64),
-        rate.into(),
-        widened.into(),
-    ];
+    let arguments = arguments![&y, values, &key, 0u64, numbers as u64, rate, widened];
     device.launch(&kernel::DROPOUT, act, Grid::of(extent(numbers.div_ceil(NUMBERS))?, THREADS), &arguments)?;
     Ok(y)
 }
 
+/// [`dropout_linear`](super::dropout_linear) on a device.
 pub(super) fn dropout_linear(
     device: &Accelerator,
     x: &Tensor,
@@ -42,10 +36,11 @@ pub(super) fn dropout_linear(
 ) -> Result<(Tensor, Tensor)> {
     let y = linear(device, x, weight, bias)?;
     let reduced = project(device, &dropout.apply(x)?, &low.a)?;
-    add_through(device, &y, &reduced, low)?;
+    add_up_projection(device, &y, &reduced, low)?;
     Ok((y, reduced))
 }
 
+/// [`dropout_linear_backward`](super::dropout_linear_backward) on a device.
 #[expect(clippy::too_many_arguments, reason = "the terms of one formula")]
 pub(super) fn dropout_linear_backward(
     device: &Accelerator,
@@ -60,7 +55,7 @@ pub(super) fn dropout_linear_backward(
     let thin = unproject(device, dy, low)?;
     let through = || {
         let a = device.cast(&low.a, dy.dtype())?;
-        let through = product(device, Side::plain(&thin), Side::plain(&a), dy.dtype(), 1.0)?;
+        let through = product(device, MatrixView::plain(&thin), MatrixView::plain(&a), dy.dtype(), 1.0)?;
         residual::add(&input_gradient(device, dy, weight)?, &dropout.apply(&through)?)
     };
     Ok(AdaptedGradient {

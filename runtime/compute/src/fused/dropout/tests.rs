@@ -2,8 +2,8 @@
 
 use candle_core::{DType, Device};
 
+use super::super::reference::{gradients, leaf, normal};
 use super::super::rows::to_host_f32;
-use super::super::twin::{gradients, leaf, normal};
 use super::*;
 use crate::parity::on_each_device;
 
@@ -47,15 +47,15 @@ on_each_device! {
         let thin = dropped.matmul(&a64.t().unwrap()).unwrap();
         let added = (thin.matmul(&b64.t().unwrap()).unwrap() * f64::from(low.scale)).unwrap();
         let plain = x64.matmul(&on.leaf(&weight).t().unwrap()).unwrap();
-        let twin = (plain.broadcast_add(&on.leaf(&bias)).unwrap() + added).unwrap();
+        let reference = (plain.broadcast_add(&on.leaf(&bias)).unwrap() + added).unwrap();
         let (y, reduced) = dropout_linear(&x, &weight, Some(&bias), &low, &dropout()).unwrap();
-        on.close("y", &y, &twin);
+        on.close("y", &y, &reference);
         on.close("reduced", &reduced, &thin);
         let found = dropout_linear_backward(&dy, &x, &reduced, &weight, &low, &dropout(), true).unwrap();
-        let twins = gradients(&twin, &on.leaf(&dy), &[&x64, &a64, &b64]);
-        on.close("dx", &found.input.unwrap(), &twins[0]);
-        on.nearly("da", &found.a, &twins[1], 2.0);
-        on.nearly("db", &found.b, &twins[2], 2.0);
+        let references = gradients(&reference, &on.leaf(&dy), &[&x64, &a64, &b64]);
+        on.close("dx", &found.input.unwrap(), &references[0]);
+        on.nearly("da", &found.a, &references[1], 2.0);
+        on.nearly("db", &found.b, &references[2], 2.0);
     }
 }
 

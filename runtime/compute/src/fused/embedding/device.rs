@@ -3,9 +3,9 @@
 use candle_core::{DType, Tensor};
 
 use crate::accelerator::kernel::{self, Kernel};
-use crate::accelerator::{Accelerator, Argument, Grid};
+use crate::accelerator::{Accelerator, Argument, Grid, arguments, extent};
 use crate::error::Result;
-use crate::fused::device::{count, expect_type, extent, rows};
+use crate::fused::device::{expect_type, rows};
 use crate::fused::host;
 use crate::fused::indices::Indices;
 use crate::fused::linear::device::sides;
@@ -15,6 +15,7 @@ const THREADS: u32 = 128;
 /// Blocks side by side that walk over the numbers.
 const BLOCKS: u32 = 65_535;
 
+/// [`embed`](super::embed) on a device.
 pub(super) fn embed(
     device: &Accelerator,
     ids: &Indices,
@@ -29,6 +30,7 @@ pub(super) fn embed(
     rows(device, weight, &ids.on(weight.device())?, scale, dtype)
 }
 
+/// [`embed_gradient`](super::embed_gradient) on a device.
 pub(super) fn embed_gradient(
     device: &Accelerator,
     ids: &[u32],
@@ -59,20 +61,20 @@ pub(in crate::fused) fn sums_by_number(
     let place = |numbers: &[u32]| device.upload(numbers, &[numbers.len()]);
     let (order, starts, different) = (place(&runs.order)?, place(&runs.starts)?, place(&runs.numbers)?);
     let many = extent(runs.numbers.len())?;
-    let arguments = [
-        (&sum).into(),
-        dy.into(),
-        (&order).into(),
-        (&starts).into(),
-        (&different).into(),
-        Argument::Count(many),
-        count(width)?,
-        count(rows)?,
-        count(given)?,
-        scale.into(),
-        0f32.into(),
+    let arguments = arguments![
+        &sum,
+        dy,
+        &order,
+        &starts,
+        &different,
+        many,
+        width,
+        rows,
+        given,
+        scale,
+        0f32,
         Argument::FaultWord,
-        count(0)?,
+        0u32
     ];
     let grid = Grid::square(many.min(BLOCKS), extent(width)?.div_ceil(THREADS), THREADS);
     device.launch(kernel, act, grid, &arguments)?;
@@ -90,6 +92,7 @@ struct Runs {
 }
 
 impl Runs {
+    /// Groups places by their number.
     fn of(numbers: &[u32]) -> Result<Self> {
         let end = extent(numbers.len())?;
         let mut order: Vec<u32> = (0..end).collect();

@@ -2,7 +2,7 @@
 
 use candle_core::Device;
 
-use super::super::twin::{gradients, normal, same_on_two_threads};
+use super::super::reference::{gradients, normal, same_on_two_threads};
 use super::*;
 use crate::parity::on_each_device;
 use crate::weight::{Format, Packed, Weight};
@@ -23,8 +23,8 @@ on_each_device! {
         let rows = embed(&ids(), &weight, 1.5, on.dtype).unwrap();
         assert_eq!(rows.dtype(), on.dtype);
         on.close("rows", &rows, &expected);
-        let twins = gradients(&expected, &on.leaf(&dy), &[&w64]);
-        on.within("dw", &embed_gradient(&ids(), &dy, 1.5, 11).unwrap(), &twins[0], 1e-6);
+        let references = gradients(&expected, &on.leaf(&dy), &[&w64]);
+        on.within("dw", &embed_gradient(&ids(), &dy, 1.5, 11).unwrap(), &references[0], 1e-6);
     }
 
     fn rows_of_half_precision_are_widened_exactly(on) tolerance(0.0, 0.0) {

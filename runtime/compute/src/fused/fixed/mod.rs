@@ -17,6 +17,6 @@ mod vnni;
 mod without;
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use vnni::{Fixed, Whole};
+pub(super) use vnni::{Fixed, FixedTokens};
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) use without::{Fixed, Whole};
+pub(super) use without::{Fixed, FixedTokens};

@@ -3,21 +3,23 @@
 use candle_core::Tensor;
 
 use super::Activation;
-use crate::accelerator::{Accelerator, Argument, kernel};
+use crate::accelerator::{Accelerator, Argument, arguments, kernel};
 use crate::error::Result;
-use crate::fused::device::{count, expect_dtype, expect_type, over_rows};
+use crate::fused::device::{expect_dtype, expect_type, over_rows};
 
+/// [`gated`](super::gated) on a device.
 pub(super) fn gated(device: &Accelerator, gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
     let act = expect_type(gate, "gate")?;
     expect_dtype(up, "up", act)?;
     let (rows, columns) = sides(gate);
     let y = device.empty(gate.dims(), act)?;
     let stride = Argument::Long(columns as u64);
-    let arguments = [(&y).into(), gate.into(), up.into(), count(rows)?, count(columns)?, stride, number(activation)];
+    let arguments = arguments![&y, gate, up, rows, columns, stride, number(activation)];
     device.launch(&kernel::GATED, act, over_rows(device, rows), &arguments)?;
     Ok(y)
 }
 
+/// [`gated_backward`](super::gated_backward) on a device.
 pub(super) fn gated_backward(
     device: &Accelerator,
     dy: &Tensor,
@@ -30,17 +32,7 @@ pub(super) fn gated_backward(
     expect_dtype(dy, "dy", act)?;
     let (rows, columns) = sides(gate);
     let (dgate, dup) = (device.empty(gate.dims(), act)?, device.empty(gate.dims(), act)?);
-    let arguments = [
-        (&dgate).into(),
-        (&dup).into(),
-        dy.into(),
-        gate.into(),
-        up.into(),
-        count(rows)?,
-        count(columns)?,
-        Argument::Long(columns as u64),
-        number(activation),
-    ];
+    let arguments = arguments![&dgate, &dup, dy, gate, up, rows, columns, columns as u64, number(activation)];
     device.launch(&kernel::GATED_BACKWARD, act, over_rows(device, rows), &arguments)?;
     Ok((dgate, dup))
 }

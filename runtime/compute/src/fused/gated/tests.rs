@@ -2,7 +2,7 @@
 
 use candle_core::Var;
 
-use super::super::twin::{gradients, normal, same_on_two_threads};
+use super::super::reference::{gradients, normal, same_on_two_threads};
 use super::*;
 use crate::error::Error;
 use crate::fused::to_host_f32;
@@ -11,7 +11,7 @@ use crate::parity::on_each_device;
 const BOTH: [Activation; 2] = [Activation::Silu, Activation::GeluTanh];
 
 /// Written out, because the tensor library's own GELU has a rounded derivative.
-fn twin(gate: &Var, up: &Var, activation: Activation) -> Tensor {
+fn reference(gate: &Var, up: &Var, activation: Activation) -> Tensor {
     let gate = gate.as_tensor();
     let inner = match activation {
         Activation::Silu => gate.clone(),
@@ -33,12 +33,12 @@ on_each_device! {
             let gate = on.place(&(gate * 4.0).unwrap());
             for activation in BOTH {
                 let (gate64, up64) = (on.leaf(&gate), on.leaf(&up));
-                let expected = twin(&gate64, &up64, activation);
+                let expected = reference(&gate64, &up64, activation);
                 on.close("y", &gated(&gate, &up, activation).unwrap(), &expected);
                 let (dgate, dup) = gated_backward(&dy, &gate, &up, activation).unwrap();
-                let twins = gradients(&expected, &on.leaf(&dy), &[&gate64, &up64]);
-                on.close("dgate", &dgate, &twins[0]);
-                on.close("dup", &dup, &twins[1]);
+                let references = gradients(&expected, &on.leaf(&dy), &[&gate64, &up64]);
+                on.close("dgate", &dgate, &references[0]);
+                on.close("dup", &dup, &references[1]);
             }
         }
     }

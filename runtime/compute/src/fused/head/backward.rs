@@ -10,12 +10,12 @@ use rayon::prelude::*;
 
 use super::{Head, HeadOptions, HeadTaps, Inputs, ROWS, WORDS, device};
 use crate::error::{Error, Result};
-use crate::fused::arm::Arm;
+use crate::fused::backend::Backend;
 use crate::fused::host::{self, Floats};
-use crate::fused::lanes::{exp, tanh, wide};
-use crate::fused::linear::plus;
+use crate::fused::linear::add_assign;
 use crate::fused::product::{Matrix, Tile, steps};
 use crate::fused::scratch;
+use crate::fused::simd::{exp, tanh, vectorize};
 use crate::fused::stored::Stored;
 use crate::fused::taps::{Tap, Taps};
 use crate::weight::WeightRef;
@@ -36,14 +36,15 @@ pub fn head_taps_backward<'w>(
     want_weight: bool,
 ) -> Result<(Tensor, Option<Tensor>)> {
     let inputs = Inputs { hidden, weight: weight.into(), targets, options };
-    let arm = inputs.arm()?;
+    let backend = inputs.backend()?;
     check(targets.len(), taps, seeds)?;
-    match arm {
-        Arm::Cpu => on_cpu(inputs, taps, seeds, want_weight),
-        Arm::Device(device) => device::taps_backward(&device, inputs, taps, seeds, want_weight),
+    match backend {
+        Backend::Cpu => on_cpu(inputs, taps, seeds, want_weight),
+        Backend::Device(device) => device::taps_backward(&device, inputs, taps, seeds, want_weight),
     }
 }
 
+/// [`head_taps_backward`] on the CPU, a task for each group of the vocabulary.
 fn on_cpu(
     inputs: Inputs<'_>,
     taps: &HeadTaps,
@@ -59,7 +60,7 @@ fn on_cpu(
     let mut dweight = vec![0.0; if want_weight { head.weight.rows * head.width } else { 0 }];
     let groups = head.groups();
     let mut bands: Vec<Option<Tile<'_>>> = if want_weight {
-        let whole = Tile::whole(&mut dweight, head.weight.rows, head.width);
+        let whole = Tile::from_slice(&mut dweight, head.weight.rows, head.width);
         whole.cut(groups.iter().map(Range::len), head.width).into_iter().map(Some).collect()
     } else {
         groups.iter().map(|_| None).collect()
@@ -86,7 +87,7 @@ fn add_parts(sum: &mut [f32], parts: &[Vec<f32>]) {
     sum.par_chunks_mut(NUMBERS).enumerate().for_each(|(chunk, sum)| {
         for part in parts {
             let start = chunk * NUMBERS;
-            plus(sum, &part[start..start + sum.len()]);
+            add_assign(sum, &part[start..start + sum.len()]);
         }
     });
 }
@@ -161,7 +162,12 @@ impl Block<'_> {
                 self.head.weight.with_rows(words.clone(), |matrix| {
                     self.head.tile(self.hidden, matrix, rows, count, tile);
                     self.logit_gradients(tile, &words);
-                    Tile::whole(&mut part, rows, width).multiply(true, 1.0, Matrix::packed(tile, rows, count), matrix);
+                    Tile::from_slice(&mut part, rows, width).multiply(
+                        true,
+                        1.0,
+                        Matrix::packed(tile, rows, count),
+                        matrix,
+                    );
                 });
                 if let Some(band) = &mut dweight {
                     let inside = words.start - group.start..words.end - group.start;
@@ -183,14 +189,11 @@ impl Block<'_> {
         let options = self.head.options;
         for (row, numbers) in self.rows.iter().zip(tile.chunks_exact_mut(words.len())) {
             let hit = row.target.checked_sub(words.start).filter(|target| *target < words.len());
-            let factor = options.steepness();
-            wide(
-                #[inline(always)]
-                || match options.soft_cap {
-                    None => plain_row(numbers, row, hit, factor),
-                    Some(cap) => capped_row(numbers, row, hit, factor, cap * options.inverse_temperature),
-                },
-            );
+            let factor = options.logit_slope();
+            vectorize!(match options.soft_cap {
+                None => plain_row(numbers, row, hit, factor),
+                Some(cap) => capped_row(numbers, row, hit, factor, cap * options.inverse_temperature),
+            });
         }
     }
 }
@@ -202,6 +205,8 @@ fn slope(z: f32, row: &Row) -> f32 {
     exp(log).mul_add(row.curved.mul_add(log, row.linear), row.even)
 }
 
+/// Replaces the products of a row by the gradients by them, without a soft cap. `hit` is the target's index in the
+/// tile.
 #[inline(always)]
 fn plain_row(numbers: &mut [f32], row: &Row, hit: Option<usize>, factor: f32) {
     for number in numbers.iter_mut() {
@@ -212,6 +217,8 @@ fn plain_row(numbers: &mut [f32], row: &Row, hit: Option<usize>, factor: f32) {
     }
 }
 
+/// Replaces the products of a row by the gradients by them, with a soft cap of `height`. `hit` is the target's index in
+/// the tile.
 #[inline(always)]
 fn capped_row(numbers: &mut [f32], row: &Row, hit: Option<usize>, factor: f32, height: f32) {
     let hit = hit.map(|hit| (hit, tanh(numbers[hit])));

@@ -12,9 +12,9 @@ use std::ops::Range;
 use candle_core::{DType, Tensor};
 
 use super::{HeadOptions, HeadTaps, Inputs};
-use crate::accelerator::{Accelerator, Argument, Grid, Side, kernel};
+use crate::accelerator::{Accelerator, Argument, Grid, MatrixView, arguments, extent, kernel};
 use crate::error::Result;
-use crate::fused::device::{count, expect_type, extent};
+use crate::fused::device::expect_type;
 use crate::fused::host;
 use crate::fused::product::steps;
 use crate::fused::unpack::device::{Rows, unpacked};
@@ -36,29 +36,29 @@ const THREADS: u32 = 512;
 pub(super) fn taps(device: &Accelerator, inputs: Inputs<'_>) -> Result<HeadTaps> {
     let head = Head::of(device, inputs)?;
     let sums = Sums::new(&head)?;
-    head.walk(false, |tile| {
+    head.for_each_tile(false, |tile| {
         let [largest, target, sum, square, weighted, plain] = &sums.of(&tile.block)?;
         let targets = head.targets.narrow(0, tile.block.start, tile.block.len())?;
-        let arguments: [Argument<'_>; 19] = [
-            (&tile.products).into(),
-            (&targets).into(),
-            largest.into(),
-            target.into(),
-            sum.into(),
-            square.into(),
-            weighted.into(),
-            plain.into(),
-            count(tile.block.len())?,
-            count(tile.words.len())?,
-            count(tile.words.len())?,
-            count(tile.words.start)?,
-            count(head.words)?,
-            head.options.factor().into(),
-            head.options.height().into(),
-            sums::wanted(head.options.taps).into(),
-            u32::from(tile.words.start == 0).into(),
+        let arguments = arguments![
+            &tile.products,
+            &targets,
+            largest,
+            target,
+            sum,
+            square,
+            weighted,
+            plain,
+            tile.block.len(),
+            tile.words.len(),
+            tile.words.len(),
+            tile.words.start,
+            head.words,
+            head.options.factor(),
+            head.options.height(),
+            sums::wanted(head.options.taps),
+            u32::from(tile.words.start == 0),
             Argument::FaultWord,
-            count(0)?,
+            0u32
         ];
         device.launch(&kernel::HEAD_STATISTICS, head.act, tile.grid()?, &arguments)
     })?;
@@ -79,14 +79,14 @@ pub(super) fn logits(
     let at_once = matches!(weight, WeightRef::Tensor(tensor) if tensor.dtype() == act);
     for tile in steps(0..words, if at_once { words } else { WORDS }) {
         let (into, matrix) = (logits.narrow(1, tile.start, tile.len())?, matrix(device, weight, tile, act)?);
-        device.multiply(&into, Side::plain(hidden), Side::transposed(&matrix), 1.0, false)?;
+        device.multiply(&into, MatrixView::plain(hidden), MatrixView::transposed(&matrix), 1.0, false)?;
     }
     if options.factor() == 1.0 && options.soft_cap.is_none() {
         return Ok(logits);
     }
-    let (bend, pitch) = ([options.factor(), options.height()], count(words)?);
-    let arguments: [Argument<'_>; 6] = [(&logits).into(), count(rows)?, pitch, pitch, bend[0].into(), bend[1].into()];
-    device.launch(&kernel::HEAD_BEND, act, Grid::of(extent(rows)?, THREADS), &arguments)?;
+    let (bend, pitch) = ([options.factor(), options.height()], Argument::Size(words));
+    let arguments = arguments![&logits, rows, pitch, pitch, bend[0], bend[1]];
+    device.launch(&kernel::HEAD_SOFT_CAP, act, Grid::of(extent(rows)?, THREADS), &arguments)?;
     Ok(logits)
 }
 
@@ -137,6 +137,7 @@ impl Tile<'_> {
 }
 
 impl<'a> Head<'a> {
+    /// Checks the type of the hidden states and uploads the targets.
     fn of(device: &'a Accelerator, inputs: Inputs<'a>) -> Result<Self> {
         let Inputs { hidden, weight, targets, options } = inputs;
         let act = expect_type(hidden, "hidden")?;
@@ -154,7 +155,7 @@ impl<'a> Head<'a> {
 
     /// Hands every tile with every block of rows to `work`, tile by tile; `makes` says whether it makes something of the
     /// products.
-    fn walk(&self, makes: bool, mut work: impl FnMut(&Tile<'_>) -> Result<()>) -> Result<()> {
+    fn for_each_tile(&self, makes: bool, mut work: impl FnMut(&Tile<'_>) -> Result<()>) -> Result<()> {
         if self.rows == 0 {
             return Ok(());
         }
@@ -177,7 +178,7 @@ impl<'a> Head<'a> {
                     words: words.clone(),
                     block: block.clone(),
                 };
-                let (left, right) = (Side::plain(&tile.hidden), Side::transposed(tile.matrix));
+                let (left, right) = (MatrixView::plain(&tile.hidden), MatrixView::transposed(tile.matrix));
                 self.device.multiply(&tile.products, left, right, 1.0, false)?;
                 work(&tile)?;
             }

@@ -12,11 +12,11 @@ use rayon::prelude::*;
 use super::statistics::Statistics;
 use super::{Head, HeadOptions, HeadTaps, Inputs, ROWS, WORDS, device};
 use crate::error::{Error, Result};
-use crate::fused::arm::Arm;
+use crate::fused::backend::Backend;
 use crate::fused::host::{self, Floats};
-use crate::fused::lanes::{exp, wide};
 use crate::fused::product::{Matrix, Tile, steps};
 use crate::fused::scratch;
+use crate::fused::simd::{exp, vectorize};
 use crate::fused::stored::Stored;
 use crate::weight::WeightRef;
 
@@ -29,12 +29,13 @@ pub fn head_taps_with_gradient<'w>(
     options: &HeadOptions,
 ) -> Result<(HeadTaps, Tensor)> {
     let inputs = Inputs { hidden, weight: weight.into(), targets, options };
-    match inputs.arm()? {
-        Arm::Cpu => on_cpu(inputs),
-        Arm::Device(device) => device::taps_and_slopes(&device, inputs),
+    match inputs.backend()? {
+        Backend::Cpu => on_cpu(inputs),
+        Backend::Device(device) => device::taps_and_slopes(&device, inputs),
     }
 }
 
+/// [`head_taps_with_gradient`] on the CPU.
 fn on_cpu(inputs: Inputs<'_>) -> Result<(HeadTaps, Tensor)> {
     let Inputs { hidden, targets, options, .. } = inputs;
     let stored = Stored::of(inputs.weight, "weight")?;
@@ -46,8 +47,12 @@ fn on_cpu(inputs: Inputs<'_>) -> Result<(HeadTaps, Tensor)> {
         let numbers = rows.start * head.width..rows.end * head.width;
         let block = &floats.slice()[numbers.clone()];
         let targets = &targets[rows];
-        let groups: Vec<Group> =
-            head.groups().into_par_iter().with_max_len(1).map(|words| head.pulls(block, targets, words)).collect();
+        let groups: Vec<Group> = head
+            .groups()
+            .into_par_iter()
+            .with_max_len(1)
+            .map(|words| head.accumulate_group(block, targets, words))
+            .collect();
         let into = slopes[numbers].par_chunks_mut(head.width).zip(targets).enumerate();
         let all: Vec<Statistics> =
             into.map(|(row, (slope, target))| head.slope(&groups, row, *target as usize, slope)).collect();
@@ -63,13 +68,14 @@ pub fn scale_head_gradient(slopes: &Tensor, seeds: &[f32], dtype: DType) -> Resu
     if rows != seeds.len() {
         return Err(Error::shape(format!("{} seeds for {rows} rows", seeds.len())));
     }
-    match Arm::of([(slopes, "slopes")])? {
-        Arm::Cpu if dtype == DType::F32 => scaled_on_cpu(slopes, seeds),
-        Arm::Cpu => Err(Error::dtype(format!("activations of the CPU are f32, {} was asked for", dtype.as_str()))),
-        Arm::Device(device) => device::scaled(&device, slopes, seeds, dtype),
+    match Backend::of([(slopes, "slopes")])? {
+        Backend::Cpu if dtype == DType::F32 => scaled_on_cpu(slopes, seeds),
+        Backend::Cpu => Err(Error::dtype(format!("activations of the CPU are f32, {} was asked for", dtype.as_str()))),
+        Backend::Device(device) => device::scaled(&device, slopes, seeds, dtype),
     }
 }
 
+/// Multiplies each row of `slopes` with its seed.
 fn scaled_on_cpu(slopes: &Tensor, seeds: &[f32]) -> Result<Tensor> {
     let (rows, width) = host::matrix(slopes, "slopes")?;
     let mut result = Floats::of(slopes, "slopes")?.slice().to_vec();
@@ -81,55 +87,64 @@ fn scaled_on_cpu(slopes: &Tensor, seeds: &[f32]) -> Result<Tensor> {
 struct Group {
     sums: Vec<Statistics>,
     /// Σ e·W for every row, relative to its largest logit in this group.
-    pulls: Vec<f32>,
+    weighted_sums: Vec<f32>,
 }
 
 impl Head<'_> {
     /// Walks over one group of words.
-    fn pulls(&self, hidden: &[f32], targets: &[u32], group: Range<usize>) -> Group {
+    fn accumulate_group(&self, hidden: &[f32], targets: &[u32], group: Range<usize>) -> Group {
         let (rows, width) = (targets.len(), self.width);
-        let (mut sums, mut pulls) = (vec![Statistics::default(); rows], vec![0.0; rows * width]);
+        let (mut sums, mut weighted_sums) = (vec![Statistics::default(); rows], vec![0.0; rows * width]);
         for words in steps(group, WORDS) {
             let count = words.len();
             scratch::with(rows * count, |tile| {
                 self.weight.with_rows(words.clone(), |matrix| {
                     self.tile(hidden, matrix, rows, count, tile);
-                    let all = sums.iter_mut().zip(targets).zip(pulls.chunks_exact_mut(width));
-                    for (((sums, target), pull), row) in all.zip(tile.chunks_exact_mut(count)) {
-                        self.absorb(row, &words, *target as usize, sums, pull);
+                    let all = sums.iter_mut().zip(targets).zip(weighted_sums.chunks_exact_mut(width));
+                    for (((sums, target), weighted_sum), row) in all.zip(tile.chunks_exact_mut(count)) {
+                        self.accumulate_row(row, &words, *target as usize, sums, weighted_sum);
                     }
-                    Tile::whole(&mut pulls, rows, width).multiply(true, 1.0, Matrix::packed(tile, rows, count), matrix);
+                    Tile::from_slice(&mut weighted_sums, rows, width).multiply(
+                        true,
+                        1.0,
+                        Matrix::packed(tile, rows, count),
+                        matrix,
+                    );
                 });
             });
         }
-        Group { sums, pulls }
+        Group { sums, weighted_sums }
     }
 
     /// Takes one row of a tile into the sums, brings what was pulled so far to the new measure, and leaves in the row
     /// the weights of its words.
-    fn absorb(&self, row: &mut [f32], words: &Range<usize>, target: usize, sums: &mut Statistics, pull: &mut [f32]) {
+    fn accumulate_row(
+        &self,
+        row: &mut [f32],
+        words: &Range<usize>,
+        target: usize,
+        sums: &mut Statistics,
+        weighted_sum: &mut [f32],
+    ) {
         let before = sums.largest;
         let bends = self.options.soft_cap.map(|_| row.to_vec());
-        self.options.bend(row);
+        self.options.apply_soft_cap(row);
         let target = target.checked_sub(words.start).and_then(|target| row.get(target).copied());
-        let here = wide(
-            #[inline(always)]
-            || Statistics::of(row, self.options.taps),
-        );
+        let here = vectorize!(Statistics::of(row, self.options.taps));
         *sums = sums.merged(Statistics { target, ..here });
         if sums.largest > before {
-            scale(pull, exp(before - sums.largest));
+            scale(weighted_sum, exp(before - sums.largest));
         }
         if here.largest < sums.largest {
             scale(row, exp(here.largest - sums.largest));
         }
         if let Some(bends) = bends {
-            row.iter_mut().zip(bends).for_each(|(weight, bend)| *weight *= self.bend_slope(bend));
+            row.iter_mut().zip(bends).for_each(|(weight, bend)| *weight *= self.soft_cap_slope(bend));
         }
     }
 
     /// The slope of the soft cap where the product was `bend`.
-    fn bend_slope(&self, bend: f32) -> f32 {
+    fn soft_cap_slope(&self, bend: f32) -> f32 {
         let bent = super::tanh(bend);
         self.options.soft_cap.map_or(1.0, |_| 1.0 - bent * bent)
     }
@@ -137,7 +152,7 @@ impl Head<'_> {
     /// Adds up the groups for one row: fills its slope, returns its sums over the whole vocabulary.
     fn slope(&self, groups: &[Group], row: usize, target: usize, slope: &mut [f32]) -> Statistics {
         let all = groups.iter().map(|group| group.sums[row]).reduce(Statistics::merged).unwrap_or_default();
-        let factor = self.options.steepness();
+        let factor = self.options.logit_slope();
         let height = self.options.soft_cap.map(|cap| cap * self.options.inverse_temperature);
         let bent = height.map_or(0.0, |height| all.target.unwrap_or(f32::NAN) / height);
         self.weight.copy_row(target, slope);
@@ -145,10 +160,12 @@ impl Head<'_> {
         for group in groups {
             let share = f64::from(group.sums[row].largest) - f64::from(all.largest);
             let share = factor * (share.exp() / all.sum) as f32;
-            let pull = &group.pulls[row * self.width..][..self.width];
-            wide(
-                #[inline(always)]
-                || slope.iter_mut().zip(pull).for_each(|(slope, pull)| *slope = pull.mul_add(-share, *slope)),
+            let weighted_sum = &group.weighted_sums[row * self.width..][..self.width];
+            vectorize!(
+                slope
+                    .iter_mut()
+                    .zip(weighted_sum)
+                    .for_each(|(slope, weighted_sum)| *slope = weighted_sum.mul_add(-share, *slope))
             );
         }
         all
@@ -157,8 +174,5 @@ impl Head<'_> {
 
 /// Multiplies every number with a factor.
 fn scale(numbers: &mut [f32], factor: f32) {
-    wide(
-        #[inline(always)]
-        || numbers.iter_mut().for_each(|number| *number *= factor),
-    );
+    vectorize!(numbers.iter_mut().for_each(|number| *number *= factor));
 }

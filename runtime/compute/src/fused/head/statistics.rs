@@ -1,6 +1,6 @@
 //! The running sums over the vocabulary from which every tap of a row follows.
 
-use crate::fused::lanes::{exp, exp_in_place, fold2, largest};
+use crate::fused::simd::{exp, exp_in_place, fold2, largest};
 use crate::fused::taps::{Tap, TapSet};
 
 /// Sums over some words, with e = exp(z − largest). Only those that the taps need are taken.

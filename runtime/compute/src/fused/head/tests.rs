@@ -2,10 +2,10 @@
 
 use candle_core::{D, DType, Device, Var};
 
-use super::super::twin::{gradients, leaf, normal, numbers, same_on_two_threads};
+use super::super::reference::{gradients, leaf, normal, numbers, same_on_two_threads};
 use super::*;
 use crate::fused::taps::Tap;
-use crate::parity::{On, on_each_device};
+use crate::parity::{TestDevice, on_each_device};
 use crate::random::Stream;
 use crate::weight::{Format, Packed, Weight};
 
@@ -36,7 +36,7 @@ fn inputs() -> (Tensor, Tensor, Vec<u32>) {
 }
 
 /// Hidden states where a test runs, and a head of the same numbers in some type.
-fn inputs_on(on: &On, (rows, hidden, words): Sides, stored: DType) -> (Tensor, Tensor) {
+fn inputs_on(on: &TestDevice, (rows, hidden, words): Sides, stored: DType) -> (Tensor, Tensor) {
     let weight = on.back(&on.normal("head", &[words, hidden])).to_dtype(stored).unwrap();
     (on.normal("hidden", &[rows, hidden]), on.put(&weight))
 }
@@ -50,7 +50,7 @@ fn cases() -> Vec<(HeadOptions, DType, Sides)> {
 }
 
 /// How many times the tolerance of the CPU a device may be off: it sums the numbers of a product one after another.
-fn times(on: &On) -> f64 {
+fn times(on: &TestDevice) -> f64 {
     if on.device.is_cpu() { 1.0 } else { 3.0 }
 }
 
@@ -64,7 +64,7 @@ struct Twin {
     mean_logprob: Tensor,
 }
 
-fn twin(hidden: &Var, weight: &Var, targets: &[u32], options: &HeadOptions) -> Twin {
+fn reference(hidden: &Var, weight: &Var, targets: &[u32], options: &HeadOptions) -> Twin {
     let logits = (hidden.matmul(&weight.t().unwrap()).unwrap() * f64::from(options.logit_scale)).unwrap();
     let logits = match options.soft_cap.map(f64::from) {
         Some(cap) => ((logits / cap).unwrap().tanh().unwrap() * cap).unwrap(),
@@ -99,7 +99,7 @@ on_each_device! {
     fn every_tap_agrees_with_whole_logits(on) tolerance(1e-6, 1e-6) {
         for (options, stored, sides) in cases() {
             let ((hidden, weight), targets) = (inputs_on(on, sides, stored), targets(sides));
-            let expected = twin(&on.leaf(&hidden), &on.leaf(&weight), &targets, &options);
+            let expected = reference(&on.leaf(&hidden), &on.leaf(&weight), &targets, &options);
             let taps = head_taps(&hidden, &weight, &targets, &options).unwrap();
             let check = |what: &str, found: &[f32], expected: &Tensor, share: f64| {
                 on.nearly(what, &tensor(found), expected, share * times(on));
@@ -119,7 +119,7 @@ on_each_device! {
     fn the_most_likely_word_is_told_from_the_others(on) tolerance(0.0, 0.0) {
         let (hidden, weight) = inputs_on(on, SIDES, DType::F32);
         let options = variants()[0];
-        let best = twin(&on.leaf(&hidden), &on.leaf(&weight), &[0; SIDES.0], &options).logits.argmax(1).unwrap();
+        let best = reference(&on.leaf(&hidden), &on.leaf(&weight), &[0; SIDES.0], &options).logits.argmax(1).unwrap();
         let best: Vec<u32> = best.to_vec1().unwrap();
         let mut targets = best.clone();
         targets.iter_mut().step_by(2).for_each(|target| *target = (*target + 1) % SIDES.2 as u32);
@@ -136,15 +136,15 @@ on_each_device! {
             let ((hidden, weight), targets) = (inputs_on(on, sides, stored), targets(sides));
             let seeds = ["g", "e", "m"].map(|name| normal(name, &[sides.0]).to_vec1::<f32>().unwrap());
             let (h64, w64) = (on.leaf(&hidden), on.leaf(&weight));
-            let expected = twin(&h64, &w64, &targets, &options);
+            let expected = reference(&h64, &w64, &targets, &options);
             let stacked = Tensor::stack(&[expected.logprob, expected.entropy, expected.mean_logprob], 0).unwrap();
-            let twins = gradients(&stacked, &tensor(&seeds.concat()).reshape((3, sides.0)).unwrap(), &[&h64, &w64]);
+            let references = gradients(&stacked, &tensor(&seeds.concat()).reshape((3, sides.0)).unwrap(), &[&h64, &w64]);
             let taps = head_taps(&hidden, &weight, &targets, &options).unwrap();
             let given = [Tap::Logprob, Tap::Entropy, Tap::MeanLogprob].into_iter().zip(seeds.iter().map(Vec::as_slice)).collect();
             let (dh, dw) = head_taps_backward(&hidden, &weight, &targets, &options, &taps, given, true).unwrap();
             assert_eq!(dh.dtype(), on.dtype);
-            on.nearly("dhidden", &dh, &twins[0], times(on));
-            on.nearly("dweight", &dw.unwrap(), &twins[1], times(on));
+            on.nearly("dhidden", &dh, &references[0], times(on));
+            on.nearly("dweight", &dw.unwrap(), &references[1], times(on));
         }
     }
 
@@ -153,7 +153,7 @@ on_each_device! {
         let options = HeadOptions::default();
         let seed = normal("g", &[SIDES.0]);
         let (h64, w64) = (on.leaf(&hidden), on.leaf(&weight));
-        let expected = gradients(&twin(&h64, &w64, &targets, &options).logprob, &seed, &[&h64]);
+        let expected = gradients(&reference(&h64, &w64, &targets, &options).logprob, &seed, &[&h64]);
         let taps = head_taps(&hidden, &weight, &targets, &options).unwrap();
         assert!(taps.values.get(Tap::Entropy).is_none(), "what is not asked for is not there");
         let numbers: Vec<f32> = seed.to_vec1().unwrap();
@@ -168,7 +168,7 @@ on_each_device! {
             let ((hidden, weight), targets) = (inputs_on(on, sides, stored), targets(sides));
             let seed = normal("g", &[sides.0]);
             let (h64, w64) = (on.leaf(&hidden), on.leaf(&weight));
-            let expected = gradients(&twin(&h64, &w64, &targets, &options).logprob, &seed, &[&h64]);
+            let expected = gradients(&reference(&h64, &w64, &targets, &options).logprob, &seed, &[&h64]);
             let (taps, slopes) = head_taps_with_gradient(&hidden, &weight, &targets, &options).unwrap();
             let found = scale_head_gradient(&slopes, &seed.to_vec1::<f32>().unwrap(), on.dtype).unwrap();
             assert_eq!((slopes.dtype(), found.dtype()), (DType::F32, on.dtype));
@@ -200,19 +200,19 @@ on_each_device! {
         let hidden = on.place(&(normal("hidden", &[4, 64]) * 0.05).unwrap());
         let options = HeadOptions { soft_cap: Some(9.0), ..HeadOptions::default() };
         let (h64, w64) = (on.leaf(&hidden), leaf(&whole.to_tensor().unwrap()));
-        let expected = twin(&h64, &w64, &targets, &options);
+        let expected = reference(&h64, &w64, &targets, &options);
         let seed = normal("g", &[4]);
-        let twins = gradients(&expected.logprob, &seed, &[&h64]);
+        let references = gradients(&expected.logprob, &seed, &[&h64]);
         let seed: Vec<f32> = seed.to_vec1().unwrap();
         // For a few rows the CPU rounds hidden states to 16 bits, and multiplies whole numbers.
         let share = if on.device.is_cpu() { 3e-5 } else { 6e-6 };
         on.within("logits", &logits(&hidden, &weight, &options).unwrap(), &expected.logits, share);
         let (taps, slopes) = head_taps_with_gradient(&hidden, &weight, &targets, &options).unwrap();
         on.within("logprob", &tensor(taps.values.get(Tap::Logprob).unwrap()), &expected.logprob, 1e-6 * times(on));
-        on.nearly("slopes", &scale_head_gradient(&slopes, &seed, on.dtype).unwrap(), &twins[0], times(on));
+        on.nearly("slopes", &scale_head_gradient(&slopes, &seed, on.dtype).unwrap(), &references[0], times(on));
         let seeds = seed_of(Tap::Logprob, &seed);
         let (dh, _) = head_taps_backward(&hidden, &weight, &targets, &options, &taps, seeds, false).unwrap();
-        on.nearly("dhidden", &dh, &twins[0], times(on));
+        on.nearly("dhidden", &dh, &references[0], times(on));
     }
 }
 
@@ -227,7 +227,7 @@ on_each_device! {
     fn whole_logits_agree_with_their_twin(on) tolerance(2e-6, 2e-6) {
         for (options, stored, sides) in cases() {
             let (hidden, weight) = inputs_on(on, sides, stored);
-            let expected = twin(&on.leaf(&hidden), &on.leaf(&weight), &targets(sides), &options).logits;
+            let expected = reference(&on.leaf(&hidden), &on.leaf(&weight), &targets(sides), &options).logits;
             on.nearly("logits", &logits(&hidden, &weight, &options).unwrap(), &expected, times(on));
         }
     }

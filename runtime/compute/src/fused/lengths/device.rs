@@ -3,9 +3,9 @@
 use candle_core::{DType, Tensor};
 
 use crate::accelerator::kernel::{self, Kernel};
-use crate::accelerator::{Accelerator, Argument, Grid, Side};
+use crate::accelerator::{Accelerator, Grid, MatrixView, arguments, extent};
 use crate::error::Result;
-use crate::fused::device::{count, expect_dtype, extent, matrix};
+use crate::fused::device::{expect_dtype, matrix};
 use crate::fused::host;
 use crate::fused::linear::device::product;
 use crate::fused::low_rank::LowRank;
@@ -14,6 +14,7 @@ use crate::weight::WeightRef;
 /// Threads that sum a row.
 const THREADS: u32 = 128;
 
+/// [`adapted_row_norms`](super::adapted_row_norms) on a device.
 pub(super) fn adapted_row_norms(
     device: &Accelerator,
     base_squares: &Tensor,
@@ -27,10 +28,10 @@ pub(super) fn adapted_row_norms(
     }
     let crossed = {
         let (weight, a) = (matrix(device, weight, dtype)?, device.cast(a, dtype)?);
-        product(device, Side::plain(&weight), Side::transposed(&a), DType::F32, 1.0)?
+        product(device, MatrixView::plain(&weight), MatrixView::transposed(&a), DType::F32, 1.0)?
     };
-    let gram = product(device, Side::plain(a), Side::transposed(a), DType::F32, 1.0)?;
-    let own = product(device, Side::plain(b), Side::plain(&gram), DType::F32, 1.0)?;
+    let gram = product(device, MatrixView::plain(a), MatrixView::transposed(a), DType::F32, 1.0)?;
+    let own = product(device, MatrixView::plain(b), MatrixView::plain(&gram), DType::F32, 1.0)?;
     let sums = device.empty(base_squares.dims(), DType::F32)?;
     row_dots(device, &sums, b, &crossed, [0.0, 2.0 * scale])?;
     row_dots(device, &sums, b, &own, [1.0, scale * scale])?;
@@ -40,10 +41,11 @@ pub(super) fn adapted_row_norms(
 /// `sums ← keep · sums + scale · Σ a ⊙ b` by row.
 fn row_dots(device: &Accelerator, sums: &Tensor, a: &Tensor, b: &Tensor, [keep, scale]: [f32; 2]) -> Result<()> {
     let (rows, width) = host::matrix(a, "a")?;
-    let arguments = [sums.into(), a.into(), b.into(), count(rows)?, count(width)?, keep.into(), scale.into()];
+    let arguments = arguments![sums, a, b, rows, width, keep, scale];
     device.launch(&kernel::ROW_DOTS, DType::F32, Grid::of(extent(rows)?, THREADS), &arguments)
 }
 
+/// `a / b` on a device.
 pub(super) fn divide(device: &Accelerator, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     expect_dtype(a, "a", DType::F32)?;
     expect_dtype(b, "b", DType::F32)?;
@@ -53,7 +55,7 @@ pub(super) fn divide(device: &Accelerator, a: &Tensor, b: &Tensor) -> Result<Ten
 /// One number out of each pair.
 fn pairwise(device: &Accelerator, kernel: &'static Kernel, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let (y, numbers) = (device.empty(a.dims(), DType::F32)?, a.elem_count());
-    let arguments = [(&y).into(), a.into(), b.into(), Argument::Long(numbers as u64)];
+    let arguments = arguments![&y, a, b, numbers as u64];
     device.launch(kernel, DType::F32, device.flat(numbers), &arguments)?;
     Ok(y)
 }

@@ -2,14 +2,14 @@
 
 use candle_core::Device;
 
-use super::super::twin::normal;
+use super::super::reference::normal;
 use super::*;
 use crate::error::Error;
-use crate::parity::{On, on_each_device};
+use crate::parity::{TestDevice, on_each_device};
 
 const SIDES: (usize, usize, usize) = (37, 48, 5);
 
-fn layer(on: &On) -> (Tensor, Tensor, LowRank) {
+fn layer(on: &TestDevice) -> (Tensor, Tensor, LowRank) {
     let (outputs, inputs, rank) = SIDES;
     let weight = on.normal("weight", &[outputs, inputs]);
     let squares = on.leaf(&weight).sqr().unwrap().sum(1).unwrap().to_dtype(DType::F32).unwrap();

@@ -2,10 +2,10 @@
 
 use candle_core::{DType, Tensor};
 
-use super::meet;
-use crate::accelerator::{Accelerator, Argument, Side, kernel};
+use super::expect_inner_dim;
+use crate::accelerator::{Accelerator, MatrixView, arguments, kernel};
 use crate::error::{Error, Result};
-use crate::fused::device::{count, expect_dtype, expect_type, matrix, over_rows, parts};
+use crate::fused::device::{expect_dtype, expect_type, matrix, over_rows, parts};
 use crate::fused::host;
 use crate::weight::WeightRef;
 
@@ -19,12 +19,12 @@ pub(in crate::fused) fn linear(
     let act = expect_type(x, "x")?;
     let (_, inputs) = host::matrix(x, "x")?;
     let [outputs, columns] = sides(weight)?;
-    meet(inputs, columns, [outputs, columns])?;
+    expect_inner_dim(inputs, columns, [outputs, columns])?;
     if let Some(bias) = bias {
         host::expect(bias, "bias", &[outputs])?;
     }
     let weight = matrix(device, weight, act)?;
-    let y = product(device, Side::plain(x), Side::transposed(&weight), act, 1.0)?;
+    let y = product(device, MatrixView::plain(x), MatrixView::transposed(&weight), act, 1.0)?;
     if let Some(bias) = bias {
         add_bias(device, &y, bias)?;
     }
@@ -35,7 +35,7 @@ pub(in crate::fused) fn linear(
 pub(in crate::fused) fn add_bias(device: &Accelerator, y: &Tensor, bias: &Tensor) -> Result<()> {
     expect_dtype(bias, "bias", DType::F32)?;
     let (rows, columns) = host::matrix(y, "y")?;
-    let arguments = [y.into(), bias.into(), count(rows)?, count(columns)?, Argument::Long(columns as u64)];
+    let arguments = arguments![y, bias, rows, columns, columns as u64];
     device.launch(&kernel::ADD_BIAS, y.dtype(), over_rows(device, rows), &arguments)
 }
 
@@ -44,15 +44,15 @@ pub(in crate::fused) fn input_gradient(device: &Accelerator, dy: &Tensor, weight
     let act = expect_type(dy, "dy")?;
     let (_, outputs) = host::matrix(dy, "dy")?;
     let [rows, inputs] = sides(weight)?;
-    meet(outputs, rows, [rows, inputs])?;
+    expect_inner_dim(outputs, rows, [rows, inputs])?;
     let weight = matrix(device, weight, act)?;
-    product(device, Side::plain(dy), Side::plain(&weight), act, 1.0)
+    product(device, MatrixView::plain(dy), MatrixView::plain(&weight), act, 1.0)
 }
 
 /// `factor · dyᵀ·x` in f32: the shape of every weight gradient.
 pub(in crate::fused) fn weight_gradient(device: &Accelerator, dy: &Tensor, x: &Tensor, factor: f32) -> Result<Tensor> {
     expect_dtype(x, "x", expect_type(dy, "dy")?)?;
-    product(device, Side::transposed(dy), Side::plain(x), DType::F32, factor)
+    product(device, MatrixView::transposed(dy), MatrixView::plain(x), DType::F32, factor)
 }
 
 /// `Σ dy` over the tokens, f32.
@@ -60,7 +60,7 @@ pub(super) fn bias_gradient(device: &Accelerator, dy: &Tensor) -> Result<Tensor>
     let act = expect_type(dy, "dy")?;
     let (tokens, outputs) = host::matrix(dy, "dy")?;
     parts(device, tokens, outputs, |sums, of_part, grid| {
-        let arguments = [sums.into(), dy.into(), count(tokens)?, count(outputs)?, of_part];
+        let arguments = arguments![sums, dy, tokens, outputs, of_part];
         device.launch(&kernel::SUM_ROWS_IN_PARTS, act, grid, &arguments)
     })
 }
@@ -68,12 +68,12 @@ pub(super) fn bias_gradient(device: &Accelerator, dy: &Tensor) -> Result<Tensor>
 /// `factor · left·right` as a tensor of its own: zeros where there is nothing to sum.
 pub(in crate::fused) fn product(
     device: &Accelerator,
-    left: Side<'_>,
-    right: Side<'_>,
+    left: MatrixView<'_>,
+    right: MatrixView<'_>,
     dtype: DType,
     factor: f32,
 ) -> Result<Tensor> {
-    let ((rows, depth), (_, columns)) = (left.sides()?, right.sides()?);
+    let ((rows, depth), (_, columns)) = (left.dims()?, right.dims()?);
     if depth == 0 {
         return device.zeros(&[rows, columns], dtype);
     }

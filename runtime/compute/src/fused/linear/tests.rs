@@ -2,9 +2,9 @@
 
 use candle_core::DType;
 
-use super::super::twin::{gradients, normal, same_on_two_threads};
+use super::super::reference::{gradients, normal, same_on_two_threads};
 use super::*;
-use crate::parity::{On, on_each_device};
+use crate::parity::{TestDevice, on_each_device};
 use crate::random::Stream;
 use crate::weight::{Format, Packed, Weight};
 
@@ -33,7 +33,7 @@ fn double(tensor: &Tensor) -> Tensor {
 }
 
 /// A weight as it is stored, of numbers that the place has exactly.
-fn weight(on: &On, sides: [usize; 2], stored: DType) -> Tensor {
+fn weight(on: &TestDevice, sides: [usize; 2], stored: DType) -> Tensor {
     let numbers = normal("weight", &sides).to_dtype(on.dtype).unwrap();
     on.put(&numbers.to_dtype(stored).unwrap())
 }
@@ -45,9 +45,9 @@ on_each_device! {
             let (x, bias) = (on.normal("x", &[tokens, inputs]), on.single("bias", &[outputs]));
             for dtype in [DType::F32, DType::BF16, DType::F16] {
                 let weight = weight(on, [outputs, inputs], dtype);
-                let twin = on.leaf(&x).matmul(&on.leaf(&weight).t().unwrap()).unwrap();
-                let with_bias = twin.broadcast_add(&on.leaf(&bias)).unwrap();
-                on.close("y", &linear(&x, &weight, None).unwrap(), &twin);
+                let reference = on.leaf(&x).matmul(&on.leaf(&weight).t().unwrap()).unwrap();
+                let with_bias = reference.broadcast_add(&on.leaf(&bias)).unwrap();
+                on.close("y", &linear(&x, &weight, None).unwrap(), &reference);
                 on.close("y + b", &linear(&x, &weight, Some(&bias)).unwrap(), &with_bias);
             }
         }
@@ -60,12 +60,12 @@ on_each_device! {
                 let weight = weight(on, [outputs, inputs], dtype);
                 let (x64, w64, b64) = (on.leaf(&x), on.leaf(&weight), on.leaf(&normal("bias", &[outputs])));
                 let y = x64.matmul(&w64.t().unwrap()).unwrap().broadcast_add(&b64).unwrap();
-                let twins = gradients(&y, &on.leaf(&dy), &[&x64, &w64, &b64]);
-                on.close("dx", &linear_input_gradient(&dy, &weight).unwrap(), &twins[0]);
+                let references = gradients(&y, &on.leaf(&dy), &[&x64, &w64, &b64]);
+                on.close("dx", &linear_input_gradient(&dy, &weight).unwrap(), &references[0]);
                 // Numbers of 16 bits are summed in f32 by units that cut the last bits off.
                 let sums = if on.dtype == DType::F32 { 2e-6 } else { 2e-5 };
-                on.within("dw", &linear_weight_gradient(&dy, &x).unwrap(), &twins[1], sums);
-                on.within("db", &bias_gradient(&dy).unwrap(), &twins[2], 2e-6);
+                on.within("dw", &linear_weight_gradient(&dy, &x).unwrap(), &references[1], sums);
+                on.within("db", &bias_gradient(&dy).unwrap(), &references[2], 2e-6);
             }
         }
     }

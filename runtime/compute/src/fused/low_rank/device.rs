@@ -6,13 +6,14 @@
 use candle_core::Tensor;
 
 use super::{AdaptedGradient, LowRank};
-use crate::accelerator::{Accelerator, Side};
+use crate::accelerator::{Accelerator, MatrixView};
 use crate::error::Result;
 use crate::fused::device::expect_type;
 use crate::fused::host;
 use crate::fused::linear::device::{input_gradient, linear, product, sides, weight_gradient};
 use crate::weight::WeightRef;
 
+/// [`adapted_linear`](super::adapted_linear) on a device.
 pub(super) fn adapted_linear(
     device: &Accelerator,
     x: &Tensor,
@@ -26,7 +27,7 @@ pub(super) fn adapted_linear(
     host::expect(&low.b, "b", &[outputs, rank])?;
     let y = linear(device, x, weight, bias)?;
     let down = project(device, x, &low.a)?;
-    add_through(device, &y, &down, low)?;
+    add_up_projection(device, &y, &down, low)?;
     Ok((y, down))
 }
 
@@ -34,16 +35,22 @@ pub(super) fn adapted_linear(
 pub(in crate::fused) fn project(device: &Accelerator, x: &Tensor, a: &Tensor) -> Result<Tensor> {
     let act = expect_type(x, "x")?;
     expect_type(a, "a")?;
-    product(device, Side::plain(x), Side::transposed(&device.cast(a, act)?), act, 1.0)
+    product(device, MatrixView::plain(x), MatrixView::transposed(&device.cast(a, act)?), act, 1.0)
 }
 
 /// `y ← y + s·down·Bᵀ`.
-pub(in crate::fused) fn add_through(device: &Accelerator, y: &Tensor, down: &Tensor, low: &LowRank) -> Result<()> {
+pub(in crate::fused) fn add_up_projection(
+    device: &Accelerator,
+    y: &Tensor,
+    down: &Tensor,
+    low: &LowRank,
+) -> Result<()> {
     expect_type(&low.b, "b")?;
     let b = device.cast(&low.b, y.dtype())?;
-    device.multiply(y, Side::plain(down), Side::transposed(&b), low.scale, true)
+    device.multiply(y, MatrixView::plain(down), MatrixView::transposed(&b), low.scale, true)
 }
 
+/// [`adapted_linear_backward`](super::adapted_linear_backward) on a device.
 pub(super) fn adapted_linear_backward(
     device: &Accelerator,
     dy: &Tensor,
@@ -54,7 +61,7 @@ pub(super) fn adapted_linear_backward(
     want_input: bool,
 ) -> Result<AdaptedGradient> {
     let thin = unproject(device, dy, low)?;
-    let input = want_input.then(|| through(device, dy, &thin, weight, low)).transpose()?;
+    let input = want_input.then(|| input_gradient_with_adapter(device, dy, &thin, weight, low)).transpose()?;
     Ok(AdaptedGradient {
         input,
         a: weight_gradient(device, &thin, x, 1.0)?,
@@ -63,10 +70,16 @@ pub(super) fn adapted_linear_backward(
 }
 
 /// `dy·W + thin·A`.
-fn through(device: &Accelerator, dy: &Tensor, thin: &Tensor, weight: WeightRef<'_>, low: &LowRank) -> Result<Tensor> {
+fn input_gradient_with_adapter(
+    device: &Accelerator,
+    dy: &Tensor,
+    thin: &Tensor,
+    weight: WeightRef<'_>,
+    low: &LowRank,
+) -> Result<Tensor> {
     expect_type(&low.a, "a")?;
     let (dx, a) = (input_gradient(device, dy, weight)?, device.cast(&low.a, dy.dtype())?);
-    device.multiply(&dx, Side::plain(thin), Side::plain(&a), 1.0, true)?;
+    device.multiply(&dx, MatrixView::plain(thin), MatrixView::plain(&a), 1.0, true)?;
     Ok(dx)
 }
 
@@ -74,5 +87,5 @@ fn through(device: &Accelerator, dy: &Tensor, thin: &Tensor, weight: WeightRef<'
 pub(in crate::fused) fn unproject(device: &Accelerator, dy: &Tensor, low: &LowRank) -> Result<Tensor> {
     let act = expect_type(dy, "dy")?;
     expect_type(&low.b, "b")?;
-    product(device, Side::plain(dy), Side::plain(&device.cast(&low.b, act)?), act, low.scale)
+    product(device, MatrixView::plain(dy), MatrixView::plain(&device.cast(&low.b, act)?), act, low.scale)
 }

@@ -2,9 +2,9 @@
 
 use candle_core::{DType, Device};
 
-use super::super::twin::{close, gradients, normal, same_on_two_threads};
+use super::super::reference::{close, gradients, normal, same_on_two_threads};
 use super::*;
-use crate::parity::{On, on_each_device};
+use crate::parity::{TestDevice, on_each_device};
 
 const SIDES: (usize, usize, usize, usize) = (263, 301, 517, 5);
 
@@ -16,7 +16,7 @@ fn layer() -> (Tensor, Tensor, Tensor, LowRank, Tensor) {
 }
 
 /// The same layer in another place.
-fn placed(on: &On) -> (Tensor, Tensor, Tensor, LowRank, Tensor) {
+fn placed(on: &TestDevice) -> (Tensor, Tensor, Tensor, LowRank, Tensor) {
     let (x, weight, bias, low, dy) = layer();
     let [weight, bias, a, b] = [weight, bias, low.a, low.b].map(|tensor| on.put(&tensor));
     (on.place(&x), weight, bias, LowRank { a, b, scale: low.scale }, on.place(&dy))
@@ -30,15 +30,15 @@ on_each_device! {
         let (weight64, bias64) = (on.leaf(&weight), on.leaf(&bias));
         let thin = x64.matmul(&a64.t().unwrap()).unwrap();
         let plain = x64.matmul(&weight64.t().unwrap()).unwrap().broadcast_add(&bias64).unwrap();
-        let twin = (plain + (thin.matmul(&b64.t().unwrap()).unwrap() * f64::from(low.scale)).unwrap()).unwrap();
+        let reference = (plain + (thin.matmul(&b64.t().unwrap()).unwrap() * f64::from(low.scale)).unwrap()).unwrap();
         let (y, xa) = adapted_linear(&x, &weight, Some(&bias), &low).unwrap();
-        on.close("y", &y, &twin);
+        on.close("y", &y, &reference);
         on.close("xa", &xa, &thin);
         let found = adapted_linear_backward(&dy, &x, &xa, &weight, &low, true).unwrap();
-        let twins = gradients(&twin, &on.leaf(&dy), &[&x64, &a64, &b64]);
-        on.close("dx", &found.input.unwrap(), &twins[0]);
-        on.nearly("da", &found.a, &twins[1], 2.0);
-        on.nearly("db", &found.b, &twins[2], 2.0);
+        let references = gradients(&reference, &on.leaf(&dy), &[&x64, &a64, &b64]);
+        on.close("dx", &found.input.unwrap(), &references[0]);
+        on.nearly("da", &found.a, &references[1], 2.0);
+        on.nearly("db", &found.b, &references[2], 2.0);
         assert_eq!((found.a.dtype(), found.b.dtype()), (DType::F32, DType::F32));
     }
 }

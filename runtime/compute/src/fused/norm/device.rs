@@ -1,11 +1,11 @@
-//! The normalisation as launches: a warp for a narrow row, a block for a wide one.
+//! The normalization as launches: a warp for a narrow row, a block for a wide one.
 
 use candle_core::{DType, Tensor};
 
 use crate::accelerator::kernel::{self, Kernel};
-use crate::accelerator::{Accelerator, Grid};
+use crate::accelerator::{Accelerator, Grid, arguments, extent};
 use crate::error::Result;
-use crate::fused::device::{count, expect_dtype, expect_type, extent, parts};
+use crate::fused::device::{expect_dtype, expect_type, parts};
 
 /// Rows up to this width have a warp, wider ones a block.
 const NARROW: usize = 512;
@@ -13,6 +13,7 @@ const THREADS: u32 = 256;
 /// Rows of one block of warps.
 const WARPS: u32 = THREADS / 32;
 
+/// [`rms_norm`](super::rms_norm) on a device.
 pub(super) fn forward(
     device: &Accelerator,
     x: &Tensor,
@@ -26,20 +27,12 @@ pub(super) fn forward(
     let rows = x.elem_count() / width;
     let (y, rates) = (device.empty(x.dims(), act)?, device.empty(&[rows], DType::F32)?);
     let (kernel, grid) = choose(width, rows, [&kernel::RMS_NORM_NARROW, &kernel::RMS_NORM])?;
-    let arguments = [
-        (&y).into(),
-        (&rates).into(),
-        x.into(),
-        weight.into(),
-        count(rows)?,
-        count(width)?,
-        epsilon.into(),
-        offset.into(),
-    ];
+    let arguments = arguments![&y, &rates, x, weight, rows, width, epsilon, offset];
     device.launch(kernel, act, grid, &arguments)?;
     Ok((y, rates))
 }
 
+/// [`rms_norm_backward`](super::rms_norm_backward) on a device.
 pub(super) fn backward(
     device: &Accelerator,
     dy: &Tensor,
@@ -56,8 +49,7 @@ pub(super) fn backward(
     let rows = x.elem_count() / width;
     let dx = device.empty(x.dims(), act)?;
     let (kernel, grid) = choose(width, rows, [&kernel::RMS_NORM_BACKWARD_NARROW, &kernel::RMS_NORM_BACKWARD])?;
-    let arguments =
-        [(&dx).into(), dy.into(), x.into(), weight.into(), rates.into(), count(rows)?, count(width)?, offset.into()];
+    let arguments = arguments![&dx, dy, x, weight, rates, rows, width, offset];
     device.launch(kernel, act, grid, &arguments)?;
     Ok(dx)
 }
@@ -77,11 +69,12 @@ pub(in crate::fused) fn weight_gradient(
     }
     let rows = x.elem_count() / width;
     parts(device, rows, width, |sums, of_part, grid| {
-        let arguments = [sums.into(), dy.into(), x.into(), rates.into(), count(rows)?, count(width)?, of_part];
+        let arguments = arguments![sums, dy, x, rates, rows, width, of_part];
         device.launch(&kernel::RMS_NORM_WEIGHT_GRADIENT, act, grid, &arguments)
     })
 }
 
+/// The kernel and the grid for rows of a width: a warp for a row up to [`NARROW`], else a block.
 fn choose(width: usize, rows: usize, [narrow, wide]: [&'static Kernel; 2]) -> Result<(&'static Kernel, Grid)> {
     let rows = extent(rows)?;
     Ok(match width {

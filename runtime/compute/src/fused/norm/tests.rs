@@ -1,8 +1,8 @@
-//! The normalisation against plain operations in f64.
+//! The normalization against plain operations in f64.
 
 use candle_core::{D, DType, Device, Var};
 
-use super::super::twin::{gradients, normal, numbers, same_on_two_threads};
+use super::super::reference::{gradients, normal, numbers, same_on_two_threads};
 use super::*;
 use crate::parity::on_each_device;
 
@@ -11,7 +11,7 @@ const EPSILON: f64 = 1e-6;
 const SHAPES: [(&[usize], bool); 5] =
     [(&[67, 301], false), (&[9, 7, 65], true), (&[1, 3], false), (&[3, 1304], true), (&[130, 515], false)];
 
-fn twin(x: &Var, weight: &Var, unit_offset: bool) -> Tensor {
+fn reference(x: &Var, weight: &Var, unit_offset: bool) -> Tensor {
     let mean = x.sqr().unwrap().mean_keepdim(D::Minus1).unwrap();
     let rate = (mean + EPSILON).unwrap().sqrt().unwrap();
     let weight = if unit_offset { (weight.as_tensor() + 1.0).unwrap() } else { weight.as_tensor().clone() };
@@ -25,12 +25,12 @@ on_each_device! {
             let (x, dy) = (on.normal("x", shape), on.normal("dy", shape));
             let weight = on.single("weight", &shape[shape.len() - 1..]);
             let (x64, w64) = (on.leaf(&x), on.leaf(&weight));
-            let expected = twin(&x64, &w64, unit_offset);
-            let twins = gradients(&expected, &on.leaf(&dy), &[&x64, &w64]);
+            let expected = reference(&x64, &w64, unit_offset);
+            let references = gradients(&expected, &on.leaf(&dy), &[&x64, &w64]);
             let (y, rates) = rms_norm(&x, &weight, EPSILON, unit_offset).unwrap();
             on.close("y", &y, &expected);
-            on.close("dx", &rms_norm_backward(&dy, &x, &weight, &rates, unit_offset).unwrap(), &twins[0]);
-            on.within("dw", &rms_norm_weight_gradient(&dy, &x, &rates).unwrap(), &twins[1], 2e-6);
+            on.close("dx", &rms_norm_backward(&dy, &x, &weight, &rates, unit_offset).unwrap(), &references[0]);
+            on.within("dw", &rms_norm_weight_gradient(&dy, &x, &rates).unwrap(), &references[1], 2e-6);
         }
     }
 }
@@ -40,7 +40,7 @@ on_each_device! {
         // A view from the third number on, as slots of a flat buffer are.
         let (all, weights) = (on.normal("x", &[67]), on.single("weight", &[11]));
         let (x, weight) = (all.narrow(0, 3, 64).unwrap().reshape((8, 8)).unwrap(), weights.narrow(0, 3, 8).unwrap());
-        let expected = twin(&on.leaf(&x), &on.leaf(&weight), false);
+        let expected = reference(&on.leaf(&x), &on.leaf(&weight), false);
         on.close("y", &rms_norm(&x, &weight, EPSILON, false).unwrap().0, &expected);
     }
 }

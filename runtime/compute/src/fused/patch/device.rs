@@ -2,13 +2,14 @@
 
 use candle_core::{DType, Tensor};
 
-use crate::accelerator::{Accelerator, Grid, kernel};
+use crate::accelerator::{Accelerator, Grid, arguments, extent, kernel};
 use crate::error::Result;
-use crate::fused::device::{count, expect_dtype, expect_type, extent};
+use crate::fused::device::{expect_dtype, expect_type};
 use crate::fused::host;
 
 const THREADS: u32 = 128;
 
+/// [`add_vector`](super::add_vector) on a device.
 pub(super) fn add(device: &Accelerator, rows: &Tensor, vector: &Tensor, marks: Option<&Tensor>) -> Result<Tensor> {
     let act = expect_type(rows, "rows")?;
     expect_dtype(vector, "vector", DType::F32)?;
@@ -17,17 +18,18 @@ pub(super) fn add(device: &Accelerator, rows: &Tensor, vector: &Tensor, marks: O
     }
     let (tokens, width) = host::matrix(rows, "rows")?;
     let y = device.empty(&[tokens, width], act)?;
-    let arguments = [(&y).into(), rows.into(), vector.into(), marks.into(), count(tokens)?, count(width)?];
+    let arguments = arguments![&y, rows, vector, marks, tokens, width];
     device.launch(&kernel::PATCH_ADD, act, Grid::of(extent(tokens)?, THREADS), &arguments)?;
     Ok(y)
 }
 
+/// [`set_component`](super::set_component) on a device.
 pub(super) fn set_component(device: &Accelerator, rows: &Tensor, direction: &Tensor, value: f32) -> Result<Tensor> {
     let act = expect_type(rows, "rows")?;
     expect_dtype(direction, "direction", DType::F32)?;
     let (tokens, width) = host::matrix(rows, "rows")?;
     let y = device.empty(&[tokens, width], act)?;
-    let arguments = [(&y).into(), rows.into(), direction.into(), value.into(), count(tokens)?, count(width)?];
+    let arguments = arguments![&y, rows, direction, value, tokens, width];
     device.launch(&kernel::PATCH_ALONG, act, Grid::of(extent(tokens)?, THREADS), &arguments)?;
     Ok(y)
 }

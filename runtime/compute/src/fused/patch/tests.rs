@@ -2,15 +2,15 @@
 
 use candle_core::Device;
 
-use super::super::twin::{gradients, normal};
+use super::super::reference::{gradients, normal};
 use super::*;
 use crate::error::Error;
-use crate::parity::{On, on_each_device};
+use crate::parity::{TestDevice, on_each_device};
 
 const TOKENS: usize = 5;
 
 /// A direction of length 1, the same in every type.
-fn direction(on: &On, width: usize) -> Tensor {
+fn direction(on: &TestDevice, width: usize) -> Tensor {
     let row = normal("direction", &[1, width]);
     let length = row.sqr().unwrap().sum_all().unwrap().sqrt().unwrap();
     on.put(&row.broadcast_div(&length).unwrap())
@@ -41,8 +41,8 @@ on_each_device! {
             on.close("removed", &remove_component(&rows, &direction).unwrap(), &removed);
             let set = removed.broadcast_add(&(direction64.as_tensor() * 1.75).unwrap()).unwrap();
             on.close("set", &set_component(&rows, &direction, 1.75).unwrap(), &set);
-            let twin = gradients(&set, &on.leaf(&seed), &[&rows64]);
-            on.close("gradient", &remove_component(&seed, &direction).unwrap(), &twin[0]);
+            let reference = gradients(&set, &on.leaf(&seed), &[&rows64]);
+            on.close("gradient", &remove_component(&seed, &direction).unwrap(), &reference[0]);
         }
     }
 

@@ -3,9 +3,9 @@
 use candle_core::Tensor;
 
 use super::RopeTable;
-use crate::accelerator::{Accelerator, Argument, Grid, even, kernel};
+use crate::accelerator::{Accelerator, Argument, Grid, arguments, extent, is_aligned, kernel};
 use crate::error::Result;
-use crate::fused::device::{count, expect_type, extent};
+use crate::fused::device::expect_type;
 use crate::fused::host;
 use crate::fused::indices::Indices;
 
@@ -13,6 +13,7 @@ const THREADS: u32 = 256;
 /// Pairs that one thread turns where everything begins on a boundary of vectors.
 const EIGHT: usize = 8;
 
+/// [`rope`](super::rope) on a device; `sign` is −1 for the inverse. Returns `x` itself if nothing is rotated.
 pub(super) fn turned(
     device: &Accelerator,
     x: &Tensor,
@@ -28,26 +29,26 @@ pub(super) fn turned(
     }
     let (half, head) = (table.half, features / heads);
     let (y, places, (cos, sin)) = (device.empty(x.dims(), act)?, positions.on(x.device())?, table.on(x.device())?);
-    let eights = [half, head].iter().all(|side| side.is_multiple_of(EIGHT)) && even(x);
+    let eights = [half, head].iter().all(|side| side.is_multiple_of(EIGHT)) && is_aligned(x);
     let (kernel, pieces) = if eights { (&kernel::ROPE_EIGHTS, half / EIGHT) } else { (&kernel::ROPE, half) };
     let blocks = extent(tokens * heads * pieces)?.div_ceil(THREADS);
     let stride = Argument::Long(features as u64);
-    let arguments = [
-        (&y).into(),
-        x.into(),
-        (&places).into(),
-        (&cos).into(),
-        (&sin).into(),
-        count(tokens)?,
-        count(heads)?,
-        count(head)?,
-        count(half)?,
+    let arguments = arguments![
+        &y,
+        x,
+        &places,
+        &cos,
+        &sin,
+        tokens,
+        heads,
+        head,
+        half,
         stride,
         stride,
-        count(table.positions())?,
-        sign.into(),
+        table.positions(),
+        sign,
         Argument::FaultWord,
-        count(0)?,
+        0u32
     ];
     device.launch(kernel, act, Grid::of(blocks, THREADS), &arguments)?;
     Ok(y)

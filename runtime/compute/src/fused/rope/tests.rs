@@ -2,7 +2,7 @@
 
 use candle_core::{Device, IndexOp, Var};
 
-use super::super::twin::{close, gradients, normal, same_on_two_threads};
+use super::super::reference::{close, gradients, normal, same_on_two_threads};
 use super::*;
 use crate::parity::on_each_device;
 
@@ -14,7 +14,7 @@ fn positions() -> Indices {
 }
 
 /// The turn with cosines and sines as matrices, head by head.
-fn twin(x: &Var, heads: usize, frequencies: &[f64], factor: f64) -> Tensor {
+fn reference(x: &Var, heads: usize, frequencies: &[f64], factor: f64) -> Tensor {
     let (tokens, features) = x.dims2().unwrap();
     let half = frequencies.len();
     let angles: Vec<f64> = POSITIONS.iter().flat_map(|p| frequencies.iter().map(|f| f64::from(*p) * f)).collect();
@@ -39,7 +39,7 @@ on_each_device! {
             let (x, dy) = (on.normal("x", &[5, heads * width]), on.normal("dy", &[5, heads * width]));
             let table = RopeTable::from_frequencies(frequencies, 10, factor);
             let x64 = on.leaf(&x);
-            let expected = twin(&x64, heads, frequencies, factor);
+            let expected = reference(&x64, heads, frequencies, factor);
             on.close("y", &rope(&x, heads, &positions(), &table, false).unwrap(), &expected);
             let back = rope(&dy, heads, &positions(), &table, true).unwrap();
             on.close("dx", &back, &gradients(&expected, &on.leaf(&dy), &[&x64])[0]);

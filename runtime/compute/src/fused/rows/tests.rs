@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device};
 
-use super::super::twin::gradients;
+use super::super::reference::gradients;
 use super::*;
 use crate::parity::on_each_device;
 
@@ -45,8 +45,8 @@ on_each_device! {
 
     fn stacked_rows_stand_one_under_another(on) tolerance(0.0, 0.0) {
         let parts = [on.normal("a", &[3, 37]), on.normal("b", &[0, 37]), on.normal("c", &[2, 37])];
-        let twins: Vec<Tensor> = parts.iter().map(|part| on.leaf(part).as_tensor().clone()).collect();
-        on.close("stacked", &concat_rows(&parts).unwrap(), &Tensor::cat(&twins, 0).unwrap());
+        let references: Vec<Tensor> = parts.iter().map(|part| on.leaf(part).as_tensor().clone()).collect();
+        on.close("stacked", &concat_rows(&parts).unwrap(), &Tensor::cat(&references, 0).unwrap());
         assert!(concat_rows(&[]).is_err());
         assert!(concat_rows(&[on.normal("a", &[3, 4]), on.normal("b", &[3, 5])]).is_err());
     }

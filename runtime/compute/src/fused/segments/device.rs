@@ -1,4 +1,4 @@
-//! Segments as the attention kernels of a device read them: tiles of tokens, and the stretches of rows that each meets.
+//! Segments as the attention kernels of a device read them: tiles of tokens, and the spans of rows that each meets.
 //!
 //! A plan is made once for a size of tiles and uploaded in one piece; all layers of a pass launch by the same one. What
 //! the numbers mean is told in `kernels/cuda/attention.cuh`.
@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::Tensor;
 
-use super::{Segments, Stretch, aligned};
+use super::{Segments, Span, aligned};
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
 use crate::fused::product::steps;
 
-/// Numbers of a place: its first position, its first row, its length, and which stretches it meets.
+/// Numbers of a place: its first position, its first row, its length, and which spans it meets.
 const PLACE: usize = 5;
-/// Numbers of a stretch: its first position, its first row, its length.
-const STRETCH: usize = 3;
+/// Numbers of a span: its first position, its first row, its length.
+const SPAN: usize = 3;
 
 /// How sequences are cut into tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +34,8 @@ pub(in crate::fused) struct Plan {
     pub(in crate::fused) count: u32,
     /// `[count, 5]` u32.
     pub(in crate::fused) places: Tensor,
-    /// `[stretches, 3]` u32.
-    pub(in crate::fused) stretches: Tensor,
+    /// `[spans, 3]` u32.
+    pub(in crate::fused) spans: Tensor,
 }
 
 /// A plan, and what it was made for.
@@ -71,10 +71,11 @@ impl Segments {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Numbers {
     places: Vec<[u32; PLACE]>,
-    stretches: Vec<[u32; STRETCH]>,
+    spans: Vec<[u32; SPAN]>,
 }
 
 impl Numbers {
+    /// Cuts all sequences into tiles, the ones with the most work first.
     fn of(segments: &Segments, tiling: Tiling) -> Result<Self> {
         // Positions and rows are counted in 32 bits; the last of a sequence is the largest of either.
         u32::try_from(segments.tokens()).map_err(|_| Error::shape("a batch of 2³² tokens is too long for a device"))?;
@@ -86,8 +87,8 @@ impl Numbers {
         match tiling {
             Tiling::Queries(_) => numbers.places.sort_by_key(|place| std::cmp::Reverse(place[0])),
             Tiling::Keys(_) => {
-                let stretches = &numbers.stretches;
-                numbers.places.sort_by_key(|place| std::cmp::Reverse(following(place, stretches)));
+                let spans = &numbers.spans;
+                numbers.places.sort_by_key(|place| std::cmp::Reverse(following(place, spans)));
             }
         }
         Ok(numbers)
@@ -96,17 +97,17 @@ impl Numbers {
     /// Adds the tiles of one sequence.
     fn add(&mut self, segments: &Segments, number: usize, tiling: Tiling) {
         let own = segments.own(number);
-        let (met, tiles): (Vec<Stretch>, Vec<_>) = match tiling {
+        let (met, tiles): (Vec<Span>, Vec<_>) = match tiling {
             Tiling::Queries(size) => (segments.path(number), aligned(own.positions(), size).collect()),
             Tiling::Keys(size) => (segments.family(number).collect(), steps(own.positions(), size).collect()),
         };
         if tiles.is_empty() {
             return;
         }
-        let path = self.stretches.len() as u32;
-        let row = |stretch: &Stretch| [stretch.first as u32, stretch.rows.start as u32, stretch.rows.len() as u32];
-        self.stretches.extend(met.iter().filter(|stretch| !stretch.rows.is_empty()).map(row));
-        let count = self.stretches.len() as u32 - path;
+        let path = self.spans.len() as u32;
+        let row = |span: &Span| [span.first as u32, span.rows.start as u32, span.rows.len() as u32];
+        self.spans.extend(met.iter().filter(|span| !span.rows.is_empty()).map(row));
+        let count = self.spans.len() as u32 - path;
         self.places.extend(tiles.into_iter().map(|positions| {
             let rows = own.rows_of(&positions);
             [positions.start as u32, rows.start as u32, rows.len() as u32, path, count]
@@ -115,21 +116,21 @@ impl Numbers {
 
     /// Both lists in one upload.
     fn upload(self, device: &Accelerator) -> Result<Plan> {
-        let (places, stretches) = (self.places.len(), self.stretches.len());
-        let numbers = [self.places.into_flattened(), self.stretches.into_flattened()].concat();
+        let (places, spans) = (self.places.len(), self.spans.len());
+        let numbers = [self.places.into_flattened(), self.spans.into_flattened()].concat();
         let all = device.upload(&numbers, &[numbers.len()])?;
         Ok(Plan {
             count: places as u32,
             places: all.narrow(0, 0, places * PLACE)?.reshape((places, PLACE))?,
-            stretches: all.narrow(0, places * PLACE, stretches * STRETCH)?.reshape((stretches, STRETCH))?,
+            spans: all.narrow(0, places * PLACE, spans * SPAN)?.reshape((spans, SPAN))?,
         })
     }
 }
 
 /// The tokens from a tile of keys on, in its sequence and in all that go on from it.
-fn following(place: &[u32; PLACE], stretches: &[[u32; STRETCH]]) -> u64 {
+fn following(place: &[u32; PLACE], spans: &[[u32; SPAN]]) -> u64 {
     let [first, _, _, path, count] = *place;
-    let met = &stretches[path as usize..(path + count) as usize];
+    let met = &spans[path as usize..(path + count) as usize];
     met.iter().map(|[begin, _, length]| u64::from((begin + length).saturating_sub(first.max(*begin)))).sum()
 }
 
@@ -145,7 +146,7 @@ mod tests {
     #[test]
     fn queries_are_cut_at_multiples_of_a_tile_and_meet_their_path() {
         let found = Numbers::of(&segments(), Tiling::Queries(4)).unwrap();
-        assert_eq!(found.stretches, [[0, 0, 5], [0, 0, 5], [5, 5, 4], [0, 9, 3]]);
+        assert_eq!(found.spans, [[0, 0, 5], [0, 0, 5], [5, 5, 4], [0, 9, 3]]);
         let expected = [[8, 8, 1, 1, 2], [5, 5, 3, 1, 2], [4, 4, 1, 0, 1], [0, 0, 4, 0, 1], [0, 9, 3, 3, 1]];
         assert_eq!(found.places, expected);
     }
@@ -153,7 +154,7 @@ mod tests {
     #[test]
     fn keys_meet_their_family_and_those_that_most_queries_see_come_first() {
         let found = Numbers::of(&segments(), Tiling::Keys(4)).unwrap();
-        assert_eq!(found.stretches, [[0, 0, 5], [5, 5, 4], [5, 5, 4], [0, 9, 3]]);
+        assert_eq!(found.spans, [[0, 0, 5], [5, 5, 4], [5, 5, 4], [0, 9, 3]]);
         assert_eq!(found.places, [[0, 0, 4, 0, 2], [4, 4, 1, 0, 2], [5, 5, 4, 2, 1], [0, 9, 3, 3, 1]]);
     }
 

@@ -4,9 +4,8 @@ use std::ops::Range;
 
 use candle_core::{DType, Tensor};
 
-use crate::accelerator::{Accelerator, Argument, kernel};
+use crate::accelerator::{Accelerator, Argument, arguments, kernel};
 use crate::error::{Error, Result};
-use crate::fused::device::count;
 use crate::weight::{Format, Packed};
 
 /// Which rows of a matrix are read.
@@ -16,7 +15,7 @@ pub(in crate::fused) enum Rows<'a> {
     All,
     /// Some that follow one another.
     Between(Range<usize>),
-    /// Those of these numbers, `[count]` u32 on the device; the host has checked them.
+    /// The rows of these indices, `[count]` u32 on the device. The host has checked that they are in range.
     Numbered(&'a Tensor),
 }
 
@@ -28,7 +27,7 @@ pub(in crate::fused) fn unpacked(
     scale: f32,
     act: DType,
 ) -> Result<Tensor> {
-    let placed = packed.placed()?;
+    let placed = packed.device_blocks()?;
     let [known, columns] = packed.sides();
     let (ids, first, number) = match rows {
         Rows::All => (None, 0, known),
@@ -39,20 +38,20 @@ pub(in crate::fused) fn unpacked(
         Rows::Numbered(ids) => (Some(ids), 0, ids.elem_count()),
     };
     let to = device.empty(&[number, columns], act)?;
-    let arguments = [
-        (&to).into(),
-        (&placed.blocks).into(),
-        ids.into(),
-        count(number)?,
-        count(columns)?,
-        count(first)?,
-        count(known)?,
-        scale.into(),
-        placed.groups.as_ref().into(),
-        placed.dynamic.as_ref().into(),
-        placed.mean.into(),
+    let arguments = arguments![
+        &to,
+        &placed.blocks,
+        ids,
+        number,
+        columns,
+        first,
+        known,
+        scale,
+        placed.groups.as_ref(),
+        placed.dynamic.as_ref(),
+        placed.mean,
         Argument::FaultWord,
-        count(0)?,
+        0u32
     ];
     device.launch(kernel(packed.format())?, act, device.flat(number * columns), &arguments)?;
     Ok(to)
@@ -66,7 +65,10 @@ pub(crate) fn rows_on_device(packed: &Packed, rows: Range<usize>) -> Result<Tens
     }
 }
 
-/// What reads a format. The type of its numbers is that of the build.
+/// The kernel that unpacks a format into the type of activations.
+///
+/// # Errors
+/// [`Error::Dtype`] for a plain format.
 fn kernel(format: Format) -> Result<&'static kernel::Kernel> {
     Ok(match format {
         Format::Q4_0 => &kernel::UNPACK_Q4_0,

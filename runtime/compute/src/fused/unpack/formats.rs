@@ -19,6 +19,7 @@ fn not_finite(bits: i32) -> f32 {
     f32::from_bits((bits << 13) as u32 & 0x8fff_e000 | 0x7f80_0000)
 }
 
+/// A little-endian word of 32 bits.
 #[inline(always)]
 fn word(block: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])

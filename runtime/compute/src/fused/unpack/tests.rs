@@ -7,7 +7,7 @@ use half::f16;
 
 use super::formats::half;
 use super::*;
-use crate::fused::twin::{bits, normal};
+use crate::fused::reference::{bits, normal};
 use crate::fused::{Indices, embed, linear};
 use crate::parity::on_each_device;
 use crate::weight::{Packed, Weight};

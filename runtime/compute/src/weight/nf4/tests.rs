@@ -1,4 +1,4 @@
-//! NF4 against the golden table, against values that torch gives, and against a twin that looks at every level.
+//! NF4 against the golden table, against values that torch gives, and against a reference that looks at every level.
 
 use candle_core::{Device, Tensor};
 
@@ -17,7 +17,7 @@ fn numbers(tensor: &Tensor) -> Vec<f32> {
 }
 
 /// The tensor of [`Weight::to_nf4`], by the definition and number by number.
-fn twin(weight: &[f32]) -> Vec<f32> {
+fn reference(weight: &[f32]) -> Vec<f32> {
     let nearest = |number: f64, values: &[f32]| {
         let gap = |value: &f32| (f64::from(*value) - number).abs();
         *values.iter().min_by(|one, other| gap(one).total_cmp(&gap(other))).unwrap()
@@ -86,10 +86,10 @@ fn every_number_is_the_one_of_the_slow_twin() {
     weight[64..128].fill(0.0);
     let tensor = Tensor::from_slice(&weight, (rows, columns), &Device::Cpu).unwrap();
     let packed = Weight::from(tensor).to_nf4().unwrap();
-    assert_eq!(numbers(&packed.to_tensor().unwrap()), twin(&weight));
+    assert_eq!(numbers(&packed.to_tensor().unwrap()), reference(&weight));
     assert_eq!(packed.bytes(), rows * columns / 64 * 33 + 4 * (2 + 1));
     assert_eq!(Weight::nf4_bytes(rows, columns), Some(packed.bytes()));
-    assert_eq!(numbers(&packed.rows(7, 5).unwrap()), twin(&weight)[7 * columns..12 * columns]);
+    assert_eq!(numbers(&packed.rows(7, 5).unwrap()), reference(&weight)[7 * columns..12 * columns]);
 }
 
 #[test]

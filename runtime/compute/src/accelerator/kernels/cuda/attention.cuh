@@ -1,9 +1,9 @@
 // What the kernels of attention share: where the tokens of a sequence lie, and who sees whom. Agrees with
 // fused/segments.rs and fused/attention.rs.
 //
-// Rows are packed tokens. A sequence may go on from another, so what a query sees is a path of stretches of rows, by
+// Rows are packed tokens. A sequence may go on from another, so what a query sees is a path of spans of rows, by
 // position: its own sequence last. The host makes, once a batch:
-//   stretches  all paths and families, one after another;
+//   spans  all paths and families, one after another;
 //   places     for queries: tiles of at most QUERIES tokens of one sequence, cut where a multiple of QUERIES lies
 //              between two positions, with the path of their sequence (`Segments::path`);
 //              for keys: tiles of at most KEYS tokens of one sequence, with its family (`Segments::family`).
@@ -21,12 +21,12 @@
 #define NOWHERE 0xffffffffu
 
 // Tokens whose positions are first … first + length − 1, in rows from `row` on.
-struct Stretch {
+struct Span {
     u32 first, row, length;
 };
 
-// A tile of tokens, and `count` stretches from number `path` on that it meets.
-struct Place {
+// A tile of tokens, and `count` spans from number `path` on that it meets.
+struct TileEntry {
     u32 first, row, length, path, count;
 };
 
@@ -37,8 +37,8 @@ struct Scoring {
     u32 window; // 0 for none
 };
 
-// The row of a position, or NOWHERE. `at` is the stretch found last; positions may only grow from call to call.
-DEVICE u32 row_of(const Stretch *path, u32 count, u32 &at, u32 position) {
+// The row of a position, or NOWHERE. `at` is the span found last; positions may only grow from call to call.
+DEVICE u32 row_of(const Span *path, u32 count, u32 &at, u32 position) {
     while (at < count && position >= path[at].first + path[at].length) ++at;
     return at < count && position >= path[at].first ? path[at].row + (position - path[at].first) : NOWHERE;
 }

@@ -109,15 +109,15 @@ DEVICE float plain_bent(float product, Scoring scoring, float &slope) {
 }
 
 // Places: queries, QUERIES = 32. Grid: x places, y heads. Dynamic shared memory: 4·(2·32·(HEAD_DIM+1) + 32·33 + 96).
-KERNEL void attention_plain(act *out, float *lse, const act *q, const act *k, const act *v, const Place *places,
-                            const Stretch *stretches, u64 q_stride, u64 k_stride, u64 v_stride, u32 heads, u32 group,
+KERNEL void attention_plain(act *out, float *lse, const act *q, const act *k, const act *v, const TileEntry *places,
+                            const Span *spans, u64 q_stride, u64 k_stride, u64 v_stride, u32 heads, u32 group,
                             u32 dim, float scale, float cap, u32 window) {
     SHARED_BYTES(shared);
     float *queries = (float *)shared, *keys = queries + PLAIN_ROWS(PLAIN), *scores = keys + PLAIN_ROWS(PLAIN);
     float *best = scores + PLAIN_SCORES(PLAIN), *total = best + PLAIN, *shrink = total + PLAIN;
     Scoring scoring = {scale, cap, window};
-    Place place = places[blockIdx.x];
-    const Stretch *path = stretches + place.path;
+    TileEntry place = places[blockIdx.x];
+    const Span *path = spans + place.path;
     u32 head = blockIdx.y, kv_head = head / group, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     plain_rows<PLAIN>(queries, q + head * dim, q_stride, dim,
                       [&](u32 line) { return line < place.length ? place.row + line : NOWHERE; });
@@ -196,7 +196,7 @@ DEVICE void plain_slopes(float *weights, float *slopes, const float *lse, const 
 // dq, [tokens, heads · dim] contiguous. Places: queries, QUERIES = T = PLAIN_BACK. Grid: x places, y heads. Dynamic
 // shared memory: 4·(4·T·(HEAD_DIM+1) + 2·T·(T+1)).
 KERNEL void attention_plain_dq(act *dq, const act *dout, const act *q, const act *k, const act *v, const float *lse,
-                               const float *delta, const Place *places, const Stretch *stretches, u64 q_stride,
+                               const float *delta, const TileEntry *places, const Span *spans, u64 q_stride,
                                u64 k_stride, u64 v_stride, u32 heads, u32 group, u32 dim, float scale, float cap,
                                u32 window) {
     SHARED_BYTES(shared);
@@ -204,8 +204,8 @@ KERNEL void attention_plain_dq(act *dq, const act *dout, const act *q, const act
     float *queries = (float *)shared, *seeds = queries + tile, *keys = seeds + tile;
     float *values = keys + tile, *weights = values + tile, *slopes = weights + PLAIN_SCORES(PLAIN_BACK);
     Scoring scoring = {scale, cap, window};
-    Place place = places[blockIdx.x];
-    const Stretch *path = stretches + place.path;
+    TileEntry place = places[blockIdx.x];
+    const Span *path = spans + place.path;
     u32 head = blockIdx.y, kv_head = head / group;
     auto own = [&](u32 line) { return line < place.length ? place.row + line : NOWHERE; };
     plain_rows<PLAIN_BACK>(queries, q + head * dim, q_stride, dim, own);
@@ -236,7 +236,7 @@ KERNEL void attention_plain_dq(act *dq, const act *dout, const act *q, const act
 // that see the keys, those of the own sequence first. Places: keys, KEYS = PLAIN_BACK. Grid: x places, y kv_heads.
 // Dynamic shared memory as attention_plain_dq.
 KERNEL void attention_plain_dkv(act *dk, act *dv, const act *dout, const act *q, const act *k, const act *v,
-                                const float *lse, const float *delta, const Place *places, const Stretch *stretches,
+                                const float *lse, const float *delta, const TileEntry *places, const Span *spans,
                                 u64 q_stride, u64 k_stride, u64 v_stride, u32 heads, u32 group, u32 dim, float scale,
                                 float cap, u32 window) {
     SHARED_BYTES(shared);
@@ -244,7 +244,7 @@ KERNEL void attention_plain_dkv(act *dk, act *dv, const act *dout, const act *q,
     float *queries = (float *)shared, *seeds = queries + tile, *keys = seeds + tile;
     float *values = keys + tile, *weights = values + tile, *slopes = weights + PLAIN_SCORES(PLAIN_BACK);
     Scoring scoring = {scale, cap, window};
-    Place place = places[blockIdx.x];
+    TileEntry place = places[blockIdx.x];
     u32 kv_head = blockIdx.y, kv_heads = heads / group;
     auto own = [&](u32 line) { return line < place.length ? place.row + line : NOWHERE; };
     plain_rows<PLAIN_BACK>(keys, k + kv_head * dim, k_stride, dim, own);
@@ -252,11 +252,11 @@ KERNEL void attention_plain_dkv(act *dk, act *dv, const act *dout, const act *q,
     float key_sums[PLAIN_OWN(PLAIN_BACK)][PLAIN_PARTS] = {}, value_sums[PLAIN_OWN(PLAIN_BACK)][PLAIN_PARTS] = {};
     for (u32 head = kv_head * group; head < (kv_head + 1) * group; ++head) {
         for (u32 number = place.path; number < place.path + place.count; ++number) {
-            Stretch stretch = stretches[number];
-            u32 end = stretch.first + stretch.length;
+            Span span = spans[number];
+            u32 end = span.first + span.length;
             if (window != 0) end = least(end, place.first + place.length - 1 + window);
-            for (u32 start = most(stretch.first, place.first); start < end; start += PLAIN_BACK) {
-                u32 length = least(PLAIN_BACK, end - start), row = stretch.row + (start - stretch.first);
+            for (u32 start = most(span.first, place.first); start < end; start += PLAIN_BACK) {
+                u32 length = least(PLAIN_BACK, end - start), row = span.row + (start - span.first);
                 auto line_of = [&](u32 line) { return line < length ? row + line : NOWHERE; };
                 meet_block();
                 plain_rows<PLAIN_BACK>(queries, q + head * dim, q_stride, dim, line_of);

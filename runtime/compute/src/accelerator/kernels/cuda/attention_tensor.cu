@@ -181,15 +181,15 @@ DEVICE float four_sum(float value) {
 // head size 128, else 64). Grid: x places, y heads. 128 threads.
 // Dynamic shared memory: 2 · (HEAD_DIM + 8) · (FORWARD_QUERIES + 2 · FORWARD_KEYS) bytes.
 KERNEL __launch_bounds__(ATTENTION_THREADS) void attention(act *out, float *lse, const act *q, const act *k,
-                                                           const act *v, const Place *places, const Stretch *stretches,
+                                                           const act *v, const TileEntry *places, const Span *spans,
                                                            u64 q_stride, u64 k_stride, u64 v_stride, u32 heads,
                                                            u32 group, u32 dim, float scale, float cap, u32 window) {
     SHARED_BYTES(shared);
     act *queries = (act *)shared, *keys = queries + FORWARD_QUERIES * PITCH, *values = keys + FORWARD_KEYS * PITCH;
     Scoring scoring = {scale, cap, window};
     Measure measure = measure_of(scoring);
-    Place place = places[blockIdx.x];
-    const Stretch *path = stretches + place.path;
+    TileEntry place = places[blockIdx.x];
+    const Span *path = spans + place.path;
     u32 head = blockIdx.y, kv_head = head / group, lane = threadIdx.x % WARP;
     u32 line = threadIdx.x / WARP * 16 * FORWARD_STACK;
     k += kv_head * dim, v += kv_head * dim;
@@ -310,7 +310,7 @@ DEVICE void weigh(float &product, float &seed, bool seen, float log_sum, float d
 // 128 threads. Dynamic shared memory: 2 · (HEAD_DIM + 8) · 2 · (DQ_QUERIES + DQ_KEYS) bytes.
 KERNEL __launch_bounds__(ATTENTION_THREADS) void attention_dq(act *dq, const act *dout, const act *q, const act *k,
                                                               const act *v, const float *lse, const float *delta,
-                                                              const Place *places, const Stretch *stretches,
+                                                              const TileEntry *places, const Span *spans,
                                                               u64 q_stride, u64 k_stride, u64 v_stride, u32 heads,
                                                               u32 group, u32 dim, float scale, float cap, u32 window) {
     SHARED_BYTES(shared);
@@ -318,8 +318,8 @@ KERNEL __launch_bounds__(ATTENTION_THREADS) void attention_dq(act *dq, const act
     act *keys = seeds + DQ_QUERIES * PITCH, *values = keys + DQ_KEYS * PITCH;
     Scoring scoring = {scale, cap, window};
     Measure measure = measure_of(scoring);
-    Place place = places[blockIdx.x];
-    const Stretch *path = stretches + place.path;
+    TileEntry place = places[blockIdx.x];
+    const Span *path = spans + place.path;
     u32 head = blockIdx.y, kv_head = head / group, lane = threadIdx.x % WARP, line = threadIdx.x / WARP * 16;
     u64 stride = (u64)heads * dim;
     k += kv_head * dim, v += kv_head * dim;
@@ -380,27 +380,27 @@ KERNEL __launch_bounds__(ATTENTION_THREADS) void attention_dq(act *dq, const act
                          scale);
 }
 
-// A tile of queries that meets a tile of keys: which head, which stretch, from which position on.
+// A tile of queries that meets a tile of keys: which head, which span, from which position on.
 struct Meeting {
     u32 head, number, start, end, row;
 };
 
-// The queries of a stretch that see any key of a place.
-DEVICE void enter(Meeting &meeting, const Stretch *stretches, Place place, u32 window) {
-    Stretch stretch = stretches[meeting.number];
-    meeting.start = most(stretch.first, place.first), meeting.end = stretch.first + stretch.length;
+// The queries of a span that see any key of a place.
+DEVICE void enter(Meeting &meeting, const Span *spans, TileEntry place, u32 window) {
+    Span span = spans[meeting.number];
+    meeting.start = most(span.first, place.first), meeting.end = span.first + span.length;
     if (window != 0) meeting.end = least(meeting.end, place.first + place.length - 1 + window);
-    meeting.row = stretch.row + (meeting.start - stretch.first);
+    meeting.row = span.row + (meeting.start - span.first);
 }
 
 // Goes on to the next tile that is not empty, this one included; false after the last head's last.
-DEVICE bool settle(Meeting &meeting, const Stretch *stretches, Place place, u32 window, u32 heads_end) {
+DEVICE bool settle(Meeting &meeting, const Span *spans, TileEntry place, u32 window, u32 heads_end) {
     while (meeting.start >= meeting.end) {
         if (++meeting.number == place.path + place.count) {
             meeting.number = place.path;
             if (++meeting.head == heads_end) return false;
         }
-        enter(meeting, stretches, place, window);
+        enter(meeting, spans, place, window);
     }
     return true;
 }
@@ -411,8 +411,8 @@ DEVICE bool settle(Meeting &meeting, const Stretch *stretches, Place place, u32 
 // Dynamic shared memory: 2 · (HEAD_DIM + 8) · 2 · (DKV_KEYS + DKV_QUERIES) + 8 · DKV_QUERIES bytes.
 KERNEL __launch_bounds__(ATTENTION_THREADS) void attention_dkv(act *dk, act *dv, const act *dout, const act *q,
                                                                const act *k, const act *v, const float *lse,
-                                                               const float *delta, const Place *places,
-                                                               const Stretch *stretches, u64 q_stride, u64 k_stride,
+                                                               const float *delta, const TileEntry *places,
+                                                               const Span *spans, u64 q_stride, u64 k_stride,
                                                                u64 v_stride, u32 heads, u32 group, u32 dim, float scale,
                                                                float cap, u32 window) {
     SHARED_BYTES(shared);
@@ -421,7 +421,7 @@ KERNEL __launch_bounds__(ATTENTION_THREADS) void attention_dkv(act *dk, act *dv,
     float *logs = (float *)(seeds + DKV_QUERIES * PITCH), *deltas = logs + DKV_QUERIES;
     Scoring scoring = {scale, cap, window};
     Measure measure = measure_of(scoring);
-    Place place = places[blockIdx.x];
+    TileEntry place = places[blockIdx.x];
     u32 kv_head = blockIdx.y, lane = threadIdx.x % WARP, line = threadIdx.x / WARP * 16;
     u32 feature = blockIdx.z * DKV_FEATURES, heads_end = (kv_head + 1) * group;
     u64 stride = (u64)heads * dim;
@@ -448,8 +448,8 @@ KERNEL __launch_bounds__(ATTENTION_THREADS) void attention_dkv(act *dk, act *dv,
     fetch_rows<DKV_KEYS>(keys, k + kv_head * dim, k_stride, dim, own);
     fetch_rows<DKV_KEYS>(values, v + kv_head * dim, v_stride, dim, own);
     Meeting now = {kv_head * group, place.path, 0, 0, 0};
-    enter(now, stretches, place, window);
-    bool going = settle(now, stretches, place, window, heads_end);
+    enter(now, spans, place, window);
+    bool going = settle(now, spans, place, window, heads_end);
     if (going) {
         fetch_seeds(now);
         fetch_queries(now);
@@ -461,7 +461,7 @@ KERNEL __launch_bounds__(ATTENTION_THREADS) void attention_dkv(act *dk, act *dv,
     while (going) {
         Meeting next = now;
         next.start += DKV_QUERIES, next.row += DKV_QUERIES;
-        bool more = settle(next, stretches, place, window, heads_end);
+        bool more = settle(next, spans, place, window, heads_end);
         float weights[1][DKV_QUERIES / 8][4], slopes[1][DKV_QUERIES / 8][4];
         await_groups<1>();
         meet_block();

@@ -1,5 +1,5 @@
 // Random numbers by name and position, the mask of dropout, and the choice of the next token. Agrees with random.rs,
-// with fused/dropout.rs, fused/choice.rs and generate/choose.rs.
+// with fused/dropout.rs, fused/sampling.rs and generate/choose.rs.
 //
 // A stream is a ChaCha12 key stream: its key of 32 bytes is SHA-256("tunebox stream\0" ‖ seed ‖ name), made by the host
 // once a stream; a position counts 32-bit words. So the words are those of the processor, bit for bit.
@@ -77,7 +77,7 @@ DEVICE double draw_at(const u32 *key, u64 position) {
     return (double)(((u64)pair[1] << 32 | pair[0]) >> 11) / 9007199254740992.0;
 }
 
-// eˣ with the bits of fused/lanes.rs `exp`: for the same logits, the same weights as the processor's.
+// eˣ with the bits of fused/simd.rs `exp`: for the same logits, the same weights as the processor's.
 DEVICE float steady_exp(float x) {
     float bounded = x < -87.3f ? -87.3f : x;
     bounded = bounded > 88.3f ? 88.3f : bounded;

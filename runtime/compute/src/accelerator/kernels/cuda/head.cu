@@ -230,7 +230,7 @@ KERNEL void head_gradient(act *to, const float *tile, const u32 *targets, const 
 // weights e = exp(z − the largest so far), times the slope of the cap; scales what was pulled so far, pulls
 // [rows, width] f32, to the new measure. The product that follows: pulls += weights·W (beta 1; `begins` clears them).
 // slopes.rs `absorb`.
-KERNEL void head_absorb(act *to, const float *tile, const u32 *targets, float *pulls, float *largest, float *target,
+KERNEL void head_accumulate(act *to, const float *tile, const u32 *targets, float *pulls, float *largest, float *target,
                         double *sum, double *square, double *weighted, double *plain, u32 rows, u32 words, u32 pitch,
                         u32 first, u32 vocabulary, u32 width, float factor, float height, u32 taps, u32 begins,
                         u64 *word, u32 place) {
@@ -290,7 +290,7 @@ KERNEL void head_slopes(float *pulls, const act *words, const float *target, con
 }
 
 // In place: products become logits, for generation. Grid: as the others, over [rows, words]. head.rs `logits`.
-KERNEL void head_bend(float *tile, u32 rows, u32 words, u32 pitch, float factor, float height) {
+KERNEL void head_soft_cap(float *tile, u32 rows, u32 words, u32 pitch, float factor, float height) {
     float *line = tile + (u64)blockIdx.x * pitch;
     for (u32 at = threadIdx.x; at < words; at += blockDim.x) {
         float slope;

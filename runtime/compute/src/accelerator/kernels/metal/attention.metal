@@ -1,8 +1,8 @@
 // What the kernels of attention share: where the tokens of a sequence lie, and who sees whom. Agrees with
 // fused/segments.rs and fused/attention.rs.
 //
-// Rows are packed tokens. A sequence may go on from another, so what a query sees is a path of stretches of rows, by
-// position: its own sequence last. The host makes `stretches` (all paths and families) and `places` (tiles of tokens of
+// Rows are packed tokens. A sequence may go on from another, so what a query sees is a path of spans of rows, by
+// position: its own sequence last. The host makes `spans` (all paths and families) and `places` (tiles of tokens of
 // one sequence with its path or family) once a batch; the CUDA text says how. One library a head size: HEAD_DIM, a
 // multiple of 16, at least the real `dim`; numbers past `dim` count as 0.
 
@@ -11,12 +11,12 @@
 #endif
 
 // Tokens whose positions are first … first + length − 1, in rows from `row` on.
-struct Stretch {
+struct Span {
     u32 first, row, length;
 };
 
-// A tile of tokens, and `count` stretches from number `path` on that it meets.
-struct Place {
+// A tile of tokens, and `count` spans from number `path` on that it meets.
+struct TileEntry {
     u32 first, row, length, path, count;
 };
 
@@ -27,18 +27,18 @@ struct Scoring {
     u32 window; // 0 for none
 };
 
-inline Place place_at(device const Place *places, u32 at) {
-    Place place = {places[at].first, places[at].row, places[at].length, places[at].path, places[at].count};
+inline TileEntry place_at(device const TileEntry *places, u32 at) {
+    TileEntry place = {places[at].first, places[at].row, places[at].length, places[at].path, places[at].count};
     return place;
 }
 
-inline Stretch stretch_at(device const Stretch *stretches, u32 at) {
-    Stretch stretch = {stretches[at].first, stretches[at].row, stretches[at].length};
-    return stretch;
+inline Span stretch_at(device const Span *spans, u32 at) {
+    Span span = {spans[at].first, spans[at].row, spans[at].length};
+    return span;
 }
 
 // The row of a position on a path, or NOWHERE.
-inline u32 row_of(device const Stretch *path, u32 count, u32 position) {
+inline u32 row_of(device const Span *path, u32 count, u32 position) {
     u32 at = 0;
     while (at < count && position >= path[at].first + path[at].length) ++at;
     return at < count && position >= path[at].first ? path[at].row + (position - path[at].first) : NOWHERE;

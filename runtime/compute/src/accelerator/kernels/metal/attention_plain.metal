@@ -93,15 +93,15 @@ inline void write_piece(device act *to, thread simdgroup_float8x8 (&sums)[SHARES
 inline void own_rows(threadgroup u32 *rows, u32 row, u32 length, Here here) {
     if (here.worker < PLAIN) rows[here.worker] = here.worker < length ? row + here.worker : NOWHERE;
 }
-inline void path_rows(threadgroup u32 *rows, device const Stretch *path, u32 count, u32 start, Here here) {
+inline void path_rows(threadgroup u32 *rows, device const Span *path, u32 count, u32 start, Here here) {
     if (here.worker < PLAIN) rows[here.worker] = row_of(path, count, start + here.worker);
 }
 
 // Places: queries, QUERIES = 32. Grid: x places, y heads.
 KERNEL(PLAIN_THREADS) attention_plain(device act *out [[buffer(0)]], device float *lse [[buffer(1)]],
                                       device const act *q [[buffer(2)]], device const act *k [[buffer(3)]],
-                                      device const act *v [[buffer(4)]], device const Place *places [[buffer(5)]],
-                                      device const Stretch *stretches [[buffer(6)]],
+                                      device const act *v [[buffer(4)]], device const TileEntry *places [[buffer(5)]],
+                                      device const Span *spans [[buffer(6)]],
                                       constant u64 &q_stride [[buffer(7)]], constant u64 &k_stride [[buffer(8)]],
                                       constant u64 &v_stride [[buffer(9)]], constant u32 &heads [[buffer(10)]],
                                       constant u32 &group [[buffer(11)]], constant u32 &dim [[buffer(12)]],
@@ -114,8 +114,8 @@ KERNEL(PLAIN_THREADS) attention_plain(device act *out [[buffer(0)]], device floa
     SHARED u32 query_rows[PLAIN], key_rows[PLAIN];
     Here here = HERE;
     Scoring scoring = {scale, cap, window};
-    Place place = place_at(places, here.block.x);
-    device const Stretch *path = stretches + place.path;
+    TileEntry place = place_at(places, here.block.x);
+    device const Span *path = spans + place.path;
     u32 head = here.block.y, kv_head = head / group, warp = here.worker / WARP, lane = here.worker % WARP;
     own_rows(query_rows, place.row, place.length, here);
     if (here.worker < PLAIN) best[here.worker] = -infinite(), total[here.worker] = 0.0f;
@@ -247,8 +247,8 @@ KERNEL(PLAIN_THREADS) attention_plain_dq(device act *dq [[buffer(0)]], device co
                                          device const act *q [[buffer(2)]], device const act *k [[buffer(3)]],
                                          device const act *v [[buffer(4)]], device const float *lse [[buffer(5)]],
                                          device const float *delta [[buffer(6)]],
-                                         device const Place *places [[buffer(7)]],
-                                         device const Stretch *stretches [[buffer(8)]],
+                                         device const TileEntry *places [[buffer(7)]],
+                                         device const Span *spans [[buffer(8)]],
                                          constant u64 &q_stride [[buffer(9)]], constant u64 &k_stride [[buffer(10)]],
                                          constant u64 &v_stride [[buffer(11)]], constant u32 &heads [[buffer(12)]],
                                          constant u32 &group [[buffer(13)]], constant u32 &dim [[buffer(14)]],
@@ -259,8 +259,8 @@ KERNEL(PLAIN_THREADS) attention_plain_dq(device act *dq [[buffer(0)]], device co
     SHARED u32 query_rows[PLAIN], key_rows[PLAIN];
     Here here = HERE;
     Scoring scoring = {scale, cap, window};
-    Place place = place_at(places, here.block.x);
-    device const Stretch *path = stretches + place.path;
+    TileEntry place = place_at(places, here.block.x);
+    device const Span *path = spans + place.path;
     u32 head = here.block.y, kv_head = head / group, warp = here.worker / WARP;
     u64 out_stride = (u64)heads * dim;
     own_rows(query_rows, place.row, place.length, here);
@@ -296,8 +296,8 @@ KERNEL(PLAIN_THREADS) attention_plain_dkv(device act *dk [[buffer(0)]], device a
                                           device const act *dout [[buffer(2)]], device const act *q [[buffer(3)]],
                                           device const act *k [[buffer(4)]], device const act *v [[buffer(5)]],
                                           device const float *lse [[buffer(6)]], device const float *delta [[buffer(7)]],
-                                          device const Place *places [[buffer(8)]],
-                                          device const Stretch *stretches [[buffer(9)]],
+                                          device const TileEntry *places [[buffer(8)]],
+                                          device const Span *spans [[buffer(9)]],
                                           constant u64 &q_stride [[buffer(10)]], constant u64 &k_stride [[buffer(11)]],
                                           constant u64 &v_stride [[buffer(12)]], constant u32 &heads [[buffer(13)]],
                                           constant u32 &group [[buffer(14)]], constant u32 &dim [[buffer(15)]],
@@ -309,7 +309,7 @@ KERNEL(PLAIN_THREADS) attention_plain_dkv(device act *dk [[buffer(0)]], device a
     SHARED u32 query_rows[PLAIN], key_rows[PLAIN];
     Here here = HERE;
     Scoring scoring = {scale, cap, window};
-    Place place = place_at(places, here.block.x);
+    TileEntry place = place_at(places, here.block.x);
     u32 kv_head = here.block.y, kv_heads = heads / group, warp = here.worker / WARP;
     u64 out_stride = (u64)heads * dim, narrow_stride = (u64)kv_heads * dim;
     own_rows(key_rows, place.row, place.length, here);
@@ -323,11 +323,11 @@ KERNEL(PLAIN_THREADS) attention_plain_dkv(device act *dk [[buffer(0)]], device a
     }
     for (u32 head = kv_head * group; head < (kv_head + 1) * group; ++head) {
         for (u32 number = place.path; number < place.path + place.count; ++number) {
-            Stretch stretch = stretch_at(stretches, number);
-            u32 end = stretch.first + stretch.length;
+            Span span = stretch_at(spans, number);
+            u32 end = span.first + span.length;
             if (window != 0) end = least(end, place.first + place.length - 1 + window);
-            for (u32 start = most(stretch.first, place.first); start < end; start += PLAIN) {
-                u32 length = least(PLAIN, end - start), row = stretch.row + (start - stretch.first);
+            for (u32 start = most(span.first, place.first); start < end; start += PLAIN) {
+                u32 length = least(PLAIN, end - start), row = span.row + (start - span.first);
                 own_rows(query_rows, row, length, here);
                 both_products(weights, slopes, pieces, q + head * dim, q_stride, dout + head * dim, out_stride,
                               k + kv_head * dim, k_stride, v + kv_head * dim, v_stride, dim, query_rows, key_rows,

@@ -1,5 +1,5 @@
 // Random numbers by name and position, the mask of dropout, and the choice of the next token. Agrees with random.rs,
-// with the model's decoder/dropout.rs, fused/choice.rs and generate/choose.rs.
+// with the model's decoder/dropout.rs, fused/sampling.rs and generate/choose.rs.
 //
 // A stream is a ChaCha12 key stream: its key of 32 bytes is made by the host once a stream; a position counts 32-bit
 // words. So the words are those of the processor, bit for bit.
@@ -66,7 +66,7 @@ inline Pair draw_at(device const u32 *key, u64 position) {
     return renormal(high, low);
 }
 
-// eˣ with the bits of fused/lanes.rs `exp`: for the same logits, the same weights as the processor's.
+// eˣ with the bits of fused/simd.rs `exp`: for the same logits, the same weights as the processor's.
 inline float steady_exp(float x) {
     float bounded = x < -87.3f ? -87.3f : x;
     bounded = bounded > 88.3f ? 88.3f : bounded;

@@ -244,7 +244,7 @@ KERNEL(HEAD_THREADS) head_gradient(device act *to [[buffer(0)]], device const fl
 // weights e = exp(z − the largest so far), times the slope of the cap; scales what was pulled so far, pulls
 // [rows, width] f32, to the new measure. The product that follows: pulls += weights·W (`begins` clears them). slopes.rs
 // `absorb`.
-KERNEL(HEAD_THREADS) head_absorb(device act *to [[buffer(0)]], device const float *tile [[buffer(1)]],
+KERNEL(HEAD_THREADS) head_accumulate(device act *to [[buffer(0)]], device const float *tile [[buffer(1)]],
                                  device const u32 *targets [[buffer(2)]], device float *pulls [[buffer(3)]],
                                  device float *largest [[buffer(4)]], device float *target [[buffer(5)]],
                                  device Pair *sum [[buffer(6)]], device Pair *square [[buffer(7)]],
@@ -301,7 +301,7 @@ KERNEL(HEAD_THREADS) head_slopes(device float *pulls [[buffer(0)]], device const
 }
 
 // In place: products become logits, for generation. Grid: as the others, over [rows, words]. head.rs `logits`.
-KERNEL(HEAD_THREADS) head_bend(device float *tile [[buffer(0)]], constant u32 &rows [[buffer(1)]],
+KERNEL(HEAD_THREADS) head_soft_cap(device float *tile [[buffer(0)]], constant u32 &rows [[buffer(1)]],
                                constant u32 &words [[buffer(2)]], constant u32 &pitch [[buffer(3)]],
                                constant float &factor [[buffer(4)]], constant float &height [[buffer(5)]] WHERE) {
     Here here = HERE;

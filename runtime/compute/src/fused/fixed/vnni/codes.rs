@@ -39,89 +39,94 @@ pub(super) trait Layout<const SIZE: usize, const PER: usize> {
     fn parts(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize, head: Self::Head, group: usize) -> [Codes; PER];
 }
 
-pub(super) struct Q4Zero;
+/// A format whose blocks are one part of 32 numbers, in `SIZE` bytes, and need nothing in front of it.
+pub(super) trait Block32<const SIZE: usize> {
+    /// The code of zero.
+    const ZERO: i32;
+    /// Whether numbers have an offset.
+    const OFFSET: bool = false;
 
-impl Layout<18, 1> for Q4Zero {
-    const ZERO: i32 = 8;
+    /// Reads block `at` of every row.
+    fn codes(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize) -> Codes;
+}
+
+impl<B: Block32<SIZE>, const SIZE: usize> Layout<SIZE, 1> for B {
+    const ZERO: i32 = B::ZERO;
+    const OFFSET: bool = B::OFFSET;
     type Head = ();
 
     #[inline(always)]
-    fn head(_: Vnni, _: &Rows<'_, 18>, _: usize) {}
+    fn head(_: Vnni, _: &Rows<'_, SIZE>, _: usize) {}
 
     #[inline(always)]
-    fn parts(simd: Vnni, rows: &Rows<'_, 18>, at: usize, (): (), _: usize) -> [Codes; 1] {
-        [simd.plain(simd.nibbles(simd.words(rows, at, 2)), simd.halves(rows, at, 0))]
+    fn parts(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize, (): (), _: usize) -> [Codes; 1] {
+        [B::codes(simd, rows, at)]
+    }
+}
+
+pub(super) struct Q4Zero;
+
+impl Block32<18> for Q4Zero {
+    const ZERO: i32 = 8;
+
+    #[inline(always)]
+    fn codes(simd: Vnni, rows: &Rows<'_, 18>, at: usize) -> Codes {
+        simd.plain(simd.nibbles(simd.words(rows, at, 2)), simd.halves(rows, at, 0))
     }
 }
 
 pub(super) struct Q4One;
 
-impl Layout<20, 1> for Q4One {
+impl Block32<20> for Q4One {
     const ZERO: i32 = 0;
     const OFFSET: bool = true;
-    type Head = ();
 
     #[inline(always)]
-    fn head(_: Vnni, _: &Rows<'_, 20>, _: usize) {}
-
-    #[inline(always)]
-    fn parts(simd: Vnni, rows: &Rows<'_, 20>, at: usize, (): (), _: usize) -> [Codes; 1] {
+    fn codes(simd: Vnni, rows: &Rows<'_, 20>, at: usize) -> Codes {
         let codes = simd.plain(simd.nibbles(simd.words(rows, at, 4)), simd.halves(rows, at, 0));
-        [Codes { offset: simd.halves(rows, at, 2), ..codes }]
+        Codes { offset: simd.halves(rows, at, 2), ..codes }
     }
 }
 
 pub(super) struct Q5Zero;
 
-impl Layout<22, 1> for Q5Zero {
+impl Block32<22> for Q5Zero {
     const ZERO: i32 = 16;
-    type Head = ();
 
     #[inline(always)]
-    fn head(_: Vnni, _: &Rows<'_, 22>, _: usize) {}
-
-    #[inline(always)]
-    fn parts(simd: Vnni, rows: &Rows<'_, 22>, at: usize, (): (), _: usize) -> [Codes; 1] {
+    fn codes(simd: Vnni, rows: &Rows<'_, 22>, at: usize) -> Codes {
         let words = simd.with_fifth(simd.nibbles(simd.words(rows, at, 6)), simd.word(rows, at, 2));
-        [simd.plain(words, simd.halves(rows, at, 0))]
+        simd.plain(words, simd.halves(rows, at, 0))
     }
 }
 
 pub(super) struct Q5One;
 
-impl Layout<24, 1> for Q5One {
+impl Block32<24> for Q5One {
     const ZERO: i32 = 0;
     const OFFSET: bool = true;
-    type Head = ();
 
     #[inline(always)]
-    fn head(_: Vnni, _: &Rows<'_, 24>, _: usize) {}
-
-    #[inline(always)]
-    fn parts(simd: Vnni, rows: &Rows<'_, 24>, at: usize, (): (), _: usize) -> [Codes; 1] {
+    fn codes(simd: Vnni, rows: &Rows<'_, 24>, at: usize) -> Codes {
         let words = simd.with_fifth(simd.nibbles(simd.words(rows, at, 8)), simd.word(rows, at, 4));
-        [Codes { offset: simd.halves(rows, at, 2), ..simd.plain(words, simd.halves(rows, at, 0)) }]
+        Codes { offset: simd.halves(rows, at, 2), ..simd.plain(words, simd.halves(rows, at, 0)) }
     }
 }
 
 pub(super) struct Q8Zero;
 
-impl Layout<34, 1> for Q8Zero {
+impl Block32<34> for Q8Zero {
     const ZERO: i32 = 128;
-    type Head = ();
 
     #[inline(always)]
-    fn head(_: Vnni, _: &Rows<'_, 34>, _: usize) {}
-
-    #[inline(always)]
-    fn parts(simd: Vnni, rows: &Rows<'_, 34>, at: usize, (): (), _: usize) -> [Codes; 1] {
+    fn codes(simd: Vnni, rows: &Rows<'_, 34>, at: usize) -> Codes {
         let f = simd.avx512f;
         let sign = f._mm512_set1_epi8(i8::MIN);
         let mut words = join(simd.words(rows, at, 2), simd.words(rows, at, 18));
         for words in &mut words {
             *words = f._mm512_xor_si512(*words, sign);
         }
-        [simd.plain(words, simd.halves(rows, at, 0))]
+        simd.plain(words, simd.halves(rows, at, 0))
     }
 }
 

@@ -18,7 +18,7 @@ use instruction::Vnni;
 use numbers::{Numbers, TOKENS};
 use reading::ROWS;
 use scaled::{Q4K, Q5K, Q6K};
-use tile::Sixteen;
+use tile::RowPanel;
 
 use crate::fused::product::{Tile, steps};
 use crate::fused::stored::View;
@@ -28,9 +28,9 @@ use crate::weight::Format;
 type Write<'a> = fn(&Fixed<'a>, Range<usize>, &mut Tile<'_>);
 
 /// Tokens as whole numbers, once a weight has met them.
-pub(in crate::fused) struct Whole(OnceCell<Vec<Numbers>>);
+pub(in crate::fused) struct FixedTokens(OnceCell<Vec<Numbers>>);
 
-impl Whole {
+impl FixedTokens {
     /// Tokens that no weight has met.
     pub(in crate::fused) fn new() -> Self {
         Self(OnceCell::new())
@@ -50,7 +50,7 @@ pub(in crate::fused) struct Fixed<'a> {
 impl<'a> Fixed<'a> {
     /// Nothing where the weight is not quantized or the processor lacks the instructions. `x` holds whole tokens, and
     /// `whole` is theirs.
-    pub(in crate::fused) fn of(weight: &'a View<'a>, x: &[f32], whole: &'a Whole) -> Option<Self> {
+    pub(in crate::fused) fn of(weight: &'a View<'a>, x: &[f32], whole: &'a FixedTokens) -> Option<Self> {
         let simd = Vnni::try_new()?;
         let (format, blocks) = weight.blocks(0..weight.rows)?;
         let write: Write<'a> = match format {
@@ -85,7 +85,7 @@ impl<'a> Fixed<'a> {
             let mut first = 0;
             for numbers in self.numbers {
                 let (simd, layout) = (self.simd, PhantomData::<L>);
-                simd.vectorize(Sixteen { simd, rows: sixteen, next, numbers, found: &mut found, layout });
+                simd.vectorize(RowPanel { simd, rows: sixteen, next, numbers, found: &mut found, layout });
                 for (token, found) in (first..first + numbers.tokens).zip(&found) {
                     let to = &mut tile.row(token)[some.start - rows.start..some.end - rows.start];
                     to.copy_from_slice(&found[..some.len()]);

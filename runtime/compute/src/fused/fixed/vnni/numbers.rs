@@ -1,6 +1,6 @@
 //! Activations as integers: 32 numbers share a scale, each is 16 bits in two planes of bytes.
 
-use crate::fused::lanes::wide;
+use crate::fused::simd::vectorize;
 
 /// Numbers that share a scale: a block of the quantized formats, or a part of one.
 pub(super) const PART: usize = 32;
@@ -42,17 +42,14 @@ impl Numbers {
         let tokens = x.len() / depth.max(1);
         let mut planes = vec![Plane::default(); x.len() / PART];
         let mut measures = vec![Measure::default(); x.len() / PART];
-        wide(
-            #[inline(always)]
-            || {
-                for (token, x) in x.chunks_exact(depth.max(1)).enumerate() {
-                    for (part, x) in x.as_chunks::<PART>().0.iter().enumerate() {
-                        let at = part * tokens + token;
-                        (planes[at], measures[at]) = integers(x);
-                    }
+        vectorize!({
+            for (token, x) in x.chunks_exact(depth.max(1)).enumerate() {
+                for (part, x) in x.as_chunks::<PART>().0.iter().enumerate() {
+                    let at = part * tokens + token;
+                    (planes[at], measures[at]) = integers(x);
                 }
-            },
-        );
+            }
+        });
         Self { tokens, planes, measures }
     }
 }

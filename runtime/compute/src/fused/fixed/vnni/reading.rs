@@ -126,6 +126,7 @@ impl Vnni {
     }
 }
 
+/// 16 bytes of block `at` of a row, from byte `from` on.
 #[inline(always)]
 fn sixteen<const SIZE: usize>(row: &[[u8; SIZE]], at: usize, from: usize) -> __m128i {
     let mut bytes = [0; 16];

@@ -15,6 +15,7 @@ pub(super) struct Scales {
 }
 
 impl Scales {
+    /// Reads the scales of block `at` of every row.
     #[inline(always)]
     fn of<const SIZE: usize>(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize) -> Self {
         let [both, first, second, third] = simd.words(rows, at, 0);
@@ -46,6 +47,7 @@ impl Scales {
         (f._mm512_mul_ps(self.scale, f._mm512_cvtepi32_ps(scale)), f._mm512_sub_ps(none, least))
     }
 
+    /// The codes of a part with its scale and offset.
     #[inline(always)]
     fn codes(self, simd: Vnni, words: [__m512i; 8], part: usize) -> Codes {
         let (scale, offset) = self.part(simd, part);

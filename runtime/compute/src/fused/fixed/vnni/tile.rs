@@ -10,13 +10,13 @@ use super::codes::{Codes, Layout};
 use super::instruction::Vnni;
 use super::numbers::{Measure, Numbers, PART, Plane, TOKENS};
 use super::reading::{ROWS, Rows};
-use crate::fused::fetch::{fetch, piece};
+use crate::fused::prefetch::{nth_chunk, prefetch};
 
 /// Tokens whose sums grow side by side, so that one need not wait for the other.
 const PAIR: usize = 2;
 
 /// 16 rows of weights and the tokens that they meet.
-pub(super) struct Sixteen<'a, L, const SIZE: usize, const PER: usize> {
+pub(super) struct RowPanel<'a, L, const SIZE: usize, const PER: usize> {
     pub(super) simd: Vnni,
     pub(super) rows: Rows<'a, SIZE>,
     /// Bytes that will be read next.
@@ -27,7 +27,7 @@ pub(super) struct Sixteen<'a, L, const SIZE: usize, const PER: usize> {
     pub(super) layout: std::marker::PhantomData<L>,
 }
 
-impl<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize> NullaryFnOnce for Sixteen<'_, L, SIZE, PER> {
+impl<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize> NullaryFnOnce for RowPanel<'_, L, SIZE, PER> {
     type Output = ();
 
     /// A sum takes a part after another, whole numbers first, so its bits do not depend on the tokens beside it.
@@ -38,14 +38,20 @@ impl<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize> NullaryFnOnce fo
         let mut sums = [simd.avx512f._mm512_setzero_ps(); TOKENS];
         let sums = &mut sums[..numbers.tokens];
         for at in 0..blocks {
-            fetch(piece(next, at, blocks));
+            prefetch(nth_chunk(next, at, blocks));
             let head = L::head(simd, &rows, at);
             for group in 0..L::GROUPS {
                 let parts = L::parts(simd, &rows, at, head, group);
                 for (part, codes) in parts.iter().enumerate() {
                     let start = ((at * L::GROUPS + group) * PER + part) * numbers.tokens;
                     let range = start..start + numbers.tokens;
-                    every::<L, SIZE, PER>(simd, codes, &numbers.planes[range.clone()], &numbers.measures[range], sums);
+                    accumulate_tokens::<L, SIZE, PER>(
+                        simd,
+                        codes,
+                        &numbers.planes[range.clone()],
+                        &numbers.measures[range],
+                        sums,
+                    );
                 }
             }
         }
@@ -57,7 +63,7 @@ impl<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize> NullaryFnOnce fo
 
 /// One part of the rows with every token.
 #[inline(always)]
-fn every<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize>(
+fn accumulate_tokens<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize>(
     simd: Vnni,
     codes: &Codes,
     planes: &[Plane],
@@ -68,15 +74,16 @@ fn every<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize>(
     let (pair_measures, single_measure) = measures.as_chunks::<PAIR>();
     let (pair_sums, single_sum) = sums.as_chunks_mut::<PAIR>();
     for ((planes, measures), sums) in pairs.iter().zip(pair_measures).zip(pair_sums) {
-        some::<L, SIZE, PER, PAIR>(simd, codes, planes, measures, sums);
+        accumulate_group::<L, SIZE, PER, PAIR>(simd, codes, planes, measures, sums);
     }
     for ((plane, measure), sum) in single.iter().zip(single_measure).zip(single_sum) {
-        some::<L, SIZE, PER, 1>(simd, codes, from_ref(plane), from_ref(measure), from_mut(sum));
+        accumulate_group::<L, SIZE, PER, 1>(simd, codes, from_ref(plane), from_ref(measure), from_mut(sum));
     }
 }
 
+/// Adds the products of one part of the rows with `T` tokens to the tokens' sums.
 #[inline(always)]
-fn some<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize, const T: usize>(
+fn accumulate_group<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize, const T: usize>(
     simd: Vnni,
     codes: &Codes,
     planes: &[Plane; T],
@@ -98,7 +105,7 @@ fn some<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize, const T: usiz
                     sum - first
                 };
         }
-        let whole = whole::<T>(simd, codes, planes, half * words..(half + 1) * words, starts);
+        let whole = integer_dots::<T>(simd, codes, planes, half * words..(half + 1) * words, starts);
         for at in 0..T {
             let scale = f._mm512_mul_ps(codes.scale[half], f._mm512_set1_ps(measures[at].scale));
             sums[at] = f._mm512_fmadd_ps(f._mm512_cvtepi32_ps(whole[at]), scale, sums[at]);
@@ -114,7 +121,7 @@ fn some<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize, const T: usiz
 
 /// `starts` and Σ code · number over some words of a part, exactly.
 #[inline(always)]
-fn whole<const T: usize>(
+fn integer_dots<const T: usize>(
     simd: Vnni,
     codes: &Codes,
     planes: &[Plane; T],

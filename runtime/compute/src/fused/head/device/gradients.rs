@@ -4,9 +4,9 @@ use candle_core::{DType, Tensor};
 
 use super::sums::{Sums, wanted};
 use super::{Head, Tile};
-use crate::accelerator::{Accelerator, Argument, Grid, Side, kernel};
+use crate::accelerator::{Accelerator, Argument, Grid, MatrixView, arguments, extent, kernel};
 use crate::error::Result;
-use crate::fused::device::{count, expect_dtype, extent, rows};
+use crate::fused::device::{expect_dtype, rows};
 use crate::fused::head::{HeadTaps, Inputs, TapGradients};
 use crate::fused::host;
 use crate::fused::taps::Tap;
@@ -16,23 +16,23 @@ pub(in crate::fused::head) fn taps_and_slopes(device: &Accelerator, inputs: Inpu
     let head = Head::of(device, inputs)?;
     let sums = Sums::new(&head)?;
     let slopes = device.empty(&[head.rows, head.width], DType::F32)?;
-    head.walk(true, |tile| {
-        let pulls = slopes.narrow(0, tile.block.start, tile.block.len())?;
-        absorb(&head, tile, &sums, &pulls)?;
-        device.multiply(&pulls, Side::plain(&tile.made), Side::plain(tile.matrix), 1.0, true)
+    head.for_each_tile(true, |tile| {
+        let weighted_sums = slopes.narrow(0, tile.block.start, tile.block.len())?;
+        accumulate_tile(&head, tile, &sums, &weighted_sums)?;
+        device.multiply(&weighted_sums, MatrixView::plain(&tile.made), MatrixView::plain(tile.matrix), 1.0, true)
     })?;
     if head.rows > 0 {
         let own = rows(device, head.weight, &head.targets, 1.0, head.act)?;
         let (target, sum) = sums.target_and_sum();
-        let arguments: [Argument<'_>; 8] = [
-            (&slopes).into(),
-            (&own).into(),
-            target.into(),
-            sum.into(),
-            count(head.rows)?,
-            count(head.width)?,
-            head.options.height().into(),
-            head.options.steepness().into(),
+        let arguments = arguments![
+            &slopes,
+            &own,
+            target,
+            sum,
+            head.rows,
+            head.width,
+            head.options.height(),
+            head.options.logit_slope()
         ];
         let grid = Grid::of(extent(head.rows)?, super::THREADS);
         device.launch(&kernel::HEAD_SLOPES, head.act, grid, &arguments)?;
@@ -41,34 +41,34 @@ pub(in crate::fused::head) fn taps_and_slopes(device: &Accelerator, inputs: Inpu
 }
 
 /// Takes a tile into the sums, leaves the weights of its words, and brings what was pulled so far to their measure.
-fn absorb(head: &Head<'_>, tile: &Tile<'_>, sums: &Sums, pulls: &Tensor) -> Result<()> {
+fn accumulate_tile(head: &Head<'_>, tile: &Tile<'_>, sums: &Sums, weighted_sums: &Tensor) -> Result<()> {
     let [largest, target, sum, square, weighted, plain] = &sums.of(&tile.block)?;
     let targets = head.targets.narrow(0, tile.block.start, tile.block.len())?;
-    let arguments: [Argument<'_>; 22] = [
-        (&tile.made).into(),
-        (&tile.products).into(),
-        (&targets).into(),
-        pulls.into(),
-        largest.into(),
-        target.into(),
-        sum.into(),
-        square.into(),
-        weighted.into(),
-        plain.into(),
-        count(tile.block.len())?,
-        count(tile.words.len())?,
-        count(tile.words.len())?,
-        count(tile.words.start)?,
-        count(head.words)?,
-        count(head.width)?,
-        head.options.factor().into(),
-        head.options.height().into(),
-        wanted(head.options.taps).into(),
-        u32::from(tile.words.start == 0).into(),
+    let arguments = arguments![
+        &tile.made,
+        &tile.products,
+        &targets,
+        weighted_sums,
+        largest,
+        target,
+        sum,
+        square,
+        weighted,
+        plain,
+        tile.block.len(),
+        tile.words.len(),
+        tile.words.len(),
+        tile.words.start,
+        head.words,
+        head.width,
+        head.options.factor(),
+        head.options.height(),
+        wanted(head.options.taps),
+        u32::from(tile.words.start == 0),
         Argument::FaultWord,
-        count(0)?,
+        0u32
     ];
-    head.device.launch(&kernel::HEAD_ABSORB, head.act, tile.grid()?, &arguments)
+    head.device.launch(&kernel::HEAD_ACCUMULATE, head.act, tile.grid()?, &arguments)
 }
 
 /// Each row of `slopes` times its seed.
@@ -81,7 +81,7 @@ pub(in crate::fused::head) fn scaled(
     expect_dtype(slopes, "slopes", DType::F32)?;
     let (rows, width) = host::matrix(slopes, "slopes")?;
     let (result, seeds) = (device.empty(&[rows, width], dtype)?, device.upload(seeds, &[rows])?);
-    let arguments = [(&result).into(), slopes.into(), (&seeds).into(), count(rows)?, count(width)?];
+    let arguments = arguments![&result, slopes, &seeds, rows, width];
     device.launch(&kernel::SCALE_ROWS, dtype, device.over_rows(rows, 256), &arguments)?;
     Ok(result)
 }
@@ -95,16 +95,28 @@ pub(in crate::fused::head) fn taps_backward(
     want_weight: bool,
 ) -> Result<(Tensor, Option<Tensor>)> {
     let head = Head::of(device, inputs)?;
-    let given = Given::of(&head, taps, seeds)?;
+    let given = RowInputs::of(&head, taps, seeds)?;
     let dhidden = sum_of(&head, [head.rows, head.width])?;
     let dweight = want_weight.then(|| sum_of(&head, [head.words, head.width])).transpose()?;
-    head.walk(true, |tile| {
+    head.for_each_tile(true, |tile| {
         gradient(&head, tile, &given)?;
         let here = dhidden.narrow(0, tile.block.start, tile.block.len())?;
-        device.multiply(&here, Side::plain(&tile.made), Side::plain(tile.matrix), 1.0, tile.words.start > 0)?;
+        device.multiply(
+            &here,
+            MatrixView::plain(&tile.made),
+            MatrixView::plain(tile.matrix),
+            1.0,
+            tile.words.start > 0,
+        )?;
         let Some(dweight) = &dweight else { return Ok(()) };
         let here = dweight.narrow(0, tile.words.start, tile.words.len())?;
-        device.multiply(&here, Side::transposed(&tile.made), Side::plain(&tile.hidden), 1.0, tile.block.start > 0)
+        device.multiply(
+            &here,
+            MatrixView::transposed(&tile.made),
+            MatrixView::plain(&tile.hidden),
+            1.0,
+            tile.block.start > 0,
+        )
     })?;
     Ok((device.cast(&dhidden, head.act)?, dweight))
 }
@@ -115,13 +127,14 @@ fn sum_of(head: &Head<'_>, shape: [usize; 2]) -> Result<Tensor> {
 }
 
 /// What the gradient of a row's logits needs besides them, uploaded together.
-struct Given {
+struct RowInputs {
     all: Tensor,
     /// Where each begins: log Σ exp, the entropy, the seeds of the log-probability, the entropy and the mean.
     starts: [Option<usize>; 5],
 }
 
-impl Given {
+impl RowInputs {
+    /// Uploads the log Σ exp, the entropy and the gradients by the taps in one copy.
     fn of(head: &Head<'_>, taps: &HeadTaps, seeds: TapGradients<'_>) -> Result<Self> {
         let entropy = taps.values.get(Tap::Entropy).filter(|_| seeds.get(Tap::Entropy).is_some());
         let [logprob, by_entropy, mean] =
@@ -136,7 +149,7 @@ impl Given {
         Ok(Self { all: head.device.upload(&numbers, &[numbers.len()])?, starts })
     }
 
-    /// Those of a block of rows.
+    /// The numbers for a block of rows; none for an input that is absent.
     fn of_block(&self, tile: &Tile<'_>) -> Result<[Option<Tensor>; 5]> {
         let mut found = [const { None }; 5];
         for (found, start) in found.iter_mut().zip(self.starts) {
@@ -148,21 +161,21 @@ impl Given {
     }
 }
 
-/// Makes of the products the gradients by them.
-fn gradient(head: &Head<'_>, tile: &Tile<'_>, given: &Given) -> Result<()> {
+/// Replaces the products of a tile by the gradients of the loss by them.
+fn gradient(head: &Head<'_>, tile: &Tile<'_>, given: &RowInputs) -> Result<()> {
     let given = given.of_block(tile)?;
     let targets = head.targets.narrow(0, tile.block.start, tile.block.len())?;
     let mut arguments: Vec<Argument<'_>> = vec![(&tile.made).into(), (&tile.products).into(), (&targets).into()];
     arguments.extend(given.iter().map(|numbers| Argument::from(numbers.as_ref())));
     arguments.extend([
-        count(tile.block.len())?,
-        count(tile.words.len())?,
-        count(tile.words.len())?,
-        count(tile.words.start)?,
-        count(head.words)?,
+        Argument::Size(tile.block.len()),
+        Argument::Size(tile.words.len()),
+        Argument::Size(tile.words.len()),
+        Argument::Size(tile.words.start),
+        Argument::Size(head.words),
         head.options.factor().into(),
         head.options.height().into(),
-        head.options.steepness().into(),
+        head.options.logit_slope().into(),
     ]);
     head.device.launch(&kernel::HEAD_GRADIENT, head.act, tile.grid()?, &arguments)
 }

@@ -5,9 +5,8 @@ use std::ops::Range;
 use candle_core::{DType, Tensor};
 
 use super::Head;
-use crate::accelerator::{Accelerator, Argument, Grid, kernel};
+use crate::accelerator::{Accelerator, Argument, Grid, extent, kernel};
 use crate::error::Result;
-use crate::fused::device::{count, extent};
 use crate::fused::head::HeadTaps;
 use crate::fused::taps::{Tap, TapSet};
 
@@ -24,6 +23,7 @@ pub(super) fn wanted(taps: TapSet) -> u32 {
 pub(super) struct Sums([Tensor; 6]);
 
 impl Sums {
+    /// Allocates the sums of all rows, unwritten.
     pub(super) fn new(head: &Head<'_>) -> Result<Self> {
         let (single, double) = (DType::F32, DType::F64);
         let [first, second] = Self::empty(head.device, head.rows, single)?;
@@ -32,11 +32,12 @@ impl Sums {
         Ok(Self([first, second, third, fourth, fifth, sixth]))
     }
 
+    /// Two unwritten tensors of a number for each row.
     fn empty(device: &Accelerator, rows: usize, dtype: DType) -> Result<[Tensor; 2]> {
         Ok([device.empty(&[rows], dtype)?, device.empty(&[rows], dtype)?])
     }
 
-    /// Those of a block of rows, in that order.
+    /// The running sums of a block of rows, in the order of the type.
     pub(super) fn of(&self, block: &Range<usize>) -> Result<[Tensor; 6]> {
         let mut all = self.0.clone();
         for sums in &mut all {
@@ -50,7 +51,7 @@ impl Sums {
         (&self.0[1], &self.0[2])
     }
 
-    /// The taps of all rows, in one read.
+    /// Computes the taps of all rows from the sums and copies them to the host in one read. Waits for the device.
     pub(super) fn taps(&self, head: &Head<'_>) -> Result<HeadTaps> {
         let (asked, rows) = (head.options.taps, head.rows);
         if rows == 0 {
@@ -72,7 +73,7 @@ impl Sums {
         }
         let mut arguments: Vec<Argument<'_>> = self.0.iter().map(Argument::from).collect();
         arguments.extend(outputs.iter().map(|output| Argument::from(output.as_ref())));
-        arguments.extend([count(rows)?, count(head.words)?]);
+        arguments.extend([Argument::Size(rows), Argument::Size(head.words)]);
         let grid = Grid::of(extent(rows.div_ceil(THREADS))?, THREADS as u32);
         head.device.launch(&kernel::HEAD_FINISH, head.act, grid, &arguments)?;
         let numbers = head.device.download::<f32>(&all)?;

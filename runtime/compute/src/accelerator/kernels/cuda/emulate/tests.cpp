@@ -277,7 +277,7 @@ static void heads() {
             launch({rows}, 512, 0, [&] { head_gradient(made.data(), tile.data(), targets, lse.data(), entropy.data(), s1.data(), s2.data(), s3.data(), rows, words, pitch, first, vocabulary, factor, height, outer); });
             for (u32 r = 0; r < rows; ++r) for (u32 c = 0; c < words; ++c) gradients[r * vocabulary + first + c] = made[r * pitch + c];
             tile = tile_at(first, words);
-            launch({rows}, 512, 0, [&] { head_absorb(made.data(), tile.data(), targets, pulls.data(), largest.data(), target.data(), sum.data(), square.data(), weighted.data(), plain.data(), rows, words, pitch, first, vocabulary, width, factor, height, taps, first == 0, &word, 9); });
+            launch({rows}, 512, 0, [&] { head_accumulate(made.data(), tile.data(), targets, pulls.data(), largest.data(), target.data(), sum.data(), square.data(), weighted.data(), plain.data(), rows, words, pitch, first, vocabulary, width, factor, height, taps, first == 0, &word, 9); });
             for (u32 r = 0; r < rows; ++r) for (u32 j = 0; j < width; ++j) for (u32 c = 0; c < words; ++c) pulls[r * width + j] += wide(made[r * pitch + c]) * wide(weight[(first + c) * width + j]);
         }
         close("gradient of logits", gradients, wgrad, TOL);
@@ -461,15 +461,15 @@ static Tokens branching(const vector<std::pair<u32, int>> &pieces) {
     return t;
 }
 static bool within(const Tokens &t, u32 one, u32 other) { for (u32 s = one; s != ~0u; s = t.parents[s]) if (s == other) return true; return false; }
-static Stretch own_of(const Tokens &t, u32 s) { return {t.offsets[s], t.starts[s], t.starts[s + 1] - t.starts[s]}; }
-static void places_of(const Tokens &t, u32 size, bool keys, vector<Place> &places, vector<Stretch> &stretches) {
+static Span own_of(const Tokens &t, u32 s) { return {t.offsets[s], t.starts[s], t.starts[s + 1] - t.starts[s]}; }
+static void places_of(const Tokens &t, u32 size, bool keys, vector<TileEntry> &places, vector<Span> &spans) {
     for (u32 s = 0; s < t.parents.size(); ++s) {
-        u32 begin = stretches.size();
+        u32 begin = spans.size();
         vector<u32> line;
         if (keys) { for (u32 o = s; o < t.parents.size(); ++o) if (within(t, o, s)) line.push_back(o); }
         else { for (u32 o = s; o != ~0u; o = t.parents[o]) line.insert(line.begin(), o); }
-        for (u32 o : line) stretches.push_back(own_of(t, o));
-        Stretch own = own_of(t, s);
+        for (u32 o : line) spans.push_back(own_of(t, o));
+        Span own = own_of(t, s);
         for (u32 at = own.first; at < own.first + own.length;) {
             u32 next = keys ? std::min(at + size, own.first + own.length) : std::min((at / size + 1) * size, own.first + own.length);
             places.push_back({at, own.row + at - own.first, next - at, begin, (u32)line.size()});
@@ -532,8 +532,8 @@ static void attend(const Tokens &t, Shape s, bool tensor) {
         forward = attention, back_q = attention_dq, back_k = attention_dkv;
     }
 #endif
-    vector<Place> pf, pq, pk;
-    vector<Stretch> ss;
+    vector<TileEntry> pf, pq, pk;
+    vector<Span> ss;
     places_of(t, fq, false, pf, ss), places_of(t, gq, false, pq, ss), places_of(t, kk, true, pk, ss);
     for (int turn = 0; turn < 2; ++turn) {
         emulated::backwards = turn == 1;
@@ -564,12 +564,12 @@ static void shared_beginning(Shape s, bool tensor) {
     if (tensor) size = FORWARD_QUERIES, threads = ATTENTION_THREADS, bytes = 2 * PITCH * (FORWARD_QUERIES + 2 * FORWARD_KEYS), forward = attention;
 #endif
     auto run = [&](const Tokens &t, const vector<act> &qkv, vector<act> &out, vector<float> &lse) {
-        vector<Place> places;
-        vector<Stretch> stretches;
-        places_of(t, size, false, places, stretches);
+        vector<TileEntry> places;
+        vector<Span> spans;
+        places_of(t, size, false, places, spans);
         out.resize(t.count * heads * s.dim), lse.resize(t.count * heads);
         const act *q = qkv.data(), *k = q + heads * s.dim, *v = k + s.kv_heads * s.dim;
-        launch({(u32)places.size(), heads}, threads, bytes, [&] { forward(out.data(), lse.data(), q, k, v, places.data(), stretches.data(), fused, fused, fused, heads, GROUP, s.dim, s.scale, s.cap, s.window); });
+        launch({(u32)places.size(), heads}, threads, bytes, [&] { forward(out.data(), lse.data(), q, k, v, places.data(), spans.data(), fused, fused, fused, heads, GROUP, s.dim, s.scale, s.cap, s.window); });
     };
     vector<act> out, alone;
     vector<float> lse, alone_lse;

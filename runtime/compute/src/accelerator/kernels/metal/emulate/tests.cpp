@@ -130,7 +130,7 @@ static void passes() {
     for (u32 r = 0; r < rows; ++r) for (u32 c = 0; c < 8; ++c) wanted_cut[r * 10 + c] = wide(x[r * columns + 3 + c]);
     close("copy columns", cut, wanted_cut, 0);
     auto tile = f;
-    launch({rows}, 512, 0, [&] { head_bend(tile.data(), rows, 30, columns, 0.5f, 3.0f); });
+    launch({rows}, 512, 0, [&] { head_soft_cap(tile.data(), rows, 30, columns, 0.5f, 3.0f); });
     wanted = doubles(f);
     for (u32 r = 0; r < rows; ++r) for (u32 c = 0; c < 30; ++c) wanted[r * columns + c] = 3.0 * std::tanh(0.5 * f[r * columns + c]);
     close("bend", tile, wanted, 3e-7);

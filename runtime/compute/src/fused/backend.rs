@@ -1,4 +1,4 @@
-//! On which side an operation runs: on slices of the CPU, or as launches on the device that its operands are on.
+//! TestDevice which side an operation runs: on slices of the CPU, or as launches on the device that its operands are on.
 //!
 //! An operation is one function with its checks; it asks here, and has one arm for each answer. Both accelerators share
 //! an arm: their kernels have the same names and arguments.
@@ -11,13 +11,16 @@ use crate::error::{Error, Result};
 use crate::weight::WeightRef;
 
 /// Where an operation runs.
-pub(super) enum Arm {
+pub(super) enum Backend {
     Cpu,
     Device(Accelerator),
 }
 
-impl Arm {
-    /// The side of all operands, each with its name; they must be on one.
+impl Backend {
+    /// The backend of all operands, each given with its name.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] with both devices if two operands are on different ones.
     pub(super) fn of<const N: usize>(operands: [(&Tensor, &str); N]) -> Result<Self> {
         let Some((first, name)) = operands.first() else { return Ok(Self::Cpu) };
         for (operand, other) in &operands {
@@ -29,20 +32,23 @@ impl Arm {
         Ok(Accelerator::of(first.device())?.map_or(Self::Cpu, Self::Device))
     }
 
-    /// The side of a weight.
+    /// The backend of a weight.
     pub(super) fn of_weight(weight: WeightRef<'_>) -> Result<Self> {
         Ok(Accelerator::of(weight.device())?.map_or(Self::Cpu, Self::Device))
     }
 
-    /// The same where a weight is among them, whatever format it has.
+    /// The backend of all operands and of a weight in any format.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] with both devices if they differ.
     pub(super) fn with_weight<const N: usize>(operands: [(&Tensor, &str); N], weight: WeightRef<'_>) -> Result<Self> {
-        let (arm, there) = (Self::of(operands)?, weight.device());
+        let (backend, there) = (Self::of(operands)?, weight.device());
         match operands.first() {
             Some((first, name)) if !first.device().same_device(there) => {
                 let (here, there) = (describe(first.device()), describe(there));
                 Err(Error::argument(format!("`{name}` is on `{here}` and the weight on `{there}`")))
             }
-            _ => Ok(arm),
+            _ => Ok(backend),
         }
     }
 }

@@ -5,9 +5,9 @@ mod device;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::arm::Arm;
+use super::backend::Backend;
 use super::host::{self, Floats};
-use super::lanes::{exp_in_place, largest, wide};
+use super::simd::{exp_in_place, largest, vectorize};
 use crate::error::{Error, Result};
 use crate::random::Stream;
 
@@ -48,9 +48,9 @@ pub fn sample_tokens<'a>(
     streams: impl Iterator<Item = &'a Stream>,
     choosing: &SamplingOptions,
 ) -> Result<Option<Vec<SampledToken>>> {
-    match Arm::of([(logits, "logits")])? {
-        Arm::Cpu => Ok(None),
-        Arm::Device(device) => device::sample_tokens(&device, logits, streams, choosing),
+    match Backend::of([(logits, "logits")])? {
+        Backend::Cpu => Ok(None),
+        Backend::Device(device) => device::sample_tokens(&device, logits, streams, choosing),
     }
 }
 
@@ -70,39 +70,28 @@ pub struct TokenWeights {
 /// # Errors
 /// When a logit is not finite, or there is none.
 pub fn token_weights(logits: &[f32]) -> Result<TokenWeights> {
-    let top = wide(
-        #[inline(always)]
-        || largest(logits),
-    );
+    let top = vectorize!(largest(logits));
     // Not a number is passed over by the largest, so every logit is looked at.
-    let broken = wide(
-        #[inline(always)]
-        || logits.iter().fold(false, |broken, logit| broken | !logit.is_finite()),
-    );
+    let broken = vectorize!(logits.iter().fold(false, |broken, logit| broken | !logit.is_finite()));
     if broken {
         let at = logits.iter().position(|logit| !logit.is_finite()).unwrap_or(0);
-        return Err(diverged(at, logits[at]));
+        return Err(not_finite(at, logits[at]));
     }
     let Some(best) = logits.iter().position(|logit| *logit == top) else {
         return Err(no_logits());
     };
     let mut weights = logits.to_vec();
-    wide(
-        #[inline(always)]
-        || exp_in_place(&mut weights, top),
-    );
-    let total = wide(
-        #[inline(always)]
-        || sum(&weights),
-    );
+    vectorize!(exp_in_place(&mut weights, top));
+    let total = vectorize!(sum(&weights));
     Ok(TokenWeights { best: best as u32, weights, total })
 }
 
 /// The error of a logit that is not finite.
-fn diverged(token: usize, logit: f32) -> Error {
+fn not_finite(token: usize, logit: f32) -> Error {
     Error::NonFinite(format!("the logit of token `{token}` is `{logit}`; the model's weights or adapter have diverged"))
 }
 
+/// The error of an empty row of logits.
 fn no_logits() -> Error {
     Error::shape("there are no logits to choose from")
 }
@@ -131,13 +120,14 @@ pub fn map_rows<R: Send, E: From<Error> + Send>(
     work: impl Fn(usize, &[f32]) -> std::result::Result<R, E> + Sync,
 ) -> std::result::Result<Vec<R>, E> {
     let (_, width) = host::matrix(matrix, "matrix")?;
-    match Arm::of([(matrix, "matrix")])? {
-        Arm::Cpu => each(Floats::of(matrix, "matrix")?.slice(), width, work),
-        Arm::Device(device) => each(&device.download::<f32>(matrix)?, width, work),
+    match Backend::of([(matrix, "matrix")])? {
+        Backend::Cpu => map_row_slices(Floats::of(matrix, "matrix")?.slice(), width, work),
+        Backend::Device(device) => map_row_slices(&device.download::<f32>(matrix)?, width, work),
     }
 }
 
-fn each<R: Send, E: Send>(
+/// Calls `work` for each row of `width` numbers, in parallel. Returns the first error in the order of the rows.
+fn map_row_slices<R: Send, E: Send>(
     numbers: &[f32],
     width: usize,
     work: impl Fn(usize, &[f32]) -> std::result::Result<R, E> + Sync,

@@ -4,7 +4,7 @@
 /// where the processor has no such hint that Rust names.
 #[inline(always)]
 #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the hint takes a raw pointer"))]
-pub(super) fn fetch(bytes: &[u8]) {
+pub(super) fn prefetch(bytes: &[u8]) {
     /// Bytes of a line of the cache.
     const LINE: usize = 64;
     #[cfg(target_arch = "x86_64")]
@@ -19,7 +19,7 @@ pub(super) fn fetch(bytes: &[u8]) {
 
 /// The `part`-th of `parts` pieces of some bytes; the last one may be shorter, or nothing.
 #[inline(always)]
-pub(super) fn piece(bytes: &[u8], part: usize, parts: usize) -> &[u8] {
+pub(super) fn nth_chunk(bytes: &[u8], part: usize, parts: usize) -> &[u8] {
     let size = bytes.len().div_ceil(parts.max(1));
     &bytes[(part * size).min(bytes.len())..((part + 1) * size).min(bytes.len())]
 }
@@ -32,9 +32,9 @@ mod tests {
     fn pieces_are_the_whole() {
         let bytes: Vec<u8> = (0..100).collect();
         for parts in [1, 3, 7, 99, 100, 101, 300] {
-            let found: Vec<u8> = (0..parts).flat_map(|part| piece(&bytes, part, parts).to_vec()).collect();
+            let found: Vec<u8> = (0..parts).flat_map(|part| nth_chunk(&bytes, part, parts).to_vec()).collect();
             assert_eq!(found, bytes, "{parts}");
         }
-        assert!(piece(&[], 0, 0).is_empty());
+        assert!(nth_chunk(&[], 0, 0).is_empty());
     }
 }

@@ -4,7 +4,7 @@ use candle_core::{CpuStorage, DType, Device, Storage, Tensor, WithDType};
 use half::{bf16, f16};
 
 use super::{Format, Numbers, Packed, Scales, Weight, nf4};
-use crate::accelerator::{Accelerator, kernel};
+use crate::accelerator::{Accelerator, arguments, kernel};
 use crate::error::{Error, Result};
 
 /// Numbers that go to the device at once where they get another type there.
@@ -12,7 +12,7 @@ const PIECE: usize = 1 << 24;
 
 /// The blocks of a matrix on an accelerator, and what they share.
 #[derive(Debug)]
-pub(crate) struct Placed {
+pub(crate) struct DeviceBlocks {
     /// All blocks, `[bytes]` u8.
     pub(crate) blocks: Tensor,
     /// `NF4`: the largest magnitude of each group of 256 blocks, f32.
@@ -23,7 +23,8 @@ pub(crate) struct Placed {
     pub(crate) mean: f32,
 }
 
-impl Placed {
+impl DeviceBlocks {
+    /// Uploads blocks and what they share.
     fn new(accelerator: &Accelerator, blocks: &[u8], scales: Option<&Scales>) -> Result<Self> {
         let single = |numbers: &[f32]| accelerator.upload(numbers, &[numbers.len()]);
         Ok(Self {
@@ -41,7 +42,7 @@ impl Placed {
 }
 
 impl Packed {
-    /// Where the bytes are.
+    /// The device that holds the bytes.
     pub(crate) fn device(&self) -> &Device {
         match &self.numbers {
             Numbers::Host { .. } => &Device::Cpu,
@@ -50,7 +51,7 @@ impl Packed {
     }
 
     /// Whether the bytes are on an accelerator.
-    pub(crate) fn is_placed(&self) -> bool {
+    pub(crate) fn is_on_device(&self) -> bool {
         matches!(self.numbers, Numbers::Device(_))
     }
 
@@ -58,7 +59,7 @@ impl Packed {
     ///
     /// # Errors
     /// When they are with the CPU.
-    pub(crate) fn placed(&self) -> Result<&Placed> {
+    pub(crate) fn device_blocks(&self) -> Result<&DeviceBlocks> {
         match &self.numbers {
             Numbers::Host { .. } => Err(Error::argument("the blocks of a weight are on `cpu`, not on a device")),
             Numbers::Device(placed) => Ok(placed),
@@ -67,7 +68,7 @@ impl Packed {
 }
 
 impl Weight {
-    /// The same weight on a device. An accelerator takes blocks as they are, and plain numbers as the nearest ones of type
+    /// Copies the weight to a device. An accelerator takes blocks as they are, and plain numbers as the nearest ones of type
     /// `plain`, converted there piece by piece; on the CPU a weight is what it was, or what [`Weight::to_tensor`] gives.
     ///
     /// # Errors
@@ -79,8 +80,8 @@ impl Weight {
         match self {
             Self::Tensor(tensor) if tensor.device().same_device(device) => Ok(accelerator.cast(tensor, plain)?.into()),
             Self::Packed(packed) if packed.device().same_device(device) => Ok(self.clone()),
-            Self::Tensor(tensor) => Ok(tensor_of(&accelerator, tensor, plain)?.into()),
-            Self::Packed(packed) => packed_on(&accelerator, packed, plain),
+            Self::Tensor(tensor) => Ok(upload_tensor(&accelerator, tensor, plain)?.into()),
+            Self::Packed(packed) => upload_packed(&accelerator, packed, plain),
         }
     }
 
@@ -99,8 +100,8 @@ impl Weight {
     }
 }
 
-/// A tensor on the CPU: itself, or a copy of exactly its numbers, for which this waits.
-pub(super) fn fetched(tensor: &Tensor) -> Result<Tensor> {
+/// Copies a tensor to the CPU, and waits for it. Returns the tensor itself if it is there.
+pub(super) fn to_cpu(tensor: &Tensor) -> Result<Tensor> {
     let Some(accelerator) = Accelerator::of(tensor.device())? else { return Ok(tensor.clone()) };
     let (sides, cpu) = (tensor.dims(), &Device::Cpu);
     Ok(match tensor.dtype() {
@@ -110,15 +111,16 @@ pub(super) fn fetched(tensor: &Tensor) -> Result<Tensor> {
     })
 }
 
-fn packed_on(accelerator: &Accelerator, packed: &Packed, plain: DType) -> Result<Weight> {
+/// Uploads a packed matrix: blocks as they are, plain numbers converted to the type `plain`.
+fn upload_packed(accelerator: &Accelerator, packed: &Packed, plain: DType) -> Result<Weight> {
     let sides = packed.sides();
     // `Packed::new` has seen that plain numbers can be read.
     let tensor = match packed.format {
-        Format::F32 => numbers_of(accelerator, packed.plain::<f32>().unwrap_or(&[]), &sides, plain)?,
-        Format::F16 => numbers_of(accelerator, packed.plain::<f16>().unwrap_or(&[]), &sides, plain)?,
-        Format::BF16 => numbers_of(accelerator, packed.plain::<bf16>().unwrap_or(&[]), &sides, plain)?,
+        Format::F32 => upload_numbers(accelerator, packed.plain::<f32>().unwrap_or(&[]), &sides, plain)?,
+        Format::F16 => upload_numbers(accelerator, packed.plain::<f16>().unwrap_or(&[]), &sides, plain)?,
+        Format::BF16 => upload_numbers(accelerator, packed.plain::<bf16>().unwrap_or(&[]), &sides, plain)?,
         format => {
-            let placed = Placed::new(accelerator, packed.raw(), packed.scales())?;
+            let placed = DeviceBlocks::new(accelerator, packed.raw(), packed.scales())?;
             let [rows, columns] = sides;
             let packed = Packed { numbers: Numbers::Device(placed), format, rows, columns };
             return Ok(Weight::Packed(packed.into()));
@@ -127,8 +129,8 @@ fn packed_on(accelerator: &Accelerator, packed: &Packed, plain: DType) -> Result
     Ok(tensor.into())
 }
 
-/// A tensor of the CPU on an accelerator.
-fn tensor_of(accelerator: &Accelerator, tensor: &Tensor, plain: DType) -> Result<Tensor> {
+/// Uploads a tensor of the CPU, converted to the type `plain`.
+fn upload_tensor(accelerator: &Accelerator, tensor: &Tensor, plain: DType) -> Result<Tensor> {
     let (storage, layout) = tensor.storage_and_layout();
     let (Storage::Cpu(storage), Some((start, end))) = (&*storage, layout.contiguous_offsets()) else {
         let device = crate::device::describe(tensor.device());
@@ -136,9 +138,9 @@ fn tensor_of(accelerator: &Accelerator, tensor: &Tensor, plain: DType) -> Result
     };
     let sides = tensor.dims();
     match storage {
-        CpuStorage::F32(numbers) => numbers_of(accelerator, &numbers[start..end], sides, plain),
-        CpuStorage::BF16(numbers) => numbers_of(accelerator, &numbers[start..end], sides, plain),
-        CpuStorage::F16(numbers) => numbers_of(accelerator, &numbers[start..end], sides, plain),
+        CpuStorage::F32(numbers) => upload_numbers(accelerator, &numbers[start..end], sides, plain),
+        CpuStorage::BF16(numbers) => upload_numbers(accelerator, &numbers[start..end], sides, plain),
+        CpuStorage::F16(numbers) => upload_numbers(accelerator, &numbers[start..end], sides, plain),
         _ => {
             let found = tensor.dtype().as_str();
             Err(Error::dtype(format!("a weight is {found}; f32, bf16 or f16 is needed")))
@@ -146,8 +148,13 @@ fn tensor_of(accelerator: &Accelerator, tensor: &Tensor, plain: DType) -> Result
     }
 }
 
-/// Numbers on an accelerator in some type, the nearest ones.
-fn numbers_of<N: WithDType>(accelerator: &Accelerator, numbers: &[N], sides: &[usize], dtype: DType) -> Result<Tensor> {
+/// Uploads numbers and rounds them to `dtype` on the accelerator, [`PIECE`] numbers at a time.
+fn upload_numbers<N: WithDType>(
+    accelerator: &Accelerator,
+    numbers: &[N],
+    sides: &[usize],
+    dtype: DType,
+) -> Result<Tensor> {
     if N::DTYPE == dtype {
         return accelerator.upload(numbers, sides);
     }
@@ -165,7 +172,7 @@ fn numbers_of<N: WithDType>(accelerator: &Accelerator, numbers: &[N], sides: &[u
     for (number, piece) in numbers.chunks(PIECE).enumerate() {
         let (from, count) = (accelerator.upload(piece, &[piece.len()])?, piece.len());
         let to = to.narrow(0, number * PIECE, count)?;
-        let arguments = [(&to).into(), (&from).into(), 1f32.into(), (count as u64).into()];
+        let arguments = arguments![&to, &from, 1f32, count as u64];
         accelerator.launch(kernel, act, accelerator.flat(count), &arguments)?;
     }
     Ok(to.reshape(sides)?)

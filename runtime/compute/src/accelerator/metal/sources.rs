@@ -4,8 +4,8 @@
 
 use candle_core::DType;
 
-use crate::accelerator::Build;
-use crate::accelerator::kernel::Text;
+use crate::accelerator::argument::Build;
+use crate::accelerator::kernel::Module;
 use crate::error::{Error, Result};
 
 /// What stands before every text.
@@ -15,8 +15,8 @@ const PATHS: &str = include_str!("../kernels/metal/attention.metal");
 /// Kernels that are compiled together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Source {
-    /// Those of the list.
-    Listed(Text),
+    /// A module of the list in `kernel.rs`.
+    Listed(Module),
     /// Matrix products, which are not launched by name.
     Product,
 }
@@ -25,10 +25,10 @@ impl Source {
     /// Its files.
     const fn files(self) -> &'static [&'static str] {
         match self {
-            Self::Listed(Text::Attention) => &[PATHS, include_str!("../kernels/metal/attention_plain.metal")],
-            Self::Listed(Text::Cached) => &[PATHS, include_str!("../kernels/metal/attention_cached.metal")],
-            Self::Listed(Text::Chance) => &[include_str!("../kernels/metal/chance.metal")],
-            Self::Listed(Text::Step) => &[
+            Self::Listed(Module::Attention) => &[PATHS, include_str!("../kernels/metal/attention_plain.metal")],
+            Self::Listed(Module::Cached) => &[PATHS, include_str!("../kernels/metal/attention_cached.metal")],
+            Self::Listed(Module::Chance) => &[include_str!("../kernels/metal/chance.metal")],
+            Self::Listed(Module::Step) => &[
                 include_str!("../kernels/metal/elementwise.metal"),
                 include_str!("../kernels/metal/norm.metal"),
                 include_str!("../kernels/metal/rope.metal"),
@@ -37,7 +37,7 @@ impl Source {
                 include_str!("../kernels/metal/head.metal"),
                 include_str!("../kernels/metal/patches.metal"),
             ],
-            Self::Listed(Text::Unpack) => {
+            Self::Listed(Module::Unpack) => {
                 &[include_str!("../kernels/unpack_formats.h"), include_str!("../kernels/metal/unpack.metal")]
             }
             Self::Product => &[include_str!("../kernels/metal/product.metal")],
@@ -72,6 +72,7 @@ impl Source {
     }
 }
 
+/// The value of a define; none for 0, which leaves it out.
 fn some(number: u32) -> Option<u32> {
     (number > 0).then_some(number)
 }
@@ -142,7 +143,7 @@ mod tests {
                 "Pair" => 'd',
                 "bf16" => 'b',
                 "f16" => 'h',
-                "u32" | "Place" | "Stretch" => 'u',
+                "u32" | "TileEntry" | "Span" => 'u',
                 "u8" => 'y',
                 "u64" => 'w',
                 // What a macro makes of it stands in the name.
@@ -170,12 +171,12 @@ mod tests {
 
     #[test]
     fn the_list_and_the_text_say_the_same_of_every_kernel() {
-        for text in Text::ALL {
+        for text in Module::ALL {
             let declared = declared(Source::Listed(text));
             let listed: BTreeMap<&str, &str> = ALL
                 .iter()
-                .filter(|kernel| kernel.text == text && !CUDA_ALONE.contains(&kernel.name))
-                .map(|kernel| (kernel.name, kernel.takes))
+                .filter(|kernel| kernel.module == text && !CUDA_ALONE.contains(&kernel.name))
+                .map(|kernel| (kernel.name, kernel.signature))
                 .collect();
             assert!(
                 declared.keys().map(String::as_str).eq(listed.keys().copied()),
@@ -191,7 +192,7 @@ mod tests {
     #[test]
     fn a_kernel_asks_by_its_number_whether_a_pointer_is_there() {
         let mut asked = 0;
-        for source in Text::ALL.map(Source::Listed) {
+        for source in Module::ALL.map(Source::Listed) {
             for text in source.files() {
                 for part in text.split("KERNEL(").skip(1) {
                     let (parameters, body) = part.split_once(" WHERE)").unwrap();
@@ -214,13 +215,13 @@ mod tests {
 
     #[test]
     fn what_a_kernel_only_reads_is_known_by_its_name() {
-        let step = Source::Listed(Text::Step);
+        let step = Source::Listed(Module::Step);
         assert_eq!(step.reads("add"), Some(0b110));
         assert_eq!(step.reads("add_bias"), Some(0b10));
         assert_eq!(step.reads("bf16_to_f32"), Some(0b10));
         assert_eq!(step.reads("scatter_rows"), Some(0b11110));
         assert_eq!(step.reads("rope"), Some(0b11110));
-        assert_eq!(Source::Listed(Text::Unpack).reads("unpack_q6_k"), Some(0b11_0000_0110));
+        assert_eq!(Source::Listed(Module::Unpack).reads("unpack_q6_k"), Some(0b11_0000_0110));
         assert_eq!(Source::Product.reads("product_of_few_f32"), Some(0b110));
         assert_eq!(step.reads("attention"), None);
     }
@@ -228,7 +229,7 @@ mod tests {
     #[test]
     fn a_library_says_what_it_is_compiled_for_before_anything_else() {
         let build = Build { act: DType::F16, head: 96, group: 0 };
-        let text = Source::Listed(Text::Attention).library(build).unwrap();
+        let text = Source::Listed(Module::Attention).library(build).unwrap();
         assert!(text.starts_with("#define ACTIVATION 2\n#define HEAD_DIM 96\n//"), "{}", &text[..80]);
         assert!(Source::Product.library(DType::F64.into()).is_err());
     }

@@ -24,7 +24,19 @@ pub(super) fn wide<R>(work: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(work)
 }
 
-/// The same for an operation that names its vectors itself.
+/// Evaluates an expression with the widest vectors of this processor: [`wide`] around a closure that is always inlined,
+/// without which its body would stay scalar.
+macro_rules! vectorize {
+    ($work:expr) => {
+        $crate::fused::simd::wide(
+            #[inline(always)]
+            || $work,
+        )
+    };
+}
+pub(super) use vectorize;
+
+/// Runs an operation that is written in vectors ([`pulp::WithSimd`]) with the widest ones of this processor.
 #[inline]
 pub(super) fn widest<W: pulp::WithSimd>(work: W) -> W::Output {
     #[cfg(target_arch = "x86_64")]
@@ -155,14 +167,8 @@ mod tests {
     fn exp_and_tanh_agree_with_double_precision() {
         let points: Vec<f32> = (-8700..8800).map(|i| i as f32 * 0.01).collect();
         let (mut powers, mut tangents) = (points.clone(), points.clone());
-        wide(
-            #[inline(always)]
-            || powers.iter_mut().for_each(|x| *x = exp(*x)),
-        );
-        wide(
-            #[inline(always)]
-            || tangents.iter_mut().for_each(|x| *x = tanh(*x)),
-        );
+        vectorize!(powers.iter_mut().for_each(|x| *x = exp(*x)));
+        vectorize!(tangents.iter_mut().for_each(|x| *x = tanh(*x)));
         for ((x, power), tangent) in points.iter().zip(powers).zip(tangents) {
             assert!(relative(power, f64::from(*x).exp()) < 2.5e-7, "exp({x}) = {power}");
             assert!(relative(tangent, f64::from(*x).tanh()) < 4e-7 || *x == 0.0, "tanh({x}) = {tangent}");
@@ -179,19 +185,7 @@ mod tests {
     fn a_dot_product_of_odd_length_counts_every_number_once() {
         let ones = vec![1f32; 75];
         let numbers: Vec<f32> = (0..75).map(|i| i as f32).collect();
-        assert_eq!(
-            wide(
-                #[inline(always)]
-                || dot(&ones, &numbers)
-            ),
-            2775.0
-        );
-        assert_eq!(
-            wide(
-                #[inline(always)]
-                || largest(&numbers)
-            ),
-            74.0
-        );
+        assert_eq!(vectorize!(dot(&ones, &numbers)), 2775.0);
+        assert_eq!(vectorize!(largest(&numbers)), 74.0);
     }
 }

@@ -1,6 +1,6 @@
-//! What the tests of fused operations share: random inputs, and comparison with slow twins of plain operations.
+//! What the tests of fused operations share: random inputs, and comparison with slow references of plain operations.
 //!
-//! A twin runs in f64 under the tensor library's own autograd; a fused operation must agree with it.
+//! A reference runs in f64 under the tensor library's own autograd; a fused operation must agree with it.
 
 use candle_core::{DType, Device, Tensor, Var};
 
@@ -12,7 +12,7 @@ pub(crate) fn normal(name: &str, shape: &[usize]) -> Tensor {
     Tensor::from_vec(Stream::new(7, name).normals(count), shape, &Device::Cpu).unwrap()
 }
 
-/// The same numbers in f64, as a leaf of a graph.
+/// Copies a tensor in f64, as a leaf of an autograd graph.
 pub(crate) fn leaf(tensor: &Tensor) -> Var {
     Var::from_tensor(&tensor.to_dtype(DType::F64).unwrap()).unwrap()
 }
@@ -30,12 +30,12 @@ pub(crate) fn numbers(tensor: &Tensor) -> Vec<f64> {
 }
 
 /// Asserts that shapes agree and that no number is further off than `tolerance` times the largest one.
-pub(crate) fn close(what: &str, fused: &Tensor, twin: &Tensor, tolerance: f64) {
-    assert_eq!(fused.dims(), twin.dims(), "{what}: shape");
-    let (fused, twin) = (numbers(fused), numbers(twin));
-    let scale = twin.iter().fold(1e-3f64, |most, number| most.max(number.abs()));
-    for (index, (a, b)) in fused.iter().zip(&twin).enumerate() {
-        assert!((a - b).abs() <= tolerance * scale, "{what}[{index}]: {a}, the twin has {b}");
+pub(crate) fn close(what: &str, fused: &Tensor, reference: &Tensor, tolerance: f64) {
+    assert_eq!(fused.dims(), reference.dims(), "{what}: shape");
+    let (fused, reference) = (numbers(fused), numbers(reference));
+    let scale = reference.iter().fold(1e-3f64, |most, number| most.max(number.abs()));
+    for (index, (a, b)) in fused.iter().zip(&reference).enumerate() {
+        assert!((a - b).abs() <= tolerance * scale, "{what}[{index}]: {a}, the reference has {b}");
     }
 }
 

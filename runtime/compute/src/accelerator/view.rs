@@ -1,23 +1,23 @@
-//! The sides of a product: matrices as they lie, transposed, or with gaps between rows.
+//! Views of matrices that a product takes: plain, transposed, or with gaps between rows.
 
 use candle_core::{DType, Tensor};
 
 use crate::error::{Error, Result};
 
-/// One side of a product, or its result.
+/// An operand of a product, or its result.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Side<'a> {
+pub(crate) struct MatrixView<'a> {
     pub(crate) matrix: &'a Tensor,
     pub(crate) transposed: bool,
 }
 
-impl<'a> Side<'a> {
-    /// A matrix as it lies; its rows may be parts of longer ones.
+impl<'a> MatrixView<'a> {
+    /// A matrix as stored; its rows may be parts of longer ones.
     pub(crate) fn plain(matrix: &'a Tensor) -> Self {
         Self { matrix, transposed: false }
     }
 
-    /// The same with rows and columns exchanged.
+    /// The transpose of a matrix; no number moves.
     pub(crate) fn transposed(matrix: &'a Tensor) -> Self {
         Self { matrix, transposed: true }
     }
@@ -27,19 +27,19 @@ impl<'a> Side<'a> {
         self.matrix.dtype()
     }
 
-    /// Rows and columns as the product sees them.
-    pub(crate) fn sides(&self) -> Result<(usize, usize)> {
+    /// Rows and columns, after the transpose.
+    pub(crate) fn dims(&self) -> Result<(usize, usize)> {
         match (self.matrix.dims(), self.transposed) {
             (&[rows, columns], false) | (&[columns, rows], true) => Ok((rows, columns)),
             (other, _) => Err(Error::shape(format!("a product takes matrices, this has shape {other:?}"))),
         }
     }
 
-    /// Numbers from the beginning of a row to that of the next, at least 1.
+    /// The distance between the beginnings of two stored rows, in numbers, at least 1.
     ///
     /// # Errors
     /// When the numbers of a row have gaps, or rows lie across each other.
-    pub(super) fn pitch(&self) -> Result<usize> {
+    pub(super) fn row_stride(&self) -> Result<usize> {
         let (&[rows, columns], &[pitch, step]) = (self.matrix.dims(), self.matrix.stride()) else {
             return Err(Error::shape("a product takes matrices"));
         };
@@ -51,14 +51,14 @@ impl<'a> Side<'a> {
         Ok(if rows > 1 { pitch } else { columns }.max(1))
     }
 
-    /// The rows and columns of a product, and the numbers of each of its sums.
+    /// Checks a product and returns `[rows, columns, depth]`: the shape of the result and the terms of each sum.
     ///
     /// # Errors
     /// When sides do not meet, their types differ, or the result has neither their type nor f32.
-    pub(super) fn meet(into: &Self, left: &Self, right: &Self) -> Result<[usize; 3]> {
-        let ((rows, depth), (same, columns)) = (left.sides()?, right.sides()?);
-        if depth != same || into.sides()? != (rows, columns) || into.transposed {
-            let shapes = [left, right, into].map(|side| side.sides().unwrap_or_default());
+    pub(super) fn product_dims(into: &Self, left: &Self, right: &Self) -> Result<[usize; 3]> {
+        let ((rows, depth), (same, columns)) = (left.dims()?, right.dims()?);
+        if depth != same || into.dims()? != (rows, columns) || into.transposed {
+            let shapes = [left, right, into].map(|side| side.dims().unwrap_or_default());
             return Err(Error::shape(format!(
                 "a product of {:?} and {:?} is not {:?}",
                 shapes[0], shapes[1], shapes[2]
@@ -77,7 +77,7 @@ impl<'a> Side<'a> {
     }
 }
 
-impl<'a> From<&'a Tensor> for Side<'a> {
+impl<'a> From<&'a Tensor> for MatrixView<'a> {
     fn from(matrix: &'a Tensor) -> Self {
         Self::plain(matrix)
     }
@@ -96,29 +96,37 @@ mod tests {
     #[test]
     fn sides_that_meet_give_the_three_numbers_of_a_product() {
         let (x, weight, y) = (zeros(5, 3, DType::F32), zeros(7, 3, DType::F32), zeros(5, 7, DType::F32));
-        let meet = Side::meet(&(&y).into(), &Side::plain(&x), &Side::transposed(&weight)).unwrap();
-        assert_eq!(meet, [5, 7, 3]);
-        assert!(Side::meet(&(&y).into(), &Side::plain(&x), &Side::plain(&weight)).is_err());
-        assert!(Side::meet(&Side::transposed(&y), &Side::plain(&x), &Side::transposed(&weight)).is_err());
+        let dims =
+            MatrixView::product_dims(&(&y).into(), &MatrixView::plain(&x), &MatrixView::transposed(&weight)).unwrap();
+        assert_eq!(dims, [5, 7, 3]);
+        assert!(MatrixView::product_dims(&(&y).into(), &MatrixView::plain(&x), &MatrixView::plain(&weight)).is_err());
+        assert!(
+            MatrixView::product_dims(
+                &MatrixView::transposed(&y),
+                &MatrixView::plain(&x),
+                &MatrixView::transposed(&weight)
+            )
+            .is_err()
+        );
     }
 
     #[test]
     fn types_that_no_product_has_are_refused() {
         let (single, half) = (zeros(2, 2, DType::F32), zeros(2, 2, DType::BF16));
-        let [single, half] = [Side::plain(&single), Side::plain(&half)];
-        assert!(Side::meet(&single, &half, &half).is_ok());
-        assert!(Side::meet(&half, &half, &half).is_ok());
-        assert!(Side::meet(&half, &single, &single).is_err());
-        assert!(Side::meet(&single, &half, &single).is_err());
+        let [single, half] = [MatrixView::plain(&single), MatrixView::plain(&half)];
+        assert!(MatrixView::product_dims(&single, &half, &half).is_ok());
+        assert!(MatrixView::product_dims(&half, &half, &half).is_ok());
+        assert!(MatrixView::product_dims(&half, &single, &single).is_err());
+        assert!(MatrixView::product_dims(&single, &half, &single).is_err());
     }
 
     #[test]
     fn rows_of_a_longer_matrix_have_its_pitch_and_columns_of_one_have_gaps() {
         let joined = zeros(4, 10, DType::F32);
         let (part, column) = (joined.narrow(1, 3, 5).unwrap(), joined.t().unwrap());
-        assert_eq!(Side::plain(&part).pitch().unwrap(), 10);
-        assert!(Side::plain(&column).pitch().is_err());
+        assert_eq!(MatrixView::plain(&part).row_stride().unwrap(), 10);
+        assert!(MatrixView::plain(&column).row_stride().is_err());
         let single = joined.narrow(0, 2, 1).unwrap();
-        assert_eq!(Side::plain(&single).pitch().unwrap(), 10);
+        assert_eq!(MatrixView::plain(&single).row_stride().unwrap(), 10);
     }
 }

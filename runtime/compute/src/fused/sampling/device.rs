@@ -2,10 +2,10 @@
 
 use candle_core::{DType, Tensor};
 
-use super::{SampledToken, SamplingOptions, diverged, no_logits};
-use crate::accelerator::{Accelerator, Argument, Grid, kernel};
+use super::{SampledToken, SamplingOptions, no_logits, not_finite};
+use crate::accelerator::{Accelerator, Grid, arguments, extent, kernel};
 use crate::error::{Error, Result};
-use crate::fused::device::{count, expect_dtype, extent};
+use crate::fused::device::expect_dtype;
 use crate::fused::host;
 use crate::random::Stream;
 
@@ -15,6 +15,7 @@ const WORDS: usize = 512 * 1024;
 const STREAM: usize = 10;
 const THREADS: u32 = 1024;
 
+/// [`sample_tokens`](super::sample_tokens) on a device: one launch for all rows.
 pub(super) fn sample_tokens<'a>(
     device: &Accelerator,
     logits: &Tensor,
@@ -29,35 +30,34 @@ pub(super) fn sample_tokens<'a>(
     if words > WORDS {
         return Ok(None);
     }
-    let streams: Vec<u32> = streams.flat_map(placed).collect();
+    let streams: Vec<u32> = streams.flat_map(stream_words).collect();
     if streams.len() != rows * STREAM {
         return Err(Error::shape(format!("{} streams for {rows} rows of logits", streams.len() / STREAM)));
     }
     let streams = device.upload(&streams, &[rows, STREAM])?;
     let choices = device.empty(&[rows, 2], DType::U32)?;
-    let arguments: [Argument<'_>; 8] = [
-        (&choices).into(),
-        logits.into(),
-        (&streams).into(),
-        count(words)?,
-        // More than there are words is all of them.
-        u32::try_from(choosing.top_k).unwrap_or(u32::MAX).into(),
-        choosing.top_p.into(),
-        choosing.min_p.into(),
-        u32::from(choosing.greedy).into(),
+    let arguments = arguments![
+        &choices,
+        logits,
+        &streams,
+        words, // More than there are words is all of them.
+        u32::try_from(choosing.top_k).unwrap_or(u32::MAX),
+        choosing.top_p,
+        choosing.min_p,
+        u32::from(choosing.greedy)
     ];
     device.launch(&kernel::CHOOSE, DType::F32, Grid::of(extent(rows)?, THREADS), &arguments)?;
     let found = device.download::<u32>(&choices)?;
     let chosen = found.as_chunks::<2>().0.iter().map(|[id, bits]| {
         let logprob = f32::from_bits(*bits);
         // The logit itself stands there where one is not finite.
-        if logprob.is_finite() { Ok(SampledToken { id: *id, logprob }) } else { Err(diverged(*id as usize, logprob)) }
+        if logprob.is_finite() { Ok(SampledToken { id: *id, logprob }) } else { Err(not_finite(*id as usize, logprob)) }
     });
     chosen.collect::<Result<_>>().map(Some)
 }
 
 /// A stream as the kernel takes it, the position with its low word first.
-fn placed(stream: &Stream) -> [u32; STREAM] {
+fn stream_words(stream: &Stream) -> [u32; STREAM] {
     let (key, position) = (stream.key(), stream.position());
     std::array::from_fn(|at| match at {
         8 => position as u32,

@@ -7,7 +7,7 @@ pub(super) const ROWS: usize = 6;
 pub(super) const TOKENS: usize = 4;
 
 /// The dot products of a few rows of weights with a few tokens, `found[token][row]`.
-pub(super) struct Square<'a> {
+pub(super) struct DotTile<'a> {
     pub(super) rows: &'a [f32],
     pub(super) tokens: &'a [f32],
     pub(super) depth: usize,
@@ -16,25 +16,25 @@ pub(super) struct Square<'a> {
     pub(super) found: &'a mut [[f32; ROWS]; TOKENS],
 }
 
-impl WithSimd for Square<'_> {
+impl WithSimd for DotTile<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { rows, tokens, depth, count, found } = self;
         match count {
-            (ROWS, TOKENS) => square::<S, ROWS, TOKENS>(simd, rows, tokens, depth, 0, found),
-            (ROWS, 3) => square::<S, ROWS, 3>(simd, rows, tokens, depth, 0, found),
-            (ROWS, 2) => square::<S, ROWS, 2>(simd, rows, tokens, depth, 0, found),
-            (ROWS, 1) => square::<S, ROWS, 1>(simd, rows, tokens, depth, 0, found),
+            (ROWS, TOKENS) => dot_tile::<S, ROWS, TOKENS>(simd, rows, tokens, depth, 0, found),
+            (ROWS, 3) => dot_tile::<S, ROWS, 3>(simd, rows, tokens, depth, 0, found),
+            (ROWS, 2) => dot_tile::<S, ROWS, 2>(simd, rows, tokens, depth, 0, found),
+            (ROWS, 1) => dot_tile::<S, ROWS, 1>(simd, rows, tokens, depth, 0, found),
             (some, count) => {
                 for row in 0..some {
                     let weights = &rows[row * depth..];
                     match count {
-                        TOKENS => square::<S, 1, TOKENS>(simd, weights, tokens, depth, row, found),
-                        3 => square::<S, 1, 3>(simd, weights, tokens, depth, row, found),
-                        2 => square::<S, 1, 2>(simd, weights, tokens, depth, row, found),
-                        _ => square::<S, 1, 1>(simd, weights, tokens, depth, row, found),
+                        TOKENS => dot_tile::<S, 1, TOKENS>(simd, weights, tokens, depth, row, found),
+                        3 => dot_tile::<S, 1, 3>(simd, weights, tokens, depth, row, found),
+                        2 => dot_tile::<S, 1, 2>(simd, weights, tokens, depth, row, found),
+                        _ => dot_tile::<S, 1, 1>(simd, weights, tokens, depth, row, found),
                     }
                 }
             }
@@ -45,7 +45,7 @@ impl WithSimd for Square<'_> {
 /// Every sum runs over whole vectors in order, then over what is left, then over its own lanes: the same for every
 /// `R` and `T`. `first` is the first row's place in `found`.
 #[inline(always)]
-fn square<S: Simd, const R: usize, const T: usize>(
+fn dot_tile<S: Simd, const R: usize, const T: usize>(
     simd: S,
     rows: &[f32],
     tokens: &[f32],
