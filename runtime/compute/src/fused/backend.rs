@@ -1,4 +1,4 @@
-//! TestDevice which side an operation runs: on slices of the CPU, or as launches on the device that its operands are on.
+//! The backend of an operation: on slices of the CPU, or as launches on the device that its operands are on.
 //!
 //! An operation is one function with its checks; it asks here, and has one arm for each answer. Both accelerators share
 //! an arm: their kernels have the same names and arguments.

@@ -60,7 +60,7 @@ fn whole(on: &TestDevice, rows: &[u32], [q, k, v]: &[Tensor; 3], shape: &Attenti
 on_each_device! {
     /// One sequence spans several pages and chunks, and comes in passes of unequal lengths.
     fn a_cached_step_gives_the_last_row_of_the_whole(on) tolerance(2e-6, 3e-3) {
-        // TestDevice a device both sides are off: tensor cores round the weights, and neither sums as the other does.
+        // On a device both sides are off: tensor cores round the weights, and neither sums as the other does.
         let times = if on.device.is_cpu() { 1.0 } else { 3.0 };
         for shape in shapes() {
             let tensors = inputs(&shape, 540);
