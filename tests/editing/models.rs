@@ -22,7 +22,7 @@ use super::root;
 struct Deaf;
 
 impl Observer for Deaf {
-    fn event(&mut self, _: Event<'_>) {}
+    fn event(&mut self, _: &Event) {}
 }
 
 /// A run of the sample, with its own file for the method.

@@ -32,7 +32,7 @@ struct Listener {
 }
 
 impl Observer for Listener {
-    fn event(&mut self, event: Event<'_>) {
+    fn event(&mut self, event: &Event) {
         match event {
             Event::Log { step, line } => self.heard.push(format!("{step} {line}")),
             Event::Warning { text } if text.contains("of the method") || text.contains("refused") => {

@@ -113,7 +113,7 @@ impl TestObserver {
 }
 
 impl Observer for TestObserver {
-    fn event(&mut self, event: Event<'_>) {
+    fn event(&mut self, event: &Event) {
         match event {
             Event::Step(step) => {
                 self.steps.push(step.step);
@@ -122,7 +122,7 @@ impl Observer for TestObserver {
                 }
                 assert!(self.die_after != Some(step.step), "the process dies here");
             }
-            Event::Saved { step, path } => (self.saved)(step, path),
+            Event::Saved { step, path } => (self.saved)(*step, path),
             _ => {}
         }
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use tunebox_package::Reference;
-use tunebox_training::configuration::key_called;
+use tunebox_training::configuration::find_key;
 
 use crate::commands::CommandLine;
 use crate::package::describe::describe_settings;
@@ -53,7 +53,7 @@ fn with_set_tip(mut error: clap::Error, words: &[String]) -> clap::Error {
         _ => return error,
     };
     let has_set = words.iter().any(|word| COMMANDS_WITH_SET.contains(&word.as_str()));
-    let Some(key) = flag.strip_prefix("--").filter(|_| has_set).and_then(key_called) else { return error };
+    let Some(key) = flag.strip_prefix("--").filter(|_| has_set).and_then(find_key) else { return error };
     let after = words.iter().skip_while(|word| **word != flag).nth(1).filter(|word| !word.starts_with('-'));
     let joined = words.iter().find_map(|word| word.strip_prefix(&format!("{flag}=")));
     let value = joined.or(after.map(String::as_str)).unwrap_or("…");

@@ -1,11 +1,10 @@
-//! The card of a run: `README.md` beside the adapter, with real numbers and how to load it.
+//! The model card of a run: `README.md` with its settings, its metrics and how to load the artifact.
 
 use std::fmt::Write;
 
 use serde_json::{Map, Value};
 use tunebox_compute::precision::Base;
 
-use crate::artifact::Made;
 use crate::configuration::BasePrecision;
 use crate::learner::published;
 use crate::plan::PlannedRun;
@@ -13,26 +12,41 @@ use crate::plan::PlannedRun;
 /// The file's name in a run's folder.
 pub(crate) const FILE: &str = "README.md";
 
-/// Rows that the table of metrics has at most.
+/// The most rows of the table of metrics.
 const ROWS: usize = 12;
 
-/// The card of a run, from its plan and the lines of its metrics.
-pub(crate) fn card(plan: &PlannedRun, left: Made, rows: &[Map<String, Value>]) -> String {
-    let mut text = front(plan, left);
+/// The kind of artifact that a run leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ArtifactKind {
+    /// A trained adapter.
+    Adapter,
+    /// A whole model: all weights were trained, or some were edited.
+    Model,
+    /// Edits as an adapter.
+    Edits,
+    /// Directions only.
+    Directions,
+    /// Nothing: the method made no update, edit or direction.
+    Nothing,
+}
+
+/// The card of a run, from its plan and the rows of its metrics.
+pub(crate) fn card(plan: &PlannedRun, kind: ArtifactKind, rows: &[Map<String, Value>]) -> String {
+    let mut text = front(plan, kind);
     // Writing to a `String` cannot fail.
-    let _ = write!(text, "# {}\n\n{}\n", plan.name, opening(plan, left));
-    let _ = write!(text, "\n## How it was made\n\n{}", made(plan));
+    let _ = write!(text, "# {}\n\n{}\n", plan.name, opening(plan, kind));
+    let _ = write!(text, "\n## How it was made\n\n{}", properties(plan));
     let _ = write!(text, "\n## What was measured\n\n{}", table(plan, rows));
-    let _ = write!(text, "\n## How to use it\n\n{}", usage(plan, left));
+    let _ = write!(text, "\n## How to use it\n\n{}", usage(plan, kind));
     text
 }
 
-/// The block that model hubs read.
-fn front(plan: &PlannedRun, left: Made) -> String {
-    let library = match left {
-        Made::Model => "transformers",
-        Made::Adapter | Made::Edits => "peft",
-        Made::Directions | Made::Nothing => "tunebox",
+/// The YAML header for model hubs.
+fn front(plan: &PlannedRun, kind: ArtifactKind) -> String {
+    let library = match kind {
+        ArtifactKind::Model => "transformers",
+        ArtifactKind::Adapter | ArtifactKind::Edits => "peft",
+        ArtifactKind::Directions | ArtifactKind::Nothing => "tunebox",
     };
     format!(
         "---\nbase_model: {}\nlibrary_name: {library}\ntags: [tunebox, {}]\n---\n\n",
@@ -40,15 +54,16 @@ fn front(plan: &PlannedRun, left: Made) -> String {
     )
 }
 
-fn opening(plan: &PlannedRun, left: Made) -> String {
+/// The first sentence.
+fn opening(plan: &PlannedRun, kind: ArtifactKind) -> String {
     let summary = &plan.summary;
-    let what = match left {
-        Made::Model if is_full(plan) => "All weights of".to_owned(),
-        Made::Model => "Edited weights of".to_owned(),
-        Made::Adapter => format!("A {} adapter for", summary.adapter),
-        Made::Edits => "Edits as an adapter for".to_owned(),
-        Made::Directions => "Directions for".to_owned(),
-        Made::Nothing => "Nothing for".to_owned(),
+    let what = match kind {
+        ArtifactKind::Model if is_full(plan) => "All weights of".to_owned(),
+        ArtifactKind::Model => "Edited weights of".to_owned(),
+        ArtifactKind::Adapter => format!("A {} adapter for", summary.adapter),
+        ArtifactKind::Edits => "Edits as an adapter for".to_owned(),
+        ArtifactKind::Directions => "Directions for".to_owned(),
+        ArtifactKind::Nothing => "Nothing for".to_owned(),
     };
     let records = if summary.records == 1 { "record" } else { "records" };
     let verb = if summary.adapter == "none" { "made" } else { "trained" };
@@ -58,7 +73,8 @@ fn opening(plan: &PlannedRun, left: Made) -> String {
     )
 }
 
-fn made(plan: &PlannedRun) -> String {
+/// The table of the method, settings and digests.
+fn properties(plan: &PlannedRun) -> String {
     let (summary, manifest) = (&plan.summary, &plan.method.package.manifest);
     let mut text = String::from("| | |\n|---|---|\n");
     let mut row = |name: &str, value: String| {
@@ -78,7 +94,7 @@ fn made(plan: &PlannedRun) -> String {
     row("steps", format!("{} of {} × {} examples", summary.steps, summary.accumulation, summary.batch));
     row("rate", format!("{:e}, schedule {}", summary.rate, summary.schedule));
     if is_nf4(plan) {
-        row("base", "matrices of the blocks in NF4 with double quantisation, made of the model's weights".into());
+        row("base", "matrices of the blocks in NF4 with double quantization, computed from the model's weights".into());
     }
     row("seed", plan.settings.file.train.seed.to_string());
     row("device", summary.device.clone());
@@ -89,7 +105,8 @@ fn made(plan: &PlannedRun) -> String {
     text
 }
 
-/// First, last and evenly spaced steps between them, with the method's own numbers.
+/// The metrics of the first, the last and evenly spaced steps between them; then the validation, the usage and the closing
+/// metrics.
 fn table(plan: &PlannedRun, rows: &[Map<String, Value>]) -> String {
     let steps: Vec<_> = rows.iter().filter(|row| row.contains_key("rate")).collect();
     let reported = |name: &&String| steps.iter().any(|row| row.contains_key(name.as_str()));
@@ -112,7 +129,7 @@ fn table(plan: &PlannedRun, rows: &[Map<String, Value>]) -> String {
         );
     }
     if let Some(used) = rows.iter().rev().find_map(|row| row.get("used")) {
-        let _ = write!(text, "\n{}\n", spent(used));
+        let _ = write!(text, "\n{}\n", usage_sentence(used));
     }
     for row in rows.iter().filter(|row| row.contains_key("closing")) {
         let _ = writeln!(text, "\n| at the end | |\n|---|---:|");
@@ -123,8 +140,8 @@ fn table(plan: &PlannedRun, rows: &[Map<String, Value>]) -> String {
     text
 }
 
-/// What the method used of its limits, in a sentence.
-fn spent(used: &Value) -> String {
+/// The method's usage of its limits, in a sentence.
+fn usage_sentence(used: &Value) -> String {
     let whole = |value: &Value| value.as_u64().unwrap_or(0);
     let seconds = |value: &Value| value.as_f64().unwrap_or(0.0);
     let total = &used["total"];
@@ -141,34 +158,36 @@ fn spent(used: &Value) -> String {
     )
 }
 
+/// A number with four decimals, or a dash.
 fn number(value: Option<&Value>) -> String {
     value.and_then(Value::as_f64).map_or("–".into(), |value| format!("{value:.4}"))
 }
 
-fn usage(plan: &PlannedRun, left: Made) -> String {
+/// How to load the artifact.
+fn usage(plan: &PlannedRun, kind: ArtifactKind) -> String {
     let folder = plan.folder.display();
     let chat = format!("```sh\ntunebox chat {folder}\n```\n");
     let model = &plan.summary.model;
-    match left {
-        Made::Nothing => "There is nothing to load: no step made an update, an edit or a direction.\n".into(),
-        Made::Directions => {
+    match kind {
+        ArtifactKind::Nothing => "There is nothing to load: no step made an update, an edit or a direction.\n".into(),
+        ArtifactKind::Directions => {
             let file = plan.folder.join(published::FILE);
             let precision = if is_nf4(plan) { " --base-precision nf4" } else { "" };
             let file = file.display();
             format!("```sh\ntunebox generate {model} --steer {file} --coefficient 1{precision} 'Hello'\n```\n")
         }
-        Made::Model => format!(
+        ArtifactKind::Model => format!(
             "{chat}\n```python\nfrom transformers import AutoModelForCausalLM\n\nmodel = AutoModelForCausalLM.from_pretrained(\"{folder}\")\n```\n"
         ),
-        Made::Adapter | Made::Edits => {
-            let base = loaded(model, is_nf4(plan));
+        ArtifactKind::Adapter | ArtifactKind::Edits => {
+            let base = python_base(model, is_nf4(plan));
             format!("{chat}\n```python\n{base}model = PeftModel.from_pretrained(base, \"{folder}\")\n```\n")
         }
     }
 }
 
-/// The lines of Python that load the base of an adapter as its run had it.
-fn loaded(model: &str, nf4: bool) -> String {
+/// The Python code that loads the base model of an adapter.
+fn python_base(model: &str, nf4: bool) -> String {
     if !nf4 {
         return format!(
             "from peft import PeftModel\nfrom transformers import AutoModelForCausalLM\n\nbase = AutoModelForCausalLM.from_pretrained(\"{model}\")\n"

@@ -16,7 +16,7 @@ pub(crate) use identity::{Identity, settings_that_matter};
 
 use crate::data::Cursor;
 use crate::digest::{from_hexadecimal, hexadecimal};
-use crate::error::Error;
+use crate::error::{self, Error, damaged};
 use crate::learner::{TrainState, published};
 use tunebox_foundation::files::{self, Draft};
 
@@ -152,11 +152,11 @@ pub(crate) fn save(run: &Path, place: Place, train_state: &TrainState, keep: usi
     let target = folder(run, place.step);
     files::create_folder(&run.join("steps"))?;
     let draft = Draft::begin(&target)?;
-    crate::error::from_model(train_state.policy.save(draft.path()))?;
-    crate::error::from_model(train_state.policy.save_edits(draft.path()))?;
+    error::from_model(train_state.policy.save(draft.path()))?;
+    error::from_model(train_state.policy.save_edits(draft.path()))?;
     for (number, name) in train_state.snapshots.keys().enumerate() {
         let path = draft.path().join(edits_of(number));
-        crate::error::from_model(train_state.policy.save_snapshot_edits(name, &path))?;
+        error::from_model(train_state.policy.save_snapshot_edits(name, &path))?;
     }
     published::save(&train_state.published, draft.path())?;
     let (first, second, updates) = train_state.hooks.optimizer.state(train_state.policy.parameters())?;
@@ -258,8 +258,4 @@ fn compute(error: candle_core::Error) -> Error {
 
 fn unwritable(error: safetensors::SafeTensorError) -> Error {
     damaged(Path::new(OPTIMIZER), error.to_string())
-}
-
-fn damaged(path: &Path, what: impl Into<String>) -> Error {
-    Error::Damaged { path: path.to_owned(), what: what.into() }
 }

@@ -1,223 +1,85 @@
-//! What can end a run, and the last thing that was saved.
+//! What can end a run.
 //!
-//! Faults of a room below pass through unchanged; a fault inside a step gains its step and
-//! the checkpoint that is left.
+//! Errors of the crates below keep their types. An error that no caller tells apart is an [`Error::Explained`]: the
+//! finished [`Explanation`], written where it happens.
 
-mod explain;
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
 
-use std::path::PathBuf;
-
-use tunebox_foundation::explain::Explain;
-
-use crate::configuration::{ConfigurationError, Spot};
-use crate::data::DataError;
-use crate::twin::TwinError;
-use crate::verification::Unnamed;
-use crate::worker::WorkerError;
+use tunebox_foundation::explain::{Exit, Explain, Explanation, Snippet, Trace};
 use tunebox_foundation::files::FileError;
 
 /// What can end a run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A wrong setting.
-    #[error(transparent)]
-    Configuration(#[from] ConfigurationError),
-    /// Data that cannot be used.
-    #[error(transparent)]
-    Data(#[from] DataError),
     /// A file that cannot be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The tensor work failed.
+    /// A failed tensor operation.
     #[error(transparent)]
     Compute(#[from] tunebox_compute::error::Error),
-    /// The model, tokenizer or adapter failed.
+    /// A failure of the model, tokenizer or adapter.
     #[error(transparent)]
     Model(#[from] tunebox_model::error::Error),
-    /// The method was refused or stopped.
+    /// A method that the sandbox rejected or stopped.
     #[error(transparent)]
     Sandbox(#[from] tunebox_sandbox::Error),
-    /// The method could not be found, read or set up.
+    /// A method or verifier that cannot be found, read or configured.
     #[error(transparent)]
     Package(Box<tunebox_package::Error>),
-    /// The process that does the run for a stranger's method.
-    #[error(transparent)]
+    /// An error that a worker process reported, or its death.
+    #[error("{}", .0.explanation.what)]
     Worker(Box<WorkerError>),
-    /// The process of a method that runs outside the sandbox.
-    #[error(transparent)]
-    Twin(#[from] TwinError),
-    /// A run that is to be done again with what only its own file names.
-    #[error(transparent)]
-    Unnamed(#[from] Unnamed),
     /// A loss or gradient that is not finite.
     #[error("the {quantity} is not a number")]
     NonFinite {
         /// `loss` or `gradient`.
         quantity: &'static str,
-        /// The step it happened in, from 1.
+        /// The failed step, from 1.
         step: u64,
         /// The last finite loss and its step.
         last: Option<(f64, u64)>,
         /// Whether no update had been made before.
         untrained: bool,
-        /// The peak rate of the run.
+        /// The peak learning rate of the run.
         rate: f64,
     },
     /// A verifier that fails on most completions.
     #[error("the verifier `{verifier}` failed on {failed} of {of} completions")]
     Verifier {
-        /// Its name in the run.
+        /// The verifier's name in the run.
         verifier: String,
-        /// How many calls failed.
+        /// Number of failed calls.
         failed: usize,
-        /// Of how many.
+        /// Number of calls.
         of: usize,
-        /// Why the first one did, safe to show.
+        /// Cause of the first failure, safe to show.
         reason: String,
     },
-    /// The folder of a new run is there already.
-    #[error("the run `{name}` exists already")]
-    RunExists {
-        /// The run.
-        name: String,
-        /// Its folder.
-        folder: PathBuf,
-        /// Whether it has a checkpoint to go on from.
-        resumable: bool,
-    },
-    /// There is nothing to go on from.
-    #[error("there is no run to resume")]
-    NothingToResume {
-        /// Where was looked.
-        folder: PathBuf,
-        /// Why nothing there can go on.
-        why: &'static str,
-        /// The name of the run that was probably meant.
-        meant: Option<String>,
-    },
-    /// A run that another process trains.
-    #[error("the run `{name}` is running")]
-    Running {
-        /// The run.
-        name: String,
-        /// Its folder.
-        folder: PathBuf,
-        /// The process, where it is known.
-        process: Option<u32>,
-    },
-    /// A run whose steps are all done.
-    #[error("the run `{name}` is finished")]
-    Finished {
-        /// The run.
-        name: String,
-        /// Its folder.
-        folder: PathBuf,
-        /// What leads to more steps.
-        hint: String,
-    },
-    /// A run cannot go on exactly as it would have.
-    #[error("the run `{name}` cannot go on: {}", differences.join("; "))]
-    Different {
-        /// The run.
-        name: String,
-        /// The checkpoint that was looked at.
-        checkpoint: PathBuf,
-        /// What differs, one clause each.
-        differences: Vec<String>,
-    },
-    /// A checkpoint or lock that does not hold what it must.
-    #[error("`{}` is damaged: {what}", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        what: String,
-    },
-    /// A folder that no run was written to.
-    #[error("there is no run here")]
-    NoRun {
-        /// The folder.
-        folder: PathBuf,
-    },
-    /// What a run file names and is not there, or not what it should be.
-    #[error("{source}")]
-    Named {
-        /// What is wrong with it.
-        source: Box<Error>,
-        /// Where the run file names it.
-        spot: Box<Spot>,
-    },
-    /// A run that is not there, named in the place of a model. No hub is asked for it: what lies there under this name is
-    /// somebody else's.
-    #[error("there is no run or model `{}`", name.display())]
-    NoSuchRun {
-        /// The path as it was written.
-        name: PathBuf,
-        /// The run that was probably meant.
-        meant: Option<PathBuf>,
-    },
-    /// A run of which something is wanted that it has not got before its end.
-    #[error("the run is not finished")]
-    Unfinished {
-        /// Its folder.
-        folder: PathBuf,
-        /// What it lacks.
-        why: &'static str,
-        /// What finishes it.
-        hint: String,
-    },
-    /// A run that is to be done again on a device that is not here.
-    #[error("the run computed on `{device}`, which is not here")]
-    Elsewhere {
-        /// The device, as the run's lock names it.
-        device: String,
-        /// Why it is not here.
-        why: Option<String>,
-    },
-    /// A changed method that is not one for the run that goes on.
-    #[error("the changed method does not fit the run that goes on")]
-    Unlike {
-        /// What is different.
-        what: String,
-    },
-    /// A run that is to be done again although its method changed on the way.
-    #[error("the run cannot be done again: its method was changed while it went on")]
-    Revised {
-        /// Its folder.
-        folder: PathBuf,
-        /// After which steps.
-        after: Vec<i64>,
-    },
-    /// A name that is no name for a folder.
-    #[error("`{0}` cannot be the name of a run")]
-    RunName(String),
-    /// The model lacks something that the run needs.
-    #[error("the model has no {what}")]
-    ModelLacks {
-        /// `tokenizer` or `chat template`.
-        what: &'static str,
-        /// What to do.
-        hint: String,
-    },
-    /// This build holds no embedded sample.
-    #[error("this build has no sample inside")]
-    NoSample,
-    /// A file of the sample that is not there, as in a folder that came without its runs.
-    #[error("the model and data that come with tunebox are not here")]
-    SampleGone {
-        /// The file or folder.
-        path: PathBuf,
-        /// The folder whose runs they were unpacked among; empty for the present one.
-        project: PathBuf,
-    },
-    /// An error of a step, with what is left.
+    /// An error inside a step.
     #[error("{source}")]
     Step {
-        /// What happened.
+        /// The error.
         source: Box<Error>,
-        /// The last checkpoint.
+        /// The step and folder of the last checkpoint.
         kept: Option<(u64, PathBuf)>,
     },
+    /// Any other error, ready to show, with the exit code of the program.
+    #[error("{}", .0.what)]
+    Explained(Box<Explanation>, Exit),
+}
+
+/// An error that a worker process reported, or its death.
+#[derive(Debug, Clone)]
+pub struct WorkerError {
+    /// What to show.
+    pub explanation: Explanation,
+    /// The exit code of the program.
+    pub exit: Exit,
+    /// The run's folder, once the worker has named it.
+    pub folder: Option<PathBuf>,
+    /// The step and folder of the last whole checkpoint on disk.
+    pub kept: Option<(u64, PathBuf)>,
 }
 
 impl From<tunebox_package::Error> for Error {
@@ -226,34 +88,131 @@ impl From<tunebox_package::Error> for Error {
     }
 }
 
-impl From<WorkerError> for Error {
-    fn from(error: WorkerError) -> Self {
-        Self::Worker(Box::new(error))
+impl From<Explanation> for Error {
+    fn from(explanation: Explanation) -> Self {
+        Self::Explained(Box::new(explanation), Exit::Usage)
     }
 }
 
 impl Error {
-    fn below(&self) -> Option<&dyn Explain> {
+    /// The error of a crate below, or of the failed step.
+    fn inner(&self) -> Option<&dyn Explain> {
         Some(match self {
-            Self::Configuration(error) => error,
-            Self::Data(error) => error,
             Self::File(error) => error,
             Self::Compute(error) => error,
             Self::Model(error) => error,
             Self::Sandbox(error) => error,
             Self::Package(error) => error.as_ref(),
-            Self::Worker(error) => error.as_ref(),
-            Self::Twin(error) => error,
-            Self::Unnamed(error) => error,
-            Self::Named { source, .. } | Self::Step { source, .. } => source.as_ref(),
-            _ => return None,
+            Self::Step { source, .. } => source.as_ref(),
+            Self::Worker(_) | Self::NonFinite { .. } | Self::Verifier { .. } | Self::Explained(..) => return None,
         })
     }
 }
+
+impl Explain for Error {
+    fn category(&self) -> &'static str {
+        match self.explanation().category {
+            Cow::Borrowed(category) => category,
+            Cow::Owned(_) => "worker",
+        }
+    }
+
+    fn location(&self) -> Option<String> {
+        self.explanation().location
+    }
+
+    fn snippet(&self) -> Option<Snippet> {
+        self.explanation().snippet
+    }
+
+    fn output(&self) -> Option<String> {
+        self.explanation().output
+    }
+
+    fn why(&self) -> Option<String> {
+        self.explanation().why
+    }
+
+    fn kept(&self) -> Option<String> {
+        self.explanation().kept
+    }
+
+    fn hint(&self) -> Option<String> {
+        self.explanation().hint
+    }
+
+    fn trace(&self) -> Option<Trace> {
+        self.explanation().trace
+    }
+
+    fn exit(&self) -> Exit {
+        match self {
+            Self::NonFinite { .. } => Exit::No,
+            Self::Verifier { .. } => Exit::Sandbox,
+            Self::Worker(error) => error.exit,
+            Self::Explained(_, exit) => *exit,
+            other => other.inner().map_or(Exit::Usage, Explain::exit),
+        }
+    }
+
+    fn explanation(&self) -> Explanation {
+        let own = Explanation::new("training", self.to_string());
+        match self {
+            Self::Worker(error) => error.explanation.clone(),
+            Self::Explained(explanation, _) => (**explanation).clone(),
+            Self::NonFinite { step, last, .. } => {
+                let last = last.map_or("no step before it was good".to_owned(), |(loss, at)| {
+                    format!("last good loss {loss:.4} at step {at}")
+                });
+                Explanation { hint: step_hint(self, false), ..own.with_location(format!("step {step}; {last}")) }
+            }
+            Self::Verifier { reason, .. } => Explanation { hint: step_hint(self, false), ..own.with_why(reason) },
+            Self::Step { source, kept } => {
+                let saved = kept.as_ref().map(|(step, path)| format!("step {step}, {}", path.display()));
+                let kept = saved.clone().unwrap_or("nothing had been saved yet".into());
+                Explanation { hint: step_hint(source, saved.is_some()), ..source.explanation().with_kept(kept) }
+            }
+            other => other.inner().map_or(own, Explain::explanation),
+        }
+    }
+}
+
+/// What to do about an error inside a step. `saved`: the run has a checkpoint, so it can be resumed.
+fn step_hint(source: &Error, saved: bool) -> Option<String> {
+    let (again, resume) =
+        if saved { ("the same command with `--resume`", "--resume ") } else { ("the same command", "") };
+    match source {
+        Error::NonFinite { quantity, untrained, rate, .. } => {
+            let cause = if *untrained {
+                "no update was made before, so no rate helps: check the method's formula, and `log` its parts"
+                    .to_owned()
+            } else {
+                format!("a lower rate often helps: start a new run with `--set train.rate={:e}`", rate / 10.0)
+            };
+            // Without an update there is nothing to skip.
+            let skip = if *quantity == "gradient" {
+                format!("; the same command with `{resume}--set train.skip-non-finite=true` skips such updates")
+            } else {
+                String::new()
+            };
+            Some(cause + &skip)
+        }
+        Error::Verifier { .. } => Some(format!(
+            "fix the verifier, or raise its time limit with `--set limits.verifier-seconds=…`; then repeat {again}"
+        )),
+        Error::File(error) if saved && error.disk_full() => Some(format!("free some space, then repeat {again}")),
+        Error::Sandbox(error) => match error.enough() {
+            Some(setting) => Some(format!("the same command with `{resume}--set {setting}` allows it more")),
+            None => error.hint(),
+        },
+        other => other.hint(),
+    }
+}
+
 /// Turns a file error of the model crate into [`FileError`], so that a full disk has one message everywhere.
 ///
 /// # Errors
-/// Whatever the result holds.
+/// The error of the result.
 pub(crate) fn from_model<T>(result: Result<T, tunebox_model::error::Error>) -> Result<T, Error> {
     result.map_err(|error| match error {
         tunebox_model::error::Error::File { path, source } => {
@@ -261,4 +220,31 @@ pub(crate) fn from_model<T>(result: Result<T, tunebox_model::error::Error>) -> R
         }
         other => other.into(),
     })
+}
+
+/// A checkpoint with invalid content.
+pub(crate) fn damaged(path: &Path, what: impl std::fmt::Display) -> Error {
+    Explanation::new("training", format!("`{}` is damaged: {what}", path.display()))
+        .with_hint("remove that checkpoint; the one before it can be resumed")
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hint_of_a_failed_step_depends_on_whether_the_run_was_saved() {
+        let hint = |quantity, untrained, saved: bool| {
+            let source = Error::NonFinite { quantity, step: 1, last: None, untrained, rate: 1e-3 };
+            let kept = saved.then(|| (5, "runs/a/steps/000005".into()));
+            Error::Step { source: Box::new(source), kept }.hint().unwrap()
+        };
+        assert!(hint("gradient", false, true).contains("train.rate=1e-4"));
+        assert!(hint("gradient", false, true).contains("`--resume --set train.skip-non-finite=true`"));
+        assert!(hint("gradient", false, false).contains("with `--set train.skip-non-finite=true`"));
+        assert!(!hint("loss", false, true).contains("skip-non-finite"), "there is no update to skip");
+        assert!(hint("loss", true, false).contains("`log` its parts"));
+        assert!(!hint("loss", true, false).contains("train.rate"), "no rate had a part in it");
+    }
 }

@@ -1,68 +1,52 @@
-//! Numbers that JSON would lose, kept: one that is not finite becomes its word.
+//! Serializes `f64` without loss: numbers that are not finite, which JSON lacks, become text such as `"NaN"` or `"-inf"`.
 //!
 //! For `#[serde(with = "exact")]`, and `exact::pairs` for lists of named numbers. Finite numbers keep their bits.
 
+use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A number as it travels.
+/// A number, or the text of one that is not finite.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Form {
+enum Number {
     Finite(f64),
-    Word(Word),
+    Other(String),
 }
 
-#[derive(Serialize, Deserialize)]
-enum Word {
-    #[serde(rename = "nan")]
-    NotANumber,
-    #[serde(rename = "inf")]
-    Infinite,
-    #[serde(rename = "-inf")]
-    NegativeInfinite,
-}
-
-impl From<f64> for Form {
+impl From<f64> for Number {
     fn from(value: f64) -> Self {
-        match value {
-            value if value.is_nan() => Self::Word(Word::NotANumber),
-            f64::INFINITY => Self::Word(Word::Infinite),
-            f64::NEG_INFINITY => Self::Word(Word::NegativeInfinite),
-            value => Self::Finite(value),
-        }
+        if value.is_finite() { Self::Finite(value) } else { Self::Other(value.to_string()) }
     }
 }
 
-impl From<Form> for f64 {
-    fn from(form: Form) -> Self {
-        match form {
-            Form::Finite(value) => value,
-            Form::Word(Word::NotANumber) => Self::NAN,
-            Form::Word(Word::Infinite) => Self::INFINITY,
-            Form::Word(Word::NegativeInfinite) => Self::NEG_INFINITY,
+impl Number {
+    fn value<E: Error>(self) -> Result<f64, E> {
+        match self {
+            Self::Finite(value) => Ok(value),
+            Self::Other(text) => text.parse().map_err(E::custom),
         }
     }
 }
 
 pub(crate) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-    Form::from(*value).serialize(serializer)
+    Number::from(*value).serialize(serializer)
 }
 
 pub(crate) fn deserialize<'a, D: Deserializer<'a>>(deserializer: D) -> Result<f64, D::Error> {
-    Form::deserialize(deserializer).map(f64::from)
+    Number::deserialize(deserializer)?.value()
 }
 
-/// The same for lists of names and numbers.
+/// Lists of names and numbers.
 pub(crate) mod pairs {
-    use super::{Deserialize, Deserializer, Form, Serializer};
+    use super::{Deserialize, Deserializer, Number, Serializer};
 
     pub(crate) fn serialize<S: Serializer>(values: &[(String, f64)], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(values.iter().map(|(name, value)| (name, Form::from(*value))))
+        serializer.collect_seq(values.iter().map(|(name, value)| (name, Number::from(*value))))
     }
 
     pub(crate) fn deserialize<'a, D: Deserializer<'a>>(deserializer: D) -> Result<Vec<(String, f64)>, D::Error> {
-        let pairs = Vec::<(String, Form)>::deserialize(deserializer)?;
-        Ok(pairs.into_iter().map(|(name, form)| (name, form.into())).collect())
+        let pairs = Vec::<(String, Number)>::deserialize(deserializer)?;
+        pairs.into_iter().map(|(name, number)| Ok((name, number.value()?))).collect()
     }
 }
 

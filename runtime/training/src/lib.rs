@@ -1,9 +1,7 @@
 //! One run, from data to artifact.
 //!
-//! A run file becomes [`RunSettings`], settings become a [`Plan`] (everything known without
-//! a step), a plan becomes a folder: metrics, checkpoints, an adapter, a card and a lock.
-//! Terminals, arguments and colours are left to the command line; the mathematics of a
-//! method to its component.
+//! A run file becomes [`RunSettings`], settings become a [`Plan`] (everything known before the first step), and a plan becomes
+//! a folder with metrics, checkpoints, an adapter, a card and a lock.
 
 mod artifact;
 mod bench;
@@ -29,21 +27,21 @@ mod verification;
 mod verifiers;
 mod worker;
 
-pub use artifact::Written;
 pub use bench::{
     BenchSettings, Completions, Generation, Measured, Overhead, Phase, Scoring, StartUp, StoredAs, Training, bench,
 };
 pub use checkpoint::is_checkpoint;
-pub use configuration::RunSettings;
-pub use error::Error;
+pub use configuration::{RUNS_FOLDER, RunSettings};
+pub use error::{Error, WorkerError};
 pub use evaluation::{Evaluation, EvaluationSettings, Figure, evaluate};
-pub use lock::base_precision;
+pub use lock::write::Written;
+pub use lock::{base_precision, is_run};
 pub use observer::{Event, Observer, StepEvent};
 pub use plan::{Plan, PlanSummary, PlannedRun, plan};
 pub use run::{Outcome, Revisions, Summary, run, run_revised};
-pub use runs::{FOLDER as RUNS, Listed, find_model, is_run, newest_checkpoint, runs};
+pub use runs::{Listed, find_model, newest_checkpoint, runs};
 pub use sample::Sample;
 pub use validation::{PassRate, pass_rate};
 pub use verification::{Comparison, Replay, Unnamed, Verification, verify};
 pub use verifiers::{Answer, Verifiers};
-pub use worker::{WorkerError, WorkerFault, carry_out, serve};
+pub use worker::{execute, serve};

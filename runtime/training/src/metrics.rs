@@ -1,33 +1,32 @@
-//! The numbers of a run: put together over a window, and one line each in `metrics.jsonl`.
+//! The metrics of a run: combined over a window, and written to `metrics.jsonl`, a row per line.
 //!
-//! That file is the truth of a run; bars, tables and cards are made from it.
+//! Progress bars, tables and cards are made from that file.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
-use tunebox_sandbox::{Combine, Usage};
+use tunebox_foundation::files::{self, Lines};
+use tunebox_sandbox::Combine;
 
 use crate::error::Error;
 use crate::observer::StepEvent;
-use crate::run::Revision;
+use crate::plan::Revision;
 use crate::validation::PassRate;
-use crate::verification::Comparison;
-use tunebox_foundation::files::{self, Lines};
 
 /// The file's name in a run's folder.
 pub(crate) const FILE: &str = "metrics.jsonl";
 
-/// The most bytes that are read of it: those of millions of steps.
-pub(crate) const LARGEST: u64 = 4 << 30;
+/// The most bytes of the file that are read: enough for millions of steps.
+pub(crate) const MAX_BYTES: u64 = 4 << 30;
 
-/// Numbers of the micro-batches of a window on their way to one number a name.
+/// Combines the metrics of the micro-batches of a window to one number for each name.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     sums: Vec<(String, f64, u32, Combine)>,
 }
 
 impl Tally {
-    /// Takes what one micro-batch reported.
+    /// Adds the metrics of one micro-batch.
     pub(crate) fn add(&mut self, metrics: &[(String, f64, Combine)]) {
         for (name, value, combine) in metrics {
             match self.sums.iter_mut().find(|(known, ..)| known == name) {
@@ -40,9 +39,9 @@ impl Tally {
         }
     }
 
-    /// One number a name, in the order of `names`.
+    /// The combined metrics, in the order of `names`.
     pub(crate) fn numbers(&self, names: &[String]) -> Vec<(String, f64)> {
-        let place = |name: &String| names.iter().position(|known| known == name);
+        let position = |name: &String| names.iter().position(|known| known == name);
         let mut numbers: Vec<(String, f64)> = self
             .sums
             .iter()
@@ -51,12 +50,12 @@ impl Tally {
                 (name.clone(), value)
             })
             .collect();
-        numbers.sort_by_key(|(name, _)| place(name));
+        numbers.sort_by_key(|(name, _)| position(name));
         numbers
     }
 }
 
-/// `metrics.jsonl`, open for the next line.
+/// `metrics.jsonl`, open for appending.
 #[derive(Debug)]
 pub(crate) struct MetricsFile {
     lines: Lines,
@@ -64,11 +63,11 @@ pub(crate) struct MetricsFile {
 }
 
 impl MetricsFile {
-    /// Opens the file of a run, without the lines after `step`: those steps will run again.
+    /// Opens the file of a run. Removes the rows after `step`, which will be executed again.
     pub(crate) fn open(run: &Path, step: u64) -> Result<Self, Error> {
         let path = run.join(FILE);
         if path.exists() {
-            let bytes = files::read(&path, LARGEST)?;
+            let bytes = files::read(&path, MAX_BYTES)?;
             let text = String::from_utf8_lossy(&bytes);
             let kept: String =
                 text.lines().filter(|line| is_up_to(line, step)).map(|line| format!("{line}\n")).collect();
@@ -79,55 +78,57 @@ impl MetricsFile {
         Ok(Self { lines: Lines::append_to(&path)?, path })
     }
 
-    /// Adds the line of a step.
-    pub(crate) fn step(&mut self, event: &StepEvent) -> Result<(), Error> {
-        let mut row = Map::new();
-        row.insert("step".into(), json!(event.step));
-        row.insert("epoch".into(), json!(rounded(event.epoch)));
+    /// Adds a row.
+    pub(crate) fn add(&mut self, row: &Value) -> Result<(), Error> {
+        Ok(self.lines.push(&row.to_string())?)
+    }
+
+    /// Adds the row of a step.
+    pub(crate) fn add_step(&mut self, event: &StepEvent) -> Result<(), Error> {
+        let mut row = json!({ "step": event.step, "epoch": rounded(event.epoch) });
         for (name, value) in &event.metrics {
-            row.insert(name.clone(), json!(value));
+            row[name] = json!(value);
         }
-        row.insert("gradient-norm".into(), json!(event.gradient_norm));
-        row.insert("rate".into(), json!(event.rate));
-        row.insert("tokens".into(), json!(event.tokens));
-        row.insert("targets".into(), json!(event.targets));
-        row.insert("tokens-per-second".into(), json!(rounded(event.tokens_per_second)));
-        row.insert("seconds".into(), json!(rounded(event.seconds)));
+        row["gradient-norm"] = json!(event.gradient_norm);
+        row["rate"] = json!(event.rate);
+        row["tokens"] = json!(event.tokens);
+        row["targets"] = json!(event.targets);
+        row["tokens-per-second"] = json!(rounded(event.tokens_per_second));
+        row["seconds"] = json!(rounded(event.seconds));
         if event.skipped > 0 {
-            row.insert("skipped-updates".into(), json!(event.skipped));
+            row["skipped-updates"] = json!(event.skipped);
         }
-        self.push(row)
+        self.add(&row)
     }
 
-    /// Adds the line of a look at the validation data.
-    pub(crate) fn validation(&mut self, step: u64, loss: f64) -> Result<(), Error> {
-        let row = json!({ "step": step, "validation-loss": loss });
-        self.push(row.as_object().cloned().unwrap_or_default())
-    }
-
-    /// Adds the line of what the method reported after the last step, if it did.
-    pub(crate) fn closing(&mut self, step: u64, metrics: &[(String, f64)]) -> Result<(), Error> {
+    /// Adds the row of the metrics that the method reported after the last step; does nothing if there are none.
+    pub(crate) fn add_closing(&mut self, step: u64, metrics: &[(String, f64)]) -> Result<(), Error> {
         if metrics.is_empty() {
             return Ok(());
         }
-        let mut row = Map::from_iter([("step".to_owned(), json!(step)), ("closing".to_owned(), json!(true))]);
-        row.extend(metrics.iter().map(|(name, value)| (name.clone(), json!(value))));
-        self.push(row)
+        let mut row = json!({ "step": step, "closing": true });
+        for (name, value) in metrics {
+            row[name] = json!(value);
+        }
+        self.add(&row)
     }
 
-    /// Adds the line of what the method used of its limits in this sitting.
-    pub(crate) fn used(&mut self, step: u64, usage: &Usage) -> Result<(), Error> {
-        let row = json!({ "step": step, "used": usage });
-        self.push(row.as_object().cloned().unwrap_or_default())
+    /// Adds the row of a score of the validation prompts.
+    pub(crate) fn add_pass_rate(&mut self, step: u64, rate: PassRate) -> Result<(), Error> {
+        let mut row = json!({ "step": step, "validation-pass-at-1": rate.at_one });
+        if rate.k > 1 {
+            row[format!("validation-pass-at-{}", rate.k)] = json!(rate.at_k);
+        }
+        row["validation-reward"] = json!(rate.reward);
+        self.add(&row)
     }
 
-    /// Adds the line of a method that changed.
-    pub(crate) fn revised(&mut self, revision: &Revision) -> Result<(), Error> {
-        let row = json!({ "step": revision.after, "method": revision.sha256 });
-        self.push(row.as_object().cloned().unwrap_or_default())
+    /// Adds the row of a change of the method.
+    pub(crate) fn add_revision(&mut self, revision: &Revision) -> Result<(), Error> {
+        self.add(&json!({ "step": revision.after, "method": revision.sha256 }))
     }
 
-    /// When the method changed, by the lines.
+    /// The changes of the method, from the rows.
     pub(crate) fn revisions(&self) -> Result<Vec<Revision>, Error> {
         let revision = |row: &Map<String, Value>| {
             let sha256 = row.get("method")?.as_str()?.to_owned();
@@ -136,74 +137,37 @@ impl MetricsFile {
         Ok(self.rows()?.iter().filter_map(revision).collect())
     }
 
-    /// Adds the line of a look at the validation prompts.
-    pub(crate) fn passes(&mut self, step: u64, rate: PassRate) -> Result<(), Error> {
-        let mut row = Map::new();
-        row.insert("step".into(), json!(step));
-        row.insert("validation-pass-at-1".into(), json!(rate.at_one));
-        if rate.k > 1 {
-            row.insert(format!("validation-pass-at-{}", rate.k), json!(rate.at_k));
-        }
-        row.insert("validation-reward".into(), json!(rate.reward));
-        self.push(row)
-    }
-
-    /// Makes sure that the lines survive a power cut.
+    /// Writes the rows to the disk, so that they survive a power failure.
     pub(crate) fn sync(&mut self) -> Result<(), Error> {
         Ok(self.lines.sync()?)
     }
 
-    /// Every line as a JSON object.
+    /// Every row as a JSON object.
     pub(crate) fn rows(&self) -> Result<Vec<Map<String, Value>>, Error> {
         rows(&self.path)
     }
 
-    /// Those of these names that no line has.
+    /// The names that no row has.
     pub(crate) fn unreported<'a>(&self, names: &'a [String]) -> Result<Vec<&'a str>, Error> {
         let rows = self.rows()?;
         let names = names.iter().map(String::as_str);
         Ok(names.filter(|name| !rows.iter().any(|row| row.contains_key(*name))).collect())
     }
-
-    fn push(&mut self, row: Map<String, Value>) -> Result<(), Error> {
-        Ok(self.lines.push(&Value::Object(row).to_string())?)
-    }
 }
 
-fn rows(path: &Path) -> Result<Vec<Map<String, Value>>, Error> {
-    let bytes = files::read(path, LARGEST)?;
+/// The rows of a file; skips lines that are not JSON objects, such as half a line after a crash.
+pub(crate) fn rows(path: &Path) -> Result<Vec<Map<String, Value>>, Error> {
+    let bytes = files::read(path, MAX_BYTES)?;
     Ok(bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect())
 }
 
-/// The first number in which the metrics of two runs differ. How long things took is no difference.
-pub(crate) fn first_difference(recorded: &Path, found: &Path) -> Result<Option<Comparison>, Error> {
-    let lasting = |(name, _): &(&String, &Value)| !name.contains("second");
-    let learned = |run: &Path| -> Result<Vec<_>, Error> {
-        // What was used of the limits is told of each sitting, and a replay has one only.
-        Ok(rows(&run.join(FILE))?.into_iter().filter(|row| !row.contains_key("used")).collect())
-    };
-    let (then, now) = (learned(recorded)?, learned(found)?);
-    for (row, again) in then.iter().zip(&now) {
-        let step = row.get("step").map_or_else(String::new, |step| format!(" of step {step}"));
-        let missing = again.iter().filter(lasting).find(|(name, _)| !row.contains_key(*name));
-        let changed = row.iter().filter(lasting).find(|(name, value)| again.get(*name) != Some(value));
-        if let Some((name, _)) = changed.or(missing) {
-            let number = |row: &Map<String, Value>| row.get(name).map_or("absent".to_owned(), Value::to_string);
-            return Ok(Some(Comparison { what: format!("{name}{step}"), recorded: number(row), found: number(again) }));
-        }
-    }
-    let lines = |count: usize| format!("{count} line{}", if count == 1 { "" } else { "s" });
-    let longer = Comparison { what: FILE.into(), recorded: lines(then.len()), found: lines(now.len()) };
-    Ok(Some(longer).filter(|longer| !longer.same()))
-}
-
-/// Whether a line is of a step up to `step`; half a line, as a crash leaves it, is not.
+/// Whether a line is the row of a step up to `step`. False for half a line, as a crash leaves it.
 fn is_up_to(line: &str, step: u64) -> bool {
     let row: Option<Value> = serde_json::from_str(line).ok();
     row.and_then(|row| row["step"].as_u64()).is_some_and(|number| number <= step)
 }
 
-/// Enough digits for a person; the numbers that training depends on are not rounded.
+/// Rounded to four decimals, for numbers that training does not depend on.
 fn rounded(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
 }
@@ -220,24 +184,6 @@ mod tests {
         let names = ["accuracy".to_owned(), "loss".to_owned()];
 
         assert_eq!(tally.numbers(&names), [("accuracy".into(), 0.75), ("loss".into(), 3.0)]);
-    }
-
-    #[test]
-    fn the_first_number_that_differs_is_found_and_times_are_not() {
-        let run = |lines: &str| {
-            let folder = tempfile::tempdir().unwrap();
-            std::fs::write(folder.path().join(FILE), lines).unwrap();
-            folder
-        };
-        let one = run("{\"step\":1,\"loss\":2.5,\"seconds\":1.0}\n{\"step\":2,\"loss\":2.25}\n");
-        let slower = run("{\"step\":1,\"loss\":2.5,\"seconds\":9.0}\n{\"step\":2,\"loss\":2.25}\n");
-        let other = run("{\"step\":1,\"loss\":2.5}\n{\"step\":2,\"loss\":2.2500000000000004}\n");
-        let shorter = run("{\"step\":1,\"loss\":2.5}\n");
-        let found = |folder: &tempfile::TempDir| first_difference(one.path(), folder.path()).unwrap();
-
-        assert_eq!(found(&slower), None);
-        assert_eq!(found(&other).unwrap().what, "loss of step 2");
-        assert_eq!(found(&shorter).unwrap().found, "1 line");
     }
 
     #[test]

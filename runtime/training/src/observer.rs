@@ -1,103 +1,107 @@
-//! What a run tells whoever watches it. How it is shown is left to the watcher.
+//! Events of a run, for the terminal and for other observers.
 
-use std::path::Path;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
 
 use crate::exact;
 use crate::plan::PlanSummary;
 use crate::validation::PassRate;
 
-/// Somebody who watches a run.
+/// Receives the events of a run.
 pub trait Observer {
-    /// Something happened.
-    fn event(&mut self, event: Event<'_>);
+    /// Handles one event.
+    fn event(&mut self, event: &Event);
 }
 
-/// What can happen in a run.
-#[derive(Debug, Clone, Copy)]
-pub enum Event<'a> {
-    /// The run begins, or goes on.
+/// What happens in a run. A worker process sends it to its parent as JSON.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Event {
+    /// The run starts or resumes.
     Planned {
-        /// What was planned.
-        summary: &'a PlanSummary,
+        /// The plan in figures.
+        summary: Box<PlanSummary>,
         /// The run's folder.
-        folder: &'a Path,
-        /// The step that it goes on from.
+        folder: PathBuf,
+        /// The step of the checkpoint that is resumed.
         resumed: Option<u64>,
     },
     /// A step is done.
-    Step(&'a StepEvent),
+    Step(StepEvent),
     /// The validation data was scored.
     Validated {
         /// Finished steps.
         step: u64,
         /// Mean negative log-likelihood of a target token.
+        #[serde(with = "exact")]
         loss: f64,
     },
-    /// The validation prompts were answered, and the answers judged.
+    /// Completions of the validation prompts were generated and scored.
     Passed {
         /// Finished steps.
         step: u64,
-        /// How often they pass.
+        /// The pass rate.
         rate: PassRate,
     },
     /// A checkpoint is on the disk.
     Saved {
         /// Finished steps.
         step: u64,
-        /// Its folder.
-        path: &'a Path,
+        /// The checkpoint's folder.
+        path: PathBuf,
     },
-    /// The method wrote a line.
+    /// The method logged a line.
     Log {
-        /// The step in which it did, from 1; 0 before the first.
+        /// The step, from 1; 0 before the first.
         step: u64,
         /// The line, safe to show.
-        line: &'a str,
+        line: String,
     },
-    /// Something that a person should know and that does not stop the run.
+    /// A problem that does not stop the run.
     Warning {
-        /// What it is.
-        text: &'a str,
+        /// The problem.
+        text: String,
     },
 }
 
 /// A step that is done.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepEvent {
-    /// Its number, from 1.
+    /// Number of the step, from 1.
     pub step: u64,
     /// Steps of the whole run.
     pub total: u64,
-    /// Passes over the data so far.
+    /// Finished epochs, with the finished fraction of the present one.
     #[serde(with = "exact")]
     pub epoch: f64,
-    /// The method's numbers, in the order of its manifest.
+    /// Metrics of the method, in the order of its manifest, then those of the verifiers.
     #[serde(with = "exact::pairs")]
     pub metrics: Vec<(String, f64)>,
     /// The norm of the gradient before clipping.
     #[serde(with = "exact")]
     pub gradient_norm: f64,
-    /// The learning rate of the update.
+    /// The learning rate.
     #[serde(with = "exact")]
     pub rate: f64,
     /// Tokens of the step.
     pub tokens: u64,
     /// Target tokens of the step.
     pub targets: u64,
-    /// Tokens a second, of this step.
+    /// Tokens per second of this step.
     #[serde(with = "exact")]
     pub tokens_per_second: f64,
     /// Seconds of this step.
     #[serde(with = "exact")]
     pub seconds: f64,
-    /// Updates left out because their gradient was not finite.
+    /// Updates skipped because their gradient was not finite.
     pub skipped: u32,
-    /// The most memory that the process has held, in bytes.
+    /// Peak memory of the process or device so far, in bytes; `None` if it is unknown.
     pub peak: Option<u64>,
 }
 
 impl StepEvent {
-    /// A number of the method by its name.
+    /// A metric by name.
     #[must_use]
     pub fn metric(&self, name: &str) -> Option<f64> {
         self.metrics.iter().find(|(known, _)| known == name).map(|(_, value)| *value)

@@ -1,81 +1,73 @@
-//! The runs of a folder, by what each of them wrote down about itself.
+//! Lists the runs of a folder by their locks, finds runs by name, and keeps a run to one process at a time.
 
-mod held;
-mod named;
+mod find;
+mod run_lock;
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use serde::Serialize;
 
-pub(crate) use held::{Held, is_running};
-pub(crate) use named::{beginning_with, is_endless, meant, unfinished};
-pub use named::{find_model, newest_checkpoint};
+pub use find::{find_model, newest_checkpoint};
+pub(crate) use find::{is_endless, nearest_run, start_from, unfinished};
+pub(crate) use run_lock::{RunLock, is_running};
+use tunebox_foundation::files;
 
 use crate::checkpoint;
 use crate::error::Error;
 use crate::lock;
-use tunebox_foundation::files;
 
-/// Where runs go unless they are told otherwise.
-pub const FOLDER: &str = "runs";
-
-/// A run in a folder for runs.
+/// A run in a folder of runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Listed {
-    /// Its name.
+    /// The run's name.
     pub name: String,
-    /// Its folder.
+    /// The run's folder.
     pub folder: PathBuf,
     /// The method and its version.
     pub method: String,
-    /// The model as it was named.
+    /// The model as the settings name it.
     pub model: String,
     /// Steps of the whole run.
     pub steps: u64,
-    /// Whether it left an artifact.
+    /// Whether all steps are done.
     pub finished: bool,
-    /// Whether a process trains it now.
+    /// Whether a process trains the run now.
     pub running: bool,
-    /// The step of its last checkpoint.
+    /// The step of the last checkpoint.
     pub checkpoint: Option<u64>,
-    /// When it came to its end; of one that has not, when it began.
+    /// When the run finished, or began if it has not finished.
     #[serde(skip)]
     pub changed: SystemTime,
 }
 
-/// The runs below a folder, by name and number. A folder that is not there holds none; one whose lock says nothing is no run.
+/// Lists the runs in a folder, sorted by name and number. A folder that does not exist has none; a run whose lock cannot be
+/// parsed is left out.
 ///
 /// # Errors
-/// When a folder or a lock that is there cannot be read.
+/// A folder or a lock that exists and cannot be read.
 pub fn runs(folder: &Path) -> Result<Vec<Listed>, Error> {
     let mut found: Vec<Listed> = Vec::new();
     for name in files::names(folder)?.into_iter().filter(|name| !name.starts_with('.')) {
-        let place = folder.join(&name);
-        let path = place.join(lock::FILE);
+        let run = folder.join(&name);
+        let path = run.join(lock::FILE);
         if path.is_file() {
             let lock = files::read_text(&path)?.parse::<toml::Table>();
-            let checkpoint = checkpoint::steps(&place)?.pop();
-            found.extend(lock.ok().and_then(|lock| listed(&name, &place, &lock, checkpoint)));
+            let checkpoint = checkpoint::steps(&run)?.pop();
+            found.extend(lock.ok().and_then(|lock| listed(&name, &run, &lock, checkpoint)));
         }
     }
-    found.sort_by(|one, other| numbered(&one.name).cmp(&numbered(&other.name)));
+    found.sort_by(|one, other| sort_key(&one.name).cmp(&sort_key(&other.name)));
     Ok(found)
 }
 
-/// A name as it is sorted: what stands before the number at its end, and that.
-fn numbered(name: &str) -> (&str, Option<u64>) {
+/// Splits a name into its beginning and the number at its end, so that `lora-9` sorts before `lora-10`.
+fn sort_key(name: &str) -> (&str, Option<u64>) {
     let before = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
     (before, name[before.len()..].parse().ok())
 }
 
-/// Whether a folder is a run's.
-#[must_use]
-pub fn is_run(folder: &Path) -> bool {
-    folder.join(lock::FILE).is_file()
-}
-
-/// What a lock says of its run.
+/// The entry of a run, from its lock; `None` if the lock lacks a key.
 fn listed(name: &str, folder: &Path, lock: &toml::Table, checkpoint: Option<u64>) -> Option<Listed> {
     let text = |table: &str, key: &str| lock.get(table)?.get(key)?.as_str();
     let written = folder.join(lock::FILE).metadata().and_then(|about| about.modified());
@@ -113,7 +105,7 @@ mod tests {
             std::fs::create_dir(folder.path().join(name)).unwrap();
             std::fs::write(folder.path().join(name).join(lock::FILE), text).unwrap();
         }
-        let _held = Held::take(&folder.path().join("lora-9")).unwrap();
+        let _held = RunLock::take(&folder.path().join("lora-9")).unwrap();
         let found = runs(folder.path()).unwrap();
         let told: Vec<_> = found.iter().map(|run| (run.name.as_str(), run.method.as_str(), run.finished)).collect();
 

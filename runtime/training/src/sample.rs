@@ -1,25 +1,27 @@
-//! The embedded default: a tiny model, a run file, and data for each method.
+//! The embedded sample: a tiny model, a run file, and data for each method.
 //!
-//! The files are those of this crate's `sample` folder, put in by the build script; a build
-//! without them works and says so when the sample is asked for. A run gets them as plain files.
+//! The build script embeds the files of this crate's folder `sample`. A build without them works; only using the sample is
+//! an error. A run reads them as unpacked files.
 
 use std::path::{Path, PathBuf};
+
+use tunebox_foundation::explain::Explanation;
+use tunebox_foundation::files::{self, Draft};
 
 use crate::configuration::RunSettings;
 use crate::digest::digest;
 use crate::error::Error;
-use tunebox_foundation::files::{self, Draft};
 
 /// Every file of the folder by its path in it.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/sample.rs"));
 
-/// The name of the folder that the sample is unpacked to; no run can have it.
+/// The folder that the sample is unpacked to; no run can have this name.
 const FOLDER: &str = ".sample";
 
-/// The run file of methods without one of their own.
+/// The run file for methods without their own.
 const RUN_FILE: &str = "run.toml";
 
-/// The model and data inside the program.
+/// The model and data embedded in the program.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample(());
 
@@ -30,30 +32,41 @@ impl Sample {
         file(RUN_FILE).map(|_| Self(()))
     }
 
-    /// Whether a folder holds the sample's model, or a run that learned from the sample's data: what is in it has seen
-    /// no conversations.
-    #[must_use]
-    pub fn is_in(folder: &Path) -> bool {
-        let learned = |run: RunSettings| is_of_sample(&run.path("data.path", &run.file.data.path));
-        is_of_sample(folder) || RunSettings::load(&folder.join("run.toml"), &[]).is_ok_and(learned)
+    /// The sample.
+    ///
+    /// # Errors
+    /// A build without a sample.
+    pub(crate) fn find() -> Result<Self, Error> {
+        Self::embedded().ok_or_else(|| {
+            Explanation::new("training", "this build has no sample inside")
+                .with_hint("name a model, data and a method: `--model PATH --data FILE --method lora`")
+                .into()
+        })
     }
 
-    /// The text of the run file made for a method, if there is one.
+    /// Whether a folder holds the sample's model, or a run on the sample's data. Such a model has seen no conversations.
+    #[must_use]
+    pub fn is_in(folder: &Path) -> bool {
+        let uses_sample = |run: RunSettings| is_of_sample(&run.path("data.path", &run.file.data.path));
+        is_of_sample(folder) || RunSettings::load(&folder.join("run.toml"), &[]).is_ok_and(uses_sample)
+    }
+
+    /// The run file made for a method, if there is one.
     #[must_use]
     pub fn run_file_of(self, method: &str) -> Option<&'static str> {
         file(&format!("{method}.toml"))
     }
 
-    /// The text of the run file for methods that have none of their own.
+    /// The run file for methods without their own.
     #[must_use]
     pub fn run_file(self) -> &'static str {
         file(RUN_FILE).unwrap_or_default()
     }
 
-    /// Puts the files into a folder below `runs`, unless they are there, and gives its path.
+    /// Unpacks the files into a folder below `runs` and returns its path. Does nothing if all are there and unchanged.
     ///
     /// # Errors
-    /// When the folder cannot be written.
+    /// A folder that cannot be written.
     pub fn unpack(self, runs: &Path) -> Result<PathBuf, Error> {
         let folder = runs.join(FOLDER);
         let same = |(name, bytes): &(&str, &[u8])| {
@@ -75,12 +88,12 @@ impl Sample {
     }
 }
 
-/// Whether a path leads to a file of an unpacked sample, or to a folder of them.
+/// Whether a path is that of a file or folder of an unpacked sample.
 pub(crate) fn is_of_sample(path: &Path) -> bool {
     split(path).is_some_and(|(_, inside)| FILES.iter().any(|(name, _)| Path::new(name).starts_with(inside)))
 }
 
-/// Beside a file of an unpacked sample, the data whose first record fits.
+/// The data file beside a file of an unpacked sample whose first line fits; `None` if `path` is not of a sample.
 pub(crate) fn data_beside(path: &Path, fits: impl Fn(&[u8]) -> bool) -> Option<PathBuf> {
     let (sample, _) = split(path).filter(|_| is_of_sample(path))?;
     let data = |(name, text): &(&str, &[u8])| {
@@ -92,23 +105,28 @@ pub(crate) fn data_beside(path: &Path, fits: impl Fn(&[u8]) -> bool) -> Option<P
     FILES.iter().filter_map(data).find(first).map(|name| sample.join(name))
 }
 
-/// The folder of a sample on the way to a path, and what is left of the way.
+/// Splits a path into the folder of a sample and the path below it.
 fn split(path: &Path) -> Option<(&Path, &Path)> {
     let sample = path.ancestors().find(|above| above.file_name().is_some_and(|name| name == FOLDER))?;
     Some((sample, path.strip_prefix(sample).ok()?))
 }
 
-/// Errors: a path is one of the sample's files, and nothing is there.
-pub(crate) fn present(path: &Path) -> Result<(), Error> {
+/// Fails if a path is that of a sample's file and nothing is there, as in a folder that was shared without its runs.
+pub(crate) fn check_present(path: &Path) -> Result<(), Error> {
     if path.exists() || !is_of_sample(path) {
         return Ok(());
     }
     let runs = split(path).and_then(|(sample, _)| sample.parent());
-    let project = runs.and_then(Path::parent).unwrap_or(Path::new(""));
-    Err(Error::SampleGone { path: path.to_owned(), project: project.to_owned() })
+    let project = runs.and_then(Path::parent).filter(|project| !project.as_os_str().is_empty());
+    let option = project.map_or_else(String::new, |project| format!("-C {} ", project.display()));
+    Err(Explanation::new("training", "the model and data that come with tunebox are not here")
+        .with_location(path.display().to_string())
+        .with_why("they are unpacked by `--sample` and kept out of what is shared")
+        .with_hint(format!("`tunebox {option}train --sample --dry-run` puts them back"))
+        .into())
 }
 
-/// The text of an embedded file.
+/// The text of an embedded file, by its path in the folder `sample`.
 fn file(name: &str) -> Option<&'static str> {
     let (_, bytes) = FILES.iter().find(|(path, _)| *path == name)?;
     std::str::from_utf8(bytes).ok()
@@ -121,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sample_is_unpacked_once_and_mended_when_it_was_damaged() {
+    fn the_sample_is_unpacked_again_if_a_file_was_changed() {
         let runs = tempfile::tempdir().unwrap();
         let Some(sample) = Sample::embedded() else { return };
         let folder = sample.unpack(runs.path()).unwrap();
@@ -133,11 +151,11 @@ mod tests {
 
     #[test]
     fn files_of_the_sample_that_are_gone_are_told_with_what_puts_them_back() {
-        let hint = |path: &str| present(Path::new(path)).unwrap_err().hint().unwrap();
+        let hint = |path: &str| check_present(Path::new(path)).unwrap_err().hint().unwrap();
 
         assert_eq!(hint("runs/.sample/model"), "`tunebox train --sample --dry-run` puts them back");
         assert_eq!(hint("calm/runs/.sample/model"), "`tunebox -C calm train --sample --dry-run` puts them back");
-        assert!(present(Path::new("runs/nothing/model")).is_ok());
+        assert!(check_present(Path::new("runs/nothing/model")).is_ok());
     }
 
     #[test]

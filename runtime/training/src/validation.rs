@@ -1,8 +1,7 @@
-//! How well the model does on data that it never learns from.
+//! Scores of a run's validation data, which the method does not see.
 //!
-//! Where there are answers: the mean negative log-likelihood of a target token, through the policy; for
-//! pairs, of the better answer. Where there are prompts: the model answers each a few times, and the
-//! run's verifiers judge. Nothing of it reaches the method.
+//! For answers: the mean negative log-likelihood of a target token; for pairs, of the chosen answer. For prompts: the share of
+//! completions that pass the run's verifiers.
 
 use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_compute::random::Stream;
@@ -14,10 +13,10 @@ use crate::error::Error;
 use crate::exact;
 use crate::verifiers::{Answer, Verifiers};
 
-/// The verdict of the first verifier from which on a completion passes.
+/// The least score of the first verifier with which a completion passes.
 const PASS: f32 = 0.5;
 
-/// Scores a data set; `batch` examples at a time.
+/// The mean negative log-likelihood of a target token, in nats; scores `batch` examples at a time.
 pub(crate) fn validate(policy: &Policy, data: &Dataset, batch: usize) -> Result<f64, Error> {
     let (mut total, mut targets) = (0.0_f64, 0_usize);
     for examples in data.examples.chunks(batch) {
@@ -31,28 +30,28 @@ pub(crate) fn validate(policy: &Policy, data: &Dataset, batch: usize) -> Result<
     Ok(total / targets.max(1) as f64)
 }
 
-/// How often answers to held-out prompts pass.
+/// How often completions of validation prompts pass.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct PassRate {
-    /// The share of all answers that pass.
+    /// Share of the completions that pass.
     #[serde(with = "exact")]
     pub at_one: f64,
-    /// The share of prompts of which at least one answer passes.
+    /// Share of the prompts with at least one completion that passes.
     #[serde(with = "exact")]
     pub at_k: f64,
-    /// Answers of each prompt.
+    /// Completions of each prompt.
     pub k: usize,
-    /// The mean weighted reward of an answer that could be judged.
+    /// Mean weighted reward of the completions that a verifier scored.
     #[serde(with = "exact")]
     pub reward: f64,
 }
 
-/// Answers every prompt of a data set `k` times at temperature 1 and has the answers judged. An answer
-/// passes when the first verifier gives it 0.5 or more. The same seed draws the same at every look, so
-/// that two looks differ by the weights alone.
+/// Generates `k` completions of every prompt at temperature 1, of at most `room` tokens, and scores them. A completion passes
+/// if the first verifier gives it 0.5 or more. The same seed samples with the same random numbers, so that two results differ
+/// by the weights alone.
 ///
 /// # Errors
-/// When generation fails, or a verifier fails on most answers.
+/// A failed generation, and a verifier that fails on most completions.
 pub fn pass_rate(
     policy: &Policy,
     data: &Dataset,
@@ -76,7 +75,7 @@ pub fn pass_rate(
     Ok(rate(&verifiers.verdicts(&asked)?, &weights, k))
 }
 
-/// The rates of some verdicts, a row a completion, those of one prompt side by side.
+/// The pass rate of some verdicts: a row for each completion, with the `k` completions of a prompt adjacent.
 pub(crate) fn rate(verdicts: &[Vec<f32>], weights: &[f32], k: usize) -> PassRate {
     let passes: Vec<bool> = verdicts.iter().map(|row| row.first().is_some_and(|verdict| *verdict >= PASS)).collect();
     let share = |count: usize, of: usize| count as f64 / of.max(1) as f64;

@@ -1,112 +1,111 @@
-//! A finished run looked at again: are its files those that it wrote, is what went into it still the same,
-//! and does it end in the same bits when it is run again.
-//!
-//! All of that is read off `run.lock`. The card is left out: it is text, and says how long things took.
+//! Verifies a finished run by its `run.lock`: whether its files and inputs are unchanged, and whether a replay ends in the
+//! same bits. The card is not compared, since it contains times.
 
 mod comparison;
-mod components;
 mod inputs;
+mod unnamed;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use toml::{Table, Value};
 use tunebox_compute::device;
-use tunebox_foundation::explain::Explain;
+use tunebox_foundation::explain::{Explain, Explanation};
+use tunebox_foundation::{files, paths};
 use tunebox_package::Reference;
 use tunebox_sandbox::Compiling;
 use tunebox_sandbox::child::Program;
 
-use crate::configuration::{Again, ComputeChoice, RunSettings};
+use crate::configuration::{ComputeChoice, ReplayInputs, RunSettings};
 use crate::error::Error;
 use crate::lock;
-use crate::metrics;
 use crate::observer::Observer;
-use crate::plan::plan;
+use crate::plan::{open_package, plan};
 use crate::run::Outcome;
 use crate::runs::unfinished;
-use crate::worker::carry_out;
-use tunebox_foundation::files;
+use crate::worker::execute;
 
 pub use comparison::Comparison;
-use comparison::compare;
-pub use components::Unnamed;
+use comparison::{compare, first_difference};
+pub use unnamed::Unnamed;
 
 /// The file with a run's settings, in its folder.
 const SETTINGS: &str = "run.toml";
 
-/// What must be the same for a run to be the same.
+/// The keys of a lock that must be equal for a replay to end in the same bits.
 const INPUTS: [&str; 7] = ["model", "data", "validation", "method", "verifier", "seed", "steps"];
 
-/// What may explain other bits.
+/// The keys of a lock that may explain different bits.
 const SURROUNDINGS: [&str; 4] = ["tunebox", "system", "device", "accelerator"];
 
-/// A finished run beside what it wrote down, ready to be run again.
+/// A finished run compared with its lock, ready to be replayed.
 pub struct Verification {
     /// The run's name.
     pub name: String,
     /// The files of the artifact.
     pub artifact: Vec<Comparison>,
-    /// What went into the run: model, data, method, verifiers, seed, steps.
+    /// The inputs: model, data, method, verifiers, seed, steps.
     pub inputs: Vec<Comparison>,
-    /// Version, system, device and its libraries: where they differ, other bits are no surprise.
+    /// Version, system, device and its libraries; if they differ, a replay may end in other bits.
     pub surroundings: Vec<Comparison>,
-    /// Why the method or a verifier cannot be read; what could be compared without it was.
+    /// Why the method or a verifier cannot be read. The rest was compared without it.
     pub unread: Option<Error>,
-    /// What only the run's own file names by a path: its bytes were compared, and nothing of it was compiled.
+    /// Components that only the run's own file names, by a path. They were compared by digest and not compiled.
     pub unnamed: Option<Unnamed>,
     folder: PathBuf,
-    /// After which steps the method changed.
+    /// The steps after which the method was changed.
     revised: Vec<i64>,
     settings: RunSettings,
-    place: tempfile::TempDir,
+    /// The folder of a replay.
+    scratch: tempfile::TempDir,
 }
 
-/// How a run that was run again compares.
+/// The result of a replay.
 #[derive(Debug, Clone)]
 pub struct Replay {
-    /// The files of the artifact: their digests then and now.
+    /// The files of the artifact, by their digests.
     pub artifact: Vec<Comparison>,
-    /// The first number of the metrics that differs, times left out.
+    /// The first metric that differs, except times.
     pub first_difference: Option<Comparison>,
-    /// Steps that were run.
+    /// Executed steps.
     pub steps: u64,
-    /// Seconds that they took.
+    /// Seconds of the steps.
     pub seconds: f64,
 }
 
 impl Replay {
-    /// Whether every bit is the same.
+    /// Whether all bits are equal.
     #[must_use]
     pub fn same(&self) -> bool {
         self.first_difference.is_none() && self.artifact.iter().all(Comparison::same)
     }
 }
 
-/// Compares a finished run with its lock; `set` are keys of its run file that the person gives, as by `--set`. Reads the
-/// model and the data; compiles the method, unless only the run names it, by a path; runs no step, and needs no device but
-/// the CPU.
+/// Compares a finished run with its lock. `set` overrides keys of its run file, as `--set` does. Reads the model and the data;
+/// compiles the method, unless only the run's own file names it by a path; executes no step, and needs only the CPU.
 ///
 /// # Errors
-/// A folder that holds no finished run, a lock that cannot be read, data that only the run's own file names and that are no
-/// ordinary file, and whatever keeps the run from being planned but a method or verifier that cannot be read.
+/// A folder without a finished run, a lock that cannot be read, data that only the run's own file names and that is no
+/// ordinary file, and a run that cannot be planned for another reason than an unreadable method or verifier.
 pub fn verify(folder: &Path, set: &[String], offline: bool, compiling: Compiling) -> Result<Verification, Error> {
     let recorded = read_lock(folder)?;
-    let artifact = beside(recorded_files(folder, &recorded)?, folder)?;
+    let artifact = compare_files(recorded_files(folder, &recorded)?, folder)?;
     let around = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-    let place = files::temporary_folder(around.parent().unwrap_or(&around), ".replay-")?;
-    let overrides: Vec<String> = set.iter().cloned().chain(overrides(place.path(), &recorded)).collect();
+    let scratch = files::temporary_folder(around.parent().unwrap_or(&around), ".replay-")?;
+    let overrides: Vec<String> = set.iter().cloned().chain(overrides(scratch.path(), &recorded)).collect();
     let mut settings = RunSettings::load(&folder.join(SETTINGS), &overrides)?;
     (settings.offline, settings.compiling) = (offline, compiling);
-    settings.again = again(&recorded);
-    inputs::expect_files(&settings)?;
-    let (components, unnamed) = (components::read(&settings), Unnamed::of(folder, &settings));
-    let whole = unnamed.is_none() && components.iter().all(Result::is_ok);
-    let mut now = if whole { planned(folder, &settings)? } else { inputs::without_compiling(&settings, &components)? };
-    surround(&settings, &mut now)?;
+    settings.replay = replay_inputs(&recorded);
+    inputs::check_data_files(&settings)?;
+    let unnamed = Unnamed::find(folder, &settings);
+    let references = settings.references().into_iter();
+    let components: Vec<_> = references.map(|found| open_package(&found?, settings.project())).collect();
+    let can_plan = unnamed.is_none() && components.iter().all(Result::is_ok);
+    let mut now = if can_plan { planned_lock(&settings)? } else { inputs::lock_without_plan(&settings, &components)? };
+    add_surroundings(&settings, &mut now)?;
     let mut inputs = compare(&recorded, &now, &INPUTS);
-    if !whole {
-        inputs::leave_unknown_out(&mut inputs, &components);
+    if !can_plan {
+        inputs::remove_unknown(&mut inputs, &components);
     }
     Ok(Verification {
         name: text(folder.file_name().unwrap_or_default()),
@@ -118,12 +117,12 @@ pub fn verify(folder: &Path, set: &[String], offline: bool, compiling: Compiling
         folder: folder.to_owned(),
         revised: revised(&recorded),
         settings,
-        place,
+        scratch,
     })
 }
 
 impl Verification {
-    /// The folder of the run's method, where what is built there is no longer what the run was done with.
+    /// The folder of the run's method, if the component built there is no longer the one that the run used.
     #[must_use]
     pub fn changed_method(&self) -> Option<PathBuf> {
         let changed = self.inputs.iter().any(|input| input.what == "method.sha256" && !input.same());
@@ -133,19 +132,18 @@ impl Verification {
         }
     }
 
-    /// Whether the method was changed while the run went on, so that it cannot be done again.
+    /// Whether the method was changed during the run, so that the run cannot be replayed.
     #[must_use]
     pub fn was_revised(&self) -> bool {
         !self.revised.is_empty()
     }
 
-    /// Runs the run again, from the first step to the last, in a folder of its own that is removed at the end; by
-    /// `worker` where something of it is not built in. `None` when `stop` was raised on the way.
+    /// Replays the run from the first step to the last, in a folder that is removed at the end; in a `worker` process if
+    /// something of it is not built in. `None` if `stop` was set meanwhile.
     ///
     /// # Errors
-    /// [`Error::Elsewhere`] where the run's device is not there, [`Error::Revised`] where its method changed on the way,
-    /// [`Error::Unnamed`] where only the run's own file names a path of what is to run, whatever kept that from being read,
-    /// and whatever ends the run.
+    /// A run whose method was changed or cannot be read, a component that only the run's own file names by a path, a device
+    /// that is not available, and the error that ends the replay.
     pub fn replay(
         self,
         worker: Option<&Program>,
@@ -153,7 +151,13 @@ impl Verification {
         stop: &AtomicBool,
     ) -> Result<Option<Replay>, Error> {
         if self.was_revised() {
-            return Err(Error::Revised { folder: self.folder, after: self.revised });
+            let steps = self.revised.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            let what = "the run cannot be done again: its method was changed while it went on";
+            return Err(Explanation::new("training", what)
+                .with_location(self.folder.display().to_string())
+                .with_why(format!("by `tunebox dev`, after step {steps}; the versions before are not kept"))
+                .with_hint("train anew with the method as it is; that run can be done again")
+                .into());
         }
         if let Some(error) = self.unread {
             return Err(error);
@@ -162,43 +166,47 @@ impl Verification {
             return Err(unnamed.into());
         }
         if let Err(error) = device::parse(&self.settings.file.train.device) {
-            return Err(Error::Elsewhere { device: self.settings.file.train.device, why: error.why() });
+            let device = &self.settings.file.train.device;
+            let hint = "replay it on a machine with that device; without `--replay` all that went in and came out is \
+                        compared anywhere";
+            let what = format!("the run computed on `{device}`, which is not here");
+            let problem = Explanation::new("training", what).with_hint(hint);
+            return Err(Explanation { why: error.why(), ..problem }.into());
         }
-        let Outcome::Finished(summary) = carry_out(self.settings, worker, observer, stop)? else { return Ok(None) };
+        let Outcome::Finished(summary) = execute(self.settings, worker, observer, stop)? else { return Ok(None) };
         let recorded = self.artifact.into_iter().map(|file| (file.what, file.recorded)).collect();
-        let artifact = beside(recorded, &summary.folder)?;
-        let first_difference = metrics::first_difference(&self.folder, &summary.folder)?;
-        drop(self.place);
+        let artifact = compare_files(recorded, &summary.folder)?;
+        let first_difference = first_difference(&self.folder, &summary.folder)?;
+        drop(self.scratch);
         Ok(Some(Replay { artifact, first_difference, steps: summary.step, seconds: summary.seconds }))
     }
 }
 
-/// The run elsewhere, only its last checkpoint, and the device that `auto` came to.
-fn overrides(place: &Path, recorded: &Table) -> Vec<String> {
-    let place = Value::String(text(place.as_os_str()));
+/// The settings of a replay: a scratch folder, no checkpoint before the last step, and the device that `auto` chose.
+fn overrides(scratch: &Path, recorded: &Table) -> Vec<String> {
+    let scratch = Value::String(text(scratch.as_os_str()));
     let device = recorded.get("device").map(|device| format!("train.device={device}"));
-    let own = [format!("run.folder={place}"), "run.name=replay".into(), "train.save-every=10000000".into()];
+    let own = [format!("run.folder={scratch}"), "run.name=replay".into(), "train.save-every=10000000".into()];
     own.into_iter().chain(device).collect()
 }
 
-/// What the lock of the same run would say now. What goes into a run is the same on every device, so it is planned on the
-/// CPU.
-fn planned(folder: &Path, settings: &RunSettings) -> Result<Table, Error> {
+/// The lock that the run would have now. Plans it on the CPU, since the inputs are the same on every device.
+fn planned_lock(settings: &RunSettings) -> Result<Table, Error> {
     let mut on_cpu = settings.clone();
     on_cpu.file.train.device = "cpu".into();
     on_cpu.file.train.compute = ComputeChoice::Auto;
-    parse(folder, &lock::lock(&plan(on_cpu)?.run, None)?)
+    lock::write::table(&plan(on_cpu)?.run)
 }
 
-/// The surroundings of now; of the device, nothing where it is not there.
-fn surround(settings: &RunSettings, now: &mut Table) -> Result<(), Error> {
+/// Adds the present version, system and device to a lock; no device if it is not available.
+fn add_surroundings(settings: &RunSettings, now: &mut Table) -> Result<(), Error> {
     now.insert("tunebox".into(), env!("CARGO_PKG_VERSION").into());
-    now.insert("system".into(), lock::system().into());
+    now.insert("system".into(), lock::write::system().into());
     now.remove("device");
     if let Ok(device) = device::parse(&settings.file.train.device) {
         now.insert("device".into(), Value::String(device::describe(&device)));
         let about = device::info(&device)?;
-        let accelerator = about.as_ref().and_then(|about| Value::try_from(lock::accelerator(about)).ok());
+        let accelerator = about.as_ref().and_then(|about| Value::try_from(lock::write::accelerator(about)).ok());
         if let Some(accelerator) = accelerator {
             now.insert("accelerator".into(), accelerator);
         }
@@ -206,34 +214,33 @@ fn surround(settings: &RunSettings, now: &mut Table) -> Result<(), Error> {
     Ok(())
 }
 
-/// After which steps the method changed, by a lock.
+/// The steps after which the method was changed, from a lock.
 fn revised(lock: &Table) -> Vec<i64> {
     let list = lock.get("method").and_then(|method| method.get("revised")?.as_array());
     list.into_iter().flatten().filter_map(|revision| revision.get("after")?.as_integer()).collect()
 }
 
-fn again(lock: &Table) -> Option<Again> {
+fn replay_inputs(lock: &Table) -> Option<ReplayInputs> {
     let clock = lock.get("clock")?.as_integer()?;
-    Some(Again { clock, model: lock.get("model")?.get("name")?.as_str()?.to_owned() })
+    Some(ReplayInputs { clock, model: lock.get("model")?.get("name")?.as_str()?.to_owned() })
 }
 
 fn read_lock(folder: &Path) -> Result<Table, Error> {
     let path = folder.join(lock::FILE);
     if !path.exists() {
-        return Err(Error::NoRun { folder: folder.to_owned() });
+        let similar = if folder.exists() { None } else { paths::did_you_mean(folder) };
+        let hint = similar.unwrap_or_else(|| "give the folder that `tunebox train` named at its end".into());
+        return Err(Explanation::new("training", "there is no run here")
+            .with_location(folder.display().to_string())
+            .with_why("a run's folder holds `run.lock`, and there is none")
+            .with_hint(hint)
+            .into());
     }
-    parse(folder, &files::read_text(&path)?)
+    lock::parse(&path, &files::read_text(&path)?)
 }
 
-fn parse(folder: &Path, text: &str) -> Result<Table, Error> {
-    text.parse().map_err(|error: toml::de::Error| Error::Damaged {
-        path: folder.join(lock::FILE),
-        what: error.message().to_owned(),
-    })
-}
-
-/// Files by name and recorded digest, each with its digest in a folder as it is now.
-fn beside(recorded: Vec<(String, String)>, folder: &Path) -> Result<Vec<Comparison>, Error> {
+/// Compares files, given by name and recorded digest, with those in a folder.
+fn compare_files(recorded: Vec<(String, String)>, folder: &Path) -> Result<Vec<Comparison>, Error> {
     let compared = recorded.into_iter().map(|(name, recorded)| {
         let path = folder.join(&name);
         let found = if path.exists() { tunebox_model::digest(&[path])? } else { "missing".into() };
@@ -242,7 +249,10 @@ fn beside(recorded: Vec<(String, String)>, folder: &Path) -> Result<Vec<Comparis
     compared.collect()
 }
 
-/// Names and digests of the artifact's files. A name that leads out of the folder is none.
+/// Names and digests of the artifact's files, from a lock.
+///
+/// # Errors
+/// The lock of an unfinished run, and an entry without a digest or whose name leads out of the folder.
 fn recorded_files(folder: &Path, recorded: &Table) -> Result<Vec<(String, String)>, Error> {
     if !lock::is_finished(recorded) {
         return Err(unfinished(folder, "its `run.lock` lists no file of an artifact yet"));
@@ -253,10 +263,8 @@ fn recorded_files(folder: &Path, recorded: &Table) -> Result<Vec<(String, String
         let (name, digest) = (field("name")?, field("sha256")?);
         (Path::new(&name).file_name()? == name.as_str()).then_some((name, digest))
     };
-    files.map(entry).collect::<Option<_>>().ok_or_else(|| Error::Damaged {
-        path: folder.join(lock::FILE),
-        what: "an entry of `artifact` has no name or no digest".into(),
-    })
+    let damaged = || lock::damaged(&folder.join(lock::FILE), "an entry of `artifact` has no name or no digest");
+    files.map(entry).collect::<Option<_>>().ok_or_else(damaged)
 }
 
 fn text(name: &std::ffi::OsStr) -> String {

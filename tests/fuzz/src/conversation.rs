@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::json;
 use tunebox_sandbox::Compiling;
 use tunebox_sandbox::child::Program;
-use tunebox_training::{Error, Event, Observer, Outcome, RunSettings, carry_out, serve};
+use tunebox_training::{Error, Event, Observer, Outcome, RunSettings, execute, serve};
 
 use crate::scratch::with_file;
 
@@ -24,7 +24,7 @@ static GREETING: LazyLock<Vec<u8>> = LazyLock::new(|| {
 struct Deaf;
 
 impl Observer for Deaf {
-    fn event(&mut self, _: Event<'_>) {}
+    fn event(&mut self, _: &Event) {}
 }
 
 /// What becomes of a run whose worker greets and then says `said`.
@@ -34,7 +34,7 @@ pub(crate) fn after_greeting(said: &[u8]) -> Result<Outcome, Error> {
     let settings = RunSettings::from_overrides(&overrides)?;
     with_file("said", &[GREETING.as_slice(), said].concat(), |path, _| {
         let worker = Program::at("cat").with(path);
-        carry_out(settings, Some(&worker), &mut Deaf, &AtomicBool::new(false))
+        execute(settings, Some(&worker), &mut Deaf, &AtomicBool::new(false))
     })
 }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use tunebox_foundation::explain::Exit;
 use tunebox_package::Reference;
 use tunebox_sandbox::{CompileLimits, Compiling, Engine, Grants, Limits};
-use tunebox_training::plan::{free, held, without_effect};
+use tunebox_training::plan::{free, open_package, without_effect};
 use tunebox_training::{Listed, Plan, RunSettings, plan, runs};
 
 use crate::arguments::Global;
@@ -85,7 +85,7 @@ impl Check {
         let compile = CompileLimits { seconds: limits.compile_seconds, bytes: limits.compile_memory };
         let compiling = Compiling { limits: compile, ..compiling()? };
         let engine = Engine::with(compiling)?.of_stranger(!matches!(found, Reference::Builtin(_)));
-        let package = held(&found, Path::new("."))?;
+        let package = open_package(&found, Path::new("."))?;
         let method = engine.admit(&package.bytes, &package.manifest.name, &Grants::default(), &limits)?;
         if let Some(text) = engine.warning() {
             terminal.warn(text);

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use tunebox_foundation::explain::Exit;
 use tunebox_training::RunSettings;
-use tunebox_training::plan::ENDLESS;
+use tunebox_training::configuration::ENDLESS;
 
 use crate::arguments::{Global, RunOptions};
 use crate::package::build::BUILD_WARNING;

@@ -1,7 +1,6 @@
 //! `tunebox host`: serves the host functions to a unit test of a method, which starts this command.
 
 use tunebox_sandbox::native::ListeningTest;
-use tunebox_training::twin::drive;
 
 use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
 
@@ -10,7 +9,7 @@ use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
 pub(super) fn serve_test() -> CommandResult {
     let test = ListeningTest::find().map_err(|error| connection_failure(&error))?;
     let notifier = test.method.notifier().map_err(|error| connection_failure(&error))?;
-    drive(test).map_err(|error| {
+    tunebox_training::twin::serve_test(test).map_err(|error| {
         let failure = Failure::from(error);
         notifier.stop(&anstream::adapter::strip_str(&failure.text(false)).to_string());
         failure

@@ -8,8 +8,8 @@ use tunebox_model::hub::Hub;
 use tunebox_package::builtin;
 use tunebox_package::home::existing;
 use tunebox_package::store::{Store, Stored};
-use tunebox_training::plan::ENDLESS;
-use tunebox_training::{Listed, RUNS, newest_checkpoint};
+use tunebox_training::configuration::ENDLESS;
+use tunebox_training::{Listed, RUNS_FOLDER, newest_checkpoint};
 
 use crate::run::summary::chat_command;
 use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
@@ -45,7 +45,7 @@ impl List {
             });
         }
         if runs {
-            let runs = tunebox_training::runs(Path::new(RUNS))?;
+            let runs = tunebox_training::runs(Path::new(RUNS_FOLDER))?;
             if let Some(run) = newest_chat_run(&runs) {
                 next = chat_command(&run.folder);
             }

@@ -8,7 +8,7 @@ use serde_json::json;
 use tunebox_package::build::approval;
 use tunebox_package::builtin;
 use tunebox_package::template::{Language, Template};
-use tunebox_training::{RUNS, Sample};
+use tunebox_training::{RUNS_FOLDER, Sample};
 
 use crate::terminal::Terminal;
 use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
@@ -53,7 +53,7 @@ impl New {
         }
         let present = Path::new(".");
         let unpack = |folder: &Path| -> Result<(), Failure> {
-            sample.map_or(Ok(()), |sample| Ok(sample.unpack(&folder.join(RUNS)).map(drop)?))
+            sample.map_or(Ok(()), |sample| Ok(sample.unpack(&folder.join(RUNS_FOLDER)).map(drop)?))
         };
         let folder = if self.here {
             template.write_here(present, unpack)?;
@@ -123,7 +123,7 @@ mod tests {
     fn the_run_file_of_every_sample_names_the_unpacked_files() {
         let sample = Sample::embedded().unwrap();
         let folder = tempfile::tempdir().unwrap();
-        sample.unpack(&folder.path().join(RUNS)).unwrap();
+        sample.unpack(&folder.path().join(RUNS_FOLDER)).unwrap();
         let files = builtin::list().iter().filter_map(|method| sample.run_file_of(method.name));
         for file in files.chain([sample.run_file()]) {
             let text = run_file("calm", file) + PYTHON_LIMITS;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tunebox_foundation::paths;
-use tunebox_training::{RunSettings, carry_out, plan};
+use tunebox_training::{RunSettings, execute, plan};
 
 use crate::arguments::{Global, RunOptions};
 use crate::processes::{compiling, compiling_in_process, stop_on_interrupt, worker_program};
@@ -60,7 +60,7 @@ impl Train {
         let worker = worker_program(self.in_process)?;
         let profile = self.guest_profile.as_deref();
         let profile = profile.map(|path| GuestProfile::start(path, &mut settings, self.in_process)).transpose()?;
-        let outcome = carry_out(settings, worker.as_ref(), &mut display, &stop);
+        let outcome = execute(settings, worker.as_ref(), &mut display, &stop);
         display.clear();
         // The profile of a failed run is written as well; the run's error goes first.
         let profiled = profile.map_or(Ok(()), |profile| profile.write(terminal));

@@ -119,7 +119,7 @@ struct ReplayProgress {
 }
 
 impl Observer for ReplayProgress {
-    fn event(&mut self, event: Event<'_>) {
+    fn event(&mut self, event: &Event) {
         if let Event::Step(step) = event {
             let bar = self.bar.get_or_insert_with(|| step_bar(self.terminal, "replay", Some(step.total)));
             bar.set_position(step.step);

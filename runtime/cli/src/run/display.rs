@@ -2,7 +2,7 @@
 
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
-use tunebox_training::plan::ENDLESS;
+use tunebox_training::configuration::ENDLESS;
 use tunebox_training::{Event, Observer, StepEvent};
 
 use super::plan::show_summary;
@@ -81,14 +81,14 @@ impl RunDisplay {
 }
 
 impl Observer for RunDisplay {
-    fn event(&mut self, event: Event<'_>) {
+    fn event(&mut self, event: &Event) {
         let terminal = self.terminal;
         match event {
             Event::Planned { summary, folder, resumed } => {
                 self.is_training = summary.trainable > 0;
                 self.log_every = u64::from(summary.log_every);
                 terminal.event(json!({ "event": "planned", "plan": summary, "folder": folder, "resumed": resumed }));
-                show_summary(terminal, summary, folder, resumed);
+                show_summary(terminal, summary, folder, *resumed);
                 let total = Some(summary.steps).filter(|steps| *steps != u64::from(ENDLESS));
                 self.bar = step_bar(terminal, "train", total);
             }

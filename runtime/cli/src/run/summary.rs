@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::json;
 use tunebox_compute::precision::Base;
 use tunebox_foundation::explain::Exit;
-use tunebox_training::plan::ENDLESS;
+use tunebox_training::configuration::ENDLESS;
 use tunebox_training::{Outcome, Summary, base_precision, newest_checkpoint};
 
 use super::resume::resume_command;

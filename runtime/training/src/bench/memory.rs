@@ -1,18 +1,16 @@
-//! The most memory of one part of a benchmark, where the system or the device can count anew.
+//! The peak memory of one phase of a benchmark.
 
 use tunebox_compute::{Device, device};
 
 use crate::error::Error;
 
-/// Lets the counts of the largest memory, the system's of the process and that of the device, begin again at what is held
-/// now. Where the system cannot, its count
-/// goes on, and a peak is that of everything since the start. Whoever watches the process from outside is told the new
-/// count, so what is forgotten must not be what was measured: this comes before the first part, and between two.
+/// Resets the peak memory of the process and of the device to the memory in use now. On a system that cannot reset it, a later
+/// peak is that since the start of the process. Also resets the peak that other processes see.
 ///
 /// # Errors
-/// What the device says.
+/// An error of the device.
 pub(super) fn reset_peak(device: &Device) -> Result<(), Error> {
-    // See proc_pid_clear_refs(5). Its failure is the case described above.
+    // See proc_pid_clear_refs(5). A failure means that the system cannot reset it.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     Ok(device::reset_peak(device)?)
 }

@@ -1,17 +1,15 @@
-//! How fast training, scoring and writing are on this machine: made-up tokens through a real model, a real method and
-//! the real loop, beside what the machine's plain products reach.
-//!
-//! Nothing is left behind: the run has a folder of its own that is removed.
+//! Measures the speed of training, scoring and generation on this machine: random tokens through a model, a method and the
+//! loop of a run, compared with the speed of matrix products. The run's folder is removed.
 
-pub(crate) mod made_up;
+mod flops;
+mod inference;
 mod memory;
 mod precision;
-mod reading;
+pub(crate) mod random_data;
+mod settings;
 mod start;
 mod steps;
-mod work;
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::Serialize;
@@ -19,119 +17,63 @@ use tunebox_compute::device;
 use tunebox_model::{Policy, PolicySettings};
 use tunebox_sandbox::Compiling;
 
-use crate::configuration::{Half, Problem, RunSettings};
+use crate::configuration::{RunSettings, Underline};
 use crate::error::Error;
 use crate::plan::open_model;
 use crate::sample::Sample;
 use tunebox_foundation::files;
 
+pub use inference::{Completions, Generation, Scoring};
 pub use precision::StoredAs;
-pub use reading::{Completions, Generation, Scoring};
+pub use settings::{BenchSettings, Phase};
 pub use start::StartUp;
 pub use steps::{Overhead, Training};
 
-/// A part of what can be measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
-    /// Steps of a run, and how near they come to what plain products reach.
-    Training,
-    /// Rows scored without learning.
-    Scoring,
-    /// Completions, one and several side by side.
-    Generation,
-    /// Opening the model; checking, compiling and instantiating the method.
-    StartUp,
-    /// What the sandbox takes of the steps, which are made for it if training is not measured.
-    Overhead,
-}
-
-/// What is measured.
-#[derive(Debug, Clone)]
-pub struct BenchSettings {
-    /// A model: folder, `.gguf` file, or hub name; the tiny model of the sample without one.
-    pub model: Option<String>,
-    /// How the base's weights are stored; as in the model's files without one.
-    pub precision: Option<StoredAs>,
-    /// The parts to measure; all if there are none.
-    pub only: BTreeSet<Phase>,
-    /// A method that learns.
-    pub method: String,
-    /// Records of a step.
-    pub batch: u32,
-    /// Tokens of a row; a prompt has half of it and its completions the rest.
-    pub sequence: u32,
-    /// The rank of the adapter.
-    pub rank: u32,
-    /// Steps that are timed, after one that is not.
-    pub steps: u32,
-    /// Completions written side by side, at most [`tunebox_model::generate::BATCH`], each after a prompt of its own;
-    /// one measurement each.
-    pub prompts: Vec<u32>,
-    /// Tokens of such a prompt.
-    pub prompt_tokens: u32,
-    /// Tokens of such a completion.
-    pub new_tokens: u32,
-    /// `cpu`, `cuda[:n]` or `metal`.
-    pub device: String,
-    /// More settings of the run, as in `method.completions=8`.
-    pub set: Vec<String>,
-    /// Never ask the network for a model.
-    pub offline: bool,
-    /// Measure a method that is not built in as well: it runs in this process.
-    pub in_process: bool,
-}
-
-impl BenchSettings {
-    fn wants(&self, phase: Phase) -> bool {
-        self.only.is_empty() || self.only.contains(&phase)
-    }
-}
-
-/// What was measured. Rates are of useful tokens; the median of the timed steps counts. In JSON the keys of all parts
-/// stand side by side, and those of a part that was not measured are absent.
+/// The results of a benchmark. Rates count the tokens of the data; step times are medians. In JSON the keys of all phases are
+/// on one level, and those of a phase that was not measured are absent.
 #[derive(Debug, Clone, Serialize)]
 pub struct Measured {
-    /// The model, as it was named; `sample` for the tiny one.
+    /// The model as the settings name it; `sample` for the embedded one.
     pub model: String,
     /// The method and its version.
     pub method: String,
-    /// How the base's weights are stored: `f32`, `bf16`, `f16`, `nf4`, or `gguf` for the formats that such a file mixes.
+    /// The number format of the base model: `f32`, `bf16`, `f16`, `nf4`, or `gguf` for the mixed formats of such a file.
     pub precision: String,
-    /// Records of a step.
+    /// Records in a step.
     pub batch: u32,
     /// Tokens of a row.
     pub sequence: u32,
     /// The rank of the adapter.
     pub rank: u32,
-    /// Threads that compute.
+    /// Number of threads.
     pub threads: usize,
-    /// Steps of a run.
+    /// The training steps.
     #[serde(flatten)]
     pub training: Option<Training>,
-    /// What the sandbox took of them.
+    /// The cost of the sandbox.
     #[serde(flatten)]
     pub overhead: Option<Overhead>,
-    /// Rows without learning.
+    /// Scoring rows.
     #[serde(flatten)]
     pub scoring: Option<Scoring>,
-    /// Completions.
+    /// Generating completions.
     #[serde(flatten)]
     pub generation: Option<Generation>,
-    /// The way to the first step.
+    /// Starting a run.
     #[serde(flatten)]
     pub start_up: Option<StartUp>,
 }
 
-/// Measures. `tell` hears what comes next.
+/// Executes a benchmark. Calls `progress` with the name of each phase.
 ///
 /// # Errors
-/// Whatever keeps such a run from being planned or carried out; methods that do not learn from rows.
-pub fn bench(settings: &BenchSettings, tell: &mut dyn FnMut(&str)) -> Result<Measured, Error> {
-    let place = files::temporary_folder(&std::env::temp_dir(), "tunebox-bench-")?;
-    let run_settings = prepared(settings, place.path(), tell)?;
-    let mut measured = described(settings)?;
+/// A run that cannot be planned or executed, and a method that does not learn from rows.
+pub fn bench(settings: &BenchSettings, progress: &mut dyn FnMut(&str)) -> Result<Measured, Error> {
+    let folder = files::temporary_folder(&std::env::temp_dir(), "tunebox-bench-")?;
+    let run_settings = prepare(settings, folder.path(), progress)?;
+    let mut measured = describe(settings)?;
     if settings.wants(Phase::Training) || settings.wants(Phase::Overhead) {
-        tell("training steps");
+        progress("training steps");
         let steps = steps::measure(settings, &run_settings)?;
         measured.precision = steps.precision.into();
         measured.training = Some(steps.training).filter(|_| settings.wants(Phase::Training));
@@ -139,41 +81,41 @@ pub fn bench(settings: &BenchSettings, tell: &mut dyn FnMut(&str)) -> Result<Mea
     }
     let rest = [Phase::StartUp, Phase::Scoring, Phase::Generation];
     if rest.into_iter().any(|phase| settings.wants(phase)) {
-        without_steps(settings, &run_settings, place.path(), tell, &mut measured)?;
+        measure_model(settings, &run_settings, folder.path(), progress, &mut measured)?;
     }
     Ok(measured)
 }
 
-/// The parts that need a model and no run.
-fn without_steps(
+/// Measures the phases that need a model and no run.
+fn measure_model(
     settings: &BenchSettings,
     run_settings: &RunSettings,
-    place: &Path,
-    tell: &mut dyn FnMut(&str),
+    folder: &Path,
+    progress: &mut dyn FnMut(&str),
     measured: &mut Measured,
 ) -> Result<(), Error> {
     memory::reset_peak(&device::parse(&settings.device)?)?;
     let (open_seconds, model) = start::timed(|| open_model(run_settings))?;
     measured.precision = precision::name(&model).into();
     if settings.wants(Phase::StartUp) {
-        tell("opening, compiling and instantiating");
-        measured.start_up = Some(start::measure(&settings.method, &model, open_seconds, place)?);
+        progress("opening, compiling and instantiating");
+        measured.start_up = Some(start::measure(&settings.method, &model, open_seconds, folder)?);
     }
-    let policy = Policy::open(reading::without_end(model), None, PolicySettings::default())?;
-    // Writing takes less memory than scoring, so that its peak is its own.
+    let policy = Policy::open(inference::without_end_tokens(model), None, PolicySettings::default())?;
+    // Generation needs less memory than scoring, so it comes first: each peak is that of its own phase.
     if settings.wants(Phase::Generation) {
-        tell("writing");
-        measured.generation = Some(reading::generation(&policy, settings)?);
+        progress("writing");
+        measured.generation = Some(inference::generation(&policy, settings)?);
     }
     if settings.wants(Phase::Scoring) {
-        tell("scoring");
-        measured.scoring = Some(reading::score(&policy, settings.batch as usize, settings.sequence as usize)?);
+        progress("scoring");
+        measured.scoring = Some(inference::score(&policy, settings.batch as usize, settings.sequence as usize)?);
     }
     Ok(())
 }
 
-/// What is known before anything is measured.
-fn described(settings: &BenchSettings) -> Result<Measured, Error> {
+/// The results without measurements.
+fn describe(settings: &BenchSettings) -> Result<Measured, Error> {
     let method = start::method(&settings.method)?;
     Ok(Measured {
         model: settings.model.clone().unwrap_or_else(|| "sample".into()),
@@ -191,36 +133,32 @@ fn described(settings: &BenchSettings) -> Result<Measured, Error> {
     })
 }
 
-/// The run file of a benchmark over the model in the precision that was asked for.
-fn prepared(settings: &BenchSettings, place: &Path, tell: &mut dyn FnMut(&str)) -> Result<RunSettings, Error> {
+/// The settings of the run, on the model converted to the wanted number format if necessary.
+fn prepare(settings: &BenchSettings, folder: &Path, progress: &mut dyn FnMut(&str)) -> Result<RunSettings, Error> {
     let model = match &settings.model {
         Some(model) => model.clone(),
-        None => Sample::embedded().ok_or(Error::NoSample)?.unpack(place)?.join("model").display().to_string(),
+        None => Sample::find()?.unpack(folder)?.join("model").display().to_string(),
     };
-    let given = run_settings(settings, &model, place)?;
+    let given = run_settings(settings, &model, folder)?;
     if !settings.in_process && !given.is_all_built_in() {
-        return Err(not_built_in(&given));
+        // A worker process would be timed with the pipe to it.
+        let what = "a benchmark runs in this process, and what is not built in belongs into a worker";
+        let hint = "`--in-process` measures it here, if you trust it";
+        return Err(given.conflict("method.use", Underline::Value, what, hint));
     }
     let Some(precision) = settings.precision.filter(|precision| precision.setting().is_none()) else {
         return Ok(given);
     };
-    tell("storing the model's weights anew");
-    let folder = place.join("stored");
-    if !precision::store(&given, precision, &folder)? {
+    progress("storing the model's weights anew");
+    let stored = folder.join("stored");
+    if !precision::store(&given, precision, &stored)? {
         return Ok(given);
     }
-    run_settings(settings, &folder.display().to_string(), place)
+    run_settings(settings, &stored.display().to_string(), folder)
 }
 
-/// A worker would be timed with the pipe to it, so strangers are not measured unasked.
-fn not_built_in(settings: &RunSettings) -> Error {
-    let what = "a benchmark runs in this process, and what is not built in belongs into a worker".to_owned();
-    let hint = "`--in-process` measures it here, if you trust it".to_owned();
-    settings.wrong("method.use", Half::Value, Problem::Conflict { what, hint })
-}
-
-/// The run file of a benchmark, as it would be written by hand.
-fn run_settings(settings: &BenchSettings, model: &str, place: &Path) -> Result<RunSettings, Error> {
+/// The settings of the benchmark's run.
+fn run_settings(settings: &BenchSettings, model: &str, folder: &Path) -> Result<RunSettings, Error> {
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     let mut overrides = vec![
         format!("model.path={}", quoted(model)),
@@ -232,7 +170,7 @@ fn run_settings(settings: &BenchSettings, model: &str, place: &Path) -> Result<R
         format!("train.steps={}", settings.steps + 1),
         format!("train.adapter.rank={}", settings.rank),
         format!("train.device={}", quoted(&settings.device)),
-        format!("run.folder={}", quoted(&place.to_string_lossy())),
+        format!("run.folder={}", quoted(&folder.to_string_lossy())),
         "run.name=bench".into(),
         "train.rate=1e-4".into(),
     ];

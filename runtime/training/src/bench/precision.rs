@@ -1,4 +1,4 @@
-//! The base's weights in another precision: the model stored anew, as `merge` would store it.
+//! The number format of the base model in a benchmark.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::configuration::RunSettings;
 use crate::error::Error;
 use crate::plan::open_model;
 
-/// How weights are stored for a benchmark. Sums are in `f32` either way.
+/// The number format of the base model. Sums are in `f32` in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoredAs {
     /// 32 bits.
@@ -21,16 +21,16 @@ pub enum StoredAs {
     Bf16,
     /// 16 bits, 5 of them exponent.
     F16,
-    /// The matrices of the blocks in 4 bits, quantised while they are read; nothing is stored anew.
+    /// 4-bit NF4 for the matrices of the blocks, quantized while the model is read.
     Nf4,
 }
 
 impl StoredAs {
-    /// Each with the word for it.
+    /// The formats by name.
     pub const WORDS: [(&'static str, Self); 4] =
         [("f32", Self::F32), ("bf16", Self::Bf16), ("f16", Self::F16), ("nf4", Self::Nf4)];
 
-    /// The type to store weights in; none for what is made when they are read.
+    /// The type in which weights are stored; `None` for NF4, which is not stored.
     fn dtype(self) -> Option<DType> {
         match self {
             Self::F32 => Some(DType::F32),
@@ -40,13 +40,13 @@ impl StoredAs {
         }
     }
 
-    /// The setting that makes a run keep its base so.
+    /// The setting of a run that has this format without storing the model; only for NF4.
     pub(super) fn setting(self) -> Option<&'static str> {
         (self == Self::Nf4).then_some("model.precision=nf4")
     }
 }
 
-/// How most of a model's weights are stored: `gguf` stands for the formats that such a file mixes.
+/// The name of a model's number format; `gguf` for the mixed formats of such a file.
 pub(super) fn name(model: &Model) -> &'static str {
     if model.weights.precision().base() == Base::Nf4 {
         return "nf4";
@@ -54,7 +54,7 @@ pub(super) fn name(model: &Model) -> &'static str {
     if is_gguf(model) { "gguf" } else { model.weights.dtype().as_str() }
 }
 
-/// Writes the run's model into a folder in another precision; false where its files have it already.
+/// Writes the run's model into a folder in another number format. Returns false and writes nothing if its files have it.
 pub(super) fn store(settings: &RunSettings, precision: StoredAs, folder: &Path) -> Result<bool, Error> {
     let Some(dtype) = precision.dtype() else { return Ok(false) };
     let model = open_model(settings)?;

@@ -1,4 +1,4 @@
-//! The way to the first step: the model opened, the method checked, compiled and made an instance.
+//! Measures the start of a run: opening the model; admitting, compiling and instantiating the method.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,37 +13,37 @@ use tunebox_sandbox::{Compiling, Engine, Grants, Limits, Method, Session, Sessio
 
 use crate::error::Error;
 use crate::learner::{LearningRate, RewardState, TrainState, Trainer};
-use crate::plan::held;
+use crate::plan::open_package;
 
 /// How long a start takes.
 #[derive(Debug, Clone, Serialize)]
 pub struct StartUp {
-    /// Seconds to open the model, its files being in memory already.
+    /// Seconds to open the model, with its files in the page cache.
     pub open_seconds: f64,
-    /// Seconds to check and compile the method.
+    /// Seconds to admit and compile the method.
     pub compile_seconds: f64,
-    /// Seconds to check the method and find it compiled.
+    /// Seconds to admit the method with its compiled code in the cache.
     pub cached_seconds: f64,
-    /// Seconds to make an instance of the method that can be called.
+    /// Seconds to instantiate the method.
     pub instantiate_seconds: f64,
 }
 
-/// Seconds that something took, and what it gave.
+/// Executes `work`; returns the seconds that it took and its result.
 pub(super) fn timed<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<(f64, T), Error> {
     let begun = Instant::now();
     let made = work()?;
     Ok((begun.elapsed().as_secs_f64(), made))
 }
 
-/// The package that a person named.
+/// Opens the package of a method.
 pub(super) fn method(name: &str) -> Result<Package, Error> {
-    held(&Reference::parse(name, Path::new("."))?, Path::new("."))
+    open_package(&Reference::parse(name, Path::new("."))?, Path::new("."))
 }
 
-/// Times the start of a method: anew, and with its code in a cache below `place`.
-pub(super) fn measure(name: &str, model: &Arc<Model>, open_seconds: f64, place: &Path) -> Result<StartUp, Error> {
+/// Measures the start of a method: compiled, and from a cache of compiled code below `folder`.
+pub(super) fn measure(name: &str, model: &Arc<Model>, open_seconds: f64, folder: &Path) -> Result<StartUp, Error> {
     let package = method(name)?;
-    let compiling = Compiling { cache: Some(place.join("compiled")), ..Compiling::default() };
+    let compiling = Compiling { cache: Some(folder.join("compiled")), ..Compiling::default() };
     let (compile_seconds, _) = admit(&package, &compiling)?;
     let (cached_seconds, admitted) = admit(&package, &compiling)?;
     let train_state = train_state(model)?;
@@ -53,7 +53,7 @@ pub(super) fn measure(name: &str, model: &Arc<Model>, open_seconds: f64, place: 
 
 fn admit(package: &Package, compiling: &Compiling) -> Result<(f64, Method), Error> {
     let grants = Grants::default().with("weights").with("text");
-    // The engine is made once a process, whatever it runs.
+    // A process creates its engine once, so that is not timed.
     let engine = Engine::with(compiling.clone())?;
     timed(|| Ok(engine.admit(&package.bytes, &package.manifest.name, &grants, &Limits::default())?))
 }

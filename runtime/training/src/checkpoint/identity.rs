@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::plan::ENDLESS;
+use crate::configuration::ENDLESS;
 
 /// Settings that change nothing about the bits of a run.
 const FREE: [&str; 15] = [

@@ -1,14 +1,23 @@
-//! The schema of a run file, and the check of a document against it.
+//! The JSON schema of a run file, and the check of a document against it.
 //!
-//! The schema comes from the tables themselves, so what is documented, what is offered to
-//! editors and what is enforced are one thing.
+//! The schema is generated from `tables`, so documentation, editor completion and the check cannot differ.
 
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
+use tunebox_foundation::explain::Explanation;
+use tunebox_foundation::nearest::nearest;
 
-use super::document::{Document, Half};
-use super::fault::{ConfigurationError, Problem};
+use super::document::{Document, Underline, join};
 use super::tables::RunFile;
+use crate::error::Error;
+
+/// The bounds of a number: key in the schema, words, and the test of a number against the bound.
+const BOUNDS: [(&str, &str, fn(f64, f64) -> bool); 4] = [
+    ("minimum", "at least", |number, bound| number >= bound),
+    ("exclusiveMinimum", "above", |number, bound| number > bound),
+    ("maximum", "at most", |number, bound| number <= bound),
+    ("exclusiveMaximum", "below", |number, bound| number < bound),
+];
 
 /// The JSON schema of a run file.
 #[must_use]
@@ -17,158 +26,140 @@ pub fn schema() -> Value {
     settings.into_generator().into_root_schema_for::<RunFile>().to_value()
 }
 
-/// The whole key of a run file whose last part is this name: `train.steps` for `steps`.
+/// The dotted key of a run file whose last part is `name`: `train.steps` for `steps`. Table names do not count.
 #[must_use]
-pub fn key_called(name: &str) -> Option<String> {
-    below(&schema(), "", name)
+pub fn find_key(name: &str) -> Option<String> {
+    find_key_below(&schema(), "", name)
 }
 
-fn below(schema: &Value, above: &str, name: &str) -> Option<String> {
+fn find_key_below(schema: &Value, table: &str, name: &str) -> Option<String> {
     let properties = schema["properties"].as_object()?;
-    if !above.is_empty() && properties.contains_key(name) {
-        return Some(format!("{above}{name}"));
+    if !table.is_empty() && properties.contains_key(name) {
+        return Some(join(table, name));
     }
-    properties.iter().find_map(|(key, schema)| below(schema, &format!("{above}{key}."), name))
+    properties.iter().find_map(|(key, schema)| find_key_below(schema, &join(table, key), name))
 }
 
-/// Walks a document along the schema; the first thing wrong is the error.
+/// Checks a document against the schema: keys, types, choices, ranges, required keys.
 ///
-/// Text values that a `--set` read as numbers become text again where text is wanted.
-pub(super) fn check(document: &mut Document) -> Result<(), ConfigurationError> {
+/// Numbers and booleans of a `--set` become text where the schema wants text.
+///
+/// # Errors
+/// The first problem, with its location.
+pub(super) fn check(document: &mut Document) -> Result<(), Error> {
     let mut tree = std::mem::take(&mut document.tree);
-    let result = Walk { document, path: Vec::new() }.table(&schema(), &mut tree);
+    let result = Checker { document }.check_table("", &schema(), &mut tree);
     document.tree = tree;
     result
 }
 
-struct Walk<'a> {
+struct Checker<'a> {
     document: &'a Document,
-    path: Vec<String>,
 }
 
-impl Walk<'_> {
-    fn table(&mut self, schema: &Value, table: &mut Map<String, Value>) -> Result<(), ConfigurationError> {
+impl Checker<'_> {
+    fn check_table(&self, path: &str, schema: &Value, table: &mut Map<String, Value>) -> Result<(), Error> {
         let nothing = Map::new();
         let properties = schema["properties"].as_object().unwrap_or(&nothing);
         for (key, value) in table.iter_mut() {
-            self.path.push(key.clone());
             match properties.get(key) {
-                Some(below) => self.value(below, value)?,
+                Some(below) => self.check_value(&join(path, key), below, value)?,
                 None if schema["additionalProperties"] == Value::Bool(false) => {
-                    return Err(self.unknown(key, properties));
+                    return Err(self.unknown_key(path, key, properties));
                 }
                 None => {}
             }
-            self.path.pop();
         }
-        self.required(schema, properties, table)
+        self.check_required(path, schema, properties, table)
     }
 
-    fn required(
-        &mut self,
+    fn check_required(
+        &self,
+        path: &str,
         schema: &Value,
         properties: &Map<String, Value>,
         table: &Map<String, Value>,
-    ) -> Result<(), ConfigurationError> {
+    ) -> Result<(), Error> {
         let mut required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let Some(key) = required.find(|key| !table.contains_key(*key)) else { return Ok(()) };
-        self.path.push(key.to_owned());
+        let missing = join(path, key);
         if let Some(below) = properties.get(key).filter(|below| below["properties"].is_object()) {
-            // The key that is missing in a table that is missing says more than the table.
-            self.table(below, &mut Map::new())?;
+            // Name the missing key of a missing table, not the table.
+            self.check_table(&missing, below, &mut Map::new())?;
         }
-        Err(self.error(Problem::Missing { key: self.key() }, Half::Key))
+        let problem = Explanation::new("config", format!("`{missing}` is missing")).with_hint(missing_hint(&missing));
+        Err(self.document.error(&missing, Underline::Key, problem, None))
     }
 
-    fn value(&mut self, schema: &Value, value: &mut Value) -> Result<(), ConfigurationError> {
+    fn check_value(&self, path: &str, schema: &Value, value: &mut Value) -> Result<(), Error> {
         if let Some(cases) = schema["anyOf"].as_array() {
-            return self.any_of(cases, value);
+            let cases = || cases.iter().filter(|case| case["type"] != "null");
+            let fits = |case: &&Value| type_names(case).iter().any(|name| has_type(value, name));
+            // A value of no case's type is reported by the first case.
+            return cases().find(fits).or(cases().next()).map_or(Ok(()), |case| self.check_value(path, case, value));
         }
         let names = type_names(schema);
-        if names.contains(&"string")
-            && self.document.is_override(&self.path)
-            && let Some(text) = scalar_text(value)
-        {
-            *value = Value::String(text);
+        let is_scalar = value.is_number() || value.is_boolean();
+        if names.contains(&"string") && is_scalar && self.document.is_override(path) {
+            // `--set run.name=42` means the text.
+            *value = Value::String(value.to_string());
         }
-        if !names.is_empty() && !names.iter().any(|name| is_of(value, name)) {
-            let expected = names.iter().filter(|name| **name != "null").map(|name| article(name)).collect::<Vec<_>>();
-            let problem =
-                Problem::Type { key: self.key(), found: found(value).to_owned(), expected: expected.join(" or ") };
-            return Err(self.error(problem, Half::Value));
+        if !names.is_empty() && !names.iter().any(|name| has_type(value, name)) {
+            return Err(self.wrong_type(path, &names, value));
         }
-        self.choice(schema, value)?;
-        self.range(schema, value)?;
+        self.check_choice(path, schema, value)?;
+        self.check_range(path, schema, value)?;
         match value {
-            Value::Object(table) => self.table(schema, table),
+            Value::Object(table) => self.check_table(path, schema, table),
             Value::Array(items) => items.iter_mut().enumerate().try_for_each(|(number, item)| {
-                if !item.is_object() {
-                    return self.value(&schema["items"], item);
-                }
-                self.path.push(number.to_string());
-                self.value(&schema["items"], item)?;
-                self.path.pop();
-                Ok(())
+                let inside = if item.is_object() { join(path, &number.to_string()) } else { path.to_owned() };
+                self.check_value(&inside, &schema["items"], item)
             }),
             _ => Ok(()),
         }
     }
 
-    /// The first case that fits; if none does, the complaint of the case of the value's own type.
-    fn any_of(&mut self, cases: &[Value], value: &mut Value) -> Result<(), ConfigurationError> {
-        let cases: Vec<&Value> = cases.iter().filter(|case| case["type"] != "null").collect();
-        let depth = self.path.len();
-        let mut complaint = None;
-        for case in cases {
-            match self.value(case, value) {
-                Ok(()) => return Ok(()),
-                Err(error) => {
-                    self.path.truncate(depth);
-                    let better = !matches!(error.problem, Problem::Type { .. }) || complaint.is_none();
-                    complaint = if better { Some(error) } else { complaint };
-                }
-            }
+    fn wrong_type(&self, path: &str, names: &[&str], value: &Value) -> Error {
+        let expected = names.iter().filter(|name| **name != "null").map(|name| describe_type(name));
+        let expected = format!("{} is wanted", expected.collect::<Vec<_>>().join(" or "));
+        let mut problem = Explanation::new("config", format!("`{path}` is {}, {expected}", describe_value(value)));
+        if value.is_string() {
+            problem.hint = table_hint(path);
         }
-        complaint.map_or(Ok(()), Err)
+        self.document.error(path, Underline::Value, problem, Some(expected))
     }
 
-    fn choice(&self, schema: &Value, value: &Value) -> Result<(), ConfigurationError> {
+    fn check_choice(&self, path: &str, schema: &Value, value: &Value) -> Result<(), Error> {
         let choices = choices(schema);
         match value.as_str() {
-            Some(text) if !choices.is_empty() && !choices.iter().any(|choice| choice == text) => {
-                let problem = Problem::Choice { key: self.key(), value: text.to_owned(), choices };
-                Err(self.error(problem, Half::Value))
+            Some(text) if !choices.is_empty() && !choices.contains(&text) => {
+                let problem = Explanation::new("config", format!("`{path}` cannot be `{text}`"));
+                let problem = problem.with_hint(suggest(text, &choices, "it can be"));
+                Err(self.document.error(path, Underline::Value, problem, None))
             }
             _ => Ok(()),
         }
     }
 
-    fn range(&self, schema: &Value, value: &Value) -> Result<(), ConfigurationError> {
+    fn check_range(&self, path: &str, schema: &Value, value: &Value) -> Result<(), Error> {
         let Some(number) = value.as_f64() else { return Ok(()) };
-        let at = |key: &str| schema[key].as_f64();
-        let low = at("minimum").is_none_or(|low| number >= low);
-        let high = at("maximum").is_none_or(|high| number <= high);
-        let above = at("exclusiveMinimum").is_none_or(|low| number > low);
-        let below = at("exclusiveMaximum").is_none_or(|high| number < high);
-        if low && high && above && below {
+        let bounds = BOUNDS.iter().filter_map(|(key, words, test)| Some((schema[*key].as_f64()?, words, test)));
+        if bounds.clone().all(|(bound, _, test)| test(number, bound)) {
             return Ok(());
         }
-        let problem = Problem::Range { key: self.key(), value: value.to_string(), range: range_words(schema) };
-        Err(self.error(problem, Half::Value))
+        let range = bounds.map(|(bound, words, _)| format!("{words} {bound}")).collect::<Vec<_>>().join(" and ");
+        let problem = Explanation::new("config", format!("`{path}` is {value}, it must be {range}"));
+        Err(self.document.error(path, Underline::Value, problem, None))
     }
 
-    fn unknown(&self, key: &str, properties: &Map<String, Value>) -> ConfigurationError {
-        let table = self.path[..self.path.len() - 1].join(".");
-        let known = properties.keys().cloned().collect();
-        self.error(Problem::UnknownKey { key: key.to_owned(), table, known }, Half::Key)
-    }
-
-    fn error(&self, problem: Problem, half: Half) -> ConfigurationError {
-        ConfigurationError { problem, spot: self.document.spot(&self.path, half).map(Box::new) }
-    }
-
-    fn key(&self) -> String {
-        self.path.join(".")
+    fn unknown_key(&self, table: &str, key: &str, properties: &Map<String, Value>) -> Error {
+        let known: Vec<&str> = properties.keys().map(String::as_str).collect();
+        let (list, note) = match table {
+            "" => ("tables".to_owned(), "not a table of a run file".to_owned()),
+            _ => (format!("keys of `[{table}]`"), format!("not a key of `[{table}]`")),
+        };
+        let problem = Explanation::new("config", format!("unknown key `{key}`")).with_hint(suggest(key, &known, &list));
+        self.document.error(&join(table, key), Underline::Key, problem, Some(note))
     }
 }
 
@@ -181,18 +172,19 @@ fn type_names(schema: &Value) -> Vec<&str> {
     }
 }
 
-/// The texts that a value can be: `enum`, or `oneOf` with a `const` each (documented variants).
-fn choices(schema: &Value) -> Vec<String> {
+/// The texts that a value can be: `enum`, or for documented choices `oneOf` with `enum` or `const` each.
+fn choices(schema: &Value) -> Vec<&str> {
     let plain = schema["enum"].as_array().into_iter().flatten();
     let documented = schema["oneOf"].as_array().into_iter().flatten();
     let documented = documented.flat_map(|case| match case["enum"].as_array() {
         Some(several) => several.iter().collect(),
         None => vec![&case["const"]],
     });
-    plain.chain(documented).filter_map(Value::as_str).map(str::to_owned).collect()
+    plain.chain(documented).filter_map(Value::as_str).collect()
 }
 
-fn is_of(value: &Value, name: &str) -> bool {
+/// Whether a value has the type that a schema calls `name`.
+fn has_type(value: &Value, name: &str) -> bool {
     match name {
         "string" => value.is_string(),
         "integer" => value.is_i64() || value.is_u64(),
@@ -204,7 +196,7 @@ fn is_of(value: &Value, name: &str) -> bool {
     }
 }
 
-fn article(name: &str) -> String {
+fn describe_type(name: &str) -> String {
     match name {
         "string" => "text in quotes".into(),
         "integer" => "a whole number".into(),
@@ -215,7 +207,7 @@ fn article(name: &str) -> String {
     }
 }
 
-fn found(value: &Value) -> &'static str {
+fn describe_value(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",
         Value::Bool(_) => "a truth value",
@@ -226,15 +218,42 @@ fn found(value: &Value) -> &'static str {
     }
 }
 
-/// How a scalar was typed, near enough: `--set run.name=42` means the text.
-fn scalar_text(value: &Value) -> Option<String> {
-    (value.is_number() || value.is_boolean()).then(|| value.to_string())
+/// A list of known words, after the one that is probably meant by `word`.
+fn suggest(word: &str, known: &[&str], intro: &str) -> String {
+    let list = known.join(", ");
+    match nearest(word, known.iter().copied()) {
+        Some(name) => format!("did you mean `{name}`? ({intro}: {list})"),
+        None => format!("{intro}: {list}"),
+    }
 }
 
-/// What a key takes, in the words that settings of methods are told in.
-fn range_words(schema: &Value) -> String {
-    let bounds =
-        [("at least", "minimum"), ("above", "exclusiveMinimum"), ("at most", "maximum"), ("below", "exclusiveMaximum")];
-    let words = bounds.iter().filter_map(|(word, key)| Some(format!("{word} {}", schema[*key].as_f64()?)));
-    words.collect::<Vec<_>>().join(" and ")
+/// What to type instead of a `--set` that is not of the form `table.key=value`.
+pub(super) fn override_hint(assignment: &str) -> String {
+    let example = "for example `--set train.batch=2`";
+    match assignment.split_once('=').filter(|(name, _)| !name.is_empty() && !name.contains('.')) {
+        None => example.into(),
+        Some((name, value)) => match find_key(name.trim()) {
+            Some(key) => format!("did you mean `--set {key}={value}`?"),
+            None => format!("{example}; a setting of the method is `--set method.{}={value}`", name.trim()),
+        },
+    }
+}
+
+/// How to write a table for which only its main value was given, as in `method = "lora"`.
+fn table_hint(table: &str) -> Option<String> {
+    let first = match table {
+        "method" => "use",
+        "model" | "data" => "path",
+        _ => return None,
+    };
+    Some(format!("write `[{table}]`, and `{first} = …` on a line below it"))
+}
+
+fn missing_hint(key: &str) -> String {
+    match key {
+        "model.path" => "name a model folder, a `.gguf` file or a hub name: `--model PATH`".into(),
+        "data.path" => "name a JSONL file: `--data FILE`".into(),
+        "method.use" => "name a method: `--method lora`, a method folder or a `.wasm` file".into(),
+        _ => format!("add it to the run file, or give `--set {key}=…`"),
+    }
 }

@@ -1,136 +1,136 @@
-//! A run file as a tree of values that remembers where each one stood.
+//! A run file as a tree of values, with the position of each in the text.
 //!
-//! `--set` writes into the same tree, so both go through the same checks. What the values
-//! mean is left to the check and the tables.
+//! `--set` writes into the same tree, so both pass the same checks. What the values mean is left to `check` and `tables`.
 
 use std::collections::BTreeMap;
+use std::iter::successors;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toml::de::{DeTable, DeValue};
+use tunebox_foundation::explain::{Explanation, Snippet};
 
-use super::fault::{ConfigurationError, Problem, Spot};
+use super::check::override_hint;
+use crate::error::Error;
 
-/// Parts of the longest key that `--set` takes: far more than any setting has, far less than TOML reads back.
-const DEEPEST: usize = 16;
+/// The most parts of a key in `--set`: far more than any setting has, far fewer than the TOML parser accepts.
+const MAX_DEPTH: usize = 16;
 
-/// A tree of settings with the place of each.
+/// A tree of settings with the position of each.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Document {
-    /// The file as the person named it; empty when there is none.
+    /// The file as the user named it; empty without a file.
     name: String,
     text: String,
     /// The values, tables within tables.
     pub(super) tree: Map<String, Value>,
-    #[serde(with = "entries")]
-    spans: BTreeMap<Vec<String>, (Range<usize>, Range<usize>)>,
-    #[serde(with = "entries")]
-    overrides: BTreeMap<Vec<String>, String>,
+    /// Byte ranges of key and value in `text`, by dotted key.
+    spans: BTreeMap<String, (Range<usize>, Range<usize>)>,
+    /// The `--set` arguments as typed, by dotted key.
+    overrides: BTreeMap<String, String>,
 }
 
-/// A map as a list of its entries, since keys of JSON are text.
-mod entries {
-    use std::collections::BTreeMap;
-
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub(super) fn serialize<K: Serialize, V: Serialize, S: Serializer>(
-        map: &BTreeMap<K, V>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(map)
-    }
-
-    pub(super) fn deserialize<'a, K: Deserialize<'a> + Ord, V: Deserialize<'a>, D: Deserializer<'a>>(
-        deserializer: D,
-    ) -> Result<BTreeMap<K, V>, D::Error> {
-        Ok(Vec::<(K, V)>::deserialize(deserializer)?.into_iter().collect())
-    }
-}
-
-/// Which half of `key = value` a message is about.
+/// The part of `key = value` that an error message underlines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Half {
+pub enum Underline {
     /// The key.
     Key,
     /// The value.
     Value,
 }
 
+/// The position of a setting in the run file, or the `--set` that gave it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SettingLocation {
+    /// `run.toml:14:1`, the name of the file for a key that is not in it, or the `--set` as typed.
+    pub text: String,
+    /// The line in the file, if the setting is there.
+    pub snippet: Option<Snippet>,
+}
+
 impl Document {
-    /// Reads TOML text; `name` is what messages call it.
+    /// Parses TOML text; messages call it `name`.
     ///
     /// # Errors
-    /// Text that is not TOML, and numbers that are not numbers, with the place.
-    pub fn parse(name: &str, text: &str) -> Result<Self, ConfigurationError> {
+    /// Text that is not TOML, and numbers outside `i64` or not finite, with their location.
+    pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
         let mut document = Self { name: name.to_owned(), text: text.to_owned(), ..Self::default() };
         let table = DeTable::parse(text).map_err(|error| {
-            let spot = error.span().map(|span| Box::new(document.spot_of(&span)));
-            ConfigurationError { problem: Problem::Syntax(error.message().trim().replace('\n', ", ")), spot }
+            let message = error.message().trim().replace('\n', ", ");
+            let problem = Explanation::new("config", format!("the run file is not valid TOML: {message}"));
+            locate(problem, error.span().map(|span| document.location_of(&span)), None)
         })?;
-        document.tree = document.take_table(&[], table.get_ref())?;
+        document.tree = document.read_table("", table.get_ref())?;
         Ok(document)
     }
 
-    /// Applies one `--set table.key=value`. The value is TOML, or plain text when it is not.
+    /// Applies one `--set table.key=value`. The value is TOML, or plain text if it does not parse as TOML.
     ///
     /// # Errors
-    /// When there is no `=` or no key.
-    pub fn set(&mut self, assignment: &str) -> Result<(), ConfigurationError> {
-        let wrong = || ConfigurationError { problem: Problem::Override(assignment.to_owned()), spot: None };
-        let (key, value) = assignment.split_once('=').ok_or_else(wrong)?;
+    /// An assignment without `=`, or whose key has fewer than two parts, an empty part, or leads through a value.
+    pub fn set(&mut self, assignment: &str) -> Result<(), Error> {
+        let malformed = || {
+            let what = format!("`--set {assignment}` is not of the form `table.key=value`");
+            Explanation::new("config", what).with_hint(override_hint(assignment))
+        };
+        let (key, value) = assignment.split_once('=').ok_or_else(malformed)?;
         let path: Vec<String> = key.trim().split('.').map(|part| part.trim().to_owned()).collect();
-        if !(2..=DEEPEST).contains(&path.len()) || path.iter().any(String::is_empty) {
-            return Err(wrong());
+        if !(2..=MAX_DEPTH).contains(&path.len()) || path.iter().any(String::is_empty) {
+            return Err(malformed().into());
         }
-        let value = loose_value(value.trim());
-        insert(&mut self.tree, &path, value).ok_or_else(wrong)?;
-        self.spans.remove(&path);
-        self.overrides.insert(path, assignment.to_owned());
+        insert(&mut self.tree, &path, parse_value(value.trim())).ok_or_else(malformed)?;
+        self.spans.remove(&path.join("."));
+        self.overrides.insert(path.join("."), assignment.to_owned());
         Ok(())
     }
 
-    /// Where a key or its value stands: in the file, or in a `--set`.
+    /// The location of a dotted key or of its value: in the file, or in a `--set`. `None` without a file.
     #[must_use]
-    pub fn spot(&self, path: &[String], half: Half) -> Option<Spot> {
-        if let Some(assignment) = self.overridden(path) {
-            return Some(Spot { place: format!("`--set {assignment}`"), line: None });
+    pub fn location(&self, key: &str, underline: Underline) -> Option<SettingLocation> {
+        if let Some(assignment) = self.override_of(key) {
+            return Some(SettingLocation { text: format!("`--set {assignment}`"), snippet: None });
         }
-        match self.spans.get(path) {
-            Some((key, value)) => Some(self.spot_of(if half == Half::Key { key } else { value })),
+        match self.spans.get(key) {
+            Some((key, value)) => Some(self.location_of(if underline == Underline::Key { key } else { value })),
             None if self.name.is_empty() => None,
-            None => Some(Spot { place: self.name.clone(), line: None }),
+            None => Some(SettingLocation { text: self.name.clone(), snippet: None }),
         }
     }
 
-    /// Whether a value came from a `--set`, so that a path in it starts at the present folder.
+    /// A problem with a dotted key as an error with the key's location; `note` stands beside the underlined text.
+    pub(super) fn error(&self, key: &str, underline: Underline, problem: Explanation, note: Option<String>) -> Error {
+        locate(problem, self.location(key, underline), note)
+    }
+
+    /// Whether the value of a dotted key came from a `--set`, so that a path in it is relative to the current folder.
     #[must_use]
-    pub fn is_override(&self, path: &[String]) -> bool {
-        self.overridden(path).is_some()
+    pub fn is_override(&self, key: &str) -> bool {
+        self.override_of(key).is_some()
     }
 
-    /// Whether a `--set` gave a key or something below it.
-    pub(super) fn overrides_within(&self, path: &[String]) -> bool {
-        self.overrides.keys().any(|known| known.starts_with(path))
+    /// Whether a `--set` gave a dotted key or a key below it.
+    pub(super) fn has_override_within(&self, key: &str) -> bool {
+        self.overrides.keys().any(|known| is_within(known, key))
     }
 
-    /// Forgets what the file says of a table's key.
-    pub(super) fn forget(&mut self, table: &str, key: &str) {
+    /// Removes a key of a table; does nothing if it is not there.
+    pub(super) fn remove(&mut self, table: &str, key: &str) {
         if let Some(table) = self.tree.get_mut(table).and_then(Value::as_object_mut) {
             table.shift_remove(key);
         }
     }
 
-    fn overridden(&self, path: &[String]) -> Option<&String> {
-        // A wrong key inside a table that a `--set` brought belongs to that `--set`.
-        (1..=path.len()).rev().find_map(|length| self.overrides.get(&path[..length])).or_else(|| {
-            let below = |known: &&Vec<String>| known.starts_with(path) && !self.spans.contains_key(path);
-            self.overrides.keys().find(below).and_then(|key| self.overrides.get(key))
+    /// The `--set` that gave a key, a table above it, or, for a table that is not in the file, a key below it.
+    fn override_of(&self, key: &str) -> Option<&String> {
+        let above = successors(Some(key), |key| key.rsplit_once('.').map(|(table, _)| table));
+        above.into_iter().find_map(|key| self.overrides.get(key)).or_else(|| {
+            let mut below = self.overrides.iter().filter(|(known, _)| is_within(known, key));
+            below.next().filter(|_| !self.spans.contains_key(key)).map(|(_, assignment)| assignment)
         })
     }
 
-    fn spot_of(&self, span: &Range<usize>) -> Spot {
+    fn location_of(&self, span: &Range<usize>) -> SettingLocation {
         let start = span.start.min(self.text.len());
         let before = self.text.get(..start).unwrap_or_default();
         let line = before.matches('\n').count() + 1;
@@ -139,36 +139,36 @@ impl Document {
         let column = before.get(begin..).unwrap_or_default().chars().count() + 1;
         let covered = self.text.get(start..span.end.max(start)).unwrap_or_default();
         let width = covered.lines().next().unwrap_or_default().chars().count().max(1);
-        Spot { place: format!("{}:{line}:{column}", self.name), line: Some((line, text, column, width)) }
+        let snippet = Some(Snippet { line, text, column, width, note: None });
+        SettingLocation { text: format!("{}:{line}:{column}", self.name), snippet }
     }
 
-    fn take_table(&mut self, above: &[String], table: &DeTable<'_>) -> Result<Map<String, Value>, ConfigurationError> {
+    fn read_table(&mut self, above: &str, table: &DeTable<'_>) -> Result<Map<String, Value>, Error> {
         let mut map = Map::new();
         for (key, value) in table {
-            let mut path = above.to_vec();
-            path.push(key.get_ref().to_string());
+            let path = join(above, key.get_ref());
             self.spans.insert(path.clone(), (key.span(), value.span()));
-            map.insert(key.get_ref().to_string(), self.take(&path, value.get_ref())?);
+            map.insert(key.get_ref().to_string(), self.read_value(&path, value.get_ref())?);
         }
         Ok(map)
     }
 
-    fn take(&mut self, path: &[String], value: &DeValue<'_>) -> Result<Value, ConfigurationError> {
+    fn read_value(&mut self, path: &str, value: &DeValue<'_>) -> Result<Value, Error> {
         Ok(match value {
             DeValue::String(text) => Value::String(text.to_string()),
             DeValue::Boolean(truth) => Value::Bool(*truth),
             DeValue::Datetime(time) => Value::String(time.to_string()),
-            DeValue::Table(table) => Value::Object(self.take_table(path, table)?),
+            DeValue::Table(table) => Value::Object(self.read_table(path, table)?),
             DeValue::Array(items) => {
                 let mut values = Vec::with_capacity(items.len());
                 for (number, item) in items.iter().enumerate() {
-                    // A list of tables knows the place of each; of other lists one place is enough.
-                    let inside =
-                        matches!(item.get_ref(), DeValue::Table(_)).then(|| [path, &[number.to_string()]].concat());
-                    if let Some(inside) = &inside {
+                    // The tables of a list have a span each; the other items share that of the list.
+                    let is_table = matches!(item.get_ref(), DeValue::Table(_));
+                    let inside = if is_table { join(path, &number.to_string()) } else { path.to_owned() };
+                    if is_table {
                         self.spans.insert(inside.clone(), (item.span(), item.span()));
                     }
-                    values.push(self.take(inside.as_deref().unwrap_or(path), item.get_ref())?);
+                    values.push(self.read_value(&inside, item.get_ref())?);
                 }
                 Value::Array(values)
             }
@@ -183,34 +183,55 @@ impl Document {
         })
     }
 
-    fn out_of_range(&self, path: &[String], value: &str, range: &str) -> ConfigurationError {
-        let problem = Problem::Range { key: path.join("."), value: value.to_owned(), range: range.to_owned() };
-        ConfigurationError { problem, spot: self.spot(path, Half::Value).map(Box::new) }
+    fn out_of_range(&self, path: &str, value: &str, range: &str) -> Error {
+        let problem = Explanation::new("config", format!("`{path}` is {value}, it must be {range}"));
+        self.error(path, Underline::Value, problem, None)
     }
 }
 
-/// A value typed on the command line: TOML where it reads as TOML, else the text itself.
-fn loose_value(text: &str) -> Value {
+/// `table.key`, or the key alone at the top.
+pub(super) fn join(table: &str, key: &str) -> String {
+    if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") }
+}
+
+/// Whether a dotted key is `table` or below it.
+fn is_within(key: &str, table: &str) -> bool {
+    key.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// A problem at a location; `note` is only used where the location has a line.
+fn locate(problem: Explanation, location: Option<SettingLocation>, note: Option<String>) -> Error {
+    let SettingLocation { text, snippet } = match location {
+        Some(location) => location,
+        None => return problem.into(),
+    };
+    let snippet = snippet.map(|snippet| Snippet { note, ..snippet });
+    Explanation { snippet, ..problem.with_location(text) }.into()
+}
+
+/// A value typed on the command line: TOML if it parses as TOML, else the text itself.
+fn parse_value(text: &str) -> Value {
     let line = format!("value = {text}");
     Document::parse("", &line).ok().and_then(|mut document| document.tree.remove("value")).unwrap_or(Value::from(text))
 }
 
-/// Puts a value at a path; `None` when the way leads through something that is no table.
+/// Inserts a value at a path and creates missing tables and list items. `None` if the path leads through a value that is
+/// no table.
 fn insert(tree: &mut Map<String, Value>, path: &[String], value: Value) -> Option<()> {
     let (first, rest) = path.split_first()?;
     if rest.is_empty() {
         tree.insert(first.clone(), value);
         return Some(());
     }
-    let listed = rest.len() > 1 && rest[0].parse::<usize>().is_ok();
-    let empty = || if listed { Value::Array(Vec::new()) } else { Value::Object(Map::new()) };
+    let is_list = rest.len() > 1 && rest[0].parse::<usize>().is_ok();
+    let empty = || if is_list { Value::Array(Vec::new()) } else { Value::Object(Map::new()) };
     match (tree.entry(first.clone()).or_insert_with(empty), rest) {
-        (Value::Array(items), [place, rest @ ..]) if !rest.is_empty() => {
-            let place = place.parse::<usize>().ok()?;
-            if place == items.len() {
+        (Value::Array(items), [index, rest @ ..]) if !rest.is_empty() => {
+            let index = index.parse::<usize>().ok()?;
+            if index == items.len() {
                 items.push(Value::Object(Map::new()));
             }
-            insert(items.get_mut(place)?.as_object_mut()?, rest, value)
+            insert(items.get_mut(index)?.as_object_mut()?, rest, value)
         }
         (next, rest) => insert(next.as_object_mut()?, rest, value),
     }

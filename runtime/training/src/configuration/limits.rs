@@ -1,6 +1,6 @@
-//! `[limits]`: what the method and the verifiers may use up; safe defaults where nothing is given.
+//! `[limits]`: limits of the method and the verifiers, with safe defaults.
 //!
-//! The keys are those of the sandbox's own list, so a limit that exists there can be set here.
+//! The keys come from the sandbox's list of limits, so every limit of the sandbox can be set.
 
 use std::borrow::Cow;
 
@@ -9,28 +9,28 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tunebox_sandbox::{LIMITS, Limit, Limits, Unit, VERIFIER_LIMITS, VerifierLimits};
 
-/// The limits that a run sets, by their names.
+/// The limits that a run sets, by name.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LimitsTable(Map<String, Value>);
 
 impl LimitsTable {
-    /// The safe defaults of a method with what the run changes.
+    /// The limits of the method: the defaults with the run's changes.
     #[must_use]
     pub fn of_method(&self) -> Limits {
-        let usual = Limits::default();
-        // Names, kinds and ranges were checked when the table was read.
-        usual.with(&self.those_of(LIMITS)).unwrap_or(usual)
+        let defaults = Limits::default();
+        // Names, types and ranges were checked when the table was read.
+        defaults.with(&self.entries_in(LIMITS)).unwrap_or(defaults)
     }
 
-    /// The same for the verifiers.
+    /// The limits of each verifier: the defaults with the run's changes.
     #[must_use]
     pub fn of_verifiers(&self) -> VerifierLimits {
-        let usual = VerifierLimits::default();
-        usual.with(&self.those_of(VERIFIER_LIMITS)).unwrap_or(usual)
+        let defaults = VerifierLimits::default();
+        defaults.with(&self.entries_in(VERIFIER_LIMITS)).unwrap_or(defaults)
     }
 
-    fn those_of(&self, list: &[Limit]) -> Map<String, Value> {
+    fn entries_in(&self, list: &[Limit]) -> Map<String, Value> {
         let known = |name: &str| list.iter().any(|limit| limit.name == name);
         self.0.iter().filter(|(name, _)| known(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
     }
@@ -45,7 +45,7 @@ impl JsonSchema for LimitsTable {
         let properties: Map<String, Value> =
             LIMITS.iter().chain(VERIFIER_LIMITS).map(|limit| (limit.name.to_owned(), key(limit))).collect();
         let schema = json!({
-            "description": "`[limits]`: what the method and the verifiers may use up; safe defaults where nothing is given.",
+            "description": "`[limits]`: limits of the method and the verifiers.",
             "type": "object",
             "properties": properties,
             "additionalProperties": false,
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_verifiers_stand_in_the_same_table() {
+    fn entries_in_verifiers_stand_in_the_same_table() {
         let table = json!({"verifier-seconds": 0.5, "verifier-memory": 1 << 20, "handles": 100});
         let limits = LimitsTable(table.as_object().unwrap().clone());
         let verifiers = limits.of_verifiers();

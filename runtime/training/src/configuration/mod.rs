@@ -1,11 +1,10 @@
 //! The settings of a run: from `run.toml` and `--set` to checked tables.
 //!
-//! Checked here: keys, types, ranges, each with its place. What a model, a file or a method
-//! has to say about them is left to the plan.
+//! Keys, types and ranges are checked here, with the location of each error. Whether a model, a file or a method accepts
+//! the settings is checked by `plan`.
 
 mod check;
 mod document;
-mod fault;
 mod limits;
 mod references;
 mod sample;
@@ -15,56 +14,57 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tunebox_foundation::explain::{Explain, Explanation};
+use tunebox_foundation::files;
 use tunebox_foundation::paths::simplify;
 use tunebox_package::Reference;
 use tunebox_sandbox::{Compiling, Profiler};
 
-pub use check::{key_called, schema};
-pub use document::{Document, Half};
-pub use fault::{ConfigurationError, Problem, Spot};
+pub use check::{find_key, schema};
+pub use document::{Document, SettingLocation, Underline};
 pub use limits::LimitsTable;
 pub use tables::{
-    AdapterTable, AllLinear, AnswersChoice, BasePrecision, ComputeChoice, DataTable, Grant, Initialise, KindChoice,
-    MethodTable, ModelTable, RunFile, RunTable, Targets, TrainTable, VerifierTable,
+    AdapterTable, AllLinear, AnswersChoice, BasePrecision, ComputeChoice, DataTable, ENDLESS, Grant, Initialise,
+    KindChoice, MethodTable, ModelTable, RUNS_FOLDER, RunFile, RunTable, Targets, TrainTable, VerifierTable,
 };
 
 use crate::error::Error;
-use tunebox_foundation::files;
 
-/// What ends up in a run's files and is neither in its settings nor in what they name.
+/// Inputs of a replayed run that neither its settings nor its files hold, as `run.lock` recorded them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Again {
+pub struct ReplayInputs {
     /// The time that chat templates read, in seconds since 1970.
     pub clock: i64,
-    /// What the model was called, which adapters say they belong to.
+    /// The name of the base model, which adapters record.
     pub model: String,
 }
 
-/// What a run is told: the tables, where they came from, and how to treat an older run.
+/// The settings of a run: the checked tables, the text they came from, and flags that no run file has.
 ///
-/// It can be handed to another process; that one says for itself where compiled code comes from.
+/// A worker process receives all of it except the fields marked `skip`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunSettings {
     /// The checked tables.
     pub file: RunFile,
-    /// Go on with a run that has checkpoints, instead of starting one.
+    /// Resume a run from its checkpoint instead of starting one.
     pub resume: bool,
-    /// Never ask the network for a model.
+    /// Never fetch a model over the network.
     pub offline: bool,
-    /// Whether its author works on the method: a run that goes on may have another version of it since.
+    /// Allow a resumed run to use another version of its method than before, for the method's author.
     #[serde(skip)]
     pub authoring: bool,
-    /// What a run that is made again keeps of the first time.
-    pub again: Option<Again>,
-    /// Where compiled methods and verifiers come from and are kept. No key of a run file.
+    /// Recorded inputs, for a run that is replayed.
+    pub replay: Option<ReplayInputs>,
+    /// Cache and limits of compiling methods and verifiers.
     #[serde(skip)]
     pub compiling: Compiling,
-    /// Records where the method's own time goes, in this process.
+    /// Records where the method spends its time, in this process.
     #[serde(skip)]
     pub profiler: Option<Profiler>,
     document: Document,
+    /// The folder that paths in the run file are relative to.
     folder: PathBuf,
-    /// The folder whose `tunebox.lock` says which packages of strangers the run may use; empty for the present one.
+    /// The folder whose `tunebox.lock` lists the packages that the run may use; empty for the current one.
     project: PathBuf,
 }
 
@@ -72,7 +72,7 @@ impl RunSettings {
     /// Reads a run file and applies every `--set` in order.
     ///
     /// # Errors
-    /// A file that cannot be read; unknown keys, wrong types and values, each with its place.
+    /// A file that cannot be read; an unknown key, wrong type or wrong value, with its location.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self, Error> {
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
         let project = folder.clone();
@@ -80,18 +80,19 @@ impl RunSettings {
         Ok(Self { project, ..settings })
     }
 
-    /// The same from the text of a run file that messages call `name`; its paths begin at `folder`.
+    /// Reads the text of a run file and applies every `--set` in order. Messages call the file `name`; its paths are
+    /// relative to `folder`.
     ///
     /// # Errors
-    /// As [`RunSettings::load`], but for reading the file.
+    /// An unknown key, wrong type or wrong value, with its location.
     pub fn from_text(name: &str, text: &str, folder: PathBuf, overrides: &[String]) -> Result<Self, Error> {
         Self::from_document(Document::parse(name, text)?, folder, overrides)
     }
 
-    /// Settings that come from `--set` alone.
+    /// Builds settings from `--set` arguments alone; paths are relative to the current folder.
     ///
     /// # Errors
-    /// As [`RunSettings::load`].
+    /// An unknown key, wrong type or wrong value, with its location.
     pub fn from_overrides(overrides: &[String]) -> Result<Self, Error> {
         Self::from_document(Document::default(), PathBuf::new(), overrides)
     }
@@ -100,97 +101,94 @@ impl RunSettings {
         for assignment in overrides {
             document.set(assignment)?;
         }
-        // Who continues an adapter by `--set` wants no new one, as the file may describe it.
-        let set = |key: &str| document.overrides_within(&split(key));
-        if set("model.adapter") && !set("train.adapter") {
-            document.forget("train", "adapter");
+        // `--set model.adapter` continues an adapter and replaces the new one that the file may describe.
+        if document.has_override_within("model.adapter") && !document.has_override_within("train.adapter") {
+            document.remove("train", "adapter");
         }
         check::check(&mut document)?;
         let tree = Value::Object(document.tree.clone());
-        let file = serde_json::from_value(tree).map_err(|error| ConfigurationError {
-            problem: Problem::Conflict { what: error.to_string(), hint: "see the schema of run files".into() },
-            spot: None,
-        })?;
-        let compiling = Compiling::default();
-        let project = PathBuf::new();
-        let (again, profiler) = (None, None);
-        let (resume, offline, authoring) = (false, false, false);
-        Ok(Self { file, resume, offline, authoring, again, compiling, profiler, document, folder, project })
+        let file = serde_json::from_value(tree)
+            .map_err(|error| Explanation::new("config", error.to_string()).with_hint("see the schema of run files"))?;
+        Ok(Self {
+            file,
+            resume: false,
+            offline: false,
+            authoring: false,
+            replay: None,
+            compiling: Compiling::default(),
+            profiler: None,
+            document,
+            folder,
+            project: PathBuf::new(),
+        })
     }
 
-    /// Where a key stands, for errors that only the plan can find.
+    /// The location of a dotted key or its value, for errors that only the plan can find.
     #[must_use]
-    pub fn spot(&self, key: &str, half: Half) -> Option<Spot> {
-        self.document.spot(&split(key), half)
+    pub fn location(&self, key: &str, underline: Underline) -> Option<SettingLocation> {
+        self.document.location(key, underline)
     }
 
-    /// The path that a key means: from the run file's folder, or from the present one for `--set`.
+    /// Resolves the path `written` at a key: relative to the run file's folder, or to the current one if a `--set` gave it.
     #[must_use]
     pub fn path(&self, key: &str, written: &str) -> PathBuf {
-        if self.document.is_override(&split(key)) {
-            PathBuf::from(written)
-        } else {
-            simplify(&self.folder.join(written))
-        }
+        if self.is_override(key) { PathBuf::from(written) } else { simplify(&self.folder.join(written)) }
     }
 
-    /// A model or method by path or by name: the path if there is something at it, else as written.
+    /// A model or method given by path or by name: the resolved path if it exists, else `written` unchanged.
     #[must_use]
     pub fn path_or_name(&self, key: &str, written: &str) -> String {
         let path = self.path(key, written);
         if path.exists() { path.to_string_lossy().into_owned() } else { written.to_owned() }
     }
 
-    /// The folder whose `tunebox.lock` says which packages of strangers the run may use: that of the run file, or the
-    /// present one.
+    /// The folder whose `tunebox.lock` lists the packages that the run may use: that of the run file, or the current one.
     #[must_use]
     pub fn project(&self) -> &Path {
         if self.project.as_os_str().is_empty() { Path::new(".") } else { &self.project }
     }
 
-    /// Whether a key came from a `--set`.
+    /// Whether a `--set` gave a dotted key.
     #[must_use]
     pub fn is_override(&self, key: &str) -> bool {
-        self.document.is_override(&split(key))
+        self.document.is_override(key)
     }
 
-    /// Whether a key or table was given at all, by file or `--set`.
+    /// Whether the file or a `--set` gives a dotted key or table.
     #[must_use]
-    pub fn given(&self, key: &str) -> bool {
-        let mut parts = key.split('.');
-        let first = parts.next().and_then(|name| self.document.tree.get(name));
+    pub fn is_given(&self, key: &str) -> bool {
         let below = |value: &'_ Value, name: &str| match value {
-            Value::Array(items) => name.parse().ok().and_then(|place: usize| items.get(place).cloned()),
+            Value::Array(items) => name.parse::<usize>().ok().and_then(|index| items.get(index).cloned()),
             other => other.get(name).cloned(),
         };
-        parts.fold(first.cloned(), |value, name| value.and_then(|value| below(&value, name))).is_some()
+        key.split('.').try_fold(Value::Object(self.document.tree.clone()), |value, name| below(&value, name)).is_some()
     }
 
-    /// The settings with every default filled in and every path absolute, as TOML that can be
-    /// run from anywhere; `name` is what the run is called.
+    /// The settings as TOML that runs from any folder: every default filled in, every existing path absolute, and the run
+    /// named `name`.
     #[must_use]
     pub fn to_toml(&self, name: &str) -> String {
         let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path).to_string_lossy().into_owned();
         let mut file = self.file.clone();
-        let settle = |key: &str, written: &mut String| {
+        let make_absolute = |key: &str, written: &mut String| {
             let path = self.path(key, written);
             if path.exists() {
                 *written = absolute(path);
             }
         };
-        settle("model.path", &mut file.model.path);
-        settle("data.path", &mut file.data.path);
-        file.model.adapter.iter_mut().for_each(|written| settle("model.adapter", written));
-        file.data.validation.iter_mut().for_each(|written| settle("data.validation", written));
-        // What means a package is no path, whatever lies under its name.
+        make_absolute("model.path", &mut file.model.path);
+        make_absolute("data.path", &mut file.data.path);
+        file.model.adapter.iter_mut().for_each(|written| make_absolute("model.adapter", written));
+        file.data.validation.iter_mut().for_each(|written| make_absolute("data.validation", written));
+        // The name of a package stays, even if a file has the same name.
         let method = &mut file.method.r#use;
         if tunebox_package::builtin::find(method).is_none() && !Reference::means_package(method) {
-            settle("method.use", method);
+            make_absolute("method.use", method);
         }
         for (number, verifier) in file.verifier.iter_mut().enumerate() {
             let is_package = Reference::means_package(&verifier.r#use);
             if tunebox_package::builtin::find_verifier(&verifier.r#use).is_none() && !is_package {
-                settle(&format!("verifier.{number}.use"), &mut verifier.r#use);
+                make_absolute(&format!("verifier.{number}.use"), &mut verifier.r#use);
             }
         }
         file.run.folder = absolute(PathBuf::from(&file.run.folder));
@@ -199,30 +197,42 @@ impl RunSettings {
         if file.model.adapter.is_some()
             && let Some(train) = table.get_mut("train").and_then(toml::Value::as_table_mut)
         {
-            // A continued adapter keeps its own description; the two together are refused.
+            // A continued adapter has its own description; both together are an error.
             train.remove("adapter");
         }
         toml::to_string_pretty(&table).unwrap_or_default()
     }
 
-    /// An error about what a key names, with the place in the run file. What a flag names was typed just now.
-    pub(crate) fn named(&self, key: &str, error: impl Into<Error>) -> Error {
-        let source = Box::new(error.into());
-        match self.spot(key, Half::Value).filter(|spot| spot.line.is_some()) {
-            Some(spot) => Error::Named { source, spot: Box::new(spot) },
-            None => *source,
+    /// Adds the location of a key in the run file to an error about the file or package that the key names. Leaves errors
+    /// that have a location, and those about a `--set`, as they are.
+    pub(crate) fn with_location(&self, key: &str, error: impl Into<Error>) -> Error {
+        let error = error.into();
+        let (mut explanation, exit) = (error.explanation(), error.exit());
+        match self.location(key, Underline::Value).filter(|location| location.snippet.is_some()) {
+            Some(location) if explanation.location.is_none() => {
+                (explanation.location, explanation.snippet) = (Some(location.text), location.snippet);
+                Error::Explained(Box::new(explanation), exit)
+            }
+            _ => error,
         }
     }
 
-    /// An error about one key.
+    /// A problem with a key as an error with the key's location.
     #[must_use]
-    pub fn wrong(&self, key: &str, half: Half, problem: Problem) -> Error {
-        ConfigurationError { problem, spot: self.spot(key, half).map(Box::new) }.into()
+    pub fn error(&self, key: &str, underline: Underline, problem: Explanation) -> Error {
+        self.document.error(key, underline, problem, None)
     }
-}
 
-fn split(key: &str) -> Vec<String> {
-    key.split('.').map(str::to_owned).collect()
+    /// Settings that are valid one by one and not together, as an error at one of their keys.
+    pub(crate) fn conflict(
+        &self,
+        key: &str,
+        underline: Underline,
+        what: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Error {
+        self.error(key, underline, Explanation::new("config", what).with_hint(hint))
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a run file names as method and as verifiers.
+//! The method and the verifiers that a run file names.
 
 use std::path::PathBuf;
 
@@ -8,15 +8,15 @@ use super::RunSettings;
 use crate::error::Error;
 
 impl RunSettings {
-    /// Whether everything that runs in the sandbox is built in. A name that leads nowhere is not: what is
-    /// found there a moment later would be a stranger's.
+    /// Whether the method and every verifier are built in. A name that is not found does not count as built in: a file may
+    /// appear under it before the run starts.
     #[must_use]
     pub fn is_all_built_in(&self) -> bool {
-        let own = |found: &Result<Reference, _>| matches!(found, Ok(Reference::Builtin(_)));
-        self.references().iter().all(own)
+        let is_builtin = |found: &Result<Reference, _>| matches!(found, Ok(Reference::Builtin(_)));
+        self.references().iter().all(is_builtin)
     }
 
-    /// What the run file names as method and as verifiers, found or not.
+    /// The method, then the verifiers, each found or not.
     pub(crate) fn references(&self) -> Vec<Result<Reference, Error>> {
         let method = self.method_reference();
         let verifiers = self.file.verifier.iter().enumerate();
@@ -24,35 +24,36 @@ impl RunSettings {
         std::iter::once(method).chain(verifiers).collect()
     }
 
-    /// Where the method is.
+    /// Finds the method.
     pub(crate) fn method_reference(&self) -> Result<Reference, Error> {
         let found = Reference::parse(&self.file.method.r#use, &self.base("method.use"));
-        found.map_err(|error| self.named("method.use", error))
+        found.map_err(|error| self.with_location("method.use", error))
     }
 
-    /// Where a verifier is that the run file calls so.
+    /// Finds verifier `number` of the run file by its `use` value.
     pub(crate) fn verifier_reference(&self, number: usize, name: &str) -> Result<Reference, Error> {
         let key = format!("verifier.{number}.use");
-        Reference::verifier(name, &self.base(&key)).map_err(|error| self.named(&key, error))
+        Reference::verifier(name, &self.base(&key)).map_err(|error| self.with_location(&key, error))
     }
 
-    /// Writes the version behind every name of a package in the store, so that a later version there changes nothing.
-    pub(crate) fn pin(&mut self) {
-        let pinned = |found: Result<Reference, Error>, written: &mut String| {
+    /// Adds the version to every package of the store that is named without one, so that a version stored later changes
+    /// nothing.
+    pub(crate) fn pin_versions(&mut self) {
+        let pin = |found: Result<Reference, Error>, written: &mut String| {
             if let Ok(Reference::Stored(stored)) = found
                 && *written == stored.name
             {
                 *written = format!("{}@{}", stored.name, stored.version);
             }
         };
-        pinned(self.method_reference(), &mut self.file.method.r#use);
+        pin(self.method_reference(), &mut self.file.method.r#use);
         for number in 0..self.file.verifier.len() {
             let found = self.verifier_reference(number, &self.file.verifier[number].r#use);
-            pinned(found, &mut self.file.verifier[number].r#use);
+            pin(found, &mut self.file.verifier[number].r#use);
         }
     }
 
-    /// Where the relative paths of a key begin.
+    /// The folder that relative paths of a key start at.
     fn base(&self, key: &str) -> PathBuf {
         let base = self.path(key, "");
         if base.as_os_str().is_empty() { PathBuf::from(".") } else { base }

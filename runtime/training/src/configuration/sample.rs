@@ -1,4 +1,4 @@
-//! The settings of a run on the model and data that come with the program.
+//! The settings of a run on the model and data that are embedded in the program.
 
 use std::path::{Path, PathBuf};
 
@@ -10,14 +10,14 @@ use crate::error::Error;
 use crate::sample::Sample;
 
 impl RunSettings {
-    /// The embedded default: the run file and data made for the method, on the embedded model;
-    /// `overrides` on top. A method of another name gets those of the first built-in one that learns from
-    /// the same shape of records, whoever has it. Unpacks the files into the folder for runs.
+    /// Builds the settings of a run on the embedded sample, with `overrides` on top, and unpacks the sample into the folder
+    /// for runs. Uses the run file and data of the method; a method that is not built in gets those of the first built-in
+    /// method with the same shape of records.
     ///
     /// # Errors
-    /// As [`RunSettings::load`]; and when this build holds no sample, or it cannot be unpacked.
+    /// A wrong setting, a build without a sample, and a folder that cannot be written.
     pub fn sample(overrides: &[String]) -> Result<Self, Error> {
-        let sample = Sample::embedded().ok_or(Error::NoSample)?;
+        let sample = Sample::find()?;
         let parse = |text: &str| Document::parse("the sample's run file", text);
         let mut plain = parse(sample.run_file())?;
         for assignment in overrides {
@@ -27,8 +27,9 @@ impl RunSettings {
         let document = match method.and_then(|method| sample.run_file_of(method)) {
             Some(text) => parse(text)?,
             None => {
-                let mut document = parse(method.and_then(|method| alike(sample, method)).unwrap_or(sample.run_file()))?;
-                // The settings in it are those of another method.
+                let mut document =
+                    parse(method.and_then(|method| run_file_of_shape(sample, method)).unwrap_or(sample.run_file()))?;
+                // The settings in that run file belong to the built-in method.
                 if let Some(Value::Object(table)) = document.tree.get_mut("method") {
                     table.retain(|key, _| key == "use");
                 }
@@ -41,9 +42,9 @@ impl RunSettings {
     }
 }
 
-/// The run file of the first built-in method that learns from the same shape of records. Nothing beside the method is
-/// looked at: its author and whoever got it as a package train on the same.
-fn alike(sample: Sample, method: &str) -> Option<&'static str> {
+/// The run file of the first built-in method that learns from the same shape of records as `method`. Ignores the files
+/// beside the method, so that its author and a user of its package train on the same data.
+fn run_file_of_shape(sample: Sample, method: &str) -> Option<&'static str> {
     let shape = Reference::parse(method, Path::new(".")).and_then(|found| found.open()).ok()?.manifest.shape;
     builtin::list().iter().find_map(|other| {
         let text = sample.run_file_of(other.name)?;

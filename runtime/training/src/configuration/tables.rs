@@ -1,4 +1,4 @@
-//! The tables of a run file: every key, its meaning, default and range.
+//! The tables of a run file: every key with its description, default and range. `tunebox help` shows the descriptions.
 
 mod train;
 
@@ -10,163 +10,167 @@ use tunebox_compute::precision::Base;
 use super::limits::LimitsTable;
 pub use train::{AdapterTable, AllLinear, ComputeChoice, KindChoice, Targets, TrainTable};
 
-use crate::runs::FOLDER;
+/// The folder for runs if `run.folder` is not given.
+pub const RUNS_FOLDER: &str = "runs";
 
-/// A run file, as it stands in `run.toml`.
+/// `train.steps` of a run without an end, as `tunebox dev` starts it: the most that a run file may give.
+pub const ENDLESS: u32 = 10_000_000;
+
+/// A run file, usually called `run.toml`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[schemars(title = "tunebox run file")]
 pub struct RunFile {
-    /// What is trained.
+    /// The base model.
     pub model: ModelTable,
-    /// What it learns from.
+    /// The training and validation data.
     pub data: DataTable,
-    /// How it learns.
+    /// The method and its settings.
     pub method: MethodTable,
-    /// What judges completions, for methods that learn from rewards: one `[[verifier]]` each.
+    /// The verifiers that score completions, for methods that learn from rewards: one `[[verifier]]` each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verifier: Vec<VerifierTable>,
-    /// The loop, the optimiser and the adapter.
+    /// The training loop, the optimizer and the adapter.
     #[serde(default)]
     pub train: TrainTable,
-    /// What the method may use up.
+    /// Limits of the method and the verifiers.
     #[serde(default)]
     pub limits: LimitsTable,
-    /// Where the run goes.
+    /// The name and folder of the run.
     #[serde(default)]
     pub run: RunTable,
 }
 
-/// `[model]`: what is trained.
+/// `[model]`: the base model.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ModelTable {
-    /// A folder in Hugging Face's layout, a `.gguf` file, or a name on the hub.
+    /// The base model: a folder in Hugging Face layout, a `.gguf` file, or a name on the hub.
     pub path: String,
-    /// A folder with an adapter in PEFT's layout to continue from.
+    /// The adapter to continue training: a folder in PEFT layout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adapter: Option<String>,
-    /// Where the weights come from, if not from the model's files.
+    /// Source of the weights; the model's files unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initialise: Option<Initialise>,
-    /// What the frozen matrices of the model's blocks are kept in; as in its files unless given.
+    /// Number format of the frozen matrices of the model's blocks; that of the files unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision: Option<BasePrecision>,
-    /// The revision of a hub name.
+    /// Revision to fetch for a hub name: a branch, tag or commit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
 }
 
-/// Where weights come from that are not in the model's files.
+/// Source of weights that are not in the model's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Initialise {
-    /// Drawn from the seed; the folder holds a configuration and a tokenizer.
+    /// Random weights drawn from `train.seed`; the folder holds a configuration and a tokenizer.
     Random,
 }
 
-/// What the matrices of a frozen base are kept in, other than in its files.
+/// Number format of a frozen base model that differs from that of its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum BasePrecision {
-    /// 4 bits with double quantisation, made while the model is read, for adapters on a base of unquantised weights.
+    /// 4-bit NF4 with double quantization, computed while the model is read; for adapters on a base of unquantized weights.
     Nf4,
 }
 
 impl BasePrecision {
-    /// How weights are kept that are asked for so; as in the model's files where nothing is asked for.
+    /// The number format of a base model for a value of `model.precision`.
     #[must_use]
-    pub fn base(asked: Option<Self>) -> Base {
-        match asked {
+    pub fn base(precision: Option<Self>) -> Base {
+        match precision {
             None => Base::Stored,
             Some(Self::Nf4) => Base::Nf4,
         }
     }
 }
 
-/// `[data]`: what it learns from.
+/// `[data]`: the training and validation data.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct DataTable {
-    /// A JSONL file: one record a line.
+    /// Training data: a JSONL file with one record a line.
     pub path: String,
-    /// A JSONL file that is scored now and then and never learned from: the negative log-likelihood of a target token, of
-    /// pairs that of the better answer, whatever the method's loss is; how often answers to prompts pass.
+    /// Validation data: a JSONL file that is scored every `train.validate-every` updates and never trained on. The score is
+    /// the mean negative log-likelihood of a target token (of pairs: of the chosen answer), or for prompts the pass rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validation: Option<String>,
-    /// Tokens of the longest example; what is longer loses its end.
+    /// Maximum length of an example in tokens; longer examples are cut at the end.
     #[serde(default = "max_length")]
     #[schemars(range(min = 2, max = 1_048_576))]
     pub max_length: u32,
-    /// Fill batches with as many examples as fit into batch × max-length tokens.
+    /// Pack as many examples into a micro-batch as fit into `batch` × `max-length` tokens.
     #[serde(default)]
     pub packing: bool,
-    /// Leave lines out that cannot be used, and say which, instead of stopping.
+    /// Skip invalid lines and report them, instead of stopping at the first.
     #[serde(default)]
     pub skip_bad: bool,
-    /// A new order every epoch, drawn from the seed.
+    /// Shuffle the examples every epoch, in an order drawn from `train.seed`.
     #[serde(default = "yes")]
     pub shuffle: bool,
-    /// Which answers of a conversation are learned.
+    /// Answers of a conversation that are trained on.
     #[serde(default)]
     pub answers: AnswersChoice,
 }
 
-/// Which answers of a conversation are learned.
+/// Answers of a conversation that are trained on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AnswersChoice {
-    /// Every message of the assistant.
+    /// Every assistant message.
     #[default]
     All,
-    /// Only the last one.
+    /// The last assistant message only.
     Last,
 }
 
-/// `[method]`: how it learns. Every further key is a setting of the method.
+/// `[method]`: the method. Every further key is a setting of the method.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct MethodTable {
-    /// A built-in method, a method folder, a `.wasm` file, or a package that was pulled: `NAME@VERSION`, or as it was
-    /// pulled, `registry/namespace/name:VERSION`.
+    /// The method: a built-in name, a method folder, a `.wasm` file, or a pulled package as `NAME@VERSION` or
+    /// `registry/namespace/name:VERSION`.
     pub r#use: String,
-    /// Interfaces that a method only gets by name: `weights` to edit the model, `text` to read and write text.
+    /// Interfaces that the method may use beyond the default ones: `weights` to edit the model, `text` to read and write text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<Grant>,
-    /// The method's own settings, checked against its manifest.
+    /// Settings of the method, checked against its manifest.
     #[serde(flatten)]
     pub settings: Map<String, Value>,
 }
 
-/// `[[verifier]]`: what judges completions. Every further key is a setting of the verifier.
+/// `[[verifier]]`: a verifier that scores completions. Every further key is a setting of the verifier.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct VerifierTable {
-    /// A built-in verifier, a verifier folder, a `.wasm` file, or a package that was pulled: `NAME@VERSION`, or as it was
-    /// pulled, `registry/namespace/name:VERSION`.
+    /// The verifier: a built-in name, a verifier folder, a `.wasm` file, or a pulled package as `NAME@VERSION` or
+    /// `registry/namespace/name:VERSION`.
     pub r#use: String,
-    /// What metrics call it; the verifier's own name unless given.
+    /// Name of the verifier in metrics; the one of its manifest unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its part in the reward: what its verdicts are multiplied with.
+    /// Factor of the verifier's score in the reward.
     #[serde(default = "one")]
     #[schemars(range(min = -1_000_000.0, max = 1_000_000.0))]
     pub weight: f64,
-    /// The field of a record that it gets as the reference answer.
+    /// Field of a record that is passed to the verifier as the reference answer.
     #[serde(default = "answer")]
     pub answer: String,
-    /// The verifier's own settings, checked against its manifest.
+    /// Settings of the verifier, checked against its manifest.
     #[serde(flatten)]
     pub settings: Map<String, Value>,
 }
 
-/// An interface that a method only gets by name.
+/// An interface that a method may use only if the run file grants it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Grant {
-    /// Reading and editing the weights.
+    /// Read and edit the weights.
     Weights,
-    /// Turning tokens into text and text into tokens.
+    /// Convert tokens to text and text to tokens.
     Text,
 }
 
@@ -181,20 +185,20 @@ impl Grant {
     }
 }
 
-/// `[run]`: where the run goes.
+/// `[run]`: the name and folder of the run.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct RunTable {
-    /// The name of the run's folder; the method's name and a number unless given.
+    /// Name of the run and of its folder; the method's name and a number unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The folder that holds the runs.
+    /// Folder that holds the runs.
     pub folder: String,
 }
 
 impl Default for RunTable {
     fn default() -> Self {
-        Self { name: None, folder: FOLDER.into() }
+        Self { name: None, folder: RUNS_FOLDER.into() }
     }
 }
 

@@ -1,6 +1,4 @@
-//! What run files and `--set` are read as, and how their mistakes are told.
-
-use tunebox_foundation::explain::Explain;
+//! Reading run files and `--set`, and the messages about their mistakes.
 
 use super::*;
 
@@ -12,7 +10,7 @@ fn read(text: &str, overrides: &[&str]) -> Result<RunSettings, Error> {
     RunSettings::from_document(document, PathBuf::from("folder"), &overrides)
 }
 
-fn complaint(text: &str, overrides: &[&str]) -> tunebox_foundation::explain::Explanation {
+fn error_of(text: &str, overrides: &[&str]) -> Explanation {
     read(text, overrides).unwrap_err().explanation()
 }
 
@@ -27,7 +25,7 @@ fn a_short_file_gets_the_documented_defaults() {
 
 #[test]
 fn an_unknown_key_is_shown_in_its_line_with_the_nearest_name() {
-    let error = complaint(&format!("{GOOD}\n[train]\nbacth = 2\n"), &[]);
+    let error = error_of(&format!("{GOOD}\n[train]\nbacth = 2\n"), &[]);
 
     assert_eq!(error.what, "unknown key `bacth`");
     assert_eq!(error.location.as_deref(), Some("run.toml:10:1"));
@@ -38,12 +36,12 @@ fn an_unknown_key_is_shown_in_its_line_with_the_nearest_name() {
 
 #[test]
 fn an_unknown_table_is_refused() {
-    assert_eq!(complaint(&format!("{GOOD}[trian]\n"), &[]).what, "unknown key `trian`");
+    assert_eq!(error_of(&format!("{GOOD}[trian]\n"), &[]).what, "unknown key `trian`");
 }
 
 #[test]
 fn a_wrong_type_points_at_the_value() {
-    let error = complaint(&format!("{GOOD}[train]\nbatch = \"four\"\n"), &[]);
+    let error = error_of(&format!("{GOOD}[train]\nbatch = \"four\"\n"), &[]);
 
     assert_eq!(error.what, "`train.batch` is text, a whole number is wanted");
     assert_eq!(error.location.as_deref(), Some("run.toml:9:9"));
@@ -51,27 +49,27 @@ fn a_wrong_type_points_at_the_value() {
 
 #[test]
 fn a_text_in_the_place_of_a_table_is_told_its_form() {
-    let hint = complaint("method = \"lora\"\n", &[]).hint;
+    let hint = error_of("method = \"lora\"\n", &[]).hint;
     assert_eq!(hint.unwrap(), "write `[method]`, and `use = …` on a line below it");
-    assert_eq!(complaint(&format!("{GOOD}[train]\nbatch = \"four\"\n"), &[]).hint, None);
+    assert_eq!(error_of(&format!("{GOOD}[train]\nbatch = \"four\"\n"), &[]).hint, None);
 }
 
 #[test]
 fn a_value_out_of_range_says_the_range() {
-    let error = complaint(&format!("{GOOD}[train.adapter]\nrank = 0\n"), &[]);
+    let error = error_of(&format!("{GOOD}[train.adapter]\nrank = 0\n"), &[]);
     assert_eq!(error.what, "`train.adapter.rank` is 0, it must be at least 1 and at most 4096");
 
-    let error = complaint(GOOD, &["train.rate=0"]);
+    let error = error_of(GOOD, &["train.rate=0"]);
     assert_eq!(error.what, "`train.rate` is 0, it must be above 0 and at most 10");
     assert_eq!(error.location.as_deref(), Some("`--set train.rate=0`"));
 
-    let error = complaint(&format!("{GOOD}[train]\nrate = nan\n"), &[]);
+    let error = error_of(&format!("{GOOD}[train]\nrate = nan\n"), &[]);
     assert_eq!(error.what, "`train.rate` is nan, it must be a finite number");
 }
 
 #[test]
 fn a_word_that_is_no_choice_gets_the_choices() {
-    let error = complaint(GOOD, &["train.adapter.kind=lara"]);
+    let error = error_of(GOOD, &["train.adapter.kind=lara"]);
 
     assert_eq!(error.what, "`train.adapter.kind` cannot be `lara`");
     assert!(error.hint.unwrap().contains("did you mean `lora`?"));
@@ -80,7 +78,7 @@ fn a_word_that_is_no_choice_gets_the_choices() {
 #[test]
 fn verifiers_are_a_list_and_a_wrong_key_of_one_is_shown_at_its_own_line() {
     let list = "[[verifier]]\nuse = \"number\"\n[[verifier]]\nuse = \"text\"\nweight = \"x\"\nmax-lines = 3\n";
-    let error = complaint(&format!("{GOOD}{list}"), &[]);
+    let error = error_of(&format!("{GOOD}{list}"), &[]);
     assert_eq!(error.what, "`verifier.1.weight` is text, a number is wanted");
     assert!(error.location.unwrap().starts_with("run.toml:12:"));
 
@@ -88,8 +86,8 @@ fn verifiers_are_a_list_and_a_wrong_key_of_one_is_shown_at_its_own_line() {
     let weights: Vec<f64> = settings.file.verifier.iter().map(|verifier| verifier.weight).collect();
     assert_eq!(weights, [1.0, 0.5, 1.0]);
     assert_eq!(settings.file.verifier[1].settings["max-lines"], 3);
-    assert_eq!(settings.spot("verifier.1.max-lines", Half::Key).unwrap().line.unwrap().0, 13);
-    assert!(complaint(&format!("{GOOD}[[verifier]]\nweight = 2\n"), &[]).what.contains("`verifier.0.use` is missing"));
+    assert_eq!(settings.location("verifier.1.max-lines", Underline::Key).unwrap().snippet.unwrap().line, 13);
+    assert!(error_of(&format!("{GOOD}[[verifier]]\nweight = 2\n"), &[]).what.contains("`verifier.0.use` is missing"));
 }
 
 #[test]
@@ -98,12 +96,12 @@ fn targets_are_one_word_or_a_list() {
 
     assert_eq!(targets("train.adapter.targets=all-linear"), Targets::Word(AllLinear::AllLinear));
     assert_eq!(targets("train.adapter.targets=['q_proj']"), Targets::Names(vec!["q_proj".into()]));
-    assert_eq!(complaint(GOOD, &["train.adapter.targets=all"]).what, "`train.adapter.targets` cannot be `all`");
+    assert_eq!(error_of(GOOD, &["train.adapter.targets=all"]).what, "`train.adapter.targets` cannot be `all`");
 }
 
 #[test]
 fn a_missing_model_is_named_with_the_flag_that_gives_it() {
-    let error = complaint("[data]\npath = \"d\"\n[method]\nuse = \"lora\"\n", &[]);
+    let error = error_of("[data]\npath = \"d\"\n[method]\nuse = \"lora\"\n", &[]);
 
     assert_eq!(error.what, "`model.path` is missing");
     assert!(error.hint.unwrap().contains("--model"));
@@ -111,7 +109,7 @@ fn a_missing_model_is_named_with_the_flag_that_gives_it() {
 
 #[test]
 fn text_that_is_not_toml_is_shown_where_it_breaks() {
-    let error = complaint("[model]\npath = \n", &[]);
+    let error = error_of("[model]\npath = \n", &[]);
 
     assert!(error.what.starts_with("the run file is not valid TOML"), "{}", error.what);
     assert!(error.location.unwrap().starts_with("run.toml:2:"));
@@ -161,20 +159,20 @@ fn what_the_file_names_and_is_not_there_is_shown_in_the_line_that_names_it() {
     let typed = read(GOOD, &["method.use=lorra"]).unwrap().method_reference().unwrap_err().explanation();
     assert_eq!(typed.location, None, "it was typed just now");
 
-    let inner = settings.wrong("train.rate", Half::Key, Problem::Syntax("broken".into()));
-    let place = inner.explanation().location;
+    let inner = settings.error("train.rate", Underline::Key, Explanation::new("config", "broken"));
+    let location = inner.explanation().location;
     assert_eq!(
-        settings.named("data.path", inner).explanation().location,
-        place,
-        "what is wrong may have a place itself"
+        settings.with_location("data.path", inner).explanation().location,
+        location,
+        "an error with a location keeps it"
     );
 }
 
 #[test]
 fn an_override_without_a_value_is_refused() {
-    assert_eq!(complaint(GOOD, &["train.batch"]).what, "`--set train.batch` is not of the form `table.key=value`");
-    assert_eq!(complaint(GOOD, &["rank=8"]).hint.unwrap(), "did you mean `--set train.adapter.rank=8`?");
-    assert!(complaint(GOOD, &["focus=1"]).hint.unwrap().contains("`--set method.focus=1`"));
+    assert_eq!(error_of(GOOD, &["train.batch"]).what, "`--set train.batch` is not of the form `table.key=value`");
+    assert_eq!(error_of(GOOD, &["rank=8"]).hint.unwrap(), "did you mean `--set train.adapter.rank=8`?");
+    assert!(error_of(GOOD, &["focus=1"]).hint.unwrap().contains("`--set method.focus=1`"));
 }
 
 #[test]
@@ -183,7 +181,7 @@ fn an_adapter_that_is_set_takes_the_place_of_the_one_that_the_file_describes() {
     let (old, usual) = ("model.adapter=runs/a", AdapterTable::default().rank);
     let rank = |overrides: &[&str]| {
         let settings = read(&text, overrides).unwrap();
-        (settings.given("train.adapter"), settings.file.train.adapter.rank)
+        (settings.is_given("train.adapter"), settings.file.train.adapter.rank)
     };
     assert_eq!(rank(&[]), (true, 3));
     assert_eq!(rank(&[old]), (false, usual));

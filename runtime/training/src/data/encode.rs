@@ -1,6 +1,4 @@
-//! Records to token rows, by the model's own tokenizer and chat template.
-//!
-//! How a template is rendered and where answers begin is left to the model room.
+//! Records to token rows, by the model's tokenizer and chat template.
 
 use std::collections::BTreeMap;
 
@@ -16,16 +14,16 @@ use tunebox_sandbox::Question;
 use super::fault::LineFault;
 use super::record::{Content, Record, Turns};
 
-/// One example: a token row for each side, and its numbers.
+/// A tokenized record: a row for each side, and its numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Example {
     /// The rows, in the order of the shape's sides.
     pub sides: Vec<Encoded>,
-    /// Numbers of the record by name.
+    /// Numbers of the record, by field.
     pub columns: BTreeMap<String, f32>,
-    /// What verifiers may know, for prompts that the model answers itself.
+    /// The prompt and fields for the verifiers, for prompts without an answer to train on.
     pub question: Option<Question>,
-    /// The line that it came from.
+    /// Number of the line that the record came from.
     pub line: u64,
 }
 
@@ -42,9 +40,9 @@ impl Example {
         self.sides.iter().map(Encoded::target_count).sum()
     }
 
-    /// Cuts every side to `length` tokens; whether anything was cut, and `None` when a side has
-    /// no target left. A prompt is never cut: one that leaves no room for an answer is `None`.
-    pub(super) fn fit(&mut self, length: usize) -> Option<bool> {
+    /// Cuts every side to `length` tokens. Returns whether a side was cut, or `None` if a side has no target left. A record
+    /// without targets is not cut: it is `None` if a side leaves no room for a completion.
+    pub(super) fn truncate(&mut self, length: usize) -> Option<bool> {
         if self.targets() == 0 {
             return self.sides.iter().all(|side| side.ids.len() < length).then_some(false);
         }
@@ -57,48 +55,48 @@ impl Example {
     }
 }
 
-/// What turns records into tokens.
+/// Tokenizes records.
 #[derive(Clone, Copy)]
 pub struct Encoder<'a> {
     /// The model's tokenizer.
     pub tokenizer: &'a Tokenizer,
-    /// The model's chat template, which records of messages need.
+    /// The model's chat template; records of messages need it.
     pub template: Option<&'a ChatTemplate>,
     /// Which answers of a conversation are targets.
     pub answers: Answers,
 }
 
 impl Encoder<'_> {
-    /// The example of a record.
+    /// Tokenizes a record.
     pub(super) fn encode(&self, record: Record, line: u64) -> Result<Example, LineFault> {
         let sides = match &record.content {
-            Content::Text(text) => vec![encode_text(self.tokenizer, text).map_err(refusal)?],
+            Content::Text(text) => vec![encode_text(self.tokenizer, text).map_err(fault)?],
             Content::Messages(messages) => {
                 let (template, conversation) = (self.template()?, conversation(&record, messages));
-                vec![encode_conversation(self.tokenizer, template, &conversation, self.answers).map_err(refusal)?]
+                vec![encode_conversation(self.tokenizer, template, &conversation, self.answers).map_err(fault)?]
             }
             Content::PromptCompletion(prompt, completion) => {
                 let pair = self.pair(&record, prompt, completion)?;
-                vec![encode_prompt_completion(self.tokenizer, &pair).map_err(refusal)?]
+                vec![encode_prompt_completion(self.tokenizer, &pair).map_err(fault)?]
             }
             Content::Preference(prompt, chosen, rejected) => {
                 let chosen = self.pair(&record, prompt, chosen)?;
                 let rejected = self.pair(&record, prompt, rejected)?;
-                let (chosen, rejected) = encode_preference(self.tokenizer, &chosen, &rejected).map_err(refusal)?;
+                let (chosen, rejected) = encode_preference(self.tokenizer, &chosen, &rejected).map_err(fault)?;
                 vec![chosen, rejected]
             }
             Content::Instructions(harmful, harmless) => {
                 let side = |turns: &Option<Turns>| match turns {
                     Some(turns) => self.instruction(&record, turns),
-                    None => Ok(absent()),
+                    None => Ok(empty_row()),
                 };
                 vec![side(harmful)?, side(harmless)?]
             }
             Content::Contrast(positive, negative) => {
-                vec![self.contrasted(&record, positive)?, self.contrasted(&record, negative)?]
+                vec![self.contrast(&record, positive)?, self.contrast(&record, negative)?]
             }
             Content::Prompt(prompt, fields) => {
-                let question = Question { prompt: asked(prompt), fields: fields.clone() };
+                let question = Question { prompt: prompt_text(prompt), fields: fields.clone() };
                 let sides = vec![self.prompt(&record, prompt)?];
                 return Ok(Example { sides, columns: record.columns, question: Some(question), line });
             }
@@ -106,7 +104,7 @@ impl Encoder<'_> {
         Ok(Example { sides, columns: record.columns, question: None, line })
     }
 
-    /// An instruction as the model is asked it: text is what the user says.
+    /// Tokenizes an instruction; a text becomes a user message if the model has a chat template.
     fn instruction(&self, record: &Record, turns: &Turns) -> Result<Encoded, LineFault> {
         match (turns, self.template) {
             (Turns::Text(text), Some(_)) => {
@@ -116,12 +114,12 @@ impl Encoder<'_> {
         }
     }
 
-    /// One text of a contrast: in a conversation the answers are targets, in plain text every token.
-    fn contrasted(&self, record: &Record, turns: &Turns) -> Result<Encoded, LineFault> {
+    /// Tokenizes one text of a contrast. The targets are the answers of a conversation, or every token of a plain text.
+    fn contrast(&self, record: &Record, turns: &Turns) -> Result<Encoded, LineFault> {
         match turns {
             Turns::Messages(messages) if messages.iter().any(|message| message.role == "assistant") => {
                 let conversation = conversation(record, messages);
-                encode_conversation(self.tokenizer, self.template()?, &conversation, self.answers).map_err(refusal)
+                encode_conversation(self.tokenizer, self.template()?, &conversation, self.answers).map_err(fault)
             }
             _ => {
                 let mut row = self.prompt(record, turns)?;
@@ -133,12 +131,12 @@ impl Encoder<'_> {
         }
     }
 
-    /// What the model answers to, without a target.
+    /// Tokenizes a prompt, without a target.
     fn prompt(&self, record: &Record, prompt: &Turns) -> Result<Encoded, LineFault> {
         let ids = match prompt {
-            Turns::Text(text) => self.tokenizer.encode_opening(text).map_err(|error| refusal(error.into()))?,
+            Turns::Text(text) => self.tokenizer.encode_opening(text).map_err(|error| fault(error.into()))?,
             Turns::Messages(messages) => {
-                encode_prompt(self.tokenizer, self.template()?, &conversation(record, messages)).map_err(refusal)?
+                encode_prompt(self.tokenizer, self.template()?, &conversation(record, messages)).map_err(fault)?
             }
         };
         Ok(Encoded { targets: vec![false; ids.len()], ids, merged: false })
@@ -150,44 +148,44 @@ impl Encoder<'_> {
             (Turns::Messages(prompt), Turns::Messages(completion)) => {
                 Ok(Pair::Messages { template: self.template()?, prompt: conversation(record, prompt), completion })
             }
-            _ => Err(LineFault::Encoding {
-                what: "the prompt is text and the answer is messages, or the other way round".into(),
-                hint: Some("write both as text, or both as lists of messages".into()),
-            }),
+            _ => Err(LineFault::new("the prompt is text and the answer is messages, or the other way round")
+                .with_hint("write both as text, or both as lists of messages")),
         }
     }
 
+    /// The chat template; a fault if the model has none.
     fn template(&self) -> Result<&ChatTemplate, LineFault> {
-        self.template.ok_or_else(|| LineFault::Encoding {
-            what: "the record has messages and the model has no chat template".into(),
-            hint: Some("write `prompt` and `completion` as text, or take an instruct model".into()),
+        self.template.ok_or_else(|| {
+            LineFault::new("the record has messages and the model has no chat template")
+                .with_hint("write `prompt` and `completion` as text, or take an instruct model")
         })
     }
 }
 
-/// The row of a side that a record does not have; it never enters a batch.
-fn absent() -> Encoded {
+/// An empty row, for a side that a record lacks; it does not enter a batch.
+fn empty_row() -> Encoded {
     Encoded { ids: Vec::new(), targets: Vec::new(), merged: false }
 }
 
-/// Messages with all that the record gives the template.
+/// Messages with the tools and variables of the record.
 fn conversation<'a>(record: &'a Record, messages: &'a [Message]) -> Conversation<'a> {
     Conversation { messages, tools: record.tools.as_ref(), variables: record.variables.as_ref() }
 }
 
-/// What was asked, as text: the prompt itself, or the last message.
-fn asked(prompt: &Turns) -> String {
+/// The text of a prompt: the prompt itself, or its last message.
+fn prompt_text(prompt: &Turns) -> String {
     match prompt {
         Turns::Text(text) => text.clone(),
         Turns::Messages(messages) => messages.last().map(|message| message.content.clone()).unwrap_or_default(),
     }
 }
 
-fn refusal(error: ChatError) -> LineFault {
+/// An error of the tokenizer or the template, as a fault of the line.
+fn fault(error: ChatError) -> LineFault {
     let explanation = error.explanation();
     let what = match explanation.why {
         Some(why) => format!("{}: {why}", explanation.what),
         None => explanation.what,
     };
-    LineFault::Encoding { what, hint: explanation.hint }
+    LineFault { hint: explanation.hint, ..LineFault::new(what) }
 }

@@ -1,34 +1,32 @@
-//! The lines of a JSONL file, one after another, whatever wrote it.
-//!
-//! Takes a byte-order mark, blank lines and Windows line ends; what a line means is left to
-//! `record`.
+//! The lines of a JSONL file. Skips a byte-order mark and blank lines, and accepts Windows line ends.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
-
-use super::fault::DataError;
-use crate::digest::hexadecimal;
-use crate::error::Error;
+use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::files;
 
-const MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
+use crate::digest::hexadecimal;
+use crate::error::Error;
 
-/// The most bytes of a line; a file that never ends may never end its first.
-const LONGEST: u64 = 64 << 20;
+/// The UTF-8 byte-order mark.
+const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
+
+/// The most bytes of a line, so that a file without line ends is not read without end.
+const MAX_LINE_BYTES: u64 = 64 << 20;
 
 /// One line that is not blank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// Its number in the file, from 1, blank lines counted.
+    /// Number of the line in the file, from 1, including blank lines.
     pub number: u64,
-    /// Its bytes without the line end.
+    /// Bytes of the line without its end.
     pub bytes: Vec<u8>,
 }
 
-/// Reads lines and takes the digest of every byte on the way.
+/// Reads lines, and computes the SHA-256 of all bytes read.
 pub struct Lines {
     reader: BufReader<File>,
     digest: Sha256,
@@ -40,17 +38,17 @@ impl Lines {
     /// Opens a file.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// A file that cannot be opened.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let reader = BufReader::with_capacity(1 << 16, files::open(path)?);
         Ok(Self { reader, digest: Sha256::new(), number: 0, name: path.display().to_string() })
     }
 
-    /// Up to `count` further lines; none at the end.
+    /// Reads up to `count` further lines; none at the end of the file.
     ///
     /// # Errors
-    /// When reading breaks off.
-    pub fn take(&mut self, count: usize) -> Result<Vec<Line>, DataError> {
+    /// A file that cannot be read, or a line that is too long.
+    pub fn take(&mut self, count: usize) -> Result<Vec<Line>, Error> {
         let mut lines = Vec::new();
         while lines.len() < count {
             match self.next()? {
@@ -61,9 +59,9 @@ impl Lines {
         Ok(lines)
     }
 
-    /// Lines read so far, blank ones too.
+    /// Number of lines read so far, including blank ones.
     #[must_use]
-    pub fn read(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.number
     }
 
@@ -73,22 +71,25 @@ impl Lines {
         hexadecimal(&self.digest.clone().finalize())
     }
 
-    fn next(&mut self) -> Result<Option<Line>, DataError> {
+    /// Reads the next line that is not blank; `None` at the end of the file.
+    fn next(&mut self) -> Result<Option<Line>, Error> {
         loop {
             let mut bytes = Vec::new();
-            let failed = |source| DataError::Reading { name: self.name.clone(), source };
-            let read = self.reader.by_ref().take(LONGEST).read_until(b'\n', &mut bytes).map_err(failed)?;
+            let failed = |error: io::Error| {
+                Explanation::new("data", format!("`{}` cannot be read", self.name)).with_why(error.to_string())
+            };
+            let read = self.reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut bytes).map_err(failed)?;
             if read == 0 {
                 return Ok(None);
             }
-            if bytes.len() as u64 == LONGEST && !bytes.ends_with(b"\n") {
-                let problem = format!("line {} has {LONGEST} bytes or more", self.number + 1);
-                return Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, problem)));
+            if bytes.len() as u64 == MAX_LINE_BYTES && !bytes.ends_with(b"\n") {
+                let problem = format!("line {} has {MAX_LINE_BYTES} bytes or more", self.number + 1);
+                return Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, problem)).into());
             }
             self.digest.update(&bytes);
             self.number += 1;
-            if self.number == 1 && bytes.starts_with(&MARK) {
-                bytes.drain(..MARK.len());
+            if self.number == 1 && bytes.starts_with(&BYTE_ORDER_MARK) {
+                bytes.drain(..BYTE_ORDER_MARK.len());
             }
             while bytes.last().is_some_and(|last| matches!(last, b'\n' | b'\r')) {
                 bytes.pop();

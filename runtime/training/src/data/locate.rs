@@ -1,6 +1,12 @@
-//! Where a value stands in a line of JSON, for messages that point at it.
+//! The column of a value in a line of JSON, for error messages.
 //!
-//! Only called on text that parsed already, after something in it turned out wrong.
+//! Only called on text that parsed, after something in it turned out wrong.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 /// A step down into JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,124 +19,41 @@ pub(super) enum Step<'a> {
 
 /// The column (from 1, in characters) of the value at a path, or of the last value found on the way.
 pub(super) fn column(text: &str, path: &[Step<'_>]) -> usize {
-    let mut scan = Scan { text: text.as_bytes(), at: 0 };
-    scan.space();
+    let mut value = text.trim_start();
     for step in path {
-        let before = scan.at;
-        let found = match step {
-            Step::Field(name) => scan.field(name).map(|_| ()),
-            Step::Item(index) => scan.item(*index),
-        };
-        if found.is_none() {
-            scan.at = before;
-            break;
+        match step_into(value, *step) {
+            Some(inner) => value = inner,
+            None => break,
         }
     }
-    text.get(..scan.at).map_or(1, |before| before.chars().count() + 1)
+    column_at(text, offset(text, value))
 }
 
-/// The column of a field's name in an object.
+/// The column (from 1, in characters) of a field's name in an object.
 pub(super) fn key_column(text: &str, name: &str) -> usize {
-    let mut scan = Scan { text: text.as_bytes(), at: 0 };
-    scan.space();
-    let start = scan.field(name).unwrap_or_default();
-    text.get(..start).map_or(1, |before| before.chars().count() + 1)
+    let value = step_into(text.trim_start(), Step::Field(name)).unwrap_or(text);
+    let end = offset(text, value);
+    column_at(text, text[..end].rfind(&format!("\"{name}\"")).unwrap_or(end))
 }
 
-struct Scan<'a> {
-    text: &'a [u8],
-    at: usize,
+/// The text of the value one step below a value.
+fn step_into<'a>(value: &'a str, step: Step<'_>) -> Option<&'a str> {
+    #[derive(Deserialize)]
+    struct Object<'a>(#[serde(borrow)] BTreeMap<Cow<'a, str>, &'a RawValue>);
+    let raw = match step {
+        Step::Field(name) => serde_json::from_str::<Object<'a>>(value).ok()?.0.get(name).copied(),
+        Step::Item(index) => serde_json::from_str::<Vec<&'a RawValue>>(value).ok()?.get(index).copied(),
+    };
+    raw.map(RawValue::get)
 }
 
-impl Scan<'_> {
-    /// Goes to the value of a field, and says where its name begins.
-    fn field(&mut self, name: &str) -> Option<usize> {
-        self.expect(b'{')?;
-        loop {
-            self.space();
-            let start = self.at;
-            self.value()?;
-            let key = std::str::from_utf8(self.text.get(start..self.at)?).ok()?;
-            let here = serde_json::from_str::<String>(key).ok()? == name;
-            self.space();
-            self.expect(b':')?;
-            self.space();
-            if here {
-                return Some(start);
-            }
-            self.value()?;
-            self.space();
-            self.expect(b',')?;
-        }
-    }
+/// The byte at which `value`, a slice of `text`, begins.
+fn offset(text: &str, value: &str) -> usize {
+    (value.as_ptr() as usize).saturating_sub(text.as_ptr() as usize)
+}
 
-    fn item(&mut self, index: usize) -> Option<()> {
-        self.expect(b'[')?;
-        for _ in 0..index {
-            self.space();
-            self.value()?;
-            self.space();
-            self.expect(b',')?;
-        }
-        self.space();
-        Some(())
-    }
-
-    /// Passes one value: brackets are counted, so depth costs no stack.
-    fn value(&mut self) -> Option<()> {
-        let mut open = 0_usize;
-        loop {
-            match self.text.get(self.at)? {
-                b'"' => self.string()?,
-                b'{' | b'[' => {
-                    open += 1;
-                    self.at += 1;
-                }
-                b'}' | b']' => {
-                    open = open.checked_sub(1)?;
-                    self.at += 1;
-                }
-                byte if open == 0 && !byte.is_ascii_whitespace() => self.word(),
-                _ => self.at += 1,
-            }
-            if open == 0 {
-                return Some(());
-            }
-        }
-    }
-
-    fn word(&mut self) {
-        let ends = |byte: &u8| byte.is_ascii_whitespace() || b",:]}".contains(byte);
-        self.at += 1;
-        while self.text.get(self.at).is_some_and(|byte| !ends(byte)) {
-            self.at += 1;
-        }
-    }
-
-    fn string(&mut self) -> Option<()> {
-        self.at += 1;
-        loop {
-            match self.text.get(self.at)? {
-                b'"' => break,
-                b'\\' => self.at += 2,
-                _ => self.at += 1,
-            }
-        }
-        self.at += 1;
-        Some(())
-    }
-
-    fn space(&mut self) {
-        while self.text.get(self.at).is_some_and(u8::is_ascii_whitespace) {
-            self.at += 1;
-        }
-    }
-
-    fn expect(&mut self, byte: u8) -> Option<()> {
-        let here = *self.text.get(self.at)? == byte;
-        self.at += usize::from(here);
-        here.then_some(())
-    }
+fn column_at(text: &str, byte: usize) -> usize {
+    text.get(..byte).map_or(1, |before| before.chars().count() + 1)
 }
 
 #[cfg(test)]

@@ -1,24 +1,22 @@
-//! Best-fit-decreasing packing: examples into bins of so many tokens.
+//! Best-fit-decreasing bin packing of examples.
 //!
-//! A bin becomes one micro-batch whose rows are separate segments, so nothing that one example
-//! says reaches another.
+//! A bin becomes one micro-batch whose rows are separate segments: attention does not cross from one example to another.
 
 use std::collections::BTreeMap;
 
-/// Packs the examples `order` of these lengths into bins of at most `capacity` tokens.
+/// Packs examples into bins of at most `capacity` tokens. `order` holds indices of `lengths` (in tokens).
 ///
-/// The longest go first, each into the fullest bin that still holds it; ties keep the given
-/// order. An example longer than a bin gets one of its own. The number of bins depends on the
-/// lengths alone, not on the order.
+/// The longest go first, each into the fullest bin that has room for it; ties keep the given order. An example longer than
+/// `capacity` gets its own bin. The number of bins depends only on the lengths, not on the order.
 pub(super) fn pack(order: &[usize], lengths: &[usize], capacity: usize) -> Vec<Vec<usize>> {
     let mut longest_first = order.to_vec();
     longest_first.sort_by_key(|example| std::cmp::Reverse(lengths[*example]));
     let mut bins: Vec<Vec<usize>> = Vec::new();
-    // Bins by the tokens that they still take.
+    // Bins by their free tokens.
     let mut room: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for example in longest_first {
         let length = lengths[example];
-        let (bin, left) = match take_fullest(&mut room, length) {
+        let (bin, left) = match remove_fullest(&mut room, length) {
             Some((bin, left)) => (bin, left - length),
             None => {
                 bins.push(Vec::new());
@@ -31,8 +29,8 @@ pub(super) fn pack(order: &[usize], lengths: &[usize], capacity: usize) -> Vec<V
     bins
 }
 
-/// Takes the bin with the least room that is at least `length` out of the table.
-fn take_fullest(room: &mut BTreeMap<usize, Vec<usize>>, length: usize) -> Option<(usize, usize)> {
+/// Removes the bin with the least room of at least `length` tokens, and returns it with its room.
+fn remove_fullest(room: &mut BTreeMap<usize, Vec<usize>>, length: usize) -> Option<(usize, usize)> {
     let (&left, bins) = room.range_mut(length..).next()?;
     let bin = bins.pop();
     if bins.is_empty() {

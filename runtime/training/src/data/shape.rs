@@ -1,29 +1,24 @@
-//! The shapes of a record, told by its fields. Which of them a method takes comes from its manifest.
+//! The shapes of a record. A method's manifest says which of them it learns from.
 
 use std::fmt;
 
 use serde_json::{Map, Value};
-use tunebox_foundation::nearest::nearest;
 
-use super::fault::LineFault;
-use super::locate::{column, key_column};
-use super::record::Wrong;
-
-/// The shapes of a record.
+/// The shape of a record: which fields it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
     /// A conversation.
     Messages,
-    /// A prompt and what to answer.
+    /// A prompt and its completion.
     PromptCompletion,
     /// Text without roles.
     Text,
     /// A prompt with a better and a worse answer.
     Preference,
-    /// A prompt with an answer and whether it is a good one.
+    /// A prompt with an answer and whether the answer is good.
     Unpaired,
-    /// A prompt that the model answers itself.
+    /// A prompt for which the model generates completions.
     Prompts,
     /// An instruction that a model refuses, or one that it follows, or both.
     Instructions,
@@ -31,26 +26,93 @@ pub enum Shape {
     Contrast,
 }
 
-// `Unpaired` comes before `PromptCompletion`, whose fields it has as well; all of them have those of `Prompts`.
-const SHAPES: [Shape; 8] = [
-    Shape::Messages,
-    Shape::Unpaired,
-    Shape::PromptCompletion,
-    Shape::Text,
-    Shape::Preference,
-    Shape::Instructions,
-    Shape::Contrast,
-    Shape::Prompts,
+/// The properties of a shape.
+struct Facts {
+    shape: Shape,
+    name: &'static str,
+    /// The sides of a batch of such records.
+    sides: &'static [&'static str],
+    required: &'static [&'static str],
+    /// The fields in words.
+    fields: &'static str,
+    example: &'static str,
+}
+
+/// A record has the first shape whose fields it has: `Unpaired` comes before `PromptCompletion`, and `Prompts` last.
+const SHAPES: [Facts; 8] = [
+    Facts {
+        shape: Shape::Messages,
+        name: "a conversation",
+        sides: &["example"],
+        required: &["messages"],
+        fields: "`messages`",
+        example: r#"{"messages": [{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}]}"#,
+    },
+    Facts {
+        shape: Shape::Unpaired,
+        name: "an answer with its label",
+        sides: &["example", "mismatched"],
+        required: &["prompt", "completion", "label"],
+        fields: "`prompt`, `completion` and `label`",
+        example: r#"{"prompt": "…", "completion": "…", "label": true}"#,
+    },
+    Facts {
+        shape: Shape::PromptCompletion,
+        name: "a prompt with its completion",
+        sides: &["example"],
+        required: &["prompt", "completion"],
+        fields: "`prompt` and `completion`",
+        example: r#"{"prompt": "…", "completion": "…"}"#,
+    },
+    Facts {
+        shape: Shape::Text,
+        name: "plain text",
+        sides: &["example"],
+        required: &["text"],
+        fields: "`text`",
+        example: r#"{"text": "…"}"#,
+    },
+    Facts {
+        shape: Shape::Preference,
+        name: "a pair of answers",
+        sides: &["chosen", "rejected"],
+        required: &["chosen", "rejected"],
+        fields: "`prompt`, `chosen` and `rejected`",
+        example: r#"{"prompt": "…", "chosen": "…", "rejected": "…"}"#,
+    },
+    Facts {
+        shape: Shape::Instructions,
+        name: "an instruction",
+        sides: &["harmful", "harmless"],
+        required: &["harmful", "harmless"],
+        fields: "`harmful` or `harmless`, or both",
+        example: r#"{"harmful": "…"}"#,
+    },
+    Facts {
+        shape: Shape::Contrast,
+        name: "two contrasting texts",
+        sides: &["positive", "negative"],
+        required: &["positive", "negative"],
+        fields: "`positive` and `negative`",
+        example: r#"{"positive": "…", "negative": "…"}"#,
+    },
+    Facts {
+        shape: Shape::Prompts,
+        name: "a prompt to answer",
+        sides: &["prompt"],
+        required: &["prompt"],
+        fields: "`prompt`",
+        example: r#"{"prompt": "…", "answer": "…"}"#,
+    },
 ];
 
 impl Shape {
-    /// Every shape; where a record has the fields of several, the first one counts.
-    #[must_use]
-    pub fn all() -> &'static [Self] {
-        &SHAPES
+    /// Every shape, in the order in which a record is matched against them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        SHAPES.iter().map(|facts| facts.shape)
     }
 
-    /// The shapes that stand for what a manifest calls its shape of example; `None` for an unknown word.
+    /// The shapes that a manifest's word for the shape of examples stands for; `None` for an unknown word.
     #[must_use]
     pub fn of_method(word: &str) -> Option<Vec<Self>> {
         match word {
@@ -64,113 +126,46 @@ impl Shape {
         }
     }
 
-    /// The names of the sides of a batch made of such records.
+    fn facts(self) -> &'static Facts {
+        SHAPES.iter().find(|facts| facts.shape == self).unwrap_or(&SHAPES[0])
+    }
+
+    /// The names of the sides of a batch of such records.
     #[must_use]
     pub fn sides(self) -> &'static [&'static str] {
-        match self {
-            Self::Messages | Self::PromptCompletion | Self::Text => &["example"],
-            Self::Preference => &["chosen", "rejected"],
-            Self::Unpaired => &["example", "mismatched"],
-            Self::Prompts => &["prompt"],
-            Self::Instructions => &["harmful", "harmless"],
-            Self::Contrast => &["positive", "negative"],
-        }
+        self.facts().sides
     }
 
-    /// Its fields, in words.
+    /// The fields of such a record, in words.
     #[must_use]
     pub fn fields(self) -> &'static str {
-        match self {
-            Self::Messages => "`messages`",
-            Self::PromptCompletion => "`prompt` and `completion`",
-            Self::Text => "`text`",
-            Self::Preference => "`prompt`, `chosen` and `rejected`",
-            Self::Unpaired => "`prompt`, `completion` and `label`",
-            Self::Prompts => "`prompt`",
-            Self::Instructions => "`harmful` or `harmless`, or both",
-            Self::Contrast => "`positive` and `negative`",
-        }
+        self.facts().fields
     }
 
-    /// What a line of it looks like.
+    /// An example line.
     pub(super) fn example(self) -> &'static str {
-        match self {
-            Self::Messages => {
-                r#"{"messages": [{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}]}"#
-            }
-            Self::PromptCompletion => r#"{"prompt": "…", "completion": "…"}"#,
-            Self::Text => r#"{"text": "…"}"#,
-            Self::Preference => r#"{"prompt": "…", "chosen": "…", "rejected": "…"}"#,
-            Self::Unpaired => r#"{"prompt": "…", "completion": "…", "label": true}"#,
-            Self::Prompts => r#"{"prompt": "…", "answer": "…"}"#,
-            Self::Instructions => r#"{"harmful": "…"}"#,
-            Self::Contrast => r#"{"positive": "…", "negative": "…"}"#,
-        }
+        self.facts().example
     }
 
-    fn required(self) -> &'static [&'static str] {
-        match self {
-            Self::Messages => &["messages"],
-            Self::PromptCompletion => &["prompt", "completion"],
-            Self::Text => &["text"],
-            Self::Preference => &["chosen", "rejected"],
-            Self::Unpaired => &["prompt", "completion", "label"],
-            Self::Prompts => &["prompt"],
-            Self::Instructions => &["harmful", "harmless"],
-            Self::Contrast => &["positive", "negative"],
-        }
+    /// The fields that such a record needs; of an instruction, one of them.
+    pub(super) fn required(self) -> &'static [&'static str] {
+        self.facts().required
     }
 
-    fn complete(self, object: &Map<String, Value>) -> bool {
-        let there = |field: &&str| object.contains_key(*field);
-        // An instruction stands alone; every other shape needs all its fields.
-        if self == Self::Instructions { self.begun(object) } else { self.required().iter().all(there) }
+    /// Whether an object has the fields of this shape. One field is enough for an instruction.
+    pub(super) fn is_complete(self, object: &Map<String, Value>) -> bool {
+        let has = |field: &&str| object.contains_key(*field);
+        if self == Self::Instructions { self.has_any(object) } else { self.required().iter().all(has) }
     }
 
-    fn begun(self, object: &Map<String, Value>) -> bool {
+    /// Whether an object has at least one field of this shape.
+    pub(super) fn has_any(self, object: &Map<String, Value>) -> bool {
         self.required().iter().any(|field| object.contains_key(*field))
     }
 }
 
 impl fmt::Display for Shape {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::Messages => "a conversation",
-            Self::PromptCompletion => "a prompt with its completion",
-            Self::Text => "plain text",
-            Self::Preference => "a pair of answers",
-            Self::Unpaired => "an answer with its label",
-            Self::Prompts => "a prompt to answer",
-            Self::Instructions => "an instruction",
-            Self::Contrast => "two contrasting texts",
-        })
+        out.write_str(self.facts().name)
     }
-}
-
-/// Which of the shapes wanted an object has.
-pub(super) fn shape_of(text: &str, object: &Map<String, Value>, wanted: &[Shape]) -> Result<Shape, Wrong> {
-    let complete = |shapes: &[Shape]| shapes.iter().copied().find(|shape| shape.complete(object));
-    if let Some(shape) = complete(wanted) {
-        return Ok(shape);
-    }
-    let start = column(text, &[]);
-    // Half a record of another shape is a prompt as well, which says nothing.
-    if let Some(found) = complete(&SHAPES).filter(|found| *found != Shape::Prompts) {
-        return Err((LineFault::Unwanted { found, wanted: wanted.to_vec() }, start));
-    }
-    let begun = wanted.iter().copied().find(|shape| shape.begun(object) || wanted.len() == 1);
-    let missing = begun.and_then(|shape| {
-        let field = shape.required().iter().find(|field| !object.contains_key(**field))?;
-        Some(missing(text, object, field, shape))
-    });
-    let unknown = || (LineFault::Unknown { fields: object.keys().cloned().collect(), wanted: wanted.to_vec() }, start);
-    Err(missing.unwrap_or_else(unknown))
-}
-
-/// A field that a record of a shape lacks; at the one that probably means it, if there is one.
-pub(super) fn missing(text: &str, object: &Map<String, Value>, field: &'static str, shape: Shape) -> Wrong {
-    let others = object.keys().map(String::as_str).filter(|name| !shape.required().contains(name));
-    let meant = nearest(field, others).map(str::to_owned);
-    let place = meant.as_deref().map_or_else(|| column(text, &[]), |name| key_column(text, name));
-    (LineFault::Missing { field, shape, meant }, place)
 }

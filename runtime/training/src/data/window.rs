@@ -1,6 +1,6 @@
-//! An accumulation window: its micro-batches, with the denominators of the whole window.
+//! The batches of one update (a window), with the counts of targets, tokens and records of the whole window.
 //!
-//! They are known before the first micro-batch runs, which is what makes accumulation exact.
+//! A loss is divided by these counts, so accumulation over micro-batches gives the gradient of one large batch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,13 +9,14 @@ use tunebox_model::chat::Encoded;
 use tunebox_model::rows::Rows;
 use tunebox_sandbox::Batch;
 
-use super::{Dataset, mismatch};
+use super::dataset::Dataset;
+use super::mismatch;
 use crate::error::Error;
 
-/// The micro-batches of one update, and what they hold.
+/// The batches of one update.
 #[derive(Debug, Clone, Default)]
 pub struct Window {
-    /// What the method gets, one after another.
+    /// One batch for each call of `step`.
     pub batches: Vec<Batch>,
     /// Tokens of all rows.
     pub tokens: u64,
@@ -23,17 +24,16 @@ pub struct Window {
     pub targets: u64,
 }
 
-/// Makes the batches of a window from the examples that it names.
+/// Builds the batches of a window. `micro_batches` holds indices of examples.
 ///
 /// # Errors
-/// When an example's rows do not fit together, which tokenising rules out.
-pub fn window(data: &Dataset, places: &[Vec<usize>]) -> Result<Window, Error> {
+/// Rows whose ids and targets differ in length, which tokenizing rules out.
+pub fn window(data: &Dataset, micro_batches: &[Vec<usize>]) -> Result<Window, Error> {
     let mut window = Window::default();
-    let partners = mismatch::partners(places, data.examples.len());
-    let mut partners = partners.into_iter();
-    for places in places {
-        let partners: Vec<usize> = partners.by_ref().take(places.len()).collect();
-        window.batches.push(batch(data, places, &partners)?);
+    let mut sources = mismatch::completion_sources(micro_batches, data.examples.len()).into_iter();
+    for indices in micro_batches {
+        let sources: Vec<usize> = sources.by_ref().take(indices.len()).collect();
+        window.batches.push(batch(data, indices, &sources)?);
     }
     let (mut targets, mut predicted) = (BTreeMap::<String, u32>::new(), BTreeMap::<String, u32>::new());
     let mut size = 0;
@@ -56,20 +56,19 @@ pub fn window(data: &Dataset, places: &[Vec<usize>]) -> Result<Window, Error> {
     Ok(window)
 }
 
-fn batch(data: &Dataset, places: &[usize], partners: &[usize]) -> Result<Batch, Error> {
-    let examples: Vec<_> = places.iter().map(|place| &data.examples[*place]).collect();
+/// Builds one batch of the examples `indices`. `sources` are the examples whose completions the side `mismatched` gets.
+fn batch(data: &Dataset, indices: &[usize], sources: &[usize]) -> Result<Batch, Error> {
+    let examples: Vec<_> = indices.iter().map(|index| &data.examples[*index]).collect();
     let mut sides = Vec::new();
     for (number, side) in data.shape.sides().iter().enumerate() {
         let rows = if *side == mismatch::SIDE {
-            let pairs = examples.iter().zip(partners);
-            let mixed = pairs.map(|(example, partner)| {
-                mismatch::mixed(&example.sides[0], &data.examples[*partner].sides[0], data.report.length)
-            });
-            rows(mixed)?
+            rows(examples.iter().zip(sources).map(|(example, source)| {
+                mismatch::combine(&example.sides[0], &data.examples[*source].sides[0], data.report.length)
+            }))?
         } else {
-            // A record may lack a side of its shape.
-            let there = examples.iter().map(|example| &example.sides[number]).filter(|row| !row.ids.is_empty());
-            rows(there.cloned())?
+            // An instruction may lack one of its sides.
+            let present = examples.iter().map(|example| &example.sides[number]).filter(|row| !row.ids.is_empty());
+            rows(present.cloned())?
         };
         sides.push(((*side).to_owned(), rows));
     }
@@ -82,12 +81,13 @@ fn batch(data: &Dataset, places: &[usize], partners: &[usize]) -> Result<Batch, 
     Ok(Batch { sides, size: narrow(examples.len()), columns, questions, ..Batch::default() })
 }
 
-/// Token rows of encoded records, as the model takes them.
+/// Collects encoded rows for the model.
 pub(crate) fn rows(encoded: impl Iterator<Item = Encoded>) -> Result<Arc<Rows>, Error> {
     let (ids, targets) = encoded.map(|row| (row.ids, row.targets)).unzip();
     Ok(Arc::new(Rows::new(ids, targets)?))
 }
 
+/// A count as `u32`; counts above its range become the largest.
 fn narrow(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
@@ -99,12 +99,12 @@ mod tests {
     use super::*;
     use crate::data::{Example, Report, Shape};
 
-    /// One example a number: so many tokens, the last `targets` of them targets.
+    /// One example for each pair of tokens and targets; the last tokens are targets.
     fn data(sizes: &[(usize, usize)]) -> Dataset {
         let example = |(length, targets): &(usize, usize)| Example {
             sides: vec![Encoded {
                 ids: vec![7; *length],
-                targets: (0..*length).map(|place| place >= length - targets).collect(),
+                targets: (0..*length).map(|index| index >= length - targets).collect(),
                 merged: false,
             }],
             columns: BTreeMap::from([("weight".into(), *length as f32)]),

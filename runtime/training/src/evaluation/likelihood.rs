@@ -1,27 +1,26 @@
-//! How well a model foretells answers: loss, perplexity, share of first choices.
+//! How likely a model finds answers: loss, perplexity, accuracy.
 
 use tunebox_model::Policy;
 
-use super::{EvaluationSettings, Figure, RowScore, score};
+use super::scores::{self, EvaluationSettings, Figure, RowScore, score};
 use crate::data::Dataset;
 use crate::error::Error;
 
-/// `loss` (nats a target token), `perplexity` (its exponential), `accuracy` (share of targets that
-/// were the model's first choice).
+/// `loss` (nats per target token), `perplexity` (its exponential), `accuracy` (share of targets that were the model's first
+/// choice).
 pub(super) fn figures(
     base: &Policy,
     adapted: Option<&Policy>,
     data: &Dataset,
     settings: &EvaluationSettings,
 ) -> Result<Vec<Figure>, Error> {
-    let of = |policy: &Policy| Ok::<_, Error>(numbers(&score(policy, data, 0, settings.batch)?));
-    let base = of(base)?;
-    let adapted = adapted.map(of).transpose()?;
-    let names = ["loss", "perplexity", "accuracy"];
-    let figure = |(place, name)| Figure { name, base: Some(base[place]), adapted: adapted.map(|found| found[place]) };
-    Ok(names.into_iter().enumerate().map(figure).collect())
+    scores::figures(base, adapted, |policy| {
+        let [loss, perplexity, accuracy] = numbers(&score(policy, data, 0, settings.batch)?);
+        Ok(vec![("loss", loss), ("perplexity", perplexity), ("accuracy", accuracy)])
+    })
 }
 
+/// Loss, perplexity and accuracy over all targets.
 fn numbers(scores: &[RowScore]) -> [f64; 3] {
     let targets = scores.iter().map(|row| row.targets).sum::<usize>().max(1) as f64;
     let loss = -scores.iter().map(|row| row.logprob).sum::<f64>() / targets;

@@ -2,19 +2,19 @@
 
 use tunebox_model::Policy;
 
-use super::{EvaluationSettings, Figure, RowScore, mean, score};
+use super::scores::{EvaluationSettings, Figure, RowScore, mean, score};
 use crate::data::Dataset;
 use crate::error::Error;
 
-/// The scores of both sides of every pair.
+/// The scores of both answers of every pair.
 struct Pairs {
     chosen: Vec<RowScore>,
     rejected: Vec<RowScore>,
 }
 
-/// `accuracy` and `margin` compare the mean log-probability of a target token, so that the longer
-/// answer is not the worse one by its length. `reward-accuracy` and `reward-margin` are those of
-/// DPO with β = 1: r = log π(y) − log π_base(y), summed over the answer; they need an adapter.
+/// `accuracy` and `margin` compare the mean log-probability of a target token, so that a longer answer is not worse by its
+/// length alone. `reward-accuracy` and `reward-margin` are those of DPO with β = 1: r = log π(y) − log π_base(y), summed over
+/// the answer; only with an adapter.
 pub(super) fn figures(
     base: &Policy,
     adapted: Option<&Policy>,
@@ -41,7 +41,7 @@ pub(super) fn figures(
 }
 
 impl Pairs {
-    /// Differences of the mean log-probability of a target, chosen less rejected.
+    /// Differences of the mean log-probability of a target: chosen minus rejected.
     fn differences(&self) -> impl Iterator<Item = f64> {
         let each = |row: &RowScore| row.logprob / row.targets.max(1) as f64;
         self.chosen.iter().zip(&self.rejected).map(move |(chosen, rejected)| each(chosen) - each(rejected))
@@ -55,7 +55,7 @@ impl Pairs {
         mean(self.differences())
     }
 
-    /// (log π − log π_base)(chosen) less the same of rejected, in nats.
+    /// (log π − log π_base)(chosen) − (log π − log π_base)(rejected) of each pair, in nats.
     fn rewards(&self, base: &Self) -> Vec<f64> {
         let gain = |own: &[RowScore], base: &[RowScore]| -> Vec<f64> {
             own.iter().zip(base).map(|(own, base)| own.logprob - base.logprob).collect()

@@ -1,110 +1,141 @@
-//! Where a run goes, and which checkpoint it goes on from.
+//! Chooses the folder of a run and the checkpoint that it resumes.
 //!
-//! A new run never enters a folder that exists; a resumed one must find a checkpoint there.
+//! A new run never uses a folder that exists; a resumed run needs a checkpoint in its folder.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use tunebox_foundation::explain::Explanation;
+use tunebox_foundation::files;
 use tunebox_foundation::paths::simplify;
 
-use super::identity::{known_beforehand, same_run};
-use super::{ENDLESS, PlannedMethod, PlannedVerifier};
+use super::identity::{check_same_run, partial_identity};
+use super::method::PlannedMethod;
+use super::verifiers::PlannedVerifier;
 use crate::checkpoint::{self, Identity, State};
-use crate::configuration::RunSettings;
+use crate::configuration::{ENDLESS, RunSettings};
 use crate::error::Error;
-use crate::lock;
-use crate::runs::{Held, is_endless, is_run, is_running};
-use tunebox_foundation::files;
+use crate::lock::{self, is_run};
+use crate::runs::{RunLock, is_endless, is_running, nearest_run, start_from};
 
-/// The folder of a run, and what it goes on from.
-pub(crate) struct Destination {
-    pub(crate) name: String,
-    pub(crate) folder: PathBuf,
-    pub(crate) checkpoint: Option<(PathBuf, State)>,
-    /// Keeps others from a run that goes on.
-    pub(crate) held: Option<Held>,
+/// The hint where nothing can be resumed.
+const NEW_RUN: &str = "leave `--resume` out to start a run";
+
+/// The folder of a run, and the checkpoint that it resumes.
+pub(super) struct Destination {
+    pub(super) name: String,
+    pub(super) folder: PathBuf,
+    pub(super) checkpoint: Option<(PathBuf, State)>,
+    /// Keeps other processes from training a resumed run.
+    pub(super) run_lock: Option<RunLock>,
 }
 
-/// Chooses the folder. A run without a name gets the method's name and the first free number.
-pub(crate) fn destination(
+/// Chooses the folder of a run. A new run without a name gets the method's name and the first free number.
+///
+/// # Errors
+/// A name that is no folder name, a new run whose folder exists, and nothing to resume.
+pub(super) fn choose_folder(
     settings: &RunSettings,
     method: &PlannedMethod,
     verifiers: &[PlannedVerifier],
 ) -> Result<Destination, Error> {
     let runs = simplify(Path::new(&settings.file.run.folder));
-    let known = known_beforehand(settings, method, verifiers);
+    let known = partial_identity(settings, method, verifiers);
     if settings.resume {
-        return resumed(settings, &runs, &known);
+        return resume(settings, &runs, &known);
     }
     let name = match &settings.file.run.name {
-        Some(name) => named(name)?,
-        None => numbered(&runs, &method.package.manifest.name),
+        Some(name) => check_name(name)?,
+        None => next_name(&runs, &method.package.manifest.name),
     };
     let folder = runs.join(&name);
     if folder.exists() {
-        let resumable = !is_running(&folder) && goes_on(settings, &folder, &known)?;
-        return Err(Error::RunExists { name, folder, resumable });
+        let can_resume = !is_running(&folder) && can_resume(settings, &folder, &known)?;
+        return Err(run_exists(&name, &folder, can_resume));
     }
-    Ok(Destination { name, folder, checkpoint: None, held: None })
+    Ok(Destination { name, folder, checkpoint: None, run_lock: None })
 }
 
-fn resumed(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<Destination, Error> {
+/// The error about a new run whose folder exists. `can_resume`: the run in it can be resumed with the same settings.
+pub(crate) fn run_exists(name: &str, folder: &Path, can_resume: bool) -> Error {
+    let hint = if can_resume {
+        "`--resume` goes on with it; another `--name` starts anew"
+    } else {
+        "another `--name` starts anew; without one, runs get the name of their method and a number"
+    };
+    Explanation::new("training", format!("the run `{name}` exists already"))
+        .with_location(folder.display().to_string())
+        .with_why("a run never writes over another")
+        .with_hint(hint)
+        .into()
+}
+
+fn nothing_to_resume(folder: &Path, why: &str, hint: String) -> Error {
+    Explanation::new("training", "there is no run to resume")
+        .with_location(folder.display().to_string())
+        .with_why(why)
+        .with_hint(hint)
+        .into()
+}
+
+/// Finds the run to resume and its last checkpoint, and locks the run for this process.
+fn resume(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<Destination, Error> {
     let folder = match &settings.file.run.name {
-        Some(name) => runs.join(named(name)?),
-        None => latest(settings, runs, known)?,
+        Some(name) => runs.join(check_name(name)?),
+        None => find_latest(settings, runs, known)?,
     };
     let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     if !folder.exists() {
-        let meant = crate::runs::meant(&name, runs);
-        return Err(Error::NothingToResume { folder, why: "there is no such run", meant });
+        let hint =
+            nearest_run(&name, runs).map_or(NEW_RUN.into(), |similar| format!("did you mean `--name {similar}`?"));
+        return Err(nothing_to_resume(&folder, "there is no such run", hint));
     }
-    let finished = || Error::Finished { name: name.clone(), hint: further(&folder), folder: folder.clone() };
-    if lock::has_finished(&folder) {
-        return Err(finished());
-    }
+    check_unfinished(&name, &folder)?;
     let begun = is_run(&folder) || !checkpoint::steps(&folder)?.is_empty();
-    // Before anything of it is read: whoever trains it may be about to save.
-    let held = begun.then(|| Held::take(&folder)).transpose()?;
-    // By the one who trained it up to now.
-    if lock::has_finished(&folder) {
-        return Err(finished());
-    }
+    // Lock the run before reading it: a process that trains it may be about to save, or may have finished it since.
+    let run_lock = begun.then(|| RunLock::take(&folder)).transpose()?;
+    check_unfinished(&name, &folder)?;
     let Some(step) = checkpoint::steps(&folder)?.pop() else {
-        return Err(Error::NothingToResume { folder, why: "it was stopped before its first checkpoint", meant: None });
+        return Err(nothing_to_resume(&folder, "it was stopped before its first checkpoint", NEW_RUN.into()));
     };
-    let place = checkpoint::folder(&folder, step);
-    let state = State::read(&place)?;
-    Ok(Destination { name, folder, checkpoint: Some((place, state)), held })
+    let path = checkpoint::folder(&folder, step);
+    let state = State::read(&path)?;
+    Ok(Destination { name, folder, checkpoint: Some((path, state)), run_lock })
 }
 
-/// What leads from a finished run to more steps.
-fn further(folder: &Path) -> String {
-    let Some(from) = crate::runs::beginning_with(folder) else {
-        return "leave `--resume` out to start a run".into();
-    };
-    format!("for more steps, a new run that begins where it ended: another `--name` and {from} instead of `--resume`")
+/// Fails if the run of a folder is finished.
+fn check_unfinished(name: &str, folder: &Path) -> Result<(), Error> {
+    if !lock::has_finished(folder) {
+        return Ok(());
+    }
+    let hint = start_from(folder).map_or(NEW_RUN.into(), |from| {
+        format!("for more steps, start a new run where it ended: another `--name` and {from} instead of `--resume`")
+    });
+    Err(Explanation::new("training", format!("the run `{name}` is finished"))
+        .with_location(folder.display().to_string())
+        .with_why("all its steps are done")
+        .with_hint(hint)
+        .into())
 }
 
-/// Whether the run of a folder could go on as one of this identity, of which nothing is known yet that model and data tell.
-fn goes_on(told: &RunSettings, folder: &Path, known: &Identity) -> Result<bool, Error> {
+/// Whether the run of a folder can be resumed with these settings, as far as it is known before model and data are read.
+fn can_resume(settings: &RunSettings, folder: &Path, known: &Identity) -> Result<bool, Error> {
     if lock::has_finished(folder) {
         return Ok(false);
     }
     let Some(step) = checkpoint::steps(folder)?.pop() else { return Ok(false) };
-    let place = checkpoint::folder(folder, step);
-    let Ok(state) = State::read(&place) else { return Ok(false) };
-    let Identity { version, method, verifiers, settings, .. } = known.clone();
-    let now = Identity { version, method, verifiers, settings, ..state.identity.clone() };
-    let checkpoint = Some((place, state));
-    let there = Destination { name: String::new(), folder: folder.to_owned(), checkpoint, held: None };
-    Ok(same_run(told, &there, &now).is_ok())
+    let path = checkpoint::folder(folder, step);
+    let Ok(state) = State::read(&path) else { return Ok(false) };
+    let Identity { version, method, verifiers, settings: known, .. } = known.clone();
+    let now = Identity { version, method, verifiers, settings: known, ..state.identity.clone() };
+    Ok(check_same_run(settings, "", Some(&(path, state)), &now).is_ok())
 }
 
-/// Of the runs that are not finished, the one whose checkpoints changed last. Before all others one that could go on as this
-/// run; then one that has an end as this one has, or has none either; then one that is not running.
-fn latest(told: &RunSettings, runs: &Path, known: &Identity) -> Result<PathBuf, Error> {
+/// The unfinished run to resume if none is named. Prefers a run with the same settings, then one that like this one has an
+/// end or has none, then one that is not running, then the one whose last checkpoint is newest.
+fn find_latest(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<PathBuf, Error> {
     let (mut begun, mut finished) = (Vec::new(), false);
-    let endless = told.file.train.steps == Some(ENDLESS);
+    let endless = settings.file.train.steps == Some(ENDLESS);
     for name in files::names(runs)?.into_iter().filter(|name| !name.starts_with('.')) {
         let folder = runs.join(&name);
         if !folder.is_dir() {
@@ -116,7 +147,7 @@ fn latest(told: &RunSettings, runs: &Path, known: &Identity) -> Result<PathBuf, 
             continue;
         }
         let changed = checkpoint::folder(&folder, step).metadata().and_then(|about| about.modified());
-        let fits = goes_on(told, &folder, known)?;
+        let fits = can_resume(settings, &folder, known)?;
         let (alike, free) = (is_endless(&folder) == endless, !is_running(&folder));
         begun.push((fits, alike, free, changed.unwrap_or(SystemTime::UNIX_EPOCH), folder));
     }
@@ -124,19 +155,25 @@ fn latest(told: &RunSettings, runs: &Path, known: &Identity) -> Result<PathBuf, 
         return Ok(folder);
     }
     let why = if finished { "every run with a checkpoint there is finished" } else { "no run there has a checkpoint" };
-    Err(Error::NothingToResume { folder: runs.to_owned(), why, meant: None })
+    Err(nothing_to_resume(runs, why, NEW_RUN.into()))
 }
 
-fn numbered(runs: &Path, method: &str) -> String {
+/// The method's name with the first number that no run has.
+fn next_name(runs: &Path, method: &str) -> String {
     let free = (1_u32..).map(|number| format!("{method}-{number}")).find(|name| !runs.join(name).exists());
     free.unwrap_or_else(|| method.to_owned())
 }
 
-/// A name that is a plain folder name on every system.
-fn named(name: &str) -> Result<String, Error> {
+/// Checks that a name is a folder name on every system.
+fn check_name(name: &str) -> Result<String, Error> {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     let good = !name.is_empty() && name.len() <= 100 && !name.starts_with('.') && name.chars().all(plain);
-    if good { Ok(name.to_owned()) } else { Err(Error::RunName(name.to_owned())) }
+    if good {
+        return Ok(name.to_owned());
+    }
+    Err(Explanation::new("config", format!("`{name}` cannot be the name of a run"))
+        .with_why("it becomes a folder: letters, digits, `-`, `_` and `.`, not starting with `.`")
+        .into())
 }
 
 #[cfg(test)]
@@ -148,9 +185,9 @@ mod tests {
     #[test]
     fn a_name_that_leads_elsewhere_is_refused() {
         for name in ["", "..", "../a", "a/b", "a b", ".hidden"] {
-            assert!(named(name).is_err(), "{name}");
+            assert!(check_name(name).is_err(), "{name}");
         }
-        assert_eq!(named("calm-1").unwrap(), "calm-1");
+        assert_eq!(check_name("calm-1").unwrap(), "calm-1");
     }
 
     #[test]
@@ -158,7 +195,7 @@ mod tests {
         let runs = tempfile::tempdir().unwrap();
         std::fs::create_dir(runs.path().join("lora-1")).unwrap();
 
-        assert_eq!(numbered(runs.path(), "lora"), "lora-2");
+        assert_eq!(next_name(runs.path(), "lora"), "lora-2");
     }
 
     const UNFINISHED: &str = "steps = 20\n";
@@ -166,40 +203,40 @@ mod tests {
 
     /// A run with a checkpoint, of settings with this rate.
     fn begin(runs: &Path, name: &str, lock: &str, rate: f64) {
-        let place = checkpoint::folder(&runs.join(name), 10);
-        std::fs::create_dir_all(&place).unwrap();
+        let folder = checkpoint::folder(&runs.join(name), 10);
+        std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(runs.join(name).join(lock::FILE), lock).unwrap();
         let state = State::bare(10, 10, identity(rate));
-        std::fs::write(place.join("state.json"), serde_json::to_vec(&state).unwrap()).unwrap();
+        std::fs::write(folder.join("state.json"), serde_json::to_vec(&state).unwrap()).unwrap();
     }
 
     fn identity(rate: f64) -> Identity {
         Identity { settings: [("train.rate".into(), rate.into())].into(), ..Identity::default() }
     }
 
-    /// What goes on of the runs in a folder, with the rate 0.5, by a name or by none.
-    fn resume(runs: &Path, name: Option<&str>) -> Result<String, Error> {
+    /// The name of the run that is resumed in a folder of runs, with the rate 0.5, by a name or without.
+    fn resume_named(runs: &Path, name: Option<&str>) -> Result<String, Error> {
         let mut settings =
             RunSettings::from_overrides(&["model.path=m", "data.path=d", "method.use=lora"].map(str::to_owned))
                 .unwrap();
         settings.file.run.name = name.map(str::to_owned);
-        resumed(&settings, runs, &identity(0.5)).map(|place| place.name)
+        resume(&settings, runs, &identity(0.5)).map(|destination| destination.name)
     }
 
     #[test]
     fn without_a_name_the_newest_run_goes_on_that_is_not_finished_and_of_these_settings() {
         let runs = tempfile::tempdir().unwrap();
-        let why = || resume(runs.path(), None).unwrap_err().explanation().why.unwrap();
+        let why = || resume_named(runs.path(), None).unwrap_err().explanation().why.unwrap();
         std::fs::write(runs.path().join("notes.txt"), "").unwrap();
         assert_eq!(why(), "no run there has a checkpoint");
         begin(runs.path(), "a-finished", FINISHED, 0.5);
         assert_eq!(why(), "every run with a checkpoint there is finished");
         begin(runs.path(), "b-other", UNFINISHED, 0.25);
-        assert_eq!(resume(runs.path(), None).unwrap(), "b-other", "whose difference is told then");
+        assert_eq!(resume_named(runs.path(), None).unwrap(), "b-other", "whose difference is told then");
         begin(runs.path(), "c-same", UNFINISHED, 0.5);
         begin(runs.path(), "d-other", UNFINISHED, 0.25);
         begin(runs.path(), "e-finished", FINISHED, 0.5);
-        assert_eq!(resume(runs.path(), None).unwrap(), "c-same");
+        assert_eq!(resume_named(runs.path(), None).unwrap(), "c-same");
     }
 
     #[test]
@@ -207,21 +244,22 @@ mod tests {
         let runs = tempfile::tempdir().unwrap();
         begin(runs.path(), "b-with-an-end", UNFINISHED, 0.25);
         begin(runs.path(), "c-without", &format!("steps = {ENDLESS}\n"), 0.25);
-        assert_eq!(resume(runs.path(), None).unwrap(), "b-with-an-end");
+        assert_eq!(resume_named(runs.path(), None).unwrap(), "b-with-an-end");
     }
 
     #[test]
     fn a_run_that_is_running_goes_on_nowhere_else() {
         let runs = tempfile::tempdir().unwrap();
         begin(runs.path(), "b-running", UNFINISHED, 0.5);
-        let held = Held::take(&runs.path().join("b-running")).unwrap();
+        let run_lock = RunLock::take(&runs.path().join("b-running")).unwrap();
         for name in [None, Some("b-running")] {
-            assert!(matches!(resume(runs.path(), name), Err(Error::Running { .. })), "{name:?}");
+            let error = resume_named(runs.path(), name).unwrap_err();
+            assert_eq!(error.to_string(), "the run `b-running` is running", "{name:?}");
         }
         begin(runs.path(), "a-stopped", UNFINISHED, 0.5);
-        assert_eq!(resume(runs.path(), None).unwrap(), "a-stopped");
-        drop(held);
-        assert_eq!(resume(runs.path(), Some("b-running")).unwrap(), "b-running");
+        assert_eq!(resume_named(runs.path(), None).unwrap(), "a-stopped");
+        drop(run_lock);
+        assert_eq!(resume_named(runs.path(), Some("b-running")).unwrap(), "b-running");
     }
 
     #[test]
@@ -229,7 +267,7 @@ mod tests {
         let runs = tempfile::tempdir().unwrap();
         begin(runs.path(), "npo-2", FINISHED, 0.5);
         let told = |name: &str| {
-            let error = resume(runs.path(), Some(name)).unwrap_err();
+            let error = resume_named(runs.path(), Some(name)).unwrap_err();
             (error.to_string(), error.hint().unwrap())
         };
         assert_eq!(told("npo-2"), ("the run `npo-2` is finished".into(), "leave `--resume` out to start a run".into()));

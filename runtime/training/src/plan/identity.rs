@@ -1,17 +1,21 @@
-//! What makes a run this run, and whether a checkpoint is one of it.
+//! The identity of a run, and whether a checkpoint belongs to it.
+
+use std::path::PathBuf;
 
 use tunebox_compute::device;
 use tunebox_compute::precision::Purpose;
+use tunebox_foundation::explain::Explanation;
 use tunebox_model::Policy;
 
-use super::folder::Destination;
-use super::{PlannedMethod, PlannedVerifier};
-use crate::checkpoint::{Identity, settings_that_matter};
+use super::method::PlannedMethod;
+use super::verifiers::PlannedVerifier;
+use crate::checkpoint::{Identity, State, settings_that_matter};
 use crate::configuration::RunSettings;
 use crate::data::Dataset;
 use crate::error::Error;
+use crate::runs::start_from;
 
-/// What makes the run this run.
+/// The identity of a run. `model` is the digest of its weights.
 pub(super) fn identity(
     settings: &RunSettings,
     policy: &Policy,
@@ -24,16 +28,16 @@ pub(super) fn identity(
     let kind = device::describe(policy.parameters().device()).split(':').next().unwrap_or_default().to_owned();
     Ok(Identity {
         model,
-        adapter: super::model::adapter(settings)?,
+        adapter: super::model::adapter_digest(settings)?,
         data: data.digest.clone(),
         tokens: data.token_digest.clone(),
         computed: Some(format!("{kind} in {}", activations.as_str())),
-        ..known_beforehand(settings, method, verifiers)
+        ..partial_identity(settings, method, verifiers)
     })
 }
 
-/// What of a run's identity is known before model and data are read.
-pub(super) fn known_beforehand(
+/// The part of a run's identity that is known before model and data are read.
+pub(super) fn partial_identity(
     settings: &RunSettings,
     method: &PlannedMethod,
     verifiers: &[PlannedVerifier],
@@ -48,9 +52,17 @@ pub(super) fn known_beforehand(
     }
 }
 
-/// Refuses to go on from the checkpoint of another run. That of an author may have another version of its method since.
-pub(super) fn same_run(settings: &RunSettings, place: &Destination, now: &Identity) -> Result<(), Error> {
-    let Some((checkpoint, state)) = &place.checkpoint else { return Ok(()) };
+/// Checks that a checkpoint belongs to the run with identity `now`. `authoring` allows another version of the method.
+///
+/// # Errors
+/// The differences between the two runs.
+pub(super) fn check_same_run(
+    settings: &RunSettings,
+    name: &str,
+    checkpoint: Option<&(PathBuf, State)>,
+    now: &Identity,
+) -> Result<(), Error> {
+    let Some((checkpoint, state)) = checkpoint else { return Ok(()) };
     let mut then = state.identity.clone();
     if settings.authoring {
         then.method.clone_from(&now.method);
@@ -59,5 +71,39 @@ pub(super) fn same_run(settings: &RunSettings, place: &Destination, now: &Identi
     if differences.is_empty() {
         return Ok(());
     }
-    Err(Error::Different { name: place.name.clone(), checkpoint: checkpoint.clone(), differences })
+    let run = checkpoint.ancestors().nth(2).unwrap_or(checkpoint);
+    let from = start_from(checkpoint).map_or_else(String::new, |from| format!(" that begins there: {from}"));
+    let hint = format!("set these back, as `{}` has them; or start a new run{from}", run.join("run.toml").display());
+    let what = format!("the run `{name}` cannot go on: {}", differences.join("; "));
+    Err(Explanation::new("training", what)
+        .with_location(checkpoint.display().to_string())
+        .with_why("a resumed run ends in the same bits as one never stopped, or not at all")
+        .with_hint(hint)
+        .into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hint_names_the_checkpoint_as_a_new_start_if_it_holds_an_adapter() {
+        let settings = ["model.path=m", "data.path=d", "method.use=lora"].map(str::to_owned);
+        let settings = RunSettings::from_overrides(&settings).unwrap();
+        let run = tempfile::tempdir().unwrap();
+        let checkpoint = run.path().join("steps/000010");
+        std::fs::create_dir_all(&checkpoint).unwrap();
+        let state = State::bare(10, 10, Identity::default());
+        let now = Identity { model: "another".into(), ..Identity::default() };
+        let hint = || {
+            let checkpoint = Some((checkpoint.clone(), state.clone()));
+            let error = check_same_run(&settings, "a", checkpoint.as_ref(), &now).unwrap_err();
+            tunebox_foundation::explain::Explain::hint(&error).unwrap()
+        };
+        let back =
+            format!("set these back, as `{}` has them; or start a new run", run.path().join("run.toml").display());
+        assert_eq!(hint(), back, "a checkpoint of all weights");
+        std::fs::write(checkpoint.join("adapter_config.json"), "{}").unwrap();
+        assert_eq!(hint(), back + &format!(" that begins there: `--set model.adapter={}`", checkpoint.display()));
+    }
 }

@@ -1,9 +1,9 @@
-//! The method of a run: found, read, its settings filled in, admitted. Nothing of it runs.
+//! Loads the method of a run: finds and reads its package, resolves its settings, admits its component. Runs nothing of it.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value as Json};
-use tunebox_foundation::explain::Explain;
+use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_package::settings::SettingError;
 use tunebox_package::{
     Error as PackageError, Package, Reference, Value as Given, World, component, manifest, read_manifest,
@@ -12,9 +12,8 @@ use tunebox_package::{
 use tunebox_sandbox::native::{Twin, every_interface};
 use tunebox_sandbox::{Engine, Error as Refused, Grants, Limits, Method, Value, interface_of};
 
-use super::summary::values;
 use super::trust;
-use crate::configuration::{Half, Problem, RunSettings};
+use crate::configuration::{RunSettings, Underline};
 use crate::data::Shape;
 use crate::digest::digest;
 use crate::error::Error;
@@ -25,75 +24,76 @@ pub struct PlannedMethod {
     pub package: Package,
     /// Every setting with its value.
     pub settings: Vec<(String, Value)>,
-    /// The shapes of record that it learns from.
+    /// The shapes of records that it learns from.
     pub shapes: Vec<Shape>,
-    /// What it may use up.
+    /// The limits of the method.
     pub limits: Limits,
     pub(crate) admitted: Method,
 }
 
 impl PlannedMethod {
-    /// Whether it can ask for a gradient at all; one that cannot needs nothing to train.
+    /// Whether it imports `learn`. A method that does not trains nothing.
     #[must_use]
     pub fn learns(&self) -> bool {
-        self.asks_for("learn")
+        self.imports("learn")
     }
 
-    /// Whether it can ask for an edit of the weights at all.
+    /// Whether it imports `weights`, which edit the model.
     #[must_use]
     pub fn edits(&self) -> bool {
-        self.asks_for("weights")
+        self.imports("weights")
     }
 
-    /// What to tell about a method that can leave nothing behind.
+    /// A warning if the method cannot have an effect.
     pub(crate) fn without_effect(&self) -> Option<&'static str> {
         without_effect(self.admitted.imports())
     }
 
-    /// Completions that it writes for a prompt, where a setting says so that is called as those of the built-in methods.
+    /// Completions of a prompt: the setting `completions`, if the method has it, as built-in methods do.
     #[must_use]
     pub fn completions(&self) -> Option<u64> {
-        self.whole("completions").filter(|count| *count > 0)
+        self.positive_setting("completions").filter(|count| *count > 0)
     }
 
-    /// New tokens of a completion at most, where its settings say so.
+    /// Maximum new tokens of a completion: the setting `max-tokens`, if the method has it.
     pub(crate) fn new_tokens(&self) -> Option<u64> {
-        self.whole("max-tokens").filter(|count| *count > 0)
+        self.positive_setting("max-tokens").filter(|count| *count > 0)
     }
 
-    fn whole(&self, name: &str) -> Option<u64> {
+    /// A setting that is a positive integer.
+    fn positive_setting(&self, name: &str) -> Option<u64> {
         self.settings.iter().find_map(|(known, value)| match value {
             Value::Integer(count) if known == name => u64::try_from(*count).ok(),
             _ => None,
         })
     }
 
-    fn asks_for(&self, interface: &str) -> bool {
+    fn imports(&self, interface: &str) -> bool {
         self.admitted.imports().iter().any(|import| interface_of(import) == Some(interface))
     }
 }
 
-/// What to tell about a method with these imports, if it can leave nothing behind.
+/// A warning for a method whose imports do not let it train, edit or publish anything.
 #[must_use]
 pub fn without_effect(imports: &[String]) -> Option<&'static str> {
-    let leaves = |import: &String| matches!(interface_of(import), Some("learn" | "weights" | "hidden"));
-    (!imports.iter().any(leaves)).then_some(
+    let has_effect = |import: &String| matches!(interface_of(import), Some("learn" | "weights" | "hidden"));
+    (!imports.iter().any(has_effect)).then_some(
         "the method never calls `minimise`: nothing is trained, and no adapter will be written; \
          `minimise(&loss)?` in its `step` is what learns",
     )
 }
 
-/// Finds and admits the method that the settings name.
-pub(crate) fn method(settings: &RunSettings, engine: &Engine) -> Result<PlannedMethod, Error> {
+/// Finds, reads and admits the method that the settings name.
+pub(super) fn load_method(settings: &RunSettings, engine: &Engine) -> Result<PlannedMethod, Error> {
     let found = settings.method_reference()?;
     let engine = engine.of_stranger(!matches!(found, Reference::Builtin(_)));
-    let package = trust::held(&found, settings.project())?;
-    prepared(settings, package, |package, limits| {
+    let package = trust::open_package(&found, settings.project())?;
+    prepare(settings, package, |package, limits| {
         engine.admit(&package.bytes, &package.manifest.name, &grants(settings), limits)
     })
 }
 
-/// The method of a process that says itself what it is, and may ask for everything.
+/// A method that runs in its own process and sent its manifest; it may use every interface.
 pub(crate) fn native(settings: &RunSettings, manifest: &str, twin: Twin) -> Result<PlannedMethod, Error> {
     let package = Package {
         manifest: manifest::parse(manifest.as_bytes())?,
@@ -105,10 +105,10 @@ pub(crate) fn native(settings: &RunSettings, manifest: &str, twin: Twin) -> Resu
         signer: None,
         source: None,
     };
-    prepared(settings, package, |package, _| Ok(Method::native(&package.manifest.name, package.imports.clone(), twin)))
+    prepare(settings, package, |package, _| Ok(Method::native(&package.manifest.name, package.imports.clone(), twin)))
 }
 
-/// The same method from other bytes, for a run that goes on with it: its author's.
+/// A newer version of the run's method, from the bytes that its author built during the run.
 pub(crate) fn revised(settings: &RunSettings, bytes: Vec<u8>, engine: &Engine) -> Result<PlannedMethod, Error> {
     let package = Package {
         manifest: read_manifest(&bytes)?,
@@ -120,14 +120,14 @@ pub(crate) fn revised(settings: &RunSettings, bytes: Vec<u8>, engine: &Engine) -
         signer: None,
         source: None,
     };
-    prepared(settings, package, |package, limits| {
+    prepare(settings, package, |package, limits| {
         let engine = engine.of_stranger(true);
         engine.admit(&package.bytes, &package.manifest.name, &grants(settings), limits)
     })
 }
 
-/// A method with its settings filled in, and what is called of it.
-fn prepared(
+/// Resolves the settings of a method and admits its component.
+fn prepare(
     settings: &RunSettings,
     package: Package,
     admit: impl FnOnce(&Package, &Limits) -> Result<Method, Refused>,
@@ -140,7 +140,7 @@ fn prepared(
     let shapes = Shape::of_method(&package.manifest.shape).ok_or_else(|| {
         let shape = &package.manifest.shape;
         let what = format!("method `{name}` learns from records of the shape `{shape}`, which cannot be read yet");
-        settings.wrong("method.use", Half::Value, Problem::Method { what, why: None, hint: None })
+        settings.error("method.use", Underline::Value, Explanation::new("config", what))
     })?;
     let values = resolve(settings, &package)?;
     let limits = settings.file.limits.of_method();
@@ -148,7 +148,7 @@ fn prepared(
     Ok(PlannedMethod { package, settings: values, shapes, limits, admitted })
 }
 
-/// What every method gets, and what the run file names.
+/// The default interfaces, and those that the run file grants.
 fn grants(settings: &RunSettings) -> Grants {
     let named = settings.file.method.grants.iter();
     named.fold(Grants::default(), |grants, grant| grants.with(grant.interface()))
@@ -157,35 +157,38 @@ fn grants(settings: &RunSettings) -> Grants {
 fn resolve(settings: &RunSettings, package: &Package) -> Result<Vec<(String, Value)>, Error> {
     let given = table(&settings.file.method.settings);
     let values = resolve_settings(&package.manifest, &given);
-    let values = values.map_err(|error| setting_problem(settings, "method", &settings.file.method.r#use, error))?;
+    let values = values.map_err(|error| setting_error(settings, "method", &settings.file.method.r#use, error))?;
     Ok(values.into_iter().map(|(name, value)| (name, convert(value))).collect())
 }
 
-/// The settings of a run's method as a lock lists them, of a method that is only read: with every default; as they were
-/// given where the method does not take them, which no lock lists.
-pub(crate) fn listed_settings(settings: &RunSettings, package: &Package) -> toml::Table {
+/// The settings of a run's method as `run.lock` lists them, with every default. Settings that the method rejects are
+/// returned as given, so that they differ from every lock.
+pub(crate) fn lock_settings(settings: &RunSettings, package: &Package) -> toml::Table {
     match resolve(settings, package) {
-        Ok(resolved) => table(&values(&resolved)),
+        Ok(resolved) => table(&settings_json(&resolved)),
         Err(_) => table(&settings.file.method.settings),
     }
 }
 
-/// A wrong setting of a component that the run calls `used`, at its place below a table of the run file.
-pub(super) fn setting_problem(settings: &RunSettings, below: &str, used: &str, error: PackageError) -> Error {
+/// An error about a component's settings, located in the table `below` of the run file. `used` names the component.
+pub(super) fn setting_error(settings: &RunSettings, below: &str, used: &str, error: PackageError) -> Error {
     match error {
         PackageError::Setting(wrong) => {
-            let half = if matches!(wrong, SettingError::Unknown { .. }) { Half::Key } else { Half::Value };
+            let is_key = matches!(wrong, SettingError::Unknown { .. });
+            let underline = if is_key { Underline::Key } else { Underline::Value };
             let hint = match wrong {
                 SettingError::Value { .. } => Some(format!("`tunebox inspect {used}` lists settings and ranges")),
                 _ => wrong.hint(),
             };
-            let problem = Problem::Method { what: wrong.to_string(), why: wrong.why(), hint };
-            settings.wrong(&format!("{below}.{}", wrong.name()), half, problem)
+            let problem = Explanation::new("config", wrong.to_string());
+            let problem = Explanation { why: wrong.why(), hint, ..problem };
+            settings.error(&format!("{below}.{}", wrong.name()), underline, problem)
         }
         other => other.into(),
     }
 }
 
+/// A setting of a package as the sandbox takes it.
 pub(super) fn convert(value: Given) -> Value {
     match value {
         Given::Boolean(value) => Value::Boolean(value),
@@ -195,11 +198,22 @@ pub(super) fn convert(value: Given) -> Value {
     }
 }
 
-/// The settings as they were in the run file; JSON and TOML agree on all that a setting can be.
+/// Settings as a TOML table. Null, which no setting can be, is left out.
 pub(super) fn table(settings: &Map<String, Json>) -> toml::Table {
     let entries = settings.iter().filter_map(|(name, value)| {
         let value = toml::Value::try_from(value).ok()?;
         Some((name.clone(), value))
     });
     entries.collect()
+}
+
+/// Settings as a JSON object.
+pub(super) fn settings_json(settings: &[(String, Value)]) -> Map<String, Json> {
+    let json = |value: &Value| match value {
+        Value::Boolean(value) => (*value).into(),
+        Value::Integer(value) => (*value).into(),
+        Value::Number(value) => (*value).into(),
+        Value::Text(value) => value.clone().into(),
+    };
+    settings.iter().map(|(name, value)| (name.clone(), json(value))).collect()
 }

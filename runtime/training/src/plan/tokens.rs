@@ -1,63 +1,62 @@
-//! Tokens that a step is about, from the data's sizes and the method's settings: what a forecast of memory begins with.
+//! The most tokens that a step holds at once, from the sizes of the data and the method's settings, for the memory estimate.
 
-use super::PlannedMethod;
-use super::sides;
+use super::method::PlannedMethod;
 use crate::configuration::RunSettings;
 use crate::data::{Dataset, Shape};
 
-/// Tokens of the rows that a step is about.
+/// The most tokens that a step holds at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tokens {
-    /// Of a micro-batch at most.
+    /// Tokens of one pass.
     pub(crate) slice: u64,
-    /// Of what the method scores before it learns; the most that can be where it is not known.
+    /// Tokens that the method scores before it runs backward; `u64::MAX` if unknown.
     pub(crate) together: u64,
-    /// Rows that are written, prompts before them included; none of records that are learned from as they are.
-    pub(crate) written: Option<Written>,
+    /// Generated rows; `None` for methods that learn from the records.
+    pub(crate) generated: Option<Generated>,
 }
 
-/// Completions of an update.
+/// The generated rows of an update, including their prompts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Written {
-    /// How many; the most that can be where it is not known.
+pub(crate) struct Generated {
+    /// Number of rows; `u64::MAX` if unknown.
     pub(crate) rows: u64,
-    /// Tokens of the longest, its prompt included.
+    /// Tokens of the longest row.
     pub(crate) length: u64,
 }
 
-/// What of a dataset decides.
+/// The sizes that the tokens of a step depend on.
 #[derive(Clone, Copy)]
 struct Sizes {
-    /// Records of a micro-batch.
+    /// Records in a micro-batch.
     batch: u64,
-    /// Micro-batches that the method gets at once.
-    steps: u64,
-    /// Records there are.
+    /// Micro-batches in one call of the method.
+    micro_batches: u64,
+    /// Records in the data.
     records: u64,
-    /// Tokens of the longest record, all its sides together.
+    /// Tokens of the longest record, all sides together.
     record: u64,
 }
 
 impl Tokens {
-    /// Those of micro-batches of `batch` records.
+    /// The tokens of a step with micro-batches of `batch` records.
     pub(super) fn of(settings: &RunSettings, data: &Dataset, method: &PlannedMethod, batch: u32) -> Self {
         let micro = method.package.manifest.batch.is_micro();
         let sizes = Sizes {
             batch: batch.into(),
-            steps: if micro { 1 } else { settings.file.train.accumulation.into() },
+            micro_batches: if micro { 1 } else { settings.file.train.accumulation.into() },
             records: data.examples.len() as u64,
-            record: data.report.longest.saturating_mul(sides(data)) as u64,
+            record: data.report.longest.saturating_mul(data.sides_per_example()) as u64,
         };
         let length = data.report.length as u64;
         if data.shape == Shape::Prompts {
             let rest = length.saturating_sub(sizes.record);
             let new = method.new_tokens().map_or(rest, |most| most.min(rest));
-            // With dropout each row has masks of its own, and a prompt goes through the model with every completion.
+            // With dropout each row has its own masks, so a prompt cannot be shared by its completions.
             let shared = settings.file.train.adapter.dropout == 0.0 && settings.file.model.adapter.is_none();
-            return sizes.written(new, method.completions(), shared);
+            return sizes.generated(new, method.completions(), shared);
         }
         if !settings.file.data.packing {
-            return sizes.rows();
+            return sizes.fixed();
         }
         let longest = data.examples.iter().map(|example| example.tokens() as u64).max().unwrap_or(0);
         sizes.packed(length, longest, data.report.tokens as u64)
@@ -65,32 +64,33 @@ impl Tokens {
 }
 
 impl Sizes {
-    /// Micro-batches of so many records, each as long as the longest.
-    fn rows(self) -> Tokens {
+    /// Micro-batches of `batch` records, each as long as the longest.
+    fn fixed(self) -> Tokens {
         let of = |records: u64| self.record.saturating_mul(records.min(self.records));
-        Tokens { slice: of(self.batch), together: of(self.batch.saturating_mul(self.steps)), written: None }
+        Tokens { slice: of(self.batch), together: of(self.batch.saturating_mul(self.micro_batches)), generated: None }
     }
 
-    /// Micro-batches of as many records as fit into `batch` times `length` tokens; one that is longer has its own.
+    /// Micro-batches of as many records as fit into `batch` × `length` tokens. `longest` and `all` are the tokens of the
+    /// longest record and of all.
     fn packed(self, length: u64, longest: u64, all: u64) -> Tokens {
         let bin = self.batch.saturating_mul(length).max(longest).min(all);
-        Tokens { slice: bin, together: bin.saturating_mul(self.steps).min(all), written: None }
+        Tokens { slice: bin, together: bin.saturating_mul(self.micro_batches).min(all), generated: None }
     }
 
-    /// Prompts, each with so many completions of `new` tokens: a slice is as many rows as a micro-batch has records, and
-    /// holds a prompt that its rows share once.
-    fn written(self, new: u64, completions: Option<u64>, shared: bool) -> Tokens {
-        let prompts = self.batch.saturating_mul(self.steps).min(self.records);
+    /// Prompts with `completions` each, of `new` tokens. One pass has as many rows as a micro-batch has records, and holds a
+    /// prompt once if `shared`.
+    fn generated(self, new: u64, completions: Option<u64>, shared: bool) -> Tokens {
+        let prompts = self.batch.saturating_mul(self.micro_batches).min(self.records);
         let rows = completions.map_or(u64::MAX, |each| prompts.saturating_mul(each));
         let count = self.batch.min(rows);
-        // The prompts of a slice; where it cuts through groups, one more.
-        let begun = completions.filter(|_| shared).map_or(count, |each| {
+        // The prompts in one pass; one more if the pass cuts through the completions of a prompt.
+        let prompts = completions.filter(|_| shared).map_or(count, |each| {
             let cut = !each.is_multiple_of(count) && !count.is_multiple_of(each);
             (count.div_ceil(each) + u64::from(cut)).min(count)
         });
-        let slice = new.saturating_mul(count).saturating_add(self.record.saturating_mul(begun));
+        let slice = new.saturating_mul(count).saturating_add(self.record.saturating_mul(prompts));
         let together = slice.saturating_mul(rows.div_ceil(count.max(1)));
-        Tokens { slice, together, written: Some(Written { rows, length: self.record + new }) }
+        Tokens { slice, together, generated: Some(Generated { rows, length: self.record + new }) }
     }
 }
 
@@ -98,37 +98,37 @@ impl Sizes {
 mod tests {
     use super::*;
 
-    const SIZES: Sizes = Sizes { batch: 4, steps: 3, records: 100, record: 20 };
+    const SIZES: Sizes = Sizes { batch: 4, micro_batches: 3, records: 100, record: 20 };
 
     #[test]
     fn records_are_counted_as_long_as_the_longest_and_no_more_than_there_are() {
-        assert_eq!(SIZES.rows(), Tokens { slice: 80, together: 240, written: None });
+        assert_eq!(SIZES.fixed(), Tokens { slice: 80, together: 240, generated: None });
         let few = Sizes { records: 5, ..SIZES };
-        assert_eq!(few.rows(), Tokens { slice: 80, together: 100, written: None });
+        assert_eq!(few.fixed(), Tokens { slice: 80, together: 100, generated: None });
     }
 
     #[test]
     fn a_packed_micro_batch_is_a_bin_of_tokens() {
-        assert_eq!(SIZES.packed(64, 20, 1000), Tokens { slice: 256, together: 768, written: None });
-        assert_eq!(SIZES.packed(64, 20, 300), Tokens { slice: 256, together: 300, written: None });
-        assert_eq!(SIZES.packed(64, 300, 1000), Tokens { slice: 300, together: 900, written: None });
+        assert_eq!(SIZES.packed(64, 20, 1000), Tokens { slice: 256, together: 768, generated: None });
+        assert_eq!(SIZES.packed(64, 20, 300), Tokens { slice: 256, together: 300, generated: None });
+        assert_eq!(SIZES.packed(64, 300, 1000), Tokens { slice: 300, together: 900, generated: None });
     }
 
     #[test]
     fn completions_are_counted_each_and_without_a_number_as_many_as_can_be() {
-        let apart = SIZES.written(30, Some(8), false);
+        let apart = SIZES.generated(30, Some(8), false);
         assert_eq!((apart.slice, apart.together), (200, 50 * 8 * 12));
-        assert_eq!(apart.written, Some(Written { rows: 96, length: 50 }));
-        let unknown = SIZES.written(30, None, true);
+        assert_eq!(apart.generated, Some(Generated { rows: 96, length: 50 }));
+        let unknown = SIZES.generated(30, None, true);
         assert_eq!((unknown.slice, unknown.together), (200, u64::MAX));
     }
 
     #[test]
     fn completions_of_a_prompt_share_it_in_their_slice() {
-        let shared = SIZES.written(30, Some(8), true);
+        let shared = SIZES.generated(30, Some(8), true);
         assert_eq!((shared.slice, shared.together), (4 * 30 + 20, 24 * 140));
-        assert_eq!(SIZES.written(30, Some(2), true).slice, 4 * 30 + 2 * 20);
+        assert_eq!(SIZES.generated(30, Some(2), true).slice, 4 * 30 + 2 * 20);
         // A group of three does not fill a slice of four: at most three prompts are in one.
-        assert_eq!(SIZES.written(30, Some(3), true).slice, 4 * 30 + 3 * 20);
+        assert_eq!(SIZES.generated(30, Some(3), true).slice, 4 * 30 + 3 * 20);
     }
 }

@@ -1,7 +1,6 @@
-//! Packages of strangers in a run: each held against the lock of the run's project before a byte of it is compiled.
+//! Checks the packages of a run against the lock of its project, before they are compiled.
 //!
-//! Who may sign what, and what the lock says, is the room of packages; when it is asked is decided here. A plan never
-//! asks a person: what it may use was settled before, by [`settle`].
+//! The rules of signers and locks are in `tunebox_package::trust`. A plan never asks the user: [`settle`] does so before.
 
 use std::path::Path;
 
@@ -10,7 +9,6 @@ use tunebox_package::home::home;
 use tunebox_package::trust::{Mode, Question, Trust, hold_path};
 use tunebox_package::{Package, Reference};
 
-use super::PlannedRun;
 use crate::configuration::RunSettings;
 use crate::error::Error;
 use tunebox_foundation::files;
@@ -18,57 +16,58 @@ use tunebox_foundation::files;
 /// The lock's name in a project's folder.
 const LOCK: &str = "tunebox.lock";
 
-/// Who is asked about a signer that was never seen before.
+/// Asks the user about a signer that is not known yet; true accepts it.
 pub type Ask<'a> = dyn FnMut(&Question) -> bool + 'a;
 
-/// Decides about every package from the store that a run names, and writes the decisions into the lock of its project.
-/// Without anybody to `ask`, only what is built in or what the lock lists is taken, a path included, and nothing is written.
+/// Decides about every package of the store that a run uses, and writes the decisions into the lock of its project. Without
+/// `ask`, accepts only what is built in or listed in the lock, including components given by a path, and writes nothing.
 ///
 /// # Errors
-/// A package that is not what was signed, locked or agreed to; a store or a lock that cannot be read or written.
+/// A package that does not match its signature or the lock, or that the user rejects; a store or lock that cannot be read
+/// or written.
 pub fn settle(settings: &RunSettings, ask: Option<&mut Ask<'_>>) -> Result<(), Error> {
-    // What cannot be found is told by the plan, with its place in the run file.
+    // The plan reports references that are not found, with their location in the run file.
     let found: Vec<Reference> = settings.references().into_iter().flatten().collect();
     settle_all(&found, settings.project(), ask)
 }
 
-/// The same for one reference, in the present folder.
+/// Decides about one reference like [`settle`], with the lock of the current folder.
 ///
 /// # Errors
-/// As [`settle`].
+/// Those of [`settle`].
 pub fn settle_one(found: &Reference, ask: Option<&mut Ask<'_>>) -> Result<(), Error> {
     settle_all(std::slice::from_ref(found), Path::new("."), ask)
 }
 
 fn settle_all(found: &[Reference], project: &Path, ask: Option<&mut Ask<'_>>) -> Result<(), Error> {
     let Some(ask) = ask else {
-        return found.iter().try_for_each(|found| hold(found, &found.open()?, project, true));
+        return found.iter().try_for_each(|found| check_lock(found, &found.open()?, project, true));
     };
-    let mut strangers = found.iter().filter(|found| matches!(found, Reference::Stored(_))).peekable();
-    if strangers.peek().is_none() {
+    let mut stored = found.iter().filter(|found| matches!(found, Reference::Stored(_))).peekable();
+    if stored.peek().is_none() {
         return Ok(());
     }
     let mut trust = open(project)?;
-    for found in strangers {
+    for found in stored {
         let (artifact, source) = from_store(&found.open()?);
         trust.admit(&artifact, &source, Mode::Ask(&mut *ask)).map_err(tunebox_package::Error::from)?;
     }
     Ok(trust.commit()?)
 }
 
-/// What a reference names. A package from the store must be the one that the lock of a project lists, and one from a path
-/// must be, if the lock lists its name.
+/// Opens a package. One from the store must be the one that the lock of the project lists; so must one from a path, if the
+/// lock lists its name.
 ///
 /// # Errors
-/// As [`settle`] without anybody to ask, and whatever is wrong with the package.
-pub fn held(found: &Reference, project: &Path) -> Result<Package, Error> {
+/// A package that cannot be read or does not match the lock.
+pub fn open_package(found: &Reference, project: &Path) -> Result<Package, Error> {
     let package = found.open()?;
-    hold(found, &package, project, false)?;
+    check_lock(found, &package, project, false)?;
     Ok(package)
 }
 
-/// Holds a package against the lock of a project; where only the lock counts, a path as well must be in it.
-fn hold(found: &Reference, package: &Package, project: &Path, only_locked: bool) -> Result<(), Error> {
+/// Checks a package against the lock of a project. `only_locked`: a package from a path must be in the lock, too.
+fn check_lock(found: &Reference, package: &Package, project: &Path, only_locked: bool) -> Result<(), Error> {
     match found {
         Reference::Builtin(_) => {}
         Reference::Stored(_) => {
@@ -80,13 +79,15 @@ fn hold(found: &Reference, package: &Package, project: &Path, only_locked: bool)
     Ok(())
 }
 
-/// Copies the lock of the project into the folder of a run that uses packages from the store, so that the run can go on
-/// and be done again from there.
-pub(crate) fn keep(plan: &PlannedRun) -> Result<(), Error> {
-    let verifiers = plan.verifiers.iter().map(|verifier| &verifier.package);
-    let lock = plan.settings.project().join(LOCK);
-    if std::iter::once(&plan.method.package).chain(verifiers).any(|package| package.source.is_some()) {
-        files::write(&plan.folder.join(LOCK), files::read_text(&lock)?.as_bytes())?;
+/// Copies the lock of a project into the folder of a run, so that the run can be resumed and replayed from there. Does nothing
+/// if none of its packages is from the store.
+pub(crate) fn copy_lock<'a>(
+    project: &Path,
+    folder: &Path,
+    mut packages: impl Iterator<Item = &'a Package>,
+) -> Result<(), Error> {
+    if packages.any(|package| package.source.is_some()) {
+        files::write(&folder.join(LOCK), files::read_text(&project.join(LOCK))?.as_bytes())?;
     }
     Ok(())
 }
@@ -95,7 +96,7 @@ fn open(project: &Path) -> Result<Trust, Error> {
     Ok(Trust::open(&home()?, project)?)
 }
 
-/// A package as it came from where it came from.
+/// The bytes and signature of a package, and where the store had it from.
 fn from_store(package: &Package) -> (Artifact, String) {
     let artifact = Artifact { wasm: package.bytes.to_vec(), signature: package.signature.clone() };
     (artifact, package.source.clone().unwrap_or_default())
@@ -127,13 +128,13 @@ mod tests {
     #[test]
     fn a_path_to_other_bytes_of_a_pinned_name_is_refused_whoever_says_yes() {
         let (folder, found) = project(|_| "0".repeat(64));
-        let error = held(&found, folder.path()).unwrap_err();
+        let error = open_package(&found, folder.path()).unwrap_err();
         assert_eq!(
             (error.to_string().as_str(), error.exit()),
             ("this package is not the one in the lock", Exit::Trust)
         );
         let (folder, found) = project(sha256);
-        assert!(held(&found, folder.path()).is_ok());
+        assert!(open_package(&found, folder.path()).is_ok());
     }
 
     #[test]

@@ -14,13 +14,13 @@ use std::time::Instant;
 
 use tunebox_foundation::explain::Exit;
 
-use crate::artifact::{self, Written};
+use crate::artifact;
 use crate::error::Error;
 use crate::exact;
+use crate::lock::write::Written;
 use crate::observer::{Observer, StepEvent};
 use crate::plan::Plan;
 use revision::Revising;
-pub(crate) use revision::Revision;
 pub use revision::Revisions;
 use start::Running;
 

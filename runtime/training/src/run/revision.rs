@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tunebox_foundation::explain::Explanation;
 use tunebox_package::Manifest;
 use tunebox_sandbox::StepReport;
 
@@ -17,7 +18,7 @@ use crate::learner::begin_step;
 use crate::learner::initial_state::{self, InitialState};
 use crate::lock;
 use crate::observer::{Observer, StepEvent};
-use crate::plan::{self, PlannedMethod, PlannedRun};
+use crate::plan::{self, PlannedMethod, PlannedRun, Revision};
 use tunebox_foundation::files;
 
 /// Where newer versions of a run's method come from.
@@ -32,15 +33,6 @@ pub trait Revisions {
     /// What became of the component that was given last, after so many steps: the run goes on with it, or with the
     /// version before.
     fn settled(&mut self, step: u64, outcome: Result<&Manifest, &Error>);
-}
-
-/// From when on a run went on with another component.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub(crate) struct Revision {
-    /// The steps that were finished.
-    pub(crate) after: u64,
-    /// The digest of the component.
-    pub(crate) sha256: String,
 }
 
 /// Where a run stands between two steps: all that a checkpoint keeps.
@@ -67,7 +59,7 @@ impl<'a> Revising<'a> {
         let initial = state.is_some().then(|| InitialState::copy_of(&running.train_state())).transpose()?;
         let streams = state.as_ref().map_or_else(BTreeMap::new, |_| running.session.streams().clone());
         let held = state.zip(initial);
-        Ok(Self { revisions, pause: Pause { held, streams, cursor: running.walk.cursor() } })
+        Ok(Self { revisions, pause: Pause { held, streams, cursor: running.sampler.cursor() } })
     }
 
     /// The coming step, by the newest version of the method. One that fails by the method's fault is tried again with the
@@ -142,7 +134,7 @@ impl Running {
     /// Takes down where it stands now. An error ends the run: what was there is partly gone.
     fn stand(&mut self, pause: &mut Pause, state: Vec<u8>) -> Result<(), Error> {
         pause.streams.clone_from(self.session.streams());
-        pause.cursor = self.walk.cursor();
+        pause.cursor = self.sampler.cursor();
         match &mut pause.held {
             Some((kept, initial)) => {
                 *kept = state;
@@ -155,7 +147,7 @@ impl Running {
 
     /// Takes the data up where it was. The method is not the same afterwards: it begins anew, or ends.
     fn rewind(&mut self, pause: &Pause) {
-        self.walk.back_to(pause.cursor);
+        self.sampler.seek(pause.cursor);
         self.before.clone_from(&self.used);
     }
 
@@ -183,7 +175,7 @@ impl Running {
     /// Whether what the run was set up with is what the method would be set up with. Errors: it is not.
     fn fits(&self, method: &PlannedMethod) -> Result<(), Error> {
         let (old, new) = (&self.plan.method, &method.package.manifest);
-        let unlike = |what: String| Err(Error::Unlike { what });
+        let unlike = |what: String| Err(misfit(what));
         if new.name != old.package.manifest.name {
             return unlike(format!("it is called `{}`, the run is one of `{}`", new.name, old.package.manifest.name));
         }
@@ -199,21 +191,29 @@ impl Running {
     fn go_over(&mut self, method: PlannedMethod) -> Result<(), Error> {
         let sha256 = method.package.digest.clone();
         let before = std::mem::replace(&mut self.plan.identity.method, sha256.clone());
-        self.plan.summary.of_method(&method);
+        self.plan.summary.update_method(&method);
         self.plan.method = method;
         self.unlearned = false;
         if sha256 == before {
             return Ok(());
         }
         if self.step == 0 {
-            let lock = lock::lock(&self.plan, None)?;
+            let lock = lock::write::lock(&self.plan, None)?;
             return Ok(files::write(&self.plan.folder.join(lock::FILE), lock.as_bytes())?);
         }
         let revision = Revision { after: self.step, sha256 };
-        self.metrics.revised(&revision)?;
+        self.metrics.add_revision(&revision)?;
         self.plan.revised.push(revision);
         Ok(())
     }
+}
+
+/// The error about a changed method that does not fit the run.
+fn misfit(why: String) -> Error {
+    Explanation::new("training", "the changed method does not fit the run that goes on")
+        .with_why(why)
+        .with_hint("change it back, or begin a new run with it")
+        .into()
 }
 
 /// What a method needs in another way than the version before it, each pair being before and now.

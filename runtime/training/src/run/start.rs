@@ -10,17 +10,17 @@ use tunebox_sandbox::{SessionSettings, StepReport, Usage};
 
 use super::step::show_lines;
 use super::update::LastLoss;
-use super::{Revision, Summary, Written};
+use super::{Summary, Written};
 use crate::checkpoint;
-use crate::data::Walk;
+use crate::data::BatchSampler;
 use crate::error::Error;
 use crate::learner::reference::ReferenceCache;
 use crate::learner::{RewardState, TrainState, Trainer, begin_step};
 use crate::lock;
 use crate::metrics::MetricsFile;
 use crate::observer::{Event, Observer, StepEvent};
-use crate::plan::{Plan, PlannedMethod, PlannedRun, trust};
-use crate::runs::Held;
+use crate::plan::{Plan, PlannedMethod, PlannedRun, Revision, run_exists, trust};
+use crate::runs::RunLock;
 use crate::verifiers::Verifiers;
 
 /// A session of a run.
@@ -31,7 +31,7 @@ use tunebox_foundation::files;
 pub(super) struct Running {
     pub(super) plan: PlannedRun,
     pub(super) session: Session,
-    pub(super) walk: Walk,
+    pub(super) sampler: BatchSampler,
     pub(super) metrics: MetricsFile,
     /// Finished steps.
     pub(super) step: u64,
@@ -68,7 +68,7 @@ impl Unused {
         if files::create_new_folder(&folder)? {
             return Ok(Self(Some(folder)));
         }
-        Err(Error::RunExists { name, folder, resumable: false })
+        Err(run_exists(&name, &folder, false))
     }
 
     /// Something is done there now: it stays.
@@ -92,14 +92,14 @@ impl Running {
     /// The folder is only made when the method has taken its settings, and goes again where the first step fails: a run
     /// that never got anywhere leaves nothing behind.
     pub(super) fn start(plan: Plan, observer: &mut dyn Observer) -> Result<Self, Error> {
-        let Plan { run: mut plan, policy, walk } = plan;
+        let Plan { run: mut plan, policy, sampler } = plan;
         let train_state = train_state(&plan, policy)?;
         let before = plan.checkpoint.as_ref().map_or(0, |(_, state)| state.step);
         let mut lost = |lines: &[String], dropped: u32| show_lines(before, (lines, dropped), observer);
         let (session, opening) = start_session(&plan, train_state, &mut lost)?;
         let unused = Unused::in_place(&plan)?;
-        if plan.held.is_none() {
-            plan.held = Some(Held::take(&plan.folder)?);
+        if plan.run_lock.is_none() {
+            plan.run_lock = Some(RunLock::take(&plan.folder)?);
         }
         let metrics = open(&mut plan)?;
         announce(&plan, &opening, observer);
@@ -118,7 +118,7 @@ impl Running {
             unlearned: false,
             plan,
             session,
-            walk,
+            sampler,
             metrics,
             unused,
         };
@@ -155,8 +155,10 @@ impl Running {
 fn open(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
     let Some((_, state)) = &plan.checkpoint else {
         files::write(&plan.folder.join("run.toml"), plan.settings.to_toml(&plan.name).as_bytes())?;
-        files::write(&plan.folder.join(lock::FILE), lock::lock(plan, None)?.as_bytes())?;
-        trust::keep(plan)?;
+        files::write(&plan.folder.join(lock::FILE), lock::write::lock(plan, None)?.as_bytes())?;
+        let verifiers = plan.verifiers.iter().map(|verifier| &verifier.package);
+        let packages = std::iter::once(&plan.method.package).chain(verifiers);
+        trust::copy_lock(plan.settings.project(), &plan.folder, packages)?;
         return MetricsFile::open(&plan.folder, 0);
     };
     let mut metrics = MetricsFile::open(&plan.folder, state.step)?;
@@ -165,7 +167,7 @@ fn open(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
     let present = plan.revised.last().map_or(&state.identity.method, |last| &last.sha256);
     if *present != plan.identity.method {
         let revision = Revision { after: state.step, sha256: plan.identity.method.clone() };
-        metrics.revised(&revision)?;
+        metrics.add_revision(&revision)?;
         plan.revised.push(revision);
     }
     plan.summary.method_changed = plan.identity.method != state.identity.method;
@@ -175,9 +177,10 @@ fn open(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
 /// Tells what is about to run, and what the method said to its settings.
 fn announce(plan: &PlannedRun, opening: &StepReport, observer: &mut dyn Observer) {
     let resumed = plan.checkpoint.as_ref().map(|(_, state)| state.step);
-    observer.event(Event::Planned { summary: &plan.summary, folder: &plan.folder, resumed });
+    let (summary, folder) = (Box::new(plan.summary.clone()), plan.folder.clone());
+    observer.event(&Event::Planned { summary, folder, resumed });
     for text in &plan.warnings {
-        observer.event(Event::Warning { text });
+        observer.event(&Event::Warning { text: text.clone() });
     }
     show_lines(resumed.unwrap_or(0), (&opening.log, opening.dropped_lines), observer);
 }

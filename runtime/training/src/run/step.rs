@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use serde_json::json;
 use tunebox_package::Reference;
 use tunebox_sandbox::StepReport;
 
@@ -32,17 +33,17 @@ impl Running {
             if let Some((function, words)) = &report.unlearned
                 && !std::mem::replace(unlearned, true)
             {
-                observer.event(Event::Warning { text: &nothing_learned(step + 1, function, words) });
+                observer.event(&Event::Warning { text: nothing_learned(step + 1, function, words) });
             }
             *used = report.usage.after(before);
         };
-        let done = update(&self.plan, &mut self.session, &mut self.walk, (step, self.last_loss), &mut told);
+        let done = update(&self.plan, &mut self.session, &mut self.sampler, (step, self.last_loss), &mut told);
         self.tell_last(step + 1, observer);
         let done = done?;
         let train_state = self.session.train_state();
         let (rewards, progress) = (&train_state.hooks.rewards, train_state.hooks.progress());
         for text in rewards.verifiers.warnings() {
-            observer.event(Event::Warning { text: &text });
+            observer.event(&Event::Warning { text });
         }
         let (judged, written) = (rewards.verifiers.metrics(), rewards.sampled_tokens());
         let peak = peak_on(train_state.policy.parameters().device());
@@ -51,7 +52,7 @@ impl Running {
         Ok(StepEvent {
             step: step + 1,
             total: self.plan.steps,
-            epoch: self.walk.epochs(),
+            epoch: self.sampler.finished_epochs(),
             metrics: [done.numbers, judged].concat(),
             gradient_norm: progress.norm,
             rate: self.plan.learning_rate.at(step),
@@ -70,8 +71,8 @@ impl Running {
         self.step = event.step;
         self.tokens += event.tokens;
         self.last_loss = event.metric("loss").map(|loss| (loss, self.step)).or(self.last_loss);
-        self.metrics.step(&event)?;
-        observer.event(Event::Step(&event));
+        self.metrics.add_step(&event)?;
+        observer.event(&Event::Step(event.clone()));
         self.first.get_or_insert_with(|| event.clone());
         self.last = Some(event);
         let every = u64::from(self.plan.settings.file.train.validate_every);
@@ -99,7 +100,7 @@ impl Running {
         // Advice: the run is done and written, whatever comes of this.
         for name in self.metrics.unreported(&self.plan.method.package.manifest.metrics).unwrap_or_default() {
             let text = format!("the method declares the metric `{name}`, and has not reported it in this run");
-            observer.event(Event::Warning { text: &text });
+            observer.event(&Event::Warning { text });
         }
     }
 
@@ -115,8 +116,8 @@ impl Running {
         let loss = validate(&self.train_state().policy, &data, batch);
         self.plan.validation = Some(data);
         let (step, loss) = (self.step, loss?);
-        self.metrics.validation(step, loss)?;
-        observer.event(Event::Validated { step, loss });
+        self.metrics.add(&json!({ "step": step, "validation-loss": loss }))?;
+        observer.event(&Event::Validated { step, loss });
         Ok(())
     }
 
@@ -129,8 +130,8 @@ impl Running {
     }
 
     fn passed(&mut self, rate: PassRate, observer: &mut dyn Observer) -> Result<(), Error> {
-        self.metrics.passes(self.step, rate)?;
-        observer.event(Event::Passed { step: self.step, rate });
+        self.metrics.add_pass_rate(self.step, rate)?;
+        observer.event(&Event::Passed { step: self.step, rate });
         Ok(())
     }
 
@@ -151,7 +152,7 @@ impl Running {
         self.metrics.sync()?;
         let place = Place {
             step: self.step,
-            cursor: self.walk.cursor(),
+            cursor: self.sampler.cursor(),
             streams,
             method_state,
             tokens: self.tokens,
@@ -166,7 +167,7 @@ impl Running {
         }
         let keep = self.plan.settings.file.train.keep as usize;
         let path = checkpoint::save(&run, place, &self.train_state(), keep)?;
-        observer.event(Event::Saved { step: self.step, path: &path });
+        observer.event(&Event::Saved { step: self.step, path: path.clone() });
         self.kept = Some((self.step, path));
         Ok(())
     }
@@ -179,9 +180,9 @@ impl Running {
         let mut tally = Tally::default();
         tally.add(&report.metrics);
         self.closing = tally.numbers(&self.plan.method.package.manifest.metrics);
-        self.metrics.closing(self.step, &self.closing)?;
+        self.metrics.add_closing(self.step, &self.closing)?;
         self.tell(&report, observer);
-        self.metrics.used(self.step, &self.used)?;
+        self.metrics.add(&json!({ "step": self.step, "used": self.used }))?;
         Ok(())
     }
 }
@@ -191,7 +192,7 @@ fn show(step: u64, report: &StepReport, observer: &mut dyn Observer) {
     show_lines(step, (&report.log, report.dropped_lines), observer);
     if let Some(slow) = &report.slow {
         let text = format!("`{}` took {:.0} s, longer than `limits.operation-seconds`", slow.operation, slow.seconds);
-        observer.event(Event::Warning { text: &text });
+        observer.event(&Event::Warning { text });
     }
 }
 
@@ -206,13 +207,13 @@ fn nothing_learned(step: u64, function: &str, words: &str) -> String {
 /// Shows what a method logged.
 pub(super) fn show_lines(step: u64, (lines, dropped): (&[String], u32), observer: &mut dyn Observer) {
     for line in lines {
-        observer.event(Event::Log { step, line });
+        observer.event(&Event::Log { step, line: line.clone() });
     }
     if dropped > 0 {
         let text = match dropped {
             1 => "a log line of the method was too much or too long".to_owned(),
             _ => format!("{dropped} log lines of the method were too many or too long"),
         };
-        observer.event(Event::Warning { text: &text });
+        observer.event(&Event::Warning { text });
     }
 }

@@ -4,7 +4,7 @@ use tunebox_package::Cadence;
 use tunebox_sandbox::StepReport;
 
 use super::start::Session;
-use crate::data::{Walk, window};
+use crate::data::{BatchSampler, window};
 use crate::error::Error;
 use crate::learner::begin_step;
 use crate::metrics::Tally;
@@ -28,12 +28,12 @@ pub(crate) type LastLoss = Option<(f64, u64)>;
 pub(crate) fn update(
     plan: &PlannedRun,
     session: &mut Session,
-    walk: &mut Walk,
+    sampler: &mut BatchSampler,
     (step, last): (u64, LastLoss),
     told: &mut dyn FnMut(StepReport),
 ) -> Result<Update, Error> {
     begin_step(&mut session.train_state(), step);
-    let mut places = walk.next_window();
+    let mut places = sampler.next_window();
     if plan.method.package.manifest.batch == Cadence::Window {
         places = vec![places.concat()];
     }

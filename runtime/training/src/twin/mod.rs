@@ -1,52 +1,49 @@
-//! A method in a process of its own: beside its component, step for step and bit for bit, and as a test of its author
-//! drives it.
+//! Runs a method in its own process (the native twin), for the method's author: compared with its component step by step, or
+//! driven by a unit test.
 //!
-//! `side` is one method at work on a train state of its own, `comparison` two of them over the same records, `wanted` what a
-//! test asks for and the run that it means, `bench` does it. Both stand on the loop's own parts; what is learned is thrown
-//! away.
+//! `runner` executes one method as a run would, `comparison` two of them on the same records. `request` is what a unit test
+//! asks for, and `unit_test` executes it. The trained weights are discarded.
 
-mod bench;
 mod comparison;
-mod fault;
-mod side;
-mod wanted;
+mod request;
+mod runner;
+mod unit_test;
 
 use std::path::Path;
 
 use tunebox_sandbox::{Grants, interface_of};
 
-pub use bench::drive;
 pub use comparison::{Comparison, Difference, compare};
-pub use fault::TwinError;
+pub use unit_test::serve_test;
 
 use crate::configuration::RunSettings;
 use crate::error::Error;
 
-/// Updates of a method that learns, where nothing else is said: enough to tell, and soon over.
+/// Updates of a comparison, for a method that trains and unless the user says how many.
 const STEPS: u32 = 5;
 
-/// The embedded model and data for a component, over so many updates; `set` on top. Where nothing is said they are a few,
-/// or one pass over the data where the method does not learn: one that edits needs them all. What the component
-/// imports is granted: it is its author who asks. Everything is below `place`.
+/// Settings for a comparison on the embedded model and data, with `set` on top. `steps` defaults to a few for a method that
+/// trains, and to one epoch for one that only edits. Grants every interface that the component imports: its author asks.
+/// Puts all files below `folder`.
 ///
 /// # Errors
-/// As [`RunSettings::sample`].
+/// A wrong setting, a build without a sample, and a folder that cannot be written.
 pub fn sample(
     method: &Path,
     imports: &[String],
     steps: Option<u32>,
-    place: &Path,
+    folder: &Path,
     set: &[String],
 ) -> Result<RunSettings, Error> {
     let quoted = |path: &Path| toml::Value::String(path.to_string_lossy().into_owned()).to_string();
-    let usual = Grants::default().interfaces;
+    let granted = Grants::default().interfaces;
     let interface = |import: &String| interface_of(import).map(str::to_owned);
     let interfaces: Vec<String> = imports.iter().filter_map(interface).collect();
     let steps = steps.or_else(|| interfaces.iter().any(|name| name == "learn").then_some(STEPS));
-    let grants: Vec<String> = interfaces.into_iter().filter(|name| !usual.contains(name)).collect();
+    let grants: Vec<String> = interfaces.into_iter().filter(|name| !granted.contains(name)).collect();
     let mut overrides = vec![
         format!("method.use={}", quoted(&std::path::absolute(method).unwrap_or_else(|_| method.to_owned()))),
-        format!("run.folder={}", quoted(place)),
+        format!("run.folder={}", quoted(folder)),
         "run.name=twin".into(),
     ];
     overrides.extend(steps.map(|steps| format!("train.steps={steps}")));

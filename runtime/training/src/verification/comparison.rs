@@ -1,30 +1,36 @@
-//! What a lock says beside what it would say now, leaf by leaf.
+//! Compares a lock with the one that the run would have now, value by value, and the metrics of two runs.
 
+use std::path::Path;
+
+use serde_json::{Map, Value as Json};
 use toml::{Table, Value};
 
-/// What stands for a value that one side lacks.
+use crate::error::Error;
+use crate::metrics;
+
+/// Stands for a missing value.
 pub(super) const ABSENT: &str = "absent";
 
-/// One thing that was compared.
+/// A recorded value and the present one.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Comparison {
-    /// What it is: a key of the lock, such as `model.sha256`, or a file.
+    /// A key of the lock, such as `model.sha256`, or the name of a file.
     pub what: String,
-    /// What the run wrote down.
+    /// The recorded value.
     pub recorded: String,
-    /// What was found now.
+    /// The present value.
     pub found: String,
 }
 
 impl Comparison {
-    /// Whether nothing changed.
+    /// Whether both are equal.
     #[must_use]
     pub fn same(&self) -> bool {
         self.recorded == self.found
     }
 }
 
-/// The leaves of some keys, in the order of the lock; `absent` where one side lacks it.
+/// Compares the values below some keys, in the order of the lock. A value that one side lacks is `absent` there.
 pub(super) fn compare(recorded: &Table, found: &Table, keys: &[&str]) -> Vec<Comparison> {
     let (mut then, mut now) = (Vec::new(), Vec::new());
     for key in keys {
@@ -41,17 +47,63 @@ pub(super) fn compare(recorded: &Table, found: &Table, keys: &[&str]) -> Vec<Com
         .collect()
 }
 
+/// Collects the values below `name` with their dotted keys.
 fn leaves(name: &str, value: &Value, into: &mut Vec<(String, String)>) {
     match value {
         Value::Table(table) => {
-            // Where things lie is no part of what they are, nor is what they were before; their digests are.
-            let lasting = table.iter().filter(|(key, _)| !["name", "source", "revised"].contains(&key.as_str()));
-            lasting.for_each(|(key, value)| leaves(&format!("{name}.{key}"), value, into));
+            // Names, sources and former versions may differ; the digests tell whether the content does.
+            let compared = table.iter().filter(|(key, _)| !["name", "source", "revised"].contains(&key.as_str()));
+            compared.for_each(|(key, value)| leaves(&format!("{name}.{key}"), value, into));
         }
         Value::Array(items) if items.iter().any(Value::is_table) => {
             items.iter().enumerate().for_each(|(at, value)| leaves(&format!("{name}.{at}"), value, into));
         }
         Value::String(value) => into.push((name.to_owned(), value.clone())),
         other => into.push((name.to_owned(), other.to_string())),
+    }
+}
+
+/// The first metric in which two runs differ, by their folders. Ignores times, and the rows of used limits, which each
+/// process of a run writes anew.
+pub(super) fn first_difference(recorded: &Path, found: &Path) -> Result<Option<Comparison>, Error> {
+    let is_compared = |(name, _): &(&String, &Json)| !name.contains("second");
+    let read_rows = |run: &Path| -> Result<Vec<_>, Error> {
+        Ok(metrics::rows(&run.join(metrics::FILE))?.into_iter().filter(|row| !row.contains_key("used")).collect())
+    };
+    let (then, now) = (read_rows(recorded)?, read_rows(found)?);
+    for (row, again) in then.iter().zip(&now) {
+        let step = row.get("step").map_or_else(String::new, |step| format!(" of step {step}"));
+        let missing = again.iter().filter(is_compared).find(|(name, _)| !row.contains_key(*name));
+        let changed = row.iter().filter(is_compared).find(|(name, value)| again.get(*name) != Some(value));
+        if let Some((name, _)) = changed.or(missing) {
+            let number = |row: &Map<String, Json>| row.get(name).map_or("absent".to_owned(), Json::to_string);
+            return Ok(Some(Comparison { what: format!("{name}{step}"), recorded: number(row), found: number(again) }));
+        }
+    }
+    let lines = |count: usize| format!("{count} line{}", if count == 1 { "" } else { "s" });
+    let longer = Comparison { what: metrics::FILE.into(), recorded: lines(then.len()), found: lines(now.len()) };
+    Ok(Some(longer).filter(|longer| !longer.same()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_number_that_differs_is_found_and_times_are_not() {
+        let run = |lines: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::write(folder.path().join(metrics::FILE), lines).unwrap();
+            folder
+        };
+        let one = run("{\"step\":1,\"loss\":2.5,\"seconds\":1.0}\n{\"step\":2,\"loss\":2.25}\n");
+        let slower = run("{\"step\":1,\"loss\":2.5,\"seconds\":9.0}\n{\"step\":2,\"loss\":2.25}\n");
+        let other = run("{\"step\":1,\"loss\":2.5}\n{\"step\":2,\"loss\":2.2500000000000004}\n");
+        let shorter = run("{\"step\":1,\"loss\":2.5}\n");
+        let found = |folder: &tempfile::TempDir| first_difference(one.path(), folder.path()).unwrap();
+
+        assert_eq!(found(&slower), None);
+        assert_eq!(found(&other).unwrap().what, "loss of step 2");
+        assert_eq!(found(&shorter).unwrap().found, "1 line");
     }
 }

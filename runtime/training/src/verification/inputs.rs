@@ -1,22 +1,24 @@
-//! What goes into a run, as far as it is known without compiling anything of it.
+//! The inputs of a run, as far as they are known without compiling its components.
 
 use toml::{Table, Value};
+use tunebox_foundation::explain::Explanation;
 use tunebox_package::Package;
 
 use super::comparison::{ABSENT, Comparison};
-use crate::configuration::{Half, Problem, RunSettings};
+use crate::configuration::{RunSettings, Underline};
 use crate::error::Error;
-use crate::plan::{digests, listed_settings};
+use crate::lock::write::signer;
+use crate::plan::{digests, lock_settings};
 
-/// What only a plan knows, by the keys of a lock.
+/// The keys of a lock that only a plan knows.
 const PLANNED: [&str; 6] =
     ["model.family", "data.records", "data.tokens-sha256", "validation.records", "validation.tokens-sha256", "steps"];
 
-/// Whether the data that only the run's own file names have an end: it may be a stranger's, and a pipe would be waited for.
+/// Checks that data files which only the run's own file names are ordinary files. Reading a pipe could wait without end.
 ///
 /// # Errors
-/// What is there and is no ordinary file, at its place in the run's file.
-pub(super) fn expect_files(settings: &RunSettings) -> Result<(), Error> {
+/// Something else than an ordinary file, located in the run's file.
+pub(super) fn check_data_files(settings: &RunSettings) -> Result<(), Error> {
     let data = &settings.file.data;
     let written = [("data.path", Some(&data.path)), ("data.validation", data.validation.as_ref())];
     for (key, written) in written {
@@ -24,20 +26,21 @@ pub(super) fn expect_files(settings: &RunSettings) -> Result<(), Error> {
         let path = settings.path(key, written);
         if path.metadata().is_ok_and(|about| !about.is_file()) {
             let what = format!("`{}` is no ordinary file", path.display());
-            let why = Some("a run may be anybody's, and what is no file need not end".into());
-            let hint = Some(format!("if you would read it, name it: `--set {key}=PATH`"));
-            return Err(settings.wrong(key, Half::Value, Problem::Method { what, why, hint }));
+            let problem = Explanation::new("config", what)
+                .with_why("a run may be anybody's, and what is no file need not end")
+                .with_hint(format!("if you would read it, name it: `--set {key}=PATH`"));
+            return Err(settings.error(key, Underline::Value, problem));
         }
     }
     Ok(())
 }
 
-/// What the lock of the same run would say of it now, by the same keys. `components` are the method and the verifiers, of
-/// which those are left out that cannot be read.
+/// The inputs in the form of a lock, without the keys that only a plan knows. `components` are the method and the verifiers;
+/// those that cannot be read are left out.
 ///
 /// # Errors
 /// A model or data that cannot be read.
-pub(super) fn without_compiling(settings: &RunSettings, components: &[Result<Package, Error>]) -> Result<Table, Error> {
+pub(super) fn lock_without_plan(settings: &RunSettings, components: &[Result<Package, Error>]) -> Result<Table, Error> {
     let (model, adapter) = digests(settings)?;
     let adapter = adapter.map(|digest| ("adapter".to_owned(), Value::String(digest)));
     let model = digest(model).into_iter().chain(adapter).collect::<Table>();
@@ -64,9 +67,9 @@ pub(super) fn without_compiling(settings: &RunSettings, components: &[Result<Pac
     Ok(now)
 }
 
-/// Takes out of a comparison with [`without_compiling`] what that lacks because it cannot be known: what only a plan knows,
-/// and what a component says that cannot be read. Whatever else is absent is gone.
-pub(super) fn leave_unknown_out(compared: &mut Vec<Comparison>, components: &[Result<Package, Error>]) {
+/// Removes the values from a comparison with [`lock_without_plan`] that are absent because they are not known: those that only
+/// a plan knows, and those of components that cannot be read. Other absent values are differences.
+pub(super) fn remove_unknown(compared: &mut Vec<Comparison>, components: &[Result<Package, Error>]) {
     let names = std::iter::once("method.".to_owned()).chain((0_usize..).map(|number| format!("verifier.{number}.")));
     let unread = components.iter().zip(names).filter(|(read, _)| read.is_err());
     let unread: Vec<String> = unread.map(|(_, name)| name).collect();
@@ -78,20 +81,21 @@ fn file(settings: &RunSettings, key: &str, written: &str) -> Result<Table, Error
     Ok(digest(tunebox_model::digest(&[settings.path(key, written)])?))
 }
 
-/// The method of a run, with its settings.
+/// The table of a method in a lock, with its settings.
 pub(super) fn method(settings: &RunSettings, package: &Package) -> Table {
     let mut table = component(package);
     table.insert("interface".into(), Value::String(package.manifest.interface.clone()));
     table.insert("imports".into(), Value::Array(package.imports.iter().cloned().map(Value::String).collect()));
-    table.insert("settings".into(), Value::Table(listed_settings(settings, package)));
+    table.insert("settings".into(), Value::Table(lock_settings(settings, package)));
     table
 }
 
+/// The table of a component in a lock.
 fn component(package: &Package) -> Table {
     let mut table = digest(package.digest.clone());
     table.insert("version".into(), Value::String(package.manifest.version.clone()));
-    if let Some(signer) = &package.signer {
-        table.insert("signer".into(), Value::String(signer.key.clone()));
+    if let Some(signer) = signer(package) {
+        table.insert("signer".into(), Value::String(signer.to_owned()));
     }
     table
 }
@@ -100,7 +104,7 @@ fn digest(digest: String) -> Table {
     Table::from_iter([("sha256".to_owned(), Value::String(digest))])
 }
 
-/// As a lock writes it.
+/// A number as a lock has it.
 fn number(value: u64) -> Value {
     i64::try_from(value).map_or_else(|_| Value::String(value.to_string()), Value::Integer)
 }

@@ -1,4 +1,4 @@
-//! What a look at a finished run compares.
+//! Verifying a finished run.
 
 use tunebox_package::Package;
 
@@ -38,7 +38,7 @@ fn a_method_that_was_built_anew_is_named_by_its_folder() {
         folder: "runs/first".into(),
         revised: Vec::new(),
         settings: RunSettings::from_overrides(&overrides).unwrap(),
-        place: tempfile::tempdir().unwrap(),
+        scratch: tempfile::tempdir().unwrap(),
     };
     assert_eq!(verification("b").changed_method().as_deref(), Some(folder.path()));
     assert_eq!(verification("a").changed_method(), None);
@@ -47,8 +47,9 @@ fn a_method_that_was_built_anew_is_named_by_its_folder() {
 #[test]
 fn a_lock_that_names_a_file_elsewhere_is_damaged() {
     let lock = table("[[artifact]]\nname = \"../secret\"\nsha256 = \"a\"");
-    assert!(matches!(recorded_files(Path::new("run"), &lock), Err(Error::Damaged { .. })));
-    assert!(matches!(recorded_files(Path::new("run"), &Table::new()), Err(Error::Unfinished { .. })));
+    let error = |lock: &Table| recorded_files(Path::new("run"), lock).unwrap_err().to_string();
+    assert!(error(&lock).starts_with("`run/run.lock` is damaged: "), "{}", error(&lock));
+    assert_eq!(error(&Table::new()), "the run is not finished");
     assert!(recorded_files(Path::new("run"), &table("left = \"nothing\"")).unwrap().is_empty());
 }
 
@@ -66,10 +67,10 @@ fn without_a_plan_what_the_runs_file_lost_is_told_and_what_only_a_plan_knows_is_
     let found = table("[data]\nsha256 = \"a\"\n[method]\nsha256 = \"d\"");
     let differing = |components: &[Result<Package, Error>]| {
         let mut compared = compare(&recorded, &found, &INPUTS);
-        inputs::leave_unknown_out(&mut compared, components);
+        inputs::remove_unknown(&mut compared, components);
         compared.into_iter().filter(|one| !one.same()).map(|one| one.what).collect::<Vec<_>>()
     };
-    let unread = || Err(Error::NoRun { folder: "nowhere".into() });
+    let unread = || Err(Explanation::new("training", "there is no run here").into());
     let lost = ["model.adapter", "validation.sha256", "method.settings.beta", "verifier.0.sha256", "verifier.1.sha256"];
     assert_eq!(differing(&[built_in("lora")]), lost);
     assert_eq!(differing(&[unread(), unread()]), ["model.adapter", "validation.sha256", "verifier.1.sha256"]);

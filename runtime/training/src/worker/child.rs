@@ -1,23 +1,22 @@
-//! The worker's side: reads its job, does the run, tells all of it, and ends when the parent does.
+//! The worker process: reads its job, executes the run, and sends every event to the parent.
 
-use std::io::{BufReader, Read, Write};
+use std::io::{BufReader, ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tunebox_foundation::explain::Exit;
+use tunebox_foundation::explain::{Exit, Explain, Explanation};
 use tunebox_sandbox::Compiling;
 
-use super::fault::{WorkerError, WorkerFault};
-use super::protocol::{Heard, Job, Order, Said, Told, hear, say};
+use super::protocol::{Input, Job, Message, Order, read, write};
 use crate::error::Error;
 use crate::observer::{Event, Observer};
 use crate::plan::plan;
-use crate::run::{Outcome, run};
+use crate::run::run;
 
-/// Does the run that comes in on `input` and tells it on `output`. `stop` ends it as a person would, and so does an
-/// order of the parent; `orphaned` is called when the parent is gone, and is expected to end the process.
+/// Executes the run whose job arrives on `input`, and writes events and outcome to `output`. `stop`, or an order of the
+/// parent, ends the run after the present step. Calls `orphaned` when the parent is gone; it is expected to end the process.
 ///
-/// Gives the exit code of a process that did this; the parent goes by what it was told, not by that.
+/// Returns the exit code of the process. The parent goes by the messages, not by the exit code.
 pub fn serve(
     input: impl Read + Send + 'static,
     mut output: impl Write,
@@ -26,74 +25,78 @@ pub fn serve(
     orphaned: fn(),
 ) -> Option<Exit> {
     let mut input = BufReader::new(input);
-    let last = match say(&mut output, &Said::hello()) {
-        Ok(()) => match hear::<Job>(&mut input) {
-            Heard::Document(job) if job.is_ours() => {
-                listen(input, Arc::clone(stop), orphaned);
-                carry_out(job, compiling, &mut output, stop, orphaned)
-            }
-            Heard::Document(_) => Err(lost("the parent is another version of tunebox")),
-            Heard::End | Heard::Cut => Err(lost("no job came")),
-            Heard::Garbled(why) => Err(lost(&why)),
+    let job = match write(&mut output, &Message::hello()) {
+        Ok(()) => match read::<Job>(&mut input) {
+            Input::Document(job) if job.is_same_version() => Ok(job),
+            Input::Document(_) => Err("the parent is another version of tunebox".into()),
+            Input::End | Input::Cut => Err("no job came".into()),
+            Input::Invalid(why) => Err(why),
         },
-        Err(error) => Err(lost(&error.to_string())),
+        Err(error) => Err(error.to_string()),
     };
-    let (said, exit) = match last {
+    let result = job.map_err(|why| unreadable(&why)).and_then(|job| {
+        listen(input, Arc::clone(stop), orphaned);
+        let mut settings = job.settings;
+        settings.compiling = compiling;
+        run(plan(settings)?, &mut Sender { output: &mut output, orphaned }, stop)
+    });
+    let (message, exit) = match result {
         Ok(outcome) => {
             let exit = outcome.exit();
-            (Said::Ended(Box::new(outcome)), exit)
+            (Message::Ended(Box::new(outcome)), exit)
         }
-        Err(error) => (Said::failed(&error), Some(tunebox_foundation::explain::Explain::exit(&error))),
+        Err(error) => (Message::Failed(Box::new(error.explanation()), error.exit()), Some(error.exit())),
     };
-    if say(&mut output, &said).is_err() {
+    if write(&mut output, &message).is_err() {
         orphaned();
     }
     exit
 }
 
-fn lost(why: &str) -> Error {
-    WorkerError::new(WorkerFault::Garbled(why.to_owned())).into()
+/// The error about a job that did not arrive.
+fn unreadable(why: &str) -> Error {
+    let problem = Explanation::new("worker", "the worker cannot be understood before the first step").with_why(why);
+    let problem = problem.with_kept("nothing had been saved yet").with_hint("the same command again");
+    Error::Explained(Box::new(problem), Exit::Sandbox)
 }
 
-fn carry_out(
-    job: Job,
-    compiling: Compiling,
-    output: &mut impl Write,
-    stop: &AtomicBool,
-    orphaned: fn(),
-) -> Result<Outcome, Error> {
-    let mut settings = job.settings;
-    settings.compiling = compiling;
-    let plan = plan(settings)?;
-    run(plan, &mut Teller { output, orphaned }, stop)
-}
-
-/// Hears what follows the job, until the pipe ends; it ends with the parent.
+/// Reads orders in a thread until the pipe ends, which it does with the parent.
 fn listen(mut input: BufReader<impl Read + Send + 'static>, stop: Arc<AtomicBool>, orphaned: fn()) {
     std::thread::spawn(move || {
-        loop {
-            match hear::<Order>(&mut input) {
-                Heard::Document(Order::Stop) => stop.store(true, Ordering::SeqCst),
-                Heard::End | Heard::Cut | Heard::Garbled(_) => return orphaned(),
-            }
+        while let Input::Document(Order::Stop) = read(&mut input) {
+            stop.store(true, Ordering::SeqCst);
         }
+        orphaned();
     });
 }
 
-/// Passes every event on.
-struct Teller<'a, W> {
+/// Sends every event to the parent.
+struct Sender<'a, W> {
     output: &'a mut W,
     orphaned: fn(),
 }
 
-impl<W: Write> Observer for Teller<'_, W> {
-    fn event(&mut self, event: Event<'_>) {
-        let said = Said::Event(Box::new(Told::from(event)));
-        match say(self.output, &said) {
+impl<W: Write> Observer for Sender<'_, W> {
+    fn event(&mut self, event: &Event) {
+        match write(self.output, &Message::Event(Box::new(event.clone()))) {
             Ok(()) => {}
-            // Too long to be told; the run itself can do without.
-            Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {}
+            // An event that is too long is dropped; the run does not need it.
+            Err(error) if error.kind() == ErrorKind::FileTooLarge => {}
             Err(_) => (self.orphaned)(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_without_a_job_reports_it() {
+        let mut output = Vec::new();
+        let stop = Arc::new(AtomicBool::new(false));
+        let exit = serve(std::io::empty(), &mut output, Compiling::default(), &stop, || ());
+        assert_eq!(exit, Some(Exit::Sandbox));
+        assert!(String::from_utf8(output).unwrap().contains("no job came"));
     }
 }

@@ -1,17 +1,14 @@
-//! A run in a process of its own, for methods and verifiers that are not built in.
+//! A run in its own process, for methods and verifiers that are not built in.
 //!
-//! The parent ([`carry_out`]) never compiles or runs a stranger's bytes: it starts the worker, hands it
-//! the settings, passes on what it tells, and says what ended it. The worker ([`serve`]) does the whole
-//! run: model, tensors, compiling, training, checkpoints. `protocol` is what they say to each other.
+//! `parent` starts the worker, sends it the settings, forwards its events and reports how it ended. It never compiles or runs
+//! the method. `child` is the worker, which executes the whole run. `protocol` is the messages between them.
 //!
-//! A crash, an abort or a kill of the worker leaves the caller, and the last checkpoint, whole. The worker
-//! ends with its parent. The method cannot write to the pipe between them; only the host does.
+//! If the worker crashes or is killed, the parent and the last checkpoint stay intact. The worker ends when its parent does.
+//! The method cannot write to the pipe between them.
 
 mod child;
-mod fault;
+mod parent;
 mod protocol;
-mod supervise;
 
 pub use child::serve;
-pub use fault::{WorkerError, WorkerFault};
-pub use supervise::carry_out;
+pub use parent::execute;

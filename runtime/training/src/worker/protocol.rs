@@ -1,28 +1,23 @@
-//! What parent and worker say to each other: one JSON document a line, read as if the other side were broken.
+//! The messages between parent and worker: one JSON document a line. Neither side trusts what it reads.
 //!
-//! Parent to worker: one [`Job`], then at most one [`Order`]. Worker to parent: [`Said::Hello`], events, and
-//! at the end one [`Said::Ended`] or [`Said::Failed`]. A line has a largest size on both sides.
+//! Parent to worker: one [`Job`], then at most one [`Order`]. Worker to parent: [`Message::Hello`], events, and at the end one
+//! [`Message::Ended`] or [`Message::Failed`]. Both sides limit the length of a line.
 
 use std::io::{self, BufRead, Write};
-use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tunebox_foundation::explain::{Exit, Explain, Explanation};
+use tunebox_foundation::explain::{Exit, Explanation};
 
 use crate::configuration::RunSettings;
-use crate::error::Error;
-use crate::exact;
-use crate::observer::{Event, StepEvent};
-use crate::plan::PlanSummary;
+use crate::observer::Event;
 use crate::run::Outcome;
-use crate::validation::PassRate;
 
-/// Changes with every change of what is said.
+/// The version of the messages.
 const VERSION: u32 = 1;
 
-/// The longest line, in bytes: room for a plan with a list of a million lines that were left out.
-pub(super) const LINE: usize = 64 << 20;
+/// The most bytes of a line: enough for a plan that lists a million skipped lines.
+const MAX_LINE_BYTES: usize = 64 << 20;
 
 /// The first line to a worker.
 #[derive(Serialize, Deserialize)]
@@ -37,116 +32,49 @@ impl Job {
         Self { version: VERSION, program: env!("CARGO_PKG_VERSION").into(), settings }
     }
 
-    /// Whether both sides speak the same.
-    pub(super) fn is_ours(&self) -> bool {
+    /// Whether the parent has the same version as this program.
+    pub(super) fn is_same_version(&self) -> bool {
         (self.version, self.program.as_str()) == (VERSION, env!("CARGO_PKG_VERSION"))
     }
 }
 
-/// What may follow the job.
+/// A message of the parent after the job.
 #[derive(Serialize, Deserialize, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Order {
-    /// Finish the step at hand, save, end.
+    /// Finish the present step, save a checkpoint, end.
     Stop,
 }
 
-/// What a worker says.
+/// A message of the worker.
 #[derive(Serialize, Deserialize, Debug)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Said {
-    /// It is a worker of this version.
+pub(super) enum Message {
+    /// The first message: the version of the worker.
     Hello { version: u32, program: String },
-    /// Something happened.
-    Event(Box<Told>),
-    /// The run is over.
+    /// An event of the run.
+    Event(Box<Event>),
+    /// The run is finished or was stopped.
     Ended(Box<Outcome>),
-    /// The run failed: what to tell the person, and the exit code.
+    /// The run failed: what to show, and the exit code.
     Failed(Box<Explanation>, Exit),
 }
 
-impl Said {
+impl Message {
     pub(super) fn hello() -> Self {
         Self::Hello { version: VERSION, program: env!("CARGO_PKG_VERSION").into() }
     }
 
-    pub(super) fn failed(error: &Error) -> Self {
-        Self::Failed(Box::new(error.explanation()), error.exit())
-    }
-
-    /// Whether it is the greeting of a worker that speaks as this program does.
-    pub(super) fn is_our_hello(&self) -> bool {
+    /// Whether this is the first message of a worker of the same version.
+    pub(super) fn is_hello(&self) -> bool {
         matches!(self, Self::Hello { version: VERSION, program } if program == env!("CARGO_PKG_VERSION"))
     }
 }
 
-/// An [`Event`] that owns what it tells.
-#[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Told {
-    Planned {
-        summary: Box<PlanSummary>,
-        folder: PathBuf,
-        resumed: Option<u64>,
-    },
-    Step(StepEvent),
-    Validated {
-        step: u64,
-        #[serde(with = "exact")]
-        loss: f64,
-    },
-    Passed {
-        step: u64,
-        rate: PassRate,
-    },
-    Saved {
-        step: u64,
-        path: PathBuf,
-    },
-    Log {
-        step: u64,
-        line: String,
-    },
-    Warning {
-        text: String,
-    },
-}
-
-impl From<Event<'_>> for Told {
-    fn from(event: Event<'_>) -> Self {
-        match event {
-            Event::Planned { summary, folder, resumed } => {
-                Self::Planned { summary: Box::new(summary.clone()), folder: folder.to_owned(), resumed }
-            }
-            Event::Step(step) => Self::Step(step.clone()),
-            Event::Validated { step, loss } => Self::Validated { step, loss },
-            Event::Passed { step, rate } => Self::Passed { step, rate },
-            Event::Saved { step, path } => Self::Saved { step, path: path.to_owned() },
-            Event::Log { step, line } => Self::Log { step, line: line.to_owned() },
-            Event::Warning { text } => Self::Warning { text: text.to_owned() },
-        }
-    }
-}
-
-impl Told {
-    /// The event as a watcher takes it.
-    pub(super) fn event(&self) -> Event<'_> {
-        match self {
-            Self::Planned { summary, folder, resumed } => Event::Planned { summary, folder, resumed: *resumed },
-            Self::Step(step) => Event::Step(step),
-            Self::Validated { step, loss } => Event::Validated { step: *step, loss: *loss },
-            Self::Passed { step, rate } => Event::Passed { step: *step, rate: *rate },
-            Self::Saved { step, path } => Event::Saved { step: *step, path: Path::new(path) },
-            Self::Log { step, line } => Event::Log { step: *step, line },
-            Self::Warning { text } => Event::Warning { text },
-        }
-    }
-}
-
-/// Writes one document as a line, in one piece.
-pub(super) fn say(output: &mut impl Write, document: &impl Serialize) -> io::Result<()> {
+/// Writes a document as one line, in a single write.
+pub(super) fn write(output: &mut impl Write, document: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(document)?;
-    if line.len() >= LINE {
+    if line.len() >= MAX_LINE_BYTES {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "a line between run and worker would be too long"));
     }
     line.push(b'\n');
@@ -154,48 +82,49 @@ pub(super) fn say(output: &mut impl Write, document: &impl Serialize) -> io::Res
     output.flush()
 }
 
-/// What reading a line came to.
+/// The result of reading a line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Heard<T> {
+pub(super) enum Input<T> {
     /// A document.
     Document(T),
-    /// The pipe is at its end, between two lines.
+    /// The pipe ended between two lines.
     End,
-    /// The pipe is at its end, in the middle of a line.
+    /// The pipe ended inside a line.
     Cut,
-    /// A line that is none: why.
-    Garbled(String),
+    /// An error of the pipe, or a line that is no such document.
+    Invalid(String),
 }
 
-/// Reads one line, at most [`LINE`] bytes of it.
-pub(super) fn hear<T: DeserializeOwned>(input: &mut impl BufRead) -> Heard<T> {
-    hear_at_most(input, LINE)
+/// Reads a line of at most [`MAX_LINE_BYTES`].
+pub(super) fn read<T: DeserializeOwned>(input: &mut impl BufRead) -> Input<T> {
+    read_at_most(input, MAX_LINE_BYTES)
 }
 
-fn hear_at_most<T: DeserializeOwned>(input: &mut impl BufRead, most: usize) -> Heard<T> {
+fn read_at_most<T: DeserializeOwned>(input: &mut impl BufRead, most: usize) -> Input<T> {
     let mut line = Vec::new();
     if let Err(error) = io::Read::take(input, most as u64).read_until(b'\n', &mut line) {
-        return Heard::Garbled(error.to_string());
+        return Input::Invalid(error.to_string());
     }
     if line.is_empty() {
-        return Heard::End;
+        return Input::End;
     }
     if line.pop() != Some(b'\n') {
         let long = line.len() + 1 >= most;
-        return if long { Heard::Garbled("a line is too long".into()) } else { Heard::Cut };
+        return if long { Input::Invalid("a line is too long".into()) } else { Input::Cut };
     }
     match serde_json::from_slice(&line) {
-        Ok(document) => Heard::Document(document),
-        Err(error) => Heard::Garbled(format!("a line is not what it should be: {error}")),
+        Ok(document) => Input::Document(document),
+        Err(error) => Input::Invalid(format!("a line is not what it should be: {error}")),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observer::StepEvent;
 
-    fn step() -> Told {
-        Told::Step(StepEvent {
+    fn step() -> Event {
+        Event::Step(StepEvent {
             step: 3,
             total: 9,
             epoch: 0.1 + 0.2,
@@ -212,49 +141,49 @@ mod tests {
     }
 
     #[test]
-    fn an_event_comes_over_as_it_was() {
+    fn an_event_is_read_as_it_was_written() {
         let events = [
             step(),
-            Told::Validated { step: 0, loss: 2.5 },
-            Told::Log { step: 1, line: "two\nlines \u{1b}[2J".into() },
-            Told::Warning { text: "ä".into() },
-            Told::Saved { step: 2, path: "runs/one".into() },
+            Event::Validated { step: 0, loss: 2.5 },
+            Event::Log { step: 1, line: "two\nlines \u{1b}[2J".into() },
+            Event::Warning { text: "ä".into() },
+            Event::Saved { step: 2, path: "runs/one".into() },
         ];
         for event in events {
             let mut pipe = Vec::new();
-            say(&mut pipe, &Said::Event(Box::new(event.clone()))).unwrap();
+            write(&mut pipe, &Message::Event(Box::new(event.clone()))).unwrap();
             assert_eq!(pipe.iter().filter(|byte| **byte == b'\n').count(), 1, "one line each");
-            let Heard::Document(Said::Event(heard)) = hear(&mut &pipe[..]) else { panic!("{event:?}") };
-            assert_eq!(Told::from(heard.event()), event);
+            let Input::Document(Message::Event(read)) = read(&mut &pipe[..]) else { panic!("{event:?}") };
+            assert_eq!(*read, event);
         }
     }
 
     #[test]
-    fn a_line_cut_anywhere_or_with_any_byte_changed_is_told_and_is_no_panic() {
+    fn a_line_cut_anywhere_or_with_any_byte_changed_is_reported() {
         let mut pipe = Vec::new();
-        say(&mut pipe, &Said::Event(Box::new(step()))).unwrap();
+        write(&mut pipe, &Message::Event(Box::new(step()))).unwrap();
         for length in 1..pipe.len() {
-            let heard = hear::<Said>(&mut &pipe[..length]);
-            assert!(matches!(heard, Heard::Cut), "{length}: {heard:?}");
+            let heard = read::<Message>(&mut &pipe[..length]);
+            assert!(matches!(heard, Input::Cut), "{length}: {heard:?}");
         }
         for place in 0..pipe.len() {
             let mut changed = pipe.clone();
             changed[place] ^= 0x80;
-            assert!(!matches!(hear::<Said>(&mut &changed[..]), Heard::Document(_)), "{place}");
+            assert!(!matches!(read::<Message>(&mut &changed[..]), Input::Document(_)), "{place}");
         }
-        assert!(matches!(hear::<Said>(&mut &[][..]), Heard::End));
+        assert!(matches!(read::<Message>(&mut &[][..]), Input::End));
     }
 
     #[test]
     fn a_line_without_an_end_takes_no_more_memory_than_a_line_may() {
-        let heard = hear_at_most::<Said>(&mut io::BufReader::new(io::repeat(b' ')), 1000);
-        assert!(matches!(heard, Heard::Garbled(why) if why == "a line is too long"));
+        let heard = read_at_most::<Message>(&mut io::BufReader::new(io::repeat(b' ')), 1000);
+        assert!(matches!(heard, Input::Invalid(why) if why == "a line is too long"));
     }
 
     #[test]
     fn a_greeting_of_another_version_is_not_ours() {
-        assert!(Said::hello().is_our_hello());
-        assert!(!Said::Hello { version: VERSION + 1, program: env!("CARGO_PKG_VERSION").into() }.is_our_hello());
-        assert!(!Said::Hello { version: VERSION, program: "0.0.1".into() }.is_our_hello());
+        assert!(Message::hello().is_hello());
+        assert!(!Message::Hello { version: VERSION + 1, program: env!("CARGO_PKG_VERSION").into() }.is_hello());
+        assert!(!Message::Hello { version: VERSION, program: "0.0.1".into() }.is_hello());
     }
 }

@@ -40,7 +40,7 @@ fn run(bytes: &[u8]) {
         let Err(Error::Worker(error)) = conversation::after_greeting(&conversation::planned(&run)) else {
             panic!("a worker that said nothing more did not end the run")
         };
-        assert_eq!(error.folder.as_ref(), Some(&run), "the folder was not heard: {error}");
+        assert_eq!(error.folder.as_ref(), Some(&run), "the folder was not read: {error:?}");
         assert!(error.kept.is_none_or(|kept| kept == (2, step)));
     });
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tunebox_foundation::explain::Explain;
 use tunebox_training::RunSettings;
-use tunebox_training::configuration::{Document, Half};
+use tunebox_training::configuration::{Document, Underline};
 
 use crate::Target;
 
@@ -45,7 +45,7 @@ fn run(bytes: &[u8]) {
     let (set, file): (Vec<&str>, Vec<&str>) = all.split('\n').partition(|line| line.starts_with("SET "));
     let text = file.join("\n");
     let Ok(document) = Document::parse("run.toml", &text) else { return };
-    let _ = document.spot(&["model".into(), "path".into()], Half::Value);
+    let _ = document.location("model.path", Underline::Value);
     let overrides: Vec<String> = set.iter().filter_map(|line| line.strip_prefix("SET ")).map(str::to_owned).collect();
     match RunSettings::from_text("run.toml", &text, PathBuf::new(), &overrides) {
         Ok(settings) => {

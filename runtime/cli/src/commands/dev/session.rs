@@ -244,7 +244,7 @@ struct SharedDisplay {
 }
 
 impl Observer for SharedDisplay {
-    fn event(&mut self, event: Event<'_>) {
+    fn event(&mut self, event: &Event) {
         self.has_begun.set(true);
         self.display.borrow_mut().event(event);
     }

@@ -1,74 +1,74 @@
-//! `[train]`: the loop, the optimiser and the adapter.
+//! `[train]`: the training loop, the optimizer and the adapter.
 //!
-//! Where a default is not zero it comes from the reference trainers: AdamW as in torch,
-//! 2e-4 for adapters and 2e-5 for all weights, clipping at 1, a linear schedule.
+//! Defaults other than zero are those of the reference trainers: AdamW as in PyTorch, a rate of 2e-4 for adapters and 2e-5
+//! for all weights, clipping at 1, a linear schedule.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tunebox_compute::precision::Compute;
 
-/// `[train]`: the loop and the optimiser.
+/// `[train]`: the training loop, the optimizer and the adapter.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct TrainTable {
-    /// Weight updates; decides when `epochs` is given as well.
+    /// Number of weight updates; overrides `epochs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub steps: Option<u32>,
-    /// Passes over the data; 1 unless `steps` is given.
+    /// Number of passes over the data; 1 unless `steps` is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
     pub epochs: Option<u32>,
-    /// Examples of a micro-batch.
+    /// Examples in a micro-batch.
     #[schemars(range(min = 1, max = 65_536))]
     pub batch: u32,
-    /// Micro-batches of one weight update.
+    /// Micro-batches per weight update.
     #[schemars(range(min = 1, max = 65_536))]
     pub accumulation: u32,
-    /// The peak learning rate; 2e-4 for adapters and 2e-5 for all weights unless given.
+    /// Peak learning rate; 2e-4 for adapters and 2e-5 for all weights unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0.0, "maximum" = 10.0))]
     pub rate: Option<f64>,
-    /// How the rate moves over the run: `linear`, `cosine`, `constant` and more.
+    /// Learning-rate schedule: `linear`, `cosine`, `constant` and more.
     pub schedule: String,
-    /// Updates over which the rate rises from 0.
+    /// Updates over which the learning rate rises from 0.
     #[schemars(range(min = 0, max = 10_000_000))]
     pub warmup: u32,
     /// Decoupled weight decay of AdamW.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub weight_decay: f64,
-    /// The largest gradient norm; 0 switches clipping off.
+    /// Maximum norm of the gradient; 0 disables clipping.
     #[schemars(range(min = 0.0, max = 1_000_000.0))]
     pub clip: f64,
-    /// Where every random number of the run starts.
+    /// Seed of every random number of the run.
     #[schemars(range(min = 0, max = 9_007_199_254_740_991_u64))]
     pub seed: u64,
     /// Updates between checkpoints.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub save_every: u32,
-    /// Checkpoints to keep.
+    /// Number of checkpoints to keep; older ones are deleted.
     #[schemars(range(min = 1, max = 100_000))]
     pub keep: u32,
-    /// Updates between the rows on a terminal; `metrics.jsonl` has them all.
+    /// Updates between the rows on a terminal; `metrics.jsonl` has a row for every update.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub log_every: u32,
-    /// Updates between two looks at the validation data.
+    /// Updates between two scores of the validation data.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub validate_every: u32,
-    /// Completions of every validation prompt, for methods that answer prompts: k of pass@k.
+    /// Completions of every validation prompt, for methods that learn from prompts: k of pass@k.
     #[schemars(range(min = 1, max = 4096))]
     pub validate_completions: u32,
-    /// Keep less for the backward pass and compute it again: less memory, some 25 % slower.
+    /// Recompute activations in the backward pass instead of keeping them: less memory, about 25 % slower.
     pub recompute: bool,
-    /// Keep the log-probabilities of the reference for rows that come again, in memory and in the run's folder.
+    /// Cache the log-probabilities of the reference for rows that come again, in memory and in the run's folder.
     pub cache_reference: bool,
-    /// Leave an update out when its gradient is not finite, instead of stopping.
+    /// Skip an update whose gradient is not finite, instead of stopping.
     pub skip_non_finite: bool,
-    /// Where to compute.
+    /// Device that computes: `cpu`, `cuda`, `cuda:N`, `metal` or `auto`.
     pub device: String,
-    /// What activations are computed in; sums and what is trained are `f32` either way.
+    /// Number format of activations; sums and trained numbers are `f32` in any case.
     pub compute: ComputeChoice,
-    /// What is trained on the model.
+    /// The adapter that is trained.
     pub adapter: AdapterTable,
 }
 
@@ -100,14 +100,14 @@ impl Default for TrainTable {
     }
 }
 
-/// What activations are computed in.
+/// Number format of activations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ComputeChoice {
-    /// `f32` on the CPU, `bf16` elsewhere.
+    /// `f32` on the CPU, `bf16` on other devices.
     #[default]
     Auto,
-    /// 16 bits, 8 of them exponent, on accelerators alone.
+    /// 16 bits, 8 of them exponent; on accelerators only.
     Bf16,
     /// 32 bits.
     F32,
@@ -123,25 +123,25 @@ impl From<ComputeChoice> for Compute {
     }
 }
 
-/// `[train.adapter]`: what is trained on the model.
+/// `[train.adapter]`: the adapter that is trained.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct AdapterTable {
-    /// The kind of adapter, or all weights.
+    /// Kind of adapter, or `full` to train all weights.
     pub kind: KindChoice,
-    /// The rank of the low-rank factors.
+    /// Rank of the low-rank factors.
     #[schemars(range(min = 1, max = 4096))]
     pub rank: u32,
-    /// The numerator of the scale; twice the rank unless given.
+    /// Numerator of the scale of the adapter; twice the rank unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0.0, "maximum" = 1_000_000.0))]
     pub alpha: Option<f64>,
-    /// The share of inputs that the adapter does not see in a step.
+    /// Dropout probability of the adapter's inputs.
     #[schemars(extend("minimum" = 0.0, "exclusiveMaximum" = 1.0))]
     pub dropout: f64,
-    /// `all-linear`, or a list of module names such as `q_proj`.
+    /// Modules that get an adapter: `all-linear`, or a list of names such as `q_proj`.
     pub targets: Targets,
-    /// The layers that get one, counted from 0; all unless given.
+    /// Layers that get an adapter, counted from 0; all unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layers: Option<Vec<u32>>,
 }
@@ -159,7 +159,7 @@ impl Default for AdapterTable {
     }
 }
 
-/// The kind of adapter, or all weights.
+/// Kind of adapter, or all weights.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum KindChoice {
@@ -174,17 +174,17 @@ pub enum KindChoice {
     Full,
 }
 
-/// Where adapters go.
+/// Modules that get an adapter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Targets {
-    /// Everywhere.
+    /// All linear modules.
     Word(AllLinear),
-    /// On the modules of these names.
+    /// Modules with these names.
     Names(Vec<String>),
 }
 
-/// The one word that names all linear layers but the output.
+/// The word for all linear layers except the output layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AllLinear {

@@ -1,12 +1,11 @@
-//! The arithmetic that a step cannot do without, from sizes alone. What is computed twice to save memory is not counted.
+//! The necessary floating-point operations of a training step, from its sizes. Recomputation is not counted.
 
 use tunebox_model::Configuration;
 
-/// Floating-point operations of one supervised step over rows of one length: a forward pass, and a backward pass that
-/// makes the gradients of inputs and adapters but none of frozen weights.
+/// Floating-point operations of one supervised step over `rows` rows of `length` tokens: a forward pass, and a backward pass
+/// with the gradients of inputs and low-rank adapters (`trainable` numbers), without those of frozen weights.
 ///
-/// `trainable` numbers lie in low-rank adapters. Every product of n × m by m × k is 2·n·m·k operations; attention
-/// counts the scores that the causal mask leaves.
+/// A product of n × m by m × k counts 2·n·m·k operations; attention counts the scores that the causal mask leaves.
 pub(super) fn step(sizes: &Configuration, trainable: usize, rows: usize, length: usize) -> f64 {
     let tokens = (rows * length) as f64;
     let frozen = 2.0 * tokens * (linear(sizes) + head(sizes));
@@ -14,18 +13,19 @@ pub(super) fn step(sizes: &Configuration, trainable: usize, rows: usize, length:
     2.0 * frozen + 3.0 * 2.0 * tokens * trainable as f64 + 3.0 * attention(sizes, rows, length)
 }
 
-/// Weights of the blocks' products.
+/// Number of weights in the blocks' linear layers.
 fn linear(sizes: &Configuration) -> f64 {
     let (heads, shared) = (sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim);
     let attention = sizes.hidden * (2 * heads + 2 * shared);
     (sizes.layers * (attention + 3 * sizes.hidden * sizes.intermediate)) as f64
 }
 
+/// Number of weights in the output head.
 fn head(sizes: &Configuration) -> f64 {
     (sizes.hidden * sizes.vocabulary) as f64
 }
 
-/// Scores and their mixtures of a forward pass.
+/// Operations of attention scores and weighted sums in a forward pass.
 fn attention(sizes: &Configuration, rows: usize, length: usize) -> f64 {
     let scores = (rows * length * (length + 1) / 2) as f64;
     4.0 * scores * (sizes.heads * sizes.head_dim * sizes.layers) as f64

@@ -1,4 +1,4 @@
-//! What a model does without learning: rows scored, completions written.
+//! Measures scoring and generation, without a method.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,56 +9,55 @@ use tunebox_compute::random::Stream;
 use tunebox_model::generate::{Sampling, generate};
 use tunebox_model::{Model, Policy, Rows, View};
 
-use super::BenchSettings;
+use super::settings::BenchSettings;
 use crate::error::Error;
 use crate::plan::peak_on;
 
-/// Passes that are timed; the fastest counts, since nothing but other work makes one slower.
+/// Number of timed passes. The fastest counts, since only other work of the machine makes a pass slower.
 const PASSES: usize = 3;
 
 /// How fast rows are scored.
 #[derive(Debug, Clone, Serialize)]
 pub struct Scoring {
-    /// Tokens that are scored each second, without learning.
+    /// Scored tokens per second.
     pub scored_tokens_per_second: f64,
-    /// The most memory that the process held since it began to open the model for this; where it wrote before, that is
-    /// part of it.
+    /// Peak memory since the model was opened, in bytes; includes generation if that was measured.
     pub scoring_peak_bytes: Option<u64>,
 }
 
-/// How fast completions are written.
+/// How fast completions are generated.
 #[derive(Debug, Clone, Serialize)]
 pub struct Generation {
-    /// Tokens written each second, one completion at a time.
+    /// Generated tokens per second, one completion at a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written_tokens_per_second: Option<f64>,
-    /// The same with sixteen side by side.
+    /// Generated tokens per second, sixteen completions at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written_tokens_per_second_16: Option<f64>,
-    /// Each number of completions side by side that was asked for.
+    /// One measurement for each number of completions in [`BenchSettings::prompts`].
     pub written: Vec<Completions>,
-    /// The most memory that the process held since it began to open the model for this.
+    /// Peak memory since the model was opened, in bytes.
     pub generation_peak_bytes: Option<u64>,
 }
 
-/// How fast so many completions are written side by side, each after a prompt of its own, by the likeliest token.
+/// How fast a number of completions is generated at once, each of its own prompt, with greedy decoding.
 #[derive(Debug, Clone, Serialize)]
 pub struct Completions {
-    /// Completions side by side.
+    /// Number of completions.
     pub prompts: u32,
     /// Tokens of each prompt.
     pub prompt_tokens: u32,
     /// Tokens of each completion.
     pub new_tokens: u32,
-    /// Seconds until the prompts are read and every completion has its first token.
+    /// Seconds until every completion has its first token.
     pub first_seconds: f64,
-    /// Tokens written each second from then on.
+    /// Generated tokens per second after that.
     pub tokens_per_second: f64,
 }
 
-/// The same model, whose completions only end when they are as long as asked for. Where somebody else holds it as well
-/// they may end before, and what was written counts.
-pub(super) fn without_end(mut model: Arc<Model>) -> Arc<Model> {
+/// Removes the end tokens of a model, so that completions have the maximum length. Does nothing if the model is shared;
+/// completions may then be shorter, and their actual tokens count.
+pub(super) fn without_end_tokens(mut model: Arc<Model>) -> Arc<Model> {
     if let Some(model) = Arc::get_mut(&mut model) {
         model.configuration.eos.clear();
         model.tokenizer = None;
@@ -66,9 +65,9 @@ pub(super) fn without_end(mut model: Arc<Model>) -> Arc<Model> {
     model
 }
 
-/// Tokens scored a second.
+/// Measures scoring of `rows` rows of `length` tokens.
 pub(super) fn score(policy: &Policy, rows: usize, length: usize) -> Result<Scoring, Error> {
-    let ids = made_up(policy, rows, length.max(2));
+    let ids = random_ids(policy, rows, length.max(2));
     let targets = ids.iter().map(|row| vec![true; row.len()]).collect();
     let rows = Arc::new(Rows::new(ids, targets)?);
     let tokens = rows.tokens() as f64;
@@ -81,10 +80,13 @@ pub(super) fn score(policy: &Policy, rows: usize, length: usize) -> Result<Scori
     Ok(Scoring { scored_tokens_per_second: tokens / least, scoring_peak_bytes: peak_on(policy.parameters().device()) })
 }
 
-/// Every number of completions that was asked for.
+/// Measures generation for every number of completions in the settings.
 pub(super) fn generation(policy: &Policy, settings: &BenchSettings) -> Result<Generation, Error> {
-    let written =
-        settings.prompts.iter().map(|prompts| write(policy, settings, *prompts)).collect::<Result<Vec<_>, _>>()?;
+    let written = settings
+        .prompts
+        .iter()
+        .map(|prompts| generate_at_once(policy, settings, *prompts))
+        .collect::<Result<Vec<_>, _>>()?;
     let speed = |prompts: u32| written.iter().find(|one| one.prompts == prompts).map(|one| one.tokens_per_second);
     Ok(Generation {
         written_tokens_per_second: speed(1),
@@ -94,10 +96,10 @@ pub(super) fn generation(policy: &Policy, settings: &BenchSettings) -> Result<Ge
     })
 }
 
-/// Writes some completions side by side.
-fn write(policy: &Policy, settings: &BenchSettings, completions: u32) -> Result<Completions, Error> {
+/// Measures the generation of some completions at once.
+fn generate_at_once(policy: &Policy, settings: &BenchSettings, completions: u32) -> Result<Completions, Error> {
     let &BenchSettings { prompt_tokens, new_tokens, .. } = settings;
-    let prompts = made_up(policy, completions as usize, prompt_tokens as usize);
+    let prompts = random_ids(policy, completions as usize, prompt_tokens as usize);
     let sampling = Sampling { temperature: 0.0, max_tokens: new_tokens as usize, ..Sampling::default() };
     let (mut first_seconds, mut speed) = (f64::INFINITY, 0.0_f64);
     for _ in 0..PASSES {
@@ -113,8 +115,8 @@ fn write(policy: &Policy, settings: &BenchSettings, completions: u32) -> Result<
     Ok(Completions { prompts: completions, prompt_tokens, new_tokens, first_seconds, tokens_per_second: speed })
 }
 
-/// Tells the time to the first tokens from the time after them. The first token of every completion comes before the
-/// second one of any.
+/// Separates the time to the first tokens from the time after them. Every completion gets its first token before any gets its
+/// second.
 struct Clock {
     begun: Instant,
     completions: usize,
@@ -128,7 +130,7 @@ impl Clock {
         Self { begun: now, completions, tokens: 0, first: None }
     }
 
-    /// Hears of a token.
+    /// Counts a token.
     fn token(&mut self, now: Instant) {
         self.tokens += 1;
         if self.tokens == self.completions {
@@ -136,7 +138,7 @@ impl Clock {
         }
     }
 
-    /// Seconds to the first tokens, and how many of all `tokens` came each second after them.
+    /// Seconds to the first tokens, and the rate of the other tokens per second. `tokens` is the number of all.
     fn stop(self, tokens: usize, now: Instant) -> (f64, f64) {
         let first = self.first.unwrap_or(now);
         let later = tokens.saturating_sub(self.completions) as f64;
@@ -144,7 +146,8 @@ impl Clock {
     }
 }
 
-fn made_up(policy: &Policy, rows: usize, length: usize) -> Vec<Vec<u32>> {
+/// Random token ids.
+fn random_ids(policy: &Policy, rows: usize, length: usize) -> Vec<Vec<u32>> {
     let mut stream = Stream::new(2, "bench");
     let vocabulary = policy.model().configuration.vocabulary.max(1) as u64;
     (0..rows).map(|_| (0..length).map(|_| (stream.next_u64() % vocabulary) as u32).collect()).collect()

@@ -1,82 +1,80 @@
-//! What a test wants of the bench, and the run that it means: a model, records, settings.
+//! The request of a unit test, and the plan of its run: a model, records, settings.
 
 use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use tunebox_foundation::explain::Explanation;
+use tunebox_foundation::files;
 use tunebox_sandbox::native::Twin;
 
-use super::fault::TwinError;
-use crate::bench::made_up::{self, Sizes};
+use crate::bench::random_data::{self, Sizes};
 use crate::configuration::RunSettings;
-use crate::data::{Dataset, Reading, Shape};
+use crate::data::{Dataset, Reading};
 use crate::digest::from_hexadecimal;
 use crate::error::Error;
-use crate::plan::{Plan, Records, datasets, engine, native, plan_of};
+use crate::plan::{Plan, Records, engine, native, plan_with_method, read_datasets};
 use crate::sample::Sample;
-use tunebox_foundation::files;
 
-/// Updates that the run plans, unless the test says how many: more than a test makes.
-const PLANNED: u32 = 1_000;
+/// Planned steps of the run unless the test says how many: more than a test executes.
+const PLANNED_STEPS: u32 = 1_000;
 
-/// What a test says first.
+/// The first message of a unit test.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(super) struct TestRequest {
     /// The method's settings.
     settings: Map<String, Value>,
-    /// The seed of the run, of a random model and of records that are made up.
+    /// The seed of the run, of a random model and of random records.
     seed: u64,
-    /// The embedded model; else one of its shape with random weights.
+    /// Use the embedded model; otherwise a model of its shape with random weights.
     sample: bool,
-    /// Records as in a data file; made up without.
+    /// Records as in a data file; random records if not given.
     records: Option<Vec<Value>>,
-    /// Records that are made up.
+    /// Number of random records.
     rows: Option<u32>,
-    /// Tokens of each.
+    /// Tokens of a random record.
     width: Option<u32>,
-    /// The method's own bytes of an earlier run, in hexadecimal digits.
+    /// The saved state that the method starts from, in hexadecimal digits.
     state: Option<String>,
     /// Further keys of a run file.
     set: Map<String, Value>,
 }
 
-impl Wanted {
-    /// Reads it.
-    pub(super) fn read(text: &str) -> Result<Self, Error> {
-        let wanted: Self = serde_json::from_str(text)
-            .map_err(|error| TwinError::wanted(error.to_string(), "build the method against this version's SDK"))?;
-        if wanted.records.as_ref().is_some_and(Vec::is_empty) || wanted.rows == Some(0) || wanted.width == Some(0) {
-            return Err(
-                TwinError::wanted("there is no record to learn from", "give it at least one, of one token").into()
-            );
+impl TestRequest {
+    /// Parses the JSON of a request.
+    pub(super) fn parse(text: &str) -> Result<Self, Error> {
+        let request: Self = serde_json::from_str(text)
+            .map_err(|error| impossible(error.to_string(), "build the method against this version's SDK"))?;
+        if request.records.as_ref().is_some_and(Vec::is_empty) || request.rows == Some(0) || request.width == Some(0) {
+            return Err(impossible("there is no record to learn from", "give it at least one, of one token"));
         }
-        Ok(wanted)
+        Ok(request)
     }
 
-    /// The method's own bytes of an earlier run, if it goes on from there.
+    /// The saved state that the method starts from, if there is one.
     pub(super) fn state(&self) -> Result<Option<Vec<u8>>, Error> {
         let Some(digits) = &self.state else { return Ok(None) };
-        let unreadable = || TwinError::wanted("the state is not in hexadecimal digits", "give what `save_state` gave");
+        let unreadable = || impossible("the state is not in hexadecimal digits", "give what `save_state` gave");
         Ok(Some(from_hexadecimal(digits).ok_or_else(unreadable)?))
     }
 
-    /// The run of a method in a process, with its files below a folder.
-    pub(super) fn plan(&self, twin: Twin, place: &Path) -> Result<Plan, Error> {
-        let settings = self.run_settings(place)?;
+    /// Plans the run of a method in its own process, with files below `folder`.
+    pub(super) fn plan(&self, twin: Twin, folder: &Path) -> Result<Plan, Error> {
+        let settings = self.run_settings(folder)?;
         let (engine, manifest) = (engine(&settings)?, twin.manifest().to_owned());
         let method = native(&settings, &manifest, twin)?;
-        let made_up: &Records<'_> = &|_, model, reading| {
-            let records = self.made_up(reading, model.configuration.vocabulary)?;
+        let random: &Records<'_> = &|_, model, reading| {
+            let records = self.random_records(reading, model.configuration.vocabulary)?;
             Ok((records, None))
         };
-        plan_of(settings, &engine, method, if self.records.is_some() { &datasets } else { made_up })
+        plan_with_method(settings, &engine, method, if self.records.is_some() { &read_datasets } else { random })
     }
 
-    /// The run file as it would be written by hand.
-    fn run_settings(&self, place: &Path) -> Result<RunSettings, Error> {
-        let model = Sample::embedded().ok_or(Error::NoSample)?.unpack(place)?.join("model");
-        let data = place.join("records.jsonl");
+    /// The settings of the run.
+    fn run_settings(&self, folder: &Path) -> Result<RunSettings, Error> {
+        let model = Sample::find()?.unpack(folder)?.join("model");
+        let data = folder.join("records.jsonl");
         if let Some(records) = &self.records {
             let lines: String = records.iter().map(|record| format!("{record}\n")).collect();
             files::write(&data, lines.as_bytes())?;
@@ -90,9 +88,9 @@ impl Wanted {
             "method.grants=[\"weights\", \"text\"]".into(),
             format!("train.seed={}", self.seed),
             format!("train.batch={}", self.batch()),
-            format!("train.steps={PLANNED}"),
+            format!("train.steps={PLANNED_STEPS}"),
             "train.schedule=constant".into(),
-            format!("run.folder={}", path(place)),
+            format!("run.folder={}", path(folder)),
             "run.name=bench".into(),
         ];
         if !self.sample {
@@ -104,7 +102,7 @@ impl Wanted {
         RunSettings::from_overrides(&overrides)
     }
 
-    /// Records of a micro-batch, where nothing else is said: all of them in one update.
+    /// Records in a micro-batch, such that one update has all records.
     fn batch(&self) -> u64 {
         let records = self.records.as_ref().map_or_else(|| u64::from(self.rows()), |records| records.len() as u64);
         let parts = self.set.get("train.accumulation").and_then(Value::as_u64).unwrap_or(1).max(1);
@@ -115,22 +113,26 @@ impl Wanted {
         self.rows.unwrap_or(4)
     }
 
-    /// Records that nobody wrote, of the first shape that the method takes.
-    fn made_up(&self, reading: &Reading, vocabulary: usize) -> Result<Dataset, Error> {
+    /// Random records of the first shape that the method learns from.
+    fn random_records(&self, reading: &Reading, vocabulary: usize) -> Result<Dataset, Error> {
         let (records, sequence) = (self.rows() as usize, self.width.unwrap_or(16) as usize);
         let sizes = Sizes { records, sequence, vocabulary, seed: self.seed };
-        let made = |shape: &Shape| made_up::dataset(*shape, sizes);
         let none = || {
             let what = "records of the shape that this method learns from cannot be made up";
-            TwinError::wanted(what, "give `records`, as they would stand in a data file")
+            impossible(what, "give `records`, as they would stand in a data file")
         };
-        Ok(reading.wanted.iter().find_map(made).ok_or_else(none)?)
+        reading.wanted.iter().find_map(|shape| random_data::dataset(*shape, sizes)).ok_or_else(none)
     }
 }
 
-/// A key and its value as `--set` takes them.
+/// The error about a request that cannot be met.
+pub(super) fn impossible(why: impl Into<String>, hint: &str) -> Error {
+    Explanation::new("test", "the bench cannot do what the test wants").with_why(why).with_hint(hint).into()
+}
+
+/// A key and its value in the form of `--set`.
 fn assignment(key: &str, value: &Value) -> Result<String, Error> {
-    let unwritable = |_| TwinError::wanted(format!("`{key}` is `{value}`, which no setting can be"), "leave it out");
+    let unwritable = |_| impossible(format!("`{key}` is `{value}`, which no setting can be"), "leave it out");
     Ok(format!("{key}={}", toml::Value::try_from(value).map_err(unwritable)?))
 }
 
@@ -141,8 +143,8 @@ mod tests {
     use super::*;
 
     fn settings(text: &str) -> RunSettings {
-        let place = tempfile::tempdir().unwrap();
-        Wanted::read(text).unwrap().run_settings(place.path()).unwrap()
+        let folder = tempfile::tempdir().unwrap();
+        TestRequest::parse(text).unwrap().run_settings(folder.path()).unwrap()
     }
 
     #[test]
@@ -167,10 +169,10 @@ mod tests {
     }
 
     #[test]
-    fn what_a_bench_does_not_know_is_refused_by_name() {
-        let why = |text: &str| Wanted::read(text).unwrap_err().why().unwrap();
+    fn an_unknown_key_of_a_request_is_named_in_the_error() {
+        let why = |text: &str| TestRequest::parse(text).unwrap_err().why().unwrap();
         assert!(why(r#"{"sizes": 3}"#).contains("`sizes`"));
         assert!(why(r#"{"records": []}"#).contains("no record"));
-        assert!(Wanted::read(r#"{"state": "0g"}"#).unwrap().state().is_err());
+        assert!(TestRequest::parse(r#"{"state": "0g"}"#).unwrap().state().is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Records that nobody wrote: rows of seeded random tokens, as long as asked for, every token a target.
+//! Data sets of random tokens, for benchmarks and unit tests. Every token but the first of a row is a target.
 
 use tunebox_compute::random::Stream;
 use tunebox_model::chat::Encoded;
@@ -6,24 +6,24 @@ use tunebox_sandbox::Question;
 
 use crate::data::{Dataset, Example, Report, Shape};
 
-/// How many records there are, and how long.
+/// The sizes of a random data set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
-    /// Records.
+    /// Number of records.
     pub(crate) records: usize,
-    /// Tokens of each row; of a prompt, half of it.
+    /// Tokens of each row; a prompt has half of them.
     pub(crate) sequence: usize,
-    /// Ids are below this.
+    /// Upper bound of the token ids.
     pub(crate) vocabulary: usize,
-    /// Where the tokens come from.
+    /// Seed of the tokens.
     pub(crate) seed: u64,
 }
 
-/// A data set of one shape; `None` for shapes whose records are not rows of equal length.
+/// A random data set of one shape; `None` for shapes whose records are not rows of equal length.
 pub(crate) fn dataset(shape: Shape, sizes: Sizes) -> Option<Dataset> {
     let (rows, length, learned) = match shape {
         Shape::Messages | Shape::PromptCompletion | Shape::Text => (1, sizes.sequence, true),
-        // The second side of an unpaired record is made of the first.
+        // The side `mismatched` of an unpaired record is built from the first.
         Shape::Unpaired => (1, sizes.sequence, true),
         Shape::Preference => (2, sizes.sequence, true),
         Shape::Prompts => (1, sizes.sequence / 2, false),

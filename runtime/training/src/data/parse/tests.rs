@@ -1,12 +1,9 @@
-//! What lines are read as, and what is said of those that are wrong.
+//! Records of every shape, and the faults of wrong lines.
 
 use super::*;
 
-fn read(text: &str, method: &str) -> Result<Record, Wrong> {
-    let wanted = Shape::of_method(method).unwrap();
-    let (text, object) = object(text.as_bytes())?;
-    let shape = shape_of(text, &object, &wanted)?;
-    record(text, object, shape)
+fn read(text: &str, method: &str) -> Result<Record, LocatedFault> {
+    Record::parse(text.as_bytes(), &Shape::of_method(method).unwrap())
 }
 
 #[test]
@@ -25,27 +22,28 @@ fn each_supervised_shape_is_told_from_its_fields() {
 fn a_line_that_is_not_json_names_the_column_in_characters() {
     let (fault, column) = read(r#"{"text": "é" "b"}"#, "supervised").unwrap_err();
 
-    assert!(matches!(fault, LineFault::NotJson(_)));
+    assert!(fault.what.starts_with("the line is not JSON: "));
     assert_eq!(column, 14);
 }
 
 #[test]
 fn bytes_that_are_not_text_are_found() {
-    assert_eq!(object(b"{\"text\": \"\xFF\"}").unwrap_err(), (LineFault::NotText, 11));
+    let (fault, column) = Record::parse(b"{\"text\": \"\xFF\"}", &[Shape::Text]).unwrap_err();
+    assert_eq!((fault.what.as_str(), column), ("the line is not UTF-8 text", 11));
 }
 
 #[test]
 fn half_a_record_names_the_missing_half() {
     let (fault, _) = read(r#"{"prompt": "2+2"}"#, "supervised").unwrap_err();
 
-    assert_eq!(fault, LineFault::Missing { field: "completion", shape: Shape::PromptCompletion, meant: None });
+    assert_eq!(fault, LineFault::missing("completion", Shape::PromptCompletion, None));
 }
 
 #[test]
 fn a_pair_is_not_taken_for_a_prompt_that_lost_its_completion() {
     let (fault, _) = read(r#"{"prompt": "a", "chosen": "b", "rejected": "c"}"#, "supervised").unwrap_err();
 
-    assert!(matches!(fault, LineFault::Unwanted { found: Shape::Preference, .. }));
+    assert_eq!(fault, LineFault::unwanted(Shape::Preference, &Shape::of_method("supervised").unwrap()));
 }
 
 #[test]
@@ -57,16 +55,17 @@ fn an_answer_with_its_label_is_read_with_the_label_as_a_number() {
     let (fault, column) = read(&line("0.5"), "unpaired").unwrap_err();
     assert_eq!(fault.to_string(), "`label` is a number, true or false (or 1 or 0) is wanted");
     assert_eq!(line("0.5").chars().nth(column - 1), Some('0'));
-    assert!(matches!(read(&line("\"good\""), "unpaired"), Err((LineFault::Type { .. }, _))));
+    let (fault, _) = read(&line("\"good\""), "unpaired").unwrap_err();
+    assert_eq!(fault.what, "`label` is text, true or false (or 1 or 0) is wanted");
 }
 
 #[test]
 fn a_labelled_answer_is_named_as_such_where_it_is_not_wanted_and_lacking_where_it_is() {
     let line = r#"{"prompt": "2+2", "completion": "5"}"#;
     let (fault, _) = read(line, "unpaired").unwrap_err();
-    assert!(matches!(fault, LineFault::Unwanted { found: Shape::PromptCompletion, .. }), "{fault}");
+    assert_eq!(fault, LineFault::unwanted(Shape::PromptCompletion, &Shape::of_method("unpaired").unwrap()));
     let (fault, _) = read(r#"{"prompt": "2+2", "completion": "5", "label": true}"#, "preference").unwrap_err();
-    assert!(matches!(fault, LineFault::Unwanted { found: Shape::Unpaired, .. }), "{fault}");
+    assert_eq!(fault, LineFault::unwanted(Shape::Unpaired, &Shape::of_method("preference").unwrap()));
 }
 
 #[test]
@@ -84,9 +83,9 @@ fn a_prompt_keeps_its_answer_from_the_numbers_that_a_method_sees() {
 #[test]
 fn a_record_without_a_prompt_is_told_so() {
     let (fault, _) = read(r#"{"question": "2+2", "answer": "4"}"#, "prompts").unwrap_err();
-    assert_eq!(fault, LineFault::Missing { field: "prompt", shape: Shape::Prompts, meant: None });
+    assert_eq!(fault, LineFault::missing("prompt", Shape::Prompts, None));
     let (fault, _) = read(r#"{"prompt": ""}"#, "prompts").unwrap_err();
-    assert_eq!(fault, LineFault::Blank { field: "prompt".into() });
+    assert_eq!(fault, LineFault::empty("prompt"));
 }
 
 #[test]
@@ -95,10 +94,9 @@ fn a_misspelt_field_is_pointed_at_with_the_one_that_it_means() {
     let (fault, column) = read(line, "preference").unwrap_err();
     assert_eq!(fault.to_string(), "`rejected` is missing");
     assert_eq!(&line[column - 1..=column], "\"r");
-    let LineFault::Missing { meant, .. } = fault else { panic!("another fault") };
-    assert_eq!(meant.as_deref(), Some("rejectd"));
+    assert_eq!(fault.hint.as_deref(), Some("did you mean `rejected` by `rejectd`?"));
     let (fault, _) = read(r#"{"promt": "a", "chosen": "b", "rejected": "c"}"#, "preference").unwrap_err();
-    assert!(matches!(fault, LineFault::Missing { field: "prompt", meant: Some(meant), .. } if meant == "promt"));
+    assert_eq!(fault, LineFault::missing("prompt", Shape::Preference, Some("promt")));
 }
 
 #[test]
@@ -108,9 +106,9 @@ fn an_instruction_stands_alone_or_beside_its_counterpart() {
     let found = read(r#"{"harmful": "steal", "harmless": "bake"}"#, "instructions").unwrap().content;
     assert!(matches!(found, Content::Instructions(Some(_), Some(_))));
     let (fault, _) = read(r#"{"prompt": "bake"}"#, "instructions").unwrap_err();
-    assert!(matches!(fault, LineFault::Missing { shape: Shape::Instructions, .. }), "{fault}");
+    assert_eq!(fault, LineFault::missing("harmful", Shape::Instructions, None));
     let (fault, _) = read(r#"{"harmless": ""}"#, "instructions").unwrap_err();
-    assert_eq!(fault, LineFault::Blank { field: "harmless".into() });
+    assert_eq!(fault, LineFault::empty("harmless"));
 }
 
 #[test]
@@ -118,9 +116,9 @@ fn a_contrast_needs_both_texts() {
     let found = read(r#"{"positive": "please", "negative": "no"}"#, "contrast").unwrap().content;
     assert_eq!(found, Content::Contrast(Turns::Text("please".into()), Turns::Text("no".into())));
     let (fault, _) = read(r#"{"positive": "please"}"#, "contrast").unwrap_err();
-    assert_eq!(fault, LineFault::Missing { field: "negative", shape: Shape::Contrast, meant: None });
+    assert_eq!(fault, LineFault::missing("negative", Shape::Contrast, None));
     let (fault, _) = read(r#"{"harmful": "steal"}"#, "contrast").unwrap_err();
-    assert!(matches!(fault, LineFault::Unwanted { found: Shape::Instructions, .. }), "{fault}");
+    assert_eq!(fault, LineFault::unwanted(Shape::Instructions, &Shape::of_method("contrast").unwrap()));
 }
 
 #[test]
@@ -136,7 +134,7 @@ fn a_message_without_a_role_is_pointed_at() {
 fn a_conversation_without_an_answer_is_refused() {
     let (fault, _) = read(r#"{"messages": [{"role": "user", "content": "a"}]}"#, "supervised").unwrap_err();
 
-    assert_eq!(fault, LineFault::NoAnswer);
+    assert_eq!(fault.what, "no message has the role `assistant`");
 }
 
 #[test]

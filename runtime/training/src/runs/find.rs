@@ -1,39 +1,38 @@
-//! What a person means by the name of a run: in the place of a model, or of a run to go on with.
+//! Finds a run or model by the name that the user gave.
 //!
-//! A hub is never asked for a run: what lies there under its name is somebody else's.
+//! The name of a run is never looked up on a hub, where it would name the model of another person.
 
 use std::path::{Component, Path, PathBuf};
 
+use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::nearest::nearest;
-use tunebox_foundation::paths;
+use tunebox_foundation::{files, paths};
 use tunebox_model::Source;
 use tunebox_model::hub::Hub;
 
-use super::{FOLDER, is_run, is_running};
+use super::run_lock::is_running;
 use crate::checkpoint::{self, State};
+use crate::configuration::{ENDLESS, RUNS_FOLDER};
 use crate::error::Error;
-use crate::lock;
-use crate::plan::ENDLESS;
-use tunebox_foundation::files;
+use crate::lock::{self, is_run};
 
-/// The file that an adapter has and a model has not.
+/// A file of every adapter and of no model.
 const ADAPTER: &str = "adapter_config.json";
 
-/// Finds a model as a person names it: a folder, a GGUF file, or a name on the hub; fetches what is not here yet unless
-/// `offline`.
+/// Finds a model: a folder, a GGUF file, or a name on the hub, which is fetched unless `offline` or present already.
 ///
 /// # Errors
-/// When there is no such model, or it cannot be fetched; and for a run that is not there.
+/// A model that does not exist or cannot be fetched, and the name of a run that does not exist.
 pub fn find_model(name: &str, revision: Option<&str>, offline: bool) -> Result<Source, Error> {
-    refuse(Path::new(name))?;
+    reject_missing_run(Path::new(name))?;
     Ok(Source::find(name, revision, &Hub::from_environment(offline), &mut |_| {})?)
 }
 
-/// The step and the folder of the newest checkpoint of a run that is not finished, as an adapter for its model. None: the
-/// folder holds no run, or a finished one.
+/// The step and folder of the newest checkpoint of an unfinished run, for use as an adapter. `None` if the folder holds no
+/// run or a finished one.
 ///
 /// # Errors
-/// A run that has saved no adapter yet.
+/// A run that has not saved a trained adapter yet.
 pub fn newest_checkpoint(folder: &Path) -> Result<Option<(u64, PathBuf)>, Error> {
     if !is_run(folder) || lock::has_finished(folder) {
         return Ok(None);
@@ -50,8 +49,8 @@ pub fn newest_checkpoint(folder: &Path) -> Result<Option<(u64, PathBuf)>, Error>
     Ok(Some((step, place)))
 }
 
-/// How a new run is told to begin with what a folder holds: an adapter, or a whole model. None: it holds neither.
-pub(crate) fn beginning_with(folder: &Path) -> Option<String> {
+/// The option that starts a new run from the adapter or model in a folder; `None` if it holds neither.
+pub(crate) fn start_from(folder: &Path) -> Option<String> {
     let (shown, holds) = (folder.display(), |name: &str| folder.join(name).is_file());
     if holds(ADAPTER) {
         return Some(format!("`--set model.adapter={shown}`"));
@@ -59,8 +58,8 @@ pub(crate) fn beginning_with(folder: &Path) -> Option<String> {
     holds("config.json").then(|| format!("`--model {shown}`"))
 }
 
-/// A run of which something is wanted that it has at its end alone, with what leads there.
-pub(crate) fn unfinished(folder: &Path, why: &'static str) -> Error {
+/// The error about a run that is used in a way that needs a finished run; the hint tells how to finish it.
+pub(crate) fn unfinished(folder: &Path, why: &str) -> Error {
     let name = folder.file_name().unwrap_or_default().display();
     let hint = if is_running(folder) {
         "a process trains it: wait for its end, or for its next checkpoint".to_owned()
@@ -71,30 +70,35 @@ pub(crate) fn unfinished(folder: &Path, why: &'static str) -> Error {
     } else {
         format!("`tunebox train {} --resume` finishes it", folder.join("run.toml").display())
     };
-    Error::Unfinished { folder: folder.to_owned(), why, hint }
+    Explanation::new("training", "the run is not finished")
+        .with_location(folder.display().to_string())
+        .with_why(why)
+        .with_hint(hint)
+        .into()
 }
 
-/// Whether the run of a folder goes on until somebody stops it, as those of authors do.
+/// Whether the run of a folder has no end, as `tunebox dev` starts it.
 pub(crate) fn is_endless(folder: &Path) -> bool {
     let steps = lock::read(folder).and_then(|lock| lock.get("steps")?.as_integer());
     steps == Some(i64::from(ENDLESS))
 }
 
-/// The run in a folder of runs that is probably meant by a name that none of them has.
-pub(crate) fn meant(name: &str, folder: &Path) -> Option<String> {
+/// The run in a folder of runs whose name is most similar to a name that does not exist.
+pub(crate) fn nearest_run(name: &str, folder: &Path) -> Option<String> {
     let runs = names_in(folder);
     let alike = runs.iter().find(|run| run.eq_ignore_ascii_case(name)).map(String::as_str);
     alike.or_else(|| nearest(name, runs.iter().map(String::as_str))).map(str::to_owned)
 }
 
-/// The names of the runs in a folder; none where it cannot be listed.
+/// The names of the runs in a folder; none if it cannot be listed.
 fn names_in(folder: &Path) -> Vec<String> {
     let names = files::names(folder).unwrap_or_default();
     names.into_iter().filter(|name| is_run(&folder.join(name))).collect()
 }
 
-/// Refuses a path that leads nowhere and would lead to a run: into a folder of runs below the present one, or almost.
-fn refuse(name: &Path) -> Result<(), Error> {
+/// Fails if a path does not exist and looks like that of a run: it leads into a folder of runs below the current one, or
+/// differs from an existing run by case or one slip in the folder's name.
+fn reject_missing_run(name: &Path) -> Result<(), Error> {
     let parts = name.components().filter(|part| *part != Component::CurDir);
     let plain = |part: Component<'_>| match part {
         Component::Normal(part) => part.to_str().map(str::to_owned),
@@ -104,27 +108,34 @@ fn refuse(name: &Path) -> Result<(), Error> {
     if name.exists() {
         return Ok(());
     }
-    let refused = |meant| Err(Error::NoSuchRun { name: name.to_owned(), meant });
+    let missing = |similar: Option<PathBuf>| {
+        let hint = similar.map_or("`tunebox list` shows the runs that are here".into(), |similar| {
+            format!("did you mean `{}`?", similar.display())
+        });
+        let what = format!("there is no run or model `{}`", name.display());
+        let why = "there is no such folder, and a hub is never asked for a run";
+        Err(Explanation::new("training", what).with_why(why).with_hint(hint).into())
+    };
     if let [folder, _, ..] = parts.as_slice()
-        && (folder == FOLDER || !names_in(Path::new(folder)).is_empty())
+        && (folder == RUNS_FOLDER || !names_in(Path::new(folder)).is_empty())
     {
-        return refused(paths::similar_entry(name));
+        return missing(paths::similar_entry(name));
     }
-    match slip(&parts, &names_in(Path::new(FOLDER))) {
-        Some(meant) => refused(Some(meant)),
+    match similar_run(&parts, &names_in(Path::new(RUNS_FOLDER))) {
+        Some(similar) => missing(Some(similar)),
         None => Ok(()),
     }
 }
 
-/// The run that is meant by its name alone, or by its path with a slip in the name of the folder.
-fn slip(parts: &[String], runs: &[String]) -> Option<PathBuf> {
+/// The run that `parts` of a path mean: its name alone, or its path with a slip in the name of the folder.
+fn similar_run(parts: &[String], runs: &[String]) -> Option<PathBuf> {
     let (name, below) = match parts {
         [name] => (name, &parts[1..]),
-        [folder, name, below @ ..] => (nearest(&folder.to_lowercase(), [FOLDER]).map(|_| name)?, below),
+        [folder, name, below @ ..] => (nearest(&folder.to_lowercase(), [RUNS_FOLDER]).map(|_| name)?, below),
         [] => return None,
     };
     let run = runs.iter().find(|run| run.eq_ignore_ascii_case(name))?;
-    let path = [FOLDER, run.as_str()].into_iter().chain(below.iter().map(String::as_str));
+    let path = [RUNS_FOLDER, run.as_str()].into_iter().chain(below.iter().map(String::as_str));
     Some(path.collect())
 }
 
@@ -159,7 +170,9 @@ mod tests {
     #[test]
     fn a_run_that_is_not_there_is_no_name_on_a_hub() {
         for name in ["runs/smaple", "./runs/smaple", "runs/smaple/steps/000010"] {
-            assert!(matches!(find_model(name, None, true), Err(Error::NoSuchRun { meant: None, .. })), "{name}");
+            let error = find_model(name, None, true).unwrap_err();
+            assert_eq!(error.to_string(), format!("there is no run or model `{name}`"));
+            assert_eq!(error.hint().unwrap(), "`tunebox list` shows the runs that are here", "{name}");
         }
         assert!(matches!(find_model("acme/nothing-like-this", None, true), Err(Error::Model(_))));
     }
@@ -168,7 +181,7 @@ mod tests {
     fn a_slip_before_the_name_of_a_run_and_that_name_alone_are_no_names_on_a_hub() {
         let meant = |name: &str| {
             let parts: Vec<String> = name.split('/').map(str::to_owned).collect();
-            slip(&parts, &["npo-2".to_owned()]).map(|path| path.display().to_string())
+            similar_run(&parts, &["npo-2".to_owned()]).map(|path| path.display().to_string())
         };
         for name in ["run/npo-2", "RUNS/npo-2", "rusn/NPO-2", "npo-2"] {
             assert_eq!(meant(name).as_deref(), Some("runs/npo-2"), "{name}");
@@ -205,7 +218,7 @@ mod tests {
         save(folder.path(), 10, 10, true);
         let hint = || unfinished(folder.path(), "why").hint().unwrap();
         assert!(hint().starts_with("`tunebox dev` goes on with it by `--resume --name "), "{}", hint());
-        let _held = super::super::Held::take(folder.path()).unwrap();
+        let _held = super::super::RunLock::take(folder.path()).unwrap();
         assert!(hint().starts_with("a process trains it: "), "{}", hint());
     }
 
@@ -213,10 +226,10 @@ mod tests {
     fn a_misspelt_name_finds_the_run_that_it_means() {
         let runs = tempfile::tempdir().unwrap();
         fs::create_dir(runs.path().join("npo-2")).unwrap();
-        assert_eq!(meant("np-2", runs.path()), None, "a folder that is no run");
+        assert_eq!(nearest_run("np-2", runs.path()), None, "a folder that is no run");
         fs::write(runs.path().join("npo-2").join(lock::FILE), LOCK).unwrap();
-        assert_eq!(meant("np-2", runs.path()).as_deref(), Some("npo-2"));
-        assert_eq!(meant("NPO-2", runs.path()).as_deref(), Some("npo-2"));
-        assert_eq!(meant("calm-1", runs.path()), None);
+        assert_eq!(nearest_run("np-2", runs.path()).as_deref(), Some("npo-2"));
+        assert_eq!(nearest_run("NPO-2", runs.path()).as_deref(), Some("npo-2"));
+        assert_eq!(nearest_run("calm-1", runs.path()), None);
     }
 }

@@ -1,49 +1,50 @@
-//! One method at work on a train state of its own, as the loop of a run would have it.
+//! Executes one method on its own copy of the model, as the loop of a run does.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::MutexGuard;
 
+use tunebox_foundation::explain::Explanation;
+use tunebox_foundation::files;
 use tunebox_sandbox::{RunHooks as _, StepReport};
 
-use crate::data::Walk;
+use crate::data::BatchSampler;
 use crate::error::Error;
 use crate::learner::{TrainState, published};
 use crate::plan::{Plan, PlannedRun};
 use crate::run::start::{Session, start_session, train_state};
 use crate::run::update::{explained, update};
-use tunebox_foundation::files;
 
-/// A method that has taken its settings, its train state, and its place in the data.
-pub(super) struct Side {
+/// A running method with its session and its position in the data.
+pub(super) struct Runner {
     plan: PlannedRun,
     session: Session,
-    walk: Walk,
+    sampler: BatchSampler,
     /// Finished updates.
     step: u64,
 }
 
-/// What a side told in a call or an update, and what it is left with.
-pub(super) struct Moment {
-    /// One report a call of the method.
+/// The reports of a call or update, and the state after it.
+pub(super) struct Snapshot {
+    /// One report for each call of the method.
     pub(super) reports: Vec<StepReport>,
     /// The norm of the last gradient.
     pub(super) norm: f64,
     /// Every trained number.
     pub(super) trained: Vec<f32>,
-    /// The method's own bytes for a checkpoint.
+    /// The bytes that the method saves in a checkpoint.
     pub(super) state: Vec<u8>,
-    /// Where its random sequences stand.
+    /// The positions of the random streams.
     pub(super) streams: BTreeMap<String, u64>,
 }
 
-impl Side {
-    /// Starts the method and gives it its settings; what it told on the way comes with it.
+impl Runner {
+    /// Starts the method and calls `init`; also returns its report.
     pub(super) fn start(plan: Plan) -> Result<(Self, StepReport), Error> {
-        let Plan { run: plan, policy, walk } = plan;
+        let Plan { run: plan, policy, sampler } = plan;
         let train_state = train_state(&plan, policy)?;
         let (session, opening) = start_session(&plan, train_state, &mut |_, _| {})?;
-        Ok((Self { plan, session, walk, step: 0 }, opening))
+        Ok((Self { plan, session, sampler, step: 0 }, opening))
     }
 
     /// Finished updates.
@@ -51,59 +52,59 @@ impl Side {
         self.step
     }
 
-    /// The names of the numbers that the method reports, in the order of its manifest.
+    /// The names of the metrics, in the order of the manifest.
     pub(super) fn metrics(&self) -> &[String] {
         &self.plan.method.package.manifest.metrics
     }
 
-    /// Gives the method bytes of an earlier checkpoint back.
+    /// Restores the method from bytes that it saved.
     pub(super) fn load_state(&mut self, state: &[u8]) -> Result<(), Error> {
         Ok(self.session.load_state(state)?)
     }
 
-    /// The method's own bytes for a checkpoint.
+    /// The bytes that the method saves in a checkpoint.
     pub(super) fn save_state(&mut self) -> Result<Vec<u8>, Error> {
         Ok(self.session.save_state()?)
     }
 
-    /// Answers what the method asks until it wants something; see [`tunebox_sandbox::Session::wait`].
+    /// Answers the host calls of the method's process until it sends an order; see [`tunebox_sandbox::Session::wait`].
     pub(super) fn wait(&mut self) -> Result<(Option<String>, StepReport), Error> {
         Ok(self.session.wait()?)
     }
 
-    /// One update, as a run would make it; a report for each call of the method.
+    /// Executes one step of a run; returns a report for each call of the method.
     pub(super) fn update(&mut self) -> Result<Vec<StepReport>, Error> {
         let mut reports = Vec::new();
-        let mut told = |report| reports.push(report);
-        update(&self.plan, &mut self.session, &mut self.walk, (self.step, None), &mut told)?;
+        let mut collect = |report| reports.push(report);
+        update(&self.plan, &mut self.session, &mut self.sampler, (self.step, None), &mut collect)?;
         self.step += 1;
         Ok(reports)
     }
 
-    /// Lets the method close.
-    pub(super) fn close(&mut self) -> Result<StepReport, Error> {
+    /// Calls `finish`.
+    pub(super) fn finish(&mut self) -> Result<StepReport, Error> {
         let report = self.session.finish();
         report.map_err(|error| explained(&self.plan, &mut self.session, (self.step, None), error.into()))
     }
 
-    /// The learning rate of the coming update, and the norm of the last gradient.
-    pub(super) fn pace(&mut self) -> (f64, f64) {
+    /// The learning rate of the next update, and the norm of the last gradient.
+    pub(super) fn rate_and_norm(&mut self) -> (f64, f64) {
         let trainer = &self.train_state().hooks;
         (trainer.learning_rate(), trainer.progress().norm)
     }
 
-    /// What there is after these reports.
-    pub(super) fn moment(&mut self, reports: Vec<StepReport>) -> Result<Moment, Error> {
+    /// The state after some reports.
+    pub(super) fn snapshot(&mut self, reports: Vec<StepReport>) -> Result<Snapshot, Error> {
         let state = self.save_state()?;
         let streams = self.session.streams().clone();
-        let (_, norm) = self.pace();
+        let (_, norm) = self.rate_and_norm();
         let trained = self.train_state().policy.parameters().snapshot()?;
         let trained = trained.to_vec1::<f32>().map_err(tunebox_compute::Error::from)?;
-        Ok(Moment { reports, norm, trained, state, streams })
+        Ok(Snapshot { reports, norm, trained, state, streams })
     }
 
-    /// What the method left beside trained numbers, as files: edited weights, published directions.
-    pub(super) fn leave(&mut self, folder: &Path) -> Result<(), Error> {
+    /// Writes edited weights and published directions as files into a folder.
+    pub(super) fn write_edits(&mut self, folder: &Path) -> Result<(), Error> {
         let train_state = self.train_state();
         files::create_folder(folder)?;
         crate::error::from_model(train_state.policy.save_edits(folder))?;
@@ -113,4 +114,9 @@ impl Side {
     fn train_state(&mut self) -> MutexGuard<'_, TrainState> {
         self.session.train_state()
     }
+}
+
+/// The error about a connection to the method's process that broke outside of a call.
+pub(super) fn disconnected(error: std::io::Error) -> Error {
+    Explanation::new("test", "the process of the method cannot be reached").with_why(error.to_string()).into()
 }

@@ -1,0 +1,301 @@
+//! Reads a data file into tokenized examples.
+
+use std::path::Path;
+
+use rayon::prelude::*;
+use sha2::{Digest, Sha256};
+use tunebox_foundation::explain::{Explanation, Snippet};
+
+use super::encode::{Encoder, Example};
+use super::fault::{LineFault, accepted_fields, example_line};
+use super::lines::{Line, Lines};
+use super::parse::shape_of_line;
+use super::record::Record;
+use super::shape::Shape;
+use crate::digest::hexadecimal;
+use crate::error::Error;
+use crate::sample::data_beside;
+
+/// Number of lines that are tokenized in parallel: enough for all threads, little in memory.
+const CHUNK: usize = 2_048;
+
+/// The widest part of a line that an error message shows, in characters.
+const SHOWN_WIDTH: usize = 96;
+
+/// How a data file is read.
+#[derive(Debug, Clone)]
+pub struct Reading {
+    /// The shapes that the method learns from.
+    pub wanted: Vec<Shape>,
+    /// Maximum length of an example in tokens.
+    pub length: usize,
+    /// Skip wrong lines and list them, instead of stopping at the first.
+    pub skip_bad: bool,
+}
+
+/// A line that was skipped, and why.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Skipped {
+    /// Number of the line, from 1.
+    pub line: u64,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// Counts of the lines and tokens of a file.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Report {
+    /// Lines of the file, including blank ones.
+    pub lines: u64,
+    /// Lines skipped because they are wrong.
+    pub skipped: Vec<Skipped>,
+    /// Lines dropped because no target token is within the maximum length.
+    pub dropped: Vec<u64>,
+    /// Examples that were cut at the maximum length.
+    pub truncated: usize,
+    /// Examples whose prompt ends in other tokens if the completion follows.
+    pub merged: usize,
+    /// Tokens of all examples.
+    pub tokens: usize,
+    /// Target tokens of all examples.
+    pub targets: usize,
+    /// Tokens of the longest side of an example.
+    pub longest: usize,
+    /// Maximum length of an example in tokens.
+    pub length: usize,
+}
+
+/// The tokenized examples of a file.
+#[derive(Debug, Clone)]
+pub struct Dataset {
+    /// The file's name in messages.
+    pub name: String,
+    /// The shape of its records.
+    pub shape: Shape,
+    /// The examples, in the order of the file.
+    pub examples: Vec<Example>,
+    /// Counts of lines and tokens.
+    pub report: Report,
+    /// The SHA-256 of the file.
+    pub digest: String,
+    /// The SHA-256 of the token ids and targets, which depend on the tokenizer, the template and the maximum length.
+    pub token_digest: String,
+}
+
+impl Dataset {
+    /// Reads and tokenizes a file.
+    ///
+    /// # Errors
+    /// A file that cannot be read, the first wrong line unless wrong lines are skipped, and a file without an example.
+    pub fn read(path: &Path, reading: &Reading, encoder: &Encoder<'_>) -> Result<Self, Error> {
+        let mut reader =
+            Reader { name: path.display().to_string(), reading, encoder, shape: None, report: Report::default() };
+        let mut lines = Lines::open(path)?;
+        let mut examples = Vec::new();
+        loop {
+            let chunk = lines.take(CHUNK)?;
+            if chunk.is_empty() {
+                break;
+            }
+            reader.read_chunk(chunk, &mut examples)?;
+        }
+        let Reader { name, shape, mut report, .. } = reader;
+        report.lines = lines.count();
+        report.length = reading.length;
+        report.tokens = examples.iter().map(Example::tokens).sum();
+        report.targets = examples.iter().map(Example::targets).sum();
+        report.longest =
+            examples.iter().flat_map(|example| &example.sides).map(|side| side.ids.len()).max().unwrap_or(0);
+        let Some(shape) = shape.filter(|_| !examples.is_empty()) else {
+            return Err(no_example(&name, &report, &reading.wanted).into());
+        };
+        let token_digest = token_digest(&examples);
+        Ok(Self { name, shape, examples, report, digest: lines.digest(), token_digest })
+    }
+
+    /// Rows of an example; both answers of a pair are scored and trained on together.
+    #[must_use]
+    pub fn sides_per_example(&self) -> usize {
+        self.examples.first().map_or(1, |example| example.sides.len())
+    }
+
+    /// Tokens of each example, for packing.
+    #[must_use]
+    pub fn lengths(&self) -> Vec<usize> {
+        self.examples.iter().map(Example::tokens).collect()
+    }
+}
+
+struct Reader<'a> {
+    name: String,
+    reading: &'a Reading,
+    encoder: &'a Encoder<'a>,
+    shape: Option<Shape>,
+    report: Report,
+}
+
+impl Reader<'_> {
+    /// Tokenizes lines in parallel, and adds their examples in the order of the file.
+    fn read_chunk(&mut self, lines: Vec<Line>, examples: &mut Vec<Example>) -> Result<(), Error> {
+        // The first valid line decides the shape, and every later line must have it.
+        if self.shape.is_none() {
+            self.shape = lines.iter().find_map(|line| shape_of_line(&line.bytes, &self.reading.wanted));
+        }
+        let wanted = self.shape.map_or_else(|| self.reading.wanted.clone(), |shape| vec![shape]);
+        let encoder = self.encoder;
+        let read = lines.into_par_iter().map(|line| {
+            let record = Record::parse(&line.bytes, &wanted);
+            let example = record.and_then(|record| encoder.encode(record, line.number).map_err(|fault| (fault, 1)));
+            (line, example)
+        });
+        for (line, example) in read.collect::<Vec<_>>() {
+            match example {
+                Ok(example) => self.add(example, examples),
+                Err((fault, _)) if self.reading.skip_bad => {
+                    self.report.skipped.push(Skipped { line: line.number, reason: fault.what });
+                }
+                Err((fault, column)) => {
+                    return Err(line_error(&self.name, &line, column, &fault, self.shape.is_some()).into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds an example, cut to the maximum length; counts it as dropped if no target is left.
+    fn add(&mut self, mut example: Example, examples: &mut Vec<Example>) {
+        match example.truncate(self.reading.length) {
+            None => self.report.dropped.push(example.line),
+            Some(cut) => {
+                self.report.truncated += usize::from(cut);
+                self.report.merged += usize::from(example.sides.iter().any(|side| side.merged));
+                examples.push(example);
+            }
+        }
+    }
+}
+
+/// The error about a wrong line. `has_valid_lines`: other lines of the file are valid, so the wrong ones can be skipped.
+fn line_error(name: &str, line: &Line, column: usize, fault: &LineFault, has_valid_lines: bool) -> Explanation {
+    let hint = fault.hint.clone().unwrap_or("fix the line".into());
+    let hint = if has_valid_lines {
+        format!("{hint}; `--set data.skip-bad=true` leaves such lines out")
+    } else {
+        sample_hint(name, &fault.wanted).unwrap_or(hint)
+    };
+    let (text, shown_column) = excerpt(&String::from_utf8_lossy(&line.bytes), column);
+    let number = usize::try_from(line.number).unwrap_or(usize::MAX);
+    let problem = Explanation::new("data", fault.what.as_str())
+        .with_location(format!("{name}:{number}:{column}"))
+        .with_snippet(Snippet { line: number, text, column: shown_column, width: 1, note: None })
+        .with_hint(hint);
+    Explanation { why: fault.why.clone(), ..problem }
+}
+
+/// What to do if the file is one of the sample's, and another file of the sample has records of a wanted shape.
+fn sample_hint(name: &str, wanted: &[Shape]) -> Option<String> {
+    let other = data_beside(Path::new(name), |line| {
+        shape_of_line(line, &Shape::all().collect::<Vec<_>>()).is_some_and(|shape| wanted.contains(&shape))
+    });
+    // The first record of the same file may fit though a later one does not.
+    let other = other.filter(|other| other != Path::new(name))?;
+    Some(format!(
+        "{}; `{}` has such records: name it in the run file, or use `tunebox train --sample` with the same `--method`",
+        accepted_fields(wanted),
+        other.display()
+    ))
+}
+
+/// The part of a line around a column that fits a terminal, and the column in that part. Control characters are blank.
+fn excerpt(line: &str, column: usize) -> (String, usize) {
+    let characters: Vec<char> = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if characters.len() <= SHOWN_WIDTH {
+        return (characters.into_iter().collect(), column);
+    }
+    let start = column.saturating_sub(SHOWN_WIDTH / 2).min(characters.len() - SHOWN_WIDTH);
+    let part: String = characters[start..start + SHOWN_WIDTH].iter().collect();
+    let front = if start > 0 { "…" } else { "" };
+    let back = if start + SHOWN_WIDTH < characters.len() { "…" } else { "" };
+    (format!("{front}{part}{back}"), column - start + front.chars().count())
+}
+
+/// The error about a file without an example: all lines are blank, wrong, or too long.
+fn no_example(name: &str, report: &Report, wanted: &[Shape]) -> Explanation {
+    let Report { lines, skipped, dropped, length, .. } = report;
+    let (why, hint) = match (skipped.first(), dropped.is_empty()) {
+        (None, true) => ("the file has no line that is not blank".to_owned(), example_line(wanted)),
+        (Some(first), true) => {
+            let why = format!("{} of {lines} lines are wrong; line {}: {}", skipped.len(), first.line, first.reason);
+            (why, example_line(wanted))
+        }
+        (_, false) => (
+            format!("{} of {lines} lines have no target token within `data.max-length`", dropped.len()),
+            format!(
+                "raise `data.max-length`, or `--max-length` of `eval`: only the first {length} tokens of a record count"
+            ),
+        ),
+    };
+    Explanation::new("data", format!("`{name}` holds no record to learn from")).with_why(why).with_hint(hint)
+}
+
+fn token_digest(examples: &[Example]) -> String {
+    let mut digest = Sha256::new();
+    for side in examples.iter().flat_map(|example| &example.sides) {
+        digest.update((side.ids.len() as u64).to_le_bytes());
+        for (id, target) in side.ids.iter().zip(&side.targets) {
+            digest.update(id.to_le_bytes());
+            digest.update([u8::from(*target)]);
+        }
+    }
+    hexadecimal(&digest.finalize())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_records_that_are_too_long_gets_a_hint_to_raise_the_length() {
+        let report = Report { lines: 2, dropped: vec![1, 2], length: 4, ..Report::default() };
+        let hint = |report: &Report| no_example("a.jsonl", report, &[Shape::Preference]).hint.unwrap();
+        assert!(hint(&report).starts_with("raise `data.max-length`"), "{}", hint(&report));
+        assert!(hint(&Report::default()).contains("\"rejected\""), "{}", hint(&Report::default()));
+    }
+
+    #[test]
+    fn a_line_that_is_no_record_gets_an_example_of_what_the_method_takes() {
+        let hint = |method: &str| {
+            let (fault, _) = Record::parse(b"broken", &Shape::of_method(method).unwrap()).unwrap_err();
+            fault.hint.unwrap()
+        };
+        let pair = r#"every line is one JSON object, such as {"prompt": "…", "chosen": "…", "rejected": "…"}"#;
+        assert_eq!(hint("preference"), pair);
+        assert!(hint("supervised").ends_with(r#"such as {"prompt": "…", "completion": "…"}"#));
+        for shape in Shape::all() {
+            assert_eq!(shape_of_line(shape.example().as_bytes(), &[shape]), Some(shape));
+        }
+    }
+
+    #[test]
+    fn records_of_another_shape_in_the_sample_get_a_hint_at_the_file_that_fits() {
+        let hint = |name: &str, shape| {
+            let line = Line { number: 1, bytes: b"{}".to_vec() };
+            let fault = LineFault::unwanted(Shape::Messages, &[shape]);
+            line_error(name, &line, 1, &fault, false).hint.unwrap()
+        };
+        for (shape, file) in [(Shape::Unpaired, "kto"), (Shape::Prompts, "grpo"), (Shape::Contrast, "steer")] {
+            let hint = hint("calm/runs/.sample/lora.jsonl", shape);
+            assert!(hint.contains(&format!("; `calm/runs/.sample/{file}.jsonl` has such records: ")), "{hint}");
+        }
+        // A later line of that file: no other file is named for it, nor the file itself.
+        assert_eq!(
+            hint("calm/runs/.sample/kto.jsonl", Shape::Unpaired),
+            "this method takes records with `prompt`, `completion` and `label`"
+        );
+        assert_eq!(
+            hint("lora.jsonl", Shape::Unpaired),
+            "this method takes records with `prompt`, `completion` and `label`"
+        );
+    }
+}

@@ -1,0 +1,272 @@
+//! Reads one line of training data as a record of one of the wanted shapes.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+use tunebox_foundation::nearest::nearest;
+use tunebox_model::chat::Message;
+
+use super::fault::{LineFault, LocatedFault, example_line};
+use super::locate::{Step, column, key_column};
+use super::record::{Content, Record, Turns};
+use super::shape::Shape;
+
+/// Fields for the chat template, which verifiers do not get.
+const TEMPLATE_FIELDS: [&str; 2] = ["tools", "chat_template_kwargs"];
+
+impl Record {
+    /// Parses one line of a file whose records have one of the shapes `wanted`.
+    ///
+    /// # Errors
+    /// What is wrong with the line, and its column in characters, from 1.
+    pub fn parse(line: &[u8], wanted: &[Shape]) -> Result<Self, (LineFault, usize)> {
+        let (text, object) = parse_object(line, wanted)?;
+        let shape = find_shape(text, &object, wanted)?;
+        read_record(text, object, shape)
+    }
+}
+
+/// The first of the wanted shapes that a line has; `None` if the line is not valid.
+pub(super) fn shape_of_line(line: &[u8], wanted: &[Shape]) -> Option<Shape> {
+    let (text, object) = parse_object(line, wanted).ok()?;
+    find_shape(text, &object, wanted).ok()
+}
+
+/// Parses a line as a JSON object. `wanted` is only used for the hint of an error.
+fn parse_object<'a>(bytes: &'a [u8], wanted: &[Shape]) -> Result<(&'a str, Map<String, Value>), LocatedFault> {
+    let characters = |end: usize| String::from_utf8_lossy(&bytes[..end.min(bytes.len())]).chars().count();
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let fault = LineFault::new("the line is not UTF-8 text").with_why("JSONL is UTF-8");
+        (fault.with_hint("save the file as UTF-8"), characters(error.valid_up_to()) + 1)
+    })?;
+    match serde_json::from_str(text) {
+        Ok(Value::Object(object)) => Ok((text, object)),
+        Ok(other) => {
+            let what = format!("the line is {}, a JSON object is wanted", describe(&other));
+            Err((LineFault::new(what).with_hint(example_line(wanted)), column(text, &[])))
+        }
+        Err(error) => {
+            let message = error.to_string();
+            // Without the parser's own line and column, which counts bytes.
+            let end = message.find(" at line ").unwrap_or(message.len());
+            let what = message[..end].replace("EOF while parsing", "it ends inside");
+            let fault = LineFault::new(format!("the line is not JSON: {what}")).with_hint(example_line(wanted));
+            Err((fault, characters(error.column().saturating_sub(1)) + 1))
+        }
+    }
+}
+
+/// The first of the wanted shapes that an object has.
+fn find_shape(text: &str, object: &Map<String, Value>, wanted: &[Shape]) -> Result<Shape, LocatedFault> {
+    if let Some(shape) = wanted.iter().find(|shape| shape.is_complete(object)) {
+        return Ok(*shape);
+    }
+    let start = column(text, &[]);
+    // Half a record of most other shapes is a complete `Prompts`, so that shape is no explanation.
+    let other = Shape::all().find(|shape| shape.is_complete(object));
+    if let Some(found) = other.filter(|found| *found != Shape::Prompts) {
+        return Err((LineFault::unwanted(found, wanted), start));
+    }
+    let begun = wanted.iter().find(|shape| shape.has_any(object) || wanted.len() == 1);
+    let missing = begun.and_then(|shape| {
+        let field = shape.required().iter().find(|field| !object.contains_key(**field))?;
+        Some(missing_field(text, object, field, *shape))
+    });
+    let fields: Vec<&str> = object.keys().map(String::as_str).collect();
+    Err(missing.unwrap_or_else(|| (LineFault::unknown_shape(&fields, wanted), start)))
+}
+
+/// A field that a record of a shape lacks; located at the field that was probably meant, if there is one.
+fn missing_field(text: &str, object: &Map<String, Value>, field: &str, shape: Shape) -> LocatedFault {
+    let others = object.keys().map(String::as_str).filter(|name| !shape.required().contains(name));
+    let similar = nearest(field, others);
+    let at = similar.map_or_else(|| column(text, &[]), |name| key_column(text, name));
+    (LineFault::missing(field, shape, similar), at)
+}
+
+/// Reads an object that has the fields of a shape.
+fn read_record(text: &str, mut object: Map<String, Value>, shape: Shape) -> Result<Record, LocatedFault> {
+    let mut fields = Fields { text, object: &mut object };
+    let content = match shape {
+        Shape::Messages => {
+            let messages = fields.take_messages("messages")?;
+            if !messages.iter().any(|message| message.role == "assistant") {
+                let fault = LineFault::new("no message has the role `assistant`");
+                let fault = fault.with_why("the answers of the assistant are what is learned");
+                return Err((fault, fields.column("messages")));
+            }
+            Content::Messages(messages)
+        }
+        Shape::PromptCompletion => fields.take_pair()?,
+        Shape::Text => Content::Text(fields.take_text("text")?),
+        Shape::Preference => fields.take_preference()?,
+        Shape::Unpaired => {
+            fields.check_label()?;
+            fields.take_pair()?
+        }
+        Shape::Prompts => fields.take_prompt()?,
+        Shape::Instructions => {
+            Content::Instructions(fields.take_if_present("harmful")?, fields.take_if_present("harmless")?)
+        }
+        Shape::Contrast => Content::Contrast(fields.take_non_empty("positive")?, fields.take_non_empty("negative")?),
+    };
+    let tools = object.remove("tools").filter(|tools| !tools.is_null());
+    let variables = match object.remove("chat_template_kwargs") {
+        Some(Value::Object(variables)) => Some(variables),
+        _ => None,
+    };
+    Ok(Record { content, tools, variables, columns: numbers(&object) })
+}
+
+/// The fields that are numbers or booleans, as `f32`.
+fn numbers(object: &Map<String, Value>) -> BTreeMap<String, f32> {
+    let number = |value: &Value| match value {
+        Value::Bool(truth) => Some(f32::from(u8::from(*truth))),
+        Value::Number(number) => number.as_f64().map(|number| number as f32),
+        _ => None,
+    };
+    object.iter().filter_map(|(name, value)| Some((name.clone(), number(value)?))).collect()
+}
+
+/// The fields of a record; those that are taken are removed from the object.
+struct Fields<'a> {
+    text: &'a str,
+    object: &'a mut Map<String, Value>,
+}
+
+impl Fields<'_> {
+    /// Takes a text or a list of messages.
+    fn take_turns(&mut self, name: &str) -> Result<Turns, LocatedFault> {
+        match self.object.get(name) {
+            Some(Value::Array(_)) => self.take_messages(name).map(Turns::Messages),
+            Some(Value::String(text)) => {
+                let text = text.clone();
+                self.object.remove(name);
+                Ok(Turns::Text(text))
+            }
+            other => Err(self.wrong_type(name, describe_field(other), "text or a list of messages")),
+        }
+    }
+
+    /// Takes a text or a list of messages; an empty text is a fault.
+    fn take_non_empty(&mut self, name: &str) -> Result<Turns, LocatedFault> {
+        let column = self.column(name);
+        match self.take_turns(name)? {
+            Turns::Text(text) if text.is_empty() => Err((LineFault::empty(name), column)),
+            turns => Ok(turns),
+        }
+    }
+
+    fn take_if_present(&mut self, name: &str) -> Result<Option<Turns>, LocatedFault> {
+        if self.object.contains_key(name) { self.take_non_empty(name).map(Some) } else { Ok(None) }
+    }
+
+    /// Takes a text that is not empty.
+    fn take_text(&mut self, name: &str) -> Result<String, LocatedFault> {
+        match self.object.remove(name) {
+            Some(Value::String(text)) if text.is_empty() => Err((LineFault::empty(name), self.column(name))),
+            Some(Value::String(text)) => Ok(text),
+            other => Err(self.wrong_type(name, describe_field(other.as_ref()), "text")),
+        }
+    }
+
+    /// Takes a list of messages that is not empty.
+    fn take_messages(&mut self, name: &str) -> Result<Vec<Message>, LocatedFault> {
+        let items = match self.object.remove(name) {
+            Some(Value::Array(items)) if items.is_empty() => return Err((LineFault::empty(name), self.column(name))),
+            Some(Value::Array(items)) => items,
+            other => return Err(self.wrong_type(name, describe_field(other.as_ref()), "a list of messages")),
+        };
+        items.into_iter().enumerate().map(|(index, item)| self.read_message(name, index, item)).collect()
+    }
+
+    fn read_message(&self, list: &str, index: usize, item: Value) -> Result<Message, LocatedFault> {
+        let wrong = |name: Option<&str>, found, wanted| {
+            let mut path = vec![Step::Field(list), Step::Item(index)];
+            path.extend(name.map(Step::Field));
+            let field = name.map_or(format!("{list}[{index}]"), |name| format!("{list}[{index}].{name}"));
+            (LineFault::wrong_type(&field, found, wanted), column(self.text, &path))
+        };
+        let Some(object) = item.as_object() else {
+            return Err(wrong(None, describe(&item), "an object with `role` and `content`"));
+        };
+        match object.get("role") {
+            Some(Value::String(role)) if !role.is_empty() => {}
+            other => return Err(wrong(Some("role"), describe_field(other), "text such as `user`")),
+        }
+        match object.get("content") {
+            Some(Value::String(_) | Value::Array(_)) => {}
+            None | Some(Value::Null) if object.contains_key("tool_calls") => {}
+            other => return Err(wrong(Some("content"), describe_field(other), "text")),
+        }
+        serde_json::from_value(item).map_err(|_| wrong(Some("content"), "a list", "a list of text parts"))
+    }
+
+    fn take_pair(&mut self) -> Result<Content, LocatedFault> {
+        Ok(Content::PromptCompletion(self.take_turns("prompt")?, self.take_turns("completion")?))
+    }
+
+    /// Takes a pair of answers. Without `prompt`, the messages that both answers begin with are the prompt.
+    fn take_preference(&mut self) -> Result<Content, LocatedFault> {
+        let (chosen, rejected) = (self.take_turns("chosen")?, self.take_turns("rejected")?);
+        if self.object.contains_key("prompt") {
+            return Ok(Content::Preference(self.take_turns("prompt")?, chosen, rejected));
+        }
+        let (Turns::Messages(mut prompt), Turns::Messages(mut rejected)) = (chosen, rejected) else {
+            return Err(missing_field(self.text, self.object, "prompt", Shape::Preference));
+        };
+        let shared = prompt.iter().zip(&rejected).take_while(|(one, other)| one == other).count();
+        let (chosen, rejected) = (prompt.split_off(shared), rejected.split_off(shared));
+        Ok(Content::Preference(Turns::Messages(prompt), Turns::Messages(chosen), Turns::Messages(rejected)))
+    }
+
+    /// Takes a prompt, and copies every further field as text for the verifiers. Removes `answer`, so that the method does
+    /// not get it as a number.
+    fn take_prompt(&mut self) -> Result<Content, LocatedFault> {
+        let prompt = self.take_non_empty("prompt")?;
+        let further =
+            self.object.iter().filter(|(name, value)| !TEMPLATE_FIELDS.contains(&name.as_str()) && !value.is_null());
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let fields = further.map(|(name, value)| (name.clone(), text(value))).collect();
+        self.object.remove("answer");
+        Ok(Content::Prompt(prompt, fields))
+    }
+
+    /// Checks that `label` is a boolean, 0 or 1, and leaves it among the numbers of the record.
+    fn check_label(&self) -> Result<(), LocatedFault> {
+        let label = self.object.get("label");
+        let is_number = |value: &Value| value.as_f64().is_some_and(|number| number == 0.0 || number == 1.0);
+        if label.is_some_and(|value| value.is_boolean() || is_number(value)) {
+            return Ok(());
+        }
+        Err(self.wrong_type("label", describe_field(label), "true or false (or 1 or 0)"))
+    }
+
+    fn column(&self, name: &str) -> usize {
+        column(self.text, &[Step::Field(name)])
+    }
+
+    fn wrong_type(&self, name: &str, found: &str, wanted: &str) -> LocatedFault {
+        (LineFault::wrong_type(name, found, wanted), self.column(name))
+    }
+}
+
+fn describe_field(value: Option<&Value>) -> &'static str {
+    value.map_or("missing", describe)
+}
+
+/// The type of a value, with its article.
+fn describe(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a truth value",
+        Value::Number(_) => "a number",
+        Value::String(text) if text.is_empty() => "empty text",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+//! The order of the examples in a run, and their micro-batches and windows.
+//!
+//! The order of an epoch depends only on the seed and the epoch's number, so a run resumes at any position without
+//! replaying the earlier ones.
+
+use serde::{Deserialize, Serialize};
+use tunebox_compute::random::Stream;
+
+use super::packing::pack;
+
+/// How examples become batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batching {
+    /// Examples in a micro-batch.
+    pub batch: usize,
+    /// Micro-batches of a window.
+    pub accumulation: usize,
+    /// Capacity of a packed micro-batch in tokens; `None` without packing.
+    pub capacity: Option<usize>,
+    /// Whether each epoch has its own random order.
+    pub shuffle: bool,
+    /// Seed of the random orders.
+    pub seed: u64,
+}
+
+/// A position in the data: the micro-batches before it are done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cursor {
+    /// Number of the epoch, from 0.
+    pub epoch: u64,
+    /// Finished micro-batches of the epoch.
+    pub index: usize,
+}
+
+/// Yields the examples of window after window, epoch after epoch, without end.
+#[derive(Debug, Clone)]
+pub struct BatchSampler {
+    batching: Batching,
+    /// Tokens of each example.
+    lengths: Vec<usize>,
+    cursor: Cursor,
+    /// The micro-batches of the present epoch, as indices of examples.
+    batches: Vec<Vec<usize>>,
+}
+
+impl BatchSampler {
+    /// Starts at a cursor, over examples of these lengths in tokens.
+    ///
+    /// `None` if there is no example, or the cursor is past the end of its epoch.
+    #[must_use]
+    pub fn new(cursor: Cursor, batching: Batching, lengths: Vec<usize>) -> Option<Self> {
+        let batches = epoch_batches(cursor.epoch, &batching, &lengths);
+        let inside = !batches.is_empty() && cursor.index <= batches.len();
+        inside.then_some(Self { batching, lengths, cursor, batches })
+    }
+
+    /// The position before the next window.
+    #[must_use]
+    pub fn cursor(&self) -> Cursor {
+        self.cursor
+    }
+
+    /// Moves to a position that [`BatchSampler::cursor`] gave.
+    pub(crate) fn seek(&mut self, cursor: Cursor) {
+        if cursor.epoch != self.cursor.epoch {
+            self.batches = epoch_batches(cursor.epoch, &self.batching, &self.lengths);
+        }
+        self.cursor = cursor;
+    }
+
+    /// Number of windows in an epoch. It is the same for every epoch: shuffling does not change it.
+    #[must_use]
+    pub fn windows_per_epoch(&self) -> usize {
+        self.batches.len().div_ceil(self.batching.accumulation)
+    }
+
+    /// Finished epochs, with the finished fraction of the present one.
+    #[must_use]
+    pub fn finished_epochs(&self) -> f64 {
+        self.cursor.epoch as f64 + self.cursor.index as f64 / self.batches.len() as f64
+    }
+
+    /// The micro-batches of the next window, as indices of examples, and moves past it. A window does not reach into the
+    /// next epoch, so the last window of an epoch may be smaller.
+    pub fn next_window(&mut self) -> Vec<Vec<usize>> {
+        if self.cursor.index >= self.batches.len() {
+            self.cursor = Cursor { epoch: self.cursor.epoch + 1, index: 0 };
+            self.batches = epoch_batches(self.cursor.epoch, &self.batching, &self.lengths);
+        }
+        let start = self.cursor.index;
+        let end = (start + self.batching.accumulation).min(self.batches.len());
+        self.cursor.index = end;
+        self.batches[start..end].to_vec()
+    }
+}
+
+/// The micro-batches of epoch `number`, in order.
+fn epoch_batches(number: u64, batching: &Batching, lengths: &[usize]) -> Vec<Vec<usize>> {
+    let mut stream = Stream::new(batching.seed, &format!("data/{number}"));
+    let mut order: Vec<usize> = (0..lengths.len()).collect();
+    if batching.shuffle {
+        order = stream.permutation(lengths.len()).into_iter().map(|index| index as usize).collect();
+    }
+    let Some(capacity) = batching.capacity else {
+        return order.chunks(batching.batch).map(<[usize]>::to_vec).collect();
+    };
+    let bins = pack(&order, lengths, capacity);
+    if !batching.shuffle {
+        return bins;
+    }
+    // Packing sorts by length, so every epoch would begin with the longest examples.
+    let order = stream.permutation(bins.len());
+    order.into_iter().map(|index| bins[index as usize].clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batching(accumulation: usize, capacity: Option<usize>) -> Batching {
+        Batching { batch: 3, accumulation, capacity, shuffle: true, seed: 7 }
+    }
+
+    fn sampler(cursor: Cursor, batching: Batching) -> BatchSampler {
+        BatchSampler::new(cursor, batching, (0..20).map(|index| 4 + index % 7).collect()).unwrap()
+    }
+
+    fn seen(windows: &[Vec<Vec<usize>>]) -> Vec<usize> {
+        let mut all: Vec<usize> = windows.iter().flatten().flatten().copied().collect();
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn an_epoch_sees_every_example_once() {
+        for capacity in [None, Some(24)] {
+            let mut sampler = sampler(Cursor::default(), batching(2, capacity));
+            let windows: Vec<_> = (0..sampler.windows_per_epoch()).map(|_| sampler.next_window()).collect();
+
+            assert_eq!(seen(&windows), (0..20).collect::<Vec<_>>());
+            assert_eq!(sampler.finished_epochs(), 1.0);
+        }
+    }
+
+    #[test]
+    fn two_epochs_differ_in_order() {
+        let mut sampler = sampler(Cursor::default(), batching(1, None));
+        let first: Vec<_> = (0..sampler.windows_per_epoch()).map(|_| sampler.next_window()).collect();
+        let second: Vec<_> = (0..sampler.windows_per_epoch()).map(|_| sampler.next_window()).collect();
+
+        assert_ne!(first, second);
+        assert_eq!(seen(&first), seen(&second));
+    }
+
+    #[test]
+    fn a_sampler_started_at_a_cursor_yields_the_same_windows() {
+        for capacity in [None, Some(24)] {
+            let mut whole = sampler(Cursor::default(), batching(2, capacity));
+            for _ in 0..9 {
+                let mut resumed = sampler(whole.cursor(), batching(2, capacity));
+                assert_eq!(whole.next_window(), resumed.next_window());
+            }
+        }
+    }
+
+    #[test]
+    fn a_sampler_moved_back_yields_the_same_window_again() {
+        let mut sampler = sampler(Cursor::default(), batching(2, None));
+        for _ in 0..9 {
+            let cursor = sampler.cursor();
+            let seen = sampler.next_window();
+            sampler.seek(cursor);
+            assert_eq!(sampler.next_window(), seen);
+        }
+    }
+
+    #[test]
+    fn a_window_stays_inside_its_epoch() {
+        let mut sampler = sampler(Cursor::default(), batching(4, None));
+        let sizes: Vec<usize> = (0..4).map(|_| sampler.next_window().len()).collect();
+
+        assert_eq!(sizes, [4, 3, 4, 3]);
+    }
+
+    #[test]
+    fn without_shuffling_the_order_is_that_of_the_file() {
+        let mut sampler = sampler(Cursor::default(), Batching { shuffle: false, ..batching(1, None) });
+
+        assert_eq!(sampler.next_window(), [[0, 1, 2]]);
+    }
+}

@@ -1,0 +1,161 @@
+//! Puts the plan of a run together.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use tunebox_compute::device;
+use tunebox_compute::precision::Purpose;
+use tunebox_compute::schedule::Schedule;
+use tunebox_foundation::explain::Explanation;
+use tunebox_model::Policy;
+use tunebox_sandbox::{CompileLimits, Compiling, Engine};
+
+use super::folder::{Destination, choose_folder};
+use super::identity::{check_same_run, identity};
+use super::inputs::{Inputs, Records, read_datasets};
+use super::method::{PlannedMethod, load_method};
+use super::model::max_length;
+use super::planned::{Plan, PlannedRun};
+use super::precision;
+use super::summary::summary;
+use super::verifiers::{PlannedVerifier, load_verifiers};
+use crate::checkpoint::State;
+use crate::configuration::{RunSettings, Underline};
+use crate::data::{BatchSampler, Batching, Dataset, Shape};
+use crate::error::{Error, damaged};
+use crate::learner::LearningRate;
+
+/// Plans a run: opens model, data and method, and compares a resumed run with its checkpoint. Runs nothing of the method.
+///
+/// # Errors
+/// A wrong setting, a model, data or method that cannot be used, and a resumed run that would not continue exactly.
+pub fn plan(settings: RunSettings) -> Result<Plan, Error> {
+    plan_with_records(settings, &read_datasets)
+}
+
+/// Plans a run on `records` instead of the data that its run file names.
+pub(crate) fn plan_with_records(mut settings: RunSettings, records: &Records<'_>) -> Result<Plan, Error> {
+    settings.pin_versions();
+    let engine = engine(&settings)?;
+    let method = load_method(&settings, &engine)?;
+    plan_with_method(settings, &engine, method, records)
+}
+
+/// Plans a run on `records` with a method that is loaded already.
+pub(crate) fn plan_with_method(
+    settings: RunSettings,
+    engine: &Engine,
+    method: PlannedMethod,
+    records: &Records<'_>,
+) -> Result<Plan, Error> {
+    precision::check(&settings, &method)?;
+    let verifiers = load_verifiers(&settings, engine)?;
+    let Destination { name, folder, checkpoint, run_lock } = choose_folder(&settings, &method, &verifiers)?;
+    let recorded = settings.replay.as_ref().map(|replay| replay.clock);
+    let clock = checkpoint.as_ref().map(|(_, state)| state.clock).or(recorded).unwrap_or_else(now);
+    let inputs = Inputs::open(&settings, &method, clock, records)?;
+    check_validation(&settings, &verifiers, inputs.validation.as_ref())?;
+    let (policy, data) = (&inputs.policy, &inputs.data);
+    let identity = identity(&settings, policy, inputs.model_digest.clone(), data, &method, &verifiers)?;
+    check_same_run(&settings, &name, checkpoint.as_ref(), &identity)?;
+    let length = max_length(&settings, policy.model());
+    let sampler = sampler(&settings, &folder, checkpoint.as_ref(), data, length)?;
+    let learning_rate = learning_rate(&settings, policy, sampler.windows_per_epoch() as u64)?;
+    let summary = summary(&settings, &name, &inputs, &method, &learning_rate, &sampler);
+    let Inputs { policy, data, validation, .. } = inputs;
+    let run = PlannedRun {
+        name,
+        folder,
+        checkpoint,
+        run_lock,
+        steps: learning_rate.steps,
+        compute: policy.precision().dtype(Purpose::Activation),
+        accelerator: device::info(policy.parameters().device())?,
+        warnings: warnings(&settings, engine, &method)?,
+        settings,
+        method,
+        verifiers,
+        data,
+        validation,
+        summary,
+        learning_rate,
+        identity,
+        clock,
+        revised: Vec::new(),
+    };
+    Ok(Plan { run, policy, sampler })
+}
+
+/// Checks that validation prompts have a verifier that scores the completions.
+fn check_validation(
+    settings: &RunSettings,
+    verifiers: &[PlannedVerifier],
+    validation: Option<&Dataset>,
+) -> Result<(), Error> {
+    if !verifiers.is_empty() || validation.is_none_or(|data| data.shape != Shape::Prompts) {
+        return Ok(());
+    }
+    let what = "`data.validation` holds prompts, and nothing judges the answers to them";
+    let hint = "add a `[[verifier]]` with `use = \"number\"` or another";
+    Err(settings.conflict("data.validation", Underline::Key, what, hint))
+}
+
+/// Problems that do not stop the run.
+fn warnings(settings: &RunSettings, engine: &Engine, method: &PlannedMethod) -> Result<Vec<String>, Error> {
+    let cache = engine.warning().map(str::to_owned);
+    let device = device::auto_fallback_reason(&settings.file.train.device);
+    let effect = method.without_effect().map(str::to_owned);
+    Ok([cache, precision::changed_base_warning(settings)?, device, effect].into_iter().flatten().collect())
+}
+
+/// The engine that admits the method and the verifiers of a run.
+pub(crate) fn engine(settings: &RunSettings) -> Result<Engine, Error> {
+    let limits = settings.file.limits.of_method();
+    let limits = CompileLimits { seconds: limits.compile_seconds, bytes: limits.compile_memory };
+    Ok(Engine::with(Compiling { limits, ..settings.compiling.clone() })?)
+}
+
+/// The sampler of the training data, at the position of the checkpoint. `length` is the maximum length of an example.
+fn sampler(
+    settings: &RunSettings,
+    folder: &Path,
+    checkpoint: Option<&(PathBuf, State)>,
+    data: &Dataset,
+    length: usize,
+) -> Result<BatchSampler, Error> {
+    let (train, table) = (&settings.file.train, &settings.file.data);
+    let batch = train.batch as usize;
+    let batching = Batching {
+        batch,
+        accumulation: train.accumulation as usize,
+        capacity: table.packing.then_some(batch * length),
+        shuffle: table.shuffle,
+        seed: train.seed,
+    };
+    let cursor = checkpoint.map(|(_, state)| state.cursor).unwrap_or_default();
+    BatchSampler::new(cursor, batching, data.lengths())
+        .ok_or_else(|| damaged(folder, "its place in the data is past the end of the data"))
+}
+
+/// The learning rate of a run. `windows` is the number of updates in an epoch.
+fn learning_rate(settings: &RunSettings, policy: &Policy, windows: u64) -> Result<LearningRate, Error> {
+    let train = &settings.file.train;
+    let schedule: Schedule = train.schedule.parse().map_err(|error: tunebox_compute::Error| {
+        settings.error("train.schedule", Underline::Value, Explanation::new("config", error.to_string()))
+    })?;
+    let default = if policy.adapter().is_full() { 2e-5 } else { 2e-4 };
+    Ok(LearningRate {
+        peak: train.rate.unwrap_or(default),
+        schedule,
+        warmup: u64::from(train.warmup),
+        steps: train.steps.map_or_else(|| windows * u64::from(train.epochs.unwrap_or(1)), u64::from),
+        clip: train.clip,
+        skip_non_finite: train.skip_non_finite,
+    })
+}
+
+/// The time in whole seconds since 1970.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,348 @@
+//! The parent of a worker process: starts it, forwards its events, and reports how it ended.
+
+use std::io::{self, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+use tunebox_foundation::explain::{Exit, Explanation};
+use tunebox_sandbox::child::{LastWords, Program, ending};
+
+use super::protocol::{Input, Job, Message, Order, read, write};
+use crate::checkpoint;
+use crate::configuration::RunSettings;
+use crate::error::{Error, WorkerError};
+use crate::observer::{Event, Observer};
+use crate::plan;
+use crate::run::{Outcome, run};
+
+/// How often `stop` is checked while the worker sends nothing.
+const POLL: Duration = Duration::from_millis(20);
+
+/// How long a worker may take to exit after its last message.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The most messages that wait between the thread that reads the pipe and the observer.
+const QUEUE: usize = 64;
+
+/// Executes a run: in this process if all of it is built in or no `worker` is given, else in a process of that program.
+///
+/// # Errors
+/// The error that ends the run.
+pub fn execute(
+    settings: RunSettings,
+    worker: Option<&Program>,
+    observer: &mut dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Outcome, Error> {
+    match worker.filter(|_| !settings.is_all_built_in()) {
+        Some(program) => supervise(settings, program, observer, stop),
+        None => run(plan::plan(settings)?, observer, stop),
+    }
+}
+
+/// Executes the run in a worker process started from `program`. Forwards events to `observer`; `stop` ends the run after the
+/// present step.
+///
+/// # Errors
+/// [`Error::Worker`]: the error that the worker reports, its death, or an invalid message.
+fn supervise(
+    mut settings: RunSettings,
+    program: &Program,
+    observer: &mut dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Outcome, Error> {
+    // The worker gets no token of a hub, so the model is fetched here.
+    if plan::fetch(&settings)? {
+        settings.offline = true;
+    }
+    let mut progress = Progress::default();
+    let not_started = |why: String| {
+        let problem = Explanation::new("worker", "the worker cannot be started").with_why(why);
+        worker_error(problem.with_hint("`--in-process` does without it, for methods that you trust"), Exit::Sandbox)
+    };
+    let mut worker = Worker::start(program).map_err(|error| not_started(error.to_string()))?;
+    let end = match worker.converse(Job::new(settings), observer, stop, &mut progress) {
+        Ok(outcome) => {
+            let _ = worker.wait_or_kill(GRACE);
+            return Ok(outcome);
+        }
+        Err(end) => end,
+    };
+    Err(match end {
+        End::Reported(explanation, exit) => {
+            let _ = worker.wait_or_kill(GRACE);
+            worker_error(*explanation, exit)
+        }
+        End::Invalid(why) => {
+            let _ = worker.wait_or_kill(Duration::ZERO);
+            progress.error("cannot be understood", why)
+        }
+        End::Gone => {
+            let how = match worker.wait_or_kill(GRACE) {
+                Ok(status) => ending(status),
+                Err(error) => format!("is lost: {error}"),
+            };
+            let why = match worker.last_words.take().and_then(LastWords::line) {
+                Some(line) => format!("its last words: {line}"),
+                None if how.contains("SIGKILL") => {
+                    "somebody ended it, or the system did because memory ran out; this program and the run's files are \
+                     whole"
+                        .into()
+                }
+                None => "a method that is not built in runs in a process of its own, so nothing else was harmed".into(),
+            };
+            progress.error(&how, why)
+        }
+    })
+}
+
+fn worker_error(explanation: Explanation, exit: Exit) -> Error {
+    Error::Worker(Box::new(WorkerError { explanation, exit, folder: None, kept: None }))
+}
+
+/// Why a worker sends no further message, other than the end of its run.
+enum End {
+    /// It reported an error of the run.
+    Reported(Box<Explanation>, Exit),
+    /// It sent an invalid message.
+    Invalid(String),
+    /// Its output ended.
+    Gone,
+}
+
+/// A running worker. Dropping it kills it.
+struct Worker {
+    child: Child,
+    orders: Option<ChildStdin>,
+    messages: Receiver<Input<Message>>,
+    last_words: Option<LastWords>,
+}
+
+impl Worker {
+    fn start(program: &Program) -> io::Result<Self> {
+        let mut child = program.start()?;
+        let (orders, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(output), Some(errors)) = (output, errors) else { return Err(io::Error::other("it has no streams")) };
+        let (send, messages) = sync_channel(QUEUE);
+        std::thread::spawn(move || {
+            let mut output = BufReader::new(output);
+            loop {
+                let message = read::<Message>(&mut output);
+                let is_last = !matches!(message, Input::Document(_));
+                if send.send(message).is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        Ok(Self { child, orders, messages, last_words: Some(LastWords::of(errors)) })
+    }
+
+    /// Sends the job, and handles messages until the run ends.
+    fn converse(
+        &mut self,
+        job: Job,
+        observer: &mut dyn Observer,
+        stop: &AtomicBool,
+        progress: &mut Progress,
+    ) -> Result<Outcome, End> {
+        // A worker that is gone cannot take it; its messages, or their end, tell why.
+        self.send(&job);
+        let (mut greeted, mut stopped) = (false, false);
+        loop {
+            if stop.load(Ordering::SeqCst) && !std::mem::replace(&mut stopped, true) {
+                self.send(&Order::Stop);
+            }
+            let message = match self.messages.recv_timeout(POLL) {
+                Err(RecvTimeoutError::Timeout) => continue,
+                // A worker that dies while it writes leaves a cut line.
+                Err(RecvTimeoutError::Disconnected) | Ok(Input::End | Input::Cut) => return Err(End::Gone),
+                Ok(Input::Invalid(why)) => return Err(End::Invalid(why)),
+                Ok(Input::Document(message)) => message,
+            };
+            match message {
+                message if !std::mem::replace(&mut greeted, true) => {
+                    if !message.is_hello() {
+                        return Err(End::Invalid("it is another version of tunebox".into()));
+                    }
+                }
+                Message::Event(event) => {
+                    progress.update(&event);
+                    observer.event(&event);
+                }
+                Message::Ended(outcome) => return Ok(*outcome),
+                Message::Failed(explanation, exit) => return Err(End::Reported(explanation, exit)),
+                Message::Hello { .. } => return Err(End::Invalid("it begins anew".into())),
+            }
+        }
+    }
+
+    /// Sends a document; closes the pipe if that fails.
+    fn send(&mut self, document: &impl serde::Serialize) {
+        if self.orders.as_mut().is_some_and(|orders| write(orders, document).is_err()) {
+            self.orders = None;
+        }
+    }
+
+    /// Waits until the worker ends, and kills it after `timeout`. Keeps its input open, since the end of its input would tell
+    /// it that the parent is gone.
+    fn wait_or_kill(&mut self, timeout: Duration) -> io::Result<ExitStatus> {
+        let begun = Instant::now();
+        while begun.elapsed() < timeout {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.child.kill()?;
+        self.child.wait()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// How far the run is, by the worker's events.
+#[derive(Default)]
+struct Progress {
+    method: Option<String>,
+    folder: Option<PathBuf>,
+    done: u64,
+    total: u64,
+}
+
+impl Progress {
+    fn update(&mut self, event: &Event) {
+        match event {
+            Event::Planned { summary, folder, resumed } => {
+                self.method = Some(summary.method.clone());
+                self.folder = Some(folder.clone());
+                (self.done, self.total) = (resumed.unwrap_or(0), summary.steps);
+            }
+            Event::Step(step) => self.done = step.step,
+            _ => {}
+        }
+    }
+
+    /// The error about a worker that `how` ("was killed", …). The last checkpoint is read from the disk, not taken from the
+    /// worker's messages.
+    fn error(self, how: &str, why: String) -> Error {
+        let Self { method, folder, done, total } = self;
+        let kept = folder.as_ref().and_then(|folder| checkpoint::last_whole(folder));
+        let worker = method.map_or("the worker".to_owned(), |name| format!("the worker of `{name}`"));
+        let when = match &folder {
+            None => "before the first step".to_owned(),
+            Some(_) if done >= total => "after the last step".to_owned(),
+            Some(_) => format!("in step {}", done + 1),
+        };
+        let saved = kept
+            .as_ref()
+            .map_or("nothing had been saved yet".into(), |(step, path)| format!("step {step}, {}", path.display()));
+        let hint = match &folder {
+            Some(folder) if kept.is_some() => {
+                format!("`tunebox train {}/run.toml --resume` goes on from there", folder.display())
+            }
+            _ => "the same command again; if it happens again, a smaller `train.batch` needs less memory".into(),
+        };
+        let explanation = Explanation::new("worker", format!("{worker} {how} {when}"));
+        let explanation = explanation.with_why(why).with_kept(saved).with_hint(hint);
+        Error::Worker(Box::new(WorkerError { explanation, exit: Exit::Sandbox, folder, kept }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tunebox_foundation::explain::Explain;
+
+    use super::*;
+
+    struct Silent;
+
+    impl Observer for Silent {
+        fn event(&mut self, _: &Event) {}
+    }
+
+    /// The error of a run whose worker is a shell script.
+    fn supervised(script: &str) -> (Explanation, Exit) {
+        let overrides = ["model.path=.", "data.path=data.jsonl", "method.use=./stranger.wasm"].map(str::to_owned);
+        let settings = RunSettings::from_overrides(&overrides).unwrap();
+        let program = Program::at("/bin/sh").with("-c").with(script);
+        let error = execute(settings, Some(&program), &mut Silent, &AtomicBool::new(false)).unwrap_err();
+        (error.explanation(), error.exit())
+    }
+
+    fn line(message: &Message) -> String {
+        serde_json::to_string(message).unwrap()
+    }
+
+    #[test]
+    fn a_worker_that_dies_is_told_with_its_signal_its_last_words_and_no_checkpoint() {
+        let hello = line(&Message::hello());
+        let (told, exit) = supervised(&format!("echo '{hello}'; echo 'it could not' >&2; kill -ABRT $$"));
+
+        assert_eq!(told.what, "the worker aborted (signal 6, SIGABRT) before the first step");
+        assert_eq!(told.why.unwrap(), "its last words: it could not");
+        assert_eq!((told.kept.unwrap().as_str(), exit), ("nothing had been saved yet", Exit::Sandbox));
+        assert!(supervised("exit 0").0.what.contains("ended before it was done"));
+        assert!(supervised("exit 101").0.what.contains("panicked"));
+    }
+
+    #[test]
+    fn a_worker_that_breaks_off_in_a_line_died_and_is_not_garbled() {
+        let hello = line(&Message::hello());
+        let (told, _) = supervised(&format!("echo '{hello}'; printf '{{\"event\":{{\"lo'; kill -KILL $$"));
+
+        assert_eq!(told.what, "the worker was killed (signal 9, SIGKILL) before the first step");
+    }
+
+    #[test]
+    fn what_is_no_report_is_told_and_ends_the_worker() {
+        let hello = line(&Message::hello());
+        let other = hello.replace("\"version\":", "\"version\":9");
+        for (script, why) in [
+            ("echo nonsense; sleep 60".to_owned(), "a line is not what it should be"),
+            (format!("echo '{hello}'; echo '{{}}'; sleep 60"), "a line is not what it should be"),
+            (format!("echo '{hello}'; echo '{hello}'; sleep 60"), "it begins anew"),
+            (format!("echo '{other}'; sleep 60"), "it is another version of tunebox"),
+            ("exec cat /dev/zero".to_owned(), "a line is too long"),
+        ] {
+            let begun = Instant::now();
+            let (told, exit) = supervised(&script);
+            assert!(told.why.as_ref().unwrap().starts_with(why), "{script}: {told:?}");
+            assert_eq!(
+                (told.what.as_str(), exit),
+                ("the worker cannot be understood before the first step", Exit::Sandbox)
+            );
+            assert!(begun.elapsed() < Duration::from_secs(30), "{script} is waited for");
+        }
+    }
+
+    #[test]
+    fn what_a_worker_reports_is_told_as_if_it_had_happened_here() {
+        let report =
+            Explanation::new("data", "the line is not JSON").with_location("data.jsonl:7:15").with_why("it is not");
+        let failed = line(&Message::Failed(Box::new(report.clone()), Exit::Usage));
+        let (told, exit) = supervised(&format!("echo '{}'; echo '{failed}'", line(&Message::hello())));
+
+        assert_eq!((told, exit), (report, Exit::Usage));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_told_with_what_to_do() {
+        let settings =
+            RunSettings::from_overrides(&["model.path=.".into(), "data.path=d".into(), "method.use=./s".into()]);
+        let program = Program::at("/nowhere/tunebox");
+        let error = execute(settings.unwrap(), Some(&program), &mut Silent, &AtomicBool::new(false)).unwrap_err();
+
+        assert_eq!(error.to_string(), "the worker cannot be started");
+        assert!(error.hint().unwrap().contains("--in-process"));
+    }
+}
