@@ -19,15 +19,15 @@ const MAX_LINE_BYTES: u64 = 64 << 20;
 
 /// One line that is not blank.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub(super) struct Line {
     /// Number of the line in the file, from 1, including blank lines.
-    pub number: u64,
+    pub(super) number: u64,
     /// Bytes of the line without its end.
-    pub bytes: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
 }
 
 /// Reads lines, and computes the SHA-256 of all bytes read.
-pub struct Lines {
+pub(super) struct Lines {
     reader: BufReader<File>,
     digest: Sha256,
     number: u64,
@@ -39,7 +39,7 @@ impl Lines {
     ///
     /// # Errors
     /// A file that cannot be opened.
-    pub fn open(path: &Path) -> Result<Self, Error> {
+    pub(super) fn open(path: &Path) -> Result<Self, Error> {
         let reader = BufReader::with_capacity(1 << 16, files::open(path)?);
         Ok(Self { reader, digest: Sha256::new(), number: 0, name: path.display().to_string() })
     }
@@ -48,7 +48,7 @@ impl Lines {
     ///
     /// # Errors
     /// A file that cannot be read, or a line that is too long.
-    pub fn take(&mut self, count: usize) -> Result<Vec<Line>, Error> {
+    pub(super) fn take(&mut self, count: usize) -> Result<Vec<Line>, Error> {
         let mut lines = Vec::new();
         while lines.len() < count {
             match self.next()? {
@@ -60,14 +60,12 @@ impl Lines {
     }
 
     /// Number of lines read so far, including blank ones.
-    #[must_use]
-    pub fn count(&self) -> u64 {
+    pub(super) fn count(&self) -> u64 {
         self.number
     }
 
     /// The SHA-256 of everything read so far, in hexadecimal.
-    #[must_use]
-    pub fn digest(&self) -> String {
+    pub(super) fn digest(&self) -> String {
         hexadecimal(&self.digest.clone().finalize())
     }
 
