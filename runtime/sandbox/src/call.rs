@@ -3,26 +3,17 @@
 //! Gradients and the graphs that they walk recurse, so calls run on a thread of their own with a
 //! deep stack; a panic of the host ends there as well. What the calls mean is in `session`.
 
-use std::any::Any;
 use std::time::Instant;
 
-use tunebox_compute::budget::Budget;
-use wasmtime::{Store, StoreContextMut, UpdateDeadline, WasmBacktrace};
-
-use crate::bindings::{Offered, OfferedPre, training};
 use crate::cause::Cause;
+use crate::deep_stack::run_on_deep_stack;
 use crate::error::{DeniedCall, Error};
 use crate::fault::{Function, Stop};
 use crate::guest::{Answer, Guest};
 use crate::printable::printable;
-use crate::quiet::{PREFIX, UnderWay, take_place};
 use crate::run_hooks::RunHooks;
-use crate::session::{Session, SessionSettings, StepReport};
+use crate::session::{Session, StepReport};
 use crate::state::State;
-use crate::train_state::Shared;
-
-/// The stack of a call. Only what is used is ever taken from the machine.
-const STACK: usize = 256 << 20;
 
 /// The longest message of a method that a person gets to see, in bytes.
 const MESSAGE_BYTES: usize = 1_000;
@@ -30,71 +21,12 @@ const MESSAGE_BYTES: usize = 1_000;
 /// The longest line of a method's source in an error, in bytes.
 const PLACE_BYTES: usize = 200;
 
-/// Handles that the engine counts twice while they are lent.
-const LENT_HANDLES: usize = 4_096;
-
-/// A store, and the method in it once it is instantiated.
-pub(crate) struct Alive {
-    store: Store<State>,
-    ready: OfferedPre<State>,
-    instance: Option<Offered>,
-}
-
-impl Alive {
-    /// A store with its limits set, and nothing in it.
-    pub(crate) fn new(
-        ready: &OfferedPre<State>,
-        settings: SessionSettings,
-        ledger: Budget,
-        train_state: Shared,
-    ) -> Self {
-        let state = State::new(settings, ledger, train_state);
-        let (handles, transfer) = (state.limits.handles as usize, state.limits.transfer_bytes);
-        let mut store = Store::new(ready.engine(), state);
-        store.limiter(|state| &mut state.memory);
-        store.set_max_component_handles(handles + LENT_HANDLES);
-        store.set_hostcall_fuel(usize::try_from(transfer).unwrap_or(usize::MAX));
-        store.epoch_deadline_callback(|mut store| {
-            store.data().meters.check_time()?;
-            sample(&mut store);
-            Ok(UpdateDeadline::Continue(1))
-        });
-        Self { store, ready: ready.clone(), instance: None }
-    }
-
-    /// Makes the instance; a method's start code runs here.
-    pub(crate) fn instantiate(&mut self) -> wasmtime::Result<Answer<()>> {
-        self.instance = Some(self.ready.instantiate(&mut self.store)?);
-        Ok(Ok(()))
-    }
-
-    /// What the method offers, and the store to call it in.
-    pub(crate) fn training(&mut self) -> wasmtime::Result<(&training::Guest, &mut Store<State>)> {
-        let instance = self.instance.as_ref().ok_or_else(|| wasmtime::Error::msg("the method has no instance"))?;
-        Ok((instance.tunebox_method_training(), &mut self.store))
-    }
-
-    /// The store, whether or not there is an instance in it.
-    pub(crate) fn store(&mut self) -> &mut Store<State> {
-        &mut self.store
-    }
-}
-
-/// Has the profile, if one is made, look at what the method is doing; the time of that is not the method's.
-fn sample(store: &mut StoreContextMut<'_, State>) {
-    let state = store.data();
-    let Some(profiler) = state.profiler.clone() else { return };
-    let (begun, guest) = (Instant::now(), state.meters.guest_seconds());
-    profiler.sample(guest, || WasmBacktrace::force_capture(&*store));
-    store.data_mut().meters.leave_out(begun.elapsed());
-}
-
-/// What a call told, once it is over.
-fn settle(state: &mut State) -> wasmtime::Result<StepReport> {
+/// Ends a call: runs the passes that were put off, drops scores without a handle, and collects the report.
+fn finish_call(state: &mut State) -> wasmtime::Result<StepReport> {
     state.meters.pause();
     let begun = Instant::now();
     // The weights may change before the next call looks at what it holds.
-    state.make_scores_asked_for()?;
+    state.run_pending_scores()?;
     if let Some(profiler) = &state.profiler {
         profiler.call("scores put off until the end of the call", begun);
     }
@@ -131,9 +63,9 @@ impl<H: RunHooks> Session<H> {
         if let Some(profiler) = &alive.state().profiler {
             profiler.begin();
         }
-        let outcome = deeply(|| {
+        let outcome = run_on_deep_stack(|| {
             let answer = run(&mut *alive)?;
-            Ok::<_, wasmtime::Error>((answer, settle(alive.state())?))
+            Ok::<_, wasmtime::Error>((answer, finish_call(alive.state())?))
         });
         let state = alive.state();
         self.positions = state.positions();
@@ -193,27 +125,5 @@ impl<H: RunHooks> Session<H> {
         };
         self.end();
         Error::Stopped(Box::new(stop.after(last)))
-    }
-}
-
-/// Runs something on a deep stack; a panic comes back as its message.
-pub(crate) fn deeply<R: Send>(work: impl FnOnce() -> R + Send) -> Result<R, String> {
-    let _call = UnderWay::begin();
-    std::thread::scope(|scope| {
-        let builder = std::thread::Builder::new().name(format!("{PREFIX}method")).stack_size(STACK);
-        match builder.spawn_scoped(scope, work) {
-            Ok(thread) => thread.join().map_err(|panic| message(&*panic)),
-            Err(error) => Err(format!("no thread for the method: {error}")),
-        }
-    })
-}
-
-/// What a panic said.
-fn message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    let text = printable(text.unwrap_or("it did not say why"), MESSAGE_BYTES);
-    match take_place() {
-        Some(place) => format!("{text} ({place})"),
-        None => text,
     }
 }

@@ -5,7 +5,6 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use tunebox_compute::budget::Budget;
 use wasmtime::component::{Component, Linker};
@@ -13,20 +12,17 @@ use wasmtime::{Config, EngineWeak, OptLevel, WasmBacktraceDetails};
 
 use crate::admission;
 use crate::bindings::{Offered, OfferedPre};
-use crate::call::Alive;
 use crate::compile::{Compiler, Compiling};
 use crate::error::Error;
 use crate::grants::Grants;
 use crate::guest::Guest;
-use crate::limits::Limits;
+use crate::instance::Instance;
+use crate::limits::{Limits, TICK};
 use crate::native::{Process, Twin};
 use crate::printable::printable;
-use crate::session::SessionSettings;
+use crate::settings::SessionSettings;
 use crate::state::{HostContext, HostContexts, State};
 use crate::train_state::Shared;
-
-/// How often running methods are interrupted to look at their time.
-pub(crate) const TICK: Duration = Duration::from_millis(10);
 
 /// The stack of a method, in bytes.
 const GUEST_STACK: usize = 512 << 10;
@@ -76,7 +72,7 @@ impl Method {
         train_state: Shared,
     ) -> Result<Box<dyn Guest>, Error> {
         match &self.code {
-            Code::Component(ready) => Ok(Box::new(Alive::new(ready, settings, ledger, train_state))),
+            Code::Component(ready) => Ok(Box::new(Instance::new(ready, settings, ledger, train_state))),
             Code::Process(twin) => {
                 let twin = twin.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let twin = twin.ok_or_else(|| Error::Over { method: self.name.clone() })?;

@@ -9,8 +9,8 @@ use wasmtime::component::Resource;
 
 use crate::batch::Batch;
 use crate::bindings::types;
-use crate::call::Alive;
 use crate::cause::Cause;
+use crate::instance::Instance;
 use crate::state::{BatchEntry, State};
 
 /// The method's own answer: a value, or its words of refusal.
@@ -54,7 +54,7 @@ pub(crate) trait Guest: Send {
     }
 }
 
-impl Guest for Alive {
+impl Guest for Instance {
     fn state(&mut self) -> &mut State {
         self.store().data_mut()
     }

@@ -3,10 +3,15 @@
 //!
 //! A run may raise or lower each one by name; a method never sees them.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
 use crate::figures;
+
+/// How often a running method is interrupted to look at its time.
+pub(crate) const TICK: Duration = Duration::from_millis(10);
 
 /// What a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

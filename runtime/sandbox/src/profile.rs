@@ -14,8 +14,8 @@ use fxprof_processed_profile::{
 };
 use wasmtime::WasmBacktrace;
 
-use crate::engine::TICK;
 use crate::frames::{Frame, frames};
+use crate::limits::TICK;
 
 /// Samples that are kept: more than an hour of them.
 const SAMPLES: usize = 500_000;

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use candle_core::DType;
 
 use crate::bindings::types::ErrorCode;
+use crate::entries::{Charge, Held};
 use crate::limits::Limits;
 use crate::printable::printable;
 use crate::refusal::Refusal;
-use crate::state::{Charge, Held};
 
 /// How the values of the micro-batches of one update are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,21 +29,21 @@ impl State {
     /// Makes the scores that nobody has looked at yet, those that were asked for alike in one pass. Comes before every
     /// look at a tap and every change of what a view shows. A score that the model does not take says so to whoever
     /// looks at it, and to nobody else.
-    pub(crate) fn make_scores_asked_for(&mut self) -> Result<(), Refusal> {
+    pub(crate) fn run_pending_scores(&mut self) -> Result<(), Refusal> {
         while let Some(asked) = self.scores.values().find(|record| record.is_waiting()) {
             let asked = asked.asked.clone();
             let alike = self.scores.iter().filter(|(_, record)| record.is_waiting() && record.asked == asked);
             let mut parts: Vec<Part> = alike.map(|(number, record)| Part::new(*number, record.rows.clone())).collect();
             parts.truncate(together(&parts));
-            self.make(&asked, parts)?;
+            self.score_parts(&asked, parts)?;
         }
         Ok(())
     }
 
     /// Makes some scores in one pass; where that fails each by itself, so that none fails by the rows of another. The
     /// pass that failed may have cost as much as one that did not, so those that are made again are paid for again.
-    fn make(&mut self, asked: &ScoreRequest, parts: Vec<Part>) -> Result<(), Refusal> {
-        match self.make_together(asked, parts.clone()) {
+    fn score_parts(&mut self, asked: &ScoreRequest, parts: Vec<Part>) -> Result<(), Refusal> {
+        match self.score_together(asked, parts.clone()) {
             Err(Refusal::Error(error)) => {
                 self.meters.check_time()?;
                 if let [part] = parts.as_slice() {
@@ -54,14 +54,14 @@ impl State {
                 }
                 parts.into_iter().try_for_each(|part| {
                     self.pass(part.rows.tokens())?;
-                    self.make(asked, vec![part])
+                    self.score_parts(asked, vec![part])
                 })
             }
             made_or_ended => made_or_ended,
         }
     }
 
-    fn make_together(&mut self, asked: &ScoreRequest, mut parts: Vec<Part>) -> Result<(), Refusal> {
+    fn score_together(&mut self, asked: &ScoreRequest, mut parts: Vec<Part>) -> Result<(), Refusal> {
         let rows = join(&mut parts)?;
         let scored = self.train_state().score(&rows, asked)?;
         let mut pass = Pass::new(scored, parts);
@@ -86,7 +86,7 @@ impl State {
             .collect();
         let tensors: Vec<&Tensor> = leaves.iter().map(|(.., tensor)| tensor).collect();
         check_leaves(loss, &tensors)?;
-        let gradients = ops::gradients(&mut self.purse(), loss, &tensors)?;
+        let gradients = ops::gradients(&mut self.operation_budget(), loss, &tensors)?;
         let mut seeds: BTreeMap<u64, Seeds> = BTreeMap::new();
         for ((number, tap, _), gradient) in leaves.iter().zip(gradients) {
             if let Some(gradient) = gradient {

@@ -11,16 +11,16 @@ use tunebox_compute::budget::Budget;
 
 use crate::batch::Batch;
 use crate::bindings::types;
-use crate::call::deeply;
 use crate::cause::Cause;
+use crate::deep_stack::run_on_deep_stack;
 use crate::engine::Method;
 use crate::error::Error;
 use crate::fault::Function;
 use crate::guest::Guest;
 use crate::limits::Limits;
-use crate::profile::Profiler;
 use crate::reports::Combine;
 use crate::run_hooks::RunHooks;
+use crate::settings::SessionSettings;
 use crate::train_state::{Shared, TrainState, lock};
 use crate::usage::{Slowest, Usage};
 
@@ -46,19 +46,6 @@ impl From<&Value> for types::Value {
             Value::Text(value) => Self::Text(value.clone()),
         }
     }
-}
-
-/// What a session needs to know beside the method and the train state.
-#[derive(Clone, Debug, Default)]
-pub struct SessionSettings {
-    /// What the method may use up.
-    pub limits: Limits,
-    /// The run's seed, from which the method's random sequences come.
-    pub seed: u64,
-    /// The metric names of the manifest.
-    pub metric_names: Vec<String>,
-    /// Records where the method's time goes.
-    pub profiler: Option<Profiler>,
 }
 
 /// What one call told and used.
@@ -243,7 +230,7 @@ impl<H: RunHooks> Session<H> {
         if let Some(alive) = self.alive.take() {
             // A graph may be deep, and dropping one recurses.
             // The outcome is of no use: either way nothing of the method is left.
-            let _ = deeply(move || drop(alive));
+            let _ = run_on_deep_stack(move || drop(alive));
             self.train_state().policy.unpatch_all();
         }
     }

@@ -24,12 +24,12 @@ use crate::fault::GuestFault;
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::meters::Meters;
+use crate::operation_budget::OperationBudget;
 use crate::profile::Profiler;
-use crate::purse::Purse;
 use crate::refusal::{Denied, Refusal};
 use crate::reports::{Reported, Reports};
 use crate::scores::{Pass, ScoreRecord};
-use crate::session::SessionSettings;
+use crate::settings::SessionSettings;
 use crate::train_state::{Shared, TrainState, lock};
 use crate::usage::{Slowest, Usage};
 
@@ -244,8 +244,8 @@ impl State {
     }
 
     /// What pays for an operation of `compute`.
-    pub(crate) fn purse(&mut self) -> Purse<'_> {
-        Purse { ledger: &self.ledger, meters: &mut self.meters }
+    pub(crate) fn operation_budget(&mut self) -> OperationBudget<'_> {
+        OperationBudget { ledger: &self.ledger, meters: &mut self.meters }
     }
 
     /// A number that no tensor and no score had before.
@@ -257,7 +257,7 @@ impl State {
 
     /// The random sequence of a name, with what pays for its numbers.
     /// `invalid-argument` for a name that is empty or long, or past the number of sequences.
-    pub(crate) fn stream(&mut self, name: &str) -> Result<(&mut Stream, Purse<'_>), Refusal> {
+    pub(crate) fn stream(&mut self, name: &str) -> Result<(&mut Stream, OperationBudget<'_>), Refusal> {
         if name.is_empty() || name.len() > self.limits.name_bytes {
             return Err(Refusal::argument(format!("the name of a sequence has 1 to {} bytes", self.limits.name_bytes)));
         }
@@ -266,7 +266,7 @@ impl State {
         }
         let seed = self.seed;
         let stream = self.streams.entry(name.to_owned()).or_insert_with(|| Stream::new(seed, &stream_name(name)));
-        Ok((stream, Purse { ledger: &self.ledger, meters: &mut self.meters }))
+        Ok((stream, OperationBudget { ledger: &self.ledger, meters: &mut self.meters }))
     }
 
     /// Puts random sequences where they stood; the others stay where they are.

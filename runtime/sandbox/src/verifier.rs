@@ -9,9 +9,10 @@ mod limits;
 
 use wasmtime::{Store, StoreLimits, StoreLimitsBuilder, Trap};
 
-use crate::engine::{Engine, TICK};
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::figures::bytes;
+use crate::limits::TICK;
 use crate::printable::printable;
 use crate::session::Value;
 use bindings::exports::tunebox::method::verify;

@@ -1,4 +1,4 @@
-//! `wit/data.wit`, kept: one function here for each there, in the same order.
+//! Implements `wit/data.wit`: one function for each of the interface, in its order.
 //!
 //! The tensors of a batch are made anew at each call and charged like any other.
 

@@ -1,4 +1,4 @@
-//! `wit/hidden.wit`, kept: one function here for each there, in the same order.
+//! Implements `wit/hidden.wit`: one function for each of the interface, in its order.
 
 use tunebox_compute::Tensor;
 use tunebox_model::stream;
@@ -40,7 +40,7 @@ impl Host for HostContext<'_> {
         self.work(elements)?;
         self.pass(rows.tokens())?;
         let reservation = self.reserve(4 * elements)?;
-        let found = self.train_state().policy.capture(&view, &rows, &layers, place(site), which(token))?;
+        let found = self.train_state().policy.capture(&view, &rows, &layers, stream_site(site), stream_token(token))?;
         self.give(found, &[], reservation)
     }
 
@@ -54,10 +54,10 @@ impl Host for HostContext<'_> {
     ) -> Result<(), Refusal> {
         self.enter("hidden.publish")?;
         let layers = self.layers_of(vec![layer])?;
-        finite("the coefficient", coefficient)?;
+        check_finite("the coefficient", coefficient)?;
         let vector = self.stream_vector(&vector)?;
         for layer in layers {
-            let (site, token) = (place(site), which(token));
+            let (site, token) = (stream_site(site), stream_token(token));
             self.train_state().publish(Direction { layer, site, token, vector: vector.clone(), coefficient })?;
         }
         Ok(())
@@ -119,8 +119,8 @@ fn numbers(tensor: &Tensor) -> Result<Vec<f32>, Refusal> {
     Ok(tensor.detach().flatten_all()?.to_vec1::<f32>()?)
 }
 
-/// Refuses a number that is none.
-pub(crate) fn finite(what: &str, value: f32) -> Result<(), Refusal> {
+/// Refuses a number that is infinite or NaN.
+pub(crate) fn check_finite(what: &str, value: f32) -> Result<(), Refusal> {
     if value.is_finite() {
         Ok(())
     } else {
@@ -128,8 +128,8 @@ pub(crate) fn finite(what: &str, value: f32) -> Result<(), Refusal> {
     }
 }
 
-/// The model's word for a site.
-pub(crate) fn place(site: Site) -> stream::Site {
+/// Converts a site of the contract.
+pub(crate) fn stream_site(site: Site) -> stream::Site {
     match site {
         Site::ResidualBefore => stream::Site::ResidualBefore,
         Site::AttentionOutput => stream::Site::AttentionOutput,
@@ -138,7 +138,7 @@ pub(crate) fn place(site: Site) -> stream::Site {
     }
 }
 
-fn which(token: Token) -> stream::Token {
+fn stream_token(token: Token) -> stream::Token {
     match token {
         Token::FromEnd(number) => stream::Token::FromEnd(number),
         Token::TargetMean => stream::Token::TargetMean,

@@ -1,4 +1,4 @@
-//! `wit/learn.wit`, kept: one function here for each there, in the same order.
+//! Implements `wit/learn.wit`: one function for each of the interface, in its order.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ impl Host for HostContext<'_> {
         entropy: Option<Resource<TensorEntry>>,
     ) -> Result<(), Refusal> {
         self.enter("learn.backward-from")?;
-        self.made(&scores)?.check_made()?;
+        self.scored_record(&scores)?.check_scored()?;
         let logprob = self.coefficients(&scores, &logprob)?;
         let entropy = entropy.map(|entropy| self.coefficients(&scores, &entropy)).transpose()?;
         let ScoresEntry(number) = *self.table.get(&scores)?;
@@ -54,7 +54,7 @@ impl Host for HostContext<'_> {
             return Err(Refusal::argument("no gradient has accumulated since the last update"));
         }
         self.pass(1)?;
-        self.make_scores_asked_for()?;
+        self.run_pending_scores()?;
         Ok(self.train_state().update()?)
     }
 

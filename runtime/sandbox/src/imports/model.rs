@@ -1,4 +1,4 @@
-//! `wit/model.wit`, kept: one function here for each there, in the same order.
+//! Implements `wit/model.wit`: one function for each of the interface, in its order.
 //!
 //! Scoring is the train state's; this file checks, charges the taps, and remembers what a gradient
 //! will need.
@@ -31,37 +31,37 @@ impl HostView for HostContext<'_> {
 impl HostScores for HostContext<'_> {
     fn logprob(&mut self, this: Resource<ScoresEntry>) -> wasmtime::Result<Resource<TensorEntry>> {
         self.enter("model.scores.logprob")?;
-        let held = self.made(&this)?.tap(Tap::Logprob)?;
+        let held = self.scored_record(&this)?.tap(Tap::Logprob)?;
         Ok(self.hand_out(held)?)
     }
 
     fn entropy(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
         self.enter("model.scores.entropy")?;
-        let held = self.made(&this)?.tap(Tap::Entropy)?;
+        let held = self.scored_record(&this)?.tap(Tap::Entropy)?;
         self.hand_out(held)
     }
 
     fn log_sum_square(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
         self.enter("model.scores.log-sum-square")?;
-        let held = self.made(&this)?.tap(Tap::LogSumSquare)?;
+        let held = self.scored_record(&this)?.tap(Tap::LogSumSquare)?;
         self.hand_out(held)
     }
 
     fn mean_logit(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
         self.enter("model.scores.mean-logit")?;
-        let held = self.made(&this)?.tap(Tap::MeanLogit)?;
+        let held = self.scored_record(&this)?.tap(Tap::MeanLogit)?;
         self.hand_out(held)
     }
 
     fn mean_logprob(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
         self.enter("model.scores.mean-logprob")?;
-        let held = self.made(&this)?.tap(Tap::MeanLogprob)?;
+        let held = self.scored_record(&this)?.tap(Tap::MeanLogprob)?;
         self.hand_out(held)
     }
 
     fn top_one(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
         self.enter("model.scores.top-one")?;
-        let held = self.made(&this)?.tap(Tap::TopOne)?;
+        let held = self.scored_record(&this)?.tap(Tap::TopOne)?;
         self.hand_out(held)
     }
 
@@ -104,7 +104,7 @@ impl Host for HostContext<'_> {
         }
         // A copy of what is trained: no pass, but as much to do as a small one.
         self.pass(1)?;
-        self.make_scores_asked_for()?;
+        self.run_pending_scores()?;
         self.train_state().snapshot(&name)?;
         Ok(self.table.push(ViewEntry(View::Snapshot(name)))?)
     }
@@ -118,7 +118,7 @@ impl Host for HostContext<'_> {
     ) -> Result<Resource<ScoresEntry>, Refusal> {
         self.enter("model.score")?;
         let view = self.table.get(&view)?.0.clone();
-        self.make_scores(&view, &rows, taps, temperature, false)
+        self.request_scores(&view, &rows, taps, temperature, false)
     }
 
     fn score_for_learning(
@@ -128,7 +128,7 @@ impl Host for HostContext<'_> {
         temperature: f32,
     ) -> Result<Resource<ScoresEntry>, Refusal> {
         self.enter("model.score-for-learning")?;
-        self.make_scores(&View::Policy, &rows, taps, temperature, true)
+        self.request_scores(&View::Policy, &rows, taps, temperature, true)
     }
 
     fn next_token(
@@ -194,13 +194,13 @@ impl State {
     }
 
     /// The same, after its pass through the model.
-    pub(crate) fn made(&mut self, handle: &Resource<ScoresEntry>) -> Result<&ScoreRecord, Refusal> {
-        self.make_scores_asked_for()?;
+    pub(crate) fn scored_record(&mut self, handle: &Resource<ScoresEntry>) -> Result<&ScoreRecord, Refusal> {
+        self.run_pending_scores()?;
         self.record(handle)
     }
 
     /// Charges the taps and gives out a handle; scores at once where a pass cannot share what rows begin with.
-    fn make_scores(
+    fn request_scores(
         &mut self,
         view: &View,
         rows: &Resource<RowsEntry>,
@@ -227,7 +227,7 @@ impl State {
         let number = self.next_number();
         let handle = self.table.push(ScoresEntry(number))?;
         self.scores.insert(number, record);
-        if !defer && let Err(refusal) = self.made(&handle).and_then(ScoreRecord::check_made) {
+        if !defer && let Err(refusal) = self.scored_record(&handle).and_then(ScoreRecord::check_scored) {
             self.forget_score(number);
             self.table.delete(handle)?;
             return Err(refusal);
@@ -256,7 +256,7 @@ mod tests {
 
     use super::*;
     use crate::limits::Limits;
-    use crate::session::SessionSettings;
+    use crate::settings::SessionSettings;
     use crate::train_state::tests::{NoRun, tiny};
 
     #[test]

@@ -1,11 +1,11 @@
-//! `wit/patch.wit`, kept: one function here for each there, in the same order.
+//! Implements `wit/patch.wit`: one function for each of the interface, in its order.
 //!
 //! Every active patch is work for each later pass, so their number has a limit of its own.
 
 use tunebox_model::stream::Patch;
 use wasmtime::component::Resource;
 
-use super::hidden::{finite, place};
+use super::hidden::{check_finite, stream_site};
 use crate::bindings::hidden::Site;
 use crate::bindings::patch::{Host, HostPatch};
 use crate::bindings::types::ErrorCode;
@@ -14,7 +14,7 @@ use crate::state::{HostContext, PatchEntry, State, TensorEntry};
 
 impl HostPatch for HostContext<'_> {
     fn drop(&mut self, this: Resource<PatchEntry>) -> wasmtime::Result<()> {
-        self.make_scores_asked_for()?;
+        self.run_pending_scores()?;
         let PatchEntry(number) = self.table.delete(this)?;
         self.patches = self.patches.saturating_sub(1);
         self.train_state().policy.unpatch(number);
@@ -33,9 +33,9 @@ impl Host for HostContext<'_> {
     ) -> Result<Resource<PatchEntry>, Refusal> {
         self.enter("patch.add")?;
         let layers = self.layers_of(layers)?;
-        finite("the coefficient", coefficient)?;
+        check_finite("the coefficient", coefficient)?;
         let vector = self.stream_vector(&vector)?;
-        self.activate(Patch::add(layers, place(site), &vector, coefficient, answers_only)?)
+        self.activate(Patch::add(layers, stream_site(site), &vector, coefficient, answers_only)?)
     }
 
     fn ablate(
@@ -47,7 +47,7 @@ impl Host for HostContext<'_> {
         self.enter("patch.ablate")?;
         let layers = self.layers_of(layers)?;
         let direction = self.stream_vector(&direction)?;
-        self.activate(Patch::ablate(layers, place(site), &direction)?)
+        self.activate(Patch::ablate(layers, stream_site(site), &direction)?)
     }
 
     fn project(
@@ -59,9 +59,9 @@ impl Host for HostContext<'_> {
     ) -> Result<Resource<PatchEntry>, Refusal> {
         self.enter("patch.project")?;
         let layers = self.layers_of(layers)?;
-        finite("the value", value)?;
+        check_finite("the value", value)?;
         let direction = self.stream_vector(&direction)?;
-        self.activate(Patch::project(layers, place(site), &direction, value)?)
+        self.activate(Patch::project(layers, stream_site(site), &direction, value)?)
     }
 }
 
@@ -72,7 +72,7 @@ impl State {
             let message = format!("a run has at most {} active patches; drop one", self.limits.patches);
             return Err(Refusal::new(ErrorCode::OutOfBudget, message));
         }
-        self.make_scores_asked_for()?;
+        self.run_pending_scores()?;
         let number = self.train_state().policy.patch(patch)?;
         match self.table.push(PatchEntry(number)) {
             Ok(handle) => {

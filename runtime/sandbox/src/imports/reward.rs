@@ -1,4 +1,4 @@
-//! `wit/reward.wit`, kept: one function here for each there, in the same order.
+//! Implements `wit/reward.wit`: one function for each of the interface, in its order.
 //!
 //! The method hands over handles and gets numbers; prompts, completions and answers as text stay
 //! on this side.

@@ -1,4 +1,4 @@
-//! `wit/run.wit`, kept: one function here for each there, in the same order.
+//! Implements `wit/run.wit`: one function for each of the interface, in its order.
 
 use wasmtime::component::Resource;
 

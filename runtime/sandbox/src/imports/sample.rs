@@ -1,4 +1,4 @@
-//! `wit/sample.wit`, kept: one function here for each there, in the same order.
+//! Implements `wit/sample.wit`: one function for each of the interface, in its order.
 //!
 //! How much may be written is decided before anything is: rows, tokens and bytes at their largest
 //! are charged first, and what was not used is given back.

@@ -1,4 +1,4 @@
-//! `wit/text.wit`, kept: one function here for each there, in the same order.
+//! Implements `wit/text.wit`: one function for each of the interface, in its order.
 
 use tunebox_model::error::Error;
 use tunebox_model::policy::Policy;

@@ -1,4 +1,4 @@
-//! `wit/types.wit`, kept: plain types, and how a refusal becomes an error or a trap.
+//! Implements `wit/types.wit`, kept: plain types, and how a refusal becomes an error or a trap.
 
 use crate::bindings::types::{self, Host};
 use crate::refusal::Refusal;

@@ -1,4 +1,4 @@
-//! `wit/weights.wit`, kept: one function here for each there, in the same order.
+//! Implements `wit/weights.wit`: one function for each of the interface, in its order.
 //!
 //! An edited matrix is the run's, not the method's: it is charged as work, and there is at most one
 //! copy of each. What is read goes through the ledger and the bytes that a step may read back.
@@ -6,7 +6,7 @@
 use tunebox_model::edit;
 use wasmtime::component::Resource;
 
-use super::hidden::finite;
+use super::hidden::check_finite;
 use crate::bindings::weights::{Form, Host, Role};
 use crate::refusal::Refusal;
 use crate::state::{HostContext, TensorEntry};
@@ -23,7 +23,7 @@ impl Host for HostContext<'_> {
 
     fn read_rows(&mut self, role: Role, layer: u32, first: u32, count: u32) -> Result<Resource<TensorEntry>, Refusal> {
         self.enter("weights.read-rows")?;
-        let (rows, columns) = self.train_state().policy.matrix(word(role), layer as usize)?;
+        let (rows, columns) = self.train_state().policy.matrix(model_role(role), layer as usize)?;
         let end = u64::from(first) + u64::from(count);
         if count == 0 || end > rows as u64 {
             let message = format!("rows {first} to {end} are asked for, the matrix has {rows}");
@@ -33,7 +33,8 @@ impl Host for HostContext<'_> {
         self.work(elements)?;
         self.read_back(4 * elements)?;
         let reservation = self.reserve(4 * elements)?;
-        let found = self.train_state().policy.read_rows(word(role), layer as usize, first as usize, count as usize)?;
+        let found =
+            self.train_state().policy.read_rows(model_role(role), layer as usize, first as usize, count as usize)?;
         self.give(found, &[], reservation)
     }
 
@@ -46,8 +47,8 @@ impl Host for HostContext<'_> {
         scale: f32,
     ) -> Result<(), Refusal> {
         self.enter("weights.add-outer")?;
-        let (rows, columns) = self.train_state().policy.matrix(word(role), layer as usize)?;
-        finite("the scale", scale)?;
+        let (rows, columns) = self.train_state().policy.matrix(model_role(role), layer as usize)?;
+        check_finite("the scale", scale)?;
         let left = self.vector(&left, rows, "the matrix's output")?;
         let right = self.vector(&right, columns, "the matrix's input")?;
         let largest = |vector: &[f32]| vector.iter().fold(0.0_f64, |most, value| most.max(f64::from(value.abs())));
@@ -55,8 +56,8 @@ impl Host for HostContext<'_> {
             return Err(Refusal::argument("the product of the vectors and the scale is not a finite number"));
         }
         self.work(rows as u64 * columns as u64)?;
-        self.make_scores_asked_for()?;
-        Ok(self.train_state().policy.add_outer(word(role), layer as usize, &left, &right, scale)?)
+        self.run_pending_scores()?;
+        Ok(self.train_state().policy.add_outer(model_role(role), layer as usize, &left, &right, scale)?)
     }
 
     fn project_out(
@@ -68,20 +69,20 @@ impl Host for HostContext<'_> {
         keep_norms: bool,
     ) -> Result<(), Refusal> {
         self.enter("weights.project-out")?;
-        let (rows, columns) = self.train_state().policy.matrix(word(role), layer as usize)?;
+        let (rows, columns) = self.train_state().policy.matrix(model_role(role), layer as usize)?;
         if !(-16.0..=16.0).contains(&strength) {
             return Err(Refusal::argument(format!("a strength is −16 to 16, this is {strength}")));
         }
         let width = if matches!(role, Role::Embedding) { columns } else { rows };
         let direction = self.vector(&direction, width, "the matrix's output")?;
         self.work(rows as u64 * columns as u64)?;
-        self.make_scores_asked_for()?;
-        Ok(self.train_state().policy.project_out(word(role), layer as usize, &direction, strength, keep_norms)?)
+        self.run_pending_scores()?;
+        Ok(self.train_state().policy.project_out(model_role(role), layer as usize, &direction, strength, keep_norms)?)
     }
 }
 
-/// The model's word for a role.
-fn word(role: Role) -> edit::Role {
+/// Converts a role of the contract.
+fn model_role(role: Role) -> edit::Role {
     match role {
         Role::Embedding => edit::Role::Embedding,
         Role::Query => edit::Role::Query,

@@ -75,7 +75,7 @@ mod tests {
     use crate::cause::Cause;
     use crate::engine::bare;
     use crate::grants::interface_of;
-    use crate::session::SessionSettings;
+    use crate::settings::SessionSettings;
     use crate::state::{HostContexts, State};
 
     fn ask(state: &mut State, name: &str, write: impl FnOnce(&mut Vec<u8>)) -> wasmtime::Result<Vec<u8>> {

@@ -8,9 +8,9 @@ use tunebox_model::policy::View;
 use tunebox_model::rows::Rows;
 
 use crate::bindings::types;
+use crate::entries::{Charge, Held};
 use crate::refusal::Refusal;
 use crate::requests::ScoreRequest;
-use crate::state::{Charge, Held};
 
 /// What became of a score.
 enum Outcome {
@@ -88,7 +88,7 @@ impl ScoreRecord {
     }
 
     /// Whether there is something to look at, or the reason why not.
-    pub(crate) fn check_made(&self) -> Result<(), Refusal> {
+    pub(crate) fn check_scored(&self) -> Result<(), Refusal> {
         self.taps().map(|_| ())
     }
 

@@ -12,7 +12,7 @@ use tunebox_model::rows::Rows;
 use super::*;
 use crate::limits::Limits;
 use crate::run_hooks::RunHooks;
-use crate::session::SessionSettings;
+use crate::settings::SessionSettings;
 use crate::state::Charge;
 use crate::train_state::tests::tiny;
 
@@ -60,16 +60,16 @@ fn state<const N: usize>(rows: [[u32; 2]; N], learning: bool, limits: Limits) ->
 #[test]
 fn a_score_fails_by_its_own_rows_alone() {
     let (mut state, [one, strange, other], _) = state([[1, 2], [3, 99], [4, 5]], false, Limits::default());
-    state.make_scores_asked_for().unwrap();
-    assert!([one, other].iter().all(|number| state.scores[number].check_made().is_ok()));
-    let Err(Refusal::Error(error)) = state.scores[&strange].check_made() else { panic!("token 99 was taken") };
+    state.run_pending_scores().unwrap();
+    assert!([one, other].iter().all(|number| state.scores[number].check_scored().is_ok()));
+    let Err(Refusal::Error(error)) = state.scores[&strange].check_scored() else { panic!("token 99 was taken") };
     assert_eq!(error.message, "there is no token 99");
 }
 
 #[test]
 fn what_the_others_of_a_failed_pass_teach_arrives_at_their_own_rows() {
     let (mut state, [one, strange, other], backward) = state([[1, 2], [3, 99], [4, 5]], true, Limits::default());
-    state.make_scores_asked_for().unwrap();
+    state.run_pending_scores().unwrap();
     assert!(!state.scores[&strange].may_be_learned_from());
     let [one, other] = [one, other].map(|number| state.scores[&number].tap(Tap::Logprob).unwrap().tensor);
     let loss = (one.sum_all().unwrap() + other.affine(2.0, 0.0).unwrap().sum_all().unwrap()).unwrap();
@@ -81,19 +81,19 @@ fn what_the_others_of_a_failed_pass_teach_arrives_at_their_own_rows() {
 fn scores_that_are_made_again_are_paid_for_again() {
     for (last, passes) in [(5, 0), (99, 3)] {
         let (mut state, ..) = state([[1, 2], [3, 4], [4, last]], false, Limits::default());
-        state.make_scores_asked_for().unwrap();
+        state.run_pending_scores().unwrap();
         let counts = state.meters.counts();
         assert_eq!((counts.passes, counts.model_work), (passes, 2 * passes), "token {last}");
     }
     let (mut state, ..) = state([[1, 2], [3, 99], [4, 5]], false, Limits { passes: 2, ..Limits::default() });
-    let Err(Refusal::Trap(error)) = state.make_scores_asked_for() else { panic!("the third one was free") };
+    let Err(Refusal::Trap(error)) = state.run_pending_scores() else { panic!("the third one was free") };
     assert!(matches!(error.downcast_ref(), Some(Cause::Passes { limit: 2 })), "{error}");
 }
 
 #[test]
 fn a_pass_goes_with_the_last_score_that_came_from_it() {
     let (mut state, [one, other], _) = state([[1, 2], [3, 4]], false, Limits::default());
-    state.make_scores_asked_for().unwrap();
+    state.run_pending_scores().unwrap();
     assert_eq!((state.scores.len(), state.passes.len()), (2, 1));
     state.forget_score(one);
     assert_eq!((state.scores.len(), state.passes.len()), (1, 1));

@@ -36,7 +36,7 @@ impl State {
     }
 
     /// Gives out what an operation of `compute` made from `parents`: a new tensor, or a view of the first.
-    pub(crate) fn give_made(&mut self, made: Made, parents: &[&Held]) -> Result<Resource<TensorEntry>, Refusal> {
+    pub(crate) fn give_result(&mut self, made: Made, parents: &[&Held]) -> Result<Resource<TensorEntry>, Refusal> {
         match (made.reservation, parents) {
             (Some(reservation), parents) => self.give(made.tensor, parents, reservation),
             (None, [parent, ..]) => self.give_view(made.tensor, parent),

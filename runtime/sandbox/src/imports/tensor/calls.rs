@@ -28,8 +28,8 @@ impl State {
         let held = operands.into_iter().map(|operand| self.held(operand)).collect::<Result<Vec<_>, _>>()?;
         let tensors: Vec<&Tensor> = held.iter().map(|held| &held.tensor).collect();
         let wrong = |_| Refusal::new(ErrorCode::Internal, "an operand was lost");
-        let made = function(&mut self.purse(), tensors.try_into().map_err(wrong)?)?;
-        self.give_made(made, &held.iter().collect::<Vec<_>>())
+        let made = function(&mut self.operation_budget(), tensors.try_into().map_err(wrong)?)?;
+        self.give_result(made, &held.iter().collect::<Vec<_>>())
     }
 
     /// Runs an operation on a list of at most `limit` tensors.
@@ -47,8 +47,8 @@ impl State {
         }
         let held = tensors.iter().map(|tensor| self.held(tensor)).collect::<Result<Vec<_>, _>>()?;
         let operands: Vec<&Tensor> = held.iter().map(|held| &held.tensor).collect();
-        let made = function(&mut self.purse(), &operands)?;
-        self.give_made(made, &held.iter().collect::<Vec<_>>())
+        let made = function(&mut self.operation_budget(), &operands)?;
+        self.give_result(made, &held.iter().collect::<Vec<_>>())
     }
 
     /// Cuts a tensor into views.
@@ -60,7 +60,7 @@ impl State {
     ) -> Result<Vec<Handle>, Refusal> {
         self.enter(name)?;
         let held = self.held(x)?;
-        function(&held.tensor)?.into_iter().map(|part| self.give_made(part, &[&held])).collect()
+        function(&held.tensor)?.into_iter().map(|part| self.give_result(part, &[&held])).collect()
     }
 
     /// Makes a new tensor.
@@ -71,8 +71,8 @@ impl State {
     ) -> Answer {
         self.enter(name)?;
         let device = self.device();
-        let made = function(&mut self.purse(), &device)?;
-        self.give_made(made, &[])
+        let made = function(&mut self.operation_budget(), &device)?;
+        self.give_result(made, &[])
     }
 
     /// Makes a new tensor of numbers from a random sequence of the run, which advances.
@@ -86,7 +86,7 @@ impl State {
         let device = self.device();
         let (stream, mut purse) = self.stream(sequence)?;
         let made = function(&mut purse, &device, stream)?;
-        self.give_made(made, &[])
+        self.give_result(made, &[])
     }
 }
 

@@ -10,7 +10,7 @@ use super::*;
 use crate::bindings::types::ErrorCode;
 use crate::cause::Cause;
 use crate::limits::Limits;
-use crate::session::SessionSettings;
+use crate::settings::SessionSettings;
 use crate::state::{Charge, Held, State};
 use crate::train_state::tests::shared;
 

@@ -13,7 +13,8 @@ use crate::error::Error;
 use crate::limits::Limits;
 use crate::native::{Arrival, TwinListener, every_interface};
 use crate::run_hooks::RunHooks;
-use crate::session::{Session, SessionSettings, Value};
+use crate::session::{Session, Value};
+use crate::settings::SessionSettings;
 use crate::train_state::tests::{NoRun, tiny};
 use slow::Slow;
 

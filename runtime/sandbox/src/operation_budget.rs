@@ -1,6 +1,6 @@
-//! What pays for the work of an operation: the run's ledger of bytes and the call's count of work.
+//! The budget of one tensor operation: the session's bytes and the call's count of work.
 //!
-//! Operations of `compute` tell their cost before they do anything; this takes it or refuses.
+//! Operations of `compute` state their cost before they do anything; it is charged here, or refused.
 
 use tunebox_compute::budget::{Budget, Reservation};
 use tunebox_compute::error::Error;
@@ -10,14 +10,14 @@ use crate::meters::Meters;
 
 /// The two accounts of a session, borrowed for one operation.
 #[derive(Debug)]
-pub(crate) struct Purse<'a> {
+pub(crate) struct OperationBudget<'a> {
     /// Bytes.
     pub(crate) ledger: &'a Budget,
     /// Work.
     pub(crate) meters: &'a mut Meters,
 }
 
-impl Admit for Purse<'_> {
+impl Admit for OperationBudget<'_> {
     fn admit(&mut self, cost: Cost) -> Result<Reservation, Error> {
         let limit = self.meters.max_work();
         self.meters.charge(cost.work).map_err(|_| Error::OutOfWork { work: cost.work, limit })?;

@@ -1,0 +1,71 @@
+//! A component in its store: limits set, clocks checked, samples taken for a profile.
+
+use std::time::Instant;
+
+use tunebox_compute::budget::Budget;
+use wasmtime::{Store, StoreContextMut, UpdateDeadline, WasmBacktrace};
+
+use crate::bindings::{Offered, OfferedPre, training};
+use crate::guest::Answer;
+use crate::settings::SessionSettings;
+use crate::state::State;
+use crate::train_state::Shared;
+
+/// Handles that the engine counts twice while they are borrowed.
+const BORROWED_HANDLES: usize = 4_096;
+
+/// A wasmtime store, and the method in it once it is instantiated.
+pub(crate) struct Instance {
+    store: Store<State>,
+    ready: OfferedPre<State>,
+    instance: Option<Offered>,
+}
+
+impl Instance {
+    /// A store with its limits set, and nothing in it.
+    pub(crate) fn new(
+        ready: &OfferedPre<State>,
+        settings: SessionSettings,
+        ledger: Budget,
+        train_state: Shared,
+    ) -> Self {
+        let state = State::new(settings, ledger, train_state);
+        let (handles, transfer) = (state.limits.handles as usize, state.limits.transfer_bytes);
+        let mut store = Store::new(ready.engine(), state);
+        store.limiter(|state| &mut state.memory);
+        store.set_max_component_handles(handles + BORROWED_HANDLES);
+        store.set_hostcall_fuel(usize::try_from(transfer).unwrap_or(usize::MAX));
+        store.epoch_deadline_callback(|mut store| {
+            store.data().meters.check_time()?;
+            sample(&mut store);
+            Ok(UpdateDeadline::Continue(1))
+        });
+        Self { store, ready: ready.clone(), instance: None }
+    }
+
+    /// Makes the instance; a method's start code runs here.
+    pub(crate) fn instantiate(&mut self) -> wasmtime::Result<Answer<()>> {
+        self.instance = Some(self.ready.instantiate(&mut self.store)?);
+        Ok(Ok(()))
+    }
+
+    /// What the method offers, and the store to call it in.
+    pub(crate) fn training(&mut self) -> wasmtime::Result<(&training::Guest, &mut Store<State>)> {
+        let instance = self.instance.as_ref().ok_or_else(|| wasmtime::Error::msg("the method has no instance"))?;
+        Ok((instance.tunebox_method_training(), &mut self.store))
+    }
+
+    /// The store, whether or not there is an instance in it.
+    pub(crate) fn store(&mut self) -> &mut Store<State> {
+        &mut self.store
+    }
+}
+
+/// Takes a sample for the profile, if one is recorded. The time that this takes is not counted for the method.
+fn sample(store: &mut StoreContextMut<'_, State>) {
+    let state = store.data();
+    let Some(profiler) = state.profiler.clone() else { return };
+    let (begun, guest) = (Instant::now(), state.meters.guest_seconds());
+    profiler.sample(guest, || WasmBacktrace::force_capture(&*store));
+    store.data_mut().meters.leave_out(begun.elapsed());
+}
