@@ -1,4 +1,4 @@
-"""What the model thinks of token rows (`wit/model.wit`), with the usual taps and temperature left out."""
+"""Scores of token rows under the model (`wit/model.wit`), with the usual taps and temperature left out."""
 
 from wit_world.imports import model as contract
 from wit_world.imports.data import Rows

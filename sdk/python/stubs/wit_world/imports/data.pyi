@@ -1,7 +1,7 @@
 """The batch, as handles: ids, masks and lengths, never text.
 
 Rows are padded on the right to the widest row. Position `t` of every per-token tensor
-speaks of token `t` itself, so masks, log-probabilities and ids line up without shifts.
+belongs to token `t` itself, so masks, log-probabilities and ids line up without shifts.
 """
 
 # Generated from `wit/data.wit` of tunebox.
@@ -49,14 +49,14 @@ class Rows:
         """Target tokens of all these rows together."""
 
     def whole(self) -> Rows:
-        """The same rows with every token a target that has a predecessor, prompts included: for
+        """These rows with every token that has a predecessor as a target, prompts included: for
         losses that learn the prompt as well.
 
         Raises `tunebox.Refused`.
         """
 
     def select(self, numbers: list[int]) -> Rows:
-        """Some of these rows, in the order given: what is left after groups without a signal are dropped.
+        """Selects some of these rows, in the order given.
         Errors: `invalid-argument` for no number, more numbers than rows, or one past the last row.
 
         Raises `tunebox.Refused`.
@@ -68,7 +68,7 @@ class Rows:
 
 
 class Batch:
-    """What one call of `step` works on."""
+    """The records of one call of `step`."""
 
     def sides(self) -> list[str]:
         """The kinds of rows in the batch: `example` for supervised data; `chosen`, `rejected`
@@ -100,7 +100,8 @@ class Batch:
         """
 
     def window_tokens(self, side: str) -> int:
-        """The same count for the `whole` rows of this side: tokens that have a predecessor. At least 1.
+        """Tokens with a predecessor of the whole accumulation window on this side: the denominator for `whole` rows.
+        At least 1.
 
         Raises `tunebox.Refused`.
         """

@@ -10,8 +10,8 @@ from . import data, model, tensor
 
 class Site(Enum):
     """A named place in a block. `residual-before` is the block's input, `residual-after` its
-    output, both before the norm of whoever reads them next; the other two are what the block's
-    halves give, before a norm of their own (Gemma) and before they are added to the stream.
+    output, both before the next norm; the other two are the outputs of attention and feed-forward,
+    before a norm of their own (Gemma) and before they are added to the stream.
     """
 
     RESIDUAL_BEFORE = 0
@@ -45,8 +45,8 @@ def dimension() -> int:
 
 
 def capture(view: model.View, rows: data.Rows, layers: list[int], site: Site, token: Token) -> tensor.Tensor:
-    """Reads one vector a row and layer: `[layers, rows, dimension]`, `f32`, without gradient, in the
-    order of `layers`; through the policy as its patches left it.
+    """Captures one vector per row and layer: `[layers, rows, dimension]`, `f32`, without gradient, in the
+    order of `layers`; with the policy's patches active.
     Errors: `invalid-argument` for a layer or token that is not there, or a layer named twice.
     Cost: one forward pass.
 
@@ -55,9 +55,9 @@ def capture(view: model.View, rows: data.Rows, layers: list[int], site: Site, to
 
 
 def publish(layer: int, site: Site, token: Token, vector: tensor.Tensor, coefficient: float) -> None:
-    """Hands a direction of the stream (`[dimension]`) to the run's artifact, as that of a layer;
-    publishing a layer again replaces it. `site` and `token` are where it was read, the same for
-    all; `coefficient` is what the method advises to add it with.
+    """Adds a direction of the stream (`[dimension]`) to the run's artifact, for a layer;
+    publishing a layer again replaces its direction. `site` and `token` are where it was captured, the same
+    for all layers; `coefficient` is the advised factor.
     Errors: `invalid-argument` for a layer that is not there, numbers that are not finite, or
     another site or token than before.
 

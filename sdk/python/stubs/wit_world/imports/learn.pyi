@@ -1,6 +1,7 @@
-"""Making a loss smaller.
+"""Gradients and weight updates.
 
-Gradients accumulate until the window is full; then the host clips, updates and clears.
+Gradients accumulate until the accumulation window is full; then the host clips the gradient, updates the
+weights and clears the gradient.
 A method that wants several updates within one step calls `update` itself.
 """
 
@@ -20,7 +21,7 @@ def minimise(loss: tensor.Tensor) -> None:
 
 
 def backward_from(scores: model.Scores, logprob: tensor.Tensor, entropy: tensor.Tensor | None) -> None:
-    """Back-propagates coefficients that the method made itself: `logprob` is dL/d(log-probability),
+    """Back-propagates gradients that the method computed itself: `logprob` is dL/d(log-probability),
     `entropy` dL/d(entropy), both `[rows, width]`, `f32`, ignored where the mask is 0.
     Exact whenever the loss depends on the weights through these taps alone.
     Errors: `shape-mismatch`; `invalid-argument` for scores of another view than the policy,
@@ -32,7 +33,7 @@ def backward_from(scores: model.Scores, logprob: tensor.Tensor, entropy: tensor.
 
 
 def update() -> float:
-    """Updates the weights now from what has accumulated, by the run's optimiser, clipping and
+    """Updates the weights now with the accumulated gradient, by the run's optimiser, clipping and
     schedule, and clears the gradient. Returns the gradient norm before clipping.
     Errors: `invalid-argument` when nothing has accumulated.
 

@@ -1,4 +1,4 @@
-"""What the model thinks of token rows."""
+"""Scores of token rows under the model."""
 
 # Generated from `wit/model.wit` of tunebox.
 
@@ -9,7 +9,7 @@ from . import data, tensor
 
 
 class View:
-    """A set of weights to look through: the policy under training, the reference, a snapshot."""
+    """A set of weights to score with: the policy under training, the reference, or a snapshot."""
 
     def __enter__(self) -> Self: ...
 
@@ -40,31 +40,34 @@ class Scores:
         """log p(token t | tokens before t). Differentiable when scored for learning."""
 
     def entropy(self) -> tensor.Tensor:
-        """In nats. Errors of this and the next four: `invalid-argument` when the tap was not asked for.
+        """The entropy of the next-token distribution, in nats. Differentiable when scored for learning.
+        Errors: `invalid-argument` if the tap was not requested.
 
         Raises `tunebox.Refused`.
         """
 
     def log_sum_square(self) -> tensor.Tensor:
         """log Σ p², the log of the collision probability.
+        Errors: `invalid-argument` if the tap was not requested.
 
         Raises `tunebox.Refused`.
         """
 
     def mean_logit(self) -> tensor.Tensor:
-        """The mean logit over the vocabulary.
+        """The mean logit over the vocabulary. Errors: `invalid-argument` if the tap was not requested.
 
         Raises `tunebox.Refused`.
         """
 
     def mean_logprob(self) -> tensor.Tensor:
-        """The mean log-probability over the vocabulary. Differentiable.
+        """The mean log-probability over the vocabulary. Differentiable when scored for learning.
+        Errors: `invalid-argument` if the tap was not requested.
 
         Raises `tunebox.Refused`.
         """
 
     def top_one(self) -> tensor.Tensor:
-        """1 where the token is the model's first choice, else 0.
+        """1 where the token is the model's first choice, else 0. Errors: `invalid-argument` if the tap was not requested.
 
         Raises `tunebox.Refused`.
         """
@@ -88,7 +91,7 @@ def reference() -> View:
 
 
 def snapshot(name: str) -> View:
-    """A frozen copy of the trained weights under a name; taking it again replaces it.
+    """Makes a frozen copy of the trained weights under a name; an earlier snapshot of that name is replaced.
     Cost: the bytes of the adapter. Errors: `unsupported` with full fine-tuning; `out-of-budget`.
 
     Raises `tunebox.Refused`.
@@ -123,9 +126,8 @@ def next_token(view: View, rows: data.Rows, ids: list[int]) -> tensor.Tensor:
 
 
 def divergence(view: View, other: View, rows: data.Rows) -> tensor.Tensor:
-    """How far `other` is from `view` in what they expect after the end of each row: the
-    Kullback-Leibler divergence Σ p (log p − log q) over the vocabulary, p of `view` and q of
-    `other`, in nats: `[rows]`, `f32`, without gradient.
+    """The Kullback-Leibler divergence of the next-token distributions after the end of each row:
+    Σ p (log p − log q) over the vocabulary, p of `view` and q of `other`, in nats: `[rows]`, `f32`, without gradient.
     Errors: `invalid-argument` for an empty row. Cost: two forward passes.
 
     Raises `tunebox.Refused`.

@@ -1,6 +1,6 @@
-"""Changes to activations, declared once and active in everything that is asked of the policy from
-then on (scores, gradients, completions, captures), in the order in which they were made, until
-the handle is dropped. The weights, the reference and every snapshot stay as they are.
+"""Changes to activations. A patch acts on every later pass of the policy (scores, gradients, completions,
+captures) until its handle is dropped; patches apply in the order in which they were made. The weights,
+the reference and every snapshot stay as they are.
 
 Common errors: `invalid-argument` for a layer that is not there or named twice, a vector of
 another width or with numbers that are not finite, a direction without length;
@@ -16,7 +16,7 @@ from . import hidden, tensor
 
 
 class Patch:
-    """An active change. Dropping it takes the change back."""
+    """An active change. Dropping it removes the change."""
 
     def __enter__(self) -> Self: ...
 
@@ -25,7 +25,7 @@ class Patch:
 
 def add(layers: list[int], site: hidden.Site, vector: tensor.Tensor, coefficient: float, answers_only: bool) -> Patch:
     """Adds `coefficient` · `vector` (`[dimension]`) to the activations of the layers at the site.
-    `answers-only` leaves every token alone that is not a target, or, while writing, not written.
+    `answers-only` changes target tokens only, and while sampling the new tokens only.
 
     Raises `tunebox.Refused`.
     """

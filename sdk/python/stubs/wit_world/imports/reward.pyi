@@ -18,7 +18,7 @@ def weights() -> tensor.Tensor:
 
 def judge(batch: data.Batch, completions: sample.Completions) -> tensor.Tensor:
     """Judges completions of the batch's prompts: `[rows, verifiers]`, `f32`, NaN where a
-    verifier could not judge. Cost: one verifier call an entry.
+    verifier could not judge. Cost: one verifier call per entry.
 
     Raises `tunebox.Refused`.
     """

@@ -1,4 +1,4 @@
-"""Where the run stands, and what the method tells people about it."""
+"""The position of the run, and the metrics and log lines of the method."""
 
 # Generated from `wit/run.wit` of tunebox.
 
@@ -26,22 +26,22 @@ def metric(name: str, value: float) -> None:
 
 
 def metric_of(name: str, value: tensor.Tensor) -> None:
-    """Like `metric`, from a one-element tensor, which stays on the device until the step ends.
+    """Reports a metric from a one-element tensor, which stays on the device until the step ends. Errors as in `metric`.
 
     Raises `tunebox.Refused`.
     """
 
 
 def add_metric(name: str, value: float) -> None:
-    """Like `metric`, summed over the micro-batches of an update instead of averaged: for
-    terms that the method has divided by the window's denominator already.
+    """Reports a metric that is summed over the micro-batches of an update: for terms that the method has divided
+    by the window's denominator already. Errors as in `metric`.
 
     Raises `tunebox.Refused`.
     """
 
 
 def add_metric_of(name: str, value: tensor.Tensor) -> None:
-    """Like `add-metric`, from a one-element tensor.
+    """Reports a summed metric from a one-element tensor. Errors as in `metric`.
 
     Raises `tunebox.Refused`.
     """
@@ -54,6 +54,6 @@ def log(line: str) -> None:
 
 
 def fault(message: str, file: str, line: int, column: int) -> None:
-    """Says why the method is about to trap, with the place in its source; the SDK calls it
+    """Reports why the method is about to trap, with the location in its source; the SDK calls it
     from its panic hook. The host shows it with the trap that follows.
     """

@@ -1,4 +1,4 @@
-"""Letting the model write."""
+"""Sampling completions from the model."""
 
 # Generated from `wit/sample.wit` of tunebox.
 
@@ -14,37 +14,37 @@ class Sampler:
         """Temperature 1, no top-k, top-p 1, no min-p, 1 completion, the run's own limit of new tokens."""
 
     def temperature(self, value: float) -> None:
-        """Logits are divided by this; 0 takes the likeliest token.
+        """Divides the logits by `value`; 0 takes the likeliest token.
 
         Raises `tunebox.Refused`.
         """
 
     def top_k(self, value: int) -> None:
-        """Only the k likeliest tokens; 0 turns it off.
+        """Samples among the k likeliest tokens only; 0 for all.
 
         Raises `tunebox.Refused`.
         """
 
     def top_p(self, value: float) -> None:
-        """Only the likeliest tokens that hold this share of the probability; in (0, 1].
+        """Samples among the likeliest tokens that hold this share of the probability; in (0, 1].
 
         Raises `tunebox.Refused`.
         """
 
     def min_p(self, value: float) -> None:
-        """Only tokens with at least this share of the likeliest one's probability; in [0, 1].
+        """Samples among tokens with at least this share of the likeliest token's probability; in [0, 1].
 
         Raises `tunebox.Refused`.
         """
 
     def max_tokens(self, value: int) -> None:
-        """New tokens at most, the end token included.
+        """The largest number of new tokens per completion, the end token included.
 
         Raises `tunebox.Refused`.
         """
 
     def completions(self, value: int) -> None:
-        """Completions for each prompt, contiguous in the result.
+        """The number of completions per prompt.
 
         Raises `tunebox.Refused`.
         """
@@ -55,7 +55,7 @@ class Sampler:
 
 
 class Completions:
-    """What was written."""
+    """Sampled completions; those of one prompt are contiguous."""
 
     def rows(self) -> data.Rows:
         """Prompt and completion as rows whose mask marks the completion, end token included."""
@@ -84,8 +84,8 @@ class Completions:
 
 
 def generate(view: model.View, prompts: data.Rows, sampler: Sampler) -> Completions:
-    """Samples completions. Streams are drawn per (run seed, update, prompt, completion), so the
-    result does not depend on how the host batches the work. Cost: one pass a new token.
+    """Samples completions. Random numbers depend on (run seed, update, prompt, completion) alone, so the
+    result does not depend on how the host batches the work. Cost: one pass per new token.
 
     Raises `tunebox.Refused`.
     """

@@ -10,7 +10,7 @@ from . import tensor
 
 
 class Role(Enum):
-    """What a matrix does in the model."""
+    """The role of a matrix in the model."""
 
     EMBEDDING = 0
     QUERY = 1
@@ -31,7 +31,7 @@ class Form(Enum):
 
 
 def keep_as(form: Form) -> None:
-    """Says how later edits are kept; `edited` unless said. The policy acts alike either way.
+    """Selects how later edits are kept; `edited` by default. The policy computes the same either way.
     Errors: `invalid-argument` once an edit was made the other way; `unsupported` for `adapter`
     when all weights are trained.
 
@@ -49,7 +49,7 @@ def read_rows(role: Role, layer: int, first: int, count: int) -> tensor.Tensor:
 
 def add_outer(role: Role, layer: int, left: tensor.Tensor, right: tensor.Tensor, scale: float) -> None:
     """W ← W + `scale` · `left` `right`ᵀ, with `left` `[out]` and `right` `[in]`: summed in `f32`, stored
-    like the weight. The policy shows it at once, the reference never.
+    like the weight. The policy uses it at once, the reference never.
     Errors: `shape-mismatch`; `invalid-argument` for numbers that are not finite; `unsupported` for
     the embedding and the head where edits are kept as an adapter.
 
