@@ -83,11 +83,11 @@ impl Revisions for Author {
         if self.before == Some(self.asked) { self.next.take() } else { None }
     }
 
-    fn mended(&mut self, _: &Error, _: &std::sync::atomic::AtomicBool) -> Option<Vec<u8>> {
+    fn wait_for_fix(&mut self, _: &Error, _: &std::sync::atomic::AtomicBool) -> Option<Vec<u8>> {
         self.next.take()
     }
 
-    fn settled(&mut self, _: u64, outcome: Result<&Manifest, &Error>) {
+    fn report_outcome(&mut self, _: u64, outcome: Result<&Manifest, &Error>) {
         outcome.unwrap();
         self.swapped += 1;
     }

@@ -1,7 +1,7 @@
-//! The loop of a run: step after step, a checkpoint now and then, an artifact at the end.
+//! The loop of a run: steps, checkpoints, and the artifact at the end.
 //!
-//! `start` makes or takes up the run, `step` does one step with its `update`, `revision` changes the method between two.
-//! Every error that ends the loop says which checkpoint is left.
+//! `start` starts or resumes the run, `step` executes one step with its `update`, `revision` changes the method between steps.
+//! An error that ends the loop names the last checkpoint.
 
 mod revision;
 pub(crate) mod start;
@@ -20,21 +20,21 @@ use crate::exact;
 use crate::lock::write::Written;
 use crate::observer::{Observer, StepEvent};
 use crate::plan::Plan;
-use revision::Revising;
+use revision::RevisableRun;
 pub use revision::Revisions;
-use start::Running;
+use start::ActiveRun;
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum Outcome {
     /// Every step is done and the artifact is written.
     Finished(Summary),
-    /// A person stopped it; the checkpoint is written, unless no step was done.
+    /// The user stopped the run; the last step is saved, unless there was none.
     Interrupted(Summary),
 }
 
 impl Outcome {
-    /// What the run did.
+    /// The summary of the run.
     #[must_use]
     pub fn summary(&self) -> &Summary {
         match self {
@@ -42,92 +42,92 @@ impl Outcome {
         }
     }
 
-    /// The exit code of the program; `None` for a run that is done.
+    /// The exit code of the program; `None` for a finished run.
     #[must_use]
     pub fn exit(&self) -> Option<Exit> {
         matches!(self, Self::Interrupted(_)).then_some(Exit::Interrupted)
     }
 }
 
-/// What a run did.
+/// The summary of a run.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Summary {
-    /// Its name.
+    /// The run's name.
     pub name: String,
-    /// Its folder.
+    /// The run's folder.
     pub folder: PathBuf,
     /// Finished steps.
     pub step: u64,
     /// Planned steps.
     pub total: u64,
-    /// Seconds of training, those before a stop included.
+    /// Seconds of training, including those before the run was resumed.
     #[serde(with = "exact")]
     pub seconds: f64,
-    /// Tokens learned from.
+    /// Trained tokens.
     pub tokens: u64,
-    /// The first step of this sitting.
+    /// The first step that this process executed.
     pub first: Option<StepEvent>,
-    /// The last step of this sitting.
+    /// The last step that this process executed.
     pub last: Option<StepEvent>,
-    /// What the method reported at the end, after the last step.
+    /// Metrics that the method reported after the last step.
     #[serde(with = "exact::pairs")]
     pub closing: Vec<(String, f64)>,
-    /// The last checkpoint.
+    /// The step and folder of the last checkpoint.
     pub checkpoint: Option<(u64, PathBuf)>,
-    /// The artifact's files; none for a run that was stopped.
+    /// The files of the artifact; empty for a run that was stopped.
     pub written: Vec<Written>,
 }
 
-/// Carries a plan out, or goes on with it. `stop` is looked at between steps: the step at hand
-/// is finished and saved.
+/// Executes a plan. `stop` is checked after each step: if it is set, the step is saved and the run ends.
 ///
 /// # Errors
-/// Whatever ends the run; [`Error::Step`] names the checkpoint that is left.
+/// The error that ends the run; [`Error::Step`] names the last checkpoint.
 pub fn run(plan: Plan, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Outcome, Error> {
-    to_the_end(plan, observer, stop, None)
+    execute(plan, observer, stop, None)
 }
 
-/// The same for an author, whose method may change between two steps.
+/// Executes a plan whose method may change between steps, for the method's author. A step that fails in the method waits for a
+/// fixed version.
 ///
 /// # Errors
-/// As [`run`]; a step that fails by the method's fault waits for a version that does it.
+/// The error that ends the run; [`Error::Step`] names the last checkpoint.
 pub fn run_revised(
     plan: Plan,
     observer: &mut dyn Observer,
     stop: &AtomicBool,
     revisions: &mut dyn Revisions,
 ) -> Result<Outcome, Error> {
-    to_the_end(plan, observer, stop, Some(revisions))
+    execute(plan, observer, stop, Some(revisions))
 }
 
-fn to_the_end(
+fn execute(
     plan: Plan,
     observer: &mut dyn Observer,
     stop: &AtomicBool,
     revisions: Option<&mut dyn Revisions>,
 ) -> Result<Outcome, Error> {
-    let mut running = Running::start(plan, observer)?;
-    let ended = steps(&mut running, observer, stop, revisions);
+    let mut running = ActiveRun::start(plan, observer)?;
+    let ended = execute_steps(&mut running, observer, stop, revisions);
     match &ended {
-        Ok(_) => running.tell_unreported(observer),
-        Err(_) => running.tell_last(running.step, observer),
+        Ok(_) => running.warn_unreported(observer),
+        Err(_) => running.show_last_lines(running.step, observer),
     }
     ended.map_err(|source| Error::Step { source: Box::new(source), kept: running.kept.clone() })
 }
 
-fn steps(
-    running: &mut Running,
+fn execute_steps(
+    running: &mut ActiveRun,
     observer: &mut dyn Observer,
     stop: &AtomicBool,
     revisions: Option<&mut dyn Revisions>,
 ) -> Result<Outcome, Error> {
-    let mut revising = revisions.map(|revisions| Revising::begin(running, revisions)).transpose()?;
+    let mut revisable = revisions.map(|revisions| RevisableRun::begin(running, revisions)).transpose()?;
     let every = u64::from(running.plan.settings.file.train.save_every);
     while running.step < running.plan.steps {
         let begun = Instant::now();
-        let done = match &mut revising {
-            Some(revising) => revising.one(running, observer, stop)?,
-            None => running.one(observer).map(|()| true)?,
+        let done = match &mut revisable {
+            Some(revisable) => revisable.execute_step(running, observer, stop)?,
+            None => running.execute_step(observer).map(|()| true)?,
         };
         if !done {
             return Ok(Outcome::Interrupted(running.summary(Vec::new())));

@@ -1,8 +1,8 @@
-//! Another version of the method between two steps: weights, optimiser, data and the count of steps go on.
+//! Changes the method of a run between two steps, for the method's author. Weights, optimizer, data position and step counter
+//! continue.
 //!
-//! For authors. It is done where the method runs, and no worker is asked for it: who changes a method's source while it
-//! runs has written it, and cargo ran the build of that source on this machine already. The sandbox holds the method
-//! either way; a second process would keep nothing else out.
+//! It runs in this process, not in a worker: the author's build of the method ran on this machine anyway, and the sandbox
+//! confines the method in either process.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use tunebox_foundation::explain::Explanation;
 use tunebox_package::Manifest;
 use tunebox_sandbox::StepReport;
 
-use super::start::{Running, Session, session_settings};
+use super::start::{ActiveRun, Session, session_settings};
 use crate::data::Cursor;
 use crate::error::Error;
 use crate::learner::begin_step;
@@ -21,159 +21,162 @@ use crate::observer::{Observer, StepEvent};
 use crate::plan::{self, PlannedMethod, PlannedRun, Revision};
 use tunebox_foundation::files;
 
-/// Where newer versions of a run's method come from.
+/// The source of newer versions of a run's method.
 pub trait Revisions {
-    /// A newer component that is not the present one, if there is one that was not given yet. Asked between two steps;
-    /// does not wait.
+    /// Returns a newer component that differs from `present` and was not returned before. Called between two steps; does not
+    /// wait.
     fn newer(&mut self, present: &[u8]) -> Option<Vec<u8>>;
 
-    /// A step failed. Waits for a newer component with which it can be tried again; `None` gives the run up.
-    fn mended(&mut self, error: &Error, stop: &AtomicBool) -> Option<Vec<u8>>;
+    /// Waits, after a failed step, for a newer component to try it again; `None` ends the run.
+    fn wait_for_fix(&mut self, error: &Error, stop: &AtomicBool) -> Option<Vec<u8>>;
 
-    /// What became of the component that was given last, after so many steps: the run goes on with it, or with the
-    /// version before.
-    fn settled(&mut self, step: u64, outcome: Result<&Manifest, &Error>);
+    /// Reports, after `step` steps, whether the run continues with the component that was returned last, or keeps the version
+    /// before it.
+    fn report_outcome(&mut self, step: u64, outcome: Result<&Manifest, &Error>);
 }
 
-/// Where a run stands between two steps: all that a checkpoint keeps.
-struct Pause {
-    /// The method's own bytes and the train state; none before the first step: then it stands before `init`, which begins it
-    /// again.
+/// The state of a run between two steps: all that a checkpoint saves.
+struct StepBoundary {
+    /// The method's saved state and the train state; `None` before the first step, where `init` makes them.
     held: Option<(Vec<u8>, InitialState)>,
     streams: BTreeMap<String, u64>,
     cursor: Cursor,
 }
 
-/// What a run needs whose method may change between two steps.
-pub(super) struct Revising<'a> {
+/// A run whose method may change between steps.
+pub(super) struct RevisableRun<'a> {
     revisions: &'a mut dyn Revisions,
-    /// Where the run stood after its last whole step.
-    pause: Pause,
+    /// The state after the last finished step.
+    boundary: StepBoundary,
 }
 
-impl<'a> Revising<'a> {
-    /// Begins where the run begins or goes on.
-    pub(super) fn begin(running: &mut Running, revisions: &'a mut dyn Revisions) -> Result<Self, Error> {
+impl<'a> RevisableRun<'a> {
+    /// Records the state at which the run starts or resumes.
+    pub(super) fn begin(running: &mut ActiveRun, revisions: &'a mut dyn Revisions) -> Result<Self, Error> {
         let checkpoint = running.plan.checkpoint.as_ref();
         let state = checkpoint.map(|(path, state)| state.method_state(path)).transpose()?;
         let initial = state.is_some().then(|| InitialState::copy_of(&running.train_state())).transpose()?;
         let streams = state.as_ref().map_or_else(BTreeMap::new, |_| running.session.streams().clone());
         let held = state.zip(initial);
-        Ok(Self { revisions, pause: Pause { held, streams, cursor: running.sampler.cursor() } })
+        Ok(Self { revisions, boundary: StepBoundary { held, streams, cursor: running.sampler.cursor() } })
     }
 
-    /// The coming step, by the newest version of the method. One that fails by the method's fault is tried again with the
-    /// next version, from the very place where it began. Whether it is done: where a person gave it up, what was there
-    /// before it is saved.
-    pub(super) fn one(
+    /// Executes the next step with the newest version of the method. A step that fails in the method is tried again with the
+    /// next version, from the state before it. Returns false if the user stopped the run instead; the state before the step is
+    /// then saved.
+    pub(super) fn execute_step(
         &mut self,
-        running: &mut Running,
+        running: &mut ActiveRun,
         observer: &mut dyn Observer,
         stop: &AtomicBool,
     ) -> Result<bool, Error> {
         let mut newest = self.revisions.newer(&running.plan.method.package.bytes);
         loop {
-            let error = match self.attempt(running, newest.take(), observer) {
-                Ok(event) => return running.count(event, observer).map(|()| true),
+            let error = match self.try_step(running, newest.take(), observer) {
+                Ok(event) => return running.record_step(event, observer).map(|()| true),
                 Err(error) => error,
             };
-            running.tell_last(running.step + 1, observer);
+            running.show_last_lines(running.step + 1, observer);
             if !matches!(error, Error::Sandbox(_) | Error::NonFinite { .. }) {
                 return Err(error);
             }
-            newest = self.revisions.mended(&error, stop);
+            newest = self.revisions.wait_for_fix(&error, stop);
             if newest.is_some() {
                 continue;
             }
             if !stop.load(Ordering::Relaxed) {
                 return Err(error);
             }
-            return running.give_up(&self.pause, observer).map(|()| false);
+            return running.abandon_step(&self.boundary, observer).map(|()| false);
         }
     }
 
-    /// The coming step by a newer version, if there is one. It is whole when the method's state after it is known.
-    fn attempt(
+    /// Tries the next step, with a newer version if there is one, and records the state after it.
+    fn try_step(
         &mut self,
-        running: &mut Running,
+        running: &mut ActiveRun,
         newest: Option<Vec<u8>>,
         observer: &mut dyn Observer,
     ) -> Result<StepEvent, Error> {
         if let Some(bytes) = newest {
             self.revise(running, bytes, observer)?;
         }
-        let event = running.attempt(observer)?;
+        let event = running.try_step(observer)?;
         let state = running.session.save_state()?;
-        running.stand(&mut self.pause, state)?;
+        running.update_boundary(&mut self.boundary, state)?;
         Ok(event)
     }
 
-    /// Goes over to another component. Where it does not fit, or refuses its settings or its state, the run goes on with
-    /// the one before, which begins anew where it stood.
-    fn revise(&mut self, running: &mut Running, bytes: Vec<u8>, observer: &mut dyn Observer) -> Result<(), Error> {
-        running.rewind(&self.pause);
-        match running.try_out(bytes, &self.pause) {
+    /// Switches to another component. If it does not fit the run, or rejects its settings or state, restarts the version
+    /// before it from the recorded state.
+    fn revise(&mut self, running: &mut ActiveRun, bytes: Vec<u8>, observer: &mut dyn Observer) -> Result<(), Error> {
+        running.rewind(&self.boundary);
+        match running.try_method(bytes, &self.boundary) {
             Ok((method, report)) => {
-                running.go_over(method)?;
-                running.tell(&report, observer);
-                self.revisions.settled(running.step, Ok(&running.plan.method.package.manifest));
+                running.switch_method(method)?;
+                running.show_report(&report, observer);
+                self.revisions.report_outcome(running.step, Ok(&running.plan.method.package.manifest));
             }
             Err(error) => {
-                running.tell_last(running.step + 1, observer);
-                self.revisions.settled(running.step, Err(&error));
+                running.show_last_lines(running.step + 1, observer);
+                self.revisions.report_outcome(running.step, Err(&error));
                 let (plan, step) = (&running.plan, running.step);
-                let report = instate(&mut running.session, plan, &plan.method, &self.pause, step)?;
-                running.tell(&report, observer);
+                let report = start_method(&mut running.session, plan, &plan.method, &self.boundary, step)?;
+                running.show_report(&report, observer);
             }
         }
         Ok(())
     }
 }
 
-impl Running {
-    /// Takes down where it stands now. An error ends the run: what was there is partly gone.
-    fn stand(&mut self, pause: &mut Pause, state: Vec<u8>) -> Result<(), Error> {
-        pause.streams.clone_from(self.session.streams());
-        pause.cursor = self.sampler.cursor();
-        match &mut pause.held {
+impl ActiveRun {
+    /// Replaces the recorded state by the present one. After an error the record is incomplete, so the run must end.
+    fn update_boundary(&mut self, boundary: &mut StepBoundary, state: Vec<u8>) -> Result<(), Error> {
+        boundary.streams.clone_from(self.session.streams());
+        boundary.cursor = self.sampler.cursor();
+        match &mut boundary.held {
             Some((kept, initial)) => {
                 *kept = state;
                 initial.update(&self.train_state())?;
             }
-            None => pause.held = Some((state, InitialState::copy_of(&self.train_state())?)),
+            None => boundary.held = Some((state, InitialState::copy_of(&self.train_state())?)),
         }
         Ok(())
     }
 
-    /// Takes the data up where it was. The method is not the same afterwards: it begins anew, or ends.
-    fn rewind(&mut self, pause: &Pause) {
-        self.sampler.seek(pause.cursor);
+    /// Moves the data back to the recorded position. The method must be restarted or ended afterwards.
+    fn rewind(&mut self, boundary: &StepBoundary) {
+        self.sampler.seek(boundary.cursor);
         self.before.clone_from(&self.used);
     }
 
-    /// Leaves a step that is not done, with everything before it saved. Before the first there is nothing to save.
-    fn give_up(&mut self, pause: &Pause, observer: &mut dyn Observer) -> Result<(), Error> {
-        self.rewind(pause);
-        match &pause.held {
+    /// Abandons an unfinished step and saves the state before it. Saves nothing before the first step, or if that state is
+    /// saved already.
+    fn abandon_step(&mut self, boundary: &StepBoundary, observer: &mut dyn Observer) -> Result<(), Error> {
+        self.rewind(boundary);
+        match &boundary.held {
             Some((state, initial)) if self.kept.as_ref().is_none_or(|(step, _)| *step != self.step) => {
                 initial.restore(&mut self.train_state())?;
-                self.keep(state.clone(), pause.streams.clone(), observer)
+                self.write_checkpoint(state.clone(), boundary.streams.clone(), observer)
             }
             _ => Ok(()),
         }
     }
 
-    /// The component in the place of the present one, if it fits the run and takes its settings and its state.
-    fn try_out(&mut self, bytes: Vec<u8>, pause: &Pause) -> Result<(PlannedMethod, StepReport), Error> {
+    /// Starts a component in place of the present one, from the recorded state.
+    ///
+    /// # Errors
+    /// A component that does not fit the run, or rejects its settings or state.
+    fn try_method(&mut self, bytes: Vec<u8>, boundary: &StepBoundary) -> Result<(PlannedMethod, StepReport), Error> {
         let engine = plan::engine(&self.plan.settings)?;
         let method = plan::revised(&self.plan.settings, bytes, &engine)?;
-        self.fits(&method)?;
-        let report = instate(&mut self.session, &self.plan, &method, pause, self.step)?;
+        self.check_compatible(&method)?;
+        let report = start_method(&mut self.session, &self.plan, &method, boundary, self.step)?;
         Ok((method, report))
     }
 
-    /// Whether what the run was set up with is what the method would be set up with. Errors: it is not.
-    fn fits(&self, method: &PlannedMethod) -> Result<(), Error> {
+    /// Checks that a method has the name, shape of records and needs that the run was set up for.
+    fn check_compatible(&self, method: &PlannedMethod) -> Result<(), Error> {
         let (old, new) = (&self.plan.method, &method.package.manifest);
         let unlike = |what: String| Err(misfit(what));
         if new.name != old.package.manifest.name {
@@ -186,9 +189,9 @@ impl Running {
         changed_needs(learns, edits).map_or(Ok(()), |what| unlike(what.into()))
     }
 
-    /// Writes down that the run is another method's from here on, unless it is the same component once more. A run without
-    /// a step begins with it, and is wholly its own.
-    fn go_over(&mut self, method: PlannedMethod) -> Result<(), Error> {
+    /// Makes a method that of the run, and records the change. Records nothing for an equal component; before the first step
+    /// writes the lock anew instead.
+    fn switch_method(&mut self, method: PlannedMethod) -> Result<(), Error> {
         let sha256 = method.package.digest.clone();
         let before = std::mem::replace(&mut self.plan.identity.method, sha256.clone());
         self.plan.summary.update_method(&method);
@@ -216,7 +219,7 @@ fn misfit(why: String) -> Error {
         .into()
 }
 
-/// What a method needs in another way than the version before it, each pair being before and now.
+/// How the needs of a method differ from those of the version before it. Each pair is (before, now).
 fn changed_needs(learns: (bool, bool), edits: (bool, bool)) -> Option<&'static str> {
     match (learns, edits) {
         ((true, false), _) => Some(
@@ -229,14 +232,13 @@ fn changed_needs(learns: (bool, bool), edits: (bool, bool)) -> Option<&'static s
     }
 }
 
-/// Begins a method in the place of the session's after so many steps, with the state of the one before, over the same
-/// train state. As where a run is resumed, its `init` finds what there was at the beginning of the run; then all is put in place
-/// that came of the steps since, so that nothing is done twice.
-fn instate(
+/// Starts a method in place of the session's present one after `step` steps. As in a resumed run, `init` runs on the train state
+/// of the run's beginning; the recorded state is then restored over it.
+fn start_method(
     session: &mut Session,
     plan: &PlannedRun,
     method: &PlannedMethod,
-    pause: &Pause,
+    boundary: &StepBoundary,
     step: u64,
 ) -> Result<StepReport, Error> {
     let mut train_state = session.train_state();
@@ -245,12 +247,12 @@ fn instate(
     drop(train_state);
     session.replace(&method.admitted, session_settings(plan, method))?;
     let report = session.init(&method.settings)?;
-    let Some((state, initial)) = &pause.held else { return Ok(report) };
+    let Some((state, initial)) = &boundary.held else { return Ok(report) };
     let mut train_state = session.train_state();
     initial.restore_after_init(&mut train_state)?;
     begin_step(&mut train_state, step);
     drop(train_state);
-    session.restore_streams(&pause.streams);
+    session.restore_streams(&boundary.streams);
     session.load_state(state)?;
     Ok(report)
 }

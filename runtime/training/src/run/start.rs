@@ -1,6 +1,4 @@
-//! A run that has begun: made anew, or taken up at a checkpoint.
-//!
-//! Holds the session and all that the loop counts; one step is in `step`.
+//! Starts a run, or resumes it from a checkpoint.
 
 use std::path::PathBuf;
 use std::sync::MutexGuard;
@@ -27,8 +25,8 @@ use crate::verifiers::Verifiers;
 pub(crate) type Session = tunebox_sandbox::Session<Trainer>;
 use tunebox_foundation::files;
 
-/// A run between its first step and its last.
-pub(super) struct Running {
+/// A run that is being executed: its session, its position in the data, and its counters.
+pub(super) struct ActiveRun {
     pub(super) plan: PlannedRun,
     pub(super) session: Session,
     pub(super) sampler: BatchSampler,
@@ -40,27 +38,30 @@ pub(super) struct Running {
     pub(super) last_loss: LastLoss,
     pub(super) first: Option<StepEvent>,
     pub(super) last: Option<StepEvent>,
-    /// What the method reported at the end.
+    /// Metrics that the method reported after the last step.
     pub(super) closing: Vec<(String, f64)>,
-    /// What the method used of its limits in this sitting.
+    /// The method's usage of its limits in this process.
     pub(super) used: Usage,
-    /// The part of that which versions before the present one used.
+    /// The part of `used` by earlier versions of the method.
     pub(super) before: Usage,
-    /// Whether it was said that the method went on after it was refused a gradient.
+    /// Whether the user was warned that the method ignored a rejected gradient.
     pub(super) unlearned: bool,
-    /// The last checkpoint.
+    /// The step and folder of the last checkpoint.
     pub(super) kept: Option<(u64, PathBuf)>,
-    /// The run's folder, until a step is done in it.
-    pub(super) unused: Unused,
+    /// Removes the run's folder if no step is finished.
+    pub(super) unused: NewFolder,
 }
 
-/// A folder that was made for a run and in which nothing is done yet. Dropped, it goes, and its name is free again.
+/// The folder of a new run. Dropping it removes the folder, unless it was marked as used.
 #[derive(Debug)]
-pub(super) struct Unused(Option<PathBuf>);
+pub(super) struct NewFolder(Option<PathBuf>);
 
-impl Unused {
-    /// Makes the folder of a new run. Errors: one that another run made since this one was planned.
-    fn in_place(plan: &PlannedRun) -> Result<Self, Error> {
+impl NewFolder {
+    /// Creates the folder of a new run; does nothing for a resumed run.
+    ///
+    /// # Errors
+    /// A folder that another run created since this one was planned.
+    fn create(plan: &PlannedRun) -> Result<Self, Error> {
         if plan.checkpoint.is_some() {
             return Ok(Self(None));
         }
@@ -71,13 +72,13 @@ impl Unused {
         Err(run_exists(&name, &folder, false))
     }
 
-    /// Something is done there now: it stays.
-    pub(super) fn keep(&mut self) {
+    /// Keeps the folder when this is dropped.
+    pub(super) fn mark_used(&mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Unused {
+impl Drop for NewFolder {
     fn drop(&mut self) {
         if let Some(folder) = &self.0 {
             // Best effort: the error that led here is the one to report.
@@ -86,18 +87,18 @@ impl Drop for Unused {
     }
 }
 
-impl Running {
-    /// Starts the method, makes the run's folder, and goes to the checkpoint if there is one.
+impl ActiveRun {
+    /// Starts the method, restores the checkpoint if there is one, and creates the run's folder.
     ///
-    /// The folder is only made when the method has taken its settings, and goes again where the first step fails: a run
-    /// that never got anywhere leaves nothing behind.
+    /// The folder is created after `init` succeeded and removed if the first step fails, so that a failed start leaves nothing
+    /// behind.
     pub(super) fn start(plan: Plan, observer: &mut dyn Observer) -> Result<Self, Error> {
         let Plan { run: mut plan, policy, sampler } = plan;
         let train_state = train_state(&plan, policy)?;
         let before = plan.checkpoint.as_ref().map_or(0, |(_, state)| state.step);
         let mut lost = |lines: &[String], dropped: u32| show_lines(before, (lines, dropped), observer);
         let (session, opening) = start_session(&plan, train_state, &mut lost)?;
-        let unused = Unused::in_place(&plan)?;
+        let unused = NewFolder::create(&plan)?;
         if plan.run_lock.is_none() {
             plan.run_lock = Some(RunLock::take(&plan.folder)?);
         }
@@ -123,7 +124,7 @@ impl Running {
             unused,
         };
         if running.step == 0 {
-            running.look(observer)?;
+            running.run_validation(observer)?;
         }
         Ok(running)
     }
@@ -133,7 +134,7 @@ impl Running {
         self.session.train_state()
     }
 
-    /// What the run did so far.
+    /// The summary of the run so far.
     pub(super) fn summary(&self, written: Vec<Written>) -> Summary {
         Summary {
             name: self.plan.name.clone(),
@@ -151,7 +152,8 @@ impl Running {
     }
 }
 
-/// What a new run's folder begins with; of one that goes on, what was written down up to its checkpoint.
+/// Writes the settings and the lock of a new run, or removes the metrics of a resumed run after its checkpoint. Also records a
+/// change of the method since the checkpoint.
 fn open(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
     let Some((_, state)) = &plan.checkpoint else {
         files::write(&plan.folder.join("run.toml"), plan.settings.to_toml(&plan.name).as_bytes())?;
@@ -163,7 +165,7 @@ fn open(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
     };
     let mut metrics = MetricsFile::open(&plan.folder, state.step)?;
     plan.revised = metrics.revisions()?;
-    // A version that was taken over after the checkpoint's last step is written down there already.
+    // A change after the checkpoint's step is recorded in the metrics already.
     let present = plan.revised.last().map_or(&state.identity.method, |last| &last.sha256);
     if *present != plan.identity.method {
         let revision = Revision { after: state.step, sha256: plan.identity.method.clone() };
@@ -174,7 +176,7 @@ fn open(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
     Ok(metrics)
 }
 
-/// Tells what is about to run, and what the method said to its settings.
+/// Sends the plan, its warnings and the log lines of `init` to the observer.
 fn announce(plan: &PlannedRun, opening: &StepReport, observer: &mut dyn Observer) {
     let resumed = plan.checkpoint.as_ref().map(|(_, state)| state.step);
     let (summary, folder) = (Box::new(plan.summary.clone()), plan.folder.clone());

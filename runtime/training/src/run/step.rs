@@ -1,4 +1,4 @@
-//! One step of a run: a window of micro-batches through the method, one update, one line.
+//! Executes the steps of a run, and writes their metrics, validation scores and checkpoints.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use serde_json::json;
 use tunebox_package::Reference;
 use tunebox_sandbox::StepReport;
 
-use super::start::Running;
+use super::start::ActiveRun;
 use super::update::{explained, update};
 use crate::checkpoint::{self, Place};
 use crate::data::{Dataset, Shape};
@@ -17,15 +17,16 @@ use crate::observer::{Event, Observer, StepEvent};
 use crate::plan::peak_on;
 use crate::validation::{PassRate, pass_rate, validate};
 
-impl Running {
-    /// Does the coming step.
-    pub(super) fn one(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
-        let event = self.attempt(observer)?;
-        self.count(event, observer)
+impl ActiveRun {
+    /// Executes the next step and records it.
+    pub(super) fn execute_step(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
+        let event = self.try_step(observer)?;
+        self.record_step(event, observer)
     }
 
-    /// Does the coming step, which does not count yet.
-    pub(super) fn attempt(&mut self, observer: &mut dyn Observer) -> Result<StepEvent, Error> {
+    /// Executes the next step without advancing the step counter. Sends reports and warnings to the observer even if the step
+    /// fails.
+    pub(super) fn try_step(&mut self, observer: &mut dyn Observer) -> Result<StepEvent, Error> {
         let (begun, step) = (Instant::now(), self.step);
         let (used, before, unlearned) = (&mut self.used, &self.before, &mut self.unlearned);
         let mut told = |report: StepReport| {
@@ -38,7 +39,7 @@ impl Running {
             *used = report.usage.after(before);
         };
         let done = update(&self.plan, &mut self.session, &mut self.sampler, (step, self.last_loss), &mut told);
-        self.tell_last(step + 1, observer);
+        self.show_last_lines(step + 1, observer);
         let done = done?;
         let train_state = self.session.train_state();
         let (rewards, progress) = (&train_state.hooks.rewards, train_state.hooks.progress());
@@ -65,9 +66,10 @@ impl Running {
         })
     }
 
-    /// Counts a step that was done: writes it down, tells it, and scores the validation data where it is time to.
-    pub(super) fn count(&mut self, event: StepEvent, observer: &mut dyn Observer) -> Result<(), Error> {
-        self.unused.keep();
+    /// Advances the step counter, writes the step's metrics, sends them to the observer, and scores the validation data if it
+    /// is due.
+    pub(super) fn record_step(&mut self, event: StepEvent, observer: &mut dyn Observer) -> Result<(), Error> {
+        self.unused.mark_used();
         self.step = event.step;
         self.tokens += event.tokens;
         self.last_loss = event.metric("loss").map(|loss| (loss, self.step)).or(self.last_loss);
@@ -76,42 +78,47 @@ impl Running {
         self.first.get_or_insert_with(|| event.clone());
         self.last = Some(event);
         let every = u64::from(self.plan.settings.file.train.validate_every);
-        if self.step.is_multiple_of(every) || self.step == self.plan.steps { self.look(observer) } else { Ok(()) }
+        if self.step.is_multiple_of(every) || self.step == self.plan.steps {
+            self.run_validation(observer)
+        } else {
+            Ok(())
+        }
     }
 
-    /// Shows what a call told that is none of a step.
-    pub(super) fn tell(&mut self, report: &StepReport, observer: &mut dyn Observer) {
+    /// Sends the log of a call outside of steps to the observer, and updates the usage.
+    pub(super) fn show_report(&mut self, report: &StepReport, observer: &mut dyn Observer) {
         show(self.step + 1, report, observer);
         self.used = report.usage.after(&self.before);
     }
 
-    /// Shows what the method logged in a call that failed, once: that may say why.
-    pub(super) fn tell_last(&mut self, step: u64, observer: &mut dyn Observer) {
+    /// Sends the log lines of a failed call to the observer, once.
+    pub(super) fn show_last_lines(&mut self, step: u64, observer: &mut dyn Observer) {
         let (lines, dropped) = self.session.take_last_lines();
         show_lines(step, (&lines, dropped), observer);
     }
 
-    /// Tells the author of a method which of its metrics it has not reported up to now.
-    pub(super) fn tell_unreported(&self, observer: &mut dyn Observer) {
+    /// Warns the author of a method about declared metrics that no step reported. Does nothing for other users, and before the
+    /// first step.
+    pub(super) fn warn_unreported(&self, observer: &mut dyn Observer) {
         let own = matches!(self.plan.settings.method_reference(), Ok(Reference::Folder(_)));
         if !own || self.step == 0 {
             return;
         }
-        // Advice: the run is done and written, whatever comes of this.
+        // Only advice, so an error here does not fail the run.
         for name in self.metrics.unreported(&self.plan.method.package.manifest.metrics).unwrap_or_default() {
             let text = format!("the method declares the metric `{name}`, and has not reported it in this run");
             observer.event(&Event::Warning { text });
         }
     }
 
-    /// Scores the validation data, if there is any.
-    pub(super) fn look(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
+    /// Scores the validation data; does nothing without any.
+    pub(super) fn run_validation(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
         let batch = self.plan.settings.file.train.batch as usize;
         let Some(data) = self.plan.validation.take() else { return Ok(()) };
         if data.shape == Shape::Prompts {
             let rate = self.pass_rate(&data);
             self.plan.validation = Some(data);
-            return self.passed(rate?, observer);
+            return self.record_pass_rate(rate?, observer);
         }
         let loss = validate(&self.train_state().policy, &data, batch);
         self.plan.validation = Some(data);
@@ -121,7 +128,7 @@ impl Running {
         Ok(())
     }
 
-    /// How often answers to the validation prompts pass.
+    /// The pass rate of the validation prompts.
     fn pass_rate(&mut self, data: &Dataset) -> Result<PassRate, Error> {
         let k = self.plan.settings.file.train.validate_completions as usize;
         let (seed, room) = (self.plan.settings.file.train.seed, data.report.length.saturating_sub(data.report.longest));
@@ -129,7 +136,7 @@ impl Running {
         pass_rate(&train_state.policy, data, &mut train_state.hooks.rewards.verifiers, k, room, seed)
     }
 
-    fn passed(&mut self, rate: PassRate, observer: &mut dyn Observer) -> Result<(), Error> {
+    fn record_pass_rate(&mut self, rate: PassRate, observer: &mut dyn Observer) -> Result<(), Error> {
         self.metrics.add_pass_rate(self.step, rate)?;
         observer.event(&Event::Passed { step: self.step, rate });
         Ok(())
@@ -139,11 +146,11 @@ impl Running {
     pub(super) fn save(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
         let method_state = self.session.save_state()?;
         let streams = self.session.streams().clone();
-        self.keep(method_state, streams, observer)
+        self.write_checkpoint(method_state, streams, observer)
     }
 
-    /// The same with a state of the method that is known already, and where its random sequences stood.
-    pub(super) fn keep(
+    /// Writes a checkpoint with a given state of the method and positions of its random streams.
+    pub(super) fn write_checkpoint(
         &mut self,
         method_state: Vec<u8>,
         streams: BTreeMap<String, u64>,
@@ -172,7 +179,7 @@ impl Running {
         Ok(())
     }
 
-    /// Lets the method close, after the last step.
+    /// Calls `finish` after the last step, and writes the closing metrics and the usage.
     pub(super) fn close(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
         let finished = self.session.finish();
         let moment = (self.step, self.last_loss);
@@ -181,13 +188,13 @@ impl Running {
         tally.add(&report.metrics);
         self.closing = tally.numbers(&self.plan.method.package.manifest.metrics);
         self.metrics.add_closing(self.step, &self.closing)?;
-        self.tell(&report, observer);
+        self.show_report(&report, observer);
         self.metrics.add(&json!({ "step": self.step, "used": self.used }))?;
         Ok(())
     }
 }
 
-/// Shows what a call of the method told, beside its metrics.
+/// Sends the log and warnings of a call to the observer.
 fn show(step: u64, report: &StepReport, observer: &mut dyn Observer) {
     show_lines(step, (&report.log, report.dropped_lines), observer);
     if let Some(slow) = &report.slow {
@@ -196,7 +203,7 @@ fn show(step: u64, report: &StepReport, observer: &mut dyn Observer) {
     }
 }
 
-/// What is said of a gradient that a method was refused and went on without.
+/// The warning about a method that ignored a rejected gradient.
 fn nothing_learned(step: u64, function: &str, words: &str) -> String {
     format!(
         "`{function}` was refused at step {step}, and the method went on without it: {words}; in Rust, `?` after the call ends \
@@ -204,7 +211,7 @@ fn nothing_learned(step: u64, function: &str, words: &str) -> String {
     )
 }
 
-/// Shows what a method logged.
+/// Sends log lines to the observer, and a warning if lines were dropped.
 pub(super) fn show_lines(step: u64, (lines, dropped): (&[String], u32), observer: &mut dyn Observer) {
     for line in lines {
         observer.event(&Event::Log { step, line: line.clone() });

@@ -1,4 +1,4 @@
-//! One update, the same wherever a method learns: in a run, beside its twin, in a test of its author's.
+//! One update: in a run, in a comparison with the native twin, and in a unit test.
 
 use tunebox_package::Cadence;
 use tunebox_sandbox::StepReport;
@@ -10,21 +10,21 @@ use crate::learner::begin_step;
 use crate::metrics::Tally;
 use crate::plan::PlannedRun;
 
-/// What an update was made of.
+/// The result of an update.
 pub(crate) struct Update {
-    /// Tokens of its records.
+    /// Tokens of the records.
     pub(crate) tokens: u64,
-    /// Target tokens of its records.
+    /// Target tokens of the records.
     pub(crate) targets: u64,
-    /// What the method reported, one number a name.
+    /// The metrics of the method.
     pub(crate) numbers: Vec<(String, f64)>,
 }
 
 /// The last finite loss of a run, and its step.
 pub(crate) type LastLoss = Option<(f64, u64)>;
 
-/// Does the step after so many: every micro-batch of the next window through the method, then the optimiser if anything
-/// has accumulated. `told` hears each report as it comes.
+/// Executes step `step` (from 0): calls the method for every batch of the next window, then updates the weights if it
+/// accumulated a gradient. Passes each report to `told`.
 pub(crate) fn update(
     plan: &PlannedRun,
     session: &mut Session,
@@ -59,7 +59,8 @@ pub(crate) fn update(
     Ok(Update { tokens: window.tokens, targets: window.targets, numbers })
 }
 
-/// A fault of the numbers or of a verifier, said as such: the method could only say that it was refused something.
+/// The cause of a failed step: a number that is not finite or a failed verifier, if there was one, else `error`. The method
+/// itself only sees that a call was rejected.
 pub(crate) fn explained(plan: &PlannedRun, session: &mut Session, moment: (u64, LastLoss), error: Error) -> Error {
     let trainer = &mut session.train_state().hooks;
     if let Some(failure) = trainer.rewards.take_failure() {

@@ -215,13 +215,13 @@ impl Revisions for Session {
         Some(newest)
     }
 
-    fn mended(&mut self, error: &Error, stop: &AtomicBool) -> Option<Vec<u8>> {
+    fn wait_for_fix(&mut self, error: &Error, stop: &AtomicBool) -> Option<Vec<u8>> {
         self.show_run_error(error);
         self.show_waiting("for a change of the source that fixes it; Ctrl-C ends the run");
         self.wait_for_component(stop)
     }
 
-    fn settled(&mut self, step: u64, outcome: Result<&Manifest, &Error>) {
+    fn report_outcome(&mut self, step: u64, outcome: Result<&Manifest, &Error>) {
         match outcome {
             Ok(Manifest { name, version, .. }) => {
                 let text = format!("after step {step}: {name} {version}, with the same weights, optimizer and data");
