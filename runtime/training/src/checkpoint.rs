@@ -1,7 +1,6 @@
-//! Checkpoints: everything that a run needs to go on as if it had never stopped.
+//! Checkpoints: everything that a run needs to resume with the same bits as if it had not stopped.
 //!
-//! A checkpoint is a folder that appears whole. Whether a run may go on from it is told by its
-//! [`Identity`]; how folders become whole is `files`' business.
+//! A checkpoint is a folder that is written atomically. Its [`Identity`] tells which run may resume from it.
 
 mod identity;
 
@@ -26,48 +25,48 @@ const STATE: &str = "state.json";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const SNAPSHOTS: &str = "snapshots.safetensors";
 
-/// The file of what was edited when a snapshot was taken, by its place among the names of snapshots; none where nothing was.
+/// The file with the edits that a snapshot contains, by the index of the snapshot's name. Not written without edits.
 fn edits_of(snapshot: usize) -> String {
     format!("snapshot-{snapshot:04}-edits.safetensors")
 }
 
-/// The most bytes of `state.json`: twice the largest state that a method may keep, and as much again.
+/// The most bytes of `state.json`: twice those of the largest state that a method may save (it is in hexadecimal), doubled.
 const LARGEST_STATE: u64 = 1 << 30;
-/// The most bytes of what stands before the numbers of a safetensors file of ours.
+/// The most bytes of the header of a safetensors file.
 const LARGEST_HEAD: u64 = 16 << 20;
 
-/// What `state.json` holds.
+/// The content of `state.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct State {
     schema: u32,
     /// Finished steps.
     pub(crate) step: u64,
-    /// The place in the data.
+    /// The position in the data.
     pub(crate) cursor: Cursor,
-    /// Updates of the optimiser.
+    /// Updates of the optimizer.
     pub(crate) updates: u64,
-    /// Updates of the weights, which name dropout masks.
+    /// Updates of the weights; dropout masks are drawn from this count.
     pub(crate) generation: u64,
-    /// Where the method's random sequences stand.
+    /// The positions of the method's random streams.
     pub(crate) streams: BTreeMap<String, u64>,
-    /// The method's own bytes, in hexadecimal.
+    /// The bytes that the method saved, in hexadecimal.
     method_state: String,
-    /// The snapshots that the method took.
+    /// The names of the snapshots that the method took.
     snapshots: Vec<String>,
-    /// Tokens learned from so far.
+    /// Trained tokens.
     pub(crate) tokens: u64,
-    /// Seconds of training so far.
+    /// Seconds of training.
     pub(crate) seconds: f64,
     /// The last loss and its step.
     pub(crate) last_loss: Option<(f64, u64)>,
-    /// The time that the chat template takes for now, in seconds since 1970.
+    /// The time that chat templates read, in seconds since 1970.
     pub(crate) clock: i64,
-    /// What the run is.
+    /// The identity of the run.
     pub(crate) identity: Identity,
 }
 
-/// The part of a state that the loop knows.
+/// The part of a state that the run loop knows; the rest comes from the train state.
 pub(crate) struct Place {
     pub(crate) step: u64,
     pub(crate) cursor: Cursor,
@@ -81,13 +80,13 @@ pub(crate) struct Place {
 }
 
 impl State {
-    /// The method's own bytes.
+    /// The bytes that the method saved.
     pub(crate) fn method_state(&self, folder: &Path) -> Result<Vec<u8>, Error> {
         let wrong = || damaged(&folder.join(STATE), "`method-state` is not hexadecimal");
         from_hexadecimal(&self.method_state).ok_or_else(wrong)
     }
 
-    /// Reads a checkpoint's state.
+    /// Reads the state of a checkpoint's folder.
     pub(crate) fn read(folder: &Path) -> Result<Self, Error> {
         let path = folder.join(STATE);
         let state: Self = serde_json::from_slice(&files::read(&path, LARGEST_STATE)?)
@@ -121,7 +120,7 @@ impl State {
     }
 }
 
-/// Whether a folder is a checkpoint's.
+/// Whether a folder is that of a checkpoint.
 #[must_use]
 pub fn is_checkpoint(folder: &Path) -> bool {
     folder.join(STATE).is_file()
@@ -132,7 +131,7 @@ pub(crate) fn folder(run: &Path, step: u64) -> PathBuf {
     run.join("steps").join(format!("{step:06}"))
 }
 
-/// The steps that a run has checkpoints of, rising.
+/// The steps of a run's checkpoints, in ascending order.
 pub(crate) fn steps(run: &Path) -> Result<Vec<u64>, Error> {
     let names = files::names(&run.join("steps"))?;
     let mut steps: Vec<u64> = names.iter().filter_map(|name| name.parse().ok()).collect();
@@ -140,14 +139,14 @@ pub(crate) fn steps(run: &Path) -> Result<Vec<u64>, Error> {
     Ok(steps)
 }
 
-/// The last checkpoint of a run that can be read, if there is one.
+/// The step and folder of a run's last checkpoint whose state can be read.
 pub(crate) fn last_whole(run: &Path) -> Option<(u64, PathBuf)> {
     let whole = |step: &u64| State::read(&folder(run, *step)).is_ok();
     let step = steps(run).ok()?.into_iter().rev().find(whole)?;
     Some((step, folder(run, step)))
 }
 
-/// Writes a checkpoint, whole or not at all, then removes all but the last `keep`.
+/// Writes a checkpoint atomically, then deletes all but the last `keep`. Returns its folder.
 pub(crate) fn save(run: &Path, place: Place, train_state: &TrainState, keep: usize) -> Result<PathBuf, Error> {
     let target = folder(run, place.step);
     files::create_folder(&run.join("steps"))?;
@@ -207,7 +206,7 @@ pub(crate) fn restore(folder: &Path, state: &State, train_state: &mut TrainState
     Ok(train_state.clear_gradient()?)
 }
 
-/// Removes what is not kept, and drafts that a crash left.
+/// Deletes all but the last `keep` checkpoints, and drafts that a crash left behind.
 fn prune(run: &Path, keep: usize) -> Result<(), Error> {
     for name in files::names(&run.join("steps"))?.iter().filter(|name| name.starts_with('.')) {
         files::remove_folder(&run.join("steps").join(name))?;
@@ -219,7 +218,7 @@ fn prune(run: &Path, keep: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Flat `f32` tensors as one safetensors file.
+/// Serializes named `f32` tensors, flattened, as a safetensors file.
 fn tensors<'a>(list: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     for (name, tensor) in list {
@@ -234,7 +233,7 @@ fn tensors<'a>(list: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Result<
     safetensors::serialize(views, None).map_err(unwritable)
 }
 
-/// Flat tensors of the CPU, one for each name.
+/// Reads one flat CPU tensor, with as many numbers as are trained, for each name.
 fn read_tensors(path: &Path, names: &[String], train_state: &TrainState) -> Result<Vec<(String, Tensor)>, Error> {
     let wanted = train_state.policy.parameters().len();
     let numbers = names.len().saturating_mul(wanted).saturating_mul(4) as u64;

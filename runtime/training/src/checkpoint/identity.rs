@@ -1,4 +1,4 @@
-//! What makes a run this run, as a checkpoint remembers it.
+//! The identity of a run, as a checkpoint records it.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use crate::configuration::ENDLESS;
 
-/// Settings that change nothing about the bits of a run.
+/// Settings that do not affect the bits of a run.
 const FREE: [&str; 15] = [
     "run.",
     "limits.",
-    // Where the component is; what is in it has a digest of its own.
+    // The location of the component; its content is compared by digest.
     "method.use",
     "model.path",
     "model.adapter",
@@ -27,7 +27,7 @@ const FREE: [&str; 15] = [
     "train.log-every",
 ];
 
-/// What makes a run this run: change any of it, and it ends in other bits.
+/// Everything that determines the bits of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct Identity {
@@ -39,22 +39,22 @@ pub(crate) struct Identity {
     pub(crate) adapter: Option<String>,
     /// SHA-256 of the data file.
     pub(crate) data: String,
-    /// SHA-256 of its token ids and targets.
+    /// SHA-256 of the token ids and targets.
     pub(crate) tokens: String,
     /// SHA-256 of the method's component.
     pub(crate) method: String,
     /// SHA-256 of each verifier's component.
     #[serde(default)]
     pub(crate) verifiers: Vec<String>,
-    /// Every setting that matters, by its dotted name.
+    /// Every setting that affects the bits, by dotted name.
     pub(crate) settings: BTreeMap<String, Value>,
-    /// What `train.device` and `train.compute` came to, as `cuda in bf16`: `auto` may be another device the next time.
+    /// The device and number format that computed, such as `cuda in bf16`; `auto` may choose another device next time.
     #[serde(default)]
     pub(crate) computed: Option<String>,
 }
 
 impl Identity {
-    /// What differs between a checkpoint and the run as it is set up now, in clauses.
+    /// The differences between the run of a checkpoint and the run as it is set up now, a clause each.
     pub(crate) fn differences(&self, now: &Self) -> Vec<String> {
         let mut clauses = Vec::new();
         let mut compare = |same: bool, clause: String| {
@@ -89,6 +89,7 @@ impl Identity {
     }
 }
 
+/// A setting's value for a message.
 fn word(name: &str, value: Option<&Value>) -> String {
     match value {
         None => "not set".into(),
@@ -99,11 +100,11 @@ fn word(name: &str, value: Option<&Value>) -> String {
     }
 }
 
-/// The settings that matter, flat, with every default filled in.
+/// The settings that affect the bits of a run, by dotted name, including defaults.
 pub(crate) fn settings_that_matter(file: &Value) -> BTreeMap<String, Value> {
     let mut flat = BTreeMap::new();
     flatten("", file, &mut flat);
-    // Where a verifier's component is matters as little as where the method's is.
+    // The location of a verifier's component; its content is compared by digest.
     if let Some(Value::Array(verifiers)) = flat.get_mut("verifier") {
         verifiers.iter_mut().filter_map(Value::as_object_mut).for_each(|table| {
             table.shift_remove("use");

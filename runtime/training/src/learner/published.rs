@@ -12,7 +12,7 @@ use crate::error::{self, Error};
 /// The file of directions, in a checkpoint and in a run's folder.
 pub(crate) const FILE: &str = "vectors.safetensors";
 
-/// The same as a control vector for llama.cpp and repeng.
+/// The file of the same directions as a control vector for llama.cpp and repeng.
 pub(crate) const CONTROL_VECTOR: &str = "vectors.gguf";
 
 /// Directions by layer, with what is known about all of them.
