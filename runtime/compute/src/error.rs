@@ -9,7 +9,8 @@ use tunebox_foundation::explain::Explain;
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// What can go wrong in tensor work.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Explain)]
+#[explain(category = "tensor")]
 pub enum Error {
     /// An argument is outside what the operation allows: an axis, a range, a scalar, an index.
     #[error("{0}")]
@@ -22,6 +23,11 @@ pub enum Error {
     Dtype(String),
     /// The byte budget of the run does not hold the result.
     #[error("{} more than the limit of {} would be held", size(wanted.saturating_add(*held).saturating_sub(*limit)), size(*limit))]
+    #[explain(
+        category = "memory",
+        why = format!("{} asked for, {} held, {} allowed", size(*wanted), size(*held), size(*limit)),
+        hint = "a smaller batch, or a larger memory limit"
+    )]
     OutOfMemory {
         /// Bytes that were asked for.
         wanted: u64,
@@ -40,6 +46,11 @@ pub enum Error {
     },
     /// A device that this build or machine does not have.
     #[error("device `{device}` is not available")]
+    #[explain(
+        category = "device",
+        why = why.clone(),
+        hint = String::from(if why.starts_with("this machine has") { "name one that it has" } else { "`cpu` works everywhere" })
+    )]
     Unavailable {
         /// The device as it was written.
         device: String,
@@ -48,6 +59,11 @@ pub enum Error {
     },
     /// A device has no memory for what is asked of it.
     #[error("`{device}` has no memory for {} more", size(*wanted))]
+    #[explain(
+        category = "memory",
+        why = format!("{} of {} are free", size(*free), size(*total)),
+        hint = "fewer tokens at a time, or a smaller model; `tunebox check --fit` says what a run needs"
+    )]
     Full {
         /// The device, as `cuda:0`.
         device: String,
@@ -60,6 +76,7 @@ pub enum Error {
     },
     /// A device refused what it was given, or broke off.
     #[error("`{device}` stopped: {why}")]
+    #[explain(category = "device")]
     Stopped {
         /// The device, as `cuda:0`.
         device: String,
@@ -88,39 +105,6 @@ impl Error {
     /// An element type that is not taken.
     pub fn dtype(what: impl Into<String>) -> Self {
         Self::Dtype(what.into())
-    }
-}
-
-impl Explain for Error {
-    fn category(&self) -> &'static str {
-        match self {
-            Self::OutOfMemory { .. } | Self::Full { .. } => "memory",
-            Self::Unavailable { .. } | Self::Stopped { .. } => "device",
-            _ => "tensor",
-        }
-    }
-
-    fn why(&self) -> Option<String> {
-        match self {
-            Self::OutOfMemory { wanted, held, limit } => {
-                Some(format!("{} asked for, {} held, {} allowed", size(*wanted), size(*held), size(*limit)))
-            }
-            Self::Full { free, total, .. } => Some(format!("{} of {} are free", size(*free), size(*total))),
-            Self::Unavailable { why, .. } => Some(why.clone()),
-            _ => None,
-        }
-    }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::OutOfMemory { .. } => Some("a smaller batch, or a larger memory limit".into()),
-            Self::Full { .. } => {
-                Some("fewer tokens at a time, or a smaller model; `tunebox check --fit` says what a run needs".into())
-            }
-            Self::Unavailable { why, .. } if why.starts_with("this machine has") => Some("name one that it has".into()),
-            Self::Unavailable { .. } => Some("`cpu` works everywhere".into()),
-            _ => None,
-        }
     }
 }
 

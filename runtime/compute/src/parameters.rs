@@ -22,7 +22,7 @@ pub use layout::Slot;
 /// The flat buffers.
 ///
 /// On an accelerator each slot begins at a multiple of eight numbers, as vector loads want it; what lies between slots
-/// stays 0. Nobody outside sees the gaps: offsets, lengths and what is copied out do not count them.
+/// stays 0. Offsets, lengths and copies do not count the gaps.
 #[derive(Debug)]
 pub struct Parameters {
     layout: Layout,

@@ -34,7 +34,7 @@ impl Stream {
         stream
     }
 
-    /// The key of the stream, for whoever makes its words elsewhere: words 16·n … 16·n + 15 are block n of ChaCha12 under
+    /// The key of the stream, from which a kernel makes the words on a device: words 16·n … 16·n + 15 are block n of ChaCha12 under
     /// it, with a nonce of 0.
     #[must_use]
     pub fn key(&self) -> [u32; 8] {

@@ -122,7 +122,7 @@ kernels! {
 }
 
 impl Kernel {
-    /// Refuses arguments of other kinds. It is our mistake and nobody else's.
+    /// Refuses arguments that do not match the signature. Only a bug of this crate can cause that.
     ///
     /// # Errors
     /// [`Error::Argument`] with what the kernel takes and what it was given.

@@ -36,7 +36,7 @@ struct Metal {
     processors: u32,
     /// The word of `kernels/metal/prelude.metal`, 8 bytes: all ones while nothing is wrong.
     fault: Buffer,
-    /// What stands in the place of a pointer that is null: nobody looks at it.
+    /// A buffer that is bound in place of a null pointer; no kernel reads it.
     nothing: Buffer,
 }
 

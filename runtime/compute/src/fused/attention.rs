@@ -224,7 +224,7 @@ struct Running {
 /// One tile of queries of one key-value head.
 ///
 /// Every block of keys ends where a whole tile would end, whatever the sequence still has: the rows past its end are
-/// seen by nobody, and the products have the same shape wherever the tile was cut.
+/// masked, and the products have the same shape wherever the tile was cut.
 fn forward(layer: Layer<'_>, place: &QueryTile<'_>, kv_head: usize, out: &mut Tile<'_>, log: &mut Tile<'_>) {
     let shape = layer.shape;
     let (group, dim, width) = (shape.group(), shape.head_dim, shape.group_features());

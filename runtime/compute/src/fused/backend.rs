@@ -1,7 +1,7 @@
-//! The backend of an operation: on slices of the CPU, or as launches on the device that its operands are on.
+//! The backend of an operation: slices of the CPU, or launches on the accelerator that its operands are on.
 //!
-//! An operation is one function with its checks; it asks here, and has one arm for each answer. Both accelerators share
-//! an arm: their kernels have the same names and arguments.
+//! An operation is one function that checks its operands and then matches on the backend. CUDA and Metal share an arm of
+//! the match, since their kernels have the same names and arguments.
 
 use candle_core::Tensor;
 

@@ -1,8 +1,8 @@
 //! The key-value cache of generation: keys and values of the sequences that are being written, layer by layer.
 //!
-//! A sequence has a slot. A pass says what it adds to which slots, hands over the keys and values of each layer as it
-//! comes by them, and meets them with its queries. On the CPU a slot has vectors of its own; on a device all share a pool
-//! of pages (`cache/pages.rs`). Whoever writes has no numbers in hands either way.
+//! A sequence has a slot. A pass says how many tokens it adds to which slots, appends the keys and values of each layer,
+//! and attends to them with its queries. On the CPU a slot has vectors of its own; on a device all slots share a pool of
+//! pages (`cache/pages.rs`).
 
 mod device;
 mod pages;

@@ -1,4 +1,4 @@
-//! Dropout whose mask is a function of its name, so that a second forward pass meets the same mask, on any device.
+//! Dropout whose mask is a function of its name, so that a second forward pass applies the same mask, on any device.
 
 mod device;
 

@@ -30,7 +30,7 @@ impl Indices {
             None => Tensor::from_slice(&self.numbers, &shape, device)?,
             Some(accelerator) => accelerator.upload(&self.numbers, &shape)?,
         };
-        // Whoever comes second has an equal copy.
+        // A second thread that comes here at the same time has an equal copy.
         let _ = self.placed.set(made.clone());
         Ok(made)
     }

@@ -1,7 +1,7 @@
 //! Rotary positions (Su et al. 2021) in the half-rotation form of Hugging Face models, and the way back.
 //!
 //! In each head, feature i and feature i + half turn together by position · frequency(i). The transposed turn,
-//! by the negative angle, is the gradient. Which frequencies a family uses is the model's business.
+//! by the negative angle, is the gradient. The model computes the frequencies.
 
 mod device;
 
@@ -76,7 +76,7 @@ impl RopeTable {
         }
         let place = |numbers: &[f32]| Tensor::from_slice(numbers, (self.positions(), self.half), device);
         let made = (place(&self.cos)?, place(&self.sin)?);
-        // Whoever comes second has an equal copy.
+        // A second thread that comes here at the same time has an equal copy.
         let _ = self.placed.set(made.clone());
         Ok(made)
     }

@@ -35,9 +35,9 @@ pub struct SampledToken {
 
 /// One word for each row of logits, `[rows, words]` f32 and divided by the temperature already, chosen where they are:
 /// the key and the position of a stream go up for each row, forty bytes, eight come down, and what the logits were is lost. A row's stream says
-/// where its draw is; whoever holds it has still to take one (two words).
+/// where its draw is; the caller still has to advance it by one draw (two words).
 ///
-/// None where whoever asks has to choose by himself, from the rows that [`map_rows`] brings, and nothing has happened: on
+/// None, without a side effect, where the caller has to sample from the rows that [`map_rows`] brings: on
 /// the CPU, and for more than 524,288 words, for which the kernel has no room. A device chooses what the processor would
 /// for the same logits, unless a draw lies within some 10⁻¹³ of the border between two words.
 ///

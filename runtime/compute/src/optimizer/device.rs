@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::parameters::{Norm, Parameters};
 
 impl AdamW {
-    /// Puts a step into the stream, of gradients times what their norm asks for. Nothing is written if that norm is not
+    /// Queues a step with the gradients times the clip factor of their norm. Nothing is written if that norm is not
     /// finite, or if a kernel before met an index out of range.
     pub(super) fn launch(
         &self,

@@ -74,7 +74,7 @@ pub(crate) struct Norm {
 }
 
 impl Norm {
-    /// Puts it into the stream. A limit of 0 asks for nothing.
+    /// Queues the computation of the norm and of the clip factor. A limit of 0 clips nothing.
     pub(crate) fn of(accelerator: &Accelerator, gradients: &Tensor, limit: f64) -> Result<Self> {
         let count = gradients.elem_count();
         let parts = u32::try_from(count.div_ceil(NORM_PART))
@@ -100,7 +100,7 @@ impl Norm {
 }
 
 impl super::Parameters {
-    /// Scales the gradients by what a norm of them asks for.
+    /// Scales the gradients by the clip factor of their norm. Does nothing on the CPU.
     pub(crate) fn scale_by(&self, norm: &Norm) -> Result<()> {
         self.accelerator.as_ref().map_or(Ok(()), |accelerator| scale(accelerator, &self.gradients, &norm.factor))
     }

@@ -1,4 +1,4 @@
-//! Bytes of a matrix, whoever owns them.
+//! Bytes of a matrix, shared with their owner: a mapped file or a buffer.
 
 use std::ops::Range;
 use std::sync::Arc;

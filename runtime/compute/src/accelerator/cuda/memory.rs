@@ -103,7 +103,8 @@ fn allocate_or_trim<T: CudaDType>(
     Ok(CudaStorage::wrap_cuda_slice(slice, cuda.device.clone()))
 }
 
-/// Gives back what the pool holds and nobody uses, so that it can be cut anew.
+/// Waits for the stream and returns the unused memory of the pool to the driver, so that it can be allocated in other
+/// sizes.
 fn trim(cuda: &Cuda) -> std::result::Result<(), DriverError> {
     cuda.stream.synchronize()?;
     cuda.stream.context().trim_pool()
@@ -190,7 +191,7 @@ pub(super) fn info(cuda: &Cuda) -> Result<DeviceInfo> {
         architecture: format!("sm_{major}{minor}"),
         software: cuda.software.clone(),
         total: total as u64,
-        // What the pool holds and nobody uses is there for the next who asks.
+        // Unused memory of the pool is free for the next allocation.
         free: free as u64 + held.saturating_sub(used),
         peak: context.pool_bytes(Kind::CU_MEMPOOL_ATTR_USED_MEM_HIGH).map_err(stopped)?,
     })

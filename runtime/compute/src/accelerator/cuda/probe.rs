@@ -1,4 +1,4 @@
-//! The libraries that CUDA needs: looked for when a person asks for a device, since nothing is linked.
+//! Finds and opens the libraries that CUDA needs when a run asks for a device, since none is linked.
 //!
 //! They are opened so that whoever opens them by name afterwards gets these: where the system's loader looks first, then
 //! in a toolkit, then among the packages of an active Python environment.

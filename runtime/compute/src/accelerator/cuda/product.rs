@@ -1,4 +1,4 @@
-//! The one door to cuBLAS.
+//! Matrix products by cuBLAS.
 //!
 //! cuBLAS counts by columns. A row-major `C = L·R` is, column by column, `Cᵀ = Rᵀ·Lᵀ`: the sides change places and
 //! nothing moves. Sums are in f32, and f32 never becomes TF32.

@@ -11,7 +11,7 @@ use crate::fused::attention::AttentionShape;
 use crate::fused::attention::device::{build, window};
 use crate::fused::device::{expect_dtype, expect_type};
 
-/// Tokens that a block of `attention_cached` meets.
+/// Tokens that one block of `attention_cached` reads.
 const CHUNK: usize = 256;
 /// Query heads that a block of `attention_cached` has at most.
 const TOGETHER: usize = 8;
@@ -66,7 +66,7 @@ impl Paged {
         self.pages.slots()
     }
 
-    /// Gives pages to the sequences that grow; slots are there, as who calls has seen.
+    /// Gives pages to the sequences that grow and builds the tables of the pass. The caller has checked the slots.
     pub(super) fn begin(&mut self, parts: &[Part]) -> Result<Placed> {
         for part in parts {
             self.pages.grow(part.slot, part.rows.len())?;
@@ -83,7 +83,7 @@ impl Paged {
         let mut numbers: Vec<u32> = sequences.iter().map(|sequence| extent(sequence.length)).collect::<Result<_>>()?;
         for sequence in &sequences {
             numbers.extend(&sequence.pages);
-            // Places past a sequence's end are read by nobody.
+            // No kernel reads an entry past the end of a sequence.
             numbers.resize(numbers.len() + pages_of - sequence.pages.len(), 0);
         }
         let rows = parts.last().map_or(0, |part| part.rows.end);
@@ -221,7 +221,7 @@ impl Paged {
         Ok(out)
     }
 
-    /// Lets a slot go on from another; both are there, as who calls has seen.
+    /// Makes slot `to` continue the sequence of slot `from`. The caller has checked both slots.
     pub(super) fn fork(&mut self, from: usize, to: usize) -> Result<()> {
         match self.pages.fork(from, to)? {
             Some([from, to]) => self.copy_page(from as usize, to as usize),

@@ -1,6 +1,6 @@
 //! Which pages of a pool a sequence has: sequences that begin alike share theirs as far as they are full.
 //!
-//! Only numbers of pages here; what lies in them is the device's business. The order in which pages are given and taken
+//! This file holds page numbers only; `device.rs` holds the memory. The order in which pages are given and taken
 //! does not matter to those who compute: the stream of a device has one order too.
 
 use crate::accelerator::extent;
@@ -15,7 +15,7 @@ pub(super) struct Pages {
     sequences: Vec<Sequence>,
     /// How many sequences have each page.
     holders: Vec<u32>,
-    /// Pages that nobody has.
+    /// Pages that no sequence has.
     free: Vec<u32>,
     /// Pages that a pool should be made for.
     capacity: usize,
@@ -100,7 +100,7 @@ impl Pages {
         }
     }
 
-    /// A page that nobody has. Where there is none, room is made for half as many again.
+    /// Takes a free page. If there is none, raises the capacity by half.
     fn page(&mut self) -> Result<u32> {
         if let Some(page) = self.free.pop() {
             self.holders[page as usize] = 1;

@@ -32,7 +32,7 @@ pub const TILE: (usize, usize) = (ROWS, WORDS);
 const EIGHT: usize = 8;
 const THREADS: u32 = 512;
 
-/// The taps of rows; shapes are checked by who calls.
+/// Computes the taps of all rows and waits for them. The caller has checked the shapes.
 pub(super) fn taps(device: &Accelerator, inputs: Inputs<'_>) -> Result<HeadTaps> {
     let head = Head::of(device, inputs)?;
     let sums = Sums::new(&head)?;

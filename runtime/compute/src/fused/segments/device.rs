@@ -12,7 +12,7 @@ use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
 use crate::fused::product::steps;
 
-/// Numbers of a place: its first position, its first row, its length, and which spans it meets.
+/// Numbers of a tile: its first position, its first row, its length, and the range of spans that it attends to.
 const PLACE: usize = 5;
 /// Numbers of a span: its first position, its first row, its length.
 const SPAN: usize = 3;

@@ -1,4 +1,4 @@
-//! The one instruction that nobody wraps: dot products of bytes.
+//! The dot product of bytes (`vpdpbusd`), which `pulp` does not wrap.
 
 #![expect(unsafe_code, reason = "an instruction whose presence a type proves")]
 

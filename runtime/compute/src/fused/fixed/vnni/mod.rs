@@ -37,7 +37,7 @@ impl FixedTokens {
     }
 }
 
-/// A quantized weight, and the tokens that it meets as whole numbers.
+/// A quantized weight, and the tokens as integers that it is multiplied with.
 pub(in crate::fused) struct Fixed<'a> {
     simd: Vnni,
     /// The blocks of all rows, and the bytes of one.

@@ -86,7 +86,7 @@ pub(in crate::fused::head) fn scaled(
     Ok(result)
 }
 
-/// The gradients by the hidden states and, if wanted, by the head; seeds and taps are checked by who calls.
+/// Computes the gradients by the hidden states and, if wanted, by the head. The caller has checked seeds and taps.
 pub(in crate::fused::head) fn taps_backward(
     device: &Accelerator,
     inputs: Inputs<'_>,
