@@ -40,7 +40,7 @@ pub(crate) struct Projected {
     value: Tensor,
 }
 
-/// One side of the attention's product.
+/// Queries or keys before their norm and after their rotation.
 #[derive(Debug, Clone)]
 struct Rotated {
     /// The rows before the norm of each head, and 1/rms.
@@ -91,16 +91,18 @@ impl SavedAttention {
     }
 }
 
+/// Bytes of rows and their inverse roots, 0 if there are none.
 fn pair(saved: Option<&(Tensor, Tensor)>) -> usize {
     saved.map_or(0, |(rows, inverse)| bytes(rows) + bytes(inverse))
 }
 
 impl Attention {
-    /// Whether a backward pass has gradients to leave here.
+    /// Whether any weight of this half is trained.
     pub(crate) fn is_trained(&self) -> bool {
         self.trains_before_attention() || self.output.is_trained()
     }
 
+    /// Whether the input norm, the projections or the head norms have trained weights: those before the product of scores.
     fn trains_before_attention(&self) -> bool {
         self.projection.is_trained()
             || self.input_norm.slot.is_some()
@@ -137,6 +139,7 @@ impl Attention {
         Ok(self.output.forward(input, attended)?.0)
     }
 
+    /// Normalises each head, if there is a norm, and rotates it by its position, if the layer has positions.
     fn norm_and_rotate(&self, rows: Tensor, norm: Option<&Norm>, heads: usize, positions: &Indices) -> Result<Rotated> {
         let (rows, before) = match norm {
             Some(norm) => {

@@ -43,7 +43,7 @@ impl SavedFeedForward {
 }
 
 impl FeedForward {
-    /// Whether a backward pass has gradients to leave here.
+    /// Whether any weight of this half is trained.
     pub(crate) fn is_trained(&self) -> bool {
         self.projection.is_trained() || self.input_norm.is_trained() || self.output.is_trained()
     }

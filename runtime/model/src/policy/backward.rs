@@ -49,6 +49,7 @@ impl Policy {
         Ok(())
     }
 
+    /// Runs the backward pass of one slice from the seeds of its targets into the flat gradient, and frees what it saved.
     fn backward_slice(&self, network: &Network<'_>, head: &OutputHead, pass: Pass, seeds: &SeedValues) -> Result<()> {
         let Pass { packing, blocks, head: kept, reservation: _reservation } = pass;
         let gradients = self.adapter.parameters();
@@ -58,6 +59,7 @@ impl Policy {
         stack::backward(network, &packing, blocks, upstream, gradients)
     }
 
+    /// Refuses scores of another view or of earlier weights, and seeds of taps that were not asked for.
     fn check(&self, scored: &Scored, seeds: &Seeds) -> Result<()> {
         if scored.view != View::Policy {
             return Err(Error::Argument("only rows scored through the policy can be learned from".into()));

@@ -46,6 +46,7 @@ impl Policy {
         Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
     }
 
+    /// Runs one slice up to layer `last` and appends what was read to the list of each layer.
     fn capture_slice(
         &self,
         view: &View,
@@ -146,6 +147,7 @@ fn token_indices(rows: &Rows, row: usize, token: Token) -> Result<Vec<usize>> {
     }
 }
 
+/// Splits `[rows, hidden]` into chunks whose logits fit in memory together.
 fn row_chunks(hidden: &Tensor) -> Result<Vec<Tensor>> {
     let rows = hidden.dim(0)?;
     let starts = (0..rows).step_by(LOGIT_ROWS);
@@ -156,6 +158,7 @@ fn logits(network: &Network<'_>, hidden: &Tensor) -> Result<Vec<Vec<f32>>> {
     Ok(OutputHead::new(network, 1.0, TapSet::default())?.logits(hidden)?.to_vec2::<f32>()?)
 }
 
+/// Calls `each` with the logits of every row, in order.
 fn for_each_logits(network: &Network<'_>, hidden: &Tensor, mut each: impl FnMut(&[f32]) -> Result<()>) -> Result<()> {
     for block in row_chunks(hidden)? {
         logits(network, &block)?.iter().try_for_each(|row| each(row))?;
