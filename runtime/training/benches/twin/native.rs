@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_compute::{Device, Tensor};
 use tunebox_model::Rows;
-use tunebox_model::policy::{Scored, Seeds, View};
+use tunebox_model::policy::{Scored, Seeds, View, select_rows};
 use tunebox_sandbox::{Batch, ScoreRequest, TrainState};
 
 use super::Outcome;
@@ -40,10 +40,11 @@ pub(crate) fn supervised(train_state: &mut TrainState<Optimizer>, batch: &Batch)
 pub(crate) fn preference(train_state: &mut TrainState<Optimizer>, batch: &Batch) -> Outcome<Numbers> {
     let (better, worse) = (side(batch, "chosen")?, side(batch, "rejected")?);
     let taps = TapSet::of(&[Tap::Entropy, Tap::MeanLogit, Tap::TopOne]);
-    let mut chosen = train_state.score(better, &request(View::Policy, taps))?;
-    let mut rejected = train_state.score(worse, &request(View::Policy, taps))?;
-    let before_chosen = train_state.score(better, &request(View::Reference, TapSet::default()))?;
-    let before_rejected = train_state.score(worse, &request(View::Reference, TapSet::default()))?;
+    let rows = interleaved(better, worse)?;
+    let mut scores = train_state.score(&rows, &request(View::Policy, taps))?;
+    let before = train_state.score(&rows, &request(View::Reference, TapSet::default()))?;
+    let (chosen, rejected) = (part(&scores, 0, better)?, part(&scores, 1, worse)?);
+    let (before_chosen, before_rejected) = (part(&before, 0, better)?, part(&before, 1, worse)?);
 
     let (wins, losses) = (answers(&chosen)?, answers(&rejected)?);
     let pairs = batch.window_size as f32;
@@ -53,9 +54,8 @@ pub(crate) fn preference(train_state: &mut TrainState<Optimizer>, batch: &Batch)
     let loss = margins.iter().map(|margin| softplus(-margin)).sum::<f32>() / pairs;
     // The gradient of −log σ(x) is −σ(−x).
     let slopes: Vec<f32> = margins.iter().map(|margin| -(1.0 / pairs) * (1.0 / (1.0 + margin.exp())) * BETA).collect();
-    let opposite: Vec<f32> = slopes.iter().map(|slope| -slope).collect();
-    backward(train_state, &mut chosen, &slopes)?;
-    backward(train_state, &mut rejected, &opposite)?;
+    let slopes: Vec<f32> = slopes.iter().flat_map(|slope| [*slope, -slope]).collect();
+    backward(train_state, &mut scores, &slopes)?;
 
     let won = win_ratios.iter().zip(&loss_ratios).filter(|(win, loss)| win > loss).count();
     let mean = |numbers: &[f32], factor: f32| numbers.iter().map(|number| number * factor).sum::<f32>() / pairs;
@@ -74,6 +74,21 @@ pub(crate) fn preference(train_state: &mut TrainState<Optimizer>, batch: &Batch)
         ("entropy", entropy / (chosen_targets + rejected_targets)),
         ("mean-token-accuracy", sum(chosen.tap(Tap::TopOne)?)? / chosen_targets),
     ])
+}
+
+/// The rows of both sides in turn, so that the model computes once what the answers of a pair begin with. A session joins
+/// rows that a component scores one after another in the same order.
+fn interleaved(chosen: &Rows, rejected: &Rows) -> Outcome<Arc<Rows>> {
+    let ids = chosen.ids.iter().zip(&rejected.ids).flat_map(|(one, other)| [one.clone(), other.clone()]);
+    let marks = chosen.targets.iter().zip(&rejected.targets).flat_map(|(one, other)| [one.clone(), other.clone()]);
+    Ok(Arc::new(Rows::new(ids.collect(), marks.collect())?))
+}
+
+/// The scores of one side of interleaved rows: every other row from `first` on.
+fn part(scores: &Scored, first: u32, rows: &Arc<Rows>) -> Outcome<Scored> {
+    let numbers: Vec<u32> = (0..rows.count() as u32).map(|row| 2 * row + first).collect();
+    let taps = select_rows(&scores.taps, &numbers, rows.width())?;
+    Ok(Scored::of_taps(scores.view.clone(), Arc::clone(rows), taps, scores.generation))
 }
 
 fn request(view: View, taps: TapSet) -> ScoreRequest {
