@@ -12,51 +12,31 @@ use crate::{Error, store};
 /// The variable that names the folder.
 pub const VARIABLE: &str = "TUNEBOX_HOME";
 
+/// Why others must not own or write it.
+const OWNED: &str = "it says which signers are trusted, so it must be this user's alone to change";
+
 /// Why there is no such folder, or none that can be trusted.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Explain)]
+#[explain(category = "trust")]
 pub enum HomeError {
     /// Nothing says where it is.
     #[error("there is no place to keep packages in")]
+    #[explain(why = format!("neither `{VARIABLE}` nor a home folder is set"), hint = format!("set `{VARIABLE}` to a folder of your own"))]
     Nowhere,
     /// Somebody else made it or something in it, and may change that.
     #[error("`{path}` belongs to another user", path = path.display())]
+    #[explain(why = OWNED.to_owned(), hint = format!("set `{VARIABLE}` to a folder of your own; or give this one to this user, if all that it holds is yours: `chown -R \"$(id -u)\" {}`", path.display()))]
     Foreign {
         /// The folder, or what is in it.
         path: PathBuf,
     },
     /// Others can put into it what they like.
     #[error("others may write into `{path}`", path = path.display())]
+    #[explain(why = OWNED.to_owned(), hint = format!("`chmod go-w {}`, if all that it holds is yours", path.display()))]
     Open {
         /// The folder, or what is in it.
         path: PathBuf,
     },
-}
-
-impl Explain for HomeError {
-    fn category(&self) -> &'static str {
-        "trust"
-    }
-
-    fn why(&self) -> Option<String> {
-        Some(match self {
-            Self::Nowhere => format!("neither `{VARIABLE}` nor a home folder is set"),
-            Self::Foreign { .. } | Self::Open { .. } => {
-                "it says which signers are trusted, so it must be this user's alone to change".into()
-            }
-        })
-    }
-
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::Nowhere => format!("set `{VARIABLE}` to a folder of your own"),
-            Self::Foreign { path } => format!(
-                "set `{VARIABLE}` to a folder of your own; or give this one to this user, if all that it holds is yours: \
-                 `chown -R \"$(id -u)\" {}`",
-                path.display()
-            ),
-            Self::Open { path } => format!("`chmod go-w {}`, if all that it holds is yours", path.display()),
-        })
-    }
 }
 
 /// The folder, made if need be and for this user alone: `TUNEBOX_HOME`, else `tunebox` among the person's data.

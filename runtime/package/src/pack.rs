@@ -18,42 +18,31 @@ const LONGEST_README: usize = 64 << 10;
 const STANDARD: [&str; 3] = ["description", "licenses", "version"];
 
 /// Why a component makes no package.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Explain)]
+#[explain(category = "package")]
 pub enum PackError {
     /// A page that is longer than anybody reads.
     #[error("the README has {size} bytes, {} fit into a package", LONGEST_README)]
+    #[explain(
+        why = "the page travels inside the package, wherever that goes",
+        hint = "shorten it, and link to the rest"
+    )]
     Readme {
         /// Its size.
         size: usize,
     },
     /// A licence in words that no tool knows.
     #[error("the licence `{licence}` is not an SPDX expression")]
+    #[explain(
+        why = "{problem}; `wkg` refuses a package whose licence it cannot read",
+        hint = "write it as in `Apache-2.0` or `MIT OR Apache-2.0`"
+    )]
     Licence {
         /// What the manifest says.
         licence: String,
         /// What is wrong with it.
         problem: String,
     },
-}
-
-impl Explain for PackError {
-    fn category(&self) -> &'static str {
-        "package"
-    }
-
-    fn why(&self) -> Option<String> {
-        Some(match self {
-            Self::Readme { .. } => "the page travels inside the package, wherever that goes".into(),
-            Self::Licence { problem, .. } => format!("{problem}; `wkg` refuses a package whose licence it cannot read"),
-        })
-    }
-
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::Readme { .. } => "shorten it, and link to the rest".into(),
-            Self::Licence { .. } => "write it as in `Apache-2.0` or `MIT OR Apache-2.0`".into(),
-        })
-    }
 }
 
 /// The package of a component, with the page that a person wrote for it.

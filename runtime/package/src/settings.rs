@@ -6,10 +6,12 @@ use crate::nearest::nearest;
 use crate::{Error, Kind, Manifest, Setting, Value};
 
 /// Why a value cannot be taken. The caller knows the file and line of [`name`](Self::name).
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error, Explain)]
+#[explain(category = "config")]
 pub enum SettingError {
     /// A key that the method does not know.
     #[error("unknown key `{name}`")]
+    #[explain(why = "`{name}` is not a setting of method `{method}`", hint = list_settings(method, nearest.as_deref(), known))]
     Unknown {
         /// The method.
         method: String,
@@ -22,6 +24,10 @@ pub enum SettingError {
     },
     /// A value of the wrong kind, outside the range, or none of the choices.
     #[error("`{name}` is {problem}")]
+    #[explain(
+        why = "`{name}` of method `{method}`: {doc}",
+        hint = "`tunebox inspect {method}` lists settings and ranges"
+    )]
     Value {
         /// The method.
         method: String,
@@ -34,6 +40,10 @@ pub enum SettingError {
     },
     /// A setting without default that was not given.
     #[error("`{name}` is missing")]
+    #[explain(
+        why = "method `{method}` has no default for `{name}`: {doc}",
+        hint = "add `{name} = …` to `[method]`, or `--set method.{name}=…`"
+    )]
     Missing {
         /// The method.
         method: String,
@@ -53,34 +63,13 @@ impl SettingError {
     }
 }
 
-impl Explain for SettingError {
-    fn category(&self) -> &'static str {
-        "config"
+/// The settings of a method, for a key that is none of them.
+fn list_settings(method: &str, nearest: Option<&str>, known: &[String]) -> String {
+    if known.is_empty() {
+        return format!("method `{method}` has no settings");
     }
-
-    fn why(&self) -> Option<String> {
-        match self {
-            Self::Unknown { method, name, .. } => Some(format!("`{name}` is not a setting of method `{method}`")),
-            Self::Value { method, name, doc, .. } => Some(format!("`{name}` of method `{method}`: {doc}")),
-            Self::Missing { method, name, doc } => {
-                Some(format!("method `{method}` has no default for `{name}`: {doc}"))
-            }
-        }
-    }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Unknown { method, known, .. } if known.is_empty() => {
-                Some(format!("method `{method}` has no settings"))
-            }
-            Self::Unknown { nearest, known, .. } => {
-                let meant = nearest.as_ref().map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
-                Some(format!("{meant}(settings: {})", known.join(", ")))
-            }
-            Self::Value { method, .. } => Some(format!("`tunebox inspect {method}` lists settings and ranges")),
-            Self::Missing { name, .. } => Some(format!("add `{name} = …` to `[method]`, or `--set method.{name}=…`")),
-        }
-    }
+    let guess = nearest.map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
+    format!("{guess}(settings: {})", known.join(", "))
 }
 
 /// Every setting of the manifest with its value, in the manifest's order.

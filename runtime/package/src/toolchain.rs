@@ -56,58 +56,30 @@ impl Toolchain {
 }
 
 /// No Rust here can compile methods.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error, Explain)]
+#[explain(category = "build")]
 pub enum ToolchainError {
     /// There is no cargo at all.
     #[error("no Rust on this machine")]
+    #[explain(
+        why = "`cargo` is not on the path, and a method is compiled by it",
+        hint = "install Rust from https://rustup.rs, then `tunebox doctor --fix`"
+    )]
     NoRust,
     /// There is one, but no standard library for the target, and no source of it.
     #[error("no WebAssembly target for this Rust")]
+    #[explain(location = format!("cargo build --target {TARGET}"), why = format!("{} has neither the standard library of that target nor its source", found.join(" and ")), hint = format!("`tunebox doctor --fix`, or `rustup target add {TARGET}`"))]
     NoTarget {
         /// The compilers that were found.
         found: Vec<String>,
     },
     /// Installing was tried.
     #[error("cannot install a WebAssembly target for Rust")]
+    #[explain(location = tried.last().map(|(command, _)| command.clone()), why = tried.iter().map(|(command, answer)| format!("`{command}`: {answer}")).collect::<Vec<_>>().join("; "), hint = format!("`rustup target add {TARGET}`, or as root `{}`", install::packages()))]
     NotInstalled {
         /// The commands that were tried, each with the last words of its answer.
         tried: Vec<(String, String)>,
     },
-}
-
-impl Explain for ToolchainError {
-    fn category(&self) -> &'static str {
-        "build"
-    }
-
-    fn location(&self) -> Option<String> {
-        match self {
-            Self::NoRust => None,
-            Self::NoTarget { .. } => Some(format!("cargo build --target {TARGET}")),
-            Self::NotInstalled { tried } => tried.last().map(|(command, _)| command.clone()),
-        }
-    }
-
-    fn why(&self) -> Option<String> {
-        Some(match self {
-            Self::NoRust => "`cargo` is not on the path, and a method is compiled by it".into(),
-            Self::NoTarget { found } => {
-                format!("{} has neither the standard library of that target nor its source", found.join(" and "))
-            }
-            Self::NotInstalled { tried } => {
-                let answers: Vec<_> = tried.iter().map(|(command, answer)| format!("`{command}`: {answer}")).collect();
-                answers.join("; ")
-            }
-        })
-    }
-
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::NoRust => "install Rust from https://rustup.rs, then `tunebox doctor --fix`".into(),
-            Self::NoTarget { .. } => format!("`tunebox doctor --fix`, or `rustup target add {TARGET}`"),
-            Self::NotInstalled { .. } => format!("`rustup target add {TARGET}`, or as root `{}`", install::packages()),
-        })
-    }
 }
 
 /// The toolchain that builds use. Errors: none here.

@@ -1,13 +1,19 @@
-//! What can be wrong with an artifact that somebody else wrote.
+//! Why an artifact is no package, or not the one that was named.
 
-use tunebox_foundation::explain::{Exit, Explain};
+use tunebox_foundation::explain::Explain;
 use tunebox_foundation::printable::printable;
 
 /// Why an artifact is no package, or not the one that was named.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Explain)]
+#[explain(
+    category = "package",
+    kept = "nothing was installed and nothing ran",
+    hint = "check the name; `tunebox push` and `wkg` write packages in the form that is read here"
+)]
 pub enum ArtifactError {
-    /// It is of another kind.
+    /// A media type that packages do not have.
     #[error("this is not a WebAssembly package: its {what} is `{found}`")]
+    #[explain(why = "the {wanted} of a package is missing: it may be a container image")]
     MediaType {
         /// The part of the artifact.
         what: &'static str,
@@ -18,12 +24,19 @@ pub enum ArtifactError {
     },
     /// Not exactly one layer.
     #[error("this is not a WebAssembly package: it has {count} layers")]
+    #[explain(why = "a package has exactly one layer, the component")]
     Layers {
         /// How many it has.
         count: usize,
     },
-    /// Bytes that are not those that were named.
+    /// The bytes have another digest than was named.
     #[error("the {what} is not what was named")]
+    #[explain(
+        category = "trust",
+        why = "its digest is {found}, {wanted} was named",
+        hint = "`tunebox pull` it again; if it repeats, tell the publisher",
+        exit = Trust
+    )]
     Digest {
         /// The part of the artifact.
         what: &'static str,
@@ -34,6 +47,12 @@ pub enum ArtifactError {
     },
     /// More or fewer bytes than were named.
     #[error("the {what} is not as long as was named")]
+    #[explain(
+        category = "trust",
+        why = "it has {found} bytes, {wanted} were named",
+        hint = "`tunebox pull` it again; if it repeats, tell the publisher",
+        exit = Trust
+    )]
     Size {
         /// The part of the artifact.
         what: &'static str,
@@ -42,18 +61,20 @@ pub enum ArtifactError {
         /// How many there are.
         found: u64,
     },
-    /// More bytes than anybody needs.
+    /// More bytes than a package may have.
     #[error("the {what} is too large for a package")]
+    #[explain(why = "it has {size} bytes, {limit} fit; nothing of it was fetched")]
     TooLarge {
         /// The part of the artifact.
         what: &'static str,
-        /// Its size.
+        /// Its size in bytes.
         size: u64,
-        /// The limit.
+        /// The limit in bytes.
         limit: u64,
     },
     /// A document that breaks the form.
     #[error("the {what} of this package cannot be used")]
+    #[explain(why = problem.clone())]
     Malformed {
         /// The part of the artifact.
         what: &'static str,
@@ -71,48 +92,5 @@ impl ArtifactError {
     /// Bytes of another digest than was named; both may be foreign text.
     pub(crate) fn altered(what: &'static str, wanted: &str, found: &str) -> Self {
         Self::Digest { what, wanted: printable(wanted, 80), found: printable(found, 80) }
-    }
-}
-
-impl Explain for ArtifactError {
-    fn category(&self) -> &'static str {
-        match self {
-            Self::Digest { .. } | Self::Size { .. } => "trust",
-            _ => "package",
-        }
-    }
-
-    fn why(&self) -> Option<String> {
-        Some(match self {
-            Self::MediaType { wanted, .. } => {
-                format!("the {wanted} of a package is missing: it may be a container image")
-            }
-            Self::Layers { .. } => "a package has exactly one layer, the component".into(),
-            Self::Digest { wanted, found, .. } => format!("its digest is {found}, {wanted} was named"),
-            Self::Size { wanted, found, .. } => format!("it has {found} bytes, {wanted} were named"),
-            Self::TooLarge { size, limit, .. } => {
-                format!("it has {size} bytes, {limit} fit; nothing of it was fetched")
-            }
-            Self::Malformed { problem, .. } => problem.clone(),
-        })
-    }
-
-    fn kept(&self) -> Option<String> {
-        Some("nothing was installed and nothing ran".into())
-    }
-
-    fn hint(&self) -> Option<String> {
-        let hint = match self {
-            Self::Digest { .. } | Self::Size { .. } => "`tunebox pull` it again; if it repeats, tell the publisher",
-            _ => "check the name; `tunebox push` and `wkg` write packages in the form that is read here",
-        };
-        Some(hint.to_owned())
-    }
-
-    fn exit(&self) -> Exit {
-        match self {
-            Self::Digest { .. } | Self::Size { .. } => Exit::Trust,
-            _ => Exit::Usage,
-        }
     }
 }

@@ -9,10 +9,15 @@ use crate::sources::VERSION;
 use crate::toolchain::TARGET;
 
 /// Why a method folder does not become a component.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error, Explain)]
+#[explain(category = "build")]
 pub enum BuildError {
     /// A path where no method is.
     #[error("there is no method in `{folder}`", folder = folder.display())]
+    #[explain(why = match is_folder {
+            false => "there is no such file or folder".to_owned(),
+            true => "a method's folder has `Cargo.toml`, or `pyproject.toml`, and the folder `src`".to_owned(),
+        }, hint = elsewhere(meant.as_deref(), others))]
     NoMethodHere {
         /// The path.
         folder: PathBuf,
@@ -25,6 +30,7 @@ pub enum BuildError {
     },
     /// The compiler refuses the source.
     #[error("{message}")]
+    #[explain(location = place.clone(), output = output.clone(), hint = explain_codes(codes))]
     Compiler {
         /// What it says first, with the code of that error.
         message: String,
@@ -37,6 +43,7 @@ pub enum BuildError {
     },
     /// Python refuses the source.
     #[error("{message}")]
+    #[explain(location = place.clone(), snippet = snippet.as_deref().cloned())]
     Source {
         /// What is wrong.
         message: String,
@@ -47,9 +54,11 @@ pub enum BuildError {
     },
     /// The target's standard library is missing.
     #[error("no WebAssembly target for this Rust")]
+    #[explain(location = format!("cargo build --target {TARGET}"), why = "the toolchain has no standard library for that target", hint = "`tunebox doctor --fix`")]
     NoTarget,
     /// `Cargo.lock` does not agree with `Cargo.toml`.
     #[error("`Cargo.lock` does not fit `Cargo.toml`")]
+    #[explain(why = (!missing.is_empty()).then(|| format!("{} is not in it, and not on this machine", quoted(missing))), hint = updating(folder, *offline && !missing.is_empty()))]
     Lock {
         /// The folder.
         folder: PathBuf,
@@ -60,12 +69,14 @@ pub enum BuildError {
     },
     /// The folder lies in a workspace that does not list it.
     #[error("the workspace around `{folder}` does not list it", folder = folder.display())]
+    #[explain(hint = "add an empty `[workspace]` table to its `Cargo.toml`, or list it in that workspace")]
     Workspace {
         /// The folder.
         folder: PathBuf,
     },
     /// A dependency could not be fetched.
     #[error("{} cannot be fetched", named(name.as_deref()))]
+    #[explain(why = problem.clone(), hint = "connect once, and leave `--offline` out: a build fetches it from the network; or put the dependencies beside the method with `cargo vendor`")]
     Fetch {
         /// Its name.
         name: Option<String>,
@@ -74,6 +85,7 @@ pub enum BuildError {
     },
     /// The folder wants an SDK that this program does not carry.
     #[error("`{folder}` asks for version `{wanted}` of the SDK", folder = folder.display())]
+    #[explain(why = format!("this program carries {VERSION}, which is another"), hint = format!("set `version = \"{VERSION}\"` for `tunebox` in its `Cargo.toml`, or build it with the tunebox of that version"))]
     Sdk {
         /// The folder.
         folder: PathBuf,
@@ -82,6 +94,7 @@ pub enum BuildError {
     },
     /// `Cargo.toml` describes no package that can be built.
     #[error("`{folder}` holds no method: {problem}", folder = folder.display())]
+    #[explain(hint = "a method folder has a `Cargo.toml` with a package, and `src/lib.rs`")]
     Package {
         /// The folder.
         folder: PathBuf,
@@ -90,6 +103,9 @@ pub enum BuildError {
     },
     /// `pyproject.toml` describes no method in Python.
     #[error("`{folder}` holds no method: {problem}", folder = folder.display())]
+    #[explain(
+        hint = "`pyproject.toml` has `[project]` with `name`, `version` and `description`; the name `my-dpo` stands for `src/my_dpo.py`"
+    )]
     Project {
         /// The folder.
         folder: PathBuf,
@@ -98,39 +114,48 @@ pub enum BuildError {
     },
     /// What the source declares makes no manifest.
     #[error("the method's manifest is not usable: {problem}")]
+    #[explain(
+        hint = "in Rust, `#[setting(…)]` and `method!` declare its content, in Python `setting(…)` and `@method`; name, version and description are those of `Cargo.toml` or `pyproject.toml`"
+    )]
     Manifest {
         /// What is wrong with it.
         problem: String,
     },
     /// The crate gives no module.
     #[error("`{folder}` compiles, but to no WebAssembly module", folder = folder.display())]
+    #[explain(hint = "`Cargo.toml` needs `[lib]` with `crate-type = [\"cdylib\"]`")]
     NoModule {
         /// The folder.
         folder: PathBuf,
     },
     /// The component would be written over the module that it is made of.
     #[error("the component would be written over its own module, `{path}`", path = path.display())]
+    #[explain(hint = "name another file with `--out`")]
     Overwrites {
         /// The file.
         path: PathBuf,
     },
     /// The module has no `method!`.
     #[error("the crate compiles, but it declares no method")]
+    #[explain(hint = "`src/lib.rs` ends with `method! {{ Type, shape: \"…\", metrics: […] }}`")]
     NoMethod,
     /// An import that is not in the contract.
     #[error("the method asks for `{import}`, which no host gives")]
+    #[explain(why = format!("a method may import `{CONTRACT}…` and nothing else"), hint = "a dependency brings it in; methods have no files, clock or system randomness")]
     ForeignImport {
         /// The full name.
         import: String,
     },
     /// The module does not become a component.
     #[error("the compiled method does not fit the contract")]
+    #[explain(why = problem.clone(), hint = "build it against the SDK of this version of tunebox")]
     Component {
         /// What the encoder says.
         problem: String,
     },
     /// Anything else that cargo says.
     #[error("cargo cannot build `{folder}`", folder = folder.display())]
+    #[explain(why = problem.clone(), hint = format!("`cargo check` in `{}` shows all of it", folder.display()))]
     Other {
         /// The folder.
         folder: PathBuf,
@@ -139,95 +164,10 @@ pub enum BuildError {
     },
 }
 
-impl Explain for BuildError {
-    fn category(&self) -> &'static str {
-        "build"
-    }
-
-    fn location(&self) -> Option<String> {
-        match self {
-            Self::Compiler { place, .. } | Self::Source { place, .. } => place.clone(),
-            Self::NoTarget => Some(format!("cargo build --target {TARGET}")),
-            _ => None,
-        }
-    }
-
-    fn snippet(&self) -> Option<Snippet> {
-        match self {
-            Self::Source { snippet, .. } => snippet.as_deref().cloned(),
-            _ => None,
-        }
-    }
-
-    fn output(&self) -> Option<String> {
-        match self {
-            Self::Compiler { output, .. } => Some(output.clone()),
-            _ => None,
-        }
-    }
-
-    fn why(&self) -> Option<String> {
-        match self {
-            Self::NoMethodHere { is_folder: false, .. } => Some("there is no such file or folder".into()),
-            Self::NoMethodHere { .. } => {
-                Some("a method's folder has `Cargo.toml`, or `pyproject.toml`, and the folder `src`".into())
-            }
-            Self::NoTarget => Some("the toolchain has no standard library for that target".into()),
-            Self::Lock { missing, .. } if !missing.is_empty() => {
-                Some(format!("{} is not in it, and not on this machine", quoted(missing)))
-            }
-            Self::Fetch { problem, .. } | Self::Component { problem } | Self::Other { problem, .. } => {
-                Some(problem.clone())
-            }
-            Self::Sdk { .. } => Some(format!("this program carries {VERSION}, which is another")),
-            Self::ForeignImport { .. } => Some(format!("a method may import `{CONTRACT}…` and nothing else")),
-            _ => None,
-        }
-    }
-
-    fn hint(&self) -> Option<String> {
-        let hint = match self {
-            Self::NoMethodHere { meant, others, .. } => elsewhere(meant.as_deref(), others),
-            Self::Compiler { codes, .. } if !codes.is_empty() => {
-                let commands: Vec<String> = codes.iter().map(|code| format!("`rustc --explain {code}`")).collect();
-                format!("{}: what such an error means", commands.join(", "))
-            }
-            Self::Compiler { .. } | Self::Source { .. } => return None,
-            Self::NoTarget => "`tunebox doctor --fix`".to_owned(),
-            Self::Lock { folder, missing, offline } => updating(folder, *offline && !missing.is_empty()),
-            Self::Sdk { .. } => format!(
-                "set `version = \"{VERSION}\"` for `tunebox` in its `Cargo.toml`, or build it with the tunebox of that version"
-            ),
-            Self::Workspace { .. } => {
-                "add an empty `[workspace]` table to its `Cargo.toml`, or list it in that workspace".into()
-            }
-            Self::Fetch { .. } => {
-                "connect once, and leave `--offline` out: a build fetches it from the network; or put the \
-                 dependencies beside the method with `cargo vendor`"
-                    .into()
-            }
-            Self::Package { .. } => "a method folder has a `Cargo.toml` with a package, and `src/lib.rs`".into(),
-            Self::Project { .. } => {
-                "`pyproject.toml` has `[project]` with `name`, `version` and `description`; the name `my-dpo` stands \
-                 for `src/my_dpo.py`"
-                    .into()
-            }
-            Self::Manifest { .. } => {
-                "in Rust, `#[setting(…)]` and `method!` say what stands in it, in Python `setting(…)` and `@method`; name, \
-                 version and description are those of `Cargo.toml` or `pyproject.toml`"
-                    .into()
-            }
-            Self::NoModule { .. } => "`Cargo.toml` needs `[lib]` with `crate-type = [\"cdylib\"]`".into(),
-            Self::Overwrites { .. } => "name another file with `--out`".into(),
-            Self::NoMethod => "`src/lib.rs` ends with `method! { Type, shape: \"…\", metrics: […] }`".into(),
-            Self::ForeignImport { .. } => {
-                "a dependency brings it in; methods have no files, clock or system randomness".into()
-            }
-            Self::Component { .. } => "build it against the SDK of this version of tunebox".into(),
-            Self::Other { folder, .. } => format!("`cargo check` in `{}` shows all of it", folder.display()),
-        };
-        Some(hint)
-    }
+/// The commands that explain the compiler's errors. None: it has no longer explanation of them.
+fn explain_codes(codes: &[String]) -> Option<String> {
+    let commands: Vec<String> = codes.iter().map(|code| format!("`rustc --explain {code}`")).collect();
+    (!commands.is_empty()).then(|| format!("{}: what such an error means", commands.join(", ")))
 }
 
 /// Where a method is, if not in the place that was named.

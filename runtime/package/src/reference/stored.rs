@@ -9,29 +9,20 @@ use crate::store::{Store, StoreError, Stored, Wanted};
 use crate::trust::{Lock, Locked};
 use crate::{Artifact, Error, home};
 
+fn why_not_pulled(is_pinned: bool) -> String {
+    let pinned = if is_pinned { "tunebox.lock pins the name to it, and " } else { "" };
+    format!("{pinned}a run downloads nothing by itself: it takes what is in the store")
+}
+
 /// A package of a registry that is not in the store.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Explain)]
 #[error("`{place}` was not pulled yet")]
+#[explain(category = "package", why = why_not_pulled(*pinned), hint = "`tunebox pull {place}`")]
 pub struct NotPulled {
     /// What it is pulled by.
     pub place: String,
     /// Whether the project's lock says that this one is meant.
     pub pinned: bool,
-}
-
-impl Explain for NotPulled {
-    fn category(&self) -> &'static str {
-        "package"
-    }
-
-    fn why(&self) -> Option<String> {
-        let pinned = if self.pinned { "tunebox.lock pins the name to it, and " } else { "" };
-        Some(format!("{pinned}a run downloads nothing by itself: it takes what is in the store"))
-    }
-
-    fn hint(&self) -> Option<String> {
-        Some(format!("`tunebox pull {}`", self.place))
-    }
 }
 
 /// A name in a registry, taken apart: where the package is from, what it is called, its version.

@@ -56,16 +56,22 @@ impl fmt::Display for Signer {
 }
 
 /// Why a key cannot be made or used.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Explain)]
+#[explain(category = "key")]
 pub enum KeyError {
     /// A file is where the key would go.
     #[error("there is a file `{path}` already", path = path.display())]
+    #[explain(
+        why = "an overwritten key is lost, and the trust in it too",
+        hint = "give another file, or move that one away"
+    )]
     Exists {
         /// The file.
         path: PathBuf,
     },
     /// A file that holds no secret key.
     #[error("`{path}` is not the file of a secret key", path = path.display())]
+    #[explain(why = problem.clone(), hint = "`tunebox key FILE` makes a pair of keys; the one without `.pub` is secret")]
     NotKey {
         /// The file.
         path: PathBuf,
@@ -74,6 +80,10 @@ pub enum KeyError {
     },
     /// Nobody gave the password that it takes.
     #[error("the key in `{path}` needs its password", path = path.display())]
+    #[explain(
+        why = "there is no terminal to ask at",
+        hint = "run it in a terminal, or sign with a key that has no password"
+    )]
     NoPassword {
         /// The file.
         path: PathBuf,
@@ -86,42 +96,17 @@ pub enum KeyError {
     },
     /// A password of nothing.
     #[error("an empty password protects nothing")]
+    #[explain(hint = "give a password, or none at all")]
     EmptyPassword,
     /// The library that signs failed.
     #[error("cannot {act}")]
+    #[explain(why = problem.clone())]
     Library {
         /// What was tried.
         act: &'static str,
         /// What it said.
         problem: String,
     },
-}
-
-impl Explain for KeyError {
-    fn category(&self) -> &'static str {
-        "key"
-    }
-
-    fn why(&self) -> Option<String> {
-        match self {
-            Self::Exists { .. } => Some("a key that is overwritten is lost, and so is its name with everybody".into()),
-            Self::NotKey { problem, .. } | Self::Library { problem, .. } => Some(problem.clone()),
-            Self::NoPassword { .. } => Some("there is no terminal to ask at".into()),
-            Self::WrongPassword { .. } | Self::EmptyPassword => None,
-        }
-    }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Exists { .. } => Some("give another file, or move that one away".into()),
-            Self::NotKey { .. } => {
-                Some("`tunebox key FILE` makes a pair of keys; the one without `.pub` is secret".into())
-            }
-            Self::NoPassword { .. } => Some("run it in a terminal, or sign with a key that has no password".into()),
-            Self::EmptyPassword => Some("give a password, or none at all".into()),
-            Self::WrongPassword { .. } | Self::Library { .. } => None,
-        }
-    }
 }
 
 /// A key that signs. It cannot be shown: nothing prints it by accident.

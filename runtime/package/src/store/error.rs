@@ -2,16 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use tunebox_foundation::explain::{Exit, Explain};
+use tunebox_foundation::explain::Explain;
 
 /// How many packages a message lists.
 const MOST_LISTED: usize = 12;
 
 /// Why a store does not give a package. Each says of which folder; none is named where it is this user's own store.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Explain)]
+#[explain(category = "package")]
 pub enum StoreError {
     /// No package of that name, or not of that version.
     #[error("{}", absent(name, version.as_deref(), folder.as_deref()))]
+    #[explain(why = list_existing(there, folder.is_some()), hint = other_package(nearest.as_deref(), there, folder.as_deref()))]
     NoPackage {
         /// What was asked for; empty for any.
         name: String,
@@ -26,6 +28,7 @@ pub enum StoreError {
     },
     /// Several packages of which none is the obvious one.
     #[error("{}", ambiguous(name, folder.as_deref()))]
+    #[explain(why = format!("it could be {}", listed(there, " or ")), hint = match folder { Some(folder) => name_one(folder, there), None => "say which: its version, its whole name with the registry, or a path that begins with `./`".to_owned() })]
     Ambiguous {
         /// What was asked for; empty for any.
         name: String,
@@ -36,6 +39,7 @@ pub enum StoreError {
     },
     /// A file that is not what was kept in it.
     #[error("the {what} is not what {}", expected(folder.as_deref()))]
+    #[explain(category = "trust", location = path.display().to_string(), why = why.clone(), kept = kept(folder.as_deref()).to_owned(), hint = restore(folder.as_deref()).to_owned(), exit = Trust)]
     Damaged {
         /// The part of the package.
         what: &'static str,
@@ -48,6 +52,7 @@ pub enum StoreError {
     },
     /// The index calls a package by the name of another one.
     #[error("the index says `{named}`, the package itself says `{found}`")]
+    #[explain(category = "trust", why = "the index was changed by hand, or by another program", kept = kept(folder.as_deref()).to_owned(), hint = restore(folder.as_deref()).to_owned(), exit = Trust)]
     Mislabelled {
         /// What the index says.
         named: String,
@@ -58,6 +63,7 @@ pub enum StoreError {
     },
     /// A folder that is no image layout.
     #[error("`{folder}` holds no packages", folder = folder.display())]
+    #[explain(why = problem.clone(), hint = "name a folder that `tunebox push FILE FOLDER` wrote, or an empty one")]
     NotLayout {
         /// The folder.
         folder: PathBuf,
@@ -101,96 +107,42 @@ fn listed(there: &[String], between: &str) -> String {
     }
 }
 
-impl StoreError {
-    /// The folder of somebody else that it is about.
-    fn folder(&self) -> Option<&Path> {
-        match self {
-            Self::NoPackage { folder, .. }
-            | Self::Ambiguous { folder, .. }
-            | Self::Damaged { folder, .. }
-            | Self::Mislabelled { folder, .. } => folder.as_deref(),
-            Self::NotLayout { folder, .. } => Some(folder),
-        }
-    }
+/// The packages that exist, unless there are none.
+fn list_existing(there: &[String], is_folder: bool) -> Option<String> {
+    let begin = if is_folder { "there are" } else { "here are" };
+    (!there.is_empty()).then(|| format!("{begin}: {}", listed(there, ", ")))
+}
 
-    /// What to do about a folder of somebody else.
-    fn hint_for(&self, folder: &Path) -> String {
-        let folder = folder.display();
-        match self {
-            Self::NoPackage { there, .. } | Self::Ambiguous { there, .. } => match there.last() {
-                Some(one) => format!("name one of them, as in `tunebox pull {folder}//{one}`"),
-                None => format!("`tunebox push FILE {folder}` puts one there"),
-            },
-            Self::Damaged { .. } | Self::Mislabelled { .. } => {
-                "it was changed on the way, or its disk fails: get the folder anew from whoever gave it to you".into()
-            }
-            Self::NotLayout { .. } => "name a folder that `tunebox push FILE FOLDER` wrote, or an empty one".into(),
+/// What to do about a missing package.
+fn other_package(nearest: Option<&str>, there: &[String], folder: Option<&Path>) -> String {
+    match (nearest, folder) {
+        (Some(nearest), _) => format!("did you mean `{nearest}`?"),
+        (None, Some(folder)) => name_one(folder, there),
+        (None, None) => {
+            "`tunebox list` shows what is here, `tunebox pull` fetches, as in `registry.example/me/calm:0.1.0`".into()
         }
     }
 }
 
-impl Explain for StoreError {
-    fn category(&self) -> &'static str {
-        match self {
-            Self::Damaged { .. } | Self::Mislabelled { .. } => "trust",
-            _ => "package",
-        }
+/// How a package of a folder is named.
+fn name_one(folder: &Path, there: &[String]) -> String {
+    let folder = folder.display();
+    match there.last() {
+        Some(one) => format!("name one of them, as in `tunebox pull {folder}//{one}`"),
+        None => format!("`tunebox push FILE {folder}` puts one there"),
     }
+}
 
-    fn location(&self) -> Option<String> {
-        match self {
-            Self::Damaged { path, .. } => Some(path.display().to_string()),
-            _ => None,
-        }
-    }
+/// What a damaged package did not do.
+fn kept(folder: Option<&Path>) -> &'static str {
+    if folder.is_some() { "nothing was installed and nothing ran" } else { "nothing ran" }
+}
 
-    fn why(&self) -> Option<String> {
-        match self {
-            Self::NoPackage { there, .. } if there.is_empty() => None,
-            Self::NoPackage { there, folder: None, .. } => Some(format!("here are: {}", listed(there, ", "))),
-            Self::NoPackage { there, .. } => Some(format!("there are: {}", listed(there, ", "))),
-            Self::Ambiguous { there, .. } => Some(format!("it could be {}", listed(there, " or "))),
-            Self::Damaged { why, .. } => Some(why.clone()),
-            Self::Mislabelled { .. } => Some("the index was changed by hand, or by another program".into()),
-            Self::NotLayout { problem, .. } => Some(problem.clone()),
-        }
-    }
-
-    fn kept(&self) -> Option<String> {
-        match self {
-            Self::Damaged { .. } | Self::Mislabelled { .. } if self.folder().is_some() => {
-                Some("nothing was installed and nothing ran".into())
-            }
-            Self::Damaged { .. } | Self::Mislabelled { .. } => Some("nothing ran".into()),
-            _ => None,
-        }
-    }
-
-    fn hint(&self) -> Option<String> {
-        if let Self::NoPackage { nearest: Some(nearest), .. } = self {
-            return Some(format!("did you mean `{nearest}`?"));
-        }
-        if let Some(folder) = self.folder() {
-            return Some(self.hint_for(folder));
-        }
-        Some(match self {
-            Self::Ambiguous { .. } => {
-                "say which: its version, its whole name with the registry, or a path that begins with `./`".into()
-            }
-            Self::Damaged { .. } | Self::Mislabelled { .. } => {
-                "`tunebox pull` it again, which puts the file right; if it repeats, look at the disk".into()
-            }
-            Self::NoPackage { .. } | Self::NotLayout { .. } => {
-                "`tunebox list` shows what is here, `tunebox pull` fetches, as in `registry.example/me/calm:0.1.0`"
-                    .into()
-            }
-        })
-    }
-
-    fn exit(&self) -> Exit {
-        match self {
-            Self::Damaged { .. } | Self::Mislabelled { .. } => Exit::Trust,
-            _ => Exit::Usage,
-        }
+/// How a damaged package is replaced.
+fn restore(folder: Option<&Path>) -> &'static str {
+    if folder.is_some() {
+        "it was changed on the way, or its disk fails: get the folder again from its author"
+    } else {
+        "`tunebox pull` it again, which replaces the file; if it repeats, check the disk"
     }
 }

@@ -24,8 +24,9 @@ pub(super) const LONGEST: u64 = 1 << 20;
 const SHOWN: usize = 160;
 
 /// A file of trust that cannot be read as it stands.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Explain)]
 #[error("{problem}")]
+#[explain(category = "trust", location = place.clone(), snippet = snippet.as_deref().cloned(), kept = "nothing was installed and nothing ran", hint = (*hint).to_owned())]
 pub struct TrustFileError {
     place: String,
     snippet: Option<Box<Snippet>>,
@@ -38,28 +39,6 @@ impl TrustFileError {
     pub(super) fn of(path: &Path, problem: &str, hint: &'static str) -> Self {
         let place = printable(&path.to_string_lossy(), 400);
         Self { place, snippet: None, problem: printable(problem, 400), hint }
-    }
-}
-
-impl Explain for TrustFileError {
-    fn category(&self) -> &'static str {
-        "trust"
-    }
-
-    fn location(&self) -> Option<String> {
-        Some(self.place.clone())
-    }
-
-    fn snippet(&self) -> Option<Snippet> {
-        self.snippet.as_deref().cloned()
-    }
-
-    fn kept(&self) -> Option<String> {
-        Some("nothing was installed and nothing ran".into())
-    }
-
-    fn hint(&self) -> Option<String> {
-        Some(self.hint.to_owned())
     }
 }
 

@@ -3,13 +3,19 @@
 use tunebox_foundation::explain::Explain;
 
 /// Why a method in Python does not become a component.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error, Explain)]
+#[explain(category = "build")]
 pub enum PythonError {
     /// There is no `componentize-py`.
     #[error("no `componentize-py` on this machine")]
+    #[explain(
+        why = "it turns a method in Python into a component, and it is not on the path",
+        hint = "`pip install componentize-py`, or `python3 -m venv .venv && .venv/bin/pip install componentize-py` in the method's folder"
+    )]
     NoCompiler,
     /// There is no Python that the source can be asked with.
     #[error("no Python {least} or later on this machine")]
+    #[explain(why = match found { Some(found) => format!("here is {found}, and the method is read by Python"), None => "the method is read by Python".to_owned() }, hint = "install Python {least} or later")]
     NoPython {
         /// The least version.
         least: &'static str,
@@ -18,37 +24,9 @@ pub enum PythonError {
     },
     /// It could not make the component.
     #[error("`componentize-py` makes no component of this method")]
+    #[explain(why = problem.clone(), hint = "a module that a method imports must be pure Python: one with compiled parts does not load there")]
     NotMade {
         /// What it says.
         problem: String,
     },
-}
-
-impl Explain for PythonError {
-    fn category(&self) -> &'static str {
-        "build"
-    }
-
-    fn why(&self) -> Option<String> {
-        Some(match self {
-            Self::NoCompiler => "a method in Python becomes a component by it, and it is not on the path".into(),
-            Self::NoPython { found: Some(found), .. } => format!("here is {found}, and the method is read by Python"),
-            Self::NoPython { found: None, .. } => "the method is read by Python".into(),
-            Self::NotMade { problem } => problem.clone(),
-        })
-    }
-
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::NoCompiler => {
-                "`pip install componentize-py`, or `python3 -m venv .venv && .venv/bin/pip install componentize-py` in \
-                 the method's folder"
-                    .into()
-            }
-            Self::NoPython { least, .. } => format!("install Python {least} or later"),
-            Self::NotMade { .. } => {
-                "a module that a method imports must be pure Python: one with compiled parts does not load there".into()
-            }
-        })
-    }
 }
