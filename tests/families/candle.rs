@@ -2,7 +2,8 @@
 //! the same safetensors files, the same log-probabilities.
 //!
 //! Left to the golden files of transformers, because candle 0.11 differs from it there: windows (one token wider, and in
-//! every layer of Gemma 2), LongRoPE (multiplies where it should divide), and the rotation scalings YaRN and linear.
+//! every layer of Gemma 2), the scale of Gemma's attention (from the width of a head, not from `query_pre_attn_scalar`),
+//! LongRoPE (multiplies where it should divide), and the rotation scalings YaRN and linear.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -94,7 +95,7 @@ fn configurations() -> Vec<Value> {
     });
     let llama3 = json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
         "original_max_position_embeddings": 64});
-    let gemma = json!({"hidden_activation": "gelu_pytorch_tanh", "head_dim": 32, "query_pre_attn_scalar": 20,
+    let gemma = json!({"hidden_activation": "gelu_pytorch_tanh", "head_dim": 32, "query_pre_attn_scalar": 32,
         "attention_bias": false, "sliding_window": 256});
     let gemma2 = json!({"attn_logit_softcapping": 3.0, "final_logit_softcapping": 4.0});
     let gemma3 = json!({"rope_theta": 1e6, "rope_local_base_freq": 1e4, "sliding_window_pattern": 2,

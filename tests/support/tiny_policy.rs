@@ -16,11 +16,12 @@ pub(crate) fn tiny_policy(layers: usize, vocabulary: usize, dropout: f64) -> Pol
         "rms_norm_eps": 1e-5, "max_position_embeddings": 128, "tie_word_embeddings": true,
     });
     std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
-    // Every token is a letter.
+    // Every character is a token; other characters than these letters are `a`.
     let letters: serde_json::Map<String, serde_json::Value> =
         ('a'..='p').zip(0..).map(|(letter, id): (char, u32)| (letter.to_string(), id.into())).collect();
     let tokenizer = serde_json::json!({
         "version": "1.0", "added_tokens": [], "decoder": {"type": "Fuse"},
+        "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(?s)."}, "behavior": "Isolated", "invert": false},
         "model": {"type": "WordLevel", "vocab": letters, "unk_token": "a"},
     });
     std::fs::write(folder.path().join("tokenizer.json"), tokenizer.to_string()).unwrap();

@@ -217,7 +217,7 @@ fn a_folder_of_others_that_changed_is_not_told_to_be_pulled_again() {
     assert_eq!(error.kept().unwrap(), "nothing was installed and nothing ran");
     let [what, _, hint] = told(error);
     assert_eq!(what, "the package is not what its folder names");
-    assert!(hint.contains("get the folder anew"), "{hint}");
+    assert!(hint.contains("get the folder again"), "{hint}");
 }
 
 #[test]
