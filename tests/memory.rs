@@ -96,7 +96,7 @@ fn a_run_that_does_not_fit_ends_the_check_and_gets_hints_that_it_can_follow() {
 
     // Terabytes of activations.
     let (code, said) = fit(10_000, &["--fit"]);
-    assert!(code == Some(1) && said.contains(" free: too much"), "{said}");
+    assert!(code == Some(1) && said.contains(" free: does not fit"), "{said}");
     assert!(said.contains("`--set train.batch=1` needs about") && said.contains("`--set model.precision=nf4` needs"));
     assert_eq!(fit(10_000, &[]).0, Some(0), "only `--fit` says no");
 

@@ -104,8 +104,7 @@ fn the_same_pairs_twice_give_the_same_directions() {
         let vectors = |batches| {
             let (report, mut session) = given("steer", &settings, ["positive", "negative"], batches);
             report.unwrap();
-            let vector = session.train_state().published[&0].vector.clone();
-            vector
+            session.train_state().published[&0].vector.clone()
         };
         assert_near(&vectors(3), &vectors(1), direction);
     }

@@ -143,6 +143,7 @@ fn the_golden_rows_can_call_every_operation() {
          use crate::ops::call::one;\nuse crate::ops::row::Row;\n\n\
          /// The results of a row, each with its reservation. Panics if the contract has no such operation.\n\
          #[rustfmt::skip]\n\
+         #[expect(clippy::too_many_lines, reason = \"one line an operation\")]\n\
          pub(crate) fn call(row: &Row, tensors: &[Tensor], budget: &mut dyn Admit) -> Result<Vec<Made>> {{\n    \
          match (row.op.as_str(), tensors) {{\n{arms}        _ => panic!(\"no call for {{row}}\"),\n    }}\n}}\n"
     );

@@ -10,6 +10,7 @@ use crate::ops::row::Row;
 
 /// The results of a row, each with its reservation. Panics if the contract has no such operation.
 #[rustfmt::skip]
+#[expect(clippy::too_many_lines, reason = "one line an operation")]
 pub(crate) fn call(row: &Row, tensors: &[Tensor], budget: &mut dyn Admit) -> Result<Vec<Made>> {
     match (row.op.as_str(), tensors) {
         ("negate", [this]) => one(ops::negate(budget, this)),

@@ -11,8 +11,11 @@ use super::document::{Document, Underline, join};
 use super::tables::RunFile;
 use crate::error::Error;
 
+/// Whether a number keeps to a bound.
+type IsWithin = fn(number: f64, bound: f64) -> bool;
+
 /// The bounds of a number: key in the schema, words, and the test of a number against the bound.
-const BOUNDS: [(&str, &str, fn(f64, f64) -> bool); 4] = [
+const BOUNDS: [(&str, &str, IsWithin); 4] = [
     ("minimum", "at least", |number, bound| number >= bound),
     ("exclusiveMinimum", "above", |number, bound| number > bound),
     ("maximum", "at most", |number, bound| number <= bound),
