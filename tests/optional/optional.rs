@@ -14,7 +14,7 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // Whoever lists or chooses ignored cases speaks to the programs that have them.
+    // `--list` and `--ignored` are answered by the programs that hold the cases.
     if arguments.iter().any(|argument| ["--list", "--ignored", "--include-ignored"].contains(&argument.as_str())) {
         return ExitCode::SUCCESS;
     }

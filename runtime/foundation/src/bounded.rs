@@ -1,4 +1,4 @@
-//! Reads of files written by others: ordinary files only, and never more bytes than a limit.
+//! Bounded reads of untrusted files: ordinary files only, and never more bytes than a limit.
 
 use std::fs::{self, File};
 use std::io::{Error, ErrorKind, Read, Result};
@@ -7,7 +7,7 @@ use std::path::Path;
 /// Opens an ordinary file for reading. Errors: the file is missing, or it is a folder, a device or a pipe.
 pub fn open(path: &Path) -> Result<File> {
     let about = fs::metadata(path)?;
-    // Checked before opening: opening a pipe blocks until somebody writes to it.
+    // Checked before opening: opening a pipe blocks until another process writes to it.
     if about.is_dir() {
         return Err(Error::new(ErrorKind::IsADirectory, "it is a folder, not a file"));
     }

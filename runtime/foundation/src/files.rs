@@ -66,7 +66,7 @@ impl FileError {
     }
 }
 
-/// Reads a whole ordinary file of at most `limit` bytes: a run's folder may come from somebody else.
+/// Reads a whole ordinary file of at most `limit` bytes: the folder of a run may be downloaded.
 ///
 /// # Errors
 /// When it cannot be read, is no ordinary file, or is larger.

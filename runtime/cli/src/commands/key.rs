@@ -28,7 +28,7 @@ impl Key {
         );
         terminal.status("Key", public.to_string());
         if password.is_none() {
-            terminal.warn("no password protects the key: whoever can read the file can sign as you");
+            terminal.warn("the key has no password: every reader of the file can sign as you");
         }
         if is_in_git_tree(&self.file) {
             let what = format!("`{}` is in a git work tree, which may publish it", self.file.display());

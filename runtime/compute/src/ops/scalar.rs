@@ -94,7 +94,7 @@ pub fn replace_non_finite(budget: &mut dyn Admit, x: &Tensor, value: f64) -> Res
     )
 }
 
-/// The same numbers outside of the graph; a view of x.
+/// Returns a view of `x` that is not part of the autograd graph: no gradient flows back through it.
 ///
 /// # Errors
 /// None: the result has the type of the other views.
