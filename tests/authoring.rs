@@ -11,6 +11,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tunebox_package::builtin;
 
+use crate::support::transcript::METHOD_TARGET;
+
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const BINARY: &str = env!("CARGO_BIN_EXE_tunebox");
 const TEMPORARY: &str = env!("CARGO_TARGET_TMPDIR");
@@ -23,7 +25,7 @@ struct Workspace {
 
 impl Workspace {
     fn new() -> Self {
-        Self::building_in(Path::new(TEMPORARY).join("authoring"))
+        Self::building_in(METHOD_TARGET.into())
     }
 
     fn building_in(target: PathBuf) -> Self {
@@ -110,7 +112,7 @@ fn a_new_method_is_the_same_bytes_in_another_folder_of_another_user() {
     assert!(here.built("calm") == bytes, "the first version is not what it was");
 
     // Nothing is shared with the first folder, so nothing of it can be taken over.
-    let elsewhere = Workspace::building_in(Path::new(TEMPORARY).join("authoring-elsewhere"));
+    let elsewhere = Workspace::building_in(Path::new(TEMPORARY).join("methods-elsewhere"));
     elsewhere.succeed(&["new", "calm"]);
     assert!(elsewhere.built("calm") == bytes, "two folders, two components");
     let home = std::env::home_dir().unwrap();

@@ -55,8 +55,8 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
     pages
 }
 
-/// Plays pages, each in its own place; what they say and the program does not.
-fn surprises(pages: &[(PathBuf, tempfile::TempDir)]) -> String {
+/// Runs the commands of pages, each in its own folder. Returns where output and page differ; empty if nowhere.
+fn differences(pages: &[(PathBuf, tempfile::TempDir)]) -> String {
     let differences = pages.iter().filter_map(|(page, place)| {
         let difference = transcript::compare(page, place.path()).err()?;
         Some(format!("{}\n{difference}", page.display()))
@@ -71,12 +71,12 @@ fn every_page_says_what_the_program_says() {
         std::fs::write(place.path().join("calm-tone.wasm"), renamed::renamed("lora", "calm-tone", "0.1.0")).unwrap();
     }
     assert!(pages.len() >= 4);
-    let surprises = surprises(&pages);
-    assert!(surprises.is_empty(), "{surprises}\n`BLESS=1 cargo test` writes what came out");
+    let differences = differences(&pages);
+    assert!(differences.is_empty(), "{differences}\n`BLESS=1 cargo test` writes what came out");
 }
 
 #[test]
-fn every_walk_goes_as_its_page_says() {
+fn every_example_runs_as_its_page_says() {
     let folders = std::fs::read_dir(Path::new(ROOT).join("examples")).unwrap().map(|entry| entry.unwrap().path());
     // Others have nothing that is played here: `languages.rs` follows those of other languages.
     let shows =
@@ -85,8 +85,8 @@ fn every_walk_goes_as_its_page_says() {
     walks.sort();
     let walks: Vec<_> = walks.into_iter().map(|folder| (folder.join("README.md"), copy_of(&folder))).collect();
     assert!(walks.len() >= 8);
-    let surprises = surprises(&walks);
-    assert!(surprises.is_empty(), "{surprises}\n`BLESS=1 cargo test` writes what came out");
+    let differences = differences(&walks);
+    assert!(differences.is_empty(), "{differences}\n`BLESS=1 cargo test` writes what came out");
 }
 
 /// The files of a walk in a folder of their own.

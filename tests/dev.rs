@@ -1,7 +1,7 @@
 //! Claims about `tunebox dev`: it takes a changed source into the run that goes on, a wrong one does not end it, and a step
 //! that is tried again leaves what one that never failed leaves.
 //!
-//! Builds share one cargo folder with those of `authoring`.
+//! Builds share one cargo folder with those of other tests.
 #![cfg(target_os = "linux")]
 
 use std::io::{BufRead, BufReader};
@@ -13,6 +13,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::support::transcript::METHOD_TARGET;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tunebox");
 const TEMPORARY: &str = env!("CARGO_TARGET_TMPDIR");
@@ -57,7 +59,7 @@ impl Author {
         let mut command = Command::new(BINARY);
         command.args(words).current_dir(self.place.path()).env("NO_COLOR", "1");
         command.env("TUNEBOX_HOME", self.path("home")).env("TUNEBOX_CACHE", Path::new(TEMPORARY).join("compiled"));
-        command.env("CARGO_TARGET_DIR", Path::new(TEMPORARY).join("authoring")).stdin(Stdio::null());
+        command.env("CARGO_TARGET_DIR", METHOD_TARGET).stdin(Stdio::null());
         command
     }
 

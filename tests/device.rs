@@ -1,5 +1,5 @@
 //! Claims about whole runs on a GPU, made by the program itself: every built-in method learns in f32 what it learns on the
-//! CPU, a run that is resumed or done again ends in the same bits, and what a run is foretold to need is what it takes.
+//! CPU, a run that is resumed or done again ends in the same bits, and what a run is estimated to need is what it takes.
 //!
 //! They are ignored by their own program; `tests/optional` runs them where a GPU is.
 
@@ -236,7 +236,7 @@ fn cuda_scores_of_an_adapter_are_those_of_the_cpu() {
 
 #[test]
 #[ignore = "needs cuda"]
-fn cuda_a_step_takes_the_memory_that_was_foretold() {
+fn cuda_a_step_takes_the_memory_that_was_estimated() {
     let place = Workspace::new();
     let mut command = place.tunebox(&["bench", "--only", "training", "--steps", "1", "--json", "--device", "cuda"]);
     let output = succeed(command.args(["--batch", "4", "--sequence", "64"]));

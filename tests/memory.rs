@@ -1,4 +1,4 @@
-//! What a run is foretold to need of memory is what it needs: six kinds of run on models that the test makes, each in a
+//! What a run is estimated to need of memory is what it needs: six kinds of run on models that the test makes, each in a
 //! process of its own. The same on real models, by hand: `tunebox bench --only training --json` has both numbers.
 #![cfg(target_os = "linux")]
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use tunebox_model::Configuration;
 use tunebox_model::families::expected;
 
-/// How far the peak may lie from what was foretold, as a share of it.
+/// How far the peak may lie from what was estimated, as a share of it.
 const TOLERANCE: f64 = 0.15;
 
 /// A model of some 33 million weights, so that weights and activations outweigh the program.
@@ -50,7 +50,7 @@ fn write(folder: &Path, config: &Value) {
     file.flush().unwrap();
 }
 
-/// The peak of two steps and what was foretold, in bytes.
+/// The peak of two steps and what was estimated, in bytes.
 fn measured(model: &Path, arguments: &[&str]) -> (f64, f64) {
     let output = Command::new(env!("CARGO_BIN_EXE_tunebox"))
         .args(["bench", "--only", "training", "--steps", "1", "--json", "--model"])
@@ -106,7 +106,7 @@ fn a_run_that_does_not_fit_ends_the_check_and_gets_hints_that_it_can_follow() {
 }
 
 #[test]
-fn the_memory_of_a_run_is_foretold() {
+fn the_memory_of_a_run_is_estimated() {
     let cases: [(&str, &[&str]); 6] = [
         ("llama", &["--batch", "4", "--sequence", "128"]),
         ("llama", &["--batch", "1", "--sequence", "1024"]),
@@ -123,10 +123,10 @@ fn the_memory_of_a_run_is_foretold() {
             std::fs::create_dir(&model).unwrap();
             write(&model, &config(family));
         }
-        let (peak, foretold) = measured(&model, arguments);
-        let off = foretold / peak - 1.0;
+        let (peak, estimated) = measured(&model, arguments);
+        let off = estimated / peak - 1.0;
         if off.abs() > TOLERANCE {
-            wrong.push(format!("{family} {arguments:?}: {foretold:.3e} foretold, {peak:.3e} measured"));
+            wrong.push(format!("{family} {arguments:?}: {estimated:.3e} estimated, {peak:.3e} measured"));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

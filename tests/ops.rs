@@ -100,7 +100,7 @@ fn every_function_of_the_contract_has_a_row() {
 fn what_an_operation_holds_is_the_size_of_its_result() {
     for row in rows().iter().filter(|row| row.refusal.is_none()) {
         let mut ledger = Budget::new(BUDGET);
-        let made = call::made(row, &row.tensors(false), &mut ledger).unwrap();
+        let made = call::call_with_reservations(row, &row.tensors(false), &mut ledger).unwrap();
         let owned = made.iter().filter(|made| made.reservation.is_some());
         let bytes: usize = owned.map(|made| made.tensor.elem_count() * made.tensor.dtype().size_in_bytes()).sum();
         assert_eq!(ledger.held(), bytes as u64, "{row}");

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::support::absent::absent;
+use crate::support::transcript::METHOD_TARGET;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -20,8 +21,8 @@ const BINARY: &str = env!("CARGO_BIN_EXE_tunebox");
 fn tunebox(words: &[&str]) -> Command {
     let mut command = Command::new(BINARY);
     command.args(words).env("NO_COLOR", "1").env("TUNEBOX_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled"));
-    // One for all folders, so that the SDK is compiled once, and none that the cargo above may hold.
-    command.env("CARGO_TARGET_DIR", concat!(env!("CARGO_TARGET_TMPDIR"), "/twin"));
+    // None that the cargo above may hold.
+    command.env("CARGO_TARGET_DIR", METHOD_TARGET);
     command.env("TUNEBOX_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/twin-home"));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command

@@ -91,12 +91,12 @@ fn the_sandbox_the_terminal_and_the_network_stay_in_their_rooms() {
     }
 }
 
-fn walk(folder: &Path, visit: &mut dyn FnMut(&Path)) {
+fn visit_files(folder: &Path, visit: &mut dyn FnMut(&Path)) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         visit(&path);
         if path.is_dir() && !path.ends_with("target") {
-            walk(&path, visit);
+            visit_files(&path, visit);
         }
     }
 }
@@ -105,7 +105,7 @@ fn walk(folder: &Path, visit: &mut dyn FnMut(&Path)) {
 fn nothing_is_called_by_a_name_that_says_nothing() {
     let empty = ["common", "core", "utils", "util", "helpers", "helper", "misc", "extras"];
     for room in ["runtime", "sdk", "methods", "tests"] {
-        walk(&root().join(room), &mut |path| {
+        visit_files(&root().join(room), &mut |path| {
             let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or_default();
             assert!(!empty.contains(&stem), "`{}` says nothing", path.display());
         });
@@ -115,7 +115,7 @@ fn nothing_is_called_by_a_name_that_says_nothing() {
 #[test]
 fn files_stay_small_and_say_what_they_are_for() {
     for room in ["runtime", "sdk", "methods", "tests", "examples"] {
-        walk(&root().join(room), &mut |path| {
+        visit_files(&root().join(room), &mut |path| {
             if path.extension().is_none_or(|e| e != "rs") {
                 return;
             }
@@ -161,7 +161,7 @@ const UNSAFE: &[(&str, usize)] = &[
 fn unsafe_code_is_where_the_list_says_and_says_why_it_is_sound() {
     let mut found = Vec::new();
     for room in ["runtime", "sdk", "methods"] {
-        walk(&root().join(room), &mut |path| {
+        visit_files(&root().join(room), &mut |path| {
             if path.extension().is_none_or(|e| e != "rs") {
                 return;
             }

@@ -19,9 +19,9 @@ use tunebox_training::{Error, Event, Observer, Outcome, RunSettings, plan, run};
 use super::root;
 
 /// Hears nothing.
-struct Deaf;
+struct IgnoreEvents;
 
-impl Observer for Deaf {
+impl Observer for IgnoreEvents {
     fn event(&mut self, _: &Event) {}
 }
 
@@ -37,7 +37,7 @@ fn sample(runs: &Path, method: &str, name: &str, more: &[&str]) -> Result<PathBu
     ];
     list.extend(more.iter().map(|text| (*text).to_owned()));
     let settings = RunSettings::load(&folder.join(format!("{method}.toml")), &list)?;
-    let outcome = run(plan(settings)?, &mut Deaf, &AtomicBool::new(false))?;
+    let outcome = run(plan(settings)?, &mut IgnoreEvents, &AtomicBool::new(false))?;
     assert!(matches!(outcome, Outcome::Finished(_)));
     Ok(runs.join(name))
 }

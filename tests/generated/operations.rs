@@ -42,7 +42,7 @@ fn doc(contract: &Contract, function: &Function<'_>) -> String {
 }
 
 /// A type as the SDK takes it.
-fn taken(kind: Kind) -> &'static str {
+fn sdk_parameter(kind: Kind) -> &'static str {
     match kind {
         Kind::Tensor => "&Tensor",
         Kind::Integers => "&[u32]",
@@ -62,8 +62,8 @@ fn row(contract: &Contract, function: &Function<'_>) -> String {
             Kind::Tensors => {}
             Kind::OptionalAxis => over = true,
             Kind::Truth if name == "keep" => {}
-            kind if over => after.push(format!("{name}: {}", taken(kind))),
-            kind => before.push(format!("{name}: {}", taken(kind))),
+            kind if over => after.push(format!("{name}: {}", sdk_parameter(kind))),
+            kind => before.push(format!("{name}: {}", sdk_parameter(kind))),
         }
     }
     let (name, before, after) = (function.rust_name(), before.join(", "), after.join(", "));

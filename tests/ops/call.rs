@@ -10,11 +10,11 @@ use super::row::{Row, dtype, number};
 
 /// The results of a row.
 pub(crate) fn call(row: &Row, tensors: &[Tensor], budget: &mut dyn Admit) -> Result<Vec<Tensor>> {
-    Ok(made(row, tensors, budget)?.into_iter().map(|made| made.tensor).collect())
+    Ok(call_with_reservations(row, tensors, budget)?.into_iter().map(|made| made.tensor).collect())
 }
 
 /// The results of a row with their reservations.
-pub(crate) fn made(row: &Row, tensors: &[Tensor], budget: &mut dyn Admit) -> Result<Vec<Made>> {
+pub(crate) fn call_with_reservations(row: &Row, tensors: &[Tensor], budget: &mut dyn Admit) -> Result<Vec<Made>> {
     let read = |made: Result<Tensor>| made.map(|tensor| vec![Made { tensor, reservation: None }]);
     match (row.op.as_str(), tensors) {
         ("shape", [x]) => {

@@ -1,4 +1,4 @@
-//! What a method says is heard, however its step ends; and so is a gradient that it never got.
+//! What a method says is lines, however its step ends; and so is a gradient that it never got.
 
 use tunebox_package::{manifest, section};
 use tunebox_training::{Error, Event, Observer, Outcome, run};
@@ -25,18 +25,18 @@ const TALKS: &str = r#"
 (func $trap (result i32) (unreachable))
 "#;
 
-/// What was heard of a run, in order.
+/// What was lines of a run, in order.
 #[derive(Default)]
 struct Listener {
-    heard: Vec<String>,
+    lines: Vec<String>,
 }
 
 impl Observer for Listener {
     fn event(&mut self, event: &Event) {
         match event {
-            Event::Log { step, line } => self.heard.push(format!("{step} {line}")),
+            Event::Log { step, line } => self.lines.push(format!("{step} {line}")),
             Event::Warning { text } if text.contains("of the method") || text.contains("refused") => {
-                self.heard.push(text.to_owned());
+                self.lines.push(text.to_owned());
             }
             _ => {}
         }
@@ -44,7 +44,7 @@ impl Observer for Listener {
 }
 
 /// A run of two steps whose method answers `init` and `step` so.
-fn told(init: &str, step: &str) -> (Result<Outcome, Error>, Vec<String>) {
+fn run_method(init: &str, step: &str) -> (Result<Outcome, Error>, Vec<String>) {
     let place = Workspace::new();
     let mut bytes = guest::component(&TALKS.replace("$INIT", init).replace("$STEP", step));
     let about = serde_json::json!({
@@ -58,29 +58,29 @@ fn told(init: &str, step: &str) -> (Result<Outcome, Error>, Vec<String>) {
     let plan = place.plan("talks", &[&method, "train.steps=2"]).unwrap();
     let mut listener = Listener::default();
     let ended = run(plan, &mut listener, TestObserver::new().stop);
-    (ended, listener.heard)
+    (ended, listener.lines)
 }
 
 #[test]
-fn what_a_method_logged_before_it_failed_is_told_and_told_once() {
+fn what_a_method_logged_before_it_failed_is_reported_once() {
     for end in ["$pass-on", "$trap"] {
-        let (ended, heard) = told("$done", end);
+        let (ended, lines) = run_method("$done", end);
         assert!(ended.is_err());
-        assert_eq!(heard[..2], ["0 hell", "1 hello"], "{end}");
-        assert!(heard[2].contains("a log line of the method was too much or too long"), "{heard:?}");
-        assert_eq!(heard.len(), 3, "{heard:?}");
+        assert_eq!(lines[..2], ["0 hell", "1 hello"], "{end}");
+        assert!(lines[2].contains("a log line of the method was too much or too long"), "{lines:?}");
+        assert_eq!(lines.len(), 3, "{lines:?}");
     }
-    let (ended, heard) = told("$trap", "$done");
+    let (ended, lines) = run_method("$trap", "$done");
     assert!(ended.is_err());
-    assert_eq!(heard, ["0 hell"]);
+    assert_eq!(lines, ["0 hell"]);
 }
 
 #[test]
 fn a_method_that_goes_on_without_the_gradient_that_it_was_refused_is_named_once() {
-    let (ended, heard) = told("$done", "$done");
+    let (ended, lines) = run_method("$done", "$done");
     ended.unwrap();
-    let refused: Vec<&String> = heard.iter().filter(|line| line.contains("`learn.minimise` was refused")).collect();
-    assert_eq!(refused.len(), 1, "{heard:?}");
-    assert!(refused[0].contains("at step 1, and the method went on"), "{heard:?}");
-    assert!(refused[0].contains("depends on no scores for learning"), "{heard:?}");
+    let refused: Vec<&String> = lines.iter().filter(|line| line.contains("`learn.minimise` was refused")).collect();
+    assert_eq!(refused.len(), 1, "{lines:?}");
+    assert!(refused[0].contains("at step 1, and the method went on"), "{lines:?}");
+    assert!(refused[0].contains("depends on no scores for learning"), "{lines:?}");
 }

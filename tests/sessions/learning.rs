@@ -17,7 +17,7 @@ fn learn(step: &str, steps: usize) -> (Result<(), Error>, Arc<Mutex<Record>>) {
     (answer, record)
 }
 
-fn words(answer: Result<(), Error>) -> String {
+fn error_text(answer: Result<(), Error>) -> String {
     answer.unwrap_err().to_string()
 }
 
@@ -106,7 +106,7 @@ fn scores_of_the_reference_take_no_gradient() {
           (call $pass-on))"#,
         1,
     );
-    assert!(words(answer).ends_with("only scores of the policy take a gradient, these are of another view"));
+    assert!(error_text(answer).ends_with("only scores of the policy take a gradient, these are of another view"));
     assert!(record.lock().unwrap().seeds.is_empty());
 }
 
@@ -123,7 +123,9 @@ fn scores_from_before_an_update_take_no_gradient() {
           (call $pass-on))"#,
         1,
     );
-    assert!(words(answer).ends_with("the weights were updated after these scores were made; score the rows again"));
+    assert!(
+        error_text(answer).ends_with("the weights were updated after these scores were made; score the rows again")
+    );
     assert_eq!(record.lock().unwrap().updates, 1);
     assert_eq!(record.lock().unwrap().seeds.len(), 1);
 }
@@ -144,7 +146,7 @@ fn a_tap_that_outlives_its_scores_by_a_step_takes_no_gradient() {
           (call $done))"#,
         2,
     );
-    assert!(words(answer).ends_with("the loss depends on scores of an earlier step; score the rows again"));
+    assert!(error_text(answer).ends_with("the loss depends on scores of an earlier step; score the rows again"));
     assert!(record.lock().unwrap().seeds.is_empty());
 }
 
@@ -152,7 +154,7 @@ fn a_tap_that_outlives_its_scores_by_a_step_takes_no_gradient() {
 fn an_update_without_a_gradient_is_refused() {
     let (answer, record) =
         learn("(func $step (param i32) (result i32) (call $update (i32.const 64)) (call $pass-on))", 1);
-    assert!(words(answer).ends_with("no gradient has accumulated since the last update"));
+    assert!(error_text(answer).ends_with("no gradient has accumulated since the last update"));
     assert_eq!(record.lock().unwrap().updates, 0);
 }
 
@@ -165,7 +167,7 @@ fn a_loss_of_more_than_one_element_is_refused() {
           (call $pass-on))"#,
         1,
     );
-    assert!(words(answer).ends_with("a loss is one element, this is [2, 3]"));
+    assert!(error_text(answer).ends_with("a loss is one element, this is [2, 3]"));
 }
 
 #[test]

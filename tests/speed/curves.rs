@@ -42,18 +42,18 @@ fn panel(drawing: &mut Drawing, left: f64, title: &str, (longest, curves): (f64,
     let top_value = step * (highest / step).ceil();
     let bottom = TOP + PANEL.1;
     let place = |(x, y): (f64, f64)| (left + PANEL.0 * x / longest, bottom - PANEL.1 * y / top_value);
-    drawing.words(left, 18.0, "head", title);
+    drawing.text(left, 18.0, "head", title);
     let marks = (top_value / step).round() as usize;
     for mark in 0..=marks {
         let value = mark as f64 * step;
         let (_, y) = place((0.0, value));
         drawing.line((left, y), (left + PANEL.0, y), "axis");
-        drawing.words(left - 6.0, y + 4.0, "quiet end", &format!("{value}"));
+        drawing.text(left - 6.0, y + 4.0, "quiet end", &format!("{value}"));
     }
     for length in [0.25, 0.5, 0.75, 1.0].map(|part| part * longest) {
-        drawing.words(place((length, 0.0)).0, bottom + 16.0, "quiet middle", &format!("{length:.0}"));
+        drawing.text(place((length, 0.0)).0, bottom + 16.0, "quiet middle", &format!("{length:.0}"));
     }
-    drawing.words(left + PANEL.0 / 2.0, bottom + 34.0, "quiet middle", "tokens of a row");
+    drawing.text(left + PANEL.0 / 2.0, bottom + 34.0, "quiet middle", "tokens of a row");
     for curve in curves {
         let points: Vec<(f64, f64)> = curve.points.iter().map(|point| place(*point)).collect();
         drawing.curve(&points, if curve.side == OURS { "ours" } else { "theirs" });
@@ -66,10 +66,10 @@ fn end(drawing: &mut Drawing, curve: &Curve<'_>, longest: f64, last: (f64, f64))
     let stops = curve.points.last().is_some_and(|(length, _)| *length < longest);
     let (x, y) = last;
     if stops {
-        drawing.words(x + 14.0, y - 23.0, "end", curve.side);
-        drawing.words(x + 14.0, y - 9.0, "quiet end", STOPPED);
+        drawing.text(x + 14.0, y - 23.0, "end", curve.side);
+        drawing.text(x + 14.0, y - 9.0, "quiet end", STOPPED);
     } else {
-        drawing.words(x, y - 9.0, "end", curve.side);
+        drawing.text(x, y - 9.0, "end", curve.side);
     }
 }
 

@@ -46,7 +46,7 @@ impl Drawing {
     }
 
     /// Words at the left end, the middle or the right end of a baseline, by class.
-    pub(crate) fn words(&mut self, x: f64, y: f64, class: &str, words: &str) {
+    pub(crate) fn text(&mut self, x: f64, y: f64, class: &str, words: &str) {
         let words = words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
         let _ = writeln!(self.body, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{words}</text>");
     }

@@ -86,16 +86,16 @@ impl Results {
 
     /// Every text in the file.
     pub(crate) fn texts(&self) -> Vec<&str> {
-        fn walk<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+        fn collect_texts<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
             match value {
                 Value::String(text) => found.push(text),
-                Value::Array(items) => items.iter().for_each(|item| walk(item, found)),
-                Value::Object(fields) => fields.values().for_each(|field| walk(field, found)),
+                Value::Array(items) => items.iter().for_each(|item| collect_texts(item, found)),
+                Value::Object(fields) => fields.values().for_each(|field| collect_texts(field, found)),
                 _ => {}
             }
         }
         let mut found = Vec::new();
-        walk(&self.0, &mut found);
+        collect_texts(&self.0, &mut found);
         found
     }
 }

@@ -5,6 +5,9 @@ use std::process::{Command, Stdio};
 
 use snapbox::{Assert, Data, RedactedValue, Redactions};
 
+/// Where methods are compiled, for every test of the program: the standard library and the SDK are compiled once.
+pub(crate) const METHOD_TARGET: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/methods");
+
 /// The program under test.
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_tunebox");
 
@@ -55,6 +58,7 @@ fn run(command: &str, place: &Path) -> String {
         .env("PATH", path)
         .env("NO_COLOR", "1")
         .env("TUNEBOX_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled"))
+        .env("CARGO_TARGET_DIR", METHOD_TARGET)
         .env("TUNEBOX_HOME", place.join(".tunebox"))
         .env_remove("TUNEBOX_PUBLISHERS")
         .env("COLUMNS", "120")

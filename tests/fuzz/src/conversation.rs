@@ -21,9 +21,9 @@ static GREETING: LazyLock<Vec<u8>> = LazyLock::new(|| {
     said.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default().to_vec()
 });
 
-struct Deaf;
+struct IgnoreEvents;
 
-impl Observer for Deaf {
+impl Observer for IgnoreEvents {
     fn event(&mut self, _: &Event) {}
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn after_greeting(said: &[u8]) -> Result<Outcome, Error> {
     let settings = RunSettings::from_overrides(&overrides)?;
     with_file("said", &[GREETING.as_slice(), said].concat(), |path, _| {
         let worker = Program::at("cat").with(path);
-        execute(settings, Some(&worker), &mut Deaf, &AtomicBool::new(false))
+        execute(settings, Some(&worker), &mut IgnoreEvents, &AtomicBool::new(false))
     })
 }
 

@@ -1,76 +1,76 @@
-//! Reads wishes off the bytes of an input. Most arguments are near what is allowed, some are far from it.
+//! Reads requests off the bytes of an input. Most arguments are near what is allowed, some are far from it.
 
 use arbitrary::{Result, Unstructured};
 use tunebox_compute::DType;
 
-use super::wish::{ARITHMETIC, COMPARISONS, LOGIC, Place, REDUCTIONS, SCALAR, SCANS, UNARY, Wish};
+use super::request::{ARITHMETIC, COMPARISONS, Index, LOGIC, REDUCTIONS, Request, SCALAR, SCANS, UNARY};
 
 const TYPES: [DType; 7] = [DType::F32, DType::U8, DType::U32, DType::I64, DType::F16, DType::BF16, DType::F64];
 
-/// The next wish; `held` tensors are on the table.
-pub(super) fn wish(bytes: &mut Unstructured<'_>, held: usize) -> Result<Wish> {
+/// The next request; `held` tensors are on the table.
+pub(super) fn request(bytes: &mut Unstructured<'_>, held: usize) -> Result<Request> {
     let choice: u8 = bytes.arbitrary()?;
     if held == 0 || choice.is_multiple_of(4) {
         return fresh(choice / 4, bytes, held);
     }
     let mut reader = Reader { bytes, held };
-    let x = reader.place()?;
+    let x = reader.index()?;
     Ok(match choice / 4 % 36 {
-        0..4 => Wish::Elementwise(reader.below(UNARY.len())?, x),
-        4 => Wish::Scalar(reader.below(SCALAR.len())?, x, reader.number()?),
-        5 => Wish::Clamp(x, reader.maybe(Reader::number)?, reader.maybe(Reader::number)?),
-        6 => Wish::IsFinite(x),
-        7 => Wish::Not(x),
-        8 => Wish::Detach(x),
-        9 => Wish::Cast(x, reader.dtype()?),
-        10..13 => Wish::Reduce(reader.below(REDUCTIONS.len())?, x, reader.maybe(Reader::axis)?, reader.flag()?),
-        13 => Wish::Masked(reader.flag()?, x, reader.place()?, reader.maybe(Reader::axis)?, reader.flag()?),
-        14 => Wish::Scan(reader.below(SCANS.len())?, x, reader.axis()?),
-        15 => Wish::Sort(x, reader.axis()?, reader.flag()?),
-        16 => Wish::Argsort(x, reader.axis()?, reader.flag()?),
-        17 => Wish::Top(x, reader.axis()?, reader.length()?),
-        18 => Wish::Quantile(x, reader.number()?),
-        19 => Wish::Gather(x, reader.axis()?, reader.place()?),
-        20 => Wish::Select(x, reader.axis()?, reader.place()?),
-        21 => Wish::AddAt(x, reader.axis()?, reader.place()?, reader.place()?),
-        22 => Wish::Segments(x, reader.place()?, reader.length()?),
+        0..4 => Request::Elementwise(reader.below(UNARY.len())?, x),
+        4 => Request::Scalar(reader.below(SCALAR.len())?, x, reader.number()?),
+        5 => Request::Clamp(x, reader.maybe(Reader::number)?, reader.maybe(Reader::number)?),
+        6 => Request::IsFinite(x),
+        7 => Request::Not(x),
+        8 => Request::Detach(x),
+        9 => Request::Cast(x, reader.dtype()?),
+        10..13 => Request::Reduce(reader.below(REDUCTIONS.len())?, x, reader.maybe(Reader::axis)?, reader.flag()?),
+        13 => Request::Masked(reader.flag()?, x, reader.index()?, reader.maybe(Reader::axis)?, reader.flag()?),
+        14 => Request::Scan(reader.below(SCANS.len())?, x, reader.axis()?),
+        15 => Request::Sort(x, reader.axis()?, reader.flag()?),
+        16 => Request::Argsort(x, reader.axis()?, reader.flag()?),
+        17 => Request::Top(x, reader.axis()?, reader.length()?),
+        18 => Request::Quantile(x, reader.number()?),
+        19 => Request::Gather(x, reader.axis()?, reader.index()?),
+        20 => Request::Select(x, reader.axis()?, reader.index()?),
+        21 => Request::AddAt(x, reader.axis()?, reader.index()?, reader.index()?),
+        22 => Request::Segments(x, reader.index()?, reader.length()?),
         23 => reader.shaped(x)?,
         24 | 25 => reader.moved(x)?,
-        26..29 => Wish::Arithmetic(reader.below(ARITHMETIC.len())?, x, reader.place()?),
-        29 => Wish::Compare(reader.below(COMPARISONS.len())?, x, reader.place()?),
-        30 => Wish::Logic(reader.below(LOGIC.len())?, x, reader.place()?),
-        31 => Wish::Choose(x, reader.place()?, reader.place()?),
-        32 => Wish::Matmul(x, reader.place()?),
-        33 if reader.flag()? => Wish::Outer(x, reader.place()?),
-        33 => Wish::Dot(x, reader.place()?),
-        34 if reader.flag()? => Wish::Concat(reader.places()?, reader.axis()?),
-        34 => Wish::Stack(reader.places()?, reader.axis()?),
+        26..29 => Request::Arithmetic(reader.below(ARITHMETIC.len())?, x, reader.index()?),
+        29 => Request::Compare(reader.below(COMPARISONS.len())?, x, reader.index()?),
+        30 => Request::Logic(reader.below(LOGIC.len())?, x, reader.index()?),
+        31 => Request::Choose(x, reader.index()?, reader.index()?),
+        32 => Request::Matmul(x, reader.index()?),
+        33 if reader.flag()? => Request::Outer(x, reader.index()?),
+        33 => Request::Dot(x, reader.index()?),
+        34 if reader.flag()? => Request::Concat(reader.indices()?, reader.axis()?),
+        34 => Request::Stack(reader.indices()?, reader.axis()?),
         _ => match reader.below(8)? {
-            0 => Wish::Chain(reader.below(UNARY.len())?, x, reader.bytes.arbitrary()?),
-            1..3 => Wish::Leaf(x),
-            3 => Wish::Drop(x),
-            _ => Wish::Gradient(x, reader.place()?),
+            0 => Request::Chain(reader.below(UNARY.len())?, x, reader.bytes.arbitrary()?),
+            1..3 => Request::Leaf(x),
+            3 => Request::Drop(x),
+            _ => Request::Gradient(x, reader.index()?),
         },
     })
 }
 
 /// A new tensor.
-fn fresh(choice: u8, bytes: &mut Unstructured<'_>, held: usize) -> Result<Wish> {
+fn fresh(choice: u8, bytes: &mut Unstructured<'_>, held: usize) -> Result<Request> {
     let mut reader = Reader { bytes, held };
     Ok(match choice % 12 {
-        0 => Wish::Zeros(reader.shape()?, reader.dtype()?),
-        1 => Wish::Ones(reader.shape()?, reader.dtype()?),
-        2 => Wish::Full(reader.shape()?, reader.number()? as f32),
-        3 => Wish::Sequence(reader.number()? as f32, reader.number()? as f32, reader.length()?),
+        0 => Request::Zeros(reader.shape()?, reader.dtype()?),
+        1 => Request::Ones(reader.shape()?, reader.dtype()?),
+        2 => Request::Full(reader.shape()?, reader.number()? as f32),
+        3 => Request::Sequence(reader.number()? as f32, reader.number()? as f32, reader.length()?),
         4 | 5 => {
             let shape = reader.shape()?;
-            Wish::Indices(reader.list(&shape, |reader| Ok(u32::from(reader.bytes.arbitrary::<u8>()? % 6)))?, shape)
+            Request::Indices(reader.list(&shape, |reader| Ok(u32::from(reader.bytes.arbitrary::<u8>()? % 6)))?, shape)
         }
-        6 => Wish::Random(reader.flag()?, reader.shape()?),
-        7 => Wish::Permutation(reader.length()?),
+        6 => Request::Random(reader.flag()?, reader.shape()?),
+        7 => Request::Permutation(reader.length()?),
         _ => {
             let shape = reader.shape()?;
-            Wish::Numbers(reader.list(&shape, |reader| Ok(reader.number()? as f32))?, shape)
+            Request::Numbers(reader.list(&shape, |reader| Ok(reader.number()? as f32))?, shape)
         }
     })
 }
@@ -93,16 +93,16 @@ impl Reader<'_, '_> {
         if self.flag()? { what(self).map(Some) } else { Ok(None) }
     }
 
-    fn place(&mut self) -> Result<Place> {
+    fn index(&mut self) -> Result<Index> {
         self.below(self.held)
     }
 
-    fn places(&mut self) -> Result<Vec<Place>> {
+    fn indices(&mut self) -> Result<Vec<Index>> {
         let count = match self.below(32)? {
             31 => 1_025,
             count => count % 5,
         };
-        let (first, second) = (self.place()?, self.place()?);
+        let (first, second) = (self.index()?, self.index()?);
         Ok((0..count).map(|number| if number % 2 == 0 { first } else { second }).collect())
     }
 
@@ -173,22 +173,22 @@ impl Reader<'_, '_> {
         Ok(some.iter().cycle().take(if some.is_empty() { 0 } else { count }).cloned().collect())
     }
 
-    fn shaped(&mut self, x: Place) -> Result<Wish> {
+    fn shaped(&mut self, x: Index) -> Result<Request> {
         Ok(match self.below(3)? {
-            0 => Wish::Reshape(x, self.shape()?),
-            1 => Wish::Expand(x, self.shape()?),
-            _ => Wish::Unsqueeze(x, self.axis()?),
+            0 => Request::Reshape(x, self.shape()?),
+            1 => Request::Expand(x, self.shape()?),
+            _ => Request::Unsqueeze(x, self.axis()?),
         })
     }
 
-    fn moved(&mut self, x: Place) -> Result<Wish> {
+    fn moved(&mut self, x: Index) -> Result<Request> {
         Ok(match self.below(6)? {
-            0 => Wish::Slice(x, self.axis()?, self.length()?, self.length()?),
-            1 => Wish::Chunk(x, self.axis()?, self.length()?),
-            2 => Wish::Transpose(x, self.axis()?, self.axis()?),
-            3 => Wish::Squeeze(x, self.axis()?),
-            4 => Wish::Roll(x, self.axis()?, self.bytes.arbitrary::<i8>()?.into()),
-            _ => Wish::Flip(x, self.axis()?),
+            0 => Request::Slice(x, self.axis()?, self.length()?, self.length()?),
+            1 => Request::Chunk(x, self.axis()?, self.length()?),
+            2 => Request::Transpose(x, self.axis()?, self.axis()?),
+            3 => Request::Squeeze(x, self.axis()?),
+            4 => Request::Roll(x, self.axis()?, self.bytes.arbitrary::<i8>()?.into()),
+            _ => Request::Flip(x, self.axis()?),
         })
     }
 }

@@ -3,18 +3,18 @@
 
 use tunebox_compute::DType;
 
-use super::wish::{Kind, REDUCTIONS, Wish};
+use super::request::{Kind, REDUCTIONS, Request};
 
 /// What the model knows of a tensor.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Look {
+pub(super) struct TensorInfo {
     pub(super) dims: Vec<u64>,
     pub(super) dtype: DType,
     /// The largest entry of a small tensor of indices.
     pub(super) largest: Option<u64>,
 }
 
-/// What must come of a wish.
+/// What must come of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Answer {
     /// A refusal that is no matter of budgets.
@@ -29,9 +29,9 @@ pub(super) enum Answer {
     Nothing,
 }
 
-/// What must come of a wish for the tensors on the table.
-pub(super) fn answer(wish: &Wish, table: &[Look]) -> Answer {
-    made(wish, table).unwrap_or(Answer::Refused)
+/// What must come of a request, given the tensors in the slots.
+pub(super) fn answer(request: &Request, table: &[TensorInfo]) -> Answer {
+    predict_success(request, table).unwrap_or(Answer::Refused)
 }
 
 /// The number of elements of a shape that is allowed.
@@ -45,20 +45,20 @@ fn one(dims: Vec<u64>, dtype: DType) -> Option<Answer> {
     Some(Answer::Made(1, dims, dtype))
 }
 
-fn float(look: &Look) -> Option<&Look> {
-    matches!(look.dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64).then_some(look)
+fn float(info: &TensorInfo) -> Option<&TensorInfo> {
+    matches!(info.dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64).then_some(info)
 }
 
-fn of(look: &Look, dtype: DType) -> Option<&Look> {
-    (look.dtype == dtype).then_some(look)
+fn of(info: &TensorInfo, dtype: DType) -> Option<&TensorInfo> {
+    (info.dtype == dtype).then_some(info)
 }
 
-fn alike(a: &Look, b: &Look) -> Option<()> {
+fn alike(a: &TensorInfo, b: &TensorInfo) -> Option<()> {
     (a.dtype == b.dtype).then_some(())
 }
 
 /// The place that an axis counts.
-fn place(rank: usize, axis: i32) -> Option<usize> {
+fn axis_index(rank: usize, axis: i32) -> Option<usize> {
     let rank = rank as i64;
     let axis = i64::from(axis);
     (-rank..rank).contains(&axis).then(|| axis.rem_euclid(rank) as usize)
@@ -80,7 +80,7 @@ fn common(a: &[u64], b: &[u64]) -> Option<Vec<u64>> {
 fn reduced(dims: &[u64], axis: Option<i32>, keep: bool) -> Option<Vec<u64>> {
     let places = match axis {
         None => 0..dims.len(),
-        Some(axis) => place(dims.len(), axis).map(|place| place..place + 1)?,
+        Some(axis) => axis_index(dims.len(), axis).map(|place| place..place + 1)?,
     };
     let kept = |(number, length): (usize, &u64)| match (places.contains(&number), keep) {
         (false, _) => Some(*length),
@@ -97,7 +97,7 @@ fn with(dims: &[u64], place: usize, length: u64) -> Vec<u64> {
 }
 
 /// A result that needs every index below `bound`.
-fn indexed(index: &Look, bound: u64, dims: Vec<u64>, dtype: DType) -> Option<Answer> {
+fn indexed(index: &TensorInfo, bound: u64, dims: Vec<u64>, dtype: DType) -> Option<Answer> {
     size(&dims)?;
     Some(match index.largest {
         Some(largest) if largest < bound => Answer::Made(1, dims, dtype),
@@ -107,69 +107,71 @@ fn indexed(index: &Look, bound: u64, dims: Vec<u64>, dtype: DType) -> Option<Ans
 }
 
 /// The indices as a list.
-fn listed(index: &Look) -> Option<u64> {
+fn listed(index: &TensorInfo) -> Option<u64> {
     match (index.dtype, index.dims.as_slice()) {
         (DType::U32, [count]) => Some(*count),
         _ => None,
     }
 }
 
-fn made(wish: &Wish, table: &[Look]) -> Option<Answer> {
+fn predict_success(request: &Request, table: &[TensorInfo]) -> Option<Answer> {
     let at = |place: &usize| &table[*place];
-    match wish {
-        Wish::Elementwise(_, x) | Wish::Chain(_, x, _) => float(at(x)).and_then(|x| one(x.dims.clone(), x.dtype)),
-        Wish::Scalar(_, x, value) => {
+    match request {
+        Request::Elementwise(_, x) | Request::Chain(_, x, _) => float(at(x)).and_then(|x| one(x.dims.clone(), x.dtype)),
+        Request::Scalar(_, x, value) => {
             value.is_finite().then(|| float(at(x)))?.and_then(|x| one(x.dims.clone(), x.dtype))
         }
-        Wish::Clamp(x, low, high) => {
+        Request::Clamp(x, low, high) => {
             let finite = low.iter().chain(high).all(|bound| bound.is_finite());
             let ordered = low.zip(*high).is_none_or(|(low, high)| low <= high);
             (finite && ordered).then(|| float(at(x)))?.and_then(|x| one(x.dims.clone(), x.dtype))
         }
-        Wish::IsFinite(x) => one(at(x).dims.clone(), DType::U8),
-        Wish::Not(x) => of(at(x), DType::U8).and_then(|x| one(x.dims.clone(), x.dtype)),
-        Wish::Detach(x) | Wish::Leaf(x) => one(at(x).dims.clone(), at(x).dtype),
-        Wish::Cast(x, dtype) => one(at(x).dims.clone(), *dtype),
-        Wish::Reduce(number, x, axis, keep) => one(reduced(&at(x).dims, *axis, *keep)?, kept(*number, at(x))?),
-        Wish::Masked(_, x, mask, axis, keep) => {
+        Request::IsFinite(x) => one(at(x).dims.clone(), DType::U8),
+        Request::Not(x) => of(at(x), DType::U8).and_then(|x| one(x.dims.clone(), x.dtype)),
+        Request::Detach(x) | Request::Leaf(x) => one(at(x).dims.clone(), at(x).dtype),
+        Request::Cast(x, dtype) => one(at(x).dims.clone(), *dtype),
+        Request::Reduce(number, x, axis, keep) => one(reduced(&at(x).dims, *axis, *keep)?, kept(*number, at(x))?),
+        Request::Masked(_, x, mask, axis, keep) => {
             let (x, mask) = (float(at(x))?, at(mask));
             of(mask, DType::U8).map(|_| ()).or_else(|| alike(x, mask))?;
             one(reduced(&common(&x.dims, &mask.dims)?, *axis, *keep)?, x.dtype)
         }
-        Wish::Scan(_, x, axis) => {
+        Request::Scan(_, x, axis) => {
             let x = float(at(x))?;
-            place(x.dims.len(), *axis)?;
+            axis_index(x.dims.len(), *axis)?;
             one(x.dims.clone(), x.dtype)
         }
-        Wish::Sort(..) | Wish::Argsort(..) | Wish::Top(..) | Wish::Quantile(..) => ordered(wish, table),
-        Wish::Gather(..) | Wish::Select(..) | Wish::AddAt(..) | Wish::Segments(..) => picked(wish, table),
-        Wish::Arithmetic(_, a, b) => {
+        Request::Sort(..) | Request::Argsort(..) | Request::Top(..) | Request::Quantile(..) => ordered(request, table),
+        Request::Gather(..) | Request::Select(..) | Request::AddAt(..) | Request::Segments(..) => {
+            picked(request, table)
+        }
+        Request::Arithmetic(_, a, b) => {
             alike(float(at(a))?, at(b))?;
             one(common(&at(a).dims, &at(b).dims)?, at(a).dtype)
         }
-        Wish::Compare(_, a, b) => {
+        Request::Compare(_, a, b) => {
             alike(at(a), at(b))?;
             one(common(&at(a).dims, &at(b).dims)?, DType::U8)
         }
-        Wish::Logic(_, a, b) => {
+        Request::Logic(_, a, b) => {
             let (a, b) = (of(at(a), DType::U8)?, of(at(b), DType::U8)?);
             one(common(&a.dims, &b.dims)?, DType::U8)
         }
-        Wish::Choose(condition, a, b) => {
+        Request::Choose(condition, a, b) => {
             alike(at(a), at(b))?;
             let condition = of(at(condition), DType::U8)?;
             one(common(&condition.dims, &common(&at(a).dims, &at(b).dims)?)?, at(a).dtype)
         }
-        Wish::Matmul(..) | Wish::Outer(..) | Wish::Dot(..) => product(wish, table),
-        Wish::Concat(..) | Wish::Stack(..) => joined(wish, table),
-        Wish::Gradient(loss, _) => (size(&float(at(loss))?.dims)? == 1).then_some(Answer::Nothing),
-        Wish::Drop(_) => Some(Answer::Nothing),
-        _ => arranged(wish, table).or_else(|| fresh(wish)),
+        Request::Matmul(..) | Request::Outer(..) | Request::Dot(..) => product(request, table),
+        Request::Concat(..) | Request::Stack(..) => joined(request, table),
+        Request::Gradient(loss, _) => (size(&float(at(loss))?.dims)? == 1).then_some(Answer::Nothing),
+        Request::Drop(_) => Some(Answer::Nothing),
+        _ => arranged(request, table).or_else(|| fresh(request)),
     }
 }
 
 /// The element type of a reduction.
-fn kept(number: usize, x: &Look) -> Option<DType> {
+fn kept(number: usize, x: &TensorInfo) -> Option<DType> {
     match REDUCTIONS[number].1 {
         Kind::Float => float(x).map(|x| x.dtype),
         Kind::Any => Some(x.dtype),
@@ -179,49 +181,49 @@ fn kept(number: usize, x: &Look) -> Option<DType> {
     }
 }
 
-fn ordered(wish: &Wish, table: &[Look]) -> Option<Answer> {
-    match wish {
-        Wish::Sort(x, axis, _) => {
-            place(table[*x].dims.len(), *axis).and_then(|_| one(table[*x].dims.clone(), table[*x].dtype))
+fn ordered(request: &Request, table: &[TensorInfo]) -> Option<Answer> {
+    match request {
+        Request::Sort(x, axis, _) => {
+            axis_index(table[*x].dims.len(), *axis).and_then(|_| one(table[*x].dims.clone(), table[*x].dtype))
         }
-        Wish::Argsort(x, axis, _) => {
-            place(table[*x].dims.len(), *axis).and_then(|_| one(table[*x].dims.clone(), DType::U32))
+        Request::Argsort(x, axis, _) => {
+            axis_index(table[*x].dims.len(), *axis).and_then(|_| one(table[*x].dims.clone(), DType::U32))
         }
-        Wish::Top(x, axis, count) => {
-            let place = place(table[*x].dims.len(), *axis)?;
+        Request::Top(x, axis, count) => {
+            let place = axis_index(table[*x].dims.len(), *axis)?;
             let count = u64::from(*count);
             (1..=table[*x].dims[place])
                 .contains(&count)
                 .then(|| one(with(&table[*x].dims, place, count), table[*x].dtype))?
         }
-        Wish::Quantile(x, q) => {
+        Request::Quantile(x, q) => {
             float(&table[*x]).filter(|_| (0.0..=1.0).contains(q)).and_then(|x| one(Vec::new(), x.dtype))
         }
         _ => None,
     }
 }
 
-fn picked(wish: &Wish, table: &[Look]) -> Option<Answer> {
-    match wish {
-        Wish::Gather(x, axis, index) => {
+fn picked(request: &Request, table: &[TensorInfo]) -> Option<Answer> {
+    match request {
+        Request::Gather(x, axis, index) => {
             let (x, index) = (&table[*x], of(&table[*index], DType::U32)?);
-            let axis = place(x.dims.len(), *axis)?;
+            let axis = axis_index(x.dims.len(), *axis)?;
             let same = x.dims.len() == index.dims.len() && with(&x.dims, axis, 1) == with(&index.dims, axis, 1);
             same.then(|| indexed(index, x.dims[axis], index.dims.clone(), x.dtype))?
         }
-        Wish::Select(x, axis, index) => {
+        Request::Select(x, axis, index) => {
             let (x, index) = (&table[*x], &table[*index]);
-            let axis = place(x.dims.len(), *axis)?;
+            let axis = axis_index(x.dims.len(), *axis)?;
             indexed(index, x.dims[axis], with(&x.dims, axis, listed(index)?), x.dtype)
         }
-        Wish::AddAt(x, axis, index, source) => {
+        Request::AddAt(x, axis, index, source) => {
             let (x, index, source) = (float(&table[*x])?, &table[*index], &table[*source]);
             alike(x, source)?;
-            let axis = place(x.dims.len(), *axis)?;
+            let axis = axis_index(x.dims.len(), *axis)?;
             let wanted = with(&x.dims, axis, listed(index)?);
             (source.dims == wanted).then(|| indexed(index, x.dims[axis], x.dims.clone(), x.dtype))?
         }
-        Wish::Segments(x, segments, count) => {
+        Request::Segments(x, segments, count) => {
             let (x, segments) = (float(&table[*x])?, &table[*segments]);
             let fits = x.dims.first() == Some(&listed(segments)?);
             fits.then(|| indexed(segments, u64::from(*count), with(&x.dims, 0, u64::from(*count)), x.dtype))?
@@ -230,23 +232,23 @@ fn picked(wish: &Wish, table: &[Look]) -> Option<Answer> {
     }
 }
 
-fn product(wish: &Wish, table: &[Look]) -> Option<Answer> {
+fn product(request: &Request, table: &[TensorInfo]) -> Option<Answer> {
     let pair = |a: &usize, b: &usize| {
         let (a, b) = (float(&table[*a])?, &table[*b]);
         alike(a, b).map(|()| (a.dims.as_slice(), b.dims.as_slice(), a.dtype))
     };
-    match wish {
-        Wish::Matmul(a, b) => {
+    match request {
+        Request::Matmul(a, b) => {
             let (a, b, dtype) = pair(a, b)?;
             let ([above_a @ .., rows, inner], [above_b @ .., again, columns]) = (a, b) else { return None };
             let dims = [common(above_a, above_b)?, vec![*rows, *columns]].concat();
             (inner == again).then(|| one(dims, dtype))?
         }
-        Wish::Outer(a, b) => match pair(a, b)? {
+        Request::Outer(a, b) => match pair(a, b)? {
             ([n], [m], dtype) => one(vec![*n, *m], dtype),
             _ => None,
         },
-        Wish::Dot(a, b) => match pair(a, b)? {
+        Request::Dot(a, b) => match pair(a, b)? {
             ([n], [m], dtype) if n == m => one(Vec::new(), dtype),
             _ => None,
         },
@@ -254,84 +256,84 @@ fn product(wish: &Wish, table: &[Look]) -> Option<Answer> {
     }
 }
 
-fn joined(wish: &Wish, table: &[Look]) -> Option<Answer> {
-    let (Wish::Concat(places, axis) | Wish::Stack(places, axis)) = wish else { return None };
-    let looks: Vec<&Look> = places.iter().map(|place| &table[*place]).collect();
+fn joined(request: &Request, table: &[TensorInfo]) -> Option<Answer> {
+    let (Request::Concat(places, axis) | Request::Stack(places, axis)) = request else { return None };
+    let looks: Vec<&TensorInfo> = places.iter().map(|place| &table[*place]).collect();
     let first = looks.first().filter(|_| looks.len() <= 1_024)?;
-    looks.iter().all(|look| look.dtype == first.dtype).then_some(())?;
-    if matches!(wish, Wish::Stack(..)) {
-        let place = place(first.dims.len() + 1, *axis)?;
+    looks.iter().all(|info| info.dtype == first.dtype).then_some(())?;
+    if matches!(request, Request::Stack(..)) {
+        let place = axis_index(first.dims.len() + 1, *axis)?;
         let mut dims = first.dims.clone();
         dims.insert(place, looks.len() as u64);
-        return looks.iter().all(|look| look.dims == first.dims).then(|| one(dims, first.dtype))?;
+        return looks.iter().all(|info| info.dims == first.dims).then(|| one(dims, first.dtype))?;
     }
-    let place = place(first.dims.len(), *axis)?;
-    let rank = |look: &&Look| look.dims.len() == first.dims.len();
-    looks.iter().all(|look| rank(look) && with(&look.dims, place, 1) == with(&first.dims, place, 1)).then_some(())?;
-    let total = looks.iter().map(|look| look.dims[place]).sum();
+    let place = axis_index(first.dims.len(), *axis)?;
+    let rank = |info: &&TensorInfo| info.dims.len() == first.dims.len();
+    looks.iter().all(|info| rank(info) && with(&info.dims, place, 1) == with(&first.dims, place, 1)).then_some(())?;
+    let total = looks.iter().map(|info| info.dims[place]).sum();
     one(with(&first.dims, place, total), first.dtype)
 }
 
-fn arranged(wish: &Wish, table: &[Look]) -> Option<Answer> {
+fn arranged(request: &Request, table: &[TensorInfo]) -> Option<Answer> {
     let rank = |x: &usize| table[*x].dims.len();
     let same = |x: &usize, dims: Vec<u64>| one(dims, table[*x].dtype);
-    match wish {
-        Wish::Slice(x, axis, start, length) => {
-            let place = place(rank(x), *axis)?;
+    match request {
+        Request::Slice(x, axis, start, length) => {
+            let place = axis_index(rank(x), *axis)?;
             let (start, length) = (u64::from(*start), u64::from(*length));
             (start + length <= table[*x].dims[place]).then(|| same(x, with(&table[*x].dims, place, length)))?
         }
-        Wish::Chunk(x, axis, count) => {
-            let place = place(rank(x), *axis)?;
+        Request::Chunk(x, axis, count) => {
+            let place = axis_index(rank(x), *axis)?;
             let (count, held) = (u64::from(*count), table[*x].dims[place]);
             let fits = (1..=1_024).contains(&count) && held % count == 0;
             fits.then(|| Answer::Made(count as usize, with(&table[*x].dims, place, held / count), table[*x].dtype))
         }
-        Wish::Reshape(x, shape) => {
+        Request::Reshape(x, shape) => {
             let dims = outside(shape);
             (size(&dims)? == size(&table[*x].dims)?).then(|| same(x, dims))?
         }
-        Wish::Transpose(x, first, second) => {
+        Request::Transpose(x, first, second) => {
             let mut dims = table[*x].dims.clone();
-            dims.swap(place(rank(x), *first)?, place(rank(x), *second)?);
+            dims.swap(axis_index(rank(x), *first)?, axis_index(rank(x), *second)?);
             same(x, dims)
         }
-        Wish::Unsqueeze(x, axis) => {
+        Request::Unsqueeze(x, axis) => {
             let mut dims = table[*x].dims.clone();
-            dims.insert(place(rank(x) + 1, *axis)?, 1);
+            dims.insert(axis_index(rank(x) + 1, *axis)?, 1);
             same(x, dims)
         }
-        Wish::Squeeze(x, axis) => {
-            let place = place(rank(x), *axis)?;
+        Request::Squeeze(x, axis) => {
+            let place = axis_index(rank(x), *axis)?;
             let mut dims = table[*x].dims.clone();
             (dims.remove(place) == 1).then(|| same(x, dims))?
         }
-        Wish::Expand(x, shape) => {
+        Request::Expand(x, shape) => {
             let dims = outside(shape);
             size(&dims)?;
             (common(&table[*x].dims, &dims)? == dims).then(|| same(x, dims))?
         }
-        Wish::Roll(x, axis, _) | Wish::Flip(x, axis) => {
-            place(rank(x), *axis).and_then(|_| same(x, table[*x].dims.clone()))
+        Request::Roll(x, axis, _) | Request::Flip(x, axis) => {
+            axis_index(rank(x), *axis).and_then(|_| same(x, table[*x].dims.clone()))
         }
         _ => None,
     }
 }
 
-fn fresh(wish: &Wish) -> Option<Answer> {
+fn fresh(request: &Request) -> Option<Answer> {
     let filled = |held: usize, shape: &[u32]| size(&outside(shape)) == Some(held as u64);
-    match wish {
-        Wish::Zeros(shape, dtype) | Wish::Ones(shape, dtype) => one(outside(shape), *dtype),
-        Wish::Full(shape, value) => value.is_finite().then(|| one(outside(shape), DType::F32))?,
-        Wish::Sequence(start, step, count) => {
+    match request {
+        Request::Zeros(shape, dtype) | Request::Ones(shape, dtype) => one(outside(shape), *dtype),
+        Request::Full(shape, value) => value.is_finite().then(|| one(outside(shape), DType::F32))?,
+        Request::Sequence(start, step, count) => {
             let last = f64::from(*start) + f64::from(*step) * f64::from(count.saturating_sub(1));
             let finite = start.is_finite() && step.is_finite() && (last as f32).is_finite();
             finite.then(|| one(vec![u64::from(*count)], DType::F32))?
         }
-        Wish::Numbers(values, shape) => filled(values.len(), shape).then(|| one(outside(shape), DType::F32))?,
-        Wish::Indices(values, shape) => filled(values.len(), shape).then(|| one(outside(shape), DType::U32))?,
-        Wish::Random(_, shape) => one(outside(shape), DType::F32),
-        Wish::Permutation(count) => one(vec![u64::from(*count)], DType::U32),
+        Request::Numbers(values, shape) => filled(values.len(), shape).then(|| one(outside(shape), DType::F32))?,
+        Request::Indices(values, shape) => filled(values.len(), shape).then(|| one(outside(shape), DType::U32))?,
+        Request::Random(_, shape) => one(outside(shape), DType::F32),
+        Request::Permutation(count) => one(vec![u64::from(*count)], DType::U32),
         _ => None,
     }
 }

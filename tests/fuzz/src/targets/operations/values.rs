@@ -2,7 +2,7 @@
 
 use tunebox_compute::{DType, Tensor};
 
-use super::wish::{ARITHMETIC, COMPARISONS, UNARY, Wish};
+use super::request::{ARITHMETIC, COMPARISONS, Request, UNARY};
 
 /// Numbers of the largest tensor that is recomputed.
 const SMALL: usize = 256;
@@ -27,19 +27,19 @@ impl Expected {
 }
 
 /// Compares a result with plain arithmetic where both are small and of 32 or 64 bits.
-pub(super) fn compare(wish: &Wish, table: &[Tensor], made: &Tensor) {
+pub(super) fn compare(request: &Request, table: &[Tensor], made: &Tensor) {
     let wide = matches!(made.dtype(), DType::F32 | DType::F64 | DType::U8 | DType::U32);
     if !wide || made.elem_count() > SMALL {
         return;
     }
-    let (Some(expected), Some(found)) = (expected(wish, table, made.dims()), numbers(made)) else { return };
-    assert_eq!(expected.numbers.len(), found.len(), "{wish:?}");
+    let (Some(expected), Some(found)) = (expected(request, table, made.dims()), numbers(made)) else { return };
+    assert_eq!(expected.numbers.len(), found.len(), "{request:?}");
     for ((wanted, slack), found) in expected.numbers.iter().zip(&expected.slack).zip(&found) {
         // What 32 bits make of it, infinite where it does not fit.
         let wanted = if made.dtype() == DType::F32 { f64::from(*wanted as f32) } else { *wanted };
         let same = wanted == *found || (wanted.is_nan() && found.is_nan()) || (wanted - found).abs() <= *slack;
         let border = wanted.abs() > 3.4e38 && found.abs() > 3.4e38 && wanted.signum() == found.signum();
-        assert!(same || border, "{wish:?}: {found} is not {wanted}");
+        assert!(same || border, "{request:?}: {found} is not {wanted}");
     }
 }
 
@@ -59,7 +59,7 @@ fn spread(dims: &[usize], common: &[usize], place: &[usize]) -> usize {
 }
 
 /// Every place of a shape, in order.
-fn places(dims: &[usize]) -> impl Iterator<Item = Vec<usize>> {
+fn indices(dims: &[usize]) -> impl Iterator<Item = Vec<usize>> {
     let count: usize = dims.iter().product();
     let dims = dims.to_vec();
     (0..count).map(move |mut rest| {
@@ -74,29 +74,29 @@ fn places(dims: &[usize]) -> impl Iterator<Item = Vec<usize>> {
 
 /// A number of each place of a result.
 fn each(dims: &[usize], one: impl Fn(&[usize]) -> Option<f64>) -> Option<Vec<f64>> {
-    places(dims).map(|place| one(&place)).collect()
+    indices(dims).map(|place| one(&place)).collect()
 }
 
 fn axis_of(x: &Tensor, axis: i32) -> usize {
     axis.rem_euclid(x.rank().max(1) as i32) as usize
 }
 
-fn expected(wish: &Wish, table: &[Tensor], dims: &[usize]) -> Option<Expected> {
+fn expected(request: &Request, table: &[Tensor], dims: &[usize]) -> Option<Expected> {
     let at = |place: &usize| &table[*place];
     let on = |x: &Tensor, numbers: &[f64], place: &[usize]| numbers.get(spread(x.dims(), dims, place)).copied();
-    match wish {
-        Wish::Elementwise(number, x) => {
+    match request {
+        Request::Elementwise(number, x) => {
             let values: Vec<f64> = numbers(at(x))?.into_iter().map(UNARY[*number].1).collect();
             let slack = values.iter().map(|value| value.abs() * 1e-5 + 1e-6).collect();
             Some(Expected { numbers: values, slack })
         }
-        Wish::Arithmetic(number, a, b) => {
+        Request::Arithmetic(number, a, b) => {
             let (a, b) = (at(a), at(b));
             let (left, right) = (numbers(a)?, numbers(b)?);
             let one = |place: &[usize]| Some(ARITHMETIC[*number].1(on(a, &left, place)?, on(b, &right, place)?));
             Some(Expected::about(each(dims, one)?))
         }
-        Wish::Compare(number, a, b) => {
+        Request::Compare(number, a, b) => {
             let (a, b) = (at(a), at(b));
             let (left, right) = (numbers(a)?, numbers(b)?);
             let one = |place: &[usize]| {
@@ -104,7 +104,7 @@ fn expected(wish: &Wish, table: &[Tensor], dims: &[usize]) -> Option<Expected> {
             };
             Some(Expected::exactly(each(dims, one)?))
         }
-        Wish::Choose(condition, a, b) => {
+        Request::Choose(condition, a, b) => {
             let (condition, a, b) = (at(condition), at(a), at(b));
             let (truth, left, right) = (numbers(condition)?, numbers(a)?, numbers(b)?);
             let one = |place: &[usize]| {
@@ -112,10 +112,10 @@ fn expected(wish: &Wish, table: &[Tensor], dims: &[usize]) -> Option<Expected> {
             };
             Some(Expected::exactly(each(dims, one)?))
         }
-        Wish::Reduce(number, x, None, _) if *number < 4 => reduced(*number, numbers(at(x))?),
-        Wish::Numbers(values, _) => Some(Expected::exactly(values.iter().copied().map(f64::from).collect())),
-        Wish::Indices(values, _) => Some(Expected::exactly(values.iter().copied().map(f64::from).collect())),
-        _ => moved(wish, table, dims).map(Expected::exactly),
+        Request::Reduce(number, x, None, _) if *number < 4 => reduced(*number, numbers(at(x))?),
+        Request::Numbers(values, _) => Some(Expected::exactly(values.iter().copied().map(f64::from).collect())),
+        Request::Indices(values, _) => Some(Expected::exactly(values.iter().copied().map(f64::from).collect())),
+        _ => moved(request, table, dims).map(Expected::exactly),
     }
 }
 
@@ -136,7 +136,7 @@ fn reduced(number: usize, numbers: Vec<f64>) -> Option<Expected> {
 }
 
 /// Results that hold numbers of an operand at other places.
-fn moved(wish: &Wish, table: &[Tensor], dims: &[usize]) -> Option<Vec<f64>> {
+fn moved(request: &Request, table: &[Tensor], dims: &[usize]) -> Option<Vec<f64>> {
     let from = |x: &Tensor, axis: usize, map: &dyn Fn(usize) -> Option<usize>| {
         let held = numbers(x)?;
         each(dims, |place| {
@@ -145,32 +145,34 @@ fn moved(wish: &Wish, table: &[Tensor], dims: &[usize]) -> Option<Vec<f64>> {
             held.get(spread(x.dims(), x.dims(), &place)).copied()
         })
     };
-    match wish {
-        Wish::Reshape(x, _) | Wish::Unsqueeze(x, _) | Wish::Squeeze(x, _) | Wish::Detach(x) => numbers(&table[*x]),
-        Wish::Expand(x, _) => {
+    match request {
+        Request::Reshape(x, _) | Request::Unsqueeze(x, _) | Request::Squeeze(x, _) | Request::Detach(x) => {
+            numbers(&table[*x])
+        }
+        Request::Expand(x, _) => {
             let (x, held) = (&table[*x], numbers(&table[*x])?);
             each(dims, |place| held.get(spread(x.dims(), dims, place)).copied())
         }
-        Wish::Slice(x, axis, start, _) => {
+        Request::Slice(x, axis, start, _) => {
             let x = &table[*x];
             from(x, axis_of(x, *axis), &|index| Some(index + *start as usize))
         }
-        Wish::Flip(x, axis) => {
+        Request::Flip(x, axis) => {
             let x = &table[*x];
             let axis = axis_of(x, *axis);
             from(x, axis, &|index| Some(x.dims()[axis] - 1 - index))
         }
-        Wish::Roll(x, axis, shift) => {
+        Request::Roll(x, axis, shift) => {
             let x = &table[*x];
             let axis = axis_of(x, *axis);
             let length = x.dims()[axis] as i64;
             from(x, axis, &|index| Some((index as i64 - i64::from(*shift)).rem_euclid(length) as usize))
         }
-        Wish::Select(x, axis, index) => {
+        Request::Select(x, axis, index) => {
             let (x, index) = (&table[*x], numbers(&table[*index])?);
             from(x, axis_of(x, *axis), &|place| index.get(place).map(|index| *index as usize))
         }
-        Wish::Transpose(x, first, second) => {
+        Request::Transpose(x, first, second) => {
             let (x, held) = (&table[*x], numbers(&table[*x])?);
             let (first, second) = (axis_of(x, *first), axis_of(x, *second));
             each(dims, |place| {
@@ -179,7 +181,7 @@ fn moved(wish: &Wish, table: &[Tensor], dims: &[usize]) -> Option<Vec<f64>> {
                 held.get(spread(x.dims(), x.dims(), &place)).copied()
             })
         }
-        Wish::Gather(x, axis, index) => {
+        Request::Gather(x, axis, index) => {
             let (x, held, index) = (&table[*x], numbers(&table[*x])?, &table[*index]);
             let (axis, chosen) = (axis_of(x, *axis), numbers(index)?);
             each(dims, |place| {
