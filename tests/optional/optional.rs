@@ -61,6 +61,13 @@ fn programs() -> Outcome<Vec<Program>> {
     if !cfg!(debug_assertions) {
         cargo.arg("--release");
     }
+    // What cargo tells a test of its own package: a build script of a dependency reads it, and would run again.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CARGO_PKG_")) {
+        cargo.env_remove(name);
+    }
+    for name in ["CARGO_MANIFEST_DIR", "CARGO_MANIFEST_PATH", "CARGO_MANIFEST_LINKS"] {
+        cargo.env_remove(name);
+    }
     let output = cargo.output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into());
