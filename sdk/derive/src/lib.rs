@@ -5,13 +5,15 @@
 
 mod attributes;
 mod choice;
+mod component;
 mod json;
-mod method;
 mod settings;
 mod shape;
-mod verifier;
 
 use proc_macro::TokenStream;
+use syn::parse::{ParseStream, Parser};
+
+use component::Declaration;
 
 /// Settings of a method: a struct whose fields have a doc comment and `#[setting(default = …)]`.
 ///
@@ -38,7 +40,7 @@ pub fn choice(input: TokenStream) -> TokenStream {
 /// Name, version, description and licence come from the package table of `Cargo.toml`.
 #[proc_macro]
 pub fn method(input: TokenStream) -> TokenStream {
-    finish(syn::parse(input).and_then(method::expand))
+    expand(input, true)
 }
 
 /// Makes a type the component's verifier and writes its manifest.
@@ -46,7 +48,13 @@ pub fn method(input: TokenStream) -> TokenStream {
 /// `verifier! { Type, paper: "…" }`; the paper may be left out.
 #[proc_macro]
 pub fn verifier(input: TokenStream) -> TokenStream {
-    finish(syn::parse(input).and_then(verifier::expand))
+    expand(input, false)
+}
+
+/// Expands `method!` or `verifier!`.
+fn expand(input: TokenStream, is_method: bool) -> TokenStream {
+    let declaration = (|input: ParseStream<'_>| Declaration::parse(input, is_method)).parse(input);
+    finish(declaration.map(|declaration| component::expand(&declaration)))
 }
 
 /// Code, or the error at its place in the source.

@@ -37,19 +37,28 @@ fn implementation(input: &DeriveInput) -> syn::Result<TokenStream> {
         Fields::Unnamed(unnamed) => return Err(syn::Error::new_spanned(unnamed, "settings need names")),
     };
 
-    let entries = fields.iter().map(|field| entry(field)).collect::<syn::Result<Vec<_>>>()?;
-    let separated = entries.iter().enumerate().map(|(index, (parts, _))| match index {
-        0 => quote!(#parts),
-        _ => quote!(",", #parts),
-    });
-    let checks = entries.iter().map(|(_, check)| check);
-    let reads = fields.iter().map(|field| read(field)).collect::<syn::Result<Vec<_>>>()?;
+    let (mut parts, mut checks, mut reads) = (Vec::new(), Vec::new(), Vec::new());
+    for field in fields {
+        let setting = Setting::read(&field.attrs)?;
+        let (identifier, kind) = (&field.ident, &field.ty);
+        let separator = if parts.is_empty() { None } else { Some(quote!(",",)) };
+        if setting.flatten {
+            parts.push(quote!(#separator ::tunebox::manifest::inner(<#kind as ::tunebox::Settings>::MANIFEST)));
+            reads.push(quote!(#identifier: <#kind as ::tunebox::Settings>::read(values)?));
+        } else {
+            let name = identifier.as_ref().map(kebab).unwrap_or_default();
+            let entry = entry(field, &name, &setting)?;
+            parts.push(quote!(#separator #entry));
+            checks.push(check(kind, &setting));
+            reads.push(quote!(#identifier: ::tunebox::settings::field(values, #name)?));
+        }
+    }
 
     let (identifier, (generics, arguments, condition)) = (&input.ident, input.generics.split_for_impl());
     Ok(quote! {
         impl #generics ::tunebox::Settings for #identifier #arguments #condition {
             const MANIFEST: &'static str = {
-                const PARTS: &[&str] = &["[", #(#separated,)* "]"];
+                const PARTS: &[&str] = &["[", #(#parts,)* "]"];
                 const JOINED: [u8; ::tunebox::manifest::length(PARTS)] = ::tunebox::manifest::join(PARTS);
                 ::tunebox::manifest::text(&JOINED)
             };
@@ -63,58 +72,42 @@ fn implementation(input: &DeriveInput) -> syn::Result<TokenStream> {
     })
 }
 
-/// How a field gets its value.
-fn read(field: &Field) -> syn::Result<TokenStream> {
-    let (identifier, name, kind) = (&field.ident, field.ident.as_ref().map(kebab), &field.ty);
-    if Setting::read(&field.attrs)?.flatten {
-        return Ok(quote!(#identifier: <#kind as ::tunebox::Settings>::read(values)?));
-    }
-    Ok(quote!(#identifier: ::tunebox::settings::field(values, #name)?))
-}
-
-/// One setting as parts of JSON text, and what can be checked of its default while compiling.
-fn entry(field: &Field) -> syn::Result<(TokenStream, TokenStream)> {
-    let (kind, setting) = (&field.ty, Setting::read(&field.attrs)?);
-    if setting.flatten {
-        let parts = quote!(::tunebox::manifest::inner(<#kind as ::tunebox::Settings>::MANIFEST));
-        return Ok((parts, TokenStream::new()));
-    }
-    let doc = documentation(&field.attrs);
+/// One setting as parts of JSON text. Errors: a field without a doc comment.
+fn entry(field: &Field, name: &str, setting: &Setting) -> syn::Result<TokenStream> {
+    let (kind, doc) = (&field.ty, documentation(&field.attrs));
     if doc.is_empty() {
-        return Err(syn::Error::new_spanned(
-            field,
-            "a setting needs a doc comment: it is all that people will see of it",
-        ));
+        let problem = "a setting needs a doc comment: it is all that people will see of it";
+        return Err(syn::Error::new_spanned(field, problem));
     }
-
-    let name = field.ident.as_ref().map(kebab).unwrap_or_default();
-    let start = format!("{{\"name\":{},\"doc\":{},\"kind\":\"", json::string(&name), json::string(&doc));
+    let start = format!("{{\"name\":{},\"doc\":{},\"kind\":\"", json::string(name), json::string(&doc));
     let mut rest = String::from("\"");
     let default = setting.default.as_ref().map(|(json, _)| json);
     for (key, value) in [("default", default), ("above", setting.above.as_ref()), ("below", setting.below.as_ref())] {
         rest.extend(value.map(|value| format!(",\"{key}\":{value}")));
     }
-    let low = bound("low", setting.low, quote!(LOW), kind);
-    let high = bound("high", setting.high, quote!(HIGH), kind);
-
-    let parts = quote! {
+    let low = bound("low", setting.low.as_ref(), &quote!(LOW), kind);
+    let high = bound("high", setting.high.as_ref(), &quote!(HIGH), kind);
+    Ok(quote! {
         #start, <#kind as ::tunebox::settings::SettingType>::KIND, #rest, #low, #high,
         ",\"choices\":", <#kind as ::tunebox::settings::SettingType>::CHOICES, "}"
-    };
-    let check = match setting.default {
-        Some((_, Some(text))) => quote! {
+    })
+}
+
+/// A check while compiling that the default of a text is one of its choices; nothing for any other setting.
+fn check(kind: &syn::Type, setting: &Setting) -> Option<TokenStream> {
+    let (_, text) = setting.default.as_ref()?;
+    text.as_ref().map(|text| {
+        quote! {
             const _: () = assert!(
                 ::tunebox::settings::may_default_to::<#kind>(#text),
                 "the default is none of the choices"
             );
-        },
-        _ => TokenStream::new(),
-    };
-    Ok((parts, check))
+        }
+    })
 }
 
 /// A bound from the attribute, otherwise the type's own.
-fn bound(key: &str, given: Option<String>, constant: TokenStream, kind: &syn::Type) -> TokenStream {
+fn bound(key: &str, given: Option<&String>, constant: &TokenStream, kind: &syn::Type) -> TokenStream {
     let key = format!(",\"{key}\":");
     match given {
         Some(value) => {

@@ -1,0 +1,155 @@
+//! `method!` and `verifier!`: a component's exports and its manifest.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::parse::ParseStream;
+use syn::punctuated::Punctuated;
+use syn::{Ident, LitStr, Path, Token, bracketed};
+
+use crate::{json, shape};
+
+/// What stands between the braces of `method! { … }` or `verifier! { … }`.
+pub(crate) struct Declaration {
+    implementor: Path,
+    is_method: bool,
+    shape: Option<String>,
+    batch: Option<String>,
+    metrics: Option<Vec<String>>,
+    paper: Option<String>,
+}
+
+impl Declaration {
+    /// Parses a type and the `key: value` pairs after it. Errors: an unknown key, a value that the key does not allow, a
+    /// method without `shape` or `metrics`.
+    pub(crate) fn parse(input: ParseStream<'_>, is_method: bool) -> syn::Result<Self> {
+        let implementor: Path = input.parse()?;
+        let mut declaration = Self { implementor, is_method, shape: None, batch: None, metrics: None, paper: None };
+        while !input.is_empty() {
+            input.parse::<Token![,]>()?;
+            if !input.is_empty() {
+                declaration.parse_pair(input)?;
+            }
+        }
+        let missing = [("shape", declaration.shape.is_none()), ("metrics", declaration.metrics.is_none())];
+        match missing.into_iter().find(|(_, is_missing)| is_method && *is_missing) {
+            Some((key, _)) => {
+                Err(syn::Error::new_spanned(&declaration.implementor, format!("the method needs `{key}: …`")))
+            }
+            None => Ok(declaration),
+        }
+    }
+
+    fn parse_pair(&mut self, input: ParseStream<'_>) -> syn::Result<()> {
+        let key: Ident = input.parse()?;
+        input.parse::<Token![:]>()?;
+        match key.to_string().as_str() {
+            "paper" => self.paper = Some(input.parse::<LitStr>()?.value()),
+            "shape" if self.is_method => self.shape = Some(shape::read(&input.parse()?)?),
+            "batch" if self.is_method => self.batch = Some(parse_batch(&input.parse()?)?),
+            "metrics" if self.is_method => self.metrics = Some(parse_texts(input)?),
+            _ if self.is_method => {
+                return Err(syn::Error::new(key.span(), "a method declares `shape`, `batch`, `metrics` and `paper`"));
+            }
+            _ => return Err(syn::Error::new(key.span(), "beside its type a verifier declares `paper` only")),
+        }
+        Ok(())
+    }
+
+    /// The manifest as JSON text, up to the version of the interface.
+    fn manifest_head(&self) -> String {
+        let package = |key: &str| Some(std::env::var(key).unwrap_or_default());
+        let world = (!self.is_method).then(|| "verifier".to_owned());
+        let texts = [
+            ("name", package("CARGO_PKG_NAME")),
+            ("version", package("CARGO_PKG_VERSION")),
+            ("description", package("CARGO_PKG_DESCRIPTION")),
+            ("paper", self.paper.clone()),
+            ("licence", package("CARGO_PKG_LICENSE").filter(|licence| !licence.is_empty())),
+            ("world", world),
+            ("shape", Some(self.shape.clone().unwrap_or_else(|| "completion".to_owned()))),
+            ("batch", self.batch.clone()),
+        ];
+        let given = texts.into_iter().filter_map(|(key, text)| Some(format!("\"{key}\":{}", json::string(&text?))));
+        let metrics = json::strings(self.metrics.iter().flatten().map(String::as_str));
+        format!("{{{},\"metrics\":{metrics},\"interface\":\"", given.collect::<Vec<_>>().join(","))
+    }
+}
+
+/// Checks the word for how many records a step gets.
+fn parse_batch(word: &LitStr) -> syn::Result<String> {
+    match word.value().as_str() {
+        "micro" | "window" => Ok(word.value()),
+        _ => Err(syn::Error::new(word.span(), "a batch is \"micro\" or \"window\"")),
+    }
+}
+
+/// Parses a list of string literals in brackets.
+fn parse_texts(input: ParseStream<'_>) -> syn::Result<Vec<String>> {
+    let content;
+    bracketed!(content in input);
+    Ok(Punctuated::<LitStr, Token![,]>::parse_terminated(&content)?.iter().map(LitStr::value).collect())
+}
+
+/// Writes the exports, and the manifest as a custom section; for a native build of a method its twin.
+pub(crate) fn expand(declaration: &Declaration) -> TokenStream {
+    let (implementor, head) = (&declaration.implementor, declaration.manifest_head());
+    let (interface, exported, export) = if declaration.is_method {
+        let export = quote!(::tunebox::bindings::export_component!(Component with_types_in ::tunebox::bindings););
+        (quote!(::tunebox::Method), quote!(::tunebox::method::Exported), export)
+    } else {
+        let export = quote!(::tunebox::bindings::judging::export_verifier!(Component with_types_in ::tunebox::bindings::judging););
+        (quote!(::tunebox::Verifier), quote!(::tunebox::verifier::Exported), export)
+    };
+    let parts = quote! {
+        #head, ::tunebox::manifest::INTERFACE, "\",\"settings\":",
+        <<#implementor as #interface>::Settings as ::tunebox::Settings>::MANIFEST, "}",
+    };
+    let native = if declaration.is_method { twin(implementor, &parts) } else { check(implementor) };
+    quote! {
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            const PARTS: &[&str] = &[#parts];
+            const LENGTH: usize = ::tunebox::manifest::length(PARTS);
+
+            #[unsafe(link_section = "tunebox:manifest")]
+            pub static MANIFEST: [u8; LENGTH] = ::tunebox::manifest::join(PARTS);
+
+            type Component = #exported<#implementor>;
+            #export
+        };
+
+        #native
+    }
+}
+
+/// The native build of a method: the manifest, a check that the type is a method, and the test that serves a host.
+fn twin(method: &Path, manifest: &TokenStream) -> TokenStream {
+    quote! {
+        #[cfg(not(target_arch = "wasm32"))]
+        const _: () = {
+            const PARTS: &[&str] = &[#manifest];
+            const JOINED: [u8; ::tunebox::manifest::length(PARTS)] = ::tunebox::manifest::join(PARTS);
+
+            impl ::tunebox::native::Declared for #method {
+                const MANIFEST: &'static str = ::tunebox::manifest::text(&JOINED);
+            }
+
+            ::tunebox::method::check::<#method>();
+        };
+
+        // Passes at once, unless a host asks for the twin.
+        #[cfg(all(test, not(target_arch = "wasm32")))]
+        #[test]
+        fn tunebox_twin() {
+            ::tunebox::native::serve_method::<#method>();
+        }
+    }
+}
+
+/// The native build of a verifier: a check that the type is one. A verifier calls no host, so it has no twin.
+fn check(verifier: &Path) -> TokenStream {
+    quote! {
+        #[cfg(not(target_arch = "wasm32"))]
+        const _: () = ::tunebox::verifier::check::<#verifier>();
+    }
+}
