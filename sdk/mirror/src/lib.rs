@@ -4,9 +4,7 @@
 //! Everything is made from `wit/`: no function is named here. What a request is, and how a value is written, is in
 //! `tunebox::native`. A crate of its own, because a component needs none of it.
 
-mod flags;
 mod function;
-mod interface;
 mod names;
 mod shape;
 
@@ -14,90 +12,129 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{Span, TokenStream};
 use quote::quote;
-use syn::parse::{Parse, ParseStream};
-use syn::{LitStr, Token};
-use wit_parser_of_bindings::{InterfaceId, PackageName, Resolve, WorldItem, WorldKey};
+use wit_parser_of_bindings::{Function, FunctionKind, InterfaceId, Resolve, TypeDefKind, TypeId, WorldItem, WorldKey};
 
-use crate::names::value;
+use crate::names::{camel, documentation, value};
+use crate::shape::Place;
 
-/// `mirror!("../../wit", "method")`: the interfaces of a world, what it imports and what it exports.
-/// The folder is seen from that of the crate.
+/// The folder of the contract, seen from that of the crate that calls the macro.
+const CONTRACT: &str = "../../wit";
+
+/// The world whose imports and exports are written.
+const WORLD: &str = "method";
+
+/// `mirror!()`: the interfaces that a method imports and exports.
 #[proc_macro]
-pub fn mirror(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
-    let code = syn::parse(input).and_then(|wanted| expand(&wanted));
-    code.unwrap_or_else(|error| error.to_compile_error()).into()
+pub fn mirror(_: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    expand().unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
-/// What stands between the brackets.
-struct Wanted {
-    folder: LitStr,
-    world: LitStr,
-}
-
-impl Parse for Wanted {
-    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        let folder = input.parse()?;
-        input.parse::<Token![,]>()?;
-        Ok(Self { folder, world: input.parse()? })
-    }
-}
-
-/// The whole world. Errors: no such folder or world, text that is not WIT, a type that no interface has used so far.
-fn expand(wanted: &Wanted) -> syn::Result<TokenStream> {
+/// Writes the whole world. Errors: no such folder or world, text that is not WIT, a type that no interface has used so
+/// far.
+fn expand() -> syn::Result<TokenStream> {
     let root = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).unwrap_or_default();
     let mut resolve = Resolve::default();
-    let problem = |at: &LitStr, error: String| syn::Error::new(at.span(), error);
-    let (package, sources) = resolve
-        .push_dir(root.join(wanted.folder.value()))
-        .map_err(|error| problem(&wanted.folder, format!("{error:#}")))?;
-    let world = resolve
-        .select_world(&[package], Some(&wanted.world.value()))
-        .map_err(|error| problem(&wanted.world, format!("{error:#}")))?;
+    let (package, sources) = resolve.push_dir(root.join(CONTRACT)).map_err(|error| problem(format!("{error:#}")))?;
+    let world = resolve.select_world(&[package], Some(WORLD)).map_err(|error| problem(format!("{error:#}")))?;
     let (world, name) = (&resolve.worlds[world], &resolve.packages[package].name);
+    let (namespace, name) = (value(&name.namespace), value(&name.name));
 
-    let imported = interfaces(&world.imports)?;
-    let imported: Vec<_> =
-        imported.into_iter().map(|id| interface::imported(&resolve, id)).collect::<syn::Result<_>>()?;
-    let exported = interfaces(&world.exports)?;
-    let path = path_to_imports(name);
-    let exported: Vec<_> =
-        exported.into_iter().map(|id| interface::exported(&resolve, id, &path)).collect::<syn::Result<_>>()?;
-    let (imported, exported) = (inside(name, &imported), inside(name, &exported));
-    let watched = sources.paths().map(watched);
+    let (here, above) = (quote!(super), quote!(super::super::super::super::#namespace::#name));
+    let imported =
+        interfaces(&world.imports, |id| import(&Place { resolve: &resolve, interface: id, imports: &here }))?;
+    let exported =
+        interfaces(&world.exports, |id| export(&Place { resolve: &resolve, interface: id, imports: &above }))?;
+    let watched = sources.paths().map(watch);
     Ok(quote! {
-        #imported
+        pub mod #namespace { pub mod #name { #(#imported)* } }
         /// What the host calls.
-        pub mod exports { #exported }
+        pub mod exports { pub mod #namespace { pub mod #name { #(#exported)* } } }
         #(#watched)*
     })
 }
 
-/// The interfaces among the items of a world; it has no others.
-fn interfaces<'a>(items: impl IntoIterator<Item = (&'a WorldKey, &'a WorldItem)>) -> syn::Result<Vec<InterfaceId>> {
+/// Writes each interface among the items of a world; it has no others.
+fn interfaces<'a>(
+    items: impl IntoIterator<Item = (&'a WorldKey, &'a WorldItem)>,
+    write: impl Fn(InterfaceId) -> syn::Result<TokenStream>,
+) -> syn::Result<Vec<TokenStream>> {
     let interface = |(_, item): (_, &WorldItem)| match item {
-        WorldItem::Interface { id, .. } => Ok(*id),
+        WorldItem::Interface { id, .. } => write(*id),
         _ => Err(unsupported("a function or type that stands in a world instead of an interface")),
     };
     items.into_iter().map(interface).collect()
 }
 
-/// Modules inside those of the package's name, as in `tunebox::method::tensor`.
-fn inside(name: &PackageName, modules: &[TokenStream]) -> TokenStream {
-    if modules.is_empty() {
-        return TokenStream::new();
-    }
-    let (namespace, name) = (value(&name.namespace), value(&name.name));
-    quote!(pub mod #namespace { pub mod #name { #(#modules)* } })
+/// Writes an interface that the host offers.
+fn import(place: &Place<'_>) -> syn::Result<TokenStream> {
+    let interface = &place.resolve.interfaces[place.interface];
+    let functions = |of: Option<TypeId>| {
+        let wanted = interface.functions.values().filter(move |function| resource(function) == of);
+        wanted.map(|function| place.request(function)).collect::<syn::Result<Vec<_>>>()
+    };
+    let is_resource = |id: TypeId| matches!(place.resolve.types[id].kind, TypeDefKind::Resource);
+    let resources = interface.types.iter().filter(|(_, id)| is_resource(**id));
+    let methods = resources.map(|(name, id)| {
+        let (name, methods) = (camel(name), functions(Some(*id))?);
+        Ok(quote!(impl #name { #(#methods)* }))
+    });
+    let (methods, free) = (methods.collect::<syn::Result<Vec<_>>>()?, functions(None)?);
+    module(place, &quote!(#(#methods)* #(#free)*))
 }
 
-/// From the module of an exported interface to those of the imported ones.
-fn path_to_imports(name: &PackageName) -> TokenStream {
-    let (namespace, name) = (value(&name.namespace), value(&name.name));
-    quote!(super::super::super::super::#namespace::#name)
+/// Writes an interface that the method offers: a trait, and how a call of the host reaches it.
+fn export(place: &Place<'_>) -> syn::Result<TokenStream> {
+    let functions = place.resolve.interfaces[place.interface].functions.values().enumerate();
+    let offers = functions.map(|(number, function)| place.offer(number, function));
+    let (signatures, arms): (Vec<_>, Vec<_>) = offers.collect::<syn::Result<Vec<_>>>()?.into_iter().unzip();
+    let code = quote! {
+        /// What the host calls.
+        pub trait Guest { #(#signatures)* }
+
+        /// Runs a call of the host: the number of the function in the interface, its arguments, the buffer for its result.
+        pub fn dispatch<G: Guest>(
+            function: u8,
+            arguments: &mut Reader<'_>,
+            result: &mut ::std::vec::Vec<u8>,
+        ) -> ::std::result::Result<(), Malformed> {
+            match function {
+                #(#arms)*
+                _ => return ::std::result::Result::Err(Malformed("a call of a function that the contract does not have".into())),
+            }
+            ::std::result::Result::Ok(())
+        }
+    };
+    module(place, &code)
+}
+
+/// The resource that a function belongs to.
+fn resource(function: &Function) -> Option<TypeId> {
+    match function.kind {
+        FunctionKind::Method(id) | FunctionKind::Static(id) | FunctionKind::Constructor(id) => Some(id),
+        _ => None,
+    }
+}
+
+/// Writes the module of an interface: its types, then `code`.
+fn module(place: &Place<'_>, code: &TokenStream) -> syn::Result<TokenStream> {
+    let interface = &place.resolve.interfaces[place.interface];
+    let (name, docs) = (value(place.wire()), documentation(&interface.docs));
+    let types = interface.types.values().map(|id| place.definition(*id)).collect::<syn::Result<Vec<_>>>()?;
+    Ok(quote! {
+        #docs
+        #[allow(clippy::all, missing_docs, reason = "made from the contract, whose words and order it keeps")]
+        pub mod #name {
+            #[allow(unused_imports, reason = "not every interface has handles and requests")]
+            use crate::native::{Decode, Encode, Handle, Borrowed, Malformed, Reader, Request};
+
+            #(#types)*
+            #code
+        }
+    })
 }
 
 /// Makes the compiler read a file, so that it notices when it changes.
-fn watched(path: &Path) -> TokenStream {
+fn watch(path: &Path) -> TokenStream {
     let path = path.to_string_lossy();
     quote!(
         const _: &[u8] = include_bytes!(#path);
@@ -106,46 +143,9 @@ fn watched(path: &Path) -> TokenStream {
 
 /// Something of WIT that the contract has not used so far.
 fn unsupported(what: &str) -> syn::Error {
-    syn::Error::new(
-        Span::call_site(),
-        format!("the mirror of the contract does not know {what}; teach it in sdk/mirror"),
-    )
+    problem(format!("the mirror of the contract does not know {what}; teach it in sdk/mirror"))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn mirrored(world: &str) -> String {
-        let literal = |text| LitStr::new(text, Span::call_site());
-        expand(&Wanted { folder: literal("../../wit"), world: literal(world) }).unwrap().to_string()
-    }
-
-    #[test]
-    fn every_function_of_the_contract_is_asked_for_or_called() {
-        let (code, mut seen) = (mirrored("method"), 0);
-        let mut resolve = Resolve::default();
-        resolve.push_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit")).unwrap();
-        for (_, interface) in &resolve.interfaces {
-            let name = interface.name.as_deref().unwrap();
-            // A verifier asks nothing, so it has no twin.
-            let functions = interface.functions.keys().filter(|_| name != "verify");
-            for function in functions {
-                let wanted = match name {
-                    "training" => format!("G :: {}", names::value(function)),
-                    _ => format!("{:?}", format!("{name}/{function}")),
-                };
-                assert!(code.contains(&wanted), "{name}: {wanted}");
-                seen += 1;
-            }
-        }
-        assert!(seen > 150, "{seen}");
-    }
-
-    #[test]
-    fn a_world_that_is_not_there_is_an_error_at_its_name() {
-        let literal = |text| LitStr::new(text, Span::call_site());
-        let error = expand(&Wanted { folder: literal("../../wit"), world: literal("kitchen") }).unwrap_err();
-        assert!(error.to_string().contains("kitchen"), "{error}");
-    }
+fn problem(text: String) -> syn::Error {
+    syn::Error::new(Span::call_site(), text)
 }

@@ -1,11 +1,12 @@
-//! Types: how one is written where it is used, and what one that has a name is.
+//! Types: how one is written where it is used, and the definitions of those that have a name.
 
 use proc_macro2::{Ident, TokenStream};
-use quote::quote;
-use wit_parser_of_bindings::{Docs, Handle, InterfaceId, Record, Resolve, Type, TypeDefKind, TypeId, TypeOwner};
+use quote::{format_ident, quote};
+use wit_parser_of_bindings::{
+    Docs, Flags, FlagsRepr, Handle, InterfaceId, Record, Resolve, Type, TypeDefKind, TypeId, TypeOwner,
+};
 
-use crate::flags::flags;
-use crate::names::{camel, documentation, value};
+use crate::names::{camel, constant, documentation, value};
 use crate::unsupported;
 
 /// Where code is written for.
@@ -21,7 +22,12 @@ pub(crate) struct Place<'a> {
 /// One case of an enum or variant: its name, text, and what it carries.
 type Case<'a> = (Ident, &'a Docs, Option<Type>);
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    /// The name of the interface, as requests give it to the host.
+    pub(crate) fn wire(&self) -> &'a str {
+        self.resolve.interfaces[self.interface].name.as_deref().unwrap_or_default()
+    }
+
     /// A type as its owner holds it.
     pub(crate) fn owned(&self, ty: &Type) -> syn::Result<TokenStream> {
         Ok(match ty {
@@ -72,6 +78,11 @@ impl Place<'_> {
         }
     }
 
+    /// A type as its owner holds it; `()` for none.
+    pub(crate) fn owned_or_unit(&self, ty: Option<&Type>) -> syn::Result<TokenStream> {
+        ty.map_or_else(|| Ok(quote!(())), |ty| self.owned(ty))
+    }
+
     /// Whether it is a resource that stays with its owner.
     pub(crate) fn is_borrow(&self, ty: &Type) -> bool {
         let Type::Id(id) = ty else { return false };
@@ -80,7 +91,6 @@ impl Place<'_> {
 
     /// A type that has no name.
     fn expression(&self, kind: &TypeDefKind) -> syn::Result<TokenStream> {
-        let optional = |ty: &Option<Type>| ty.as_ref().map_or_else(|| Ok(quote!(())), |ty| self.owned(ty));
         Ok(match kind {
             TypeDefKind::Handle(Handle::Own(id) | Handle::Borrow(id)) => self.owned(&Type::Id(*id))?,
             TypeDefKind::Option(item) => {
@@ -92,7 +102,7 @@ impl Place<'_> {
                 quote!(::std::vec::Vec<#item>)
             }
             TypeDefKind::Result(result) => {
-                let (ok, error) = (optional(&result.ok)?, optional(&result.err)?);
+                let (ok, error) = (self.owned_or_unit(result.ok.as_ref())?, self.owned_or_unit(result.err.as_ref())?);
                 quote!(::std::result::Result<#ok, #error>)
             }
             TypeDefKind::Tuple(tuple) => {
@@ -116,24 +126,22 @@ impl Place<'_> {
         }
     }
 
-    /// A type that has a name, with how it is written and read. `wire` names the interface to the host.
-    pub(crate) fn definition(&self, id: TypeId, wire: &str) -> syn::Result<TokenStream> {
+    /// Defines a type that has a name, with how it is encoded and decoded.
+    pub(crate) fn definition(&self, id: TypeId) -> syn::Result<TokenStream> {
         let definition = &self.resolve.types[id];
         let given = definition.name.as_deref().unwrap_or_default();
         let (name, docs) = (camel(given), documentation(&definition.docs));
+        // What a record or a variant derives.
+        let derived = if self.copies(&Type::Id(id)) { quote!(Clone, Copy, Debug) } else { quote!(Clone, Debug) };
         let code = match &definition.kind {
-            TypeDefKind::Resource => resource(&name, &format!("{wire}/[resource-drop]{given}")),
-            TypeDefKind::Record(record) => self.record(&name, record, self.copies(&Type::Id(id)))?,
-            TypeDefKind::Enum(cases) => {
-                let cases: Vec<Case<'_>> =
-                    cases.cases.iter().map(|case| (camel(&case.name), &case.docs, None)).collect();
-                self.cases(&name, &cases, &quote!(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord))?
+            TypeDefKind::Resource => resource(&name, &format!("{}/[resource-drop]{given}", self.wire())),
+            TypeDefKind::Record(record) => self.record(&name, record, &derived)?,
+            TypeDefKind::Enum(set) => {
+                let cases = set.cases.iter().map(|case| (camel(&case.name), &case.docs, None));
+                self.cases(&name, cases, &quote!(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord))?
             }
-            TypeDefKind::Variant(cases) => {
-                let derived = derived(self.copies(&Type::Id(id)));
-                let cases: Vec<Case<'_>> =
-                    cases.cases.iter().map(|case| (camel(&case.name), &case.docs, case.ty)).collect();
-                self.cases(&name, &cases, &derived)?
+            TypeDefKind::Variant(set) => {
+                self.cases(&name, set.cases.iter().map(|case| (camel(&case.name), &case.docs, case.ty)), &derived)?
             }
             TypeDefKind::Flags(set) => flags(&name, set)?,
             other => {
@@ -144,64 +152,52 @@ impl Place<'_> {
         Ok(quote!(#docs #code))
     }
 
-    fn record(&self, name: &Ident, record: &Record, copies: bool) -> syn::Result<TokenStream> {
+    fn record(&self, name: &Ident, record: &Record, derived: &TokenStream) -> syn::Result<TokenStream> {
         let fields: Vec<Ident> = record.fields.iter().map(|field| value(&field.name)).collect();
         let docs = record.fields.iter().map(|field| documentation(&field.docs));
         let types = record.fields.iter().map(|field| self.owned(&field.ty)).collect::<syn::Result<Vec<_>>>()?;
-        let derived = derived(copies);
+        let encode = quote!(#(self.#fields.encode(bytes);)*);
+        let codec = codec(name, &encode, &quote!(Self { #(#fields: Decode::decode(bytes)?,)* }));
         Ok(quote! {
             #[derive(#derived)]
             pub struct #name { #(#docs pub #fields: #types,)* }
 
-            impl Encode for #name {
-                fn encode(&self, bytes: &mut ::std::vec::Vec<u8>) {
-                    #(self.#fields.encode(bytes);)*
-                }
-            }
-
-            impl Decode for #name {
-                fn decode(bytes: &mut Reader<'_>) -> ::std::result::Result<Self, Malformed> {
-                    ::std::result::Result::Ok(Self { #(#fields: Decode::decode(bytes)?,)* })
-                }
-            }
+            #codec
         })
     }
 
-    /// An enum or a variant: the number of the case, then what it carries.
-    fn cases(&self, name: &Ident, cases: &[Case<'_>], derived: &TokenStream) -> syn::Result<TokenStream> {
-        let (mut listed, mut written, mut read) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, (case, docs, carried)) in cases.iter().enumerate() {
+    /// An enum or a variant: encoded as the number of the case, then its value if it has one.
+    fn cases<'c>(
+        &self,
+        name: &Ident,
+        cases: impl Iterator<Item = Case<'c>>,
+        derived: &TokenStream,
+    ) -> syn::Result<TokenStream> {
+        let (mut listed, mut encoded, mut decoded) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, (case, docs, carried)) in cases.enumerate() {
             let number = u8::try_from(number).map_err(|_| unsupported("a choice among more than 256 cases"))?;
             let docs = documentation(docs);
             if let Some(carried) = carried {
-                let carried = self.owned(carried)?;
+                let carried = self.owned(&carried)?;
                 listed.push(quote!(#docs #case(#carried)));
-                written.push(quote!(Self::#case(value) => { bytes.push(#number); value.encode(bytes); }));
-                read.push(quote!(#number => Self::#case(Decode::decode(bytes)?)));
+                encoded.push(quote!(Self::#case(value) => { bytes.push(#number); value.encode(bytes); }));
+                decoded.push(quote!(#number => Self::#case(Decode::decode(bytes)?)));
             } else {
                 listed.push(quote!(#docs #case));
-                written.push(quote!(Self::#case => bytes.push(#number)));
-                read.push(quote!(#number => Self::#case));
+                encoded.push(quote!(Self::#case => bytes.push(#number)));
+                decoded.push(quote!(#number => Self::#case));
             }
         }
+        let decode = quote!(match u8::decode(bytes)? {
+            #(#decoded,)*
+            _ => return ::std::result::Result::Err(Malformed("a case that the contract does not have".into())),
+        });
+        let codec = codec(name, &quote!(match self { #(#encoded,)* }), &decode);
         Ok(quote! {
             #[derive(#derived)]
             pub enum #name { #(#listed,)* }
 
-            impl Encode for #name {
-                fn encode(&self, bytes: &mut ::std::vec::Vec<u8>) {
-                    match self { #(#written,)* }
-                }
-            }
-
-            impl Decode for #name {
-                fn decode(bytes: &mut Reader<'_>) -> ::std::result::Result<Self, Malformed> {
-                    ::std::result::Result::Ok(match u8::decode(bytes)? {
-                        #(#read,)*
-                        _ => return ::std::result::Result::Err(Malformed("a case that the contract does not have".into())),
-                    })
-                }
-            }
+            #codec
         })
     }
 
@@ -219,28 +215,31 @@ impl Place<'_> {
     }
 }
 
-/// What a record or a variant derives.
-fn derived(copies: bool) -> TokenStream {
-    if copies { quote!(Clone, Copy, Debug) } else { quote!(Clone, Debug) }
-}
-
-/// A resource: a handle that the host is told of when it is no longer needed.
-fn resource(name: &Ident, dropped: &str) -> TokenStream {
+/// How a type crosses the connection. `encode` appends to `bytes`; `decode` is the value that it reads from `bytes`.
+fn codec(name: &Ident, encode: &TokenStream, decode: &TokenStream) -> TokenStream {
     quote! {
-        #[derive(Debug)]
-        pub struct #name(Handle);
-
         impl Encode for #name {
             fn encode(&self, bytes: &mut ::std::vec::Vec<u8>) {
-                self.0.encode(bytes);
+                #encode
             }
         }
 
         impl Decode for #name {
             fn decode(bytes: &mut Reader<'_>) -> ::std::result::Result<Self, Malformed> {
-                ::std::result::Result::Ok(Self(Decode::decode(bytes)?))
+                ::std::result::Result::Ok(#decode)
             }
         }
+    }
+}
+
+/// A resource: a handle that is released with the request `dropped` when it is no longer needed.
+fn resource(name: &Ident, dropped: &str) -> TokenStream {
+    let codec = codec(name, &quote!(self.0.encode(bytes);), &quote!(Self(Decode::decode(bytes)?)));
+    quote! {
+        #[derive(Debug)]
+        pub struct #name(Handle);
+
+        #codec
 
         impl ::std::ops::Drop for #name {
             fn drop(&mut self) {
@@ -248,4 +247,61 @@ fn resource(name: &Ident, dropped: &str) -> TokenStream {
             }
         }
     }
+}
+
+/// Flags: a type of its own with one bit for each, the first being the lowest, with the functions and operators that
+/// `wit-bindgen` writes. They cross the connection as 32 bits, however few there are.
+fn flags(name: &Ident, flags: &Flags) -> syn::Result<TokenStream> {
+    let bits = match flags.repr() {
+        FlagsRepr::U8 => quote!(u8),
+        FlagsRepr::U16 => quote!(u16),
+        FlagsRepr::U32(0 | 1) => quote!(u32),
+        FlagsRepr::U32(_) => return Err(unsupported("more than 32 flags")),
+    };
+    let names = flags.flags.iter().map(|flag| constant(&flag.name));
+    let docs = flags.flags.iter().map(|flag| documentation(&flag.docs));
+    let positions = 0..flags.flags.len() as u32;
+    let (operators, methods) = (["BitOr", "BitAnd", "BitXor"], ["bitor", "bitand", "bitxor"]);
+    let (operators, methods) =
+        (operators.map(|operator| format_ident!("{operator}")), methods.map(|method| format_ident!("{method}")));
+    let decode = quote! {
+        Self {
+            bits: <#bits>::try_from(u32::decode(bytes)?)
+                .map_err(|_| Malformed("a flag that the contract does not have".into()))?,
+        }
+    };
+    let codec = codec(name, &quote!(u32::from(self.bits).encode(bytes);), &decode);
+    Ok(quote! {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct #name { bits: #bits }
+
+        impl #name {
+            #(#docs pub const #names: Self = Self { bits: 1 << #positions };)*
+
+            /// None of them.
+            pub fn empty() -> Self {
+                Self { bits: 0 }
+            }
+
+            /// As bits, whatever they mean.
+            pub fn from_bits_retain(bits: #bits) -> Self {
+                Self { bits }
+            }
+
+            /// As bits.
+            pub fn bits(&self) -> #bits {
+                self.bits
+            }
+        }
+
+        #(impl ::std::ops::#operators for #name {
+            type Output = Self;
+
+            fn #methods(self, other: Self) -> Self {
+                Self { bits: ::std::ops::#operators::#methods(self.bits, other.bits) }
+            }
+        })*
+
+        #codec
+    })
 }
