@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use tunebox_contract::{Contract, Cost, Function, Kind};
+use tunebox_contract::{Contract, Cost, Function};
 
 use super::contract;
 use crate::support::golden::assert_file;
@@ -42,13 +42,13 @@ fn doc(contract: &Contract, function: &Function<'_>) -> String {
 }
 
 /// A type as the SDK takes it.
-fn sdk_parameter(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Tensor => "&Tensor",
-        Kind::Integers => "&[u32]",
-        Kind::Numbers => "&[f32]",
-        Kind::Text => "&str",
-        kind => kind.rust(),
+fn sdk_parameter(ty: &str) -> &str {
+    match ty {
+        "Tensor" => "&Tensor",
+        "Vec<u32>" => "&[u32]",
+        "Vec<f32>" => "&[f32]",
+        "String" => "&str",
+        ty => ty,
     }
 }
 
@@ -56,14 +56,14 @@ fn sdk_parameter(kind: Kind) -> &'static str {
 /// axis are one argument, `over`.
 fn row(contract: &Contract, function: &Function<'_>) -> String {
     let (mut before, mut after, mut over) = (Vec::new(), Vec::new(), false);
-    for (name, kind) in function.parameters() {
-        match kind {
+    for (name, ty) in function.parameters() {
+        match ty.as_str() {
             _ if name == "self" => {}
-            Kind::Tensors => {}
-            Kind::OptionalAxis => over = true,
-            Kind::Truth if name == "keep" => {}
-            kind if over => after.push(format!("{name}: {}", sdk_parameter(kind))),
-            kind => before.push(format!("{name}: {}", sdk_parameter(kind))),
+            "Vec<Tensor>" => {}
+            "Option<i32>" => over = true,
+            "bool" if name == "keep" => {}
+            ty if over => after.push(format!("{name}: {}", sdk_parameter(ty))),
+            ty => before.push(format!("{name}: {}", sdk_parameter(ty))),
         }
     }
     let (name, before, after) = (function.rust_name(), before.join(", "), after.join(", "));
@@ -76,9 +76,9 @@ fn the_sdk_has_the_operations_of_the_contract() {
     let contract = contract();
     let [mut methods, mut comparisons, mut functions, mut lists] = [const { String::new() }; 4];
     for (function, class) in operations(&contract) {
-        let takes_list = function.parameters().any(|(_, kind)| kind == Kind::Tensors);
+        let takes_list = function.parameters().any(|(_, ty)| ty == "Vec<Tensor>");
         let kept = match (function.resource(), class) {
-            _ if ELSEWHERE.contains(&function.rust_name().as_str()) || function.result() == Kind::Tensors => continue,
+            _ if ELSEWHERE.contains(&function.rust_name().as_str()) || function.result() == "Vec<Tensor>" => continue,
             (Some(_), _) => &mut methods,
             (None, "Pairwise" | "Compare") => {
                 comparisons += &format!("{}    {};\n", doc(&contract, &function), function.rust_name());
@@ -105,11 +105,11 @@ fn the_golden_rows_can_call_every_operation() {
     for (function, class) in operations(&contract) {
         let (mut operands, mut passed) = (Vec::new(), Vec::new());
         let parameters: Vec<_> = function.parameters().collect();
-        let list = parameters.iter().any(|(_, kind)| *kind == Kind::Tensors);
-        let is_drawn = parameters.iter().any(|(_, kind)| *kind == Kind::Text);
+        let list = parameters.iter().any(|(_, ty)| ty == "Vec<Tensor>");
+        let is_drawn = parameters.iter().any(|(_, ty)| ty == "String");
         match () {
             () if class == "View" => {}
-            () if !list && !parameters.iter().any(|(_, kind)| *kind == Kind::Tensor) => {
+            () if !list && !parameters.iter().any(|(_, ty)| ty == "Tensor") => {
                 passed.extend(["budget", "&Device::Cpu"].map(str::to_owned));
             }
             () => passed.push("budget".to_owned()),
@@ -117,23 +117,23 @@ fn the_golden_rows_can_call_every_operation() {
         if is_drawn {
             passed.push("&mut Stream::new(1, \"rows\")".to_owned());
         }
-        for (name, kind) in parameters {
+        for (name, ty) in parameters {
             let name = if name == "self" { "this".to_owned() } else { name };
-            match kind {
-                Kind::Tensor => {
+            match ty.as_str() {
+                "Tensor" => {
                     passed.push(name.clone());
                     operands.push(name);
                 }
-                Kind::Tensors => passed.push("&tensors.iter().collect::<Vec<_>>()".to_owned()),
-                Kind::Text => {}
-                Kind::Integers if name == "shape" => passed.push("&row.argument::<Vec<u32>>(\"shape\")".to_owned()),
+                "Vec<Tensor>" => passed.push("&tensors.iter().collect::<Vec<_>>()".to_owned()),
+                "String" => {}
+                "Vec<u32>" if name == "shape" => passed.push("&row.argument::<Vec<u32>>(\"shape\")".to_owned()),
                 _ => passed.push(format!("row.argument(\"{name}\")")),
             }
         }
         let (name, path) = (function.rust_name(), function.row.path.rsplit('.').next().unwrap());
         let operands = if list { "tensors".to_owned() } else { format!("[{}]", operands.join(", ")) };
         let call = format!("ops::{name}({})", passed.join(", "));
-        let call = if function.result() == Kind::Tensors { call } else { format!("one({call})") };
+        let call = if function.result() == "Vec<Tensor>" { call } else { format!("one({call})") };
         let _ = writeln!(arms, "        ({path:?}, {operands}) => {call},");
     }
     let source = format!(

@@ -14,7 +14,7 @@ use std::path::Path;
 pub use names::{camel, snake};
 pub use table::{Cost, Row};
 pub use wit_parser;
-use wit_parser::{Function as Signature, FunctionKind, Handle, Param, Resolve, Type, TypeDefKind, TypeId, WorldItem};
+use wit_parser::{Function as Signature, FunctionKind, Handle, Resolve, Type, TypeDefKind, WorldItem};
 
 /// The result of reading the contract or of writing code from it.
 pub type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -152,105 +152,39 @@ impl<'a> Function<'a> {
         }
     }
 
-    /// The parameters with their types as the generators tell them apart; of a method, the first is the resource.
-    pub fn parameters(&self) -> impl Iterator<Item = (String, Kind)> {
-        let kind = |parameter: &Param| (snake(&parameter.name), self.contract.kind(&parameter.ty));
-        self.signature.params.iter().map(kind)
+    /// The parameters with their types in Rust, as an owner holds them; of a method, the first is the resource.
+    pub fn parameters(&self) -> impl Iterator<Item = (String, String)> {
+        self.signature.params.iter().map(|parameter| (snake(&parameter.name), self.contract.rust_type(&parameter.ty)))
     }
 
-    /// What it returns, apart from an error.
-    pub fn result(&self) -> Kind {
-        self.signature.result.as_ref().map_or(Kind::Other, |ty| self.contract.kind(ty))
-    }
-}
-
-/// A type as the generators tell it apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A tensor, lent or given out.
-    Tensor,
-    /// A list of tensors.
-    Tensors,
-    /// The type of a tensor's elements.
-    ElementType,
-    /// `list<u32>`.
-    Integers,
-    /// `list<f32>`.
-    Numbers,
-    /// `string`.
-    Text,
-    /// `option<s32>`: an axis, or all of them.
-    OptionalAxis,
-    /// `option<f64>`.
-    OptionalNumber,
-    /// `bool`.
-    Truth,
-    /// `u32`.
-    Unsigned,
-    /// `s32`.
-    Signed,
-    /// `f32`.
-    Single,
-    /// `f64`.
-    Double,
-    /// Any other type.
-    Other,
-}
-
-impl Kind {
-    /// The type in Rust, as an owner holds it; tensors have no type here.
-    pub fn rust(self) -> &'static str {
-        match self {
-            Self::Tensor | Self::Tensors | Self::Other => "",
-            Self::ElementType => "Dtype",
-            Self::Integers => "Vec<u32>",
-            Self::Numbers => "Vec<f32>",
-            Self::Text => "String",
-            Self::OptionalAxis => "Option<i32>",
-            Self::OptionalNumber => "Option<f64>",
-            Self::Truth => "bool",
-            Self::Unsigned => "u32",
-            Self::Signed => "i32",
-            Self::Single => "f32",
-            Self::Double => "f64",
-        }
+    /// The type in Rust of what it returns, apart from an error; empty if it returns nothing.
+    pub fn result(&self) -> String {
+        self.signature.result.as_ref().map_or_else(String::new, |ty| self.contract.rust_type(ty))
     }
 }
 
 impl Contract {
-    fn kind(&self, ty: &Type) -> Kind {
-        match ty {
-            Type::Bool => Kind::Truth,
-            Type::U32 => Kind::Unsigned,
-            Type::S32 => Kind::Signed,
-            Type::F32 => Kind::Single,
-            Type::F64 => Kind::Double,
-            Type::String => Kind::Text,
-            Type::Id(id) => self.defined(*id),
-            _ => Kind::Other,
-        }
-    }
-
-    fn defined(&self, id: TypeId) -> Kind {
-        let definition = &self.resolve.types[id];
+    /// A type in Rust, such as `Vec<u32>`; of a result, the type of its success. A resource is named without its handle.
+    /// Empty for a type that no tensor operation has.
+    fn rust_type(&self, ty: &Type) -> String {
+        let id = match ty {
+            Type::Bool => return "bool".to_owned(),
+            Type::U32 => return "u32".to_owned(),
+            Type::S32 => return "i32".to_owned(),
+            Type::F32 => return "f32".to_owned(),
+            Type::F64 => return "f64".to_owned(),
+            Type::String => return "String".to_owned(),
+            Type::Id(id) => id,
+            _ => return String::new(),
+        };
+        let definition = &self.resolve.types[*id];
         match &definition.kind {
-            TypeDefKind::Type(ty) => self.kind(ty),
-            TypeDefKind::Handle(Handle::Own(id) | Handle::Borrow(id)) => self.defined(*id),
-            TypeDefKind::Resource if definition.name.as_deref() == Some("tensor") => Kind::Tensor,
-            TypeDefKind::Enum(_) if definition.name.as_deref() == Some("dtype") => Kind::ElementType,
-            TypeDefKind::Result(result) => result.ok.as_ref().map_or(Kind::Other, |ty| self.kind(ty)),
-            TypeDefKind::List(ty) => match self.kind(ty) {
-                Kind::Tensor => Kind::Tensors,
-                Kind::Unsigned => Kind::Integers,
-                Kind::Single => Kind::Numbers,
-                _ => Kind::Other,
-            },
-            TypeDefKind::Option(ty) => match self.kind(ty) {
-                Kind::Signed => Kind::OptionalAxis,
-                Kind::Double => Kind::OptionalNumber,
-                _ => Kind::Other,
-            },
-            _ => Kind::Other,
+            TypeDefKind::Type(ty) => self.rust_type(ty),
+            TypeDefKind::Handle(Handle::Own(id) | Handle::Borrow(id)) => self.rust_type(&Type::Id(*id)),
+            TypeDefKind::Result(result) => result.ok.as_ref().map_or_else(String::new, |ty| self.rust_type(ty)),
+            TypeDefKind::List(ty) => format!("Vec<{}>", self.rust_type(ty)),
+            TypeDefKind::Option(ty) => format!("Option<{}>", self.rust_type(ty)),
+            _ => definition.name.as_deref().map(camel).unwrap_or_default(),
         }
     }
 }
@@ -271,11 +205,11 @@ mod tests {
     }
 
     #[test]
-    fn parameters_keep_their_order_and_kinds() {
+    fn parameters_keep_their_order_and_types() {
         let contract = contract();
         let gather = contract.functions().find(|function| function.row.path == "tensor.tensor.gather").unwrap();
-        let parameters: Vec<_> = gather.parameters().map(|(_, kind)| kind).collect();
-        assert_eq!(parameters, [Kind::Tensor, Kind::Signed, Kind::Tensor]);
-        assert_eq!((gather.resource(), gather.result()), (Some("tensor"), Kind::Tensor));
+        let parameters: Vec<_> = gather.parameters().map(|(_, ty)| ty).collect();
+        assert_eq!(parameters, ["Tensor", "i32", "Tensor"]);
+        assert_eq!((gather.resource(), gather.result().as_str()), (Some("tensor"), "Tensor"));
     }
 }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::{Contract, Cost, Function, Kind};
+use crate::{Contract, Cost, Function};
 
 /// Two macros: `tensor_methods!()` is the operations among the methods of the resource `tensor`, `tensor_functions!()`
 /// those that are functions of the interface. Each stands inside the `impl` of its generated trait, beside the functions
@@ -29,29 +29,25 @@ fn operation(function: &Function<'_>, class: &str) -> String {
     let (name, path) = (function.rust_name(), &function.row.path);
     let (mut signature, mut passed, mut operands, mut list, mut stream) =
         (String::from("&mut self"), Vec::new(), Vec::new(), None, None);
-    for (parameter, kind) in function.parameters() {
+    for (parameter, ty) in function.parameters() {
         let parameter = if parameter == "self" { "this".to_owned() } else { parameter };
-        let ty = match kind {
-            Kind::Tensor => "Handle",
-            Kind::Tensors => "Vec<Handle>",
-            kind => kind.rust(),
-        };
-        let _ = write!(signature, ", {parameter}: {ty}");
-        passed.push(match kind {
-            Kind::ElementType => format!("element_type({parameter})"),
+        let _ = write!(signature, ", {parameter}: {}", ty.replace("Tensor", "Handle"));
+        passed.push(match ty.as_str() {
+            "Dtype" => format!("element_type({parameter})"),
             // Lengths are read; the other lists become the numbers of the result.
-            Kind::Integers if parameter == "shape" => "&shape".to_owned(),
+            "Vec<u32>" if parameter == "shape" => "&shape".to_owned(),
             _ => parameter.clone(),
         });
-        match kind {
-            Kind::Tensor => operands.push(parameter),
-            Kind::Tensors => list = Some(parameter),
-            Kind::Text => stream = Some(parameter),
+        match ty.as_str() {
+            "Tensor" => operands.push(parameter),
+            "Vec<Tensor>" => list = Some(parameter),
+            "String" => stream = Some(parameter),
             _ => {}
         }
     }
     let (lent, named) =
         (operands.iter().map(|name| format!("&{name}")).collect::<Vec<_>>().join(", "), operands.join(", "));
+    let is_split = function.result() == "Vec<Tensor>";
     let limit = function.row.limit.as_deref().unwrap_or_default();
     let passed = passed.join(", ");
     let call = match (&list, &stream, operands.is_empty()) {
@@ -64,13 +60,11 @@ fn operation(function: &Function<'_>, class: &str) -> String {
             format!("self.draw({path:?}, &{stream}, |budget, device, {stream}| ops::{name}(budget, device, {passed}))")
         }
         (_, _, true) => format!("self.create({path:?}, |budget, device| ops::{name}(budget, device, {passed}))"),
-        _ if function.result() == Kind::Tensors => {
-            format!("self.split({path:?}, &{lent_one}, |{named}| ops::{name}({passed}))", lent_one = named)
-        }
+        _ if is_split => format!("self.split({path:?}, &{named}, |{named}| ops::{name}({passed}))"),
         // A view needs no bytes of its own.
         _ if class == "View" => format!("self.operate({path:?}, [{lent}], |_, [{named}]| ops::{name}({passed}))"),
         _ => format!("self.operate({path:?}, [{lent}], |budget, [{named}]| ops::{name}(budget, {passed}))"),
     };
-    let result = if function.result() == Kind::Tensors { "Result<Vec<Handle>, Refusal>" } else { "Answer" };
+    let result = if is_split { "Result<Vec<Handle>, Refusal>" } else { "Answer" };
     format!("        fn {name}({signature}) -> {result} {{\n            {call}\n        }}\n")
 }
