@@ -5,8 +5,6 @@ A number may stand on either side. The contract's own class gets the operators a
 nothing is wrapped, so a tensor costs no second object.
 """
 
-from functools import wraps
-
 from wit_world.imports import tensor as contract
 from wit_world.imports.tensor import (
     Scope,
@@ -117,67 +115,27 @@ _OPERATORS = {
     "__repr__": _shown,
 }
 
-#: Reductions over one axis, or over all: `x.sum()`, `x.sum(1)`, `x.sum(1, keep=True)`.
-_REDUCTIONS = (
-    "sum", "mean", "max", "min", "log_sum_exp", "norm", "sum_of_finite", "mean_of_finite", "count", "any", "all",
-    "argmax",
-)  # fmt: skip
-
-#: The same with a divisor n − `correction`.
-_SPREADS = ("variance", "standard_deviation", "standard_deviation_of_finite")
-
-#: The same under a mask.
-_MASKED = ("masked_sum", "masked_mean")
-
-
-def _reduction(function):
-    @wraps(function)
-    def reduction(self: Tensor, axis: int | None = None, keep: bool = False) -> Tensor:
-        return function(self, axis, keep)
-
-    return reduction
+#: Functions by the values that their last arguments have when they are left out. The contract knows no defaults.
+_DEFAULTS = {
+    # Over one axis, or over all elements: `x.sum()`, `x.sum(1)`, `x.sum(1, keep=True)`.
+    (None, False): (
+        "sum", "mean", "max", "min", "log_sum_exp", "norm", "sum_of_finite", "mean_of_finite", "count", "any", "all",
+        "argmax", "masked_sum", "masked_mean",
+    ),
+    # The last argument is the correction: the divisor is n − `correction`.
+    (None, False, 0): ("variance", "standard_deviation", "standard_deviation_of_finite"),
+    (-1, False): ("sort", "argsort"),
+    (None, None): ("clamp",),
+}  # fmt: skip
 
 
-def _spread(function):
-    @wraps(function)
-    def spread(self: Tensor, axis: int | None = None, keep: bool = False, correction: int = 0) -> Tensor:
-        return function(self, axis, keep, correction)
-
-    return spread
-
-
-def _masked(function):
-    @wraps(function)
-    def masked(self: Tensor, mask: Tensor, axis: int | None = None, keep: bool = False) -> Tensor:
-        return function(self, mask, axis, keep)
-
-    return masked
-
-
-def _ordered(function):
-    @wraps(function)
-    def ordered(self: Tensor, axis: int = -1, descending: bool = False) -> Tensor:
-        return function(self, axis, descending)
-
-    return ordered
-
-
-def _clamp(function):
-    @wraps(function)
-    def clamp(self: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
-        return function(self, low, high)
-
-    return clamp
-
-
-def _dress() -> None:
+def _extend_tensor() -> None:
     """Gives the contract's class its operators and defaults."""
     for name, operator in _OPERATORS.items():
         setattr(Tensor, name, operator)
-    kinds = ((_REDUCTIONS, _reduction), (_SPREADS, _spread), (_MASKED, _masked), (("sort", "argsort"), _ordered))
-    for names, dressed in (*kinds, (("clamp",), _clamp)):
+    for values, names in _DEFAULTS.items():
         for name in names:
-            setattr(Tensor, name, dressed(getattr(Tensor, name)))
+            getattr(Tensor, name).__defaults__ = values
 
 
-_dress()
+_extend_tensor()
