@@ -1,13 +1,15 @@
 //! The shape of every verifier, and how it becomes the component's exports.
 //!
 //! A verifier sees three texts and nothing else: it may not call the host at all, so none of this
-//! crate's other modules is of use to it but the settings.
+//! crate's other modules is of use to it but the settings. [`boxes`] and [`split_number`] help to read answers.
 
+mod answer;
 #[cfg(target_arch = "wasm32")]
 mod component;
 
 use crate::{Result, Settings};
 
+pub use answer::{boxes, split_number};
 #[cfg(target_arch = "wasm32")]
 pub use component::Exported;
 

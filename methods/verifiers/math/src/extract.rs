@@ -1,5 +1,7 @@
 //! Where the mathematics stands: in the record's answer, and in a completion.
 
+use tunebox::verifier::boxes;
+
 use crate::lexer::{Token, tokens};
 use crate::value::Value;
 use crate::{compare, parse};
@@ -44,24 +46,4 @@ pub(crate) fn answer(text: &str) -> Option<Value> {
 
 fn read(text: &str) -> Option<Value> {
     parse::value(&tokens(text.trim().trim_end_matches('.'))?)
-}
-
-/// The contents of every `\boxed{…}` that is closed.
-fn boxes(text: &str) -> Vec<&str> {
-    let mut found = Vec::new();
-    for (start, opening) in text.match_indices("\\boxed{") {
-        let content = &text[start + opening.len()..];
-        let (mut depth, mut escaped) = (1, false);
-        let end = content.char_indices().find(|(_, c)| {
-            depth += match c {
-                '{' if !escaped => 1,
-                '}' if !escaped => -1,
-                _ => 0,
-            };
-            escaped = *c == '\\' && !escaped;
-            depth == 0
-        });
-        found.extend(end.map(|(end, _)| &content[..end]));
-    }
-    found
 }

@@ -1,5 +1,7 @@
 //! LaTeX and plain mathematics as tokens. Spacing, sizes of brackets and units in `\text{…}` are left out.
 
+use tunebox::verifier::split_number;
+
 /// One piece of mathematics.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Token {
@@ -14,43 +16,27 @@ pub(crate) enum Token {
     Words(String),
 }
 
-/// Commands that say nothing about the value.
-const IDLE: [&str; 14] = [
-    "left",
-    "right",
-    "displaystyle",
-    "big",
-    "Big",
-    "bigl",
-    "bigr",
-    "quad",
-    "qquad",
-    "limits",
-    "mathrm",
-    "mathbf",
-    "bigg",
-    "Bigg",
-];
-
 /// The tokens of a text; nothing for text that is no mathematics.
 pub(crate) fn tokens(text: &str) -> Option<Vec<Token>> {
-    let characters: Vec<char> = text.replace("{,}", ",").chars().collect();
-    let (mut tokens, mut at) = (Vec::new(), 0);
-    while at < characters.len() {
-        let c = characters[at];
-        if c.is_whitespace() || c == '$' || c == '~' {
-            at += 1;
+    let text = text.replace("{,}", ",");
+    let (mut tokens, mut rest) = (Vec::new(), text.as_str());
+    while let Some(c) = rest.chars().next() {
+        let after = &rest[c.len_utf8()..];
+        rest = if c.is_whitespace() || c == '$' || c == '~' {
+            after
         } else if c == '\\' {
-            at = command(&characters, at + 1, &mut tokens)?;
-        } else if c.is_ascii_digit() || c == '.' && characters.get(at + 1).is_some_and(char::is_ascii_digit) {
-            at = number(&characters, at, &mut tokens)?;
+            command(after, &mut tokens)?
+        } else if c.is_ascii_digit() || c == '.' && after.starts_with(|c: char| c.is_ascii_digit()) {
+            let (number, after) = split_number(rest);
+            tokens.push(Token::Number(number.parse().ok()?));
+            after
         } else if c.is_alphabetic() {
             tokens.push(Token::Name(c.to_string()));
-            at += 1;
+            after
         } else {
             tokens.push(Token::Symbol(plain(c)?));
-            at += 1;
-        }
+            after
+        };
     }
     Some(tokens)
 }
@@ -67,9 +53,9 @@ fn plain(c: char) -> Option<char> {
     })
 }
 
-/// What follows a backslash; gives the place after it.
-fn command(characters: &[char], at: usize, tokens: &mut Vec<Token>) -> Option<usize> {
-    let first = *characters.get(at)?;
+/// Reads the command after a backslash. Returns the text after it.
+fn command<'a>(text: &'a str, tokens: &mut Vec<Token>) -> Option<&'a str> {
+    let first = text.chars().next()?;
     if !first.is_ascii_alphabetic() {
         match first {
             '{' => tokens.push(Token::SetOpen),
@@ -78,11 +64,10 @@ fn command(characters: &[char], at: usize, tokens: &mut Vec<Token>) -> Option<us
             ',' | ';' | '!' | ':' | ' ' | '(' | ')' | '[' | ']' | '$' => {}
             _ => return None,
         }
-        return Some(at + 1);
+        return Some(&text[first.len_utf8()..]);
     }
-    let name: String = characters[at..].iter().take_while(|c| c.is_ascii_alphabetic()).collect();
-    let after = at + name.len();
-    match name.as_str() {
+    let after = text.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+    match &text[..text.len() - after.len()] {
         "frac" | "dfrac" | "tfrac" | "cfrac" => tokens.push(Token::Fraction),
         "sqrt" => tokens.push(Token::Root),
         "cdot" | "times" => tokens.push(Token::Symbol('*')),
@@ -92,51 +77,16 @@ fn command(characters: &[char], at: usize, tokens: &mut Vec<Token>) -> Option<us
         "lt" => tokens.push(Token::Symbol('<')),
         "gt" => tokens.push(Token::Symbol('>')),
         "infty" => tokens.push(Token::Number(f64::INFINITY)),
-        "text" | "textbf" | "textrm" | "mbox" => return words(characters, after, tokens),
-        "circ" => {}
-        name if IDLE.contains(&name) => {}
+        "text" | "textbf" | "textrm" | "mbox" => {
+            let (words, after) = after.strip_prefix('{')?.split_once('}')?;
+            tokens.push(Token::Words(words.trim().to_owned()));
+            return Some(after);
+        }
+        // Commands that say nothing about the value.
+        "circ" | "left" | "right" | "displaystyle" | "big" | "Big" | "bigl" | "bigr" | "bigg" | "Bigg" | "quad"
+        | "qquad" | "limits" | "mathrm" | "mathbf" => {}
         name if name.len() <= 8 => tokens.push(Token::Name(name.to_owned())),
         _ => return None,
     }
     Some(after)
-}
-
-/// The braces after `\text`.
-fn words(characters: &[char], at: usize, tokens: &mut Vec<Token>) -> Option<usize> {
-    (characters.get(at) == Some(&'{')).then_some(())?;
-    let inside: String = characters[at + 1..].iter().take_while(|c| **c != '}').collect();
-    let end = at + 1 + inside.chars().count();
-    characters.get(end)?;
-    tokens.push(Token::Words(inside.trim().to_owned()));
-    Some(end + 1)
-}
-
-/// Digits with thousands separators and decimals.
-fn number(characters: &[char], at: usize, tokens: &mut Vec<Token>) -> Option<usize> {
-    let digit = |place: usize| characters.get(place).is_some_and(char::is_ascii_digit);
-    let (mut text, mut end) = (String::new(), at);
-    loop {
-        if digit(end) {
-            text.push(characters[end]);
-            end += 1;
-        } else if characters.get(end) == Some(&',')
-            && !text.is_empty()
-            && (1..=3).all(|ahead| digit(end + ahead))
-            && !digit(end + 4)
-        {
-            end += 1;
-        } else {
-            break;
-        }
-    }
-    if characters.get(end) == Some(&'.') && digit(end + 1) {
-        text.push('.');
-        end += 1;
-        while digit(end) {
-            text.push(characters[end]);
-            end += 1;
-        }
-    }
-    tokens.push(Token::Number(text.parse().ok()?));
-    Some(end)
 }

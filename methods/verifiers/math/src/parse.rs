@@ -72,16 +72,12 @@ fn items(tokens: &[Token]) -> Option<Vec<Value>> {
 
 /// An expression, an equation with one name on its left, or a chain of inequalities.
 fn related(tokens: &[Token]) -> Option<Value> {
-    let relation = |token: &Token| matches!(token, Token::Symbol('=' | '<' | '>' | '≤' | '≥'));
-    let signs: Vec<char> = tokens
-        .iter()
-        .filter(|token| relation(token))
-        .filter_map(|token| match token {
-            Token::Symbol(sign) => Some(*sign),
-            _ => None,
-        })
-        .collect();
-    let parts = split(tokens, relation);
+    let sign = |token: &Token| match token {
+        Token::Symbol(sign @ ('=' | '<' | '>' | '≤' | '≥')) => Some(*sign),
+        _ => None,
+    };
+    let signs: Vec<char> = tokens.iter().filter_map(sign).collect();
+    let parts = split(tokens, |token| sign(token).is_some());
     match (signs.as_slice(), parts.as_slice()) {
         ([], [whole]) => expression(whole).map(Value::Expression),
         (['='], [[Token::Name(name)], right]) => Some(Value::Equation(name.clone(), Box::new(value(right)?))),
@@ -89,11 +85,15 @@ fn related(tokens: &[Token]) -> Option<Value> {
             let (low, high) = (expression(low)?, expression(high)?);
             interval(*first, *second, low, high)
         }
-        ([sign], [[Token::Name(_)], bound]) => half(*sign, expression(bound)?),
+        ([sign @ ('<' | '≤')], [[Token::Name(_)], bound]) => {
+            interval('<', *sign, Node::Number(f64::NEG_INFINITY), expression(bound)?)
+        }
+        ([sign], [[Token::Name(_)], bound]) => interval('>', *sign, Node::Number(f64::INFINITY), expression(bound)?),
         _ => None,
     }
 }
 
+/// The interval between two bounds; `first` stands between the first bound and the name, `second` after the name.
 fn interval(first: char, second: char, low: Node, high: Node) -> Option<Value> {
     match (first, second) {
         ('<' | '≤', '<' | '≤') => {
@@ -102,15 +102,6 @@ fn interval(first: char, second: char, low: Node, high: Node) -> Option<Value> {
         ('>' | '≥', '>' | '≥') => {
             Some(Value::Interval { low: high, low_in: second == '≥', high: low, high_in: first == '≥' })
         }
-        _ => None,
-    }
-}
-
-fn half(sign: char, bound: Node) -> Option<Value> {
-    let (low, high) = (Node::Number(f64::NEG_INFINITY), Node::Number(f64::INFINITY));
-    match sign {
-        '<' | '≤' => Some(Value::Interval { low, low_in: false, high: bound, high_in: sign == '≤' }),
-        '>' | '≥' => Some(Value::Interval { low: bound, low_in: sign == '≥', high, high_in: false }),
         _ => None,
     }
 }

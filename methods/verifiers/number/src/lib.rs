@@ -3,6 +3,7 @@
 mod read;
 
 use tunebox::prelude::*;
+use tunebox::verifier::boxes;
 
 /// Where the number stands, and how near is near enough.
 #[derive(Settings)]
@@ -34,8 +35,7 @@ impl Verifier for Number {
 
     fn verify(&self, _: &str, completion: &str, answer: &str) -> Option<f32> {
         let wanted = read::whole(answer)?;
-        let boxed = read::boxed(completion);
-        let found = match (self.from, boxed) {
+        let found = match (self.from, boxes(completion).pop()) {
             (From::Boxed | From::Either, Some(content)) => read::whole(content),
             (From::Boxed, None) => None,
             (From::Last | From::Either, _) => read::last(completion),

@@ -1,5 +1,7 @@
 //! Numbers as people write them: `-1,234.5`, `3/4`, `50%`, `1e6`, `$42`.
 
+use tunebox::verifier::split_number;
+
 /// The number that a text is, with a unit or a currency sign around it at most.
 pub(crate) fn whole(text: &str) -> Option<f64> {
     let text = text.trim().trim_matches(|c: char| c == '$' || c.is_whitespace());
@@ -19,25 +21,6 @@ pub(crate) fn last(text: &str) -> Option<f64> {
     all(text).last().map(|(.., value)| *value)
 }
 
-/// The content of the last `\boxed{…}` that is closed.
-pub(crate) fn boxed(text: &str) -> Option<&str> {
-    let mut found = None;
-    for (start, opening) in text.match_indices("\\boxed{") {
-        let content = &text[start + opening.len()..];
-        let mut depth = 1;
-        let end = content.char_indices().find(|(_, c)| {
-            depth += match c {
-                '{' => 1,
-                '}' => -1,
-                _ => 0,
-            };
-            depth == 0
-        });
-        found = end.map(|(end, _)| &content[..end]).or(found);
-    }
-    found
-}
-
 /// Every number of a text with the bytes that it covers.
 fn all(text: &str) -> Vec<(usize, usize, f64)> {
     let (mut found, mut at) = (Vec::new(), 0);
@@ -53,84 +36,49 @@ fn all(text: &str) -> Vec<(usize, usize, f64)> {
     found
 }
 
-/// A number that begins at a place: its end and its value.
+/// The number that begins at a byte of a text, with its sign: its end and its value.
 fn number(text: &str, at: usize) -> Option<(usize, f64)> {
     let before = text[..at].chars().next_back();
-    let mut place = at;
-    let negative = match text[at..].chars().next()? {
-        // A minus between two numbers or words is no sign.
-        '-' | '−' if before.is_none_or(|c| !c.is_alphanumeric() && c != ')') => true,
-        '+' if before.is_none_or(|c| !c.is_alphanumeric() && c != ')') => false,
-        '0'..='9' | '.' => {
-            place = at;
-            return finish(text, place, false);
-        }
+    let first = text[at..].chars().next()?;
+    let start = match first {
+        // A sign between two numbers or words is none.
+        '-' | '−' | '+' if before.is_none_or(|c| !c.is_alphanumeric() && c != ')') => at + first.len_utf8(),
+        '0'..='9' | '.' => at,
         _ => return None,
     };
-    place += text[at..].chars().next().map_or(1, char::len_utf8);
-    text[place..].starts_with(|c: char| c.is_ascii_digit() || c == '.').then_some(())?;
-    finish(text, place, negative)
-}
-
-/// The digits from a place on, then a fraction or a percent sign.
-fn finish(text: &str, at: usize, negative: bool) -> Option<(usize, f64)> {
-    let (mut end, mut value) = digits(text, at)?;
-    if let Some(rest) = text[end..].strip_prefix('/')
-        && rest.starts_with(|c: char| c.is_ascii_digit())
-        && let Some((after, divisor)) = digits(text, end + 1)
+    let (mut value, mut rest) = unsigned(&text[start..])?;
+    let divisor = rest.strip_prefix('/').filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    if let Some((divisor, after)) = divisor.and_then(unsigned)
         && divisor != 0.0
     {
-        (end, value) = (after, value / divisor);
+        (value, rest) = (value / divisor, after);
     }
-    for sign in ["\\%", "%"] {
-        if text[end..].starts_with(sign) {
-            (end, value) = (end + sign.len(), value / 100.0);
+    for percent in ["\\%", "%"] {
+        if let Some(after) = rest.strip_prefix(percent) {
+            (value, rest) = (value / 100.0, after);
         }
     }
-    Some((end, if negative { -value } else { value }))
+    Some((text.len() - rest.len(), if matches!(first, '-' | '−') { -value } else { value }))
 }
 
-/// Digits with thousands separators, decimals and an exponent.
-fn digits(text: &str, at: usize) -> Option<(usize, f64)> {
-    let bytes = text.as_bytes();
-    let digit = |place: usize| bytes.get(place).is_some_and(u8::is_ascii_digit);
-    let (mut end, mut plain) = (at, String::new());
-    loop {
-        if digit(end) {
-            plain.push(bytes[end] as char);
-            end += 1;
-        } else if bytes.get(end) == Some(&b',')
-            && !plain.is_empty()
-            && (1..=3).all(|ahead| digit(end + ahead))
-            && !digit(end + 4)
-        {
-            end += 1;
-        } else {
-            break;
+/// The number that a text begins with, with thousands separators, decimals and an exponent, and the rest of the text.
+fn unsigned(text: &str) -> Option<(f64, &str)> {
+    let (mut plain, mut rest) = split_number(text);
+    if let Some(exponent) = rest.strip_prefix(['e', 'E']) {
+        let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+        let after = digits.trim_start_matches(|c: char| c.is_ascii_digit());
+        if after.len() < digits.len() {
+            plain += &rest[..rest.len() - after.len()];
+            rest = after;
         }
     }
-    if bytes.get(end) == Some(&b'.') && digit(end + 1) {
-        plain.push('.');
-        end += 1;
-        while digit(end) {
-            plain.push(bytes[end] as char);
-            end += 1;
-        }
-    }
-    let signed = usize::from(bytes.get(end + 1).is_some_and(|sign| b"+-".contains(sign)));
-    if bytes.get(end).is_some_and(|letter| b"eE".contains(letter)) && digit(end + 1 + signed) {
-        let start = end;
-        end += 1 + signed;
-        while digit(end) {
-            end += 1;
-        }
-        plain.push_str(&text[start..end]);
-    }
-    plain.parse().ok().filter(|value: &f64| value.is_finite()).map(|value| (end, value))
+    plain.parse().ok().filter(|value: &f64| value.is_finite()).map(|value| (value, rest))
 }
 
 #[cfg(test)]
 mod tests {
+    use tunebox::verifier::boxes;
+
     use super::*;
 
     #[test]
@@ -164,6 +112,7 @@ mod tests {
 
     #[test]
     fn the_last_closed_box_counts() {
+        let boxed = |text| boxes(text).pop();
         assert_eq!(boxed("\\boxed{1} then \\boxed{2{3}}"), Some("2{3}"));
         assert_eq!(boxed("\\boxed{1} then \\boxed{2"), Some("1"));
         assert_eq!(boxed("none"), None);
