@@ -32,7 +32,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::net::TcpStream;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use self::host::Host;
 use crate::Method;
@@ -45,9 +45,8 @@ pub use serde_json::json;
 
 /// A test bench: what its host is to run. Settings, records and model are set before [`start`](Self::start).
 pub struct Bench<M> {
-    settings: Map<String, Value>,
-    further: Map<String, Value>,
-    wanted: Map<String, Value>,
+    /// What the host reads, as a JSON object.
+    wanted: Value,
     method: PhantomData<M>,
 }
 
@@ -61,13 +60,13 @@ impl<M: Method + Declared> Bench<M> {
     /// Seed 0, every setting at its default, made-up records in the method's shape, a tiny model of random weights.
     #[must_use]
     pub fn new() -> Self {
-        Self { settings: Map::new(), further: Map::new(), wanted: Map::new(), method: PhantomData }
+        Self { wanted: json!({ "settings": {} }), method: PhantomData }
     }
 
     /// Sets a setting of the method; the host checks name and range.
     #[must_use]
     pub fn setting(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.settings.insert(name.to_owned(), value.into());
+        self.wanted["settings"][name] = value.into();
         self
     }
 
@@ -99,7 +98,7 @@ impl<M: Method + Declared> Bench<M> {
     /// Sets a key of `run.toml`, such as `train.accumulation`.
     #[must_use]
     pub fn set(mut self, key: &str, value: impl Into<Value>) -> Self {
-        self.further.insert(key.to_owned(), value.into());
+        self.wanted["set"][key] = value.into();
         self
     }
 
@@ -117,13 +116,9 @@ impl<M: Method + Declared> Bench<M> {
     }
 
     /// Starts the run over a connection to a host.
-    fn over(mut self, stream: TcpStream, token: &str, host: Option<Host>) -> Result<Run<M>, Error> {
-        self.wanted.insert("settings".to_owned(), self.settings.into());
-        if !self.further.is_empty() {
-            self.wanted.insert("set".to_owned(), self.further.into());
-        }
-        let wanted = Value::Object(self.wanted).to_string();
-        let connected = Connected::new(stream, Role::Bench).map_err(|ended| Error::Ended(ended.to_string()))?;
+    fn over(self, stream: TcpStream, token: &str, host: Option<Host>) -> Result<Run<M>, Error> {
+        let wanted = self.wanted.to_string();
+        let connected = Connected::new(stream, Role::Bench).map_err(|ended| Error(ended.to_string()))?;
         let mut run = Run { report: Report::default(), connected: Some(connected), host, method: PhantomData };
         let met = send_greeting(&(token, M::MANIFEST, wanted.as_str())).and_then(|()| run.serve());
         run.describe_end(met)?;
@@ -131,7 +126,7 @@ impl<M: Method + Declared> Bench<M> {
     }
 
     fn want(mut self, key: &str, value: impl Into<Value>) -> Self {
-        self.wanted.insert(key.to_owned(), value.into());
+        self.wanted[key] = value.into();
         self
     }
 }
@@ -161,7 +156,7 @@ impl<M: Method + Declared> Run<M> {
     /// The method's own state, as a checkpoint would hold it. Errors: the method's panic, a limit.
     pub fn state(&mut self) -> Result<Vec<u8>, Error> {
         let returned = self.next("save-state")?;
-        Vec::decode(&mut Reader::new(&returned)).map_err(|malformed| Error::Ended(Ended::from(malformed).to_string()))
+        Vec::decode(&mut Reader::new(&returned)).map_err(|malformed| Error(Ended::from(malformed).to_string()))
     }
 
     /// A metric that the last call reported. Panics when it did not report it.
@@ -206,7 +201,7 @@ impl<M: Method + Declared> Run<M> {
                 words = format!("{words}\n{}", host.error_output());
             }
             words.truncate(words.trim_end().len());
-            Error::Ended(words)
+            Error(words)
         })
     }
 }
@@ -245,17 +240,17 @@ impl Report {
         }
     }
 
-    /// From the host's text.
+    /// Parses the host's text. `None` if it is no report.
     fn read(text: &str) -> Option<Self> {
         let report: Value = serde_json::from_str(text).ok()?;
-        let metrics = report.get("metrics").and_then(Value::as_object).into_iter().flatten();
-        let lines = report.get("log").and_then(Value::as_array).into_iter().flatten();
+        let metrics = report["metrics"].as_object().into_iter().flatten();
+        let lines = report["log"].as_array().into_iter().flatten();
         Some(Self {
-            step: report.get("step")?.as_u64()?,
+            step: report["step"].as_u64()?,
             metrics: metrics.map(|(name, value)| (name.clone(), value.as_f64().unwrap_or(f64::NAN))).collect(),
             log: lines.filter_map(Value::as_str).map(str::to_owned).collect(),
-            gradient_norm: report.get("gradient_norm").and_then(Value::as_f64),
-            rate: report.get("rate").and_then(Value::as_f64),
+            gradient_norm: report["gradient_norm"].as_f64(),
+            rate: report["rate"].as_f64(),
         })
     }
 }

@@ -1,5 +1,6 @@
 //! The shape of every method, and how it becomes the component's exports.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
@@ -60,57 +61,31 @@ impl<M: Method> Guest for Exported<M> {
     }
 
     fn step(batch: &data::Batch) -> Result<(), String> {
-        running(|method| method.step(&Batch::new(batch)))
+        running(|method: &mut M| method.step(&Batch::new(batch)))
     }
 
     fn finish() -> Result<(), String> {
-        running(|method| method.finish())
+        running(M::finish)
     }
 
     fn save_state() -> Vec<u8> {
-        RUNNING.with_borrow(|method| method.as_ref().map(|method| method.save_state()).unwrap_or_default())
+        running(|method: &mut M| Ok(method.save_state())).unwrap_or_default()
     }
 
     fn load_state(state: Vec<u8>) -> Result<(), String> {
-        running(|method| method.load_state(&state))
+        running(|method: &mut M| method.load_state(&state))
     }
 }
 
 thread_local! {
     /// The one method of this component, from `init` on.
-    static RUNNING: RefCell<Option<Box<dyn Running>>> = const { RefCell::new(None) };
+    static RUNNING: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
 }
 
-/// A [`Method`] after `init`, without its type.
-trait Running {
-    fn step(&mut self, batch: &Batch) -> Result<()>;
-    fn finish(&mut self) -> Result<()>;
-    fn save_state(&self) -> Vec<u8>;
-    fn load_state(&mut self, state: &[u8]) -> Result<()>;
-}
-
-impl<M: Method> Running for M {
-    fn step(&mut self, batch: &Batch) -> Result<()> {
-        Method::step(self, batch)
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        Method::finish(self)
-    }
-
-    fn save_state(&self) -> Vec<u8> {
-        Method::save_state(self)
-    }
-
-    fn load_state(&mut self, state: &[u8]) -> Result<()> {
-        Method::load_state(self, state)
-    }
-}
-
-/// Runs `work` on the method that `init` made. Errors: `init` was not called; those of `work`.
-fn running(work: impl FnOnce(&mut dyn Running) -> Result<()>) -> Result<(), String> {
-    RUNNING.with_borrow_mut(|method| match method {
-        Some(method) => work(method.as_mut()).map_err(|error| error.report()),
+/// Runs `work` on the method that `init` created. Errors: `init` was not called; those of `work`.
+fn running<M: Method, T>(work: impl FnOnce(&mut M) -> Result<T>) -> Result<T, String> {
+    RUNNING.with_borrow_mut(|running| match running.as_mut().and_then(|method| method.downcast_mut()) {
+        Some(method) => work(method).map_err(|error| error.report()),
         None => Err("`init` has not been called".to_owned()),
     })
 }

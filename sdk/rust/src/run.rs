@@ -1,7 +1,7 @@
 //! The position of the run, and the metrics and log lines of the method (`wit/run.wit`).
 
 use crate::Tensor;
-use crate::bindings::tunebox::method::run;
+use crate::bindings::tunebox::method::{run, tensor, types};
 use crate::error::certain;
 
 /// The number of finished weight updates; 0 in the first step.
@@ -14,52 +14,31 @@ pub fn planned() -> u32 {
     run::planned()
 }
 
+/// The host's answer to a report.
+type Answer = std::result::Result<(), types::Error>;
+
 /// A number, or a tensor of one element, which stays on the device until the step ends.
 pub trait Reported {
-    /// Reports it, averaged over the micro-batches of an update.
-    #[track_caller]
+    /// Calls `number` or `tensor` with the value.
     #[doc(hidden)]
-    fn average(self, name: &str);
-
-    /// Reports it, summed over the micro-batches of an update.
-    #[track_caller]
-    #[doc(hidden)]
-    fn sum(self, name: &str);
+    fn report(self, number: impl FnOnce(f32) -> Answer, tensor: impl FnOnce(&tensor::Tensor) -> Answer) -> Answer;
 }
 
 impl Reported for f32 {
-    #[track_caller]
-    fn average(self, name: &str) {
-        certain(run::metric(name, self));
-    }
-
-    #[track_caller]
-    fn sum(self, name: &str) {
-        certain(run::add_metric(name, self));
+    fn report(self, number: impl FnOnce(f32) -> Answer, _: impl FnOnce(&tensor::Tensor) -> Answer) -> Answer {
+        number(self)
     }
 }
 
 impl Reported for &Tensor {
-    #[track_caller]
-    fn average(self, name: &str) {
-        certain(run::metric_of(name, self.handle()));
-    }
-
-    #[track_caller]
-    fn sum(self, name: &str) {
-        certain(run::add_metric_of(name, self.handle()));
+    fn report(self, _: impl FnOnce(f32) -> Answer, tensor: impl FnOnce(&tensor::Tensor) -> Answer) -> Answer {
+        tensor(self.handle())
     }
 }
 
 impl Reported for Tensor {
-    #[track_caller]
-    fn average(self, name: &str) {
-        (&self).average(name);
-    }
-
-    #[track_caller]
-    fn sum(self, name: &str) {
-        Reported::sum(&self, name);
+    fn report(self, number: impl FnOnce(f32) -> Answer, tensor: impl FnOnce(&tensor::Tensor) -> Answer) -> Answer {
+        (&self).report(number, tensor)
     }
 }
 
@@ -67,13 +46,14 @@ impl Reported for Tensor {
 /// Panics on a name that the manifest does not list, and past 256 values a step.
 #[track_caller]
 pub fn metric(name: &str, value: impl Reported) {
-    value.average(name);
+    certain(value.report(|number| run::metric(name, number), |tensor| run::metric_of(name, tensor)));
 }
 
-/// Like [`metric`], summed over the micro-batches: for terms already divided by the window's denominator.
+/// Reports a number under a name of the manifest's metrics, summed over the micro-batches of an update: for terms that
+/// are already divided by the window's denominator. Panics as [`metric`] does.
 #[track_caller]
 pub fn add_metric(name: &str, value: impl Reported) {
-    value.sum(name);
+    certain(value.report(|number| run::add_metric(name, number), |tensor| run::add_metric_of(name, tensor)));
 }
 
 /// Writes a line to the run's log. Lines past 100 a step or 1,024 bytes a line are dropped.

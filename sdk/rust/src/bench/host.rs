@@ -23,33 +23,27 @@ const ENDS_WITHIN: Duration = Duration::from_secs(5);
 /// How long to sleep between two looks.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Why a bench does not work.
-pub enum Error {
-    /// There is no host: what was to be started, and why it was not.
-    Program(String, std::io::Error),
-    /// The host did not come: what was started, and what it did instead.
-    Silent(String, String),
-    /// No port of this machine could be had.
-    Port(std::io::Error),
-    /// The host ended the method, or is gone.
-    Ended(String),
+/// Why a bench does not work: there is no host, it did not connect, it ended the method, or it is gone.
+pub struct Error(pub(super) String);
+
+impl Error {
+    /// The program cannot be started.
+    pub(super) fn not_started(program: &str, reason: &std::io::Error) -> Self {
+        Self(format!(
+            "cannot start `{program}`: {reason}\na bench runs on the program `tunebox`; install it, or name it: \
+             `TUNEBOX=/path/to/tunebox cargo test`"
+        ))
+    }
+
+    /// No port of this machine can be used.
+    fn no_port(reason: std::io::Error) -> Self {
+        Self(format!("cannot listen on this machine: {reason}"))
+    }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Program(program, reason) => write!(
-                formatter,
-                "cannot start `{program}`: {reason}\na bench runs on the program `tunebox`; install it, or name it: \
-                 `TUNEBOX=/path/to/tunebox cargo test`"
-            ),
-            Self::Silent(program, reason) => write!(
-                formatter,
-                "`{program}` did not connect: {reason}\nis it a `tunebox` of this version? `TUNEBOX` names another"
-            ),
-            Self::Port(reason) => write!(formatter, "cannot listen on this machine: {reason}"),
-            Self::Ended(why) => formatter.write_str(why),
-        }
+        formatter.write_str(&self.0)
     }
 }
 
@@ -73,15 +67,15 @@ pub(super) struct Host {
 impl Host {
     /// Starts the program and waits until it connects. Gives what its stream is proven by as well.
     pub(super) fn start() -> Result<(Self, TcpStream, String), Error> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::Port)?;
-        let address = listener.local_addr().map_err(Error::Port)?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::no_port)?;
+        let address = listener.local_addr().map_err(Error::no_port)?;
         let token = token();
         let named = std::env::var_os(PROGRAM).unwrap_or_else(|| OsString::from("tunebox"));
         let program = named.to_string_lossy().into_owned();
         let mut command = Command::new(&named);
         command.arg("host").env("TUNEBOX_TWIN", address.to_string()).env("TUNEBOX_TWIN_TOKEN", &token);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|reason| Error::Program(program.clone(), reason))?;
+        let mut child = command.spawn().map_err(|reason| Error::not_started(&program, &reason))?;
         let errors = child.stderr.take().map(|mut stream| {
             thread::spawn(move || {
                 let mut bytes = Vec::new();
@@ -97,7 +91,7 @@ impl Host {
 
     /// Waits for the connection of the program and refuses any other.
     fn accept_connection(&mut self, listener: &TcpListener, token: &str) -> Result<TcpStream, Error> {
-        listener.set_nonblocking(true).map_err(Error::Port)?;
+        listener.set_nonblocking(true).map_err(Error::no_port)?;
         let begun = Instant::now();
         loop {
             match listener.accept() {
@@ -107,7 +101,7 @@ impl Host {
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(LOOK),
-                Err(error) => return Err(Error::Port(error)),
+                Err(error) => return Err(Error::no_port(error)),
             }
             let reason = match self.child.try_wait() {
                 Ok(None) if begun.elapsed() < CONNECTS_WITHIN => continue,
@@ -115,7 +109,10 @@ impl Host {
                 Ok(Some(status)) => format!("{status}\n{}", self.error_output()),
                 Err(error) => error.to_string(),
             };
-            return Err(Error::Silent(self.program.clone(), reason));
+            return Err(Error(format!(
+                "`{}` did not connect: {reason}\nis it a `tunebox` of this version? `TUNEBOX` names another",
+                self.program
+            )));
         }
     }
 

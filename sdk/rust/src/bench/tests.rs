@@ -88,6 +88,6 @@ fn a_metric_that_was_not_reported_is_named_beside_those_that_were() {
 
 #[test]
 fn a_missing_program_is_an_error_that_says_how_to_name_it() {
-    let missing = Error::Program("tunebox".to_owned(), std::io::ErrorKind::NotFound.into());
+    let missing = Error::not_started("tunebox", &std::io::ErrorKind::NotFound.into());
     assert!(missing.to_string().contains("TUNEBOX=/path/to/tunebox"), "{missing}");
 }
