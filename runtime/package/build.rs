@@ -72,7 +72,9 @@ fn sources(parents: &[PathBuf]) -> io::Result<String> {
 /// component are written out, in the output.
 fn toolkit(root: &Path, sdk: &Path, output: &Path) -> io::Result<Vec<Named>> {
     let mut files = vec![(root.join("Cargo.toml"), "Cargo.toml".to_owned())];
-    files.extend(below(&root.join("wit"), "wit/")?.into_iter().filter(|(_, name)| is_of_the_contract(name)));
+    // The folder of the contract in the SDK is a link.
+    let contract = below(&root.join("wit"), "sdk/rust/wit/")?;
+    files.extend(contract.into_iter().filter(|(_, name)| is_of_the_contract(name)));
     for name in folders(sdk)? {
         let folder = sdk.join(&name);
         if folder.join("Cargo.toml").is_file() {
@@ -93,7 +95,7 @@ fn toolkit(root: &Path, sdk: &Path, output: &Path) -> io::Result<Vec<Named>> {
 
 /// Not the copies of earlier versions, nor the page about it.
 fn is_of_the_contract(name: &str) -> bool {
-    name.ends_with(".wit") && name.matches('/').count() == 1
+    name.ends_with(".wit") && name.matches('/').count() == 3
 }
 
 /// Files as the source of a list of names and contents.
@@ -113,7 +115,7 @@ fn below(folder: &Path, prefix: &str) -> io::Result<Vec<Named>> {
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let Ok(name) = entry.file_name().into_string() else { continue };
-        if name == "target" || name.starts_with('.') {
+        if name == "target" || name.starts_with('.') || entry.file_type()?.is_symlink() {
             continue;
         }
         if entry.file_type()?.is_dir() {

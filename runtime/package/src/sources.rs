@@ -157,7 +157,7 @@ mod tests {
             assert!(manifest["package"]["version"].is_str(), "{name}");
         }
         assert!(files().contains_key("sdk/rust/src/lib.rs"));
-        assert!(files().contains_key("wit/world.wit"));
+        assert!(files().contains_key("sdk/rust/wit/world.wit"));
     }
 
     #[test]

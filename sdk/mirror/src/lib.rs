@@ -18,7 +18,7 @@ use crate::names::{camel, documentation, value};
 use crate::shape::Place;
 
 /// The folder of the contract, seen from that of the crate that calls the macro.
-const CONTRACT: &str = "../../wit";
+const CONTRACT: &str = "wit";
 
 /// The world whose imports and exports are written.
 const WORLD: &str = "method";

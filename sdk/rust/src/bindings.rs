@@ -4,7 +4,7 @@
 //! WebAssembly every import is a stub that panics: a method compiles natively, but has no host.
 
 wit_bindgen::generate!({
-    path: "../../wit",
+    path: "wit",
     world: "method",
     generate_all,
     pub_export_macro: true,
@@ -18,7 +18,7 @@ pub use wit_bindgen::rt as runtime;
 /// The second world.
 pub mod judging {
     wit_bindgen::generate!({
-        path: "../../wit",
+        path: "wit",
         world: "verifier",
         generate_all,
         pub_export_macro: true,
