@@ -107,7 +107,7 @@ fn hostile(body: &str) -> Vec<u8> {
 #[test]
 fn whatever_a_verifier_does_there_is_a_verdict() {
     let engine = Engine::new().unwrap();
-    let limits = VerifierLimits { seconds: 0.1, linear_memory: 1 << 20, ..VerifierLimits::default() };
+    let limits = VerifierLimits { verifier_seconds: 0.1, verifier_memory: 1 << 20, ..VerifierLimits::default() };
     let some = |number: &str| {
         format!("(i32.store8 (i32.const 16) (i32.const 1)) (f32.store (i32.const 20) {number}) (i32.const 16)")
     };
@@ -143,7 +143,7 @@ fn a_verifier_that_asks_for_anything_is_refused_and_so_is_a_method_in_its_place(
         matches!(&refusal, Error::VerifierImports { import, .. } if import.starts_with("tunebox:method/")),
         "{refusal}"
     );
-    let small = VerifierLimits { component_bytes: 100, ..VerifierLimits::default() };
+    let small = VerifierLimits { verifier_component_bytes: 100, ..VerifierLimits::default() };
     assert!(matches!(engine.admit_verifier(&method.bytes, "grpo", &small).err(), Some(Error::TooLarge { .. })));
 }
 

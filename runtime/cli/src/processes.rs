@@ -17,7 +17,7 @@ pub(crate) fn worker_program(in_process: bool) -> Result<Option<Program>, Failur
 
 /// Compiles methods that are not built in by a child process, and caches compiled code in the user's cache folder.
 pub(crate) fn compiling() -> Result<Compiling, Failure> {
-    Ok(Compiling { aside: Some(this_program("compile-component")?), ..compiling_in_process() })
+    Ok(Compiling { program: Some(this_program("compile-component")?), ..compiling_in_process() })
 }
 
 /// Compiles every method in this process, with the same cache.

@@ -5,23 +5,27 @@
 //! imports, their functions and exports are compared with the grants and with the version of the contract that this host
 //! keeps. Types are compared later, by the linker.
 
+use tunebox_foundation::explain::Explanation;
 use wasmparser::component_types::ComponentEntityType;
 use wasmparser::types::Types;
 use wasmparser::{
-    CanonicalFunction, CanonicalOption, ComponentExternalKind, ComponentType, Encoding, Parser, Payload, Validator,
-    WasmFeatures,
+    BinaryReaderError, CanonicalFunction, CanonicalOption, ComponentExternalKind, ComponentType, Parser, Payload,
+    Validator, WasmFeatures,
 };
 
 use crate::costs::cost_of;
-use crate::error::{Error, Sign};
-use crate::grants::{Answer, CONTRACT, Grants, PACKAGE, TRAINING, named};
+use crate::error::{BEFORE, Error};
+use crate::grants::{CONTRACT, Grants, KNOWN, PACKAGE, TRAINING, Version, named};
 use crate::limits::Limits;
 use crate::printable::printable;
 
+/// The longest name of an import, export or function in an error, in bytes.
+const NAME_BYTES: usize = 200;
+
 /// Components and modules inside one another.
-const NESTING: usize = 4;
+const NESTING: u32 = 4;
 /// Components and modules altogether.
-const PARTS: usize = 64;
+const PARTS: u32 = 64;
 /// Instances of components and modules, altogether.
 const INSTANCES: u32 = 256;
 /// Functions of all modules together.
@@ -36,41 +40,18 @@ pub(crate) struct Survey {
     pub(crate) imports: Vec<String>,
     /// The full names of the interfaces that it exports.
     pub(crate) exports: Vec<String>,
-    depth: usize,
-    parts: usize,
+    depth: u32,
+    parts: u32,
     instances: u32,
     functions: u32,
-}
-
-/// Why a walk stops.
-#[derive(Debug)]
-enum Objection {
-    Malformed(String),
-    LeftOut(&'static str),
-}
-
-impl From<wasmparser::BinaryReaderError> for Objection {
-    fn from(error: wasmparser::BinaryReaderError) -> Self {
-        Self::Malformed(printable(&format!("{} (at byte {})", error.message(), error.offset()), 300))
-    }
-}
-
-impl Objection {
-    fn of(self, method: &str) -> Error {
-        let method = method.to_owned();
-        match self {
-            Self::Malformed(problem) => Error::Malformed { method, problem },
-            Self::LeftOut(what) => Error::LeftOut { method, what },
-        }
-    }
 }
 
 /// The full names of everything that a component imports, in its order; without compiling it.
 ///
 /// # Errors
-/// [`Error::Malformed`] or [`Error::LeftOut`] for bytes that are no component of this contract.
+/// A refusal of bytes that are no component of this contract.
 pub fn imports(bytes: &[u8]) -> Result<Vec<String>, Error> {
-    Ok(survey(bytes).map_err(|objection| objection.of("this file"))?.imports)
+    Ok(survey(bytes, "this file")?.imports)
 }
 
 /// Everything that is checked before compiling: size, form, grants. Returns the full names of the imports.
@@ -79,20 +60,55 @@ pub fn imports(bytes: &[u8]) -> Result<Vec<String>, Error> {
 /// Every refusal that needs no compiler.
 pub fn admit(bytes: &[u8], method: &str, grants: &Grants, limits: &Limits) -> Result<Vec<String>, Error> {
     let survey = examine(bytes, method, limits.component_bytes)?;
-    for import in &survey.imports {
-        answer(grants.answer(import), method, import)?;
-    }
-    if let Some(missing) = unoffered(&survey, method, TRAINING)? {
-        return Err(Error::NoTraining { method: method.into(), missing });
+    survey.imports.iter().try_for_each(|import| check_import(grants, import, method))?;
+    if let Some(missing) = missing_export(&survey, method, TRAINING)? {
+        let refusal = Explanation::new("sandbox", format!("`{method}` does not offer what a method must"));
+        return Err(refusal
+            .with_location(format!("export `{missing}`, missed before anything ran"))
+            .with_why("the host calls `init`, `step` and `finish`; without them there is nothing to run")
+            .with_hint("`tunebox new NAME` writes a method that has all of it")
+            .into());
     }
     let types = validate(bytes, method)?;
-    survey.imports.iter().try_for_each(|import| functions(&types, import, method))?;
+    survey.imports.iter().try_for_each(|import| check_functions(&types, import, method))?;
     Ok(survey.imports)
+}
+
+/// Checks an import, given its full name, against the contract and the grants of the run.
+fn check_import(grants: &Grants, import: &str, method: &str) -> Result<(), Error> {
+    let shown = printable(import, NAME_BYTES);
+    let refused = |by_name| Err(Error::NotGranted { method: method.to_owned(), import: shown.clone(), by_name });
+    let Some((interface, version)) = named(import) else { return refused(false) };
+    let is_known = KNOWN.contains(&interface);
+    if !version.is_of_track(CONTRACT) || (!is_known && version > CONTRACT) {
+        return Err(other_version(method, version, &format!("import `{shown}`"), interface));
+    }
+    if is_known && grants.interfaces.contains(interface) { Ok(()) } else { refused(is_known) }
+}
+
+/// The refusal of a component built for a version of the contract that this host does not keep. `place` names the import
+/// or export that shows it, `item` the interface or function that is new in that version.
+fn other_version(component: &str, wants: Version, place: &str, item: &str) -> Error {
+    let why = if wants.is_of_track(CONTRACT) {
+        format!("`{item}` is newer than {CONTRACT}")
+    } else {
+        let (major, minor) = (CONTRACT.major, CONTRACT.minor);
+        format!("a version that is not {major}.{minor}.x is another contract, with functions of its own")
+    };
+    let hint = if wants > CONTRACT {
+        format!(
+            "a newer tunebox may keep it, `tunebox --version` tells which this is; or its author builds it for {CONTRACT}"
+        )
+    } else {
+        "its author can build it again with the SDK of this version".to_owned()
+    };
+    let what = format!("`{component}` needs `{PACKAGE}@{wants}`, this program keeps {CONTRACT}");
+    Explanation::new("sandbox", what).with_location(format!("{place}, {BEFORE}")).with_why(why).with_hint(hint).into()
 }
 
 /// The full name of an interface that a component must export, unless it does.
 /// Errors: it exports that interface of a version of the contract that is not kept here.
-pub(crate) fn unoffered(survey: &Survey, name: &str, interface: &str) -> Result<Option<String>, Error> {
+pub(crate) fn missing_export(survey: &Survey, name: &str, interface: &str) -> Result<Option<String>, Error> {
     let offered = survey.exports.iter().filter_map(|export| {
         let (found, version) = named(export)?;
         (found == interface).then_some((export, version))
@@ -102,17 +118,19 @@ pub(crate) fn unoffered(survey: &Survey, name: &str, interface: &str) -> Result<
         if version.is_of_track(CONTRACT) {
             return Ok(None);
         }
-        other = Some((Sign::Export(printable(export, 200)), version));
+        other = Some((export, version));
     }
     match other {
-        Some((sign, wants)) => Err(Error::OtherVersion { method: name.to_owned(), wants, sign }),
+        Some((export, wants)) => {
+            Err(other_version(name, wants, &format!("export `{}`", printable(export, NAME_BYTES)), interface))
+        }
         None => Ok(Some(format!("{PACKAGE}/{interface}@{CONTRACT}"))),
     }
 }
 
-/// Whether this host keeps every function that a component wants of an import that it is granted. Every one of them is a
-/// row of the table of costs.
-fn functions(types: &Types, import: &str, method: &str) -> Result<(), Error> {
+/// Checks that this host keeps every function that a component wants of an import that it is granted. Every function that
+/// is kept has a row in the table of costs.
+fn check_functions(types: &Types, import: &str, method: &str) -> Result<(), Error> {
     let Some((interface, wants)) = named(import) else { return Ok(()) };
     let Some(ComponentEntityType::Instance(instance)) = types.component_item_for_import(import).map(|item| item.ty)
     else {
@@ -123,10 +141,12 @@ fn functions(types: &Types, import: &str, method: &str) -> Result<(), Error> {
         if !matches!(item.ty, ComponentEntityType::Func(_)) || cost_of(&function).is_some() {
             continue;
         }
-        let (method, function) = (method.to_owned(), printable(&function, 200));
-        return Err(match wants > CONTRACT {
-            true => Error::OtherVersion { method, wants, sign: Sign::Function(printable(import, 200), function) },
-            false => Error::Mismatch { method, difference: format!("`{PACKAGE}@{CONTRACT}` has no `{function}`") },
+        let function = printable(&function, NAME_BYTES);
+        return Err(if wants > CONTRACT {
+            other_version(method, wants, &format!("import `{}`", printable(import, NAME_BYTES)), &function)
+        } else {
+            let difference = format!("`{PACKAGE}@{CONTRACT}` has no `{function}`");
+            Error::Mismatch { method: method.to_owned(), difference }
         });
     }
     Ok(())
@@ -140,30 +160,22 @@ fn row(interface: &str, export: &str) -> String {
     }
 }
 
-/// The size, and what a walk over the bytes finds.
+/// Checks the size of a component, then walks its bytes.
 pub(crate) fn examine(bytes: &[u8], name: &str, limit: usize) -> Result<Survey, Error> {
-    let size = bytes.len() as u64;
     if bytes.len() > limit {
-        return Err(Error::TooLarge { method: name.into(), size, limit: limit as u64 });
+        return Err(Error::TooLarge { method: name.into(), size: bytes.len() as u64, limit: limit as u64 });
     }
-    survey(bytes).map_err(|objection| objection.of(name))
+    survey(bytes, name)
 }
 
-/// Everything that only a validator can see.
+/// Checks everything that only a validator can see.
 pub(crate) fn validate(bytes: &[u8], name: &str) -> Result<Types, Error> {
-    let validated = Validator::new_with_features(features()).validate_all(bytes);
-    validated.map_err(|error| Objection::from(error).of(name))
+    Validator::new_with_features(features()).validate_all(bytes).map_err(|error| malformed(name, &error))
 }
 
-fn answer(answer: Answer, method: &str, import: &str) -> Result<(), Error> {
-    let (method, import) = (method.to_owned(), printable(import, 200));
-    match answer {
-        Answer::Granted => Ok(()),
-        Answer::NotOffered => Err(Error::NotOffered { method, import }),
-        Answer::Foreign | Answer::Unknown => Err(Error::NotGranted { method, import, by_name: false }),
-        Answer::NotGranted => Err(Error::NotGranted { method, import, by_name: true }),
-        Answer::OtherVersion(wants) => Err(Error::OtherVersion { method, wants, sign: Sign::Import(import) }),
-    }
+/// The refusal of bytes that the parser or validator rejected.
+fn malformed(name: &str, error: &BinaryReaderError) -> Error {
+    Error::malformed(name, format!("{} (at byte {})", error.message(), error.offset()))
 }
 
 /// The only features that a method may use: what compilers for `wasm32-unknown-unknown` emit.
@@ -181,32 +193,45 @@ fn features() -> WasmFeatures {
         | WasmFeatures::COMPONENT_MODEL
 }
 
-/// Walks the bytes once, without validating what only the validator can see.
-fn survey(bytes: &[u8]) -> Result<Survey, Objection> {
+/// Walks the bytes of a component once, without validating what only the validator can see. Stops at the first violation.
+fn survey(bytes: &[u8], method: &str) -> Result<Survey, Error> {
     if !bytes.starts_with(b"\0asm") {
-        return Err(Objection::Malformed("it does not begin like WebAssembly".into()));
+        return Err(Error::malformed(method, "it does not begin like WebAssembly"));
+    }
+    if Parser::is_core_wasm(bytes) {
+        return Err(Error::malformed(method, "it is a core module, not a component"));
     }
     let mut survey = Survey::default();
     let mut parser = Parser::new(0);
     parser.set_features(features());
     for payload in parser.parse_all(bytes) {
-        survey.visit(payload?)?;
+        let excluded = payload.and_then(|payload| survey.visit(payload)).map_err(|error| malformed(method, &error))?;
+        if let Some(what) = excluded {
+            let what = format!("`{method}` uses {what}, which the contract leaves out");
+            let hint = format!("`{method}` must be built without it; `tunebox build` does that");
+            return Err(Explanation::new("sandbox", what).with_location(BEFORE).with_hint(hint).into());
+        }
     }
     Ok(survey)
 }
 
 impl Survey {
-    fn visit(&mut self, payload: Payload<'_>) -> Result<(), Objection> {
-        match payload {
-            Payload::Version { encoding: Encoding::Module, .. } if self.parts == 0 => {
-                return Err(Objection::Malformed("it is a core module, not a component".into()));
+    /// Takes the next part of the component in. Returns what in it the contract leaves out, if anything.
+    fn visit(&mut self, payload: Payload<'_>) -> wasmparser::Result<Option<&'static str>> {
+        Ok(match payload {
+            Payload::Version { .. } => {
+                let deep = add(&mut self.depth, 1, NESTING, "components nested more than four deep");
+                deep.or_else(|| add(&mut self.parts, 1, PARTS, "more than 64 parts"))
             }
-            Payload::Version { .. } => self.enter()?,
-            Payload::End(_) => self.depth = self.depth.saturating_sub(1),
+            Payload::End(_) => {
+                self.depth = self.depth.saturating_sub(1);
+                None
+            }
             Payload::ComponentImportSection(section) if self.depth == 1 => {
                 for import in section {
                     self.imports.push(import?.name.name.to_owned());
                 }
+                None
             }
             Payload::ComponentExportSection(section) if self.depth == 1 => {
                 for export in section {
@@ -215,83 +240,118 @@ impl Survey {
                         self.exports.push(export.name.name.to_owned());
                     }
                 }
+                None
             }
             Payload::ComponentTypeSection(section) => {
                 for kind in section {
                     if let ComponentType::Resource { .. } = kind? {
-                        return Err(Objection::LeftOut("a kind of handle of its own"));
+                        return Ok(Some(OWN_HANDLES));
                     }
                 }
+                None
             }
             Payload::ComponentCanonicalSection(section) => {
                 for function in section {
-                    canonical(&function?)?;
+                    if let Some(what) = excluded_from_calls(&function?) {
+                        return Ok(Some(what));
+                    }
                 }
+                None
             }
-            Payload::ComponentStartSection { .. } => return Err(Objection::LeftOut("a start function")),
-            Payload::InstanceSection(section) => self.instantiate(section.count())?,
-            Payload::ComponentInstanceSection(section) => self.instantiate(section.count())?,
-            Payload::CodeSectionStart { count, .. } => self.count(count)?,
-            Payload::CodeSectionEntry(body) if body.range().len() > FUNCTION_BYTES => {
-                return Err(Objection::LeftOut("a function of more than 512 KiB"));
+            Payload::ComponentStartSection { .. } => Some("a start function"),
+            Payload::InstanceSection(section) => self.instantiate(section.count()),
+            Payload::ComponentInstanceSection(section) => self.instantiate(section.count()),
+            Payload::CodeSectionStart { count, .. } => {
+                add(&mut self.functions, count, FUNCTIONS, "more than 50,000 functions")
             }
-            _ => {}
-        }
-        Ok(())
+            Payload::CodeSectionEntry(body) => {
+                (body.range().len() > FUNCTION_BYTES).then_some("a function of more than 512 KiB")
+            }
+            _ => None,
+        })
     }
 
-    fn enter(&mut self) -> Result<(), Objection> {
-        self.depth += 1;
-        self.parts += 1;
-        if self.depth > NESTING {
-            return Err(Objection::LeftOut("components nested more than four deep"));
-        }
-        if self.parts > PARTS {
-            return Err(Objection::LeftOut("more than 64 parts"));
-        }
-        Ok(())
-    }
-
-    fn instantiate(&mut self, instances: u32) -> Result<(), Objection> {
-        self.instances = self.instances.saturating_add(instances);
-        if self.instances > INSTANCES {
-            return Err(Objection::LeftOut("more than 256 instances of its parts"));
-        }
-        Ok(())
-    }
-
-    fn count(&mut self, functions: u32) -> Result<(), Objection> {
-        self.functions = self.functions.saturating_add(functions);
-        if self.functions > FUNCTIONS {
-            return Err(Objection::LeftOut("more than 50,000 functions"));
-        }
-        Ok(())
+    /// Counts instances of the component's parts.
+    fn instantiate(&mut self, instances: u32) -> Option<&'static str> {
+        add(&mut self.instances, instances, INSTANCES, "more than 256 instances of its parts")
     }
 }
 
-/// Only plain calls in UTF-8, and drops, cross the wall.
-fn canonical(function: &CanonicalFunction) -> Result<(), Objection> {
+/// Adds to a count; returns `what` if the count passes the limit.
+fn add(count: &mut u32, more: u32, limit: u32, what: &'static str) -> Option<&'static str> {
+    *count = count.saturating_add(more);
+    (*count > limit).then_some(what)
+}
+
+/// Resources that a component declares.
+const OWN_HANDLES: &str = "a kind of handle of its own";
+
+/// What in a call across the component's boundary the contract leaves out: all but plain calls in UTF-8, and drops.
+fn excluded_from_calls(function: &CanonicalFunction) -> Option<&'static str> {
     let options = match function {
         CanonicalFunction::Lift { options, .. } | CanonicalFunction::Lower { options, .. } => options,
-        CanonicalFunction::ResourceDrop { .. } => return Ok(()),
-        CanonicalFunction::ResourceNew { .. } | CanonicalFunction::ResourceRep { .. } => {
-            return Err(Objection::LeftOut("a kind of handle of its own"));
-        }
-        _ => return Err(Objection::LeftOut("something asynchronous")),
+        CanonicalFunction::ResourceDrop { .. } => return None,
+        CanonicalFunction::ResourceNew { .. } | CanonicalFunction::ResourceRep { .. } => return Some(OWN_HANDLES),
+        _ => return Some("something asynchronous"),
     };
-    for option in options {
-        match option {
-            CanonicalOption::UTF16 | CanonicalOption::CompactUTF16 => {
-                return Err(Objection::LeftOut("text that is not UTF-8"));
-            }
-            CanonicalOption::Async | CanonicalOption::Callback(_) => {
-                return Err(Objection::LeftOut("something asynchronous"));
-            }
-            CanonicalOption::CoreType(_) | CanonicalOption::Gc => {
-                return Err(Objection::LeftOut("garbage-collected calls"));
-            }
-            _ => {}
+    options.iter().find_map(|option| match option {
+        CanonicalOption::UTF16 | CanonicalOption::CompactUTF16 => Some("text that is not UTF-8"),
+        CanonicalOption::Async | CanonicalOption::Callback(_) => Some("something asynchronous"),
+        CanonicalOption::CoreType(_) | CanonicalOption::Gc => Some("garbage-collected calls"),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a run with the default grants says to an import.
+    fn answer(import: &str) -> Result<(), Error> {
+        check_import(&Grants::default(), import, "calm")
+    }
+
+    #[test]
+    fn weights_and_text_are_granted_by_name_only() {
+        let import = "tunebox:method/weights@0.1.0";
+        assert!(matches!(answer(import), Err(Error::NotGranted { by_name: true, .. })));
+        assert!(check_import(&Grants::default().with("weights"), import, "calm").is_ok());
+    }
+
+    #[test]
+    fn a_later_patch_of_the_contract_is_the_same_contract() {
+        assert!(answer("tunebox:method/tensor@0.1.7").is_ok());
+    }
+
+    #[test]
+    fn what_another_version_has_is_told_apart_from_what_is_none_of_the_contract() {
+        for (name, version) in [
+            ("tunebox:method/tensor@0.2.0", "0.2.0"),
+            ("tunebox:method/tensor@0.10.0", "0.10.0"),
+            ("tunebox:method/tensor@1.1.0", "1.1.0"),
+            ("tunebox:method/tensor@0.0.9", "0.0.9"),
+            ("tunebox:method/telepathy@0.1.3", "0.1.3"),
+        ] {
+            let wanted = format!("`calm` needs `tunebox:method@{version}`, this program keeps 0.1.0");
+            assert_eq!(answer(name).unwrap_err().to_string(), wanted, "{name}");
+        }
+        assert!(matches!(answer("tunebox:method/telepathy@0.1.0"), Err(Error::NotGranted { by_name: false, .. })));
+    }
+
+    #[test]
+    fn look_alike_names_are_foreign() {
+        for name in [
+            "tunebox:method/tensor@0.1",
+            "tunebox:method/tensor@0.1.",
+            "tunebox:method/tensor@0.1.0-rc",
+            "tunebox:method/tensor@0.01.0",
+            "tunebox:method/tensor@0.1.0.0",
+            "tunebox:method/tensor@0.1.99999999999999999999",
+            "tunebox:methods/tensor@0.1.0",
+            "tensor",
+            "wasi:filesystem/preopens@0.2.6",
+        ] {
+            assert!(matches!(answer(name), Err(Error::NotGranted { by_name: false, .. })), "{name}");
         }
     }
-    Ok(())
 }

@@ -1,34 +1,13 @@
-//! The Rust face of `wit/`, generated: no hand-written lines beyond the list of what is offered.
+//! The Rust bindings of the worlds of `wit/`, generated.
 //!
 //! Every resource is bound to one Rust type of [`crate::entries`], so a handle of the wrong kind
-//! cannot reach a function. Interfaces that this host does not keep yet are absent here, and
-//! `admission` refuses them by name before the linker would.
+//! cannot reach a function.
 
 use crate::{entries, refusal};
 
 wasmtime::component::bindgen!({
     path: "../../wit",
-    inline: "
-        package tunebox:host;
-
-        world offered {
-            import tunebox:method/types@0.1.0;
-            import tunebox:method/run@0.1.0;
-            import tunebox:method/tensor@0.1.0;
-            import tunebox:method/data@0.1.0;
-            import tunebox:method/model@0.1.0;
-            import tunebox:method/learn@0.1.0;
-            import tunebox:method/sample@0.1.0;
-            import tunebox:method/reward@0.1.0;
-            import tunebox:method/hidden@0.1.0;
-            import tunebox:method/patch@0.1.0;
-            import tunebox:method/weights@0.1.0;
-            import tunebox:method/text@0.1.0;
-
-            export tunebox:method/training@0.1.0;
-        }
-    ",
-    world: "tunebox:host/offered",
+    world: "tunebox:method/method",
     imports: { default: trappable },
     with: {
         "tunebox:method/tensor.tensor": entries::TensorEntry,
@@ -50,3 +29,11 @@ pub(crate) use exports::tunebox::method::training;
 pub(crate) use tunebox::method::{
     data, hidden, learn, model, patch, reward, run, sample, tensor, text, types, weights,
 };
+
+/// The bindings of the world `verifier`.
+pub(crate) mod verifier {
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        world: "tunebox:method/verifier",
+    });
+}

@@ -112,18 +112,16 @@ impl<H: RunHooks> Session<H> {
 
     /// Ends the session and says why.
     fn stopped(&mut self, function: Function, step: u32, outcome: Result<wasmtime::Error, String>) -> Error {
-        let (last, said, denied) = self.alive.as_deref_mut().map_or((None, None, None), |alive| {
+        let (last, fault, denied) = self.alive.as_deref_mut().map_or((None, None, None), |alive| {
             let state = alive.state();
             (state.meters.last(), state.fault.take(), state.denied.take())
         });
+        let stop = |cause| Stop::new(&self.method, function, step, cause, last);
         let stop = match outcome {
-            Ok(error) => {
-                let cause = Cause::of(&error, self.limits.handles);
-                Stop::new(&self.method, function, step, cause).said(said, denied).traced(&error)
-            }
-            Err(panic) => Stop::new(&self.method, function, step, Cause::Host(panic)),
+            Ok(error) => stop(Cause::of(&error, self.limits.handles)).with_fault(fault, denied).with_trace(&error),
+            Err(panic) => stop(Cause::Host(panic)),
         };
         self.end();
-        Error::Stopped(Box::new(stop.after(last)))
+        Error::Stopped(Box::new(stop))
     }
 }

@@ -150,16 +150,16 @@ pub fn ending(status: ExitStatus) -> String {
     }
 }
 
-/// The last words of a child: reads its standard error to the end and keeps the tail.
-pub struct LastWords {
+/// Reads the standard error of a child to its end and keeps the last 8 KiB.
+pub struct StderrTail {
     tail: Arc<Mutex<Vec<u8>>>,
     reader: JoinHandle<()>,
 }
 
-impl LastWords {
-    /// Begins to read.
+impl StderrTail {
+    /// Starts a thread that reads.
     #[must_use]
-    pub fn of(mut errors: impl Read + Send + 'static) -> Self {
+    pub fn read(mut errors: impl Read + Send + 'static) -> Self {
         let tail = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&tail);
         let reader = std::thread::spawn(move || {
@@ -174,9 +174,10 @@ impl LastWords {
         Self { tail, reader }
     }
 
-    /// The last line that says something, safe to show; call it when the child has ended.
+    /// The last line that is neither empty nor a `note:`, safe to show. Waits at most 0.1 s for the reader: call it when the
+    /// child has ended.
     #[must_use]
-    pub fn line(self) -> Option<String> {
+    pub fn last_line(self) -> Option<String> {
         // Whoever holds the other end of the pipe may outlive the child, so the reader is not waited for long.
         for _ in 0..50 {
             if self.reader.is_finished() {
@@ -186,8 +187,8 @@ impl LastWords {
         }
         let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&tail);
-        let telling = |line: &&str| !line.trim().is_empty() && !line.starts_with("note:");
-        text.lines().rev().find(telling).map(|line| printable(line.trim(), MESSAGE_BYTES))
+        let is_message = |line: &&str| !line.trim().is_empty() && !line.starts_with("note:");
+        text.lines().rev().find(is_message).map(|line| printable(line.trim(), MESSAGE_BYTES))
     }
 }
 
@@ -226,9 +227,9 @@ mod tests {
     #[test]
     fn the_last_words_are_the_last_line_and_cannot_move_a_terminal() {
         let mut child = shell("echo first >&2; printf 'it \\033[2J died\\n' >&2").start().unwrap();
-        let words = LastWords::of(child.stderr.take().unwrap());
+        let words = StderrTail::read(child.stderr.take().unwrap());
         child.wait().unwrap();
 
-        assert_eq!(words.line().unwrap(), "it \\u{1b}[2J died");
+        assert_eq!(words.last_line().unwrap(), "it \\u{1b}[2J died");
     }
 }

@@ -11,7 +11,7 @@ use wasmtime::component::{Component, Linker};
 use wasmtime::{Config, EngineWeak, OptLevel, WasmBacktraceDetails};
 
 use crate::admission;
-use crate::bindings::{Offered, OfferedPre};
+use crate::bindings::{self, MethodPre};
 use crate::compile::{Compiler, Compiling};
 use crate::error::Error;
 use crate::grants::Grants;
@@ -51,7 +51,7 @@ pub struct Method {
 #[derive(Clone)]
 enum Code {
     /// A component that is ready to be instantiated.
-    Component(OfferedPre<State>),
+    Component(MethodPre<State>),
     /// The same source as a process of its own, until a session takes it over.
     Process(Arc<Mutex<Option<Twin>>>),
 }
@@ -109,7 +109,8 @@ impl Engine {
         let failed = |error: wasmtime::Error| Error::Engine(format!("{error:#}"));
         let engine = bare().map_err(failed)?;
         let mut linker = Linker::new(&engine);
-        Offered::add_to_linker::<State, HostContexts>(&mut linker, |state| HostContext::new(state)).map_err(failed)?;
+        bindings::Method::add_to_linker::<State, HostContexts>(&mut linker, |state| HostContext::new(state))
+            .map_err(failed)?;
         let weak = engine.weak();
         std::thread::Builder::new()
             .name("tunebox-ticker".into())
@@ -144,12 +145,9 @@ impl Engine {
     pub fn admit(&self, bytes: &[u8], name: &str, grants: &Grants, limits: &Limits) -> Result<Method, Error> {
         let name = printable(name, 200);
         let imports = admission::admit(bytes, &name, grants, limits)?;
-        let mismatch = |error: wasmtime::Error| Error::Mismatch {
-            method: name.clone(),
-            difference: printable(&format!("{error:#}"), 400),
-        };
         let component = self.compile(bytes, &name)?;
-        let ready = self.linker.instantiate_pre(&component).and_then(OfferedPre::new).map_err(mismatch)?;
+        let ready = self.linker.instantiate_pre(&component).and_then(MethodPre::new);
+        let ready = ready.map_err(|error| Error::mismatch(&name, &error))?;
         Ok(Method { name, code: Code::Component(ready), imports })
     }
 

@@ -3,20 +3,36 @@
 //! Refusals happen before anything of the method ran; stops while it ran, with its store gone
 //! and the train state whole.
 
-use tunebox_foundation::explain::{Exit, Explain, Trace};
+use tunebox_foundation::explain::{Explain, Explanation};
+use tunebox_foundation::printable::printable;
 
-use crate::compile::CompileStop;
 use crate::fault::Stop;
 use crate::figures::{bytes, doubled};
-use crate::grants::{CONTRACT, Version, interface_of};
+use crate::grants::interface_of;
 use crate::limits::Limits;
 use crate::refusal::{advice, ended_with};
 
+/// Where everything that admission refuses was found.
+pub(crate) const BEFORE: &str = "found before anything ran";
+
+/// The longest text of an engine or compiler in an error, in bytes.
+const TEXT_BYTES: usize = 400;
+
 /// Why a method is not admitted, or did not go on.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Explain)]
+#[explain(category = "sandbox", exit = Sandbox)]
 pub enum Error {
     /// The file is larger than a component may be.
     #[error("`{method}` is larger than a method may be")]
+    #[explain(
+        location = format!("{} of {}", bytes(*size), bytes(*limit)),
+        hint = format!(
+            "if you trust it: `--set limits.component-bytes={} --set limits.compile-seconds={}`; one in Python holds an \
+             interpreter and is never smaller, one in Rust is small without `--debug`",
+            doubled(*limit, *size),
+            Limits::INTERPRETER_SECONDS
+        )
+    )]
     TooLarge {
         /// The method's name.
         method: String,
@@ -27,30 +43,20 @@ pub enum Error {
     },
     /// The bytes are no component that this host accepts.
     #[error("`{method}` is not a component that this host runs: {problem}")]
+    #[explain(location = BEFORE.to_owned(), hint = "`tunebox build` makes a component from a method's folder")]
     Malformed {
         /// The method's name.
         method: String,
-        /// What is wrong with the bytes.
+        /// What is wrong with the bytes, safe to show.
         problem: String,
-    },
-    /// The component is built in a way that the contract leaves out.
-    #[error("`{method}` uses {what}, which the contract leaves out")]
-    LeftOut {
-        /// The method's name.
-        method: String,
-        /// The feature.
-        what: &'static str,
-    },
-    /// The component took too much to compile.
-    #[error("`{method}` {}", stop.what())]
-    NotCompiled {
-        /// The method's name.
-        method: String,
-        /// Why.
-        stop: CompileStop,
     },
     /// An import that this run does not grant.
     #[error("`{method}` asks for something this run does not grant")]
+    #[explain(
+        location = "import `{import}`, found before anything ran",
+        why = not_granted(*by_name).to_owned(),
+        hint = how_to_grant(method, import, *by_name)
+    )]
     NotGranted {
         /// The method's name.
         method: String,
@@ -59,94 +65,84 @@ pub enum Error {
         /// Whether the run can grant it by name.
         by_name: bool,
     },
-    /// An import of the contract that this host does not keep yet.
-    #[error("`{method}` asks for something this host does not offer yet")]
-    NotOffered {
-        /// The method's name.
-        method: String,
-        /// The full name of the import.
-        import: String,
-    },
-    /// The component was built for a version of the contract that this host does not keep.
-    #[error("`{method}` needs `tunebox:method@{wants}`, this program keeps {}", CONTRACT)]
-    OtherVersion {
-        /// The component's name.
-        method: String,
-        /// The version.
-        wants: Version,
-        /// Where that shows.
-        sign: Sign,
-    },
-    /// The component does not offer what a method must.
-    #[error("`{method}` does not offer what a method must")]
-    NoTraining {
-        /// The method's name.
-        method: String,
-        /// What is missing.
-        missing: String,
-    },
     /// Names agree, but a function has other types than the contract, or is not in this version.
     #[error("`{method}` was built for another version of the contract")]
+    #[explain(why = difference.clone(), hint = "build it again with the SDK of this version")]
     Mismatch {
         /// The method's name.
         method: String,
         /// The first difference.
         difference: String,
     },
-    /// The method said no, in words.
-    #[error("`{method}` refuses {moment}: {message}")]
-    Refused {
-        /// The method's name.
-        method: String,
-        /// In which call, as in "at step 3".
-        moment: String,
-        /// Its words, safe to show.
-        message: String,
-        /// The call that got it this error, if it ended with one of the host's.
-        denied: Option<Box<DeniedCall>>,
-    },
-    /// The method ended: a limit, a trap, or the host's own fault.
-    #[error("{}", .0.what())]
-    Stopped(Box<Stop>),
-    /// A verifier that wants something of the host.
+    /// A verifier that imports something.
     #[error("the verifier `{verifier}` asks for `{import}`")]
+    #[explain(
+        location = BEFORE.to_owned(),
+        why = "a verifier gets three texts and gives a number; it may import nothing, not even what a method may",
+        hint = "its author can build it with the SDK's `verifier!` and without host calls"
+    )]
     VerifierImports {
         /// The verifier's name.
         verifier: String,
         /// The full name of the import.
         import: String,
     },
-    /// The component does not offer what a verifier must.
-    #[error("`{verifier}` is no verifier")]
-    NoVerify {
-        /// The component's name.
-        verifier: String,
-        /// What is missing.
-        missing: String,
+    /// Any other refusal before a component runs.
+    #[error("{}", .0.what)]
+    #[explain(location = _0.location.clone(), why = _0.why.clone(), hint = _0.hint.clone())]
+    NotAdmitted(Box<Explanation>),
+    /// The method ended a call with an error message.
+    #[error("`{method}` refuses {moment}: {message}")]
+    #[explain(
+        location = denied.as_ref().map(|call| call.place.clone()),
+        why = denied.as_ref().map(|call| ended_with(call.function)),
+        hint = denied.as_ref().and_then(|call| advice(call.function))
+    )]
+    Refused {
+        /// The method's name.
+        method: String,
+        /// In which call, as in "at step 3".
+        moment: String,
+        /// Its message, safe to show.
+        message: String,
+        /// The call that got it this error, if it ended with one of the host's.
+        denied: Option<Box<DeniedCall>>,
     },
-    /// A verifier that does not come up.
-    #[error("the verifier `{verifier}` does not start: {reason}")]
-    VerifierFailed {
-        /// The verifier's name.
-        verifier: String,
-        /// Why, safe to show.
-        reason: String,
-    },
-    /// The session ended before; nothing enters the method any more.
+    /// The method ended: a limit, a trap, or the host's own fault.
+    #[error(transparent)]
+    #[explain(source)]
+    Stopped(Box<Stop>),
+    /// The session ended before; the method cannot be called again.
     #[error("`{method}` has ended and cannot go on")]
     Over {
         /// The method's name.
         method: String,
     },
-    /// The engine could not be made.
+    /// The engine cannot be created.
     #[error("the sandbox cannot run on this machine: {0}")]
     Engine(String),
+}
+
+impl From<Explanation> for Error {
+    fn from(refusal: Explanation) -> Self {
+        Self::NotAdmitted(Box::new(refusal))
+    }
 }
 
 impl Error {
     /// The setting that would have been enough for a method that passed a limit: `limits.step-seconds=120`.
     pub fn enough(&self) -> Option<String> {
         if let Self::Stopped(stop) = self { stop.enough() } else { None }
+    }
+
+    /// A refusal of bytes that a parser, validator or compiler rejected with this message.
+    pub(crate) fn malformed(method: &str, problem: impl AsRef<str>) -> Self {
+        Self::Malformed { method: method.to_owned(), problem: printable(problem.as_ref(), TEXT_BYTES) }
+    }
+
+    /// A refusal of a component whose types are not those of the contract, by the message of the linker.
+    pub(crate) fn mismatch(method: &str, error: &wasmtime::Error) -> Self {
+        Self::Mismatch { method: method.to_owned(), difference: printable(&format!("{error:#}"), TEXT_BYTES) }
     }
 }
 
@@ -159,136 +155,24 @@ pub struct DeniedCall {
     pub place: String,
 }
 
-/// What shows for which version of the contract a component was built.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sign {
-    /// The full name of an import.
-    Import(String),
-    /// The full name of an import, and the function in it that came later.
-    Function(String, String),
-    /// The full name of an export.
-    Export(String),
-}
-
-impl Sign {
-    fn place(&self) -> String {
-        let (kind, name) = match self {
-            Self::Import(name) | Self::Function(name, _) => ("import", name),
-            Self::Export(name) => ("export", name),
-        };
-        format!("{kind} `{name}`, found before anything ran")
-    }
-
-    fn why(&self, wants: Version) -> String {
-        if !wants.is_of_track(CONTRACT) {
-            let (major, minor) = (CONTRACT.major, CONTRACT.minor);
-            return format!("a version that is not {major}.{minor}.x is another contract, with functions of its own");
-        }
-        match self {
-            Self::Function(_, function) => format!("`{function}` is newer than {CONTRACT}"),
-            Self::Import(name) | Self::Export(name) => {
-                format!("`{}` is newer than {CONTRACT}", interface_of(name).unwrap_or(name))
-            }
-        }
+/// Why an import is not granted; `by_name`: a run may grant it by name.
+fn not_granted(by_name: bool) -> &'static str {
+    if by_name {
+        "it would see or change more than a training method needs, so a run grants it by name"
+    } else {
+        "a method gets tensors, the model, its batch and metrics; never files, network, clock or environment"
     }
 }
 
-impl Explain for Error {
-    fn category(&self) -> &'static str {
-        if let Self::Stopped(stop) = self { stop.category() } else { "sandbox" }
+/// What to do about an import that is not granted; `by_name`: a run may grant it by name.
+fn how_to_grant(method: &str, import: &str, by_name: bool) -> String {
+    if by_name {
+        let interface = interface_of(import).unwrap_or("it");
+        return format!(
+            "if you trust `{method}`, put `{interface}` into `grants` of `[method]`, as in `grants = [\"{interface}\"]`; \
+             `tunebox inspect {method}` shows all it asks for"
+        );
     }
-
-    fn location(&self) -> Option<String> {
-        match self {
-            Self::TooLarge { size, limit, .. } => Some(format!("{} of {}", bytes(*size), bytes(*limit))),
-            Self::NotGranted { import, .. } | Self::NotOffered { import, .. } => {
-                Some(format!("import `{import}`, found before anything ran"))
-            }
-            Self::OtherVersion { sign, .. } => Some(sign.place()),
-            Self::NoTraining { missing, .. } => Some(format!("export `{missing}`, missed before anything ran")),
-            Self::NoVerify { missing, .. } => Some(format!("export `{missing}`, missed before anything ran")),
-            Self::LeftOut { .. } | Self::Malformed { .. } | Self::VerifierImports { .. } => {
-                Some("found before anything ran".into())
-            }
-            Self::NotCompiled { stop, .. } => Some(stop.place()),
-            Self::Stopped(stop) => Some(stop.place()),
-            Self::Refused { denied, .. } => denied.as_ref().map(|call| call.place.clone()),
-            _ => None,
-        }
-    }
-
-    fn why(&self) -> Option<String> {
-        Some(match self {
-            Self::NotGranted { by_name: false, .. } => {
-                "a method gets tensors, the model, its batch and metrics; never files, network, clock or environment"
-                    .into()
-            }
-            Self::NotGranted { by_name: true, .. } => {
-                "it would see or change more than a training method needs, so a run grants it by name".into()
-            }
-            Self::NotOffered { .. } => "the contract has it, but this version of tunebox does not keep it".into(),
-            Self::OtherVersion { sign, wants, .. } => sign.why(*wants),
-            Self::VerifierImports { .. } => {
-                "a verifier gets three texts and gives a number; it may import nothing, not even what a method may"
-                    .into()
-            }
-            Self::NoVerify { .. } => "the host calls `init` and `verify`; a training method goes to `[method]`".into(),
-            Self::NoTraining { .. } => {
-                "the host calls `init`, `step` and `finish`; without them there is nothing to run".into()
-            }
-            Self::Mismatch { difference, .. } => difference.clone(),
-            Self::NotCompiled { stop, .. } => stop.why(),
-            Self::Stopped(stop) => return stop.why(),
-            Self::Refused { denied: Some(call), .. } => ended_with(call.function),
-            _ => return None,
-        })
-    }
-
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::TooLarge { size, limit, .. } => format!(
-                "if you trust it: `--set limits.component-bytes={} --set limits.compile-seconds={}`; one in Python holds \
-                 an interpreter and is never smaller, one in Rust is small without `--debug`",
-                doubled(*limit, *size),
-                Limits::INTERPRETER_SECONDS
-            ),
-            Self::Malformed { .. } => "`tunebox build` makes a component from a method's folder".into(),
-            Self::LeftOut { method, .. } => format!("`{method}` must be built without it; `tunebox build` does that"),
-            Self::NotGranted { method, by_name: false, import } => {
-                let without = if import.starts_with("wasi:filesystem") { "the file system" } else { "it" };
-                format!("`tunebox inspect {method}` shows all it asks for; its author can build without {without}")
-            }
-            Self::NotGranted { method, by_name: true, import } => {
-                let interface = interface_of(import).unwrap_or("it");
-                format!(
-                    "if you trust `{method}`, put `{interface}` into `grants` of `[method]`, as in `grants = [\"{interface}\"]`; \
-                     `tunebox inspect {method}` shows all it asks for"
-                )
-            }
-            Self::NotOffered { .. } => "a later version of tunebox may".into(),
-            Self::OtherVersion { wants, .. } if *wants > CONTRACT => format!(
-                "a newer tunebox may keep it, `tunebox --version` tells which this is; or its author builds it for {CONTRACT}"
-            ),
-            Self::OtherVersion { .. } => "its author can build it again with the SDK of this version".into(),
-            Self::VerifierImports { .. } => {
-                "its author can build it with the SDK's `verifier!` and without host calls".into()
-            }
-            Self::NoVerify { verifier, .. } => format!("`tunebox inspect {verifier}` shows what it offers"),
-            Self::NoTraining { .. } => "`tunebox new NAME` writes a method that has all of it".into(),
-            Self::Mismatch { .. } => "build it again with the SDK of this version".into(),
-            Self::NotCompiled { stop, .. } => stop.hint(),
-            Self::Stopped(stop) => return stop.hint(),
-            Self::Refused { denied: Some(call), .. } => return advice(call.function),
-            _ => return None,
-        })
-    }
-
-    fn trace(&self) -> Option<Trace> {
-        if let Self::Stopped(stop) = self { stop.trace() } else { None }
-    }
-
-    fn exit(&self) -> Exit {
-        // A machine that cannot do it is no matter of trust.
-        if self.category() == "sandbox" { Exit::Sandbox } else { Exit::Usage }
-    }
+    let without = if import.starts_with("wasi:filesystem") { "the file system" } else { "it" };
+    format!("`tunebox inspect {method}` shows all it asks for; its author can build without {without}")
 }

@@ -2,7 +2,7 @@
 //!
 //! Imports end a method with a [`Cause`]; [`Stop`] adds the rest. Who prints it is elsewhere.
 
-use tunebox_foundation::explain::Trace;
+use tunebox_foundation::explain::{Exit, Explain};
 use wasmtime::WasmBacktrace;
 
 use crate::cause::Cause;
@@ -14,10 +14,10 @@ use crate::refusal::{Denied, advice, ended_with};
 const TEXT_BYTES: usize = 400;
 
 /// A call into a method.
+///
+/// The first five are exports of the contract; a native twin names them by their discriminants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
-    /// Making the instance.
-    Start,
     /// `init`.
     Init,
     /// `step`.
@@ -28,6 +28,8 @@ pub enum Function {
     SaveState,
     /// `load-state`.
     LoadState,
+    /// Making the instance.
+    Start,
     /// Between two calls, where a method in a process of its own may ask as well.
     Wait,
 }
@@ -71,7 +73,16 @@ impl GuestFault {
 }
 
 /// The end of a method: what, in which call, at which step, where in its source.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error, Explain)]
+#[error("{}", self.what())]
+#[explain(
+    category = self.category(),
+    location = self.place(),
+    why = self.why(),
+    hint = self.hint(),
+    trace = frames::shown(frames),
+    exit = if self.category() == "sandbox" { Exit::Sandbox } else { Exit::Usage }
+)]
 pub struct Stop {
     method: String,
     function: Function,
@@ -79,6 +90,7 @@ pub struct Stop {
     cause: Cause,
     place: Option<Place>,
     message: Option<String>,
+    /// The host's function that ran last.
     last: Option<&'static str>,
     /// The function of the host whose error the method ended with.
     asked: Option<&'static str>,
@@ -86,22 +98,15 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// A stop of `method` in `function`; `step` counts from 1.
-    pub(crate) fn new(method: &str, function: Function, step: u32, cause: Cause) -> Self {
-        let method = method.to_owned();
-        let frames = Vec::new();
-        Self { method, function, step, cause, place: None, message: None, last: None, asked: None, frames }
+    /// A stop of `method` in `function`, after the host's function `last`; `step` counts from 1.
+    pub(crate) fn new(method: &str, function: Function, step: u32, cause: Cause, last: Option<&'static str>) -> Self {
+        let (method, frames) = (method.to_owned(), Vec::new());
+        Self { method, function, step, cause, place: None, message: None, last, asked: None, frames }
     }
 
-    /// The same with the import that ran last.
-    pub(crate) fn after(mut self, last: Option<&'static str>) -> Self {
-        self.last = last;
-        self
-    }
-
-    /// The same with what the method said itself, which explains only its own traps; these may be the words of an error
-    /// that it got last.
-    pub(crate) fn said(mut self, fault: Option<GuestFault>, denied: Option<Denied>) -> Self {
+    /// Adds the message and place that the method gave itself, which explain only its own traps. The message may be that
+    /// of the error that the method got last.
+    pub(crate) fn with_fault(mut self, fault: Option<GuestFault>, denied: Option<Denied>) -> Self {
         if let (Cause::Trap(_), Some(fault)) = (&self.cause, fault) {
             let denied = denied.filter(|denied| fault.message.contains(&denied.message));
             self.asked = denied.map(|denied| denied.function);
@@ -110,8 +115,8 @@ impl Stop {
         self
     }
 
-    /// The same with the call stack of the method, if the error has one.
-    pub(crate) fn traced(mut self, error: &wasmtime::Error) -> Self {
+    /// Adds the call stack of the method, if the error has one.
+    pub(crate) fn with_trace(mut self, error: &wasmtime::Error) -> Self {
         let Some(trace) = error.downcast_ref::<WasmBacktrace>() else { return self };
         self.frames = frames::frames(trace);
         self.place = self.place.or_else(|| frames::place(&self.frames));
@@ -128,18 +133,13 @@ impl Stop {
         self.step
     }
 
-    /// The functions of the method that were running.
-    pub(crate) fn trace(&self) -> Option<Trace> {
-        frames::shown(&self.frames)
-    }
-
     /// Whether the host, not the method, is at fault.
     pub fn is_host_fault(&self) -> bool {
         matches!(self.cause, Cause::Host(_) | Cause::Device { .. })
     }
 
     /// The subject of an explanation: a device that failed is none of the sandbox's.
-    pub(crate) fn category(&self) -> &'static str {
+    fn category(&self) -> &'static str {
         if let Cause::Device { area, .. } = self.cause { area } else { "sandbox" }
     }
 
@@ -150,7 +150,7 @@ impl Stop {
         }
     }
 
-    pub(crate) fn what(&self) -> String {
+    fn what(&self) -> String {
         let (method, moment) = (&self.method, self.moment());
         match (&self.cause, &self.message) {
             (Cause::Trap(_), Some(message)) => format!("`{method}` gave up {moment}: {message}"),
@@ -162,7 +162,7 @@ impl Stop {
         }
     }
 
-    pub(crate) fn place(&self) -> String {
+    fn place(&self) -> String {
         let function = format!("in `{}`", self.function.name());
         let mut parts = Vec::new();
         parts.extend(self.place.as_ref().map(|at| format!("{}:{}:{}", at.file, at.line, at.column)));
@@ -175,7 +175,7 @@ impl Stop {
         parts.join(", ")
     }
 
-    pub(crate) fn why(&self) -> Option<String> {
+    fn why(&self) -> Option<String> {
         let why = match (&self.cause, &self.message, self.asked) {
             (Cause::Trap(_), Some(_), Some(function)) => Some(ended_with(function)),
             (Cause::Trap(_), Some(_), None) => Some("the method ended itself, with these words of its own".into()),
@@ -203,7 +203,7 @@ impl Stop {
         }
     }
 
-    pub(crate) fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         match self.enough() {
             Some(setting) => Some(format!("`--set {setting}` allows it more")),
             None => self.asked.and_then(advice).or_else(|| self.cause.hint()),

@@ -16,11 +16,8 @@ pub const CONTRACT: Version = Version { major: 0, minor: 1, patch: 0 };
 pub(crate) const TRAINING: &str = "training";
 
 /// Every interface of the contract, from harmless to powerful.
-const KNOWN: [&str; 12] =
+pub(crate) const KNOWN: [&str; 12] =
     ["types", "run", "tensor", "data", "model", "learn", "sample", "reward", "hidden", "patch", "weights", "text"];
-
-/// The interfaces that this host keeps; the others are refused as not offered yet.
-const OFFERED: [&str; 12] = KNOWN;
 
 /// Granted only by name: they show or change the model itself, or turn tokens into text.
 const BY_NAME: [&str; 2] = ["weights", "text"];
@@ -47,38 +44,6 @@ impl Grants {
         self.interfaces.insert(interface.to_owned());
         self
     }
-
-    /// What this run answers to an import, given its full name.
-    pub(crate) fn answer(&self, import: &str) -> Answer {
-        let Some((interface, version)) = named(import) else { return Answer::Foreign };
-        if !version.is_of_track(CONTRACT) {
-            return Answer::OtherVersion(version);
-        }
-        if !KNOWN.contains(&interface) {
-            return if version > CONTRACT { Answer::OtherVersion(version) } else { Answer::Unknown };
-        }
-        if !self.interfaces.contains(interface) {
-            return Answer::NotGranted;
-        }
-        if OFFERED.contains(&interface) { Answer::Granted } else { Answer::NotOffered }
-    }
-}
-
-/// What a run answers to an import.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// The method gets it.
-    Granted,
-    /// It is not of this contract.
-    Foreign,
-    /// It is of this contract, in a version that this host does not keep.
-    OtherVersion(Version),
-    /// This version of the host knows no such interface.
-    Unknown,
-    /// The run must grant it by name.
-    NotGranted,
-    /// The contract has it and the run grants it, but this host does not keep it yet.
-    NotOffered,
 }
 
 /// A version of the contract, as its names end in: three numbers.
@@ -129,54 +94,4 @@ pub(crate) fn named(name: &str) -> Option<(&str, Version)> {
 #[must_use]
 pub fn interface_of(name: &str) -> Option<&str> {
     named(name).filter(|(_, version)| version.is_of_track(CONTRACT)).map(|(interface, _)| interface)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn weights_and_text_are_granted_by_name_only() {
-        let grants = Grants::default();
-        assert_eq!(grants.answer("tunebox:method/weights@0.1.0"), Answer::NotGranted);
-        assert_eq!(grants.with("weights").answer("tunebox:method/weights@0.1.0"), Answer::Granted);
-    }
-
-    #[test]
-    fn a_later_patch_of_the_contract_is_the_same_contract() {
-        assert_eq!(Grants::default().answer("tunebox:method/tensor@0.1.7"), Answer::Granted);
-    }
-
-    #[test]
-    fn what_another_version_has_is_told_apart_from_what_is_none_of_the_contract() {
-        let answer = |name: &str| Grants::default().answer(name);
-        for (name, wanted) in [
-            ("tunebox:method/tensor@0.2.0", (0, 2, 0)),
-            ("tunebox:method/tensor@0.10.0", (0, 10, 0)),
-            ("tunebox:method/tensor@1.1.0", (1, 1, 0)),
-            ("tunebox:method/tensor@0.0.9", (0, 0, 9)),
-            ("tunebox:method/telepathy@0.1.3", (0, 1, 3)),
-        ] {
-            let (major, minor, patch) = wanted;
-            assert_eq!(answer(name), Answer::OtherVersion(Version { major, minor, patch }), "{name}");
-        }
-        assert_eq!(answer("tunebox:method/telepathy@0.1.0"), Answer::Unknown);
-    }
-
-    #[test]
-    fn look_alike_names_are_foreign() {
-        for name in [
-            "tunebox:method/tensor@0.1",
-            "tunebox:method/tensor@0.1.",
-            "tunebox:method/tensor@0.1.0-rc",
-            "tunebox:method/tensor@0.01.0",
-            "tunebox:method/tensor@0.1.0.0",
-            "tunebox:method/tensor@0.1.99999999999999999999",
-            "tunebox:methods/tensor@0.1.0",
-            "tensor",
-            "wasi:filesystem/preopens@0.2.6",
-        ] {
-            assert_eq!(Grants::default().answer(name), Answer::Foreign, "{name}");
-        }
-    }
 }

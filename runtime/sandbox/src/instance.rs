@@ -5,7 +5,7 @@ use std::time::Instant;
 use tunebox_compute::budget::Budget;
 use wasmtime::{Store, StoreContextMut, UpdateDeadline, WasmBacktrace};
 
-use crate::bindings::{Offered, OfferedPre, training};
+use crate::bindings::{Method, MethodPre, training};
 use crate::guest::Answer;
 use crate::settings::SessionSettings;
 use crate::state::State;
@@ -17,14 +17,14 @@ const BORROWED_HANDLES: usize = 4_096;
 /// A wasmtime store, and the method in it once it is instantiated.
 pub(crate) struct Instance {
     store: Store<State>,
-    ready: OfferedPre<State>,
-    instance: Option<Offered>,
+    ready: MethodPre<State>,
+    instance: Option<Method>,
 }
 
 impl Instance {
     /// A store with its limits set, and nothing in it.
     pub(crate) fn new(
-        ready: &OfferedPre<State>,
+        ready: &MethodPre<State>,
         settings: SessionSettings,
         ledger: Budget,
         train_state: Shared,

@@ -56,28 +56,49 @@ pub struct Limit {
 }
 
 macro_rules! limits {
-    ($($(#[doc = $text:literal])+ $field:ident: $kind:ty = $default:expr, $name:literal, $unit:ident, $low:literal to $high:literal;)+) => {
-        /// The limits of one session. Passing one ends the method unless its text says otherwise.
+    ($(#[$about:meta])+ $limits:ident, $list:ident: $($(#[doc = $text:literal])+ $field:ident: $kind:ty = $default:expr, $name:literal, $unit:ident, $low:literal to $high:literal;)+) => {
+        $(#[$about])+
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-        pub struct Limits {
+        pub struct $limits {
             $($(#[doc = $text])+ pub $field: $kind,)+
         }
 
-        impl Default for Limits {
+        impl Default for $limits {
             fn default() -> Self {
                 Self { $($field: $default,)+ }
             }
         }
 
-        /// Every limit, in the order of [`Limits`].
-        pub const LIMITS: &[Limit] = &[
+        /// Every limit, in the order of its structure.
+        pub const $list: &[Limit] = &[
             $(Limit { name: $name, unit: Unit::$unit, text: concat!($($text),+), low: $low as f64, high: $high as f64 },)+
         ];
+
+        impl $limits {
+            /// Every limit with its value, in the order of the list.
+            pub fn entries(&self) -> impl Iterator<Item = (&'static Limit, Number)> {
+                let values = serde_json::to_value(self).unwrap_or_default();
+                $list.iter().filter_map(move |limit| Some((limit, values.get(limit.name)?.as_number()?.clone())))
+            }
+
+            /// These limits with those of a table replaced.
+            ///
+            /// # Errors
+            /// What is wrong with the table: a name that is no limit, or a value of another kind.
+            pub fn with(&self, table: &Map<String, Value>) -> Result<Self, serde_json::Error> {
+                let mut values: Map<String, Value> =
+                    self.entries().map(|(limit, value)| (limit.name.to_owned(), Value::Number(value))).collect();
+                values.extend(table.clone());
+                serde_json::from_value(Value::Object(values))
+            }
+        }
     };
 }
 
 limits! {
+    /// The limits of one session. Passing one ends the method unless its text says otherwise.
+    Limits, LIMITS:
     /// Seconds that the method itself may compute in one call of `step` or `finish`; the host's work does not count.
     step_seconds: f64 = 30.0, "step-seconds", Seconds, 0 to 86_400;
     /// The same for starting, `init`, `save-state` and `load-state`.
@@ -150,35 +171,26 @@ limits! {
     component_bytes: usize = 16 << 20, "component-bytes", Bytes, 1_024 to 268_435_456;
 }
 
+limits! {
+    /// What a verifier may use up in one call; past it the verifier could not judge.
+    VerifierLimits, VERIFIER_LIMITS:
+    /// Seconds of one verdict of a verifier, as a clock on the wall has them; past it the verifier could not judge.
+    verifier_seconds: f64 = 1.0, "verifier-seconds", Seconds, 0 to 3_600;
+    /// Bytes of a verifier's memory.
+    verifier_memory: usize = 64 << 20, "verifier-memory", Bytes, 65_536 to 4_294_967_296_u64;
+    /// Bytes of a verifier's component.
+    verifier_component_bytes: usize = 16 << 20, "verifier-component-bytes", Bytes, 1_024 to 268_435_456;
+}
+
 impl Limits {
     /// What `compile_seconds` is raised to for a component with an interpreter in it: one in Python takes half a minute on a
     /// laptop, and a slow machine several times that.
     pub const INTERPRETER_SECONDS: f64 = 120.0;
 
-    /// Every limit with its value, in the order of the list.
-    pub fn entries(&self) -> impl Iterator<Item = (&'static Limit, Number)> {
-        let values = match serde_json::to_value(self) {
-            Ok(Value::Object(values)) => values,
-            _ => Map::new(),
-        };
-        LIMITS.iter().filter_map(move |limit| Some((limit, values.get(limit.name)?.as_number()?.clone())))
-    }
-
     /// The limits that are not the default, with their values.
     pub fn changed(&self) -> impl Iterator<Item = (&'static Limit, Number)> {
         let usual: Vec<Number> = Self::default().entries().map(|(_, value)| value).collect();
         self.entries().zip(usual).filter(|((_, value), usual)| value != usual).map(|(entry, _)| entry)
-    }
-
-    /// These limits with those of a table put in their place.
-    ///
-    /// # Errors
-    /// What is wrong with the table: a name that is no limit, or a value of another kind.
-    pub fn with(&self, table: &Map<String, Value>) -> Result<Self, serde_json::Error> {
-        let mut values: Map<String, Value> =
-            self.entries().map(|(limit, value)| (limit.name.to_owned(), Value::Number(value))).collect();
-        values.extend(table.iter().map(|(name, value)| (name.clone(), value.clone())));
-        serde_json::from_value(Value::Object(values))
     }
 }
 

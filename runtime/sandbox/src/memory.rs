@@ -12,18 +12,14 @@ use crate::limits::Limits;
 #[derive(Debug)]
 pub(crate) struct Memory {
     bytes: u64,
-    max_bytes: u64,
     entries: u64,
-    max_entries: u64,
-    /// Instances, tables and memories, which are counted by the engine.
-    parts: [usize; 3],
+    limits: Limits,
 }
 
 impl Memory {
     /// Nothing used yet.
     pub(crate) fn new(limits: &Limits) -> Self {
-        let parts = [limits.instances, limits.tables, limits.memories];
-        Self { bytes: 0, max_bytes: limits.linear_memory, entries: 0, max_entries: limits.table_entries, parts }
+        Self { bytes: 0, entries: 0, limits: limits.clone() }
     }
 
     /// Bytes of linear memory, and entries of tables.
@@ -35,8 +31,8 @@ impl Memory {
 impl ResourceLimiter for Memory {
     fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
         let wanted = self.bytes.saturating_add(desired.saturating_sub(current) as u64);
-        if wanted > self.max_bytes {
-            return Err(Cause::LinearMemory { wanted, limit: self.max_bytes }.into());
+        if wanted > self.limits.linear_memory {
+            return Err(Cause::LinearMemory { wanted, limit: self.limits.linear_memory }.into());
         }
         self.bytes = wanted;
         Ok(true)
@@ -44,25 +40,22 @@ impl ResourceLimiter for Memory {
 
     fn table_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
         let wanted = self.entries.saturating_add(desired.saturating_sub(current) as u64);
-        if wanted > self.max_entries {
-            return Err(Cause::Tables { wanted, limit: self.max_entries }.into());
+        if wanted > self.limits.table_entries {
+            return Err(Cause::Tables { wanted, limit: self.limits.table_entries }.into());
         }
         self.entries = wanted;
         Ok(true)
     }
 
     fn instances(&self) -> usize {
-        let [instances, ..] = self.parts;
-        instances
+        self.limits.instances
     }
 
     fn tables(&self) -> usize {
-        let [_, tables, _] = self.parts;
-        tables
+        self.limits.tables
     }
 
     fn memories(&self) -> usize {
-        let [.., memories] = self.parts;
-        memories
+        self.limits.memories
     }
 }

@@ -88,25 +88,24 @@ impl<H: RunHooks> Session<H> {
     /// [`Error::Stopped`] when the instance cannot be made within the limits; [`Error::Over`] for a process that an
     /// earlier session took over.
     pub fn start(method: &Method, train_state: TrainState<H>, settings: SessionSettings) -> Result<Self, Error> {
-        let limits = settings.limits.clone();
-        let ledger = Budget::new(limits.device_bytes);
-        if let Some(profiler) = &settings.profiler {
-            profiler.name(&method.name);
-        }
-        let train_state = Arc::new(Mutex::new(train_state));
-        let alive = Some(method.guest(settings, ledger.clone(), train_state.clone())?);
-        let name = method.name.clone();
-        let (positions, last_lines) = (BTreeMap::new(), (Vec::new(), 0));
-        let mut session = Self { method: name, limits, train_state, alive, positions, last_lines, ledger };
-        session.call(Function::Start, |guest| guest.start())?;
+        let mut session = Self {
+            method: String::new(),
+            limits: Limits::default(),
+            train_state: Arc::new(Mutex::new(train_state)),
+            alive: None,
+            positions: BTreeMap::new(),
+            last_lines: (Vec::new(), 0),
+            ledger: Budget::new(0),
+        };
+        session.replace(method, settings)?;
         Ok(session)
     }
 
-    /// Puts another method in the place of this one, over the same train state. The instance before is gone, and so is what
-    /// it had patched. `init` comes next, then [`Session::go_on`], and `load-state` with what the method before saved.
+    /// Ends the method, if there is one, with all that it holds and had patched, and starts another over the same train
+    /// state. `init` comes next, then [`Session::restore_streams`], and `load-state` with what the method before saved.
     ///
     /// # Errors
-    /// As [`Session::start`]. The session is over then, the train state whole, and another method may be put here.
+    /// As [`Session::start`]. The session is over then, the train state whole, and the method may be replaced again.
     pub fn replace(&mut self, method: &Method, settings: SessionSettings) -> Result<(), Error> {
         self.end();
         self.method.clone_from(&method.name);

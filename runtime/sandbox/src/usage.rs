@@ -27,28 +27,27 @@ pub struct Counts {
 }
 
 impl Counts {
-    fn plus(&mut self, other: &Self) {
-        self.host_calls = self.host_calls.saturating_add(other.host_calls);
-        self.work = self.work.saturating_add(other.work);
-        self.passes = self.passes.saturating_add(other.passes);
-        self.model_work = self.model_work.saturating_add(other.model_work);
-        self.sampled_tokens = self.sampled_tokens.saturating_add(other.sampled_tokens);
-        self.verdicts = self.verdicts.saturating_add(other.verdicts);
-        self.readback_bytes = self.readback_bytes.saturating_add(other.readback_bytes);
-        self.guest_seconds += other.guest_seconds;
-        self.host_seconds += other.host_seconds;
+    /// Combines each count with its counterpart: whole numbers by `whole`, seconds by `seconds`.
+    fn combine(&self, other: &Self, whole: fn(u64, u64) -> u64, seconds: fn(f64, f64) -> f64) -> Self {
+        Self {
+            host_calls: whole(self.host_calls, other.host_calls),
+            work: whole(self.work, other.work),
+            passes: whole(self.passes, other.passes),
+            model_work: whole(self.model_work, other.model_work),
+            sampled_tokens: whole(self.sampled_tokens, other.sampled_tokens),
+            verdicts: whole(self.verdicts, other.verdicts),
+            readback_bytes: whole(self.readback_bytes, other.readback_bytes),
+            guest_seconds: seconds(self.guest_seconds, other.guest_seconds),
+            host_seconds: seconds(self.host_seconds, other.host_seconds),
+        }
     }
 
-    fn at_least(&mut self, other: &Self) {
-        self.host_calls = self.host_calls.max(other.host_calls);
-        self.work = self.work.max(other.work);
-        self.passes = self.passes.max(other.passes);
-        self.model_work = self.model_work.max(other.model_work);
-        self.sampled_tokens = self.sampled_tokens.max(other.sampled_tokens);
-        self.verdicts = self.verdicts.max(other.verdicts);
-        self.readback_bytes = self.readback_bytes.max(other.readback_bytes);
-        self.guest_seconds = self.guest_seconds.max(other.guest_seconds);
-        self.host_seconds = self.host_seconds.max(other.host_seconds);
+    fn plus(&self, other: &Self) -> Self {
+        self.combine(other, u64::saturating_add, |one, other| one + other)
+    }
+
+    fn max(&self, other: &Self) -> Self {
+        self.combine(other, u64::max, f64::max)
     }
 }
 
@@ -95,22 +94,18 @@ impl Usage {
     /// Takes what one call used.
     pub(crate) fn add(&mut self, counts: &Counts) {
         self.calls += 1;
-        self.total.plus(counts);
-        self.most.at_least(counts);
+        self.total = self.total.plus(counts);
+        self.most = self.most.max(counts);
     }
 
     /// All of a sitting in which another version of the method was at work before.
     #[must_use]
     pub fn after(&self, before: &Self) -> Self {
-        let mut total = before.total;
-        total.plus(&self.total);
-        let mut most = before.most;
-        most.at_least(&self.most);
         let slower = if self.slowest.seconds > before.slowest.seconds { self } else { before };
         Self {
             calls: before.calls + self.calls,
-            total,
-            most,
+            total: before.total.plus(&self.total),
+            most: before.most.max(&self.most),
             peak_tensors: before.peak_tensors.max(self.peak_tensors),
             peak_device_bytes: before.peak_device_bytes.max(self.peak_device_bytes),
             linear_memory: before.linear_memory.max(self.linear_memory),

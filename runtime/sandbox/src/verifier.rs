@@ -3,22 +3,21 @@
 //! Each verdict has its own limits. A verifier that traps or takes too long could not judge; its
 //! instance is thrown away and the next call gets a new one, so nothing it did is left.
 
-mod admission;
-mod bindings;
-mod limits;
-
+use tunebox_foundation::explain::Explanation;
 use wasmtime::{Store, StoreLimits, StoreLimitsBuilder, Trap};
 
+use crate::admission;
+use crate::bindings::verifier::exports::tunebox::method::verify;
+use crate::bindings::verifier::{Verifier as Bound, VerifierPre};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::figures::bytes;
-use crate::limits::TICK;
+use crate::limits::{TICK, VerifierLimits};
 use crate::printable::printable;
 use crate::session::Value;
-use bindings::exports::tunebox::method::verify;
-use bindings::{Verifier as Bound, VerifierPre};
 
-pub use limits::{VERIFIER_LIMITS, VerifierLimits};
+/// The interface that a verifier exports.
+const VERIFY: &str = "verify";
 
 /// The longest text of a verifier that a person gets to see, in bytes.
 const MESSAGE_BYTES: usize = 400;
@@ -52,14 +51,29 @@ impl Engine {
     /// Every refusal of [`Error`] that is found before anything runs.
     pub fn admit_verifier(&self, bytes: &[u8], name: &str, limits: &VerifierLimits) -> Result<Verifier, Error> {
         let name = printable(name, 200);
-        admission::admit(bytes, &name, limits)?;
+        admit(bytes, &name, limits)?;
         let component = self.compile(bytes, &name)?;
         let linker = wasmtime::component::Linker::new(component.engine());
         let ready = linker.instantiate_pre(&component).and_then(VerifierPre::new);
-        let difference = |error: wasmtime::Error| printable(&format!("{error:#}"), MESSAGE_BYTES);
-        let ready = ready.map_err(|error| Error::Mismatch { method: name.clone(), difference: difference(error) })?;
+        let ready = ready.map_err(|error| Error::mismatch(&name, &error))?;
         Ok(Verifier { name, ready, limits: limits.clone() })
     }
+}
+
+/// Everything that is checked before compiling: size and form as of a method, no import, and the export `verify`.
+fn admit(bytes: &[u8], name: &str, limits: &VerifierLimits) -> Result<(), Error> {
+    let survey = admission::examine(bytes, name, limits.verifier_component_bytes)?;
+    if let Some(import) = survey.imports.first() {
+        return Err(Error::VerifierImports { verifier: name.to_owned(), import: printable(import, 200) });
+    }
+    if let Some(missing) = admission::missing_export(&survey, name, VERIFY)? {
+        return Err(Explanation::new("sandbox", format!("`{name}` is no verifier"))
+            .with_location(format!("export `{missing}`, missed before anything ran"))
+            .with_why("the host calls `init` and `verify`; a training method goes to `[method]`")
+            .with_hint(format!("`tunebox inspect {name}` shows what it offers"))
+            .into());
+    }
+    admission::validate(bytes, name).map(drop)
 }
 
 /// A verifier with its settings, ready to be asked.
@@ -73,7 +87,7 @@ impl Judge {
     /// Makes an instance and gives it its settings, to see that it takes them.
     ///
     /// # Errors
-    /// [`Error::Refused`] with its words, [`Error::VerifierFailed`] when it does not come up.
+    /// [`Error::Refused`] with its message, [`Error::NotAdmitted`] when its instance cannot be made.
     pub fn new(verifier: Verifier, settings: &[(String, Value)]) -> Result<Self, Error> {
         let settings = settings.iter().map(|(name, value)| (name.clone(), value.into())).collect();
         let mut judge = Self { verifier, settings, alive: None };
@@ -108,7 +122,7 @@ impl Judge {
 
     fn start(&self) -> Result<(Store<StoreLimits>, Bound), Error> {
         let limits = StoreLimitsBuilder::new()
-            .memory_size(self.verifier.limits.linear_memory)
+            .memory_size(self.verifier.limits.verifier_memory)
             .table_elements(100_000)
             .memories(PARTS)
             .tables(PARTS)
@@ -132,23 +146,24 @@ impl Judge {
     }
 
     fn ticks(&self) -> u64 {
-        (self.verifier.limits.seconds / TICK.as_secs_f64()).ceil().max(1.0) as u64 + 1
+        (self.verifier.limits.verifier_seconds / TICK.as_secs_f64()).ceil().max(1.0) as u64 + 1
     }
 
     fn failed(&self, error: &wasmtime::Error) -> Error {
-        Error::VerifierFailed { verifier: self.verifier.name.clone(), reason: self.reason(error) }
+        let what = format!("the verifier `{}` does not start: {}", self.verifier.name, self.reason(error));
+        Explanation::new("sandbox", what).into()
     }
 
     fn reason(&self, error: &wasmtime::Error) -> String {
         let limits = &self.verifier.limits;
         match error.downcast_ref::<Trap>() {
-            Some(Trap::Interrupt) => format!("it took longer than {} s", limits.seconds),
+            Some(Trap::Interrupt) => format!("it took longer than {} s", limits.verifier_seconds),
             Some(Trap::StackOverflow) => "it ran out of stack".into(),
             Some(Trap::UnreachableCodeReached) => "it gave up".into(),
             Some(trap) => trap.to_string(),
             None => {
                 let cause = printable(&error.root_cause().to_string(), MESSAGE_BYTES);
-                format!("{cause} (it may use {} of memory)", bytes(limits.linear_memory as u64))
+                format!("{cause} (it may use {} of memory)", bytes(limits.verifier_memory as u64))
             }
         }
     }

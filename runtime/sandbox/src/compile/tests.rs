@@ -1,3 +1,5 @@
+use tunebox_foundation::explain::{Explain as _, Explanation};
+
 use super::*;
 use crate::engine::bare;
 
@@ -68,27 +70,33 @@ fn code_compiled_beforehand_is_no_component() {
     assert!(matches!(refusal, Error::Malformed { .. }), "{refusal:?}");
 }
 
-/// What compiling comes to when a shell script stands for the child.
-fn aside(script: &str, seconds: f64) -> CompileStop {
+/// The error of compiling when a shell script stands for the child.
+fn compile_by(script: &str, seconds: f64) -> Explanation {
     let program = Program::at("/bin/sh").with("-c").with(script);
-    let limits = CompileLimits { seconds, bytes: 1 << 30 };
-    let compiler = Compiler::new(Compiling { cache: None, aside: Some(program), limits });
+    let limits = Limits { compile_seconds: seconds, compile_memory: 1 << 30, ..Limits::default() };
+    let compiler = Compiler::new(Compiling { cache: None, program: Some(program), limits });
     // Larger than a pipe holds, so that a child that does not read is met as well.
     let bytes = vec![0; 1 << 20];
-    match compiler.component(&bare().unwrap(), &bytes, "strange", true).unwrap_err() {
-        Error::NotCompiled { stop, .. } => stop,
-        other => panic!("{other:?}"),
-    }
+    compiler.component(&bare().unwrap(), &bytes, "strange", true).unwrap_err().explanation()
+}
+
+fn why(script: &str) -> String {
+    compile_by(script, 20.0).why.unwrap()
 }
 
 #[test]
 fn a_child_that_takes_too_long_or_dies_is_told_by_how_it_ended() {
-    assert_eq!(aside("exec sleep 60", 0.2), CompileStop::Time(0.2));
-    assert_eq!(aside("cat >/dev/null; kill -XCPU $$", 20.0), CompileStop::Time(20.0));
-    let words = "echo 'memory allocation of 64 bytes failed' >&2; kill -ABRT $$";
-    assert_eq!(aside(words, 20.0), CompileStop::Memory(1 << 30));
-    assert_eq!(aside("kill -SEGV $$", 20.0), CompileStop::Died("crashed (signal 11, SIGSEGV)".into()));
-    assert_eq!(aside("exit 0", 20.0), CompileStop::Died("ended before it was done".into()));
+    for (script, seconds, more) in [("exec sleep 60", 0.2, "1"), ("cat >/dev/null; kill -XCPU $$", 20.0, "80")] {
+        let error = compile_by(script, seconds);
+        assert_eq!(error.what, "`strange` takes too long to compile");
+        assert_eq!(error.location.unwrap(), format!("more than {seconds} s, ended before anything of it ran"));
+        assert_eq!(error.hint.unwrap(), format!("if you trust it, `--set limits.compile-seconds={more}`"));
+    }
+    let error = compile_by("echo 'memory allocation of 64 bytes failed' >&2; kill -ABRT $$", 20.0);
+    assert_eq!(error.what, "`strange` takes too much memory to compile");
+    assert_eq!(error.location.unwrap(), "more than 1.0 GiB, ended before anything of it ran");
+    assert_eq!(why("kill -SEGV $$"), "the process that compiled it crashed (signal 11, SIGSEGV)");
+    assert_eq!(why("exit 0"), "the process that compiled it ended before it was done");
 }
 
 #[test]
@@ -96,7 +104,7 @@ fn code_of_which_not_all_came_is_not_loaded() {
     let digest: Vec<String> = vec!["0".into(); 32];
     for length in [3, 4, 5] {
         let line = format!(r#"{{"Compiled":{{"bytes":{length},"digest":[{}]}}}}"#, digest.join(","));
-        let stop = aside(&format!("echo '{line}'; printf 1234"), 20.0);
-        assert_eq!(stop, CompileStop::Died("ended before it was done".into()));
+        let why = why(&format!("echo '{line}'; printf 1234"));
+        assert_eq!(why, "the process that compiled it ended before it was done");
     }
 }

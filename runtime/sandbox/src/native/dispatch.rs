@@ -71,7 +71,7 @@ mod tests {
     use wit_parser::{ManglingAndAbi, Resolve};
 
     use super::*;
-    use crate::bindings::Offered;
+    use crate::bindings::Method;
     use crate::cause::Cause;
     use crate::engine::bare;
     use crate::grants::interface_of;
@@ -99,7 +99,7 @@ mod tests {
         let engine = bare().unwrap();
         let component = Component::new(&engine, wanting_everything()).unwrap();
         let mut linker = Linker::<State>::new(&engine);
-        Offered::add_to_linker::<State, HostContexts>(&mut linker, |state| HostContext::new(state)).unwrap();
+        Method::add_to_linker::<State, HostContexts>(&mut linker, |state| HostContext::new(state)).unwrap();
         // What the linker lacks, or has with another type, is an error.
         let linked = linker.substituted_component_type(&component).unwrap();
         let (mut names, mut resources) = (BTreeSet::new(), Vec::new());

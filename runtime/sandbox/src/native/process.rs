@@ -16,7 +16,7 @@ use super::frame::{self, ANSWER, CALL, Deadline, END, LARGEST, NEXT, PANICKED, R
 use super::resource::{end, read};
 use crate::batch::Batch;
 use crate::cause::Cause;
-use crate::fault::GuestFault;
+use crate::fault::{Function, GuestFault};
 use crate::grants::interface_of;
 use crate::guest::{Answer, Guest, Setting};
 use crate::printable::printable;
@@ -30,16 +30,6 @@ const BESIDE: usize = 4_096;
 
 /// The longest name that a message shows.
 const NAME_BYTES: usize = 100;
-
-/// The exports of the contract, by the number that a call has.
-#[derive(Clone, Copy)]
-enum Export {
-    Init = 0,
-    Step = 1,
-    Finish = 2,
-    SaveState = 3,
-    LoadState = 4,
-}
 
 /// A method in a process of its own.
 pub(crate) struct Process {
@@ -78,14 +68,14 @@ impl Process {
     }
 
     /// Calls an export and answers all that is asked, until it returns.
-    fn call<R: Decode>(&mut self, export: Export, write: impl FnOnce(&mut Vec<u8>)) -> wasmtime::Result<R> {
+    fn call<R: Decode>(&mut self, export: Function, write: impl FnOnce(&mut Vec<u8>)) -> wasmtime::Result<R> {
         let result = self.exchange(export, write);
         // Whoever holds the connection as well may still say why.
         self.over |= result.is_err();
         result
     }
 
-    fn exchange<R: Decode>(&mut self, export: Export, write: impl FnOnce(&mut Vec<u8>)) -> wasmtime::Result<R> {
+    fn exchange<R: Decode>(&mut self, export: Function, write: impl FnOnce(&mut Vec<u8>)) -> wasmtime::Result<R> {
         let mut deadline = after(self.patience);
         let mut payload = vec![CALL, export as u8];
         write(&mut payload);
@@ -207,26 +197,26 @@ impl Guest for Process {
     }
 
     fn init(&mut self, settings: &[Setting]) -> wasmtime::Result<Answer<()>> {
-        self.call(Export::Init, |to| settings.encode(to))
+        self.call(Function::Init, |to| settings.encode(to))
     }
 
     fn step(&mut self, batch: Batch) -> wasmtime::Result<Answer<()>> {
         let entry = self.state.table.push(BatchEntry(Arc::new(batch)))?;
-        let answer = self.call(Export::Step, |to| entry.encode(to))?;
+        let answer = self.call(Function::Step, |to| entry.encode(to))?;
         self.state.table.delete(entry)?;
         Ok(answer)
     }
 
     fn finish(&mut self) -> wasmtime::Result<Answer<()>> {
-        self.call(Export::Finish, |_| {})
+        self.call(Function::Finish, |_| {})
     }
 
     fn save_state(&mut self) -> wasmtime::Result<Vec<u8>> {
-        self.call(Export::SaveState, |_| {})
+        self.call(Function::SaveState, |_| {})
     }
 
     fn load_state(&mut self, state: &[u8]) -> wasmtime::Result<Answer<()>> {
-        self.call(Export::LoadState, |to| state.encode(to))
+        self.call(Function::LoadState, |to| state.encode(to))
     }
 
     fn wait(&mut self) -> wasmtime::Result<Option<String>> {

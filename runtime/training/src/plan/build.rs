@@ -8,7 +8,7 @@ use tunebox_compute::precision::Purpose;
 use tunebox_compute::schedule::Schedule;
 use tunebox_foundation::explain::Explanation;
 use tunebox_model::Policy;
-use tunebox_sandbox::{CompileLimits, Compiling, Engine};
+use tunebox_sandbox::{Compiling, Engine};
 
 use super::folder::{Destination, choose_folder};
 use super::identity::{check_same_run, identity};
@@ -111,7 +111,6 @@ fn warnings(settings: &RunSettings, engine: &Engine, method: &PlannedMethod) -> 
 /// The engine that admits the method and the verifiers of a run.
 pub(crate) fn engine(settings: &RunSettings) -> Result<Engine, Error> {
     let limits = settings.file.limits.of_method();
-    let limits = CompileLimits { seconds: limits.compile_seconds, bytes: limits.compile_memory };
     Ok(Engine::with(Compiling { limits, ..settings.compiling.clone() })?)
 }
 

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use tunebox_foundation::explain::{Exit, Explanation};
-use tunebox_sandbox::child::{LastWords, Program, ending};
+use tunebox_sandbox::child::{Program, StderrTail, ending};
 
 use super::protocol::{Input, Job, Message, Order, read, write};
 use crate::checkpoint;
@@ -85,7 +85,7 @@ fn supervise(
                 Ok(status) => ending(status),
                 Err(error) => format!("is lost: {error}"),
             };
-            let why = match worker.last_words.take().and_then(LastWords::line) {
+            let why = match worker.stderr.take().and_then(StderrTail::last_line) {
                 Some(line) => format!("its last words: {line}"),
                 None if how.contains("SIGKILL") => {
                     "somebody ended it, or the system did because memory ran out; this program and the run's files are \
@@ -118,7 +118,7 @@ struct Worker {
     child: Child,
     orders: Option<ChildStdin>,
     messages: Receiver<Input<Message>>,
-    last_words: Option<LastWords>,
+    stderr: Option<StderrTail>,
 }
 
 impl Worker {
@@ -137,7 +137,7 @@ impl Worker {
                 }
             }
         });
-        Ok(Self { child, orders, messages, last_words: Some(LastWords::of(errors)) })
+        Ok(Self { child, orders, messages, stderr: Some(StderrTail::read(errors)) })
     }
 
     /// Sends the job, and handles messages until the run ends.
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_dies_is_told_with_its_signal_its_last_words_and_no_checkpoint() {
+    fn a_worker_that_dies_is_told_with_its_signal_its_stderr_and_no_checkpoint() {
         let hello = line(&Message::hello());
         let (told, exit) = supervised(&format!("echo '{hello}'; echo 'it could not' >&2; kill -ABRT $$"));
 

@@ -119,7 +119,7 @@ fn judge(bytes: &[u8]) {
             assert_eq!(second, Err(refusal.to_string()));
         }
     }
-    let verifier = VerifierLimits { component_bytes: COMPILED, ..VerifierLimits::default() };
+    let verifier = VerifierLimits { verifier_component_bytes: COMPILED, ..VerifierLimits::default() };
     let _ = ENGINE.admit_verifier(bytes, "fuzzed", &verifier);
     if let Ok(names) = first
         && bytes.len() <= COMPILED

@@ -60,7 +60,7 @@ fn judges() -> Vec<(&'static str, Judge)> {
             Some((setting.name.clone(), value))
         };
         let settings: Vec<_> = manifest.settings.iter().map(default).collect::<Option<_>>()?;
-        let limits = VerifierLimits { seconds: 20.0, ..VerifierLimits::default() };
+        let limits = VerifierLimits { verifier_seconds: 20.0, ..VerifierLimits::default() };
         let verifier = engine.admit_verifier(found.bytes, found.name, &limits).ok()?;
         Some((found.name, Judge::new(verifier, &settings).ok()?))
     };

@@ -12,9 +12,13 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{CompileLimits, CompileStop};
-use crate::child::{self, LastWords, Program};
+use tunebox_foundation::explain::Explanation;
+
+use crate::child::{self, Program, StderrTail};
 use crate::engine;
+use crate::error::Error;
+use crate::figures::{bytes as shown_bytes, doubled};
+use crate::limits::Limits;
 use crate::precompiled::Trusted;
 
 /// The longest first line of either side, in bytes.
@@ -42,47 +46,45 @@ enum Answer {
     Malformed(String),
 }
 
-/// Why no code came back.
-pub(super) enum Fault {
-    /// The compiler's own refusal.
-    Malformed(String),
-    /// The child did not come to an end of its own.
-    Stop(CompileStop),
-}
-
-/// Has a child compile a component, and waits no longer than the limit.
-pub(super) fn compile(program: &Program, bytes: &[u8], limits: CompileLimits) -> Result<Trusted, Fault> {
-    let lost = |error: &dyn std::fmt::Display| Fault::Stop(CompileStop::Lost(error.to_string()));
+/// Has a child process compile a component, and waits no longer than `compile-seconds`.
+///
+/// Errors: the component is malformed, or takes more than its limits, or the child cannot be used.
+pub(super) fn compile(program: &Program, bytes: &[u8], name: &str, limits: &Limits) -> Result<Trusted, Error> {
+    let lost = |error: &dyn std::fmt::Display| {
+        unusable(name, format!("the process that compiles it cannot be used: {error}"))
+            .with_hint("`tunebox train --in-process` does without, for methods that you trust")
+            .into()
+    };
     let order = order(limits).map_err(|error| lost(&error))?;
     let mut child = program.start().map_err(|error| lost(&error))?;
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(mut input), Some(output), Some(errors)) = (input, output, errors) else {
         return Err(lost(&"it has no streams"));
     };
-    let words = LastWords::of(errors);
+    let stderr = StderrTail::read(errors);
     let (send, answers) = channel();
     std::thread::scope(|scope| {
         // A child that dies does not read on; its end says why, not this pipe.
         scope.spawn(move || input.write_all(&order).and_then(|()| input.write_all(bytes)));
         scope.spawn(move || send.send(answer(output)));
-        let answer = answers.recv_timeout(Duration::from_secs_f64(limits.seconds.clamp(0.001, 1e6)));
+        let answer = answers.recv_timeout(Duration::from_secs_f64(limits.compile_seconds.clamp(0.001, 1e6)));
         let late = answer.is_err();
         // The two threads end with the child, so it must end on every way out of here.
         let status = end(&mut child, if late { Duration::ZERO } else { GOODBYE });
         match (answer, status) {
-            (Ok(Some(answer)), _) => answer.map(Trusted::own).map_err(Fault::Malformed),
-            (Err(_), _) => Err(Fault::Stop(CompileStop::Time(limits.seconds))),
-            (Ok(None), Ok(status)) => Err(Fault::Stop(stop(status, words.line(), limits))),
+            (Ok(Some(answer)), _) => answer.map(Trusted::own).map_err(|problem| Error::malformed(name, problem)),
+            (Err(_), _) => Err(too_slow(name, limits.compile_seconds)),
+            (Ok(None), Ok(status)) => Err(no_answer(name, status, stderr.last_line(), limits)),
             (Ok(None), Err(error)) => Err(lost(&error)),
         }
     })
 }
 
-/// The first line for a child. Its own bound on the processor only matters if nobody is left to look at the clock.
-fn order(limits: CompileLimits) -> io::Result<Vec<u8>> {
+/// The first line for a child. Its own bound on the processor matters only after this program has ended.
+fn order(limits: &Limits) -> io::Result<Vec<u8>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-    let order = Order { seconds: (limits.seconds * threads).ceil().clamp(1.0, 1e9) as u64, memory: limits.bytes };
-    let mut line = serde_json::to_vec(&order)?;
+    let seconds = (limits.compile_seconds * threads).ceil().clamp(1.0, 1e9) as u64;
+    let mut line = serde_json::to_vec(&Order { seconds, memory: limits.compile_memory })?;
     line.push(b'\n');
     Ok(line)
 }
@@ -121,17 +123,43 @@ fn end(child: &mut Child, patience: Duration) -> io::Result<ExitStatus> {
     child.wait()
 }
 
-/// Why a child ended without an answer.
-fn stop(status: ExitStatus, words: Option<String>, limits: CompileLimits) -> CompileStop {
-    let said = |part: &str| words.as_ref().is_some_and(|words| words.contains(part));
-    if said("memory allocation of") || said("annot allocate memory") {
-        return CompileStop::Memory(limits.bytes);
+/// The error for a child that ended without an answer, from its status and the last line of its standard error.
+fn no_answer(name: &str, status: ExitStatus, last_line: Option<String>, limits: &Limits) -> Error {
+    let has = |part: &str| last_line.as_ref().is_some_and(|line| line.contains(part));
+    if has("memory allocation of") || has("annot allocate memory") {
+        let limit = limits.compile_memory;
+        let more = doubled(limit, limit.saturating_add(1));
+        return over_limit(name, "takes too much memory to compile", &shown_bytes(limit), "memory", &more);
     }
     if status.signal() == Some(rustix::process::Signal::XCPU.as_raw()) {
-        return CompileStop::Time(limits.seconds);
+        return too_slow(name, limits.compile_seconds);
     }
     let how = child::ending(status);
-    CompileStop::Died(words.map_or_else(|| how.clone(), |words| format!("{how}: {words}")))
+    let how = last_line.map_or_else(|| how.clone(), |line| format!("{how}: {line}"));
+    unusable(name, format!("the process that compiled it {how}"))
+        .with_hint("its author can build it smaller; nothing else is harmed")
+        .into()
+}
+
+/// The error for a component that takes longer to compile than its limit.
+fn too_slow(name: &str, seconds: f64) -> Error {
+    let more = (4.0 * seconds).max(1.0).to_string();
+    over_limit(name, "takes too long to compile", &format!("{seconds} s"), "seconds", &more)
+}
+
+/// The error for a component that takes more than `limit` to compile; `more` is a larger value of `compile-SETTING`.
+fn over_limit(name: &str, what: &str, limit: &str, setting: &str, more: &str) -> Error {
+    Explanation::new("sandbox", format!("`{name}` {what}"))
+        .with_location(format!("more than {limit}, ended before anything of it ran"))
+        .with_why("a component can be small and still be made to keep a compiler busy, so a stranger's has a limit")
+        .with_hint(format!("if you trust it, `--set limits.compile-{setting}={more}`"))
+        .into()
+}
+
+/// The refusal of a component whose compiler ended or could not start.
+fn unusable(name: &str, why: String) -> Explanation {
+    let location = "in a process of its own, before anything of it ran";
+    Explanation::new("sandbox", format!("`{name}` could not be compiled")).with_location(location).with_why(why)
 }
 
 /// The child's whole life: bounds itself, compiles what its standard input holds, answers, and is done.

@@ -1,6 +1,0 @@
-//! The Rust face of the world `verifier`, generated.
-
-wasmtime::component::bindgen!({
-    path: "../../wit",
-    world: "tunebox:method/verifier",
-});
