@@ -1,6 +1,6 @@
 //! Compiled methods kept between runs (`compute::kept` says how), each under what identifies it.
 
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
@@ -25,7 +25,8 @@ pub(crate) struct Key(String);
 impl Key {
     /// The key of a component under an engine.
     pub(crate) fn of(engine: &wasmtime::Engine, component: &[u8]) -> Self {
-        let mut settings = Stable(Sha256::new());
+        // A new hasher of this kind has the same keys in every process.
+        let mut settings = DefaultHasher::new();
         engine.precompile_compatibility_hash().hash(&mut settings);
         VERSION.hash(&mut settings);
         Self(format!("{}-{:016x}", hexadecimal(&Sha256::digest(component)), settings.finish()))
@@ -55,19 +56,5 @@ impl Cache {
     /// Removes the entry of a key.
     pub(crate) fn remove(&self, key: &Key) {
         self.0.remove(&key.0);
-    }
-}
-
-/// A hasher whose result is the same in every process.
-struct Stable(Sha256);
-
-impl Hasher for Stable {
-    fn write(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
-    }
-
-    fn finish(&self) -> u64 {
-        let digest: [u8; 32] = self.0.clone().finalize().into();
-        digest.iter().take(8).fold(0, |value, byte| value << 8 | u64::from(*byte))
     }
 }

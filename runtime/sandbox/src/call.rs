@@ -34,12 +34,13 @@ fn finish_call(state: &mut State) -> wasmtime::Result<StepReport> {
     state.meters.resume();
     state.meters.pause();
     state.forget_scores();
-    let reported = state.reports.take().map_err(|error| Cause::Host(error.to_string()))?;
-    let slow = state.account(&reported);
+    let metrics = state.reports.take_metrics().map_err(|error| Cause::Host(error.to_string()))?;
+    let (log, dropped_lines) = state.reports.take_lines();
+    let slow = state.account(metrics.len(), log.len(), dropped_lines);
     Ok(StepReport {
-        metrics: reported.metrics,
-        log: reported.log,
-        dropped_lines: reported.dropped_lines,
+        metrics,
+        log,
+        dropped_lines,
         host_calls: state.meters.counts().host_calls,
         guest_seconds: state.meters.guest_seconds(),
         slow,

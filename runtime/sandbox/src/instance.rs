@@ -1,14 +1,17 @@
 //! A component in its store: limits set, clocks checked, samples taken for a profile.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use tunebox_compute::budget::Budget;
+use wasmtime::component::Resource;
 use wasmtime::{Store, StoreContextMut, UpdateDeadline, WasmBacktrace};
 
+use crate::batch::Batch;
 use crate::bindings::{Method, MethodPre, training};
-use crate::guest::Answer;
+use crate::guest::{Answer, Guest, Setting};
 use crate::settings::SessionSettings;
-use crate::state::State;
+use crate::state::{BatchEntry, State};
 use crate::train_state::Shared;
 
 /// Handles that the engine counts twice while they are borrowed.
@@ -43,21 +46,54 @@ impl Instance {
         Self { store, ready: ready.clone(), instance: None }
     }
 
-    /// Makes the instance; a method's start code runs here.
-    pub(crate) fn instantiate(&mut self) -> wasmtime::Result<Answer<()>> {
+    /// The exports of the method, and the store to call them in.
+    fn training(&mut self) -> wasmtime::Result<(&training::Guest, &mut Store<State>)> {
+        let instance = self.instance.as_ref().ok_or_else(|| wasmtime::Error::msg("the method has no instance"))?;
+        Ok((instance.tunebox_method_training(), &mut self.store))
+    }
+}
+
+impl Guest for Instance {
+    fn state(&mut self) -> &mut State {
+        self.store.data_mut()
+    }
+
+    fn begin(&mut self, seconds: f64) {
+        self.store.data_mut().meters.begin(seconds);
+        self.store.set_epoch_deadline(1);
+    }
+
+    fn start(&mut self) -> wasmtime::Result<Answer<()>> {
         self.instance = Some(self.ready.instantiate(&mut self.store)?);
         Ok(Ok(()))
     }
 
-    /// What the method offers, and the store to call it in.
-    pub(crate) fn training(&mut self) -> wasmtime::Result<(&training::Guest, &mut Store<State>)> {
-        let instance = self.instance.as_ref().ok_or_else(|| wasmtime::Error::msg("the method has no instance"))?;
-        Ok((instance.tunebox_method_training(), &mut self.store))
+    fn init(&mut self, settings: &[Setting]) -> wasmtime::Result<Answer<()>> {
+        let (training, store) = self.training()?;
+        training.call_init(store, settings)
     }
 
-    /// The store, whether or not there is an instance in it.
-    pub(crate) fn store(&mut self) -> &mut Store<State> {
-        &mut self.store
+    fn step(&mut self, batch: Batch) -> wasmtime::Result<Answer<()>> {
+        let (training, store) = self.training()?;
+        let entry = store.data_mut().table.push(BatchEntry(Arc::new(batch)))?;
+        let answer = training.call_step(&mut *store, Resource::new_borrow(entry.rep()))?;
+        store.data_mut().table.delete(entry)?;
+        Ok(answer)
+    }
+
+    fn finish(&mut self) -> wasmtime::Result<Answer<()>> {
+        let (training, store) = self.training()?;
+        training.call_finish(store)
+    }
+
+    fn save_state(&mut self) -> wasmtime::Result<Vec<u8>> {
+        let (training, store) = self.training()?;
+        training.call_save_state(store)
+    }
+
+    fn load_state(&mut self, state: &[u8]) -> wasmtime::Result<Answer<()>> {
+        let (training, store) = self.training()?;
+        training.call_load_state(store, state)
     }
 }
 

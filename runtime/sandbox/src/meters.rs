@@ -14,7 +14,7 @@ use crate::refusal::Refusal;
 use crate::usage::{Counts, Slowest};
 
 /// Counters of the current call into the method.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Meters {
     seconds: f64,
     limits: Limits,
@@ -30,25 +30,12 @@ pub(crate) struct Meters {
 impl Meters {
     /// Counters at zero, with the clock stopped.
     pub(crate) fn new(limits: &Limits) -> Self {
-        Self {
-            seconds: limits.init_seconds,
-            limits: limits.clone(),
-            guest: Duration::ZERO,
-            host: Duration::ZERO,
-            resumed: None,
-            paused: None,
-            counts: Counts::default(),
-            last: None,
-            slowest: None,
-        }
+        Self { seconds: limits.init_seconds, limits: limits.clone(), ..Self::default() }
     }
 
     /// Sets all counters back for a call of at most `seconds`, and starts the clock.
     pub(crate) fn begin(&mut self, seconds: f64) {
-        self.seconds = seconds;
-        (self.guest, self.host) = (Duration::ZERO, Duration::ZERO);
-        self.counts = Counts::default();
-        (self.last, self.slowest, self.paused) = (None, None, None);
+        *self = Self { seconds, limits: std::mem::take(&mut self.limits), ..Self::default() };
         self.resume();
     }
 
@@ -96,11 +83,7 @@ impl Meters {
     /// Counts a call to the host, charges what every call costs, and checks the limits of calls and time.
     pub(crate) fn enter(&mut self, function: &'static str) -> Result<(), Cause> {
         self.last = Some(function);
-        self.counts.host_calls += 1;
-        let limit = self.limits.host_calls;
-        if self.counts.host_calls > limit {
-            return Err(Cause::HostCalls { limit });
-        }
+        add(&mut self.counts.host_calls, 1, self.limits.host_calls, |limit| Cause::HostCalls { limit })?;
         self.charge(costs::CALL)?;
         self.check_time()
     }
@@ -113,33 +96,25 @@ impl Meters {
 
     /// Counts work that is priced already.
     pub(crate) fn charge(&mut self, work: u64) -> Result<(), Cause> {
-        let limit = self.limits.work;
-        self.counts.work = self.counts.work.saturating_add(work);
-        if self.counts.work > limit { Err(Cause::Work { limit }) } else { Ok(()) }
+        add(&mut self.counts.work, work, self.limits.work, |limit| Cause::Work { limit })
     }
 
     /// Counts a pass through the model and its multiply-adds before it is made.
     pub(crate) fn pass(&mut self, multiply_adds: u64) -> Result<(), Cause> {
-        let limit = self.limits.passes;
-        self.counts.passes += 1;
-        if self.counts.passes > limit {
-            return Err(Cause::Passes { limit });
-        }
+        add(&mut self.counts.passes, 1, self.limits.passes, |limit| Cause::Passes { limit })?;
         self.model(multiply_adds)
     }
 
     /// Counts multiply-adds of the model before they are done.
     pub(crate) fn model(&mut self, multiply_adds: u64) -> Result<(), Cause> {
         let limit = self.limits.model_work;
-        self.counts.model_work = self.counts.model_work.saturating_add(multiply_adds);
-        if self.counts.model_work > limit { Err(Cause::ModelWork { limit }) } else { Ok(()) }
+        add(&mut self.counts.model_work, multiply_adds, limit, |limit| Cause::ModelWork { limit })
     }
 
     /// Counts tokens before the model writes them, at their largest number.
     pub(crate) fn sample(&mut self, tokens: u64) -> Result<(), Cause> {
         let limit = self.limits.sampled_tokens;
-        self.counts.sampled_tokens = self.counts.sampled_tokens.saturating_add(tokens);
-        if self.counts.sampled_tokens > limit { Err(Cause::Sampled { limit }) } else { Ok(()) }
+        add(&mut self.counts.sampled_tokens, tokens, limit, |limit| Cause::Sampled { limit })
     }
 
     /// Takes tokens back that were counted and not written.
@@ -149,9 +124,7 @@ impl Meters {
 
     /// Counts verdicts before they are asked for.
     pub(crate) fn judge(&mut self, verdicts: u64) -> Result<(), Cause> {
-        let limit = self.limits.verdicts;
-        self.counts.verdicts = self.counts.verdicts.saturating_add(verdicts);
-        if self.counts.verdicts > limit { Err(Cause::Verdicts { limit }) } else { Ok(()) }
+        add(&mut self.counts.verdicts, verdicts, self.limits.verdicts, |limit| Cause::Verdicts { limit })
     }
 
     /// The most work of one call.
@@ -205,6 +178,12 @@ impl Meters {
     pub(crate) fn last(&self) -> Option<&'static str> {
         self.last
     }
+}
+
+/// Adds to a count. Errors: the count passes the limit; `cause` makes the error of it.
+fn add(count: &mut u64, more: u64, limit: u64, cause: fn(u64) -> Cause) -> Result<(), Cause> {
+    *count = count.saturating_add(more);
+    if *count > limit { Err(cause(limit)) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -104,14 +104,15 @@ impl Reports {
         self.log_bytes
     }
 
-    /// The lines of a call that did not come back, and how many were dropped; drops its metrics.
+    /// Takes the lines that were kept since the last time, safe to show, and the number of dropped ones. Also discards the
+    /// metrics that were not taken.
     pub(crate) fn take_lines(&mut self) -> (Vec<String>, u32) {
         self.metrics.clear();
         (std::mem::take(&mut self.lines), std::mem::take(&mut self.dropped))
     }
 
-    /// Everything reported since the last time, with tensors read back; leaves nothing behind.
-    pub(crate) fn take(&mut self) -> Result<Reported, candle_core::Error> {
+    /// Takes the metrics that were reported since the last time, with tensors read back.
+    pub(crate) fn take_metrics(&mut self) -> Result<Vec<(String, f64, Combine)>, candle_core::Error> {
         let mut metrics = Vec::with_capacity(self.metrics.len());
         for (place, value, combine) in self.metrics.drain(..) {
             let number = match value {
@@ -121,25 +122,13 @@ impl Reports {
             let Some(name) = self.names.get(place) else { continue };
             metrics.push((name.clone(), rounded(number), combine));
         }
-        let (log, dropped_lines) = (std::mem::take(&mut self.lines), std::mem::take(&mut self.dropped));
-        Ok(Reported { metrics, log, dropped_lines })
+        Ok(metrics)
     }
 }
 
 /// A number with seven significant digits: enough to compare runs by, and no bits below them to hide something in.
 fn rounded(number: f32) -> f64 {
     format!("{number:.6e}").parse().unwrap_or(f64::NAN)
-}
-
-/// What a call reported.
-#[derive(Debug)]
-pub(crate) struct Reported {
-    /// Names, values, and how to put micro-batches together.
-    pub(crate) metrics: Vec<(String, f64, Combine)>,
-    /// Lines, safe to show.
-    pub(crate) log: Vec<String>,
-    /// Lines that were dropped.
-    pub(crate) dropped_lines: u32,
 }
 
 #[cfg(test)]
@@ -163,7 +152,7 @@ mod tests {
         let mut dropped = 0;
         for _ in 0..5 {
             reports.line("seven b");
-            dropped += reports.take().unwrap().dropped_lines;
+            dropped += reports.take_lines().1;
         }
         assert_eq!((reports.log_bytes(), dropped), (16, 3));
     }

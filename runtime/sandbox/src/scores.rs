@@ -19,7 +19,7 @@ use tunebox_model::policy::Seeds;
 use crate::cause::Cause;
 use crate::refusal::Refusal;
 use crate::requests::ScoreRequest;
-use crate::state::State;
+use crate::state::{DEVICE, State};
 use crate::train_state::lock;
 pub(crate) use pass::Pass;
 use pass::{Part, join, together};
@@ -150,7 +150,7 @@ impl State {
         let elements = given.elem_count() as u64;
         self.work(elements)?;
         let _scratch = self.reserve(3 * 4 * elements)?;
-        let mask = rows.mask_tensor(&self.device())?;
+        let mask = rows.mask_tensor(&DEVICE)?;
         let chosen = mask.ne(0f32)?.where_cond(given, &mask.zeros_like()?)?;
         // A sum over numbers that are not all finite is not finite; times 0 nothing overflows.
         if chosen.affine(0.0, 0.0)?.sum_all()?.to_scalar::<f32>()? == 0.0 {

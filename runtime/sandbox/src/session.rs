@@ -167,7 +167,7 @@ impl<H: RunHooks> Session<H> {
     pub fn restore_streams(&mut self, streams: &BTreeMap<String, u64>) {
         if let Some(alive) = self.alive.as_deref_mut() {
             let state = alive.state();
-            state.go_on(streams);
+            state.restore_streams(streams);
             self.positions = state.positions();
         }
     }

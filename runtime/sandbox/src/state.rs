@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::MutexGuard;
 
-use tunebox_compute::Device;
 use tunebox_compute::budget::{Budget, Reservation};
 use tunebox_compute::random::Stream;
 use tunebox_model::policy::Policy;
@@ -27,11 +26,12 @@ use crate::meters::Meters;
 use crate::operation_budget::OperationBudget;
 use crate::profile::Profiler;
 use crate::refusal::{Denied, Refusal};
-use crate::reports::{Reported, Reports};
+use crate::reports::Reports;
 use crate::scores::{Pass, ScoreRecord};
 use crate::settings::SessionSettings;
 use crate::train_state::{Shared, TrainState, lock};
 use crate::usage::{Slowest, Usage};
+pub(crate) use handles::DEVICE;
 
 /// The data of a store.
 pub(crate) struct State {
@@ -217,25 +217,21 @@ impl State {
         lock(&self.train_state)
     }
 
-    /// The device of a method's tensors: the CPU, wherever the model computes, so that a component works everywhere.
-    pub(crate) fn device(&self) -> Device {
-        Device::Cpu
-    }
-
     /// Takes bytes from the run's ledger, before they are allocated; ends the method past the limit.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<Reservation, Refusal> {
         Ok(self.ledger.reserve(bytes)?)
     }
 
-    /// Takes what the call used into the account of all calls; gives the operation that took too long, if one did.
-    pub(crate) fn account(&mut self, reported: &Reported) -> Option<Slowest> {
+    /// Adds what the call used and reported to the usage of all calls. Returns the slowest operation of the host in this
+    /// call if it lasted longer than `operation-seconds`.
+    pub(crate) fn account(&mut self, metrics: usize, lines: usize, dropped_lines: u32) -> Option<Slowest> {
         self.usage.add(&self.meters.counts());
         self.usage.peak_device_bytes = self.ledger.peak();
         (self.usage.linear_memory, self.usage.table_entries) = self.memory.used();
-        self.usage.log_lines += reported.log.len() as u64;
+        self.usage.log_lines += lines as u64;
         self.usage.log_bytes = self.reports.log_bytes();
-        self.usage.dropped_lines += u64::from(reported.dropped_lines);
-        self.usage.metrics += reported.metrics.len() as u64;
+        self.usage.dropped_lines += u64::from(dropped_lines);
+        self.usage.metrics += metrics as u64;
         let slowest = self.meters.slowest()?;
         if slowest.seconds > self.usage.slowest.seconds {
             self.usage.slowest = slowest.clone();
@@ -269,8 +265,8 @@ impl State {
         Ok((stream, OperationBudget { ledger: &self.ledger, meters: &mut self.meters }))
     }
 
-    /// Puts random sequences where they stood; the others stay where they are.
-    pub(crate) fn go_on(&mut self, positions: &BTreeMap<String, u64>) {
+    /// Sets random sequences to positions; does nothing to the others.
+    pub(crate) fn restore_streams(&mut self, positions: &BTreeMap<String, u64>) {
         for (name, position) in positions {
             self.streams.insert(name.clone(), Stream::at(self.seed, &stream_name(name), *position));
         }

@@ -12,10 +12,7 @@ use wasmtime::component::Resource;
 use crate::bindings::data::{Host, HostBatch, HostRows};
 use crate::printable::printable;
 use crate::refusal::Refusal;
-use crate::state::{BatchEntry, HostContext, RowsEntry, State, TensorEntry};
-
-/// The bytes of a number of every tensor here.
-const NUMBER: u64 = 4;
+use crate::state::{BatchEntry, DEVICE, HostContext, RowsEntry, State, TensorEntry};
 
 impl HostRows for HostContext<'_> {
     fn count(&mut self, this: Resource<RowsEntry>) -> wasmtime::Result<u32> {
@@ -47,9 +44,7 @@ impl HostRows for HostContext<'_> {
         self.enter("data.rows.lengths")?;
         let rows = self.table.get(&this)?.0.clone();
         self.work(rows.tokens() as u64)?;
-        let reservation = self.reserve(NUMBER * rows.count() as u64)?;
-        let tensor = rows.lengths_tensor(&self.device())?;
-        self.give(tensor, &[], reservation)
+        self.give_new(rows.count() as u64, |_| rows.lengths_tensor(&DEVICE))
     }
 
     fn targets(&mut self, this: Resource<RowsEntry>) -> wasmtime::Result<u32> {
@@ -121,9 +116,7 @@ impl HostBatch for HostContext<'_> {
             return Err(Refusal::argument(format!("the records have no column `{}`", printable(&name, 64))));
         };
         self.work(column.len() as u64)?;
-        let reservation = self.reserve(NUMBER * column.len() as u64)?;
-        let tensor = Tensor::from_slice(column, column.len(), &self.device())?;
-        self.give(tensor, &[], reservation)
+        self.give_new(column.len() as u64, |_| Tensor::from_slice(column, column.len(), &DEVICE))
     }
 
     fn window_targets(&mut self, this: Resource<BatchEntry>, side: String) -> Result<u32, Refusal> {
@@ -159,9 +152,7 @@ impl State {
         let rows = self.table.get(this)?.0.clone();
         let elements = rows.count() as u64 * rows.width() as u64;
         self.work(elements)?;
-        let reservation = self.reserve(NUMBER * elements)?;
-        let tensor = make(&rows, &self.device())?;
-        self.give(tensor, &[], reservation)
+        self.give_new(elements, |_| make(&rows, &DEVICE))
     }
 }
 

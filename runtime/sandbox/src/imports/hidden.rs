@@ -39,9 +39,8 @@ impl Host for HostContext<'_> {
         let elements = layers.len() as u64 * rows.count() as u64 * self.sizes.hidden as u64;
         self.work(elements)?;
         self.pass(rows.tokens())?;
-        let reservation = self.reserve(4 * elements)?;
-        let found = self.train_state().policy.capture(&view, &rows, &layers, stream_site(site), stream_token(token))?;
-        self.give(found, &[], reservation)
+        let (site, token) = (stream_site(site), stream_token(token));
+        self.give_new(elements, |state| state.train_state().policy.capture(&view, &rows, &layers, site, token))
     }
 
     fn publish(

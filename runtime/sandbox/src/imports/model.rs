@@ -30,39 +30,27 @@ impl HostView for HostContext<'_> {
 
 impl HostScores for HostContext<'_> {
     fn logprob(&mut self, this: Resource<ScoresEntry>) -> wasmtime::Result<Resource<TensorEntry>> {
-        self.enter("model.scores.logprob")?;
-        let held = self.scored_record(&this)?.tap(Tap::Logprob)?;
-        Ok(self.hand_out(held)?)
+        Ok(self.give_tap("model.scores.logprob", &this, Tap::Logprob)?)
     }
 
     fn entropy(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
-        self.enter("model.scores.entropy")?;
-        let held = self.scored_record(&this)?.tap(Tap::Entropy)?;
-        self.hand_out(held)
+        self.give_tap("model.scores.entropy", &this, Tap::Entropy)
     }
 
     fn log_sum_square(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
-        self.enter("model.scores.log-sum-square")?;
-        let held = self.scored_record(&this)?.tap(Tap::LogSumSquare)?;
-        self.hand_out(held)
+        self.give_tap("model.scores.log-sum-square", &this, Tap::LogSumSquare)
     }
 
     fn mean_logit(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
-        self.enter("model.scores.mean-logit")?;
-        let held = self.scored_record(&this)?.tap(Tap::MeanLogit)?;
-        self.hand_out(held)
+        self.give_tap("model.scores.mean-logit", &this, Tap::MeanLogit)
     }
 
     fn mean_logprob(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
-        self.enter("model.scores.mean-logprob")?;
-        let held = self.scored_record(&this)?.tap(Tap::MeanLogprob)?;
-        self.hand_out(held)
+        self.give_tap("model.scores.mean-logprob", &this, Tap::MeanLogprob)
     }
 
     fn top_one(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
-        self.enter("model.scores.top-one")?;
-        let held = self.scored_record(&this)?.tap(Tap::TopOne)?;
-        self.hand_out(held)
+        self.give_tap("model.scores.top-one", &this, Tap::TopOne)
     }
 
     fn drop(&mut self, this: Resource<ScoresEntry>) -> wasmtime::Result<()> {
@@ -144,15 +132,11 @@ impl Host for HostContext<'_> {
             return Err(Refusal::argument(format!("1 to {MOST_IDS} tokens are asked for, these are {}", ids.len())));
         }
         let vocabulary = self.sizes.vocabulary;
-        if let Some(id) = ids.iter().find(|id| **id as usize >= vocabulary) {
-            return Err(Refusal::argument(format!("token {id} is not in the vocabulary of {vocabulary}")));
-        }
+        self.check_tokens(&ids)?;
         let elements = rows.count() as u64 * ids.len() as u64;
         self.work(elements + rows.count() as u64 * vocabulary as u64)?;
         self.pass(rows.tokens())?;
-        let reservation = self.reserve(4 * elements)?;
-        let found = self.train_state().policy.next_token(&view, &rows, &ids)?;
-        self.give(found, &[], reservation)
+        self.give_new(elements, |state| state.train_state().policy.next_token(&view, &rows, &ids))
     }
 
     fn divergence(
@@ -168,9 +152,7 @@ impl Host for HostContext<'_> {
         self.work(rows.count() as u64 * vocabulary)?;
         self.pass(rows.tokens())?;
         self.pass(rows.tokens())?;
-        let reservation = self.reserve(4 * rows.count() as u64)?;
-        let found = self.train_state().policy.divergence(&view, &other, &rows)?;
-        self.give(found, &[], reservation)
+        self.give_new(rows.count() as u64, |state| state.train_state().policy.divergence(&view, &other, &rows))
     }
 }
 
@@ -187,13 +169,34 @@ impl State {
         }
     }
 
+    /// Checks that every token id is in the vocabulary.
+    pub(crate) fn check_tokens(&self, ids: &[u32]) -> Result<(), Refusal> {
+        let vocabulary = self.sizes.vocabulary;
+        match ids.iter().find(|id| **id as usize >= vocabulary) {
+            Some(id) => Err(Refusal::argument(format!("token {id} is not in the vocabulary of {vocabulary}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives out a tap of scores, after their pass through the model. `function` is the function that the method called.
+    fn give_tap(
+        &mut self,
+        function: &'static str,
+        scores: &Resource<ScoresEntry>,
+        tap: Tap,
+    ) -> Result<Resource<TensorEntry>, Refusal> {
+        self.enter(function)?;
+        let held = self.scored_record(scores)?.tap(tap)?;
+        self.hand_out(held)
+    }
+
     /// The record behind a handle.
     pub(crate) fn record(&self, handle: &Resource<ScoresEntry>) -> Result<&ScoreRecord, Refusal> {
         let ScoresEntry(number) = self.table.get(handle)?;
         self.scores.get(number).ok_or_else(|| Refusal::argument("these scores are gone"))
     }
 
-    /// The same, after its pass through the model.
+    /// The record behind a handle, after its pass through the model.
     pub(crate) fn scored_record(&mut self, handle: &Resource<ScoresEntry>) -> Result<&ScoreRecord, Refusal> {
         self.run_pending_scores()?;
         self.record(handle)

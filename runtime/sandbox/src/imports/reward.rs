@@ -11,7 +11,7 @@ use wasmtime::component::Resource;
 use crate::bindings::reward::Host;
 use crate::bindings::types::ErrorCode;
 use crate::refusal::Refusal;
-use crate::state::{BatchEntry, CompletionsEntry, HostContext, State, TensorEntry};
+use crate::state::{BatchEntry, CompletionsEntry, DEVICE, HostContext, State, TensorEntry};
 
 impl Host for HostContext<'_> {
     fn verifiers(&mut self) -> wasmtime::Result<Vec<String>> {
@@ -22,9 +22,7 @@ impl Host for HostContext<'_> {
     fn weights(&mut self) -> Result<Resource<TensorEntry>, Refusal> {
         self.enter("reward.weights")?;
         let weights: Vec<f32> = self.panel()?.into_iter().map(|(_, weight)| weight).collect();
-        let reservation = self.reserve(4 * weights.len() as u64)?;
-        let tensor = Tensor::from_slice(&weights, weights.len(), &self.device())?;
-        self.give(tensor, &[], reservation)
+        self.give_new(weights.len() as u64, |_| Tensor::from_slice(&weights, weights.len(), &DEVICE))
     }
 
     fn judge(
@@ -55,7 +53,7 @@ impl Host for HostContext<'_> {
         }
         // An infinite verdict would spoil every mean that it enters: it counts as none.
         verdicts.iter_mut().filter(|verdict| !verdict.is_finite()).for_each(|verdict| *verdict = f32::NAN);
-        let tensor = Tensor::from_vec(verdicts, (rows, columns), &self.device())?;
+        let tensor = Tensor::from_vec(verdicts, (rows, columns), &DEVICE)?;
         self.give(tensor, &[], reservation)
     }
 }

@@ -17,7 +17,7 @@ use crate::figures::grouped;
 use crate::printable::printable;
 use crate::refusal::Refusal;
 use crate::requests::Sampler;
-use crate::state::{CompletionsEntry, HostContext, RowsEntry, SamplerEntry, State, TensorEntry, ViewEntry};
+use crate::state::{CompletionsEntry, DEVICE, HostContext, RowsEntry, SamplerEntry, State, TensorEntry, ViewEntry};
 
 /// Bytes of a token of a completion while it is held: id, mark, log-probability.
 const TOKEN: u64 = 9;
@@ -90,9 +90,7 @@ impl HostCompletions for HostContext<'_> {
         let written = self.table.get(&this)?.0.clone();
         let elements = written.rows.count() as u64 * written.rows.width() as u64;
         self.work(elements)?;
-        let reservation = self.reserve(4 * elements)?;
-        let tensor = written.logprob_tensor(&self.device())?;
-        self.give(tensor, &[], reservation)
+        self.give_new(elements, |_| written.logprob_tensor(&DEVICE))
     }
 
     fn finished(&mut self, this: Resource<CompletionsEntry>) -> Result<Resource<TensorEntry>, Refusal> {
@@ -100,18 +98,15 @@ impl HostCompletions for HostContext<'_> {
         let written = self.table.get(&this)?.0.clone();
         self.work(written.finished.len() as u64)?;
         let flags: Vec<f32> = written.finished.iter().map(|ended| f32::from(u8::from(*ended))).collect();
-        let reservation = self.reserve(4 * flags.len() as u64)?;
-        let tensor = Tensor::from_slice(&flags, flags.len(), &self.device())?;
-        self.give(tensor, &[], reservation)
+        self.give_new(flags.len() as u64, |_| Tensor::from_slice(&flags, flags.len(), &DEVICE))
     }
 
     fn group(&mut self, this: Resource<CompletionsEntry>) -> Result<Resource<TensorEntry>, Refusal> {
         self.enter("sample.completions.group")?;
         let written = self.table.get(&this)?.0.clone();
         self.work(written.group.len() as u64)?;
-        let reservation = self.reserve(4 * written.group.len() as u64)?;
-        let tensor = Tensor::from_slice(&written.group, written.group.len(), &self.device())?;
-        self.give(tensor, &[], reservation)
+        let count = written.group.len();
+        self.give_new(count as u64, |_| Tensor::from_slice(&written.group, count, &DEVICE))
     }
 
     fn drop(&mut self, this: Resource<CompletionsEntry>) -> wasmtime::Result<()> {

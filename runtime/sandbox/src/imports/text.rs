@@ -22,10 +22,7 @@ impl Host for HostContext<'_> {
                 ids.len()
             )));
         }
-        let vocabulary = self.sizes.vocabulary;
-        if let Some(id) = ids.iter().find(|id| **id as usize >= vocabulary) {
-            return Err(Refusal::argument(format!("token {id} is not in the vocabulary of {vocabulary}")));
-        }
+        self.check_tokens(&ids)?;
         self.work(ids.len() as u64)?;
         let text = decode(&self.train_state().policy, &ids)?;
         self.read_back(text.len() as u64)?;

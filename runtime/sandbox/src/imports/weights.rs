@@ -32,10 +32,8 @@ impl Host for HostContext<'_> {
         let elements = u64::from(count) * columns as u64;
         self.work(elements)?;
         self.read_back(4 * elements)?;
-        let reservation = self.reserve(4 * elements)?;
-        let found =
-            self.train_state().policy.read_rows(model_role(role), layer as usize, first as usize, count as usize)?;
-        self.give(found, &[], reservation)
+        let (role, layer, first, count) = (model_role(role), layer as usize, first as usize, count as usize);
+        self.give_new(elements, |state| state.train_state().policy.read_rows(role, layer, first, count))
     }
 
     fn add_outer(

@@ -6,20 +6,34 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tunebox_compute::Tensor;
 use tunebox_compute::budget::Reservation;
 use tunebox_compute::ops::Made;
+use tunebox_compute::{Device, Tensor};
 use wasmtime::component::Resource;
 
 use super::{Charge, Held, ScopeEntry, State, TensorEntry};
 use crate::cause::Cause;
 use crate::refusal::Refusal;
 
+/// The device of a method's tensors: the CPU, wherever the model computes, so that a component works everywhere.
+pub(crate) const DEVICE: Device = Device::Cpu;
+
 impl State {
     /// The tensor behind a handle. Ends the method if a scope has freed it.
     pub(crate) fn held(&self, handle: &Resource<TensorEntry>) -> Result<Held, Refusal> {
         let entry = self.table.get(handle)?;
         entry.held.clone().ok_or_else(|| Cause::FreedHandle.into())
+    }
+
+    /// Makes a tensor of `elements` numbers of 4 bytes each and gives it out. Its bytes are reserved before `make` runs.
+    pub(crate) fn give_new<E: Into<Refusal>>(
+        &mut self,
+        elements: u64,
+        make: impl FnOnce(&Self) -> Result<Tensor, E>,
+    ) -> Result<Resource<TensorEntry>, Refusal> {
+        let reservation = self.reserve(4 * elements)?;
+        let tensor = make(self).map_err(Into::into)?;
+        self.give(tensor, &[], reservation)
     }
 
     /// Gives out a new tensor whose bytes `reservation` holds. `parents` are the operands: they

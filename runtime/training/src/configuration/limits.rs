@@ -86,7 +86,7 @@ mod tests {
         let table = json!({"verifier-seconds": 0.5, "verifier-memory": 1 << 20, "handles": 100});
         let limits = LimitsTable(table.as_object().unwrap().clone());
         let verifiers = limits.of_verifiers();
-        assert_eq!((verifiers.seconds, verifiers.linear_memory), (0.5, 1 << 20));
+        assert_eq!((verifiers.verifier_seconds, verifiers.verifier_memory), (0.5, 1 << 20));
         assert_eq!(limits.of_method().handles, 100);
     }
 }

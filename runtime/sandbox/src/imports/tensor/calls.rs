@@ -9,7 +9,7 @@ use wasmtime::component::Resource;
 
 use crate::bindings::types::{Dtype, ErrorCode};
 use crate::refusal::Refusal;
-use crate::state::{State, TensorEntry};
+use crate::state::{DEVICE, State, TensorEntry};
 
 /// A handle of a tensor, lent or given out.
 pub(super) type Handle = Resource<TensorEntry>;
@@ -70,8 +70,7 @@ impl State {
         function: impl FnOnce(&mut dyn Admit, &Device) -> Computed<Made>,
     ) -> Answer {
         self.enter(name)?;
-        let device = self.device();
-        let made = function(&mut self.operation_budget(), &device)?;
+        let made = function(&mut self.operation_budget(), &DEVICE)?;
         self.give_result(made, &[])
     }
 
@@ -83,9 +82,8 @@ impl State {
         function: impl FnOnce(&mut dyn Admit, &Device, &mut Stream) -> Computed<Made>,
     ) -> Answer {
         self.enter(name)?;
-        let device = self.device();
-        let (stream, mut purse) = self.stream(sequence)?;
-        let made = function(&mut purse, &device, stream)?;
+        let (stream, mut budget) = self.stream(sequence)?;
+        let made = function(&mut budget, &DEVICE, stream)?;
         self.give_result(made, &[])
     }
 }

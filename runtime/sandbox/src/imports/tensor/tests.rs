@@ -159,7 +159,7 @@ fn a_resumed_random_sequence_goes_on_where_it_was() {
     let next = crossing.random_normal("noise".into(), vec![5]).unwrap();
     let next = crossing.copy_to_list(next).unwrap();
     let mut second = state(Limits::default());
-    second.go_on(&positions);
+    second.restore_streams(&positions);
     let mut crossing = HostContext::new(&mut second);
     let resumed = crossing.random_normal("noise".into(), vec![5]).unwrap();
     assert_eq!(crossing.copy_to_list(resumed).unwrap(), next);
