@@ -58,7 +58,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(unix)]
     fn what_never_ends_is_not_begun() {
         let folder = tempfile::tempdir().unwrap();
         let (endless, pipe) = (folder.path().join("endless"), folder.path().join("pipe"));

@@ -8,6 +8,7 @@ mod lines;
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::explain::Explain;
@@ -163,7 +164,8 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let folder = parent(path);
     let mut draft = tempfile::NamedTempFile::new_in(folder).map_err(failed("written"))?;
     draft.write_all(bytes).map_err(failed("written"))?;
-    open_to_others(draft.as_file()).map_err(failed("written"))?;
+    // Temporary files are private by default.
+    draft.as_file().set_permissions(fs::Permissions::from_mode(0o644)).map_err(failed("written"))?;
     draft.as_file().sync_all().map_err(failed("written"))?;
     draft.persist(path).map_err(|error| failed("renamed")(error.error))?;
     sync_folder(folder)
@@ -174,23 +176,9 @@ fn parent(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Syncs a folder, which makes a rename in it durable. Does nothing on systems other than Unix.
+/// Syncs a folder, which makes a rename in it durable.
 fn sync_folder(folder: &Path) -> Result<(), FileError> {
-    if cfg!(unix) {
-        File::open(folder).and_then(|file| file.sync_all()).map_err(FileError::at("written", folder))?;
-    }
-    Ok(())
-}
-
-/// Gives a file mode 0644: temporary files are private by default. Does nothing on systems other than Unix.
-fn open_to_others(file: &File) -> io::Result<()> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        file.set_permissions(fs::Permissions::from_mode(0o644))?;
-    }
-    let _ = file;
-    Ok(())
+    File::open(folder).and_then(|file| file.sync_all()).map_err(FileError::at("written", folder))
 }
 
 #[cfg(test)]

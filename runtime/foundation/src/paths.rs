@@ -21,18 +21,10 @@ pub fn resolve(path: &Path) -> PathBuf {
     for above in path.ancestors() {
         if let Ok(real) = above.canonicalize() {
             let rest = path.strip_prefix(above).unwrap_or(Path::new(""));
-            return unmarked(real).components().chain(rest.components()).collect();
+            return real.components().chain(rest.components()).collect();
         }
     }
     path
-}
-
-/// Removes the `\\\\?\\` prefix that Windows puts before canonical paths, except before network (UNC) paths.
-fn unmarked(path: PathBuf) -> PathBuf {
-    match path.to_str().and_then(|text| text.strip_prefix(r"\\?\")).filter(|text| !text.starts_with("UNC")) {
-        Some(text) => PathBuf::from(text),
-        None => path,
-    }
 }
 
 /// Finds an existing sibling of a missing path whose name differs from the path's last component by a typing error.

@@ -3,7 +3,7 @@
 //! Which call it was and where in the method's source, `fault` adds.
 
 use tunebox_compute::error::Error as ComputeError;
-use tunebox_foundation::explain::Explain as _;
+use tunebox_foundation::explain::Explain;
 use wasmtime::Trap;
 use wasmtime::component::ResourceTableError;
 
@@ -14,50 +14,121 @@ use crate::printable::printable;
 const TEXT_BYTES: usize = 400;
 
 /// What ended a method.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error, Explain)]
+#[explain(category = "sandbox")]
 pub(crate) enum Cause {
     #[error("it used up its time")]
+    #[explain(location = "after {used:.1} s of {limit} s", why = computed_too_long(*calls))]
     Time { used: f64, limit: f64, calls: u64 },
     #[error("it took longer than a step may")]
+    #[explain(
+        location = "after {used:.1} s of {limit} s",
+        why = "the method and the host's work for it count together"
+    )]
     WallTime { used: f64, limit: f64 },
     #[error("it asked for more memory than it may have")]
+    #[explain(
+        location = of(*wanted, *limit),
+        why = "this is the memory for a method's own lists; tensors stay on the host and do not count"
+    )]
     LinearMemory { wanted: u64, limit: u64 },
     #[error("it asked for larger tables than it may have")]
+    #[explain(location = format!("{} entries of {}", grouped(*wanted), grouped(*limit)))]
     Tables { wanted: u64, limit: u64 },
     #[error("it asked for more tensor bytes than it may hold")]
+    #[explain(
+        location = format!("{} more than the {} held, of {}", bytes(*wanted), bytes(*held), bytes(*limit)),
+        why = "a tensor counts until its handle and every graph that leads through it are gone; an operation's \
+               temporaries count while it runs"
+    )]
     DeviceBytes { wanted: u64, held: u64, limit: u64 },
     #[error("it holds more handles than it may")]
+    #[explain(location = past(*limit, "handles"), why = "a handle counts until the method drops it, or its scope")]
     Handles { limit: u64 },
     #[error("it called the host more often than it may")]
+    #[explain(
+        location = past(*limit, "calls"),
+        why = "every call counts, however small; whole steps cross the wall, not loops"
+    )]
     HostCalls { limit: u64 },
     #[error("it asked for more tensor work than it may")]
+    #[explain(location = past(*limit, "numbers"), why = "every number that an operation reads or writes counts")]
     Work { limit: u64 },
     #[error("it asked the model more often than it may")]
+    #[explain(
+        location = past(*limit, "passes"),
+        why = "scoring rows is a pass through the model, and so is a gradient through it"
+    )]
     Passes { limit: u64 },
     #[error("it asked the model for more work than it may")]
+    #[explain(
+        location = past(*limit, "multiply-adds"),
+        why = "a pass counts the model's weights times the tokens; a gradient counts twice that"
+    )]
     ModelWork { limit: u64 },
     #[error("it let the model write more than it may")]
+    #[explain(
+        location = past(*limit, "tokens"),
+        why = "a call to `generate` counts its completions times `max-tokens` until it knows how many were written"
+    )]
     Sampled { limit: u64 },
     #[error("it asked for more verdicts than it may")]
+    #[explain(location = past(*limit, "verdicts"), why = "every completion costs one verdict of every verifier")]
     Verdicts { limit: u64 },
     #[error("it keeps more of the model's work for learning than it may")]
+    #[explain(
+        location = of(*held, *limit),
+        why = "scores for learning keep their pass until `minimise` uses it up or the step ends"
+    )]
     Activations { held: u64, limit: u64 },
     #[error("it built a longer chain of operations than a gradient may walk")]
+    #[explain(
+        location = past((*limit).into(), "operations"),
+        why = "the gradient walks such a chain one operation after another",
+        hint = "its author can `detach` what needs no gradient"
+    )]
     GraphDepth { limit: u32 },
     #[error("it gave back more state than a checkpoint takes")]
+    #[explain(location = of(*bytes, *limit))]
     State { bytes: u64, limit: u64 },
     #[error("it used a tensor that its scope had freed")]
+    #[explain(
+        why = "dropping a scope frees every tensor made since it was opened, but not the kept",
+        hint = "its author can `keep` the tensor in the scope"
+    )]
     FreedHandle,
     #[error("it broke the contract: {0}")]
+    #[explain(why = "every handle, list and text that crosses the wall is checked")]
     Protocol(String),
     #[error("it ran out of stack")]
+    #[explain(why = "functions that call one another too deeply, or for ever")]
     Stack,
     #[error("it stopped: {0}")]
     Trap(String),
     #[error("the host failed: {0}")]
+    #[explain(hint = "please report it, with the method and `run.toml`")]
     Host(String),
     #[error("{what}")]
+    #[explain(why = why.clone(), hint = hint.clone())]
     Device { area: &'static str, what: String, why: Option<String>, hint: Option<String> },
+}
+
+/// Bytes used of a limit.
+fn of(used: u64, limit: u64) -> String {
+    format!("{} of {}", bytes(used), bytes(limit))
+}
+
+/// A limit of a count that was passed.
+fn past(limit: u64, unit: &str) -> String {
+    format!("past {} {unit}", grouped(limit))
+}
+
+/// Why a method used up its time, after so many calls to the host.
+fn computed_too_long(calls: u64) -> String {
+    if calls == 0 {
+        return "no call to the host came back in that time: the method itself was computing".into();
+    }
+    format!("the method itself was computing; the host's work in its {} calls does not count", grouped(calls))
 }
 
 impl Cause {
@@ -95,30 +166,6 @@ impl Cause {
         }
     }
 
-    /// What was used of what, where that can be said in numbers.
-    pub(crate) fn used(&self) -> Option<String> {
-        match self {
-            Self::Time { used, limit, .. } => Some(format!("after {used:.1} s of {limit} s")),
-            Self::WallTime { used, limit } => Some(format!("after {used:.1} s of {limit} s")),
-            Self::LinearMemory { wanted, limit } => Some(format!("{} of {}", bytes(*wanted), bytes(*limit))),
-            Self::DeviceBytes { wanted, held, limit } => {
-                Some(format!("{} more than the {} held, of {}", bytes(*wanted), bytes(*held), bytes(*limit)))
-            }
-            Self::State { bytes: used, limit } => Some(format!("{} of {}", bytes(*used), bytes(*limit))),
-            Self::Tables { wanted, limit } => Some(format!("{} entries of {}", grouped(*wanted), grouped(*limit))),
-            Self::Handles { limit } => Some(format!("past {} handles", grouped(*limit))),
-            Self::HostCalls { limit } => Some(format!("past {} calls", grouped(*limit))),
-            Self::Work { limit } => Some(format!("past {} numbers", grouped(*limit))),
-            Self::Passes { limit } => Some(format!("past {} passes", grouped(*limit))),
-            Self::ModelWork { limit } => Some(format!("past {} multiply-adds", grouped(*limit))),
-            Self::Sampled { limit } => Some(format!("past {} tokens", grouped(*limit))),
-            Self::Verdicts { limit } => Some(format!("past {} verdicts", grouped(*limit))),
-            Self::Activations { held, limit } => Some(format!("{} of {}", bytes(*held), bytes(*limit))),
-            Self::GraphDepth { limit } => Some(format!("past {} operations", grouped(u64::from(*limit)))),
-            _ => None,
-        }
-    }
-
     /// The setting that would have been enough, where a limit was passed: `limits.step-seconds=120`.
     pub(crate) fn enough(&self) -> Option<String> {
         let (name, value) = match self {
@@ -139,54 +186,5 @@ impl Cause {
             _ => return None,
         };
         Some(format!("limits.{name}={value}"))
-    }
-
-    /// The reason behind it, in one sentence.
-    pub(crate) fn why(&self, last: Option<&'static str>) -> Option<String> {
-        Some(match self {
-            Self::Time { calls: 0, .. } => {
-                "no call to the host came back in that time: the method itself was computing".into()
-            }
-            Self::Time { calls, .. } => {
-                format!("the method itself was computing; the host's work in its {} calls does not count", grouped(*calls))
-            }
-            Self::LinearMemory { .. } => {
-                "this is the memory for a method's own lists; tensors stay on the host and do not count".into()
-            }
-            Self::DeviceBytes { .. } => {
-                "a tensor counts until its handle and every graph that leads through it are gone; an operation's temporaries count while it runs".into()
-            }
-            Self::Handles { .. } => "a handle counts until the method drops it, or its scope".into(),
-            Self::HostCalls { .. } => "every call counts, however small; whole steps cross the wall, not loops".into(),
-            Self::WallTime { .. } => "the method and the host's work for it count together".into(),
-            Self::Work { .. } => "every number that an operation reads or writes counts".into(),
-            Self::Passes { .. } => "scoring rows is a pass through the model, and so is a gradient through it".into(),
-            Self::ModelWork { .. } => "a pass counts the model's weights times the tokens; a gradient counts twice that".into(),
-            Self::Sampled { .. } => {
-                "a call to `generate` counts its completions times `max-tokens` until it knows how many were written".into()
-            }
-            Self::Verdicts { .. } => "every completion costs one verdict of every verifier".into(),
-            Self::Activations { .. } => {
-                "scores for learning keep their pass until `minimise` uses it up or the step ends".into()
-            }
-            Self::GraphDepth { .. } => "the gradient walks such a chain one operation after another".into(),
-            Self::FreedHandle => "dropping a scope frees every tensor made since it was opened, but not the kept".into(),
-            Self::Protocol(_) => "every handle, list and text that crosses the wall is checked".into(),
-            Self::Stack => "functions that call one another too deeply, or for ever".into(),
-            Self::Device { why, .. } => return why.clone(),
-            Self::Host(_) => format!("this is a fault of tunebox, not of the method; it was in `{}`", last.unwrap_or("start")),
-            _ => return None,
-        })
-    }
-
-    /// What to do about it, where no limit was passed.
-    pub(crate) fn hint(&self) -> Option<String> {
-        match self {
-            Self::GraphDepth { .. } => Some("its author can `detach` what needs no gradient".into()),
-            Self::FreedHandle => Some("its author can `keep` the tensor in the scope".into()),
-            Self::Device { hint, .. } => hint.clone(),
-            Self::Host(_) => Some("please report it, with the method and `run.toml`".into()),
-            _ => None,
-        }
     }
 }

@@ -1,8 +1,13 @@
 //! A thread with a deep stack for calls of a method: gradients, and the graphs that they walk, recurse.
+//!
+//! A panic of the host under a method is reported once, as the end of the method, and not printed to stderr. Threads that
+//! work for a method have a name that begins with [`PREFIX`], or none (the pool of the tensor library).
 
 use std::any::Any;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
+use std::{panic, thread};
 
-use crate::panics::{MethodCall, PREFIX, take_location};
 use crate::printable::printable;
 
 /// The stack of a call. Only used pages are ever taken from the machine.
@@ -14,21 +19,70 @@ const MESSAGE_BYTES: usize = 1_000;
 /// Runs a closure on a new thread with a deep stack. A panic is returned as its message, with its location.
 pub(crate) fn run_on_deep_stack<R: Send>(work: impl FnOnce() -> R + Send) -> Result<R, String> {
     let _call = MethodCall::begin();
-    std::thread::scope(|scope| {
-        let builder = std::thread::Builder::new().name(format!("{PREFIX}method")).stack_size(STACK);
+    thread::scope(|scope| {
+        let builder = thread::Builder::new().name(format!("{PREFIX}method")).stack_size(STACK);
         match builder.spawn_scoped(scope, work) {
-            Ok(thread) => thread.join().map_err(|panic| message(&*panic)),
+            Ok(thread) => thread.join().map_err(|payload| message(&*payload)),
             Err(error) => Err(format!("no thread for the method: {error}")),
         }
     })
 }
 
 /// The message of a panic.
-fn message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+fn message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     let text = printable(text.unwrap_or("it gave no message"), MESSAGE_BYTES);
     match take_location() {
         Some(place) => format!("{text} ({place})"),
         None => text,
     }
+}
+
+/// How the names of threads begin that work for a method.
+const PREFIX: &str = "tunebox-";
+
+static HOOK: Once = Once::new();
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+static LOCATION: Mutex<Option<String>> = Mutex::new(None);
+
+/// Counts a running call of a method for as long as it lives.
+struct MethodCall(());
+
+impl MethodCall {
+    /// Counts a call; also installs the panic hook.
+    fn begin() -> Self {
+        install_hook();
+        CALLS.fetch_add(1, Ordering::AcqRel);
+        Self(())
+    }
+}
+
+impl Drop for MethodCall {
+    fn drop(&mut self) {
+        CALLS.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// The source location of the last panic that was not printed. Clears it.
+fn take_location() -> Option<String> {
+    LOCATION.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// Installs a panic hook before the present one, once a process. The present one still gets every other panic.
+fn install_hook() {
+    HOOK.call_once(|| {
+        let previous = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if !is_panic_of_method() {
+                return previous(panic);
+            }
+            let location = panic.location().map(|place| format!("{}:{}", place.file(), place.line()));
+            *LOCATION.lock().unwrap_or_else(PoisonError::into_inner) = location;
+        }));
+    });
+}
+
+/// Whether the panicking thread works for a method: by its name, or none while a call runs.
+fn is_panic_of_method() -> bool {
+    CALLS.load(Ordering::Acquire) > 0 && thread::current().name().is_none_or(|name| name.starts_with(PREFIX))
 }

@@ -5,8 +5,8 @@
 use tunebox_foundation::explain::{Exit, Explain};
 use wasmtime::WasmBacktrace;
 
+use crate::backtrace::{Frame, Place, author_place, method_frames, trace};
 use crate::cause::Cause;
-use crate::frames::{self, Frame};
 use crate::printable::printable;
 use crate::refusal::{Denied, advice, ended_with};
 
@@ -49,15 +49,7 @@ impl Function {
     }
 }
 
-/// A place in the source of a method, made safe to show.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) file: String,
-    pub(crate) line: u32,
-    pub(crate) column: u32,
-}
-
-/// What a method said through `run.fault` before it trapped.
+/// The message and place that a method reported by `run.fault` before it trapped.
 #[derive(Clone, Debug)]
 pub(crate) struct GuestFault {
     pub(crate) message: String,
@@ -65,7 +57,7 @@ pub(crate) struct GuestFault {
 }
 
 impl GuestFault {
-    /// Takes a method's words, made safe to show.
+    /// Makes a method's message and file safe to show.
     pub(crate) fn new(message: &str, file: &str, line: u32, column: u32) -> Self {
         let place = Place { file: printable(file, 200), line, column };
         Self { message: printable(message, TEXT_BYTES), place }
@@ -80,7 +72,7 @@ impl GuestFault {
     location = self.place(),
     why = self.why(),
     hint = self.hint(),
-    trace = frames::shown(frames),
+    trace = trace(frames),
     exit = if self.category() == "sandbox" { Exit::Sandbox } else { Exit::Usage }
 )]
 pub struct Stop {
@@ -117,9 +109,9 @@ impl Stop {
 
     /// Adds the call stack of the method, if the error has one.
     pub(crate) fn with_trace(mut self, error: &wasmtime::Error) -> Self {
-        let Some(trace) = error.downcast_ref::<WasmBacktrace>() else { return self };
-        self.frames = frames::frames(trace);
-        self.place = self.place.or_else(|| frames::place(&self.frames));
+        let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() else { return self };
+        self.frames = method_frames(backtrace);
+        self.place = self.place.or_else(|| author_place(&self.frames));
         self
     }
 
@@ -140,7 +132,7 @@ impl Stop {
 
     /// The subject of an explanation: a device that failed is none of the sandbox's.
     fn category(&self) -> &'static str {
-        if let Cause::Device { area, .. } = self.cause { area } else { "sandbox" }
+        if let Cause::Device { area, .. } = &self.cause { area } else { "sandbox" }
     }
 
     fn moment(&self) -> String {
@@ -167,7 +159,7 @@ impl Stop {
         let mut parts = Vec::new();
         parts.extend(self.place.as_ref().map(|at| format!("{}:{}:{}", at.file, at.line, at.column)));
         parts.push(function);
-        match self.cause.used() {
+        match self.cause.location() {
             Some(used) => parts.push(used),
             None if self.function == Function::Step => parts.push(format!("step {}", self.step)),
             None => {}
@@ -183,7 +175,11 @@ impl Stop {
                 || "it made no call to the host before".into(),
                 |last| format!("its last call to the host was `{last}`"),
             )),
-            (cause, ..) => cause.why(self.last),
+            (Cause::Host(_), ..) => {
+                let last = self.last.unwrap_or("start");
+                Some(format!("this is a fault of tunebox, not of the method; it was in `{last}`"))
+            }
+            (cause, ..) => cause.why(),
         };
         match (&self.cause, &self.place) {
             (Cause::Time { .. }, None) => {

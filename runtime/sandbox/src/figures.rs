@@ -1,5 +1,7 @@
 //! Numbers as people read them.
 
+pub(crate) use tunebox_foundation::format::grouped;
+
 /// A number of bytes in the unit that reads best.
 pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
@@ -32,19 +34,6 @@ pub(crate) fn operations(count: u64) -> String {
     let tenths = count / TENTH + u64::from(count % TENTH >= TENTH / 2);
     let part = if tenths.is_multiple_of(10) { String::new() } else { format!(".{}", tenths % 10) };
     format!("{}{part} trillion operations", grouped(tenths / 10))
-}
-
-/// A number with a comma between every three digits.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A limit that would have been enough, by doubling the one that was not.

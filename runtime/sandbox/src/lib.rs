@@ -19,6 +19,7 @@
 )]
 
 mod admission;
+mod backtrace;
 mod batch;
 mod bindings;
 mod cache;
@@ -34,7 +35,6 @@ mod entries;
 mod error;
 mod fault;
 mod figures;
-mod frames;
 mod grants;
 mod guest;
 mod imports;
@@ -43,8 +43,6 @@ mod limits;
 mod memory;
 mod meters;
 pub mod native;
-mod operation_budget;
-mod panics;
 mod precompiled;
 mod profile;
 mod refusal;

@@ -5,6 +5,10 @@
 
 use std::time::{Duration, Instant};
 
+use tunebox_compute::budget::{Budget, Reservation};
+use tunebox_compute::error::Error as ComputeError;
+use tunebox_compute::ops::{Admit, Cost};
+
 use crate::bindings::types::ErrorCode;
 use crate::cause::Cause;
 use crate::costs;
@@ -127,11 +131,6 @@ impl Meters {
         add(&mut self.counts.verdicts, verdicts, self.limits.verdicts, |limit| Cause::Verdicts { limit })
     }
 
-    /// The most work of one call.
-    pub(crate) fn max_work(&self) -> u64 {
-        self.limits.work
-    }
-
     /// Counts bytes that the method reads; past the limit it gets an error and may go on without them.
     pub(crate) fn read_back(&mut self, bytes: u64) -> Result<(), Refusal> {
         let after = self.counts.readback_bytes.saturating_add(bytes);
@@ -177,6 +176,24 @@ impl Meters {
     /// The import that ran last, if any did.
     pub(crate) fn last(&self) -> Option<&'static str> {
         self.last
+    }
+}
+
+/// The budget of one tensor operation: the bytes of the session, and the work of the call. Operations of `compute` state
+/// their cost before they do anything; it is charged here, or refused.
+#[derive(Debug)]
+pub(crate) struct OperationBudget<'a> {
+    /// Bytes.
+    pub(crate) ledger: &'a Budget,
+    /// Work.
+    pub(crate) meters: &'a mut Meters,
+}
+
+impl Admit for OperationBudget<'_> {
+    fn admit(&mut self, cost: Cost) -> Result<Reservation, ComputeError> {
+        let limit = self.meters.limits.work;
+        self.meters.charge(cost.work).map_err(|_| ComputeError::OutOfWork { work: cost.work, limit })?;
+        self.ledger.reserve(cost.bytes.saturating_add(cost.scratch))
     }
 }
 

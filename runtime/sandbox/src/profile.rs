@@ -14,7 +14,7 @@ use fxprof_processed_profile::{
 };
 use wasmtime::WasmBacktrace;
 
-use crate::frames::{Frame, frames};
+use crate::backtrace::{Frame, method_frames};
 use crate::limits::TICK;
 
 /// Samples that are kept: more than an hour of them.
@@ -55,7 +55,7 @@ impl Profiler {
     pub fn write(&self, output: impl Write) -> io::Result<Recorded> {
         let recording = self.recording();
         serde_json::to_writer(output, &recording.profile)?;
-        Ok(recording.told)
+        Ok(recording.recorded)
     }
 
     /// Names the method that is recorded.
@@ -78,7 +78,7 @@ impl Profiler {
         if begun < recording.next {
             return;
         }
-        recording.sample(begun, guest, &frames(&trace()));
+        recording.sample(begun, guest, &method_frames(&trace()));
         recording.next = Instant::now() + begun.elapsed() * PAUSE;
     }
 
@@ -108,7 +108,7 @@ struct Recording {
     next: Instant,
     /// Seconds of the method itself at the last sample.
     guest: f64,
-    told: Recorded,
+    recorded: Recorded,
 }
 
 impl Recording {
@@ -120,13 +120,13 @@ impl Recording {
         let foreign = profile.add_category("library", CategoryColor::Gray);
         let own = profile.add_category("method", CategoryColor::Blue);
         profile.set_symbolicated(true);
-        let told = Recorded::default();
-        Self { profile, process, thread, foreign, own, start, last: start, next: start, guest: 0.0, told }
+        let recorded = Recorded::default();
+        Self { profile, process, thread, foreign, own, start, last: start, next: start, guest: 0.0, recorded }
     }
 
     fn sample(&mut self, now: Instant, guest: f64, functions: &[Frame]) {
-        if self.told.samples == SAMPLES {
-            self.told.left_out += 1;
+        if self.recorded.samples == SAMPLES {
+            self.recorded.left_out += 1;
             return;
         }
         let outermost_first: Vec<FrameInfo> = functions.iter().rev().map(|frame| self.shown(frame)).collect();
@@ -137,18 +137,18 @@ impl Recording {
         let weight = ticks.round().clamp(1.0, f64::from(i32::MAX)) as i32;
         self.profile.add_sample(self.thread, self.at(now), stack, own.into(), weight);
         (self.last, self.guest) = (now, guest);
-        self.told.samples += 1;
+        self.recorded.samples += 1;
     }
 
     fn call(&mut self, operation: &str, begun: Instant) {
-        if self.told.calls == CALLS {
-            self.told.left_out += 1;
+        if self.recorded.calls == CALLS {
+            self.recorded.left_out += 1;
             return;
         }
         let timing = MarkerTiming::Interval(self.at(begun), self.at(Instant::now()));
         let marker = HostCall(self.profile.intern_string(operation));
         self.profile.add_marker(self.thread, timing, marker);
-        self.told.calls += 1;
+        self.recorded.calls += 1;
     }
 
     /// A function as the viewer shows it.
@@ -193,8 +193,8 @@ impl StaticSchemaMarker for HostCall {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backtrace::Place;
     use crate::engine::bare;
-    use crate::fault::Place;
 
     fn frame(name: &str, line: u32) -> Frame {
         Frame { name: name.into(), place: Some(Place { file: "src/lib.rs".into(), line, column: 1 }) }

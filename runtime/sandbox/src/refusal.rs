@@ -149,9 +149,9 @@ mod tests {
             let (what, why, hint) = (error.to_string(), error.why(), error.hint());
             let Refusal::Trap(trap) = Refusal::from(error) else { panic!("a method may go on after `{what}`") };
             let cause = Cause::of(&trap, 0);
-            let Cause::Device { area, .. } = cause else { panic!("{cause:?}") };
-            assert_eq!((area, cause.to_string()), (found, what));
-            assert_eq!((cause.why(None), cause.hint()), (why, hint));
+            let Cause::Device { area, .. } = &cause else { panic!("{cause:?}") };
+            assert_eq!((*area, cause.to_string()), (found, what));
+            assert_eq!((cause.why(), cause.hint()), (why, hint));
         }
     }
 }

@@ -22,8 +22,7 @@ pub(crate) use crate::entries::{
 use crate::fault::GuestFault;
 use crate::limits::Limits;
 use crate::memory::Memory;
-use crate::meters::Meters;
-use crate::operation_budget::OperationBudget;
+use crate::meters::{Meters, OperationBudget};
 use crate::profile::Profiler;
 use crate::refusal::{Denied, Refusal};
 use crate::reports::Reports;

@@ -13,5 +13,21 @@ mod run;
 mod sample;
 mod tensor;
 mod text;
-mod types;
 mod weights;
+
+use crate::bindings::types::{self, Host};
+use crate::refusal::Refusal;
+use crate::state::HostContext;
+
+/// Turns a refusal into an error that the method gets, or into its end.
+impl Host for HostContext<'_> {
+    fn convert_error(&mut self, refusal: Refusal) -> wasmtime::Result<types::Error> {
+        match refusal {
+            Refusal::Error(error) => {
+                self.deny(&error.message);
+                Ok(error)
+            }
+            Refusal::Trap(error) => Err(error),
+        }
+    }
+}

@@ -42,10 +42,8 @@ pub(crate) struct Process {
     over: bool,
 }
 
-/// A message of the method, read as far as what kind it is.
+/// A message of the method other than a request.
 enum Message {
-    /// It asks for something.
-    Request(Vec<u8>),
     /// The call is over.
     Return(Vec<u8>),
     /// It wants something done between two calls.
@@ -76,42 +74,28 @@ impl Process {
     }
 
     fn exchange<R: Decode>(&mut self, export: Function, write: impl FnOnce(&mut Vec<u8>)) -> wasmtime::Result<R> {
-        let mut deadline = after(self.patience);
+        let deadline = after(self.patience);
         let mut payload = vec![CALL, export as u8];
         write(&mut payload);
         self.send(&payload, deadline)?;
-        loop {
-            match self.hear(deadline)? {
-                Message::Request(request) => {
-                    let begun = Instant::now();
-                    let answer = self.answer(&request)?;
-                    deadline = deadline.map(|deadline| deadline + begun.elapsed());
-                    self.send(&answer, deadline)?;
-                }
-                Message::Return(result) => {
-                    let mut result = Reader::new(&result);
-                    let value = read(&mut result)?;
-                    end(&result)?;
-                    return Ok(value);
-                }
-                Message::Next(_) => return Err(malformed("it asked for the next call within one").into()),
-                Message::Gone => return Err(Cause::Trap("its process ended before the call did".into()).into()),
+        match self.receive(deadline)? {
+            Message::Return(result) => {
+                let mut result = Reader::new(&result);
+                let value = read(&mut result)?;
+                end(&result)?;
+                Ok(value)
             }
+            Message::Next(_) => Err(malformed("it asked for the next call within one").into()),
+            Message::Gone => Err(Cause::Trap("its process ended before the call did".into()).into()),
         }
     }
 
     /// Answers what is asked between two calls. Whoever wrote the test may think for as long as they like.
     fn idle(&mut self) -> wasmtime::Result<Option<String>> {
-        loop {
-            match self.hear(None)? {
-                Message::Request(request) => {
-                    let answer = self.answer(&request)?;
-                    self.send(&answer, None)?;
-                }
-                Message::Next(order) => return Ok(Some(order)),
-                Message::Return(_) => return Err(malformed("it returned from no call").into()),
-                Message::Gone => return Ok(None),
-            }
+        match self.receive(None)? {
+            Message::Next(order) => Ok(Some(order)),
+            Message::Return(_) => Err(malformed("it returned from no call").into()),
+            Message::Gone => Ok(None),
         }
     }
 
@@ -138,29 +122,39 @@ impl Process {
         Ok(payload)
     }
 
-    /// The next message of the method. A panic that it tells of ends it.
-    fn hear(&mut self, deadline: Deadline) -> wasmtime::Result<Message> {
-        let received = match frame::receive(&mut self.stream, LARGEST, deadline) {
-            Ok(Some(received)) => received,
-            Ok(None) => return Ok(Message::Gone),
-            Err(error) => return Err(self.lost(&error).into()),
-        };
-        let mut input = Reader::new(&received);
-        match read::<u8>(&mut input)? {
-            REQUEST => Ok(Message::Request(input.rest().to_vec())),
-            RETURN => Ok(Message::Return(input.rest().to_vec())),
-            PANICKED => {
-                let (message, file, line, column): (String, String, u32, u32) = read(&mut input)?;
-                end(&input)?;
-                self.state.fault = Some(GuestFault::new(&message, &file, line, column));
-                Err(Cause::Trap("it panicked".into()).into())
+    /// Answers requests until another message comes, and returns that message. The time that the host needs for answers
+    /// does not count against the deadline.
+    ///
+    /// Errors: the method panicked, sent no message in time, or one that the protocol does not have.
+    fn receive(&mut self, mut deadline: Deadline) -> wasmtime::Result<Message> {
+        loop {
+            let received = match frame::receive(&mut self.stream, LARGEST, deadline) {
+                Ok(Some(received)) => received,
+                Ok(None) => return Ok(Message::Gone),
+                Err(error) => return Err(self.lost(&error).into()),
+            };
+            let mut input = Reader::new(&received);
+            match read::<u8>(&mut input)? {
+                REQUEST => {
+                    let begun = Instant::now();
+                    let answer = self.answer(input.rest())?;
+                    deadline = deadline.map(|deadline| deadline + begun.elapsed());
+                    self.send(&answer, deadline)?;
+                }
+                RETURN => return Ok(Message::Return(input.rest().to_vec())),
+                PANICKED => {
+                    let (message, file, line, column): (String, String, u32, u32) = read(&mut input)?;
+                    end(&input)?;
+                    self.state.fault = Some(GuestFault::new(&message, &file, line, column));
+                    return Err(Cause::Trap("it panicked".into()).into());
+                }
+                NEXT => {
+                    let order = read(&mut input)?;
+                    end(&input)?;
+                    return Ok(Message::Next(order));
+                }
+                other => return Err(malformed(format!("there is no message of kind {other}")).into()),
             }
-            NEXT => {
-                let order = read(&mut input)?;
-                end(&input)?;
-                Ok(Message::Next(order))
-            }
-            other => Err(malformed(format!("there is no message of kind {other}")).into()),
         }
     }
 

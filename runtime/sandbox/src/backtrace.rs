@@ -7,7 +7,6 @@
 use tunebox_foundation::explain::Trace;
 use wasmtime::{FrameInfo, FrameSymbol, WasmBacktrace};
 
-use crate::fault::Place;
 use crate::printable::printable;
 
 /// Functions that a person is shown.
@@ -21,6 +20,14 @@ const FOREIGN: [&str; 3] = ["rust/", "tunebox/", "dependencies/"];
 
 /// Where a standard library that came compiled says it was, before the name of its version.
 const COMPILED: &str = "/rustc/";
+
+/// A place in the source of a method, made safe to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) file: String,
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+}
 
 /// A function that was running.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,25 +59,25 @@ impl Frame {
 }
 
 /// The functions of a trace, innermost first.
-pub(crate) fn frames(trace: &WasmBacktrace) -> Vec<Frame> {
+pub(crate) fn method_frames(trace: &WasmBacktrace) -> Vec<Frame> {
     let own = trace.frames().iter().filter(|frame| !is_made_by_the_encoder(frame));
     own.flat_map(functions).collect()
 }
 
-/// The place that tells an author most: the innermost that is theirs, else the innermost of all.
-pub(crate) fn place(frames: &[Frame]) -> Option<Place> {
+/// The innermost place in a file of the author; without one, the innermost place of all.
+pub(crate) fn author_place(frames: &[Frame]) -> Option<Place> {
     let own = frames.iter().find(|frame| frame.is_own());
     own.or_else(|| frames.iter().find(|frame| frame.place.is_some())).and_then(|frame| frame.place.clone())
 }
 
-/// What a person is shown: the author's own, and of others' functions those that one of them called. All, where it
-/// cannot be told whose they are.
-pub(crate) fn shown(frames: &[Frame]) -> Option<Trace> {
+/// The trace of an error message, at most 20 functions: those of the author, and of the others those that one of the
+/// author's called. All functions, if no file is one of the author's. `None` without functions.
+pub(crate) fn trace(frames: &[Frame]) -> Option<Trace> {
     let located = frames.iter().any(|frame| frame.place.is_some());
     let any = frames.iter().any(Frame::is_own);
     let callers = frames.iter().skip(1).map(Frame::is_own).chain([false]);
-    let told = frames.iter().zip(callers).filter(|(frame, called_by_own)| !any || frame.is_own() || *called_by_own);
-    let frames: Vec<String> = told.take(SHOWN).map(|(frame, _)| frame.text()).collect();
+    let listed = frames.iter().zip(callers).filter(|(frame, called_by_own)| !any || frame.is_own() || *called_by_own);
+    let frames: Vec<String> = listed.take(SHOWN).map(|(frame, _)| frame.text()).collect();
     (!frames.is_empty()).then_some(Trace { frames, located })
 }
 
@@ -129,9 +136,9 @@ mod tests {
             frame("sum", Some("tunebox/src/tensor.rs")),
             frame("step", Some("src/lib.rs")),
         ];
-        assert_eq!(place(&frames).unwrap().file, "src/lib.rs");
-        assert_eq!(place(&frames[..2]).unwrap().file, "rust/library/core/src/panicking.rs");
-        assert_eq!(place(&[frame("step", None)]), None);
+        assert_eq!(author_place(&frames).unwrap().file, "src/lib.rs");
+        assert_eq!(author_place(&frames[..2]).unwrap().file, "rust/library/core/src/panicking.rs");
+        assert_eq!(author_place(&[frame("step", None)]), None);
     }
 
     #[test]
@@ -156,8 +163,8 @@ mod tests {
             frame("exported", sdk),
         ];
         let names = |frames: &[Frame]| -> Vec<String> {
-            let trace = shown(frames).unwrap().frames;
-            trace.iter().map(|text| text.split(' ').next().unwrap().to_owned()).collect()
+            let shown = trace(frames).unwrap().frames;
+            shown.iter().map(|text| text.split(' ').next().unwrap().to_owned()).collect()
         };
         assert_eq!(names(&frames), ["panic_bounds_check", "stumble", "sum", "step"]);
         assert_eq!(names(&frames[..3]), ["abort", "panic", "panic_bounds_check"]);
@@ -173,10 +180,10 @@ mod tests {
     #[test]
     fn a_person_gets_twenty_functions_and_is_told_whether_there_are_lines() {
         let many = vec![frame("step", Some("src/lib.rs")); 50];
-        let trace = shown(&many).unwrap();
-        assert_eq!((trace.frames.len(), trace.located), (20, true));
-        assert_eq!(trace.frames[0], "step at src/lib.rs:7");
-        assert!(!shown(&[frame("step", None)]).unwrap().located);
-        assert_eq!(shown(&[]), None);
+        let shown = trace(&many).unwrap();
+        assert_eq!((shown.frames.len(), shown.located), (20, true));
+        assert_eq!(shown.frames[0], "step at src/lib.rs:7");
+        assert!(!trace(&[frame("step", None)]).unwrap().located);
+        assert_eq!(trace(&[]), None);
     }
 }
