@@ -150,7 +150,7 @@ const UNSAFE: &[(&str, usize)] = &[
     ("runtime/compute/src/accelerator/cuda/product.rs", 1),
     ("runtime/compute/src/accelerator/metal/memory.rs", 3),
     ("runtime/compute/src/allocator.rs", 1),
-    ("runtime/compute/src/fused/fixed/vnni/instruction.rs", 1),
+    ("runtime/compute/src/fused/integer/vnni/instruction.rs", 1),
     ("runtime/compute/src/fused/prefetch.rs", 1),
     ("runtime/compute/src/fused/product.rs", 2),
     ("runtime/model/src/weights/mapped.rs", 2),

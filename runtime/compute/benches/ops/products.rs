@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use criterion::{Criterion, Throughput};
 use tunebox_compute::fused::{
-    LowRank, adapted_linear, adapted_linear_backward, linear, linear_input_gradient, linear_weight_gradient,
-    skinny_linear,
+    LowRank, adapted_linear, adapted_linear_backward, linear, linear_few_tokens, linear_input_gradient,
+    linear_weight_gradient,
 };
 use tunebox_compute::weight::{Format, Packed, Weight};
 use tunebox_compute::{DType, Error};
@@ -75,7 +75,7 @@ pub(crate) fn decoding(criterion: &mut Criterion, sizes: &Sizes) {
             for tokens in DECODED {
                 let x = normal(&[tokens, inputs]);
                 time(&mut group, &format!("{name} {format} × {tokens}"), bytes.clone(), || {
-                    skinny_linear(&x, &weight, None)
+                    linear_few_tokens(&x, &weight, None)
                 });
             }
         }

@@ -15,7 +15,7 @@ use std::ops::Range;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::backend::Backend;
+use super::backend::accelerator_of;
 use super::host::{self, Floats};
 use super::product::{Matrix, Tile, steps};
 use super::scratch;
@@ -72,7 +72,7 @@ impl AttentionShape {
     /// The keys among `keys` that `query` sees, counted from the start of `keys`.
     fn visible(&self, query: usize, keys: &Range<usize>) -> Range<usize> {
         let end = (query + 1).clamp(keys.start, keys.end);
-        let start = self.window.map_or(0, |window| (query + 1).saturating_sub(window)).clamp(keys.start, end);
+        let start = self.first_key(query).clamp(keys.start, end);
         start - keys.start..end - keys.start
     }
 
@@ -183,33 +183,25 @@ pub fn attention(
     shape: &AttentionShape,
 ) -> Result<(Tensor, Tensor)> {
     shape.check_inputs(q, k, v, segments)?;
-    match Backend::of([(q, "q"), (k, "k"), (v, "v")])? {
-        Backend::Cpu => on_cpu(q, k, v, segments, shape),
-        Backend::Device(device) => device::attention(&device, [q, k, v], segments, shape),
+    if let Some(device) = accelerator_of([(q, "q"), (k, "k"), (v, "v")])? {
+        return device::attention(&device, [q, k, v], segments, shape);
     }
-}
-
-/// [`attention`] on the CPU, a task for each tile of queries and key-value head.
-fn on_cpu(q: &Tensor, k: &Tensor, v: &Tensor, segments: &Segments, shape: &AttentionShape) -> Result<(Tensor, Tensor)> {
-    let (queries, keys, values) = (Floats::of(q, "q")?, Floats::of(k, "k")?, Floats::of(v, "v")?);
-    let layer = Layer { shape, q: queries.slice(), k: keys.slice(), v: values.slice() };
+    let layer = Layer { shape, q: &Floats::of(q, "q")?, k: &Floats::of(k, "k")?, v: &Floats::of(v, "v")? };
     let (tokens, features) = (segments.tokens(), shape.heads * shape.head_dim);
     let (mut out, mut sums) = (vec![0.0; tokens * features], vec![0.0; tokens * shape.heads]);
     let paths: Vec<Vec<Span>> = (0..segments.count()).map(|number| segments.path(number)).collect();
-    let places: Vec<QueryTile<'_>> = paths
-        .iter()
-        .enumerate()
-        .flat_map(|(number, path)| {
-            let own = segments.own(number);
-            let tiles = aligned(own.positions(), shape.tile_tokens());
-            tiles.map(move |positions| QueryTile { rows: own.rows_of(&positions), positions, path })
-        })
-        .collect();
-    let heights = || places.iter().map(|place| place.rows.len());
+    let mut tiles = Vec::new();
+    for (number, path) in paths.iter().enumerate() {
+        let own = segments.own(number);
+        let cuts = aligned(own.positions(), shape.tile_tokens());
+        tiles.extend(cuts.map(|positions| QueryTile { rows: own.rows_of(&positions), positions, path }));
+    }
+    // A task for each tile of queries and key-value head.
+    let heights = || tiles.iter().map(|tile| tile.rows.len());
     let outs = Tile::from_slice(&mut out, tokens, features).cut(heights(), shape.group_features());
     let logs = Tile::from_slice(&mut sums, tokens, shape.heads).cut(heights(), shape.group());
     outs.into_par_iter().zip(logs).enumerate().with_max_len(1).for_each(|(task, (mut out, mut log))| {
-        forward(layer, &places[task / shape.kv_heads], task % shape.kv_heads, &mut out, &mut log);
+        forward(layer, &tiles[task / shape.kv_heads], task % shape.kv_heads, &mut out, &mut log);
     });
     Ok((host::tensor(out, &[tokens, features])?, host::tensor(sums, &[tokens, shape.heads])?))
 }
@@ -225,23 +217,21 @@ struct Running {
 ///
 /// Every block of keys ends where a whole tile would end, whatever the sequence still has: the rows past its end are
 /// masked, and the products have the same shape wherever the tile was cut.
-fn forward(layer: Layer<'_>, place: &QueryTile<'_>, kv_head: usize, out: &mut Tile<'_>, log: &mut Tile<'_>) {
+fn forward(layer: Layer<'_>, tile: &QueryTile<'_>, kv_head: usize, out: &mut Tile<'_>, log: &mut Tile<'_>) {
     let shape = layer.shape;
-    let (group, dim, width) = (shape.group(), shape.head_dim, shape.group_features());
-    let rows = place.rows.len() * group;
-    let (start, whole) = (place.positions.start, shape.tile_tokens());
+    let (group, dim) = (shape.group(), shape.head_dim);
+    let rows = tile.rows.len() * group;
+    let (start, whole) = (tile.positions.start, shape.tile_tokens());
     let (first, end) = (shape.first_key(start) / KEYS * KEYS, (start / whole + 1) * whole);
-    scratch::with(rows * (2 * dim + KEYS) + KEYS * dim, |buffer| {
-        let (queries, rest) = buffer.split_at_mut(rows * dim);
-        let (sums, rest) = rest.split_at_mut(rows * dim);
-        let (scores, spare) = rest.split_at_mut(rows * KEYS);
-        layer.gather(layer.q, place.rows.clone(), kv_head, queries);
+    let lengths = [rows * dim, rows * dim, rows * KEYS, KEYS * dim];
+    scratch::with_parts(lengths, |[queries, sums, scores, spare]| {
+        layer.gather(layer.q, tile.rows.clone(), kv_head, queries);
         sums.fill(0.0);
         let mut running = vec![Running { largest: f32::NEG_INFINITY, sum: 0.0 }; rows];
         for keys in steps(first..end, KEYS) {
             let scores = &mut scores[..rows * keys.len()];
             let left = Matrix::packed(queries, rows, dim);
-            let right = layer.seen(layer.k, place.path, &keys, kv_head, spare).transposed();
+            let right = layer.seen(layer.k, tile.path, &keys, kv_head, spare).transposed();
             Tile::from_slice(scores, rows, keys.len()).multiply_batch_invariant(false, shape.factor(), left, right);
             for (row, scores) in scores.chunks_exact_mut(keys.len()).enumerate() {
                 let visible = shape.visible(start + row / group, &keys);
@@ -249,17 +239,14 @@ fn forward(layer: Layer<'_>, place: &QueryTile<'_>, kv_head: usize, out: &mut Ti
                 vectorize!(fold_scores(scores, visible, shape.soft_cap, &mut running[row], sums));
             }
             let left = Matrix::packed(scores, rows, keys.len());
-            let right = layer.seen(layer.v, place.path, &keys, kv_head, spare);
+            let right = layer.seen(layer.v, tile.path, &keys, kv_head, spare);
             Tile::from_slice(sums, rows, dim).multiply_batch_invariant(true, 1.0, left, right);
         }
-        for (token, sums) in sums.chunks_exact(width).enumerate() {
-            let states = &running[token * group..][..group];
-            for (state, (out, sums)) in
-                states.iter().zip(out.row(token).chunks_exact_mut(dim).zip(sums.chunks_exact(dim)))
-            {
-                out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum / state.sum);
-            }
-            log.row(token).iter_mut().zip(states).for_each(|(log, state)| *log = state.largest + state.sum.ln());
+        for (row, (state, sums)) in running.iter().zip(sums.chunks_exact(dim)).enumerate() {
+            let (token, head) = (row / group, row % group);
+            let out = &mut out.row(token)[head * dim..][..dim];
+            out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum / state.sum);
+            log.row(token)[head] = state.largest + state.sum.ln();
         }
     });
 }

@@ -150,8 +150,8 @@ impl KvCache {
             let own = sequences.get_mut(part.slot).and_then(|sequence| sequence.layers.get_mut(layer));
             let own = own.ok_or_else(|| no_layer(layer))?;
             let numbers = part.rows.start * width..part.rows.end * width;
-            own.keys.extend_from_slice(&keys.slice()[numbers.clone()]);
-            own.values.extend_from_slice(&values.slice()[numbers]);
+            own.keys.extend_from_slice(&keys[numbers.clone()]);
+            own.values.extend_from_slice(&values[numbers]);
         }
         Ok(())
     }
@@ -170,13 +170,11 @@ impl KvCache {
             (Kept::Device(pages), Some(placed)) => return pages.attend(placed, layer, q, shape),
             _ => return Err(elsewhere()),
         };
-        let own = |part: &Part| {
-            let sequence = sequences.get(part.slot);
-            sequence.and_then(|sequence| sequence.layers.get(layer)).ok_or_else(|| no_layer(layer))
+        let kept = |part: &Part| {
+            let own = sequences.get(part.slot).and_then(|sequence| sequence.layers.get(layer));
+            own.map(|own| (own.keys.as_slice(), own.values.as_slice())).ok_or_else(|| no_layer(layer))
         };
-        let keys = pass.parts.iter().map(|part| Ok(own(part)?.keys.as_slice())).collect::<Result<Vec<_>>>()?;
-        let values = pass.parts.iter().map(|part| Ok(own(part)?.values.as_slice())).collect::<Result<Vec<_>>>()?;
-        attention_cached(q, &keys, &values, shape)
+        attention_cached(q, &pass.parts.iter().map(kept).collect::<Result<Vec<_>>>()?, shape)
     }
 
     /// Makes a slot's sequence what another's is, as it is now; each grows on its own from here.

@@ -4,7 +4,7 @@ pub(super) mod device;
 
 use candle_core::Tensor;
 
-use super::backend::Backend;
+use super::backend::accelerator_of;
 use super::host;
 use super::linear::bias_gradient;
 use crate::error::{Error, Result};
@@ -13,18 +13,15 @@ use crate::error::{Error, Result};
 pub fn split_columns(joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
     let (rows, _) = host::matrix(joined, "joined")?;
     host::expect(joined, "joined", &[rows, widths.iter().sum()])?;
-    match Backend::of([(joined, "joined")])? {
-        Backend::Cpu => {
-            let mut parts = Vec::with_capacity(widths.len());
-            let mut start = 0;
-            for width in widths {
-                parts.push(joined.narrow(1, start, *width)?.contiguous()?);
-                start += width;
-            }
-            Ok(parts)
-        }
-        Backend::Device(device) => device::cut(&device, joined, widths),
+    if let Some(device) = accelerator_of([(joined, "joined")])? {
+        return device::cut(&device, joined, widths);
     }
+    let mut end = 0;
+    let part = |width: &usize| {
+        end += width;
+        Ok(joined.narrow(1, end - width, *width)?.contiguous()?)
+    };
+    widths.iter().map(part).collect()
 }
 
 /// Matrices with one number of rows and one type, side by side: the gradient of [`split_columns`].
@@ -34,11 +31,11 @@ pub fn concat_columns(parts: &[Tensor]) -> Result<Tensor> {
     for part in parts {
         let (_, width) = host::matrix(part, "columns")?;
         host::expect(part, "columns", &[rows, width])?;
-        Backend::of([(first, "the first columns"), (part, "others")])?;
+        accelerator_of([(first, "the first columns"), (part, "others")])?;
     }
-    match Backend::of([(first, "columns")])? {
-        Backend::Cpu => Ok(Tensor::cat(parts, 1)?),
-        Backend::Device(device) => device::join(&device, parts, rows),
+    match accelerator_of([(first, "columns")])? {
+        None => Ok(Tensor::cat(parts, 1)?),
+        Some(device) => device::join(&device, parts, rows),
     }
 }
 
@@ -49,27 +46,22 @@ pub fn scale_columns(x: &Tensor, factors: &Tensor, bias: Option<&Tensor>) -> Res
     host::expect(factors, "factors", &[columns])?;
     if let Some(bias) = bias {
         host::expect(bias, "bias", &[columns])?;
-        Backend::of([(x, "x"), (bias, "bias")])?;
+        accelerator_of([(x, "x"), (bias, "bias")])?;
     }
-    match Backend::of([(x, "x"), (factors, "factors")])? {
-        Backend::Cpu => {
-            let mut output = x.broadcast_mul(factors)?;
-            if let Some(bias) = bias {
-                output = output.broadcast_add(bias)?;
-            }
-            Ok(output)
-        }
-        Backend::Device(device) => device::scale(&device, x, factors, bias),
+    if let Some(device) = accelerator_of([(x, "x"), (factors, "factors")])? {
+        return device::scale(&device, x, factors, bias);
     }
+    let output = x.broadcast_mul(factors)?;
+    Ok(bias.map_or(Ok(output.clone()), |bias| output.broadcast_add(bias))?)
 }
 
 /// `Σ a ⊙ b` over the rows, `[columns]` f32, in the order of the rows: `a` and `b` are `[rows, columns]`.
 pub fn product_sums(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     host::matrix(a, "a")?;
     host::expect(b, "b", a.dims())?;
-    match Backend::of([(a, "a"), (b, "b")])? {
-        Backend::Cpu => bias_gradient(&(a * b)?),
-        Backend::Device(device) => device::product_sums(&device, a, b),
+    match accelerator_of([(a, "a"), (b, "b")])? {
+        None => bias_gradient(&(a * b)?),
+        Some(device) => device::product_sums(&device, a, b),
     }
 }
 

@@ -5,7 +5,7 @@ mod device;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::backend::Backend;
+use super::backend::{accelerator_of, accelerator_with};
 use super::host;
 use super::linear::{linear, linear_input_gradient, linear_weight_gradient};
 use super::low_rank::{AdaptedGradient, LowRank};
@@ -32,17 +32,10 @@ impl Dropout {
     /// Zeroes a share of the values and widens the others by 1/(1 − rate). Gradients go the same way.
     pub fn apply(&self, values: &Tensor) -> Result<Tensor> {
         let widened = 1.0 / (1.0 - self.rate);
-        match Backend::of([(values, "values")])? {
-            Backend::Cpu => self.on_cpu(values, widened),
-            Backend::Device(device) => {
-                let key = Stream::new(self.seed, &self.name).key();
-                device::apply(&device, values, key, self.rate, widened)
-            }
+        if let Some(device) = accelerator_of([(values, "values")])? {
+            let key = Stream::new(self.seed, &self.name).key();
+            return device::apply(&device, values, key, self.rate, widened);
         }
-    }
-
-    /// Draws the mask in parallel tasks of [`TASK`] numbers and multiplies; kept values are multiplied with `widened`.
-    fn on_cpu(&self, values: &Tensor, widened: f32) -> Result<Tensor> {
         let mut mask = vec![widened; values.elem_count()];
         mask.par_chunks_mut(TASK).enumerate().for_each(|(task, mask)| {
             // A number takes one word, so each task knows where its own begin.
@@ -64,7 +57,7 @@ pub fn dropout_linear<'w>(
     dropout: &Dropout,
 ) -> Result<(Tensor, Tensor)> {
     let weight = weight.into();
-    if let Backend::Device(device) = Backend::with_weight([(x, "x"), (&low.a, "a"), (&low.b, "b")], weight)? {
+    if let Some(device) = accelerator_with([(x, "x"), (&low.a, "a"), (&low.b, "b")], weight)? {
         return device::dropout_linear(&device, x, weight, bias, low, dropout);
     }
     let output = linear(x, weight, bias)?;
@@ -85,7 +78,7 @@ pub fn dropout_linear_backward<'w>(
 ) -> Result<AdaptedGradient> {
     let weight = weight.into();
     let operands = [(dy, "dy"), (x, "x"), (reduced, "reduced"), (&low.a, "a"), (&low.b, "b")];
-    if let Backend::Device(device) = Backend::with_weight(operands, weight)? {
+    if let Some(device) = accelerator_with(operands, weight)? {
         let ((tokens, _), (outputs, rank)) = (host::matrix(dy, "dy")?, host::matrix(&low.b, "b")?);
         host::expect(dy, "dy", &[tokens, outputs])?;
         host::expect(reduced, "reduced", &[tokens, rank])?;
@@ -95,14 +88,8 @@ pub fn dropout_linear_backward<'w>(
     let up = linear_weight_gradient(dy, reduced)?;
     let b = (up * f64::from(low.scale))?;
     let a = linear_weight_gradient(&thin, &dropout.apply(x)?)?;
-    let input = if want_input {
-        let direct = linear_input_gradient(dy, weight)?;
-        let through = dropout.apply(&linear_input_gradient(&thin, &low.a)?)?;
-        Some(add(&direct, &through)?)
-    } else {
-        None
-    };
-    Ok(AdaptedGradient { input, a, b })
+    let input = || add(&linear_input_gradient(dy, weight)?, &dropout.apply(&linear_input_gradient(&thin, &low.a)?)?);
+    Ok(AdaptedGradient { input: want_input.then(input).transpose()?, a, b })
 }
 
 /// s·B, small beside every activation.

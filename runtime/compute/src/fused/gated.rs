@@ -5,7 +5,7 @@ mod device;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::backend::Backend;
+use super::backend::accelerator_of;
 use super::host::{self, Floats};
 use super::simd::{exp, sigmoid, vectorize};
 use crate::error::Result;
@@ -29,48 +29,35 @@ pub enum Activation {
 /// `activation(gate) · up`, tensors of one shape and type.
 pub fn gated(gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
     host::expect(up, "up", gate.dims())?;
-    match Backend::of([(gate, "gate"), (up, "up")])? {
-        Backend::Cpu => gated_on_cpu(gate, up, activation),
-        Backend::Device(device) => device::gated(&device, gate, up, activation),
+    if let Some(device) = accelerator_of([(gate, "gate"), (up, "up")])? {
+        return device::gated(&device, gate, up, activation);
     }
+    let (gates, ups) = (Floats::of(gate, "gate")?, Floats::of(up, "up")?);
+    let mut result = vec![0.0; ups.len()];
+    result.par_chunks_mut(TASK_NUMBERS).zip(gates.par_chunks(TASK_NUMBERS)).zip(ups.par_chunks(TASK_NUMBERS)).for_each(
+        |((y, gate), up)| match activation {
+            Activation::Silu => vectorize!(forward(y, gate, up, silu)),
+            Activation::GeluTanh => vectorize!(forward(y, gate, up, gelu)),
+        },
+    );
+    host::tensor(result, gate.dims())
 }
 
 /// The gradients of [`gated`]: `dgate = dy·up·activation'(gate)`, `dup = dy·activation(gate)`.
 pub fn gated_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, activation: Activation) -> Result<(Tensor, Tensor)> {
     host::expect(up, "up", gate.dims())?;
     host::expect(dy, "dy", gate.dims())?;
-    match Backend::of([(gate, "gate"), (up, "up"), (dy, "dy")])? {
-        Backend::Cpu => gated_backward_on_cpu(dy, gate, up, activation),
-        Backend::Device(device) => device::gated_backward(&device, dy, gate, up, activation),
+    if let Some(device) = accelerator_of([(gate, "gate"), (up, "up"), (dy, "dy")])? {
+        return device::gated_backward(&device, dy, gate, up, activation);
     }
-}
-
-/// [`gated`] on the CPU.
-fn gated_on_cpu(gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
-    let (gates, ups) = (Floats::of(gate, "gate")?, Floats::of(up, "up")?);
-    let mut result = vec![0.0; ups.slice().len()];
-    result
-        .par_chunks_mut(TASK_NUMBERS)
-        .zip(gates.slice().par_chunks(TASK_NUMBERS))
-        .zip(ups.slice().par_chunks(TASK_NUMBERS))
-        .for_each(|((y, gate), up)| match activation {
-            Activation::Silu => vectorize!(forward(y, gate, up, silu)),
-            Activation::GeluTanh => vectorize!(forward(y, gate, up, gelu)),
-        });
-    host::tensor(result, gate.dims())
-}
-
-/// [`gated_backward`] on the CPU.
-fn gated_backward_on_cpu(dy: &Tensor, gate: &Tensor, up: &Tensor, activation: Activation) -> Result<(Tensor, Tensor)> {
     let (seeds, gates, ups) = (Floats::of(dy, "dy")?, Floats::of(gate, "gate")?, Floats::of(up, "up")?);
-    let length = ups.slice().len();
-    let (mut dgate, mut dup) = (vec![0.0; length], vec![0.0; length]);
+    let (mut dgate, mut dup) = (vec![0.0; ups.len()], vec![0.0; ups.len()]);
     dgate
         .par_chunks_mut(TASK_NUMBERS)
         .zip(dup.par_chunks_mut(TASK_NUMBERS))
-        .zip(seeds.slice().par_chunks(TASK_NUMBERS))
-        .zip(gates.slice().par_chunks(TASK_NUMBERS))
-        .zip(ups.slice().par_chunks(TASK_NUMBERS))
+        .zip(seeds.par_chunks(TASK_NUMBERS))
+        .zip(gates.par_chunks(TASK_NUMBERS))
+        .zip(ups.par_chunks(TASK_NUMBERS))
         .for_each(|((((dgate, dup), dy), gate), up)| match activation {
             Activation::Silu => vectorize!(backward(dgate, dup, dy, gate, up, silu)),
             Activation::GeluTanh => vectorize!(backward(dgate, dup, dy, gate, up, gelu)),

@@ -12,17 +12,18 @@ mod statistics;
 use std::ops::Range;
 
 use candle_core::Tensor;
-use rayon::prelude::*;
 
-use super::backend::Backend;
-use super::embedding::inside;
-use super::host::{self, Floats};
+use super::backend::accelerator_with;
+use super::embedding::TOKEN;
+use super::few_tokens::{LinearInput, few_tokens_tiles};
+use super::host;
+use super::indices::check_below;
 use super::product::{Matrix, Tile, steps};
 use super::scratch;
 use super::simd::{tanh, vectorize};
-use super::skinny::{LinearInput, skinny};
 use super::stored::{Stored, View};
 use super::taps::{TapSet, Taps};
+use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
 use crate::weight::WeightRef;
 use statistics::Statistics;
@@ -101,17 +102,18 @@ struct Inputs<'a> {
 }
 
 impl Inputs<'_> {
-    /// Where the work is done, after shapes that do not fit, an empty vocabulary, and targets past it are refused.
-    fn backend(&self) -> Result<Backend> {
+    /// Checks the inputs and returns the accelerator that they are on, if any. Refuses shapes that do not fit, an empty
+    /// vocabulary, and targets past it.
+    fn accelerator(&self) -> Result<Option<Accelerator>> {
         let &[words, width] = self.weight.sides().as_slice() else {
             return Err(Error::shape(format!("`weight` has shape {:?}, a matrix is needed", self.weight.sides())));
         };
         host::expect(self.hidden, "hidden", &[self.targets.len(), width])?;
-        inside(self.targets, words)?;
+        check_below(self.targets, words, TOKEN)?;
         if words == 0 || width == 0 {
             return Err(Error::shape("a head needs a vocabulary"));
         }
-        Backend::with_weight([(self.hidden, "hidden")], self.weight)
+        accelerator_with([(self.hidden, "hidden")], self.weight)
     }
 }
 
@@ -124,45 +126,20 @@ pub fn head_taps<'w>(
     options: &HeadOptions,
 ) -> Result<HeadTaps> {
     let inputs = Inputs { hidden, weight: weight.into(), targets, options };
-    match inputs.backend()? {
-        Backend::Cpu => taps_on_cpu(inputs),
-        Backend::Device(device) => device::taps(&device, inputs),
+    match inputs.accelerator()? {
+        None => Ok(slopes::on_cpu(inputs, false)?.0),
+        Some(device) => device::taps(&device, inputs),
     }
-}
-
-/// [`head_taps`] on the CPU, a task for each group of the vocabulary.
-fn taps_on_cpu(inputs: Inputs<'_>) -> Result<HeadTaps> {
-    let Inputs { hidden, targets, options, .. } = inputs;
-    let stored = Stored::of(inputs.weight, "weight")?;
-    let head = Head::new(&stored, options);
-    let floats = Floats::of(hidden, "hidden")?;
-    let mut taps = HeadTaps::new(options.taps);
-    for rows in steps(0..targets.len(), ROWS) {
-        let block = &floats.slice()[rows.start * head.width..rows.end * head.width];
-        let targets = &targets[rows];
-        let groups: Vec<Vec<Statistics>> =
-            head.groups().into_par_iter().with_max_len(1).map(|words| head.statistics(block, targets, words)).collect();
-        for row in 0..targets.len() {
-            let all = groups.iter().map(|group| group[row]).reduce(Statistics::merged).unwrap_or_default();
-            taps.push(&all, head.weight.rows);
-        }
-    }
-    Ok(taps)
 }
 
 /// The logits themselves, `[rows, vocabulary]` f32: for generation, on the last tokens only.
 pub fn logits<'w>(hidden: &Tensor, weight: impl Into<WeightRef<'w>>, options: &HeadOptions) -> Result<Tensor> {
     let weight = weight.into();
-    match Backend::with_weight([(hidden, "hidden")], weight)? {
-        Backend::Cpu => logits_on_cpu(hidden, weight, options),
-        Backend::Device(device) => device::logits(&device, hidden, weight, options),
+    if let Some(device) = accelerator_with([(hidden, "hidden")], weight)? {
+        return device::logits(&device, hidden, weight, options);
     }
-}
-
-/// [`logits`] on the CPU.
-fn logits_on_cpu(hidden: &Tensor, weight: WeightRef<'_>, options: &HeadOptions) -> Result<Tensor> {
     let factor = options.factor();
-    skinny(&LinearInput::of(hidden), weight, None, None, |tile| {
+    few_tokens_tiles(&LinearInput::of(hidden), weight, None, None, |tile| {
         for row in 0..tile.rows() {
             let row = tile.row(row);
             if factor != 1.0 {
@@ -196,34 +173,18 @@ impl<'a> Head<'a> {
         steps(0..self.weight.rows, size).collect()
     }
 
-    /// The logits of a tile into `into`; `words` are the rows of `weight`.
-    fn tile(&self, hidden: &[f32], words: Matrix<'_>, rows: usize, count: usize, into: &mut [f32]) {
-        let left = Matrix::packed(hidden, rows, self.width);
-        Tile::from_slice(into, rows, count).multiply_batch_invariant(
-            false,
-            self.options.factor(),
-            left,
-            words.transposed(),
-        );
-    }
-
-    /// The sums of one group of words for a block of rows.
-    fn statistics(&self, hidden: &[f32], targets: &[u32], group: Range<usize>) -> Vec<Statistics> {
-        let mut sums = vec![Statistics::default(); targets.len()];
-        for words in steps(group, WORDS) {
-            scratch::with(targets.len() * words.len(), |tile| {
-                self.weight
-                    .with_rows(words.clone(), |matrix| self.tile(hidden, matrix, targets.len(), words.len(), tile));
-                self.options.apply_soft_cap(tile);
-                for ((sums, target), row) in sums.iter_mut().zip(targets).zip(tile.chunks_exact_mut(words.len())) {
-                    let target = (*target as usize).checked_sub(words.start);
-                    let target = target.and_then(|target| row.get(target).copied());
-                    let here = vectorize!(Statistics::of(row, self.options.taps));
-                    *sums = sums.merged(Statistics { target, ..here });
-                }
+    /// Calls `work` with the products of some rows of hidden states with some words, `[rows, words]`, before the soft cap,
+    /// and with the words' rows of the weight.
+    fn with_products(&self, hidden: &[f32], words: &Range<usize>, work: impl FnOnce(&mut [f32], Matrix<'_>)) {
+        let rows = hidden.len() / self.width;
+        scratch::with(rows * words.len(), |tile| {
+            self.weight.with_block(words.clone(), 0..self.width, |weight| {
+                let mut products = Tile::from_slice(tile, rows, words.len());
+                let left = Matrix::packed(hidden, rows, self.width);
+                products.multiply_batch_invariant(false, self.options.factor(), left, weight.transposed());
+                work(tile, weight);
             });
-        }
-        sums
+        });
     }
 }
 

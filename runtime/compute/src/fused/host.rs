@@ -1,8 +1,8 @@
 //! Tensors of the CPU as slices, and slices as tensors: the checked way in and out of every fused operation.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
-use candle_core::{CpuStorage, DType, Device, Storage, StorageRef, Tensor};
+use candle_core::{DType, Device, Storage, StorageRef, Tensor, WithDType};
 
 use crate::error::{Error, Result};
 
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 pub(super) struct Locked<'a> {
     storage: StorageRef<'a>,
     /// The range of the tensor's numbers in its storage.
-    pub(super) range: Range<usize>,
+    range: Range<usize>,
 }
 
 impl<'a> Locked<'a> {
@@ -29,11 +29,11 @@ impl<'a> Locked<'a> {
         }
     }
 
-    /// The numbers of the whole storage.
-    pub(super) fn cpu(&self) -> Option<&CpuStorage> {
+    /// The numbers in order; nothing if the tensor is of another type than `T`.
+    pub(super) fn slice<T: WithDType>(&self) -> &[T] {
         match &*self.storage {
-            Storage::Cpu(storage) => Some(storage),
-            _ => None,
+            Storage::Cpu(storage) => storage.as_slice().map_or(&[], |all| &all[self.range.clone()]),
+            _ => &[],
         }
     }
 }
@@ -44,25 +44,24 @@ pub(super) fn not_on_cpu(device: &Device, name: &str) -> Error {
     Error::argument(format!("`{name}` is on `{device}`, and this operation runs on the CPU"))
 }
 
-/// The `f32` numbers of a contiguous tensor.
-pub(super) struct Floats<'a>(Locked<'a>);
+/// The `f32` numbers of a contiguous tensor of the CPU, locked for reading.
+pub(crate) struct Floats<'a>(Locked<'a>);
 
 impl<'a> Floats<'a> {
-    /// Borrows the numbers; `name` stands in the error if they are of another type, not_on_cpu, or have gaps.
-    pub(super) fn of(tensor: &'a Tensor, name: &str) -> Result<Self> {
+    /// Locks a tensor; `name` stands in the error if its numbers are of another type, not on the CPU, or have gaps.
+    pub(crate) fn of(tensor: &'a Tensor, name: &str) -> Result<Self> {
         if tensor.dtype() != DType::F32 {
             return Err(Error::dtype(format!("`{name}` is {}, f32 is needed", tensor.dtype().as_str())));
         }
         Ok(Self(Locked::of(tensor, name)?))
     }
+}
 
-    /// The numbers in order.
-    pub(super) fn slice(&self) -> &[f32] {
-        match self.0.cpu() {
-            Some(CpuStorage::F32(numbers)) => &numbers[self.0.range.clone()],
-            // `of` lets nothing else in.
-            _ => &[],
-        }
+impl Deref for Floats<'_> {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        self.0.slice()
     }
 }
 
@@ -88,6 +87,14 @@ pub(super) fn expect_dims(sides: &[usize], name: &str, shape: &[usize]) -> Resul
         return Ok(());
     }
     Err(Error::shape(format!("`{name}` has shape {sides:?}, the others ask for {shape:?}")))
+}
+
+/// Refuses activations of the CPU in another type than f32.
+pub(super) fn expect_f32_activations(dtype: DType) -> Result<()> {
+    if dtype == DType::F32 {
+        return Ok(());
+    }
+    Err(Error::dtype(format!("activations of the CPU are f32, {} was asked for", dtype.as_str())))
 }
 
 /// Makes a tensor of the CPU of `numbers`, without a copy.

@@ -6,39 +6,56 @@ use std::sync::OnceLock;
 use candle_core::{Device, Tensor};
 
 use crate::accelerator::Accelerator;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Indices of rows, tokens or positions. A pass makes them once and gives them to all of its operations.
 #[derive(Debug, Clone, Default)]
 pub struct Indices {
     numbers: Vec<u32>,
     /// The copy on the first device that asked.
-    placed: OnceLock<Tensor>,
+    copy: OnceLock<[Tensor; 1]>,
 }
 
 impl Indices {
     /// The indices as a tensor of a device, `[len]` u32. Keeps the copy for the first device that asks; another device gets
     /// a new copy on each call.
     pub(super) fn on(&self, device: &Device) -> Result<Tensor> {
-        if let Some(placed) = self.placed.get()
-            && placed.device().same_device(device)
-        {
-            return Ok(placed.clone());
-        }
         let shape = [self.numbers.len()];
-        let made = match Accelerator::of(device)? {
-            None => Tensor::from_slice(&self.numbers, &shape, device)?,
-            Some(accelerator) => accelerator.upload(&self.numbers, &shape)?,
-        };
-        // A second thread that comes here at the same time has an equal copy.
-        let _ = self.placed.set(made.clone());
-        Ok(made)
+        let [copy] = copied_once(&self.copy, device, || match Accelerator::of(device)? {
+            None => Ok([Tensor::from_slice(&self.numbers, &shape, device)?]),
+            Some(accelerator) => Ok([accelerator.upload(&self.numbers, &shape)?]),
+        })?;
+        Ok(copy)
     }
+}
+
+/// Refuses numbers of `count` or more. The error says of what: `["row", "that are there"]`.
+pub(super) fn check_below(numbers: &[u32], count: usize, [what, known]: [&str; 2]) -> Result<()> {
+    match numbers.iter().find(|number| **number as usize >= count) {
+        Some(number) => Err(Error::argument(format!("{what} {number} is past the {count} {known}"))),
+        None => Ok(()),
+    }
+}
+
+/// Returns the copies on `device` from `kept`, or makes them. Keeps those for the first device that asks; another device
+/// gets new copies on each call.
+pub(super) fn copied_once<const N: usize>(
+    kept: &OnceLock<[Tensor; N]>,
+    device: &Device,
+    make: impl FnOnce() -> Result<[Tensor; N]>,
+) -> Result<[Tensor; N]> {
+    if let Some(copies) = kept.get().filter(|copies| copies.iter().all(|copy| copy.device().same_device(device))) {
+        return Ok(copies.clone());
+    }
+    let copies = make()?;
+    // A second thread that comes here at the same time has equal copies.
+    let _ = kept.set(copies.clone());
+    Ok(copies)
 }
 
 impl From<Vec<u32>> for Indices {
     fn from(numbers: Vec<u32>) -> Self {
-        Self { numbers, placed: OnceLock::new() }
+        Self { numbers, copy: OnceLock::new() }
     }
 }
 

@@ -10,7 +10,7 @@ use std::ops::Range;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::backend::Backend;
+use super::backend::{accelerator_of, accelerator_with};
 use super::host::{self, Floats};
 use super::product::{Matrix, Tile};
 use super::simd::vectorize;
@@ -27,18 +27,18 @@ pub(super) const FEATURES: usize = 256;
 /// result is `[tokens, out]` in the type of `x`. Sums are in f32.
 pub fn linear<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias: Option<&Tensor>) -> Result<Tensor> {
     let weight = weight.into();
-    match Backend::with_weight([(x, "x")], weight)? {
-        Backend::Cpu => linear_tiles(x, weight, bias, |_, _, _| {}),
-        Backend::Device(device) => device::linear(&device, x, weight, bias),
+    match accelerator_with([(x, "x")], weight)? {
+        None => linear_tiles(x, weight, bias, |_, _, _| {}),
+        Some(device) => device::linear(&device, x, weight, bias),
     }
 }
 
 /// `dx = dy·W`: `dy` is `[tokens, out]`, the result `[tokens, in]` in its type.
 pub fn linear_input_gradient<'w>(dy: &Tensor, weight: impl Into<WeightRef<'w>>) -> Result<Tensor> {
     let weight = weight.into();
-    match Backend::with_weight([(dy, "dy")], weight)? {
-        Backend::Cpu => transposed_linear_tiles(dy, weight, |_, _, _| {}),
-        Backend::Device(device) => device::input_gradient(&device, dy, weight),
+    match accelerator_with([(dy, "dy")], weight)? {
+        None => transposed_linear_tiles(dy, weight, |_, _, _| {}),
+        Some(device) => device::input_gradient(&device, dy, weight),
     }
 }
 
@@ -46,38 +46,26 @@ pub fn linear_input_gradient<'w>(dy: &Tensor, weight: impl Into<WeightRef<'w>>) 
 pub fn linear_weight_gradient(dy: &Tensor, x: &Tensor) -> Result<Tensor> {
     let ((tokens, outputs), (_, inputs)) = (host::matrix(dy, "dy")?, host::matrix(x, "x")?);
     host::expect(x, "x", &[tokens, inputs])?;
-    if let Backend::Device(device) = Backend::of([(dy, "dy"), (x, "x")])? {
-        return device::weight_gradient(&device, dy, x, 1.0);
+    match accelerator_of([(dy, "dy"), (x, "x")])? {
+        None => transposed_product(1.0, &Floats::of(dy, "dy")?, &Floats::of(x, "x")?, [tokens, outputs, inputs]),
+        Some(device) => device::weight_gradient(&device, dy, x, 1.0),
     }
-    let (dy, x) = (Floats::of(dy, "dy")?, Floats::of(x, "x")?);
-    let mut result = vec![0.0; outputs * inputs];
-    transposed_product(
-        Tile::from_slice(&mut result, outputs, inputs),
-        1.0,
-        (dy.slice(), outputs),
-        (x.slice(), inputs),
-        tokens,
-    );
-    host::tensor(result, &[outputs, inputs])
 }
 
 /// `db = Σ dy` over the tokens: `[tokens, out]` to `[out]` f32, in the order of the tokens.
 pub fn bias_gradient(dy: &Tensor) -> Result<Tensor> {
     let (_, outputs) = host::matrix(dy, "dy")?;
-    if let Backend::Device(device) = Backend::of([(dy, "dy")])? {
+    if let Some(device) = accelerator_of([(dy, "dy")])? {
         return device::bias_gradient(&device, dy);
     }
-    let dy = Floats::of(dy, "dy")?;
+    let dy = &*Floats::of(dy, "dy")?;
     let mut result = vec![0.0; outputs];
-    if outputs > 0 {
-        vectorize!({
-            dy.slice().chunks_exact(outputs).for_each(|row| result.iter_mut().zip(row).for_each(|(sum, d)| *sum += d))
-        });
-    }
+    vectorize!(dy.chunks_exact(outputs.max(1)).for_each(|row| add_assign(&mut result, row)));
     host::tensor(result, &[outputs])
 }
 
-/// `x·Wᵀ + b`, and then `more` for each tile while it is still near: it gets the tokens, the features, the tile.
+/// Computes `x·Wᵀ + b`. Calls `more` for each tile of the result with its tokens and its features, while the tile is still
+/// in the processor's cache.
 pub(super) fn linear_tiles<'w>(
     x: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -85,13 +73,10 @@ pub(super) fn linear_tiles<'w>(
     more: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
 ) -> Result<Tensor> {
     let (tokens, inputs) = host::matrix(x, "x")?;
-    let (x, stored) = (Floats::of(x, "x")?, Stored::of(weight, "weight")?);
-    let (x, weight) = (x.slice(), stored.view());
+    let (x, stored) = (&*Floats::of(x, "x")?, Stored::of(weight, "weight")?);
+    let weight = stored.view();
     expect_inner_dim(inputs, weight.columns, [weight.rows, weight.columns])?;
-    if let Some(bias) = bias {
-        host::expect(bias, "bias", &[weight.rows])?;
-    }
-    let bias = bias.map(|bias| Floats::of(bias, "bias")).transpose()?;
+    let bias = Bias::of(bias, weight.rows)?;
     let mut result = vec![0.0; tokens * weight.rows];
     par_tiles(Tile::from_slice(&mut result, tokens, weight.rows), TOKENS, FEATURES).for_each(
         |(rows, columns, mut tile)| {
@@ -100,25 +85,22 @@ pub(super) fn linear_tiles<'w>(
                 let left = Matrix::strided(&x[piece.start..], tile.rows(), piece.len(), inputs);
                 tile.multiply_batch_invariant(piece.start > 0, 1.0, left, block.transposed());
             });
-            if let Some(bias) = &bias {
-                let bias = &bias.slice()[columns.clone()];
-                vectorize!((0..tile.rows()).for_each(|row| add_assign(tile.row(row), bias)));
-            }
+            bias.add(columns.clone(), &mut tile);
             more(rows, columns, &mut tile);
         },
     );
-    host::tensor(result, &[tokens, stored.view().rows])
+    host::tensor(result, &[tokens, weight.rows])
 }
 
-/// `dy·W`, and then `more` for each tile.
+/// Computes `dy·W`. Calls `more` for each tile of the result with its tokens and its input features.
 pub(super) fn transposed_linear_tiles<'w>(
     dy: &Tensor,
     weight: impl Into<WeightRef<'w>>,
     more: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
 ) -> Result<Tensor> {
     let (tokens, outputs) = host::matrix(dy, "dy")?;
-    let (dy, stored) = (Floats::of(dy, "dy")?, Stored::of(weight, "weight")?);
-    let (dy, weight) = (dy.slice(), stored.view());
+    let (dy, stored) = (&*Floats::of(dy, "dy")?, Stored::of(weight, "weight")?);
+    let weight = stored.view();
     expect_inner_dim(outputs, weight.rows, [weight.rows, weight.columns])?;
     let mut result = vec![0.0; tokens * weight.columns];
     par_tiles(Tile::from_slice(&mut result, tokens, weight.columns), TOKENS, FEATURES).for_each(
@@ -133,25 +115,44 @@ pub(super) fn transposed_linear_tiles<'w>(
     host::tensor(result, &[tokens, weight.columns])
 }
 
-/// `factor · leftᵀ·right`, where both have `tokens` rows: the shape of every weight gradient.
+/// `factor · leftᵀ·right`, `[outputs, inputs]`, where `left` is `[tokens, outputs]` and `right` `[tokens, inputs]`: the shape
+/// of every weight gradient.
 pub(super) fn transposed_product(
-    result: Tile<'_>,
     factor: f32,
-    left: (&[f32], usize),
-    right: (&[f32], usize),
-    tokens: usize,
-) {
-    par_tiles(result, FEATURES, FEATURES).for_each(|(rows, columns, mut tile)| {
-        if tokens == 0 {
-            return;
-        }
-        let left = Matrix::strided(&left.0[rows.start..], tokens, rows.len(), left.1).transposed();
-        let right = Matrix::strided(&right.0[columns.start..], tokens, columns.len(), right.1);
+    left: &[f32],
+    right: &[f32],
+    [tokens, outputs, inputs]: [usize; 3],
+) -> Result<Tensor> {
+    let mut result = vec![0.0; outputs * inputs];
+    let whole = Tile::from_slice(&mut result, outputs, inputs);
+    par_tiles(whole, FEATURES, FEATURES).filter(|_| tokens > 0).for_each(|(rows, columns, mut tile)| {
+        let left = Matrix::strided(&left[rows.start..], tokens, rows.len(), outputs).transposed();
+        let right = Matrix::strided(&right[columns.start..], tokens, columns.len(), inputs);
         tile.multiply(false, factor, left, right);
     });
+    host::tensor(result, &[outputs, inputs])
 }
 
-/// The tiles of a result as tasks that threads may take one by one.
+/// The bias of a linear layer, `[outputs]` f32, if it has one.
+pub(super) struct Bias<'a>(Option<Floats<'a>>);
+
+impl<'a> Bias<'a> {
+    /// Borrows the bias of a layer with so many outputs.
+    pub(super) fn of(bias: Option<&'a Tensor>, outputs: usize) -> Result<Self> {
+        bias.map_or(Ok(()), |bias| host::expect(bias, "bias", &[outputs]))?;
+        Ok(Self(bias.map(|bias| Floats::of(bias, "bias")).transpose()?))
+    }
+
+    /// Adds the bias of some outputs, the tile's columns, to every row of the tile.
+    pub(super) fn add(&self, columns: Range<usize>, tile: &mut Tile<'_>) {
+        if let Some(bias) = &self.0 {
+            let bias = &bias[columns];
+            vectorize!((0..tile.rows()).for_each(|row| add_assign(tile.row(row), bias)));
+        }
+    }
+}
+
+/// Cuts a result into tiles, each a task of its own. A tile comes with the rows and columns that it covers.
 pub(super) fn par_tiles(
     result: Tile<'_>,
     rows: usize,
@@ -165,7 +166,7 @@ pub(super) fn expect_inner_dim(given: usize, wanted: usize, weight: [usize; 2]) 
     if given == wanted {
         return Ok(());
     }
-    Err(Error::shape(format!("{given} numbers a token do not meet a weight of shape {weight:?}")))
+    Err(Error::shape(format!("{given} numbers a token do not fit a weight of shape {weight:?}")))
 }
 
 /// `to += from`.

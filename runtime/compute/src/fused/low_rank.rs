@@ -7,7 +7,7 @@ pub(super) mod device;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::backend::Backend;
+use super::backend::accelerator_with;
 use super::host::{self, Floats};
 use super::linear::{FEATURES, linear_tiles, par_tiles, transposed_linear_tiles, transposed_product};
 use super::product::{Matrix, Tile};
@@ -22,7 +22,7 @@ const TOKENS: usize = 128;
 pub struct LowRank {
     /// `[rank, in]` f32; an accelerator takes the type of activations as well.
     pub a: Tensor,
-    /// `[out, rank]` f32; likewise.
+    /// `[out, rank]` f32; an accelerator takes the type of activations as well.
     pub b: Tensor,
     /// The factor s: α/r, or α/√r for rsLoRA.
     pub scale: f32,
@@ -48,22 +48,23 @@ pub fn adapted_linear<'w>(
     low: &LowRank,
 ) -> Result<(Tensor, Tensor)> {
     let weight = weight.into();
-    if let Backend::Device(device) = Backend::with_weight([(x, "x"), (&low.a, "a"), (&low.b, "b")], weight)? {
+    if let Some(device) = accelerator_with([(x, "x"), (&low.a, "a"), (&low.b, "b")], weight)? {
         return device::adapted_linear(&device, x, weight, bias, low);
     }
-    let down = project(x, &low.a)?;
-    let (_, rank) = host::matrix(&down, "xa")?;
+    let ((tokens, inputs), (rank, _)) = (host::matrix(x, "x")?, host::matrix(&low.a, "a")?);
+    host::expect(&low.a, "a", &[rank, inputs])?;
     host::expect(&low.b, "b", &[weight.sides().first().copied().unwrap_or(0), rank])?;
-    let result = {
-        let (thin, b) = (Floats::of(&down, "xa")?, Floats::of(&low.b, "b")?);
-        let (thin, b) = (thin.slice(), b.slice());
-        linear_tiles(x, weight, bias, |rows, columns, tile| {
-            let left = Matrix::packed(&thin[rows.start * rank..], rows.len(), rank);
-            let right = Matrix::packed(&b[columns.start * rank..], columns.len(), rank).transposed();
-            tile.multiply_batch_invariant(true, low.scale, left, right);
-        })?
-    };
-    Ok((result, down))
+    let (a, b) = (&*Floats::of(&low.a, "a")?, &*Floats::of(&low.b, "b")?);
+    let a = Matrix::packed(a, rank, inputs).transposed();
+    let down = thin_product(&Floats::of(x, "x")?, [tokens, inputs, rank], |tile, x| {
+        tile.multiply_batch_invariant(false, 1.0, x, a);
+    });
+    let result = linear_tiles(x, weight, bias, |rows, columns, tile| {
+        let left = Matrix::packed(&down[rows.start * rank..], rows.len(), rank);
+        let right = Matrix::packed(&b[columns.start * rank..], columns.len(), rank).transposed();
+        tile.multiply_batch_invariant(true, low.scale, left, right);
+    })?;
+    Ok((result, host::tensor(down, &[tokens, rank])?))
 }
 
 /// The gradients of [`adapted_linear`]: `dx = dy·W + s·(dy·B)·A` when wanted, `dA = s·(dy·B)ᵀ·x`, `dB = s·dyᵀ·(x·Aᵀ)`.
@@ -85,62 +86,39 @@ pub fn adapted_linear_backward<'w>(
     host::expect(&low.a, "a", &[rank, inputs])?;
     host::expect(&low.b, "b", &[outputs, rank])?;
     let operands = [(dy, "dy"), (x, "x"), (xa, "xa"), (&low.a, "a"), (&low.b, "b")];
-    if let Backend::Device(device) = Backend::with_weight(operands, weight)? {
+    if let Some(device) = accelerator_with(operands, weight)? {
         return device::adapted_linear_backward(&device, dy, x, xa, weight, low, want_input);
     }
-    let thin = unproject(dy, &low.b, low.scale)?;
+    let (a, b) = (&*Floats::of(&low.a, "a")?, &*Floats::of(&low.b, "b")?);
+    let (floats, x, xa) = (&*Floats::of(dy, "dy")?, Floats::of(x, "x")?, Floats::of(xa, "xa")?);
+    let b = Matrix::packed(b, outputs, rank);
+    let thin = thin_product(floats, [tokens, outputs, rank], |tile, dy| tile.multiply(false, low.scale, dy, b));
     let input = want_input.then(|| {
-        let a = Floats::of(&low.a, "a")?;
-        let a = a.slice();
         transposed_linear_tiles(dy, weight, |rows, columns, tile| {
             let left = Matrix::packed(&thin[rows.start * rank..], rows.len(), rank);
             tile.multiply(true, 1.0, left, Matrix::strided(&a[columns.start..], rank, columns.len(), inputs));
         })
     });
-    let (dy, x, xa) = (Floats::of(dy, "dy")?, Floats::of(x, "x")?, Floats::of(xa, "xa")?);
-    let (mut da, mut db) = (vec![0.0; rank * inputs], vec![0.0; outputs * rank]);
-    transposed_product(Tile::from_slice(&mut da, rank, inputs), 1.0, (&thin, rank), (x.slice(), inputs), tokens);
-    transposed_product(
-        Tile::from_slice(&mut db, outputs, rank),
-        low.scale,
-        (dy.slice(), outputs),
-        (xa.slice(), rank),
-        tokens,
-    );
     Ok(AdaptedGradient {
         input: input.transpose()?,
-        a: host::tensor(da, &[rank, inputs])?,
-        b: host::tensor(db, &[outputs, rank])?,
+        a: transposed_product(1.0, &thin, &x, [tokens, rank, inputs])?,
+        b: transposed_product(low.scale, floats, &xa, [tokens, outputs, rank])?,
     })
 }
 
-/// `x·Aᵀ`, `[tokens, rank]`: the way down of an adapter.
-fn project(x: &Tensor, a: &Tensor) -> Result<Tensor> {
-    let ((tokens, inputs), (rank, _)) = (host::matrix(x, "x")?, host::matrix(a, "a")?);
-    host::expect(a, "a", &[rank, inputs])?;
-    let (x, a) = (Floats::of(x, "x")?, Floats::of(a, "a")?);
-    let (x, a) = (x.slice(), Matrix::packed(a.slice(), rank, inputs).transposed());
+/// A product with a thin right side, `[tokens, rank]`, in tasks of some tokens. `multiply` gets the tile to fill and the
+/// rows of `left`, `[tokens, depth]`, that it is made of.
+fn thin_product(
+    left: &[f32],
+    [tokens, depth, rank]: [usize; 3],
+    multiply: impl Fn(&mut Tile<'_>, Matrix<'_>) + Sync,
+) -> Vec<f32> {
     let mut result = vec![0.0; tokens * rank];
-    par_tiles(Tile::from_slice(&mut result, tokens, rank), TOKENS, FEATURES.max(rank)).for_each(
-        |(rows, _, mut tile)| {
-            tile.multiply_batch_invariant(false, 1.0, Matrix::packed(&x[rows.start * inputs..], rows.len(), inputs), a);
-        },
-    );
-    host::tensor(result, &[tokens, rank])
-}
-
-/// `s·dy·B`, `[tokens, rank]`: the way back down.
-fn unproject(dy: &Tensor, b: &Tensor, scale: f32) -> Result<Vec<f32>> {
-    let ((tokens, outputs), (_, rank)) = (host::matrix(dy, "dy")?, host::matrix(b, "b")?);
-    let (dy, b) = (Floats::of(dy, "dy")?, Floats::of(b, "b")?);
-    let (dy, b) = (dy.slice(), Matrix::packed(b.slice(), outputs, rank));
-    let mut result = vec![0.0; tokens * rank];
-    par_tiles(Tile::from_slice(&mut result, tokens, rank), TOKENS, FEATURES.max(rank)).for_each(
-        |(rows, _, mut tile)| {
-            tile.multiply(false, scale, Matrix::packed(&dy[rows.start * outputs..], rows.len(), outputs), b);
-        },
-    );
-    Ok(result)
+    let whole = Tile::from_slice(&mut result, tokens, rank);
+    par_tiles(whole, TOKENS, FEATURES.max(rank)).for_each(|(rows, _, mut tile)| {
+        multiply(&mut tile, Matrix::packed(&left[rows.start * depth..], rows.len(), depth));
+    });
+    result
 }
 
 #[cfg(test)]

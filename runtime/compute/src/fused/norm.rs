@@ -7,7 +7,7 @@ pub(super) mod device;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::backend::Backend;
+use super::backend::accelerator_of;
 use super::host::{self, Floats};
 use super::simd::{dot, fold2, vectorize};
 use crate::error::{Error, Result};
@@ -19,38 +19,10 @@ const TASK_NUMBERS: usize = 1 << 15;
 /// and `r`, `[rows]` f32, which the gradients need. `unit_offset` adds one to the weight.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64, unit_offset: bool) -> Result<(Tensor, Tensor)> {
     let (width, offset) = (width(x, weight)?, offset(unit_offset));
-    match Backend::of([(x, "x"), (weight, "weight")])? {
-        Backend::Cpu => forward(x, weight, width, epsilon, offset),
-        Backend::Device(device) => device::forward(&device, x, weight, width, epsilon as f32, offset),
+    if let Some(device) = accelerator_of([(x, "x"), (weight, "weight")])? {
+        return device::forward(&device, x, weight, width, epsilon as f32, offset);
     }
-}
-
-/// `dx = r·(dy·w) − x·r³·mean(dy·w·x)`, shaped like `x`.
-pub fn rms_norm_backward(dy: &Tensor, x: &Tensor, weight: &Tensor, rstd: &Tensor, unit_offset: bool) -> Result<Tensor> {
-    let (width, offset) = (width(x, weight)?, offset(unit_offset));
-    host::expect(dy, "dy", x.dims())?;
-    host::expect(rstd, "rstd", &[x.elem_count() / width])?;
-    match Backend::of([(x, "x"), (dy, "dy"), (weight, "weight"), (rstd, "rstd")])? {
-        Backend::Cpu => backward(dy, x, weight, rstd, width, offset),
-        Backend::Device(device) => device::backward(&device, dy, x, weight, rstd, width, offset),
-    }
-}
-
-/// `dw = Σ dy·x·r` over the rows, `[width]` f32: sums of fixed groups of rows, added in order.
-pub fn rms_norm_weight_gradient(dy: &Tensor, x: &Tensor, rstd: &Tensor) -> Result<Tensor> {
-    let width = x.dims().last().copied().unwrap_or(0).max(1);
-    host::expect(dy, "dy", x.dims())?;
-    host::expect(rstd, "rstd", &[x.elem_count() / width])?;
-    match Backend::of([(x, "x"), (dy, "dy"), (rstd, "rstd")])? {
-        Backend::Cpu => weight_gradient(dy, x, rstd, width),
-        Backend::Device(device) => device::weight_gradient(&device, dy, x, Some(rstd), width),
-    }
-}
-
-/// [`rms_norm`] on the CPU. `offset` is added to the weight.
-fn forward(x: &Tensor, weight: &Tensor, width: usize, epsilon: f64, offset: f32) -> Result<(Tensor, Tensor)> {
-    let (input, weight) = (Floats::of(x, "x")?, Floats::of(weight, "weight")?);
-    let (input, weight) = (input.slice(), weight.slice());
+    let (input, weight) = (&*Floats::of(x, "x")?, &*Floats::of(weight, "weight")?);
     let rows = input.len() / width;
     let (mut y, mut rates) = (vec![0.0; input.len()], vec![0.0; rows]);
     let task = rows_of_task(width);
@@ -64,10 +36,15 @@ fn forward(x: &Tensor, weight: &Tensor, width: usize, epsilon: f64, offset: f32)
     Ok((host::tensor(y, x.dims())?, host::tensor(rates, &[rows])?))
 }
 
-/// [`rms_norm_backward`] on the CPU. `offset` is added to the weight.
-fn backward(dy: &Tensor, x: &Tensor, weight: &Tensor, rstd: &Tensor, width: usize, offset: f32) -> Result<Tensor> {
-    let (dy, input, weight) = (Floats::of(dy, "dy")?, Floats::of(x, "x")?, Floats::of(weight, "weight")?);
-    let (dy, input, weight) = (dy.slice(), input.slice(), weight.slice());
+/// `dx = r·(dy·w) − x·r³·mean(dy·w·x)`, shaped like `x`.
+pub fn rms_norm_backward(dy: &Tensor, x: &Tensor, weight: &Tensor, rstd: &Tensor, unit_offset: bool) -> Result<Tensor> {
+    let (width, offset) = (width(x, weight)?, offset(unit_offset));
+    host::expect(dy, "dy", x.dims())?;
+    host::expect(rstd, "rstd", &[x.elem_count() / width])?;
+    if let Some(device) = accelerator_of([(x, "x"), (dy, "dy"), (weight, "weight"), (rstd, "rstd")])? {
+        return device::backward(&device, dy, x, weight, rstd, width, offset);
+    }
+    let (dy, input, weight) = (&*Floats::of(dy, "dy")?, &*Floats::of(x, "x")?, &*Floats::of(weight, "weight")?);
     let rates = Floats::of(rstd, "rstd")?;
     let mut result = vec![0.0; input.len()];
     let task = rows_of_task(width);
@@ -75,7 +52,7 @@ fn backward(dy: &Tensor, x: &Tensor, weight: &Tensor, rstd: &Tensor, width: usiz
         .par_chunks_mut(task * width)
         .zip(dy.par_chunks(task * width))
         .zip(input.par_chunks(task * width))
-        .zip(rates.slice().par_chunks(task))
+        .zip(rates.par_chunks(task))
         .for_each(|(((dx, dy), x), rates)| {
             let rows = dx.chunks_exact_mut(width).zip(dy.chunks_exact(width)).zip(x.chunks_exact(width));
             for (((dx, dy), x), rate) in rows.zip(rates) {
@@ -85,25 +62,25 @@ fn backward(dy: &Tensor, x: &Tensor, weight: &Tensor, rstd: &Tensor, width: usiz
     host::tensor(result, x.dims())
 }
 
-/// [`rms_norm_weight_gradient`] on the CPU: a sum for each task, added in order.
-fn weight_gradient(dy: &Tensor, x: &Tensor, rstd: &Tensor, width: usize) -> Result<Tensor> {
+/// `dw = Σ dy·x·r` over the rows, `[width]` f32: sums of fixed groups of rows, added in order.
+pub fn rms_norm_weight_gradient(dy: &Tensor, x: &Tensor, rstd: &Tensor) -> Result<Tensor> {
+    let width = x.dims().last().copied().unwrap_or(0).max(1);
+    host::expect(dy, "dy", x.dims())?;
+    host::expect(rstd, "rstd", &[x.elem_count() / width])?;
+    if let Some(device) = accelerator_of([(x, "x"), (dy, "dy"), (rstd, "rstd")])? {
+        return device::weight_gradient(&device, dy, x, Some(rstd), width);
+    }
     let (dy, input, rates) = (Floats::of(dy, "dy")?, Floats::of(x, "x")?, Floats::of(rstd, "rstd")?);
     let task = rows_of_task(width);
-    let parts: Vec<Vec<f32>> = dy
-        .slice()
-        .par_chunks(task * width)
-        .zip(input.slice().par_chunks(task * width))
-        .zip(rates.slice().par_chunks(task))
-        .map(|((dy, x), rates)| {
-            let mut sum = vec![0f32; width];
-            for ((dy, x), rate) in dy.chunks_exact(width).zip(x.chunks_exact(width)).zip(rates) {
-                vectorize!(
-                    sum.iter_mut().zip(dy).zip(x).for_each(|((sum, dy), x)| *sum = (dy * rate).mul_add(*x, *sum))
-                );
-            }
-            sum
-        })
-        .collect();
+    let rows = dy.par_chunks(task * width).zip(input.par_chunks(task * width)).zip(rates.par_chunks(task));
+    let sum = |((dy, x), rates): ((&[f32], &[f32]), &[f32])| {
+        let mut sum = vec![0f32; width];
+        for ((dy, x), rate) in dy.chunks_exact(width).zip(x.chunks_exact(width)).zip(rates) {
+            vectorize!(sum.iter_mut().zip(dy).zip(x).for_each(|((sum, dy), x)| *sum = (dy * rate).mul_add(*x, *sum)));
+        }
+        sum
+    };
+    let parts: Vec<Vec<f32>> = rows.map(sum).collect();
     let mut result = vec![0.0; width];
     parts.iter().for_each(|part| super::linear::add_assign(&mut result, part));
     host::tensor(result, &[width])

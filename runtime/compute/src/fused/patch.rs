@@ -7,8 +7,9 @@ mod device;
 
 use candle_core::Tensor;
 
-use super::backend::Backend;
+use super::backend::accelerator_of;
 use super::host;
+use crate::accelerator::Accelerator;
 use crate::error::Result;
 
 /// `x + v` for every row, or for those whose mark is 1: `marks` is `[tokens, 1]` f32, 1 or 0.
@@ -17,39 +18,36 @@ pub fn add_vector(rows: &Tensor, vector: &Tensor, marks: Option<&Tensor>) -> Res
     host::expect(vector, "vector", &[1, width])?;
     if let Some(marks) = marks {
         host::expect(marks, "marks", &[tokens, 1])?;
-        Backend::of([(rows, "rows"), (marks, "marks")])?;
+        accelerator_of([(rows, "rows"), (marks, "marks")])?;
     }
-    match (Backend::of([(rows, "rows"), (vector, "vector")])?, marks) {
-        (Backend::Cpu, Some(marks)) => Ok((rows + marks.matmul(vector)?)?),
-        (Backend::Cpu, None) => Ok(rows.broadcast_add(vector)?),
-        (Backend::Device(device), marks) => device::add(&device, rows, vector, marks),
+    match (accelerator_of([(rows, "rows"), (vector, "vector")])?, marks) {
+        (None, Some(marks)) => Ok((rows + marks.matmul(vector)?)?),
+        (None, None) => Ok(rows.broadcast_add(vector)?),
+        (Some(device), marks) => device::add(&device, rows, vector, marks),
     }
 }
 
 /// `x − (x·r) r`.
 pub fn remove_component(rows: &Tensor, direction: &Tensor) -> Result<Tensor> {
-    match backend(rows, direction)? {
-        Backend::Cpu => Ok((rows - along(rows, direction)?.matmul(direction)?)?),
-        Backend::Device(device) => device::set_component(&device, rows, direction, 0.0),
+    match accelerator(rows, direction)? {
+        None => Ok((rows - along(rows, direction)?.matmul(direction)?)?),
+        Some(device) => device::set_component(&device, rows, direction, 0.0),
     }
 }
 
 /// `x + (value − x·r) r`.
 pub fn set_component(rows: &Tensor, direction: &Tensor, value: f64) -> Result<Tensor> {
-    match backend(rows, direction)? {
-        Backend::Cpu => {
-            let missing = along(rows, direction)?.affine(-1.0, value)?;
-            Ok((rows + missing.matmul(direction)?)?)
-        }
-        Backend::Device(device) => device::set_component(&device, rows, direction, value as f32),
+    match accelerator(rows, direction)? {
+        None => Ok((rows + along(rows, direction)?.affine(-1.0, value)?.matmul(direction)?)?),
+        Some(device) => device::set_component(&device, rows, direction, value as f32),
     }
 }
 
-/// Checks the shape of a direction and returns the backend of both tensors.
-fn backend(rows: &Tensor, direction: &Tensor) -> Result<Backend> {
+/// Checks the shape of a direction and returns the accelerator of both tensors.
+fn accelerator(rows: &Tensor, direction: &Tensor) -> Result<Option<Accelerator>> {
     let (_, width) = host::matrix(rows, "rows")?;
     host::expect(direction, "direction", &[1, width])?;
-    Backend::of([(rows, "rows"), (direction, "direction")])
+    accelerator_of([(rows, "rows"), (direction, "direction")])
 }
 
 /// The component of every row along a direction of length 1, `[tokens, 1]`.

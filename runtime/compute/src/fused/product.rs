@@ -143,7 +143,7 @@ impl<'a> Tile<'a> {
         unsafe { std::slice::from_raw_parts_mut(self.start.add(index * self.stride), self.columns) }
     }
 
-    /// Writes `factor · left · right`, or adds it when `accumulate` is set. Panics if the shapes do not meet.
+    /// Writes `factor · left · right`, or adds it when `accumulate` is set. Panics if the shapes do not fit.
     pub(super) fn multiply(&mut self, accumulate: bool, factor: f32, left: Matrix<'_>, right: Matrix<'_>) {
         assert_eq!((left.rows, left.columns), (self.rows, right.rows), "rows of a product");
         assert_eq!(right.columns, self.columns, "columns of a product");
@@ -201,8 +201,7 @@ impl Tile<'_> {
         if rows >= enough {
             return self.multiply(accumulate, factor, left, right);
         }
-        scratch::with(enough * (columns + depth), |buffer| {
-            let (result, padded) = buffer.split_at_mut(enough * columns);
+        scratch::with_parts([enough * columns, enough * depth], |[result, padded]| {
             padded.fill(0.0);
             for (row, to) in padded.chunks_exact_mut(depth.max(1)).take(rows).enumerate() {
                 let from = left.data[row * left.row_stride..].iter().step_by(left.column_stride.max(1));

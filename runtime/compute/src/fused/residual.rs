@@ -5,7 +5,7 @@ mod device;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::backend::Backend;
+use super::backend::accelerator_of;
 use super::host::{self, Floats};
 use super::simd::vectorize;
 use crate::error::Result;
@@ -16,17 +16,12 @@ const TASK_NUMBERS: usize = 1 << 16;
 /// `a + b`, two tensors of one shape and type.
 pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     host::expect(b, "b", a.dims())?;
-    match Backend::of([(a, "a"), (b, "b")])? {
-        Backend::Cpu => add_on_cpu(a, b),
-        Backend::Device(device) => device::add(&device, a, b),
+    if let Some(device) = accelerator_of([(a, "a"), (b, "b")])? {
+        return device::add(&device, a, b);
     }
-}
-
-/// [`add`] on the CPU.
-fn add_on_cpu(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    let (left, right) = (Floats::of(a, "a")?, Floats::of(b, "b")?);
-    let mut result = left.slice().to_vec();
-    result.par_chunks_mut(TASK_NUMBERS).zip(right.slice().par_chunks(TASK_NUMBERS)).for_each(|(sum, more)| {
+    let mut result = Floats::of(a, "a")?.to_vec();
+    let right = Floats::of(b, "b")?;
+    result.par_chunks_mut(TASK_NUMBERS).zip(right.par_chunks(TASK_NUMBERS)).for_each(|(sum, more)| {
         vectorize!(sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more));
     });
     host::tensor(result, a.dims())

@@ -10,9 +10,9 @@ use std::sync::OnceLock;
 use candle_core::{Device, Tensor};
 use rayon::prelude::*;
 
-use super::backend::Backend;
+use super::backend::accelerator_of;
 use super::host::{self, Floats};
-use super::indices::Indices;
+use super::indices::{Indices, check_below, copied_once};
 use super::simd::vectorize;
 use crate::error::{Error, Result};
 
@@ -28,8 +28,8 @@ pub struct RopeTable {
     sin: Vec<f32>,
     /// Half of the features of a head that turn.
     half: usize,
-    /// Both as the first device has them that asked.
-    placed: OnceLock<(Tensor, Tensor)>,
+    /// Cosines and sines on the first device that asked.
+    copies: OnceLock<[Tensor; 2]>,
 }
 
 impl RopeTable {
@@ -43,7 +43,7 @@ impl RopeTable {
             cos: angles().map(|angle| (angle.cos() * attention_factor) as f32).collect(),
             sin: angles().map(|angle| (angle.sin() * attention_factor) as f32).collect(),
             half: inv_freq.len(),
-            placed: OnceLock::new(),
+            copies: OnceLock::new(),
         }
     }
 
@@ -57,7 +57,7 @@ impl RopeTable {
         }
         self.cos.extend(other.cos);
         self.sin.extend(other.sin);
-        self.placed = OnceLock::new();
+        self.copies = OnceLock::new();
         Ok(self)
     }
 
@@ -69,16 +69,9 @@ impl RopeTable {
 
     /// Cosines and sines on a device, `[positions, half]` each: copied for the first device that asks, and kept.
     fn on(&self, device: &Device) -> Result<(Tensor, Tensor)> {
-        if let Some((cos, sin)) = self.placed.get()
-            && cos.device().same_device(device)
-        {
-            return Ok((cos.clone(), sin.clone()));
-        }
-        let place = |numbers: &[f32]| Tensor::from_slice(numbers, (self.positions(), self.half), device);
-        let made = (place(&self.cos)?, place(&self.sin)?);
-        // A second thread that comes here at the same time has an equal copy.
-        let _ = self.placed.set(made.clone());
-        Ok(made)
+        let copy = |numbers: &[f32]| Tensor::from_slice(numbers, (self.positions(), self.half), device);
+        let [cos, sin] = copied_once(&self.copies, device, || Ok([copy(&self.cos)?, copy(&self.sin)?]))?;
+        Ok((cos, sin))
     }
 }
 
@@ -88,24 +81,16 @@ pub fn rope(x: &Tensor, heads: usize, positions: &Indices, table: &RopeTable, in
     let (tokens, features) = host::matrix(x, "x")?;
     check(tokens, features, heads, positions, table)?;
     let sign = if inverse { -1.0 } else { 1.0 };
-    match Backend::of([(x, "x")])? {
-        Backend::Cpu => turned(x, features, features / heads, positions, table, sign),
-        Backend::Device(device) => device::turned(&device, x, heads, positions, table, sign),
+    if let Some(device) = accelerator_of([(x, "x")])? {
+        return device::turned(&device, x, heads, positions, table, sign);
     }
-}
-
-/// [`rope`] on the CPU; `head` is the features of a head, `sign` −1 for the inverse.
-fn turned(x: &Tensor, features: usize, head: usize, positions: &[u32], table: &RopeTable, sign: f32) -> Result<Tensor> {
     let input = Floats::of(x, "x")?;
-    let mut result = vec![0.0; input.slice().len()];
-    if result.is_empty() {
-        return host::tensor(result, x.dims());
-    }
-    let half = table.half;
-    let task = (TASK_NUMBERS / features).max(1);
+    let mut result = vec![0.0; input.len()];
+    let (half, head) = (table.half, features / heads);
+    let task = (TASK_NUMBERS / features.max(1)).max(1);
     result
-        .par_chunks_mut(task * features)
-        .zip(input.slice().par_chunks(task * features))
+        .par_chunks_mut((task * features).max(1))
+        .zip(input.par_chunks((task * features).max(1)))
         .zip(positions.par_chunks(task))
         .for_each(|((y, x), positions)| {
             for ((y, x), position) in y.chunks_exact_mut(features).zip(x.chunks_exact(features)).zip(positions) {
@@ -141,13 +126,7 @@ fn check(tokens: usize, features: usize, heads: usize, positions: &[u32], table:
     if positions.len() != tokens {
         return Err(Error::shape(format!("{} positions for {tokens} tokens", positions.len())));
     }
-    let known = table.positions();
-    match positions.iter().find(|position| **position as usize >= known) {
-        Some(position) if table.half > 0 => {
-            Err(Error::argument(format!("position {position} is past the {known} of the table")))
-        }
-        _ => Ok(()),
-    }
+    if table.half == 0 { Ok(()) } else { check_below(positions, table.positions(), ["position", "of the table"]) }
 }
 
 #[cfg(test)]

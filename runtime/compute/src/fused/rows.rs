@@ -4,19 +4,22 @@ mod device;
 
 use candle_core::Tensor;
 
-use super::backend::Backend;
+use super::backend::accelerator_of;
 use super::host;
-use super::indices::Indices;
+use super::indices::{Indices, check_below};
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
+
+/// What indices of rows count, for the error.
+const ROW: [&str; 2] = ["row", "that are there"];
 
 /// The rows of `from`, `[count, width]`, that `rows` names, in its order: `[rows, width]` in the type of `from`.
 pub fn gather_rows(from: &Tensor, rows: &Indices) -> Result<Tensor> {
     let (count, _) = host::matrix(from, "from")?;
-    below(rows, count)?;
-    match Backend::of([(from, "from")])? {
-        Backend::Cpu => Ok(from.index_select(&rows.on(from.device())?, 0)?),
-        Backend::Device(device) => device::gather(&device, from, rows),
+    check_below(rows, count, ROW)?;
+    match accelerator_of([(from, "from")])? {
+        None => Ok(from.index_select(&rows.on(from.device())?, 0)?),
+        Some(device) => device::gather(&device, from, rows),
     }
 }
 
@@ -24,14 +27,12 @@ pub fn gather_rows(from: &Tensor, rows: &Indices) -> Result<Tensor> {
 pub fn scatter_rows(selected: &Tensor, rows: &Indices, count: usize) -> Result<Tensor> {
     let (_, width) = host::matrix(selected, "selected")?;
     host::expect(selected, "selected", &[rows.len(), width])?;
-    below(rows, count)?;
-    match Backend::of([(selected, "selected")])? {
-        Backend::Cpu => {
-            let zeros = Tensor::zeros((count, width), selected.dtype(), selected.device())?;
-            Ok(zeros.index_add(&rows.on(selected.device())?, selected, 0)?)
-        }
-        Backend::Device(device) => device::spread(&device, selected, rows, count),
+    check_below(rows, count, ROW)?;
+    if let Some(device) = accelerator_of([(selected, "selected")])? {
+        return device::spread(&device, selected, rows, count);
     }
+    let zeros = Tensor::zeros((count, width), selected.dtype(), selected.device())?;
+    Ok(zeros.index_add(&rows.on(selected.device())?, selected, 0)?)
 }
 
 /// Matrices of one width and type, one under another.
@@ -41,11 +42,11 @@ pub fn concat_rows(parts: &[Tensor]) -> Result<Tensor> {
     for part in parts {
         let (count, _) = host::matrix(part, "rows")?;
         host::expect(part, "rows", &[count, width])?;
-        Backend::of([(first, "the first rows"), (part, "others")])?;
+        accelerator_of([(first, "the first rows"), (part, "others")])?;
     }
-    match Backend::of([(first, "rows")])? {
-        Backend::Cpu => Ok(Tensor::cat(parts, 0)?),
-        Backend::Device(device) => device::stack(&device, parts, width),
+    match accelerator_of([(first, "rows")])? {
+        None => Ok(Tensor::cat(parts, 0)?),
+        Some(device) => device::stack(&device, parts, width),
     }
 }
 
@@ -54,14 +55,6 @@ pub fn to_host_f32(tensor: &Tensor) -> Result<Vec<f32>> {
     match Accelerator::of(tensor.device())? {
         None => Ok(tensor.flatten_all()?.to_vec1::<f32>()?),
         Some(device) => device::to_host_f32(&device, tensor),
-    }
-}
-
-/// Refuses a row that is not there.
-fn below(rows: &[u32], count: usize) -> Result<()> {
-    match rows.iter().find(|row| **row as usize >= count) {
-        Some(row) => Err(Error::argument(format!("row {row} is past the {count} that are there"))),
-        None => Ok(()),
     }
 }
 

@@ -5,7 +5,7 @@ mod device;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::backend::Backend;
+use super::backend::accelerator_of;
 use super::host::{self, Floats};
 use super::simd::{exp_in_place, largest, vectorize};
 use crate::error::{Error, Result};
@@ -48,9 +48,9 @@ pub fn sample_tokens<'a>(
     streams: impl Iterator<Item = &'a Stream>,
     choosing: &SamplingOptions,
 ) -> Result<Option<Vec<SampledToken>>> {
-    match Backend::of([(logits, "logits")])? {
-        Backend::Cpu => Ok(None),
-        Backend::Device(device) => device::sample_tokens(&device, logits, streams, choosing),
+    match accelerator_of([(logits, "logits")])? {
+        None => Ok(None),
+        Some(device) => device::sample_tokens(&device, logits, streams, choosing),
     }
 }
 
@@ -65,7 +65,7 @@ pub struct TokenWeights {
     pub total: f64,
 }
 
-/// The token_weights of one row of logits.
+/// Computes how likely each word of one row of logits is.
 ///
 /// # Errors
 /// When a logit is not finite, or there is none.
@@ -110,30 +110,29 @@ fn sum(numbers: &[f32]) -> f64 {
     lanes.iter().sum::<f64>() + rest.iter().copied().map(f64::from).sum::<f64>()
 }
 
-/// What `work` makes of each row of a matrix, with the row's number; rows are shared among threads. A matrix of a device
-/// comes to the host as a whole first.
+/// Calls `work` for each row of a matrix, with the row's number, in parallel, and collects the results in the order of the
+/// rows. A matrix of a device is copied to the host as a whole first.
 ///
 /// # Errors
-/// When it is no matrix of f32, or a row fails.
+/// When it is no matrix of f32. If rows fail, the first row's error.
 pub fn map_rows<R: Send, E: From<Error> + Send>(
     matrix: &Tensor,
     work: impl Fn(usize, &[f32]) -> std::result::Result<R, E> + Sync,
 ) -> std::result::Result<Vec<R>, E> {
     let (_, width) = host::matrix(matrix, "matrix")?;
-    match Backend::of([(matrix, "matrix")])? {
-        Backend::Cpu => map_row_slices(Floats::of(matrix, "matrix")?.slice(), width, work),
-        Backend::Device(device) => map_row_slices(&device.download::<f32>(matrix)?, width, work),
-    }
-}
-
-/// Calls `work` for each row of `width` numbers, in parallel. Returns the first error in the order of the rows.
-fn map_row_slices<R: Send, E: Send>(
-    numbers: &[f32],
-    width: usize,
-    work: impl Fn(usize, &[f32]) -> std::result::Result<R, E> + Sync,
-) -> std::result::Result<Vec<R>, E> {
+    let (downloaded, locked);
+    let numbers: &[f32] = match accelerator_of([(matrix, "matrix")])? {
+        None => {
+            locked = Floats::of(matrix, "matrix")?;
+            &locked
+        }
+        Some(device) => {
+            downloaded = device.download::<f32>(matrix)?;
+            &downloaded
+        }
+    };
     let rows = numbers.par_chunks(width.max(1)).enumerate();
-    // Gathered first, so that of several failures the first row's is told, whichever thread came first.
+    // Collected first, so that of several errors the first row's is returned, whichever thread came first.
     let found: Vec<_> = rows.map(|(row, numbers)| work(row, numbers)).collect();
     found.into_iter().collect()
 }

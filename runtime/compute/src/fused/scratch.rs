@@ -14,6 +14,11 @@ thread_local! {
     static BUFFERS: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Runs `work` with a buffer of each length, of unknown content.
+pub(super) fn with_parts<R, const N: usize>(lengths: [usize; N], work: impl FnOnce([&mut [f32]; N]) -> R) -> R {
+    with(lengths.iter().sum(), |mut rest| work(lengths.map(|length| rest.split_off_mut(..length).unwrap_or_default())))
+}
+
 /// Runs `work` with a buffer of `length` numbers of unknown content.
 pub(super) fn with<R>(length: usize, work: impl FnOnce(&mut [f32]) -> R) -> R {
     let mut buffer = BUFFERS.with_borrow_mut(|buffers| buffers.pop()).unwrap_or_default();

@@ -10,18 +10,22 @@ use crate::error::{Error, Result};
 ///
 /// A token sees its own sequence up to itself and all of those that this goes on from: tokens that several rows
 /// begin with are there once, and each row's own tokens go on from them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Segments {
-    /// Cumulative starts; the last is the number of tokens.
-    starts: Vec<usize>,
-    /// The sequence that each one goes on from.
-    parents: Vec<Option<usize>>,
-    /// The position of each one's first token: the tokens that it goes on from.
-    offsets: Vec<usize>,
-    /// The end of the rows of each one and of all that go on from it.
-    reaches: Vec<usize>,
+    sequences: Vec<Sequence>,
     /// What follows from all this for the kernels of a device.
     plans: device::Plans,
+}
+
+/// One sequence of a packed batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Sequence {
+    /// Its tokens, without those that it goes on from.
+    own: Span,
+    /// The sequence that it goes on from.
+    parent: Option<usize>,
+    /// The end of its rows and of those of all that go on from it.
+    reach: usize,
 }
 
 /// A span of tokens that lie side by side, by position and by row.
@@ -56,13 +60,7 @@ impl Segments {
     /// Sequences of these lengths, in order, none of which goes on from another. A length may be 0.
     #[must_use]
     pub fn new(lengths: &[usize]) -> Self {
-        let mut segments = Self {
-            starts: vec![0],
-            parents: Vec::new(),
-            offsets: Vec::new(),
-            reaches: Vec::new(),
-            plans: device::Plans::default(),
-        };
+        let mut segments = Self::default();
         lengths.iter().for_each(|length| segments.push(*length, None));
         segments
     }
@@ -72,7 +70,7 @@ impl Segments {
     /// # Errors
     /// When those that go on from a sequence do not follow it before any other begins.
     pub fn branching(pieces: &[(usize, Option<usize>)]) -> Result<Self> {
-        let mut segments = Self::new(&[]);
+        let mut segments = Self::default();
         for (number, (length, parent)) in pieces.iter().enumerate() {
             if parent.is_some_and(|parent| !segments.line(number.checked_sub(1)).any(|one| one == parent)) {
                 return Err(Error::argument(format!("sequence {number} does not follow the one that it goes on from")));
@@ -84,41 +82,33 @@ impl Segments {
 
     /// Appends a sequence of `length` tokens that continues `parent`.
     fn push(&mut self, length: usize, parent: Option<usize>) {
-        let end = self.tokens() + length;
-        let offset = parent.map_or(0, |parent| self.offsets[parent] + self.length(parent));
-        self.starts.push(end);
-        self.parents.push(parent);
-        self.offsets.push(offset);
-        self.reaches.push(end);
-        let line: Vec<usize> = self.line(parent).collect();
-        line.into_iter().for_each(|one| self.reaches[one] = end);
+        let (start, end) = (self.tokens(), self.tokens() + length);
+        let first = parent.map_or(0, |parent| self.sequences[parent].own.positions().end);
+        let ancestors: Vec<usize> = self.line(parent).collect();
+        ancestors.into_iter().for_each(|one| self.sequences[one].reach = end);
+        self.sequences.push(Sequence { own: Span { first, rows: start..end }, parent, reach: end });
     }
 
     /// A sequence, the one that it goes on from, and so on.
     fn line(&self, from: Option<usize>) -> impl Iterator<Item = usize> {
-        std::iter::successors(from, |one| self.parents[*one])
-    }
-
-    /// The number of tokens of a sequence, without those of its parents.
-    fn length(&self, number: usize) -> usize {
-        self.starts[number + 1] - self.starts[number]
+        std::iter::successors(from, |one| self.sequences[*one].parent)
     }
 
     /// The number of sequences.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.starts.len() - 1
+        self.sequences.len()
     }
 
     /// The number of tokens of all sequences together.
     #[must_use]
     pub fn tokens(&self) -> usize {
-        self.starts.last().copied().unwrap_or(0)
+        self.sequences.last().map_or(0, |last| last.own.rows.end)
     }
 
     /// The rows that each sequence covers, without those that it goes on from.
     pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> {
-        self.starts.windows(2).map(|pair| pair[0]..pair[1])
+        self.sequences.iter().map(|sequence| sequence.own.rows.clone())
     }
 
     /// The position of each token: in its sequence, from 0, or after those that this goes on from.
@@ -126,17 +116,18 @@ impl Segments {
     /// # Errors
     /// A sequence of 2³² tokens or more.
     pub fn positions(&self) -> Result<Vec<u32>> {
+        let number = |position| u32::try_from(position).map_err(|_| Error::argument("a sequence is too long"));
         let mut positions = Vec::with_capacity(self.tokens());
-        for (range, offset) in self.ranges().zip(&self.offsets) {
-            let number = |position| u32::try_from(position).map_err(|_| Error::argument("a sequence is too long"));
-            positions.extend(number(*offset)?..number(offset + range.len())?);
+        for sequence in &self.sequences {
+            let covered = sequence.own.positions();
+            positions.extend(number(covered.start)?..number(covered.end)?);
         }
         Ok(positions)
     }
 
     /// The tokens of a sequence without those that it goes on from.
     pub(super) fn own(&self, number: usize) -> Span {
-        Span { first: self.offsets[number], rows: self.starts[number]..self.starts[number + 1] }
+        self.sequences[number].own.clone()
     }
 
     /// All tokens that the last one of a sequence sees, in the order of their positions.
@@ -148,8 +139,9 @@ impl Segments {
 
     /// The tokens of a sequence, then those of each that goes on from it; their rows lie side by side.
     pub(super) fn family(&self, number: usize) -> impl Iterator<Item = Span> {
-        let reach = self.reaches[number];
-        (number..self.count()).take_while(move |one| self.starts[*one] < reach).map(|one| self.own(one))
+        let reach = self.sequences[number].reach;
+        let rest = self.sequences[number..].iter().map(|sequence| sequence.own.clone());
+        rest.take_while(move |own| own.rows.start < reach)
     }
 }
 

@@ -1,34 +1,17 @@
 //! Arithmetic that the compiler turns into vector instructions.
 //!
-//! The binary is built for any processor of its kind; [`wide`] runs a closure compiled for what this one has
+//! The binary is built for any processor of its kind; [`widest`] runs a closure compiled for what this one has
 //! (AVX2, AVX-512, NEON). Sums use a fixed number of lanes, so a result depends on the kind of processor at most.
 //! Everything called inside a closure must be `inline(always)`, or it stays scalar.
 
 /// Numbers summed side by side before they are added up.
 const LANES: usize = 32;
 
-/// Runs `work` with the widest vectors of this processor.
-#[inline]
-pub(super) fn wide<R>(work: impl FnOnce() -> R) -> R {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if let Some(simd) = pulp::x86::V4::try_new() {
-            return simd.vectorize(work);
-        }
-        if let Some(simd) = pulp::x86::V3::try_new() {
-            return simd.vectorize(work);
-        }
-        work()
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    pulp::Arch::new().dispatch(work)
-}
-
-/// Evaluates an expression with the widest vectors of this processor: [`wide`] around a closure that is always inlined,
+/// Evaluates an expression with the widest vectors of this processor: [`widest`] around a closure that is always inlined,
 /// without which its body would stay scalar.
 macro_rules! vectorize {
     ($work:expr) => {
-        $crate::fused::simd::wide(
+        $crate::fused::simd::widest(
             #[inline(always)]
             || $work,
         )
@@ -36,7 +19,8 @@ macro_rules! vectorize {
 }
 pub(super) use vectorize;
 
-/// Runs an operation that is written in vectors ([`pulp::WithSimd`]) with the widest ones of this processor.
+/// Runs a closure, or an operation that is written in vectors ([`pulp::WithSimd`]), with the widest vectors of this
+/// processor.
 #[inline]
 pub(super) fn widest<W: pulp::WithSimd>(work: W) -> W::Output {
     #[cfg(target_arch = "x86_64")]

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use candle_core::{CpuStorage, DType};
+use candle_core::DType;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use rayon::prelude::*;
@@ -27,7 +27,7 @@ pub(super) struct Stored<'a> {
 }
 
 enum Source<'a> {
-    Tensor(Locked<'a>),
+    Tensor(Locked<'a>, DType),
     Packed(&'a Packed),
 }
 
@@ -42,7 +42,7 @@ impl<'a> Stored<'a> {
             WeightRef::Packed(packed) if packed.is_on_device() => return Err(not_on_cpu(packed.device(), name)),
             WeightRef::Packed(packed) => Source::Packed(packed),
             WeightRef::Tensor(tensor) if matches!(tensor.dtype(), DType::F32 | DType::BF16 | DType::F16) => {
-                Source::Tensor(Locked::of(tensor, name)?)
+                Source::Tensor(Locked::of(tensor, name)?, tensor.dtype())
             }
             WeightRef::Tensor(tensor) => {
                 let found = tensor.dtype().as_str();
@@ -56,16 +56,9 @@ impl<'a> Stored<'a> {
     pub(super) fn view(&self) -> View<'_> {
         let numbers = match &self.source {
             Source::Packed(packed) => Numbers::of(packed),
-            Source::Tensor(locked) => {
-                let range = locked.range.clone();
-                match locked.cpu() {
-                    Some(CpuStorage::F32(numbers)) => Numbers::F32(&numbers[range]),
-                    Some(CpuStorage::BF16(numbers)) => Numbers::Bf16(&numbers[range]),
-                    Some(CpuStorage::F16(numbers)) => Numbers::F16(&numbers[range]),
-                    // `of` lets nothing else in.
-                    _ => Numbers::F32(&[]),
-                }
-            }
+            Source::Tensor(locked, DType::F32) => Numbers::F32(locked.slice()),
+            Source::Tensor(locked, DType::BF16) => Numbers::Bf16(locked.slice()),
+            Source::Tensor(locked, _) => Numbers::F16(locked.slice()),
         };
         View { numbers, rows: self.rows, columns: self.columns }
     }
@@ -77,10 +70,8 @@ enum Numbers<'a> {
     F32(&'a [f32]),
     Bf16(&'a [bf16]),
     F16(&'a [f16]),
-    /// Blocks of a quantized format.
-    Blocks(&'a [u8], Format),
-    /// Blocks whose scales are quantized themselves.
-    Nested(&'a [u8], Format, &'a Scales),
+    /// Blocks of a quantized format, with the scales that the blocks of NF4 share.
+    Blocks(&'a [u8], Format, Option<&'a Scales>),
 }
 
 impl<'a> Numbers<'a> {
@@ -91,10 +82,7 @@ impl<'a> Numbers<'a> {
             Format::F32 => Self::F32(packed.plain().unwrap_or(&[])),
             Format::BF16 => Self::Bf16(packed.plain().unwrap_or(&[])),
             Format::F16 => Self::F16(packed.plain().unwrap_or(&[])),
-            format => match packed.scales() {
-                Some(scales) => Self::Nested(packed.raw(), format, scales),
-                None => Self::Blocks(packed.raw(), format),
-            },
+            format => Self::Blocks(packed.raw(), format, packed.scales()),
         }
     }
 
@@ -108,10 +96,9 @@ impl<'a> Numbers<'a> {
                 vectorize!(into.iter_mut().zip(numbers).for_each(|(to, from)| *to = widened(*from)));
             }
             Self::F16(numbers) => numbers[range].convert_to_f32_slice(into),
-            Self::Blocks(bytes, format) => unpack(format, part(bytes, format, range), into),
-            Self::Nested(bytes, format, scales) => {
-                let first = range.start / format.block();
-                unpack_nested(scales, first, part(bytes, format, range), into);
+            Self::Blocks(bytes, format, None) => unpack(format, part(bytes, format, range), into),
+            Self::Blocks(bytes, format, Some(scales)) => {
+                unpack_nested(scales, start / format.block(), part(bytes, format, range), into);
             }
         }
     }
@@ -148,11 +135,8 @@ impl View<'_> {
         columns: Range<usize>,
         mut work: impl FnMut(Range<usize>, Matrix<'_>),
     ) {
-        if let Numbers::F32(numbers) = self.numbers {
-            return work(columns.clone(), self.f32_block(numbers, rows, columns));
-        }
-        for piece in steps(columns, BLOCK_DEPTH) {
-            self.with_widened(rows.clone(), piece.clone(), |block| work(piece.clone(), block));
+        for piece in steps(columns.clone(), self.depth(columns.len())) {
+            self.with_block(rows.clone(), piece.clone(), |block| work(piece.clone(), block));
         }
     }
 
@@ -164,20 +148,14 @@ impl View<'_> {
         columns: Range<usize>,
         mut work: impl FnMut(Range<usize>, Matrix<'_>),
     ) {
-        if let Numbers::F32(numbers) = self.numbers {
-            return work(rows.clone(), self.f32_block(numbers, rows, columns));
-        }
-        for piece in steps(rows, BLOCK_DEPTH) {
-            self.with_widened(piece.clone(), columns.clone(), |block| work(piece.clone(), block));
+        for piece in steps(rows.clone(), self.depth(rows.len())) {
+            self.with_block(piece.clone(), columns.clone(), |block| work(piece.clone(), block));
         }
     }
 
-    /// Hands whole rows to `work` in one piece.
-    pub(super) fn with_rows<R>(&self, rows: Range<usize>, work: impl FnOnce(Matrix<'_>) -> R) -> R {
-        match self.numbers {
-            Numbers::F32(numbers) => work(self.f32_block(numbers, rows, 0..self.columns)),
-            _ => self.with_widened(rows, 0..self.columns, work),
-        }
+    /// Rows or columns of a piece of a block: all of them for stored f32, which is not copied.
+    fn depth(&self, all: usize) -> usize {
+        if matches!(self.numbers, Numbers::F32(_)) { all } else { BLOCK_DEPTH }
     }
 
     /// Writes one row as f32.
@@ -207,7 +185,7 @@ impl View<'_> {
             Numbers::F32(numbers) => bytemuck::cast_slice(numbers),
             Numbers::Bf16(numbers) => bytemuck::cast_slice(numbers),
             Numbers::F16(numbers) => bytemuck::cast_slice(numbers),
-            Numbers::Blocks(bytes, _) | Numbers::Nested(bytes, ..) => bytes,
+            Numbers::Blocks(bytes, ..) => bytes,
         };
         &bytes[size(bytes)]
     }
@@ -216,7 +194,7 @@ impl View<'_> {
     pub(super) fn blocks(&self, rows: Range<usize>) -> Option<(Format, &[u8])> {
         let (start, count) = (rows.start * self.columns, rows.len() * self.columns);
         match self.numbers {
-            Numbers::Blocks(bytes, format) if self.columns > 0 => {
+            Numbers::Blocks(bytes, format, None) if self.columns > 0 => {
                 Some((format, part(bytes, format, start..start + count)))
             }
             Numbers::Bf16(numbers)
@@ -228,18 +206,20 @@ impl View<'_> {
         }
     }
 
-    /// A block of a matrix that is stored in f32, without a copy.
-    fn f32_block<'b>(&self, numbers: &'b [f32], rows: Range<usize>, columns: Range<usize>) -> Matrix<'b> {
-        let start = rows.start * self.columns + columns.start;
-        Matrix::strided(&numbers[start..], rows.len(), columns.len(), self.columns)
-    }
-
-    /// Widens a block into a scratch buffer and hands it to `work`.
-    fn with_widened<R>(&self, rows: Range<usize>, columns: Range<usize>, work: impl FnOnce(Matrix<'_>) -> R) -> R {
-        let width = columns.len();
+    /// Hands a block to `work` in one piece: stored f32 without a copy, other formats widened into a scratch buffer.
+    pub(super) fn with_block<R>(
+        &self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        work: impl FnOnce(Matrix<'_>) -> R,
+    ) -> R {
+        let (width, start) = (columns.len(), rows.start * self.columns + columns.start);
+        if let Numbers::F32(numbers) = self.numbers {
+            return work(Matrix::strided(&numbers[start..], rows.len(), width, self.columns));
+        }
         scratch::with(rows.len() * width, |buffer| {
-            for (row, into) in rows.clone().zip(buffer.chunks_exact_mut(width.max(1))) {
-                self.numbers.widen(row * self.columns + columns.start, into);
+            for (row, into) in buffer.chunks_exact_mut(width.max(1)).enumerate() {
+                self.numbers.widen(start + row * self.columns, into);
             }
             work(Matrix::packed(buffer, rows.len(), width))
         })

@@ -5,30 +5,46 @@
 //! smaller scales of 6 or 8 bits for each 32 or 16 numbers.
 
 pub(super) mod device;
-mod formats;
+pub(super) mod formats;
 
 use std::marker::PhantomData;
 
 use pulp::{Simd, WithSimd};
 
-use self::formats::{Brain, Q4K, Q4One, Q4Zero, Q5K, Q5One, Q5Zero, Q6K, Q8Zero};
+use self::formats::{Brain, Nibbles, Q6K, Q8Zero, ScaledNibbles};
 use super::simd::{vectorize, widest};
 use crate::weight::{Format, Scales, unpack_nf4};
 
-/// Writes whole blocks of a GGML format as f32. Does nothing for plain formats and for NF4, which [`unpack_nested`]
-/// reads; numbers past the shorter of the two slices are not touched.
+/// Writes whole blocks of a GGML format as f32; bf16 counts as blocks of 32. Does nothing for other formats:
+/// [`unpack_nested`] reads NF4. Numbers past the shorter of the two slices are not touched.
 pub(super) fn unpack(format: Format, blocks: &[u8], into: &mut [f32]) {
+    if let Some((unpack, _)) = loops(format) {
+        unpack(blocks, into);
+    }
+}
+
+/// Unpacks blocks one after another.
+type Unpack = fn(&[u8], &mut [f32]);
+/// Writes the dot products of rows of blocks with a row of numbers.
+type Dots = fn(&[u8], &[f32], &mut [f32]);
+
+/// Both loops over the blocks of a format; none for F32, F16 and NF4.
+fn loops(format: Format) -> Option<(Unpack, Dots)> {
     // A trait with a method for each format, not a function that is handed over: the shim of that stays scalar.
+    fn of<B: Block<SIZE, COUNT>, const SIZE: usize, const COUNT: usize>() -> Option<(Unpack, Dots)> {
+        Some((each::<B, SIZE, COUNT>, dots::<B, SIZE, COUNT>))
+    }
     match format {
-        Format::Q4_0 => each::<Q4Zero, 18, 32>(blocks, into),
-        Format::Q4_1 => each::<Q4One, 20, 32>(blocks, into),
-        Format::Q5_0 => each::<Q5Zero, 22, 32>(blocks, into),
-        Format::Q5_1 => each::<Q5One, 24, 32>(blocks, into),
-        Format::Q8_0 => each::<Q8Zero, 34, 32>(blocks, into),
-        Format::Q4_K => each::<Q4K, 144, 256>(blocks, into),
-        Format::Q5_K => each::<Q5K, 176, 256>(blocks, into),
-        Format::Q6_K => each::<Q6K, 210, 256>(blocks, into),
-        Format::F32 | Format::F16 | Format::BF16 | Format::NF4 => {}
+        Format::BF16 => of::<Brain, 64, 32>(),
+        Format::Q4_0 => of::<Nibbles<false, false>, 18, 32>(),
+        Format::Q4_1 => of::<Nibbles<true, false>, 20, 32>(),
+        Format::Q5_0 => of::<Nibbles<false, true>, 22, 32>(),
+        Format::Q5_1 => of::<Nibbles<true, true>, 24, 32>(),
+        Format::Q8_0 => of::<Q8Zero, 34, 32>(),
+        Format::Q4_K => of::<ScaledNibbles<false>, 144, 256>(),
+        Format::Q5_K => of::<ScaledNibbles<true>, 176, 256>(),
+        Format::Q6_K => of::<Q6K, 210, 256>(),
+        Format::F32 | Format::F16 | Format::NF4 => None,
     }
 }
 
@@ -63,36 +79,27 @@ fn each<B: Block<SIZE, COUNT>, const SIZE: usize, const COUNT: usize>(blocks: &[
 /// The dot products of some rows of blocks, one after another, with `x`, which is as long as a row: each number
 /// goes from its block into the sum without a stop in memory. bf16 counts as blocks of 32 here.
 ///
-/// A sum has the order of [`skinny`](super::skinny). One row follows the other, as they lie in memory: several side by
+/// A sum has the order of [`few_tokens`](super::few_tokens). One row follows the other, as they lie in memory: several side by
 /// side halve the speed at which the processor fetches them (5 against 11 billion numbers a second on a Zen 5 core).
 pub(super) fn dot_blocks(format: Format, rows: &[u8], x: &[f32], into: &mut [f32]) {
-    match format {
-        Format::BF16 => dots::<Brain, 64, 32>(rows, x, into),
-        Format::Q4_0 => dots::<Q4Zero, 18, 32>(rows, x, into),
-        Format::Q4_1 => dots::<Q4One, 20, 32>(rows, x, into),
-        Format::Q5_0 => dots::<Q5Zero, 22, 32>(rows, x, into),
-        Format::Q5_1 => dots::<Q5One, 24, 32>(rows, x, into),
-        Format::Q8_0 => dots::<Q8Zero, 34, 32>(rows, x, into),
-        Format::Q4_K => dots::<Q4K, 144, 256>(rows, x, into),
-        Format::Q5_K => dots::<Q5K, 176, 256>(rows, x, into),
-        Format::Q6_K => dots::<Q6K, 210, 256>(rows, x, into),
-        Format::F32 | Format::F16 | Format::NF4 => {}
+    if let Some((_, dots)) = loops(format) {
+        dots(rows, x, into);
     }
 }
 
 /// [`dot_blocks`] for one format.
 fn dots<B: Block<SIZE, COUNT>, const SIZE: usize, const COUNT: usize>(rows: &[u8], x: &[f32], into: &mut [f32]) {
-    widest(Dots::<B, SIZE, COUNT> { rows, x, into, format: PhantomData });
+    widest(BlockDots::<B, SIZE, COUNT> { rows, x, into, format: PhantomData });
 }
 
-struct Dots<'a, B, const SIZE: usize, const COUNT: usize> {
+struct BlockDots<'a, B, const SIZE: usize, const COUNT: usize> {
     rows: &'a [u8],
     x: &'a [f32],
     into: &'a mut [f32],
     format: PhantomData<B>,
 }
 
-impl<B, const SIZE: usize, const COUNT: usize> WithSimd for Dots<'_, B, SIZE, COUNT>
+impl<B, const SIZE: usize, const COUNT: usize> WithSimd for BlockDots<'_, B, SIZE, COUNT>
 where
     B: Block<SIZE, COUNT>,
 {

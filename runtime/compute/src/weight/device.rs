@@ -29,9 +29,9 @@ impl DeviceBlocks {
         let single = |numbers: &[f32]| accelerator.upload(numbers, &[numbers.len()]);
         Ok(Self {
             blocks: accelerator.upload(blocks, &[blocks.len()])?,
-            groups: scales.map(|scales| single(scales.groups())).transpose()?,
+            groups: scales.map(|scales| single(&scales.groups)).transpose()?,
             dynamic: scales.map(|_| single(&nf4::DYNAMIC)).transpose()?,
-            mean: scales.map_or(0.0, Scales::mean),
+            mean: scales.map_or(0.0, |scales| scales.mean),
         })
     }
 

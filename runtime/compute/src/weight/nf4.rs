@@ -82,9 +82,9 @@ const fn boundary(at: usize, count: usize) -> f32 {
 #[derive(Debug)]
 pub(crate) struct Scales {
     /// The largest magnitude of each group, the mean taken off.
-    groups: Vec<f32>,
+    pub(super) groups: Vec<f32>,
     /// The mean of all magnitudes.
-    mean: f32,
+    pub(super) mean: f32,
 }
 
 impl Scales {
@@ -92,16 +92,6 @@ impl Scales {
     #[inline(always)]
     fn magnitude(&self, block: usize, byte: u8) -> f32 {
         DYNAMIC[usize::from(byte)] * self.groups[block / GROUP] + self.mean
-    }
-
-    /// The largest magnitude of each group, the mean taken off.
-    pub(super) fn groups(&self) -> &[f32] {
-        &self.groups
-    }
-
-    /// The mean of all magnitudes.
-    pub(super) fn mean(&self) -> f32 {
-        self.mean
     }
 
     /// Bytes that they take.

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 use super::{AttentionShape, Layer, device};
 use crate::error::Result;
-use crate::fused::backend::Backend;
+use crate::fused::backend::accelerator_of;
 use crate::fused::host::{self, Floats};
 use crate::fused::linear::add_assign;
 use crate::fused::product::{Matrix, Tile, steps};
@@ -68,23 +68,12 @@ pub fn attention_backward(
     host::expect(dout, "dout", q.dims())?;
     host::expect(out, "out", q.dims())?;
     host::expect(lse, "lse", &[segments.tokens(), shape.heads])?;
-    match Backend::of([(q, "q"), (k, "k"), (v, "v"), (dout, "dout"), (out, "out"), (lse, "lse")])? {
-        Backend::Cpu => on_cpu([q, k, v], [dout, out, lse], segments, shape),
-        Backend::Device(device) => device::attention_backward(&device, [q, k, v], [dout, out, lse], segments, shape),
+    if let Some(device) = accelerator_of([(q, "q"), (k, "k"), (v, "v"), (dout, "dout"), (out, "out"), (lse, "lse")])? {
+        return device::attention_backward(&device, [q, k, v], [dout, out, lse], segments, shape);
     }
-}
-
-/// [`attention_backward`] on the CPU.
-fn on_cpu(
-    [q, k, v]: [&Tensor; 3],
-    [dout, out, lse]: [&Tensor; 3],
-    segments: &Segments,
-    shape: &AttentionShape,
-) -> Result<(Tensor, Tensor, Tensor)> {
-    let (queries, keys, values) = (Floats::of(q, "q")?, Floats::of(k, "k")?, Floats::of(v, "v")?);
-    let (seeds, outs, sums) = (Floats::of(dout, "dout")?, Floats::of(out, "out")?, Floats::of(lse, "lse")?);
-    let layer = Layer { shape, q: queries.slice(), k: keys.slice(), v: values.slice() };
-    let above = Above { dout: seeds.slice(), out: outs.slice(), lse: sums.slice() };
+    let layer = Layer { shape, q: &Floats::of(q, "q")?, k: &Floats::of(k, "k")?, v: &Floats::of(v, "v")? };
+    let above =
+        Above { dout: &Floats::of(dout, "dout")?, out: &Floats::of(out, "out")?, lse: &Floats::of(lse, "lse")? };
     let tasks = tasks(segments, shape);
     let (tokens, width) = (segments.tokens(), shape.kv_heads * shape.head_dim);
     let (mut dk, mut dv) = (vec![0.0; tokens * width], vec![0.0; tokens * width]);
@@ -125,32 +114,27 @@ fn tasks(segments: &Segments, shape: &AttentionShape) -> Vec<Task> {
 
 /// The queries that may see some keys of a sequence.
 fn queries(segments: &Segments, number: usize, keys: &Range<usize>, shape: &AttentionShape) -> Vec<Span> {
-    let end = shape.window.map_or(usize::MAX, |window| keys.end - 1 + window);
     let mut found: Vec<Span> = segments.family(number).filter(|one| !one.rows.is_empty()).collect();
-    if let [own] = found.as_mut_slice() {
-        let seeing = keys.start..own.positions().end.min(end);
-        *own = Span { first: keys.start, rows: own.rows_of(&seeing) };
-    } else if let Some(own) = found.first_mut() {
-        let seeing = keys.start..own.positions().end;
-        *own = Span { first: keys.start, rows: own.rows_of(&seeing) };
+    // The rows of all spans lie side by side, so the own span is cut at the window only if it is the last.
+    let window = shape.window.filter(|_| found.len() == 1);
+    let end = window.map_or(usize::MAX, |window| keys.end - 1 + window);
+    if let Some(own) = found.first_mut() {
+        *own = Span { first: keys.start, rows: own.rows_of(&(keys.start..own.positions().end.min(end))) };
     }
     found
 }
 
-/// Tasks whose parts of dq are in memory together.
+/// Splits tasks into consecutive groups whose parts of dq are in memory together. A group ends with the task by which its
+/// numbers of dq reach [`WAITING`].
 fn portions<'a>(tasks: &'a [Task], shape: &AttentionShape) -> Vec<&'a [Task]> {
-    let (mut portions, mut start, mut waiting) = (Vec::new(), 0, 0);
-    for (number, task) in tasks.iter().enumerate() {
+    let mut waiting = 0;
+    let portions = tasks.split_inclusive(|task| {
         waiting += task.rows().len() * shape.group_features();
-        if waiting >= WAITING {
-            portions.push(&tasks[start..=number]);
-            (start, waiting) = (number + 1, 0);
-        }
-    }
-    if start < tasks.len() {
-        portions.push(&tasks[start..]);
-    }
-    portions
+        let is_full = waiting >= WAITING;
+        waiting = if is_full { 0 } else { waiting };
+        is_full
+    });
+    portions.collect()
 }
 
 /// Adds the parts of dq in the order of their tasks.
@@ -198,8 +182,9 @@ fn tile(
     let inside = keys.start - all.start..keys.end - all.start;
     let mut dk = dk.part(inside.clone(), 0..shape.head_dim);
     let mut dv = dv.part(inside, 0..shape.head_dim);
-    scratch::with(rows * (3 * shape.head_dim + 2 * keys.len()), |buffer| {
-        let [queries, dout, out, weights, slopes] = split(buffer, rows, shape.head_dim, keys.len());
+    let (vectors, scores) = (rows * shape.head_dim, rows * keys.len());
+    let lengths = [vectors, vectors, vectors, scores, scores];
+    scratch::with_parts(lengths, |[queries, dout, out, weights, slopes]| {
         layer.gather(layer.q, tile.rows.clone(), task.kv_head, queries);
         layer.gather(above.dout, tile.rows.clone(), task.kv_head, dout);
         layer.gather(above.out, tile.rows.clone(), task.kv_head, out);
@@ -215,15 +200,6 @@ fn tile(
         dk.multiply(true, shape.scale, slopes.transposed(), queries);
         Tile::from_slice(part, rows, shape.head_dim).multiply(false, shape.scale, slopes, keys_matrix);
     });
-}
-
-/// Three buffers of `rows × dim` and two of `rows × keys`.
-fn split(buffer: &mut [f32], rows: usize, dim: usize, keys: usize) -> [&mut [f32]; 5] {
-    let (queries, rest) = buffer.split_at_mut(rows * dim);
-    let (dout, rest) = rest.split_at_mut(rows * dim);
-    let (out, rest) = rest.split_at_mut(rows * dim);
-    let (weights, slopes) = rest.split_at_mut(rows * keys);
-    [queries, dout, out, weights, slopes]
 }
 
 /// Scores become weights and gradients by weights become gradients by scores, row by row:

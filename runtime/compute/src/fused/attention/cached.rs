@@ -12,54 +12,48 @@ use crate::fused::host::{self, Floats};
 use crate::fused::scratch;
 use crate::fused::simd::{exp_in_place, largest, tanh, vectorize, widest};
 
-/// Attends with one query a sequence: `q` is `[batch, heads · head_dim]`; `keys[i]` and `values[i]` hold
-/// `[length, kv_heads · head_dim]` of sequence i, the new token's own last. The result is shaped like `q`.
+/// Attends with one query a sequence: `q` is `[batch, heads · head_dim]`; `kept[i]` are the keys and the values of
+/// sequence i, `[length, kv_heads · head_dim]` each, the new token's own last. The result is shaped like `q`. The caller
+/// has checked `shape` and the shape of `q`.
 ///
 /// A sequence's result does not depend on the others in the batch.
+///
+/// # Errors
+/// When nothing was kept of a sequence, or by another shape.
 pub(in crate::fused) fn attention_cached(
     q: &Tensor,
-    keys: &[&[f32]],
-    values: &[&[f32]],
+    kept: &[(&[f32], &[f32])],
     shape: &AttentionShape,
 ) -> Result<Tensor> {
-    shape.check()?;
     let (features, width) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
-    host::expect(q, "q", &[keys.len(), features])?;
-    if keys.len() != values.len() {
-        return Err(Error::shape(format!("{} sequences of keys, {} of values", keys.len(), values.len())));
-    }
-    for (keys, values) in keys.iter().zip(values) {
-        if keys.is_empty() || keys.len() != values.len() || !keys.len().is_multiple_of(width) {
-            let (keys, values) = (keys.len(), values.len());
-            return Err(Error::shape(format!("{keys} numbers of keys and {values} of values are not rows of {width}")));
-        }
+    if let Some((keys, _)) = kept.iter().find(|(keys, _)| keys.is_empty() || !keys.len().is_multiple_of(width)) {
+        return Err(Error::shape(format!("{} numbers of keys are not rows of {width}", keys.len())));
     }
     let queries = Floats::of(q, "q")?;
-    let mut out = vec![0.0; keys.len() * features];
+    let mut out = vec![0.0; kept.len() * features];
     out.par_chunks_mut(shape.group_features())
-        .zip(queries.slice().par_chunks(shape.group_features()))
+        .zip(queries.par_chunks(shape.group_features()))
         .enumerate()
         .with_max_len(1)
         .for_each(|(task, (out, query))| {
-            let (sequence, kv_head) = (task / shape.kv_heads, task % shape.kv_heads);
-            one(shape, query, keys[sequence], values[sequence], kv_head, out);
+            one(shape, query, kept[task / shape.kv_heads], task % shape.kv_heads, out);
         });
     host::tensor(out, q.dims())
 }
 
-/// One key-value head of one sequence.
-fn one(shape: &AttentionShape, query: &[f32], keys: &[f32], values: &[f32], kv_head: usize, out: &mut [f32]) {
+/// Attends with the query heads of one key-value head of one sequence.
+fn one(shape: &AttentionShape, query: &[f32], (keys, values): (&[f32], &[f32]), kv_head: usize, out: &mut [f32]) {
     let (group, dim, stride) = (shape.group(), shape.head_dim, shape.kv_heads * shape.head_dim);
     let length = keys.len() / stride;
     let start = shape.window.map_or(0, |window| length.saturating_sub(window));
     let (offset, length) = (start * stride + kv_head * dim, length - start);
     scratch::with(group * length, |scores| {
         let rows = Rows { numbers: &keys[offset..], dim, stride };
-        widest(Meet { rows, query, factor: shape.factor(), scores, length });
+        widest(KeyScores { rows, query, factor: shape.factor(), scores, length });
         for scores in scores.chunks_exact_mut(length) {
             vectorize!(softmax(scores, shape.soft_cap));
         }
-        widest(Mix { rows: Rows { numbers: &values[offset..], ..rows }, scores, length, out });
+        widest(ValueMixture { rows: Rows { numbers: &values[offset..], ..rows }, scores, length, out });
     });
 }
 
@@ -72,7 +66,7 @@ struct Rows<'a> {
 }
 
 /// `scores[head][token] = factor · query[head]·key[token]`, one query after another against a key that is at hand.
-struct Meet<'a> {
+struct KeyScores<'a> {
     rows: Rows<'a>,
     query: &'a [f32],
     factor: f32,
@@ -80,7 +74,7 @@ struct Meet<'a> {
     length: usize,
 }
 
-impl WithSimd for Meet<'_> {
+impl WithSimd for KeyScores<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -102,14 +96,14 @@ impl WithSimd for Meet<'_> {
 }
 
 /// `out[head] = Σ scores[head][token] · value[token]`, token by token.
-struct Mix<'a> {
+struct ValueMixture<'a> {
     rows: Rows<'a>,
     scores: &'a [f32],
     length: usize,
     out: &'a mut [f32],
 }
 
-impl WithSimd for Mix<'_> {
+impl WithSimd for ValueMixture<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -122,11 +116,11 @@ impl WithSimd for Mix<'_> {
             let (whole, single) = vectors.as_chunks_mut::<SIDE>();
             let mut start = 0;
             for out in whole {
-                *out = mixed::<S, SIDE>(simd, scores, numbers.chunks(stride), start);
+                *out = mix_vectors::<S, SIDE>(simd, scores, numbers.chunks(stride), start);
                 start += SIDE * S::F32_LANES;
             }
             for out in single {
-                [*out] = mixed::<S, 1>(simd, scores, numbers.chunks(stride), start);
+                [*out] = mix_vectors::<S, 1>(simd, scores, numbers.chunks(stride), start);
                 start += S::F32_LANES;
             }
             for out in rest {
@@ -138,9 +132,14 @@ impl WithSimd for Mix<'_> {
     }
 }
 
-/// Some vectors of one head's result.
+/// Sums `score · value` over the tokens kept, for the `N` vectors of one head's result that begin at number `start`.
 #[inline(always)]
-fn mixed<S: Simd, const N: usize>(simd: S, scores: &[f32], values: Chunks<'_, f32>, start: usize) -> [S::f32s; N] {
+fn mix_vectors<S: Simd, const N: usize>(
+    simd: S,
+    scores: &[f32],
+    values: Chunks<'_, f32>,
+    start: usize,
+) -> [S::f32s; N] {
     let mut sums = [simd.splat_f32s(0.0); N];
     for (score, value) in scores.iter().zip(values) {
         let score = simd.splat_f32s(*score);

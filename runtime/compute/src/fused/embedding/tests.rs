@@ -4,6 +4,7 @@ use candle_core::Device;
 
 use super::super::reference::{gradients, normal, same_on_two_threads};
 use super::*;
+use crate::Error;
 use crate::parity::on_each_device;
 use crate::weight::{Format, Packed, Weight};
 

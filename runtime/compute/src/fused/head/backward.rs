@@ -10,11 +10,9 @@ use rayon::prelude::*;
 
 use super::{Head, HeadOptions, HeadTaps, Inputs, ROWS, WORDS, device};
 use crate::error::{Error, Result};
-use crate::fused::backend::Backend;
 use crate::fused::host::{self, Floats};
 use crate::fused::linear::add_assign;
 use crate::fused::product::{Matrix, Tile, steps};
-use crate::fused::scratch;
 use crate::fused::simd::{exp, tanh, vectorize};
 use crate::fused::stored::Stored;
 use crate::fused::taps::{Tap, Taps};
@@ -36,38 +34,26 @@ pub fn head_taps_backward<'w>(
     want_weight: bool,
 ) -> Result<(Tensor, Option<Tensor>)> {
     let inputs = Inputs { hidden, weight: weight.into(), targets, options };
-    let backend = inputs.backend()?;
+    let accelerator = inputs.accelerator()?;
     check(targets.len(), taps, seeds)?;
-    match backend {
-        Backend::Cpu => on_cpu(inputs, taps, seeds, want_weight),
-        Backend::Device(device) => device::taps_backward(&device, inputs, taps, seeds, want_weight),
+    if let Some(device) = accelerator {
+        return device::taps_backward(&device, inputs, taps, seeds, want_weight);
     }
-}
-
-/// [`head_taps_backward`] on the CPU, a task for each group of the vocabulary.
-fn on_cpu(
-    inputs: Inputs<'_>,
-    taps: &HeadTaps,
-    seeds: TapGradients<'_>,
-    want_weight: bool,
-) -> Result<(Tensor, Option<Tensor>)> {
-    let Inputs { hidden, targets, options, .. } = inputs;
     let stored = Stored::of(inputs.weight, "weight")?;
     let head = Head::new(&stored, options);
     let rows = rows(targets, taps, seeds, head.weight.rows);
-    let floats = Floats::of(hidden, "hidden")?;
+    let floats = &*Floats::of(hidden, "hidden")?;
     let mut dhidden = vec![0.0; targets.len() * head.width];
     let mut dweight = vec![0.0; if want_weight { head.weight.rows * head.width } else { 0 }];
+    // A task for each group of the vocabulary.
     let groups = head.groups();
-    let mut bands: Vec<Option<Tile<'_>>> = if want_weight {
-        let whole = Tile::from_slice(&mut dweight, head.weight.rows, head.width);
-        whole.cut(groups.iter().map(Range::len), head.width).into_iter().map(Some).collect()
-    } else {
-        groups.iter().map(|_| None).collect()
-    };
+    let whole = want_weight.then(|| Tile::from_slice(&mut dweight, head.weight.rows, head.width));
+    let bands = whole.map(|whole| whole.cut(groups.iter().map(Range::len), head.width));
+    let bands = bands.into_iter().flatten().map(Some).chain(std::iter::repeat_with(|| None));
+    let mut bands: Vec<Option<Tile<'_>>> = bands.take(groups.len()).collect();
     for block in steps(0..targets.len(), ROWS) {
         let numbers = block.start * head.width..block.end * head.width;
-        let task = Block { head, rows: &rows[block], hidden: &floats.slice()[numbers.clone()] };
+        let task = Block { head, rows: &rows[block], hidden: &floats[numbers.clone()] };
         let parts: Vec<Vec<f32>> = groups
             .par_iter()
             .zip(&mut bands)
@@ -157,27 +143,14 @@ impl Block<'_> {
         let (rows, width) = (self.rows.len(), self.head.width);
         let mut part = vec![0.0; rows * width];
         for words in steps(group.clone(), WORDS) {
-            let count = words.len();
-            scratch::with(rows * count, |tile| {
-                self.head.weight.with_rows(words.clone(), |matrix| {
-                    self.head.tile(self.hidden, matrix, rows, count, tile);
-                    self.logit_gradients(tile, &words);
-                    Tile::from_slice(&mut part, rows, width).multiply(
-                        true,
-                        1.0,
-                        Matrix::packed(tile, rows, count),
-                        matrix,
-                    );
-                });
+            self.head.with_products(self.hidden, &words, |tile, weight| {
+                self.logit_gradients(tile, &words);
+                let gradients = Matrix::packed(tile, rows, words.len());
+                Tile::from_slice(&mut part, rows, width).multiply(true, 1.0, gradients, weight);
                 if let Some(band) = &mut dweight {
                     let inside = words.start - group.start..words.end - group.start;
-                    let gradients = Matrix::packed(tile, rows, count).transposed();
-                    band.part(inside, 0..width).multiply(
-                        true,
-                        1.0,
-                        gradients,
-                        Matrix::packed(self.hidden, rows, width),
-                    );
+                    let hidden = Matrix::packed(self.hidden, rows, width);
+                    band.part(inside, 0..width).multiply(true, 1.0, gradients.transposed(), hidden);
                 }
             });
         }

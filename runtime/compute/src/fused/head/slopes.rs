@@ -12,11 +12,10 @@ use rayon::prelude::*;
 use super::statistics::Statistics;
 use super::{Head, HeadOptions, HeadTaps, Inputs, ROWS, WORDS, device};
 use crate::error::{Error, Result};
-use crate::fused::backend::Backend;
+use crate::fused::backend::accelerator_of;
 use crate::fused::host::{self, Floats};
 use crate::fused::product::{Matrix, Tile, steps};
-use crate::fused::scratch;
-use crate::fused::simd::{exp, vectorize};
+use crate::fused::simd::{exp, tanh, vectorize};
 use crate::fused::stored::Stored;
 use crate::weight::WeightRef;
 
@@ -29,56 +28,53 @@ pub fn head_taps_with_gradient<'w>(
     options: &HeadOptions,
 ) -> Result<(HeadTaps, Tensor)> {
     let inputs = Inputs { hidden, weight: weight.into(), targets, options };
-    match inputs.backend()? {
-        Backend::Cpu => on_cpu(inputs),
-        Backend::Device(device) => device::taps_and_slopes(&device, inputs),
+    if let Some(device) = inputs.accelerator()? {
+        return device::taps_and_slopes(&device, inputs);
     }
+    let (taps, slopes) = on_cpu(inputs, true)?;
+    Ok((taps, host::tensor(slopes, hidden.dims())?))
 }
 
-/// [`head_taps_with_gradient`] on the CPU.
-fn on_cpu(inputs: Inputs<'_>) -> Result<(HeadTaps, Tensor)> {
+/// The taps on the CPU, a task for each group of the vocabulary, and with `want_slopes` the gradient of each row's
+/// log-probability, `[rows, hidden]`; else no numbers.
+pub(super) fn on_cpu(inputs: Inputs<'_>, want_slopes: bool) -> Result<(HeadTaps, Vec<f32>)> {
     let Inputs { hidden, targets, options, .. } = inputs;
     let stored = Stored::of(inputs.weight, "weight")?;
     let head = Head::new(&stored, options);
-    let floats = Floats::of(hidden, "hidden")?;
+    let hidden = &*Floats::of(hidden, "hidden")?;
     let mut taps = HeadTaps::new(options.taps);
-    let mut slopes = vec![0.0; targets.len() * head.width];
+    let mut slopes = vec![0.0; if want_slopes { hidden.len() } else { 0 }];
     for rows in steps(0..targets.len(), ROWS) {
         let numbers = rows.start * head.width..rows.end * head.width;
-        let block = &floats.slice()[numbers.clone()];
-        let targets = &targets[rows];
-        let groups: Vec<Group> = head
-            .groups()
-            .into_par_iter()
-            .with_max_len(1)
-            .map(|words| head.accumulate_group(block, targets, words))
-            .collect();
-        let into = slopes[numbers].par_chunks_mut(head.width).zip(targets).enumerate();
-        let all: Vec<Statistics> =
-            into.map(|(row, (slope, target))| head.slope(&groups, row, *target as usize, slope)).collect();
+        let (block, targets) = (&hidden[numbers.clone()], &targets[rows]);
+        let groups = head.groups().into_par_iter().with_max_len(1);
+        let groups: Vec<Group> =
+            groups.map(|words| head.accumulate_group(block, targets, words, want_slopes)).collect();
+        let sums =
+            |row: usize| groups.iter().map(|group| group.sums[row]).reduce(Statistics::merged).unwrap_or_default();
+        let all: Vec<Statistics> = (0..targets.len()).map(sums).collect();
+        if want_slopes {
+            slopes[numbers].par_chunks_mut(head.width).enumerate().for_each(|(row, slope)| {
+                head.slope(&groups, row, &all[row], targets[row] as usize, slope);
+            });
+        }
         all.iter().for_each(|sums| taps.push(sums, head.weight.rows));
     }
-    Ok((taps, host::tensor(slopes, hidden.dims())?))
+    Ok((taps, slopes))
 }
 
 /// The gradient by the hidden states of a loss whose gradient by the log-probabilities is `seeds`: each row of
 /// `slopes` times its seed, in the type of the hidden states, which is f32 on the CPU.
 pub fn scale_head_gradient(slopes: &Tensor, seeds: &[f32], dtype: DType) -> Result<Tensor> {
-    let (rows, _) = host::matrix(slopes, "slopes")?;
+    let (rows, width) = host::matrix(slopes, "slopes")?;
     if rows != seeds.len() {
         return Err(Error::shape(format!("{} seeds for {rows} rows", seeds.len())));
     }
-    match Backend::of([(slopes, "slopes")])? {
-        Backend::Cpu if dtype == DType::F32 => scaled_on_cpu(slopes, seeds),
-        Backend::Cpu => Err(Error::dtype(format!("activations of the CPU are f32, {} was asked for", dtype.as_str()))),
-        Backend::Device(device) => device::scaled(&device, slopes, seeds, dtype),
+    if let Some(device) = accelerator_of([(slopes, "slopes")])? {
+        return device::scaled(&device, slopes, seeds, dtype);
     }
-}
-
-/// Multiplies each row of `slopes` with its seed.
-fn scaled_on_cpu(slopes: &Tensor, seeds: &[f32]) -> Result<Tensor> {
-    let (rows, width) = host::matrix(slopes, "slopes")?;
-    let mut result = Floats::of(slopes, "slopes")?.slice().to_vec();
+    host::expect_f32_activations(dtype)?;
+    let mut result = Floats::of(slopes, "slopes")?.to_vec();
     result.par_chunks_mut(width.max(1)).with_min_len(16).zip(seeds).for_each(|(row, seed)| scale(row, *seed));
     host::tensor(result, &[rows, width])
 }
@@ -86,72 +82,63 @@ fn scaled_on_cpu(slopes: &Tensor, seeds: &[f32]) -> Result<Tensor> {
 /// The sums of one group of words for a block of rows.
 struct Group {
     sums: Vec<Statistics>,
-    /// Σ e·W for every row, relative to its largest logit in this group.
+    /// Σ e·W for every row, relative to its largest logit in this group; no numbers where no gradient is wanted.
     weighted_sums: Vec<f32>,
 }
 
 impl Head<'_> {
-    /// Walks over one group of words.
-    fn accumulate_group(&self, hidden: &[f32], targets: &[u32], group: Range<usize>) -> Group {
+    /// The sums of one group of words for a block of rows.
+    fn accumulate_group(&self, hidden: &[f32], targets: &[u32], words: Range<usize>, want_slopes: bool) -> Group {
         let (rows, width) = (targets.len(), self.width);
-        let (mut sums, mut weighted_sums) = (vec![Statistics::default(); rows], vec![0.0; rows * width]);
-        for words in steps(group, WORDS) {
-            let count = words.len();
-            scratch::with(rows * count, |tile| {
-                self.weight.with_rows(words.clone(), |matrix| {
-                    self.tile(hidden, matrix, rows, count, tile);
-                    let all = sums.iter_mut().zip(targets).zip(weighted_sums.chunks_exact_mut(width));
-                    for (((sums, target), weighted_sum), row) in all.zip(tile.chunks_exact_mut(count)) {
-                        self.accumulate_row(row, &words, *target as usize, sums, weighted_sum);
-                    }
-                    Tile::from_slice(&mut weighted_sums, rows, width).multiply(
-                        true,
-                        1.0,
-                        Matrix::packed(tile, rows, count),
-                        matrix,
-                    );
-                });
+        let mut sums = vec![Statistics::default(); rows];
+        let mut weighted_sums = vec![0.0; if want_slopes { rows * width } else { 0 }];
+        for words in steps(words, WORDS) {
+            self.with_products(hidden, &words, |tile, weight| {
+                let mut weighted = weighted_sums.chunks_exact_mut(width);
+                for ((sums, target), row) in sums.iter_mut().zip(targets).zip(tile.chunks_exact_mut(words.len())) {
+                    self.accumulate_row(row, &words, *target as usize, sums, weighted.next());
+                }
+                if want_slopes {
+                    let weights = Matrix::packed(tile, rows, words.len());
+                    Tile::from_slice(&mut weighted_sums, rows, width).multiply(true, 1.0, weights, weight);
+                }
             });
         }
         Group { sums, weighted_sums }
     }
 
-    /// Takes one row of a tile into the sums, brings what was pulled so far to the new measure, and leaves in the row
-    /// the weights of its words.
+    /// Adds one row of a tile of products to the row's sums. Where there is a `weighted_sum`, brings it to the new largest
+    /// logit and leaves in the row the weights of its words, by which their rows of the head are to be added; without, the
+    /// row is left with unspecified numbers.
     fn accumulate_row(
         &self,
         row: &mut [f32],
         words: &Range<usize>,
         target: usize,
         sums: &mut Statistics,
-        weighted_sum: &mut [f32],
+        weighted_sum: Option<&mut [f32]>,
     ) {
         let before = sums.largest;
-        let bends = self.options.soft_cap.map(|_| row.to_vec());
+        let products = self.options.soft_cap.filter(|_| weighted_sum.is_some()).map(|_| row.to_vec());
         self.options.apply_soft_cap(row);
         let target = target.checked_sub(words.start).and_then(|target| row.get(target).copied());
         let here = vectorize!(Statistics::of(row, self.options.taps));
         *sums = sums.merged(Statistics { target, ..here });
+        let Some(weighted_sum) = weighted_sum else { return };
         if sums.largest > before {
             scale(weighted_sum, exp(before - sums.largest));
         }
         if here.largest < sums.largest {
             scale(row, exp(here.largest - sums.largest));
         }
-        if let Some(bends) = bends {
-            row.iter_mut().zip(bends).for_each(|(weight, bend)| *weight *= self.soft_cap_slope(bend));
+        for (weight, product) in row.iter_mut().zip(products.into_iter().flatten()) {
+            let bent = tanh(product);
+            *weight *= 1.0 - bent * bent;
         }
     }
 
-    /// The slope of the soft cap where the product was `bend`.
-    fn soft_cap_slope(&self, bend: f32) -> f32 {
-        let bent = super::tanh(bend);
-        self.options.soft_cap.map_or(1.0, |_| 1.0 - bent * bent)
-    }
-
-    /// Adds up the groups for one row: fills its slope, returns its sums over the whole vocabulary.
-    fn slope(&self, groups: &[Group], row: usize, target: usize, slope: &mut [f32]) -> Statistics {
-        let all = groups.iter().map(|group| group.sums[row]).reduce(Statistics::merged).unwrap_or_default();
+    /// Fills the gradient of one row's log-probability from the groups; `all` are the row's sums over the whole vocabulary.
+    fn slope(&self, groups: &[Group], row: usize, all: &Statistics, target: usize, slope: &mut [f32]) {
         let factor = self.options.logit_slope();
         let height = self.options.soft_cap.map(|cap| cap * self.options.inverse_temperature);
         let bent = height.map_or(0.0, |height| all.target.unwrap_or(f32::NAN) / height);
@@ -160,15 +147,9 @@ impl Head<'_> {
         for group in groups {
             let share = f64::from(group.sums[row].largest) - f64::from(all.largest);
             let share = factor * (share.exp() / all.sum) as f32;
-            let weighted_sum = &group.weighted_sums[row * self.width..][..self.width];
-            vectorize!(
-                slope
-                    .iter_mut()
-                    .zip(weighted_sum)
-                    .for_each(|(slope, weighted_sum)| *slope = weighted_sum.mul_add(-share, *slope))
-            );
+            let weighted = &group.weighted_sums[row * self.width..][..self.width];
+            vectorize!(slope.iter_mut().zip(weighted).for_each(|(slope, sum)| *slope = sum.mul_add(-share, *slope)));
         }
-        all
     }
 }
 

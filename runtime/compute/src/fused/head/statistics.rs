@@ -3,7 +3,7 @@
 use crate::fused::simd::{exp, exp_in_place, fold2, largest};
 use crate::fused::taps::{Tap, TapSet};
 
-/// Sums over some words, with e = exp(z − largest). Only those that the taps need are taken.
+/// Sums over some words, with e = exp(z − largest). Only those that the taps need are computed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Statistics {
     /// The largest logit z.

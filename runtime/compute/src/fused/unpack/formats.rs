@@ -38,72 +38,48 @@ impl Block<64, 32> for Brain {
     }
 }
 
-pub(super) struct Q4Zero;
+/// 32 numbers of four bits, with a fifth each in a word of their own if `FIFTH`: Q4_0 and Q5_0, whose numbers lie around 0,
+/// and with the least number beside the scale (`LEAST`) Q4_1 and Q5_1.
+pub(in crate::fused) struct Nibbles<const LEAST: bool, const FIFTH: bool>;
 
-impl Block<18, 32> for Q4Zero {
+impl<const LEAST: bool, const FIFTH: bool> Nibbles<LEAST, FIFTH> {
+    /// The code of zero.
+    pub(in crate::fused) const ZERO: i32 = if LEAST {
+        0
+    } else if FIFTH {
+        16
+    } else {
+        8
+    };
+    /// Where the word with the fifth bits begins.
+    pub(in crate::fused) const BITS: usize = if LEAST { 4 } else { 2 };
+
+    /// What is added to the lower four bits of a code: 16 if its fifth bit is set, less the code of zero. `fifth` is 0 for
+    /// a clear bit.
     #[inline(always)]
-    fn read(block: &[u8; 18], numbers: &mut [f32; 32]) {
+    fn added(fifth: u32) -> i32 {
+        (if FIFTH && fifth != 0 { 16 } else { 0 }) - Self::ZERO
+    }
+}
+
+impl<const SIZE: usize, const LEAST: bool, const FIFTH: bool> Block<SIZE, 32> for Nibbles<LEAST, FIFTH> {
+    #[inline(always)]
+    fn read(block: &[u8; SIZE], numbers: &mut [f32; 32]) {
         let scale = half(block[0], block[1]);
-        let bytes = &block[2..];
+        // Adding −0 changes no number.
+        let least = if LEAST { half(block[2], block[3]) } else { -0.0 };
+        let fifth = if FIFTH { word(block, Self::BITS) } else { 0 };
+        let bytes = &block[SIZE - 16..];
         let (low, high) = numbers.split_at_mut(16);
         for at in 0..16 {
-            low[at] = (i32::from(bytes[at] & 15) - 8) as f32 * scale;
-        }
-        for at in 0..16 {
-            high[at] = (i32::from(bytes[at] >> 4) - 8) as f32 * scale;
+            let pair = i32::from(bytes[at]);
+            low[at] = ((pair & 15) + Self::added(fifth & (1 << at))) as f32 * scale + least;
+            high[at] = ((pair >> 4) + Self::added(fifth & (1 << (at + 16)))) as f32 * scale + least;
         }
     }
 }
 
-pub(super) struct Q4One;
-
-impl Block<20, 32> for Q4One {
-    #[inline(always)]
-    fn read(block: &[u8; 20], numbers: &mut [f32; 32]) {
-        let (scale, least) = (half(block[0], block[1]), half(block[2], block[3]));
-        let (low, high) = numbers.split_at_mut(16);
-        for at in 0..16 {
-            let pair = i32::from(block[4 + at]);
-            low[at] = (pair & 15) as f32 * scale + least;
-            high[at] = (pair >> 4) as f32 * scale + least;
-        }
-    }
-}
-
-pub(super) struct Q5Zero;
-
-impl Block<22, 32> for Q5Zero {
-    #[inline(always)]
-    fn read(block: &[u8; 22], numbers: &mut [f32; 32]) {
-        let (scale, fifth) = (half(block[0], block[1]), word(block, 2));
-        let (low, high) = numbers.split_at_mut(16);
-        for at in 0..16 {
-            let pair = i32::from(block[6 + at]);
-            // Less 16, unless the fifth bit adds them.
-            let first = if fifth & (1 << at) == 0 { 16 } else { 0 };
-            let second = if fifth & (1 << (at + 16)) == 0 { 16 } else { 0 };
-            low[at] = ((pair & 15) - first) as f32 * scale;
-            high[at] = ((pair >> 4) - second) as f32 * scale;
-        }
-    }
-}
-
-pub(super) struct Q5One;
-
-impl Block<24, 32> for Q5One {
-    #[inline(always)]
-    fn read(block: &[u8; 24], numbers: &mut [f32; 32]) {
-        let (scale, least, fifth) = (half(block[0], block[1]), half(block[2], block[3]), word(block, 4));
-        let (low, high) = numbers.split_at_mut(16);
-        for at in 0..16 {
-            let (pair, first, second) = (i32::from(block[8 + at]), fifth >> at & 1, fifth >> (at + 16) & 1);
-            low[at] = (pair & 15 | (first << 4) as i32) as f32 * scale + least;
-            high[at] = (pair >> 4 | (second << 4) as i32) as f32 * scale + least;
-        }
-    }
-}
-
-pub(super) struct Q8Zero;
+pub(in crate::fused) struct Q8Zero;
 
 impl Block<34, 32> for Q8Zero {
     #[inline(always)]
@@ -127,47 +103,30 @@ fn scale_and_least(of_block: (f32, f32), packed: &[u8], part: usize) -> (f32, f3
     (of_block.0 * f32::from(scale), of_block.1 * f32::from(least))
 }
 
-pub(super) struct Q4K;
+/// 256 numbers of four bits, with a scale and a least number of 6 bits for each 32: Q4_K, and with fifth bits in bytes of
+/// their own (`FIFTH`) Q5_K.
+pub(in crate::fused) struct ScaledNibbles<const FIFTH: bool>;
 
-impl Block<144, 256> for Q4K {
+impl<const SIZE: usize, const FIFTH: bool> Block<SIZE, 256> for ScaledNibbles<FIFTH> {
     #[inline(always)]
-    fn read(block: &[u8; 144], numbers: &mut [f32; 256]) {
-        let scales = (half(block[0], block[1]), half(block[2], block[3]));
-        for (pair, numbers) in numbers.as_chunks_mut::<64>().0.iter_mut().enumerate() {
-            let (low_scale, low_least) = scale_and_least(scales, &block[4..16], 2 * pair);
-            let (high_scale, high_least) = scale_and_least(scales, &block[4..16], 2 * pair + 1);
-            let bytes = &block[16 + 32 * pair..][..32];
-            let (low, high) = numbers.split_at_mut(32);
-            for at in 0..32 {
-                low[at] = low_scale * f32::from(bytes[at] & 15) - low_least;
-                high[at] = high_scale * f32::from(bytes[at] >> 4) - high_least;
-            }
-        }
-    }
-}
-
-pub(super) struct Q5K;
-
-impl Block<176, 256> for Q5K {
-    #[inline(always)]
-    fn read(block: &[u8; 176], numbers: &mut [f32; 256]) {
+    fn read(block: &[u8; SIZE], numbers: &mut [f32; 256]) {
         let scales = (half(block[0], block[1]), half(block[2], block[3]));
         let fifth = &block[16..48];
         for (pair, numbers) in numbers.as_chunks_mut::<64>().0.iter_mut().enumerate() {
             let (low_scale, low_least) = scale_and_least(scales, &block[4..16], 2 * pair);
             let (high_scale, high_least) = scale_and_least(scales, &block[4..16], 2 * pair + 1);
-            let bytes = &block[48 + 32 * pair..][..32];
+            let bytes = &block[SIZE - 128 + 32 * pair..][..32];
             let (low, high) = numbers.split_at_mut(32);
             for at in 0..32 {
-                let (one, other) = (fifth[at] >> (2 * pair) & 1, fifth[at] >> (2 * pair + 1) & 1);
-                low[at] = low_scale * f32::from(bytes[at] & 15 | one << 4) - low_least;
-                high[at] = high_scale * f32::from(bytes[at] >> 4 | other << 4) - high_least;
+                let bits = if FIFTH { fifth[at] >> (2 * pair) } else { 0 };
+                low[at] = low_scale * f32::from(bytes[at] & 15 | (bits & 1) << 4) - low_least;
+                high[at] = high_scale * f32::from(bytes[at] >> 4 | (bits >> 1 & 1) << 4) - high_least;
             }
         }
     }
 }
 
-pub(super) struct Q6K;
+pub(in crate::fused) struct Q6K;
 
 impl Block<210, 256> for Q6K {
     #[inline(always)]

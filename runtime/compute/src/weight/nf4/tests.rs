@@ -4,7 +4,7 @@ use candle_core::{Device, Tensor};
 
 use super::*;
 use crate::fused::LowRank;
-use crate::fused::{adapted_linear_backward, linear, linear_input_gradient, skinny_linear};
+use crate::fused::{adapted_linear_backward, linear, linear_few_tokens, linear_input_gradient};
 use crate::random::Stream;
 use crate::weight::Weight;
 
@@ -98,7 +98,7 @@ fn products_are_those_of_the_widened_matrix() {
     let plain = weight.to_tensor().unwrap();
     let (x, dy) = (matrix("x", 9, 640), matrix("dy", 9, 300));
     let same = |found: Tensor, wanted: Tensor| assert_eq!(numbers(&found), numbers(&wanted));
-    same(skinny_linear(&x, &weight, None).unwrap(), skinny_linear(&x, &plain, None).unwrap());
+    same(linear_few_tokens(&x, &weight, None).unwrap(), linear_few_tokens(&x, &plain, None).unwrap());
     let close = |found: Tensor, wanted: Tensor| {
         let (found, wanted) = (numbers(&found), numbers(&wanted));
         let largest = wanted.iter().fold(0.0_f32, |most, number| most.max(number.abs()));

@@ -5,22 +5,16 @@ use std::ops::Range;
 use crate::fused::product::Tile;
 use crate::fused::stored::View;
 
-/// What is found out about tokens: nothing.
-pub(in crate::fused) struct FixedTokens;
+/// Nothing: tokens are not rounded here.
+#[derive(Default)]
+pub(in crate::fused) struct IntegerTokens;
 
-impl FixedTokens {
-    /// Tokens that no weight has met.
-    pub(in crate::fused) fn new() -> Self {
-        Self
-    }
-}
+/// A product in integers, which this processor cannot compute: no value exists.
+pub(in crate::fused) enum IntegerProduct {}
 
-/// There is none.
-pub(in crate::fused) enum Fixed {}
-
-impl Fixed {
+impl IntegerProduct {
     /// Always none: this processor has no dot products of bytes.
-    pub(in crate::fused) fn of(_: &View<'_>, _: &[f32], _: &FixedTokens) -> Option<Self> {
+    pub(in crate::fused) fn of(_: &View<'_>, _: &[f32], _: &IntegerTokens) -> Option<Self> {
         None
     }
 

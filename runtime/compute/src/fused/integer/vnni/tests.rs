@@ -5,7 +5,7 @@ use half::f16;
 
 use super::instruction::Vnni;
 use super::numbers::{Numbers, PART};
-use crate::fused::skinny::skinny_linear;
+use crate::fused::few_tokens::linear_few_tokens;
 use crate::fused::unpack::tests::blocks;
 use crate::random::Stream;
 use crate::weight::{Format, Packed, Weight};
@@ -45,7 +45,7 @@ fn seen(x: &[f32], depth: usize) -> Vec<(f64, f64)> {
 
 fn product(x: &[f32], weight: &Weight, columns: usize) -> Vec<f32> {
     let x = Tensor::from_slice(x, (x.len() / columns, columns), &Device::Cpu).unwrap();
-    numbers(&skinny_linear(&x, weight, None).unwrap())
+    numbers(&linear_few_tokens(&x, weight, None).unwrap())
 }
 
 /// Fails where a dot product is not that of the numbers as they are seen, or further from that of the numbers given

@@ -4,7 +4,7 @@ use crate::fused::simd::vectorize;
 
 /// Numbers that share a scale: a block of the quantized formats, or a part of one.
 pub(super) const PART: usize = 32;
-/// Tokens whose sums are made together.
+/// Tokens whose sums are computed together.
 pub(super) const TOKENS: usize = 32;
 /// The largest integer: its upper plane still fits a byte with a sign after rounding.
 const LARGEST: f32 = 32512.0;

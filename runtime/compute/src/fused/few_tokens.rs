@@ -1,25 +1,25 @@
-//! The linear layer for a handful of tokens, as writing needs it: reading the weights is most of the work.
+//! The linear layer for a few tokens, as decoding needs it: reading the weights is most of the work.
 //!
-//! Quantized weights meet the tokens in whole numbers where the processor can ([`fixed`](super::fixed)). Else a row of
-//! weights is widened once and meets every token as a dot product. The numbers of a dot product are summed in one order
-//! whatever stands beside it, so either way a token has the same bits alone and in a batch. From some dozens of
-//! tokens on the products of `linear.rs` are faster; their sums have another order.
+//! Quantized weights are multiplied in integers where the processor can ([`integer`](super::integer)). Else a row of weights
+//! is widened once, and its dot product with every token computed. The numbers of a dot product are summed in one order
+//! whatever the batch, so either way a token has the same bits alone and in a batch. From some dozens of tokens on, the
+//! products of `linear.rs` are faster; their sums have another order.
 
 use std::ops::Range;
 
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::backend::Backend;
+use super::backend::accelerator_with;
 use super::dot_tile::{DotTile, ROWS, TOKENS};
-use super::fixed::{Fixed, FixedTokens};
 use super::host::{self, Floats};
-use super::linear::{add_assign, expect_inner_dim, linear, par_tiles};
+use super::integer::{IntegerProduct, IntegerTokens};
+use super::linear::{Bias, expect_inner_dim, linear, par_tiles};
 use super::low_rank::{LowRank, adapted_linear};
 use super::prefetch::{nth_chunk, prefetch};
 use super::product::{Tile, steps};
 use super::scratch;
-use super::simd::{vectorize, widest};
+use super::simd::widest;
 use super::stored::{Stored, View};
 use super::unpack::dot_blocks;
 use crate::error::Result;
@@ -27,27 +27,27 @@ use crate::weight::WeightRef;
 
 /// Features of one task.
 const FEATURES: usize = 16 * ROWS;
-/// A product of fewer multiplications is one task: telling another thread of a part would cost more.
+/// A product of fewer multiplications is one task: starting another thread would cost more.
 const SMALL: usize = 1 << 17;
 
-/// A few tokens, `[tokens, in]` f32, that one layer reads or several: what they are as whole numbers is found out once.
+/// A few tokens, `[tokens, in]` f32, that one layer reads or several. They are rounded to integers at most once.
 pub struct LinearInput<'x> {
     x: &'x Tensor,
-    whole: FixedTokens,
+    whole: IntegerTokens,
 }
 
 impl<'x> LinearInput<'x> {
     /// Tokens that no layer has read.
     #[must_use]
     pub fn of(x: &'x Tensor) -> Self {
-        Self { x, whole: FixedTokens::new() }
+        Self { x, whole: IntegerTokens::default() }
     }
 
     /// `y = x·Wᵀ + b` as [`linear`](super::linear) has it, plus `s·(x·Aᵀ)·Bᵀ` where there is an adapter: `[tokens, out]`
-    /// f32. With a quantized weight the tokens may be rounded to 16 bits first ([`fixed`](super::fixed)).
+    /// f32. With a quantized weight the tokens may be rounded to 16 bits first ([`integer`](super::integer)).
     ///
     /// # Errors
-    /// When shapes do not expect_inner_dim, or the weight is in no type that is read.
+    /// When the shapes do not fit each other, or the weight is in no type that is read.
     pub fn linear<'w>(
         &self,
         weight: impl Into<WeightRef<'w>>,
@@ -55,22 +55,23 @@ impl<'x> LinearInput<'x> {
         low: Option<&LowRank>,
     ) -> Result<Tensor> {
         let weight = weight.into();
-        match (Backend::with_weight([(self.x, "x")], weight)?, low) {
-            (Backend::Cpu, low) => skinny(self, weight, bias, low, |_| {}),
+        match (accelerator_with([(self.x, "x")], weight)?, low) {
+            (None, low) => few_tokens_tiles(self, weight, bias, low, |_| {}),
             // A device has one way for many tokens and for few.
-            (Backend::Device(_), Some(low)) => Ok(adapted_linear(self.x, weight, bias, low)?.0),
-            (Backend::Device(_), None) => linear(self.x, weight, bias),
+            (Some(_), Some(low)) => Ok(adapted_linear(self.x, weight, bias, low)?.0),
+            (Some(_), None) => linear(self.x, weight, bias),
         }
     }
 }
 
 /// One layer without an adapter over a few tokens, as [`LinearInput::linear`] has it.
-pub fn skinny_linear<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias: Option<&Tensor>) -> Result<Tensor> {
+pub fn linear_few_tokens<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias: Option<&Tensor>) -> Result<Tensor> {
     LinearInput::of(x).linear(weight, bias, None)
 }
 
-/// The whole layer, and then `more` for each tile, all tokens of some features, while it is still near.
-pub(super) fn skinny(
+/// Computes the whole layer. Calls `more` for each tile of the result, all tokens of some features, while the tile is still
+/// in the processor's cache.
+pub(super) fn few_tokens_tiles(
     input: &LinearInput<'_>,
     weight: WeightRef<'_>,
     bias: Option<&Tensor>,
@@ -81,13 +82,9 @@ pub(super) fn skinny(
     let stored = Stored::of(weight, "weight")?;
     let weight = stored.view();
     expect_inner_dim(inputs, weight.columns, [weight.rows, weight.columns])?;
-    if let Some(bias) = bias {
-        host::expect(bias, "bias", &[weight.rows])?;
-    }
-    let bias = bias.map(|bias| Floats::of(bias, "bias")).transpose()?;
+    let bias = Bias::of(bias, weight.rows)?;
     let adapter = low.map(|low| Adapter::of(input.x, low, weight.rows)).transpose()?;
-    let x = Floats::of(input.x, "x")?;
-    let x = x.slice();
+    let x = &*Floats::of(input.x, "x")?;
     let mut result = vec![0.0; tokens * weight.rows];
     let features = if tokens * weight.rows * inputs < SMALL { weight.rows.max(1) } else { FEATURES };
     let whole = par_tiles(Tile::from_slice(&mut result, tokens, weight.rows), tokens.max(1), features);
@@ -95,13 +92,10 @@ pub(super) fn skinny(
         if let Some(adapter) = &adapter {
             adapter.add(columns.start, tile);
         }
-        if let Some(bias) = &bias {
-            let bias = &bias.slice()[columns];
-            vectorize!((0..tile.rows()).for_each(|row| add_assign(tile.row(row), bias)));
-        }
+        bias.add(columns, tile);
         more(tile);
     };
-    match Fixed::of(&weight, x, &input.whole) {
+    match IntegerProduct::of(&weight, x, &input.whole) {
         Some(fixed) => whole.for_each(|(_, columns, mut tile)| {
             fixed.write(columns.clone(), &mut tile);
             finish(columns, &mut tile);
@@ -131,10 +125,10 @@ struct Adapter<'a> {
 impl<'a> Adapter<'a> {
     /// Computes `x·Aᵀ`. `outputs` are the rows that B must have.
     fn of(x: &Tensor, low: &'a LowRank, outputs: usize) -> Result<Self> {
-        let down = skinny_linear(x, &low.a, None)?;
+        let down = linear_few_tokens(x, &low.a, None)?;
         let (_, rank) = host::matrix(&down, "xa")?;
         host::expect(&low.b, "b", &[outputs, rank])?;
-        let down = Floats::of(&down, "xa")?.slice().to_vec();
+        let down = Floats::of(&down, "xa")?.to_vec();
         Ok(Self { down, up: Stored::of(&low.b, "b")?, scale: low.scale })
     }
 
@@ -144,7 +138,8 @@ impl<'a> Adapter<'a> {
     }
 }
 
-/// Hands every dot product of a tile's features, from `first` on, with its tokens to `put`.
+/// Computes the dot products of the weight's rows with every token, and calls `put` with each and its number in the tile.
+/// The tile's first column belongs to row `first`.
 fn dots(weight: View<'_>, x: &[f32], first: usize, tile: &mut Tile<'_>, put: impl Fn(&mut f32, f32)) {
     let (depth, tokens, features) = (weight.columns, tile.rows(), tile.columns());
     if let (1, Some((format, rows))) = (tokens, weight.blocks(first..first + features)) {
@@ -156,7 +151,7 @@ fn dots(weight: View<'_>, x: &[f32], first: usize, tile: &mut Tile<'_>, put: imp
     let mut found = [[0.0; ROWS]; TOKENS];
     for columns in steps(0..features, ROWS) {
         let here = first + columns.start..first + columns.end;
-        // The next rows come from memory while these meet the tokens.
+        // The next rows come from memory while these are multiplied.
         let next = weight.bytes(here.end..here.end + ROWS);
         weight.with_numbers(here, |rows| {
             for (part, at) in steps(0..tokens, TOKENS).enumerate() {
@@ -174,18 +169,12 @@ fn dots(weight: View<'_>, x: &[f32], first: usize, tile: &mut Tile<'_>, put: imp
 
 #[cfg(test)]
 mod tests {
-    use candle_core::Device;
-
     use super::*;
+    use crate::fused::reference::{bits, normal};
     use crate::random::Stream;
 
     fn random(name: &str, rows: usize, columns: usize) -> Tensor {
-        let numbers = Stream::new(5, name).normals(rows * columns);
-        Tensor::from_vec(numbers, (rows, columns), &Device::Cpu).unwrap()
-    }
-
-    fn bits(tensor: &Tensor) -> Vec<u32> {
-        tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap().iter().map(|number| number.to_bits()).collect()
+        normal(name, &[rows, columns])
     }
 
     #[test]
@@ -217,8 +206,8 @@ mod tests {
                 (0..format.bytes(rows, columns).unwrap()).map(|_| stream.next_u64() as u8 & 0x3b).collect();
             let weight = Weight::Packed(Packed::new(bytes.into(), format, rows, columns).unwrap().into());
             let x = random("x", 3, columns);
-            let whole = skinny_linear(&x, &weight, None).unwrap();
-            let alone = skinny_linear(&x.narrow(0, 1, 1).unwrap(), &weight, None).unwrap();
+            let whole = linear_few_tokens(&x, &weight, None).unwrap();
+            let alone = linear_few_tokens(&x.narrow(0, 1, 1).unwrap(), &weight, None).unwrap();
             assert_eq!(bits(&alone), bits(&whole.narrow(0, 1, 1).unwrap()), "{format:?}");
             // The way of processors without whole-number products, too.
             let (view, mut found) = (Stored::of(&weight, "weight").unwrap(), [vec![0.0; 3 * rows], vec![0.0; rows]]);
@@ -227,7 +216,7 @@ mod tests {
                 let mut tile = Tile::from_slice(found, tokens, rows);
                 dots(view.view(), &numbers[..tokens * columns], 0, &mut tile, |to, dot| *to = dot);
             }
-            let exact = bits(&skinny_linear(&x, &weight.to_tensor().unwrap(), None).unwrap());
+            let exact = bits(&linear_few_tokens(&x, &weight.to_tensor().unwrap(), None).unwrap());
             let [whole, alone] = found.map(|found| found.iter().map(|number| number.to_bits()).collect::<Vec<u32>>());
             assert_eq!((&whole, &alone[..]), (&exact, &exact[..rows]), "{format:?}");
         }
@@ -247,7 +236,7 @@ mod tests {
         for weight in &weights {
             let shared = few.linear(weight, None, None).unwrap();
             let sides = WeightRef::from(weight).sides();
-            assert_eq!(bits(&shared), bits(&skinny_linear(&x, weight, None).unwrap()), "{sides:?}");
+            assert_eq!(bits(&shared), bits(&linear_few_tokens(&x, weight, None).unwrap()), "{sides:?}");
         }
     }
 
@@ -268,7 +257,7 @@ mod tests {
     #[test]
     fn shapes_that_do_not_meet_are_refused() {
         let (x, weight) = (random("x", 2, 8), random("w", 4, 9));
-        assert!(skinny_linear(&x, &weight, None).is_err());
+        assert!(linear_few_tokens(&x, &weight, None).is_err());
         let low = LowRank { a: random("a", 3, 8), b: random("b", 4, 2), scale: 1.0 };
         assert!(LinearInput::of(&x).linear(&random("w", 4, 8), None, Some(&low)).is_err());
     }

@@ -4,7 +4,7 @@ mod device;
 
 use candle_core::{DType, Tensor};
 
-use super::backend::Backend;
+use super::backend::{accelerator_of, accelerator_with};
 use super::host;
 use super::linear::linear;
 use super::low_rank::LowRank;
@@ -13,7 +13,8 @@ use crate::weight::WeightRef;
 
 /// `‖W + s·B·A‖` by row, `[out]` f32, without the sum itself: ‖W‖² + 2s·Σ B ⊙ (W·Aᵀ) + s²·Σ B ⊙ (B·(A·Aᵀ)).
 ///
-/// `base_squares` is ‖W‖² by row, `[out]` f32. W meets A in the type of activations, `dtype`; on the CPU that is f32.
+/// `base_squares` is ‖W‖² by row, `[out]` f32. W is multiplied with A in the type of activations, `dtype`; on the CPU that is
+/// f32.
 pub fn adapted_row_norms<'w>(
     base_squares: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -25,14 +26,9 @@ pub fn adapted_row_norms<'w>(
     host::expect_dims(&weight.sides(), "weight", &[outputs, inputs])?;
     host::expect(&low.a, "a", &[rank, inputs])?;
     host::expect(base_squares, "base squares", &[outputs])?;
-    match Backend::with_weight([(&low.a, "a"), (&low.b, "b"), (base_squares, "base squares")], weight)? {
-        Backend::Cpu => on_cpu(base_squares, weight, low),
-        Backend::Device(device) => device::adapted_row_norms(&device, base_squares, weight, low, dtype),
+    if let Some(device) = accelerator_with([(&low.a, "a"), (&low.b, "b"), (base_squares, "base squares")], weight)? {
+        return device::adapted_row_norms(&device, base_squares, weight, low, dtype);
     }
-}
-
-/// [`adapted_row_norms`] on the CPU.
-fn on_cpu(base_squares: &Tensor, weight: WeightRef<'_>, low: &LowRank) -> Result<Tensor> {
     let scale = f64::from(low.scale);
     let crossed = linear(&low.a, weight, None)?.t()?;
     let crossed = ((&low.b * crossed)?.sum(1)? * (2.0 * scale))?;
@@ -45,9 +41,9 @@ fn on_cpu(base_squares: &Tensor, weight: WeightRef<'_>, low: &LowRank) -> Result
 /// `a / b`, f32 tensors of one shape.
 pub fn divide(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     host::expect(b, "b", a.dims())?;
-    match Backend::of([(a, "a"), (b, "b")])? {
-        Backend::Cpu => Ok((a / b)?),
-        Backend::Device(device) => device::divide(&device, a, b),
+    match accelerator_of([(a, "a"), (b, "b")])? {
+        None => Ok((a / b)?),
+        Some(device) => device::divide(&device, a, b),
     }
 }
 

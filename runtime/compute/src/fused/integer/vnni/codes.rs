@@ -7,6 +7,7 @@ use core::arch::x86_64::{__m512, __m512i};
 
 use super::instruction::Vnni;
 use super::reading::{Rows, join};
+use crate::fused::unpack::formats::{Nibbles, Q8Zero};
 
 /// 32 numbers of each row.
 #[derive(Clone, Copy)]
@@ -39,20 +40,9 @@ pub(super) trait Layout<const SIZE: usize, const PER: usize> {
     fn parts(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize, head: Self::Head, group: usize) -> [Codes; PER];
 }
 
-/// A format whose blocks are one part of 32 numbers, in `SIZE` bytes, and need nothing in front of it.
-pub(super) trait Block32<const SIZE: usize> {
-    /// The code of zero.
-    const ZERO: i32;
-    /// Whether numbers have an offset.
-    const OFFSET: bool = false;
-
-    /// Reads block `at` of every row.
-    fn codes(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize) -> Codes;
-}
-
-impl<B: Block32<SIZE>, const SIZE: usize> Layout<SIZE, 1> for B {
-    const ZERO: i32 = B::ZERO;
-    const OFFSET: bool = B::OFFSET;
+impl<const SIZE: usize, const LEAST: bool, const FIFTH: bool> Layout<SIZE, 1> for Nibbles<LEAST, FIFTH> {
+    const ZERO: i32 = Self::ZERO;
+    const OFFSET: bool = LEAST;
     type Head = ();
 
     #[inline(always)]
@@ -60,73 +50,34 @@ impl<B: Block32<SIZE>, const SIZE: usize> Layout<SIZE, 1> for B {
 
     #[inline(always)]
     fn parts(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize, (): (), _: usize) -> [Codes; 1] {
-        [B::codes(simd, rows, at)]
+        let mut words = simd.nibbles(simd.words(rows, at, SIZE - 16));
+        if FIFTH {
+            words = simd.with_fifth(words, simd.word(rows, at, Self::BITS));
+        }
+        let mut codes = simd.plain(words, simd.halves(rows, at, 0));
+        if LEAST {
+            codes.offset = simd.halves(rows, at, 2);
+        }
+        [codes]
     }
 }
 
-pub(super) struct Q4Zero;
-
-impl Block32<18> for Q4Zero {
-    const ZERO: i32 = 8;
-
-    #[inline(always)]
-    fn codes(simd: Vnni, rows: &Rows<'_, 18>, at: usize) -> Codes {
-        simd.plain(simd.nibbles(simd.words(rows, at, 2)), simd.halves(rows, at, 0))
-    }
-}
-
-pub(super) struct Q4One;
-
-impl Block32<20> for Q4One {
-    const ZERO: i32 = 0;
-    const OFFSET: bool = true;
-
-    #[inline(always)]
-    fn codes(simd: Vnni, rows: &Rows<'_, 20>, at: usize) -> Codes {
-        let codes = simd.plain(simd.nibbles(simd.words(rows, at, 4)), simd.halves(rows, at, 0));
-        Codes { offset: simd.halves(rows, at, 2), ..codes }
-    }
-}
-
-pub(super) struct Q5Zero;
-
-impl Block32<22> for Q5Zero {
-    const ZERO: i32 = 16;
-
-    #[inline(always)]
-    fn codes(simd: Vnni, rows: &Rows<'_, 22>, at: usize) -> Codes {
-        let words = simd.with_fifth(simd.nibbles(simd.words(rows, at, 6)), simd.word(rows, at, 2));
-        simd.plain(words, simd.halves(rows, at, 0))
-    }
-}
-
-pub(super) struct Q5One;
-
-impl Block32<24> for Q5One {
-    const ZERO: i32 = 0;
-    const OFFSET: bool = true;
-
-    #[inline(always)]
-    fn codes(simd: Vnni, rows: &Rows<'_, 24>, at: usize) -> Codes {
-        let words = simd.with_fifth(simd.nibbles(simd.words(rows, at, 8)), simd.word(rows, at, 4));
-        Codes { offset: simd.halves(rows, at, 2), ..simd.plain(words, simd.halves(rows, at, 0)) }
-    }
-}
-
-pub(super) struct Q8Zero;
-
-impl Block32<34> for Q8Zero {
+impl Layout<34, 1> for Q8Zero {
     const ZERO: i32 = 128;
+    type Head = ();
 
     #[inline(always)]
-    fn codes(simd: Vnni, rows: &Rows<'_, 34>, at: usize) -> Codes {
+    fn head(_: Vnni, _: &Rows<'_, 34>, _: usize) {}
+
+    #[inline(always)]
+    fn parts(simd: Vnni, rows: &Rows<'_, 34>, at: usize, (): (), _: usize) -> [Codes; 1] {
         let f = simd.avx512f;
         let sign = f._mm512_set1_epi8(i8::MIN);
         let mut words = join(simd.words(rows, at, 2), simd.words(rows, at, 18));
         for words in &mut words {
             *words = f._mm512_xor_si512(*words, sign);
         }
-        simd.plain(words, simd.halves(rows, at, 0))
+        [simd.plain(words, simd.halves(rows, at, 0))]
     }
 }
 

@@ -5,6 +5,7 @@ use core::arch::x86_64::{__m512, __m512i};
 use super::codes::{Codes, Layout};
 use super::instruction::Vnni;
 use super::reading::{Rows, join};
+use crate::fused::unpack::formats::{Q6K, ScaledNibbles};
 
 /// The scales of Q4_K and Q5_K: two of 16 bits, and twelve bytes with eight of 6 bits of both kinds.
 #[derive(Clone, Copy)]
@@ -55,52 +56,30 @@ impl Scales {
     }
 }
 
-pub(super) struct Q4K;
-
-impl Layout<144, 2> for Q4K {
+impl<const SIZE: usize, const FIFTH: bool> Layout<SIZE, 2> for ScaledNibbles<FIFTH> {
     const ZERO: i32 = 0;
     const OFFSET: bool = true;
     const GROUPS: usize = 4;
     type Head = Scales;
 
     #[inline(always)]
-    fn head(simd: Vnni, rows: &Rows<'_, 144>, at: usize) -> Scales {
+    fn head(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize) -> Scales {
         Scales::of(simd, rows, at)
     }
 
     #[inline(always)]
-    fn parts(simd: Vnni, rows: &Rows<'_, 144>, at: usize, head: Scales, group: usize) -> [Codes; 2] {
-        let bytes = 16 + 32 * group;
+    fn parts(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize, head: Scales, group: usize) -> [Codes; 2] {
+        let bytes = SIZE - 128 + 32 * group;
         let both = join(simd.words(rows, at, bytes), simd.words(rows, at, bytes + 16));
-        [head.codes(simd, simd.low(both), 2 * group), head.codes(simd, simd.high(both), 2 * group + 1)]
-    }
-}
-
-pub(super) struct Q5K;
-
-impl Layout<176, 2> for Q5K {
-    const ZERO: i32 = 0;
-    const OFFSET: bool = true;
-    const GROUPS: usize = 4;
-    type Head = Scales;
-
-    #[inline(always)]
-    fn head(simd: Vnni, rows: &Rows<'_, 176>, at: usize) -> Scales {
-        Scales::of(simd, rows, at)
-    }
-
-    #[inline(always)]
-    fn parts(simd: Vnni, rows: &Rows<'_, 176>, at: usize, head: Scales, group: usize) -> [Codes; 2] {
-        let bytes = 48 + 32 * group;
-        let both = join(simd.words(rows, at, bytes), simd.words(rows, at, bytes + 16));
-        let fifth = join(simd.words(rows, at, 16), simd.words(rows, at, 32));
-        let low = simd.with_bits(simd.low(both), fifth, 2 * group as i32, 1);
-        let high = simd.with_bits(simd.high(both), fifth, 2 * group as i32 + 1, 1);
+        let (mut low, mut high) = (simd.low(both), simd.high(both));
+        if FIFTH {
+            let fifth = join(simd.words(rows, at, 16), simd.words(rows, at, 32));
+            low = simd.with_bits(low, fifth, 2 * group as i32, 1);
+            high = simd.with_bits(high, fifth, 2 * group as i32 + 1, 1);
+        }
         [head.codes(simd, low, 2 * group), head.codes(simd, high, 2 * group + 1)]
     }
 }
-
-pub(super) struct Q6K;
 
 impl Layout<210, 4> for Q6K {
     const ZERO: i32 = 32;

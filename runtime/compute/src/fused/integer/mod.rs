@@ -1,6 +1,6 @@
-//! Products of quantized weights with a few tokens in whole numbers, for writing.
+//! Products of quantized weights with a few tokens in integers, for decoding.
 //!
-//! The codes of a format are small whole numbers, so the tokens become whole numbers too: 32 of a token share a scale, in
+//! The codes of a format are small integers, so the tokens are rounded to integers too: 32 of a token share a scale, in
 //! steps of 1/32512 of the largest of them. Sums of products inside such a part are exact; parts are added in f32 in
 //! their order. So nothing is widened, and a token has the same bits alone and in a batch.
 //!
@@ -9,14 +9,14 @@
 //! to bf16 costs; beside one number a thousand times as large, the others are off more than in bf16, and their terms
 //! count as little beside its own.
 //!
-//! Needs dot products of bytes (AVX-512 VNNI). Elsewhere there is no [`Fixed`], and the numbers are widened.
+//! Needs dot products of bytes (AVX-512 VNNI). Elsewhere there is no [`IntegerProduct`], and the numbers are widened.
 
+#[cfg(not(target_arch = "x86_64"))]
+mod fallback;
 #[cfg(target_arch = "x86_64")]
 mod vnni;
-#[cfg(not(target_arch = "x86_64"))]
-mod without;
 
-#[cfg(target_arch = "x86_64")]
-pub(super) use vnni::{Fixed, FixedTokens};
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) use without::{Fixed, FixedTokens};
+pub(super) use fallback::{IntegerProduct, IntegerTokens};
+#[cfg(target_arch = "x86_64")]
+pub(super) use vnni::{IntegerProduct, IntegerTokens};

@@ -15,7 +15,7 @@ use crate::fused::prefetch::{nth_chunk, prefetch};
 /// Tokens whose sums grow side by side, so that one need not wait for the other.
 const PAIR: usize = 2;
 
-/// 16 rows of weights and the tokens that they meet.
+/// 16 rows of weights and the tokens that they are multiplied with.
 pub(super) struct RowPanel<'a, L, const SIZE: usize, const PER: usize> {
     pub(super) simd: Vnni,
     pub(super) rows: Rows<'a, SIZE>,
@@ -96,14 +96,8 @@ fn accumulate_group<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize, c
     for half in 0..halves {
         for at in 0..T {
             let Measure { sum, first, .. } = measures[at];
-            starts[at] = -L::ZERO
-                * if !L::SPLIT {
-                    sum
-                } else if half == 0 {
-                    first
-                } else {
-                    sum - first
-                };
+            let of_half = [first, sum - first];
+            starts[at] = -L::ZERO * if L::SPLIT { of_half[half] } else { sum };
         }
         let whole = integer_dots::<T>(simd, codes, planes, half * words..(half + 1) * words, starts);
         for at in 0..T {

@@ -13,32 +13,26 @@ use std::cell::OnceCell;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use codes::{Layout, Q4One, Q4Zero, Q5One, Q5Zero, Q8Zero};
+use codes::Layout;
 use instruction::Vnni;
 use numbers::{Numbers, TOKENS};
 use reading::ROWS;
-use scaled::{Q4K, Q5K, Q6K};
 use tile::RowPanel;
 
 use crate::fused::product::{Tile, steps};
 use crate::fused::stored::View;
+use crate::fused::unpack::formats::{Nibbles, Q6K, Q8Zero, ScaledNibbles};
 use crate::weight::Format;
 
 /// Writes the dot products of some rows of the weight with every token into a tile.
-type Write<'a> = fn(&Fixed<'a>, Range<usize>, &mut Tile<'_>);
+type Write<'a> = fn(&IntegerProduct<'a>, Range<usize>, &mut Tile<'_>);
 
-/// Tokens as whole numbers, once a weight has met them.
-pub(in crate::fused) struct FixedTokens(OnceCell<Vec<Numbers>>);
-
-impl FixedTokens {
-    /// Tokens that no weight has met.
-    pub(in crate::fused) fn new() -> Self {
-        Self(OnceCell::new())
-    }
-}
+/// Tokens rounded to integers, once a quantized weight was multiplied with them.
+#[derive(Default)]
+pub(in crate::fused) struct IntegerTokens(OnceCell<Vec<Numbers>>);
 
 /// A quantized weight, and the tokens as integers that it is multiplied with.
-pub(in crate::fused) struct Fixed<'a> {
+pub(in crate::fused) struct IntegerProduct<'a> {
     simd: Vnni,
     /// The blocks of all rows, and the bytes of one.
     blocks: &'a [u8],
@@ -47,20 +41,20 @@ pub(in crate::fused) struct Fixed<'a> {
     write: Write<'a>,
 }
 
-impl<'a> Fixed<'a> {
+impl<'a> IntegerProduct<'a> {
     /// Nothing where the weight is not quantized or the processor lacks the instructions. `x` holds whole tokens, and
     /// `whole` is theirs.
-    pub(in crate::fused) fn of(weight: &'a View<'a>, x: &[f32], whole: &'a FixedTokens) -> Option<Self> {
+    pub(in crate::fused) fn of(weight: &'a View<'a>, x: &[f32], whole: &'a IntegerTokens) -> Option<Self> {
         let simd = Vnni::try_new()?;
         let (format, blocks) = weight.blocks(0..weight.rows)?;
         let write: Write<'a> = match format {
-            Format::Q4_0 => Self::rows::<Q4Zero, 18, 1>,
-            Format::Q4_1 => Self::rows::<Q4One, 20, 1>,
-            Format::Q5_0 => Self::rows::<Q5Zero, 22, 1>,
-            Format::Q5_1 => Self::rows::<Q5One, 24, 1>,
+            Format::Q4_0 => Self::rows::<Nibbles<false, false>, 18, 1>,
+            Format::Q4_1 => Self::rows::<Nibbles<true, false>, 20, 1>,
+            Format::Q5_0 => Self::rows::<Nibbles<false, true>, 22, 1>,
+            Format::Q5_1 => Self::rows::<Nibbles<true, true>, 24, 1>,
             Format::Q8_0 => Self::rows::<Q8Zero, 34, 1>,
-            Format::Q4_K => Self::rows::<Q4K, 144, 2>,
-            Format::Q5_K => Self::rows::<Q5K, 176, 2>,
+            Format::Q4_K => Self::rows::<ScaledNibbles<false>, 144, 2>,
+            Format::Q5_K => Self::rows::<ScaledNibbles<true>, 176, 2>,
             Format::Q6_K => Self::rows::<Q6K, 210, 4>,
             _ => return None,
         };

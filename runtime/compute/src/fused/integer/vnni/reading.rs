@@ -20,31 +20,27 @@ pub(super) fn join(first: [__m512i; 4], second: [__m512i; 4]) -> [__m512i; 8] {
 impl Vnni {
     /// The lower four bits of every byte.
     #[inline(always)]
-    pub(super) fn low(self, words: [__m512i; 8]) -> [__m512i; 8] {
+    pub(super) fn low<const N: usize>(self, mut words: [__m512i; N]) -> [__m512i; N] {
         let mask = self.avx512f._mm512_set1_epi8(15);
-        let mut low = words;
-        for at in 0..8 {
-            low[at] = self.avx512f._mm512_and_si512(words[at], mask);
+        for at in 0..N {
+            words[at] = self.avx512f._mm512_and_si512(words[at], mask);
         }
-        low
+        words
     }
 
     /// The upper four bits of every byte.
     #[inline(always)]
-    pub(super) fn high(self, words: [__m512i; 8]) -> [__m512i; 8] {
-        let mut high = words;
-        for at in 0..8 {
-            high[at] = self.avx512f._mm512_srli_epi32::<4>(words[at]);
+    pub(super) fn high<const N: usize>(self, mut words: [__m512i; N]) -> [__m512i; N] {
+        for at in 0..N {
+            words[at] = self.avx512f._mm512_srli_epi32::<4>(words[at]);
         }
-        self.low(high)
+        self.low(words)
     }
 
     /// 16 bytes as 32 numbers of four bits: the lower ones first.
     #[inline(always)]
     pub(super) fn nibbles(self, words: [__m512i; 4]) -> [__m512i; 8] {
-        let [a, b, c, d, _, _, _, _] = self.low(join(words, words));
-        let [_, _, _, _, e, f, g, h] = self.high(join(words, words));
-        [a, b, c, d, e, f, g, h]
+        join(self.low(words), self.high(words))
     }
 
     /// Four bits of every number, and the fifth out of a word with a bit of each.
@@ -102,21 +98,13 @@ impl Vnni {
     /// Four bytes of a block of every row.
     #[inline(always)]
     pub(super) fn word<const SIZE: usize>(self, rows: &Rows<'_, SIZE>, at: usize, from: usize) -> __m512i {
-        let mut words = [[0; 4]; ROWS];
-        for row in 0..ROWS {
-            words[row].copy_from_slice(&rows[row][at][from..from + 4]);
-        }
-        bytemuck::cast(words)
+        bytemuck::cast(bytes::<SIZE, 4>(rows, at, from))
     }
 
     /// A number of 16 bits of a block of every row.
     #[inline(always)]
     pub(super) fn halves<const SIZE: usize>(self, rows: &Rows<'_, SIZE>, at: usize, from: usize) -> __m512 {
-        let mut halves = [[0; 2]; ROWS];
-        for row in 0..ROWS {
-            halves[row].copy_from_slice(&rows[row][at][from..from + 2]);
-        }
-        self.avx512f._mm512_cvtph_ps(bytemuck::cast(halves))
+        self.avx512f._mm512_cvtph_ps(bytemuck::cast(bytes::<SIZE, 2>(rows, at, from)))
     }
 
     /// The numbers of 16 bits in the lower halves of words.
@@ -124,6 +112,16 @@ impl Vnni {
     pub(super) fn widened(self, words: __m512i) -> __m512 {
         self.avx512f._mm512_cvtph_ps(self.avx512f._mm512_cvtepi32_epi16(words))
     }
+}
+
+/// `N` bytes of block `at` of every row, from byte `from` on.
+#[inline(always)]
+fn bytes<const SIZE: usize, const N: usize>(rows: &Rows<'_, SIZE>, at: usize, from: usize) -> [[u8; N]; ROWS] {
+    let mut bytes = [[0; N]; ROWS];
+    for row in 0..ROWS {
+        bytes[row].copy_from_slice(&rows[row][at][from..from + N]);
+    }
+    bytes
 }
 
 /// 16 bytes of block `at` of a row, from byte `from` on.
