@@ -4,12 +4,11 @@
 
 mod device;
 
-use candle_core::{CpuStorage, InplaceOp3, Layout, Tensor};
+use candle_core::{CpuStorage, DType, InplaceOp3, Layout, Tensor};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::parameters::{Norm, Parameters, TASK_NUMBERS, each_pair, numbers, numbers_mut, zeros};
-use crate::precision::{Precision, Purpose};
+use crate::parameters::{EachPair, Norm, Parameters, TASK_NUMBERS, numbers, numbers_mut, zeros};
 
 /// The constants of AdamW. The defaults are torch's, but without decay, as trainers of language models have it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,7 +41,7 @@ pub struct AdamW {
 }
 
 impl AdamW {
-    /// An optimizer for some parameters that has made no step. Its moments lie beside them and as they do.
+    /// An optimizer for some parameters before its first step. Its moments are on their device, in their layout.
     ///
     /// # Errors
     /// [`Error::Argument`] for a constant outside its range.
@@ -52,7 +51,7 @@ impl AdamW {
         if !kept(settings.beta1) || !kept(settings.beta2) || !positive {
             return Err(Error::argument(format!("these constants of AdamW are out of range: {settings:?}")));
         }
-        let zeros = || zeros(Purpose::Moment, parameters.layout().size(), parameters.device());
+        let zeros = || zeros(parameters.layout().size, parameters.device());
         Ok(Self { settings, first: zeros()?, second: zeros()?, step: 0 })
     }
 
@@ -94,8 +93,8 @@ impl AdamW {
         }
         let constants = Constants::of(&self.settings, self.step + 1, rate);
         let ([keep1, take1], [keep2, take2]) = (constants.first, constants.second);
-        let first = each_pair(|moment, g| *moment = keep1 * *moment + take1 * g);
-        let second = each_pair(|moment, g| *moment = keep2 * *moment + take2 * (g * g));
+        let first = EachPair(|moment: &mut f32, g| *moment = keep1 * *moment + take1 * g);
+        let second = EachPair(|moment: &mut f32, g: f32| *moment = keep2 * *moment + take2 * (g * g));
         self.first.inplace_op2(parameters.gradients(), &first)?;
         self.second.inplace_op2(parameters.gradients(), &second)?;
         parameters.values().inplace_op3(&self.first, &self.second, &constants)?;
@@ -103,7 +102,7 @@ impl AdamW {
         Ok(())
     }
 
-    /// The first and second moments on the CPU, `[len]` each, and the number of steps made: all that a checkpoint needs.
+    /// The first and second moments on the CPU, `[len]` each, and the number of steps so far: all that a checkpoint needs.
     /// On the CPU the moments are views that see later updates.
     ///
     /// # Errors
@@ -116,7 +115,7 @@ impl AdamW {
         Ok((moment(&self.first)?, moment(&self.second)?, self.step))
     }
 
-    /// The number of steps made.
+    /// The number of steps so far.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.step
@@ -133,7 +132,7 @@ impl AdamW {
                 return Err(Error::shape(format!("a moment has shape {given:?}, {wanted:?} is needed")));
             }
             match parameters.accelerator() {
-                None => Ok(moment.to_dtype(Precision::CPU_DEFAULT.dtype(Purpose::Moment))?.copy()?),
+                None => Ok(moment.to_dtype(DType::F32)?.copy()?),
                 Some(accelerator) => parameters.layout().spread(accelerator, moment),
             }
         };

@@ -8,14 +8,15 @@ mod flat;
 mod layout;
 
 use candle_core::{DType, Device, Tensor};
+use rayon::prelude::*;
 
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
-use crate::precision::{Precision, Purpose};
+use crate::fused::Floats;
 
 pub(crate) use device::{Norm, zeros};
-use flat::{Numbers, each_number};
-pub(crate) use flat::{TASK_NUMBERS, each_pair, numbers, numbers_mut};
+use flat::EachNumber;
+pub(crate) use flat::{EachPair, TASK_NUMBERS, numbers, numbers_mut};
 use layout::Layout;
 pub use layout::Slot;
 
@@ -42,7 +43,7 @@ impl Parameters {
     pub fn new(list: Vec<(String, Vec<usize>)>, device: &Device) -> Result<Self> {
         let accelerator = Accelerator::of(device)?;
         let layout = Layout::new(list, if accelerator.is_some() { device::EVEN } else { 1 })?;
-        let zeros = || zeros(Purpose::Trained, layout.size(), device);
+        let zeros = || zeros(layout.size, device);
         let (values, gradients) = (zeros()?, zeros()?);
         Ok(Self { layout, values, gradients, shadow: None, accelerator })
     }
@@ -64,13 +65,13 @@ impl Parameters {
     /// The places of all tensors, in order.
     #[must_use]
     pub fn slots(&self) -> &[Slot] {
-        self.layout.slots()
+        &self.layout.slots
     }
 
     /// How many numbers train.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.layout.len()
+        self.layout.len
     }
 
     /// Whether nothing trains.
@@ -82,7 +83,7 @@ impl Parameters {
     /// The index of a slot by its name.
     #[must_use]
     pub fn index(&self, name: &str) -> Option<usize> {
-        self.layout.index(name)
+        self.layout.names.get(name).copied()
     }
 
     /// Where the buffers are.
@@ -142,16 +143,17 @@ impl Parameters {
 
     /// Overwrites one value with a tensor of its shape, of any float type, of the CPU or of the same device.
     pub fn set(&self, index: usize, value: &Tensor) -> Result<()> {
-        let place = self.value(index)?;
-        let value = self.fitted(index, value)?;
+        let shadow = self.shadow.as_ref().map(|shadow| self.view(shadow, index)).transpose()?;
+        self.overwrite(&self.value(index)?, shadow.as_ref(), &self.fitted(index, value)?)
+    }
+
+    /// Overwrites some of the values, and `shadow`, which holds them once more in the type of activations.
+    fn overwrite(&self, values: &Tensor, shadow: Option<&Tensor>, from: &Tensor) -> Result<()> {
         let Some(accelerator) = &self.accelerator else {
-            return Ok(place.inplace_op2(&value, &each_pair(|to, from| *to = from))?);
+            return Ok(values.inplace_op2(from, &EachPair(|to: &mut f32, from| *to = from))?);
         };
-        device::copy(accelerator, &place, &value)?;
-        match &self.shadow {
-            Some(shadow) => device::narrow(accelerator, &self.view(shadow, index)?, &place),
-            None => Ok(()),
-        }
+        device::copy(accelerator, values, from)?;
+        shadow.map_or(Ok(()), |shadow| device::narrow(accelerator, shadow, values))
     }
 
     /// Adds to one gradient a tensor of its shape, of any float type, of the CPU or of the same device.
@@ -159,7 +161,7 @@ impl Parameters {
         let place = self.gradient(index)?;
         let gradient = self.fitted(index, gradient)?;
         match &self.accelerator {
-            None => Ok(place.inplace_op2(&gradient, &each_pair(|to, from| *to += from))?),
+            None => Ok(place.inplace_op2(&gradient, &EachPair(|to: &mut f32, from| *to += from))?),
             Some(accelerator) => device::add(accelerator, &place, &gradient),
         }
     }
@@ -167,7 +169,7 @@ impl Parameters {
     /// Sets every gradient to zero.
     pub fn clear_gradients(&self) -> Result<()> {
         match &self.accelerator {
-            None => Ok(self.gradients.inplace_op1(&each_number(|number| *number = 0.0))?),
+            None => Ok(self.gradients.inplace_op1(&EachNumber(|number: &mut f32| *number = 0.0))?),
             Some(accelerator) => accelerator.fill(&self.gradients, 0.0),
         }
     }
@@ -175,7 +177,7 @@ impl Parameters {
     /// Multiplies every gradient with a factor.
     pub fn scale_gradients(&self, factor: f32) -> Result<()> {
         match &self.accelerator {
-            None => Ok(self.gradients.inplace_op1(&each_number(|number| *number *= factor))?),
+            None => Ok(self.gradients.inplace_op1(&EachNumber(|number: &mut f32| *number *= factor))?),
             Some(accelerator) => device::scale(accelerator, &self.gradients, &accelerator.upload(&[factor], &[1])?),
         }
     }
@@ -183,14 +185,19 @@ impl Parameters {
     /// The Euclidean norm of all gradients together, summed in f64 in fixed chunks. On an accelerator this waits.
     pub fn gradient_norm(&self) -> Result<f64> {
         match &self.accelerator {
-            None => Ok(Numbers::of(&self.gradients)?.square_sum()?.sqrt()),
+            None => {
+                let gradients = Floats::of(&self.gradients, "gradients")?;
+                let square = |chunk: &[f32]| chunk.iter().map(|number| f64::from(*number).powi(2)).sum::<f64>();
+                let sums: Vec<f64> = gradients.par_chunks(TASK_NUMBERS).map(square).collect();
+                Ok(sums.iter().sum::<f64>().sqrt())
+            }
             Some(accelerator) => Norm::of(accelerator, &self.gradients, 0.0)?.read(accelerator),
         }
     }
 
     /// Copies the parameters: the same slots and values, with gradients of zero.
     pub fn detached_copy(&self) -> Result<Self> {
-        let gradients = zeros(Purpose::Trained, self.layout.size(), self.device())?;
+        let gradients = zeros(self.layout.size, self.device())?;
         let shadow = self.shadow.as_ref().map(Tensor::copy).transpose()?;
         let (layout, accelerator) = (self.layout.clone(), self.accelerator.clone());
         Ok(Self { layout, values: self.values.copy()?, gradients, shadow, accelerator })
@@ -201,18 +208,12 @@ impl Parameters {
         if self.slots() != other.slots() {
             return Err(Error::shape("the two sets of parameters differ in their slots"));
         }
-        let Some(accelerator) = &self.accelerator else {
-            let copy = other.values.copy()?;
-            return Ok(self.values.inplace_op2(&copy, &each_pair(|to, from| *to = from))?);
-        };
         if !other.device().same_device(self.device()) {
             return Err(Error::argument("the two sets of parameters are on different devices"));
         }
-        device::copy(accelerator, &self.values, &other.values)?;
-        match &self.shadow {
-            Some(shadow) => device::narrow(accelerator, shadow, &self.values),
-            None => Ok(()),
-        }
+        // On the CPU `other` may be these parameters, whose storage cannot be locked twice.
+        let from = if self.accelerator.is_none() { other.values.copy()? } else { other.values.clone() };
+        self.overwrite(&self.values, self.shadow.as_ref(), &from)
     }
 
     /// The values in the type of activations, laid out as they are, where there is an accelerator that wants them.
@@ -248,7 +249,7 @@ impl Parameters {
         match &self.accelerator {
             Some(_) if tensor.device().same_device(self.device()) => Ok(tensor),
             Some(accelerator) => device::uploaded(accelerator, &tensor),
-            None => Ok(tensor.to_dtype(Precision::CPU_DEFAULT.dtype(Purpose::Trained))?.contiguous()?),
+            None => Ok(tensor.to_dtype(DType::F32)?.contiguous()?),
         }
     }
 }

@@ -58,9 +58,8 @@ impl std::fmt::Display for Storage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Precision {
     asked: PrecisionRequest,
-    /// The type of [`Purpose::Activation`].
-    activations: DType,
-    /// The type of plain matrices; none leaves them as they are stored.
+    /// The type of activations and of plain matrices on an accelerator. None on the CPU: it computes in f32 and leaves
+    /// matrices as they are stored.
     plain: Option<DType>,
 }
 
@@ -72,12 +71,8 @@ impl Default for Precision {
 
 impl Precision {
     /// The precision of the CPU for the default request.
-    pub const CPU_DEFAULT: Self = Self::of_cpu(PrecisionRequest { base: Base::Stored, compute: Compute::Auto });
-
-    /// The CPU computes in f32 and leaves matrices as they are stored.
-    const fn of_cpu(asked: PrecisionRequest) -> Self {
-        Self { asked, activations: DType::F32, plain: None }
-    }
+    pub const CPU_DEFAULT: Self =
+        Self { asked: PrecisionRequest { base: Base::Stored, compute: Compute::Auto }, plain: None };
 
     /// Products of an accelerator take both sides in one type, and its tensor cores take bf16.
     const fn of_accelerator(asked: PrecisionRequest) -> Self {
@@ -85,14 +80,13 @@ impl Precision {
             Compute::Auto | Compute::Bf16 => DType::BF16,
             Compute::F32 => DType::F32,
         };
-        Self { asked, activations, plain: Some(activations) }
+        Self { asked, plain: Some(activations) }
     }
 
     /// What a device keeps where nothing is asked for.
     #[must_use]
     pub fn default_for(device: &Device) -> Self {
-        let asked = PrecisionRequest::default();
-        if device.is_cpu() { Self::of_cpu(asked) } else { Self::of_accelerator(asked) }
+        if device.is_cpu() { Self::CPU_DEFAULT } else { Self::of_accelerator(PrecisionRequest::default()) }
     }
 
     /// What a device keeps of a run.
@@ -105,7 +99,7 @@ impl Precision {
             (true, Compute::Bf16) => Err(Error::argument(
                 "the CPU computes in f32, not in bf16; weights that are stored in 16 bits stay so all the same",
             )),
-            (true, _) => Ok(Self::of_cpu(asked)),
+            (true, _) => Ok(Self { asked, plain: None }),
             (false, _) => Ok(Self::of_accelerator(asked)),
         }
     }
@@ -129,7 +123,8 @@ impl Precision {
             (Purpose::Linear, Base::Nf4, _) => Storage::Format(Format::NF4),
             (Purpose::Linear | Purpose::Vocabulary, _, Some(dtype)) => Storage::Plain(dtype),
             (Purpose::Linear | Purpose::Vocabulary, _, None) => Storage::AsStored,
-            (Purpose::Activation, ..) => Storage::Dtype(self.activations),
+            (Purpose::Activation, _, Some(dtype)) => Storage::Dtype(dtype),
+            (Purpose::Activation, _, None) => Storage::Dtype(DType::F32),
             // What many small numbers are added to is never in 16 bits.
             (Purpose::Vector | Purpose::Trained | Purpose::Sum | Purpose::Moment, ..) => Storage::Dtype(DType::F32),
         }
@@ -207,14 +202,6 @@ pub fn already_quantized(format: &str) -> Error {
         "a matrix in {format} is quantized already, and NF4 is made of plain numbers: leave `model.precision` \
          (`--precision`, `--base-precision`) out, the base is small as it is"
     ))
-}
-
-/// Zeros in the type that numbers of some kind are kept in: one of those that are the same on every device.
-///
-/// # Errors
-/// When the tensor library has no memory for them.
-pub fn zeros(purpose: Purpose, count: usize, device: &Device) -> Result<Tensor> {
-    Ok(Tensor::zeros(count, Precision::CPU_DEFAULT.dtype(purpose), device)?)
 }
 
 /// Bytes that the numbers of a tensor take.

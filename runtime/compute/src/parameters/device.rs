@@ -5,7 +5,6 @@ use candle_core::{DType, Device, Tensor};
 
 use crate::accelerator::{Accelerator, Argument, Grid, arguments, kernel};
 use crate::error::{Error, Result};
-use crate::precision::{self, Purpose};
 
 /// Slots begin at multiples of so many numbers: 16 bytes in any type.
 pub(super) const EVEN: usize = 8;
@@ -13,11 +12,10 @@ pub(super) const EVEN: usize = 8;
 const NORM_PART: usize = 1 << 16;
 const THREADS: u32 = 256;
 
-/// Zeros in the type that numbers of some kind are kept in, however few, on any device.
-pub(crate) fn zeros(purpose: Purpose, count: usize, device: &Device) -> Result<Tensor> {
+/// A flat buffer of zeros, `[count]`, on any device: values, gradients and moments are f32 everywhere.
+pub(crate) fn zeros(count: usize, device: &Device) -> Result<Tensor> {
     match Accelerator::of(device)? {
-        None => precision::zeros(purpose, count, device),
-        // Everything that is kept flat is f32 on every device.
+        None => Ok(Tensor::zeros(count, DType::F32, device)?),
         Some(accelerator) => accelerator.zeros(&[count], DType::F32),
     }
 }

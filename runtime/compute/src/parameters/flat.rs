@@ -1,9 +1,7 @@
 //! In-place passes over flat f32 buffers. Each has a fixed cut into tasks, so no result depends on the threads.
 
-use candle_core::{CpuStorage, InplaceOp1, InplaceOp2, Layout, Storage, StorageRef, Tensor, bail};
+use candle_core::{CpuStorage, InplaceOp1, InplaceOp2, Layout, bail};
 use rayon::prelude::*;
-
-use crate::error::{Error, Result};
 
 /// Numbers of one task.
 pub(crate) const TASK_NUMBERS: usize = 1 << 16;
@@ -24,41 +22,8 @@ pub(crate) fn numbers<'a>(storage: &'a CpuStorage, layout: &Layout) -> candle_co
     }
 }
 
-/// A tensor of the CPU, locked for reading.
-pub(crate) struct Numbers<'a> {
-    storage: StorageRef<'a>,
-    layout: &'a Layout,
-}
-
-impl<'a> Numbers<'a> {
-    /// Locks a tensor.
-    pub(crate) fn of(tensor: &'a Tensor) -> Result<Self> {
-        let (storage, layout) = tensor.storage_and_layout();
-        Ok(Self { storage, layout })
-    }
-
-    /// Σ x² in f64, in chunks that are added in order.
-    pub(crate) fn square_sum(&self) -> Result<f64> {
-        let Storage::Cpu(storage) = &*self.storage else {
-            return Err(Error::Unavailable {
-                device: "this device".into(),
-                why: "parameters are held by the CPU".into(),
-            });
-        };
-        let numbers = numbers(storage, self.layout)?;
-        let square = |chunk: &[f32]| chunk.iter().map(|number| f64::from(*number).powi(2)).sum::<f64>();
-        let sums: Vec<f64> = numbers.par_chunks(TASK_NUMBERS).map(square).collect();
-        Ok(sums.iter().sum())
-    }
-}
-
 /// An in-place pass over one buffer of the CPU: the function is called for every number.
-pub(super) struct EachNumber<F>(F);
-
-/// See [`EachNumber`].
-pub(super) fn each_number<F: Fn(&mut f32) + Sync>(work: F) -> EachNumber<F> {
-    EachNumber(work)
-}
+pub(super) struct EachNumber<F>(pub(super) F);
 
 impl<F: Fn(&mut f32) + Sync> InplaceOp1 for EachNumber<F> {
     fn name(&self) -> &'static str {
@@ -73,12 +38,7 @@ impl<F: Fn(&mut f32) + Sync> InplaceOp1 for EachNumber<F> {
 
 /// An in-place pass over a buffer of the CPU beside another of the same length: the function gets each number to write
 /// with the one at the same index.
-pub(crate) struct EachPair<F>(F);
-
-/// See [`EachPair`].
-pub(crate) fn each_pair<F: Fn(&mut f32, f32) + Sync>(work: F) -> EachPair<F> {
-    EachPair(work)
-}
+pub(crate) struct EachPair<F>(pub(crate) F);
 
 impl<F: Fn(&mut f32, f32) + Sync> InplaceOp2 for EachPair<F> {
     fn name(&self) -> &'static str {

@@ -30,14 +30,15 @@ impl Slot {
 /// All slots, in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
-    slots: Vec<Slot>,
-    names: HashMap<String, usize>,
+    pub(super) slots: Vec<Slot>,
+    /// The index of each slot by its name.
+    pub(super) names: HashMap<String, usize>,
     /// The index of each slot's first number in the buffers, gaps counted.
     places: Vec<usize>,
     /// Numbers of all slots.
-    len: usize,
+    pub(super) len: usize,
     /// Numbers of a buffer: of all slots and gaps.
-    size: usize,
+    pub(crate) size: usize,
 }
 
 impl Layout {
@@ -61,26 +62,6 @@ impl Layout {
             layout.slots.push(slot);
         }
         Ok(layout)
-    }
-
-    /// All slots, in order.
-    pub(super) fn slots(&self) -> &[Slot] {
-        &self.slots
-    }
-
-    /// Numbers of all slots.
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Numbers of a buffer.
-    pub(crate) fn size(&self) -> usize {
-        self.size
-    }
-
-    /// The index of a slot by its name.
-    pub(super) fn index(&self, name: &str) -> Option<usize> {
-        self.names.get(name).copied()
     }
 
     /// A slot, and the index of its first number in the buffers.
