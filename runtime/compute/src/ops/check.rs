@@ -62,9 +62,14 @@ pub(super) fn resized(dims: &[usize], axis: usize, length: usize) -> Vec<usize> 
     dims.iter().enumerate().map(|(place, held)| if place == axis { length } else { *held }).collect()
 }
 
-/// Whether two shapes have as many axes, and are as long on every one but `axis`.
-pub(super) fn alike_but(a: &[usize], b: &[usize], axis: usize) -> bool {
-    a.len() == b.len() && a.iter().zip(b).enumerate().all(|(place, (a, b))| place == axis || a == b)
+/// Two tensors with as many axes, as long as each other on every axis but one.
+pub(super) fn same_but(x: &Tensor, other: &Tensor, axis: usize, role: &str) -> Result<()> {
+    let (x, other) = (x.dims(), other.dims());
+    let is_same = |(at, (a, b)): (usize, (&usize, &usize))| at == axis || a == b;
+    if x.len() == other.len() && x.iter().zip(other).enumerate().all(is_same) {
+        return Ok(());
+    }
+    Err(Error::shape(format!("{role} is {other:?} for {x:?}: they may differ on axis {axis} only")))
 }
 
 /// A tensor of floating-point numbers.

@@ -106,12 +106,12 @@ impl Kind {
     }
 }
 
-/// What an operation will need, told before anything is allocated.
+/// What an operation will need, computed before anything is allocated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cost {
     /// By which row of the table it was estimated.
     pub kind: Kind,
-    /// Bytes that stay taken as long as the result, or a graph through it, lives.
+    /// Bytes that stay reserved as long as the result, or a graph through it, lives.
     pub bytes: u64,
     /// Bytes of temporaries, free again when the operation returns.
     pub scratch: u64,
@@ -187,7 +187,7 @@ impl Estimate {
     }
 }
 
-/// What a walk back takes, given the bytes of its graph. Its work was paid for when the graph was made.
+/// The cost of computing gradients, given the bytes of the graph. The work was charged when the graph was built.
 pub(super) fn gradient(bytes: u64) -> Cost {
     let scratch = bytes.saturating_mul(Kind::Gradient.formula().copies);
     Cost { kind: Kind::Gradient, bytes: 0, scratch, work: 0 }

@@ -1,10 +1,11 @@
-//! New tensors: constant, counted, from a list; random ones are in `chance`. Shapes and counts are checked and paid for before
-//! a number is made.
+//! New tensors: constant, counted, from a list, of random numbers from a seeded sequence that advances only when the numbers
+//! are made. Shapes and counts are checked and paid for before a number is made.
 
 use candle_core::{DType, Device, Tensor};
 
 use super::{Admit, Estimate, Kind, Made, check};
 use crate::error::{Error, Result};
+use crate::random::Stream;
 
 /// All elements 0.
 ///
@@ -64,7 +65,38 @@ pub fn from_indices(budget: &mut dyn Admit, device: &Device, values: Vec<u32>, s
     make(budget, shape, DType::U32, |dims| Ok(Tensor::from_vec(values, dims, device)?))
 }
 
-pub(super) fn make(
+/// Independent standard normal numbers, as `f32`, from a random sequence.
+///
+/// # Errors
+/// As [`zeros`]; the sequence then stays where it was.
+pub fn random_normal(budget: &mut dyn Admit, device: &Device, sequence: &mut Stream, shape: &[u32]) -> Result<Made> {
+    make(budget, shape, DType::F32, |dims| {
+        let count = dims.iter().product();
+        Ok(Tensor::from_vec(sequence.normals(count), dims, device)?)
+    })
+}
+
+/// Independent numbers in [0, 1), as `f32`, from a random sequence.
+///
+/// # Errors
+/// As [`random_normal`].
+pub fn random_uniform(budget: &mut dyn Admit, device: &Device, sequence: &mut Stream, shape: &[u32]) -> Result<Made> {
+    make(budget, shape, DType::F32, |dims| {
+        let count = dims.iter().product();
+        Ok(Tensor::from_vec(sequence.uniforms(count), dims, device)?)
+    })
+}
+
+/// A random order of 0 … `count` − 1, as `u32`, from a random sequence.
+///
+/// # Errors
+/// As [`random_normal`].
+pub fn random_permutation(budget: &mut dyn Admit, device: &Device, sequence: &mut Stream, count: u32) -> Result<Made> {
+    make(budget, &[count], DType::U32, |dims| Ok(Tensor::from_vec(sequence.permutation(count as usize), dims, device)?))
+}
+
+/// Checks a shape, pays for it, and makes the tensor from its dimensions.
+fn make(
     budget: &mut dyn Admit,
     shape: &[u32],
     dtype: DType,
@@ -74,6 +106,7 @@ pub(super) fn make(
     Estimate::new(Kind::Create, &dims, dtype, &[])?.pay(budget, || numbers(dims))
 }
 
+/// Refuses a list whose length is not the number of elements of the shape.
 fn fits(count: usize, shape: &[u32]) -> Result<()> {
     let dims = check::shape(shape)?;
     if check::elements(&dims)? == count as u64 {

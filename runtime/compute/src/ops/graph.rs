@@ -6,10 +6,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use candle_core::backend::BackendStorage;
-use candle_core::{
-    CpuStorage, CudaStorage, CustomOp1, CustomOp2, DType, Layout, MetalStorage, Shape, Storage, Tensor, bail,
-};
+use candle_core::{CpuStorage, CustomOp1, CustomOp2, DType, Layout, Shape, Storage, Tensor, bail};
 
 use super::{Admit, cost};
 use crate::error::{Error, Result};
@@ -29,48 +26,27 @@ pub(super) fn wide(tensor: &Tensor) -> Raw<Tensor> {
     }
 }
 
-/// A value computed off the graph, waiting to be taken into it.
-struct Value(Mutex<Option<Tensor>>);
+/// A value computed off the graph, which candle asks for once. A method's tensors are on the CPU, so there is no way for
+/// another device.
+struct Value(Mutex<Option<(CpuStorage, Shape)>>);
 
 impl Value {
-    /// Rounds to the element type of the result and makes the storage hold the value and nothing else.
+    /// Rounds to the element type of the result and copies the value out of its storage.
     fn new(value: &Tensor, dtype: DType) -> Raw<Self> {
         let value = value.to_dtype(dtype)?;
         let whole = value.is_contiguous() && value.layout().start_offset() == 0;
         let value = if whole { value } else { value.force_contiguous()? };
-        Ok(Self(Mutex::new(Some(value))))
+        let (storage, layout) = value.storage_and_layout();
+        match &*storage {
+            Storage::Cpu(storage) => Ok(Self(Mutex::new(Some((storage.clone(), layout.shape().clone()))))),
+            _ => bail!("the value and the operand are on different devices"),
+        }
     }
 
-    fn take(&self) -> Raw<Tensor> {
+    /// Returns the value. Fails at the second call.
+    fn take(&self) -> Raw<(CpuStorage, Shape)> {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.take().ok_or_else(|| candle_core::Error::Msg("a derived value was taken twice".into()))
-    }
-
-    fn cpu(&self) -> Raw<(CpuStorage, Shape)> {
-        let value = self.take()?;
-        let (storage, layout) = value.storage_and_layout();
-        match &*storage {
-            Storage::Cpu(storage) => Ok((storage.clone(), layout.shape().clone())),
-            _ => bail!("the value and the operand are on different devices"),
-        }
-    }
-
-    fn cuda(&self) -> Raw<(CudaStorage, Shape)> {
-        let value = self.take()?;
-        let (storage, layout) = value.storage_and_layout();
-        match &*storage {
-            Storage::Cuda(storage) => Ok((storage.try_clone(layout)?, layout.shape().clone())),
-            _ => bail!("the value and the operand are on different devices"),
-        }
-    }
-
-    fn metal(&self) -> Raw<(MetalStorage, Shape)> {
-        let value = self.take()?;
-        let (storage, layout) = value.storage_and_layout();
-        match &*storage {
-            Storage::Metal(storage) => Ok((storage.try_clone(layout)?, layout.shape().clone())),
-            _ => bail!("the value and the operand are on different devices"),
-        }
+        slot.take().ok_or_else(|| candle_core::Error::Msg("a derived value was asked for twice".into()))
     }
 }
 
@@ -85,15 +61,7 @@ impl<F: Fn(&Tensor, &Tensor, &Tensor) -> Raw<Tensor>> CustomOp1 for Derived<F> {
     }
 
     fn cpu_fwd(&self, _: &CpuStorage, _: &Layout) -> Raw<(CpuStorage, Shape)> {
-        self.value.cpu()
-    }
-
-    fn cuda_fwd(&self, _: &CudaStorage, _: &Layout) -> Raw<(CudaStorage, Shape)> {
-        self.value.cuda()
-    }
-
-    fn metal_fwd(&self, _: &MetalStorage, _: &Layout) -> Raw<(MetalStorage, Shape)> {
-        self.value.metal()
+        self.value.take()
     }
 
     fn bwd(&self, x: &Tensor, y: &Tensor, grad: &Tensor) -> Raw<Option<Tensor>> {
@@ -116,7 +84,7 @@ where
     Ok(x.apply_op1(Derived { value: Value::new(value, dtype)?, pull })?)
 }
 
-/// What the gradient of an operation with two operands is made from; all wide, without a graph.
+/// What the gradient of an operation with two operands is computed from; all wide, without a graph.
 pub(super) struct Pair<'a> {
     /// The first operand.
     pub(super) a: &'a Tensor,
@@ -147,15 +115,7 @@ where
     }
 
     fn cpu_fwd(&self, _: &CpuStorage, _: &Layout, _: &CpuStorage, _: &Layout) -> Raw<(CpuStorage, Shape)> {
-        self.value.cpu()
-    }
-
-    fn cuda_fwd(&self, _: &CudaStorage, _: &Layout, _: &CudaStorage, _: &Layout) -> Raw<(CudaStorage, Shape)> {
-        self.value.cuda()
-    }
-
-    fn metal_fwd(&self, _: &MetalStorage, _: &Layout, _: &MetalStorage, _: &Layout) -> Raw<(MetalStorage, Shape)> {
-        self.value.metal()
+        self.value.take()
     }
 
     fn bwd(&self, a: &Tensor, b: &Tensor, y: &Tensor, grad: &Tensor) -> Raw<(Option<Tensor>, Option<Tensor>)> {
@@ -202,7 +162,7 @@ fn sum_to(gradient: &Tensor, dims: &[usize]) -> Raw<Tensor> {
 ///
 /// They have no graph, and the shape and type of their leaf. Takes six times the bytes of the graph while it works;
 /// an operation with operands that need no gradient may take as much again as it took on its way forward.
-/// The work was paid for when the graph was made.
+/// The work was charged when the graph was built.
 ///
 /// # Errors
 /// [`Error::Shape`] if the loss has more than one element, [`Error::Dtype`] if it is not floating-point,
@@ -215,16 +175,13 @@ pub fn gradients(budget: &mut dyn Admit, loss: &Tensor, leaves: &[&Tensor]) -> R
     if !loss.track_op() {
         return Ok(vec![None; leaves.len()]);
     }
-    let bytes = on_deep_stack(|| loss.sorted_nodes().iter().map(|node| node_bytes(node)).sum::<u64>())?;
+    let node_bytes = |node: &&Tensor| node.elem_count() as u64 * node.dtype().size_in_bytes() as u64;
+    let bytes = on_deep_stack(|| loss.sorted_nodes().iter().map(node_bytes).sum::<u64>())?;
     let _scratch = budget.admit(cost::gradient(bytes))?;
     on_deep_stack(|| {
         let mut store = loss.backward()?;
         leaves.iter().map(|leaf| store.remove(leaf).map(|gradient| Ok(gradient.detach())).transpose()).collect()
     })?
-}
-
-fn node_bytes(node: &Tensor) -> u64 {
-    node.elem_count() as u64 * node.dtype().size_in_bytes() as u64
 }
 
 /// Runs `work` on a stack that holds a walk through the deepest graph allowed.

@@ -8,7 +8,7 @@ use super::lanes::Lanes;
 use super::{Admit, Estimate, Kind, Made, check};
 use crate::error::{Error, Result};
 
-/// out[i][j] = x[index[i][j]][j] for axis 0, and likewise for others; `index` is as long as x on every other axis.
+/// out[i][j] = x[index[i][j]][j] for axis 0, and so on for other axes; `index` is as long as x on every other axis.
 ///
 /// # Errors
 /// [`Error::Argument`] for an axis that is not there or an index out of range, [`Error::Shape`] if the other axes
@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 pub fn gather(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tensor) -> Result<Made> {
     check::exactly(index, DType::U32, "the index")?;
     let axis = check::axis(x, axis)?;
-    same_but(x, index, axis, "the index")?;
+    check::same_but(x, index, axis, "the index")?;
     let index = &index.detach();
     let saved = index.elem_count() as u64 * 4;
     Estimate::new(Kind::Gather, index.dims(), x.dtype(), &[x, index])?.saved(saved).pay(budget, || {
@@ -53,7 +53,7 @@ pub fn index_add(budget: &mut dyn Admit, x: &Tensor, axis: i32, index: &Tensor, 
     check::same_type(x, source)?;
     let axis = check::axis(x, axis)?;
     one_axis(index, "the index")?;
-    same_but(x, source, axis, "the source")?;
+    check::same_but(x, source, axis, "the source")?;
     let (entries, places) = (check::length(source.dims(), axis), index.elem_count());
     if entries != places {
         return Err(Error::shape(format!("axis {axis} of the source holds {entries} entries for {places} places")));
@@ -105,13 +105,4 @@ fn one_axis(index: &Tensor, role: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::shape(format!("{role} has {} axes, one is needed", index.rank())))
-}
-
-/// Two tensors as long as each other on every axis but one.
-fn same_but(x: &Tensor, other: &Tensor, axis: usize, role: &str) -> Result<()> {
-    if check::alike_but(x.dims(), other.dims(), axis) {
-        return Ok(());
-    }
-    let (x, other) = (x.dims(), other.dims());
-    Err(Error::shape(format!("{role} is {other:?} for {x:?}: they may differ on axis {axis} only")))
 }

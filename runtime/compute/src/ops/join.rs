@@ -16,10 +16,7 @@ pub fn concat(budget: &mut dyn Admit, tensors: &[&Tensor], axis: i32) -> Result<
     let mut length = check::length(first.dims(), axis);
     for other in others {
         check::same_type(first, other)?;
-        if !check::alike_but(first.dims(), other.dims(), axis) {
-            let (first, other) = (first.dims(), other.dims());
-            return Err(Error::shape(format!("{first:?} and {other:?} differ on more than axis {axis}")));
-        }
+        check::same_but(first, other, axis, "an operand")?;
         length = length.saturating_add(check::length(other.dims(), axis));
     }
     let dims = check::resized(first.dims(), axis, length);

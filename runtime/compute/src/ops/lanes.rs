@@ -70,6 +70,11 @@ impl Lanes {
         self.axis.map_or_else(|| self.dims.clone(), |axis| check::resized(&self.dims, axis, length))
     }
 
+    /// The numbers of all lanes times the doublings that make up a lane: how sorting and running sums are measured.
+    pub(super) fn numbers_times_doublings(&self) -> u64 {
+        (self.outer * self.length * self.inner) as u64 * u64::from(usize::BITS - self.length.leading_zeros())
+    }
+
     /// The original shape.
     pub(super) fn dims(&self) -> &[usize] {
         &self.dims

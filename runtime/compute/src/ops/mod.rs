@@ -21,7 +21,6 @@
 )]
 
 mod binary;
-mod chance;
 mod check;
 mod compare;
 mod cost;
@@ -46,12 +45,13 @@ mod statistics;
 mod tests;
 
 pub use binary::{add, choose, divide, maximum, minimum, multiply, subtract};
-pub use chance::{random_normal, random_permutation, random_uniform};
 pub use check::{MAX_ELEMENTS, MAX_PARTS, MAX_RANK};
 pub use compare::not_equal;
 pub use compare::{equal, greater, greater_equal, is_finite, less, less_equal, logical_and, logical_not, logical_or};
 pub use cost::{Cost, Formula, Kind, VERSION as COSTS};
-pub use create::{from_indices, from_list, full, ones, sequence, zeros};
+pub use create::{
+    from_indices, from_list, full, ones, random_normal, random_permutation, random_uniform, sequence, zeros,
+};
 pub use elementwise::*;
 pub use graph::{gradients, on_deep_stack};
 pub use index::{gather, index_add, index_select, segment_sum};

@@ -28,6 +28,11 @@ pub(super) fn where_or_zero(condition: &Tensor, a: &Tensor) -> Raw<Tensor> {
     condition.where_cond(a, &a.zeros_like()?)
 }
 
+/// x with 0 in the place of NaN.
+pub(super) fn nan_as_zero(x: &Tensor) -> Raw<Tensor> {
+    where_or_zero(&x.eq(x)?, x)
+}
+
 /// A number in the shape and type of `like`, rounded through `dtype` first.
 pub(super) fn filled(like: &Tensor, value: f64, dtype: DType) -> Raw<Tensor> {
     let value = Tensor::new(value, &candle_core::Device::Cpu)?.to_dtype(dtype)?.to_dtype(like.dtype())?;

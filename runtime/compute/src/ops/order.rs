@@ -39,7 +39,8 @@ pub fn top(budget: &mut dyn Admit, x: &Tensor, axis: i32, count: u32) -> Result<
 fn ordered(budget: &mut dyn Admit, x: &Tensor, lanes: Lanes, descending: bool, count: usize) -> Result<Made> {
     let dims = lanes.resized(count);
     let numbers = x.elem_count() as u64;
-    let estimate = Estimate::new(Kind::Sort, &dims, x.dtype(), &[x])?.measured(sorting(&lanes)).saved(numbers * 4);
+    let estimate =
+        Estimate::new(Kind::Sort, &dims, x.dtype(), &[x])?.measured(lanes.numbers_times_doublings()).saved(numbers * 4);
     estimate.pay(budget, || {
         let places = places_in_order(&lanes, x, descending)?;
         let taken = places.narrow(1, 0, count)?.contiguous()?;
@@ -64,14 +65,8 @@ pub fn argsort(budget: &mut dyn Admit, x: &Tensor, axis: i32, descending: bool) 
     let x = x.detach();
     let lanes = Lanes::along(&x, axis)?;
     Estimate::new(Kind::Order, x.dims(), DType::U32, &[&x])?
-        .measured(sorting(&lanes))
+        .measured(lanes.numbers_times_doublings())
         .pay(budget, || Ok(places_in_order(&lanes, &x, descending)?.reshape(lanes.dims())?))
-}
-
-/// Comparisons that sorting takes, as work.
-fn sorting(lanes: &Lanes) -> u64 {
-    let doublings = u64::from(usize::BITS - lanes.length.leading_zeros());
-    (lanes.outer * lanes.length * lanes.inner) as u64 * doublings
 }
 
 /// For each lane the places of its entries in order: `[outer, length, inner]`, as `u32`.
@@ -88,16 +83,10 @@ fn places_in_order(lanes: &Lanes, x: &Tensor, descending: bool) -> Raw<Tensor> {
     places.transpose(1, 2)?.contiguous()
 }
 
+/// The order of two numbers with NaN last, also in descending order.
 fn nan_last(a: f64, b: f64, descending: bool) -> Ordering {
-    match (a.is_nan(), b.is_nan()) {
-        (true, true) => Ordering::Equal,
-        (true, false) => Ordering::Greater,
-        (false, true) => Ordering::Less,
-        (false, false) => {
-            let order = a.partial_cmp(&b).unwrap_or(Ordering::Equal);
-            if descending { order.reverse() } else { order }
-        }
-    }
+    let order = a.partial_cmp(&b).unwrap_or(Ordering::Equal);
+    a.is_nan().cmp(&b.is_nan()).then(if descending { order.reverse() } else { order })
 }
 
 /// Rows of `length` numbers as the places of their entries in order; the sort is stable.
@@ -137,7 +126,7 @@ pub fn quantile(budget: &mut dyn Admit, x: &Tensor, q: f64) -> Result<Made> {
         return Err(Error::argument(format!("`q` is {q}, not between 0 and 1")));
     }
     let x = x.detach();
-    let work = sorting(&Lanes::over(&x, None)?);
+    let work = Lanes::over(&x, None)?.numbers_times_doublings();
     Estimate::new(Kind::Order, &[], x.dtype(), &[&x])?.measured(work).pay(budget, || {
         let mut numbers = wide(&x)?.flatten_all()?.to_dtype(DType::F64)?.to_vec1::<f64>()?;
         let value = if numbers.iter().any(|number| number.is_nan()) { f64::NAN } else { share(&mut numbers, q) };

@@ -6,7 +6,7 @@ use candle_core::{DType, Tensor};
 
 use super::graph::{Raw, derive};
 use super::lanes::Lanes;
-use super::number::{filled, is_nan, times, where_or_zero};
+use super::number::{filled, is_nan, nan_as_zero, times, where_or_zero};
 use super::{Admit, Estimate, Kind, Made, check};
 use crate::error::Result;
 
@@ -14,11 +14,12 @@ use crate::error::Result;
 pub(super) fn reduce(
     budget: &mut dyn Admit,
     x: &Tensor,
-    lanes: Lanes,
+    axis: Option<i32>,
     keep: bool,
     value: impl FnOnce(&Lanes, &Tensor) -> Raw<Tensor>,
     pull: impl Fn(&Lanes, &Tensor, &Tensor, &Tensor) -> Raw<Tensor> + Send + Sync + 'static,
 ) -> Result<Made> {
+    let lanes = Lanes::over(x, axis)?;
     check::float(x)?;
     let dims = lanes.reduced(keep);
     Estimate::new(Kind::Reduce, &dims, x.dtype(), &[x])?.pay(budget, || {
@@ -36,8 +37,7 @@ pub(super) fn reduce(
 /// [`crate::Error::Argument`] for an axis that is not there, [`crate::Error::Dtype`] if x is not floating-point,
 /// and what `budget` refuses; so for every reduction unless its text says otherwise.
 pub fn sum(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
-    let lanes = Lanes::over(x, axis)?;
-    reduce(budget, x, lanes, keep, |lanes, x| lanes.sum(x), |lanes, _, _, grad| lanes.spread(grad)?.contiguous())
+    reduce(budget, x, axis, keep, |lanes, x| lanes.sum(x), |lanes, _, _, grad| lanes.spread(grad)?.contiguous())
 }
 
 /// The mean.
@@ -45,10 +45,9 @@ pub fn sum(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) ->
 /// # Errors
 /// As [`sum`].
 pub fn mean(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
-    let lanes = Lanes::over(x, axis)?;
-    let share = 1. / lanes.length as f64;
-    let value = |lanes: &Lanes, x: &Tensor| lanes.sum(x)?.affine(share, 0.);
-    reduce(budget, x, lanes, keep, value, move |lanes, _, _, grad| lanes.spread(&grad.affine(share, 0.)?)?.contiguous())
+    let divided = |lanes: &Lanes, sum: &Tensor| sum.affine(1. / lanes.length as f64, 0.);
+    let value = |lanes: &Lanes, x: &Tensor| divided(lanes, &lanes.sum(x)?);
+    reduce(budget, x, axis, keep, value, move |lanes, _, _, grad| lanes.spread(&divided(lanes, grad)?)?.contiguous())
 }
 
 /// The largest, NaN if there is one; the first of equals takes the gradient. Any element type.
@@ -90,7 +89,7 @@ fn first_extreme(lanes: &Lanes, x: &Tensor, pick: Extreme) -> Raw<Tensor> {
     let hits = if x.dtype().is_float() {
         let nan = is_nan(x)?;
         // Any number of the lane may stand in for its NaNs: those lanes are decided by `nan` below.
-        let numbers = nan.where_cond(&x.zeros_like()?, x)?;
+        let numbers = nan_as_zero(x)?;
         let hits = numbers.eq(&lanes.spread(&pick(&numbers, 1)?)?)?;
         let poisoned = lanes.spread(&lanes.marked(&nan)?.ne(0_u32)?)?.contiguous()?;
         poisoned.where_cond(&nan, &hits)?
@@ -120,8 +119,7 @@ pub fn argmax(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool)
 /// # Errors
 /// As [`sum`].
 pub fn log_sum_exp(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
-    let lanes = Lanes::over(x, axis)?;
-    reduce(budget, x, lanes, keep, lane_log_sum_exp, |lanes, x, y, grad| {
+    reduce(budget, x, axis, keep, lane_log_sum_exp, |lanes, x, y, grad| {
         // An empty sum (y = −∞) depends on nothing.
         let base = y.eq(&filled(y, f64::NEG_INFINITY, y.dtype())?)?.where_cond(&y.zeros_like()?, y)?;
         let share = x.sub(&lanes.spread(&base)?)?.exp()?;
@@ -137,8 +135,7 @@ pub(super) fn lane_log_sum_exp(lanes: &Lanes, x: &Tensor) -> Raw<Tensor> {
 
 /// The largest of each lane, or 0 where that is not finite: what exponents are measured from.
 pub(super) fn lane_peak(x: &Tensor) -> Raw<Tensor> {
-    let numbers = is_nan(x)?.where_cond(&x.zeros_like()?, x)?;
-    let peak = numbers.max_keepdim(1)?;
+    let peak = nan_as_zero(x)?.max_keepdim(1)?;
     super::number::is_finite(&peak)?.where_cond(&peak, &peak.zeros_like()?)
 }
 
@@ -147,15 +144,13 @@ pub(super) fn lane_peak(x: &Tensor) -> Raw<Tensor> {
 /// # Errors
 /// As [`sum`].
 pub fn norm(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
-    let lanes = Lanes::over(x, axis)?;
     let value = |lanes: &Lanes, x: &Tensor| {
         let peak = lane_peak(&x.abs()?)?;
         let unit = peak.eq(&peak.zeros_like()?)?.where_cond(&peak.ones_like()?, &peak)?;
         lanes.sum(&x.div(&lanes.spread(&unit)?)?.sqr()?)?.sqrt()?.mul(&unit)
     };
-    reduce(budget, x, lanes, keep, value, |lanes, x, y, grad| {
-        let flat = y.eq(&y.zeros_like()?)?;
-        let grad = flat.where_cond(&grad.zeros_like()?, grad)?;
+    reduce(budget, x, axis, keep, value, |lanes, x, y, grad| {
+        let grad = where_or_zero(&y.ne(&y.zeros_like()?)?, grad)?;
         times(&lanes.spread(&grad)?.contiguous()?, &x.div(&lanes.spread(y)?)?)
     })
 }

@@ -17,9 +17,8 @@ fn apply(
 ) -> Result<Made> {
     check::float(x)?;
     let lanes = Lanes::along(x, axis)?;
-    let doublings = u64::from(usize::BITS - lanes.length.leading_zeros());
-    let work = x.elem_count() as u64 * doublings;
-    Estimate::new(Kind::Scan, x.dims(), x.dtype(), &[x])?.measured(work).pay(budget, || {
+    let estimate = Estimate::new(Kind::Scan, x.dims(), x.dtype(), &[x])?.measured(lanes.numbers_times_doublings());
+    estimate.pay(budget, || {
         let value = value(&lanes, &lanes.view(x)?)?.reshape(lanes.dims())?;
         derive(x, x.dtype(), &value, move |_, y, grad| {
             pull(&lanes, &lanes.view(y)?, &lanes.view(grad)?)?.reshape(lanes.dims())

@@ -3,7 +3,7 @@
 
 use candle_core::Tensor;
 
-use super::graph::{Raw, derive, wide};
+use super::graph::{derive, wide};
 use super::{Admit, Estimate, Kind, MAX_PARTS, MAX_RANK, Made, check};
 use crate::error::{Error, Result};
 
@@ -102,22 +102,13 @@ pub fn expand(x: &Tensor, shape: &[u32]) -> Result<Made> {
 /// [`Error::Argument`] for an axis that is not there, and what `budget` refuses.
 pub fn roll(budget: &mut dyn Admit, x: &Tensor, axis: i32, shift: i32) -> Result<Made> {
     let axis = check::axis(x, axis)?;
-    let length = check::length(x.dims(), axis);
     // An axis is below 2³¹, so both numbers fit.
-    let shift = i64::from(shift).rem_euclid(length as i64) as usize;
+    let length = check::length(x.dims(), axis) as i32;
+    let shift = shift.rem_euclid(length);
     Estimate::new(Kind::Move, x.dims(), x.dtype(), &[x])?.pay(budget, || {
-        let value = rotated(&wide(x)?, axis, shift)?;
-        derive(x, x.dtype(), &value, move |_, _, grad| rotated(grad, axis, (length - shift) % length))
+        let value = wide(x)?.roll(shift, axis)?;
+        derive(x, x.dtype(), &value, move |_, _, grad| grad.roll(length - shift, axis))
     })
-}
-
-/// Entries moved on by `shift` places, which is less than the axis is long.
-fn rotated(x: &Tensor, axis: usize, shift: usize) -> Raw<Tensor> {
-    if shift == 0 {
-        return Ok(x.clone());
-    }
-    let rest = check::length(x.dims(), axis) - shift;
-    Tensor::cat(&[&x.narrow(axis, rest, shift)?, &x.narrow(axis, 0, rest)?], axis)
 }
 
 /// An axis in reverse.
@@ -127,13 +118,7 @@ fn rotated(x: &Tensor, axis: usize, shift: usize) -> Raw<Tensor> {
 pub fn flip(budget: &mut dyn Admit, x: &Tensor, axis: i32) -> Result<Made> {
     let axis = check::axis(x, axis)?;
     Estimate::new(Kind::Move, x.dims(), x.dtype(), &[x])?.pay(budget, || {
-        let value = reversed(&wide(x)?, axis)?;
-        derive(x, x.dtype(), &value, move |_, _, grad| reversed(grad, axis))
+        let value = wide(x)?.flip(&[axis])?;
+        derive(x, x.dtype(), &value, move |_, _, grad| grad.flip(&[axis]))
     })
-}
-
-fn reversed(x: &Tensor, axis: usize) -> Raw<Tensor> {
-    let length = u32::try_from(check::length(x.dims(), axis)).map_err(candle_core::Error::wrap)?;
-    let places: Vec<u32> = (0..length).rev().collect();
-    x.contiguous()?.index_select(&Tensor::new(places, x.device())?, axis)
 }

@@ -4,7 +4,7 @@ use candle_core::Tensor;
 
 use super::graph::Raw;
 use super::lanes::Lanes;
-use super::number::{filled, is_nan, times, where_or_zero};
+use super::number::{filled, nan_as_zero, times, where_or_zero};
 use super::reduce::reduce;
 use super::{Admit, Made};
 use crate::error::Result;
@@ -14,11 +14,9 @@ use crate::error::Result;
 /// # Errors
 /// As [`super::sum`].
 pub fn variance(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool, correction: u32) -> Result<Made> {
-    let lanes = Lanes::over(x, axis)?;
-    let share = share(&lanes, correction);
-    let value = move |lanes: &Lanes, x: &Tensor| lane_variance(lanes, x, share);
-    reduce(budget, x, lanes, keep, value, move |lanes, x, _, grad| {
-        let slope = deviations(lanes, x)?.affine(2. * share, 0.)?;
+    let value = move |lanes: &Lanes, x: &Tensor| lane_variance(lanes, x, correction);
+    reduce(budget, x, axis, keep, value, move |lanes, x, _, grad| {
+        let slope = deviations(lanes, x)?.affine(2. * share(lanes, correction), 0.)?;
         times(&lanes.spread(grad)?.contiguous()?, &slope)
     })
 }
@@ -34,13 +32,10 @@ pub fn standard_deviation(
     keep: bool,
     correction: u32,
 ) -> Result<Made> {
-    let lanes = Lanes::over(x, axis)?;
-    let share = share(&lanes, correction);
-    let value = move |lanes: &Lanes, x: &Tensor| lane_variance(lanes, x, share)?.sqrt();
-    reduce(budget, x, lanes, keep, value, move |lanes, x, y, grad| {
-        let flat = y.eq(&y.zeros_like()?)?;
-        let grad = flat.where_cond(&grad.zeros_like()?, grad)?;
-        let slope = deviations(lanes, x)?.affine(share, 0.)?.div(&lanes.spread(y)?)?;
+    let value = move |lanes: &Lanes, x: &Tensor| lane_variance(lanes, x, correction)?.sqrt();
+    reduce(budget, x, axis, keep, value, move |lanes, x, y, grad| {
+        let grad = where_or_zero(&y.ne(&y.zeros_like()?)?, grad)?;
+        let slope = deviations(lanes, x)?.affine(share(lanes, correction), 0.)?.div(&lanes.spread(y)?)?;
         times(&lanes.spread(&grad)?.contiguous()?, &slope)
     })
 }
@@ -57,8 +52,9 @@ fn deviations(lanes: &Lanes, x: &Tensor) -> Raw<Tensor> {
     x.sub(&lanes.spread(&mean)?)
 }
 
-fn lane_variance(lanes: &Lanes, x: &Tensor, share: f64) -> Raw<Tensor> {
-    lanes.sum(&deviations(lanes, x)?.sqr()?)?.affine(share, 0.)
+/// The variance of each lane with divisor n − `correction`, `[outer, 1, inner]`.
+fn lane_variance(lanes: &Lanes, x: &Tensor, correction: u32) -> Raw<Tensor> {
+    lanes.sum(&deviations(lanes, x)?.sqr()?)?.affine(share(lanes, correction), 0.)
 }
 
 /// The sum of the entries that are not NaN; 0 when there is none.
@@ -66,9 +62,8 @@ fn lane_variance(lanes: &Lanes, x: &Tensor, share: f64) -> Raw<Tensor> {
 /// # Errors
 /// As [`super::sum`].
 pub fn sum_of_finite(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
-    let lanes = Lanes::over(x, axis)?;
-    let value = |lanes: &Lanes, x: &Tensor| lanes.sum(&numbers(x)?);
-    reduce(budget, x, lanes, keep, value, |lanes, x, _, grad| {
+    let value = |lanes: &Lanes, x: &Tensor| lanes.sum(&nan_as_zero(x)?);
+    reduce(budget, x, axis, keep, value, |lanes, x, _, grad| {
         where_or_zero(&x.eq(x)?, &lanes.spread(grad)?.contiguous()?)
     })
 }
@@ -78,9 +73,8 @@ pub fn sum_of_finite(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep
 /// # Errors
 /// As [`super::sum`].
 pub fn mean_of_finite(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Made> {
-    let lanes = Lanes::over(x, axis)?;
-    let value = |lanes: &Lanes, x: &Tensor| lanes.sum(&numbers(x)?)?.div(&present(lanes, x)?);
-    reduce(budget, x, lanes, keep, value, |lanes, x, _, grad| {
+    let value = |lanes: &Lanes, x: &Tensor| lanes.sum(&nan_as_zero(x)?)?.div(&present(lanes, x)?);
+    reduce(budget, x, axis, keep, value, |lanes, x, _, grad| {
         let grad = lanes.spread(&grad.div(&present(lanes, x)?)?)?.contiguous()?;
         where_or_zero(&x.eq(x)?, &grad)
     })
@@ -98,22 +92,16 @@ pub fn standard_deviation_of_finite(
     correction: u32,
 ) -> Result<Made> {
     let x = x.detach();
-    let lanes = Lanes::over(&x, axis)?;
     let value = move |lanes: &Lanes, x: &Tensor| {
         let count = present(lanes, x)?;
-        let mean = lanes.sum(&numbers(x)?)?.div(&count)?;
+        let mean = lanes.sum(&nan_as_zero(x)?)?.div(&count)?;
         let deviations = where_or_zero(&x.eq(x)?, &x.sub(&lanes.spread(&mean)?)?)?;
         let divisor = count.affine(1., -f64::from(correction))?;
         let nothing = divisor.le(&divisor.zeros_like()?)?;
         let divisor = nothing.where_cond(&filled(&divisor, f64::NAN, divisor.dtype())?, &divisor)?;
         lanes.sum(&deviations.sqr()?)?.div(&divisor)?.sqrt()
     };
-    reduce(budget, &x, lanes, keep, value, |_, x, _, _| x.zeros_like())
-}
-
-/// x with 0 in the place of NaN.
-fn numbers(x: &Tensor) -> Raw<Tensor> {
-    is_nan(x)?.where_cond(&x.zeros_like()?, x)
+    reduce(budget, &x, axis, keep, value, |_, x, _, _| x.zeros_like())
 }
 
 /// How many entries of each lane are not NaN, in the type of x.
