@@ -1,4 +1,4 @@
-//! The byte budget of a run: every large allocation is reserved before it is made, and released when it is dropped.
+//! The byte budget of a run: every large allocation is reserved first, and released when it is dropped.
 //!
 //! It counts logical bytes (elements × size). The limit has to leave room for fragmentation and library workspaces.
 
@@ -58,7 +58,7 @@ impl Budget {
     }
 }
 
-/// Bytes taken from a [`Budget`]; dropping it gives them back.
+/// Bytes reserved in a [`Budget`]; dropping it releases them.
 #[derive(Debug)]
 pub struct Reservation {
     counts: Arc<Counts>,

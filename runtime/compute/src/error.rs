@@ -4,6 +4,7 @@
 //! alone, so this file does not know about guests.
 
 use tunebox_foundation::explain::Explain;
+use tunebox_foundation::format::bytes as size;
 
 /// The result of tensor work.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -102,18 +103,9 @@ impl Error {
         Self::Shape(what.into())
     }
 
-    /// An element type that is not taken.
+    /// An element type that the operation does not take.
     pub fn dtype(what: impl Into<String>) -> Self {
         Self::Dtype(what.into())
-    }
-}
-
-/// A number of bytes in the unit that reads best.
-fn size(bytes: u64) -> String {
-    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    match UNITS.iter().find(|(unit, _)| bytes >= *unit) {
-        Some((unit, name)) => format!("{:.1} {name}", bytes as f64 / *unit as f64),
-        None => format!("{bytes} bytes"),
     }
 }
 

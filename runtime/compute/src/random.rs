@@ -1,7 +1,7 @@
 //! Random numbers by name and position: the same seed, name and position give the same number on any machine.
 //!
 //! A stream is a ChaCha12 key stream; its key is a digest of the seed and the name, so that streams are independent
-//! of one another and of the order in which they are made. A position counts 32-bit words and can be stored.
+//! of one another and of the order in which they are opened. A position counts 32-bit words and can be stored.
 
 use std::f64::consts::TAU;
 
@@ -42,7 +42,7 @@ impl Stream {
         std::array::from_fn(|word| u32::from_le_bytes(std::array::from_fn(|byte| bytes[4 * word + byte])))
     }
 
-    /// How many 32-bit words were taken. After 2⁶⁴ words it starts again.
+    /// How many 32-bit words were drawn. After 2⁶⁴ words it starts again.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.words.get_word_pos() as u64

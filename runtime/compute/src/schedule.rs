@@ -11,67 +11,63 @@ use crate::error::Error;
 /// Warm-up steps that the inverse square root is measured in when there is no warm-up.
 const TIMESCALE: f64 = 10_000.0;
 
-/// The shape of the learning rate over a run. All but `constant` first rise over the warm-up.
+/// The learning rate over a run as a share of its peak. All schedules but `constant` first rise over the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Schedule {
+pub struct Schedule {
+    shape: Shape,
+    /// The number after the colon; 0 for a shape without one.
+    number: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
     /// Down to 0 in a straight line.
     Linear,
     /// Down to 0 along half a cosine.
     Cosine,
-    /// Half cosines, so many, each from 1 to 0.
-    CosineWithRestarts {
-        /// How many.
-        cycles: f64,
-    },
-    /// (1 − progress)^power.
-    Polynomial {
-        /// The power.
-        power: f64,
-    },
+    /// As many half cosines as the number says, each from 1 to 0.
+    CosineWithRestarts,
+    /// (1 − progress) to the power of the number.
+    Polynomial,
     /// 1 from the first step on.
     Constant,
     /// 1 after the warm-up.
     ConstantWithWarmup,
     /// √(w / step), where w is the warm-up, or 10,000 without one.
     InverseSqrt,
-    /// Half a cosine down to `floor`.
-    CosineWithMinRate {
-        /// The last factor.
-        floor: f64,
-    },
-    /// Half a cosine down to `floor`, evaluated one step ahead, so that no step has factor 0.
-    CosineWarmupWithMinRate {
-        /// The last factor.
-        floor: f64,
-    },
-    /// 1 until the last part of the run, which goes down along half a cosine.
-    WarmupStableDecay {
-        /// The last part, as a fraction of all steps.
-        decay: f64,
-    },
+    /// Half a cosine down to the number.
+    CosineWithMinRate,
+    /// Half a cosine down to the number, evaluated one step ahead, so that no step has factor 0.
+    CosineWarmupWithMinRate,
+    /// 1 until the last part of the run, which goes down along half a cosine. The number is the length of that part as a
+    /// fraction of all steps.
+    WarmupStableDecay,
 }
 
 /// The number after a colon: its default, the least and the most.
 type Range = (f64, f64, f64);
 
-/// Every name, and the number after the colon if there may be one.
-const NAMES: [(&str, Option<Range>); 10] = [
-    ("linear", None),
-    ("cosine", None),
-    ("cosine-with-restarts", Some((1.0, 1.0, 1e6))),
-    ("polynomial", Some((1.0, 0.0, 100.0))),
-    ("constant", None),
-    ("constant-with-warmup", None),
-    ("inverse-sqrt", None),
-    ("cosine-with-min-rate", Some((0.1, 0.0, 1.0))),
-    ("cosine-warmup-with-min-rate", Some((0.1, 0.0, 1.0))),
-    ("warmup-stable-decay", Some((0.1, 0.0, 1.0))),
+/// Every shape with its name, and the number after the colon if there may be one.
+const SHAPES: [(Shape, &str, Option<Range>); 10] = [
+    (Shape::Linear, "linear", None),
+    (Shape::Cosine, "cosine", None),
+    (Shape::CosineWithRestarts, "cosine-with-restarts", Some((1.0, 1.0, 1e6))),
+    (Shape::Polynomial, "polynomial", Some((1.0, 0.0, 100.0))),
+    (Shape::Constant, "constant", None),
+    (Shape::ConstantWithWarmup, "constant-with-warmup", None),
+    (Shape::InverseSqrt, "inverse-sqrt", None),
+    (Shape::CosineWithMinRate, "cosine-with-min-rate", Some((0.1, 0.0, 1.0))),
+    (Shape::CosineWarmupWithMinRate, "cosine-warmup-with-min-rate", Some((0.1, 0.0, 1.0))),
+    (Shape::WarmupStableDecay, "warmup-stable-decay", Some((0.1, 0.0, 1.0))),
 ];
 
 impl Schedule {
+    /// The peak rate at every step.
+    pub const CONSTANT: Self = Self { shape: Shape::Constant, number: 0.0 };
+
     /// The names that [`from_str`](Self::from_str) takes.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        NAMES.iter().map(|(name, _)| *name)
+        SHAPES.iter().map(|(_, name, _)| *name)
     }
 
     /// What the learning rate is multiplied with at `step`, counted from 0, of a run of `total` steps with `warmup`
@@ -80,44 +76,28 @@ impl Schedule {
     pub fn factor(&self, step: u64, warmup: u64, total: u64) -> f64 {
         let (now, rise, end) = (step as f64, warmup as f64, total as f64);
         if step < warmup {
-            return match self {
-                Self::Constant => 1.0,
-                Self::CosineWarmupWithMinRate { .. } => (now + 1.0) / rise,
+            return match self.shape {
+                Shape::Constant => 1.0,
+                Shape::CosineWarmupWithMinRate => (now + 1.0) / rise,
                 _ => now / rise,
             };
         }
         let span = (end - rise).max(1.0);
         let progress = (now - rise) / span;
-        match *self {
-            Self::Constant | Self::ConstantWithWarmup => 1.0,
-            Self::Linear => ((end - now) / span).max(0.0),
-            Self::Cosine => half_cosine(progress),
-            Self::CosineWithRestarts { .. } if progress >= 1.0 => 0.0,
-            Self::CosineWithRestarts { cycles } => half_cosine((cycles * progress).fract()),
-            Self::Polynomial { power } => (1.0 - progress).max(0.0).powf(power),
-            Self::InverseSqrt => inverse_square_root(now, rise),
-            Self::CosineWithMinRate { floor } => above(floor, half_cosine(progress)),
-            Self::CosineWarmupWithMinRate { floor } => above(floor, half_cosine(progress + 1.0 / span)),
-            Self::WarmupStableDecay { decay } => {
-                let length = (decay * end).round().clamp(0.0, end - rise.min(end));
+        match self.shape {
+            Shape::Constant | Shape::ConstantWithWarmup => 1.0,
+            Shape::Linear => ((end - now) / span).max(0.0),
+            Shape::Cosine => half_cosine(progress),
+            Shape::CosineWithRestarts if progress >= 1.0 => 0.0,
+            Shape::CosineWithRestarts => half_cosine((self.number * progress).fract()),
+            Shape::Polynomial => (1.0 - progress).max(0.0).powf(self.number),
+            Shape::InverseSqrt => inverse_square_root(now, rise),
+            Shape::CosineWithMinRate => above(self.number, half_cosine(progress)),
+            Shape::CosineWarmupWithMinRate => above(self.number, half_cosine(progress + 1.0 / span)),
+            Shape::WarmupStableDecay => {
+                let length = (self.number * end).round().clamp(0.0, end - rise.min(end));
                 if now < end - length { 1.0 } else { half_cosine((now - end + length) / length.max(1.0)) }
             }
-        }
-    }
-
-    /// The name and the number after the colon.
-    fn parts(&self) -> (&'static str, Option<f64>) {
-        match *self {
-            Self::Linear => ("linear", None),
-            Self::Cosine => ("cosine", None),
-            Self::CosineWithRestarts { cycles } => ("cosine-with-restarts", Some(cycles)),
-            Self::Polynomial { power } => ("polynomial", Some(power)),
-            Self::Constant => ("constant", None),
-            Self::ConstantWithWarmup => ("constant-with-warmup", None),
-            Self::InverseSqrt => ("inverse-sqrt", None),
-            Self::CosineWithMinRate { floor } => ("cosine-with-min-rate", Some(floor)),
-            Self::CosineWarmupWithMinRate { floor } => ("cosine-warmup-with-min-rate", Some(floor)),
-            Self::WarmupStableDecay { decay } => ("warmup-stable-decay", Some(decay)),
         }
     }
 }
@@ -140,10 +120,11 @@ fn inverse_square_root(now: f64, rise: f64) -> f64 {
 
 impl fmt::Display for Schedule {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.parts() {
-            (name, None) => to.write_str(name),
-            (name, Some(number)) => write!(to, "{name}:{number}"),
+        for (_, name, range) in SHAPES.iter().filter(|(shape, ..)| *shape == self.shape) {
+            to.write_str(name)?;
+            range.map_or(Ok(()), |_| write!(to, ":{}", self.number))?;
         }
+        Ok(())
     }
 }
 
@@ -153,31 +134,20 @@ impl FromStr for Schedule {
     /// Reads a name, with a number after a colon where the schedule has one: `cosine`, `polynomial:2`.
     fn from_str(text: &str) -> Result<Self, Error> {
         let (name, number) = text.split_once(':').map_or((text, None), |(name, number)| (name, Some(number)));
-        let Some((_, range)) = NAMES.iter().find(|(known, _)| *known == name) else {
+        let Some(&(shape, _, range)) = SHAPES.iter().find(|(_, known, _)| *known == name) else {
             let names: Vec<_> = Self::names().map(|name| format!("`{name}`")).collect();
             return Err(Error::argument(format!("`{name}` is no schedule; there are {}", names.join(", "))));
         };
-        let value = match (range, number) {
+        let number = match (range, number) {
             (None, None) => 0.0,
             (None, Some(_)) => return Err(Error::argument(format!("the schedule `{name}` takes no number"))),
-            (Some((default, ..)), None) => *default,
+            (Some((default, ..)), None) => default,
             (Some((_, low, high)), Some(number)) => match number.parse::<f64>() {
-                Ok(value) if (*low..=*high).contains(&value) => value,
+                Ok(value) if (low..=high).contains(&value) => value,
                 _ => return Err(Error::argument(format!("`{text}`: the number must lie in {low} … {high}"))),
             },
         };
-        Ok(match name {
-            "linear" => Self::Linear,
-            "cosine" => Self::Cosine,
-            "cosine-with-restarts" => Self::CosineWithRestarts { cycles: value },
-            "polynomial" => Self::Polynomial { power: value },
-            "constant" => Self::Constant,
-            "constant-with-warmup" => Self::ConstantWithWarmup,
-            "inverse-sqrt" => Self::InverseSqrt,
-            "cosine-with-min-rate" => Self::CosineWithMinRate { floor: value },
-            "cosine-warmup-with-min-rate" => Self::CosineWarmupWithMinRate { floor: value },
-            _ => Self::WarmupStableDecay { decay: value },
-        })
+        Ok(Self { shape, number })
     }
 }
 

@@ -56,7 +56,7 @@ fn a_floor_is_where_the_cosine_ends() {
 
 #[test]
 fn a_warm_up_one_step_ahead_never_stands_still() {
-    let schedule = Schedule::CosineWarmupWithMinRate { floor: 0.1 };
+    let schedule = "cosine-warmup-with-min-rate:0.1".parse::<Schedule>().unwrap();
     let ahead = [0.5, 1.0, 0.96574579, 0.868198052, 0.722207545, 0.55, 0.377792455, 0.231801948, 0.13425421, 0.1];
     for (step, expected) in ahead.iter().enumerate() {
         assert!((schedule.factor(step as u64, 2, 10) - expected).abs() < 5e-9, "step {step}");

@@ -62,7 +62,7 @@ fn admit(package: &Package, compiling: &Compiling) -> Result<(f64, Method), Erro
 fn train_state(model: &Arc<Model>) -> Result<TrainState, Error> {
     let policy = Policy::open(Arc::clone(model), None, PolicySettings::default())?;
     let optimizer = AdamW::new(AdamWSettings::default(), policy.parameters())?;
-    let schedule = Schedule::Constant;
+    let schedule = Schedule::CONSTANT;
     let rate = LearningRate { peak: 1e-4, schedule, warmup: 0, steps: 1, clip: 1.0, skip_non_finite: false };
     Ok(TrainState::new(policy, Trainer::new(optimizer, rate, RewardState::default())))
 }
