@@ -5,11 +5,7 @@
 //! the ratio of its probability now to that when it was written, plus β times its divergence from the
 //! reference. `loss` names the variants: how the ratio is limited, and how costs are averaged.
 
-use tunebox::learn;
-use tunebox::policy_gradient::{
-    Advantage, Divergence, EntropyBonus, Kept, Objective, Rollout, Sampling, Steering, Tokens, high_entropy,
-    report_clipping,
-};
+use tunebox::policy_gradient::{Advantage, Divergence, EntropyBonus, Learner, Objective, Sampling, Steering};
 use tunebox::prelude::*;
 
 /// Group-relative policy optimisation, and what people may set about it.
@@ -63,18 +59,10 @@ impl Method for Grpo {
         rollout.report();
         let rollout = self.settings.sampling.choose(rollout)?;
         let kept = rollout.keep(self.settings.mask_truncated, self.settings.skip_even_groups);
-        if kept.tokens == 0 {
-            return Ok(()); // nothing to learn from, so the weights stay
-        }
-        let reference = self.settings.divergence.reference(&rollout.rows, self.settings.sampling.temperature)?;
-        let mut old = None;
-        for update in 0..self.settings.updates {
-            if update > 0 {
-                learn::update()?;
-            }
-            self.learn(&rollout, &kept, reference.as_ref(), &mut old)?;
-        }
-        Ok(())
+        let Settings { sampling, advantage, objective, divergence, updates, top_entropy, .. } = &self.settings;
+        let (updates, top_entropy) = (*updates, *top_entropy);
+        let learner = Learner { sampling, advantage, objective, divergence, updates, top_entropy };
+        learner.learn(&rollout, &kept, &mut self.steering)
     }
 
     fn save_state(&self) -> Vec<u8> {
@@ -83,42 +71,6 @@ impl Method for Grpo {
 
     fn load_state(&mut self, state: &[u8]) -> Result<()> {
         self.steering.load(state)
-    }
-}
-
-impl Grpo {
-    /// One gradient on the completions of a rollout; `old` is ℓ_old once there was one.
-    fn learn(
-        &mut self,
-        rollout: &Rollout,
-        kept: &Kept,
-        reference: Option<&Tensor>,
-        old: &mut Option<Tensor>,
-    ) -> Result<()> {
-        let Settings { sampling, advantage, objective, divergence, top_entropy, .. } = &self.settings;
-        let scores = score_for_learning(&rollout.rows, Taps::ENTROPY, sampling.temperature)?;
-        let (logprob, entropy) = (scores.logprob(), scores.entropy()); // [rows, width]
-        rollout.report_difference(&logprob, old.as_ref());
-        let old = old.get_or_insert_with(|| logprob.detach());
-        let advantage = advantage.tensor(&rollout.rewards); // [rows, 1]
-        let tokens = Tokens { logprob: &logprob, old, advantage: &advantage, mask: &kept.mask };
-        let ratio = objective.ratio(&tokens);
-        let unsure = high_entropy(&entropy, kept, *top_entropy);
-
-        let mut cost = objective.cost(&tokens, &ratio) * &unsure;
-        if let Some(reference) = reference {
-            let distance = divergence.of(&logprob, reference, &ratio);
-            metric("kl", distance.detach().masked_mean(&kept.mask, All));
-            cost = cost + distance * divergence.beta;
-        }
-        let loss = objective.aggregate(&cost, kept, sampling.max_tokens);
-        let loss = self.steering.with_bonus(loss, &entropy, &unsure)?;
-        minimise(&loss)?;
-
-        metric("loss", loss);
-        metric("entropy", entropy.detach().masked_mean(&kept.mask, All));
-        report_clipping(objective, &tokens, &ratio);
-        Ok(())
     }
 }
 

@@ -4,8 +4,7 @@
 //! passes. A token costs −min(w·A, clip(w)·A), averaged over the update's tokens, with the advantage A in
 //! its group (DAPO: a wider clip upwards, groups without a signal and completions that were cut left out).
 
-use tunebox::learn;
-use tunebox::policy_gradient::{Advantage, Divergence, Kept, Objective, Rollout, Sampling, Tokens, report_clipping};
+use tunebox::policy_gradient::{Advantage, Divergence, Learner, Objective, Sampling, Steering};
 use tunebox::prelude::*;
 
 /// Learning from verifiable rewards, and what people may set about it.
@@ -56,52 +55,16 @@ impl Method for Verified {
         metric("pass-at-k", passes.at_k);
         let rollout = self.sampling.choose(rollout)?;
         let kept = rollout.keep(!self.learn_from_truncated, true);
-        if kept.tokens == 0 {
-            return Ok(()); // every group passes or fails as a whole: the weights stay
-        }
-        let reference = self.divergence.reference(&rollout.rows, self.sampling.temperature)?;
-        let mut old = None;
-        for update in 0..self.updates {
-            if update > 0 {
-                learn::update()?;
-            }
-            self.learn(&rollout, &kept, reference.as_ref(), &mut old)?;
-        }
-        Ok(())
-    }
-}
-
-impl Verified {
-    /// One gradient on the completions of a rollout; `old` is ℓ_old once there was one.
-    fn learn(
-        &self,
-        rollout: &Rollout,
-        kept: &Kept,
-        reference: Option<&Tensor>,
-        old: &mut Option<Tensor>,
-    ) -> Result<()> {
-        let scores = score_for_learning(&rollout.rows, Taps::ENTROPY, self.sampling.temperature)?;
-        let logprob = scores.logprob(); // [rows, width]
-        rollout.report_difference(&logprob, old.as_ref());
-        let old = old.get_or_insert_with(|| logprob.detach());
-        let advantage = Advantage::scaled(self.scale_rewards).tensor(&rollout.rewards); // [rows, 1]
-        let tokens = Tokens { logprob: &logprob, old, advantage: &advantage, mask: &kept.mask };
-        let objective = Objective::clipped(self.epsilon, self.epsilon_high);
-        let ratio = objective.ratio(&tokens);
-
-        let mut cost = objective.cost(&tokens, &ratio);
-        if let Some(reference) = reference {
-            let distance = self.divergence.of(&logprob, reference, &ratio);
-            metric("kl", distance.detach().masked_mean(&kept.mask, All));
-            cost = cost + distance * self.divergence.beta;
-        }
-        let loss = objective.aggregate(&cost, kept, self.sampling.max_tokens);
-        minimise(&loss)?;
-
-        metric("loss", loss);
-        metric("entropy", scores.entropy().detach().masked_mean(&kept.mask, All));
-        report_clipping(&objective, &tokens, &ratio);
-        Ok(())
+        let learner = Learner {
+            sampling: &self.sampling,
+            advantage: &Advantage::scaled(self.scale_rewards),
+            objective: &Objective::clipped(self.epsilon, self.epsilon_high),
+            divergence: &self.divergence,
+            updates: self.updates,
+            top_entropy: 1.0,
+        };
+        // Nothing is learned where every group passes or fails as a whole.
+        learner.learn(&rollout, &kept, &mut Steering::none())
     }
 }
 

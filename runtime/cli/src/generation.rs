@@ -6,7 +6,7 @@ use tunebox_model::tokenizer::StreamDecoder;
 use tunebox_model::{Policy, View};
 
 use crate::arguments::SamplingOptions;
-use crate::terminal::diagnostic::Failure;
+use crate::terminal::Failure;
 
 /// Encodes a conversation with the chat template, up to where the assistant's turn begins.
 pub(crate) fn encode_chat(policy: &Policy, messages: &[Message]) -> Result<Vec<u32>, Failure> {

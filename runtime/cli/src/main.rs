@@ -17,8 +17,7 @@ mod terminal;
 use std::process::ExitCode;
 
 use commands::{Command, CommandLine};
-use terminal::Terminal;
-use terminal::diagnostic::{CommandResult, ExitStatus, Failure};
+use terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 fn main() -> ExitCode {
     let CommandLine { global, command } = command_line::parse();

@@ -12,8 +12,7 @@ use tunebox_model::{Model, Policy, PolicySettings};
 use tunebox_training::{base_precision, find_model, is_checkpoint, newest_checkpoint};
 
 use crate::arguments::Global;
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::Failure;
+use crate::terminal::{Failure, Terminal};
 
 /// Largest `adapter_config.json` that is read, in bytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;

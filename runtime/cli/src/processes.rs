@@ -8,7 +8,7 @@ use tunebox_foundation::explain::Exit;
 use tunebox_sandbox::Compiling;
 use tunebox_sandbox::child::Program;
 
-use crate::terminal::diagnostic::Failure;
+use crate::terminal::Failure;
 
 /// The program to start as a run's worker. `None` with `--in-process`.
 pub(crate) fn worker_program(in_process: bool) -> Result<Option<Program>, Failure> {

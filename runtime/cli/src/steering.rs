@@ -9,8 +9,7 @@ use tunebox_model::Policy;
 use tunebox_model::vectors::Vectors;
 use tunebox_training::base_precision;
 
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::Failure;
+use crate::terminal::{Failure, Terminal};
 
 /// Options that add steering vectors.
 #[derive(Debug, Clone, Args)]

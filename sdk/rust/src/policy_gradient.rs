@@ -9,14 +9,14 @@
 
 mod advantage;
 mod entropy;
+mod learner;
 mod objective;
 mod regularisation;
-mod report;
 mod rollout;
 
 pub use advantage::{Advantage, Combination, Passes, Rewards, Scale};
 pub use entropy::{EntropyBonus, Steering, high_entropy};
-pub use objective::{Level, Loss, Objective, Tokens};
+pub use learner::Learner;
+pub use objective::{Level, Loss, Objective, Tokens, report_clipping};
 pub use regularisation::Divergence;
-pub use report::report_clipping;
 pub use rollout::{Kept, Rollout, Sampling};

@@ -12,8 +12,7 @@ use tunebox_training::{BenchSettings, Phase, StoredAs, bench};
 
 use crate::arguments::Global;
 use crate::package::trust::TrustOptions;
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::{CommandResult, ExitStatus};
+use crate::terminal::{CommandResult, ExitStatus, Terminal};
 
 #[derive(Debug, Args)]
 pub(crate) struct Bench {

@@ -11,8 +11,7 @@ use tunebox_sandbox::interface_of;
 use crate::arguments::Global;
 use crate::package::build::{BUILD_WARNING, build_method, show_compiler_warnings, show_source_warnings};
 use crate::package::describe::train_built_command;
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::{CommandResult, ExitStatus};
+use crate::terminal::{CommandResult, ExitStatus, Terminal};
 use tunebox_foundation::format::{bytes, duration};
 
 #[derive(Debug, Args)]

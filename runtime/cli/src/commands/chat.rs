@@ -11,8 +11,7 @@ use crate::arguments::{Global, SamplingOptions};
 use crate::generation::{complete, encode_chat, sampling};
 use crate::model::{LoadedModel, ModelOptions};
 use crate::steering::SteeringOptions;
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
+use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 #[derive(Debug, Args)]
 pub(crate) struct Chat {

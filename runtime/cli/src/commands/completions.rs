@@ -2,8 +2,7 @@
 
 use clap::Args;
 
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::{CommandResult, ExitStatus};
+use crate::terminal::{CommandResult, ExitStatus, Terminal};
 
 #[derive(Debug, Args)]
 pub(crate) struct Completions {

@@ -20,8 +20,7 @@ use crate::arguments::{Global, RunOptions};
 use crate::package::build::BUILD_WARNING;
 use crate::processes::{compiling_in_process, stop_on_interrupt};
 use crate::run::summary::show_outcome;
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
+use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 use session::Session;
 
 #[derive(Debug, Args)]

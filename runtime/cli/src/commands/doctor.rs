@@ -9,8 +9,7 @@ use tunebox_package::build::python::find_on_path;
 use tunebox_package::{builtin, toolchain};
 use tunebox_training::plan::available;
 
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::{CommandResult, ExitStatus};
+use crate::terminal::{CommandResult, ExitStatus, Terminal};
 use tunebox_foundation::format::bytes;
 
 #[derive(Debug, Args)]

@@ -14,8 +14,7 @@ use crate::evaluation::{emit_evaluation, evaluation_table, format_figure};
 use crate::generation::sampling;
 use crate::model::ModelOptions;
 use crate::processes::compiling;
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
+use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 use tunebox_foundation::format::counted;
 
 /// Explains the figures in the long help.

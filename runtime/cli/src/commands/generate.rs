@@ -8,8 +8,7 @@ use crate::arguments::{Global, SamplingOptions};
 use crate::generation::{complete, encode_chat, sampling};
 use crate::model::ModelOptions;
 use crate::steering::SteeringOptions;
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::{CommandResult, ExitStatus};
+use crate::terminal::{CommandResult, ExitStatus, Terminal};
 
 #[derive(Debug, Args)]
 pub(crate) struct Generate {

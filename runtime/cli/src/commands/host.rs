@@ -2,7 +2,7 @@
 
 use tunebox_sandbox::native::ListeningTest;
 
-use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
+use crate::terminal::{CommandResult, ExitStatus, Failure};
 
 /// Connects to the test named by the environment and answers its requests until it ends. Errors are also sent to the
 /// test, as text.

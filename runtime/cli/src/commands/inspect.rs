@@ -12,8 +12,7 @@ use tunebox_package::{Manifest, Package, Reference, Trust, World, world};
 use tunebox_sandbox::{COSTS, Limits, VerifierLimits, interface_of};
 
 use crate::package::describe::{describe_settings, expect_no_run, publisher, signer_text, train_command};
-use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
-use crate::terminal::{Terminal, escape};
+use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal, escape};
 use tunebox_foundation::format::bytes;
 
 #[derive(Debug, Args)]

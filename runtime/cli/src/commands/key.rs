@@ -7,8 +7,7 @@ use serde_json::json;
 use tunebox_foundation::paths::resolve;
 use tunebox_package::signature::SecretKey;
 
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
+use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 #[derive(Debug, Args)]
 pub(crate) struct Key {

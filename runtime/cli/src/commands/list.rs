@@ -12,8 +12,7 @@ use tunebox_training::configuration::ENDLESS;
 use tunebox_training::{Listed, RUNS_FOLDER, newest_checkpoint};
 
 use crate::run::summary::chat_command;
-use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
-use crate::terminal::{Terminal, escape};
+use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal, escape};
 use tunebox_foundation::format::{bytes, counted, grouped};
 
 #[derive(Debug, Args)]

@@ -9,8 +9,7 @@ use tunebox_compute::DType;
 use crate::arguments::Global;
 use crate::model::ModelOptions;
 use crate::run::summary::chat_command;
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
+use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 #[derive(Debug, Args)]
 pub(crate) struct Merge {

@@ -27,8 +27,7 @@ mod worker;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::arguments::Global;
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::CommandResult;
+use crate::terminal::{CommandResult, Terminal};
 
 /// Fine-tune and edit language models with sandboxed training methods
 #[derive(Debug, Parser)]

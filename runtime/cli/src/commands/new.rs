@@ -10,8 +10,7 @@ use tunebox_package::builtin;
 use tunebox_package::template::{Language, Template};
 use tunebox_training::{RUNS_FOLDER, Sample};
 
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
+use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 /// Where the sample is unpacked in a method folder.
 const SAMPLE: &str = "runs/.sample";

@@ -15,8 +15,7 @@ use tunebox_package::{Error, Package, Reference, bounded, digest, pack::pack};
 
 use crate::arguments::Global;
 use crate::package::build::{BUILD_WARNING, build_method, show_compiler_warnings};
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
+use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 use tunebox_foundation::format::bytes;
 
 #[derive(Debug, Args)]

@@ -15,9 +15,8 @@ use tunebox_package::trust::Admitted;
 use crate::arguments::Global;
 use crate::package::describe::{import_names, train_command};
 use crate::package::trust::TrustOptions;
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::{CommandResult, ExitStatus};
 use crate::terminal::progress::TransferProgress;
+use crate::terminal::{CommandResult, ExitStatus, Terminal};
 
 /// Longest path that is stored as a source, in bytes.
 const MAX_SOURCE_BYTES: usize = 4000;

@@ -11,9 +11,8 @@ use tunebox_package::statement::Statement;
 use tunebox_package::{Artifact, Reference};
 
 use crate::arguments::Global;
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
 use crate::terminal::progress::TransferProgress;
+use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 #[derive(Debug, Args)]
 pub(crate) struct Push {

@@ -10,8 +10,7 @@ use tunebox_model::{Rows, View};
 
 use crate::arguments::Global;
 use crate::model::{LoadedModel, ModelOptions};
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
+use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 #[derive(Debug, Args)]
 pub(crate) struct Score {

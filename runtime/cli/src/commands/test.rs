@@ -22,9 +22,8 @@ use crate::arguments::Global;
 use crate::package::build::{BUILD_WARNING, build_method, show_source_warnings};
 use crate::package::describe::{train_built_command, train_command};
 use crate::processes::compiling;
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::{CommandResult, Failure};
 use crate::terminal::progress::step_bar;
+use crate::terminal::{CommandResult, Failure, Terminal};
 use native_build::{NativeBuild, TwinProcess};
 
 /// Time limit for the twin to connect after its start.

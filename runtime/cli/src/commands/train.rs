@@ -14,8 +14,7 @@ use crate::run::display::RunDisplay;
 use crate::run::plan::show_plan;
 use crate::run::sample::SampleReport;
 use crate::run::summary::show_outcome;
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
+use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 use profile::GuestProfile;
 
 #[derive(Debug, Args)]

@@ -14,9 +14,8 @@ use tunebox_training::{Comparison, Event, Observer, Replay, Verification, verify
 use crate::arguments::Global;
 use crate::processes::{compiling, stop_on_interrupt, worker_program};
 use crate::run::summary::chat_command;
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
 use crate::terminal::progress::step_bar;
+use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 #[derive(Debug, Args)]
 pub(crate) struct Verify {

@@ -10,7 +10,7 @@ use tunebox_sandbox::compile_for_parent;
 use tunebox_training::serve;
 
 use crate::processes::compiling;
-use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
+use crate::terminal::{CommandResult, ExitStatus, Failure};
 
 /// Reads a run from stdin, carries it out, and reports it on the original stdout.
 pub(super) fn run_worker() -> CommandResult {

@@ -10,9 +10,8 @@ use tunebox_package::build::{Event, Options, Warning, approval, build_watched, e
 use tunebox_package::{Built, sources};
 use tunebox_training::plan::without_effect;
 
-use crate::terminal::diagnostic::Failure;
 use crate::terminal::progress::crate_counter;
-use crate::terminal::{Terminal, escape};
+use crate::terminal::{Failure, Terminal, escape};
 use tunebox_foundation::format::counted;
 
 /// The last paragraph of the long help of each of these commands.

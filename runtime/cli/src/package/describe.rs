@@ -12,7 +12,7 @@ use tunebox_package::{Manifest, Package, Reference, Setting};
 use tunebox_sandbox::{Limits, interface_of};
 use tunebox_training::is_run;
 
-use crate::terminal::diagnostic::Failure;
+use crate::terminal::Failure;
 
 /// Lists the short names of the interfaces that a component imports, without `types`, separated by commas.
 pub(crate) fn import_names(imports: &[String]) -> String {

@@ -10,8 +10,7 @@ use tunebox_training::RunSettings;
 use tunebox_training::plan::{settle, settle_one};
 
 use super::describe::import_names;
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::Failure;
+use crate::terminal::{Failure, Terminal};
 
 /// Options that decide whether an unknown signer is accepted.
 #[derive(Debug, Clone, Copy, Default, Args)]

@@ -16,8 +16,7 @@ use crate::evaluation::{emit_evaluation, evaluation_table};
 use crate::generation::{complete, encode_chat};
 use crate::processes::compiling;
 use crate::steering::default_coefficient;
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::Failure;
+use crate::terminal::{Failure, Terminal};
 use tunebox_foundation::format::counted;
 
 /// The question asked if the first record has none.

@@ -10,8 +10,7 @@ use tunebox_training::{Outcome, Summary, base_precision, newest_checkpoint};
 
 use super::resume::resume_command;
 use super::sample::SampleReport;
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
+use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 use tunebox_foundation::format::{bytes, counted, duration, number};
 
 /// The warning after a run that wrote nothing to load.

@@ -1,6 +1,6 @@
 //! Output and input of the program. Data goes to stdout, messages for people to stderr.
 
-pub(crate) mod diagnostic;
+mod diagnostic;
 pub(crate) mod progress;
 mod prompt;
 pub(crate) mod shell;
@@ -10,6 +10,8 @@ use std::io::{IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
 use tunebox_foundation::printable::is_unprintable;
+
+pub(crate) use diagnostic::{CommandResult, ExitStatus, Failure};
 
 /// The output mode, from `--json`, `--quiet` and `--verbose`.
 #[derive(Debug, Clone, Copy)]

@@ -34,6 +34,11 @@ impl Steering {
         Self { bonus, last: None }
     }
 
+    /// A bonus that is always 0.
+    pub fn none() -> Self {
+        Self::new(EntropyBonus { entropy_coefficient: 0.0, entropy_target: 0.0, entropy_step: 0.0 })
+    }
+
     /// The loss with coefficient · mean entropy of the tokens of a mask taken off; as it is without a bonus.
     /// Reports `policy-loss` and `entropy-coefficient`.
     #[track_caller]

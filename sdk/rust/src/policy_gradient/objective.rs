@@ -3,7 +3,8 @@
 //! w = exp(ℓ − ℓ_old) a token, or exp of the mean of ℓ − ℓ_old over the completion (GSPO); A the advantage.
 
 use super::Kept;
-use crate::tensor::{All, Keep, choose, full};
+use crate::run::metric;
+use crate::tensor::{All, Dtype, Keep, choose};
 use crate::{Choice, Error, Result, Settings, Tensor};
 
 /// The log of 1e-8, and a bound on the other side: what a summed log-ratio is held to.
@@ -166,17 +167,17 @@ impl Objective {
     fn on_policy(&self, tokens: &Tokens<'_>) -> Tensor {
         let fallen = (tokens.old - tokens.logprob.detach()).masked_mean(tokens.mask, Keep(1));
         let keep = tokens.advantage.greater_equal(0.0).logical_or(fallen.less_equal(self.off_policy_mask));
-        keep.cast(crate::tensor::Dtype::F32)
+        keep.cast(Dtype::F32)
     }
 
     /// The ratio under its cap.
-    pub(super) fn capped(&self, ratio: &Tensor) -> Tensor {
+    fn capped(&self, ratio: &Tensor) -> Tensor {
         let cap = (self.delta > 0.0).then_some(f64::from(self.delta));
         ratio.clamp(None, Some(cap.unwrap_or(f64::from(f32::MAX))))
     }
 
     /// How far above 1 a ratio may go.
-    pub(super) fn high(&self) -> f32 {
+    fn high(&self) -> f32 {
         if self.epsilon_high > 0.0 { self.epsilon_high } else { self.epsilon }
     }
 
@@ -199,7 +200,7 @@ impl Objective {
 
 /// exp(λ + k·s − λ·eˢ) with s = Σ (ℓ − ℓ_old), without gradient: `[rows, 1]`. (k, λ) is (2, 3) for
 /// A ≥ 0, else (3, 2).
-pub(super) fn vespo_weight(tokens: &Tokens<'_>) -> Tensor {
+fn vespo_weight(tokens: &Tokens<'_>) -> Tensor {
     let log_ratio = (tokens.logprob.detach() - tokens.old).clamp(Some(-20.0), Some(20.0));
     let whole = log_ratio.masked_sum(tokens.mask, Keep(1)).clamp(Some(LOG_RATIO.0), Some(LOG_RATIO.1));
     let better = tokens.advantage.greater_equal(0.0);
@@ -208,8 +209,37 @@ pub(super) fn vespo_weight(tokens: &Tokens<'_>) -> Tensor {
     weight.replace_non_finite(0.0)
 }
 
-/// One element of a number.
+/// Reports which ratios were clipped, under the names of TRL: the share of all tokens, and of the completion with the fewest or
+/// the most. At the level of the completion, shares of completions.
 #[track_caller]
-pub(super) fn constant(value: f32) -> Tensor {
-    full(&[], value)
+pub fn report_clipping(objective: &Objective, tokens: &Tokens<'_>, ratio: &Tensor) {
+    let ratio = ratio.detach();
+    let share = |flags: &Tensor| match objective.importance {
+        Level::Token => flags.masked_mean(tokens.mask, All),
+        Level::Sequence => flags.mean(All),
+    };
+    let rows = |flags: &Tensor| match objective.importance {
+        Level::Token => flags.masked_mean(tokens.mask, 1),
+        Level::Sequence => flags.mean(1),
+    };
+    match objective.loss {
+        Loss::Cispo => {
+            let capped = ratio.greater(objective.epsilon_high).logical_and(tokens.advantage.greater(0.0));
+            metric("cispo-clip-ratio", share(&capped.cast(Dtype::F32)));
+        }
+        Loss::Vespo => metric("vespo-phi-seq-mean", vespo_weight(tokens).mean(All)),
+        Loss::Sapo => {}
+        _ => {
+            let ratio = objective.capped(&ratio);
+            let below = ratio.less(1.0 - objective.epsilon).logical_and(tokens.advantage.less(0.0));
+            let above = ratio.greater(1.0 + objective.high()).logical_and(tokens.advantage.greater(0.0));
+            let region = below.logical_or(&above).cast(Dtype::F32);
+            let (below, above) = (below.cast(Dtype::F32), above.cast(Dtype::F32));
+            metric("clip-ratio-low-mean", share(&below));
+            metric("clip-ratio-low-min", rows(&below).min(All));
+            metric("clip-ratio-high-mean", share(&above));
+            metric("clip-ratio-high-max", rows(&above).max(All));
+            metric("clip-ratio-region-mean", share(&region));
+        }
+    }
 }

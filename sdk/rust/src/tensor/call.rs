@@ -44,6 +44,12 @@ pub trait Operand {
     #[track_caller]
     #[doc(hidden)]
     fn with<R>(&self, work: impl FnOnce(&Tensor) -> R) -> R;
+
+    /// The operand, if it is a number: some functions of the contract take one directly.
+    #[doc(hidden)]
+    fn number(&self) -> Option<f32> {
+        None
+    }
 }
 
 impl Operand for Tensor {
@@ -58,12 +64,20 @@ impl Operand for f32 {
     fn with<R>(&self, work: impl FnOnce(&Tensor) -> R) -> R {
         work(&full(&[], *self))
     }
+
+    fn number(&self) -> Option<f32> {
+        Some(*self)
+    }
 }
 
 impl<O: Operand> Operand for &O {
     #[track_caller]
     fn with<R>(&self, work: impl FnOnce(&Tensor) -> R) -> R {
         (**self).with(work)
+    }
+
+    fn number(&self) -> Option<f32> {
+        (**self).number()
     }
 }
 

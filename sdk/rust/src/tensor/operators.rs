@@ -2,61 +2,38 @@
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-use super::{Tensor, full};
+use super::{Operand, Tensor, full};
 use crate::bindings::tunebox::method::tensor;
 
-/// One operator between two tensors, owned or borrowed, through one function of the contract.
-macro_rules! between_tensors {
-    ($operator:ident, $method:ident, $function:ident, [$(($left:ty, $right:ty)),+]) => {
-        $(
-            impl $operator<$right> for $left {
-                type Output = Tensor;
-
-                #[track_caller]
-                fn $method(self, other: $right) -> Tensor {
-                    Tensor::from_answer(tensor::$function(self.handle(), other.handle()))
-                }
-            }
-        )+
-    };
-}
-
-/// One operator with a number on either side.
-macro_rules! with_numbers {
-    ($operator:ident, $method:ident, [$($side:ty),+], |$x:ident, $number:ident| $right:expr, $left:expr) => {
-        $(
-            impl $operator<f32> for $side {
-                type Output = Tensor;
-
-                #[track_caller]
-                fn $method(self, $number: f32) -> Tensor {
-                    let $x = &self;
-                    $right
-                }
-            }
-
-            impl $operator<$side> for f32 {
-                type Output = Tensor;
-
-                #[track_caller]
-                fn $method(self, $x: $side) -> Tensor {
-                    let ($x, $number) = (&$x, self);
-                    $left
-                }
-            }
-        )+
-    };
-}
-
+/// One operator: between two tensors by a function of the contract, and with a number on either side.
 macro_rules! operator {
     ($operator:ident, $method:ident, $function:ident, |$x:ident, $number:ident| $right:expr, $left:expr) => {
-        between_tensors!(
-            $operator,
-            $method,
-            $function,
-            [(Tensor, Tensor), (Tensor, &Tensor), (&Tensor, Tensor), (&Tensor, &Tensor)]
-        );
-        with_numbers!($operator, $method, [Tensor, &Tensor], |$x, $number| $right, $left);
+        operator!($operator, $method, $function, |$x, $number| $right, $left, Tensor);
+        operator!($operator, $method, $function, |$x, $number| $right, $left, &Tensor);
+    };
+    ($operator:ident, $method:ident, $function:ident, |$x:ident, $number:ident| $right:expr, $left:expr, $side:ty) => {
+        impl<O: Operand> $operator<O> for $side {
+            type Output = Tensor;
+
+            #[track_caller]
+            fn $method(self, other: O) -> Tensor {
+                let $x = &self;
+                match other.number() {
+                    Some($number) => $right,
+                    None => Tensor::from_answer(other.with(|other| tensor::$function($x.handle(), other.handle()))),
+                }
+            }
+        }
+
+        impl $operator<$side> for f32 {
+            type Output = Tensor;
+
+            #[track_caller]
+            fn $method(self, $x: $side) -> Tensor {
+                let ($x, $number) = (&$x, self);
+                $left
+            }
+        }
     };
 }
 
@@ -66,7 +43,7 @@ operator!(Mul, mul, multiply, |x, number| x.scale(number.into()), x.scale(number
 operator!(Div, div, divide, |x, number| x.reference() / full(&[], number), full(&[], number) / x.reference());
 
 impl Tensor {
-    /// A reference from an owner or a reference alike, for the macros above.
+    /// A reference from an owner or a reference alike, for the macro above.
     fn reference(&self) -> &Tensor {
         self
     }

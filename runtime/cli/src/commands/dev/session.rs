@@ -19,8 +19,7 @@ use tunebox_training::{Error, Event, Observer, Outcome, Revisions, RunSettings, 
 use super::watcher::{Change, POLL_INTERVAL, read_run_file, watch};
 use crate::package::build::{check_source, show_compiler_warnings};
 use crate::run::display::RunDisplay;
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::Failure;
+use crate::terminal::{Failure, Terminal};
 
 pub(super) struct Session {
     terminal: Terminal,

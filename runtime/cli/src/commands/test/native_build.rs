@@ -11,7 +11,7 @@ use tunebox_package::build::cargo_in;
 use tunebox_package::toolchain::{Toolchain, command};
 use tunebox_sandbox::native::{ADDRESS, TOKEN, TwinListener};
 
-use crate::terminal::diagnostic::Failure;
+use crate::terminal::Failure;
 use crate::terminal::shell::quote;
 
 /// The test that `method!` adds, which is the twin.

@@ -4,8 +4,7 @@ use serde_json::json;
 use tunebox_foundation::explain::{Exit, Explanation};
 use tunebox_training::twin::{Comparison, Difference};
 
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
+use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 use tunebox_foundation::format::{counted, grouped};
 
 /// Shows the debugger command, with `--quiet` too: without it nothing continues.

@@ -7,8 +7,7 @@ use tunebox_foundation::files;
 use tunebox_sandbox::{Profiler, Recorded};
 use tunebox_training::RunSettings;
 
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::Failure;
+use crate::terminal::{Failure, Terminal};
 use tunebox_foundation::format::grouped;
 
 /// The viewer of the file. It reads the file in the browser and uploads nothing.

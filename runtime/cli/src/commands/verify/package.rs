@@ -10,8 +10,7 @@ use tunebox_package::trust::{Mode, Refusal, Trust};
 use tunebox_package::{Artifact, Error, Package, Reference, TrustError, bounded};
 
 use crate::package::describe::{import_names, publisher, signer_text, train_command};
-use crate::terminal::Terminal;
-use crate::terminal::diagnostic::{CommandResult, ExitStatus, Failure};
+use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 /// Largest public key file that is read, in bytes.
 const MAX_KEY_BYTES: u64 = 4 << 10;
