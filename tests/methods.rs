@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::support::given_scores::GivenScores;
 use crate::support::golden::{assert_file, between, root};
-use crate::support::golden_rows::{self, name, package, value};
+use crate::support::golden_rows::{self, name, package};
 use crate::support::tiny_run::{TestObserver, Workspace};
 use serde_json::json;
 use tunebox_package::{Value as Given, resolve_settings};
@@ -217,7 +217,6 @@ fn settings_that_make_no_sense_together_are_refused_before_the_first_step() {
         let package = package(method);
         let given: toml::Table = settings.iter().map(|(name, value)| ((*name).to_owned(), toml(value))).collect();
         let settings = resolve_settings(&package.manifest, &given).unwrap();
-        let settings: Vec<_> = settings.into_iter().map(|(name, given)| (name, value(given))).collect();
         let component = engine.admit(&package.bytes, method, &Grants::default(), &Limits::default()).unwrap();
         let (train_state, ..) = GivenScores::over(BTreeMap::new(), false);
         let mut session = Session::start(&component, train_state, SessionSettings::default()).unwrap();

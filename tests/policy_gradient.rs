@@ -13,22 +13,13 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 use tunebox_model::rows::Rows;
-use tunebox_package::{Reference, Value as Given, resolve_settings};
+use tunebox_package::{Reference, resolve_settings};
 use tunebox_sandbox::{
-    Batch, Engine, Error, Grants, Limits, Question, RunHooks, Session, SessionSettings, StepReport, TrainState, Value,
+    Batch, Engine, Error, Grants, Limits, Question, RunHooks, Session, SessionSettings, StepReport, TrainState,
 };
 
 fn root() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-}
-
-fn value(value: Given) -> Value {
-    match value {
-        Given::Boolean(value) => Value::Boolean(value),
-        Given::Integer(value) => Value::Integer(value),
-        Given::Number(value) => Value::Number(value),
-        Given::Text(value) => Value::Text(value),
-    }
 }
 
 /// A batch of prompts.
@@ -51,7 +42,6 @@ fn session<H: RunHooks>(
 ) -> Result<Session<H>, Error> {
     let package = Reference::parse(method, &root()).unwrap().open().unwrap();
     let settings = resolve_settings(&package.manifest, &toml::Table::try_from(settings).unwrap()).unwrap();
-    let settings: Vec<_> = settings.into_iter().map(|(name, given)| (name, value(given))).collect();
     let engine = Engine::new()?;
     let method = engine.admit(&package.bytes, method, &Grants::default(), &Limits::default())?;
     let own = SessionSettings { metric_names: package.manifest.metrics, ..SessionSettings::default() };

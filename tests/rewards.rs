@@ -11,8 +11,8 @@ use crate::support::tiny_run::{TestObserver, Workspace};
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 use tunebox_foundation::explain::{Exit, Explain};
-use tunebox_package::{Reference, Value as Given, builtin, resolve_settings, section};
-use tunebox_sandbox::{Engine, Error, Judge, Value, Verdict, VerifierLimits};
+use tunebox_package::{Reference, builtin, resolve_settings, section};
+use tunebox_sandbox::{Engine, Error, Judge, Verdict, VerifierLimits};
 
 /// One line of the file.
 #[derive(Deserialize)]
@@ -28,19 +28,9 @@ fn root() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-fn value(value: Given) -> Value {
-    match value {
-        Given::Boolean(value) => Value::Boolean(value),
-        Given::Integer(value) => Value::Integer(value),
-        Given::Number(value) => Value::Number(value),
-        Given::Text(value) => Value::Text(value),
-    }
-}
-
 fn judge(engine: &Engine, name: &str, settings: &Map<String, Json>) -> Result<Judge, Error> {
     let package = Reference::verifier(name, &root()).unwrap().open().unwrap();
     let settings = resolve_settings(&package.manifest, &toml::Table::try_from(settings).unwrap()).unwrap();
-    let settings: Vec<_> = settings.into_iter().map(|(name, given)| (name, value(given))).collect();
     Judge::new(engine.admit_verifier(&package.bytes, name, &VerifierLimits::default())?, &settings)
 }
 

@@ -19,14 +19,7 @@ fn released_component(name: &str) -> Vec<u8> {
 
 /// Every setting of a manifest, with some given.
 fn settings(manifest: &Manifest, given: &str) -> Vec<(String, Value)> {
-    let values = resolve_settings(manifest, &given.parse().unwrap()).unwrap();
-    let value = |value| match value {
-        tunebox_package::Value::Boolean(value) => Value::Boolean(value),
-        tunebox_package::Value::Integer(value) => Value::Integer(value),
-        tunebox_package::Value::Number(value) => Value::Number(value),
-        tunebox_package::Value::Text(value) => Value::Text(value),
-    };
-    values.into_iter().map(|(name, given)| (name, value(given))).collect()
+    resolve_settings(manifest, &given.parse().unwrap()).unwrap()
 }
 
 #[test]

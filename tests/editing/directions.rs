@@ -7,10 +7,8 @@ use serde_json::Value as Json;
 use tunebox_model::edit::Role;
 use tunebox_model::policy::View;
 use tunebox_model::rows::Rows;
-use tunebox_package::{Reference, Value as Given, resolve_settings};
-use tunebox_sandbox::{
-    Batch, Engine, Error as SandboxError, Grants, Limits, Session, SessionSettings, StepReport, Value,
-};
+use tunebox_package::{Reference, resolve_settings};
+use tunebox_sandbox::{Batch, Engine, Error as SandboxError, Grants, Limits, Session, SessionSettings, StepReport};
 
 use super::root;
 use crate::support::given_stream::{GivenStream, REFUSAL, given_stream};
@@ -36,7 +34,6 @@ fn given(
     let package = Reference::parse(method, &root()).unwrap().open().unwrap();
     let given = settings.iter().map(|(name, value)| ((*name).to_owned(), toml_value(value))).collect();
     let values = resolve_settings(&package.manifest, &given).unwrap();
-    let values: Vec<(String, Value)> = values.into_iter().map(|(name, given)| (name, value(given))).collect();
     let grants = Grants::default().with("weights").with("text");
     let admitted = Engine::new().unwrap().admit(&package.bytes, method, &grants, &Limits::default()).unwrap();
     let (mut table, mut named) = (BTreeMap::new(), Vec::new());
@@ -64,15 +61,6 @@ fn rows_of(first: u32, count: usize) -> Arc<Rows> {
 
 fn toml_value(text: &str) -> toml::Value {
     format!("value = {text}").parse::<toml::Table>().unwrap().remove("value").unwrap()
-}
-
-fn value(given: Given) -> Value {
-    match given {
-        Given::Boolean(value) => Value::Boolean(value),
-        Given::Integer(value) => Value::Integer(value),
-        Given::Number(value) => Value::Number(value),
-        Given::Text(value) => Value::Text(value),
-    }
 }
 
 fn assert_near(found: &[f32], wanted: &[f32], name: &str) {

@@ -78,7 +78,7 @@ impl Author {
 }
 
 impl Revisions for Author {
-    fn newer(&mut self, _: &[u8]) -> Option<Vec<u8>> {
+    fn next_component(&mut self, _: &[u8]) -> Option<Vec<u8>> {
         self.asked += 1;
         if self.before == Some(self.asked) { self.next.take() } else { None }
     }
@@ -113,7 +113,7 @@ fn dev(
     let mut settings = place.settings(&[&[name.as_str(), method], &SETTINGS[..]].concat()).unwrap();
     (settings.authoring, settings.resume) = (true, resume);
     let stop = watcher.stop;
-    run_revised(plan(settings).unwrap(), watcher, stop, author).unwrap()
+    run_revised(plan(settings).unwrap(), watcher, stop, Some(author)).unwrap()
 }
 
 /// What every step drew, and what the last checkpoint holds of the edit.

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use serde::Deserialize;
 use tunebox_model::rows::Rows;
-use tunebox_package::{Manifest, Package, Reference, Value as Given, resolve_settings};
-use tunebox_sandbox::{Batch, Engine, Grants, Limits, Method, Session, SessionSettings, StepReport, Value};
+use tunebox_package::{Manifest, Package, Reference, resolve_settings};
+use tunebox_sandbox::{Batch, Engine, Grants, Limits, Method, Session, SessionSettings, StepReport};
 
 use super::given_scores::{Arrived, GivenScores, Passes, RowScore};
 use super::golden::root;
@@ -48,15 +48,6 @@ pub(crate) fn rows(method: &str) -> Vec<Row> {
 
 pub(crate) fn package(method: &str) -> Package {
     Reference::parse(method, &root()).unwrap().open().unwrap()
-}
-
-pub(crate) fn value(value: Given) -> Value {
-    match value {
-        Given::Boolean(value) => Value::Boolean(value),
-        Given::Integer(value) => Value::Integer(value),
-        Given::Number(value) => Value::Number(value),
-        Given::Text(value) => Value::Text(value),
-    }
 }
 
 /// The first token of a row: which side, and which record.
@@ -133,7 +124,6 @@ impl Row {
     ) -> (Session<GivenScores>, Arrived, Passes) {
         let given = toml::Table::try_from(&self.settings).unwrap();
         let settings = resolve_settings(manifest, &given).unwrap();
-        let settings: Vec<_> = settings.into_iter().map(|(name, given)| (name, value(given))).collect();
         let (train_state, arrived, passes) = GivenScores::over(self.scores(), joins);
         let own = SessionSettings { metric_names: manifest.metrics.clone(), ..SessionSettings::default() };
         let mut session = Session::start(method, train_state, own).unwrap();

@@ -12,3 +12,4 @@ pub mod hexadecimal;
 pub mod nearest;
 pub mod paths;
 pub mod printable;
+pub mod setting;

@@ -5,11 +5,10 @@
 
 mod rules;
 
-use std::fmt;
-
 use semver::Version;
 use serde::{Deserialize, Serialize};
 use tunebox_foundation::printable::printable;
+pub use tunebox_foundation::setting::Value;
 
 pub(crate) use self::rules::name;
 use self::rules::{LONGEST_NAME, LONGEST_TEXT};
@@ -136,31 +135,6 @@ pub enum Kind {
     Number,
     /// A text.
     Text,
-}
-
-/// The value of a setting.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Value {
-    /// `true` or `false`.
-    Boolean(bool),
-    /// A whole number.
-    Integer(i64),
-    /// A number.
-    Number(f64),
-    /// A text.
-    Text(String),
-}
-
-impl fmt::Display for Value {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Boolean(value) => value.fmt(formatter),
-            Self::Integer(value) => value.fmt(formatter),
-            Self::Number(value) => value.fmt(formatter),
-            Self::Text(value) => value.fmt(formatter),
-        }
-    }
 }
 
 /// Reads the manifest of a component. Errors: none there, or one that breaks a rule.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tunebox_compute::budget::Budget;
+pub use tunebox_foundation::setting::Value;
 
 use crate::batch::Batch;
 use crate::bindings::types;
@@ -23,19 +24,6 @@ use crate::run_hooks::RunHooks;
 use crate::settings::SessionSettings;
 use crate::train_state::{Shared, TrainState, lock};
 use crate::usage::{Slowest, Usage};
-
-/// The value of a setting.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// `true` or `false`.
-    Boolean(bool),
-    /// A whole number.
-    Integer(i64),
-    /// A number.
-    Number(f64),
-    /// Text.
-    Text(String),
-}
 
 impl From<&Value> for types::Value {
     fn from(value: &Value) -> Self {

@@ -9,7 +9,7 @@ use crate::card::{self, ArtifactKind};
 use crate::error::Error;
 use crate::learner::{TrainState, published};
 use crate::lock;
-use crate::lock::write::{Written, lock};
+use crate::lock::write::Written;
 use crate::metrics::MetricsFile;
 use crate::plan::PlannedRun;
 use tunebox_foundation::files;
@@ -55,7 +55,7 @@ pub(crate) fn write(plan: &PlannedRun, train_state: &TrainState, metrics: &Metri
     names.extend(directions(plan, train_state, folder)?);
     files::write(&folder.join(card::FILE), card::card(plan, kind, &metrics.rows()?).as_bytes())?;
     let mut written: Vec<Written> = names.into_iter().map(|name| written_file(folder, name)).collect();
-    files::write(&folder.join(lock::FILE), lock(plan, Some(&written))?.as_bytes())?;
+    lock::write::write(plan, Some(&written))?;
     written.extend([written_file(folder, card::FILE), written_file(folder, lock::FILE)]);
     Ok(written)
 }

@@ -14,13 +14,13 @@ use tunebox_compute::{Device, Tensor};
 pub(crate) use identity::{Identity, settings_that_matter};
 
 use crate::data::Cursor;
-use crate::digest::{from_hexadecimal, hexadecimal};
+use crate::digest::from_hexadecimal;
 use crate::error::{self, Error, damaged};
 use crate::learner::{TrainState, published};
 use tunebox_foundation::files::{self, Draft};
 
 /// The layout of `state.json`.
-const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA: u32 = 1;
 const STATE: &str = "state.json";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const SNAPSHOTS: &str = "snapshots.safetensors";
@@ -39,7 +39,8 @@ const LARGEST_HEAD: u64 = 16 << 20;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct State {
-    schema: u32,
+    /// The layout, [`SCHEMA`].
+    pub(crate) schema: u32,
     /// Finished steps.
     pub(crate) step: u64,
     /// The position in the data.
@@ -51,9 +52,9 @@ pub(crate) struct State {
     /// The positions of the method's random streams.
     pub(crate) streams: BTreeMap<String, u64>,
     /// The bytes that the method saved, in hexadecimal.
-    method_state: String,
+    pub(crate) method_state: String,
     /// The names of the snapshots that the method took.
-    snapshots: Vec<String>,
+    pub(crate) snapshots: Vec<String>,
     /// Trained tokens.
     pub(crate) tokens: u64,
     /// Seconds of training.
@@ -63,19 +64,6 @@ pub(crate) struct State {
     /// The time that chat templates read, in seconds since 1970.
     pub(crate) clock: i64,
     /// The identity of the run.
-    pub(crate) identity: Identity,
-}
-
-/// The part of a state that the run loop knows; the rest comes from the train state.
-pub(crate) struct Place {
-    pub(crate) step: u64,
-    pub(crate) cursor: Cursor,
-    pub(crate) streams: BTreeMap<String, u64>,
-    pub(crate) method_state: Vec<u8>,
-    pub(crate) tokens: u64,
-    pub(crate) seconds: f64,
-    pub(crate) last_loss: Option<(f64, u64)>,
-    pub(crate) clock: i64,
     pub(crate) identity: Identity,
 }
 
@@ -147,8 +135,8 @@ pub(crate) fn last_whole(run: &Path) -> Option<(u64, PathBuf)> {
 }
 
 /// Writes a checkpoint atomically, then deletes all but the last `keep`. Returns its folder.
-pub(crate) fn save(run: &Path, place: Place, train_state: &TrainState, keep: usize) -> Result<PathBuf, Error> {
-    let target = folder(run, place.step);
+pub(crate) fn save(run: &Path, state: &State, train_state: &TrainState, keep: usize) -> Result<PathBuf, Error> {
+    let target = folder(run, state.step);
     files::create_folder(&run.join("steps"))?;
     let draft = Draft::begin(&target)?;
     error::from_model(train_state.policy.save(draft.path()))?;
@@ -158,28 +146,13 @@ pub(crate) fn save(run: &Path, place: Place, train_state: &TrainState, keep: usi
         error::from_model(train_state.policy.save_snapshot_edits(name, &path))?;
     }
     published::save(&train_state.published, draft.path())?;
-    let (first, second, updates) = train_state.hooks.optimizer.state(train_state.policy.parameters())?;
+    let (first, second, _) = train_state.hooks.optimizer.state(train_state.policy.parameters())?;
     draft.write(OPTIMIZER, &tensors([("first", &first), ("second", &second)])?)?;
     if !train_state.snapshots.is_empty() {
         let list = train_state.snapshots.iter().map(|(name, values)| (name.as_str(), values));
         draft.write(SNAPSHOTS, &tensors(list)?)?;
     }
-    let state = State {
-        schema: SCHEMA,
-        step: place.step,
-        cursor: place.cursor,
-        updates,
-        generation: train_state.policy.generation(),
-        streams: place.streams,
-        method_state: hexadecimal(&place.method_state),
-        snapshots: train_state.snapshots.keys().cloned().collect(),
-        tokens: place.tokens,
-        seconds: place.seconds,
-        last_loss: place.last_loss,
-        clock: place.clock,
-        identity: place.identity,
-    };
-    let text = serde_json::to_vec_pretty(&state).map_err(|error| damaged(&target, error.to_string()))?;
+    let text = serde_json::to_vec_pretty(state).map_err(|error| damaged(&target, error.to_string()))?;
     draft.write(STATE, &text)?;
     draft.commit()?;
     prune(run, keep)?;

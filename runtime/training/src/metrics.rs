@@ -17,7 +17,7 @@ use crate::validation::PassRate;
 pub(crate) const FILE: &str = "metrics.jsonl";
 
 /// The most bytes of the file that are read: enough for millions of steps.
-pub(crate) const MAX_BYTES: u64 = 4 << 30;
+const MAX_BYTES: u64 = 4 << 30;
 
 /// Combines the metrics of the micro-batches of a window to one number for each name.
 #[derive(Debug, Default)]

@@ -10,13 +10,14 @@ use std::sync::atomic::AtomicBool;
 
 use toml::{Table, Value};
 use tunebox_compute::device;
+use tunebox_compute::precision::Compute;
 use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_foundation::{files, paths};
 use tunebox_package::Reference;
 use tunebox_sandbox::Compiling;
 use tunebox_sandbox::child::Program;
 
-use crate::configuration::{ComputeChoice, ReplayInputs, RunSettings};
+use crate::configuration::{ReplayInputs, RunSettings};
 use crate::error::Error;
 use crate::lock;
 use crate::observer::Observer;
@@ -194,7 +195,7 @@ fn overrides(scratch: &Path, recorded: &Table) -> Vec<String> {
 fn planned_lock(settings: &RunSettings) -> Result<Table, Error> {
     let mut on_cpu = settings.clone();
     on_cpu.file.train.device = "cpu".into();
-    on_cpu.file.train.compute = ComputeChoice::Auto;
+    on_cpu.file.train.compute = Compute::Auto;
     lock::write::table(&plan(on_cpu)?.run)
 }
 

@@ -1,5 +1,8 @@
 //! What a run may ask for.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 /// What the frozen matrices of a model's blocks are kept in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Base {
@@ -10,15 +13,16 @@ pub enum Base {
     Nf4,
 }
 
-/// What activations are computed in.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Number format of activations.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Compute {
-    /// What is best on the device: f32 on the CPU, bf16 on an accelerator.
+    /// `f32` on the CPU, `bf16` on other devices.
     #[default]
     Auto,
-    /// bf16, on accelerators.
+    /// 16 bits, 8 of them exponent; on accelerators only.
     Bf16,
-    /// f32, everywhere.
+    /// 32 bits.
     F32,
 }
 

@@ -6,18 +6,18 @@ use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
-/// The kinds of training.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+/// Kind of adapter, or all weights.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AdapterKind {
-    /// W + (alpha/r)·B·A (Hu et al. 2021).
+    /// Low-rank factors, scaled by alpha ÷ rank: W + (alpha/r)·B·A (Hu et al. 2021).
     #[default]
     Lora,
-    /// W + (alpha/√r)·B·A (Kalajdzievski 2023).
+    /// Low-rank factors, scaled by alpha ÷ √rank: W + (alpha/√r)·B·A (Kalajdzievski 2023).
     RsLora,
-    /// LoRA on the direction of each row and a learned length (Liu et al. 2024).
+    /// Low-rank factors and a magnitude for each output (Liu et al. 2024).
     Dora,
-    /// All weights.
+    /// No adapter: all weights are trained.
     Full,
 }
 
@@ -58,13 +58,15 @@ impl FromStr for AdapterKind {
     }
 }
 
-/// Which linear maps of a block get an adapter.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// Modules that get an adapter.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Targets {
-    /// Every linear map of every block; never the embedding or the head.
+    /// Every linear layer of every block; never the embedding or the head.
     #[default]
     AllLinear,
     /// Modules whose path is one of these names or ends with one: `q_proj`, `mlp.down_proj`.
+    #[serde(untagged)]
     Modules(Vec<String>),
 }
 

@@ -9,13 +9,14 @@ use super::spans;
 use super::template::ChatTemplate;
 use crate::tokenizer::{Spans, Tokenizer};
 
-/// Which answers of a conversation the model learns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Answers of a conversation that are trained on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Answers {
-    /// Every answer.
+    /// Every assistant message.
     #[default]
     All,
-    /// Only the last one; earlier ones are context.
+    /// The last assistant message only.
     Last,
 }
 

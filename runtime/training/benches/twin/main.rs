@@ -11,7 +11,6 @@ mod learner;
 mod native;
 mod pair;
 mod records;
-mod start;
 mod statistics;
 
 use std::path::Path;
@@ -37,14 +36,6 @@ fn main() -> Outcome<()> {
     for twin in &arguments.twins {
         let times = measure(*twin, &model, &arguments)?;
         show(*twin, &arguments, &times);
-    }
-    if arguments.start_up {
-        let all = start::all(&model, place.path())?;
-        if arguments.json {
-            show_rows(&all)?;
-        } else {
-            show_starts(&all);
-        }
     }
     Ok(())
 }
@@ -113,21 +104,4 @@ fn show(twin: Twin, arguments: &Arguments, times: &[Timed]) {
 /// The least of some seconds.
 fn least(times: &[Timed], seconds: impl Fn(&Timed) -> f64) -> f64 {
     times.iter().map(seconds).fold(f64::INFINITY, f64::min)
-}
-
-fn show_rows(all: &[start::Start]) -> Outcome<()> {
-    for start in all {
-        println!("{}", serde_json::to_string(start)?);
-    }
-    Ok(())
-}
-
-fn show_starts(all: &[start::Start]) {
-    println!("{:<12} {:>8} {:>10} {:>10} {:>10}", "method", "bytes", "cold ms", "cached ms", "instance");
-    for start in all {
-        let start::Start { method, bytes, cold_milliseconds, cached_milliseconds, instance_milliseconds } = start;
-        println!(
-            "{method:<12} {bytes:>8} {cold_milliseconds:>10.2} {cached_milliseconds:>10.2} {instance_milliseconds:>10.2}"
-        );
-    }
 }

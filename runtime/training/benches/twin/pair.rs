@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tunebox_model::Model;
-use tunebox_package::{Package, Reference, Value as Given, resolve_settings};
-use tunebox_sandbox::{Batch, Engine, Grants, Limits, Session, SessionSettings, TrainState, Value};
+use tunebox_package::{Reference, resolve_settings};
+use tunebox_sandbox::{Batch, Engine, Grants, Limits, Session, SessionSettings, TrainState};
 use tunebox_training::data::Shape;
 
 use super::Outcome;
@@ -75,7 +75,7 @@ impl Pair {
         let metric_names = package.manifest.metrics.clone();
         let settings = SessionSettings { limits, metric_names, ..SessionSettings::default() };
         let mut component = Session::start(&admitted, train_state(Arc::clone(model), rank)?, settings)?;
-        component.init(&defaults(&package)?)?;
+        component.init(&resolve_settings(&package.manifest, &toml::Table::new())?)?;
         Ok(Self { twin, native: train_state(Arc::clone(model), rank)?, component })
     }
 
@@ -84,15 +84,9 @@ impl Pair {
     /// # Errors
     /// When they come to different weights or report different numbers.
     pub(crate) fn step(&mut self, batch: &Batch, native_first: bool) -> Outcome<Timed> {
-        let (native, numbers, component, report) = if native_first {
-            let (native, numbers) = self.native(batch)?;
-            let (component, report) = self.component(batch)?;
-            (native, numbers, component, report)
-        } else {
-            let (component, report) = self.component(batch)?;
-            let (native, numbers) = self.native(batch)?;
-            (native, numbers, component, report)
-        };
+        let first = native_first.then(|| self.native(batch)).transpose()?;
+        let (component, report) = self.component(batch)?;
+        let (native, numbers) = first.map_or_else(|| self.native(batch), Ok)?;
         compare(&numbers, &report.metrics.iter().map(|(name, value, _)| (name.as_str(), *value)).collect::<Vec<_>>())?;
         self.same_weights()?;
         Ok(Timed { native, component, guest: report.guest_seconds, calls: report.host_calls })
@@ -137,19 +131,4 @@ pub(crate) fn compare(native: &[(&'static str, f32)], component: &[(&str, f64)])
         }
     }
     Ok(())
-}
-
-/// The settings of a method as they come.
-fn defaults(package: &Package) -> Outcome<Vec<(String, Value)>> {
-    let settings = resolve_settings(&package.manifest, &toml::Table::new())?;
-    let converted = settings.into_iter().map(|(name, value)| {
-        let value = match value {
-            Given::Boolean(value) => Value::Boolean(value),
-            Given::Integer(value) => Value::Integer(value),
-            Given::Number(value) => Value::Number(value),
-            Given::Text(value) => Value::Text(value),
-        };
-        (name, value)
-    });
-    Ok(converted.collect())
 }

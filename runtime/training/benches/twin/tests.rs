@@ -78,9 +78,9 @@ fn quartiles_lie_between_the_numbers_in_proportion() {
 #[test]
 fn arguments_choose_what_is_measured_and_on_what() {
     let all = Arguments::parse(words("--bench"), None).unwrap();
-    assert_eq!((all.twins.as_slice(), all.start_up, all.pairs), (&[Twin::Lora, Twin::Dpo][..], true, 40));
+    assert_eq!((all.twins.as_slice(), all.pairs), (&[Twin::Lora, Twin::Dpo][..], 40));
     let some = Arguments::parse(words("dpo --pairs 3 --json --bench"), Some("qwen".into())).unwrap();
-    assert_eq!((some.twins.as_slice(), some.start_up, some.json), (&[Twin::Dpo][..], false, true));
+    assert_eq!((some.twins.as_slice(), some.json), (&[Twin::Dpo][..], true));
     assert_eq!((some.pairs, some.batch, some.model.as_deref()), (3, 4, Some("qwen")));
     for (wrong, named) in [("--pairs", "lacks"), ("--pairs 0", "`0`"), ("dpe", "`dpe`")] {
         assert!(Arguments::parse(words(wrong), None).unwrap_err().to_string().contains(named), "{wrong}");

@@ -19,7 +19,6 @@ use crate::metrics;
 use crate::observer::{Event, Observer, StepEvent};
 use crate::plan::{PlannedRun, plan_with_records};
 use crate::run::run;
-use tunebox_foundation::files;
 
 /// How fast steps are.
 #[derive(Debug, Clone, Serialize)]
@@ -161,12 +160,10 @@ fn median(mut numbers: Vec<f64>) -> f64 {
     }
 }
 
-/// The method's total usage of its limits, from the last row of the metrics.
+/// The method's total usage of its limits, from the last row of the metrics that has it.
 fn read_usage(folder: &Path) -> Result<Value, Error> {
-    let bytes = files::read(&folder.join(metrics::FILE), metrics::MAX_BYTES)?;
-    let mut lines = bytes.rsplit(|byte| *byte == b'\n');
-    let last = lines.find_map(|line| serde_json::from_slice::<Value>(line).ok()?.get("used").cloned());
-    Ok(last.and_then(|used| used.get("total").cloned()).unwrap_or_default())
+    let rows = metrics::rows(&folder.join(metrics::FILE))?;
+    Ok(rows.iter().rev().find_map(|row| row.get("used")?.get("total").cloned()).unwrap_or_default())
 }
 
 /// A number of a JSON object; NaN if it is missing.

@@ -22,6 +22,16 @@ const BOUNDS: [(&str, &str, IsWithin); 4] = [
     ("exclusiveMaximum", "below", |number, bound| number < bound),
 ];
 
+/// The types of values: name in the schema, words, and the test of a value.
+const TYPES: [(&str, &str, fn(&Value) -> bool); 6] = [
+    ("string", "text in quotes", Value::is_string),
+    ("integer", "a whole number", |value| value.is_i64() || value.is_u64()),
+    ("number", "a number", Value::is_number),
+    ("boolean", "`true` or `false`", Value::is_boolean),
+    ("object", "a table", Value::is_object),
+    ("array", "a list", Value::is_array),
+];
+
 /// The JSON schema of a run file.
 #[must_use]
 pub fn schema() -> Value {
@@ -50,17 +60,16 @@ fn find_key_below(schema: &Value, table: &str, name: &str) -> Option<String> {
 /// # Errors
 /// The first problem, with its location.
 pub(super) fn check(document: &mut Document) -> Result<(), Error> {
-    let mut tree = std::mem::take(&mut document.tree);
-    let result = Checker { document }.check_table("", &schema(), &mut tree);
-    document.tree = tree;
+    let mut table = match document.tree.take() {
+        Value::Object(table) => table,
+        _ => Map::new(),
+    };
+    let result = document.check_table("", &schema(), &mut table);
+    document.tree = Value::Object(table);
     result
 }
 
-struct Checker<'a> {
-    document: &'a Document,
-}
-
-impl Checker<'_> {
+impl Document {
     fn check_table(&self, path: &str, schema: &Value, table: &mut Map<String, Value>) -> Result<(), Error> {
         let nothing = Map::new();
         let properties = schema["properties"].as_object().unwrap_or(&nothing);
@@ -91,7 +100,7 @@ impl Checker<'_> {
             self.check_table(&missing, below, &mut Map::new())?;
         }
         let problem = Explanation::new("config", format!("`{missing}` is missing")).with_hint(missing_hint(&missing));
-        Err(self.document.error(&missing, Underline::Key, problem, None))
+        Err(self.error(&missing, Underline::Key, problem, None))
     }
 
     fn check_value(&self, path: &str, schema: &Value, value: &mut Value) -> Result<(), Error> {
@@ -103,7 +112,7 @@ impl Checker<'_> {
         }
         let names = type_names(schema);
         let is_scalar = value.is_number() || value.is_boolean();
-        if names.contains(&"string") && is_scalar && self.document.is_override(path) {
+        if names.contains(&"string") && is_scalar && self.is_override(path) {
             // `--set run.name=42` means the text.
             *value = Value::String(value.to_string());
         }
@@ -123,13 +132,13 @@ impl Checker<'_> {
     }
 
     fn wrong_type(&self, path: &str, names: &[&str], value: &Value) -> Error {
-        let expected = names.iter().filter(|name| **name != "null").map(|name| describe_type(name));
+        let expected = TYPES.iter().filter(|(name, ..)| names.contains(name)).map(|(_, words, _)| *words);
         let expected = format!("{} is wanted", expected.collect::<Vec<_>>().join(" or "));
         let mut problem = Explanation::new("config", format!("`{path}` is {}, {expected}", describe_value(value)));
         if value.is_string() {
             problem.hint = table_hint(path);
         }
-        self.document.error(path, Underline::Value, problem, Some(expected))
+        self.error(path, Underline::Value, problem, Some(expected))
     }
 
     fn check_choice(&self, path: &str, schema: &Value, value: &Value) -> Result<(), Error> {
@@ -138,7 +147,7 @@ impl Checker<'_> {
             Some(text) if !choices.is_empty() && !choices.contains(&text) => {
                 let problem = Explanation::new("config", format!("`{path}` cannot be `{text}`"));
                 let problem = problem.with_hint(suggest(text, &choices, "it can be"));
-                Err(self.document.error(path, Underline::Value, problem, None))
+                Err(self.error(path, Underline::Value, problem, None))
             }
             _ => Ok(()),
         }
@@ -152,7 +161,7 @@ impl Checker<'_> {
         }
         let range = bounds.map(|(bound, words, _)| format!("{words} {bound}")).collect::<Vec<_>>().join(" and ");
         let problem = Explanation::new("config", format!("`{path}` is {value}, it must be {range}"));
-        Err(self.document.error(path, Underline::Value, problem, None))
+        Err(self.error(path, Underline::Value, problem, None))
     }
 
     fn unknown_key(&self, table: &str, key: &str, properties: &Map<String, Value>) -> Error {
@@ -162,7 +171,7 @@ impl Checker<'_> {
             _ => (format!("keys of `[{table}]`"), format!("not a key of `[{table}]`")),
         };
         let problem = Explanation::new("config", format!("unknown key `{key}`")).with_hint(suggest(key, &known, &list));
-        self.document.error(&join(table, key), Underline::Key, problem, Some(note))
+        self.error(&join(table, key), Underline::Key, problem, Some(note))
     }
 }
 
@@ -175,39 +184,16 @@ fn type_names(schema: &Value) -> Vec<&str> {
     }
 }
 
-/// The texts that a value can be: `enum`, or for documented choices `oneOf` with `enum` or `const` each.
+/// The texts that a value can be: `const`, `enum`, or for documented choices `oneOf` with one of them each.
 fn choices(schema: &Value) -> Vec<&str> {
-    let plain = schema["enum"].as_array().into_iter().flatten();
-    let documented = schema["oneOf"].as_array().into_iter().flatten();
-    let documented = documented.flat_map(|case| match case["enum"].as_array() {
-        Some(several) => several.iter().collect(),
-        None => vec![&case["const"]],
-    });
-    plain.chain(documented).filter_map(Value::as_str).collect()
+    let several = schema["enum"].as_array().into_iter().flatten().chain([&schema["const"]]);
+    let documented = schema["oneOf"].as_array().into_iter().flatten().flat_map(choices);
+    several.filter_map(Value::as_str).chain(documented).collect()
 }
 
 /// Whether a value has the type that a schema calls `name`.
 fn has_type(value: &Value, name: &str) -> bool {
-    match name {
-        "string" => value.is_string(),
-        "integer" => value.is_i64() || value.is_u64(),
-        "number" => value.is_number(),
-        "boolean" => value.is_boolean(),
-        "object" => value.is_object(),
-        "array" => value.is_array(),
-        _ => false,
-    }
-}
-
-fn describe_type(name: &str) -> String {
-    match name {
-        "string" => "text in quotes".into(),
-        "integer" => "a whole number".into(),
-        "boolean" => "`true` or `false`".into(),
-        "object" => "a table".into(),
-        "array" => "a list".into(),
-        other => format!("a {other}"),
-    }
+    TYPES.iter().any(|(known, _, test)| *known == name && test(value))
 }
 
 fn describe_value(value: &Value) -> &'static str {

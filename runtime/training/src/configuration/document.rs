@@ -23,8 +23,8 @@ pub struct Document {
     /// The file as the user named it; empty without a file.
     name: String,
     text: String,
-    /// The values, tables within tables.
-    pub(super) tree: Map<String, Value>,
+    /// The values, tables within tables; null if there are none.
+    pub(super) tree: Value,
     /// Byte ranges of key and value in `text`, by dotted key.
     spans: BTreeMap<String, (Range<usize>, Range<usize>)>,
     /// The `--set` arguments as typed, by dotted key.
@@ -61,7 +61,7 @@ impl Document {
             let problem = Explanation::new("config", format!("the run file is not valid TOML: {message}"));
             locate(problem, error.span().map(|span| document.location_of(&span)), None)
         })?;
-        document.tree = document.read_table("", table.get_ref())?;
+        document.tree = Value::Object(document.read_table("", table.get_ref())?);
         Ok(document)
     }
 
@@ -116,7 +116,7 @@ impl Document {
 
     /// Removes a key of a table; does nothing if it is not there.
     pub(super) fn remove(&mut self, table: &str, key: &str) {
-        if let Some(table) = self.tree.get_mut(table).and_then(Value::as_object_mut) {
+        if let Some(Value::Object(table)) = self.tree.get_mut(table) {
             table.shift_remove(key);
         }
     }
@@ -212,27 +212,29 @@ fn locate(problem: Explanation, location: Option<SettingLocation>, note: Option<
 /// A value typed on the command line: TOML if it parses as TOML, else the text itself.
 fn parse_value(text: &str) -> Value {
     let line = format!("value = {text}");
-    Document::parse("", &line).ok().and_then(|mut document| document.tree.remove("value")).unwrap_or(Value::from(text))
+    Document::parse("", &line).map_or_else(|_| text.into(), |mut document| document.tree["value"].take())
 }
 
 /// Inserts a value at a path and creates missing tables and list items. `None` if the path leads through a value that is
 /// no table.
-fn insert(tree: &mut Map<String, Value>, path: &[String], value: Value) -> Option<()> {
-    let (first, rest) = path.split_first()?;
-    if rest.is_empty() {
-        tree.insert(first.clone(), value);
-        return Some(());
-    }
-    let is_list = rest.len() > 1 && rest[0].parse::<usize>().is_ok();
-    let empty = || if is_list { Value::Array(Vec::new()) } else { Value::Object(Map::new()) };
-    match (tree.entry(first.clone()).or_insert_with(empty), rest) {
-        (Value::Array(items), [index, rest @ ..]) if !rest.is_empty() => {
-            let index = index.parse::<usize>().ok()?;
-            if index == items.len() {
-                items.push(Value::Object(Map::new()));
-            }
-            insert(items.get_mut(index)?.as_object_mut()?, rest, value)
+fn insert(tree: &mut Value, path: &[String], value: Value) -> Option<()> {
+    let mut at = tree;
+    for (depth, part) in path.iter().enumerate() {
+        let index = part.parse::<usize>().ok().filter(|_| depth > 0 && depth + 1 < path.len());
+        if at.is_null() {
+            *at = if index.is_some() { Value::Array(Vec::new()) } else { Value::Object(Map::new()) };
         }
-        (next, rest) => insert(next.as_object_mut()?, rest, value),
+        at = match (at, index) {
+            (Value::Array(items), Some(index)) => {
+                if index == items.len() {
+                    items.push(Value::Null);
+                }
+                items.get_mut(index)?
+            }
+            (Value::Object(table), _) => table.entry(part.clone()).or_insert(Value::Null),
+            _ => return None,
+        };
     }
+    *at = value;
+    Some(())
 }

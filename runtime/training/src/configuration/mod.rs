@@ -13,7 +13,6 @@ mod tables;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_foundation::files;
 use tunebox_foundation::paths::simplify;
@@ -24,8 +23,8 @@ pub use check::{find_key, schema};
 pub use document::{Document, SettingLocation, Underline};
 pub use limits::LimitsTable;
 pub use tables::{
-    AdapterTable, AllLinear, AnswersChoice, BasePrecision, ComputeChoice, DataTable, ENDLESS, Grant, Initialise,
-    KindChoice, MethodTable, ModelTable, RUNS_FOLDER, RunFile, RunTable, Targets, TrainTable, VerifierTable,
+    AdapterTable, BasePrecision, DataTable, ENDLESS, Grant, Initialise, MethodTable, ModelTable, RUNS_FOLDER, RunFile,
+    RunTable, TrainTable, VerifierTable,
 };
 
 use crate::error::Error;
@@ -106,8 +105,7 @@ impl RunSettings {
             document.remove("train", "adapter");
         }
         check::check(&mut document)?;
-        let tree = Value::Object(document.tree.clone());
-        let file = serde_json::from_value(tree)
+        let file = serde_json::from_value(document.tree.clone())
             .map_err(|error| Explanation::new("config", error.to_string()).with_hint("see the schema of run files"))?;
         Ok(Self {
             file,
@@ -157,11 +155,7 @@ impl RunSettings {
     /// Whether the file or a `--set` gives a dotted key or table.
     #[must_use]
     pub fn is_given(&self, key: &str) -> bool {
-        let below = |value: &'_ Value, name: &str| match value {
-            Value::Array(items) => name.parse::<usize>().ok().and_then(|index| items.get(index).cloned()),
-            other => other.get(name).cloned(),
-        };
-        key.split('.').try_fold(Value::Object(self.document.tree.clone()), |value, name| below(&value, name)).is_some()
+        self.document.tree.pointer(&format!("/{}", key.replace('.', "/"))).is_some()
     }
 
     /// The settings as TOML that runs from any folder: every default filled in, every existing path absolute, and the run

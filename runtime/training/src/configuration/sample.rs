@@ -23,7 +23,7 @@ impl RunSettings {
         for assignment in overrides {
             plain.set(assignment)?;
         }
-        let method = plain.tree.get("method").and_then(|table| table.get("use")).and_then(Value::as_str);
+        let method = plain.tree["method"]["use"].as_str();
         let document = match method.and_then(|method| sample.run_file_of(method)) {
             Some(text) => parse(text)?,
             None => {

@@ -6,9 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tunebox_compute::precision::Base;
+use tunebox_model::chat::Answers;
 
 use super::limits::LimitsTable;
-pub use train::{AdapterTable, AllLinear, ComputeChoice, KindChoice, Targets, TrainTable};
+pub use train::{AdapterTable, TrainTable};
 
 /// The folder for runs if `run.folder` is not given.
 pub const RUNS_FOLDER: &str = "runs";
@@ -113,18 +114,7 @@ pub struct DataTable {
     pub shuffle: bool,
     /// Answers of a conversation that are trained on.
     #[serde(default)]
-    pub answers: AnswersChoice,
-}
-
-/// Answers of a conversation that are trained on.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum AnswersChoice {
-    /// Every assistant message.
-    #[default]
-    All,
-    /// The last assistant message only.
-    Last,
+    pub answers: Answers,
 }
 
 /// `[method]`: the method. Every further key is a setting of the method.

@@ -1,5 +1,7 @@
 //! Reading run files and `--set`, and the messages about their mistakes.
 
+use tunebox_model::adapter::Targets;
+
 use super::*;
 
 const GOOD: &str = "[model]\npath = \"m\"\n[data]\npath = \"d.jsonl\"\n[method]\nuse = \"lora\"\nbeta = 0.2\n";
@@ -94,8 +96,8 @@ fn verifiers_are_a_list_and_a_wrong_key_of_one_is_shown_at_its_own_line() {
 fn targets_are_one_word_or_a_list() {
     let targets = |value: &str| read(GOOD, &[value]).unwrap().file.train.adapter.targets;
 
-    assert_eq!(targets("train.adapter.targets=all-linear"), Targets::Word(AllLinear::AllLinear));
-    assert_eq!(targets("train.adapter.targets=['q_proj']"), Targets::Names(vec!["q_proj".into()]));
+    assert_eq!(targets("train.adapter.targets=all-linear"), Targets::AllLinear);
+    assert_eq!(targets("train.adapter.targets=['q_proj']"), Targets::Modules(vec!["q_proj".into()]));
     assert_eq!(error_of(GOOD, &["train.adapter.targets=all"]).what, "`train.adapter.targets` cannot be `all`");
 }
 

@@ -38,17 +38,6 @@ impl InitialState {
         })
     }
 
-    /// Replaces the copy by one of the present state, part by part: memory may not hold both.
-    pub(crate) fn update(&mut self, train_state: &TrainState) -> Result<(), Error> {
-        self.values = train_state.policy.parameters().snapshot()?;
-        self.moments = moments(train_state)?;
-        self.updates = train_state.hooks.optimizer.steps();
-        self.snapshots.clone_from(&train_state.snapshots);
-        self.published.clone_from(&train_state.published);
-        self.policy = train_state.policy.state();
-        Ok(())
-    }
-
     /// Restores the copy and clears the gradient.
     pub(crate) fn restore(&self, train_state: &mut TrainState) -> Result<(), Error> {
         train_state.snapshots.clone_from(&self.snapshots);

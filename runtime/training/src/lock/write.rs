@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use serde_json::{Map, Value, json};
 use toml::Table;
 use tunebox_compute::device::DeviceInfo;
+use tunebox_foundation::files;
 use tunebox_package::Package;
 use tunebox_sandbox::COSTS;
 
-use super::NOTHING;
+use super::{FILE, NOTHING};
 use crate::data::Dataset;
 use crate::error::Error;
-use crate::plan::{PlannedRun, PlannedVerifier};
+use crate::plan::{PlannedRun, Revision};
 
 /// A file of the artifact.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -22,69 +23,68 @@ pub struct Written {
     pub bytes: u64,
 }
 
-/// The lock of a plan as TOML. `artifact` is `None` before the end of the run, then the files that it left.
+/// Writes the lock of a plan into the run's folder, atomically. `artifact` is `None` before the end of the run, then the files
+/// that it left.
 ///
 /// # Errors
-/// A file of the artifact that cannot be read for its digest.
-pub(crate) fn lock(plan: &PlannedRun, artifact: Option<&[Written]>) -> Result<String, Error> {
-    let (summary, identity) = (&plan.summary, &plan.identity);
-    let mut lock = Map::new();
-    let mut add = |key: &str, value: Value| lock.insert(key.to_owned(), value);
-    add("schema", json!(1));
-    add("tunebox", json!(env!("CARGO_PKG_VERSION")));
-    add("costs", json!(COSTS));
-    add("seed", json!(plan.settings.file.train.seed));
-    add("steps", json!(plan.steps));
-    add("device", json!(summary.device));
-    add("compute", json!(plan.compute.as_str()));
-    add("system", json!(system()));
-    add("clock", json!(plan.clock));
-    if artifact.is_some_and(<[Written]>::is_empty) {
-        add("left", json!(NOTHING));
-    }
-    if let Some(about) = &plan.accelerator {
-        add("accelerator", accelerator(about));
-    }
-    add(
-        "model",
-        without_nulls(json!({
-            "name": summary.model, "family": summary.family, "sha256": identity.model, "adapter": identity.adapter,
-        })),
-    );
-    add("data", data(&plan.data));
-    if let Some(validation) = &plan.validation {
-        add("validation", data(validation));
-    }
-    add("method", method(plan));
-    if !plan.verifiers.is_empty() {
-        let verifier = |verifier: &PlannedVerifier| {
-            let package = &verifier.package;
-            without_nulls(json!({
-                "name": verifier.name, "version": package.manifest.version, "sha256": package.digest,
-                "signer": signer(package), "source": package.source,
-            }))
-        };
-        add("verifier", plan.verifiers.iter().map(verifier).collect());
-    }
-    add("settings", json!(Table::try_from(&plan.settings.file).unwrap_or_default()));
-    if let Some(files) = artifact.filter(|files| !files.is_empty()) {
-        add("artifact", files.iter().map(file).collect::<Result<_, Error>>()?);
-    }
-    Ok(toml::to_string_pretty(&lock).unwrap_or_default())
+/// A file of the artifact that cannot be read for its digest, and a lock that cannot be written.
+pub(crate) fn write(plan: &PlannedRun, artifact: Option<&[Written]>) -> Result<(), Error> {
+    let text = toml::to_string_pretty(&lock(plan, artifact)?).unwrap_or_default();
+    Ok(files::write(&plan.folder.join(FILE), text.as_bytes())?)
 }
 
-/// The table of the method. `revised` lists its changes during the run; the other keys are those of the last version.
-fn method(plan: &PlannedRun) -> Value {
-    let package = &plan.method.package;
-    let mut table = without_nulls(json!({
+/// The lock of a plan, as [`write`] would write it before the run.
+pub(crate) fn table(plan: &PlannedRun) -> Result<Table, Error> {
+    Ok(Table::try_from(lock(plan, None)?).unwrap_or_default())
+}
+
+/// The lock of a plan without null values.
+fn lock(plan: &PlannedRun, artifact: Option<&[Written]>) -> Result<Value, Error> {
+    let (summary, identity) = (&plan.summary, &plan.identity);
+    let files = artifact.unwrap_or_default().iter().map(file).collect::<Result<Vec<_>, Error>>()?;
+    let verifiers = plan.verifiers.iter().map(|verifier| self::verifier(&verifier.name, &verifier.package));
+    let method = method(&plan.method.package, &summary.settings, &plan.revised);
+    let mut lock = json!({
+        "schema": 1,
+        "tunebox": env!("CARGO_PKG_VERSION"),
+        "costs": COSTS,
+        "seed": plan.settings.file.train.seed,
+        "steps": plan.steps,
+        "device": summary.device,
+        "compute": plan.compute.as_str(),
+        "system": system(),
+        "clock": plan.clock,
+        "left": artifact.filter(|files| files.is_empty()).map(|_| NOTHING),
+        "accelerator": plan.accelerator.as_ref().map(accelerator),
+        "model": {
+            "name": summary.model, "family": summary.family, "sha256": identity.model, "adapter": identity.adapter,
+        },
+        "data": data(&plan.data),
+        "validation": plan.validation.as_ref().map(data),
+        "method": method,
+        "verifier": list(verifiers.collect()),
+        "settings": Table::try_from(&plan.settings.file).unwrap_or_default(),
+        "artifact": list(files),
+    });
+    remove_nulls(&mut lock);
+    Ok(lock)
+}
+
+/// The table of a method. `revised` lists its changes during the run; the other keys are those of the last version.
+pub(crate) fn method(package: &Package, settings: &Map<String, Value>, revised: &[Revision]) -> Value {
+    json!({
         "name": package.manifest.name, "version": package.manifest.version, "interface": package.manifest.interface,
         "sha256": package.digest, "signer": signer(package), "source": package.source, "imports": package.imports,
-        "settings": plan.summary.settings,
-    }));
-    if !plan.revised.is_empty() {
-        table["revised"] = json!(plan.revised);
-    }
-    table
+        "settings": settings, "revised": Some(revised).filter(|list| !list.is_empty()),
+    })
+}
+
+/// The table of a verifier, which the run calls `name`.
+pub(crate) fn verifier(name: &str, package: &Package) -> Value {
+    json!({
+        "name": name, "version": package.manifest.version, "sha256": package.digest, "signer": signer(package),
+        "source": package.source,
+    })
 }
 
 fn file(written: &Written) -> Result<Value, Error> {
@@ -100,7 +100,7 @@ fn data(data: &Dataset) -> Value {
 }
 
 /// The public key that signed a package.
-pub(crate) fn signer(package: &Package) -> Option<&str> {
+fn signer(package: &Package) -> Option<&str> {
     package.signer.as_ref().map(|signer| signer.key.as_str())
 }
 
@@ -114,15 +114,19 @@ pub(crate) fn accelerator(about: &DeviceInfo) -> Value {
     json!({ "chip": about.name, "architecture": about.architecture, "software": about.software })
 }
 
-/// An object without its null fields, which TOML does not have.
-fn without_nulls(mut object: Value) -> Value {
-    if let Some(map) = object.as_object_mut() {
-        map.retain(|_, value| !value.is_null());
-    }
-    object
+/// A list as JSON; null if it is empty, so that the lock leaves its key out.
+pub(crate) fn list(items: Vec<Value>) -> Value {
+    if items.is_empty() { Value::Null } else { Value::Array(items) }
 }
 
-/// `run.lock` of a plan as a table, as [`lock`] would write it before the run.
-pub(crate) fn table(plan: &PlannedRun) -> Result<Table, Error> {
-    super::parse(&plan.folder.join(super::FILE), &lock(plan, None)?)
+/// Removes the null fields of an object and of the objects in it: TOML has no null.
+pub(crate) fn remove_nulls(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, value| !value.is_null());
+            map.values_mut().for_each(remove_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(remove_nulls),
+        _ => {}
+    }
 }

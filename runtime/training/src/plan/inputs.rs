@@ -1,13 +1,12 @@
 //! Opens what a run computes on: the model with its policy, and the data.
 
-use tunebox_model::chat::Answers;
 use tunebox_model::{Model, Policy};
 
 use super::memory::bytes_beside_weights;
 use super::method::PlannedMethod;
 use super::model::{max_length, open_with_digest};
 use super::policy::build_policy;
-use crate::configuration::{AnswersChoice, RunSettings};
+use crate::configuration::RunSettings;
 use crate::data::{Dataset, Encoder, Reading};
 use crate::error::Error;
 
@@ -50,11 +49,7 @@ pub(crate) fn read_datasets(
     reading: &Reading,
 ) -> Result<(Dataset, Option<Dataset>), Error> {
     let table = &settings.file.data;
-    let answers = match table.answers {
-        AnswersChoice::All => Answers::All,
-        AnswersChoice::Last => Answers::Last,
-    };
-    let encoder = Encoder { tokenizer: model.tokenizer()?, template: model.template.as_ref(), answers };
+    let encoder = Encoder { tokenizer: model.tokenizer()?, template: model.template.as_ref(), answers: table.answers };
     // An error about a record has its own location.
     let read = |key: &str, written: &str| match Dataset::read(&settings.path(key, written), reading, &encoder) {
         Err(error @ Error::File(_)) => Err(settings.with_location(key, error)),

@@ -2,12 +2,11 @@
 
 use std::borrow::Cow;
 
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_package::settings::SettingError;
 use tunebox_package::{
-    Error as PackageError, Package, Reference, Value as Given, World, component, manifest, read_manifest,
-    resolve_settings,
+    Error as PackageError, Package, Reference, World, component, manifest, read_manifest, resolve_settings,
 };
 use tunebox_sandbox::native::{Twin, every_interface};
 use tunebox_sandbox::{Engine, Error as Refused, Grants, Limits, Method, Value, interface_of};
@@ -52,18 +51,18 @@ impl PlannedMethod {
     /// Completions of a prompt: the setting `completions`, if the method has it, as built-in methods do.
     #[must_use]
     pub fn completions(&self) -> Option<u64> {
-        self.positive_setting("completions").filter(|count| *count > 0)
+        self.positive_setting("completions")
     }
 
     /// Maximum new tokens of a completion: the setting `max-tokens`, if the method has it.
     pub(crate) fn new_tokens(&self) -> Option<u64> {
-        self.positive_setting("max-tokens").filter(|count| *count > 0)
+        self.positive_setting("max-tokens")
     }
 
-    /// A setting that is a positive integer.
+    /// The value of a setting that is a positive integer.
     fn positive_setting(&self, name: &str) -> Option<u64> {
         self.settings.iter().find_map(|(known, value)| match value {
-            Value::Integer(count) if known == name => u64::try_from(*count).ok(),
+            Value::Integer(count) if known == name && *count > 0 => u64::try_from(*count).ok(),
             _ => None,
         })
     }
@@ -154,20 +153,16 @@ fn grants(settings: &RunSettings) -> Grants {
     named.fold(Grants::default(), |grants, grant| grants.with(grant.interface()))
 }
 
+/// The settings of the method, including defaults.
 fn resolve(settings: &RunSettings, package: &Package) -> Result<Vec<(String, Value)>, Error> {
-    let given = table(&settings.file.method.settings);
-    let values = resolve_settings(&package.manifest, &given);
-    let values = values.map_err(|error| setting_error(settings, "method", &settings.file.method.r#use, error))?;
-    Ok(values.into_iter().map(|(name, value)| (name, convert(value))).collect())
+    let values = resolve_settings(&package.manifest, &toml_table(&settings.file.method.settings));
+    values.map_err(|error| setting_error(settings, "method", &settings.file.method.r#use, error))
 }
 
 /// The settings of a run's method as `run.lock` lists them, with every default. Settings that the method rejects are
 /// returned as given, so that they differ from every lock.
-pub(crate) fn lock_settings(settings: &RunSettings, package: &Package) -> toml::Table {
-    match resolve(settings, package) {
-        Ok(resolved) => table(&settings_json(&resolved)),
-        Err(_) => table(&settings.file.method.settings),
-    }
+pub(crate) fn lock_settings(settings: &RunSettings, package: &Package) -> Map<String, Json> {
+    resolve(settings, package).map_or_else(|_| settings.file.method.settings.clone(), |values| settings_json(&values))
 }
 
 /// An error about a component's settings, located in the table `below` of the run file. `used` names the component.
@@ -188,32 +183,12 @@ pub(super) fn setting_error(settings: &RunSettings, below: &str, used: &str, err
     }
 }
 
-/// A setting of a package as the sandbox takes it.
-pub(super) fn convert(value: Given) -> Value {
-    match value {
-        Given::Boolean(value) => Value::Boolean(value),
-        Given::Integer(value) => Value::Integer(value),
-        Given::Number(value) => Value::Number(value),
-        Given::Text(value) => Value::Text(value),
-    }
-}
-
-/// Settings as a TOML table. Null, which no setting can be, is left out.
-pub(super) fn table(settings: &Map<String, Json>) -> toml::Table {
-    let entries = settings.iter().filter_map(|(name, value)| {
-        let value = toml::Value::try_from(value).ok()?;
-        Some((name.clone(), value))
-    });
-    entries.collect()
+/// Settings as a TOML table.
+pub(super) fn toml_table(settings: &Map<String, Json>) -> toml::Table {
+    toml::Table::try_from(settings).unwrap_or_default()
 }
 
 /// Settings as a JSON object.
 pub(super) fn settings_json(settings: &[(String, Value)]) -> Map<String, Json> {
-    let json = |value: &Value| match value {
-        Value::Boolean(value) => (*value).into(),
-        Value::Integer(value) => (*value).into(),
-        Value::Number(value) => (*value).into(),
-        Value::Text(value) => value.clone().into(),
-    };
-    settings.iter().map(|(name, value)| (name.clone(), json(value))).collect()
+    settings.iter().map(|(name, value)| (name.clone(), json!(value))).collect()
 }

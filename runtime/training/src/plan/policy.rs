@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use tunebox_compute::Device;
-use tunebox_model::adapter::{AdapterKind, AdapterSettings, Targets as Places};
+use tunebox_model::adapter::AdapterSettings;
 use tunebox_model::decoder::Recompute;
 use tunebox_model::error::Error as ModelError;
 use tunebox_model::{Model, Policy, PolicySettings, Slice};
 
 use super::memory;
 use super::model::max_length;
-use crate::configuration::{AdapterTable, KindChoice, RunSettings, Targets, Underline};
+use crate::configuration::{AdapterTable, RunSettings, Underline};
 use crate::error::Error;
 
 /// Builds the policy over a model. `learns`: the method trains; `sides`: rows of a record.
@@ -61,22 +61,12 @@ fn pass_size(settings: &RunSettings, model: &Model, sides: usize) -> Slice {
 }
 
 fn adapter_settings(table: &AdapterTable, seed: u64) -> AdapterSettings {
-    let kind = match table.kind {
-        KindChoice::Lora => AdapterKind::Lora,
-        KindChoice::Rslora => AdapterKind::RsLora,
-        KindChoice::Dora => AdapterKind::Dora,
-        KindChoice::Full => AdapterKind::Full,
-    };
-    let targets = match &table.targets {
-        Targets::Word(_) => Places::AllLinear,
-        Targets::Names(names) => Places::Modules(names.clone()),
-    };
     AdapterSettings {
-        kind,
+        kind: table.kind,
         rank: table.rank as usize,
         alpha: table.alpha.unwrap_or(2.0 * f64::from(table.rank)),
         dropout: table.dropout,
-        targets,
+        targets: table.targets.clone(),
         layers: table.layers.as_ref().map(|layers| layers.iter().map(|layer| *layer as usize).collect()),
         seed,
     }

@@ -3,10 +3,11 @@
 use tunebox_compute::Device;
 use tunebox_compute::precision::{Base, Precision, PrecisionRequest};
 use tunebox_foundation::explain::Explanation;
+use tunebox_model::adapter::AdapterKind;
 use tunebox_sandbox::Value;
 
 use super::method::PlannedMethod;
-use crate::configuration::{BasePrecision, KindChoice, RunSettings, Underline};
+use crate::configuration::{BasePrecision, RunSettings, Underline};
 use crate::error::Error;
 use crate::lock;
 
@@ -19,7 +20,7 @@ pub(super) fn requested(settings: &RunSettings, device: &Device) -> Result<Preci
         return Err(settings.error("model.precision", Underline::Key, problem));
     }
     let base = BasePrecision::base(settings.file.model.precision);
-    let requested = PrecisionRequest { base, compute: settings.file.train.compute.into() };
+    let requested = PrecisionRequest { base, compute: settings.file.train.compute };
     match Precision::new(requested, device) {
         Ok(_) => Ok(requested),
         Err(error) => {
@@ -44,7 +45,7 @@ pub(super) fn nf4_conflict(settings: &RunSettings, method: &PlannedMethod) -> Op
 
 fn full_training_conflict(settings: &RunSettings) -> Option<Explanation> {
     let what = "`model.precision` is for a frozen base, and `train.adapter.kind = \"full\"` trains all of it";
-    let is_full = settings.file.train.adapter.kind == KindChoice::Full;
+    let is_full = settings.file.train.adapter.kind == AdapterKind::Full;
     is_full.then(|| Explanation::new("config", what).with_hint("leave one of them out"))
 }
 

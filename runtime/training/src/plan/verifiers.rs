@@ -4,7 +4,7 @@
 use tunebox_package::{Error as PackageError, Package, Reference, World, resolve_settings};
 use tunebox_sandbox::{Engine, Value, Verifier};
 
-use super::method::{convert, setting_error, table};
+use super::method::{setting_error, toml_table};
 use super::trust;
 use crate::configuration::{RunSettings, Underline, VerifierTable};
 use crate::error::Error;
@@ -54,7 +54,7 @@ fn load_verifier(
         let name = package.manifest.name;
         return Err(PackageError::OtherWorld { name, found: "method", wanted: "verifier" }.into());
     }
-    let values = resolve_settings(&package.manifest, &table(&given.settings))
+    let values = resolve_settings(&package.manifest, &toml_table(&given.settings))
         .map_err(|error| setting_error(settings, &key, &given.r#use, error))?;
     let admitted =
         engine.admit_verifier(&package.bytes, &package.manifest.name, &settings.file.limits.of_verifiers())?;
@@ -62,7 +62,7 @@ fn load_verifier(
         name: given.name.clone().unwrap_or_else(|| package.manifest.name.clone()),
         weight: given.weight as f32,
         field: given.answer.clone(),
-        settings: values.into_iter().map(|(name, value)| (name, convert(value))).collect(),
+        settings: values,
         package,
         admitted,
     })

@@ -83,24 +83,15 @@ pub struct Summary {
 /// # Errors
 /// The error that ends the run; [`Error::Step`] names the last checkpoint.
 pub fn run(plan: Plan, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Outcome, Error> {
-    execute(plan, observer, stop, None)
+    run_revised(plan, observer, stop, None)
 }
 
-/// Executes a plan whose method may change between steps, for the method's author. A step that fails in the method waits for a
-/// fixed version.
+/// Executes a plan. `stop` is checked after each step: if it is set, the step is saved and the run ends. With `revisions`, which
+/// the method's author has, the method may change between steps, and a step that fails in the method waits for a fixed version.
 ///
 /// # Errors
 /// The error that ends the run; [`Error::Step`] names the last checkpoint.
 pub fn run_revised(
-    plan: Plan,
-    observer: &mut dyn Observer,
-    stop: &AtomicBool,
-    revisions: &mut dyn Revisions,
-) -> Result<Outcome, Error> {
-    execute(plan, observer, stop, Some(revisions))
-}
-
-fn execute(
     plan: Plan,
     observer: &mut dyn Observer,
     stop: &AtomicBool,

@@ -11,21 +11,20 @@ use tunebox_foundation::explain::Explanation;
 use tunebox_package::Manifest;
 use tunebox_sandbox::StepReport;
 
-use super::start::{ActiveRun, Session, session_settings};
+use super::start::{ActiveRun, session_settings};
 use crate::data::Cursor;
 use crate::error::Error;
 use crate::learner::begin_step;
 use crate::learner::initial_state::{self, InitialState};
 use crate::lock;
 use crate::observer::{Observer, StepEvent};
-use crate::plan::{self, PlannedMethod, PlannedRun, Revision};
-use tunebox_foundation::files;
+use crate::plan::{self, PlannedMethod, Revision};
 
 /// The source of newer versions of a run's method.
 pub trait Revisions {
     /// Returns a newer component that differs from `present` and was not returned before. Called between two steps; does not
     /// wait.
-    fn newer(&mut self, present: &[u8]) -> Option<Vec<u8>>;
+    fn next_component(&mut self, present: &[u8]) -> Option<Vec<u8>>;
 
     /// Waits, after a failed step, for a newer component to try it again; `None` ends the run.
     fn wait_for_fix(&mut self, error: &Error, stop: &AtomicBool) -> Option<Vec<u8>>;
@@ -35,19 +34,13 @@ pub trait Revisions {
     fn report_outcome(&mut self, step: u64, outcome: Result<&Manifest, &Error>);
 }
 
-/// The state of a run between two steps: all that a checkpoint saves.
-struct StepBoundary {
-    /// The method's saved state and the train state; `None` before the first step, where `init` makes them.
-    held: Option<(Vec<u8>, InitialState)>,
-    streams: BTreeMap<String, u64>,
-    cursor: Cursor,
-}
-
-/// A run whose method may change between steps.
+/// A run whose method may change between steps, with the state after the last finished step: all that a checkpoint saves.
 pub(super) struct RevisableRun<'a> {
     revisions: &'a mut dyn Revisions,
-    /// The state after the last finished step.
-    boundary: StepBoundary,
+    /// The method's saved state and the train state; `None` before the first step, where `init` makes them.
+    saved: Option<(Vec<u8>, InitialState)>,
+    streams: BTreeMap<String, u64>,
+    cursor: Cursor,
 }
 
 impl<'a> RevisableRun<'a> {
@@ -55,10 +48,12 @@ impl<'a> RevisableRun<'a> {
     pub(super) fn begin(running: &mut ActiveRun, revisions: &'a mut dyn Revisions) -> Result<Self, Error> {
         let checkpoint = running.plan.checkpoint.as_ref();
         let state = checkpoint.map(|(path, state)| state.method_state(path)).transpose()?;
-        let initial = state.is_some().then(|| InitialState::copy_of(&running.train_state())).transpose()?;
-        let streams = state.as_ref().map_or_else(BTreeMap::new, |_| running.session.streams().clone());
-        let held = state.zip(initial);
-        Ok(Self { revisions, boundary: StepBoundary { held, streams, cursor: running.sampler.cursor() } })
+        let cursor = running.sampler.cursor();
+        let mut revisable = Self { revisions, saved: None, streams: BTreeMap::new(), cursor };
+        if let Some(state) = state {
+            revisable.record_state(running, state)?;
+        }
+        Ok(revisable)
     }
 
     /// Executes the next step with the newest version of the method. A step that fails in the method is tried again with the
@@ -70,7 +65,7 @@ impl<'a> RevisableRun<'a> {
         observer: &mut dyn Observer,
         stop: &AtomicBool,
     ) -> Result<bool, Error> {
-        let mut newest = self.revisions.newer(&running.plan.method.package.bytes);
+        let mut newest = self.revisions.next_component(&running.plan.method.package.bytes);
         loop {
             let error = match self.try_step(running, newest.take(), observer) {
                 Ok(event) => return running.record_step(event, observer).map(|()| true),
@@ -87,7 +82,7 @@ impl<'a> RevisableRun<'a> {
             if !stop.load(Ordering::Relaxed) {
                 return Err(error);
             }
-            return running.abandon_step(&self.boundary, observer).map(|()| false);
+            return self.abandon_step(running, observer).map(|()| false);
         }
     }
 
@@ -103,15 +98,15 @@ impl<'a> RevisableRun<'a> {
         }
         let event = running.try_step(observer)?;
         let state = running.session.save_state()?;
-        running.update_boundary(&mut self.boundary, state)?;
+        self.record_state(running, state)?;
         Ok(event)
     }
 
     /// Switches to another component. If it does not fit the run, or rejects its settings or state, restarts the version
     /// before it from the recorded state.
     fn revise(&mut self, running: &mut ActiveRun, bytes: Vec<u8>, observer: &mut dyn Observer) -> Result<(), Error> {
-        running.rewind(&self.boundary);
-        match running.try_method(bytes, &self.boundary) {
+        self.rewind(running);
+        match self.try_method(running, bytes) {
             Ok((method, report)) => {
                 running.switch_method(method)?;
                 running.show_report(&report, observer);
@@ -120,44 +115,37 @@ impl<'a> RevisableRun<'a> {
             Err(error) => {
                 running.show_last_lines(running.step + 1, observer);
                 self.revisions.report_outcome(running.step, Err(&error));
-                let (plan, step) = (&running.plan, running.step);
-                let report = start_method(&mut running.session, plan, &plan.method, &self.boundary, step)?;
+                let report = self.start_method(running, None)?;
                 running.show_report(&report, observer);
             }
         }
         Ok(())
     }
-}
 
-impl ActiveRun {
-    /// Replaces the recorded state by the present one. After an error the record is incomplete, so the run must end.
-    fn update_boundary(&mut self, boundary: &mut StepBoundary, state: Vec<u8>) -> Result<(), Error> {
-        boundary.streams.clone_from(self.session.streams());
-        boundary.cursor = self.sampler.cursor();
-        match &mut boundary.held {
-            Some((kept, initial)) => {
-                *kept = state;
-                initial.update(&self.train_state())?;
-            }
-            None => boundary.held = Some((state, InitialState::copy_of(&self.train_state())?)),
-        }
+    /// Replaces the recorded state by the present one. After an error there is no recorded state, so the run must end.
+    fn record_state(&mut self, running: &mut ActiveRun, state: Vec<u8>) -> Result<(), Error> {
+        self.streams.clone_from(running.session.streams());
+        self.cursor = running.sampler.cursor();
+        // The old copy goes first: memory may not hold both.
+        self.saved = None;
+        self.saved = Some((state, InitialState::copy_of(&running.train_state())?));
         Ok(())
     }
 
     /// Moves the data back to the recorded position. The method must be restarted or ended afterwards.
-    fn rewind(&mut self, boundary: &StepBoundary) {
-        self.sampler.seek(boundary.cursor);
-        self.before.clone_from(&self.used);
+    fn rewind(&self, running: &mut ActiveRun) {
+        running.sampler.seek(self.cursor);
+        running.before.clone_from(&running.used);
     }
 
     /// Abandons an unfinished step and saves the state before it. Saves nothing before the first step, or if that state is
     /// saved already.
-    fn abandon_step(&mut self, boundary: &StepBoundary, observer: &mut dyn Observer) -> Result<(), Error> {
-        self.rewind(boundary);
-        match &boundary.held {
-            Some((state, initial)) if self.kept.as_ref().is_none_or(|(step, _)| *step != self.step) => {
-                initial.restore(&mut self.train_state())?;
-                self.write_checkpoint(state.clone(), boundary.streams.clone(), observer)
+    fn abandon_step(&self, running: &mut ActiveRun, observer: &mut dyn Observer) -> Result<(), Error> {
+        self.rewind(running);
+        match &self.saved {
+            Some((state, initial)) if running.kept.as_ref().is_none_or(|(step, _)| *step != running.step) => {
+                initial.restore(&mut running.train_state())?;
+                running.write_checkpoint(state, self.streams.clone(), observer)
             }
             _ => Ok(()),
         }
@@ -167,14 +155,37 @@ impl ActiveRun {
     ///
     /// # Errors
     /// A component that does not fit the run, or rejects its settings or state.
-    fn try_method(&mut self, bytes: Vec<u8>, boundary: &StepBoundary) -> Result<(PlannedMethod, StepReport), Error> {
-        let engine = plan::engine(&self.plan.settings)?;
-        let method = plan::revised(&self.plan.settings, bytes, &engine)?;
-        self.check_compatible(&method)?;
-        let report = start_method(&mut self.session, &self.plan, &method, boundary, self.step)?;
+    fn try_method(&self, running: &mut ActiveRun, bytes: Vec<u8>) -> Result<(PlannedMethod, StepReport), Error> {
+        let engine = plan::engine(&running.plan.settings)?;
+        let method = plan::revised(&running.plan.settings, bytes, &engine)?;
+        running.check_compatible(&method)?;
+        let report = self.start_method(running, Some(&method))?;
         Ok((method, report))
     }
 
+    /// Starts `method`, or the run's method, in place of the session's present one. As in a resumed run, `init` runs on the
+    /// train state of the run's beginning; the recorded state is then restored over it.
+    fn start_method(&self, running: &mut ActiveRun, method: Option<&PlannedMethod>) -> Result<StepReport, Error> {
+        let (session, step) = (&mut running.session, running.step);
+        let method = method.unwrap_or(&running.plan.method);
+        let mut train_state = session.train_state();
+        initial_state::reset(&mut train_state)?;
+        begin_step(&mut train_state, 0);
+        drop(train_state);
+        session.replace(&method.admitted, session_settings(&running.plan, method))?;
+        let report = session.init(&method.settings)?;
+        let Some((state, initial)) = &self.saved else { return Ok(report) };
+        let mut train_state = session.train_state();
+        initial.restore_after_init(&mut train_state)?;
+        begin_step(&mut train_state, step);
+        drop(train_state);
+        session.restore_streams(&self.streams);
+        session.load_state(state)?;
+        Ok(report)
+    }
+}
+
+impl ActiveRun {
     /// Checks that a method has the name, shape of records and needs that the run was set up for.
     fn check_compatible(&self, method: &PlannedMethod) -> Result<(), Error> {
         let (old, new) = (&self.plan.method, &method.package.manifest);
@@ -201,8 +212,7 @@ impl ActiveRun {
             return Ok(());
         }
         if self.step == 0 {
-            let lock = lock::write::lock(&self.plan, None)?;
-            return Ok(files::write(&self.plan.folder.join(lock::FILE), lock.as_bytes())?);
+            return lock::write::write(&self.plan, None);
         }
         let revision = Revision { after: self.step, sha256 };
         self.metrics.add_revision(&revision)?;
@@ -230,31 +240,6 @@ fn changed_needs(learns: (bool, bool), edits: (bool, bool)) -> Option<&'static s
         (_, (false, true)) => Some("it asks for `weights` now, and the run was not set up to edit them"),
         _ => None,
     }
-}
-
-/// Starts a method in place of the session's present one after `step` steps. As in a resumed run, `init` runs on the train state
-/// of the run's beginning; the recorded state is then restored over it.
-fn start_method(
-    session: &mut Session,
-    plan: &PlannedRun,
-    method: &PlannedMethod,
-    boundary: &StepBoundary,
-    step: u64,
-) -> Result<StepReport, Error> {
-    let mut train_state = session.train_state();
-    initial_state::reset(&mut train_state)?;
-    begin_step(&mut train_state, 0);
-    drop(train_state);
-    session.replace(&method.admitted, session_settings(plan, method))?;
-    let report = session.init(&method.settings)?;
-    let Some((state, initial)) = &boundary.held else { return Ok(report) };
-    let mut train_state = session.train_state();
-    initial.restore_after_init(&mut train_state)?;
-    begin_step(&mut train_state, step);
-    drop(train_state);
-    session.restore_streams(&boundary.streams);
-    session.load_state(state)?;
-    Ok(report)
 }
 
 #[cfg(test)]

@@ -157,7 +157,7 @@ impl ActiveRun {
 fn open(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
     let Some((_, state)) = &plan.checkpoint else {
         files::write(&plan.folder.join("run.toml"), plan.settings.to_toml(&plan.name).as_bytes())?;
-        files::write(&plan.folder.join(lock::FILE), lock::write::lock(plan, None)?.as_bytes())?;
+        lock::write::write(plan, None)?;
         let verifiers = plan.verifiers.iter().map(|verifier| &verifier.package);
         let packages = std::iter::once(&plan.method.package).chain(verifiers);
         trust::copy_lock(plan.settings.project(), &plan.folder, packages)?;

@@ -9,13 +9,15 @@ use tunebox_sandbox::StepReport;
 
 use super::start::ActiveRun;
 use super::update::{explained, update};
-use crate::checkpoint::{self, Place};
-use crate::data::{Dataset, Shape};
+use crate::checkpoint::{self, State};
+use crate::data::Shape;
+use crate::digest::hexadecimal;
 use crate::error::Error;
+use crate::learner::TrainState;
 use crate::metrics::Tally;
 use crate::observer::{Event, Observer, StepEvent};
 use crate::plan::peak_on;
-use crate::validation::{PassRate, pass_rate, validate};
+use crate::validation::{pass_rate, validate};
 
 impl ActiveRun {
     /// Executes the next step and records it.
@@ -29,7 +31,7 @@ impl ActiveRun {
     pub(super) fn try_step(&mut self, observer: &mut dyn Observer) -> Result<StepEvent, Error> {
         let (begun, step) = (Instant::now(), self.step);
         let (used, before, unlearned) = (&mut self.used, &self.before, &mut self.unlearned);
-        let mut told = |report: StepReport| {
+        let mut handle_report = |report: StepReport| {
             show(step + 1, &report, observer);
             if let Some((function, words)) = &report.unlearned
                 && !std::mem::replace(unlearned, true)
@@ -38,7 +40,7 @@ impl ActiveRun {
             }
             *used = report.usage.after(before);
         };
-        let done = update(&self.plan, &mut self.session, &mut self.sampler, (step, self.last_loss), &mut told);
+        let done = update(&self.plan, &mut self.session, &mut self.sampler, (step, self.last_loss), &mut handle_report);
         self.show_last_lines(step + 1, observer);
         let done = done?;
         let train_state = self.session.train_state();
@@ -111,34 +113,23 @@ impl ActiveRun {
         }
     }
 
-    /// Scores the validation data; does nothing without any.
+    /// Scores the validation data, writes the score and sends it to the observer; does nothing without validation data.
     pub(super) fn run_validation(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
-        let batch = self.plan.settings.file.train.batch as usize;
-        let Some(data) = self.plan.validation.take() else { return Ok(()) };
+        let (step, train) = (self.step, &self.plan.settings.file.train);
+        let Some(data) = &self.plan.validation else { return Ok(()) };
+        let mut guard = self.session.train_state();
+        let TrainState { policy, hooks, .. } = &mut *guard;
         if data.shape == Shape::Prompts {
-            let rate = self.pass_rate(&data);
-            self.plan.validation = Some(data);
-            return self.record_pass_rate(rate?, observer);
+            let k = train.validate_completions as usize;
+            let room = data.report.length.saturating_sub(data.report.longest);
+            let rate = pass_rate(policy, data, &mut hooks.rewards.verifiers, k, room, train.seed)?;
+            self.metrics.add_pass_rate(step, rate)?;
+            observer.event(&Event::Passed { step, rate });
+        } else {
+            let loss = validate(policy, data, train.batch as usize)?;
+            self.metrics.add(&json!({ "step": step, "validation-loss": loss }))?;
+            observer.event(&Event::Validated { step, loss });
         }
-        let loss = validate(&self.train_state().policy, &data, batch);
-        self.plan.validation = Some(data);
-        let (step, loss) = (self.step, loss?);
-        self.metrics.add(&json!({ "step": step, "validation-loss": loss }))?;
-        observer.event(&Event::Validated { step, loss });
-        Ok(())
-    }
-
-    /// The pass rate of the validation prompts.
-    fn pass_rate(&mut self, data: &Dataset) -> Result<PassRate, Error> {
-        let k = self.plan.settings.file.train.validate_completions as usize;
-        let (seed, room) = (self.plan.settings.file.train.seed, data.report.length.saturating_sub(data.report.longest));
-        let train_state = &mut *self.train_state();
-        pass_rate(&train_state.policy, data, &mut train_state.hooks.rewards.verifiers, k, room, seed)
-    }
-
-    fn record_pass_rate(&mut self, rate: PassRate, observer: &mut dyn Observer) -> Result<(), Error> {
-        self.metrics.add_pass_rate(self.step, rate)?;
-        observer.event(&Event::Passed { step: self.step, rate });
         Ok(())
     }
 
@@ -146,34 +137,39 @@ impl ActiveRun {
     pub(super) fn save(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
         let method_state = self.session.save_state()?;
         let streams = self.session.streams().clone();
-        self.write_checkpoint(method_state, streams, observer)
+        self.write_checkpoint(&method_state, streams, observer)
     }
 
     /// Writes a checkpoint with a given state of the method and positions of its random streams.
     pub(super) fn write_checkpoint(
         &mut self,
-        method_state: Vec<u8>,
+        method_state: &[u8],
         streams: BTreeMap<String, u64>,
         observer: &mut dyn Observer,
     ) -> Result<(), Error> {
         self.metrics.sync()?;
-        let place = Place {
+        let (run, keep) = (&self.plan.folder, self.plan.settings.file.train.keep as usize);
+        let mut train_state = self.session.train_state();
+        if let Some(references) = &mut train_state.hooks.references {
+            references.save(run)?;
+        }
+        let state = State {
+            schema: checkpoint::SCHEMA,
             step: self.step,
             cursor: self.sampler.cursor(),
+            updates: train_state.hooks.optimizer.steps(),
+            generation: train_state.policy.generation(),
             streams,
-            method_state,
+            method_state: hexadecimal(method_state),
+            snapshots: train_state.snapshots.keys().cloned().collect(),
             tokens: self.tokens,
             seconds: self.seconds,
             last_loss: self.last_loss,
             clock: self.plan.clock,
             identity: self.plan.identity.clone(),
         };
-        let run = self.plan.folder.clone();
-        if let Some(references) = &mut self.train_state().hooks.references {
-            references.save(&run)?;
-        }
-        let keep = self.plan.settings.file.train.keep as usize;
-        let path = checkpoint::save(&run, place, &self.train_state(), keep)?;
+        let path = checkpoint::save(run, &state, &train_state, keep)?;
+        drop(train_state);
         observer.event(&Event::Saved { step: self.step, path: path.clone() });
         self.kept = Some((self.step, path));
         Ok(())

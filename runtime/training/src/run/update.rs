@@ -24,26 +24,26 @@ pub(crate) struct Update {
 pub(crate) type LastLoss = Option<(f64, u64)>;
 
 /// Executes step `step` (from 0): calls the method for every batch of the next window, then updates the weights if it
-/// accumulated a gradient. Passes each report to `told`.
+/// accumulated a gradient. Passes each report to `handle_report`.
 pub(crate) fn update(
     plan: &PlannedRun,
     session: &mut Session,
     sampler: &mut BatchSampler,
     (step, last): (u64, LastLoss),
-    told: &mut dyn FnMut(StepReport),
+    handle_report: &mut dyn FnMut(StepReport),
 ) -> Result<Update, Error> {
     begin_step(&mut session.train_state(), step);
-    let mut places = sampler.next_window();
+    let mut micro_batches = sampler.next_window();
     if plan.method.package.manifest.batch == Cadence::Window {
-        places = vec![places.concat()];
+        micro_batches = vec![micro_batches.concat()];
     }
-    let window = window(&plan.data, &places)?;
+    let window = window(&plan.data, &micro_batches)?;
     let mut tally = Tally::default();
     for batch in window.batches {
         let report = session.step(batch);
         let report = report.map_err(|error| explained(plan, session, (step, last), error.into()))?;
         tally.add(&report.metrics);
-        told(report);
+        handle_report(report);
     }
     let mut train_state = session.train_state();
     let untrained = step == 0 && train_state.hooks.progress().updates == 0;

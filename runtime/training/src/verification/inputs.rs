@@ -1,13 +1,15 @@
 //! The inputs of a run, as far as they are known without compiling its components.
 
-use toml::{Table, Value};
+use serde_json::{Value, json};
+use toml::Table;
 use tunebox_foundation::explain::Explanation;
 use tunebox_package::Package;
 
 use super::comparison::{ABSENT, Comparison};
 use crate::configuration::{RunSettings, Underline};
 use crate::error::Error;
-use crate::lock::write::signer;
+use crate::lock;
+use crate::lock::write::{list, remove_nulls, verifier};
 use crate::plan::{digests, lock_settings};
 
 /// The keys of a lock that only a plan knows.
@@ -41,30 +43,30 @@ pub(super) fn check_data_files(settings: &RunSettings) -> Result<(), Error> {
 /// # Errors
 /// A model or data that cannot be read.
 pub(super) fn lock_without_plan(settings: &RunSettings, components: &[Result<Package, Error>]) -> Result<Table, Error> {
-    let (model, adapter) = digests(settings)?;
-    let adapter = adapter.map(|digest| ("adapter".to_owned(), Value::String(digest)));
-    let model = digest(model).into_iter().chain(adapter).collect::<Table>();
-    let mut now = Table::from_iter([
-        ("seed".to_owned(), number(settings.file.train.seed)),
-        ("model".to_owned(), Value::Table(model)),
-        ("data".to_owned(), Value::Table(file(settings, "data.path", &settings.file.data.path)?)),
-    ]);
-    if let Some(steps) = settings.file.train.steps {
-        now.insert("steps".into(), number(steps.into()));
-    }
-    if let Some(written) = &settings.file.data.validation {
-        now.insert("validation".into(), Value::Table(file(settings, "data.validation", written)?));
-    }
-    let mut components = components.iter();
-    if let Some(Ok(package)) = components.next() {
-        now.insert("method".into(), Value::Table(method(settings, package)));
-    }
-    let verifiers = components.map(|read| Value::Table(read.as_ref().map(component).unwrap_or_default()));
-    let verifiers: Vec<Value> = verifiers.collect();
-    if !verifiers.is_empty() {
-        now.insert("verifier".into(), Value::Array(verifiers));
-    }
-    Ok(now)
+    let ((model, adapter), file) = (digests(settings)?, &settings.file);
+    let data = |key: &str, written: &str| -> Result<Value, Error> {
+        Ok(json!({ "sha256": tunebox_model::digest(&[settings.path(key, written)])? }))
+    };
+    let validation = file.data.validation.as_deref().map(|written| data("data.validation", written)).transpose()?;
+    let mut components = components.iter().map(|read| read.as_ref().ok());
+    let method = components.next().flatten().map(|package| method(settings, package));
+    let verifiers = components.map(|read| read.map_or(json!({}), |package| verifier("", package)));
+    let mut now = json!({
+        "seed": file.train.seed,
+        "steps": file.train.steps,
+        "model": { "sha256": model, "adapter": adapter },
+        "data": data("data.path", &file.data.path)?,
+        "validation": validation,
+        "method": method,
+        "verifier": list(verifiers.collect()),
+    });
+    remove_nulls(&mut now);
+    Ok(Table::try_from(now).unwrap_or_default())
+}
+
+/// The table of the run's method in a lock.
+pub(super) fn method(settings: &RunSettings, package: &Package) -> Value {
+    lock::write::method(package, &lock_settings(settings, package), &[])
 }
 
 /// Removes the values from a comparison with [`lock_without_plan`] that are absent because they are not known: those that only
@@ -75,36 +77,4 @@ pub(super) fn remove_unknown(compared: &mut Vec<Comparison>, components: &[Resul
     let unread: Vec<String> = unread.map(|(_, name)| name).collect();
     let unknown = |what: &str| PLANNED.contains(&what) || unread.iter().any(|name| what.starts_with(name.as_str()));
     compared.retain(|one| one.found != ABSENT || !unknown(&one.what));
-}
-
-fn file(settings: &RunSettings, key: &str, written: &str) -> Result<Table, Error> {
-    Ok(digest(tunebox_model::digest(&[settings.path(key, written)])?))
-}
-
-/// The table of a method in a lock, with its settings.
-pub(super) fn method(settings: &RunSettings, package: &Package) -> Table {
-    let mut table = component(package);
-    table.insert("interface".into(), Value::String(package.manifest.interface.clone()));
-    table.insert("imports".into(), Value::Array(package.imports.iter().cloned().map(Value::String).collect()));
-    table.insert("settings".into(), Value::Table(lock_settings(settings, package)));
-    table
-}
-
-/// The table of a component in a lock.
-fn component(package: &Package) -> Table {
-    let mut table = digest(package.digest.clone());
-    table.insert("version".into(), Value::String(package.manifest.version.clone()));
-    if let Some(signer) = signer(package) {
-        table.insert("signer".into(), Value::String(signer.to_owned()));
-    }
-    table
-}
-
-fn digest(digest: String) -> Table {
-    Table::from_iter([("sha256".to_owned(), Value::String(digest))])
-}
-
-/// A number as a lock has it.
-fn number(value: u64) -> Value {
-    i64::try_from(value).map_or_else(|_| Value::String(value.to_string()), Value::Integer)
 }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use tunebox_package::{builtin, read_manifest};
-use tunebox_sandbox::{Engine, Judge, Value, Verdict, VerifierLimits};
+use tunebox_sandbox::{Engine, Judge, Verdict, VerifierLimits};
 
 use crate::Target;
 
@@ -50,15 +50,7 @@ fn judges() -> Vec<(&'static str, Judge)> {
     let engine = Engine::new().unwrap_or_else(|error| panic!("{error}"));
     let judge = |found: &'static builtin::Builtin| {
         let manifest = read_manifest(found.bytes).ok()?;
-        let default = |setting: &tunebox_package::Setting| {
-            let value = match setting.default.clone()? {
-                tunebox_package::Value::Boolean(value) => Value::Boolean(value),
-                tunebox_package::Value::Integer(value) => Value::Integer(value),
-                tunebox_package::Value::Number(value) => Value::Number(value),
-                tunebox_package::Value::Text(value) => Value::Text(value),
-            };
-            Some((setting.name.clone(), value))
-        };
+        let default = |setting: &tunebox_package::Setting| Some((setting.name.clone(), setting.default.clone()?));
         let settings: Vec<_> = manifest.settings.iter().map(default).collect::<Option<_>>()?;
         let limits = VerifierLimits { verifier_seconds: 20.0, ..VerifierLimits::default() };
         let verifier = engine.admit_verifier(found.bytes, found.name, &limits).ok()?;

@@ -64,7 +64,7 @@ impl Session {
         self.display = Rc::new(RefCell::new(RunDisplay::new(self.terminal)));
         self.has_begun.set(false);
         let mut observer = SharedDisplay { display: Rc::clone(&self.display), has_begun: Rc::clone(&self.has_begun) };
-        let outcome = plan(settings).and_then(|plan| run_revised(plan, &mut observer, stop, self));
+        let outcome = plan(settings).and_then(|plan| run_revised(plan, &mut observer, stop, Some(self)));
         self.display.borrow().clear();
         outcome
     }
@@ -201,7 +201,7 @@ impl Session {
 }
 
 impl Revisions for Session {
-    fn newer(&mut self, present: &[u8]) -> Option<Vec<u8>> {
+    fn next_component(&mut self, present: &[u8]) -> Option<Vec<u8>> {
         let mut newest = None;
         while let Ok(change) = self.changes.try_recv() {
             newest = self.handle(change).or(newest);

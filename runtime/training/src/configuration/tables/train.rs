@@ -6,6 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tunebox_compute::precision::Compute;
+use tunebox_model::adapter::{AdapterKind, Targets};
 
 /// `[train]`: the training loop, the optimizer and the adapter.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -67,7 +68,7 @@ pub struct TrainTable {
     /// Device that computes: `cpu`, `cuda`, `cuda:N`, `metal` or `auto`.
     pub device: String,
     /// Number format of activations; sums and trained numbers are `f32` in any case.
-    pub compute: ComputeChoice,
+    pub compute: Compute,
     /// The adapter that is trained.
     pub adapter: AdapterTable,
 }
@@ -94,31 +95,8 @@ impl Default for TrainTable {
             cache_reference: true,
             skip_non_finite: false,
             device: "cpu".into(),
-            compute: ComputeChoice::Auto,
+            compute: Compute::Auto,
             adapter: AdapterTable::default(),
-        }
-    }
-}
-
-/// Number format of activations.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum ComputeChoice {
-    /// `f32` on the CPU, `bf16` on other devices.
-    #[default]
-    Auto,
-    /// 16 bits, 8 of them exponent; on accelerators only.
-    Bf16,
-    /// 32 bits.
-    F32,
-}
-
-impl From<ComputeChoice> for Compute {
-    fn from(choice: ComputeChoice) -> Self {
-        match choice {
-            ComputeChoice::Auto => Self::Auto,
-            ComputeChoice::Bf16 => Self::Bf16,
-            ComputeChoice::F32 => Self::F32,
         }
     }
 }
@@ -128,7 +106,7 @@ impl From<ComputeChoice> for Compute {
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct AdapterTable {
     /// Kind of adapter, or `full` to train all weights.
-    pub kind: KindChoice,
+    pub kind: AdapterKind,
     /// Rank of the low-rank factors.
     #[schemars(range(min = 1, max = 4096))]
     pub rank: u32,
@@ -148,46 +126,6 @@ pub struct AdapterTable {
 
 impl Default for AdapterTable {
     fn default() -> Self {
-        Self {
-            kind: KindChoice::Lora,
-            rank: 16,
-            alpha: None,
-            dropout: 0.0,
-            targets: Targets::Word(AllLinear::AllLinear),
-            layers: None,
-        }
+        Self { kind: AdapterKind::Lora, rank: 16, alpha: None, dropout: 0.0, targets: Targets::AllLinear, layers: None }
     }
-}
-
-/// Kind of adapter, or all weights.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum KindChoice {
-    /// Low-rank factors, scaled by alpha ÷ rank.
-    #[default]
-    Lora,
-    /// Low-rank factors, scaled by alpha ÷ √rank.
-    Rslora,
-    /// Low-rank factors and a magnitude for each output.
-    Dora,
-    /// No adapter: all weights are trained.
-    Full,
-}
-
-/// Modules that get an adapter.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum Targets {
-    /// All linear modules.
-    Word(AllLinear),
-    /// Modules with these names.
-    Names(Vec<String>),
-}
-
-/// The word for all linear layers except the output layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum AllLinear {
-    /// Every linear layer of every block.
-    AllLinear,
 }
