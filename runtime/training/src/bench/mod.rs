@@ -5,7 +5,6 @@ mod flops;
 mod inference;
 mod memory;
 mod precision;
-pub(crate) mod random_data;
 mod settings;
 mod start;
 mod steps;
@@ -15,9 +14,8 @@ use std::path::Path;
 use serde::Serialize;
 use tunebox_compute::device;
 use tunebox_model::{Policy, PolicySettings};
-use tunebox_sandbox::Compiling;
 
-use crate::configuration::{RunSettings, Underline};
+use crate::configuration::{RandomRecords, RunSettings, Underline};
 use crate::error::Error;
 use crate::plan::open_model;
 use crate::sample::Sample;
@@ -178,7 +176,8 @@ fn run_settings(settings: &BenchSettings, model: &str, folder: &Path) -> Result<
     overrides.extend(settings.set.iter().cloned());
     let mut run_settings = RunSettings::from_overrides(&overrides)?;
     run_settings.offline = settings.offline;
-    run_settings.compiling = Compiling::default();
+    let (records, sequence) = (settings.batch as usize, settings.sequence as usize);
+    run_settings.random = Some(RandomRecords { records, sequence, seed: 1 });
     Ok(run_settings)
 }
 

@@ -9,15 +9,14 @@ use tunebox_compute::device;
 use tunebox_compute::precision::Purpose;
 use tunebox_compute::throughput::matmul_flops;
 
-use super::random_data::{self, Sizes};
 use super::settings::BenchSettings;
 use super::{flops, memory, precision};
-use crate::configuration::{RunSettings, Underline};
-use crate::data::{Dataset, Reading, Shape};
+use crate::configuration::RunSettings;
+use crate::data::Shape;
 use crate::error::Error;
 use crate::metrics;
 use crate::observer::{Event, Observer, StepEvent};
-use crate::plan::{PlannedRun, plan_with_records};
+use crate::plan::{PlannedRun, plan};
 use crate::run::run;
 
 /// How fast steps are.
@@ -61,12 +60,7 @@ pub(super) struct Steps {
 pub(super) fn measure(settings: &BenchSettings, run_settings: &RunSettings) -> Result<Steps, Error> {
     memory::reset_peak(&device::parse(&settings.device)?)?;
     let mut timer = Timer::default();
-    let (records, sequence) = (settings.batch as usize, settings.sequence as usize);
-    let records = Sizes { records, sequence, vocabulary: 1, seed: 1 };
-    let plan = plan_with_records(run_settings.clone(), &|run_settings, model, reading| {
-        let vocabulary = model.configuration.vocabulary;
-        Ok((dataset(run_settings, reading, Sizes { vocabulary, ..records })?, None))
-    })?;
+    let plan = plan(run_settings.clone())?;
     let model = plan.policy.model();
     let (sizes, precision) = (model.configuration.clone(), precision::name(model));
     let activations = model.weights.precision().dtype(Purpose::Activation);
@@ -75,7 +69,7 @@ pub(super) fn measure(settings: &BenchSettings, run_settings: &RunSettings) -> R
     let used = read_usage(&outcome.summary().folder)?;
     let (rate, multiplied) = matmul_flops(&device::parse(&settings.device)?, activations)?;
     let step_seconds = timer.median();
-    let necessary = flops::step(&sizes, expected.trainable, records.records, records.sequence);
+    let necessary = flops::step(&sizes, expected.trainable, settings.batch as usize, settings.sequence as usize);
     let utilisation = expected.is_supervised.then(|| necessary / step_seconds / rate);
     let training = Training {
         product_gflops: rate / 1e9,
@@ -89,15 +83,6 @@ pub(super) fn measure(settings: &BenchSettings, run_settings: &RunSettings) -> R
     let guest_share = number(&used, "guest-seconds") / timer.all;
     let host_calls = number(&used, "host-calls") / f64::from(settings.steps + 1);
     Ok(Steps { training, overhead: Overhead { guest_share, host_calls }, precision })
-}
-
-/// Random records of a shape that the method learns from.
-fn dataset(settings: &RunSettings, reading: &Reading, sizes: Sizes) -> Result<Dataset, Error> {
-    let random = reading.wanted.first().and_then(|shape| random_data::dataset(*shape, sizes));
-    random.ok_or_else(|| {
-        let what = "this method does not learn from rows of tokens, so there is no step to time";
-        settings.conflict("method.use", Underline::Value, what, "`--method lora`, `dpo`, `grpo` and others do")
-    })
 }
 
 /// What the measurements need of a plan.

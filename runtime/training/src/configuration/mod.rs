@@ -38,6 +38,17 @@ pub struct ReplayInputs {
     pub model: String,
 }
 
+/// The sizes of a random data set, for benchmarks and unit tests.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RandomRecords {
+    /// Number of records.
+    pub(crate) records: usize,
+    /// Tokens of each row; a prompt has half of them.
+    pub(crate) sequence: usize,
+    /// Seed of the tokens.
+    pub(crate) seed: u64,
+}
+
 /// The settings of a run: the checked tables, the text they came from, and flags that no run file has.
 ///
 /// A worker process receives all of it except the fields marked `skip`.
@@ -60,6 +71,9 @@ pub struct RunSettings {
     /// Records where the method spends its time, in this process.
     #[serde(skip)]
     pub profiler: Option<Profiler>,
+    /// Train on random records instead of the data file.
+    #[serde(skip)]
+    pub(crate) random: Option<RandomRecords>,
     document: Document,
     /// The folder that paths in the run file are relative to.
     folder: PathBuf,
@@ -115,6 +129,7 @@ impl RunSettings {
             replay: None,
             compiling: Compiling::default(),
             profiler: None,
+            random: None,
             document,
             folder,
             project: PathBuf::new(),

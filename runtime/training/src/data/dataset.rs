@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use tunebox_foundation::explain::{Explanation, Snippet};
 
 use super::encode::{Encoder, Example};
-use super::fault::{LineFault, accepted_fields, example_line};
+use super::fault::{LocatedFault, accepted_fields, example_line};
 use super::lines::{Line, Lines};
 use super::parse::shape_of_line;
 use super::record::Record;
@@ -155,8 +155,9 @@ impl Reader<'_> {
                 Err((fault, _)) if self.reading.skip_bad => {
                     self.report.skipped.push(Skipped { line: line.number, reason: fault.what });
                 }
-                Err((fault, column)) => {
-                    return Err(line_error(&self.name, &line, column, &fault, self.shape.is_some()).into());
+                Err(fault) => {
+                    let (wanted, has_valid_lines) = (&self.reading.wanted, self.shape.is_some());
+                    return Err(line_error(&self.name, &line, fault, wanted, has_valid_lines).into());
                 }
             }
         }
@@ -176,21 +177,26 @@ impl Reader<'_> {
     }
 }
 
-/// The error about a wrong line. `has_valid_lines`: other lines of the file are valid, so the wrong ones can be skipped.
-fn line_error(name: &str, line: &Line, column: usize, fault: &LineFault, has_valid_lines: bool) -> Explanation {
+/// The error about a wrong line. `wanted` are the shapes that the method learns from; `has_valid_lines`: other lines of the file
+/// are valid, so the wrong ones can be skipped.
+fn line_error(
+    name: &str,
+    line: &Line,
+    (fault, column): LocatedFault,
+    wanted: &[Shape],
+    has_valid_lines: bool,
+) -> Explanation {
     let hint = fault.hint.clone().unwrap_or("fix the line".into());
     let hint = if has_valid_lines {
         format!("{hint}; `--set data.skip-bad=true` leaves such lines out")
     } else {
-        sample_hint(name, &fault.wanted).unwrap_or(hint)
+        sample_hint(name, wanted).unwrap_or(hint)
     };
     let (text, shown_column) = excerpt(&String::from_utf8_lossy(&line.bytes), column);
     let number = usize::try_from(line.number).unwrap_or(usize::MAX);
-    let problem = Explanation::new("data", fault.what.as_str())
-        .with_location(format!("{name}:{number}:{column}"))
-        .with_snippet(Snippet { line: number, text, column: shown_column, width: 1, note: None })
-        .with_hint(hint);
-    Explanation { why: fault.why.clone(), ..problem }
+    let snippet = Snippet { line: number, text, column: shown_column, width: 1, note: None };
+    let fault = fault.with_location(format!("{name}:{number}:{column}")).with_snippet(snippet).with_hint(hint);
+    Explanation { category: "data".into(), ..fault }
 }
 
 /// What to do if the file is one of the sample's, and another file of the sample has records of a wanted shape.
@@ -253,6 +259,7 @@ fn token_digest(examples: &[Example]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fault;
     use super::*;
 
     #[test]
@@ -281,8 +288,8 @@ mod tests {
     fn records_of_another_shape_in_the_sample_get_a_hint_at_the_file_that_fits() {
         let hint = |name: &str, shape| {
             let line = Line { number: 1, bytes: b"{}".to_vec() };
-            let fault = LineFault::unwanted(Shape::Messages, &[shape]);
-            line_error(name, &line, 1, &fault, false).hint.unwrap()
+            let fault = fault::unwanted(Shape::Messages, &[shape]);
+            line_error(name, &line, (fault, 1), &[shape], false).hint.unwrap()
         };
         for (shape, file) in [(Shape::Unpaired, "kto"), (Shape::Prompts, "grpo"), (Shape::Contrast, "steer")] {
             let hint = hint("calm/runs/.sample/lora.jsonl", shape);

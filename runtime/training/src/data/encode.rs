@@ -2,16 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use tunebox_foundation::explain::Explain;
+use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_model::chat::{
     Answers, ChatError, ChatTemplate, Conversation, Encoded, Example as Pair, Message, encode_conversation,
     encode_preference, encode_prompt, encode_prompt_completion, encode_text,
 };
 use tunebox_model::tokenizer::Tokenizer;
-
 use tunebox_sandbox::Question;
 
-use super::fault::LineFault;
 use super::record::{Content, Record, Turns};
 
 /// A tokenized record: a row for each side, and its numbers.
@@ -68,21 +66,21 @@ pub struct Encoder<'a> {
 
 impl Encoder<'_> {
     /// Tokenizes a record.
-    pub(super) fn encode(&self, record: Record, line: u64) -> Result<Example, LineFault> {
+    pub(super) fn encode(&self, record: Record, line: u64) -> Result<Example, Explanation> {
         let sides = match &record.content {
-            Content::Text(text) => vec![encode_text(self.tokenizer, text).map_err(fault)?],
+            Content::Text(text) => vec![encode_text(self.tokenizer, text).map_err(line_fault)?],
             Content::Messages(messages) => {
                 let (template, conversation) = (self.template()?, conversation(&record, messages));
-                vec![encode_conversation(self.tokenizer, template, &conversation, self.answers).map_err(fault)?]
+                vec![encode_conversation(self.tokenizer, template, &conversation, self.answers).map_err(line_fault)?]
             }
             Content::PromptCompletion(prompt, completion) => {
                 let pair = self.pair(&record, prompt, completion)?;
-                vec![encode_prompt_completion(self.tokenizer, &pair).map_err(fault)?]
+                vec![encode_prompt_completion(self.tokenizer, &pair).map_err(line_fault)?]
             }
             Content::Preference(prompt, chosen, rejected) => {
                 let chosen = self.pair(&record, prompt, chosen)?;
                 let rejected = self.pair(&record, prompt, rejected)?;
-                let (chosen, rejected) = encode_preference(self.tokenizer, &chosen, &rejected).map_err(fault)?;
+                let (chosen, rejected) = encode_preference(self.tokenizer, &chosen, &rejected).map_err(line_fault)?;
                 vec![chosen, rejected]
             }
             Content::Instructions(harmful, harmless) => {
@@ -105,7 +103,7 @@ impl Encoder<'_> {
     }
 
     /// Tokenizes an instruction; a text becomes a user message if the model has a chat template.
-    fn instruction(&self, record: &Record, turns: &Turns) -> Result<Encoded, LineFault> {
+    fn instruction(&self, record: &Record, turns: &Turns) -> Result<Encoded, Explanation> {
         match (turns, self.template) {
             (Turns::Text(text), Some(_)) => {
                 self.prompt(record, &Turns::Messages(vec![Message::new("user", text.as_str())]))
@@ -115,11 +113,11 @@ impl Encoder<'_> {
     }
 
     /// Tokenizes one text of a contrast. The targets are the answers of a conversation, or every token of a plain text.
-    fn contrast(&self, record: &Record, turns: &Turns) -> Result<Encoded, LineFault> {
+    fn contrast(&self, record: &Record, turns: &Turns) -> Result<Encoded, Explanation> {
         match turns {
             Turns::Messages(messages) if messages.iter().any(|message| message.role == "assistant") => {
                 let conversation = conversation(record, messages);
-                encode_conversation(self.tokenizer, self.template()?, &conversation, self.answers).map_err(fault)
+                encode_conversation(self.tokenizer, self.template()?, &conversation, self.answers).map_err(line_fault)
             }
             _ => {
                 let mut row = self.prompt(record, turns)?;
@@ -132,31 +130,36 @@ impl Encoder<'_> {
     }
 
     /// Tokenizes a prompt, without a target.
-    fn prompt(&self, record: &Record, prompt: &Turns) -> Result<Encoded, LineFault> {
+    fn prompt(&self, record: &Record, prompt: &Turns) -> Result<Encoded, Explanation> {
         let ids = match prompt {
-            Turns::Text(text) => self.tokenizer.encode_opening(text).map_err(|error| fault(error.into()))?,
+            Turns::Text(text) => self.tokenizer.encode_opening(text).map_err(|error| line_fault(error.into()))?,
             Turns::Messages(messages) => {
-                encode_prompt(self.tokenizer, self.template()?, &conversation(record, messages)).map_err(fault)?
+                encode_prompt(self.tokenizer, self.template()?, &conversation(record, messages)).map_err(line_fault)?
             }
         };
         Ok(Encoded { targets: vec![false; ids.len()], ids, merged: false })
     }
 
-    fn pair<'a>(&'a self, record: &'a Record, prompt: &'a Turns, completion: &'a Turns) -> Result<Pair<'a>, LineFault> {
+    fn pair<'a>(
+        &'a self,
+        record: &'a Record,
+        prompt: &'a Turns,
+        completion: &'a Turns,
+    ) -> Result<Pair<'a>, Explanation> {
         match (prompt, completion) {
             (Turns::Text(prompt), Turns::Text(completion)) => Ok(Pair::Text { prompt, completion }),
             (Turns::Messages(prompt), Turns::Messages(completion)) => {
                 Ok(Pair::Messages { template: self.template()?, prompt: conversation(record, prompt), completion })
             }
-            _ => Err(LineFault::new("the prompt is text and the answer is messages, or the other way round")
+            _ => Err(Explanation::new("data", "the prompt is text and the answer is messages, or the other way round")
                 .with_hint("write both as text, or both as lists of messages")),
         }
     }
 
     /// The chat template; a fault if the model has none.
-    fn template(&self) -> Result<&ChatTemplate, LineFault> {
+    fn template(&self) -> Result<&ChatTemplate, Explanation> {
         self.template.ok_or_else(|| {
-            LineFault::new("the record has messages and the model has no chat template")
+            Explanation::new("data", "the record has messages and the model has no chat template")
                 .with_hint("write `prompt` and `completion` as text, or take an instruct model")
         })
     }
@@ -181,11 +184,10 @@ fn prompt_text(prompt: &Turns) -> String {
 }
 
 /// An error of the tokenizer or the template, as a fault of the line.
-fn fault(error: ChatError) -> LineFault {
+fn line_fault(error: ChatError) -> Explanation {
     let explanation = error.explanation();
-    let what = match explanation.why {
-        Some(why) => format!("{}: {why}", explanation.what),
-        None => explanation.what,
-    };
-    LineFault { hint: explanation.hint, ..LineFault::new(what) }
+    match explanation.why {
+        Some(why) => Explanation { what: format!("{}: {why}", explanation.what), why: None, ..explanation },
+        None => explanation,
+    }
 }

@@ -1,72 +1,41 @@
-//! What is wrong with a line of training data.
+//! What is wrong with a line of training data: an explanation without the location in the file, which `dataset` adds.
+
+use tunebox_foundation::explain::Explanation;
 
 use super::shape::Shape;
 
-/// What is wrong with a line of training data.
-#[derive(Debug, Clone, PartialEq, Default, thiserror::Error)]
-#[error("{what}")]
-pub struct LineFault {
-    /// What is wrong, in one clause.
-    pub what: String,
-    /// The cause, if it is known.
-    pub why: Option<String>,
-    /// What to do about it.
-    pub hint: Option<String>,
-    /// The shapes one of which the record should have; empty if its shape is not the problem.
-    pub wanted: Vec<Shape>,
+/// What is wrong with a line, and the column of it, from 1, in characters.
+pub(super) type LocatedFault = (Explanation, usize);
+
+/// A field of the wrong type; both types with their article.
+pub(super) fn wrong_type(field: &str, found: &str, wanted: &str) -> Explanation {
+    Explanation::new("data", format!("`{field}` is {found}, {wanted} is wanted"))
 }
 
-/// A fault and its column in the line, from 1, in characters.
-pub(super) type LocatedFault = (LineFault, usize);
+/// A text or list without content.
+pub(super) fn empty(field: &str) -> Explanation {
+    Explanation::new("data", format!("`{field}` is empty"))
+}
 
-impl LineFault {
-    pub(super) fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), ..Self::default() }
-    }
+/// A record that lacks a field of its shape; `similar` is the field that was probably meant as it.
+pub(super) fn missing(field: &str, shape: Shape, similar: Option<&str>) -> Explanation {
+    let hint = similar.map(|similar| format!("did you mean `{field}` by `{similar}`?"));
+    let why = format!("the data is {shape}: every line needs {}", shape.fields());
+    Explanation { hint, ..Explanation::new("data", format!("`{field}` is missing")).with_why(why) }
+}
 
-    pub(super) fn with_why(self, why: impl Into<String>) -> Self {
-        Self { why: Some(why.into()), ..self }
-    }
+/// A record of a shape that the method does not learn from.
+pub(super) fn unwanted(found: Shape, wanted: &[Shape]) -> Explanation {
+    Explanation::new("data", format!("the record is {found}, which this method does not learn from"))
+        .with_hint(accepted_fields(wanted))
+}
 
-    pub(super) fn with_hint(self, hint: impl Into<String>) -> Self {
-        Self { hint: Some(hint.into()), ..self }
-    }
-
-    /// A field of the wrong type; both types with their article.
-    pub(super) fn wrong_type(field: &str, found: &str, wanted: &str) -> Self {
-        Self::new(format!("`{field}` is {found}, {wanted} is wanted"))
-    }
-
-    /// A text or list without content.
-    pub(super) fn empty(field: &str) -> Self {
-        Self::new(format!("`{field}` is empty"))
-    }
-
-    /// A record that lacks a field of its shape; `similar` is the field that was probably meant as it.
-    pub(super) fn missing(field: &str, shape: Shape, similar: Option<&str>) -> Self {
-        Self {
-            hint: similar.map(|similar| format!("did you mean `{field}` by `{similar}`?")),
-            why: Some(format!("the data is {shape}: every line needs {}", shape.fields())),
-            wanted: vec![shape],
-            ..Self::new(format!("`{field}` is missing"))
-        }
-    }
-
-    /// A record of a shape that the method does not learn from.
-    pub(super) fn unwanted(found: Shape, wanted: &[Shape]) -> Self {
-        let what = format!("the record is {found}, which this method does not learn from");
-        Self { wanted: wanted.to_vec(), ..Self::new(what).with_hint(accepted_fields(wanted)) }
-    }
-
-    /// A record with fields of no known shape.
-    pub(super) fn unknown_shape(fields: &[&str], wanted: &[Shape]) -> Self {
-        let quoted = fields.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-        let why =
-            if fields.is_empty() { "the record has no fields".into() } else { format!("its fields are {quoted}") };
-        let hint = rename_hint(fields).map_or_else(|| accepted_fields(wanted), str::to_owned);
-        let fault = Self::new("the record has none of the known shapes").with_why(why).with_hint(hint);
-        Self { wanted: wanted.to_vec(), ..fault }
-    }
+/// A record with fields of no known shape.
+pub(super) fn unknown_shape(fields: &[&str], wanted: &[Shape]) -> Explanation {
+    let quoted = fields.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let why = if fields.is_empty() { "the record has no fields".into() } else { format!("its fields are {quoted}") };
+    let hint = rename_hint(fields).map_or_else(|| accepted_fields(wanted), str::to_owned);
+    Explanation::new("data", "the record has none of the known shapes").with_why(why).with_hint(hint)
 }
 
 /// An example of a valid line in one of the shapes; prefers a prompt with its completion.

@@ -11,6 +11,7 @@ mod locate;
 mod mismatch;
 mod packing;
 mod parse;
+mod random;
 mod record;
 mod sampler;
 mod shape;
@@ -18,7 +19,7 @@ mod window;
 
 pub use dataset::{Dataset, Reading, Report, Skipped};
 pub use encode::{Encoder, Example};
-pub use fault::LineFault;
+pub(crate) use random::random_dataset;
 pub use record::{Content, Record, Turns};
 pub use sampler::{BatchSampler, Batching, Cursor};
 pub use shape::Shape;

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
+use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::nearest::nearest;
 use tunebox_model::chat::Message;
 
-use super::fault::{LineFault, LocatedFault, example_line};
+use super::fault::{self, LocatedFault, example_line};
 use super::locate::{Step, column, key_column};
 use super::record::{Content, Record, Turns};
 use super::shape::Shape;
@@ -19,7 +20,7 @@ impl Record {
     ///
     /// # Errors
     /// What is wrong with the line, and its column in characters, from 1.
-    pub fn parse(line: &[u8], wanted: &[Shape]) -> Result<Self, (LineFault, usize)> {
+    pub fn parse(line: &[u8], wanted: &[Shape]) -> Result<Self, (Explanation, usize)> {
         let (text, object) = parse_object(line, wanted)?;
         let shape = find_shape(text, &object, wanted)?;
         read_record(text, object, shape)
@@ -36,21 +37,22 @@ pub(super) fn shape_of_line(line: &[u8], wanted: &[Shape]) -> Option<Shape> {
 fn parse_object<'a>(bytes: &'a [u8], wanted: &[Shape]) -> Result<(&'a str, Map<String, Value>), LocatedFault> {
     let characters = |end: usize| String::from_utf8_lossy(&bytes[..end.min(bytes.len())]).chars().count();
     let text = std::str::from_utf8(bytes).map_err(|error| {
-        let fault = LineFault::new("the line is not UTF-8 text").with_why("JSONL is UTF-8");
+        let fault = Explanation::new("data", "the line is not UTF-8 text").with_why("JSONL is UTF-8");
         (fault.with_hint("save the file as UTF-8"), characters(error.valid_up_to()) + 1)
     })?;
     match serde_json::from_str(text) {
         Ok(Value::Object(object)) => Ok((text, object)),
         Ok(other) => {
             let what = format!("the line is {}, a JSON object is wanted", describe(&other));
-            Err((LineFault::new(what).with_hint(example_line(wanted)), column(text, &[])))
+            Err((Explanation::new("data", what).with_hint(example_line(wanted)), column(text, &[])))
         }
         Err(error) => {
             let message = error.to_string();
             // Without the parser's own line and column, which counts bytes.
             let end = message.find(" at line ").unwrap_or(message.len());
             let what = message[..end].replace("EOF while parsing", "it ends inside");
-            let fault = LineFault::new(format!("the line is not JSON: {what}")).with_hint(example_line(wanted));
+            let fault =
+                Explanation::new("data", format!("the line is not JSON: {what}")).with_hint(example_line(wanted));
             Err((fault, characters(error.column().saturating_sub(1)) + 1))
         }
     }
@@ -65,7 +67,7 @@ fn find_shape(text: &str, object: &Map<String, Value>, wanted: &[Shape]) -> Resu
     // Half a record of most other shapes is a complete `Prompts`, so that shape is no explanation.
     let other = Shape::all().find(|shape| shape.is_complete(object));
     if let Some(found) = other.filter(|found| *found != Shape::Prompts) {
-        return Err((LineFault::unwanted(found, wanted), start));
+        return Err((fault::unwanted(found, wanted), start));
     }
     let begun = wanted.iter().find(|shape| shape.has_any(object) || wanted.len() == 1);
     let missing = begun.and_then(|shape| {
@@ -73,7 +75,7 @@ fn find_shape(text: &str, object: &Map<String, Value>, wanted: &[Shape]) -> Resu
         Some(missing_field(text, object, field, *shape))
     });
     let fields: Vec<&str> = object.keys().map(String::as_str).collect();
-    Err(missing.unwrap_or_else(|| (LineFault::unknown_shape(&fields, wanted), start)))
+    Err(missing.unwrap_or_else(|| (fault::unknown_shape(&fields, wanted), start)))
 }
 
 /// A field that a record of a shape lacks; located at the field that was probably meant, if there is one.
@@ -81,7 +83,7 @@ fn missing_field(text: &str, object: &Map<String, Value>, field: &str, shape: Sh
     let others = object.keys().map(String::as_str).filter(|name| !shape.required().contains(name));
     let similar = nearest(field, others);
     let at = similar.map_or_else(|| column(text, &[]), |name| key_column(text, name));
-    (LineFault::missing(field, shape, similar), at)
+    (fault::missing(field, shape, similar), at)
 }
 
 /// Reads an object that has the fields of a shape.
@@ -91,7 +93,7 @@ fn read_record(text: &str, mut object: Map<String, Value>, shape: Shape) -> Resu
         Shape::Messages => {
             let messages = fields.take_messages("messages")?;
             if !messages.iter().any(|message| message.role == "assistant") {
-                let fault = LineFault::new("no message has the role `assistant`");
+                let fault = Explanation::new("data", "no message has the role `assistant`");
                 let fault = fault.with_why("the answers of the assistant are what is learned");
                 return Err((fault, fields.column("messages")));
             }
@@ -152,7 +154,7 @@ impl Fields<'_> {
     fn take_non_empty(&mut self, name: &str) -> Result<Turns, LocatedFault> {
         let column = self.column(name);
         match self.take_turns(name)? {
-            Turns::Text(text) if text.is_empty() => Err((LineFault::empty(name), column)),
+            Turns::Text(text) if text.is_empty() => Err((fault::empty(name), column)),
             turns => Ok(turns),
         }
     }
@@ -164,7 +166,7 @@ impl Fields<'_> {
     /// Takes a text that is not empty.
     fn take_text(&mut self, name: &str) -> Result<String, LocatedFault> {
         match self.object.remove(name) {
-            Some(Value::String(text)) if text.is_empty() => Err((LineFault::empty(name), self.column(name))),
+            Some(Value::String(text)) if text.is_empty() => Err((fault::empty(name), self.column(name))),
             Some(Value::String(text)) => Ok(text),
             other => Err(self.wrong_type(name, describe_field(other.as_ref()), "text")),
         }
@@ -173,7 +175,7 @@ impl Fields<'_> {
     /// Takes a list of messages that is not empty.
     fn take_messages(&mut self, name: &str) -> Result<Vec<Message>, LocatedFault> {
         let items = match self.object.remove(name) {
-            Some(Value::Array(items)) if items.is_empty() => return Err((LineFault::empty(name), self.column(name))),
+            Some(Value::Array(items)) if items.is_empty() => return Err((fault::empty(name), self.column(name))),
             Some(Value::Array(items)) => items,
             other => return Err(self.wrong_type(name, describe_field(other.as_ref()), "a list of messages")),
         };
@@ -185,7 +187,7 @@ impl Fields<'_> {
             let mut path = vec![Step::Field(list), Step::Item(index)];
             path.extend(name.map(Step::Field));
             let field = name.map_or(format!("{list}[{index}]"), |name| format!("{list}[{index}].{name}"));
-            (LineFault::wrong_type(&field, found, wanted), column(self.text, &path))
+            (fault::wrong_type(&field, found, wanted), column(self.text, &path))
         };
         let Some(object) = item.as_object() else {
             return Err(wrong(None, describe(&item), "an object with `role` and `content`"));
@@ -247,7 +249,7 @@ impl Fields<'_> {
     }
 
     fn wrong_type(&self, name: &str, found: &str, wanted: &str) -> LocatedFault {
-        (LineFault::wrong_type(name, found, wanted), self.column(name))
+        (fault::wrong_type(name, found, wanted), self.column(name))
     }
 }
 

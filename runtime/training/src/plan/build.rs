@@ -12,7 +12,7 @@ use tunebox_sandbox::{Compiling, Engine};
 
 use super::folder::{Destination, choose_folder};
 use super::identity::{check_same_run, identity};
-use super::inputs::{Inputs, Records, read_datasets};
+use super::inputs::Inputs;
 use super::method::{PlannedMethod, load_method};
 use super::model::max_length;
 use super::planned::{Plan, PlannedRun};
@@ -29,31 +29,21 @@ use crate::learner::LearningRate;
 ///
 /// # Errors
 /// A wrong setting, a model, data or method that cannot be used, and a resumed run that would not continue exactly.
-pub fn plan(settings: RunSettings) -> Result<Plan, Error> {
-    plan_with_records(settings, &read_datasets)
-}
-
-/// Plans a run on `records` instead of the data that its run file names.
-pub(crate) fn plan_with_records(mut settings: RunSettings, records: &Records<'_>) -> Result<Plan, Error> {
+pub fn plan(mut settings: RunSettings) -> Result<Plan, Error> {
     settings.pin_versions();
     let engine = engine(&settings)?;
     let method = load_method(&settings, &engine)?;
-    plan_with_method(settings, &engine, method, records)
+    plan_with_method(settings, &engine, method)
 }
 
-/// Plans a run on `records` with a method that is loaded already.
-pub(crate) fn plan_with_method(
-    settings: RunSettings,
-    engine: &Engine,
-    method: PlannedMethod,
-    records: &Records<'_>,
-) -> Result<Plan, Error> {
+/// Plans a run with a method that is loaded already.
+pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: PlannedMethod) -> Result<Plan, Error> {
     precision::check(&settings, &method)?;
     let verifiers = load_verifiers(&settings, engine)?;
     let Destination { name, folder, checkpoint, run_lock } = choose_folder(&settings, &method, &verifiers)?;
     let recorded = settings.replay.as_ref().map(|replay| replay.clock);
     let clock = checkpoint.as_ref().map(|(_, state)| state.clock).or(recorded).unwrap_or_else(now);
-    let inputs = Inputs::open(&settings, &method, clock, records)?;
+    let inputs = Inputs::open(&settings, &method, clock)?;
     check_validation(&settings, &verifiers, inputs.validation.as_ref())?;
     let (policy, data) = (&inputs.policy, &inputs.data);
     let identity = identity(&settings, policy, inputs.model_digest.clone(), data, &method, &verifiers)?;

@@ -6,12 +6,9 @@ use super::memory::bytes_beside_weights;
 use super::method::PlannedMethod;
 use super::model::{max_length, open_with_digest};
 use super::policy::build_policy;
-use crate::configuration::RunSettings;
-use crate::data::{Dataset, Encoder, Reading};
+use crate::configuration::{RandomRecords, RunSettings, Underline};
+use crate::data::{Dataset, Encoder, Reading, random_dataset};
 use crate::error::Error;
-
-/// The source of a run's training and validation records.
-pub(crate) type Records<'a> = dyn Fn(&RunSettings, &Model, &Reading) -> Result<(Dataset, Option<Dataset>), Error> + 'a;
 
 /// The model, policy and data of a run.
 pub(super) struct Inputs {
@@ -26,24 +23,37 @@ pub(super) struct Inputs {
 
 impl Inputs {
     /// Opens model and data, and builds the policy. `clock` is the time that chat templates read.
-    pub(super) fn open(
-        settings: &RunSettings,
-        method: &PlannedMethod,
-        clock: i64,
-        records: &Records<'_>,
-    ) -> Result<Self, Error> {
+    pub(super) fn open(settings: &RunSettings, method: &PlannedMethod, clock: i64) -> Result<Self, Error> {
         let (model, model_digest) = open_with_digest(settings, clock)?;
         let runtime_bytes = bytes_beside_weights(&model.weights);
         let (wanted, skip_bad) = (method.shapes.clone(), settings.file.data.skip_bad);
         let reading = Reading { wanted, length: max_length(settings, &model), skip_bad };
-        let (data, validation) = records(settings, &model, &reading)?;
+        let (data, validation) = match settings.random {
+            Some(sizes) => (generate_dataset(settings, &model, &reading, sizes)?, None),
+            None => read_datasets(settings, &model, &reading)?,
+        };
         let policy = build_policy(settings, model, method.learns(), data.sides_per_example())?;
         Ok(Self { policy, model_digest, runtime_bytes, data, validation })
     }
 }
 
+/// Generates random records of the first possible shape that the method learns from.
+fn generate_dataset(
+    settings: &RunSettings,
+    model: &Model,
+    reading: &Reading,
+    sizes: RandomRecords,
+) -> Result<Dataset, Error> {
+    let vocabulary = model.configuration.vocabulary;
+    reading.wanted.iter().find_map(|shape| random_dataset(*shape, sizes, vocabulary)).ok_or_else(|| {
+        let what = "this method does not learn from rows of tokens, so no random records can be generated for it";
+        let hint = "`--method lora`, `dpo`, `grpo` and others do; a unit test can give its own `records`";
+        settings.conflict("method.use", Underline::Value, what, hint)
+    })
+}
+
 /// Reads the training and validation data that the run file names.
-pub(crate) fn read_datasets(
+fn read_datasets(
     settings: &RunSettings,
     model: &Model,
     reading: &Reading,

@@ -21,9 +21,8 @@ pub(crate) mod trust;
 pub(crate) mod verifiers;
 
 pub use build::plan;
-pub(crate) use build::{engine, plan_with_method, plan_with_records};
+pub(crate) use build::{engine, plan_with_method};
 pub(crate) use folder::run_exists;
-pub(crate) use inputs::{Records, read_datasets};
 pub use memory::{Estimate, available, free, peak, peak_on};
 pub use method::{PlannedMethod, without_effect};
 pub(crate) use method::{lock_settings, native, revised};

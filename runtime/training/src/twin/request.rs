@@ -8,12 +8,10 @@ use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::files;
 use tunebox_sandbox::native::Twin;
 
-use crate::bench::random_data::{self, Sizes};
-use crate::configuration::RunSettings;
-use crate::data::{Dataset, Reading};
+use crate::configuration::{RandomRecords, RunSettings};
 use crate::digest::from_hexadecimal;
 use crate::error::Error;
-use crate::plan::{Plan, Records, engine, native, plan_with_method, read_datasets};
+use crate::plan::{Plan, engine, native, plan_with_method};
 use crate::sample::Sample;
 
 /// Planned steps of the run unless the test says how many: more than a test executes.
@@ -64,11 +62,7 @@ impl TestRequest {
         let settings = self.run_settings(folder)?;
         let (engine, manifest) = (engine(&settings)?, twin.manifest().to_owned());
         let method = native(&settings, &manifest, twin)?;
-        let random: &Records<'_> = &|_, model, reading| {
-            let records = self.random_records(reading, model.configuration.vocabulary)?;
-            Ok((records, None))
-        };
-        plan_with_method(settings, &engine, method, if self.records.is_some() { &read_datasets } else { random })
+        plan_with_method(settings, &engine, method)
     }
 
     /// The settings of the run.
@@ -99,7 +93,10 @@ impl TestRequest {
         let settings = self.settings.iter().map(|(name, value)| assignment(&format!("method.{name}"), value));
         let further = self.set.iter().map(|(key, value)| assignment(key, value));
         overrides.extend(settings.chain(further).collect::<Result<Vec<_>, _>>()?);
-        RunSettings::from_overrides(&overrides)
+        let mut settings = RunSettings::from_overrides(&overrides)?;
+        let (records, sequence) = (self.rows() as usize, self.width.unwrap_or(16) as usize);
+        settings.random = self.records.is_none().then_some(RandomRecords { records, sequence, seed: self.seed });
+        Ok(settings)
     }
 
     /// Records in a micro-batch, such that one update has all records.
@@ -111,17 +108,6 @@ impl TestRequest {
 
     fn rows(&self) -> u32 {
         self.rows.unwrap_or(4)
-    }
-
-    /// Random records of the first shape that the method learns from.
-    fn random_records(&self, reading: &Reading, vocabulary: usize) -> Result<Dataset, Error> {
-        let (records, sequence) = (self.rows() as usize, self.width.unwrap_or(16) as usize);
-        let sizes = Sizes { records, sequence, vocabulary, seed: self.seed };
-        let none = || {
-            let what = "records of the shape that this method learns from cannot be made up";
-            impossible(what, "give `records`, as they would stand in a data file")
-        };
-        reading.wanted.iter().find_map(|shape| random_data::dataset(*shape, sizes)).ok_or_else(none)
     }
 }
 

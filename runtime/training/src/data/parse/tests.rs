@@ -36,14 +36,14 @@ fn bytes_that_are_not_text_are_found() {
 fn half_a_record_names_the_missing_half() {
     let (fault, _) = read(r#"{"prompt": "2+2"}"#, "supervised").unwrap_err();
 
-    assert_eq!(fault, LineFault::missing("completion", Shape::PromptCompletion, None));
+    assert_eq!(fault, fault::missing("completion", Shape::PromptCompletion, None));
 }
 
 #[test]
 fn a_pair_is_not_taken_for_a_prompt_that_lost_its_completion() {
     let (fault, _) = read(r#"{"prompt": "a", "chosen": "b", "rejected": "c"}"#, "supervised").unwrap_err();
 
-    assert_eq!(fault, LineFault::unwanted(Shape::Preference, &Shape::of_method("supervised").unwrap()));
+    assert_eq!(fault, fault::unwanted(Shape::Preference, &Shape::of_method("supervised").unwrap()));
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn an_answer_with_its_label_is_read_with_the_label_as_a_number() {
         assert_eq!(read(&line(label), "unpaired").unwrap().columns["label"], number);
     }
     let (fault, column) = read(&line("0.5"), "unpaired").unwrap_err();
-    assert_eq!(fault.to_string(), "`label` is a number, true or false (or 1 or 0) is wanted");
+    assert_eq!(fault.what, "`label` is a number, true or false (or 1 or 0) is wanted");
     assert_eq!(line("0.5").chars().nth(column - 1), Some('0'));
     let (fault, _) = read(&line("\"good\""), "unpaired").unwrap_err();
     assert_eq!(fault.what, "`label` is text, true or false (or 1 or 0) is wanted");
@@ -63,9 +63,9 @@ fn an_answer_with_its_label_is_read_with_the_label_as_a_number() {
 fn a_labelled_answer_is_named_as_such_where_it_is_not_wanted_and_lacking_where_it_is() {
     let line = r#"{"prompt": "2+2", "completion": "5"}"#;
     let (fault, _) = read(line, "unpaired").unwrap_err();
-    assert_eq!(fault, LineFault::unwanted(Shape::PromptCompletion, &Shape::of_method("unpaired").unwrap()));
+    assert_eq!(fault, fault::unwanted(Shape::PromptCompletion, &Shape::of_method("unpaired").unwrap()));
     let (fault, _) = read(r#"{"prompt": "2+2", "completion": "5", "label": true}"#, "preference").unwrap_err();
-    assert_eq!(fault, LineFault::unwanted(Shape::Unpaired, &Shape::of_method("preference").unwrap()));
+    assert_eq!(fault, fault::unwanted(Shape::Unpaired, &Shape::of_method("preference").unwrap()));
 }
 
 #[test]
@@ -83,20 +83,20 @@ fn a_prompt_keeps_its_answer_from_the_numbers_that_a_method_sees() {
 #[test]
 fn a_record_without_a_prompt_is_told_so() {
     let (fault, _) = read(r#"{"question": "2+2", "answer": "4"}"#, "prompts").unwrap_err();
-    assert_eq!(fault, LineFault::missing("prompt", Shape::Prompts, None));
+    assert_eq!(fault, fault::missing("prompt", Shape::Prompts, None));
     let (fault, _) = read(r#"{"prompt": ""}"#, "prompts").unwrap_err();
-    assert_eq!(fault, LineFault::empty("prompt"));
+    assert_eq!(fault, fault::empty("prompt"));
 }
 
 #[test]
 fn a_misspelt_field_is_pointed_at_with_the_one_that_it_means() {
     let line = r#"{"prompt": "a long question", "chosen": "a long answer", "rejectd": "c"}"#;
     let (fault, column) = read(line, "preference").unwrap_err();
-    assert_eq!(fault.to_string(), "`rejected` is missing");
+    assert_eq!(fault.what, "`rejected` is missing");
     assert_eq!(&line[column - 1..=column], "\"r");
     assert_eq!(fault.hint.as_deref(), Some("did you mean `rejected` by `rejectd`?"));
     let (fault, _) = read(r#"{"promt": "a", "chosen": "b", "rejected": "c"}"#, "preference").unwrap_err();
-    assert_eq!(fault, LineFault::missing("prompt", Shape::Preference, Some("promt")));
+    assert_eq!(fault, fault::missing("prompt", Shape::Preference, Some("promt")));
 }
 
 #[test]
@@ -106,9 +106,9 @@ fn an_instruction_stands_alone_or_beside_its_counterpart() {
     let found = read(r#"{"harmful": "steal", "harmless": "bake"}"#, "instructions").unwrap().content;
     assert!(matches!(found, Content::Instructions(Some(_), Some(_))));
     let (fault, _) = read(r#"{"prompt": "bake"}"#, "instructions").unwrap_err();
-    assert_eq!(fault, LineFault::missing("harmful", Shape::Instructions, None));
+    assert_eq!(fault, fault::missing("harmful", Shape::Instructions, None));
     let (fault, _) = read(r#"{"harmless": ""}"#, "instructions").unwrap_err();
-    assert_eq!(fault, LineFault::empty("harmless"));
+    assert_eq!(fault, fault::empty("harmless"));
 }
 
 #[test]
@@ -116,9 +116,9 @@ fn a_contrast_needs_both_texts() {
     let found = read(r#"{"positive": "please", "negative": "no"}"#, "contrast").unwrap().content;
     assert_eq!(found, Content::Contrast(Turns::Text("please".into()), Turns::Text("no".into())));
     let (fault, _) = read(r#"{"positive": "please"}"#, "contrast").unwrap_err();
-    assert_eq!(fault, LineFault::missing("negative", Shape::Contrast, None));
+    assert_eq!(fault, fault::missing("negative", Shape::Contrast, None));
     let (fault, _) = read(r#"{"harmful": "steal"}"#, "contrast").unwrap_err();
-    assert_eq!(fault, LineFault::unwanted(Shape::Instructions, &Shape::of_method("contrast").unwrap()));
+    assert_eq!(fault, fault::unwanted(Shape::Instructions, &Shape::of_method("contrast").unwrap()));
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_message_without_a_role_is_pointed_at() {
     let line = r#"{"messages": [{"role": "user", "content": "a"}, {"role": 3, "content": "b"}]}"#;
     let (fault, column) = read(line, "supervised").unwrap_err();
 
-    assert_eq!(fault.to_string(), "`messages[1].role` is a number, text such as `user` is wanted");
+    assert_eq!(fault.what, "`messages[1].role` is a number, text such as `user` is wanted");
     assert_eq!(line.chars().nth(column - 1), Some('3'));
 }
 

@@ -4,23 +4,12 @@ use tunebox_compute::random::Stream;
 use tunebox_model::chat::Encoded;
 use tunebox_sandbox::Question;
 
-use crate::data::{Dataset, Example, Report, Shape};
+use super::{Dataset, Example, Report, Shape};
+use crate::configuration::RandomRecords;
 
-/// The sizes of a random data set.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Sizes {
-    /// Number of records.
-    pub(crate) records: usize,
-    /// Tokens of each row; a prompt has half of them.
-    pub(crate) sequence: usize,
-    /// Upper bound of the token ids.
-    pub(crate) vocabulary: usize,
-    /// Seed of the tokens.
-    pub(crate) seed: u64,
-}
-
-/// A random data set of one shape; `None` for shapes whose records are not rows of equal length.
-pub(crate) fn dataset(shape: Shape, sizes: Sizes) -> Option<Dataset> {
+/// A random data set of one shape, of token ids below `vocabulary`; `None` for shapes whose records are not rows of equal
+/// length.
+pub(crate) fn random_dataset(shape: Shape, sizes: RandomRecords, vocabulary: usize) -> Option<Dataset> {
     let (rows, length, learned) = match shape {
         Shape::Messages | Shape::PromptCompletion | Shape::Text => (1, sizes.sequence, true),
         // The side `mismatched` of an unpaired record is built from the first.
@@ -30,7 +19,7 @@ pub(crate) fn dataset(shape: Shape, sizes: Sizes) -> Option<Dataset> {
         Shape::Instructions | Shape::Contrast => return None,
     };
     let mut stream = Stream::new(sizes.seed, "bench");
-    let vocabulary = sizes.vocabulary.max(1) as u64;
+    let vocabulary = vocabulary.max(1) as u64;
     let mut row = || {
         let ids: Vec<u32> = (0..length.max(1)).map(|_| (stream.next_u64() % vocabulary) as u32).collect();
         let targets = (0..ids.len()).map(|at| learned && at > 0).collect();
@@ -65,12 +54,12 @@ mod tests {
 
     #[test]
     fn rows_are_as_long_as_asked_for_and_the_same_every_time() {
-        let sizes = Sizes { records: 3, sequence: 8, vocabulary: 5, seed: 1 };
-        let made = dataset(Shape::Preference, sizes).unwrap();
+        let sizes = RandomRecords { records: 3, sequence: 8, seed: 1 };
+        let made = random_dataset(Shape::Preference, sizes, 5).unwrap();
         assert_eq!((made.report.tokens, made.report.targets), (48, 42));
         assert!(made.examples.iter().flat_map(|one| &one.sides).flat_map(|side| &side.ids).all(|id| *id < 5));
-        assert_eq!(made.examples, dataset(Shape::Preference, sizes).unwrap().examples);
-        assert_eq!(dataset(Shape::Prompts, sizes).unwrap().report.longest, 4);
-        assert!(dataset(Shape::Contrast, sizes).is_none());
+        assert_eq!(made.examples, random_dataset(Shape::Preference, sizes, 5).unwrap().examples);
+        assert_eq!(random_dataset(Shape::Prompts, sizes, 5).unwrap().report.longest, 4);
+        assert!(random_dataset(Shape::Contrast, sizes, 5).is_none());
     }
 }
