@@ -168,13 +168,17 @@ impl Explain for Error {
             }
             Self::Verifier { reason, .. } => Explanation { hint: step_hint(self, false), ..own.with_why(reason) },
             Self::Step { source, kept } => {
-                let saved = kept.as_ref().map(|(step, path)| format!("step {step}, {}", path.display()));
-                let kept = saved.clone().unwrap_or("nothing had been saved yet".into());
-                Explanation { hint: step_hint(source, saved.is_some()), ..source.explanation().with_kept(kept) }
+                let hint = step_hint(source, kept.is_some());
+                Explanation { hint, ..source.explanation().with_kept(describe_kept(kept.as_ref())) }
             }
             other => other.inner().map_or(own, Explain::explanation),
         }
     }
+}
+
+/// The last checkpoint of a run, given by its step and folder, for a message.
+pub(crate) fn describe_kept(kept: Option<&(u64, PathBuf)>) -> String {
+    kept.map_or("nothing had been saved yet".into(), |(step, path)| format!("step {step}, {}", path.display()))
 }
 
 /// What to do about an error inside a step. `saved`: the run has a checkpoint, so it can be resumed.

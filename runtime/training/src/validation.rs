@@ -5,7 +5,7 @@
 
 use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_compute::random::Stream;
-use tunebox_model::generate::{Sampling, generate};
+use tunebox_model::generate::{Completion, Sampling, generate};
 use tunebox_model::{Policy, View};
 
 use crate::data::{Dataset, rows};
@@ -60,23 +60,43 @@ pub fn pass_rate(
     room: usize,
     seed: u64,
 ) -> Result<PassRate, Error> {
-    let prompts: Vec<Vec<u32>> = data.examples.iter().map(|example| example.sides[0].ids.clone()).collect();
     let seed = Stream::new(seed, "validation").next_u64();
     let sampling = Sampling { max_tokens: room, seed, completions: k, ..Sampling::default() };
-    let completions = generate(policy, &View::Policy, &prompts, &sampling, &mut |_, _| true)?;
+    judge(complete(policy, data, &sampling)?, data, verifiers, k)
+}
+
+/// Generates completions of every prompt and decodes them; those of one prompt are adjacent.
+pub(crate) fn complete(
+    policy: &Policy,
+    data: &Dataset,
+    sampling: &Sampling,
+) -> Result<Vec<(Completion, String)>, Error> {
+    let prompts: Vec<Vec<u32>> = data.examples.iter().map(|example| example.sides[0].ids.clone()).collect();
+    let completions = generate(policy, &View::Policy, &prompts, sampling, &mut |_, _| true)?;
     let tokenizer = policy.model().tokenizer()?;
-    let mut asked = Vec::with_capacity(completions.len());
-    for (number, completion) in completions.iter().enumerate() {
-        let Some(question) = &data.examples[number / k].question else { continue };
-        let completion = tokenizer.decode(&completion.ids, true).map_err(tunebox_model::error::Error::from)?;
-        asked.push(Answer { question, completion });
-    }
+    let with_text = completions.into_iter().map(|completion| {
+        let text = tokenizer.decode(&completion.ids, true).map_err(tunebox_model::error::Error::from)?;
+        Ok((completion, text))
+    });
+    with_text.collect()
+}
+
+/// The pass rate of completions, `k` of each prompt, by the verifiers.
+pub(crate) fn judge(
+    completions: Vec<(Completion, String)>,
+    data: &Dataset,
+    verifiers: &mut Verifiers,
+    k: usize,
+) -> Result<PassRate, Error> {
+    let answers = completions.into_iter().enumerate().filter_map(|(number, (_, completion))| {
+        Some(Answer { question: data.examples[number / k].question.as_ref()?, completion })
+    });
     let weights: Vec<f32> = verifiers.names_and_weights().into_iter().map(|(_, weight)| weight).collect();
-    Ok(rate(&verifiers.verdicts(&asked)?, &weights, k))
+    Ok(rate(&verifiers.verdicts(&answers.collect::<Vec<_>>())?, &weights, k))
 }
 
 /// The pass rate of some verdicts: a row for each completion, with the `k` completions of a prompt adjacent.
-pub(crate) fn rate(verdicts: &[Vec<f32>], weights: &[f32], k: usize) -> PassRate {
+fn rate(verdicts: &[Vec<f32>], weights: &[f32], k: usize) -> PassRate {
     let passes: Vec<bool> = verdicts.iter().map(|row| row.first().is_some_and(|verdict| *verdict >= PASS)).collect();
     let share = |count: usize, of: usize| count as f64 / of.max(1) as f64;
     let any = passes.chunks(k).filter(|group| group.contains(&true)).count();

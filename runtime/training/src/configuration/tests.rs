@@ -211,7 +211,7 @@ fn the_written_settings_read_back_the_same() {
 
 #[test]
 fn every_key_of_the_schema_has_a_description() {
-    fn walk(name: &str, schema: &Value) {
+    fn walk(name: &str, schema: &serde_json::Value) {
         for (key, below) in schema["properties"].as_object().into_iter().flatten() {
             assert!(below["description"].is_string(), "`{name}.{key}` has no description");
             walk(key, below);

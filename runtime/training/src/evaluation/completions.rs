@@ -1,13 +1,13 @@
 //! Completions of prompts: how often a model refuses, finishes, and passes the verifiers.
 
-use tunebox_model::generate::generate;
-use tunebox_model::{Policy, View};
+use tunebox_model::Policy;
+use tunebox_model::generate::Completion;
 
-use super::scores::{self, EvaluationSettings, Figure, mean};
+use super::scores::{EvaluationSettings, mean};
 use crate::data::Dataset;
 use crate::error::Error;
-use crate::validation::rate;
-use crate::verifiers::{Answer, Verifiers};
+use crate::validation::{complete, judge};
+use crate::verifiers::Verifiers;
 
 /// Phrases by which models refuse, in lower case with plain apostrophes. Other refusals are missed, and honest apologies
 /// counted.
@@ -32,69 +32,26 @@ const REFUSALS: [&str; 18] = [
     "is illegal and",
 ];
 
-/// The completions of a model; those of one prompt are adjacent.
-struct Completions {
-    texts: Vec<String>,
-    tokens: Vec<usize>,
-    finished: Vec<bool>,
-}
-
 /// `refusals` (share of completions that refuse), `finished` (share that ended with an end token), `length` (mean tokens); with
 /// verifiers also `pass-at-1`, `pass-at-k` and `reward`.
-pub(super) fn figures(
-    base: &Policy,
-    adapted: Option<&Policy>,
-    data: &Dataset,
-    settings: &EvaluationSettings,
-    verifiers: &mut Verifiers,
-) -> Result<Vec<Figure>, Error> {
-    scores::figures(base, adapted, |policy| {
-        let completions = complete(policy, data, settings)?;
-        let mut numbers = text_numbers(&completions);
-        numbers.extend(reward_numbers(completions, data, settings, verifiers)?);
-        Ok(numbers)
-    })
-}
-
-fn complete(policy: &Policy, data: &Dataset, settings: &EvaluationSettings) -> Result<Completions, Error> {
-    let prompts: Vec<Vec<u32>> = data.examples.iter().map(|example| example.sides[0].ids.clone()).collect();
-    let generated = generate(policy, &View::Policy, &prompts, &settings.sampling, &mut |_, _| true)?;
-    let tokenizer = policy.model().tokenizer()?;
-    let texts = generated.iter().map(|completion| tokenizer.decode(&completion.ids, true));
-    Ok(Completions {
-        texts: texts.collect::<Result<_, _>>().map_err(tunebox_model::error::Error::from)?,
-        tokens: generated.iter().map(|completion| completion.ids.len()).collect(),
-        finished: generated.iter().map(|completion| completion.finished).collect(),
-    })
-}
-
-/// The figures that need no verifier.
-fn text_numbers(completions: &Completions) -> Vec<(&'static str, f64)> {
-    let share = |truths: &mut dyn Iterator<Item = bool>| mean(truths.map(|truth| f64::from(u8::from(truth))));
-    vec![
-        ("refusals", share(&mut completions.texts.iter().map(|text| refuses(text)))),
-        ("finished", share(&mut completions.finished.iter().copied())),
-        ("length", mean(completions.tokens.iter().map(|count| *count as f64))),
-    ]
-}
-
-/// The figures of the verifiers; none without verifiers.
-fn reward_numbers(
-    completions: Completions,
+pub(super) fn numbers(
+    policy: &Policy,
     data: &Dataset,
     settings: &EvaluationSettings,
     verifiers: &mut Verifiers,
 ) -> Result<Vec<(&'static str, f64)>, Error> {
-    let weights: Vec<f32> = verifiers.names_and_weights().into_iter().map(|(_, weight)| weight).collect();
-    if weights.is_empty() {
-        return Ok(Vec::new());
+    let completions = complete(policy, data, &settings.sampling)?;
+    let share = |test: &dyn Fn(&(Completion, String)) -> bool| mean(completions.iter().map(|one| f64::from(test(one))));
+    let mut numbers = vec![
+        ("refusals", share(&|(_, text)| refuses(text))),
+        ("finished", share(&|(completion, _)| completion.finished)),
+        ("length", mean(completions.iter().map(|(completion, _)| completion.ids.len() as f64))),
+    ];
+    if !verifiers.names_and_weights().is_empty() {
+        let found = judge(completions, data, verifiers, settings.sampling.completions.max(1))?;
+        numbers.extend([("pass-at-1", found.at_one), ("pass-at-k", found.at_k), ("reward", found.reward)]);
     }
-    let k = settings.sampling.completions.max(1);
-    let asked = completions.texts.into_iter().enumerate().filter_map(|(number, completion)| {
-        Some(Answer { question: data.examples.get(number / k)?.question.as_ref()?, completion })
-    });
-    let found = rate(&verifiers.verdicts(&asked.collect::<Vec<_>>())?, &weights, k);
-    Ok(vec![("pass-at-1", found.at_one), ("pass-at-k", found.at_k), ("reward", found.reward)])
+    Ok(numbers)
 }
 
 /// Whether a completion contains a phrase of refusal.

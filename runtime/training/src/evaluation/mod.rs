@@ -1,10 +1,9 @@
 //! Evaluates a base model and the same model with an adapter on a data file.
 //!
-//! The shape of the records decides: answers are scored (`likelihood`), pairs compared (`preference`), and completions of
-//! prompts generated and scored (`completions`). No method runs.
+//! The shape of the records decides: answers are scored (`scores`), pairs compared (`preference`), and completions of prompts
+//! generated and scored (`completions`). No method runs.
 
 mod completions;
-mod likelihood;
 mod preference;
 mod scores;
 
@@ -60,8 +59,12 @@ pub fn evaluate(
     let data = Dataset::read(data, &reading, &encoder)?;
     let figures = match data.shape.sides() {
         ["chosen", "rejected"] => preference::figures(base, adapted, &data, settings)?,
-        ["prompt"] => completions::figures(base, adapted, &data, settings, &mut verifiers)?,
-        _ => likelihood::figures(base, adapted, &data, settings)?,
+        ["prompt"] => {
+            scores::figures(base, adapted, |policy| completions::numbers(policy, &data, settings, &mut verifiers))?
+        }
+        _ => scores::figures(base, adapted, |policy| {
+            Ok(scores::likelihood(&scores::score(policy, &data, 0, settings.batch)?))
+        })?,
     };
     Ok(Evaluation { shape: data.shape.to_string(), records: data.examples.len(), figures })
 }

@@ -78,8 +78,29 @@ fn table(tap: &tunebox_compute::Tensor) -> Result<Vec<Vec<f32>>, Error> {
     tap.to_vec2().map_err(|error| tunebox_compute::Error::from(error).into())
 }
 
+/// `loss` (nats per target token), `perplexity` (its exponential), `accuracy` (share of targets that were the model's first
+/// choice), over all targets.
+pub(super) fn likelihood(scores: &[RowScore]) -> Vec<(&'static str, f64)> {
+    let targets = scores.iter().map(|row| row.targets).sum::<usize>().max(1) as f64;
+    let loss = -scores.iter().map(|row| row.logprob).sum::<f64>() / targets;
+    let accuracy = scores.iter().map(|row| row.first).sum::<f64>() / targets;
+    vec![("loss", loss), ("perplexity", loss.exp()), ("accuracy", accuracy)]
+}
+
 /// The mean of some numbers; NaN if there are none.
 pub(super) fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0_usize), |(sum, count), value| (sum + value, count + 1));
     sum / count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_target_token_counts_the_same_however_long_its_row() {
+        let rows =
+            [RowScore { logprob: -1.0, first: 1.0, targets: 1 }, RowScore { logprob: -5.0, first: 1.0, targets: 3 }];
+        assert_eq!(likelihood(&rows), [("loss", 1.5), ("perplexity", 1.5_f64.exp()), ("accuracy", 0.5)]);
+    }
 }

@@ -15,8 +15,7 @@ use tunebox_sandbox::Direction;
 
 use super::initial_state::{InitialState, reset};
 use super::*;
-use crate::checkpoint::{self, Identity, Place, State};
-use crate::data::Cursor;
+use crate::checkpoint::{self, Identity, State};
 
 fn student(skip_non_finite: bool) -> TrainState {
     with_dropout(skip_non_finite, 0.0)
@@ -129,18 +128,12 @@ fn a_snapshot_put_back_holds_the_numbers_that_it_was_taken_with() {
 
 /// Writes a checkpoint of a student into a run's folder.
 fn saved(student: &TrainState, run: &Path) -> PathBuf {
-    let place = Place {
-        step: 1,
-        cursor: Cursor::default(),
-        streams: BTreeMap::new(),
-        method_state: Vec::new(),
-        tokens: 0,
-        seconds: 0.0,
-        last_loss: None,
-        clock: 0,
-        identity: Identity::default(),
+    let state = State {
+        generation: student.policy.generation(),
+        snapshots: student.snapshots.keys().cloned().collect(),
+        ..State::bare(1, student.hooks.optimizer.steps(), Identity::default())
     };
-    checkpoint::save(run, place, student, 1).unwrap()
+    checkpoint::save(run, &state, student, 1).unwrap()
 }
 
 /// What a checkpoint of a student holds, file by file.
@@ -246,7 +239,7 @@ fn what_init_did_before_is_not_done_again_and_what_it_did_anew_stays() {
     begin_step(&mut student, 0);
     push(&student, 1.0);
     student.update().unwrap();
-    let (mut initial, before) = (InitialState::copy_of(&student).unwrap(), kept(&student));
+    let (initial, before) = (InitialState::copy_of(&student).unwrap(), kept(&student));
 
     init(&mut student);
     assert!(kept(&student) != before);
@@ -257,7 +250,7 @@ fn what_init_did_before_is_not_done_again_and_what_it_did_anew_stays() {
     assert_eq!(student.snapshots.keys().collect::<Vec<_>>(), ["new", "old"]);
 
     // Taken down anew, it is where it stands now.
-    initial.update(&student).unwrap();
+    let initial = InitialState::copy_of(&student).unwrap();
     let before = kept(&student);
     push(&student, 1.0);
     student.update().unwrap();

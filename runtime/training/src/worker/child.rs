@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tunebox_foundation::explain::{Exit, Explain, Explanation};
 use tunebox_sandbox::Compiling;
 
-use super::protocol::{Input, Job, Message, Order, read, write};
+use super::protocol::{Input, Job, Message, Order, Version, read, write};
 use crate::error::Error;
 use crate::observer::{Event, Observer};
 use crate::plan::plan;
@@ -25,9 +25,9 @@ pub fn serve(
     orphaned: fn(),
 ) -> Option<Exit> {
     let mut input = BufReader::new(input);
-    let job = match write(&mut output, &Message::hello()) {
+    let job = match write(&mut output, &Message::Hello(Version::this())) {
         Ok(()) => match read::<Job>(&mut input) {
-            Input::Document(job) if job.is_same_version() => Ok(job),
+            Input::Document(job) if job.parent == Version::this() => Ok(job),
             Input::Document(_) => Err("the parent is another version of tunebox".into()),
             Input::End | Input::Cut => Err("no job came".into()),
             Input::Invalid(why) => Err(why),

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use tunebox_foundation::explain::{Exit, Explanation};
 use tunebox_sandbox::child::{Program, StderrTail, ending};
 
-use super::protocol::{Input, Job, Message, Order, read, write};
+use super::protocol::{Input, Job, Message, Order, Version, read, write};
 use crate::checkpoint;
 use crate::configuration::RunSettings;
-use crate::error::{Error, WorkerError};
+use crate::error::{Error, WorkerError, describe_kept};
 use crate::observer::{Event, Observer};
 use crate::plan;
 use crate::run::{Outcome, run};
@@ -58,59 +58,17 @@ fn supervise(
     if plan::fetch(&settings)? {
         settings.offline = true;
     }
-    let mut progress = Progress::default();
-    let not_started = |why: String| {
-        let problem = Explanation::new("worker", "the worker cannot be started").with_why(why);
+    let mut worker = Worker::start(program).map_err(|error| {
+        let problem = Explanation::new("worker", "the worker cannot be started").with_why(error.to_string());
         worker_error(problem.with_hint("`--in-process` does without it, for methods that you trust"), Exit::Sandbox)
-    };
-    let mut worker = Worker::start(program).map_err(|error| not_started(error.to_string()))?;
-    let end = match worker.converse(Job::new(settings), observer, stop, &mut progress) {
-        Ok(outcome) => {
-            let _ = worker.wait_or_kill(GRACE);
-            return Ok(outcome);
-        }
-        Err(end) => end,
-    };
-    Err(match end {
-        End::Reported(explanation, exit) => {
-            let _ = worker.wait_or_kill(GRACE);
-            worker_error(*explanation, exit)
-        }
-        End::Invalid(why) => {
-            let _ = worker.wait_or_kill(Duration::ZERO);
-            progress.error("cannot be understood", why)
-        }
-        End::Gone => {
-            let how = match worker.wait_or_kill(GRACE) {
-                Ok(status) => ending(status),
-                Err(error) => format!("is lost: {error}"),
-            };
-            let why = match worker.stderr.take().and_then(StderrTail::last_line) {
-                Some(line) => format!("its last words: {line}"),
-                None if how.contains("SIGKILL") => {
-                    "somebody ended it, or the system did because memory ran out; this program and the run's files are \
-                     whole"
-                        .into()
-                }
-                None => "a method that is not built in runs in a process of its own, so nothing else was harmed".into(),
-            };
-            progress.error(&how, why)
-        }
-    })
+    })?;
+    let result = worker.converse(&Job { parent: Version::this(), settings }, observer, stop);
+    let _ = worker.wait_or_kill(GRACE);
+    result
 }
 
 fn worker_error(explanation: Explanation, exit: Exit) -> Error {
     Error::Worker(Box::new(WorkerError { explanation, exit, folder: None, kept: None }))
-}
-
-/// Why a worker sends no further message, other than the end of its run.
-enum End {
-    /// It reported an error of the run.
-    Reported(Box<Explanation>, Exit),
-    /// It sent an invalid message.
-    Invalid(String),
-    /// Its output ended.
-    Gone,
 }
 
 /// A running worker. Dropping it kills it.
@@ -119,6 +77,7 @@ struct Worker {
     orders: Option<ChildStdin>,
     messages: Receiver<Input<Message>>,
     stderr: Option<StderrTail>,
+    progress: Progress,
 }
 
 impl Worker {
@@ -137,19 +96,14 @@ impl Worker {
                 }
             }
         });
-        Ok(Self { child, orders, messages, stderr: Some(StderrTail::read(errors)) })
+        let stderr = Some(StderrTail::read(errors));
+        Ok(Self { child, orders, messages, stderr, progress: Progress::default() })
     }
 
     /// Sends the job, and handles messages until the run ends.
-    fn converse(
-        &mut self,
-        job: Job,
-        observer: &mut dyn Observer,
-        stop: &AtomicBool,
-        progress: &mut Progress,
-    ) -> Result<Outcome, End> {
+    fn converse(&mut self, job: &Job, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Outcome, Error> {
         // A worker that is gone cannot take it; its messages, or their end, tell why.
-        self.send(&job);
+        self.send(job);
         let (mut greeted, mut stopped) = (false, false);
         loop {
             if stop.load(Ordering::SeqCst) && !std::mem::replace(&mut stopped, true) {
@@ -158,25 +112,45 @@ impl Worker {
             let message = match self.messages.recv_timeout(POLL) {
                 Err(RecvTimeoutError::Timeout) => continue,
                 // A worker that dies while it writes leaves a cut line.
-                Err(RecvTimeoutError::Disconnected) | Ok(Input::End | Input::Cut) => return Err(End::Gone),
-                Ok(Input::Invalid(why)) => return Err(End::Invalid(why)),
+                Err(RecvTimeoutError::Disconnected) | Ok(Input::End | Input::Cut) => return Err(self.explain_death()),
+                Ok(Input::Invalid(why)) => return Err(self.reject(why)),
                 Ok(Input::Document(message)) => message,
             };
             match message {
                 message if !std::mem::replace(&mut greeted, true) => {
-                    if !message.is_hello() {
-                        return Err(End::Invalid("it is another version of tunebox".into()));
+                    if !matches!(message, Message::Hello(version) if version == Version::this()) {
+                        return Err(self.reject("it is another version of tunebox".into()));
                     }
                 }
                 Message::Event(event) => {
-                    progress.update(&event);
+                    self.progress.update(&event);
                     observer.event(&event);
                 }
                 Message::Ended(outcome) => return Ok(*outcome),
-                Message::Failed(explanation, exit) => return Err(End::Reported(explanation, exit)),
-                Message::Hello { .. } => return Err(End::Invalid("it begins anew".into())),
+                Message::Failed(explanation, exit) => return Err(worker_error(*explanation, exit)),
+                Message::Hello(_) => return Err(self.reject("it begins anew".into())),
             }
         }
+    }
+
+    /// Kills a worker that sent an invalid message, and returns the error about it.
+    fn reject(&mut self, why: String) -> Error {
+        let _ = self.wait_or_kill(Duration::ZERO);
+        self.progress.error("cannot be understood", why)
+    }
+
+    /// Waits for a worker whose output ended, and returns the error about its death.
+    fn explain_death(&mut self) -> Error {
+        let how = self.wait_or_kill(GRACE).map_or_else(|error| format!("is lost: {error}"), ending);
+        let why = match self.stderr.take().and_then(StderrTail::last_line) {
+            Some(line) => format!("its last words: {line}"),
+            None if how.contains("SIGKILL") => {
+                "somebody ended it, or the system did because memory ran out; this program and the run's files are whole"
+                    .into()
+            }
+            None => "a method that is not built in runs in a process of its own, so nothing else was harmed".into(),
+        };
+        self.progress.error(&how, why)
     }
 
     /// Sends a document; closes the pipe if that fails.
@@ -203,10 +177,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
+        let _ = self.wait_or_kill(Duration::ZERO);
     }
 }
 
@@ -234,27 +205,25 @@ impl Progress {
 
     /// The error about a worker that `how` ("was killed", …). The last checkpoint is read from the disk, not taken from the
     /// worker's messages.
-    fn error(self, how: &str, why: String) -> Error {
-        let Self { method, folder, done, total } = self;
-        let kept = folder.as_ref().and_then(|folder| checkpoint::last_whole(folder));
-        let worker = method.map_or("the worker".to_owned(), |name| format!("the worker of `{name}`"));
-        let when = match &folder {
+    fn error(&self, how: &str, why: String) -> Error {
+        let kept = self.folder.as_ref().and_then(|folder| checkpoint::last_whole(folder));
+        let worker = self.method.as_ref().map_or("the worker".to_owned(), |name| format!("the worker of `{name}`"));
+        let when = match &self.folder {
             None => "before the first step".to_owned(),
-            Some(_) if done >= total => "after the last step".to_owned(),
-            Some(_) => format!("in step {}", done + 1),
+            Some(_) if self.done >= self.total => "after the last step".to_owned(),
+            Some(_) => format!("in step {}", self.done + 1),
         };
-        let saved = kept
-            .as_ref()
-            .map_or("nothing had been saved yet".into(), |(step, path)| format!("step {step}, {}", path.display()));
-        let hint = match &folder {
+        let hint = match &self.folder {
             Some(folder) if kept.is_some() => {
                 format!("`tunebox train {}/run.toml --resume` goes on from there", folder.display())
             }
             _ => "the same command again; if it happens again, a smaller `train.batch` needs less memory".into(),
         };
-        let explanation = Explanation::new("worker", format!("{worker} {how} {when}"));
-        let explanation = explanation.with_why(why).with_kept(saved).with_hint(hint);
-        Error::Worker(Box::new(WorkerError { explanation, exit: Exit::Sandbox, folder, kept }))
+        let explanation = Explanation::new("worker", format!("{worker} {how} {when}"))
+            .with_why(why)
+            .with_kept(describe_kept(kept.as_ref()))
+            .with_hint(hint);
+        Error::Worker(Box::new(WorkerError { explanation, exit: Exit::Sandbox, folder: self.folder.clone(), kept }))
     }
 }
 
@@ -285,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_worker_that_dies_is_told_with_its_signal_its_stderr_and_no_checkpoint() {
-        let hello = line(&Message::hello());
+        let hello = line(&Message::Hello(Version::this()));
         let (told, exit) = supervised(&format!("echo '{hello}'; echo 'it could not' >&2; kill -ABRT $$"));
 
         assert_eq!(told.what, "the worker aborted (signal 6, SIGABRT) before the first step");
@@ -297,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_worker_that_breaks_off_in_a_line_died_and_is_not_garbled() {
-        let hello = line(&Message::hello());
+        let hello = line(&Message::Hello(Version::this()));
         let (told, _) = supervised(&format!("echo '{hello}'; printf '{{\"event\":{{\"lo'; kill -KILL $$"));
 
         assert_eq!(told.what, "the worker was killed (signal 9, SIGKILL) before the first step");
@@ -305,7 +274,7 @@ mod tests {
 
     #[test]
     fn what_is_no_report_is_told_and_ends_the_worker() {
-        let hello = line(&Message::hello());
+        let hello = line(&Message::Hello(Version::this()));
         let other = hello.replace("\"version\":", "\"version\":9");
         for (script, why) in [
             ("echo nonsense; sleep 60".to_owned(), "a line is not what it should be"),
@@ -330,7 +299,7 @@ mod tests {
         let report =
             Explanation::new("data", "the line is not JSON").with_location("data.jsonl:7:15").with_why("it is not");
         let failed = line(&Message::Failed(Box::new(report.clone()), Exit::Usage));
-        let (told, exit) = supervised(&format!("echo '{}'; echo '{failed}'", line(&Message::hello())));
+        let (told, exit) = supervised(&format!("echo '{}'; echo '{failed}'", line(&Message::Hello(Version::this()))));
 
         assert_eq!((told, exit), (report, Exit::Usage));
     }

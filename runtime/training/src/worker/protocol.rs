@@ -19,23 +19,25 @@ const VERSION: u32 = 1;
 /// The most bytes of a line: enough for a plan that lists a million skipped lines.
 const MAX_LINE_BYTES: usize = 64 << 20;
 
+/// The version of a program at one end of the pipe; both ends must have the same.
+#[derive(Serialize, Deserialize, PartialEq, Eq, Debug)]
+pub(super) struct Version {
+    version: u32,
+    program: String,
+}
+
+impl Version {
+    /// The version of this program.
+    pub(super) fn this() -> Self {
+        Self { version: VERSION, program: env!("CARGO_PKG_VERSION").into() }
+    }
+}
+
 /// The first line to a worker.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Job {
-    version: u32,
-    program: String,
+    pub(super) parent: Version,
     pub(super) settings: RunSettings,
-}
-
-impl Job {
-    pub(super) fn new(settings: RunSettings) -> Self {
-        Self { version: VERSION, program: env!("CARGO_PKG_VERSION").into(), settings }
-    }
-
-    /// Whether the parent has the same version as this program.
-    pub(super) fn is_same_version(&self) -> bool {
-        (self.version, self.program.as_str()) == (VERSION, env!("CARGO_PKG_VERSION"))
-    }
 }
 
 /// A message of the parent after the job.
@@ -51,24 +53,13 @@ pub(super) enum Order {
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Message {
     /// The first message: the version of the worker.
-    Hello { version: u32, program: String },
+    Hello(Version),
     /// An event of the run.
     Event(Box<Event>),
     /// The run is finished or was stopped.
     Ended(Box<Outcome>),
     /// The run failed: what to show, and the exit code.
     Failed(Box<Explanation>, Exit),
-}
-
-impl Message {
-    pub(super) fn hello() -> Self {
-        Self::Hello { version: VERSION, program: env!("CARGO_PKG_VERSION").into() }
-    }
-
-    /// Whether this is the first message of a worker of the same version.
-    pub(super) fn is_hello(&self) -> bool {
-        matches!(self, Self::Hello { version: VERSION, program } if program == env!("CARGO_PKG_VERSION"))
-    }
 }
 
 /// Writes a document as one line, in a single write.
@@ -182,8 +173,9 @@ mod tests {
 
     #[test]
     fn a_greeting_of_another_version_is_not_ours() {
-        assert!(Message::hello().is_hello());
-        assert!(!Message::Hello { version: VERSION + 1, program: env!("CARGO_PKG_VERSION").into() }.is_hello());
-        assert!(!Message::Hello { version: VERSION, program: "0.0.1".into() }.is_hello());
+        let is_ours = |version: Version| version == Version::this();
+        assert!(is_ours(Version::this()));
+        assert!(!is_ours(Version { version: VERSION + 1, ..Version::this() }));
+        assert!(!is_ours(Version { program: "0.0.1".into(), ..Version::this() }));
     }
 }
