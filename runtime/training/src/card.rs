@@ -30,47 +30,75 @@ pub(crate) enum ArtifactKind {
     Nothing,
 }
 
+/// What a card says about one kind of artifact.
+struct KindText {
+    /// The library that loads the artifact, for model hubs.
+    library: &'static str,
+    /// The beginning of the card's first sentence.
+    opening: String,
+    /// How to load the artifact.
+    usage: String,
+}
+
 /// The card of a run, from its plan and the rows of its metrics.
 pub(crate) fn card(plan: &PlannedRun, kind: ArtifactKind, rows: &[Map<String, Value>]) -> String {
-    let mut text = front(plan, kind);
-    // Writing to a `String` cannot fail.
-    let _ = write!(text, "# {}\n\n{}\n", plan.name, opening(plan, kind));
-    let _ = write!(text, "\n## How it was made\n\n{}", properties(plan));
-    let _ = write!(text, "\n## What was measured\n\n{}", table(plan, rows));
-    let _ = write!(text, "\n## How to use it\n\n{}", usage(plan, kind));
-    text
-}
-
-/// The YAML header for model hubs.
-fn front(plan: &PlannedRun, kind: ArtifactKind) -> String {
-    let library = match kind {
-        ArtifactKind::Model => "transformers",
-        ArtifactKind::Adapter | ArtifactKind::Edits => "peft",
-        ArtifactKind::Directions | ArtifactKind::Nothing => "tunebox",
-    };
-    format!(
-        "---\nbase_model: {}\nlibrary_name: {library}\ntags: [tunebox, {}]\n---\n\n",
-        plan.summary.model, plan.summary.method
-    )
-}
-
-/// The first sentence.
-fn opening(plan: &PlannedRun, kind: ArtifactKind) -> String {
-    let summary = &plan.summary;
-    let what = match kind {
-        ArtifactKind::Model if is_full(plan) => "All weights of".to_owned(),
-        ArtifactKind::Model => "Edited weights of".to_owned(),
-        ArtifactKind::Adapter => format!("A {} adapter for", summary.adapter),
-        ArtifactKind::Edits => "Edits as an adapter for".to_owned(),
-        ArtifactKind::Directions => "Directions for".to_owned(),
-        ArtifactKind::Nothing => "Nothing for".to_owned(),
-    };
+    let (summary, text) = (&plan.summary, describe_kind(plan, kind));
     let records = if summary.records == 1 { "record" } else { "records" };
     let verb = if summary.adapter == "none" { "made" } else { "trained" };
     format!(
-        "{what} `{}`, {verb} by the method `{}` {} on {} {records} of `{}`.",
-        summary.model, summary.method, summary.method_version, summary.records, summary.data
+        "---\nbase_model: {model}\nlibrary_name: {library}\ntags: [tunebox, {method}]\n---\n\n\
+         # {name}\n\n{opening} `{model}`, {verb} by the method `{method}` {version} on {count} {records} of `{data}`.\n\
+         \n## How it was made\n\n{properties}\
+         \n## What was measured\n\n{table}\
+         \n## How to use it\n\n{usage}",
+        name = plan.name,
+        model = summary.model,
+        library = text.library,
+        method = summary.method,
+        version = summary.method_version,
+        opening = text.opening,
+        count = summary.records,
+        data = summary.data,
+        properties = properties(plan),
+        table = table(plan, rows),
+        usage = text.usage,
     )
+}
+
+/// The parts of the card that depend on the kind of artifact.
+fn describe_kind(plan: &PlannedRun, kind: ArtifactKind) -> KindText {
+    let (folder, model) = (plan.folder.display(), &plan.summary.model);
+    let chat = format!("```sh\ntunebox chat {folder}\n```\n");
+    let (library, opening, usage) = match kind {
+        ArtifactKind::Adapter | ArtifactKind::Edits => {
+            let adapter = if kind == ArtifactKind::Edits {
+                "Edits as an adapter for".to_owned()
+            } else {
+                format!("A {} adapter for", plan.summary.adapter)
+            };
+            let base = python_base(model, is_nf4(plan));
+            let load = format!("model = PeftModel.from_pretrained(base, \"{folder}\")");
+            ("peft", adapter, format!("{chat}\n```python\n{base}{load}\n```\n"))
+        }
+        ArtifactKind::Model => {
+            let weights = if plan.summary.adapter == "full" { "All weights of" } else { "Edited weights of" };
+            let load = format!("model = AutoModelForCausalLM.from_pretrained(\"{folder}\")");
+            let python = format!("from transformers import AutoModelForCausalLM\n\n{load}");
+            ("transformers", weights.to_owned(), format!("{chat}\n```python\n{python}\n```\n"))
+        }
+        ArtifactKind::Directions => {
+            let file = plan.folder.join(published::FILE);
+            let precision = if is_nf4(plan) { " --base-precision nf4" } else { "" };
+            let steer = format!("--steer {} --coefficient 1{precision}", file.display());
+            let usage = format!("```sh\ntunebox generate {model} {steer} 'Hello'\n```\n");
+            ("tunebox", "Directions for".to_owned(), usage)
+        }
+        ArtifactKind::Nothing => {
+            let usage = "There is nothing to load: no step made an update, an edit or a direction.\n";
+            ("tunebox", "Nothing for".to_owned(), usage.to_owned())
+        }
+    };
+    KindText { library, opening, usage }
 }
 
 /// The table of the method, settings and digests.
@@ -163,29 +191,6 @@ fn number(value: Option<&Value>) -> String {
     value.and_then(Value::as_f64).map_or("–".into(), |value| format!("{value:.4}"))
 }
 
-/// How to load the artifact.
-fn usage(plan: &PlannedRun, kind: ArtifactKind) -> String {
-    let folder = plan.folder.display();
-    let chat = format!("```sh\ntunebox chat {folder}\n```\n");
-    let model = &plan.summary.model;
-    match kind {
-        ArtifactKind::Nothing => "There is nothing to load: no step made an update, an edit or a direction.\n".into(),
-        ArtifactKind::Directions => {
-            let file = plan.folder.join(published::FILE);
-            let precision = if is_nf4(plan) { " --base-precision nf4" } else { "" };
-            let file = file.display();
-            format!("```sh\ntunebox generate {model} --steer {file} --coefficient 1{precision} 'Hello'\n```\n")
-        }
-        ArtifactKind::Model => format!(
-            "{chat}\n```python\nfrom transformers import AutoModelForCausalLM\n\nmodel = AutoModelForCausalLM.from_pretrained(\"{folder}\")\n```\n"
-        ),
-        ArtifactKind::Adapter | ArtifactKind::Edits => {
-            let base = python_base(model, is_nf4(plan));
-            format!("{chat}\n```python\n{base}model = PeftModel.from_pretrained(base, \"{folder}\")\n```\n")
-        }
-    }
-}
-
 /// The Python code that loads the base model of an adapter.
 fn python_base(model: &str, nf4: bool) -> String {
     if !nf4 {
@@ -202,8 +207,4 @@ fn python_base(model: &str, nf4: bool) -> String {
 
 fn is_nf4(plan: &PlannedRun) -> bool {
     BasePrecision::base(plan.settings.file.model.precision) == Base::Nf4
-}
-
-fn is_full(plan: &PlannedRun) -> bool {
-    plan.summary.adapter == "full"
 }

@@ -7,6 +7,7 @@ mod identity;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use candle_core::safetensors::Load;
 use safetensors::SafeTensors;
 use serde::{Deserialize, Serialize};
 use tunebox_compute::{Device, Tensor};
@@ -147,10 +148,11 @@ pub(crate) fn save(run: &Path, state: &State, train_state: &TrainState, keep: us
     }
     published::save(&train_state.published, draft.path())?;
     let (first, second, _) = train_state.hooks.optimizer.state(train_state.policy.parameters())?;
-    draft.write(OPTIMIZER, &tensors([("first", &first), ("second", &second)])?)?;
+    let moments = safetensors::serialize([("first", &first), ("second", &second)], None);
+    draft.write(OPTIMIZER, &moments.map_err(unwritable)?)?;
     if !train_state.snapshots.is_empty() {
-        let list = train_state.snapshots.iter().map(|(name, values)| (name.as_str(), values));
-        draft.write(SNAPSHOTS, &tensors(list)?)?;
+        let snapshots = safetensors::serialize(&train_state.snapshots, None);
+        draft.write(SNAPSHOTS, &snapshots.map_err(unwritable)?)?;
     }
     let text = serde_json::to_vec_pretty(state).map_err(|error| damaged(&target, error.to_string()))?;
     draft.write(STATE, &text)?;
@@ -191,21 +193,6 @@ fn prune(run: &Path, keep: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Serializes named `f32` tensors, flattened, as a safetensors file.
-fn tensors<'a>(list: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Result<Vec<u8>, Error> {
-    let mut bytes = Vec::new();
-    for (name, tensor) in list {
-        let values = tensor.flatten_all().and_then(|flat| flat.to_vec1::<f32>()).map_err(compute)?;
-        bytes.push((name, values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>()));
-    }
-    let mut views = Vec::with_capacity(bytes.len());
-    for (name, data) in &bytes {
-        let view = safetensors::tensor::TensorView::new(safetensors::Dtype::F32, vec![data.len() / 4], data);
-        views.push((*name, view.map_err(unwritable)?));
-    }
-    safetensors::serialize(views, None).map_err(unwritable)
-}
-
 /// Reads one flat CPU tensor, with as many numbers as are trained, for each name.
 fn read_tensors(path: &Path, names: &[String], train_state: &TrainState) -> Result<Vec<(String, Tensor)>, Error> {
     let wanted = train_state.policy.parameters().len();
@@ -217,9 +204,7 @@ fn read_tensors(path: &Path, names: &[String], train_state: &TrainState) -> Resu
         if view.dtype() != safetensors::Dtype::F32 || view.shape() != [wanted] {
             return Err(damaged(path, format!("`{name}` is not a list of {wanted} numbers of type `f32`")));
         }
-        let number = |bytes: &[u8]| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-        let values: Vec<f32> = view.data().chunks_exact(4).map(number).collect();
-        Ok((name.clone(), Tensor::from_vec(values, wanted, &Device::Cpu).map_err(compute)?))
+        Ok((name.clone(), view.load(&Device::Cpu).map_err(compute)?))
     });
     read.collect()
 }

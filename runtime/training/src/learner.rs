@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use tunebox_compute::Error as ComputeError;
 use tunebox_compute::fused::{Tap, TapSet};
-use tunebox_compute::optimizer::AdamW;
+use tunebox_compute::optimizer::{AdamW, AdamWSettings};
 use tunebox_compute::schedule::Schedule;
 use tunebox_model::error::Error;
 use tunebox_model::generate::Completion;
@@ -25,7 +25,7 @@ pub(crate) use rewards::RewardState;
 use reference::ReferenceCache;
 
 /// The model under training in a run.
-pub(crate) type TrainState = tunebox_sandbox::TrainState<Trainer>;
+pub type TrainState = tunebox_sandbox::TrainState<Trainer>;
 
 /// The learning rate over a run, and how gradients are clipped.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ pub(crate) struct LearningRate {
     pub steps: u64,
     /// The largest gradient norm; 0 for none.
     pub clip: f64,
-    /// Leaves out an update whose gradient is not finite.
+    /// Skip an update whose gradient is not finite.
     pub skip_non_finite: bool,
 }
 
@@ -51,19 +51,19 @@ impl LearningRate {
     }
 }
 
-/// What the updates of one step did.
+/// The results of the updates of one step.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Progress {
     /// The norm of the last gradient, before clipping.
     pub(crate) norm: f64,
-    /// Updates made.
+    /// Number of updates.
     pub(crate) updates: u32,
-    /// Updates left out because their gradient was not finite.
+    /// Number of updates skipped because their gradient was not finite.
     pub(crate) skipped: u32,
 }
 
-/// What a run has beside the policy: the hooks of its sessions.
-pub(crate) struct Trainer {
+/// The state of a run beside the policy: it implements the hooks of the run's sessions.
+pub struct Trainer {
     pub(crate) optimizer: AdamW,
     /// Verifiers and sampling.
     pub(crate) rewards: RewardState,
@@ -82,7 +82,7 @@ impl Trainer {
         Self { optimizer, rewards, references: None, learning_rate, step: 0, progress, non_finite: None }
     }
 
-    /// What the updates of the present step did.
+    /// The results of the updates of the present step.
     pub(crate) fn progress(&self) -> Progress {
         self.progress
     }
@@ -91,6 +91,17 @@ impl Trainer {
     pub(crate) fn non_finite(&self) -> Option<&'static str> {
         self.non_finite
     }
+}
+
+/// A train state outside of a run, for benchmarks: a constant learning rate of 1e-4, clipping at 1, no verifiers.
+///
+/// # Errors
+/// An optimizer that cannot be allocated.
+pub fn bench_train_state(policy: Policy) -> Result<TrainState, Error> {
+    let optimizer = AdamW::new(AdamWSettings::default(), policy.parameters())?;
+    let schedule = Schedule::CONSTANT;
+    let rate = LearningRate { peak: 1e-4, schedule, warmup: 0, steps: 1, clip: 1.0, skip_non_finite: false };
+    Ok(TrainState::new(policy, Trainer::new(optimizer, rate, RewardState::default())))
 }
 
 /// Begins a step, counted from 0: resets its progress, rewards and dropout masks.
@@ -132,7 +143,7 @@ impl RunHooks for Trainer {
             Some(references) if cacheable => references.score(policy, rows)?,
             _ => policy.score(view, rows, *taps, *temperature, *learning)?,
         };
-        // Diverged weights show here first; the method only sees a loss that is refused.
+        // Diverged weights are noticed here first; the method only sees that its loss is rejected.
         if !scored.tap(Tap::Logprob)?.sum_all()?.to_scalar::<f32>()?.is_finite() {
             self.non_finite = Some("loss");
         }

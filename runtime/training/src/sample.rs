@@ -1,7 +1,6 @@
 //! The embedded sample: a tiny model, a run file, and data for each method.
 //!
-//! The build script embeds the files of this crate's folder `sample`. A build without them works; only using the sample is
-//! an error. A run reads them as unpacked files.
+//! The build script embeds the files of this crate's folder `sample`. A run reads them as unpacked files.
 
 use std::path::{Path, PathBuf};
 
@@ -19,73 +18,43 @@ static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/sample.rs")
 const FOLDER: &str = ".sample";
 
 /// The run file for methods without their own.
-const RUN_FILE: &str = "run.toml";
+pub const RUN_FILE: &str = include_str!("../sample/run.toml");
 
-/// The model and data embedded in the program.
-#[derive(Debug, Clone, Copy)]
-pub struct Sample(());
+/// Whether a folder holds the sample's model, or a run on the sample's data. Such a model has seen no conversations.
+#[must_use]
+pub fn is_sample(folder: &Path) -> bool {
+    let uses_sample = |run: RunSettings| is_of_sample(&run.path("data.path", &run.file.data.path));
+    is_of_sample(folder) || RunSettings::load(&folder.join("run.toml"), &[]).is_ok_and(uses_sample)
+}
 
-impl Sample {
-    /// The sample, if this build has one.
-    #[must_use]
-    pub fn embedded() -> Option<Self> {
-        file(RUN_FILE).map(|_| Self(()))
+/// The run file made for a method, if there is one.
+#[must_use]
+pub fn run_file_of(method: &str) -> Option<&'static str> {
+    file(&format!("{method}.toml"))
+}
+
+/// Unpacks the files into a folder below `runs` and returns its path. Does nothing if all are there and unchanged.
+///
+/// # Errors
+/// A folder that cannot be written.
+pub fn unpack(runs: &Path) -> Result<PathBuf, Error> {
+    let folder = runs.join(FOLDER);
+    let same = |(name, bytes): &(&str, &[u8])| {
+        files::read(&folder.join(name), bytes.len() as u64).is_ok_and(|found| digest(&found) == digest(bytes))
+    };
+    if FILES.iter().all(same) {
+        return Ok(folder);
     }
-
-    /// The sample.
-    ///
-    /// # Errors
-    /// A build without a sample.
-    pub(crate) fn find() -> Result<Self, Error> {
-        Self::embedded().ok_or_else(|| {
-            Explanation::new("training", "this build has no sample inside")
-                .with_hint("name a model, data and a method: `--model PATH --data FILE --method lora`")
-                .into()
-        })
-    }
-
-    /// Whether a folder holds the sample's model, or a run on the sample's data. Such a model has seen no conversations.
-    #[must_use]
-    pub fn is_in(folder: &Path) -> bool {
-        let uses_sample = |run: RunSettings| is_of_sample(&run.path("data.path", &run.file.data.path));
-        is_of_sample(folder) || RunSettings::load(&folder.join("run.toml"), &[]).is_ok_and(uses_sample)
-    }
-
-    /// The run file made for a method, if there is one.
-    #[must_use]
-    pub fn run_file_of(self, method: &str) -> Option<&'static str> {
-        file(&format!("{method}.toml"))
-    }
-
-    /// The run file for methods without their own.
-    #[must_use]
-    pub fn run_file(self) -> &'static str {
-        file(RUN_FILE).unwrap_or_default()
-    }
-
-    /// Unpacks the files into a folder below `runs` and returns its path. Does nothing if all are there and unchanged.
-    ///
-    /// # Errors
-    /// A folder that cannot be written.
-    pub fn unpack(self, runs: &Path) -> Result<PathBuf, Error> {
-        let folder = runs.join(FOLDER);
-        let same = |(name, bytes): &(&str, &[u8])| {
-            files::read(&folder.join(name), bytes.len() as u64).is_ok_and(|found| digest(&found) == digest(bytes))
-        };
-        if FILES.iter().all(same) {
-            return Ok(folder);
+    files::create_folder(runs)?;
+    let draft = Draft::begin(&folder)?;
+    for (name, bytes) in FILES {
+        if let Some(above) = Path::new(name).parent() {
+            files::create_folder(&draft.path().join(above))?;
         }
-        files::create_folder(runs)?;
-        let draft = Draft::begin(&folder)?;
-        for (name, bytes) in FILES {
-            if let Some(above) = Path::new(name).parent() {
-                files::create_folder(&draft.path().join(above))?;
-            }
-            draft.write(name, bytes)?;
-        }
-        draft.commit()?;
-        Ok(folder)
+        draft.write(name, bytes)?;
     }
+    draft.commit()?;
+    Ok(folder)
 }
 
 /// Whether a path is that of a file or folder of an unpacked sample.
@@ -141,12 +110,11 @@ mod tests {
     #[test]
     fn the_sample_is_unpacked_again_if_a_file_was_changed() {
         let runs = tempfile::tempdir().unwrap();
-        let Some(sample) = Sample::embedded() else { return };
-        let folder = sample.unpack(runs.path()).unwrap();
+        let folder = unpack(runs.path()).unwrap();
         std::fs::write(folder.join("run.toml"), "damaged").unwrap();
-        sample.unpack(runs.path()).unwrap();
+        unpack(runs.path()).unwrap();
 
-        assert_eq!(std::fs::read_to_string(folder.join("run.toml")).unwrap(), sample.run_file());
+        assert_eq!(std::fs::read_to_string(folder.join("run.toml")).unwrap(), RUN_FILE);
     }
 
     #[test]
@@ -163,13 +131,13 @@ mod tests {
         let runs = tempfile::tempdir().unwrap();
         let run = runs.path().join("mine-1");
         std::fs::create_dir(&run).unwrap();
-        assert!(Sample::is_in(&runs.path().join(".sample/model")) && !Sample::is_in(&run));
+        assert!(is_sample(&runs.path().join(".sample/model")) && !is_sample(&run));
         for (data, learned) in [(".sample/lora.jsonl", true), ("mine.jsonl", false)] {
             let data = runs.path().join(data);
             let data = data.display();
             let text = format!("[model]\npath = \"m\"\n[data]\npath = \"{data}\"\n[method]\nuse = \"lora\"\n");
             std::fs::write(run.join("run.toml"), text).unwrap();
-            assert_eq!(Sample::is_in(&run), learned, "{data}");
+            assert_eq!(is_sample(&run), learned, "{data}");
         }
     }
 

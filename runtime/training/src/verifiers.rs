@@ -11,15 +11,15 @@ use crate::plan::verifiers::PlannedVerifier;
 /// Failures of one verifier in one call that never end the run.
 const TOLERATED_FAILURES: usize = 8;
 
-/// A completion as text, with what it answers.
+/// A completion as text, with its prompt.
 pub struct Answer<'a> {
-    /// What was answers, and the record's further fields.
+    /// The prompt, and the further fields of the record.
     pub question: &'a Question,
     /// The completion's text.
     pub completion: String,
 }
 
-/// A verifier, and what it did in the present step.
+/// A verifier, and its results in the present step.
 struct Entry {
     name: String,
     weight: f32,
@@ -29,7 +29,7 @@ struct Entry {
     counts: Counts,
 }
 
-/// What a verifier did in one step.
+/// The results of a verifier in one step.
 #[derive(Debug, Clone, Default)]
 struct Counts {
     values: Vec<f64>,
@@ -44,10 +44,10 @@ pub struct Verifiers {
 }
 
 impl Verifiers {
-    /// Makes the verifiers and gives them their settings.
+    /// Starts the verifiers with their settings.
     ///
     /// # Errors
-    /// When one refuses its settings or does not come up.
+    /// A verifier that rejects its settings or cannot be started.
     pub fn open(planned: &[PlannedVerifier]) -> Result<Self, Error> {
         let entry = |planned: &PlannedVerifier| {
             Ok(Entry {
@@ -67,10 +67,11 @@ impl Verifiers {
         self.entries.iter().map(|entry| (entry.name.clone(), entry.weight)).collect()
     }
 
-    /// Verdicts of every verifier, one row for each completion; NaN where a verifier gave none.
+    /// Verdicts of every verifier, one row for each completion; NaN if a verifier abstained or failed. Adds them to the counts of
+    /// the step.
     ///
     /// # Errors
-    /// [`Error::Verifier`] when one failed on more than half of them.
+    /// [`Error::Verifier`] if a verifier failed on all completions, or on more than half of them and more than eight.
     pub fn verdicts(&mut self, answers: &[Answer<'_>]) -> Result<Vec<Vec<f32>>, Error> {
         let mut rows = vec![Vec::with_capacity(self.entries.len()); answers.len()];
         for entry in &mut self.entries {

@@ -5,7 +5,7 @@ use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 use tunebox_model::chat::Message;
 use tunebox_model::generate::Sampling;
-use tunebox_training::Sample;
+use tunebox_training::sample::is_sample;
 
 use crate::arguments::{Global, SamplingOptions};
 use crate::generation::{complete, encode_chat, sampling};
@@ -62,7 +62,7 @@ impl Chat {
         };
         let mut editor = DefaultEditor::new().map_err(unreadable)?;
         terminal.message("Type a message, or `/help` for the commands.");
-        if self.model.folder().is_some_and(Sample::is_in) {
+        if self.model.folder().is_some_and(is_sample) {
             terminal.message(SINGLE_QUESTIONS);
         }
         loop {

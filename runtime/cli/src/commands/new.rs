@@ -8,7 +8,7 @@ use serde_json::json;
 use tunebox_package::build::approval;
 use tunebox_package::builtin;
 use tunebox_package::template::{Language, Template};
-use tunebox_training::{RUNS_FOLDER, Sample};
+use tunebox_training::{RUNS_FOLDER, sample};
 
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
@@ -43,16 +43,18 @@ impl New {
     /// Writes the template with a run file for the sample, and unpacks the sample. A verifier gets neither.
     pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
         let mut template = Template::new(&self.name, self.language, self.like.as_deref())?;
-        let sample = if self.is_verifier() { None } else { Sample::embedded() };
-        if let Some(sample) = sample {
-            let sample_run_file = self.like.as_deref().and_then(|like| sample.run_file_of(like));
+        if !self.is_verifier() {
+            let sample_run_file = self.like.as_deref().and_then(sample::run_file_of);
             let limits = if self.language == Language::Python { PYTHON_LIMITS } else { "" };
-            let text = run_file(&self.name, sample_run_file.unwrap_or(sample.run_file()));
+            let text = run_file(&self.name, sample_run_file.unwrap_or(sample::RUN_FILE));
             template.add("run.toml", format!("{text}{limits}"));
         }
         let present = Path::new(".");
         let unpack = |folder: &Path| -> Result<(), Failure> {
-            sample.map_or(Ok(()), |sample| Ok(sample.unpack(&folder.join(RUNS_FOLDER)).map(drop)?))
+            if !self.is_verifier() {
+                sample::unpack(&folder.join(RUNS_FOLDER))?;
+            }
+            Ok(())
         };
         let folder = if self.here {
             template.write_here(present, unpack)?;
@@ -120,11 +122,10 @@ mod tests {
 
     #[test]
     fn the_run_file_of_every_sample_names_the_unpacked_files() {
-        let sample = Sample::embedded().unwrap();
         let folder = tempfile::tempdir().unwrap();
-        sample.unpack(&folder.path().join(RUNS_FOLDER)).unwrap();
-        let files = builtin::list().iter().filter_map(|method| sample.run_file_of(method.name));
-        for file in files.chain([sample.run_file()]) {
+        sample::unpack(&folder.path().join(RUNS_FOLDER)).unwrap();
+        let files = builtin::list().iter().filter_map(|method| sample::run_file_of(method.name));
+        for file in files.chain([sample::RUN_FILE]) {
             let text = run_file("calm", file) + PYTHON_LIMITS;
             let settings = RunSettings::from_text("run.toml", &text, folder.path().to_owned(), &[]).unwrap();
             let (model, data) = (&settings.file.model.path, &settings.file.data);

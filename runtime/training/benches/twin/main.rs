@@ -7,7 +7,6 @@
 #![expect(clippy::print_stdout, reason = "its output is the table")]
 
 mod arguments;
-mod learner;
 mod native;
 mod pair;
 mod records;
@@ -23,7 +22,7 @@ use serde_json::json;
 use statistics::Spread;
 use tunebox_compute::Device;
 use tunebox_model::{Model, Source};
-use tunebox_training::Sample;
+use tunebox_training::sample;
 
 /// What any part of the benchmark may end in.
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -44,10 +43,7 @@ fn main() -> Outcome<()> {
 fn open(model: Option<&str>, place: &Path) -> Outcome<Arc<Model>> {
     let path = match model {
         Some(model) => model.to_owned(),
-        None => {
-            let sample = Sample::embedded().ok_or("this build has no sample; name a model")?;
-            sample.unpack(place)?.join("model").display().to_string()
-        }
+        None => sample::unpack(place)?.join("model").display().to_string(),
     };
     Ok(Arc::new(Model::open(&Source::open(&path, true)?, &Device::Cpu)?))
 }

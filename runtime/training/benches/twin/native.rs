@@ -9,10 +9,10 @@ use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_compute::{Device, Tensor};
 use tunebox_model::Rows;
 use tunebox_model::policy::{Scored, Seeds, View, select_rows};
-use tunebox_sandbox::{Batch, ScoreRequest, TrainState};
+use tunebox_sandbox::{Batch, ScoreRequest};
+use tunebox_training::TrainState;
 
 use super::Outcome;
-use super::learner::Optimizer;
 
 /// How strongly `dpo` holds the policy to the reference unless told otherwise.
 const BETA: f32 = 0.1;
@@ -21,7 +21,7 @@ const BETA: f32 = 0.1;
 pub(crate) type Numbers = Vec<(&'static str, f32)>;
 
 /// A step of `lora`: −Σ log p(target) / targets.
-pub(crate) fn supervised(train_state: &mut TrainState<Optimizer>, batch: &Batch) -> Outcome<Numbers> {
+pub(crate) fn supervised(train_state: &mut TrainState, batch: &Batch) -> Outcome<Numbers> {
     let rows = side(batch, "example")?;
     let targets = targets(batch, "example");
     let taps = TapSet::of(&[Tap::Entropy, Tap::TopOne]);
@@ -37,7 +37,7 @@ pub(crate) fn supervised(train_state: &mut TrainState<Optimizer>, batch: &Batch)
 }
 
 /// A step of `dpo`: the mean of −log σ(β·(r(chosen) − r(rejected))) with r = log π − log π_ref.
-pub(crate) fn preference(train_state: &mut TrainState<Optimizer>, batch: &Batch) -> Outcome<Numbers> {
+pub(crate) fn preference(train_state: &mut TrainState, batch: &Batch) -> Outcome<Numbers> {
     let (better, worse) = (side(batch, "chosen")?, side(batch, "rejected")?);
     let taps = TapSet::of(&[Tap::Entropy, Tap::MeanLogit, Tap::TopOne]);
     let rows = interleaved(better, worse)?;
@@ -97,7 +97,7 @@ fn request(view: View, taps: TapSet) -> ScoreRequest {
 }
 
 /// Walks back from one slope a row, the same for all its targets.
-fn backward(train_state: &mut TrainState<Optimizer>, scores: &mut Scored, slopes: &[f32]) -> Outcome<()> {
+fn backward(train_state: &mut TrainState, scores: &mut Scored, slopes: &[f32]) -> Outcome<()> {
     let rows = &scores.rows;
     let width = rows.width();
     let mut seeds = vec![0.0; rows.count() * width];

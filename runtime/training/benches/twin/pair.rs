@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use tunebox_model::Model;
+use tunebox_model::adapter::AdapterSettings;
+use tunebox_model::{Model, Policy, PolicySettings};
 use tunebox_package::{Reference, resolve_settings};
-use tunebox_sandbox::{Batch, Engine, Grants, Limits, Session, SessionSettings, TrainState};
+use tunebox_sandbox::{Batch, Engine, Grants, Limits, Session, SessionSettings};
 use tunebox_training::data::Shape;
+use tunebox_training::{TrainState, Trainer, bench_train_state};
 
 use super::Outcome;
-use super::learner::{Optimizer, bits, train_state};
 use super::native::{self, Numbers};
 
 /// How far apart a number of both twins may be, in units of 1 + the number. Weights may not differ at all: logarithms are
@@ -40,7 +41,7 @@ impl Twin {
         }
     }
 
-    fn step(self, train_state: &mut TrainState<Optimizer>, batch: &Batch) -> Outcome<Numbers> {
+    fn step(self, train_state: &mut TrainState, batch: &Batch) -> Outcome<Numbers> {
         match self {
             Self::Lora => native::supervised(train_state, batch),
             Self::Dpo => native::preference(train_state, batch),
@@ -62,8 +63,8 @@ pub(crate) struct Timed {
 /// Both twins, each with an adapter of its own over the same model.
 pub(crate) struct Pair {
     twin: Twin,
-    native: TrainState<Optimizer>,
-    component: Session<Optimizer>,
+    native: TrainState,
+    component: Session<Trainer>,
 }
 
 impl Pair {
@@ -74,9 +75,9 @@ impl Pair {
         let admitted = Engine::new()?.admit(&package.bytes, twin.name(), &Grants::default(), &limits)?;
         let metric_names = package.manifest.metrics.clone();
         let settings = SessionSettings { limits, metric_names, ..SessionSettings::default() };
-        let mut component = Session::start(&admitted, train_state(Arc::clone(model), rank)?, settings)?;
+        let mut component = Session::start(&admitted, train_state(model, rank)?, settings)?;
         component.init(&resolve_settings(&package.manifest, &toml::Table::new())?)?;
-        Ok(Self { twin, native: train_state(Arc::clone(model), rank)?, component })
+        Ok(Self { twin, native: train_state(model, rank)?, component })
     }
 
     /// A step of each over the same batch.
@@ -131,4 +132,15 @@ pub(crate) fn compare(native: &[(&'static str, f32)], component: &[(&str, f64)])
         }
     }
     Ok(())
+}
+
+/// A train state with a new low-rank adapter over a model, equal at every call.
+fn train_state(model: &Arc<Model>, rank: usize) -> Outcome<TrainState> {
+    let settings = AdapterSettings { rank, alpha: 2.0 * rank as f64, ..AdapterSettings::default() };
+    Ok(bench_train_state(Policy::new(Arc::clone(model), &settings, PolicySettings::default())?)?)
+}
+
+/// The trained numbers, as bits.
+fn bits(policy: &Policy) -> Outcome<Vec<u32>> {
+    Ok(policy.parameters().values().to_vec1::<f32>()?.into_iter().map(f32::to_bits).collect())
 }

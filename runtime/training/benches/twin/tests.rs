@@ -2,7 +2,6 @@
 
 #[expect(dead_code, reason = "the benchmark reads the rest")]
 mod arguments;
-mod learner;
 mod native;
 mod pair;
 mod records;
@@ -16,7 +15,7 @@ use records::Sizes;
 use statistics::Spread;
 use tunebox_compute::Device;
 use tunebox_model::{Model, Rows, Source};
-use tunebox_training::Sample;
+use tunebox_training::sample;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -27,7 +26,7 @@ fn words(text: &str) -> Vec<String> {
 #[test]
 fn a_component_learns_to_the_same_bits_as_its_native_twin() {
     let place = tempfile::tempdir().unwrap();
-    let folder = Sample::embedded().unwrap().unpack(place.path()).unwrap().join("model");
+    let folder = sample::unpack(place.path()).unwrap().join("model");
     let source = Source::open(&folder.display().to_string(), true).unwrap();
     let model = Arc::new(Model::open(&source, &Device::Cpu).unwrap());
     let sizes = Sizes { batch: 3, sequence: 24, vocabulary: model.configuration.vocabulary };

@@ -18,7 +18,7 @@ use tunebox_model::{Policy, PolicySettings};
 use crate::configuration::{RandomRecords, RunSettings, Underline};
 use crate::error::Error;
 use crate::plan::open_model;
-use crate::sample::Sample;
+use crate::sample;
 use tunebox_foundation::files;
 
 pub use inference::{Completions, Generation, Scoring};
@@ -135,7 +135,7 @@ fn describe(settings: &BenchSettings) -> Result<Measured, Error> {
 fn prepare(settings: &BenchSettings, folder: &Path, progress: &mut dyn FnMut(&str)) -> Result<RunSettings, Error> {
     let model = match &settings.model {
         Some(model) => model.clone(),
-        None => Sample::find()?.unpack(folder)?.join("model").display().to_string(),
+        None => sample::unpack(folder)?.join("model").display().to_string(),
     };
     let given = run_settings(settings, &model, folder)?;
     if !settings.in_process && !given.is_all_built_in() {

@@ -5,14 +5,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde::Serialize;
-use tunebox_compute::optimizer::{AdamW, AdamWSettings};
-use tunebox_compute::schedule::Schedule;
 use tunebox_model::{Model, Policy, PolicySettings};
 use tunebox_package::{Package, Reference};
 use tunebox_sandbox::{Compiling, Engine, Grants, Limits, Method, Session, SessionSettings};
 
 use crate::error::Error;
-use crate::learner::{LearningRate, RewardState, TrainState, Trainer};
+use crate::learner::bench_train_state;
 use crate::plan::open_package;
 
 /// How long a start takes.
@@ -46,7 +44,8 @@ pub(super) fn measure(name: &str, model: &Arc<Model>, open_seconds: f64, folder:
     let compiling = Compiling { cache: Some(folder.join("compiled")), ..Compiling::default() };
     let (compile_seconds, _) = admit(&package, &compiling)?;
     let (cached_seconds, admitted) = admit(&package, &compiling)?;
-    let train_state = train_state(model)?;
+    let policy = Policy::open(Arc::clone(model), None, PolicySettings::default())?;
+    let train_state = bench_train_state(policy)?;
     let (instantiate_seconds, _) = timed(|| Ok(Session::start(&admitted, train_state, SessionSettings::default())?))?;
     Ok(StartUp { open_seconds, compile_seconds, cached_seconds, instantiate_seconds })
 }
@@ -56,13 +55,4 @@ fn admit(package: &Package, compiling: &Compiling) -> Result<(f64, Method), Erro
     // A process creates its engine once, so that is not timed.
     let engine = Engine::with(compiling.clone())?;
     timed(|| Ok(engine.admit(&package.bytes, &package.manifest.name, &grants, &Limits::default())?))
-}
-
-/// A train state without an adapter.
-fn train_state(model: &Arc<Model>) -> Result<TrainState, Error> {
-    let policy = Policy::open(Arc::clone(model), None, PolicySettings::default())?;
-    let optimizer = AdamW::new(AdamWSettings::default(), policy.parameters())?;
-    let schedule = Schedule::CONSTANT;
-    let rate = LearningRate { peak: 1e-4, schedule, warmup: 0, steps: 1, clip: 1.0, skip_non_finite: false };
-    Ok(TrainState::new(policy, Trainer::new(optimizer, rate, RewardState::default())))
 }

@@ -1,6 +1,6 @@
 //! The identity of a run, as a checkpoint records it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -56,36 +56,27 @@ pub(crate) struct Identity {
 impl Identity {
     /// The differences between the run of a checkpoint and the run as it is set up now, a clause each.
     pub(crate) fn differences(&self, now: &Self) -> Vec<String> {
-        let mut clauses = Vec::new();
-        let mut compare = |same: bool, clause: String| {
-            if !same {
-                clauses.push(clause);
-            }
-        };
-        compare(
-            self.version == now.version,
-            format!("it was begun by tunebox {}, this is {}", self.version, now.version),
-        );
-        compare(self.verifiers == now.verifiers, "the verifiers are others".into());
-        compare(self.model == now.model, "the weights of the model are others".into());
-        compare(self.adapter == now.adapter, "the adapter that it began with is another".into());
-        compare(self.data == now.data, "the data file is another".into());
-        compare(
-            self.tokens == now.tokens || self.data != now.data,
-            "the same data gives other tokens: the tokenizer or the chat template is another".into(),
-        );
-        compare(self.method == now.method, "the method's component is another".into());
+        let mut compared = vec![
+            (self.version == now.version, format!("it was begun by tunebox {}, this is {}", self.version, now.version)),
+            (self.verifiers == now.verifiers, "the verifiers are others".into()),
+            (self.model == now.model, "the weights of the model are others".into()),
+            (self.adapter == now.adapter, "the adapter that it began with is another".into()),
+            (self.data == now.data, "the data file is another".into()),
+            (
+                self.tokens == now.tokens || self.data != now.data,
+                "the same data gives other tokens: the tokenizer or the chat template is another".into(),
+            ),
+            (self.method == now.method, "the method's component is another".into()),
+        ];
         if let (Some(then), Some(now)) = (&self.computed, &now.computed) {
-            compare(then == now, format!("it was computed on {then}, and here would be on {now}"));
+            compared.push((then == now, format!("it was computed on {then}, and here would be on {now}")));
         }
-        let mut names: Vec<&String> = self.settings.keys().chain(now.settings.keys()).collect();
-        names.sort();
-        names.dedup();
+        let names: BTreeSet<&String> = self.settings.keys().chain(now.settings.keys()).collect();
         for name in names {
             let (then, now) = (self.settings.get(name), now.settings.get(name));
-            compare(then == now, format!("`{name}` was {}, is {}", word(name, then), word(name, now)));
+            compared.push((then == now, format!("`{name}` was {}, is {}", word(name, then), word(name, now))));
         }
-        clauses
+        compared.into_iter().filter(|(is_same, _)| !is_same).map(|(_, clause)| clause).collect()
     }
 }
 

@@ -7,7 +7,7 @@ use tunebox_package::{Reference, builtin, read_manifest};
 
 use super::{Document, RunSettings};
 use crate::error::Error;
-use crate::sample::Sample;
+use crate::sample;
 
 impl RunSettings {
     /// Builds the settings of a run on the embedded sample, with `overrides` on top, and unpacks the sample into the folder
@@ -15,20 +15,19 @@ impl RunSettings {
     /// method with the same shape of records.
     ///
     /// # Errors
-    /// A wrong setting, a build without a sample, and a folder that cannot be written.
+    /// A wrong setting, and a folder that cannot be written.
     pub fn sample(overrides: &[String]) -> Result<Self, Error> {
-        let sample = Sample::find()?;
         let parse = |text: &str| Document::parse("the sample's run file", text);
-        let mut plain = parse(sample.run_file())?;
+        let mut plain = parse(sample::RUN_FILE)?;
         for assignment in overrides {
             plain.set(assignment)?;
         }
         let method = plain.tree["method"]["use"].as_str();
-        let document = match method.and_then(|method| sample.run_file_of(method)) {
+        let document = match method.and_then(|method| sample::run_file_of(method)) {
             Some(text) => parse(text)?,
             None => {
                 let mut document =
-                    parse(method.and_then(|method| run_file_of_shape(sample, method)).unwrap_or(sample.run_file()))?;
+                    parse(method.and_then(|method| run_file_of_shape(method)).unwrap_or(sample::RUN_FILE))?;
                 // The settings in that run file belong to the built-in method.
                 if let Some(Value::Object(table)) = document.tree.get_mut("method") {
                     table.retain(|key, _| key == "use");
@@ -37,17 +36,17 @@ impl RunSettings {
             }
         };
         let mut settings = Self::from_document(document, PathBuf::new(), overrides)?;
-        settings.folder = sample.unpack(Path::new(&settings.file.run.folder))?;
+        settings.folder = sample::unpack(Path::new(&settings.file.run.folder))?;
         Ok(settings)
     }
 }
 
 /// The run file of the first built-in method that learns from the same shape of records as `method`. Ignores the files
 /// beside the method, so that its author and a user of its package train on the same data.
-fn run_file_of_shape(sample: Sample, method: &str) -> Option<&'static str> {
+fn run_file_of_shape(method: &str) -> Option<&'static str> {
     let shape = Reference::parse(method, Path::new(".")).and_then(|found| found.open()).ok()?.manifest.shape;
     builtin::list().iter().find_map(|other| {
-        let text = sample.run_file_of(other.name)?;
+        let text = sample::run_file_of(other.name)?;
         (read_manifest(other.bytes).ok()?.shape == shape).then_some(text)
     })
 }

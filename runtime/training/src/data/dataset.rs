@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(hint("preference"), pair);
         assert!(hint("supervised").ends_with(r#"such as {"prompt": "…", "completion": "…"}"#));
         for shape in Shape::all() {
-            assert_eq!(shape_of_line(shape.example().as_bytes(), &[shape]), Some(shape));
+            assert_eq!(shape_of_line(shape.facts().example.as_bytes(), &[shape]), Some(shape));
         }
     }
 

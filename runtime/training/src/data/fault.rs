@@ -41,7 +41,7 @@ pub(super) fn unknown_shape(fields: &[&str], wanted: &[Shape]) -> Explanation {
 /// An example of a valid line in one of the shapes; prefers a prompt with its completion.
 pub(super) fn example_line(shapes: &[Shape]) -> String {
     let shape = shapes.iter().find(|shape| **shape == Shape::PromptCompletion).or(shapes.first());
-    let example = shape.copied().unwrap_or(Shape::PromptCompletion).example();
+    let example = shape.copied().unwrap_or(Shape::PromptCompletion).facts().example;
     format!("every line is one JSON object, such as {example}")
 }
 

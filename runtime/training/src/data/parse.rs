@@ -71,7 +71,7 @@ fn find_shape(text: &str, object: &Map<String, Value>, wanted: &[Shape]) -> Resu
     }
     let begun = wanted.iter().find(|shape| shape.has_any(object) || wanted.len() == 1);
     let missing = begun.and_then(|shape| {
-        let field = shape.required().iter().find(|field| !object.contains_key(**field))?;
+        let field = shape.facts().required.iter().find(|field| !object.contains_key(**field))?;
         Some(missing_field(text, object, field, *shape))
     });
     let fields: Vec<&str> = object.keys().map(String::as_str).collect();
@@ -80,7 +80,7 @@ fn find_shape(text: &str, object: &Map<String, Value>, wanted: &[Shape]) -> Resu
 
 /// A field that a record of a shape lacks; located at the field that was probably meant, if there is one.
 fn missing_field(text: &str, object: &Map<String, Value>, field: &str, shape: Shape) -> LocatedFault {
-    let others = object.keys().map(String::as_str).filter(|name| !shape.required().contains(name));
+    let others = object.keys().map(String::as_str).filter(|name| !shape.facts().required.contains(name));
     let similar = nearest(field, others);
     let at = similar.map_or_else(|| column(text, &[]), |name| key_column(text, name));
     (fault::missing(field, shape, similar), at)

@@ -44,7 +44,7 @@ pub(crate) fn random_dataset(shape: Shape, sizes: RandomRecords, vocabulary: usi
         length: sizes.sequence,
         ..Report::default()
     };
-    let name = "made up".to_owned();
+    let name = "random".to_owned();
     Some(Dataset { name, shape, examples, report, digest: String::new(), token_digest: String::new() })
 }
 

@@ -27,15 +27,17 @@ pub enum Shape {
 }
 
 /// The properties of a shape.
-struct Facts {
+pub(super) struct Facts {
     shape: Shape,
     name: &'static str,
     /// The sides of a batch of such records.
     sides: &'static [&'static str],
-    required: &'static [&'static str],
+    /// The fields that such a record needs; of an instruction, one of them.
+    pub(super) required: &'static [&'static str],
     /// The fields in words.
     fields: &'static str,
-    example: &'static str,
+    /// An example line.
+    pub(super) example: &'static str,
 }
 
 /// A record has the first shape whose fields it has: `Unpaired` comes before `PromptCompletion`, and `Prompts` last.
@@ -126,7 +128,8 @@ impl Shape {
         }
     }
 
-    fn facts(self) -> &'static Facts {
+    /// The properties of this shape.
+    pub(super) fn facts(self) -> &'static Facts {
         SHAPES.iter().find(|facts| facts.shape == self).unwrap_or(&SHAPES[0])
     }
 
@@ -142,25 +145,15 @@ impl Shape {
         self.facts().fields
     }
 
-    /// An example line.
-    pub(super) fn example(self) -> &'static str {
-        self.facts().example
-    }
-
-    /// The fields that such a record needs; of an instruction, one of them.
-    pub(super) fn required(self) -> &'static [&'static str] {
-        self.facts().required
-    }
-
     /// Whether an object has the fields of this shape. One field is enough for an instruction.
     pub(super) fn is_complete(self, object: &Map<String, Value>) -> bool {
         let has = |field: &&str| object.contains_key(*field);
-        if self == Self::Instructions { self.has_any(object) } else { self.required().iter().all(has) }
+        if self == Self::Instructions { self.has_any(object) } else { self.facts().required.iter().all(has) }
     }
 
     /// Whether an object has at least one field of this shape.
     pub(super) fn has_any(self, object: &Map<String, Value>) -> bool {
-        self.required().iter().any(|field| object.contains_key(*field))
+        self.facts().required.iter().any(|field| object.contains_key(*field))
     }
 }
 

@@ -1,7 +1,7 @@
-//! A copy in memory of all that a checkpoint keeps of a train state: where a step begins that is tried again.
+//! A copy in memory of everything that a checkpoint saves of a train state, from which a failed step is tried again.
 //!
-//! A new version of a method runs its `init` on the state of the run's beginning (see [`reset`]), as in a resumed run. The
-//! copy is restored over that, so that what `init` read is what it read the first time.
+//! A new version of a method runs its `init` on the state of the run's beginning (see [`reset`]), as in a resumed run; the
+//! copy is then restored over it. So `init` reads the same values as the first time.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::TrainState;
 pub(crate) struct InitialState {
     /// The trained numbers, flat, on the CPU.
     values: Tensor,
-    /// The optimizer's first and second moments, as flat.
+    /// The optimizer's first and second moments, flat, on the CPU.
     moments: (Tensor, Tensor),
     /// Updates of the optimizer.
     updates: u64,
@@ -26,7 +26,7 @@ pub(crate) struct InitialState {
 }
 
 impl InitialState {
-    /// Copies all that a step may change: three numbers for every trained one.
+    /// Copies everything that a step may change: three numbers for every trained number.
     pub(crate) fn copy_of(train_state: &TrainState) -> Result<Self, Error> {
         Ok(Self {
             values: train_state.policy.parameters().snapshot()?,
@@ -67,7 +67,7 @@ impl InitialState {
 fn moments(train_state: &TrainState) -> Result<(Tensor, Tensor), Error> {
     let parameters = train_state.policy.parameters();
     let (first, second, _) = train_state.hooks.optimizer.state(parameters)?;
-    // Those of an accelerator were copied on the way here.
+    // Moments of an accelerator were copied to the CPU already.
     if parameters.device().is_cpu() { Ok((first.copy()?, second.copy()?)) } else { Ok((first, second)) }
 }
 

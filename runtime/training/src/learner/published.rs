@@ -1,4 +1,4 @@
-//! Directions that a method handed to the run's artifact, as files.
+//! Reads and writes the directions that a method published for the run's artifact.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub(crate) const FILE: &str = "vectors.safetensors";
 /// The file of the same directions as a control vector for llama.cpp and repeng.
 pub(crate) const CONTROL_VECTOR: &str = "vectors.gguf";
 
-/// Directions by layer, with what is known about all of them.
+/// The directions by layer, with `facts` and with site, token and scale of the first of them.
 pub(crate) fn vectors(published: &BTreeMap<usize, Direction>, facts: &[(&str, &str)]) -> Vectors {
     let layers = published.iter().map(|(layer, direction)| (*layer, direction.vector.clone())).collect();
     let mut known: Facts = facts.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
@@ -27,7 +27,7 @@ pub(crate) fn vectors(published: &BTreeMap<usize, Direction>, facts: &[(&str, &s
     Vectors { layers, facts: known }
 }
 
-/// Writes the directions of a checkpoint; nothing where there are none.
+/// Writes the directions of a checkpoint; does nothing if there are none.
 pub(crate) fn save(published: &BTreeMap<usize, Direction>, folder: &Path) -> Result<(), Error> {
     if published.is_empty() {
         return Ok(());

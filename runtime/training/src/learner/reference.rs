@@ -1,8 +1,8 @@
-//! Log-probabilities of the reference, kept by content: they never change, so rows that a run meets again need no
-//! second pass. In memory while the run lasts, and in one file of its folder for a run that is resumed.
+//! A cache of the reference's log-probabilities by row. They never change, so a row that a run meets again needs no second
+//! pass. The cache is in memory, and in a file of the run's folder for a resumed run.
 //!
-//! Only rows of the run's data are kept: what a model writes is new every time. What the engine says of a row depends
-//! on no other row of its pass, so the numbers have the same bits as without the cache.
+//! Only rows of the run's data are cached: generated rows are new every time. The log-probabilities of a row depend on no
+//! other row of its pass, so they have the same bits as without the cache.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -21,24 +21,25 @@ use tunebox_foundation::files;
 /// The file in the run's folder.
 pub(crate) const FILE: &str = "reference.cache";
 
-/// How the file begins; another layout begins otherwise.
+/// The first bytes of the file; they name its layout.
 const MAGIC: &[u8; 16] = b"tunebox-logprob1";
 
-/// The most numbers that are kept: a gibibyte.
+/// The most cached numbers: a gibibyte.
 const MOST: usize = 1 << 28;
 
-/// What a row is: the reference, its tokens and which of them are targets.
+/// SHA-256 of the reference's identity, the tokens of a row and which of them are targets.
 type Key = [u8; 32];
 
-/// Kept log-probabilities.
+/// Cached log-probabilities of the targets of rows.
 pub(crate) struct ReferenceCache {
-    /// Names the reference, so that a file is never taken for another's.
+    /// Names the reference, so that the file of another reference is not used.
     identity: String,
-    /// The rows that may come again.
+    /// The rows of the run's data.
     data: HashSet<Key>,
     kept: HashMap<Key, Vec<f32>>,
-    /// How many numbers may be kept.
+    /// How many more numbers may be cached.
     room: usize,
+    /// Whether the cache differs from its file.
     changed: bool,
 }
 
@@ -51,7 +52,7 @@ impl ReferenceCache {
         cache
     }
 
-    /// The log-probabilities of rows under the reference, at temperature 1.
+    /// The log-probabilities of rows under the reference, at temperature 1; scores and caches those that are missing.
     pub(crate) fn score(&mut self, policy: &Policy, rows: &Arc<Rows>) -> Result<Scored, Error> {
         let (count, width) = (rows.count(), rows.width());
         let mut all = vec![0f32; count * width];
@@ -59,11 +60,11 @@ impl ReferenceCache {
         let missing: Vec<usize> = (0..count).filter(|row| !self.kept.contains_key(&keys[*row])).collect();
         for (row, key) in keys.iter().enumerate() {
             if let Some(kept) = self.kept.get(key) {
-                place(rows, row, kept, &mut all[row * width..]);
+                set_targets(rows, row, kept, &mut all[row * width..]);
             }
         }
-        for (row, found) in missing.iter().zip(pass(policy, rows, &missing)?) {
-            place(rows, *row, &found, &mut all[row * width..]);
+        for (row, found) in missing.iter().zip(score_rows(policy, rows, &missing)?) {
+            set_targets(rows, *row, &found, &mut all[row * width..]);
             self.keep(keys[*row], found);
         }
         let logprob = Tensor::from_vec(all, (count, width), &Device::Cpu)?;
@@ -71,6 +72,7 @@ impl ReferenceCache {
         Ok(Scored::of_taps(View::Reference, Arc::clone(rows), taps, policy.generation()))
     }
 
+    /// Caches the numbers of a row, if it is one of the data, there is room and all numbers are finite.
     fn keep(&mut self, key: Key, values: Vec<f32>) {
         if values.len() <= self.room && self.data.contains(&key) && values.iter().all(|value| value.is_finite()) {
             self.room -= values.len();
@@ -89,9 +91,9 @@ impl ReferenceCache {
         digest.finalize().into()
     }
 
-    /// Takes what an earlier sitting of the run left. A file that is missing or broken is no loss: its rows are scored again.
+    /// Loads the file of the run's folder. Ignores a missing or invalid file: its rows are scored again.
     pub(crate) fn load(&mut self, run: &Path) {
-        // Its beginning; of each row a key and a length; the numbers; and the sum at its end.
+        // The magic bytes; of each row a key and a length; the numbers; and the digest at the end.
         let most = MAGIC.len() + 36 * self.data.len() + 4 * MOST + 32;
         let Ok(bytes) = files::read(&run.join(FILE), most as u64) else { return };
         for (key, values) in parse(&bytes).unwrap_or_default() {
@@ -100,7 +102,7 @@ impl ReferenceCache {
         self.changed = false;
     }
 
-    /// Writes what is kept into the run's folder if there is something new.
+    /// Writes the cache into the run's folder; does nothing if it has not changed.
     pub(crate) fn save(&mut self, run: &Path) -> Result<(), files::FileError> {
         if !self.changed {
             return Ok(());
@@ -119,7 +121,7 @@ impl ReferenceCache {
     }
 }
 
-/// The entries of a file; `None` for one that is not whole.
+/// The entries of a file; `None` if the file is incomplete or its digest is wrong.
 fn parse(bytes: &[u8]) -> Option<Vec<(Key, Vec<f32>)>> {
     let (body, sum) = bytes.split_last_chunk::<32>()?;
     if Sha256::digest(body).as_slice() != sum {
@@ -139,12 +141,12 @@ fn parse(bytes: &[u8]) -> Option<Vec<(Key, Vec<f32>)>> {
     Some(entries)
 }
 
-/// The log-probabilities of the targets of some rows, in order, from one pass.
-fn pass(policy: &Policy, rows: &Rows, places: &[usize]) -> Result<Vec<Vec<f32>>, Error> {
-    if places.is_empty() {
+/// Scores the rows with these indices in one pass; returns the log-probabilities of the targets of each.
+fn score_rows(policy: &Policy, rows: &Rows, indices: &[usize]) -> Result<Vec<Vec<f32>>, Error> {
+    if indices.is_empty() {
         return Ok(Vec::new());
     }
-    let (ids, marks) = places.iter().map(|row| (rows.ids[*row].clone(), rows.targets[*row].clone())).unzip();
+    let (ids, marks) = indices.iter().map(|row| (rows.ids[*row].clone(), rows.targets[*row].clone())).unzip();
     let part = Arc::new(Rows::new(ids, marks)?);
     let scored = policy.score(&View::Reference, &part, TapSet::default(), 1.0, false)?;
     let all = scored.tap(Tap::Logprob)?.to_vec2::<f32>()?;
@@ -154,10 +156,10 @@ fn pass(policy: &Policy, rows: &Rows, places: &[usize]) -> Result<Vec<Vec<f32>>,
     Ok(targets.collect())
 }
 
-/// Puts the numbers of a row's targets in their places.
-fn place(rows: &Rows, row: usize, values: &[f32], into: &mut [f32]) {
-    let places = rows.targets[row].iter().zip(into).filter(|(mark, _)| **mark);
-    for ((_, number), value) in places.zip(values) {
+/// Writes the numbers of a row's targets to the positions of the targets.
+fn set_targets(rows: &Rows, row: usize, values: &[f32], into: &mut [f32]) {
+    let targets = rows.targets[row].iter().zip(into).filter(|(mark, _)| **mark);
+    for ((_, number), value) in targets.zip(values) {
         *number = *value;
     }
 }

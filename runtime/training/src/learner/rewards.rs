@@ -15,7 +15,7 @@ use tunebox_sandbox::{Completions, Question, Sampler};
 use crate::error::Error;
 use crate::verifiers::{Answer, Verifiers};
 
-/// Verifiers, and what was sampled and judged in the present step.
+/// The verifiers, and counts of the completions sampled and judged in the present step.
 #[derive(Default)]
 pub(crate) struct RewardState {
     /// The run's verifiers.
@@ -28,7 +28,7 @@ pub(crate) struct RewardState {
     calls: u64,
     /// Tokens sampled in the present step.
     sampled_tokens: u64,
-    /// Why the verdicts of the present step are useless.
+    /// The error of the verifiers in the present step.
     failure: Option<Error>,
 }
 
@@ -38,7 +38,7 @@ impl RewardState {
         Self { verifiers, max_new_tokens, seed, ..Self::default() }
     }
 
-    /// Clears what belongs to the step before.
+    /// Clears the counts and the error of the step before.
     pub(super) fn begin_step(&mut self) {
         (self.calls, self.sampled_tokens, self.failure) = (0, 0, None);
         self.verifiers.begin_step();
@@ -49,7 +49,7 @@ impl RewardState {
         self.sampled_tokens
     }
 
-    /// Why the verdicts of the present step are useless, if they are. Returned once.
+    /// Takes the error of the verifiers in the present step, if there was one.
     pub(crate) fn take_failure(&mut self) -> Option<Error> {
         self.failure.take()
     }
@@ -81,7 +81,7 @@ impl RewardState {
         Ok(completions)
     }
 
-    /// Has completions judged; see [`RunHooks::judge`](tunebox_sandbox::RunHooks::judge).
+    /// Judges completions by the verifiers; see [`RunHooks::judge`](tunebox_sandbox::RunHooks::judge).
     pub(super) fn judge(
         &mut self,
         policy: &Policy,

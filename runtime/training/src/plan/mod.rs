@@ -14,7 +14,6 @@ mod model;
 mod planned;
 mod policy;
 mod precision;
-mod savings;
 mod summary;
 mod tokens;
 pub(crate) mod trust;

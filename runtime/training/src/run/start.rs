@@ -96,8 +96,10 @@ impl ActiveRun {
         let Plan { run: mut plan, policy, sampler } = plan;
         let train_state = train_state(&plan, policy)?;
         let before = plan.checkpoint.as_ref().map_or(0, |(_, state)| state.step);
-        let mut lost = |lines: &[String], dropped: u32| show_lines(before, (lines, dropped), observer);
-        let (session, opening) = start_session(&plan, train_state, &mut lost)?;
+        let (mut session, opening) = start_session(&plan, train_state)?;
+        let (lines, dropped) = session.take_last_lines();
+        show_lines(before, (&lines, dropped), observer);
+        let opening = opening?;
         let unused = NewFolder::create(&plan)?;
         if plan.run_lock.is_none() {
             plan.run_lock = Some(RunLock::take(&plan.folder)?);
@@ -212,17 +214,14 @@ fn references(plan: &PlannedRun) -> Option<ReferenceCache> {
 }
 
 /// Starts a session, calls `init`, and restores the plan's checkpoint if it has one. `init` runs on the state of the run's
-/// beginning; its report is returned. `lost` gets the log lines of a call that failed and the number of dropped lines.
+/// beginning. Returns its report, or why it or the restoring failed; the session then has the last log lines.
 pub(crate) fn start_session(
     plan: &PlannedRun,
     train_state: TrainState,
-    lost: &mut dyn FnMut(&[String], u32),
-) -> Result<(Session, StepReport), Error> {
+) -> Result<(Session, Result<StepReport, Error>), Error> {
     let mut session = Session::start(&plan.method.admitted, train_state, session_settings(plan, &plan.method))?;
     let opening = open_session(plan, &mut session);
-    let (lines, dropped) = session.take_last_lines();
-    lost(&lines, dropped);
-    Ok((session, opening?))
+    Ok((session, opening))
 }
 
 fn open_session(plan: &PlannedRun, session: &mut Session) -> Result<StepReport, Error> {

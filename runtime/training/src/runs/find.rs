@@ -37,16 +37,16 @@ pub fn newest_checkpoint(folder: &Path) -> Result<Option<(u64, PathBuf)>, Error>
     if !is_run(folder) || lock::has_finished(folder) {
         return Ok(None);
     }
-    let Some((step, place)) = checkpoint::last_whole(folder) else {
+    let Some((step, checkpoint)) = checkpoint::last_whole(folder) else {
         return Err(unfinished(folder, "it has no checkpoint yet"));
     };
-    if !place.join(ADAPTER).is_file() {
+    if !checkpoint.join(ADAPTER).is_file() {
         return Err(unfinished(folder, "it trains all weights, and leaves a model only at its end"));
     }
-    if State::read(&place)?.updates == 0 {
+    if State::read(&checkpoint)?.updates == 0 {
         return Err(unfinished(folder, "it had learned nothing up to its last checkpoint"));
     }
-    Ok(Some((step, place)))
+    Ok(Some((step, checkpoint)))
 }
 
 /// The option that starts a new run from the adapter or model in a folder; `None` if it holds neither.

@@ -27,7 +27,7 @@ const STEPS: u32 = 5;
 /// Puts all files below `folder`.
 ///
 /// # Errors
-/// A wrong setting, a build without a sample, and a folder that cannot be written.
+/// A wrong setting, and a folder that cannot be written.
 pub fn sample(
     method: &Path,
     imports: &[String],

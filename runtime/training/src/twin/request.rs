@@ -12,7 +12,7 @@ use crate::configuration::{RandomRecords, RunSettings};
 use crate::digest::from_hexadecimal;
 use crate::error::Error;
 use crate::plan::{Plan, engine, native, plan_with_method};
-use crate::sample::Sample;
+use crate::sample;
 
 /// Planned steps of the run unless the test says how many: more than a test executes.
 const PLANNED_STEPS: u32 = 1_000;
@@ -67,7 +67,7 @@ impl TestRequest {
 
     /// The settings of the run.
     fn run_settings(&self, folder: &Path) -> Result<RunSettings, Error> {
-        let model = Sample::find()?.unpack(folder)?.join("model");
+        let model = sample::unpack(folder)?.join("model");
         let data = folder.join("records.jsonl");
         if let Some(records) = &self.records {
             let lines: String = records.iter().map(|record| format!("{record}\n")).collect();

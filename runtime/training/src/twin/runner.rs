@@ -43,8 +43,8 @@ impl Runner {
     pub(super) fn start(plan: Plan) -> Result<(Self, StepReport), Error> {
         let Plan { run: plan, policy, sampler } = plan;
         let train_state = train_state(&plan, policy)?;
-        let (session, opening) = start_session(&plan, train_state, &mut |_, _| {})?;
-        Ok((Self { plan, session, sampler, step: 0 }, opening))
+        let (session, opening) = start_session(&plan, train_state)?;
+        Ok((Self { plan, session, sampler, step: 0 }, opening?))
     }
 
     /// Finished updates.
