@@ -60,6 +60,7 @@ pub(crate) fn write(plan: &PlannedRun, train_state: &TrainState, metrics: &Metri
     Ok(written)
 }
 
+/// The path and size of a file in the folder; the size is 0 if it cannot be read.
 fn written_file(folder: &Path, name: &str) -> Written {
     let path = folder.join(name);
     let bytes = path.metadata().map_or(0, |about| about.len());

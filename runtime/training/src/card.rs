@@ -205,6 +205,7 @@ fn python_base(model: &str, nf4: bool) -> String {
     )
 }
 
+/// Whether the run has its base model in NF4.
 fn is_nf4(plan: &PlannedRun) -> bool {
     BasePrecision::base(plan.settings.file.model.precision) == Base::Nf4
 }

@@ -20,6 +20,7 @@ impl From<f64> for Number {
 }
 
 impl Number {
+    /// The number; fails for a text that is no number.
     fn value<E: Error>(self) -> Result<f64, E> {
         match self {
             Self::Finite(value) => Ok(value),

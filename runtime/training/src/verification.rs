@@ -221,11 +221,13 @@ fn revised(lock: &Table) -> Vec<i64> {
     list.into_iter().flatten().filter_map(|revision| revision.get("after")?.as_integer()).collect()
 }
 
+/// The recorded inputs of a replay, from a lock; `None` if the lock lacks one.
 fn replay_inputs(lock: &Table) -> Option<ReplayInputs> {
     let clock = lock.get("clock")?.as_integer()?;
     Some(ReplayInputs { clock, model: lock.get("model")?.get("name")?.as_str()?.to_owned() })
 }
 
+/// Reads the lock of a run's folder. Fails if the folder holds none.
 fn read_lock(folder: &Path) -> Result<Table, Error> {
     let path = folder.join(lock::FILE);
     if !path.exists() {
@@ -268,6 +270,7 @@ fn recorded_files(folder: &Path, recorded: &Table) -> Result<Vec<(String, String
     files.map(entry).collect::<Option<_>>().ok_or_else(damaged)
 }
 
+/// A file name as text.
 fn text(name: &std::ffi::OsStr) -> String {
     name.to_string_lossy().into_owned()
 }

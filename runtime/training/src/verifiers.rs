@@ -127,6 +127,7 @@ impl Verifiers {
 }
 
 impl Counts {
+    /// Counts a verdict; returns its value, or NaN for none.
     fn add(&mut self, verdict: Verdict) -> f32 {
         match verdict {
             Verdict::Value(value) => {

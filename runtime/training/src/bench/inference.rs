@@ -103,47 +103,24 @@ fn generate_at_once(policy: &Policy, settings: &BenchSettings, completions: u32)
     let sampling = Sampling { temperature: 0.0, max_tokens: new_tokens as usize, ..Sampling::default() };
     let (mut first_seconds, mut speed) = (f64::INFINITY, 0.0_f64);
     for _ in 0..PASSES {
-        let mut clock = Clock::start(prompts.len(), Instant::now());
+        let (begun, mut times) = (Instant::now(), Vec::new());
         let written = generate(policy, &View::Policy, &prompts, &sampling, &mut |_, _| {
-            clock.token(Instant::now());
+            times.push(Instant::now());
             true
         })?;
         let tokens = written.iter().map(|completion| completion.ids.len()).sum();
-        let (first, later) = clock.stop(tokens, Instant::now());
+        let (first, later) = speeds(begun, &times, prompts.len(), tokens, Instant::now());
         (first_seconds, speed) = (first_seconds.min(first), speed.max(later));
     }
     Ok(Completions { prompts: completions, prompt_tokens, new_tokens, first_seconds, tokens_per_second: speed })
 }
 
-/// Separates the time to the first tokens from the time after them. Every completion gets its first token before any gets its
-/// second.
-struct Clock {
-    begun: Instant,
-    completions: usize,
-    tokens: usize,
-    /// When every completion had its first token.
-    first: Option<Instant>,
-}
-
-impl Clock {
-    fn start(completions: usize, now: Instant) -> Self {
-        Self { begun: now, completions, tokens: 0, first: None }
-    }
-
-    /// Counts a token.
-    fn token(&mut self, now: Instant) {
-        self.tokens += 1;
-        if self.tokens == self.completions {
-            self.first = Some(now);
-        }
-    }
-
-    /// Seconds to the first tokens, and the rate of the other tokens per second. `tokens` is the number of all.
-    fn stop(self, tokens: usize, now: Instant) -> (f64, f64) {
-        let first = self.first.unwrap_or(now);
-        let later = tokens.saturating_sub(self.completions) as f64;
-        (first.duration_since(self.begun).as_secs_f64(), later / now.duration_since(first).as_secs_f64())
-    }
+/// Seconds until each of the `completions` has its first token, and the rate of the other tokens per second. `times` are those of
+/// the tokens in order: every completion gets its first token before any gets its second. `tokens` is the number of all.
+fn speeds(begun: Instant, times: &[Instant], completions: usize, tokens: usize, ended: Instant) -> (f64, f64) {
+    let first = completions.checked_sub(1).and_then(|last| times.get(last)).copied().unwrap_or(ended);
+    let later = tokens.saturating_sub(completions) as f64;
+    (first.duration_since(begun).as_secs_f64(), later / ended.duration_since(first).as_secs_f64())
 }
 
 /// Random token ids.
@@ -163,11 +140,8 @@ mod tests {
     fn the_speed_of_writing_counts_from_when_every_completion_has_its_first_token() {
         let begun = Instant::now();
         let at = |milliseconds: u64| begun + Duration::from_millis(milliseconds);
-        let mut clock = Clock::start(2, begun);
         // Both first tokens within half a second, then two more each within a second.
-        for milliseconds in [500, 500, 1_000, 1_000, 1_500, 1_500] {
-            clock.token(at(milliseconds));
-        }
-        assert_eq!(clock.stop(6, at(1_500)), (0.5, 4.0));
+        let times = [500, 500, 1_000, 1_000, 1_500, 1_500].map(at);
+        assert_eq!(speeds(begun, &times, 2, 6, at(1_500)), (0.5, 4.0));
     }
 }

@@ -65,6 +65,7 @@ pub(super) fn store(settings: &RunSettings, precision: StoredAs, folder: &Path) 
     Ok(true)
 }
 
+/// Whether the model is from a GGUF file.
 fn is_gguf(model: &Model) -> bool {
     matches!(model.source().map(Source::form), Some(Form::Gguf { .. }))
 }

@@ -50,6 +50,7 @@ pub(super) fn measure(name: &str, model: &Arc<Model>, open_seconds: f64, folder:
     Ok(StartUp { open_seconds, compile_seconds, cached_seconds, instantiate_seconds })
 }
 
+/// Admits and compiles a method with every interface granted; returns the seconds too.
 fn admit(package: &Package, compiling: &Compiling) -> Result<(f64, Method), Error> {
     let grants = Grants::default().with("weights").with("text");
     // A process creates its engine once, so that is not timed.

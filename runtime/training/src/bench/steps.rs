@@ -16,7 +16,7 @@ use crate::data::Shape;
 use crate::error::Error;
 use crate::metrics;
 use crate::observer::{Event, Observer, StepEvent};
-use crate::plan::{PlannedRun, plan};
+use crate::plan::plan;
 use crate::run::run;
 
 /// How fast steps are.
@@ -64,41 +64,26 @@ pub(super) fn measure(settings: &BenchSettings, run_settings: &RunSettings) -> R
     let model = plan.policy.model();
     let (sizes, precision) = (model.configuration.clone(), precision::name(model));
     let activations = model.weights.precision().dtype(Purpose::Activation);
-    let expected = Expected::of(&plan.run);
+    let (trainable, expected_peak_bytes) = (plan.run.summary.trainable as usize, plan.run.summary.memory.total());
+    let is_supervised = matches!(plan.run.data.shape, Shape::Messages | Shape::PromptCompletion | Shape::Text);
     let outcome = run(plan, &mut timer, &AtomicBool::new(false))?;
     let used = read_usage(&outcome.summary().folder)?;
     let (rate, multiplied) = matmul_flops(&device::parse(&settings.device)?, activations)?;
     let step_seconds = timer.median();
-    let necessary = flops::step(&sizes, expected.trainable, settings.batch as usize, settings.sequence as usize);
-    let utilisation = expected.is_supervised.then(|| necessary / step_seconds / rate);
+    let necessary = flops::step(&sizes, trainable, settings.batch as usize, settings.sequence as usize);
+    let utilisation = is_supervised.then(|| necessary / step_seconds / rate);
     let training = Training {
         product_gflops: rate / 1e9,
         product_type: multiplied.as_str(),
         tokens_per_second: timer.tokens() / step_seconds,
         step_seconds,
         peak_bytes: timer.peak,
-        expected_peak_bytes: expected.bytes,
+        expected_peak_bytes,
         utilisation,
     };
     let guest_share = number(&used, "guest-seconds") / timer.all;
     let host_calls = number(&used, "host-calls") / f64::from(settings.steps + 1);
     Ok(Steps { training, overhead: Overhead { guest_share, host_calls }, precision })
-}
-
-/// What the measurements need of a plan.
-struct Expected {
-    is_supervised: bool,
-    /// Trained numbers.
-    trainable: usize,
-    /// Estimated bytes of memory.
-    bytes: u64,
-}
-
-impl Expected {
-    fn of(plan: &PlannedRun) -> Self {
-        let is_supervised = matches!(plan.data.shape, Shape::Messages | Shape::PromptCompletion | Shape::Text);
-        Self { is_supervised, trainable: plan.summary.trainable as usize, bytes: plan.summary.memory.total() }
-    }
 }
 
 /// Records all steps but the first.
@@ -111,6 +96,7 @@ struct Timer {
 }
 
 impl Timer {
+    /// Median seconds of a timed step.
     fn median(&self) -> f64 {
         median(self.steps.iter().map(|step| step.seconds).collect())
     }

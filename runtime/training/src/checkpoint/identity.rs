@@ -105,6 +105,7 @@ pub(crate) fn settings_that_matter(file: &Value) -> BTreeMap<String, Value> {
     flat
 }
 
+/// Collects the values below `name` by dotted name.
 fn flatten(name: &str, value: &Value, flat: &mut BTreeMap<String, Value>) {
     match value {
         Value::Object(table) => {

@@ -45,6 +45,7 @@ pub fn find_key(name: &str) -> Option<String> {
     find_key_below(&schema(), "", name)
 }
 
+/// Searches the tables below `table` for a key with this name.
 fn find_key_below(schema: &Value, table: &str, name: &str) -> Option<String> {
     let properties = schema["properties"].as_object()?;
     if !table.is_empty() && properties.contains_key(name) {
@@ -70,6 +71,7 @@ pub(super) fn check(document: &mut Document) -> Result<(), Error> {
 }
 
 impl Document {
+    /// Checks the values of a table, its unknown keys and its required keys.
     fn check_table(&self, path: &str, schema: &Value, table: &mut Map<String, Value>) -> Result<(), Error> {
         let nothing = Map::new();
         let properties = schema["properties"].as_object().unwrap_or(&nothing);
@@ -85,6 +87,7 @@ impl Document {
         self.check_required(path, schema, properties, table)
     }
 
+    /// Checks that a table has every required key.
     fn check_required(
         &self,
         path: &str,
@@ -103,6 +106,8 @@ impl Document {
         Err(self.error(&missing, Underline::Key, problem, None))
     }
 
+    /// Checks the type, choice and range of a value, then the values in it. Converts a number or boolean of a `--set` to text where
+    /// the schema wants text.
     fn check_value(&self, path: &str, schema: &Value, value: &mut Value) -> Result<(), Error> {
         if let Some(cases) = schema["anyOf"].as_array() {
             let cases = || cases.iter().filter(|case| case["type"] != "null");
@@ -131,6 +136,7 @@ impl Document {
         }
     }
 
+    /// The error about a value of another type than `names`.
     fn wrong_type(&self, path: &str, names: &[&str], value: &Value) -> Error {
         let expected = TYPES.iter().filter(|(name, ..)| names.contains(name)).map(|(_, words, _)| *words);
         let expected = format!("{} is wanted", expected.collect::<Vec<_>>().join(" or "));
@@ -141,6 +147,7 @@ impl Document {
         self.error(path, Underline::Value, problem, Some(expected))
     }
 
+    /// Checks that a text is one of the choices, if the schema lists choices.
     fn check_choice(&self, path: &str, schema: &Value, value: &Value) -> Result<(), Error> {
         let choices = choices(schema);
         match value.as_str() {
@@ -153,6 +160,7 @@ impl Document {
         }
     }
 
+    /// Checks a number against the bounds of the schema.
     fn check_range(&self, path: &str, schema: &Value, value: &Value) -> Result<(), Error> {
         let Some(number) = value.as_f64() else { return Ok(()) };
         let bounds = BOUNDS.iter().filter_map(|(key, words, test)| Some((schema[*key].as_f64()?, words, test)));
@@ -164,6 +172,7 @@ impl Document {
         Err(self.error(path, Underline::Value, problem, None))
     }
 
+    /// The error about a key that the schema does not have.
     fn unknown_key(&self, table: &str, key: &str, properties: &Map<String, Value>) -> Error {
         let known: Vec<&str> = properties.keys().map(String::as_str).collect();
         let (list, note) = match table {
@@ -175,6 +184,7 @@ impl Document {
     }
 }
 
+/// The names of the types that a schema permits; none if it permits all.
 fn type_names(schema: &Value) -> Vec<&str> {
     match &schema["type"] {
         Value::String(name) => vec![name],
@@ -196,6 +206,7 @@ fn has_type(value: &Value, name: &str) -> bool {
     TYPES.iter().any(|(known, _, test)| *known == name && test(value))
 }
 
+/// The type of a value with its article.
 fn describe_value(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",
@@ -238,6 +249,7 @@ fn table_hint(table: &str) -> Option<String> {
     Some(format!("write `[{table}]`, and `{first} = …` on a line below it"))
 }
 
+/// How to give a missing key.
 fn missing_hint(key: &str) -> String {
     match key {
         "model.path" => "name a model folder, a `.gguf` file or a hub name: `--model PATH`".into(),

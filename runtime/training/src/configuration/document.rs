@@ -130,6 +130,7 @@ impl Document {
         })
     }
 
+    /// The line and column of a byte range of the text, with the line for the message.
     fn location_of(&self, span: &Range<usize>) -> SettingLocation {
         let start = span.start.min(self.text.len());
         let before = self.text.get(..start).unwrap_or_default();
@@ -143,6 +144,7 @@ impl Document {
         SettingLocation { text: format!("{}:{line}:{column}", self.name), snippet }
     }
 
+    /// Converts a TOML table to JSON and records the position of every key below `above`.
     fn read_table(&mut self, above: &str, table: &DeTable<'_>) -> Result<Map<String, Value>, Error> {
         let mut map = Map::new();
         for (key, value) in table {
@@ -153,6 +155,7 @@ impl Document {
         Ok(map)
     }
 
+    /// Converts a TOML value to JSON. Times become text.
     fn read_value(&mut self, path: &str, value: &DeValue<'_>) -> Result<Value, Error> {
         Ok(match value {
             DeValue::String(text) => Value::String(text.to_string()),
@@ -183,6 +186,7 @@ impl Document {
         })
     }
 
+    /// The error about a number that cannot be represented.
     fn out_of_range(&self, path: &str, value: &str, range: &str) -> Error {
         let problem = Explanation::new("config", format!("`{path}` is {value}, it must be {range}"));
         self.error(path, Underline::Value, problem, None)

@@ -30,6 +30,7 @@ impl LimitsTable {
         defaults.with(&self.entries_in(VERIFIER_LIMITS)).unwrap_or(defaults)
     }
 
+    /// The entries of the table whose names are in a list of limits.
     fn entries_in(&self, list: &[Limit]) -> Map<String, Value> {
         let known = |name: &str| list.iter().any(|limit| limit.name == name);
         self.0.iter().filter(|(name, _)| known(name)).map(|(name, value)| (name.clone(), value.clone())).collect()

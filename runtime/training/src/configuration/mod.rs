@@ -110,6 +110,7 @@ impl RunSettings {
         Self::from_document(Document::default(), PathBuf::new(), overrides)
     }
 
+    /// Applies every `--set`, checks the document against the schema, and reads the tables.
     fn from_document(mut document: Document, folder: PathBuf, overrides: &[String]) -> Result<Self, Error> {
         for assignment in overrides {
             document.set(assignment)?;

@@ -245,6 +245,7 @@ fn no_example(name: &str, report: &Report, wanted: &[Shape]) -> Explanation {
     Explanation::new("data", format!("`{name}` holds no record to learn from")).with_why(why).with_hint(hint)
 }
 
+/// The SHA-256 of the lengths, token ids and targets of all rows.
 fn token_digest(examples: &[Example]) -> String {
     let mut digest = Sha256::new();
     for side in examples.iter().flat_map(|example| &example.sides) {

@@ -140,6 +140,7 @@ impl Encoder<'_> {
         Ok(Encoded { targets: vec![false; ids.len()], ids, merged: false })
     }
 
+    /// The prompt and answer of a record; both must be text, or both messages.
     fn pair<'a>(
         &'a self,
         record: &'a Record,

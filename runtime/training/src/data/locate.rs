@@ -52,6 +52,7 @@ fn offset(text: &str, value: &str) -> usize {
     (value.as_ptr() as usize).saturating_sub(text.as_ptr() as usize)
 }
 
+/// The column of a byte, from 1, in characters.
 fn column_at(text: &str, byte: usize) -> usize {
     text.get(..byte).map_or(1, |before| before.chars().count() + 1)
 }

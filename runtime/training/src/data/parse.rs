@@ -159,6 +159,7 @@ impl Fields<'_> {
         }
     }
 
+    /// Takes a text or a list of messages, if the field is there.
     fn take_if_present(&mut self, name: &str) -> Result<Option<Turns>, LocatedFault> {
         if self.object.contains_key(name) { self.take_non_empty(name).map(Some) } else { Ok(None) }
     }
@@ -182,6 +183,7 @@ impl Fields<'_> {
         items.into_iter().enumerate().map(|(index, item)| self.read_message(name, index, item)).collect()
     }
 
+    /// Reads item `index` of a list of messages.
     fn read_message(&self, list: &str, index: usize, item: Value) -> Result<Message, LocatedFault> {
         let wrong = |name: Option<&str>, found, wanted| {
             let mut path = vec![Step::Field(list), Step::Item(index)];
@@ -204,6 +206,7 @@ impl Fields<'_> {
         serde_json::from_value(item).map_err(|_| wrong(Some("content"), "a list", "a list of text parts"))
     }
 
+    /// Takes a prompt and its completion.
     fn take_pair(&mut self) -> Result<Content, LocatedFault> {
         Ok(Content::PromptCompletion(self.take_turns("prompt")?, self.take_turns("completion")?))
     }
@@ -244,15 +247,18 @@ impl Fields<'_> {
         Err(self.wrong_type("label", describe_field(label), "true or false (or 1 or 0)"))
     }
 
+    /// The column of a field's value.
     fn column(&self, name: &str) -> usize {
         column(self.text, &[Step::Field(name)])
     }
 
+    /// The fault of a field with a value of another type, at its column.
     fn wrong_type(&self, name: &str, found: &str, wanted: &str) -> LocatedFault {
         (fault::wrong_type(name, found, wanted), self.column(name))
     }
 }
 
+/// The type of a field's value, with its article; `missing` without a value.
 fn describe_field(value: Option<&Value>) -> &'static str {
     value.map_or("missing", describe)
 }

@@ -47,10 +47,12 @@ impl Pairs {
         self.chosen.iter().zip(&self.rejected).map(move |(chosen, rejected)| each(chosen) - each(rejected))
     }
 
+    /// Share of the pairs whose chosen answer has the higher mean log-probability.
     fn accuracy(&self) -> f64 {
         mean(self.differences().map(|difference| f64::from(u8::from(difference > 0.0))))
     }
 
+    /// Mean of [`differences`](Self::differences).
     fn margin(&self) -> f64 {
         mean(self.differences())
     }

@@ -74,6 +74,7 @@ pub(super) fn score(policy: &Policy, data: &Dataset, side: usize, batch: usize) 
     Ok(scores)
 }
 
+/// A tap of shape `[rows, width]` as rows of numbers.
 fn table(tap: &tunebox_compute::Tensor) -> Result<Vec<Vec<f32>>, Error> {
     tap.to_vec2().map_err(|error| tunebox_compute::Error::from(error).into())
 }

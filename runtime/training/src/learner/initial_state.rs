@@ -55,6 +55,7 @@ impl InitialState {
         self.restore_numbers(train_state)
     }
 
+    /// Restores the trained numbers and the optimizer, and clears the gradient.
     fn restore_numbers(&self, train_state: &mut TrainState) -> Result<(), Error> {
         train_state.set_trained(&self.values)?;
         let (first, second) = &self.moments;

@@ -81,6 +81,7 @@ impl ReferenceCache {
         }
     }
 
+    /// The key of a row, by its tokens and targets.
     fn key(&self, ids: &[u32], marks: &[bool]) -> Key {
         let mut digest = Sha256::new();
         digest.update(self.identity.as_bytes());

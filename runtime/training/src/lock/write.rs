@@ -87,12 +87,14 @@ pub(crate) fn verifier(name: &str, package: &Package) -> Value {
     })
 }
 
+/// The entry of a file of the artifact, with its digest.
 fn file(written: &Written) -> Result<Value, Error> {
     let name = written.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let digest = tunebox_model::digest(std::slice::from_ref(&written.path))?;
     Ok(json!({ "name": name, "bytes": written.bytes, "sha256": digest }))
 }
 
+/// The table of a data set.
 fn data(data: &Dataset) -> Value {
     json!({
         "name": data.name, "records": data.examples.len(), "sha256": data.digest, "tokens-sha256": data.token_digest,

@@ -70,6 +70,7 @@ pub(crate) fn run_exists(name: &str, folder: &Path, can_resume: bool) -> Error {
         .into()
 }
 
+/// The error about a folder in which no run can be resumed.
 fn nothing_to_resume(folder: &Path, why: &str, hint: String) -> Error {
     Explanation::new("training", "there is no run to resume")
         .with_location(folder.display().to_string())

@@ -67,6 +67,7 @@ impl PlannedMethod {
         })
     }
 
+    /// Whether the method imports an interface, given by its short name.
     fn imports(&self, interface: &str) -> bool {
         self.admitted.imports().iter().any(|import| interface_of(import) == Some(interface))
     }

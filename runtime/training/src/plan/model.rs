@@ -84,6 +84,7 @@ pub(super) fn adapter_digest(settings: &RunSettings) -> Result<Option<String>, E
     Ok(Some(tunebox_model::digest(&[file])?))
 }
 
+/// Finds the files of the run's model, and fetches them if the run names a model of the hub.
 fn find_source(settings: &RunSettings) -> Result<Source, Error> {
     let table = &settings.file.model;
     sample::check_present(&settings.path("model.path", &table.path))?;

@@ -60,6 +60,7 @@ fn pass_size(settings: &RunSettings, model: &Model, sides: usize) -> Slice {
     if settings.file.data.packing { Slice::Tokens(rows * max_length(settings, model)) } else { Slice::Rows(rows) }
 }
 
+/// The settings of a new adapter from the run file. Alpha is twice the rank unless given.
 fn adapter_settings(table: &AdapterTable, seed: u64) -> AdapterSettings {
     AdapterSettings {
         kind: table.kind,

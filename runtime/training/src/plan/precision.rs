@@ -43,6 +43,7 @@ pub(super) fn nf4_conflict(settings: &RunSettings, method: &PlannedMethod) -> Op
     full_training_conflict(settings).or_else(|| edit_conflict(settings, method))
 }
 
+/// The conflict of NF4 with training all weights; `None` if an adapter is trained.
 fn full_training_conflict(settings: &RunSettings) -> Option<Explanation> {
     let what = "`model.precision` is for a frozen base, and `train.adapter.kind = \"full\"` trains all of it";
     let is_full = settings.file.train.adapter.kind == AdapterKind::Full;

@@ -39,6 +39,7 @@ pub fn settle_one(found: &Reference, ask: Option<&mut Ask<'_>>) -> Result<(), Er
     settle_all(std::slice::from_ref(found), Path::new("."), ask)
 }
 
+/// Decides about packages by the lock of a project; see [`settle`].
 fn settle_all(found: &[Reference], project: &Path, ask: Option<&mut Ask<'_>>) -> Result<(), Error> {
     let Some(ask) = ask else {
         return found.iter().try_for_each(|found| check_lock(found, &found.open()?, project, true));
@@ -92,6 +93,7 @@ pub(crate) fn copy_lock<'a>(
     Ok(())
 }
 
+/// Opens the known signers of this user and the lock of a project.
 fn open(project: &Path) -> Result<Trust, Error> {
     Ok(Trust::open(&home()?, project)?)
 }

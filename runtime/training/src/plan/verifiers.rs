@@ -40,6 +40,7 @@ pub(crate) fn load_verifiers(settings: &RunSettings, engine: &Engine) -> Result<
     Ok(planned)
 }
 
+/// Finds, reads and admits the verifier with this number in the run file.
 fn load_verifier(
     settings: &RunSettings,
     engine: &Engine,

@@ -106,6 +106,7 @@ pub fn run_revised(
     ended.map_err(|source| Error::Step { source: Box::new(source), kept: running.kept.clone() })
 }
 
+/// Executes the remaining steps with their checkpoints, then `finish`, and writes the artifact. Ends early if `stop` is set.
 fn execute_steps(
     running: &mut ActiveRun,
     observer: &mut dyn Observer,

@@ -224,6 +224,7 @@ pub(crate) fn start_session(
     Ok((session, opening))
 }
 
+/// Calls `init` and restores the checkpoint of the plan over the result.
 fn open_session(plan: &PlannedRun, session: &mut Session) -> Result<StepReport, Error> {
     let report = session.init(&plan.method.settings)?;
     if let Some((path, state)) = &plan.checkpoint {

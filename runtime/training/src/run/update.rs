@@ -73,6 +73,7 @@ pub(crate) fn explained(plan: &PlannedRun, session: &mut Session, moment: (u64, 
     }
 }
 
+/// The error about a loss or gradient that is not finite.
 fn not_finite(plan: &PlannedRun, (step, last): (u64, LastLoss), untrained: bool, quantity: &'static str) -> Error {
     Error::NonFinite { quantity, step: step + 1, last, untrained, rate: plan.learning_rate.peak }
 }

@@ -172,6 +172,7 @@ impl Moment {
         self.same(what, &component.to_bits(), &twin.to_bits(), |bits| f64::from_bits(*bits).to_string())
     }
 
+    /// A difference at this moment; both values are made printable and cut.
     fn difference(&self, what: impl Into<String>, component: String, twin: String) -> Stopped {
         let [component, twin] = [component, twin].map(|text| printable(&text, SHOWN_BYTES));
         Stopped::Differ(Difference { moment: self.0.clone(), what: what.into(), component, twin })

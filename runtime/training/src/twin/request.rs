@@ -106,6 +106,7 @@ impl TestRequest {
         records.div_ceil(parts)
     }
 
+    /// Number of random records.
     fn rows(&self) -> u32 {
         self.rows.unwrap_or(4)
     }

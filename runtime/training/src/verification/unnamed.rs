@@ -50,6 +50,7 @@ impl Unnamed {
     }
 }
 
+/// The paths in backticks, separated by commas.
 fn list(paths: &[(String, PathBuf)]) -> String {
     let paths: Vec<String> = paths.iter().map(|(_, path)| format!("`{}`", path.display())).collect();
     paths.join(", ")

@@ -67,6 +67,7 @@ fn supervise(
     result
 }
 
+/// An error of a worker without a folder and a checkpoint.
 fn worker_error(explanation: Explanation, exit: Exit) -> Error {
     Error::Worker(Box::new(WorkerError { explanation, exit, folder: None, kept: None }))
 }
@@ -81,6 +82,7 @@ struct Worker {
 }
 
 impl Worker {
+    /// Starts the worker, and threads that read its messages and its error output.
     fn start(program: &Program) -> io::Result<Self> {
         let mut child = program.start()?;
         let (orders, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -191,6 +193,7 @@ struct Progress {
 }
 
 impl Progress {
+    /// Updates the progress from an event.
     fn update(&mut self, event: &Event) {
         match event {
             Event::Planned { summary, folder, resumed } => {

@@ -91,6 +91,7 @@ pub(super) fn read<T: DeserializeOwned>(input: &mut impl BufRead) -> Input<T> {
     read_at_most(input, MAX_LINE_BYTES)
 }
 
+/// Reads a line of at most `most` bytes.
 fn read_at_most<T: DeserializeOwned>(input: &mut impl BufRead, most: usize) -> Input<T> {
     let mut line = Vec::new();
     if let Err(error) = io::Read::take(input, most as u64).read_until(b'\n', &mut line) {
