@@ -15,10 +15,10 @@ use tunebox_compute::{Device, Tensor};
 pub(crate) use identity::{Identity, settings_that_matter};
 
 use crate::data::Cursor;
-use crate::digest::from_hexadecimal;
 use crate::error::{self, Error, damaged};
 use crate::learner::{TrainState, published};
 use tunebox_foundation::files::{self, Draft};
+use tunebox_foundation::hexadecimal::from_hexadecimal;
 
 /// The layout of `state.json`.
 pub(crate) const SCHEMA: u32 = 1;

@@ -71,8 +71,10 @@ pub struct Trainer {
     pub(crate) references: Option<ReferenceCache>,
     learning_rate: LearningRate,
     step: u64,
-    progress: Progress,
-    non_finite: Option<&'static str>,
+    /// The results of the updates of the present step.
+    pub(crate) progress: Progress,
+    /// Which quantity of the present step was not finite: `loss` or `gradient`.
+    pub(crate) non_finite: Option<&'static str>,
 }
 
 impl Trainer {
@@ -80,16 +82,6 @@ impl Trainer {
     pub(crate) fn new(optimizer: AdamW, learning_rate: LearningRate, rewards: RewardState) -> Self {
         let progress = Progress::default();
         Self { optimizer, rewards, references: None, learning_rate, step: 0, progress, non_finite: None }
-    }
-
-    /// The results of the updates of the present step.
-    pub(crate) fn progress(&self) -> Progress {
-        self.progress
-    }
-
-    /// Which quantity of the present step was not finite: `loss` or `gradient`.
-    pub(crate) fn non_finite(&self) -> Option<&'static str> {
-        self.non_finite
     }
 }
 

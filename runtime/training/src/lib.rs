@@ -9,7 +9,6 @@ mod card;
 mod checkpoint;
 pub mod configuration;
 pub mod data;
-mod digest;
 mod error;
 mod evaluation;
 mod exact;

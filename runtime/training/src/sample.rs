@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::files::{self, Draft};
+use tunebox_package::digest::sha256;
 
 use crate::configuration::RunSettings;
-use crate::digest::digest;
 use crate::error::Error;
 
 /// Every file of the folder by its path in it.
@@ -40,7 +40,7 @@ pub fn run_file_of(method: &str) -> Option<&'static str> {
 pub fn unpack(runs: &Path) -> Result<PathBuf, Error> {
     let folder = runs.join(FOLDER);
     let same = |(name, bytes): &(&str, &[u8])| {
-        files::read(&folder.join(name), bytes.len() as u64).is_ok_and(|found| digest(&found) == digest(bytes))
+        files::read(&folder.join(name), bytes.len() as u64).is_ok_and(|found| sha256(&found) == sha256(bytes))
     };
     if FILES.iter().all(same) {
         return Ok(folder);

@@ -5,6 +5,7 @@ use std::path::Path;
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 use tunebox_foundation::explain::{Explanation, Snippet};
+use tunebox_foundation::hexadecimal::hexadecimal;
 
 use super::encode::{Encoder, Example};
 use super::fault::{LocatedFault, accepted_fields, example_line};
@@ -12,7 +13,6 @@ use super::lines::{Line, Lines};
 use super::parse::shape_of_line;
 use super::record::Record;
 use super::shape::Shape;
-use crate::digest::hexadecimal;
 use crate::error::Error;
 use crate::sample::data_beside;
 

@@ -7,8 +7,8 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::files;
+use tunebox_foundation::hexadecimal::hexadecimal;
 
-use crate::digest::hexadecimal;
 use crate::error::Error;
 
 /// The UTF-8 byte-order mark.

@@ -27,9 +27,9 @@ pub(crate) struct RewardState {
     /// Calls of `generate` in the present step.
     calls: u64,
     /// Tokens sampled in the present step.
-    sampled_tokens: u64,
+    pub(crate) sampled_tokens: u64,
     /// The error of the verifiers in the present step.
-    failure: Option<Error>,
+    pub(crate) failure: Option<Error>,
 }
 
 impl RewardState {
@@ -42,16 +42,6 @@ impl RewardState {
     pub(super) fn begin_step(&mut self) {
         (self.calls, self.sampled_tokens, self.failure) = (0, 0, None);
         self.verifiers.begin_step();
-    }
-
-    /// Tokens sampled in the present step.
-    pub(crate) fn sampled_tokens(&self) -> u64 {
-        self.sampled_tokens
-    }
-
-    /// Takes the error of the verifiers in the present step, if there was one.
-    pub(crate) fn take_failure(&mut self) -> Option<Error> {
-        self.failure.take()
     }
 
     /// Samples completions; see [`RunHooks::generate`](tunebox_sandbox::RunHooks::generate).

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value as Json, json};
 use tunebox_foundation::explain::{Explain, Explanation};
+use tunebox_package::digest::sha256;
 use tunebox_package::settings::SettingError;
 use tunebox_package::{
     Error as PackageError, Package, Reference, World, component, manifest, read_manifest, resolve_settings,
@@ -14,7 +15,6 @@ use tunebox_sandbox::{Engine, Error as Refused, Grants, Limits, Method, Value, i
 use super::trust;
 use crate::configuration::{RunSettings, Underline};
 use crate::data::Shape;
-use crate::digest::digest;
 use crate::error::Error;
 
 /// A method that is ready to start.
@@ -98,7 +98,7 @@ pub(crate) fn native(settings: &RunSettings, manifest: &str, twin: Twin) -> Resu
     let package = Package {
         manifest: manifest::parse(manifest.as_bytes())?,
         imports: every_interface(),
-        digest: digest(manifest.as_bytes()),
+        digest: sha256(manifest.as_bytes()),
         bytes: Cow::Borrowed(&[]),
         origin: "a process of its own".into(),
         signature: None,
@@ -113,7 +113,7 @@ pub(crate) fn revised(settings: &RunSettings, bytes: Vec<u8>, engine: &Engine) -
     let package = Package {
         manifest: read_manifest(&bytes)?,
         imports: component::interfaces(&bytes)?.imports,
-        digest: digest(&bytes),
+        digest: sha256(&bytes),
         bytes: Cow::Owned(bytes),
         origin: "built while the run went on".into(),
         signature: None,

@@ -7,10 +7,10 @@ use tunebox_compute::{Device, device};
 use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_foundation::files;
 use tunebox_model::{Model, Source};
+use tunebox_package::digest::sha256;
 
 use super::precision;
 use crate::configuration::{Initialise, RunSettings, Underline};
-use crate::digest::digest;
 use crate::error::Error;
 use crate::runs::find_model;
 use crate::sample;
@@ -74,7 +74,7 @@ pub(crate) fn digests(settings: &RunSettings) -> Result<(String, Option<String>)
 
 /// The digest of a random model: that of its configuration, since its weights come from the seed.
 fn configuration_digest(folder: &Path) -> Result<String, Error> {
-    Ok(digest(files::read_text(&folder.join("config.json"))?.as_bytes()))
+    Ok(sha256(files::read_text(&folder.join("config.json"))?.as_bytes()))
 }
 
 /// The digest of the adapter that a run continues.

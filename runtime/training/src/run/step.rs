@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use serde_json::json;
+use tunebox_foundation::hexadecimal::hexadecimal;
 use tunebox_package::Reference;
 use tunebox_sandbox::StepReport;
 
@@ -11,7 +12,6 @@ use super::start::ActiveRun;
 use super::update::{explained, update};
 use crate::checkpoint::{self, State};
 use crate::data::Shape;
-use crate::digest::hexadecimal;
 use crate::error::Error;
 use crate::learner::TrainState;
 use crate::metrics::Tally;
@@ -44,11 +44,11 @@ impl ActiveRun {
         self.show_last_lines(step + 1, observer);
         let done = done?;
         let train_state = self.session.train_state();
-        let (rewards, progress) = (&train_state.hooks.rewards, train_state.hooks.progress());
+        let (rewards, progress) = (&train_state.hooks.rewards, train_state.hooks.progress);
         for text in rewards.verifiers.warnings() {
             observer.event(&Event::Warning { text });
         }
-        let (judged, written) = (rewards.verifiers.metrics(), rewards.sampled_tokens());
+        let (judged, written) = (rewards.verifiers.metrics(), rewards.sampled_tokens);
         let peak = peak_on(train_state.policy.parameters().device());
         drop(train_state);
         let (tokens, seconds) = (done.tokens + written, begun.elapsed().as_secs_f64());

@@ -46,7 +46,7 @@ pub(crate) fn update(
         handle_report(report);
     }
     let mut train_state = session.train_state();
-    let untrained = step == 0 && train_state.hooks.progress().updates == 0;
+    let untrained = step == 0 && train_state.hooks.progress.updates == 0;
     if train_state.has_gradient() {
         let updated = train_state.update();
         drop(train_state);
@@ -63,11 +63,11 @@ pub(crate) fn update(
 /// itself only sees that a call was rejected.
 pub(crate) fn explained(plan: &PlannedRun, session: &mut Session, moment: (u64, LastLoss), error: Error) -> Error {
     let trainer = &mut session.train_state().hooks;
-    if let Some(failure) = trainer.rewards.take_failure() {
+    if let Some(failure) = trainer.rewards.failure.take() {
         return failure;
     }
-    let untrained = moment.0 == 0 && trainer.progress().updates == 0;
-    match trainer.non_finite() {
+    let untrained = moment.0 == 0 && trainer.progress.updates == 0;
+    match trainer.non_finite {
         Some(quantity) => not_finite(plan, moment, untrained, quantity),
         None => error,
     }

@@ -8,13 +8,13 @@ use serde_json::Value;
 use tunebox_foundation::explain::Explain as _;
 use tunebox_foundation::files;
 use tunebox_foundation::printable::printable;
+use tunebox_package::digest::sha256;
 use tunebox_package::{Package, manifest, section};
 use tunebox_sandbox::native::Twin;
 use tunebox_sandbox::{Method, StepReport};
 
 use super::runner::{Runner, Snapshot, disconnected};
 use crate::configuration::RunSettings;
-use crate::digest::digest;
 use crate::error::Error;
 use crate::plan::plan;
 
@@ -133,7 +133,7 @@ impl Comparison {
         at.compare_states(&ours, &theirs)?;
         self.metrics += ours.reports.iter().map(|report| report.metrics.len() as u64).sum::<u64>();
         self.bits += 32 * ours.trained.len() as u64 + 8 * ours.state.len() as u64;
-        self.weights = digest(&ours.trained.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>());
+        self.weights = sha256(&ours.trained.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>());
         Ok(())
     }
 }
@@ -188,7 +188,7 @@ impl Moment {
         for name in names {
             let read = |folder: &Path| files::read(&folder.join(&name), u64::MAX).ok();
             let (one, other) = (read(ours), read(theirs));
-            let show = |found: &Option<Vec<u8>>| found.as_deref().map_or_else(|| "absent".to_owned(), digest);
+            let show = |found: &Option<Vec<u8>>| found.as_deref().map_or_else(|| "absent".to_owned(), sha256);
             self.same(format!("the file `{name}` of what it leaves"), &show(&one), &show(&other), String::clone)?;
             bytes += one.map_or(0, |one| one.len() as u64);
         }

@@ -6,10 +6,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::files;
+use tunebox_foundation::hexadecimal::from_hexadecimal;
 use tunebox_sandbox::native::Twin;
 
 use crate::configuration::{RandomRecords, RunSettings};
-use crate::digest::from_hexadecimal;
 use crate::error::Error;
 use crate::plan::{Plan, engine, native, plan_with_method};
 use crate::sample;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::MutexGuard;
 
 use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::files;
@@ -10,7 +9,7 @@ use tunebox_sandbox::{RunHooks as _, StepReport};
 
 use crate::data::BatchSampler;
 use crate::error::Error;
-use crate::learner::{TrainState, published};
+use crate::learner::published;
 use crate::plan::{Plan, PlannedRun};
 use crate::run::start::{Session, start_session, train_state};
 use crate::run::update::{explained, update};
@@ -18,10 +17,10 @@ use crate::run::update::{explained, update};
 /// A running method with its session and its position in the data.
 pub(super) struct Runner {
     plan: PlannedRun,
-    session: Session,
+    pub(super) session: Session,
     sampler: BatchSampler,
     /// Finished updates.
-    step: u64,
+    pub(super) step: u64,
 }
 
 /// The reports of a call or update, and the state after it.
@@ -47,29 +46,9 @@ impl Runner {
         Ok((Self { plan, session, sampler, step: 0 }, opening?))
     }
 
-    /// Finished updates.
-    pub(super) fn position(&self) -> u64 {
-        self.step
-    }
-
     /// The names of the metrics, in the order of the manifest.
     pub(super) fn metrics(&self) -> &[String] {
         &self.plan.method.package.manifest.metrics
-    }
-
-    /// Restores the method from bytes that it saved.
-    pub(super) fn load_state(&mut self, state: &[u8]) -> Result<(), Error> {
-        Ok(self.session.load_state(state)?)
-    }
-
-    /// The bytes that the method saves in a checkpoint.
-    pub(super) fn save_state(&mut self) -> Result<Vec<u8>, Error> {
-        Ok(self.session.save_state()?)
-    }
-
-    /// Answers the host calls of the method's process until it sends an order; see [`tunebox_sandbox::Session::wait`].
-    pub(super) fn wait(&mut self) -> Result<(Option<String>, StepReport), Error> {
-        Ok(self.session.wait()?)
     }
 
     /// Executes one step of a run; returns a report for each call of the method.
@@ -89,30 +68,26 @@ impl Runner {
 
     /// The learning rate of the next update, and the norm of the last gradient.
     pub(super) fn rate_and_norm(&mut self) -> (f64, f64) {
-        let trainer = &self.train_state().hooks;
-        (trainer.learning_rate(), trainer.progress().norm)
+        let trainer = &self.session.train_state().hooks;
+        (trainer.learning_rate(), trainer.progress.norm)
     }
 
     /// The state after some reports.
     pub(super) fn snapshot(&mut self, reports: Vec<StepReport>) -> Result<Snapshot, Error> {
-        let state = self.save_state()?;
+        let state = self.session.save_state()?;
         let streams = self.session.streams().clone();
         let (_, norm) = self.rate_and_norm();
-        let trained = self.train_state().policy.parameters().snapshot()?;
+        let trained = self.session.train_state().policy.parameters().snapshot()?;
         let trained = trained.to_vec1::<f32>().map_err(tunebox_compute::Error::from)?;
         Ok(Snapshot { reports, norm, trained, state, streams })
     }
 
     /// Writes edited weights and published directions as files into a folder.
     pub(super) fn write_edits(&mut self, folder: &Path) -> Result<(), Error> {
-        let train_state = self.train_state();
+        let train_state = self.session.train_state();
         files::create_folder(folder)?;
         crate::error::from_model(train_state.policy.save_edits(folder))?;
         published::save(&train_state.published, folder)
-    }
-
-    fn train_state(&mut self) -> MutexGuard<'_, TrainState> {
-        self.session.train_state()
     }
 }
 

@@ -24,12 +24,12 @@ pub fn serve_test(test: ListeningTest) -> Result<(), Error> {
     let state = request.state()?;
     let (mut runner, opening) = Runner::start(request.plan(method, folder.path())?)?;
     if let Some(state) = state {
-        runner.load_state(&state)?;
+        runner.session.load_state(&state)?;
     }
     let mut reports = vec![opening];
     loop {
         notifier.report(&report(&mut runner, &reports)).map_err(disconnected)?;
-        let (order, between) = runner.wait()?;
+        let (order, between) = runner.session.wait()?;
         let Some(order) = order else { return Ok(()) };
         // Reports between two calls count to the next call.
         reports = vec![between];
@@ -43,7 +43,10 @@ fn call(runner: &mut Runner, order: &str) -> Result<Vec<StepReport>, Error> {
         "step" => runner.update(),
         "finish" => Ok(vec![runner.finish()?]),
         // The test reads the state in its own process; the call only checks it.
-        "save-state" => runner.save_state().map(|_| Vec::new()),
+        "save-state" => {
+            runner.session.save_state()?;
+            Ok(Vec::new())
+        }
         other => {
             let what = format!("there is no order `{}`", printable(other, 64));
             Err(impossible(what, "it is `step`, `finish` or `save-state`"))
@@ -59,6 +62,5 @@ fn report(runner: &mut Runner, reports: &[StepReport]) -> String {
         tally.numbers(runner.metrics()).into_iter().map(|(name, value)| (name, json!(value))).collect();
     let log: Vec<&String> = reports.iter().flat_map(|report| &report.log).collect();
     let (rate, norm) = runner.rate_and_norm();
-    let step = runner.position();
-    json!({ "step": step, "metrics": metrics, "log": log, "gradient_norm": norm, "rate": rate }).to_string()
+    json!({ "step": runner.step, "metrics": metrics, "log": log, "gradient_norm": norm, "rate": rate }).to_string()
 }
