@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Metal without a Mac, as far as that goes: the room behind the door is type-checked for macOS, the shaders are read by
-# clang with Metal's kinds of memory kept apart, and they run on the processor against the twins of the CUDA kernels.
+# clang with Metal's kinds of memory kept apart, and they run on the processor against twins in f64.
 # Needs rustup or a toolchain that has the target, python3 with venv, g++.
 #
 #     tests/metal/check.sh [rust|text|run]…      all three if none is named
@@ -8,7 +8,6 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 target=aarch64-apple-darwin
 built=${CARGO_TARGET_DIR:-$HOME/.cache/tunebox-target}
-kernels=runtime/compute/src/accelerator/kernels/metal
 steps=("$@")
 ((${#steps[@]})) || steps=(rust text run)
 
@@ -23,7 +22,7 @@ text() {
     local clang=$built/metal/clang
     [[ -x $clang/bin/python ]] || python3 -m venv "$clang"
     "$clang/bin/python" -c 'import clang.cindex' 2>/dev/null || "$clang/bin/pip" install --quiet libclang==18.1.1
-    "$clang/bin/python" "$kernels/check.py"
+    "$clang/bin/python" tests/metal/check.py
 }
 
 # Types of activations, head sizes that do and do not divide by 32, groups of query heads.
@@ -31,8 +30,8 @@ run() {
     mkdir -p "$built/metal"
     local activation head group program=$built/metal/emulated
     while read -r activation head group; do
-        (cd "$kernels/emulate" && g++ -std=c++17 -O2 -w -fno-strict-aliasing -ffp-contract=off -I. \
-            "-DACTIVATION=$activation" "-DHEAD_DIM=$head" "-DGROUP=$group" tests.cpp -o "$program")
+        (cd tests/metal && g++ -std=c++17 -O2 -w -fno-strict-aliasing -ffp-contract=off -I. \
+            "-DACTIVATION=$activation" "-DHEAD_DIM=$head" "-DGROUP=$group" twins.cpp -o "$program")
         echo -n "activation $activation, head $head, group $group: "
         "$program"
     done <<<$'0 64 2\n1 64 1\n2 80 3\n1 256 1'

@@ -4,7 +4,6 @@
 set -euo pipefail
 out=${1:?"usage: build.sh OUT"}
 here=$(cd "$(dirname "$0")" && pwd)
-emulate=$here/../../runtime/compute/src/accelerator/kernels/cuda/emulate
 compiler=${CXX:-g++}
 if ! command -v "$compiler" >/dev/null; then
     echo "build.sh: \`$compiler\` is not found; the stand-ins are C++ and compile kernels with it (Debian: apt install g++)" >&2
@@ -12,7 +11,6 @@ if ! command -v "$compiler" >/dev/null; then
 fi
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
-emulate=$(cd "$emulate" && pwd)
 
 # Builds beside the place and renames: a program that has the old one open keeps it.
 library() {
@@ -26,6 +24,6 @@ library() {
 
 cd "$here"
 library libcuda.so 1 memory.cpp copies.cpp device.cpp modules.cpp launch.cpp
-library libnvrtc.so 13 -DEMULATE="\"$emulate\"" nvrtc.cpp files.cpp
+library libnvrtc.so 13 -DMACHINE="\"$here/machine\"" nvrtc.cpp files.cpp
 library libcublas.so 13 -O3 -march=native cublas.cpp product.cpp "$out/libcuda.so.1" -Wl,-rpath,'$ORIGIN'
 echo "stand-ins of libcuda, libnvrtc and libcublas: $out"

@@ -36,23 +36,23 @@ static void *open(const std::string &folder, const char *name) {
 }
 
 static const char SOURCE[] = R"(
-#define TWICE(name) KERNEL void twice_##name(float *y, const float *x, u64 count) { \
+#define TWICE(name) KERNEL(1024) twice_##name(float *y, const float *x, u64 count) { \
     u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; if (i < count) y[i] = 2.0f * x[i]; }
 TWICE(f32)
-KERNEL void sum_warps(float *y, const float *x, u32 count, float start, double more) {
+KERNEL(1024) sum_warps(float *y, const float *x, u32 count, float start, double more) {
     SHARED_BYTES(bytes);
     float *parts = (float *)bytes, value = threadIdx.x < count ? x[threadIdx.x] : 0.0f;
-    for (int mask = 16; mask > 0; mask /= 2) value += across(value, mask);
+    for (int mask = 16; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
     if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
-    meet_block();
+    sync_block();
     if (threadIdx.x == 0) {
         for (u32 warp = 1; warp < blockDim.x / 32; ++warp) value += parts[warp];
         *y = value + start + (float)more;
     }
 }
-KERNEL __launch_bounds__(64) void beyond(float *y, u32 at) { y[at] = 1.0f; }
-KERNEL void apart(float *y) { if (threadIdx.x < 8) meet_warp(); else meet_block(); *y = 1.0f; }
-KERNEL void read_host(float *y, const float *x) { *y = *x; }
+KERNEL(64) beyond(float *y, u32 at) { y[at] = 1.0f; }
+KERNEL(1024) apart(float *y) { if (threadIdx.x < 8) sync_warp(); else sync_block(); *y = 1.0f; }
+KERNEL(1024) read_host(float *y, const float *x) { *y = *x; }
 )";
 
 static std::string said;

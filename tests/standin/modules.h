@@ -2,7 +2,7 @@
 #pragma once
 #include "driver.h"
 
-// As in the kernels' emulate/entry.h.
+// As in machine/entry.h.
 struct Order {
     u32 grid[3], threads;
     u64 shared;

@@ -1,7 +1,7 @@
 // NVRTC by the system's C++ compiler: the text of a module, with the emulated machine in front, becomes a shared object.
 //
 // It goes through the preprocessor first, where a mark stands before each kernel: their names end in a table behind the
-// text (emulate/entry.h), those that macros make among them. Objects are kept by what went into them.
+// text (machine/entry.h), those that macros make among them. Objects are kept by what went into them.
 #include "files.h"
 #include <algorithm>
 #include <cstdio>
@@ -22,7 +22,7 @@ struct Program {
 
 // The texts of the emulated machine, as they lay there when this library was built.
 #define EMBED(symbol, file)                                                                                            \
-    asm(".section .rodata\n.global " #symbol "\n.hidden " #symbol "\n" #symbol ":\n.incbin \"" EMULATE "/" file         \
+    asm(".section .rodata\n.global " #symbol "\n.hidden " #symbol "\n" #symbol ":\n.incbin \"" MACHINE "/" file         \
         "\"\n.byte 0\n.previous\n");                                                                                   \
     extern "C" const char symbol[]
 EMBED(text_of_stacks, "stacks.h");

@@ -1,8 +1,7 @@
 //! What may be launched: the name of each kernel, the text it is in, and the kinds of its arguments.
 //!
 //! A launch is checked against this list, and a test checks the list against the text, so that no pointer can land in
-//! the place of a number, nor numbers of one type where a kernel reads another. The texts are in `kernels/`; names and
-//! the order of arguments are the same in CUDA and in Metal.
+//! the place of a number, nor numbers of one type where a kernel reads another. The texts are in `kernels/`.
 
 use candle_core::DType;
 
@@ -18,6 +17,9 @@ pub(crate) enum Module {
     Cached,
     /// Random numbers, and the choice of a token.
     Chance,
+    /// Matrix products of Metal, which are not launched by name.
+    #[cfg(any(test, target_os = "macos"))]
+    Product,
     /// All others of a step.
     Step,
     /// Numbers out of quantized blocks.
@@ -25,7 +27,7 @@ pub(crate) enum Module {
 }
 
 impl Module {
-    /// All of them.
+    /// Those that have kernels in the list.
     #[cfg(test)]
     pub(super) const ALL: [Self; 5] = [Self::Attention, Self::Cached, Self::Chance, Self::Step, Self::Unpack];
 }

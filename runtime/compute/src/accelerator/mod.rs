@@ -16,10 +16,7 @@ pub(crate) mod info;
 pub(crate) mod kernel;
 #[cfg(target_os = "macos")]
 mod metal;
-#[cfg(any(test, target_os = "macos"))]
-#[path = "metal/sources.rs"]
-mod metal_sources;
-#[cfg(any(test, target_os = "linux"))]
+#[cfg(any(test, target_os = "linux", target_os = "macos"))]
 mod sources;
 mod view;
 

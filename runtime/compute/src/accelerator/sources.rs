@@ -1,30 +1,136 @@
-//! The texts of kernels in CUDA C++: which files make a module.
+//! The texts of kernels: which files make a module, and what a kernel only reads.
+//!
+//! Kernels are written once; `kernels/common.h` says how. A language has a prelude, and files of its own where its
+//! instructions for matrices differ. Both are compiled on every system for the tests: whether the list of kernels and the
+//! texts say the same is seen without a GPU.
 
+use candle_core::DType;
+
+use super::argument::Build;
 use super::kernel::Module;
+use crate::error::{Error, Result};
 
-/// What stands before every text.
-#[cfg(target_os = "linux")]
-pub(super) const CUDA_SHARED: [&str; 2] =
-    [include_str!("kernels/cuda/machine.cuh"), include_str!("kernels/cuda/prelude.cuh")];
+/// A language that kernels are compiled from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Language {
+    /// CUDA C++.
+    #[cfg(any(test, target_os = "linux"))]
+    Cuda,
+    /// Metal Shading Language.
+    #[cfg(any(test, target_os = "macos"))]
+    Metal,
+}
 
-/// The files of a text in CUDA C++.
-pub(super) const fn cuda(text: Module) -> &'static [&'static str] {
-    const PATHS: &str = include_str!("kernels/cuda/attention.cuh");
-    match text {
-        Module::Attention => {
-            &[PATHS, include_str!("kernels/cuda/attention_plain.cu"), include_str!("kernels/cuda/attention_tensor.cu")]
+/// What the modules of attention begin with.
+const ATTENTION: &str = include_str!("kernels/attention.h");
+/// Attention of packed sequences, behind the tiles of a language.
+const ATTENTION_PLAIN: &str = include_str!("kernels/attention_plain.h");
+
+impl Language {
+    /// What stands before the kernels of every module.
+    const fn prelude(self) -> &'static [&'static str] {
+        match self {
+            #[cfg(any(test, target_os = "linux"))]
+            Self::Cuda => &[
+                include_str!("kernels/cuda/machine.cuh"),
+                include_str!("kernels/cuda/prelude.cuh"),
+                include_str!("kernels/common.h"),
+            ],
+            #[cfg(any(test, target_os = "macos"))]
+            Self::Metal => &[include_str!("kernels/metal/prelude.metal"), include_str!("kernels/common.h")],
         }
-        Module::Cached => &[PATHS, include_str!("kernels/cuda/attention_cached.cu")],
-        Module::Chance => &[include_str!("kernels/cuda/chance.cu")],
-        Module::Step => &[
-            include_str!("kernels/cuda/elementwise.cu"),
-            include_str!("kernels/cuda/norm.cu"),
-            include_str!("kernels/cuda/rope.cu"),
-            include_str!("kernels/cuda/embedding.cu"),
-            include_str!("kernels/cuda/optimizer.cu"),
-            include_str!("kernels/cuda/head.cu"),
-            include_str!("kernels/cuda/patches.cu"),
-        ],
-        Module::Unpack => &[include_str!("kernels/unpack_formats.h"), include_str!("kernels/cuda/unpack.cu")],
+    }
+
+    /// The files of a module, in order.
+    const fn files(self, module: Module) -> &'static [&'static str] {
+        match module {
+            Module::Attention => match self {
+                #[cfg(any(test, target_os = "linux"))]
+                Self::Cuda => &[
+                    ATTENTION,
+                    include_str!("kernels/cuda/attention_tiles.cu"),
+                    ATTENTION_PLAIN,
+                    include_str!("kernels/cuda/attention_tensor.cu"),
+                ],
+                #[cfg(any(test, target_os = "macos"))]
+                Self::Metal => &[ATTENTION, include_str!("kernels/metal/attention_tiles.metal"), ATTENTION_PLAIN],
+            },
+            Module::Cached => &[ATTENTION, include_str!("kernels/attention_cached.h")],
+            Module::Chance => &[include_str!("kernels/chance.h")],
+            #[cfg(any(test, target_os = "macos"))]
+            Module::Product => &[include_str!("kernels/metal/product.metal")],
+            Module::Step => &[
+                include_str!("kernels/elementwise.h"),
+                include_str!("kernels/norm.h"),
+                include_str!("kernels/rope.h"),
+                include_str!("kernels/embedding.h"),
+                include_str!("kernels/optimizer.h"),
+                include_str!("kernels/head.h"),
+                include_str!("kernels/patches.h"),
+            ],
+            Module::Unpack => &[include_str!("kernels/unpack_formats.h"), include_str!("kernels/unpack.h")],
+        }
+    }
+
+    /// The text of a module: what it is compiled for, the prelude, then its files.
+    ///
+    /// # Errors
+    /// [`Error::Dtype`] for activations that no kernel has.
+    pub(super) fn text(self, module: Module, build: Build) -> Result<String> {
+        let activation = match build.act {
+            DType::F32 => 0,
+            DType::BF16 => 1,
+            DType::F16 => 2,
+            other => return Err(Error::dtype(format!("activations in `{}` have no kernels", other.as_str()))),
+        };
+        let mut text = format!("#define ACTIVATION {activation}\n");
+        for (name, value) in [("HEAD_DIM", build.head), ("GROUP", build.group)] {
+            if value > 0 {
+                text += &format!("#define {name} {value}\n");
+            }
+        }
+        for part in self.prelude().iter().chain(self.files(module)) {
+            text.extend([*part, "\n"]);
+        }
+        Ok(text)
+    }
+
+    /// A bit for each argument of a kernel through which nothing is written; none if there is no such kernel.
+    #[cfg(any(test, target_os = "macos"))]
+    pub(super) fn reads(self, module: Module, kernel: &str) -> Option<u32> {
+        let parameters = self.files(module).iter().find_map(|text| parameters_of(text, kernel))?;
+        let read = parameters.split(',').enumerate().filter(|(_, one)| bare(one).starts_with("GLOBAL const "));
+        Some(read.fold(0, |bits, (index, _)| bits | 1 << index))
     }
 }
+
+/// A parameter without the ends of lines around it.
+#[cfg(any(test, target_os = "macos"))]
+fn bare(parameter: &str) -> &str {
+    parameter.trim_matches(|letter: char| letter.is_whitespace() || letter == '\\')
+}
+
+/// The parameters of a kernel as they are declared, by itself or by a macro whose first argument is its name.
+#[cfg(any(test, target_os = "macos"))]
+fn parameters_of<'a>(text: &'a str, kernel: &str) -> Option<&'a str> {
+    let by_macro = text.lines().find_map(|line| {
+        let (name, arguments) = line.split_once('(')?;
+        (arguments.split([',', ')']).next() == Some(kernel)).then_some(name)
+    });
+    let text = match by_macro.map(|name| format!("#define {name}(")) {
+        Some(start) => &text[text.find(&start)?..],
+        None => text,
+    };
+    let declared = if by_macro.is_some() { "name" } else { kernel };
+    text.split("KERNEL(").skip(1).find_map(|part| {
+        let (_, part) = part.split_once(") ")?;
+        let (name, rest) = part.split_once('(')?;
+        if name != declared {
+            return None;
+        }
+        Some(rest.split_once(" WHERE)")?.0)
+    })
+}
+
+#[cfg(test)]
+mod tests;

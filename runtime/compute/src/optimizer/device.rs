@@ -39,7 +39,7 @@ impl AdamW {
 }
 
 impl Constants {
-    /// As `Step` of `kernels/cuda/optimizer.cu` has them.
+    /// As `Step` of `kernels/optimizer.h` has them.
     fn numbers(&self) -> [f32; 8] {
         let ([keep_first, take_first], [keep_second, take_second]) = (self.first, self.second);
         [keep_first, take_first, keep_second, take_second, self.keep, self.rate, self.root, self.epsilon]

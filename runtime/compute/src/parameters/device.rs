@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 
 /// Slots begin at multiples of so many numbers: 16 bytes in any type.
 pub(super) const EVEN: usize = 8;
-/// Numbers of one part of a norm, as `kernels/cuda/optimizer.cu` has it.
+/// Numbers of one part of a norm, as `kernels/optimizer.h` has it.
 const NORM_PART: usize = 1 << 16;
 const THREADS: u32 = 256;
 

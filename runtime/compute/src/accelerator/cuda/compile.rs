@@ -1,41 +1,9 @@
 //! From the text of kernels to machine code, by NVRTC: no toolkit, no headers, no compiler of C++ beside it.
 
-use std::fmt::Write as _;
-
-use candle_core::DType;
 use candle_core::cuda::cudarc::nvrtc::{self, CompileError};
-
-use crate::accelerator::argument::Build;
-use crate::accelerator::kernel::Module;
-use crate::accelerator::sources;
-use crate::error::Error;
 
 /// The name under which errors of a text are told.
 const NAME: &str = "tunebox.cu";
-
-/// All that is compiled together: what a build defines, what every text begins with, and the files of this one.
-///
-/// # Errors
-/// [`Error::Dtype`] where activations have no kernels.
-pub(super) fn source(text: Module, build: Build) -> Result<String, Error> {
-    let act = match build.act {
-        DType::F32 => 0,
-        DType::BF16 => 1,
-        DType::F16 => 2,
-        other => return Err(Error::dtype(format!("activations in `{}` have no kernels", other.as_str()))),
-    };
-    let mut source = format!("#define ACTIVATION {act}\n");
-    for (name, value) in [("HEAD_DIM", build.head), ("GROUP", build.group)] {
-        if value > 0 {
-            let _ = writeln!(source, "#define {name} {value}");
-        }
-    }
-    for part in sources::CUDA_SHARED.iter().chain(sources::cuda(text)) {
-        source.push_str(part);
-        source.push('\n');
-    }
-    Ok(source)
-}
 
 /// What NVRTC is told, for a capability of 80, 90, …: machine code and not PTX, which a driver older than NVRTC refuses.
 /// Lambdas have no execution space of their own; in these texts all are the device's.
@@ -54,25 +22,19 @@ pub(super) fn compile(source: &str, options: &[String]) -> Result<Vec<u8>, Compi
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::accelerator::cuda::probe;
+    use candle_core::DType;
 
-    #[test]
-    fn a_source_begins_with_what_its_build_defines() {
-        let source = |text, build| source(text, build).unwrap();
-        assert!(source(Module::Step, DType::BF16.into()).starts_with("#define ACTIVATION 1\n//"));
-        let build = Build { act: DType::F32, head: 128, group: 4 };
-        let cached = source(Module::Cached, build);
-        assert!(cached.starts_with("#define ACTIVATION 0\n#define HEAD_DIM 128\n#define GROUP 4\n"));
-        assert!(cached.contains("void attention_cached("));
-        assert!(super::source(Module::Step, DType::I64.into()).is_err());
-    }
+    use super::*;
+    use crate::accelerator::argument::Build;
+    use crate::accelerator::cuda::probe;
+    use crate::accelerator::kernel::Module;
+    use crate::accelerator::sources::Language;
 
     /// What a module is compiled for: every type of activations, with head sizes and group sizes where it depends on them.
     fn builds(text: Module) -> Vec<(DType, u32, u32)> {
         let heads: &[u32] = match text {
             Module::Attention | Module::Cached => &[64, 80, 96, 128, 160, 256],
-            Module::Chance | Module::Step | Module::Unpack => &[128],
+            _ => &[128],
         };
         let groups: &[u32] = if text == Module::Cached { &[1, 4, 14] } else { &[4] };
         let builds = [DType::F32, DType::BF16, DType::F16]
@@ -88,7 +50,7 @@ mod tests {
         assert!(probe::compiler(), "absent `nvrtc`: it is not found");
         for text in Module::ALL {
             for (act, head, group) in builds(text) {
-                let source = source(text, Build { act, head, group }).unwrap();
+                let source = Language::Cuda.text(text, Build { act, head, group }).unwrap();
                 for capability in [80, 90] {
                     let code = compile(&source, &options(capability));
                     assert!(code.is_ok_and(|code| !code.is_empty()), "{text:?} {act:?} {head} {group} sm_{capability}");

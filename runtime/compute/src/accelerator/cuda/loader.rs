@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use super::compile;
 use crate::accelerator::argument::Build;
 use crate::accelerator::kernel::{Kernel, Module};
+use crate::accelerator::sources::Language;
 use crate::code_cache::{CodeCache, folder};
 use crate::error::{Error, Result};
 use tunebox_foundation::hexadecimal::hexadecimal;
@@ -92,7 +93,7 @@ impl Loader {
 
     /// The machine code of a variant on the device, from disk or from the compiler.
     fn module(&self, variant: Variant) -> Result<Arc<CudaModule>> {
-        let source = compile::source(variant.0, variant.1)?;
+        let source = Language::Cuda.text(variant.0, variant.1)?;
         let options = compile::options(self.capability);
         let (kept, name) = (kernels(), self.name(&source, &options));
         // What the driver does not take is compiled again: another driver may have been there when it was kept.

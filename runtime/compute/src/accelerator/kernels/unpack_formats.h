@@ -1,7 +1,7 @@
 // How numbers lie in the blocks of each quantized format, for CUDA and for Metal. Agrees with fused/unpack.rs and
 // weight/nf4.rs bit for bit.
 //
-// The preludes define what the two languages write differently: DEVICE and MEMBER (before a function), GLOBAL, THREAD and TABLE (the
+// `common.h` says what the preludes define: DEVICE and MEMBER (before a function), GLOBAL, LOCAL and THREAD (the
 // memory behind a pointer or a reference), UNROLL, `times`, `plus` and `minus` (each rounded by itself, as on the
 // processor) and `half_at`.
 
@@ -15,7 +15,7 @@ struct Scales {
     GLOBAL const float *groups;  // the largest magnitude of each group of 256 blocks
     GLOBAL const float *dynamic; // the 256 values of a magnitude in 8 bits
     float mean;                  // of all magnitudes
-    TABLE float *levels;
+    LOCAL const float *levels;   // NF4_LEVELS
 };
 
 // Eight bytes from an even address.

@@ -9,11 +9,7 @@ use super::Metal;
 use super::loader::Function;
 use crate::accelerator::argument::{Argument, Build, Grid, extent};
 use crate::accelerator::kernel::Kernel;
-use crate::accelerator::metal_sources::Source;
 use crate::error::{Error, Result};
-
-/// Where kernels find which of their pointers are there.
-const GIVEN: usize = 30;
 
 /// What goes to the encoder.
 pub(super) enum Value {
@@ -36,7 +32,7 @@ pub(super) fn launch(
     grid: Grid,
     arguments: &[Argument<'_>],
 ) -> Result<()> {
-    let function = metal.loader.function(Source::Listed(kernel.module), kernel.name, build)?;
+    let function = metal.loader.function(kernel.module, kernel.name, build)?;
     let values = arguments.iter().map(|argument| value(metal, kernel.name, argument));
     let values: Vec<Value> = values.collect::<Result<_>>()?;
     dispatch(metal, kernel.name, &function, grid, &values)
@@ -114,7 +110,8 @@ pub(super) fn dispatch(metal: &Metal, name: &str, function: &Function, grid: Gri
             Value::Number(number) => encoder.set_bytes(index, number),
         }
     }
-    encoder.set_bytes(GIVEN, &given);
+    // Behind the last argument, where kernels find which of their pointers are there.
+    encoder.set_bytes(values.len(), &given);
     let (x, y, z) = grid.blocks;
     let groups = MTLSize { width: x as usize, height: y as usize, depth: z as usize };
     encoder.dispatch_thread_groups(groups, MTLSize { width: threads, height: 1, depth: 1 });

@@ -8,7 +8,8 @@ use candle_metal_kernels::metal::{ComputePipeline, Device, Library};
 use objc2_metal::{MTLCompileOptions, MTLComputePipelineState as _};
 
 use crate::accelerator::argument::Build;
-use crate::accelerator::metal_sources::Source;
+use crate::accelerator::kernel::Module;
+use crate::accelerator::sources::Language;
 use crate::error::{Error, Result};
 
 /// Threads of a SIMD group, as the kernels have it.
@@ -34,7 +35,7 @@ pub(super) struct Loader {
 
 #[derive(Debug, Default)]
 struct Loaded {
-    libraries: HashMap<(Source, Build), Library>,
+    libraries: HashMap<(Module, Build), Library>,
     functions: HashMap<(&'static str, Build), Arc<Function>>,
 }
 
@@ -48,17 +49,17 @@ impl Loader {
     ///
     /// # Errors
     /// When there is no such kernel, its text does not compile here, or its groups are no multiples of 32 threads.
-    pub(super) fn function(&self, source: Source, name: &'static str, build: Build) -> Result<Arc<Function>> {
+    pub(super) fn function(&self, module: Module, name: &'static str, build: Build) -> Result<Arc<Function>> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = loaded.functions.get(&(name, build)) {
             return Ok(Arc::clone(found));
         }
-        let reads = source.reads(name).ok_or_else(|| self.stopped(format!("kernel `{name}` has no text for Metal")))?;
-        let library = match loaded.libraries.get(&(source, build)) {
+        let reads = Language::Metal.reads(module, name).ok_or_else(|| self.stopped(format!("kernel `{name}` has no text for Metal")))?;
+        let library = match loaded.libraries.get(&(module, build)) {
             Some(found) => found.clone(),
             None => {
-                let made = self.compiled(source, build)?;
-                loaded.libraries.insert((source, build), made.clone());
+                let made = self.compiled(module, build)?;
+                loaded.libraries.insert((module, build), made.clone());
                 made
             }
         };
@@ -76,12 +77,12 @@ impl Loader {
     }
 
     /// Compiles a library without fast math, which would reorder sums.
-    fn compiled(&self, source: Source, build: Build) -> Result<Library> {
+    fn compiled(&self, module: Module, build: Build) -> Result<Library> {
         let options = MTLCompileOptions::new();
         // The newer call is macOS 15 and later; both keep infinities and the order in which sums are written.
         #[expect(deprecated, reason = "the call that replaces it is not there before macOS 15")]
         options.setFastMathEnabled(false);
-        let library = self.device.new_library_with_source(&source.library(build)?, Some(&options));
+        let library = self.device.new_library_with_source(&Language::Metal.text(module, build)?, Some(&options));
         library.map_err(|error| self.stopped(format!("its kernels do not compile: {error}")))
     }
 

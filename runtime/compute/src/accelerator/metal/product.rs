@@ -8,7 +8,7 @@ use candle_core::{DType, Layout};
 use super::Metal;
 use super::launch::{Value, dispatch, tensor_buffer};
 use crate::accelerator::argument::Grid;
-use crate::accelerator::metal_sources::Source;
+use crate::accelerator::kernel::Module;
 use crate::accelerator::view::MatrixView;
 use crate::error::{Error, Result};
 
@@ -38,7 +38,7 @@ pub(super) fn multiply(
         (true, true) => "product_of_few_act",
         (true, false) => "product_of_few_f32",
     };
-    let function = metal.loader.function(Source::Product, name, left.dtype().into())?;
+    let function = metal.loader.function(Module::Product, name, left.dtype().into())?;
     let grid = if few {
         Grid::of(side(columns.div_ceil(COLUMNS))?, 256)
     } else {

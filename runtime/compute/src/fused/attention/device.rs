@@ -1,6 +1,6 @@
 //! Attention as launches of a device: on the tensor cores of CUDA where numbers have 16 bits and heads are whole eights, by
 //! the plain kernels not_on_cpu; Metal has these alone. The sizes of tiles are those of `kernels/cuda/attention_tensor.cu`
-//! and `attention_plain.cu`.
+//! and `attention_tiles.cu`.
 
 use candle_core::{DType, Tensor};
 
@@ -147,7 +147,7 @@ impl<'a> Layer<'a> {
     /// Tiles of the forward kernel; `cores`: on tensor cores.
     fn forward_tiles(&self, cores: bool) -> Tiles {
         let features = self.features();
-        let plain = 4 * (2 * PLAIN * (features + 1) + PLAIN * (PLAIN + 1) + 3 * PLAIN);
+        let plain = 4 * (2 * PLAIN * (features + 1) + PLAIN * (PLAIN + 1));
         let queries = if features <= WHOLE { 128 } else { 64 };
         let keys = if features <= 80 || features == WHOLE { 64 } else { 32 };
         let (queries, threads, shared) =

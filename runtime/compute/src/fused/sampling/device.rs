@@ -9,7 +9,7 @@ use crate::fused::device::expect_dtype;
 use crate::fused::host;
 use crate::random::Stream;
 
-/// Words that the kernel has room for: TILES · TILE_WORDS of `kernels/cuda/chance.cu`.
+/// Words that the kernel has room for: TILES · TILE_WORDS of `kernels/chance.h`.
 const WORDS: usize = 512 * 1024;
 /// Words of a stream: its key, and its position.
 const STREAM: usize = 10;

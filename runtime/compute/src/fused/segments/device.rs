@@ -1,7 +1,7 @@
 //! Segments as the attention kernels of a device read them: tiles of tokens, and the spans of rows that each meets.
 //!
 //! A plan is made once for a size of tiles and uploaded in one piece; all layers of a pass launch by the same one. What
-//! the numbers mean is told in `kernels/cuda/attention.cuh`.
+//! the numbers mean is told in `kernels/attention.h`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

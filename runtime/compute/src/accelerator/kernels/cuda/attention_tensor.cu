@@ -6,10 +6,12 @@
 // are two kernels, by tiles of keys and by tiles of queries: each number is summed by one block alone, in order, so
 // there are no atomics, at the price of computing the scores twice.
 //
-// Strides and arguments as in attention_plain.cu; besides: dim, all strides and `kv_head · dim` are multiples of 8, all
+// Strides and arguments as in attention_plain.h; besides: dim, all strides and `kv_head · dim` are multiples of 8, all
 // pointers on 16 bytes. Dynamic shared memory as said; above 48 KiB the host opts in once a kernel.
 
 #if ACTIVATION != 0
+
+#define LN_2 0.69314718055994531f
 
 #define PIECES (HEAD_DIM / 8)
 // Rows of a tile in shared memory: an odd number of 16 bytes apart, so that eight rows lie in different banks.
@@ -77,25 +79,18 @@ DEVICE void load_right(u32 (&words)[4], const act *tile, u32 row, u32 feature) {
 // sums = left rows · right rowsᵀ over all features: 16 · STACK rows from `row` on, COUNT right rows.
 template <int STACK, int COUNT>
 DEVICE void row_products(float (&sums)[STACK][COUNT / 8][4], const act *left, u32 row, const act *right) {
-#pragma unroll
-    for (int s = 0; s < STACK; ++s) {
-#pragma unroll
-        for (int n = 0; n < COUNT / 8; ++n) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) sums[s][n][i] = 0.0f;
+    UNROLL for (int s = 0; s < STACK; ++s) {
+        UNROLL for (int n = 0; n < COUNT / 8; ++n) {
+            UNROLL for (int i = 0; i < 4; ++i) sums[s][n][i] = 0.0f;
         }
     }
-#pragma unroll
-    for (int feature = 0; feature < HEAD_DIM; feature += 16) {
+    UNROLL for (int feature = 0; feature < HEAD_DIM; feature += 16) {
         u32 lefts[STACK][4];
-#pragma unroll
-        for (int s = 0; s < STACK; ++s) load_left(lefts[s], left, row + 16 * s, feature);
-#pragma unroll
-        for (int n = 0; n < COUNT / 16; ++n) {
+        UNROLL for (int s = 0; s < STACK; ++s) load_left(lefts[s], left, row + 16 * s, feature);
+        UNROLL for (int n = 0; n < COUNT / 16; ++n) {
             u32 rights[4];
             load_right_transposed(rights, right, 16 * n, feature);
-#pragma unroll
-            for (int s = 0; s < STACK; ++s) {
+            UNROLL for (int s = 0; s < STACK; ++s) {
                 multiply<act>(sums[s][2 * n], lefts[s], rights[0], rights[1]);
                 multiply<act>(sums[s][2 * n + 1], lefts[s], rights[2], rights[3]);
             }
@@ -107,21 +102,17 @@ DEVICE void row_products(float (&sums)[STACK][COUNT / 8][4], const act *left, u3
 template <int STACK, int COUNT, int FEATURES>
 DEVICE void mix_rows(float (&sums)[STACK][FEATURES / 8][4], const float (&weights)[STACK][COUNT / 8][4],
                      const act *rows, u32 feature) {
-#pragma unroll
-    for (int n = 0; n < COUNT / 16; ++n) {
+    UNROLL for (int n = 0; n < COUNT / 16; ++n) {
         u32 lefts[STACK][4];
-#pragma unroll
-        for (int s = 0; s < STACK; ++s) {
+        UNROLL for (int s = 0; s < STACK; ++s) {
             const float(&low)[4] = weights[s][2 * n], (&high)[4] = weights[s][2 * n + 1];
             lefts[s][0] = pack<act>(low[0], low[1]), lefts[s][1] = pack<act>(low[2], low[3]);
             lefts[s][2] = pack<act>(high[0], high[1]), lefts[s][3] = pack<act>(high[2], high[3]);
         }
-#pragma unroll
-        for (int f = 0; f < FEATURES / 16; ++f) {
+        UNROLL for (int f = 0; f < FEATURES / 16; ++f) {
             u32 rights[4];
             load_right(rights, rows, 16 * n, feature + 16 * f);
-#pragma unroll
-            for (int s = 0; s < STACK; ++s) {
+            UNROLL for (int s = 0; s < STACK; ++s) {
                 multiply<act>(sums[s][2 * f], lefts[s], rights[0], rights[1]);
                 multiply<act>(sums[s][2 * f + 1], lefts[s], rights[2], rights[3]);
             }
@@ -134,8 +125,7 @@ template <int FEATURES>
 DEVICE void write_rows(act *to, const float (&sums)[FEATURES / 8][4], u32 line, u32 length, u64 stride, u32 feature,
                        u32 dim, float factor0, float factor1) {
     u32 lane = threadIdx.x % WARP, low = line + lane / 4, column = feature + lane % 4 * 2;
-#pragma unroll
-    for (int n = 0; n < FEATURES / 8; ++n) {
+    UNROLL for (int n = 0; n < FEATURES / 8; ++n) {
         if (column + 8 * n >= dim) continue;
         act *spot = to + column + 8 * n;
         if (low < length) *(u32 *)(spot + low * stride) = pack<act>(sums[n][0] * factor0, sums[n][1] * factor0);
@@ -156,6 +146,11 @@ DEVICE Measure measure_of(Scoring scoring) {
     return measure;
 }
 
+// The hyperbolic tangent by two fast instructions, off by 10⁻⁷ at most; for scores on their way to 16 bits.
+DEVICE float fast_tanh(float x) {
+    return 1.0f - 2.0f * reciprocal(1.0f + power_of_two(2.0f * LOG2_E * x));
+}
+
 // The score, still to be multiplied with `unit`, and the slope of the cap.
 DEVICE float bent_score(float product, Measure measure, float &slope) {
     slope = 1.0f;
@@ -167,12 +162,12 @@ DEVICE float bent_score(float product, Measure measure, float &slope) {
 
 // The largest, or the sum, of the four lanes that share a row.
 DEVICE float four_most(float value) {
-    value = fmaxf(value, across(value, 1));
-    return fmaxf(value, across(value, 2));
+    value = fmaxf(value, shuffle_xor(value, 1));
+    return fmaxf(value, shuffle_xor(value, 2));
 }
 DEVICE float four_sum(float value) {
-    value += across(value, 1);
-    return value + across(value, 2);
+    value += shuffle_xor(value, 1);
+    return value + shuffle_xor(value, 2);
 }
 
 // ---- forward ----
@@ -180,10 +175,11 @@ DEVICE float four_sum(float value) {
 // out: [tokens, heads · dim] contiguous, lse: [tokens, heads] f32. Places: queries, QUERIES = FORWARD_QUERIES (128 up to
 // head size 128, else 64). Grid: x places, y heads. 128 threads.
 // Dynamic shared memory: 2 · (HEAD_DIM + 8) · (FORWARD_QUERIES + 2 · FORWARD_KEYS) bytes.
-KERNEL __launch_bounds__(ATTENTION_THREADS) void attention(act *out, float *lse, const act *q, const act *k,
-                                                           const act *v, const TileEntry *places, const Span *spans,
-                                                           u64 q_stride, u64 k_stride, u64 v_stride, u32 heads,
-                                                           u32 group, u32 dim, float scale, float cap, u32 window) {
+KERNEL(ATTENTION_THREADS) attention(GLOBAL act *out, GLOBAL float *lse, GLOBAL const act *q, GLOBAL const act *k,
+                                    GLOBAL const act *v, GLOBAL const TileEntry *places, GLOBAL const Span *spans,
+                                    NUMBER(u64) q_stride, NUMBER(u64) k_stride, NUMBER(u64) v_stride, NUMBER(u32) heads,
+                                    NUMBER(u32) group, NUMBER(u32) dim, NUMBER(float) scale, NUMBER(float) cap,
+                                    NUMBER(u32) window WHERE) {
     SHARED_BYTES(shared);
     act *queries = (act *)shared, *keys = queries + FORWARD_QUERIES * PITCH, *values = keys + FORWARD_KEYS * PITCH;
     Scoring scoring = {scale, cap, window};
@@ -215,16 +211,17 @@ KERNEL __launch_bounds__(ATTENTION_THREADS) void attention(act *out, float *lse,
 
     float sums[FORWARD_STACK][HEAD_DIM / 8][4] = {};
     float best[FORWARD_STACK][2], total[FORWARD_STACK][2];
-#pragma unroll
-    for (int s = 0; s < FORWARD_STACK; ++s) best[s][0] = best[s][1] = -INFINITE, total[s][0] = total[s][1] = 0.0f;
+    UNROLL for (int s = 0; s < FORWARD_STACK; ++s) {
+        best[s][0] = best[s][1] = -INFINITE, total[s][0] = total[s][1] = 0.0f;
+    }
 
     for (u32 start = begin; start < end; start += FORWARD_KEYS) {
         bool more = start + FORWARD_KEYS < end;
         await_groups<1>();
-        meet_block();
+        sync_block();
         float scores[FORWARD_STACK][FORWARD_KEYS / 8][4];
         row_products<FORWARD_STACK, FORWARD_KEYS>(scores, queries, line, keys);
-        meet_block();
+        sync_block();
         if (more) {
             fetch_keys(start + FORWARD_KEYS);
         } else {
@@ -233,16 +230,12 @@ KERNEL __launch_bounds__(ATTENTION_THREADS) void attention(act *out, float *lse,
         // Whether every query of the tile sees every key.
         bool whole = start + FORWARD_KEYS <= place.first + 1 &&
                      (window == 0 || place.first + FORWARD_QUERIES <= start + window);
-#pragma unroll
-        for (int s = 0; s < FORWARD_STACK; ++s) {
-#pragma unroll
-            for (int side = 0; side < 2; ++side) {
+        UNROLL for (int s = 0; s < FORWARD_STACK; ++s) {
+            UNROLL for (int side = 0; side < 2; ++side) {
                 u32 query = place.first + line + 16 * s + lane / 4 + 8 * side;
                 float high = -INFINITE;
-#pragma unroll
-                for (int n = 0; n < FORWARD_KEYS / 8; ++n) {
-#pragma unroll
-                    for (int i = 0; i < 2; ++i) {
+                UNROLL for (int n = 0; n < FORWARD_KEYS / 8; ++n) {
+                    UNROLL for (int i = 0; i < 2; ++i) {
                         float slope, &score = scores[s][n][2 * side + i];
                         score = bent_score(score, measure, slope);
                         u32 key = start + 8 * n + lane % 4 * 2 + i;
@@ -255,24 +248,23 @@ KERNEL __launch_bounds__(ATTENTION_THREADS) void attention(act *out, float *lse,
                 // Nothing seen yet: any finite measure serves.
                 float level = now == -INFINITE ? 0.0f : now * measure.unit;
                 float keep = power_of_two(before * measure.unit - level), sum = 0.0f;
-#pragma unroll
-                for (int n = 0; n < FORWARD_KEYS / 8; ++n) {
-#pragma unroll
-                    for (int i = 0; i < 2; ++i) {
+                UNROLL for (int n = 0; n < FORWARD_KEYS / 8; ++n) {
+                    UNROLL for (int i = 0; i < 2; ++i) {
                         float &score = scores[s][n][2 * side + i];
                         score = power_of_two(fmaf(score, measure.unit, -level));
                         sum += score;
                     }
                 }
                 total[s][side] = fmaf(total[s][side], keep, sum);
-#pragma unroll
-                for (int n = 0; n < HEAD_DIM / 8; ++n) sums[s][n][2 * side] *= keep, sums[s][n][2 * side + 1] *= keep;
+                UNROLL for (int n = 0; n < HEAD_DIM / 8; ++n) {
+                    sums[s][n][2 * side] *= keep, sums[s][n][2 * side + 1] *= keep;
+                }
             }
         }
         await_groups<1>();
-        meet_block();
+        sync_block();
         mix_rows<FORWARD_STACK, FORWARD_KEYS, HEAD_DIM>(sums, scores, values, 0);
-        meet_block();
+        sync_block();
         if (more) {
             fetch_values(start + FORWARD_KEYS);
         } else {
@@ -282,8 +274,7 @@ KERNEL __launch_bounds__(ATTENTION_THREADS) void attention(act *out, float *lse,
 
     u64 stride = (u64)heads * dim;
     act *to = out + (u64)place.row * stride + head * dim;
-#pragma unroll
-    for (int s = 0; s < FORWARD_STACK; ++s) {
+    UNROLL for (int s = 0; s < FORWARD_STACK; ++s) {
         u32 row = line + 16 * s + lane / 4;
         float low = four_sum(total[s][0]), high = four_sum(total[s][1]);
         write_rows<HEAD_DIM>(to, sums[s], line + 16 * s, place.length, stride, 0, dim, 1.0f / low, 1.0f / high);
@@ -295,7 +286,7 @@ KERNEL __launch_bounds__(ATTENTION_THREADS) void attention(act *out, float *lse,
     }
 }
 
-// ---- gradients: `attention_delta` (attention_plain.cu) first, then both of these in any order ----
+// ---- gradients: `attention_delta` (attention_plain.h) first, then both of these in any order ----
 
 // A weight from a product, and the gradient by the product over `scale`: p = 2^(s·unit − lse·log₂e),
 // ds = p·(dp − delta)·(slope of the cap).
@@ -308,11 +299,12 @@ DEVICE void weigh(float &product, float &seed, bool seen, float log_sum, float d
 
 // dq: [tokens, heads · dim] contiguous, as dout. Places: queries, QUERIES = DQ_QUERIES (64). Grid: x places, y heads.
 // 128 threads. Dynamic shared memory: 2 · (HEAD_DIM + 8) · 2 · (DQ_QUERIES + DQ_KEYS) bytes.
-KERNEL __launch_bounds__(ATTENTION_THREADS) void attention_dq(act *dq, const act *dout, const act *q, const act *k,
-                                                              const act *v, const float *lse, const float *delta,
-                                                              const TileEntry *places, const Span *spans,
-                                                              u64 q_stride, u64 k_stride, u64 v_stride, u32 heads,
-                                                              u32 group, u32 dim, float scale, float cap, u32 window) {
+KERNEL(ATTENTION_THREADS) attention_dq(GLOBAL act *dq, GLOBAL const act *dout, GLOBAL const act *q, GLOBAL const act *k,
+                                       GLOBAL const act *v, GLOBAL const float *lse, GLOBAL const float *delta,
+                                       GLOBAL const TileEntry *places, GLOBAL const Span *spans, NUMBER(u64) q_stride,
+                                       NUMBER(u64) k_stride, NUMBER(u64) v_stride, NUMBER(u32) heads, NUMBER(u32) group,
+                                       NUMBER(u32) dim, NUMBER(float) scale, NUMBER(float) cap,
+                                       NUMBER(u32) window WHERE) {
     SHARED_BYTES(shared);
     act *queries = (act *)shared, *seeds = queries + DQ_QUERIES * PITCH;
     act *keys = seeds + DQ_QUERIES * PITCH, *values = keys + DQ_KEYS * PITCH;
@@ -342,8 +334,7 @@ KERNEL __launch_bounds__(ATTENTION_THREADS) void attention_dq(act *dq, const act
     fetch_values(begin);
     fetch_keys(begin);
     float logs[2], deltas[2];
-#pragma unroll
-    for (int side = 0; side < 2; ++side) {
+    UNROLL for (int side = 0; side < 2; ++side) {
         u32 row = line + lane / 4 + 8 * side;
         u64 at = (u64)(place.row + row) * heads + head;
         logs[side] = row < place.length ? lse[at] : 0.0f;
@@ -357,23 +348,21 @@ KERNEL __launch_bounds__(ATTENTION_THREADS) void attention_dq(act *dq, const act
         bool more = start + DQ_KEYS < end;
         float weights[1][DQ_KEYS / 8][4], slopes[1][DQ_KEYS / 8][4];
         await_groups<1>();
-        meet_block();
+        sync_block();
         row_products<1, DQ_KEYS>(slopes, seeds, line, values);
         await_groups<0>();
-        meet_block();
+        sync_block();
         if (more) fetch_values(start + DQ_KEYS);
         row_products<1, DQ_KEYS>(weights, queries, line, keys);
-#pragma unroll
-        for (int n = 0; n < DQ_KEYS / 8; ++n) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
+        UNROLL for (int n = 0; n < DQ_KEYS / 8; ++n) {
+            UNROLL for (int i = 0; i < 4; ++i) {
                 u32 row = line + lane / 4 + 8 * (i / 2), key = start + 8 * n + lane % 4 * 2 + i % 2;
                 bool seen = row < place.length && sees(place.first + row, key, window);
                 weigh(weights[0][n][i], slopes[0][n][i], seen, logs[i / 2], deltas[i / 2], measure);
             }
         }
         mix_rows<1, DQ_KEYS, HEAD_DIM>(sums, slopes, keys, 0);
-        meet_block();
+        sync_block();
         if (more) fetch_keys(start + DQ_KEYS);
     }
     write_rows<HEAD_DIM>(dq + (u64)place.row * stride + head * dim, sums[0], line, place.length, stride, 0, dim, scale,
@@ -409,12 +398,12 @@ DEVICE bool settle(Meeting &meeting, const Span *spans, TileEntry place, u32 win
 // see the keys, those of the own sequence first. Places: keys, KEYS = DKV_KEYS (64). Grid: x places, y kv_heads, z
 // DKV_SPLIT (1 up to head size 128, else 2). 128 threads. Scores are transposed here: their rows are keys.
 // Dynamic shared memory: 2 · (HEAD_DIM + 8) · 2 · (DKV_KEYS + DKV_QUERIES) + 8 · DKV_QUERIES bytes.
-KERNEL __launch_bounds__(ATTENTION_THREADS) void attention_dkv(act *dk, act *dv, const act *dout, const act *q,
-                                                               const act *k, const act *v, const float *lse,
-                                                               const float *delta, const TileEntry *places,
-                                                               const Span *spans, u64 q_stride, u64 k_stride,
-                                                               u64 v_stride, u32 heads, u32 group, u32 dim, float scale,
-                                                               float cap, u32 window) {
+KERNEL(ATTENTION_THREADS) attention_dkv(GLOBAL act *dk, GLOBAL act *dv, GLOBAL const act *dout, GLOBAL const act *q,
+                                        GLOBAL const act *k, GLOBAL const act *v, GLOBAL const float *lse,
+                                        GLOBAL const float *delta, GLOBAL const TileEntry *places,
+                                        GLOBAL const Span *spans, NUMBER(u64) q_stride, NUMBER(u64) k_stride,
+                                        NUMBER(u64) v_stride, NUMBER(u32) heads, NUMBER(u32) group, NUMBER(u32) dim,
+                                        NUMBER(float) scale, NUMBER(float) cap, NUMBER(u32) window WHERE) {
     SHARED_BYTES(shared);
     act *keys = (act *)shared, *values = keys + DKV_KEYS * PITCH;
     act *queries = values + DKV_KEYS * PITCH, *seeds = queries + DKV_QUERIES * PITCH;
@@ -464,26 +453,24 @@ KERNEL __launch_bounds__(ATTENTION_THREADS) void attention_dkv(act *dk, act *dv,
         bool more = settle(next, spans, place, window, heads_end);
         float weights[1][DKV_QUERIES / 8][4], slopes[1][DKV_QUERIES / 8][4];
         await_groups<1>();
-        meet_block();
+        sync_block();
         row_products<1, DKV_QUERIES>(slopes, values, line, seeds);
         await_groups<0>();
-        meet_block();
+        sync_block();
         row_products<1, DKV_QUERIES>(weights, keys, line, queries);
         u32 length = now.end - now.start;
-#pragma unroll
-        for (int n = 0; n < DKV_QUERIES / 8; ++n) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
+        UNROLL for (int n = 0; n < DKV_QUERIES / 8; ++n) {
+            UNROLL for (int i = 0; i < 4; ++i) {
                 u32 key = line + lane / 4 + 8 * (i / 2), at = 8 * n + lane % 4 * 2 + i % 2;
                 bool seen = key < place.length && at < length && sees(now.start + at, place.first + key, window);
                 weigh(weights[0][n][i], slopes[0][n][i], seen, logs[at], deltas[at], measure);
             }
         }
         mix_rows<1, DKV_QUERIES, DKV_FEATURES>(value_sums, weights, seeds, feature);
-        meet_block();
+        sync_block();
         if (more) fetch_seeds(next);
         mix_rows<1, DKV_QUERIES, DKV_FEATURES>(key_sums, slopes, queries, feature);
-        meet_block();
+        sync_block();
         if (more) fetch_queries(next);
         now = next, going = more;
     }

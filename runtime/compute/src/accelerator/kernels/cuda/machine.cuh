@@ -1,6 +1,6 @@
 // What kernels ask of the machine: numbers of 16 bits, warps, tensor cores, copies into shared memory.
 //
-// All PTX is in this file; `emulate/machine.h` stands in for it where kernels are run on a processor, and defines
+// All PTX is in this file; `machine.h` of the tests stands in for it where kernels are run on a processor, and defines
 // EMULATED. No header of the toolkit is needed. Compute capability 8.0 and up.
 
 #ifndef EMULATED
@@ -14,7 +14,8 @@ typedef unsigned long long u64;
 #define SHARED_BYTES(name) extern __shared__ __align__(16) unsigned char name[]
 
 #define DEVICE __device__ __forceinline__
-#define KERNEL extern "C" __global__
+// A kernel of at most so many threads a block.
+#define KERNEL(most) extern "C" __global__ __launch_bounds__(most) void
 
 // A number of 16 bits: 8 bits of exponent, 7 of mantissa.
 struct bf16 {
@@ -88,13 +89,13 @@ DEVICE float reciprocal(float x) {
 }
 
 // What the lane whose number differs by `mask` has.
-template <typename T> DEVICE T across(T value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
+template <typename T> DEVICE T shuffle_xor(T value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
 // What some lane has.
-template <typename T> DEVICE T from_lane(T value, int lane) { return __shfl_sync(0xffffffffu, value, lane); }
+template <typename T> DEVICE T shuffle(T value, int lane) { return __shfl_sync(0xffffffffu, value, lane); }
 // A bit for every lane.
 DEVICE u32 ballot(bool yes) { return __ballot_sync(0xffffffffu, yes); }
-DEVICE void meet_warp() { __syncwarp(); }
-DEVICE void meet_block() { __syncthreads(); }
+DEVICE void sync_warp() { __syncwarp(); }
+DEVICE void sync_block() { __syncthreads(); }
 
 DEVICE u32 shared_address(const void *pointer) { return (u32)__cvta_generic_to_shared(pointer); }
 
@@ -106,7 +107,7 @@ DEVICE void load_matrices(u32 (&words)[4], const void *row) {
                  : "memory");
 }
 
-// The same, each matrix transposed.
+// Four matrices of 8 × 8 numbers of 16 bits from shared memory, each transposed.
 DEVICE void load_matrices_transposed(u32 (&words)[4], const void *row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])

@@ -1,10 +1,9 @@
-// What all kernels share: the type of activations, numbers of 16 bits, pairs for what f32 cannot hold, sums in fixed
-// orders, the fault word.
+// Metal's side of what `common.h` lists: kernels and their arguments, kinds of memory, numbers of 16 bits, pairs for what
+// f32 cannot hold, the fault word. A block is a threadgroup here, and a warp a SIMD group.
 //
-// A library is the text of this file and the files of its kernels, one after another, compiled at run time for one type
-// of activations: ACTIVATION is 0 for f32, 1 for bf16, 2 for f16. Metal 2.3 and up, SIMD groups of 32, no fast-math:
-// sums of pairs are nothing without the order in which they are written. Whatever the type, sums are in f32 or in
-// pairs. Names and arguments are those of the CUDA text; where both agree, that text has the longer comments.
+// A library is the text of this file, common.h and the files of its kernels, one after another, compiled at run time.
+// Metal 2.3 and up, SIMD groups of 32, no fast-math: sums of pairs are nothing without the order in which they are
+// written.
 #include <metal_stdlib>
 #include <metal_simdgroup_matrix>
 using namespace metal;
@@ -15,39 +14,55 @@ using namespace metal;
 #pragma METAL fp contract(off)
 #endif
 
-#ifndef ACTIVATION
-#define ACTIVATION 1
-#endif
-
 typedef uchar u8;
 typedef ushort u16;
 typedef uint u32;
 typedef ulong u64;
 
-// What `emulate/metal_stdlib` defines otherwise.
+// What the emulated machine of the tests defines otherwise.
 #ifndef KERNEL
-// A kernel of at most so many threads a group.
+// A kernel of at most so many threads a group. Metal numbers the buffers of arguments in their order.
 #define KERNEL(most) [[kernel, max_total_threads_per_threadgroup(most)]] void
 // At the end of every list of arguments: a bit for each pointer that is not null, and where a thread is.
 #define WHERE                                                                                                          \
-    , constant u32 &given [[buffer(30)]], uint3 block [[threadgroup_position_in_grid]],                                \
-        uint3 blocks [[threadgroups_per_grid]], u32 worker [[thread_index_in_threadgroup]],                            \
-        uint3 workers [[threads_per_threadgroup]]
-#define HERE {block, blocks, worker, workers.x}
-// Whether argument `index`, the pointer `name`, is there. A null buffer has no address that could be asked.
+    , constant u32 &given, uint3 here_block [[threadgroup_position_in_grid]],                                          \
+        uint3 here_blocks [[threadgroups_per_grid]], u32 here_index [[thread_index_in_threadgroup]],                   \
+        uint3 here_threads [[threads_per_threadgroup]]
+#define HERE {here_block, here_blocks, here_index, here_threads.x}
+// A null buffer has no address that could be asked.
 #define THERE(index, name) ((given >> index & 1u) != 0)
 #define FAULT_WORD device atomic_uint *
 #endif
 #ifndef SHARED
-// Before a variable of the group's memory.
 #define SHARED threadgroup
 #endif
 
-// Where a thread is: its group among the groups of the grid, its number among the threads of its group.
-struct Here {
-    uint3 block, blocks;
-    u32 worker, workers;
-};
+#define DEVICE inline
+#define MEMBER static
+#define GLOBAL device
+#define LOCAL threadgroup
+#define THREAD thread
+#define NUMBER(T) constant T &
+// Before a loop whose counter picks registers.
+#define UNROLL _Pragma("clang loop unroll(full)")
+#define UNROLL_BY_8
+
+// Likeliest words that `choose` keeps in a group's memory, of which there are 32 KiB.
+#define NEAREST 2048u
+
+// Loops over numbers, one a thread at a time.
+#define ALONG(at, N, width, aligned, here, ...)                                                                        \
+    for (u32 at = (here).index; at < (width); at += (here).threads) {                                                  \
+        constexpr int N = 1;                                                                                           \
+        __VA_ARGS__                                                                                                    \
+    }
+#define EVERYWHERE(at, N, count, aligned, ...)                                                                         \
+    Here everywhere = HERE;                                                                                            \
+    for (u64 at = (u64)everywhere.block.x * everywhere.threads + everywhere.index; at < (count);                       \
+         at += (u64)everywhere.blocks.x * everywhere.threads) {                                                        \
+        constexpr int N = 1;                                                                                           \
+        __VA_ARGS__                                                                                                    \
+    }
 
 // A number of 16 bits: 8 bits of exponent, 7 of mantissa. Not `bfloat`: that is Metal 3.1, and this is no slower.
 struct bf16 {
@@ -59,31 +74,20 @@ struct f16 {
     u16 bits;
 };
 
-#if ACTIVATION == 0
-typedef float act;
-#elif ACTIVATION == 1
-typedef bf16 act;
-#else
-typedef f16 act;
-#endif
+inline float float_of(u32 bits) { return as_type<float>(bits); }
+inline u32 bits_of(float number) { return as_type<u32>(number); }
+inline u32 count_bits(u32 word) { return popcount(word); }
+inline u32 lowest_bit(u32 word) { return ctz(word); }
+inline u32 highest_bit(u32 word) { return 31 - clz(word); }
 
-#define LOG2_E 1.4426950408889634f
-// What unpack_formats.h writes for both languages.
-#define DEVICE inline
-#define MEMBER static
-#define GLOBAL device
-#define THREAD thread
-#define TABLE constant
-// Before a loop whose counter picks registers.
-#define UNROLL _Pragma("clang loop unroll(full)")
-#define WARP 32u
-#define NOWHERE 0xffffffffu
-
-inline bool finite(float number) { return (as_type<u32>(number) & 0x7f800000u) != 0x7f800000u; }
-inline float infinite() { return as_type<float>(0x7f800000u); }
-inline u32 least(u32 a, u32 b) { return a < b ? a : b; }
-inline u32 most(u32 a, u32 b) { return a > b ? a : b; }
-inline u32 divided_up(u32 a, u32 b) { return (a + b - 1) / b; }
+// CUDA's names.
+#define expf exp
+#define logf log
+#define tanhf tanh
+#define sqrtf sqrt
+#define fabsf fabs
+#define fmaxf fmax
+#define fmaf fma
 
 // ---- numbers of other types ----
 
@@ -101,10 +105,6 @@ inline u16 narrow_f16(float number) { return as_type<u16>((half)number); }
 // A number of 16 bits at an even address.
 inline float half_at(device const u8 *bytes) { return wide_f16(*(device const u16 *)bytes); }
 
-inline float wide(float number) { return number; }
-inline float wide(bf16 number) { return wide_bf16(number.bits); }
-inline float wide(f16 number) { return wide_f16(number.bits); }
-
 inline float get(device const float *from, u64 at) { return from[at]; }
 inline float get(device const bf16 *from, u64 at) { return wide_bf16(from[at].bits); }
 inline float get(device const f16 *from, u64 at) { return wide_f16(from[at].bits); }
@@ -112,17 +112,35 @@ inline void put(device float *to, u64 at, float number) { to[at] = number; }
 inline void put(device bf16 *to, u64 at, float number) { to[at].bits = narrow_bf16(number); }
 inline void put(device f16 *to, u64 at, float number) { to[at].bits = narrow_f16(number); }
 
+template <int N> struct Numbers;
+
+template <int N, typename T> Numbers<N> load(device const T *from) {
+    Numbers<N> into;
+    UNROLL for (int i = 0; i < N; ++i) into.at[i] = get(from, i);
+    return into;
+}
+template <int N, typename T> void store(device T *to, Numbers<N> from) {
+    UNROLL for (int i = 0; i < N; ++i) put(to, i, from.at[i]);
+}
+
+// Nothing here asks for a boundary.
+#define are_aligned(...) true
+
 // Products and sums that are rounded one by one where the processor does so. Before Metal 3.2 a call is what keeps them
 // apart: nothing is fused across expressions unless math is fast.
 inline float times(float a, float b) { return a * b; }
 inline float plus(float a, float b) { return a + b; }
 inline float minus(float a, float b) { return a - b; }
 
-// ---- pairs: high + low, 48 bits, where the CUDA text has f64; the range is that of f32 ----
+// ---- pairs: high + low, 48 bits, where CUDA has f64; the range is that of f32 ----
+
+bool is_finite(float number);
 
 struct Pair {
     float high, low;
 };
+typedef Pair Double;
+typedef float Factor;
 
 inline Pair pair(float high, float low) {
     Pair result = {high, low};
@@ -133,13 +151,13 @@ inline Pair pair(float high, float low) {
 inline Pair exact_sum(float a, float b) {
     float sum = a + b, part = sum - a;
     // What is not finite has no rest.
-    return pair(sum, finite(sum) ? (a - (sum - part)) + (b - part) : 0.0f);
+    return pair(sum, is_finite(sum) ? (a - (sum - part)) + (b - part) : 0.0f);
 }
 
 // The same if |a| ≥ |b|.
 inline Pair renormal(float a, float b) {
     float sum = a + b;
-    return pair(sum, finite(sum) ? b - (sum - a) : 0.0f);
+    return pair(sum, is_finite(sum) ? b - (sum - a) : 0.0f);
 }
 
 inline Pair plus(Pair a, Pair b) {
@@ -151,28 +169,28 @@ inline Pair plus(Pair a, Pair b) {
 inline Pair plus(Pair a, float b) { return plus(a, pair(b, 0.0f)); }
 
 // a · b exactly, unless it is too small.
-inline Pair exact_product(float a, float b) {
-    float product = a * b;
-    return pair(product, finite(product) ? fma(a, b, -product) : 0.0f);
+inline Pair product(float a, float b) {
+    float high = a * b;
+    return pair(high, is_finite(high) ? fma(a, b, -high) : 0.0f);
 }
 
 inline Pair times(Pair a, Pair b) {
-    Pair product = exact_product(a.high, b.high);
-    return renormal(product.high, product.low + (a.high * b.low + a.low * b.high));
+    Pair highs = product(a.high, b.high);
+    return renormal(highs.high, highs.low + (a.high * b.low + a.low * b.high));
 }
 
 inline Pair times(Pair a, float b) { return times(a, pair(b, 0.0f)); }
 
 inline Pair divided(Pair a, Pair b) {
     float first = a.high / b.high;
-    if (!finite(first)) return pair(first, 0.0f);
+    if (!is_finite(first)) return pair(first, 0.0f);
     Pair rest = plus(a, times(b, -first));
     return renormal(first, rest.high / b.high);
 }
 
 inline Pair root(Pair a) {
     float first = sqrt(a.high);
-    if (!finite(first) || first == 0.0f) return pair(first, 0.0f);
+    if (!is_finite(first) || first == 0.0f) return pair(first, 0.0f);
     Pair rest = plus(a, times(pair(first, 0.0f), -first));
     return renormal(first, rest.high / (2.0f * first));
 }
@@ -180,91 +198,80 @@ inline Pair root(Pair a) {
 // Whether a > b.
 inline bool above(Pair a, Pair b) { return a.high > b.high || (a.high == b.high && a.low > b.low); }
 
+inline Pair to_double(float number) { return pair(number, 0.0f); }
+inline float rounded(Pair a) { return a.high; }
+// What rounding leaves out.
+inline float rest_of(Pair a) { return a.low; }
+inline Pair negated(Pair a) { return pair(-a.high, -a.low); }
+inline Pair logarithm(Pair a) { return to_double(log(a.high) + a.low / a.high); }
+inline float exp_of(float a) { return exp(a); }
+
 inline Pair get(device const Pair *from, u64 at) { return pair(from[at].high, from[at].low); }
-inline Pair get(threadgroup const Pair *from, u32 at) { return pair(from[at].high, from[at].low); }
 inline void put(device Pair *to, u64 at, Pair number) { to[at].high = number.high, to[at].low = number.low; }
-inline void put(threadgroup Pair *to, u32 at, Pair number) { to[at].high = number.high, to[at].low = number.low; }
+inline Pair local_get(threadgroup const Pair *from, u32 at) { return pair(from[at].high, from[at].low); }
+inline void local_put(threadgroup Pair *to, u32 at, Pair number) { to[at].high = number.high, to[at].low = number.low; }
+template <typename T> T local_get(threadgroup const T *from, u32 at) { return from[at]; }
+template <typename T> void local_put(threadgroup T *to, u32 at, T value) { to[at] = value; }
+
+// What a draw below 1 is bounded by, so that it stays below a total whatever their product rounds to: 1 − 2⁻⁴⁶.
+inline Pair almost_one() { return pair(1.0f, -1.4210854715202004e-14f); }
+
+// bits / 2⁵³: 24 bits, exact, and the 29 below them, of which about 24 stay.
+inline Pair fraction_of(u64 bits) {
+    return renormal((float)(u32)(bits >> 29) / 16777216.0f, (float)(u32)(bits & 0x1fffffffu) / 9007199254740992.0f);
+}
+
+// The fewest of `ties` words of one weight whose sum reaches `missing`, or, if `past`, exceeds it; at least 1. The
+// quotient may be off by one at a border; what n of them weigh decides.
+inline u32 fewest_ties(Pair missing, float weight, u32 ties, bool past) {
+    float quotient = divided(missing, to_double(weight)).high;
+    u32 few = quotient < 1.0f ? 1u : quotient < (float)ties ? (u32)quotient : ties;
+    while (few > 1) {
+        Pair fewer = product((float)(few - 1), weight);
+        if (past ? !above(fewer, missing) : above(missing, fewer)) break;
+        --few;
+    }
+    while (few < ties) {
+        Pair these = product((float)few, weight);
+        if (past ? above(these, missing) : !above(missing, these)) break;
+        ++few;
+    }
+    return few;
+}
 
 // ---- threads ----
 
 // What the lane whose number differs by `mask` has.
-inline float across(float value, u32 mask) { return simd_shuffle_xor(value, (u16)mask); }
-inline u32 across(u32 value, u32 mask) { return simd_shuffle_xor(value, (u16)mask); }
-inline Pair across(Pair value, u32 mask) { return pair(across(value.high, mask), across(value.low, mask)); }
+inline float shuffle_xor(float value, u32 mask) { return simd_shuffle_xor(value, (u16)mask); }
+inline u32 shuffle_xor(u32 value, u32 mask) { return simd_shuffle_xor(value, (u16)mask); }
+inline Pair shuffle_xor(Pair value, u32 mask) { return pair(shuffle_xor(value.high, mask), shuffle_xor(value.low, mask)); }
 
 // What some lane has.
-inline float from_lane(float value, u32 lane) { return simd_shuffle(value, (u16)lane); }
-inline Pair from_lane(Pair value, u32 lane) { return pair(from_lane(value.high, lane), from_lane(value.low, lane)); }
+inline float shuffle(float value, u32 lane) { return simd_shuffle(value, (u16)lane); }
+inline Pair shuffle(Pair value, u32 lane) { return pair(shuffle(value.high, lane), shuffle(value.low, lane)); }
 
 // A bit for every lane.
 inline u32 ballot(bool yes) { return (u32)(simd_vote::vote_t)simd_ballot(yes); }
 
-// Everybody of the group is here, and sees what was written to the group's memory and to the device's.
-inline void meet_block() { threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device); }
-inline void meet_warp() { simdgroup_barrier(mem_flags::mem_threadgroup); }
+// Waits for all threads of the group, and shows them what was written to its memory and to the device's.
+inline void sync_block() { threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device); }
+inline void sync_warp() { simdgroup_barrier(mem_flags::mem_threadgroup); }
 
-// Σ over a SIMD group, in every lane.
-template <typename T> T warp_sum(T value) {
-    for (u32 mask = WARP / 2; mask > 0; mask /= 2) value = plus(value, across(value, mask));
-    return value;
-}
-inline u32 plus(u32 a, u32 b) { return a + b; }
-template <> inline u32 warp_sum<u32>(u32 value) {
-    for (u32 mask = WARP / 2; mask > 0; mask /= 2) value += across(value, mask);
-    return value;
-}
+// ---- counts in a group's memory that all threads raise ----
 
-// Σ over a group of at most 1024 threads, in every thread: SIMD groups first, then their sums in order. `parts` are 32
-// numbers of the group's memory.
-inline float block_sum(float value, threadgroup float *parts, Here here) {
-    value = warp_sum(value);
-    meet_block();
-    if (here.worker % WARP == 0) parts[here.worker / WARP] = value;
-    meet_block();
-    float sum = parts[0];
-    for (u32 warp = 1; warp < here.workers / WARP; ++warp) sum += parts[warp];
-    return sum;
-}
+typedef atomic_uint Counter;
 
-inline u32 block_sum(u32 value, threadgroup u32 *parts, Here here) {
-    value = warp_sum(value);
-    meet_block();
-    if (here.worker % WARP == 0) parts[here.worker / WARP] = value;
-    meet_block();
-    u32 sum = parts[0];
-    for (u32 warp = 1; warp < here.workers / WARP; ++warp) sum += parts[warp];
-    return sum;
-}
-
-inline Pair block_sum(Pair value, threadgroup Pair *parts, Here here) {
-    value = warp_sum(value);
-    meet_block();
-    if (here.worker % WARP == 0) put(parts, here.worker / WARP, value);
-    meet_block();
-    Pair sum = get(parts, 0u);
-    for (u32 warp = 1; warp < here.workers / WARP; ++warp) sum = plus(sum, get(parts, warp));
-    return sum;
-}
-
-// ---- functions ----
-
-// 1 / (1 + e⁻ˣ).
-inline float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
+inline void clear(threadgroup Counter *counter) { atomic_store_explicit(counter, 0u, memory_order_relaxed); }
+inline void raise(threadgroup Counter *counter) { atomic_fetch_add_explicit(counter, 1u, memory_order_relaxed); }
+inline u32 count_in(threadgroup const Counter *counter) { return atomic_load_explicit(counter, memory_order_relaxed); }
 
 // ---- the fault word ----
 //
-// Two words of 32 bits, as there is no minimum of 64 everywhere: together they are read as the u64 of the CUDA text,
+// Two words of 32 bits, as there is no minimum of 64 everywhere: together they are read as the u64 of CUDA,
 // all ones while nothing is wrong. The upper one becomes the first operation's `place`, the lower one ~index of the
 // largest index, which with one faulty operation is its own. Kernels go on with index 0.
 
 inline void fault(FAULT_WORD word, u32 place, u32 index) {
     atomic_fetch_min_explicit(&word[0], ~index, memory_order_relaxed);
     atomic_fetch_min_explicit(&word[1], place, memory_order_relaxed);
-}
-
-// An index if it is below `bound`, else 0 and a fault.
-inline u32 inside(u32 index, u32 bound, FAULT_WORD word, u32 place) {
-    if (index < bound) return index;
-    fault(word, place, index);
-    return 0;
 }

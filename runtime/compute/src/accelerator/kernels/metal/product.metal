@@ -20,7 +20,7 @@
 template <u32 LENGTH>
 void read_tile(threadgroup float *to, u32 line_step, u32 place_step, device const act *from, u64 pitch, u32 first,
                u32 lines, u32 begin, u32 length, Here here) {
-    u32 line = here.worker / (LENGTH / 8), place = here.worker % (LENGTH / 8) * 8;
+    u32 line = here.index / (LENGTH / 8), place = here.index % (LENGTH / 8) * 8;
     u64 source = (first + line) * pitch + begin + place;
     threadgroup float *spot = to + line * line_step + place * place_step;
     if (first + line < lines && begin + place + 8 <= length) {
@@ -38,13 +38,13 @@ void product(device T *into, device const act *left, device const act *right, u3
              u64 into_pitch, u64 left_pitch, u64 right_pitch, bool left_turned, bool right_turned, float factor,
              bool adds, threadgroup float *lefts, threadgroup float *rights, Here here) {
     u32 first_row = here.block.y * TILE, first_column = here.block.x * TILE;
-    u32 warp = here.worker / WARP, lane = here.worker % WARP, y = warp / 2 * 32, x = warp % 2 * 32;
+    u32 warp = here.index / WARP, lane = here.index % WARP, y = warp / 2 * 32, x = warp % 2 * 32;
     simdgroup_float8x8 sums[4][4];
     UNROLL for (u32 i = 0; i < 4; ++i) {
         UNROLL for (u32 j = 0; j < 4; ++j) sums[i][j] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
     }
     for (u32 begin = 0; begin < depth; begin += DEPTH) {
-        meet_block();
+        sync_block();
         // lefts: [TILE][DEPTH], rights: [DEPTH][TILE]; memory is read along its own rows.
         if (left_turned) {
             read_tile<TILE>(lefts, 1, LEFT_PITCH, left, left_pitch, begin, depth, first_row, rows, here);
@@ -56,7 +56,7 @@ void product(device T *into, device const act *left, device const act *right, u3
         } else {
             read_tile<TILE>(rights, RIGHT_PITCH, 1, right, right_pitch, begin, depth, first_column, columns, here);
         }
-        meet_block();
+        sync_block();
         UNROLL for (u32 at = 0; at < DEPTH; at += 8) {
             simdgroup_float8x8 a[4], b[4];
             UNROLL for (u32 i = 0; i < 4; ++i) simdgroup_load(a[i], lefts + (y + 8 * i) * LEFT_PITCH + at, LEFT_PITCH);
@@ -66,13 +66,13 @@ void product(device T *into, device const act *left, device const act *right, u3
             }
         }
     }
-    meet_block();
+    sync_block();
     // Out by way of the group's memory, 8 by 8 for each SIMD group: who holds which number of a matrix is not said.
     threadgroup float *by = lefts + warp * 64;
     UNROLL for (u32 i = 0; i < 4; ++i) {
         UNROLL for (u32 j = 0; j < 4; ++j) {
             simdgroup_store(sums[i][j], by, 8);
-            meet_warp();
+            sync_warp();
             for (u32 at = lane; at < 64; at += WARP) {
                 u32 row = first_row + y + 8 * i + at / 8, column = first_column + x + 8 * j + at % 8;
                 if (row < rows && column < columns) {
@@ -81,24 +81,20 @@ void product(device T *into, device const act *left, device const act *right, u3
                     put(into, spot, adds ? get((device const T *)into, spot) + number : number);
                 }
             }
-            meet_warp();
+            sync_warp();
         }
     }
 }
 
 // Grid: x ⌈columns / 64⌉, y ⌈rows / 64⌉; 128 threads.
 #define PRODUCT(name, T)                                                                                               \
-    KERNEL(PRODUCT_THREADS) name(device T *into [[buffer(0)]], device const act *left [[buffer(1)]],                   \
-                                 device const act *right [[buffer(2)]], constant u32 &rows [[buffer(3)]],              \
-                                 constant u32 &columns [[buffer(4)]], constant u32 &depth [[buffer(5)]],               \
-                                 constant u64 &into_pitch [[buffer(6)]], constant u64 &left_pitch [[buffer(7)]],       \
-                                 constant u64 &right_pitch [[buffer(8)]], constant u32 &left_turned [[buffer(9)]],     \
-                                 constant u32 &right_turned [[buffer(10)]], constant float &factor [[buffer(11)]],     \
-                                 constant u32 &adds [[buffer(12)]] WHERE) {                                            \
+    KERNEL(PRODUCT_THREADS) name(GLOBAL T *into, GLOBAL const act *left, GLOBAL const act *right, NUMBER(u32) rows,    \
+                                 NUMBER(u32) columns, NUMBER(u32) depth, NUMBER(u64) into_pitch,                       \
+                                 NUMBER(u64) left_pitch, NUMBER(u64) right_pitch, NUMBER(u32) left_turned,             \
+                                 NUMBER(u32) right_turned, NUMBER(float) factor, NUMBER(u32) adds WHERE) {             \
         SHARED float lefts[TILE * LEFT_PITCH], rights[DEPTH * RIGHT_PITCH];                                            \
-        Here here = HERE;                                                                                              \
         product(into, left, right, rows, columns, depth, into_pitch, left_pitch, right_pitch, left_turned != 0,        \
-                right_turned != 0, factor, adds != 0, lefts, rights, here);                                            \
+                right_turned != 0, factor, adds != 0, lefts, rights, HERE);                                            \
     }
 
 PRODUCT(product_act, act)
@@ -106,12 +102,12 @@ PRODUCT(product_f32, float)
 
 #define FEW 8u
 
-// The same for at most FEW rows against a turned right side, as in writing token by token: a SIMD group for a column,
+// A product of at most FEW rows against a turned right side, as in writing token by token: a SIMD group for a column,
 // which reads its numbers once.
 template <typename T>
 void product_of_few(device T *into, device const act *left, device const act *right, u32 rows, u32 columns, u32 depth,
                     u64 into_pitch, u64 left_pitch, u64 right_pitch, float factor, bool adds, Here here) {
-    u32 column = here.block.x * (here.workers / WARP) + here.worker / WARP, lane = here.worker % WARP;
+    u32 column = here.block.x * (here.threads / WARP) + here.index / WARP, lane = here.index % WARP;
     if (column >= columns) return;
     float sums[FEW];
     UNROLL for (u32 row = 0; row < FEW; ++row) sums[row] = 0.0f;
@@ -132,15 +128,11 @@ void product_of_few(device T *into, device const act *left, device const act *ri
 
 // Grid: x ⌈columns / 8⌉; 256 threads.
 #define PRODUCT_OF_FEW(name, T)                                                                                        \
-    KERNEL(256) name(device T *into [[buffer(0)]], device const act *left [[buffer(1)]],                               \
-                     device const act *right [[buffer(2)]], constant u32 &rows [[buffer(3)]],                          \
-                     constant u32 &columns [[buffer(4)]], constant u32 &depth [[buffer(5)]],                           \
-                     constant u64 &into_pitch [[buffer(6)]], constant u64 &left_pitch [[buffer(7)]],                   \
-                     constant u64 &right_pitch [[buffer(8)]], constant float &factor [[buffer(9)]],                    \
-                     constant u32 &adds [[buffer(10)]] WHERE) {                                                        \
-        Here here = HERE;                                                                                              \
+    KERNEL(256) name(GLOBAL T *into, GLOBAL const act *left, GLOBAL const act *right, NUMBER(u32) rows,                \
+                     NUMBER(u32) columns, NUMBER(u32) depth, NUMBER(u64) into_pitch, NUMBER(u64) left_pitch,           \
+                     NUMBER(u64) right_pitch, NUMBER(float) factor, NUMBER(u32) adds WHERE) {                          \
         product_of_few(into, left, right, rows, columns, depth, into_pitch, left_pitch, right_pitch, factor,           \
-                       adds != 0, here);                                                                               \
+                       adds != 0, HERE);                                                                               \
     }
 
 PRODUCT_OF_FEW(product_of_few_act, act)

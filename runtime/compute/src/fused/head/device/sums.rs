@@ -12,7 +12,7 @@ use crate::fused::taps::{Tap, TapSet};
 
 const THREADS: usize = 128;
 
-/// Which sums the taps need, as the bits that `kernels/cuda/head.cu` knows: of the entropy, of squares, of the mean.
+/// Which sums the taps need, as the bits that `kernels/head.h` knows: of the entropy, of squares, of the mean.
 pub(super) fn wanted(taps: TapSet) -> u32 {
     let mean = taps.contains(Tap::MeanLogit) || taps.contains(Tap::MeanLogprob);
     u32::from(taps.contains(Tap::Entropy)) | u32::from(taps.contains(Tap::LogSumSquare)) << 1 | u32::from(mean) << 2

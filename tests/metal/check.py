@@ -2,7 +2,7 @@
 
     python check.py
 
-Needs libclang in the environment (`pip install libclang`); no Metal, no Mac. `emulate/metal_stdlib` declares Metal's
+Needs libclang in the environment (`pip install libclang`); no Metal, no Mac. `metal_stdlib` declares Metal's
 words. What clang cannot know is whether Metal's own compiler accepts the rest.
 """
 
@@ -13,16 +13,20 @@ from pathlib import Path
 from clang.cindex import Index
 
 HERE = Path(__file__).parent
-# The files of each library, and what it depends on beside the type of activations.
+KERNELS = HERE / "../../runtime/compute/src/accelerator/kernels"
+# The files of each library behind what all have in front, and what it depends on beside the type of activations.
+SHARED = ["metal/prelude.metal", "common.h"]
+STEP = ["elementwise.h", "norm.h", "rope.h", "embedding.h", "optimizer.h", "head.h", "patches.h"]
+ATTENTION = ["attention.h", "metal/attention_tiles.metal", "attention_plain.h"]
 LIBRARIES = {
-    "step": (["elementwise", "norm", "rope", "embedding", "optimizer", "head", "patches"], {}),
-    "unpack": (["../unpack_formats.h", "unpack"], {}),
-    "chance": (["chance"], {}),
-    "attention": (["attention", "attention_plain"], {"HEAD_DIM": [16, 64, 80, 96, 128, 256]}),
-    "cached": (["attention", "attention_cached"], {"HEAD_DIM": [64, 128, 256], "GROUP": [1, 4, 14]}),
-    "product": (["product"], {}),
+    "step": (STEP, {}),
+    "unpack": (["unpack_formats.h", "unpack.h"], {}),
+    "chance": (["chance.h"], {}),
+    "attention": (ATTENTION, {"HEAD_DIM": [16, 64, 80, 96, 128, 256]}),
+    "cached": (["attention.h", "attention_cached.h"], {"HEAD_DIM": [64, 128, 256], "GROUP": [1, 4, 14]}),
+    "product": (["metal/product.metal"], {}),
 }
-OPTIONS = ["-x", "c++", "-std=c++14", f"-I{HERE / 'emulate'}", "-DADDRESS_SPACES", "-Wall", "-Wextra"]
+OPTIONS = ["-x", "c++", "-std=c++14", f"-I{HERE}", "-DADDRESS_SPACES", "-Wall", "-Wextra"]
 # Metal's attributes; variables that one kernel of a macro does not use; fields that a kernel leaves alone.
 OPTIONS += ["-Wno-unknown-attributes", "-Wno-unused-parameter", "-Wno-unused-function", "-Wno-parentheses"]
 OPTIONS += ["-Wno-shift-op-parentheses", "-Wno-bitwise-op-parentheses", "-Wno-sign-compare"]
@@ -51,7 +55,7 @@ def shared_bytes(unit, kernel):
 def main():
     index, failed, kernels = Index.create(), 0, set()
     for name, (files, choices) in LIBRARIES.items():
-        paths = [HERE / (file if "." in file else f"{file}.metal") for file in ["prelude", *files]]
+        paths = [KERNELS / file for file in [*SHARED, *files]]
         texts = [path.read_text() for path in paths]
         for path, text in zip(paths, texts):
             code = re.sub(r"//.*", "", text)

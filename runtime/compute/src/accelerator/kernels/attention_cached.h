@@ -1,8 +1,12 @@
 // Attention of one new token a sequence to the keys and values kept so far, and what keeps them. Agrees with
-// fused/attention/cached.rs; the CUDA text says how rows lie in pages.
+// fused/attention/cached.rs.
 //
-// A sequence is cut into chunks of CHUNK tokens at fixed places, a group each, whose parts are merged in order: a result
-// does not depend on the others in the batch. One library a HEAD_DIM and GROUP = heads / kv_heads.
+// Keys and values of a layer lie in rows of kv_heads · dim numbers, `page` rows to a page. Token t of sequence b is row
+// t % page of page pages[b][t / page]; with `pages` null a sequence has pages_of pages in a row: the cache is then
+// [batch, pages_of · page, kv_heads · dim]. Sequences that begin alike may share whole pages.
+//
+// A sequence is cut into chunks of CHUNK tokens at fixed places, a block each, whose parts are merged in order: a result
+// does not depend on the others in the batch. One module a HEAD_DIM (as attention.h) and GROUP = heads / kv_heads.
 
 #ifndef GROUP
 #define GROUP 1
@@ -12,7 +16,7 @@
 #define CACHED_THREADS 128u
 #define CACHED_WARPS 4u
 
-// Query heads of a group of threads: the largest divisor of GROUP that is at most 8.
+// Query heads of a block: the largest divisor of GROUP that is at most 8.
 #define TOGETHER                                                                                                       \
     (GROUP % 8 == 0   ? 8                                                                                              \
      : GROUP % 7 == 0 ? 7                                                                                              \
@@ -23,31 +27,32 @@
      : GROUP % 2 == 0 ? 2                                                                                              \
                       : 1)
 
-// Lanes that share a key, eight features each, and keys that a group meets at once.
+// Lanes that share a key, eight features each, and keys that a block meets at once.
 #define KEY_LANES (HEAD_DIM <= 64 ? 8u : HEAD_DIM <= 128 ? 16u : 32u)
 #define KEYS_AT_ONCE (CACHED_THREADS / KEY_LANES)
 
-inline u64 cached_row(device const u32 *pages, bool paged, u32 pages_of, u32 page, u32 sequence, u32 token) {
+DEVICE u64 cached_row(GLOBAL const u32 *pages, bool paged, u32 pages_of, u32 page, u32 sequence, u32 token) {
     u64 number = (u64)sequence * pages_of + token / page;
     return (paged ? (u64)pages[number] : number) * page + token % page;
 }
 
 // Eight features of a row; zeros past `dim`.
-inline void eight_features(thread float (&into)[8], device const act *from, u64 row, u32 column, u32 dim) {
-    for (u32 i = 0; i < 8; ++i) into[i] = column + i < dim ? get(from, row + column + i) : 0.0f;
+DEVICE Numbers<8> eight_features(GLOBAL const act *row, u32 column, u32 dim) {
+    if (column + 8 <= dim && are_aligned(row + column)) return load<8>(row + column);
+    Numbers<8> numbers;
+    UNROLL for (u32 i = 0; i < 8; ++i) numbers.at[i] = column + i < dim ? get(row, column + i) : 0.0f;
+    return numbers;
 }
 
 // mixes [batch, heads, chunks, dim] and levels [batch, heads, chunks, 2]: for each chunk Σ e·value, the largest score
 // and Σ e, relative to it; f32. Chunks that no query sees are not written. q: [batch, heads · dim]; lengths: [batch],
 // tokens of each sequence, the new one's own among them. Grid: x chunks = ⌈longest possible / 256⌉, y kv_heads · GROUP /
-// TOGETHER, z batch. 128 threads.
-KERNEL(CACHED_THREADS) attention_cached(device float *mixes [[buffer(0)]], device float *levels [[buffer(1)]],
-                                        device const act *q [[buffer(2)]], device const act *keys [[buffer(3)]],
-                                        device const act *values [[buffer(4)]], device const u32 *pages [[buffer(5)]],
-                                        device const u32 *lengths [[buffer(6)]], constant u32 &pages_of [[buffer(7)]],
-                                        constant u32 &page [[buffer(8)]], constant u32 &kv_heads [[buffer(9)]],
-                                        constant u32 &dim [[buffer(10)]], constant float &scale [[buffer(11)]],
-                                        constant float &cap [[buffer(12)]], constant u32 &window [[buffer(13)]] WHERE) {
+// TOGETHER, z batch. 128 threads (16 KiB of the block's memory at head size 256).
+KERNEL(CACHED_THREADS) attention_cached(GLOBAL float *mixes, GLOBAL float *levels, GLOBAL const act *q,
+                                        GLOBAL const act *keys, GLOBAL const act *values, GLOBAL const u32 *pages,
+                                        GLOBAL const u32 *lengths, NUMBER(u32) pages_of, NUMBER(u32) page,
+                                        NUMBER(u32) kv_heads, NUMBER(u32) dim, NUMBER(float) scale, NUMBER(float) cap,
+                                        NUMBER(u32) window WHERE) {
     SHARED float queries[TOGETHER * HEAD_DIM], scores[TOGETHER * CHUNK];
     Here here = HERE;
     bool paged = THERE(5, pages);
@@ -57,52 +62,54 @@ KERNEL(CACHED_THREADS) attention_cached(device float *mixes [[buffer(0)]], devic
     if (start >= length || start + CHUNK <= begin) return;
     u32 parts = GROUP / TOGETHER, kv_head = here.block.y / parts;
     u32 heads = kv_heads * GROUP, head = kv_head * GROUP + here.block.y % parts * TOGETHER;
-    u32 number = here.worker, slot = number / KEY_LANES, column = number % KEY_LANES * 8;
+    u32 slot = here.index / KEY_LANES, column = here.index % KEY_LANES * 8;
+    u32 warp = here.index / WARP, lane = here.index % WARP;
     u64 stride = (u64)kv_heads * dim;
-    for (u32 at = number; at < TOGETHER * HEAD_DIM; at += CACHED_THREADS) {
+    for (u32 at = here.index; at < TOGETHER * HEAD_DIM; at += CACHED_THREADS) {
         u32 own = at / HEAD_DIM, feature = at % HEAD_DIM;
         queries[at] = feature < dim ? get(q, ((u64)sequence * heads + head + own) * dim + feature) : 0.0f;
     }
-    meet_block();
+    sync_block();
 
     for (u32 at = slot; at < CHUNK; at += KEYS_AT_ONCE) {
         u32 token = start + at;
         bool seen = token >= begin && token < length;
-        float numbers[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+        Numbers<8> numbers = {{0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f}};
         if (seen && column < HEAD_DIM) {
             u64 row = cached_row(pages, paged, pages_of, page, sequence, token) * stride + kv_head * dim;
-            eight_features(numbers, keys, row, column, dim);
+            numbers = eight_features(keys + row, column, dim);
         }
-        for (u32 own = 0; own < TOGETHER; ++own) {
+        UNROLL for (u32 own = 0; own < TOGETHER; ++own) {
             float sum = 0.0f;
             if (column < HEAD_DIM) {
-                for (u32 i = 0; i < 8; ++i) sum = fma(queries[own * HEAD_DIM + column + i], numbers[i], sum);
+                LOCAL const float *query = queries + own * HEAD_DIM + column;
+                UNROLL for (u32 i = 0; i < 8; ++i) sum = fmaf(query[i], numbers.at[i], sum);
             }
-            for (u32 mask = KEY_LANES / 2; mask > 0; mask /= 2) sum += across(sum, mask);
+            UNROLL for (u32 mask = KEY_LANES / 2; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
             if (column == 0) {
-                float slope, score = scored(sum, scoring, slope);
-                scores[own * CHUNK + at] = seen ? score : -infinite();
+                float slope, score = score_of(sum, scoring, slope);
+                scores[own * CHUNK + at] = seen ? score : -INFINITE;
             }
         }
     }
-    meet_block();
+    sync_block();
 
-    for (u32 own = number / WARP; own < TOGETHER; own += CACHED_WARPS) {
-        float high = -infinite(), sum = 0.0f;
-        for (u32 at = number % WARP; at < CHUNK; at += WARP) high = fmax(high, scores[own * CHUNK + at]);
-        for (u32 mask = WARP / 2; mask > 0; mask /= 2) high = fmax(high, across(high, mask));
-        for (u32 at = number % WARP; at < CHUNK; at += WARP) {
-            float weight = exp(scores[own * CHUNK + at] - high);
+    for (u32 own = warp; own < TOGETHER; own += CACHED_WARPS) {
+        float high = -INFINITE, sum = 0.0f;
+        for (u32 at = lane; at < CHUNK; at += WARP) high = fmaxf(high, scores[own * CHUNK + at]);
+        high = warp_most(high);
+        for (u32 at = lane; at < CHUNK; at += WARP) {
+            float weight = expf(scores[own * CHUNK + at] - high);
             scores[own * CHUNK + at] = weight;
             sum += weight;
         }
         sum = warp_sum(sum);
-        if (number % WARP == 0) {
-            u64 level = (((u64)sequence * heads + head + own) * chunks + chunk) * 2;
-            levels[level] = high, levels[level + 1] = sum;
+        if (lane == 0) {
+            GLOBAL float *level = levels + (((u64)sequence * heads + head + own) * chunks + chunk) * 2;
+            level[0] = high, level[1] = sum;
         }
     }
-    meet_block();
+    sync_block();
 
     float sums[TOGETHER][8];
     UNROLL for (u32 own = 0; own < TOGETHER; ++own) {
@@ -111,32 +118,31 @@ KERNEL(CACHED_THREADS) attention_cached(device float *mixes [[buffer(0)]], devic
     for (u32 at = slot; at < CHUNK; at += KEYS_AT_ONCE) {
         u32 token = start + at;
         if (token < begin || token >= length || column >= HEAD_DIM) continue;
-        float numbers[8];
         u64 row = cached_row(pages, paged, pages_of, page, sequence, token) * stride + kv_head * dim;
-        eight_features(numbers, values, row, column, dim);
+        Numbers<8> numbers = eight_features(values + row, column, dim);
         UNROLL for (u32 own = 0; own < TOGETHER; ++own) {
             float weight = scores[own * CHUNK + at];
-            UNROLL for (u32 i = 0; i < 8; ++i) sums[own][i] = fma(weight, numbers[i], sums[own][i]);
+            UNROLL for (u32 i = 0; i < 8; ++i) sums[own][i] = fmaf(weight, numbers.at[i], sums[own][i]);
         }
     }
     UNROLL for (u32 own = 0; own < TOGETHER; ++own) {
         UNROLL for (u32 i = 0; i < 8; ++i) {
-            for (u32 mask = KEY_LANES; mask < WARP; mask *= 2) sums[own][i] += across(sums[own][i], mask);
+            UNROLL for (u32 mask = KEY_LANES; mask < WARP; mask *= 2) sums[own][i] += shuffle_xor(sums[own][i], mask);
         }
     }
-    // SIMD group after SIMD group, into what held the queries.
-    for (u32 warp = 0; warp < CACHED_WARPS; ++warp) {
-        if (number / WARP == warp && number % WARP < KEY_LANES && column < HEAD_DIM) {
+    // Warp after warp, into what held the queries.
+    for (u32 turn = 0; turn < CACHED_WARPS; ++turn) {
+        if (warp == turn && lane < KEY_LANES && column < HEAD_DIM) {
             UNROLL for (u32 own = 0; own < TOGETHER; ++own) {
                 UNROLL for (u32 i = 0; i < 8; ++i) {
                     u32 spot = own * HEAD_DIM + column + i;
-                    queries[spot] = warp == 0 ? sums[own][i] : queries[spot] + sums[own][i];
+                    queries[spot] = turn == 0 ? sums[own][i] : queries[spot] + sums[own][i];
                 }
             }
         }
-        meet_block();
+        sync_block();
     }
-    for (u32 at = number; at < TOGETHER * HEAD_DIM; at += CACHED_THREADS) {
+    for (u32 at = here.index; at < TOGETHER * HEAD_DIM; at += CACHED_THREADS) {
         u32 own = at / HEAD_DIM, feature = at % HEAD_DIM;
         if (feature < dim) {
             mixes[(((u64)sequence * heads + head + own) * chunks + chunk) * dim + feature] = queries[at];
@@ -145,26 +151,23 @@ KERNEL(CACHED_THREADS) attention_cached(device float *mixes [[buffer(0)]], devic
 }
 
 // out, [batch, heads · dim], from the parts of the chunks, in their order. Grid: x heads, y batch; 128 threads.
-KERNEL(CACHED_THREADS) attention_cached_merge(device act *out [[buffer(0)]], device const float *mixes [[buffer(1)]],
-                                              device const float *levels [[buffer(2)]],
-                                              device const u32 *lengths [[buffer(3)]],
-                                              constant u32 &dim [[buffer(4)]], constant u32 &chunks [[buffer(5)]],
-                                              constant u32 &window [[buffer(6)]] WHERE) {
+KERNEL(CACHED_THREADS) attention_cached_merge(GLOBAL act *out, GLOBAL const float *mixes, GLOBAL const float *levels,
+                                              GLOBAL const u32 *lengths, NUMBER(u32) dim, NUMBER(u32) chunks,
+                                              NUMBER(u32) window WHERE) {
     Here here = HERE;
     u32 head = here.block.x, heads = here.blocks.x, sequence = here.block.y, length = lengths[sequence];
-    u32 first = first_key(length - 1, window) / CHUNK, end = divided_up(length, CHUNK);
+    u32 first = first_key(length - 1, window) / CHUNK, end = div_ceil(length, CHUNK);
     u64 unit = (u64)sequence * heads + head;
-    device const float *level = levels + unit * chunks * 2;
-    device const float *mix = mixes + unit * chunks * dim;
-    float high = -infinite(), total = 0.0f;
-    for (u32 chunk = first; chunk < end; ++chunk) high = fmax(high, level[2 * chunk]);
+    GLOBAL const float *level = levels + unit * chunks * 2, *mix = mixes + unit * chunks * dim;
+    float high = -INFINITE, total = 0.0f;
+    for (u32 chunk = first; chunk < end; ++chunk) high = fmaxf(high, level[2 * chunk]);
     for (u32 chunk = first; chunk < end; ++chunk) {
-        total = fma(exp(level[2 * chunk] - high), level[2 * chunk + 1], total);
+        total = fmaf(expf(level[2 * chunk] - high), level[2 * chunk + 1], total);
     }
-    for (u32 feature = here.worker; feature < dim; feature += here.workers) {
+    for (u32 feature = here.index; feature < dim; feature += here.threads) {
         float sum = 0.0f;
         for (u32 chunk = first; chunk < end; ++chunk) {
-            sum = fma(exp(level[2 * chunk] - high), mix[(u64)chunk * dim + feature], sum);
+            sum = fmaf(expf(level[2 * chunk] - high), mix[(u64)chunk * dim + feature], sum);
         }
         put(out, unit * dim + feature, sum / total);
     }
@@ -174,23 +177,20 @@ KERNEL(CACHED_THREADS) attention_cached_merge(device act *out [[buffer(0)]], dev
 // dim numbers) becomes token tokens[i] of sequence sequences[i]; tokens null means the last of its sequence by
 // `lengths`, sequences null means i. What lies past a sequence's pages is a fault and is not written. Grid: x rows;
 // 128 threads.
-KERNEL(256) cache_append(device act *keys [[buffer(0)]], device act *values [[buffer(1)]],
-                         device const act *k [[buffer(2)]], device const act *v [[buffer(3)]],
-                         device const u32 *sequences [[buffer(4)]], device const u32 *tokens [[buffer(5)]],
-                         device const u32 *lengths [[buffer(6)]], device const u32 *pages [[buffer(7)]],
-                         constant u32 &pages_of [[buffer(8)]], constant u32 &page [[buffer(9)]],
-                         constant u32 &width [[buffer(10)]], constant u64 &k_stride [[buffer(11)]],
-                         constant u64 &v_stride [[buffer(12)]], FAULT_WORD word [[buffer(13)]],
-                         constant u32 &place [[buffer(14)]] WHERE) {
+KERNEL(256) cache_append(GLOBAL act *keys, GLOBAL act *values, GLOBAL const act *k, GLOBAL const act *v,
+                         GLOBAL const u32 *sequences, GLOBAL const u32 *tokens, GLOBAL const u32 *lengths,
+                         GLOBAL const u32 *pages, NUMBER(u32) pages_of, NUMBER(u32) page,
+                         NUMBER(u32) width, NUMBER(u64) k_stride, NUMBER(u64) v_stride, FAULT_WORD word,
+                         NUMBER(u32) place WHERE) {
     Here here = HERE;
     u32 row = here.block.x, sequence = THERE(4, sequences) ? sequences[row] : row;
     u32 token = THERE(5, tokens) ? tokens[row] : lengths[sequence] - 1;
     if (token / page >= pages_of) {
-        if (here.worker == 0) fault(word, place, token);
+        if (here.index == 0) fault(word, place, token);
         return;
     }
     u64 to = cached_row(pages, THERE(7, pages), pages_of, page, sequence, token) * width;
-    for (u32 at = here.worker; at < width; at += here.workers) {
+    for (u32 at = here.index; at < width; at += here.threads) {
         put(keys, to + at, get(k, row * k_stride + at));
         put(values, to + at, get(v, row * v_stride + at));
     }

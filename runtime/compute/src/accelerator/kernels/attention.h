@@ -18,8 +18,6 @@
 #define HEAD_DIM 128
 #endif
 
-#define NOWHERE 0xffffffffu
-
 // Tokens whose positions are first … first + length − 1, in rows from `row` on.
 struct Span {
     u32 first, row, length;
@@ -37,8 +35,18 @@ struct Scoring {
     u32 window; // 0 for none
 };
 
+DEVICE TileEntry place_at(GLOBAL const TileEntry *places, u32 at) {
+    TileEntry place = {places[at].first, places[at].row, places[at].length, places[at].path, places[at].count};
+    return place;
+}
+
+DEVICE Span span_at(GLOBAL const Span *spans, u32 at) {
+    Span span = {spans[at].first, spans[at].row, spans[at].length};
+    return span;
+}
+
 // The row of a position, or NOWHERE. `at` is the span found last; positions may only grow from call to call.
-DEVICE u32 row_of(const Span *path, u32 count, u32 &at, u32 position) {
+DEVICE u32 row_of(GLOBAL const Span *path, u32 count, THREAD u32 &at, u32 position) {
     while (at < count && position >= path[at].first + path[at].length) ++at;
     return at < count && position >= path[at].first ? path[at].row + (position - path[at].first) : NOWHERE;
 }
@@ -47,3 +55,15 @@ DEVICE bool sees(u32 query, u32 key, u32 window) { return key <= query && (windo
 
 // The first key that any query from `query` on sees.
 DEVICE u32 first_key(u32 query, u32 window) { return window != 0 && query + 1 > window ? query + 1 - window : 0; }
+
+// The score of a product, and the slope of the cap there.
+DEVICE float score_of(float product, Scoring scoring, THREAD float &slope) {
+    float score = product * scoring.scale;
+    slope = 1.0f;
+    if (scoring.cap != 0.0f) {
+        float curve = tanhf(score / scoring.cap);
+        slope = 1.0f - curve * curve;
+        score = scoring.cap * curve;
+    }
+    return score;
+}

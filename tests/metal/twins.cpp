@@ -1,29 +1,45 @@
-// Kernels against slow twins in f64, on the emulated machine. Compile with -DACTIVATION=… -DHEAD_DIM=… -DGROUP=….
-#ifndef METAL // whose tests take the twins, with kernels of their own in front
-#include "machine.h"
-#include "../prelude.cuh"
-#include "../elementwise.cu"
-#include "../norm.cu"
-#include "../rope.cu"
-#include "../embedding.cu"
-#include "../optimizer.cu"
-#include "../head.cu"
-#include "../patches.cu"
-#include "../../unpack_formats.h"
-#include "../unpack.cu"
-#include "../chance.cu"
-#include "../attention.cuh"
-#include "../attention_plain.cu"
-#include "../attention_tensor.cu"
-#include "../attention_cached.cu"
-#define TENSOR_CORES (ACTIVATION != 0)
-typedef double Sum;
-static double value_of(Sum sum) { return sum; }
-#endif
+// Metal's kernels against slow twins in f64, on the emulated machine.
+// Compile with -I. -fno-strict-aliasing -ffp-contract=off -DACTIVATION=… -DHEAD_DIM=… -DGROUP=… in this folder.
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
+
+#include <metal_stdlib>
+
+#define KERNELS(file) <../../runtime/compute/src/accelerator/kernels/file>
+#include KERNELS(metal/prelude.metal)
+#include KERNELS(common.h)
+#include KERNELS(elementwise.h)
+#include KERNELS(norm.h)
+#include KERNELS(rope.h)
+#include KERNELS(embedding.h)
+#include KERNELS(optimizer.h)
+#include KERNELS(head.h)
+#include KERNELS(patches.h)
+#include KERNELS(unpack_formats.h)
+#include KERNELS(unpack.h)
+#include KERNELS(chance.h)
+#include KERNELS(attention.h)
+#include KERNELS(metal/attention_tiles.metal)
+#include KERNELS(attention_plain.h)
+#include KERNELS(attention_cached.h)
+#include KERNELS(metal/product.metal)
+
 using std::vector;
+
+// The numbers of any type, and of pairs, as the twins have them.
+static float wide(float number) { return number; }
+static float wide(bf16 number) { return wide_bf16(number.bits); }
+static float wide(f16 number) { return wide_f16(number.bits); }
+template <typename T> static T narrow(float);
+template <> float narrow<float>(float number) { return number; }
+template <> bf16 narrow<bf16>(float number) { return {narrow_bf16(number)}; }
+template <> f16 narrow<f16>(float number) { return {narrow_f16(number)}; }
+static double value_of(Pair pair) { return (double)pair.high + pair.low; }
 
 static u64 state = 88172645463325252ull;
 static u64 next() { state ^= state << 13, state ^= state >> 7, state ^= state << 17; return state; }
@@ -210,7 +226,7 @@ static void optimisers() {
         for (int i = 0; i < 3; ++i) check("adamw", fabs(w[i] - expected[t][i]) < 1e-7 && fabs(wide(shadow[i]) - w[i]) < 0.005);
     }
     vector<float> x = normals<float>(100003);
-    vector<Sum> parts(2);
+    vector<Pair> parts(2);
     double wanted = 0;
     float halves[2], factor;
     for (float n : x) wanted += (double)n * n;
@@ -234,7 +250,7 @@ static void heads() {
         auto z_of = [&](double x) { return cap ? height * tanh(factor * x) : factor * x; };
         auto slope_of = [&](double x) { double c = cap ? tanh(factor * x) : 0; return outer * (1 - c * c); };
         vector<float> largest(rows), target(rows), logprob(rows), lse(rows), entropy(rows), square_log(rows), mean(rows), mean_log(rows), top(rows);
-        vector<Sum> sum(rows), square(rows), weighted(rows), plain(rows);
+        vector<Pair> sum(rows), square(rows), weighted(rows), plain(rows);
         auto tile_at = [&](u32 first, u32 words) {
             vector<float> tile(rows * pitch);
             for (u32 r = 0; r < rows; ++r) for (u32 c = 0; c < words; ++c) tile[r * pitch + c] = (float)product(r, first + c);
@@ -399,14 +415,14 @@ static void chances() {
             u32 id = choices[2 * r];
             vector<float> row(held.begin() + r * c.vocabulary, held.begin() + (r + 1) * c.vocabulary);
             u32 wanted = choose_twin(row, c.top_k, c.top_p, c.min_p, c.greedy, draw, logprob);
-            check("choice of " + std::to_string(c.vocabulary) + "/" + std::to_string(c.top_k) + ": " + std::to_string(id) + " for " + std::to_string(wanted), id == wanted && fabs(__uint_as_float(choices[2 * r + 1]) - logprob) < 1e-5);
+            check("choice of " + std::to_string(c.vocabulary) + "/" + std::to_string(c.top_k) + ": " + std::to_string(id) + " for " + std::to_string(wanted), id == wanted && fabs(float_of(choices[2 * r + 1]) - logprob) < 1e-5);
         }
     }
     check("no fault", word == ~0ull);
     vector<float> broken = {1, NAN, 2, INFINITY, 0, 0, 0, 0};
     u32 stream[10] = {}, choice[2] = {9, 9};
     launch({1}, 1024, 0, [&] { choose(choice, broken.data(), stream, 8, 0, 1.0f, 0.0f, false); });
-    check("a logit that is no number", choice[0] == 1 && std::isnan(__uint_as_float(choice[1])));
+    check("a logit that is no number", choice[0] == 1 && std::isnan(float_of(choice[1])));
     vector<act> x(40, narrow<act>(1.0f)), y(40);
     launch({1}, 256, 0, [&] { dropout(y.data(), x.data(), zero, 0, 40, 0.25f, 1.0f / 0.75f); });
     bool right = true;
@@ -478,7 +494,7 @@ static void places_of(const Tokens &t, u32 size, bool keys, vector<TileEntry> &p
     }
 }
 struct Shape { u32 kv_heads, dim, window; float scale, cap; };
-static void attend(const Tokens &t, Shape s, bool tensor) {
+static void attend(const Tokens &t, Shape s) {
     u32 heads = s.kv_heads * GROUP, n = t.count, wide_row = heads * s.dim, narrow_row = s.kv_heads * s.dim, fused = wide_row + 2 * narrow_row;
     auto qkv = normals<act>((size_t)n * fused), dout = normals<act>((size_t)n * wide_row);
     const act *q = qkv.data(), *k = q + wide_row, *v = k + narrow_row;
@@ -520,56 +536,37 @@ static void attend(const Tokens &t, Shape s, bool tensor) {
     }
     vector<act> out(n * wide_row + 8), dq(n * wide_row + 8), dk(n * narrow_row + 8), dv(n * narrow_row + 8), others[4];
     vector<float> lse(n * heads), delta(n * heads);
-    u32 fq = PLAIN, gq = PLAIN_BACK, kk = PLAIN_BACK, threads = PLAIN_THREADS, split = 1;
-    size_t sf = 4 * (2 * PLAIN_ROWS(PLAIN) + PLAIN_SCORES(PLAIN) + 3 * PLAIN), sq = 4 * (4 * PLAIN_ROWS(PLAIN_BACK) + 2 * PLAIN_SCORES(PLAIN_BACK)), sk = sq;
-    auto forward = attention_plain;
-    auto back_q = attention_plain_dq;
-    auto back_k = attention_plain_dkv;
-#if TENSOR_CORES
-    if (tensor) {
-        fq = FORWARD_QUERIES, gq = DQ_QUERIES, kk = DKV_KEYS, threads = ATTENTION_THREADS, split = DKV_SPLIT;
-        sf = 2 * PITCH * (FORWARD_QUERIES + 2 * FORWARD_KEYS), sq = 2 * PITCH * 2 * (DQ_QUERIES + DQ_KEYS), sk = 2 * PITCH * 2 * (DKV_KEYS + DKV_QUERIES) + 8 * DKV_QUERIES;
-        forward = attention, back_q = attention_dq, back_k = attention_dkv;
-    }
-#endif
     vector<TileEntry> pf, pq, pk;
     vector<Span> ss;
-    places_of(t, fq, false, pf, ss), places_of(t, gq, false, pq, ss), places_of(t, kk, true, pk, ss);
+    places_of(t, PLAIN, false, pf, ss), places_of(t, PLAIN, false, pq, ss), places_of(t, PLAIN, true, pk, ss);
     for (int turn = 0; turn < 2; ++turn) {
         emulated::backwards = turn == 1;
-        launch({(u32)pf.size(), heads}, threads, sf, [&] { forward(out.data(), lse.data(), q, k, v, pf.data(), ss.data(), fused, fused, fused, heads, GROUP, s.dim, s.scale, s.cap, s.window); });
+        launch({(u32)pf.size(), heads}, PLAIN_THREADS, 0, [&] { attention_plain(out.data(), lse.data(), q, k, v, pf.data(), ss.data(), fused, fused, fused, heads, GROUP, s.dim, s.scale, s.cap, s.window); });
         launch({(n * heads + 7) / 8}, 256, 0, [&] { attention_delta(delta.data(), dout.data(), out.data(), n, heads, s.dim); });
-        launch({(u32)pq.size(), heads}, threads, sq, [&] { back_q(dq.data(), dout.data(), q, k, v, lse.data(), delta.data(), pq.data(), ss.data(), fused, fused, fused, heads, GROUP, s.dim, s.scale, s.cap, s.window); });
-        launch({(u32)pk.size(), s.kv_heads, split}, threads, sk, [&] { back_k(dk.data(), dv.data(), dout.data(), q, k, v, lse.data(), delta.data(), pk.data(), ss.data(), fused, fused, fused, heads, GROUP, s.dim, s.scale, s.cap, s.window); });
+        launch({(u32)pq.size(), heads}, PLAIN_THREADS, 0, [&] { attention_plain_dq(dq.data(), dout.data(), q, k, v, lse.data(), delta.data(), pq.data(), ss.data(), fused, fused, fused, heads, GROUP, s.dim, s.scale, s.cap, s.window); });
+        launch({(u32)pk.size(), s.kv_heads}, PLAIN_THREADS, 0, [&] { attention_plain_dkv(dk.data(), dv.data(), dout.data(), q, k, v, lse.data(), delta.data(), pk.data(), ss.data(), fused, fused, fused, heads, GROUP, s.dim, s.scale, s.cap, s.window); });
         if (turn == 0) { others[0] = out, others[1] = dq, others[2] = dk, others[3] = dv; continue; }
         auto same = [&](const vector<act> &a, const vector<act> &b) { return memcmp(a.data(), b.data(), (a.size() - 8) * sizeof(act)) == 0; };
         check("no race", same(out, others[0]) && same(dq, others[1]) && same(dk, others[2]) && same(dv, others[3]));
     }
     emulated::backwards = false;
-    std::string name = std::string(tensor ? "tensor" : "plain") + " dim " + std::to_string(s.dim) + " window " + std::to_string(s.window) + " cap " + std::to_string(s.cap) + ": ";
+    std::string name = "dim " + std::to_string(s.dim) + " window " + std::to_string(s.window) + " cap " + std::to_string(s.cap) + ": ";
     out.resize(n * wide_row), dq.resize(n * wide_row), dk.resize(n * narrow_row), dv.resize(n * narrow_row);
-    double tol = tensor ? TOL : TOL, back = tensor ? 2 * TOL : 2 * TOL;
-    close(name + "out", out, wo, tol), close(name + "lse", lse, wl, 3e-6);
-    close(name + "dq", dq, wdq, back), close(name + "dk", dk, wdk, back), close(name + "dv", dv, wdv, back);
+    close(name + "out", out, wo, TOL), close(name + "lse", lse, wl, 3e-6);
+    close(name + "dq", dq, wdq, 2 * TOL), close(name + "dk", dk, wdk, 2 * TOL), close(name + "dv", dv, wdv, 2 * TOL);
 }
 // What goes on from a shared beginning has the bits that it has alone.
-static void shared_beginning(Shape s, bool tensor) {
+static void shared_beginning(Shape s) {
     u32 heads = s.kv_heads * GROUP, fused = (heads + 2 * s.kv_heads) * s.dim;
     auto t = branching({{37, -1}, {150, 0}, {1, 1}, {30, 1}, {40, 0}});
     auto qkv = normals<act>((size_t)t.count * fused);
-    u32 size = PLAIN, threads = PLAIN_THREADS;
-    size_t bytes = 4 * (2 * PLAIN_ROWS(PLAIN) + PLAIN_SCORES(PLAIN) + 3 * PLAIN);
-    auto forward = attention_plain;
-#if TENSOR_CORES
-    if (tensor) size = FORWARD_QUERIES, threads = ATTENTION_THREADS, bytes = 2 * PITCH * (FORWARD_QUERIES + 2 * FORWARD_KEYS), forward = attention;
-#endif
     auto run = [&](const Tokens &t, const vector<act> &qkv, vector<act> &out, vector<float> &lse) {
         vector<TileEntry> places;
         vector<Span> spans;
-        places_of(t, size, false, places, spans);
+        places_of(t, PLAIN, false, places, spans);
         out.resize(t.count * heads * s.dim), lse.resize(t.count * heads);
         const act *q = qkv.data(), *k = q + heads * s.dim, *v = k + s.kv_heads * s.dim;
-        launch({(u32)places.size(), heads}, threads, bytes, [&] { forward(out.data(), lse.data(), q, k, v, places.data(), spans.data(), fused, fused, fused, heads, GROUP, s.dim, s.scale, s.cap, s.window); });
+        launch({(u32)places.size(), heads}, PLAIN_THREADS, 0, [&] { attention_plain(out.data(), lse.data(), q, k, v, places.data(), spans.data(), fused, fused, fused, heads, GROUP, s.dim, s.scale, s.cap, s.window); });
     };
     vector<act> out, alone;
     vector<float> lse, alone_lse;
@@ -635,7 +632,122 @@ static void cached(Shape s) {
     check("no fault", word == ~0ull);
 }
 
+// result = keep · result + factor · left · right, each side as it lies or turned, rows longer than they are wide.
+static void a_product(u32 rows, u32 columns, u32 depth, bool left_turned, bool right_turned, bool adds) {
+    u64 left_pitch = (left_turned ? rows : depth) + 3, right_pitch = (right_turned ? depth : columns) + 5;
+    u64 into_pitch = columns + 2;
+    auto left = normals<act>((left_turned ? depth : rows) * left_pitch);
+    auto right = normals<act>((right_turned ? columns : depth) * right_pitch);
+    auto narrow_into = normals<act>(rows * into_pitch);
+    auto wide_into = normals<float>(rows * into_pitch);
+    auto narrow_wanted = doubles(narrow_into), wide_wanted = doubles(wide_into);
+    float factor = 0.7f;
+    for (u32 r = 0; r < rows; ++r) for (u32 c = 0; c < columns; ++c) {
+        double sum = 0;
+        for (u32 d = 0; d < depth; ++d) {
+            double l = wide(left_turned ? left[d * left_pitch + r] : left[r * left_pitch + d]);
+            sum += l * wide(right_turned ? right[c * right_pitch + d] : right[d * right_pitch + c]);
+        }
+        double &n = narrow_wanted[r * into_pitch + c], &w = wide_wanted[r * into_pitch + c];
+        n = (adds ? n : 0) + factor * sum, w = (adds ? w : 0) + factor * sum;
+    }
+    auto other = narrow_into;
+    auto wide_other = wide_into;
+    Three grid = {(columns + 63) / 64, (rows + 63) / 64};
+    std::string name = "product " + std::to_string(rows) + "×" + std::to_string(columns) + "×" + std::to_string(depth);
+    launch(grid, 128, 0, [&] { product_act(narrow_into.data(), left.data(), right.data(), rows, columns, depth, into_pitch, left_pitch, right_pitch, left_turned, right_turned, factor, adds); });
+    launch(grid, 128, 0, [&] { product_f32(wide_into.data(), left.data(), right.data(), rows, columns, depth, into_pitch, left_pitch, right_pitch, left_turned, right_turned, factor, adds); });
+    close(name, narrow_into, narrow_wanted, TOL), close(name + " to f32", wide_into, wide_wanted, 3e-6);
+    if (rows > 8 || left_turned || !right_turned) return;
+    grid = {(columns + 7) / 8};
+    launch(grid, 256, 0, [&] { product_of_few_act(other.data(), left.data(), right.data(), rows, columns, depth, into_pitch, left_pitch, right_pitch, factor, adds); });
+    launch(grid, 256, 0, [&] { product_of_few_f32(wide_other.data(), left.data(), right.data(), rows, columns, depth, into_pitch, left_pitch, right_pitch, factor, adds); });
+    close(name + " of few", other, narrow_wanted, TOL), close(name + " of few to f32", wide_other, wide_wanted, 3e-6);
+}
+
+static void pairs() {
+    double worst_sum = 0, worst_root = 0, worst_part = 0;
+    for (int i = 0; i < 1000; ++i) {
+        double a = normal() * 1e3, b = normal();
+        Pair x = pair((float)a, (float)(a - (float)a)), y = pair((float)b, (float)(b - (float)b));
+        a = value_of(x), b = value_of(y);
+        worst_sum = std::max(worst_sum, std::fabs(value_of(plus(x, y)) - (a + b)) / (std::fabs(a) + std::fabs(b)));
+        worst_part = std::max(worst_part, std::fabs(value_of(divided(x, y)) * b / a - 1));
+        worst_part = std::max(worst_part, std::fabs(value_of(times(x, y)) / (a * b) - 1));
+        if (a > 0) worst_root = std::max(worst_root, std::fabs(value_of(root(x)) / std::sqrt(a) - 1));
+    }
+    check("pairs keep 44 bits: " + std::to_string(worst_sum * 1e15) + " " + std::to_string(worst_part * 1e15) + " " + std::to_string(worst_root * 1e15), worst_sum < 6e-14 && worst_part < 6e-14 && worst_root < 6e-14);
+    float huge = 3e38f, none = INFINITE;
+    check("what is not finite stays so", plus(pair(huge, 0), pair(huge, 0)).high == none && root(pair(none, 0)).high == none && !is_finite(plus(pair(none, 0), -none).high));
+}
+
+// Kernels that the twins leave out.
+static void passes() {
+    u32 rows = 5, columns = 37, n = rows * columns;
+    auto x = normals<act>(n);
+    auto f = normals<float>(n), factors = normals<float>(columns);
+    auto brain = normals<bf16>(n);
+    auto half_numbers = normals<f16>(n);
+    vector<float> filled(n), sum = f, g(n);
+    vector<act> y(n), z(n);
+    launch({2}, 256, 0, [&] { fill(filled.data(), 2.5f, n); });
+    close("fill", filled, vector<double>(n, 2.5), 0);
+    launch({2}, 256, 0, [&] { accumulate(sum.data(), x.data(), 0.5f, n); });
+    launch({2}, 256, 0, [&] { widen(g.data(), x.data(), 2.0f, n); });
+    launch({2}, 256, 0, [&] { narrow_to_act(y.data(), f.data(), 1.0f, n); });
+    vector<double> wanted, doubled;
+    for (u32 i = 0; i < n; ++i) wanted.push_back(f[i] + 0.5 * wide(x[i])), doubled.push_back(2.0 * wide(x[i]));
+    close("accumulate", sum, wanted, 3e-7), close("widen", g, doubled, 0), close("narrow", y, doubles(f), TOL);
+    vector<bf16> to_brain(n);
+    vector<f16> to_half(n);
+    launch({1}, 256, 0, [&] { f16_to_bf16(to_brain.data(), half_numbers.data(), 1.0f, n); });
+    launch({1}, 256, 0, [&] { bf16_to_f16(to_half.data(), brain.data(), 1.0f, n); });
+    close("f16 to bf16", to_brain, doubles(half_numbers), 4e-3), close("bf16 to f16", to_half, doubles(brain), 5e-4);
+    launch({1}, 256, 0, [&] { f16_to_f32(g.data(), half_numbers.data(), 1.0f, n); });
+    close("f16 to f32", g, doubles(half_numbers), 0);
+    launch({1}, 256, 0, [&] { f32_to_f16(to_half.data(), f.data(), 1.0f, n); });
+    close("f32 to f16", to_half, doubles(f), 5e-4);
+    launch({2}, 256, 0, [&] { scale_rows(y.data(), f.data(), factors.data(), rows, columns); });
+    launch({2}, 256, 0, [&] { scale_columns(z.data(), x.data(), factors.data(), rows, columns); });
+    vector<double> by_rows, by_columns;
+    for (u32 i = 0; i < n; ++i) by_rows.push_back((double)f[i] * factors[i / columns]), by_columns.push_back((double)wide(x[i]) * factors[i % columns]);
+    close("scale rows", y, by_rows, TOL), close("scale columns", z, by_columns, TOL);
+    vector<act> cut(rows * 10);
+    launch({2}, 256, 0, [&] { copy_columns(cut.data(), x.data() + 3, rows, 8, 10, columns); });
+    vector<double> wanted_cut(rows * 10);
+    for (u32 r = 0; r < rows; ++r) for (u32 c = 0; c < 8; ++c) wanted_cut[r * 10 + c] = wide(x[r * columns + 3 + c]);
+    close("copy columns", cut, wanted_cut, 0);
+    auto tile = f;
+    launch({rows}, 512, 0, [&] { head_soft_cap(tile.data(), rows, 30, columns, 0.5f, 3.0f); });
+    wanted = doubles(f);
+    for (u32 r = 0; r < rows; ++r) for (u32 c = 0; c < 30; ++c) wanted[r * columns + c] = 3.0 * std::tanh(0.5 * f[r * columns + c]);
+    close("bend", tile, wanted, 3e-7);
+    u32 ids[] = {4, 0, 4};
+    vector<act> picked(3 * columns), halves(3 * columns);
+    launch({2}, 128, 0, [&] { embed_f32(picked.data(), f.data(), ids, 3, columns, rows, 1.0f, &word, 1); });
+    launch({2}, 128, 0, [&] { embed_f16(halves.data(), half_numbers.data(), ids, 3, columns, rows, 1.0f, &word, 1); });
+    vector<double> wanted_rows, wanted_halves;
+    for (u32 id : ids) for (u32 c = 0; c < columns; ++c) wanted_rows.push_back(f[id * columns + c]), wanted_halves.push_back(wide(half_numbers[id * columns + c]));
+    close("embed f32", picked, wanted_rows, TOL), close("embed f16", halves, wanted_halves, TOL);
+    // A norm that is not finite stops the update.
+    vector<float> broken(8, 1.0f), w(8, 1.0f), m(8), v(8);
+    broken[5] = INFINITE;
+    Pair part;
+    float norm[2], factor;
+    Step step = {0.9f, 0.1f, 0.99f, 0.01f, 1.0f, 0.1f, 1.0f, 1e-8f};
+    launch({1}, 256, 0, [&] { square_sums(&part, broken.data(), 8); });
+    launch({1}, 256, 0, [&] { clip_factor(norm, &factor, &part, 1, 1.0f); });
+    launch({1}, 256, 0, [&] { adamw(w.data(), m.data(), v.data(), broken.data(), nullptr, &step, &factor, 8, &word); });
+    launch({1}, 256, 0, [&] { scale_by(broken.data(), &factor, 8); });
+    check("a broken step writes nothing", !is_finite(norm[0]) && factor != factor && w[0] == 1.0f && m[0] == 0.0f && broken[0] == 1.0f);
+}
+
 int main() {
+    pairs(), passes();
+    for (bool left_turned : {false, true}) for (bool right_turned : {false, true}) for (bool adds : {false, true}) {
+        a_product(70, 131, 37, left_turned, right_turned, adds);
+        a_product(3, 20, 64, left_turned, right_turned, adds);
+    }
     for (bool backwards : {false, true}) {
         emulated::backwards = backwards;
         elementwise(), norms(), turns(), embeddings(), optimisers(), heads(), patches(), formats(), chances();
@@ -646,12 +758,11 @@ int main() {
     u32 dim = HEAD_DIM > 128 ? HEAD_DIM : HEAD_DIM - (HEAD_DIM % 16 == 0 && getenv("NARROW") ? 8 : 0);
     Shape shapes[] = {{1, dim, 0, 0.125f, 0}, {2, dim, 9, 0.125f, 0}, {1, dim, 45, 0.125f, 1.5f}};
     for (auto &shape : shapes) for (auto *tokens : {&branches, &apart}) {
-        if (HEAD_DIM <= 64 || tokens == &branches) attend(*tokens, shape, TENSOR_CORES);
+        if (HEAD_DIM <= 64 || tokens == &branches) attend(*tokens, shape);
     }
-    attend(branches, shapes[2], false);
-    attend(branches, {1, 6, 0, 0.4f, 0}, false);
+    attend(branches, {1, 6, 0, 0.4f, 0});
     for (auto &shape : shapes) cached(shape);
-    shared_beginning(shapes[0], TENSOR_CORES), shared_beginning(shapes[2], TENSOR_CORES), shared_beginning(shapes[1], false);
+    shared_beginning(shapes[0]), shared_beginning(shapes[2]), shared_beginning(shapes[1]);
     cached({2, 6, 300, 0.4f, 0});
     printf("%d checks, %d failed\n", checks, failures);
     return failures != 0;

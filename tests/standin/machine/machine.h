@@ -9,11 +9,9 @@
 #ifdef EMULATED_LISTING
 
 #define DEVICE
-#define KERNEL emulated_kernel
+#define KERNEL(most) emulated_kernel emulated_bounds(most) void
 #define __device__
-#define __global__ emulated_kernel
 #define __forceinline__
-#define __launch_bounds__(...) emulated_bounds(__VA_ARGS__)
 #define __shared__
 #define SHARED_BYTES(name)
 
@@ -23,11 +21,9 @@
 #include "threads.h"
 
 #define DEVICE static inline
-#define KERNEL static
+#define KERNEL(most) static void
 #define __device__
-#define __global__
 #define __forceinline__ inline
-#define __launch_bounds__(...)
 #define __shared__ static
 #define SHARED_BYTES(name) unsigned char *name = emulated::dynamic
 
@@ -36,6 +32,7 @@
 #define gridDim (emulated::grid)
 #define blockDim (emulated::size)
 
+struct uint3 { u32 x, y, z; };
 struct alignas(16) float4 { float x, y, z, w; };
 struct alignas(16) uint4 { u32 x, y, z, w; };
 static inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
@@ -76,8 +73,8 @@ static inline float reciprocal(float x) { return 1.0f / x; }
 
 // ---- warps and blocks ----
 
-static inline void meet_warp() { emulated::meet(nullptr); }
-static inline void meet_block() { emulated::meet_all(); }
+static inline void sync_warp() { emulated::meet(nullptr); }
+static inline void sync_block() { emulated::meet_all(); }
 
 namespace emulated {
 static void exchange_numbers(u32) {}
@@ -88,7 +85,7 @@ static void count_votes(u32 warp) {
 }
 } // namespace emulated
 
-template <typename T> static inline T from_lane(T value, int lane) {
+template <typename T> static inline T shuffle(T value, int lane) {
     using namespace emulated;
     Exchange &all = exchange_of(current->warp);
     memcpy(&all.posted[current->index.x % 32], &value, sizeof value);
@@ -97,8 +94,8 @@ template <typename T> static inline T from_lane(T value, int lane) {
     memcpy(&result, &all.posted[lane & 31], sizeof result);
     return result;
 }
-template <typename T> static inline T across(T value, int mask) {
-    return from_lane(value, (int)(emulated::current->index.x % 32) ^ mask);
+template <typename T> static inline T shuffle_xor(T value, int mask) {
+    return shuffle(value, (int)(emulated::current->index.x % 32) ^ mask);
 }
 static inline u32 ballot(bool yes) {
     using namespace emulated;
