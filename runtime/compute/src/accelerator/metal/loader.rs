@@ -54,7 +54,9 @@ impl Loader {
         if let Some(found) = loaded.functions.get(&(name, build)) {
             return Ok(Arc::clone(found));
         }
-        let reads = Language::Metal.reads(module, name).ok_or_else(|| self.stopped(format!("kernel `{name}` has no text for Metal")))?;
+        let reads = Language::Metal
+            .reads(module, name)
+            .ok_or_else(|| self.stopped(format!("kernel `{name}` has no text for Metal")))?;
         let library = match loaded.libraries.get(&(module, build)) {
             Some(found) => found.clone(),
             None => {
