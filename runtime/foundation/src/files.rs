@@ -7,7 +7,7 @@ mod draft;
 mod lines;
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -160,15 +160,29 @@ pub fn names(folder: &Path) -> Result<Vec<String>, FileError> {
 /// # Errors
 /// When the system refuses, as on a full disk; the old content then still stands.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    write_with(path, |file| file.write_all(bytes).map_err(FileError::at("written", path)))
+}
+
+/// Replaces a file atomically, as [`write`] does, with what `fill` writes piece by piece.
+///
+/// # Errors
+/// Those of `fill`, and when the system refuses; the old content then still stands.
+pub fn write_with<E: From<FileError>>(
+    path: &Path,
+    fill: impl FnOnce(&mut BufWriter<&mut File>) -> Result<(), E>,
+) -> Result<(), E> {
     let failed = |action| FileError::at(action, path);
     let folder = parent(path);
     let mut draft = tempfile::NamedTempFile::new_in(folder).map_err(failed("written"))?;
-    draft.write_all(bytes).map_err(failed("written"))?;
+    let mut writer = BufWriter::with_capacity(1 << 20, draft.as_file_mut());
+    fill(&mut writer)?;
+    writer.flush().map_err(failed("written"))?;
+    drop(writer);
     // Temporary files are private by default.
     draft.as_file().set_permissions(fs::Permissions::from_mode(0o644)).map_err(failed("written"))?;
     draft.as_file().sync_all().map_err(failed("written"))?;
     draft.persist(path).map_err(|error| failed("renamed")(error.error))?;
-    sync_folder(folder)
+    Ok(sync_folder(folder)?)
 }
 
 /// The parent folder of a path; `.` for a bare name.

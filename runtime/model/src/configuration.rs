@@ -7,8 +7,10 @@ pub mod rope;
 pub use rope::{RopeScaling, RopeSetting};
 pub use tunebox_compute::fused::Activation;
 
+use crate::error::{Error, Result};
+
 /// Everything about a model but its weights.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Configuration {
     /// The family by its Hugging Face name: `llama`, `mistral`, `smollm3`, `qwen2`, `qwen3`,
     /// `gemma2`, `gemma3_text`, `phi3`.
@@ -95,41 +97,40 @@ impl Configuration {
         Self {
             family: family.into(),
             hidden,
-            intermediate: 0,
             layers,
             heads,
             kv_heads: heads,
             head_dim,
             rotated: head_dim,
-            vocabulary: 0,
             norm_epsilon: 1e-6,
-            activation: Activation::Silu,
-            tied: false,
-            query_key_norm: false,
-            unit_offset_norm: false,
-            sandwich_norms: false,
             embedding_scale: 1.0,
             attention_scale: (head_dim as f32).sqrt().recip(),
-            attention_bias: false,
-            output_bias: false,
-            feed_forward_bias: false,
-            fused_projections: false,
-            attention_soft_cap: None,
-            logit_soft_cap: None,
             logit_scale: 1.0,
-            max_positions: 0,
             // An absurd count is refused by the check that follows; it must not be allocated before.
             layers_kind: vec![LayerKind::FULL; layers.min(1 << 16)],
-            ropes: Vec::new(),
-            eos: Vec::new(),
-            bos: None,
-            pad: None,
+            ..Self::default()
         }
     }
 
     /// Gives every layer the same window; none: each sees everything.
     pub(crate) fn set_window(&mut self, window: Option<usize>) {
         self.layers_kind.iter_mut().for_each(|kind| kind.window = window);
+    }
+
+    /// Refuses the number of a layer that the model does not have.
+    pub(crate) fn check_layer(&self, layer: usize) -> Result<()> {
+        if layer < self.layers {
+            return Ok(());
+        }
+        let last = self.layers.saturating_sub(1);
+        Err(Error::Argument(format!("layer `{layer}` is not there, the model's layers are 0 to {last}")))
+    }
+
+    /// Refuses a token past the vocabulary; `holder` is what holds it, as in "row `3`".
+    pub(crate) fn check_tokens(&self, holder: &str, ids: &[u32]) -> Result<()> {
+        let Some(id) = ids.iter().find(|id| **id as usize >= self.vocabulary) else { return Ok(()) };
+        let last = self.vocabulary.saturating_sub(1);
+        Err(Error::Argument(format!("{holder} holds token `{id}`, the model's vocabulary ends at `{last}`")))
     }
 
     /// The longest sequence that the factors of short texts serve, where rotations have such.

@@ -23,20 +23,8 @@ const MOST_FACTORS: usize = 256;
 pub enum Role {
     /// Tokens to the stream, `[vocabulary, hidden]`.
     Embedding,
-    /// Queries of the attention.
-    Query,
-    /// Keys of the attention.
-    Key,
-    /// Values of the attention.
-    Value,
-    /// The attention's way back into the stream.
-    AttentionOutput,
-    /// The gate of the feed-forward part.
-    Gate,
-    /// The gated half of the feed-forward part.
-    Up,
-    /// The feed-forward part's way back into the stream.
-    Down,
+    /// A linear map of a block. The parts of a joined matrix are edited by their own sites.
+    Linear(Site),
     /// The stream to logits; the embedding's matrix again where the two are one.
     Head,
 }
@@ -72,47 +60,34 @@ impl Matrix {
     /// When the model has no such layer.
     pub fn of(configuration: &Configuration, role: Role, layer: usize) -> Result<Self> {
         let (vocabulary, columns) = (configuration.vocabulary, configuration.hidden);
-        let whole = |name: &str| {
-            let name = name.to_owned();
-            Ok(Self { name, bias: None, place: None, first: 0, rows: vocabulary, columns })
+        let whole =
+            |name: &str| Self { name: name.into(), bias: None, place: None, first: 0, rows: vocabulary, columns };
+        let site = match role {
+            Role::Embedding => return Ok(whole("model.embed_tokens.weight")),
+            Role::Head if configuration.tied => return Ok(whole("model.embed_tokens.weight")),
+            Role::Head => return Ok(whole("lm_head.weight")),
+            Role::Linear(site) => site,
         };
-        match role {
-            Role::Embedding => return whole("model.embed_tokens.weight"),
-            Role::Head if configuration.tied => return whole("model.embed_tokens.weight"),
-            Role::Head => return whole("lm_head.weight"),
-            _ if layer >= configuration.layers => {
-                return Err(Error::Argument(format!(
-                    "layer `{layer}` is not there, the model's layers are 0 to {}",
-                    configuration.layers.saturating_sub(1)
-                )));
-            }
-            _ => {}
-        }
-        let (site, first, rows) = Self::part(configuration, role);
-        let bias = site.has_bias(configuration).then(|| format!("{}.bias", site.path(layer)));
-        let (name, columns) = (format!("{}.weight", site.path(layer)), site.shape(configuration).1);
-        Ok(Self { name, bias, place: Some((layer, site)), first, rows, columns })
+        configuration.check_layer(layer)?;
+        let rows = site.shape(configuration).0;
+        let (stored, first) = Self::part(configuration, site);
+        let path = stored.path(layer);
+        let bias = stored.has_bias(configuration).then(|| format!("{path}.bias"));
+        let (name, columns) = (format!("{path}.weight"), stored.shape(configuration).1);
+        Ok(Self { name, bias, place: Some((layer, stored)), first, rows, columns })
     }
 
-    /// The linear map that holds a role, and its rows there.
-    fn part(configuration: &Configuration, role: Role) -> (Site, usize, usize) {
+    /// The stored linear map that holds a site, and the site's first row there.
+    fn part(configuration: &Configuration, site: Site) -> (Site, usize) {
         let rows = |site: Site| site.shape(configuration).0;
-        let own = |site: Site| (site, 0, rows(site));
-        let joined = configuration.fused_projections;
-        let (queries, keys, inner) = (rows(Site::Query), rows(Site::Key), rows(Site::Gate));
-        match role {
-            Role::Query if joined => (Site::QueryKeyValue, 0, queries),
-            Role::Key if joined => (Site::QueryKeyValue, queries, keys),
-            Role::Value if joined => (Site::QueryKeyValue, queries + keys, keys),
-            Role::Gate if joined => (Site::GateUp, 0, inner),
-            Role::Up if joined => (Site::GateUp, inner, inner),
-            Role::Query => own(Site::Query),
-            Role::Key => own(Site::Key),
-            Role::Value => own(Site::Value),
-            Role::Gate => own(Site::Gate),
-            Role::Up => own(Site::Up),
-            Role::AttentionOutput => own(Site::AttentionOutput),
-            _ => own(Site::Down),
+        match site {
+            _ if !configuration.fused_projections => (site, 0),
+            Site::Query => (Site::QueryKeyValue, 0),
+            Site::Key => (Site::QueryKeyValue, rows(Site::Query)),
+            Site::Value => (Site::QueryKeyValue, rows(Site::Query) + rows(Site::Key)),
+            Site::Gate => (Site::GateUp, 0),
+            Site::Up => (Site::GateUp, rows(Site::Gate)),
+            whole => (whole, 0),
         }
     }
 }
@@ -124,42 +99,26 @@ pub(crate) type Factor = (Tensor, Tensor);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Edits {
     pub(crate) form: Form,
-    changed: BTreeMap<String, Tensor>,
-    /// Copies of `changed` on the device that computes; on the CPU the same tensors.
-    placed: BTreeMap<String, Weight>,
-    factors: BTreeMap<(usize, Site), Vec<Factor>>,
+    /// Every edited weight by its name: on the CPU, and on the device that computes.
+    pub(crate) changed: BTreeMap<String, (Tensor, Weight)>,
+    /// What an adapter has to hold, by layer and site; empty when weights themselves were changed.
+    pub(crate) factors: BTreeMap<(usize, Site), Vec<Factor>>,
 }
 
 impl Edits {
     /// The weight as it is now, on the CPU, if it was edited.
     pub(crate) fn get(&self, name: &str) -> Option<Tensor> {
-        self.changed.get(name).cloned()
+        self.changed.get(name).map(|(weight, _)| weight.clone())
     }
 
     /// The edited weight on the device that computes, if it was edited.
     pub(crate) fn on_device(&self, name: &str) -> Option<Weight> {
-        self.placed.get(name).cloned()
-    }
-
-    /// Every edited weight by its name, on the CPU.
-    pub(crate) fn changed(&self) -> &BTreeMap<String, Tensor> {
-        &self.changed
-    }
-
-    /// What an adapter has to hold, by place; empty when weights themselves were changed.
-    pub(crate) fn factors(&self) -> &BTreeMap<(usize, Site), Vec<Factor>> {
-        &self.factors
+        self.changed.get(name).map(|(_, placed)| placed.clone())
     }
 
     /// Whether nothing was edited.
     pub(crate) fn is_empty(&self) -> bool {
         self.changed.is_empty()
-    }
-
-    /// Replaces a weight: `weight` is on the CPU, `placed` is its copy on the device that computes.
-    pub(crate) fn set(&mut self, name: &str, weight: Tensor, placed: Weight) {
-        self.changed.insert(name.to_owned(), weight);
-        self.placed.insert(name.to_owned(), placed);
     }
 
     /// Appends the outer product of an edit, for the adapter that will hold it. Errors: too many for one matrix.

@@ -2,6 +2,7 @@
 //! Leaves tensor work to `tunebox_compute::error` and everything on a screen to the command line.
 
 use tunebox_foundation::explain::Explain;
+use tunebox_foundation::files::FileError;
 use tunebox_foundation::nearest::nearest;
 use tunebox_foundation::paths;
 
@@ -10,6 +11,10 @@ use crate::tokenizer::error::TokenizerError;
 
 /// The result of work on a model.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// What a model can be, for hints.
+pub(crate) const MODEL_FORMS: &str =
+    "a model is a folder with `config.json` and safetensors weights, a GGUF file, or a hub name";
 
 /// What can go wrong with a model.
 #[derive(Debug, thiserror::Error, Explain)]
@@ -112,7 +117,7 @@ pub enum Error {
         /// The file.
         place: String,
         /// The formats that are read.
-        allowed: &'static str,
+        allowed: String,
     },
     /// A file that is not what its name says, or ends too early.
     #[error("{what}")]
@@ -184,6 +189,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// A path or name that is not a model.
+    pub(crate) fn not_a_model(name: impl ToString, why: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::NotAModel { name: name.to_string(), why: why.into(), hint: hint.into() }
+    }
+
     /// A file that cannot be used.
     pub(crate) fn file(path: &std::path::Path, source: std::io::Error) -> Self {
         Self::File { path: path.display().to_string(), source }
@@ -197,6 +207,12 @@ impl Error {
     /// An adapter that cannot be used.
     pub(crate) fn adapter(path: &std::path::Path, what: impl Into<String>) -> Self {
         Self::Adapter { what: what.into(), place: path.display().to_string() }
+    }
+}
+
+impl From<FileError> for Error {
+    fn from(error: FileError) -> Self {
+        Self::file(&error.path, error.source)
     }
 }
 

@@ -2,16 +2,13 @@
 //! holding a second copy of a model. Leaves names and meaning to the callers.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 
 use half::{bf16, f16};
-use safetensors::tensor::{Dtype, TensorView};
 use serde_json::{Map, Value, json};
-use tempfile::NamedTempFile;
 use tunebox_compute::{DType, Tensor};
-use tunebox_foundation::bounded;
+use tunebox_foundation::{bounded, files as foundation};
 
 use crate::error::{Error, Result};
 
@@ -56,14 +53,9 @@ pub(crate) fn make_folder(path: &Path) -> Result<()> {
     std::fs::create_dir_all(path).map_err(|source| Error::file(path, source))
 }
 
-/// Writes a text.
-pub(crate) fn write_text(path: &Path, text: &str) -> Result<()> {
-    whole(path, |file| file.write_all(text.as_bytes()))
-}
-
-/// Writes bytes that are in memory.
-pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
-    whole(path, |file| file.write_all(bytes))
+/// Writes bytes or a text.
+pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
+    Ok(foundation::write(path, bytes.as_ref())?)
 }
 
 /// Writes a safetensors file; `tensor` makes the tensor of each number when its turn comes.
@@ -83,62 +75,16 @@ pub(crate) fn write_tensors_with(
     let mut order: Vec<usize> = (0..list.len()).collect();
     order.sort_by(|left, right| list[*left].name.cmp(&list[*right].name));
     let header = header(list, &order, facts)?;
-    let mut failure = None;
-    let written = whole(path, |file| {
-        file.write_all(&(header.len() as u64).to_le_bytes())?;
-        file.write_all(&header)?;
+    let failed = |error| Error::file(path, error);
+    foundation::write_with(path, |file| {
+        file.write_all(&(header.len() as u64).to_le_bytes()).map_err(failed)?;
+        file.write_all(&header).map_err(failed)?;
         for number in &order {
-            match tensor(*number).and_then(|tensor| values(&tensor, &list[*number])) {
-                Ok(values) => write_values(file, &values, list[*number].dtype)?,
-                Err(error) => {
-                    failure = Some(error);
-                    return Err(std::io::Error::other("a tensor could not be made"));
-                }
-            }
+            let values = values(&tensor(*number)?, &list[*number])?;
+            write_values(file, &values, list[*number].dtype).map_err(failed)?;
         }
         Ok(())
-    });
-    match failure {
-        Some(error) => Err(error),
-        None => written,
-    }
-}
-
-/// The `f32` values of a stored tensor; none for element types that are no real numbers of 16 or 32 bits.
-pub(crate) fn widen(view: &TensorView<'_>) -> Option<Vec<f32>> {
-    let pairs = || view.data().chunks_exact(2).map(|pair| [pair[0], pair[1]]);
-    match view.dtype() {
-        Dtype::F32 => Some(
-            view.data().chunks_exact(4).map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]])).collect(),
-        ),
-        Dtype::BF16 => Some(pairs().map(|pair| bf16::from_le_bytes(pair).to_f32()).collect()),
-        Dtype::F16 => Some(pairs().map(|pair| f16::from_le_bytes(pair).to_f32()).collect()),
-        _ => None,
-    }
-}
-
-/// Writes a file atomically: a temporary file beside the target, sync, rename.
-fn whole(path: &Path, write: impl FnOnce(&mut BufWriter<&mut File>) -> std::io::Result<()>) -> Result<()> {
-    let failed = |source| Error::file(path, source);
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut temporary = readable_file(folder).map_err(failed)?;
-    let mut writer = BufWriter::with_capacity(1 << 20, temporary.as_file_mut());
-    write(&mut writer).and_then(|()| writer.flush()).map_err(failed)?;
-    drop(writer);
-    temporary.as_file().sync_all().map_err(failed)?;
-    temporary.persist(path).map_err(|error| failed(error.error))?;
-    Ok(())
-}
-
-/// A temporary file with the permissions of an ordinary one: others may read a model.
-fn readable_file(folder: &Path) -> std::io::Result<NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(0o644));
-    }
-    builder.tempfile_in(folder)
+    })
 }
 
 fn header(list: &[Stored], order: &[usize], facts: &BTreeMap<String, String>) -> Result<Vec<u8>> {

@@ -154,8 +154,8 @@ fn generate_batch(
 }
 
 fn check_prompts(policy: &Policy, prompts: &[Vec<u32>]) -> Result<()> {
-    let vocabulary = policy.model().configuration.vocabulary;
-    let room = policy.model().configuration.max_positions;
+    let configuration = &policy.model().configuration;
+    let room = configuration.max_positions;
     for (number, prompt) in prompts.iter().enumerate() {
         if prompt.is_empty() {
             return Err(Error::Argument(format!(
@@ -166,12 +166,7 @@ fn check_prompts(policy: &Policy, prompts: &[Vec<u32>]) -> Result<()> {
             let length = prompt.len();
             return Err(Error::Argument(format!("prompt `{number}` has `{length}` tokens, the model takes `{room}`")));
         }
-        if let Some(id) = prompt.iter().find(|id| **id as usize >= vocabulary) {
-            return Err(Error::Argument(format!(
-                "prompt `{number}` holds token `{id}`, the model's vocabulary ends at `{}`",
-                vocabulary.saturating_sub(1)
-            )));
-        }
+        configuration.check_tokens(&format!("prompt `{number}`"), prompt)?;
     }
     Ok(())
 }

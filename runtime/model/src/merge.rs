@@ -49,7 +49,7 @@ pub fn merge(policy: &Policy, out: &Path, dtype: DType) -> Result<()> {
     })?;
     let text = serde_json::to_string_pretty(&configuration(model, dtype)?)
         .map_err(|error| Error::Argument(format!("the configuration cannot be written as JSON: {error}")))?;
-    files::write_text(&out.join("config.json"), &(text + "\n"))?;
+    files::write(&out.join("config.json"), &(text + "\n"))?;
     add_companions(model, out)
 }
 
@@ -71,18 +71,14 @@ pub(crate) fn merged(model: &Model, adapter: &Adapter, edits: &Edits, name: &str
         scale: module.scale as f32,
     };
     let lengths = match module.slots.magnitude {
-        Some(slot) => Some((parameters.value_on_cpu(slot)?, squares(module, &weight)?)),
+        Some(slot) => {
+            let kept = module.base_squares.as_ref().filter(|squares| squares.device().is_cpu());
+            let squares = kept.cloned().map_or_else(|| squared_norms(&weight), Ok)?;
+            Some((parameters.value_on_cpu(slot)?, squares))
+        }
         None => None,
     };
     effective(&weight, &low, lengths.as_ref())
-}
-
-/// ‖W‖² of every row, on the CPU.
-fn squares(module: &Module, weight: &Tensor) -> Result<Tensor> {
-    match &module.base_squares {
-        Some(squares) if squares.device().is_cpu() => Ok(squares.clone()),
-        _ => squared_norms(weight),
-    }
 }
 
 /// W + s·B·A, and for DoRA each row at its learned length: m/‖W + s·B·A‖ times that.
@@ -144,11 +140,11 @@ fn write_companions(model: &Model, out: &Path) -> Result<()> {
         tokenizer.write(out)?;
     }
     if let Some(template) = &model.template {
-        files::write_text(&out.join("chat_template.jinja"), template.source())?;
+        files::write(&out.join("chat_template.jinja"), template.source())?;
     }
     if model.configuration.eos.is_empty() {
         return Ok(());
     }
     let generation = serde_json::json!({ "eos_token_id": model.configuration.eos });
-    files::write_text(&out.join("generation_config.json"), &format!("{generation:#}\n"))
+    files::write(&out.join("generation_config.json"), &format!("{generation:#}\n"))
 }

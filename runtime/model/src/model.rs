@@ -14,7 +14,7 @@ use crate::files;
 use crate::source::{Form, Source};
 use crate::tokenizer::Tokenizer;
 use crate::weights::Weights;
-use crate::weights::gguf::{self, Header, Metadata};
+use crate::weights::gguf::{Header, Metadata};
 
 /// Everything that a base model is. Nothing of it changes after it is opened.
 #[derive(Debug)]
@@ -89,11 +89,9 @@ impl Model {
     /// # Errors
     /// When its files have none.
     pub fn tokenizer(&self) -> Result<&Tokenizer> {
-        self.tokenizer.as_ref().ok_or_else(|| Error::NotAModel {
-            name: self.name.clone(),
-            why: "it has no tokenizer: `tokenizer.json` is missing".into(),
-            hint: "put the `tokenizer.json` that belongs to the model into its folder".into(),
-        })
+        let why = "it has no tokenizer: `tokenizer.json` is missing";
+        let hint = "put the `tokenizer.json` that belongs to the model into its folder";
+        self.tokenizer.as_ref().ok_or_else(|| Error::not_a_model(&self.name, why, hint))
     }
 
     /// Its chat template.
@@ -101,11 +99,9 @@ impl Model {
     /// # Errors
     /// When its files have none.
     pub fn template(&self) -> Result<&ChatTemplate> {
-        self.template.as_ref().ok_or_else(|| Error::NotAModel {
-            name: self.name.clone(),
-            why: "it has no chat template: it was made to continue texts, not to answer".into(),
-            hint: "use the instruct version of the model, or data with `prompt` and `completion`".into(),
-        })
+        let why = "it has no chat template: it was made to continue texts, not to answer";
+        let hint = "use the instruct version of the model, or data with `prompt` and `completion`";
+        self.template.as_ref().ok_or_else(|| Error::not_a_model(&self.name, why, hint))
     }
 
     /// With the tokenizer and chat template of a folder.
@@ -169,7 +165,7 @@ impl TextFiles {
                 let template = ChatTemplate::from_folder(folder, &tokenizer)?;
                 Ok((Some(tokenizer), template))
             }
-            Self::Gguf(metadata) if metadata.contains("tokenizer.ggml.model") => {
+            Self::Gguf(metadata) if metadata.value("tokenizer.ggml.model").is_some() => {
                 let tokenizer = Tokenizer::from_gguf(metadata)?;
                 let template = ChatTemplate::from_gguf(metadata, &tokenizer)?;
                 Ok((Some(tokenizer), template))
@@ -189,8 +185,7 @@ fn facts(header: &Header) -> Result<TensorFacts> {
     let rows = header.tensors.get("token_embd.weight").and_then(|location| location.shape.first());
     let read = |name: &str| -> Result<Option<Vec<f64>>> {
         let Some(location) = header.tensors.get(name) else { return Ok(None) };
-        let values = gguf::read(path, name, location, header.length)?;
-        Ok(Some(values.into_iter().map(f64::from).collect()))
+        Ok(Some(location.read_f32()?.into_iter().map(f64::from).collect()))
     };
     Ok(TensorFacts {
         vocabulary: rows.copied().unwrap_or(0),

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use tunebox_foundation::paths;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, MODEL_FORMS, Result};
 use crate::hub::{Hub, Name, Progress};
 use crate::weights::{digest, safetensors};
 
@@ -59,12 +59,9 @@ impl Source {
             let fetched = hub.fetch(&wanted, watch)?;
             if fetched.is_dir() { form_of_folder(&fetched)? } else { form_of_file(&fetched)? }
         } else {
-            return Err(Error::NotAModel {
-                name: name.into(),
-                why: "there is no such file or folder, and a name on the hub is written `owner/model`".into(),
-                hint: paths::did_you_mean(path)
-                    .unwrap_or_else(|| "give a folder with `config.json`, a GGUF file, or `owner/model`".into()),
-            });
+            let why = "there is no such file or folder, and a name on the hub is written `owner/model`";
+            let hint = || "give a folder with `config.json`, a GGUF file, or `owner/model`".into();
+            return Err(Error::not_a_model(name, why, paths::did_you_mean(path).unwrap_or_else(hint)));
         };
         Ok(Self { name: name.into(), form, digest: Arc::new(OnceLock::new()) })
     }
@@ -129,13 +126,9 @@ fn form_of_file(path: &Path) -> Result<Form> {
     let hint = if has_extension(path, "safetensors") || path.ends_with("config.json") {
         "give the folder that it lies in: the configuration and the tokenizer are needed as well"
     } else {
-        "a model is a folder with `config.json` and safetensors weights, a GGUF file, or a hub name"
+        MODEL_FORMS
     };
-    Err(Error::NotAModel {
-        name: path.display().to_string(),
-        why: "one file holds a whole model only if it is GGUF".into(),
-        hint: hint.into(),
-    })
+    Err(Error::not_a_model(path.display(), "one file holds a whole model only if it is GGUF", hint))
 }
 
 fn form_of_folder(folder: &Path) -> Result<Form> {
@@ -149,16 +142,14 @@ fn form_of_folder(folder: &Path) -> Result<Form> {
     files.sort();
     match files.as_slice() {
         [one] => Ok(Form::Gguf { path: one.clone() }),
-        [] => Err(Error::NotAModel {
-            name: folder.display().to_string(),
-            why: "it holds neither `config.json` nor a GGUF file".into(),
-            hint: "a model is a folder with `config.json` and safetensors weights, a GGUF file, or a hub name".into(),
-        }),
-        [first, ..] => Err(Error::NotAModel {
-            name: folder.display().to_string(),
-            why: format!("it holds {} GGUF files", files.len()),
-            hint: format!("name one of them, as in `{}`", first.display()),
-        }),
+        [] => {
+            let why = "it holds neither `config.json` nor a GGUF file";
+            Err(Error::not_a_model(folder.display(), why, MODEL_FORMS))
+        }
+        [first, ..] => {
+            let hint = format!("name one of them, as in `{}`", first.display());
+            Err(Error::not_a_model(folder.display(), format!("it holds {} GGUF files", files.len()), hint))
+        }
     }
 }
 

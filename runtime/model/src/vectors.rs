@@ -11,13 +11,13 @@ use std::path::Path;
 
 use candle_core::quantized::gguf_file::{self, Value as Fact};
 use candle_core::quantized::{GgmlDType, QTensor};
-use safetensors::SafeTensors;
 use tunebox_compute::{DType, Device, Tensor};
 use tunebox_foundation::bounded;
 
 use crate::error::{Error, Result};
 use crate::files::{self, Stored};
-use crate::weights::gguf::{Header, read};
+use crate::weights::gguf::Header;
+use crate::weights::safetensors;
 
 /// How the name of a layer's vector begins.
 const PREFIX: &str = "direction.";
@@ -81,7 +81,7 @@ impl Vectors {
         let tensors: Vec<(&str, &QTensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
         let mut bytes = Cursor::new(Vec::new());
         gguf_file::write(&mut bytes, &metadata, &tensors)?;
-        files::write_bytes(path, bytes.get_ref())
+        files::write(path, bytes.get_ref())
     }
 
     /// Reads either kind of file; other tensors than directions are refused.
@@ -91,7 +91,22 @@ impl Vectors {
     pub fn load(path: &Path) -> Result<Self> {
         let failed = |error| Error::file(path, error);
         let bytes = bounded::read(path, LARGEST).map_err(failed)?;
-        let vectors = if bytes.starts_with(b"GGUF") { from_gguf(path)? } else { from_safetensors(path, &bytes)? };
+        let (tensors, facts) = if bytes.starts_with(b"GGUF") {
+            (Header::read(path)?.tensors, Facts::new())
+        } else {
+            (safetensors::locate(&[path.to_path_buf()])?, safetensors::facts(path)?)
+        };
+        let mut vectors = Self { layers: BTreeMap::new(), facts };
+        for (name, location) in tensors {
+            let layer = name.strip_prefix(PREFIX).and_then(|layer| layer.parse().ok());
+            let layer = layer
+                .ok_or_else(|| Error::broken(path, format!("it holds `{name}`, not only directions of layers")))?;
+            if location.shape.len() != 1 {
+                let what = format!("`{name}` is {:?}, a direction has one axis", location.shape);
+                return Err(Error::broken(path, what));
+            }
+            vectors.layers.insert(layer, location.read_f32()?);
+        }
         let widths: Vec<usize> = vectors.layers.values().map(Vec::len).collect();
         if widths.is_empty() || widths.iter().any(|width| *width != widths[0] || *width == 0) {
             return Err(Error::broken(path, "its directions are missing or differ in width"));
@@ -107,41 +122,6 @@ impl Vectors {
     pub fn width(&self) -> usize {
         self.layers.values().next().map_or(0, Vec::len)
     }
-}
-
-fn layer_of(path: &Path, name: &str) -> Result<usize> {
-    let layer = name.strip_prefix(PREFIX).and_then(|layer| layer.parse().ok());
-    layer.ok_or_else(|| Error::broken(path, format!("it holds `{name}`, not only directions of layers")))
-}
-
-fn from_safetensors(path: &Path, bytes: &[u8]) -> Result<Vectors> {
-    let damaged = |error: safetensors::SafeTensorError| {
-        Error::broken(path, format!("it is neither a safetensors nor a GGUF file: {error}"))
-    };
-    let (_, head) = SafeTensors::read_metadata(bytes).map_err(damaged)?;
-    let facts = head.metadata().clone().unwrap_or_default().into_iter().collect();
-    let mut layers = BTreeMap::new();
-    for (name, view) in SafeTensors::deserialize(bytes).map_err(damaged)?.tensors() {
-        let layer = layer_of(path, &name)?;
-        match files::widen(&view).filter(|_| view.shape().len() == 1) {
-            Some(vector) => layers.insert(layer, vector),
-            None => return Err(Error::broken(path, format!("`{name}` is not a list of f32, bf16 or f16 numbers"))),
-        };
-    }
-    Ok(Vectors { layers, facts })
-}
-
-fn from_gguf(path: &Path) -> Result<Vectors> {
-    let header = Header::read(path)?;
-    let mut layers = BTreeMap::new();
-    for (name, location) in &header.tensors {
-        let layer = layer_of(path, name)?;
-        if location.shape.len() != 1 {
-            return Err(Error::broken(path, format!("`{name}` is {:?}, a direction has one axis", location.shape)));
-        }
-        layers.insert(layer, read(path, name, location, header.length)?);
-    }
-    Ok(Vectors { layers, facts: Facts::new() })
 }
 
 #[cfg(test)]
@@ -205,7 +185,7 @@ mod tests {
         let text = |key: &str| format!("{:?}", metadata.value(key));
         assert!(text("general.architecture").contains("\"controlvector\""), "{}", text("general.architecture"));
         assert!(text("controlvector.model_hint").contains("\"llama\""));
-        assert!(text("controlvector.layer_count").contains("Integer(1)"));
+        assert!(text("controlvector.layer_count").contains("Number(1.0)"));
         let only = Vectors { layers: [(0, vec![1.0])].into(), ..Vectors::default() };
         assert!(only.save_gguf(&path, "llama").is_err());
     }
@@ -251,7 +231,7 @@ mod tests {
             std::fs::write(&path, bytes).unwrap();
             Vectors::load(&path).unwrap_err().to_string()
         };
-        assert!(refused(b"").contains("neither"));
+        assert!(refused(b"").contains("no head"));
         assert!(refused(b"GGUF").len() > 5);
         #[cfg(unix)]
         assert!(Vectors::load(Path::new("/dev/zero")).is_err(), "what never ends");

@@ -4,6 +4,7 @@
 mod digest;
 mod entry;
 pub mod gguf;
+mod location;
 mod mapped;
 mod reading;
 mod repair;
@@ -15,7 +16,7 @@ use std::sync::OnceLock;
 
 use rayon::prelude::*;
 use tunebox_compute::precision::{Base, Precision, PrecisionRequest, Purpose};
-use tunebox_compute::weight::{Weight, WeightRef};
+use tunebox_compute::weight::Weight;
 use tunebox_compute::{DType, Device, Tensor};
 
 pub use digest::digest;
@@ -23,7 +24,8 @@ pub use digest::digest;
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
 use crate::families::{aliases, expected, gguf_layout, gguf_name};
-use entry::{Entry, Stored, check_shape};
+use entry::{Entry, Stored};
+pub(crate) use location::Location;
 use repair::Repair;
 
 /// The weights of a model. On the CPU a matrix stays where it lies, in the mapped file and in the file's format
@@ -50,23 +52,13 @@ impl Weights {
         device: &Device,
     ) -> Result<Self> {
         let mut found = safetensors::locate(files)?;
-        let mut entries = BTreeMap::new();
-        for (name, wanted) in expected(configuration) {
-            let Some(location) = aliases(&name).iter().find_map(|alias| found.remove(alias)) else {
-                return Err(Error::TensorMissing { name, place: folder.display().to_string() });
-            };
-            check_shape(&name, &wanted, &location.shape, &location.path)?;
-            safetensors::check_type(&name, &location)?;
-            entries.insert(name, Entry::new(wanted, Stored::Safetensors(location)));
-        }
-        let files = mapped::Files::map(files.iter().map(PathBuf::as_path))?;
-        Ok(Self {
-            entries,
-            files,
-            device: device.clone(),
-            place: folder.to_path_buf(),
-            precision: Precision::default_for(device),
-        })
+        let mut weights = Self::collect(folder, configuration, device, |name| {
+            let Some(location) = aliases(name).iter().find_map(|alias| found.remove(alias)) else { return Ok(None) };
+            location.format()?;
+            Ok(Some(Entry::in_file(location, Repair::Nothing)))
+        })?;
+        weights.files = mapped::Files::map(files.iter().map(PathBuf::as_path))?;
+        Ok(weights)
     }
 
     /// The weights in a GGUF file, checked against the configuration. Reads no tensor yet.
@@ -79,39 +71,18 @@ impl Weights {
         configuration: &Configuration,
         device: &Device,
     ) -> Result<Self> {
-        let place = path.to_path_buf();
         let form = gguf_layout(configuration);
-        let mut entries = BTreeMap::new();
-        for (name, wanted) in expected(configuration) {
-            let location = gguf_name(&name, form).and_then(|stored| header.tensors.remove_entry(&stored));
-            let Some((stored, location)) = location else {
-                return Err(Error::TensorMissing { name, place: place.display().to_string() });
-            };
-            check_shape(&name, &wanted, &location.shape, &place)?;
-            let repair = Repair::of(&name, form, configuration);
-            let stored = Stored::Gguf { name: stored, location, length: header.length, repair };
-            entries.insert(name, Entry::new(wanted, stored));
-        }
-        // A part of a block that nobody reads would be a part of the model left out.
-        if let Some(name) = header.tensors.keys().filter(|name| name.starts_with("blk.")).min() {
+        let mut weights = Self::collect(path, configuration, device, |name| {
+            let location = gguf_name(name, form).and_then(|stored| header.tensors.remove(&stored));
+            Ok(location.map(|location| Entry::in_file(location, Repair::of(name, form, configuration))))
+        })?;
+        // A part of a block that nothing reads would be a part of the model left out.
+        if let Some(name) = header.tensors.keys().find(|name| name.starts_with("blk.")) {
             let what = format!("tensor `{name}` is not part of a `{}` model", configuration.family);
-            return Err(Error::broken(&place, what));
+            return Err(Error::broken(path, what));
         }
-        let files = mapped::Files::map([place.as_path()])?;
-        Ok(Self { entries, files, device: device.clone(), place, precision: Precision::default_for(device) })
-    }
-
-    /// Weights that are in memory already, checked against the configuration.
-    ///
-    /// # Errors
-    /// When a weight is missing or of another shape.
-    pub fn from_tensors(
-        tensors: BTreeMap<String, Tensor>,
-        configuration: &Configuration,
-        device: &Device,
-    ) -> Result<Self> {
-        let weights = tensors.into_iter().map(|(name, tensor)| (name, Weight::from(tensor)));
-        Self::from_weights(weights.collect(), configuration, device)
+        weights.files = mapped::Files::map([path])?;
+        Ok(weights)
     }
 
     /// Weights that are in memory in any stored format, checked against the configuration. They are on the CPU, and are
@@ -119,22 +90,46 @@ impl Weights {
     ///
     /// # Errors
     /// When a weight is missing or of another shape.
-    pub fn from_weights(
-        mut weights: BTreeMap<String, Weight>,
+    pub fn from_tensors<T: Into<Weight>>(
+        mut weights: BTreeMap<String, T>,
         configuration: &Configuration,
         device: &Device,
     ) -> Result<Self> {
-        let place = PathBuf::from("memory");
+        Self::collect(Path::new("memory"), configuration, device, |name| {
+            Ok(weights.remove(name).map(|weight| Entry::in_memory(weight.into(), device)))
+        })
+    }
+
+    /// Takes from `find` each weight that the configuration calls for. Errors: those of `find`, and a weight that it does
+    /// not find or that has another shape.
+    fn collect(
+        place: &Path,
+        configuration: &Configuration,
+        device: &Device,
+        mut find: impl FnMut(&str) -> Result<Option<Entry>>,
+    ) -> Result<Self> {
         let mut entries = BTreeMap::new();
         for (name, wanted) in expected(configuration) {
-            let Some(weight) = weights.remove(&name) else {
+            let Some(entry) = find(&name)? else {
                 return Err(Error::TensorMissing { name, place: place.display().to_string() });
             };
-            check_shape(&name, &wanted, &WeightRef::from(&weight).sides(), &place)?;
-            entries.insert(name, Entry::in_memory(wanted, weight, device));
+            if entry.shape != wanted {
+                let place = match &entry.stored {
+                    Stored::File { location, .. } => &location.path,
+                    Stored::InMemory { .. } => place,
+                };
+                return Err(Error::TensorShape {
+                    name,
+                    wanted,
+                    found: entry.shape,
+                    place: place.display().to_string(),
+                });
+            }
+            entries.insert(name, entry);
         }
-        let files = mapped::Files::default();
-        Ok(Self { entries, files, device: device.clone(), place, precision: Precision::default_for(device) })
+        let (device, place) = (device.clone(), place.to_path_buf());
+        let precision = Precision::default_for(&device);
+        Ok(Self { entries, files: mapped::Files::default(), device, place, precision })
     }
 
     /// The weights with another precision for the matrices of the blocks. Those that are not read yet are quantised one by
@@ -190,7 +185,7 @@ impl Weights {
     pub fn get(&self, name: &str) -> Result<Tensor> {
         let tensor = self.on_host(name)?.to_tensor()?;
         if !self.device.is_cpu() {
-            self.release(self.entry(name)?)?;
+            self.release(self.entry(name)?);
         }
         Ok(tensor)
     }

@@ -18,9 +18,10 @@ const SLOPE: f32 = 0.797_884_6;
 const CUBIC: f32 = 0.044_715;
 
 /// What a gate does to its input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
     /// x · sigmoid(x).
+    #[default]
     Silu,
     /// ½x·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
     GeluTanh,

@@ -2,12 +2,10 @@
 //! all weights as one `model.safetensors` in `f32`. Unknown and missing keys are errors: PEFT itself
 //! loads a wrong prefix as an adapter of zeros. Files appear whole or not at all.
 
-use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use safetensors::SafeTensors;
-use tunebox_compute::{DType, Device, Tensor};
-use tunebox_foundation::bounded;
+use tunebox_compute::DType;
 
 use super::create::ModulePlan;
 use super::settings::AdapterKind;
@@ -15,6 +13,7 @@ use super::{Adapter, create, peft};
 use crate::Model;
 use crate::error::{Error, Result};
 use crate::files::{self, Stored};
+use crate::weights::safetensors;
 
 /// The file with an adapter's numbers.
 const WEIGHTS: &str = "adapter_model.safetensors";
@@ -75,7 +74,7 @@ impl Adapter {
         if self.settings.kind == AdapterKind::Full {
             return Ok(());
         }
-        files::write_text(&folder.join(SETTINGS), &peft::write(self, &model.name)?)
+        files::write(&folder.join(SETTINGS), &peft::write(self, &model.name)?)
     }
 
     /// Fills the slots from a folder that an adapter of the same modules was saved to.
@@ -84,38 +83,27 @@ impl Adapter {
     /// When keys or shapes differ.
     pub(crate) fn read_values(&self, folder: &Path) -> Result<()> {
         let path = self.values_path(folder);
+        let failed = |source| Error::file(&path, source);
         let most = (self.parameters.len() as u64).saturating_mul(LARGEST_NUMBER).saturating_add(LARGEST_HEAD);
-        let bytes = bounded::read(&path, most).map_err(|source| Error::file(&path, source))?;
-        let file = SafeTensors::deserialize(&bytes)
-            .map_err(|error| Error::adapter(&path, format!("it is not a safetensors file: {error}")))?;
-        let mut wanted: BTreeMap<String, usize> =
-            self.parameters.slots().iter().enumerate().map(|(number, slot)| (self.key(&slot.name), number)).collect();
-        for key in file.names() {
-            let Some(slot) = wanted.remove(key) else {
-                return Err(Error::adapter(&path, format!("it holds `{key}`, which its settings do not call for")));
-            };
-            let view =
-                file.tensor(key).map_err(|error| Error::adapter(&path, format!("`{key}` cannot be read: {error}")))?;
-            self.set_slot(slot, key, &view, &path)?;
+        if std::fs::metadata(&path).map_err(failed)?.len() > most {
+            return Err(failed(ErrorKind::FileTooLarge.into()));
         }
-        match wanted.keys().next() {
-            Some(key) => Err(Error::adapter(&path, format!("`{key}` is missing, and `{}` others", wanted.len() - 1))),
-            None => Ok(()),
+        let mut found = safetensors::locate(&[path.clone()])?;
+        let slots = self.parameters.slots();
+        let wanted: Vec<String> = slots.iter().map(|slot| self.key(&slot.name)).collect();
+        if let Some(key) = found.keys().find(|key| !wanted.contains(key)) {
+            return Err(Error::adapter(&path, format!("it holds `{key}`, which its settings do not call for")));
         }
-    }
-
-    fn set_slot(&self, slot: usize, key: &str, view: &safetensors::tensor::TensorView<'_>, path: &Path) -> Result<()> {
-        let wanted = &self.parameters.slots()[slot].shape;
-        if view.shape() != wanted.as_slice() {
-            return Err(Error::adapter(
-                path,
-                format!("`{key}` has shape {:?}, the model and its settings need {wanted:?}", view.shape()),
-            ));
+        for (number, (key, slot)) in wanted.iter().zip(slots).enumerate() {
+            let missing = || Error::adapter(&path, format!("`{key}` is missing"));
+            let location = found.remove(key).ok_or_else(missing)?;
+            if location.shape != slot.shape {
+                let (is, wanted) = (&location.shape, &slot.shape);
+                let what = format!("`{key}` has shape {is:?}, the model and its settings need {wanted:?}");
+                return Err(Error::adapter(&path, what));
+            }
+            self.parameters.set(number, &location.read()?.to_dtype(DType::F32)?)?;
         }
-        let values = files::widen(view).ok_or_else(|| {
-            Error::adapter(path, format!("`{key}` is stored as {:?}; f32, bf16 and f16 are supported", view.dtype()))
-        })?;
-        self.parameters.set(slot, &Tensor::from_vec(values, wanted.as_slice(), &Device::Cpu)?)?;
         Ok(())
     }
 

@@ -2,7 +2,6 @@
 //! Leaves finding the places in a model to `choice`.
 
 use std::fmt;
-use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
@@ -41,20 +40,6 @@ impl fmt::Display for AdapterKind {
             Self::Dora => "dora",
             Self::Full => "full",
         })
-    }
-}
-
-impl FromStr for AdapterKind {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "lora" => Ok(Self::Lora),
-            "rslora" => Ok(Self::RsLora),
-            "dora" => Ok(Self::Dora),
-            "full" => Ok(Self::Full),
-            _ => Err(Error::Argument(format!("`{text}` is no kind of adapter (kinds: lora, rslora, dora, full)"))),
-        }
     }
 }
 

@@ -265,7 +265,7 @@ fn restoring_a_checkpoint_moves_the_policy_and_not_the_reference() {
         let reference = logprobs(&policy, &View::Reference);
         stir(policy.adapter());
         policy.restore(folder.path()).unwrap();
-        assert_eq!(saved, values(policy.adapter()), "{kind}");
-        assert_eq!(reference, logprobs(&policy, &View::Reference), "{kind}");
+        assert_eq!(saved, values(policy.adapter()), "{kind:?}");
+        assert_eq!(reference, logprobs(&policy, &View::Reference), "{kind:?}");
     }
 }

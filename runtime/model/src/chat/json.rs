@@ -1,31 +1,10 @@
-//! JSON in and out of templates: records as template values, and `tojson` as transformers defines it.
+//! JSON out of templates: `tojson` as transformers defines it.
 
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
 use super::{budget, python_repr};
-
-/// A JSON value as a template sees it; the order of keys is kept.
-pub(super) fn value(json: &Json) -> Value {
-    match json {
-        Json::Null => Value::from(()),
-        Json::Bool(flag) => Value::from(*flag),
-        Json::Number(number) => match (number.as_i64(), number.as_u64()) {
-            (Some(whole), _) => Value::from(whole),
-            (None, Some(whole)) => Value::from(whole),
-            (None, None) => Value::from(number.as_f64().unwrap_or(f64::NAN)),
-        },
-        Json::String(text) => Value::from(text.as_str()),
-        Json::Array(items) => Value::from(items.iter().map(value).collect::<Vec<_>>()),
-        Json::Object(fields) => object(fields),
-    }
-}
-
-/// A JSON object as a template sees it.
-pub(super) fn object(fields: &Map<String, Json>) -> Value {
-    Value::from_pairs(fields.iter().map(|(name, field)| (name.as_str(), value(field))))
-}
 
 /// `value | tojson(ensure_ascii, indent, separators, sort_keys=…)`: Python's `json.dumps`, without HTML escapes.
 pub(super) fn tojson(
@@ -111,14 +90,7 @@ impl Writer {
     }
 
     fn list(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
-        self.out.push('[');
-        let mut empty = true;
-        for item in value.try_iter()? {
-            self.next(empty, depth + 1)?;
-            empty = false;
-            self.write(&item, depth + 1)?;
-        }
-        self.close(empty, depth, ']')
+        self.items(['[', ']'], value.try_iter()?, depth, |writer, item| writer.write(item, depth + 1))
     }
 
     fn map(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
@@ -126,36 +98,44 @@ impl Writer {
         if self.sorted {
             keys.sort();
         }
-        self.out.push('{');
-        for (index, key) in keys.iter().enumerate() {
-            self.next(index == 0, depth + 1)?;
+        self.items(['{', '}'], keys, depth, |writer, key| {
             match key.kind() {
-                ValueKind::None => self.text("null"),
-                ValueKind::Bool => self.text(if key.is_true() { "true" } else { "false" }),
-                _ => self.text(&python_repr::text(key)),
+                ValueKind::None => writer.text("null"),
+                ValueKind::Bool => writer.text(if key.is_true() { "true" } else { "false" }),
+                _ => writer.text(&python_repr::text(key)),
             }
-            self.out.push_str(&self.after_key.clone());
-            self.write(&value.get_item(key)?, depth + 1)?;
-        }
-        self.close(keys.is_empty(), depth, '}')
+            writer.out.push_str(&writer.after_key);
+            writer.write(&value.get_item(key)?, depth + 1)
+        })
     }
 
-    fn next(&mut self, first: bool, depth: usize) -> Result<(), Error> {
-        if !first {
-            budget::charge(self.between.len() as u64)?;
-            self.out.push_str(&self.between.clone());
+    /// Writes items between brackets, each by `write`, with separators and line breaks.
+    fn items(
+        &mut self,
+        [open, close]: [char; 2],
+        items: impl IntoIterator<Item = Value>,
+        depth: usize,
+        write: impl Fn(&mut Self, &Value) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.out.push(open);
+        let mut empty = true;
+        for item in items {
+            if !empty {
+                budget::charge(self.between.len() as u64)?;
+                self.out.push_str(&self.between);
+            }
+            empty = false;
+            self.line(depth + 1)?;
+            write(self, &item)?;
         }
-        self.line(depth)
-    }
-
-    fn close(&mut self, empty: bool, depth: usize, bracket: char) -> Result<(), Error> {
         if !empty {
             self.line(depth)?;
         }
-        self.out.push(bracket);
+        self.out.push(close);
         Ok(())
     }
 
+    /// Starts a line, indented for a depth. Does nothing if JSON is written in one line.
     fn line(&mut self, depth: usize) -> Result<(), Error> {
         if let Some(indent) = &self.indent {
             budget::charge((indent.len() as u64).saturating_mul(depth as u64))?;
@@ -165,27 +145,16 @@ impl Writer {
         Ok(())
     }
 
+    /// Writes a text in quotes; beyond ASCII as escapes of UTF-16, if only ASCII is wanted.
     fn text(&mut self, text: &str) {
-        self.out.push('"');
-        for character in text.chars() {
-            match character {
-                '"' => self.out.push_str("\\\""),
-                '\\' => self.out.push_str("\\\\"),
-                '\n' => self.out.push_str("\\n"),
-                '\r' => self.out.push_str("\\r"),
-                '\t' => self.out.push_str("\\t"),
-                '\u{8}' => self.out.push_str("\\b"),
-                '\u{c}' => self.out.push_str("\\f"),
-                _ if character < ' ' || (self.ascii && !(' '..='~').contains(&character)) => self.escaped(character),
-                _ => self.out.push(character),
+        for character in Json::from(text).to_string().chars() {
+            if !self.ascii || (' '..='~').contains(&character) {
+                self.out.push(character);
+                continue;
             }
-        }
-        self.out.push('"');
-    }
-
-    fn escaped(&mut self, character: char) {
-        for unit in character.encode_utf16(&mut [0; 2]) {
-            self.out.push_str(&format!("\\u{unit:04x}"));
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                self.out.push_str(&format!("\\u{unit:04x}"));
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ mod template;
 #[cfg(test)]
 mod tests;
 
-pub use error::{ChatError, TemplateFault};
+pub use error::ChatError;
 pub use message::{Conversation, Message};
 pub use records::{
     Answers, Encoded, Example, Fitted, encode_conversation, encode_messages, encode_preference, encode_prompt,

@@ -4,21 +4,21 @@
 //! conversation. Which parts of the text are answers is told by [`super::spans`].
 
 use std::collections::HashMap;
-use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::Path;
 
 use jiff::Timestamp;
-use minijinja::{Environment, Value, syntax::SyntaxConfig};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{Environment, Value};
 use serde_json::Value as Json;
 
 use super::error::ChatError;
 use super::functions::{self, MARKED};
 use super::message::{Conversation, Message};
-use super::{json, markers, metering};
-use crate::files;
+use super::{markers, metering};
 use crate::panics::catch_panic;
-use crate::tokenizer::{Tokenizer, object};
+use crate::tokenizer::{Tokenizer, object, read_optional};
 use crate::weights::gguf::Metadata;
 
 /// Steps that one rendering may take; a conversation of a thousand turns needs about a tenth.
@@ -57,13 +57,13 @@ impl ChatTemplate {
     /// further one named `tool_use`, where there is one, for conversations with tools.
     ///
     /// # Errors
-    /// [`ChatError::Read`] for a file that cannot be read, else those of [`ChatTemplate::parse`].
+    /// [`ChatError::Tokenizer`] for a file that cannot be read, else those of [`ChatTemplate::parse`].
     pub fn from_folder(folder: &Path, tokenizer: &Tokenizer) -> Result<Option<Self>, ChatError> {
         let mut sources = listed(object(&folder.join("tokenizer_config.json"))?.get("chat_template"));
-        if let Some(source) = file(&folder.join("chat_template.jinja"))? {
+        if let Some(source) = read_optional(&folder.join("chat_template.jinja"))? {
             sources.insert("default".into(), source);
         }
-        if let Some(source) = file(&folder.join("additional_chat_templates/tool_use.jinja"))? {
+        if let Some(source) = read_optional(&folder.join("additional_chat_templates/tool_use.jinja"))? {
             sources.insert("tool_use".into(), source);
         }
         Self::choose(&sources, tokenizer)
@@ -157,10 +157,10 @@ impl ChatTemplate {
 
     fn context(&self, conversation: &Conversation<'_>, add_generation_prompt: bool) -> Value {
         let messages: Vec<Value> =
-            conversation.messages.iter().map(|message| json::object(&message.template_fields())).collect();
+            conversation.messages.iter().map(|message| Value::from(Serde(message.template_fields()))).collect();
         let fixed = [
             ("messages", Value::from(messages)),
-            ("tools", conversation.tools.map_or_else(|| Value::from(()), json::value)),
+            ("tools", Value::from(Serde(conversation.tools))),
             ("documents", Value::from(())),
             ("add_generation_prompt", Value::from(add_generation_prompt)),
             (markers::ONE, Value::from(1)),
@@ -168,7 +168,7 @@ impl ChatTemplate {
         let names = self.names.iter().map(|(role, text)| (role.clone(), Value::from(text.as_str())));
         let variables = conversation.variables.into_iter().flatten();
         let variables = variables.filter(|(name, _)| !metering::is_reserved_name(name));
-        let variables = variables.map(|(name, variable)| (name.clone(), json::value(variable)));
+        let variables = variables.map(|(name, variable)| (name.clone(), Value::from(Serde(variable))));
         Value::from_pairs(names.chain(variables).chain(fixed.map(|(name, value)| (name.to_owned(), value))))
     }
 }
@@ -185,14 +185,14 @@ impl Compiled {
     /// Compiles a source on a stack of its own: the engine walks long expressions by recursion.
     fn new(source: &str) -> Result<Self, ChatError> {
         if source.len() > LONGEST {
-            return Err(ChatError::broken(format!("has {} bytes, at most {LONGEST} are read", source.len())));
+            return Err(ChatError::broken(&format!("has {} bytes, at most {LONGEST} are read", source.len())));
         }
         let outcome = std::thread::scope(|scope| {
             let compile = || catch_panic(|| Self::compile(source));
             let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, compile);
             thread.map_err(|error| error.to_string())?.join().map_err(|_| "the engine gave up".to_owned())?
         });
-        outcome.unwrap_or_else(|why| Err(ChatError::broken(format!("cannot be compiled: {why}"))))
+        outcome.unwrap_or_else(|why| Err(ChatError::broken(&format!("cannot be compiled: {why}"))))
     }
 
     fn compile(source: &str) -> Result<Self, ChatError> {
@@ -217,7 +217,7 @@ impl Compiled {
         let template = self.environment.get_template(form).map_err(failed)?;
         match catch_panic(|| metering::render(&self.environment, &template, context)) {
             Ok(outcome) => outcome.map_err(failed),
-            Err(why) => Err(ChatError::broken(format!("fails: {why}"))),
+            Err(why) => Err(ChatError::broken(&format!("fails: {why}"))),
         }
     }
 }
@@ -234,13 +234,5 @@ fn listed(value: Option<&Json>) -> HashMap<String, String> {
             })
             .collect(),
         _ => HashMap::new(),
-    }
-}
-
-fn file(path: &Path) -> Result<Option<String>, ChatError> {
-    match files::read_text(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(ChatError::Read { path: path.to_path_buf(), source }),
     }
 }

@@ -225,11 +225,5 @@ fn check_ids(row: usize, ids: &[u32], marks: usize, configuration: &Configuratio
     if marks != ids.len() {
         return Err(Error::Argument(format!("row `{row}` has `{}` tokens but `{marks}` target marks", ids.len())));
     }
-    match ids.iter().find(|id| **id as usize >= configuration.vocabulary) {
-        Some(id) => Err(Error::Argument(format!(
-            "row `{row}` holds token `{id}`, the model's vocabulary ends at `{}`",
-            configuration.vocabulary.saturating_sub(1)
-        ))),
-        None => Ok(()),
-    }
+    configuration.check_tokens(&format!("row `{row}`"), ids)
 }

@@ -7,7 +7,7 @@ use tunebox_compute::parameters::Parameters;
 use tunebox_compute::precision::Purpose;
 
 use super::attention::Context;
-use super::block::SavedBlock;
+use super::block::{BlockActivations, SavedBlock};
 use super::network::Network;
 use super::packing::Packing;
 use crate::error::Result;
@@ -31,13 +31,7 @@ pub(crate) fn forward(network: &Network<'_>, packing: &Packing) -> Result<Tensor
 /// Runs the blocks up to number `last` and saves nothing; readers get the activations that they asked for. Returns the
 /// hidden rows after that block, `[tokens, hidden]`.
 pub(crate) fn forward_to(network: &Network<'_>, packing: &Packing, last: usize) -> Result<Tensor> {
-    let answer_mask = packing.answer_mask(network)?;
-    let mut hidden = embed(network, &packing.ids)?;
-    for layer in 0..=last {
-        let block = network.block(layer, packing.table_rows, &answer_mask)?;
-        hidden = block.forward(&hidden, &packing.positions, &packing.segments)?.0;
-    }
-    Ok(hidden)
+    run_blocks(network, packing, last, |_, _, _| {})
 }
 
 /// Runs every block and keeps what a backward pass needs, from the lowest trained block on.
@@ -49,20 +43,32 @@ pub(crate) fn forward_saving(
     let layers = network.model.configuration.layers;
     let lowest = network.lowest_trained().unwrap_or(layers);
     let mut saved = Vec::with_capacity(layers - lowest.min(layers));
-    let answer_mask = packing.answer_mask(network)?;
-    let mut hidden = embed(network, &packing.ids)?;
-    for layer in 0..layers {
-        let block = network.block(layer, packing.table_rows, &answer_mask)?;
-        let (output, own) = block.forward(&hidden, &packing.positions, &packing.segments)?;
+    let hidden = run_blocks(network, packing, layers - 1, |layer, input, activations| {
         if layer >= lowest {
             saved.push(match recompute {
-                Recompute::None => SavedBlock::Activations(Box::new(own)),
-                Recompute::Blocks => SavedBlock::Input(hidden),
+                Recompute::None => SavedBlock::Activations(Box::new(activations)),
+                Recompute::Blocks => SavedBlock::Input(input),
             });
         }
-        hidden = output;
-    }
+    })?;
     Ok((hidden, saved))
+}
+
+/// Runs the blocks up to number `last`. Calls `keep` after each with its number, its input and its activations.
+fn run_blocks(
+    network: &Network<'_>,
+    packing: &Packing,
+    last: usize,
+    mut keep: impl FnMut(usize, Tensor, BlockActivations),
+) -> Result<Tensor> {
+    let answer_mask = packing.answer_mask(network)?;
+    let mut hidden = embed(network, &packing.ids)?;
+    for layer in 0..=last {
+        let block = network.block(layer, packing.table_rows, &answer_mask)?;
+        let (output, activations) = block.forward(&hidden, &packing.positions, &packing.segments)?;
+        keep(layer, std::mem::replace(&mut hidden, output), activations);
+    }
+    Ok(hidden)
 }
 
 /// Walks the gradient of the hidden rows down to the lowest trained block, and into the

@@ -100,14 +100,14 @@ fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     configuration.attention_scale = keys.number("attention.scale").unwrap_or(scalar.sqrt().recip()) as f32;
     configuration.logit_soft_cap = keys.number("final_logit_softcapping").map(|cap| cap as f32);
     let window = keys.size("attention.sliding_window")?;
-    let pattern = keys.flags("attention.sliding_window_pattern");
+    let pattern = keys.numbers("attention.sliding_window_pattern");
     let period = match pattern {
         Some(_) => PERIOD,
         None => keys.optional_size("attention.sliding_window_pattern")?.filter(|period| *period > 0).unwrap_or(PERIOD),
     };
     for (layer, kind) in configuration.layers_kind.iter_mut().enumerate() {
-        let named = pattern.and_then(|pattern| pattern.get(layer)).copied();
-        let local = named.unwrap_or_else(|| !(layer + 1).is_multiple_of(period));
+        let named = pattern.and_then(|pattern| pattern.get(layer));
+        let local = named.map_or_else(|| !(layer + 1).is_multiple_of(period), |mark| *mark != 0.0);
         *kind = if local {
             LayerKind { window: Some(window), rope: Some(LOCAL) }
         } else {

@@ -19,23 +19,16 @@ impl<'a> Keys<'a> {
 
     /// A size, if it is there. A list of one size for each layer is taken if all are the same.
     pub(super) fn optional_size(&self, key: &str) -> Result<Option<usize>> {
-        let read = match self.metadata.value(&self.full(key)) {
-            None => return Ok(None),
-            Some(Value::Integer(number)) => usize::try_from(*number).ok(),
-            Some(Value::Integers(numbers)) => {
-                let first = numbers.first().filter(|first| numbers.iter().all(|number| number == *first));
-                first.and_then(|first| usize::try_from(*first).ok())
-            }
-            Some(_) => None,
-        };
-        read.map(Some).ok_or_else(|| self.value_error(key, "one whole number for all layers"))
+        let Some(value) = self.metadata.value(&self.full(key)) else { return Ok(None) };
+        value.whole().map(Some).ok_or_else(|| self.value_error(key, "one whole number for all layers"))
     }
 
     /// A number, if it is there.
     pub(super) fn number(&self, key: &str) -> Option<f64> {
-        // f32 in the file: its shortest decimal is what was meant.
-        let number = self.metadata.f32(&self.full(key))?;
-        number.to_string().parse().ok()
+        match self.metadata.value(&self.full(key))? {
+            Value::Number(number) => Some(*number),
+            _ => None,
+        }
     }
 
     /// A text, if it is there.
@@ -43,9 +36,12 @@ impl<'a> Keys<'a> {
         self.metadata.string(&self.full(key))
     }
 
-    /// A list of truths, if it is there.
-    pub(super) fn flags(&self, key: &str) -> Option<&'a [bool]> {
-        self.metadata.bools(&self.full(key))
+    /// A list of numbers, or of truths as 0 and 1, if it is there.
+    pub(super) fn numbers(&self, key: &str) -> Option<&'a [f64]> {
+        match self.metadata.value(&self.full(key))? {
+            Value::Numbers(numbers) => Some(numbers),
+            _ => None,
+        }
     }
 
     /// An error about the value of a key.
@@ -55,7 +51,6 @@ impl<'a> Keys<'a> {
             || "missing".into(),
             |value| match value {
                 Value::Text(text) => text.chars().take(80).collect(),
-                Value::Integer(number) => number.to_string(),
                 Value::Number(number) => number.to_string(),
                 Value::Boolean(truth) => truth.to_string(),
                 _ => "a list".into(),

@@ -2,6 +2,7 @@
 
 use super::family::GgufLayout;
 use crate::configuration::Configuration;
+use crate::decoder::Site;
 
 /// All weights of a model with their shapes, in the order of a forward pass. A tied head is not among them.
 #[must_use]
@@ -22,32 +23,13 @@ pub fn expected(configuration: &Configuration) -> Vec<(String, Vec<usize>)> {
 
 /// The weights of one block, by their names inside it.
 fn block(configuration: &Configuration) -> Vec<(String, Vec<usize>)> {
-    let (hidden, inner, width) = (configuration.hidden, configuration.intermediate, configuration.head_dim);
-    let queries = configuration.heads * width;
-    let keys = configuration.kv_heads * width;
+    let (hidden, width) = (configuration.hidden, configuration.head_dim);
     let mut list = vec![("input_layernorm.weight".to_owned(), vec![hidden])];
-    let linears = if configuration.fused_projections {
-        vec![
-            ("self_attn.qkv_proj", queries + 2 * keys, hidden, configuration.attention_bias),
-            ("self_attn.o_proj", hidden, queries, configuration.output_bias),
-            ("mlp.gate_up_proj", 2 * inner, hidden, configuration.feed_forward_bias),
-            ("mlp.down_proj", hidden, inner, configuration.feed_forward_bias),
-        ]
-    } else {
-        vec![
-            ("self_attn.q_proj", queries, hidden, configuration.attention_bias),
-            ("self_attn.k_proj", keys, hidden, configuration.attention_bias),
-            ("self_attn.v_proj", keys, hidden, configuration.attention_bias),
-            ("self_attn.o_proj", hidden, queries, configuration.output_bias),
-            ("mlp.gate_proj", inner, hidden, configuration.feed_forward_bias),
-            ("mlp.up_proj", inner, hidden, configuration.feed_forward_bias),
-            ("mlp.down_proj", hidden, inner, configuration.feed_forward_bias),
-        ]
-    };
-    for (module, out, input, bias) in linears {
-        list.push((format!("{module}.weight"), vec![out, input]));
-        if bias {
-            list.push((format!("{module}.bias"), vec![out]));
+    for site in Site::all(configuration) {
+        let (out, input) = site.shape(configuration);
+        list.push((format!("{}.weight", site.module()), vec![out, input]));
+        if site.has_bias(configuration) {
+            list.push((format!("{}.bias", site.module()), vec![out]));
         }
     }
     if configuration.query_key_norm {

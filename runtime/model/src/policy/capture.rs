@@ -80,10 +80,7 @@ impl Policy {
     /// # Errors
     /// When a row is empty or a token is not in the vocabulary.
     pub fn next_token(&self, view: &View, rows: &Rows, ids: &[u32]) -> Result<Tensor> {
-        let vocabulary = self.model.configuration.vocabulary;
-        if let Some(id) = ids.iter().find(|id| **id as usize >= vocabulary) {
-            return Err(Error::Argument(format!("token `{id}` is not in the vocabulary of `{vocabulary}`")));
-        }
+        self.model.configuration.check_tokens("the list of tokens", ids)?;
         let mut found = Vec::with_capacity(rows.count() * ids.len());
         for slice in self.slices(rows, true) {
             let (network, hidden) = self.last_hidden(view, rows, slice)?;

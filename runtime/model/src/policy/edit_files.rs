@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use tunebox_compute::{DType, Device, Tensor};
+use tunebox_compute::{DType, Tensor};
 
 use super::Policy;
 use crate::adapter::{Adapter, AdapterKind, AdapterSettings, Targets};
@@ -14,7 +14,7 @@ use crate::edit::{Edits, Form};
 use crate::error::{Error, Result};
 use crate::families;
 use crate::files::{self, Stored};
-use crate::weights::safetensors as stored;
+use crate::weights::{Location, safetensors};
 
 /// The file of a checkpoint that holds edited weights.
 const EDITS: &str = "edits.safetensors";
@@ -28,7 +28,7 @@ impl Policy {
     /// # Errors
     /// When the device fails.
     pub fn edits_as_adapter(&self) -> Result<Option<Adapter>> {
-        let factors = self.edits.factors();
+        let factors = &self.edits.factors;
         let Some(rank) = factors.values().map(Vec::len).max() else { return Ok(None) };
         let names = factors.keys().map(|(layer, site)| site.path(*layer)).collect();
         let settings = AdapterSettings {
@@ -87,14 +87,14 @@ impl Policy {
         let mut edits = Edits::default();
         let mut factors: Vec<(Part, Tensor)> = Vec::new();
         let weights = families::expected(&self.model.configuration).into_iter().collect();
-        for (name, location) in stored::locate(&[path.to_owned()])? {
+        for (name, location) in safetensors::locate(&[path.to_owned()])? {
             // Before anything so large is read.
             let part = self.check_entry(&weights, &name, &location)?;
-            let tensor = stored::read(&name, &location, &Device::Cpu)?;
+            let tensor = location.read()?;
             match part {
                 None => {
                     let placed = self.place_on_device(&tensor)?;
-                    edits.set(&name, tensor, placed);
+                    edits.changed.insert(name, (tensor, placed));
                 }
                 Some(part) => factors.push((part, tensor)),
             }
@@ -118,7 +118,7 @@ impl Policy {
         &self,
         weights: &BTreeMap<String, Vec<usize>>,
         name: &str,
-        found: &stored::Location,
+        found: &Location,
     ) -> Result<Option<Part>> {
         let configuration = &self.model.configuration;
         let is_there =
@@ -145,10 +145,10 @@ fn write(edits: &Edits, path: &Path) -> Result<()> {
         return Ok(());
     }
     let mut list = Vec::new();
-    for (name, tensor) in edits.changed() {
+    for (name, (tensor, _)) in &edits.changed {
         list.push((Stored { name: name.clone(), shape: tensor.dims().to_vec(), dtype: tensor.dtype() }, tensor));
     }
-    for ((layer, site), factors) in edits.factors() {
+    for ((layer, site), factors) in &edits.factors {
         for (number, (left, right)) in factors.iter().enumerate() {
             for (side, tensor) in [("left", left), ("right", right)] {
                 let name = format!("{FACTOR}{layer}.{}.{number:04}.{side}", site.short_name());
@@ -204,7 +204,7 @@ mod tests {
     }
 
     fn edit(policy: &mut Policy) {
-        policy.add_outer(Role::Down, 1, &[1.0; 16], &[1.0; 24], 0.5).unwrap();
+        policy.add_outer(Role::Linear(Site::Down), 1, &[1.0; 16], &[1.0; 24], 0.5).unwrap();
     }
 
     /// A number of the edited matrix as a snapshot has it; none where it has the base's.

@@ -18,12 +18,7 @@ impl Policy {
     /// When a layer is not there, the vector is not as wide as the stream, or the device has no room for it.
     pub fn patch(&mut self, patch: Patch) -> Result<u64> {
         let configuration = &self.model.configuration;
-        if let Some(layer) = patch.layers.iter().find(|layer| **layer >= configuration.layers) {
-            return Err(Error::Argument(format!(
-                "layer `{layer}` is not there, the model's layers are 0 to {}",
-                configuration.layers.saturating_sub(1)
-            )));
-        }
+        patch.layers.iter().try_for_each(|layer| configuration.check_layer(*layer))?;
         if patch.width() != configuration.hidden {
             return Err(Error::Argument(format!(
                 "the vector has `{}` numbers, the model's stream is `{}` wide",
@@ -256,7 +251,7 @@ impl Policy {
             Some(slot) => parameters.set(slot, &weight)?,
             None => {
                 let placed = self.place_on_device(&weight)?;
-                self.edits.set(name, weight, placed);
+                self.edits.changed.insert(name.to_owned(), (weight, placed));
             }
         }
         self.note_update();

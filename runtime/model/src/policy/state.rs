@@ -89,10 +89,10 @@ mod tests {
             let mut policy = Policy::new(model, &settings, PolicySettings::default()).unwrap();
             let first = values(&policy);
             change(&mut policy);
-            assert_ne!(values(&policy), first, "{kind}");
+            assert_ne!(values(&policy), first, "{kind:?}");
             policy.reset().unwrap();
-            assert_eq!(values(&policy), first, "{kind}");
-            assert!(!policy.is_edited() && policy.generation() == 0, "{kind}");
+            assert_eq!(values(&policy), first, "{kind:?}");
+            assert!(!policy.is_edited() && policy.generation() == 0, "{kind:?}");
         }
     }
 

@@ -2,10 +2,9 @@
 //!
 //! Special tokens and the ids around a text are added by the caller.
 
-use std::collections::HashMap;
-
 use tokenizers::models::bpe::{BPE, Vocab};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::{NormalizedString, Normalizer, normalizers};
 
 use super::gguf::{Kind, Vocabulary};
 use super::pre_tokenizers::{self, Style};
@@ -13,9 +12,11 @@ use super::{TokenizerError, merges};
 
 /// Builds the model, its pre-tokenizer and its decoder.
 pub(super) fn build(vocabulary: &Vocabulary, style: Style) -> Result<tokenizers::Tokenizer, TokenizerError> {
-    let alphabet = Alphabet::new();
-    let tokens: Vec<String> =
-        vocabulary.tokens.iter().zip(&vocabulary.kinds).map(|(token, kind)| alphabet.spell(token, *kind)).collect();
+    let alphabet = ByteLevel::alphabet();
+    let tokens = vocabulary.tokens.iter().zip(&vocabulary.kinds);
+    let tokens = tokens
+        .map(|(token, kind)| spell(token, *kind, |letter| alphabet.contains(&letter)))
+        .collect::<Result<Vec<String>, TokenizerError>>()?;
     let vocab: Vocab = tokens.iter().enumerate().map(|(id, token)| (token.clone(), id as u32)).collect();
 
     let pairs = match &vocabulary.merges {
@@ -41,26 +42,15 @@ fn pair(line: &str) -> Result<(String, String), TokenizerError> {
     })
 }
 
-/// The 256 printable characters that stand for bytes in such vocabularies.
-struct Alphabet(HashMap<char, u8>, Vec<char>);
-
-impl Alphabet {
-    /// Printable Latin-1 bytes stand for themselves; the rest follow from U+0100 on.
-    fn new() -> Self {
-        let printable = |byte: u8| matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
-        let mut spare = ('\u{100}'..).take(256);
-        let spelling: Vec<char> =
-            (0..=255u8).map(|byte| if printable(byte) { byte.into() } else { spare.next().unwrap_or(' ') }).collect();
-        Self(spelling.iter().copied().zip(0..=255).collect(), spelling)
+/// A token in the alphabet of 256 printable characters that stand for bytes. Control and user-defined tokens are text,
+/// matched before any merging, and stay as they are; any other token that some converter left as plain text is spelt
+/// byte by byte.
+fn spell(token: &str, kind: Kind, is_in_alphabet: impl Fn(char) -> bool) -> Result<String, TokenizerError> {
+    let plain = matches!(kind, Kind::Control | Kind::UserDefined);
+    if plain || token.chars().all(is_in_alphabet) {
+        return Ok(token.to_owned());
     }
-
-    /// A token in the alphabet. Control and user-defined tokens are text, matched before any merging, and stay as
-    /// they are; any other token that some converter left as plain text is spelt byte by byte.
-    fn spell(&self, token: &str, kind: Kind) -> String {
-        let plain = matches!(kind, Kind::Control | Kind::UserDefined);
-        if plain || token.chars().all(|character| self.0.contains_key(&character)) {
-            return token.to_owned();
-        }
-        token.bytes().map(|byte| self.1[usize::from(byte)]).collect()
-    }
+    let mut text = NormalizedString::from(token);
+    normalizers::ByteLevel::new().normalize(&mut text).map_err(TokenizerError::broken)?;
+    Ok(text.get().to_owned())
 }

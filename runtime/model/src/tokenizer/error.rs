@@ -69,42 +69,34 @@ pub enum TokenizerError {
         /// What is known.
         known: Vec<&'static str>,
     },
-    /// The parts do not make a tokenizer.
-    #[error("the tokenizer's parts do not fit together")]
+    /// The parts do not make a tokenizer, a text cannot be encoded, or ids cannot be decoded.
+    #[error("{what}")]
     #[explain(why = detail.clone())]
     Broken {
-        /// What does not fit.
-        detail: String,
-    },
-    /// A text that cannot be encoded.
-    #[error("the text cannot be turned into tokens")]
-    #[explain(why = detail.clone())]
-    Encode {
-        /// The tokenizer's own words.
-        detail: String,
-    },
-    /// Ids that cannot be decoded.
-    #[error("the tokens cannot be turned into text")]
-    #[explain(why = detail.clone())]
-    Decode {
-        /// The tokenizer's own words.
+        /// What does not work.
+        what: &'static str,
+        /// The tokenizer library's own words.
         detail: String,
     },
 }
 
 impl TokenizerError {
-    pub(super) fn broken(error: tokenizers::Error) -> Self {
-        Self::Broken { detail: error.to_string() }
+    /// Parts that do not make a tokenizer.
+    pub(super) fn broken(error: impl ToString) -> Self {
+        Self::Broken { what: "the tokenizer's parts do not fit together", detail: error.to_string() }
     }
 
-    pub(super) fn encode(error: tokenizers::Error) -> Self {
-        Self::Encode { detail: error.to_string() }
+    /// A text that cannot be encoded.
+    pub(super) fn encode(error: impl ToString) -> Self {
+        Self::Broken { what: "the text cannot be turned into tokens", detail: error.to_string() }
     }
 
-    pub(super) fn decode(error: tokenizers::Error) -> Self {
-        Self::Decode { detail: error.to_string() }
+    /// Ids that cannot be decoded.
+    pub(super) fn decode(error: impl ToString) -> Self {
+        Self::Broken { what: "the tokens cannot be turned into text", detail: error.to_string() }
     }
 
+    /// A file that does not hold what it should.
     pub(super) fn malformed(path: &Path, error: impl ToString) -> Self {
         Self::Malformed { path: path.to_path_buf(), detail: error.to_string() }
     }

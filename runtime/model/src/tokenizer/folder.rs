@@ -150,12 +150,17 @@ impl Settings {
 
 /// A JSON object from a file, empty where there is no file.
 pub(crate) fn object(path: &Path) -> Result<Map<String, Value>, TokenizerError> {
-    let text = match files::read_text(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Map::new()),
-        Err(source) => return Err(TokenizerError::Read { path: path.to_path_buf(), source }),
-    };
+    let Some(text) = read_optional(path)? else { return Ok(Map::new()) };
     serde_json::from_str(&text).map_err(|error| TokenizerError::malformed(path, error))
+}
+
+/// The text of a file; none where there is no file.
+pub(crate) fn read_optional(path: &Path) -> Result<Option<String>, TokenizerError> {
+    match files::read_text(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(TokenizerError::Read { path: path.to_path_buf(), source }),
+    }
 }
 
 fn parse_added_token(token: &Value) -> Option<AddedToken> {

@@ -64,7 +64,7 @@ impl Tokenizer {
     /// [`TokenizerError::Metadata`] for a missing key, [`TokenizerError::Unknown`] for a kind of tokenizer or
     /// pre-tokenizer that is not known.
     pub fn from_gguf(metadata: &Metadata) -> Result<Self, TokenizerError> {
-        catch_panic(|| Self::read_gguf(metadata)).unwrap_or_else(|detail| Err(TokenizerError::Broken { detail }))
+        catch_panic(|| Self::read_gguf(metadata)).unwrap_or_else(|panic| Err(TokenizerError::broken(panic)))
     }
 
     fn read_gguf(metadata: &Metadata) -> Result<Self, TokenizerError> {
@@ -162,18 +162,19 @@ fn kind(code: f64) -> Kind {
 }
 
 fn texts(metadata: &Metadata, key: &str) -> Result<Option<Vec<String>>, TokenizerError> {
-    if !metadata.contains(key) {
-        return Ok(None);
+    match metadata.value(key) {
+        None => Ok(None),
+        Some(Value::Texts(texts)) => Ok(Some(texts.clone())),
+        // An empty list may name any kind.
+        Some(Value::Numbers(numbers)) if numbers.is_empty() => Ok(Some(Vec::new())),
+        Some(_) => Err(missing(key, "a list of texts")),
     }
-    let texts = metadata.strings(key).ok_or_else(|| missing(key, "a list of texts"))?;
-    Ok(Some(texts.to_vec()))
 }
 
 fn numbers(metadata: &Metadata, key: &str) -> Result<Vec<f64>, TokenizerError> {
     match metadata.value(key) {
         None => Ok(Vec::new()),
-        Some(Value::Numbers(numbers)) => Ok(numbers.iter().copied().map(f64::from).collect()),
-        Some(Value::Integers(numbers)) => Ok(numbers.iter().map(|number| *number as f64).collect()),
+        Some(Value::Numbers(numbers)) => Ok(numbers.clone()),
         Some(_) => Err(missing(key, "a list of numbers")),
     }
 }

@@ -22,7 +22,7 @@ use std::ops::Range;
 pub use error::TokenizerError;
 pub use stream::StreamDecoder;
 
-pub(crate) use folder::object;
+pub(crate) use folder::{object, read_optional};
 use special::Specials;
 use tokenizers::Encoding;
 
@@ -68,7 +68,7 @@ impl Tokenizer {
     /// this tokenizer puts around a text (a beginning-of-text token, for many) are added.
     ///
     /// # Errors
-    /// [`TokenizerError::Encode`] where the vocabulary cannot spell the text.
+    /// When the vocabulary cannot spell the text.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, TokenizerError> {
         let encoding = encoded(|| self.inner.encode_fast(text, false))?;
         if !add_special {
@@ -131,10 +131,10 @@ impl Tokenizer {
     /// Ids beyond the vocabulary (rows that pad the embedding) have no text and are left out.
     ///
     /// # Errors
-    /// [`TokenizerError::Decode`] where the decoder cannot put the pieces together.
+    /// When the decoder cannot put the pieces together.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, TokenizerError> {
         let decoded = catch_panic(|| self.inner.decode(ids, skip_special));
-        decoded.map_err(|detail| TokenizerError::Decode { detail })?.map_err(TokenizerError::decode)
+        decoded.map_err(TokenizerError::decode)?.map_err(TokenizerError::decode)
     }
 
     /// One more than the highest id; an embedding needs at least so many rows.
@@ -190,7 +190,7 @@ impl Tokenizer {
 
 /// What the library makes of a text; a panic of it is one more error.
 fn encoded(work: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding, TokenizerError> {
-    catch_panic(work).map_err(|detail| TokenizerError::Encode { detail })?.map_err(TokenizerError::encode)
+    catch_panic(work).map_err(TokenizerError::encode)?.map_err(TokenizerError::encode)
 }
 
 impl fmt::Debug for Tokenizer {

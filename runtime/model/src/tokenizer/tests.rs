@@ -1,7 +1,7 @@
 //! The tokenizer against transformers, on the golden files of `tests/golden/text` (made by `tests/golden/text.py`).
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::Value;
 
@@ -92,7 +92,7 @@ fn pre_tokenizers_cut_by_the_name_in_the_file() {
     let stored = metadata(golden("bytes.gguf"));
     for (name, rows) in golden_styles["ids"].as_object().unwrap() {
         let mut stored = stored.clone();
-        stored.insert("tokenizer.ggml.pre", Stored::Text(name.clone()));
+        stored.values.insert("tokenizer.ggml.pre".into(), Stored::Text(name.clone()));
         let tokenizer = Tokenizer::from_gguf(&stored).unwrap();
         for (text, row) in golden_styles["texts"].as_array().unwrap().iter().zip(rows.as_array().unwrap()) {
             let text = text.as_str().unwrap();
@@ -104,7 +104,7 @@ fn pre_tokenizers_cut_by_the_name_in_the_file() {
 #[test]
 fn an_unknown_pre_tokenizer_is_refused_by_name() {
     let mut stored = metadata(golden("bytes.gguf"));
-    stored.insert("tokenizer.ggml.pre", Stored::Text("brand-new".into()));
+    stored.values.insert("tokenizer.ggml.pre".into(), Stored::Text("brand-new".into()));
     let error = Tokenizer::from_gguf(&stored).unwrap_err();
     assert_eq!(error.to_string(), "`brand-new` is not a known pre-tokenizer of a GGUF file");
 }
@@ -130,14 +130,14 @@ fn with_roles(architecture: &str) -> Tokenizer {
         ("general.architecture", text(architecture)),
         ("tokenizer.ggml.model", text("llama")),
         ("tokenizer.ggml.tokens", Stored::Texts(rows.iter().map(|(token, _)| (*token).into()).collect())),
-        ("tokenizer.ggml.token_type", Stored::Integers(rows.iter().map(|(_, kind)| *kind).collect())),
-        ("tokenizer.ggml.scores", Stored::Numbers((0..12_u8).map(|id| -f32::from(id)).collect())),
-        ("tokenizer.ggml.unknown_token_id", Stored::Integer(0)),
-        ("tokenizer.ggml.bos_token_id", Stored::Integer(1)),
-        ("tokenizer.ggml.eos_token_id", Stored::Integer(9)),
+        ("tokenizer.ggml.token_type", Stored::Numbers(rows.iter().map(|(_, kind)| f64::from(*kind)).collect())),
+        ("tokenizer.ggml.scores", Stored::Numbers((0..12).map(|id| -f64::from(id)).collect())),
+        ("tokenizer.ggml.unknown_token_id", Stored::Number(0.0)),
+        ("tokenizer.ggml.bos_token_id", Stored::Number(1.0)),
+        ("tokenizer.ggml.eos_token_id", Stored::Number(9.0)),
     ];
     let values = values.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-    Tokenizer::from_gguf(&Metadata::from_values(Path::new("model.gguf"), values)).unwrap()
+    Tokenizer::from_gguf(&Metadata { path: "model.gguf".into(), values }).unwrap()
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn the_roles_of_phi_3_take_the_white_space_behind_them_in_gguf_as_well() {
 #[test]
 fn a_gguf_without_tokens_says_which_key_is_missing() {
     let mut stored = metadata(golden("bytes.gguf"));
-    stored.remove("tokenizer.ggml.tokens");
+    stored.values.remove("tokenizer.ggml.tokens");
     let error = Tokenizer::from_gguf(&stored).unwrap_err();
     assert!(matches!(error, TokenizerError::Metadata { key, .. } if key == "tokenizer.ggml.tokens"));
 }
@@ -160,7 +160,7 @@ fn a_gguf_without_tokens_says_which_key_is_missing() {
 #[test]
 fn merges_that_the_vocabulary_cannot_spell_are_an_error() {
     let mut stored = metadata(golden("bytes.gguf"));
-    stored.insert("tokenizer.ggml.merges", Stored::Texts(vec!["qq zz".into()]));
+    stored.values.insert("tokenizer.ggml.merges".into(), Stored::Texts(vec!["qq zz".into()]));
     assert!(matches!(Tokenizer::from_gguf(&stored).unwrap_err(), TokenizerError::Broken { .. }));
 }
 
@@ -180,7 +180,7 @@ fn special_ids_come_from_the_files() {
 #[test]
 fn the_end_flag_of_a_gguf_puts_an_end_token_behind_texts_but_not_behind_openings() {
     let mut stored = metadata(golden("pieces-gemma.gguf"));
-    stored.insert("tokenizer.ggml.add_eos_token", Stored::Boolean(true));
+    stored.values.insert("tokenizer.ggml.add_eos_token".into(), Stored::Boolean(true));
     let tokenizer = Tokenizer::from_gguf(&stored).unwrap();
     let (bos, eos) = (tokenizer.bos().unwrap(), tokenizer.eos()[0]);
 

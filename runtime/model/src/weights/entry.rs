@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use tunebox_compute::precision::{Precision, Purpose, already_quantized};
-use tunebox_compute::weight::Format;
+use tunebox_compute::weight::{Format, WeightRef};
 use tunebox_compute::{DType, Device, Weight};
 
+use super::location::Location;
 use super::repair::Repair;
-use super::{gguf, safetensors};
 use crate::error::{Error, Result};
 
 /// A weight and where it is.
@@ -22,13 +22,8 @@ pub(super) struct Entry {
 /// Where a weight is.
 #[derive(Debug)]
 pub(super) enum Stored {
-    Safetensors(safetensors::Location),
-    Gguf {
-        name: String,
-        location: gguf::Location,
-        length: u64,
-        repair: Repair,
-    },
+    /// In a file, whose writer may have changed it.
+    File { location: Location, repair: Repair },
     /// Already in memory.
     InMemory {
         /// The element type that holds its numbers exactly.
@@ -40,12 +35,13 @@ pub(super) enum Stored {
 
 impl Entry {
     /// A weight that is not read yet.
-    pub(super) fn new(shape: Vec<usize>, stored: Stored) -> Self {
-        Self { shape, stored, loaded: OnceLock::new() }
+    pub(super) fn in_file(location: Location, repair: Repair) -> Self {
+        Self { shape: location.shape.clone(), stored: Stored::File { location, repair }, loaded: OnceLock::new() }
     }
 
     /// A weight that is in memory already, with the CPU, for a model on some device.
-    pub(super) fn in_memory(shape: Vec<usize>, weight: Weight, device: &Device) -> Self {
+    pub(super) fn in_memory(weight: Weight, device: &Device) -> Self {
+        let shape = WeightRef::from(&weight).sides();
         let dtype = match &weight {
             Weight::Tensor(tensor) => tensor.dtype(),
             Weight::Packed(packed) => packed.format().dtype(),
@@ -61,47 +57,42 @@ impl Entry {
         if let Some(weight) = self.loaded.get() {
             return weight.bytes() as u64;
         }
-        if let (Some(matrices), Some(numbers)) = (precision.plain(), self.plain_numbers()) {
+        if let (Some(matrices), false) = (precision.plain(), self.is_in_blocks()) {
             let dtype = if self.shape.len() == 2 { matrices } else { precision.dtype(Purpose::Vector) };
-            return numbers * dtype.size_in_bytes() as u64;
+            return self.shape.iter().map(|side| *side as u64).product::<u64>() * dtype.size_in_bytes() as u64;
         }
         match &self.stored {
-            Stored::Safetensors(location) => location.bytes,
-            Stored::Gguf { location, .. } => gguf::bytes(location),
+            Stored::File { location, .. } => location.kept_bytes(),
             Stored::InMemory { original, .. } => original.as_ref().map_or(0, |weight| weight.bytes() as u64),
         }
     }
 
-    /// How many numbers it has; none if it is kept in blocks.
-    fn plain_numbers(&self) -> Option<u64> {
-        let in_blocks = match &self.stored {
-            Stored::Safetensors(_) => false,
-            Stored::Gguf { location, .. } => gguf::in_blocks(location),
-            Stored::InMemory { original, .. } => {
-                matches!(original, Some(Weight::Packed(packed)) if packed.format().block() > 1)
-            }
+    /// Whether it is kept in blocks, as its file has it.
+    fn is_in_blocks(&self) -> bool {
+        let format = match &self.stored {
+            Stored::File { location, .. } => location.kept_format(),
+            Stored::InMemory { original: Some(Weight::Packed(packed)), .. } => Some(packed.format()),
+            Stored::InMemory { .. } => None,
         };
-        (!in_blocks).then(|| self.shape.iter().map(|side| *side as u64).product())
+        format.is_some_and(|format| format.block() > 1)
     }
 
     /// What holds its numbers exactly as they are stored, however they are kept.
     pub(super) fn dtype(&self) -> DType {
         match &self.stored {
-            Stored::Safetensors(location) => safetensors::stored_dtype(location),
-            Stored::Gguf { location, .. } => gguf::stored_dtype(location),
+            Stored::File { location, .. } => location.kept_format().map_or(DType::F32, Format::dtype),
             Stored::InMemory { dtype, .. } => *dtype,
         }
     }
 
     /// Whether what was read of it takes memory of its own, on whatever device, and is no part of the mapped file.
     pub(super) fn is_copy(&self) -> bool {
-        match (self.loaded.get(), &self.stored) {
-            (Some(weight), _) if !weight.device().is_cpu() => true,
-            (Some(Weight::Packed(packed)), Stored::Gguf { repair, .. }) => {
-                packed.format() == Format::NF4 || repair.reorders_rows()
+        let moved = matches!(&self.stored, Stored::File { repair, .. } if repair.reorders_rows());
+        match self.loaded.get() {
+            Some(weight @ Weight::Packed(packed)) if weight.device().is_cpu() => {
+                moved || packed.format() == Format::NF4
             }
-            (Some(Weight::Packed(packed)), _) => packed.format() == Format::NF4,
-            (loaded, _) => loaded.is_some(),
+            loaded => loaded.is_some(),
         }
     }
 
@@ -115,11 +106,10 @@ impl Entry {
             return Ok(false);
         }
         match &self.stored {
-            Stored::Gguf { location, .. } => match gguf::quantized(location) {
-                Some(format) => Err(name_tensor_in_error(name, place, already_quantized(&format))),
-                None => Ok(true),
-            },
-            Stored::Safetensors(_) | Stored::InMemory { .. } => Ok(true),
+            Stored::File { location, .. } if let Some(format) = location.quantized() => {
+                Err(name_tensor_in_error(name, place, already_quantized(format)))
+            }
+            _ => Ok(true),
         }
     }
 
@@ -151,17 +141,4 @@ pub(super) fn name_tensor_in_error(name: &str, place: &Path, error: tunebox_comp
         }
         other => other.into(),
     }
-}
-
-/// Refuses a weight of another shape than the configuration asks for.
-pub(super) fn check_shape(name: &str, wanted: &[usize], found: &[usize], place: &Path) -> Result<()> {
-    if wanted == found {
-        return Ok(());
-    }
-    Err(Error::TensorShape {
-        name: name.into(),
-        wanted: wanted.to_vec(),
-        found: found.to_vec(),
-        place: place.display().to_string(),
-    })
 }

@@ -3,6 +3,7 @@
 //! An edited matrix is the run's, not the method's: it is charged as work, and there is at most one
 //! copy of each. What is read goes through the ledger and the bytes that a step may read back.
 
+use tunebox_model::decoder::Site;
 use tunebox_model::edit;
 use wasmtime::component::Resource;
 
@@ -83,13 +84,13 @@ impl Host for HostContext<'_> {
 fn model_role(role: Role) -> edit::Role {
     match role {
         Role::Embedding => edit::Role::Embedding,
-        Role::Query => edit::Role::Query,
-        Role::Key => edit::Role::Key,
-        Role::Value => edit::Role::Value,
-        Role::AttentionOutput => edit::Role::AttentionOutput,
-        Role::Gate => edit::Role::Gate,
-        Role::Up => edit::Role::Up,
-        Role::Down => edit::Role::Down,
+        Role::Query => edit::Role::Linear(Site::Query),
+        Role::Key => edit::Role::Linear(Site::Key),
+        Role::Value => edit::Role::Linear(Site::Value),
+        Role::AttentionOutput => edit::Role::Linear(Site::AttentionOutput),
+        Role::Gate => edit::Role::Linear(Site::Gate),
+        Role::Up => edit::Role::Linear(Site::Up),
+        Role::Down => edit::Role::Linear(Site::Down),
         Role::Head => edit::Role::Head,
     }
 }

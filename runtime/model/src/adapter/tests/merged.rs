@@ -18,7 +18,7 @@ fn a_merged_model_scores_like_its_adapter() {
             let base = Policy::open(Arc::new(merged), None, PolicySettings::default()).unwrap();
             let (adapted, merged) = (logprobs(&policy, &View::Policy), logprobs(&base, &View::Policy));
             for (adapted, merged) in adapted.iter().flatten().zip(merged.iter().flatten()) {
-                assert!((adapted - merged).abs() < 1e-5, "{name}, {kind}: {adapted} adapted, {merged} merged");
+                assert!((adapted - merged).abs() < 1e-5, "{name}, {kind:?}: {adapted} adapted, {merged} merged");
             }
         }
     }

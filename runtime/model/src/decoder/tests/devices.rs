@@ -9,7 +9,7 @@ use tunebox_compute::{DType, Device, Tensor};
 use super::gradients::{seeds, stir};
 use crate::adapter::{AdapterKind, AdapterSettings};
 use crate::configuration::Configuration;
-use crate::decoder::Recompute;
+use crate::decoder::{self, Recompute};
 use crate::edit::Role;
 use crate::merge::merge;
 use crate::policy::{Policy, PolicySettings, Seeds, Slice, View};
@@ -108,7 +108,7 @@ fn every_family_and_kind_learns_alike(on: &On) {
     for (name, configuration) in tiny::families() {
         for kind in [AdapterKind::Lora, AdapterKind::Dora, AdapterKind::Full] {
             let both = on.both(&configuration, &adapter(kind), PolicySettings::default());
-            let what = format!("{name}, {kind}");
+            let what = format!("{name}, {kind:?}");
             on.near(&what, [&both[0], &both[1]].map(learn));
             on.near_gradients(&what, &both);
         }
@@ -169,7 +169,7 @@ fn edits_and_files_are_those_of_the_cpu(on: &On) {
     for (configuration, kind) in [(tiny::biased(), AdapterKind::Lora), (tiny::joined(), AdapterKind::Full)] {
         let both = on.both(&configuration, &adapter(kind), PolicySettings::default()).map(|mut policy| {
             let direction = Stream::new(8, "direction").normals(16);
-            policy.project_out(Role::AttentionOutput, 1, &direction, 1.0, false).unwrap();
+            policy.project_out(Role::Linear(decoder::Site::AttentionOutput), 1, &direction, 1.0, false).unwrap();
             policy.project_out(Role::Embedding, 0, &direction, 0.5, false).unwrap();
             policy
         });
@@ -188,7 +188,7 @@ fn edits_and_files_are_those_of_the_cpu(on: &On) {
         };
         for file in files {
             let bytes = [&folders[0], &folders[1]].map(|folder| std::fs::read(folder.path().join(file)).unwrap());
-            assert!(bytes[0] == bytes[1], "{kind}: `{file}` is another");
+            assert!(bytes[0] == bytes[1], "{kind:?}: `{file}` is another");
         }
         let [_, mut there] = on.both(&configuration, &adapter(kind), PolicySettings::default());
         let fresh = logprobs(&there, &View::Policy);

@@ -13,7 +13,7 @@ use crate::decoder::hook::{Change, Hook};
 use crate::edit::{self, Form, Matrix, Role};
 use crate::policy::{Policy, PolicySettings, View};
 use crate::stream::{Patch, PatchOperation, Site, unit};
-use crate::{Configuration, Model, Source, Weights, families, merge, tiny};
+use crate::{Configuration, Model, Source, Weights, decoder, families, merge, tiny};
 
 fn direction() -> Vec<f32> {
     Stream::new(8, "direction").normals(16)
@@ -40,8 +40,8 @@ fn orthogonalise(policy: &mut Policy, keep_norms: bool) {
 
 fn write_less(policy: &mut Policy, keep_norms: bool) {
     for layer in 0..2 {
-        policy.project_out(Role::AttentionOutput, layer, &direction(), 1.0, keep_norms).unwrap();
-        policy.project_out(Role::Down, layer, &direction(), 1.0, keep_norms).unwrap();
+        policy.project_out(Role::Linear(decoder::Site::AttentionOutput), layer, &direction(), 1.0, keep_norms).unwrap();
+        policy.project_out(Role::Linear(decoder::Site::Down), layer, &direction(), 1.0, keep_norms).unwrap();
     }
 }
 
@@ -73,7 +73,8 @@ fn nothing_is_written_along_the_direction_any_more() {
         let mut left: Vec<f32> = Vec::new();
         let embedding = policy.read_rows(Role::Embedding, 0, 0, configuration.vocabulary).unwrap();
         left.extend(along(&embedding.to_vec2().unwrap(), &direction));
-        for (role, layer) in [(Role::AttentionOutput, 0), (Role::Down, 1)] {
+        for (role, layer) in [(Role::Linear(decoder::Site::AttentionOutput), 0), (Role::Linear(decoder::Site::Down), 1)]
+        {
             let rows = policy.read_rows(role, layer, 0, 16).unwrap().t().unwrap().to_vec2().unwrap();
             left.extend(along(&rows, &direction));
         }
@@ -90,7 +91,11 @@ fn rows_keep_their_lengths_where_that_is_asked_for() {
     let before = policy(tiny::llama());
     let mut after = policy(tiny::llama());
     orthogonalise(&mut after, true);
-    for (role, rows) in [(Role::Embedding, 40), (Role::AttentionOutput, 16), (Role::Down, 16)] {
+    for (role, rows) in [
+        (Role::Embedding, 40),
+        (Role::Linear(decoder::Site::AttentionOutput), 16),
+        (Role::Linear(decoder::Site::Down), 16),
+    ] {
         let length = |policy: &Policy| {
             let rows = policy.read_rows(role, 1, 0, rows).unwrap();
             rows.sqr().unwrap().sum(1).unwrap().sqrt().unwrap().to_vec1::<f32>().unwrap()
@@ -105,11 +110,11 @@ fn an_edit_kept_as_an_adapter_scores_alike_and_leaves_the_weights() {
     for configuration in [tiny::llama(), tiny::gemma3(), tiny::joined()] {
         let mut edited = policy(configuration.clone());
         write_less(&mut edited, false);
-        edited.project_out(Role::Key, 0, &[1.0; 16], 0.5, false).unwrap();
+        edited.project_out(Role::Linear(decoder::Site::Key), 0, &[1.0; 16], 0.5, false).unwrap();
         let mut beside = policy(configuration.clone());
         beside.keep_edits_as(Form::Adapter).unwrap();
         write_less(&mut beside, false);
-        beside.project_out(Role::Key, 0, &[1.0; 16], 0.5, false).unwrap();
+        beside.project_out(Role::Linear(decoder::Site::Key), 0, &[1.0; 16], 0.5, false).unwrap();
         let wanted = logprobs(&edited, &View::Policy);
         assert!(largest(&wanted, &logprobs(&beside, &View::Policy)) < 1e-5);
 
@@ -126,9 +131,9 @@ fn several_edits_of_one_matrix_are_as_many_ranks() {
     let mut beside = policy(tiny::llama());
     beside.keep_edits_as(Form::Adapter).unwrap();
     let other = Stream::new(8, "other").normals(16);
-    beside.project_out(Role::Down, 1, &direction(), 1.0, false).unwrap();
-    beside.project_out(Role::Down, 1, &other, 0.5, false).unwrap();
-    beside.project_out(Role::Down, 0, &other, 0.5, false).unwrap();
+    beside.project_out(Role::Linear(decoder::Site::Down), 1, &direction(), 1.0, false).unwrap();
+    beside.project_out(Role::Linear(decoder::Site::Down), 1, &other, 0.5, false).unwrap();
+    beside.project_out(Role::Linear(decoder::Site::Down), 0, &other, 0.5, false).unwrap();
     let adapter = beside.edits_as_adapter().unwrap().unwrap();
     assert_eq!(
         adapter.modules().iter().map(|module| (module.layer, module.rank)).collect::<Vec<_>>(),
@@ -207,17 +212,17 @@ fn a_weight_in_bf16_is_edited_in_f32_and_stored_as_before() {
     let model = Arc::new(Model::from_parts("narrow", tiny::llama(), weights));
     let mut policy = Policy::open(model, None, PolicySettings::default()).unwrap();
     orthogonalise(&mut policy, false);
-    let rows = policy.read_rows(Role::Down, 0, 0, 16).unwrap().t().unwrap().to_vec2().unwrap();
+    let rows = policy.read_rows(Role::Linear(decoder::Site::Down), 0, 0, 16).unwrap().t().unwrap().to_vec2().unwrap();
     let left = along(&rows, &unit(&direction()).unwrap()).iter().fold(0.0_f32, |most, value| most.max(value.abs()));
     assert!(left < 4e-3, "{left}");
-    assert!(policy.edits().changed().values().all(|weight| weight.dtype() == DType::BF16));
+    assert!(policy.edits().changed.values().all(|(weight, _)| weight.dtype() == DType::BF16));
 }
 
 #[test]
 fn a_part_of_a_joined_matrix_is_edited_alone() {
     let mut policy = policy(tiny::joined());
     let before = all_rows(&policy);
-    policy.add_outer(Role::Key, 0, &[1.0; 16], &direction(), 0.5).unwrap();
+    policy.add_outer(Role::Linear(decoder::Site::Key), 0, &[1.0; 16], &direction(), 0.5).unwrap();
     let after = all_rows(&policy);
     let changed: Vec<bool> = before.iter().zip(&after).map(|(before, after)| before != after).collect();
     assert_eq!(changed, [vec![false; 32], vec![true; 16], vec![false; 16]].concat());
@@ -227,7 +232,11 @@ fn a_part_of_a_joined_matrix_is_edited_alone() {
 
 /// Queries, keys and values one after another.
 fn all_rows(policy: &Policy) -> Vec<Vec<f32>> {
-    let parts = [(Role::Query, 32), (Role::Key, 16), (Role::Value, 16)];
+    let parts = [
+        (Role::Linear(decoder::Site::Query), 32),
+        (Role::Linear(decoder::Site::Key), 16),
+        (Role::Linear(decoder::Site::Value), 16),
+    ];
     let rows = |(role, count)| policy.read_rows(role, 0, 0, count).unwrap().to_vec2::<f32>().unwrap();
     parts.into_iter().flat_map(rows).collect()
 }
@@ -247,7 +256,11 @@ fn with_full_fine_tuning_the_trained_weights_are_edited() {
 #[test]
 fn projections_are_those_of_the_reference() {
     let direction = Tensor::new(&[[2.0_f32 / 3.0, -1.0 / 3.0, 2.0 / 3.0]], &Device::Cpu).unwrap();
-    let place = |rows, columns| Matrix { rows, columns, ..Matrix::of(&tiny::llama(), Role::Down, 0).unwrap() };
+    let place = |rows, columns| Matrix {
+        rows,
+        columns,
+        ..Matrix::of(&tiny::llama(), Role::Linear(decoder::Site::Down), 0).unwrap()
+    };
     let weight = Tensor::new(&[[1.0_f32, 2.0], [0.5, -1.0], [3.0, 0.25]], &Device::Cpu).unwrap();
     let found = edit::project_columns(&weight, &place(3, 2), &direction, 1.0, false).unwrap();
     let wanted = [-0.666_666_7, 0.777_777_8, 1.333_333_3, -0.388_888_9, 1.333_333_3, -0.972_222_2];
@@ -268,16 +281,16 @@ fn projections_are_those_of_the_reference() {
 #[test]
 fn edits_that_cannot_be_made_change_nothing() {
     let mut policy = policy(tiny::llama());
-    assert!(policy.project_out(Role::Down, 2, &direction(), 1.0, false).is_err());
-    assert!(policy.project_out(Role::Down, 0, &direction()[..15], 1.0, false).is_err());
-    assert!(policy.project_out(Role::Down, 0, &[0.0; 16], 1.0, false).is_err());
-    assert!(policy.add_outer(Role::Down, 0, &[1.0; 16], &[1.0; 16], 1.0).is_err());
-    assert!(policy.read_rows(Role::Down, 0, 10, 7).is_err());
-    assert!(policy.read_rows(Role::Down, 0, usize::MAX, 2).is_err());
+    assert!(policy.project_out(Role::Linear(decoder::Site::Down), 2, &direction(), 1.0, false).is_err());
+    assert!(policy.project_out(Role::Linear(decoder::Site::Down), 0, &direction()[..15], 1.0, false).is_err());
+    assert!(policy.project_out(Role::Linear(decoder::Site::Down), 0, &[0.0; 16], 1.0, false).is_err());
+    assert!(policy.add_outer(Role::Linear(decoder::Site::Down), 0, &[1.0; 16], &[1.0; 16], 1.0).is_err());
+    assert!(policy.read_rows(Role::Linear(decoder::Site::Down), 0, 10, 7).is_err());
+    assert!(policy.read_rows(Role::Linear(decoder::Site::Down), 0, usize::MAX, 2).is_err());
     policy.keep_edits_as(Form::Adapter).unwrap();
     assert!(policy.project_out(Role::Embedding, 0, &direction(), 1.0, false).is_err());
-    assert!(policy.project_out(Role::Down, 0, &direction(), 1.0, true).is_err());
+    assert!(policy.project_out(Role::Linear(decoder::Site::Down), 0, &direction(), 1.0, true).is_err());
     assert!(!policy.is_edited());
-    policy.project_out(Role::Down, 0, &direction(), 1.0, false).unwrap();
+    policy.project_out(Role::Linear(decoder::Site::Down), 0, &direction(), 1.0, false).unwrap();
     assert!(policy.keep_edits_as(Form::Weights).is_err());
 }

@@ -50,7 +50,7 @@ fn recomputed_blocks_give_the_same_bits() {
     for kind in [AdapterKind::Lora, AdapterKind::Dora, AdapterKind::Full] {
         let kept = gradient(&policy(&settings(kind), Recompute::None), true);
         let recomputed = gradient(&policy(&settings(kind), Recompute::Blocks), true);
-        assert_eq!(kept, recomputed, "{kind}");
+        assert_eq!(kept, recomputed, "{kind:?}");
     }
 }
 
@@ -65,7 +65,7 @@ fn recomputed_blocks_give_the_same_bits_under_dropout() {
 fn learning_from_what_was_not_kept_gives_the_same_bits() {
     for kind in [AdapterKind::Lora, AdapterKind::Dora, AdapterKind::Full] {
         let kept = gradient(&policy(&settings(kind), Recompute::None), true);
-        assert_eq!(kept, gradient(&policy(&settings(kind), Recompute::None), false), "{kind}");
+        assert_eq!(kept, gradient(&policy(&settings(kind), Recompute::None), false), "{kind:?}");
     }
 }
 
@@ -148,8 +148,8 @@ fn the_reference_is_the_base_bit_for_bit() {
     let base = logprobs(&base, &View::Policy, &rows);
     for kind in [AdapterKind::Lora, AdapterKind::Dora, AdapterKind::Full] {
         let policy = policy(&settings(kind), Recompute::None);
-        assert_eq!(base, logprobs(&policy, &View::Reference, &rows), "{kind}");
-        assert_ne!(base, logprobs(&policy, &View::Policy, &rows), "{kind}");
+        assert_eq!(base, logprobs(&policy, &View::Reference, &rows), "{kind:?}");
+        assert_ne!(base, logprobs(&policy, &View::Policy, &rows), "{kind:?}");
     }
 }
 
@@ -158,7 +158,7 @@ fn a_fresh_adapter_changes_nothing() {
     let rows = tiny::rows();
     for kind in [AdapterKind::Lora, AdapterKind::RsLora, AdapterKind::Full] {
         let policy = Policy::new(tiny::model(tiny::qwen3(), 1), &settings(kind), PolicySettings::default()).unwrap();
-        assert_eq!(logprobs(&policy, &View::Reference, &rows), logprobs(&policy, &View::Policy, &rows), "{kind}");
+        assert_eq!(logprobs(&policy, &View::Reference, &rows), logprobs(&policy, &View::Policy, &rows), "{kind:?}");
     }
 }
 

@@ -37,7 +37,7 @@ fn quantised(format: Format, theirs: GgmlDType) -> Arc<Model> {
 }
 
 fn model(weights: BTreeMap<String, Weight>) -> Arc<Model> {
-    let weights = Weights::from_weights(weights, &wide(), &Device::Cpu).unwrap();
+    let weights = Weights::from_tensors(weights, &wide(), &Device::Cpu).unwrap();
     Arc::new(Model::from_parts("quantised", wide(), weights))
 }
 
@@ -80,7 +80,7 @@ fn check(name: &str, model: &Arc<Model>) {
     let plain = widened(model);
     for kind in [AdapterKind::Lora, AdapterKind::Dora] {
         let apart = distance(&gradient(model, kind), &gradient(&plain, kind));
-        assert!(apart < 1e-5, "{name}, {kind}: {apart:.1e}");
+        assert!(apart < 1e-5, "{name}, {kind:?}: {apart:.1e}");
     }
     let (found, wanted) = (stirred(model, AdapterKind::Lora), stirred(&plain, AdapterKind::Lora));
     for weight in ["model.layers.0.self_attn.q_proj.weight", "model.layers.1.mlp.down_proj.weight"] {

@@ -116,7 +116,7 @@ fn a_gradient_through_a_shared_beginning_is_the_sum_of_those_of_its_rows() {
                 apart.backward(&mut scored, &seeds_of(&all, row, one.width())).unwrap();
             }
             let off = distance(&gradient(&apart), &gradient(&together));
-            assert!(off < 2e-6, "{name} {kind}: {off:e}");
+            assert!(off < 2e-6, "{name} {kind:?}: {off:e}");
         }
     }
 }

@@ -48,7 +48,7 @@ fn a_gradient_is_the_same_in_slices_or_whole_kept_or_not() {
         for slice in [Slice::Rows(1), Slice::Rows(3), Slice::Tokens(10), Slice::Rows(64)] {
             for keep in [true, false] {
                 let found = gradient(&policy(kind, 0.0, slice), &rows, &seeds, keep);
-                assert!(distance(&whole, &found) < 1e-6, "{kind} {slice:?} {keep}: {}", distance(&whole, &found));
+                assert!(distance(&whole, &found) < 1e-6, "{kind:?} {slice:?} {keep}: {}", distance(&whole, &found));
             }
         }
     }

@@ -17,12 +17,12 @@ fn metadata(architecture: &str, more: &[(&str, Stored)]) -> Metadata {
         ("attention.sliding_window", 16),
     ];
     for (key, size) in sizes {
-        values.insert(format!("{architecture}.{key}"), Stored::Integer(size));
+        values.insert(format!("{architecture}.{key}"), Stored::Number(f64::from(size)));
     }
     for (key, value) in more {
         values.insert((*key).to_owned(), value.clone());
     }
-    Metadata::from_values(Path::new("model.gguf"), values)
+    Metadata { path: "model.gguf".into(), values }
 }
 
 fn facts() -> TensorFacts {
@@ -52,7 +52,7 @@ fn gemma_2_in_gguf_is_local_in_every_other_layer() {
 fn gemma_2_in_gguf_scales_by_the_width_of_a_head_and_the_largest_by_hidden_over_heads() {
     let scale = |layers| {
         let sizes = [("gemma2.attention.key_length", 32), ("gemma2.block_count", layers)];
-        let keys = sizes.map(|(key, size)| (key, Stored::Integer(size)));
+        let keys = sizes.map(|(key, size)| (key, Stored::Number(f64::from(size))));
         Configuration::from_gguf(&metadata("gemma2", &keys), facts()).unwrap().attention_scale
     };
     assert_eq!((scale(42), scale(46)), (32f64.sqrt().recip() as f32, 0.25));
@@ -69,10 +69,10 @@ fn smollm3_in_gguf_has_every_fourth_layer_without_positions() {
 fn phi_3_in_gguf_keeps_its_factors_as_tensors() {
     let factors = Some([vec![1.0; 6], vec![3.0; 6]]);
     let keys = [
-        ("phi3.rope.dimension_count", Stored::Integer(12)),
-        ("phi3.rope.scaling.original_context_length", Stored::Integer(256)),
+        ("phi3.rope.dimension_count", Stored::Number(12.0)),
+        ("phi3.rope.scaling.original_context_length", Stored::Number(256.0)),
         ("phi3.rope.scaling.attn_factor", Stored::Number(1.25)),
-        ("phi3.attention.sliding_window", Stored::Integer(0)),
+        ("phi3.attention.sliding_window", Stored::Number(0.0)),
     ];
     let facts = TensorFacts { rope_factors: factors, ..facts() };
     let found = Configuration::from_gguf(&metadata("phi3", &keys), facts).unwrap();
@@ -84,7 +84,7 @@ fn phi_3_in_gguf_keeps_its_factors_as_tensors() {
 #[test]
 fn features_that_cannot_turn_are_named_by_their_key_in_gguf() {
     for count in [0, 7, 18] {
-        let keys = [("phi3.rope.dimension_count", Stored::Integer(count))];
+        let keys = [("phi3.rope.dimension_count", Stored::Number(f64::from(count)))];
         let error = Configuration::from_gguf(&metadata("phi3", &keys), facts()).unwrap_err();
         assert_eq!(error.to_string(), format!("`phi3.rope.dimension_count` is `{count}`"));
     }
@@ -92,12 +92,12 @@ fn features_that_cannot_turn_are_named_by_their_key_in_gguf() {
 
 #[test]
 fn an_older_phi_3_in_gguf_has_the_window_that_belongs_to_its_sizes() {
-    let window = |layers, context, named: Option<i128>| {
+    let window = |layers, context, named: Option<i32>| {
         let sizes = [("phi3.block_count", layers), ("phi3.context_length", context)];
-        let mut metadata = metadata("phi3", &sizes.map(|(key, size)| (key, Stored::Integer(size))));
-        metadata.remove("phi3.attention.sliding_window");
+        let mut metadata = metadata("phi3", &sizes.map(|(key, size)| (key, Stored::Number(f64::from(size)))));
+        metadata.values.remove("phi3.attention.sliding_window");
         if let Some(size) = named {
-            metadata.insert("phi3.attention.sliding_window", Stored::Integer(size));
+            metadata.values.insert("phi3.attention.sliding_window".into(), Stored::Number(f64::from(size)));
         }
         Configuration::from_gguf(&metadata, facts()).unwrap().layers_kind[0].window
     };

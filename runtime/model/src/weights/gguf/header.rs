@@ -1,7 +1,7 @@
 //! Reads the head of a GGUF file (versions 2 and 3) without trusting it.
 //! No length in the file makes anything larger than the file itself allows; nothing here can panic.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,7 @@ use tunebox_foundation::bounded;
 
 use super::{Metadata, Value};
 use crate::error::{Error, Result};
+use crate::weights::Location;
 
 const MAGIC: [u8; 4] = *b"GGUF";
 /// More than any real file has; bounds what a hostile one makes.
@@ -17,24 +18,11 @@ const LONGEST_NAME: u64 = 1 << 16;
 const MOST_DIMENSIONS: u32 = 4;
 const DEEPEST_LIST: u32 = 4;
 
-/// Where a tensor lies and how it is stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Location {
-    /// Rows first, as everywhere but in the file.
-    pub(crate) shape: Vec<usize>,
-    /// The number of the format in the file.
-    pub(crate) format: u32,
-    /// From the start of the file.
-    pub(crate) offset: u64,
-}
-
 /// The head of a file.
 #[derive(Debug)]
 pub(crate) struct Header {
     pub(crate) metadata: Metadata,
-    pub(crate) tensors: HashMap<String, Location>,
-    /// Bytes of the whole file.
-    pub(crate) length: u64,
+    pub(crate) tensors: BTreeMap<String, Location>,
 }
 
 impl Header {
@@ -70,20 +58,20 @@ impl<R: Read> Cursor<R> {
             let key = self.text(LONGEST_NAME)?;
             let kind = self.u32()?;
             let value = self.value(kind)?;
-            // ActivationReaders differ in which of two they take.
+            // Readers differ in which of two they take.
             if metadata.contains_key(&key) {
                 return Err(self.broken(format!("`{}` is there twice", key.escape_debug())));
             }
             metadata.insert(key, value);
         }
-        let alignment = match metadata.get("general.alignment") {
-            Some(Value::Integer(number)) => u64::try_from(*number).unwrap_or(0),
-            _ => 32,
+        let alignment: u64 = match metadata.get("general.alignment") {
+            Some(value) => value.whole().unwrap_or(0),
+            None => 32,
         };
         if !alignment.is_power_of_two() || alignment > 1 << 20 {
             return Err(self.broken(format!("`general.alignment` is `{alignment}`, not a small power of two")));
         }
-        let mut found = HashMap::new();
+        let mut found = BTreeMap::new();
         for _ in 0..tensors {
             let name = self.text(LONGEST_NAME)?;
             let location = self.location(&name)?;
@@ -93,12 +81,12 @@ impl<R: Read> Cursor<R> {
             found.insert(name, location);
         }
         let start = self.at.next_multiple_of(alignment);
-        for (name, location) in &mut found {
-            let offset = location.offset.checked_add(start).filter(|offset| *offset <= self.length);
-            location.offset = offset.ok_or_else(|| self.broken(format!("tensor `{name}` lies beyond the end")))?;
+        for location in found.values_mut() {
+            location.offset = location.offset.saturating_add(start);
+            location.check_end(self.length)?;
         }
         let metadata = Metadata { path: self.path.clone(), values: metadata };
-        Ok(Header { metadata, tensors: found, length: self.length })
+        Ok(Header { metadata, tensors: found })
     }
 
     fn location(&mut self, name: &str) -> Result<Location> {
@@ -114,24 +102,34 @@ impl<R: Read> Cursor<R> {
             shape.push(side.ok_or_else(|| self.broken(format!("tensor `{name}` is larger than the file")))?);
         }
         shape.reverse();
-        Ok(Location { shape, format: self.u32()?, offset: self.u64()? })
+        let (format, offset) = (self.u32()?, self.u64()?);
+        Location::of_gguf(&self.path, name, shape, format, offset)
     }
 
     fn value(&mut self, kind: u32) -> Result<Value> {
         Ok(match kind {
-            0 => Value::Integer(u8::from_le_bytes(self.bytes()?).into()),
-            1 => Value::Integer(i8::from_le_bytes(self.bytes()?).into()),
-            2 => Value::Integer(u16::from_le_bytes(self.bytes()?).into()),
-            3 => Value::Integer(i16::from_le_bytes(self.bytes()?).into()),
-            4 => Value::Integer(self.u32()?.into()),
-            5 => Value::Integer(i32::from_le_bytes(self.bytes()?).into()),
-            6 => Value::Number(f32::from_le_bytes(self.bytes()?).into()),
             7 => Value::Boolean(self.bytes::<1>()? != [0]),
             8 => Value::Text(self.text(self.length)?),
             9 => self.list(0)?,
-            10 => Value::Integer(self.u64()?.into()),
-            11 => Value::Integer(i64::from_le_bytes(self.bytes()?).into()),
-            12 => Value::Number(f64::from_le_bytes(self.bytes()?)),
+            // In decimal the shortest number that has these 32 bits is what was meant.
+            6 => Value::Number(f32::from_le_bytes(self.bytes()?).to_string().parse().unwrap_or(f64::NAN)),
+            _ => Value::Number(self.number(kind)?),
+        })
+    }
+
+    /// A number or truth of a kind, as the nearest `f64`.
+    fn number(&mut self, kind: u32) -> Result<f64> {
+        Ok(match kind {
+            0 | 7 => u8::from_le_bytes(self.bytes()?).into(),
+            1 => i8::from_le_bytes(self.bytes()?).into(),
+            2 => u16::from_le_bytes(self.bytes()?).into(),
+            3 => i16::from_le_bytes(self.bytes()?).into(),
+            4 => self.u32()?.into(),
+            5 => i32::from_le_bytes(self.bytes()?).into(),
+            6 => f32::from_le_bytes(self.bytes()?).into(),
+            10 => self.u64()? as f64,
+            11 => i64::from_le_bytes(self.bytes()?) as f64,
+            12 => f64::from_le_bytes(self.bytes()?),
             _ => return Err(self.broken(format!("value kind `{kind}` is not one of GGUF's"))),
         })
     }
@@ -142,28 +140,14 @@ impl<R: Read> Cursor<R> {
         if count > self.length - self.at {
             return Err(self.broken(format!("a list of `{count}` values is longer than the file")));
         }
-        Ok(match kind {
-            0..=5 | 10 | 11 => Value::Integers(self.repeat(count, |cursor| cursor.integer(kind))?),
-            6 => Value::Numbers(self.repeat(count, |cursor| Ok(f32::from_le_bytes(cursor.bytes()?)))?),
-            7 => Value::Booleans(self.repeat(count, |cursor| Ok(cursor.bytes::<1>()? != [0]))?),
-            8 => Value::Texts(self.repeat(count, |cursor| cursor.text(cursor.length))?),
+        match kind {
+            8 => Ok(Value::Texts(self.repeat(count, |cursor| cursor.text(cursor.length))?)),
             9 if depth < DEEPEST_LIST => {
-                for _ in 0..count {
-                    self.list(depth + 1)?;
-                }
-                Value::Nested
+                (0..count).try_for_each(|_| self.list(depth + 1).map(drop))?;
+                Ok(Value::Texts(Vec::new()))
             }
-            12 => Value::Numbers(self.repeat(count, |cursor| Ok(f64::from_le_bytes(cursor.bytes()?) as f32))?),
-            _ => return Err(self.broken(format!("a list of values of kind `{kind}` is not read"))),
-        })
-    }
-
-    fn integer(&mut self, kind: u32) -> Result<i64> {
-        match self.value(kind)? {
-            Value::Integer(number) => {
-                i64::try_from(number).map_err(|_| self.broken(format!("`{number}` in a list is too large")))
-            }
-            _ => Err(self.broken("a list of whole numbers holds something else")),
+            9 => Err(self.broken("lists lie too deep in one another")),
+            _ => Ok(Value::Numbers(self.repeat(count, |cursor| cursor.number(kind))?)),
         }
     }
 

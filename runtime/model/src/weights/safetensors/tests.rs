@@ -1,5 +1,8 @@
 //! Broken files, and the stored formats.
 
+use half::{bf16, f16};
+use tunebox_compute::DType;
+
 use super::*;
 
 fn file(folder: &Path, head: &str, data: &[u8]) -> PathBuf {
@@ -76,12 +79,10 @@ fn bf16_f16_and_f32_stay_as_they_are_stored() {
         data.extend(value.to_le_bytes());
     }
     let found = locate(&[file(folder.path(), head, &data)]).unwrap();
-    for (name, dtype) in
-        [("b", tunebox_compute::DType::BF16), ("h", tunebox_compute::DType::F16), ("f", tunebox_compute::DType::F32)]
-    {
-        let tensor = read(name, &found[name], &Device::Cpu).unwrap();
+    for (name, dtype) in [("b", DType::BF16), ("h", DType::F16), ("f", DType::F32)] {
+        let tensor = found[name].read().unwrap();
         assert_eq!(tensor.dtype(), dtype);
-        let values = tensor.to_dtype(tunebox_compute::DType::F32).unwrap().to_vec1::<f32>().unwrap();
+        let values = tensor.to_dtype(DType::F32).unwrap().to_vec1::<f32>().unwrap();
         assert_eq!(values, [1.5, -2.0]);
     }
 }
@@ -90,6 +91,6 @@ fn bf16_f16_and_f32_stay_as_they_are_stored() {
 fn a_quantised_checkpoint_names_its_format() {
     let head = r#"{"t": {"dtype": "F8_E4M3", "shape": [8], "data_offsets": [0, 8]}}"#;
     let found = locate_one(head, &[0; 8]).unwrap();
-    let error = check_type("t", &found["t"]).unwrap_err();
+    let error = found["t"].format().unwrap_err();
     assert_eq!(error.to_string(), "tensor `t` is stored as `F8_E4M3`");
 }

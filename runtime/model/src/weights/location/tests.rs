@@ -19,8 +19,11 @@ fn stored(format: GgmlDType) -> (tempfile::NamedTempFile, Vec<f32>, u64) {
     (file, wanted, bytes.len() as u64)
 }
 
-fn location(format: u32) -> Location {
-    Location { shape: SHAPE.to_vec(), format, offset: 64 }
+/// Reads a tensor of a GGUF file of `length` bytes.
+fn read(file: &tempfile::NamedTempFile, shape: &[usize], format: u32, offset: u64, length: u64) -> Result<Vec<f32>> {
+    let location = Location::of_gguf(file.path(), "t", shape.to_vec(), format, offset)?;
+    location.check_end(length)?;
+    location.read_f32()
 }
 
 #[test]
@@ -43,29 +46,26 @@ fn every_format_is_read_as_the_tensor_library_reads_it() {
     ];
     for (number, format) in formats {
         let (file, wanted, length) = stored(format);
-        assert_eq!(read(file.path(), "t", &location(number), length).unwrap(), wanted, "{format:?}");
+        assert_eq!(read(&file, &SHAPE, number, 64, length).unwrap(), wanted, "{format:?}");
     }
 }
 
 #[test]
 fn a_tensor_that_ends_beyond_the_file_is_refused_before_it_is_allocated() {
     let (file, _, length) = stored(GgmlDType::Q8_0);
-    let late = Location { offset: 65, ..location(8) };
-    assert!(matches!(read(file.path(), "t", &late, length), Err(Error::Broken { .. })));
-    let huge = Location { shape: vec![1 << 40, 1 << 22], ..location(8) };
-    assert!(matches!(read(file.path(), "t", &huge, length), Err(Error::Broken { .. })));
+    assert!(matches!(read(&file, &SHAPE, 8, 65, length), Err(Error::Broken { .. })));
+    assert!(matches!(read(&file, &[1 << 40, 1 << 22], 8, 64, length), Err(Error::Broken { .. })));
 }
 
 #[test]
 fn rows_that_are_not_whole_blocks_are_refused() {
     let (file, _, length) = stored(GgmlDType::Q8_0);
-    let odd = Location { shape: vec![32, 33], ..location(8) };
-    assert!(matches!(read(file.path(), "t", &odd, length), Err(Error::Broken { .. })));
+    assert!(matches!(read(&file, &[32, 33], 8, 64, length), Err(Error::Broken { .. })));
 }
 
 #[test]
 fn a_format_that_is_not_read_is_named_by_its_number() {
     let (file, _, length) = stored(GgmlDType::Q8_0);
-    let error = read(file.path(), "t", &location(16), length).unwrap_err();
+    let error = read(&file, &SHAPE, 16, 64, length).unwrap_err();
     assert_eq!(error.to_string(), "tensor `t` is stored as `GGML type 16`");
 }

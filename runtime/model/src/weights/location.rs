@@ -1,0 +1,201 @@
+//! One tensor in a file: where its bytes lie, in which format, and how they become numbers.
+//! The quantized formats themselves are the tensor library's; sizes are checked here before it sees a byte.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use candle_core::quantized::GgmlDType;
+use candle_core::quantized::ggml_file::qtensor_from_ggml;
+use half::{bf16, f16};
+use rayon::prelude::*;
+use tunebox_compute::weight::Format;
+use tunebox_compute::{DType, Device, Tensor};
+
+use crate::error::{Error, Result};
+
+/// Values that one task dequantises: large enough to be worth a task, small enough that the copies of the tensor
+/// library stay in the processor's cache.
+const TASK: usize = 1 << 17;
+/// Bytes of plain numbers read at a time: the file's and the tensor's whole bytes never lie beside each other.
+const PIECE: usize = 1 << 20;
+
+/// A number format that is read.
+#[derive(Debug)]
+pub(crate) struct StoredFormat {
+    /// Its number in GGUF files.
+    number: u32,
+    name: &'static str,
+    pub(super) dtype: GgmlDType,
+    /// The format in which products read a matrix where it lies; none if it is widened to `f32` when it is read.
+    pub(super) native: Option<Format>,
+}
+
+const fn format(number: u32, name: &'static str, dtype: GgmlDType, native: Option<Format>) -> StoredFormat {
+    StoredFormat { number, name, dtype, native }
+}
+
+/// The first three are plain numbers, the others are quantized in blocks.
+static FORMATS: [StoredFormat; 13] = [
+    format(0, "F32", GgmlDType::F32, Some(Format::F32)),
+    format(1, "F16", GgmlDType::F16, Some(Format::F16)),
+    format(30, "BF16", GgmlDType::BF16, Some(Format::BF16)),
+    format(2, "Q4_0", GgmlDType::Q4_0, Some(Format::Q4_0)),
+    format(3, "Q4_1", GgmlDType::Q4_1, Some(Format::Q4_1)),
+    format(6, "Q5_0", GgmlDType::Q5_0, Some(Format::Q5_0)),
+    format(7, "Q5_1", GgmlDType::Q5_1, Some(Format::Q5_1)),
+    format(8, "Q8_0", GgmlDType::Q8_0, Some(Format::Q8_0)),
+    format(10, "Q2_K", GgmlDType::Q2K, None),
+    format(11, "Q3_K", GgmlDType::Q3K, None),
+    format(12, "Q4_K", GgmlDType::Q4K, Some(Format::Q4_K)),
+    format(13, "Q5_K", GgmlDType::Q5K, Some(Format::Q5_K)),
+    format(14, "Q6_K", GgmlDType::Q6K, Some(Format::Q6_K)),
+];
+
+impl StoredFormat {
+    /// The plain format with this name, or the name of one that is not read.
+    pub(super) fn plain(name: String) -> std::result::Result<&'static Self, String> {
+        FORMATS[..3].iter().find(|format| format.name == name).ok_or(name)
+    }
+
+    /// Whether numbers are quantized in blocks.
+    fn is_quantized(&self) -> bool {
+        self.dtype.block_size() > 1
+    }
+}
+
+/// Where a tensor lies and how it is stored.
+#[derive(Debug, Clone)]
+pub(crate) struct Location {
+    pub(crate) path: PathBuf,
+    pub(crate) name: String,
+    /// Rows first, whatever the order in the file.
+    pub(crate) shape: Vec<usize>,
+    /// The format, or what the file calls one that is not read.
+    pub(super) format: std::result::Result<&'static StoredFormat, String>,
+    /// From the start of the file.
+    pub(super) offset: u64,
+    pub(super) bytes: usize,
+}
+
+impl Location {
+    /// A tensor of a GGUF file, by the number of its format.
+    ///
+    /// # Errors
+    /// When its rows are not whole blocks, or its bytes cannot be counted.
+    pub(super) fn of_gguf(path: &Path, name: &str, shape: Vec<usize>, number: u32, offset: u64) -> Result<Self> {
+        let format = FORMATS.iter().find(|format| format.number == number);
+        let (block, size) = format.map_or((1, 0), |format| (format.dtype.block_size(), format.dtype.type_size()));
+        if !shape.last().copied().unwrap_or(1).is_multiple_of(block) {
+            let what = format!("rows of tensor `{name}` are not whole blocks of `{block}` values");
+            return Err(Error::broken(path, what));
+        }
+        let values = shape.iter().try_fold(1usize, |product, side| product.checked_mul(*side));
+        let Some(bytes) = values.and_then(|values| (values / block).checked_mul(size)) else {
+            return Err(Error::broken(path, format!("tensor `{name}` is larger than the file")));
+        };
+        let format = format.ok_or_else(|| format!("GGML type {number}"));
+        Ok(Self { path: path.to_path_buf(), name: name.to_owned(), shape, format, offset, bytes })
+    }
+
+    /// Refuses bytes that end beyond the file.
+    pub(super) fn check_end(&self, file_length: u64) -> Result<()> {
+        let end = self.offset.saturating_add(self.bytes as u64);
+        if end > file_length {
+            let what = format!("tensor `{}` ends at byte {end}, the file has {file_length}", self.name);
+            return Err(Error::broken(&self.path, what));
+        }
+        Ok(())
+    }
+
+    /// The format.
+    ///
+    /// # Errors
+    /// When it is one that is not read.
+    pub(super) fn format(&self) -> Result<&'static StoredFormat> {
+        self.format.clone().map_err(|found| Error::TensorType {
+            name: self.name.clone(),
+            found,
+            place: self.path.display().to_string(),
+            allowed: FORMATS.iter().map(|format| format.name).collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    /// The format in which the tensor is kept: that of the file for plain numbers and for matrices that products read,
+    /// else none, for `f32`.
+    pub(super) fn kept_format(&self) -> Option<Format> {
+        let format = self.format.as_ref().ok().filter(|format| !format.is_quantized() || self.shape.len() == 2)?;
+        format.native
+    }
+
+    /// The name of the format if its numbers are quantized.
+    pub(super) fn quantized(&self) -> Option<&'static str> {
+        self.format.as_ref().ok().filter(|format| format.is_quantized()).map(|format| format.name)
+    }
+
+    /// Bytes of the tensor as it is kept.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        match self.kept_format() {
+            Some(_) => self.bytes as u64,
+            None => 4 * self.shape.iter().map(|side| *side as u64).product::<u64>(),
+        }
+    }
+
+    /// Reads the tensor onto the CPU: plain numbers in the type of the file, quantized ones as `f32`.
+    ///
+    /// # Errors
+    /// When the format is not read, or the file cannot be read.
+    pub(crate) fn read(&self) -> Result<Tensor> {
+        let shape = self.shape.as_slice();
+        Ok(match self.format()?.dtype {
+            GgmlDType::F32 => Tensor::from_vec(self.read_plain(f32::from_le_bytes)?, shape, &Device::Cpu)?,
+            GgmlDType::F16 => Tensor::from_vec(self.read_plain(f16::from_le_bytes)?, shape, &Device::Cpu)?,
+            GgmlDType::BF16 => Tensor::from_vec(self.read_plain(bf16::from_le_bytes)?, shape, &Device::Cpu)?,
+            quantized => Tensor::from_vec(self.dequantize(quantized)?, shape, &Device::Cpu)?,
+        })
+    }
+
+    /// Reads the values as `f32`, row by row.
+    ///
+    /// # Errors
+    /// When the format is not read, or the file cannot be read.
+    pub(crate) fn read_f32(&self) -> Result<Vec<f32>> {
+        Ok(self.read()?.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
+    }
+
+    fn read_plain<const N: usize, T>(&self, convert: impl Fn([u8; N]) -> T) -> Result<Vec<T>> {
+        let mut output = Vec::with_capacity(self.bytes / N);
+        for start in (0..self.bytes).step_by(PIECE) {
+            let piece = self.read_bytes(start, PIECE.min(self.bytes - start))?;
+            output.extend(piece.as_chunks::<N>().0.iter().map(|bytes| convert(*bytes)));
+        }
+        Ok(output)
+    }
+
+    /// Reads blocks on all cores.
+    fn dequantize(&self, dtype: GgmlDType) -> Result<Vec<f32>> {
+        let (block, size) = (dtype.block_size(), dtype.type_size());
+        let task = TASK.next_multiple_of(block);
+        let mut output = vec![0f32; self.bytes / size * block];
+        output.par_chunks_mut(task).enumerate().try_for_each(|(number, values)| {
+            let raw = self.read_bytes(number * (task / block) * size, values.len() / block * size)?;
+            let blocks = qtensor_from_ggml(dtype, &raw, vec![values.len()], &Device::Cpu)?;
+            values.copy_from_slice(&blocks.dequantize(&Device::Cpu)?.to_vec1::<f32>()?);
+            Ok::<(), Error>(())
+        })?;
+        Ok(output)
+    }
+
+    /// Reads some of the tensor's bytes, from `start` within the tensor.
+    fn read_bytes(&self, start: usize, length: usize) -> Result<Vec<u8>> {
+        let failed = |error| Error::file(&self.path, error);
+        let mut file = File::open(&self.path).map_err(failed)?;
+        file.seek(SeekFrom::Start(self.offset + start as u64)).map_err(failed)?;
+        let mut raw = vec![0; length];
+        file.read_exact(&mut raw).map_err(failed)?;
+        Ok(raw)
+    }
+}
+
+#[cfg(test)]
+mod tests;
