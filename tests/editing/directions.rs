@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value as Json;
+use tunebox_model::decoder::Site;
 use tunebox_model::edit::Role;
 use tunebox_model::policy::View;
 use tunebox_model::rows::Rows;
@@ -99,11 +100,16 @@ fn the_same_pairs_twice_give_the_same_directions() {
 }
 
 /// The matrices that write the stream.
-const WRITERS: [(Role, usize); 5] =
-    [(Role::Embedding, 0), (Role::AttentionOutput, 0), (Role::Down, 0), (Role::AttentionOutput, 1), (Role::Down, 1)];
+const WRITERS: [(Role, usize); 5] = [
+    (Role::Embedding, 0),
+    (Role::Linear(Site::AttentionOutput), 0),
+    (Role::Linear(Site::Down), 0),
+    (Role::Linear(Site::AttentionOutput), 1),
+    (Role::Linear(Site::Down), 1),
+];
 
 /// The matrices that only read it.
-const READERS: [(Role, usize); 3] = [(Role::Query, 0), (Role::Gate, 1), (Role::Head, 0)];
+const READERS: [(Role, usize); 3] = [(Role::Linear(Site::Query), 0), (Role::Linear(Site::Gate), 1), (Role::Head, 0)];
 
 /// A matrix as the policy has it, row by row.
 fn matrix(session: &mut Session<GivenStream>, (role, layer): (Role, usize)) -> Vec<Vec<f32>> {

@@ -170,11 +170,11 @@ pub enum Error {
     /// Something that this program does not do, on purpose.
     #[error("{0}")]
     Unsupported(String),
-    /// Its tokenizer cannot be used.
+    /// The model's tokenizer cannot be used.
     #[error(transparent)]
     #[explain(source)]
     Tokenizer(#[from] TokenizerError),
-    /// Its chat template cannot be used.
+    /// The model's chat template cannot be used.
     #[error(transparent)]
     #[explain(source)]
     Chat(#[from] ChatError),

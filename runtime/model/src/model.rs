@@ -203,8 +203,7 @@ fn both(path: &Path, short: Option<Vec<f64>>, long: Option<Vec<f64>>) -> Result<
     let missing = |name: &str| Err(Error::TensorMissing { name: name.into(), place: path.display().to_string() });
     match (short, long) {
         (Some(short), Some(long)) => Ok(Some([short, long])),
-        (Some(_), None) => missing(LONG_FACTORS),
-        (None, Some(_)) => missing(SHORT_FACTORS),
         (None, None) => Ok(None),
+        (short, _) => missing(if short.is_some() { LONG_FACTORS } else { SHORT_FACTORS }),
     }
 }

@@ -16,7 +16,7 @@ pub enum Site {
     ResidualBefore,
     /// What the attention gives, before Gemma's second norm and before it is added to the stream.
     AttentionOutput,
-    /// What the feed-forward part gives, likewise.
+    /// What the feed-forward part gives, before Gemma's second norm and before it is added to the stream.
     MlpOutput,
     /// The block's output, before the norm that the next reader applies.
     ResidualAfter,
@@ -176,7 +176,7 @@ pub(crate) struct Patches {
 }
 
 impl Patches {
-    /// Takes a patch in and names it.
+    /// Activates a patch and returns its number.
     pub(crate) fn add(&mut self, patch: Patch) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -184,7 +184,7 @@ impl Patches {
         number
     }
 
-    /// Takes a patch back; one that is gone already stays gone.
+    /// Removes the patch with this number. Does nothing if there is none.
     pub(crate) fn remove(&mut self, number: u64) {
         Arc::make_mut(&mut self.list).retain(|(known, _)| *known != number);
     }

@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::Adapter;
@@ -103,49 +105,69 @@ fn plan(
     let own =
         |list: &[(String, f64)]| list.iter().find(|(name, _)| matches_module(name, &module)).map(|(_, value)| *value);
     let rank = own(ranks).unwrap_or(settings.rank as f64);
-    if rank < 1.0 || rank.fract() != 0.0 {
-        return Err(Error::adapter(path, format!("rank `{rank}` of `{module}` is not a whole number of at least 1")));
-    }
     let alpha = own(alphas).unwrap_or(settings.alpha);
-    Ok(ModulePlan { place, rank: rank as usize, alpha })
+    Ok(ModulePlan { place, rank: whole_rank(rank, &format!("the rank of `{module}`"), path)?, alpha })
 }
 
 fn settings(object: &Map<String, Value>, path: &Path) -> Result<AdapterSettings> {
-    let flag = |key: &str| object.get(key).and_then(Value::as_bool).unwrap_or(false);
-    let kind = match (flag("use_rslora"), flag("use_dora")) {
+    let flag = |key: &str| -> Result<bool> { Ok(field(object, key, path)?.unwrap_or(false)) };
+    let kind = match (flag("use_rslora")?, flag("use_dora")?) {
         (false, false) => AdapterKind::Lora,
         (true, false) => AdapterKind::RsLora,
         (false, true) => AdapterKind::Dora,
         (true, true) => return Err(Error::adapter(path, "`use_rslora` and `use_dora` together are not supported")),
     };
+    let missing = |key: &str| Error::adapter(path, format!("`{key}` is missing"));
     let targets = match object.get("target_modules").and_then(Value::as_str) {
         Some("all-linear") => Targets::AllLinear,
-        _ => Targets::Modules(
-            names(object, "target_modules", path)?
-                .ok_or_else(|| Error::adapter(path, "`target_modules` is missing"))?,
-        ),
+        _ => {
+            let names = names(object, "target_modules", path)?;
+            Targets::Modules(names.ok_or_else(|| missing("target_modules"))?)
+        }
     };
-    let required = |key: &str| {
-        object
-            .get(key)
-            .and_then(Value::as_f64)
-            .ok_or_else(|| Error::adapter(path, format!("`{key}` is missing or no number")))
-    };
-    let rank = required("r")?;
-    if rank < 1.0 || rank.fract() != 0.0 {
-        return Err(Error::adapter(path, format!("`r` is `{rank}`, it must be a whole number of at least 1")));
-    }
+    let rank = field(object, "r", path)?.ok_or_else(|| missing("r"))?;
     let settings = AdapterSettings {
         kind,
-        rank: rank as usize,
-        alpha: required("lora_alpha")?,
-        dropout: object.get("lora_dropout").and_then(Value::as_f64).unwrap_or(0.0),
+        rank: whole_rank(rank, "`r`", path)?,
+        alpha: field(object, "lora_alpha", path)?.ok_or_else(|| missing("lora_alpha"))?,
+        dropout: field(object, "lora_dropout", path)?.unwrap_or(0.0),
         targets,
-        layers: layers(object, path)?,
+        layers: field(object, "layers_to_transform", path)?.map(OneOrMore::into_list),
         seed: AdapterSettings::default().seed,
     };
     settings.check()?;
     Ok(settings)
+}
+
+/// The value of a key; none if it is missing or null. Errors: a value of another type.
+fn field<T: DeserializeOwned>(object: &Map<String, Value>, key: &str, path: &Path) -> Result<Option<T>> {
+    let Some(value) = object.get(key) else { return Ok(None) };
+    Option::<T>::deserialize(value).map_err(|error| Error::adapter(path, format!("`{key}` is `{value}`: {error}")))
+}
+
+/// One value or a list of them.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "neither a value of this key nor a list of such values")]
+enum OneOrMore<T> {
+    One(T),
+    More(Vec<T>),
+}
+
+impl<T> OneOrMore<T> {
+    fn into_list(self) -> Vec<T> {
+        match self {
+            Self::One(value) => vec![value],
+            Self::More(list) => list,
+        }
+    }
+}
+
+/// A rank as a whole number of at least 1. `name` says whose rank it is in the error.
+fn whole_rank(rank: f64, name: &str, path: &Path) -> Result<usize> {
+    if rank < 1.0 || rank.fract() != 0.0 {
+        return Err(Error::adapter(path, format!("{name} is `{rank}`, it must be a whole number of at least 1")));
+    }
+    Ok(rank as usize)
 }
 
 fn refuse_unsupported(object: &Map<String, Value>, path: &Path) -> Result<()> {
@@ -170,30 +192,11 @@ fn refuse_unsupported(object: &Map<String, Value>, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A list of names, or one name; an expression cannot be told from a name by its type, so by its signs.
+/// A list of names, or one name; an expression cannot be distinguished from a name by its type, so by its signs.
 fn names(object: &Map<String, Value>, key: &str, path: &Path) -> Result<Option<Vec<String>>> {
-    let list = match object.get(key) {
-        None | Some(Value::Null) => return Ok(None),
-        Some(Value::String(name)) => vec![name.clone()],
-        Some(Value::Array(list)) => list
-            .iter()
-            .map(|name| name.as_str().map(str::to_owned))
-            .collect::<Option<Vec<String>>>()
-            .ok_or_else(|| Error::adapter(path, format!("`{key}` holds something that is no name")))?,
-        Some(other) => return Err(Error::adapter(path, format!("`{key}` is `{other}`, not a list of names"))),
-    };
-    list.iter().try_for_each(|name| literal(name, key, path))?;
-    Ok(Some(list))
-}
-
-fn layers(object: &Map<String, Value>, path: &Path) -> Result<Option<Vec<usize>>> {
-    let number = |value: &Value| value.as_u64().map(|layer| layer as usize);
-    let layers = match object.get("layers_to_transform") {
-        None | Some(Value::Null) => return Ok(None),
-        Some(Value::Array(list)) => list.iter().map(number).collect::<Option<Vec<usize>>>(),
-        Some(one) => number(one).map(|layer| vec![layer]),
-    };
-    layers.map(Some).ok_or_else(|| Error::adapter(path, "`layers_to_transform` is no list of layer numbers"))
+    let list = field(object, key, path)?.map(OneOrMore::into_list);
+    list.iter().flatten().try_for_each(|name: &String| literal(name, key, path))?;
+    Ok(list)
 }
 
 fn pattern(object: &Map<String, Value>, key: &str, path: &Path) -> Result<Vec<(String, f64)>> {

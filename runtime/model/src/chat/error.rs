@@ -31,7 +31,7 @@ pub enum ChatError {
         /// The code point.
         code: u32,
     },
-    /// Nobody answers.
+    /// No message of the conversation is an answer.
     #[error("the conversation has no answer to learn from")]
     #[explain(hint = "give at least one message the role `assistant`")]
     NoAnswer,

@@ -34,36 +34,19 @@ pub(crate) struct Attention {
 pub(crate) struct Projected {
     input_inverse: Tensor,
     linears: Vec<SavedLinear>,
-    query: Rotated,
-    key: Rotated,
+    pub(crate) query: Rotated,
+    pub(crate) key: Rotated,
     /// `[tokens, kv_heads · head_dim]`.
-    value: Tensor,
+    pub(crate) value: Tensor,
 }
 
 /// Queries or keys before their norm and after their rotation.
 #[derive(Debug, Clone)]
-struct Rotated {
+pub(crate) struct Rotated {
     /// The rows before the norm of each head, and 1/rms.
     before: Option<(Tensor, Tensor)>,
-    /// `[tokens, heads · head_dim]`.
-    after: Tensor,
-}
-
-impl Projected {
-    /// `[tokens, heads · head_dim]`, normed and rotated.
-    pub(crate) fn query(&self) -> &Tensor {
-        &self.query.after
-    }
-
-    /// `[tokens, kv_heads · head_dim]`, normed and rotated.
-    pub(crate) fn key(&self) -> &Tensor {
-        &self.key.after
-    }
-
-    /// `[tokens, kv_heads · head_dim]`.
-    pub(crate) fn value(&self) -> &Tensor {
-        &self.value
-    }
+    /// The rows normed and rotated, `[tokens, heads · head_dim]`.
+    pub(crate) after: Tensor,
 }
 
 /// What the backward pass needs beside the input.
@@ -119,7 +102,7 @@ impl Attention {
     ) -> Result<(Tensor, SavedAttention)> {
         let projected = self.project(input, positions)?;
         let (attended, log_sums) =
-            fused::attention(projected.query(), projected.key(), projected.value(), segments, &self.shape)?;
+            fused::attention(&projected.query.after, &projected.key.after, &projected.value, segments, &self.shape)?;
         let (stream, output) = self.output.forward(input, &attended)?;
         Ok((stream, SavedAttention { projected, attended, log_sums, output }))
     }
@@ -174,9 +157,9 @@ impl Attention {
         let projected = &saved.projected;
         let (query, key, value) = fused::attention_backward(
             &attended,
-            projected.query(),
-            projected.key(),
-            projected.value(),
+            &projected.query.after,
+            &projected.key.after,
+            &projected.value,
             &saved.attended,
             &saved.log_sums,
             context.segments,

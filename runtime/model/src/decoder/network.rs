@@ -118,16 +118,9 @@ impl Network<'_> {
             Some(number) => Some(self.tables.get_or_build(configuration, number, rows)?),
             None => None,
         };
-        let heads = configuration.heads * configuration.head_dim;
-        let keys = configuration.kv_heads * configuration.head_dim;
         Ok(Attention {
             input_norm: self.norm(&name("input_layernorm"))?,
-            projection: self.projection(
-                layer,
-                &[Site::Query, Site::Key, Site::Value],
-                Site::QueryKeyValue,
-                vec![heads, keys, keys],
-            )?,
+            projection: self.projection(layer, &[Site::Query, Site::Key, Site::Value], Site::QueryKeyValue)?,
             query_norm: self.norm_if(configuration.query_key_norm, &name("self_attn.q_norm"))?,
             key_norm: self.norm_if(configuration.query_key_norm, &name("self_attn.k_norm"))?,
             output: ResidualOutput {
@@ -152,10 +145,9 @@ impl Network<'_> {
         let name = |part: &str| format!("model.layers.{layer}.{part}.weight");
         let sandwich = configuration.sandwich_norms;
         let before = if sandwich { "pre_feedforward_layernorm" } else { "post_attention_layernorm" };
-        let inner = configuration.intermediate;
         Ok(FeedForward {
             input_norm: self.norm(&name(before))?,
-            projection: self.projection(layer, &[Site::Gate, Site::Up], Site::GateUp, vec![inner, inner])?,
+            projection: self.projection(layer, &[Site::Gate, Site::Up], Site::GateUp)?,
             output: ResidualOutput {
                 linear: self.linear(layer, Site::Down)?,
                 hook: output_hook,
@@ -165,8 +157,11 @@ impl Network<'_> {
         })
     }
 
-    fn projection(&self, layer: usize, apart: &[Site], joined: Site, widths: Vec<usize>) -> Result<Projection> {
-        if self.model.configuration.fused_projections {
+    /// The linear maps of some sites, which a checkpoint stores apart or as the joined one.
+    fn projection(&self, layer: usize, apart: &[Site], joined: Site) -> Result<Projection> {
+        let configuration = &self.model.configuration;
+        if configuration.fused_projections {
+            let widths = apart.iter().map(|site| site.shape(configuration).0).collect();
             return Ok(Projection::Joined { linear: self.linear(layer, joined)?, widths });
         }
         let linears = apart.iter().map(|site| self.linear(layer, *site)).collect::<Result<Vec<_>>>()?;

@@ -36,31 +36,21 @@ pub(crate) struct Packing {
     answers: Vec<bool>,
 }
 
-/// Where the tokens of rows are among the packed ones.
-pub(crate) struct TokenPositions(Vec<Vec<u32>>);
+/// For each row of a slice: the packed token of each of its tokens.
+pub(crate) type TokenPositions = Vec<Vec<u32>>;
 
-impl TokenPositions {
-    /// Finds the packed token of each token of each row, from the piece that each row ends with back to its first.
-    fn new(pieces: &[Piece], ends: &[Option<usize>], lengths: &[usize], segments: &Segments) -> Self {
-        let starts: Vec<usize> = segments.ranges().map(|range| range.start).collect();
-        let token_positions = ends.iter().zip(lengths).map(|(end, length)| {
-            let mut token_positions = vec![0; *length];
-            for number in std::iter::successors(*end, |number| pieces[*number].parent) {
-                let start = starts[number] as u32;
-                token_positions[pieces[number].tokens.clone()]
-                    .iter_mut()
-                    .zip(start..)
-                    .for_each(|(spot, at)| *spot = at);
-            }
-            token_positions
-        });
-        Self(token_positions.collect())
-    }
-
-    /// The packed token of a row of the slice, counted from the slice's first.
-    pub(crate) fn of(&self, row: usize, place: usize) -> u32 {
-        self.0[row][place]
-    }
+/// Finds the packed token of each token of each row, from the piece that each row ends with back to its first.
+fn find_tokens(pieces: &[Piece], ends: &[Option<usize>], lengths: &[usize], segments: &Segments) -> TokenPositions {
+    let starts: Vec<usize> = segments.ranges().map(|range| range.start).collect();
+    let of_row = |(end, length): (&Option<usize>, &usize)| {
+        let mut positions = vec![0; *length];
+        for number in std::iter::successors(*end, |number| pieces[*number].parent) {
+            let packed = starts[number] as u32..;
+            positions[pieces[number].tokens.clone()].iter_mut().zip(packed).for_each(|(position, at)| *position = at);
+        }
+        positions
+    };
+    ends.iter().zip(lengths).map(of_row).collect()
 }
 
 impl Packing {
@@ -80,7 +70,7 @@ impl Packing {
         let (width, mut predictors, mut targets) = (rows.width(), Vec::new(), Vec::new());
         for (number, (row, last)) in slice.zip(lengths).enumerate() {
             for at in (1..=last).filter(|at| rows.targets[row].get(*at) == Some(&true)) {
-                predictors.push(token_positions.of(number, at - 1));
+                predictors.push(token_positions[number][at - 1]);
                 targets.push(rows.ids[row][at]);
                 packing.target_indices.push(row * width + at);
             }
@@ -108,7 +98,7 @@ impl Packing {
             }
         }
         let (mut packing, token_positions) = Self::pack(rows, slice, lengths, true, configuration)?;
-        let last = |(number, length): (usize, &usize)| token_positions.of(number, length - 1);
+        let last = |(number, length): (usize, &usize)| token_positions[number][length - 1];
         packing.predictors = lengths.iter().enumerate().map(last).collect::<Vec<u32>>().into();
         Ok((packing, token_positions))
     }
@@ -136,7 +126,7 @@ impl Packing {
         let ids: Vec<u32> = pieces.iter().flat_map(cut).copied().collect();
         let cut = |piece: &Piece| &lines[piece.line].marks[piece.tokens.clone()];
         let answers = pieces.iter().flat_map(cut).copied().collect();
-        let token_positions = TokenPositions::new(&pieces, &ends, lengths, &segments);
+        let token_positions = find_tokens(&pieces, &ends, lengths, &segments);
         let mut positions = segments.positions()?;
         for (piece, range) in pieces.iter().zip(segments.ranges()) {
             let first = lines[piece.line].first_row as u32;

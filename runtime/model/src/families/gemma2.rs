@@ -64,12 +64,7 @@ fn slides(layer: usize) -> bool {
 
 fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     shape(configuration);
-    let scalar = if configuration.layers == LARGEST {
-        configuration.hidden as f64 / configuration.heads.max(1) as f64
-    } else {
-        configuration.head_dim as f64
-    };
-    configuration.attention_scale = keys.number("attention.scale").unwrap_or(scalar.sqrt().recip()) as f32;
+    gguf_scale(keys, configuration, LARGEST);
     configuration.attention_soft_cap = Some(keys.number("attn_logit_softcapping").unwrap_or(SCORE_CAP) as f32);
     configuration.logit_soft_cap = Some(keys.number("final_logit_softcapping").unwrap_or(LOGIT_CAP) as f32);
     let window = keys.optional_size("attention.sliding_window")?.unwrap_or(WINDOW);
@@ -77,6 +72,17 @@ fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
         kind.window = slides(layer).then_some(window);
     }
     Ok(())
+}
+
+/// Reads the scale of attention from a GGUF file. Where it is missing, the model with `largest` layers scales by
+/// hidden/heads, every other by the width of a head.
+pub(super) fn gguf_scale(keys: &Keys<'_>, configuration: &mut Configuration, largest: usize) {
+    let scalar = if configuration.layers == largest {
+        configuration.hidden as f64 / configuration.heads.max(1) as f64
+    } else {
+        configuration.head_dim as f64
+    };
+    configuration.attention_scale = keys.number("attention.scale").unwrap_or(scalar.sqrt().recip()) as f32;
 }
 
 /// What Gemma 2 and Gemma 3 have in common.

@@ -91,13 +91,8 @@ fn ropes(fields: &Fields<'_>, max_positions: usize) -> Result<Vec<RopeSetting>> 
 
 fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     shape(configuration);
-    // The 27B model, told by its 62 layers, scales by hidden/heads instead of the head's width.
-    let scalar = if configuration.layers == 62 {
-        configuration.hidden as f64 / configuration.heads.max(1) as f64
-    } else {
-        configuration.head_dim as f64
-    };
-    configuration.attention_scale = keys.number("attention.scale").unwrap_or(scalar.sqrt().recip()) as f32;
+    // The 27B model.
+    gemma2::gguf_scale(keys, configuration, 62);
     configuration.logit_soft_cap = keys.number("final_logit_softcapping").map(|cap| cap as f32);
     let window = keys.size("attention.sliding_window")?;
     let pattern = keys.numbers("attention.sliding_window_pattern");

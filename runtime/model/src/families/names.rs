@@ -2,7 +2,7 @@
 
 use super::family::GgufLayout;
 use crate::configuration::Configuration;
-use crate::decoder::Site;
+use crate::decoder::site::Site;
 
 /// All weights of a model with their shapes, in the order of a forward pass. A tied head is not among them.
 #[must_use]

@@ -112,7 +112,7 @@ fn run_blocks(
         hidden = block.input_hook.forward(hidden)?;
         let attention = &block.attention;
         let projected = attention.project(&hidden, &positions)?;
-        let (query, key, value) = (projected.query(), projected.key(), projected.value());
+        let (query, key, value) = (&projected.query.after, &projected.key.after, &projected.value);
         cache.keep(pass, layer, key, value, &attention.shape)?;
         let middle = attention.complete(&hidden, &attend(cache, layer, [query, key, value])?)?;
         hidden = block.output_hook.forward(block.feed_forward.forward(&middle)?.0)?;

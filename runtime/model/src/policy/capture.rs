@@ -60,7 +60,7 @@ impl Policy {
         let lengths: Vec<usize> = places.iter().map(|places| places.last().map_or(0, |last| last + 1)).collect();
         let (packing, token_positions) = Packing::of_prefixes(rows, slice, &lengths, &self.model.configuration)?;
         let picks =
-            |(row, places): (usize, &Vec<usize>)| places.iter().map(|place| token_positions.of(row, *place)).collect();
+            |(row, places): (usize, &Vec<usize>)| places.iter().map(|place| token_positions[row][*place]).collect();
         let picks: Vec<Vec<u32>> = places.iter().enumerate().map(picks).collect();
         let picks = Arc::new(TokenSelection::new(&picks));
         let reader = |layer: &usize| (*layer, Arc::new(ActivationReader::new(&picks)));
@@ -83,12 +83,12 @@ impl Policy {
         self.model.configuration.check_tokens("the list of tokens", ids)?;
         let mut found = Vec::with_capacity(rows.count() * ids.len());
         for slice in self.slices(rows, true) {
-            let (network, hidden) = self.last_hidden(view, rows, slice)?;
-            for_each_logits(&network, &hidden, |logits| {
-                let normaliser = log_sum_exp(logits);
-                found.extend(ids.iter().map(|id| (f64::from(logits[*id as usize]) - normaliser) as f32));
-                Ok(())
-            })?;
+            for part in self.last_logits(view, rows, slice)? {
+                for logits in part? {
+                    let normaliser = log_sum_exp(&logits);
+                    found.extend(ids.iter().map(|id| (f64::from(logits[*id as usize]) - normaliser) as f32));
+                }
+            }
         }
         Ok(Tensor::from_vec(found, (rows.count(), ids.len()), &Device::Cpu)?)
     }
@@ -100,25 +100,33 @@ impl Policy {
     pub fn divergence(&self, view: &View, other: &View, rows: &Rows) -> Result<Tensor> {
         let mut found = Vec::with_capacity(rows.count());
         for slice in self.slices(rows, true) {
-            let (network, hidden) = self.last_hidden(view, rows, slice.clone())?;
-            let (other, others) = self.last_hidden(other, rows, slice)?;
-            for (hidden, others) in row_chunks(&hidden)?.iter().zip(row_chunks(&others)?) {
-                let left = logits(&network, hidden)?;
-                let right = logits(&other, &others)?;
-                found.extend(left.iter().zip(&right).map(|(left, right)| divergence(left, right)));
+            let parts = self.last_logits(view, rows, slice.clone())?.zip(self.last_logits(other, rows, slice)?);
+            for (left, right) in parts {
+                found.extend(left?.iter().zip(right?).map(|(left, right)| divergence(left, &right)));
             }
         }
         let count = found.len();
         Ok(Tensor::from_vec(found, count, &Device::Cpu)?)
     }
 
-    /// The network of a view, and the hidden state after the last block at the last token of each row, `[rows, hidden]`.
-    fn last_hidden(&self, view: &View, rows: &Rows, slice: Range<usize>) -> Result<(Network<'_>, Tensor)> {
+    /// The logits of the token that follows each row of a slice, of a few rows at a time: those of all would not fit in
+    /// memory.
+    fn last_logits(
+        &self,
+        view: &View,
+        rows: &Rows,
+        slice: Range<usize>,
+    ) -> Result<impl Iterator<Item = Result<Vec<Vec<f32>>>>> {
         let lengths: Vec<usize> = slice.clone().map(|row| rows.ids[row].len()).collect();
         let (packing, _) = Packing::of_prefixes(rows, slice, &lengths, &self.model.configuration)?;
         let network = self.network(view)?;
         let hidden = packing.select_predictors(&stack::forward(&network, &packing)?)?;
-        Ok((network, hidden))
+        let head = OutputHead::new(&network, 1.0, TapSet::default())?;
+        let count = lengths.len();
+        Ok((0..count).step_by(LOGIT_ROWS).map(move |start| {
+            let part = hidden.narrow(0, start, LOGIT_ROWS.min(count - start))?.contiguous()?;
+            Ok(head.logits(&part)?.to_vec2::<f32>()?)
+        }))
     }
 }
 
@@ -142,25 +150,6 @@ fn token_indices(rows: &Rows, row: usize, token: Token) -> Result<Vec<usize>> {
             }
         }
     }
-}
-
-/// Splits `[rows, hidden]` into chunks whose logits fit in memory together.
-fn row_chunks(hidden: &Tensor) -> Result<Vec<Tensor>> {
-    let rows = hidden.dim(0)?;
-    let starts = (0..rows).step_by(LOGIT_ROWS);
-    starts.map(|start| Ok(hidden.narrow(0, start, LOGIT_ROWS.min(rows - start))?.contiguous()?)).collect()
-}
-
-fn logits(network: &Network<'_>, hidden: &Tensor) -> Result<Vec<Vec<f32>>> {
-    Ok(OutputHead::new(network, 1.0, TapSet::default())?.logits(hidden)?.to_vec2::<f32>()?)
-}
-
-/// Calls `each` with the logits of every row, in order.
-fn for_each_logits(network: &Network<'_>, hidden: &Tensor, mut each: impl FnMut(&[f32]) -> Result<()>) -> Result<()> {
-    for block in row_chunks(hidden)? {
-        logits(network, &block)?.iter().try_for_each(|row| each(row))?;
-    }
-    Ok(())
 }
 
 fn log_sum_exp(logits: &[f32]) -> f64 {

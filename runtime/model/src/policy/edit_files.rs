@@ -126,7 +126,10 @@ impl Policy {
         let part = name.strip_prefix(FACTOR).map(|rest| parse_part(rest).filter(is_there));
         let wanted = match part {
             None => weights.get(name).cloned(),
-            Some(part) => part.map(|((_, site), side)| vec![side.of(site.shape(configuration))]),
+            Some(part) => part.map(|((_, site), side)| {
+                let (rows, columns) = site.shape(configuration);
+                vec![if side == Side::Left { rows } else { columns }]
+            }),
         };
         match wanted {
             Some(wanted) if wanted == found.shape => Ok(part.flatten()),
@@ -160,21 +163,11 @@ fn write(edits: &Edits, path: &Path) -> Result<()> {
     files::write_tensors(path, &list, |number| Ok(tensors[number].clone()))
 }
 
-/// A side of an edit that an adapter holds.
-#[derive(Debug, Clone, Copy)]
+/// A side of an edit that an adapter holds beside a weight: `[out]` on the left, `[in]` on the right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     Left,
     Right,
-}
-
-impl Side {
-    /// Its length beside a weight of this shape.
-    fn of(self, (rows, columns): (usize, usize)) -> usize {
-        match self {
-            Self::Left => rows,
-            Self::Right => columns,
-        }
-    }
 }
 
 /// Where an edit lies beside a weight, and which side of it this is.

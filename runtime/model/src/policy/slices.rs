@@ -88,7 +88,7 @@ impl SavedBytes {
     }
 }
 
-/// Bytes in an total.
+/// Bytes that count as kept until it is dropped.
 #[derive(Debug)]
 pub(super) struct Reservation {
     total: SavedBytes,

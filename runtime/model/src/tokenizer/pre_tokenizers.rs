@@ -64,52 +64,23 @@ impl Style {
     }
 }
 
-const LLAMA_STYLE: Style =
-    Style { splitting: Splitting::Pattern(LLAMA_3), composed: false, whole_words: true, opens_with_bos: true };
-const QWEN_STYLE: Style =
-    Style { splitting: Splitting::Pattern(QWEN_2), composed: true, whole_words: false, opens_with_bos: false };
-const TEKKEN_STYLE: Style =
-    Style { splitting: Splitting::Pattern(TEKKEN), composed: false, whole_words: true, opens_with_bos: true };
-
-/// Every name that is known.
-const STYLES: [(&str, Style); 34] = [
-    ("default", Style::new(Splitting::Words)),
-    ("gpt-2", Style::new(Splitting::Words)),
-    ("gpt2", Style::new(Splitting::Words)),
-    ("olmo", Style::new(Splitting::Words)),
-    ("phi-2", Style::new(Splitting::Words)),
-    ("mpt", Style::new(Splitting::Words)),
-    ("jais", Style::new(Splitting::Words)),
-    ("smollm", Style::new(Splitting::DigitsThenWords)),
-    ("starcoder", Style::new(Splitting::DigitsThenWords)),
-    ("refact", Style::new(Splitting::DigitsThenWords)),
-    ("command-r", Style::new(Splitting::DigitsThenWords)),
-    ("codeshell", Style::new(Splitting::DigitsThenWords)),
-    ("exaone", Style::new(Splitting::DigitsThenWords)),
-    ("llama3", LLAMA_STYLE),
-    ("llama-v3", LLAMA_STYLE),
-    ("llama-bpe", LLAMA_STYLE),
-    ("falcon3", LLAMA_STYLE),
-    ("falcon-h1", LLAMA_STYLE),
-    ("pixtral", LLAMA_STYLE),
-    ("midm-2.0", LLAMA_STYLE),
-    ("lfm2", LLAMA_STYLE),
-    ("dbrx", Style::new(Splitting::Pattern(LLAMA_3))),
-    ("smaug-bpe", Style::new(Splitting::Pattern(LLAMA_3))),
-    ("tekken", TEKKEN_STYLE),
-    ("qwen2", QWEN_STYLE),
-    ("deepseek-r1-qwen", QWEN_STYLE),
-    ("kormo", QWEN_STYLE),
-    ("megrez", QWEN_STYLE),
-    ("stablelm2", Style::new(Splitting::Pattern(QWEN_2))),
+/// Every name that is known, by its style.
+const STYLES: [(&[&str], Style); 9] = [
+    (&["default", "gpt-2", "gpt2", "olmo", "phi-2", "mpt", "jais"], Style::new(Splitting::Words)),
+    (&["smollm", "starcoder", "refact", "command-r", "codeshell", "exaone"], Style::new(Splitting::DigitsThenWords)),
     (
-        "qwen35",
-        Style { splitting: Splitting::Pattern(QWEN_35), composed: true, whole_words: false, opens_with_bos: false },
+        &["llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"],
+        Style { whole_words: true, opens_with_bos: true, ..Style::new(Splitting::Pattern(LLAMA_3)) },
     ),
-    ("gpt-4o", Style::new(Splitting::Pattern(GPT_4O))),
-    ("llama4", Style::new(Splitting::Pattern(GPT_4O))),
-    ("kanana2", Style::new(Splitting::Pattern(GPT_4O))),
-    ("minimax-m2", Style::new(Splitting::Pattern(GPT_4O))),
+    (&["dbrx", "smaug-bpe"], Style::new(Splitting::Pattern(LLAMA_3))),
+    (&["tekken"], Style { whole_words: true, opens_with_bos: true, ..Style::new(Splitting::Pattern(TEKKEN)) }),
+    (
+        &["qwen2", "deepseek-r1-qwen", "kormo", "megrez"],
+        Style { composed: true, ..Style::new(Splitting::Pattern(QWEN_2)) },
+    ),
+    (&["stablelm2"], Style::new(Splitting::Pattern(QWEN_2))),
+    (&["qwen35"], Style { composed: true, ..Style::new(Splitting::Pattern(QWEN_35)) }),
+    (&["gpt-4o", "llama4", "kanana2", "minimax-m2"], Style::new(Splitting::Pattern(GPT_4O))),
 ];
 
 /// The style with this name.
@@ -117,10 +88,11 @@ const STYLES: [(&str, Style); 34] = [
 /// # Errors
 /// [`TokenizerError::Unknown`]: a guess would give ids that the model was never trained on.
 pub(super) fn find_style(name: &str) -> Result<Style, TokenizerError> {
-    STYLES.iter().find(|(known, _)| *known == name).map(|(_, style)| *style).ok_or_else(|| TokenizerError::Unknown {
+    let style = STYLES.iter().find(|(names, _)| names.contains(&name)).map(|(_, style)| *style);
+    style.ok_or_else(|| TokenizerError::Unknown {
         what: "pre-tokenizer",
         found: name.to_owned(),
-        known: STYLES.iter().map(|(known, _)| *known).collect(),
+        known: STYLES.iter().flat_map(|(names, _)| *names).copied().collect(),
     })
 }
 

@@ -8,6 +8,7 @@ use tunebox_compute::fused::Tap;
 use tunebox_compute::optimizer::AdamWSettings;
 use tunebox_compute::{Device, Tensor};
 use tunebox_model::adapter::AdapterSettings;
+use tunebox_model::decoder;
 use tunebox_model::edit::{Form, Role};
 use tunebox_model::stream::{Site, Token};
 use tunebox_model::{Model, PolicySettings};
@@ -149,8 +150,9 @@ fn a_student_goes_back_to_all_that_a_checkpoint_keeps() {
         push(student, value);
         student.update().unwrap();
     };
-    let edits =
-        |student: &mut TrainState| student.policy.add_outer(Role::Query, 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap();
+    let edits = |student: &mut TrainState| {
+        student.policy.add_outer(Role::Linear(decoder::Site::Query), 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap()
+    };
     let publishes = |student: &mut TrainState, layer: usize| {
         let (site, token, vector) = (Site::ResidualAfter, Token::FromEnd(0), vec![1.0; 16]);
         student.publish(Direction { layer, site, token, vector, coefficient: 1.0 }).unwrap();
@@ -179,8 +181,9 @@ fn a_student_goes_back_to_all_that_a_checkpoint_keeps() {
 
 #[test]
 fn a_checkpoint_keeps_what_was_edited_when_each_snapshot_was_taken() {
-    let edits =
-        |student: &mut TrainState| student.policy.add_outer(Role::Query, 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap();
+    let edits = |student: &mut TrainState| {
+        student.policy.add_outer(Role::Linear(decoder::Site::Query), 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap()
+    };
     let init = |student: &mut TrainState| {
         student.snapshot("before").unwrap();
         edits(student);
@@ -215,7 +218,7 @@ fn a_student_that_begins_anew_is_what_it_was_before_init() {
     let mut student = student(false);
     let before = kept(&student);
     student.snapshot("old").unwrap();
-    student.policy.add_outer(Role::Query, 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap();
+    student.policy.add_outer(Role::Linear(decoder::Site::Query), 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap();
     push(&student, 1.0);
     student.update().unwrap();
     push(&student, 1.0);
@@ -230,7 +233,7 @@ fn what_init_did_before_is_not_done_again_and_what_it_did_anew_stays() {
     let init = |student: &mut TrainState| {
         begin_step(student, 0);
         student.snapshot("old").unwrap();
-        student.policy.add_outer(Role::Query, 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap();
+        student.policy.add_outer(Role::Linear(decoder::Site::Query), 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap();
         push(student, 1.0);
         student.update().unwrap();
     };
@@ -265,7 +268,7 @@ fn edits_of_an_init_stay_where_nothing_was_edited_before() {
     student.policy.keep_edits_as(Form::Adapter).unwrap();
     initial.restore_after_init(&mut student).unwrap();
     assert!(student.policy.edits_are_an_adapter());
-    student.policy.add_outer(Role::Query, 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap();
+    student.policy.add_outer(Role::Linear(decoder::Site::Query), 0, &[1.0; 16], &[1.0; 16], 0.5).unwrap();
     initial.restore_after_init(&mut student).unwrap();
     assert!(student.policy.is_edited());
     initial.restore(&mut student).unwrap();

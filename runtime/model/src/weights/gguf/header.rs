@@ -9,7 +9,7 @@ use tunebox_foundation::bounded;
 
 use super::{Metadata, Value};
 use crate::error::{Error, Result};
-use crate::weights::Location;
+use crate::weights::location::Location;
 
 const MAGIC: [u8; 4] = *b"GGUF";
 /// More than any real file has; bounds what a hostile one makes.
