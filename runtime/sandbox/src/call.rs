@@ -9,7 +9,7 @@ use crate::cause::Cause;
 use crate::deep_stack::run_on_deep_stack;
 use crate::error::{DeniedCall, Error};
 use crate::fault::{Function, Stop};
-use crate::guest::{Answer, Guest};
+use crate::guest::{ExportResult, Guest};
 use crate::printable::printable;
 use crate::run_hooks::RunHooks;
 use crate::session::{Session, StepReport};
@@ -54,7 +54,7 @@ impl<H: RunHooks> Session<H> {
     pub(crate) fn call<R: Send>(
         &mut self,
         function: Function,
-        run: impl FnOnce(&mut dyn Guest) -> wasmtime::Result<Answer<R>> + Send,
+        run: impl FnOnce(&mut dyn Guest) -> wasmtime::Result<ExportResult<R>> + Send,
     ) -> Result<(R, StepReport), Error> {
         let step = self.train_state().hooks.position().saturating_add(1);
         let seconds = self.seconds(function);

@@ -71,7 +71,7 @@ impl Program {
         Self { path: path.into(), arguments: Vec::new() }
     }
 
-    /// The same with one more argument.
+    /// Adds an argument.
     #[must_use]
     pub fn with(mut self, argument: impl Into<OsString>) -> Self {
         self.arguments.push(argument.into());

@@ -6,17 +6,26 @@
 
 mod process;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
+use sha2::{Digest, Sha256};
+use tunebox_compute::code_cache::CodeCache;
+use tunebox_foundation::hexadecimal::hexadecimal;
 use wasmtime::component::Component;
 
 pub use process::compile_for_parent;
 
-use crate::cache::{Cache, Key};
 use crate::child::Program;
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::precompiled::Trusted;
+
+/// Part of the key of cached code: changes whenever the engine's settings change in a way that their own hash does not show.
+const VERSION: u32 = 1;
+
+/// The largest entry of the cache, and all entries together, in bytes.
+const MOST: u64 = 256 << 20;
 
 /// How components become code. The default caches nothing and compiles in this process.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +41,7 @@ pub struct Compiling {
 /// Turns admitted components into code.
 #[derive(Debug, Default)]
 pub(crate) struct Compiler {
-    cache: Option<Cache>,
+    cache: Option<CodeCache>,
     program: Option<Program>,
     limits: Limits,
     /// Why the cache is not used although a folder was named.
@@ -45,7 +54,7 @@ impl Compiler {
         let Compiling { cache: folder, program, limits } = settings;
         let (mut cache, mut warning) = (None, None);
         if let Some(path) = folder {
-            match Cache::open(&path) {
+            match CodeCache::open(&path, "tunebox compiled method", MOST, MOST) {
                 Ok(opened) => cache = Some(opened),
                 Err(why) => {
                     let path = path.display();
@@ -66,9 +75,9 @@ impl Compiler {
         stranger: bool,
     ) -> Result<Component, Error> {
         let malformed = |error: wasmtime::Error| Error::malformed(name, format!("{error:#}"));
-        let key = self.cache.as_ref().map(|cache| (cache, Key::of(engine, component)));
+        let key = self.cache.as_ref().map(|cache| (cache, key(engine, component)));
         if let Some((cache, key)) = &key
-            && let Some(code) = cache.get(key)
+            && let Some(code) = cache.get(key).map(Trusted::own)
         {
             match code.load(engine) {
                 Ok(component) => return Ok(component),
@@ -88,10 +97,19 @@ impl Compiler {
             }
         };
         if let (Some((cache, key)), Some(code)) = (&key, &code) {
-            cache.put(key, code);
+            cache.put(key, code.bytes());
         }
         Ok(component)
     }
+}
+
+/// The key of a component's code in the cache: the digest of the component, and a hash of the engine's settings.
+fn key(engine: &wasmtime::Engine, component: &[u8]) -> String {
+    // A new hasher of this kind has the same keys in every process.
+    let mut settings = DefaultHasher::new();
+    engine.precompile_compatibility_hash().hash(&mut settings);
+    VERSION.hash(&mut settings);
+    format!("{}-{:016x}", hexadecimal(&Sha256::digest(component)), settings.finish())
 }
 
 #[cfg(test)]

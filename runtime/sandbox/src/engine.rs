@@ -1,4 +1,4 @@
-//! wasmtime, set up for code that nobody vouches for, and methods compiled by it.
+//! wasmtime, set up for code that is not trusted, and methods compiled by it.
 //!
 //! Every feature that is not needed is off. A ticker interrupts running methods so that limits
 //! of time are looked at; it ends with the engine. Sessions set the limits of each store.
@@ -33,7 +33,7 @@ pub struct Engine {
     engine: wasmtime::Engine,
     linker: Arc<Linker<State>>,
     compiler: Arc<Compiler>,
-    /// Whether what is admitted next comes from a stranger.
+    /// Whether the components that are admitted next are not built in: they are compiled in a child process.
     stranger: bool,
     /// Components that got as far as being compiled.
     compiled: Arc<AtomicUsize>,
@@ -52,7 +52,7 @@ pub struct Method {
 enum Code {
     /// A component that is ready to be instantiated.
     Component(MethodPre<State>),
-    /// The same source as a process of its own, until a session takes it over.
+    /// A process compiled from the source of the method, until a session takes it over.
     Process(Arc<Mutex<Option<Twin>>>),
 }
 
@@ -101,7 +101,8 @@ impl Engine {
         Self::with(Compiling::default())
     }
 
-    /// An engine that keeps compiled code, or compiles a stranger's in a child, as the settings say.
+    /// An engine that caches compiled code, or compiles components that are not built in by a child process, as the
+    /// settings say.
     ///
     /// # Errors
     /// [`Error::Engine`] when this machine cannot run it.
@@ -125,7 +126,7 @@ impl Engine {
         })
     }
 
-    /// The same engine for components that are not this program's own, if `stranger`.
+    /// A clone of the engine for components that are not built in, if `stranger`.
     #[must_use]
     pub fn of_stranger(&self, stranger: bool) -> Self {
         Self { stranger, ..self.clone() }
@@ -164,7 +165,7 @@ impl Engine {
     }
 }
 
-/// wasmtime as this room sets it up, without ticker and linker.
+/// wasmtime with the settings of the sandbox, without ticker and linker.
 pub(crate) fn bare() -> wasmtime::Result<wasmtime::Engine> {
     wasmtime::Engine::new(&profile())
 }

@@ -1,4 +1,4 @@
-//! What a session calls: the exports of the contract, whoever offers them.
+//! What a session calls: the exports of the contract.
 //!
 //! A component offers them inside the sandbox (`instance`); the same source as a process of its own over a
 //! connection (`native`). Both work on the same state, through the same functions of `imports`.
@@ -8,8 +8,8 @@ use crate::bindings::types;
 use crate::cause::Cause;
 use crate::state::State;
 
-/// The method's own answer: a value, or its words of refusal.
-pub(crate) type Answer<R> = Result<R, String>;
+/// What an export of the method returned: a value, or the message with which it refuses.
+pub(crate) type ExportResult<R> = Result<R, String>;
 
 /// A setting as it crosses the wall.
 pub(crate) type Setting = (String, types::Value);
@@ -23,22 +23,22 @@ pub(crate) trait Guest: Send {
     fn begin(&mut self, seconds: f64);
 
     /// Makes it ready for `init`.
-    fn start(&mut self) -> wasmtime::Result<Answer<()>>;
+    fn start(&mut self) -> wasmtime::Result<ExportResult<()>>;
 
     /// `init`.
-    fn init(&mut self, settings: &[Setting]) -> wasmtime::Result<Answer<()>>;
+    fn init(&mut self, settings: &[Setting]) -> wasmtime::Result<ExportResult<()>>;
 
     /// `step`.
-    fn step(&mut self, batch: Batch) -> wasmtime::Result<Answer<()>>;
+    fn step(&mut self, batch: Batch) -> wasmtime::Result<ExportResult<()>>;
 
     /// `finish`.
-    fn finish(&mut self) -> wasmtime::Result<Answer<()>>;
+    fn finish(&mut self) -> wasmtime::Result<ExportResult<()>>;
 
     /// `save-state`.
     fn save_state(&mut self) -> wasmtime::Result<Vec<u8>>;
 
     /// `load-state`.
-    fn load_state(&mut self, state: &[u8]) -> wasmtime::Result<Answer<()>>;
+    fn load_state(&mut self, state: &[u8]) -> wasmtime::Result<ExportResult<()>>;
 
     /// Answers what the method asks outside of a call, until it says what it wants next; `None` once it is gone.
     ///

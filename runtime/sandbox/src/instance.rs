@@ -9,7 +9,7 @@ use wasmtime::{Store, StoreContextMut, UpdateDeadline, WasmBacktrace};
 
 use crate::batch::Batch;
 use crate::bindings::{Method, MethodPre, training};
-use crate::guest::{Answer, Guest, Setting};
+use crate::guest::{ExportResult, Guest, Setting};
 use crate::settings::SessionSettings;
 use crate::state::{BatchEntry, State};
 use crate::train_state::Shared;
@@ -63,17 +63,17 @@ impl Guest for Instance {
         self.store.set_epoch_deadline(1);
     }
 
-    fn start(&mut self) -> wasmtime::Result<Answer<()>> {
+    fn start(&mut self) -> wasmtime::Result<ExportResult<()>> {
         self.instance = Some(self.ready.instantiate(&mut self.store)?);
         Ok(Ok(()))
     }
 
-    fn init(&mut self, settings: &[Setting]) -> wasmtime::Result<Answer<()>> {
+    fn init(&mut self, settings: &[Setting]) -> wasmtime::Result<ExportResult<()>> {
         let (training, store) = self.training()?;
         training.call_init(store, settings)
     }
 
-    fn step(&mut self, batch: Batch) -> wasmtime::Result<Answer<()>> {
+    fn step(&mut self, batch: Batch) -> wasmtime::Result<ExportResult<()>> {
         let (training, store) = self.training()?;
         let entry = store.data_mut().table.push(BatchEntry(Arc::new(batch)))?;
         let answer = training.call_step(&mut *store, Resource::new_borrow(entry.rep()))?;
@@ -81,7 +81,7 @@ impl Guest for Instance {
         Ok(answer)
     }
 
-    fn finish(&mut self) -> wasmtime::Result<Answer<()>> {
+    fn finish(&mut self) -> wasmtime::Result<ExportResult<()>> {
         let (training, store) = self.training()?;
         training.call_finish(store)
     }
@@ -91,7 +91,7 @@ impl Guest for Instance {
         training.call_save_state(store)
     }
 
-    fn load_state(&mut self, state: &[u8]) -> wasmtime::Result<Answer<()>> {
+    fn load_state(&mut self, state: &[u8]) -> wasmtime::Result<ExportResult<()>> {
         let (training, store) = self.training()?;
         training.call_load_state(store, state)
     }

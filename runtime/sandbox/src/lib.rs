@@ -1,11 +1,10 @@
-//! Runs a method that nobody vouches for, and answers what it asks.
+//! Runs a method whose code is not trusted, and answers its calls to the host.
 //!
-//! `grants` and `admission` decide before anything runs; `engine` and `compile` make it runnable, a stranger's in a
-//! `child`, `cache` keeps that; `session` calls `init`,
-//! `step` and `finish` (`call` is how) of a `guest`: a component, or its author's process (`native`); `imports` keeps
-//! the contract, one file an interface, over
-//! `state`; `limits`, `meters` and `memory` bound it; `cause`, `fault` and `error` say how it ended.
-//! What a package is, and what a terminal is, this room does not know.
+//! `grants` and `admission` decide before anything runs; `engine` and `compile` make code of a component, in a `child`
+//! process if it is not built in, and cache that code. `session` calls `init`, `step` and `finish` (`call` runs one
+//! call) of a `guest`: a component (`instance`), or a process of its author (`native`). `imports` implements the
+//! contract over `state`, one file for each interface; `limits`, `meters` and `memory` bound the method; `cause`, `fault` and
+//! `error` describe how it ended. This crate knows neither packages nor terminals.
 #![cfg_attr(
     not(test),
     deny(
@@ -22,7 +21,6 @@ mod admission;
 mod backtrace;
 mod batch;
 mod bindings;
-mod cache;
 mod call;
 mod cause;
 pub mod child;

@@ -1,7 +1,7 @@
 //! The memory of a method itself: linear memory and tables of all its parts together.
 //!
-//! wasmtime asks before anything grows. Growing past a limit ends the method, since code that is
-//! told "no" tends to end in a worse place. Tensors are not counted here.
+//! wasmtime asks before anything grows. Growing past a limit ends the method: code whose
+//! allocation fails tends to end with a less helpful error. Tensors are not counted here.
 
 use wasmtime::ResourceLimiter;
 

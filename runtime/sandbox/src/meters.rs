@@ -67,7 +67,7 @@ impl Meters {
         self.resumed = Some(now);
     }
 
-    /// Takes what was spent on neither the method nor the host out of the method's time.
+    /// Excludes time that neither the method nor the host used from the method's time.
     pub(crate) fn leave_out(&mut self, spent: Duration) {
         self.resumed = self.resumed.map(|resumed| resumed + spent);
     }
@@ -121,7 +121,7 @@ impl Meters {
         add(&mut self.counts.sampled_tokens, tokens, limit, |limit| Cause::Sampled { limit })
     }
 
-    /// Takes tokens back that were counted and not written.
+    /// Uncounts tokens that were counted and not written.
     pub(crate) fn give_back(&mut self, tokens: u64) {
         self.counts.sampled_tokens = self.counts.sampled_tokens.saturating_sub(tokens);
     }

@@ -1,12 +1,12 @@
 //! Code that this program compiled before, made runnable again: the one unsafe step of the sandbox.
 //!
-//! Loading code is as powerful as running it, so it must be this program's own. `cache` and `compile` see to
+//! Loading code is as powerful as running it, so it must be this program's own. `compile` sees to
 //! that; bytes of a package never come here.
 #![expect(unsafe_code, reason = "the engine cannot tell whether bytes are code that it made itself")]
 
 use wasmtime::component::Component;
 
-/// Code that an engine of this program made, and that nobody else could change since.
+/// Code that an engine of this program compiled, and that no other program could change since.
 ///
 /// Made in two places only: from an entry of the private cache whose digest holds, and from the pipe of a child
 /// of this program that compiled it.

@@ -35,10 +35,7 @@ pub(crate) enum Measure {
 #[derive(Debug)]
 pub(crate) struct Reports {
     names: Vec<String>,
-    max_values: usize,
-    max_lines: usize,
-    max_line_bytes: usize,
-    max_log_bytes: u64,
+    limits: Limits,
     log_bytes: u64,
     metrics: Vec<(usize, Measure, Combine)>,
     lines: Vec<String>,
@@ -48,17 +45,8 @@ pub(crate) struct Reports {
 impl Reports {
     /// Nothing reported yet; `names` are those of the manifest.
     pub(crate) fn new(names: Vec<String>, limits: &Limits) -> Self {
-        Self {
-            names,
-            max_values: limits.metrics as usize,
-            max_lines: limits.log_lines as usize,
-            max_line_bytes: limits.log_line_bytes,
-            max_log_bytes: limits.run_log_bytes,
-            log_bytes: 0,
-            metrics: Vec::new(),
-            lines: Vec::new(),
-            dropped: 0,
-        }
+        let limits = limits.clone();
+        Self { names, limits, log_bytes: 0, metrics: Vec::new(), lines: Vec::new(), dropped: 0 }
     }
 
     /// Takes a value under a declared name.
@@ -70,8 +58,8 @@ impl Reports {
             let message = format!("`{name}` is not a metric of the manifest, which lists {names}: add it to `metrics`");
             return Err(Refusal::argument(message));
         };
-        if self.metrics.len() >= self.max_values {
-            let message = format!("a step reports at most {} values", self.max_values);
+        if self.metrics.len() >= self.limits.metrics as usize {
+            let message = format!("a step reports at most {} values", self.limits.metrics);
             return Err(Refusal::new(ErrorCode::OutOfBudget, message));
         }
         self.metrics.push((place, value, combine));
@@ -91,11 +79,13 @@ impl Reports {
     /// Takes a line, or counts it as dropped.
     pub(crate) fn line(&mut self, line: &str) {
         let after = self.log_bytes.saturating_add(line.len() as u64 + 1);
-        if self.lines.len() >= self.max_lines || line.len() > self.max_line_bytes || after > self.max_log_bytes {
+        let limits = &self.limits;
+        let is_long = line.len() > limits.log_line_bytes || after > limits.run_log_bytes;
+        if is_long || self.lines.len() >= limits.log_lines as usize {
             self.dropped = self.dropped.saturating_add(1);
         } else {
             self.log_bytes = after;
-            self.lines.push(printable(line, self.max_line_bytes * 8));
+            self.lines.push(printable(line, limits.log_line_bytes * 8));
         }
     }
 

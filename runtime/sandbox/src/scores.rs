@@ -3,8 +3,8 @@
 //! Taps scored for learning are leaves of the loss's graph. The gradient that arrives at a leaf
 //! is the seed of the model's own backward pass, which the train state walks.
 //!
-//! Where a pass can share what rows begin with, scores that were asked for one after another are made in one pass: nothing is computed
-//! before somebody looks at a tap or changes what the model is.
+//! Where a pass can share the common beginning of rows, scores that were requested one after another run in one pass: it
+//! runs when a tap is read or the model changes.
 
 mod pass;
 mod record;
@@ -26,9 +26,9 @@ use pass::{Part, join, together};
 pub(crate) use record::ScoreRecord;
 
 impl State {
-    /// Makes the scores that nobody has looked at yet, those that were asked for alike in one pass. Comes before every
-    /// look at a tap and every change of what a view shows. A score that the model does not take says so to whoever
-    /// looks at it, and to nobody else.
+    /// Runs the passes of all scores that wait for one; scores with equal requests share a pass. Called before a tap is read
+    /// and before the weights, patches or snapshots change. Where the model returns an error, the score keeps it, and
+    /// reading its taps returns it.
     pub(crate) fn run_pending_scores(&mut self) -> Result<(), Refusal> {
         while let Some(asked) = self.scores.values().find(|record| record.is_waiting()) {
             let asked = asked.asked.clone();
@@ -40,8 +40,8 @@ impl State {
         Ok(())
     }
 
-    /// Makes some scores in one pass; where that fails each by itself, so that none fails by the rows of another. The
-    /// pass that failed may have cost as much as one that did not, so those that are made again are paid for again.
+    /// Runs one pass for some scores. If it fails, runs a pass for each alone, so that none fails by the rows of another;
+    /// these are charged again, because the failed pass may have cost as much.
     fn score_parts(&mut self, asked: &ScoreRequest, parts: Vec<Part>) -> Result<(), Refusal> {
         match self.score_together(asked, parts.clone()) {
             Err(Refusal::Error(error)) => {
@@ -112,11 +112,11 @@ impl State {
         passes.into_iter().try_for_each(|(pass, seeds)| self.backward_of(pass, &seeds))
     }
 
-    /// A pass whose scores all have seeds is walked back as it is. Of another one, only the rows with seeds go through
-    /// the model again: what the others keep would cost their whole way back.
+    /// Runs the backward pass of one pass. If some of its scores have no seeds, only the rows with seeds go through the
+    /// model again, forward and backward: those without would cost their whole backward pass.
     fn backward_of(&mut self, number: u64, seeds: &BTreeMap<u64, Seeds>) -> Result<(), Refusal> {
         let rows = seeds.keys().filter_map(|score| self.scores.get(score)).map(|record| record.rows.tokens());
-        let multiply_adds = self.sizes.multiply_adds(rows.sum::<usize>() as u64);
+        let multiply_adds = self.multiply_adds(rows.sum::<usize>() as u64);
         let Some(pass) = self.passes.get_mut(&number) else {
             return Err(Refusal::argument("these scores are gone"));
         };

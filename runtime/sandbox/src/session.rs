@@ -36,7 +36,7 @@ impl From<&Value> for types::Value {
     }
 }
 
-/// What one call told and used.
+/// What the method reported and used in one call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepReport {
     /// Names of the manifest, values, and how to put the micro-batches of an update together.

@@ -11,7 +11,7 @@ use std::sync::MutexGuard;
 
 use tunebox_compute::budget::{Budget, Reservation};
 use tunebox_compute::random::Stream;
-use tunebox_model::policy::Policy;
+use tunebox_model::configuration::Configuration;
 use wasmtime::component::{HasData, ResourceTable};
 
 use crate::cause::Cause;
@@ -30,14 +30,16 @@ use crate::scores::{Pass, ScoreRecord};
 use crate::settings::SessionSettings;
 use crate::train_state::{Shared, TrainState, lock};
 use crate::usage::{Slowest, Usage};
-pub(crate) use handles::DEVICE;
+pub(crate) use handles::{Answer, DEVICE};
 
 /// The data of a store.
 pub(crate) struct State {
     /// The model under training, and its run.
     pub(crate) train_state: Shared,
-    /// Sizes of the model.
-    pub(crate) sizes: Sizes,
+    /// The shape of the model, which arguments are checked against.
+    pub(crate) configuration: Configuration,
+    /// Weights that a token is multiplied with.
+    pub(crate) weights: u64,
     /// What the method may use up.
     pub(crate) limits: Limits,
     /// Device bytes of everything that the method holds.
@@ -64,43 +66,12 @@ pub(crate) struct State {
     pub(crate) patches: usize,
     /// What all calls used.
     pub(crate) usage: Usage,
-    /// Where its time goes, if somebody wants to know.
+    /// Records where the method's time goes, if the run asks for a profile.
     pub(crate) profiler: Option<Profiler>,
     seed: u64,
     streams: BTreeMap<String, Stream>,
     live: BTreeMap<u64, u32>,
     serial: u64,
-}
-
-/// Sizes of a model that arguments are checked against.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sizes {
-    pub(crate) layers: usize,
-    /// Numbers of a token's activation.
-    pub(crate) hidden: usize,
-    pub(crate) vocabulary: usize,
-    /// Tokens of the longest row.
-    pub(crate) max_positions: usize,
-    /// Weights that a token is multiplied with.
-    pub(crate) weights: u64,
-}
-
-impl Sizes {
-    fn of(policy: &Policy) -> Self {
-        let configuration = &policy.model().configuration;
-        Self {
-            layers: configuration.layers,
-            hidden: configuration.hidden,
-            vocabulary: configuration.vocabulary,
-            max_positions: configuration.max_positions,
-            weights: configuration.weights(),
-        }
-    }
-
-    /// Multiply-adds of a pass over some tokens, without those of attention scores.
-    pub(crate) fn multiply_adds(&self, tokens: u64) -> u64 {
-        self.weights.saturating_mul(tokens)
-    }
 }
 
 /// The state during one import: made when the method calls, dropped when the host returns.
@@ -154,12 +125,13 @@ impl State {
     /// A state before the first call.
     pub(crate) fn new(settings: SessionSettings, ledger: Budget, train_state: Shared) -> Self {
         let SessionSettings { limits, seed, metric_names, profiler } = settings;
-        let sizes = Sizes::of(&lock(&train_state).policy);
+        let configuration = lock(&train_state).policy.model().configuration.clone();
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles as usize);
         Self {
             train_state,
-            sizes,
+            weights: configuration.weights(),
+            configuration,
             ledger,
             meters: Meters::new(&limits),
             memory: Memory::new(&limits),
@@ -201,9 +173,14 @@ impl State {
         self.meters.work(units)
     }
 
+    /// Multiply-adds of a pass over some tokens, without those of attention scores.
+    pub(crate) fn multiply_adds(&self, tokens: u64) -> u64 {
+        self.weights.saturating_mul(tokens)
+    }
+
     /// Counts a pass through the model over so many tokens, before it is made.
     pub(crate) fn pass(&mut self, tokens: usize) -> Result<(), Cause> {
-        self.meters.pass(self.sizes.multiply_adds(tokens as u64))
+        self.meters.pass(self.multiply_adds(tokens as u64))
     }
 
     /// Counts bytes on their way to the method. An `out-of-budget` error past the step's limit.

@@ -12,7 +12,7 @@ use wasmtime::component::Resource;
 use crate::bindings::data::{Host, HostBatch, HostRows};
 use crate::printable::printable;
 use crate::refusal::Refusal;
-use crate::state::{BatchEntry, DEVICE, HostContext, RowsEntry, State, TensorEntry};
+use crate::state::{Answer, BatchEntry, DEVICE, HostContext, RowsEntry, State};
 
 impl HostRows for HostContext<'_> {
     fn count(&mut self, this: Resource<RowsEntry>) -> wasmtime::Result<u32> {
@@ -25,22 +25,22 @@ impl HostRows for HostContext<'_> {
         whole(self.table.get(&this)?.0.width())
     }
 
-    fn ids(&mut self, this: Resource<RowsEntry>) -> Result<Resource<TensorEntry>, Refusal> {
+    fn ids(&mut self, this: Resource<RowsEntry>) -> Answer {
         self.enter("data.rows.ids")?;
         self.per_token(&this, Rows::ids_tensor)
     }
 
-    fn mask(&mut self, this: Resource<RowsEntry>) -> Result<Resource<TensorEntry>, Refusal> {
+    fn mask(&mut self, this: Resource<RowsEntry>) -> Answer {
         self.enter("data.rows.mask")?;
         self.per_token(&this, Rows::mask_tensor)
     }
 
-    fn presence(&mut self, this: Resource<RowsEntry>) -> Result<Resource<TensorEntry>, Refusal> {
+    fn presence(&mut self, this: Resource<RowsEntry>) -> Answer {
         self.enter("data.rows.presence")?;
         self.per_token(&this, Rows::presence_tensor)
     }
 
-    fn lengths(&mut self, this: Resource<RowsEntry>) -> Result<Resource<TensorEntry>, Refusal> {
+    fn lengths(&mut self, this: Resource<RowsEntry>) -> Answer {
         self.enter("data.rows.lengths")?;
         let rows = self.table.get(&this)?.0.clone();
         self.work(rows.tokens() as u64)?;
@@ -52,7 +52,7 @@ impl HostRows for HostContext<'_> {
         whole(self.table.get(&this)?.0.targets())
     }
 
-    fn whole(&mut self, this: Resource<RowsEntry>) -> Result<Resource<RowsEntry>, Refusal> {
+    fn whole(&mut self, this: Resource<RowsEntry>) -> Answer<RowsEntry> {
         self.enter("data.rows.whole")?;
         let rows = self.table.get(&this)?.0.clone();
         let tokens = rows.tokens() as u64;
@@ -61,7 +61,7 @@ impl HostRows for HostContext<'_> {
         Ok(self.table.push(RowsEntry(Arc::new(rows.whole()), Some(reservation)))?)
     }
 
-    fn select(&mut self, this: Resource<RowsEntry>, numbers: Vec<u32>) -> Result<Resource<RowsEntry>, Refusal> {
+    fn select(&mut self, this: Resource<RowsEntry>, numbers: Vec<u32>) -> Answer<RowsEntry> {
         self.enter("data.rows.select")?;
         let rows = self.table.get(&this)?.0.clone();
         let count = rows.count();
@@ -95,7 +95,7 @@ impl HostBatch for HostContext<'_> {
         Ok(self.table.get(&this)?.0.sides.iter().map(|(side, _)| side.clone()).collect())
     }
 
-    fn rows(&mut self, this: Resource<BatchEntry>, side: String) -> Result<Resource<RowsEntry>, Refusal> {
+    fn rows(&mut self, this: Resource<BatchEntry>, side: String) -> Answer<RowsEntry> {
         self.enter("data.batch.rows")?;
         let batch = self.table.get(&this)?.0.clone();
         match batch.sides.iter().find(|(name, _)| *name == side) {
@@ -109,7 +109,7 @@ impl HostBatch for HostContext<'_> {
         Ok(self.table.get(&this)?.0.size)
     }
 
-    fn column(&mut self, this: Resource<BatchEntry>, name: String) -> Result<Resource<TensorEntry>, Refusal> {
+    fn column(&mut self, this: Resource<BatchEntry>, name: String) -> Answer {
         self.enter("data.batch.column")?;
         let batch = self.table.get(&this)?.0.clone();
         let Some(column) = batch.columns.get(&name) else {
@@ -148,7 +148,7 @@ impl State {
         &mut self,
         this: &Resource<RowsEntry>,
         make: fn(&Rows, &Device) -> Result<Tensor, tunebox_model::error::Error>,
-    ) -> Result<Resource<TensorEntry>, Refusal> {
+    ) -> Answer {
         let rows = self.table.get(this)?.0.clone();
         let elements = rows.count() as u64 * rows.width() as u64;
         self.work(elements)?;

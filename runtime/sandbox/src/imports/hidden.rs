@@ -7,18 +7,18 @@ use wasmtime::component::Resource;
 use crate::bindings::hidden::{Host, Site, Token};
 use crate::bindings::types::ErrorCode;
 use crate::refusal::Refusal;
-use crate::state::{HostContext, RowsEntry, State, TensorEntry, ViewEntry};
+use crate::state::{Answer, HostContext, RowsEntry, State, TensorEntry, ViewEntry};
 use crate::train_state::Direction;
 
 impl Host for HostContext<'_> {
     fn layers(&mut self) -> wasmtime::Result<u32> {
         self.enter("hidden.layers")?;
-        Ok(u32::try_from(self.sizes.layers)?)
+        Ok(u32::try_from(self.configuration.layers)?)
     }
 
     fn dimension(&mut self) -> wasmtime::Result<u32> {
         self.enter("hidden.dimension")?;
-        Ok(u32::try_from(self.sizes.hidden)?)
+        Ok(u32::try_from(self.configuration.hidden)?)
     }
 
     fn capture(
@@ -28,7 +28,7 @@ impl Host for HostContext<'_> {
         layers: Vec<u32>,
         site: Site,
         token: Token,
-    ) -> Result<Resource<TensorEntry>, Refusal> {
+    ) -> Answer {
         self.enter("hidden.capture")?;
         let view = self.table.get(&view)?.0.clone();
         let rows = self.table.get(&rows)?.0.clone();
@@ -36,7 +36,7 @@ impl Host for HostContext<'_> {
         if rows.count() == 0 {
             return Err(Refusal::argument("there are no rows to read"));
         }
-        let elements = layers.len() as u64 * rows.count() as u64 * self.sizes.hidden as u64;
+        let elements = layers.len() as u64 * rows.count() as u64 * self.configuration.hidden as u64;
         self.work(elements)?;
         self.pass(rows.tokens())?;
         let (site, token) = (stream_site(site), stream_token(token));
@@ -66,7 +66,7 @@ impl Host for HostContext<'_> {
 impl State {
     /// Layers that are there, each once, at least one.
     pub(crate) fn layers_of(&self, layers: Vec<u32>) -> Result<Vec<usize>, Refusal> {
-        let count = self.sizes.layers;
+        let count = self.configuration.layers;
         if layers.is_empty() || layers.len() > count {
             return Err(Refusal::argument(format!("layers are a list of 1 to {count}, this has {}", layers.len())));
         }
@@ -85,7 +85,7 @@ impl State {
 
     /// The numbers of a vector as wide as the stream, all finite.
     pub(crate) fn stream_vector(&mut self, vector: &Resource<TensorEntry>) -> Result<Vec<f32>, Refusal> {
-        let width = self.sizes.hidden;
+        let width = self.configuration.hidden;
         self.vector(vector, width, "the stream")
     }
 

@@ -16,7 +16,7 @@ use crate::printable::printable;
 use crate::refusal::Refusal;
 use crate::requests::ScoreRequest;
 use crate::scores::ScoreRecord;
-use crate::state::{Charge, HostContext, RowsEntry, ScoresEntry, State, TensorEntry, ViewEntry};
+use crate::state::{Answer, Charge, HostContext, RowsEntry, ScoresEntry, State, TensorEntry, ViewEntry};
 
 /// Tokens of one call of `next-token`.
 const MOST_IDS: usize = 4_096;
@@ -33,23 +33,23 @@ impl HostScores for HostContext<'_> {
         Ok(self.give_tap("model.scores.logprob", &this, Tap::Logprob)?)
     }
 
-    fn entropy(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
+    fn entropy(&mut self, this: Resource<ScoresEntry>) -> Answer {
         self.give_tap("model.scores.entropy", &this, Tap::Entropy)
     }
 
-    fn log_sum_square(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
+    fn log_sum_square(&mut self, this: Resource<ScoresEntry>) -> Answer {
         self.give_tap("model.scores.log-sum-square", &this, Tap::LogSumSquare)
     }
 
-    fn mean_logit(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
+    fn mean_logit(&mut self, this: Resource<ScoresEntry>) -> Answer {
         self.give_tap("model.scores.mean-logit", &this, Tap::MeanLogit)
     }
 
-    fn mean_logprob(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
+    fn mean_logprob(&mut self, this: Resource<ScoresEntry>) -> Answer {
         self.give_tap("model.scores.mean-logprob", &this, Tap::MeanLogprob)
     }
 
-    fn top_one(&mut self, this: Resource<ScoresEntry>) -> Result<Resource<TensorEntry>, Refusal> {
+    fn top_one(&mut self, this: Resource<ScoresEntry>) -> Answer {
         self.give_tap("model.scores.top-one", &this, Tap::TopOne)
     }
 
@@ -72,12 +72,12 @@ impl Host for HostContext<'_> {
         Ok(self.table.push(ViewEntry(View::Policy)).map_err(Refusal::from)?)
     }
 
-    fn reference(&mut self) -> Result<Resource<ViewEntry>, Refusal> {
+    fn reference(&mut self) -> Answer<ViewEntry> {
         self.enter("model.reference")?;
         Ok(self.table.push(ViewEntry(View::Reference))?)
     }
 
-    fn snapshot(&mut self, name: String) -> Result<Resource<ViewEntry>, Refusal> {
+    fn snapshot(&mut self, name: String) -> Answer<ViewEntry> {
         self.enter("model.snapshot")?;
         if name.is_empty() || name.len() > self.limits.name_bytes {
             return Err(Refusal::argument(format!("a snapshot's name has 1 to {} bytes", self.limits.name_bytes)));
@@ -103,35 +103,25 @@ impl Host for HostContext<'_> {
         rows: Resource<RowsEntry>,
         taps: Taps,
         temperature: f32,
-    ) -> Result<Resource<ScoresEntry>, Refusal> {
+    ) -> Answer<ScoresEntry> {
         self.enter("model.score")?;
         let view = self.table.get(&view)?.0.clone();
         self.request_scores(&view, &rows, taps, temperature, false)
     }
 
-    fn score_for_learning(
-        &mut self,
-        rows: Resource<RowsEntry>,
-        taps: Taps,
-        temperature: f32,
-    ) -> Result<Resource<ScoresEntry>, Refusal> {
+    fn score_for_learning(&mut self, rows: Resource<RowsEntry>, taps: Taps, temperature: f32) -> Answer<ScoresEntry> {
         self.enter("model.score-for-learning")?;
         self.request_scores(&View::Policy, &rows, taps, temperature, true)
     }
 
-    fn next_token(
-        &mut self,
-        view: Resource<ViewEntry>,
-        rows: Resource<RowsEntry>,
-        ids: Vec<u32>,
-    ) -> Result<Resource<TensorEntry>, Refusal> {
+    fn next_token(&mut self, view: Resource<ViewEntry>, rows: Resource<RowsEntry>, ids: Vec<u32>) -> Answer {
         self.enter("model.next-token")?;
         let view = self.table.get(&view)?.0.clone();
         let rows = self.rows_with_ends(&rows)?;
         if ids.is_empty() || ids.len() > MOST_IDS {
             return Err(Refusal::argument(format!("1 to {MOST_IDS} tokens are asked for, these are {}", ids.len())));
         }
-        let vocabulary = self.sizes.vocabulary;
+        let vocabulary = self.configuration.vocabulary;
         self.check_tokens(&ids)?;
         let elements = rows.count() as u64 * ids.len() as u64;
         self.work(elements + rows.count() as u64 * vocabulary as u64)?;
@@ -144,11 +134,11 @@ impl Host for HostContext<'_> {
         view: Resource<ViewEntry>,
         other: Resource<ViewEntry>,
         rows: Resource<RowsEntry>,
-    ) -> Result<Resource<TensorEntry>, Refusal> {
+    ) -> Answer {
         self.enter("model.divergence")?;
         let (view, other) = (self.table.get(&view)?.0.clone(), self.table.get(&other)?.0.clone());
         let rows = self.rows_with_ends(&rows)?;
-        let vocabulary = self.sizes.vocabulary as u64;
+        let vocabulary = self.configuration.vocabulary as u64;
         self.work(rows.count() as u64 * vocabulary)?;
         self.pass(rows.tokens())?;
         self.pass(rows.tokens())?;
@@ -171,7 +161,7 @@ impl State {
 
     /// Checks that every token id is in the vocabulary.
     pub(crate) fn check_tokens(&self, ids: &[u32]) -> Result<(), Refusal> {
-        let vocabulary = self.sizes.vocabulary;
+        let vocabulary = self.configuration.vocabulary;
         match ids.iter().find(|id| **id as usize >= vocabulary) {
             Some(id) => Err(Refusal::argument(format!("token {id} is not in the vocabulary of {vocabulary}"))),
             None => Ok(()),
@@ -179,12 +169,7 @@ impl State {
     }
 
     /// Gives out a tap of scores, after their pass through the model. `function` is the function that the method called.
-    fn give_tap(
-        &mut self,
-        function: &'static str,
-        scores: &Resource<ScoresEntry>,
-        tap: Tap,
-    ) -> Result<Resource<TensorEntry>, Refusal> {
+    fn give_tap(&mut self, function: &'static str, scores: &Resource<ScoresEntry>, tap: Tap) -> Answer {
         self.enter(function)?;
         let held = self.scored_record(scores)?.tap(tap)?;
         self.hand_out(held)
@@ -210,7 +195,7 @@ impl State {
         taps: Taps,
         temperature: f32,
         keep: bool,
-    ) -> Result<Resource<ScoresEntry>, Refusal> {
+    ) -> Answer<ScoresEntry> {
         if !(temperature.is_finite() && temperature > 0.0) {
             let shown = printable(&temperature.to_string(), 32);
             return Err(Refusal::argument(format!("a temperature is a finite number above 0, this is {shown}")));

@@ -10,7 +10,7 @@ use crate::bindings::hidden::Site;
 use crate::bindings::patch::{Host, HostPatch};
 use crate::bindings::types::ErrorCode;
 use crate::refusal::Refusal;
-use crate::state::{HostContext, PatchEntry, State, TensorEntry};
+use crate::state::{Answer, HostContext, PatchEntry, State, TensorEntry};
 
 impl HostPatch for HostContext<'_> {
     fn drop(&mut self, this: Resource<PatchEntry>) -> wasmtime::Result<()> {
@@ -30,7 +30,7 @@ impl Host for HostContext<'_> {
         vector: Resource<TensorEntry>,
         coefficient: f32,
         answers_only: bool,
-    ) -> Result<Resource<PatchEntry>, Refusal> {
+    ) -> Answer<PatchEntry> {
         self.enter("patch.add")?;
         let layers = self.layers_of(layers)?;
         check_finite("the coefficient", coefficient)?;
@@ -38,12 +38,7 @@ impl Host for HostContext<'_> {
         self.activate(Patch::add(layers, stream_site(site), &vector, coefficient, answers_only)?)
     }
 
-    fn ablate(
-        &mut self,
-        layers: Vec<u32>,
-        site: Site,
-        direction: Resource<TensorEntry>,
-    ) -> Result<Resource<PatchEntry>, Refusal> {
+    fn ablate(&mut self, layers: Vec<u32>, site: Site, direction: Resource<TensorEntry>) -> Answer<PatchEntry> {
         self.enter("patch.ablate")?;
         let layers = self.layers_of(layers)?;
         let direction = self.stream_vector(&direction)?;
@@ -56,7 +51,7 @@ impl Host for HostContext<'_> {
         site: Site,
         direction: Resource<TensorEntry>,
         value: f32,
-    ) -> Result<Resource<PatchEntry>, Refusal> {
+    ) -> Answer<PatchEntry> {
         self.enter("patch.project")?;
         let layers = self.layers_of(layers)?;
         check_finite("the value", value)?;
@@ -67,7 +62,7 @@ impl Host for HostContext<'_> {
 
 impl State {
     /// Makes a patch active and gives out its handle.
-    fn activate(&mut self, patch: Patch) -> Result<Resource<PatchEntry>, Refusal> {
+    fn activate(&mut self, patch: Patch) -> Answer<PatchEntry> {
         if self.patches >= self.limits.patches {
             let message = format!("a run has at most {} active patches; drop one", self.limits.patches);
             return Err(Refusal::new(ErrorCode::OutOfBudget, message));

@@ -11,7 +11,7 @@ use wasmtime::component::Resource;
 use crate::bindings::reward::Host;
 use crate::bindings::types::ErrorCode;
 use crate::refusal::Refusal;
-use crate::state::{BatchEntry, CompletionsEntry, DEVICE, HostContext, State, TensorEntry};
+use crate::state::{Answer, BatchEntry, CompletionsEntry, DEVICE, HostContext, State};
 
 impl Host for HostContext<'_> {
     fn verifiers(&mut self) -> wasmtime::Result<Vec<String>> {
@@ -19,17 +19,13 @@ impl Host for HostContext<'_> {
         Ok(self.train_state().hooks.verifiers().into_iter().map(|(name, _)| name).collect())
     }
 
-    fn weights(&mut self) -> Result<Resource<TensorEntry>, Refusal> {
+    fn weights(&mut self) -> Answer {
         self.enter("reward.weights")?;
         let weights: Vec<f32> = self.panel()?.into_iter().map(|(_, weight)| weight).collect();
         self.give_new(weights.len() as u64, |_| Tensor::from_slice(&weights, weights.len(), &DEVICE))
     }
 
-    fn judge(
-        &mut self,
-        batch: Resource<BatchEntry>,
-        completions: Resource<CompletionsEntry>,
-    ) -> Result<Resource<TensorEntry>, Refusal> {
+    fn judge(&mut self, batch: Resource<BatchEntry>, completions: Resource<CompletionsEntry>) -> Answer {
         self.enter("reward.judge")?;
         let columns = self.panel()?.len();
         let batch = self.table.get(&batch)?.0.clone();

@@ -17,7 +17,7 @@ use crate::figures::grouped;
 use crate::printable::printable;
 use crate::refusal::Refusal;
 use crate::requests::Sampler;
-use crate::state::{CompletionsEntry, DEVICE, HostContext, RowsEntry, SamplerEntry, State, TensorEntry, ViewEntry};
+use crate::state::{Answer, CompletionsEntry, DEVICE, HostContext, RowsEntry, SamplerEntry, State, ViewEntry};
 
 /// Bytes of a token of a completion while it is held: id, mark, log-probability.
 const TOKEN: u64 = 9;
@@ -85,7 +85,7 @@ impl HostCompletions for HostContext<'_> {
         Ok(self.table.push(RowsEntry(rows, None)).map_err(Refusal::from)?)
     }
 
-    fn logprob(&mut self, this: Resource<CompletionsEntry>) -> Result<Resource<TensorEntry>, Refusal> {
+    fn logprob(&mut self, this: Resource<CompletionsEntry>) -> Answer {
         self.enter("sample.completions.logprob")?;
         let written = self.table.get(&this)?.0.clone();
         let elements = written.rows.count() as u64 * written.rows.width() as u64;
@@ -93,7 +93,7 @@ impl HostCompletions for HostContext<'_> {
         self.give_new(elements, |_| written.logprob_tensor(&DEVICE))
     }
 
-    fn finished(&mut self, this: Resource<CompletionsEntry>) -> Result<Resource<TensorEntry>, Refusal> {
+    fn finished(&mut self, this: Resource<CompletionsEntry>) -> Answer {
         self.enter("sample.completions.finished")?;
         let written = self.table.get(&this)?.0.clone();
         self.work(written.finished.len() as u64)?;
@@ -101,7 +101,7 @@ impl HostCompletions for HostContext<'_> {
         self.give_new(flags.len() as u64, |_| Tensor::from_slice(&flags, flags.len(), &DEVICE))
     }
 
-    fn group(&mut self, this: Resource<CompletionsEntry>) -> Result<Resource<TensorEntry>, Refusal> {
+    fn group(&mut self, this: Resource<CompletionsEntry>) -> Answer {
         self.enter("sample.completions.group")?;
         let written = self.table.get(&this)?.0.clone();
         self.work(written.group.len() as u64)?;
@@ -121,7 +121,7 @@ impl Host for HostContext<'_> {
         view: Resource<ViewEntry>,
         prompts: Resource<RowsEntry>,
         sampler: Resource<SamplerEntry>,
-    ) -> Result<Resource<CompletionsEntry>, Refusal> {
+    ) -> Answer<CompletionsEntry> {
         self.enter("sample.generate")?;
         let view = self.table.get(&view)?.0.clone();
         let prompts = self.table.get(&prompts)?.0.clone();
@@ -131,7 +131,7 @@ impl Host for HostContext<'_> {
         let rows = self.rows_of(&prompts, &sampler)?;
         self.meters.sample(rows * u64::from(each))?;
         let largest = rows * (prompts.width() as u64 + u64::from(each));
-        let multiply_adds = self.sizes.multiply_adds(largest);
+        let multiply_adds = self.multiply_adds(largest);
         self.meters.model(multiply_adds)?;
         self.check_cache(rows, prompts.width() as u64 + u64::from(each))?;
         let reservation = self.reserve(TOKEN * largest)?;
@@ -158,7 +158,7 @@ impl State {
         if limit == 0 {
             return Err(Refusal::new(ErrorCode::Unsupported, "this run does not let the model write"));
         }
-        let (width, most) = (prompts.width(), self.sizes.max_positions);
+        let (width, most) = (prompts.width(), self.configuration.max_positions);
         if width >= most {
             return Err(Refusal::argument(format!(
                 "a prompt has {width} tokens, the model takes {most} with what follows"

@@ -9,11 +9,11 @@ mod tests;
 use tunebox_compute::ops;
 use wasmtime::component::Resource;
 
-use self::calls::{Answer, Handle, element_type, element_type_of};
+use self::calls::{Handle, element_type, element_type_of};
 use crate::bindings::tensor::{Host, HostScope, HostTensor};
 use crate::bindings::types::Dtype;
 use crate::refusal::Refusal;
-use crate::state::{HostContext, ScopeEntry};
+use crate::state::{Answer, HostContext, ScopeEntry};
 
 include!(concat!(env!("OUT_DIR"), "/operations.rs"));
 

@@ -10,7 +10,7 @@ use wasmtime::component::Resource;
 use super::hidden::check_finite;
 use crate::bindings::weights::{Form, Host, Role};
 use crate::refusal::Refusal;
-use crate::state::{HostContext, TensorEntry};
+use crate::state::{Answer, HostContext, TensorEntry};
 
 impl Host for HostContext<'_> {
     fn keep_as(&mut self, form: Form) -> Result<(), Refusal> {
@@ -22,7 +22,7 @@ impl Host for HostContext<'_> {
         Ok(self.train_state().policy.keep_edits_as(form)?)
     }
 
-    fn read_rows(&mut self, role: Role, layer: u32, first: u32, count: u32) -> Result<Resource<TensorEntry>, Refusal> {
+    fn read_rows(&mut self, role: Role, layer: u32, first: u32, count: u32) -> Answer {
         self.enter("weights.read-rows")?;
         let (rows, columns) = self.train_state().policy.matrix(model_role(role), layer as usize)?;
         let end = u64::from(first) + u64::from(count);

@@ -19,7 +19,7 @@ type Call = fn(&mut HostContext<'_>, &mut Reader<'_>) -> wasmtime::Result<Vec<u8
 pub(crate) struct Import {
     /// Interface and function as a request names them: `tensor/[method]tensor.exp`.
     pub(crate) name: &'static str,
-    /// The same way to it that a component has.
+    /// Calls the function of `imports` that a component reaches.
     pub(crate) call: Call,
 }
 

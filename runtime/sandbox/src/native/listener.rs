@@ -200,12 +200,12 @@ impl ListeningTest {
         let wanted = frame::receive(&mut stream, frame::LARGEST, deadline)?;
         let wanted = wanted.ok_or_else(|| io::Error::from(ErrorKind::UnexpectedEof))?;
         let mut wanted = Reader::new(&wanted);
-        let told = |_| invalid("the first message is not what a test says first");
-        if !is_same(&wanted.read::<String>().map_err(told)?, token) {
-            return Err(invalid("whoever listens does not know the token"));
+        let unexpected = |_| invalid("the first message is not what a test says first");
+        if !is_same(&wanted.read::<String>().map_err(unexpected)?, token) {
+            return Err(invalid("the listening process does not know the token"));
         }
-        let (manifest, text) = (wanted.read().map_err(told)?, wanted.read().map_err(told)?);
-        wanted.end().map_err(told)?;
+        let (manifest, text) = (wanted.read().map_err(unexpected)?, wanted.read().map_err(unexpected)?);
+        wanted.end().map_err(unexpected)?;
         Ok(Self { method: Twin { stream, manifest, patience: None }, wanted: text })
     }
 }

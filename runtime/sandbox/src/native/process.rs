@@ -18,7 +18,7 @@ use crate::batch::Batch;
 use crate::cause::Cause;
 use crate::fault::{Function, GuestFault};
 use crate::grants::interface_of;
-use crate::guest::{Answer, Guest, Setting};
+use crate::guest::{ExportResult, Guest, Setting};
 use crate::printable::printable;
 use crate::state::{BatchEntry, HostContext, State};
 
@@ -186,22 +186,22 @@ impl Guest for Process {
         self.state.meters.begin(f64::INFINITY);
     }
 
-    fn start(&mut self) -> wasmtime::Result<Answer<()>> {
+    fn start(&mut self) -> wasmtime::Result<ExportResult<()>> {
         Ok(Ok(()))
     }
 
-    fn init(&mut self, settings: &[Setting]) -> wasmtime::Result<Answer<()>> {
+    fn init(&mut self, settings: &[Setting]) -> wasmtime::Result<ExportResult<()>> {
         self.call(Function::Init, |to| settings.encode(to))
     }
 
-    fn step(&mut self, batch: Batch) -> wasmtime::Result<Answer<()>> {
+    fn step(&mut self, batch: Batch) -> wasmtime::Result<ExportResult<()>> {
         let entry = self.state.table.push(BatchEntry(Arc::new(batch)))?;
         let answer = self.call(Function::Step, |to| entry.encode(to))?;
         self.state.table.delete(entry)?;
         Ok(answer)
     }
 
-    fn finish(&mut self) -> wasmtime::Result<Answer<()>> {
+    fn finish(&mut self) -> wasmtime::Result<ExportResult<()>> {
         self.call(Function::Finish, |_| {})
     }
 
@@ -209,7 +209,7 @@ impl Guest for Process {
         self.call(Function::SaveState, |_| {})
     }
 
-    fn load_state(&mut self, state: &[u8]) -> wasmtime::Result<Answer<()>> {
+    fn load_state(&mut self, state: &[u8]) -> wasmtime::Result<ExportResult<()>> {
         self.call(Function::LoadState, |to| state.encode(to))
     }
 

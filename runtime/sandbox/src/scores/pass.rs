@@ -36,8 +36,8 @@ impl Part {
 /// Scores that go through the model together at most: a method has a few sides, and time is looked at between passes.
 const MOST: usize = 8;
 
-/// How many of some scores, from the first on, make one pass. Rows of very different widths stay apart: joined, all
-/// would be padded to the widest, which nobody paid for.
+/// How many of these scores, from the first on, go through the model in one pass. Rows of very different widths are not
+/// joined: all would be padded to the widest, which is work that is not charged.
 pub(super) fn together(parts: &[Part]) -> usize {
     let (mut rows, mut width, mut own) = (0, 0, 0);
     let fits = |part: &&Part| {

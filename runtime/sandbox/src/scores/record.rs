@@ -1,4 +1,4 @@
-//! What a method asked to have scored, and what became of it.
+//! Requests of a method to score rows, with their results.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::entries::{Charge, Held};
 use crate::refusal::Refusal;
 use crate::requests::ScoreRequest;
 
-/// What became of a score.
+/// The state of a score.
 enum Outcome {
-    /// Nobody has looked.
+    /// Its pass has not run yet.
     Waiting,
-    /// It went through the model.
+    /// It has taps, from the pass of this number.
     Made { taps: Taps<Tensor>, pass: u64 },
-    /// The model did not take it, and said why.
+    /// Its pass failed with this error.
     Failed(types::Error),
 }
 
@@ -46,7 +46,7 @@ impl ScoreRecord {
         [self.rows.count(), self.rows.width()]
     }
 
-    /// Whether nobody has looked at it yet.
+    /// Whether its pass through the model has not run yet.
     pub(super) fn is_waiting(&self) -> bool {
         matches!(self.outcome, Outcome::Waiting)
     }

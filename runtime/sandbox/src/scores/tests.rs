@@ -44,7 +44,7 @@ fn state<const N: usize>(rows: [[u32; 2]; N], learning: bool, limits: Limits) ->
     let train_state = Arc::new(Mutex::new(tiny(ShortVocabulary(backward.clone()))));
     let mut state = State::new(settings, Budget::new(1 << 20), train_state);
     // A multiply-add a token.
-    state.sizes.weights = 1;
+    state.weights = 1;
     state.meters.begin(f64::INFINITY);
     let numbers = rows.map(|ids| {
         let asked = ScoreRequest { view: View::Policy, taps: TapSet::default(), temperature: 1.0, learning };

@@ -15,6 +15,9 @@ use super::{Charge, Held, ScopeEntry, State, TensorEntry};
 use crate::cause::Cause;
 use crate::refusal::Refusal;
 
+/// A handle that a function of the contract gives out, or why it gives none.
+pub(crate) type Answer<T = TensorEntry> = Result<Resource<T>, Refusal>;
+
 /// The device of a method's tensors: the CPU, wherever the model computes, so that a component works everywhere.
 pub(crate) const DEVICE: Device = Device::Cpu;
 
@@ -30,7 +33,7 @@ impl State {
         &mut self,
         elements: u64,
         make: impl FnOnce(&Self) -> Result<Tensor, E>,
-    ) -> Result<Resource<TensorEntry>, Refusal> {
+    ) -> Answer {
         let reservation = self.reserve(4 * elements)?;
         let tensor = make(self).map_err(Into::into)?;
         self.give(tensor, &[], reservation)
@@ -39,18 +42,13 @@ impl State {
     /// Gives out a new tensor whose bytes `reservation` holds. `parents` are the operands: they
     /// stay charged as long as a gradient can flow through the result.
     /// Ends the method when the graph gets deeper than its limit.
-    pub(crate) fn give(
-        &mut self,
-        tensor: Tensor,
-        parents: &[&Held],
-        reservation: Reservation,
-    ) -> Result<Resource<TensorEntry>, Refusal> {
+    pub(crate) fn give(&mut self, tensor: Tensor, parents: &[&Held], reservation: Reservation) -> Answer {
         let (parents, depth) = if tensor.track_op() { self.lineage(parents)? } else { (Vec::new(), 0) };
         self.hand_out(Held { tensor, charge: Arc::new(Charge::new(reservation, parents)), depth })
     }
 
     /// Gives out what an operation of `compute` made from `parents`: a new tensor, or a view of the first.
-    pub(crate) fn give_result(&mut self, made: Made, parents: &[&Held]) -> Result<Resource<TensorEntry>, Refusal> {
+    pub(crate) fn give_result(&mut self, made: Made, parents: &[&Held]) -> Answer {
         match (made.reservation, parents) {
             (Some(reservation), parents) => self.give(made.tensor, parents, reservation),
             (None, [parent, ..]) => self.give_view(made.tensor, parent),
@@ -62,7 +60,7 @@ impl State {
     }
 
     /// Gives out a tensor that shares the bytes of `parent` (a slice, a transposition, an expansion).
-    pub(crate) fn give_view(&mut self, tensor: Tensor, parent: &Held) -> Result<Resource<TensorEntry>, Refusal> {
+    pub(crate) fn give_view(&mut self, tensor: Tensor, parent: &Held) -> Answer {
         if !tensor.track_op() {
             return self.hand_out(Held { tensor, charge: parent.charge.clone(), depth: 0 });
         }
@@ -71,7 +69,7 @@ impl State {
     }
 
     /// Gives out a handle of a tensor that is charged already.
-    pub(crate) fn hand_out(&mut self, held: Held) -> Result<Resource<TensorEntry>, Refusal> {
+    pub(crate) fn hand_out(&mut self, held: Held) -> Answer {
         let serial = self.serial;
         let handle = self.table.push(TensorEntry { held: Some(held), serial })?;
         self.serial += 1;
@@ -97,7 +95,7 @@ impl State {
     }
 
     /// Opens a scope: tensors made from now on belong to it.
-    pub(crate) fn open_scope(&mut self) -> Result<Resource<ScopeEntry>, Refusal> {
+    pub(crate) fn open_scope(&mut self) -> Answer<ScopeEntry> {
         Ok(self.table.push(ScopeEntry { opened: self.serial, kept: BTreeSet::new() })?)
     }
 

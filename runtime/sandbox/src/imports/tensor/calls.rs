@@ -9,12 +9,10 @@ use wasmtime::component::Resource;
 
 use crate::bindings::types::{Dtype, ErrorCode};
 use crate::refusal::Refusal;
-use crate::state::{DEVICE, State, TensorEntry};
+use crate::state::{Answer, DEVICE, State, TensorEntry};
 
 /// A handle of a tensor, lent or given out.
 pub(super) type Handle = Resource<TensorEntry>;
-/// The result of almost every operation.
-pub(super) type Answer = Result<Handle, Refusal>;
 
 impl State {
     /// Runs an operation on a fixed number of operands.

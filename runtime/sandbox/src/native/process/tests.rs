@@ -86,9 +86,9 @@ fn session_over<H: RunHooks, T: Send + 'static>(
 
 /// What `init` ends in with a method that answers it so.
 fn end_of(method: impl FnOnce(&mut Peer) + Send + 'static) -> Error {
-    let (mut session, thread) = session(&every_interface(), None, |voice| {
-        voice.hear();
-        method(voice);
+    let (mut session, thread) = session(&every_interface(), None, |peer| {
+        peer.hear();
+        method(peer);
     });
     let error = session.init(&[]).unwrap_err();
     assert!(!session.is_alive());
@@ -98,20 +98,20 @@ fn end_of(method: impl FnOnce(&mut Peer) + Send + 'static) -> Error {
 
 #[test]
 fn a_call_asks_is_answered_and_returns() {
-    let (mut session, thread) = session(&every_interface(), None, |voice| {
-        let call = voice.hear().unwrap();
-        assert_eq!(voice.ask("run/log", |to| "hello".encode(to)), Some(Vec::new()));
-        let reported = voice.ask("run/metric", |to| {
+    let (mut session, thread) = session(&every_interface(), None, |peer| {
+        let call = peer.hear().unwrap();
+        assert_eq!(peer.ask("run/log", |to| "hello".encode(to)), Some(Vec::new()));
+        let reported = peer.ask("run/metric", |to| {
             "loss".encode(to);
             0.5_f32.encode(to);
         });
         assert_eq!(reported, Some(vec![0]));
-        voice.done();
-        let step = voice.hear().unwrap();
+        peer.done();
+        let step = peer.hear().unwrap();
         let batch = step[2..].to_vec();
-        assert_eq!(voice.ask("data/[method]batch.size", |to| to.extend(batch)), Some(7_u32.to_le_bytes().to_vec()));
-        voice.done();
-        assert_eq!(voice.hear(), Some(vec![END]));
+        assert_eq!(peer.ask("data/[method]batch.size", |to| to.extend(batch)), Some(7_u32.to_le_bytes().to_vec()));
+        peer.done();
+        assert_eq!(peer.hear(), Some(vec![END]));
         (call, step)
     });
     let report = session.init(&[("beta".into(), Value::Number(0.5))]).unwrap();
@@ -131,13 +131,13 @@ fn a_call_asks_is_answered_and_returns() {
 
 #[test]
 fn words_of_refusal_are_no_end() {
-    let (mut session, thread) = session(&every_interface(), None, |voice| {
-        voice.hear();
+    let (mut session, thread) = session(&every_interface(), None, |peer| {
+        peer.hear();
         let mut refusal = vec![RETURN, 1];
         "no".encode(&mut refusal);
-        voice.say(&refusal);
-        voice.hear();
-        voice.say(&[RETURN, 2, 0, 0, 0, 8, 9]);
+        peer.say(&refusal);
+        peer.hear();
+        peer.say(&[RETURN, 2, 0, 0, 0, 8, 9]);
     });
     assert!(matches!(session.init(&[]).unwrap_err(), Error::Refused { message, .. } if message == "no"));
     assert_eq!(session.save_state().unwrap(), [8, 9]);
@@ -147,14 +147,14 @@ fn words_of_refusal_are_no_end() {
 
 #[test]
 fn an_error_of_the_host_that_a_method_ends_with_is_told_with_its_line_and_who_said_it() {
-    let (mut session, thread) = session(&every_interface(), None, |voice| {
-        voice.hear();
-        let refused = voice.ask("learn/update", |_| {}).unwrap();
+    let (mut session, thread) = session(&every_interface(), None, |peer| {
+        peer.hear();
+        let refused = peer.ask("learn/update", |_| {}).unwrap();
         assert_eq!(refused[0], 1, "there is nothing to update");
         let mut refusal = vec![RETURN, 1];
         "no gradient has accumulated since the last update, called at src/lib.rs:38:9".encode(&mut refusal);
-        voice.say(&refusal);
-        voice.hear();
+        peer.say(&refusal);
+        peer.hear();
     });
     let error = session.init(&[]).unwrap_err();
     assert_eq!(error.to_string(), "`calm` refuses in `init`: no gradient has accumulated since the last update");
@@ -166,12 +166,12 @@ fn an_error_of_the_host_that_a_method_ends_with_is_told_with_its_line_and_who_sa
 
 #[test]
 fn a_panic_is_told_with_its_place() {
-    let error = end_of(|voice| {
+    let error = end_of(|peer| {
         let mut panicked = vec![PANICKED];
         "index 3 of 2".encode(&mut panicked);
         "src/lib.rs".encode(&mut panicked);
         (38_u32, 9_u32).encode(&mut panicked);
-        voice.say(&panicked);
+        peer.say(&panicked);
     });
     assert_eq!(error.to_string(), "`calm` gave up in `init`: index 3 of 2");
     assert!(error.location().unwrap().starts_with("src/lib.rs:38:9"), "{:?}", error.location());
@@ -180,9 +180,9 @@ fn a_panic_is_told_with_its_place() {
 #[test]
 fn what_the_component_does_not_import_is_not_answered() {
     let imports = ["tunebox:method/run@0.1.0".to_owned()];
-    let (mut session, thread) = session(&imports, None, |voice| {
-        voice.hear();
-        voice.ask("text/encode", |to| "a".encode(to))
+    let (mut session, thread) = session(&imports, None, |peer| {
+        peer.hear();
+        peer.ask("text/encode", |to| "a".encode(to))
     });
     let error = session.init(&[]).unwrap_err();
     assert!(error.to_string().contains("`text/encode`, which its component does not import"), "{error}");
@@ -193,9 +193,9 @@ fn what_the_component_does_not_import_is_not_answered() {
 #[test]
 fn a_method_that_hangs_or_goes_is_not_waited_for() {
     let begun = Instant::now();
-    let (mut session, thread) = session(&every_interface(), Some(Duration::from_millis(50)), |voice| {
-        voice.hear();
-        voice.hear()
+    let (mut session, thread) = session(&every_interface(), Some(Duration::from_millis(50)), |peer| {
+        peer.hear();
+        peer.hear()
     });
     let error = session.init(&[]).unwrap_err();
     assert!(error.to_string().contains("did not come back"), "{error}");
@@ -209,12 +209,12 @@ fn a_method_that_hangs_or_goes_is_not_waited_for() {
 #[test]
 fn what_the_host_takes_for_its_answers_is_not_the_methods_time() {
     let patience = Some(Duration::from_secs(1));
-    let (mut session, thread) = session_over(Slow, &every_interface(), patience, |voice| {
-        voice.hear();
+    let (mut session, thread) = session_over(Slow, &every_interface(), patience, |peer| {
+        peer.hear();
         for _ in 0..2 {
-            assert_eq!(voice.ask("learn/rate", |_| {}), Some(0.25_f64.to_le_bytes().to_vec()));
+            assert_eq!(peer.ask("learn/rate", |_| {}), Some(0.25_f64.to_le_bytes().to_vec()));
         }
-        voice.done();
+        peer.done();
     });
     session.init(&[]).unwrap();
     drop(session);
@@ -241,11 +241,11 @@ fn bytes_that_mean_nothing_end_the_method_and_not_the_host() {
     };
     for payload in cut.chain(turned).chain([large, vec![RETURN, 7], vec![9], vec![NEXT, 0, 0, 0, 0]]) {
         let said = payload.clone();
-        let (mut session, thread) = session(&every_interface(), None, move |voice| {
-            voice.hear();
-            voice.say(&said);
+        let (mut session, thread) = session(&every_interface(), None, move |peer| {
+            peer.hear();
+            peer.say(&said);
             // Bytes that mean something else are answered, and nothing that follows is.
-            voice.hear();
+            peer.hear();
         });
         let error = session.init(&[]).unwrap_err();
         drop(session);
@@ -257,11 +257,11 @@ fn bytes_that_mean_nothing_end_the_method_and_not_the_host() {
 
 #[test]
 fn between_two_calls_a_test_is_answered_until_it_wants_something() {
-    let (mut session, thread) = session(&every_interface(), None, |voice| {
-        assert_eq!(voice.ask("run/log", |to| "aside".encode(to)), Some(Vec::new()));
+    let (mut session, thread) = session(&every_interface(), None, |peer| {
+        assert_eq!(peer.ask("run/log", |to| "aside".encode(to)), Some(Vec::new()));
         let mut next = vec![NEXT];
         "step".encode(&mut next);
-        voice.say(&next);
+        peer.say(&next);
     });
     let (order, report) = session.wait().unwrap();
     assert_eq!((order.as_deref(), report.log), (Some("step"), vec!["aside".to_owned()]));
