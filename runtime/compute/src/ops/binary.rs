@@ -87,10 +87,12 @@ pub fn maximum(budget: &mut dyn Admit, a: &Tensor, b: &Tensor) -> Result<Made> {
     apply(budget, a, b, |a, b| extreme(a, b, above), pulls)
 }
 
+/// 1 where a < b.
 fn below(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
     a.lt(b)
 }
 
+/// 1 where a > b.
 fn above(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
     a.gt(b)
 }

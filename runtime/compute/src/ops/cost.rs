@@ -76,10 +76,12 @@ pub struct Formula {
     pub measure: &'static str,
 }
 
+/// A formula that measures nothing beside the numbers that come in and go out.
 const fn plain(copies: u64) -> Formula {
     Formula { copies, work: 0, scratch: 0, measure: "" }
 }
 
+/// The formula of sorting and running sums.
 const fn sorted(copies: u64) -> Formula {
     Formula { copies, work: 1, scratch: 0, measure: "numbers times the doublings of a lane" }
 }
@@ -159,6 +161,7 @@ impl Estimate {
         self
     }
 
+    /// Applies the formula of the kind. Counts what the gradient takes only if an operand is in a graph.
     fn cost(&self) -> Cost {
         let formula = self.kind.formula();
         let saved = if self.tracked { self.saved } else { 0 };

@@ -56,6 +56,7 @@ fn copies(tensors: &[&Tensor]) -> u64 {
     scattered.map(|tensor| tensor.elem_count() as u64 * tensor.dtype().size_in_bytes() as u64).sum()
 }
 
+/// Splits off the first of 1 to [`MAX_PARTS`] tensors.
 fn first_of<'t, 'a>(tensors: &'t [&'a Tensor]) -> Result<(&'a Tensor, &'t [&'a Tensor])> {
     match tensors.split_first() {
         Some((first, others)) if tensors.len() <= MAX_PARTS => Ok((first, others)),

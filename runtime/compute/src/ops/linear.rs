@@ -98,6 +98,7 @@ fn scaled(pair: &Pair, vector: &Tensor) -> Raw<Tensor> {
     vector.broadcast_mul(pair.grad)
 }
 
+/// The lengths of two vectors of one floating-point type.
 fn vectors(a: &Tensor, b: &Tensor) -> Result<(usize, usize)> {
     check::float(a)?;
     check::same_type(a, b)?;

@@ -34,6 +34,7 @@ enum Divisor {
     Mask,
 }
 
+/// Σ x·m over an axis or all, divided as `divisor` says, with both gradients. A `u8` mask counts as 0 and 1 and gets none.
 fn masked(
     budget: &mut dyn Admit,
     x: &Tensor,
@@ -91,6 +92,7 @@ impl Sum {
         }
     }
 
+    /// The divided sum of each lane, from wide operands of any shape that fits.
     fn value(&self, x: &Tensor, mask: &Tensor) -> Raw<Tensor> {
         let (x, mask) = (self.view(x)?, self.view(mask)?);
         self.lanes.sum(&times(&mask, &x)?)?.div(&self.divide_by(&mask)?)
@@ -102,11 +104,13 @@ impl Sum {
         self.lanes.spread(&grad)?.contiguous()
     }
 
+    /// The gradient of x in the common shape.
     fn pull_x(&self, pair: &Pair) -> Raw<Tensor> {
         let mask = self.view(pair.b)?;
         times(&self.spread(pair, &mask)?, &mask)?.reshape(self.lanes.dims())
     }
 
+    /// The gradient of the mask in the common shape.
     fn pull_mask(&self, pair: &Pair) -> Raw<Tensor> {
         let (x, mask) = (self.view(pair.a)?, self.view(pair.b)?);
         let mut slope = x.clone();

@@ -98,6 +98,7 @@ pub struct Made {
 }
 
 impl Made {
+    /// A result that shares the bytes of its operand.
     fn view(tensor: Tensor) -> Self {
         Self { tensor, reservation: None }
     }

@@ -66,8 +66,10 @@ pub fn min(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) ->
     extreme(budget, x, axis, keep, Tensor::min_keepdim)
 }
 
+/// Finds the largest or the smallest of each lane, which stays as long as 1.
 type Extreme = fn(&Tensor, usize) -> Raw<Tensor>;
 
+/// The entry of each lane that [`first_extreme`] finds, with its gradient.
 fn extreme(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool, pick: Extreme) -> Result<Made> {
     let lanes = Lanes::over(x, axis)?;
     let dims = lanes.reduced(keep);
@@ -179,6 +181,7 @@ pub fn all(budget: &mut dyn Admit, x: &Tensor, axis: Option<i32>, keep: bool) ->
     truth(budget, x, axis, keep, DType::U8, |lanes, x| lanes.marked(&x.eq(&x.zeros_like()?)?)?.eq(0_u32))
 }
 
+/// Reduces the truth values of a `u8` tensor; `value` gets the lanes and returns numbers of `dtype`. No gradient.
 fn truth(
     budget: &mut dyn Admit,
     x: &Tensor,

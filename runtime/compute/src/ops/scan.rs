@@ -8,6 +8,8 @@ use super::reduce::{lane_log_sum_exp, lane_peak};
 use super::{Admit, Estimate, Kind, Made, check};
 use crate::error::Result;
 
+/// Checks, pays, computes along an axis, and puts the result into the graph. `pull` gets the lanes, the result and its
+/// gradient.
 fn apply(
     budget: &mut dyn Admit,
     x: &Tensor,

@@ -68,6 +68,7 @@ impl<'a> IntegerProduct<'a> {
         (self.write)(self, rows, tile);
     }
 
+    /// Writes the dot products of some rows of the weight, the tile's columns, with every token, 16 rows at a time.
     fn rows<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize>(&self, rows: Range<usize>, tile: &mut Tile<'_>) {
         let (blocks, in_row) = (self.blocks.as_chunks::<SIZE>().0, self.row / SIZE);
         let mut found = [[0.0; ROWS]; TOKENS];
