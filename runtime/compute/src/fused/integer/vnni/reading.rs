@@ -22,8 +22,8 @@ impl Vnni {
     #[inline(always)]
     pub(super) fn low<const N: usize>(self, mut words: [__m512i; N]) -> [__m512i; N] {
         let mask = self.avx512f._mm512_set1_epi8(15);
-        for at in 0..N {
-            words[at] = self.avx512f._mm512_and_si512(words[at], mask);
+        for word in &mut words {
+            *word = self.avx512f._mm512_and_si512(*word, mask);
         }
         words
     }
@@ -31,8 +31,8 @@ impl Vnni {
     /// The upper four bits of every byte.
     #[inline(always)]
     pub(super) fn high<const N: usize>(self, mut words: [__m512i; N]) -> [__m512i; N] {
-        for at in 0..N {
-            words[at] = self.avx512f._mm512_srli_epi32::<4>(words[at]);
+        for word in &mut words {
+            *word = self.avx512f._mm512_srli_epi32::<4>(*word);
         }
         self.low(words)
     }
