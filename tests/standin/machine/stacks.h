@@ -17,7 +17,7 @@
 
 namespace emulated {
 
-// What is wrong with a kernel, said by whoever runs it: it does not come back. Without one the program ends.
+// Reports what is wrong with a kernel and does not return. Without one the program ends.
 typedef void (*Refusal)(const char *why);
 static Refusal refusal = nullptr;
 [[noreturn]] static void refuse(const char *why) {
@@ -28,7 +28,7 @@ static Refusal refusal = nullptr;
 
 #ifdef EMULATED_SLOW_SWITCH
 
-// Where somebody stopped.
+// Where a stack was left.
 typedef ucontext_t Stop;
 
 static void go(Stop &from, Stop &to) { swapcontext(&from, &to); }
@@ -43,7 +43,7 @@ static void begin_at(Stop &stop, unsigned char *low, size_t bytes, void (*start)
 
 #else
 
-// Where somebody stopped: the top of a stack that has what is to be taken up again.
+// Where a stack was left: its top, which has what to continue with.
 typedef void *Stop;
 
 #ifdef __x86_64__
@@ -142,7 +142,7 @@ struct Stack {
 
 static const size_t STACK_BYTES = 1 << 17;
 
-// Memory that takes no place until it is written, with a page in front and one behind that nobody may touch.
+// Memory that is allocated when it is written, between two inaccessible pages.
 static unsigned char *guarded(size_t bytes) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     bytes = (bytes + page - 1) / page * page;

@@ -1,11 +1,11 @@
 // The threads of a block, one after another on one thread of the processor.
 //
-// A thread runs until it meets others: at a barrier, or in an exchange of its warp. A warp runs as far as it comes
-// before the next one does, so that a missing wait or barrier and a buffer reused too early show. A thread that meets
-// nobody needs no stack of its own: the next one begins where it ended.
+// A thread runs until it waits for others: at a barrier, or in an exchange of its warp. A warp runs as far as it can
+// before the next one does, so that a missing wait or barrier and a buffer reused too early show. A thread that never
+// waits needs no stack of its own: the next one begins where it ended.
 //
 // In an exchange the lane that comes last does the work for all, as one instruction of a warp does, and goes on. What
-// lanes gave and take lies in one of two places by turns: whoever runs ahead cannot reach the same place again before
+// lanes gave and take lies in one of two places by turns: a lane that runs ahead cannot reach the same place again before
 // all have left it.
 #pragma once
 #include "stacks.h"
@@ -189,7 +189,7 @@ static void forget_copies(u32 count) {
 
 static const size_t MOST_SHARED = 1 << 18;
 
-// Runs a kernel for every block of the grid. Shared memory ends where a page begins that nobody may touch.
+// Runs a kernel for every block of the grid. Shared memory ends at an inaccessible page.
 static void run_grid(Three blocks, u32 count, size_t shared, void (*kernel)(void *), void *context) {
     static unsigned char *all = guarded(MOST_SHARED);
     if (count > MOST_THREADS || shared > MOST_SHARED) refuse("a block is larger than any device has");

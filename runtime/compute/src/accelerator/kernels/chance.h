@@ -177,7 +177,7 @@ DEVICE Front shortest(Pool pool, Front front, Double wanted, bool past, Scratch 
 }
 
 // The n-th place, from 1, whose weight has these bits; the last such place if there are fewer. In order of places: warps
-// look at 1024 in a row together, and the warp that has it tells all.
+// look at 1024 in a row together, and the warp that has it writes it for all.
 DEVICE u32 nth_equal(Pool pool, u32 bits, u32 n, Scratch scratch, Here here) {
     sync_block();
     if (here.index == 0) scratch.found[0] = 0;

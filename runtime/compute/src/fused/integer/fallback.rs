@@ -7,7 +7,7 @@ use crate::fused::stored::View;
 
 /// Nothing: tokens are not rounded here.
 #[derive(Default)]
-pub(in crate::fused) struct IntegerTokens;
+pub(in crate::fused) struct IntegerTokens(());
 
 /// A product in integers, which this processor cannot compute: no value exists.
 pub(in crate::fused) enum IntegerProduct {}

@@ -190,7 +190,7 @@ KERNEL(ATTENTION_THREADS) attention(GLOBAL act *out, GLOBAL float *lse, GLOBAL c
     u32 line = threadIdx.x / WARP * 16 * FORWARD_STACK;
     k += kv_head * dim, v += kv_head * dim;
 
-    // Whoever copies the keys of a tile goes along the path in step with whoever copies its values, one tile ahead.
+    // Keys and values each keep the span found last: the keys of a tile are copied one tile ahead of its values.
     u32 key_hint = 0, value_hint = 0;
     auto fetch_keys = [&](u32 start) {
         fetch_rows<FORWARD_KEYS>(keys, k, k_stride, dim,

@@ -1,7 +1,7 @@
 // CUDA's side of what `common.h` lists: kernels and their arguments, kinds of memory, loops by eights, f64, the fault
 // word. machine.cuh, in front, has what is written in PTX.
 
-// Of the kinds of memory CUDA tells none apart in a pointer.
+// A pointer of CUDA may lead to any kind of memory.
 #define GLOBAL
 #define LOCAL
 #define THREAD
