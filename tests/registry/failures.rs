@@ -140,14 +140,14 @@ fn other_bytes_than_the_manifest_names_are_a_matter_of_trust() {
     let (other, named) = (wasm.clone(), layer.clone());
     let registry = registry_with_package(move |asked| asked.is("GET", &named).then(|| Answer::of(200, other.clone())));
     let error = failed_pull(&location(&registry.host()));
-    let digest = matches!(error, RegistryError::Artifact { error: ArtifactError::Digest { what: "package", .. }, .. });
+    let digest = matches!(error, RegistryError::Artifact { source: ArtifactError::Digest { what: "package", .. }, .. });
     assert!(digest, "{error:?}");
     assert_eq!((error.exit(), error.category()), (Exit::Trust, "trust"));
 
     wasm.push(0);
     let registry = registry_with_package(move |asked| asked.is("GET", &layer).then(|| Answer::of(200, wasm.clone())));
     let error = failed_pull(&location(&registry.host()));
-    assert!(matches!(error, RegistryError::Artifact { error: ArtifactError::Size { .. }, .. }), "{error:?}");
+    assert!(matches!(error, RegistryError::Artifact { source: ArtifactError::Size { .. }, .. }), "{error:?}");
     assert_eq!(error.exit(), Exit::Trust);
 }
 
@@ -160,7 +160,8 @@ fn a_manifest_of_another_digest_than_the_registry_says_is_refused() {
         asked.is("GET", "/manifests/").then(|| answer().with("Docker-Content-Digest", other))
     });
     let error = failed_pull(&location(&registry.host()));
-    let digest = matches!(error, RegistryError::Artifact { error: ArtifactError::Digest { what: "manifest", .. }, .. });
+    let digest =
+        matches!(error, RegistryError::Artifact { source: ArtifactError::Digest { what: "manifest", .. }, .. });
     assert!(digest, "{error:?}");
 }
 
@@ -209,7 +210,7 @@ fn what_is_no_package_is_refused_before_its_bytes_are_fetched() {
     for (name, change, expected) in cases {
         let registry = registry_with_altered_manifest(change);
         let error = failed_pull(&location(&registry.host()));
-        assert!(matches!(&error, RegistryError::Artifact { error, .. } if expected(error)), "{name}: {error:?}");
+        assert!(matches!(&error, RegistryError::Artifact { source, .. } if expected(source)), "{name}: {error:?}");
         assert!(!registry.asked().iter().any(|asked| asked.path.contains("/blobs/")), "{name}");
     }
 }
@@ -222,6 +223,6 @@ fn a_manifest_without_end_is_not_read() {
     });
     let error = failed_pull(&location(&registry.host()));
     let large =
-        matches!(error, RegistryError::Artifact { error: ArtifactError::TooLarge { what: "manifest", .. }, .. });
+        matches!(error, RegistryError::Artifact { source: ArtifactError::TooLarge { what: "manifest", .. }, .. });
     assert!(large, "{error:?}");
 }

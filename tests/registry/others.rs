@@ -70,7 +70,7 @@ fn what_was_changed_in_a_real_registry_is_refused() {
     document["layers"].as_array_mut().unwrap().push(layer);
     name(&registry.host(), &document.to_string());
     let error = failed_pull(&place);
-    let layers = matches!(error, RegistryError::Artifact { error: ArtifactError::Layers { count: 2 }, .. });
+    let layers = matches!(error, RegistryError::Artifact { source: ArtifactError::Layers { count: 2 }, .. });
     assert!(layers, "{error:?}");
 }
 

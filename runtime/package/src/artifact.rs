@@ -15,8 +15,8 @@ use document::{Component, Configuration, Descriptor, ImageManifest, SCHEMA, WASM
 pub use error::ArtifactError;
 use serde::Serialize;
 
+use crate::constants::{CONTRACT_PACKAGE, LARGEST, LONGEST_SIGNATURE};
 use crate::manifest::World;
-use crate::reference::LARGEST;
 use crate::{Error, Manifest, component, read_manifest};
 
 /// The media type of the manifest.
@@ -28,8 +28,6 @@ pub const LAYER: &str = "application/wasm";
 
 /// The largest manifest and the largest configuration that are read.
 pub const LARGEST_DOCUMENT: u64 = 1 << 20;
-/// The longest signature that is read, in bytes.
-pub(crate) const LONGEST_SIGNATURE: u64 = 4 << 10;
 
 /// Where the signature travels: beside the layer, so that there is one layer and other tools do not mind. Its text is
 /// written in base64, since some tools write the line ends of an annotation into JSON as they are.
@@ -105,7 +103,7 @@ impl Artifact {
         let component = Component {
             exports: interfaces.exports,
             imports: interfaces.imports,
-            target: Some(format!("{}{world}@{}", component::CONTRACT, about.interface)),
+            target: Some(format!("{}{world}@{}", CONTRACT_PACKAGE, about.interface)),
         };
         Ok(Configuration {
             created: CREATED.into(),

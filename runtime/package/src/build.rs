@@ -15,14 +15,12 @@ pub mod python;
 mod record;
 mod sdk;
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use tunebox_foundation::paths::simplify;
 
-use crate::reference::LARGEST;
 use crate::toolchain::{self, Toolchain};
-use crate::{Error, Manifest, bounded};
+use crate::{Error, Manifest, files};
 
 pub use command::cargo_in;
 pub use diagnosis::Warning;
@@ -101,7 +99,7 @@ pub fn build(folder: &Path, options: &Options) -> Result<Built, Error> {
 pub fn build_watched(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<Built, Error> {
     let Compiled { manifest, imports, bytes, warnings } = compile_with(folder, options, watch)?;
     let path = output_path(folder, options.output.as_deref(), &manifest.name)?;
-    write(&path, &bytes)?;
+    files::update(&path, &bytes)?;
     Ok(Built { path, manifest, imports, size: bytes.len() as u64, bytes, warnings })
 }
 
@@ -126,7 +124,7 @@ pub fn compile(folder: &Path, toolchain: Option<&Toolchain>) -> Result<Compiled,
 
 fn compile_with(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<Compiled, Error> {
     if folder.is_file() {
-        let module = bounded::read(folder, LARGEST).map_err(Error::file("read", folder))?;
+        let module = files::read(folder)?;
         let (toolchain, source) = ("a module given".to_owned(), crate::digest::sha256(&module));
         let record = Record { toolchain, source, debug: false };
         return componentize::componentize(&module, &record);
@@ -152,8 +150,7 @@ pub fn component_path(folder: &Path) -> Result<PathBuf, Error> {
     if python::is_python(folder) {
         return Ok(simplify(&folder.join(python::component_name(folder)?)));
     }
-    let path = folder.join("Cargo.toml");
-    let text = bounded::read_text(&path, LARGEST).map_err(Error::file("read", &path))?;
+    let text = files::read_text(&folder.join("Cargo.toml"))?;
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| BuildError::Package {
         folder: folder.to_owned(),
         problem: error.message().to_owned(),
@@ -162,22 +159,6 @@ pub fn component_path(folder: &Path) -> Result<PathBuf, Error> {
         Some(name) => Ok(simplify(&folder.join(format!("{name}.wasm")))),
         None => Err(BuildError::Package { folder: folder.to_owned(), problem: "it names no package".into() }.into()),
     }
-}
-
-/// Writes beside the place and renames, so that a reader sees the old file or the new one. What is there already is left
-/// as it is, with its time.
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    if bounded::read(path, LARGEST).is_ok_and(|there| there == bytes) {
-        return Ok(());
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new();
-    #[cfg(unix)]
-    file.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
-    let mut file = file.tempfile_in(folder).map_err(Error::file("write into", folder))?;
-    file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(Error::file("write", path))?;
-    file.persist(path).map_err(|error| error.error).map_err(Error::file("write", path))?;
-    Ok(())
 }
 
 #[cfg(test)]
@@ -201,7 +182,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("calm.wasm");
         let written = |bytes: &[u8]| {
-            write(&path, bytes).unwrap();
+            files::update(&path, bytes).unwrap();
             assert_eq!(std::fs::read(&path).unwrap(), bytes);
             std::fs::metadata(&path).unwrap().modified().unwrap()
         };

@@ -4,9 +4,6 @@ use wasmparser::{Parser, Payload};
 
 use crate::Error;
 
-/// The package that every import of a method belongs to.
-pub const CONTRACT: &str = "tunebox:method/";
-
 /// The names of a component's imports and exports, in its own order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interfaces {
@@ -19,7 +16,7 @@ pub struct Interfaces {
 /// Reads the imports and exports of a component's top level. Errors: bytes that are no component.
 pub fn interfaces(bytes: &[u8]) -> Result<Interfaces, Error> {
     if !Parser::is_component(bytes) {
-        return Err(Error::NotComponent { problem: "its header is not that of a component".into() });
+        return Err(Error::not_component("its header is not that of a component"));
     }
     let (mut interfaces, mut depth) = (Interfaces { imports: Vec::new(), exports: Vec::new() }, 0u32);
     for payload in Parser::new(0).parse_all(bytes) {
@@ -43,5 +40,5 @@ pub fn interfaces(bytes: &[u8]) -> Result<Interfaces, Error> {
 }
 
 fn malformed(error: wasmparser::BinaryReaderError) -> Error {
-    Error::NotComponent { problem: error.message().to_owned() }
+    Error::not_component(error.message())
 }

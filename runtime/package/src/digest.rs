@@ -6,9 +6,14 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use tunebox_foundation::hexadecimal::hexadecimal;
 
-use crate::build::python::{PROJECT, is_python};
-use crate::reference::LARGEST;
-use crate::{Error, bounded};
+use crate::constants::PYPROJECT;
+use crate::{Error, files};
+
+/// Whether a folder holds a method in Python.
+#[must_use]
+pub fn is_python(folder: &Path) -> bool {
+    folder.join(PYPROJECT).is_file() && !folder.join("Cargo.toml").is_file()
+}
 
 /// The digest of bytes in lower-case hexadecimal.
 pub fn sha256(bytes: &[u8]) -> String {
@@ -25,7 +30,7 @@ pub(crate) const COMPILED_PYTHON: &str = "__pycache__";
 /// where a source names it, as in `#[path = ".before.swp"]`: it may be compiled then. A name that a source puts together is
 /// not seen; a copy of before that an editor leaves, as `lib.rs~`, always counts.
 pub fn source(folder: &Path) -> Result<String, Error> {
-    let manifest = if is_python(folder) { PROJECT } else { "Cargo.toml" };
+    let manifest = if is_python(folder) { PYPROJECT } else { "Cargo.toml" };
     let mut found = Found { files: vec![manifest.into()], left: Vec::new() };
     found.collect(folder, Path::new("src"))?;
     let mut files = found.named(folder)?;
@@ -33,7 +38,7 @@ pub fn source(folder: &Path) -> Result<String, Error> {
 
     let mut digest = Sha256::new();
     for file in files {
-        let mut contents = read(folder, &file)?;
+        let mut contents = files::read(&folder.join(&file))?;
         contents.retain(|byte| *byte != b'\r');
         let name = file.to_string_lossy().replace('\\', "/");
         for part in [name.as_bytes(), &contents] {
@@ -42,11 +47,6 @@ pub fn source(folder: &Path) -> Result<String, Error> {
         }
     }
     Ok(hexadecimal(&digest.finalize()))
-}
-
-fn read(folder: &Path, file: &Path) -> Result<Vec<u8>, Error> {
-    let path = folder.join(file);
-    bounded::read(&path, LARGEST).map_err(Error::file("read", &path))
 }
 
 /// What lies below `src`, by its path in the folder.
@@ -82,7 +82,7 @@ impl Found {
     fn named(mut self, folder: &Path) -> Result<Vec<PathBuf>, Error> {
         let mut next = 0;
         while next < self.files.len() && !self.left.is_empty() {
-            let text = read(folder, &self.files[next])?;
+            let text = files::read(&folder.join(&self.files[next]))?;
             let (named, left): (Vec<_>, Vec<_>) = self.left.into_iter().partition(|file| names(&text, file));
             self.files.extend(named);
             (self.left, next) = (left, next + 1);

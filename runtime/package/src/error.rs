@@ -1,198 +1,159 @@
-//! What can be wrong with a package, each with what to tell a person.
+//! Why a package cannot be found, read, trusted, configured or built.
+//!
+//! An error that a caller tells apart is a variant or has a [`Reason`]. Every other error is an [`Error::Explained`]: the
+//! finished [`Explanation`], written where it happens.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::PathBuf;
 
-use semver::Version;
-use tunebox_foundation::explain::Explain;
+use tunebox_foundation::explain::{Exit, Explain, Explanation};
 use tunebox_foundation::paths;
 
 use crate::artifact::ArtifactError;
 use crate::build::BuildError;
 use crate::build::python::PythonError;
 use crate::builtin::{self, Builtin};
-use crate::home::HomeError;
-use crate::manifest::CONTRACT;
-use crate::pack::PackError;
-use crate::reference::NotPulled;
 use crate::registry::RegistryError;
-use crate::settings::SettingError;
-use crate::signature::KeyError;
-use crate::store::StoreError;
-use crate::template::TemplateError;
-use crate::toolchain::ToolchainError;
-use crate::trust::{TrustError, TrustFileError};
 
 const NOT_FOUND: &str = "it is neither built in, nor in the store, nor the path of a folder or a `.wasm` file";
 const BUILD_FOLDER: &str = "`tunebox build FOLDER` makes a component with a manifest";
 
-/// Why a package cannot be found, read, set up or built.
+/// Why a package cannot be found, read, trusted, configured or built.
 #[derive(Debug, thiserror::Error, Explain)]
 #[explain(category = "package")]
 pub enum Error {
-    /// A file or folder that the system refuses.
+    /// A failed operation on a file or folder.
     #[error("cannot {act} `{path}`", path = path.display())]
     #[explain(why = paths::describe_io_error(source), hint = paths::hint_for_io_error(path, source))]
     File {
-        /// What was tried, as in "read".
+        /// The operation, as a verb: `read`.
         act: &'static str,
-        /// The file.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A lock that another program keeps.
-    #[error("another program holds the lock of `{path}` and does not give it free", path = path.display())]
+    /// A lock that another program holds for too long.
+    #[error("another program holds the lock of `{path}` and does not release it", path = path.display())]
     #[explain(hint = "end that program; `fuser` or `lsof` with that path says which it is")]
     Held {
         /// The file or folder.
         path: PathBuf,
     },
-    /// A name that is no built-in method and no path.
-    #[error("there is no method `{name}`")]
-    #[explain(why = NOT_FOUND.to_owned(), hint = other_name(nearest.as_deref(), builtin::list()))]
+    /// A name that is neither built in, nor in the store, nor a path.
+    #[error("there is no {kind} `{name}`")]
+    #[explain(why = NOT_FOUND.to_owned(), hint = suggest_name(nearest.as_deref(), kind))]
     NoMethod {
-        /// What was asked for.
+        /// What was looked for: `method` or `verifier`.
+        kind: &'static str,
+        /// The name.
         name: String,
-        /// The built-in method that it resembles.
+        /// A known name that resembles it.
         nearest: Option<String>,
     },
-    /// A name that is no built-in verifier and no path.
-    #[error("there is no verifier `{name}`")]
-    #[explain(why = NOT_FOUND.to_owned(), hint = other_name(nearest.as_deref(), builtin::verifiers()))]
-    NoVerifier {
-        /// What was asked for.
-        name: String,
-        /// The built-in verifier that it resembles.
-        nearest: Option<String>,
-    },
-    /// A component of the other world.
-    #[error("`{name}` is a {found}, a {wanted} is wanted here")]
-    #[explain(hint = match *wanted {
-            "method" => "a verifier is listed in a `[[verifier]]` of the run file; `[method]` names what trains".to_owned(),
-            _ => "a method is named in `[method]`; `[[verifier]]` names a verifier".to_owned(),
-        })]
-    OtherWorld {
-        /// The component's name.
-        name: String,
-        /// What it is.
-        found: &'static str,
-        /// What it should be.
-        wanted: &'static str,
-    },
-    /// A folder of a method that was not built.
+    /// A method folder that was not built.
     #[error("the method in `{folder}` is not built", folder = folder.display())]
     #[explain(hint = format!("`tunebox build {}`", folder.display()))]
     NotBuilt {
         /// The folder.
         folder: PathBuf,
     },
-    /// A folder of a method whose source is newer than its component.
+    /// A method folder whose source differs from the one its component was built from.
     #[error("the method in `{folder}` has changed since it was built", folder = folder.display())]
     #[explain(hint = format!("`tunebox build {}`", folder.display()))]
     Stale {
         /// The folder.
         folder: PathBuf,
     },
-    /// Bytes that are no WebAssembly component.
-    #[error("this is not a WebAssembly component: {problem}")]
-    #[explain(hint = BUILD_FOLDER.to_owned())]
-    NotComponent {
-        /// What is wrong with the bytes.
-        problem: String,
-    },
-    /// Code that an engine made of a component: no package may hold it.
+    /// Machine code that an engine compiled from a component. It is never loaded from a package.
     #[error("this is code that was compiled beforehand, not a component")]
-    #[explain(why = "such code could do anything, so it is only ever taken from this user's own cache", hint = "ask for the component that it was made from", exit = Sandbox)]
+    #[explain(
+        why = "such code could do anything, so it is only ever taken from this user's own cache",
+        hint = "ask for the component that it was made from",
+        exit = Sandbox
+    )]
     Precompiled,
-    /// A component without a manifest, or with one that cannot be used.
+    /// A component without a manifest, or with an invalid one.
     #[error("the method's manifest is not usable: {problem}")]
     #[explain(hint = BUILD_FOLDER.to_owned())]
     Manifest {
         /// What is wrong with it.
         problem: String,
     },
-    /// A component for a version of the contract that this program does not keep.
-    #[error("`{name}` needs `tunebox:method@{wants}`, this program keeps {}", CONTRACT)]
-    #[explain(category = "sandbox",
-        location = "`interface` of its manifest, found before anything ran",
-        why = match problem {
-            Some(problem) => format!("its manifest says more: {problem}"),
-            None => format!("a version that is not {}.{}.x is another contract, with functions of its own", CONTRACT.major, CONTRACT.minor),
-        },
-        hint = match *wants > CONTRACT {
-            true => format!("a newer tunebox may keep it, `tunebox --version` tells which this is; or its author builds it for {CONTRACT}"),
-            false => "its author can build it again with the SDK of this version".to_owned(),
-        },
-        exit = Sandbox)]
-    OtherVersion {
-        /// The component's name.
-        name: String,
-        /// The version.
-        wants: Version,
-        /// What this program does not understand, where the version alone would do.
-        problem: Option<String>,
-    },
-    /// A value that a setting cannot take.
-    #[error(transparent)]
-    #[explain(source)]
-    Setting(#[from] SettingError),
     /// A method folder that cannot be built.
     #[error(transparent)]
     #[explain(source)]
     Build(#[from] BuildError),
-    /// A method in Python that does not become a component.
+    /// A method in Python that cannot be built.
     #[error(transparent)]
     #[explain(source)]
     Python(#[from] PythonError),
-    /// A new method that cannot be begun.
-    #[error(transparent)]
-    #[explain(source)]
-    Template(#[from] TemplateError),
-    /// No way to compile methods here.
-    #[error(transparent)]
-    #[explain(source)]
-    Toolchain(#[from] ToolchainError),
-    /// An artifact that is no package, or another one.
+    /// An OCI artifact that is no package, or not the one that was named.
     #[error(transparent)]
     #[explain(source)]
     Artifact(#[from] ArtifactError),
-    /// A store without the package, or with a damaged one.
-    #[error(transparent)]
-    #[explain(source)]
-    Store(#[from] StoreError),
-    /// A registry that gives or takes nothing.
+    /// A failed exchange with a registry.
     #[error(transparent)]
     #[explain(source)]
     Registry(#[from] RegistryError),
-    /// A component that makes no package.
-    #[error(transparent)]
-    #[explain(source)]
-    Pack(#[from] PackError),
-    /// A key that cannot be made or used.
-    #[error(transparent)]
-    #[explain(source)]
-    Key(#[from] KeyError),
-    /// A package that is not to be trusted.
-    #[error(transparent)]
-    #[explain(source)]
-    Trust(#[from] TrustError),
-    /// What says who is to be trusted, and cannot be read.
-    #[error(transparent)]
-    #[explain(source)]
-    TrustFile(#[from] TrustFileError),
-    /// A package of a registry that was not pulled.
-    #[error(transparent)]
-    #[explain(source)]
-    NotPulled(#[from] NotPulled),
-    /// No folder to keep packages in.
-    #[error(transparent)]
-    #[explain(source)]
-    Home(#[from] HomeError),
+    /// Any other error, ready to show.
+    #[error("{}", explanation.what)]
+    #[explain(
+        category = category(explanation),
+        location = explanation.location.clone(),
+        snippet = explanation.snippet.clone(),
+        why = explanation.why.clone(),
+        kept = explanation.kept.clone(),
+        hint = explanation.hint.clone(),
+        exit = reason.exit()
+    )]
+    Explained {
+        /// What to show.
+        explanation: Box<Explanation>,
+        /// What callers tell apart.
+        reason: Reason,
+    },
+}
+
+/// The part of an [`Error::Explained`] that callers tell apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// The store has no package of that name, version and source.
+    NoPackage,
+    /// The package is intact, and its signer was not accepted on this machine.
+    UnknownSigner,
+    /// A digest, signature, name or version does not match.
+    Untrusted,
+    /// The package needs another version of the contract, or is no code for the sandbox.
+    Sandbox,
+    /// Anything else.
+    Other,
+}
+
+impl Reason {
+    fn exit(self) -> Exit {
+        match self {
+            Self::UnknownSigner | Self::Untrusted => Exit::Trust,
+            Self::Sandbox => Exit::Sandbox,
+            Self::NoPackage | Self::Other => Exit::Usage,
+        }
+    }
+
+    /// An error of this reason.
+    pub(crate) fn error(self, explanation: Explanation) -> Error {
+        Error::Explained { explanation: Box::new(explanation), reason: self }
+    }
+}
+
+impl From<Explanation> for Error {
+    fn from(explanation: Explanation) -> Self {
+        Reason::Other.error(explanation)
+    }
 }
 
 impl Error {
-    /// An error of the file system, for `map_err`.
+    /// Adds the operation and the path to an error of the file system, for `map_err`.
     pub(crate) fn file(act: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::File { act, path, source }
@@ -202,14 +163,31 @@ impl Error {
     pub(crate) fn manifest(problem: impl Into<String>) -> Self {
         Self::Manifest { problem: problem.into() }
     }
+
+    /// Bytes that are no WebAssembly component, and what is wrong with them.
+    pub(crate) fn not_component(problem: impl std::fmt::Display) -> Self {
+        let what = format!("this is not a WebAssembly component: {problem}");
+        Explanation::new("package", what).with_hint(BUILD_FOLDER).into()
+    }
+
+    /// Whether the store has no package of that name, version and source.
+    pub(crate) fn is_no_package(&self) -> bool {
+        matches!(self, Self::Explained { reason: Reason::NoPackage, .. })
+    }
 }
 
-/// A built-in name that is like an unknown one, or all of them.
-fn other_name(nearest: Option<&str>, builtins: &[Builtin]) -> String {
+/// The category of an explanation; every one in this crate is a literal.
+fn category(explanation: &Explanation) -> &'static str {
+    if let Cow::Borrowed(category) = explanation.category { category } else { "package" }
+}
+
+/// Suggests the nearest name, or lists the built-in methods or verifiers.
+fn suggest_name(nearest: Option<&str>, kind: &str) -> String {
     match nearest {
         Some(nearest) => format!("did you mean `{nearest}`?"),
         None => {
-            let names: Vec<_> = builtins.iter().map(|builtin| builtin.name).collect();
+            let list: &[Builtin] = if kind == "method" { builtin::list() } else { builtin::verifiers() };
+            let names: Vec<_> = list.iter().map(|builtin| builtin.name).collect();
             format!("built in: {}; a path starts with `./`, `../` or `/`", names.join(", "))
         }
     }

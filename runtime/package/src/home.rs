@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tunebox_foundation::explain::Explain;
+use tunebox_foundation::explain::Explanation;
 
 use crate::{Error, store};
 
@@ -15,34 +15,14 @@ pub const VARIABLE: &str = "TUNEBOX_HOME";
 /// Why others must not own or write it.
 const OWNED: &str = "it says which signers are trusted, so it must be this user's alone to change";
 
-/// Why there is no such folder, or none that can be trusted.
-#[derive(Debug, thiserror::Error, Explain)]
-#[explain(category = "trust")]
-pub enum HomeError {
-    /// Nothing says where it is.
-    #[error("there is no place to keep packages in")]
-    #[explain(why = format!("neither `{VARIABLE}` nor a home folder is set"), hint = format!("set `{VARIABLE}` to a folder of your own"))]
-    Nowhere,
-    /// Somebody else made it or something in it, and may change that.
-    #[error("`{path}` belongs to another user", path = path.display())]
-    #[explain(why = OWNED.to_owned(), hint = format!("set `{VARIABLE}` to a folder of your own; or give this one to this user, if all that it holds is yours: `chown -R \"$(id -u)\" {}`", path.display()))]
-    Foreign {
-        /// The folder, or what is in it.
-        path: PathBuf,
-    },
-    /// Others can put into it what they like.
-    #[error("others may write into `{path}`", path = path.display())]
-    #[explain(why = OWNED.to_owned(), hint = format!("`chmod go-w {}`, if all that it holds is yours", path.display()))]
-    Open {
-        /// The folder, or what is in it.
-        path: PathBuf,
-    },
-}
-
 /// The folder, made if need be and for this user alone: `TUNEBOX_HOME`, else `tunebox` among the person's data.
 /// Errors: no place for it, a file in its place, a folder or store that others may write into.
 pub fn home() -> Result<PathBuf, Error> {
-    let path = place(&|name| env::var_os(name), env::home_dir()).ok_or(HomeError::Nowhere)?;
+    let path = place(&|name| env::var_os(name), env::home_dir()).ok_or_else(|| {
+        Explanation::new("trust", "there is no place to keep packages in")
+            .with_why(format!("neither `{VARIABLE}` nor a home folder is set"))
+            .with_hint(format!("set `{VARIABLE}` to a folder of your own"))
+    })?;
     let path = std::path::absolute(&path).map_err(Error::file("find", &path))?;
     make(&path)?;
     own(&path.join(store::FOLDER))?;
@@ -100,17 +80,25 @@ fn check(path: &Path, user: u32) -> Result<(), Error> {
     use std::os::unix::fs::MetadataExt;
     let about = fs::metadata(path).map_err(Error::file("read", path))?;
     let link = fs::symlink_metadata(path).map_err(Error::file("read", path))?;
-    if [about.uid(), link.uid()].iter().any(|owner| ![user, 0].contains(owner)) {
-        return Err(HomeError::Foreign { path: path.to_owned() }.into());
-    }
-    if about.mode() & 0o022 != 0 {
-        return Err(HomeError::Open { path: path.to_owned() }.into());
-    }
-    Ok(())
+    let (is_foreign, shown) =
+        ([about.uid(), link.uid()].iter().any(|owner| ![user, 0].contains(owner)), path.display());
+    let (what, hint) = if is_foreign {
+        let own = format!("set `{VARIABLE}` to a folder of your own; or give this one to this user");
+        let hint = format!("{own}, if all that it holds is yours: `chown -R \"$(id -u)\" {shown}`");
+        (format!("`{shown}` belongs to another user"), hint)
+    } else if about.mode() & 0o022 != 0 {
+        let hint = format!("`chmod go-w {shown}`, if all that it holds is yours");
+        (format!("others may write into `{shown}`"), hint)
+    } else {
+        return Ok(());
+    };
+    Err(Explanation::new("trust", what).with_why(OWNED).with_hint(hint).into())
 }
 
 #[cfg(test)]
 mod tests {
+    use tunebox_foundation::explain::Explain;
+
     use super::*;
 
     fn found(variables: &[(&str, &str)], person: Option<&str>) -> Option<PathBuf> {

@@ -7,19 +7,19 @@ mod rules;
 
 use semver::Version;
 use serde::{Deserialize, Serialize};
+use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::printable::printable;
 pub use tunebox_foundation::setting::Value;
 
 pub(crate) use self::rules::name;
 use self::rules::{LONGEST_NAME, LONGEST_TEXT};
+use crate::error::Reason;
 use crate::{Error, section};
 
 /// The name of the custom section.
 pub const SECTION: &str = "tunebox:manifest";
 
-/// The version of the contract that this program keeps, and with it all that came before in its track. The sandbox has
-/// the same.
-pub const CONTRACT: Version = Version::new(0, 1, 0);
+pub use crate::constants::CONTRACT;
 
 const MOST_BYTES: usize = 64 << 10;
 
@@ -153,7 +153,7 @@ pub fn parse(text: &[u8]) -> Result<Manifest, Error> {
         let problem = printable(&error.to_string(), LONGEST_TEXT);
         match stamp {
             // What it was built for may know more than this program does.
-            Some((name, wants)) if wants > CONTRACT => Error::OtherVersion { name, wants, problem: Some(problem) },
+            Some((name, wants)) if wants > CONTRACT => other_version(&name, &wants, Some(&problem)),
             _ => Error::manifest(problem),
         }
     })?;
@@ -178,8 +178,30 @@ impl Stamp {
         let Ok(wants) = Version::parse(&interface) else { return Ok(None) };
         let name = printable(&name, LONGEST_NAME);
         let kept = (wants.major, wants.minor) == (CONTRACT.major, CONTRACT.minor);
-        if kept { Ok(Some((name, wants))) } else { Err(Error::OtherVersion { name, wants, problem: None }) }
+        if kept { Ok(Some((name, wants))) } else { Err(other_version(&name, &wants, None)) }
     }
+}
+
+/// The error for a method that needs another version of the contract; `problem` is what this program does not understand of
+/// a manifest of a later one.
+fn other_version(name: &str, wants: &Version, problem: Option<&str>) -> Error {
+    let what = format!("`{name}` needs `tunebox:method@{wants}`, this program keeps {CONTRACT}");
+    let why = match problem {
+        Some(problem) => format!("its manifest says more: {problem}"),
+        None => {
+            let (major, minor) = (CONTRACT.major, CONTRACT.minor);
+            format!("a version that is not {major}.{minor}.x is another contract, with functions of its own")
+        }
+    };
+    let hint = match *wants > CONTRACT {
+        true => format!(
+            "a newer tunebox may keep it, `tunebox --version` tells which this is; or its author builds it for {CONTRACT}"
+        ),
+        false => "its author can build it again with the SDK of this version".to_owned(),
+    };
+    let error =
+        Explanation::new("sandbox", what).with_location("`interface` of its manifest, found before anything ran");
+    Reason::Sandbox.error(error.with_why(why).with_hint(hint))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! The manifest says it all already; these sections repeat it where tools that know nothing of tunebox look.
 
-use tunebox_foundation::explain::Explain;
+use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::printable::{is_unprintable, printable};
 
 use crate::statement::Statement;
@@ -16,34 +16,6 @@ const LONGEST_README: usize = 64 << 10;
 
 /// The custom sections that tools for components read, of the names that they gave them.
 const STANDARD: [&str; 3] = ["description", "licenses", "version"];
-
-/// Why a component makes no package.
-#[derive(Debug, thiserror::Error, Explain)]
-#[explain(category = "package")]
-pub enum PackError {
-    /// A page that is longer than anybody reads.
-    #[error("the README has {size} bytes, {} fit into a package", LONGEST_README)]
-    #[explain(
-        why = "the page travels inside the package, wherever that goes",
-        hint = "shorten it, and link to the rest"
-    )]
-    Readme {
-        /// Its size.
-        size: usize,
-    },
-    /// A licence in words that no tool knows.
-    #[error("the licence `{licence}` is not an SPDX expression")]
-    #[explain(
-        why = "{problem}; `wkg` refuses a package whose licence it cannot read",
-        hint = "write it as in `Apache-2.0` or `MIT OR Apache-2.0`"
-    )]
-    Licence {
-        /// What the manifest says.
-        licence: String,
-        /// What is wrong with it.
-        problem: String,
-    },
-}
 
 /// The package of a component, with the page that a person wrote for it.
 ///
@@ -104,19 +76,24 @@ pub fn readme(package: &[u8]) -> Result<Option<String>, Error> {
 }
 
 /// A page as it is kept: without the marks that systems differ in.
-fn page(text: &str) -> Result<Vec<u8>, PackError> {
+fn page(text: &str) -> Result<Vec<u8>, Error> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
-    if text.len() > LONGEST_README { Err(PackError::Readme { size: text.len() }) } else { Ok(text.into_bytes()) }
+    if text.len() <= LONGEST_README {
+        return Ok(text.into_bytes());
+    }
+    let what = format!("the README has {} bytes, {LONGEST_README} fit into a package", text.len());
+    let error = Explanation::new("package", what).with_why("the page travels inside the package, wherever that goes");
+    Err(error.with_hint("shorten it, and link to the rest").into())
 }
 
-fn check_licence(licence: &str) -> Result<(), PackError> {
-    match spdx::Expression::parse(licence) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(PackError::Licence {
-            licence: printable(licence, 80),
-            problem: printable(&error.reason.to_string(), 200),
-        }),
-    }
+/// Fails if a licence is no SPDX expression.
+fn check_licence(licence: &str) -> Result<(), Error> {
+    let Err(error) = spdx::Expression::parse(licence) else { return Ok(()) };
+    let problem = printable(&error.reason.to_string(), 200);
+    let what = format!("the licence `{}` is not an SPDX expression", printable(licence, 80));
+    let error = Explanation::new("package", what)
+        .with_why(format!("{problem}; `wkg` refuses a package whose licence it cannot read"));
+    Err(error.with_hint("write it as in `Apache-2.0` or `MIT OR Apache-2.0`").into())
 }
 
 #[cfg(test)]

@@ -10,19 +10,17 @@ use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tunebox_foundation::paths;
+use tunebox_foundation::explain::Explanation;
+use tunebox_foundation::{bounded, paths};
 
-use crate::artifact::LONGEST_SIGNATURE;
 use crate::builtin::{self, Builtin};
+use crate::constants::LONGEST_SIGNATURE;
 use crate::signature::{Signed, Signer};
 use crate::store::Stored;
-use crate::{Error, Manifest, TrustError, bounded, build, component, digest, manifest, read_manifest};
-pub use stored::NotPulled;
+use crate::trust::locate;
+use crate::{Error, Manifest, World, build, component, digest, files, manifest, read_manifest};
 use stored::Remote;
 use suggestion::{ambiguous, suggest};
-
-/// The largest component that is read.
-pub const LARGEST: u64 = 64 << 20;
 
 /// What code begins with that the engine made of a component: it is an object file.
 const PRECOMPILED: &[u8] = b"\x7fELF";
@@ -67,10 +65,11 @@ impl Reference {
         }
     }
 
-    /// The same for a verifier. Errors: as for a method, with the verifiers to choose from.
+    /// Reads the name of a verifier: by the rules of [`parse`](Self::parse), but built-in verifiers come before built-in
+    /// methods. Errors: those of [`parse`](Self::parse).
     pub fn verifier(text: &str, base: &Path) -> Result<Self, Error> {
         Self::among([builtin::verifiers(), builtin::list()], text, base).map_err(|error| match error {
-            Error::NoMethod { name, nearest } => Error::NoVerifier { name, nearest },
+            Error::NoMethod { name, nearest, .. } => Error::NoMethod { kind: "verifier", name, nearest },
             error => error,
         })
     }
@@ -112,7 +111,7 @@ impl Reference {
         if text.split_once('@').is_some_and(|(name, _)| manifest::name("it", name).is_ok()) {
             return Ok(Self::Stored(stored::versioned(text)?));
         }
-        Err(Error::NoMethod { name: text.to_owned(), nearest: suggest(text, base, lists[0])? })
+        Err(Error::NoMethod { kind: "method", name: text.to_owned(), nearest: suggest(text, base, lists[0])? })
     }
 
     /// Reads the component and its manifest, without running anything.
@@ -123,9 +122,11 @@ impl Reference {
             Self::Builtin(method) => (Cow::Borrowed(method.bytes), "built in".to_owned(), None, None),
             Self::Folder(folder) => {
                 let path = built(folder)?;
-                (Cow::Owned(read(&path)?), path.display().to_string(), None, None)
+                (Cow::Owned(files::read(&path)?), path.display().to_string(), None, None)
             }
-            Self::File(path) => (Cow::Owned(read(path)?), path.display().to_string(), read_signature(path)?, None),
+            Self::File(path) => {
+                (Cow::Owned(files::read(path)?), path.display().to_string(), read_signature(path)?, None)
+            }
             Self::Stored(package) => {
                 let artifact = stored::read(package)?;
                 let (source, origin) = (package.source.clone(), format!("the store, from {}", package.source));
@@ -135,9 +136,9 @@ impl Reference {
         if bytes.starts_with(PRECOMPILED) {
             return Err(Error::Precompiled);
         }
-        let signer = signature.as_ref().map(|text| Signed::verify(&bytes, text)).transpose();
         let place = source.as_deref().unwrap_or(&origin);
-        let signer = signer.map_err(|error| TrustError { source_name: place.to_owned(), ..error })?;
+        let signer = signature.as_ref().map(|text| Signed::verify(&bytes, text)).transpose();
+        let signer = signer.map_err(|error| locate(error, "", place))?;
         let manifest = read_manifest(&bytes)?;
         let imports = component::interfaces(&bytes)?.imports;
         Ok(Package { manifest, imports, digest: digest::sha256(&bytes), bytes, origin, signature, signer, source })
@@ -163,6 +164,27 @@ pub struct Package {
     pub signer: Option<Signer>,
     /// Where the store has it from; none for what is built in or lies in a file.
     pub source: Option<String>,
+}
+
+impl Package {
+    /// Fails unless the component belongs to this world.
+    pub fn expect_world(&self, world: World) -> Result<(), Error> {
+        if self.manifest.world == world {
+            return Ok(());
+        }
+        let (found, wanted, hint) = match world {
+            World::Method => (
+                "verifier",
+                "method",
+                "a verifier is listed in a `[[verifier]]` of the run file; `[method]` names what trains",
+            ),
+            World::Verifier => {
+                ("method", "verifier", "a method is named in `[method]`; `[[verifier]]` names a verifier")
+            }
+        };
+        let what = format!("`{}` is a {found}, a {wanted} is wanted here", self.manifest.name);
+        Err(Explanation::new("package", what).with_hint(hint).into())
+    }
 }
 
 /// Where the signature of a package is: beside it.
@@ -193,19 +215,16 @@ fn built(folder: &Path) -> Result<PathBuf, Error> {
     if !path.is_file() {
         return Err(Error::NotBuilt { folder: folder.to_owned() });
     }
-    match build::Record::read(&read(&path)?)? {
+    match build::Record::read(&files::read(&path)?)? {
         Some(record) if record.source == digest::source(folder)? => Ok(path),
         _ => Err(Error::Stale { folder: folder.to_owned() }),
     }
 }
 
-/// The bytes of a component, unless it is larger than any method.
-fn read(path: &Path) -> Result<Vec<u8>, Error> {
-    bounded::read(path, LARGEST).map_err(Error::file("read", path))
-}
-
 #[cfg(test)]
 mod tests {
+    use tunebox_foundation::explain::Explain;
+
     use super::*;
 
     fn failure(text: &str) -> Error {
@@ -265,6 +284,6 @@ mod tests {
         fs::write(&path, builtin::find("lora").unwrap().bytes).unwrap();
         assert!(Reference::File(path.clone()).open().is_ok());
         fs::write(signature_path(&path), "untrusted comment: nothing\n").unwrap();
-        assert!(matches!(Reference::File(path).open(), Err(Error::Trust(_))));
+        assert!(Reference::File(path).open().is_err_and(|error| error.category() == "trust"));
     }
 }

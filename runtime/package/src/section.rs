@@ -107,8 +107,8 @@ fn write_length(bytes: &mut Vec<u8>, mut value: usize) {
     bytes.push(value as u8);
 }
 
-fn broken(problem: impl Into<String>) -> Error {
-    Error::NotComponent { problem: problem.into() }
+fn broken(problem: impl std::fmt::Display) -> Error {
+    Error::not_component(problem)
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use tunebox_foundation::explain::Explain;
 
-use crate::nearest::nearest;
-use crate::{Error, Kind, Manifest, Setting, Value};
+use crate::{Kind, Manifest, Setting, Value};
+use tunebox_foundation::nearest::nearest;
 
 /// Why a value cannot be taken. The caller knows the file and line of [`name`](Self::name).
 #[derive(Debug, Clone, PartialEq, thiserror::Error, Explain)]
@@ -74,15 +74,15 @@ fn list_settings(method: &str, nearest: Option<&str>, known: &[String]) -> Strin
 
 /// Every setting of the manifest with its value, in the manifest's order.
 /// Errors: a key that is no setting, a value of another kind or outside its range, a missing one.
-pub fn resolve_settings(manifest: &Manifest, given: &toml::Table) -> Result<Vec<(String, Value)>, Error> {
+pub fn resolve_settings(manifest: &Manifest, given: &toml::Table) -> Result<Vec<(String, Value)>, SettingError> {
     let known = || manifest.settings.iter().map(|setting| setting.name.as_str());
     if let Some(name) = given.keys().find(|key| !known().any(|name| name == *key)) {
-        return Err(Error::Setting(SettingError::Unknown {
+        return Err(SettingError::Unknown {
             method: manifest.name.clone(),
             name: name.clone(),
             nearest: nearest(name, known()).map(str::to_owned),
             known: known().map(str::to_owned).collect(),
-        }));
+        });
     }
     let mut values = Vec::with_capacity(manifest.settings.len());
     for setting in &manifest.settings {

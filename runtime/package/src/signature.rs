@@ -12,9 +12,9 @@ use tunebox_foundation::printable::{is_unprintable, printable};
 
 use crate::Error;
 use crate::statement::Statement;
-use crate::trust::{Refusal, TrustError};
+use crate::trust::{GET_AGAIN, locate, refuse, refuse_unreadable, shorten};
 
-pub use key::{KeyError, PublicKey, SecretKey, Signer};
+pub use key::{PublicKey, SecretKey, Signer};
 
 /// The line that anybody may change.
 const COMMENT: &str = "signature of a tunebox package";
@@ -25,6 +25,8 @@ const LONGEST: usize = 2 << 10;
 /// What begins each line of comment in the form of minisign.
 const UNTRUSTED: &str = "untrusted comment: ";
 const TRUSTED: &str = "trusted comment: ";
+
+const ASK_FOR_SIGNATURE: &str = "`tunebox pack --sign KEY` makes the signature of a package; ask the publisher for it";
 
 /// A signature that was read, and not yet compared with anything.
 pub struct Signed {
@@ -41,36 +43,43 @@ pub fn sign(statement: &Statement, key: &SecretKey) -> Result<String, Error> {
     let comment = format!("tunebox {} key {}", statement.title(), signer.key);
     let signature = key.sign(text.as_bytes(), &comment, COMMENT)?;
     // Made by one library, read by another: a signature that the reader does not take must not leave this machine.
-    Signed::check(statement, &signature).map_err(|refusal| TrustError::new("", refusal).of(statement))?;
+    Signed::check(statement, &signature).map_err(|error| locate(error, &statement.title(), ""))?;
     Ok(signature)
 }
 
 impl Signed {
-    /// Whether a signature is one of these bytes, and by whom.
-    /// Errors: bytes that are no package, and every way in which the signature is not one of theirs.
-    pub fn verify(bytes: &[u8], signature: &str) -> Result<Signer, TrustError> {
-        let statement =
-            Statement::of(bytes).map_err(|error| TrustError::new("", Refusal::Unreadable(Box::new(error))))?;
-        Self::check(&statement, signature).map_err(|refusal| TrustError::new("", refusal).of(&statement))
+    /// The signer of a package.
+    /// Errors: bytes that are no package, and a signature that is malformed or does not fit them.
+    pub fn verify(bytes: &[u8], signature: &str) -> Result<Signer, Error> {
+        let statement = Statement::of(bytes).map_err(|error| refuse_unreadable(&error))?;
+        Self::check(&statement, signature).map_err(|error| locate(error, &statement.title(), ""))
     }
 
-    /// Whether a signature is one of what a statement says, and by whom.
-    pub(crate) fn check(statement: &Statement, signature: &str) -> Result<Signer, Refusal> {
+    /// The signer of a statement. Errors: a signature that is malformed or does not fit it.
+    pub(crate) fn check(statement: &Statement, signature: &str) -> Result<Signer, Error> {
         let signed = Self::parse(signature)?;
         if signed.title != statement.title() {
-            return Err(Refusal::OtherPackage { signed: signed.title });
+            return Err(refuse(
+                "this is the signature of another package",
+                format!("it was made for `{}`", signed.title),
+                "take package and signature of one and the same version",
+            ));
         }
         let key = minisign_verify::PublicKey::from_base64(&signed.signer.key);
         let verified = key.and_then(|key| key.verify(statement.canonical().as_bytes(), &signed.signature, false));
         match verified {
             Ok(()) => Ok(signed.signer),
-            Err(_) => Err(Refusal::Signature { digest: statement.sha256.clone(), key: signed.signer.key }),
+            Err(_) => {
+                let (digest, key) = (shorten(&statement.sha256), signed.signer.key);
+                let why = format!("sha256 is {digest}, the signature of {key} covers something else");
+                Err(refuse("this package is not what was signed", why, GET_AGAIN))
+            }
         }
     }
 
     /// Reads the text of a signature without comparing it with anything.
-    pub fn parse(text: &str) -> Result<Self, Refusal> {
-        let malformed = |problem: &str| Refusal::Malformed { problem: problem.to_owned() };
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let malformed = |problem: &str| refuse("the signature cannot be read", problem, ASK_FOR_SIGNATURE);
         if text.len() > LONGEST {
             return Err(malformed(&format!("it has {} bytes, a signature has a few hundred", text.len())));
         }
@@ -89,7 +98,9 @@ impl Signed {
         };
         // What signs files, mail or releases must never pass for a package's, whatever bytes it happens to cover.
         let Some((title, signer)) = named(comment) else {
-            return Err(Refusal::Foreign { comment: printable(comment, 80) });
+            let comment = printable(comment, 80);
+            let why = format!("its trusted comment is `{comment}`, a package's is `tunebox NAME@VERSION key RW…`");
+            return Err(refuse("this signature was made for something else", why, ASK_FOR_SIGNATURE));
         };
         let encoded = [first, second].iter().all(|line| line.bytes().all(|byte| byte.is_ascii_graphic()));
         let signature = Signature::decode(text).ok().filter(|_| encoded);

@@ -41,7 +41,7 @@ pub fn sizes(bytes: &[u8]) -> Result<Vec<Part>, Error> {
 }
 
 fn malformed(error: wasmparser::BinaryReaderError) -> Error {
-    Error::NotComponent { problem: error.message().to_owned() }
+    Error::not_component(error.message())
 }
 
 #[cfg(test)]

@@ -18,15 +18,12 @@ use std::sync::LazyLock;
 
 use toml::{Table, Value};
 
-use crate::{Error, bounded};
+use crate::{Error, files};
 pub use metrics::undeclared;
 pub use printing::prints;
 
 /// The crate that methods depend on.
 pub const CRATE: &str = "tunebox";
-
-/// The version of the SDK, which is the program's.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The folder that the SDK is put into, below the root of a method's workspace.
 pub const FOLDER: &str = ".tunebox";
@@ -91,10 +88,7 @@ pub fn has_sdk(root: &Path) -> bool {
 /// Whether these files lie in [`FOLDER`] below a root.
 pub(crate) fn has_files(root: &Path, files: &BTreeMap<String, Vec<u8>>) -> bool {
     let folder = root.join(FOLDER);
-    let same = |(name, bytes): (&String, &Vec<u8>)| {
-        bounded::read(&folder.join(name), bytes.len() as u64).is_ok_and(|found| found == *bytes)
-    };
-    files.iter().all(same)
+    files.iter().all(|(name, bytes)| files::has_content(&folder.join(name), bytes))
 }
 
 /// Puts the SDK below the root of a workspace unless it is there. Errors: a folder that cannot be written.
@@ -115,13 +109,13 @@ fn replace_files(root: &Path, folder: &Path, files: &BTreeMap<String, Vec<u8>>) 
     let draft = draft.map_err(Error::file("write into", root))?;
     let (new, old) = (draft.path().join("new"), draft.path().join("old"));
     for (name, bytes) in files {
-        write(&new.join(name), bytes)?;
+        files::write(&new.join(name), bytes)?;
     }
     fs::create_dir(&old).map_err(Error::file("write into", root))?;
     if folder.is_symlink() {
         fs::rename(folder, old.join("link")).map_err(Error::file("replace", folder))?;
     }
-    fs::create_dir_all(folder).map_err(Error::file("create", folder))?;
+    files::create_folder(folder)?;
     // What else lies there is somebody's.
     for entry in new.read_dir().map_err(Error::file("read", &new))? {
         let part = entry.map_err(Error::file("read", &new))?.file_name();
@@ -132,14 +126,6 @@ fn replace_files(root: &Path, folder: &Path, files: &BTreeMap<String, Vec<u8>>) 
         fs::rename(&ours, &place).map_err(Error::file("write", &place))?;
     }
     Ok(())
-}
-
-/// Writes a file and the folders above it.
-pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    if let Some(above) = path.parent() {
-        fs::create_dir_all(above).map_err(Error::file("create", above))?;
-    }
-    fs::write(path, bytes).map_err(Error::file("write", path))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use semver::{BuildMetadata, Version};
 use serde_json::json;
 use tunebox_foundation::printable::printable;
 
-use crate::reference::LARGEST;
+use crate::constants::LARGEST;
 use crate::{Error, component, digest, read_manifest};
 
 /// What the text is, and by which rules it is written.
@@ -45,14 +45,14 @@ impl Statement {
     pub fn of(bytes: &[u8]) -> Result<Self, Error> {
         if bytes.len() as u64 > LARGEST {
             let problem = format!("it has {} bytes, a package may have {LARGEST}", bytes.len());
-            return Err(Error::NotComponent { problem });
+            return Err(Error::not_component(problem));
         }
         let manifest = read_manifest(bytes)?;
         version(&manifest.version).map_err(Error::manifest)?;
         let mut imports = component::interfaces(bytes)?.imports;
         if let Some(import) = imports.iter().find(|import| !import.bytes().all(|byte| byte.is_ascii_graphic())) {
             let problem = format!("it imports `{}`, which is no name", printable(import, 80));
-            return Err(Error::NotComponent { problem });
+            return Err(Error::not_component(problem));
         }
         imports.sort();
         Ok(Self {

@@ -7,21 +7,19 @@
 
 mod choice;
 mod error;
-mod files;
 mod label;
 mod layout;
 
 use std::path::Path;
 
 pub(crate) use choice::order;
-pub use error::StoreError;
-use files::Access;
-use layout::Layout;
+pub(crate) use error::{ambiguous, no_package};
+use layout::{Access, Layout};
 use serde::Serialize;
 
 use crate::artifact::document::Descriptor;
 use crate::artifact::{ArtifactError, LARGEST_DOCUMENT, MANIFEST, Parts};
-use crate::reference::LARGEST;
+use crate::constants::LARGEST;
 use crate::signature::signer_of;
 use crate::{Artifact, Error, digest, read_manifest};
 
@@ -121,9 +119,7 @@ impl Store {
         let artifact = self.load(&chosen)?;
         let found = stored(&artifact, &chosen.source, chosen.manifest_digest.clone())?;
         if (&found.name, &found.version) != (&chosen.name, &chosen.version) {
-            let (named, found) = (chosen.to_string(), found.to_string());
-            let folder = self.layout.of_others().map(Path::to_owned);
-            return Err(StoreError::Mislabelled { named, found, folder }.into());
+            return Err(error::mislabelled(&chosen.to_string(), &found.to_string(), self.layout.of_others()));
         }
         Ok((found, artifact))
     }
@@ -142,9 +138,8 @@ impl Store {
         let this = |entry: &Descriptor| entry.digest == stored.manifest_digest && label::source(entry) == stored.source;
         let former = index.remove(this);
         if former.is_empty() {
-            let (name, version) = (stored.name.clone(), Some(stored.version.clone()));
-            let folder = self.layout.of_others().map(Path::to_owned);
-            return Err(StoreError::NoPackage { name, version, nearest: None, there: Vec::new(), folder }.into());
+            let wanted = Wanted { name: Some(&stored.name), version: Some(&stored.version), source: None };
+            return Err(no_package(wanted, None, &[], self.layout.of_others()));
         }
         self.layout.write_index(&index)?;
         self.layout.forget(&former, &index);
@@ -152,12 +147,12 @@ impl Store {
         Ok(())
     }
 
-    /// What the index lists, in order.
+    /// What the index lists, by name, version and source. Reads at most [`MOST_UNLABELLED`] bytes of other tools' packages.
     fn known(&self) -> Result<Vec<Stored>, Error> {
         self.known_within(MOST_UNLABELLED)
     }
 
-    /// The same, where no more than so many bytes are read for it.
+    /// What the index lists; at most `left` bytes of other tools' packages are read for it.
     fn known_within(&self, mut left: u64) -> Result<Vec<Stored>, Error> {
         let mut known = Vec::new();
         for entry in &self.layout.index()?.manifests {
@@ -184,9 +179,7 @@ impl Store {
                 *left = rest;
                 Ok(())
             }
-            None => Err(self
-                .layout
-                .problem("its packages of other tools have more bytes than are read to list them".into())),
+            None => Err(self.layout.problem("its packages of other tools have more bytes than are read to list them")),
         };
         take(entry.size)?;
         let manifest = self.layout.read("manifest", entry, LARGEST_DOCUMENT)?;
@@ -206,12 +199,8 @@ impl Store {
     fn load(&self, stored: &Stored) -> Result<Artifact, Error> {
         let index = self.layout.index()?;
         let entry = index.manifests.iter().find(|entry| entry.digest == stored.manifest_digest);
-        let entry = entry.ok_or_else(|| StoreError::Damaged {
-            what: "manifest",
-            path: self.layout.path(),
-            why: format!("it is gone from the index, where {} was", stored.manifest_digest),
-            folder: self.layout.of_others().map(Path::to_owned),
-        })?;
+        let gone = || format!("it is gone from the index, where {} was", stored.manifest_digest);
+        let entry = entry.ok_or_else(|| self.layout.damaged("manifest", self.layout.path(), gone()))?;
         let manifest = self.layout.read("manifest", entry, LARGEST_DOCUMENT)?;
         self.assemble(Parts::read(&manifest, Some(&entry.media_type))?)
     }

@@ -2,7 +2,6 @@
 //!
 //! It builds, tests and trains as it is; what a run needs beside it is added by whoever knows runs.
 
-mod error;
 mod like;
 mod name;
 
@@ -11,25 +10,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
+use tunebox_foundation::explain::Explanation;
 
 use crate::build::python::files_for_editors;
-use crate::{Error, sources};
-pub use error::TemplateError;
+use crate::{Error, files, sources};
+pub use name::Language;
 
 /// Every file of the templates, by language and path. Written by the build script.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/template.rs"));
 
 /// What a template is called in its own files.
 const PLACEHOLDER: &str = "blank";
-
-/// What a method is written in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Language {
-    /// Rust, with the SDK of this program.
-    Rust,
-    /// Python, with the package of this program.
-    Python,
-}
 
 /// A folder that is not written yet.
 #[derive(Debug, Clone)]
@@ -74,7 +65,8 @@ impl Template {
     ) -> Result<PathBuf, E> {
         let folder = parent.join(&self.name);
         if folder.symlink_metadata().is_ok() {
-            return Err(Error::from(TemplateError::Exists { path: folder, here: false }).into());
+            let hint = "another name, or `--here` in a folder that has none of the files";
+            return Err(exists(&folder, hint).into());
         }
         let draft = self.draft(parent)?;
         more(&drafted(&draft))?;
@@ -94,7 +86,7 @@ impl Template {
         let entries: Vec<&str> = self.entries();
         if let Some(path) = entries.iter().map(|entry| folder.join(entry)).find(|path| path.symlink_metadata().is_ok())
         {
-            return Err(Error::from(TemplateError::Exists { path, here: true }).into());
+            return Err(exists(&path, "move it away, or leave `--here` out for a new folder").into());
         }
         let draft = self.draft(folder)?;
         more(folder)?;
@@ -116,7 +108,7 @@ impl Template {
         let draft = tempfile::Builder::new().prefix(".new-").tempdir_in(beside);
         let draft = draft.map_err(Error::file("write into", beside))?;
         for (path, contents) in &self.files {
-            sources::write(&drafted(&draft).join(path), contents)?;
+            files::write(&drafted(&draft).join(path), contents)?;
         }
         Ok(draft)
     }
@@ -127,6 +119,13 @@ impl Template {
         entries.dedup();
         entries
     }
+}
+
+/// The error for something that is in the way of the new files.
+fn exists(path: &Path, hint: &str) -> Error {
+    let error =
+        Explanation::new("new", format!("`{}` exists", path.display())).with_kept("all of it: nothing was written");
+    error.with_why("nothing that exists is replaced").with_hint(hint).into()
 }
 
 /// Where a draft has its files: a folder of its own, with the permissions that every new folder gets.
@@ -152,7 +151,11 @@ fn carried(files: &BTreeMap<String, Vec<u8>>) -> impl Iterator<Item = (String, V
 /// A folder in Python. The built-in methods are in Rust, so none of them can be its beginning.
 fn python(name: &str, like: Option<&str>) -> Result<BTreeMap<String, Vec<u8>>, Error> {
     match like {
-        Some(like) => Err(TemplateError::InRust { like: like.to_owned() }.into()),
+        Some(like) => {
+            let error = Explanation::new("new", format!("`{like}` is written in Rust"))
+                .with_why("a method in Python cannot begin with its source");
+            Err(error.with_hint("leave `--like` or `--language python` out").into())
+        }
         None => {
             let mut files = named("python/", name);
             files.extend(carried(files_for_editors()));

@@ -10,12 +10,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tunebox_foundation::explain::Explain;
+use tunebox_foundation::explain::{Explain, Explanation};
 
 pub use install::{Installed, install};
 
-/// The target of every method: WebAssembly that imports nothing by itself.
-pub const TARGET: &str = "wasm32-unknown-unknown";
+use crate::Error;
+use crate::constants::{NO_TARGET, TARGET};
 
 /// Where the standard library of the target comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,43 +55,23 @@ impl Toolchain {
     }
 }
 
-/// No Rust here can compile methods.
-#[derive(Debug, Clone, thiserror::Error, Explain)]
-#[explain(category = "build")]
-pub enum ToolchainError {
-    /// There is no cargo at all.
-    #[error("no Rust on this machine")]
-    #[explain(
-        why = "`cargo` is not on the path, and a method is compiled by it",
-        hint = "install Rust from https://rustup.rs, then `tunebox doctor --fix`"
-    )]
-    NoRust,
-    /// There is one, but no standard library for the target, and no source of it.
-    #[error("no WebAssembly target for this Rust")]
-    #[explain(location = format!("cargo build --target {TARGET}"), why = format!("{} has neither the standard library of that target nor its source", found.join(" and ")), hint = format!("`tunebox doctor --fix`, or `rustup target add {TARGET}`"))]
-    NoTarget {
-        /// The compilers that were found.
-        found: Vec<String>,
-    },
-    /// Installing was tried.
-    #[error("cannot install a WebAssembly target for Rust")]
-    #[explain(location = tried.last().map(|(command, _)| command.clone()), why = tried.iter().map(|(command, answer)| format!("`{command}`: {answer}")).collect::<Vec<_>>().join("; "), hint = format!("`rustup target add {TARGET}`, or as root `{}`", install::packages()))]
-    NotInstalled {
-        /// The commands that were tried, each with the last words of its answer.
-        tried: Vec<(String, String)>,
-    },
-}
-
 /// The toolchain that builds use. Errors: none here.
-pub fn find() -> Result<Toolchain, ToolchainError> {
+pub fn find() -> Result<Toolchain, Error> {
     if let Some(toolchain) = all().into_iter().next() {
         return Ok(toolchain);
     }
     let compilers: Vec<_> = candidates().iter().filter_map(|(_, rustc)| release(rustc)).collect();
     if compilers.is_empty() {
-        return Err(ToolchainError::NoRust);
+        let error = Explanation::new("build", "no Rust on this machine")
+            .with_why("`cargo` is not on the path, and a method is compiled by it");
+        return Err(error.with_hint("install Rust from https://rustup.rs, then `tunebox doctor --fix`").into());
     }
-    Err(ToolchainError::NoTarget { found: compilers.into_iter().map(|release| format!("rustc {release}")).collect() })
+    let found = compilers.iter().map(|release| format!("rustc {release}")).collect::<Vec<_>>().join(" and ");
+    Err(Explanation::new("build", NO_TARGET)
+        .with_location(format!("cargo build --target {TARGET}"))
+        .with_why(format!("{found} has neither the standard library of that target nor its source"))
+        .with_hint(format!("`tunebox doctor --fix`, or `rustup target add {TARGET}`"))
+        .into())
 }
 
 /// Every way to compile methods here, those with an installed library first.

@@ -23,16 +23,14 @@ use std::path::{Path, PathBuf};
 use crate::artifact::Artifact;
 use crate::signature::Signer;
 use crate::statement::Statement;
-use crate::{Error, digest, home};
+use crate::{Error, digest, files, home};
 
-pub use document::TrustFileError;
 pub use lock::{Lock, Locked};
 pub use path::hold_path;
 pub use publishers::{Publisher, Publishers};
 pub use question::Question;
-pub use refusal::{Refusal, TrustError};
+pub(crate) use refusal::{GET_AGAIN, locate, refuse, refuse_unreadable, shorten};
 
-use decision::changed;
 use source::Source;
 
 /// The variable that names an organisation's list of publishers.
@@ -133,13 +131,12 @@ impl Trust {
 
     /// Whether a package may come in. `source` is what was asked for, as `registry/namespace/name:version`, or a path.
     /// Nothing is written before [`commit`](Self::commit). Errors: each reason against it.
-    pub fn admit(&mut self, artifact: &Artifact, source: &str, mode: Mode<'_>) -> Result<Admitted, TrustError> {
+    pub fn admit(&mut self, artifact: &Artifact, source: &str, mode: Mode<'_>) -> Result<Admitted, Error> {
         let place = Source::parse(source);
         self.check_pinned(&place, &digest::sha256(&artifact.wasm))?;
-        let unreadable = |error| TrustError::new(source, Refusal::Unreadable(Box::new(error)));
+        let unreadable = |error| locate(refuse_unreadable(&error), "", source);
         let statement = Statement::of(&artifact.wasm).map_err(unreadable)?;
-        let judged = self.decide(&statement, artifact, &place, mode);
-        judged.map_err(|refusal| TrustError::new(source, refusal).of(&statement))
+        self.decide(&statement, artifact, &place, mode).map_err(|error| locate(error, &statement.title(), source))
     }
 
     /// Writes down what was admitted, beside what other commands have written since.
@@ -159,8 +156,8 @@ impl Trust {
         let mut publishers = Publishers::read(&self.publishers.path)?;
         let mut lock = Lock::read(&self.project)?;
         for Pending { locked, publisher } in self.pending {
-            still(&locked, publisher.as_ref(), &lock, &publishers)
-                .map_err(|refusal| TrustError { title: locked.title(), ..TrustError::new(&locked.source, refusal) })?;
+            check_unchanged(&locked, publisher.as_ref(), &lock, &publishers)
+                .map_err(|error| locate(error, &locked.title(), &locked.source))?;
             if let Some(publisher) = &publisher {
                 publishers.put(publisher);
             }
@@ -168,17 +165,17 @@ impl Trust {
         }
         let (known, pinned) = (publishers.to_text()?, lock.to_text()?);
         let installed = install()?;
-        guard::write(&publishers.path, &known)?;
-        guard::write(lock.path(), &pinned)?;
+        files::update(&publishers.path, known.as_bytes())?;
+        files::update(lock.path(), pinned.as_bytes())?;
         Ok(installed)
     }
 
     /// The digest against the lock, before anything reads the bytes.
-    fn check_pinned(&self, place: &Source, digest: &str) -> Result<(), TrustError> {
+    fn check_pinned(&self, place: &Source, digest: &str) -> Result<(), Error> {
         let asked = |locked: &&Locked| locked.source == place.name() && place.tag() == Some(locked.version.as_str());
         let Some(locked) = self.lock.list.iter().find(asked) else { return Ok(()) };
-        let refused = |refusal| TrustError { title: locked.title(), ..TrustError::new(place.asked(), refusal) };
-        locked.check_digest(&locked.version, digest).map_err(refused)
+        let refused = locked.check_digest(&locked.version, digest);
+        refused.map_err(|error| locate(error, &locked.title(), place.asked()))
     }
 }
 
@@ -187,8 +184,14 @@ fn keyring() -> Option<PathBuf> {
     env::var_os(KEYRING).filter(|name| !name.is_empty()).map(PathBuf::from)
 }
 
-/// Whether what was admitted may still be written down, now that nobody else writes.
-fn still(locked: &Locked, publisher: Option<&Publisher>, lock: &Lock, publishers: &Publishers) -> Result<(), Refusal> {
+/// Checks an admitted package against the files as they are now, under the lock. Errors: another command has pinned other
+/// bytes, another signer or a later version since, or accepted another signer for the prefix.
+fn check_unchanged(
+    locked: &Locked,
+    publisher: Option<&Publisher>,
+    lock: &Lock,
+    publishers: &Publishers,
+) -> Result<(), Error> {
     if let Some(now) = lock.find(&locked.name) {
         now.check_digest(&locked.version, &locked.sha256)?;
         now.check_signer(locked.signer.as_deref())?;
@@ -201,7 +204,7 @@ fn still(locked: &Locked, publisher: Option<&Publisher>, lock: &Lock, publishers
     let all = || publishers.list.iter().filter(|known| !known.listed && known.prefix == publisher.prefix);
     match all().next() {
         Some(before) if all().all(|known| known.key != publisher.key) => {
-            Err(changed(&signer, before, &publishers.path))
+            Err(before.refuse_other(&signer, &publishers.path))
         }
         _ => Ok(()),
     }

@@ -16,13 +16,13 @@ const TEXT_BYTES: usize = 10_000;
 /// no words for.
 pub fn wit(bytes: &[u8]) -> Result<String, Error> {
     if !Parser::is_component(bytes) {
-        return Err(Error::NotComponent { problem: "its header is not that of a component".into() });
+        return Err(Error::not_component("its header is not that of a component"));
     }
     // The reader is made for components that a tool wrote and may panic over others.
     match quietly(|| text(bytes)) {
         Some(Ok(text)) => Ok(text.lines().map(|line| printable(line, TEXT_BYTES) + "\n").collect()),
-        Some(Err(problem)) => Err(Error::NotComponent { problem: printable(&problem, TEXT_BYTES) }),
-        None => Err(Error::NotComponent { problem: "WIT has no words for its imports and exports".into() }),
+        Some(Err(problem)) => Err(Error::not_component(printable(&problem, TEXT_BYTES))),
+        None => Err(Error::not_component("WIT has no words for its imports and exports")),
     }
 }
 

@@ -3,13 +3,13 @@
 use std::fmt::Debug;
 
 use tunebox_foundation::explain::Explain;
-use tunebox_package::trust::TrustFileError;
+use tunebox_package::Error;
 
 /// Entries that are written and read back as the same, or an error with a place in the text.
 pub(crate) fn reads_what_it_writes<File: PartialEq + Debug>(
     bytes: &[u8],
-    parse: impl Fn(&str) -> Result<File, TrustFileError>,
-    write: impl Fn(&File) -> Result<String, TrustFileError>,
+    parse: impl Fn(&str) -> Result<File, Error>,
+    write: impl Fn(&File) -> Result<String, Error>,
 ) {
     let text = String::from_utf8_lossy(bytes);
     match parse(&text) {

@@ -20,9 +20,9 @@ use super::diagnosis::{Warning, explain, warnings};
 use super::messages::{compiled, list, messages, run, text};
 use super::sdk::write_sdk;
 use super::{BuildError, Event, Options, Watch, lock};
-use crate::reference::LARGEST;
-use crate::toolchain::{Library, TARGET, Toolchain};
-use crate::{Error, bounded, sources};
+use crate::constants::TARGET;
+use crate::toolchain::{Library, Toolchain};
+use crate::{Error, files, sources};
 
 /// The profile of every method: small, one unit, no unwinding.
 const PROFILE: [&str; 5] = [
@@ -86,7 +86,7 @@ pub(super) fn build(
 
 /// Waits for other builds into this target folder; the turn ends when the file is closed.
 fn take_turn(target: &Path, watch: &mut Watch<'_>) -> Result<File, Error> {
-    std::fs::create_dir_all(target).map_err(Error::file("create", target))?;
+    files::create_folder(target)?;
     let path = target.join("guest.lock");
     let file = File::create(&path).map_err(Error::file("create", &path))?;
     lock::wait_for_build(file, &path, watch)
@@ -124,7 +124,7 @@ impl Job<'_> {
     /// Lets `Cargo.lock` follow a version that its author has raised, and a dependency that was added, as far as that
     /// goes without a network; every other line of it stays. Errors: a dependency that is not on this machine.
     fn follow(&self, package: &Package) -> Result<(), Error> {
-        let lock = bounded::read_text(&package.root.join("Cargo.lock"), LARGEST).unwrap_or_default();
+        let lock = files::read_text(&package.root.join("Cargo.lock")).unwrap_or_default();
         let lock: toml::Table = lock.parse().unwrap_or_default();
         let Some(entries) = lock.get("package").and_then(toml::Value::as_array) else { return Ok(()) };
         let (raised, missing) = behind(entries, package);

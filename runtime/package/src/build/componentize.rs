@@ -4,7 +4,8 @@ use wit_component::ComponentEncoder;
 
 use super::record;
 use super::{BuildError, Compiled, Record};
-use crate::component::{CONTRACT, interfaces};
+use crate::component::interfaces;
+use crate::constants::CONTRACT_PACKAGE;
 use crate::{Error, World, manifest, read_manifest, section};
 
 /// What a component of each world exports.
@@ -26,7 +27,7 @@ pub(super) fn seal(mut bytes: Vec<u8>, text: &[u8], record: &Record) -> Result<C
     section::append(&mut bytes, record::SECTION, &record);
 
     let (manifest, found) = (read_manifest(&bytes).map_err(declared)?, interfaces(&bytes)?);
-    if let Some(import) = found.imports.iter().find(|import| !import.starts_with(CONTRACT)) {
+    if let Some(import) = found.imports.iter().find(|import| !import.starts_with(CONTRACT_PACKAGE)) {
         return Err(BuildError::ForeignImport { import: import.clone() }.into());
     }
     if manifest.world == World::Verifier

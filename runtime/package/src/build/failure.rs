@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tunebox_foundation::explain::{Explain, Snippet};
 
-use crate::component::CONTRACT;
-use crate::sources::VERSION;
-use crate::toolchain::TARGET;
+use crate::constants::{CONTRACT_PACKAGE, NO_TARGET, TARGET, VERSION};
 
 /// Why a method folder does not become a component.
 #[derive(Debug, Clone, thiserror::Error, Explain)]
@@ -53,7 +51,7 @@ pub enum BuildError {
         snippet: Option<Box<Snippet>>,
     },
     /// The target's standard library is missing.
-    #[error("no WebAssembly target for this Rust")]
+    #[error("{NO_TARGET}")]
     #[explain(location = format!("cargo build --target {TARGET}"), why = "the toolchain has no standard library for that target", hint = "`tunebox doctor --fix`")]
     NoTarget,
     /// `Cargo.lock` does not agree with `Cargo.toml`.
@@ -141,7 +139,7 @@ pub enum BuildError {
     NoMethod,
     /// An import that is not in the contract.
     #[error("the method asks for `{import}`, which no host gives")]
-    #[explain(why = format!("a method may import `{CONTRACT}…` and nothing else"), hint = "a dependency brings it in; methods have no files, clock or system randomness")]
+    #[explain(why = format!("a method may import `{CONTRACT_PACKAGE}…` and nothing else"), hint = "a dependency brings it in; methods have no files, clock or system randomness")]
     ForeignImport {
         /// The full name.
         import: String,

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use tunebox_foundation::paths::{most_similar, simplify};
 
 use super::BuildError;
-use super::python::PROJECT;
+use crate::constants::PYPROJECT;
+use crate::files;
 
 /// How many other folders are named at most.
 const NAMED: usize = 5;
@@ -17,10 +18,9 @@ pub fn expect_method(folder: &Path) -> Result<(), BuildError> {
         return Ok(());
     }
     let is_folder = folder.is_dir();
-    let above = folder.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut others = if is_folder { methods_in(folder) } else { Vec::new() };
     if others.is_empty() && folder.file_name().is_some() {
-        others = methods_in(above);
+        others = methods_in(files::parent(folder));
     }
     let meant = if is_folder { None } else { most_similar(folder, &others) };
     others.truncate(NAMED);
@@ -30,7 +30,7 @@ pub fn expect_method(folder: &Path) -> Result<(), BuildError> {
 /// Whether a folder has what a method is built from, in one of the languages.
 fn holds_method(folder: &Path) -> bool {
     let is_file = |name: &str| folder.join(name).is_file();
-    (is_file("Cargo.toml") || is_file(PROJECT)) && folder.join("src").is_dir()
+    (is_file("Cargo.toml") || is_file(PYPROJECT)) && folder.join("src").is_dir()
 }
 
 /// The folders of methods in a folder, in the order of their names.

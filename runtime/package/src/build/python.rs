@@ -17,8 +17,9 @@ use std::path::Path;
 use super::{Compiled, Record, Watch, componentize};
 use crate::Error;
 
+pub use crate::constants::PYPROJECT as PROJECT;
+pub use crate::digest::is_python;
 pub use error::PythonError;
-pub use project::{PROJECT, is_python};
 pub use tools::{Tools, find, find_on_path};
 
 pub(crate) use editors::files as files_for_editors;

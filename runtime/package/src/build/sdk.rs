@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use semver::{Version, VersionReq};
 
 use super::{BuildError, Watch, lock};
-use crate::reference::LARGEST;
-use crate::{Error, bounded, sources};
+use crate::constants::VERSION;
+use crate::{Error, files, sources};
 
 /// Puts the program's own SDK where the folder has it, if it has it in the place for it. One that it takes from
 /// elsewhere is its own affair. Errors: another version is asked for, a folder that cannot be written.
 pub(super) fn write_sdk(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Error> {
-    let manifest = bounded::read_text(&folder.join("Cargo.toml"), LARGEST).unwrap_or_default();
+    let manifest = files::read_text(&folder.join("Cargo.toml")).unwrap_or_default();
     let manifest: toml::Table = manifest.parse().unwrap_or_default();
     let sdk = manifest.get("dependencies").and_then(|dependencies| dependencies.get(sources::CRATE)?.as_table());
     let word = |key: &str| sdk.and_then(|sdk| sdk.get(key)?.as_str());
     let Some(root) = word("path").and_then(|path| workspace_of(folder, path)) else { return Ok(()) };
     let wanted = word("version").unwrap_or("*");
-    let carried = Version::parse(sources::VERSION).ok();
+    let carried = Version::parse(VERSION).ok();
     let fits = VersionReq::parse(wanted).ok().zip(carried).is_none_or(|(wanted, carried)| wanted.matches(&carried));
     if !fits {
         return Err(BuildError::Sdk { folder: folder.to_owned(), wanted: wanted.to_owned() }.into());

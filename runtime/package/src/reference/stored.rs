@@ -2,27 +2,19 @@
 
 use std::path::Path;
 
-use tunebox_foundation::explain::Explain;
+use tunebox_foundation::explain::Explanation;
 
 use crate::registry::{Location, RegistryError, canonical, spelt_as_host};
-use crate::store::{Store, StoreError, Stored, Wanted};
+use crate::store::{self, Store, Stored, Wanted};
 use crate::trust::{Lock, Locked};
 use crate::{Artifact, Error, home};
 
-fn why_not_pulled(is_pinned: bool) -> String {
+/// The error for a package that `tunebox pull LOCATION` has not fetched yet.
+fn not_pulled(location: &str, is_pinned: bool) -> Error {
     let pinned = if is_pinned { "tunebox.lock pins the name to it, and " } else { "" };
-    format!("{pinned}a run downloads nothing by itself: it takes what is in the store")
-}
-
-/// A package of a registry that is not in the store.
-#[derive(Debug, thiserror::Error, Explain)]
-#[error("`{place}` was not pulled yet")]
-#[explain(category = "package", why = why_not_pulled(*pinned), hint = "`tunebox pull {place}`")]
-pub struct NotPulled {
-    /// What it is pulled by.
-    pub place: String,
-    /// Whether the project's lock says that this one is meant.
-    pub pinned: bool,
+    let why = format!("{pinned}a run downloads nothing by itself: it takes what is in the store");
+    let error = Explanation::new("package", format!("`{location}` was not pulled yet")).with_why(why);
+    error.with_hint(format!("`tunebox pull {location}`")).into()
 }
 
 /// A name in a registry, taken apart: where the package is from, what it is called, its version.
@@ -58,11 +50,9 @@ impl<'a> Remote<'a> {
             let highest = found.ok().map(|stored| format!("{}:{}", self.source, stored.version));
             return Err(RegistryError::NoVersion { place: self.source, highest }.into());
         };
-        found.map_err(|error| match error {
-            Error::Store(StoreError::NoPackage { .. }) => {
-                NotPulled { place: format!("{}:{version}", self.source), pinned: false }.into()
-            }
-            error => error,
+        found.map_err(|error| match error.is_no_package() {
+            true => not_pulled(&format!("{}:{version}", self.source), false),
+            false => error,
         })
     }
 }
@@ -86,7 +76,7 @@ pub(super) fn named(name: &str, project: &Path) -> Result<Option<Stored>, Error>
         return pinned(locked).map(Some);
     }
     match look(Wanted { name: Some(name), version: None, source: None }) {
-        Err(Error::Store(StoreError::NoPackage { .. })) => Ok(None),
+        Err(error) if error.is_no_package() => Ok(None),
         found => found.map(Some),
     }
 }
@@ -100,9 +90,7 @@ fn pinned(locked: &Locked) -> Result<Stored, Error> {
         return Ok(pinned);
     }
     match look(Wanted { name: Some(&locked.name), version: Some(&locked.version), source: None }) {
-        Err(Error::Store(StoreError::NoPackage { .. })) => {
-            Err(NotPulled { place: locked.place(), pinned: true }.into())
-        }
+        Err(error) if error.is_no_package() => Err(not_pulled(&locked.place(), true)),
         found => found,
     }
 }
@@ -134,12 +122,13 @@ fn look(wanted: Wanted<'_>) -> Result<Stored, Error> {
     if let Some(home) = home::existing()? {
         return Ok(Store::open(&home)?.find(wanted)?.0);
     }
-    let (name, version) = (wanted.name.unwrap_or_default().to_owned(), wanted.version.map(str::to_owned));
-    Err(StoreError::NoPackage { name, version, nearest: None, there: Vec::new(), folder: None }.into())
+    Err(store::no_package(wanted, None, &[], None))
 }
 
 #[cfg(test)]
 mod tests {
+    use tunebox_foundation::explain::Explain;
+
     use super::*;
 
     #[test]
@@ -205,7 +194,7 @@ mod tests {
     #[test]
     fn what_was_not_pulled_is_told_with_the_command_that_pulls_it() {
         let error = Remote::read("registry.example/nobody/calm:1.2.3").unwrap().find().unwrap_err();
-        assert!(matches!(error, Error::NotPulled(_)), "{error}");
+        assert!(error.to_string().ends_with("was not pulled yet"), "{error}");
         assert_eq!(error.hint().unwrap(), "`tunebox pull registry.example/nobody/calm:1.2.3`");
     }
 

@@ -6,14 +6,14 @@ use tunebox_foundation::paths;
 
 use super::stored;
 use crate::builtin::Builtin;
-use crate::nearest::nearest;
-use crate::store::{StoreError, Stored};
+use crate::store::{self, Stored};
 use crate::{Error, build};
+use tunebox_foundation::nearest::nearest;
 
 /// The name of a package that is also that of the folder of a method.
 pub(super) fn ambiguous(package: &Stored) -> Error {
     let there = vec![package.to_string(), format!("the folder `./{}`", package.name)];
-    StoreError::Ambiguous { name: package.name.clone(), there, folder: None }.into()
+    store::ambiguous(&package.name, &there, None)
 }
 
 /// What was probably meant by a name of nothing: the folder of that name where one is already, what this person has, or

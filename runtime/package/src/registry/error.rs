@@ -1,63 +1,84 @@
-//! What can go wrong between this machine and a registry, each with what to do about it.
-
-mod explain;
+//! Why a package does not get to a registry, or from one.
 
 use std::io::{self, ErrorKind};
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 
+use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_foundation::printable::printable;
 
 use crate::Error;
 use crate::artifact::ArtifactError;
 
+/// How many versions a message lists.
+const MOST_LISTED: usize = 8;
+
+const TRY_AGAIN: &str = "try again; if it repeats, check the connection and the registry";
+
 /// Why a package does not get to a registry, or from one.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Explain)]
+#[explain(category = "registry")]
 pub enum RegistryError {
-    /// A text that names no place.
+    /// A text that is no location.
     #[error("`{text}` is no place for a package")]
+    #[explain(
+        why = problem.clone(),
+        hint = "a place is like `registry.example/me/calm:0.1.0`, or a folder: `./stick`, `./stick//calm:0.1.0`"
+    )]
     Location {
-        /// What was written.
+        /// The text.
         text: String,
         /// What is wrong with it.
         problem: String,
     },
     /// A name without a version.
     #[error("`{place}` names no version")]
+    #[explain(hint = highest.as_ref().map_or_else(
+        || format!("add it, as in `{place}:0.1.0`; a path that is spelt like this begins with `./`"),
+        |highest| format!("the highest there is `{highest}`"),
+    ))]
     NoVersion {
-        /// What was asked for.
+        /// The name.
         place: String,
-        /// The name with the highest version that is there.
+        /// The name with the highest version that exists.
         highest: Option<String>,
     },
-    /// A package that is to go where another one belongs.
+    /// A package pushed to the name or version of another.
     #[error("the package is `{title}`, it cannot go to `{place}`")]
+    #[explain(hint = "leave the version out, and end the place with the package's name")]
     Misnamed {
-        /// Where it was to go.
+        /// The destination.
         place: String,
-        /// What it is.
+        /// The package's name and version.
         title: String,
     },
-    /// No network is to be used.
+    /// A network is needed and `--offline` forbids it.
     #[error("`{place}` is on a network, and none is used offline")]
+    #[explain(hint = "leave `--offline` out, or use what was pulled before: `tunebox list`")]
     Offline {
-        /// What was asked for.
+        /// The package.
         place: String,
     },
-    /// Nobody listens there.
+    /// No server listens at the address.
     #[error("`{registry}` refuses the connection")]
+    #[explain(hint = "check host and port, and that the registry is running")]
     Refused {
         /// The registry.
         registry: String,
     },
-    /// A name that nothing knows.
+    /// A host name without an address.
     #[error("there is no `{registry}` to be found")]
+    #[explain(hint = "check the name of the registry and the connection; a folder that is called so begins with `./`")]
     NotResolved {
         /// The registry.
         registry: String,
     },
-    /// An encrypted connection that does not come about.
+    /// A failed TLS handshake.
     #[error("no encrypted connection to `{registry}`")]
+    #[explain(
+        why = problem.clone(),
+        hint = "`SSL_CERT_FILE` names the certificates of an authority of your own; `--plain-http` does without"
+    )]
     Tls {
         /// The registry.
         registry: String,
@@ -66,150 +87,199 @@ pub enum RegistryError {
     },
     /// A file of certificates without any.
     #[error("there is no certificate in `{file}`", file = file.display())]
+    #[explain(hint = "it must hold certificates in the form PEM")]
     Certificates {
         /// The file.
         file: PathBuf,
     },
-    /// An address without encryption, from one with it.
+    /// A redirect from an encrypted address to one without encryption.
     #[error("`{registry}` leads to `{to}`, without encryption")]
+    #[explain(why = "what is asked in secret must not be asked in the open", hint = "tell whoever runs the registry")]
     Insecure {
         /// The registry.
         registry: String,
-        /// Where it leads.
+        /// The host of the redirect.
         to: String,
     },
-    /// Nothing came for too long.
+    /// A time limit that passed without an answer.
     #[error("`{registry}` does not answer in time")]
+    #[explain(hint = TRY_AGAIN.to_owned(), exit = No)]
     TimedOut {
         /// The registry.
         registry: String,
     },
-    /// A connection that ended, or an answer that is none.
+    /// A connection that ended, or an answer that breaks the protocol.
     #[error("the connection to `{registry}` broke")]
+    #[explain(why = problem.clone(), hint = TRY_AGAIN.to_owned(), exit = No)]
     Broken {
         /// The registry.
         registry: String,
         /// What happened.
         problem: String,
     },
-    /// Answers that lead on and on.
+    /// More redirects than are followed.
     #[error("`{registry}` leads from address to address without end")]
+    #[explain(hint = "tell whoever runs the registry, or a proxy in front of it")]
     Redirects {
         /// The registry.
         registry: String,
     },
-    /// A login is missing, or not taken.
-    #[error("{}", unauthorised(registry, *tried))]
+    /// A login that is missing or rejected.
+    #[error("`{registry}` {}", if *tried { "does not take the login" } else { "wants a login" })]
+    #[explain(location = place.clone(), why = problem.clone(), hint = match problem {
+        None => format!("`docker login {registry}`"),
+        Some(_) => format!("mend that, or log in anew: `docker login {registry}`"),
+    })]
     Unauthorised {
-        /// What was asked for.
+        /// The package.
         place: String,
         /// The registry.
         registry: String,
-        /// Whether there was a login.
+        /// Whether a login was sent.
         tried: bool,
-        /// Why a login that is there could not be used.
+        /// Why an existing login could not be used.
         problem: Option<String>,
     },
-    /// A login that would have to be sent where everybody on the way can read it.
+    /// A login that would be sent without encryption.
     #[error("`{registry}` wants a login, and none is sent without encryption")]
+    #[explain(
+        why = "whoever is on the way could read it",
+        hint = "reach it encrypted, without `--plain-http`; `SSL_CERT_FILE` names the certificates of an authority of your own"
+    )]
     LoginInTheOpen {
         /// The registry.
         registry: String,
     },
-    /// A login that may not do this.
+    /// A login without the permission.
     #[error("`{registry}` does not allow it")]
+    #[explain(
+        location = place.clone(),
+        why = quote(said.as_ref()),
+        hint = "ask for the right to it, or log in as somebody else: `docker login {registry}`"
+    )]
     Forbidden {
-        /// What was asked for.
+        /// The package.
         place: String,
         /// The registry.
         registry: String,
-        /// What it says.
+        /// The registry's message.
         said: Option<String>,
     },
     /// No such package or version.
     #[error("there is no `{place}`")]
+    #[explain(why = list_versions(there), hint = suggest(source_name, nearest.as_deref(), there))]
     NotFound {
-        /// What was asked for.
+        /// The package.
         place: String,
-        /// The same without its version.
+        /// The package without its version.
         source_name: String,
-        /// The versions that are there.
+        /// The versions that exist, the highest last.
         there: Vec<String>,
-        /// The one that was probably meant.
+        /// The version that was probably meant.
         nearest: Option<String>,
     },
-    /// Asked too often.
+    /// The registry's rate limit.
     #[error("`{registry}` was asked too often")]
+    #[explain(hint = match wait {
+        Some(seconds) => format!("try again in {seconds} seconds"),
+        None => "try again later; those who are logged in may often ask more".to_owned(),
+    }, exit = No)]
     TooMany {
         /// The registry.
         registry: String,
         /// Seconds to wait, if it says so.
         wait: Option<u64>,
     },
-    /// An answer that nobody expects.
+    /// Any other HTTP status.
     #[error("`{registry}` answers with status {status}")]
+    #[explain(location = place.clone(), why = quote(said.as_ref()), hint = match status {
+        500.. => "try again; if it repeats, tell whoever runs the registry".to_owned(),
+        _ => "check that the host is a registry, and that it takes WebAssembly packages".to_owned(),
+    }, exit = if *status >= 500 { Exit::No } else { Exit::Usage })]
     Status {
-        /// What was asked for.
+        /// The package.
         place: String,
         /// The registry.
         registry: String,
         /// The status.
         status: u16,
-        /// What it says.
+        /// The registry's message.
         said: Option<String>,
     },
-    /// Bytes that end early.
+    /// A download that ended early.
     #[error("the {what} ended early")]
+    #[explain(
+        location = place.clone(),
+        why = "{found} of {wanted} bytes came",
+        kept = "nothing was installed",
+        hint = TRY_AGAIN.to_owned(),
+        exit = No
+    )]
     Truncated {
         /// The part of the package.
         what: &'static str,
-        /// What was asked for.
+        /// The package.
         place: String,
-        /// How many bytes there should be.
+        /// The expected number of bytes.
         wanted: u64,
-        /// How many came.
+        /// The received number of bytes.
         found: u64,
     },
-    /// A version that is there with other bytes.
+    /// A version that exists with other bytes.
     #[error("there is another package at `{place}`")]
+    #[explain(
+        why = "what others have pinned under a version must not change",
+        hint = "raise `version` in Cargo.toml or pyproject.toml, build and pack again"
+    )]
     Taken {
-        /// Where it was to go.
+        /// The destination.
         place: String,
     },
-    /// The same bytes are there, signed by somebody else than these.
+    /// The same bytes exist with a signature of another key.
     #[error("the package at `{place}` has a signature that this one has not")]
+    #[explain(
+        why = "{signer} signed it, and who pulls it goes by that",
+        hint = "push it with the signature of that key beside it, or as a new version: `tunebox pack --sign KEY`"
+    )]
     Signed {
-        /// Where it was to go.
+        /// The destination.
         place: String,
-        /// The key that signed what is there.
+        /// The key that signed the existing package.
         signer: String,
     },
-    /// A path into a folder of packages, of which only the folder is one.
+    /// A path that goes on, with one slash, behind a folder of packages.
     #[error("`{path}` is no folder of packages", path = path.display())]
+    #[explain(
+        why = format!("`{}` is one; two slashes stand between it and a package", folder.display()),
+        hint = format!("`tunebox pull {}//{package}`", folder.display())
+    )]
     Slashes {
-        /// What was asked for.
+        /// The path.
         path: PathBuf,
-        /// The folder.
+        /// The folder of packages.
         folder: PathBuf,
-        /// What was probably meant, behind two slashes.
+        /// The package that was probably meant.
         package: String,
     },
-    /// A file, where a folder of packages is wanted.
+    /// A file in place of a folder of packages.
     #[error("`{path}` is a file, not a folder of packages", path = path.display())]
+    #[explain(hint = format!("`tunebox inspect {}` looks at it, `--method` runs it as it is", path.display()))]
     NotFolder {
-        /// What was asked for.
+        /// The path.
         path: PathBuf,
     },
-    /// What came is no package, or not the one that was named.
-    #[error("{error}")]
+    /// An artifact that is no package, or not the one that was named.
+    #[error("{source}")]
+    #[explain(source, location = place.clone())]
     Artifact {
-        /// What was asked for.
+        /// The package.
         place: String,
         /// What is wrong with it.
-        error: ArtifactError,
+        source: ArtifactError,
     },
     /// A package or folder that cannot be read or written.
     #[error(transparent)]
+    #[explain(source)]
     Package(Box<Error>),
 }
 
@@ -222,12 +292,8 @@ impl From<Error> for RegistryError {
     }
 }
 
-fn unauthorised(registry: &str, tried: bool) -> String {
-    if tried { format!("`{registry}` does not take the login") } else { format!("`{registry}` wants a login") }
-}
-
 impl RegistryError {
-    /// What a failure of the network means; `secure` connections fail in more ways.
+    /// Translates an error of the network; only `secure` connections can fail in TLS.
     pub(super) fn of_network(registry: String, secure: bool, error: &io::Error) -> Self {
         let problem = printable(&error.to_string(), 200);
         match error.kind() {
@@ -238,16 +304,40 @@ impl RegistryError {
             | ErrorKind::ConnectionReset
             | ErrorKind::ConnectionAborted
             | ErrorKind::BrokenPipe => Self::Broken { registry, problem: "it ended in the middle".into() },
-            // The system gives no name to a host that is not found, so it is asked once more.
+            // The system has no error kind for an unknown host, so the name is resolved once more.
             _ if !resolves(&registry) => Self::NotResolved { registry },
             _ => Self::Broken { registry, problem },
         }
     }
 }
 
-/// Whether a host is known, with or without a port.
+/// Whether a host, with or without a port, has an address.
 fn resolves(authority: &str) -> bool {
     let port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     let whole = if port { authority.to_owned() } else { format!("{authority}:443") };
     whole.to_socket_addrs().is_ok()
+}
+
+/// The message of a registry as a cause.
+fn quote(said: Option<&String>) -> Option<String> {
+    said.map(|said| format!("it says: {said}"))
+}
+
+/// Lists the highest versions that exist.
+fn list_versions(there: &[String]) -> String {
+    if there.is_empty() {
+        return "nothing of that name is there, or only for those who are logged in".into();
+    }
+    let shown: Vec<_> = there.iter().rev().take(MOST_LISTED).map(String::as_str).collect();
+    let more = if there.len() > MOST_LISTED { " and older ones" } else { "" };
+    format!("there are: {}{more}", shown.join(", "))
+}
+
+/// Suggests a version in place of a missing one.
+fn suggest(source_name: &str, nearest: Option<&str>, there: &[String]) -> String {
+    match (nearest, there.last()) {
+        (Some(nearest), _) => format!("did you mean `{source_name}:{nearest}`?"),
+        (None, Some(highest)) => format!("`tunebox pull {source_name}:{highest}`"),
+        (None, None) => "check the name; `docker login` may be needed".into(),
+    }
 }

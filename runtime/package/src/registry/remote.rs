@@ -12,9 +12,9 @@ use super::location::Remote;
 use super::{Progress, RegistryError, Silent, check_same};
 use crate::artifact::document::{Descriptor, digest_of};
 use crate::artifact::{Artifact, ArtifactError, CONFIGURATION, Documents, LARGEST_DOCUMENT, LAYER, MANIFEST, Parts};
-use crate::nearest::nearest;
 use crate::signature::signer_of;
 use crate::store::order;
+use tunebox_foundation::nearest::nearest;
 
 /// The manifests that are understood, and those of container images, to be able to say that it is one.
 const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, \
@@ -43,7 +43,7 @@ pub(super) fn pull(
         return Err(RegistryError::NotFound { place: remote.to_string(), source_name: source, there, nearest });
     };
     let place = remote.to_string();
-    let at = |error| RegistryError::Artifact { place: place.clone(), error };
+    let at = |error| RegistryError::Artifact { place: place.clone(), source: error };
     let parts = manifest.parts().map_err(at)?;
 
     let configuration = blob(connection, "configuration", &parts.configuration, &mut Silent)?;
@@ -83,7 +83,7 @@ fn name(connection: &mut Connection, remote: &Remote, tag: &str, documents: &Doc
     let response = connection.expect(&ask, &[StatusCode::CREATED, StatusCode::OK], &mut Silent)?;
     if let Some(found) = header(&response, &MANIFEST_DIGEST).filter(|found| *found != documents.digest) {
         let error = ArtifactError::altered("manifest", &documents.digest, &found);
-        return Err(RegistryError::Artifact { place: remote.to_string(), error });
+        return Err(RegistryError::Artifact { place: remote.to_string(), source: error });
     }
     Ok(())
 }
@@ -113,14 +113,14 @@ fn manifest(connection: &mut Connection, tag: &str) -> Result<Option<Named>, Reg
     let size: Option<u64> = header(&response, &CONTENT_LENGTH).and_then(|length| length.parse().ok());
     if let Some(size) = size.filter(|size| *size > LARGEST_DOCUMENT) {
         let error = ArtifactError::TooLarge { what: "manifest", size, limit: LARGEST_DOCUMENT };
-        return Err(RegistryError::Artifact { place: connection.place().to_owned(), error });
+        return Err(RegistryError::Artifact { place: connection.place().to_owned(), source: error });
     }
     let bytes = connection.text(response)?;
     let found = digest_of(&bytes);
     match said.filter(|said| *said != found) {
         Some(said) => {
             let error = ArtifactError::altered("manifest", &said, &found);
-            Err(RegistryError::Artifact { place: connection.place().to_owned(), error })
+            Err(RegistryError::Artifact { place: connection.place().to_owned(), source: error })
         }
         None => Ok(Some(Named { bytes, media_type })),
     }
@@ -134,7 +134,7 @@ fn blob(
     progress: &mut dyn Progress,
 ) -> Result<Vec<u8>, RegistryError> {
     let place = connection.place().to_owned();
-    let at = |error| RegistryError::Artifact { place: place.clone(), error };
+    let at = |error| RegistryError::Artifact { place: place.clone(), source: error };
     let address = connection.address(&format!("blobs/{}", wanted.digest));
     let ask = Ask { room: wanted.size, ..Ask::plain(Method::GET, address.clone()) };
     let response = connection.expect(&ask, &[StatusCode::OK], &mut Silent)?;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::manifest::parse;
 
-fn resolved(given: &str) -> Result<Vec<(String, Value)>, Error> {
+fn resolved(given: &str) -> Result<Vec<(String, Value)>, SettingError> {
     let manifest = serde_json::json!({
         "name": "dpo", "version": "0.1.0", "description": "d", "shape": "preference", "interface": "0.1.0", "metrics": [],
         "settings": [

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use minisign::{KeyPair, PublicKey as Public, SecretKey as Secret, SecretKeyBox};
-use tunebox_foundation::explain::Explain;
+use tunebox_foundation::bounded;
+use tunebox_foundation::explain::Explanation;
 
-use crate::{Error, bounded};
+use crate::{Error, files};
 
 /// Characters of a public key.
 const KEY: usize = 56;
@@ -55,58 +56,21 @@ impl fmt::Display for Signer {
     }
 }
 
-/// Why a key cannot be made or used.
-#[derive(Debug, thiserror::Error, Explain)]
-#[explain(category = "key")]
-pub enum KeyError {
-    /// A file is where the key would go.
-    #[error("there is a file `{path}` already", path = path.display())]
-    #[explain(
-        why = "an overwritten key is lost, and the trust in it too",
-        hint = "give another file, or move that one away"
-    )]
-    Exists {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A file that holds no secret key.
-    #[error("`{path}` is not the file of a secret key", path = path.display())]
-    #[explain(why = problem.clone(), hint = "`tunebox key FILE` makes a pair of keys; the one without `.pub` is secret")]
-    NotKey {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// Nobody gave the password that it takes.
-    #[error("the key in `{path}` needs its password", path = path.display())]
-    #[explain(
-        why = "there is no terminal to ask at",
-        hint = "run it in a terminal, or sign with a key that has no password"
-    )]
-    NoPassword {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Another password.
-    #[error("this is not the password of the key in `{path}`", path = path.display())]
-    WrongPassword {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A password of nothing.
-    #[error("an empty password protects nothing")]
-    #[explain(hint = "give a password, or none at all")]
-    EmptyPassword,
-    /// The library that signs failed.
-    #[error("cannot {act}")]
-    #[explain(why = problem.clone())]
-    Library {
-        /// What was tried.
-        act: &'static str,
-        /// What it said.
-        problem: String,
-    },
+/// An error about a key or its file.
+fn key_error(what: impl Into<String>, why: impl Into<String>, hint: impl Into<String>) -> Error {
+    Explanation::new("key", what).with_why(why).with_hint(hint).into()
+}
+
+/// An error for a file in place of a new key.
+fn exists(path: &Path) -> Error {
+    let what = format!("there is a file `{}` already", path.display());
+    let why = "an overwritten key is lost, and the trust in it too";
+    key_error(what, why, "give another file, or move that one away")
+}
+
+/// An error of the library that signs, at what was tried.
+fn library_error(act: &str, error: &minisign::PError) -> Error {
+    Explanation::new("key", format!("cannot {act}")).with_why(error.to_string()).into()
 }
 
 /// A key that signs. It cannot be shown: nothing prints it by accident.
@@ -125,11 +89,14 @@ impl SecretKey {
         name.push(".pub");
         let beside = PathBuf::from(name);
         if let Some(taken) = [path, &beside].into_iter().find(|path| path.symlink_metadata().is_ok()) {
-            return Err(KeyError::Exists { path: taken.to_owned() }.into());
+            return Err(exists(taken));
         }
-        let library = |error: minisign::PError| KeyError::Library { act: "make a key", problem: error.to_string() };
+        let library = |error: minisign::PError| library_error("make a key", &error);
         let pair = match password {
-            Some("") => return Err(KeyError::EmptyPassword.into()),
+            Some("") => {
+                let error = Explanation::new("key", "an empty password protects nothing");
+                return Err(error.with_hint("give a password, or none at all").into());
+            }
             Some(password) => KeyPair::generate_encrypted_keypair(Some(password.to_owned())),
             None => KeyPair::generate_unencrypted_keypair(),
         };
@@ -148,23 +115,33 @@ impl SecretKey {
     /// Reads a secret key. `password` is asked for only if the key takes one.
     /// Errors: no such file, a file that is no secret key, no password or another one.
     pub fn read(path: &Path, password: impl FnOnce() -> Option<String>) -> Result<Self, Error> {
-        let not_key = |problem: &str| KeyError::NotKey { path: path.to_owned(), problem: problem.to_owned() };
+        let shown = path.display();
+        let not_key = |problem: &str| {
+            let hint = "`tunebox key FILE` makes a pair of keys; the one without `.pub` is secret";
+            key_error(format!("`{shown}` is not the file of a secret key"), problem, hint)
+        };
         let bytes = bounded::read(path, LONGEST).map_err(Error::file("read", path))?;
         let text = String::from_utf8(bytes).map_err(|_| not_key("it is no text"))?;
         let second = text.lines().nth(1).unwrap_or_default();
         let protected = second.starts_with(PROTECTED);
         if !protected && !second.starts_with(UNPROTECTED) {
-            return Err(not_key("its second line is not that of a secret key of minisign").into());
+            return Err(not_key("its second line is not that of a secret key of minisign"));
         }
         let sealed = SecretKeyBox::from(text);
         let opened = if protected {
-            let password = password().ok_or_else(|| KeyError::NoPassword { path: path.to_owned() })?;
+            let missing = || {
+                let hint = "run it in a terminal, or sign with a key that has no password";
+                key_error(format!("the key in `{shown}` needs its password"), "there is no terminal to ask at", hint)
+            };
+            let password = password().ok_or_else(missing)?;
             sealed.into_secret_key(Some(password))
         } else {
             sealed.into_unencrypted_secret_key()
         };
         let key = opened.map_err(|error| match error.kind() {
-            minisign::ErrorKind::Verify if protected => KeyError::WrongPassword { path: path.to_owned() },
+            minisign::ErrorKind::Verify if protected => {
+                Explanation::new("key", format!("this is not the password of the key in `{shown}`")).into()
+            }
             _ => not_key(&error.to_string()),
         })?;
         let public = Public::from_secret_key(&key).map_err(|error| not_key(&error.to_string()))?;
@@ -188,26 +165,15 @@ impl SecretKey {
     /// The text of a signature.
     pub(super) fn sign(&self, text: &[u8], trusted: &str, untrusted: &str) -> Result<String, Error> {
         let signed = minisign::sign(None, &self.key, text, Some(trusted), Some(untrusted));
-        let problem = |error: minisign::PError| KeyError::Library { act: "sign", problem: error.to_string() };
-        Ok(signed.map_err(problem)?.into_string())
+        Ok(signed.map_err(|error| library_error("sign", &error))?.into_string())
     }
 }
 
 /// Writes a file that must not be there yet, whole or not at all.
 fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), Error> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new();
-    #[cfg(unix)]
-    file.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
-    #[cfg(not(unix))]
-    let _ = mode;
-    let mut file = file.tempfile_in(folder).map_err(Error::file("write into", folder))?;
-    file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(Error::file("write", path))?;
-    match file.persist_noclobber(path) {
+    match files::draft(path, text.as_bytes(), mode)?.persist_noclobber(path) {
         Ok(_) => Ok(()),
-        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
-            Err(KeyError::Exists { path: path.to_owned() }.into())
-        }
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(exists(path)),
         Err(error) => Err(Error::file("write", path)(error.error)),
     }
 }

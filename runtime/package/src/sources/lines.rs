@@ -3,8 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::bounded;
-use crate::reference::LARGEST;
+use crate::files;
 
 /// Who sees a line: its place, as `src/lib.rs:12`, and its code.
 type See<'a> = dyn FnMut(&str, &str) + 'a;
@@ -27,7 +26,7 @@ fn search(folder: &Path, below: &str, see: &mut See<'_>) {
         if is_folder && name != "tests" {
             search(folder, &path, see);
         } else if name.ends_with(".rs") && name != "tests.rs" {
-            let text = bounded::read_text(&folder.join(&path), LARGEST).unwrap_or_default();
+            let text = files::read_text(&folder.join(&path)).unwrap_or_default();
             for (number, code) in code(&text) {
                 see(&format!("{path}:{number}"), code);
             }

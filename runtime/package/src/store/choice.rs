@@ -5,12 +5,14 @@ use std::path::Path;
 
 use semver::Version;
 
-use super::{StoreError, Stored, Wanted};
-use crate::nearest::nearest;
+use super::error::{ambiguous, no_package};
+use super::{Stored, Wanted};
+use crate::Error;
+use tunebox_foundation::nearest::nearest;
 
 /// The one that is meant, out of all packages in their order: of one source, and the highest version where none is
 /// named. `folder` is where they are, unless that is this user's own store.
-pub(super) fn choose(known: &[Stored], wanted: Wanted<'_>, folder: Option<&Path>) -> Result<Stored, StoreError> {
+pub(super) fn choose(known: &[Stored], wanted: Wanted<'_>, folder: Option<&Path>) -> Result<Stored, Error> {
     let fits = |wanted: Option<&str>, value: &str| wanted.is_none_or(|wanted| wanted == value);
     let named = |stored: &&Stored| fits(wanted.name, &stored.name) && fits(wanted.source, &stored.source);
     let of_name: Vec<&Stored> = known.iter().filter(named).collect();
@@ -21,8 +23,7 @@ pub(super) fn choose(known: &[Stored], wanted: Wanted<'_>, folder: Option<&Path>
     if candidates.len() > 1 {
         // In a folder the names alone tell them apart, in the store the versions may.
         let there = if folder.is_some() { candidates } else { fitting };
-        let (name, there) = (name.to_owned(), written(&there, folder));
-        return Err(StoreError::Ambiguous { name, there, folder: folder.map(Path::to_owned) });
+        return Err(ambiguous(name, &written(&there, folder), folder));
     }
     if let Some(chosen) = candidates.first() {
         return Ok((*chosen).clone());
@@ -33,13 +34,7 @@ pub(super) fn choose(known: &[Stored], wanted: Wanted<'_>, folder: Option<&Path>
         Some(_) if of_name.is_empty() => written(&newest(&known.iter().collect::<Vec<_>>()), folder),
         _ => written(&of_name, folder),
     };
-    Err(StoreError::NoPackage {
-        name: name.to_owned(),
-        version: wanted.version.map(str::to_owned),
-        nearest: nearest(name, others).map(str::to_owned),
-        there,
-        folder: folder.map(Path::to_owned),
-    })
+    Err(no_package(wanted, nearest(name, others), &there, folder))
 }
 
 /// The highest version of each name and source, out of packages in their order.
@@ -48,8 +43,8 @@ fn newest<'a>(ordered: &[&'a Stored]) -> Vec<&'a Stored> {
     highest.into_values().collect()
 }
 
-/// The same, but of one package that came from several paths only one: a stick is mounted here and there, and nobody can
-/// say which of its paths is meant. One that is signed stands for those that are not.
+/// Keeps one of equal packages that came from several paths: the first signed one, else the first. A stick is mounted here
+/// and there, and no command can tell which of its paths is meant.
 fn without_copies(packages: Vec<&Stored>) -> Vec<&Stored> {
     let mut kept: Vec<&Stored> = Vec::with_capacity(packages.len());
     for package in packages {

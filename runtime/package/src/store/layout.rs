@@ -11,14 +11,16 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use tunebox_foundation::bounded;
+use tunebox_foundation::explain::Explain;
 
-use super::StoreError;
-use super::files::{Access, UNFINISHED, make, whole};
+use super::error::{damaged, not_layout};
+use crate::Error;
 use crate::artifact::document::{Descriptor, ImageManifest, SCHEMA, read};
 use crate::artifact::{ArtifactError, LARGEST_DOCUMENT, MANIFEST};
 use crate::digest::sha256;
 use crate::file_lock::{PATIENCE, lock_exclusive, wait_for_lock};
-use crate::{Error, bounded};
+use crate::files::{self, UNFINISHED, replace};
 
 const MARK: &str = "oci-layout";
 const INDEX: &str = "index.json";
@@ -36,6 +38,15 @@ const PATIENCE_TO_READ: Duration = Duration::from_secs(10);
 /// For people and for this user alone, respectively.
 const READABLE: u32 = 0o644;
 const READ_ONLY: u32 = 0o444;
+
+/// Who may look into a folder that is created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// This user.
+    Private,
+    /// All users: the folder, or the stick that it lies on, is passed on.
+    Shared,
+}
 
 /// What `oci-layout` says.
 #[derive(Serialize, Deserialize)]
@@ -89,7 +100,7 @@ impl Layout {
         };
         let mark: Mark = read(MARK, &text).map_err(|error| layout.problem(error.to_string()))?;
         if !mark.image_layout_version.starts_with("1.") {
-            return Err(layout.problem("its layout is of a later version than 1".into()));
+            return Err(layout.problem("its layout is of a later version than 1"));
         }
         Ok(layout)
     }
@@ -98,7 +109,7 @@ impl Layout {
     /// Errors: a folder with the files of something else, or one that the system refuses.
     pub(super) fn create(folder: &Path, access: Access) -> Result<Self, Error> {
         let layout = Self::at(folder, access);
-        make(folder, access)?;
+        create_folder(folder, access)?;
         if !folder.join(MARK).exists() {
             let lock = layout.lock()?;
             // Another process may have made it meanwhile.
@@ -107,7 +118,7 @@ impl Layout {
                     return Err(layout.problem(format!("there is a `{taken}` in it, but no `{MARK}`")));
                 }
                 let mark = Mark { image_layout_version: "1.0.0".into() };
-                whole(&folder.join(MARK), &json(MARK, &mark)?, READABLE)?;
+                replace(&folder.join(MARK), &json(MARK, &mark)?, READABLE)?;
                 layout.write_index(&Index::empty())?;
             }
             drop(lock);
@@ -120,8 +131,8 @@ impl Layout {
     }
 
     /// The folder.
-    pub(super) fn path(&self) -> PathBuf {
-        self.folder.clone()
+    pub(super) fn path(&self) -> &Path {
+        &self.folder
     }
 
     /// The folder, unless it is this user's own store.
@@ -165,9 +176,12 @@ impl Layout {
     pub(super) fn index(&self) -> Result<Index, Error> {
         match self.small(INDEX)? {
             Some(text) => {
-                let index: Index = read(INDEX, &text).map_err(|error| self.broken_index(&error))?;
+                let broken = |error: ArtifactError| {
+                    self.problem(format!("`{INDEX}` cannot be used: {}", error.why().unwrap_or_default()))
+                };
+                let index: Index = read(INDEX, &text).map_err(broken)?;
                 if index.schema_version != SCHEMA {
-                    return Err(self.problem("its index has another form".into()));
+                    return Err(self.problem("its index has another form"));
                 }
                 self.check_count(&index)?;
                 Ok(index)
@@ -179,7 +193,7 @@ impl Layout {
     /// Puts an index in the place of the former one. The lock must be held.
     pub(super) fn write_index(&self, index: &Index) -> Result<(), Error> {
         self.check_count(index)?;
-        whole(&self.folder.join(INDEX), &json(INDEX, index)?, READABLE)
+        replace(&self.folder.join(INDEX), &json(INDEX, index)?, READABLE)
     }
 
     /// Errors: more packages than anybody keeps in one folder.
@@ -196,29 +210,21 @@ impl Layout {
             return Err(ArtifactError::TooLarge { what, size: entry.size, limit }.into());
         }
         let path = self.blobs().join(entry.hexadecimal(what)?);
-        let folder = || self.of_others().map(Path::to_owned);
-        let damaged =
-            |why: String| Error::from(StoreError::Damaged { what, path: path.clone(), why, folder: folder() });
-        let bytes = match bounded::read(&path, limit) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Err(damaged("the file is missing".into())),
-            Err(error) => return Err(Error::file("read", &path)(error)),
-        };
-        entry.check(what, &bytes).map_err(|error| {
-            use tunebox_foundation::explain::Explain;
-            damaged(error.why().unwrap_or_default())
+        let bytes = bounded::read(&path, limit).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => self.damaged(what, &path, "the file is missing"),
+            _ => Error::file("read", &path)(error),
         })?;
+        entry.check(what, &bytes).map_err(|error| self.damaged(what, &path, error.why().unwrap_or_default()))?;
         Ok(bytes)
     }
 
     /// Keeps bytes under their digest. The lock must be held.
     pub(super) fn write(&self, bytes: &[u8]) -> Result<(), Error> {
         let folder = self.blobs();
-        fs::create_dir_all(&folder).map_err(Error::file("create", &folder))?;
+        files::create_folder(&folder)?;
         let path = folder.join(sha256(bytes));
         // A torn or edited file is replaced, not trusted by its name.
-        let there = bounded::read(&path, bytes.len() as u64).is_ok_and(|there| there == bytes);
-        if there { Ok(()) } else { whole(&path, bytes, READ_ONLY) }
+        if files::has_content(&path, bytes) { Ok(()) } else { replace(&path, bytes, READ_ONLY) }
     }
 
     /// Deletes what only these entries needed. The lock must be held, and the index no longer name them.
@@ -259,15 +265,28 @@ impl Layout {
         }
     }
 
-    /// Why the folder is none of packages.
-    pub(super) fn problem(&self, problem: String) -> Error {
-        StoreError::NotLayout { folder: self.folder.clone(), problem }.into()
+    /// The error for a folder that is no image layout.
+    pub(super) fn problem(&self, problem: impl Into<String>) -> Error {
+        not_layout(&self.folder, problem)
     }
 
-    fn broken_index(&self, error: &ArtifactError) -> Error {
-        use tunebox_foundation::explain::Explain;
-        self.problem(format!("`{INDEX}` cannot be used: {}", error.why().unwrap_or_default()))
+    /// The error for a file that is missing or altered; `part` is the part of the package.
+    pub(super) fn damaged(&self, part: &str, path: &Path, why: impl Into<String>) -> Error {
+        damaged(part, path, why, self.of_others())
     }
+}
+
+/// Creates a folder and its missing parents.
+fn create_folder(folder: &Path, access: Access) -> Result<(), Error> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    if access == Access::Private {
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    }
+    #[cfg(not(unix))]
+    let _ = access;
+    builder.create(folder).map_err(Error::file("create", folder))
 }
 
 fn json(what: &'static str, document: &impl Serialize) -> Result<Vec<u8>, Error> {

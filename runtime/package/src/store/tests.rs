@@ -22,6 +22,10 @@ fn store() -> (tempfile::TempDir, Store) {
     (home, store)
 }
 
+fn is_not_layout(error: &Error) -> bool {
+    error.to_string().ends_with("holds no packages")
+}
+
 fn blobs(home: &Path) -> usize {
     fs::read_dir(home.join("store/blobs/sha256")).unwrap().count()
 }
@@ -94,7 +98,7 @@ fn an_edited_torn_or_missing_file_is_refused_and_put_right_by_pulling_again() {
         fs::remove_file(&path).unwrap();
         damage.iter().for_each(|bytes| fs::write(&path, bytes).unwrap());
         let error = store.get("lora", None).unwrap_err();
-        assert!(matches!(error, Error::Store(StoreError::Damaged { what: "package", .. })), "{error}");
+        assert!(error.to_string().starts_with("the package is not what "), "{error}");
         assert_eq!(error.exit(), Exit::Trust);
         assert!(error.hint().unwrap().contains("`tunebox pull`"), "{:?}", error.hint());
         store.put(&artifact, "registry.example/me/lora").unwrap();
@@ -110,7 +114,7 @@ fn an_index_that_calls_a_package_by_another_name_is_found_out() {
     let text = fs::read_to_string(&index).unwrap().replace("\"0.1.0\"", "\"0.7.0\"");
     fs::write(&index, text).unwrap();
     let error = store.get("lora", Some("0.7.0")).unwrap_err();
-    assert!(matches!(error, Error::Store(StoreError::Mislabelled { .. })), "{error}");
+    assert!(error.to_string().starts_with("the index says "), "{error}");
     assert_eq!(error.exit(), Exit::Trust);
 }
 
@@ -153,9 +157,9 @@ fn a_name_that_is_not_there_is_answered_with_the_nearest() {
 #[test]
 fn a_folder_of_other_things_is_no_store() {
     let folder = tempfile::tempdir().unwrap();
-    assert!(matches!(Store::folder(folder.path()), Err(Error::Store(StoreError::NotLayout { .. }))));
+    assert!(is_not_layout(&Store::folder(folder.path()).unwrap_err()));
     fs::write(folder.path().join("index.json"), "{}").unwrap();
-    assert!(matches!(Store::make_folder(folder.path()), Err(Error::Store(StoreError::NotLayout { .. }))));
+    assert!(is_not_layout(&Store::make_folder(folder.path()).unwrap_err()));
     assert_eq!(fs::read(folder.path().join("index.json")).unwrap(), b"{}");
 }
 

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use toml::{Table, Value};
+use tunebox_foundation::explain::Explanation;
 
-use super::TemplateError;
-use crate::nearest::nearest;
+use crate::builtin::{self, Builtin};
 use crate::sources::{self, Source};
-use crate::{Error, builtin, read_manifest};
+use crate::{Error, read_manifest};
+use tunebox_foundation::nearest::nearest;
 
 /// What a template says that the method is.
 const DESCRIPTION: &str = "What this method does, in a sentence";
@@ -56,11 +57,15 @@ pub(super) fn rewrite(files: &mut BTreeMap<String, Vec<u8>>, name: &str, like: &
 /// The source of a built-in method or verifier.
 fn find(like: &str) -> Result<&'static Source, Error> {
     let all = sources::of_builtins();
-    let found = all.iter().find(|source| source.name == like).ok_or_else(|| TemplateError::NoSource {
-        name: like.to_owned(),
-        nearest: nearest(like, all.iter().map(|source| source.name)).map(str::to_owned),
-    })?;
-    Ok(found)
+    if let Some(found) = all.iter().find(|source| source.name == like) {
+        return Ok(found);
+    }
+    let names = |list: &[Builtin]| list.iter().map(|builtin| builtin.name).collect::<Vec<_>>().join(", ");
+    let hint = match nearest(like, all.iter().map(|source| source.name)) {
+        Some(nearest) => format!("did you mean `{nearest}`?"),
+        None => format!("methods: {}; verifiers: {}", names(builtin::list()), names(builtin::verifiers())),
+    };
+    Err(Explanation::new("new", format!("there is no built-in method or verifier `{like}`")).with_hint(hint).into())
 }
 
 fn text(source: &Source, file: &str) -> &'static str {

@@ -1,10 +1,22 @@
 //! The names that a new method can have: those of a manifest, less those that mean something else already.
 
-use super::{Language, TemplateError};
-use crate::builtin;
+use tunebox_foundation::explain::Explanation;
+
+use crate::{Error, builtin};
+
+/// What a method is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Language {
+    /// Rust, with the SDK of this program.
+    Rust,
+    /// Python, with the package of this program.
+    Python,
+}
 
 /// The most letters of a name.
 const LONGEST: usize = 64;
+
+const ANOTHER_NAME: &str = "another name, such as `calm-dpo`";
 
 /// Words that a file system keeps for itself.
 const KEPT: &str = "aux con nul prn";
@@ -33,19 +45,29 @@ const KEPT_IN_PYTHON: &str = "abc aifc annotationlib antigravity argparse array 
     turtle turtledemo types typing unicodedata unittest urllib uu uuid venv warnings wave weakref webbrowser winreg \
     winsound wit_world wsgiref xdrlib xml xmlrpc zipapp zipfile zipimport zlib zoneinfo";
 
-/// Whether a method can be called this. Errors: it cannot, with the nearest name that it can have; or it is taken.
-pub(super) fn check(name: &str, language: Language) -> Result<(), TemplateError> {
+/// Fails if a method cannot have this name, with the nearest name that it can have; or if a built-in method has it.
+pub(super) fn check(name: &str, language: Language) -> Result<(), Error> {
+    let refused = |name: &str| Explanation::new("new", format!("a method cannot be called `{name}`"));
     let good = tidied(name);
     if good.as_deref() != Some(name) {
-        let name = name.escape_debug().take(LONGEST).collect();
+        let name: String = name.escape_debug().take(LONGEST).collect();
         let nearest = good.filter(|good| !is_kept(good, language) && !is_taken(good));
-        return Err(TemplateError::Name { name, nearest });
+        let hint = nearest.map_or_else(|| ANOTHER_NAME.to_owned(), |nearest| format!("`tunebox new {nearest}`"));
+        let why = "names are lower-case words joined by hyphens, as in `calm-dpo`";
+        return Err(refused(&name).with_why(why).with_hint(hint).into());
     }
     if is_kept(name, language) {
-        return Err(TemplateError::Kept { name: name.to_owned(), language });
+        let why = match language {
+            Language::Rust => "the compiler, cargo or a file system keeps that word for itself",
+            Language::Python => "a module of Python or tunebox has that name, or a file system keeps it for itself",
+        };
+        return Err(refused(name).with_why(why).with_hint(ANOTHER_NAME).into());
     }
     if is_taken(name) {
-        return Err(TemplateError::Taken { name: name.to_owned() });
+        let error = Explanation::new("new", format!("`{name}` is built in"))
+            .with_why(format!("`--method {name}` would always mean that one"));
+        let hint = format!("another name; `tunebox new my-{name} --like {name}` begins with its source");
+        return Err(error.with_hint(hint).into());
     }
     Ok(())
 }
@@ -90,13 +112,15 @@ fn tidied(name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use tunebox_foundation::explain::Explain;
+
     use super::*;
 
     fn nearest(name: &str) -> Option<String> {
-        match check(name, Language::Rust) {
-            Err(TemplateError::Name { nearest, .. }) => nearest,
-            other => panic!("{name}: {other:?}"),
-        }
+        let error = check(name, Language::Rust).unwrap_err();
+        assert!(error.why().unwrap().starts_with("names are lower-case words"), "{name}: {error:?}");
+        let hint = error.hint().unwrap();
+        hint.strip_prefix("`tunebox new ").and_then(|rest| rest.strip_suffix('`')).map(str::to_owned)
     }
 
     #[test]
@@ -123,7 +147,8 @@ mod tests {
 
     #[test]
     fn words_that_mean_something_else_are_refused() {
-        let kept = |name, language| matches!(check(name, language), Err(TemplateError::Kept { .. }));
+        let kept =
+            |name, language| check(name, language).is_err_and(|error| error.why().unwrap().contains("for itself"));
         for (name, in_rust, in_python) in [
             ("loop", true, false),
             ("proc-macro", true, false),
@@ -135,7 +160,8 @@ mod tests {
             let found = (kept(name, Language::Rust), kept(name, Language::Python));
             assert_eq!(found, (in_rust, in_python), "{name}");
         }
-        assert!(matches!(check("dpo", Language::Rust), Err(TemplateError::Taken { .. })));
-        assert!(matches!(check("number", Language::Rust), Err(TemplateError::Taken { .. })));
+        for name in ["dpo", "number"] {
+            assert_eq!(check(name, Language::Rust).unwrap_err().to_string(), format!("`{name}` is built in"));
+        }
     }
 }

@@ -2,7 +2,11 @@
 
 use std::path::Path;
 
-use super::{TARGET, Toolchain, ToolchainError, command, find, on_path};
+use tunebox_foundation::explain::Explanation;
+
+use super::{Toolchain, command, find, on_path};
+use crate::Error;
+use crate::constants::TARGET;
 
 /// Debian's Rust with the source of its standard library, and a linker for it.
 const PACKAGES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "lld"];
@@ -18,7 +22,7 @@ pub struct Installed {
 
 /// Makes sure that there is a toolchain, by the first way that works.
 /// Errors: every way was tried, or none exists here.
-pub fn install() -> Result<Installed, ToolchainError> {
+pub fn install() -> Result<Installed, Error> {
     if let Ok(toolchain) = find() {
         return Ok(Installed { toolchain, commands: Vec::new() });
     }
@@ -32,12 +36,11 @@ pub fn install() -> Result<Installed, ToolchainError> {
             return Ok(Installed { toolchain, commands: tried.into_iter().map(|(command, _)| command).collect() });
         }
     }
-    Err(ToolchainError::NotInstalled { tried })
-}
-
-/// The distribution's way, as a person would type it.
-pub(super) fn packages() -> String {
-    format!("apt-get install {}", PACKAGES.join(" "))
+    let why: Vec<_> = tried.iter().map(|(command, answer)| format!("`{command}`: {answer}")).collect();
+    let error = Explanation::new("build", "cannot install a WebAssembly target for Rust").with_why(why.join("; "));
+    let location = tried.pop().map(|(command, _)| command);
+    let hint = format!("`rustup target add {TARGET}`, or as root `apt-get install {}`", PACKAGES.join(" "));
+    Err(Explanation { location, ..error.with_hint(hint) }.into())
 }
 
 fn rustup() -> Vec<String> {

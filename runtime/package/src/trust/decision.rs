@@ -4,14 +4,14 @@ use std::path::Path;
 
 use super::lock::{self, Locked};
 use super::publishers::{Publisher, signers_of};
-use super::refusal::Refusal;
+use super::refusal::refuse;
 use super::resemblance::alike;
 use super::source::Source;
-use super::{Admitted, Mode, Pending, Trust};
+use super::{Admitted, KEYRING, Mode, Pending, Trust, question};
 use crate::artifact::Artifact;
 use crate::signature::{Signed, Signer};
 use crate::statement::Statement;
-use crate::{builtin, pack};
+use crate::{Error, builtin, pack};
 
 /// What is known of a signer.
 enum Known {
@@ -40,9 +40,13 @@ impl Trust {
         artifact: &Artifact,
         place: &Source,
         mode: Mode<'_>,
-    ) -> Result<Admitted, Refusal> {
+    ) -> Result<Admitted, Error> {
         if !place.names(statement) {
-            return Err(Refusal::Misnamed { asked: place.asked().to_owned() });
+            return Err(refuse(
+                "the registry gave another package than was asked for",
+                format!("`{}` was asked for, and a package says itself what it is", place.asked()),
+                "tell the publisher, or ask for it by its own name",
+            ));
         }
         let locked = self.lock.find(&statement.name);
         if let Some(locked) = locked {
@@ -66,29 +70,33 @@ impl Trust {
         {
             let question = self.question(statement, place, signer, is_new);
             if !ask(&question) {
-                return Err(question.refused());
+                return Err(question.refuse());
             }
         }
         Ok(self.remember(statement, place, signer, known))
     }
 
     /// Whether a signer is known for a name. Errors: another one is, or there is none where one must be.
-    fn check_signer(&self, statement: &Statement, place: &Source, signer: Option<&Signer>) -> Result<Known, Refusal> {
+    fn check_signer(&self, statement: &Statement, place: &Source, signer: Option<&Signer>) -> Result<Known, Error> {
         let pinned = self.lock.find(&statement.name);
         let held = pinned.map_or(Ok(()), |locked| locked.check_signer(signer.map(|signer| signer.key.as_str())));
         let Some(signer) = signer else {
             held?;
-            return if place.is_local() { Ok(Known::Unsigned) } else { Err(Refusal::Unsigned { before: None }) };
+            if place.is_local() {
+                return Ok(Known::Unsigned);
+            }
+            return Err(refuse(
+                lock::UNSIGNED,
+                "anybody who reaches the registry could have put it there; only a local path may give an unsigned one",
+                "ask the publisher to sign it: `tunebox pack --sign KEY`, then `tunebox push`",
+            ));
         };
         let known = self.signers(&place.path(&statement.name));
         match (known.iter().find(|(_, known)| known.key == signer.key), known.first()) {
             (Some((file, publisher)), _) => held.map(|()| self.known_as(file, publisher)),
             (None, Some((file, before))) => {
-                let other = changed(signer, before, file);
-                Err(match held {
-                    Err(first) => first.before(other),
-                    Ok(()) => other,
-                })
+                held.map_err(|error| before.add_removal(error, file))?;
+                Err(before.refuse_other(signer, file))
             }
             (None, None) => held.map(|()| self.carried(statement, place, signer)),
         }
@@ -127,9 +135,12 @@ impl Trust {
         wasm: &[u8],
         signer: Option<&Signer>,
         known: &Known,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Error> {
         let (name, signer) = (statement.name.as_str(), signer.map(|signer| signer.key.as_str()));
-        let refused = |like: &str, owner: String| Err(Refusal::LookAlike { like: like.to_owned(), owner });
+        let refused = |like: &str, owner: String| {
+            let why = format!("that is {owner}, and this one is not by the same hand");
+            Err(refuse(format!("its name looks like `{like}`"), why, format!("did you mean `{like}`?")))
+        };
         let mut inside = builtin::list().iter().chain(builtin::verifiers());
         let same = inside.clone().any(|built| built.name == name && pack::same_component(built.bytes, wasm));
         if !same && let Some(built) = inside.find(|built| built.name == name || alike(built.name, name)) {
@@ -160,21 +171,42 @@ impl Trust {
         place: &Source,
         signer: Option<Signer>,
         known: &Known,
-    ) -> Result<Admitted, Refusal> {
+    ) -> Result<Admitted, Error> {
         let found = self.lock.find(&statement.name);
         let same = |locked: &&Locked| {
             locked.version == statement.version && locked.signer.as_ref() == signer.as_ref().map(|signer| &signer.key)
         };
         let Some(locked) = found.filter(same) else {
-            return Err(Refusal::NotLocked { locked: found.map(|locked| locked.version.clone()) });
+            let why = match found {
+                Some(Locked { version, .. }) => {
+                    format!("tunebox.lock holds version {version}, and `--locked` takes nothing else")
+                }
+                None => "`--locked` takes only what tunebox.lock holds, from the signer that it names".to_owned(),
+            };
+            let hint = "the same command without `--locked` adds it, and asks where it must";
+            return Err(refuse(lock::NOT_LOCKED, why, hint));
         };
         // The same bytes may be carried on a stick, whose path differs from machine to machine.
         if !place.is_local() && locked.source != place.name() {
-            return Err(Refusal::OtherSource { locked: locked.source.clone() });
+            let source = &locked.source;
+            let hint = format!(
+                "pull it from {source}; the same command without `--locked` takes this one, and asks where it must"
+            );
+            let what = "it is from another place than the one in the lock";
+            return Err(refuse(what, format!("tunebox.lock has it from {source}"), hint));
         }
         // A lock comes with a project, which may be anybody's: it never stands for a person's yes.
         match (signer, known) {
-            (Some(signer), Known::No) => Err(Refusal::OnlyLocked { signer, prefix: place.prefix(&statement.name) }),
+            (Some(signer), Known::No) => Err(refuse(
+                question::NOT_ACCEPTED,
+                format!(
+                    "tunebox.lock names {signer} for `{}`; a lock says what a project uses, not whom this machine trusts",
+                    place.prefix(&statement.name)
+                ),
+                format!(
+                    "accept it once: the same command without `--locked`; where nobody can, let {KEYRING} name a list that has it"
+                ),
+            )),
             (signer, known) => {
                 let first_seen = known.first_seen();
                 Ok(Admitted { statement: statement.clone(), signer, first_seen, previous: None })
@@ -214,17 +246,6 @@ impl Trust {
         self.lock.put(locked.clone());
         self.pending.push(Pending { locked, publisher });
         Admitted { statement: statement.clone(), signer, first_seen, previous }
-    }
-}
-
-/// The refusal of a signer who is not the one that a list names.
-pub(super) fn changed(now: &Signer, before: &Publisher, file: &Path) -> Refusal {
-    let since = before.first_seen.as_ref().map(|day| format!(" since {day}")).unwrap_or_default();
-    Refusal::KeyChanged {
-        now: now.key.clone(),
-        before: before.key.clone(),
-        known: format!("`{}` is known{since} by", before.prefix),
-        forget: format!("`{}` out of {}", before.prefix, file.display()),
     }
 }
 

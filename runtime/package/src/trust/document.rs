@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use toml::Spanned;
-use tunebox_foundation::explain::{Explain, Snippet};
+use tunebox_foundation::bounded;
+use tunebox_foundation::explain::{Explanation, Snippet};
 use tunebox_foundation::printable::{is_unprintable, printable};
 
-use crate::{Error, bounded};
+use crate::Error;
 
 /// The way in which both files are written.
 pub(super) const SCHEMA: u32 = 1;
@@ -23,23 +24,15 @@ pub(super) const LONGEST: u64 = 1 << 20;
 /// Bytes of a line that is shown.
 const SHOWN: usize = 160;
 
-/// A file of trust that cannot be read as it stands.
-#[derive(Debug, thiserror::Error, Explain)]
-#[error("{problem}")]
-#[explain(category = "trust", location = place.clone(), snippet = snippet.as_deref().cloned(), kept = "nothing was installed and nothing ran", hint = (*hint).to_owned())]
-pub struct TrustFileError {
-    place: String,
-    snippet: Option<Box<Snippet>>,
-    problem: String,
-    hint: &'static str,
+/// A file of trust that cannot be used as a whole, and why.
+pub(super) fn unusable(path: &Path, problem: &str, hint: &str) -> Explanation {
+    let explanation = Explanation::new("trust", printable(problem, 400)).with_location(show(path));
+    explanation.with_kept("nothing was installed and nothing ran").with_hint(hint)
 }
 
-impl TrustFileError {
-    /// What is wrong with a whole file or folder of trust.
-    pub(super) fn of(path: &Path, problem: &str, hint: &'static str) -> Self {
-        let place = printable(&path.to_string_lossy(), 400);
-        Self { place, snippet: None, problem: printable(problem, 400), hint }
-    }
+/// A path as messages show it.
+fn show(path: &Path) -> String {
+    printable(&path.to_string_lossy(), 400)
 }
 
 /// A file of trust: its name and what is in it.
@@ -65,7 +58,7 @@ impl Document {
     }
 
     /// The values, all of them known ones.
-    pub(super) fn values<T: DeserializeOwned>(&self) -> Result<T, TrustFileError> {
+    pub(super) fn values<T: DeserializeOwned>(&self) -> Result<T, Error> {
         toml::from_str(&self.text).map_err(|error| {
             let message = error.message().trim().replace('\n', ", ");
             let message =
@@ -75,7 +68,7 @@ impl Document {
     }
 
     /// Refuses another way of writing the file than ours.
-    pub(super) fn check_schema(&self, schema: &Spanned<u32>) -> Result<(), TrustFileError> {
+    pub(super) fn check_schema(&self, schema: &Spanned<u32>) -> Result<(), Error> {
         if *schema.get_ref() == SCHEMA {
             return Ok(());
         }
@@ -87,21 +80,21 @@ impl Document {
         &self,
         value: &Spanned<String>,
         check: impl FnOnce(&str) -> Result<U, String>,
-    ) -> Result<U, TrustFileError> {
+    ) -> Result<U, Error> {
         check(value.get_ref()).map_err(|problem| self.at(value, &problem))
     }
 
     /// An error that is about a value, at its place.
-    pub(super) fn at<T>(&self, value: &Spanned<T>, problem: &str) -> TrustFileError {
+    pub(super) fn at<T>(&self, value: &Spanned<T>, problem: &str) -> Error {
         self.wrong(Some(&value.span()), problem)
     }
 
     /// What is wrong with the file, at a place where there is one.
-    fn wrong(&self, span: Option<&Range<usize>>, problem: &str) -> TrustFileError {
-        let whole = TrustFileError::of(&self.path, problem, self.hint);
-        let Some(snippet) = span.map(|span| self.snippet(span)) else { return whole };
-        let place = format!("{}:{}:{}", whole.place, snippet.line, snippet.column);
-        TrustFileError { place, snippet: Some(Box::new(snippet)), ..whole }
+    fn wrong(&self, span: Option<&Range<usize>>, problem: &str) -> Error {
+        let whole = unusable(&self.path, problem, self.hint);
+        let Some(snippet) = span.map(|span| self.snippet(span)) else { return whole.into() };
+        let location = format!("{}:{}:{}", show(&self.path), snippet.line, snippet.column);
+        whole.with_location(location).with_snippet(snippet).into()
     }
 
     /// The line that a span begins in.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::document::{Document, LONGEST, SCHEMA, TrustFileError};
+use super::document::{Document, LONGEST, SCHEMA, unusable};
 use crate::Error;
 
 /// How the entries of one kind of file are read and written.
@@ -16,7 +16,7 @@ pub(super) struct Form<T> {
     /// What to do about a file that is wrong.
     pub(super) hint: &'static str,
     /// The entries of a file, every value of them checked.
-    pub(super) entries: fn(&Document) -> Result<Vec<T>, TrustFileError>,
+    pub(super) entries: fn(&Document) -> Result<Vec<T>, Error>,
 }
 
 impl<T: Serialize> Form<T> {
@@ -29,15 +29,15 @@ impl<T: Serialize> Form<T> {
     }
 
     /// The entries of a text; `name` is what errors call it.
-    pub(super) fn parse(&self, name: &str, text: &str) -> Result<Vec<T>, TrustFileError> {
+    pub(super) fn parse(&self, name: &str, text: &str) -> Result<Vec<T>, Error> {
         (self.entries)(&Document::new(name, text, self.hint))
     }
 
     /// The text of a file with these entries. Errors: it could not be read again, and so must not be written.
-    pub(super) fn text(&self, path: &Path, entries: &[T]) -> Result<String, TrustFileError> {
+    pub(super) fn text(&self, path: &Path, entries: &[T]) -> Result<String, Error> {
         let wrong = |problem: &str| {
             let problem = format!("what is to be written into it could not be read again: {problem}");
-            TrustFileError::of(path, &problem, "it stays as it is; name the package by another path or place")
+            Error::from(unusable(path, &problem, "it stays as it is; name the package by another path or place"))
         };
         let mut text = format!("{}schema = {SCHEMA}\n", self.head);
         for entry in entries {

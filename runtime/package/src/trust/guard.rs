@@ -1,7 +1,6 @@
-//! One command at a time writes the files of trust, and each file appears whole or not at all.
+//! The lock of the files of trust: one command at a time writes them.
 
 use std::fs::File;
-use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -50,23 +49,6 @@ fn lock(folder: &Path, end: Instant) -> Result<File, Error> {
     let path = folder.join(GUARD);
     let open = File::options().create(true).truncate(false).write(true).open(&path);
     lock_exclusive(open.map_err(Error::file("lock", folder))?, &path, end)
-}
-
-/// Writes a file beside its place and renames it there, if it says anything new.
-pub(super) fn write(path: &Path, text: &str) -> Result<(), Error> {
-    if std::fs::read(path).is_ok_and(|known| known == text.as_bytes()) {
-        return Ok(());
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new();
-    #[cfg(unix)]
-    file.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
-    let mut file = file.tempfile_in(folder).map_err(Error::file("write into", folder))?;
-    file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(Error::file("write", path))?;
-    file.persist(path).map_err(|error| error.error).map_err(Error::file("write", path))?;
-    // The name is kept as well, where a folder can be told to.
-    let _ = File::open(folder).and_then(|folder| folder.sync_all());
-    Ok(())
 }
 
 #[cfg(test)]

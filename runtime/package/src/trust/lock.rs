@@ -6,16 +6,22 @@ use semver::Version;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::document::{Document, LONGEST_NAME, TrustFileError, plain};
+use super::document::{Document, LONGEST_NAME, plain};
 use super::form::Form;
 use super::publishers::{key, package_name};
-use super::refusal::Refusal;
+use super::refusal::{GET_AGAIN, refuse, refuse_key, shorten};
 use super::source::Source;
 use crate::Error;
 use crate::statement::version;
 
 /// The file's name in a project's folder.
 pub(super) const FILE: &str = "tunebox.lock";
+
+/// What happened where `--locked` allows only what the lock holds.
+pub(super) const NOT_LOCKED: &str = "it is not in the lock";
+
+/// What happened where a signature is needed and there is none.
+pub(super) const UNSIGNED: &str = "this package is not signed";
 
 const FORM: Form<Locked> = Form {
     head: "# The packages that this project uses, pinned: `tunebox` writes it. Keep it with the project.\n",
@@ -80,12 +86,12 @@ impl Lock {
     }
 
     /// Reads the text of a lock; `name` is what errors call it.
-    pub fn parse(name: &str, text: &str) -> Result<Self, TrustFileError> {
+    pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
         Ok(Self { path: PathBuf::from(name), list: FORM.parse(name, text)? })
     }
 
     /// The text of the file. Errors: it could not be read again.
-    pub fn to_text(&self) -> Result<String, TrustFileError> {
+    pub fn to_text(&self) -> Result<String, Error> {
         FORM.text(&self.path, &self.list)
     }
 
@@ -124,24 +130,29 @@ impl Locked {
         }
     }
 
-    /// Whether other bytes are under the version that is pinned.
-    pub(super) fn check_digest(&self, version: &str, digest: &str) -> Result<(), Refusal> {
+    /// Fails if other bytes have the version that is pinned.
+    pub(super) fn check_digest(&self, version: &str, digest: &str) -> Result<(), Error> {
         if self.version == version && self.sha256 != digest {
-            return Err(Refusal::Digest { digest: digest.to_owned(), locked: self.sha256.clone() });
+            return Err(refuse(
+                "this package is not the one in the lock",
+                format!("sha256 is {}, tunebox.lock holds {}", shorten(digest), shorten(&self.sha256)),
+                format!("{GET_AGAIN}; a package of your own takes a new version"),
+            ));
         }
         Ok(())
     }
 
-    /// Whether somebody else signs it than before.
-    pub(super) fn check_signer(&self, signer: Option<&str>) -> Result<(), Refusal> {
-        match (self.signer.as_deref(), signer) {
-            (Some(before), None) => Err(Refusal::Unsigned { before: Some(before.to_owned()) }),
-            (Some(before), Some(now)) if before != now => Err(Refusal::KeyChanged {
-                now: now.to_owned(),
-                before: before.to_owned(),
-                known: format!("{FILE} pins `{}` to", self.name),
-                forget: format!("`{}` out of {FILE}", self.name),
-            }),
+    /// Fails if the pinned package has a signer and this one has another or none.
+    pub(super) fn check_signer(&self, signer: Option<&str>) -> Result<(), Error> {
+        let Self { name, signer: pinned, .. } = self;
+        match (pinned, signer) {
+            (Some(before), None) => {
+                let hint = format!("use the signed one; to go on without, take `{name}` out of {FILE}");
+                Err(refuse(UNSIGNED, format!("{before} signed it before"), hint))
+            }
+            (Some(before), Some(now)) if before != now => {
+                Err(refuse_key(now, before, &format!("{FILE} pins `{name}` to"), &format!("`{name}` out of {FILE}")))
+            }
             _ => Ok(()),
         }
     }
@@ -152,18 +163,26 @@ impl Locked {
         self.check_version(version).is_err().then_some(self.highest.as_str())
     }
 
-    /// Whether a version is older than one that was used.
-    pub(super) fn check_version(&self, found: &str) -> Result<(), Refusal> {
+    /// Fails if a version is older than the highest that was used.
+    pub(super) fn check_version(&self, found: &str) -> Result<(), Error> {
         let older = match (Version::parse(found), Version::parse(&self.highest)) {
             (Ok(found), Ok(highest)) => found < highest,
             // Neither the statement nor the lock takes any other text; what has no order is not newer.
             _ => true,
         };
-        if older { Err(Refusal::Downgrade { highest: self.highest.clone() }) } else { Ok(()) }
+        if !older {
+            return Ok(());
+        }
+        let Self { name, highest, .. } = self;
+        Err(refuse(
+            "this version is older than one that was used here",
+            format!("{FILE} has seen {highest}, and an old version brings its mended flaws back"),
+            format!("ask for {highest} or later; to go back on purpose, take `{name}` out of {FILE}"),
+        ))
     }
 }
 
-fn entries(document: &Document) -> Result<Vec<Locked>, TrustFileError> {
+fn entries(document: &Document) -> Result<Vec<Locked>, Error> {
     let file: File = document.values()?;
     document.check_schema(&file.schema)?;
     let mut list: Vec<Locked> = Vec::with_capacity(file.package.len());
@@ -178,7 +197,7 @@ fn entries(document: &Document) -> Result<Vec<Locked>, TrustFileError> {
 }
 
 impl Entry {
-    fn checked(&self, document: &Document) -> Result<Locked, TrustFileError> {
+    fn checked(&self, document: &Document) -> Result<Locked, Error> {
         let used = document.checked(&self.version, version)?;
         let highest = document.checked(&self.highest, version)?;
         if highest < used {

@@ -3,11 +3,10 @@
 
 use std::path::Path;
 
-use super::decision::changed;
 use super::keyring;
-use super::lock::{Lock, Locked};
+use super::lock::{Lock, Locked, NOT_LOCKED};
 use super::publishers::Publishers;
-use super::refusal::{Refusal, TrustError};
+use super::refusal::{locate, refuse};
 use super::source::LOCAL;
 use crate::{Error, Package};
 
@@ -29,25 +28,23 @@ pub(super) fn hold_with(
     let (listed, lock) = (Publishers::of_organisation(keyring)?, Lock::read(project)?);
     let held =
         check_listed(package, &listed).and_then(|()| hold(package, lock.find(&package.manifest.name), only_locked));
-    held.map_err(|refusal| {
-        let title = format!("{}@{}", package.manifest.name, package.manifest.version);
-        TrustError { title, ..TrustError::new(&package.origin, refusal) }.into()
-    })
+    let title = format!("{}@{}", package.manifest.name, package.manifest.version);
+    held.map_err(|error| locate(error, &title, &package.origin))
 }
 
 /// Whether somebody else signed it than the list names for it. What nobody signed is the person's own, as without a list.
-fn check_listed(package: &Package, listed: &Publishers) -> Result<(), Refusal> {
+fn check_listed(package: &Package, listed: &Publishers) -> Result<(), Error> {
     let Some(signer) = &package.signer else { return Ok(()) };
     let named = listed.named(&format!("{LOCAL}{}", package.manifest.name));
     match named.first() {
         Some((file, before)) if named.iter().all(|(_, known)| known.key != signer.key) => {
-            Err(changed(signer, before, file))
+            Err(before.refuse_other(signer, file))
         }
         _ => Ok(()),
     }
 }
 
-fn hold(package: &Package, locked: Option<&Locked>, only_locked: bool) -> Result<(), Refusal> {
+fn hold(package: &Package, locked: Option<&Locked>, only_locked: bool) -> Result<(), Error> {
     match locked {
         Some(locked) if locked.sha256 == package.digest => return Ok(()),
         Some(locked) => {
@@ -59,5 +56,12 @@ fn hold(package: &Package, locked: Option<&Locked>, only_locked: bool) -> Result
         }
         None => {}
     }
-    if only_locked { Err(Refusal::PathNotLocked) } else { Ok(()) }
+    if !only_locked {
+        return Ok(());
+    }
+    Err(refuse(
+        NOT_LOCKED,
+        "it was named by its path, and `--locked` takes only the bytes that tunebox.lock holds",
+        "leave `--locked` out; or pin it: `tunebox pack`, `tunebox push` into a folder, `tunebox pull` from there",
+    ))
 }

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::document::{Document, LONGEST_NAME, TrustFileError, plain};
+use super::document::{Document, LONGEST_NAME, plain};
 use super::form::Form;
+use super::refusal::refuse_key;
 use super::source::LOCAL;
 use crate::Error;
 use crate::registry::canonical;
@@ -75,6 +76,29 @@ struct Entry {
     listed: bool,
 }
 
+impl Publisher {
+    /// The refusal of a package that `now` signs, where `file` names this publisher for it.
+    pub(super) fn refuse_other(&self, now: &Signer, file: &Path) -> Error {
+        let since = self.first_seen.as_ref().map(|day| format!(" since {day}")).unwrap_or_default();
+        let known = format!("`{}` is known{since} by", self.prefix);
+        refuse_key(&now.key, &self.key, &known, &self.removal(file))
+    }
+
+    /// Adds to the hint of a refusal that this publisher's entry in `file` must be removed as well.
+    pub(super) fn add_removal(&self, mut error: Error, file: &Path) -> Error {
+        if let Error::Explained { explanation, .. } = &mut error
+            && let Some(hint) = &mut explanation.hint
+        {
+            *hint += &format!(" and {}", self.removal(file));
+        }
+        error
+    }
+
+    fn removal(&self, file: &Path) -> String {
+        format!("`{}` out of {}", self.prefix, file.display())
+    }
+}
+
 impl Publishers {
     /// Reads a file; one that is not there lists nobody. Errors: an entry that is not understood, with its place.
     pub(super) fn read(path: &Path) -> Result<Self, Error> {
@@ -101,12 +125,12 @@ impl Publishers {
     }
 
     /// Reads the text of a file; `name` is what errors call it.
-    pub fn parse(name: &str, text: &str) -> Result<Self, TrustFileError> {
+    pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
         Ok(Self { path: PathBuf::from(name), list: FORM.parse(name, text)? })
     }
 
     /// The text of a file. Errors: it could not be read again.
-    pub fn to_text(&self) -> Result<String, TrustFileError> {
+    pub fn to_text(&self) -> Result<String, Error> {
         FORM.text(&self.path, &self.list)
     }
 
@@ -153,7 +177,7 @@ fn covers(prefix: &str, path: &str) -> bool {
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn entries(document: &Document) -> Result<Vec<Publisher>, TrustFileError> {
+fn entries(document: &Document) -> Result<Vec<Publisher>, Error> {
     let file: File = document.values()?;
     document.check_schema(&file.schema)?;
     let mut list: Vec<Publisher> = Vec::with_capacity(file.publisher.len());
@@ -165,7 +189,7 @@ fn entries(document: &Document) -> Result<Vec<Publisher>, TrustFileError> {
 }
 
 impl Entry {
-    fn checked(&self, document: &Document) -> Result<Publisher, TrustFileError> {
+    fn checked(&self, document: &Document) -> Result<Publisher, Error> {
         let source = |value| document.checked(value, |text| plain("source", text, LONGEST_NAME));
         let mut packages = Vec::with_capacity(self.packages.len());
         for package in &self.packages {

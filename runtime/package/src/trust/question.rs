@@ -3,12 +3,20 @@
 use std::collections::BTreeSet;
 
 use super::publishers::Publisher;
-use super::refusal::Refusal;
+use super::refusal::{explain, refuse};
 use super::resemblance::alike;
 use super::source::Source;
 use super::{Trust, lock};
+use crate::Error;
+use crate::error::Reason;
 use crate::signature::Signer;
 use crate::statement::Statement;
+
+/// What happened where nobody accepted a signer.
+pub(super) const NOT_ACCEPTED: &str = "nobody here has accepted its signer";
+
+/// How a person learns whether a key is right.
+const COMPARE: &str = "compare the key with the one that the publisher shows";
 
 /// What a person is asked at the first use of a signer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,14 +38,30 @@ pub struct Question {
 }
 
 impl Question {
-    /// What a no to it is.
-    pub(super) fn refused(self) -> Refusal {
-        let Self { signer, prefix, is_new, doubts, .. } = self;
-        match (is_new, doubts.is_empty()) {
-            (false, _) => Refusal::Replaces { signer, doubts },
-            (true, true) => Refusal::NotAccepted { signer, prefix },
-            (true, false) => Refusal::Doubtful { signer, doubts },
+    /// The refusal after the answer no.
+    pub(super) fn refuse(self) -> Error {
+        let Self { statement, source, signer, prefix, is_new, doubts, .. } = self;
+        let because = doubts.join("; ");
+        if !is_new {
+            let hint = format!(
+                "if it is the same package, a person at a terminal says so, which `--yes` does not; or take `{}` out of {}",
+                statement.name,
+                lock::FILE
+            );
+            let why = format!("{because}; this one is signed by {signer} and comes from elsewhere");
+            return refuse("it would take the place of a package that nobody signed", why, hint);
         }
+        if !doubts.is_empty() {
+            let hint = format!("{COMPARE}; `--yes` does not answer this, a person at a terminal does");
+            let why = format!("{signer} is not known on this machine; {because}");
+            return refuse("its signer is new here, and something speaks against it", why, hint);
+        }
+        let how = match Source::parse(&source).is_local() {
+            true => "give the same command with `--yes`".to_owned(),
+            false => format!("`tunebox pull {source} --yes`"),
+        };
+        let why = format!("{signer} signs for `{prefix}` and is not known on this machine");
+        Reason::UnknownSigner.error(explain(NOT_ACCEPTED, why, format!("{COMPARE}, then {how}")))
     }
 }
 

@@ -1,174 +1,58 @@
-//! Why a package is not taken, each reason with words of its own.
-//!
-//! All of them end with exit code 4, and all of them come before anything is installed or compiled.
+//! Refusals: why a package is not trusted. All of them come before anything is installed, compiled or run.
 
-mod words;
+use tunebox_foundation::explain::{Exit, Explain, Explanation};
 
 use crate::Error;
-use crate::signature::Signer;
-use crate::statement::Statement;
+use crate::error::Reason;
 
-/// A package that is not taken.
-#[derive(Debug, thiserror::Error)]
-#[error("{refusal}")]
-pub struct TrustError {
-    /// The package as `NAME@VERSION`; empty where its bytes do not say.
-    pub title: String,
-    /// Where it came from; empty where nobody said.
-    pub source_name: String,
-    /// Why it is not taken.
-    pub refusal: Box<Refusal>,
+const KEPT: &str = "nothing was installed and nothing ran";
+
+/// The hint against bytes that were altered.
+pub(crate) const GET_AGAIN: &str = "get it again; if it repeats, tell the publisher";
+
+/// A refusal with exit code 4: what is wrong with the package, why, and what to do.
+pub(crate) fn refuse(what: impl Into<String>, why: impl Into<String>, hint: impl Into<String>) -> Error {
+    Reason::Untrusted.error(explain(what, why, hint))
 }
 
-/// Why a package is not taken.
-#[derive(Debug, thiserror::Error)]
-pub enum Refusal {
-    /// Bytes that are no package, or one that this program does not understand.
-    #[error("{0}")]
-    Unreadable(Box<Error>),
-    /// Other bytes than those that are pinned.
-    #[error("this package is not the one in the lock")]
-    Digest {
-        /// The digest of its bytes.
-        digest: String,
-        /// The digest that is pinned.
-        locked: String,
-    },
-    /// Another package than was asked for.
-    #[error("the registry gave another package than was asked for")]
-    Misnamed {
-        /// What was asked for.
-        asked: String,
-    },
-    /// A signature that is no signature.
-    #[error("the signature cannot be read")]
-    Malformed {
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// A signature of minisign that was made for something that is no package.
-    #[error("this signature was made for something else")]
-    Foreign {
-        /// Its trusted comment.
-        comment: String,
-    },
-    /// A signature of a package, but not of this one.
-    #[error("this is the signature of another package")]
-    OtherPackage {
-        /// The package that it names.
-        signed: String,
-    },
-    /// A signature that these bytes do not bear out.
-    #[error("this package is not what was signed")]
-    Signature {
-        /// The digest of its bytes.
-        digest: String,
-        /// The key that it names.
-        key: String,
-    },
-    /// A package of a registry that nobody vouches for.
-    #[error("this package is not signed")]
-    Unsigned {
-        /// The signer that it had before.
-        before: Option<String>,
-    },
-    /// Another signer than the one that is known.
-    #[error("another key signs it than before")]
-    KeyChanged {
-        /// The key that signs it now.
-        now: String,
-        /// The key that is known.
-        before: String,
-        /// What knows it, as a clause that the key ends.
-        known: String,
-        /// What to take out where, as a clause.
-        forget: String,
-    },
-    /// An older version than one that was seen.
-    #[error("this version is older than one that was used here")]
-    Downgrade {
-        /// The highest version that was seen.
-        highest: String,
-    },
-    /// A name that could be taken for another.
-    #[error("its name looks like `{like}`")]
-    LookAlike {
-        /// The name that it resembles.
-        like: String,
-        /// What has that name, as a noun.
-        owner: String,
-    },
-    /// A package that the lock does not hold, where nothing else is taken.
-    #[error("it is not in the lock")]
-    NotLocked {
-        /// The version that is there.
-        locked: Option<String>,
-    },
-    /// A package from a path that the lock does not hold, where nothing else is taken.
-    #[error("it is not in the lock")]
-    PathNotLocked,
-    /// A package of another registry or namespace than the lock says, where nothing else is taken.
-    #[error("it is from another place than the one in the lock")]
-    OtherSource {
-        /// Where the pinned one is from.
-        locked: String,
-    },
-    /// A signer whom nobody has accepted.
-    #[error("nobody here has accepted its signer")]
-    NotAccepted {
-        /// The signer.
-        signer: Signer,
-        /// What the signer signs for.
-        prefix: String,
-    },
-    /// A signer whom the lock names, and nobody has accepted.
-    #[error("nobody here has accepted its signer")]
-    OnlyLocked {
-        /// The signer.
-        signer: Signer,
-        /// What the signer signs for.
-        prefix: String,
-    },
-    /// A signer whom nobody has accepted, and against whom something speaks.
-    #[error("its signer is new here, and something speaks against it")]
-    Doubtful {
-        /// The signer.
-        signer: Signer,
-        /// What does, each a clause.
-        doubts: Vec<String>,
-    },
-    /// A known signer, and a name that stands for an unsigned package from elsewhere.
-    #[error("it would take the place of a package that nobody signed")]
-    Replaces {
-        /// The signer.
-        signer: Signer,
-        /// What says so, each a clause.
-        doubts: Vec<String>,
-    },
+/// The parts of a refusal.
+pub(crate) fn explain(what: impl Into<String>, why: impl Into<String>, hint: impl Into<String>) -> Explanation {
+    Explanation::new("trust", what).with_why(why).with_kept(KEPT).with_hint(hint)
 }
 
-impl Refusal {
-    /// The same, where this other one would follow: what is to be taken out is said of both at once.
-    pub(super) fn before(self, next: Self) -> Self {
-        match (self, next) {
-            (Self::KeyChanged { now, before, known, forget }, Self::KeyChanged { forget: more, .. }) => {
-                Self::KeyChanged { now, before, known, forget: format!("{forget} and {more}") }
-            }
-            (first, _) => first,
-        }
-    }
+/// The refusal of bytes that are no package, or need a later version of this program.
+pub(crate) fn refuse_unreadable(error: &Error) -> Error {
+    // Another version of the contract and precompiled code are no question of trust: they keep their hint and exit code.
+    let is_sandbox = error.exit() == Exit::Sandbox;
+    let hint = if is_sandbox { error.hint() } else { Some(GET_AGAIN.to_owned()) };
+    let what = Explanation::new("trust", error.to_string()).with_kept(KEPT);
+    let reason = if is_sandbox { Reason::Sandbox } else { Reason::Untrusted };
+    reason.error(Explanation { why: error.why(), hint, ..what })
 }
 
-impl TrustError {
-    /// A refusal of what comes from a place.
-    pub(crate) fn new(source: &str, refusal: Refusal) -> Self {
-        Self { title: String::new(), source_name: source.to_owned(), refusal: Box::new(refusal) }
-    }
+/// The refusal of a package that another key signs than the known one. The clause `known` ends with the known key;
+/// `forget` says which entry to remove from which file if the new key is right.
+pub(super) fn refuse_key(now: &str, before: &str, known: &str, forget: &str) -> Error {
+    let why = format!("{known} {before}, this one is signed by {now}");
+    let hint = format!("ask the publisher, not by way of the registry; if the new key is theirs, take {forget}");
+    refuse("another key signs it than before", why, hint)
+}
 
-    /// The same for a package whose name is known.
-    #[must_use]
-    pub(crate) fn of(mut self, statement: &Statement) -> Self {
-        self.title = statement.title();
-        self
-    }
+/// Sets the location of a refusal: the package (`NAME@VERSION`; if empty, the present location) and where it came from, if
+/// that is not empty. Does nothing to errors of other kinds.
+pub(crate) fn locate(error: Error, title: &str, source: &str) -> Error {
+    let Error::Explained { mut explanation, reason } = error else { return error };
+    let present = explanation.location.take().unwrap_or_default();
+    let location = match (if title.is_empty() { &present } else { title }, source) {
+        ("", one) | (one, "") => one.to_owned(),
+        (title, source) => format!("{title} from {source}"),
+    };
+    explanation.location = Some(location).filter(|location| !location.is_empty());
+    Error::Explained { explanation, reason }
+}
+
+/// The beginning of a digest: enough for people to tell two apart.
+pub(crate) fn shorten(digest: &str) -> String {
+    let begin: String = digest.chars().take(12).collect();
+    if begin.len() < digest.len() { format!("{begin}…") } else { begin }
 }

@@ -42,7 +42,7 @@ impl World {
     }
 
     /// The refusal of a package, although every question would get a yes.
-    fn refusal(&self, artifact: &Artifact, source: &str) -> TrustError {
+    fn refusal(&self, artifact: &Artifact, source: &str) -> Error {
         self.open().admit(artifact, source, Mode::Ask(&mut |_| true)).unwrap_err()
     }
 
@@ -76,7 +76,7 @@ fn other_bytes(artifact: &Artifact) -> Vec<u8> {
 }
 
 /// All that is said about a refusal, line by line.
-fn text(error: &TrustError) -> String {
+fn text(error: &Error) -> String {
     assert_eq!(error.exit(), Exit::Trust);
     let explained = error.explanation();
     let line = |mark: &str, text: Option<String>| text.map(|text| format!("{mark}{text}\n")).unwrap_or_default();

@@ -7,7 +7,7 @@ use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_package::digest::sha256;
 use tunebox_package::settings::SettingError;
 use tunebox_package::{
-    Error as PackageError, Package, Reference, World, component, manifest, read_manifest, resolve_settings,
+    Package, Reference, World, component, manifest, read_manifest, resolve_settings,
 };
 use tunebox_sandbox::native::{Twin, every_interface};
 use tunebox_sandbox::{Engine, Error as Refused, Grants, Limits, Method, Value, interface_of};
@@ -133,10 +133,7 @@ fn prepare(
     admit: impl FnOnce(&Package, &Limits) -> Result<Method, Refused>,
 ) -> Result<PlannedMethod, Error> {
     let name = &settings.file.method.r#use;
-    if package.manifest.world != World::Method {
-        let name = package.manifest.name;
-        return Err(PackageError::OtherWorld { name, found: "verifier", wanted: "method" }.into());
-    }
+    package.expect_world(World::Method)?;
     let shapes = Shape::of_method(&package.manifest.shape).ok_or_else(|| {
         let shape = &package.manifest.shape;
         let what = format!("method `{name}` learns from records of the shape `{shape}`, which cannot be read yet");
@@ -157,7 +154,7 @@ fn grants(settings: &RunSettings) -> Grants {
 /// The settings of the method, including defaults.
 fn resolve(settings: &RunSettings, package: &Package) -> Result<Vec<(String, Value)>, Error> {
     let values = resolve_settings(&package.manifest, &toml_table(&settings.file.method.settings));
-    values.map_err(|error| setting_error(settings, "method", &settings.file.method.r#use, error))
+    values.map_err(|error| setting_error(settings, "method", &settings.file.method.r#use, &error))
 }
 
 /// The settings of a run's method as `run.lock` lists them, with every default. Settings that the method rejects are
@@ -167,21 +164,15 @@ pub(crate) fn lock_settings(settings: &RunSettings, package: &Package) -> Map<St
 }
 
 /// An error about a component's settings, located in the table `below` of the run file. `used` names the component.
-pub(super) fn setting_error(settings: &RunSettings, below: &str, used: &str, error: PackageError) -> Error {
-    match error {
-        PackageError::Setting(wrong) => {
-            let is_key = matches!(wrong, SettingError::Unknown { .. });
-            let underline = if is_key { Underline::Key } else { Underline::Value };
-            let hint = match wrong {
-                SettingError::Value { .. } => Some(format!("`tunebox inspect {used}` lists settings and ranges")),
-                _ => wrong.hint(),
-            };
-            let problem = Explanation::new("config", wrong.to_string());
-            let problem = Explanation { why: wrong.why(), hint, ..problem };
-            settings.error(&format!("{below}.{}", wrong.name()), underline, problem)
-        }
-        other => other.into(),
-    }
+pub(super) fn setting_error(settings: &RunSettings, below: &str, used: &str, wrong: &SettingError) -> Error {
+    let is_key = matches!(wrong, SettingError::Unknown { .. });
+    let underline = if is_key { Underline::Key } else { Underline::Value };
+    let hint = match wrong {
+        SettingError::Value { .. } => Some(format!("`tunebox inspect {used}` lists settings and ranges")),
+        _ => wrong.hint(),
+    };
+    let problem = Explanation { why: wrong.why(), hint, ..Explanation::new("config", wrong.to_string()) };
+    settings.error(&format!("{below}.{}", wrong.name()), underline, problem)
 }
 
 /// Settings as a TOML table.

@@ -51,7 +51,7 @@ fn settle_all(found: &[Reference], project: &Path, ask: Option<&mut Ask<'_>>) ->
     let mut trust = open(project)?;
     for found in stored {
         let (artifact, source) = from_store(&found.open()?);
-        trust.admit(&artifact, &source, Mode::Ask(&mut *ask)).map_err(tunebox_package::Error::from)?;
+        trust.admit(&artifact, &source, Mode::Ask(&mut *ask))?;
     }
     Ok(trust.commit()?)
 }
@@ -73,7 +73,7 @@ fn check_lock(found: &Reference, package: &Package, project: &Path, only_locked:
         Reference::Builtin(_) => {}
         Reference::Stored(_) => {
             let (artifact, source) = from_store(package);
-            open(project)?.admit(&artifact, &source, Mode::Locked).map_err(tunebox_package::Error::from)?;
+            open(project)?.admit(&artifact, &source, Mode::Locked)?;
         }
         Reference::File(_) | Reference::Folder(_) => hold_path(package, project, only_locked)?,
     }

@@ -1,7 +1,7 @@
 //! Loads the verifiers of a run: finds and reads their packages, resolves their settings, admits their components. Runs
 //! nothing of them.
 
-use tunebox_package::{Error as PackageError, Package, Reference, World, resolve_settings};
+use tunebox_package::{Package, Reference, World, resolve_settings};
 use tunebox_sandbox::{Engine, Value, Verifier};
 
 use super::method::{setting_error, toml_table};
@@ -51,12 +51,8 @@ fn load_verifier(
     let found = settings.verifier_reference(number, &given.r#use)?;
     let engine = engine.of_stranger(!matches!(found, Reference::Builtin(_)));
     let package = trust::open_package(&found, settings.project())?;
-    if package.manifest.world != World::Verifier {
-        let name = package.manifest.name;
-        return Err(PackageError::OtherWorld { name, found: "method", wanted: "verifier" }.into());
-    }
+    package.expect_world(World::Verifier)?;
     let values = resolve_settings(&package.manifest, &toml_table(&given.settings))
-        .map_err(|error| setting_error(settings, &key, &given.r#use, error))?;
     let admitted =
         engine.admit_verifier(&package.bytes, &package.manifest.name, &settings.file.limits.of_verifiers())?;
     Ok(PlannedVerifier {

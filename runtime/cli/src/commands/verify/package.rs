@@ -4,10 +4,11 @@ use std::path::Path;
 
 use serde_json::json;
 use tunebox_foundation::explain::{Exit, Explanation};
+use tunebox_package::error::Reason;
 use tunebox_package::home::home;
 use tunebox_package::signature::Signer;
-use tunebox_package::trust::{Mode, Refusal, Trust};
-use tunebox_package::{Artifact, Error, Package, Reference, TrustError, bounded};
+use tunebox_package::trust::{Mode, Trust};
+use tunebox_package::{Artifact, Error, Package, Reference, bounded};
 
 use crate::package::describe::{import_names, publisher, signer_text, train_command};
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
@@ -106,13 +107,13 @@ fn doubt_about_path(package: &Package, path: &Path) -> Result<Option<Doubt>, Fai
     let path = std::path::absolute(path).map_err(|error| Failure::file(path, &error))?;
     match check_trust(package, &path.display().to_string())? {
         Ok(()) => Ok(None),
-        Err(error) if matches!(*error.refusal, Refusal::NotAccepted { .. }) => Ok(Some(Doubt::UnknownSigner)),
+        Err(Error::Explained { reason: Reason::UnknownSigner, .. }) => Ok(Some(Doubt::UnknownSigner)),
         Err(error) => Err(error.into()),
     }
 }
 
 /// Checks signer and `tunebox.lock` like a run does, without asking and without saving anything.
-fn check_trust(package: &Package, source: &str) -> Result<Result<(), TrustError>, Failure> {
+fn check_trust(package: &Package, source: &str) -> Result<Result<(), Error>, Failure> {
     let artifact = Artifact { wasm: package.bytes.to_vec(), signature: package.signature.clone() };
     let mut trust = Trust::open(&home()?, Path::new("."))?;
     Ok(trust.admit(&artifact, source, Mode::Ask(&mut |_| false)).map(drop))

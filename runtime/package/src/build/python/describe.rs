@@ -10,8 +10,7 @@ use super::super::BuildError;
 use super::PythonError;
 use super::tools::Tools;
 use super::workspace::Workspace;
-use crate::reference::LARGEST;
-use crate::{Error, bounded};
+use crate::{Error, files};
 
 /// What the source declares.
 #[derive(Deserialize)]
@@ -60,7 +59,7 @@ impl Fault {
     fn into_error(self, place: &Workspace) -> BuildError {
         let Self { message, file, line, column } = self;
         let inside = file.strip_prefix("src/").map(|inside| place.source().join(inside));
-        let text = inside.and_then(|path| bounded::read_text(&path, LARGEST).ok());
+        let text = inside.and_then(|path| files::read_text(&path).ok());
         let text = text.and_then(|text| text.lines().nth(line.checked_sub(1)?).map(str::to_owned));
         let snippet = text.map(|text| Box::new(Snippet { line, text, column, width: 1, note: None }));
         let place = (!file.is_empty()).then(|| format!("{file}:{line}:{column}"));

@@ -9,10 +9,9 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use super::super::{Watch, lock};
-use super::project::PROJECT;
 use super::sources::PACKAGE;
-use crate::reference::LARGEST;
-use crate::{Error, bounded, sources};
+use crate::constants::PYPROJECT;
+use crate::{Error, files, sources};
 
 /// Its folder, in that of [`sources::FOLDER`].
 const PLACE: &str = "python";
@@ -50,8 +49,8 @@ pub(crate) fn files() -> &'static BTreeMap<String, Vec<u8>> {
 
 /// Puts this program's own where the folder's `pyproject.toml` looks for it. Errors: a folder that cannot be written.
 pub(super) fn write_editor_files(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Error> {
-    let path = folder.join(PROJECT);
-    let looks_there = bounded::read_text(&path, LARGEST).is_ok_and(|text| text.contains(&place()));
+    let path = folder.join(PYPROJECT);
+    let looks_there = files::read_text(&path).is_ok_and(|text| text.contains(&place()));
     if !looks_there || sources::has_files(folder, files()) {
         return Ok(());
     }
@@ -97,7 +96,7 @@ mod tests {
     #[test]
     fn it_is_put_where_the_project_looks_for_it_and_mended_and_nowhere_else() {
         let folder = tempfile::tempdir().unwrap();
-        let write = |text: &str| fs::write(folder.path().join(PROJECT), text).unwrap();
+        let write = |text: &str| fs::write(folder.path().join(PYPROJECT), text).unwrap();
         write("[project]\n");
         write_editor_files(folder.path(), &mut |_| {}).unwrap();
         assert!(!folder.path().join(sources::FOLDER).exists());

@@ -5,17 +5,8 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::super::BuildError;
-use crate::reference::LARGEST;
-use crate::{Error, Manifest, bounded};
-
-/// The file that makes a folder one of a method in Python.
-pub const PROJECT: &str = "pyproject.toml";
-
-/// Whether a folder holds a method in Python.
-#[must_use]
-pub fn is_python(folder: &Path) -> bool {
-    folder.join(PROJECT).is_file() && !folder.join("Cargo.toml").is_file()
-}
+use crate::constants::PYPROJECT;
+use crate::{Error, Manifest, files};
 
 /// What `[project]` says.
 pub(super) struct Project {
@@ -57,8 +48,7 @@ pub(in super::super) fn component_name(folder: &Path) -> Result<String, Error> {
 }
 
 fn table(folder: &Path) -> Result<toml::Table, Error> {
-    let path = folder.join(PROJECT);
-    let text = bounded::read_text(&path, LARGEST).map_err(Error::file("read", &path))?;
+    let text = files::read_text(&folder.join(PYPROJECT))?;
     let table: toml::Table =
         text.parse().map_err(|error: toml::de::Error| problem(folder, error.message().to_owned()))?;
     match table.get("project") {
@@ -78,14 +68,14 @@ mod tests {
 
     fn folder(text: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join(PROJECT), text).unwrap();
+        std::fs::write(folder.path().join(PYPROJECT), text).unwrap();
         folder
     }
 
     #[test]
     fn a_project_names_its_module_and_its_component() {
         let folder = folder("[project]\nname = \"my-dpo\"\nversion = \"0.1.0\"\ndescription = \"One\"\n");
-        assert!(is_python(folder.path()));
+        assert!(crate::digest::is_python(folder.path()));
         assert_eq!(read(folder.path()).unwrap().module(), "my_dpo");
         assert_eq!(component_name(folder.path()).unwrap(), "my-dpo.wasm");
     }

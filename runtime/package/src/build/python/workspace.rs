@@ -12,9 +12,9 @@ use tempfile::TempDir;
 
 use super::super::BuildError;
 use super::sources::{CONTRACT, PACKAGE, WORLD};
+use crate::Error;
 use crate::digest::{COMPILED_PYTHON, is_of_editor};
-use crate::reference::LARGEST;
-use crate::{Error, bounded};
+use crate::files::{self, create_folder, write};
 
 /// The module that the component starts from.
 pub(super) const ENTRY: &str = "tunebox_entry";
@@ -82,7 +82,7 @@ pub(super) fn create_workspace(folder: &Path, module: &str) -> Result<Workspace,
     }
     let entry = format!("from tunebox.component import Training, load\n\nload(\"{module}\")\n");
     write(&place.package().join(ENTRY).with_extension("py"), entry.as_bytes())?;
-    create(&place.empty_environment().join("lib").join("site-packages"))?;
+    create_folder(&place.empty_environment().join("lib").join("site-packages"))?;
     for tree in [place.source(), place.package()] {
         stamp(&tree)?;
     }
@@ -102,7 +102,7 @@ fn narrowed(text: &str, interfaces: &BTreeSet<String>) -> String {
 
 /// Copies a folder without what Python itself and editors leave in it, which is no source.
 fn copy(from: &Path, to: &Path) -> Result<(), Error> {
-    create(to)?;
+    create_folder(to)?;
     for entry in fs::read_dir(from).map_err(Error::file("read", from))? {
         let entry = entry.map_err(Error::file("read", from))?;
         let (path, target) = (entry.path(), to.join(entry.file_name()));
@@ -111,20 +111,10 @@ fn copy(from: &Path, to: &Path) -> Result<(), Error> {
                 copy(&path, &target)?;
             }
         } else if !is_of_editor(&entry.file_name().to_string_lossy()) {
-            let contents = bounded::read(&path, LARGEST).map_err(Error::file("read", &path))?;
-            write(&target, &contents)?;
+            write(&target, &files::read(&path)?)?;
         }
     }
     Ok(())
-}
-
-fn create(folder: &Path) -> Result<(), Error> {
-    fs::create_dir_all(folder).map_err(Error::file("create", folder))
-}
-
-fn write(path: &Path, contents: &[u8]) -> Result<(), Error> {
-    path.parent().map_or(Ok(()), create)?;
-    fs::write(path, contents).map_err(Error::file("write", path))
 }
 
 /// Gives a folder and everything in it the same time, the innermost first.

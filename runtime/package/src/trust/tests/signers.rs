@@ -153,7 +153,7 @@ fn a_new_key_is_told_with_all_places_that_know_the_old_one() {
 }
 
 /// What speaks against a package, and what is said where no person answers.
-fn doubts(world: &World, artifact: &Artifact, source: &str) -> (Vec<String>, TrustError) {
+fn doubts(world: &World, artifact: &Artifact, source: &str) -> (Vec<String>, Error) {
     let mut doubts = Vec::new();
     let error = world.open().admit(
         artifact,

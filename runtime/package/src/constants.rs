@@ -1,0 +1,27 @@
+//! Names, versions and limits that several parts of this crate share.
+
+use semver::Version;
+
+/// The version of the contract that this program keeps, and with it every earlier one of the same track.
+pub const CONTRACT: Version = Version::new(0, 1, 0);
+
+/// The package that every import of a method belongs to.
+pub(crate) const CONTRACT_PACKAGE: &str = "tunebox:method/";
+
+/// The largest component that is read, in bytes.
+pub(crate) const LARGEST: u64 = 64 << 20;
+
+/// The longest signature file that is read, in bytes.
+pub(crate) const LONGEST_SIGNATURE: u64 = 4 << 10;
+
+/// The version of the SDK, which is the program's.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The Rust target of every method: WebAssembly that imports nothing by itself.
+pub(crate) const TARGET: &str = "wasm32-unknown-unknown";
+
+/// What is wrong with a Rust that cannot compile for [`TARGET`].
+pub(crate) const NO_TARGET: &str = "no WebAssembly target for this Rust";
+
+/// The file that makes a folder one of a method in Python.
+pub const PYPROJECT: &str = "pyproject.toml";

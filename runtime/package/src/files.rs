@@ -1,0 +1,73 @@
+//! File operations whose errors name the path, and atomic writes.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use tempfile::NamedTempFile;
+use tunebox_foundation::bounded;
+
+use crate::Error;
+use crate::constants::LARGEST;
+
+/// How the names of temporary files begin.
+pub(crate) const UNFINISHED: &str = ".writing-";
+
+/// Reads an ordinary file of at most [`LARGEST`] bytes.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    bounded::read(path, LARGEST).map_err(Error::file("read", path))
+}
+
+/// Reads an ordinary UTF-8 file of at most [`LARGEST`] bytes.
+pub(crate) fn read_text(path: &Path) -> Result<String, Error> {
+    bounded::read_text(path, LARGEST).map_err(Error::file("read", path))
+}
+
+/// Whether a file has exactly these bytes. Reads no more than their number.
+pub(crate) fn has_content(path: &Path, bytes: &[u8]) -> bool {
+    bounded::read(path, bytes.len() as u64).is_ok_and(|found| found == bytes)
+}
+
+/// Creates a folder and its missing parents.
+pub(crate) fn create_folder(folder: &Path) -> Result<(), Error> {
+    fs::create_dir_all(folder).map_err(Error::file("create", folder))
+}
+
+/// Writes a file, and creates the missing folders above it. Not atomic.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    path.parent().map_or(Ok(()), create_folder)?;
+    fs::write(path, bytes).map_err(Error::file("write", path))
+}
+
+/// Replaces a file atomically, with the permissions `mode` on Unix, and syncs it and its folder.
+pub(crate) fn replace(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
+    draft(path, bytes, mode)?.persist(path).map_err(|error| Error::file("write", path)(error.error))?;
+    // Makes the new name durable, on systems that can sync a folder.
+    #[cfg(unix)]
+    fs::File::open(parent(path)).and_then(|folder| folder.sync_all()).ok();
+    Ok(())
+}
+
+/// Replaces a file atomically and makes it readable for all users. Does nothing if it has these bytes: its time stays.
+pub(crate) fn update(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    if has_content(path, bytes) { Ok(()) } else { replace(path, bytes, 0o644) }
+}
+
+/// Writes and syncs a temporary file beside `path`, with the permissions `mode` on Unix. Dropping it removes it.
+pub(crate) fn draft(path: &Path, bytes: &[u8], mode: u32) -> Result<NamedTempFile, Error> {
+    let folder = parent(path);
+    let mut file = tempfile::Builder::new();
+    file.prefix(UNFINISHED);
+    #[cfg(unix)]
+    file.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
+    #[cfg(not(unix))]
+    let _ = mode;
+    let mut file = file.tempfile_in(folder).map_err(Error::file("write into", folder))?;
+    file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(Error::file("write", path))?;
+    Ok(file)
+}
+
+/// The folder of a path; `.` for a bare name.
+pub(crate) fn parent(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
